@@ -1,0 +1,26 @@
+//go:build bench
+
+package main
+
+/*
+#include <stdint.h>
+#include "translate.h"
+*/
+import "C"
+
+import "runtime"
+
+// llm_bench_empty is what a call costs that does nothing: append_kv's signature
+// and no body.
+//
+//export llm_bench_empty
+func llm_bench_empty(e *C.LLMEngine, id, data C.int) C.int { return 0 }
+
+// llm_bench_mallocs counts allocations on the Go heap since the start.
+//
+//export llm_bench_mallocs
+func llm_bench_mallocs() C.uint64_t {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return C.uint64_t(m.Mallocs)
+}

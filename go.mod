@@ -1,0 +1,3 @@
+module llmmemory
+
+go 1.25.0

@@ -1,0 +1,116 @@
+package course
+
+import "llmmemory/internal/block"
+
+// appendBatch gives one record to each sequence, in order. The same sequence
+// may come twice, and two may share a block, so what one append needs depends
+// on those before it: the journal makes each writable in turn, and the records
+// are written once all are.
+func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
+	j := &c.batch
+	if !j.open(e, len(seqs)) {
+		return ErrNoMemory
+	}
+	defer j.close()
+	counts := e.counts()
+	for i, s := range seqs {
+		if s == nil {
+			return c.abort(seqs, i, ErrArgument)
+		}
+		if err := writableAt(e, s); err != nil {
+			return c.abort(seqs, i, err)
+		}
+		position := uint32(s.KVCount)
+		logical := position / KVPerBlock % MaxLogicalBlocks
+		st := &j.steps[i]
+		home := &s.BlockTable[logical/L2Size]
+		entry := block.None
+		if *home != nil {
+			entry = (*home)[logical%L2Size]
+		}
+		if block.NeedOf(counts, entry) == block.Nothing {
+			*st = step{block: entry, old: inPlace}
+		} else if err := j.place(st, home, logical, entry); err != nil {
+			return c.abort(seqs, i, err)
+		}
+		st.offset = position % KVPerBlock
+		s.KVCount++
+	}
+	if !j.settle(c.lib.Memory) {
+		return c.abort(seqs, len(seqs), ErrNoMemory)
+	}
+	for i := range seqs {
+		st := &j.steps[i]
+		j.copyOld(st)
+		e.records(st.block)[st.offset] = data[i]
+	}
+	return nil
+}
+
+// abort takes the first done appends back, last first.
+func (c *core) abort(seqs []*Sequence, done int, err error) error {
+	for i := done - 1; i >= 0; i-- {
+		s := seqs[i]
+		s.KVCount--
+		c.batch.revoke(&c.batch.steps[i], uint32(s.KVCount)/KVPerBlock)
+	}
+	return err
+}
+
+// appendRun gives all the records to one sequence, a step for each block they
+// touch.
+func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
+	if err := writableAt(e, s); err != nil {
+		return err
+	}
+	position := int(s.KVCount)
+	if len(data) > maxRecords-position {
+		return ErrCapacity
+	}
+	first := position / KVPerBlock
+	steps := (position+len(data)-1)/KVPerBlock - first + 1
+	j := &c.batch
+	if !j.open(e, steps) {
+		return ErrNoMemory
+	}
+	defer j.close()
+	if err := c.reach(s, first, steps); err != nil {
+		return err
+	}
+	offset := position % KVPerBlock
+	for i := range steps {
+		st := &j.steps[i]
+		j.copyOld(st)
+		n := copy(e.records(st.block)[offset:], data)
+		data = data[n:]
+		offset = 0
+		s.KVCount += int32(n)
+	}
+	return nil
+}
+
+// reach makes so many logical blocks of s writable, from first on, or none.
+func (c *core) reach(s *Sequence, first, steps int) error {
+	j := &c.batch
+	counts := j.engine.counts()
+	for i := range steps {
+		logical := uint32(first+i) % MaxLogicalBlocks
+		st := &j.steps[i]
+		home := &s.BlockTable[logical/L2Size]
+		entry := block.None
+		if *home != nil {
+			entry = (*home)[logical%L2Size]
+		}
+		if block.NeedOf(counts, entry) == block.Nothing {
+			*st = step{block: entry, old: inPlace}
+		} else if err := j.place(st, home, logical, entry); err != nil {
+			j.revokeRun(first, i)
+			return err
+		}
+	}
+	if !j.settle(c.lib.Memory) {
+		j.revokeRun(first, steps)
+		return ErrNoMemory
+	}
+	return nil
+}

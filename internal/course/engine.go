@@ -1,0 +1,58 @@
+package course
+
+import (
+	"math"
+	"unsafe"
+)
+
+// init follows handout, task 1. It writes nothing to the pool.
+func (c *core) init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
+	blocks := size / BlockSize
+	if pool == nil || blocks == 0 || blocks > math.MaxInt32 {
+		return nil, ErrPool
+	}
+	chunks := c.chunks[:2]
+	chunks[0] = Chunk{Size: engineSize}
+	chunks[1] = Chunk{Size: blocks * unsafe.Sizeof(int32(0)), Zero: 1}
+	if !c.lib.Memory.Get(chunks) {
+		return nil, ErrNoMemory
+	}
+	e := (*Engine)(chunks[0].At)
+	e.Pool = pool
+	e.Total = int32(blocks)
+	e.Free = int32(blocks)
+	e.RefCount = (*int32)(chunks[1].At)
+	e.Active = Node{Prev: &e.Active, Next: &e.Active}
+	return e, nil
+}
+
+// destroy follows handout, task 5. The counts are not taken down first: their
+// array goes too. The pool stays.
+func (c *core) destroy(e *Engine) {
+	var gone chain
+	head := &e.Active
+	for n := head.Next; n != head && n != nil; {
+		s := sequenceOf(n)
+		n = n.Next
+		c.forget(s)
+		gone.addSequence(s)
+	}
+	c.purge(e)
+	counts := e.RefCount
+	gone.add(unsafe.Pointer(e))
+	c.lib.Memory.Put(gone.first, unsafe.Pointer(counts))
+}
+
+// addSequence collects s and all its tables. What a tester left out of them is
+// not missed.
+func (c *chain) addSequence(s *Sequence) {
+	if l1 := s.BlockTable; l1 != nil {
+		for _, l2 := range l1 {
+			if l2 != nil {
+				c.add(unsafe.Pointer(l2))
+			}
+		}
+		c.add(unsafe.Pointer(l1))
+	}
+	c.add(unsafe.Pointer(s))
+}

@@ -1,0 +1,152 @@
+package course
+
+import (
+	"unsafe"
+
+	"llmmemory/internal/block"
+)
+
+// A journal lets a batch be all or nothing. It is filled in the order of the
+// single appends: each step changes tables and counts as append would, but
+// leaves the pool alone, takes its blocks from one scan, and puts a missing L2
+// table into scratch memory. Then either every scratch table is exchanged for
+// an allocation and the pool is written, or the steps are revoked, last first.
+type journal struct {
+	engine *Engine
+	fit    block.FirstFit
+	steps  []step
+	tables []L2Table // scratch tables in use
+	chunks []Chunk   // one for each of them
+
+	memory unsafe.Pointer
+	size   uintptr
+}
+
+// inPlace marks a step that needed no block.
+const inPlace int32 = -2
+
+type step struct {
+	home   **L2Table // the L1 entry of the block, if the step needed one
+	block  int32     // where the records go
+	old    int32     // what the entry named before: a block to copy, None, or inPlace
+	offset uint32    // of the record in the block
+	table  int32     // the scratch table this step began, or -1
+}
+
+// keptBytes is what a journal keeps between calls: a batch of 1,000. More goes
+// back to the kernel.
+const keptBytes = 128 << 10
+
+const bytesPerStep = unsafe.Sizeof(step{}) + unsafe.Sizeof(L2Table{}) + unsafe.Sizeof(Chunk{})
+
+// open makes room for n steps. False when the kernel gives no memory.
+func (j *journal) open(e *Engine, n int) bool {
+	if size := uintptr(n) * bytesPerStep; size > j.size {
+		j.release()
+		size = max(size, keptBytes)
+		if j.memory = mapPages(size); j.memory == nil {
+			return false
+		}
+		j.size = size
+	}
+	j.engine = e
+	j.fit = block.FirstFitOver(e.counts())
+	p := j.memory
+	j.steps = unsafe.Slice((*step)(p), n)
+	p = unsafe.Add(p, uintptr(n)*unsafe.Sizeof(step{}))
+	j.tables = unsafe.Slice((*L2Table)(p), n)[:0]
+	p = unsafe.Add(p, uintptr(n)*unsafe.Sizeof(L2Table{}))
+	j.chunks = unsafe.Slice((*Chunk)(p), n)[:0]
+	return true
+}
+
+func (j *journal) close() {
+	if j.size > keptBytes {
+		j.release()
+	}
+}
+
+func (j *journal) release() {
+	if j.memory != nil {
+		unmap(j.memory, j.size)
+		j.memory, j.size = nil, 0
+	}
+}
+
+// place is append's rule for an entry that needs a block, with the copy and the
+// allocation put off.
+func (j *journal) place(st *step, home **L2Table, logical uint32, entry int32) error {
+	e := j.engine
+	counts := e.counts()
+	if block.NeedOf(counts, entry) == block.Outside {
+		return ErrCorrupt
+	}
+	if e.Free == 0 {
+		return ErrNoBlocks
+	}
+	fresh := j.fit.Next()
+	if fresh == block.None {
+		return ErrNoBlocks
+	}
+	*st = step{home: home, block: fresh, table: -1}
+	if *home == nil {
+		st.table = int32(len(j.tables))
+		j.tables = append(j.tables, unmapped) // never past what open made room for
+		*home = &j.tables[st.table]
+	}
+	st.old = block.Assign(counts, &(*home)[logical%L2Size], fresh)
+	e.Free--
+	return nil
+}
+
+// settle exchanges the scratch tables for allocations, all in one crossing.
+func (j *journal) settle(memory Memory) bool {
+	if len(j.tables) == 0 {
+		return true
+	}
+	j.chunks = j.chunks[:len(j.tables)]
+	for i := range j.chunks {
+		j.chunks[i] = Chunk{Size: l2Size}
+	}
+	if !memory.Get(j.chunks) {
+		return false
+	}
+	for i := range j.steps {
+		st := &j.steps[i]
+		if st.home == nil || st.table < 0 {
+			continue
+		}
+		l2 := (*L2Table)(j.chunks[st.table].At)
+		*l2 = j.tables[st.table]
+		*st.home = l2
+	}
+	return true
+}
+
+// copyOld is the copy of copy-on-write: all 64 bytes.
+func (j *journal) copyOld(st *step) {
+	if st.old >= 0 {
+		*j.engine.records(st.block) = *j.engine.records(st.old)
+	}
+}
+
+// revoke takes back one step, made for the logical block.
+func (j *journal) revoke(st *step, logical uint32) {
+	if st.old == inPlace {
+		return
+	}
+	e := j.engine
+	block.Revoke(e.counts(), &(*st.home)[logical%L2Size], st.old)
+	e.Free++
+	if st.table >= 0 {
+		*st.home = nil
+	}
+}
+
+// revokeRun takes back the first done steps of a run that began at the logical
+// block first.
+func (j *journal) revokeRun(first, done int) {
+	for i := done - 1; i >= 0; i-- {
+		j.revoke(&j.steps[i], uint32(first+i))
+	}
+}

@@ -1,0 +1,68 @@
+package course
+
+import (
+	"structs"
+	"unsafe"
+)
+
+// The constants of llm_memory.h; package ctree proves them equal to it.
+const (
+	BlockSize        = 64                            // bytes in a physical block
+	KVSize           = 4                             // bytes in a record
+	KVPerBlock       = BlockSize / KVSize            // records in a block
+	L1Size           = 16                            // L2 tables in a sequence
+	L2Size           = 16                            // block ids in an L2 table
+	MaxLogicalBlocks = L1Size * L2Size               // blocks in a sequence
+	maxRecords       = MaxLogicalBlocks * KVPerBlock // records in a sequence
+)
+
+// Node mirrors struct list_node.
+type Node struct {
+	_    structs.HostLayout
+	Prev *Node
+	Next *Node
+}
+
+// L1Table is what Sequence.block_table points at, L2Table what its entries do.
+type (
+	L1Table [L1Size]*L2Table
+	L2Table [L2Size]int32
+)
+
+// Sequence mirrors Sequence of llm_memory.h.
+type Sequence struct {
+	_          structs.HostLayout
+	ID         int32
+	BlockTable *L1Table
+	KVCount    int32
+	Node       Node
+}
+
+// Engine mirrors LLMEngine.
+type Engine struct {
+	_        structs.HostLayout
+	Pool     unsafe.Pointer // *[Total][BlockSize]byte
+	Total    int32
+	Free     int32
+	RefCount *int32 // *[Total]int32
+	Active   Node
+}
+
+// sequenceOf is the handout's container_of: the sequence that n is part of.
+func sequenceOf(n *Node) *Sequence {
+	return (*Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(Sequence{}.Node))))
+}
+
+// counts views ref_count; empty where the engine has none.
+func (e *Engine) counts() []int32 {
+	if e.RefCount == nil || e.Total <= 0 {
+		return nil
+	}
+	return unsafe.Slice(e.RefCount, int(e.Total))
+}
+
+// records views the block id, which is inside the pool. The offset is computed
+// in 64 bits: block 2^25 lies 2 GiB behind the base.
+func (e *Engine) records(id int32) *[KVPerBlock]int32 {
+	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
+}

@@ -1,0 +1,151 @@
+package course
+
+import (
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A Library is the six calls of llm_memory.h and the two of llm_memory_ext.h
+// for any number of engines, made from any number of threads. The zero value
+// with a Memory is ready.
+//
+// Calls on one engine are serialised by a lock that its address picks, so that
+// engines in different threads rarely meet.
+type Library struct {
+	Memory Memory
+	Strict bool // always walk the list, remember nothing (LLM_MEMORY_STRICT=1)
+
+	cores  [cores]core
+	owners owners
+}
+
+// cores is the number of locks: 8 threads on 8 engines share one with a
+// probability of a third at worst, and the whole table stays below 200 KB of
+// memory that is touched only where it is used.
+const cores = 64
+
+// A core runs one call at a time, for the engines whose addresses pick it.
+type core struct {
+	mu    sync.Mutex
+	lib   *Library
+	hints hints
+	stale atomic.Uint32 // raised by another core: hints may point at freed memory
+
+	// What one call collects before it changes anything; here, not on the
+	// stack, so that passing it to Memory does not allocate.
+	chunks [2 + L1Size]Chunk
+	fresh  [MaxLogicalBlocks]int32
+	batch  journal
+}
+
+// lock returns the core of e, locked.
+func (l *Library) lock(e *Engine) *core {
+	c := &l.cores[coreOf(e)]
+	c.mu.Lock()
+	c.lib = l
+	return c
+}
+
+// coreOf spreads malloc's addresses, whose low bits say nothing.
+func coreOf(e *Engine) uint64 {
+	return uint64(uintptr(unsafe.Pointer(e))) * 0x9e3779b97f4a7c15 >> 58
+}
+
+// Init makes an engine over size/BlockSize blocks at pool (handout, task 1).
+func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
+	c := l.lock(nil)
+	e, err := c.init(pool, size)
+	c.mu.Unlock()
+	if err == nil && l.owners.any() {
+		// An engine that its owner freed by hand may have left its address.
+		c = l.lock(e)
+		c.purge(e)
+		c.mu.Unlock()
+	}
+	return e, err
+}
+
+// Create adds a sequence with blocks for length records (handout, task 2).
+func (l *Library) Create(e *Engine, id, length int32) (*Sequence, error) {
+	if e == nil {
+		return nil, ErrNilEngine
+	}
+	c := l.lock(e)
+	s, err := c.create(e, id, length)
+	c.mu.Unlock()
+	return s, err
+}
+
+// Fork adds a sequence that shares its parent's blocks (handout, task 3).
+func (l *Library) Fork(e *Engine, parent, id int32) (*Sequence, error) {
+	if e == nil {
+		return nil, ErrNilEngine
+	}
+	c := l.lock(e)
+	s, err := c.fork(e, parent, id)
+	c.mu.Unlock()
+	return s, err
+}
+
+// Append writes one record (handout, task 4).
+func (l *Library) Append(e *Engine, id, data int32) error {
+	if e == nil {
+		return ErrNilEngine
+	}
+	c := l.lock(e)
+	err := c.append(e, id, data)
+	c.mu.Unlock()
+	return err
+}
+
+// AppendBatch writes data[i] to seqs[i], for n of them, or nothing
+// (llm_memory_ext.h).
+func (l *Library) AppendBatch(e *Engine, seqs **Sequence, data *int32, n int32) error {
+	if e == nil {
+		return ErrNilEngine
+	}
+	if seqs == nil || data == nil || n <= 0 {
+		return ErrArgument
+	}
+	c := l.lock(e)
+	err := c.appendBatch(e, unsafe.Slice(seqs, int(n)), unsafe.Slice(data, int(n)))
+	c.mu.Unlock()
+	return err
+}
+
+// AppendRun writes n records to s, or nothing (llm_memory_ext.h).
+func (l *Library) AppendRun(e *Engine, s *Sequence, data *int32, n int32) error {
+	if e == nil {
+		return ErrNilEngine
+	}
+	if s == nil || data == nil || n <= 0 {
+		return ErrArgument
+	}
+	c := l.lock(e)
+	err := c.appendRun(e, s, unsafe.Slice(data, int(n)))
+	c.mu.Unlock()
+	return err
+}
+
+// Free drops a sequence and its references (handout, task 2).
+func (l *Library) Free(e *Engine, id int32) error {
+	if e == nil {
+		return ErrNilEngine
+	}
+	c := l.lock(e)
+	err := c.free(e, id)
+	c.mu.Unlock()
+	return err
+}
+
+// Destroy frees every sequence and the engine (handout, task 5).
+func (l *Library) Destroy(e *Engine) error {
+	if e == nil {
+		return ErrNilEngine
+	}
+	c := l.lock(e)
+	c.destroy(e)
+	c.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,170 @@
+package course
+
+import (
+	"unsafe"
+
+	"llmmemory/internal/block"
+)
+
+// unmapped is an L2 table before its first block.
+var unmapped = L2Table{
+	block.None, block.None, block.None, block.None, block.None, block.None, block.None, block.None,
+	block.None, block.None, block.None, block.None, block.None, block.None, block.None, block.None,
+}
+
+// create follows handout, task 2: validate, probe, and only then allocate.
+func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
+	if length <= 0 {
+		return nil, ErrLength
+	}
+	if c.find(e, id) != nil {
+		return nil, ErrExists
+	}
+	need := (int(length) + KVPerBlock - 1) / KVPerBlock // 64 bits: INT_MAX does not overflow
+	if need > MaxLogicalBlocks {
+		return nil, ErrCapacity
+	}
+	if need > int(e.Free) {
+		return nil, ErrNoBlocks
+	}
+	if e.Active.Prev == nil {
+		return nil, ErrCorrupt
+	}
+	counts := e.counts()
+	fit := block.FirstFitOver(counts)
+	fresh := c.fresh[:need]
+	if fit.Fill(fresh) < need {
+		return nil, ErrNoBlocks
+	}
+	s, ok := c.allocate((need + L2Size - 1) / L2Size)
+	if !ok {
+		return nil, ErrNoMemory
+	}
+	var l2 *L2Table
+	for i, free := range fresh {
+		if i%L2Size == 0 {
+			l2 = (*L2Table)(c.chunks[2+i/L2Size].At)
+			*l2 = unmapped
+			s.BlockTable[i/L2Size] = l2
+		}
+		block.Assign(counts, &l2[i%L2Size], free)
+	}
+	e.Free -= int32(need)
+	s.ID = id
+	s.KVCount = length
+	linkTail(&e.Active, &s.Node)
+	return s, nil
+}
+
+// fork follows handout, task 3. Every entry is looked at before anything is
+// allocated, because one that names no block cannot be shared.
+func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
+	parent := c.find(e, parentID)
+	if parent == nil {
+		return nil, ErrNotFound
+	}
+	if c.find(e, id) != nil {
+		return nil, ErrExists
+	}
+	if parent.BlockTable == nil || e.Active.Prev == nil {
+		return nil, ErrCorrupt
+	}
+	counts := e.counts()
+	tables := 0
+	for _, l2 := range parent.BlockTable {
+		if l2 == nil {
+			continue
+		}
+		tables++
+		for _, entry := range l2 {
+			if block.NeedOf(counts, entry) == block.Outside {
+				return nil, ErrCorrupt
+			}
+		}
+	}
+	s, ok := c.allocate(tables)
+	if !ok {
+		return nil, ErrNoMemory
+	}
+	next := 2
+	for i, l2 := range parent.BlockTable {
+		if l2 == nil {
+			continue
+		}
+		child := (*L2Table)(c.chunks[next].At)
+		next++
+		*child = *l2
+		s.BlockTable[i] = child
+		for _, entry := range child {
+			block.Share(counts, entry)
+		}
+	}
+	s.ID = id
+	s.KVCount = parent.KVCount
+	linkTail(&e.Active, &s.Node)
+	return s, nil
+}
+
+// free follows handout, task 2: all 16 slots of L1 and all 16 of each L2,
+// whatever lies between them.
+func (c *core) free(e *Engine, id int32) error {
+	s := c.find(e, id)
+	if s == nil {
+		return ErrNotFound
+	}
+	if s.Node.Prev == nil || s.Node.Next == nil {
+		return ErrCorrupt
+	}
+	unlink(&s.Node)
+	c.forget(s)
+	if s.BlockTable != nil {
+		counts := e.counts()
+		freed := int32(0)
+		for _, l2 := range s.BlockTable {
+			if l2 == nil {
+				continue
+			}
+			for _, entry := range l2 {
+				if block.Release(counts, entry) {
+					freed++
+				}
+			}
+		}
+		e.Free += freed
+	}
+	var gone chain
+	gone.addSequence(s)
+	c.lib.Memory.Put(gone.first, nil)
+	return nil
+}
+
+// allocate gets a sequence, its L1 table, all NULL, and so many L2 tables,
+// which it leaves in chunks[2:]. Nothing is linked or counted yet.
+func (c *core) allocate(tables int) (*Sequence, bool) {
+	chunks := c.chunks[:2+tables]
+	chunks[0] = Chunk{Size: sequenceSize}
+	chunks[1] = Chunk{Size: l1Size}
+	for i := range tables {
+		chunks[2+i] = Chunk{Size: l2Size}
+	}
+	if !c.lib.Memory.Get(chunks) {
+		return nil, false
+	}
+	s := (*Sequence)(chunks[0].At)
+	s.BlockTable = (*L1Table)(chunks[1].At)
+	clear(unsafe.Slice((*uintptr)(chunks[1].At), L1Size))
+	return s, true
+}
+
+// linkTail puts n in front of head, which is the end of the list.
+func linkTail(head, n *Node) {
+	tail := head.Prev
+	n.Prev, n.Next = tail, head
+	tail.Next = n
+	head.Prev = n
+}
+
+func unlink(n *Node) {
+	n.Prev.Next = n.Next
+	n.Next.Prev = n.Prev
+}

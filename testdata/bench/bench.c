@@ -1,0 +1,416 @@
+/*
+ * bench - the table of `make bench`: libllm_memory beside the plain-C
+ * submission, in one process and one run, sample by sample in turn.
+ *
+ *   bench LIBRARY PLAIN
+ *
+ * LIBRARY is built with -tags bench (it also exports an empty call and a count
+ * of Go heap allocations), PLAIN is the submission as a shared object. Every
+ * figure is the median of SAMPLES samples. "reach" is a goal, never a test.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "llm_memory_ext.h"
+
+enum { SAMPLES = 9, MOST_BLOCKS = 8192 };
+
+struct api {
+    LLMEngine *(*init)(void *, size_t);
+    Sequence *(*create)(LLMEngine *, int, int);
+    Sequence *(*fork)(LLMEngine *, int, int);
+    int (*append)(LLMEngine *, int, int);
+    int (*release)(LLMEngine *, int);
+    int (*destroy)(LLMEngine *);
+    int (*batch)(LLMEngine *, Sequence *const *, const int *, int);
+    int (*run)(LLMEngine *, Sequence *, const int *, int);
+    int (*empty)(LLMEngine *, int, int);
+    uint64_t (*mallocs)(void);
+};
+
+static struct api plain, ours;
+static double empty_call;
+
+static void die(const char *what) {
+    fprintf(stderr, "bench: %s\n", what);
+    exit(1);
+}
+
+static void must(int ok, const char *what) {
+    if (!ok) {
+        die(what);
+    }
+}
+
+static void symbol(void *lib, const char *name, void *to, int required) {
+    void *at = dlsym(lib, name);
+    must(at != NULL || !required, dlerror() == NULL ? name : "a function is missing");
+    memcpy(to, &at, sizeof at);
+}
+
+static void load(struct api *a, const char *path, int whole) {
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    must(lib != NULL, "cannot load a library");
+    symbol(lib, "llm_init", &a->init, 1);
+    symbol(lib, "create_sequence", &a->create, 1);
+    symbol(lib, "fork_sequence", &a->fork, 1);
+    symbol(lib, "append_kv", &a->append, 1);
+    symbol(lib, "free_sequence", &a->release, 1);
+    symbol(lib, "llm_destroy", &a->destroy, 1);
+    symbol(lib, "append_kv_batch", &a->batch, whole);
+    symbol(lib, "append_kv_run", &a->run, whole);
+    symbol(lib, "llm_bench_empty", &a->empty, whole);
+    symbol(lib, "llm_bench_mallocs", &a->mallocs, whole);
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static uint64_t seed = 1;
+
+static uint32_t rnd(void) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(seed >> 33);
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v) {
+    qsort(v, SAMPLES, sizeof *v, by_value);
+    return v[SAMPLES / 2];
+}
+
+/* A sample returns nanoseconds for one unit of the work. */
+typedef double sample(const struct api *a, int n);
+
+struct pair {
+    double plain, ours;
+};
+
+static struct pair measure(sample *of_plain, sample *of_ours, int n) {
+    double p[SAMPLES], o[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) {
+        p[i] = of_plain == NULL ? 0 : of_plain(&plain, n);
+        o[i] = of_ours(&ours, n);
+    }
+    return (struct pair){median(p), median(o)};
+}
+
+static double empty_sample(const struct api *a, int n) {
+    double t = now();
+    for (int i = 0; i < n; i++) {
+        a->empty(NULL, i, i);
+    }
+    return (now() - t) / n;
+}
+
+/* append_kv over n live sequences that grow from 1 record to their share of MOST_BLOCKS. */
+enum order { ROUND_ROBIN, RANDOM };
+
+static void *pool;
+
+static int records_each(int n) {
+    int blocks = MOST_BLOCKS / n > MAX_LOGICAL_BLOCKS ? MAX_LOGICAL_BLOCKS : MOST_BLOCKS / n;
+    return blocks * KV_PER_BLOCK - 1;
+}
+
+static int *schedule(int n, enum order order) {
+    int each = records_each(n), total = n * each;
+    int *ids = malloc((size_t)total * sizeof *ids);
+    must(ids != NULL, "memory");
+    for (int i = 0; i < total; i++) {
+        ids[i] = i % n;
+    }
+    if (order == RANDOM) {
+        for (int i = total - 1; i > 0; i--) {
+            int j = (int)(rnd() % (uint32_t)(i + 1)), t = ids[i];
+            ids[i] = ids[j];
+            ids[j] = t;
+        }
+    }
+    return ids;
+}
+
+static LLMEngine *filled(const struct api *a, int n, Sequence **seqs) {
+    LLMEngine *e = a->init(pool, (size_t)MOST_BLOCKS * BLOCK_SIZE);
+    must(e != NULL, "llm_init");
+    for (int i = 0; i < n; i++) {
+        Sequence *s = a->create(e, i, 1);
+        must(s != NULL, "create_sequence");
+        if (seqs != NULL) {
+            seqs[i] = s;
+        }
+    }
+    return e;
+}
+
+static double append_sample(const struct api *a, int n, enum order order) {
+    int total = n * records_each(n), rounds = 1 + 100000 / total, failed = 0;
+    int *ids = schedule(n, order);
+    double spent = 0;
+    for (int r = 0; r < rounds; r++) {
+        LLMEngine *e = filled(a, n, NULL);
+        for (int i = 0; i < n; i++) { /* not timed: caches and hints as in a running program */
+            failed |= a->append(e, i, 0);
+        }
+        double t = now();
+        for (int i = n; i < total; i++) {
+            failed |= a->append(e, ids[order == RANDOM ? i - n : i], i);
+        }
+        spent += now() - t;
+        a->destroy(e);
+    }
+    free(ids);
+    (void)failed; /* a random schedule may ask for a record more than fits: that call is timed too */
+    return spent / ((double)rounds * (total - n));
+}
+
+static double round_robin(const struct api *a, int n) { return append_sample(a, n, ROUND_ROBIN); }
+static double at_random(const struct api *a, int n) { return append_sample(a, n, RANDOM); }
+
+/* One record to each of n sequences, one call a step; plain C takes n calls. */
+static double batch_sample(const struct api *a, int n) {
+    Sequence **seqs = malloc((size_t)n * sizeof(Sequence *));
+    int *data = malloc((size_t)n * sizeof *data);
+    must(seqs != NULL && data != NULL, "memory");
+    int steps = records_each(n), rounds = 1 + 100000 / (n * steps);
+    double spent = 0;
+    for (int r = 0; r < rounds; r++) {
+        LLMEngine *e = filled(a, n, seqs);
+        for (int i = n - 1; i > 0; i--) {
+            int j = (int)(rnd() % (uint32_t)(i + 1));
+            Sequence *t = seqs[i];
+            seqs[i] = seqs[j];
+            seqs[j] = t;
+            data[i] = i;
+        }
+        data[0] = 0;
+        double t = now();
+        for (int s = 0; s < steps; s++) {
+            if (a->batch != NULL) {
+                must(a->batch(e, seqs, data, n) == 0, "append_kv_batch");
+            } else {
+                for (int i = 0; i < n; i++) {
+                    must(a->append(e, seqs[i]->seq_id, data[i]) == 0, "append_kv");
+                }
+            }
+        }
+        spent += now() - t;
+        a->destroy(e);
+    }
+    free(seqs);
+    free(data);
+    return spent / ((double)rounds * steps * n);
+}
+
+/* n records to one sequence, again and again until it is full. */
+static double run_sample(const struct api *a, int n) {
+    int data[4096], calls = MAX_LOGICAL_BLOCKS * KV_PER_BLOCK / n, rounds = 100;
+    double spent = 0;
+    for (int i = 0; i < n; i++) {
+        data[i] = i;
+    }
+    for (int r = 0; r < rounds; r++) {
+        LLMEngine *e = a->init(pool, (size_t)MAX_LOGICAL_BLOCKS * BLOCK_SIZE);
+        Sequence *s = a->create(e, 1, 1);
+        s->kv_count = 0;
+        double t = now();
+        for (int c = 0; c < calls; c++) {
+            if (a->run != NULL) {
+                must(a->run(e, s, data, n) == 0, "append_kv_run");
+            } else {
+                for (int i = 0; i < n; i++) {
+                    a->append(e, 1, data[i]);
+                }
+            }
+        }
+        spent += now() - t;
+        a->destroy(e);
+    }
+    return spent / ((double)rounds * calls * n);
+}
+
+/* create + free of 256 blocks in a pool of n blocks; 99 % full beyond 1,024. */
+static double create_sample(const struct api *a, int n) {
+    static LLMEngine *engines[2];
+    static int sizes[2];
+    int which = a == &ours;
+    if (sizes[which] != n) { /* hand-filled: to fill a million blocks by calls takes plain C minutes */
+        if (engines[which] != NULL) {
+            a->destroy(engines[which]);
+        }
+        LLMEngine *e = a->init(pool, (size_t)n * BLOCK_SIZE);
+        must(e != NULL, "llm_init");
+        if (n > 1024) {
+            int gap = n / 100;
+            for (int i = 0; i < n - gap; i++) {
+                e->ref_count[i] = 1;
+            }
+            e->free_local_blocks = gap;
+        }
+        engines[which] = e;
+        sizes[which] = n;
+    }
+    LLMEngine *e = engines[which];
+    int rounds = n <= 1024 ? 500 : n <= 65536 ? 10 : 1;
+    double t = now();
+    for (int r = 0; r < rounds; r++) {
+        must(a->create(e, 1, MAX_LOGICAL_BLOCKS * KV_PER_BLOCK) != NULL, "create_sequence");
+        must(a->release(e, 1) == 0, "free_sequence");
+    }
+    return (now() - t) / rounds;
+}
+
+/* The three calls of a branch over 16 blocks, each timed alone over many children. */
+enum { CHILDREN = 64 };
+
+static double branch_sample(const struct api *a, int which) {
+    double spent = 0;
+    int rounds = 400;
+    for (int r = 0; r < rounds; r++) {
+        LLMEngine *e = a->init(pool, (size_t)1024 * BLOCK_SIZE);
+        a->create(e, 0, 16 * KV_PER_BLOCK - 8);
+        for (int c = 1; c <= CHILDREN; c++) { /* one child alive at a time: short list, warm heap */
+            double t0 = now();
+            Sequence *child = a->fork(e, 0, c);
+            double t1 = now();
+            int failed = a->append(e, c, c);
+            double t2 = now();
+            failed |= a->release(e, c);
+            double t3 = now();
+            must(child != NULL && failed == 0, "fork, append or free");
+            spent += which == 0 ? t1 - t0 : which == 1 ? t2 - t1 : t3 - t2;
+        }
+        a->destroy(e);
+    }
+    return spent / (rounds * (double)CHILDREN);
+}
+
+static double clock_sample(const struct api *a, int n) {
+    (void)a;
+    double spent = 0;
+    for (int i = 0; i < n; i++) {
+        double t = now();
+        spent += now() - t;
+    }
+    return spent / n;
+}
+
+static double allocations_per_call(int calls) {
+    uint64_t before = ours.mallocs();
+    for (int i = 0; i < calls / 8; i++) {
+        LLMEngine *e = ours.init(pool, (size_t)64 * BLOCK_SIZE);
+        Sequence *s = ours.create(e, 1, 17);
+        ours.fork(e, 1, 2);
+        ours.append(e, 2, 5);
+        ours.batch(e, &s, &i, 1);
+        ours.run(e, s, &i, 1);
+        ours.release(e, 2);
+        ours.destroy(e);
+    }
+    return (double)(ours.mallocs() - before) / calls;
+}
+
+static long resident_kib(void) {
+    long pages = 0, skip = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    must(f != NULL && fscanf(f, "%ld %ld", &skip, &pages) == 2, "/proc/self/statm");
+    fclose(f);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void row(const char *work, struct pair m, double ratio, const char *against, const char *reach) {
+    char beside[24] = "";
+    if (m.plain > 0) {
+        snprintf(beside, sizeof beside, "%.1f", m.plain);
+    }
+    printf("%-48s %10s %10.1f   %7.3f x %-10s %s\n", work, beside, m.ours, ratio, against, reach);
+    fflush(stdout);
+}
+
+static void appends(const char *name, sample *of, int n, const char *reach) {
+    char work[64];
+    snprintf(work, sizeof work, "append_kv, %s, %d live", name, n);
+    struct pair m = measure(of, of, n);
+    row(work, m, m.ours / empty_call, "empty call", reach);
+}
+
+int main(int argc, char **argv) {
+    must(argc == 3, "usage: bench LIBRARY PLAIN");
+    long before = resident_kib();
+    load(&ours, argv[1], 1);
+    usleep(20000);
+    long rest = resident_kib() - before;
+    load(&plain, argv[2], 0);
+    pool = aligned_alloc(64, (size_t)(1 << 20) * BLOCK_SIZE);
+    must(pool != NULL, "memory");
+    memset(pool, 0, (size_t)(1 << 20) * BLOCK_SIZE);
+
+    struct pair m = measure(NULL, empty_sample, 1000000);
+    empty_call = m.ours;
+    printf("%-48s %10s %10s   %7s   %-10s %s\n", "median ns a unit", "plain C", "this", "ratio", "to", "to reach");
+    row("an empty C -> Go call", m, 1, "itself", "");
+    for (int n = 1; n <= 4096; n *= 8) {
+        appends("round-robin", round_robin, n, "<= 1.6");
+    }
+    for (int n = 8; n <= 512; n *= 8) {
+        appends("random ids", at_random, n, "<= 1.6");
+    }
+    appends("random ids", at_random, 4096, "<= 2.2");
+    for (int n = 1; n <= 4096; n *= 8) {
+        char work[64];
+        snprintf(work, sizeof work, "append_kv_batch, n = %d, per record", n);
+        m = measure(batch_sample, batch_sample, n);
+        row(work, m, m.ours / m.plain, "plain C", n < 8 ? "" : n < 64 ? "<= 16 ns" : "<= 16 ns, < 1");
+    }
+    m = measure(run_sample, run_sample, 64);
+    row("append_kv_run, n = 64, per record", m, m.ours / m.plain, "plain C", "<= 3 ns");
+
+    m = measure(create_sample, create_sample, 1024);
+    row("create + free 256 blocks, pool 1,024, empty", m, m.ours / m.plain, "plain C", "<= 0.4");
+    m = measure(create_sample, create_sample, 65536);
+    row("the same, pool 65,536, 99 % full", m, m.ours / m.plain, "plain C", "<= 0.01");
+    m = measure(create_sample, create_sample, 1 << 20);
+    row("the same, pool 1,048,576, 99 % full", m, m.ours / m.plain, "plain C", "<= 0.01");
+
+    double clock = measure(NULL, clock_sample, 100000).ours;
+    static const char *const branch[] = {"fork of 16 blocks", "append with copy-on-write", "free of 16 blocks"};
+    for (int i = 0; i < 3; i++) {
+        m = measure(branch_sample, branch_sample, i);
+        m.plain -= clock;
+        m.ours -= clock;
+        row(branch[i], m, m.ours / m.plain, "plain C", "<= 3.2");
+    }
+
+    struct stat st;
+    must(stat(argv[1], &st) == 0, "stat");
+    printf("%-48s %21.3f   %20s 0\n", "Go heap allocations per call", allocations_per_call(800000), "");
+    printf("%-48s %18.2f MB   %20s < 2 MB\n", "library file", (double)st.st_size / 1e6, "");
+    printf("%-48s %18.2f MB   %20s < 8 MB\n", "memory at rest, over the host's", (double)rest / 1e3, "");
+    LLMEngine *e = ours.init(pool, (size_t)1024 * BLOCK_SIZE);
+    for (int i = 0; i < 1000; i++) {
+        ours.create(e, i, 1);
+        ours.release(e, i);
+    }
+    long start = resident_kib();
+    for (int i = 0; i < 1000000; i++) {
+        ours.create(e, i, 20);
+        ours.release(e, i);
+    }
+    printf("%-48s %18.2f MB   %20s 0\n", "growth over a million create + free", (double)(resident_kib() - start) / 1e3, "");
+    ours.destroy(e);
+    return 0;
+}
