@@ -1,48 +1,73 @@
 package block
 
-// lane is how many counts one round of firstZeroAVX2 looks at.
-const lane = 32
+// lane is how many counts one round of a wide scan looks at.
+const lane = 64
 
-var hasAVX2 = detectAVX2()
+// width is the widest scan that processor and kernel allow.
+var width = detectWidth()
 
-// firstZero returns the index of the first 0 in counts, or len(counts).
+const (
+	portable = iota
+	wide256
+	wide512
+)
+
+// firstZero returns the index of the first 0 in counts, or len(counts). It
+// never reads past the last count, so Memcheck has nothing to say about it.
 func firstZero(counts []int32) int {
 	whole := len(counts) &^ (lane - 1)
-	if whole == 0 || !hasAVX2 {
+	if whole == 0 || width == portable {
 		return firstZeroPortable(counts)
 	}
-	if i := firstZeroAVX2(&counts[0], whole); i < whole {
+	var i int
+	if width == wide512 {
+		i = firstZeroAVX512(&counts[0], whole)
+	} else {
+		i = firstZeroAVX2(&counts[0], whole)
+	}
+	if i < whole {
 		return i
 	}
 	return whole + firstZeroPortable(counts[whole:])
 }
 
 // firstZeroAVX2 returns the index of the first 0 among n counts at p, or n.
-// n is a positive multiple of lane. It never reads past the last count, so
-// Memcheck has nothing to say about it.
+// n is a positive multiple of lane.
 //
 //go:noescape
 func firstZeroAVX2(p *int32, n int) int
+
+// firstZeroAVX512 does the same with registers twice as wide.
+//
+//go:noescape
+func firstZeroAVX512(p *int32, n int) int
 
 func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 
 func xgetbv() (eax, edx uint32)
 
-// detectAVX2 asks the processor, and whether the kernel saves the wide
-// registers (Intel SDM vol. 1, 14.7.1).
-func detectAVX2() bool {
-	const osxsave, avx, xmmYmm, avx2 = 1 << 27, 1 << 28, 6, 1 << 5
-	maxLeaf, _, _, _ := cpuid(0, 0)
-	if maxLeaf < 7 {
-		return false
+// detectWidth asks the processor for its instructions, and whether the kernel
+// saves their registers (Intel SDM vol. 1, 14.7.1 and 15.3).
+func detectWidth() int {
+	const (
+		osxsave, avx  = 1 << 27, 1 << 28
+		avx2, avx512f = 1 << 5, 1 << 16
+		ymm, zmm      = 0x06, 0xe6
+	)
+	if maxLeaf, _, _, _ := cpuid(0, 0); maxLeaf < 7 {
+		return portable
 	}
 	_, _, ecx, _ := cpuid(1, 0)
 	if ecx&osxsave == 0 || ecx&avx == 0 {
-		return false
+		return portable
 	}
-	if saved, _ := xgetbv(); saved&xmmYmm != xmmYmm {
-		return false
-	}
+	saved, _ := xgetbv()
 	_, ebx, _, _ := cpuid(7, 0)
-	return ebx&avx2 != 0
+	switch {
+	case ebx&avx512f != 0 && saved&zmm == zmm:
+		return wide512
+	case ebx&avx2 != 0 && saved&ymm == ymm:
+		return wide256
+	}
+	return portable
 }

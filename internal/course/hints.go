@@ -30,7 +30,9 @@ type hint struct {
 func (h hint) empty() bool      { return h.seq == nil }
 func (h hint) same(o hint) bool { return h.engine == o.engine && h.id == o.id }
 func (h hint) hash() uint64     { return hintHash(h.engine, h.id) }
-func (h hint) holds() bool {
+
+// holds reports whether the visible memory still says what h recorded.
+func (h *hint) holds() bool {
 	n := &h.seq.Node
 	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
 }
@@ -42,8 +44,8 @@ func hintHash(e *Engine, id int32) uint64 {
 
 type hints = table[hint]
 
-// recall returns the sequence that a hint names and the memory confirms.
-func (c *core) recall(e *Engine, id int32) *Sequence {
+// recall returns the hint for the id, not yet checked, or nil.
+func (c *core) recall(e *Engine, id int32) *hint {
 	if c.stale.Load() != 0 {
 		c.stale.Store(0)
 		c.hints.clear()
@@ -58,11 +60,7 @@ func (c *core) recall(e *Engine, id int32) *Sequence {
 			return nil
 		}
 		if h.id == id && h.engine == e {
-			if h.holds() {
-				return h.seq
-			}
-			c.hints.remove(*h)
-			return nil
+			return h
 		}
 	}
 }

@@ -48,9 +48,18 @@ type Engine struct {
 	Active   Node
 }
 
-// sequenceOf is the handout's container_of: the sequence that n is part of.
+// sequenceOf is the handout's container_of: the sequence that n is part of, nil
+// for nil.
 func sequenceOf(n *Node) *Sequence {
+	if n == nil {
+		return nil
+	}
 	return (*Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(Sequence{}.Node))))
+}
+
+// idOf is sequenceOf(n).ID for a node that is not nil.
+func idOf(n *Node) int32 {
+	return *(*int32)(unsafe.Add(unsafe.Pointer(n), int(unsafe.Offsetof(Sequence{}.ID))-int(unsafe.Offsetof(Sequence{}.Node))))
 }
 
 // counts views ref_count; empty where the engine has none.

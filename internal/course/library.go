@@ -1,7 +1,6 @@
 package course
 
 import (
-	"sync"
 	"sync/atomic"
 	"unsafe"
 )
@@ -27,7 +26,7 @@ const cores = 64
 
 // A core runs one call at a time, for the engines whose addresses pick it.
 type core struct {
-	mu    sync.Mutex
+	mu    lock
 	lib   *Library
 	hints hints
 	stale atomic.Uint32 // raised by another core: hints may point at freed memory
@@ -43,7 +42,9 @@ type core struct {
 func (l *Library) lock(e *Engine) *core {
 	c := &l.cores[coreOf(e)]
 	c.mu.Lock()
-	c.lib = l
+	if c.lib == nil {
+		c.lib = l
+	}
 	return c
 }
 
