@@ -1,0 +1,14 @@
+/* The threads of the Go runtime, as the library's C side knows them. */
+#ifndef LLM_GUEST_H
+#define LLM_GUEST_H
+
+/*
+ * Waits until every thread that the Go runtime started is asleep and none ran
+ * while it looked, at most for so many milliseconds.
+ */
+void llm_threads_settle(int most_ms);
+
+/* In a forked child: the threads are the parent's. */
+void llm_threads_forget(void);
+
+#endif

@@ -1,0 +1,134 @@
+/*
+ * Every thread of the Go runtime is created through __wrap_pthread_create (the
+ * linker's --wrap): it notes two things that the runtime does not.
+ *
+ * Its kernel id, so that guest.c can see whether it sleeps.
+ *
+ * Where its dynamic thread vector begins. glibc callocs the vector and keeps
+ * only a pointer to its second entry, so Memcheck calls the block possibly lost
+ * although the thread lives; a pointer to its begin makes it reachable.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guest.h"
+
+/* More threads than the runtime ever had here (5); those beyond are not noted. */
+enum { MOST_THREADS = 64 };
+
+static struct runtime_thread {
+    void *(*start)(void *);
+    void *arg;
+    void *vector;     /* begin of its dynamic thread vector */
+    _Atomic long tid; /* 0 until it runs */
+} threads[MOST_THREADS];
+
+static _Atomic int used;
+
+static void *vector_begin(void) {
+#if defined(__x86_64__) && defined(__GLIBC__)
+    /* tcbhead_t: { void *tcb; dtv_t *dtv; ... }, dtv points at entry 1, an entry is 16 bytes. */
+    struct head {
+        void *tcb;
+        char *dtv;
+    };
+    return ((struct head *)pthread_self())->dtv - 16;
+#else
+    return NULL;
+#endif
+}
+
+static void *begin(void *arg) {
+    struct runtime_thread *self = arg;
+    self->vector = vector_begin();
+    atomic_store(&self->tid, syscall(SYS_gettid));
+    return self->start(self->arg);
+}
+
+typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+/* Weak, because cgo also links this file without --wrap, to look at its symbols. */
+create_fn __real_pthread_create __attribute__((weak));
+create_fn __wrap_pthread_create;
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
+    create_fn *create = __real_pthread_create;
+    int slot = atomic_fetch_add(&used, 1);
+    if (slot >= MOST_THREADS) {
+        atomic_store(&used, MOST_THREADS);
+        return create(thread, attr, start, arg);
+    }
+    threads[slot].start = start;
+    threads[slot].arg = arg;
+    return create(thread, attr, begin, &threads[slot]);
+}
+
+/* Reads /proc/self/task/TID/NAME; 0 when it is not there. */
+static int read_task(long tid, const char *name, char *to, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%ld/%s", tid, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    ssize_t n = read(fd, to, size - 1);
+    close(fd);
+    to[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* 1 if the thread sleeps; adds how often it has run to *runs. */
+static int asleep(long tid, unsigned long *runs) {
+    char text[512];
+    if (tid == 0) {
+        return 0;
+    }
+    if (!read_task(tid, "stat", text, sizeof text)) {
+        return 1; /* it is gone, or there is no /proc: nothing to wait for */
+    }
+    const char *state = strrchr(text, ')');
+    if (state == NULL || strncmp(state, ") S", 3) != 0) {
+        return 0;
+    }
+    unsigned long slices = 0;
+    if (read_task(tid, "schedstat", text, sizeof text) && sscanf(text, "%*u %*u %lu", &slices) == 1) {
+        *runs += slices;
+    }
+    return 1;
+}
+
+static int all_asleep(unsigned long *runs) {
+    int n = atomic_load(&used);
+    *runs = 0;
+    for (int i = 0; i < n && i < MOST_THREADS; i++) {
+        if (!asleep(atomic_load(&threads[i].tid), runs)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/*
+ * Two looks in a row at sleeping threads that have not run in between: then none
+ * of them was awake while another was looked at.
+ */
+void llm_threads_settle(int most_ms) {
+    const struct timespec pause = {.tv_nsec = 100000};
+    unsigned long before, after;
+    for (int tenths = 0; tenths < 10 * most_ms; tenths++) {
+        if (all_asleep(&before) && all_asleep(&after) && before == after) {
+            return;
+        }
+        nanosleep(&pause, NULL);
+    }
+}
+
+void llm_threads_forget(void) { atomic_store(&used, 0); }
