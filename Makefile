@@ -1,0 +1,112 @@
+# make                      build the library and grade it, plainly and under Valgrind
+# make SUBMISSION=file.c    grade a student's llm_memory.c the same way
+# make test                 every test
+# make bench                the speed table of the README
+# make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
+# make dropin DIR=path      set a homework folder up with this library
+# make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
+# make check                gofmt, vet, staticcheck
+# make clean
+
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+VERSION := 1.0.0
+SONAME := libllm_memory.so.1
+B := build
+
+# As in the handout.
+COURSE_FLAGS := -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb
+
+GO = $(shell .ci/tools go)
+BUILD = GOTOOLCHAIN=auto CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath
+
+# The runtime as a guest: no preemption signals and no changes of GOMAXPROCS, no
+# checks of pointers that C owns. Without debug info, whose DWARF 5 Valgrind
+# before 3.20 cannot read.
+RUNTIME := asyncpreemptoff=1,cgocheck=0,updatemaxprocs=0,containermaxprocs=0
+LDFLAGS_GO := -s -w -X=runtime.godebugDefault=$(RUNTIME)
+WRAP := -Wl,--wrap=pthread_create
+SO_LINK = $(WRAP) -Wl,-soname,$(SONAME) -Wl,--version-script=$(CURDIR)/capi/exports.map
+
+SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
+  $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
+  $(wildcard internal/course/*.s internal/block/*.s)
+
+.PHONY: all lib grade test bench dropin install uninstall check clean tools
+.DELETE_ON_ERROR:
+
+all: grade
+
+tools:
+	@.ci/tools
+
+lib: $(B)/libllm_memory.so $(B)/libllm_memory.a
+
+$(B)/libllm_memory.so: $(SOURCES) Makefile | tools
+	@mkdir -p $(B)
+	@$(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(SO_LINK)'" -o $(B)/shared/libllm_memory.so ./capi
+	@ln -sf libllm_memory.so $(B)/$(SONAME)
+	@mv $(B)/shared/libllm_memory.so $@ && rm -rf $(B)/shared
+
+# One object, so that the runtime's constructor stays in front of ours and only
+# the public names are global.
+$(B)/libllm_memory.a: $(SOURCES) Makefile | tools
+	@rm -rf $(B)/archive && mkdir -p $(B)/archive
+	@$(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $(B)/archive/members.a ./capi
+	@sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$(B)/archive/names
+	@cd $(B)/archive && ar x members.a && ld -r -d --wrap=pthread_create -o all.o $$(ar t members.a | grep '\.o$$')
+	@cd $(B)/archive && objcopy --strip-debug --keep-global-symbols=names all.o llm_memory.o
+	@rm -f $@ && ar rcs $@ $(B)/archive/llm_memory.o && rm -rf $(B)/archive
+
+ifdef SUBMISSION
+grade: | tools
+	@grader/grade $(SUBMISSION)
+else
+grade: lib
+	@grader/grade
+endif
+
+test: lib
+	@GOTOOLCHAIN=auto $(GO) test -buildvcs=false ./...
+
+check: | tools
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	@$(GO) vet ./...
+	@$(GO) run honnef.co/go/tools/cmd/staticcheck@2026.1 ./...
+
+bench: $(B)/bench/bench
+	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
+
+$(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile | tools
+	@mkdir -p $(B)/bench
+	@$(BUILD) -tags bench -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(WRAP)'" -o $(B)/bench/libllm_memory.so ./capi
+	@gcc $(COURSE_FLAGS) -I. -fPIC -shared testdata/submissions/correct/llm_memory.c -o $(B)/bench/plain.so
+	@gcc $(COURSE_FLAGS) -I. -Icapi testdata/bench/bench.c -o $@
+
+dropin: lib
+	@capi/dropin/setup "$(DIR)"
+
+install: lib
+	@install -d "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig"
+	@install -m 644 llm_memory.h capi/llm_memory_ext.h "$(DESTDIR)$(INCLUDEDIR)"
+	@install -m 755 $(B)/libllm_memory.so "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
+	@ln -sf libllm_memory.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/$(SONAME)"
+	@ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/libllm_memory.so"
+	@install -m 644 $(B)/libllm_memory.a "$(DESTDIR)$(LIBDIR)"
+	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
+	  -e 's|@version@|$(VERSION)|' capi/llm_memory.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
+	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory"
+	@sed 's|@installed@|$(LIBDIR)/$(SONAME)|' capi/dropin/llm_memory.c >"$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c"
+	@install -m 644 valgrind/llm_memory.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
+	@echo "installed in $(DESTDIR)$(PREFIX); if programs do not find the library, run ldconfig"
+
+uninstall:
+	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_memory.h" "$(DESTDIR)$(INCLUDEDIR)/llm_memory_ext.h"
+	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.so" "$(DESTDIR)$(LIBDIR)/$(SONAME)" "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
+	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
+	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.supp"
+	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
+
+clean:
+	@rm -rf $(B)
