@@ -10,7 +10,8 @@
  * behind them libllm_memory remembers where it last found an id and checks that
  * memory before it believes it, which is exact as long as
  *   - the ids in one list are unique,
- *   - a sequence unlinked by hand stays readable until its id is next looked up,
+ *   - a sequence unlinked by hand keeps its id and stays readable, as do the two
+ *     it stood between, until that id is next looked up,
  *   - sequences are unlinked or moved one by one: of a stretch of three or more
  *     that is cut out as a whole, only the two ends are noticed.
  * LLM_MEMORY_STRICT=1 in the environment lifts the conditions: every look-up

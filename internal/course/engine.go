@@ -29,15 +29,17 @@ func (c *core) init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 // destroy follows handout, task 5. The counts are not taken down first: their
 // array goes too. The pool stays.
 func (c *core) destroy(e *Engine) {
+	c.purge(e)
 	var gone chain
 	head := &e.Active
 	for n := head.Next; n != head && n != nil; {
 		s := sequenceOf(n)
 		n = n.Next
-		c.forget(s)
+		if c.lib.ledger.any() {
+			c.bury(s)
+		}
 		gone.addSequence(s)
 	}
-	c.purge(e)
 	counts := e.RefCount
 	gone.add(unsafe.Pointer(e))
 	c.lib.Memory.Put(gone.first, unsafe.Pointer(counts))

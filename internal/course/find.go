@@ -29,7 +29,7 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 		if expected == &h.seq.Node && h.holds() {
 			return h.seq
 		}
-		c.hints.remove(*h)
+		c.dismiss(h)
 	}
 	s := sequenceOf(walkOn(&e.Active, n, match, id))
 	if s != nil {

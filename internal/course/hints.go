@@ -1,10 +1,5 @@
 package course
 
-import (
-	"sync"
-	"sync/atomic"
-)
-
 // Hints answer "which sequence has this id" beyond the first nodes of a list.
 //
 // A hint is made when a walk finds a sequence, and records where: between which
@@ -14,12 +9,8 @@ import (
 // into another engine's list, fails that check. What the check cannot see is
 // written in llm_memory.h.
 //
-// A hint must never be followed into freed memory. So of each sequence there is
-// at most one hint, whatever ids or engines it went through: owners knows it,
-// and freeing a sequence takes it away. owners is shared by all cores, since a
-// writer can move a sequence between engines of different cores; a core cannot
-// touch another's hints, it raises the other's stale instead.
-
+// Checking a hint reads three sequences, and none may have been freed. The
+// ledger knows which those are (ledger.go).
 type hint struct {
 	engine     *Engine
 	seq        *Sequence
@@ -37,7 +28,7 @@ func (h *hint) holds() bool {
 	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
 }
 
-// hintHash mixes with two odd constants; consecutive ids end up far apart.
+// hintHash mixes with an odd constant; consecutive ids end up far apart.
 func hintHash(e *Engine, id int32) uint64 {
 	return (uint64(uint32(id)) ^ address(e)<<17) * 0x9e3779b97f4a7c15
 }
@@ -46,12 +37,12 @@ type hints = table[hint]
 
 // recall returns the hint for the id, not yet checked, or nil.
 func (c *core) recall(e *Engine, id int32) *hint {
-	if c.stale.Load() != 0 {
-		c.stale.Store(0)
-		c.hints.clear()
-	}
 	slots := c.hints.slots
 	if len(slots) == 0 {
+		return nil
+	}
+	if c.epoch != c.lib.ledger.epoch.Load() {
+		c.hints.clear()
 		return nil
 	}
 	for i := hintHash(e, id) >> c.hints.shift; ; i++ {
@@ -70,89 +61,81 @@ func (c *core) remember(e *Engine, s *Sequence) {
 	if s.Node.Prev == nil || s.Node.Next == nil {
 		return
 	}
-	c.dismiss(s)
-	if c.hints.put(hint{engine: e, seq: s, prev: s.Node.Prev, next: s.Node.Next, id: s.ID}) {
-		if !c.lib.owners.put(owner{seq: s, engine: e, id: s.ID}) {
-			c.hints.remove(hint{engine: e, id: s.ID})
+	c.catchUp()
+	if engine, id, ok := c.lib.ledger.subject(s); ok {
+		c.retract(engine, id)
+	}
+	h := hint{engine: e, seq: s, prev: s.Node.Prev, next: s.Node.Next, id: s.ID}
+	c.dismiss(c.hints.get(h))
+	if c.hints.put(h) && !c.lib.ledger.enter(h, c.epoch) {
+		c.hints.remove(h)
+	}
+}
+
+// forget takes away every hint that names s, which is about to be freed. Its
+// neighbours' hints are among them, and wrong from now on in any case.
+func (c *core) forget(e *Engine, s *Sequence) {
+	if !c.lib.ledger.any() {
+		return
+	}
+	c.catchUp()
+	for _, n := range []*Node{s.Node.Prev, s.Node.Next} {
+		if n != &e.Active {
+			if h := c.hints.get(hint{engine: e, id: idOf(n)}); h != nil && h.seq == sequenceOf(n) {
+				c.dismiss(h)
+			}
 		}
 	}
+	c.bury(s)
 }
 
-// forget takes away the hint for s, which is about to be freed.
-func (c *core) forget(s *Sequence) {
-	if c.lib.owners.any() {
-		c.dismiss(s)
+// bury takes away the hint for s, and all hints if another one mentions it: an
+// outside writer has been at work.
+func (c *core) bury(s *Sequence) {
+	ledger := &c.lib.ledger
+	if engine, id, ok := ledger.subject(s); ok {
+		c.retract(engine, id)
+	}
+	if ledger.knows(s) {
+		ledger.reset()
 	}
 }
 
-// dismiss takes the one hint for s away, wherever it is.
-func (c *core) dismiss(s *Sequence) {
-	was, ok := c.lib.owners.take(s)
-	if !ok {
+// retract takes the hint with that key away. Another core's hints cannot be
+// touched from here; then all are given up.
+func (c *core) retract(e *Engine, id int32) {
+	if &c.lib.cores[coreOf(e)] != c {
+		c.lib.ledger.reset()
+		c.catchUp()
 		return
 	}
-	other := &c.lib.cores[coreOf(was.engine)]
-	if other != c {
-		other.stale.Store(1)
-		return
-	}
-	key := hint{engine: was.engine, id: was.id}
-	if h := c.hints.get(key); h != nil && h.seq == s {
-		c.hints.remove(key)
+	c.dismiss(c.hints.get(hint{engine: e, id: id}))
+}
+
+// dismiss takes h away, if there is one.
+func (c *core) dismiss(h *hint) {
+	if h != nil {
+		c.lib.ledger.strike(*h, c.epoch)
+		c.hints.remove(*h)
 	}
 }
 
 // purge takes away every hint for e, whose address may soon be another's.
 func (c *core) purge(e *Engine) {
+	c.catchUp()
 	for i := 0; i < len(c.hints.slots); {
-		h := c.hints.slots[i]
-		if h.empty() || h.engine != e {
+		if h := &c.hints.slots[i]; !h.empty() && h.engine == e {
+			c.dismiss(h) // pulls a later one into this place
+		} else {
 			i++
-			continue
 		}
-		c.lib.owners.take(h.seq)
-		c.hints.remove(h) // pulls a later one into this place
 	}
 }
 
-// owners maps a sequence to the key of its hint.
-type owners struct {
-	mu    sync.Mutex
-	table table[owner]
-	used  atomic.Int64 // table.used, for those who do not hold mu
-}
-
-type owner struct {
-	seq    *Sequence
-	engine *Engine
-	id     int32
-}
-
-func (o owner) empty() bool       { return o.seq == nil }
-func (o owner) same(p owner) bool { return o.seq == p.seq }
-func (o owner) hash() uint64      { return address(o.seq) * 0x9e3779b97f4a7c15 }
-
-// any reports whether there is any hint at all: a program with few sequences
-// never has one, and pays nothing.
-func (o *owners) any() bool { return o.used.Load() != 0 }
-
-func (o *owners) put(w owner) bool {
-	o.mu.Lock()
-	ok := o.table.put(w)
-	o.used.Store(int64(o.table.used))
-	o.mu.Unlock()
-	return ok
-}
-
-func (o *owners) take(s *Sequence) (owner, bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	found := o.table.get(owner{seq: s})
-	if found == nil {
-		return owner{}, false
+// catchUp drops hints that are older than the last reset.
+func (c *core) catchUp() {
+	if epoch := c.lib.ledger.epoch.Load(); c.epoch != epoch {
+		c.hints.clear()
+		c.epoch = epoch
 	}
-	was := *found
-	o.table.remove(was)
-	o.used.Store(int64(o.table.used))
-	return was, true
 }

@@ -1,7 +1,6 @@
 package course
 
 import (
-	"sync/atomic"
 	"unsafe"
 )
 
@@ -16,7 +15,7 @@ type Library struct {
 	Strict bool // always walk the list, remember nothing (LLM_MEMORY_STRICT=1)
 
 	cores  [cores]core
-	owners owners
+	ledger ledger
 }
 
 // cores is the number of locks: 8 threads on 8 engines share one with a
@@ -29,7 +28,7 @@ type core struct {
 	mu    lock
 	lib   *Library
 	hints hints
-	stale atomic.Uint32 // raised by another core: hints may point at freed memory
+	epoch uint32 // of the hints (ledger.go)
 
 	// What one call collects before it changes anything; here, not on the
 	// stack, so that passing it to Memory does not allocate.
@@ -58,7 +57,7 @@ func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	c := l.lock(nil)
 	e, err := c.init(pool, size)
 	c.mu.Unlock()
-	if err == nil && l.owners.any() {
+	if err == nil && l.ledger.any() {
 		// An engine that its owner freed by hand may have left its address.
 		c = l.lock(e)
 		c.purge(e)

@@ -8,6 +8,9 @@ import (
 // mapPages returns size bytes of zeroed private memory from the kernel, or nil.
 // It calls mmap itself: syscall.Mmap keeps its mappings in a map on the Go heap.
 func mapPages(size uintptr) unsafe.Pointer {
+	if pagesFail {
+		return nil
+	}
 	const noFD = ^uintptr(0)
 	p, _, errno := syscall.RawSyscall6(syscall.SYS_MMAP, 0, size,
 		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON, noFD, 0)
@@ -16,6 +19,9 @@ func mapPages(size uintptr) unsafe.Pointer {
 	}
 	return *(*unsafe.Pointer)(unsafe.Pointer(&p)) // fresh memory, not a Go object
 }
+
+// pagesFail lets a test run out of pages.
+var pagesFail bool
 
 func unmap(p unsafe.Pointer, size uintptr) {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_MUNMAP, uintptr(p), size, 0)

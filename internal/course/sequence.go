@@ -115,8 +115,8 @@ func (c *core) free(e *Engine, id int32) error {
 	if s.Node.Prev == nil || s.Node.Next == nil {
 		return ErrCorrupt
 	}
+	c.forget(e, s)
 	unlink(&s.Node)
-	c.forget(s)
 	if s.BlockTable != nil {
 		counts := e.counts()
 		freed := int32(0)

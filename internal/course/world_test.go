@@ -1,0 +1,157 @@
+package course
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+)
+
+// count is *e.ref_count[id], for writers.
+func (e *Engine) count(id int32) *int32 {
+	return (*int32)(unsafe.Add(unsafe.Pointer(e.RefCount), int(id)*4))
+}
+
+// A world is one of two that must stay equal: engines, pools, and every sequence
+// there ever was, in the order of their making. A sequence's place in seqs is
+// its name in both worlds.
+type world struct {
+	engines []*Engine
+	pools   [][]int32
+	seqs    []*Sequence // nil once freed
+	new     func(size uintptr) unsafe.Pointer
+	drop    func(p unsafe.Pointer)
+}
+
+func (w *world) name(s *Sequence) int {
+	if s == nil {
+		return -1
+	}
+	return slices.Index(w.seqs, s)
+}
+
+// nodeName names a link: a sequence, or the engine whose head it is.
+func (w *world) nodeName(n *Node) string {
+	if n == nil {
+		return "NULL"
+	}
+	for i, e := range w.engines {
+		if n == &e.Active {
+			return fmt.Sprintf("head%d", i)
+		}
+	}
+	if i := w.name(sequenceOf(n)); i >= 0 {
+		return fmt.Sprintf("s%d", i)
+	}
+	return "?"
+}
+
+// magic fills pools, so that a forbidden write shows.
+func magic(word int) int32 { return int32(word+1) * 7919 }
+
+// describe writes down every visible field, so that two worlds can be compared
+// and a difference can be read.
+func (w *world) describe(loose map[int]bool) []string {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for i, e := range w.engines {
+		add("engine%d total %d free %d pool %t list %s..%s", i, e.Total, e.Free, e.Pool != nil,
+			w.nodeName(e.Active.Next), w.nodeName(e.Active.Prev))
+		if e.RefCount != nil {
+			add("engine%d counts %v", i, unsafe.Slice(e.RefCount, len(w.pools[i])/KVPerBlock))
+		}
+		for k, word := range w.pools[i] {
+			if word != magic(k) {
+				add("engine%d pool[%d][%d] = %d", i, k/KVPerBlock, k%KVPerBlock, word)
+			}
+		}
+	}
+	for i, s := range w.seqs {
+		if s == nil {
+			continue
+		}
+		add("s%d id %d kv_count %d", i, s.ID, s.KVCount)
+		if !loose[i] { // the links of an unlinked sequence may name freed ones
+			add("s%d links %s %s", i, w.nodeName(s.Node.Prev), w.nodeName(s.Node.Next))
+		}
+		if s.BlockTable == nil {
+			add("s%d no table", i)
+			continue
+		}
+		for k, l2 := range s.BlockTable {
+			if l2 != nil {
+				add("s%d L2[%d] %v", i, k, *l2)
+			}
+		}
+	}
+	return lines
+}
+
+// listed returns the sequences of an engine in list order.
+func (w *world) listed(engine int) []*Sequence {
+	var list []*Sequence
+	head := &w.engines[engine].Active
+	for n := head.Next; n != head && n != nil; n = n.Next {
+		list = append(list, sequenceOf(n))
+	}
+	return list
+}
+
+// snapshot returns a function that puts every field back as it is now. Sequences
+// and tables made in between are dropped.
+func (w *world) snapshot() (restore func()) {
+	engines := make([]Engine, len(w.engines))
+	counts := make([][]int32, len(w.engines))
+	pools := make([][]int32, len(w.engines))
+	for i, e := range w.engines {
+		engines[i] = *e
+		pools[i] = slices.Clone(w.pools[i])
+		if e.RefCount != nil {
+			counts[i] = slices.Clone(unsafe.Slice(e.RefCount, len(w.pools[i])/KVPerBlock))
+		}
+	}
+	type saved struct {
+		s  Sequence
+		l1 L1Table
+		l2 [L1Size]L2Table
+	}
+	seqs := make([]*saved, len(w.seqs))
+	for i, s := range w.seqs {
+		if s == nil {
+			continue
+		}
+		seqs[i] = &saved{s: *s}
+		if s.BlockTable == nil {
+			continue
+		}
+		seqs[i].l1 = *s.BlockTable
+		for k, l2 := range s.BlockTable {
+			if l2 != nil {
+				seqs[i].l2[k] = *l2
+			}
+		}
+	}
+	return func() {
+		for i, e := range w.engines {
+			*e = engines[i]
+			copy(w.pools[i], pools[i])
+			if e.RefCount != nil {
+				copy(unsafe.Slice(e.RefCount, len(counts[i])), counts[i])
+			}
+		}
+		for i, was := range seqs {
+			if was == nil {
+				continue
+			}
+			*w.seqs[i] = was.s
+			if was.s.BlockTable == nil {
+				continue
+			}
+			*was.s.BlockTable = was.l1
+			for k, l2 := range was.l1 {
+				if l2 != nil {
+					*l2 = was.l2[k]
+				}
+			}
+		}
+	}
+}
