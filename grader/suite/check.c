@@ -1,0 +1,138 @@
+//go:build ignore
+
+#define _DEFAULT_SOURCE
+#include "check.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "heap.h"
+
+/*
+ * What a child sends when its test ran to the end. An exit status would not do:
+ * a submission can exit(0) as well.
+ */
+static const char token[] = "the test ran to its end";
+
+static jmp_buf failed;
+static char failure[2048];
+
+void check_fail(const char *file, int line, const char *format, ...) {
+    const char *slash = strrchr(file, '/');
+    int n = snprintf(failure, sizeof failure, "%s:%d: ", slash == NULL ? file : slash + 1, line);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(failure + n, sizeof failure - (size_t)n, format, args);
+    va_end(args);
+    longjmp(failed, 1);
+}
+
+void check_int(const char *file, int line, const char *what, long actual, long expected) {
+    if (actual != expected) {
+        check_fail(file, line, "%s: expected %ld, got %ld", what, expected, actual);
+    }
+}
+
+void check_ptr(const char *file, int line, const char *what, const void *actual, const void *expected) {
+    if (actual == expected) {
+        return;
+    }
+    if (expected == NULL) {
+        check_fail(file, line, "%s: expected NULL, got %p", what, actual);
+    }
+    check_fail(file, line, "%s: expected %p, got %p", what, expected, actual);
+}
+
+void check_here(const struct test *test, struct outcome *outcome) {
+    memset(outcome, 0, sizeof *outcome);
+    if (heap_reset != NULL) {
+        heap_reset();
+    }
+    if (setjmp(failed) == 0) {
+        test->run();
+        outcome->passed = true;
+    } else {
+        memcpy(outcome->text, failure, sizeof failure);
+    }
+    fflush(stdout); /* what the submission printed belongs to this test */
+}
+
+static void die(const char *what) {
+    perror(what);
+    exit(2);
+}
+
+static _Noreturn void child(const struct test *test, unsigned seconds, int to_parent) {
+    static struct outcome outcome;
+    alarm(seconds);
+    check_here(test, &outcome);
+    const char *text = outcome.passed ? token : outcome.text;
+    ssize_t sent = write(to_parent, text, strlen(text) + 1);
+    _exit(sent < 0);
+}
+
+/* A pipe keeps what was sent until it is read, and a text fits into it. */
+static void collect(int from_child, pid_t pid, unsigned seconds, int *status, char *text, size_t size) {
+    struct pollfd ready = {.fd = from_child, .events = POLLIN};
+    int patience = (int)(seconds + 2) * 1000; /* the child's own alarm comes first */
+    text[0] = '\0';
+    if (poll(&ready, 1, patience) == 0) {
+        kill(pid, SIGKILL);
+    } else if (ready.revents & POLLIN) {
+        ssize_t n = read(from_child, text, size - 1);
+        text[n < 0 ? 0 : n] = '\0';
+    }
+    while (waitpid(pid, status, 0) < 0) {
+        if (errno != EINTR) {
+            die("waitpid");
+        }
+    }
+}
+
+static void say_how_it_died(int status, unsigned seconds, struct outcome *outcome) {
+    int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (sig == SIGALRM || sig == SIGKILL) {
+        outcome->timed_out = true;
+        snprintf(outcome->text, sizeof outcome->text,
+                 "timed out: a call did not return within %u seconds (an endless loop?)", seconds);
+    } else if (sig != 0) {
+        snprintf(outcome->text, sizeof outcome->text, "crashed: killed by signal %d (%s)", sig, strsignal(sig));
+    } else {
+        snprintf(outcome->text, sizeof outcome->text,
+                 "exited by itself: an API call ended the program with status %d", WEXITSTATUS(status));
+    }
+}
+
+void check_forked(const struct test *test, unsigned seconds, struct outcome *outcome) {
+    int ends[2];
+    memset(outcome, 0, sizeof *outcome);
+    if (pipe(ends) != 0) {
+        die("pipe");
+    }
+    fflush(NULL); /* or the child would print it once more */
+    pid_t pid = fork();
+    if (pid < 0) {
+        die("fork");
+    }
+    if (pid == 0) {
+        close(ends[0]);
+        child(test, seconds, ends[1]);
+    }
+    close(ends[1]);
+    int status = 0;
+    collect(ends[0], pid, seconds, &status, outcome->text, sizeof outcome->text);
+    close(ends[0]);
+    if (strcmp(outcome->text, token) == 0) {
+        outcome->passed = true;
+    } else if (outcome->text[0] == '\0') {
+        say_how_it_died(status, seconds, outcome);
+    }
+}

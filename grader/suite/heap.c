@@ -1,0 +1,125 @@
+//go:build ignore
+
+/*
+ * heap.c - malloc, calloc, realloc and free, forwarded to glibc. The blocks
+ * that are allocated while heap_watch is on are recorded, filled with 0xA5
+ * when they come and with 0x5A when they go: whoever relies on fresh memory
+ * being zero, or reads memory after freeing it, then fails every time and not
+ * only on a bad day.
+ */
+#include "heap.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { SLOTS = 1 << 15 }; /* four times what the test with the most blocks needs */
+
+struct block {
+    void *at;
+    size_t size;
+};
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t size);
+extern void __libc_free(void *p);
+
+static struct block blocks[SLOTS]; /* open addressing; a freed slot stays, with at == &gone */
+static char gone;
+static size_t slots_used;
+static long calls, live, fail_in;
+
+/* A library's own threads allocate too. Only the test's thread is of interest. */
+static _Thread_local bool observed, watching;
+
+static struct block *slot_of(const void *p) {
+    size_t i = (size_t)(((uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 49);
+    while (blocks[i].at != NULL && blocks[i].at != p) {
+        i = (i + 1) % SLOTS;
+    }
+    return &blocks[i];
+}
+
+static void *record(void *p, size_t size) {
+    if (p != NULL && slots_used < SLOTS / 2) {
+        struct block *b = slot_of(p);
+        slots_used += b->at == NULL;
+        b->at = p;
+        b->size = size;
+        live++;
+    }
+    return p;
+}
+
+/* The size of the block that is forgotten, or 0 if it was none of ours. */
+static size_t forget(const void *p) {
+    struct block *b = p == NULL || slots_used == 0 ? NULL : slot_of(p);
+    if (b == NULL || b->at == NULL) {
+        return 0;
+    }
+    b->at = &gone;
+    live--;
+    return b->size;
+}
+
+static bool refused(void) {
+    calls++;
+    if (fail_in > 0 && --fail_in == 0) {
+        errno = ENOMEM;
+        return true;
+    }
+    return false;
+}
+
+void *malloc(size_t size) {
+    if (!watching) {
+        return __libc_malloc(size);
+    }
+    void *p = refused() ? NULL : record(__libc_malloc(size), size);
+    return p == NULL ? NULL : memset(p, 0xA5, size);
+}
+
+void *calloc(size_t n, size_t size) {
+    if (!watching) {
+        return __libc_calloc(n, size);
+    }
+    return refused() ? NULL : record(__libc_calloc(n, size), n * size);
+}
+
+void *realloc(void *p, size_t size) {
+    if (watching && refused()) {
+        return NULL;
+    }
+    bool ours = observed && forget(p) != 0;
+    void *moved = __libc_realloc(p, size);
+    return watching || ours ? record(moved, size) : moved;
+}
+
+void free(void *p) {
+    size_t size = observed ? forget(p) : 0;
+    if (size != 0) {
+        memset(p, 0x5A, size);
+    }
+    __libc_free(p);
+}
+
+void heap_reset(void) {
+    if (slots_used != 0) {
+        memset(blocks, 0, sizeof blocks);
+    }
+    slots_used = 0;
+    calls = live = fail_in = 0;
+    observed = true;
+    watching = false;
+}
+
+void heap_watch(bool on) { watching = on; }
+long heap_calls(void) { return calls; }
+long heap_live(void) { return live; }
+void heap_fail_nth(long n) { fail_in = n; }
+
+size_t heap_size_of(const void *p) {
+    const struct block *b = slot_of(p);
+    return b->at == NULL ? 0 : b->size;
+}

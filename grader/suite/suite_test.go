@@ -1,0 +1,329 @@
+// Package suite_test tests the suite: it must accept correct submissions and
+// catch wrong ones. The wrong ones are in testdata/submissions/mutants.txt.
+package suite_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	root       = "../.."
+	submission = root + "/testdata/submissions/correct/llm_memory.c"
+	table      = root + "/testdata/submissions/mutants.txt"
+
+	inFork = "    Sequence *parent = find(engine, parent_seq_id);\n"
+)
+
+var matrix = flag.Bool("matrix", false, "run every test on every mutant, and log those that fail")
+
+// The flags of the handout's Compilation Standard.
+var flags = []string{"-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O2", "-ggdb"}
+
+// The suite's objects, compiled once: all, and all but heap.o, for Memcheck.
+var objects, objectsWithoutHeap []string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "suite")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	sources, _ := filepath.Glob("*.c")
+	for _, source := range sources {
+		object := filepath.Join(dir, strings.TrimSuffix(source, ".c")+".o")
+		if out, err := gcc("-I"+root, "-c", source, "-o", object); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n%s", source, err, out)
+			return 1
+		}
+		objects = append(objects, object)
+		if source != "heap.c" {
+			objectsWithoutHeap = append(objectsWithoutHeap, object)
+		}
+	}
+	return m.Run()
+}
+
+func gcc(args ...string) (string, error) {
+	out, err := exec.Command("gcc", append(append([]string{}, flags...), args...)...).CombinedOutput()
+	return string(out), err
+}
+
+// link builds the suite over a submission.
+func link(t *testing.T, source string, objects []string) (program, diagnostics string, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "llm_memory.c")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
+	program = filepath.Join(dir, "suite")
+	diagnostics, err = gcc(append([]string{"-I" + root, file, "-o", program}, objects...)...)
+	return program, diagnostics, err
+}
+
+func build(t *testing.T, source string, objects []string) string {
+	t.Helper()
+	program, diagnostics, err := link(t, source, objects)
+	require.NoError(t, err, "%s", diagnostics)
+	return program
+}
+
+type result struct {
+	status int
+	stdout string
+	stderr string
+}
+
+var (
+	allPassed = regexp.MustCompile(`^[1-9]\d* passed, 0 failed(, \d+ skipped)?$`)
+	someDid   = regexp.MustCompile(`^\d+ passed, [1-9]\d* failed(, \d+ skipped)?$`)
+	failure   = regexp.MustCompile(`(?m)^FAIL (\w+)$`)
+)
+
+func (r result) last() string {
+	lines := strings.Split(strings.TrimSuffix(r.stdout, "\n"), "\n")
+	return lines[len(lines)-1]
+}
+
+func (r result) passed() bool { return r.status == 0 && allPassed.MatchString(r.last()) }
+
+// failedCleanly tells a failure that the suite reports from one it did not survive.
+func (r result) failedCleanly() bool { return r.status == 1 && someDid.MatchString(r.last()) }
+
+func (r result) failures() []string {
+	var names []string
+	for _, match := range failure.FindAllStringSubmatch(r.stdout, -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
+func execute(t *testing.T, program string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if _, exited := err.(*exec.ExitError); !exited {
+		require.NoError(t, err)
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+func memcheck(t *testing.T, program string) result {
+	t.Helper()
+	return execute(t, "valgrind", "--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible",
+		"--error-exitcode=99", program, "--no-fork")
+}
+
+func needValgrind(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("valgrind"); err != nil {
+		t.Skip("valgrind is not installed")
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestCorrectSubmissionPasses(t *testing.T) {
+	program := build(t, read(t, submission), objects)
+	r := execute(t, program, "--advice")
+	require.True(t, r.passed(), "%s", r.stdout)
+	require.NotContains(t, r.stdout, "ADVICE")
+	require.NotContains(t, r.last(), "skipped")
+	require.Empty(t, r.stderr)
+
+	r = execute(t, program, "--no-fork", "--advice")
+	require.True(t, r.passed(), "%s", r.stdout)
+}
+
+func TestCorrectSubmissionPassesUnderMemcheck(t *testing.T) {
+	needValgrind(t)
+	r := memcheck(t, build(t, read(t, submission), objectsWithoutHeap))
+	require.True(t, r.passed(), "%s%s", r.stdout, r.stderr)
+	require.Empty(t, r.stderr)
+}
+
+func TestLibraryPasses(t *testing.T) {
+	dir := t.TempDir()
+	out, err := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
+		"-o", filepath.Join(dir, "libllm_memory.so"), root+"/capi").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for _, heap := range []bool{true, false} {
+		program := filepath.Join(dir, "suite")
+		args := []string{"-o", program, "-L" + dir, "-Wl,-rpath," + dir}
+		if heap {
+			args = append(args, objects...)
+		} else {
+			args = append(args, objectsWithoutHeap...)
+		}
+		diagnostics, err := gcc(append(args, "-lllm_memory")...)
+		require.NoError(t, err, "%s", diagnostics)
+		r := execute(t, program, "--advice")
+		require.True(t, r.passed(), "%s", r.stdout)
+		require.NotContains(t, r.stdout, "ADVICE")
+	}
+}
+
+func TestMutants(t *testing.T) {
+	correct := read(t, submission)
+	mutants := parse(t, read(t, table))
+	require.Greater(t, len(mutants), 110)
+	seen := map[string]bool{}
+	for _, m := range mutants {
+		require.False(t, seen[m.id], "two mutants %s", m.id)
+		seen[m.id] = true
+		t.Run(m.id, func(t *testing.T) {
+			t.Parallel()
+			m.check(t, m.apply(t, correct))
+		})
+	}
+}
+
+func (m mutant) check(t *testing.T, source string) {
+	switch m.kind {
+	case "equivalent":
+		r := execute(t, build(t, source, objects))
+		require.True(t, r.passed(), "%s", r.stdout)
+	case "memcheck":
+		needValgrind(t)
+		r := memcheck(t, build(t, source, objectsWithoutHeap))
+		require.Equal(t, 99, r.status, "%s%s", r.stdout, r.stderr)
+	case "rejected":
+		program, diagnostics, err := link(t, source, objects)
+		if err == nil {
+			m.fails(t, program)
+			return
+		}
+		require.Contains(t, diagnostics, "-Werror")
+	default:
+		m.fails(t, build(t, source, objects))
+	}
+}
+
+// fails runs the expected test only, unless all that fail are asked for.
+func (m mutant) fails(t *testing.T, program string) {
+	args := []string{"--seconds", "2"}
+	if m.expect != "" && !*matrix {
+		args = append(args, "--only", m.expect)
+	}
+	r := execute(t, program, args...)
+	require.True(t, r.failedCleanly(), "status %d, %s", r.status, r.last())
+	if m.expect != "" {
+		require.Contains(t, r.failures(), m.expect)
+	}
+	t.Logf("%s: %s", m.id, strings.Join(r.failures(), " "))
+}
+
+// Submissions that fail by something else than a wrong result.
+func TestHostileSubmissions(t *testing.T) {
+	const says = "printf(\"\\n999 passed, 0 failed\\n\");\n fflush(stdout);\n"
+	for _, c := range []struct{ name, inFork, atEnd, report string }{
+		{"crashes", "int *volatile nowhere = NULL; *nowhere = 1;", "", "crashed: killed by signal 11 (Segmentation fault)"},
+		{"aborts", "abort();", "", "crashed: killed by signal 6 (Aborted)"},
+		{"loops", "for (;;) {\n}", "", "timed out: a call did not return within 1 seconds"},
+		{"exits", "exit(0);", "", "exited by itself: an API call ended the program with status 0"},
+		{"exits past atexit", "_Exit(0);", "", "exited by itself: an API call ended the program with status 0"},
+		{"says it passed", says + "return NULL;", "", "fork_sequence(engine, 1, 2) returned NULL"},
+		{"says it passed and exits", says + "exit(0);", "", "exited by itself"},
+		{"says it passed when all is over", "return NULL;", says + "_Exit(0);", "fork_sequence(engine, 1, 2) returned NULL"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := mutant{hunks: []hunk{{before: inFork, after: c.inFork + "\n" + inFork}}}
+			source := "#include <stdio.h>\n" + m.apply(t, read(t, submission)) +
+				"__attribute__((destructor)) static void at_end(void) {\n" + c.atEnd + "\n}\n"
+			r := execute(t, build(t, source, objects), "--seconds", "1", "--only", "task3_t")
+			require.True(t, r.failedCleanly(), "status %d\n%s", r.status, r.stdout)
+			require.Contains(t, r.stdout, "FAIL task3_takes_no_block\n  handout: To save memory,")
+			require.Contains(t, r.stdout, c.report)
+			require.NotContains(t, r.stdout, "999")
+		})
+	}
+}
+
+func TestGivesUpAfterThreeTimeouts(t *testing.T) {
+	m := mutant{hunks: []hunk{{before: inFork, after: "for (;;) {\n}\n" + inFork}}}
+	r := execute(t, build(t, m.apply(t, read(t, submission)), objects), "--seconds", "1", "--only", "task3")
+	require.True(t, r.failedCleanly(), "%s", r.stdout)
+	require.Equal(t, 3, strings.Count(r.stdout, "timed out"))
+	require.Contains(t, r.last(), "0 passed, 3 failed, ")
+}
+
+// What runs before main cannot be caught from inside: the last line is missing.
+func TestExitBeforeMainDoesNotPass(t *testing.T) {
+	source := read(t, submission) +
+		"\n__attribute__((constructor)) static void first(void) {\n    _Exit(0);\n}\n"
+	r := execute(t, build(t, source, objects))
+	require.False(t, r.passed())
+	require.Empty(t, r.stdout)
+}
+
+func TestOptions(t *testing.T) {
+	program := build(t, read(t, submission), objects)
+
+	list := execute(t, program, "--list")
+	require.Zero(t, list.status)
+	lines := strings.Split(strings.TrimSpace(list.stdout), "\n")
+	require.Greater(t, len(lines), 300)
+	for i := 0; i < len(lines); i += 2 {
+		require.Regexp(t, `^[a-z0-9_]+$`, lines[i])
+		require.Regexp(t, `^    \S.{8,}$`, lines[i+1], "the sentence of %s", lines[i])
+	}
+
+	r := execute(t, program, "--only", "task2_refuses_length_zero", "-v")
+	require.Equal(t, "ok   task2_refuses_length_zero\n1 passed, 0 failed\n", r.stdout)
+	r = execute(t, program, "--only", "cow")
+	require.Regexp(t, `^1\d passed, 0 failed\n$`, r.stdout)
+	require.Equal(t, 2, execute(t, program, "--only", "nonsense").status)
+	require.Equal(t, 2, execute(t, program, "--nonsense").status)
+	require.Contains(t, execute(t, program, "--help").stdout, "--no-fork")
+}
+
+func TestHeapTestsAreSkippedWithoutHeap(t *testing.T) {
+	r := execute(t, build(t, read(t, submission), objectsWithoutHeap))
+	require.True(t, r.passed())
+	require.Contains(t, r.last(), "skipped")
+}
+
+func TestAdviceIsNeverAFailure(t *testing.T) {
+	advice := map[string]string{
+		"U1": "advice_init_survives_malloc_failure",
+		"U2": "advice_create_survives_malloc_failure",
+		"U3": "advice_fork_survives_malloc_failure",
+		"U4": "advice_init_survives_malloc_failure",
+	}
+	for _, m := range parse(t, read(t, table)) {
+		name, given := advice[m.id]
+		if !given {
+			continue
+		}
+		r := execute(t, build(t, m.apply(t, read(t, submission)), objects), "--advice")
+		require.True(t, r.passed(), "%s", r.stdout)
+		require.Contains(t, r.stdout, "ADVICE "+name+"\n")
+		delete(advice, m.id)
+	}
+	require.Empty(t, advice)
+}
