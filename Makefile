@@ -44,24 +44,25 @@ tools:
 lib: $(B)/libllm_memory.so $(B)/libllm_memory.a
 
 $(B)/libllm_memory.so: $(SOURCES) Makefile | tools
-	@mkdir -p $(B)
-	@$(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(SO_LINK)'" -o $(B)/shared/libllm_memory.so ./capi
-	@ln -sf libllm_memory.so $(B)/$(SONAME)
-	@mv $(B)/shared/libllm_memory.so $@ && rm -rf $(B)/shared
+	@mkdir -p $(B) && ln -sf libllm_memory.so $(B)/$(SONAME)
+	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
+	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
+	  mv $$dir/libllm_memory.so $@
 
 # One object, so that the runtime's constructor stays in front of ours and only
 # the public names are global.
 $(B)/libllm_memory.a: $(SOURCES) Makefile | tools
-	@rm -rf $(B)/archive && mkdir -p $(B)/archive
-	@$(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $(B)/archive/members.a ./capi
-	@sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$(B)/archive/names
-	@cd $(B)/archive && ar x members.a && ld -r -d --wrap=pthread_create -o all.o $$(ar t members.a | grep '\.o$$')
-	@cd $(B)/archive && objcopy --strip-debug --keep-global-symbols=names all.o llm_memory.o
-	@rm -f $@ && ar rcs $@ $(B)/archive/llm_memory.o && rm -rf $(B)/archive
+	@mkdir -p $(B)
+	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
+	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi && \
+	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$$dir/names && \
+	  ( cd $$dir && ar x members.a && ld -r -d --wrap=pthread_create -o all.o $$(ar t members.a | grep '\.o$$') && \
+	    objcopy --strip-debug --keep-global-symbols=names all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
+	  mv $$dir/libllm_memory.a $@
 
 ifdef SUBMISSION
 grade: | tools
-	@grader/grade $(SUBMISSION)
+	@grader/grade "$(SUBMISSION)"
 else
 grade: lib
 	@grader/grade

@@ -167,13 +167,14 @@ func TestCorrectSubmissionPassesUnderMemcheck(t *testing.T) {
 }
 
 func TestLibraryPasses(t *testing.T) {
-	dir := t.TempDir()
-	out, err := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
-		"-o", filepath.Join(dir, "libllm_memory.so"), root+"/capi").CombinedOutput()
+	out, err := exec.Command("make", "-s", "-C", root, "lib").CombinedOutput()
 	require.NoError(t, err, "%s", out)
+	library, err := filepath.Abs(root + "/build")
+	require.NoError(t, err)
+	dir := t.TempDir()
 	for _, heap := range []bool{true, false} {
 		program := filepath.Join(dir, "suite")
-		args := []string{"-o", program, "-L" + dir, "-Wl,-rpath," + dir}
+		args := []string{"-o", program, "-L" + library, "-Wl,-rpath," + library}
 		if heap {
 			args = append(args, objects...)
 		} else {
