@@ -1,0 +1,123 @@
+// Package ctree reads C with modernc.org/cc/v4: the layout of structs, the
+// values of constants and the prototypes that a header declares. The tests hold
+// llm_memory.h, the Go mirrors of package course, the C compiler and the
+// exported symbols against each other through it.
+//
+// cc is not a conformance checker; a compiler must have accepted the source
+// first. Sources from strangers need a process of their own: deep nesting
+// exhausts the stack, which Go cannot survive.
+package ctree
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"modernc.org/cc/v4"
+)
+
+// ErrUnknown is wrapped where a header declares nothing of the asked name.
+var ErrUnknown = errors.New("not declared")
+
+// A Header is a parsed and type-checked C header.
+type Header struct {
+	path string
+	ast  *cc.AST
+}
+
+// A Field is one member of a struct, with its place in bytes.
+type Field struct {
+	Name   string
+	Offset int64
+	Size   int64
+}
+
+// A Struct is the layout of a struct type in bytes.
+type Struct struct {
+	Fields []Field
+	Size   int64
+	Align  int
+}
+
+// ParseHeader reads the header at path as the C compiler of this machine would,
+// which must be there: its built-in macros and include paths are asked for.
+// #include "..." is also looked for in the folders given.
+func ParseHeader(path string, include ...string) (*Header, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	config, err := cc.NewConfig(runtime.GOOS, runtime.GOARCH)
+	if err != nil {
+		return nil, fmt.Errorf("asking the C compiler: %w", err)
+	}
+	config.IncludePaths = append(include, config.IncludePaths...)
+	config.EvalAllMacros = true // else Constant finds no values
+	ast, err := cc.Translate(config, []cc.Source{
+		{Name: "<predefined>", Value: config.Predefined}, // cc knows these two by their names
+		{Name: "<builtin>", Value: cc.Builtin},
+		{Name: path, Value: text},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("parsing %s: %w", path, err)
+	}
+	return &Header{path: path, ast: ast}, nil
+}
+
+// Struct returns the layout of the struct that name stands for, be it a tag or a
+// typedef.
+func (h *Header) Struct(name string) (Struct, error) {
+	for _, node := range h.ast.Scope.Nodes[name] {
+		var typ cc.Type
+		switch n := node.(type) {
+		case *cc.Declarator:
+			typ = n.Type()
+		case *cc.StructOrUnionSpecifier:
+			typ = n.Type()
+		default:
+			continue
+		}
+		if s, ok := typ.Undecay().(*cc.StructType); ok && !s.IsIncomplete() {
+			return layout(s), nil
+		}
+	}
+	return Struct{}, fmt.Errorf("%s: struct %s: %w", h.path, name, ErrUnknown)
+}
+
+func layout(s *cc.StructType) Struct {
+	l := Struct{Size: s.Size(), Align: s.Align()}
+	for i := range s.NumFields() {
+		f := s.FieldByIndex(i)
+		l.Fields = append(l.Fields, Field{Name: f.Name(), Offset: f.Offset(), Size: f.Type().Size()})
+	}
+	return l
+}
+
+// Constant returns the value of an integer macro.
+func (h *Header) Constant(name string) (int64, error) {
+	if m := h.ast.Macros[name]; m != nil {
+		switch v := m.Value().(type) {
+		case cc.Int64Value:
+			return int64(v), nil
+		case cc.UInt64Value:
+			return int64(v), nil
+		}
+	}
+	return 0, fmt.Errorf("%s: constant %s: %w", h.path, name, ErrUnknown)
+}
+
+// Prototypes returns the functions that the header itself declares, not those of
+// what it includes, as name and type.
+func (h *Header) Prototypes() map[string]string {
+	found := map[string]string{}
+	for name, nodes := range h.ast.Scope.Nodes {
+		for _, node := range nodes {
+			d, ok := node.(*cc.Declarator)
+			if ok && d.Type().Kind() == cc.Function && d.Position().Filename == h.path {
+				found[name] = d.Type().String()
+			}
+		}
+	}
+	return found
+}
