@@ -124,17 +124,44 @@ func TestASequenceThatMovedAlongWithItsPredecessorIsNoticed(t *testing.T) {
 
 func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	b := newBench(t)
-	e, _ := b.engine(40)
-	f, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
-	for err == nil && coreOf(f) != coreOf(e) { // the same hints, so that only the key tells them apart
-		f, err = b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	e, seqs := b.engine(40)
+	c := &b.library.cores[coreOf(e)]
+	// An address whose hint for the id would lie where e's does.
+	f := unsafe.Pointer(b.arena.one(1 << 16))
+	for hintHash((*Engine)(f), 30)>>c.hints.shift != hintHash(e, 30)>>c.hints.shift {
+		f = unsafe.Add(f, 8)
 	}
-	require.NoError(t, err)
-	others := b.fill(f, 40)
-	for i, s := range others {
-		require.True(t, b.reaches(f, int32(i), s))
+	require.Same(t, seqs[30], c.recall(e, 30).seq)
+	require.Nil(t, c.recall((*Engine)(f), 30))
+}
+
+// byHand takes a sequence out and frees it, as a tester may once its id has been
+// looked up in vain.
+func (b *bench) byHand(e *Engine, s *Sequence) {
+	unlink(&s.Node)
+	b.misses(e, s.ID)
+	b.arena.free(unsafe.Pointer(s))
+}
+
+// What a sequence stood beside when it was last found may be gone when it stands
+// elsewhere: the arena would panic.
+func TestOnlyPresentNeighboursAreRead(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	b.byHand(e, seqs[20])
+	require.True(t, b.reaches(e, 21, seqs[21]))
+
+	unlink(&seqs[30].Node)
+	linkTail(&e.Active, &seqs[30].Node)
+	b.byHand(e, seqs[29])
+	require.True(t, b.reaches(e, 30, seqs[30]))
+
+	for _, s := range seqs[32:34] { // with its predecessor
+		unlink(&s.Node)
+		linkTail(&e.Active, &s.Node)
 	}
-	b.library.cores[coreOf(e)].hints.clear()
+	b.byHand(e, seqs[34])
+	require.True(t, b.reaches(e, 33, seqs[33]))
 }
 
 // A sequence that was found in one engine, moved by hand to another, and freed

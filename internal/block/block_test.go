@@ -1,0 +1,139 @@
+package block
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestNeedOf(t *testing.T) {
+	counts := []int32{0, 1, 2, 7, -3}
+	for entry, want := range map[int32]Need{
+		None: Map, 0: Nothing, 1: Nothing, 2: Copy, 3: Copy, 4: Nothing,
+		5: Outside, -2: Outside, 1<<31 - 1: Outside, -1 << 31: Outside,
+	} {
+		require.Equal(t, want, NeedOf(counts, entry), "entry %d", entry)
+	}
+	require.Equal(t, Outside, NeedOf(nil, 0))
+	require.Equal(t, Map, NeedOf(nil, None))
+}
+
+func TestAssignAndRevoke(t *testing.T) {
+	for _, slot := range []int32{None, 2} {
+		counts := []int32{1, 0, 3}
+		before := slices.Clone(counts)
+		entry := slot
+		require.Equal(t, slot, Assign(counts, &entry, 1))
+		require.EqualValues(t, 1, entry)
+		require.EqualValues(t, 1, counts[1])
+		if slot != None {
+			require.EqualValues(t, 2, counts[2], "the sharer keeps its reference")
+		}
+		Revoke(counts, &entry, slot)
+		require.Equal(t, slot, entry)
+		require.Equal(t, before, counts)
+	}
+}
+
+func TestReleaseAndShare(t *testing.T) {
+	counts := []int32{1, 2, 0}
+	require.True(t, Release(counts, 0))
+	require.False(t, Release(counts, 1))
+	require.False(t, Release(counts, 2), "a count below 0 is not free")
+	require.False(t, Release(counts, None))
+	require.False(t, Release(counts, 3))
+	Share(counts, 1)
+	Share(counts, None)
+	Share(counts, 9)
+	require.Equal(t, []int32{0, 2, -1}, counts)
+}
+
+// The scans are compared with the handout's loop for every width that this
+// processor has, at every place a zero can have in a round and behind it.
+func TestFirstZero(t *testing.T) {
+	loop := func(counts []int32) int {
+		if i := slices.Index(counts, 0); i >= 0 {
+			return i
+		}
+		return len(counts)
+	}
+	for w := portable; w <= width; w++ {
+		t.Run(fmt.Sprintf("width %d", w), func(t *testing.T) {
+			defer func(was int) { width = was }(width)
+			width = w
+			for n := range 300 {
+				counts := make([]int32, n)
+				for i := range counts {
+					counts[i] = int32(-i - 1)
+				}
+				require.Equal(t, n, firstZero(counts), "no zero among %d", n)
+				for i := range counts {
+					counts[i] = 0
+					require.Equal(t, i, firstZero(counts), "a zero at %d of %d", i, n)
+					counts[i] = int32(uint32(1) << (i % 32)) // every bit counts
+				}
+			}
+			rapid.Check(t, func(t *rapid.T) {
+				counts := rapid.SliceOfN(rapid.Int32Range(0, 30), 0, 500).Draw(t, "counts")
+				require.Equal(t, loop(counts), firstZero(counts))
+			})
+		})
+	}
+}
+
+// A cursor finds what the handout's loop finds when it starts anew each time.
+func TestFirstFitEqualsStartingAnew(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		counts := rapid.SliceOfN(rapid.Int32Range(-1, 2), 0, 300).Draw(t, "counts")
+		anew := slices.Clone(counts)
+		fit := FirstFitOver(counts)
+		for {
+			want := int32(slices.Index(anew, 0))
+			got := fit.Next()
+			require.Equal(t, want, got)
+			if got == None {
+				require.Equal(t, None, fit.Next(), "the end stays the end")
+				return
+			}
+			counts[got], anew[got] = 1, 1
+		}
+	})
+}
+
+func TestFillStopsWhereTheBlocksEnd(t *testing.T) {
+	fit := FirstFitOver([]int32{0, 1, 0, 0})
+	out := make([]int32, 5)
+	require.Equal(t, 3, fit.Fill(out))
+	require.Equal(t, []int32{0, 2, 3}, out[:3])
+	require.Zero(t, fit.Fill(out))
+}
+
+func TestConserved(t *testing.T) {
+	entries := func(ids ...int32) func(func(int32) bool) { return slices.Values(ids) }
+	require.NoError(t, Conserved([]int32{2, 0, 1}, 1, entries(0, 2, 0)))
+	for want, err := range map[string]error{
+		"block 0 has the count 2, but 1 table":  Conserved([]int32{2, 0}, 1, entries(0)),
+		"block 1 has the count 0, but 1 table":  Conserved([]int32{1, 0}, 1, entries(0, 1)),
+		"a table names block 2 of a pool of 2":  Conserved([]int32{1, 0}, 1, entries(0, 2)),
+		"2 blocks are said to be free, 1 are":   Conserved([]int32{1, 0}, 2, entries(0)),
+		"-1 blocks are said to be free, 0 are,": Conserved(nil, -1, entries()),
+	} {
+		require.ErrorIs(t, err, ErrNotConserved)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func BenchmarkFirstZero(b *testing.B) {
+	for _, n := range []int{1024, 8192, 65536, 1 << 20} {
+		counts := slices.Repeat([]int32{1}, n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.SetBytes(int64(4 * n))
+			for b.Loop() {
+				firstZero(counts)
+			}
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package course
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/block"
+)
+
+// Without an outside writer every state is consistent, also after a call that
+// was refused or ran out of memory.
+func TestEveryCallLeavesAConsistentEngine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &game{T: t, kind: kind{atMost: 40}, loose: map[int]bool{}, home: map[int]int{}, migrant: map[int]bool{}}
+		g.arena = newReusingArena()
+		defer g.arena.state().close()
+		g.library = &Library{Memory: g.arena}
+		g.begin()
+		g.Repeat(map[string]func(*rapid.T){
+			"": func(*rapid.T) {
+				for _, e := range g.ours.engines {
+					require.NoError(g, e.Check())
+				}
+			},
+			"create": func(*rapid.T) { g.create(g.engine(), g.newID(), g.length()) },
+			"fork":   func(*rapid.T) { g.fork(g.engine(), g.id(), g.newID()) },
+			"append": func(*rapid.T) {
+				g.appendMany(g.engine(), g.id(), rapid.IntRange(1, 40).Draw(t, "times"))
+			},
+			"batch": func(*rapid.T) { g.batch(g.engine()) },
+			"run":   func(*rapid.T) { g.run(g.engine()) },
+			"free":  func(*rapid.T) { g.free(g.engine(), g.id()) },
+		})
+		g.end()
+	})
+}
+
+func TestCheckSaysWhatIsBroken(t *testing.T) {
+	for want, damage := range map[string]func(e *Engine, s *Sequence){
+		"a link of the list is NULL":                    func(_ *Engine, s *Sequence) { s.Node.Next = nil },
+		"the list forward is not the list backward":     func(e *Engine, _ *Sequence) { e.Active.Prev = &e.Active },
+		"sequence 1 is listed twice":                    func(_ *Engine, s *Sequence) { s.ID = 1 },
+		"sequence 0 has no block_table":                 func(_ *Engine, s *Sequence) { s.BlockTable = nil },
+		"sequence 0 has -1 records":                     func(_ *Engine, s *Sequence) { s.KVCount = -1 },
+		"sequence 0, block_table[0][3] is 256":          func(_ *Engine, s *Sequence) { s.BlockTable[0][3] = 256 },
+		"block 0 has the count 2, but 1 table entries":  func(e *Engine, _ *Sequence) { *e.count(0) = 2 },
+		"block 0 has the count 1, but 0 table entries":  func(_ *Engine, s *Sequence) { s.BlockTable[0][0] = -1 },
+		"253 blocks are said to be free, 254 are, of 2": func(e *Engine, _ *Sequence) { e.Free-- },
+	} {
+		t.Run(want, func(t *testing.T) {
+			b := newBench(t)
+			e, seqs := b.engine(2)
+			require.NoError(t, e.Check())
+			damage(e, seqs[0])
+			err := e.Check()
+			require.ErrorIs(t, err, ErrInconsistent)
+			require.ErrorContains(t, err, want)
+		})
+	}
+	b := newBench(t)
+	e, _ := b.engine(2)
+	*e.count(7) = 1
+	require.ErrorIs(t, e.Check(), block.ErrNotConserved)
+}
+
+// A list that never comes back to its head.
+func TestCheckEndsOnALoop(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(3)
+	seqs[2].Node.Next = &seqs[1].Node
+	seqs[1].Node.Prev = &seqs[2].Node
+	require.ErrorIs(t, e.Check(), ErrInconsistent)
+}
+
+// 2 GiB and more: the address of block 2^25 does not fit an int.
+func TestBlockAddressesAre64Bits(t *testing.T) {
+	const blocks = 1<<25 + 2
+	pool := mapPages(blocks * BlockSize) // untouched pages cost nothing
+	require.NotNil(t, pool)
+	defer unmap(pool, blocks*BlockSize)
+	arena := &bigArena{}
+	l := &Library{Memory: arena}
+	e, err := l.Init(pool, blocks*BlockSize)
+	require.NoError(t, err)
+	defer unmap(unsafe.Pointer(e.RefCount), blocks*4)
+	require.EqualValues(t, blocks, e.Total)
+	counts := e.counts()
+	for i := range counts[:blocks-1] {
+		counts[i] = 1
+	}
+	e.Free = 1
+	s, err := l.Create(e, 1, 16)
+	require.NoError(t, err)
+	require.EqualValues(t, blocks-1, s.BlockTable[0][0])
+	s.KVCount = 5
+	require.NoError(t, l.Append(e, 1, 77))
+	last := (*[KVPerBlock]int32)(unsafe.Add(pool, uintptr(blocks-1)*BlockSize))
+	require.EqualValues(t, 77, last[5])
+}
+
+// bigArena gives each chunk pages of its own and takes nothing back.
+type bigArena struct{}
+
+func (bigArena) Get(chunks []Chunk) bool {
+	for i := range chunks {
+		chunks[i].At = mapPages(chunks[i].Size)
+	}
+	return true
+}
+
+func (bigArena) Put(_, _ unsafe.Pointer) {}
+
+func TestInitRefusesWhatIsNoPool(t *testing.T) {
+	b := newBench(t)
+	pool := unsafe.Pointer(&b.pool[0])
+	for _, size := range []uintptr{0, 1, BlockSize - 1, BlockSize << 31, ^uintptr(0)} {
+		_, err := b.library.Init(pool, size)
+		require.ErrorIs(t, err, ErrPool, "%d", size)
+	}
+	_, err := b.library.Init(nil, 640)
+	require.ErrorIs(t, err, ErrPool)
+	require.Zero(t, b.arena.calls, "nothing was asked of memory")
+	for fail := 1; fail <= 2; fail++ {
+		b.arena.fail = fail
+		_, err = b.library.Init(pool, 640)
+		require.ErrorIs(t, err, ErrNoMemory)
+		require.Empty(t, b.arena.live)
+	}
+}
+
+func TestBatchArguments(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(2)
+	data := []int32{1, 2}
+	l := b.library
+	require.ErrorIs(t, l.AppendBatch(nil, &seqs[0], &data[0], 2), ErrNilEngine)
+	require.ErrorIs(t, l.AppendBatch(e, nil, &data[0], 2), ErrArgument)
+	require.ErrorIs(t, l.AppendBatch(e, &seqs[0], nil, 2), ErrArgument)
+	require.ErrorIs(t, l.AppendBatch(e, &seqs[0], &data[0], 0), ErrArgument)
+	require.ErrorIs(t, l.AppendBatch(e, &seqs[0], &data[0], -1), ErrArgument)
+	require.ErrorIs(t, l.AppendRun(nil, seqs[0], &data[0], 2), ErrNilEngine)
+	require.ErrorIs(t, l.AppendRun(e, nil, &data[0], 2), ErrArgument)
+	require.ErrorIs(t, l.AppendRun(e, seqs[0], nil, 2), ErrArgument)
+	require.ErrorIs(t, l.AppendRun(e, seqs[0], &data[0], -1<<31), ErrArgument)
+	before := seqs[0].KVCount
+	require.ErrorIs(t, l.AppendBatch(e, &[]*Sequence{seqs[0], nil}[0], &data[0], 2), ErrArgument)
+	require.Equal(t, before, seqs[0].KVCount, "the first append was taken back")
+	require.NoError(t, e.Check())
+}
