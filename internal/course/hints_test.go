@@ -186,6 +186,32 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	}
 }
 
+// The same, when no neighbour's hint mentions the sequence any more: only the
+// ledger knows of the hint in the first engine.
+func TestAHintOfAnotherCoreIsGivenUp(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	f := b.otherCore(e)
+	b.fill(f, 20)
+	unlink(&seqs[30].Node)
+	require.True(t, b.reaches(e, 29, seqs[29]))
+	require.True(t, b.reaches(e, 31, seqs[31]))
+	linkTail(&f.Active, &seqs[30].Node)
+	require.True(t, b.reaches(f, 30, seqs[30]))
+	require.NoError(t, b.library.Free(f, 30))
+	b.misses(e, 30)
+}
+
+// An unlinked sequence still names its old neighbour, which is freed meanwhile.
+func TestAFreedNeighbourIsNotRead(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	unlink(&seqs[31].Node)
+	require.NoError(t, b.library.Free(e, 30))
+	b.misses(e, 31)
+	require.True(t, b.reaches(e, 32, seqs[32]))
+}
+
 func TestASequenceDestroyedWithAnotherEngineIsNotFollowed(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)

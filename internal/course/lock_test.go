@@ -1,0 +1,128 @@
+package course
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each round a fresh lock: one goroutine owns it and is in and out all the time
+// when another comes for the first time.
+func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
+	const rounds, times = 2000, 20
+	for range rounds {
+		var l lock
+		inside, total := 0, 0
+		enter := func() {
+			l.Lock()
+			inside++
+			if inside != 1 {
+				t.Error("two are inside")
+			}
+			total++
+			inside--
+			l.Unlock()
+		}
+		var group sync.WaitGroup
+		var stop atomic.Bool
+		entered := 0
+		started := make(chan struct{})
+		group.Go(func() {
+			for ; !stop.Load(); entered++ {
+				if enter(); entered == 0 {
+					close(started)
+				}
+			}
+		})
+		<-started
+		for range times {
+			enter()
+		}
+		stop.Store(true)
+		group.Wait()
+		require.Equal(t, times+entered, total)
+	}
+}
+
+// Threads, not only goroutines, as the library's callers are.
+func TestManyThreadsOnOneEngine(t *testing.T) {
+	b := newBench(t)
+	locked := &lockedArena{guardedArena: b.arena}
+	b.library.Memory = locked
+	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	require.NoError(t, err)
+	var group sync.WaitGroup
+	for thread := range int32(8) {
+		group.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for i := range int32(200) {
+				id := thread*1000 + i%20
+				if _, err := b.library.Create(e, id, 3); err == nil {
+					_, _ = b.library.Fork(e, id, id+500)
+				}
+				_ = b.library.Append(e, id, i)
+				_ = b.library.Append(e, id+500, i)
+				if i%3 == 0 {
+					_ = b.library.Free(e, id)
+				}
+			}
+		})
+	}
+	group.Wait()
+	require.NoError(t, e.Check())
+	require.NoError(t, b.library.Destroy(e))
+	require.Empty(t, b.arena.live)
+}
+
+// Engines on different cores use the arena at the same time.
+type lockedArena struct {
+	*guardedArena
+	mu sync.Mutex
+}
+
+func (a *lockedArena) Get(chunks []Chunk) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.guardedArena.Get(chunks)
+}
+
+func (a *lockedArena) Put(first, single unsafe.Pointer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.guardedArena.Put(first, single)
+}
+
+func TestThreadsWithAnEngineEach(t *testing.T) {
+	b := newBench(t)
+	b.library.Memory = &lockedArena{guardedArena: b.arena}
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			pool := make([]int32, 64*KVPerBlock)
+			e, err := b.library.Init(unsafe.Pointer(&pool[0]), 64*BlockSize)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i := range int32(30) {
+				_, _ = b.library.Create(e, i, 20)
+			}
+			for i := range int32(3000) {
+				_ = b.library.Append(e, i%30, i)
+			}
+			if err := e.Check(); err != nil {
+				t.Error(err)
+			}
+			_ = b.library.Destroy(e)
+			runtime.KeepAlive(pool)
+		})
+	}
+	group.Wait()
+	require.Empty(t, b.arena.live)
+	require.False(t, b.library.ledger.any())
+}
