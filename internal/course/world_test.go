@@ -18,8 +18,6 @@ type world struct {
 	engines []*Engine
 	pools   [][]int32
 	seqs    []*Sequence // nil once freed
-	new     func(size uintptr) unsafe.Pointer
-	drop    func(p unsafe.Pointer)
 }
 
 func (w *world) name(s *Sequence) int {
