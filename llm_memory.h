@@ -12,8 +12,8 @@
  *   - the ids in one list are unique,
  *   - a sequence unlinked by hand keeps its id and stays readable, as do the two
  *     it stood between, until that id is next looked up,
- *   - sequences are unlinked or moved one by one: of a stretch of three or more
- *     that is cut out as a whole, only the two ends are noticed.
+ *   - no sequence is cut out of the list, or moved to another one, together with
+ *     both of its neighbours.
  * LLM_MEMORY_STRICT=1 in the environment lifts the conditions: every look-up
  * then walks the list.
  *

@@ -8,6 +8,13 @@
  */
 void llm_threads_settle(int most_ms);
 
+/* Leaves the host's signals to the host's threads. */
+void llm_threads_block_signals(void);
+
+/* Stops the runtime's monitor thread in its sleep, and lets it go on. */
+void llm_monitor_freeze(int most_ms);
+void llm_monitor_release(void);
+
 /* In a forked child: the threads are the parent's. */
 void llm_threads_forget(void);
 

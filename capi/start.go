@@ -5,18 +5,30 @@ package main
 */
 import "C"
 
-import _ "unsafe" // for go:linkname
+import (
+	_ "unsafe" // for go:linkname
+
+	"llmmemory/internal/course"
+)
 
 // llm_start is called once, by the constructor in guest.c, before the program's
-// main.
+// main. Under Valgrind the library keeps nothing that looks like a pointer to
+// the host's memory, or the leak check would take it for one.
 //
 //export llm_start
-func llm_start(strict C.int) {
+func llm_start(strict, watched C.int) {
 	const off = -1
 	setGCPercent(off) // no call allocates on the Go heap
 	library.Memory = heap{}
-	library.Strict = strict != 0
+	library.Strict = strict != 0 || watched != 0
+	library.Tidy = watched != 0
+	course.Deepen = watched == 0 // Memcheck reports the copying of stacks
 }
+
+// llm_rest is called before a fork: the way in and out is all it does.
+//
+//export llm_rest
+func llm_rest() {}
 
 // setGCPercent is debug.SetGCPercent's half in the runtime. The other half,
 // package runtime/debug, brings fmt, os and internal/godebug, whose init grows

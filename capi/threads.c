@@ -2,7 +2,8 @@
  * Every thread of the Go runtime is created through __wrap_pthread_create (the
  * linker's --wrap): it notes two things that the runtime does not.
  *
- * Its kernel id, so that guest.c can see whether it sleeps.
+ * Its kernel id, so that it can be asked whether it sleeps, and be visited by a
+ * signal (visit.c).
  *
  * Where its dynamic thread vector begins. glibc callocs the vector and keeps
  * only a pointer to its second entry, so Memcheck calls the block possibly lost
@@ -11,6 +12,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@
 #include <unistd.h>
 
 #include "guest.h"
+#include "threads.h"
 
 /* More threads than the runtime ever had here (5); those beyond are not noted. */
 enum { MOST_THREADS = 64 };
@@ -48,6 +51,10 @@ static void *vector_begin(void) {
 
 static void *begin(void *arg) {
     struct runtime_thread *self = arg;
+    sigset_t all;
+    sigfillset(&all); /* the runtime unblocks what it needs itself */
+    sigdelset(&all, LLM_VISIT);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
     self->vector = vector_begin();
     atomic_store(&self->tid, syscall(SYS_gettid));
     return self->start(self->arg);
@@ -69,6 +76,11 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
     threads[slot].start = start;
     threads[slot].arg = arg;
     return create(thread, attr, begin, &threads[slot]);
+}
+
+long llm_thread_id(int i) {
+    int n = atomic_load(&used);
+    return i < n && i < MOST_THREADS ? atomic_load(&threads[i].tid) : -1;
 }
 
 /* Reads /proc/self/task/TID/NAME; 0 when it is not there. */
@@ -106,10 +118,10 @@ static int asleep(long tid, unsigned long *runs) {
 }
 
 static int all_asleep(unsigned long *runs) {
-    int n = atomic_load(&used);
+    long tid;
     *runs = 0;
-    for (int i = 0; i < n && i < MOST_THREADS; i++) {
-        if (!asleep(atomic_load(&threads[i].tid), runs)) {
+    for (int i = 0; (tid = llm_thread_id(i)) >= 0; i++) {
+        if (!asleep(tid, runs)) {
             return 0;
         }
     }

@@ -13,6 +13,7 @@ import (
 type Library struct {
 	Memory Memory
 	Strict bool // always walk the list, remember nothing (LLM_MEMORY_STRICT=1)
+	Tidy   bool // leave no copy of the host's pointers behind, for leak checkers
 
 	cores  [cores]core
 	ledger ledger
@@ -47,6 +48,34 @@ func (l *Library) lock(e *Engine) *core {
 	return c
 }
 
+// unlock ends what lock began.
+func (c *core) unlock() {
+	if c.lib.Tidy {
+		c.tidy()
+	}
+	c.mu.Unlock()
+}
+
+// tidy wipes what a conservative leak check would take for a reference: a chunk
+// that the host has lost must not look as if we held it.
+func (c *core) tidy() {
+	clear(c.chunks[:])
+	c.batch.release()
+	c.batch = journal{}
+	wipeStack()
+}
+
+// wipeStack overwrites the part of the stack that the call has used.
+//
+//go:noinline
+func wipeStack() {
+	var dead [1024]byte
+	keep(&dead)
+}
+
+//go:noinline
+func keep(*[1024]byte) {}
+
 // coreOf spreads malloc's addresses, whose low bits say nothing.
 func coreOf(e *Engine) uint64 {
 	return uint64(uintptr(unsafe.Pointer(e))) * 0x9e3779b97f4a7c15 >> 58
@@ -56,12 +85,12 @@ func coreOf(e *Engine) uint64 {
 func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	c := l.lock(nil)
 	e, err := c.init(pool, size)
-	c.mu.Unlock()
+	c.unlock()
 	if err == nil && l.ledger.any() {
 		// An engine that its owner freed by hand may have left its address.
 		c = l.lock(e)
 		c.purge(e)
-		c.mu.Unlock()
+		c.unlock()
 	}
 	return e, err
 }
@@ -73,7 +102,7 @@ func (l *Library) Create(e *Engine, id, length int32) (*Sequence, error) {
 	}
 	c := l.lock(e)
 	s, err := c.create(e, id, length)
-	c.mu.Unlock()
+	c.unlock()
 	return s, err
 }
 
@@ -84,7 +113,7 @@ func (l *Library) Fork(e *Engine, parent, id int32) (*Sequence, error) {
 	}
 	c := l.lock(e)
 	s, err := c.fork(e, parent, id)
-	c.mu.Unlock()
+	c.unlock()
 	return s, err
 }
 
@@ -95,7 +124,7 @@ func (l *Library) Append(e *Engine, id, data int32) error {
 	}
 	c := l.lock(e)
 	err := c.append(e, id, data)
-	c.mu.Unlock()
+	c.unlock()
 	return err
 }
 
@@ -110,7 +139,7 @@ func (l *Library) AppendBatch(e *Engine, seqs **Sequence, data *int32, n int32) 
 	}
 	c := l.lock(e)
 	err := c.appendBatch(e, unsafe.Slice(seqs, int(n)), unsafe.Slice(data, int(n)))
-	c.mu.Unlock()
+	c.unlock()
 	return err
 }
 
@@ -124,7 +153,7 @@ func (l *Library) AppendRun(e *Engine, s *Sequence, data *int32, n int32) error 
 	}
 	c := l.lock(e)
 	err := c.appendRun(e, s, unsafe.Slice(data, int(n)))
-	c.mu.Unlock()
+	c.unlock()
 	return err
 }
 
@@ -135,7 +164,7 @@ func (l *Library) Free(e *Engine, id int32) error {
 	}
 	c := l.lock(e)
 	err := c.free(e, id)
-	c.mu.Unlock()
+	c.unlock()
 	return err
 }
 
@@ -146,6 +175,6 @@ func (l *Library) Destroy(e *Engine) error {
 	}
 	c := l.lock(e)
 	c.destroy(e)
-	c.mu.Unlock()
+	c.unlock()
 	return nil
 }

@@ -20,7 +20,10 @@ type record[R any] interface {
 	hash() uint64
 }
 
-const firstSlots = 64
+const (
+	firstSlots = 64
+	keptSlots  = 1024 // an empty table of so many keeps its pages: it will be used again
+)
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
@@ -78,7 +81,7 @@ func (t *table[R]) remove(key R) {
 	}
 	var none R
 	t.slots[gap] = none
-	if t.used--; t.used == 0 {
+	if t.used--; t.used == 0 && len(t.slots) > keptSlots {
 		t.clear()
 	}
 }

@@ -1,0 +1,70 @@
+package guest_test
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// files lists what is below dir that is not a folder.
+func files(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			found = append(found, path)
+		}
+		return err
+	}))
+	return found
+}
+
+// buildWith compiles the scenario with what pkg-config says, and runs it.
+func buildWith(t *testing.T, libdir string, env ...string) {
+	t.Helper()
+	need(t, "pkg-config")
+	flags := strings.Fields(succeed(t, t.TempDir(), env, "pkg-config", "--cflags", "--libs", "llm_memory").stdout)
+	dir := t.TempDir()
+	command := append([]string{"gcc"}, strings.Fields(courseFlags)...)
+	command = append(command, "-DWITH_EXT", source("many.c"), "-o", "prog")
+	succeed(t, dir, nil, append(command, flags...)...)
+	succeed(t, dir, []string{"LD_LIBRARY_PATH=" + libdir}, filepath.Join(dir, "prog"))
+}
+
+func TestAnInstalledLibraryIsFoundByPkgConfig(t *testing.T) {
+	t.Parallel()
+	t.Run("in a staging folder", func(t *testing.T) {
+		stage := t.TempDir()
+		where := []string{"PREFIX=/usr", "DESTDIR=" + stage}
+		r := runMake(t, append([]string{"install"}, where...)...)
+		require.Zero(t, r.status, r.stderr)
+		libdir := filepath.Join(stage, "usr", "lib")
+		buildWith(t, libdir, "PKG_CONFIG_PATH="+filepath.Join(libdir, "pkgconfig"), "PKG_CONFIG_SYSROOT_DIR="+stage,
+			"PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1", "PKG_CONFIG_ALLOW_SYSTEM_LIBS=1")
+		r = runMake(t, append([]string{"uninstall"}, where...)...)
+		require.Zero(t, r.status, r.stderr)
+		require.Empty(t, files(t, stage))
+	})
+	t.Run("under a prefix of one's own", func(t *testing.T) {
+		prefix := filepath.Join(t.TempDir(), "opt")
+		r := runMake(t, "install", "PREFIX="+prefix)
+		require.Zero(t, r.status, r.stderr)
+		libdir := filepath.Join(prefix, "lib")
+		buildWith(t, libdir, "PKG_CONFIG_PATH="+filepath.Join(libdir, "pkgconfig"))
+		t.Run("whose drop-in needs no copy of the library", func(t *testing.T) {
+			dir := t.TempDir()
+			homework(t, dir, "scenario")
+			copyFile(t, filepath.Join(prefix, "share", "llm_memory", "llm_memory.c"), filepath.Join(dir, "llm_memory.c"))
+			line := append([]string{"gcc"}, strings.Fields(courseFlags)...)
+			succeed(t, dir, nil, append(line, "llm_memory.c", "grader.c", "-o", "prog")...)
+			succeed(t, dir, nil, filepath.Join(dir, "prog"))
+		})
+		r = runMake(t, "uninstall", "PREFIX="+prefix)
+		require.Zero(t, r.status, r.stderr)
+		require.Empty(t, files(t, prefix))
+		require.NoDirExists(t, filepath.Join(prefix, "share", "llm_memory"))
+	})
+}

@@ -1,0 +1,123 @@
+package guest_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// courseFlags are the handout's.
+const courseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
+
+// A way is one of the ways a C program comes to the library.
+type way string
+
+const (
+	shared  way = "shared"  // -lllm_memory
+	archive way = "archive" // libllm_memory.a at the end of the course's line
+	dropin  way = "dropin"  // llm_memory.c of `make dropin` on the course's line
+	loaded  way = "dlopen"  // dlopen and dlsym, at the first call
+)
+
+var (
+	everyWay = []way{shared, archive, dropin, loaded}
+	linked   = []way{shared, archive}
+)
+
+// source is the path of a program in testdata/guest.
+func source(name string) string { return filepath.Join(root, "testdata", "guest", name) }
+
+func library(name string) string { return filepath.Join(root, "build", name) }
+
+// compile makes an executable of testdata/guest/name.c in a fresh directory,
+// and returns the path. Options go in front of everything else.
+func (w way) compile(t *testing.T, name string, options ...string) string {
+	t.Helper()
+	need(t, "gcc")
+	dir := t.TempDir()
+	if w == dropin {
+		return compileDropin(t, dir, name, options)
+	}
+	command := append([]string{"gcc"}, strings.Fields(courseFlags)...)
+	command = append(command, options...)
+	command = append(command, "-pthread", "-DWITH_EXT", "-I"+root, "-I"+filepath.Join(root, "capi"), source(name+".c"))
+	switch w {
+	case shared:
+		command = append(command, "-L"+library(""), "-lllm_memory", "-Wl,-rpath,"+library(""))
+	case archive:
+		command = append(command, library("libllm_memory.a"))
+	case loaded:
+		command = append(command, "-DLOADED", `-DLIBRARY="`+library("libllm_memory.so")+`"`, source("loader.c"))
+	}
+	succeed(t, dir, nil, append(command, "-o", "prog")...)
+	return filepath.Join(dir, "prog")
+}
+
+// compileDropin uses the two command lines of the course as they are, in a
+// homework folder.
+func compileDropin(t *testing.T, dir, name string, options []string) string {
+	t.Helper()
+	homework(t, dir, name)
+	r := runMake(t, "dropin", "DIR="+dir)
+	require.Zero(t, r.status, r.stderr)
+	line := append([]string{"gcc"}, strings.Fields(courseFlags)...)
+	succeed(t, dir, nil, append(line, "-c", "llm_memory.c", "-o", "llm_memory.o")...)
+	line = append(line, options...)
+	succeed(t, dir, nil, append(line, "llm_memory.c", "grader.c", "-o", "prog")...)
+	return filepath.Join(dir, "prog")
+}
+
+// homework puts the header and a program as grader.c into dir.
+func homework(t *testing.T, dir, name string) {
+	t.Helper()
+	copyFile(t, filepath.Join(root, "llm_memory.h"), filepath.Join(dir, "llm_memory.h"))
+	copyFile(t, source("check.h"), filepath.Join(dir, "check.h"))
+	copyFile(t, source(name+".c"), filepath.Join(dir, "grader.c"))
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, content, 0o644))
+}
+
+// each runs a test once per way, side by side.
+func each(t *testing.T, ways []way, test func(t *testing.T, w way)) {
+	for _, w := range ways {
+		t.Run(string(w), func(t *testing.T) {
+			t.Parallel()
+			test(t, w)
+		})
+	}
+}
+
+func TestTheSameProgramLinkedInAnyWayLeavesTheSameMemory(t *testing.T) {
+	each(t, everyWay, func(t *testing.T, w way) {
+		prog := w.compile(t, "scenario")
+		r := succeed(t, t.TempDir(), nil, prog)
+		require.Equal(t, "scenario: as expected\n", r.stdout)
+		require.Empty(t, r.stderr)
+	})
+}
+
+func TestTheArchiveAtTheEndOfTheCoursesLineIsAllItTakes(t *testing.T) {
+	t.Parallel()
+	need(t, "gcc")
+	dir := t.TempDir()
+	homework(t, dir, "scenario")
+	require.NoError(t, os.Rename(filepath.Join(dir, "grader.c"), filepath.Join(dir, "prog.c")))
+	require.NoError(t, os.Symlink(library(""), filepath.Join(dir, "build")))
+	line := "gcc " + courseFlags + " prog.c build/libllm_memory.a -o prog"
+	succeed(t, dir, nil, strings.Fields(line)...)
+	succeed(t, dir, nil, filepath.Join(dir, "prog"))
+}
+
+func TestManySequencesAndBatchesWorkInAnyWay(t *testing.T) {
+	each(t, everyWay, func(t *testing.T, w way) {
+		succeed(t, t.TempDir(), nil, w.compile(t, "many"))
+	})
+}

@@ -1,0 +1,63 @@
+package guest_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// root is the repository's root.
+var root string
+
+// TestMain builds the library once, so that no test measures or times out on a
+// build.
+func TestMain(m *testing.M) {
+	os.Exit(prepare(m))
+}
+
+func prepare(m *testing.M) int {
+	var err error
+	if root, err = filepath.Abs(filepath.Join("..", "..")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	build := exec.Command("make", "-s", "lib")
+	build.Dir = root
+	build.Env = makeEnv()
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "make lib: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// noteInputs looks at what compilers and make read on the tests' behalf, so
+// that go test does not answer from its cache when only that has changed. The
+// cache knows what is looked at while a test runs, hence not in TestMain.
+var noteInputs = sync.OnceFunc(func() {
+	for _, dir := range []string{"capi", "internal/course", "internal/block", "testdata/guest", "valgrind"} {
+		_ = filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
+	}
+	for _, file := range []string{"Makefile", "llm_memory.h", "build/libllm_memory.so", "build/libllm_memory.a"} {
+		_, _ = os.Stat(filepath.Join(root, file))
+	}
+})
+
+// makeEnv is the environment without what a make around this test, or a user's
+// profile, would hand down to the make that the test starts.
+func makeEnv() []string {
+	var env []string
+	for _, entry := range os.Environ() {
+		switch name, _, _ := strings.Cut(entry, "="); name {
+		case "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PREFIX", "LIBDIR", "INCLUDEDIR", "DESTDIR", "DIR":
+		default:
+			env = append(env, entry)
+		}
+	}
+	return env
+}

@@ -1,0 +1,22 @@
+package guest_test
+
+import "testing"
+
+func TestAGibibyteOfAddressSpaceIsEnough(t *testing.T) {
+	each(t, everyWay, func(t *testing.T, w way) {
+		succeed(t, t.TempDir(), nil, w.compile(t, "limited"), w.compile(t, "many"))
+	})
+}
+
+func TestWhateverAllocationFailsTheCallIsRefusedAndNothingHasChanged(t *testing.T) {
+	each(t, everyWay, func(t *testing.T, w way) {
+		// Not inlined knowledge of malloc: the compiler must see plain functions.
+		succeed(t, t.TempDir(), nil, w.compile(t, "exhausted", "-fno-builtin"))
+	})
+}
+
+func TestATesterMayFreeAndBringTablesByHand(t *testing.T) {
+	each(t, everyWay, func(t *testing.T, w way) {
+		requireClean(t, memcheck(t, nil, w.compile(t, "by_hand")))
+	})
+}

@@ -1,0 +1,96 @@
+package guest_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// patience is far beyond what any program here needs: a program that has not
+// ended by then hangs. It is no measure of speed.
+const patience = 90 * time.Second
+
+// A result is what a program left behind.
+type result struct {
+	status int // exit status; 128 + n for signal n
+	stdout string
+	stderr string
+}
+
+// run starts a command in dir with a clean environment (plus env) and returns
+// how it ended. A command that hangs is killed with everything it started.
+func run(t *testing.T, dir string, env []string, command ...string) result {
+	t.Helper()
+	noteInputs()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir = dir
+	cmd.Env = append(cleanEnv(t), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		require.Failf(t, "it hangs", "%s\n%s%s", strings.Join(command, " "), stdout.String(), stderr.String())
+	}
+	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+		require.NoError(t, err)
+	}
+	status := cmd.ProcessState.ExitCode()
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		status = 128 + int(ws.Signal())
+	}
+	return result{status, stdout.String(), stderr.String()}
+}
+
+// succeed runs a command that must exit with status 0.
+func succeed(t *testing.T, dir string, env []string, command ...string) result {
+	t.Helper()
+	r := run(t, dir, env, command...)
+	require.Zerof(t, r.status, "%s\n%s%s", strings.Join(command, " "), r.stdout, r.stderr)
+	return r
+}
+
+// cleanEnv has no options for Valgrind, gdb or the Go runtime in it, and no
+// home directory with their rc files.
+func cleanEnv(t *testing.T) []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C"}
+}
+
+// runMake calls make in the repository. Unlike everything else it gets the
+// environment of the test: it may have to build.
+func runMake(t *testing.T, args ...string) result {
+	t.Helper()
+	noteInputs()
+	cmd := exec.Command("make", append([]string{"-s"}, args...)...)
+	cmd.Dir = root
+	cmd.Env = makeEnv()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// need skips the test when a tool is absent, except on CI, which installs all
+// of them (.ci/tools): there an absent tool is a failure.
+func need(t *testing.T, tool string) {
+	t.Helper()
+	if _, err := exec.LookPath(tool); err != nil {
+		if os.Getenv("CI") != "" {
+			require.NoError(t, err)
+		}
+		t.Skipf("%s is not installed: .ci/tools says how", tool)
+	}
+}

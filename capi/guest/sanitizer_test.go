@@ -1,0 +1,26 @@
+package guest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const sanitizers = "-fsanitize=address,undefined"
+
+func TestAHostWithSanitizersRunsClean(t *testing.T) {
+	each(t, linked, func(t *testing.T, w way) {
+		for _, program := range []string{"scenario", "many"} {
+			r := succeed(t, t.TempDir(), nil, w.compile(t, program, sanitizers, "-fno-sanitize-recover=all"))
+			require.Empty(t, r.stderr)
+		}
+	})
+}
+
+func TestASanitizerStillReportsTheHostsOverflow(t *testing.T) {
+	each(t, linked, func(t *testing.T, w way) {
+		r := run(t, t.TempDir(), nil, w.compile(t, "overflow", sanitizers))
+		require.NotZero(t, r.status)
+		require.Contains(t, r.stderr, "heap-buffer-overflow")
+	})
+}

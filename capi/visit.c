@@ -1,0 +1,128 @@
+/*
+ * Two things that only a thread itself can do, done by a signal that visits it.
+ *
+ * Signals: threads.c has them all blocked before a thread starts, but the
+ * runtime unblocks some again, SIGCHLD and SIGPROF among them, and a host that
+ * blocks one of those and waits for it would wait in vain. The visit blocks them.
+ *
+ * The monitor: the runtime's second thread wakes up by itself and looks after
+ * the others, under locks. A child that is forked meanwhile would inherit the
+ * locks. The visit stops it in its sleep until the fork is done.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "guest.h"
+#include "threads.h"
+
+enum { MONITOR = 1 }; /* runtime.main starts it first, after the thread that runtime.main itself is on */
+
+static _Atomic long visited; /* whom the signal is for */
+static enum { BLOCK, FREEZE } purpose;
+static _Atomic int answer; /* 0: none yet, 1: done, 2: not in its sleep */
+static _Atomic int frozen;
+static struct sigaction hosts;
+
+static void sleep_us(long us) {
+    const struct timespec pause = {.tv_nsec = us * 1000};
+    nanosleep(&pause, NULL);
+}
+
+/* True if the thread was inside a system call, which it enters without holding a lock. */
+static int in_system_call(const ucontext_t *context) {
+#if defined(__x86_64__)
+    const uint8_t *next = (const uint8_t *)context->uc_mcontext.gregs[REG_RIP];
+    return next[-2] == 0x0f && next[-1] == 0x05;
+#else
+    (void)context;
+    return 0;
+#endif
+}
+
+static void block_all_but_faults(sigset_t *mask) {
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigfillset(mask);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        sigdelset(mask, faults[i]);
+    }
+}
+
+static void on_visit(int signal, siginfo_t *info, void *context) {
+    if (syscall(SYS_gettid) != atomic_load(&visited)) { /* a signal of the host's own, for one of its threads */
+        if (hosts.sa_flags & SA_SIGINFO) {
+            hosts.sa_sigaction(signal, info, context);
+        } else if (hosts.sa_handler != SIG_DFL && hosts.sa_handler != SIG_IGN) {
+            hosts.sa_handler(signal);
+        }
+        return;
+    }
+    int saved = errno;
+    ucontext_t *u = context;
+    if (purpose == BLOCK) {
+        block_all_but_faults(&u->uc_sigmask);
+        if (llm_thread_id(MONITOR) == atomic_load(&visited)) {
+            sigdelset(&u->uc_sigmask, LLM_VISIT);
+        }
+        atomic_store(&answer, 1);
+    } else if (!in_system_call(u)) {
+        atomic_store(&answer, 2);
+    } else {
+        atomic_store(&frozen, 1);
+        atomic_store(&answer, 1);
+        while (atomic_load(&frozen)) { /* not by polling: llm_threads_settle must see it sleep */
+            syscall(SYS_futex, &frozen, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+        }
+    }
+    errno = saved;
+}
+
+/* Sends one thread the signal and waits for the answer; 0 if there is none in time. */
+static int visit(long tid, int what, int most_ms) {
+    struct sigaction ours = {.sa_sigaction = on_visit, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    sigfillset(&ours.sa_mask);
+    purpose = what;
+    atomic_store(&answer, 0);
+    atomic_store(&visited, tid);
+    if (sigaction(LLM_VISIT, &ours, &hosts) != 0) {
+        return 0;
+    }
+    if (syscall(SYS_tgkill, getpid(), tid, LLM_VISIT) == 0) {
+        for (int us = 0; atomic_load(&answer) == 0 && us < 1000 * most_ms; us += 10) {
+            sleep_us(10);
+        }
+    }
+    sigaction(LLM_VISIT, &hosts, NULL);
+    return atomic_load(&answer);
+}
+
+void llm_threads_block_signals(void) {
+    long tid;
+    for (int i = 0; (tid = llm_thread_id(i)) >= 0; i++) {
+        if (tid > 0) {
+            visit(tid, BLOCK, 100);
+        }
+    }
+}
+
+void llm_monitor_freeze(int most_ms) {
+    long tid = llm_thread_id(MONITOR);
+    for (int tenths = 0; tid > 0 && tenths < 10 * most_ms; tenths++) {
+        if (visit(tid, FREEZE, most_ms) != 2) {
+            return;
+        }
+        sleep_us(100);
+    }
+}
+
+void llm_monitor_release(void) {
+    atomic_store(&frozen, 0);
+    syscall(SYS_futex, &frozen, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
