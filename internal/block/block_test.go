@@ -38,17 +38,25 @@ func TestAssignAndRevoke(t *testing.T) {
 	}
 }
 
-func TestReleaseAndShare(t *testing.T) {
+func TestRelease(t *testing.T) {
 	counts := []int32{1, 2, 0}
 	require.True(t, Release(counts, 0))
 	require.False(t, Release(counts, 1))
 	require.False(t, Release(counts, 2), "a count below 0 is not free")
 	require.False(t, Release(counts, None))
 	require.False(t, Release(counts, 3))
-	Share(counts, 1)
-	Share(counts, None)
-	Share(counts, 9)
-	require.Equal(t, []int32{0, 2, -1}, counts)
+	require.Equal(t, []int32{0, 1, -1}, counts)
+}
+
+func TestShareIsAllOrNothing(t *testing.T) {
+	counts := []int32{1, 2, 0}
+	require.True(t, Share(counts, []int32{0, None, 1, 1}))
+	require.Equal(t, []int32{2, 4, 0}, counts)
+	require.False(t, Share(counts, []int32{0, None, 1, 3, 2}))
+	require.False(t, Share(counts, []int32{0, -2}))
+	require.Equal(t, []int32{2, 4, 0}, counts)
+	Unshare(counts, []int32{0, None, 1, 1})
+	require.Equal(t, []int32{1, 2, 0}, counts)
 }
 
 // The scans are compared with the handout's loop for every width that this

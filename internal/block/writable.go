@@ -61,10 +61,25 @@ func Release(counts []int32, entry int32) (freed bool) {
 	return counts[entry] == 0
 }
 
-// Share adds a reference to the block that entry names. An entry that names no
-// block is skipped.
-func Share(counts []int32, entry int32) {
-	if uint(entry) < uint(len(counts)) {
-		counts[entry]++
+// Share adds a reference to every block that entries name. If one of them is
+// outside the pool it changes nothing and returns false.
+func Share(counts []int32, entries []int32) bool {
+	for i, entry := range entries {
+		if uint(entry) < uint(len(counts)) {
+			counts[entry]++
+		} else if entry != None {
+			Unshare(counts, entries[:i])
+			return false
+		}
+	}
+	return true
+}
+
+// Unshare undoes the Share of the same entries.
+func Unshare(counts []int32, entries []int32) {
+	for _, entry := range entries {
+		if uint(entry) < uint(len(counts)) {
+			counts[entry]--
+		}
 	}
 }

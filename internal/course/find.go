@@ -5,6 +5,11 @@ package course
 // looking a hint up.
 const plainNodes = 16
 
+// nearNodes more than those a list must have before hints are made for it. To
+// walk so few costs less than making a hint and taking it away again when a
+// neighbour goes.
+const nearNodes = 8
+
 // find returns the first sequence of the list with the id, or nil. A list that
 // ends in NULL instead of its head ends there.
 //
@@ -32,7 +37,7 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 		c.dismiss(h)
 	}
 	s := sequenceOf(walkOn(&e.Active, n, match, id))
-	if s != nil {
+	if s != nil && long(&e.Active, n) {
 		c.remember(e, s)
 	}
 	return s
@@ -89,4 +94,15 @@ func walkOn(head, n, match *Node, id int32) *Node {
 		}
 	}
 	return match
+}
+
+// long reports whether more than nearNodes nodes follow from n on.
+func long(head, n *Node) bool {
+	for range nearNodes {
+		if n == head || n == nil {
+			return false
+		}
+		n = n.Next
+	}
+	return n != head && n != nil
 }

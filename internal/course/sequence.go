@@ -56,8 +56,9 @@ func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
 	return s, nil
 }
 
-// fork follows handout, task 3. Every entry is looked at before anything is
-// allocated, because one that names no block cannot be shared.
+// fork follows handout, task 3. The references are taken before the tables are
+// allocated, and given back if that fails: one pass over the parent says both
+// whether it can be shared and shares it.
 func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 	parent := c.find(e, parentID)
 	if parent == nil {
@@ -71,19 +72,19 @@ func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 	}
 	counts := e.counts()
 	tables := 0
-	for _, l2 := range parent.BlockTable {
+	for i, l2 := range parent.BlockTable {
 		if l2 == nil {
 			continue
 		}
-		tables++
-		for _, entry := range l2 {
-			if block.NeedOf(counts, entry) == block.Outside {
-				return nil, ErrCorrupt
-			}
+		if !block.Share(counts, l2[:]) {
+			unshare(counts, parent.BlockTable[:i])
+			return nil, ErrCorrupt
 		}
+		tables++
 	}
 	s, ok := c.allocate(tables)
 	if !ok {
+		unshare(counts, parent.BlockTable[:])
 		return nil, ErrNoMemory
 	}
 	next := 2
@@ -95,14 +96,19 @@ func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 		next++
 		*child = *l2
 		s.BlockTable[i] = child
-		for _, entry := range child {
-			block.Share(counts, entry)
-		}
 	}
 	s.ID = id
 	s.KVCount = parent.KVCount
 	linkTail(&e.Active, &s.Node)
 	return s, nil
+}
+
+func unshare(counts []int32, tables []*L2Table) {
+	for _, l2 := range tables {
+		if l2 != nil {
+			block.Unshare(counts, l2[:])
+		}
+	}
 }
 
 // free follows handout, task 2: all 16 slots of L1 and all 16 of each L2,
