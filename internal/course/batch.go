@@ -14,9 +14,6 @@ func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 	defer j.close()
 	counts := e.counts()
 	for i, s := range seqs {
-		if i%warmed == 0 && len(seqs) >= warmFrom {
-			c.warm(e, seqs[i:min(i+warmed, len(seqs))])
-		}
 		if s == nil {
 			return c.abort(seqs, i, ErrArgument)
 		}
@@ -116,35 +113,4 @@ func (c *core) reach(s *Sequence, first, steps int) error {
 		return ErrNoMemory
 	}
 	return nil
-}
-
-// A batch over thousands of sequences finds none of them in a near cache, and
-// what it needs of one hangs together: sequence, L1 table, L2 table, block. warm
-// reads them for many at a time, step by step, so that the processor waits for
-// all together instead of for each in turn. Below warmFrom it only costs.
-const (
-	warmed   = 32
-	warmFrom = 1024
-)
-
-func (c *core) warm(e *Engine, seqs []*Sequence) {
-	var homes [warmed]**L2Table
-	var slots [warmed]*int32
-	for i, s := range seqs {
-		if s != nil && s.BlockTable != nil && uint32(s.KVCount) < maxRecords {
-			homes[i] = &s.BlockTable[uint32(s.KVCount)/KVPerBlock/L2Size%L1Size]
-		}
-	}
-	for i, home := range homes[:len(seqs)] {
-		if home != nil && *home != nil {
-			slots[i] = &(*home)[uint32(seqs[i].KVCount)/KVPerBlock%L2Size]
-		}
-	}
-	sum := int32(0)
-	for _, slot := range slots[:len(seqs)] {
-		if slot != nil && e.Pool != nil && uint32(*slot) < uint32(max(e.Total, 0)) {
-			sum += e.records(*slot)[0]
-		}
-	}
-	c.warmth = sum // or the compiler would leave the reading out
 }

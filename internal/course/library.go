@@ -36,7 +36,6 @@ type core struct {
 	chunks [2 + L1Size]Chunk
 	fresh  [MaxLogicalBlocks]int32
 	batch  journal
-	warmth int32
 }
 
 // lock returns the core of e, locked.
