@@ -47,6 +47,10 @@ __attribute__((constructor)) static void enter(void) {
     const char *strict = getenv("LLM_MEMORY_STRICT");
     int watched = dl_iterate_phdr(is_valgrind, NULL);
     llm_start(strict != NULL && strcmp(strict, "1") == 0, watched);
+    if (!watched) { /* Memcheck reports the copying of stacks */
+        llm_stacks_deepen();
+    }
+    llm_rest();
     llm_threads_settle(START_MS);
     llm_threads_block_signals();
     pthread_atfork(before_fork, llm_monitor_release, in_child);

@@ -15,6 +15,9 @@ void llm_threads_block_signals(void);
 void llm_monitor_freeze(int most_ms);
 void llm_monitor_release(void);
 
+/* From now on, a thread's stack is made deep before its first call. */
+void llm_stacks_deepen(void);
+
 /* In a forked child: the threads are the parent's. */
 void llm_threads_forget(void);
 

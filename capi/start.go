@@ -22,13 +22,17 @@ func llm_start(strict, watched C.int) {
 	library.Memory = heap{}
 	library.Strict = strict != 0 || watched != 0
 	library.Tidy = watched != 0
-	course.Deepen = watched == 0 // Memcheck reports the copying of stacks
 }
 
 // llm_rest is called before a fork: the way in and out is all it does.
 //
 //export llm_rest
 func llm_rest() {}
+
+// llm_deepen is called before a thread's first call (stacks.c).
+//
+//export llm_deepen
+func llm_deepen() { course.Deepen() }
 
 // setGCPercent is debug.SetGCPercent's half in the runtime. The other half,
 // package runtime/debug, brings fmt, os and internal/godebug, whose init grows

@@ -7,7 +7,3 @@ TEXT ·self(SB), NOSPLIT, $0-8
 	MOVQ (TLS), AX
 	MOVQ AX, ret+0(FP)
 	RET
-
-// func deepen()
-TEXT ·deepen(SB), 0, $65536-0
-	RET

@@ -53,9 +53,6 @@ func (l *lock) Unlock() {
 }
 
 func (l *lock) lockSlow(me uintptr) {
-	if Deepen {
-		deepen()
-	}
 	l.mu.Lock()
 	if l.shared {
 		return
@@ -74,15 +71,6 @@ func (l *lock) lockSlow(me uintptr) {
 	}
 	l.shared = true
 }
-
-// Deepen makes the goroutine stacks that calls run on as deep as a signal
-// handler may need: one that the host installed without SA_ONSTACK runs on top
-// of the call it interrupts. Every thread passes lockSlow before its first call
-// is inside.
-var Deepen bool
-
-// deepen does nothing, in a frame of 64 KiB.
-func deepen()
 
 // self is the running g: of one C thread as long as it lives.
 func self() uintptr

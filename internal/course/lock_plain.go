@@ -6,6 +6,3 @@ import "sync"
 
 // A lock is a mutex where lock_biased.go does not apply.
 type lock = sync.Mutex
-
-// Deepen has no effect here.
-var Deepen bool
