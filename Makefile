@@ -69,6 +69,7 @@ grade: lib
 endif
 
 test: lib
+	@.ci/tools test
 	@GOTOOLCHAIN=auto $(GO) test -buildvcs=false ./...
 
 check: | tools
