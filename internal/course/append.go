@@ -1,10 +1,6 @@
 package course
 
-import (
-	"unsafe"
-
-	"llmmemory/internal/block"
-)
+import "llmmemory/internal/block"
 
 // append follows handout, task 4. The position decides everything: its logical
 // block is position/16, found in L2 table block/16 at block%16, and the record
@@ -18,15 +14,11 @@ func (c *core) append(e *Engine, id, data int32) error {
 		return err
 	}
 	position := uint32(s.KVCount)
-	logical := position / KVPerBlock % MaxLogicalBlocks
-	l2 := s.BlockTable[logical/L2Size]
-	entry := block.None
-	if l2 != nil {
-		entry = l2[logical%L2Size]
-	}
+	logical := position / KVPerBlock
+	home, entry := s.at(logical)
 	if block.NeedOf(e.counts(), entry) != block.Nothing {
 		var err error
-		if entry, err = c.place(e, s, logical, entry); err != nil {
+		if entry, err = c.place(e, home, logical, entry); err != nil {
 			return err
 		}
 	}
@@ -50,7 +42,7 @@ func writableAt(e *Engine, s *Sequence) error {
 }
 
 // place gives the logical block, whose entry needs one, a block of its own.
-func (c *core) place(e *Engine, s *Sequence, logical uint32, entry int32) (int32, error) {
+func (c *core) place(e *Engine, home **L2Table, logical uint32, entry int32) (int32, error) {
 	counts := e.counts()
 	if block.NeedOf(counts, entry) == block.Outside {
 		return 0, ErrCorrupt
@@ -63,18 +55,17 @@ func (c *core) place(e *Engine, s *Sequence, logical uint32, entry int32) (int32
 	if fresh == block.None {
 		return 0, ErrNoBlocks
 	}
-	l2 := s.BlockTable[logical/L2Size]
-	if l2 == nil {
+	if *home == nil {
 		chunks := c.chunks[:1]
 		chunks[0] = Chunk{Size: l2Size}
 		if !c.lib.Memory.Get(chunks) {
 			return 0, ErrNoMemory
 		}
-		l2 = (*L2Table)(unsafe.Pointer(chunks[0].At))
+		l2 := (*L2Table)(chunks[0].At)
 		*l2 = unmapped
-		s.BlockTable[logical/L2Size] = l2
+		*home = l2
 	}
-	if old := block.Assign(counts, &l2[logical%L2Size], fresh); old != block.None {
+	if old := block.Assign(counts, &(*home)[logical%L2Size], fresh); old != block.None {
 		*e.records(fresh) = *e.records(old)
 	}
 	e.Free--

@@ -21,13 +21,9 @@ func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 			return c.abort(seqs, i, err)
 		}
 		position := uint32(s.KVCount)
-		logical := position / KVPerBlock % MaxLogicalBlocks
+		logical := position / KVPerBlock
 		st := &j.steps[i]
-		home := &s.BlockTable[logical/L2Size]
-		entry := block.None
-		if *home != nil {
-			entry = (*home)[logical%L2Size]
-		}
+		home, entry := s.at(logical)
 		if block.NeedOf(counts, entry) == block.Nothing {
 			*st = step{block: entry, old: inPlace}
 		} else if err := j.place(st, home, logical, entry); err != nil {
@@ -94,13 +90,9 @@ func (c *core) reach(s *Sequence, first, steps int) error {
 	j := &c.batch
 	counts := j.engine.counts()
 	for i := range steps {
-		logical := uint32(first+i) % MaxLogicalBlocks
+		logical := uint32(first + i)
 		st := &j.steps[i]
-		home := &s.BlockTable[logical/L2Size]
-		entry := block.None
-		if *home != nil {
-			entry = (*home)[logical%L2Size]
-		}
+		home, entry := s.at(logical)
 		if block.NeedOf(counts, entry) == block.Nothing {
 			*st = step{block: entry, old: inPlace}
 		} else if err := j.place(st, home, logical, entry); err != nil {

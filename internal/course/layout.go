@@ -3,6 +3,8 @@ package course
 import (
 	"structs"
 	"unsafe"
+
+	"llmmemory/internal/block"
 )
 
 // The constants of llm_memory.h; package ctree proves them equal to it.
@@ -74,4 +76,14 @@ func (e *Engine) counts() []int32 {
 // in 64 bits: block 2^25 lies 2 GiB behind the base.
 func (e *Engine) records(id int32) *[KVPerBlock]int32 {
 	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
+}
+
+// at returns the L1 entry that a logical block, below MaxLogicalBlocks, goes
+// through, and the block mapped there.
+func (s *Sequence) at(logical uint32) (home **L2Table, entry int32) {
+	home = &s.BlockTable[logical/L2Size%L1Size]
+	if *home == nil {
+		return home, block.None
+	}
+	return home, (*home)[logical%L2Size]
 }

@@ -6,7 +6,9 @@
  *
  * LIBRARY is built with -tags bench (it also exports an empty call and a count
  * of Go heap allocations), PLAIN is the submission as a shared object. Every
- * figure is the median of SAMPLES samples. "reach" is a goal, never a test.
+ * figure is the median of SAMPLES samples, every ratio the median of the ratios
+ * within a sample, because the machine's speed drifts. "to reach" is a goal, never
+ * a test.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -36,7 +38,6 @@ struct api {
 };
 
 static struct api plain, ours;
-static double empty_call;
 
 static void die(const char *what) {
     fprintf(stderr, "bench: %s\n", what);
@@ -96,25 +97,30 @@ static double median(double *v) {
 /* A sample returns nanoseconds for one unit of the work. */
 typedef double sample(const struct api *a, int n);
 
-struct pair {
-    double plain, ours;
-};
-
-static struct pair measure(sample *of_plain, sample *of_ours, int n) {
-    double p[SAMPLES], o[SAMPLES];
-    for (int i = 0; i < SAMPLES; i++) {
-        p[i] = of_plain == NULL ? 0 : of_plain(&plain, n);
-        o[i] = of_ours(&ours, n);
-    }
-    return (struct pair){median(p), median(o)};
-}
-
-static double empty_sample(const struct api *a, int n) {
+static double empty_sample(int n) {
     double t = now();
     for (int i = 0; i < n; i++) {
-        a->empty(NULL, i, i);
+        ours.empty(NULL, i, i);
     }
     return (now() - t) / n;
+}
+
+struct result {
+    double plain, ours, empty; /* ns a unit */
+    double to_plain, to_empty;
+};
+
+static struct result measure(sample *work, int n) {
+    double p[SAMPLES], o[SAMPLES], e[SAMPLES], op[SAMPLES], oe[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) {
+        p[i] = work(&plain, n);
+        e[i] = empty_sample(50000);
+        o[i] = work(&ours, n);
+        e[i] = (e[i] + empty_sample(50000)) / 2;
+        op[i] = o[i] / p[i];
+        oe[i] = o[i] / e[i];
+    }
+    return (struct result){median(p), median(o), median(e), median(op), median(oe)};
 }
 
 /* append_kv over n live sequences that grow from 1 record to their share of MOST_BLOCKS. */
@@ -339,20 +345,21 @@ static long resident_kib(void) {
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-static void row(const char *work, struct pair m, double ratio, const char *against, const char *reach) {
-    char beside[24] = "";
-    if (m.plain > 0) {
-        snprintf(beside, sizeof beside, "%.1f", m.plain);
-    }
-    printf("%-48s %10s %10.1f   %7.3f x %-10s %s\n", work, beside, m.ours, ratio, against, reach);
+static void row(const char *work, struct result m, double ratio, const char *against, const char *reach) {
+    printf("%-46s %11.1f %9.1f %7.1f   %7.3f x %-11s %s\n", work, m.plain, m.ours, m.empty, ratio, against, reach);
     fflush(stdout);
 }
 
-static void appends(const char *name, sample *of, int n, const char *reach) {
+static void against_empty(const char *name, sample *of, int n, const char *reach) {
     char work[64];
     snprintf(work, sizeof work, "append_kv, %s, %d live", name, n);
-    struct pair m = measure(of, of, n);
-    row(work, m, m.ours / empty_call, "empty call", reach);
+    struct result m = measure(of, n);
+    row(work, m, m.to_empty, "empty call", reach);
+}
+
+static void against_plain(const char *work, sample *of, int n, const char *reach) {
+    struct result m = measure(of, n);
+    row(work, m, m.to_plain, "plain C", reach);
 }
 
 int main(int argc, char **argv) {
@@ -366,44 +373,33 @@ int main(int argc, char **argv) {
     must(pool != NULL, "memory");
     memset(pool, 0, (size_t)(1 << 20) * BLOCK_SIZE);
 
-    struct pair m = measure(NULL, empty_sample, 1000000);
-    empty_call = m.ours;
-    printf("%-48s %10s %10s   %7s   %-10s %s\n", "median ns a unit", "plain C", "this", "ratio", "to", "to reach");
-    row("an empty C -> Go call", m, 1, "itself", "");
+    printf("%-46s %11s %9s %7s   %9s %-11s %s\n", "median ns a unit", "plain C", "this", "empty", "ratio", "to", "to reach");
     for (int n = 1; n <= 4096; n *= 8) {
-        appends("round-robin", round_robin, n, "<= 1.6");
+        against_empty("round-robin", round_robin, n, "<= 1.6");
     }
     for (int n = 8; n <= 512; n *= 8) {
-        appends("random ids", at_random, n, "<= 1.6");
+        against_empty("random ids", at_random, n, "<= 1.6");
     }
-    appends("random ids", at_random, 4096, "<= 2.2");
+    against_empty("random ids", at_random, 4096, "<= 2.2");
     for (int n = 1; n <= 4096; n *= 8) {
         char work[64];
         snprintf(work, sizeof work, "append_kv_batch, n = %d, per record", n);
-        m = measure(batch_sample, batch_sample, n);
-        row(work, m, m.ours / m.plain, "plain C", n < 8 ? "" : n < 64 ? "<= 16 ns" : "<= 16 ns, < 1");
+        against_plain(work, batch_sample, n, n < 8 ? "" : n < 64 ? "<= 16 ns" : "<= 16 ns, < 1 x");
     }
-    m = measure(run_sample, run_sample, 64);
-    row("append_kv_run, n = 64, per record", m, m.ours / m.plain, "plain C", "<= 3 ns");
-
-    m = measure(create_sample, create_sample, 1024);
-    row("create + free 256 blocks, pool 1,024, empty", m, m.ours / m.plain, "plain C", "<= 0.4");
-    m = measure(create_sample, create_sample, 65536);
-    row("the same, pool 65,536, 99 % full", m, m.ours / m.plain, "plain C", "<= 0.01");
-    m = measure(create_sample, create_sample, 1 << 20);
-    row("the same, pool 1,048,576, 99 % full", m, m.ours / m.plain, "plain C", "<= 0.01");
-
+    against_plain("append_kv_run, n = 64, per record", run_sample, 64, "<= 3 ns");
+    against_plain("create + free 256 blocks, pool 1,024, empty", create_sample, 1024, "<= 0.4");
+    against_plain("the same, pool 65,536, 99 % full", create_sample, 65536, "<= 0.01");
+    against_plain("the same, pool 1,048,576, 99 % full", create_sample, 1 << 20, "<= 0.01");
     static const char *const branch[] = {"fork of 16 blocks", "append with copy-on-write", "free of 16 blocks"};
     for (int i = 0; i < 3; i++) {
-        m = measure(branch_sample, branch_sample, i);
-        row(branch[i], m, m.ours / m.plain, "plain C", "<= 3.2");
+        against_plain(branch[i], branch_sample, i, "<= 3.2");
     }
 
     struct stat st;
     must(stat(argv[1], &st) == 0, "stat");
-    printf("%-48s %21.3f   %20s 0\n", "Go heap allocations per call", allocations_per_call(20000), "");
-    printf("%-48s %18.2f MB   %20s < 2 MB\n", "library file", (double)st.st_size / 1e6, "");
-    printf("%-48s %18.2f MB   %20s < 8 MB\n", "memory at rest, over the host's", (double)rest / 1e3, "");
+    printf("%-48s %20.3f   %27s 0\n", "Go heap allocations per call", allocations_per_call(20000), "");
+    printf("%-48s %18.2f MB   %26s < 2 MB\n", "library file", (double)st.st_size / 1e6, "");
+    printf("%-48s %18.2f MB   %26s < 8 MB\n", "memory at rest, over the host's", (double)rest / 1e3, "");
     LLMEngine *e = ours.init(pool, (size_t)1024 * BLOCK_SIZE);
     for (int i = 0; i < 1000; i++) {
         ours.create(e, i, 1);
@@ -414,7 +410,7 @@ int main(int argc, char **argv) {
         ours.create(e, i, 20);
         ours.release(e, i);
     }
-    printf("%-48s %18.2f MB   %20s 0\n", "growth over a million create + free", (double)(resident_kib() - start) / 1e3, "");
+    printf("%-48s %18.2f MB   %26s 0\n", "growth over a million create + free", (double)(resident_kib() - start) / 1e3, "");
     ours.destroy(e);
     return 0;
 }
