@@ -26,7 +26,8 @@ BUILD = GOTOOLCHAIN=auto CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath
 # before 3.20 cannot read.
 RUNTIME := asyncpreemptoff=1,cgocheck=0,updatemaxprocs=0,containermaxprocs=0
 LDFLAGS_GO := -s -w -X=runtime.godebugDefault=$(RUNTIME)
-WRAP := -Wl,--wrap=pthread_create,--wrap=_cgo_wait_runtime_init_done
+WRAPPED := --wrap=pthread_create --wrap=_cgo_wait_runtime_init_done --wrap=_cgo_release_context
+WRAP := $(WRAPPED:%=-Wl,%)
 SO_LINK = $(WRAP) -Wl,-soname,$(SONAME) -Wl,--version-script=$(CURDIR)/capi/exports.map
 
 SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
@@ -56,7 +57,7 @@ $(B)/libllm_memory.a: $(SOURCES) Makefile | tools
 	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$$dir/names && \
-	  ( cd $$dir && ar x members.a && ld -r -d --wrap=pthread_create --wrap=_cgo_wait_runtime_init_done -o all.o $$(ar t members.a | grep '\.o$$') && \
+	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && \
 	    objcopy --strip-debug --keep-global-symbols=names all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
 	  mv $$dir/libllm_memory.a $@
 

@@ -18,19 +18,33 @@
 enum { START_MS = 500, FORK_MS = 200 };
 
 /*
- * The monitor may just be asking this thread to make way for others, which a
- * child cannot: it has no others. So first the monitor is stopped, then a call
- * into Go honours what it asked for, then whoever that woke goes back to sleep.
+ * The child has no threads but this one. So no other may be inside a call; this
+ * one must own a processor of the runtime, and nobody may have asked it to make
+ * way for others. It is the monitor that asks, and that takes processors from
+ * one thread for another. So, with the others paused, a first call gets a
+ * processor, the monitor is stopped, a second call honours what it has asked
+ * for, and whoever that woke goes back to sleep.
+ *
+ * What cannot be paused in time is left as it is: the parent must not hang.
  */
 static void before_fork(void) {
-    llm_monitor_freeze(FORK_MS);
-    llm_rest();
-    llm_threads_settle(FORK_MS);
+    if (llm_calls_pause(FORK_MS)) {
+        llm_rest();
+        llm_monitor_stop(FORK_MS);
+        llm_rest();
+        llm_threads_settle(FORK_MS);
+    }
+}
+
+static void in_parent(void) {
+    llm_monitor_release();
+    llm_calls_resume();
 }
 
 static void in_child(void) {
     llm_monitor_release();
     llm_threads_forget();
+    llm_calls_forget();
 }
 
 /* Memcheck preloads a library of its own; it is looked for by name. */
@@ -48,10 +62,10 @@ __attribute__((constructor)) static void enter(void) {
     int watched = dl_iterate_phdr(is_valgrind, NULL);
     llm_start(strict != NULL && strcmp(strict, "1") == 0, watched);
     if (!watched) { /* Memcheck reports the copying of stacks */
-        llm_stacks_deepen();
+        llm_calls_deepen();
     }
     llm_rest();
     llm_threads_settle(START_MS);
     llm_threads_block_signals();
-    pthread_atfork(before_fork, llm_monitor_release, in_child);
+    pthread_atfork(before_fork, in_parent, in_child);
 }

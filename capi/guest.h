@@ -12,13 +12,22 @@ void llm_threads_settle(int most_ms);
 void llm_threads_block_signals(void);
 
 /* Stops the runtime's monitor thread in its sleep, and lets it go on. */
-void llm_monitor_freeze(int most_ms);
+void llm_monitor_stop(int most_ms);
 void llm_monitor_release(void);
 
 /* From now on, a thread's stack is made deep before its first call. */
-void llm_stacks_deepen(void);
+void llm_calls_deepen(void);
 
-/* In a forked child: the threads are the parent's. */
+/*
+ * Keeps the other threads out of the library, and waits until none is inside; 0
+ * if that takes longer, or if this thread is inside itself. To be resumed in
+ * any case.
+ */
+int llm_calls_pause(int most_ms);
+void llm_calls_resume(void);
+
+/* In a forked child: the threads, and the other callers, are the parent's. */
 void llm_threads_forget(void);
+void llm_calls_forget(void);
 
 #endif

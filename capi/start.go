@@ -29,7 +29,7 @@ func llm_start(strict, watched C.int) {
 //export llm_rest
 func llm_rest() {}
 
-// llm_deepen is called before a thread's first call (stacks.c).
+// llm_deepen is called before a thread's first call (calls.c).
 //
 //export llm_deepen
 func llm_deepen() { course.Deepen() }

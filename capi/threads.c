@@ -75,6 +75,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
     }
     threads[slot].start = start;
     threads[slot].arg = arg;
+    atomic_store(&threads[slot].tid, 0);
     return create(thread, attr, begin, &threads[slot]);
 }
 

@@ -26,10 +26,12 @@
 enum { MONITOR = 1 }; /* runtime.main starts it first, after the thread that runtime.main itself is on */
 
 static _Atomic long visited; /* whom the signal is for */
-static enum { BLOCK, FREEZE } purpose;
+static enum { BLOCK, STOP } purpose;
 static _Atomic int answer; /* 0: none yet, 1: done, 2: not in its sleep */
-static _Atomic int frozen;
+static _Atomic int monitor;
+enum { RUNS, ASKED, STOPPED }; /* monitor */
 static struct sigaction hosts;
+static pid_t home; /* where the threads are: not in a forked child */
 
 static void sleep_us(long us) {
     const struct timespec pause = {.tv_nsec = us * 1000};
@@ -55,6 +57,18 @@ static void block_all_but_faults(sigset_t *mask) {
     }
 }
 
+/* The monitor stays until it is released. By sleeping, not by polling: llm_threads_settle must see it sleep. */
+static void stay(void) {
+    int state = ASKED;
+    if (!atomic_compare_exchange_strong(&monitor, &state, STOPPED)) {
+        return; /* too late */
+    }
+    atomic_store(&answer, 1);
+    while (atomic_load(&monitor) == STOPPED) {
+        syscall(SYS_futex, &monitor, FUTEX_WAIT_PRIVATE, STOPPED, NULL, NULL, 0);
+    }
+}
+
 static void on_visit(int signal, siginfo_t *info, void *context) {
     if (syscall(SYS_gettid) != atomic_load(&visited)) { /* a signal of the host's own, for one of its threads */
         if (hosts.sa_flags & SA_SIGINFO) {
@@ -75,11 +89,7 @@ static void on_visit(int signal, siginfo_t *info, void *context) {
     } else if (!in_system_call(u)) {
         atomic_store(&answer, 2);
     } else {
-        atomic_store(&frozen, 1);
-        atomic_store(&answer, 1);
-        while (atomic_load(&frozen)) { /* not by polling: llm_threads_settle must see it sleep */
-            syscall(SYS_futex, &frozen, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
-        }
+        stay();
     }
     errno = saved;
 }
@@ -105,6 +115,7 @@ static int visit(long tid, int what, int most_ms) {
 
 void llm_threads_block_signals(void) {
     long tid;
+    home = getpid();
     for (int i = 0; (tid = llm_thread_id(i)) >= 0; i++) {
         if (tid > 0) {
             visit(tid, BLOCK, 100);
@@ -112,17 +123,19 @@ void llm_threads_block_signals(void) {
     }
 }
 
-void llm_monitor_freeze(int most_ms) {
+void llm_monitor_stop(int most_ms) {
     long tid = llm_thread_id(MONITOR);
-    for (int tenths = 0; tid > 0 && tenths < 10 * most_ms; tenths++) {
-        if (visit(tid, FREEZE, most_ms) != 2) {
-            return;
-        }
+    if (tid <= 0 || getpid() != home) {
+        return;
+    }
+    atomic_store(&monitor, ASKED);
+    for (int tenths = 0; tenths < 10 * most_ms && visit(tid, STOP, most_ms) == 2; tenths++) {
         sleep_us(100);
     }
 }
 
+/* Also when it never stopped, so that it will not when the signal reaches it later. */
 void llm_monitor_release(void) {
-    atomic_store(&frozen, 0);
-    syscall(SYS_futex, &frozen, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    atomic_store(&monitor, RUNS);
+    syscall(SYS_futex, &monitor, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }

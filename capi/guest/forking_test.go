@@ -1,0 +1,31 @@
+package guest_test
+
+import "testing"
+
+var forkModes = []struct{ mode, forks string }{
+	{"calling", "300"},
+	{"together", "20"},
+	{"handler", "100"},
+}
+
+// A fork waits until no other thread is inside a call, so that the child finds
+// every engine whole and no lock closed.
+func TestAThreadForksWhileOthersCall(t *testing.T) {
+	each(t, everyWay, func(t *testing.T, w way) {
+		prog := w.compile(t, "forking")
+		for _, m := range forkModes {
+			t.Run(m.mode, func(t *testing.T) {
+				succeed(t, t.TempDir(), nil, prog, m.mode, m.forks)
+			})
+		}
+	})
+}
+
+func TestAThreadForksOnOneProcessor(t *testing.T) {
+	need(t, "taskset")
+	succeed(t, t.TempDir(), nil, "taskset", "-c", "0", shared.compile(t, "forking"), "calling", "50")
+}
+
+func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {
+	requireClean(t, memcheck(t, nil, shared.compile(t, "forking"), "together", "1"))
+}
