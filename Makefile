@@ -18,8 +18,9 @@ B := build
 # As in the handout.
 COURSE_FLAGS := -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb
 
-GO = $(shell .ci/tools go)
-BUILD = GOTOOLCHAIN=auto CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath
+# Looked for by the recipes, which may have to install it first.
+GO := GOTOOLCHAIN=auto $$(.ci/tools go)
+BUILD := CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath
 
 # The runtime as a guest: no preemption signals and no changes of GOMAXPROCS, no
 # checks of pointers that C owns. Without debug info, whose DWARF 5 Valgrind
@@ -28,31 +29,30 @@ RUNTIME := asyncpreemptoff=1,cgocheck=0,updatemaxprocs=0,containermaxprocs=0
 LDFLAGS_GO := -s -w -X=runtime.godebugDefault=$(RUNTIME)
 WRAPPED := --wrap=pthread_create --wrap=_cgo_wait_runtime_init_done --wrap=_cgo_release_context
 WRAP := $(WRAPPED:%=-Wl,%)
-SO_LINK = $(WRAP) -Wl,-soname,$(SONAME) -Wl,--version-script=$(CURDIR)/capi/exports.map
+SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) \"-Wl,--version-script=$(CURDIR)/capi/exports.map\"
 
 SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-.PHONY: all lib grade test bench dropin install uninstall check clean tools
+.PHONY: all lib grade test bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
 
-tools:
-	@.ci/tools
-
 lib: $(B)/libllm_memory.so $(B)/libllm_memory.a
 
-$(B)/libllm_memory.so: $(SOURCES) Makefile | tools
+$(B)/libllm_memory.so: $(SOURCES) Makefile
+	@.ci/tools build
 	@mkdir -p $(B) && ln -sf libllm_memory.so $(B)/$(SONAME)
 	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
 	  mv $$dir/libllm_memory.so $@
 
-# One object, so that the runtime's constructor stays in front of ours and only
+# After the other, because both may install tools. One object, so that the runtime's constructor stays in front of ours and only
 # the public names are global.
-$(B)/libllm_memory.a: $(SOURCES) Makefile | tools
+$(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
+	@.ci/tools build
 	@mkdir -p $(B)
 	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi && \
@@ -62,26 +62,30 @@ $(B)/libllm_memory.a: $(SOURCES) Makefile | tools
 	  mv $$dir/libllm_memory.a $@
 
 ifdef SUBMISSION
-grade: | tools
+grade:
+	@.ci/tools grade
 	@grader/grade "$(SUBMISSION)"
 else
 grade: lib
+	@.ci/tools grade
 	@grader/grade
 endif
 
 test: lib
 	@.ci/tools test
-	@GOTOOLCHAIN=auto $(GO) test -buildvcs=false ./...
+	@$(GO) test -buildvcs=false ./...
 
-check: | tools
-	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+check:
+	@.ci/tools build
+	@unformatted=$$("$$(dirname "$$(.ci/tools go)")/gofmt" -l .) && test -z "$$unformatted" || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	@$(GO) vet ./...
 	@$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
 bench: $(B)/bench/bench
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
 
-$(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile | tools
+$(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile
+	@.ci/tools build
 	@mkdir -p $(B)/bench
 	@$(BUILD) -tags bench -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(WRAP)'" -o $(B)/bench/libllm_memory.so ./capi
 	@gcc $(COURSE_FLAGS) -I. -fPIC -shared testdata/submissions/correct/llm_memory.c -o $(B)/bench/plain.so

@@ -9,9 +9,10 @@
  * For the first 16 sequences of a list this holds without conditions. For those
  * behind them libllm_memory remembers where it last found an id and checks that
  * memory before it believes it, which is exact as long as
- *   - the ids in one list are unique,
+ *   - the ids in one list are unique, and every next leads to readable memory,
  *   - a sequence unlinked by hand keeps its id and stays readable, as do the two
- *     it stood between, until that id is next looked up,
+ *     it stood between, until that id is next looked up (to set an engine up
+ *     anew by hand is to unlink all it had),
  *   - no sequence is cut out of the list, or moved to another one, together with
  *     both of its neighbours.
  * LLM_MEMORY_STRICT=1 in the environment lifts the conditions: every look-up

@@ -12,7 +12,8 @@
 // Where the visible memory contradicts itself and a comparison can tell, a call
 // fails with ErrCorrupt and nothing changed, or skips the entry when freeing.
 //
-// Nothing here may allocate on the Go heap in a call, start a goroutine, lock,
-// or panic: the host is somebody's C program. Rules about reference counts live
-// in package block.
+// Nothing here may allocate on the Go heap in a call, start a goroutine, or
+// panic: the host is somebody's C program. A Library serialises the calls on one
+// engine; nothing below it knows of threads but the ledger. Rules about
+// reference counts live in package block.
 package course

@@ -56,16 +56,17 @@ func (c *core) recall(e *Engine, id int32) *hint {
 	}
 }
 
-// remember makes the hint for s, which a walk has just found in e's list.
-func (c *core) remember(e *Engine, s *Sequence) {
-	if s.Node.Prev == nil || s.Node.Next == nil {
+// remember makes the hint for s, which a walk has just found in e's list behind
+// prev. Where the way back is another, s gets none: a list need not have one.
+func (c *core) remember(e *Engine, s *Sequence, prev *Node) {
+	if s.Node.Prev != prev || s.Node.Next == nil {
 		return
 	}
 	c.catchUp()
 	if engine, id, ok := c.lib.ledger.subject(s); ok {
 		c.retract(engine, id)
 	}
-	h := hint{engine: e, seq: s, prev: s.Node.Prev, next: s.Node.Next, id: s.ID}
+	h := hint{engine: e, seq: s, prev: prev, next: s.Node.Next, id: s.ID}
 	c.dismiss(c.hints.get(h))
 	if c.hints.put(h) && !c.lib.ledger.enter(h, c.epoch) {
 		c.hints.remove(h)

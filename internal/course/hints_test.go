@@ -24,7 +24,7 @@ func newBench(t *testing.T) *bench {
 }
 
 // engine makes one with the sequences 0 to n-1, each found once, so that a hint
-// exists for those behind the first 16.
+// exists for those that are not walked.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(b, err)
@@ -75,7 +75,7 @@ func TestAHintSurvivesOrdinaryUse(t *testing.T) {
 		}
 	}
 	core := &b.library.cores[coreOf(e)]
-	require.Equal(t, 40, core.hints.used)
+	require.Equal(t, 40-plainNodes-nearNodes, core.hints.used)
 	require.True(t, b.library.ledger.any())
 	require.NoError(t, b.library.Destroy(e))
 	require.Zero(t, core.hints.used)
@@ -96,6 +96,46 @@ func TestAnIDAmongTheFirstSixteenWinsOverAHint(t *testing.T) {
 		e, seqs := b.engine(40)
 		seqs[position].ID = 30
 		require.True(t, b.reaches(e, 30, seqs[position]), "position %d", position)
+	}
+}
+
+// A pointer to nowhere, as a program that poisons links would write it.
+func poison(link **Node) { *(*uintptr)(unsafe.Pointer(link)) = 0x100 }
+
+func TestABackLinkIsNotFollowed(t *testing.T) {
+	for _, when := range []string{"before", "after"} {
+		b := newBench(t)
+		n := 40
+		e, seqs := b.engine(0)
+		if when == "after" {
+			seqs = b.fill(e, n)
+		} else {
+			for i := range n {
+				s, err := b.library.Create(e, int32(i), 1)
+				require.NoError(t, err)
+				seqs = append(seqs, s)
+			}
+		}
+		for _, s := range seqs {
+			poison(&s.Node.Prev)
+		}
+		for range 2 {
+			for i, s := range seqs {
+				require.True(t, b.reaches(e, int32(i), s), "poisoned %s hints, %d", when, i)
+			}
+		}
+		b.misses(e, 1000)
+	}
+}
+
+func TestNothingIsReadBehindAMatchAmongTheFirstSixteen(t *testing.T) {
+	for position := range plainNodes {
+		b := newBench(t)
+		e, seqs := b.engine(40)
+		poison(&seqs[position].Node.Next)
+		for i, s := range seqs[:position+1] {
+			require.True(t, b.reaches(e, int32(i), s))
+		}
 	}
 }
 

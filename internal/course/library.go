@@ -22,7 +22,10 @@ type Library struct {
 // cores is the number of locks: 8 threads on 8 engines share one with a
 // probability of a third at worst, and the whole table stays below 200 KB of
 // memory that is touched only where it is used.
-const cores = 64
+const (
+	coreBits = 6
+	cores    = 1 << coreBits
+)
 
 // A core runs one call at a time, for the engines whose addresses pick it.
 type core struct {
@@ -78,7 +81,7 @@ func keep(*[1024]byte) {}
 
 // coreOf spreads malloc's addresses, whose low bits say nothing.
 func coreOf(e *Engine) uint64 {
-	return uint64(uintptr(unsafe.Pointer(e))) * 0x9e3779b97f4a7c15 >> 58
+	return uint64(uintptr(unsafe.Pointer(e))) * 0x9e3779b97f4a7c15 >> (64 - coreBits)
 }
 
 // Init makes an engine over size/BlockSize blocks at pool (handout, task 1).
