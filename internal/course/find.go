@@ -54,13 +54,11 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 
 // findBehind goes on at n, behind the first nodes, none of which has the id.
 func (c *core) findBehind(e *Engine, n *Node, id int32) *Sequence {
-	if !c.lib.Strict {
-		if h := c.recall(e, id); h != nil {
-			if h.holds() {
-				return h.seq
-			}
-			c.dismiss(h)
+	if h := c.recall(e, id); h != nil {
+		if h.holds() {
+			return h.seq
 		}
+		c.dismiss(h)
 	}
 	head := &e.Active
 	for prev, steps := (*Node)(nil), 0; n != head && n != nil; prev, n, steps = n, n.Next, steps+1 {

@@ -125,6 +125,17 @@ func TestABackLinkIsNotFollowed(t *testing.T) {
 			}
 		}
 		b.misses(e, 1000)
+		require.Zero(t, b.library.cores[coreOf(e)].hints.used, "poisoned %s hints", when)
+	}
+}
+
+func TestAListThatEndsInNullHasNoHintForItsLast(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	seqs[39].Node.Next = nil
+	for range 3 {
+		require.True(t, b.reaches(e, 39, seqs[39]))
+		require.True(t, b.reaches(e, 38, seqs[38]))
 	}
 }
 
@@ -179,8 +190,10 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 // looked up in vain.
 func (b *bench) byHand(e *Engine, s *Sequence) {
 	unlink(&s.Node)
-	b.misses(e, s.ID)
+	id := s.ID
+	b.misses(e, id)
 	b.arena.free(unsafe.Pointer(s))
+	b.misses(e, id)
 }
 
 // What a sequence stood beside when it was last found may be gone when it stands
@@ -188,8 +201,8 @@ func (b *bench) byHand(e *Engine, s *Sequence) {
 func TestOnlyPresentNeighboursAreRead(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
-	b.byHand(e, seqs[20])
-	require.True(t, b.reaches(e, 21, seqs[21]))
+	b.byHand(e, seqs[26])
+	require.True(t, b.reaches(e, 27, seqs[27]))
 
 	unlink(&seqs[30].Node)
 	linkTail(&e.Active, &seqs[30].Node)
@@ -211,7 +224,7 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 		b := newBench(t)
 		e, seqs := b.engine(40)
 		f := b.otherCore(e)
-		for id := range 20 {
+		for id := range 30 {
 			_, err := b.library.Create(f, int32(2000+id), 1)
 			require.NoError(t, err)
 		}
@@ -232,7 +245,7 @@ func TestAHintOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	f := b.otherCore(e)
-	b.fill(f, 20)
+	b.fill(f, 30)
 	unlink(&seqs[30].Node)
 	require.True(t, b.reaches(e, 29, seqs[29]))
 	require.True(t, b.reaches(e, 31, seqs[31]))
