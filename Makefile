@@ -49,8 +49,8 @@ $(B)/libllm_memory.so: $(SOURCES) Makefile
 	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
 	  mv $$dir/libllm_memory.so $@
 
-# After the other, because both may install tools. One object, so that the runtime's constructor stays in front of ours and only
-# the public names are global.
+# After the other, because both may install tools. One object, so that the runtime's constructor stays in front of ours, both run before those of the
+# program, which may call, and only the public names are global.
 $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	@.ci/tools build
 	@mkdir -p $(B)
@@ -58,7 +58,7 @@ $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$$dir/names && \
 	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && \
-	    objcopy --strip-debug --keep-global-symbols=names all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
+	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00101 all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
 	  mv $$dir/libllm_memory.a $@
 
 ifdef SUBMISSION

@@ -13,8 +13,9 @@
  *   - a sequence unlinked by hand keeps its id and stays readable, as do the two
  *     it stood between, until that id is next looked up (to set an engine up
  *     anew by hand is to unlink all it had),
- *   - no sequence is cut out of the list, or moved to another one, together with
- *     both of its neighbours.
+ *   - whoever takes a sequence out of a list sets its neighbours' next and prev,
+ *     and none is taken out, or moved to another list, together with both of its
+ *     neighbours.
  * LLM_MEMORY_STRICT=1 in the environment lifts the conditions: every look-up
  * then walks the list.
  *

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,48 +22,88 @@
 #include "_cgo_export.h"
 #include "guest.h"
 
-/* A thread that has called, in a ring of all those that live. */
+/*
+ * A thread that has called. Not in its thread-local storage: a call in the last
+ * round of the destructors of a thread that ends is seen by no destructor. What
+ * such a thread leaves behind stays taken, and says that nobody is inside.
+ */
 struct caller {
-    struct caller *prev, *next;
+    struct caller *next;
     _Atomic int inside; /* calls that it is in; more than one in a signal handler */
+    int taken;
     int pausing;        /* it is the one that paused the others */
 };
 
-static __thread struct caller me __attribute__((tls_model("initial-exec")));
+static __thread struct caller *me __attribute__((tls_model("initial-exec")));
 
-static struct caller all = {.prev = &all, .next = &all};
-static pthread_mutex_t ring = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* and held from pause to resume */
+/*
+ * Held while records are given out and back, and from pause to resume. With
+ * signals blocked, or a handler that forks would wait for its own thread.
+ */
+static pthread_mutex_t desk = PTHREAD_MUTEX_INITIALIZER;
+static struct caller *all; /* records are never unmapped */
+static struct caller nobody; /* whoever got none, for want of memory: a fork does not see it */
 static pthread_key_t leaving;
 static enum { NO_KEY, KEY, NO_KEYS_LEFT } key;
 static _Atomic int paused;
 static int deep_stacks; /* not before the runtime has started, nor under Valgrind */
 
-static void leave(void *unused) {
-    (void)unused;
-    pthread_mutex_lock(&ring);
-    me.prev->next = me.next;
-    me.next->prev = me.prev;
-    me.next = NULL;
-    pthread_mutex_unlock(&ring);
+static void lock(sigset_t *before) {
+    sigset_t every;
+    sigfillset(&every);
+    pthread_sigmask(SIG_SETMASK, &every, before);
+    pthread_mutex_lock(&desk);
 }
 
-/* With signals blocked: a handler might call, too. */
+static void unlock(const sigset_t *before) {
+    pthread_mutex_unlock(&desk);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+static struct caller *record(void) {
+    enum { PAGE = 4096, MANY = PAGE / sizeof(struct caller) };
+    for (struct caller *c = all; c != NULL; c = c->next) {
+        if (!c->taken) {
+            return c;
+        }
+    }
+    struct caller *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return NULL;
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        page[i].next = all;
+        all = &page[i];
+    }
+    return all;
+}
+
+static void leave(void *record) {
+    sigset_t before;
+    lock(&before);
+    ((struct caller *)record)->taken = 0;
+    me = NULL;
+    unlock(&before);
+}
+
+/* The first call of a thread. */
 static void join(void) {
-    sigset_t every, before;
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &before);
-    pthread_mutex_lock(&ring);
+    sigset_t before;
+    lock(&before);
+    struct caller *mine = record();
     if (key == NO_KEY) {
         key = pthread_key_create(&leaving, leave) == 0 ? KEY : NO_KEYS_LEFT;
     }
-    if (key == KEY && pthread_setspecific(leaving, &me) == 0) {
-        me.prev = &all;
-        me.next = all.next;
-        me.next->prev = all.next = &me;
-    } else { /* nobody would take it out of the ring: it stays outside */
-        me.prev = me.next = &me;
+    if (mine == NULL) {
+        me = &nobody;
+    } else {
+        me = mine;
+        me->taken = 1;
+        if (key == KEY) {
+            pthread_setspecific(leaving, me); /* without, the record stays taken */
+        }
     }
-    pthread_mutex_unlock(&ring);
+    pthread_mutex_unlock(&desk);
     if (deep_stacks) {
         llm_deepen(); /* comes through here again, as one that has joined */
     }
@@ -70,7 +111,7 @@ static void join(void) {
 }
 
 static void step(int by) {
-    atomic_store_explicit(&me.inside, atomic_load_explicit(&me.inside, memory_order_relaxed) + by,
+    atomic_store_explicit(&me->inside, atomic_load_explicit(&me->inside, memory_order_relaxed) + by,
                           memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
 }
@@ -89,15 +130,16 @@ in_fn __real__cgo_wait_runtime_init_done __attribute__((weak));
  * one who pauses them to put a barrier in between.
  */
 uintptr_t __wrap__cgo_wait_runtime_init_done(void) {
-    if (__builtin_expect(me.next == NULL, 0)) {
+    if (__builtin_expect(me == NULL, 0)) {
         join();
     }
     step(1);
-    while (__builtin_expect(atomic_load_explicit(&paused, memory_order_acquire), 0) && !me.pausing &&
-           atomic_load_explicit(&me.inside, memory_order_relaxed) == 1) {
+    while (__builtin_expect(atomic_load_explicit(&paused, memory_order_acquire), 0) && !me->pausing &&
+           atomic_load_explicit(&me->inside, memory_order_relaxed) == 1) {
+        sigset_t before;
         step(-1);
-        pthread_mutex_lock(&ring);
-        pthread_mutex_unlock(&ring);
+        lock(&before); /* until the fork is over */
+        unlock(&before);
         step(1);
     }
     return __real__cgo_wait_runtime_init_done();
@@ -119,19 +161,31 @@ static void barrier(void) {
     }
 }
 
-int llm_calls_pause(int most_ms) {
+static int others(void) {
+    const struct caller *c = all;
+    while (c != NULL && (c == me || !c->taken)) {
+        c = c->next;
+    }
+    return c != NULL;
+}
+
+int llm_calls_pause(int most_ms, sigset_t *before) {
     const struct timespec a_little = {.tv_nsec = 20000};
-    pthread_mutex_lock(&ring);
-    if (me.pausing++ > 0 || atomic_load(&me.inside) > 0) {
+    if (me == NULL) {
+        join();
+    }
+    lock(before);
+    if (atomic_load(&me->inside) > 0) {
         return 0;
     }
+    me->pausing = 1;
     atomic_store(&paused, 1);
-    if (all.next != &me || all.prev != &me) {
+    if (others()) {
         barrier();
     }
-    int left = 50 * most_ms;
-    for (struct caller *other = all.next; other != &all; other = other->next) {
-        while (other != &me && atomic_load_explicit(&other->inside, memory_order_acquire) > 0) {
+    int left = 20 * most_ms;
+    for (struct caller *other = all; other != NULL; other = other->next) {
+        while (atomic_load_explicit(&other->inside, memory_order_acquire) > 0) {
             if (left-- == 0) {
                 return 0;
             }
@@ -141,23 +195,20 @@ int llm_calls_pause(int most_ms) {
     return 1;
 }
 
-void llm_calls_resume(void) {
-    if (--me.pausing == 0) {
-        atomic_store(&paused, 0);
-    }
-    pthread_mutex_unlock(&ring);
+void llm_calls_resume(const sigset_t *before) {
+    me->pausing = 0;
+    atomic_store(&paused, 0);
+    unlock(before);
 }
 
+/* The records of the parent's other threads are free again. */
 void llm_calls_forget(void) {
-    static const pthread_mutex_t open = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-    ring = open;
-    all.prev = all.next = &all;
-    if (me.next != NULL) {
-        all.prev = all.next = &me;
-        me.prev = me.next = &all;
+    for (struct caller *c = all; c != NULL; c = c->next) {
+        if (c != me) {
+            c->taken = 0;
+            atomic_store(&c->inside, 0);
+        }
     }
-    me.pausing = 0;
-    atomic_store(&paused, 0);
 }
 
 void llm_calls_deepen(void) { deep_stacks = 1; }

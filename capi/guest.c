@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,12 @@
 #include "guest.h"
 
 enum { START_MS = 500, FORK_MS = 200 };
+
+/* What a fork restores, written by the one that has paused the others. */
+static struct {
+    int cancel;
+    sigset_t mask;
+} forker;
 
 /*
  * The child has no threads but this one. So no other may be inside a call; this
@@ -28,7 +35,13 @@ enum { START_MS = 500, FORK_MS = 200 };
  * What cannot be paused in time is left as it is: the parent must not hang.
  */
 static void before_fork(void) {
-    if (llm_calls_pause(FORK_MS)) {
+    int cancel;
+    sigset_t mask;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    int all_paused = llm_calls_pause(FORK_MS, &mask);
+    forker.cancel = cancel;
+    forker.mask = mask;
+    if (all_paused) {
         llm_rest();
         llm_monitor_stop(FORK_MS);
         llm_rest();
@@ -36,16 +49,22 @@ static void before_fork(void) {
     }
 }
 
-static void in_parent(void) {
+static void after_fork(void) {
+    int cancel = forker.cancel;
+    sigset_t mask = forker.mask;
     llm_monitor_release();
-    llm_calls_resume();
+    llm_calls_resume(&mask);
+    pthread_setcancelstate(cancel, NULL);
 }
 
 static void in_child(void) {
-    llm_monitor_release();
     llm_threads_forget();
     llm_calls_forget();
+    after_fork();
 }
+
+/* There when the program has LeakSanitizer in it. */
+extern void __lsan_enable(void) __attribute__((weak));
 
 /* Memcheck preloads a library of its own; it is looked for by name. */
 static int is_valgrind(struct dl_phdr_info *info, size_t size, void *unused) {
@@ -60,12 +79,12 @@ static int is_valgrind(struct dl_phdr_info *info, size_t size, void *unused) {
 __attribute__((constructor)) static void enter(void) {
     const char *strict = getenv("LLM_MEMORY_STRICT");
     int watched = dl_iterate_phdr(is_valgrind, NULL);
-    llm_start(strict != NULL && strcmp(strict, "1") == 0, watched);
+    llm_start(strict != NULL && strcmp(strict, "1") == 0, watched, watched || __lsan_enable != NULL);
     if (!watched) { /* Memcheck reports the copying of stacks */
         llm_calls_deepen();
     }
     llm_rest();
     llm_threads_settle(START_MS);
     llm_threads_block_signals();
-    pthread_atfork(before_fork, in_parent, in_child);
+    pthread_atfork(before_fork, after_fork, in_child);
 }

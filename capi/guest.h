@@ -2,6 +2,8 @@
 #ifndef LLM_GUEST_H
 #define LLM_GUEST_H
 
+#include <signal.h>
+
 /*
  * Waits until every thread that the Go runtime started is asleep and none ran
  * while it looked, at most for so many milliseconds.
@@ -20,11 +22,11 @@ void llm_calls_deepen(void);
 
 /*
  * Keeps the other threads out of the library, and waits until none is inside; 0
- * if that takes longer, or if this thread is inside itself. To be resumed in
- * any case.
+ * if that takes longer, or if this thread is inside itself. Signals are blocked
+ * until all is resumed, which it must be in any case.
  */
-int llm_calls_pause(int most_ms);
-void llm_calls_resume(void);
+int llm_calls_pause(int most_ms, sigset_t *before);
+void llm_calls_resume(const sigset_t *before);
 
 /* In a forked child: the threads, and the other callers, are the parent's. */
 void llm_threads_forget(void);

@@ -12,16 +12,16 @@ import (
 )
 
 // llm_start is called once, by the constructor in guest.c, before the program's
-// main. Under Valgrind the library keeps nothing that looks like a pointer to
-// the host's memory, or the leak check would take it for one.
+// main. Tidy, the library keeps nothing that looks like a pointer to the host's
+// memory, or a leak check would take it for one.
 //
 //export llm_start
-func llm_start(strict, watched C.int) {
+func llm_start(strict, watched, tidy C.int) {
 	const off = -1
 	setGCPercent(off) // no call allocates on the Go heap
 	library.Memory = heap{}
 	library.Strict = strict != 0 || watched != 0
-	library.Tidy = watched != 0
+	library.Tidy = tidy != 0
 }
 
 // llm_rest is called before a fork: the way in and out is all it does.

@@ -76,7 +76,12 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
     threads[slot].start = start;
     threads[slot].arg = arg;
     atomic_store(&threads[slot].tid, 0);
-    return create(thread, attr, begin, &threads[slot]);
+    int failed = create(thread, attr, begin, &threads[slot]);
+    if (failed) { /* the runtime tries again: the slot is the next one's */
+        int next = slot + 1;
+        atomic_compare_exchange_strong(&used, &next, slot);
+    }
+    return failed;
 }
 
 long llm_thread_id(int i) {

@@ -109,7 +109,10 @@ static int visit(long tid, int what, int most_ms) {
             sleep_us(10);
         }
     }
-    sigaction(LLM_VISIT, &hosts, NULL);
+    struct sigaction now;
+    if (sigaction(LLM_VISIT, NULL, &now) == 0 && now.sa_sigaction == on_visit) { /* else the host has set one meanwhile */
+        sigaction(LLM_VISIT, &hosts, NULL);
+    }
     return atomic_load(&answer);
 }
 

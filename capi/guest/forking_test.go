@@ -6,6 +6,8 @@ var forkModes = []struct{ mode, forks string }{
 	{"calling", "300"},
 	{"together", "20"},
 	{"handler", "100"},
+	{"cancelled", "20"},
+	{"ending", "200"},
 }
 
 // A fork waits until no other thread is inside a call, so that the child finds

@@ -121,3 +121,10 @@ func TestManySequencesAndBatchesWorkInAnyWay(t *testing.T) {
 		succeed(t, t.TempDir(), nil, w.compile(t, "many"))
 	})
 }
+
+func TestAConstructorOfTheProgramMayCall(t *testing.T) {
+	each(t, []way{shared, archive, dropin}, func(t *testing.T, w way) {
+		dir := t.TempDir()
+		succeed(t, dir, nil, w.compile(t, "early"))
+	})
+}

@@ -24,3 +24,12 @@ func TestASanitizerStillReportsTheHostsOverflow(t *testing.T) {
 		require.Contains(t, r.stderr, "heap-buffer-overflow")
 	})
 }
+
+func TestLeakSanitizerFindsEveryAllocationTheHostLoses(t *testing.T) {
+	const sequences, all = "10", "in 32 allocation(s)" // an engine and its counts; a sequence and two tables, ten times
+	for _, w := range linked {
+		r := run(t, t.TempDir(), nil, w.compile(t, "leak", "-fsanitize=address", "-O0"), sequences)
+		require.NotZero(t, r.status)
+		require.Contains(t, r.stderr, all)
+	}
+}

@@ -81,10 +81,12 @@ func (c *core) forget(e *Engine, s *Sequence) {
 	}
 	c.catchUp()
 	for _, n := range []*Node{s.Node.Prev, s.Node.Next} {
-		if n != &e.Active {
-			if h := c.hints.get(hint{engine: e, id: idOf(n)}); h != nil && h.seq == sequenceOf(n) {
-				c.dismiss(h)
-			}
+		if n == nil || n == &e.Active {
+			continue
+		}
+		// By address: what a link leads to need not be a sequence.
+		if engine, id, ok := c.lib.ledger.subject(sequenceOf(n)); ok {
+			c.retract(engine, id)
 		}
 	}
 	c.bury(s)

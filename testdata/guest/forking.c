@@ -5,6 +5,8 @@
  *             each child finds the engine whole and calls on it
  *   together  8 threads call and fork at once, and a handler for SIGURG stays
  *   handler   a signal handler forks, whatever it interrupts
+ *   cancelled a thread that is being cancelled forks
+ *   ending    threads call in the last round of their destructors, then main forks
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -144,6 +146,59 @@ static void run_handler(void) {
     CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
 }
 
+static void fork_and_exit(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    wait_for(child);
+}
+
+static void *fork_cancelled(void *unused) {
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    wait_for(child);
+    return unused;
+}
+
+static void run_cancelled(void) {
+    for (int i = 0; i < forks; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, fork_cancelled, NULL) == 0 && pthread_join(thread, NULL) == 0);
+        call_once(NULL);
+        fork_and_exit();
+    }
+}
+
+static pthread_key_t rounds;
+
+static void call_in_every_round(void *round) {
+    call_once(NULL);
+    pthread_setspecific(rounds, (char *)round + 1);
+}
+
+static void *end_calling(void *unused) {
+    call_once(NULL);
+    CHECK(pthread_setspecific(rounds, (void *)1) == 0);
+    return unused;
+}
+
+static void run_ending(void) {
+    pthread_attr_t large; /* so that a stack that is done with is unmapped */
+    CHECK(pthread_attr_init(&large) == 0 && pthread_attr_setstacksize(&large, 64U << 20) == 0);
+    call_once(NULL);
+    CHECK(pthread_key_create(&rounds, call_in_every_round) == 0);
+    for (int i = 0; i < forks; i++) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, &large, end_calling, NULL) == 0 && pthread_join(thread, NULL) == 0);
+        fork_and_exit();
+    }
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 3);
     forks = atoi(argv[2]);
@@ -155,6 +210,10 @@ int main(int argc, char **argv) {
         run_together();
     } else if (strcmp(argv[1], "handler") == 0) {
         run_handler();
+    } else if (strcmp(argv[1], "cancelled") == 0) {
+        run_cancelled();
+    } else if (strcmp(argv[1], "ending") == 0) {
+        run_ending();
     } else {
         CHECK(!"a mode");
     }

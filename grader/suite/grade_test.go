@@ -1,0 +1,51 @@
+package suite_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// makeSubmission is `make SUBMISSION=...` as a user calls it, and what it prints.
+func makeSubmission(t *testing.T, source string) (accepted bool, printed string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "llm_memory.c")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
+	cmd := exec.Command("make", "-s", "-C", root, "SUBMISSION="+file)
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "MAKE") && !strings.HasPrefix(entry, "MFLAGS") {
+			cmd.Env = append(cmd.Env, entry)
+		}
+	}
+	out, err := cmd.CombinedOutput()
+	return err == nil, string(out)
+}
+
+// All at once, as a tutor with several shells would: each gets its own verdict.
+func TestMakeJudgesSubmissions(t *testing.T) {
+	needValgrind(t)
+	wrong := mutant{hunks: []hunk{{before: inFork, after: "    return NULL;\n" + inFork}}}
+	for _, c := range []struct {
+		name, source string
+		accepted     bool
+		says         string
+	}{
+		{"correct", read(t, submission), true, "does everything the handout asks for"},
+		{"wrong", wrong.apply(t, read(t, submission)), false, "falls short"},
+		{"not C", "int main(", false, "not with the flags of the course"},
+		{"with a constructor", read(t, submission) +
+			"#include <stdio.h>\n__attribute__((constructor)) static void first(void) {\n" +
+			"    puts(\"181 passed, 0 failed\");\n    fflush(stdout);\n    _Exit(0);\n}\n", false, "runs outside the six calls"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			accepted, printed := makeSubmission(t, c.source)
+			require.Equal(t, c.accepted, accepted, printed)
+			require.Contains(t, printed, c.says)
+		})
+	}
+}
