@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/corpus"
 )
 
 // makeSubmission is `make SUBMISSION=...` as a user calls it, and what it prints.
@@ -28,14 +30,14 @@ func makeSubmission(t *testing.T, source string) (accepted bool, printed string)
 // All at once, as a tutor with several shells would: each gets its own verdict.
 func TestMakeJudgesSubmissions(t *testing.T) {
 	needValgrind(t)
-	wrong := mutant{hunks: []hunk{{before: inFork, after: "    return NULL;\n" + inFork}}}
+	wrong := corpus.Change("wrong", inFork, "    return NULL;\n"+inFork)
 	for _, c := range []struct {
 		name, source string
 		accepted     bool
 		says         string
 	}{
 		{"correct", read(t, submission), true, "does everything the handout asks for"},
-		{"wrong", wrong.apply(t, read(t, submission)), false, "falls short"},
+		{"wrong", mutate(t, wrong), false, "falls short"},
 		{"not C", "int main(", false, "not with the flags of the course"},
 		{"with a constructor", read(t, submission) +
 			"#include <stdio.h>\n__attribute__((constructor)) static void first(void) {\n" +

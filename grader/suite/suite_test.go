@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/corpus"
 )
 
 const (
@@ -188,54 +190,65 @@ func TestLibraryPasses(t *testing.T) {
 	}
 }
 
+func mutants(t *testing.T) []corpus.Mutant {
+	t.Helper()
+	all, err := corpus.Parse(read(t, table))
+	require.NoError(t, err)
+	return all
+}
+
+// mutate changes the correct submission.
+func mutate(t *testing.T, m corpus.Mutant) string {
+	t.Helper()
+	source, err := m.Apply(read(t, submission))
+	require.NoError(t, err)
+	return source
+}
+
 func TestMutants(t *testing.T) {
-	correct := read(t, submission)
-	mutants := parse(t, read(t, table))
-	require.Greater(t, len(mutants), 110)
-	seen := map[string]bool{}
-	for _, m := range mutants {
-		require.False(t, seen[m.id], "two mutants %s", m.id)
-		seen[m.id] = true
-		t.Run(m.id, func(t *testing.T) {
+	all := mutants(t)
+	require.Greater(t, len(all), 110)
+	for _, m := range all {
+		t.Run(m.ID, func(t *testing.T) {
 			t.Parallel()
-			m.check(t, m.apply(t, correct))
+			check(t, m, mutate(t, m))
 		})
 	}
 }
 
-func (m mutant) check(t *testing.T, source string) {
-	switch m.kind {
-	case "equivalent":
+func check(t *testing.T, m corpus.Mutant, source string) {
+	switch m.Kind {
+	case corpus.Equivalent:
 		r := execute(t, build(t, source, objects))
 		require.True(t, r.passed(), "%s", r.stdout)
-	case "memcheck":
+	case corpus.Memcheck:
 		needValgrind(t)
 		r := memcheck(t, build(t, source, objectsWithoutHeap))
 		require.Equal(t, 99, r.status, "%s%s", r.stdout, r.stderr)
-	case "rejected":
+	case corpus.Rejected:
 		program, diagnostics, err := link(t, source, objects)
 		if err == nil {
-			m.fails(t, program)
+			fails(t, m, program)
 			return
 		}
 		require.Contains(t, diagnostics, "-Werror")
 	default:
-		m.fails(t, build(t, source, objects))
+		fails(t, m, build(t, source, objects))
 	}
 }
 
 // fails runs the expected test only, unless all that fail are asked for.
-func (m mutant) fails(t *testing.T, program string) {
+func fails(t *testing.T, m corpus.Mutant, program string) {
 	args := []string{"--seconds", "2"}
-	if m.expect != "" && !*matrix {
-		args = append(args, "--only", m.expect)
+	if m.Expect != "" && !*matrix {
+		args = append(args, "--only", m.Expect)
 	}
 	r := execute(t, program, args...)
 	require.True(t, r.failedCleanly(), "status %d, %s", r.status, r.last())
-	if m.expect != "" {
-		require.Contains(t, r.failures(), m.expect)
+	if m.Expect != "" {
+		require.Contains(t, r.failures(), m.Expect)
 	}
-	t.Logf("%s: %s", m.id, strings.Join(r.failures(), " "))
+	t.Logf("%s: %s", m.ID, strings.Join(r.failures(), " "))
 }
 
 // Submissions that fail by something else than a wrong result.
@@ -253,8 +266,8 @@ func TestHostileSubmissions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			m := mutant{hunks: []hunk{{before: inFork, after: c.inFork + "\n" + inFork}}}
-			source := "#include <stdio.h>\n" + m.apply(t, read(t, submission)) +
+			m := corpus.Change(c.name, inFork, c.inFork+"\n"+inFork)
+			source := "#include <stdio.h>\n" + mutate(t, m) +
 				"__attribute__((destructor)) static void at_end(void) {\n" + c.atEnd + "\n}\n"
 			r := execute(t, build(t, source, objects), "--seconds", "1", "--only", "task3_t")
 			require.True(t, r.failedCleanly(), "status %d\n%s", r.status, r.stdout)
@@ -266,8 +279,8 @@ func TestHostileSubmissions(t *testing.T) {
 }
 
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
-	m := mutant{hunks: []hunk{{before: inFork, after: "for (;;) {\n}\n" + inFork}}}
-	r := execute(t, build(t, m.apply(t, read(t, submission)), objects), "--seconds", "1", "--only", "task3")
+	m := corpus.Change("loops", inFork, "for (;;) {\n}\n"+inFork)
+	r := execute(t, build(t, mutate(t, m), objects), "--seconds", "1", "--only", "task3")
 	require.True(t, r.failedCleanly(), "%s", r.stdout)
 	require.Equal(t, 3, strings.Count(r.stdout, "timed out"))
 	require.Contains(t, r.last(), "0 passed, 3 failed, ")
@@ -316,15 +329,15 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 		"U3": "advice_fork_survives_malloc_failure",
 		"U4": "advice_init_survives_malloc_failure",
 	}
-	for _, m := range parse(t, read(t, table)) {
-		name, given := advice[m.id]
+	for _, m := range mutants(t) {
+		name, given := advice[m.ID]
 		if !given {
 			continue
 		}
-		r := execute(t, build(t, m.apply(t, read(t, submission)), objects), "--advice")
+		r := execute(t, build(t, mutate(t, m), objects), "--advice")
 		require.True(t, r.passed(), "%s", r.stdout)
 		require.Contains(t, r.stdout, "ADVICE "+name+"\n")
-		delete(advice, m.id)
+		delete(advice, m.ID)
 	}
 	require.Empty(t, advice)
 }

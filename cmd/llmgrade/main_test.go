@@ -1,0 +1,136 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var llmgrade string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "llmgrade-test")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		llmgrade = filepath.Join(dir, "llmgrade")
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", llmgrade, ".")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command(llmgrade, args...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), said.String()
+}
+
+func correct(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../testdata/submissions/correct/llm_memory.c")
+	require.NoError(t, err)
+	return string(text)
+}
+
+// put writes a submission, changed in one place, and returns its path.
+func put(t *testing.T, dir, name, before, after string) string {
+	t.Helper()
+	source := correct(t)
+	require.Contains(t, source, before)
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(source, before, after, 1)), 0o644))
+	return path
+}
+
+func TestAWrongSubmissionIsToldWhatBroke(t *testing.T) {
+	t.Parallel()
+	file := put(t, t.TempDir(), "llm_memory.c", "memcpy(pool", "if (fresh != 3) memcpy(pool")
+	status, out, _ := run(t, file)
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "task4_copies_once_for_each_sharer\n  handout:  CoW")
+	require.Contains(t, out, "expected: 0x01\n  actual:   0xc3")
+	require.Contains(t, out, "fork e0 2 4\n")
+}
+
+func TestWhatIsNotRunSaysWhy(t *testing.T) {
+	t.Parallel()
+	const first = "#include <limits.h>\n"
+	for name, c := range map[string]struct{ text, failed, says string }{
+		"syntax":      {"int x = ;\n", "compile", "\n  llm_memory.c:9:9: error: expected expression"},
+		"warning":     {"static int unused;\n", "compile", "unused"},
+		"another.c":   {"int helper(void);\nint helper(void) { return 1; }\n", "gate", "it defines helper, which is not one of the six functions: make it static"},
+		"system":      {"#include <stdlib.h>\nstatic int run(void) { return system(\"true\"); }\nint (*volatile runner)(void) = run;\n", "gate", "system"},
+		"constructor": {"__attribute__((constructor)) static void first(void) {\n    static volatile int ran;\n    if (ran == 0) {\n        ran = 1;\n    }\n}\n", "gate", "it has code that runs outside the six calls (section .init_array)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := put(t, t.TempDir(), "llm_memory.c", first, first+c.text)
+			status, out, _ := run(t, file)
+			require.Equal(t, 1, status)
+			require.Contains(t, out, ": 0.0 of 100 points\n")
+			require.Contains(t, out, c.says)
+			_, out, _ = run(t, "--json", file)
+			require.Contains(t, out, `"failed":["`+c.failed+`"]`)
+		})
+	}
+}
+
+func TestAClassFolderIsGradedLineByLine(t *testing.T) {
+	t.Parallel()
+	class := t.TempDir()
+	const place = "    if (engine == NULL) {\n        return -1;\n    }\n    Sequence *seq = find"
+	put(t, class, "ada/llm_memory.c", "", "")
+	put(t, class, "bob.c", place, strings.Replace(place, "return -1", "for (;;) {\n        }", 1))
+	put(t, class, "cy/llm_memory.c", place, strings.Replace(place, "    if", "    if (seq_id == 7) {\n        *(volatile int *)engine = 0;\n        __builtin_trap();\n    }\n    if", 1))
+	status, out, _ := run(t, "--json", class)
+	require.Equal(t, 1, status)
+	scores := map[string]float64{}
+	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+		var r struct {
+			File    string   `json:"file"`
+			Score   float64  `json:"score"`
+			Max     float64  `json:"max_score"`
+			Failed  []string `json:"failed"`
+			Seconds float64  `json:"seconds"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &r))
+		require.Equal(t, 100.0, r.Max)
+		require.Equal(t, r.Score == r.Max, len(r.Failed) == 0)
+		scores[strings.TrimPrefix(r.File, class+"/")] = r.Score
+	}
+	require.Len(t, scores, 3)
+	require.Equal(t, 100.0, scores["ada/llm_memory.c"])
+	require.Less(t, scores["bob.c"], 100.0)
+	require.Less(t, scores["cy/llm_memory.c"], 100.0)
+}
+
+func TestTroubleIsStatusTwo(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{}, {"/nonexistent.c"}, {t.TempDir()}, {"--nonsense"}} {
+		status, _, said := run(t, args...)
+		require.Equal(t, 2, status, args)
+		require.Contains(t, said, "llmgrade: ")
+	}
+}

@@ -1,0 +1,111 @@
+package build
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// CourseFlags is how the handout compiles a submission.
+const CourseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
+
+// ErrRejected is wrapped when the compiler takes a submission for wrong; the
+// error's text is what the compiler says.
+var ErrRejected = errors.New("does not compile with the flags of the course")
+
+// A Kit is what every build needs, made once: a folder of our own with
+// llm_memory.h and the compiled runner.
+type Kit struct {
+	dir string
+}
+
+// Close removes what the kit and its builds have made.
+func (k *Kit) Close() error { return os.RemoveAll(k.dir) }
+
+// NewKit compiles the runner. header and runner are the text of llm_memory.h
+// and grader/runner.c.
+func NewKit(header, runner []byte) (*Kit, error) {
+	dir, err := os.MkdirTemp("", "llmgrade-")
+	if err != nil {
+		return nil, err
+	}
+	k := &Kit{dir: dir}
+	for name, text := range map[string][]byte{"llm_memory.h": header, "runner.c": runner} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			_ = k.Close()
+			return nil, err
+		}
+	}
+	if err := k.gcc("-std=gnu11", "-O2", "-I.", "-c", "runner.c", "-o", "runner.o"); err != nil {
+		_ = k.Close()
+		return nil, fmt.Errorf("compile the grader's runner: %w", err)
+	}
+	return k, nil
+}
+
+// A Program is a submission that can be run.
+type Program struct {
+	dir string
+}
+
+// Native is the path of the program with the course's flags and our heap.
+func (p *Program) Native() string { return filepath.Join(p.dir, "native") }
+
+// Build compiles and links one submission. The name is for messages.
+func (k *Kit) Build(name string, source []byte) (*Program, error) {
+	dir, err := os.MkdirTemp(k.dir, "s-")
+	if err != nil {
+		return nil, err
+	}
+	// Its own folder: an llm_memory.h beside the file is not the course's.
+	file := filepath.Join(filepath.Base(dir), "llm_memory.c")
+	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
+		return nil, err
+	}
+	object := filepath.Join(filepath.Base(dir), "submission.o")
+	args := append(strings.Fields(CourseFlags), "-I.", "-c", file, "-o", object)
+	if err := k.gcc(args...); err != nil {
+		said := strings.ReplaceAll(err.Error(), file, "llm_memory.c")
+		return nil, fmt.Errorf("%s %w:\n%s", name, ErrRejected, said)
+	}
+	p := &Program{dir: dir}
+	if err := k.gate(object); err != nil {
+		return nil, fmt.Errorf("%s %w", name, err)
+	}
+	native := filepath.Join(filepath.Base(dir), "native.o")
+	redirect := []string{object, native}
+	for _, f := range []string{"malloc", "calloc", "realloc", "free"} {
+		redirect = append(redirect, "--redefine-sym", f+"=submission_"+f)
+	}
+	if err := k.run("objcopy", redirect...); err != nil {
+		return nil, err
+	}
+	if err := k.gcc("runner.o", native, "-o", filepath.Join(filepath.Base(dir), "native")); err != nil {
+		return nil, fmt.Errorf("%s does not link: %w", name, err)
+	}
+	return p, nil
+}
+
+func (k *Kit) gcc(args ...string) error { return k.run("gcc", args...) }
+
+func (k *Kit) run(tool string, args ...string) error {
+	cmd := exec.Command(tool, args...)
+	cmd.Dir = k.dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); err != nil {
+		if text := strings.TrimSpace(said.String()); text != "" {
+			return errors.New(text)
+		}
+		return fmt.Errorf("%s: %w", tool, err)
+	}
+	return nil
+}
+
+// Close removes the program.
+func (p *Program) Close() error { return os.RemoveAll(p.dir) }

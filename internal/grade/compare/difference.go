@@ -1,0 +1,45 @@
+package compare
+
+import (
+	"fmt"
+	"regexp"
+
+	"llmmemory/internal/grade/trace"
+)
+
+// A Channel is where a difference was seen.
+type Channel string
+
+// The channels, in the order in which they are looked at.
+const (
+	Death    Channel = "process"
+	Returned Channel = "return value"
+	Engine   Channel = "engine"
+	Counts   Channel = "ref_count"
+	List     Channel = "active_seqs"
+	Sequence Channel = "sequence"
+	Pool     Channel = "pool"
+	Heap     Channel = "heap"
+)
+
+// A Difference is the first thing that was not as it had to be.
+type Difference struct {
+	Step     int // index in the trace
+	Op       trace.Op
+	Channel  Channel
+	Field    string // as a C programmer writes it
+	Shape    string // Field without its numbers: what kind of field it is
+	Expected string
+	Actual   string
+}
+
+// Error is one line of it.
+func (d *Difference) Error() string {
+	return fmt.Sprintf("step %d, %s: %s is %s, expected %s", d.Step+1, d.Op, d.Field, d.Actual, d.Expected)
+}
+
+var numbers = regexp.MustCompile(`-?[0-9]+`)
+
+func differs(channel Channel, field string, expected, actual any) *Difference {
+	return &Difference{Channel: channel, Field: field, Shape: numbers.ReplaceAllString(field, "N"), Expected: fmt.Sprint(expected), Actual: fmt.Sprint(actual)}
+}

@@ -1,0 +1,202 @@
+package compare
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"llmmemory/internal/course"
+	"llmmemory/internal/grade/oracle"
+	"llmmemory/internal/grade/subject"
+	"llmmemory/internal/grade/trace"
+)
+
+// patience is how long one call may take. It is no measure of speed.
+const patience = 2 * time.Second
+
+// A player holds both sides of a trace.
+type player struct {
+	expected *oracle.World
+	subject  *subject.Process
+	engines  [trace.Engines]uint64 // addresses, 0: none
+	pools    [trace.Engines]uint64 // addresses of the slack before them
+	used     uint64                // bytes of the pools' region
+	chunks   map[uint64]uint64     // live ones: address to size
+	open     bool                  // pools can be written in every call
+}
+
+// Play runs a trace on a linked runner. A nil Difference means that there is
+// none; the error is the grader's own trouble.
+//
+// No call but an append can write the pools (handout: only an actual append_kv
+// may). A submission that dies is run again without that, to see what it wrote.
+func Play(program string, ops []trace.Op) (*Difference, error) {
+	d, err := play(program, ops, false)
+	if err != nil || d == nil || d.Channel != Death || d.Op.Kind == trace.Append {
+		return d, err
+	}
+	open, err := play(program, ops, true)
+	if err != nil || open != nil && open.Step <= d.Step {
+		return open, err
+	}
+	wrote := differs(Pool, "the pool", "not written in this call", "written, with the bytes it had")
+	wrote.Step, wrote.Op = d.Step, d.Op
+	return wrote, nil
+}
+
+func play(program string, ops []trace.Op, open bool) (*Difference, error) {
+	expected, err := oracle.New()
+	if err != nil {
+		return nil, err
+	}
+	defer expected.Close()
+	process, err := subject.Start(program, patience)
+	if err != nil {
+		return nil, err
+	}
+	defer process.Close()
+	p := &player{expected: expected, subject: process, chunks: map[uint64]uint64{}, open: open}
+	for i, op := range ops {
+		if d := p.step(op); d != nil {
+			d.Step, d.Op = i, op
+			return d, nil
+		}
+	}
+	return nil, nil
+}
+
+func (p *player) step(op trace.Op) *Difference {
+	if op.Kind.Outside() {
+		return p.outside(op)
+	}
+	request := p.request(op)
+	outcome := p.expected.Play(op)
+	reply, err := p.subject.Do(request)
+	if err != nil {
+		return differs(Death, "the call", "a return", err)
+	}
+	if d := p.returned(op, outcome, reply.Returned); d != nil {
+		return d
+	}
+	if d := p.heap(op, outcome, reply.Events); d != nil {
+		return d
+	}
+	for i := range p.engines {
+		if d := p.engine(i); d != nil {
+			return d
+		}
+	}
+	if d := p.edges(); d != nil {
+		return d
+	}
+	if live := p.expected.Live(); len(p.chunks) != live {
+		return differs(Heap, "the number of live allocations", live, len(p.chunks))
+	}
+	return nil
+}
+
+// request is what the process is asked to do. A pool ends at the end of a page,
+// and the one before it lies far enough away that no byte is watched twice.
+func (p *player) request(op trace.Op) subject.Request {
+	r := subject.Request{Call: subject.Call(op.Kind), A: op.A, B: op.B, Fail: uint32(op.Fail)}
+	if op.Kind != trace.Append && !p.open {
+		r.Call |= subject.ReadOnly
+	}
+	if op.Kind != trace.Init {
+		if op.Engine != trace.None {
+			r.Engine = p.engines[op.Engine]
+		}
+		return r
+	}
+	r.Size = 10 * course.BlockSize
+	if op.A >= 0 {
+		r.Size = uint64(op.A)
+		at := subject.Pools + p.used
+		p.used += (r.Size + 2*oracle.Slack + 4095) &^ 4095
+		p.pools[op.Engine] = at
+		fill(p.subject.At(at, r.Size+2*oracle.Slack), oracle.Untouched)
+		r.Engine = at + oracle.Slack
+	}
+	return r
+}
+
+func fill(bytes []byte, with byte) {
+	for i := range bytes {
+		bytes[i] = with
+	}
+}
+
+// returned compares what the call returned, but for the address of a sequence,
+// which the list tells (sequences).
+func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Difference {
+	switch op.Kind {
+	case trace.Init, trace.Create, trace.Fork:
+		if want.Refused() != (got == 0) {
+			return differs(Returned, "the returned pointer", pointer(!want.Refused()), pointer(got != 0))
+		}
+		if op.Kind == trace.Init && got != 0 {
+			p.engines[op.Engine] = uint64(got)
+		}
+	default:
+		expected := int64(0)
+		if want.Refused() {
+			expected = -1
+		}
+		if got != expected {
+			return differs(Returned, "the returned value", expected, got)
+		}
+		if op.Kind == trace.Destroy && got == 0 {
+			p.engines[op.Engine] = 0
+		}
+	}
+	return nil
+}
+
+func pointer(is bool) string {
+	if is {
+		return "not NULL"
+	}
+	return "NULL"
+}
+
+// edges looks at the bytes behind each live allocation, which belong to nobody.
+func (p *player) edges() *Difference {
+	for _, at := range slices.Sorted(maps.Keys(p.chunks)) {
+		size := p.chunks[at]
+		room := (size+15)/16*16 + 16 // as get of grader/runner.c
+		for i, b := range p.subject.At(at+size, room-size) {
+			if b != edge {
+				return differs(Heap, fmt.Sprintf("byte %d behind an allocation of %d bytes", i+1, size), "not written", fmt.Sprintf("%#02x", b))
+			}
+		}
+	}
+	return nil
+}
+
+// edge fills what lies between two allocations.
+const edge = 0xfd
+
+// heap keeps account of the chunks, and compares what a call did to them.
+func (p *player) heap(op trace.Op, want oracle.Outcome, events []subject.Event) *Difference {
+	for _, e := range events {
+		switch e.What {
+		case subject.Release:
+			delete(p.chunks, e.At)
+		case subject.BadRelease:
+			what := "an address that is no allocation"
+			if e.Size != 0 {
+				what = "an allocation that was freed already"
+			}
+			return differs(Heap, "what is freed", "a live allocation", what)
+		case subject.Malloc, subject.Calloc, subject.Realloc:
+			p.chunks[e.At] = e.Size
+			fallthrough
+		default:
+			if want.Refused() && !want.OutOfMemory() {
+				return differs(Heap, "an allocation in a call that has to fail", "none", fmt.Sprintf("%d bytes", e.Size))
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"llmmemory/internal/course"
+	"llmmemory/internal/grade/oracle"
+)
+
+// The sizes of what a submission allocates, as llm_memory.h has them.
+const (
+	engineSize   = uint64(unsafe.Sizeof(course.Engine{}))
+	sequenceSize = uint64(unsafe.Sizeof(course.Sequence{}))
+	l1Size       = uint64(unsafe.Sizeof(course.L1Table{}))
+	l2Size       = uint64(unsafe.Sizeof(course.L2Table{}))
+	activeOffset = uint64(unsafe.Offsetof(course.Engine{}.Active))
+	nodeOffset   = uint64(unsafe.Offsetof(course.Sequence{}.Node))
+)
+
+func i32(b []byte, at uintptr) int32  { return int32(binary.NativeEndian.Uint32(b[at:])) }
+func u64(b []byte, at uintptr) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+
+// chunk views a live chunk of at least size bytes that begins at the address;
+// nil if there is none.
+func (p *player) chunk(address, size uint64) []byte {
+	if have, live := p.chunks[address]; !live || have < size {
+		return nil
+	}
+	return p.subject.At(address, size)
+}
+
+// engine compares engine i and all that hangs on it.
+func (p *player) engine(i int) *Difference {
+	want := p.expected.Engines[i]
+	if want == nil {
+		return p.pool(i)
+	}
+	e := p.chunk(p.engines[i], engineSize)
+	if e == nil {
+		return differs(Engine, "engine", "an allocation of 40 bytes", "no such allocation")
+	}
+	if got := u64(e, unsafe.Offsetof(want.Pool)); got != p.pools[i]+oracle.Slack {
+		return differs(Engine, "engine->pool_base_ptr", "the pool", fmt.Sprintf("%#x", got))
+	}
+	if got := i32(e, unsafe.Offsetof(want.Total)); got != want.Total {
+		return differs(Engine, "engine->total_local_blocks", want.Total, got)
+	}
+	if d := p.counts(want, e); d != nil {
+		return d
+	}
+	if got := i32(e, unsafe.Offsetof(want.Free)); got != want.Free {
+		return differs(Engine, "engine->free_local_blocks", want.Free, got)
+	}
+	if d := p.list(want, p.engines[i]); d != nil {
+		return d
+	}
+	return p.pool(i)
+}
+
+func (p *player) counts(want *course.Engine, e []byte) *Difference {
+	got := p.chunk(u64(e, unsafe.Offsetof(want.RefCount)), 4*uint64(want.Total))
+	if got == nil {
+		return differs(Counts, "engine->ref_count", fmt.Sprintf("an allocation of %d bytes", 4*want.Total), "none of that size")
+	}
+	for block, n := range unsafe.Slice(want.RefCount, want.Total) {
+		if have := i32(got, uintptr(4*block)); have != n {
+			return differs(Counts, fmt.Sprintf("engine->ref_count[%d]", block), n, have)
+		}
+	}
+	return nil
+}
+
+// list walks both lists side by side, forward, and compares each link back.
+func (p *player) list(want *course.Engine, engine uint64) *Difference {
+	head := engine + activeOffset
+	link := func(node uint64) []byte {
+		if node == head {
+			return p.subject.At(node, 16)
+		}
+		if s := p.chunk(node-nodeOffset, sequenceSize); s != nil {
+			return s[nodeOffset:]
+		}
+		return nil
+	}
+	before, position := head, 0
+	for n := want.Active.Next; ; n, position = n.Next, position+1 {
+		node := u64(link(before), 8)
+		if n == &want.Active && node != head {
+			return differs(List, "the list after its last sequence", "back at the head", "something else")
+		}
+		at := link(node)
+		if at == nil {
+			return differs(List, fmt.Sprintf("the link to sequence %d of the list", position+1), "a sequence", fmt.Sprintf("%#x", node))
+		}
+		if u64(at, 0) != before {
+			return differs(List, "node.next->prev", "the node itself", fmt.Sprintf("%#x", u64(at, 0)))
+		}
+		if n == &want.Active {
+			return nil
+		}
+		if node == head {
+			return differs(List, "the list", fmt.Sprintf("more than %d sequences", position), "at its end")
+		}
+		if d := p.sequence(sequenceOf(n), p.subject.At(node-nodeOffset, sequenceSize)); d != nil {
+			return d
+		}
+		before = node
+	}
+}
+
+func sequenceOf(n *course.Node) *course.Sequence {
+	return (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(nodeOffset)))
+}
+
+func (p *player) sequence(want *course.Sequence, got []byte) *Difference {
+	if id := i32(got, unsafe.Offsetof(want.ID)); id != want.ID {
+		return differs(List, "the sequence at this place of the list", want.ID, id)
+	}
+	name := fmt.Sprintf("sequence %d: ", want.ID)
+	if n := i32(got, unsafe.Offsetof(want.KVCount)); n != want.KVCount {
+		return differs(Sequence, name+"kv_count", want.KVCount, n)
+	}
+	l1 := p.chunk(u64(got, unsafe.Offsetof(want.BlockTable)), l1Size)
+	if l1 == nil {
+		return differs(Sequence, name+"block_table", "an allocation of 128 bytes", "none of that size")
+	}
+	for i, l2 := range want.BlockTable {
+		address := u64(l1, uintptr(8*i))
+		field := fmt.Sprintf("%sblock_table[%d]", name, i)
+		if (l2 == nil) != (address == 0) {
+			return differs(Sequence, field, pointer(l2 != nil), pointer(address != 0))
+		}
+		if l2 == nil {
+			continue
+		}
+		table := p.chunk(address, l2Size)
+		if table == nil {
+			return differs(Sequence, field, "an allocation of 64 bytes", "none of that size")
+		}
+		for j, id := range l2 {
+			if have := i32(table, uintptr(4*j)); have != id {
+				return differs(Sequence, fmt.Sprintf("%s[%d]", field, j), id, have)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *player) pool(i int) *Difference {
+	want := p.expected.Pools[i]
+	got := p.subject.At(p.pools[i], uint64(len(want)))
+	if bytes.Equal(want, got) {
+		return nil
+	}
+	at := 0
+	for want[at] == got[at] {
+		at++
+	}
+	at -= oracle.Slack
+	field := fmt.Sprintf("byte %d of the pool (block %d, record %d)", at, at/course.BlockSize, at%course.BlockSize/course.KVSize)
+	if at < 0 || at >= len(want)-2*oracle.Slack {
+		field = fmt.Sprintf("byte %d, outside the pool", at)
+	}
+	return differs(Pool, field, fmt.Sprintf("%#02x", want[at+oracle.Slack]), fmt.Sprintf("%#02x", got[at+oracle.Slack]))
+}

@@ -1,0 +1,101 @@
+// Package corpus is the wrong and the equivalent submissions that graders are
+// tested with: each is the correct one of testdata/submissions with one named
+// change (mutants.txt there explains the format).
+package corpus
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Mutant is one entry of mutants.txt.
+type Mutant struct {
+	ID, What string
+	Kind     Kind
+	Expect   string // a test of grader/suite that must fail
+	hunks    []hunk
+}
+
+// A Kind says who is to notice a Mutant.
+type Kind string
+
+// The kinds.
+const (
+	Wrong      Kind = ""           // by what it does
+	Memcheck   Kind = "memcheck"   // under Memcheck only
+	Rejected   Kind = "rejected"   // by the compiler
+	Equivalent Kind = "equivalent" // nobody: it is right
+)
+
+type hunk struct{ before, after string }
+
+// ErrFormat is wrapped by what is wrong with the table, ErrPlace where a change
+// does not fit the submission it is made to.
+var (
+	ErrFormat = errors.New("not a table of mutants")
+	ErrPlace  = errors.New("the change does not fit")
+)
+
+// Parse reads the table.
+func Parse(text string) ([]Mutant, error) {
+	var all []Mutant
+	for n, line := range strings.Split(text, "\n") {
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if title, found := strings.CutPrefix(line, "== "); found {
+			id, what, found := strings.Cut(title, "  ")
+			if !found || slices.ContainsFunc(all, func(m Mutant) bool { return m.ID == id }) {
+				return nil, fmt.Errorf("%w: line %d: an ID of its own, two spaces, what is wrong", ErrFormat, n+1)
+			}
+			all = append(all, Mutant{ID: id, What: what, hunks: make([]hunk, 1)})
+			continue
+		}
+		if len(all) == 0 || !all[len(all)-1].add(line) {
+			return nil, fmt.Errorf("%w: line %d: %s", ErrFormat, n+1, line)
+		}
+	}
+	return all, nil
+}
+
+// Change is a mutant that is not in the table.
+func Change(id, before, after string) Mutant {
+	return Mutant{ID: id, hunks: []hunk{{before, after}}}
+}
+
+func (m *Mutant) add(line string) bool {
+	h := &m.hunks[len(m.hunks)-1]
+	switch line[0] {
+	case '@':
+		m.hunks = append(m.hunks, hunk{})
+	case '-':
+		h.before += line[1:] + "\n"
+	case '+':
+		h.after += line[1:] + "\n"
+	case ' ':
+		h.before += line[1:] + "\n"
+		h.after += line[1:] + "\n"
+	default:
+		word, rest, _ := strings.Cut(line, " ")
+		if word == "expect" {
+			m.Expect = rest
+			return true
+		}
+		m.Kind = Kind(line)
+		return slices.Contains([]Kind{Memcheck, Rejected, Equivalent}, m.Kind)
+	}
+	return true
+}
+
+// Apply makes the change; every place must be there exactly once.
+func (m *Mutant) Apply(source string) (string, error) {
+	for _, h := range m.hunks {
+		if n := strings.Count("\n"+source, "\n"+h.before); h.before == "" || h.before == h.after || n != 1 {
+			return "", fmt.Errorf("%w: %s: these lines occur %d times, not once:\n%s", ErrPlace, m.ID, n, h.before)
+		}
+		source = strings.TrimPrefix(strings.Replace("\n"+source, "\n"+h.before, "\n"+h.after, 1), "\n")
+	}
+	return source, nil
+}

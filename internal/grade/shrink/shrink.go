@@ -1,0 +1,101 @@
+// Package shrink makes the trace that shows a difference short.
+package shrink
+
+import (
+	"slices"
+	"time"
+
+	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/grade/trace"
+)
+
+// Play runs a trace and returns the first difference.
+type Play func([]trace.Op) (*compare.Difference, error)
+
+// Shrink leaves steps out, and makes numbers small, as long as what is left ends
+// in the same difference: the same call, seen in the same way. It never slips to
+// another mistake, never loses the first finding, and stops looking at the
+// deadline.
+func Shrink(ops []trace.Op, d *compare.Difference, play Play, deadline time.Time) ([]trace.Op, *compare.Difference, error) {
+	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, deadline: deadline}
+	for again := true; again && s.err == nil; {
+		again = false
+		for size := max(1, len(s.ops)/2); size >= 1; size /= 2 {
+			again = s.leaveOut(size) || again
+		}
+		again = s.simplify() || again
+	}
+	return s.ops, s.found, s.err
+}
+
+type shrinker struct {
+	ops      []trace.Op
+	found    *compare.Difference
+	play     Play
+	deadline time.Time
+	err      error
+}
+
+// try keeps a candidate that ends in the same difference.
+func (s *shrinker) try(candidate []trace.Op) bool {
+	if s.err != nil || time.Now().After(s.deadline) {
+		return false
+	}
+	d, err := s.play(candidate)
+	if err != nil {
+		s.err = err
+		return false
+	}
+	if d == nil || !same(d, s.found) {
+		return false
+	}
+	s.ops, s.found = candidate[:d.Step+1], d
+	return true
+}
+
+// same compares what was called and how it showed, not which number was wrong.
+func same(a, b *compare.Difference) bool {
+	return a.Op.Kind == b.Op.Kind && (a.Op.Engine == trace.None) == (b.Op.Engine == trace.None) &&
+		a.Channel == b.Channel && a.Shape == b.Shape
+}
+
+func (s *shrinker) leaveOut(size int) bool {
+	done := false
+	for from := len(s.ops) - 1 - size; from >= 0; from -= size {
+		if from+size >= len(s.ops) {
+			continue
+		}
+		if s.try(slices.Concat(s.ops[:from], s.ops[from+size:])) {
+			done = true
+		}
+	}
+	return done
+}
+
+// simplify tries smaller numbers, one at a time.
+func (s *shrinker) simplify() bool {
+	done := false
+	for i := 0; i < len(s.ops); i++ {
+		for _, field := range []func(*trace.Op) *int32{
+			func(o *trace.Op) *int32 { return &o.A },
+			func(o *trace.Op) *int32 { return &o.B },
+		} {
+			if i >= len(s.ops) {
+				return done
+			}
+			now := *field(&s.ops[i])
+			for _, smaller := range []int32{1, 2, 16, 64, now / 2, now - 1} {
+				if smaller < 1 || smaller >= now {
+					continue
+				}
+				candidate := slices.Clone(s.ops)
+				*field(&candidate[i]) = smaller
+				if s.try(candidate) {
+					done = true
+					break
+				}
+			}
+		}
+	}
+	return done
+}

@@ -1,0 +1,174 @@
+package subject
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// A Call is one of the six, or an allocation that the grader wants for itself.
+type Call uint32
+
+// In the order of enum call of grader/runner.c.
+const (
+	Init Call = iota
+	Create
+	Fork
+	Append
+	Free
+	Destroy
+	Allocate // Size bytes
+	GiveBack // what is at Engine
+)
+
+// ReadOnly is added to a Call that must not write a pool: one that does dies.
+const ReadOnly Call = 256
+
+// A Request is struct request of grader/runner.c.
+type Request struct {
+	Call   Call
+	A, B   int32
+	Fail   uint32 // the allocation of this call that fails, from 1; 0: none
+	Engine uint64 // or the pool
+	Size   uint64 // of the pool
+}
+
+// An Event is one allocation or release that a call made: struct event.
+type Event struct {
+	What uint64
+	At   uint64
+	Size uint64
+}
+
+// What an Event can be: enum what.
+const (
+	Malloc     uint64 = iota + 1
+	Calloc            //
+	Realloc           //
+	Release           //
+	Refused           // an allocation that failed, as it was told to or because nothing is left
+	BadRelease        // of an address that is no live chunk; Size 1: it was one once
+)
+
+// A Reply is what a call returned and did to the heap.
+type Reply struct {
+	Returned int64
+	Events   []Event
+}
+
+// ErrTime is wrapped when a call takes longer than it may.
+var ErrTime = errors.New("it does not come back")
+
+// ErrDied is wrapped when the process ends during a call, by a signal or not.
+var ErrDied = errors.New("the process ended")
+
+// A Process runs a submission.
+type Process struct {
+	*memory
+	cmd      *exec.Cmd
+	requests *os.File
+	replies  *os.File
+	patience time.Duration // for one call
+}
+
+// Start runs a linked runner. Its standard output and error go nowhere.
+func Start(program string, patience time.Duration) (*Process, error) {
+	m, err := newMemory()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{memory: m, patience: patience}
+	if err := p.start(program); err != nil {
+		m.close()
+		return nil, fmt.Errorf("start the submission: %w", err)
+	}
+	return p, nil
+}
+
+func (p *Process) start(program string) error {
+	theirRequests, ours, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer theirRequests.Close()
+	replies, theirReplies, err := os.Pipe()
+	if err != nil {
+		_ = ours.Close()
+		return err
+	}
+	defer theirReplies.Close()
+	p.requests, p.replies = ours, replies
+	p.cmd = exec.Command(program, "3", "4", "5")
+	p.cmd.Env = []string{}
+	p.cmd.ExtraFiles = []*os.File{p.file, theirRequests, theirReplies}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		_ = ours.Close()
+		_ = replies.Close()
+		return err
+	}
+	return nil
+}
+
+// Close ends the process and everything it started.
+func (p *Process) Close() {
+	p.end()
+	_ = p.requests.Close()
+	_ = p.replies.Close()
+	p.memory.close()
+}
+
+func (p *Process) end() {
+	if p.cmd.ProcessState == nil {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		_ = p.cmd.Wait()
+	}
+}
+
+// Do makes one call. After an error the process is gone.
+func (p *Process) Do(r Request) (Reply, error) {
+	_ = p.replies.SetReadDeadline(time.Now().Add(p.patience))
+	if err := binary.Write(p.requests, binary.NativeEndian, r); err != nil {
+		return Reply{}, p.why(err)
+	}
+	var head struct {
+		Returned int64
+		Events   uint64
+	}
+	if err := binary.Read(p.replies, binary.NativeEndian, &head); err != nil {
+		return Reply{}, p.why(err)
+	}
+	const most = 1 << 20 // MOST_EVENTS
+	reply := Reply{Returned: head.Returned, Events: make([]Event, min(head.Events, most))}
+	if err := binary.Read(p.replies, binary.NativeEndian, reply.Events); err != nil {
+		return Reply{}, p.why(err)
+	}
+	return reply, nil
+}
+
+// why says how the process came to its end, and ends it if it has not.
+func (p *Process) why(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		p.end()
+		return fmt.Errorf("%w within %v", ErrTime, p.patience)
+	}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
+		p.end()
+		return fmt.Errorf("talk to the submission: %w", err)
+	}
+	_ = p.cmd.Wait()
+	p.end()
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return fmt.Errorf("%w by %v", ErrDied, status.Signal())
+	}
+	return fmt.Errorf("%w with exit status %d", ErrDied, p.cmd.ProcessState.ExitCode())
+}
+
+// At views size bytes at an address of the process; nil if any of them lies
+// outside the pools and the heap.
+func (p *Process) At(address, size uint64) []byte { return p.at(address, size) }

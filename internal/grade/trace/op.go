@@ -1,0 +1,137 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A Kind is what an Op does.
+type Kind uint8
+
+// The six calls of llm_memory.h, and what a white-box tester does between them.
+const (
+	Init     Kind = iota // an engine over a pool of A bytes; A < 0: NULL
+	Create               // id A, length B
+	Fork                 // parent A, id B
+	Append               // id A, record B
+	Free                 // id A
+	Destroy              //
+	Hole                 // sequence A loses logical block B; counts stay consistent
+	Move                 // sequence A's L2 tables in slots B and C of block_table change places
+	Relocate             // sequence A's L2 table in slot B goes to another address; B = 16: its L1 table, 17: ref_count
+	Rename               // sequence A becomes B
+	Unlink               // sequence A is taken out of the list, and kept
+	kinds
+)
+
+var words = [kinds]string{"init", "create", "fork", "append", "free", "destroy", "hole", "move", "relocate", "rename", "unlink"}
+
+// arguments is how many numbers follow the engine in the text.
+var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 2, 3, 2, 2, 1}
+
+// Outside reports whether it is a write from outside, not a call.
+func (k Kind) Outside() bool { return k >= Hole }
+
+func (k Kind) String() string { return words[k] }
+
+// An Op is one step of a trace.
+type Op struct {
+	Kind    Kind
+	Engine  int   // which one of Engines; None: the call gets NULL
+	A, B, C int32 // see Kind
+	Fail    int   // which allocation of the call fails, from 1; 0: none
+}
+
+// A trace works on at most so many engines at a time.
+const Engines = 4
+
+// None is the engine that is NULL.
+const None = -1
+
+// String is one line of a trace: the word, the engine, the numbers, and oom=N.
+func (o Op) String() string {
+	var b strings.Builder
+	b.WriteString(o.Kind.String())
+	if o.Engine == None {
+		b.WriteString(" null")
+	} else {
+		fmt.Fprintf(&b, " e%d", o.Engine)
+	}
+	for i, n := range []int32{o.A, o.B, o.C} {
+		if i < arguments[o.Kind] {
+			fmt.Fprintf(&b, " %d", n)
+		}
+	}
+	if o.Fail > 0 {
+		fmt.Fprintf(&b, " oom=%d", o.Fail)
+	}
+	return b.String()
+}
+
+// ErrSyntax is wrapped by what Parse finds wrong, with the number of the line.
+var ErrSyntax = errors.New("not a trace")
+
+// Parse reads a trace: an Op a line, and comments from # on.
+func Parse(text string) ([]Op, error) {
+	var ops []Op
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		op, err := parse(fields)
+		if err != nil {
+			return nil, fmt.Errorf("%w: line %d: %s", ErrSyntax, i+1, err)
+		}
+		ops = append(ops, op)
+	}
+	return ops, nil
+}
+
+func parse(fields []string) (Op, error) {
+	kind := Init
+	for ; kind < kinds && words[kind] != fields[0]; kind++ {
+	}
+	if kind == kinds {
+		return Op{}, fmt.Errorf("%q is none of %s", fields[0], strings.Join(words[:], ", "))
+	}
+	op := Op{Kind: kind}
+	rest := fields[1:]
+	if n := len(rest); n > 0 && strings.HasPrefix(rest[n-1], "oom=") {
+		fail, err := strconv.Atoi(rest[n-1][len("oom="):])
+		if err != nil || fail < 1 {
+			return Op{}, fmt.Errorf("%q: oom=N names the N-th allocation, from 1", rest[n-1])
+		}
+		op.Fail, rest = fail, rest[:n-1]
+	}
+	if len(rest) != 1+arguments[kind] {
+		return Op{}, fmt.Errorf("%s wants an engine and %d numbers", kind, arguments[kind])
+	}
+	engine, err := parseEngine(rest[0])
+	if err != nil {
+		return Op{}, err
+	}
+	op.Engine = engine
+	for i, to := range []*int32{&op.A, &op.B, &op.C}[:arguments[kind]] {
+		n, err := strconv.ParseInt(rest[1+i], 10, 32)
+		if err != nil {
+			return Op{}, fmt.Errorf("%q is not an int", rest[1+i])
+		}
+		*to = int32(n)
+	}
+	return op, nil
+}
+
+func parseEngine(word string) (int, error) {
+	if word == "null" {
+		return None, nil
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(word, "e"))
+	if err != nil || !strings.HasPrefix(word, "e") || n < 0 || n >= Engines {
+		return 0, fmt.Errorf("%q is no engine: e0 to e%d, or null", word, Engines-1)
+	}
+	return n, nil
+}

@@ -1,0 +1,46 @@
+package trace
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestWhatIsPrintedCanBeParsed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var ops []Op
+		var lines []string
+		for range rapid.IntRange(0, 9).Draw(t, "steps") {
+			op := Op{Kind: Kind(rapid.IntRange(0, int(kinds)-1).Draw(t, "kind")), Engine: rapid.IntRange(None, Engines-1).Draw(t, "engine"),
+				Fail: rapid.IntRange(0, 3).Draw(t, "fail")}
+			for i, n := range []*int32{&op.A, &op.B, &op.C} {
+				if i < arguments[op.Kind] {
+					*n = rapid.Int32().Draw(t, "n")
+				}
+			}
+			ops = append(ops, op)
+			lines = append(lines, op.String()+" # a comment", "")
+		}
+		parsed, err := Parse(strings.Join(lines, "\n"))
+		require.NoError(t, err)
+		require.Equal(t, ops, parsed)
+	})
+}
+
+func TestWhatIsWrongWithATraceIsSaid(t *testing.T) {
+	for line, says := range map[string]string{
+		"grow e0 1":              `line 2: "grow" is none of init, create`,
+		"create e0 1":            "line 2: create wants an engine and 2 numbers",
+		"create 1 2 3":           `line 2: "1" is no engine: e0 to e3, or null`,
+		"create e4 2 3":          `"e4" is no engine`,
+		"create e0 x 3":          `"x" is not an int`,
+		"create e0 1 3000000000": "is not an int",
+		"free e0 1 oom=0":        "oom=N names the N-th allocation, from 1",
+	} {
+		_, err := Parse("init e0 64\n" + line)
+		require.ErrorIs(t, err, ErrSyntax, line)
+		require.ErrorContains(t, err, says)
+	}
+}
