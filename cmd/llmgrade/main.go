@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/sandbox"
 )
 
 // Exit statuses.
@@ -25,6 +26,7 @@ const (
 )
 
 func main() {
+	sandbox.Launch()
 	status := fullMarks
 	if err := command(&status).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "llmgrade:", err)

@@ -30,6 +30,9 @@ func (k *Kit) Close() error { return os.RemoveAll(k.dir) }
 // and grader/runner.c.
 func NewKit(header, runner []byte) (*Kit, error) {
 	dir, err := os.MkdirTemp("", "llmgrade-")
+	if err == nil {
+		err = os.Chmod(dir, 0o711) // another uid executes what is in it
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +61,9 @@ func (p *Program) Native() string { return filepath.Join(p.dir, "native") }
 // Build compiles and links one submission. The name is for messages.
 func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	dir, err := os.MkdirTemp(k.dir, "s-")
+	if err == nil {
+		err = os.Chmod(dir, 0o711)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +90,7 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	if err := k.run("objcopy", redirect...); err != nil {
 		return nil, err
 	}
-	if err := k.gcc("runner.o", native, "-o", filepath.Join(filepath.Base(dir), "native")); err != nil {
+	if err := k.gcc("-static", "runner.o", native, "-o", filepath.Join(filepath.Base(dir), "native")); err != nil {
 		return nil, fmt.Errorf("%s does not link: %w", name, err)
 	}
 	return p, nil
@@ -93,6 +99,12 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 func (k *Kit) gcc(args ...string) error { return k.run("gcc", args...) }
 
 func (k *Kit) run(tool string, args ...string) error {
+	_, err := k.output(tool, args...)
+	return err
+}
+
+// output is what a tool prints. A tool that fails has said why.
+func (k *Kit) output(tool string, args ...string) (string, error) {
 	cmd := exec.Command(tool, args...)
 	cmd.Dir = k.dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
@@ -100,11 +112,11 @@ func (k *Kit) run(tool string, args ...string) error {
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Run(); err != nil {
 		if text := strings.TrimSpace(said.String()); text != "" {
-			return errors.New(text)
+			return "", errors.New(text)
 		}
-		return fmt.Errorf("%s: %w", tool, err)
+		return "", fmt.Errorf("%s: %w", tool, err)
 	}
-	return nil
+	return said.String(), nil
 }
 
 // Close removes the program.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,9 @@ var allowed = []string{
 	"__printf_chk", "__fprintf_chk", "__snprintf_chk", "__sprintf_chk",
 }
 
+// traps are the instructions that enter the kernel.
+var traps = regexp.MustCompile(`\t(syscall|sysenter|int +\$0x80)\b`)
+
 // gate looks at what an object file defines and needs.
 func (k *Kit) gate(object string) error {
 	f, err := elf.Open(filepath.Join(k.dir, object))
@@ -41,6 +45,13 @@ func (k *Kit) gate(object string) error {
 				return fmt.Errorf("%w: it has code that runs outside the six calls (section %s)", ErrGate, s.Name)
 			}
 		}
+	}
+	code, err := k.output("objdump", "-d", "--no-show-raw-insn", object)
+	if err != nil {
+		return err
+	}
+	if trap := traps.FindString(code); trap != "" {
+		return fmt.Errorf("%w: it calls the kernel by itself (%s)", ErrGate, strings.TrimSpace(trap))
 	}
 	symbols, err := f.Symbols()
 	if err != nil {

@@ -12,7 +12,13 @@ import (
 	"llmmemory/internal/grade/corpus"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/random"
+	"llmmemory/internal/grade/sandbox"
 )
+
+func TestMain(m *testing.M) {
+	sandbox.Launch()
+	os.Exit(m.Run())
+}
 
 func read(t *testing.T, parts ...string) []byte {
 	t.Helper()

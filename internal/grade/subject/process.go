@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"llmmemory/internal/grade/sandbox"
 )
 
 // A Call is one of the six, or an allocation that the grader wants for itself.
@@ -76,7 +78,8 @@ type Process struct {
 	patience time.Duration // for one call
 }
 
-// Start runs a linked runner. Its standard output and error go nowhere.
+// Start runs a linked runner, shut in (package sandbox). Its standard output and
+// error go nowhere.
 func Start(program string, patience time.Duration) (*Process, error) {
 	m, err := newMemory()
 	if err != nil {
@@ -85,6 +88,11 @@ func Start(program string, patience time.Duration) (*Process, error) {
 	p := &Process{memory: m, patience: patience}
 	if err := p.start(program); err != nil {
 		m.close()
+		return nil, fmt.Errorf("start the submission: %w", err)
+	}
+	// Before any code of the submission's runs: from here on, trouble is its own.
+	if _, err := p.Do(Request{Call: GiveBack}); err != nil {
+		p.Close()
 		return nil, fmt.Errorf("start the submission: %w", err)
 	}
 	return p, nil
@@ -103,8 +111,11 @@ func (p *Process) start(program string) error {
 	}
 	defer theirReplies.Close()
 	p.requests, p.replies = ours, replies
-	p.cmd = exec.Command(program, "3", "4", "5")
-	p.cmd.Env = []string{}
+	path, argv, err := sandbox.Command(program, "3", "4", "5")
+	if err != nil {
+		return err
+	}
+	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: []string{}}
 	p.cmd.ExtraFiles = []*os.File{p.file, theirRequests, theirReplies}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
