@@ -8,14 +8,18 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/sandbox"
+	"llmmemory/internal/grade/trace"
 )
 
 // Exit statuses.
@@ -35,55 +39,141 @@ func main() {
 	os.Exit(status)
 }
 
+// options are the flags.
+type options struct {
+	json   bool
+	seed   uint64
+	jobs   int
+	only   string
+	replay string
+	trace  string
+}
+
 func command(status *int) *cobra.Command {
-	var asJSON bool
-	var seed uint64
+	var o options
 	c := &cobra.Command{
 		Use:   "llmgrade FILE|DIR...",
 		Short: "Grade llm_memory.c",
 		Long: "llmgrade compiles each llm_memory.c with the flags of the course, runs it apart from itself,\n" +
 			"and compares everything it does with what the handout asks for.\n\n" +
 			"The exit status is 0 for full marks, 1 for less, 2 if something could not be graded.",
-		Example:       "  llmgrade llm_memory.c\n  llmgrade --json class/ >class.jsonl",
+		Example: "  llmgrade llm_memory.c\n" +
+			"  llmgrade --only task4 llm_memory.c\n" +
+			"  llmgrade --trace first.trace llm_memory.c   # what the first finding needs\n" +
+			"  llmgrade --replay first.trace llm_memory.c  # and nothing else\n" +
+			"  llmgrade --json class/ >class.jsonl",
 		Args:          cobra.MinimumNArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE: func(c *cobra.Command, args []string) error {
-			files, err := submissions(args)
-			if err != nil {
-				return err
-			}
-			g, err := grade.NewGrader()
-			if err != nil {
-				return err
-			}
-			defer g.Close()
-			g.Seed = seed
-			var failed error
-			for _, file := range files {
-				r, err := g.File(file)
-				if err != nil { // one that cannot be graded does not stop the others
-					failed = errors.Join(failed, fmt.Errorf("%s: %w", file, err))
-					continue
-				}
-				if r.Score < r.MaxScore {
-					*status = less
-				}
-				if asJSON {
-					err = writeJSON(c.OutOrStdout(), r)
-				} else {
-					err = writeText(c.OutOrStdout(), r)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return failed
-		},
+		RunE:          func(c *cobra.Command, args []string) error { return o.run(c.OutOrStdout(), args, status) },
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "one line of JSON per submission")
-	c.Flags().Uint64Var(&seed, "seed", 0, "of the random traces (default: from the submission's text)")
+	f := c.Flags()
+	f.BoolVar(&o.json, "json", false, "one line of JSON per submission")
+	f.Uint64Var(&o.seed, "seed", 0, "of the random traces (default: from the submission's text)")
+	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "submissions at a time")
+	f.StringVar(&o.only, "only", "", "play only the traces whose name has this in it")
+	f.StringVar(&o.replay, "replay", "", "play this trace and nothing else")
+	f.StringVar(&o.trace, "trace", "", "write the trace of the first finding to this file")
+	c.MarkFlagsMutuallyExclusive("only", "replay")
 	return c
+}
+
+func (o *options) run(w io.Writer, args []string, status *int) error {
+	files, err := submissions(args)
+	if err != nil {
+		return err
+	}
+	if o.trace != "" && len(files) > 1 {
+		return errors.New("--trace is for one submission")
+	}
+	g, err := grade.NewGrader()
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	g.Seed, g.Only = o.seed, o.only
+	grader := g.File
+	if o.replay != "" {
+		text, err := os.ReadFile(o.replay)
+		if err != nil {
+			return err
+		}
+		ops, err := trace.Parse(string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", o.replay, err)
+		}
+		grader = func(path string) (*grade.Report, error) { return g.Replay(path, ops) }
+	}
+	var failed error
+	for r := range inOrder(files, max(1, o.jobs), grader) {
+		if r.err != nil { // one that cannot be graded does not stop the others
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.file, r.err))
+			continue
+		}
+		if r.Score < r.MaxScore {
+			*status = less
+		}
+		if err := o.write(w, r.Report); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// A graded is what became of one file.
+type graded struct {
+	*grade.Report
+	file string
+	err  error
+}
+
+// inOrder grades so many files at a time and yields them in their order.
+func inOrder(files []string, jobs int, grader func(string) (*grade.Report, error)) iter.Seq[graded] {
+	done := make([]chan graded, len(files))
+	for i := range done {
+		done[i] = make(chan graded, 1)
+	}
+	var next atomic.Int64
+	for range min(jobs, len(files)) {
+		go func() {
+			for i := next.Add(1) - 1; i < int64(len(files)); i = next.Add(1) - 1 {
+				r, err := grader(files[i])
+				done[i] <- graded{r, files[i], err}
+			}
+		}()
+	}
+	return func(yield func(graded) bool) {
+		for _, c := range done {
+			if !yield(<-c) {
+				return
+			}
+		}
+	}
+}
+
+func (o *options) write(w io.Writer, r *grade.Report) error {
+	if o.trace != "" {
+		if len(r.Findings) == 0 {
+			return fmt.Errorf("--trace: %s shows no difference", r.File)
+		}
+		if err := os.WriteFile(o.trace, []byte(steps(r.Findings[0])), 0o644); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		return writeJSON(w, r)
+	}
+	return writeText(w, r)
+}
+
+// steps is a trace up to its finding, to be replayed.
+func steps(f grade.Finding) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s: %s is %s, expected %s\n", f.Name, f.Field, f.Actual, f.Expected)
+	for _, op := range f.Ops[:f.Step+1] {
+		fmt.Fprintln(&b, op)
+	}
+	return b.String()
 }
 
 // submissions lists the files to grade: a file itself, of a folder each .c file

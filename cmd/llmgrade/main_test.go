@@ -127,6 +127,37 @@ func TestAClassFolderIsGradedLineByLine(t *testing.T) {
 	require.Less(t, scores["cy/llm_memory.c"], 100.0)
 }
 
+func TestAFindingCanBeReplayed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	wrong := put(t, dir, "wrong.c", "memcpy(pool", "if (fresh != 3) memcpy(pool")
+	right := put(t, dir, "right.c", "", "")
+	saved := filepath.Join(dir, "first.trace")
+	status, _, said := run(t, "--trace", saved, "--only", "task4", wrong)
+	require.Equal(t, 1, status, said)
+	text, err := os.ReadFile(saved)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "append e0 1 2\n")
+	status, out, _ := run(t, "--replay", saved, wrong)
+	require.Equal(t, 1, status)
+	require.Contains(t, out, "expected: 0x01\n  actual:   0xc3")
+	status, _, _ = run(t, "--replay", saved, right)
+	require.Zero(t, status)
+
+	require.NoError(t, os.WriteFile(saved, []byte("init e0 64\ngrow e0\n"), 0o644))
+	status, _, said = run(t, "--replay", saved, right)
+	require.Equal(t, 2, status)
+	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
+}
+
+func TestASeedGivesTheSameResult(t *testing.T) {
+	t.Parallel()
+	file := put(t, t.TempDir(), "llm_memory.c", "seq->node.next->prev = seq->node.prev;", "if (seq->seq_id != 4) {\n        seq->node.next->prev = seq->node.prev;\n    }")
+	_, first, _ := run(t, "--seed", "7", file)
+	_, second, _ := run(t, "--seed", "7", file)
+	require.Equal(t, first, second)
+}
+
 func TestTroubleIsStatusTwo(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"/nonexistent.c"}, {t.TempDir()}, {"--nonsense"}} {

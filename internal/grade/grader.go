@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"strings"
 	"time"
 
 	"llmmemory/internal/grade/build"
@@ -21,12 +22,13 @@ const (
 	pointsPerTask = 20
 	randomTraces  = 24
 	randomSteps   = 400
-	shrinkTime    = 2 * time.Second
+	shrinkTries   = 300
 )
 
 // A Grader grades any number of submissions.
 type Grader struct {
 	Seed  uint64 // for the random traces; 0: of the submission's own text
+	Only  string // part of the names of the traces to play; all if empty
 	kit   *build.Kit
 	cases []directed.Case
 }
@@ -46,6 +48,19 @@ func NewGrader() (*Grader, error) {
 
 // Close removes what the builds have left.
 func (g *Grader) Close() error { return g.kit.Close() }
+
+// Replay plays one trace on a submission.
+func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
+	return g.grade(path, func(r *Report, program *build.Program, _ []byte) error {
+		d, err := compare.Play(program.Native(), ops)
+		if d != nil {
+			r.Findings = append(r.Findings, Finding{"replay", "", ops, d})
+		} else {
+			r.Score = r.MaxScore
+		}
+		return err
+	})
+}
 
 // A Finding is one thing that cost points.
 type Finding struct {
@@ -82,7 +97,9 @@ func (r *Report) Failed() []string {
 
 // File grades one file. The error is trouble of the grader's own; a submission
 // that is wrong in any way has a Report.
-func (g *Grader) File(path string) (*Report, error) {
+func (g *Grader) File(path string) (*Report, error) { return g.grade(path, g.play) }
+
+func (g *Grader) grade(path string, run func(*Report, *build.Program, []byte) error) (*Report, error) {
 	begin := time.Now()
 	r := &Report{File: path, MaxScore: tasks * pointsPerTask}
 	source, err := os.ReadFile(path)
@@ -99,7 +116,7 @@ func (g *Grader) File(path string) (*Report, error) {
 		return nil, err
 	}
 	defer program.Close()
-	if err := g.play(r, program, source); err != nil {
+	if err := run(r, program, source); err != nil {
 		return nil, err
 	}
 	r.Time = time.Since(begin)
@@ -111,7 +128,7 @@ func (g *Grader) File(path string) (*Report, error) {
 func (g *Grader) play(r *Report, program *build.Program, source []byte) error {
 	var asked, kept [tasks + 1]int
 	for _, c := range g.cases {
-		if c.Advice {
+		if c.Advice || !strings.Contains(c.Name, g.Only) {
 			continue
 		}
 		asked[c.Task]++
@@ -126,7 +143,11 @@ func (g *Grader) play(r *Report, program *build.Program, source []byte) error {
 		r.Findings = append(r.Findings, Finding{c.Name, c.Sentence, c.Ops, d})
 	}
 	var failed [tasks + 1]bool
-	for i := range uint64(randomTraces) {
+	traces := randomTraces
+	if g.Only != "" {
+		traces = 0
+	}
+	for i := range uint64(traces) {
 		ops := random.Trace(g.seed(source)+i, randomSteps, i%2 == 1)
 		d, err := compare.Play(program.Native(), ops)
 		if err != nil {
@@ -138,16 +159,18 @@ func (g *Grader) play(r *Report, program *build.Program, source []byte) error {
 		if task := taskOf(d.Op); !failed[task] {
 			failed[task] = true
 			play := func(ops []trace.Op) (*compare.Difference, error) { return compare.Play(program.Native(), ops) }
-			if ops, d, err = shrink.Shrink(ops, d, play, time.Now().Add(shrinkTime)); err != nil {
+			if ops, d, err = shrink.Shrink(ops, d, play, shrinkTries); err != nil {
 				return err
 			}
 			r.Findings = append(r.Findings, Finding{fmt.Sprintf("task%d_random", task), "", ops, d})
 		}
 	}
 	for task := 1; task <= tasks; task++ {
-		asked[task]++
-		if !failed[task] {
-			kept[task]++
+		if traces > 0 || asked[task] == 0 {
+			asked[task]++
+			if !failed[task] {
+				kept[task]++
+			}
 		}
 		r.Score += pointsPerTask * float64(kept[task]) / float64(asked[task])
 	}

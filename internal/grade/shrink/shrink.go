@@ -3,7 +3,6 @@ package shrink
 
 import (
 	"slices"
-	"time"
 
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/trace"
@@ -14,10 +13,10 @@ type Play func([]trace.Op) (*compare.Difference, error)
 
 // Shrink leaves steps out, and makes numbers small, as long as what is left ends
 // in the same difference: the same call, seen in the same way. It never slips to
-// another mistake, never loses the first finding, and stops looking at the
-// deadline.
-func Shrink(ops []trace.Op, d *compare.Difference, play Play, deadline time.Time) ([]trace.Op, *compare.Difference, error) {
-	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, deadline: deadline}
+// another mistake and never loses the first finding. It plays at most so many
+// times: a number, not a time, so that the result is the same everywhere.
+func Shrink(ops []trace.Op, d *compare.Difference, play Play, most int) ([]trace.Op, *compare.Difference, error) {
+	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most}
 	for again := true; again && s.err == nil; {
 		again = false
 		for size := max(1, len(s.ops)/2); size >= 1; size /= 2 {
@@ -29,18 +28,19 @@ func Shrink(ops []trace.Op, d *compare.Difference, play Play, deadline time.Time
 }
 
 type shrinker struct {
-	ops      []trace.Op
-	found    *compare.Difference
-	play     Play
-	deadline time.Time
-	err      error
+	ops   []trace.Op
+	found *compare.Difference
+	play  Play
+	left  int // times to play
+	err   error
 }
 
 // try keeps a candidate that ends in the same difference.
 func (s *shrinker) try(candidate []trace.Op) bool {
-	if s.err != nil || time.Now().After(s.deadline) {
+	if s.err != nil || s.left == 0 {
 		return false
 	}
+	s.left--
 	d, err := s.play(candidate)
 	if err != nil {
 		s.err = err

@@ -2,7 +2,6 @@ package shrink_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,7 +37,7 @@ func TestOnlyWhatTheDifferenceNeedsIsLeft(t *testing.T) {
 	ops := steps(t, "init e0 6400\ncreate e0 1 9\ncreate e0 3 9\nappend e0 3 1\nfork e0 3 4\nappend e0 4 2\nappend e0 3 2\nfree e0 3")
 	d, err := faulty(ops)
 	require.NoError(t, err)
-	short, last, err := shrink.Shrink(ops, d, faulty, time.Now().Add(time.Minute))
+	short, last, err := shrink.Shrink(ops, d, faulty, 1000)
 	require.NoError(t, err)
 	require.Len(t, short, 2)
 	require.Equal(t, trace.Fork, short[0].Kind)
@@ -56,17 +55,17 @@ func TestItDoesNotSlipToAnotherMistake(t *testing.T) {
 		}
 		return faulty(ops)
 	}
-	short, last, err := shrink.Shrink(ops, d, play, time.Now().Add(time.Minute))
+	short, last, err := shrink.Shrink(ops, d, play, 1000)
 	require.NoError(t, err)
 	require.Len(t, short, 3)
 	require.Equal(t, compare.Pool, last.Channel)
 }
 
-func TestWhenTimeIsUpTheFirstFindingStands(t *testing.T) {
+func TestWithoutATryTheFirstFindingStands(t *testing.T) {
 	ops := steps(t, "init e0 640\nfork e0 2 4\nappend e0 3 1\nfree e0 1")
 	d, err := faulty(ops)
 	require.NoError(t, err)
-	short, last, err := shrink.Shrink(ops, d, faulty, time.Now())
+	short, last, err := shrink.Shrink(ops, d, faulty, 0)
 	require.NoError(t, err)
 	require.Equal(t, ops[:3], short)
 	require.Equal(t, d, last)
