@@ -1,10 +1,9 @@
-package main_test
+package main
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,31 +11,24 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/sandbox"
 )
 
-var llmgrade string
-
+// TestMain makes the test binary llmgrade itself, when a test asks for it.
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "llmgrade-test")
-		if err != nil {
-			panic(err)
-		}
-		defer os.RemoveAll(dir)
-		llmgrade = filepath.Join(dir, "llmgrade")
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", llmgrade, ".")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
-			return 1
-		}
-		return m.Run()
-	}())
+	sandbox.Launch()
+	if os.Getenv("BE_LLMGRADE") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
 }
 
 func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.Command(llmgrade, args...)
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "BE_LLMGRADE=1")
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
