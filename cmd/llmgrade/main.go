@@ -153,8 +153,8 @@ func inOrder(files []string, jobs int, grader func(string) (*grade.Report, error
 
 func (o *options) write(w io.Writer, r *grade.Report) error {
 	if o.trace != "" {
-		if len(r.Findings) == 0 {
-			return fmt.Errorf("--trace: %s shows no difference", r.File)
+		if len(r.Findings) == 0 || len(r.Findings[0].Ops) == 0 {
+			return fmt.Errorf("--trace: %s shows no difference in a trace", r.File)
 		}
 		if err := os.WriteFile(o.trace, []byte(steps(r.Findings[0])), 0o644); err != nil {
 			return err
@@ -243,7 +243,11 @@ func writeText(w io.Writer, r *grade.Report) error {
 		if f.Sentence != "" {
 			fmt.Fprintf(&b, "  handout:  %s\n", f.Sentence)
 		}
-		fmt.Fprintf(&b, "  %s\n  expected: %s\n  actual:   %s\n  after:\n", f.Field, f.Expected, f.Actual)
+		fmt.Fprintf(&b, "  %s\n  expected: %s\n  actual:   %s\n", f.Field, f.Expected, f.Actual)
+		if len(f.Ops) == 0 {
+			continue
+		}
+		b.WriteString("  after:\n")
 		const most = 12
 		from := max(0, f.Step+1-most)
 		if from > 0 {
@@ -252,6 +256,9 @@ func writeText(w io.Writer, r *grade.Report) error {
 		for _, op := range f.Ops[from : f.Step+1] {
 			fmt.Fprintf(&b, "    %s\n", op)
 		}
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "\nnote: %s\n", note)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"llmmemory/internal/grade/build"
-	"llmmemory/internal/grade/carried"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
+	"llmmemory/internal/grade/memcheck"
 	"llmmemory/internal/grade/random"
 	"llmmemory/internal/grade/shrink"
 	"llmmemory/internal/grade/trace"
@@ -22,13 +23,14 @@ const (
 	pointsPerTask = 20
 	randomTraces  = 24
 	randomSteps   = 400
-	shrinkTries   = 300
+	shrinkTries   = 150
 )
 
 // A Grader grades any number of submissions.
 type Grader struct {
 	Seed  uint64 // for the random traces; 0: of the submission's own text
 	Only  string // part of the names of the traces to play; all if empty
+	Tries int    // to make a random trace shorter
 	kit   *build.Kit
 	cases []directed.Case
 }
@@ -39,11 +41,11 @@ func NewGrader() (*Grader, error) {
 	if err != nil {
 		return nil, err
 	}
-	kit, err := build.NewKit(carried.Header, carried.Runner)
+	kit, err := build.NewKit()
 	if err != nil {
 		return nil, err
 	}
-	return &Grader{kit: kit, cases: cases}, nil
+	return &Grader{kit: kit, cases: cases, Tries: shrinkTries}, nil
 }
 
 // Close removes what the builds have left.
@@ -76,7 +78,8 @@ type Report struct {
 	Score    float64
 	MaxScore float64
 	Findings []Finding
-	Rejected error // why it was not run: build.ErrRejected or build.ErrGate
+	Notes    []string // what else a reader must know
+	Rejected error    // why it was not run: build.ErrRejected or build.ErrGate
 	Time     time.Duration
 }
 
@@ -159,10 +162,15 @@ func (g *Grader) play(r *Report, program *build.Program, source []byte) error {
 		if task := taskOf(d.Op); !failed[task] {
 			failed[task] = true
 			play := func(ops []trace.Op) (*compare.Difference, error) { return compare.Play(program.Native(), ops) }
-			if ops, d, err = shrink.Shrink(ops, d, play, shrinkTries); err != nil {
+			if ops, d, err = shrink.Shrink(ops, d, play, g.Tries); err != nil {
 				return err
 			}
 			r.Findings = append(r.Findings, Finding{fmt.Sprintf("task%d_random", task), "", ops, d})
+		}
+	}
+	if g.Only == "" {
+		if err := g.memcheck(r, program, &failed); err != nil {
+			return err
 		}
 	}
 	for task := 1; task <= tasks; task++ {
@@ -176,6 +184,42 @@ func (g *Grader) play(r *Report, program *build.Program, source []byte) error {
 	}
 	return nil
 }
+
+// memcheck plays the directed traces under Memcheck. A submission that dies is not
+// watched dying.
+func (g *Grader) memcheck(r *Report, program *build.Program, failed *[tasks + 1]bool) error {
+	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Channel == compare.Death }) {
+		r.Notes = append(r.Notes, "Memcheck was not run, because a call does not return")
+		return nil
+	}
+	var traces [][]trace.Op
+	for _, c := range g.cases {
+		if !c.Advice {
+			traces = append(traces, c.Ops)
+		}
+	}
+	found, err := memcheck.Run(program.Watched(), traces)
+	if errors.Is(err, memcheck.ErrUnfinished) {
+		r.Notes = append(r.Notes, err.Error())
+	} else if err != nil {
+		return err
+	}
+	for _, f := range found {
+		task := taskOfCall[f.Function]
+		if task == 0 { // outside the six: what is lost at the end
+			task = tasks
+		}
+		failed[task] = true
+		r.Findings = append(r.Findings, Finding{
+			Name:       fmt.Sprintf("task%d_memcheck", task),
+			Sentence:   "The program must run without errors and leaks under Valgrind.",
+			Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "Memcheck", Expected: "no error", Actual: f.String()},
+		})
+	}
+	return nil
+}
+
+var taskOfCall = map[string]int{"llm_init": 1, "create_sequence": 2, "free_sequence": 2, "fork_sequence": 3, "append_kv": 4, "llm_destroy": 5}
 
 func (g *Grader) seed(source []byte) uint64 {
 	if g.Seed != 0 {

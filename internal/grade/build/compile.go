@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"llmmemory/internal/grade/carried"
 )
 
 // CourseFlags is how the handout compiles a submission.
@@ -26,9 +28,8 @@ type Kit struct {
 // Close removes what the kit and its builds have made.
 func (k *Kit) Close() error { return os.RemoveAll(k.dir) }
 
-// NewKit compiles the runner. header and runner are the text of llm_memory.h
-// and grader/runner.c.
-func NewKit(header, runner []byte) (*Kit, error) {
+// NewKit compiles the runner and what Memcheck watches (package carried).
+func NewKit() (*Kit, error) {
 	dir, err := os.MkdirTemp("", "llmgrade-")
 	if err == nil {
 		err = os.Chmod(dir, 0o711) // another uid executes what is in it
@@ -37,15 +38,19 @@ func NewKit(header, runner []byte) (*Kit, error) {
 		return nil, err
 	}
 	k := &Kit{dir: dir}
-	for name, text := range map[string][]byte{"llm_memory.h": header, "runner.c": runner} {
+	for name, text := range map[string][]byte{
+		"llm_memory.h": carried.Header, "runner.c": carried.Runner, "watched.c": carried.Watched,
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			_ = k.Close()
 			return nil, err
 		}
 	}
-	if err := k.gcc("-std=gnu11", "-O2", "-I.", "-c", "runner.c", "-o", "runner.o"); err != nil {
-		_ = k.Close()
-		return nil, fmt.Errorf("compile the grader's runner: %w", err)
+	for _, name := range []string{"runner", "watched"} {
+		if err := k.gcc("-std=gnu11", "-O2", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
+			_ = k.Close()
+			return nil, fmt.Errorf("compile the grader's %s.c: %w", name, err)
+		}
 	}
 	return k, nil
 }
@@ -57,6 +62,9 @@ type Program struct {
 
 // Native is the path of the program with the course's flags and our heap.
 func (p *Program) Native() string { return filepath.Join(p.dir, "native") }
+
+// Watched is the path of the program with the real heap, for Memcheck.
+func (p *Program) Watched() string { return filepath.Join(p.dir, "watched") }
 
 // Build compiles and links one submission. The name is for messages.
 func (k *Kit) Build(name string, source []byte) (*Program, error) {
@@ -91,6 +99,9 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 		return nil, err
 	}
 	if err := k.gcc("-static", "runner.o", native, "-o", filepath.Join(filepath.Base(dir), "native")); err != nil {
+		return nil, fmt.Errorf("%s does not link: %w", name, err)
+	}
+	if err := k.gcc("watched.o", object, "-o", filepath.Join(filepath.Base(dir), "watched")); err != nil {
 		return nil, fmt.Errorf("%s does not link: %w", name, err)
 	}
 	return p, nil

@@ -10,7 +10,11 @@ import _ "embed"
 //go:embed llm_memory.h
 var Header []byte
 
-// Runner is grader/runner.c; its copy has a name that go build does not compile.
+// Runner is grader/runner.c, Watched grader/watched.c. The copies have names that
+// go build does not compile.
 //
 //go:embed runner.c.txt
 var Runner []byte
+
+//go:embed watched.c.txt
+var Watched []byte

@@ -115,16 +115,10 @@ func (p *player) request(op trace.Op) subject.Request {
 		at := subject.Pools + p.used
 		p.used += (r.Size + 2*oracle.Slack + 4095) &^ 4095
 		p.pools[op.Engine] = at
-		fill(p.subject.At(at, r.Size+2*oracle.Slack), oracle.Untouched)
+		oracle.Fill(p.subject.At(at, r.Size+2*oracle.Slack))
 		r.Engine = at + oracle.Slack
 	}
 	return r
-}
-
-func fill(bytes []byte, with byte) {
-	for i := range bytes {
-		bytes[i] = with
-	}
 }
 
 // returned compares what the call returned, but for the address of a sequence,

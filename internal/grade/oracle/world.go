@@ -19,8 +19,13 @@ type World struct {
 // Slack is how many bytes on either side of a pool are watched.
 const Slack = 256
 
-// Untouched is what fills a pool and its slack before a trace.
-const Untouched = 0xc3
+// Fill is what a pool and its slack hold before a trace: no two blocks the same,
+// so that what is not copied shows.
+func Fill(bytes []byte) {
+	for i := range bytes {
+		bytes[i] = byte(0xc3 + i*11 + i/course.BlockSize*29)
+	}
+}
 
 // An Outcome is what a call returned.
 type Outcome struct {
@@ -91,9 +96,7 @@ func (w *World) init(op trace.Op) Outcome {
 	}
 	space := w.arena.take(int(op.A) + 2*Slack)
 	pool := unsafe.Slice((*byte)(space), int(op.A)+2*Slack)
-	for i := range pool {
-		pool[i] = Untouched
-	}
+	Fill(pool)
 	e, err := w.library.Init(unsafe.Add(space, Slack), uintptr(op.A))
 	if err == nil {
 		w.Engines[op.Engine], w.Pools[op.Engine] = e, pool
