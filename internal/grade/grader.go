@@ -28,11 +28,12 @@ const (
 
 // A Grader grades any number of submissions.
 type Grader struct {
-	Seed  uint64 // for the random traces; 0: of the submission's own text
-	Only  string // part of the names of the traces to play; all if empty
-	Tries int    // to make a random trace shorter
-	kit   *build.Kit
-	cases []directed.Case
+	Seed   uint64 // for the random traces; 0: of the submission's own text
+	Only   string // part of the names of the traces to play; all if empty
+	Traces int    // random ones
+	Tries  int    // to make a random one shorter
+	kit    *build.Kit
+	cases  []directed.Case
 }
 
 // NewGrader compiles what every submission is linked with.
@@ -45,7 +46,7 @@ func NewGrader() (*Grader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Grader{kit: kit, cases: cases, Tries: shrinkTries}, nil
+	return &Grader{kit: kit, cases: cases, Traces: randomTraces, Tries: shrinkTries}, nil
 }
 
 // Close removes what the builds have left.
@@ -146,7 +147,7 @@ func (g *Grader) play(r *Report, program *build.Program, source []byte) error {
 		r.Findings = append(r.Findings, Finding{c.Name, c.Sentence, c.Ops, d})
 	}
 	var failed [tasks + 1]bool
-	traces := randomTraces
+	traces := g.Traces
 	if g.Only != "" {
 		traces = 0
 	}

@@ -30,7 +30,7 @@ func read(t *testing.T, path string) string {
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	g, err := grade.NewGrader()
 	require.NoError(t, err)
-	g.Tries = 0
+	g.Traces, g.Tries = 6, 0
 	t.Cleanup(func() { require.NoError(t, g.Close()) })
 	correct := read(t, submissions+"correct/llm_memory.c")
 	mutants, err := corpus.Parse(read(t, submissions+"mutants.txt"))
