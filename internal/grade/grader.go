@@ -127,68 +127,109 @@ func (g *Grader) grade(path string, run func(*Report, *build.Program, []byte) er
 	return r, nil
 }
 
-// play runs the directed traces and then the random ones. Each trace is worth
-// the same within its task; the random traces of one task count as one.
+// A tally is what a submission keeps of each task's points: each directed trace
+// is worth the same, and everything else together is worth one of them.
+type tally struct {
+	asked, kept [tasks + 1]int
+	failed      [tasks + 1]bool // in what is not directed
+	hangs       int
+}
+
+func (t *tally) points() float64 {
+	sum := 0.0
+	for task := 1; task <= tasks; task++ {
+		asked, kept := t.asked[task]+1, t.kept[task]
+		if !t.failed[task] {
+			kept++
+		}
+		sum += pointsPerTask * float64(kept) / float64(asked)
+	}
+	return sum
+}
+
+// tired is how many calls that do not come back are waited for.
+const tired = 3
+
+// play runs the directed traces, the random ones, and Memcheck.
 func (g *Grader) play(r *Report, program *build.Program, source []byte) error {
-	var asked, kept [tasks + 1]int
+	t := &tally{}
+	for _, stage := range []func(*Report, *build.Program, *tally) error{
+		g.directed,
+		func(r *Report, program *build.Program, t *tally) error {
+			return g.random(r, program, t, g.seed(source))
+		},
+		g.memcheck,
+	} {
+		if err := stage(r, program, t); err != nil {
+			return err
+		}
+		if g.Only != "" { // names are of directed traces
+			break
+		}
+	}
+	r.Score = t.points()
+	return nil
+}
+
+func (g *Grader) directed(r *Report, program *build.Program, t *tally) error {
 	for _, c := range g.cases {
 		if c.Advice || !strings.Contains(c.Name, g.Only) {
 			continue
 		}
-		asked[c.Task]++
+		t.asked[c.Task]++
+		if t.hangs == tired {
+			continue
+		}
 		d, err := compare.Play(program.Native(), c.Ops)
 		if err != nil {
 			return err
 		}
 		if d == nil {
-			kept[c.Task]++
+			t.kept[c.Task]++
 			continue
 		}
 		r.Findings = append(r.Findings, Finding{c.Name, c.Sentence, c.Ops, d})
+		if d.Hangs {
+			t.hangs++
+		}
 	}
-	var failed [tasks + 1]bool
-	traces := g.Traces
-	if g.Only != "" {
-		traces = 0
+	if t.hangs == tired {
+		r.Notes = append(r.Notes, "no more was run, because three calls did not come back")
 	}
-	for i := range uint64(traces) {
-		ops := random.Trace(g.seed(source)+i, randomSteps, i%2 == 1)
-		d, err := compare.Play(program.Native(), ops)
+	return nil
+}
+
+// random plays traces that nobody wrote down. One finding for each task is
+// enough, made short.
+func (g *Grader) random(r *Report, program *build.Program, t *tally, seed uint64) error {
+	play := func(ops []trace.Op) (*compare.Difference, error) { return compare.Play(program.Native(), ops) }
+	for i := 0; i < g.Traces && t.hangs < tired; i++ {
+		ops := random.Trace(seed+uint64(i), randomSteps, i%2 == 1)
+		d, err := play(ops)
 		if err != nil {
 			return err
 		}
 		if d == nil {
 			continue
 		}
-		if task := taskOf(d.Op); !failed[task] {
-			failed[task] = true
-			play := func(ops []trace.Op) (*compare.Difference, error) { return compare.Play(program.Native(), ops) }
-			if ops, d, err = shrink.Shrink(ops, d, play, g.Tries); err != nil {
-				return err
-			}
-			r.Findings = append(r.Findings, Finding{fmt.Sprintf("task%d_random", task), "", ops, d})
+		task := taskOf(d.Op)
+		if t.failed[task] {
+			continue
 		}
-	}
-	if g.Only == "" {
-		if err := g.memcheck(r, program, &failed); err != nil {
+		t.failed[task] = true
+		if d.Hangs { // not to be waited for again and again
+			t.hangs++
+		} else if ops, d, err = shrink.Shrink(ops, d, play, g.Tries); err != nil {
 			return err
 		}
-	}
-	for task := 1; task <= tasks; task++ {
-		if traces > 0 || asked[task] == 0 {
-			asked[task]++
-			if !failed[task] {
-				kept[task]++
-			}
-		}
-		r.Score += pointsPerTask * float64(kept[task]) / float64(asked[task])
+		r.Findings = append(r.Findings, Finding{fmt.Sprintf("task%d_random", task), "", ops, d})
 	}
 	return nil
 }
 
 // memcheck plays the directed traces under Memcheck. A submission that dies is not
 // watched dying.
-func (g *Grader) memcheck(r *Report, program *build.Program, failed *[tasks + 1]bool) error {
+func (g *Grader) memcheck(r *Report, program *build.Program, t *tally) error {
 	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Channel == compare.Death }) {
 		r.Notes = append(r.Notes, "Memcheck was not run, because a call does not return")
 		return nil
@@ -210,7 +251,7 @@ func (g *Grader) memcheck(r *Report, program *build.Program, failed *[tasks + 1]
 		if task == 0 { // outside the six: what is lost at the end
 			task = tasks
 		}
-		failed[task] = true
+		t.failed[task] = true
 		r.Findings = append(r.Findings, Finding{
 			Name:       fmt.Sprintf("task%d_memcheck", task),
 			Sentence:   "The program must run without errors and leaks under Valgrind.",

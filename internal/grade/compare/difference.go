@@ -31,6 +31,7 @@ type Difference struct {
 	Shape    string // Field without its numbers: what kind of field it is
 	Expected string
 	Actual   string
+	Hangs    bool // the call did not come back
 }
 
 // Error is one line of it.

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,7 +34,7 @@ type player struct {
 // may). A submission that dies is run again without that, to see what it wrote.
 func Play(program string, ops []trace.Op) (*Difference, error) {
 	d, err := play(program, ops, false)
-	if err != nil || d == nil || d.Channel != Death || d.Op.Kind == trace.Append {
+	if err != nil || d == nil || d.Channel != Death || d.Hangs || d.Op.Kind == trace.Append {
 		return d, err
 	}
 	open, err := play(program, ops, true)
@@ -74,7 +75,9 @@ func (p *player) step(op trace.Op) *Difference {
 	outcome := p.expected.Play(op)
 	reply, err := p.subject.Do(request)
 	if err != nil {
-		return differs(Death, "the call", "a return", err)
+		d := differs(Death, "the call", "a return", err)
+		d.Hangs = errors.Is(err, subject.ErrTime)
+		return d
 	}
 	if d := p.returned(op, outcome, reply.Returned); d != nil {
 		return d

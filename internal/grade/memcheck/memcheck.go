@@ -32,7 +32,7 @@ type Finding struct {
 var ErrUnfinished = errors.New("did not finish under Memcheck")
 
 // patience is many times what Memcheck needs for all traces.
-const patience = 60 * time.Second
+const patience = 30 * time.Second
 
 // calls are the six, in which a complaint arises.
 var calls = []string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy"}
