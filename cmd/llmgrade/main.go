@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/reproduce"
 	"llmmemory/internal/grade/sandbox"
 	"llmmemory/internal/grade/trace"
 )
@@ -47,6 +48,7 @@ type options struct {
 	only   string
 	replay string
 	trace  string
+	main   string
 }
 
 func command(status *int) *cobra.Command {
@@ -61,6 +63,7 @@ func command(status *int) *cobra.Command {
 			"  llmgrade --only task4 llm_memory.c\n" +
 			"  llmgrade --trace first.trace llm_memory.c   # what the first finding needs\n" +
 			"  llmgrade --replay first.trace llm_memory.c  # and nothing else\n" +
+			"  llmgrade --main first.c llm_memory.c        # the same in C, for a debugger\n" +
 			"  llmgrade --json class/ >class.jsonl",
 		Args:          cobra.MinimumNArgs(1),
 		SilenceUsage:  true,
@@ -74,6 +77,7 @@ func command(status *int) *cobra.Command {
 	f.StringVar(&o.only, "only", "", "play only the traces whose name has this in it")
 	f.StringVar(&o.replay, "replay", "", "play this trace and nothing else")
 	f.StringVar(&o.trace, "trace", "", "write the trace of the first finding to this file")
+	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this file")
 	c.MarkFlagsMutuallyExclusive("only", "replay")
 	return c
 }
@@ -83,8 +87,8 @@ func (o *options) run(w io.Writer, args []string, status *int) error {
 	if err != nil {
 		return err
 	}
-	if o.trace != "" && len(files) > 1 {
-		return errors.New("--trace is for one submission")
+	if (o.trace != "" || o.main != "") && len(files) > 1 {
+		return errors.New("--trace and --main are for one submission")
 	}
 	g, err := grade.NewGrader()
 	if err != nil {
@@ -152,12 +156,18 @@ func inOrder(files []string, jobs int, grader func(string) (*grade.Report, error
 }
 
 func (o *options) write(w io.Writer, r *grade.Report) error {
-	if o.trace != "" {
+	if o.trace != "" || o.main != "" {
 		if len(r.Findings) == 0 || len(r.Findings[0].Ops) == 0 {
-			return fmt.Errorf("--trace: %s shows no difference in a trace", r.File)
+			return fmt.Errorf("%s shows no difference in a trace: there is nothing to write", r.File)
 		}
-		if err := os.WriteFile(o.trace, []byte(steps(r.Findings[0])), 0o644); err != nil {
-			return err
+		f := r.Findings[0]
+		for file, text := range map[string]string{o.trace: steps(f), o.main: reproduce.Program(f.Name, f.Ops, f.Difference)} {
+			if file == "" {
+				continue
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	if o.json {
