@@ -242,7 +242,11 @@ func (g *Grader) memcheck(r *Report, program *build.Program, t *tally) error {
 	}
 	found, err := memcheck.Run(program.Watched(), traces)
 	if errors.Is(err, memcheck.ErrUnfinished) {
-		r.Notes = append(r.Notes, err.Error())
+		for task := range t.failed { // which one it would have been is not known
+			t.failed[task] = true
+		}
+		r.Findings = append(r.Findings, Finding{Name: "memcheck", Difference: &compare.Difference{
+			Step: -1, Channel: compare.Death, Field: "Memcheck", Expected: "to play every trace to its end", Actual: err.Error()}})
 	} else if err != nil {
 		return err
 	}
@@ -254,7 +258,7 @@ func (g *Grader) memcheck(r *Report, program *build.Program, t *tally) error {
 		t.failed[task] = true
 		r.Findings = append(r.Findings, Finding{
 			Name:       fmt.Sprintf("task%d_memcheck", task),
-			Sentence:   "The program must run without errors and leaks under Valgrind.",
+			Sentence:   "Your code will be rigorously tested with Valgrind. Memory leaks [...] are strictly forbidden and must report 0 bytes lost.",
 			Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "Memcheck", Expected: "no error", Actual: f.String()},
 		})
 	}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"llmmemory/internal/grade/sandbox"
 	"llmmemory/internal/grade/trace"
 )
 
@@ -49,24 +50,40 @@ func Run(program string, traces [][]trace.Op) ([]Finding, error) {
 		return nil, err
 	}
 	defer steps.Close()
-	report := program + ".xml"
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "valgrind", "--xml=yes", "--xml-file="+report, "--child-silent-after-fork=yes", "--vgdb=no",
+	box := program + ".box"
+	if err := os.Mkdir(box, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(box, 0o777); err != nil { // another uid writes there
+		return nil, err
+	}
+	report := filepath.Join(box, "report.xml")
+	valgrind, err := exec.LookPath("valgrind")
+	if err != nil {
+		return nil, fmt.Errorf("memcheck: %w", err)
+	}
+	path, argv, err := sandbox.Watched(box, valgrind, "--xml=yes", "--xml-file="+report, "--child-silent-after-fork=yes", "--vgdb=no",
 		"--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "--errors-for-leak-kinds=definite,indirect,possible",
 		program, "3")
-	cmd.Dir = filepath.Dir(program)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Args = argv
+	cmd.Dir = box
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}
 	cmd.ExtraFiles = []*os.File{steps}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err = cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		return nil, fmt.Errorf("Memcheck: %w", err)
+		return nil, fmt.Errorf("memcheck: %w", err)
 	}
 	text, readErr := os.ReadFile(report)
 	if readErr != nil {
-		return nil, fmt.Errorf("Memcheck: %w", readErr)
+		return nil, fmt.Errorf("memcheck: %w", readErr)
 	}
 	found, parseErr := parse(text)
 	if ctx.Err() != nil {

@@ -70,6 +70,10 @@ func try(t *testing.T, program, what string) string {
 	t.Helper()
 	path, argv, err := sandbox.Command(program, what)
 	require.NoError(t, err)
+	return run(path, argv)
+}
+
+func run(path string, argv []string) string {
 	out, err := (&exec.Cmd{Path: path, Args: argv}).CombinedOutput()
 	if err != nil {
 		return err.Error()
@@ -91,5 +95,25 @@ func TestWhatASubmissionCannotDo(t *testing.T) {
 		require.Equal(t, says, try(t, program, what), what)
 	}
 	require.NotEqual(t, "did", try(t, program, "other program"))
+	require.NoFileExists(t, "/tmp/llmgrade-was-here")
+}
+
+func TestWhatAWatchedSubmissionCannotDo(t *testing.T) {
+	if layers := sandbox.Layers(); !strings.Contains(layers, "Landlock ABI") || !strings.HasSuffix(layers, ", seccomp") {
+		t.Skip("only ", layers)
+	}
+	program := compile(t)
+	folder := t.TempDir()
+	require.NoError(t, os.Chmod(folder, 0o777))
+	for what, says := range map[string]string{
+		"nothing": "did", "read": "did", "read itself": "did",
+		"write": "Permission denied", "delete": "Permission denied",
+		"fork": "Operation not permitted", "vfork": "Operation not permitted", "network": "Operation not permitted",
+		"trace": "Operation not permitted", "x32": "Operation not permitted",
+	} {
+		path, argv, err := sandbox.Watched(folder, program, what)
+		require.NoError(t, err)
+		require.Equal(t, says, run(path, argv), what)
+	}
 	require.NoFileExists(t, "/tmp/llmgrade-was-here")
 }

@@ -21,9 +21,38 @@ var calls = []uint32{
 	unix.SYS_READLINK, unix.SYS_READLINKAT, unix.SYS_EXECVE, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 }
 
-// seccomp leaves the calls above. The program is: another architecture, or the
-// x32 ABI's numbers: end the process; one of calls: allow; else EPERM.
-func seccomp() error {
+// forbidden is what a watched program must not do: make processes, talk to
+// others, look into them, or change what lies outside its folder.
+var forbidden = []uint32{
+	unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV,
+	unix.SYS_PROCESS_VM_WRITEV, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_SENDTO, unix.SYS_SENDMSG,
+	unix.SYS_CHMOD, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_CHOWN, unix.SYS_FCHOWN, unix.SYS_LCHOWN, unix.SYS_FCHOWNAT,
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_SETNS, unix.SYS_UNSHARE, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN,
+	unix.SYS_IO_URING_SETUP, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET,
+}
+
+// seccomp leaves the calls above, or for a watched program all but the forbidden
+// ones. Another architecture, and the x32 ABI's numbers, end the process or fail.
+func seccomp(watched bool) error {
+	list, listed, others := calls, uint32(allowed), uint32(denied)
+	if watched {
+		list, listed, others = forbidden, denied, allowed
+	}
+	filter := program(list, listed, others)
+	fprog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&fprog)), 0, 0); err != nil {
+		return fmt.Errorf("seccomp: %w", err)
+	}
+	return nil
+}
+
+const (
+	allowed = unix.SECCOMP_RET_ALLOW
+	denied  = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+)
+
+// program gives one answer to the calls of the list and another to the others.
+func program(list []uint32, listed, others uint32) []unix.SockFilter {
 	const (
 		load     = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal    = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
@@ -33,23 +62,16 @@ func seccomp() error {
 		archAt   = 4
 		x32Begin = 0x40000000
 	)
-	n := len(calls)
 	filter := []unix.SockFilter{
 		{Code: load, K: archAt},
 		{Code: equal, K: unix.AUDIT_ARCH_X86_64, Jt: 1},
 		{Code: give, K: unix.SECCOMP_RET_KILL_PROCESS},
 		{Code: load, K: nrAt},
-		{Code: atLeast, K: x32Begin, Jt: uint8(n)}, // to EPERM
+		{Code: atLeast, K: x32Begin, Jf: 1},
+		{Code: give, K: denied},
 	}
-	for i, call := range calls {
-		filter = append(filter, unix.SockFilter{Code: equal, K: call, Jt: uint8(n - i)}) // to allow
+	for i, call := range list {
+		filter = append(filter, unix.SockFilter{Code: equal, K: call, Jt: uint8(len(list) - i)}) // to listed
 	}
-	filter = append(filter,
-		unix.SockFilter{Code: give, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
-		unix.SockFilter{Code: give, K: unix.SECCOMP_RET_ALLOW})
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
-		return fmt.Errorf("seccomp: %w", err)
-	}
-	return nil
+	return append(filter, unix.SockFilter{Code: give, K: others}, unix.SockFilter{Code: give, K: listed})
 }
