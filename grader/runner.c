@@ -19,7 +19,7 @@
 
 #include "llm_memory.h"
 
-/* Both sides know these; internal/grade/subject holds them equal. */
+/* internal/grade/subject has the same. */
 #define POOLS ((char *)0x200000000000)
 #define POOLS_SIZE (UINT64_C(64) << 20)
 #define HEAP ((char *)0x210000000000)

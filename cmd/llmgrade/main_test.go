@@ -156,7 +156,8 @@ func TestASeedGivesTheSameResult(t *testing.T) {
 
 func TestTroubleIsStatusTwo(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"/nonexistent.c"}, {t.TempDir()}, {"--nonsense"}} {
+	for _, args := range [][]string{{}, {"/nonexistent.c"}, {t.TempDir()}, {"--nonsense"},
+		{"--only", "nonsense", "../../testdata/submissions/correct/llm_memory.c"}} {
 		status, _, said := run(t, args...)
 		require.Equal(t, 2, status, args)
 		require.Contains(t, said, "llmgrade: ")

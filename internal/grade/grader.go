@@ -171,12 +171,17 @@ func (g *Grader) play(r *Report, program *build.Program, source []byte) error {
 	return nil
 }
 
+// ErrOnly is wrapped when no trace has the name that Only asks for.
+var ErrOnly = errors.New("no trace is called so")
+
 func (g *Grader) directed(r *Report, program *build.Program, t *tally) error {
+	played := false
 	for _, c := range g.cases {
 		if c.Advice || !strings.Contains(c.Name, g.Only) {
 			continue
 		}
 		t.asked[c.Task]++
+		played = true
 		if t.hangs == tired {
 			continue
 		}
@@ -192,6 +197,12 @@ func (g *Grader) directed(r *Report, program *build.Program, t *tally) error {
 		if d.Hangs {
 			t.hangs++
 		}
+	}
+	if !played {
+		return fmt.Errorf("%w: %q", ErrOnly, g.Only)
+	}
+	if g.Only != "" {
+		r.Notes = append(r.Notes, fmt.Sprintf("only the traces with %q in their name were played", g.Only))
 	}
 	if t.hangs == tired {
 		r.Notes = append(r.Notes, "no more was run, because three calls did not come back")

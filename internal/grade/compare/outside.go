@@ -79,7 +79,7 @@ func (p *player) relocate(holder []byte, place uintptr, size uint64) *Difference
 		_, err = p.subject.Do(subject.Request{Call: subject.GiveBack, Engine: old})
 	}
 	if err != nil {
-		return differs(Death, "the process", "alive", err)
+		return p.death(err)
 	}
 	delete(p.chunks, old)
 	p.chunks[uint64(got.Returned)] = size

@@ -25,6 +25,7 @@ type player struct {
 	used     uint64                // bytes of the pools' region
 	chunks   map[uint64]uint64     // live ones: address to size
 	open     bool                  // pools can be written in every call
+	trouble  error                 // the grader's own
 }
 
 // Play runs a trace on a linked runner. A nil Difference means that there is
@@ -59,7 +60,11 @@ func play(program string, ops []trace.Op, open bool) (*Difference, error) {
 	defer process.Close()
 	p := &player{expected: expected, subject: process, chunks: map[uint64]uint64{}, open: open}
 	for i, op := range ops {
-		if d := p.step(op); d != nil {
+		d := p.step(op)
+		if p.trouble != nil {
+			return nil, fmt.Errorf("step %d, %s: %w", i+1, op, p.trouble)
+		}
+		if d != nil {
 			d.Step, d.Op = i, op
 			return d, nil
 		}
@@ -75,9 +80,7 @@ func (p *player) step(op trace.Op) *Difference {
 	outcome := p.expected.Play(op)
 	reply, err := p.subject.Do(request)
 	if err != nil {
-		d := differs(Death, "the call", "a return", err)
-		d.Hangs = errors.Is(err, subject.ErrTime)
-		return d
+		return p.death(err)
 	}
 	if d := p.returned(op, outcome, reply.Returned); d != nil {
 		return d
@@ -90,6 +93,9 @@ func (p *player) step(op trace.Op) *Difference {
 			return d
 		}
 	}
+	if (op.Kind == trace.Create || op.Kind == trace.Fork) && reply.Returned != 0 && uint64(reply.Returned) != p.last(op.Engine) {
+		return differs(Returned, "the returned pointer", "the new sequence, the last of the list", "another")
+	}
 	if d := p.edges(); d != nil {
 		return d
 	}
@@ -99,8 +105,24 @@ func (p *player) step(op trace.Op) *Difference {
 	return nil
 }
 
-// request is what the process is asked to do. A pool ends at the end of a page,
-// and the one before it lies far enough away that no byte is watched twice.
+// death is the difference that an error of the process is, unless it is trouble
+// of the grader's.
+func (p *player) death(err error) *Difference {
+	if !errors.Is(err, subject.ErrTime) && !errors.Is(err, subject.ErrDied) {
+		p.trouble = err
+	}
+	d := differs(Death, "the call", "a return", err)
+	d.Hangs = errors.Is(err, subject.ErrTime)
+	return d
+}
+
+// last is the address of the last sequence of a list, which has been compared.
+func (p *player) last(engine int) uint64 {
+	return u64(p.subject.At(p.engines[engine]+activeOffset, 16), 0) - nodeOffset
+}
+
+// request is what the process is asked to do. Pools lie far enough apart that no
+// byte is watched twice.
 func (p *player) request(op trace.Op) subject.Request {
 	r := subject.Request{Call: subject.Call(op.Kind), A: op.A, B: op.B, Fail: uint32(op.Fail)}
 	if op.Kind != trace.Append && !p.open {
@@ -124,8 +146,8 @@ func (p *player) request(op trace.Op) subject.Request {
 	return r
 }
 
-// returned compares what the call returned, but for the address of a sequence,
-// which the list tells (sequences).
+// returned compares what the call returned, but for the address of a sequence:
+// that is compared when the list has been.
 func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Difference {
 	switch op.Kind {
 	case trace.Init, trace.Create, trace.Fork:

@@ -28,10 +28,7 @@ func Fill(bytes []byte) {
 }
 
 // An Outcome is what a call returned.
-type Outcome struct {
-	Err      error
-	Sequence *course.Sequence // of Create and Fork
-}
+type Outcome struct{ Err error }
 
 // Refused reports whether a call that was to change something did not.
 func (o Outcome) Refused() bool { return o.Err != nil }
@@ -69,30 +66,30 @@ func (w *World) Play(op trace.Op) Outcome {
 	case trace.Init:
 		return w.init(op)
 	case trace.Create:
-		s, err := w.library.Create(e, op.A, op.B)
-		return Outcome{err, s}
+		_, err := w.library.Create(e, op.A, op.B)
+		return Outcome{err}
 	case trace.Fork:
-		s, err := w.library.Fork(e, op.A, op.B)
-		return Outcome{err, s}
+		_, err := w.library.Fork(e, op.A, op.B)
+		return Outcome{err}
 	case trace.Append:
-		return Outcome{Err: w.library.Append(e, op.A, op.B)}
+		return Outcome{w.library.Append(e, op.A, op.B)}
 	case trace.Free:
-		return Outcome{Err: w.library.Free(e, op.A)}
+		return Outcome{w.library.Free(e, op.A)}
 	case trace.Destroy:
 		err := w.library.Destroy(e)
 		if err == nil {
 			w.Engines[op.Engine] = nil
 		}
-		return Outcome{Err: err}
+		return Outcome{err}
 	default:
-		return Outcome{Err: errors.New("not a call: " + op.Kind.String())}
+		return Outcome{errors.New("not a call: " + op.Kind.String())}
 	}
 }
 
 func (w *World) init(op trace.Op) Outcome {
 	if op.A < 0 {
 		_, err := w.library.Init(nil, 10*course.BlockSize)
-		return Outcome{Err: err}
+		return Outcome{err}
 	}
 	space := w.arena.take(int(op.A) + 2*Slack)
 	pool := unsafe.Slice((*byte)(space), int(op.A)+2*Slack)
@@ -101,5 +98,5 @@ func (w *World) init(op trace.Op) Outcome {
 	if err == nil {
 		w.Engines[op.Engine], w.Pools[op.Engine] = e, pool
 	}
-	return Outcome{Err: err}
+	return Outcome{err}
 }

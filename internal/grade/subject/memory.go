@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the process has the file, which grader/runner.c holds equal: the pools
+// Where the process has the file, as in grader/runner.c: the pools
 // first, the heap behind them.
 const (
 	Pools     uint64 = 0x2000_0000_0000

@@ -99,6 +99,10 @@ func Start(program string, patience time.Duration) (*Process, error) {
 }
 
 func (p *Process) start(program string) error {
+	path, argv, err := sandbox.Command(program, "3", "4", "5")
+	if err != nil {
+		return err
+	}
 	theirRequests, ours, err := os.Pipe()
 	if err != nil {
 		return err
@@ -111,10 +115,6 @@ func (p *Process) start(program string) error {
 	}
 	defer theirReplies.Close()
 	p.requests, p.replies = ours, replies
-	path, argv, err := sandbox.Command(program, "3", "4", "5")
-	if err != nil {
-		return err
-	}
 	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: []string{}}
 	p.cmd.ExtraFiles = []*os.File{p.file, theirRequests, theirReplies}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -73,9 +73,18 @@ func (o Op) String() string {
 // ErrSyntax is wrapped by what Parse finds wrong, with the number of the line.
 var ErrSyntax = errors.New("not a trace")
 
+// A trace has at most so many steps, and its pools, each with Room bytes around
+// it, so many bytes in all: what the memory of a submission holds.
+const (
+	MostSteps = 100_000
+	MostPools = 60 << 20
+	Room      = 8192
+)
+
 // Parse reads a trace: an Op a line, and comments from # on.
 func Parse(text string) ([]Op, error) {
 	var ops []Op
+	pools := int64(0)
 	for i, line := range strings.Split(text, "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		fields := strings.Fields(line)
@@ -85,6 +94,12 @@ func Parse(text string) ([]Op, error) {
 		op, err := parse(fields)
 		if err != nil {
 			return nil, fmt.Errorf("%w: line %d: %s", ErrSyntax, i+1, err)
+		}
+		if op.Kind == Init {
+			pools += int64(max(0, op.A)) + Room
+		}
+		if pools > MostPools || len(ops) == MostSteps {
+			return nil, fmt.Errorf("%w: line %d: a trace has at most %d steps, and pools of %d MiB in all", ErrSyntax, i+1, MostSteps, MostPools>>20)
 		}
 		ops = append(ops, op)
 	}
@@ -114,7 +129,9 @@ func parse(fields []string) (Op, error) {
 	if err != nil {
 		return Op{}, err
 	}
-	op.Engine = engine
+	if op.Engine = engine; engine == None && (kind == Init || kind.Outside()) {
+		return Op{}, fmt.Errorf("%s has to name an engine: e0 to e%d", kind, Engines-1)
+	}
 	for i, to := range []*int32{&op.A, &op.B, &op.C}[:arguments[kind]] {
 		n, err := strconv.ParseInt(rest[1+i], 10, 32)
 		if err != nil {

@@ -13,14 +13,21 @@ func TestWhatIsPrintedCanBeParsed(t *testing.T) {
 		var ops []Op
 		var lines []string
 		for range rapid.IntRange(0, 9).Draw(t, "steps") {
-			op := Op{Kind: Kind(rapid.IntRange(0, int(kinds)-1).Draw(t, "kind")), Engine: rapid.IntRange(None, Engines-1).Draw(t, "engine"),
-				Fail: rapid.IntRange(0, 3).Draw(t, "fail")}
+			op := Op{Kind: Kind(rapid.IntRange(0, int(kinds)-1).Draw(t, "kind")), Fail: rapid.IntRange(0, 3).Draw(t, "fail")}
+			op.Engine = rapid.IntRange(None, Engines-1).Draw(t, "engine")
+			if op.Kind == Init || op.Kind.Outside() {
+				op.Engine = max(0, op.Engine)
+			}
 			for i, n := range []*int32{&op.A, &op.B, &op.C} {
 				if i < arguments[op.Kind] {
 					*n = rapid.Int32().Draw(t, "n")
 				}
 			}
 			ops = append(ops, op)
+			if op.Kind == Init {
+				op.A = min(op.A, 1<<20)
+				ops[len(ops)-1] = op
+			}
 			lines = append(lines, op.String()+" # a comment", "")
 		}
 		parsed, err := Parse(strings.Join(lines, "\n"))
@@ -38,9 +45,19 @@ func TestWhatIsWrongWithATraceIsSaid(t *testing.T) {
 		"create e0 x 3":          `"x" is not an int`,
 		"create e0 1 3000000000": "is not an int",
 		"free e0 1 oom=0":        "oom=N names the N-th allocation, from 1",
+		"init null 64":           "init has to name an engine",
+		"hole null 1 1":          "hole has to name an engine",
+		"init e0 2147483647":     "line 2: a trace has at most 100000 steps, and pools of 60 MiB in all",
 	} {
 		_, err := Parse("init e0 64\n" + line)
 		require.ErrorIs(t, err, ErrSyntax, line)
 		require.ErrorContains(t, err, says)
 	}
+}
+
+func TestATraceThatIsTooLongIsRefused(t *testing.T) {
+	_, err := Parse(strings.Repeat("free e0 1\n", MostSteps))
+	require.NoError(t, err)
+	_, err = Parse(strings.Repeat("free e0 1\n", MostSteps+1))
+	require.ErrorIs(t, err, ErrSyntax)
 }
