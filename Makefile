@@ -1,6 +1,7 @@
 # make                      build the library and grade it, plainly and under Valgrind
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
 # make test                 every test
+# make llmgrade             build/llmgrade, which grades submissions from outside
 # make bench                the speed table of the README
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
 # make dropin DIR=path      set a homework folder up with this library
@@ -35,7 +36,7 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-.PHONY: all lib grade test bench dropin install uninstall check clean
+.PHONY: all lib grade llmgrade test bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -49,7 +50,8 @@ $(B)/libllm_memory.so: $(SOURCES) Makefile
 	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
 	  mv $$dir/libllm_memory.so $@
 
-# After the other, because both may install tools. One object, so that the runtime's constructor stays in front of ours, both run before those of the
+# After the other, because both may install tools. One object, so that the
+# runtime's constructor stays in front of ours, both run before those of the
 # program, which may call, and only the public names are global.
 $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	@.ci/tools build
@@ -70,6 +72,11 @@ grade: lib
 	@.ci/tools grade
 	@grader/grade
 endif
+
+llmgrade:
+	@.ci/tools build
+	@mkdir -p $(B)
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmgrade ./cmd/llmgrade
 
 test: lib
 	@.ci/tools test

@@ -1,4 +1,4 @@
-/* The threads of the Go runtime, as the library's C side knows them. */
+/* What it takes to be a good guest: the runtime's threads, and the threads that call. */
 #ifndef LLM_GUEST_H
 #define LLM_GUEST_H
 

@@ -2,7 +2,7 @@ package guest_test
 
 import "testing"
 
-var forkModes = []struct{ mode, forks string }{
+var forkModes = []mode{
 	{"calling", "300"},
 	{"together", "20"},
 	{"handler", "100"},
@@ -14,12 +14,7 @@ var forkModes = []struct{ mode, forks string }{
 // every engine whole and no lock closed.
 func TestAThreadForksWhileOthersCall(t *testing.T) {
 	each(t, everyWay, func(t *testing.T, w way) {
-		prog := w.compile(t, "forking")
-		for _, m := range forkModes {
-			t.Run(m.mode, func(t *testing.T) {
-				succeed(t, t.TempDir(), nil, prog, m.mode, m.forks)
-			})
-		}
+		eachMode(t, w.compile(t, "forking"), forkModes)
 	})
 }
 

@@ -10,7 +10,7 @@ func TestAGibibyteOfAddressSpaceIsEnough(t *testing.T) {
 
 func TestWhateverAllocationFailsTheCallIsRefusedAndNothingHasChanged(t *testing.T) {
 	each(t, everyWay, func(t *testing.T, w way) {
-		// Not inlined knowledge of malloc: the compiler must see plain functions.
+		// The compiler must not know what malloc does: the program has its own.
 		succeed(t, t.TempDir(), nil, w.compile(t, "exhausted", "-fno-builtin"))
 	})
 }

@@ -2,7 +2,18 @@ package guest_test
 
 import "testing"
 
-var threadModes = []struct{ mode, rounds string }{
+// A mode is one of the things a program of testdata/guest does, and how often.
+type mode struct{ name, times string }
+
+func eachMode(t *testing.T, prog string, modes []mode) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			succeed(t, t.TempDir(), nil, prog, m.name, m.times)
+		})
+	}
+}
+
+var threadModes = []mode{
 	{"own", "2000"},
 	{"one", "2000"},
 	{"short", "10"},
@@ -12,12 +23,7 @@ var threadModes = []struct{ mode, rounds string }{
 
 func TestThreadsLeaveAConsistentState(t *testing.T) {
 	each(t, everyWay, func(t *testing.T, w way) {
-		prog := w.compile(t, "threads")
-		for _, m := range threadModes {
-			t.Run(m.mode, func(t *testing.T) {
-				succeed(t, t.TempDir(), nil, prog, m.mode, m.rounds)
-			})
-		}
+		eachMode(t, w.compile(t, "threads"), threadModes)
 	})
 }
 
@@ -30,8 +36,8 @@ func TestThreadsAreCleanUnderPlainValgrind(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		prog := w.compile(t, "threads")
 		for _, m := range threadModes {
-			t.Run(m.mode, func(t *testing.T) {
-				requireClean(t, memcheck(t, nil, prog, m.mode, "2"))
+			t.Run(m.name, func(t *testing.T) {
+				requireClean(t, memcheck(t, nil, prog, m.name, "2"))
 			})
 		}
 		t.Run("second", func(t *testing.T) {

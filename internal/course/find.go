@@ -1,8 +1,7 @@
 package course
 
 // plainNodes is how many nodes from the head are always walked, so that what
-// they decide never depends on a hint. Walking them costs about as much as
-// looking a hint up.
+// they decide never depends on a hint.
 const plainNodes = 16
 
 // nearNodes more are walked, too, though a hint is looked for first: to walk so

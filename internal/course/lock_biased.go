@@ -10,9 +10,8 @@ import (
 )
 
 // A lock belongs to the first thread that takes it, which from then on enters
-// and leaves with plain stores: two atomic instructions would be a third of
-// what an append costs beyond the way into Go. When a second thread comes, the
-// lock becomes an ordinary mutex for good.
+// and leaves with plain stores, which cost less than two atomic instructions.
+// When a second thread comes, the lock becomes an ordinary mutex for good.
 //
 // The owner says busy and then looks whether it still is the owner; a newcomer
 // takes the ownership away and then looks whether the owner is busy. Stores may
