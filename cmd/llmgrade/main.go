@@ -246,7 +246,7 @@ func writeText(w io.Writer, r *grade.Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %.1f of %.0f points\n", r.File, r.Score, r.MaxScore)
 	if r.Rejected != nil {
-		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(r.Rejected.Error(), "\n", "\n  "))
+		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(r.Rejected.Text, "\n", "\n  "))
 	}
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "\n%s\n", f.Name)
@@ -254,6 +254,12 @@ func writeText(w io.Writer, r *grade.Report) error {
 			fmt.Fprintf(&b, "  handout:  %s\n", f.Sentence)
 		}
 		fmt.Fprintf(&b, "  %s\n  expected: %s\n  actual:   %s\n", f.Field, f.Expected, f.Actual)
+		for _, line := range f.Lines {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+		if len(f.Same) > 0 {
+			fmt.Fprintf(&b, "  the same in: %s\n", strings.Join(f.Same, ", "))
+		}
 		if len(f.Ops) == 0 {
 			continue
 		}
@@ -266,6 +272,9 @@ func writeText(w io.Writer, r *grade.Report) error {
 		for _, op := range f.Ops[from : f.Step+1] {
 			fmt.Fprintf(&b, "    %s\n", op)
 		}
+	}
+	for _, a := range r.Advice {
+		fmt.Fprintf(&b, "\nadvice, which costs nothing: %s\n  handout:  %s\n  %s\n", a.Name, a.Sentence, a.Text)
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "\nnote: %s\n", note)

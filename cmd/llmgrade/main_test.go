@@ -63,7 +63,7 @@ func TestAWrongSubmissionIsToldWhatBroke(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, out, "task4_copies_once_for_each_sharer\n  handout:  CoW")
 	require.Contains(t, out, "byte 192 of the pool (block 3, record 0)")
-	require.Contains(t, out, "fork e0 2 4\n")
+	require.Contains(t, out, "fork e0 1 3\n")
 }
 
 func TestWhatIsNotRunSaysWhy(t *testing.T) {
@@ -130,10 +130,10 @@ func TestAFindingCanBeReplayed(t *testing.T) {
 	require.Equal(t, 1, status, said)
 	text, err := os.ReadFile(saved)
 	require.NoError(t, err)
-	require.Contains(t, string(text), "append e0 1 2\n")
+	require.Contains(t, string(text), "append e0 1 1\n")
 	inC, err := os.ReadFile(program)
 	require.NoError(t, err)
-	require.Contains(t, string(inC), "    append_kv(e[0], 1, 2);\n    return 0;\n")
+	require.Contains(t, string(inC), "    append_kv(e[0], 1, 1);\n    return 0;\n")
 	status, out, _ := run(t, "--replay", saved, wrong)
 	require.Equal(t, 1, status)
 	require.Contains(t, out, "byte 192 of the pool (block 3, record 0)")

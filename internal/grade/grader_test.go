@@ -1,8 +1,15 @@
 package grade_test
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,35 +33,145 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// Every wrong submission of the table loses points, no equivalent one does.
+func mutants(t *testing.T) []corpus.Mutant {
+	t.Helper()
+	all, err := corpus.Parse(read(t, submissions+"mutants.txt"))
+	require.NoError(t, err)
+	return append(all, corpus.Mutant{ID: "correct", Kind: corpus.Equivalent})
+}
+
+// put writes a mutant into a folder of its own.
+func put(t *testing.T, m corpus.Mutant) string {
+	t.Helper()
+	source, err := m.Apply(read(t, submissions+"correct/llm_memory.c"))
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "llm_memory.c")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
+	return file
+}
+
+var matrix = flag.Bool("matrix", false, "print which stage sees which mutant")
+
+// Every wrong submission of the table loses points in the task it belongs to,
+// with a sentence of the handout; no equivalent one does.
 func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	g, err := grade.NewGrader()
 	require.NoError(t, err)
-	g.Traces, g.Tries = 6, 0
 	t.Cleanup(func() { require.NoError(t, g.Close()) })
-	correct := read(t, submissions+"correct/llm_memory.c")
-	mutants, err := corpus.Parse(read(t, submissions+"mutants.txt"))
-	require.NoError(t, err)
-	mutants = append(mutants, corpus.Mutant{ID: "correct", Kind: corpus.Equivalent})
-	for _, m := range mutants {
-		t.Run(m.ID, func(t *testing.T) {
-			t.Parallel()
-			source, err := m.Apply(correct)
-			require.NoError(t, err)
-			file := filepath.Join(t.TempDir(), "llm_memory.c")
-			require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
-			r, err := g.File(file)
-			require.NoError(t, err)
-			switch m.Kind {
-			case corpus.Equivalent:
-				require.Equal(t, r.MaxScore, r.Score, "%s: %v", m.What, r.Failed())
-				require.Empty(t, r.Findings)
-			case corpus.Rejected:
-				require.Zero(t, r.Score)
-			default:
-				require.Less(t, r.Score, r.MaxScore, m.What)
-				require.NotEmpty(t, r.Failed())
+	g.Traces, g.Tries, g.AllStages = 4, 0, true
+	kills := &killMatrix{seen: map[string][]string{}}
+	t.Run("every mutant", func(t *testing.T) {
+		for _, m := range mutants(t) {
+			t.Run(m.ID, func(t *testing.T) {
+				t.Parallel()
+				r, err := g.File(put(t, m))
+				require.NoError(t, err)
+				kills.add(m, r)
+				switch m.Kind {
+				case corpus.Equivalent:
+					require.Equal(t, r.MaxScore, r.Score, "%s: %v", m.What, r.Failed())
+					require.Empty(t, r.Findings)
+				case corpus.Rejected:
+					require.Zero(t, r.Score)
+					require.NotNil(t, r.Rejected)
+				default:
+					require.Less(t, r.Score, r.MaxScore, m.What)
+					require.NotEmpty(t, r.Findings)
+					for _, f := range r.Findings {
+						require.NotEmpty(t, f.Sentence, f.Name)
+					}
+					if task := taskOf(m); task != 0 {
+						require.True(t, slices.ContainsFunc(r.Tests, func(test grade.Test) bool {
+							return test.Task == task && test.Status == grade.Failed
+						}), "%s belongs to task %d, but these failed: %v", m.What, task, r.Failed())
+					}
+				}
+			})
+		}
+	})
+	if *matrix {
+		kills.print(mutants(t))
+	}
+	for _, stage := range []string{grade.Directed, grade.Random, grade.Outside, grade.Heap, grade.Memcheck} {
+		if only := kills.only(stage); len(only) == 0 {
+			t.Errorf("the stage %q sees nothing that no other does", stage)
+		}
+	}
+}
+
+var (
+	inName   = regexp.MustCompile(`task([1-5])`)
+	function = []string{"init", "create", "fork", "append", "free", "destroy"}
+)
+
+// taskOf is the task of the handout that a mutant breaks, as the test of
+// grader/suite that is to fail for it says; 0: no single one.
+func taskOf(m corpus.Mutant) int {
+	if n := inName.FindStringSubmatch(m.Expect); n != nil {
+		task, _ := strconv.Atoi(n[1])
+		return task
+	}
+	for i, name := range function {
+		if strings.Contains(m.Expect, "_"+name+"_") || strings.HasPrefix(m.Expect, name) {
+			return []int{1, 2, 3, 4, 2, 5}[i]
+		}
+	}
+	return 0
+}
+
+// A killMatrix says which stages see which mutant.
+type killMatrix struct {
+	sync.Mutex
+	seen map[string][]string
+}
+
+func (k *killMatrix) add(m corpus.Mutant, r *grade.Report) {
+	k.Lock()
+	defer k.Unlock()
+	if r.Rejected != nil {
+		k.seen[m.ID] = []string{r.Rejected.Stage}
+	}
+	for _, s := range r.Stages {
+		if s.Status() == grade.Failed {
+			k.seen[m.ID] = append(k.seen[m.ID], s.Name)
+		}
+	}
+}
+
+// only lists the mutants that no other stage sees.
+func (k *killMatrix) only(stage string) (ids []string) {
+	for id, stages := range k.seen {
+		if len(stages) == 1 && stages[0] == stage {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (k *killMatrix) print(all []corpus.Mutant) {
+	stages := []string{grade.Gate, grade.Compile, grade.Directed, grade.Random, grade.Outside, grade.Heap, grade.Memcheck, grade.Sanitizers, grade.Rules}
+	for i, name := range stages {
+		fmt.Printf("%*s%s\n", 8+3*i, "", name)
+	}
+	for _, m := range all {
+		fmt.Printf("%-8s", m.ID)
+		for _, name := range stages {
+			mark := "."
+			if slices.Contains(k.seen[m.ID], name) {
+				mark = "X"
 			}
-		})
+			fmt.Printf("%-3s", mark)
+		}
+		fmt.Printf(" %s %s\n", m.What, m.Kind)
+	}
+	for _, name := range stages {
+		sees := 0
+		for _, seen := range k.seen {
+			if slices.Contains(seen, name) {
+				sees++
+			}
+		}
+		fmt.Printf("%s: %d seen, %d by nothing else: %s\n", name, sees, len(k.only(name)), strings.Join(k.only(name), " "))
 	}
 }

@@ -31,7 +31,28 @@ type Difference struct {
 	Shape    string // Field without its numbers: what kind of field it is
 	Expected string
 	Actual   string
-	Hangs    bool // the call did not come back
+	Hangs    bool `json:",omitempty"` // the call did not come back
+}
+
+// A Result is what one trace showed.
+type Result struct {
+	State *Difference // the first thing that was not as it had to be, but for the heap
+	Heap  *Difference // the first allocation or release that was not as it had to be, up to there
+}
+
+// First is the difference that came first, nil if there is none.
+func (r Result) First() *Difference {
+	if r.Heap == nil || r.State != nil && r.State.Step <= r.Heap.Step {
+		return r.State
+	}
+	return r.Heap
+}
+
+// Same reports whether two differences show the same mistake: the same call, seen
+// in the same way, whichever number was wrong.
+func (d *Difference) Same(o *Difference) bool {
+	return d.Op.Kind == o.Op.Kind && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
+		d.Channel == o.Channel && d.Shape == o.Shape
 }
 
 // Error is one line of it.

@@ -44,16 +44,16 @@ func difference(t *testing.T, program string) *compare.Difference {
 		if c.Advice {
 			continue
 		}
-		d, err := compare.Play(program, c.Ops)
+		r, err := compare.Play(program, c.Ops)
 		require.NoError(t, err)
-		if d != nil {
+		if d := r.First(); d != nil {
 			return d
 		}
 	}
 	for seed := range uint64(12) {
-		d, err := compare.Play(program, random.Trace(seed, 600, seed%2 == 1))
+		r, err := compare.Play(program, random.Trace(seed, 600, seed%2 == 1))
 		require.NoError(t, err)
-		if d != nil {
+		if d := r.First(); d != nil {
 			return d
 		}
 	}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,64 +29,76 @@ type player struct {
 	trouble  error                 // the grader's own
 }
 
-// Play runs a trace on a linked runner. A nil Difference means that there is
-// none; the error is the grader's own trouble.
+// Play runs a trace on a linked runner. The error is the grader's own trouble.
+//
+// A difference of the heap does not end a trace, one of the state does.
 //
 // No call but an append can write the pools (handout: only an actual append_kv
 // may). A submission that dies is run again without that, to see what it wrote.
-func Play(program string, ops []trace.Op) (*Difference, error) {
-	d, err := play(program, ops, false)
+func Play(program string, ops []trace.Op) (Result, error) {
+	r, err := play(program, ops, false)
+	d := r.State
 	if err != nil || d == nil || d.Channel != Death || d.Hangs || d.Op.Kind == trace.Append {
-		return d, err
+		return r, err
 	}
 	open, err := play(program, ops, true)
-	if err != nil || open != nil && open.Step <= d.Step {
+	if err != nil || open.State != nil && open.State.Step <= d.Step {
 		return open, err
 	}
 	wrote := differs(Pool, "the pool", "not written in this call", "written, with the bytes it had")
 	wrote.Step, wrote.Op = d.Step, d.Op
-	return wrote, nil
+	return Result{State: wrote, Heap: r.Heap}, nil
 }
 
-func play(program string, ops []trace.Op, open bool) (*Difference, error) {
+func play(program string, ops []trace.Op, open bool) (Result, error) {
 	expected, err := oracle.New()
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	defer expected.Close()
 	process, err := subject.Start(program, patience)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	defer process.Close()
 	p := &player{expected: expected, subject: process, chunks: map[uint64]uint64{}, open: open}
+	var r Result
 	for i, op := range ops {
-		d := p.step(op)
+		d, heap := p.step(op)
 		if p.trouble != nil {
-			return nil, fmt.Errorf("step %d, %s: %w", i+1, op, p.trouble)
+			return Result{}, fmt.Errorf("step %d, %s: %w", i+1, op, p.trouble)
+		}
+		if heap != nil && r.Heap == nil {
+			heap.Step, heap.Op = i, op
+			r.Heap = heap
 		}
 		if d != nil {
 			d.Step, d.Op = i, op
-			return d, nil
+			r.State = d
+			break
 		}
 	}
-	return nil, nil
+	return r, nil
 }
 
-func (p *player) step(op trace.Op) *Difference {
+// step makes one step on both sides and compares them.
+func (p *player) step(op trace.Op) (state, heap *Difference) {
 	if op.Kind.Outside() {
-		return p.outside(op)
+		return p.outside(op), nil
 	}
 	request := p.request(op)
 	outcome := p.expected.Play(op)
 	reply, err := p.subject.Do(request)
 	if err != nil {
-		return p.death(err)
+		return p.death(err), nil
 	}
-	if d := p.returned(op, outcome, reply.Returned); d != nil {
-		return d
-	}
-	if d := p.heap(op, outcome, reply.Events); d != nil {
+	heap = p.heap(outcome, reply.Events)
+	return p.state(op, outcome, reply.Returned), heap
+}
+
+// state compares all but the heap.
+func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Difference {
+	if d := p.returned(op, outcome, returned); d != nil {
 		return d
 	}
 	for i := range p.engines {
@@ -93,14 +106,8 @@ func (p *player) step(op trace.Op) *Difference {
 			return d
 		}
 	}
-	if (op.Kind == trace.Create || op.Kind == trace.Fork) && reply.Returned != 0 && uint64(reply.Returned) != p.last(op.Engine) {
+	if (op.Kind == trace.Create || op.Kind == trace.Fork) && returned != 0 && uint64(returned) != p.last(op.Engine) {
 		return differs(Returned, "the returned pointer", "the new sequence, the last of the list", "another")
-	}
-	if d := p.edges(); d != nil {
-		return d
-	}
-	if live := p.expected.Live(); len(p.chunks) != live {
-		return differs(Heap, "the number of live allocations", live, len(p.chunks))
 	}
 	return nil
 }
@@ -196,8 +203,22 @@ func (p *player) edges() *Difference {
 // edge fills what lies between two allocations.
 const edge = 0xfd
 
-// heap keeps account of the chunks, and compares what a call did to them.
-func (p *player) heap(op trace.Op, want oracle.Outcome, events []subject.Event) *Difference {
+// heap compares what a call did to the heap.
+func (p *player) heap(want oracle.Outcome, events []subject.Event) *Difference {
+	if d := p.account(want, events); d != nil {
+		return d
+	}
+	if d := p.edges(); d != nil {
+		return d
+	}
+	if live := p.expected.Live(); len(p.chunks) != live {
+		return differs(Heap, "the number of live allocations", live, len(p.chunks))
+	}
+	return nil
+}
+
+// account keeps the live chunks.
+func (p *player) account(want oracle.Outcome, events []subject.Event) (d *Difference) {
 	for _, e := range events {
 		switch e.What {
 		case subject.Release:
@@ -207,15 +228,15 @@ func (p *player) heap(op trace.Op, want oracle.Outcome, events []subject.Event) 
 			if e.Size != 0 {
 				what = "an allocation that was freed already"
 			}
-			return differs(Heap, "what is freed", "a live allocation", what)
+			d = cmp.Or(d, differs(Heap, "what is freed", "a live allocation", what))
 		case subject.Malloc, subject.Calloc, subject.Realloc:
 			p.chunks[e.At] = e.Size
 			fallthrough
 		default:
 			if want.Refused() && !want.OutOfMemory() {
-				return differs(Heap, "an allocation in a call that has to fail", "none", fmt.Sprintf("%d bytes", e.Size))
+				d = cmp.Or(d, differs(Heap, "an allocation in a call that has to fail", "none", fmt.Sprintf("%d bytes", e.Size)))
 			}
 		}
 	}
-	return nil
+	return d
 }

@@ -46,17 +46,11 @@ func (s *shrinker) try(candidate []trace.Op) bool {
 		s.err = err
 		return false
 	}
-	if d == nil || !same(d, s.found) {
+	if d == nil || !d.Same(s.found) {
 		return false
 	}
 	s.ops, s.found = candidate[:d.Step+1], d
 	return true
-}
-
-// same compares what was called and how it showed, not which number was wrong.
-func same(a, b *compare.Difference) bool {
-	return a.Op.Kind == b.Op.Kind && (a.Op.Engine == trace.None) == (b.Op.Engine == trace.None) &&
-		a.Channel == b.Channel && a.Shape == b.Shape
 }
 
 func (s *shrinker) leaveOut(size int) bool {

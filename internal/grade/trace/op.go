@@ -28,11 +28,21 @@ const (
 
 var words = [kinds]string{"init", "create", "fork", "append", "free", "destroy", "hole", "move", "relocate", "rename", "unlink"}
 
+var functions = [...]string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy"}
+
 // arguments is how many numbers follow the engine in the text.
 var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 2, 3, 2, 2, 1}
 
 // Outside reports whether it is a write from outside, not a call.
 func (k Kind) Outside() bool { return k >= Hole }
+
+// Function is what llm_memory.h calls it, or what it is.
+func (k Kind) Function() string {
+	if k.Outside() {
+		return k.String()
+	}
+	return functions[k]
+}
 
 func (k Kind) String() string { return words[k] }
 
@@ -68,6 +78,32 @@ func (o Op) String() string {
 		fmt.Fprintf(&b, " oom=%d", o.Fail)
 	}
 	return b.String()
+}
+
+// MarshalText is String, so that stored reports read like traces.
+func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText reads one line of a trace.
+func (o *Op) UnmarshalText(text []byte) (err error) {
+	*o, err = parse(strings.Fields(string(text)))
+	return err
+}
+
+// Task is the task of the handout that an Op belongs to, 1 to 5. A write from
+// outside belongs to the last one that can have made what is written to.
+func (o Op) Task() int {
+	switch o.Kind {
+	case Init:
+		return 1
+	case Create, Free:
+		return 2
+	case Fork:
+		return 3
+	case Destroy:
+		return 5
+	default:
+		return 4
+	}
 }
 
 // ErrSyntax is wrapped by what Parse finds wrong, with the number of the line.
@@ -107,6 +143,9 @@ func Parse(text string) ([]Op, error) {
 }
 
 func parse(fields []string) (Op, error) {
+	if len(fields) == 0 {
+		return Op{}, errors.New("an empty line")
+	}
 	kind := Init
 	for ; kind < kinds && words[kind] != fields[0]; kind++ {
 	}

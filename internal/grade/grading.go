@@ -1,0 +1,191 @@
+package grade
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"llmmemory/internal/grade/build"
+	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/grade/shrink"
+	"llmmemory/internal/grade/trace"
+)
+
+// tired is how many calls that do not come back are waited for.
+const tired = 3
+
+// A grading is one submission on its way through the stages.
+type grading struct {
+	*Grader
+	report  *Report
+	program *build.Program
+	source  []byte
+	lost    map[Part]*[Tasks + 1]bool // by task: something of this part is wrong
+	heap    [Tasks + 1][]clue         // by task: for the stage Heap
+	hangs   int
+}
+
+// run takes the submission through every stage that runs it.
+func (g *grading) run() error {
+	g.lost = map[Part]*[Tasks + 1]bool{PartHidden: {}, PartMemory: {}}
+	stages := []struct {
+		name string
+		play func() error
+	}{
+		{Directed, g.directed},
+		{Random, func() error { return g.random(Random) }},
+		{Outside, func() error { return g.random(Outside) }},
+		{Heap, g.heaps},
+		{Memcheck, g.memcheck},
+	}
+	for _, s := range stages {
+		begin := time.Now()
+		g.enter(s.name)
+		if err := s.play(); err != nil {
+			return err
+		}
+		stage := g.stage(s.name)
+		stage.Time = time.Since(begin)
+		if g.Only != "" && s.name == Directed { // names are of directed traces
+			break
+		}
+	}
+	for task := range Tasks {
+		if g.Only == "" {
+			g.others(task + 1)
+		}
+	}
+	if g.hangs == tired {
+		g.note("no more was run, because three calls did not come back")
+	}
+	g.Points.award(g.report)
+	slices.SortStableFunc(g.report.Findings, func(a, b Finding) int { return a.Task - b.Task })
+	return nil
+}
+
+func (g *grading) note(format string, values ...any) {
+	g.report.Notes = append(g.report.Notes, fmt.Sprintf(format, values...))
+}
+
+// enter begins a stage. A task that has failed before is not looked at again,
+// unless all stages are to be run: one mistake is one message.
+func (g *grading) enter(name string) {
+	s := Stage{Name: name}
+	for i := range s.Tasks {
+		s.Tasks[i] = Passed
+		for _, before := range g.report.Stages {
+			if before.Tasks[i] != Passed && !g.AllStages {
+				s.Tasks[i] = NotRun
+			}
+		}
+	}
+	g.report.Stages = append(g.report.Stages, s)
+}
+
+func (g *grading) stage(name string) *Stage {
+	i := slices.IndexFunc(g.report.Stages, func(s Stage) bool { return s.Name == name })
+	return &g.report.Stages[i]
+}
+
+// skip says that the stage could not be run for any task.
+func (g *grading) skip(stage, why string) {
+	for i, status := range g.stage(stage).Tasks {
+		if status == Passed {
+			g.stage(stage).Tasks[i] = NotRun
+		}
+	}
+	g.note("%s was not run: %s", stage, why)
+}
+
+// open reports whether a finding of a stage in a task is to be told.
+func (g *grading) open(stage string, task int) bool {
+	i := slices.IndexFunc(g.report.Stages, func(s Stage) bool { return s.Name == stage })
+	return i < 0 || g.report.Stages[i].Tasks[task-1] == Passed
+}
+
+// found adds a finding. Its task is not looked at by later stages.
+func (g *grading) found(part Part, f Finding) {
+	if lost := g.lost[part]; lost != nil {
+		lost[f.Task] = true
+	}
+	i := slices.IndexFunc(g.report.Stages, func(s Stage) bool { return s.Name == f.Stage })
+	g.report.Stages[i].Tasks[f.Task-1] = Failed
+	g.report.Findings = append(g.report.Findings, f)
+}
+
+// A clue is a difference in a trace that may be worth telling.
+type clue struct {
+	name, stage, sentence string
+	ops                   []trace.Op
+	difference            *compare.Difference
+}
+
+// mostTold is how many mistakes of one task a stage tells.
+const mostTold = 3
+
+// tell makes a finding of a clue, the trace made short, unless one of the same
+// task shows the same mistake.
+func (g *grading) tell(part Part, c clue) error {
+	d, told := c.difference, 0
+	for i := range g.report.Findings {
+		if f := &g.report.Findings[i]; f.Task == d.Op.Task() && f.Stage == c.stage {
+			told++
+			if f.Difference.Same(d) || told == mostTold {
+				f.Same = append(f.Same, c.name)
+				return nil
+			}
+		}
+	}
+	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.sentence, Ops: c.ops[:d.Step+1], Difference: d}
+	if !d.Hangs { // not to be waited for again and again
+		play := func(ops []trace.Op) (*compare.Difference, error) {
+			r, err := compare.Play(g.program.Native(), ops)
+			if d.Channel == compare.Heap {
+				return r.Heap, err
+			}
+			return r.State, err
+		}
+		var err error
+		if f.Ops, f.Difference, err = shrink.Shrink(c.ops, d, play, g.Tries); err != nil {
+			return err
+		}
+		if f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference); err != nil {
+			return err
+		}
+	}
+	g.found(part, f)
+	return nil
+}
+
+func (g *grading) play(ops []trace.Op) (compare.Result, error) {
+	r, err := compare.Play(g.program.Native(), ops)
+	if r.State != nil && r.State.Hangs {
+		g.hangs++
+	}
+	return r, err
+}
+
+// others adds the tests of a task that are no directed traces.
+func (g *grading) others(task int) {
+	for _, t := range []Test{
+		{Task: task, Name: fmt.Sprintf("task%d_hidden_traces", task), Part: PartHidden,
+			Sentence: "Your code will be evaluated using White-Box testing."},
+		{Task: task, Name: fmt.Sprintf("task%d_memory", task), Part: PartMemory, Sentence: leaks},
+	} {
+		t.Status = Passed
+		stages := []string{Random, Outside}
+		if t.Part == PartMemory {
+			stages = []string{Heap, Memcheck, Sanitizers, Rules}
+		}
+		for _, name := range stages {
+			if i := slices.IndexFunc(g.report.Stages, func(s Stage) bool { return s.Name == name }); i >= 0 && g.report.Stages[i].Tasks[task-1] == NotRun {
+				t.Status = NotRun
+				t.Why = fmt.Sprintf("not run to its end: mend what is wrong with task %d first", task)
+			}
+		}
+		if g.lost[t.Part][task] {
+			t.Status = Failed
+		}
+		g.report.Tests = append(g.report.Tests, t)
+	}
+}

@@ -1,0 +1,95 @@
+package grade
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Tasks is how many tasks the handout has.
+const Tasks = 5
+
+// Points says what is worth how much; staff may edit it.
+type Points struct {
+	Tasks [Tasks]float64 `json:"tasks"` // of the handout
+	// How each task's points are divided, in percent. Hidden and Memory are earned
+	// as far as the directed traces of the task pass.
+	Directed float64 `json:"directed"`
+	Hidden   float64 `json:"hidden"`
+	Memory   float64 `json:"memory"`
+}
+
+// DefaultPoints are the points where nobody says otherwise.
+var DefaultPoints = Points{Tasks: [Tasks]float64{20, 20, 20, 20, 20}, Directed: 70, Hidden: 15, Memory: 15}
+
+// ErrPoints is wrapped by what is wrong with a points file.
+var ErrPoints = errors.New("not a points file")
+
+// ParsePoints reads a points file: JSON, as DefaultPoints prints.
+func ParsePoints(text []byte) (Points, error) {
+	var p Points
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, fmt.Errorf("%w: %w", ErrPoints, err)
+	}
+	for i, points := range p.Tasks {
+		if points < 0 {
+			return p, fmt.Errorf("%w: task %d has %v points", ErrPoints, i+1, points)
+		}
+	}
+	if p.max() == 0 {
+		return p, fmt.Errorf("%w: \"tasks\" has to list the points of the %d tasks", ErrPoints, Tasks)
+	}
+	if min(p.Directed, p.Hidden, p.Memory) < 0 || p.Directed+p.Hidden+p.Memory != 100 {
+		return p, fmt.Errorf("%w: directed, hidden and memory are percentages and have to add up to 100, not %v",
+			ErrPoints, p.Directed+p.Hidden+p.Memory)
+	}
+	return p, nil
+}
+
+func (p *Points) max() float64 {
+	sum := 0.0
+	for _, points := range p.Tasks {
+		sum += points
+	}
+	return sum
+}
+
+// award gives each test its points, and the report their sum.
+func (p *Points) award(r *Report) {
+	var asked, kept [Tasks + 1]float64
+	for _, t := range r.Tests {
+		if t.Part == PartDirected {
+			asked[t.Task]++
+			if t.Status == Passed {
+				kept[t.Task]++
+			}
+		}
+	}
+	r.Score, r.MaxScore = 0, 0
+	for i := range r.Tests {
+		t := &r.Tests[i]
+		points, share := p.Tasks[t.Task-1], 1.0
+		switch t.Part {
+		case PartDirected:
+			t.MaxScore = points * p.Directed / 100 / asked[t.Task]
+		case PartHidden:
+			t.MaxScore, share = points*p.Hidden/100, kept[t.Task]/asked[t.Task]
+		case PartMemory:
+			t.MaxScore, share = points*p.Memory/100, kept[t.Task]/asked[t.Task]
+		}
+		t.Score = 0
+		if t.Status == Passed || t.Status == NotRun && t.Part != PartDirected {
+			t.Score = t.MaxScore * share
+		}
+		r.Score += t.Score
+		r.MaxScore += t.MaxScore
+	}
+	// Sums of thirds and sevenths are not whole by themselves.
+	r.Score, r.MaxScore = round(r.Score), round(r.MaxScore)
+}
+
+// round is to a hundredth of a point.
+func round(points float64) float64 { return float64(int64(points*100+0.5)) / 100 }

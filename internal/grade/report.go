@@ -1,0 +1,134 @@
+package grade
+
+import (
+	"time"
+
+	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/grade/trace"
+)
+
+// A Report is everything that is known of one submission. It can be stored as
+// JSON and read back.
+type Report struct {
+	File     string
+	Score    float64
+	MaxScore float64
+	Rejected *Rejection `json:",omitempty"` // it was not run
+	Stages   []Stage
+	Tests    []Test // what the points are for; they add up to MaxScore
+	Findings []Finding
+	Advice   []Advice
+	Notes    []string // what else a reader must know
+	Seed     uint64   // of the random traces
+	Setting  Setting
+	Time     time.Duration
+}
+
+// A Rejection says why a submission was not run: it scores 0, and staff should
+// look at it.
+type Rejection struct {
+	Stage string // Gate or Compile
+	Text  string
+}
+
+// A Status is what became of a stage or a test.
+type Status string
+
+// The statuses. What was not run has not failed: it says what to mend first.
+const (
+	Passed Status = "passed"
+	Failed Status = "failed"
+	NotRun Status = "not run"
+)
+
+// The stages, in their order.
+const (
+	Gate       = "gate"
+	Compile    = "compile"
+	Directed   = "directed traces"
+	Random     = "random traces"
+	Outside    = "outside writes"
+	Heap       = "heap"
+	Memcheck   = "Memcheck"
+	Sanitizers = "sanitizers"
+	Rules      = "static rules"
+)
+
+// A Stage is one look at a submission. It depends on the ones before it, task by
+// task: where a task has failed before, it is not run.
+type Stage struct {
+	Name  string
+	Tasks [Tasks]Status // by task of the handout, from 1
+	Time  time.Duration
+}
+
+// Status is the worst of its tasks'.
+func (s *Stage) Status() Status {
+	worst := Passed
+	for _, status := range s.Tasks {
+		if status == Failed {
+			return Failed
+		}
+		if status == NotRun {
+			worst = NotRun
+		}
+	}
+	return worst
+}
+
+// A Test is something that gives points.
+type Test struct {
+	Task     int
+	Name     string
+	Part     Part
+	Sentence string // of the handout
+	Status   Status
+	Why      string `json:",omitempty"` // it was not run, or not to its end
+	Score    float64
+	MaxScore float64
+}
+
+// A Part is one of the three that a task's points are divided into.
+type Part string
+
+// The parts.
+const (
+	PartDirected Part = "directed" // traces that are the same for everybody, each for a sentence of the handout
+	PartHidden   Part = "hidden"   // random traces and writes from outside
+	PartMemory   Part = "memory"   // the heap, Memcheck, sanitizers, static rules
+)
+
+// A Finding is one mistake.
+type Finding struct {
+	Name     string
+	Task     int
+	Stage    string
+	Sentence string     // of the handout
+	Ops      []trace.Op `json:",omitempty"` // the steps that show it
+	*compare.Difference
+	Lines []string       `json:",omitempty"` // of llm_memory.c, with what happens there
+	Same  []string       `json:",omitempty"` // other traces that show the same
+	Scene *compare.Scene `json:",omitempty"` // the memory around the last step
+}
+
+// An Advice costs nothing.
+type Advice struct {
+	Name     string
+	Sentence string // of the handout
+	Line     int    `json:",omitempty"` // of llm_memory.c
+	Text     string
+}
+
+// Failed names what cost points.
+func (r *Report) Failed() []string {
+	names := []string{}
+	if r.Rejected != nil {
+		return append(names, r.Rejected.Stage)
+	}
+	for _, t := range r.Tests {
+		if t.Score < t.MaxScore {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
