@@ -2,8 +2,7 @@ package grade
 
 import (
 	"errors"
-	"fmt"
-	"os"
+	"sync"
 	"time"
 
 	"llmmemory/internal/grade/build"
@@ -29,6 +28,7 @@ type Grader struct {
 	kit       *build.Kit
 	cases     []directed.Case
 	setting   Setting
+	self      func() ([]byte, error) // the hash of this program
 }
 
 // NewGrader compiles what every submission is linked with.
@@ -43,7 +43,7 @@ func NewGrader() (*Grader, error) {
 	}
 	return &Grader{
 		Points: DefaultPoints, Traces: randomTraces, Tries: shrinkTries,
-		kit: kit, cases: cases, setting: newSetting(),
+		kit: kit, cases: cases, setting: newSetting(), self: sync.OnceValues(selfHash),
 	}, nil
 }
 
@@ -76,11 +76,15 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 
 func (g *Grader) grade(path string, run func(*grading) error) (*Report, error) {
 	begin := time.Now()
-	source, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the submission: %w", err)
-	}
 	r := &Report{File: path, MaxScore: g.Points.max(), Seed: g.Seed, Setting: g.setting}
+	source, err := readSource(path)
+	if errors.Is(err, errNoSource) {
+		r.Rejected = &Rejection{Gate, err.Error()}
+		return r, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	if r.Seed == 0 {
 		r.Seed = seedOf(source)
 	}

@@ -132,3 +132,15 @@ func (r *Report) Failed() []string {
 	}
 	return names
 }
+
+// ByTask is what each task of the handout has given.
+func (r *Report) ByTask() [Tasks]float64 {
+	var points [Tasks]float64
+	for _, t := range r.Tests {
+		points[t.Task-1] += t.Score
+	}
+	for i := range points {
+		points[i] = round(points[i])
+	}
+	return points
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+// options are the flags.
+type options struct {
+	json      bool
+	html      string
+	points    string
+	seed      uint64
+	jobs      int
+	shard     string
+	only      string
+	allStages bool
+	replay    string
+	trace     string
+	main      string
+}
+
+func command(status *int) *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "llmgrade FILE|DIR...",
+		Short: "Grade llm_memory.c",
+		Long: "llmgrade compiles each llm_memory.c with the flags of the course, runs it apart from itself,\n" +
+			"and compares everything it does with what the handout asks for.\n\n" +
+			"A folder holds one .c file, or one folder with llm_memory.c in it, per student.\n\n" +
+			"The exit status is 0 for full marks, 1 for less, 2 if something could not be graded.",
+		Example: "  llmgrade llm_memory.c\n" +
+			"  llmgrade --only task4 llm_memory.c\n" +
+			"  llmgrade --trace first.trace llm_memory.c   # what the first finding needs\n" +
+			"  llmgrade --replay first.trace llm_memory.c  # and nothing else\n" +
+			"  llmgrade --main first.c llm_memory.c        # the same in C, for a debugger\n" +
+			"  llmgrade --json class/ >class.jsonl\n" +
+			"  llmgrade --html grades class/               # pages and grades.csv; run again, it goes on\n" +
+			"  llmgrade --html part3 --shard 3/8 class/    # one of eight machines,\n" +
+			"  llmgrade merge --html grades part*          # and all of them together",
+		Args:          cobra.MinimumNArgs(1),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(c *cobra.Command, args []string) error { return o.run(c, args, status) },
+	}
+	f := c.Flags()
+	f.BoolVar(&o.json, "json", false, "one line of JSON per submission")
+	f.StringVar(&o.html, "html", "", "write pages, grades.csv and the reports to this folder, and go on where it ended")
+	f.StringVar(&o.points, "points", "", "points by task, from this file (llmgrade points prints one)")
+	f.Uint64Var(&o.seed, "seed", 0, "of the random traces (default: from the submission's text)")
+	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "submissions at a time")
+	f.StringVar(&o.shard, "shard", "", "grade the i-th of n parts of the submissions only: i/n, i from 1")
+	f.StringVar(&o.only, "only", "", "play only the traces whose name has this in it")
+	f.BoolVar(&o.allStages, "all-stages", false, "run each stage for tasks that have failed before, too")
+	f.StringVar(&o.replay, "replay", "", "play this trace and nothing else")
+	f.StringVar(&o.trace, "trace", "", "write the trace of the first finding to this file")
+	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this file")
+	c.MarkFlagsMutuallyExclusive("only", "replay")
+	c.MarkFlagsMutuallyExclusive("html", "replay")
+	c.AddCommand(mergeCommand(), pointsCommand())
+	return c
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/reproduce"
+)
+
+// writeFinding writes the first finding that has a trace as a file of its own.
+func (o *options) writeFinding(r *grade.Report) error {
+	for _, f := range r.Findings {
+		if len(f.Ops) == 0 {
+			continue
+		}
+		for file, text := range map[string]string{o.trace: steps(f), o.main: reproduce.Program(f.Name, f.Ops, f.Difference)} {
+			if file == "" {
+				continue
+			}
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("%s shows no difference in a trace: there is nothing to write", r.File)
+}
+
+// steps is a trace up to its finding, to be replayed.
+func steps(f grade.Finding) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s: %s is %s, expected %s\n", f.Name, f.Field, f.Actual, f.Expected)
+	for _, op := range f.Ops[:f.Step+1] {
+		fmt.Fprintln(&b, op)
+	}
+	return b.String()
+}

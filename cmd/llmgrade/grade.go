@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/class"
+	"llmmemory/internal/grade/terminal"
+	"llmmemory/internal/grade/trace"
+)
+
+func (o *options) run(c *cobra.Command, args []string, status *int) error {
+	all, err := class.Find(args)
+	if err != nil {
+		return err
+	}
+	if o.shard != "" {
+		shard, err := class.ParseShard(o.shard)
+		if err != nil {
+			return fmt.Errorf("--shard: %w", err)
+		}
+		all = shard.Part(all)
+	}
+	if (o.trace != "" || o.main != "") && len(all) != 1 {
+		return errors.New("--trace and --main are for one submission")
+	}
+	var pages *pages
+	if o.html != "" {
+		if pages, err = newPages(o.html); err != nil {
+			return err
+		}
+	}
+	g, grader, err := o.grader(pages)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	failed := o.all(c.Context(), c.OutOrStdout(), all, grader, pages, status)
+	if pages != nil {
+		if err := pages.write(); err != nil {
+			return err
+		}
+		fmt.Fprintln(c.ErrOrStderr(), "written:", pages.index())
+	}
+	return failed
+}
+
+// all grades everything. What cannot be graded does not stop the rest.
+func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
+	bar := progress(len(all))
+	var failed error
+	for r := range class.Run(ctx, all, o.jobs, grader) {
+		_ = bar.Add(1)
+		if errors.Is(r.Err, context.Canceled) {
+			_ = bar.Exit()
+			return errors.Join(failed, fmt.Errorf("interrupted before %s; with --html, the same command goes on from there", r.Name))
+		}
+		if r.Err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.File, r.Err))
+			continue
+		}
+		if r.Report.Score < r.Report.MaxScore {
+			*status = less
+		}
+		_ = bar.Clear()
+		if err := o.write(w, r.Report, pages != nil); err != nil {
+			return err
+		}
+		pages.add(r)
+	}
+	_ = bar.Exit()
+	return failed
+}
+
+// progress is a bar for a class, on a terminal.
+func progress(n int) *progressbar.ProgressBar {
+	if n < 2 || !term.IsTerminal(int(os.Stderr.Fd())) {
+		return progressbar.DefaultSilent(int64(n))
+	}
+	return progressbar.NewOptions(n, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription("grading"))
+}
+
+// grader is what is done to each submission.
+func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*grade.Report, error), error) {
+	points := grade.DefaultPoints
+	if o.points != "" {
+		text, err := os.ReadFile(o.points)
+		if err != nil {
+			return nil, nil, err
+		}
+		if points, err = grade.ParsePoints(text); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", o.points, err)
+		}
+	}
+	var ops []trace.Op
+	if o.replay != "" {
+		text, err := os.ReadFile(o.replay)
+		if err != nil {
+			return nil, nil, err
+		}
+		if ops, err = trace.Parse(string(text)); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", o.replay, err)
+		}
+	}
+	g, err := grade.NewGrader()
+	if err != nil {
+		return nil, nil, err
+	}
+	g.Seed, g.Only, g.AllStages, g.Points = o.seed, o.only, o.allStages, points
+	switch {
+	case o.replay != "":
+		return g, func(s class.Submission) (*grade.Report, error) { return g.Replay(s.File, ops) }, nil
+	case pages != nil:
+		return g, func(s class.Submission) (*grade.Report, error) { return pages.grade(g, s) }, nil
+	default:
+		return g, func(s class.Submission) (*grade.Report, error) { return g.File(s.File) }, nil
+	}
+}
+
+// write prints a report: whole, or in one line where there are pages.
+func (o *options) write(w io.Writer, r *grade.Report, brief bool) error {
+	if o.trace != "" || o.main != "" {
+		if err := o.writeFinding(r); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.json:
+		return writeJSON(w, r)
+	case brief:
+		_, err := fmt.Fprintf(w, "%s: %s\n", r.File, terminal.Score(r))
+		return err
+	default:
+		return terminal.Write(w, r)
+	}
+}
+
+func writeJSON(w io.Writer, r *grade.Report) error {
+	return json.NewEncoder(w).Encode(struct {
+		File     string   `json:"file"`
+		Score    float64  `json:"score"`
+		MaxScore float64  `json:"max_score"`
+		Failed   []string `json:"failed"`
+		Seconds  float64  `json:"seconds"`
+	}{r.File, r.Score, r.MaxScore, r.Failed(), r.Time.Seconds()})
+}

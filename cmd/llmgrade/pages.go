@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/class"
+)
+
+// pages is what --html writes: the reports, from which an interrupted run goes
+// on, and what people read.
+type pages struct {
+	class.Folder
+	results []class.Result
+}
+
+func newPages(dir string) (*pages, error) {
+	folder, err := class.NewFolder(dir)
+	if err != nil {
+		return nil, fmt.Errorf("--html: %w", err)
+	}
+	return &pages{Folder: folder}, nil
+}
+
+// grade takes the report that is there, or makes one.
+func (p *pages) grade(g *grade.Grader, s class.Submission) (*grade.Report, error) {
+	key, err := g.Key(s.File)
+	if err != nil {
+		return nil, err
+	}
+	if r, found := p.Load(s.Name, key); found {
+		r.File = s.File
+		return r, nil
+	}
+	r, err := g.File(s.File)
+	if err != nil {
+		return nil, err
+	}
+	return r, p.Save(s.Name, key, r)
+}
+
+func (p *pages) add(r class.Result) {
+	if p != nil {
+		p.results = append(p.results, r)
+	}
+}
+
+func (p *pages) index() string { return filepath.Join(p.Path, "index.html") }
+
+// write writes grades.csv and the pages.
+func (p *pages) write() error {
+	var b bytes.Buffer
+	if err := class.WriteCSV(&b, p.results); err != nil {
+		return err
+	}
+	return class.Replace(filepath.Join(p.Path, "grades.csv"), b.Bytes())
+}
+
+func mergeCommand() *cobra.Command {
+	var html string
+	c := &cobra.Command{
+		Use:     "merge --html OUT DIR...",
+		Short:   "Bring the folders of several machines together",
+		Long:    "merge takes the reports of the folders that llmgrade --html has written, on one machine or many,\nand writes the pages and grades.csv of all of them.",
+		Example: "  llmgrade merge --html grades part1 part2 part3",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			p, err := newPages(html)
+			if err != nil {
+				return err
+			}
+			if p.results, err = p.Merge(args); err != nil {
+				return err
+			}
+			if err := p.write(); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%d submissions: %s\n", len(p.results), p.index())
+			return nil
+		},
+	}
+	c.Flags().StringVar(&html, "html", "", "the folder to write to")
+	_ = c.MarkFlagRequired("html")
+	return c
+}
+
+func pointsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "points",
+		Short:   "Print a points file to edit",
+		Long:    "points prints what each task is worth, and how many percent of that its directed traces, the\nhidden traces and the memory checks give. Edit it and pass it with --points.",
+		Example: "  llmgrade points >points.json\n  llmgrade --points points.json llm_memory.c",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			text, err := json.MarshalIndent(grade.DefaultPoints, "", "  ")
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s\n", text)
+			return err
+		},
+	}
+}

@@ -1,0 +1,156 @@
+package class_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/class"
+)
+
+func write(t *testing.T, parts ...string) string {
+	t.Helper()
+	path := filepath.Join(parts...)
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte("int x;\n"), 0o644))
+	return path
+}
+
+func TestEachStudentIsFoundOnce(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "ada", "llm_memory.c")
+	write(t, dir, "ada.c")
+	write(t, dir, "bob", "main.c") // handed in something else
+	write(t, dir, "notes.txt")
+	write(t, dir, ".git", "llm_memory.c")
+	single := write(t, dir, "cy d.c")
+	all, err := class.Find([]string{dir, single})
+	require.NoError(t, err)
+	require.Equal(t, []class.Submission{
+		{Name: "ada", File: filepath.Join(dir, "ada", "llm_memory.c")},
+		{Name: "ada-2", File: filepath.Join(dir, "ada.c")},
+		{Name: "bob", File: filepath.Join(dir, "bob", "llm_memory.c")},
+		{Name: "cy d", File: single},
+		{Name: "cy d-2", File: single},
+	}, all)
+	_, err = class.Find([]string{t.TempDir()})
+	require.ErrorIs(t, err, class.ErrEmpty)
+}
+
+func TestShardsAreTheWholeClass(t *testing.T) {
+	var all []class.Submission
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		all = append(all, class.Submission{Name: name})
+	}
+	var parts []class.Submission
+	for _, text := range []string{"1/3", "2/3", "3/3"} {
+		s, err := class.ParseShard(text)
+		require.NoError(t, err)
+		parts = append(parts, s.Part(all)...)
+	}
+	require.ElementsMatch(t, all, parts)
+	for _, text := range []string{"", "1", "0/3", "4/3", "-1/3", "a/b", "1/0", "1/3/5"} {
+		_, err := class.ParseShard(text)
+		require.ErrorIs(t, err, class.ErrShard, text)
+	}
+}
+
+func TestOneThatFailsStopsNoOther(t *testing.T) {
+	all := []class.Submission{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	trouble := errors.New("no more memory")
+	var got []string
+	for r := range class.Run(context.Background(), all, 2, func(s class.Submission) (*grade.Report, error) {
+		if s.Name == "b" {
+			return nil, trouble
+		}
+		return &grade.Report{File: s.Name}, nil
+	}) {
+		if r.Name == "b" {
+			require.ErrorIs(t, r.Err, trouble)
+			continue
+		}
+		got = append(got, r.Report.File)
+	}
+	require.Equal(t, []string{"a", "c"}, got)
+}
+
+func TestNoneIsBegunAfterAnInterruption(t *testing.T) {
+	all := []class.Submission{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	ctx, cancel := context.WithCancel(context.Background())
+	begun := 0
+	for r := range class.Run(ctx, all, 1, func(class.Submission) (*grade.Report, error) {
+		begun++
+		cancel()
+		return &grade.Report{}, nil
+	}) {
+		if r.Name != "a" {
+			require.ErrorIs(t, r.Err, context.Canceled)
+		}
+	}
+	require.Equal(t, 1, begun)
+}
+
+func TestAReportIsReadBackOrMadeAnew(t *testing.T) {
+	f, err := class.NewFolder(t.TempDir())
+	require.NoError(t, err)
+	r := &grade.Report{File: "x.c", Score: 7, Rejected: &grade.Rejection{Stage: grade.Gate, Text: "why"}}
+	for _, name := range []string{"ada", "ä/../b c", "..", "index", "Ada"} {
+		require.NoError(t, f.Save(name, "key", r))
+		got, found := f.Load(name, "key")
+		require.True(t, found, name)
+		require.Equal(t, r, got)
+		_, found = f.Load(name, "another key")
+		require.False(t, found)
+	}
+	files, err := filepath.Glob(filepath.Join(f.Path, "reports", "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 5)
+	require.NoError(t, os.WriteFile(files[0], []byte("{"), 0o644)) // cut off
+	all := 0
+	for _, name := range []string{"ada", "ä/../b c", "..", "index", "Ada"} {
+		if _, found := f.Load(name, "key"); found {
+			all++
+		}
+	}
+	require.Equal(t, 4, all)
+}
+
+func TestFoldersAreMerged(t *testing.T) {
+	save := func(name, key string) string {
+		f, err := class.NewFolder(t.TempDir())
+		require.NoError(t, err)
+		require.NoError(t, f.Save(name, key, &grade.Report{File: name}))
+		return f.Path
+	}
+	a, b, again, other := save("a", "1"), save("b", "1"), save("a", "1"), save("a", "2")
+	to, err := class.NewFolder(t.TempDir())
+	require.NoError(t, err)
+	all, err := to.Merge([]string{b, a, again})
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, "a", all[0].Name)
+	_, found := to.Load("b", "1")
+	require.True(t, found)
+	_, err = to.Merge([]string{other})
+	require.ErrorIs(t, err, class.ErrTwice)
+	_, err = to.Merge([]string{t.TempDir()})
+	require.ErrorContains(t, err, "no reports in it")
+}
+
+func TestASpreadsheetReadsTheGrades(t *testing.T) {
+	r := &grade.Report{File: "=x.c", Score: 19, MaxScore: 40, Tests: []grade.Test{
+		{Task: 1, Name: "one", Score: 10, MaxScore: 20}, {Task: 4, Name: "two", Score: 9, MaxScore: 20}}}
+	rejected := &grade.Report{File: "b.c", MaxScore: 40, Rejected: &grade.Rejection{Stage: grade.Compile}}
+	var b bytes.Buffer
+	require.NoError(t, class.WriteCSV(&b, []class.Result{
+		{Submission: class.Submission{Name: `=cmd|"calc", a`}, Report: r}, {Submission: class.Submission{Name: "b"}, Report: rejected}}))
+	require.Equal(t, "name,file,score,max_score,task1,task2,task3,task4,task5,rejected,failed,seconds\n"+
+		`"'=cmd|""calc"", a",'=x.c,19.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00`+"\n"+
+		"b,b.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00\n", b.String())
+}

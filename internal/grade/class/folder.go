@@ -1,0 +1,134 @@
+package class
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/grade"
+)
+
+// A Folder keeps the reports of a class, from run to run.
+type Folder struct{ Path string }
+
+// stored is a file of reports/.
+type stored struct {
+	Name   string
+	Key    string // of everything that the report depends on
+	Report *grade.Report
+}
+
+// NewFolder makes the folder if it is not there.
+func NewFolder(path string) (Folder, error) {
+	for _, dir := range []string{"reports", "students"} {
+		if err := os.MkdirAll(filepath.Join(path, dir), 0o755); err != nil {
+			return Folder{}, err
+		}
+	}
+	return Folder{path}, nil
+}
+
+// Load returns the report of a submission, if one with that key is there.
+func (f Folder) Load(name, key string) (*grade.Report, bool) {
+	s, err := read(f.report(name))
+	if err != nil || s.Name != name || s.Key != key {
+		return nil, false // it is made anew
+	}
+	return s.Report, true
+}
+
+// Save keeps a report: all of it or, if the machine stops, nothing.
+func (f Folder) Save(name, key string, r *grade.Report) error {
+	text, err := json.Marshal(stored{name, key, r})
+	if err != nil {
+		return err
+	}
+	return Replace(f.report(name), text)
+}
+
+// Replace writes a file as a whole.
+func Replace(path string, text []byte) error {
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-")
+	if err != nil {
+		return err
+	}
+	_, err = temporary.Write(text)
+	err = errors.Join(err, temporary.Chmod(0o644), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary.Name())
+	}
+	return err
+}
+
+func (f Folder) report(name string) string {
+	return filepath.Join(f.Path, "reports", fileName(name)+".json")
+}
+
+// Page is the path of a student's page inside the folder.
+func Page(name string) string { return "students/" + fileName(name) + ".html" }
+
+// fileName is a name that is safe as a file's, and different for different names.
+func fileName(name string) string {
+	return strings.ReplaceAll(url.PathEscape(name), "%", "=")
+}
+
+func read(path string) (stored, error) {
+	var s stored
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("%s: %w", path, err)
+	}
+	if s.Report == nil {
+		return s, fmt.Errorf("%s: no report", path)
+	}
+	return s, nil
+}
+
+// ErrTwice is wrapped when two folders have different reports of one student.
+var ErrTwice = errors.New("graded twice, differently")
+
+// Merge brings the reports of several folders into this one and returns all that
+// are in it then, in the order of their names.
+func (f Folder) Merge(from []string) ([]Result, error) {
+	seen := map[string]stored{}
+	where := map[string]string{}
+	for _, dir := range append([]string{f.Path}, from...) {
+		files, err := filepath.Glob(filepath.Join(dir, "reports", "*.json"))
+		if err != nil {
+			return nil, err
+		}
+		if len(files) == 0 && dir != f.Path {
+			return nil, fmt.Errorf("%s: no reports in it: has llmgrade --html written there?", dir)
+		}
+		for _, file := range files {
+			s, err := read(file)
+			if err != nil {
+				return nil, err
+			}
+			if other, found := seen[s.Name]; found && other.Key != s.Key {
+				return nil, fmt.Errorf("%s: %w in %s and %s: remove one of the two reports", s.Name, ErrTwice, where[s.Name], file)
+			}
+			seen[s.Name], where[s.Name] = s, file
+		}
+	}
+	var all []Result
+	for name, s := range seen {
+		if err := f.Save(name, s.Key, s.Report); err != nil {
+			return nil, err
+		}
+		all = append(all, Result{Submission: Submission{name, s.Report.File}, Report: s.Report})
+	}
+	slices.SortFunc(all, func(a, b Result) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}

@@ -1,0 +1,44 @@
+package class
+
+import (
+	"context"
+	"iter"
+	"sync/atomic"
+
+	"llmmemory/internal/grade"
+)
+
+// A Result is what became of one submission. Err is trouble of the grader's own.
+type Result struct {
+	Submission
+	Report *grade.Report
+	Err    error
+}
+
+// Run grades so many submissions at a time and yields them in their order. When
+// ctx is done, no more are begun, and those that were not have its error.
+func Run(ctx context.Context, all []Submission, jobs int, grader func(Submission) (*grade.Report, error)) iter.Seq[Result] {
+	done := make([]chan Result, len(all))
+	for i := range done {
+		done[i] = make(chan Result, 1)
+	}
+	var next atomic.Int64
+	for range min(max(1, jobs), len(all)) {
+		go func() {
+			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+				r := Result{Submission: all[i], Err: ctx.Err()}
+				if r.Err == nil {
+					r.Report, r.Err = grader(all[i])
+				}
+				done[i] <- r
+			}
+		}()
+	}
+	return func(yield func(Result) bool) {
+		for _, c := range done {
+			if !yield(<-c) {
+				return
+			}
+		}
+	}
+}

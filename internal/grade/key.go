@@ -1,0 +1,59 @@
+package grade
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Key names everything that the report of a file depends on: its text, this
+// grader, its settings, and the tools it calls.
+func (g *Grader) Key(path string) (string, error) {
+	h := sha256.New()
+	settings, err := json.Marshal(struct {
+		Seed      uint64
+		Only      string
+		Points    Points
+		AllStages bool
+		Traces    int
+		Setting   Setting
+	}{g.Seed, g.Only, g.Points, g.AllStages, g.Traces, g.setting})
+	if err != nil {
+		return "", err
+	}
+	h.Write(settings)
+	self, err := g.self()
+	if err != nil {
+		return "", err
+	}
+	h.Write(self)
+	source, err := readSource(path)
+	if err != nil && !errors.Is(err, errNoSource) {
+		return "", err
+	}
+	fmt.Fprintf(h, "%v\n", err)
+	h.Write(source)
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// selfHash is of this program.
+func selfHash() ([]byte, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return nil, err
+	}
+	return h.Sum(nil), nil
+}

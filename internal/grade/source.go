@@ -1,0 +1,44 @@
+package grade
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// errNoSource is wrapped when there is no file that could be graded. Its text is
+// for the student.
+var errNoSource = errors.New("is not run")
+
+// mostSource is more than a submission may have; the gate says so.
+const mostSource = 1 << 20
+
+// readSource reads a submission: a regular file, because a link may lead to
+// somebody else's, and a pipe has no end.
+func readSource(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s %w: there is no such file", path, errNoSource)
+	case errors.Is(err, syscall.ELOOP):
+		return nil, fmt.Errorf("%s %w: it is a link, not a file", path, errNoSource)
+	case err != nil:
+		return nil, fmt.Errorf("read the submission: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read the submission: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s %w: it is not a file", path, errNoSource)
+	}
+	source, err := io.ReadAll(io.LimitReader(f, mostSource))
+	if err != nil {
+		return nil, fmt.Errorf("read the submission: %w", err)
+	}
+	return source, nil
+}

@@ -1,0 +1,114 @@
+// Package terminal writes a report as text, for a student at a terminal.
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fatih/color"
+
+	"llmmemory/internal/grade"
+)
+
+// mostSteps of a trace are shown; a shortened one rarely has more.
+const mostSteps = 12
+
+var (
+	good  = color.New(color.FgGreen)
+	bad   = color.New(color.FgRed, color.Bold)
+	title = color.New(color.Bold)
+	faint = color.New(color.Faint)
+)
+
+// Write writes a whole report: the score, what was looked at, and of each finding
+// the sentence, the difference, and the steps up to it. Whether there is colour is
+// package color's to say: on a terminal, and not with NO_COLOR.
+func Write(w io.Writer, r *grade.Report) error {
+	var b strings.Builder
+	score := good
+	if r.Score < r.MaxScore {
+		score = bad
+	}
+	fmt.Fprintf(&b, "%s: %s\n", r.File, score.Sprint(Score(r)))
+	if r.Rejected != nil {
+		fmt.Fprintf(&b, "  %s\n", indent(r.Rejected.Text, "  "))
+	}
+	stages(&b, r)
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "\n%s\n", title.Sprint(f.Name))
+		fmt.Fprintf(&b, "  %s\n", indent(Message(f), "  "))
+	}
+	for _, a := range r.Advice {
+		fmt.Fprintf(&b, "\n%s, which costs nothing: %s\n  handout:  %s\n  %s\n", title.Sprint("advice"), a.Name, a.Sentence, a.Text)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "\nnote: %s\n", note)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Score is the points in words.
+func Score(r *grade.Report) string { return fmt.Sprintf("%.1f of %.0f points", r.Score, r.MaxScore) }
+
+// stages is a table of the stages by task, where something has failed.
+func stages(b *strings.Builder, r *grade.Report) {
+	if len(r.Findings) == 0 || len(r.Stages) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n  %-18s", "")
+	for task := 1; task <= grade.Tasks; task++ {
+		fmt.Fprintf(b, "%-9s", fmt.Sprintf("task %d", task))
+	}
+	points := r.ByTask()
+	for _, s := range r.Stages {
+		fmt.Fprintf(b, "\n  %-18s", s.Name)
+		for _, status := range s.Tasks {
+			word := fmt.Sprintf("%-9s", status)
+			switch status {
+			case grade.Passed:
+				word = good.Sprint(word)
+			case grade.Failed:
+				word = bad.Sprint(word)
+			default:
+				word = faint.Sprint(word)
+			}
+			b.WriteString(word)
+		}
+	}
+	fmt.Fprintf(b, "\n  %-18s", "points")
+	for _, p := range points {
+		fmt.Fprintf(b, "%-9.1f", p)
+	}
+	b.WriteString("\n")
+}
+
+// Message is a finding in plain text: what a student needs to act on it.
+func Message(f grade.Finding) string {
+	var b strings.Builder
+	if f.Sentence != "" {
+		fmt.Fprintf(&b, "handout:  %s\n", f.Sentence)
+	}
+	fmt.Fprintf(&b, "%s\nexpected: %s\nactual:   %s\n", f.Field, f.Expected, f.Actual)
+	for _, line := range f.Lines {
+		fmt.Fprintf(&b, "%s\n", line)
+	}
+	if len(f.Ops) > 0 {
+		b.WriteString("after:\n")
+		steps := f.Ops[:f.Step+1]
+		if left := len(steps) - mostSteps; left > 0 {
+			fmt.Fprintf(&b, "  (%d steps before)\n", left)
+			steps = steps[left:]
+		}
+		for _, op := range steps {
+			fmt.Fprintf(&b, "  %s\n", op)
+		}
+	}
+	if len(f.Same) > 0 {
+		fmt.Fprintf(&b, "the same in: %s\n", strings.Join(f.Same, ", "))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func indent(text, by string) string { return strings.ReplaceAll(text, "\n", "\n"+by) }
