@@ -218,7 +218,7 @@ func TestMutants(t *testing.T) {
 
 func check(t *testing.T, m corpus.Mutant, source string) {
 	switch m.Kind {
-	case corpus.Equivalent:
+	case corpus.Equivalent, corpus.Unseen:
 		r := execute(t, build(t, source, objects))
 		require.True(t, r.passed(), "%s", r.stdout)
 	case corpus.Memcheck:

@@ -26,6 +26,7 @@ const (
 	Wrong      Kind = ""           // by what it does
 	Memcheck   Kind = "memcheck"   // under Memcheck only
 	Rejected   Kind = "rejected"   // by the compiler
+	Unseen     Kind = "llmgrade"   // by llmgrade only
 	Equivalent Kind = "equivalent" // nobody: it is right
 )
 
@@ -84,7 +85,7 @@ func (m *Mutant) add(line string) bool {
 			return true
 		}
 		m.Kind = Kind(line)
-		return slices.Contains([]Kind{Memcheck, Rejected, Equivalent}, m.Kind)
+		return slices.Contains([]Kind{Memcheck, Rejected, Unseen, Equivalent}, m.Kind)
 	}
 	return true
 }
