@@ -44,7 +44,11 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 		return err
 	}
 	defer g.Close()
-	failed := o.all(c.Context(), c.OutOrStdout(), all, grader, pages, status)
+	one := len(all) == 1 && !o.json && pages == nil
+	if one { // a student does not wait for what comes after the first finding
+		g.Told = func(_ string, f grade.Finding) { _ = terminal.Finding(c.OutOrStdout(), f) }
+	}
+	failed := o.all(c.Context(), c.OutOrStdout(), all, grader, pages, one, status)
 	if pages != nil {
 		if err := pages.write(); err != nil {
 			return err
@@ -55,7 +59,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 }
 
 // all grades everything. What cannot be graded does not stop the rest.
-func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, grader func(class.Submission) (*grade.Report, error), pages *pages, status *int) error {
+func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, grader func(class.Submission) (*grade.Report, error), pages *pages, told bool, status *int) error {
 	bar := progress(len(all))
 	var failed error
 	for r := range class.Run(ctx, all, o.jobs, grader) {
@@ -72,7 +76,7 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 			*status = less
 		}
 		_ = bar.Clear()
-		if err := o.write(w, r.Report, pages != nil); err != nil {
+		if err := o.write(w, r.Report, pages != nil, told); err != nil {
 			return err
 		}
 		pages.add(r)
@@ -127,8 +131,9 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 	}
 }
 
-// write prints a report: whole, or in one line where there are pages.
-func (o *options) write(w io.Writer, r *grade.Report, brief bool) error {
+// write prints a report: in one line where there are pages, else whole, but for
+// findings that were told.
+func (o *options) write(w io.Writer, r *grade.Report, brief, told bool) error {
 	if o.trace != "" || o.main != "" {
 		if err := o.writeFinding(r); err != nil {
 			return err
@@ -140,6 +145,8 @@ func (o *options) write(w io.Writer, r *grade.Report, brief bool) error {
 	case brief:
 		_, err := fmt.Fprintf(w, "%s: %s\n", r.File, terminal.Score(r))
 		return err
+	case told:
+		return terminal.Rest(w, r)
 	default:
 		return terminal.Write(w, r)
 	}

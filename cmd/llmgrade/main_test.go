@@ -70,7 +70,7 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 	t.Parallel()
 	const first = "#include <limits.h>\n"
 	for name, c := range map[string]struct{ text, failed, says string }{
-		"syntax":      {"int x = ;\n", "compile", "\n  llm_memory.c:9:9: error: expected expression"},
+		"syntax":      {"int x = ;\n", "compile", "\nllm_memory.c:9:9: error: expected expression"},
 		"warning":     {"static int unused;\n", "compile", "unused"},
 		"another.c":   {"int helper(void);\nint helper(void) { return 1; }\n", "gate", "it defines helper, which is not one of the six functions: make it static"},
 		"system":      {"#include <stdlib.h>\nstatic int run(void) { return system(\"true\"); }\nint (*volatile runner)(void) = run;\n", "gate", "system"},

@@ -22,9 +22,10 @@ type Grader struct {
 	Seed      uint64 // for the random traces; 0: of the submission's own text
 	Only      string // part of the names of the directed traces to play; all if empty
 	Points    Points
-	AllStages bool // a stage is run for tasks that have failed before, too
-	Traces    int  // random ones, and so many with writes from outside
-	Tries     int  // to make a trace shorter
+	AllStages bool                         // a stage is run for tasks that have failed before, too
+	Traces    int                          // random ones, and so many with writes from outside
+	Tries     int                          // to make a trace shorter
+	Told      func(path string, f Finding) // is called with each finding as soon as it is known
 	kit       *build.Kit
 	cases     []directed.Case
 	setting   Setting
@@ -43,7 +44,7 @@ func NewGrader() (*Grader, error) {
 	}
 	return &Grader{
 		Points: DefaultPoints, Traces: randomTraces, Tries: shrinkTries,
-		kit: kit, cases: cases, setting: newSetting(), self: sync.OnceValues(selfHash),
+		Told: func(string, Finding) {}, kit: kit, cases: cases, setting: newSetting(), self: sync.OnceValues(selfHash),
 	}, nil
 }
 
@@ -67,6 +68,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 				return err
 			}
 			g.report.Findings = append(g.report.Findings, f)
+			g.Told(path, f)
 			return nil
 		}
 		g.report.Score = g.report.MaxScore

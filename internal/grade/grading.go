@@ -111,6 +111,7 @@ func (g *grading) found(part Part, f Finding) {
 	i := slices.IndexFunc(g.report.Stages, func(s Stage) bool { return s.Name == f.Stage })
 	g.report.Stages[i].Tasks[f.Task-1] = Failed
 	g.report.Findings = append(g.report.Findings, f)
+	g.Told(g.report.File, f)
 }
 
 // A clue is a difference in a trace that may be worth telling.

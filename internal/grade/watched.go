@@ -59,7 +59,6 @@ func (g *grading) complaint(m memcheck.Finding) {
 		return
 	}
 	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_memcheck", task), Task: task, Stage: Memcheck, Sentence: leaks,
-		Lines: []string{m.String()},
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "what Memcheck says of " + m.Function,
 			Expected: "nothing", Actual: m.String()}})
 }

@@ -21,30 +21,59 @@ var (
 	faint = color.New(color.Faint)
 )
 
-// Write writes a whole report: the score, what was looked at, and of each finding
-// the sentence, the difference, and the steps up to it. Whether there is colour is
-// package color's to say: on a terminal, and not with NO_COLOR.
+// Write writes a whole report. Whether there is colour is package color's to say:
+// on a terminal, and not with NO_COLOR.
 func Write(w io.Writer, r *grade.Report) error {
+	for _, f := range r.Findings {
+		if err := Finding(w, f); err != nil {
+			return err
+		}
+	}
+	return Rest(w, r)
+}
+
+// Finding writes one finding, as soon as it is known.
+func Finding(w io.Writer, f grade.Finding) error {
+	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(f.Name), indent(Message(f), "  "))
+	return err
+}
+
+// Rest writes what is known when a submission is through all stages: what else
+// was seen of each finding, the stages by task, and the score.
+func Rest(w io.Writer, r *grade.Report) error {
 	var b strings.Builder
+	for _, f := range r.Findings {
+		if len(f.Lines)+len(f.Same) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%s\n", title.Sprint(f.Name))
+		for _, line := range f.Lines {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+		if len(f.Same) > 0 {
+			fmt.Fprintf(&b, "  the same in: %s\n", strings.Join(f.Same, ", "))
+		}
+		b.WriteString("\n")
+	}
+	for _, a := range r.Advice {
+		fmt.Fprintf(&b, "%s\n", title.Sprint("advice, which costs nothing: "+a.Name))
+		if a.Sentence != "" {
+			fmt.Fprintf(&b, "  handout:  %s\n", a.Sentence)
+		}
+		fmt.Fprintf(&b, "  %s\n\n", a.Text)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "note: %s\n", note)
+	}
+	stages(&b, r)
+	if r.Rejected != nil {
+		fmt.Fprintf(&b, "%s\n", r.Rejected.Text)
+	}
 	score := good
 	if r.Score < r.MaxScore {
 		score = bad
 	}
 	fmt.Fprintf(&b, "%s: %s\n", r.File, score.Sprint(Score(r)))
-	if r.Rejected != nil {
-		fmt.Fprintf(&b, "  %s\n", indent(r.Rejected.Text, "  "))
-	}
-	stages(&b, r)
-	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "\n%s\n", title.Sprint(f.Name))
-		fmt.Fprintf(&b, "  %s\n", indent(Message(f), "  "))
-	}
-	for _, a := range r.Advice {
-		fmt.Fprintf(&b, "\n%s, which costs nothing: %s\n  handout:  %s\n  %s\n", title.Sprint("advice"), a.Name, a.Sentence, a.Text)
-	}
-	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "\nnote: %s\n", note)
-	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -57,13 +86,12 @@ func stages(b *strings.Builder, r *grade.Report) {
 	if len(r.Findings) == 0 || len(r.Stages) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n  %-18s", "")
+	fmt.Fprintf(b, "%-18s", "")
 	for task := 1; task <= grade.Tasks; task++ {
 		fmt.Fprintf(b, "%-9s", fmt.Sprintf("task %d", task))
 	}
-	points := r.ByTask()
 	for _, s := range r.Stages {
-		fmt.Fprintf(b, "\n  %-18s", s.Name)
+		fmt.Fprintf(b, "\n%-18s", s.Name)
 		for _, status := range s.Tasks {
 			word := fmt.Sprintf("%-9s", status)
 			switch status {
@@ -77,8 +105,8 @@ func stages(b *strings.Builder, r *grade.Report) {
 			b.WriteString(word)
 		}
 	}
-	fmt.Fprintf(b, "\n  %-18s", "points")
-	for _, p := range points {
+	fmt.Fprintf(b, "\n%-18s", "points")
+	for _, p := range r.ByTask() {
 		fmt.Fprintf(b, "%-9.1f", p)
 	}
 	b.WriteString("\n")
@@ -91,9 +119,6 @@ func Message(f grade.Finding) string {
 		fmt.Fprintf(&b, "handout:  %s\n", f.Sentence)
 	}
 	fmt.Fprintf(&b, "%s\nexpected: %s\nactual:   %s\n", f.Field, f.Expected, f.Actual)
-	for _, line := range f.Lines {
-		fmt.Fprintf(&b, "%s\n", line)
-	}
 	if len(f.Ops) > 0 {
 		b.WriteString("after:\n")
 		steps := f.Ops[:f.Step+1]
@@ -104,9 +129,6 @@ func Message(f grade.Finding) string {
 		for _, op := range steps {
 			fmt.Fprintf(&b, "  %s\n", op)
 		}
-	}
-	if len(f.Same) > 0 {
-		fmt.Fprintf(&b, "the same in: %s\n", strings.Join(f.Same, ", "))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
