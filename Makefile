@@ -2,7 +2,7 @@
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
 # make test                 every test
 # make llmgrade             build/llmgrade, which grades submissions from outside
-# make bench                the speed table of the README
+# make bench                the speed table of the README, and what llmgrade takes
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
 # make dropin DIR=path      set a homework folder up with this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
@@ -90,6 +90,7 @@ check:
 
 bench: $(B)/bench/bench
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
+	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./cmd/llmgrade
 
 $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile
 	@.ci/tools build

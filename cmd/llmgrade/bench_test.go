@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/corpus"
+)
+
+func start(b *testing.B, args ...string) (*exec.Cmd, func() string) {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "BE_LLMGRADE=1")
+	out, err := cmd.StdoutPipe()
+	require.NoError(b, err)
+	require.NoError(b, cmd.Start())
+	return cmd, func() string {
+		buffer := make([]byte, 4096)
+		n, _ := out.Read(buffer)
+		return string(buffer[:n])
+	}
+}
+
+// One correct submission through every stage.
+func BenchmarkCorrect(b *testing.B) {
+	for b.Loop() {
+		cmd, _ := start(b, "../../testdata/submissions/correct/llm_memory.c")
+		require.NoError(b, cmd.Wait())
+	}
+	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/submission")
+}
+
+// How long a student with a mistake waits for the first word of it.
+func BenchmarkFirstMessage(b *testing.B) {
+	file := mutant(b, b.TempDir(), "A5")
+	waited := time.Duration(0)
+	for b.Loop() {
+		begin := time.Now()
+		cmd, first := start(b, file)
+		require.Contains(b, first(), "task4")
+		waited += time.Since(begin)
+		_ = cmd.Wait()
+	}
+	b.ReportMetric(waited.Seconds()/float64(b.N), "s/first_message")
+}
+
+var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// A class of 24: every third is correct, the others have a mistake each.
+func BenchmarkClass(b *testing.B) {
+	dir := b.TempDir()
+	ids := []string{"", "A1", "C3", "", "F6", "K5", "", "I2", "D1", "", "A14", "L1"}
+	for i := range 24 {
+		require.NoError(b, os.Rename(mutant(b, b.TempDir(), ids[i%len(ids)]), filepath.Join(dir, fmt.Sprintf("s%02d.c", i))))
+	}
+	most := 0
+	for b.Loop() {
+		cmd, _ := start(b, "--html", filepath.Join(b.TempDir(), "grades"), dir)
+		done := make(chan error)
+		go func() { done <- cmd.Wait() }()
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			case <-time.After(20 * time.Millisecond):
+				text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+				if m := peak.FindSubmatch(text); m != nil {
+					kb, _ := strconv.Atoi(string(m[1]))
+					most = max(most, kb)
+				}
+			}
+		}
+	}
+	b.ReportMetric(24*60/(b.Elapsed().Seconds()/float64(b.N)), "submissions/min")
+	b.ReportMetric(float64(most)/1024, "MB")
+}
+
+// mutant writes one of mutants.txt, or the correct one.
+func mutant(b *testing.B, dir, id string) string {
+	source, err := os.ReadFile("../../testdata/submissions/correct/llm_memory.c")
+	require.NoError(b, err)
+	table, err := os.ReadFile("../../testdata/submissions/mutants.txt")
+	require.NoError(b, err)
+	all, err := corpus.Parse(string(table))
+	require.NoError(b, err)
+	text := string(source)
+	for _, m := range all {
+		if m.ID == id {
+			text, err = m.Apply(text)
+			require.NoError(b, err)
+		}
+	}
+	require.Equal(b, id == "", text == string(source), "no mutant %q", id)
+	file := filepath.Join(dir, "llm_memory.c")
+	require.NoError(b, os.WriteFile(file, []byte(text), 0o644))
+	return file
+}
