@@ -19,7 +19,6 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/reproduce"
-	"llmmemory/internal/grade/sandbox"
 	"llmmemory/internal/grade/trace"
 )
 
@@ -31,7 +30,6 @@ const (
 )
 
 func main() {
-	sandbox.Launch()
 	status := fullMarks
 	if err := command(&status).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "llmgrade:", err)

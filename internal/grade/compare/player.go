@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/grade/trace"
 )
 
-// patience is how long one call may take. It is no measure of speed.
-const patience = 2 * time.Second
+// patience is no measure of speed.
+var patience = subject.Patience{Call: 2 * time.Second, Process: 10 * time.Second}
 
 // A player holds both sides of a trace.
 type player struct {
