@@ -54,6 +54,11 @@ func play(program string, ops []trace.Op, open bool) (*Difference, error) {
 	}
 	defer expected.Close()
 	process, err := subject.Start(program, patience)
+	if errors.Is(err, subject.ErrStart) && len(ops) > 0 {
+		d := differs(Death, "the program", "to start", err)
+		d.Op = ops[0]
+		return d, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -196,9 +201,20 @@ func (p *player) edges() *Difference {
 // edge fills what lies between two allocations.
 const edge = 0xfd
 
+// mostAllocations is far more than any call can have a use for, and few enough
+// for the grader to keep account of.
+const mostAllocations = 1 << 16
+
 // heap keeps account of the chunks, and compares what a call did to them.
 func (p *player) heap(op trace.Op, want oracle.Outcome, events []subject.Event) *Difference {
+	allocations := 0
 	for _, e := range events {
+		if e.What != subject.Release {
+			allocations++
+		}
+		if allocations > mostAllocations {
+			return differs(Heap, "the allocations of one call", "at most 18", fmt.Sprintf("more than %d", mostAllocations))
+		}
 		switch e.What {
 		case subject.Release:
 			delete(p.chunks, e.At)
