@@ -4,14 +4,28 @@
  * is an allocation, so that a write outside it is seen.
  *
  *   watched STEPS    an open file descriptor, struct step after struct step
+ *
+ * The grader sees how far STEPS was read: to its end means that every call came
+ * back. Valgrind lives in this process, too, and a submission that makes code
+ * of its own can silence it, as it can deceive grader/runner.c about its heap.
+ * It then has hidden a leak or a bad access, in a program that gives the right
+ * answers.
  */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "llm_memory.h"
 
-enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END };
+enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END, OVER };
 
 struct step {
     uint32_t call;
@@ -80,12 +94,48 @@ static void play(const struct step *s) {
     }
 }
 
+/* Nothing but the steps stays open, above all not Valgrind's report. */
+static void close_others(int steps) {
+    for (int fd = 3; fd < 256; fd++) {
+        if (fd != steps) {
+            close(fd);
+        }
+    }
+}
+
+/* What Valgrind has needed until here and nobody needs any more: to execute
+ * another program, which it would not watch, and to write files. */
+static void lock(void) {
+    enum { LOAD = BPF_LD | BPF_W | BPF_ABS, EQUAL = BPF_JMP | BPF_JEQ | BPF_K, ANY_OF = BPF_JMP | BPF_JSET | BPF_K, GIVE = BPF_RET | BPF_K };
+    enum { NUMBER = offsetof(struct seccomp_data, nr), SECOND = offsetof(struct seccomp_data, args[1]), THIRD = offsetof(struct seccomp_data, args[2]) };
+    struct sock_filter filter[] = {
+        BPF_STMT(LOAD, NUMBER),
+        BPF_JUMP(EQUAL, SYS_execve, 7, 0), /* to the refusal */
+        BPF_JUMP(EQUAL, SYS_prctl, 6, 0),
+        BPF_JUMP(EQUAL, SYS_openat, 3, 0),
+#ifdef SYS_open
+        BPF_JUMP(EQUAL, SYS_open, 0, 5),
+#else
+        BPF_STMT(GIVE, SECCOMP_RET_ALLOW),
+#endif
+        BPF_STMT(LOAD, SECOND),
+        BPF_JUMP(ANY_OF, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 2, 3),
+        BPF_STMT(LOAD, THIRD),
+        BPF_JUMP(ANY_OF, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0, 1),
+        BPF_STMT(GIVE, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(GIVE, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    (void)prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0); /* a kernel without has said so (launch.c) */
+}
+
 int main(int argc, char **argv) {
     int steps = argc == 2 ? atoi(argv[1]) : -1;
+    close_others(steps);
+    lock();
     struct step step;
-    while (read(steps, &step, sizeof step) == (ssize_t)sizeof step) {
+    while (read(steps, &step, sizeof step) == (ssize_t)sizeof step && step.call != OVER) {
         play(&step);
     }
-    end();
     return 0;
 }

@@ -11,13 +11,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"llmmemory/internal/grade/sandbox"
 )
 
 // TestMain makes the test binary llmgrade itself, when a test asks for it.
 func TestMain(m *testing.M) {
-	sandbox.Launch()
 	if os.Getenv("BE_LLMGRADE") != "" {
 		main()
 		return

@@ -16,15 +16,9 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/corpus"
-	"llmmemory/internal/grade/sandbox"
 )
 
 const submissions = "../../testdata/submissions/"
-
-func TestMain(m *testing.M) {
-	sandbox.Launch()
-	os.Exit(m.Run())
-}
 
 func read(t *testing.T, path string) string {
 	t.Helper()

@@ -18,3 +18,8 @@ var Runner []byte
 
 //go:embed watched.c.txt
 var Watched []byte
+
+// Launcher is grader/launch.c.
+//
+//go:embed launch.c.txt
+var Launcher []byte

@@ -20,6 +20,7 @@ func TestCopiesEqualTheirOriginals(t *testing.T) {
 		{"../../../llm_memory.h", "llm_memory.h", carried.Header},
 		{"../../../grader/runner.c", "runner.c.txt", carried.Runner},
 		{"../../../grader/watched.c", "watched.c.txt", carried.Watched},
+		{"../../../grader/launch.c", "launch.c.txt", carried.Launcher},
 	} {
 		original, err := os.ReadFile(c.original)
 		require.NoError(t, err)

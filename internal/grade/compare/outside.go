@@ -21,8 +21,8 @@ func (p *player) outside(op trace.Op) *Difference {
 	if s == nil {
 		return nil
 	}
-	bytes := p.subject.At(address, sequenceSize)
-	l1 := p.subject.At(u64(bytes, unsafe.Offsetof(s.BlockTable)), l1Size)
+	bytes := p.view(address, sequenceSize)
+	l1 := p.view(u64(bytes, unsafe.Offsetof(s.BlockTable)), l1Size)
 	switch op.Kind {
 	case trace.Hole:
 		p.hole(op.Engine, s, l1, uint32(op.B)%course.MaxLogicalBlocks)
@@ -39,7 +39,7 @@ func (p *player) outside(op trace.Op) *Difference {
 		case slot == course.L1Size:
 			return p.relocate(bytes, unsafe.Offsetof(s.BlockTable), l1Size)
 		default:
-			return p.relocate(p.subject.At(p.engines[op.Engine], engineSize), unsafe.Offsetof(want.RefCount), 4*uint64(want.Total))
+			return p.relocate(p.view(p.engines[op.Engine], engineSize), unsafe.Offsetof(want.RefCount), 4*uint64(want.Total))
 		}
 	case trace.Rename:
 		if other, _ := p.find(op.Engine, op.B); other == nil {
@@ -49,10 +49,20 @@ func (p *player) outside(op trace.Op) *Difference {
 	case trace.Unlink:
 		s.Node.Prev.Next, s.Node.Next.Prev = s.Node.Next, s.Node.Prev
 		before, after := u64(bytes, uintptr(nodeOffset)), u64(bytes, uintptr(nodeOffset)+8)
-		put64(p.subject.At(before, 16), 8, after)
-		put64(p.subject.At(after, 16), 0, before)
+		put64(p.view(before, 16), 8, after)
+		put64(p.view(after, 16), 0, before)
 	}
 	return nil
+}
+
+// view is what lies at an address that was looked at before. The process can
+// have changed the pointer to it since; then it is nothing, and what is compared
+// next shows that.
+func (p *player) view(address, size uint64) []byte {
+	if bytes := p.subject.At(address, size); bytes != nil {
+		return bytes
+	}
+	return make([]byte, size)
 }
 
 // hole unmaps a logical block.
@@ -61,7 +71,7 @@ func (p *player) hole(engine int, s *course.Sequence, l1 []byte, logical uint32)
 	if l2 := s.BlockTable[i]; l2 != nil && l2[j] >= 0 {
 		p.drop(engine, l2[j])
 		l2[j] = -1
-		put32(p.subject.At(u64(l1, uintptr(8*i)), l2Size), uintptr(4*j), -1)
+		put32(p.view(u64(l1, uintptr(8*i)), l2Size), uintptr(4*j), -1)
 	}
 }
 
@@ -74,7 +84,7 @@ func (p *player) relocate(holder []byte, place uintptr, size uint64) *Difference
 	}
 	got, err := p.subject.Do(subject.Request{Call: subject.Allocate, Size: size})
 	if err == nil {
-		copy(p.subject.At(uint64(got.Returned), size), p.subject.At(old, size))
+		copy(p.view(uint64(got.Returned), size), p.view(old, size))
 		put64(holder, place, uint64(got.Returned))
 		_, err = p.subject.Do(subject.Request{Call: subject.GiveBack, Engine: old})
 	}
@@ -89,10 +99,10 @@ func (p *player) relocate(holder []byte, place uintptr, size uint64) *Difference
 // drop takes one reference of a block away.
 func (p *player) drop(engine int, block int32) {
 	want := p.expected.Engines[engine]
-	e := p.subject.At(p.engines[engine], engineSize)
+	e := p.view(p.engines[engine], engineSize)
 	count := &unsafe.Slice(want.RefCount, want.Total)[block]
 	*count--
-	counts := p.subject.At(u64(e, unsafe.Offsetof(want.RefCount)), 4*uint64(want.Total))
+	counts := p.view(u64(e, unsafe.Offsetof(want.RefCount)), 4*uint64(want.Total))
 	put32(counts, uintptr(4*block), *count)
 	if *count == 0 {
 		want.Free++
@@ -105,7 +115,7 @@ func (p *player) find(engine int, id int32) (*course.Sequence, uint64) {
 	want := p.expected.Engines[engine]
 	node := p.engines[engine] + activeOffset
 	for n := want.Active.Next; n != &want.Active; n = n.Next {
-		node = u64(p.subject.At(node, 16), 8)
+		node = u64(p.view(node, 16), 8)
 		if s := sequenceOf(n); s.ID == id {
 			return s, node - nodeOffset
 		}

@@ -11,13 +11,7 @@ import (
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/random"
-	"llmmemory/internal/grade/sandbox"
 )
-
-func TestMain(m *testing.M) {
-	sandbox.Launch()
-	os.Exit(m.Run())
-}
 
 func read(t *testing.T, parts ...string) []byte {
 	t.Helper()

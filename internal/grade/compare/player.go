@@ -14,8 +14,8 @@ import (
 	"llmmemory/internal/grade/trace"
 )
 
-// patience is how long one call may take. It is no measure of speed.
-const patience = 2 * time.Second
+// patience is no measure of speed.
+var patience = subject.Patience{Call: 2 * time.Second, Process: 10 * time.Second}
 
 // A player holds both sides of a trace.
 type player struct {
@@ -57,6 +57,11 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 	}
 	defer expected.Close()
 	process, err := subject.Start(program, patience)
+	if errors.Is(err, subject.ErrStart) && len(ops) > 0 {
+		d := differs(Death, "the program", "to start", err)
+		d.Op = ops[0]
+		return Result{State: d}, nil
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -203,6 +208,10 @@ func (p *player) edges() *Difference {
 // edge fills what lies between two allocations.
 const edge = 0xfd
 
+// mostAllocations is far more than any call can have a use for, and few enough
+// for the grader to keep account of.
+const mostAllocations = 1 << 16
+
 // heap compares what a call did to the heap.
 func (p *player) heap(want oracle.Outcome, events []subject.Event) *Difference {
 	if d := p.account(want, events); d != nil {
@@ -219,7 +228,14 @@ func (p *player) heap(want oracle.Outcome, events []subject.Event) *Difference {
 
 // account keeps the live chunks.
 func (p *player) account(want oracle.Outcome, events []subject.Event) (d *Difference) {
+	allocations := 0
 	for _, e := range events {
+		if e.What != subject.Release {
+			allocations++
+		}
+		if allocations > mostAllocations {
+			return differs(Heap, "the allocations of one call", "at most 18", fmt.Sprintf("more than %d", mostAllocations))
+		}
 		switch e.What {
 		case subject.Release:
 			delete(p.chunks, e.At)

@@ -3,14 +3,14 @@
 package memcheck
 
 import (
-	"context"
+	"bytes"
 	"encoding/binary"
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -32,8 +32,18 @@ type Finding struct {
 // Memcheck: its complaints may be incomplete.
 var ErrUnfinished = errors.New("did not finish under Memcheck")
 
-// patience is many times what Memcheck needs for all traces.
-const patience = 30 * time.Second
+// patience bounds what the limit of CPU time (grader/launch.c) does not: waiting.
+const patience = 60 * time.Second
+
+// Memory is the address space of Valgrind with the submission in it, which needs
+// a quarter of it.
+const memory = 640 << 20
+
+// mostReport is more than Valgrind writes before it gives up (1000 complaints).
+const mostReport = 8 << 20
+
+// complained is Valgrind's exit status when it has, whatever the submission's.
+const complained = 99
 
 // calls are the six, in which a complaint arises.
 var calls = []string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy"}
@@ -57,47 +67,99 @@ func Run(program string, traces [][]trace.Op) ([]Finding, error) {
 	if err := os.Chmod(box, 0o777); err != nil { // another uid writes there
 		return nil, err
 	}
-	report := filepath.Join(box, "report.xml")
-	valgrind, err := exec.LookPath("valgrind")
-	if err != nil {
-		return nil, fmt.Errorf("memcheck: %w", err)
-	}
-	path, argv, err := sandbox.Watched(box, valgrind, "--xml=yes", "--xml-file="+report, "--child-silent-after-fork=yes", "--vgdb=no",
-		"--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "--errors-for-leak-kinds=definite,indirect,possible",
-		program, "3")
-	if err != nil {
+	report, exit, err := run(program, box, steps)
+	if err != nil && !errors.Is(err, ErrUnfinished) {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path)
-	cmd.Args = argv
-	cmd.Dir = box
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}
-	cmd.ExtraFiles = []*os.File{steps}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	err = cmd.Run()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		return nil, fmt.Errorf("memcheck: %w", err)
+	found, parseErr := parse(report)
+	if err == nil {
+		err = agree(found, parseErr, exit, steps)
 	}
-	text, readErr := os.ReadFile(report)
-	if readErr != nil {
-		return nil, fmt.Errorf("memcheck: %w", readErr)
+	return found, err
+}
+
+// agree says whether Memcheck has seen the whole run. The submission could write
+// to the report as long as it has found out where, and can end the run at any
+// time; but the exit status is Valgrind's own, and the offset of steps shows how
+// far it was played.
+func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
+	played, err := steps.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return fmt.Errorf("memcheck: %w", err)
 	}
-	found, parseErr := parse(text)
-	if ctx.Err() != nil {
-		return found, fmt.Errorf("%w within %v", ErrUnfinished, patience)
+	info, err := steps.Stat()
+	if err != nil {
+		return fmt.Errorf("memcheck: %w", err)
 	}
-	if parseErr != nil || err != nil {
-		return found, fmt.Errorf("%w: %w", ErrUnfinished, errors.Join(err, parseErr))
+	switch {
+	case parseErr != nil:
+		return fmt.Errorf("%w: %w", ErrUnfinished, parseErr)
+	case exit != 0 && exit != complained:
+		return fmt.Errorf("%w: it ended with exit status %d", ErrUnfinished, exit)
+	case played != info.Size():
+		return fmt.Errorf("%w: it ended in the middle of a call", ErrUnfinished)
+	case (exit == complained) != (len(found) > 0):
+		return fmt.Errorf("%w: the report has %d complaints, but Valgrind's exit status is %d", ErrUnfinished, len(found), exit)
 	}
-	return found, nil
+	return nil
+}
+
+// run is Valgrind's report, through a pipe, which nobody can write a second
+// time, and its exit status.
+func run(program, box string, steps *os.File) (report []byte, exit int, err error) {
+	// A distribution may have a script in front of it, for which the submission
+	// would have to be allowed a shell.
+	valgrind, err := exec.LookPath("valgrind.bin")
+	if err != nil {
+		if valgrind, err = exec.LookPath("valgrind"); err != nil {
+			return nil, 0, fmt.Errorf("memcheck: %w", err)
+		}
+	}
+	allowed := sandbox.Box{Folder: box, Read: []string{program}, Memory: memory}
+	path, argv, err := allowed.Command(valgrind, "--xml=yes", "--xml-fd=4", "--child-silent-after-fork=yes", "--vgdb=no",
+		"--leak-check=full", "--show-leak-kinds=definite,indirect,possible", "--errors-for-leak-kinds=definite,indirect,possible",
+		"--error-exitcode="+strconv.Itoa(complained), program, "3")
+	if err != nil {
+		return nil, 0, err
+	}
+	reports, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer reports.Close()
+	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
+	cmd.ExtraFiles = []*os.File{steps, theirs}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		_ = theirs.Close()
+		return nil, 0, fmt.Errorf("memcheck: %w", err)
+	}
+	_ = theirs.Close()
+	_ = reports.SetReadDeadline(time.Now().Add(patience))
+	report, readErr := io.ReadAll(io.LimitReader(reports, mostReport))
+	// Everybody has closed the pipe, or enough is enough.
+	stop := time.AfterFunc(time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	waitErr := cmd.Wait()
+	stop.Stop()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		if readErr != nil {
+			return report, 0, fmt.Errorf("%w within %v", ErrUnfinished, patience)
+		}
+		return report, 0, fmt.Errorf("%w: it ended by %v", ErrUnfinished, status.Signal())
+	}
+	exit = cmd.ProcessState.ExitCode()
+	if notExit := (*exec.ExitError)(nil); waitErr != nil && !errors.As(waitErr, &notExit) || exit == sandbox.Failed {
+		return nil, 0, fmt.Errorf("memcheck: %w", waitErr)
+	}
+	return report, exit, nil
 }
 
 // writeSteps writes struct step of grader/watched.c.
 func writeSteps(file string, traces [][]trace.Op) error {
-	const end = uint32(trace.Destroy) + 1
+	const (
+		end  = uint32(trace.Destroy) + 1
+		over = end + 1
+	)
 	var bytes []byte
 	for _, ops := range traces {
 		for _, op := range ops {
@@ -111,7 +173,7 @@ func writeSteps(file string, traces [][]trace.Op) error {
 		}
 		bytes = step(bytes, end, 0, 0, 0)
 	}
-	return os.WriteFile(file, bytes, 0o644)
+	return os.WriteFile(file, step(bytes, over, 0, 0, 0), 0o644)
 }
 
 func step(to []byte, call uint32, engine, a, b int32) []byte {
@@ -127,9 +189,11 @@ type frame struct {
 	Line     int    `xml:"line"`
 }
 
-// parse reads Valgrind's XML, protocol 4.
+// parse reads Valgrind's XML, protocol 4: one element that says at its end that
+// it is finished, and nothing behind it.
 func parse(text []byte) ([]Finding, error) {
 	var report struct {
+		States []string `xml:"status>state"`
 		Errors []struct {
 			Kind  string `xml:"kind"`
 			What  string `xml:"what"`
@@ -139,7 +203,14 @@ func parse(text []byte) ([]Finding, error) {
 			} `xml:"stack"`
 		} `xml:"error"`
 	}
-	err := xml.Unmarshal(text, &report)
+	decoder := xml.NewDecoder(bytes.NewReader(text))
+	err := decoder.Decode(&report)
+	if err == nil && !slices.Equal(report.States, []string{"RUNNING", "FINISHED"}) {
+		err = fmt.Errorf("the report ends in the state %q", report.States)
+	}
+	if rest := bytes.TrimSpace(text[decoder.InputOffset():]); err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes behind the end of the report", len(rest))
+	}
 	var found []Finding
 	for _, e := range report.Errors {
 		f := Finding{Kind: e.Kind, What: e.What + e.XWhat}

@@ -1,7 +1,8 @@
 // Package sandbox shuts a submission in before it starts, without root,
-// namespaces or a daemon: the grader's own program is executed again, takes its
-// rights away, and executes the submission in its place.
+// namespaces or a daemon: a launcher (grader/launch.c) takes its own rights away
+// and executes the submission in its place. The launcher is compiled once by
+// each grader that starts one, and linked with nothing of a submission's.
 //
 // What a kernel lacks is left out and said, never passed over in silence
-// (Layers).
+// (Active).
 package sandbox

@@ -1,9 +1,11 @@
 package sandbox_test
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,11 +13,6 @@ import (
 
 	"llmmemory/internal/grade/sandbox"
 )
-
-func TestMain(m *testing.M) {
-	sandbox.Launch()
-	os.Exit(m.Run())
-}
 
 // prisoner tries one thing and prints "did" or why not.
 const prisoner = `
@@ -27,15 +24,23 @@ const prisoner = `
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 int main(int argc, char **argv) {
     const char *what = argv[1];
+    pid_t other = argc > 2 ? atoi(argv[2]) : 0;
     long n = -2;
     errno = 0;
     if (strcmp(what, "nothing") == 0) n = 0;
+    if (strcmp(what, "wait") == 0) {
+        write(1, "now\n", 4);
+        n = read(0, &n, 1);
+    }
     if (strcmp(what, "read") == 0) n = open("/etc/passwd", O_RDONLY);
     if (strcmp(what, "read itself") == 0) n = open(argv[0], O_RDONLY);
     if (strcmp(what, "write") == 0) n = open("/tmp/llmgrade-was-here", O_CREAT | O_WRONLY, 0600);
@@ -47,9 +52,16 @@ int main(int argc, char **argv) {
     if (strcmp(what, "trace") == 0) n = ptrace(PTRACE_TRACEME, 0, NULL, NULL);
     if (strcmp(what, "other program") == 0) n = execl("/bin/true", "true", (char *)NULL);
     if (strcmp(what, "memory") == 0) n = mmap(NULL, 8L << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) == MAP_FAILED ? -1 : 0;
+    if (strcmp(what, "kill") == 0) n = kill(other, SIGKILL);
+    if (strcmp(what, "tgkill") == 0) n = syscall(SYS_tgkill, other, other, SIGKILL);
+    if (strcmp(what, "tkill") == 0) n = syscall(SYS_tkill, other, SIGKILL);
+    if (strcmp(what, "limit another") == 0) n = prlimit(other, RLIMIT_CPU, &(struct rlimit){1, 1}, NULL);
+    if (strcmp(what, "own a file's signals") == 0) n = fcntl(1, F_SETOWN, other);
+    if (strcmp(what, "outlive") == 0) n = prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
+    if (strcmp(what, "abort") == 0) abort();
     if (strcmp(what, "x32") == 0) n = syscall(0x40000000 + 39);
     puts(n >= 0 ? "did" : n == -1 ? strerror(errno) : "what?");
-    return argc != 2;
+    return 0;
 }
 `
 
@@ -61,19 +73,14 @@ func compile(t *testing.T) string {
 	}
 	file, program := filepath.Join(dir, "prisoner.c"), filepath.Join(dir, "prisoner")
 	require.NoError(t, os.WriteFile(file, []byte(prisoner), 0o644))
-	out, err := exec.Command("gcc", "-static", file, "-o", program).CombinedOutput()
+	out, err := exec.Command("gcc", "-static", "-w", file, "-o", program).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
 }
 
-func try(t *testing.T, program, what string) string {
+func run(t *testing.T, path string, argv []string, err error) string {
 	t.Helper()
-	path, argv, err := sandbox.Command(program, what)
 	require.NoError(t, err)
-	return run(path, argv)
-}
-
-func run(path string, argv []string) string {
 	out, err := (&exec.Cmd{Path: path, Args: argv}).CombinedOutput()
 	if err != nil {
 		return err.Error()
@@ -81,39 +88,100 @@ func run(path string, argv []string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func TestWhatASubmissionCannotDo(t *testing.T) {
-	if !strings.HasSuffix(sandbox.Layers(), ", seccomp") {
-		t.Skip("only ", sandbox.Layers())
+// neighbour is another submission that runs at the same time, and the test that
+// it still does.
+func neighbour(t *testing.T, program string) (pid string) {
+	t.Helper()
+	path, argv, err := sandbox.Command(program, "wait")
+	require.NoError(t, err)
+	cmd := &exec.Cmd{Path: path, Args: argv}
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	ready := make([]byte, 4)
+	_, err = io.ReadFull(out, ready)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, in.Close())
+		require.NoError(t, cmd.Wait(), "it was harmed")
+	})
+	return strconv.Itoa(cmd.Process.Pid)
+}
+
+const denied = "Operation not permitted"
+
+func whole(t *testing.T) {
+	t.Helper()
+	layers, err := sandbox.Active()
+	require.NoError(t, err)
+	if layers.Landlock == 0 || !layers.Seccomp {
+		t.Skip("only ", layers)
 	}
+}
+
+func TestWhatASubmissionCannotDo(t *testing.T) {
+	whole(t)
 	program := compile(t)
-	require.Equal(t, "did", try(t, program, "nothing"))
-	const denied = "Operation not permitted"
+	other := neighbour(t, program)
 	for what, says := range map[string]string{
+		"nothing": "did", "abort": "signal: aborted",
 		"read": denied, "read itself": denied, "write": denied, "delete": denied, "fork": denied, "vfork": denied,
 		"signal": denied, "network": denied, "trace": denied, "memory": "Cannot allocate memory", "x32": denied,
+		"kill": denied, "tgkill": denied, "tkill": denied, "limit another": denied, "own a file's signals": denied, "outlive": denied,
 	} {
-		require.Equal(t, says, try(t, program, what), what)
+		path, argv, err := sandbox.Command(program, what, other)
+		require.Equal(t, says, run(t, path, argv, err), what)
 	}
-	require.NotEqual(t, "did", try(t, program, "other program"))
+	path, argv, err := sandbox.Command(program, "other program")
+	require.NotEqual(t, "did", run(t, path, argv, err))
 	require.NoFileExists(t, "/tmp/llmgrade-was-here")
 }
 
-func TestWhatAWatchedSubmissionCannotDo(t *testing.T) {
-	if layers := sandbox.Layers(); !strings.Contains(layers, "Landlock ABI") || !strings.HasSuffix(layers, ", seccomp") {
-		t.Skip("only ", layers)
-	}
+func TestWhatABoxedSubmissionCannotDo(t *testing.T) {
+	whole(t)
 	program := compile(t)
-	folder := t.TempDir()
-	require.NoError(t, os.Chmod(folder, 0o777))
+	other := neighbour(t, program)
+	box := sandbox.Box{Folder: t.TempDir(), Memory: 1 << 30}
+	require.NoError(t, os.Chmod(box.Folder, 0o777))
 	for what, says := range map[string]string{
-		"nothing": "did", "read": "did", "read itself": "did",
-		"write": "Permission denied", "delete": "Permission denied",
-		"fork": "Operation not permitted", "vfork": "Operation not permitted", "network": "Operation not permitted",
-		"trace": "Operation not permitted", "x32": "Operation not permitted",
+		"nothing": "did", "abort": "signal: aborted",
+		"read": "Permission denied", "read itself": "did", "write": "Permission denied", "delete": "Permission denied",
+		"fork": denied, "vfork": denied, "network": denied, "memory": "Cannot allocate memory",
+		"trace": denied, "x32": denied, "other program": "Permission denied",
+		"kill": denied, "tgkill": denied, "tkill": denied, "limit another": denied, "own a file's signals": denied, "outlive": denied,
 	} {
-		path, argv, err := sandbox.Watched(folder, program, what)
-		require.NoError(t, err)
-		require.Equal(t, says, run(path, argv), what)
+		path, argv, err := box.Command(program, what, other)
+		require.Equal(t, says, run(t, path, argv, err), what)
 	}
+	box.Read = []string{"/etc"}
+	path, argv, err := box.Command(program, "read")
+	require.Equal(t, "did", run(t, path, argv, err), "what it may read")
 	require.NoFileExists(t, "/tmp/llmgrade-was-here")
+}
+
+// Each layer can be missing: the others hold, and what is missing is said.
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	whole(t)
+	program := compile(t)
+	for missing, c := range map[string]struct{ says, what, then string }{
+		"l":  {"NO LANDLOCK", "write", denied},                            // seccomp
+		"s":  {"NO SECCOMP", "read", "Permission denied"},                 // Landlock
+		"ls": {"NO LANDLOCK", "fork", "Resource temporarily unavailable"}, // the limits
+	} {
+		sandbox.LeaveOut(t, missing)
+		layers, err := sandbox.Active()
+		require.NoError(t, err)
+		require.False(t, layers.Whole())
+		require.Contains(t, layers.String(), c.says)
+		path, argv, err := sandbox.Command(program, c.what)
+		require.Equal(t, c.then, run(t, path, argv, err), missing)
+	}
+	if os.Getuid() == 0 {
+		sandbox.LeaveOut(t, "u")
+		layers, err := sandbox.Active()
+		require.NoError(t, err)
+		require.Contains(t, layers.String(), "RUNS AS ROOT")
+	}
 }

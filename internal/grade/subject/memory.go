@@ -3,33 +3,41 @@ package subject
 import (
 	"fmt"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Where the process has the file, as in grader/runner.c: the pools
-// first, the heap behind them.
+// Where the process has the file, as in grader/runner.c: the pools first, the
+// heap behind them, then the events.
 const (
-	Pools     uint64 = 0x2000_0000_0000
-	PoolsSize        = 64 << 20
-	Heap      uint64 = 0x2100_0000_0000
-	HeapSize         = 1 << 30
+	Pools      uint64 = 0x2000_0000_0000
+	PoolsSize         = 64 << 20
+	Heap       uint64 = 0x2100_0000_0000
+	HeapSize          = 256 << 20
+	mostEvents        = 1 << 21
+	eventsSize        = mostEvents * int(unsafe.Sizeof(Event{}))
+	fileSize          = PoolsSize + HeapSize + eventsSize
 )
 
 // memory is the file, mapped here too, at an address of its own.
 type memory struct {
 	file  *os.File
-	bytes []byte // pools, then heap
+	bytes []byte // pools, heap, events
 }
 
 func newMemory() (*memory, error) {
-	fd, err := unix.MemfdCreate("llmgrade", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("llmgrade", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memory shared with the submission: %w", err)
 	}
 	m := &memory{file: os.NewFile(uintptr(fd), "llmgrade memory")}
-	if err = m.file.Truncate(PoolsSize + HeapSize); err == nil {
-		m.bytes, err = unix.Mmap(fd, 0, PoolsSize+HeapSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err = m.file.Truncate(int64(fileSize)); err == nil {
+		// A submission that made it shorter would end the grader (SIGBUS).
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	}
+	if err == nil {
+		m.bytes, err = unix.Mmap(fd, 0, fileSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	}
 	if err != nil {
 		_ = m.file.Close()
@@ -43,8 +51,15 @@ func (m *memory) close() {
 	_ = m.file.Close()
 }
 
+// events views the first n of what the last call did to the heap. The process can
+// write there at any time: look at each once.
+func (m *memory) events(n uint64) []Event {
+	first := (*Event)(unsafe.Pointer(&m.bytes[PoolsSize+HeapSize]))
+	return unsafe.Slice(first, mostEvents)[:min(n, mostEvents)]
+}
+
 // at views size bytes at an address of the process; nil if any lies outside the
-// file.
+// pools and the heap.
 func (m *memory) at(address, size uint64) []byte {
 	offset, room := address-Pools, uint64(PoolsSize)
 	if address >= Heap {

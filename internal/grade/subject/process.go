@@ -1,7 +1,6 @@
 package subject
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"llmmemory/internal/grade/sandbox"
 )
@@ -57,7 +57,8 @@ const (
 	BadRelease        // of an address that is no live chunk; Size 1: it was one once
 )
 
-// A Reply is what a call returned and did to the heap.
+// A Reply is what a call returned and did to the heap. The events lie where the
+// process can write, and hold until the next call.
 type Reply struct {
 	Returned int64
 	Events   []Event
@@ -65,6 +66,16 @@ type Reply struct {
 
 // ErrTime is wrapped when a call takes longer than it may.
 var ErrTime = errors.New("it does not come back")
+
+// ErrStart is wrapped when the system cannot start the program, which is then too
+// big for sandbox.RunnerMemory.
+var ErrStart = errors.New("the program does not start: it is too big")
+
+// Patience is how long a process may take: no measure of speed, but a bound.
+type Patience struct {
+	Call    time.Duration // for one call
+	Process time.Duration // for all calls together, and what lies between them
+}
 
 // ErrDied is wrapped when the process ends during a call, by a signal or not.
 var ErrDied = errors.New("the process ended")
@@ -75,17 +86,18 @@ type Process struct {
 	cmd      *exec.Cmd
 	requests *os.File
 	replies  *os.File
-	patience time.Duration // for one call
+	patience Patience
+	last     time.Time // when the process has to be at its end
 }
 
 // Start runs a linked runner, shut in (package sandbox). Its standard output and
 // error go nowhere.
-func Start(program string, patience time.Duration) (*Process, error) {
+func Start(program string, patience Patience) (*Process, error) {
 	m, err := newMemory()
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{memory: m, patience: patience}
+	p := &Process{memory: m, patience: patience, last: time.Now().Add(patience.Process)}
 	if err := p.start(program); err != nil {
 		m.close()
 		return nil, fmt.Errorf("start the submission: %w", err)
@@ -93,6 +105,9 @@ func Start(program string, patience time.Duration) (*Process, error) {
 	// Before any code of the submission's runs: from here on, trouble is its own.
 	if _, err := p.Do(Request{Call: GiveBack}); err != nil {
 		p.Close()
+		if errors.Is(err, ErrDied) && p.cmd.ProcessState.ExitCode() == -1 { // by a signal, of which ours has none
+			return nil, fmt.Errorf("%w (%w)", ErrStart, err)
+		}
 		return nil, fmt.Errorf("start the submission: %w", err)
 	}
 	return p, nil
@@ -136,44 +151,53 @@ func (p *Process) Close() {
 
 func (p *Process) end() {
 	if p.cmd.ProcessState == nil {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		p.kill()
 		_ = p.cmd.Wait()
 	}
 }
 
+func (p *Process) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+
 // Do makes one call. After an error the process is gone.
 func (p *Process) Do(r Request) (Reply, error) {
-	_ = p.replies.SetReadDeadline(time.Now().Add(p.patience))
-	if err := binary.Write(p.requests, binary.NativeEndian, r); err != nil {
+	// For both: a process that replies without being asked leaves the requests
+	// where they are, until no more fit.
+	until := time.Now().Add(p.patience.Call)
+	if p.last.Before(until) {
+		until = p.last
+	}
+	_ = p.requests.SetWriteDeadline(until)
+	_ = p.replies.SetReadDeadline(until)
+	if _, err := p.requests.Write(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r))); err != nil {
 		return Reply{}, p.why(err)
 	}
 	var head struct {
-		Returned int64
-		Events   uint64
+		returned int64
+		events   uint64
 	}
-	if err := binary.Read(p.replies, binary.NativeEndian, &head); err != nil {
+	if _, err := io.ReadFull(p.replies, unsafe.Slice((*byte)(unsafe.Pointer(&head)), unsafe.Sizeof(head))); err != nil {
 		return Reply{}, p.why(err)
 	}
-	const most = 1 << 20 // MOST_EVENTS
-	reply := Reply{Returned: head.Returned, Events: make([]Event, min(head.Events, most))}
-	if err := binary.Read(p.replies, binary.NativeEndian, reply.Events); err != nil {
-		return Reply{}, p.why(err)
-	}
-	return reply, nil
+	return Reply{Returned: head.returned, Events: p.events(head.events)}, nil
 }
 
 // why says how the process came to its end, and ends it if it has not.
 func (p *Process) why(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		p.end()
-		return fmt.Errorf("%w within %v", ErrTime, p.patience)
+		if !time.Now().Before(p.last) {
+			return fmt.Errorf("%w: all calls together take more than %v", ErrTime, p.patience.Process)
+		}
+		return fmt.Errorf("%w within %v", ErrTime, p.patience.Call)
 	}
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
 		p.end()
 		return fmt.Errorf("talk to the submission: %w", err)
 	}
+	// It may have closed the pipe and go on.
+	stop := time.AfterFunc(p.patience.Call, p.kill)
 	_ = p.cmd.Wait()
-	p.end()
+	stop.Stop()
 	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return fmt.Errorf("%w by %v", ErrDied, status.Signal())
 	}

@@ -1,0 +1,58 @@
+package sandbox
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// Layers is what shuts a submission in on this machine.
+type Layers struct {
+	Limits       bool // rlimits: memory, CPU time, files, processes
+	UID          int  // whom it runs as
+	NoPrivileges bool // no_new_privs: an exec gives none back
+	Landlock     int  // the kernel's version of Landlock, 0: none
+	Seccomp      bool // the kernel's calls are those of a list
+}
+
+// Active is what a launcher finds to hold when it tries what it has forbidden
+// itself.
+func Active() (Layers, error) {
+	path, argv, err := Command("probe")
+	if err != nil {
+		return Layers{}, err
+	}
+	out, err := (&exec.Cmd{Path: path, Args: argv}).Output()
+	if err != nil {
+		return Layers{}, fmt.Errorf("sandbox: probe: %w", err)
+	}
+	var l Layers
+	var limits, privileges, seccomp int
+	if _, err := fmt.Sscan(string(out), &limits, &l.UID, &privileges, &l.Landlock, &seccomp); err != nil {
+		return Layers{}, fmt.Errorf("sandbox: probe: %w: %q", err, out)
+	}
+	l.Limits, l.NoPrivileges, l.Seccomp = limits == 1, privileges == 1, seccomp == 1
+	return l, nil
+}
+
+// Whole reports whether nothing is missing that a kernel can have.
+func (l Layers) Whole() bool {
+	return l.Limits && l.UID != 0 && l.NoPrivileges && l.Landlock > 0 && l.Seccomp
+}
+
+// String is one line for the report; what is missing is in capitals.
+func (l Layers) String() string {
+	var all []string
+	layer := func(is bool, name, missing string) {
+		if !is {
+			name = missing
+		}
+		all = append(all, name)
+	}
+	layer(l.Limits, "rlimits", "NO RLIMITS")
+	layer(l.UID != 0, fmt.Sprintf("uid %d", l.UID), "RUNS AS ROOT")
+	layer(l.NoPrivileges, "no_new_privs", "NO no_new_privs")
+	layer(l.Landlock > 0, fmt.Sprintf("Landlock ABI %d", l.Landlock), "NO LANDLOCK: a submission under Memcheck can read what its uid can")
+	layer(l.Seccomp, "seccomp", "NO SECCOMP: a submission can call all of the kernel that its uid may")
+	return strings.Join(all, ", ")
+}

@@ -1,7 +1,0 @@
-//go:build !amd64
-
-package sandbox
-
-const hasSeccomp = false
-
-func seccomp(bool) error { return nil }
