@@ -1,18 +1,9 @@
-// Package ctree reads C with modernc.org/cc/v4: the layout of structs, the
-// values of constants and the prototypes that a header declares. The tests hold
-// llm_memory.h, the Go mirrors of package course, the C compiler and the
-// exported symbols against each other through it.
-//
-// cc is not a conformance checker; a compiler must have accepted the source
-// first. Sources from strangers need a process of their own: deep nesting
-// exhausts the stack, which Go cannot survive.
 package ctree
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"modernc.org/cc/v4"
 )
@@ -48,19 +39,18 @@ func ParseHeader(path string, include ...string) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := cc.NewConfig(runtime.GOOS, runtime.GOARCH)
+	compiler, err := AskCompiler()
 	if err != nil {
-		return nil, fmt.Errorf("asking the C compiler: %w", err)
+		return nil, err
 	}
-	config.IncludePaths = append(include, config.IncludePaths...)
-	config.EvalAllMacros = true // else Constant finds no values
-	ast, err := cc.Translate(config, []cc.Source{
-		{Name: "<predefined>", Value: config.Predefined}, // cc knows these two by their names
-		{Name: "<builtin>", Value: cc.Builtin},
-		{Name: path, Value: text},
-	})
+	config, err := compiler.config(include...)
 	if err != nil {
-		return nil, fmt.Errorf("parsing %s: %w", path, err)
+		return nil, err
+	}
+	config.EvalAllMacros = true // else Constant finds no values
+	ast, err := translate(config, path, text)
+	if err != nil {
+		return nil, err
 	}
 	return &Header{path: path, ast: ast}, nil
 }

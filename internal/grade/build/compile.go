@@ -1,11 +1,9 @@
 package build
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -75,19 +73,37 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	text, err := readText(source)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", name, err)
+	}
 	// Its own folder: an llm_memory.h beside the file is not the course's.
 	file := filepath.Join(filepath.Base(dir), "llm_memory.c")
 	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
 		return nil, err
 	}
+	rejected := func(err error) error {
+		if c := (*complaint)(nil); errors.As(err, &c) {
+			return fmt.Errorf("%s %w:\n%s", name, ErrRejected, strings.ReplaceAll(c.text, file, "llm_memory.c"))
+		}
+		return err
+	}
+	if text.pastes || text.defines && text.attributes {
+		expanded, err := k.output("gcc", append(strings.Fields(CourseFlags), "-I.", "-E", file)...)
+		if err != nil {
+			return nil, rejected(err)
+		}
+		if err := readExpanded(expanded); err != nil {
+			return nil, fmt.Errorf("%s %w", name, err)
+		}
+	}
 	object := filepath.Join(filepath.Base(dir), "submission.o")
 	args := append(strings.Fields(CourseFlags), "-I.", "-c", file, "-o", object)
 	if err := k.gcc(args...); err != nil {
-		said := strings.ReplaceAll(err.Error(), file, "llm_memory.c")
-		return nil, fmt.Errorf("%s %w:\n%s", name, ErrRejected, said)
+		return nil, rejected(err)
 	}
 	p := &Program{dir: dir}
-	if err := k.gate(object); err != nil {
+	if err := k.gate(object, text); err != nil {
 		return nil, fmt.Errorf("%s %w", name, err)
 	}
 	native := filepath.Join(filepath.Base(dir), "native.o")
@@ -99,35 +115,12 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 		return nil, err
 	}
 	if err := k.gcc("-static", "runner.o", native, "-o", filepath.Join(filepath.Base(dir), "native")); err != nil {
-		return nil, fmt.Errorf("%s does not link: %w", name, err)
+		return nil, rejected(err)
 	}
 	if err := k.gcc("watched.o", object, "-o", filepath.Join(filepath.Base(dir), "watched")); err != nil {
-		return nil, fmt.Errorf("%s does not link: %w", name, err)
+		return nil, rejected(err)
 	}
 	return p, nil
-}
-
-func (k *Kit) gcc(args ...string) error { return k.run("gcc", args...) }
-
-func (k *Kit) run(tool string, args ...string) error {
-	_, err := k.output(tool, args...)
-	return err
-}
-
-// output is what a tool prints. A tool that fails has said why.
-func (k *Kit) output(tool string, args ...string) (string, error) {
-	cmd := exec.Command(tool, args...)
-	cmd.Dir = k.dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Run(); err != nil {
-		if text := strings.TrimSpace(said.String()); text != "" {
-			return "", errors.New(text)
-		}
-		return "", fmt.Errorf("%s: %w", tool, err)
-	}
-	return said.String(), nil
 }
 
 // Close removes the program.

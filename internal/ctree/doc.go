@@ -1,0 +1,12 @@
+// Package ctree reads C with modernc.org/cc/v4: of a header the layout of
+// structs, the values of constants and the prototypes; of a source its functions,
+// as trees that are simpler than the grammar.
+//
+// The tests hold llm_memory.h, the Go mirrors of package course, the C compiler
+// and the exported symbols against each other through it. What a submission must
+// not say is package rules' to know.
+//
+// cc is not a conformance checker; a compiler must have accepted the source
+// first. Sources from strangers need a process of their own: deep nesting
+// exhausts the stack, which Go cannot survive.
+package ctree

@@ -1,0 +1,132 @@
+package ctree
+
+import (
+	"fmt"
+	"path"
+)
+
+// expansions bounds the work of macros, in tokens; an ordinary submission with
+// its headers needs less than a hundredth.
+const expansions = 20_000_000
+
+// A Function is one that a source defines.
+type Function struct {
+	Name   string
+	Line   int
+	Params []*Var
+	Body   []*Stmt
+}
+
+// A Var is a parameter or a variable.
+type Var struct {
+	Name string
+	Type Type
+}
+
+// A Type is as much of a C type as a reader of code asks for.
+type Type struct {
+	Stars  int    // levels of pointers
+	Base   string // what they lead to: the tag or the name of a struct, else as C says it
+	Array  bool   // an array of what the rest says
+	Struct bool   // the base is a struct or a union
+}
+
+// A Kind says which statement a Stmt is.
+type Kind int
+
+// The statements. Do differs from Loop in that the condition comes last.
+const (
+	Do Kind = iota + 1
+	Loop
+	If
+	Switch
+	Break
+	Continue
+	Return
+	Goto
+	Label // also case and default
+	Eval  // an expression
+	Declare
+	Block
+	Assembly
+)
+
+// A Stmt is a statement. Nil expressions are those that are not there.
+type Stmt struct {
+	Kind  Kind
+	Line  int
+	Init  []*Stmt // of a for
+	Cond  *Expr   // of a loop, an if or a switch
+	Step  *Expr   // of a for
+	Expr  *Expr   // of Eval, Return, Declare
+	Var   *Var    // of Declare
+	Body  []*Stmt // of a loop, a block, a switch, an if
+	Else  []*Stmt
+	Label string // of Label (empty: case, default) and Goto (empty: computed)
+}
+
+// An Op says which expression an Expr is.
+type Op int
+
+// The expressions. Parentheses are not there, sizeof is a constant.
+const (
+	Other Op = iota
+	Const
+	Name
+	Call       // Args; Func, or empty and Args[0] is what is called
+	Member     // Args[0].Field
+	Arrow      // Args[0]->Field
+	Index      // Args[0][Args[1]]
+	Deref      // *Args[0]
+	Address    // &Args[0]
+	Not        // !Args[0]
+	Negative   // -Args[0]
+	Arithmetic // Args[0] Operator Args[1]
+	Compare    // Args[0] Operator Args[1]
+	And        // Args[0] && Args[1]
+	Or         // Args[0] || Args[1]
+	Choose     // Args[0] ? Args[1] : Args[2]
+	Assign     // Args[0] Operator Args[1]
+	Count      // ++ or -- (Operator) of Args[0]
+	Cast       // to Type
+	Comma      // Args in their order; also an initialiser's list
+	Statements // ({ Body })
+)
+
+// An Expr is an expression.
+type Expr struct {
+	Op       Op
+	Operator string // as C writes it
+	Line     int
+	Type     Type
+	Args     []*Expr
+	Var      *Var   // of a Name; nil: a function
+	Func     string // of a Call, and of a Name that is a function
+	Field    string
+	Value    int64 // of a Const
+	Body     []*Stmt
+}
+
+// ParseSource reads a source that the compiler has accepted, whose #include "..."
+// finds the files given and no others. The functions are those of the source
+// itself, in their order.
+func ParseSource(c Compiler, name string, text []byte, files map[string][]byte) (functions []*Function, err error) {
+	config, err := c.config()
+	if err != nil {
+		return nil, err
+	}
+	config.FS = headers{files, c.IncludePath}
+	config.FSOnly = true
+	config.SysIncludePaths = append([]string{"."}, c.IncludePath...) // gcc -I.
+	config.ExpansionLimit = expansions
+	defer func() {
+		if p := recover(); p != nil { // cc gives up on some code by a panic
+			functions, err = nil, fmt.Errorf("parsing %s: %v", name, p)
+		}
+	}()
+	ast, err := translate(config, path.Base(name), text)
+	if err != nil {
+		return nil, err
+	}
+	return converted(ast, path.Base(name)), nil
+}

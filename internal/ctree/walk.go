@@ -1,0 +1,53 @@
+package ctree
+
+// Exprs visits every expression in the statements, parts after the whole, until
+// visit says false for one, whose parts are then left out.
+func Exprs(body []*Stmt, visit func(*Expr) bool) {
+	Stmts(body, func(s *Stmt) bool {
+		for _, e := range []*Expr{s.Cond, s.Step, s.Expr} {
+			e.Visit(visit)
+		}
+		return true
+	})
+}
+
+// Visit is Exprs for one expression, which may be nil.
+func (e *Expr) Visit(visit func(*Expr) bool) {
+	if e == nil || !visit(e) {
+		return
+	}
+	for _, part := range e.Args {
+		part.Visit(visit)
+	}
+	Exprs(e.Body, visit)
+}
+
+// Stmts visits every statement, those inside after the one around them, which
+// are left out where visit says false. It does not look into expressions.
+func Stmts(body []*Stmt, visit func(*Stmt) bool) {
+	for _, s := range body {
+		if !visit(s) {
+			continue
+		}
+		Stmts(s.Init, visit)
+		Stmts(s.Body, visit)
+		Stmts(s.Else, visit)
+	}
+}
+
+// Bare is the expression without casts around it.
+func (e *Expr) Bare() *Expr {
+	for e != nil && e.Op == Cast {
+		e = e.Args[0]
+	}
+	return e
+}
+
+// IsZero tells 0 and NULL.
+func (e *Expr) IsZero() bool {
+	e = e.Bare()
+	return e != nil && e.Op == Const && e.Value == 0
+}
+
+// Is tells a pointer with so many stars to a base from other types.
+func (t Type) Is(stars int, base string) bool { return t.Stars == stars && t.Base == base && !t.Array }

@@ -1,0 +1,155 @@
+package build_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/build"
+)
+
+func correct(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
+	require.NoError(t, err)
+	return string(text)
+}
+
+func newKit(t testing.TB) *build.Kit {
+	t.Helper()
+	k, err := build.NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, k.Close()) })
+	return k
+}
+
+func TestBuild(t *testing.T) {
+	p, err := newKit(t).Build("llm_memory.c", []byte(correct(t)))
+	require.NoError(t, err)
+	require.FileExists(t, p.Native())
+	require.FileExists(t, p.Watched())
+	require.NoError(t, p.Close())
+	require.NoFileExists(t, p.Native())
+}
+
+// Macros that put words together do not get past the gate.
+func TestWordsMadeByMacros(t *testing.T) {
+	k := newKit(t)
+	lines := strings.Count(correct(t), "\n")
+	for name, c := range map[string]struct {
+		more string
+		line int
+		rule string
+	}{
+		"asm":       {"#define CAT(a, b) a##b\nCAT(__as, m__)(\".incbin \\\"/etc/passwd\\\"\");\n", 2, "assembly"},
+		"_Pragma":   {"#define CAT(a, b) a##b\n\nCAT(_Pra, gma)(\"GCC diagnostic ignored \\\"-Wunused-function\\\"\")\nstatic int f(void) { return 1; }\n", 3, "#pragma GCC diagnostic"},
+		"attribute": {"#define EARLY no_sanitize_address\n#define A(x) __attribute__((x))\nA(EARLY)\nstatic inline int f(void) { return 1; }\n", 3, "no_sanitize_address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := k.Build("a.c", []byte(correct(t)+c.more))
+			require.ErrorIs(t, err, build.ErrGate)
+			require.ErrorContains(t, err, fmt.Sprintf("a.c is not run: llm_memory.c:%d: ", lines+c.line))
+			require.ErrorContains(t, err, c.rule)
+		})
+	}
+	p, err := k.Build("a.c", []byte(correct(t)+"#include <assert.h>\n#define CAT(a, b) a##b\n#define U __attribute__((unused))\n"+
+		"U static inline int CAT(f, 1)(int section) { assert(section); return section; }\n"))
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+}
+
+// What the compiler cannot bear is the submission's fault, and said in a few
+// lines.
+func TestHostileToTheCompiler(t *testing.T) {
+	k := newKit(t)
+	var bomb strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&bomb, "#define A%d A%d + A%d\n", i+1, i, i)
+	}
+	for name, c := range map[string]struct{ text, says string }{
+		"100,000 errors":   {"void f(void) {\n" + strings.Repeat("x;", 100_000) + "}\n", "'x' undeclared"},
+		"10,000 warnings":  {unused(10_000), "lines more"},
+		"a long line":      {"int x = " + strings.Repeat("y+", 100_000) + "1;\n", "..."},
+		"terminal codes":   {"int x = \x1b[2J\x07;\n", "stray"},
+		"macro bomb":       {"#define A0 1\n" + bomb.String() + "int x = A40;\n", "gcc needs more than"},
+		"memory":           {"static char x[] = \"" + strings.Repeat("\\0", 100) + "\"" + ";\n" + doubling(34), "gcc "},
+		"big file":         {"static char x[1ul << 30] = {1};\nchar *f(void) { return x; }\n", ""},
+		"deep":             {"int x = " + strings.Repeat("-+", 100_000) + "1;\n", ""},
+		"cannot be placed": {correct(t) + "static char far[1ul << 33];\n__attribute__((used)) static char *f(void) { return far; }\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begin := time.Now()
+			_, err := k.Build("a.c", []byte(c.text))
+			t.Logf("%v", time.Since(begin).Round(time.Millisecond))
+			require.Error(t, err)
+			if name == "deep" || name == "big file" || name == "cannot be placed" { // depends on the compiler: the gate may say it
+				require.Condition(t, func() bool {
+					return strings.Contains(err.Error(), build.ErrRejected.Error()) || strings.Contains(err.Error(), build.ErrGate.Error())
+				}, "%v", err)
+			} else {
+				require.ErrorIs(t, err, build.ErrRejected)
+			}
+			require.ErrorContains(t, err, c.says)
+			require.Less(t, len(err.Error()), 20_000)
+			require.Less(t, strings.Count(err.Error(), "\n"), 60)
+			require.NotContains(t, err.Error(), "\x1b")
+		})
+	}
+}
+
+func unused(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "static int x%d;\n", i)
+	}
+	return b.String()
+}
+
+// doubling is a string of 2 to the n bytes.
+func doubling(n int) string {
+	var b strings.Builder
+	b.WriteString("#define S0 \"0123456789abcdef\"\n")
+	for i := range n {
+		fmt.Fprintf(&b, "#define S%d S%d S%d\n", i+1, i, i)
+	}
+	fmt.Fprintf(&b, "char *s = S%d;\n", n)
+	return b.String()
+}
+
+// Trouble of the grader's is not the submission's.
+func TestNoCompiler(t *testing.T) {
+	k := newKit(t)
+	t.Setenv("PATH", t.TempDir())
+	_, err := k.Build("a.c", []byte(correct(t)))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, build.ErrRejected)
+	require.NotErrorIs(t, err, build.ErrGate)
+}
+
+// The limits are there for whatever is executed as gcc.
+func TestLimits(t *testing.T) {
+	tools := t.TempDir()
+	k := newKit(t)
+	require.NoError(t, os.WriteFile(filepath.Join(tools, "gcc"),
+		[]byte("#!/bin/sh\nulimit -t >&2\nulimit -v >&2\nulimit -f >&2\nexit 1\n"), 0o755))
+	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
+	_, err := k.Build("a.c", []byte(correct(t)))
+	require.ErrorIs(t, err, build.ErrRejected)
+	require.ErrorContains(t, err, "\n10\n1048576\n131072")
+}
+
+func BenchmarkBuild(b *testing.B) {
+	k := newKit(b)
+	source := []byte(correct(b))
+	for b.Loop() {
+		p, err := k.Build("a.c", source)
+		require.NoError(b, err)
+		require.NoError(b, p.Close())
+	}
+}

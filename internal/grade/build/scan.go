@@ -1,0 +1,212 @@
+package build
+
+import (
+	"bytes"
+	"slices"
+)
+
+// A token of C source as the preprocessor takes it apart.
+type token struct {
+	kind  kind
+	text  string
+	line  int
+	first bool // on its line
+	odd   bool // partly written as a trigraph
+}
+
+type kind int
+
+const (
+	word kind = iota
+	literal
+	header // behind #include
+	mark
+	newline
+)
+
+// A scanner goes through source in the first three of C's translation phases:
+// trigraphs, lines joined by a backslash, comments. Whatever hides from it would
+// hide from the gate, so that it follows gcc where gcc is laxer than the
+// standard: there may be blanks between the backslash and the end of the line.
+type scanner struct {
+	text  []byte
+	lines []int32 // of each byte
+	odd   []bool  // written as, or behind, a trigraph
+	at    int
+	start bool     // of a line
+	words [2]token // the last two on this line
+}
+
+var trigraphs = map[byte]byte{'=': '#', '/': '\\', '\'': '^', '(': '[', ')': ']', '!': '|', '<': '{', '>': '}', '-': '~'}
+
+func newScanner(source []byte) *scanner {
+	source = bytes.TrimPrefix(source, []byte("\xef\xbb\xbf"))
+	s := &scanner{text: make([]byte, 0, len(source)+1), start: true}
+	line, odd := int32(1), false
+	for i := 0; i < len(source); i++ {
+		c := source[i]
+		if c == '\r' && i+1 < len(source) && source[i+1] == '\n' {
+			continue
+		}
+		if c == '?' && i+2 < len(source) && source[i+1] == '?' && trigraphs[source[i+2]] != 0 {
+			c, odd = trigraphs[source[i+2]], true
+			i += 2
+		}
+		if c == '\\' {
+			end := i + 1
+			for end < len(source) && bytes.IndexByte([]byte(" \t\f\v\r"), source[end]) >= 0 {
+				end++
+			}
+			if end < len(source) && source[end] == '\n' {
+				i = end
+				line++
+				continue
+			}
+		}
+		s.text, s.lines, s.odd = append(s.text, c), append(s.lines, line), append(s.odd, odd)
+		odd = false
+		if c == '\n' {
+			line++
+		}
+	}
+	s.text, s.lines, s.odd = append(s.text, '\n'), append(s.lines, line), append(s.odd, false)
+	return s
+}
+
+// peek is a byte ahead, 0 behind the end.
+func (s *scanner) peek(n int) byte {
+	if s.at+n < len(s.text) {
+		return s.text[s.at+n]
+	}
+	return 0
+}
+
+// next is the next token; false: there is none.
+func (s *scanner) next() (token, bool) {
+	s.blank()
+	if s.at >= len(s.text) {
+		return token{}, false
+	}
+	begin := s.at
+	t := token{kind: mark, line: int(s.lines[begin]), first: s.start}
+	s.start = false
+	switch c := s.peek(0); {
+	case c == '\n':
+		s.at++
+		t.kind, s.start = newline, true
+	case s.words[0].text == "#" && s.words[0].first && included(s.words[1].text) && s.header():
+		t.kind = header
+	case c == '"' || c == '\'':
+		s.quoted(c)
+		t.kind = literal
+	case letter(c):
+		for letter(s.peek(0)) || digit(s.peek(0)) {
+			s.at++
+		}
+		t.kind = word
+	case digit(c) || c == '.' && digit(s.peek(1)):
+		s.number()
+		t.kind = literal
+	default:
+		s.at += s.punctuation()
+	}
+	t.text = string(s.text[begin:s.at])
+	t.odd = slices.Contains(s.odd[begin:s.at], true)
+	s.remember(t)
+	return t, true
+}
+
+func included(directive string) bool {
+	return directive == "include" || directive == "include_next" || directive == "import" || directive == "embed"
+}
+
+// remember keeps the first two tokens of a line.
+func (s *scanner) remember(t token) {
+	switch {
+	case t.kind == newline:
+		s.words = [2]token{}
+	case t.first:
+		s.words[0] = t
+	case s.words[1].text == "" && s.words[0].text != "":
+		s.words[1] = t
+	case s.words[1].text != "":
+		s.words[0] = token{} // a header name can only be the third
+	}
+}
+
+// blank skips white space and comments, but not the end of a line.
+func (s *scanner) blank() {
+	for s.at < len(s.text) {
+		switch c := s.peek(0); {
+		case c == ' ' || c == '\t' || c == '\f' || c == '\v':
+			s.at++
+		case c == '/' && s.peek(1) == '/' && !s.odd[s.at] && !s.odd[s.at+1]:
+			for s.peek(0) != '\n' {
+				s.at++
+			}
+		case c == '/' && s.peek(1) == '*' && !s.odd[s.at] && !s.odd[s.at+1]:
+			end := bytes.Index(s.text[s.at+2:], []byte("*/"))
+			if end < 0 {
+				s.at = len(s.text)
+				return
+			}
+			s.at += 2 + end + 2
+		default:
+			return
+		}
+	}
+}
+
+// header takes <...> or "...", in which a backslash is like any other byte.
+func (s *scanner) header() bool {
+	closing := map[byte]byte{'<': '>', '"': '"'}[s.peek(0)]
+	end := bytes.IndexByte(s.text[s.at+1:], closing)
+	if closing == 0 || end < 0 || bytes.IndexByte(s.text[s.at+1:][:end], '\n') >= 0 {
+		return false
+	}
+	s.at += end + 2
+	return true
+}
+
+// quoted takes a string or character constant, at most to the end of the line.
+func (s *scanner) quoted(by byte) {
+	for s.at++; s.peek(0) != '\n'; s.at++ {
+		if s.peek(0) == by {
+			s.at++
+			return
+		}
+		if s.peek(0) == '\\' && s.peek(1) != '\n' {
+			s.at++
+		}
+	}
+}
+
+func (s *scanner) number() {
+	for {
+		c := s.peek(0)
+		if sign := s.peek(1); (c|0x20 == 'e' || c|0x20 == 'p') && (sign == '+' || sign == '-') {
+			s.at += 2
+		} else if c == '.' || letter(c) || digit(c) {
+			s.at++
+		} else {
+			return
+		}
+	}
+}
+
+// punctuation is the length of a mark; only those of the gate's interest are
+// longer than one.
+func (s *scanner) punctuation() int {
+	for _, long := range []string{"%:%:", "%:", "<:", ":>", "<%", "%>", "##"} {
+		if bytes.HasPrefix(s.text[s.at:], []byte(long)) {
+			return len(long)
+		}
+	}
+	return 1
+}
+
+func letter(c byte) bool {
+	return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c == '$' || c >= 0x80
+}
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }

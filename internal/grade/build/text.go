@@ -1,0 +1,275 @@
+package build
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// What a text may have at most.
+const (
+	mostBytes   = 256 << 10
+	mostNesting = 1000 // of parentheses, brackets and braces
+)
+
+// headers are those of C11, and four that compilers' manuals call harmless. What
+// a submission needs of them is for the object file's gate.
+var headers = strings.Fields(`llm_memory.h
+	assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h signal.h
+	stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h
+	threads.h time.h uchar.h wchar.h wctype.h
+	malloc.h strings.h sys/types.h unistd.h`)
+
+// A Refusal is why a submission is not run. It wraps ErrGate.
+type Refusal struct {
+	Line int    // of llm_memory.c; 0: of none
+	Rule string // in a word: size, nesting, include, ...
+	Why  string // for the student
+}
+
+func (r *Refusal) Error() string {
+	if r.Line == 0 {
+		return fmt.Sprintf("%v: llm_memory.c: %s", ErrGate, r.Why)
+	}
+	return fmt.Sprintf("%v: llm_memory.c:%d: %s", ErrGate, r.Line, r.Why)
+}
+
+func (r *Refusal) Unwrap() error { return ErrGate }
+
+// A text is what the later gates ask of a source.
+type text struct {
+	words      map[string]int // the first line of each
+	pastes     bool           // ## makes words that do not stand in the text
+	defines    bool
+	attributes bool
+}
+
+// line is where a word first stands; 0: nowhere.
+func (t *text) line(words ...string) int {
+	for _, w := range words {
+		if line := t.words[w]; line > 0 {
+			return line
+		}
+	}
+	return 0
+}
+
+// readText refuses, before any tool sees it, what reads files, changes what the
+// compiler is told, or makes a reader believe something else.
+func readText(source []byte) (*text, error) {
+	if len(source) > mostBytes {
+		return nil, &Refusal{0, "size", fmt.Sprintf("the file has %d bytes; %d are the limit", len(source), mostBytes)}
+	}
+	if at := bytes.IndexByte(source, 0); at >= 0 {
+		return nil, &Refusal{1 + bytes.Count(source[:at], []byte("\n")), "nul", "there is a NUL byte: this is not C source"}
+	}
+	g := &textGate{text: text{words: map[string]int{}}}
+	s := newScanner(source)
+	var line []token
+	for {
+		t, more := s.next()
+		if more && t.kind != newline {
+			line = append(line, t)
+			continue
+		}
+		if len(line) > 0 {
+			if err := g.line(line); err != nil {
+				return nil, err
+			}
+			line = line[:0]
+		}
+		if !more {
+			return &g.text, nil
+		}
+	}
+}
+
+// readExpanded looks for words that macros have made, in what the preprocessor
+// makes of a source. Those of headers are not the submission's.
+func readExpanded(expanded []byte) error {
+	g := &textGate{text: text{words: map[string]int{}}}
+	own, at := false, 0
+	for line := range bytes.Lines(expanded) {
+		if marker, found := bytes.CutPrefix(line, []byte("# ")); found {
+			var file string
+			if _, err := fmt.Sscanf(string(marker), "%d %q", &at, &file); err == nil {
+				own = path.Base(file) == "llm_memory.c"
+				continue
+			}
+		}
+		if own {
+			var tokens []token
+			for s := newScanner(line); ; {
+				t, more := s.next()
+				if !more || t.kind == newline {
+					break
+				}
+				t.line = at
+				tokens = append(tokens, t)
+			}
+			if len(tokens) > 0 {
+				if err := g.line(tokens); err != nil {
+					return err
+				}
+			}
+		}
+		at++
+	}
+	return nil
+}
+
+type textGate struct {
+	text
+	depth     int
+	attribute int // the depth that ends __attribute__; 0: not in one
+	opening   bool
+}
+
+// line looks at the tokens of one line.
+func (g *textGate) line(tokens []token) error {
+	for _, t := range tokens {
+		if t.odd {
+			return &Refusal{t.line, "trigraph", fmt.Sprintf("there is a trigraph (%q is written with ??): write the character itself", t.text)}
+		}
+		if t.kind == mark && strings.HasPrefix(t.text, "%:") {
+			return &Refusal{t.line, "digraph", "%: is another spelling of #: write #"}
+		}
+	}
+	if tokens[0].text != "#" {
+		return g.code(tokens)
+	}
+	if err := g.directive(tokens[1:]); err != nil {
+		return err
+	}
+	if len(tokens) > 1 && (tokens[1].text == "error" || tokens[1].text == "warning") { // the rest is prose
+		return nil
+	}
+	around := textGate{depth: g.depth, attribute: g.attribute, opening: g.opening}
+	g.depth, g.attribute, g.opening = 0, 0, false // a macro need not close what it opens
+	err := g.code(tokens)
+	g.depth, g.attribute, g.opening = around.depth, around.attribute, around.opening
+	return err
+}
+
+func (g *textGate) directive(tokens []token) error {
+	if len(tokens) == 0 {
+		return nil
+	}
+	name, rest := tokens[0], tokens[1:]
+	switch {
+	case name.text == "define":
+		g.defines = true
+	case name.text == "line" || name.kind == literal:
+		return &Refusal{name.line, "line", "#line makes messages point to other lines and files: take it out"}
+	case name.text == "include":
+		return include(name, rest)
+	case included(name.text):
+		return &Refusal{name.line, "include", fmt.Sprintf("#%s is not C11: use #include", name.text)}
+	case name.text == "pragma":
+		return pragma(name, rest)
+	}
+	return nil
+}
+
+func include(name token, rest []token) error {
+	if len(rest) == 0 || rest[0].kind != header {
+		return &Refusal{name.line, "include", "#include needs the name of a header itself, not a macro"}
+	}
+	file := rest[0].text[1 : len(rest[0].text)-1]
+	if !slices.Contains(headers, file) {
+		return &Refusal{name.line, "include", fmt.Sprintf("#include of %.100q: a submission is one file and may include llm_memory.h and the headers of standard C", file)}
+	}
+	return nil
+}
+
+// pragma refuses what makes the compiler silent, or other than with the flags of
+// the course, and what gives symbols other names.
+func pragma(name token, rest []token) error {
+	var words []string
+	for _, t := range rest {
+		words = append(words, t.text)
+	}
+	words = append(words, "", "")
+	harmless := []string{"poison", "unroll", "ivdep", "warning", "error"}
+	if words[0] == "GCC" && !slices.Contains(harmless, words[1]) {
+		return &Refusal{name.line, "pragma", fmt.Sprintf("#pragma GCC %.40s changes what the compiler checks or how it compiles; "+
+			"the flags of the course count for all. Take it out and repair what the compiler then says", words[1])}
+	}
+	if words[0] == "weak" || words[0] == "redefine_extname" {
+		return &Refusal{name.line, "pragma", fmt.Sprintf("#pragma %s changes what functions are called outside: take it out", words[0])}
+	}
+	return nil
+}
+
+// refused are the words that nothing in the homework needs.
+var refused = map[string]Refusal{
+	"asm":                {0, "asm", "is assembly code: write C"},
+	"__asm":              {0, "asm", "is assembly code: write C"},
+	"__asm__":            {0, "asm", "is assembly code: write C"},
+	"_Pragma":            {0, "pragma", "changes what the compiler checks or how it compiles: take it out"},
+	"__has_include":      {0, "include", "looks for files: take it out"},
+	"__has_include_next": {0, "include", "looks for files: take it out"},
+	"__has_embed":        {0, "include", "looks for files: take it out"},
+}
+
+// refusedAttributes let code run outside the six calls, go to other places in the
+// program, replace symbols, or escape the flags.
+var refusedAttributes = strings.Fields(`constructor destructor init_priority section alias ifunc weak weakref symver
+	no_sanitize no_sanitize_address no_sanitize_undefined no_sanitize_thread no_address_safety_analysis
+	no_instrument_function optimize target target_clones`)
+
+func (g *textGate) code(tokens []token) error {
+	for _, t := range tokens {
+		switch t.kind {
+		case word:
+			if err := g.word(t); err != nil {
+				return err
+			}
+		case mark:
+			if err := g.mark(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *textGate) word(t token) error {
+	if g.words[t.text] == 0 {
+		g.words[t.text] = t.line
+	}
+	if r, found := refused[t.text]; found {
+		return &Refusal{t.line, r.Rule, t.text + " " + r.Why}
+	}
+	if t.text == "__attribute__" || t.text == "__attribute" {
+		g.attributes, g.opening = true, true
+		return nil
+	}
+	if plain := strings.TrimSuffix(strings.TrimPrefix(t.text, "__"), "__"); g.attribute > 0 && slices.Contains(refusedAttributes, plain) {
+		return &Refusal{t.line, "attribute", fmt.Sprintf("the attribute %s is not for a homework: take it out", plain)}
+	}
+	return nil
+}
+
+func (g *textGate) mark(t token) error {
+	switch t.text {
+	case "##":
+		g.pastes = true
+	case "(", "[", "{", "<:", "<%":
+		g.depth++
+		if g.opening {
+			g.attribute, g.opening = g.depth, false
+		}
+		if g.depth > mostNesting {
+			return &Refusal{t.line, "nesting", fmt.Sprintf("more than %d parentheses and braces inside each other", mostNesting)}
+		}
+	case ")", "]", "}", ":>", "%>":
+		if g.depth == g.attribute {
+			g.attribute = 0
+		}
+		g.depth = max(0, g.depth-1)
+	}
+	return nil
+}

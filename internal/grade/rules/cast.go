@@ -1,0 +1,67 @@
+package rules
+
+import (
+	"fmt"
+
+	"llmmemory/internal/ctree"
+)
+
+const castSentence = "If you simply cast (Sequence*)node, C will mistakenly treat 0x1018 as the start of the Sequence. [...] " +
+	"To solve this, you must use the <stddef.h> macro offsetof(type, member)."
+
+// casts: handout, part 2, the danger zone.
+func (p *program) casts() {
+	for _, api := range six {
+		for _, f := range p.reached(api.name) {
+			look := func(to ctree.Type, e *ctree.Expr) {
+				if to.Is(1, "Sequence") && p.node(e) {
+					p.report(Breach{Rule: "node_cast", Sentence: castSentence, Function: f.Name, Line: e.Line, Task: api.task,
+						Message: fmt.Sprintf("line %d takes the address of a list node for that of its Sequence", e.Line)})
+				}
+			}
+			ctree.Stmts(f.Body, func(s *ctree.Stmt) bool {
+				if s.Kind == ctree.Declare {
+					look(s.Var.Type, s.Expr)
+				}
+				return true
+			})
+			ctree.Exprs(f.Body, func(e *ctree.Expr) bool {
+				switch {
+				case e.Op == ctree.Cast && e.Type.Stars == 1 && e.Type.Base == "Sequence":
+					look(e.Type, e.Args[0])
+				case e.Op == ctree.Cast: // what is cast on is not used as a Sequence
+					return e.Args[0].Op != ctree.Cast
+				case e.Op == ctree.Assign && e.Operator == "=":
+					look(e.Args[0].Type, e.Args[1])
+				}
+				return true
+			})
+		}
+	}
+}
+
+// node tells whether an expression is the address of a list node as it is, not
+// one that an offset has been taken from.
+func (p *program) node(e *ctree.Expr) bool {
+	e = e.Bare()
+	if e == nil || !e.Type.Is(1, "list_node") {
+		return false
+	}
+	switch e.Op {
+	case ctree.Arrow, ctree.Member, ctree.Address:
+		return true
+	case ctree.Name:
+		for _, a := range p.assigned[e.Var] {
+			if !p.fromList(a.value) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// fromList: what a node pointer is given without arithmetic or a call.
+func (p *program) fromList(e *ctree.Expr) bool {
+	return e.IsZero() || !mentions(e, func(part *ctree.Expr) bool { return part.Op == ctree.Arithmetic || part.Op == ctree.Call })
+}

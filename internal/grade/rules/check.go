@@ -1,0 +1,109 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"llmmemory/internal/ctree"
+	"llmmemory/internal/grade/carried"
+)
+
+// A Breach is a sentence of the handout that the text contradicts.
+type Breach struct {
+	Rule     string // null_check_first, memset_pool, l1_break, l2_break, l1_all_slots, free_pool, node_cast
+	Sentence string // of the handout
+	Function string // in which the line is
+	Line     int    // of llm_memory.c
+	Message  string
+	Advice   bool // costs nothing
+	Task     int  // of the handout, 1 to 5
+}
+
+// ErrUnread is wrapped when a text could not be analysed, be it beyond the parser
+// or beyond the limits. That is no fault of the submission.
+var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
+
+const (
+	patience   = 20 * time.Second
+	mostAnswer = 1 << 20
+	mostSaid   = 4 << 10
+)
+
+// A request is what the child is told, an answer what it says.
+type request struct {
+	Compiler ctree.Compiler
+	Header   []byte
+	Source   []byte
+}
+
+type answer struct {
+	Breaches []Breach
+	Error    string
+}
+
+// courseC is C as the flags of the course have it.
+var courseC = sync.OnceValues(func() (ctree.Compiler, error) { return ctree.AskCompiler("-std=c11", "-O2") })
+
+// Check reads a submission that the compiler has accepted. The program must
+// call Serve first.
+func Check(source []byte) ([]Breach, error) {
+	compiler, err := courseC()
+	if err != nil {
+		return nil, err
+	}
+	asked, err := json.Marshal(request{compiler, carried.Header, source})
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	child := exec.CommandContext(ctx, self)
+	child.Args = []string{word}
+	child.Env = []string{}
+	child.Dir = "/"
+	child.Stdin = bytes.NewReader(asked)
+	said, complaint := &capped{most: mostAnswer}, &capped{most: mostSaid}
+	child.Stdout, child.Stderr = said, complaint
+	err = child.Run()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: it takes longer than %v", ErrUnread, patience)
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		first, _, _ := strings.Cut(complaint.String(), "\n")
+		return nil, fmt.Errorf("%w: the parser ended with %v: %.200q", ErrUnread, exit, first)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start the reader of static rules: %w", err)
+	}
+	var a answer
+	if err := json.Unmarshal(said.Bytes(), &a); err != nil {
+		return nil, fmt.Errorf("%w: the parser's answer: %w", ErrUnread, err)
+	}
+	if a.Error != "" {
+		return nil, fmt.Errorf("%w: %.500s", ErrUnread, a.Error)
+	}
+	return a.Breaches, nil
+}
+
+// capped keeps the beginning of what is written to it.
+type capped struct {
+	bytes.Buffer
+	most int
+}
+
+func (c *capped) Write(b []byte) (int, error) {
+	c.Buffer.Write(b[:min(len(b), c.most-c.Len())])
+	return len(b), nil
+}
