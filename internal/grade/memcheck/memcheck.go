@@ -4,7 +4,6 @@ package memcheck
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -52,7 +51,7 @@ var calls = []string{"llm_init", "create_sequence", "fork_sequence", "append_kv"
 // outside. program is linked with grader/watched.c.
 func Run(program string, traces [][]trace.Op) ([]Finding, error) {
 	file := program + ".steps"
-	if err := writeSteps(file, traces); err != nil {
+	if err := os.WriteFile(file, trace.Encode(traces, false), 0o644); err != nil {
 		return nil, err
 	}
 	steps, err := os.Open(file)
@@ -152,35 +151,6 @@ func run(program, box string, steps *os.File) (report []byte, exit int, err erro
 		return nil, 0, fmt.Errorf("memcheck: %w", waitErr)
 	}
 	return report, exit, nil
-}
-
-// writeSteps writes struct step of grader/watched.c.
-func writeSteps(file string, traces [][]trace.Op) error {
-	const (
-		end  = uint32(trace.Destroy) + 1
-		over = end + 1
-	)
-	var bytes []byte
-	for _, ops := range traces {
-		for _, op := range ops {
-			if op.Kind.Outside() {
-				break // what follows it would not make sense without
-			}
-			if op.Fail > 0 {
-				continue
-			}
-			bytes = step(bytes, uint32(op.Kind), int32(op.Engine), op.A, op.B)
-		}
-		bytes = step(bytes, end, 0, 0, 0)
-	}
-	return os.WriteFile(file, step(bytes, over, 0, 0, 0), 0o644)
-}
-
-func step(to []byte, call uint32, engine, a, b int32) []byte {
-	for _, n := range []uint32{call, uint32(engine), uint32(a), uint32(b)} {
-		to = binary.NativeEndian.AppendUint32(to, n)
-	}
-	return to
 }
 
 type frame struct {

@@ -10,7 +10,10 @@ import (
 // allocations. With defined, lengths near INT_MAX are left out, too: the
 // handout's own ceiling division overflows there.
 func Encode(traces [][]Op, defined bool) []byte {
-	const end = uint32(Destroy) + 1
+	const (
+		end  = uint32(Destroy) + 1
+		over = end + 1
+	)
 	var to []byte
 	step := func(call uint32, engine, a, b int32) {
 		for _, n := range []uint32{call, uint32(engine), uint32(a), uint32(b)} {
@@ -29,5 +32,6 @@ func Encode(traces [][]Op, defined bool) []byte {
 		}
 		step(end, 0, 0, 0)
 	}
+	step(over, 0, 0, 0)
 	return to
 }

@@ -1,0 +1,143 @@
+// Package sanitize plays traces on a second build of a submission, -O0 with
+// AddressSanitizer and UndefinedBehaviorSanitizer, and says at which line the
+// first complaint arises. It sees what Memcheck cannot: arrays on the stack and
+// static ones that are left, and arithmetic that C does not define.
+package sanitize
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"llmmemory/internal/grade/sandbox"
+	"llmmemory/internal/grade/trace"
+)
+
+// A Finding is the first complaint, which ends the program.
+type Finding struct {
+	What     string
+	Function string // the call of the six that was running, or "" where none was
+	Line     int    // of llm_memory.c; 0: unknown
+}
+
+// String is the finding as a student reads it.
+func (f Finding) String() string {
+	if f.Line == 0 {
+		return f.What
+	}
+	return "llm_memory.c:" + strconv.Itoa(f.Line) + ": " + f.What
+}
+
+// ErrUnfinished is wrapped when the program ended before its time without a word
+// of the sanitizers.
+var ErrUnfinished = errors.New("did not finish with the sanitizers")
+
+const (
+	patience   = 15 * time.Second // many times what the traces need
+	mostReport = 1 << 20
+	stopped    = 86 // the exit status of the sanitizers
+)
+
+// Run plays the traces on a program that is linked with grader/watched.c and the
+// sanitizers. A nil Finding means that there is none.
+func Run(program string, traces [][]trace.Op) (*Finding, error) {
+	file := program + ".steps"
+	if err := os.WriteFile(file, trace.Encode(traces, true), 0o644); err != nil {
+		return nil, err
+	}
+	steps, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer steps.Close()
+	said, exit, err := run(program, steps)
+	if err != nil {
+		return nil, err
+	}
+	played, err := steps.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return nil, fmt.Errorf("sanitizers: %w", err)
+	}
+	info, err := steps.Stat()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("sanitizers: %w", err)
+	case exit == stopped:
+		f := parse(said)
+		return &f, nil
+	case exit != 0 || played != info.Size():
+		return nil, fmt.Errorf("%w: it ended in the middle of a call, with exit status %d", ErrUnfinished, exit)
+	}
+	return nil, nil
+}
+
+// run is what the program writes to its standard error, and its exit status.
+func run(program string, steps *os.File) (said []byte, exit int, err error) {
+	path, argv, err := sandbox.Box{Read: []string{program}}.Command(program, "3") // shadow memory needs any address space
+	if err != nil {
+		return nil, 0, err
+	}
+	options := fmt.Sprintf("exitcode=%d:print_stacktrace=1:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=256:hard_rss_limit_mb=1024", stopped)
+	cmd := &exec.Cmd{Path: path, Args: argv, Env: []string{"LC_ALL=C", "ASAN_OPTIONS=" + options, "UBSAN_OPTIONS=" + options}}
+	cmd.ExtraFiles = []*os.File{steps}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	output, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer output.Close()
+	cmd.Stderr = theirs
+	err = cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		return nil, 0, fmt.Errorf("sanitizers: %w", err)
+	}
+	_ = output.SetReadDeadline(time.Now().Add(patience))
+	said, readErr := io.ReadAll(io.LimitReader(output, mostReport))
+	stop := time.AfterFunc(time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	waitErr := cmd.Wait()
+	stop.Stop()
+	if readErr != nil {
+		return nil, 0, fmt.Errorf("%w within %v", ErrUnfinished, patience)
+	}
+	exit = cmd.ProcessState.ExitCode()
+	if notExit := (*exec.ExitError)(nil); waitErr != nil && !errors.As(waitErr, &notExit) || exit == sandbox.Failed {
+		return nil, 0, fmt.Errorf("sanitizers: %w: %s", waitErr, said)
+	}
+	return said, exit, nil
+}
+
+var (
+	complaint = regexp.MustCompile(`(?m)^(?:.*?: (runtime error: .+)|==\d+==ERROR: AddressSanitizer: (\S+).*)$`)
+	frame     = regexp.MustCompile(`(?m)^ *#\d+ 0x[0-9a-f]+ in (\w+) (?:.*/)?llm_memory\.c:(\d+)`)
+	calls     = []string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy"}
+)
+
+// parse reads the first complaint and the stack below it.
+func parse(text []byte) Finding {
+	f := Finding{What: "the sanitizers stopped it"}
+	at := complaint.FindSubmatchIndex(text)
+	if at == nil {
+		return f
+	}
+	m := complaint.FindSubmatch(text)
+	f.What = string(m[1]) + string(m[2])
+	stack, _, _ := bytes.Cut(text[at[1]:], []byte("\n\n"))
+	for _, m := range frame.FindAllSubmatch(stack, -1) {
+		if f.Line == 0 {
+			f.Line, _ = strconv.Atoi(string(m[2]))
+		}
+		if slices.Contains(calls, string(m[1])) {
+			f.Function = string(m[1])
+		}
+	}
+	return f
+}
