@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"llmmemory/internal/grade/rules"
 )
 
 // Exit statuses.
@@ -18,6 +20,7 @@ const (
 )
 
 func main() {
+	rules.Serve()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second one ends the process at once
 	status := fullMarks

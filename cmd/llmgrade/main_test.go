@@ -11,10 +11,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/rules"
 )
 
 // TestMain makes the test binary llmgrade itself, when a test asks for it.
 func TestMain(m *testing.M) {
+	rules.Serve()
 	if os.Getenv("BE_LLMGRADE") != "" {
 		main()
 		return

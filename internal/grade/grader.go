@@ -42,9 +42,13 @@ func NewGrader() (*Grader, error) {
 	if err != nil {
 		return nil, err
 	}
+	setting, err := newSetting()
+	if err != nil {
+		return nil, errors.Join(err, kit.Close())
+	}
 	return &Grader{
 		Points: DefaultPoints, Traces: randomTraces, Tries: shrinkTries,
-		Told: func(string, Finding) {}, kit: kit, cases: cases, setting: newSetting(), self: sync.OnceValues(selfHash),
+		Told: func(string, Finding) {}, kit: kit, cases: cases, setting: setting, self: sync.OnceValues(selfHash),
 	}, nil
 }
 

@@ -37,6 +37,8 @@ func (g *grading) run() error {
 		{Outside, func() error { return g.random(Outside) }},
 		{Heap, g.heaps},
 		{Memcheck, g.memcheck},
+		{Sanitizers, g.sanitizers},
+		{Rules, g.rules},
 	}
 	for _, s := range stages {
 		begin := time.Now()

@@ -4,20 +4,25 @@ import (
 	"bufio"
 	"os/exec"
 	"strings"
+
+	"llmmemory/internal/grade/sandbox"
 )
 
 // A Setting is what a result may depend on but for the submission: the same file
 // and seed in the same setting give the same score.
 type Setting struct {
 	GCC, Libc, Valgrind string // what they say of their versions; empty if they are missing
+	Sandbox             string // what shuts the submission in
 }
 
-func newSetting() Setting {
+func newSetting() (Setting, error) {
+	layers, err := sandbox.Active()
 	return Setting{
 		GCC:      firstLine("gcc", "--version"),
 		Libc:     firstLine("ldd", "--version"),
 		Valgrind: firstLine("valgrind", "--version"),
-	}
+		Sandbox:  layers.String(),
+	}, err
 }
 
 func firstLine(program string, args ...string) string {

@@ -8,6 +8,7 @@ import (
 
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/memcheck"
+	"llmmemory/internal/grade/sanitize"
 	"llmmemory/internal/grade/trace"
 )
 
@@ -17,7 +18,7 @@ var taskOfCall = map[string]int{"llm_init": 1, "create_sequence": 2, "free_seque
 // memcheck plays the directed traces under Memcheck. A submission that dies is not
 // watched dying.
 func (g *grading) memcheck() error {
-	if slices.ContainsFunc(g.report.Findings, func(f Finding) bool { return f.Channel == compare.Death }) {
+	if g.dies() {
 		g.skip(Memcheck, "a call does not return")
 		return nil
 	}
@@ -61,6 +62,45 @@ func (g *grading) complaint(m memcheck.Finding) {
 	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_memcheck", task), Task: task, Stage: Memcheck, Sentence: leaks,
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "what Memcheck says of " + m.Function,
 			Expected: "nothing", Actual: m.String()}})
+}
+
+// sanitizers plays the directed traces on the second build, up to its first
+// complaint.
+func (g *grading) sanitizers() error {
+	if g.dies() {
+		g.skip(Sanitizers, "a call does not return")
+		return nil
+	}
+	program, err := g.kit.Sanitized(g.program)
+	if err != nil {
+		return err
+	}
+	f, err := sanitize.Run(program, g.watchable())
+	if errors.Is(err, sanitize.ErrUnfinished) {
+		g.skip(Sanitizers, err.Error())
+		return nil
+	}
+	if f == nil || err != nil {
+		return err
+	}
+	task := taskOfCall[f.Function]
+	switch {
+	case task == 0:
+		task = Tasks
+		fallthrough
+	case g.open(Sanitizers, task):
+		g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_sanitizers", task), Task: task, Stage: Sanitizers, Sentence: leaks,
+			Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "what the sanitizers say of " + f.Function,
+				Expected: "nothing", Actual: f.String()}})
+	default:
+		g.line(task, f.String())
+	}
+	return nil
+}
+
+// dies reports whether a call has ended the process or not come back.
+func (g *grading) dies() bool {
+	return slices.ContainsFunc(g.report.Findings, func(f Finding) bool { return f.Channel == compare.Death })
 }
 
 // watchable are the traces that are played where memory is watched.

@@ -1,0 +1,45 @@
+package grade
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/grade/rules"
+)
+
+// rules reads the text for what the handout says whatever comes of it.
+func (g *grading) rules() error {
+	breaches, err := rules.Check(g.source)
+	if errors.Is(err, rules.ErrUnread) {
+		g.skip(Rules, err.Error())
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, b := range breaches {
+		name := fmt.Sprintf("task%d_%s", b.Task, b.Rule)
+		line := fmt.Sprintf("llm_memory.c:%d, in %s: %s", b.Line, b.Function, b.Message)
+		switch {
+		case b.Advice:
+			g.report.Advice = append(g.report.Advice, Advice{Name: name, Sentence: b.Sentence, Line: b.Line, Text: line})
+		case g.open(Rules, b.Task):
+			g.found(PartMemory, Finding{Name: name, Task: b.Task, Stage: Rules, Sentence: b.Sentence, Difference: &compare.Difference{
+				Step: -1, Field: "the text of " + b.Function, Expected: "what the handout asks for", Actual: line}})
+		default:
+			g.line(b.Task, line)
+		}
+	}
+	return nil
+}
+
+// line adds a line of the file to a finding of a task that is told already.
+func (g *grading) line(task int, line string) {
+	for i := range g.report.Findings {
+		if f := &g.report.Findings[i]; f.Task == task {
+			f.Lines = append(f.Lines, line)
+			return
+		}
+	}
+}
