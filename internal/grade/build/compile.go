@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"llmmemory/internal/grade/carried"
 )
@@ -20,7 +21,8 @@ var ErrRejected = errors.New("does not compile with the flags of the course")
 // A Kit is what every build needs, made once: a folder of our own with
 // llm_memory.h and the compiled runner.
 type Kit struct {
-	dir string
+	dir      string
+	patience time.Duration // with one tool
 }
 
 // Close removes what the kit and its builds have made.
@@ -35,7 +37,7 @@ func NewKit() (*Kit, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kit{dir: dir}
+	k := &Kit{dir, time.Minute}
 	for name, text := range map[string][]byte{
 		"llm_memory.h": carried.Header, "runner.c": carried.Runner, "watched.c": carried.Watched,
 	} {

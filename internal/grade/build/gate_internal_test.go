@@ -2,10 +2,13 @@ package build
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -153,6 +156,33 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 			})
 		}
 	}
+}
+
+// A tool that does not come back is ended with all that it has started, and is
+// not the submission's fault.
+func TestPatience(t *testing.T) {
+	k := newKit(t)
+	tools := t.TempDir()
+	pids := filepath.Join(tools, "pids")
+	require.NoError(t, os.WriteFile(filepath.Join(tools, "gcc"), []byte("#!/bin/sh\nsleep 1000 &\necho $$ $! >"+pids+"\nwait\n"), 0o755))
+	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
+	k.patience = 300 * time.Millisecond
+	_, err := k.Build("a.c", []byte(correct(t)))
+	require.ErrorIs(t, err, errSlow)
+	require.NotErrorIs(t, err, ErrRejected)
+	text, err := os.ReadFile(pids)
+	require.NoError(t, err)
+	for _, pid := range strings.Fields(string(text)) {
+		n, err := strconv.Atoi(pid)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return !alive(n) }, 10*time.Second, 10*time.Millisecond)
+	}
+}
+
+// alive: there, and not waiting to be reaped.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
 func TestLinesOfSymbols(t *testing.T) {

@@ -65,6 +65,12 @@ func readText(source []byte) (*text, error) {
 	if at := bytes.IndexByte(source, 0); at >= 0 {
 		return nil, &Refusal{1 + bytes.Count(source[:at], []byte("\n")), "nul", "there is a NUL byte: this is not C source"}
 	}
+	for at := range source {
+		if source[at] == '\r' && !bytes.HasPrefix(source[at+1:], []byte("\n")) {
+			return nil, &Refusal{1 + bytes.Count(source[:at], []byte("\n")), "return",
+				"there is a carriage return within the line: save the file with the ends of lines that Linux or Windows has"}
+		}
+	}
 	g := &textGate{text: text{words: map[string]int{}}}
 	s := newScanner(source)
 	var line []token

@@ -19,6 +19,8 @@ func TestRefusedTexts(t *testing.T) {
 	}{
 		"too big":                  {strings.Repeat(" ", 256<<10+1), "size", 0},
 		"NUL":                      {"int x;\nint y\x00;\n", "nul", 2},
+		"Macintosh":                {"int x;\n// a comment\r#include </etc/passwd>\n", "return", 2},
+		"two returns":              {"#define X \\\r\r\n#include </etc/passwd>\r\n", "return", 1},
 		"NUL in a comment":         {"/* \x00 */\n", "nul", 1},
 		"parentheses":              {"int x =\n" + deep(1001, "(", ")") + ";\n", "nesting", 2},
 		"braces":                   {"void f(void)\n" + deep(1001, "{", "}"), "nesting", 2},

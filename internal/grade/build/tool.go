@@ -17,9 +17,8 @@ import (
 // files of 64 MiB (sh counts KiB, and blocks of 512 bytes). A correct submission
 // takes a hundredth.
 const (
-	limits   = `ulimit -c 0; ulimit -t 10; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
-	cpu      = 10 * time.Second
-	patience = time.Minute
+	limits = `ulimit -c 0; ulimit -t 10; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
+	cpu    = 10 * time.Second
 )
 
 // What is kept of what a tool says.
@@ -52,7 +51,7 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), k.patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", limits, "sh", program}, args...)...)
 	cmd.Dir = k.dir
@@ -66,7 +65,7 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 		return out.Bytes(), nil
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s %w within %v: is the machine busy?", tool, errSlow, patience)
+		return nil, fmt.Errorf("%s %w within %v: is the machine busy?", tool, errSlow, k.patience)
 	}
 	exit := (*exec.ExitError)(nil)
 	if !errors.As(err, &exit) {
