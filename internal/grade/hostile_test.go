@@ -1,0 +1,192 @@
+package grade_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/corpus"
+)
+
+// An attack is one hostile submission, and what it deserves: the words of
+// attacks.txt.
+type attack struct{ id, source, expect string }
+
+// attacks reads the table, and adds what would be long in it.
+func attacks(t *testing.T) []attack {
+	t.Helper()
+	correct := read(t, submissions+"correct/llm_memory.c")
+	table, err := corpus.Parse(read(t, submissions+"hostile/attacks.txt"))
+	require.NoError(t, err)
+	kernel := read(t, submissions+"hostile/kernel.c")
+	all := []attack{
+		{"parentheses", correct + "static int deep(void) { return " + strings.Repeat("(", 100_000) + "1" + strings.Repeat(")", 100_000) + "; }\n", "rejected"},
+		{"errors", correct + strings.Repeat("unknown f();\n", 30_000), "rejected"},
+	}
+	for _, m := range table {
+		source, err := m.Apply(correct)
+		require.NoError(t, err)
+		all = append(all, attack{m.ID, strings.Replace(source, "/* kernel.c */\n", kernel, 1), m.Expect})
+	}
+	return all
+}
+
+// unbounded are not run as long as the compiler may use what it likes.
+var unbounded = []string{"errors", "include_without_end", "macro_bomb", "data_bomb"}
+
+// deserved reports whether an attack got what it deserves.
+func deserved(expect string, r *grade.Report) bool {
+	less := r.Score < r.MaxScore
+	rejected := r.Rejected != nil && r.Score == 0
+	found := func(is func(f grade.Finding) bool) bool {
+		return rejected || less && slices.ContainsFunc(r.Findings, is)
+	}
+	switch expect {
+	case "rejected":
+		return rejected
+	case "less":
+		return less
+	case "hangs":
+		return found(func(f grade.Finding) bool { return f.Hangs })
+	case "memcheck":
+		other := func(f grade.Finding) bool { return !strings.Contains(f.Name, "memcheck") }
+		return rejected || less && !slices.ContainsFunc(r.Findings, other)
+	case "full":
+		return !less
+	case "harmless":
+		return rejected || !less
+	}
+	return false
+}
+
+// Hostile submissions in one class with honest ones: each gets what it deserves,
+// the honest ones what they get without them, and nothing else happens.
+func TestHostileSubmissionsHarmNobody(t *testing.T) {
+	temp := t.TempDir()
+	for at := temp; len(at) > len(os.TempDir()); at = filepath.Dir(at) {
+		require.NoError(t, os.Chmod(at, 0o755)) // another uid executes what is in it
+	}
+	t.Setenv("TMPDIR", temp)
+	require.NoError(t, os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)) // VmHWM begins anew
+	files := t.TempDir()
+	g, err := grade.NewGrader()
+	require.NoError(t, err)
+	g.Traces, g.Tries, g.Seed = 4, 0, 1
+
+	honest := honestOnes(t)
+	alone := gradeAll(t, g, files, honest)
+	hostile := slices.DeleteFunc(attacks(t), func(a attack) bool { return slices.Contains(unbounded, a.id) })
+	class := append(slices.Clone(hostile), honest...)
+	together := gradeAll(t, g, files, class)
+	require.NoError(t, g.Close())
+
+	for i, a := range hostile {
+		r := together[i]
+		if r == nil {
+			t.Errorf("%s was not graded", a.id)
+		} else if !deserved(a.expect, r) {
+			t.Errorf("%s: expect %s, got %.1f points: %s %v", a.id, a.expect, r.Score, summary(r), r.Rejected)
+		}
+	}
+	for i, a := range honest {
+		require.Equal(t, summary(alone[i]), summary(together[len(hostile)+i]), "%s in a class with hostile ones", a.id)
+	}
+
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	require.Empty(t, left, "files left behind")
+	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm", "."} {
+		require.NoFileExists(t, filepath.Join(dir, "llmgrade-was-here"))
+	}
+	require.Empty(t, processesOf(t, temp), "processes left behind")
+	require.Less(t, peak(t), 400<<20, "bytes of the grader's memory")
+}
+
+// honestOnes are the correct submission and some that are wrong in one place.
+func honestOnes(t *testing.T) []attack {
+	t.Helper()
+	correct := read(t, submissions+"correct/llm_memory.c")
+	mutants, err := corpus.Parse(read(t, submissions+"mutants.txt"))
+	require.NoError(t, err)
+	all := []attack{{id: "correct", source: correct}}
+	for _, m := range mutants {
+		if slices.Contains([]string{"I6", "C5", "F3"}, m.ID) {
+			source, err := m.Apply(correct)
+			require.NoError(t, err)
+			all = append(all, attack{id: m.ID, source: source})
+		}
+	}
+	require.Len(t, all, 4)
+	return all
+}
+
+// gradeAll grades four at a time, as a class.
+func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) []*grade.Report {
+	t.Helper()
+	reports := make([]*grade.Report, len(class))
+	var wait sync.WaitGroup
+	turns := make(chan struct{}, 4)
+	for i, a := range class {
+		file := filepath.Join(dir, a.id+".c")
+		require.NoError(t, os.WriteFile(file, []byte(a.source), 0o644))
+		wait.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			r, err := g.File(file)
+			if err != nil {
+				t.Errorf("%s: %v", a.id, err)
+			}
+			reports[i] = r
+		})
+	}
+	wait.Wait()
+	return reports
+}
+
+// summary is what a report says, without what may differ from run to run.
+func summary(r *grade.Report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%.2f", r.Score)
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "; %s step %d: %s is %s, not %s", f.Name, f.Step, f.Field, f.Actual, f.Expected)
+	}
+	return b.String()
+}
+
+// processesOf lists the command lines that have the folder in them.
+func processesOf(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, process := range all {
+		line, _ := os.ReadFile(filepath.Join(process, "cmdline"))
+		exe, _ := os.Readlink(filepath.Join(process, "exe"))
+		if bytes.Contains(line, []byte(dir)) || strings.HasPrefix(exe, dir) {
+			found = append(found, string(line))
+		}
+	}
+	return found
+}
+
+// peak is the most memory that this process has had, in bytes.
+func peak(t *testing.T) int {
+	t.Helper()
+	for _, line := range strings.Split(read(t, "/proc/self/status"), "\n") {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
+			n, err := strconv.Atoi(fields[1])
+			require.NoError(t, err)
+			return n << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}
