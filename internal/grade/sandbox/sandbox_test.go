@@ -165,6 +165,7 @@ func TestWhatABoxedSubmissionCannotDo(t *testing.T) {
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	whole(t)
 	program := compile(t)
+	other := neighbour(t, program)
 	for missing, c := range map[string]struct{ says, what, then string }{
 		"l":  {"NO LANDLOCK", "write", denied},                            // seccomp
 		"s":  {"NO SECCOMP", "read", "Permission denied"},                 // Landlock
@@ -177,6 +178,14 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		require.Contains(t, layers.String(), c.says)
 		path, argv, err := sandbox.Command(program, c.what)
 		require.Equal(t, c.then, run(t, path, argv, err), missing)
+		if missing == "l" { // which also keeps signals to itself
+			for _, what := range []string{"kill", "tgkill", "tkill"} {
+				for _, command := range []func(string, ...string) (string, []string, error){sandbox.Command, sandbox.Box{Folder: "/"}.Command} {
+					path, argv, err := command(program, what, other)
+					require.Equal(t, denied, run(t, path, argv, err), what)
+				}
+			}
+		}
 	}
 	if os.Getuid() == 0 {
 		sandbox.LeaveOut(t, "u")

@@ -1,0 +1,24 @@
+package subject
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whoever has the file cannot make it shorter under the grader's feet.
+func TestTheFileKeepsItsSize(t *testing.T) {
+	m, err := newMemory()
+	require.NoError(t, err)
+	defer m.close()
+	require.Error(t, m.file.Truncate(0))
+	require.Error(t, m.file.Truncate(int64(fileSize)+1))
+}
+
+func TestNoMoreEventsThanThereIsRoomFor(t *testing.T) {
+	m, err := newMemory()
+	require.NoError(t, err)
+	defer m.close()
+	require.Len(t, m.events(3), 3)
+	require.Len(t, m.events(^uint64(0)), mostEvents)
+}

@@ -1,0 +1,92 @@
+package subject_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/build"
+	"llmmemory/internal/grade/subject"
+)
+
+// program links the correct submission with something in front of its llm_init's
+// first statement.
+func program(t testing.TB, before string) string {
+	t.Helper()
+	kit, err := build.NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	source, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
+	require.NoError(t, err)
+	const first = "    if (pool_addr == NULL ||"
+	require.Contains(t, string(source), first)
+	p, err := kit.Build("a test's", []byte(strings.Replace(string(source), first, before+first, 1)))
+	require.NoError(t, err)
+	return p.Native()
+}
+
+var patient = subject.Patience{Call: time.Minute, Process: time.Minute}
+
+func TestACallReturnsWhatItAllocated(t *testing.T) {
+	p, err := subject.Start(program(t, ""), patient)
+	require.NoError(t, err)
+	defer p.Close()
+	r, err := p.Do(subject.Request{Call: subject.Init, Engine: subject.Pools, Size: 640})
+	require.NoError(t, err)
+	require.NotZero(t, r.Returned)
+	require.Equal(t, []subject.Event{
+		{What: subject.Malloc, At: uint64(r.Returned), Size: 40},
+		{What: subject.Calloc, At: uint64(r.Returned) + 64, Size: 40},
+	}, r.Events)
+	r, err = p.Do(subject.Request{Call: subject.Init, Engine: subject.Pools, Size: 640, Fail: 2})
+	require.NoError(t, err)
+	require.Zero(t, r.Returned)
+	require.Len(t, r.Events, 3) // the engine, refused, the engine given back
+	require.Equal(t, subject.Refused, r.Events[1].What)
+}
+
+func TestOnlyTheFileIsLookedAt(t *testing.T) {
+	p, err := subject.Start(program(t, ""), patient)
+	require.NoError(t, err)
+	defer p.Close()
+	for _, c := range []struct {
+		address, size uint64
+		is            bool
+	}{
+		{subject.Pools, 1, true}, {subject.Pools - 1, 1, false}, {0, 0, false},
+		{subject.Pools + subject.PoolsSize - 1, 1, true}, {subject.Pools + subject.PoolsSize - 1, 2, false},
+		{subject.Heap, subject.HeapSize, true}, {subject.Heap, subject.HeapSize + 1, false}, {subject.Heap - 1, 2, false},
+		{subject.Heap + subject.HeapSize, 1, false}, {subject.Heap + 8, ^uint64(0), false}, {^uint64(0), 2, false},
+	} {
+		require.Equal(t, c.is, p.At(c.address, c.size) != nil, "%#x, %d bytes", c.address, c.size)
+	}
+}
+
+func TestAProcessIsBoundedInAll(t *testing.T) {
+	const slow = "    for (volatile int i = 0; i < 20000000; i++) {\n    }\n" // some tens of milliseconds
+	p, err := subject.Start(program(t, slow), subject.Patience{Call: time.Minute, Process: time.Second})
+	require.NoError(t, err)
+	defer p.Close()
+	for err == nil {
+		_, err = p.Do(subject.Request{Call: subject.Init, Engine: subject.Pools, Size: 640})
+	}
+	require.ErrorIs(t, err, subject.ErrTime)
+	require.ErrorContains(t, err, "all calls together take more than 1s")
+}
+
+func TestWhatDoesNotFitDoesNotStart(t *testing.T) {
+	_, err := subject.Start(program(t, "    static volatile char much[1 << 30];\n    if (much[5] != 0) {\n        return NULL;\n    }\n"), patient)
+	require.ErrorIs(t, err, subject.ErrStart)
+}
+
+func BenchmarkStart(b *testing.B) {
+	path := program(b, "")
+	for b.Loop() {
+		p, err := subject.Start(path, patient)
+		require.NoError(b, err)
+		p.Close()
+	}
+}
