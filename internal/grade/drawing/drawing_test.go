@@ -207,7 +207,7 @@ func drawState(t *rapid.T) *compare.State {
 	number := rapid.OneOf(rapid.Int32Range(-1, 3), rapid.Int32())
 	s := &compare.State{
 		Total: number.Draw(t, "total"), Free: number.Draw(t, "free"),
-		RefCount: make([]int32, rapid.SampledFrom([]int{0, 1, 2, 16, 17, 1000, 100_000}).Draw(t, "blocks")),
+		RefCount: make([]int32, rapid.SampledFrom([]int{0, 1, 2, 16, 17, 1000, 20_000}).Draw(t, "blocks")),
 		Records:  rapid.SliceOfN(number, 0, 16).Draw(t, "records"),
 		Broken:   rapid.SampledFrom([]string{"", "engine->active_seqs"}).Draw(t, "broken"),
 	}

@@ -147,10 +147,10 @@ func expects(c cell) string {
 func (g *grid) tall() int {
 	for i := range g.strip {
 		if g.note != nil || g.strip[i].mark() == wrong {
-			return 52
+			return 54
 		}
 	}
-	return 38
+	return 40
 }
 
 // cells draws a strip and returns what is below it.
@@ -189,8 +189,8 @@ func (p *picture) cell(g *grid, i, x, top, w, tall int) {
 		size  int
 		style string
 	}{
-		{g.strip[i].label, top + 13, small, ""},
-		{c.mark.String() + c.value, top + 30, normal, paint(max(c.mark, changed))},
+		{g.strip[i].label, top + 15, small, ""},
+		{c.mark.String() + c.value, top + 31, normal, paint(max(c.mark, changed))},
 		{g.under(c), top + 46, small, paint(c.mark &^ changed)},
 	} {
 		if line.text != "" {
