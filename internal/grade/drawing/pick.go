@@ -76,7 +76,7 @@ func total(chosen []bool, width func(int) int, gapWidth int) int {
 type row struct{ sequence, table int }
 
 // rows chooses at most so many lines of the sequences, the most interesting ones,
-// in their order.
+// in their order. Where there is nothing to see, half as many are enough.
 func (v *view) rows(most int) (chosen []row, left int) {
 	var all []row
 	for i := range v.sequences {
@@ -88,6 +88,9 @@ func (v *view) rows(most int) (chosen []row, left int) {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b row) int { return v.interest(b) - v.interest(a) })
 	sorted = sorted[:min(most, len(sorted))]
+	for dull := len(sorted); dull > most/2 && v.interest(sorted[dull-1]) == 0; dull-- {
+		sorted = sorted[:dull-1]
+	}
 	for _, r := range all {
 		if slices.Contains(sorted, r) {
 			chosen = append(chosen, r)

@@ -41,6 +41,7 @@ type task struct {
 	taskTitle
 	Score, MaxScore float64
 	Percent         float64
+	Blocked         int // directed tests that were not run
 	Parts           []part
 	Tests           []grade.Test
 }
@@ -68,6 +69,9 @@ func tasksOf(r *grade.Report) []task {
 			t.Tests = append(t.Tests, test)
 			t.Score += test.Score
 			t.MaxScore += test.MaxScore
+			if test.Status == grade.NotRun && test.Part == grade.PartDirected {
+				t.Blocked++
+			}
 			name := partNames[test.Part]
 			i := slices.IndexFunc(t.Parts, func(p part) bool { return p.Name == name })
 			if i < 0 {
