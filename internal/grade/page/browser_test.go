@@ -165,6 +165,7 @@ func TestPagesInABrowser(t *testing.T) {
 				requireFits(t, tab, v)
 				require.NotEqual(t, "caught", evaluate[string](t, tab, `document.title`), "a script of a submission has run")
 				require.Empty(t, evaluate[[]string](t, tab, `[...document.querySelectorAll('figure svg')].filter(e => { const r = e.getBoundingClientRect(); return r.width < 200 || r.height < 40 }).map(e => e.outerHTML)`), "a drawing cannot be seen")
+				require.Empty(t, evaluate[[]string](t, tab, `[...document.querySelectorAll('.scroll tbody th')].filter(e => e.getBoundingClientRect().width < 120).map(e => e.innerText)`), "a name has no room")
 				if name == "A1.html" {
 					require.Equal(t, 6, evaluate[int](t, tab, `document.querySelectorAll('figure svg').length`))
 				}
