@@ -152,8 +152,8 @@ const contrast = `(() => {
 })()`
 
 func TestPagesInABrowser(t *testing.T) {
+	ctx := browser(t) // which says what to install
 	dir := put(t)
-	ctx := browser(t)
 	for i, name := range []string{"A1.html", "class.html", "A8.html", "R14.html", "correct.html", "C38.html", "a#b %41?c:d.html"} {
 		views := []view{{phone, true}, {desktop, false}, {phone, false}, {desktop, true}}
 		if i > 1 {
@@ -234,8 +234,8 @@ func keep(t *testing.T, name string, bytes []byte) {
 }
 
 func TestEveryLinkOfTheClassLeadsSomewhere(t *testing.T) {
-	dir := put(t)
 	ctx := browser(t)
+	dir := put(t)
 	tab := open(t, ctx, filepath.Join(dir, "class.html"), view{desktop, false})
 	links := evaluate[[]string](t, tab, `[...document.querySelectorAll('a')].map(a => a.href)`)
 	require.Greater(t, len(links), 20)
