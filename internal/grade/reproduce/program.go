@@ -110,7 +110,7 @@ func Program(name string, ops []trace.Op, d *compare.Difference) string {
 		if op.Kind == trace.Init && op.Engine != trace.None && op.A >= 0 {
 			pools[op.Engine] = max(pools[op.Engine], op.A)
 		}
-		fmt.Fprintf(&body, "    %s\n", statement(op))
+		fmt.Fprintf(&body, "    %s\n", Statement(op))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "/*\n * %s\n *   gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O0 -ggdb llm_memory.c this.c -o this && gdb ./this\n */\n", name)
@@ -135,8 +135,8 @@ func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	return b.String()
 }
 
-// statement is one step in C. INT_MIN has no literal.
-func statement(op trace.Op) string {
+// Statement is one step in C. INT_MIN has no literal.
+func Statement(op trace.Op) string {
 	engine := fmt.Sprintf("e[%d]", op.Engine)
 	if op.Engine == trace.None {
 		engine = "NULL"
