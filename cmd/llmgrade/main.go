@@ -79,6 +79,7 @@ func command(status *int) *cobra.Command {
 	f.StringVar(&o.trace, "trace", "", "write the trace of the first finding to this file")
 	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this file")
 	c.MarkFlagsMutuallyExclusive("only", "replay")
+	addGradescope(c)
 	return c
 }
 
