@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,6 +25,9 @@ func addGradescope(c *cobra.Command) {
 		}
 		if len(names) > 0 {
 			return fmt.Errorf("--gradescope grades what is in its folder, not %q; the folder is given as --gradescope=DIR", names[0])
+		}
+		if c.Flags().NFlag() > 1 {
+			return errors.New("--gradescope goes with no other flag")
 		}
 		return nil
 	}

@@ -7,21 +7,23 @@ here=$(cd "$(dirname "$0")" && pwd)
 export DEBIAN_FRONTEND=noninteractive
 apt-get update
 apt-get install -y --no-install-recommends gcc libc6-dev valgrind libc6-dbg
-apt-get clean
-rm -rf /var/lib/apt/lists/*
 
 # What is here is nobody else's to read: submissions run as another user.
 chmod -R u=rwX,go= "$here"
 chmod u+x "$here/run_autograder" "$here/llmgrade"
 
-for tool in gcc objcopy objdump valgrind; do
-    "$tool" --version | head -n 1
-done
-printf '#include <stdlib.h>\nint main(void) { free(malloc(1)); return 0; }\n' >/tmp/setup.c
-gcc -static /tmp/setup.c -o /tmp/setup.static
-gcc /tmp/setup.c -o /tmp/setup.dynamic
-/tmp/setup.static
-valgrind -q --error-exitcode=1 /tmp/setup.dynamic
-rm -f /tmp/setup.c /tmp/setup.static /tmp/setup.dynamic
-"$here/llmgrade" --help >/dev/null
+# Each of them has to work, not only to be there.
+try=$(mktemp -d)
+trap 'rm -rf "$try"' EXIT
+printf '#include <stdlib.h>\nint main(void) { free(malloc(1)); return 0; }\n' >"$try/try.c"
+gcc -static "$try/try.c" -o "$try/static"
+objdump -d "$try/static" >"$try/code"
+objcopy "$try/static"
+"$try/static"
+gcc "$try/try.c" -o "$try/dynamic"
+valgrind -q --error-exitcode=1 "$try/dynamic"
+"$here/llmgrade" --help >"$try/help"
+
+gcc --version | head -n 1
+valgrind --version
 echo "llmgrade is set up"

@@ -46,7 +46,7 @@ func tests(r *grade.Report, draw Draw) []Test {
 
 // whole is the one test where nothing was run: all points are lost in it.
 func whole(name, output string, points float64) Test {
-	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: output, OutputFormat: Text, Visibility: Visible}
+	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: short(output), OutputFormat: Text, Visibility: Visible}
 }
 
 func hundredths(points float64) int { return int(math.Round(points * 100)) }
