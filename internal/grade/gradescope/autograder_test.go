@@ -24,14 +24,23 @@ import (
 	"llmmemory/internal/grade/sandbox"
 )
 
-var build gosync.Once
-var binaries string
+var (
+	build gosync.Once
+	ours  string
+)
 
+// TestMain gives everything one folder for temporary files, because graders that
+// are killed leave theirs behind. Other users may go through it.
 func TestMain(m *testing.M) {
-	status := m.Run()
-	if binaries != "" {
-		_ = os.RemoveAll(binaries)
+	dir, err := os.MkdirTemp("", "llmgrade-test-")
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o711), os.Setenv("TMPDIR", dir))
 	}
+	if err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(dir)
 	os.Exit(status)
 }
 
@@ -39,17 +48,14 @@ func TestMain(m *testing.M) {
 func static(t *testing.T) string {
 	t.Helper()
 	build.Do(func() {
-		var err error
-		if binaries, err = os.MkdirTemp("", "llmgrade-test-"); err != nil {
-			panic(err)
-		}
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", filepath.Join(binaries, "llmgrade"), "llmmemory/cmd/llmgrade")
+		ours = filepath.Join(os.TempDir(), "llmgrade")
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", ours, "llmmemory/cmd/llmgrade")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("%v: %s", err, out))
 		}
 	})
-	return filepath.Join(binaries, "llmgrade")
+	return ours
 }
 
 // contract is results.json as Gradescope's specification has it, all of it.
@@ -354,14 +360,18 @@ func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 	t.Parallel()
 	dir := container(t, Package{}, map[string]string{wanted: hangs(t)})
 	cmd := exec.Command(filepath.Join(dir, "run_autograder"))
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	temp, err := os.MkdirTemp("", "llmgrade-killed-") // not the test's own, which other users cannot enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(temp) })
+	require.NoError(t, os.Chmod(temp, 0o711))
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	require.NoError(t, cmd.Start())
 	var grader []int
 	for range 3000 {
 		grader = processes(t, filepath.Join(dir, "source", "llmgrade"), "--gradescope=")
-		if len(grader) == 1 && len(processes(t, filepath.Join(dir, "llmgrade-"), "")) > 0 {
+		if len(grader) == 1 && len(processes(t, temp, "")) > 0 {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -374,7 +384,7 @@ func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 	require.Zero(t, r.Score)
 	require.Equal(t, unfinished, r.Output)
 	require.False(t, r.Extra.Counts)
-	require.Eventually(t, func() bool { return len(processes(t, dir, "")) == 0 }, 20*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return len(processes(t, temp, "")) == 0 }, 20*time.Second, 20*time.Millisecond,
 		"the submission ends with the grader")
 }
 
