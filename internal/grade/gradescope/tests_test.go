@@ -97,16 +97,18 @@ func TestAFindingIsToldInItsTest(t *testing.T) {
 	set(r, "task1_a", grade.Failed, 0).Why = "the first difference"
 	set(r, "task1_b", grade.Failed, 0).Why = "another difference"
 	f := finding("task1_a", 1, grade.Directed, 77)
-	f.Same, f.Lines = []string{"task1_b"}, []string{"llm_memory.c:12: Invalid read"}
+	f.Same, f.Lines = []string{"task1_b"}, []string{"llm_memory.c:12: Invalid read", "a leak"}
+	f.Actual = "a leak"
 	r.Findings = []grade.Finding{f}
 	all := tests(r, func(f *grade.Finding) string { return "picture of " + f.Name })
 	out := named(t, all, "task1_a")
 	require.Equal(t, Failed, out.Status)
 	require.Zero(t, *out.Score)
 	for _, part := range []string{"The handout: Sentence of task1_a.", "The handout: A broken sentence.", "    init e0 64\n    append e0 77 77\n",
-		"field 77\n    expected: 1\n    actual:   2\n", "picture of task1_a", "llm_memory.c:12: Invalid read", "    append_kv(e[0], 77, 77);"} {
+		"field 77\n    expected: 1\n    actual:   a leak\n", "picture of task1_a", "llm_memory.c:12: Invalid read", "    append_kv(e[0], 77, 77);"} {
 		require.Contains(t, out.Output, part)
 	}
+	require.NotContains(t, out.Output, "\na leak\n", "it is told as the difference")
 	require.Contains(t, named(t, all, "task1_b").Output, "another difference\nThe same mistake as in 1.1 task1_a.")
 	require.NotContains(t, named(t, all, "task1_c").Output, "77")
 	require.NotContains(t, named(t, all, "task2_a").Output, "77")

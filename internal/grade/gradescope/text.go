@@ -53,10 +53,13 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 	}
 }
 
-// lines are those of the submission that a finding names.
+// lines are those of the submission that a finding names, but for the one that is
+// told as the difference.
 func lines(b *strings.Builder, f *grade.Finding) {
 	for _, line := range f.Lines {
-		fmt.Fprintf(b, "%s\n", line)
+		if f.Difference == nil || line != f.Actual {
+			fmt.Fprintf(b, "%s\n", line)
+		}
 	}
 }
 
