@@ -53,7 +53,7 @@ func TestTheFileIsFound(t *testing.T) {
 		"nearest to the root":    {map[string]string{"llm_memory.c": "right", "old/llm_memory.c": ""}, "llm_memory.c"},
 		"in the nearer folder":   {map[string]string{"hw/llm_memory.c": "right", "hw/old/llm_memory.c": ""}, "hw/llm_memory.c"},
 		"under another name":     {map[string]string{"Llm_Memory (1).C": "right", "notes.txt": ""}, "Llm_Memory (1).C"},
-		"beside what a Mac adds": {map[string]string{"hw/llm_memory.c": "right", "__MACOSX/hw/llm_memory.c": "", ".git/llm_memory.c": "", "._llm_memory.c": ""}, "hw/llm_memory.c"},
+		"beside what a Mac adds": {map[string]string{"hw/llm_memory.c": "right", "__MACOSX/llm_memory.c": "", ".git/llm_memory.c": "", "._llm_memory.c": ""}, "hw/llm_memory.c"},
 		"in a zip":               {map[string]string{"hw.zip": zipped(t, map[string]string{"hw/llm_memory.c": "right"})}, "hw.zip/hw/llm_memory.c"},
 		"in a zip in a folder":   {map[string]string{"a/hw.ZIP": zipped(t, map[string]string{"x.c": "right"})}, "a/hw.ZIP/x.c"},
 	} {
