@@ -118,9 +118,7 @@ func TestTheScriptsAreScripts(t *testing.T) {
 // fails, it fails.
 func TestSetupFailsLoudly(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"setup.sh", "run_autograder", "llmgrade"} {
-		lay(t, dir, map[string]string{"source/" + name: string(setup)})
-	}
+	lay(t, filepath.Join(dir, "source"), map[string]string{"setup.sh": string(setup), "run_autograder": "", "llmgrade": "#!/bin/sh\n"})
 	lay(t, dir, map[string]string{"bin/apt-get": "#!/bin/sh\necho \"apt-get $*\"\n[ \"$1\" != install ]\n"})
 	require.NoError(t, os.Chmod(filepath.Join(dir, "bin/apt-get"), 0o755))
 	cmd := exec.Command("sh", filepath.Join(dir, "source/setup.sh"))
