@@ -59,5 +59,6 @@ func command(status *int) *cobra.Command {
 	c.MarkFlagsMutuallyExclusive("only", "replay")
 	c.MarkFlagsMutuallyExclusive("html", "replay")
 	c.AddCommand(mergeCommand(), pointsCommand())
+	addGradescope(c)
 	return c
 }

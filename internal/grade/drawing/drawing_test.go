@@ -21,14 +21,14 @@ import (
 	"llmmemory/internal/grade/corpus"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/drawing"
-	"llmmemory/internal/grade/sandbox"
+	"llmmemory/internal/grade/rules"
 	"llmmemory/internal/grade/trace"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
 
 func TestMain(m *testing.M) {
-	sandbox.Launch()
+	rules.Serve()
 	os.Exit(m.Run())
 }
 

@@ -19,11 +19,11 @@ import (
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/corpus"
 	"llmmemory/internal/grade/page"
-	"llmmemory/internal/grade/sandbox"
+	"llmmemory/internal/grade/rules"
 )
 
 func TestMain(m *testing.M) {
-	sandbox.Launch()
+	rules.Serve()
 	os.Exit(m.Run())
 }
 

@@ -14,7 +14,7 @@ import (
 // word makes the grader's program a reader. Nobody calls it so.
 const word = "llmgrade-reads"
 
-// Serve has to be called first in main, behind sandbox.Launch. In a process that
+// Serve has to be called first in main. In a process that
 // Check started it never returns.
 func Serve() {
 	if len(os.Args) != 1 || os.Args[0] != word {

@@ -1,0 +1,523 @@
+package gradescope
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	gosync "sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/corpus"
+	"llmmemory/internal/grade/sandbox"
+)
+
+var (
+	build gosync.Once
+	ours  string
+)
+
+// TestMain gives everything one folder for temporary files, because graders that
+// are killed leave theirs behind. Other users may go through it.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "llmgrade-test-")
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o711), os.Setenv("TMPDIR", dir))
+	}
+	if err != nil {
+		panic(err)
+	}
+	status := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// static is the path of llmgrade, built as make llmgrade builds it.
+func static(t *testing.T) string {
+	t.Helper()
+	build.Do(func() {
+		ours = filepath.Join(os.TempDir(), "llmgrade")
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", ours, "llmmemory/cmd/llmgrade")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("%v: %s", err, out))
+		}
+	})
+	return ours
+}
+
+// contract is results.json as Gradescope's specification has it, all of it.
+type contract struct {
+	Score            *float64        `json:"score"`
+	ExecutionTime    *float64        `json:"execution_time"`
+	Output           string          `json:"output"`
+	OutputFormat     string          `json:"output_format"`
+	TestOutputFormat string          `json:"test_output_format"`
+	TestNameFormat   string          `json:"test_name_format"`
+	Visibility       string          `json:"visibility"`
+	StdoutVisibility string          `json:"stdout_visibility"`
+	ExtraData        json.RawMessage `json:"extra_data"`
+	Tests            []struct {
+		Score        *float64        `json:"score"`
+		MaxScore     *float64        `json:"max_score"`
+		Status       string          `json:"status"`
+		Name         string          `json:"name"`
+		NameFormat   string          `json:"name_format"`
+		Number       string          `json:"number"`
+		Output       string          `json:"output"`
+		OutputFormat string          `json:"output_format"`
+		Tags         []string        `json:"tags"`
+		Visibility   string          `json:"visibility"`
+		ExtraData    json.RawMessage `json:"extra_data"`
+	} `json:"tests"`
+	Leaderboard []struct {
+		Name  string          `json:"name"`
+		Value json.RawMessage `json:"value"`
+		Order string          `json:"order"`
+	} `json:"leaderboard"`
+}
+
+var (
+	visibilities = []string{"", "hidden", "after_due_date", "after_published", "visible"}
+	formats      = []string{"", "text", "html", "simple_format", "md", "ansi"}
+)
+
+// read reads results.json and holds it against the contract. Its tests are worth
+// so many points, if it has any.
+func read(t *testing.T, dir string, points float64) Results {
+	t.Helper()
+	file := filepath.Join(dir, "results", "results.json")
+	info, err := os.Lstat(file)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o644), info.Mode())
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var c contract
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&c), "%s", text)
+	require.False(t, d.More(), "one value")
+	require.NotNil(t, c.Score)
+	require.Contains(t, visibilities, c.Visibility)
+	require.Equal(t, "hidden", c.StdoutVisibility)
+	require.Equal(t, "text", c.OutputFormat, "the default renders HTML")
+	sum, most := 0.0, 0.0
+	for _, test := range c.Tests {
+		require.NotEmpty(t, test.Name)
+		require.Contains(t, visibilities, test.Visibility)
+		require.Contains(t, formats, test.OutputFormat)
+		require.Contains(t, []string{"", "passed", "failed"}, test.Status)
+		require.NotNil(t, test.MaxScore)
+		most += *test.MaxScore
+		if test.Score != nil {
+			require.GreaterOrEqual(t, *test.Score, 0.0)
+			require.LessOrEqual(t, *test.Score, *test.MaxScore)
+			sum += *test.Score
+		} else {
+			require.Empty(t, test.Status)
+		}
+		if test.Status == "failed" {
+			require.Zero(t, *test.Score)
+		}
+		require.NotContains(t, strings.ToLower(test.Output), "all passed")
+		require.NotContains(t, test.Output, "\r")
+	}
+	require.NotContains(t, strings.ToLower(c.Output), "all passed")
+	require.NotContains(t, c.Output, fmt.Sprint(*c.Score, " "), "no sum while tests are hidden")
+	if len(c.Tests) > 0 && points > 0 {
+		require.InDelta(t, sum, *c.Score, 1e-9)
+		require.InDelta(t, points, most, 1e-9)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "results", "*.tmp"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	var r Results
+	require.NoError(t, json.Unmarshal(text, &r))
+	return r
+}
+
+// container is a folder laid out as Gradescope lays out /autograder, from the zip.
+func container(t *testing.T, p Package, upload map[string]string) string {
+	t.Helper()
+	var err error
+	p.Binary, err = os.ReadFile(static(t))
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, p.Write(&b))
+	z, err := zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for _, folder := range []string{"source", "submission", "results"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
+	}
+	for _, f := range z.File {
+		text, err := fs.ReadFile(z, f.Name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "source", f.Name), text, f.Mode()))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_autograder"), runAutograder, 0o755))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "results"), 0o777)) // whatever it was
+	lay(t, filepath.Join(dir, "submission"), upload)
+	return dir
+}
+
+// grading runs run_autograder as the harness does; it has to say that all is well.
+func grading(t *testing.T, dir string) (log string) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(dir, "run_autograder"))
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+func correct(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
+	require.NoError(t, err)
+	return string(text)
+}
+
+// mistake is one that costs something.
+var mistake = [2]string{"    unlink_node(seq);\n", "    if (seq_id < 0) {\n        unlink_node(seq);\n    }\n"}
+
+// changed is the correct submission with one change.
+func changed(t *testing.T, before, after string) string {
+	t.Helper()
+	m := corpus.Change("", before, after)
+	text, err := m.Apply(correct(t))
+	require.NoError(t, err)
+	return text
+}
+
+func TestTheAutograder(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		upload map[string]string
+		check  func(*testing.T, Results)
+	}{
+		"correct": {map[string]string{wanted: correct(t)}, func(t *testing.T, r Results) {
+			require.Equal(t, 100.0, r.Score)
+			require.Equal(t, "The visible tests passed; 5 hidden tests are shown after the due date.\n", r.Output)
+			require.True(t, r.Extra.Counts)
+			require.NotEmpty(t, r.Extra.Versions.GCC)
+			require.NotEmpty(t, r.Extra.Stages)
+			require.Contains(t, r.Extra.Sandbox, "no_new_privs")
+			require.NotZero(t, r.Extra.Seed)
+			for _, test := range r.Tests {
+				require.Equal(t, Passed, test.Status, test.Name)
+				require.Equal(t, strings.HasSuffix(test.Name, "_hidden_traces"), test.Visibility == AfterDueDate, test.Name)
+			}
+		}},
+		"wrong": {map[string]string{"hw/" + wanted: changed(t, mistake[0], mistake[1])}, func(t *testing.T, r Results) {
+			require.Greater(t, r.Score, 0.0)
+			require.Less(t, r.Score, 100.0)
+			require.Contains(t, r.Output, `"hw/llm_memory.c"`)
+			require.Contains(t, r.Output, "visible tests failed")
+			i := slices.IndexFunc(r.Tests, func(test Test) bool {
+				return test.Status == Failed && strings.Contains(test.Output, "expected: ")
+			})
+			require.GreaterOrEqual(t, i, 0)
+			require.Regexp(t, `^2\.\d+$`, r.Tests[i].Number)
+			require.Contains(t, r.Tests[i].Output, "free_sequence(e[0]")
+			require.True(t, r.Extra.Counts)
+		}},
+		"does not compile": {map[string]string{wanted: "int x = ;\n"}, func(t *testing.T, r Results) {
+			require.Zero(t, r.Score)
+			require.Contains(t, r.Tests[0].Output, "llm_memory.c does not compile with the flags of the course")
+			require.Contains(t, r.Tests[0].Output, "llm_memory.c:1:9: error")
+			require.NotContains(t, r.Tests[0].Output, os.TempDir())
+			require.False(t, r.Extra.Counts)
+		}},
+		"missing": {map[string]string{"notes.txt": ""}, func(t *testing.T, r Results) {
+			require.Zero(t, r.Score)
+			require.Contains(t, r.Tests[0].Output, `the upload has "notes.txt"`)
+			require.False(t, r.Extra.Counts)
+		}},
+		"exits": {map[string]string{wanted: changed(t, "    unlink_node(seq);\n", "    exit(0);\n    unlink_node(seq);\n")}, func(t *testing.T, r Results) {
+			require.Less(t, r.Score, 100.0)
+			require.True(t, slices.ContainsFunc(r.Tests, func(test Test) bool {
+				return test.Status == Failed && strings.Contains(test.Output, "the process ended with exit status 0")
+			}))
+		}},
+		"writes the results": {map[string]string{wanted: changed(t, "    unlink_node(seq);\n",
+			"    unlink_node(seq);\n    FILE *f = fopen(\"results/results.json\", \"w\");\n    if (f) { fputs(\"{\\\"score\\\": 1000}\", f); fclose(f); }\n") +
+			"\n"}, func(t *testing.T, r Results) {
+			require.Zero(t, r.Score)
+			require.False(t, r.Extra.Counts)
+		}},
+	} {
+		if name == "writes the results" {
+			c.upload[wanted] = strings.Replace(c.upload[wanted], "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", 1)
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := container(t, Package{}, c.upload)
+			log := grading(t, dir)
+			require.Contains(t, log, "llmgrade ended with status 0")
+			c.check(t, read(t, dir, 100))
+			nobodyWrites(t, filepath.Join(dir, "results"))
+		})
+	}
+}
+
+// nobodyWrites tries to write there as the user that submissions run as.
+func nobodyWrites(t *testing.T, dir string) {
+	t.Helper()
+	info, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Zero(t, info.Mode().Perm()&0o022)
+	if os.Getuid() != 0 {
+		return
+	}
+	for _, command := range []string{"echo 1 >results.json", "rm -f results.json", "echo 1 >x && mv x results.json"} {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = dir
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: sandbox.Nobody, Gid: sandbox.Nobody}}
+		require.Error(t, cmd.Run(), command)
+	}
+}
+
+// What only hidden tests find leaves what a student sees as it is for the correct
+// submission.
+func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
+	t.Parallel()
+	late := changed(t, "int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    if (engine == NULL) {\n",
+		"int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    static int calls;\n    if (engine == NULL || ++calls == 60) {\n")
+	var shown []string
+	for _, text := range []string{correct(t), late} {
+		dir := container(t, Package{}, map[string]string{wanted: text})
+		grading(t, dir)
+		r := read(t, dir, 100)
+		for _, test := range r.Tests {
+			if test.Visibility == AfterDueDate && test.Number[0] == '4' && text == late {
+				require.Equal(t, Failed, test.Status)
+				require.Contains(t, test.Output, "expected: ")
+			}
+		}
+		require.Equal(t, text == late, r.Score < 100)
+		r.Tests = slices.DeleteFunc(r.Tests, func(test Test) bool { return test.Visibility != Visible })
+		tests, err := json.MarshalIndent(r.Tests, "", " ")
+		require.NoError(t, err)
+		shown = append(shown, r.Output+string(tests))
+	}
+	require.Equal(t, shown[0], shown[1])
+}
+
+func TestThePointsOfTheStaffAreUsed(t *testing.T) {
+	t.Parallel()
+	p := Package{Points: []byte(`{"tasks": [1, 2.5, 3, 4, 3.33], "directed": 50, "hidden": 30, "memory": 20}`)}
+	dir := container(t, p, map[string]string{wanted: changed(t, mistake[0], mistake[1])})
+	grading(t, dir)
+	require.Less(t, read(t, dir, 13.83).Score, 13.83)
+	for _, name := range []string{"missing", wanted} {
+		dir := container(t, p, map[string]string{name: "no C"})
+		grading(t, dir)
+		require.Zero(t, read(t, dir, 13.83).Score)
+	}
+}
+
+func TestTroubleIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ file, text, says string }{
+		"points":         {"points.json", `{"tasks": []}`, "points.json: not a points file"},
+		"config":         {"config.json", `{"ratelimit": ""}`, "config.json: "},
+		"limit":          {"config.json", `{"rate_limit": "often"}`, "not a rate limit"},
+		"not a program":  {"llmgrade", "#!/nonexistent\n", "llmgrade ended with status 12"},
+		"program failed": {"llmgrade", "#!/bin/sh\nexit 2\n", "llmgrade ended with status 2"},
+	} {
+		dir := container(t, Package{}, map[string]string{wanted: correct(t)})
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "source", c.file), []byte(c.text), 0o644))
+		lay(t, dir, map[string]string{"results/results.json": `{"score": 99}`}) // of a run before
+		require.Contains(t, grading(t, dir), c.says, name)
+		r := read(t, dir, 100)
+		require.Zero(t, r.Score)
+		require.Empty(t, r.Tests)
+		require.Contains(t, r.Output, "Please tell the staff", name)
+		require.NotContains(t, r.Output, "json", "nothing of ours to students")
+		require.False(t, r.Extra.Counts)
+	}
+}
+
+// hangs is a submission that takes its time.
+func hangs(t *testing.T) string {
+	return changed(t, "    unlink_node(seq);\n", "    for (volatile int i = 1; i;) {\n    }\n    unlink_node(seq);\n")
+}
+
+// A grader that is killed leaves its placeholder, and no process.
+func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
+	t.Parallel()
+	dir := container(t, Package{}, map[string]string{wanted: hangs(t)})
+	cmd := exec.Command(filepath.Join(dir, "run_autograder"))
+	temp, err := os.MkdirTemp("", "llmgrade-killed-") // not the test's own, which other users cannot enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(temp) })
+	require.NoError(t, os.Chmod(temp, 0o711))
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	require.NoError(t, cmd.Start())
+	var grader []int
+	for range 3000 {
+		grader = processes(t, filepath.Join(dir, "source", "llmgrade"), "--gradescope=")
+		if len(grader) == 1 && len(processes(t, temp, "")) > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.Len(t, grader, 1)
+	require.NoError(t, syscall.Kill(grader[0], syscall.SIGKILL))
+	require.NoError(t, cmd.Wait(), log.String())
+	require.Contains(t, log.String(), "llmgrade ended with status 137")
+	r := read(t, dir, 100)
+	require.Zero(t, r.Score)
+	require.Equal(t, unfinished, r.Output)
+	require.False(t, r.Extra.Counts)
+	require.Eventually(t, func() bool { return len(processes(t, temp, "")) == 0 }, 20*time.Second, 20*time.Millisecond,
+		"the submission ends with the grader")
+}
+
+// processes are those whose program's path begins so, and that have an argument
+// that begins so.
+func processes(t *testing.T, program, argument string) (pids []int) {
+	t.Helper()
+	names, err := filepath.Glob("/proc/[0-9]*/exe")
+	require.NoError(t, err)
+	for _, name := range names {
+		exe, err := os.Readlink(name)
+		arguments, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
+		if err == nil && strings.HasPrefix(exe, program) && bytes.Contains(arguments, []byte("\x00"+argument)) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			require.NoError(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func TestARunThatTakesTooLongIsEnded(t *testing.T) {
+	t.Parallel()
+	dir := container(t, Package{}, map[string]string{wanted: hangs(t)})
+	script := strings.Replace(string(runAutograder), "\nlimit=540\n", "\nlimit=1\n", 1)
+	require.NotEqual(t, string(runAutograder), script)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_autograder"), []byte(script), 0o755))
+	require.Contains(t, grading(t, dir), "llmgrade ended with status 124")
+	require.Equal(t, unfinished, read(t, dir, 100).Output)
+}
+
+// submit grades once more in the same container, as another submission would be.
+func submit(t *testing.T, dir, text string, minute int, before ...previous) Results {
+	t.Helper()
+	type entry struct {
+		Time    time.Time `json:"submission_time"`
+		Score   float64   `json:"score"`
+		Errored bool      `json:"autograder_error"`
+		Results *Results  `json:"results,omitempty"`
+	}
+	var m struct {
+		Created  time.Time `json:"created_at"`
+		Previous []entry   `json:"previous_submissions"`
+	}
+	m.Created = at(minute)
+	for i, p := range before {
+		if i < len(before)-1 {
+			p.Results = nil // Gradescope has the latest only
+		}
+		m.Previous = append(m.Previous, entry(p))
+	}
+	meta, err := json.Marshal(m)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "submission_metadata.json"), meta, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "submission", wanted), []byte(text), 0o644))
+	grading(t, dir)
+	return read(t, dir, 0)
+}
+
+func TestTheRateLimit(t *testing.T) {
+	t.Parallel()
+	dir := container(t, Package{Limit: "2/10m"}, nil)
+	wrong := changed(t, mistake[0], mistake[1])
+	var done []previous
+	step := func(text string, minute int) Results {
+		r := submit(t, dir, text, minute, done...)
+		done = append(done, previous{Time: at(minute), Score: r.Score, Results: &r})
+		return r
+	}
+	require.False(t, step("int x = ;\n", 1).Extra.Counts)
+	first := step(correct(t), 2)
+	require.Equal(t, 100.0, first.Score)
+	require.False(t, step("int x = ;\n", 3).Extra.Counts)
+	second := step(wrong, 4) // the second that counts
+	require.Less(t, second.Score, 100.0)
+	require.NotZero(t, second.Score)
+
+	for _, minute := range []int{5, 6} { // refused, and refused again: neither counts
+		r := step(correct(t), minute)
+		require.Equal(t, second.Score, r.Score)
+		require.Equal(t, second.Tests, r.Tests, "what was hidden stays hidden")
+		require.Equal(t, "This submission was not graded, and the score before it stays: at most 2 within 10m are graded. "+
+			"The next one is graded when it is submitted after 2026-11-21 12:12:00 -08:00.\n"+again+second.Output, r.Output)
+		require.False(t, r.Extra.Counts)
+	}
+	regraded := submit(t, dir, correct(t), 5, done...)
+	require.Equal(t, second.Score, regraded.Score, "the same when it is graded again")
+	require.Equal(t, 100.0, step(correct(t), 12).Score)
+	require.Equal(t, 100.0, step(wrong, 13).Score, "refused")
+	require.Equal(t, second.Score, step(wrong, 14).Score, "the one of minute 4 is out")
+}
+
+func TestTheRateLimitWithoutResults(t *testing.T) {
+	t.Parallel()
+	dir := container(t, Package{Limit: "1/10m"}, nil)
+	r := submit(t, dir, correct(t), 9, previous{Time: at(5), Score: 71.5}, previous{Time: at(6), Errored: true})
+	require.Equal(t, 71.5, r.Score)
+	require.Equal(t, AfterDueDate, r.Tests[0].Visibility, "or the sum would be seen")
+	r = submit(t, dir, correct(t), 9, previous{Time: at(5), Errored: true})
+	require.Equal(t, 100.0, r.Score)
+	r = submit(t, dir, correct(t), 9, previous{Time: at(5), Score: 71.5, Results: &Results{Score: 71.5, Tests: []Test{{Name: "stripped"}}}})
+	require.Equal(t, AfterDueDate, r.Tests[0].Visibility)
+
+	for _, text := range []string{"{", `{"created_at": "yesterday"}`} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "submission_metadata.json"), []byte(text), 0o644))
+		require.Contains(t, grading(t, dir), "graded without the rate limit")
+		r := read(t, dir, 100)
+		require.Equal(t, 100.0, r.Score)
+		require.True(t, slices.ContainsFunc(r.Extra.Notes, func(n string) bool { return strings.HasPrefix(n, "metadata: ") }))
+	}
+}
+
+func TestTheResultsAreWholeOrNotThere(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, write(dir, newResults("first")))
+	file, err := os.Open(filepath.Join(dir, "results.json"))
+	require.NoError(t, err)
+	defer file.Close()
+	require.NoError(t, write(dir, newResults("second")))
+	var r Results
+	require.NoError(t, json.NewDecoder(file).Decode(&r))
+	require.Equal(t, "first", r.Output, "a reader keeps what it has opened")
+
+	elsewhere := filepath.Join(t.TempDir(), "victim")
+	require.NoError(t, os.WriteFile(elsewhere, []byte("as it was"), 0o644))
+	require.NoError(t, os.Remove(filepath.Join(dir, "results.json")))
+	require.NoError(t, os.Symlink(elsewhere, filepath.Join(dir, "results.json")))
+	require.NoError(t, write(dir, newResults("third")))
+	text, err := os.ReadFile(elsewhere)
+	require.NoError(t, err)
+	require.Equal(t, "as it was", string(text))
+
+	err = write("/nonexistent", newResults(""))
+	require.True(t, errors.Is(err, fs.ErrNotExist))
+}

@@ -1,0 +1,76 @@
+package gradescope
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Limit is how many submissions are graded within any stretch of time of that
+// length. The zero Limit is none.
+type Limit struct {
+	Count  int
+	Window time.Duration
+}
+
+// ErrLimit is wrapped by what is wrong with the text of a limit.
+var ErrLimit = errors.New("not a rate limit, which reads like 10/24h, 3/90m or 5/2d")
+
+// ParseLimit reads a limit: a number, a slash, a duration.
+func ParseLimit(text string) (Limit, error) {
+	number, duration, _ := strings.Cut(text, "/")
+	count, err := strconv.Atoi(number)
+	if err != nil || count < 1 {
+		return Limit{}, fmt.Errorf("%q: %w", text, ErrLimit)
+	}
+	window, err := time.ParseDuration(duration)
+	if days, found := strings.CutSuffix(duration, "d"); found {
+		var n int
+		n, err = strconv.Atoi(days)
+		window = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil || window <= 0 {
+		return Limit{}, fmt.Errorf("%q: %w", text, ErrLimit)
+	}
+	return Limit{count, window}, nil
+}
+
+// String is how it is said in a sentence.
+func (l Limit) String() string {
+	duration := l.Window.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(duration, zero) {
+			duration = duration[:len(duration)-2]
+		}
+	}
+	return fmt.Sprintf("%d within %s", l.Count, duration)
+}
+
+// reached says from when on the next submission is graded, if one at that time is
+// not. counted are those before it that were graded, in their order.
+func (l Limit) reached(at time.Time, counted []time.Time) (next time.Time, refused bool) {
+	if l.Count == 0 || len(counted) < l.Count {
+		return time.Time{}, false
+	}
+	next = counted[len(counted)-l.Count].Add(l.Window)
+	return next, at.Before(next)
+}
+
+// counted are the times of the submissions before m that count, in their order:
+// neither those that are known not to (trouble of the grader, files that do not
+// compile) nor those that the limit itself refused.
+func (l Limit) counted(m *metadata) []time.Time {
+	var counted []time.Time
+	for _, p := range m.Previous {
+		if p.Errored || slices.ContainsFunc(m.uncounted(), p.Time.Equal) {
+			continue
+		}
+		if _, refused := l.reached(p.Time, counted); !refused {
+			counted = append(counted, p.Time)
+		}
+	}
+	return counted
+}

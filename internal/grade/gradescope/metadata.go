@@ -1,0 +1,108 @@
+package gradescope
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// metadata is what submission_metadata.json says of the submission and of those
+// before it, in the order of their times.
+type metadata struct {
+	Created  time.Time // zero if nothing says so
+	Previous []previous
+}
+
+// A previous is a submission before.
+type previous struct {
+	Time    time.Time
+	Score   float64
+	Errored bool     // the grader's fault
+	Results *Results // of the latest only
+}
+
+// readMetadata keeps what can be read. The error says what could not.
+func readMetadata(file string) (metadata, error) {
+	var m metadata
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return m, fmt.Errorf("metadata: %w", err)
+	}
+	var raw struct {
+		Created  time.Time         `json:"created_at"`
+		Previous []json.RawMessage `json:"previous_submissions"`
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return m, fmt.Errorf("metadata: %w", err)
+	}
+	if raw.Created.IsZero() {
+		return m, errors.New("metadata: no created_at")
+	}
+	m.Created = raw.Created
+	var bad []error
+	for i, text := range raw.Previous {
+		p, err := parsePrevious(text)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("metadata: previous_submissions[%d]: %w", i, err))
+		}
+		// Of those after it a submission that is graded again knows nothing.
+		if p.Time.Before(m.Created) && !p.Time.IsZero() {
+			m.Previous = append(m.Previous, p)
+		}
+	}
+	slices.SortStableFunc(m.Previous, func(a, b previous) int { return a.Time.Compare(b.Time) })
+	return m, errors.Join(bad...)
+}
+
+func parsePrevious(text []byte) (previous, error) {
+	var raw struct {
+		Time    time.Time       `json:"submission_time"`
+		Score   json.Number     `json:"score"` // or a string with a number in it, or null
+		Errored bool            `json:"autograder_error"`
+		Results json.RawMessage `json:"results"`
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return previous{}, err
+	}
+	p := previous{Time: raw.Time, Errored: raw.Errored}
+	p.Score, _ = raw.Score.Float64()
+	if raw.Time.IsZero() {
+		return p, errors.New("no submission_time")
+	}
+	if len(raw.Results) > 0 {
+		if err := json.Unmarshal(raw.Results, &p.Results); err != nil {
+			p.Results = nil
+			return p, fmt.Errorf("results: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// uncounted are the times of submissions that are known not to count: what the
+// latest results knew, and they themselves.
+func (m *metadata) uncounted() []time.Time {
+	var times []time.Time
+	for _, p := range m.Previous {
+		if p.Results == nil || p.Results.Extra == nil {
+			continue
+		}
+		times = append(times, p.Results.Extra.Uncounted...)
+		if !p.Results.Extra.Counts {
+			times = append(times, p.Time)
+		}
+	}
+	return times
+}
+
+// last is the latest submission that has a score.
+func (m *metadata) last() *previous {
+	for _, p := range slices.Backward(m.Previous) {
+		if !p.Errored {
+			return &p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package gradescope
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/binary"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade"
+)
+
+func program(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile(static(t))
+	require.NoError(t, err)
+	return text
+}
+
+func TestThePackage(t *testing.T) {
+	p := Package{Binary: program(t), Limit: "10/24h"}
+	var first, second bytes.Buffer
+	require.NoError(t, p.Write(&first))
+	require.NoError(t, p.Write(&second))
+	require.Equal(t, first.Bytes(), second.Bytes())
+
+	z, err := zip.NewReader(bytes.NewReader(first.Bytes()), int64(first.Len()))
+	require.NoError(t, err)
+	modes := map[string]fs.FileMode{}
+	for _, f := range z.File {
+		modes[f.Name] = f.Mode()
+		r, err := f.Open()
+		require.NoError(t, err)
+		text, err := io.ReadAll(r)
+		require.NoError(t, err)
+		if f.Name != "llmgrade" {
+			require.NotContains(t, string(text), "\r", f.Name)
+		}
+		switch f.Name {
+		case "setup.sh", "run_autograder":
+			require.Regexp(t, `^#!/bin/sh\n`, string(text))
+		case "points.json":
+			points, err := grade.ParsePoints(text)
+			require.NoError(t, err)
+			require.Equal(t, grade.DefaultPoints, points)
+		case "config.json":
+			l, err := parseConfig(text)
+			require.NoError(t, err)
+			require.Equal(t, 10, l.Count)
+		case "llmgrade":
+			require.Equal(t, p.Binary, text)
+		}
+	}
+	require.Equal(t, map[string]fs.FileMode{
+		"README.txt": 0o644, "config.json": 0o644, "points.json": 0o644,
+		"llmgrade": 0o755, "run_autograder": 0o755, "setup.sh": 0o755,
+	}, modes)
+}
+
+func TestPointsOfTheStaffArePackedAsTheyAre(t *testing.T) {
+	text := []byte(`{"tasks": [10, 20, 30, 20, 20],  "directed": 100, "hidden": 0, "memory": 0}`)
+	p := Package{Binary: program(t), Points: text}
+	var b bytes.Buffer
+	require.NoError(t, p.Write(&b))
+	z, err := zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
+	require.NoError(t, err)
+	packed, err := fs.ReadFile(z, "points.json")
+	require.NoError(t, err)
+	require.Equal(t, text, packed)
+	_, err = fs.Stat(z, "config.json")
+	require.ErrorIs(t, err, fs.ErrNotExist)
+
+	p.Points = []byte(`{"tasks": [10]}`)
+	require.ErrorIs(t, p.Write(io.Discard), grade.ErrPoints)
+	p.Points, p.Limit = nil, "often"
+	require.ErrorIs(t, p.Write(io.Discard), ErrLimit)
+}
+
+func TestOnlyABinaryThatRunsThereIsPacked(t *testing.T) {
+	good := program(t)
+	other := bytes.Clone(good)
+	binary.LittleEndian.PutUint16(other[18:], 8) // e_machine: MIPS
+	object := bytes.Clone(good)
+	binary.LittleEndian.PutUint16(object[16:], 1) // e_type: relocatable
+	sh, err := os.ReadFile("/bin/sh")
+	require.NoError(t, err)
+	for says, text := range map[string][]byte{
+		"linked with shared libraries": sh,
+		"it is for EM_MIPS":            other,
+		"it is no program":             object,
+		"it is no Linux program":       []byte("MZ"),
+	} {
+		err := Package{Binary: text}.Write(io.Discard)
+		require.ErrorIs(t, err, ErrBinary)
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, "make llmgrade")
+	}
+}
+
+func TestTheScriptsAreScripts(t *testing.T) {
+	for _, name := range []string{"setup.sh", "run_autograder"} {
+		out, err := exec.Command("sh", "-n", name).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		if shellcheck, err := exec.LookPath("shellcheck"); err == nil {
+			out, err := exec.Command(shellcheck, name).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		}
+	}
+}
+
+// setup.sh as it runs where apt-get does what it is told: run with one that
+// fails, it fails.
+func TestSetupFailsLoudly(t *testing.T) {
+	dir := t.TempDir()
+	lay(t, filepath.Join(dir, "source"), map[string]string{"setup.sh": string(setup), "run_autograder": "", "llmgrade": "#!/bin/sh\n"})
+	lay(t, dir, map[string]string{"bin/apt-get": "#!/bin/sh\necho \"apt-get $*\"\n[ \"$1\" != install ]\n"})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "bin/apt-get"), 0o755))
+	cmd := exec.Command("sh", filepath.Join(dir, "source/setup.sh"))
+	cmd.Env = []string{"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "apt-get install -y --no-install-recommends gcc libc6-dev valgrind libc6-dbg\n")
+	require.NotContains(t, string(out), "is set up")
+}

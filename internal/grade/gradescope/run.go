@@ -1,0 +1,245 @@
+package gradescope
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"llmmemory/internal/grade"
+)
+
+// Root is where Gradescope has everything.
+const Root = "/autograder"
+
+// A Config is config.json of the package, for staff to edit.
+type Config struct {
+	RateLimit string `json:"rate_limit,omitempty"` // as ParseLimit reads it
+}
+
+// unfinished is the text of the placeholder.
+const unfinished = "The grader did not come to its end, so there is no score yet. " +
+	"Please tell the staff, who can run it again. This does not count against a limit on submissions."
+
+// A run is one submission in Gradescope's container.
+type run struct {
+	dir     string // Root's layout
+	log     io.Writer
+	draw    Draw
+	points  grade.Points
+	limit   Limit
+	meta    metadata
+	notes   []string
+	started time.Time
+}
+
+// Run grades dir/submission and writes dir/results/results.json: at once a
+// placeholder without points, in the end the results. The log is for staff. The
+// error is trouble of the grader's own; the results then say that there was some.
+func Run(dir string, log io.Writer, draw Draw) error {
+	r := &run{dir: dir, log: log, draw: draw, points: grade.DefaultPoints, started: time.Now()}
+	if err := own(r.results()); err != nil {
+		return err
+	}
+	var err error
+	if r.meta, err = readMetadata(filepath.Join(dir, "submission_metadata.json")); err != nil {
+		r.note("%v", err)
+	}
+	placeholder := newResults(unfinished)
+	r.extra(placeholder.Extra)
+	if err := write(r.results(), placeholder); err != nil {
+		return err
+	}
+	out, err := r.run()
+	if err != nil {
+		r.note("%v", err)
+		out = newResults("The grader met with trouble of its own, so there is no score yet. " +
+			"Please tell the staff, who see what it was. This does not count against a limit on submissions.")
+	}
+	r.extra(out.Extra)
+	out.ExecutionTime = math.Ceil(time.Since(r.started).Seconds())
+	fmt.Fprintf(log, "score %v after %.0f s\n", out.Score, out.ExecutionTime)
+	return cmp.Or(write(r.results(), out), err)
+}
+
+func (r *run) results() string { return filepath.Join(r.dir, "results") }
+
+func (r *run) note(format string, values ...any) {
+	text := fmt.Sprintf(format, values...)
+	r.notes = append(r.notes, text)
+	fmt.Fprintln(r.log, text)
+}
+
+// extra fills in what every results.json has.
+func (r *run) extra(e *Extra) {
+	e.Uncounted = r.meta.uncounted()
+	e.Notes = slices.Clone(r.notes)
+}
+
+func (r *run) run() (Results, error) {
+	if err := r.configure(); err != nil {
+		return Results{}, err
+	}
+	if next, refused := r.limit.reached(r.meta.Created, r.limit.counted(&r.meta)); refused {
+		return r.refuse(next), nil
+	}
+	if r.limit.Count > 0 && r.meta.Created.IsZero() {
+		r.note("graded without the rate limit, because it is not known when this was submitted")
+	}
+	u, err := find(filepath.Join(r.dir, "submission"))
+	if errors.Is(err, ErrUpload) {
+		r.note("%v", err)
+		out := newResults("The upload could not be graded: see the test below. It does not count against a limit on submissions.\n")
+		out.Tests = []Test{whole("upload", fmt.Sprintf("%v.\nUpload the file %s.\n", err, wanted), worth(r.points))}
+		return out, nil
+	}
+	if err != nil {
+		return Results{}, err
+	}
+	report, err := r.grade(u)
+	if err != nil {
+		return Results{}, err
+	}
+	return r.told(u, report), nil
+}
+
+// worth is what everything together gives.
+func worth(p grade.Points) float64 {
+	sum := 0.0
+	for _, points := range p.Tasks {
+		sum += points
+	}
+	return float64(hundredths(sum)) / 100
+}
+
+// configure reads what staff may have edited. What is not there has its default.
+func (r *run) configure() error {
+	text, err := os.ReadFile(filepath.Join(r.dir, "source", "points.json"))
+	if err == nil {
+		r.points, err = grade.ParsePoints(text)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("points.json: %w", err)
+	}
+	text, err = os.ReadFile(filepath.Join(r.dir, "source", "config.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("config.json: %w", err)
+	}
+	r.limit, err = parseConfig(text)
+	return err
+}
+
+func parseConfig(text []byte) (Limit, error) {
+	var c Config
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return Limit{}, fmt.Errorf("config.json: %w", err)
+	}
+	if c.RateLimit == "" {
+		return Limit{}, nil
+	}
+	l, err := ParseLimit(c.RateLimit)
+	if err != nil {
+		return Limit{}, fmt.Errorf("config.json: %w", err)
+	}
+	return l, nil
+}
+
+// grade grades a copy, in a folder of our own and under the name that it has in
+// the messages.
+func (r *run) grade(u upload) (*grade.Report, error) {
+	dir, err := os.MkdirTemp("", "llmgrade-upload-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, wanted)
+	if err := os.WriteFile(file, u.text, 0o600); err != nil {
+		return nil, err
+	}
+	g, err := grade.NewGrader()
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	g.Points = r.points
+	report, err := g.File(file)
+	if err != nil {
+		return nil, err
+	}
+	if report.Rejected != nil {
+		report.Rejected.Text = strings.ReplaceAll(report.Rejected.Text, file, u.name)
+	}
+	return report, nil
+}
+
+// told are the results that tell of a report.
+func (r *run) told(u upload, report *grade.Report) Results {
+	tests := tests(report, r.draw)
+	out := newResults(summary(u, report, tests))
+	out.Tests = tests
+	sum := 0
+	for _, t := range tests {
+		if t.Score != nil {
+			sum += hundredths(*t.Score)
+		}
+	}
+	out.Score = float64(sum) / 100
+	out.Extra.Counts = report.Rejected == nil
+	out.Extra.Versions = &report.Setting
+	out.Extra.Sandbox = report.Setting.Sandbox
+	out.Extra.Seed = report.Seed
+	for _, s := range report.Stages {
+		out.Extra.Stages = append(out.Extra.Stages, Stage{s.Name, math.Round(s.Time.Seconds()*1000) / 1000})
+	}
+	for _, note := range report.Notes {
+		r.note("%s", note)
+	}
+	fmt.Fprintf(r.log, "%s, failed: %s\nsandbox: %s\nseed %d; %s; %s; %s\n", u.name, strings.Join(report.Failed(), " "),
+		report.Setting.Sandbox, report.Seed, report.Setting.GCC, report.Setting.Libc, report.Setting.Valgrind)
+	return out
+}
+
+// again stands between the refusal and the text of the results that are kept.
+const again = "\nYour last graded submission:\n\n"
+
+// refuse keeps the results of the submission before, so that its score stays.
+func (r *run) refuse(next time.Time) Results {
+	r.note("over the rate limit until %s", next.Format(time.RFC3339))
+	message := fmt.Sprintf("This submission was not graded, and the score before it stays: at most %s are graded. "+
+		"The next one is graded when it is submitted after %s.\n",
+		r.limit, next.In(r.meta.Created.Location()).Format("2006-01-02 15:04:05 -07:00"))
+	out := newResults(message)
+	last := r.meta.last() // there is one, because some are counted
+	out.Score = last.Score
+	if last.Results == nil {
+		// Without a test that is hidden, Gradescope would show the sum.
+		out.Tests = []Test{{Score: new(float64), Name: "hidden tests", OutputFormat: Text, Visibility: AfterDueDate,
+			Output: "What the last graded submission was worth is the score above."}}
+		return out
+	}
+	out.Score, out.Tests = last.Results.Score, last.Results.Tests
+	for i := range out.Tests {
+		if out.Tests[i].Visibility == "" {
+			out.Tests[i].Visibility = AfterDueDate // rather too late than too early
+		}
+	}
+	_, kept, found := strings.Cut(last.Results.Output, again)
+	if !found {
+		kept = last.Results.Output
+	}
+	out.Output += again + kept
+	return out
+}

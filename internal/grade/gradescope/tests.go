@@ -1,0 +1,169 @@
+package gradescope
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/compare"
+)
+
+// A Draw makes a picture of a finding in text. nil: there are no pictures.
+type Draw func(*grade.Finding) string
+
+// A sheet is a report on its way to the tests of the results.
+type sheet struct {
+	*grade.Report
+	draw    Draw
+	numbers map[string]string // by name of a test
+}
+
+// tests are those of a report. Their scores are whole hundredths, as are their
+// sums.
+func tests(r *grade.Report, draw Draw) []Test {
+	if r.Rejected != nil {
+		return []Test{whole("compile", r.Rejected.Text, r.MaxScore)}
+	}
+	s := sheet{r, draw, map[string]string{}}
+	sorted := slices.Clone(r.Tests)
+	slices.SortStableFunc(sorted, func(a, b grade.Test) int { return a.Task - b.Task })
+	place := map[int]int{}
+	for _, t := range sorted {
+		place[t.Task]++
+		s.numbers[t.Name] = fmt.Sprintf("%d.%d", t.Task, place[t.Task])
+	}
+	all := make([]Test, 0, len(sorted))
+	exact := 0.0
+	for _, t := range sorted {
+		most := hundredths(exact+t.MaxScore) - hundredths(exact)
+		exact += t.MaxScore
+		all = append(all, s.test(t, most))
+	}
+	return all
+}
+
+// whole is the one test where nothing was run: all points are lost in it.
+func whole(name, output string, points float64) Test {
+	return Test{Score: new(float64), MaxScore: points, Status: Failed, Name: name, Output: short(output), OutputFormat: Text, Visibility: Visible}
+}
+
+func hundredths(points float64) int { return int(math.Round(points * 100)) }
+
+// test is one, of which most hundredths can be had.
+func (s *sheet) test(t grade.Test, most int) Test {
+	out := Test{
+		MaxScore: float64(most) / 100, Name: t.Name, Number: s.numbers[t.Name],
+		OutputFormat: Text, Visibility: Visible, Output: s.output(t),
+	}
+	if t.Part == grade.PartHidden {
+		out.Visibility = AfterDueDate
+	}
+	got := most
+	if t.Score < t.MaxScore {
+		got = min(most, hundredths(t.Score))
+	}
+	score := float64(got) / 100
+	switch {
+	case t.Status == grade.Failed:
+		out.Status, out.Score = Failed, &score
+	case t.Status == grade.Passed || s.secret(t):
+		out.Status, out.Score = Passed, &score
+	case got > 0: // not run, but earned by the directed traces
+		out.Score = &score
+	}
+	return out
+}
+
+// secret reports whether a visible test was not run for a reason that only a
+// hidden test may tell. It is shown as what it would be without: nothing wrong was
+// seen in what was run.
+func (s *sheet) secret(t grade.Test) bool {
+	if t.Part != grade.PartMemory || t.Status != grade.NotRun {
+		return false
+	}
+	for _, o := range s.Tests {
+		if o.Task == t.Task && o.Part == grade.PartDirected && o.Status != grade.Passed {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.Findings, func(f grade.Finding) bool {
+		return !hidden(f) && f.Stage == grade.Directed && (f.Task == t.Task || f.Difference != nil && f.Channel == compare.Death)
+	})
+}
+
+// hidden reports whether a finding is of a hidden trace.
+func hidden(f grade.Finding) bool {
+	return f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
+}
+
+// hiddenTrace is by name: other stages look at hidden traces, too.
+func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
+
+// seenIn is in the name of what a directed trace showed of another task than its
+// own. Both the trace and the hidden points of that task are the worse for it.
+const seenIn = "_seen_in_"
+
+// output is what a student reads of a test.
+func (s *sheet) output(t grade.Test) string {
+	var b strings.Builder
+	if t.Sentence != "" {
+		fmt.Fprintf(&b, "The handout: %s\n", t.Sentence)
+	}
+	switch {
+	case t.Status == grade.Passed && t.Why != "":
+		fmt.Fprintf(&b, "\nPassed as far as it got: %s.\n", t.Why)
+	case t.Status == grade.NotRun && !s.secret(t):
+		fmt.Fprintf(&b, "\nNeither passed nor failed: %s.\n", t.Why)
+		if t.Part != grade.PartDirected {
+			b.WriteString("It gives as large a part of its points as the directed tests of the task give of theirs.\n")
+		}
+	}
+	before := b.Len()
+	for i := range s.Findings {
+		s.tell(&b, t, &s.Findings[i])
+	}
+	if t.Status == grade.Failed && b.Len() == before && t.Why != "" {
+		fmt.Fprintf(&b, "\n%s\n", t.Why)
+	}
+	if t.Status == grade.Passed && t.Score < t.MaxScore {
+		b.WriteString("\nPassed. It gives as large a part of its points as the directed tests of the task give of theirs.\n")
+	}
+	return short(b.String())
+}
+
+// tell adds a finding to the output of a test that it belongs to.
+func (s *sheet) tell(b *strings.Builder, t grade.Test, f *grade.Finding) {
+	sameTask := f.Task == t.Task
+	switch t.Part {
+	case grade.PartDirected:
+		switch {
+		case hidden(*f):
+		case f.Name == t.Name || strings.HasSuffix(f.Name, seenIn+t.Name):
+			s.finding(b, f, t.Sentence)
+		case slices.Contains(f.Same, t.Name):
+			fmt.Fprintf(b, "\n%s\nThe same mistake as in %s %s.\n", t.Why, s.numbers[f.Name], f.Name)
+		}
+	case grade.PartHidden:
+		if sameTask && (hidden(*f) || strings.Contains(f.Name, seenIn)) {
+			s.finding(b, f, t.Sentence)
+		}
+	case grade.PartMemory:
+		if !sameTask || f.Stage == grade.Directed || f.Stage == grade.Random || f.Stage == grade.Outside {
+			return
+		}
+		if hidden(*f) {
+			// Which call it is, and what Memcheck, which plays no hidden trace, says of
+			// the lines.
+			fmt.Fprintf(b, "\n%s\nA hidden test shows what is wrong with the heap", f.Sentence)
+			if f.Difference != nil {
+				fmt.Fprintf(b, " in %s", f.Op.Kind.Function())
+			}
+			b.WriteString("; its steps are shown after the due date.\n")
+			lines(b, f)
+			return
+		}
+		s.finding(b, f, t.Sentence)
+	}
+}

@@ -1,0 +1,257 @@
+package gradescope
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/grade/trace"
+)
+
+// report is one of two tasks with everything passed: three directed tests of the
+// first, one of the second.
+func report() *grade.Report {
+	r := &grade.Report{Score: 10, MaxScore: 10}
+	add := func(task int, name string, part grade.Part, points float64) {
+		r.Tests = append(r.Tests, grade.Test{Task: task, Name: name, Part: part, Status: grade.Passed,
+			Sentence: "Sentence of " + name + ".", Score: points, MaxScore: points})
+	}
+	for i := range 3 {
+		add(1, fmt.Sprintf("task1_%c", 'a'+i), grade.PartDirected, 3.5/3)
+	}
+	add(2, "task2_a", grade.PartDirected, 3.5)
+	for task := 1; task <= 2; task++ {
+		add(task, fmt.Sprintf("task%d_hidden_traces", task), grade.PartHidden, 0.75)
+		add(task, fmt.Sprintf("task%d_memory", task), grade.PartMemory, 0.75)
+	}
+	return r
+}
+
+// set gives a test of the report another status, for a part of its points.
+func set(r *grade.Report, name string, status grade.Status, part float64) *grade.Test {
+	for i := range r.Tests {
+		if t := &r.Tests[i]; t.Name == name {
+			t.Status, t.Score = status, t.MaxScore*part
+			if status == grade.NotRun {
+				t.Why = "mend something first"
+			}
+			return t
+		}
+	}
+	panic(name)
+}
+
+func finding(name string, task int, stage string, secret int32) grade.Finding {
+	ops := []trace.Op{{Kind: trace.Init, A: 64}, {Kind: trace.Append, A: secret, B: secret}}
+	return grade.Finding{Name: name, Task: task, Stage: stage, Sentence: "A broken sentence.", Ops: ops,
+		Difference: &compare.Difference{Step: 1, Op: ops[1], Channel: compare.Pool, Field: fmt.Sprint("field ", secret), Expected: "1", Actual: "2"}}
+}
+
+func named(t *testing.T, all []Test, name string) Test {
+	t.Helper()
+	for _, test := range all {
+		if test.Name == name {
+			return test
+		}
+	}
+	t.Fatalf("no test %s", name)
+	return Test{}
+}
+
+// seen is what a student sees before the due date.
+func seen(t *testing.T, r *grade.Report) string {
+	t.Helper()
+	all := tests(r, nil)
+	visible := []Test{}
+	for _, test := range all {
+		if test.Visibility == Visible {
+			visible = append(visible, test)
+		}
+	}
+	text, err := json.MarshalIndent(visible, "", " ")
+	require.NoError(t, err)
+	return summary(upload{name: wanted}, r, all) + string(text)
+}
+
+func TestTestsAreNumberedByTask(t *testing.T) {
+	got := []string{}
+	for _, test := range tests(report(), nil) {
+		got = append(got, test.Number+" "+test.Name+" "+string(test.Visibility))
+	}
+	require.Equal(t, []string{
+		"1.1 task1_a visible", "1.2 task1_b visible", "1.3 task1_c visible",
+		"1.4 task1_hidden_traces after_due_date", "1.5 task1_memory visible",
+		"2.1 task2_a visible", "2.2 task2_hidden_traces after_due_date", "2.3 task2_memory visible",
+	}, got)
+}
+
+func TestAFindingIsToldInItsTest(t *testing.T) {
+	r := report()
+	set(r, "task1_a", grade.Failed, 0).Why = "the first difference"
+	set(r, "task1_b", grade.Failed, 0).Why = "another difference"
+	f := finding("task1_a", 1, grade.Directed, 77)
+	f.Same, f.Lines = []string{"task1_b"}, []string{"llm_memory.c:12: Invalid read", "a leak"}
+	f.Actual = "a leak"
+	r.Findings = []grade.Finding{f}
+	all := tests(r, func(f *grade.Finding) string { return "picture of " + f.Name })
+	out := named(t, all, "task1_a")
+	require.Equal(t, Failed, out.Status)
+	require.Zero(t, *out.Score)
+	for _, part := range []string{"The handout: Sentence of task1_a.", "The handout: A broken sentence.", "    init e0 64\n    append e0 77 77\n",
+		"field 77\n    expected: 1\n    actual:   a leak\n", "picture of task1_a", "llm_memory.c:12: Invalid read", "    append_kv(e[0], 77, 77);"} {
+		require.Contains(t, out.Output, part)
+	}
+	require.NotContains(t, out.Output, "\na leak\n", "it is told as the difference")
+	require.Contains(t, named(t, all, "task1_b").Output, "another difference\nThe same mistake as in 1.1 task1_a.")
+	require.NotContains(t, named(t, all, "task1_c").Output, "77")
+	require.NotContains(t, named(t, all, "task2_a").Output, "77")
+}
+
+// What goes wrong in the call of another task is told where it was seen, and
+// where it costs points.
+func TestWhatIsSeenInAnotherTasksTraceIsTold(t *testing.T) {
+	r := report()
+	set(r, "task2_a", grade.NotRun, 0).Why = "llm_init goes wrong on the way"
+	set(r, "task1_hidden_traces", grade.Failed, 0)
+	r.Findings = []grade.Finding{finding("task1_seen_in_task2_a", 1, grade.Directed, 77)}
+	all := tests(r, nil)
+	for _, name := range []string{"task2_a", "task1_hidden_traces"} {
+		require.Contains(t, named(t, all, name).Output, "append e0 77 77", name)
+	}
+	require.Contains(t, named(t, all, "task2_a").Output, "Neither passed nor failed: llm_init goes wrong on the way.")
+	set(r, "task2_a", grade.Passed, 1).Why = "not played to its end"
+	require.Contains(t, named(t, tests(r, nil), "task2_a").Output, "Passed as far as it got: not played to its end.")
+}
+
+func TestWhatWasNotRunHasNoStatus(t *testing.T) {
+	r := report()
+	set(r, "task1_a", grade.Failed, 0)
+	set(r, "task1_b", grade.NotRun, 0)
+	set(r, "task1_memory", grade.NotRun, 0.5)
+	all := tests(r, nil)
+	require.Nil(t, named(t, all, "task1_b").Score)
+	require.Empty(t, named(t, all, "task1_b").Status)
+	require.Contains(t, named(t, all, "task1_b").Output, "Neither passed nor failed: mend something first.")
+	require.Empty(t, named(t, all, "task1_memory").Status)
+	require.Equal(t, 0.38, *named(t, all, "task1_memory").Score, "what is given has to be said")
+	require.Contains(t, summary(upload{name: wanted}, r, all), "1 of the 6 visible tests failed, and 2 were not run, because something before them has to be mended; 2 hidden tests are shown after the due date.")
+}
+
+// A student sees the same whether the hidden tests pass or not.
+func TestHiddenFindingsAreNotSeen(t *testing.T) {
+	clean := seen(t, report())
+	require.Contains(t, clean, "The visible tests passed; 2 hidden tests are shown after the due date.")
+	require.NotContains(t, strings.ToLower(clean), "all passed")
+	for _, stage := range []string{grade.Random, grade.Outside} {
+		r := report()
+		r.Score = 9.25
+		set(r, "task1_hidden_traces", grade.Failed, 0)
+		set(r, "task1_memory", grade.NotRun, 1) // because of that
+		f := finding("task1_"+strings.ReplaceAll(stage, " ", "_"), 1, stage, 77)
+		r.Notes = []string{"three calls did not come back"}
+		r.Findings = []grade.Finding{f}
+		require.Equal(t, clean, seen(t, r), stage)
+		require.Contains(t, named(t, tests(r, nil), "task1_hidden_traces").Output, "append e0 77 77", stage)
+
+		r.Findings[0].Difference.Channel = compare.Death // then nothing is watched
+		set(r, "task2_memory", grade.NotRun, 1)
+		require.Equal(t, clean, seen(t, r), stage)
+	}
+}
+
+func TestAVisibleReasonIsTold(t *testing.T) {
+	r := report()
+	set(r, "task1_a", grade.Failed, 0)
+	set(r, "task2_memory", grade.NotRun, 1)
+	r.Findings = []grade.Finding{finding("task1_a", 1, grade.Directed, 77)}
+	r.Findings[0].Difference.Channel = compare.Death
+	out := named(t, tests(r, nil), "task2_memory")
+	require.Empty(t, out.Status)
+	require.Contains(t, out.Output, "Neither passed nor failed")
+}
+
+// That a hidden trace has shown a leak is told, how it is made is not.
+func TestOfAHiddenTraceTheHeapIsToldWithoutItsSteps(t *testing.T) {
+	r := report()
+	set(r, "task1_memory", grade.Failed, 0)
+	f := finding("task1_random_heap", 1, grade.Heap, 77)
+	f.Lines = []string{"llm_memory.c:12: lost"}
+	r.Findings = []grade.Finding{f}
+	text := seen(t, r)
+	require.NotContains(t, text, "77")
+	require.NotContains(t, text, "init e0")
+	require.Contains(t, text, "A hidden test shows what is wrong with the heap in append_kv")
+	require.Contains(t, text, "llm_memory.c:12: lost")
+	require.Contains(t, named(t, tests(r, nil), "task1_hidden_traces").Output, "append e0 77 77")
+
+	r.Findings = []grade.Finding{finding("task1_a", 1, grade.Heap, 55)}
+	r.Findings[0].Same = []string{"task1_b", "task1_random_heap"}
+	text = seen(t, r)
+	require.Contains(t, text, "append e0 55 55")
+	require.Contains(t, text, "The same mistake shows in: task1_b\\n")
+	require.NotContains(t, text, "random")
+}
+
+func TestWhatIsRejectedHasOneTest(t *testing.T) {
+	r := &grade.Report{MaxScore: 10, Rejected: &grade.Rejection{Stage: grade.Compile, Text: "line 3: error"}}
+	all := tests(r, nil)
+	require.Len(t, all, 1)
+	require.Equal(t, 10.0, all[0].MaxScore)
+	require.Zero(t, *all[0].Score)
+	require.Equal(t, Visible, all[0].Visibility)
+	require.Contains(t, all[0].Output, "line 3: error")
+	require.Contains(t, summary(upload{name: "a.c"}, r, all), `Graded as llm_memory.c: "a.c"`)
+}
+
+func TestALongOutputIsCut(t *testing.T) {
+	r := &grade.Report{MaxScore: 10, Rejected: &grade.Rejection{Stage: grade.Compile, Text: strings.Repeat("é", mostText)}}
+	out := tests(r, nil)[0].Output
+	require.Less(t, len(out), mostText+100)
+	require.Contains(t, out, "(the rest is left out)")
+
+	r = report()
+	f := finding("task1_a", 1, grade.Directed, 1)
+	for range 1000 {
+		f.Ops = append(f.Ops, f.Ops[1])
+	}
+	f.Step = 1001
+	r.Findings = []grade.Finding{f}
+	out = named(t, tests(r, nil), "task1_a").Output
+	require.Contains(t, out, "    # 962 steps before\n")
+	require.NotContains(t, out, "int main")
+}
+
+// The scores are between 0 and what can be had, and what can be had adds up.
+func TestPointsAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := report()
+		sum := 0.0
+		for i := range r.Tests {
+			test := &r.Tests[i]
+			test.MaxScore = float64(rapid.IntRange(0, 1000).Draw(t, "points")) / 7
+			test.Status = rapid.SampledFrom([]grade.Status{grade.Passed, grade.Failed, grade.NotRun}).Draw(t, "status")
+			test.Score = map[grade.Status]float64{grade.Passed: 1, grade.Failed: 0, grade.NotRun: 0.3}[test.Status] * test.MaxScore
+			sum += test.MaxScore
+		}
+		most := 0
+		for _, test := range tests(r, nil) {
+			most += hundredths(test.MaxScore)
+			require.InDelta(t, math.Round(test.MaxScore*100), test.MaxScore*100, 1e-9)
+			if test.Score != nil {
+				require.GreaterOrEqual(t, *test.Score, 0.0)
+				require.LessOrEqual(t, *test.Score, test.MaxScore)
+			}
+			if test.Status == Passed && test.Score != nil {
+				require.InDelta(t, math.Round(*test.Score*100), *test.Score*100, 1e-9)
+			}
+		}
+		require.Equal(t, hundredths(sum), most)
+	})
+}

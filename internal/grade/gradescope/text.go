@@ -1,0 +1,121 @@
+package gradescope
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/reproduce"
+)
+
+// Bounds of one output.
+const (
+	mostText  = 16 << 10 // bytes
+	mostSteps = 40       // of a trace, its last ones
+)
+
+// finding writes one: the sentence that it breaks, the steps, the difference, the
+// student's own lines, and a program that shows it again. The sentence is not
+// repeated if it stands above.
+func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
+	b.WriteString("\n")
+	if f.Sentence != "" && f.Sentence != above {
+		fmt.Fprintf(b, "The handout: %s\n", f.Sentence)
+	}
+	traced := f.Difference != nil && f.Step >= 0 && f.Step < len(f.Ops)
+	if traced {
+		steps := f.Ops[:f.Step+1]
+		from := max(0, len(steps)-mostSteps)
+		b.WriteString("After these steps (llmgrade --replay plays them again):\n")
+		if from > 0 {
+			fmt.Fprintf(b, "    # %d steps before\n", from)
+		}
+		for _, op := range steps[from:] {
+			fmt.Fprintf(b, "    %s\n", op)
+		}
+		traced = from == 0
+	}
+	if f.Difference != nil {
+		fmt.Fprintf(b, "%s\n    expected: %s\n    actual:   %s\n", f.Field, f.Expected, f.Actual)
+	}
+	if s.draw != nil {
+		if picture := s.draw(f); picture != "" {
+			fmt.Fprintf(b, "\n%s\n", strings.TrimRight(picture, "\n"))
+		}
+	}
+	lines(b, f)
+	if same := slices.DeleteFunc(slices.Clone(f.Same), hiddenTrace); len(same) > 0 {
+		fmt.Fprintf(b, "The same mistake shows in: %s\n", strings.Join(same, ", "))
+	}
+	if traced {
+		fmt.Fprintf(b, "\nThe same as a program:\n\n%s\n", reproduce.Program(f.Name, f.Ops, f.Difference))
+	}
+}
+
+// lines are those of the submission that a finding names, but for the one that is
+// told as the difference.
+func lines(b *strings.Builder, f *grade.Finding) {
+	for _, line := range f.Lines {
+		if f.Difference == nil || line != f.Actual {
+			fmt.Fprintf(b, "%s\n", line)
+		}
+	}
+}
+
+// short cuts a text that is too long for a page.
+func short(text string) string {
+	if len(text) <= mostText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:mostText], "") + "\n(the rest is left out)\n"
+}
+
+// summary is the text above the tests. It tells of the visible ones only, and
+// names no sum.
+func summary(u upload, r *grade.Report, tests []Test) string {
+	var b strings.Builder
+	if u.name != wanted {
+		fmt.Fprintf(&b, "Graded as %s: %q, as that is what the upload has.\n\n", wanted, u.name)
+	}
+	if r.Rejected != nil {
+		b.WriteString("The file was not run: see the test below for what has to be mended first. It does not count against a limit on submissions.\n")
+		return b.String()
+	}
+	visible, failed, skipped, later := 0, 0, 0, 0
+	for _, t := range tests {
+		switch {
+		case t.Visibility != Visible:
+			later++
+			continue
+		case t.Status == Failed:
+			failed++
+		case t.Status == "":
+			skipped++
+		}
+		visible++
+	}
+	switch {
+	case failed+skipped == 0:
+		b.WriteString("The visible tests passed")
+	case skipped == 0:
+		fmt.Fprintf(&b, "%d of the %d visible tests failed", failed, visible)
+	default:
+		fmt.Fprintf(&b, "%d of the %d visible tests failed, and %d were not run, because something before them has to be mended", failed, visible, skipped)
+	}
+	if later > 0 {
+		fmt.Fprintf(&b, "; %d hidden tests are shown after the due date", later)
+	}
+	b.WriteString(".\n")
+	for _, a := range r.Advice {
+		fmt.Fprintf(&b, "\nAdvice, which costs nothing: %s\n", a.Name)
+		if a.Sentence != "" {
+			fmt.Fprintf(&b, "The handout: %s\n", a.Sentence)
+		}
+		if a.Line > 0 {
+			fmt.Fprintf(&b, "%s:%d: ", wanted, a.Line)
+		}
+		fmt.Fprintf(&b, "%s\n", a.Text)
+	}
+	return short(b.String())
+}
