@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +35,9 @@ func TestThePackage(t *testing.T) {
 	z, err := zip.NewReader(bytes.NewReader(first.Bytes()), int64(first.Len()))
 	require.NoError(t, err)
 	modes := map[string]fs.FileMode{}
+	require.True(t, slices.IsSortedFunc(z.File, func(a, b *zip.File) int { return strings.Compare(a.Name, b.Name) }))
 	for _, f := range z.File {
+		require.Equal(t, 2020, f.Modified.Year(), "no clock is in it")
 		modes[f.Name] = f.Mode()
 		r, err := f.Open()
 		require.NoError(t, err)
