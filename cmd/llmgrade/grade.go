@@ -69,6 +69,7 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 			return errors.Join(failed, fmt.Errorf("interrupted before %s; with --html, the same command goes on from there", r.Name))
 		}
 		if r.Err != nil {
+			pages.add(r)
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.File, r.Err))
 			continue
 		}

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
+	"llmmemory/internal/grade/drawing"
 	"llmmemory/internal/grade/gradescope"
 )
 
@@ -35,7 +37,7 @@ func addGradescope(c *cobra.Command) {
 		if dir == "" {
 			return run(c, names)
 		}
-		return gradescope.Run(dir, c.OutOrStdout(), nil)
+		return gradescope.Run(dir, c.OutOrStdout(), func(f *grade.Finding) string { return drawing.Text(f.Scene, f.Difference, 0, false) })
 	}
 	c.AddCommand(packageCommand())
 }

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
+	"llmmemory/internal/grade/page"
 )
 
 // pages is what --html writes: the reports, from which an interrupted run goes
@@ -54,11 +57,30 @@ func (p *pages) index() string { return filepath.Join(p.Path, "index.html") }
 
 // write writes grades.csv and the pages.
 func (p *pages) write() error {
-	var b bytes.Buffer
-	if err := class.WriteCSV(&b, p.results); err != nil {
+	var entries []page.Entry
+	for _, r := range p.results {
+		e := page.Entry{Name: r.Name, File: class.Page(r.Name), Report: r.Report}
+		if r.Err != nil {
+			e.Trouble, e.File = r.Err.Error(), ""
+		} else if err := p.put(e.File, func(w io.Writer) error { return page.Student(w, r.Report, r.Name) }); err != nil {
+			return err
+		}
+		entries = append(entries, e)
+	}
+	graded := slices.DeleteFunc(slices.Clone(p.results), func(r class.Result) bool { return r.Err != nil })
+	if err := p.put("grades.csv", func(w io.Writer) error { return class.WriteCSV(w, graded) }); err != nil {
 		return err
 	}
-	return class.Replace(filepath.Join(p.Path, "grades.csv"), b.Bytes())
+	return p.put("index.html", func(w io.Writer) error { return page.Class(w, entries) })
+}
+
+// put writes one file of the folder as a whole.
+func (p *pages) put(name string, write func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	return class.Replace(filepath.Join(p.Path, filepath.FromSlash(name)), b.Bytes())
 }
 
 func mergeCommand() *cobra.Command {

@@ -2,6 +2,7 @@ package grade
 
 import (
 	"errors"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -94,7 +95,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (*Report, error) {
 	if r.Seed == 0 {
 		r.Seed = seedOf(source)
 	}
-	program, err := g.kit.Build(path, source)
+	program, err := g.kit.Build(filepath.Base(path), source)
 	for _, no := range []struct {
 		err   error
 		stage string

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -22,9 +23,9 @@ func readSource(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%s %w: there is no such file", path, errNoSource)
+		return nil, fmt.Errorf("%s %w: there is no such file", filepath.Base(path), errNoSource)
 	case errors.Is(err, syscall.ELOOP):
-		return nil, fmt.Errorf("%s %w: it is a link, not a file", path, errNoSource)
+		return nil, fmt.Errorf("%s %w: it is a link, not a file", filepath.Base(path), errNoSource)
 	case err != nil:
 		return nil, fmt.Errorf("read the submission: %w", err)
 	}
@@ -34,7 +35,7 @@ func readSource(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the submission: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s %w: it is not a file", path, errNoSource)
+		return nil, fmt.Errorf("%s %w: it is not a file", filepath.Base(path), errNoSource)
 	}
 	source, err := io.ReadAll(io.LimitReader(f, mostSource))
 	if err != nil {

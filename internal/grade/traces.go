@@ -19,6 +19,7 @@ var ErrOnly = errors.New("no trace is called so")
 // call of another task says nothing of its own sentence.
 func (g *grading) directed() error {
 	var astray [Tasks + 1]*clue // by task: the first such trace
+	var clues []clue
 	for _, c := range g.cases {
 		if !strings.Contains(c.Name, g.Only) {
 			continue
@@ -38,13 +39,10 @@ func (g *grading) directed() error {
 			switch {
 			case d == nil || d.Channel == compare.Heap:
 			case test.Status == Failed:
-				err = g.tell(PartDirected, clue{c.Name, Directed, c.Sentence, c.Ops, d})
+				clues = append(clues, clue{c.Name, Directed, c.Sentence, c.Ops, d})
 			case astray[d.Op.Task()] == nil:
 				task := d.Op.Task()
 				astray[task] = &clue{fmt.Sprintf("task%d_seen_in_%s", task, c.Name), Directed, sentence(d), c.Ops, d}
-			}
-			if err != nil {
-				return err
 			}
 		} else {
 			test.Status, test.Why = NotRun, "three calls before did not come back"
@@ -58,6 +56,20 @@ func (g *grading) directed() error {
 	}
 	if g.Only != "" {
 		g.note("only the traces with %q in their name were played", g.Only)
+	}
+	for _, c := range clues {
+		same := 0
+		for _, o := range clues {
+			if c.difference.Same(o.difference) {
+				same++
+			}
+		}
+		if same > 2 { // it is not what one of these traces was written for
+			c.sentence = sentence(c.difference)
+		}
+		if err := g.tell(PartDirected, c); err != nil {
+			return err
+		}
 	}
 	for task, c := range astray {
 		if c != nil && g.open(Directed, task) {

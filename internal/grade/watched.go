@@ -24,13 +24,7 @@ func (g *grading) memcheck() error {
 	}
 	found, err := memcheck.Run(g.program.Watched(), g.watchable())
 	if errors.Is(err, memcheck.ErrUnfinished) {
-		for task := 1; task <= Tasks; task++ { // which one it would have been is not known
-			if g.open(Memcheck, task) {
-				g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_memcheck", task), Task: task, Stage: Memcheck, Sentence: leaks,
-					Difference: &compare.Difference{Step: -1, Channel: compare.Death, Field: "Memcheck",
-						Expected: "to play every trace to its end", Actual: err.Error()}})
-			}
-		}
+		g.unfinished(err)
 		return nil
 	}
 	if err != nil {
@@ -40,6 +34,25 @@ func (g *grading) memcheck() error {
 		g.complaint(f)
 	}
 	return nil
+}
+
+// unfinished is one finding, but no task has shown that it is clean.
+func (g *grading) unfinished(err error) {
+	told := false
+	for task := 1; task <= Tasks; task++ {
+		if !g.open(Memcheck, task) {
+			continue
+		}
+		if told {
+			g.stage(Memcheck).Tasks[task-1] = Failed
+			g.lost[PartMemory][task] = true
+			continue
+		}
+		told = true
+		g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_memcheck", task), Task: task, Stage: Memcheck, Sentence: leaks,
+			Difference: &compare.Difference{Step: -1, Channel: compare.Death, Field: "Memcheck",
+				Expected: "to play every trace to its end", Actual: err.Error()}})
+	}
 }
 
 // complaint is told as a finding, or as the line of one that is told already.

@@ -57,6 +57,9 @@ func (d *Difference) Same(o *Difference) bool {
 
 // Error is one line of it.
 func (d *Difference) Error() string {
+	if d.Channel == Death {
+		return fmt.Sprintf("step %d, %s: %s", d.Step+1, d.Op, d.Actual)
+	}
 	return fmt.Sprintf("step %d, %s: %s is %s, expected %s", d.Step+1, d.Op, d.Field, d.Actual, d.Expected)
 }
 

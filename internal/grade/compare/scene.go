@@ -39,7 +39,7 @@ type Table struct {
 	Blocks [course.L2Size]int32
 }
 
-// most is how many sequences a State shows: more are not drawn.
+// most is how many sequences a State shows, and those that the call names.
 const most = 64
 
 // Look plays a trace up to the step of a difference once more, to see the memory
@@ -73,21 +73,27 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 		}
 	}
 	engine := d.Op.Engine
-	s.Before = p.want(engine, s.Block)
+	shows := func(n int, id int32) bool {
+		return n < most || id == d.Op.A || d.Op.Kind == trace.Fork && id == d.Op.B
+	}
+	s.Before = p.want(engine, s.Block, shows)
 	_, _ = p.step(d.Op)
-	s.Expected, s.Actual = p.want(engine, s.Block), p.have(engine, s.Block)
+	s.Expected, s.Actual = p.want(engine, s.Block, shows), p.have(engine, s.Block, shows)
 	return s, p.trouble
 }
 
 // want is the State that the oracle is in.
-func (p *player) want(engine, block int) *State {
+func (p *player) want(engine, block int, shows func(n int, id int32) bool) *State {
 	e := p.expected.Engines[engine]
 	if e == nil {
 		return nil
 	}
 	s := &State{Total: e.Total, Free: e.Free, RefCount: slices.Clone(unsafe.Slice(e.RefCount, e.Total))}
-	for n := e.Active.Next; n != &e.Active && len(s.Sequences) < most; n = n.Next {
+	for n := e.Active.Next; n != &e.Active; n = n.Next {
 		from := sequenceOf(n)
+		if !shows(len(s.Sequences), from.ID) {
+			continue
+		}
 		q := SequenceState{ID: from.ID, KVCount: from.KVCount}
 		for slot, l2 := range from.BlockTable {
 			if l2 != nil {
@@ -101,7 +107,7 @@ func (p *player) want(engine, block int) *State {
 }
 
 // have is the State that the submission is in, as far as it can be read.
-func (p *player) have(engine, block int) *State {
+func (p *player) have(engine, block int, shows func(n int, id int32) bool) *State {
 	var at course.Engine // for its offsets
 	e := p.chunk(p.engines[engine], engineSize)
 	if e == nil {
@@ -123,14 +129,17 @@ func (p *player) have(engine, block int) *State {
 		s.RefCount = append(s.RefCount, i32(counts, uintptr(4*i)))
 	}
 	head := p.engines[engine] + activeOffset
-	for node := u64(p.subject.At(head, 16), 8); node != head && len(s.Sequences) < most; {
+	steps := 0
+	for node := u64(p.subject.At(head, 16), 8); node != head && steps <= len(p.chunks); steps++ {
 		bytes := p.chunk(node-nodeOffset, sequenceSize)
 		if bytes == nil {
 			s.Broken = "engine->active_seqs"
 			return s
 		}
 		q, whole := p.sequenceState(bytes)
-		s.Sequences = append(s.Sequences, q)
+		if shows(len(s.Sequences), q.ID) {
+			s.Sequences = append(s.Sequences, q)
+		}
 		if !whole {
 			s.Broken = fmt.Sprintf("the tables of sequence %d", q.ID)
 			return s

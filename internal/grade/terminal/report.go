@@ -9,6 +9,7 @@ import (
 	"github.com/fatih/color"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/drawing"
 )
 
 // mostSteps of a trace are shown; a shortened one rarely has more.
@@ -34,7 +35,8 @@ func Write(w io.Writer, r *grade.Report) error {
 
 // Finding writes one finding, as soon as it is known.
 func Finding(w io.Writer, f grade.Finding) error {
-	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(f.Name), indent(Message(f), "  "))
+	picture := drawing.Text(f.Scene, f.Difference, 78, !color.NoColor)
+	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(f.Name), strings.TrimSpace(indent(Message(f)+"\n\n"+picture, "  ")))
 	return err
 }
 
@@ -133,4 +135,7 @@ func Message(f grade.Finding) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func indent(text, by string) string { return strings.ReplaceAll(text, "\n", "\n"+by) }
+// indent moves all lines but the first, and empty ones.
+func indent(text, by string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n"+by), "\n"+by+"\n", "\n\n")
+}
