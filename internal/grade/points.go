@@ -57,7 +57,8 @@ func (p *Points) max() float64 {
 	return sum
 }
 
-// award gives each test its points, and the report their sum.
+// award gives each test its points, which are whole hundredths, and the report
+// their sum.
 func (p *Points) award(r *Report) {
 	var asked, kept [Tasks + 1]float64
 	for _, t := range r.Tests {
@@ -69,25 +70,29 @@ func (p *Points) award(r *Report) {
 		}
 	}
 	r.Score, r.MaxScore = 0, 0
+	exact := 0.0 // what can be had in the tests so far, thirds and sevenths and all
 	for i := range r.Tests {
 		t := &r.Tests[i]
 		points, share := p.Tasks[t.Task-1], 1.0
+		before := round(exact)
 		switch t.Part {
 		case PartDirected:
-			t.MaxScore = points * p.Directed / 100 / asked[t.Task]
+			exact += points * p.Directed / 100 / asked[t.Task]
 		case PartHidden:
-			t.MaxScore, share = points*p.Hidden/100, kept[t.Task]/asked[t.Task]
+			exact += points * p.Hidden / 100
+			share = kept[t.Task] / asked[t.Task]
 		case PartMemory:
-			t.MaxScore, share = points*p.Memory/100, kept[t.Task]/asked[t.Task]
+			exact += points * p.Memory / 100
+			share = kept[t.Task] / asked[t.Task]
 		}
-		t.Score = 0
+		t.MaxScore, t.Score = round(round(exact)-before), 0
 		if t.Status == Passed || t.Status == NotRun && t.Part != PartDirected {
-			t.Score = t.MaxScore * share
+			t.Score = round(t.MaxScore * share)
 		}
 		r.Score += t.Score
 		r.MaxScore += t.MaxScore
 	}
-	// Sums of thirds and sevenths are not whole by themselves.
+	// Sums of hundredths are not whole by themselves either.
 	r.Score, r.MaxScore = round(r.Score), round(r.MaxScore)
 }
 
