@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -48,7 +50,9 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	if one { // a student does not wait for what comes after the first finding
 		g.Told = func(_ string, f grade.Finding) { _ = terminal.Finding(c.OutOrStdout(), f) }
 	}
-	failed := o.all(c.Context(), c.OutOrStdout(), all, grader, pages, one, status)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second one ends the process at once
+	failed := o.all(ctx, c.OutOrStdout(), all, grader, pages, one, status)
 	if pages != nil {
 		if err := pages.write(); err != nil {
 			return err

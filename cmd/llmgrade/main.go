@@ -3,11 +3,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"llmmemory/internal/grade/rules"
 )
@@ -21,10 +18,8 @@ const (
 
 func main() {
 	rules.Serve()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second one ends the process at once
 	status := fullMarks
-	if err := command(&status).ExecuteContext(ctx); err != nil {
+	if err := command(&status).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "llmgrade:", err)
 		status = trouble
 	}

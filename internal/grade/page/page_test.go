@@ -215,7 +215,7 @@ func TestAMistakeIsTold(t *testing.T) {
 	words := strings.Join(strings.Fields(d.text), " ")
 	for _, says := range []string{
 		"After append_kv, engine->ref_count[0] is 2 instead of 1",
-		"The handout says: CoW: copy all 64 bytes",
+		"The handout says: Adjust reference counts, update the L2 mapping",
 		"expected 1 ✗ your program 2",
 		"append_kv(e[0], 1, 1) ← here it goes wrong",
 		"gdb -ex 'break append_kv' -ex run ./this",
