@@ -36,7 +36,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { FAILED = 125, NOBODY = 65534 }; /* internal/grade/sandbox has the same */
+enum { FAILED = 125 /* as in internal/grade/sandbox */, NOBODY = 65534 };
 
 static const char *without;
 static int landlock_abi;

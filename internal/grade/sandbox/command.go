@@ -8,9 +8,6 @@ import (
 // Failed is the exit status of a launcher that could not do its work.
 const Failed = 125
 
-// Nobody is whom a submission runs as when the grader is root.
-const Nobody = 65534
-
 // RunnerMemory is the address space of what Command runs: 384 MiB of the grader's
 // file, the runner's own tables, and what a submission has for its static data.
 const RunnerMemory = 512 << 20
@@ -50,7 +47,7 @@ func libraries(program string) []string {
 var without = "-"
 
 func command(kind string, memory uint64, folder string, read []string, program string, args []string) (string, []string, error) {
-	launcher, err := launcher()
+	launcher, err := launcherPath()
 	if err != nil {
 		return "", nil, err
 	}

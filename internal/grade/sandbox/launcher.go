@@ -11,17 +11,19 @@ import (
 	"llmmemory/internal/grade/carried"
 )
 
-// launcher is the path of the compiled launcher. The file has no name any more,
-// so that nothing is left when the grader ends.
-var launcher = sync.OnceValues(func() (string, error) {
-	file, err := compile()
+// launcher is the compiled launcher, open for as long as the grader lives. The
+// file has no name any more, so that nothing is left when it ends.
+var launcher = sync.OnceValues(compile)
+
+// launcherPath is where a process that is about to become the launcher finds it.
+// Not /proc/self, which is that process.
+func launcherPath() (string, error) {
+	file, err := launcher()
 	if err != nil {
 		return "", fmt.Errorf("sandbox: %w", err)
 	}
-	// Not /proc/self: whoever executes it is another process by then. The file
-	// is open for as long as this one lives.
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), file.Fd()), nil
-})
+}
 
 func compile() (*os.File, error) {
 	dir, err := os.MkdirTemp("", "llmgrade-")
@@ -35,13 +37,5 @@ func compile() (*os.File, error) {
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compile the launcher: %w\n%s", err, said)
 	}
-	file, err := os.Open(program)
-	if err != nil {
-		return nil, err
-	}
-	opened = file
-	return file, nil
+	return os.Open(program)
 }
-
-// opened keeps the launcher's file from being closed when it is collected.
-var opened *os.File
