@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade/corpus"
-	"llmmemory/internal/grade/sandbox"
 )
 
 var (
@@ -285,7 +284,8 @@ func nobodyWrites(t *testing.T, dir string) {
 	for _, command := range []string{"echo 1 >results.json", "rm -f results.json", "echo 1 >x && mv x results.json"} {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir = dir
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: sandbox.Nobody, Gid: sandbox.Nobody}}
+		const nobody = 65534 // as in grader/launch.c
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		require.Error(t, cmd.Run(), command)
 	}
 }

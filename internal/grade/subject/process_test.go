@@ -2,6 +2,8 @@ package subject_test
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -77,8 +79,18 @@ func TestAProcessIsBoundedInAll(t *testing.T) {
 	require.ErrorContains(t, err, "all calls together take more than 1s")
 }
 
+// A program with more static data than it may have; the gate would not let it
+// come so far.
 func TestWhatDoesNotFitDoesNotStart(t *testing.T) {
-	_, err := subject.Start(program(t, "    static volatile char much[1 << 30];\n    if (much[5] != 0) {\n        return NULL;\n    }\n"), patient)
+	dir, err := os.MkdirTemp("", "llmgrade-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o711))
+	path := filepath.Join(dir, "large")
+	require.NoError(t, os.WriteFile(path+".c", []byte("static volatile char much[1 << 30];\nint main(void) {\n    return much[5];\n}\n"), 0o644))
+	out, err := exec.Command("gcc", "-static", path+".c", "-o", path).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	_, err = subject.Start(path, patient)
 	require.ErrorIs(t, err, subject.ErrStart)
 }
 
