@@ -2,6 +2,8 @@
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
 # make test                 every test
 # make llmgrade             build/llmgrade, which grades submissions from outside
+# make mutants              which stage of llmgrade sees which wrong submission
+# make repeat               every submission graded six times, with the same result
 # make bench                the speed table of the README, and what llmgrade takes
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
 # make dropin DIR=path      set a homework folder up with this library
@@ -36,7 +38,7 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-.PHONY: all lib grade llmgrade test bench dropin install uninstall check clean
+.PHONY: all lib grade llmgrade test mutants repeat bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -81,6 +83,14 @@ llmgrade:
 test: lib
 	@.ci/tools test
 	@$(GO) test -buildvcs=false ./...
+
+mutants:
+	@.ci/tools test
+	@$(GO) test -buildvcs=false -count=1 -timeout 30m ./internal/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
+
+repeat:
+	@.ci/tools test
+	@$(GO) test -buildvcs=false -count=1 -timeout 3h ./internal/grade -run TestTheSameFileGetsTheSameResult -repeat 5
 
 check:
 	@.ci/tools build

@@ -2,7 +2,9 @@ package grade
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -33,13 +35,14 @@ type Grader struct {
 	self      func() ([]byte, error) // the hash of this program
 }
 
-// NewGrader compiles what every submission is linked with.
-func NewGrader() (*Grader, error) {
+// NewGrader compiles what every submission is linked with. The flags are added to
+// the course's (build.NewKit).
+func NewGrader(flags ...string) (*Grader, error) {
 	cases, err := directed.Cases()
 	if err != nil {
 		return nil, err
 	}
-	kit, err := build.NewKit()
+	kit, err := build.NewKit(flags...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +84,12 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	})
 }
 
-func (g *Grader) grade(path string, run func(*grading) error) (*Report, error) {
+func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, err error) {
+	defer func() { // one submission does not end the class
+		if p := recover(); p != nil {
+			graded, err = nil, fmt.Errorf("the grader met with a mistake of its own: %v\n%s", p, debug.Stack())
+		}
+	}()
 	begin := time.Now()
 	r := &Report{File: path, MaxScore: g.Points.max(), Seed: g.Seed, Setting: g.setting}
 	source, err := readSource(path)

@@ -11,8 +11,12 @@ import (
 	"llmmemory/internal/grade/trace"
 )
 
-// tired is how many calls that do not come back are waited for.
-const tired = 3
+// A grading has an end: so many calls that do not come back are waited for, and
+// all traces together may take so long, which is fifty times what they take.
+const (
+	tired = 3
+	whole = 20 * time.Second
+)
 
 // A grading is one submission on its way through the stages.
 type grading struct {
@@ -23,7 +27,11 @@ type grading struct {
 	lost    map[Part]*[Tasks + 1]bool // by task: something of this part is wrong
 	heap    [Tasks + 1][]clue         // by task: for the stage Heap
 	hangs   int
+	spent   time.Duration // in traces
 }
+
+// weary reports whether enough has been waited for.
+func (g *grading) weary() bool { return g.hangs >= tired || g.spent > whole }
 
 // run takes the submission through every stage that runs it.
 func (g *grading) run() error {
@@ -57,8 +65,8 @@ func (g *grading) run() error {
 			g.others(task + 1)
 		}
 	}
-	if g.hangs == tired {
-		g.note("no more was run, because three calls did not come back")
+	if g.weary() {
+		g.note("no more was run, because calls do not come back or take far too long")
 	}
 	g.Points.award(g.report)
 	slices.SortStableFunc(g.report.Findings, func(a, b Finding) int { return a.Task - b.Task })
@@ -142,7 +150,10 @@ func (g *grading) tell(part Part, c clue) error {
 	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.sentence, Ops: c.ops[:d.Step+1], Difference: d}
 	if !d.Hangs { // not to be waited for again and again
 		play := func(ops []trace.Op) (*compare.Difference, error) {
-			r, err := compare.Play(g.program.Native(), ops)
+			if g.weary() {
+				return nil, nil
+			}
+			r, err := g.play(ops)
 			if d.Channel == compare.Heap {
 				return r.Heap, err
 			}
@@ -161,7 +172,9 @@ func (g *grading) tell(part Part, c clue) error {
 }
 
 func (g *grading) play(ops []trace.Op) (compare.Result, error) {
+	begin := time.Now()
 	r, err := compare.Play(g.program.Native(), ops)
+	g.spent += time.Since(begin)
 	if r.State != nil && r.State.Hangs {
 		g.hangs++
 	}

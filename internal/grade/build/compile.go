@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,13 +24,19 @@ var ErrRejected = errors.New("does not compile with the flags of the course")
 type Kit struct {
 	dir      string
 	patience time.Duration // with one tool
+	flags    []string      // the course's, and what a distribution adds to them
 }
 
 // Close removes what the kit and its builds have made.
 func (k *Kit) Close() error { return os.RemoveAll(k.dir) }
 
-// NewKit compiles the runner and what Memcheck watches (package carried).
-func NewKit() (*Kit, error) {
+// NewKit compiles the runner and what Memcheck watches (package carried). The
+// flags are added to the course's: a distribution's compiler may have some of its
+// own.
+func NewKit(flags ...string) (*Kit, error) {
+	if err := enterable(os.TempDir()); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "llmgrade-")
 	if err == nil {
 		err = os.Chmod(dir, 0o711) // another uid executes what is in it
@@ -37,7 +44,7 @@ func NewKit() (*Kit, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kit{dir, time.Minute}
+	k := &Kit{dir, time.Minute, append(strings.Fields(CourseFlags), flags...)}
 	for name, text := range map[string][]byte{
 		"llm_memory.h": carried.Header, "runner.c": carried.Runner, "watched.c": carried.Watched,
 	} {
@@ -91,7 +98,7 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 		return err
 	}
 	if text.pastes || text.defines && text.attributes {
-		expanded, err := k.output("gcc", append(strings.Fields(CourseFlags), "-I.", "-E", file)...)
+		expanded, err := k.output("gcc", append(slices.Clone(k.flags), "-I.", "-E", file)...)
 		if err != nil {
 			return nil, rejected(err)
 		}
@@ -100,7 +107,7 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 		}
 	}
 	object := filepath.Join(filepath.Base(dir), "submission.o")
-	args := append(strings.Fields(CourseFlags), "-I.", "-c", file, "-o", object)
+	args := append(slices.Clone(k.flags), "-I.", "-c", file, "-o", object)
 	if err := k.gcc(args...); err != nil {
 		return nil, rejected(err)
 	}

@@ -17,6 +17,18 @@ import (
 // patience is no measure of speed.
 var patience = subject.Patience{Call: 2 * time.Second, Process: 10 * time.Second}
 
+// patienceWith is longer where many children are made: for each, a list is walked.
+func patienceWith(ops []trace.Op) subject.Patience {
+	p := patience
+	for _, op := range ops {
+		if op.Kind == trace.Forks {
+			walks := time.Duration(op.C) * time.Duration(op.C) * 10 * time.Nanosecond
+			p.Call, p.Process = p.Call+walks, p.Process+walks
+		}
+	}
+	return p
+}
+
 // A player holds both sides of a trace.
 type player struct {
 	expected *oracle.World
@@ -56,7 +68,7 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 		return Result{}, err
 	}
 	defer expected.Close()
-	process, err := subject.Start(program, patience)
+	process, err := subject.Start(program, patienceWith(ops))
 	if errors.Is(err, subject.ErrStart) && len(ops) > 0 {
 		d := differs(Death, "the program", "to start", err)
 		d.Op = ops[0]
@@ -140,6 +152,9 @@ func (p *player) request(op trace.Op) subject.Request {
 	if op.Kind != trace.Append && !p.open {
 		r.Call |= subject.ReadOnly
 	}
+	if op.Kind == trace.Forks {
+		r.Size = uint64(op.C)
+	}
 	if op.Kind != trace.Init {
 		if op.Engine != trace.None {
 			r.Engine = p.engines[op.Engine]
@@ -168,6 +183,10 @@ func (p *player) returned(op trace.Op, want oracle.Outcome, got int64) *Differen
 		}
 		if op.Kind == trace.Init && got != 0 {
 			p.engines[op.Engine] = uint64(got)
+		}
+	case trace.Forks:
+		if got != want.Made {
+			return differs(Returned, "the number of children", want.Made, got)
 		}
 	default:
 		expected := int64(0)
@@ -233,7 +252,7 @@ func (p *player) account(want oracle.Outcome, events []subject.Event) (d *Differ
 		if e.What != subject.Release {
 			allocations++
 		}
-		if allocations > mostAllocations {
+		if allocations > mostAllocations+18*int(want.Made) {
 			return differs(Heap, "the allocations of one call", "at most 18", fmt.Sprintf("more than %d", mostAllocations))
 		}
 		switch e.What {

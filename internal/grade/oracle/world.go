@@ -28,7 +28,10 @@ func Fill(bytes []byte) {
 }
 
 // An Outcome is what a call returned.
-type Outcome struct{ Err error }
+type Outcome struct {
+	Err  error
+	Made int64 // of several
+}
 
 // Refused reports whether a call that was to change something did not.
 func (o Outcome) Refused() bool { return o.Err != nil }
@@ -67,29 +70,37 @@ func (w *World) Play(op trace.Op) Outcome {
 		return w.init(op)
 	case trace.Create:
 		_, err := w.library.Create(e, op.A, op.B)
-		return Outcome{err}
+		return Outcome{Err: err}
 	case trace.Fork:
 		_, err := w.library.Fork(e, op.A, op.B)
-		return Outcome{err}
+		return Outcome{Err: err}
+	case trace.Forks:
+		made := int64(0)
+		for i := range op.C {
+			if _, err := w.library.Fork(e, op.A, op.B+i); err == nil {
+				made++
+			}
+		}
+		return Outcome{Made: made}
 	case trace.Append:
-		return Outcome{w.library.Append(e, op.A, op.B)}
+		return Outcome{Err: w.library.Append(e, op.A, op.B)}
 	case trace.Free:
-		return Outcome{w.library.Free(e, op.A)}
+		return Outcome{Err: w.library.Free(e, op.A)}
 	case trace.Destroy:
 		err := w.library.Destroy(e)
 		if err == nil {
 			w.Engines[op.Engine] = nil
 		}
-		return Outcome{err}
+		return Outcome{Err: err}
 	default:
-		return Outcome{errors.New("not a call: " + op.Kind.String())}
+		return Outcome{Err: errors.New("not a call: " + op.Kind.String())}
 	}
 }
 
 func (w *World) init(op trace.Op) Outcome {
 	if op.A < 0 {
 		_, err := w.library.Init(nil, 10*course.BlockSize)
-		return Outcome{err}
+		return Outcome{Err: err}
 	}
 	space := w.arena.take(int(op.A) + 2*Slack)
 	pool := unsafe.Slice((*byte)(space), int(op.A)+2*Slack)
@@ -98,5 +109,5 @@ func (w *World) init(op trace.Op) Outcome {
 	if err == nil {
 		w.Engines[op.Engine], w.Pools[op.Engine] = e, pool
 	}
-	return Outcome{err}
+	return Outcome{Err: err}
 }

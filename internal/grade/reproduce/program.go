@@ -152,6 +152,8 @@ func Statement(op trace.Op) string {
 		return fmt.Sprintf("create_sequence(%s, %s, %s);", engine, a, b)
 	case trace.Fork:
 		return fmt.Sprintf("fork_sequence(%s, %s, %s);", engine, a, b)
+	case trace.Forks:
+		return fmt.Sprintf("for (int i = 0; i < %s; i++) { fork_sequence(%s, %s, %s + i); }", c, engine, a, b)
 	case trace.Append:
 		return fmt.Sprintf("append_kv(%s, %s, %s);", engine, a, b)
 	case trace.Free:

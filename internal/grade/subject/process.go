@@ -24,6 +24,7 @@ const (
 	Append
 	Free
 	Destroy
+	Forks    // Size of them, to the ids B, B + 1, ...
 	Allocate // Size bytes
 	GiveBack // what is at Engine
 )
@@ -37,7 +38,7 @@ type Request struct {
 	A, B   int32
 	Fail   uint32 // the allocation of this call that fails, from 1; 0: none
 	Engine uint64 // or the pool
-	Size   uint64 // of the pool
+	Size   uint64 // of the pool, or how many forks
 }
 
 // An Event is one allocation or release that a call made: struct event.

@@ -28,6 +28,12 @@ func Encode(traces [][]Op, defined bool) []byte {
 			if op.Fail > 0 || defined && op.Kind == Create && op.B > math.MaxInt32-15 {
 				continue
 			}
+			if op.Kind == Forks { // a few, because this is slow there
+				for i := range min(op.C, 40) {
+					step(uint32(Fork), int32(op.Engine), op.A, op.B+i)
+				}
+				continue
+			}
 			step(uint32(op.Kind), int32(op.Engine), op.A, op.B)
 		}
 		step(end, 0, 0, 0)

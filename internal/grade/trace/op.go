@@ -3,6 +3,7 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -18,6 +19,7 @@ const (
 	Append               // id A, record B
 	Free                 // id A
 	Destroy              //
+	Forks                // parent A, ids B to B + C - 1; compared when all are done
 	Hole                 // sequence A loses logical block B; counts stay consistent
 	Move                 // sequence A's L2 tables in slots B and C of block_table change places
 	Relocate             // sequence A's L2 table in slot B goes to another address; B = 16: its L1 table, 17: ref_count
@@ -26,12 +28,12 @@ const (
 	kinds
 )
 
-var words = [kinds]string{"init", "create", "fork", "append", "free", "destroy", "hole", "move", "relocate", "rename", "unlink"}
+var words = [kinds]string{"init", "create", "fork", "append", "free", "destroy", "forks", "hole", "move", "relocate", "rename", "unlink"}
 
-var functions = [...]string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy"}
+var functions = [...]string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy", "fork_sequence"}
 
 // arguments is how many numbers follow the engine in the text.
-var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 2, 3, 2, 2, 1}
+var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 3, 2, 3, 2, 2, 1}
 
 // Outside reports whether it is a write from outside, not a call.
 func (k Kind) Outside() bool { return k >= Hole }
@@ -97,7 +99,7 @@ func (o Op) Task() int {
 		return 1
 	case Create, Free:
 		return 2
-	case Fork:
+	case Fork, Forks:
 		return 3
 	case Destroy:
 		return 5
@@ -113,6 +115,7 @@ var ErrSyntax = errors.New("not a trace")
 // it, so many bytes in all: what the memory of a submission holds.
 const (
 	MostSteps = 100_000
+	MostForks = 100_000 // of one step
 	MostPools = 60 << 20
 	Room      = 8192
 )
@@ -177,6 +180,9 @@ func parse(fields []string) (Op, error) {
 			return Op{}, fmt.Errorf("%q is not an int", rest[1+i])
 		}
 		*to = int32(n)
+	}
+	if kind == Forks && (op.C < 1 || op.C > MostForks || op.B > math.MaxInt32-op.C) {
+		return Op{}, fmt.Errorf("forks makes 1 to %d children, whose ids are ints", MostForks)
 	}
 	return op, nil
 }

@@ -1,0 +1,67 @@
+package grade_test
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/corpus"
+)
+
+var repeats = flag.Int("repeat", 0, "grade the whole corpus so many times, and see that nothing differs")
+
+// ubuntu is what the compilers of Ubuntu 22.04 and 24.04 add to the flags that
+// they are given.
+var ubuntu = []string{"-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wformat", "-Wformat-security",
+	"-fcf-protection", "-fstack-clash-protection", "-fPIE"}
+
+// The same file gets the same score and the same findings every time, and on
+// another distribution, but for what its compiler rejects.
+func TestTheSameFileGetsTheSameResult(t *testing.T) {
+	here, err := grade.NewGrader()
+	require.NoError(t, err)
+	there, err := grade.NewGrader(ubuntu...)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, here.Close())
+		require.NoError(t, there.Close())
+	})
+	for i, m := range mutants(t) {
+		times := *repeats
+		if times == 0 {
+			if i%24 != 0 {
+				continue
+			}
+			times = 1
+		}
+		t.Run(m.ID, func(t *testing.T) {
+			t.Parallel()
+			file := put(t, m)
+			first, err := here.File(file)
+			require.NoError(t, err)
+			for range times - 1 {
+				again, err := here.File(file)
+				require.NoError(t, err)
+				same(t, first, again)
+			}
+			other, err := there.File(file)
+			require.NoError(t, err)
+			if other.Rejected == nil || m.Kind == corpus.Rejected {
+				same(t, first, other)
+			}
+		})
+	}
+}
+
+func same(t *testing.T, a, b *grade.Report) {
+	t.Helper()
+	require.Equal(t, a.Score, b.Score)
+	require.Equal(t, a.Failed(), b.Failed())
+	require.Equal(t, len(a.Findings), len(b.Findings))
+	for i, f := range a.Findings {
+		require.Equal(t, f.Name, b.Findings[i].Name)
+		require.Equal(t, f.Ops, b.Findings[i].Ops)
+	}
+}
