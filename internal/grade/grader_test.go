@@ -96,6 +96,9 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	// Random traces see nothing that those with writes from outside do not: they are
 	// there because what they show is the student's own doing, call by call. Static
 	// rules see what is forbidden whatever comes of it, and name its line.
+	if len(kills.seen) < len(mutants(t)) {
+		return // some only were asked for
+	}
 	for _, stages := range [][]string{{grade.Directed}, {grade.Random, grade.Outside}, {grade.Outside}, {grade.Heap}, {grade.Memcheck}, {grade.Sanitizers}} {
 		if only := kills.only(stages...); len(only) == 0 {
 			t.Errorf("the stages %q see nothing that no others do", stages)

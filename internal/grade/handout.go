@@ -65,7 +65,11 @@ var sentences = map[trace.Kind]map[compare.Channel]string{
 
 // sentence is the one of the handout that a difference breaks.
 func sentence(d *compare.Difference) string {
-	of := sentences[d.Op.Kind]
+	kind := d.Op.Kind
+	if kind == trace.Forks {
+		kind = trace.Fork
+	}
+	of := sentences[kind]
 	if s, found := of[d.Channel]; found {
 		return s
 	}
