@@ -51,7 +51,7 @@ func (r Result) First() *Difference {
 // Same reports whether two differences show the same mistake: the same call, seen
 // in the same way, whichever number was wrong.
 func (d *Difference) Same(o *Difference) bool {
-	return d.Op.Kind == o.Op.Kind && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
+	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
 		d.Channel == o.Channel && d.Shape == o.Shape
 }
 

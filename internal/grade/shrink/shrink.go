@@ -18,11 +18,17 @@ type Play func([]trace.Op) (*compare.Difference, error)
 func Shrink(ops []trace.Op, d *compare.Difference, play Play, most int) ([]trace.Op, *compare.Difference, error) {
 	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most}
 	for again := true; again && s.err == nil; {
-		again = false
+		again = s.simplify(func(o *trace.Op) *int32 {
+			if o.Kind != trace.Forks {
+				return nil
+			}
+			return &o.C // first, because many forks take long
+		})
 		for size := max(1, len(s.ops)/2); size >= 1; size /= 2 {
 			again = s.leaveOut(size) || again
 		}
-		again = s.simplify() || again
+		again = s.simplify(func(o *trace.Op) *int32 { return &o.A }) || again
+		again = s.simplify(func(o *trace.Op) *int32 { return &o.B }) || again
 	}
 	return s.ops, s.found, s.err
 }
@@ -37,10 +43,10 @@ type shrinker struct {
 
 // try keeps a candidate that ends in the same difference.
 func (s *shrinker) try(candidate []trace.Op) bool {
-	if s.err != nil || s.left == 0 {
+	if s.err != nil || s.left <= 0 {
 		return false
 	}
-	s.left--
+	s.left -= cost(candidate)
 	d, err := s.play(candidate)
 	if err != nil {
 		s.err = err
@@ -51,6 +57,17 @@ func (s *shrinker) try(candidate []trace.Op) bool {
 	}
 	s.ops, s.found = candidate[:d.Step+1], d
 	return true
+}
+
+// cost is how many times an ordinary trace could be played instead.
+func cost(ops []trace.Op) int {
+	sum := 1
+	for _, op := range ops {
+		if op.Kind == trace.Forks {
+			sum += int(op.C) / 500
+		}
+	}
+	return sum
 }
 
 func (s *shrinker) leaveOut(size int) bool {
@@ -66,28 +83,24 @@ func (s *shrinker) leaveOut(size int) bool {
 	return done
 }
 
-// simplify tries smaller numbers, one at a time.
-func (s *shrinker) simplify() bool {
+// simplify tries smaller numbers in one field, one step at a time; the field is
+// nil where a step has none.
+func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
 	done := false
 	for i := 0; i < len(s.ops); i++ {
-		for _, field := range []func(*trace.Op) *int32{
-			func(o *trace.Op) *int32 { return &o.A },
-			func(o *trace.Op) *int32 { return &o.B },
-		} {
-			if i >= len(s.ops) {
-				return done
+		now := field(&s.ops[i])
+		if now == nil {
+			continue
+		}
+		for _, smaller := range []int32{1, 2, 16, 64, *now / 2, *now - 1} {
+			if smaller < 1 || smaller >= *now {
+				continue
 			}
-			now := *field(&s.ops[i])
-			for _, smaller := range []int32{1, 2, 16, 64, now / 2, now - 1} {
-				if smaller < 1 || smaller >= now {
-					continue
-				}
-				candidate := slices.Clone(s.ops)
-				*field(&candidate[i]) = smaller
-				if s.try(candidate) {
-					done = true
-					break
-				}
+			candidate := slices.Clone(s.ops)
+			*field(&candidate[i]) = smaller
+			if s.try(candidate) {
+				done = true
+				break
 			}
 		}
 	}
