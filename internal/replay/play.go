@@ -21,6 +21,8 @@ func newPlayer(h *Header, hash blockhash.Function) (player, error) {
 	switch h.Type {
 	case "pool":
 		return newPoolPlayer(&h.Config, hash)
+	case "manager":
+		return newManagerPlayer(&h.Config, hash)
 	}
 	return nil, fmt.Errorf("there is no player for %q", h.Type)
 }

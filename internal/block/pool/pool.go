@@ -179,3 +179,11 @@ func (p *Pool) Usage() float64 {
 
 // NumBlocks is the size of the pool, with the null block.
 func (p *Pool) NumBlocks() int { return p.config.Blocks }
+
+// Pin adds a reference to a block in use, for a copy that is to be made.
+func (p *Pool) Pin(id int32) {
+	if p.counts[id] <= 0 {
+		panic(fmt.Sprintf("block %d is pinned, but it is free", id))
+	}
+	p.counts[id]++
+}

@@ -1,0 +1,78 @@
+package kvcache
+
+import "llmmemory/internal/block"
+
+// A Copy is a pair of blocks whose bytes the worker must copy at the beginning
+// of the step, before anything is written.
+type Copy struct {
+	Src, Dst int32
+	Group    int
+	Request  *Request
+	Index    int // slot of the request's table that names Dst now; -1: none does
+}
+
+// TakeCopies appends the pending copies to dst. Until now both blocks of each
+// were kept, so that nobody could reuse them before the copy is known.
+func (c *Cache) TakeCopies(dst []Copy) []Copy {
+	ends := c.fresh[:0]
+	for _, p := range c.copies {
+		ends = append(ends, p.Src, p.Dst)
+	}
+	dst = append(dst, c.copies...)
+	clear(c.copies)
+	c.copies = c.copies[:0]
+	clear(c.pins)
+	c.pool.Free(ends)
+	c.fresh = ends[:0]
+	return dst
+}
+
+// copyOnWrite points slot at of a table to the block private. If what is in the
+// old block matters, the pair is to be copied.
+func (c *Cache) copyOnWrite(r *Request, i, at int, private int32, matters bool) {
+	slot := &r.tables[i].ids[at]
+	if matters {
+		c.pool.Pin(*slot)
+	}
+	old := block.Assign(c.pool.Counts(), slot, private)
+	if !matters {
+		return
+	}
+	c.pool.Pin(private)
+	c.pins[old]++
+	c.pins[private]++
+	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
+}
+
+// shared reports whether another table names the block, so that a write needs
+// a copy (design, "One rule, two faces"). What a pending copy holds is no
+// table: it is read before the write.
+func (c *Cache) shared(id int32) bool {
+	count := c.pool.Counts()[id] - c.pins[id]
+	return id != 0 && block.NeedOf([]int32{count}, 0) == block.Copy
+}
+
+// sharedSlots counts the blocks of r that tokens from start up to slots will be
+// written to and that others share.
+func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
+	n := 0
+	ids := r.tables[g.id].ids
+	for at := start / g.Block; at < min(len(ids), ceil(slots, g.Block)); at++ {
+		if c.shared(ids[at]) {
+			n++
+		}
+	}
+	return n
+}
+
+// unshare replaces those blocks. Only the first can hold tokens already.
+func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
+	g := &c.groups[i]
+	ids := r.tables[i].ids
+	for at := d.local / g.Block; len(private) > 0; at++ {
+		if c.shared(ids[at]) {
+			c.copyOnWrite(r, i, at, private[0], at*g.Block < d.local)
+			private = private[1:]
+		}
+	}
+}
