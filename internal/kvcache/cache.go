@@ -159,3 +159,6 @@ func (c *Cache) StartStep() {
 		c.groups[i].justStored = c.groups[i].justStored[:0]
 	}
 }
+
+// FineHits reports whether hits can end inside a block, at any hash.
+func (c *Cache) FineHits() bool { return c.finest }

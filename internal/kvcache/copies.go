@@ -7,18 +7,26 @@ import "llmmemory/internal/block"
 type Copy struct {
 	Src, Dst int32
 	Group    int
-	Request  *Request
-	Index    int // slot of the request's table that names Dst now; -1: none does
+	Request  *Request // nil if it was dropped since
+	Index    int      // slot of the request's table that names Dst now; -1: none does
 }
 
-// TakeCopies appends the pending copies to dst. Until now both blocks of each
-// were kept, so that nobody could reuse them before the copy is known.
+// TakeCopies appends the pending copies to dst, group by group. Until now both
+// blocks of each were kept, so that nobody could reuse them before the copy is
+// known.
 func (c *Cache) TakeCopies(dst []Copy) []Copy {
-	ends := c.fresh[:0]
-	for _, p := range c.copies {
-		ends = append(ends, p.Src, p.Dst)
+	if len(c.copies) == 0 {
+		return dst
 	}
-	dst = append(dst, c.copies...)
+	ends := c.fresh[:0]
+	for g := range c.groups {
+		for i := range c.copies {
+			if p := c.copies[i]; p.Group == g {
+				dst = append(dst, p)
+				ends = append(ends, p.Src, p.Dst)
+			}
+		}
+	}
 	clear(c.copies)
 	c.copies = c.copies[:0]
 	clear(c.pins)

@@ -48,3 +48,21 @@ func (c *Cache) evictable(ids []int32) int {
 	}
 	return n
 }
+
+// LeastBlocks is how many blocks a request of so many tokens takes at least,
+// when it is alone and the whole of it is computed.
+func (c *Cache) LeastBlocks(tokens int) int {
+	n := 0
+	for i := range c.groups {
+		g := &c.groups[i]
+		blocks := ceil(tokens, g.Block)
+		if g.cap > 0 {
+			blocks = min(blocks, g.cap)
+		}
+		if g.aligned() {
+			blocks = 1
+		}
+		n += blocks + g.Speculative
+	}
+	return n
+}

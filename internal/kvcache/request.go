@@ -25,6 +25,8 @@ type Spec struct {
 // A Request is a sequence of tokens and its block tables. It belongs to the
 // Cache that made it.
 type Request struct {
+	Tag uint64 // for the caller
+
 	content     pool.Content
 	prompt      int // tokens
 	computed    int // tokens whose keys and values are in blocks, or will be after this step
@@ -101,6 +103,11 @@ func (c *Cache) blank() *Request {
 // not be used after that.
 func (c *Cache) Drop(r *Request) {
 	c.Free(r)
+	for i := range c.copies {
+		if c.copies[i].Request == r {
+			c.copies[i].Request = nil
+		}
+	}
 	tables, content := r.tables, r.content
 	*r = Request{tables: tables}
 	r.content.Tokens, r.content.Hashes = content.Tokens[:0], content.Hashes[:0]

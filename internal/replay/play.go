@@ -23,6 +23,8 @@ func newPlayer(h *Header, hash blockhash.Function) (player, error) {
 		return newPoolPlayer(&h.Config, hash)
 	case "manager":
 		return newManagerPlayer(&h.Config, hash)
+	case "scheduler":
+		return newSchedulerPlayer(&h.Config, hash)
 	}
 	return nil, fmt.Errorf("there is no player for %q", h.Type)
 }
