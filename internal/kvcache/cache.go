@@ -21,6 +21,7 @@ type Cache struct {
 	recycles  bool // some group gives blocks back early
 	plain     bool // no Mamba group
 
+	live   []*Request // in no order
 	spare  []*Request
 	copies []Copy
 	pins   map[int32]int32 // references that copies hold, by block

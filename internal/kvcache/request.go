@@ -37,6 +37,7 @@ type Request struct {
 	forked      bool // shares blocks that it may have to write
 	junction    int  // end of a prefix shared with others that no sparse group holds; 0: none
 	tables      []table
+	place       int // in Cache.live
 }
 
 // A table is the block table of one group.
@@ -87,15 +88,17 @@ func (c *Cache) reserve(r *Request, tokens int) {
 
 // blank returns a request without anything, whose arrays may be used again.
 func (c *Cache) blank() *Request {
+	var r *Request
 	if n := len(c.spare); n > 0 {
-		r := c.spare[n-1]
-		c.spare = c.spare[:n-1]
-		return r
+		r, c.spare = c.spare[n-1], c.spare[:n-1]
+	} else {
+		r = &Request{tables: make([]table, len(c.groups))}
+		for i := range r.tables {
+			r.tables[i].forget()
+		}
 	}
-	r := &Request{tables: make([]table, len(c.groups))}
-	for i := range r.tables {
-		r.tables[i].forget()
-	}
+	r.place = len(c.live)
+	c.live = append(c.live, r)
 	return r
 }
 
@@ -108,6 +111,10 @@ func (c *Cache) Drop(r *Request) {
 			c.copies[i].Request = nil
 		}
 	}
+	last := len(c.live) - 1
+	c.live[r.place] = c.live[last]
+	c.live[r.place].place = r.place
+	c.live = c.live[:last]
 	tables, content := r.tables, r.content
 	*r = Request{tables: tables}
 	r.content.Tokens, r.content.Hashes = content.Tokens[:0], content.Hashes[:0]
