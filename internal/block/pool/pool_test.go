@@ -61,7 +61,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		"blocks have 5 keys, the map has 4": func(p *Pool) { p.recs[6].tokens = 4; p.keys[6] = p.keys[1] },
 		"is not marked":                     func(p *Pool) { unmark(p) },
 		"is not the one in front":           func(p *Pool) { p.keys[3].prev = 3 },
-		"has a key of block":                func(p *Pool) { p.more[0].block = 2 },
+		"has a key of block":                func(p *Pool) { p.more[0].block = 3 },
 	} {
 		p := newPool(t, 10)
 		_, err := p.Get(nil, 4)
