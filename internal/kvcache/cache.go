@@ -30,6 +30,8 @@ type Cache struct {
 	plans  []plan     // scratch of an allocation, by group
 	fresh  []int32    // scratch: blocks of an allocation
 	mask   []bool     // scratch of a registration
+
+	refuse func(group int) bool // tests only: a group for which there are no blocks
 }
 
 // New makes a cache.

@@ -22,6 +22,9 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 	}
 	total := 0
 	for i := range c.groups {
+		if c.refuse != nil && c.refuse(i) {
+			return false
+		}
 		g, p := &c.groups[i], &c.plans[i]
 		*p = plan{copied: -1}
 		length, partial := len(r.tables[i].ids), r.tables[i].partial >= 0

@@ -40,7 +40,9 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	_, err := p.Get(nil, 1)
 	require.NoError(t, err)
 	p.Register(c, []int32{1}, 0, 1, 4, 0, nil)
-	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 0, nil) })
+	p.Register(c, []int32{1}, 0, 1, 4, 0, nil) // as the other side of a fork does
+	require.NoError(t, p.Check())
+	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
 // Ensure that Check sees each kind of damage.

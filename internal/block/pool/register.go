@@ -30,13 +30,14 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 			continue
 		}
 		tokens := (i + 1) * blockSize
-		if had := int(p.recs[id].tokens); had != 0 {
+		h := &c.Hashes[(i+1)*scale-1]
+		if had := int(p.recs[id].tokens); had != 0 && !p.has(id, h, group) { // a fork may have been here
 			if had >= tokens {
 				panic(fmt.Sprintf("block %d has a key for %d tokens, and is full with %d", id, had, tokens))
 			}
 			p.forget(id, p.config.Events)
 		}
-		p.insert(id, &c.Hashes[(i+1)*scale-1], group, tokens)
+		p.insert(id, h, group, tokens)
 	}
 	if p.config.Events {
 		p.recordStored(c, table, from, to, blockSize, group, mask)
