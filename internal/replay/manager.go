@@ -14,7 +14,7 @@ import (
 type managerPlayer struct {
 	watcher
 	cache    *kvcache.Cache
-	requests map[string]*kvcache.Request
+	requests []*kvcache.Request // by Op.who
 	hit      kvcache.Hit
 	ids      []int32
 }
@@ -59,9 +59,8 @@ func newManagerPlayer(c *Config, hash blockhash.Function) (*managerPlayer, error
 		return nil, err
 	}
 	return &managerPlayer{
-		watcher:  watcher{pool: cache.Pool(), config: c},
-		cache:    cache,
-		requests: map[string]*kvcache.Request{},
+		watcher: watcher{pool: cache.Pool(), config: c},
+		cache:   cache,
 	}, nil
 }
 
@@ -79,15 +78,22 @@ func (p *managerPlayer) apply(op *Op, r result) error {
 		r.set("s", row{s.Reset, s.Requests, s.Queries, s.Hits, s.Preempted, s.PreemptedQueries, s.Rehits})
 		return nil
 	}
-	q := p.requests[op.ID]
+	q := p.request(op)
 	if q == nil {
 		return fmt.Errorf("%s names request %q, which there is not", op.Name, op.ID)
 	}
 	return p.applyTo(q, op, r)
 }
 
+func (p *managerPlayer) request(op *Op) *kvcache.Request {
+	if op.who >= len(p.requests) {
+		return nil
+	}
+	return p.requests[op.who]
+}
+
 func (p *managerPlayer) add(op *Op, r result) error {
-	if p.requests[op.ID] != nil {
+	if p.request(op) != nil {
 		return fmt.Errorf("new: there is a request %q already", op.ID)
 	}
 	spec := kvcache.Spec{Tokens: op.Tokens, Extras: op.extras(), NoRead: op.Skip}
@@ -98,7 +104,10 @@ func (p *managerPlayer) add(op *Op, r result) error {
 	if err != nil {
 		return err
 	}
-	p.requests[op.ID] = q
+	for len(p.requests) <= op.who {
+		p.requests = append(p.requests, nil)
+	}
+	p.requests[op.who] = q
 	hashFields(q, r)
 	return nil
 }

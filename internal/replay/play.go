@@ -15,6 +15,7 @@ type player interface {
 	apply(op *Op, r result) error
 	common(op *Op, r result)
 	around(blocks []int32) string
+	forgetEvents()
 }
 
 func newPlayer(h *Header, hash blockhash.Function) (player, error) {

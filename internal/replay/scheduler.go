@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"llmmemory/internal/block/blockhash"
 	"llmmemory/internal/kvcache"
@@ -22,6 +23,8 @@ type schedulerPlayer struct {
 	counts  []int32
 	tokens  []int32
 	who     []sched.ID
+
+	spent time.Duration // in the scheduler
 }
 
 func newSchedulerPlayer(c *Config, hash blockhash.Function) (*schedulerPlayer, error) {
@@ -61,7 +64,10 @@ func (p *schedulerPlayer) apply(op *Op, r result) error {
 	if err := p.arrive(op, r); err != nil {
 		return err
 	}
-	if err := p.sched.Schedule(&p.step); err != nil {
+	start := time.Now()
+	err := p.sched.Schedule(&p.step)
+	p.since(start)
+	if err != nil {
 		return err
 	}
 	if r != nil {
@@ -80,9 +86,11 @@ func (p *schedulerPlayer) apply(op *Op, r result) error {
 func (p *schedulerPlayer) arrive(op *Op, r result) error {
 	for i := range op.Add {
 		a := &op.Add[i]
+		start := time.Now()
 		id, err := p.sched.Add(sched.Spec{
 			Tokens: a.Tokens, MaxTokens: a.Max, Priority: a.Priority, Arrival: a.Arrival, Name: a.ID,
 		})
+		p.since(start)
 		if err != nil {
 			return fmt.Errorf("add %q: %w", a.ID, err)
 		}
@@ -120,6 +128,7 @@ func (p *schedulerPlayer) update(op *Op) error {
 	if used != len(op.Sample) {
 		return errors.New("tokens are sampled for a request that is not in the step")
 	}
+	defer p.since(time.Now())
 	return p.sched.Update(p.counts, p.tokens, &p.outcome)
 }
 
@@ -133,8 +142,11 @@ func (p *schedulerPlayer) draft(op *Op) error {
 		p.counts = append(p.counts, int32(len(tokens)))
 		p.tokens = append(p.tokens, tokens...)
 	}
+	defer p.since(time.Now())
 	return p.sched.SetDrafts(p.who, p.counts, p.tokens)
 }
+
+func (p *schedulerPlayer) since(start time.Time) { p.spent += time.Since(start) }
 
 // stepFields are known when the step is scheduled.
 func (p *schedulerPlayer) stepFields(r result) {

@@ -40,6 +40,9 @@ func (w *watcher) common(op *Op, r result) {
 	}
 }
 
+// forgetEvents keeps the log from growing when nobody compares it.
+func (w *watcher) forgetEvents() { w.pool.TakeEvents(&w.events) }
+
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])

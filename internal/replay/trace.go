@@ -18,6 +18,8 @@ var ErrTrace = errors.New("bad trace")
 type Trace struct {
 	Header Header
 	Ops    []Op
+
+	who map[string]int // ids in the order of appearance
 }
 
 // Header is the first line of a recording.
@@ -69,6 +71,7 @@ type Group struct {
 // An Op is one operation, and what the recorded program answered.
 type Op struct {
 	Line   int                        `json:"-"`
+	who    int                        // number of ID
 	I      int                        `json:"i"`
 	Name   string                     `json:"op"`
 	Result map[string]json.RawMessage `json:"r"`
@@ -166,7 +169,7 @@ func Read(r io.Reader) (*Trace, error) {
 	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<28)
-	t := &Trace{}
+	t := &Trace{who: map[string]int{}}
 	n := 0
 	for lines.Scan() {
 		n++
@@ -200,6 +203,10 @@ func (t *Trace) line(n int, b []byte) error {
 	if op.Result == nil {
 		return fmt.Errorf("%s has no result", op.Name)
 	}
+	if _, ok := t.who[op.ID]; !ok {
+		t.who[op.ID] = len(t.who)
+	}
+	op.who = t.who[op.ID]
 	t.Ops = append(t.Ops, op)
 	return nil
 }

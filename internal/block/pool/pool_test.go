@@ -144,12 +144,3 @@ func TestResidency(t *testing.T) {
 	p.Evict(2)
 	require.Empty(t, r.Take(), "not sampled")
 }
-
-func BenchmarkGetFree(b *testing.B) {
-	p := newPool(b, 1000)
-	ids := make([]int32, 0, 1)
-	for b.Loop() {
-		ids, _ = p.Get(ids[:0], 1)
-		p.Free(ids)
-	}
-}

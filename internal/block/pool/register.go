@@ -67,21 +67,22 @@ func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (
 
 // Extend adds the hashes of the blocks that are complete now (vllm-v1 §3).
 func (c *Content) Extend(f blockhash.Function, size int) {
-	done := len(c.Hashes) * size
-	if done+size > len(c.Tokens) {
-		return
+	n := len(c.Hashes)
+	at := blockhash.Last
+	if n == 0 {
+		at = 0
 	}
-	var at blockhash.Cursor
-	var parent blockhash.Hash
-	if done > 0 {
-		at = blockhash.Last
-		parent = c.Hashes[len(c.Hashes)-1]
-	} else {
-		parent = f.Root()
-	}
-	for ; done+size <= len(c.Tokens); done += size {
-		extra := c.Extras.Block(done, done+size, &at)
-		f.Sum(&parent, &parent, c.Tokens[done:done+size], extra)
-		c.Hashes = append(c.Hashes, parent)
+	// Hashes are written where they stay: a variable would move to the heap.
+	for ; (n+1)*size <= len(c.Tokens); n++ {
+		c.Hashes = append(c.Hashes, blockhash.Hash{})
+		h := &c.Hashes[n]
+		parent := h
+		if n > 0 {
+			parent = &c.Hashes[n-1]
+		} else {
+			*h = f.Root()
+		}
+		extra := c.Extras.Block(n*size, (n+1)*size, &at)
+		f.Sum(h, parent, c.Tokens[n*size:(n+1)*size], extra)
 	}
 }
