@@ -22,7 +22,11 @@ func (c *Cache) Check() error {
 	if err := c.pool.Check(); err != nil {
 		return err
 	}
-	if err := block.Conserved(c.pool.Counts(), c.pool.NumFree()+1, c.references); err != nil {
+	counts := make([]int32, c.pool.NumBlocks())
+	for id := range counts {
+		counts[id] = c.pool.Count(int32(id))
+	}
+	if err := block.Conserved(counts, c.pool.NumFree()+1, c.references); err != nil {
 		return err
 	}
 	groupOf := make([]int, c.pool.NumBlocks())

@@ -39,10 +39,11 @@ func (c *Cache) TakeCopies(dst []Copy) []Copy {
 // old block matters, the pair is to be copied.
 func (c *Cache) copyOnWrite(r *Request, i, at int, private int32, matters bool) {
 	slot := &r.tables[i].ids[at]
+	old := *slot
 	if matters {
-		c.pool.Pin(*slot)
+		c.pool.Pin(old)
 	}
-	old := block.Assign(c.pool.Counts(), slot, private)
+	c.pool.Reassign(slot, private)
 	if !matters {
 		return
 	}
@@ -56,7 +57,7 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32, matters bool) 
 // a copy (design, "One rule, two faces"). What a pending copy holds is no
 // table: it is read before the write.
 func (c *Cache) shared(id int32) bool {
-	count := c.pool.Counts()[id] - c.pins[id]
+	count := c.pool.Count(id) - c.pins[id]
 	return id != 0 && block.NeedOf([]int32{count}, 0) == block.Copy
 }
 

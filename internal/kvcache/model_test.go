@@ -79,10 +79,10 @@ func (w *world) draw(t *rapid.T, keep func(*Request) bool) *Request {
 
 // snapshot is everything that a refused call must not change.
 func (w *world) snapshot() string {
-	s := fmt.Sprint(slices.Collect(w.pool.Queue()), w.pool.Counts(), w.pool.NumKeys(), w.copies, w.pins, w.stats)
+	s := fmt.Sprint(slices.Collect(w.pool.Queue()), w.pool.NumKeys(), w.copies, w.pins, w.stats)
 	for id := range w.pool.NumBlocks() {
 		key, tokens, ok := w.pool.Primary(int32(id))
-		s += fmt.Sprint(key, tokens, ok)
+		s += fmt.Sprint(w.pool.Count(int32(id)), key, tokens, ok)
 	}
 	for _, r := range w.live {
 		s += fmt.Sprint(r.content.Tokens, r.computed, r.running, r.forked)

@@ -40,9 +40,9 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
 
 // evictable counts the blocks that are free.
 func (c *Cache) evictable(ids []int32) int {
-	n, counts := 0, c.pool.Counts()
+	n := 0
 	for _, id := range ids {
-		if id != 0 && counts[id] == 0 {
+		if id != 0 && c.pool.Count(id) == 0 {
 			n++
 		}
 	}

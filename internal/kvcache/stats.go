@@ -43,7 +43,7 @@ func (c *Cache) Common(dst []int32, r *Request) []int32 {
 		if g.Kind == Full && c.config.Caching {
 			c.own(g, t)
 			for _, id := range t.ids {
-				if c.pool.Counts()[id] != int32(g.owners) {
+				if c.pool.Count(id) != int32(g.owners) {
 					break
 				}
 				n++

@@ -59,8 +59,8 @@ func (w *watcher) queueDigest() string {
 func (w *watcher) stateDigest() string {
 	le := binary.LittleEndian
 	w.buf = w.buf[:0]
-	for id, count := range w.pool.Counts() {
-		w.buf = le.AppendUint32(w.buf, uint32(count))
+	for id := range w.pool.NumBlocks() {
+		w.buf = le.AppendUint32(w.buf, uint32(w.pool.Count(int32(id))))
 		key, tokens, ok := w.pool.Primary(int32(id))
 		if !ok {
 			w.buf = append(w.buf, 0)
@@ -78,8 +78,8 @@ type row []any
 
 func (w *watcher) dump() map[string]any {
 	refs, hashes, dups := []row{}, []row{}, []row{}
-	for id, count := range w.pool.Counts() {
-		if count != 0 {
+	for id := range w.pool.NumBlocks() {
+		if count := w.pool.Count(int32(id)); count != 0 {
 			refs = append(refs, row{id, count})
 		}
 		if key, tokens, ok := w.pool.Primary(int32(id)); ok {
@@ -183,7 +183,7 @@ func (w *watcher) around(blocks []int32) string {
 		if id < 0 || int(id) >= w.pool.NumBlocks() {
 			continue
 		}
-		fmt.Fprintf(&b, "  block %-4d count %d", id, w.pool.Counts()[id])
+		fmt.Fprintf(&b, "  block %-4d count %d", id, w.pool.Count(id))
 		if key, tokens, ok := w.pool.Primary(id); ok {
 			fmt.Fprintf(&b, ", hash %s of group %d for %d tokens", key.Hash.Short(), key.Group, tokens)
 		}

@@ -19,8 +19,8 @@ func (p *Pool) Check() error {
 	if err := p.checkQueue(); err != nil {
 		return err
 	}
-	if p.recs[Null].tokens != 0 || p.counts[Null] != 0 {
-		return broken("the null block has the count %d and a key for %d tokens", p.counts[Null], p.recs[Null].tokens)
+	if p.recs[Null].tokens != 0 || p.recs[Null].count != 0 {
+		return broken("the null block has the count %d and a key for %d tokens", p.recs[Null].count, p.recs[Null].tokens)
 	}
 	if !p.config.Caching {
 		return nil
@@ -33,16 +33,16 @@ func (p *Pool) Check() error {
 }
 
 func (p *Pool) checkQueue() error {
-	queued := make([]bool, len(p.counts))
+	queued := make([]bool, p.config.Blocks)
 	n, before := 0, p.end()
 	for id := range p.Queue() {
 		switch {
-		case id <= Null || int(id) >= len(p.counts):
+		case id <= Null || int(id) >= p.config.Blocks:
 			return broken("%d is in the queue", id)
 		case queued[id]:
 			return broken("block %d is in the queue twice", id)
-		case p.counts[id] != 0:
-			return broken("block %d is in the queue with the count %d", id, p.counts[id])
+		case p.recs[id].count != 0:
+			return broken("block %d is in the queue with the count %d", id, p.recs[id].count)
 		case p.recs[id].prev != before:
 			return broken("block %d follows %d, and says %d", id, before, p.recs[id].prev)
 		}
@@ -53,8 +53,8 @@ func (p *Pool) checkQueue() error {
 	if n != p.free || p.recs[p.end()].prev != before {
 		return broken("%d blocks are in the queue up to %d, %d are said to be up to %d", n, before, p.free, p.recs[p.end()].prev)
 	}
-	for id, count := range p.counts {
-		if id != int(Null) && (count < 0 || count == 0 != queued[id]) {
+	for id := range queued {
+		if count := p.recs[id].count; id != int(Null) && (count < 0 || count == 0 != queued[id]) {
 			return broken("block %d has the count %d, in the queue: %t", id, count, queued[id])
 		}
 	}
@@ -84,13 +84,13 @@ func (p *Pool) checkRings() (nodes int, err error) {
 			if p.recs[p.owner(node)].tokens == 0 {
 				return 0, broken("block %d is in the map without a key", p.owner(node))
 			}
-			if p.entry(e.next).prev != node {
-				return 0, broken("node %d is not the one in front of %d", node, e.next)
+			if p.entry(e.younger).older != node {
+				return 0, broken("node %d is not the one in front of %d", node, e.younger)
 			}
-			if size++; size > len(p.keys)+len(p.more) {
+			if size++; size > p.config.Blocks+len(p.more) {
 				return 0, broken("the ring of node %d has no end", head)
 			}
-			if node = e.next; node == head {
+			if node = e.younger; node == head {
 				break
 			}
 		}
@@ -108,7 +108,7 @@ func (p *Pool) checkRings() (nodes int, err error) {
 // checkKeys compares the keys that blocks have with the nodes of the map.
 func (p *Pool) checkKeys(nodes int) error {
 	n := 0
-	for id := range p.keys {
+	for id := range p.config.Blocks {
 		if p.recs[id].tokens == 0 {
 			if p.firstMore(int32(id)) >= 0 {
 				return broken("block %d has additional keys, but no primary one", id)
@@ -116,7 +116,7 @@ func (p *Pool) checkKeys(nodes int) error {
 			continue
 		}
 		n++
-		e := &p.keys[id]
+		e := &p.recs[id].entry
 		if _, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group)); !found {
 			return broken("the key of block %d is not in the map", id)
 		}

@@ -17,9 +17,9 @@ type Key struct {
 // An entry is a node that carries a key: a block, or an additional key of a
 // block. Nodes with the same key form a ring in the order they were inserted.
 type entry struct {
-	hash       blockhash.Hash
-	group      uint32
-	next, prev int32
+	hash           blockhash.Hash
+	group          uint32
+	younger, older int32 // neighbours in the ring
 }
 
 // A slot of the hash map. Slots are found from the tag, by linear probing, and
@@ -60,10 +60,10 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 
 // entry returns the node: a block's primary key, or behind those one of more.
 func (p *Pool) entry(node int32) *entry {
-	if int(node) < len(p.keys) {
-		return &p.keys[node]
+	if int(node) < p.config.Blocks {
+		return &p.recs[node].entry
 	}
-	return &p.more[int(node)-len(p.keys)].entry
+	return &p.more[int(node)-p.config.Blocks].entry
 }
 
 // Lookup returns the block that was registered first under the key and still
@@ -87,13 +87,13 @@ func (p *Pool) enter(node int32) {
 	if found {
 		head := p.slots[i].head - 1
 		first := p.entry(head)
-		e.next, e.prev = head, first.prev
-		p.entry(first.prev).next = node
-		first.prev = node
+		e.younger, e.older = head, first.older
+		p.entry(first.older).younger = node
+		first.older = node
 		p.slots[i].tag |= many
 		return
 	}
-	e.next, e.prev = node, node
+	e.younger, e.older = node, node
 	p.slots[i] = slot{tag, node + 1}
 	p.used++
 	if 4*p.used > 3*len(p.slots) { // additional keys only: see slotsFor
@@ -110,14 +110,14 @@ func (p *Pool) leave(node int32) {
 		panic("a block's key is not in the map")
 	}
 	p.version++
-	if e.next == node {
+	if e.younger == node {
 		p.closeUp(i)
 		p.used--
 		return
 	}
-	p.entry(e.prev).next, p.entry(e.next).prev = e.next, e.prev
+	p.entry(e.older).younger, p.entry(e.younger).older = e.younger, e.older
 	if p.slots[i].head-1 == node {
-		p.slots[i].head = e.next + 1
+		p.slots[i].head = e.younger + 1
 	}
 }
 

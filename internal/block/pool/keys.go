@@ -11,10 +11,10 @@ type moreKey struct {
 
 // owner is the block that a node leads to.
 func (p *Pool) owner(node int32) int32 {
-	if int(node) < len(p.keys) {
+	if int(node) < p.config.Blocks {
 		return node
 	}
-	return p.more[int(node)-len(p.keys)].block
+	return p.more[int(node)-p.config.Blocks].block
 }
 
 // insert registers id under the key, as its primary key if it has none. A key
@@ -27,8 +27,8 @@ func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 		p.insertMore(id, h, group)
 		return
 	}
-	p.recs[id].tokens = uint32(tokens)
-	p.keys[id].hash, p.keys[id].group = *h, group
+	rec := &p.recs[id]
+	rec.tokens, rec.hash, rec.group = uint32(tokens), *h, group
 	p.enter(id)
 }
 
@@ -37,7 +37,7 @@ func (p *Pool) has(id int32, h *blockhash.Hash, group uint32) bool {
 	if p.recs[id].tokens == 0 {
 		return false
 	}
-	if e := &p.keys[id]; e.group == group && e.hash.Equal(h) {
+	if e := &p.recs[id]; e.group == group && e.hash.Equal(h) {
 		return true
 	}
 	for i := p.firstMore(id); i >= 0; i = p.more[i].next {
@@ -79,7 +79,7 @@ func (p *Pool) insertMore(id int32, h *blockhash.Hash, group uint32) {
 		}
 		p.more[last].next = i
 	}
-	p.enter(int32(len(p.keys)) + i)
+	p.enter(int32(p.config.Blocks) + i)
 }
 
 // forget removes every key of id, the primary one first, and records each as
@@ -91,7 +91,7 @@ func (p *Pool) forget(id int32, record bool) {
 	p.leave(id)
 	p.recs[id].tokens = 0
 	if record {
-		p.events.removed(&p.keys[id].hash, p.keys[id].group)
+		p.events.removed(&p.recs[id].hash, p.recs[id].group)
 	}
 	i := p.firstMore(id)
 	if i < 0 {
@@ -99,7 +99,7 @@ func (p *Pool) forget(id int32, record bool) {
 	}
 	delete(p.first, id)
 	for ; i >= 0; i = p.more[i].next {
-		p.leave(int32(len(p.keys)) + i)
+		p.leave(int32(p.config.Blocks) + i)
 		if record {
 			p.events.removed(&p.more[i].hash, p.more[i].group)
 		}
@@ -124,7 +124,7 @@ func (p *Pool) Move(src, dst int32) {
 
 // keysOf lists the keys of id, the primary one first.
 func (p *Pool) keysOf(id int32) []Key {
-	keys := []Key{{p.keys[id].hash, p.keys[id].group}}
+	keys := []Key{{p.recs[id].hash, p.recs[id].group}}
 	for i := p.firstMore(id); i >= 0; i = p.more[i].next {
 		keys = append(keys, Key{p.more[i].hash, p.more[i].group})
 	}
@@ -137,7 +137,7 @@ func (p *Pool) Primary(id int32) (key Key, tokens int, ok bool) {
 	if p.recs[id].tokens == 0 {
 		return Key{}, 0, false
 	}
-	return Key{p.keys[id].hash, p.keys[id].group}, int(p.recs[id].tokens), true
+	return Key{p.recs[id].hash, p.recs[id].group}, int(p.recs[id].tokens), true
 }
 
 // NumKeys is the number of different keys in the map.
@@ -192,7 +192,7 @@ func (p *Pool) Rings() []Ring {
 		r := Ring{Key: Key{e.hash, e.group}}
 		for node := head; ; {
 			r.Blocks = append(r.Blocks, p.owner(node))
-			if node = p.entry(node).next; node == head {
+			if node = p.entry(node).younger; node == head {
 				break
 			}
 		}

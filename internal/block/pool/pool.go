@@ -23,11 +23,9 @@ type Config struct {
 
 // A Pool hands out blocks by id.
 type Pool struct {
-	counts []int32  // table entries that name the block, and pins
-	recs   []record // one for each block, and the queue's sentinel
-	free   int      // length of the queue
+	recs []record // one for each block, and the queue's sentinel
+	free int      // length of the queue
 
-	keys  []entry         // primary key of each block
 	more  []moreKey       // additional keys, from partial entries only
 	first map[int32]int32 // block → its first additional key
 	spare []int32         // unused places in more
@@ -39,11 +37,14 @@ type Pool struct {
 	version uint64 // counts removals of keys
 }
 
-// A record is what the queue needs of a block: neighbours, and whether it is
-// hashed, which decides to which end it goes.
+// A record is all there is of a block, in one line of the processor's cache:
+// in a large pool each line is a miss.
 type record struct {
-	next, prev int32
+	entry             // primary key, if there is one
+	count      int32  // table entries that name the block, and pins
+	next, prev int32  // neighbours in the queue
 	tokens     uint32 // of the prefix that the primary key stands for; 0: no key
+	_          uint32
 }
 
 // New makes a pool in which blocks 1, 2, ... are free in this order.
@@ -55,20 +56,19 @@ func New(config Config) (*Pool, error) {
 	if config.HashBlock < 1 {
 		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", config.HashBlock)
 	}
-	p := &Pool{config: config, counts: make([]int32, n), recs: make([]record, n+1), free: n - 1}
+	p := &Pool{config: config, recs: large[record](n + 1), free: n - 1}
 	for i := range p.recs {
 		p.recs[i].next, p.recs[i].prev = int32(i+1), int32(i-1)
 	}
 	end := int32(n)
-	p.recs[end] = record{next: 1, prev: end - 1}
+	p.recs[end].next, p.recs[end].prev = 1, end-1
 	if n == 1 {
 		p.recs[end].prev = end
 	} else {
 		p.recs[1].prev = end
 	}
 	if config.Caching {
-		p.keys = make([]entry, n)
-		p.slots = make([]slot, slotsFor(n))
+		p.slots = large[slot](slotsFor(n))
 	}
 	return p, nil
 }
@@ -89,7 +89,7 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 		if rec.tokens != 0 {
 			p.forget(id, p.config.Events)
 		}
-		p.counts[id] = 1
+		rec.count = 1
 		dst = append(dst, id)
 		if p.config.Residency != nil {
 			p.config.Residency.reused(id, p.config.Caching)
@@ -108,10 +108,10 @@ func (p *Pool) Touch(ids []int32) {
 		if id == Null {
 			continue
 		}
-		if p.counts[id] == 0 {
+		if p.recs[id].count == 0 {
 			p.unlink(id)
 		}
-		p.counts[id]++
+		p.recs[id].count++
 		if p.config.Residency != nil {
 			p.config.Residency.accessed(id)
 		}
@@ -144,14 +144,15 @@ func (p *Pool) release(id, at int32) int32 {
 	if id == Null {
 		return at
 	}
-	p.counts[id]--
-	switch count := p.counts[id]; {
+	rec := &p.recs[id]
+	rec.count--
+	switch count := rec.count; {
 	case count > 0:
 		return at
 	case count < 0:
 		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
 	}
-	if p.recs[id].tokens == 0 { // also if caching is off: nothing is hashed
+	if rec.tokens == 0 { // also if caching is off: nothing is hashed
 		p.link(id, at)
 		return id
 	}
@@ -159,8 +160,8 @@ func (p *Pool) release(id, at int32) int32 {
 	return at
 }
 
-// Counts are the reference counts by block id, for reading.
-func (p *Pool) Counts() []int32 { return p.counts }
+// Count is how many table entries and pins name a block; 0: it is free.
+func (p *Pool) Count(id int32) int32 { return p.recs[id].count }
 
 // NumFree is the length of the free queue.
 func (p *Pool) NumFree() int { return p.free }
@@ -182,8 +183,15 @@ func (p *Pool) NumBlocks() int { return p.config.Blocks }
 
 // Pin adds a reference to a block in use, for a copy that is to be made.
 func (p *Pool) Pin(id int32) {
-	if p.counts[id] <= 0 {
+	if p.recs[id].count <= 0 {
 		panic(fmt.Sprintf("block %d is pinned, but it is free", id))
 	}
-	p.counts[id]++
+	p.recs[id].count++
+}
+
+// Reassign points slot, whose block others name as well, at a block that Get
+// has just given. The old block keeps at least one reference.
+func (p *Pool) Reassign(slot *int32, fresh int32) {
+	p.recs[*slot].count--
+	*slot = fresh
 }

@@ -50,19 +50,19 @@ func TestCheckSeesDamage(t *testing.T) {
 	c := &Content{Tokens: make([]int32, 16)}
 	c.Extend(blockhash.LE{}, 4)
 	for name, damage := range map[string]func(p *Pool){
-		"is in the queue with the count 1":  func(p *Pool) { p.counts[7] = 1 },
-		"in the queue: false":               func(p *Pool) { p.counts[1] = 0 },
-		"has the count -1":                  func(p *Pool) { p.counts[1] = -1 },
+		"is in the queue with the count 1":  func(p *Pool) { p.recs[7].count = 1 },
+		"in the queue: false":               func(p *Pool) { p.recs[1].count = 0 },
+		"has the count -1":                  func(p *Pool) { p.recs[1].count = -1 },
 		"are said to be up to":              func(p *Pool) { p.free-- },
 		"follows":                           func(p *Pool) { p.recs[8].prev = 5 },
-		"the null block has":                func(p *Pool) { p.counts[0] = 3 },
+		"the null block has":                func(p *Pool) { p.recs[0].count = 3 },
 		"is in the map without a key":       func(p *Pool) { p.recs[1].tokens = 0 },
-		"slot ":                             func(p *Pool) { p.keys[2].hash[4] ^= 1 },
-		"has another key":                   func(p *Pool) { p.keys[3].group = 9 },
+		"slot ":                             func(p *Pool) { p.recs[2].hash[4] ^= 1 },
+		"has another key":                   func(p *Pool) { p.recs[3].group = 9 },
 		"keys are in the map":               func(p *Pool) { p.used++ },
-		"blocks have 5 keys, the map has 4": func(p *Pool) { p.recs[6].tokens = 4; p.keys[6] = p.keys[1] },
+		"blocks have 5 keys, the map has 4": func(p *Pool) { p.recs[6].tokens = 4; p.recs[6].entry = p.recs[1].entry },
 		"is not marked":                     func(p *Pool) { unmark(p) },
-		"is not the one in front":           func(p *Pool) { p.keys[3].prev = 3 },
+		"is not the one in front":           func(p *Pool) { p.recs[3].older = 3 },
 		"has a key of block":                func(p *Pool) { p.more[0].block = 3 },
 	} {
 		p := newPool(t, 10)
