@@ -35,18 +35,13 @@ func (c *Cache) TakeCopies(dst []Copy) []Copy {
 	return dst
 }
 
-// copyOnWrite points slot at of a table to the block private. If what is in the
-// old block matters, the pair is to be copied.
-func (c *Cache) copyOnWrite(r *Request, i, at int, private int32, matters bool) {
+// copyOnWrite points slot at of a table to the block private, and has the bytes
+// copied. Both blocks are kept until the copy is taken.
+func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	slot := &r.tables[i].ids[at]
 	old := *slot
-	if matters {
-		c.pool.Pin(old)
-	}
+	c.pool.Pin(old)
 	c.pool.Reassign(slot, private)
-	if !matters {
-		return
-	}
 	c.pool.Pin(private)
 	c.pins[old]++
 	c.pins[private]++
@@ -74,13 +69,14 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	return n
 }
 
-// unshare replaces those blocks. Only the first can hold tokens already.
+// unshare replaces those blocks. All but the first hold nothing of r yet, but
+// the pair also tells the worker that the slot has changed.
 func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids
 	for at := d.local / g.Block; len(private) > 0; at++ {
 		if c.shared(ids[at]) {
-			c.copyOnWrite(r, i, at, private[0], at*g.Block < d.local)
+			c.copyOnWrite(r, i, at, private[0])
 			private = private[1:]
 		}
 	}

@@ -33,6 +33,19 @@ func (c *Cache) Evict(id int32) error {
 	return nil
 }
 
+// ForgetFrom removes the keys of r's blocks that hold tokens from computed on:
+// they will not be computed.
+func (c *Cache) ForgetFrom(r *Request, computed int) {
+	for i := range r.tables {
+		t := &r.tables[i]
+		for _, id := range t.ids[min(computed/c.groups[i].Block, len(t.ids)):] {
+			if id != 0 {
+				c.pool.Evict(id)
+			}
+		}
+	}
+}
+
 // Reset forgets everything that is cached, if no block is in use, and reports
 // whether that was so.
 func (c *Cache) Reset() bool {

@@ -108,7 +108,7 @@ func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 	g, t := &c.groups[i], &r.tables[i]
 	if first {
 		c.plans[i].copied = private
-		c.copyOnWrite(r, i, t.partial, private, true)
+		c.copyOnWrite(r, i, t.partial, private)
 	} else {
 		own := t.ids[t.partial]
 		c.pool.Move(own, private)

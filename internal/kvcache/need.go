@@ -49,9 +49,9 @@ func (c *Cache) evictable(ids []int32) int {
 	return n
 }
 
-// LeastBlocks is how many blocks a request of so many tokens takes at least,
-// when it is alone and the whole of it is computed.
-func (c *Cache) LeastBlocks(tokens int) int {
+// PeakBlocks is the most blocks that a request of so many tokens holds at a
+// time when it is alone. A cache with fewer can make it wait for ever.
+func (c *Cache) PeakBlocks(tokens int) int {
 	n := 0
 	for i := range c.groups {
 		g := &c.groups[i]
@@ -60,7 +60,10 @@ func (c *Cache) LeastBlocks(tokens int) int {
 			blocks = min(blocks, g.cap)
 		}
 		if g.aligned() {
-			blocks = 1
+			blocks = min(blocks, 2) // the running state and the one before
+		}
+		if c.finest && g.fine() {
+			blocks++ // the copy of a block that a hit ends in
 		}
 		n += blocks + g.Speculative
 	}

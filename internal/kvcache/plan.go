@@ -127,7 +127,7 @@ func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 		return
 	case t.partial >= 0:
 		p.copied = blocks[0]
-		c.copyOnWrite(r, i, t.partial, blocks[0], true)
+		c.copyOnWrite(r, i, t.partial, blocks[0])
 		t.partial = -1
 		blocks = blocks[1:]
 	case p.private > 0:

@@ -32,6 +32,12 @@ type Config struct {
 	WholePrefills bool // no chunked prefill: a prompt is computed in one step
 	AdmitChunks   bool // admit a request if its first chunk fits, not its whole sequence
 	ReturnDrafts  bool // give blocks of rejected drafts back at once; vLLM keeps them
+
+	// ForgetUnscheduled removes the keys of blocks that a request registered
+	// in this step when it is preempted in the same step, which only happens
+	// with priorities. vLLM keeps them, although the blocks are never computed,
+	// so a later request can hit them and read what was there before.
+	ForgetUnscheduled bool
 }
 
 func (c *Config) check() error {

@@ -79,14 +79,14 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	case spec.Arrival != spec.Arrival:
 		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
 	}
-	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest), longest)
-	if need, have := s.cache.LeastBlocks(most), s.cache.Pool().NumBlocks()-1; need > have {
-		return 0, fmt.Errorf("%w: %d tokens take %d blocks or more, the pool has %d", ErrRequest, most, need, have)
+	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.Lookahead+s.config.Drafts, longest)
+	if need, have := s.cache.PeakBlocks(most), s.cache.Pool().NumBlocks()-1; need > have {
+		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
 	}
 	kv, err := s.cache.Add(kvcache.Spec{
 		Tokens: spec.Tokens, Extras: spec.Extras, LoRAID: spec.LoRAID,
 		NoRead: spec.NoRead, Report: spec.Report,
-		Reserve: most + s.config.Lookahead + s.config.Drafts,
+		Reserve: most,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrRequest, err)

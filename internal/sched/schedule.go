@@ -178,6 +178,9 @@ func (s *Scheduler) unschedule(r *request) {
 		return
 	}
 	b.budget += b.rows[i].tokens
+	if s.config.ForgetUnscheduled {
+		s.cache.ForgetFrom(r.kv, r.kv.Computed())
+	}
 	b.rows = slices.Delete(b.rows, i, i+1)
 }
 
