@@ -3,6 +3,7 @@ package kvcache
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/block"
 )
@@ -73,8 +74,16 @@ func (c *Cache) references(yield func(int32) bool) {
 }
 
 func (c *Cache) checkRequest(r *Request) error {
-	if n := len(r.content.Hashes); c.config.Hash != nil && n != r.NumTokens()/c.config.HashBlock {
-		return broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.config.HashBlock)
+	if n := len(r.content.Hashes); c.config.Hash != nil {
+		if n != r.NumTokens()/c.config.HashBlock {
+			return broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.config.HashBlock)
+		}
+		again := r.content
+		again.Hashes = nil
+		again.Extend(c.config.Hash, c.config.HashBlock)
+		if !slices.Equal(again.Hashes, r.content.Hashes) && len(r.content.Extras.Items) == 0 {
+			return broken("the hashes are not those of the tokens")
+		}
 	}
 	if r.computed < 0 || r.prompt < 1 || r.prompt > r.NumTokens() {
 		return broken("a request has %d tokens, %d computed and %d of the prompt", r.NumTokens(), r.computed, r.prompt)

@@ -76,7 +76,7 @@ func (c *Cache) Rollback(r *Request, computed int) error {
 		return fmt.Errorf("%w: roll back to %d tokens from %d", ErrRequest, computed, r.computed)
 	}
 	for i := range r.tables {
-		if n := r.tables[i].registered; n > ceil(computed, c.groups[i].Block) {
+		if n := r.tables[i].registered; n*c.groups[i].Block > computed {
 			return fmt.Errorf("%w: roll back to %d tokens, but %d blocks of %d are registered", ErrRequest, computed, n, c.groups[i].Block)
 		}
 	}

@@ -72,48 +72,48 @@ type Group struct {
 type Op struct {
 	Line   int                        `json:"-"`
 	who    int                        // number of ID
-	I      int                        `json:"i"`
-	Name   string                     `json:"op"`
-	Result map[string]json.RawMessage `json:"r"`
+	I      int                        `json:"i,omitempty"`
+	Name   string                     `json:"op,omitempty"`
+	Result map[string]json.RawMessage `json:"r,omitempty"`
 
-	ID     string  `json:"id"`
-	Tokens []int32 `json:"tok"`
-	Salt   string  `json:"salt"`
-	LoRA   *lora   `json:"lora"`
-	Items  []item  `json:"mm"`
-	Skip   bool    `json:"skip"`
+	ID     string  `json:"id,omitempty"`
+	Tokens []int32 `json:"tok,omitempty"`
+	Salt   string  `json:"salt,omitempty"`
+	LoRA   *lora   `json:"lora,omitempty"`
+	Items  []item  `json:"mm,omitempty"`
+	Skip   bool    `json:"skip,omitempty"`
 
 	// alloc
-	Computed    int   `json:"comp"`
-	New         int   `json:"nt"` // tokens; also those of a partial entry
-	Hit         int   `json:"nc"` // tokens; also the cached blocks of pcache
-	Use         bool  `json:"use"`
-	Lookahead   int   `json:"la"`
-	External    int   `json:"ext"`
-	Delay       bool  `json:"delay"`
-	Full        bool  `json:"full"`
-	Reserved    int   `json:"rsv"`
-	Scheduled   *bool `json:"sched"` // absent: true
-	InFlight    int   `json:"inf"`
-	RecordStats bool  `json:"rec"`
-	Table       bool  `json:"tbl"`
+	Computed    int   `json:"comp,omitempty"`
+	New         int   `json:"nt,omitempty"` // tokens; also those of a partial entry
+	Hit         int   `json:"nc,omitempty"` // tokens; also the cached blocks of pcache
+	Use         bool  `json:"use,omitempty"`
+	Lookahead   int   `json:"la,omitempty"`
+	External    int   `json:"ext,omitempty"`
+	Delay       bool  `json:"delay,omitempty"`
+	Full        bool  `json:"full,omitempty"`
+	Reserved    int   `json:"rsv,omitempty"`
+	Scheduled   *bool `json:"sched,omitempty"` // absent: true
+	InFlight    int   `json:"inf,omitempty"`
+	RecordStats bool  `json:"rec,omitempty"`
+	Table       bool  `json:"tbl,omitempty"`
 
-	N      int      `json:"n"`
-	Block  int32    `json:"block"`
-	IDs    []int32  `json:"ids"`
-	NF     int      `json:"nf"`
-	Size   int      `json:"bs"`
-	Group  uint32   `json:"g"`
-	Mask   []bool   `json:"mask"`
-	Hash   int      `json:"h"`
-	Groups []uint32 `json:"gs"`
+	N      int      `json:"n,omitempty"`
+	Block  int32    `json:"block,omitempty"`
+	IDs    []int32  `json:"ids,omitempty"`
+	NF     int      `json:"nf,omitempty"`
+	Size   int      `json:"bs,omitempty"`
+	Group  uint32   `json:"g,omitempty"`
+	Mask   []bool   `json:"mask,omitempty"`
+	Hash   int      `json:"h,omitempty"`
+	Groups []uint32 `json:"gs,omitempty"`
 
 	// step
-	Add    []arrival          `json:"add"`
-	Abort  []string           `json:"abort"`
-	Reset  int                `json:"reset"`
-	Sample map[string][]int32 `json:"sample"`
-	Draft  map[string][]int32 `json:"draft"`
+	Add    []arrival          `json:"add,omitempty"`
+	Abort  []string           `json:"abort,omitempty"`
+	Reset  int                `json:"reset,omitempty"`
+	Sample map[string][]int32 `json:"sample,omitempty"`
+	Draft  map[string][]int32 `json:"draft,omitempty"`
 }
 
 type arrival struct {

@@ -5,45 +5,57 @@ import (
 	"slices"
 )
 
+// A Child is how a fork differs from its parent.
+type Child struct {
+	// Last replaces the last generated token, in which the children of a beam
+	// differ; it is not looked at as a possible stop. Negative: keep it.
+	Last int32
+
+	// Arrival should not be that of another request of the same priority: two
+	// that are equal can preempt each other for ever (the victim is the first
+	// of the list, as in vLLM).
+	Arrival float64
+	Name    string
+}
+
 // Fork makes a request with the tokens of another one, for parallel sampling
-// and beam search. last, if it is not negative, replaces the last generated
-// token, in which the children of a beam differ; it is not looked at as a
-// possible stop. If the parent runs and there is room for one more, the child
+// and beam search. If the parent runs and there is room for one more, the child
 // runs too and shares its blocks until one of them writes; it is a new row in
 // the next step. Otherwise it waits, and hits the blocks that are registered.
 // There must be no step between Schedule and Update.
-func (s *Scheduler) Fork(parent ID, last int32, name string) (ID, error) {
+func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.requests.Get(uint64(parent))
 	if p == nil {
 		return 0, unknown(parent)
 	}
+	if c.Arrival != c.Arrival {
+		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
+	}
 	if s.open {
 		return 0, fmt.Errorf("%w: fork between Schedule and Update", ErrOrder)
 	}
 	room := min(p.kv.PromptTokens()+p.maxTokens, s.longest) + s.config.Lookahead + s.config.Drafts
 	child := s.blank()
-	shares := p.status == running && len(s.running) < s.config.MaxSeqs && s.mamba.block == 0
+	shares := p.status == running && len(s.running) < s.config.MaxSeqs
 	if shares {
 		kv, err := s.cache.Fork(p.kv, room)
-		if err != nil {
-			s.spare = append(s.spare, child)
-			return 0, err
-		}
+		shares = err == nil // a Mamba state cannot be shared
 		child.kv = kv
-	} else {
+	}
+	if !shares {
 		child.kv = s.cache.Clone(p.kv, room)
 	}
-	if last >= 0 {
-		if err := s.cache.ReplaceLast(child.kv, last); err != nil {
+	if c.Last >= 0 {
+		if err := s.cache.ReplaceLast(child.kv, c.Last); err != nil {
 			s.cache.Drop(child.kv)
 			*child = request{stop: child.stop, drafts: child.drafts}
 			s.spare = append(s.spare, child)
 			return 0, err
 		}
 	}
-	child.priority, child.arrival, child.name = p.priority, p.arrival, name
+	child.priority, child.arrival, child.name = p.priority, c.Arrival, c.Name
 	child.maxTokens, child.minTokens = p.maxTokens, p.minTokens
 	child.stop = append(child.stop, p.stop...)
 	s.enter(child)

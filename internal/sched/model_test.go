@@ -65,6 +65,9 @@ type engine struct {
 	out    Outcome
 }
 
+// arrival is later with each call: see Child.
+func (e *engine) arrival() float64 { return float64(e.added) }
+
 func (e *engine) tokensOf(id ID) []int32 { return e.requests.Get(uint64(id)).kv.Tokens() }
 
 // one schedules, runs and updates. between may do something in the middle.
@@ -128,7 +131,7 @@ func (e *engine) add(t *rapid.T) {
 		MinTokens: rapid.IntRange(0, 2).Draw(t, "min tokens"),
 		Stop:      rapid.SampledFrom([][]int32{nil, {2}}).Draw(t, "stop"),
 		Priority:  rapid.IntRange(0, 2).Draw(t, "priority"),
-		Arrival:   float64(rapid.IntRange(0, 2).Draw(t, "arrival")),
+		Arrival:   e.arrival(),
 		NoRead:    rapid.IntRange(0, 9).Draw(t, "no read") == 0,
 	})
 	if err != nil {
@@ -160,7 +163,7 @@ func (e *engine) fork(t *rapid.T) {
 	if r := e.requests.Get(uint64(parent)); r.kv.NumTokens() > r.kv.PromptTokens() && r.kv.Computed() < r.kv.NumTokens() {
 		last = rapid.Int32Range(-1, 1).Draw(t, "last")
 	}
-	child, err := e.Fork(parent, last, "")
+	child, err := e.Fork(parent, Child{Last: last, Arrival: e.arrival()})
 	require.NoError(t, err)
 	e.ids = append(e.ids, child)
 }

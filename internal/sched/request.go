@@ -28,7 +28,7 @@ type Spec struct {
 	Stop      []int32 // tokens after which it stops, end of sequence among them; copied
 
 	Priority int     // smaller is more important
-	Arrival  float64 // time; smaller comes first among equal priorities
+	Arrival  float64 // time; smaller comes first among equal priorities; see Child.Arrival
 	Name     string  // decides among equal arrivals, and is not looked at otherwise
 
 	Extras blockhash.Extras
