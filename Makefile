@@ -2,7 +2,8 @@
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
 # make test                 every test
 # make llmgrade             build/llmgrade, which grades submissions from outside
-# make bench                the speed table of the README
+# make llmbench             build/llmbench, which replays recordings of vLLM
+# make bench                the speed tables of the README
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
 # make dropin DIR=path      set a homework folder up with this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
@@ -36,7 +37,7 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-.PHONY: all lib grade llmgrade test bench dropin install uninstall check clean
+.PHONY: all lib grade llmgrade llmbench test bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -78,9 +79,15 @@ llmgrade:
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmgrade ./cmd/llmgrade
 
+llmbench:
+	@.ci/tools build
+	@mkdir -p $(B)
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmbench ./cmd/llmbench
+
 test: lib
 	@.ci/tools test
 	@$(GO) test -buildvcs=false ./...
+	@CGO_ENABLED=1 $(GO) test -buildvcs=false -race -run 'Load' ./internal/kvcache ./internal/sched
 
 check:
 	@.ci/tools build
@@ -88,8 +95,12 @@ check:
 	@$(GO) vet ./...
 	@$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-bench: $(B)/bench/bench
+bench: $(B)/bench/bench llmbench
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
+	@echo
+	@$(B)/llmbench bench
+	@echo
+	@$(B)/llmbench replay $(addprefix testdata/traces/v1/,m02_full16_big.jsonl.gz s04_fcfs_longprefill_big.jsonl.gz)
 
 $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile
 	@.ci/tools build

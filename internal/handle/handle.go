@@ -7,6 +7,7 @@ package handle
 type Table[T any] struct {
 	places []place[T]
 	free   []uint32
+	n      int
 }
 
 type place[T any] struct {
@@ -25,6 +26,7 @@ func (t *Table[T]) Add(value *T) uint64 {
 	}
 	p := &t.places[at]
 	p.value = value
+	t.n++
 	return uint64(p.generation)<<32 | uint64(at)
 }
 
@@ -45,6 +47,7 @@ func (t *Table[T]) Remove(h uint64) {
 	}
 	at := uint32(h)
 	t.places[at].value = nil
+	t.n--
 	t.places[at].generation++
 	if t.places[at].generation != 0 {
 		t.free = append(t.free, at)
@@ -52,12 +55,4 @@ func (t *Table[T]) Remove(h uint64) {
 }
 
 // Len is the number of values.
-func (t *Table[T]) Len() int {
-	n := 0
-	for i := range t.places {
-		if t.places[i].value != nil {
-			n++
-		}
-	}
-	return n
-}
+func (t *Table[T]) Len() int { return t.n }

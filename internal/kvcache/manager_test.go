@@ -65,7 +65,7 @@ func TestManager(t *testing.T) {
 }
 
 // Ensure that 32 goroutines can do everything at once.
-func TestManagerUnderLoad(t *testing.T) {
+func TestLoadOfManyGoroutines(t *testing.T) {
 	m := newManager(t, 80)
 	var all sync.WaitGroup
 	for g := range 32 {

@@ -128,25 +128,24 @@ func (w *watcher) storedRow(e *pool.Event) row {
 	for _, h := range w.events.Hashes(e) {
 		hashes = append(hashes, h.Short())
 	}
-	return row{"S", e.Group, parent, hashes, e.BlockSize, len(w.events.Tokens(e)), lora, extraColumn(e.Extra)}
+	return row{"S", e.Group, parent, hashes, e.BlockSize, len(w.events.Tokens(e)), lora, extraColumn(len(hashes), e.Extra)}
 }
 
-// extraColumn is null without a list, "none" for a list of nothing.
-func extraColumn(extra [][]blockhash.Key) any {
-	if extra == nil {
+// extraColumn is null without hashes, "none" if none of n hashes has a key.
+func extraColumn(n int, extra [][]blockhash.Key) any {
+	if n == 0 {
 		return nil
 	}
-	list, some := []any{}, false
+	if extra == nil {
+		return "none"
+	}
+	list := []any{}
 	for _, keys := range extra {
 		if keys == nil {
 			list = append(list, nil)
-			continue
+		} else {
+			list = append(list, keyRow(keys))
 		}
-		some = true
-		list = append(list, keyRow(keys))
-	}
-	if !some {
-		return "none"
 	}
 	return list
 }

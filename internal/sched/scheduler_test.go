@@ -290,6 +290,34 @@ func TestForkOfARunningRequest(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
+// Ensure that requests that come and go use the memory of those before.
+func TestAddingAndFinishingAllocatesNothing(t *testing.T) {
+	c := small(40)
+	c.Cache.Events = true
+	s := newSmall(t, c)
+	var step Step
+	var out Outcome
+	var events pool.Events
+	prompt, counts, sampled := tokens(9, 1), []int32{1}, []int32{3}
+	cycle := func() {
+		id, err := s.Add(Spec{Tokens: prompt, MaxTokens: 40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 9 {
+			if s.Schedule(&step) != nil || s.Update(counts, sampled, &out) != nil {
+				t.Fatal("a step failed")
+			}
+		}
+		s.Abort(id)
+		s.TakeEvents(&events)
+	}
+	for range 20 {
+		cycle()
+	}
+	require.Zero(t, testing.AllocsPerRun(100, cycle))
+}
+
 // Ensure that 32 goroutines can do everything at once.
 func TestLoadOfManyGoroutines(t *testing.T) {
 	c := small(60)

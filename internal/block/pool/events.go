@@ -21,7 +21,7 @@ type Event struct {
 	BlockSize int
 	LoRA      string
 	LoRAID    int64
-	Extra     [][]blockhash.Key // extra keys of each hash; nil if there is no hash
+	Extra     [][]blockhash.Key // extra keys of each hash; nil if no hash has any
 
 	hashes, tokens span
 }

@@ -11,16 +11,14 @@ func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, 
 		e.HasParent, e.Parent = true, c.Hashes[from*scale-1]
 	}
 	e.tokens = v.addTokens(c.Tokens[from*blockSize : to*blockSize])
-	e.hashes.from = len(v.hashes)
+	e.hashes = span{len(v.hashes), len(v.hashes)}
 	var at blockhash.Cursor
 	for i := from; i < to; i++ {
 		if table[i] == Null || mask != nil && !mask[i-from] {
 			continue
 		}
-		v.addHash(&c.Hashes[(i+1)*scale-1])
-		e.Extra = append(e.Extra, c.Extras.Block(i*blockSize, (i+1)*blockSize, &at))
+		v.addBlock(&e, &c.Hashes[(i+1)*scale-1], c.Extras.Block(i*blockSize, (i+1)*blockSize, &at))
 	}
-	e.hashes.to = len(v.hashes)
 	v.List = append(v.List, e)
 }
 
@@ -37,13 +35,9 @@ func (p *Pool) recordPart(c *Content, n int, group uint32) {
 		at = blockhash.Last
 	}
 	e.tokens = v.addTokens(c.Tokens[start:end])
-	e.hashes = v.addHash(&c.Hashes[n-1])
-	e.Extra = [][]blockhash.Key{c.Extras.Block(start, end, &at)}
+	e.hashes = span{len(v.hashes), len(v.hashes)}
+	v.addBlock(&e, &c.Hashes[n-1], c.Extras.Block(start, end, &at))
 	v.List = append(v.List, e)
-}
-
-func (p *Pool) stored(c *Content, group uint32, blockSize int) Event {
-	return Event{Kind: Stored, Group: group, BlockSize: blockSize, LoRA: c.Extras.LoRA, LoRAID: c.LoRAID}
 }
 
 // ReportHit records a Stored event for blocks blocks of blockSize that a lookup
@@ -58,12 +52,26 @@ func (p *Pool) ReportHit(c *Content, blocks, blockSize int, group uint32) {
 	v := &p.events
 	e := p.stored(c, group, blockSize)
 	e.tokens = v.addTokens(c.Tokens[:blocks*blockSize])
-	e.hashes.from = len(v.hashes)
+	e.hashes = span{len(v.hashes), len(v.hashes)}
 	var at blockhash.Cursor
 	for i := range blocks {
-		v.addHash(&c.Hashes[(i+1)*scale-1])
-		e.Extra = append(e.Extra, c.Extras.Block(i*blockSize, (i+1)*blockSize, &at))
+		v.addBlock(&e, &c.Hashes[(i+1)*scale-1], c.Extras.Block(i*blockSize, (i+1)*blockSize, &at))
 	}
-	e.hashes.to = len(v.hashes)
 	v.List = append(v.List, e)
+}
+
+func (p *Pool) stored(c *Content, group uint32, blockSize int) Event {
+	return Event{Kind: Stored, Group: group, BlockSize: blockSize, LoRA: c.Extras.LoRA, LoRAID: c.LoRAID}
+}
+
+// addBlock adds one block to e, which is the event that is being written.
+func (v *Events) addBlock(e *Event, h *blockhash.Hash, extra []blockhash.Key) {
+	v.addHash(h)
+	if e.hashes.to++; extra == nil && e.Extra == nil {
+		return
+	}
+	for len(e.Extra) < e.hashes.to-e.hashes.from-1 {
+		e.Extra = append(e.Extra, nil) // of blocks before the first that has some
+	}
+	e.Extra = append(e.Extra, extra)
 }
