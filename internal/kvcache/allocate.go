@@ -71,16 +71,18 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 // grow is Allocate for what nearly every call is: a running request whose new
 // tokens fit into its tables. It changes nothing if that is not so.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
-	if !c.plain || c.recycles || r.forked || !r.running || a.MustFit || a.Reserved > c.pool.NumFree() {
+	if !c.plain || r.forked || !r.running || a.MustFit || a.Lookahead < 0 || a.Reserved < 0 || a.Reserved > c.pool.NumFree() {
 		return false
 	}
-	main := min(r.computed, c.config.MaxModelLen) + a.New
+	total := min(r.computed, c.config.MaxModelLen)
+	main := total + a.New
 	slots := min(main+a.Lookahead, c.config.MaxModelLen)
 	for i := range r.tables {
 		if slots > len(r.tables[i].ids)*c.groups[i].Block {
 			return false
 		}
 	}
+	c.leaveWindows(r, max(0, total-a.InFlight))
 	for i := range c.plans {
 		c.plans[i] = plan{from: len(r.tables[i].ids), copied: -1}
 	}
@@ -104,7 +106,7 @@ type demand struct {
 }
 
 func (d *demand) hits(group int) []int32 {
-	if d.Hit == nil {
+	if d.Hit == nil || group >= len(d.Hit.Blocks) {
 		return nil
 	}
 	return d.Hit.Blocks[group]

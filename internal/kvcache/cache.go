@@ -50,7 +50,7 @@ func New(config Config) (*Cache, error) {
 	c := &Cache{
 		config:    config,
 		pool:      p,
-		watermark: int(config.Watermark * float64(config.Blocks)),
+		watermark: int(min(config.Watermark, 1) * float64(config.Blocks)), // 1 admits nobody
 		hold:      max(0, config.PrefillLookahead-1),
 		hybrid:    make([]hitState, len(config.Groups)),
 		plans:     make([]plan, len(config.Groups)),

@@ -24,6 +24,7 @@ func TestBadConfigs(t *testing.T) {
 		"kind 9":                     func(c *Config) { c.Groups = []Group{{Kind: 9, Block: 4}} },
 		"too long":                   func(c *Config) { c.MaxModelLen = 1<<31 - 1 },
 		"the longest sequence has 0": func(c *Config) { c.MaxModelLen = 0 },
+		"needs a hash":               func(c *Config) { c.Hash = nil },
 		"watermark":                  func(c *Config) { c.Watermark = -1 },
 		"a pool of 0 blocks":         func(c *Config) { c.Blocks = 0 },
 		"a divisor":                  func(c *Config) { c.HashBlock = 3 },

@@ -49,8 +49,8 @@ type Config struct {
 	Groups []Group
 
 	Caching bool
-	Hash    blockhash.Function // nil: no request gets hashes, so none can hit
-	Events  bool               // record what is stored and removed
+	Hash    blockhash.Function // may be nil without caching: no request gets hashes
+	Events  bool               // record what is stored and removed, until it is taken
 
 	MaxModelLen int
 	MaxInFlight int     // most tokens scheduled and not yet settled; 0: MaxModelLen
@@ -82,6 +82,9 @@ func (c *Config) complete() error {
 	}
 	if !(c.Watermark >= 0) {
 		return bad("the watermark is %v: want 0 or more", c.Watermark)
+	}
+	if c.Caching && c.Hash == nil {
+		return bad("caching needs a hash")
 	}
 	lcm, gcd := 1, 0
 	for i := range c.Groups {

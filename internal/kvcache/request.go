@@ -61,8 +61,8 @@ func (c *Cache) Add(s Spec) (*Request, error) {
 	if len(s.Tokens) == 0 {
 		return nil, fmt.Errorf("%w: it has no tokens", ErrRequest)
 	}
-	if s.Extras.Embeddings != nil && s.Extras.Stride < 1 {
-		return nil, fmt.Errorf("%w: embeddings with a stride of %d", ErrRequest, s.Extras.Stride)
+	if err := s.Extras.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
 	}
 	r := c.blank()
 	r.content.Tokens = append(slices.Grow(r.content.Tokens, max(s.Reserve, len(s.Tokens))), s.Tokens...)

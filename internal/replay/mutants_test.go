@@ -48,7 +48,7 @@ var mutants = []mutant{
 	{"the last token is never hit", "kvcache/lookup.go",
 		"limit := r.NumTokens() - 1", "limit := r.NumTokens()", "m04", ""},
 	{"the watermark counts the null block", "kvcache/cache.go",
-		"config.Watermark * float64(config.Blocks)", "config.Watermark * float64(config.Blocks-1)", "m19", ""},
+		"1) * float64(config.Blocks)", "1) * float64(config.Blocks-1)", "m19", ""},
 	{"running requests see no watermark", "kvcache/allocate.go",
 		"if !r.running && !a.Alone {", "if !a.Alone {", "m10 m19", ""},
 	{"reserved blocks are left to others", "kvcache/allocate.go",

@@ -10,8 +10,8 @@ import (
 )
 
 // ErrRequest is wrapped when a request cannot be added, or there is none of
-// that name.
-var ErrRequest = errors.New("bad request")
+// that name. It is the cache's.
+var ErrRequest = kvcache.ErrRequest
 
 // ErrOrder is wrapped when a method is called at a time when it cannot be.
 var ErrOrder = errors.New("out of order")
@@ -76,6 +76,8 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 		return 0, fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
 	case spec.MaxTokens < 1 || spec.MinTokens < 0:
 		return 0, fmt.Errorf("%w: %d to %d tokens to generate", ErrRequest, spec.MinTokens, spec.MaxTokens)
+	case slices.Min(spec.Tokens) < 0:
+		return 0, fmt.Errorf("%w: token %d of the prompt", ErrRequest, slices.Min(spec.Tokens))
 	case spec.Arrival != spec.Arrival:
 		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
 	}
@@ -89,7 +91,7 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 		Reserve: most,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrRequest, err)
+		return 0, err
 	}
 	r := s.blank()
 	r.kv = kv

@@ -88,9 +88,10 @@ func TestBadRequests(t *testing.T) {
 		"a prompt of 64":       {MaxTokens: 1, Tokens: tokens(64, 0)},
 		"0 to 0 tokens":        {Tokens: tokens(1, 0)},
 		"-1 to 1":              {Tokens: tokens(1, 0), MaxTokens: 1, MinTokens: -1},
+		"token -1":             {Tokens: []int32{3, -1}, MaxTokens: 1},
 		"not a number":         {Tokens: tokens(1, 0), MaxTokens: 1, Arrival: nan()},
 		"33 tokens can take 9": {Tokens: tokens(32, 0), MaxTokens: 1},
-		"embeddings with a":    {Tokens: tokens(1, 0), MaxTokens: 1, Extras: blockhash.Extras{Embeddings: []byte{}}},
+		"embeddings of 0":      {Tokens: tokens(1, 0), MaxTokens: 1, Extras: blockhash.Extras{Embeddings: []byte{}}},
 	} {
 		_, err := s.Add(spec)
 		require.ErrorIs(t, err, ErrRequest, name)

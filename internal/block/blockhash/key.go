@@ -1,5 +1,7 @@
 package blockhash
 
+import "fmt"
+
 // A Key is one extra key of a block. Exactly one kind of value is set.
 type Key struct {
 	Kind  Kind
@@ -43,8 +45,28 @@ func (e *Extras) None() bool {
 	return e.LoRA == "" && len(e.Items) == 0 && e.Salt == "" && e.Embeddings == nil
 }
 
+// Check refuses extras with which a block's hash would not cover all that is in
+// the block.
+func (e *Extras) Check() error {
+	end := 0
+	for i, item := range e.Items {
+		if item.Offset < end || item.Length < 1 {
+			return fmt.Errorf("item %d has %d tokens from %d on: want at least 1, behind the %d of the items before",
+				i, item.Length, item.Offset, end)
+		}
+		end = item.end()
+	}
+	if e.Embeddings != nil && e.Stride < 1 {
+		return fmt.Errorf("embeddings of %d bytes for each token", e.Stride)
+	}
+	return nil
+}
+
 // Last starts a Cursor at the last multimodal item, which is where a run that
-// does not begin at token 0 starts (vllm-v1 §3).
+// does not begin at token 0 starts (vllm-v1 §3). So a block that generated tokens
+// complete is named after the last item in it only. vLLM does the same; who
+// needs more must give requests with several items at the end of the prompt a
+// salt that covers them.
 const Last Cursor = -1
 
 // A Cursor is the next multimodal item of a run of blocks.

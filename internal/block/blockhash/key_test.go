@@ -50,3 +50,17 @@ func TestOrderOfKeys(t *testing.T) {
 	require.True(t, new(Extras).None())
 	require.Nil(t, new(Extras).Block(0, 16, &at))
 }
+
+// Ensure that items that would hide each other are refused.
+func TestCheckOfExtras(t *testing.T) {
+	require.NoError(t, (&Extras{Items: []Item{{"a", 0, 4}, {"b", 4, 1}}}).Check())
+	for _, bad := range []Extras{
+		{Items: []Item{{"a", 0, 5}, {"b", 4, 1}}},
+		{Items: []Item{{"a", 9, 5}, {"b", 4, 1}}},
+		{Items: []Item{{"a", -1, 5}}},
+		{Items: []Item{{"a", 0, 0}}},
+		{Embeddings: []byte{1}},
+	} {
+		require.Error(t, bad.Check(), "%+v", bad)
+	}
+}
