@@ -155,7 +155,3 @@ func (c *Cache) New(dst []int32, r *Request, group int) []int32 {
 	}
 	return append(dst, r.tables[group].ids[p.from:]...)
 }
-
-// NewFrom is the length that r's table of a group had before the fresh blocks
-// of the last allocation.
-func (c *Cache) NewFrom(group int) int { return c.plans[group].from }
