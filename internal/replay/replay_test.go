@@ -23,7 +23,6 @@ func TestBadRecordings(t *testing.T) {
 		"":                               "it is empty",
 		"{":                              "line 1: unexpected end",
 		`{"type":"zoo"}`:                 `line 1: the type is "zoo": want pool, manager or scheduler`,
-		`{"type":"pool"}`:                "line 1: st_every and dump_every must be at least 1",
 		poolHeader + "{}":                "line 2: no operation is named",
 		poolHeader + `{"op":"pget"}`:     "line 2: pget has no result",
 		poolHeader + `{"op":"pget","n":`: "line 2: unexpected end",

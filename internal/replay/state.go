@@ -26,12 +26,11 @@ func (w *watcher) common(op *Op, r result) {
 	r["free"] = w.pool.NumFree()
 	r["hm"] = w.pool.NumKeys()
 	r["fqh"] = w.queueDigest()
-	_, last := op.Result["st"] // the last line has them in any case
-	if op.I%w.config.StateEvery == 0 || last {
+	// These two are recorded from time to time.
+	if _, asked := op.Result["st"]; asked {
 		r["st"] = w.stateDigest()
 	}
-	_, last = op.Result["dump"]
-	if op.I%w.config.DumpEvery == 0 || last {
+	if _, asked := op.Result["dump"]; asked {
 		r["dump"] = w.dump()
 	}
 	w.pool.TakeEvents(&w.events)

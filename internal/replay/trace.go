@@ -45,8 +45,6 @@ type Config struct {
 	SchedulerBlock int     `json:"scheduler_block_size"`
 	HashBlock      int     `json:"hash_block_size"`
 	BlockSize      int     `json:"block_size"` // pool only
-	StateEvery     int     `json:"st_every"`
-	DumpEvery      int     `json:"dump_every"`
 
 	// Scheduler only.
 	Policy      string `json:"policy"`
@@ -216,9 +214,6 @@ func (h *Header) check() error {
 	case "pool", "manager", "scheduler":
 	default:
 		return fmt.Errorf("the type is %q: want pool, manager or scheduler", h.Type)
-	}
-	if h.Config.StateEvery < 1 || h.Config.DumpEvery < 1 {
-		return errors.New("st_every and dump_every must be at least 1")
 	}
 	return nil
 }
