@@ -70,7 +70,7 @@ var mutants = []mutant{
 	{"EAGLE gives the last block up", "kvcache/lookup_kinds.go",
 		"tokens -= min(unit, size)", "tokens -= 0", "m12", ""},
 	{"EAGLE drops once for each length", "kvcache/lookup.go",
-		"drop := s.eagle && dropped>>i&1 == 0", "drop := s.eagle", "full_2swa_eagle.", ""},
+		"drop := s.eagle && dropped>>i&1 == 0", "drop := s.eagle", "", "kvcache"},
 	{"tokens before the chunk are hit unseen", "kvcache/lookup_kinds.go",
 		"n := floorTo(max(limit, 0), s.spec.Chunk) / size\n\tappendNull(s, hit, n)", "n := 0", "m13", ""},
 	{"hybrid registration ends at a boundary of hits", "kvcache/register.go",
