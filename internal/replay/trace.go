@@ -156,14 +156,9 @@ func Load(file string) (*Trace, error) {
 
 // Read decodes a recording. An error names the line.
 func Read(r io.Reader) (*Trace, error) {
-	buffered := bufio.NewReaderSize(r, 1<<16)
-	r = buffered
-	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		unpacked, err := gzip.NewReader(buffered)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrTrace, err)
-		}
-		r = unpacked
+	r, err := unpacked(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTrace, err)
 	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<28)
@@ -182,6 +177,15 @@ func Read(r io.Reader) (*Trace, error) {
 		return nil, fmt.Errorf("%w: it is empty", ErrTrace)
 	}
 	return t, nil
+}
+
+// unpacked reads through gzip, if r is packed by it.
+func unpacked(r io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReaderSize(r, 1<<16)
+	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return gzip.NewReader(buffered)
+	}
+	return buffered, nil
 }
 
 func (t *Trace) line(n int, b []byte) error {
