@@ -132,3 +132,47 @@ func (m *Manager) checkPrefix() error {
 	}
 	return nil
 }
+
+// Check walks over the whole state: the manager is sound; every request is in
+// exactly one queue; what runs has its blocks on the GPU, what is swapped on the
+// CPU, what waits none; what is computed is in the table.
+func (s *Scheduler) Check() error {
+	if err := s.manager.Check(s.seqs()); err != nil {
+		return err
+	}
+	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
+		return broken("%d requests are in queues, there are %d", n, s.requests.Len())
+	}
+	for id, at := range s.requests.All() {
+		q := s.requests.At(at)
+		onCPU := s.manager.deviceOf(&q.Seq) == &s.manager.cpu
+		switch {
+		case q.id != id:
+			return broken("request %d is in the place of %d", q.id, id)
+		case s.waiting.Has(at) && (q.known || q.computed > 0 || q.decoding):
+			return broken("request %d waits with %d blocks and %d tokens computed", id, len(q.table), q.computed)
+		case s.running.Has(at) && (!q.known || onCPU):
+			return broken("request %d runs without blocks on the GPU", id)
+		case s.swapped.Has(at) && (!q.known || !onCPU):
+			return broken("request %d is swapped out without blocks on the CPU", id)
+		case q.computed > q.full || q.decoding && q.computed != q.Len-1:
+			return broken("request %d has %d tokens computed of %d, %d in its table, decoding: %t", id, q.computed, q.Len, q.full, q.decoding)
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) seqs() iter.Seq[*Seq] {
+	return func(yield func(*Seq) bool) {
+		for _, at := range s.requests.All() {
+			if !yield(&s.requests.At(at).Seq) {
+				return
+			}
+		}
+		for _, lost := range s.lost {
+			if !yield(lost) {
+				return
+			}
+		}
+	}
+}
