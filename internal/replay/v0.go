@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"llmmemory/internal/paper"
 )
 
 // The recordings of vLLM V0, of the paper's system and of Orca have another
@@ -180,13 +182,22 @@ type oldPlayer interface {
 }
 
 func newOldPlayer(c *Init) (oldPlayer, error) {
-	switch {
-	case c.Flavour == "" && c.MaxTokens > 0:
-		return newV0Scheduler(c)
-	case c.Flavour == "":
+	switch c.Flavour {
+	case "":
+		if c.MaxTokens > 0 {
+			return newV0Scheduler(c)
+		}
 		return newV0Manager(c)
+	case "sosp23":
+		return newSospManager(c)
+	case "orca-oracle":
+		return newOrca(c, paper.Oracle)
+	case "orca-power2":
+		return newOrca(c, paper.Pow2)
+	case "orca-constant":
+		return newOrca(c, paper.Max)
 	}
-	return nil, fmt.Errorf("there is no flavour %q", c.Flavour)
+	return nil, fmt.Errorf("there is no flavour %q: want none, sosp23, orca-oracle, orca-power2 or orca-constant", c.Flavour)
 }
 
 // VerifyOld plays t, compares every field and checks the whole state after
