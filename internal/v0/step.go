@@ -10,7 +10,7 @@ import (
 // Step implements serve.Scheduler (§8). An error wraps ErrNoFreeBlocks if a
 // victim does not fit on the CPU, which ends vLLM, or ErrSequence if tokens are
 // missing that prefix caching needs. Then every request is in a queue again, and
-// of the iteration only SwapOut counts: what has left the GPU already.
+// of the iteration only SwapOut and Copies count, which have happened.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	it.Reset()
 	t := &s.step
@@ -30,9 +30,9 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	if t.failed != nil {
 		s.requeue(t.prefills)
 		s.requeue(t.decodes)
-		swapped := it.SwapOut
+		out, copies := it.SwapOut, it.Copies
 		it.Reset()
-		it.SwapOut = swapped
+		it.SwapOut, it.Copies = out, copies
 		return t.failed
 	}
 	s.batch()

@@ -1,0 +1,138 @@
+package paper
+
+import (
+	"fmt"
+
+	"llmmemory/internal/queue"
+	"llmmemory/internal/serve"
+)
+
+// Finish implements serve.Scheduler. Running requests are freed in the order of
+// the running queue.
+func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
+	for i, id := range ids {
+		at := s.requests.Find(id)
+		if at == queue.None || s.requests.At(at).finished {
+			for _, marked := range ids[:i] {
+				s.requests.At(s.requests.Find(marked)).finished = false
+			}
+			return answered, fmt.Errorf("%w: there is no request %d to finish, or it is named twice", serve.ErrRequest, id)
+		}
+		s.requests.At(at).finished = true
+	}
+	left := len(ids)
+	for _, q := range []*queue.Queue{s.running, s.swapped, s.waiting} {
+		for at := q.Head(); at != queue.None && left > 0; {
+			next := q.Next(at)
+			if s.requests.At(at).finished {
+				q.Remove(at)
+				s.forget(at)
+				left--
+			}
+			at = next
+		}
+	}
+	return append(answered, ids...), nil
+}
+
+// FinishSeq reports that one sequence of a request is complete and others are
+// not. Finish is for the last one.
+func (s *Scheduler) FinishSeq(id, sequence int) error {
+	q, err := s.sequence(id, sequence)
+	if err != nil {
+		return err
+	}
+	if q.Running() == 1 {
+		return fmt.Errorf("%w %d: sequence %d is its last one: finish the request", serve.ErrRequest, id, sequence)
+	}
+	s.memory.free(q, sequence)
+	q.Seqs[sequence].Finished = true
+	return nil
+}
+
+// Refork makes a beam that did not survive a copy of one that did, between two
+// steps. It appends the copies to be made at once to it.Copies: all blocks in
+// Orca, none in the paper's system, which copies on write.
+func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
+	q, err := s.sequence(id, child)
+	if err != nil {
+		return err
+	}
+	if _, err := s.sequence(id, parent); err != nil {
+		return err
+	}
+	return s.memory.refork(it, q, child, parent)
+}
+
+// sequence finds a request with an unfinished sequence.
+func (s *Scheduler) sequence(id, sequence int) (*request, error) {
+	at := s.requests.Find(id)
+	if at == queue.None {
+		return nil, fmt.Errorf("%w: there is no request %d", serve.ErrRequest, id)
+	}
+	q := s.requests.At(at)
+	if sequence < 0 || sequence >= len(q.Seqs) || q.Seqs[sequence].Finished {
+		return nil, fmt.Errorf("%w %d: there is no sequence %d, or it is finished", serve.ErrRequest, id, sequence)
+	}
+	return q, nil
+}
+
+// forget frees what is in no queue any more.
+func (s *Scheduler) forget(at int32) {
+	q := s.requests.At(at)
+	for i := range q.Seqs {
+		if !q.Seqs[i].Finished {
+			s.memory.free(q, i)
+			q.Seqs[i].Finished = true
+		}
+	}
+	s.requests.Remove(q.id)
+}
+
+// Usage implements serve.Scheduler.
+func (s *Scheduler) Usage() serve.Usage { return s.memory.usage() }
+
+// Table is the block table of a sequence in the paper's system, for reading
+// until the next call; nil if there is none.
+func (s *Scheduler) Table(id, sequence int) []int32 {
+	at := s.requests.Find(id)
+	if at == queue.None || sequence < 0 || sequence >= len(s.requests.At(at).Seqs) {
+		return nil
+	}
+	return s.requests.At(at).Seqs[sequence].table
+}
+
+// Queues returns the ids of the requests in each queue, in order.
+func (s *Scheduler) Queues() (waiting, running, swapped []int) {
+	list := func(q *queue.Queue) []int {
+		ids := []int{}
+		for at := range q.All() {
+			ids = append(ids, s.requests.At(at).id)
+		}
+		return ids
+	}
+	return list(s.waiting), list(s.running), list(s.swapped)
+}
+
+// Check walks over the whole state: the memory is sound, every request is in
+// exactly one queue, and has blocks where its queue says.
+func (s *Scheduler) Check() error {
+	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
+		return broken("%d requests are in queues, there are %d", n, s.requests.Len())
+	}
+	for id, at := range s.requests.All() {
+		q := s.requests.At(at)
+		if q.id != id || q.Running() == 0 || q.swapped != s.swapped.Has(at) {
+			return broken("request %d in the place of %d has %d sequences, swapped out: %t, in that queue: %t",
+				q.id, id, q.Running(), q.swapped, s.swapped.Has(at))
+		}
+	}
+	for _, q := range []*queue.Queue{s.waiting, s.swapped} {
+		for at := range q.All() {
+			if next := q.Next(at); next != queue.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
+				return broken("request %d is in front of one that came before", s.requests.At(at).id)
+			}
+		}
+	}
+	return s.memory.check(s)
+}
