@@ -39,8 +39,9 @@ func replayCommand() *cobra.Command {
 		Short: "Play recordings and compare every field of every line",
 		Long: "replay plays each recording (.jsonl or .jsonl.gz) and compares every field of every line.\n" +
 			"At the first difference it prints the operation, the field, both values and the pool around\n" +
-			"it, and goes on with the next file. Equal recordings are then played again without comparing,\n" +
-			"with their hashes known, and the operations per second are printed.\n\n" +
+			"it, and goes on with the next file. Equal recordings of V1 are then played again without\n" +
+			"comparing, with their hashes known, and the operations per second are printed. Those of V0, of\n" +
+			"the paper's system and of Orca are checked for conservation of blocks after every operation.\n\n" +
 			"The exit status is 0 if all are equal, else 1.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, files []string) error {
@@ -65,6 +66,13 @@ func replayCommand() *cobra.Command {
 }
 
 func replayFile(out io.Writer, file string, passes int) error {
+	old, err := replay.IsOld(file)
+	if err != nil {
+		return err
+	}
+	if old {
+		return replayOld(out, file)
+	}
 	t, err := replay.Load(file)
 	if err != nil {
 		return err

@@ -141,3 +141,8 @@ func (d *Device) Check(kept int, entries iter.Seq[int32]) error {
 	}
 	return Conserved(d.counts, len(d.free)+kept, local)
 }
+
+// Clone is a copy that shares nothing.
+func (d *Device) Clone() Device {
+	return Device{d.first, append([]int32(nil), d.counts...), append([]int32(nil), d.free...)}
+}

@@ -10,28 +10,10 @@ import (
 // Finish implements serve.Scheduler. Running requests are freed in the order of
 // the running queue.
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
-	for i, id := range ids {
-		at := s.requests.Find(id)
-		if at == queue.None || s.requests.At(at).finished {
-			for _, marked := range ids[:i] {
-				s.requests.At(s.requests.Find(marked)).finished = false
-			}
-			return answered, fmt.Errorf("%w: there is no request %d to finish, or it is named twice", serve.ErrRequest, id)
-		}
-		s.requests.At(at).finished = true
+	if err := s.requests.Mark(ids...); err != nil {
+		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}
-	left := len(ids)
-	for _, q := range []*queue.Queue{s.running, s.swapped, s.waiting} {
-		for at := q.Head(); at != queue.None && left > 0; {
-			next := q.Next(at)
-			if s.requests.At(at).finished {
-				q.Remove(at)
-				s.forget(at)
-				left--
-			}
-			at = next
-		}
-	}
+	s.requests.TakeMarked(len(ids), s.queues[:], s.forget)
 	return append(answered, ids...), nil
 }
 
@@ -92,14 +74,14 @@ func (s *Scheduler) forget(at int32) {
 // Usage implements serve.Scheduler.
 func (s *Scheduler) Usage() serve.Usage { return s.memory.usage() }
 
-// Table is the block table of a sequence in the paper's system, for reading
-// until the next call; nil if there is none.
+// Table is the block table of a sequence, for reading until the next call; nil
+// if it has none.
 func (s *Scheduler) Table(id, sequence int) []int32 {
-	at := s.requests.Find(id)
-	if at == queue.None || sequence < 0 || sequence >= len(s.requests.At(at).Seqs) {
+	q, err := s.sequence(id, sequence)
+	if err != nil {
 		return nil
 	}
-	return s.requests.At(at).Seqs[sequence].table
+	return s.memory.table(q, sequence)
 }
 
 // Queues returns the ids of the requests in each queue, in order.

@@ -21,7 +21,8 @@ type Scheduler struct {
 	memory   memory
 	requests queue.Places[request]
 
-	waiting, running, swapped *queue.Queue // by arrival, but for those that joined
+	waiting, running, swapped *queue.Queue    // by arrival, but for those that joined
+	queues                    [3]*queue.Queue // the order in which memory is freed
 
 	joined   []int32 // running by the last Step: at the end of the queue until the next one
 	admitted []int32 // by the present Step
@@ -36,7 +37,6 @@ type request struct {
 	prompt    int
 	arrival   uint64
 	preempted uint64 // the step that did it
-	finished  bool   // Finish has begun
 	chunks    []Chunk
 }
 
@@ -54,6 +54,7 @@ type memory interface {
 	preempt(it *serve.Iteration, q *request) (swapped bool, err error)
 	free(q *request, sequence int)
 	refork(it *serve.Iteration, q *request, child, parent int) error
+	table(q *request, sequence int) []int32
 	usage() serve.Usage
 	check(s *Scheduler) error
 }
@@ -66,6 +67,7 @@ func newScheduler(limits Limits, m memory) (*Scheduler, error) {
 	}
 	s := &Scheduler{limits: limits, memory: m}
 	s.waiting, s.running, s.swapped = s.requests.Queue(), s.requests.Queue(), s.requests.Queue()
+	s.queues = [...]*queue.Queue{s.running, s.swapped, s.waiting}
 	return s, nil
 }
 
@@ -130,9 +132,6 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 		err = s.swapIn(it)
 	}
 	if err != nil {
-		out, copies := it.SwapOut, it.Copies
-		it.Reset()
-		it.SwapOut, it.Copies = out, copies
 		return err
 	}
 	for at := range s.running.All() {

@@ -101,22 +101,24 @@ func (s *Static) form(it *serve.Iteration) {
 }
 
 // Finish implements serve.Scheduler. Requests of the batch are answered when the
-// last of them is finished, in the order of arrival.
+// last of them is finished, in the order of arrival; until then they stay marked.
 func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
-	for _, id := range ids {
-		at := s.requests.Find(id)
-		if at == queue.None || s.requests.At(at).finished {
-			return answered, fmt.Errorf("%w: there is no request %d to finish", serve.ErrRequest, id)
-		}
-		if s.waiting.Has(at) {
-			s.waiting.Remove(at)
-			s.requests.Remove(id)
-			answered = append(answered, id)
-			continue
-		}
-		s.requests.At(at).finished = true
-		s.unfinished--
+	if err := s.requests.Mark(ids...); err != nil {
+		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}
+	waiting := 0
+	for _, id := range ids {
+		if at := s.requests.Find(id); s.waiting.Has(at) {
+			waiting++
+		} else {
+			s.requests.At(at).finished = true
+			s.unfinished--
+		}
+	}
+	s.requests.TakeMarked(waiting, []*queue.Queue{s.waiting}, func(at int32) {
+		answered = append(answered, s.requests.At(at).id)
+		s.requests.Remove(s.requests.At(at).id)
+	})
 	if s.unfinished > 0 {
 		return answered, nil
 	}

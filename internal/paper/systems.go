@@ -2,6 +2,7 @@ package paper
 
 import (
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/block"
 	"llmmemory/internal/serve"
@@ -92,6 +93,8 @@ func (p *paged) refork(_ *serve.Iteration, q *request, child, parent int) error 
 	return p.Refork(&q.Group, child, parent)
 }
 
+func (p *paged) table(q *request, sequence int) []int32 { return q.Seqs[sequence].table }
+
 func (p *paged) usage() serve.Usage {
 	return serve.Usage{Blocks: p.config.GPU, Used: p.config.GPU - p.gpu.NumFree(), Logical: p.logical}
 }
@@ -129,14 +132,22 @@ func (r *reserved) accept(q *request) error {
 // possible carves the pool as NewBuddy does: chunks of 2^k are its blocks
 // without the last ones, below 2^k.
 func (r *reserved) possible(q *request) bool {
-	return r.config.Blocks>>order(r.Blocks(q.prompt, q.output)) >= len(q.Seqs)
+	return r.config.Blocks>>order(r.Blocks(q.prompt, q.output)) >= q.Running()
 }
 
-func (r *reserved) canAdmit(q *request) bool { return r.Fits(q.prompt, q.output, len(q.Seqs)) }
+func (r *reserved) canAdmit(q *request) bool { return r.Fits(q.prompt, q.output, q.Running()) }
 
+// admit reserves for the sequences that are not finished, which may be some.
 func (r *reserved) admit(q *request) (err error) {
-	q.chunks, err = r.Reserve(q.chunks[:0], q.prompt, q.output, len(q.Seqs))
-	return err
+	if q.chunks, err = r.Reserve(q.chunks[:0], q.prompt, q.output, q.Running()); err != nil {
+		return err
+	}
+	for i := range q.Seqs {
+		if q.Seqs[i].Finished {
+			q.chunks = slices.Insert(q.chunks, i, Chunk{})
+		}
+	}
+	return nil
 }
 
 func (r *reserved) canAppend(*request) bool                          { return true }
@@ -163,6 +174,19 @@ func (r *reserved) refork(it *serve.Iteration, q *request, child, parent int) er
 		it.Copies = append(it.Copies, block.Pair{Src: q.chunks[parent].Start + i, Dst: q.chunks[child].Start + i})
 	}
 	return nil
+}
+
+// table is made up: a chunk has none.
+func (r *reserved) table(q *request, sequence int) []int32 {
+	if len(q.chunks) == 0 {
+		return nil
+	}
+	c := q.chunks[sequence]
+	ids := make([]int32, c.Size)
+	for i := range ids {
+		ids[i] = c.Start + int32(i)
+	}
+	return ids
 }
 
 func (r *reserved) usage() serve.Usage {

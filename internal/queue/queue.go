@@ -21,7 +21,11 @@ type Places[T any] struct {
 	queues int32
 }
 
-type link struct{ next, prev, in int32 } // in is the queue's number; 0: in none
+type link struct {
+	next, prev int32
+	in         int32 // the queue's number; 0: in none
+	marked     bool
+}
 
 // Add makes a place for id and returns it, or None if there is one. What is in
 // it is what was there before, so that its arrays can be used again.
@@ -68,6 +72,38 @@ func (p *Places[T]) Remove(id int) {
 
 // Len is the number of things.
 func (p *Places[T]) Len() int { return len(p.byID) }
+
+// Mark marks the places of ids for TakeMarked. The error names an id that there
+// is not, or is marked already, and nothing has changed.
+func (p *Places[T]) Mark(ids ...int) error {
+	for i, id := range ids {
+		at := p.Find(id)
+		if at == None || p.links[at].marked {
+			for _, marked := range ids[:i] {
+				p.links[p.byID[marked]].marked = false
+			}
+			return fmt.Errorf("there is no %d, or it is named twice", id)
+		}
+		p.links[at].marked = true
+	}
+	return nil
+}
+
+// TakeMarked takes the n marked places out of the queues, queue by queue from
+// the head, and calls f for each.
+func (p *Places[T]) TakeMarked(n int, queues []*Queue, f func(at int32)) {
+	for _, q := range queues {
+		for at := q.Head(); at != None && n > 0; {
+			next := q.Next(at)
+			if p.links[at].marked {
+				q.Remove(at)
+				f(at)
+				n--
+			}
+			at = next
+		}
+	}
+}
 
 // All yields ids and places in no order.
 func (p *Places[T]) All() iter.Seq2[int, int32] {
@@ -126,7 +162,7 @@ func (q *Queue) insert(at, prev, next int32) {
 	if links[at].in != 0 {
 		panic(fmt.Sprintf("place %d is queued twice", at))
 	}
-	links[at] = link{next, prev, q.number}
+	links[at] = link{next: next, prev: prev, in: q.number}
 	if prev == None {
 		q.head = at
 	} else {

@@ -85,12 +85,29 @@ var given = map[string]bool{
 	"now": true, "id": true, "prompt": true, "output": true,
 }
 
-// IsOld tells the format from the first line.
-func IsOld(header []byte) bool {
+// IsOld tells from the first line whether the recording in file has that format.
+func IsOld(file string) (bool, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	r, err := unpacked(f)
+	if err != nil {
+		return false, nil // Load says why
+	}
+	line, err := bufio.NewReader(r).ReadBytes('\n')
+	if err != nil && err != io.EOF {
+		return false, nil
+	}
+	return isInit(line), nil
+}
+
+func isInit(line []byte) bool {
 	var probe struct {
 		Op string `json:"op"`
 	}
-	return json.Unmarshal(header, &probe) == nil && probe.Op == "init"
+	return json.Unmarshal(line, &probe) == nil && probe.Op == "init"
 }
 
 // LoadOld reads the recording in file, packed by gzip or not.
@@ -135,7 +152,7 @@ func ReadOld(r io.Reader) (*Old, error) {
 
 func (t *Old) line(n int, b []byte) error {
 	if n == 1 {
-		if !IsOld(b) {
+		if !isInit(b) {
 			return errors.New(`the first line is no {"op":"init"}`)
 		}
 		return json.Unmarshal(b, &t.Init)

@@ -36,6 +36,9 @@ func newV0Manager(c *Init) (*v0Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.WindowCap != nil && *c.WindowCap != m.WindowBlocks() {
+		return nil, fmt.Errorf("a window has %d blocks, the recording says %d", m.WindowBlocks(), *c.WindowCap)
+	}
 	return &v0Manager{m: m, seqs: map[int]*v0Seq{}, groups: map[string][]*v0Seq{}}, c.sameWatermark(m.Watermark())
 }
 

@@ -23,18 +23,16 @@ func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] 
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
 	need := ceil(tokens+lookahead, m.config.Block)
 	if m.config.Window > 0 {
-		need = min(need, m.windowBlocks())
+		need = min(need, m.WindowBlocks())
 	}
-	return status(need, m.config.GPU, m.FreeGPU(), m.watermark)
+	if m.config.GPU-need < m.watermark {
+		return Never
+	}
+	return okOrLater(need, m.FreeGPU(), m.watermark)
 }
 
-// status compares a need with a device: with all of its blocks, and with what
-// is free of them now.
-func status(need, total, free, watermark int) Status {
-	switch {
-	case total-need < watermark:
-		return Never
-	case free-need >= watermark:
+func okOrLater(need, free, watermark int) Status {
+	if free-need >= watermark {
 		return OK
 	}
 	return Later
@@ -47,6 +45,15 @@ func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	if err := m.checkAllocate(first, others); err != nil {
 		return err
 	}
+	m.allocate(first)
+	for _, s := range others {
+		m.share(first, s)
+	}
+	return nil
+}
+
+// allocate is Allocate for one sequence without the check.
+func (m *Manager) allocate(first *Seq) {
 	size := m.config.Block
 	whole := first.Len / size
 	first.table = slices.Grow(first.table[:0], ceil(first.Len, size))
@@ -62,10 +69,6 @@ func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	}
 	first.full, first.known = first.Len, true
 	m.logical += len(first.table)
-	for _, s := range others {
-		m.share(first, s)
-	}
-	return nil
 }
 
 func (m *Manager) checkAllocate(first *Seq, others []*Seq) error {

@@ -25,6 +25,11 @@ func (m *Manager) Append(dst []block.Pair, s *Seq, lookahead, computed int) ([]b
 	if err := m.checkAppend(s, lookahead, computed); err != nil {
 		return dst, err
 	}
+	return m.append(dst, s, lookahead, computed), nil
+}
+
+// append is Append without the check.
+func (m *Manager) append(dst []block.Pair, s *Seq, lookahead, computed int) []block.Pair {
 	if m.config.Window > 0 {
 		m.slide(s, computed)
 	}
@@ -42,7 +47,7 @@ func (m *Manager) Append(dst []block.Pair, s *Seq, lookahead, computed int) ([]b
 			m.promote(s, at)
 		}
 	}
-	return dst, nil
+	return dst
 }
 
 // freshBlocks counts the blocks that the table is short of.
@@ -82,7 +87,7 @@ func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
 func (m *Manager) copies(s *Seq) int {
 	n := 0
 	size := m.config.Block
-	for at := s.full / size; at < len(s.table) && at*size < s.Len; at++ {
+	for at := s.full / size; s.Unseen() > 0 && at < len(s.table) && at*size < s.Len; at++ {
 		if m.gpu.Shared(s.table[at]) {
 			n++
 		}
@@ -107,7 +112,7 @@ func (m *Manager) slide(s *Seq, computed int) {
 
 // outside counts the entries in front of the window.
 func (m *Manager) outside(s *Seq, computed int) int {
-	return min(max(0, computed/m.config.Block-m.windowBlocks()), len(s.table))
+	return min(max(0, computed/m.config.Block-m.WindowBlocks()), len(s.table))
 }
 
 // leaving counts the blocks that slide is going to free.

@@ -187,8 +187,8 @@ func (m *Manager) promotionsHelp(s *Seq, free int) bool {
 		}
 		at++
 	}
-	if free < 0 {
-		return false
+	if free < 0 || s.Unseen() == 0 {
+		return free >= 0
 	}
 	m.walkKeys(s, at, s.Len, parent, func(key *blockhash.Hash) bool {
 		take()

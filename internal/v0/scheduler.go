@@ -45,6 +45,7 @@ type Scheduler struct {
 	requests queue.Places[request]
 
 	waiting, running, swapped *queue.Queue
+	queues                    [3]*queue.Queue // the order in which blocks are freed
 
 	lost []*Seq // of requests that were ignored while swapped out; vLLM never frees them
 	now  float64
@@ -56,7 +57,6 @@ type request struct {
 	id       int
 	computed int
 	decoding bool // the prompt is computed; false again after a recomputation
-	finished bool // Finish has begun
 	chunk    int  // tokens in this iteration
 }
 
@@ -85,6 +85,7 @@ func NewScheduler(config SchedulerConfig) (*Scheduler, error) {
 	}
 	s := &Scheduler{config: config, manager: m}
 	s.waiting, s.running, s.swapped = s.requests.Queue(), s.requests.Queue(), s.requests.Queue()
+	s.queues = [...]*queue.Queue{s.running, s.swapped, s.waiting}
 	return s, nil
 }
 
@@ -114,28 +115,10 @@ func (s *Scheduler) Add(r serve.Request) error {
 // Finish implements serve.Scheduler. Running requests are freed in the order of
 // the running queue, whatever the order of ids (§8).
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
-	for i, id := range ids {
-		at := s.requests.Find(id)
-		if at == queue.None || s.requests.At(at).finished {
-			for _, marked := range ids[:i] {
-				s.requests.At(s.requests.Find(marked)).finished = false
-			}
-			return answered, fmt.Errorf("%w: there is no request %d to finish, or it is named twice", serve.ErrRequest, id)
-		}
-		s.requests.At(at).finished = true
+	if err := s.requests.Mark(ids...); err != nil {
+		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}
-	left := len(ids)
-	for _, q := range []*queue.Queue{s.running, s.swapped, s.waiting} {
-		for at := q.Head(); at != queue.None && left > 0; {
-			next := q.Next(at)
-			if s.requests.At(at).finished {
-				q.Remove(at)
-				s.forget(at)
-				left--
-			}
-			at = next
-		}
-	}
+	s.requests.TakeMarked(len(ids), s.queues[:], s.forget)
 	return append(answered, ids...), nil
 }
 

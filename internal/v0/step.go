@@ -9,8 +9,8 @@ import (
 
 // Step implements serve.Scheduler (§8). An error wraps ErrNoFreeBlocks if a
 // victim does not fit on the CPU, which ends vLLM, or ErrSequence if tokens are
-// missing that prefix caching needs. Then every request is in a queue again, and
-// of the iteration only SwapOut and Copies count, which have happened.
+// missing that prefix caching needs. Then nothing runs, every request is in a
+// queue again, and what else is in the iteration has happened.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	it.Reset()
 	t := &s.step
@@ -28,11 +28,9 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 		s.waiting.PushFront(at) // so the last victim, which came first, is in front
 	}
 	if t.failed != nil {
-		s.requeue(t.prefills)
-		s.requeue(t.decodes)
-		out, copies := it.SwapOut, it.Copies
-		it.Reset()
-		it.SwapOut, it.Copies = out, copies
+		for _, part := range [...][]int32{t.swappedFills, t.swappedDecodes, t.prefills, t.decodes} {
+			s.requeue(part)
+		}
 		return t.failed
 	}
 	s.batch()
@@ -62,6 +60,9 @@ func (s *Scheduler) stepWhole() {
 		if len(t.it.Preempted) == 0 {
 			s.swapIn()
 		}
+		if t.failed != nil {
+			return
+		}
 	}
 	s.queueRunning(t.admitted, t.decodes, t.swappedDecodes)
 }
@@ -75,6 +76,9 @@ func (s *Scheduler) stepChunked() {
 	}
 	if len(t.it.Preempted) == 0 {
 		s.swapIn()
+	}
+	if t.failed != nil {
+		return
 	}
 	s.admit()
 	s.queueRunning(t.swappedDecodes, t.swappedFills, t.decodes, t.prefills, t.admitted)
@@ -278,7 +282,6 @@ func (s *Scheduler) swapIn() {
 		if t.it.SwapIn, err = s.manager.SwapIn(t.it.SwapIn, &q.Seq); err != nil {
 			panic(err) // CanSwapIn counted at least as many blocks
 		}
-		s.append(q)
 		q.chunk = n
 		t.tokens += n
 		t.seqs++
@@ -286,6 +289,9 @@ func (s *Scheduler) swapIn() {
 			t.swappedDecodes = append(t.swappedDecodes, at)
 		} else {
 			t.swappedFills = append(t.swappedFills, at)
+		}
+		if s.append(q); t.failed != nil {
+			return
 		}
 	}
 }

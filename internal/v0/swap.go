@@ -9,13 +9,18 @@ import (
 // CanSwapOut says whether the CPU has room for the running sequences of a
 // group (§4).
 func (m *Manager) CanSwapOut(group ...*Seq) bool {
-	return status(m.swapNeed(group, 0), m.config.CPU, m.cpu.NumFree(), 0) == OK
+	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
 }
 
 // CanSwapIn says whether the GPU has room for the swapped sequences of a group
-// and its watermark (§4).
+// and its watermark, which does not count for Never: vLLM waits for ever for a
+// group that fits only without it (§4).
 func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
-	return status(m.swapNeed(group, lookahead), m.config.GPU, m.FreeGPU(), m.watermark)
+	need := m.swapNeed(group, lookahead)
+	if m.config.GPU < need {
+		return Never
+	}
+	return okOrLater(need, m.FreeGPU(), m.watermark)
 }
 
 // swapNeed counts touched and full blocks. A shared block counts for each

