@@ -15,6 +15,6 @@
 //
 // Not modelled, because the recordings do not show them: encoder-decoder models,
 // multi-step scheduling, LoRA, priorities, and what vLLM itself gets wrong:
-// swapping with prefix caching, and forks or swaps of a table whose window has
-// moved on. These are refused. Not safe for concurrent use.
+// swapping or chunked prefill with prefix caching, and forks or swaps of a table
+// whose window has moved on. These are refused. Not safe for concurrent use.
 package v0

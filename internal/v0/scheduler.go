@@ -17,7 +17,9 @@ const (
 	Swap           // moves them to the CPU
 )
 
-// SchedulerConfig describes a Scheduler.
+// SchedulerConfig describes a Scheduler. Prefix caching goes with neither Swap
+// nor Chunked: vLLM takes all blocks of a prompt for computed after its first
+// chunk.
 type SchedulerConfig struct {
 	Manager   Config
 	MaxTokens int // in an iteration
@@ -32,8 +34,11 @@ func (c *SchedulerConfig) check() error {
 		return fmt.Errorf("%w: at most %d tokens and %d sequences in an iteration, sequences of %d tokens: want at least 1",
 			ErrConfig, c.MaxTokens, c.MaxSeqs, c.MaxLen)
 	}
-	if c.Mode > Swap || c.Mode == Swap && c.Manager.Caching {
-		return fmt.Errorf("%w: preemption mode %d, prefix caching: %t", ErrConfig, c.Mode, c.Manager.Caching)
+	if c.Mode > Swap {
+		return fmt.Errorf("%w: preemption mode %d", ErrConfig, c.Mode)
+	}
+	if c.Manager.Caching && (c.Mode == Swap || c.Chunked) {
+		return fmt.Errorf("%w: prefix caching goes with neither swapping nor chunked prefill", ErrConfig)
 	}
 	return nil
 }

@@ -15,7 +15,9 @@ func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
 		Manager: drawConfig(t),
 		MaxSeqs: rapid.IntRange(1, 6).Draw(t, "seqs"),
 		MaxLen:  longest,
-		Chunked: rapid.Bool().Draw(t, "chunked"),
+	}
+	if !config.Manager.Caching {
+		config.Chunked = rapid.Bool().Draw(t, "chunked")
 	}
 	config.MaxTokens = rapid.IntRange(config.MaxSeqs, 40).Draw(t, "tokens")
 	if !config.Manager.Caching && config.Manager.Window == 0 && rapid.Bool().Draw(t, "swap") {
@@ -48,10 +50,11 @@ func TestSchedulerTraffic(t *testing.T) {
 func TestSchedulerRefuses(t *testing.T) {
 	good := SchedulerConfig{Manager: Config{Block: 2, GPU: 8}, MaxTokens: 8, MaxSeqs: 2, MaxLen: 8}
 	for name, spoil := range map[string]func(*SchedulerConfig){
-		"no tokens":        func(c *SchedulerConfig) { c.MaxTokens = 0 },
-		"an unknown mode":  func(c *SchedulerConfig) { c.Mode = 2 },
-		"swapped prefixes": func(c *SchedulerConfig) { c.Mode, c.Manager.Caching = Swap, true },
-		"a bad manager":    func(c *SchedulerConfig) { c.Manager.Block = 0 },
+		"no tokens":          func(c *SchedulerConfig) { c.MaxTokens = 0 },
+		"an unknown mode":    func(c *SchedulerConfig) { c.Mode = 2 },
+		"swapped prefixes":   func(c *SchedulerConfig) { c.Mode, c.Manager.Caching = Swap, true },
+		"chunks of prefixes": func(c *SchedulerConfig) { c.Chunked, c.Manager.Caching = true, true },
+		"a bad manager":      func(c *SchedulerConfig) { c.Manager.Block = 0 },
 	} {
 		c := good
 		spoil(&c)
