@@ -348,3 +348,56 @@ func TestPromotionHelps(t *testing.T) {
 	require.Equal(t, block.Pair{Src: child.table[2], Dst: s.table[2]}, copies[1])
 	require.Equal(t, other.table[1], s.table[1])
 }
+
+// Ensure that blocks count as computed when the batch that computes them is
+// made, the last one of a table never does, and a sequence that was scheduled
+// before keeps the answer it got then.
+func TestComputed(t *testing.T) {
+	m, err := New(Config{Block: 2, GPU: 20, Caching: true})
+	require.NoError(t, err)
+	tokens := []int32{1, 2, 3, 4, 5, 6, 7}
+	with := func(n int) *Seq {
+		s := &Seq{Len: n, Tokens: tokens}
+		require.NoError(t, m.Allocate(s))
+		return s
+	}
+	first := with(7)
+	require.Empty(t, m.Computed(nil, first))
+	same := with(7)
+	require.Empty(t, m.Computed(nil, same), "in the same batch")
+	m.MarkComputed()
+	require.Empty(t, m.Computed(nil, first), "behind a gap")
+	later, short := with(7), with(6)
+	require.Equal(t, first.table[:3], m.Computed(nil, later))
+	require.Equal(t, first.table[:2], m.Computed(nil, short))
+	require.Equal(t, first.table[:2], m.Computed(nil, first, later, short), "the common beginning of those that have any")
+	queries, hits := m.Hits()
+	require.Equal(t, [2]int{12, 9}, [2]int{queries, hits})
+
+	for _, s := range []*Seq{first, same, later, short} {
+		m.Free(s)
+	}
+	require.Equal(t, 20, m.FreeGPU())
+	again := with(7)
+	require.Len(t, m.Computed(nil, again), 3, "restored blocks are computed")
+}
+
+// Ensure that a sequence gets the block that holds the same prefix when its own
+// becomes full, without a copy, and its own is free.
+func TestPromotionToTheSamePrefix(t *testing.T) {
+	m, err := New(Config{Block: 2, GPU: 4, Caching: true})
+	require.NoError(t, err)
+	a, b := &Seq{Len: 1, Tokens: []int32{1, 2}}, &Seq{Len: 1, Tokens: []int32{1, 2}}
+	require.NoError(t, m.Allocate(a))
+	require.NoError(t, m.Allocate(b))
+	for _, s := range []*Seq{a, b} {
+		s.Len = 2
+		copies, err := m.Append(nil, s, 0, 1)
+		require.NoError(t, err)
+		require.Empty(t, copies)
+	}
+	require.Equal(t, []int32{0}, a.table)
+	require.Equal(t, []int32{0}, b.table)
+	require.Equal(t, 3, m.FreeGPU())
+	require.Equal(t, []int32{1, 2, 3}, slices.Collect(m.gpu.Free()))
+}

@@ -11,13 +11,28 @@ import (
 
 func main() {
 	for _, file := range os.Args[1:] {
-		t, err := replay.Load(file)
-		if err == nil {
-			err = replay.Verify(t)
-		}
-		if err != nil {
+		if err := verify(file); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
 	}
+}
+
+func verify(file string) error {
+	old, err := replay.IsOld(file)
+	if err != nil {
+		return err
+	}
+	if old {
+		t, err := replay.LoadOld(file)
+		if err == nil {
+			_, err = replay.VerifyOld(t)
+		}
+		return err
+	}
+	t, err := replay.Load(file)
+	if err == nil {
+		err = replay.Verify(t)
+	}
+	return err
 }
