@@ -17,8 +17,7 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	return append(answered, ids...), nil
 }
 
-// FinishSeq reports that one sequence of a request is complete and others are
-// not. Finish is for the last one.
+// FinishSeq implements serve.GroupScheduler.
 func (s *Scheduler) FinishSeq(id, sequence int) error {
 	q, err := s.sequence(id, sequence)
 	if err != nil {
@@ -32,9 +31,8 @@ func (s *Scheduler) FinishSeq(id, sequence int) error {
 	return nil
 }
 
-// Refork makes a beam that did not survive a copy of one that did, between two
-// steps. It appends the copies to be made at once to it.Copies: all blocks in
-// Orca, none in the paper's system, which copies on write.
+// Refork implements serve.GroupScheduler. Orca copies all blocks, the paper's
+// system none before they are written.
 func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 	q, err := s.sequence(id, child)
 	if err != nil {

@@ -15,7 +15,8 @@ type Limits struct {
 }
 
 // A Scheduler is the artifact's for the paper's system and for Orca. Prompts and
-// decodes run in one iteration (§10). It implements serve.Scheduler.
+// decodes run in one iteration (§10). It implements
+// serve.GroupScheduler.
 type Scheduler struct {
 	limits   Limits
 	memory   memory
@@ -59,7 +60,7 @@ type memory interface {
 	check(s *Scheduler) error
 }
 
-var _ serve.Scheduler = (*Scheduler)(nil)
+var _ serve.GroupScheduler = (*Scheduler)(nil)
 
 func newScheduler(limits Limits, m memory) (*Scheduler, error) {
 	if limits.Tokens < 1 || limits.Seqs < 1 {

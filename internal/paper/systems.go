@@ -120,7 +120,7 @@ type reserved struct{ *Reservation }
 func (r *reserved) accept(q *request) error {
 	switch {
 	case q.output < 1:
-		return fmt.Errorf("Orca reserves by the length of the output, which is said to be %d", q.output)
+		return fmt.Errorf("the output is said to have %d tokens, and Orca reserves memory by that", q.output)
 	case q.prompt+q.output > r.config.Longest:
 		return fmt.Errorf("%d and %d tokens: no sequence has more than %d", q.prompt, q.output, r.config.Longest)
 	case !r.possible(q):

@@ -13,7 +13,6 @@ type v0Scheduler struct {
 	s    *v0.Scheduler
 	it   serve.Iteration
 	left map[int]int // tokens to generate, by request
-	done []int
 }
 
 func newV0Scheduler(c *Init) (*v0Scheduler, error) {

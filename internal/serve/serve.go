@@ -62,6 +62,20 @@ type Scheduler interface {
 	Usage() Usage
 }
 
+// A GroupScheduler has requests with several sequences, which may end apart or
+// be beams. Both calls come between two steps.
+type GroupScheduler interface {
+	Scheduler
+
+	// FinishSeq reports that one sequence of a request is complete and others
+	// are not. Finish is for the last one.
+	FinishSeq(id, sequence int) error
+
+	// Refork makes a beam that did not survive a copy of one that did. It
+	// appends copies to be made at once to it.Copies.
+	Refork(it *Iteration, id, child, parent int) error
+}
+
 // An Iteration is one run of the model.
 type Iteration struct {
 	Prefills []Prefill
