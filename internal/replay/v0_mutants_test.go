@@ -64,7 +64,7 @@ var oldMutants = []mutant{
 	{"swapped requests keep others from being admitted", "v0/step.go",
 		"if s.swapped.Len() == 0 {", "if s.swapped.Len() >= 0 {", "v0_sched_swap", ""},
 	{"nothing is swapped in after a preemption", "v0/step.go",
-		"\t\tif len(t.it.Preempted) == 0 {\n\t\t\ts.swapIn()", "\t\tif true {\n\t\t\ts.swapIn()", "v0_sched_swap", ""},
+		"t.failed != nil || len(t.it.Preempted) > 0", "t.failed != nil", "v0_sched_swap", ""},
 	{"swapping in is not cut to the budget", "v0/step.go",
 		"n := q.remaining()\n\t\tif !s.fits(n)", "n := s.chunked(q.remaining())\n\t\tif !s.fits(n)", "v0_sched_chunked_swap", ""},
 	{"what is swapped in runs first, with chunks", "v0/step.go",

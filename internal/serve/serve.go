@@ -48,9 +48,7 @@ type Scheduler interface {
 	Add(Request) error
 
 	// Step decides on the next iteration, whose arrays are used again. When it
-	// returns, everything in the iteration counts as computed. An iteration
-	// without prefills and decodes means that nothing can run before the next
-	// Add.
+	// returns, everything in the iteration counts as computed.
 	Step(*Iteration) error
 
 	// Finish reports requests whose answers are complete or that were aborted,
@@ -130,3 +128,9 @@ func (it *Iteration) Reset() {
 
 // Empty reports whether the model has nothing to do.
 func (it *Iteration) Empty() bool { return len(it.Prefills) == 0 && len(it.Decodes) == 0 }
+
+// Idle reports whether nothing happened at all, and so nothing will before the
+// next Add or Finish. If requests wait nevertheless, they wait for ever.
+func (it *Iteration) Idle() bool {
+	return it.Empty() && len(it.SwapOut) == 0 && len(it.SwapIn) == 0 && len(it.Preempted) == 0 && len(it.Ignored) == 0
+}

@@ -54,29 +54,18 @@ func (s *Scheduler) stepWhole() {
 	}
 	if len(t.admitted) == 0 {
 		s.runRunning()
-		if t.failed != nil {
-			return
-		}
-		if len(t.it.Preempted) == 0 {
-			s.swapIn()
-		}
-		if t.failed != nil {
-			return
-		}
+		s.swapIn()
 	}
-	s.queueRunning(t.admitted, t.decodes, t.swappedDecodes)
+	if t.failed == nil {
+		s.queueRunning(t.admitted, t.decodes, t.swappedDecodes)
+	}
 }
 
 // stepChunked fills the budget with what runs, and then with chunks of prompts.
 func (s *Scheduler) stepChunked() {
 	t := &s.step
 	s.runRunning()
-	if t.failed != nil {
-		return
-	}
-	if len(t.it.Preempted) == 0 {
-		s.swapIn()
-	}
+	s.swapIn()
 	if t.failed != nil {
 		return
 	}
@@ -260,10 +249,13 @@ func (s *Scheduler) preempt(at int32) error {
 }
 
 // swapIn brings swapped requests back from the head of the queue, while GPU and
-// budget have room. A prompt that was swapped out half-way needs room for the
-// whole rest of it.
+// budget have room, unless somebody has just been preempted. A prompt that was
+// swapped out half-way needs room for the whole rest of it.
 func (s *Scheduler) swapIn() {
 	t := &s.step
+	if t.failed != nil || len(t.it.Preempted) > 0 {
+		return
+	}
 	for at := s.swapped.Head(); at != queue.None; at = s.swapped.Head() {
 		q := s.requests.At(at)
 		switch s.manager.CanSwapIn(0, &q.Seq) {

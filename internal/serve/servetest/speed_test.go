@@ -101,7 +101,7 @@ func (w *world) step(t testing.TB) {
 	if err := w.s.Step(&w.it); err != nil {
 		t.Fatal(err)
 	}
-	if w.it.Empty() {
+	if w.it.Idle() {
 		w.now = math.Max(w.now, w.arrival)
 		return
 	}
