@@ -74,6 +74,7 @@ type step struct {
 	swappedDecodes, swappedFills []int32
 	admitted                     []int32
 	preempted                    []int32 // lost their blocks
+	abandoned                    []int   // ids; ignored after those that waited
 	failed                       error
 }
 

@@ -84,3 +84,54 @@ func TestSchedulerRefuses(t *testing.T) {
 	require.ErrorIs(t, s.Step(&it), ErrSequence, "whose answer is not given")
 	require.NoError(t, s.Check())
 }
+
+// Ensure that a swapped request that has grown too long for the GPU is dropped,
+// and that its CPU blocks are lost, as vLLM loses them.
+func TestAbandoned(t *testing.T) {
+	s, err := NewScheduler(SchedulerConfig{
+		Manager:   Config{Block: 1, GPU: 3, CPU: 4},
+		MaxTokens: 8, MaxSeqs: 2, MaxLen: 8, Mode: Swap,
+	})
+	require.NoError(t, err)
+	var it serve.Iteration
+	require.NoError(t, s.Add(serve.Request{ID: 7, Prompt: 3}))
+	require.NoError(t, s.Step(&it))
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []serve.Preemption{{ID: 7, Swapped: true}}, it.Preempted)
+	require.True(t, it.Empty())
+	require.False(t, it.Idle())
+	require.NoError(t, s.Add(serve.Request{ID: 8, Prompt: 1}))
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []int{7}, it.Ignored)
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []serve.Prefill{{ID: 8, Tokens: 1, Seqs: 1, Last: true}}, it.Prefills)
+	require.Equal(t, 1, s.Manager().FreeCPU())
+	require.NoError(t, s.Check())
+}
+
+// Ensure that a step that fails, because the CPU is full, loses nobody: when
+// there is room again, all go on.
+func TestFailedStep(t *testing.T) {
+	s, err := NewScheduler(SchedulerConfig{
+		Manager:   Config{Block: 1, GPU: 6, CPU: 1},
+		MaxTokens: 8, MaxSeqs: 3, MaxLen: 8, Mode: Swap,
+	})
+	require.NoError(t, err)
+	var it serve.Iteration
+	for id := 1; id <= 3; id++ {
+		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 2}))
+	}
+	require.NoError(t, s.Step(&it))
+	require.Len(t, it.Prefills, 3)
+	for range 2 {
+		require.ErrorIs(t, s.Step(&it), ErrNoFreeBlocks)
+		require.True(t, it.Empty())
+		_, running, _ := s.Queues()
+		require.Equal(t, []int{1, 2, 3}, running)
+		require.NoError(t, s.Check())
+	}
+	_, err = s.Finish(nil, 2)
+	require.NoError(t, err)
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}, {ID: 3, Context: 3, Seqs: 1}}, it.Decodes)
+}

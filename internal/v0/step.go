@@ -17,7 +17,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	*t = step{
 		it: it, decodes: t.decodes[:0], prefills: t.prefills[:0],
 		swappedDecodes: t.swappedDecodes[:0], swappedFills: t.swappedFills[:0],
-		admitted: t.admitted[:0], preempted: t.preempted[:0],
+		admitted: t.admitted[:0], preempted: t.preempted[:0], abandoned: t.abandoned[:0],
 	}
 	if s.config.Chunked {
 		s.stepChunked()
@@ -27,6 +27,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	for _, at := range t.preempted {
 		s.waiting.PushFront(at) // so the last victim, which came first, is in front
 	}
+	it.Ignored = append(it.Ignored, t.abandoned...)
 	if t.failed != nil {
 		for _, part := range [...][]int32{t.swappedFills, t.swappedDecodes, t.prefills, t.decodes} {
 			s.requeue(part)
@@ -293,7 +294,7 @@ func (s *Scheduler) swapIn() {
 func (s *Scheduler) abandon(at int32) {
 	q := s.requests.At(at)
 	s.swapped.Remove(at)
-	s.step.it.Ignored = append(s.step.it.Ignored, q.id)
+	s.step.abandoned = append(s.step.abandoned, q.id)
 	lost := q.Seq
 	s.lost = append(s.lost, &lost)
 	q.Seq = Seq{}
