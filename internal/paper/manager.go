@@ -27,7 +27,8 @@ type Manager struct {
 	config    Config
 	watermark int
 	gpu, cpu  block.Device
-	logical   int // entries of tables on the GPU
+	logical   int       // entries of tables on the GPU
+	spare     [][]int32 // empty tables of sequences that were freed
 
 	// moved is, for each source block of the swap or count under way, where it
 	// goes, if its mark is the present one.
@@ -127,10 +128,11 @@ func (m *Manager) Allocate(g *Group) error {
 	if n > m.gpu.NumFree() {
 		return fmt.Errorf("%w: %d needed for a prompt of %d tokens, %d free", ErrNoFreeBlocks, n, g.Seqs[first].Len, m.gpu.NumFree())
 	}
+	table := m.emptyTable()
 	for range n {
-		id := m.gpu.Take()
-		g.Seqs[first].table = append(g.Seqs[first].table, id)
+		table = append(table, m.gpu.Take())
 	}
+	g.Seqs[first].table = table
 	m.logical += n
 	for i := first + 1; i < len(g.Seqs); i++ {
 		if !g.Seqs[i].Finished {
@@ -188,7 +190,7 @@ func (m *Manager) Refork(g *Group, child, parent int) error {
 }
 
 func (m *Manager) share(d *block.Device, parent, child *Seq) {
-	child.table = append(child.table[:0], parent.table...)
+	child.table = append(m.emptyTable(), parent.table...)
 	for _, id := range child.table {
 		d.Ref(id)
 	}
@@ -215,5 +217,20 @@ func (m *Manager) release(g *Group, s *Seq) {
 	if d == &m.gpu {
 		m.logical -= len(s.table)
 	}
-	s.table = s.table[:0]
+	if s.table != nil {
+		m.spare = append(m.spare, s.table[:0])
+		s.table = nil
+	}
+}
+
+// emptyTable returns an array that was a table before, if there is one. So there
+// are as many as sequences had blocks at once, and they stop growing.
+func (m *Manager) emptyTable() []int32 {
+	n := len(m.spare)
+	if n == 0 {
+		return nil
+	}
+	table := m.spare[n-1]
+	m.spare = m.spare[:n-1]
+	return table
 }

@@ -98,14 +98,8 @@ func (s *Scheduler) Add(r serve.Request) error {
 // begin makes q a request with n sequences, in the arrays of an old one.
 func (q *request) begin(r serve.Request, n int) {
 	seqs, chunks := q.Seqs[:0], q.chunks[:0]
-	for len(seqs) < n {
-		if len(seqs) < cap(seqs) {
-			seqs = seqs[:len(seqs)+1]
-		} else {
-			seqs = append(seqs, Seq{})
-		}
-		last := &seqs[len(seqs)-1]
-		*last = Seq{Len: r.Prompt, table: last.table[:0]}
+	for range n {
+		seqs = append(seqs, Seq{Len: r.Prompt})
 	}
 	*q = request{Group: Group{Seqs: seqs}, id: r.ID, prompt: r.Prompt, output: r.Output, chunks: chunks}
 }

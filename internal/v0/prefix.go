@@ -4,7 +4,6 @@ import (
 	"iter"
 	"slices"
 
-	"llmmemory/internal/block"
 	"llmmemory/internal/block/blockhash"
 )
 
@@ -326,6 +325,3 @@ func (m *Manager) Cached() []int32 {
 	slices.Sort(list)
 	return list
 }
-
-// None is no block.
-const None = block.None

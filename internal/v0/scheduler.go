@@ -110,10 +110,9 @@ func (s *Scheduler) Add(r serve.Request) error {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
 	q := s.requests.At(at)
-	seq := q.Seq
-	seq.Reset()
-	seq.Len, seq.Tokens = r.Prompt, r.Tokens
-	*q = request{Seq: seq, id: r.ID}
+	q.Seq.reset()
+	q.Len, q.Tokens = r.Prompt, r.Tokens
+	*q = request{Seq: q.Seq, id: r.ID}
 	s.waiting.PushBack(at)
 	return nil
 }

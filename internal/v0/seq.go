@@ -30,9 +30,9 @@ func (s *Seq) Table() []int32 { return s.table }
 // Unseen is how many tokens the table does not know.
 func (s *Seq) Unseen() int { return s.Len - s.full }
 
-// Reset makes it a sequence that the manager does not know, which it must not
-// while it has blocks. Its arrays are used again.
-func (s *Seq) Reset() { *s = Seq{table: s.table[:0], computed: s.computed[:0]} }
+// reset makes it a sequence that the manager does not know and that has no
+// table.
+func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 
 // touched counts the blocks that the unseen tokens and lookahead more would
 // write to, each as if it had to be a new one (§2).
