@@ -27,8 +27,8 @@ type Manager struct {
 	config    Config
 	watermark int
 	gpu, cpu  block.Device
-	logical   int       // entries of tables on the GPU
-	spare     [][]int32 // empty tables of sequences that were freed
+	logical   int // entries of tables on the GPU
+	tables    block.Tables
 
 	// moved is, for each source block of the swap or count under way, where it
 	// goes, if its mark is the present one.
@@ -128,7 +128,7 @@ func (m *Manager) Allocate(g *Group) error {
 	if n > m.gpu.NumFree() {
 		return fmt.Errorf("%w: %d needed for a prompt of %d tokens, %d free", ErrNoFreeBlocks, n, g.Seqs[first].Len, m.gpu.NumFree())
 	}
-	table := m.emptyTable()
+	table := m.tables.Take()
 	for range n {
 		table = append(table, m.gpu.Take())
 	}
@@ -190,7 +190,7 @@ func (m *Manager) Refork(g *Group, child, parent int) error {
 }
 
 func (m *Manager) share(d *block.Device, parent, child *Seq) {
-	child.table = append(m.emptyTable(), parent.table...)
+	child.table = append(m.tables.Take(), parent.table...)
 	for _, id := range child.table {
 		d.Ref(id)
 	}
@@ -217,20 +217,6 @@ func (m *Manager) release(g *Group, s *Seq) {
 	if d == &m.gpu {
 		m.logical -= len(s.table)
 	}
-	if s.table != nil {
-		m.spare = append(m.spare, s.table[:0])
-		s.table = nil
-	}
-}
-
-// emptyTable returns an array that was a table before, if there is one. So there
-// are as many as sequences had blocks at once, and they stop growing.
-func (m *Manager) emptyTable() []int32 {
-	n := len(m.spare)
-	if n == 0 {
-		return nil
-	}
-	table := m.spare[n-1]
-	m.spare = m.spare[:n-1]
-	return table
+	m.tables.Give(s.table)
+	s.table = nil
 }

@@ -115,8 +115,8 @@ func (q *request) length() int {
 }
 
 // Step implements serve.Scheduler. The only error wraps ErrNoFreeBlocks: a
-// victim does not fit on the CPU, which ends the artifact. Then every request is
-// in its queue, and of the iteration only SwapOut and Copies count.
+// victim does not fit on the CPU, which ends the artifact. Then nothing runs,
+// every request is in its queue, and what is in the iteration has happened.
 func (s *Scheduler) Step(it *serve.Iteration) error {
 	it.Reset()
 	s.steps++

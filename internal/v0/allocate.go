@@ -55,7 +55,7 @@ func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 func (m *Manager) allocate(first *Seq) {
 	size := m.config.Block
 	whole := first.Len / size
-	first.table = m.emptyTable()
+	first.table = m.tables.Take()
 	for i := range whole {
 		if m.prefix != nil {
 			first.table = append(first.table, m.allocateChunk(first, i))
@@ -110,7 +110,7 @@ func (m *Manager) Fork(parent, child *Seq) error {
 
 // share copies the table of parent, block for block.
 func (m *Manager) share(parent, child *Seq) {
-	child.table = append(m.emptyTable(), parent.table...)
+	child.table = append(m.tables.Take(), parent.table...)
 	child.full, child.known = parent.full, true
 	d := m.deviceOf(parent)
 	for _, id := range child.table {
@@ -144,20 +144,8 @@ func (m *Manager) Free(s *Seq) {
 	if d == &m.gpu {
 		m.logical -= len(s.table)
 	}
-	m.spare = append(m.spare, s.table[:0])
+	m.tables.Give(s.table)
 	s.reset()
-}
-
-// emptyTable returns an array that was a table before, if there is one. So there
-// are as many as sequences had blocks at once, and they stop growing.
-func (m *Manager) emptyTable() []int32 {
-	n := len(m.spare)
-	if n == 0 {
-		return nil
-	}
-	table := m.spare[n-1]
-	m.spare = m.spare[:n-1]
-	return table
 }
 
 // drop takes a reference from each block in this order, except for the null

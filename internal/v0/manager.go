@@ -29,10 +29,10 @@ type Manager struct {
 	config    Config
 	watermark int // GPU blocks that admission leaves free
 	gpu, cpu  block.Device
-	prefix    *prefix   // nil: no caching
-	null      int32     // filler for entries outside the window; None until it is needed
-	logical   int       // entries of tables on the GPU
-	spare     [][]int32 // empty tables of sequences that were freed
+	prefix    *prefix // nil: no caching
+	null      int32   // filler for entries outside the window; None until it is needed
+	logical   int     // entries of tables on the GPU
+	tables    block.Tables
 }
 
 // New makes a manager whose blocks are all free.
