@@ -98,8 +98,7 @@ func (d *Device) First() int32 { return d.first }
 // Has reports whether the id is one of the device's.
 func (d *Device) Has(id int32) bool { return uint(id-d.first) < uint(len(d.counts)) }
 
-// Len is the number of blocks, and NumFree that of blocks in the stack.
-func (d *Device) Len() int     { return len(d.counts) }
+// NumFree is the number of blocks in the stack.
 func (d *Device) NumFree() int { return len(d.free) }
 
 // Free yields the stack from its top: the next block to be handed out comes

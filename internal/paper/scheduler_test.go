@@ -146,6 +146,23 @@ func TestHopeless(t *testing.T) {
 	require.Equal(t, []int{1}, x.Ignored)
 }
 
+// Ensure that a group that is swapped out and needs more than the GPU has is
+// dropped, and its CPU blocks are free again.
+func TestHopelessGroup(t *testing.T) {
+	x, s := sosp(t, Config{Block: 1, GPU: 4, CPU: 4}, Limits{Tokens: 100, Seqs: 10}, false)
+	x.add(serve.Request{ID: 1, Prompt: 2, Seqs: 2}, serve.Request{ID: 2, Prompt: 1})
+	x.expect(lengths{1: 2, 2: 1}, lengths{})
+	_, err := s.Finish(nil, 2)
+	require.NoError(t, err)
+	x.expect(lengths{}, lengths{1: 3}) // all 4 blocks
+	x.expect(lengths{}, lengths{})
+	require.Equal(t, []serve.Preemption{{ID: 1, Swapped: true}}, x.Preempted)
+	x.expect(lengths{}, lengths{}) // 4 and one for each are more than 4
+	require.Equal(t, []int{1}, x.Ignored)
+	require.NoError(t, s.Check())
+	require.Zero(t, s.requests.Len())
+}
+
 // Ensure that beams share, and that one that did not survive becomes a copy of
 // one that did, without a block being copied.
 func TestBeams(t *testing.T) {

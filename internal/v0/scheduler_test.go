@@ -135,3 +135,26 @@ func TestFailedStep(t *testing.T) {
 	require.NoError(t, s.Step(&it))
 	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}, {ID: 3, Context: 3, Seqs: 1}}, it.Decodes)
 }
+
+// Ensure that Check sees what it is for.
+func TestSchedulerCheckSeesDamage(t *testing.T) {
+	for name, damage := range map[string]func(s *Scheduler){
+		"a request in no queue":      func(s *Scheduler) { s.running.Remove(s.running.Head()) },
+		"a request in a wrong queue": func(s *Scheduler) { at := s.running.Head(); s.running.Remove(at); s.swapped.PushBack(at) },
+		"a waiting one with blocks":  func(s *Scheduler) { at := s.running.Head(); s.running.Remove(at); s.waiting.PushFront(at) },
+		"a running one without":      func(s *Scheduler) { at := s.waiting.Head(); s.waiting.Remove(at); s.running.PushBack(at) },
+		"a token that is not there":  func(s *Scheduler) { s.requests.At(s.running.Head()).computed++ },
+		"another one's id":           func(s *Scheduler) { s.requests.At(s.running.Head()).id++ },
+	} {
+		s, err := NewScheduler(SchedulerConfig{Manager: Config{Block: 1, GPU: 4, CPU: 4}, MaxTokens: 8, MaxSeqs: 3, MaxLen: 8})
+		require.NoError(t, err)
+		var it serve.Iteration
+		for id := range 2 {
+			require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 3}))
+		}
+		require.NoError(t, s.Step(&it))
+		require.NoError(t, s.Check())
+		damage(s)
+		require.Error(t, s.Check(), name)
+	}
+}
