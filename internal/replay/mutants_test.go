@@ -154,10 +154,10 @@ func (m *mutant) try(t *testing.T, root string) (caught bool, output string) {
 	require.NoError(t, os.WriteFile(overlaid, overlay, 0o600))
 
 	program := filepath.Join(dir, "program")
-	build := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlaid, "-o", program, "./internal/replay/testdata/verify")
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlaid, "-o", program, "./internal/replay/testdata/verify")
 	run := exec.Command(program, recordings(t, root, m.recordings)...)
 	if m.tests != "" {
-		build = exec.Command("go", "test", "-buildvcs=false", "-c", "-overlay", overlaid, "-o", program, "./internal/"+m.tests)
+		build = exec.Command("go", "test", "-buildvcs=false", "-ldflags=-s -w", "-c", "-overlay", overlaid, "-o", program, "./internal/"+m.tests)
 		run = exec.Command(program, "-test.failfast", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s")
 	}
 	build.Dir, run.Dir = root, dir

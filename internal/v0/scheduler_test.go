@@ -4,47 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"llmmemory/internal/serve"
-	"llmmemory/internal/serve/servetest"
 )
-
-func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
-	config := SchedulerConfig{
-		Manager: drawConfig(t),
-		MaxSeqs: rapid.IntRange(1, 6).Draw(t, "seqs"),
-		MaxLen:  longest,
-	}
-	if !config.Manager.Caching {
-		config.Chunked = rapid.Bool().Draw(t, "chunked")
-	}
-	config.MaxTokens = rapid.IntRange(config.MaxSeqs, 40).Draw(t, "tokens")
-	if !config.Manager.Caching && config.Manager.Window == 0 && rapid.Bool().Draw(t, "swap") {
-		config.Mode = Swap
-	}
-	s, err := NewScheduler(config)
-	require.NoError(t, err)
-	return s, &servetest.System{
-		Scheduler: s, Check: s.Check, Table: func(id, _ int) []int32 { return s.Table(id) },
-		BlockSize: config.Manager.Block, MaxTokens: config.MaxTokens, Prompts: longest, Stuck: ErrNoFreeBlocks,
-		Shared: config.Manager.Caching, Window: config.Manager.Window,
-		// With chunks, a prompt whose last block is not full preempts itself at
-		// its second chunk, again and again, when no block is free: CanAppend
-		// counts a block for it although none is needed.
-		Live: config.Mode == Recompute && config.Manager.Window == 0 && !config.Chunked,
-	}
-}
-
-// Ensure that every sequence attends to its own tokens in each iteration, that
-// blocks are conserved and queues sound after every operation, and that what is
-// accepted is answered.
-func TestSchedulerTraffic(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		_, system := drawScheduler(t)
-		servetest.Run(t, system)
-	})
-}
 
 // Ensure that what cannot be is refused.
 func TestSchedulerRefuses(t *testing.T) {
