@@ -4,7 +4,8 @@
 # make llmgrade             build/llmgrade, which grades submissions from outside
 # make mutants              which stage of llmgrade sees which wrong submission
 # make repeat               every submission graded six times, with the same result
-# make bench                the speed table of the README, and what llmgrade takes
+# make llmbench             build/llmbench, which replays recordings of vLLM
+# make bench                the speed tables of the README, and what llmgrade takes
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
 # make dropin DIR=path      set a homework folder up with this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
@@ -38,7 +39,7 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-.PHONY: all lib grade llmgrade test mutants repeat bench dropin install uninstall check clean
+.PHONY: all lib grade llmgrade llmbench test mutants repeat bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -80,9 +81,15 @@ llmgrade:
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmgrade ./cmd/llmgrade
 
+llmbench:
+	@.ci/tools build
+	@mkdir -p $(B)
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmbench ./cmd/llmbench
+
 test: lib
 	@.ci/tools test
 	@$(GO) test -buildvcs=false ./...
+	@CGO_ENABLED=1 $(GO) test -buildvcs=false -race -run 'Load' ./internal/kvcache ./internal/sched
 
 mutants:
 	@.ci/tools test
@@ -98,8 +105,13 @@ check:
 	@$(GO) vet ./...
 	@$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-bench: $(B)/bench/bench
+bench: $(B)/bench/bench llmbench
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
+	@echo
+	@$(B)/llmbench bench
+	@echo
+	@$(B)/llmbench replay $(addprefix testdata/traces/v1/,m02_full16_big.jsonl.gz s04_fcfs_longprefill_big.jsonl.gz)
+	@echo
 	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./cmd/llmgrade
 
 $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile

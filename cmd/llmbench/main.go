@@ -1,0 +1,94 @@
+// Command llmbench replays recordings of vLLM on the serving core, and measures
+// the core.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/replay"
+)
+
+func main() {
+	if err := command().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "llmbench:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	c := &cobra.Command{
+		Use:           "llmbench",
+		Short:         "Replay recordings of vLLM and measure the serving core",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	c.AddCommand(replayCommand(), benchCommand())
+	c.CompletionOptions.DisableDefaultCmd = true
+	return c
+}
+
+func replayCommand() *cobra.Command {
+	var passes int
+	c := &cobra.Command{
+		Use:   "replay FILE...",
+		Short: "Play recordings and compare every field of every line",
+		Long: "replay plays each recording (.jsonl or .jsonl.gz) and compares every field of every line.\n" +
+			"At the first difference it prints the operation, the field, both values and the pool around\n" +
+			"it, and goes on with the next file. Equal recordings of V1 are then played again without\n" +
+			"comparing, with their hashes known, and the operations per second are printed. Those of V0, of\n" +
+			"the paper's system and of Orca are checked for conservation of blocks after every operation.\n\n" +
+			"The exit status is 0 if all are equal, else 1.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, files []string) error {
+			if passes < 1 {
+				return fmt.Errorf("--passes is %d: want at least 1", passes)
+			}
+			failed := 0
+			for _, file := range files {
+				if err := replayFile(c.OutOrStdout(), file, passes); err != nil {
+					failed++
+					fmt.Fprintln(c.OutOrStdout(), err)
+				}
+			}
+			if failed > 0 {
+				return fmt.Errorf("%d of %d recordings do not play equal", failed, len(files))
+			}
+			return nil
+		},
+	}
+	c.Flags().IntVar(&passes, "passes", 5, "how often to play for the time, of which the median counts")
+	return c
+}
+
+func replayFile(out io.Writer, file string, passes int) error {
+	old, err := replay.IsOld(file)
+	if err != nil {
+		return err
+	}
+	if old {
+		return replayOld(out, file)
+	}
+	t, err := replay.Load(file)
+	if err != nil {
+		return err
+	}
+	if err := replay.Verify(t); err != nil {
+		var d *replay.Difference
+		if errors.As(err, &d) {
+			return err
+		}
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	speed, err := replay.Measure(t, passes)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	fmt.Fprintf(out, "%-32s equal  %6d operations  %10.0f per second  %7d ns each\n",
+		t.Header.Name, speed.Operations, speed.PerSecond(), speed.Median.Nanoseconds()/int64(max(speed.Operations, 1)))
+	return nil
+}

@@ -1,0 +1,9 @@
+// Package bench measures the serving core: the speed table of the README, how
+// cost grows with the pool and with the running requests, and the memory of a
+// block. The same cases are Go benchmarks (go test -bench . ./internal/bench).
+//
+// Times are those of the processor in the measuring thread, so that other
+// programs on the machine disturb them less; each is the median of several
+// samples. vLLM's figures are those of the Python code on the same kind of
+// machine (vllm-v1 §15).
+package bench

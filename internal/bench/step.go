@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"llmmemory/internal/block/blockhash"
+	"llmmemory/internal/kvcache"
+	"llmmemory/internal/sched"
+)
+
+// A decoder runs steps in which each request decodes one token.
+type decoder struct {
+	s       *sched.Scheduler
+	running int
+	step    sched.Step
+	out     sched.Outcome
+	counts  []int32
+	tokens  []int32
+	left    int // steps until the requests are at their end
+}
+
+func newDecoder(running int) *decoder {
+	s, err := sched.New(sched.Config{
+		MaxSeqs: running, MaxTokens: running * promptTokens,
+		Cache: kvcache.Config{
+			Blocks: running*(promptTokens+outputTokens)/blockSize + 1,
+			Groups: []kvcache.Group{{Kind: kvcache.Full, Block: blockSize}}, Caching: true,
+			Hash: blockhash.LE{}, MaxModelLen: promptTokens + outputTokens,
+		},
+	})
+	must(err)
+	d := &decoder{s: s, running: running, tokens: make([]int32, running)}
+	for range running {
+		d.counts = append(d.counts, 1)
+	}
+	return d
+}
+
+// refill replaces all requests by new ones that are through their prompts.
+func (d *decoder) refill() {
+	d.s.Abort(d.s.Running(nil)...)
+	for i := range d.running {
+		_, err := d.s.Add(sched.Spec{Tokens: prompt(promptTokens, i), MaxTokens: outputTokens})
+		must(err)
+	}
+	d.left = outputTokens - 2
+	d.one()
+}
+
+func (d *decoder) one() {
+	must(d.s.Schedule(&d.step))
+	if len(d.step.Rows) != d.running {
+		panic("a request does not run")
+	}
+	for i := range d.tokens {
+		d.tokens[i] = int32(d.left + i)
+	}
+	must(d.s.Update(d.counts, d.tokens, &d.out))
+	d.left--
+}
+
+// step schedules and updates.
+func step(running int) run {
+	d := newDecoder(running)
+	d.refill()
+	return func(t Timer, n int) {
+		for range n {
+			if d.left <= 0 {
+				t.StopTimer()
+				d.refill()
+				t.StartTimer()
+			}
+			d.one()
+		}
+	}
+}

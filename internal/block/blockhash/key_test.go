@@ -1,0 +1,66 @@
+package blockhash
+
+import (
+	"crypto/sha256"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func item(id string, offset int64) Key {
+	return Key{Kind: Tuple, Tuple: []Key{{Text: id}, {Kind: Int, Int: offset}}}
+}
+
+// A run over blocks of 32 tokens, as m05 records one: two items in a block, one
+// item over a block's edge, none in the last.
+func TestItemsOfARun(t *testing.T) {
+	e := Extras{
+		Salt:  "s2",
+		Items: []Item{{"imgA", 4, 16}, {"imgB", 25, 14}, {"imgA", 66, 3}, {"imgA", 84, 31}},
+	}
+	var at Cursor
+	require.Equal(t, []Key{item("imgA", 4), item("imgB", 25), {Text: "s2"}}, e.Block(0, 32, &at))
+	require.Equal(t, []Key{item("imgB", -7)}, e.Block(32, 64, &at))
+	require.Equal(t, []Key{item("imgA", 2), item("imgA", 20)}, e.Block(64, 96, &at))
+	require.Equal(t, []Key{item("imgA", -12)}, e.Block(96, 128, &at))
+	require.Nil(t, e.Block(128, 160, &at))
+}
+
+// Ensure that a run that starts behind token 0 looks at the last item only.
+func TestALaterRunStartsAtTheLastItem(t *testing.T) {
+	e := Extras{Items: []Item{{"a", 0, 100}, {"b", 100, 20}}}
+	at := Last
+	require.Nil(t, e.Block(64, 96, &at), "a lies here, but the run does not look at it")
+	at = Last
+	require.Equal(t, []Key{item("b", 4)}, e.Block(96, 112, &at))
+	at = Last
+	require.Nil(t, e.Block(120, 136, &at))
+}
+
+func TestOrderOfKeys(t *testing.T) {
+	e := Extras{LoRA: "ada", Salt: "s", Items: []Item{{"i", 1, 1}}, Embeddings: []byte{1, 2, 3, 4, 5, 6}, Stride: 2}
+	sum := func(b ...byte) Key {
+		s := sha256.Sum256(b)
+		return Key{Kind: Bytes, Bytes: s[:]}
+	}
+	var at Cursor
+	require.Equal(t, []Key{{Text: "ada"}, item("i", 1), {Text: "s"}, sum(1, 2, 3, 4)}, e.Block(0, 2, &at))
+	require.Equal(t, []Key{{Text: "ada"}, sum(5, 6)}, e.Block(2, 4, &at))
+	require.Equal(t, []Key{{Text: "ada"}, sum()}, e.Block(4, 6, &at))
+	require.True(t, new(Extras).None())
+	require.Nil(t, new(Extras).Block(0, 16, &at))
+}
+
+// Ensure that items that would hide each other are refused.
+func TestCheckOfExtras(t *testing.T) {
+	require.NoError(t, (&Extras{Items: []Item{{"a", 0, 4}, {"b", 4, 1}}}).Check())
+	for _, bad := range []Extras{
+		{Items: []Item{{"a", 0, 5}, {"b", 4, 1}}},
+		{Items: []Item{{"a", 9, 5}, {"b", 4, 1}}},
+		{Items: []Item{{"a", -1, 5}}},
+		{Items: []Item{{"a", 0, 0}}},
+		{Embeddings: []byte{1}},
+	} {
+		require.Error(t, bad.Check(), "%+v", bad)
+	}
+}

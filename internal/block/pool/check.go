@@ -1,0 +1,136 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrBroken is wrapped by every finding of Check.
+var ErrBroken = errors.New("pool is broken")
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
+}
+
+// Check walks over the whole pool: the queue is the blocks with the count 0,
+// each once; the hash map is the blocks' keys, each under its own; the null
+// block is in neither.
+func (p *Pool) Check() error {
+	if err := p.checkQueue(); err != nil {
+		return err
+	}
+	if p.recs[Null].tokens != 0 || p.recs[Null].count != 0 {
+		return broken("the null block has the count %d and a key for %d tokens", p.recs[Null].count, p.recs[Null].tokens)
+	}
+	if !p.config.Caching {
+		return nil
+	}
+	nodes, err := p.checkRings()
+	if err != nil {
+		return err
+	}
+	return p.checkKeys(nodes)
+}
+
+func (p *Pool) checkQueue() error {
+	queued := make([]bool, p.config.Blocks)
+	n, before := 0, p.end()
+	for id := range p.Queue() {
+		switch {
+		case id <= Null || int(id) >= p.config.Blocks:
+			return broken("%d is in the queue", id)
+		case queued[id]:
+			return broken("block %d is in the queue twice", id)
+		case p.recs[id].count != 0:
+			return broken("block %d is in the queue with the count %d", id, p.recs[id].count)
+		case p.recs[id].prev != before:
+			return broken("block %d follows %d, and says %d", id, before, p.recs[id].prev)
+		}
+		queued[id] = true
+		before = id
+		n++
+	}
+	if n != p.free || p.recs[p.end()].prev != before {
+		return broken("%d blocks are in the queue up to %d, %d are said to be up to %d", n, before, p.free, p.recs[p.end()].prev)
+	}
+	for id := range queued {
+		if count := p.recs[id].count; id != int(Null) && (count < 0 || count == 0 != queued[id]) {
+			return broken("block %d has the count %d, in the queue: %t", id, count, queued[id])
+		}
+	}
+	return nil
+}
+
+// checkRings walks over the map and returns the number of nodes it holds.
+func (p *Pool) checkRings() (nodes int, err error) {
+	used := 0
+	for i := range p.slots {
+		s := p.slots[i]
+		if s.head == 0 {
+			continue
+		}
+		used++
+		head := s.head - 1
+		first := p.entry(head)
+		if at, found := p.find(&first.hash, first.group, tagOf(&first.hash, first.group)); !found || int(at) != i {
+			return 0, broken("slot %d holds a key that is found at %d (%t)", i, at, found)
+		}
+		size := 0
+		for node := head; ; {
+			e := p.entry(node)
+			if e.group != first.group || e.hash != first.hash {
+				return 0, broken("node %d has another key than node %d of its ring", node, head)
+			}
+			if p.recs[p.owner(node)].tokens == 0 {
+				return 0, broken("block %d is in the map without a key", p.owner(node))
+			}
+			if p.entry(e.younger).older != node {
+				return 0, broken("node %d is not the one in front of %d", node, e.younger)
+			}
+			if size++; size > p.config.Blocks+len(p.more) {
+				return 0, broken("the ring of node %d has no end", head)
+			}
+			if node = e.younger; node == head {
+				break
+			}
+		}
+		if size > 1 && s.tag&many == 0 {
+			return 0, broken("%d nodes have one key, but it is not marked", size)
+		}
+		nodes += size
+	}
+	if used != p.used {
+		return 0, broken("%d keys are in the map, %d are said to be", used, p.used)
+	}
+	return nodes, nil
+}
+
+// checkKeys compares the keys that blocks have with the nodes of the map.
+func (p *Pool) checkKeys(nodes int) error {
+	n := 0
+	for id := range p.config.Blocks {
+		if p.recs[id].tokens == 0 {
+			if p.firstMore(int32(id)) >= 0 {
+				return broken("block %d has additional keys, but no primary one", id)
+			}
+			continue
+		}
+		n++
+		e := &p.recs[id].entry
+		if _, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group)); !found {
+			return broken("the key of block %d is not in the map", id)
+		}
+		for i := p.firstMore(int32(id)); i >= 0; i = p.more[i].next {
+			if n++; p.more[i].block != int32(id) {
+				return broken("block %d has a key of block %d", id, p.more[i].block)
+			}
+		}
+	}
+	if n != nodes {
+		return broken("blocks have %d keys, the map has %d", n, nodes)
+	}
+	if free := len(p.more) - len(p.spare); free < 0 || n < free {
+		return broken("%d of %d additional keys are unused", len(p.spare), len(p.more))
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+package pool
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const hugePage = 2 << 20
+
+// large makes an array, and asks for huge pages if it is so long that its
+// accesses would miss the processor's table of small ones. The advice is about
+// speed only, so its failure does not matter.
+func large[T any](n int) []T {
+	s := make([]T, n)
+	size := uintptr(n) * unsafe.Sizeof(*new(T))
+	if size < 4*hugePage {
+		return s
+	}
+	start := uintptr(unsafe.Pointer(&s[0]))
+	from := (start + hugePage - 1) &^ (hugePage - 1)
+	whole := (start + size - from) &^ (hugePage - 1)
+	_ = unix.Madvise(unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(&s[0]), from-start)), whole), unix.MADV_HUGEPAGE)
+	return s
+}

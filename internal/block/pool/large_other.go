@@ -1,0 +1,5 @@
+//go:build !linux
+
+package pool
+
+func large[T any](n int) []T { return make([]T, n) }

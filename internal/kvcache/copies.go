@@ -1,0 +1,83 @@
+package kvcache
+
+import "llmmemory/internal/block"
+
+// A Copy is a pair of blocks whose bytes the worker must copy at the beginning
+// of the step, before anything is written.
+type Copy struct {
+	Src, Dst int32
+	Group    int
+	Request  *Request // nil if it was dropped since
+	Index    int      // slot of the request's table that names Dst now; -1: none does
+}
+
+// TakeCopies appends the pending copies to dst, group by group. Until now both
+// blocks of each were kept, so that nobody could reuse them before the copy is
+// known.
+func (c *Cache) TakeCopies(dst []Copy) []Copy {
+	if len(c.copies) == 0 {
+		return dst
+	}
+	ends := c.fresh[:0]
+	for g := range c.groups {
+		for i := range c.copies {
+			if p := c.copies[i]; p.Group == g {
+				dst = append(dst, p)
+				ends = append(ends, p.Src, p.Dst)
+			}
+		}
+	}
+	clear(c.copies)
+	c.copies = c.copies[:0]
+	clear(c.pins)
+	c.pool.Free(ends)
+	c.fresh = ends[:0]
+	return dst
+}
+
+// copyOnWrite points slot at of a table to the block private, and has the bytes
+// copied. Both blocks are kept until the copy is taken.
+func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
+	slot := &r.tables[i].ids[at]
+	old := *slot
+	c.pool.Pin(old)
+	c.pool.Reassign(slot, private)
+	c.pool.Pin(private)
+	c.pins[old]++
+	c.pins[private]++
+	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
+}
+
+// shared reports whether another table names the block, so that a write needs
+// a copy (design, "One rule, two faces"). What a pending copy holds is no
+// table: it is read before the write.
+func (c *Cache) shared(id int32) bool {
+	count := c.pool.Count(id) - c.pins[id]
+	return id != 0 && block.NeedOf([]int32{count}, 0) == block.Copy
+}
+
+// sharedSlots counts the blocks of r that tokens from start up to slots will be
+// written to and that others share.
+func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
+	n := 0
+	ids := r.tables[g.id].ids
+	for at := start / g.Block; at < min(len(ids), ceil(slots, g.Block)); at++ {
+		if c.shared(ids[at]) {
+			n++
+		}
+	}
+	return n
+}
+
+// unshare replaces those blocks. All but the first hold nothing of r yet, but
+// the pair also tells the worker that the slot has changed.
+func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
+	g := &c.groups[i]
+	ids := r.tables[i].ids
+	for at := d.local / g.Block; len(private) > 0; at++ {
+		if c.shared(ids[at]) {
+			c.copyOnWrite(r, i, at, private[0])
+			private = private[1:]
+		}
+	}
+}

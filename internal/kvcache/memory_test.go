@@ -1,0 +1,85 @@
+package kvcache
+
+import (
+	"fmt"
+	"hash/maphash"
+)
+
+// A memory stands for the keys and values in the blocks: each place holds a
+// number that depends on all tokens up to it. What a request attends to must be
+// its own, however its blocks were shared, copied, evicted and hit.
+type memory struct {
+	seed   maphash.Seed
+	blocks map[place]uint64
+}
+
+type place struct {
+	group  int
+	block  int32
+	offset int
+}
+
+func newMemory() *memory { return &memory{maphash.MakeSeed(), map[place]uint64{}} }
+
+// values are what the positions of r must hold, given the tokens drafts behind
+// its own.
+func (m *memory) values(r *Request, drafts int) []uint64 {
+	var h maphash.Hash
+	h.SetSeed(m.seed)
+	h.WriteString(r.content.Extras.Salt)
+	var values []uint64
+	for i := range r.NumTokens() + drafts {
+		token := int32(-1) // a draft
+		if i < r.NumTokens() {
+			token = r.content.Tokens[i]
+		}
+		fmt.Fprint(&h, token, " ")
+		values = append(values, h.Sum64())
+	}
+	return values
+}
+
+// step runs the copies, and then writes the positions from from on.
+func (m *memory) step(c *Cache, r *Request, from int) {
+	for _, p := range c.TakeCopies(nil) {
+		for i := range c.groups[p.Group].Block {
+			m.blocks[place{p.Group, p.Dst, i}] = m.blocks[place{p.Group, p.Src, i}]
+		}
+	}
+	values := m.values(r, max(0, r.computed-r.NumTokens()))
+	for g := range c.groups {
+		size := c.groups[g].Block
+		for i := from; i < r.computed; i++ {
+			if at := i / size; at < len(r.tables[g].ids) {
+				if id := r.tables[g].ids[at]; id != 0 {
+					m.blocks[place{g, id, i % size}] = values[i]
+				}
+			}
+		}
+	}
+}
+
+// verify compares what the next token of r attends to with what it must be.
+func (m *memory) verify(c *Cache, r *Request) error {
+	values := m.values(r, max(0, r.computed-r.NumTokens()))
+	for g := range c.groups {
+		spec := c.groups[g].Group
+		if spec.Kind == Mamba {
+			continue
+		}
+		spec.Retained = 0 // those are kept, but nobody attends to them
+		for i := spec.skipped(r.computed); i < r.computed; i++ {
+			id := int32(0)
+			if at := i / spec.Block; at < len(r.tables[g].ids) {
+				id = r.tables[g].ids[at]
+			}
+			if id == 0 {
+				return fmt.Errorf("token %d of %d has no block in group %d", i, r.computed, g)
+			}
+			if m.blocks[place{g, id, i % spec.Block}] != values[i] {
+				return fmt.Errorf("token %d of %d, group %d, block %d: the content is another request's", i, r.computed, g, id)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package paper
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"llmmemory/internal/block"
+)
+
+// ErrBroken is wrapped by every finding of Check that is not a device's.
+var ErrBroken = errors.New("manager is broken")
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
+}
+
+// Check walks over the whole state. groups yields every group with blocks.
+// Blocks are conserved on both devices, and tables cover their tokens but for
+// one that was just generated.
+func (m *Manager) Check(groups iter.Seq[*Group]) error {
+	for _, d := range []*block.Device{&m.gpu, &m.cpu} {
+		entries := func(yield func(int32) bool) {
+			for g := range groups {
+				for i := range g.Seqs {
+					for _, id := range g.Seqs[i].table {
+						if m.deviceOf(g) == d && !yield(id) {
+							return
+						}
+					}
+				}
+			}
+		}
+		if err := d.Check(0, entries); err != nil {
+			return fmt.Errorf("GPU: %t: %w", d == &m.gpu, err)
+		}
+	}
+	logical := 0
+	for g := range groups {
+		for i := range g.Seqs {
+			s := &g.Seqs[i]
+			if !g.swapped {
+				logical += len(s.table)
+			}
+			if n := m.blocks(s.Len); s.Finished && len(s.table) > 0 || len(s.table) > n || len(s.table) > 0 && len(s.table) < n-1 {
+				return broken("a sequence of %d tokens has %d blocks, finished: %t", s.Len, len(s.table), s.Finished)
+			}
+		}
+	}
+	if logical != m.logical {
+		return broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
+	}
+	return nil
+}
+
+// Check walks over the whole state: every block is in exactly one chunk, free
+// or not; free chunks are in the list of their size and have no free buddy.
+func (b *Buddy) Check() error {
+	free := 0
+	listed := map[int32]int{}
+	for size, starts := range b.Lists() {
+		for _, at := range starts {
+			listed[at] = size
+		}
+	}
+	at := int32(0)
+	for int(at) < len(b.chunks) {
+		c := b.chunks[at]
+		k := max(c.free, c.used) - 1
+		if (c.free > 0) == (c.used > 0) {
+			return broken("block %d begins a free chunk: %t, one in use: %t", at, c.free > 0, c.used > 0)
+		}
+		size := 1 << k
+		if int(at)%size != 0 || int(at)+size > len(b.chunks) {
+			return broken("a chunk of %d blocks begins at %d of %d", size, at, len(b.chunks))
+		}
+		for i := at + 1; i < at+int32(size); i++ {
+			if b.chunks[i].free > 0 || b.chunks[i].used > 0 {
+				return broken("block %d is inside the chunk of %d at %d, and begins one", i, size, at)
+			}
+		}
+		if c.free > 0 {
+			free += size
+			if listed[at] != size {
+				return broken("the free chunk of %d at %d is in the list of %d", size, at, listed[at])
+			}
+			delete(listed, at)
+			buddy := at ^ int32(size)
+			if int(k) < len(b.lists)-1 && int(buddy) < len(b.chunks) && b.chunks[buddy].free == c.free {
+				return broken("the buddies of %d at %d and %d are both free", size, at, buddy)
+			}
+		}
+		at += int32(size)
+	}
+	if free != b.free || len(listed) > 0 {
+		return broken("%d blocks are free, %d are said to be, %d chunks are listed that are not", free, b.free, len(listed))
+	}
+	return nil
+}

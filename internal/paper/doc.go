@@ -1,0 +1,16 @@
+// Package paper is what the PagedAttention paper (SOSP '23) compares: its own
+// block manager and scheduler, as they are in the authors' artifact, and the
+// systems it measures against, as the authors rebuilt them: Orca, which reserves
+// a power of two of contiguous blocks for each sequence from a buddy allocator
+// and knows the output's length exactly (Oracle), up to a power of two (Pow2) or
+// not at all (Max); and FasterTransformer, whose batches run until their longest
+// answer is complete (vllm-v0 §9 to §11, paper §1).
+//
+// A request is a group of sequences with one prompt, which they share in the
+// paper's system and have a copy of each in Orca. Each device counts its blocks
+// from 0, and hands out the block that became free last, the highest first.
+//
+// The scheduler is one; what differs is the memory under it. Where the artifact
+// waits for ever for a request that can never fit, ours drops it and says so.
+// Not safe for concurrent use.
+package paper

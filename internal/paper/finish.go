@@ -1,0 +1,118 @@
+package paper
+
+import (
+	"fmt"
+
+	"llmmemory/internal/queue"
+	"llmmemory/internal/serve"
+)
+
+// Finish implements serve.Scheduler. Running requests are freed in the order of
+// the running queue.
+func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
+	if err := s.requests.Mark(ids...); err != nil {
+		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
+	}
+	s.requests.TakeMarked(len(ids), s.queues[:], s.forget)
+	return append(answered, ids...), nil
+}
+
+// FinishSeq implements serve.GroupScheduler.
+func (s *Scheduler) FinishSeq(id, sequence int) error {
+	q, err := s.sequence(id, sequence)
+	if err != nil {
+		return err
+	}
+	if q.Running() == 1 {
+		return fmt.Errorf("%w %d: sequence %d is its last one: finish the request", serve.ErrRequest, id, sequence)
+	}
+	s.memory.free(q, sequence)
+	q.Seqs[sequence].Finished = true
+	return nil
+}
+
+// Refork implements serve.GroupScheduler. Orca copies all blocks, the paper's
+// system none before they are written.
+func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
+	q, err := s.sequence(id, child)
+	if err != nil {
+		return err
+	}
+	if _, err := s.sequence(id, parent); err != nil {
+		return err
+	}
+	return s.memory.refork(it, q, child, parent)
+}
+
+// sequence finds a request with an unfinished sequence.
+func (s *Scheduler) sequence(id, sequence int) (*request, error) {
+	at := s.requests.Find(id)
+	if at == queue.None {
+		return nil, fmt.Errorf("%w: there is no request %d", serve.ErrRequest, id)
+	}
+	q := s.requests.At(at)
+	if sequence < 0 || sequence >= len(q.Seqs) || q.Seqs[sequence].Finished {
+		return nil, fmt.Errorf("%w %d: there is no sequence %d, or it is finished", serve.ErrRequest, id, sequence)
+	}
+	return q, nil
+}
+
+// forget frees what is in no queue any more.
+func (s *Scheduler) forget(at int32) {
+	q := s.requests.At(at)
+	for i := range q.Seqs {
+		if !q.Seqs[i].Finished {
+			s.memory.free(q, i)
+			q.Seqs[i].Finished = true
+		}
+	}
+	s.requests.Remove(q.id)
+}
+
+// Usage implements serve.Scheduler.
+func (s *Scheduler) Usage() serve.Usage { return s.memory.usage() }
+
+// Table is the block table of a sequence, for reading until the next call; nil
+// if it has none.
+func (s *Scheduler) Table(id, sequence int) []int32 {
+	q, err := s.sequence(id, sequence)
+	if err != nil {
+		return nil
+	}
+	return s.memory.table(q, sequence)
+}
+
+// Queues returns the ids of the requests in each queue, in order.
+func (s *Scheduler) Queues() (waiting, running, swapped []int) {
+	list := func(q *queue.Queue) []int {
+		ids := []int{}
+		for at := range q.All() {
+			ids = append(ids, s.requests.At(at).id)
+		}
+		return ids
+	}
+	return list(s.waiting), list(s.running), list(s.swapped)
+}
+
+// Check walks over the whole state: the memory is sound, every request is in
+// exactly one queue, and has blocks where its queue says.
+func (s *Scheduler) Check() error {
+	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
+		return broken("%d requests are in queues, there are %d", n, s.requests.Len())
+	}
+	for id, at := range s.requests.All() {
+		q := s.requests.At(at)
+		if q.id != id || q.Running() == 0 || q.swapped != s.swapped.Has(at) {
+			return broken("request %d in the place of %d has %d sequences, swapped out: %t, in that queue: %t",
+				q.id, id, q.Running(), q.swapped, s.swapped.Has(at))
+		}
+	}
+	for _, q := range []*queue.Queue{s.waiting, s.swapped} {
+		for at := range q.All() {
+			if next := q.Next(at); next != queue.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
+				return broken("request %d is in front of one that came before", s.requests.At(at).id)
+			}
+		}
+	}
+	return s.memory.check(s)
+}

@@ -1,0 +1,222 @@
+package paper
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/block"
+)
+
+// Errors. Whatever wraps one of them has changed nothing.
+var (
+	ErrConfig       = errors.New("bad configuration")
+	ErrNoFreeBlocks = errors.New("not enough free blocks")
+	ErrGroup        = errors.New("bad group") // misuse
+)
+
+// Config describes a Manager.
+type Config struct {
+	Block     int // tokens in a block
+	GPU, CPU  int // blocks
+	Watermark float64
+}
+
+// A Manager keeps the block tables of groups of sequences (§9).
+type Manager struct {
+	config    Config
+	watermark int
+	gpu, cpu  block.Device
+	logical   int // entries of tables on the GPU
+	tables    block.Tables
+
+	// moved is, for each source block of the swap or count under way, where it
+	// goes, if its mark is the present one.
+	moved []move
+	mark  uint32
+}
+
+type move struct {
+	mark uint32
+	to   int32
+}
+
+// A Group is the sequences of one request. All that are not finished are on the
+// same device.
+type Group struct {
+	Seqs    []Seq
+	swapped bool
+}
+
+// A Seq is a sequence of tokens and its block table.
+type Seq struct {
+	Len      int // tokens, the last generated one included
+	Finished bool
+	table    []int32
+}
+
+// Table is the block table, for reading until the next call for its group.
+func (s *Seq) Table() []int32 { return s.table }
+
+// Running counts the sequences that are not finished.
+func (g *Group) Running() int {
+	n := 0
+	for i := range g.Seqs {
+		if !g.Seqs[i].Finished {
+			n++
+		}
+	}
+	return n
+}
+
+// NewManager makes a manager whose blocks are all free.
+func NewManager(config Config) (*Manager, error) {
+	switch {
+	case config.Block < 1:
+		return nil, fmt.Errorf("%w: blocks of %d tokens: want at least 1", ErrConfig, config.Block)
+	case config.GPU < 0 || config.CPU < 0 || config.GPU >= math.MaxInt32 || config.CPU >= math.MaxInt32:
+		return nil, fmt.Errorf("%w: %d GPU and %d CPU blocks", ErrConfig, config.GPU, config.CPU)
+	case !(config.Watermark >= 0 && config.Watermark <= 1):
+		return nil, fmt.Errorf("%w: a watermark of %v: want 0 to 1", ErrConfig, config.Watermark)
+	}
+	return &Manager{
+		config:    config,
+		watermark: block.Watermark(config.Watermark, config.GPU),
+		gpu:       block.Descending(0, config.GPU),
+		cpu:       block.Descending(0, config.CPU),
+		moved:     make([]move, max(config.GPU, config.CPU)),
+	}, nil
+}
+
+// Devices are the blocks of the GPU and the CPU, for reading.
+func (m *Manager) Devices() (gpu, cpu *block.Device) { return &m.gpu, &m.cpu }
+
+// Watermark is the number of GPU blocks that admission leaves free.
+func (m *Manager) Watermark() int { return m.watermark }
+
+// Logical is the number of table entries that name GPU blocks.
+func (m *Manager) Logical() int { return m.logical }
+
+// blocks is how many a sequence of so many tokens has.
+func (m *Manager) blocks(tokens int) int { return (tokens + m.config.Block - 1) / m.config.Block }
+
+// CanAllocate says whether a prompt can be admitted now.
+func (m *Manager) CanAllocate(tokens int) bool {
+	return m.gpu.NumFree()-m.blocks(tokens) >= m.watermark
+}
+
+// Allocate gives the unfinished sequences of a group, which have as many tokens
+// each and no blocks, one table together.
+func (m *Manager) Allocate(g *Group) error {
+	first := -1
+	for i := range g.Seqs {
+		s := &g.Seqs[i]
+		if s.Finished {
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		if len(s.table) > 0 || s.Len != g.Seqs[first].Len || s.Len < 0 {
+			return fmt.Errorf("%w: a sequence of %d tokens with %d blocks, another of %d tokens", ErrGroup, s.Len, len(s.table), g.Seqs[first].Len)
+		}
+	}
+	if first < 0 {
+		return fmt.Errorf("%w: every sequence is finished", ErrGroup)
+	}
+	n := m.blocks(g.Seqs[first].Len)
+	if n > m.gpu.NumFree() {
+		return fmt.Errorf("%w: %d needed for a prompt of %d tokens, %d free", ErrNoFreeBlocks, n, g.Seqs[first].Len, m.gpu.NumFree())
+	}
+	table := m.tables.Take()
+	for range n {
+		table = append(table, m.gpu.Take())
+	}
+	g.Seqs[first].table = table
+	m.logical += n
+	for i := first + 1; i < len(g.Seqs); i++ {
+		if !g.Seqs[i].Finished {
+			m.share(&m.gpu, &g.Seqs[first], &g.Seqs[i])
+		}
+	}
+	g.swapped = false
+	return nil
+}
+
+// CanAppend says whether each unfinished sequence of a group can have one more
+// token, as if each needed a block for it.
+func (m *Manager) CanAppend(g *Group) bool { return g.Running() <= m.gpu.NumFree() }
+
+// Append gives sequence i, whose Len has grown by one, a block for the last
+// token if it needs one, and returns the copy to be made if the last block was
+// shared.
+func (m *Manager) Append(g *Group, i int) (copied block.Pair, isCopy bool, err error) {
+	s := &g.Seqs[i]
+	switch missing := m.blocks(s.Len) - len(s.table); {
+	case s.Finished || g.swapped || missing > 1 || len(s.table) == 0 && missing == 0:
+		return copied, false, fmt.Errorf("%w: append to a sequence of %d tokens with %d blocks, finished: %t, swapped out: %t",
+			ErrGroup, s.Len, len(s.table), s.Finished, g.swapped)
+	case missing == 1:
+		id := m.gpu.Take()
+		if id == block.None {
+			return copied, false, fmt.Errorf("%w: for token %d", ErrNoFreeBlocks, s.Len)
+		}
+		s.table = append(s.table, id)
+		m.logical++
+		return copied, false, nil
+	}
+	last := &s.table[len(s.table)-1]
+	if !m.gpu.Shared(*last) {
+		return copied, false, nil
+	}
+	fresh := m.gpu.Take()
+	if fresh == block.None {
+		return copied, false, fmt.Errorf("%w: for a copy", ErrNoFreeBlocks)
+	}
+	return m.gpu.Private(last, fresh), true, nil
+}
+
+// Refork makes sequence child a copy of sequence parent: what it had is freed
+// before (beam search).
+func (m *Manager) Refork(g *Group, child, parent int) error {
+	c, p := &g.Seqs[child], &g.Seqs[parent]
+	if c.Finished || p.Finished || child == parent {
+		return fmt.Errorf("%w: sequence %d (finished: %t) cannot become a copy of %d (finished: %t)", ErrGroup, child, c.Finished, parent, p.Finished)
+	}
+	m.release(g, c)
+	c.Len = p.Len
+	m.share(m.deviceOf(g), p, c)
+	return nil
+}
+
+func (m *Manager) share(d *block.Device, parent, child *Seq) {
+	child.table = append(m.tables.Take(), parent.table...)
+	for _, id := range child.table {
+		d.Ref(id)
+	}
+	if d == &m.gpu {
+		m.logical += len(child.table)
+	}
+}
+
+func (m *Manager) deviceOf(g *Group) *block.Device {
+	if g.swapped {
+		return &m.cpu
+	}
+	return &m.gpu
+}
+
+// Free gives the blocks of sequence i back in logical order.
+func (m *Manager) Free(g *Group, i int) { m.release(g, &g.Seqs[i]) }
+
+func (m *Manager) release(g *Group, s *Seq) {
+	d := m.deviceOf(g)
+	for _, id := range s.table {
+		d.Drop(id)
+	}
+	if d == &m.gpu {
+		m.logical -= len(s.table)
+	}
+	m.tables.Give(s.table)
+	s.table = nil
+}

@@ -1,0 +1,101 @@
+package paper
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/serve"
+)
+
+func twoSequences(t *testing.T) (*Manager, *Group) {
+	m, err := NewManager(Config{Block: 2, GPU: 6, CPU: 3})
+	require.NoError(t, err)
+	g := &Group{Seqs: []Seq{{Len: 4}, {Len: 4}}}
+	require.NoError(t, m.Allocate(g))
+	return m, g
+}
+
+// Ensure that misuse is refused, and a refused call changes nothing.
+func TestManagerRefuses(t *testing.T) {
+	m, g := twoSequences(t)
+	refused := func(want, err error) {
+		t.Helper()
+		require.ErrorIs(t, err, want)
+		require.NoError(t, m.Check(slices.Values([]*Group{g})))
+		require.Equal(t, []int32{5, 4}, g.Seqs[0].table)
+		require.Equal(t, 4, m.gpu.NumFree())
+	}
+	refused(ErrGroup, m.Allocate(g))
+	refused(ErrGroup, m.Allocate(&Group{Seqs: []Seq{{Len: 1}, {Len: 2}}}))
+	refused(ErrGroup, m.Allocate(&Group{Seqs: []Seq{{Len: 1, Finished: true}}}))
+	refused(ErrNoFreeBlocks, m.Allocate(&Group{Seqs: []Seq{{Len: 9}}}))
+	refused(ErrGroup, m.Refork(g, 1, 1))
+	_, err := m.SwapIn(nil, g)
+	refused(ErrGroup, err)
+	g.Seqs[0].Len = 7
+	_, _, err = m.Append(g, 0)
+	require.ErrorIs(t, err, ErrGroup, "two blocks short")
+	g.Seqs[0].Len = 4
+
+	others := &Group{Seqs: []Seq{{Len: 8}}}
+	require.NoError(t, m.Allocate(others))
+	g.Seqs[0].Len = 5
+	_, _, err = m.Append(g, 0)
+	require.ErrorIs(t, err, ErrNoFreeBlocks)
+	g.Seqs[0].Len = 4
+	_, err = m.SwapOut(nil, others)
+	require.ErrorIs(t, err, ErrNoFreeBlocks, "4 do not fit on a CPU of 3")
+	require.False(t, m.CanSwapOut(others))
+	require.True(t, m.CanSwapOut(g), "2 shared ones do")
+	require.NoError(t, m.Check(slices.Values([]*Group{g, others})))
+}
+
+// Ensure that a swap works when its mark wraps around.
+func TestMarkWraps(t *testing.T) {
+	m, g := twoSequences(t)
+	m.mark = math.MaxUint32
+	m.moved[5].mark = 1
+	pairs, err := m.SwapOut(nil, g)
+	require.NoError(t, err)
+	require.Equal(t, []block.Pair{{Src: 5, Dst: 2}, {Src: 4, Dst: 1}}, pairs)
+}
+
+// Ensure that the manager's Check sees what it is for.
+func TestManagerCheckSeesDamage(t *testing.T) {
+	for name, damage := range map[string]func(m *Manager, g *Group){
+		"a lost block":            func(m *Manager, _ *Group) { m.gpu.Unref(m.gpu.Take()) },
+		"a reference too many":    func(m *Manager, g *Group) { m.gpu.Ref(g.Seqs[0].table[0]) },
+		"a table on two devices":  func(_ *Manager, g *Group) { g.swapped = true },
+		"a block in two places":   func(_ *Manager, g *Group) { g.Seqs[0].table[0] = g.Seqs[0].table[1] },
+		"a miscounted entry":      func(m *Manager, _ *Group) { m.logical-- },
+		"tokens without blocks":   func(_ *Manager, g *Group) { g.Seqs[0].Len = 9 },
+		"a finished one's blocks": func(_ *Manager, g *Group) { g.Seqs[0].Finished = true },
+	} {
+		m, g := twoSequences(t)
+		damage(m, g)
+		require.Error(t, m.Check(slices.Values([]*Group{g})), name)
+	}
+}
+
+// Ensure that the scheduler's Check sees what it is for.
+func TestSchedulerCheckSeesDamage(t *testing.T) {
+	for name, damage := range map[string]func(s *Scheduler){
+		"a request in no queue":      func(s *Scheduler) { s.running.Remove(s.running.Head()) },
+		"a request in a wrong queue": func(s *Scheduler) { at := s.running.Head(); s.running.Remove(at); s.swapped.PushBack(at) },
+		"a waiting one with blocks":  func(s *Scheduler) { at := s.running.Head(); s.running.Remove(at); s.waiting.PushFront(at) },
+		"waiting out of order":       func(s *Scheduler) { at := s.waiting.Head(); s.waiting.Remove(at); s.waiting.PushBack(at) },
+	} {
+		x, s := sosp(t, Config{Block: 1, GPU: 4}, Limits{Tokens: 100, Seqs: 10}, false)
+		for id := range 3 {
+			x.add(serve.Request{ID: id, Prompt: 3})
+		}
+		x.step()
+		require.NoError(t, s.Check())
+		damage(s)
+		require.Error(t, s.Check(), name)
+	}
+}

@@ -1,0 +1,89 @@
+package paper
+
+import "fmt"
+
+// A Policy is how much output Orca reserves memory for.
+type Policy uint8
+
+const (
+	Oracle Policy = iota // what it will be
+	Pow2                 // the next power of two
+	Max                  // the longest sequence
+)
+
+// Tokens is what Orca reserves for a prompt whose output will have so many
+// tokens, if no sequence has more than longest (§11).
+func (p Policy) Tokens(prompt, output, longest int) int {
+	switch p {
+	case Pow2:
+		output = 1 << order(output)
+	case Max:
+		output = longest
+	}
+	return min(prompt+output, longest)
+}
+
+// OrcaConfig describes Orca's memory.
+type OrcaConfig struct {
+	Block   int // tokens in a block
+	Blocks  int
+	Longest int // tokens of a sequence: a power of two of blocks
+	Policy  Policy
+}
+
+// A Reservation is Orca's memory: each sequence has one chunk of blocks for all
+// of its life.
+type Reservation struct {
+	config OrcaConfig
+	buddy  *Buddy
+	used   int // blocks in chunks that were handed out
+}
+
+// NewReservation makes a memory whose blocks are all free.
+func NewReservation(config OrcaConfig) (*Reservation, error) {
+	if config.Block < 1 || config.Longest < config.Block || config.Longest%config.Block != 0 || config.Policy > Max {
+		return nil, fmt.Errorf("%w: sequences of at most %d tokens in blocks of %d, policy %d", ErrConfig, config.Longest, config.Block, config.Policy)
+	}
+	buddy, err := NewBuddy(config.Blocks, config.Longest/config.Block)
+	if err != nil {
+		return nil, err
+	}
+	return &Reservation{config: config, buddy: buddy}, nil
+}
+
+// Blocks is what a sequence asks for; it gets the next power of two.
+func (r *Reservation) Blocks(prompt, output int) int {
+	size := r.config.Block
+	return (r.config.Policy.Tokens(prompt, output, r.config.Longest) + size - 1) / size
+}
+
+// Fits says whether each of so many sequences can have its chunk.
+func (r *Reservation) Fits(prompt, output, sequences int) bool {
+	return r.buddy.Fits(r.Blocks(prompt, output), sequences)
+}
+
+// A Chunk is the blocks of a sequence.
+type Chunk struct{ Start, Size int32 }
+
+// Reserve appends a chunk for each of so many sequences to dst, all or none.
+func (r *Reservation) Reserve(dst []Chunk, prompt, output, sequences int) ([]Chunk, error) {
+	n := r.Blocks(prompt, output)
+	if !r.buddy.Fits(n, sequences) {
+		return dst, fmt.Errorf("%w: no %d chunks of %d blocks", ErrNoFreeBlocks, sequences, 1<<order(n))
+	}
+	for range sequences {
+		start, size, _ := r.buddy.Take(n)
+		dst = append(dst, Chunk{start, int32(size)})
+		r.used += size
+	}
+	return dst, nil
+}
+
+// Free gives a chunk back.
+func (r *Reservation) Free(c Chunk) {
+	r.buddy.Free(c.Start)
+	r.used -= int(c.Size)
+}
+
+// Buddy is the allocator underneath, for reading.
+func (r *Reservation) Buddy() *Buddy { return r.buddy }

@@ -1,0 +1,154 @@
+package paper
+
+import (
+	"fmt"
+
+	"llmmemory/internal/queue"
+	"llmmemory/internal/serve"
+)
+
+// StaticConfig describes FasterTransformer's server. The artifact's batches of
+// OPT-13B have 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens (paper
+// §1).
+type StaticConfig struct {
+	Batch   int // requests
+	Longest int // tokens of the longest prompt and the longest output together
+}
+
+// A Static runs batches that nobody joins and nobody leaves: prompts are padded
+// to the longest one, and all are answered when the longest output is complete.
+// It implements serve.Scheduler.
+type Static struct {
+	config           StaticConfig
+	requests         queue.Places[padded]
+	waiting, running *queue.Queue
+
+	prompt     int // tokens of the batch's longest prompt
+	iterations int // that the batch has run
+	unfinished int // requests of the batch
+}
+
+type padded struct {
+	id, prompt, output, seqs int
+	finished                 bool
+}
+
+var _ serve.Scheduler = (*Static)(nil)
+
+// NewStatic makes a server without requests.
+func NewStatic(config StaticConfig) (*Static, error) {
+	if config.Batch < 1 || config.Longest < 2 {
+		return nil, fmt.Errorf("%w: batches of %d requests and %d tokens", ErrConfig, config.Batch, config.Longest)
+	}
+	s := &Static{config: config}
+	s.waiting, s.running = s.requests.Queue(), s.requests.Queue()
+	return s, nil
+}
+
+// Add implements serve.Scheduler.
+func (s *Static) Add(r serve.Request) error {
+	if r.Prompt < 1 || r.Output < 1 || r.Prompt+r.Output > s.config.Longest {
+		return fmt.Errorf("%w %d: %d and %d tokens: want at least 1 each, at most %d together",
+			serve.ErrRequest, r.ID, r.Prompt, r.Output, s.config.Longest)
+	}
+	at := s.requests.Add(r.ID)
+	if at == queue.None {
+		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
+	}
+	*s.requests.At(at) = padded{id: r.ID, prompt: r.Prompt, output: r.Output, seqs: max(1, r.Seqs)}
+	s.waiting.PushBack(at)
+	return nil
+}
+
+// Step implements serve.Scheduler.
+func (s *Static) Step(it *serve.Iteration) error {
+	it.Reset()
+	if s.running.Len() == 0 {
+		s.form(it)
+		return nil
+	}
+	for at := range s.running.All() {
+		q := s.requests.At(at)
+		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: s.prompt + s.iterations, Seqs: q.seqs})
+		it.Tokens += q.seqs
+	}
+	s.iterations++
+	return nil
+}
+
+// form makes a batch of the requests that came first: as many as have the same
+// number of sequences and, padded, do not get too long.
+func (s *Static) form(it *serve.Iteration) {
+	s.prompt, s.iterations = 0, 1
+	output := 0
+	for at := s.waiting.Head(); at != queue.None && s.running.Len() < s.config.Batch; at = s.waiting.Head() {
+		q := s.requests.At(at)
+		prompt := max(s.prompt, q.prompt)
+		output = max(output, q.output)
+		if prompt+output > s.config.Longest || s.running.Len() > 0 && q.seqs != s.requests.At(s.running.Tail()).seqs {
+			break
+		}
+		s.prompt = prompt
+		s.waiting.Remove(at)
+		s.running.PushBack(at)
+	}
+	s.unfinished = s.running.Len()
+	for at := range s.running.All() {
+		q := s.requests.At(at)
+		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: s.prompt, Seqs: q.seqs, Last: true})
+		it.Tokens += s.prompt
+	}
+}
+
+// Finish implements serve.Scheduler. Requests of the batch are answered when the
+// last of them is finished, in the order of arrival; until then they stay marked.
+func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
+	if err := s.requests.Mark(ids...); err != nil {
+		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
+	}
+	waiting := 0
+	for _, id := range ids {
+		if at := s.requests.Find(id); s.waiting.Has(at) {
+			waiting++
+		} else {
+			s.requests.At(at).finished = true
+			s.unfinished--
+		}
+	}
+	s.requests.TakeMarked(waiting, []*queue.Queue{s.waiting}, func(at int32) {
+		answered = append(answered, s.requests.At(at).id)
+		s.requests.Remove(s.requests.At(at).id)
+	})
+	if s.unfinished > 0 {
+		return answered, nil
+	}
+	for at := range s.running.All() {
+		id := s.requests.At(at).id
+		s.running.Remove(at)
+		s.requests.Remove(id)
+		answered = append(answered, id)
+	}
+	return answered, nil
+}
+
+// Usage implements serve.Scheduler. A block is a place in the batch.
+func (s *Static) Usage() serve.Usage {
+	return serve.Usage{Blocks: s.config.Batch, Used: s.running.Len(), Logical: s.running.Len()}
+}
+
+// Check walks over the whole state: every request is in one queue, and the batch
+// is no larger than it may be.
+func (s *Static) Check() error {
+	unfinished := 0
+	for at := range s.running.All() {
+		if !s.requests.At(at).finished {
+			unfinished++
+		}
+	}
+	if s.waiting.Len()+s.running.Len() != s.requests.Len() || s.running.Len() > s.config.Batch ||
+		unfinished != s.unfinished || s.running.Len() > 0 && unfinished == 0 {
+		return broken("%d requests wait and %d run of %d; %d of these are not finished, %d are said to be",
+			s.waiting.Len(), s.running.Len(), s.requests.Len(), unfinished, s.unfinished)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package paper
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/serve"
+)
+
+// NewSOSP makes the paper's own system. A request with one running sequence is
+// preempted by recomputation, others, and with alwaysSwap all, by swapping.
+func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) {
+	m, err := NewManager(config)
+	if err != nil {
+		return nil, err
+	}
+	return newScheduler(limits, &paged{m, alwaysSwap})
+}
+
+// NewOrca makes Orca. It preempts nobody: what runs has its memory.
+func NewOrca(config OrcaConfig, limits Limits) (*Scheduler, error) {
+	r, err := NewReservation(config)
+	if err != nil {
+		return nil, err
+	}
+	return newScheduler(limits, &reserved{r})
+}
+
+// paged is the paper's memory.
+type paged struct {
+	*Manager
+	alwaysSwap bool
+}
+
+func (p *paged) accept(q *request) error {
+	if !p.possible(q) {
+		return fmt.Errorf("a prompt of %d tokens can never be admitted to %d blocks", q.length(), p.config.GPU)
+	}
+	return nil
+}
+
+func (p *paged) possible(q *request) bool {
+	return p.config.GPU-p.blocks(q.length()) >= p.watermark
+}
+
+func (p *paged) canAdmit(q *request) bool  { return p.CanAllocate(q.length()) }
+func (p *paged) admit(q *request) error    { return p.Allocate(&q.Group) }
+func (p *paged) canAppend(q *request) bool { return p.CanAppend(&q.Group) }
+func (p *paged) canSwapIn(q *request) bool { return p.CanSwapIn(&q.Group) }
+
+func (p *paged) canEverSwapIn(q *request) bool {
+	return p.config.GPU-(p.distinct(&q.Group)+q.Running()) >= p.watermark
+}
+
+func (p *paged) append(it *serve.Iteration, q *request) error {
+	for i := range q.Seqs {
+		if q.Seqs[i].Finished {
+			continue
+		}
+		pair, copied, err := p.Append(&q.Group, i)
+		if err != nil {
+			return err
+		}
+		if copied {
+			it.Copies = append(it.Copies, pair)
+		}
+	}
+	return nil
+}
+
+func (p *paged) swapIn(it *serve.Iteration, q *request) (err error) {
+	it.SwapIn, err = p.SwapIn(it.SwapIn, &q.Group)
+	return err
+}
+
+func (p *paged) preempt(it *serve.Iteration, q *request) (swapped bool, err error) {
+	if p.alwaysSwap || q.Running() > 1 {
+		if it.SwapOut, err = p.SwapOut(it.SwapOut, &q.Group); err != nil {
+			err = fmt.Errorf("it cannot be swapped out, give the CPU more than %d blocks: %w", p.config.CPU, err)
+		}
+		return true, err
+	}
+	for i := range q.Seqs {
+		p.Free(&q.Group, i)
+	}
+	return false, nil
+}
+
+func (p *paged) free(q *request, sequence int) { p.Free(&q.Group, sequence) }
+
+func (p *paged) refork(_ *serve.Iteration, q *request, child, parent int) error {
+	return p.Refork(&q.Group, child, parent)
+}
+
+func (p *paged) table(q *request, sequence int) []int32 { return q.Seqs[sequence].table }
+
+func (p *paged) usage() serve.Usage {
+	return serve.Usage{Blocks: p.config.GPU, Used: p.config.GPU - p.gpu.NumFree(), Logical: p.logical}
+}
+
+func (p *paged) check(s *Scheduler) error {
+	for at := range s.waiting.All() {
+		if q := s.requests.At(at); len(q.Seqs[0].table) > 0 {
+			return broken("request %d waits with %d blocks", q.id, len(q.Seqs[0].table))
+		}
+	}
+	return p.Check(func(yield func(*Group) bool) {
+		for _, at := range s.requests.All() {
+			if !s.waiting.Has(at) && !yield(&s.requests.At(at).Group) {
+				return
+			}
+		}
+	})
+}
+
+// reserved is Orca's memory.
+type reserved struct{ *Reservation }
+
+func (r *reserved) accept(q *request) error {
+	switch {
+	case q.output < 1:
+		return fmt.Errorf("the output is said to have %d tokens, and Orca reserves memory by that", q.output)
+	case q.prompt+q.output > r.config.Longest:
+		return fmt.Errorf("%d and %d tokens: no sequence has more than %d", q.prompt, q.output, r.config.Longest)
+	case !r.possible(q):
+		return fmt.Errorf("%d chunks of %d blocks are more than %d blocks have", len(q.Seqs), 1<<order(r.Blocks(q.prompt, q.output)), r.config.Blocks)
+	}
+	return nil
+}
+
+// possible carves the pool as NewBuddy does: chunks of 2^k are its blocks
+// without the last ones, below 2^k.
+func (r *reserved) possible(q *request) bool {
+	return r.config.Blocks>>order(r.Blocks(q.prompt, q.output)) >= q.Running()
+}
+
+func (r *reserved) canAdmit(q *request) bool { return r.Fits(q.prompt, q.output, q.Running()) }
+
+// admit reserves for the sequences that are not finished, which may be some.
+func (r *reserved) admit(q *request) (err error) {
+	if q.chunks, err = r.Reserve(q.chunks[:0], q.prompt, q.output, q.Running()); err != nil {
+		return err
+	}
+	for i := range q.Seqs {
+		if q.Seqs[i].Finished {
+			q.chunks = slices.Insert(q.chunks, i, Chunk{})
+		}
+	}
+	return nil
+}
+
+func (r *reserved) canAppend(*request) bool                          { return true }
+func (r *reserved) append(*serve.Iteration, *request) error          { return nil }
+func (r *reserved) canSwapIn(*request) bool                          { return false }
+func (r *reserved) canEverSwapIn(*request) bool                      { return false }
+func (r *reserved) swapIn(*serve.Iteration, *request) error          { panic("Orca swaps nothing in") }
+func (r *reserved) preempt(*serve.Iteration, *request) (bool, error) { panic("Orca preempts nobody") }
+
+func (r *reserved) free(q *request, sequence int) {
+	if len(q.chunks) > 0 {
+		r.Free(q.chunks[sequence])
+	}
+}
+
+// refork copies what the parent has, because chunks are not shared.
+func (r *reserved) refork(it *serve.Iteration, q *request, child, parent int) error {
+	if child == parent || len(q.chunks) == 0 {
+		return fmt.Errorf("%w: sequence %d cannot become a copy of %d", ErrGroup, child, parent)
+	}
+	q.Seqs[child].Len = q.Seqs[parent].Len
+	blocks := (q.Seqs[parent].Len - 2 + r.config.Block) / r.config.Block // the last token has no place yet
+	for i := range int32(blocks) {
+		it.Copies = append(it.Copies, block.Pair{Src: q.chunks[parent].Start + i, Dst: q.chunks[child].Start + i})
+	}
+	return nil
+}
+
+// table is made up: a chunk has none.
+func (r *reserved) table(q *request, sequence int) []int32 {
+	if len(q.chunks) == 0 {
+		return nil
+	}
+	c := q.chunks[sequence]
+	ids := make([]int32, c.Size)
+	for i := range ids {
+		ids[i] = c.Start + int32(i)
+	}
+	return ids
+}
+
+func (r *reserved) usage() serve.Usage {
+	return serve.Usage{Blocks: r.config.Blocks, Used: r.used, Logical: r.used}
+}
+
+func (r *reserved) check(s *Scheduler) error {
+	used := 0
+	for at := range s.running.All() {
+		q := s.requests.At(at)
+		for i := range q.Seqs {
+			if !q.Seqs[i].Finished {
+				used += int(q.chunks[i].Size)
+			}
+		}
+	}
+	if used != r.used || used+r.buddy.free != r.config.Blocks {
+		return broken("%d blocks are reserved, %d are said to be, %d are free of %d", used, r.used, r.buddy.free, r.config.Blocks)
+	}
+	return r.buddy.Check()
+}

@@ -1,0 +1,155 @@
+package paper
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/serve"
+	"llmmemory/internal/serve/servetest"
+)
+
+// Ensure that in the paper's system every sequence attends to its own tokens,
+// with parallel samples and beams, whatever is preempted, and that what is
+// accepted is answered.
+func TestSOSPTraffic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := Config{
+			Block:     rapid.IntRange(1, 5).Draw(t, "block"),
+			GPU:       rapid.IntRange(0, 24).Draw(t, "gpu"),
+			CPU:       rapid.IntRange(0, 30).Draw(t, "cpu"),
+			Watermark: float64(rapid.IntRange(0, 20).Draw(t, "watermark")) / 100,
+		}
+		limits := Limits{Tokens: rapid.IntRange(1, 60).Draw(t, "tokens"), Seqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
+		s, err := NewSOSP(config, limits, rapid.Bool().Draw(t, "always swap"))
+		require.NoError(t, err)
+		servetest.Run(t, &servetest.System{
+			Scheduler: s, Check: s.Check, Table: s.Table, Refork: s.Refork, FinishSeq: s.FinishSeq,
+			BlockSize: config.Block, Prompts: 40, Seqs: 3, Stuck: ErrNoFreeBlocks,
+			MaxTokens: limits.Tokens,
+			Live:      config.CPU >= config.GPU*3, // what is swapped has room
+		})
+	})
+}
+
+// Ensure that Orca's sequences have chunks of their own, and answers.
+func TestOrcaTraffic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		block := rapid.IntRange(1, 4).Draw(t, "block")
+		config := OrcaConfig{
+			Block: block, Longest: block << rapid.IntRange(2, 5).Draw(t, "longest"),
+			Blocks: rapid.IntRange(0, 70).Draw(t, "blocks"),
+			Policy: Policy(rapid.IntRange(0, 2).Draw(t, "policy")),
+		}
+		limits := Limits{Tokens: rapid.IntRange(1, 60).Draw(t, "tokens"), Seqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
+		s, err := NewOrca(config, limits)
+		require.NoError(t, err)
+		servetest.Run(t, &servetest.System{
+			Scheduler: s, Check: s.Check, Refork: s.Refork, FinishSeq: s.FinishSeq,
+			Table:     s.Table,
+			BlockSize: block, Prompts: 40, Seqs: 3, MaxTokens: limits.Tokens, Live: true,
+		})
+	})
+}
+
+// Ensure that static batches answer everybody, and nobody too early.
+func TestStaticTraffic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := StaticConfig{Batch: rapid.IntRange(1, 5).Draw(t, "batch"), Longest: rapid.IntRange(2, 60).Draw(t, "longest")}
+		s, err := NewStatic(config)
+		require.NoError(t, err)
+		servetest.Run(t, &servetest.System{Scheduler: s, Check: s.Check, Prompts: 40, Seqs: 2, Live: true})
+	})
+}
+
+// Ensure that the buddy allocator keeps its books after every operation, and
+// says that chunks fit exactly if it can hand them out.
+func TestBuddy(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b, err := NewBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))
+		require.NoError(t, err)
+		var live []Chunk
+		t.Repeat(map[string]func(*rapid.T){
+			"take": func(t *rapid.T) {
+				n, count := rapid.IntRange(0, 80).Draw(t, "n"), rapid.IntRange(1, 4).Draw(t, "count")
+				fits := b.Fits(n, count)
+				for i := range count {
+					start, size, ok := b.Take(n)
+					require.False(t, fits && !ok)
+					require.False(t, !fits && ok && i == count-1, "all were handed out")
+					if ok {
+						require.GreaterOrEqual(t, size, n)
+						require.Less(t, size, max(2, 2*n))
+						live = append(live, Chunk{start, int32(size)})
+					}
+				}
+			},
+			"free": func(t *rapid.T) {
+				if len(live) > 0 {
+					i := rapid.IntRange(0, len(live)-1).Draw(t, "chunk")
+					b.Free(live[i].Start)
+					live = append(live[:i], live[i+1:]...)
+				}
+			},
+			"": func(t *rapid.T) {
+				require.NoError(t, b.Check())
+				used := 0
+				for _, c := range live {
+					used += int(c.Size)
+				}
+				require.Equal(t, b.Len(), used+b.NumFree())
+			},
+		})
+	})
+}
+
+// Ensure that the buddy's Check sees what it is for.
+func TestBuddyCheckSeesDamage(t *testing.T) {
+	for name, damage := range map[string]func(b *Buddy){
+		"a lost block":        func(b *Buddy) { b.free-- },
+		"a chunk twice":       func(b *Buddy) { b.chunks[0].used = b.chunks[0].free },
+		"two free buddies":    func(b *Buddy) { b.remove(0, 2); b.push(0, 1); b.push(2, 1) },
+		"a chunk in another":  func(b *Buddy) { b.chunks[1].used = 1 },
+		"a chunk not listed":  func(b *Buddy) { b.lists[2] = list{-1, -1, 0} },
+		"a chunk out of line": func(b *Buddy) { b.chunks[0].free = 4 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := NewBuddy(7, 4)
+			require.NoError(t, err)
+			require.NoError(t, b.Check())
+			damage(b)
+			require.Error(t, b.Check())
+		})
+	}
+}
+
+// Ensure that what cannot be is refused.
+func TestRefused(t *testing.T) {
+	limits := Limits{Tokens: 40, Seqs: 4}
+	_, err := NewSOSP(Config{}, limits, false)
+	require.ErrorIs(t, err, ErrConfig)
+	_, err = NewSOSP(Config{Block: 1, Watermark: -1}, limits, false)
+	require.ErrorIs(t, err, ErrConfig)
+	_, err = NewSOSP(Config{Block: 1}, Limits{}, false)
+	require.ErrorIs(t, err, ErrConfig)
+	_, err = NewOrca(OrcaConfig{Block: 4, Longest: 12}, limits)
+	require.ErrorIs(t, err, ErrConfig, "a largest chunk of 3 blocks")
+	_, err = NewStatic(StaticConfig{Batch: 1})
+	require.ErrorIs(t, err, ErrConfig)
+
+	s, err := NewSOSP(Config{Block: 2, GPU: 8, Watermark: 0.5}, limits, false)
+	require.NoError(t, err)
+	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 8}))
+	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 8}), serve.ErrRequest)
+	require.ErrorIs(t, s.Add(serve.Request{ID: 2, Prompt: 9}), serve.ErrRequest, "never admitted")
+	require.ErrorIs(t, s.Add(serve.Request{ID: 2, Prompt: 1, Seqs: 5}), serve.ErrRequest)
+	require.ErrorIs(t, s.Refork(&serve.Iteration{}, 2, 0, 0), serve.ErrRequest)
+
+	o, err := NewOrca(OrcaConfig{Block: 4, Blocks: 8, Longest: 16}, limits)
+	require.NoError(t, err)
+	require.ErrorIs(t, o.Add(serve.Request{ID: 1, Prompt: 8}), serve.ErrRequest, "an unknown output")
+	require.ErrorIs(t, o.Add(serve.Request{ID: 1, Prompt: 8, Output: 9}), serve.ErrRequest, "too long")
+	require.ErrorIs(t, o.Add(serve.Request{ID: 1, Prompt: 8, Output: 8, Seqs: 3}), serve.ErrRequest, "more than there is")
+	require.NoError(t, o.Add(serve.Request{ID: 1, Prompt: 8, Output: 8, Seqs: 2}))
+}

@@ -1,0 +1,214 @@
+package replay
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+
+	"llmmemory/internal/block/blockhash"
+	"llmmemory/internal/kvcache"
+)
+
+// managerPlayer plays the recordings of a KV-cache manager.
+type managerPlayer struct {
+	watcher
+	cache    *kvcache.Cache
+	requests []*kvcache.Request // by Op.who
+	hit      kvcache.Hit
+	ids      []int32
+}
+
+func cacheConfig(c *Config, hash blockhash.Function) (kvcache.Config, error) {
+	out := kvcache.Config{
+		Blocks: c.NumBlocks, Caching: c.Caching, Events: c.Events,
+		MaxModelLen: c.MaxModelLen, Watermark: c.Watermark,
+		SchedulerBlock: c.SchedulerBlock, HashBlock: c.HashBlock,
+		Retention: kvcache.Dense, Eagle: c.Eagle,
+	}
+	if orTrue(c.Hashing) {
+		out.Hash = hash
+	}
+	if c.Retention != nil {
+		out.Retention = *c.Retention
+	}
+	if c.MaxInFlight != nil {
+		out.MaxInFlight = *c.MaxInFlight
+	}
+	for i, g := range c.Groups {
+		kind, ok := map[string]kvcache.Kind{
+			"full": kvcache.Full, "swa": kvcache.SlidingWindow, "chunk": kvcache.ChunkedLocal, "mamba": kvcache.Mamba,
+		}[g.Kind]
+		if !ok {
+			return out, fmt.Errorf("group %d is %q: want full, swa, chunk or mamba", i, g.Kind)
+		}
+		out.Groups = append(out.Groups, kvcache.Group{
+			Kind: kind, Block: g.Block, Window: g.Window, Chunk: g.Chunk, Align: g.Mode == "align",
+		})
+	}
+	return out, nil
+}
+
+func newManagerPlayer(c *Config, hash blockhash.Function) (*managerPlayer, error) {
+	config, err := cacheConfig(c, hash)
+	if err != nil {
+		return nil, err
+	}
+	cache, err := kvcache.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return &managerPlayer{
+		watcher: watcher{pool: cache.Pool(), config: c},
+		cache:   cache,
+	}, nil
+}
+
+func (p *managerPlayer) apply(op *Op, r result) error {
+	switch op.Name {
+	case "new":
+		return p.add(op, r)
+	case "evict":
+		return p.cache.Evict(op.Block)
+	case "reset":
+		r.set("ok", p.cache.Reset())
+		return nil
+	case "stats":
+		s := p.cache.TakeStats()
+		r.set("s", row{s.Reset, s.Requests, s.Queries, s.Hits, s.Preempted, s.PreemptedQueries, s.Rehits})
+		return nil
+	}
+	q := p.request(op)
+	if q == nil {
+		return fmt.Errorf("%s names request %q, which there is not", op.Name, op.ID)
+	}
+	return p.applyTo(q, op, r)
+}
+
+func (p *managerPlayer) request(op *Op) *kvcache.Request {
+	if op.who >= len(p.requests) {
+		return nil
+	}
+	return p.requests[op.who]
+}
+
+func (p *managerPlayer) add(op *Op, r result) error {
+	if p.request(op) != nil {
+		return fmt.Errorf("new: there is a request %q already", op.ID)
+	}
+	spec := kvcache.Spec{Tokens: op.Tokens, Extras: op.extras(), NoRead: op.Skip}
+	if op.LoRA != nil {
+		spec.LoRAID = op.LoRA.ID
+	}
+	q, err := p.cache.Add(spec)
+	if err != nil {
+		return err
+	}
+	for len(p.requests) <= op.who {
+		p.requests = append(p.requests, nil)
+	}
+	p.requests[op.who] = q
+	hashFields(q, r)
+	return nil
+}
+
+func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
+	switch op.Name {
+	case "get":
+		p.cache.Lookup(q, &p.hit)
+		if r != nil {
+			blocks := row{}
+			for _, ids := range p.hit.Blocks {
+				blocks = append(blocks, append([]int32{}, ids...))
+			}
+			r["hit"], r["blk"], r["spb"] = p.hit.Tokens, blocks, q.Junction()
+		}
+	case "alloc":
+		return p.alloc(q, op, r)
+	case "append":
+		p.cache.Append(q, op.Tokens...)
+		hashFields(q, r)
+	case "setcomp":
+		q.SetComputed(op.N)
+	case "cache":
+		return p.cache.Store(q, op.N)
+	case "preempt":
+		p.cache.Preempt(q)
+	case "free":
+		p.cache.Free(q) // the request stays: a recording may still ask for it
+	case "common":
+		p.ids = p.cache.Common(p.ids[:0], q)
+		r.set("n", p.ids)
+	default:
+		return fmt.Errorf("there is no operation %q in a recording of a manager", op.Name)
+	}
+	return nil
+}
+
+func hashFields(q *kvcache.Request, r result) {
+	if r == nil {
+		return
+	}
+	hashes := q.Hashes()
+	r["nh"], r["lh"] = len(hashes), nil
+	if n := len(hashes); n > 0 {
+		r["lh"] = hashes[n-1].Short()
+	}
+}
+
+func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
+	if q.Computed() != op.Computed {
+		return fmt.Errorf("alloc: request %q has %d computed tokens, the recording says %d", op.ID, q.Computed(), op.Computed)
+	}
+	a := kvcache.Alloc{
+		New: op.New, Lookahead: op.Lookahead, External: op.External, Delay: op.Delay, MustFit: op.Full,
+		Reserved: op.Reserved, Alone: !orTrue(op.Scheduled), InFlight: op.InFlight,
+	}
+	if op.Use {
+		if op.Hit != p.hit.Tokens {
+			return fmt.Errorf("alloc: a hit of %d tokens, the lookup before found %d", op.Hit, p.hit.Tokens)
+		}
+		a.Hit = &p.hit
+	} else if op.Hit != 0 {
+		return fmt.Errorf("alloc: a hit of %d tokens without its blocks", op.Hit)
+	}
+	ok, err := p.cache.Allocate(q, &a)
+	if err != nil {
+		return err
+	}
+	if ok {
+		q.SetComputed(op.Computed + op.Hit + op.External + op.New)
+		if op.RecordStats {
+			p.cache.Record(q, op.Hit)
+		}
+	}
+	if r != nil {
+		p.allocFields(q, op, r, ok)
+	}
+	return nil
+}
+
+func (p *managerPlayer) allocFields(q *kvcache.Request, op *Op, r result, ok bool) {
+	groups := len(p.config.Groups)
+	fresh, tables, lengths, named := row{}, row{}, []int{}, []byte{}
+	for g := range groups {
+		table := append([]int32{}, q.Table(g)...)
+		tables = append(tables, table)
+		lengths = append(lengths, len(table))
+		for _, id := range table {
+			named = binary.LittleEndian.AppendUint32(named, uint32(id))
+		}
+		named = append(named, 0xff, 0xff, 0xff, 0xff)
+		if ok {
+			fresh = append(fresh, p.cache.New([]int32{}, q, g))
+		}
+	}
+	sum := sha256.Sum256(named)
+	r["ok"], r["nb"], r["th"] = ok, lengths, hex.EncodeToString(sum[:8])
+	if ok {
+		r["after"], r["new"] = q.Computed(), fresh
+	}
+	if op.Table {
+		r["table"] = tables
+	}
+}

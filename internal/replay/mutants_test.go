@@ -1,0 +1,179 @@
+package replay
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A mutant is one rule changed: text of a file, which occurs once, and what
+// stands there instead. It must be caught by the recordings named, or by
+// the tests of the package named.
+type mutant struct {
+	rule       string
+	file       string
+	from, to   string
+	recordings string // beginnings of names
+	tests      string // package below internal
+}
+
+var mutants = []mutant{
+	{"unhashed blocks go to the head of the queue", "block/pool/pool.go",
+		"p.link(id, at)\n\t\treturn id", "p.link(id, p.recs[p.end()].prev)\n\t\treturn at", "p01", ""},
+	{"blocks freed together keep their order", "block/pool/pool.go",
+		"p.link(id, at)\n\t\treturn id", "p.link(id, p.end())\n\t\treturn id", "p01", ""},
+	{"a touched block leaves the queue", "block/pool/pool.go",
+		"p.unlink(id)", "p.recs[id].count += 0", "p01", ""},
+	{"a popped block loses its keys", "block/pool/pool.go",
+		"if rec.tokens != 0 {\n\t\t\tp.forget", "if false {\n\t\t\tp.forget", "p01", ""},
+	{"a lookup gives the first of equal blocks", "block/pool/index.go",
+		"return p.owner(p.slots[i].head - 1), true", "return p.owner(p.entry(p.slots[i].head - 1).older), true", "p01", ""},
+	{"a shorter partial entry is replaced", "block/pool/register.go",
+		"!known && had != 0 && had < tokens", "false && known && had < tokens", "", "block/pool"},
+	{"an event is sent even if nothing is stored", "block/pool/register.go",
+		"if p.config.Events {\n\t\tp.recordStored", "if p.config.Events && mask == nil {\n\t\tp.recordStored", "m08", ""},
+	{"a later run of hashes starts at the last item", "block/pool/register.go",
+		"at := blockhash.Last", "at := blockhash.Cursor(0)", "m05", ""},
+	{"an item's offset counts from its block", "block/blockhash/key.go",
+		"Int: int64(item.Offset - start)", "Int: int64(max(0, item.Offset-start))", "m05", ""},
+	{"the salt is in the first block only", "block/blockhash/key.go",
+		`e.Salt != "" && start == 0`, `e.Salt != ""`, "m05", ""},
+	{"a table is freed from its end", "kvcache/free.go",
+		"c.pool.FreeTable(t.ids)", "c.pool.Free(t.ids)", "m01", ""},
+	{"the last token is never hit", "kvcache/lookup.go",
+		"limit := r.NumTokens() - 1", "limit := r.NumTokens()", "m04", ""},
+	{"the watermark counts the null block", "kvcache/cache.go",
+		"1) * float64(config.Blocks)", "1) * float64(config.Blocks-1)", "m19", ""},
+	{"running requests see no watermark", "kvcache/allocate.go",
+		"if !r.running && !a.Alone {", "if !a.Alone {", "m10 m19", ""},
+	{"reserved blocks are left to others", "kvcache/allocate.go",
+		"c.pool.NumFree()-a.Reserved {", "c.pool.NumFree() {", "m10", ""},
+	{"drafts are not registered", "kvcache/allocate.go",
+		"c.register(r, min(d.main, r.NumTokens()))", "c.register(r, min(d.main, (len(r.content.Hashes)+1)*c.config.HashBlock))", "m12", ""},
+	{"delayed blocks are not registered yet", "kvcache/allocate.go",
+		"c.config.Caching && !a.Delay {\n\t\tc.register(r, min(d.main", "c.config.Caching {\n\t\tc.register(r, min(d.main", "m15", ""},
+	{"windows are left on the settled tokens", "kvcache/allocate.go",
+		"max(0, d.total-a.InFlight)", "d.total", "m06 m07 m16", ""},
+	{"window blocks are freed from the last one", "kvcache/free.go",
+		"c.pool.FreeTable(t.ids[start:end])", "c.pool.Free(t.ids[start:end])", "m06", ""},
+	{"a window may begin inside a block", "kvcache/group.go",
+		"c.MaxModelLen), g.Block) + 1", "c.MaxModelLen), g.Block)", "m06 m07 m08 s06", ""},
+	{"a hit needs a whole window", "kvcache/lookup_kinds.go",
+		"ceil(g.Window-1, g.Block)", "ceil(g.Window, g.Block)", "m09", ""},
+	{"a short run that reaches block 0 is a hit", "kvcache/lookup_kinds.go",
+		"\t\tend = run\n", "\t\tend, run = 0, 0\n", "m06", ""},
+	{"EAGLE gives the last block up", "kvcache/lookup_kinds.go",
+		"tokens -= min(unit, size)", "tokens -= 0", "m12", ""},
+	{"EAGLE drops once for each length", "kvcache/lookup.go",
+		"drop := s.eagle && dropped>>i&1 == 0", "drop := s.eagle", "", "kvcache"},
+	{"tokens before the chunk are hit unseen", "kvcache/lookup_kinds.go",
+		"n := floorTo(max(limit, 0), s.spec.Chunk) / size\n\tappendNull(s, hit, n)", "n := 0", "m13", ""},
+	{"hybrid registration ends at a boundary of hits", "kvcache/register.go",
+		"return floorTo(tokens, c.config.SchedulerBlock)", "return tokens", "m09", ""},
+	{"sparse retention keeps the prompt's last boundary", "kvcache/retention.go",
+		"replay := r.prompt - 1", "replay := r.prompt", "m08 s06", ""},
+	{"sparse retention keeps the junction", "kvcache/retention.go",
+		"return [2]int{replay, r.junction}", "return [2]int{replay, replay}", "m08 s06", ""},
+	{"preempted requests are counted apart", "kvcache/stats.go",
+		"if r.preemptions > 0 {", "if r.preemptions > 1<<30 {", "m10", ""},
+	{"a common block has as many references as owners", "kvcache/stats.go",
+		"c.pool.Count(id) != int32(g.owners)", "c.pool.Count(id) < 2", "m11", ""},
+	{"a state stored in this step is not hit", "kvcache/mamba.go",
+		"n > 0 && c.justStored(g, hits[n-1])", "n > 0 && false", "s07 s09", ""},
+	{"the prompt's state moves to a copy", "kvcache/mamba.go",
+		"c.pool.Move(own, private)", "_ = own", "s09", ""},
+	{"nobody is admitted after a preemption", "sched/schedule.go",
+		"if !b.starved && ", "if ", "s01 s02 s03", ""},
+	{"a preempted request waits in front", "sched/scheduler.go",
+		"s.queue.pushFront(r)", "s.queue.push(r)", "s01 s03", ""},
+	{"of equal victims the first is taken", "sched/schedule.go",
+		"r.priority == w.priority && r.arrival > w.arrival", "r.priority == w.priority && r.arrival >= w.arrival", "s02", ""},
+	{"a victim's tokens return to the budget", "sched/schedule.go",
+		"b.budget += b.rows[i].tokens", "b.budget += 0", "", "sched"},
+	{"long prompts are computed in parts", "sched/admit.go",
+		"if limit := s.config.LongPrefill; limit > 0 {", "if limit := 0; limit > 0 {", "s04", ""},
+	{"decodes are padded to equal rows", "sched/admit.go",
+		"padding && s.config.Drafts > 0", "!padding && s.config.Drafts > 0", "s05", ""},
+	{"rejected drafts are computed again", "sched/update.go",
+		"computed := r.kv.Computed() - n", "computed := r.kv.Computed() - max(0, n-1)", "s05", ""},
+	{"a whole sequence must fit", "sched/admit.go",
+		"MustFit: !s.config.AdmitChunks", "MustFit: s.config.AdmitChunks", "s01 s02", ""},
+	{"prompts are not split without chunks", "sched/admit.go",
+		"s.config.WholePrefills && n", "false && n", "s08", ""},
+	{"a chunk ends where a state can be cached", "sched/mamba.go",
+		"for _, stop := range m.stops(r, start, end) {", "for _, stop := range [4]int{} {", "s07 s09", ""},
+	{"a shared block is not written in place", "kvcache/copies.go",
+		"return id != 0 && block.NeedOf", "return id == 0 && block.NeedOf", "", "kvcache"},
+	{"what a copy holds is no sharer", "kvcache/copies.go",
+		"count := c.pool.Count(id) - c.pins[id]", "count := c.pool.Count(id)", "", "kvcache"},
+	{"rejected drafts give their blocks back", "kvcache/fork.go",
+		"t.ids = t.ids[:keep]", "_ = keep", "", "kvcache"},
+	{"another last token has another hash", "kvcache/fork.go",
+		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlock]", "", "", "kvcache"},
+	{"a worker writes where its table points", "sched/write.go",
+		"slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)", "", "sched"},
+	{"a child is new to the worker", "sched/fork.go",
+		"p.prefill, true\n", "p.prefill, false\n", "", "sched"},
+	{"the output of a preempted step is void", "sched/scheduler.go",
+		"r.dropping = s.open && s.inBatch(r)", "r.dropping = false", "", "sched"},
+}
+
+// Ensure that each rule, when it is changed, is missed by a test.
+func TestMutantsAreCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program for each mutant")
+	}
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	for _, m := range mutants {
+		t.Run(m.rule, func(t *testing.T) {
+			t.Parallel()
+			caught, output := m.try(t, root)
+			require.True(t, caught, "nobody noticed: %s", output)
+		})
+	}
+}
+
+// try builds the mutant with an overlay and plays or tests it.
+func (m *mutant) try(t *testing.T, root string) (caught bool, output string) {
+	dir := t.TempDir()
+	file := filepath.Join(root, "internal", m.file)
+	source, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(source), m.from), "the text of the rule in %s", m.file)
+	changed := filepath.Join(dir, "mutant.go")
+	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600))
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	require.NoError(t, err)
+	overlaid := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(overlaid, overlay, 0o600))
+
+	program := filepath.Join(dir, "program")
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlaid, "-o", program, "./internal/replay/testdata/verify")
+	run := exec.Command(program, recordings(t, root, m.recordings)...)
+	if m.tests != "" {
+		build = exec.Command("go", "test", "-buildvcs=false", "-ldflags=-s -w", "-c", "-overlay", overlaid, "-o", program, "./internal/"+m.tests)
+		run = exec.Command(program, "-test.failfast", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s")
+	}
+	build.Dir, run.Dir = root, dir
+	text, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	text, err = run.CombinedOutput()
+	return err != nil, string(text)
+}
+
+// recordings finds the files whose names begin so.
+func recordings(t *testing.T, root, names string) (files []string) {
+	for _, name := range strings.Fields(names) {
+		found, err := filepath.Glob(filepath.Join(root, "testdata/traces/*", name+"*"))
+		require.NoError(t, err)
+		require.Len(t, found, 1, name)
+		files = append(files, found...)
+	}
+	return files
+}

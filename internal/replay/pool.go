@@ -1,0 +1,152 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/block/blockhash"
+	"llmmemory/internal/block/pool"
+)
+
+// poolPlayer plays the recordings of a pool alone.
+type poolPlayer struct {
+	watcher
+	hash     blockhash.Function
+	contents map[string]*pool.Content
+}
+
+func newPoolPlayer(c *Config, hash blockhash.Function) (*poolPlayer, error) {
+	p, err := pool.New(pool.Config{
+		Blocks: c.NumBlocks, Caching: c.Caching, HashBlock: c.HashBlock, Events: c.Events,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &poolPlayer{
+		watcher:  watcher{pool: p, config: c},
+		hash:     hash,
+		contents: map[string]*pool.Content{},
+	}, nil
+}
+
+func (p *poolPlayer) apply(op *Op, r result) error {
+	if err := p.checkIDs(op); err != nil {
+		return err
+	}
+	switch op.Name {
+	case "pget":
+		ids, err := p.pool.Get([]int32{}, op.N)
+		switch {
+		case errors.Is(err, pool.ErrNoBlocks):
+			r.set("err", "ValueError")
+		case err != nil:
+			return err
+		default:
+			r.set("ids", ids)
+		}
+	case "pfree":
+		p.pool.Free(op.IDs)
+	case "ptouch":
+		p.pool.Touch(op.IDs)
+	case "pevict":
+		p.pool.Evict(op.Block)
+	case "preset":
+		r.set("ok", p.pool.Reset())
+	default:
+		return p.applyContent(op, r)
+	}
+	return nil
+}
+
+// checkIDs refuses ids that the pool does not have.
+func (p *poolPlayer) checkIDs(op *Op) error {
+	for _, id := range append([]int32{op.Block}, op.IDs...) {
+		if id < 0 || int(id) >= p.pool.NumBlocks() {
+			return fmt.Errorf("%s names block %d of a pool of %d", op.Name, id, p.pool.NumBlocks())
+		}
+	}
+	return nil
+}
+
+// applyContent plays the operations that need a request's tokens.
+func (p *poolPlayer) applyContent(op *Op, r result) error {
+	if op.Name == "pnew" {
+		c := &pool.Content{Tokens: op.Tokens, Extras: op.extras()}
+		p.contents[op.ID] = c
+		c.Extend(p.hash, p.config.HashBlock)
+		r.hashes(c)
+		return nil
+	}
+	c := p.contents[op.ID]
+	if c == nil {
+		return fmt.Errorf("%s names request %q, which there is not", op.Name, op.ID)
+	}
+	switch op.Name {
+	case "pdrop":
+		delete(p.contents, op.ID)
+	case "pcache":
+		if op.NF > len(op.IDs) || op.Size%p.config.HashBlock != 0 || op.NF*op.Size > len(c.Tokens) {
+			return fmt.Errorf("pcache: %d full blocks of %d tokens, with %d blocks and %d tokens", op.NF, op.Size, len(op.IDs), len(c.Tokens))
+		}
+		p.pool.Register(c, op.IDs, op.Hit, op.NF, op.Size, op.Group, op.Mask)
+	case "ppart":
+		if op.New%p.config.HashBlock != 0 || op.New <= 0 || op.New > len(c.Tokens) {
+			return fmt.Errorf("ppart: %d tokens are no boundary of %d in %d", op.New, p.config.HashBlock, len(c.Tokens))
+		}
+		if key, ok := p.pool.RegisterPart(c, op.Block, op.New, op.Group); ok {
+			r.set("key", row{key.Hash.Short(), key.Group})
+		} else {
+			r.set("key", nil)
+		}
+	case "plook":
+		if op.Hash < 0 || op.Hash >= len(c.Hashes) {
+			return fmt.Errorf("plook: hash %d of %d", op.Hash, len(c.Hashes))
+		}
+		r.set("ids", p.look(&c.Hashes[op.Hash], op.Groups))
+	default:
+		return fmt.Errorf("there is no operation %q in a recording of a pool", op.Name)
+	}
+	return nil
+}
+
+// look needs a hit in all groups.
+func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
+	ids := []int32{}
+	for _, g := range groups {
+		id, ok := p.pool.Lookup(h, g)
+		if !ok {
+			return nil
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// set records a field, unless nobody wants it.
+func (r result) set(name string, value any) {
+	if r != nil {
+		r[name] = value
+	}
+}
+
+func (r result) hashes(c *pool.Content) {
+	if r == nil {
+		return
+	}
+	r["nh"] = len(c.Hashes)
+	r["lh"] = nil
+	if n := len(c.Hashes); n > 0 {
+		r["lh"] = c.Hashes[n-1].Short()
+	}
+}
+
+func (op *Op) extras() blockhash.Extras {
+	e := blockhash.Extras{Salt: op.Salt}
+	if op.LoRA != nil {
+		e.LoRA = op.LoRA.Name
+	}
+	for _, i := range op.Items {
+		e.Items = append(e.Items, blockhash.Item(i))
+	}
+	return e
+}

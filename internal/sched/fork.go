@@ -1,0 +1,74 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Child is how a fork differs from its parent.
+type Child struct {
+	// Last replaces the last generated token, in which the children of a beam
+	// differ; it is not looked at as a possible stop. Negative: keep it.
+	Last int32
+
+	// Arrival should not be that of another request of the same priority: two
+	// that are equal can preempt each other for ever (the victim is the first
+	// of the list, as in vLLM).
+	Arrival float64
+	Name    string
+}
+
+// Fork makes a request with the tokens of another one, for parallel sampling
+// and beam search. If the parent runs and there is room for one more, the child
+// runs too and shares its blocks until one of them writes; it is a new row in
+// the next step. Otherwise it waits, and hits the blocks that are registered.
+// There must be no step between Schedule and Update.
+func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.requests.Get(uint64(parent))
+	if p == nil {
+		return 0, unknown(parent)
+	}
+	if c.Arrival != c.Arrival {
+		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
+	}
+	if s.open {
+		return 0, fmt.Errorf("%w: fork between Schedule and Update", ErrOrder)
+	}
+	room := min(p.kv.PromptTokens()+p.maxTokens, s.longest) + s.config.Lookahead + s.config.Drafts
+	child := s.blank()
+	shares := p.status == running && len(s.running) < s.config.MaxSeqs
+	if shares {
+		kv, err := s.cache.Fork(p.kv, room)
+		shares = err == nil // a Mamba state cannot be shared
+		child.kv = kv
+	}
+	if !shares {
+		child.kv = s.cache.Clone(p.kv, room)
+	}
+	if c.Last >= 0 {
+		if err := s.cache.ReplaceLast(child.kv, c.Last); err != nil {
+			s.cache.Drop(child.kv)
+			*child = request{stop: child.stop, drafts: child.drafts}
+			s.spare = append(s.spare, child)
+			return 0, err
+		}
+	}
+	child.priority, child.arrival, child.name = p.priority, c.Arrival, c.Name
+	child.maxTokens, child.minTokens = p.maxTokens, p.minTokens
+	child.stop = append(child.stop, p.stop...)
+	s.enter(child)
+	if shares {
+		child.status, child.prefill, child.fresh = running, p.prefill, true
+		s.running = append(s.running, child)
+	} else {
+		s.queue.push(child)
+	}
+	return child.id, nil
+}
+
+// inBatch reports whether r is in the step that was scheduled last.
+func (s *Scheduler) inBatch(r *request) bool {
+	return slices.ContainsFunc(s.batch.rows, func(e entry) bool { return e.r == r && e.id == r.id })
+}

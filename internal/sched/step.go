@@ -1,0 +1,77 @@
+package sched
+
+// Kind is what the worker knows of a request in a step.
+type Kind uint8
+
+const (
+	KindRunning Kind = iota // has its table but for the new blocks
+	KindNew                 // knows nothing; the row has the whole table
+	KindResumed             // had lost its blocks; the row has the whole table
+)
+
+// A Step is what a worker needs to run the model once. Its arrays belong to the
+// caller and are used again by the next Schedule with the same Step.
+type Step struct {
+	Rows   []Row
+	Drafts []int32 // of all rows, one after the other; -1 is padding
+
+	// Blocks are the block ids of all rows, row by row and in each row group by
+	// group. BlockEnds has the end of each of these parts, BlockStarts the slot
+	// of the request's table where it goes.
+	Blocks      []int32
+	BlockEnds   []int
+	BlockStarts []int
+
+	// Slots says, for each group, where the keys and values of each scheduled
+	// token go, in the order of rows: block × size + place in the block. It is
+	// -1 where nothing may be written.
+	Slots [][]int64
+
+	Copies    []Copy  // to make before anything is written
+	Common    []int32 // blocks that all requests share at the beginning, by group
+	Preempted []ID    // since the last step
+	Finished  []ID    // since the last step
+	Tokens    int     // of all rows
+}
+
+// A Row is a scheduled request.
+type Row struct {
+	ID       ID
+	Kind     Kind
+	Computed int // tokens before this step
+	Tokens   int // to compute now, drafts included
+	Drafts   int
+}
+
+// A Copy is a pair of blocks whose bytes must be copied.
+type Copy struct {
+	Src, Dst int32
+	Group    int
+	ID       ID
+	Index    int // slot of the request's table that Dst goes to; -1: none
+}
+
+// RowBlocks are the block ids of a row in a group: all of them for a new or
+// resumed request, else those added in this step.
+func (t *Step) RowBlocks(row, group int) []int32 {
+	at := row*len(t.Slots) + group
+	start := 0
+	if at > 0 {
+		start = t.BlockEnds[at-1]
+	}
+	return t.Blocks[start:t.BlockEnds[at]]
+}
+
+func (t *Step) reset(groups int) {
+	t.Rows, t.Drafts, t.Blocks, t.BlockEnds = t.Rows[:0], t.Drafts[:0], t.Blocks[:0], t.BlockEnds[:0]
+	t.BlockStarts = t.BlockStarts[:0]
+	t.Copies, t.Common = t.Copies[:0], t.Common[:0]
+	t.Preempted, t.Finished, t.Tokens = t.Preempted[:0], t.Finished[:0], 0
+	for len(t.Slots) < groups {
+		t.Slots = append(t.Slots, nil)
+	}
+	t.Slots = t.Slots[:groups]
+	for g := range t.Slots {
+		t.Slots[g] = t.Slots[g][:0]
+	}
+}

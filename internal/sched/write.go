@@ -1,0 +1,73 @@
+package sched
+
+// write turns the batch into what the worker gets.
+func (s *Scheduler) write(step *Step) {
+	b := &s.batch
+	step.reset(b.groups)
+	if len(s.running) > 0 {
+		step.Common = s.cache.Common(step.Common, s.running[0].kv)
+	} else {
+		for range b.groups {
+			step.Common = append(step.Common, 0)
+		}
+	}
+	for i := range b.rows {
+		s.writeRow(step, &b.rows[i])
+	}
+	s.writeCopies(step)
+	step.Preempted = append(step.Preempted, s.preempted...)
+	step.Finished = append(step.Finished, s.finished...)
+	s.preempted, s.finished = s.preempted[:0], s.finished[:0]
+}
+
+func (s *Scheduler) writeRow(step *Step, e *entry) {
+	b := &s.batch
+	computed := e.r.kv.Computed()
+	step.Rows = append(step.Rows, Row{ID: e.id, Kind: e.kind, Computed: computed, Tokens: e.tokens, Drafts: e.drafts})
+	step.Drafts = append(step.Drafts, b.drafts[e.draft:e.draft+e.drafts]...)
+	step.Tokens += e.tokens
+	for g := range b.groups {
+		table := e.r.kv.Table(g)
+		start := 0
+		if e.kind == KindRunning {
+			start = b.from[e.from+g]
+		}
+		step.Blocks = append(step.Blocks, table[start:]...)
+		step.BlockStarts = append(step.BlockStarts, start)
+		step.BlockEnds = append(step.BlockEnds, len(step.Blocks))
+		size := s.cache.Config().Groups[g].Block
+		step.Slots[g] = appendSlots(step.Slots[g], table, size, computed, e.tokens)
+	}
+}
+
+// appendSlots adds the slots of n tokens from start: table[p/size]×size +
+// p mod size. Positions without a block, or in the null block, are -1.
+func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
+	at, place := start/size, start%size
+	for n > 0 {
+		id := int32(0)
+		if at < len(table) {
+			id = table[at]
+		}
+		for ; place < size && n > 0; place++ {
+			slot := int64(-1)
+			if id != 0 {
+				slot = int64(id)*int64(size) + int64(place)
+			}
+			dst = append(dst, slot)
+			n--
+		}
+		at, place = at+1, 0
+	}
+	return dst
+}
+
+// writeCopies hands out the pairs of blocks to copy. They were kept apart until
+// now; the copies run before anything of this step is written.
+func (s *Scheduler) writeCopies(step *Step) {
+	b := &s.batch
+	b.copies = s.cache.TakeCopies(b.copies[:0])
+	for _, c := range b.copies {
+		step.Copies = append(step.Copies, Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, ID: ID(c.Request.Tag), Index: c.Index})
+	}
+}

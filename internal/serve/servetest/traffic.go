@@ -1,0 +1,323 @@
+package servetest
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/serve"
+)
+
+// A System is a scheduler under test.
+type System struct {
+	serve.Scheduler
+	Check func() error
+	Table func(id, sequence int) []int32 // nil: no memory to look at
+
+	BlockSize int
+	MaxTokens int
+	Window    int // tokens that are attended to; 0: all
+	Prompts   int // tokens of the longest prompt
+	Seqs      int // sequences of a request
+	Shared    bool
+	Stuck     error // Step may fail so; the next one may be better
+
+	Refork    func(it *serve.Iteration, id, child, parent int) error // nil: no beams
+	FinishSeq func(id, sequence int) error
+	Live      bool // whatever is accepted is answered or ignored some time
+}
+
+// traffic is a System and what the model knows of its requests.
+type traffic struct {
+	*System
+	memory *Memory
+	live   map[int]*answer
+	next   int
+	it     serve.Iteration
+}
+
+type answer struct {
+	prompt, output int
+	seqs           []*sample
+	finished       bool // but perhaps not answered yet
+}
+
+type sample struct {
+	all      []int32
+	sums     []uint64
+	length   int // tokens generated so far, and the prompt
+	finished bool
+}
+
+const answerTokens = 12 // of the longest answer
+
+// Run plays random traffic and checks after each operation.
+func Run(t *rapid.T, s *System) {
+	x := &traffic{System: s, memory: NewMemory(max(1, s.BlockSize)), live: map[int]*answer{}}
+	t.Repeat(map[string]func(*rapid.T){
+		"add":   x.add,
+		"step":  x.step,
+		"step2": x.step,
+		"abort": x.abort,
+		"part":  x.finishPart,
+		"": func(t *rapid.T) {
+			require.NoError(t, s.Check())
+			u := s.Usage()
+			require.LessOrEqual(t, u.Used, u.Blocks)
+		},
+	})
+	x.drain(t)
+}
+
+func (x *traffic) add(t *rapid.T) {
+	prompt := rapid.IntRange(1, x.Prompts).Draw(t, "prompt")
+	a := &answer{prompt: prompt, output: rapid.IntRange(1, answerTokens).Draw(t, "output")}
+	all := x.content(t, prompt+a.output)
+	n := rapid.IntRange(1, max(1, x.Seqs)).Draw(t, "seqs")
+	for k := range n {
+		q := &sample{all: slices.Clone(all), length: prompt}
+		for i := prompt; k > 0 && i < len(q.all); i++ {
+			q.all[i] += int32(1000 * k)
+		}
+		q.sums = Digests(q.all)
+		a.seqs = append(a.seqs, q)
+	}
+	used := x.Usage().Used
+	err := x.Add(serve.Request{ID: x.next, Prompt: prompt, Output: a.output, Seqs: n, Tokens: all})
+	require.Equal(t, used, x.Usage().Used)
+	if err != nil {
+		require.ErrorIs(t, err, serve.ErrRequest)
+		return
+	}
+	require.ErrorIs(t, x.Add(serve.Request{ID: x.next, Prompt: prompt, Output: a.output, Seqs: n, Tokens: all}), serve.ErrRequest, "twice")
+	x.live[x.next] = a
+	x.next++
+}
+
+// content is the tokens of a request and its answer: its own, or, where prefixes
+// are to meet, one of two beginnings.
+func (x *traffic) content(t *rapid.T, n int) []int32 {
+	tokens := make([]int32, n)
+	same := 0
+	var beginning int32
+	if x.Shared {
+		same = rapid.IntRange(0, n).Draw(t, "same")
+		beginning = -rapid.Int32Range(1, 2).Draw(t, "beginning")
+	}
+	for i := range tokens {
+		tokens[i] = int32(x.next)
+		if i < same {
+			tokens[i] = beginning
+		}
+	}
+	return tokens
+}
+
+func (x *traffic) step(t *rapid.T) {
+	if err := x.Step(&x.it); err != nil {
+		require.True(t, x.Stuck != nil && errors.Is(err, x.Stuck), "%v", err)
+		require.True(t, x.it.Empty())
+	}
+	require.NoError(t, x.Check())
+	for _, id := range x.it.Ignored {
+		require.Contains(t, x.live, id)
+		delete(x.live, id)
+	}
+	if len(x.it.Prefills) > 0 && x.MaxTokens > 0 {
+		require.LessOrEqual(t, x.it.Tokens, x.MaxTokens)
+	}
+	x.memory.Apply(&x.it)
+	x.write(t)
+	x.read(t)
+	x.generate(t)
+}
+
+// write is the model's: keys and values of all scheduled tokens.
+func (x *traffic) write(t *rapid.T) {
+	seen := map[int]bool{}
+	for _, p := range x.it.Prefills {
+		a := x.live[p.ID]
+		require.False(t, a == nil || seen[p.ID], "request %d is not there, or twice in an iteration", p.ID)
+		seen[p.ID] = true
+		require.Less(t, p.Cached, p.Tokens, "nothing is left to compute")
+		if x.Table == nil {
+			continue
+		}
+		for k, q := range a.seqs {
+			if q.finished {
+				continue
+			}
+			require.True(t, p.Start+p.Tokens <= q.length && p.Last == (p.Start+p.Tokens == q.length))
+			require.NoError(t, x.memory.Read(x.Table(p.ID, k), q.sums, p.Start, p.Start+p.Cached), "a hit of request %d", p.ID)
+			x.memory.Write(x.Table(p.ID, k), q.sums, p.Start+p.Cached, p.Start+p.Tokens)
+		}
+	}
+	for _, d := range x.it.Decodes {
+		a := x.live[d.ID]
+		require.False(t, a == nil || seen[d.ID], "request %d is not there, or twice in an iteration", d.ID)
+		seen[d.ID] = true
+		running := 0
+		for k, q := range a.seqs {
+			if q.finished {
+				continue
+			}
+			running++
+			if x.Table != nil {
+				require.Equal(t, q.length, d.Context)
+				x.memory.Write(x.Table(d.ID, k), q.sums, q.length-1, q.length)
+			}
+		}
+		if x.Table != nil {
+			require.Equal(t, running, d.Seqs)
+		}
+	}
+}
+
+// read is the model's attention, when everything is written.
+func (x *traffic) read(t *rapid.T) {
+	if x.Table == nil {
+		return
+	}
+	check := func(id, end int) {
+		start := 0
+		if x.Window > 0 {
+			start = max(0, end-x.Window)
+		}
+		for k, q := range x.live[id].seqs {
+			if !q.finished {
+				require.NoError(t, x.memory.Read(x.Table(id, k), q.sums, start, end), "request %d, sequence %d", id, k)
+			}
+		}
+	}
+	for _, p := range x.it.Prefills {
+		check(p.ID, p.Start+p.Tokens)
+	}
+	for _, d := range x.it.Decodes {
+		check(d.ID, d.Context)
+	}
+}
+
+// generate gives each sequence its token, and finishes what is complete.
+func (x *traffic) generate(t *rapid.T) {
+	var done []int
+	token := func(id int) {
+		a := x.live[id]
+		complete := true
+		for _, q := range a.seqs {
+			if !q.finished {
+				q.length = min(q.length+1, a.prompt+a.output)
+				complete = complete && q.length == a.prompt+a.output
+			}
+		}
+		if complete && !a.finished {
+			a.finished = true
+			done = append(done, id)
+		}
+	}
+	for _, p := range x.it.Prefills {
+		if p.Last {
+			token(p.ID)
+		}
+	}
+	for _, d := range x.it.Decodes {
+		token(d.ID)
+	}
+	slices.Reverse(done) // any order will do
+	x.finish(t, done)
+	x.refork(t)
+}
+
+func (x *traffic) finish(t *rapid.T, ids []int) {
+	answered, err := x.Finish(nil, ids...)
+	require.NoError(t, err)
+	require.NoError(t, x.Check())
+	for _, id := range answered {
+		require.True(t, x.live[id].finished)
+		delete(x.live, id)
+	}
+	if len(ids) > 0 && x.live[ids[0]] == nil {
+		_, err := x.Finish(nil, ids[0])
+		require.ErrorIs(t, err, serve.ErrRequest, "twice")
+	}
+}
+
+func (x *traffic) abort(t *rapid.T) {
+	if id, a := x.pick(t); a != nil && !a.finished {
+		a.finished = true
+		x.finish(t, []int{id})
+	}
+}
+
+// pick draws a request.
+func (x *traffic) pick(t *rapid.T) (int, *answer) {
+	var ids []int
+	for id := range x.live {
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	slices.Sort(ids)
+	id := rapid.SampledFrom(ids).Draw(t, "request")
+	return id, x.live[id]
+}
+
+// finishPart ends one sequence of a request.
+func (x *traffic) finishPart(t *rapid.T) {
+	id, a := x.pick(t)
+	if x.FinishSeq == nil || a == nil {
+		return
+	}
+	k := rapid.IntRange(0, len(a.seqs)-1).Draw(t, "sequence")
+	left := 0
+	for _, q := range a.seqs {
+		if !q.finished {
+			left++
+		}
+	}
+	err := x.FinishSeq(id, k)
+	if a.seqs[k].finished || left == 1 {
+		require.ErrorIs(t, err, serve.ErrRequest)
+		return
+	}
+	require.NoError(t, err)
+	a.seqs[k].finished = true
+}
+
+// refork makes a beam of a running request a copy of another one.
+func (x *traffic) refork(t *rapid.T) {
+	if x.Refork == nil || len(x.it.Decodes) == 0 {
+		return
+	}
+	id := x.it.Decodes[0].ID
+	a := x.live[id]
+	if a == nil || len(a.seqs) < 2 || a.seqs[0].finished || a.seqs[1].finished || !rapid.Bool().Draw(t, "refork") {
+		return
+	}
+	var copies serve.Iteration
+	require.NoError(t, x.Refork(&copies, id, 1, 0))
+	x.memory.Apply(&copies)
+	child, parent := a.seqs[1], a.seqs[0]
+	copy(child.all, parent.all[:parent.length-1]) // its next token is its own
+	child.sums, child.length = Digests(child.all), parent.length
+}
+
+// drain runs until nothing is left.
+func (x *traffic) drain(t *rapid.T) {
+	steps := 0
+	for ; len(x.live) > 0 && steps < 3000; steps++ {
+		x.step(t)
+		require.NoError(t, x.Check())
+		if x.it.Idle() {
+			break // and what is left waits for ever
+		}
+	}
+	if x.Live {
+		require.Empty(t, x.live, "after %d iterations", steps)
+	}
+	if len(x.live) == 0 && x.Window == 0 && !x.Shared {
+		require.Zero(t, x.Usage().Logical)
+	}
+}

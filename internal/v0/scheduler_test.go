@@ -1,0 +1,122 @@
+package v0
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/serve"
+)
+
+// Ensure that what cannot be is refused.
+func TestSchedulerRefuses(t *testing.T) {
+	good := SchedulerConfig{Manager: Config{Block: 2, GPU: 8}, MaxTokens: 8, MaxSeqs: 2, MaxLen: 8}
+	for name, spoil := range map[string]func(*SchedulerConfig){
+		"no tokens":          func(c *SchedulerConfig) { c.MaxTokens = 0 },
+		"an unknown mode":    func(c *SchedulerConfig) { c.Mode = 2 },
+		"swapped prefixes":   func(c *SchedulerConfig) { c.Mode, c.Manager.Caching = Swap, true },
+		"chunks of prefixes": func(c *SchedulerConfig) { c.Chunked, c.Manager.Caching = true, true },
+		"a bad manager":      func(c *SchedulerConfig) { c.Manager.Block = 0 },
+	} {
+		c := good
+		spoil(&c)
+		_, err := NewScheduler(c)
+		require.ErrorIs(t, err, ErrConfig, name)
+	}
+	s, err := NewScheduler(good)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Add(serve.Request{ID: 1}), serve.ErrRequest)
+	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 1, Seqs: 2}), serve.ErrRequest)
+	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 1}))
+	_, err = s.Finish(nil, 1, 2)
+	require.ErrorIs(t, err, serve.ErrRequest)
+	_, err = s.Finish(nil, 1, 1)
+	require.ErrorIs(t, err, serve.ErrRequest)
+	answered, err := s.Finish(nil, 1)
+	require.NoError(t, err)
+	require.Equal(t, []int{1}, answered)
+
+	good.Manager.Caching = true
+	s, err = NewScheduler(good)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 1}), serve.ErrRequest, "whose tokens are not given")
+	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 1, Tokens: []int32{1}}))
+	var it serve.Iteration
+	require.NoError(t, s.Step(&it))
+	require.ErrorIs(t, s.Step(&it), ErrSequence, "whose answer is not given")
+	require.NoError(t, s.Check())
+}
+
+// Ensure that a swapped request that has grown too long for the GPU is dropped,
+// and that its CPU blocks are lost, as vLLM loses them.
+func TestAbandoned(t *testing.T) {
+	s, err := NewScheduler(SchedulerConfig{
+		Manager:   Config{Block: 1, GPU: 3, CPU: 4},
+		MaxTokens: 8, MaxSeqs: 2, MaxLen: 8, Mode: Swap,
+	})
+	require.NoError(t, err)
+	var it serve.Iteration
+	require.NoError(t, s.Add(serve.Request{ID: 7, Prompt: 3}))
+	require.NoError(t, s.Step(&it))
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []serve.Preemption{{ID: 7, Swapped: true}}, it.Preempted)
+	require.True(t, it.Empty())
+	require.False(t, it.Idle())
+	require.NoError(t, s.Add(serve.Request{ID: 8, Prompt: 1}))
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []int{7}, it.Ignored)
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []serve.Prefill{{ID: 8, Tokens: 1, Seqs: 1, Last: true}}, it.Prefills)
+	require.Equal(t, 1, s.Manager().FreeCPU())
+	require.NoError(t, s.Check())
+}
+
+// Ensure that a step that fails, because the CPU is full, loses nobody: when
+// there is room again, all go on.
+func TestFailedStep(t *testing.T) {
+	s, err := NewScheduler(SchedulerConfig{
+		Manager:   Config{Block: 1, GPU: 6, CPU: 1},
+		MaxTokens: 8, MaxSeqs: 3, MaxLen: 8, Mode: Swap,
+	})
+	require.NoError(t, err)
+	var it serve.Iteration
+	for id := 1; id <= 3; id++ {
+		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 2}))
+	}
+	require.NoError(t, s.Step(&it))
+	require.Len(t, it.Prefills, 3)
+	for range 2 {
+		require.ErrorIs(t, s.Step(&it), ErrNoFreeBlocks)
+		require.True(t, it.Empty())
+		_, running, _ := s.Queues()
+		require.Equal(t, []int{1, 2, 3}, running)
+		require.NoError(t, s.Check())
+	}
+	_, err = s.Finish(nil, 2)
+	require.NoError(t, err)
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}, {ID: 3, Context: 3, Seqs: 1}}, it.Decodes)
+}
+
+// Ensure that Check sees what it is for.
+func TestSchedulerCheckSeesDamage(t *testing.T) {
+	for name, damage := range map[string]func(s *Scheduler){
+		"a request in no queue":      func(s *Scheduler) { s.running.Remove(s.running.Head()) },
+		"a request in a wrong queue": func(s *Scheduler) { at := s.running.Head(); s.running.Remove(at); s.swapped.PushBack(at) },
+		"a waiting one with blocks":  func(s *Scheduler) { at := s.running.Head(); s.running.Remove(at); s.waiting.PushFront(at) },
+		"a running one without":      func(s *Scheduler) { at := s.waiting.Head(); s.waiting.Remove(at); s.running.PushBack(at) },
+		"a token that is not there":  func(s *Scheduler) { s.requests.At(s.running.Head()).computed++ },
+		"another one's id":           func(s *Scheduler) { s.requests.At(s.running.Head()).id++ },
+	} {
+		s, err := NewScheduler(SchedulerConfig{Manager: Config{Block: 1, GPU: 4, CPU: 4}, MaxTokens: 8, MaxSeqs: 3, MaxLen: 8})
+		require.NoError(t, err)
+		var it serve.Iteration
+		for id := range 2 {
+			require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 3}))
+		}
+		require.NoError(t, s.Step(&it))
+		require.NoError(t, s.Check())
+		damage(s)
+		require.Error(t, s.Check(), name)
+	}
+}
