@@ -58,9 +58,7 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if !c.plan(r, &d) {
 		return false, nil
 	}
-	if err := c.commit(r, &d); err != nil {
-		return false, err
-	}
+	c.commit(r, &d)
 	if c.config.Caching && !a.Delay {
 		c.register(r, min(d.main, r.NumTokens()))
 	}

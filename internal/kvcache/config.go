@@ -63,7 +63,7 @@ type Config struct {
 	Eagle            bool // all groups are Eagle if none is marked
 	PrefillLookahead int  // draft modules that read ahead of a prefill (multi-module MTP)
 
-	Residency *pool.Residency // nil: no residency metrics
+	Residency *pool.Residency // nil: no residency metrics; take them under the lock, by Inspect
 }
 
 // maxGroups is how many a lookup can keep apart in one word.

@@ -69,7 +69,7 @@ func (g *group) externalBlocks(d *demand, length int) int {
 
 // commit carries the plans out. Every group adopts its hit before any block is
 // taken, so that no group evicts another's hit (vllm-v1 §6, step 7).
-func (c *Cache) commit(r *Request, d *demand) error {
+func (c *Cache) commit(r *Request, d *demand) {
 	take := 0
 	for i := range c.plans {
 		p := &c.plans[i]
@@ -93,7 +93,6 @@ func (c *Cache) commit(r *Request, d *demand) error {
 		c.extend(r, i, d, fresh[:n])
 		fresh = fresh[n:]
 	}
-	return nil
 }
 
 // adopt makes the hit the beginning of the table.
