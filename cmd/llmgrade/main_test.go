@@ -74,8 +74,8 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 		"warning":     {"static int unused;\n", "compile", "unused"},
 		"another.c":   {"int helper(void);\nint helper(void) { return 1; }\n", "gate", "it defines helper, which is not one of the six functions: make it static"},
 		"system":      {"#include <stdlib.h>\nstatic int run(void) { return system(\"true\"); }\nint (*volatile runner)(void) = run;\n", "gate", "system"},
-		"kernel":      {"static long run(void) {\n    long n = 39;\n    __asm__ volatile(\"syscall\" : \"+a\"(n) : : \"rcx\", \"r11\", \"memory\");\n    return n;\n}\nstatic long (*volatile runner)(void) = run;\nstatic long use(void) {\n    return runner();\n}\nstatic long (*volatile user)(void) __attribute__((used)) = use;\n", "gate", "it calls the kernel by itself (syscall)"},
-		"constructor": {"__attribute__((constructor)) static void first(void) {\n    static volatile int ran;\n    if (ran == 0) {\n        ran = 1;\n    }\n}\n", "gate", "it has code that runs outside the six calls (section .init_array)"},
+		"kernel":      {"static long run(void) {\n    long n = 39;\n    __asm__ volatile(\"syscall\" : \"+a\"(n) : : \"rcx\", \"r11\", \"memory\");\n    return n;\n}\nstatic long (*volatile runner)(void) = run;\nstatic long use(void) {\n    return runner();\n}\nstatic long (*volatile user)(void) __attribute__((used)) = use;\n", "gate", "llm_memory.c:11: __asm__ is assembly code"},
+		"constructor": {"__attribute__((constructor)) static void first(void) {\n    static volatile int ran;\n    if (ran == 0) {\n        ran = 1;\n    }\n}\n", "gate", "llm_memory.c:9: the attribute constructor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
