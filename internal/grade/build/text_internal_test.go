@@ -3,10 +3,13 @@ package build
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/corpus"
 )
 
 // Each text is refused for the rule and in the line given.
@@ -130,6 +133,20 @@ func TestTextsThatAreFine(t *testing.T) {
 			_, err := readText([]byte(text))
 			require.NoError(t, err)
 		})
+	}
+}
+
+// No submission of the corpus is refused for its text.
+func TestTheCorpusPasses(t *testing.T) {
+	table, err := os.ReadFile("../../../testdata/submissions/mutants.txt")
+	require.NoError(t, err)
+	mutants, err := corpus.Parse(string(table))
+	require.NoError(t, err)
+	for _, m := range mutants {
+		source, err := m.Apply(correct(t))
+		require.NoError(t, err)
+		_, err = readText([]byte(source))
+		require.NoError(t, err, m.ID)
 	}
 }
 
