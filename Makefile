@@ -88,7 +88,7 @@ llmbench:
 
 test: lib
 	@.ci/tools test
-	@$(GO) test -buildvcs=false ./...
+	@$(GO) test -buildvcs=false -timeout 20m ./...
 	@CGO_ENABLED=1 $(GO) test -buildvcs=false -race -run 'Load' ./internal/kvcache ./internal/sched
 
 mutants:

@@ -198,7 +198,9 @@ func (p *Process) why(err error) error {
 	// It may have closed the pipe and go on.
 	stop := time.AfterFunc(p.patience.Call, p.kill)
 	_ = p.cmd.Wait()
-	stop.Stop()
+	if !stop.Stop() {
+		return fmt.Errorf("%w within %v", ErrTime, p.patience.Call)
+	}
 	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return fmt.Errorf("%w by %v", ErrDied, status.Signal())
 	}
