@@ -23,11 +23,13 @@ func TestWhatIsPrintedCanBeParsed(t *testing.T) {
 					*n = rapid.Int32().Draw(t, "n")
 				}
 			}
-			ops = append(ops, op)
-			if op.Kind == Init {
+			switch op.Kind {
+			case Init:
 				op.A = min(op.A, 1<<20)
-				ops[len(ops)-1] = op
+			case Forks:
+				op.B, op.C = min(op.B, 1<<30), rapid.Int32Range(1, MostForks).Draw(t, "children")
 			}
+			ops = append(ops, op)
 			lines = append(lines, op.String()+" # a comment", "")
 		}
 		parsed, err := Parse(strings.Join(lines, "\n"))
@@ -60,4 +62,11 @@ func TestATraceThatIsTooLongIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Parse(strings.Repeat("free e0 1\n", MostSteps+1))
 	require.ErrorIs(t, err, ErrSyntax)
+}
+
+func TestChildrenHaveIdsThatAreInts(t *testing.T) {
+	for _, line := range []string{"forks e0 1 2 0", "forks e0 1 2 100001", "forks e0 1 2147483647 1"} {
+		_, err := Parse(line)
+		require.ErrorIs(t, err, ErrSyntax, line)
+	}
 }
