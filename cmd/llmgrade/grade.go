@@ -53,7 +53,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second one ends the process at once
 	failed := o.all(ctx, c.OutOrStdout(), all, grader, pages, one, status)
-	if pages != nil {
+	if pages != nil && ctx.Err() == nil { // else what was there stays, and the reports wait
 		if err := pages.write(); err != nil {
 			return err
 		}
@@ -73,6 +73,9 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 			return errors.Join(failed, fmt.Errorf("interrupted before %s; with --html, the same command goes on from there", r.Name))
 		}
 		if r.Err != nil {
+			if pages != nil {
+				failed = errors.Join(failed, pages.SaveTrouble(r.Submission, r.Err))
+			}
 			pages.add(r)
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.File, r.Err))
 			continue
@@ -141,7 +144,7 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 func (o *options) write(w io.Writer, r *grade.Report, brief, told bool) error {
 	if o.trace != "" || o.main != "" {
 		if err := o.writeFinding(r); err != nil {
-			return err
+			return errors.Join(err, terminal.Rest(w, r))
 		}
 	}
 	switch {

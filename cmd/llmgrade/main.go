@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"llmmemory/internal/grade/rules"
 )
@@ -18,6 +20,7 @@ const (
 
 func main() {
 	rules.Serve()
+	signal.Ignore(syscall.SIGPIPE) // an error of the write says it, and what is temporary is removed
 	status := fullMarks
 	if err := command(&status).Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "llmgrade:", err)

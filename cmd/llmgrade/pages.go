@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -67,8 +66,7 @@ func (p *pages) write() error {
 		}
 		entries = append(entries, e)
 	}
-	graded := slices.DeleteFunc(slices.Clone(p.results), func(r class.Result) bool { return r.Err != nil })
-	if err := p.put("grades.csv", func(w io.Writer) error { return class.WriteCSV(w, graded) }); err != nil {
+	if err := p.put("grades.csv", func(w io.Writer) error { return class.WriteCSV(w, p.results) }); err != nil {
 		return err
 	}
 	return p.put("index.html", func(w io.Writer) error { return page.Class(w, entries) })

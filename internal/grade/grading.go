@@ -26,6 +26,7 @@ type grading struct {
 	source  []byte
 	lost    map[Part]*[Tasks + 1]bool // by task: something of this part is wrong
 	heap    [Tasks + 1][]clue         // by task: for the stage Heap
+	clean   [][]trace.Op              // directed traces in which nothing differs
 	hangs   int
 	spent   time.Duration // in traces
 }
@@ -69,6 +70,9 @@ func (g *grading) run() error {
 		g.note("no more was run, because calls do not come back or take far too long")
 	}
 	g.Points.award(g.report)
+	g.report.Advice = slices.DeleteFunc(g.report.Advice, func(a Advice) bool { // which a mistake explains
+		return slices.ContainsFunc(g.report.Findings, func(f Finding) bool { return f.Task == a.Task })
+	})
 	slices.SortStableFunc(g.report.Findings, func(a, b Finding) int { return a.Task - b.Task })
 	return nil
 }
@@ -78,13 +82,15 @@ func (g *grading) note(format string, values ...any) {
 }
 
 // enter begins a stage. A task that has failed before is not looked at again,
-// unless all stages are to be run: one mistake is one message.
+// unless all stages are to be run: one mistake is one message. What watches the
+// memory depends on the directed traces, which it plays, not on the random ones.
 func (g *grading) enter(name string) {
 	s := Stage{Name: name}
 	for i := range s.Tasks {
 		s.Tasks[i] = Passed
 		for _, before := range g.report.Stages {
-			if before.Tasks[i] != Passed && !g.AllStages {
+			random := before.Name == Random || before.Name == Outside
+			if before.Tasks[i] != Passed && !g.AllStages && (!random || name == Outside) {
 				s.Tasks[i] = NotRun
 			}
 		}
@@ -97,14 +103,14 @@ func (g *grading) stage(name string) *Stage {
 	return &g.report.Stages[i]
 }
 
-// skip says that the stage could not be run for any task.
+// skip says that the stage could not be run for any task, which costs nothing.
 func (g *grading) skip(stage, why string) {
 	for i, status := range g.stage(stage).Tasks {
 		if status == Passed {
 			g.stage(stage).Tasks[i] = NotRun
 		}
 	}
-	g.note("%s was not run: %s", stage, why)
+	g.note("%s: not run: %s", stage, why)
 }
 
 // open reports whether a finding of a stage in a task is to be told.
@@ -140,12 +146,18 @@ func (g *grading) tell(part Part, c clue) error {
 	d, told := c.difference, 0
 	for i := range g.report.Findings {
 		if f := &g.report.Findings[i]; f.Task == d.Op.Task() && f.Stage == c.stage {
-			told++
-			if f.Difference.Same(d) || told == mostTold {
-				f.Same = append(f.Same, c.name)
+			if f.Difference.Same(d) {
+				if !slices.Contains(f.Same, c.name) && f.Name != c.name {
+					f.Same = append(f.Same, c.name)
+				}
 				return nil
 			}
+			told++
 		}
+	}
+	if told >= mostTold {
+		g.note("%s shows yet another mistake: mend those of task %d first", c.name, d.Op.Task())
+		return nil
 	}
 	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.sentence, Ops: c.ops[:d.Step+1], Difference: d}
 	if !d.Hangs { // not to be waited for again and again
@@ -174,11 +186,21 @@ func (g *grading) tell(part Part, c clue) error {
 func (g *grading) play(ops []trace.Op) (compare.Result, error) {
 	begin := time.Now()
 	r, err := compare.Play(g.program.Native(), ops)
-	g.spent += time.Since(begin)
+	took := time.Since(begin)
+	g.spent += took
 	if r.State != nil && r.State.Hangs {
 		g.hangs++
+		if took > 5*time.Second { // it was waited for once more, in vain
+			g.hangs = tired
+		}
 	}
 	return r, err
+}
+
+// unseen reports whether no directed trace of a task has passed: what the others
+// do not reach shows nothing of it.
+func (g *grading) unseen(task int) bool {
+	return !slices.ContainsFunc(g.report.Tests, func(t Test) bool { return t.Task == task && t.Status == Passed })
 }
 
 // others adds the tests of a task that are no directed traces.
@@ -188,19 +210,14 @@ func (g *grading) others(task int) {
 			Sentence: "Your code will be evaluated using White-Box testing."},
 		{Task: task, Name: fmt.Sprintf("task%d_memory", task), Part: PartMemory, Sentence: leaks},
 	} {
-		t.Status = Passed
-		stages := []string{Random, Outside}
-		if t.Part == PartMemory {
-			stages = []string{Heap, Memcheck, Sanitizers, Rules}
-		}
-		for _, name := range stages {
-			if i := slices.IndexFunc(g.report.Stages, func(s Stage) bool { return s.Name == name }); i >= 0 && g.report.Stages[i].Tasks[task-1] == NotRun {
-				t.Status = NotRun
-				t.Why = fmt.Sprintf("not run to its end: mend what is wrong with task %d first", task)
-			}
-		}
-		if g.lost[t.Part][task] {
+		// What was found in later stages all the same (AllStages) gives no other score.
+		switch {
+		case g.stage(Directed).Tasks[task-1] == Failed || g.unseen(task):
+			t.Status, t.Why = NotRun, fmt.Sprintf("not run: mend what the directed traces of task %d show first", task)
+		case g.lost[t.Part][task]:
 			t.Status = Failed
+		default:
+			t.Status = Passed
 		}
 		g.report.Tests = append(g.report.Tests, t)
 	}

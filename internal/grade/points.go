@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 )
 
 // Tasks is how many tasks the handout has.
@@ -13,8 +15,8 @@ const Tasks = 5
 // Points says what is worth how much; staff may edit it.
 type Points struct {
 	Tasks [Tasks]float64 `json:"tasks"` // of the handout
-	// How each task's points are divided, in percent. Hidden and Memory are earned
-	// as far as the directed traces of the task pass.
+	// How each task's points are divided, in percent. Hidden and Memory need all
+	// directed traces of the task: before that they are not run.
 	Directed float64 `json:"directed"`
 	Hidden   float64 `json:"hidden"`
 	Memory   float64 `json:"memory"`
@@ -26,23 +28,38 @@ var DefaultPoints = Points{Tasks: [Tasks]float64{20, 20, 20, 20, 20}, Directed: 
 // ErrPoints is wrapped by what is wrong with a points file.
 var ErrPoints = errors.New("not a points file")
 
+// rest is Points but for the tasks, of which there may be too few in a file.
+type rest Points
+
+// mostPoints of a task: beyond, hundredths are lost.
+const mostPoints = 1_000_000
+
 // ParsePoints reads a points file: JSON, as DefaultPoints prints.
 func ParsePoints(text []byte) (Points, error) {
 	var p Points
+	var file struct {
+		Tasks []float64 `json:"tasks"`
+		*rest
+	}
+	file.rest = (*rest)(&p)
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
+	if err := d.Decode(&file); err != nil {
 		return p, fmt.Errorf("%w: %w", ErrPoints, err)
 	}
-	for i, points := range p.Tasks {
-		if points < 0 {
-			return p, fmt.Errorf("%w: task %d has %v points", ErrPoints, i+1, points)
-		}
+	if d.More() {
+		return p, fmt.Errorf("%w: there is something behind its end", ErrPoints)
 	}
-	if p.max() == 0 {
+	if len(file.Tasks) != Tasks || slices.Max(file.Tasks) <= 0 {
 		return p, fmt.Errorf("%w: \"tasks\" has to list the points of the %d tasks", ErrPoints, Tasks)
 	}
-	if min(p.Directed, p.Hidden, p.Memory) < 0 || p.Directed+p.Hidden+p.Memory != 100 {
+	for i, points := range file.Tasks {
+		if points < 0 || points > mostPoints {
+			return p, fmt.Errorf("%w: task %d has %v points: 0 to %d are possible", ErrPoints, i+1, points, int(mostPoints))
+		}
+	}
+	p.Tasks = [Tasks]float64(file.Tasks)
+	if min(p.Directed, p.Hidden, p.Memory) < 0 || math.Abs(p.Directed+p.Hidden+p.Memory-100) > 1e-6 {
 		return p, fmt.Errorf("%w: directed, hidden and memory are percentages and have to add up to 100, not %v",
 			ErrPoints, p.Directed+p.Hidden+p.Memory)
 	}
@@ -60,34 +77,29 @@ func (p *Points) max() float64 {
 // award gives each test its points, which are whole hundredths, and the report
 // their sum.
 func (p *Points) award(r *Report) {
-	var asked, kept [Tasks + 1]float64
+	var asked [Tasks + 1]float64
 	for _, t := range r.Tests {
 		if t.Part == PartDirected {
 			asked[t.Task]++
-			if t.Status == Passed {
-				kept[t.Task]++
-			}
 		}
 	}
 	r.Score, r.MaxScore = 0, 0
 	exact := 0.0 // what can be had in the tests so far, thirds and sevenths and all
 	for i := range r.Tests {
 		t := &r.Tests[i]
-		points, share := p.Tasks[t.Task-1], 1.0
+		points := p.Tasks[t.Task-1]
 		before := round(exact)
 		switch t.Part {
 		case PartDirected:
 			exact += points * p.Directed / 100 / asked[t.Task]
 		case PartHidden:
 			exact += points * p.Hidden / 100
-			share = kept[t.Task] / asked[t.Task]
 		case PartMemory:
 			exact += points * p.Memory / 100
-			share = kept[t.Task] / asked[t.Task]
 		}
 		t.MaxScore, t.Score = round(round(exact)-before), 0
-		if t.Status == Passed || t.Status == NotRun && t.Part != PartDirected {
-			t.Score = round(t.MaxScore * share)
+		if t.Status == Passed {
+			t.Score = t.MaxScore
 		}
 		r.Score += t.Score
 		r.MaxScore += t.MaxScore

@@ -13,6 +13,8 @@ func TestPointsFilesAreChecked(t *testing.T) {
 	p, err := ParsePoints(text)
 	require.NoError(t, err)
 	require.Equal(t, DefaultPoints, p)
+	_, err = ParsePoints([]byte(`{"tasks":[1,1,1,1,1],"directed":60.7,"hidden":19.6,"memory":19.7}`))
+	require.NoError(t, err)
 	for text, says := range map[string]string{
 		`{`: "unexpected EOF",
 		`{"tasks":[1,1,1,1,1],"directed":50,"hidden":40,"memory":20}`:   "add up to 100, not 110",
@@ -20,6 +22,10 @@ func TestPointsFilesAreChecked(t *testing.T) {
 		`{"tasks":[1,-1,1,1,1],"directed":100}`:                         "task 2 has -1 points",
 		`{"directed":100}`:                                              "the points of the 5 tasks",
 		`{"tasks":[1,1,1,1,1],"directed":100,"bonus":1}`:                "bonus",
+		`{"tasks":[1,1,1,1],"directed":100}`:                            "the points of the 5 tasks",
+		`{"tasks":[1,1,1,1,1,1],"directed":100}`:                        "the points of the 5 tasks",
+		`{"tasks":[1,1,1,1,1e300],"directed":100}`:                      "task 5 has 1e+300 points",
+		`{"tasks":[1,1,1,1,1],"directed":100} x`:                        "behind its end",
 	} {
 		_, err := ParsePoints([]byte(text))
 		require.ErrorIs(t, err, ErrPoints, text)
@@ -42,8 +48,8 @@ func TestPointsAreAwarded(t *testing.T) {
 		want float64
 	}{
 		{tests(Passed, Passed, Passed, Passed), 100},
-		{tests(Passed, Failed, NotRun, NotRun), 50}, // the rest as far as the directed traces pass
-		{tests(Passed, NotRun, Passed, Passed), 50}, // what was not shown to work gives nothing
+		{tests(Passed, Failed, NotRun, NotRun), 30}, // what was not shown to work gives nothing
+		{tests(Passed, NotRun, Passed, Passed), 70},
 		{tests(Failed, Failed, NotRun, NotRun), 0},
 		{tests(Passed, Passed, Failed, Passed), 70},
 		{tests(Passed, Passed, Passed, Failed), 90},

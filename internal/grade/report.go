@@ -114,6 +114,7 @@ type Finding struct {
 // An Advice costs nothing.
 type Advice struct {
 	Name     string
+	Task     int
 	Sentence string // of the handout
 	Line     int    `json:",omitempty"` // of llm_memory.c
 	Text     string
@@ -128,6 +129,11 @@ func (r *Report) Failed() []string {
 	for _, t := range r.Tests {
 		if t.Score < t.MaxScore {
 			names = append(names, t.Name)
+		}
+	}
+	if len(r.Tests) == 0 { // a replay
+		for _, f := range r.Findings {
+			names = append(names, f.Name)
 		}
 	}
 	return names

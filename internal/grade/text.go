@@ -23,7 +23,7 @@ func (g *grading) rules() error {
 		line := fmt.Sprintf("llm_memory.c:%d, in %s: %s", b.Line, b.Function, b.Message)
 		switch {
 		case b.Advice:
-			g.report.Advice = append(g.report.Advice, Advice{Name: name, Sentence: b.Sentence, Line: b.Line, Text: line})
+			g.report.Advice = append(g.report.Advice, Advice{Name: name, Task: b.Task, Sentence: b.Sentence, Line: b.Line, Text: line})
 		case g.open(Rules, b.Task):
 			g.found(PartMemory, Finding{Name: name, Task: b.Task, Stage: Rules, Sentence: b.Sentence, Difference: &compare.Difference{
 				Step: -1, Field: "the text of " + b.Function, Expected: "what the handout asks for", Actual: line}})

@@ -34,10 +34,13 @@ func (g *grading) directed() error {
 				g.advise(c, r)
 				continue
 			}
-			g.listen(c.Name, "", c.Ops, r)
+			g.listen(c.Name, c.Ops, r)
 			d := g.judge(&test, r)
+			if d == nil {
+				g.clean = append(g.clean, c.Ops)
+			}
 			switch {
-			case d == nil || d.Channel == compare.Heap:
+			case d == nil:
 			case test.Status == Failed:
 				clues = append(clues, clue{c.Name, Directed, c.Sentence, c.Ops, d})
 			case astray[d.Op.Task()] == nil:
@@ -64,7 +67,7 @@ func (g *grading) directed() error {
 				same++
 			}
 		}
-		if same > 2 { // it is not what one of these traces was written for
+		if same > 2 && c.difference.Channel != compare.Returned { // it is not what one of these traces was written for
 			c.sentence = sentence(c.difference)
 		}
 		if err := g.tell(PartDirected, c); err != nil {
@@ -85,9 +88,11 @@ func (g *grading) directed() error {
 // the difference that decides.
 func (g *grading) judge(test *Test, r compare.Result) *compare.Difference {
 	test.Status = Passed
-	d := r.First()
-	if d != nil && d == r.Heap && d.Op.Task() != test.Task { // which does not keep the trace from its end
-		d = r.State
+	d := r.State
+	// Allocating in a call that has to fail breaks a contract; what is lost or
+	// overrun is a matter of the stage Heap.
+	if h := r.Heap; h != nil && h.Field == compare.Allocates && h.Op.Task() == test.Task && (d == nil || h.Step < d.Step) {
+		d = h
 	}
 	switch {
 	case d == nil:
@@ -103,21 +108,16 @@ func (g *grading) judge(test *Test, r compare.Result) *compare.Difference {
 }
 
 // listen keeps what a trace has shown of the heap for the stage Heap.
-func (g *grading) listen(name, sentenceOf string, ops []trace.Op, r compare.Result) {
-	d := r.Heap
-	if d == nil {
-		return
+func (g *grading) listen(name string, ops []trace.Op, r compare.Result) {
+	if d := r.Heap; d != nil {
+		task := d.Op.Task()
+		g.heap[task] = append(g.heap[task], clue{name, Heap, sentence(d), ops, d})
 	}
-	if sentenceOf == "" {
-		sentenceOf = sentence(d)
-	}
-	task := d.Op.Task()
-	g.heap[task] = append(g.heap[task], clue{name, Heap, sentenceOf, ops, d})
 }
 
 func (g *grading) advise(c directed.Case, r compare.Result) {
-	if d := r.First(); d != nil {
-		g.report.Advice = append(g.report.Advice, Advice{Name: c.Name, Sentence: c.Sentence, Text: d.Error()})
+	if d := r.First(); d != nil && d.Op.Fail > 0 { // else it is no matter of failing allocations
+		g.report.Advice = append(g.report.Advice, Advice{Name: c.Name, Task: c.Task, Sentence: c.Sentence, Text: d.Error()})
 	}
 }
 
@@ -131,7 +131,7 @@ func (g *grading) random(stage string) error {
 			return err
 		}
 		if d := r.Heap; d != nil {
-			g.listen(fmt.Sprintf("task%d_random_heap", d.Op.Task()), "", ops, r)
+			g.listen(fmt.Sprintf("task%d_random_heap", d.Op.Task()), ops, r)
 		}
 		if d := r.State; d != nil && g.open(stage, d.Op.Task()) {
 			name := fmt.Sprintf("task%d_%s", d.Op.Task(), strings.ReplaceAll(stage, " ", "_"))
@@ -149,13 +149,12 @@ func (g *grading) heaps() error {
 		if len(clues) == 0 || !g.open(Heap, task) {
 			continue
 		}
-		if err := g.tell(PartMemory, clues[0]); err != nil {
-			return err
-		}
-		f := &g.report.Findings[len(g.report.Findings)-1]
-		for _, c := range clues[1:] {
-			if c.name != f.Name && len(f.Same) < 10 {
-				f.Same = append(f.Same, c.name)
+		for i, c := range clues {
+			if i > 0 && !c.difference.Same(clues[0].difference) {
+				continue
+			}
+			if err := g.tell(PartMemory, c); err != nil {
+				return err
 			}
 		}
 	}

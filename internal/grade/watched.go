@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/memcheck"
 	"llmmemory/internal/grade/sanitize"
@@ -15,23 +16,51 @@ import (
 // taskOfCall is the task of the handout that asks for a function.
 var taskOfCall = map[string]int{"llm_init": 1, "create_sequence": 2, "free_sequence": 2, "fork_sequence": 3, "append_kv": 4, "llm_destroy": 5}
 
-// memcheck plays the directed traces under Memcheck. A submission that dies is not
-// watched dying.
+// memcheck plays the directed traces under Memcheck, but for those that go wrong
+// by themselves.
 func (g *grading) memcheck() error {
-	if g.dies() {
-		g.skip(Memcheck, "a call does not return")
+	if err := g.deaths(); err != nil {
+		return err
+	}
+	if len(g.clean) == 0 {
+		g.skip(Memcheck, "no directed trace is right to its end")
 		return nil
 	}
-	found, err := memcheck.Run(g.program.Watched(), g.watchable())
-	if errors.Is(err, memcheck.ErrUnfinished) {
+	found, err := memcheck.Run(g.program.Watched(), g.clean)
+	if errors.Is(err, memcheck.ErrUnfinished) && len(found) == 0 {
 		g.unfinished(err)
 		return nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
 		return err
 	}
 	for _, f := range found {
 		g.complaint(f)
+	}
+	return nil
+}
+
+// deaths looks for the line at which a call dies: the trace is made short, so
+// that this takes half a second each.
+func (g *grading) deaths() error {
+	const most = 2
+	looked := 0
+	for i := range g.report.Findings {
+		f := &g.report.Findings[i]
+		if f.Channel != compare.Death || f.Hangs || looked == most || slices.ContainsFunc(f.Ops, func(op trace.Op) bool { return op.Kind.Outside() }) {
+			continue
+		}
+		looked++
+		found, err := memcheck.Run(g.program.Watched(), [][]trace.Op{f.Ops})
+		if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
+			return err
+		}
+		for _, m := range found {
+			if m.Line != 0 && !strings.HasPrefix(m.Kind, "Leak_") {
+				f.Lines = append(f.Lines, m.String())
+				break
+			}
+		}
 	}
 	return nil
 }
@@ -77,18 +106,21 @@ func (g *grading) complaint(m memcheck.Finding) {
 			Expected: "nothing", Actual: m.String()}})
 }
 
-// sanitizers plays the directed traces on the second build, up to its first
-// complaint.
+// sanitizers plays the same traces on the second build, up to its first complaint.
 func (g *grading) sanitizers() error {
-	if g.dies() {
-		g.skip(Sanitizers, "a call does not return")
+	if len(g.clean) == 0 {
+		g.skip(Sanitizers, "no directed trace is right to its end")
 		return nil
 	}
 	program, err := g.kit.Sanitized(g.program)
+	if errors.Is(err, build.ErrSecond) {
+		g.skip(Sanitizers, err.Error())
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	f, err := sanitize.Run(program, g.watchable())
+	f, err := sanitize.Run(program, g.clean)
 	if errors.Is(err, sanitize.ErrUnfinished) {
 		g.skip(Sanitizers, err.Error())
 		return nil
@@ -97,32 +129,15 @@ func (g *grading) sanitizers() error {
 		return err
 	}
 	task := taskOfCall[f.Function]
-	switch {
-	case task == 0:
+	if task == 0 {
 		task = Tasks
-		fallthrough
-	case g.open(Sanitizers, task):
-		g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_sanitizers", task), Task: task, Stage: Sanitizers, Sentence: leaks,
-			Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "what the sanitizers say of " + f.Function,
-				Expected: "nothing", Actual: f.String()}})
-	default:
+	}
+	if !g.open(Sanitizers, task) {
 		g.line(task, f.String())
+		return nil
 	}
+	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_sanitizers", task), Task: task, Stage: Sanitizers, Sentence: leaks,
+		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "what the sanitizers say of " + f.Function,
+			Expected: "nothing", Actual: f.String()}})
 	return nil
-}
-
-// dies reports whether a call has ended the process or not come back.
-func (g *grading) dies() bool {
-	return slices.ContainsFunc(g.report.Findings, func(f Finding) bool { return f.Channel == compare.Death })
-}
-
-// watchable are the traces that are played where memory is watched.
-func (g *grading) watchable() [][]trace.Op {
-	var traces [][]trace.Op
-	for _, c := range g.cases {
-		if !c.Advice {
-			traces = append(traces, c.Ops)
-		}
-	}
-	return traces
 }

@@ -100,7 +100,7 @@ func TestAReportIsReadBackOrMadeAnew(t *testing.T) {
 	f, err := class.NewFolder(t.TempDir())
 	require.NoError(t, err)
 	r := &grade.Report{File: "x.c", Score: 7, Rejected: &grade.Rejection{Stage: grade.Gate, Text: "why"}}
-	for _, name := range []string{"ada", "ä/../b c", "..", "index", "Ada"} {
+	for _, name := range []string{"ada", "ä/../b c", "..", "index", "Ada", "caf\xe9", "caf=E9"} {
 		require.NoError(t, f.Save(name, "key", r))
 		got, found := f.Load(name, "key")
 		require.True(t, found, name)
@@ -110,7 +110,7 @@ func TestAReportIsReadBackOrMadeAnew(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join(f.Path, "reports", "*"))
 	require.NoError(t, err)
-	require.Len(t, files, 5)
+	require.Len(t, files, 7)
 	require.NoError(t, os.WriteFile(files[0], []byte("{"), 0o644)) // cut off
 	all := 0
 	for _, name := range []string{"ada", "ä/../b c", "..", "index", "Ada"} {
@@ -128,14 +128,24 @@ func TestFoldersAreMerged(t *testing.T) {
 		require.NoError(t, f.Save(name, key, &grade.Report{File: name}))
 		return f.Path
 	}
-	a, b, again, other := save("a", "1"), save("b", "1"), save("a", "1"), save("a", "2")
+	a, b, again, other := save("a", "1"), save("b\xff", "1"), save("a", "1"), save("a", "2")
+	empty, err := class.NewFolder(t.TempDir())
+	require.NoError(t, err)
+	trouble, err := class.NewFolder(t.TempDir())
+	require.NoError(t, err)
+	for _, name := range []string{"a", "c"} {
+		require.NoError(t, trouble.SaveTrouble(class.Submission{Name: name, File: "c.c"}, errors.New("no gcc")))
+	}
 	to, err := class.NewFolder(t.TempDir())
 	require.NoError(t, err)
-	all, err := to.Merge([]string{b, a, again})
+	all, err := to.Merge([]string{trouble.Path, b, a, again, empty.Path})
 	require.NoError(t, err)
-	require.Len(t, all, 2)
+	require.Len(t, all, 3)
 	require.Equal(t, "a", all[0].Name)
-	_, found := to.Load("b", "1")
+	require.NotNil(t, all[0].Report)
+	require.Equal(t, "b\xff", all[1].Name)
+	require.EqualError(t, all[2].Err, "no gcc") // nobody is lost
+	_, found := to.Load("b\xff", "1")
 	require.True(t, found)
 	_, err = to.Merge([]string{other})
 	require.ErrorIs(t, err, class.ErrTwice)
@@ -149,8 +159,10 @@ func TestASpreadsheetReadsTheGrades(t *testing.T) {
 	rejected := &grade.Report{File: "b.c", MaxScore: 40, Rejected: &grade.Rejection{Stage: grade.Compile}}
 	var b bytes.Buffer
 	require.NoError(t, class.WriteCSV(&b, []class.Result{
-		{Submission: class.Submission{Name: `=cmd|"calc", a`}, Report: r}, {Submission: class.Submission{Name: "b"}, Report: rejected}}))
-	require.Equal(t, "name,file,score,max_score,task1,task2,task3,task4,task5,rejected,failed,seconds\n"+
-		`"'=cmd|""calc"", a",'=x.c,19.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00`+"\n"+
-		"b,b.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00\n", b.String())
+		{Submission: class.Submission{Name: `=cmd|"calc", a`}, Report: r}, {Submission: class.Submission{Name: "b"}, Report: rejected},
+		{Submission: class.Submission{Name: "c", File: "c.c"}, Err: errors.New("no gcc")}}))
+	require.Equal(t, "name,file,score,max_score,task1,task2,task3,task4,task5,rejected,failed,seconds,trouble\n"+
+		`"'=cmd|""calc"", a",'=x.c,19.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00,`+"\n"+
+		"b,b.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00,\n"+
+		"c,c.c,,,,,,,,,,,no gcc\n", b.String())
 }

@@ -17,10 +17,18 @@ func WriteCSV(w io.Writer, all []Result) error {
 	for task := 1; task <= grade.Tasks; task++ {
 		head = append(head, fmt.Sprintf("task%d", task))
 	}
-	if err := c.Write(append(head, "rejected", "failed", "seconds")); err != nil {
+	if err := c.Write(append(head, "rejected", "failed", "seconds", "trouble")); err != nil {
 		return err
 	}
 	for _, r := range all {
+		if r.Err != nil { // no score, which is not a score of 0
+			line := make([]string, len(head)+4)
+			line[0], line[1], line[len(line)-1] = text(r.Name), text(r.File), text(r.Err.Error())
+			if err := c.Write(line); err != nil {
+				return err
+			}
+			continue
+		}
 		line := []string{text(r.Name), text(r.Report.File), number(r.Report.Score), number(r.Report.MaxScore)}
 		for _, points := range r.Report.ByTask() {
 			line = append(line, number(points))
@@ -29,7 +37,7 @@ func WriteCSV(w io.Writer, all []Result) error {
 		if r.Report.Rejected != nil {
 			rejected = r.Report.Rejected.Stage
 		}
-		line = append(line, rejected, strings.Join(r.Report.Failed(), " "), number(r.Report.Time.Seconds()))
+		line = append(line, rejected, strings.Join(r.Report.Failed(), " "), number(r.Report.Time.Seconds()), "")
 		if err := c.Write(line); err != nil {
 			return err
 		}

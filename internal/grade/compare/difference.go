@@ -22,6 +22,10 @@ const (
 	Heap     Channel = "heap"
 )
 
+// Allocates is the Field of a difference of the heap that breaks a contract of its
+// own: no call that has to fail may allocate.
+const Allocates = "an allocation in a call that has to fail"
+
 // A Difference is the first thing that was not as it had to be.
 type Difference struct {
 	Step     int // index in the trace

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -50,17 +51,13 @@ var calls = []string{"llm_init", "create_sequence", "fork_sequence", "append_kv"
 // Run plays the traces, each on engines of its own, but not their writes from
 // outside. program is linked with grader/watched.c.
 func Run(program string, traces [][]trace.Op) ([]Finding, error) {
-	file := program + ".steps"
-	if err := os.WriteFile(file, trace.Encode(traces, false), 0o644); err != nil {
-		return nil, err
-	}
-	steps, err := os.Open(file)
+	steps, err := trace.File(filepath.Dir(program), traces, false)
 	if err != nil {
 		return nil, err
 	}
 	defer steps.Close()
-	box := program + ".box"
-	if err := os.Mkdir(box, 0o700); err != nil {
+	box, err := os.MkdirTemp(filepath.Dir(program), "box-")
+	if err != nil {
 		return nil, err
 	}
 	if err := os.Chmod(box, 0o777); err != nil { // another uid writes there

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,11 +50,7 @@ const (
 // Run plays the traces on a program that is linked with grader/watched.c and the
 // sanitizers. A nil Finding means that there is none.
 func Run(program string, traces [][]trace.Op) (*Finding, error) {
-	file := program + ".steps"
-	if err := os.WriteFile(file, trace.Encode(traces, true), 0o644); err != nil {
-		return nil, err
-	}
-	steps, err := os.Open(file)
+	steps, err := trace.File(filepath.Dir(program), traces, true)
 	if err != nil {
 		return nil, err
 	}

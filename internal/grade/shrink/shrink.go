@@ -92,7 +92,7 @@ func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
 		if now == nil {
 			continue
 		}
-		for _, smaller := range []int32{1, 2, 16, 64, *now / 2, *now - 1} {
+		for _, smaller := range []int32{1, 2, 16, 64, *now / 2 / 64 * 64, *now / 2, *now - *now%64, min(*now-1, 64)} {
 			if smaller < 1 || smaller >= *now {
 				continue
 			}

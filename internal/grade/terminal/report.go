@@ -4,6 +4,7 @@ package terminal
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/fatih/color"
@@ -36,8 +37,17 @@ func Write(w io.Writer, r *grade.Report) error {
 // Finding writes one finding, as soon as it is known.
 func Finding(w io.Writer, f grade.Finding) error {
 	picture := drawing.Text(f.Scene, f.Difference, 78, !color.NoColor)
-	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(f.Name), strings.TrimSpace(indent(Message(f)+"\n\n"+picture, "  ")))
+	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(headline(f)), strings.TrimSpace(indent(Message(f)+"\n\n"+picture, "  ")))
 	return err
+}
+
+// headline names the call that is wrong, and the trace, whose name is of what it
+// was written for.
+func headline(f grade.Finding) string {
+	if f.Step < 0 {
+		return f.Name
+	}
+	return fmt.Sprintf("%s is wrong (%s)", f.Op.Kind.Function(), f.Name)
 }
 
 // Rest writes what is known when a submission is through all stages: what else
@@ -48,7 +58,7 @@ func Rest(w io.Writer, r *grade.Report) error {
 		if len(f.Lines)+len(f.Same) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "%s\n", title.Sprint(f.Name))
+		fmt.Fprintf(&b, "%s\n", title.Sprint(headline(f)))
 		for _, line := range f.Lines {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
@@ -81,7 +91,9 @@ func Rest(w io.Writer, r *grade.Report) error {
 }
 
 // Score is the points in words.
-func Score(r *grade.Report) string { return fmt.Sprintf("%.1f of %.0f points", r.Score, r.MaxScore) }
+func Score(r *grade.Report) string {
+	return fmt.Sprintf("%.1f of %s points", r.Score, strconv.FormatFloat(r.MaxScore, 'f', -1, 64))
+}
 
 // stages is a table of the stages by task, where something has failed.
 func stages(b *strings.Builder, r *grade.Report) {

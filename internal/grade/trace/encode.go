@@ -3,7 +3,23 @@ package trace
 import (
 	"encoding/binary"
 	"math"
+	"os"
 )
+
+// File is an open file in a folder with what Encode writes, ready to be read.
+func File(dir string, traces [][]Op, defined bool) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "steps-")
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.Write(Encode(traces, defined)); err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(f.Name())
+}
 
 // Encode writes traces for grader/watched.c (struct step there), each on engines
 // of its own, without writes from outside, what follows them, and failing

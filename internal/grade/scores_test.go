@@ -1,0 +1,64 @@
+package grade_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/corpus"
+)
+
+// Nobody gains by a second mistake, and what the stages are run for is a matter
+// of messages, not of points.
+func TestAMistakeMoreIsNoGain(t *testing.T) {
+	g, err := grade.NewGrader()
+	require.NoError(t, err)
+	all, err := grade.NewGrader()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, g.Close())
+		require.NoError(t, all.Close())
+	})
+	g.Tries, all.Tries, all.AllStages = 0, 0, true
+	g.Seed, all.Seed = 1, 1 // the same random traces for different texts
+	table := map[string]corpus.Mutant{}
+	var ids []string
+	for _, m := range mutants(t) {
+		table[m.ID] = m
+		if m.Kind != corpus.Equivalent && m.Kind != corpus.Rejected {
+			ids = append(ids, m.ID)
+		}
+	}
+	pairs := [][2]string{{"M3", "A28"}, {"M3", "M4"}, {"R61", "A28"}, {"U12", "R41"}, {"F6", "A28"}, {"M3", "I8"}, {"R60", "A28"}}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 6 {
+		pairs = append(pairs, [2]string{ids[random.IntN(len(ids))], ids[random.IntN(len(ids))]})
+	}
+	correct := read(t, submissions+"correct/llm_memory.c")
+	score := func(t *testing.T, g *grade.Grader, source string) float64 {
+		file := filepath.Join(t.TempDir(), "llm_memory.c")
+		require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
+		r, err := g.File(file)
+		require.NoError(t, err)
+		return r.Score
+	}
+	for _, p := range pairs {
+		t.Run(p[0]+"+"+p[1], func(t *testing.T) {
+			t.Parallel()
+			a, b := table[p[0]], table[p[1]]
+			one, err := a.Apply(correct)
+			require.NoError(t, err)
+			both, err := b.Apply(one)
+			if err != nil {
+				t.Skip("they change the same place")
+			}
+			first, second := score(t, g, one), score(t, g, both)
+			require.LessOrEqual(t, second, first)
+			require.Equal(t, second, score(t, all, both), "with all stages")
+		})
+	}
+}
