@@ -200,7 +200,7 @@ func (g *grading) play(ops []trace.Op) (compare.Result, error) {
 // unseen reports whether no directed trace of a task has passed: what the others
 // do not reach shows nothing of it.
 func (g *grading) unseen(task int) bool {
-	return !slices.ContainsFunc(g.report.Tests, func(t Test) bool { return t.Task == task && t.Status == Passed })
+	return !slices.ContainsFunc(g.report.Tests, func(t Test) bool { return t.Part == PartDirected && t.Task == task && t.Status == Passed })
 }
 
 // others adds the tests of a task that are no directed traces.
