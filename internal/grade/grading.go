@@ -212,10 +212,10 @@ func (g *grading) others(task int) {
 	} {
 		// What was found in later stages all the same (AllStages) gives no other score.
 		switch {
-		case g.stage(Directed).Tasks[task-1] == Failed || g.unseen(task):
-			t.Status, t.Why = NotRun, fmt.Sprintf("not run: mend what the directed traces of task %d show first", task)
 		case g.lost[t.Part][task]:
 			t.Status = Failed
+		case g.stage(Directed).Tasks[task-1] == Failed || g.unseen(task):
+			t.Status, t.Why = NotRun, fmt.Sprintf("not run: mend what the directed traces of task %d show first", task)
 		default:
 			t.Status = Passed
 		}
