@@ -5,6 +5,7 @@
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make bench                the speed tables of the README
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
+# make cache                build/libllm_cache.so and build/libllm_cache.a, the serving core for C
 # make dropin DIR=path      set a homework folder up with this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
 # make check                gofmt, vet, staticcheck
@@ -37,7 +38,13 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-.PHONY: all lib grade llmgrade llmbench test bench dropin install uninstall check clean
+# The serving core's library: a heap and a collector of its own.
+CACHE_SONAME := libllm_cache.so.1
+CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
+CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
+  $(filter-out %_test.go,$(wildcard internal/sched/*.go internal/kvcache/*.go internal/handle/*.go internal/block/*/*.go))
+
+.PHONY: all lib cache grade llmgrade llmbench test bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -64,6 +71,25 @@ $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00101 all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
 	  mv $$dir/libllm_memory.a $@
 
+cache: $(B)/libllm_cache.so $(B)/libllm_cache.a
+
+$(B)/libllm_cache.so: $(CACHE_SOURCES) Makefile
+	@.ci/tools build
+	@mkdir -p $(B) && ln -sf libllm_cache.so $(B)/$(CACHE_SONAME)
+	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
+	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
+	  mv $$dir/libllm_cache.so $@
+
+$(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
+	@.ci/tools build
+	@mkdir -p $(B)
+	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
+	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi/cache && \
+	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/cache/exports.map >$$dir/names && \
+	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && \
+	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00101 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
+	  mv $$dir/libllm_cache.a $@
+
 ifdef SUBMISSION
 grade:
 	@.ci/tools grade
@@ -84,7 +110,7 @@ llmbench:
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmbench ./cmd/llmbench
 
-test: lib
+test: lib cache
 	@.ci/tools test
 	@$(GO) test -buildvcs=false ./...
 	@CGO_ENABLED=1 $(GO) test -buildvcs=false -race -run 'Load' ./internal/kvcache ./internal/sched
