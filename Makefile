@@ -38,7 +38,9 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-# The serving core's library: a heap and a collector of its own.
+# The serving core's library: a heap and a collector of its own. It keeps its symbol
+# table, so that Valgrind's suppressions can name functions of the runtime.
+CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
 CACHE_SONAME := libllm_cache.so.1
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
@@ -77,14 +79,14 @@ $(B)/libllm_cache.so: $(CACHE_SOURCES) Makefile
 	@.ci/tools build
 	@mkdir -p $(B) && ln -sf libllm_cache.so $(B)/$(CACHE_SONAME)
 	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
+	  $(BUILD) -buildmode=c-shared -ldflags="$(CACHE_LDFLAGS) -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
 	  mv $$dir/libllm_cache.so $@
 
 $(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
 	@.ci/tools build
 	@mkdir -p $(B)
 	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi/cache && \
+	  $(BUILD) -buildmode=c-archive -ldflags="$(CACHE_LDFLAGS)" -o $$dir/members.a ./capi/cache && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/cache/exports.map >$$dir/names && \
 	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00101 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
