@@ -7,6 +7,7 @@
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make bench                the speed tables of the README, and what llmgrade takes
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
+# make cache                build/libllm_cache.so and build/libllm_cache.a, the serving core for C
 # make dropin DIR=path      set a homework folder up with this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
 # make check                gofmt, vet, staticcheck
@@ -39,7 +40,17 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-.PHONY: all lib grade llmgrade llmbench test mutants repeat bench dropin install uninstall check clean
+# The serving core's library: a heap and a collector of its own. The tag makes the
+# runtime tell Valgrind of its stacks and objects; elsewhere that costs nothing. It keeps
+# its symbol table, by which Valgrind's suppressions name a function.
+CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
+CACHE_BUILD := $(BUILD) -tags valgrind
+CACHE_SONAME := libllm_cache.so.1
+CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
+CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
+  $(filter-out %_test.go,$(wildcard internal/sched/*.go internal/kvcache/*.go internal/handle/*.go internal/block/*/*.go))
+
+.PHONY: all lib cache grade llmgrade llmbench test mutants repeat bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -66,6 +77,25 @@ $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00101 all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
 	  mv $$dir/libllm_memory.a $@
 
+cache: $(B)/libllm_cache.so $(B)/libllm_cache.a
+
+$(B)/libllm_cache.so: $(CACHE_SOURCES) Makefile
+	@.ci/tools build
+	@mkdir -p $(B) && ln -sf libllm_cache.so $(B)/$(CACHE_SONAME)
+	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
+	  $(CACHE_BUILD) -buildmode=c-shared -ldflags="$(CACHE_LDFLAGS) -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
+	  mv $$dir/libllm_cache.so $@
+
+$(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
+	@.ci/tools build
+	@mkdir -p $(B)
+	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
+	  $(CACHE_BUILD) -buildmode=c-archive -ldflags="$(CACHE_LDFLAGS)" -o $$dir/members.a ./capi/cache && \
+	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/cache/exports.map >$$dir/names && \
+	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && \
+	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00101 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
+	  mv $$dir/libllm_cache.a $@
+
 ifdef SUBMISSION
 grade:
 	@.ci/tools grade
@@ -86,7 +116,7 @@ llmbench:
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmbench ./cmd/llmbench
 
-test: lib
+test: lib cache
 	@.ci/tools test
 	@$(GO) test -buildvcs=false -timeout 20m ./...
 	@CGO_ENABLED=1 $(GO) test -buildvcs=false -race -run 'Load' ./internal/kvcache ./internal/sched
@@ -105,10 +135,11 @@ check:
 	@$(GO) vet ./...
 	@$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-bench: $(B)/bench/bench llmbench
+bench: $(B)/bench/bench $(B)/bench/cache llmbench
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
 	@echo
 	@$(B)/llmbench bench
+	@$(B)/bench/cache
 	@echo
 	@$(B)/llmbench replay $(addprefix testdata/traces/v1/,m02_full16_big.jsonl.gz s04_fcfs_longprefill_big.jsonl.gz)
 	@echo
@@ -121,10 +152,14 @@ $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory
 	@gcc $(COURSE_FLAGS) -I. -fPIC -shared testdata/submissions/correct/llm_memory.c -o $(B)/bench/plain.so
 	@gcc $(COURSE_FLAGS) -I. -Icapi testdata/bench/bench.c -o $@
 
+$(B)/bench/cache: testdata/bench/cache.c $(B)/libllm_cache.so
+	@mkdir -p $(B)/bench
+	@gcc $(COURSE_FLAGS) -Icapi/cache testdata/bench/cache.c -L$(B) -lllm_cache -Wl,-rpath,'$$ORIGIN/..' -o $@
+
 dropin: lib
 	@capi/dropin/setup "$(DIR)"
 
-install: lib
+install: lib cache
 	@install -d "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig"
 	@install -m 644 llm_memory.h capi/llm_memory_ext.h "$(DESTDIR)$(INCLUDEDIR)"
 	@install -m 755 $(B)/libllm_memory.so "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
@@ -133,16 +168,24 @@ install: lib
 	@install -m 644 $(B)/libllm_memory.a "$(DESTDIR)$(LIBDIR)"
 	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
 	  -e 's|@version@|$(VERSION)|' capi/llm_memory.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
+	@install -m 644 capi/cache/llm_cache.h "$(DESTDIR)$(INCLUDEDIR)"
+	@install -m 755 $(B)/libllm_cache.so "$(DESTDIR)$(LIBDIR)/libllm_cache.so.$(VERSION)"
+	@ln -sf libllm_cache.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/$(CACHE_SONAME)"
+	@ln -sf $(CACHE_SONAME) "$(DESTDIR)$(LIBDIR)/libllm_cache.so"
+	@install -m 644 $(B)/libllm_cache.a "$(DESTDIR)$(LIBDIR)"
+	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
+	  -e 's|@version@|$(VERSION)|' capi/cache/llm_cache.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc"
 	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@sed 's|@installed@|$(LIBDIR)/$(SONAME)|' capi/dropin/llm_memory.c >"$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c"
-	@install -m 644 valgrind/llm_memory.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
+	@install -m 644 valgrind/llm_memory.supp valgrind/llm_cache.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@echo "installed in $(DESTDIR)$(PREFIX); if programs do not find the library, run ldconfig"
 
 uninstall:
 	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_memory.h" "$(DESTDIR)$(INCLUDEDIR)/llm_memory_ext.h"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.so" "$(DESTDIR)$(LIBDIR)/$(SONAME)" "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
-	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.supp"
+	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
+	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.supp" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
 
 clean:

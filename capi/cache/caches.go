@@ -1,0 +1,143 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"sync"
+
+	"llmmemory/internal/block/pool"
+	"llmmemory/internal/handle"
+	"llmmemory/internal/sched"
+)
+
+// A cache is what a handle names.
+type cache struct {
+	mu     sync.Mutex // held by every call
+	s      *sched.Scheduler
+	tag    sched.ID // of its requests; see public
+	groups int
+	blocks int
+
+	closed bool
+	broken bool // a call panicked
+
+	step sched.Step
+	open bool // step has rows and is not updated
+	kept bool // step has not been handed out
+	out  sched.Outcome
+
+	events     pool.Events
+	keptEvents bool
+	table      []int32
+}
+
+// caches are those that are open.
+var caches struct {
+	sync.RWMutex
+	table handle.Table[cache]
+	tags  [C.LLM_CACHE_MAX_OPEN + 1]bool // in use; 0 never is
+	last  int
+}
+
+// enter gives c a handle, and a tag that no other open cache has and that was
+// given to another cache as long ago as possible.
+func enter(c *cache) (C.llm_cache, error) {
+	caches.Lock()
+	defer caches.Unlock()
+	if caches.table.Len() == C.LLM_CACHE_MAX_OPEN {
+		return 0, fail(C.LLM_CACHE_E_LIMIT, "%d caches are open", C.LLM_CACHE_MAX_OPEN)
+	}
+	for {
+		caches.last = caches.last%C.LLM_CACHE_MAX_OPEN + 1
+		if !caches.tags[caches.last] {
+			break
+		}
+	}
+	caches.tags[caches.last] = true
+	c.tag = sched.ID(caches.last)
+	return C.llm_cache(caches.table.Add(c)), nil
+}
+
+// leave takes the handle of a cache away.
+func leave(h C.llm_cache) (*cache, error) {
+	caches.Lock()
+	defer caches.Unlock()
+	c := caches.table.Get(uint64(h))
+	if c == nil {
+		return nil, unknown(h)
+	}
+	caches.table.Remove(uint64(h))
+	caches.tags[c.tag] = false
+	return c, nil
+}
+
+func unknown(h C.llm_cache) error {
+	return fail(C.LLM_CACHE_E_HANDLE, "no open cache has the handle %#x", uint64(h))
+}
+
+// with runs f on the cache of a handle, alone. A panic ends here.
+func with(h C.llm_cache, f func(c *cache) error) C.int {
+	caches.RLock()
+	c := caches.table.Get(uint64(h))
+	caches.RUnlock()
+	if c == nil {
+		return status(unknown(h))
+	}
+	return status(c.run(h, f))
+}
+
+func (c *cache) run(h C.llm_cache, f func(c *cache) error) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return unknown(h)
+	case c.broken:
+		return internal("an earlier call failed")
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.broken = true
+			err = internal(p)
+		}
+	}()
+	return f(c)
+}
+
+// Requests of different open caches have different ids: beside the place of a
+// request, of which there are LLM_CACHE_MAX_REQUESTS, goes the tag of its cache.
+const tagShift = 20
+
+// public is the id that C knows a request by.
+func (c *cache) public(id sched.ID) C.llm_request { return C.llm_request(id | c.tag<<tagShift) }
+
+// private is the scheduler's id of a request, if it can be one of this cache.
+func (c *cache) private(id C.llm_request) (sched.ID, error) {
+	if sched.ID(uint32(id)>>tagShift) != c.tag {
+		return 0, fail(C.LLM_CACHE_E_REQUEST, "the id %#x is not of this cache", uint64(id))
+	}
+	return sched.ID(id) &^ (C.LLM_CACHE_MAX_OPEN << tagShift), nil
+}
+
+// live is private for a request that has not finished.
+func (c *cache) live(id C.llm_request) (sched.ID, error) {
+	inside, err := c.private(id)
+	if err != nil {
+		return 0, err
+	}
+	if _, _, err := c.s.Computed(inside); err != nil {
+		return 0, fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
+	}
+	return inside, nil
+}
+
+// room refuses one more request than ids can name.
+func (c *cache) room() error {
+	if load := c.s.Load(); load.Running+load.Waiting >= C.LLM_CACHE_MAX_REQUESTS {
+		return fail(C.LLM_CACHE_E_LIMIT, "the cache has %d live requests", load.Running+load.Waiting)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"syscall"
+
+	"llmmemory/internal/block/blockhash"
+	"llmmemory/internal/kvcache"
+	"llmmemory/internal/sched"
+)
+
+// configuration translates a config, and keeps numbers within what a process
+// can have.
+func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
+	var none sched.Config
+	groups, err := groupsOf(in, s)
+	if err != nil {
+		return none, err
+	}
+	limits := []struct {
+		name     string
+		value    C.int32_t
+		from, to C.int32_t
+	}{
+		{"blocks", in.blocks, 2, C.LLM_CACHE_MAX_BLOCKS},
+		{"max_model_len", in.max_model_len, 1, C.LLM_CACHE_MAX_MODEL_LEN},
+		{"policy", in.policy, C.LLM_CACHE_FCFS, C.LLM_CACHE_PRIORITY},
+		{"hash", in.hash, C.LLM_CACHE_HASH_SHA256, C.LLM_CACHE_HASH_NONE},
+		{"lookahead", in.lookahead, 0, in.max_model_len},
+		{"drafts", in.drafts, 0, in.max_model_len},
+		{"scheduler_block", in.scheduler_block, 0, C.LLM_CACHE_MAX_MODEL_LEN},
+	}
+	for _, l := range limits {
+		if l.value < l.from || l.value > l.to {
+			return none, fail(C.LLM_CACHE_E_RANGE, "%s is %d: want %d to %d", l.name, l.value, l.from, l.to)
+		}
+	}
+	if !(in.watermark >= 0 && in.watermark <= 1) {
+		return none, fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(in.watermark))
+	}
+	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
+		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_FORGET_UNSCHEDULED | C.LLM_CACHE_EAGLE
+	if unknown := in.flags &^ known; unknown != 0 {
+		return none, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
+	}
+	hash, err := hashOf(in)
+	if err != nil {
+		return none, err
+	}
+	return sched.Config{
+		Policy: sched.Policy(in.policy), MaxSeqs: int(in.max_seqs), MaxTokens: int(in.max_tokens),
+		LongPrefill: int(in.long_prefill), Lookahead: int(in.lookahead), Drafts: int(in.drafts),
+		WholePrefills:     in.flags&C.LLM_CACHE_WHOLE_PREFILLS != 0,
+		AdmitChunks:       in.flags&C.LLM_CACHE_ADMIT_CHUNKS != 0,
+		ReturnDrafts:      in.flags&C.LLM_CACHE_RETURN_DRAFTS != 0,
+		ForgetUnscheduled: in.flags&C.LLM_CACHE_FORGET_UNSCHEDULED != 0,
+		Cache: kvcache.Config{
+			Blocks: int(in.blocks), Groups: groups, Caching: hash != nil, Hash: hash,
+			Events: in.flags&C.LLM_CACHE_EVENTS != 0, Eagle: in.flags&C.LLM_CACHE_EAGLE != 0,
+			MaxModelLen: int(in.max_model_len), Watermark: float64(in.watermark),
+			Retention: int(in.retention), SchedulerBlock: int(in.scheduler_block),
+		},
+	}, nil
+}
+
+func groupsOf(in *C.llm_cache_config, s *spans) ([]kvcache.Group, error) {
+	if in.groups_len < 0 || in.groups_len > C.LLM_CACHE_MAX_GROUPS {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "%d groups: want at most %d", in.groups_len, C.LLM_CACHE_MAX_GROUPS)
+	}
+	given := slice(s, "groups", in.groups, in.groups_len)
+	if s.err != nil {
+		return nil, s.err
+	}
+	if len(given) == 0 {
+		given = []C.llm_cache_group{{kind: C.LLM_CACHE_FULL, block_size: in.block_size}}
+	} else if in.block_size != 0 {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "block_size is %d although groups are given: want 0", in.block_size)
+	}
+	var groups []kvcache.Group
+	lcm := 1
+	for i, g := range given {
+		size := int(g.block_size)
+		switch {
+		case size < 1 || size > C.LLM_CACHE_MAX_BLOCK_SIZE:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "group %d has blocks of %d tokens: want 1 to %d", i, size, C.LLM_CACHE_MAX_BLOCK_SIZE)
+		case g.kind < C.LLM_CACHE_FULL || g.kind > C.LLM_CACHE_MAMBA:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "group %d has the kind %d: want 0 to %d", i, g.kind, C.LLM_CACHE_MAMBA)
+		case g.flags&^(C.LLM_CACHE_GROUP_ALIGN|C.LLM_CACHE_GROUP_EAGLE) != 0 || g.reserved != 0:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "group %d has the flags %#x and %d in reserved", i, g.flags, g.reserved)
+		case g.speculative > C.LLM_CACHE_MAX_BLOCK_SIZE:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "group %d has %d speculative blocks", i, g.speculative)
+		}
+		if lcm = lcm / divisor(lcm, size) * size; lcm > C.LLM_CACHE_MAX_MODEL_LEN {
+			return nil, fail(C.LLM_CACHE_E_RANGE, "the least common multiple of the blocks is above %d", C.LLM_CACHE_MAX_MODEL_LEN)
+		}
+		groups = append(groups, kvcache.Group{
+			Kind: kvcache.Kind(g.kind), Block: size, Window: int(g.window), Retained: int(g.retained),
+			Chunk: int(g.chunk), Speculative: int(g.speculative),
+			Align: g.flags&C.LLM_CACHE_GROUP_ALIGN != 0, Eagle: g.flags&C.LLM_CACHE_GROUP_EAGLE != 0,
+		})
+	}
+	return groups, nil
+}
+
+func divisor(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// hashOf is nil without prefix caching.
+func hashOf(in *C.llm_cache_config) (blockhash.Function, error) {
+	seed, err := text("hash_seed", in.hash_seed)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case in.hash == C.LLM_CACHE_HASH_NONE:
+		return nil, nil
+	case in.hash == C.LLM_CACHE_HASH_XXH3:
+		return blockhash.NewFast(), nil
+	case in.hash_seed == nil:
+		var drawn [32]byte
+		if _, err := rand.Read(drawn[:]); err != nil {
+			return nil, fail(C.LLM_CACHE_E_INTERNAL, "no random seed: %v", err)
+		}
+		seed = hex.EncodeToString(drawn[:])
+	}
+	return blockhash.CBOR(seed), nil
+}
+
+// affordable asks the system for as much memory as a pool takes, and gives it
+// back: the runtime ends the process when it gets none.
+func affordable(blocks int) error {
+	const perBlock = 96 + 4 // the pool's, and tables
+	const arena = 64 << 20  // the runtime asks for whole ones
+	size := (blocks*perBlock + arena - 1) / arena * arena
+	memory, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	if err == nil {
+		err = syscall.Munmap(memory)
+	}
+	if err != nil {
+		return fail(C.LLM_CACHE_E_MEMORY, "a pool of %d blocks needs %d MB of memory: %v", blocks, size>>20, err)
+	}
+	return nil
+}

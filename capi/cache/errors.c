@@ -1,0 +1,35 @@
+/* Texts of errors, in memory that needs no runtime. */
+#include <string.h>
+
+#include "translate.h"
+
+static _Thread_local char detail[512];
+
+void llm_note(const char *text, size_t n) {
+    size_t most = sizeof detail - 1;
+    n = n < most ? n : most;
+    memcpy(detail, text, n);
+    detail[n] = '\0';
+}
+
+const char *llm_cache_error_detail(void) { return detail; }
+
+const char *llm_cache_error_text(int error) {
+    switch (error) {
+    case LLM_CACHE_OK: return "success";
+    case LLM_CACHE_E_HANDLE: return "no open cache has this handle";
+    case LLM_CACHE_E_REQUEST: return "no live request of this cache has this id";
+    case LLM_CACHE_E_NULL: return "a pointer is NULL";
+    case LLM_CACHE_E_SIZE: return "the size of a struct is unknown to this library";
+    case LLM_CACHE_E_RANGE: return "a number is out of range, or numbers do not fit together";
+    case LLM_CACHE_E_SMALL: return "an output array is too small";
+    case LLM_CACHE_E_OVERLAP: return "arrays or structs overlap";
+    case LLM_CACHE_E_ALIGN: return "an array or struct is not aligned";
+    case LLM_CACHE_E_ORDER: return "called out of order: a step is open, or none is";
+    case LLM_CACHE_E_BUSY: return "blocks are in use";
+    case LLM_CACHE_E_LIMIT: return "too many open caches or live requests";
+    case LLM_CACHE_E_MEMORY: return "not enough memory for the pool";
+    case LLM_CACHE_E_INTERNAL: return "a mistake in the library; the cache can only be closed";
+    default: return "not an error code of llm_cache";
+    }
+}

@@ -1,0 +1,51 @@
+package main
+
+/*
+#cgo noescape llm_note
+#cgo nocallback llm_note
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"llmmemory/internal/kvcache"
+	"llmmemory/internal/sched"
+)
+
+// A fault is an error with its code of llm_cache.h.
+type fault struct {
+	code   C.int
+	detail string
+}
+
+func (f *fault) Error() string { return f.detail }
+
+func fail(code C.int, format string, args ...any) error {
+	return &fault{code, fmt.Sprintf(format, args...)}
+}
+
+// status is what C gets for err. The detail stays behind in the thread.
+func status(err error) C.int {
+	if err == nil {
+		return C.LLM_CACHE_OK
+	}
+	text := err.Error()
+	C.llm_note((*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
+	var f *fault
+	switch {
+	case errors.As(err, &f):
+		return f.code
+	case errors.Is(err, sched.ErrOrder):
+		return C.LLM_CACHE_E_ORDER
+	case errors.Is(err, sched.ErrRequest), errors.Is(err, sched.ErrConfig), errors.Is(err, kvcache.ErrFork):
+		return C.LLM_CACHE_E_RANGE
+	}
+	return C.LLM_CACHE_E_INTERNAL
+}
+
+// internal is the fault of a panic.
+func internal(p any) error { return fail(C.LLM_CACHE_E_INTERNAL, "a mistake in the library: %v", p) }

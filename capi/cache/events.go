@@ -1,0 +1,81 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import "llmmemory/internal/block/pool"
+
+//export llm_cache_drain
+func llm_cache_drain(h C.llm_cache, events *C.llm_cache_events) C.int {
+	return with(h, func(c *cache) error { return c.drain(events) })
+}
+
+func (c *cache) drain(t *C.llm_cache_events) error {
+	var o outputs
+	var in C.llm_cache_events
+	if err := sized(&o.spans, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
+		return err
+	}
+	if in.reserved != 0 {
+		return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
+	}
+	slice(&o.spans, "events.events", in.events.at, in.events.cap)
+	slice(&o.spans, "hashes", in.hashes.at, in.hashes.cap)
+	slice(&o.spans, "tokens", in.tokens.at, in.tokens.cap)
+	if err := o.apart(); err != nil {
+		return err
+	}
+	if !c.keptEvents {
+		c.s.TakeEvents(&c.events)
+		c.keptEvents = true
+	}
+	hashes, tokens := 0, 0
+	for i := range c.events.List {
+		e := &c.events.List[i]
+		hashes += len(c.events.Hashes(e))
+		tokens += len(c.events.Tokens(e))
+	}
+	o.need(t.events.cap, &t.events.len, len(c.events.List))
+	o.need(t.hashes.cap, &t.hashes.len, hashes)
+	o.need(t.tokens.cap, &t.tokens.len, tokens)
+	if err := o.fits(); err != nil {
+		return err
+	}
+	c.writeEvents(t)
+	c.keptEvents = false
+	return nil
+}
+
+func (c *cache) writeEvents(t *C.llm_cache_events) {
+	events := room(t.events.at, t.events.len)
+	hashes := room(t.hashes.at, t.hashes.len)
+	tokens := room((*int32)(t.tokens.at), t.tokens.len)
+	h, n := 0, 0
+	for i := range events {
+		e := &c.events.List[i]
+		for _, hash := range c.events.Hashes(e) {
+			hashes[h] = hashOfC(hash)
+			h++
+		}
+		n += copy(tokens[n:], c.events.Tokens(e))
+		events[i] = C.llm_cache_event{
+			kind: C.int32_t(e.Kind), group: C.int32_t(e.Group), hashes_end: C.int64_t(h), tokens_end: C.int64_t(n),
+		}
+		if e.Kind != pool.Stored {
+			continue
+		}
+		events[i].block_size, events[i].lora_id = C.int32_t(e.BlockSize), C.int64_t(e.LoRAID)
+		if e.HasParent {
+			events[i].has_parent, events[i].parent = 1, hashOfC(e.Parent)
+		}
+	}
+}
+
+func hashOfC(h [32]byte) (out C.llm_cache_hash) {
+	for i, b := range h {
+		out.bytes[i] = C.uint8_t(b)
+	}
+	return out
+}

@@ -1,0 +1,288 @@
+// Command cache is libllm_cache: the functions of llm_cache.h over package
+// sched. It is built as a C shared library and as a C archive (see the Makefile),
+// never as a program.
+//
+// Nothing but translation lives here: what C gives is checked as memory and as
+// numbers, one call is made, and its result goes into C's arrays. Handles, one
+// lock for each cache, and a stop for panics come with that.
+package main
+
+/*
+#cgo CFLAGS: -std=gnu11 -Wall -Wextra -I${SRCDIR}
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"llmmemory/internal/block/pool"
+	"llmmemory/internal/sched"
+)
+
+func main() {}
+
+//export llm_cache_open
+func llm_cache_open(config *C.llm_cache_config_in, h *C.llm_cache) (result C.int) {
+	defer func() {
+		if p := recover(); p != nil {
+			result = status(internal(p))
+		}
+	}()
+	return status(open(config, h))
+}
+
+func open(config *C.llm_cache_config_in, h *C.llm_cache) error {
+	var s spans
+	var in C.llm_cache_config
+	if err := sized(&s, "config", (*C.llm_cache_config)(config), C.LLM_CONFIG_LEAST, &in); err != nil {
+		return err
+	}
+	noteOne(&s, "cache", h)
+	translated, err := configuration(&in, &s)
+	if err != nil {
+		return err
+	}
+	if err := s.apart(); err != nil {
+		return err
+	}
+	if err := affordable(int(in.blocks)); err != nil {
+		return err
+	}
+	scheduler, err := sched.New(translated)
+	if err != nil {
+		return err
+	}
+	c := &cache{s: scheduler, groups: len(translated.Cache.Groups), blocks: int(in.blocks)}
+	given, err := enter(c)
+	if err == nil {
+		*h = given
+	}
+	return err
+}
+
+//export llm_cache_close
+func llm_cache_close(h C.llm_cache) C.int {
+	c, err := leave(h)
+	if err != nil {
+		return status(err)
+	}
+	c.mu.Lock()
+	// A caller that waits for the lock still has c, but nothing of it.
+	c.closed = true
+	c.s, c.step, c.out, c.events, c.table = nil, sched.Step{}, sched.Outcome{}, pool.Events{}, nil
+	c.mu.Unlock()
+	const large = 1 << 16 // blocks: so much garbage must not wait for the collector's own time
+	if c.blocks >= large {
+		collect()
+	}
+	return status(nil)
+}
+
+//export llm_cache_add
+func llm_cache_add(h C.llm_cache, spec *C.llm_cache_spec_in, id *C.llm_request) C.int {
+	return with(h, func(c *cache) error {
+		var s spans
+		var in C.llm_cache_spec
+		if err := sized(&s, "spec", (*C.llm_cache_spec)(spec), C.LLM_SPEC_LEAST, &in); err != nil {
+			return err
+		}
+		noteOne(&s, "id", id)
+		translated, err := specOf(&in, &s)
+		if err != nil {
+			return err
+		}
+		if err := s.apart(); err != nil {
+			return err
+		}
+		if err := c.room(); err != nil {
+			return err
+		}
+		added, err := c.s.Add(translated)
+		if err != nil {
+			return err
+		}
+		*id = c.public(added)
+		return nil
+	})
+}
+
+func specOf(in *C.llm_cache_spec, s *spans) (spec sched.Spec, err error) {
+	if unknown := in.flags &^ (C.LLM_CACHE_NO_READ | C.LLM_CACHE_REPORT); unknown != 0 || in.reserved != 0 {
+		return spec, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known, or reserved is %d", uint32(unknown), in.reserved)
+	}
+	if in.stop.len > C.LLM_CACHE_MAX_STOP {
+		return spec, fail(C.LLM_CACHE_E_RANGE, "%d stop tokens: want at most %d", in.stop.len, C.LLM_CACHE_MAX_STOP)
+	}
+	tokens := slice(s, "tokens", (*int32)(in.tokens.at), in.tokens.len)
+	stop := slice(s, "stop", (*int32)(in.stop.at), in.stop.len)
+	salt, err := text("salt", in.salt)
+	if err != nil {
+		return spec, err
+	}
+	lora, err := text("lora", in.lora)
+	if err != nil {
+		return spec, err
+	}
+	spec = sched.Spec{
+		Tokens: tokens, Stop: stop, MaxTokens: int(in.max_tokens), MinTokens: int(in.min_tokens),
+		Priority: int(in.priority), Arrival: float64(in.arrival), LoRAID: int64(in.lora_id),
+		NoRead: in.flags&C.LLM_CACHE_NO_READ != 0, Report: in.flags&C.LLM_CACHE_REPORT != 0,
+	}
+	spec.Extras.Salt, spec.Extras.LoRA = salt, lora
+	return spec, nil
+}
+
+//export llm_cache_fork
+func llm_cache_fork(h C.llm_cache, parent C.llm_request, last C.int32_t, arrival C.double, child *C.llm_request) C.int {
+	return with(h, func(c *cache) error {
+		var s spans
+		if noteOne(&s, "child", child); s.err != nil {
+			return s.err
+		}
+		inside, err := c.live(parent)
+		if err != nil {
+			return err
+		}
+		if err := c.room(); err != nil {
+			return err
+		}
+		forked, err := c.s.Fork(inside, sched.Child{Last: int32(last), Arrival: float64(arrival)})
+		if err != nil {
+			return err
+		}
+		*child = c.public(forked)
+		return nil
+	})
+}
+
+//export llm_cache_abort
+func llm_cache_abort(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, aborted *C.int64_t) C.int {
+	return with(h, func(c *cache) error {
+		var s spans
+		given := slice(&s, "ids", ids, n)
+		noteOne(&s, "aborted", aborted)
+		if err := s.apart(); err != nil {
+			return err
+		}
+		for _, id := range given {
+			if _, err := c.private(C.llm_request(id)); err != nil {
+				return err
+			}
+		}
+		count := 0
+		for _, id := range given {
+			inside, _ := c.private(C.llm_request(id))
+			count += c.s.Abort(inside)
+		}
+		*aborted = C.int64_t(count)
+		return nil
+	})
+}
+
+//export llm_cache_progress
+func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int64_t) C.int {
+	return with(h, func(c *cache) error {
+		var s spans
+		noteOne(&s, "computed", computed)
+		noteOne(&s, "tokens", tokens)
+		if err := s.apart(); err != nil {
+			return err
+		}
+		inside, err := c.live(id)
+		if err != nil {
+			return err
+		}
+		done, all, err := c.s.Computed(inside)
+		if err != nil {
+			return err
+		}
+		*computed, *tokens = C.int64_t(done), C.int64_t(all)
+		return nil
+	})
+}
+
+//export llm_cache_set_drafts
+func llm_cache_set_drafts(h C.llm_cache, ids *C.llm_request_in, counts *C.llm_i32_in, n C.int64_t, tokens *C.llm_i32_in, total C.int64_t) C.int {
+	return with(h, func(c *cache) error {
+		var s spans
+		given := slice(&s, "ids", ids, n)
+		perRequest := slice(&s, "counts", (*int32)(counts), n)
+		drafts := slice(&s, "tokens", (*int32)(tokens), total)
+		if err := s.apart(); err != nil {
+			return err
+		}
+		inside := make([]sched.ID, len(given))
+		for i, id := range given {
+			var err error
+			if inside[i], err = c.private(C.llm_request(id)); err != nil {
+				return err
+			}
+		}
+		return c.s.SetDrafts(inside, perRequest, drafts)
+	})
+}
+
+//export llm_cache_table
+func llm_cache_table(h C.llm_cache, id C.llm_request, group C.int32_t, table *C.llm_cache_i32s) C.int {
+	return with(h, func(c *cache) error {
+		var o outputs
+		if noteOne(&o.spans, "table", table); o.err != nil {
+			return o.err
+		}
+		to := slice(&o.spans, "table.at", (*int32)(table.at), table.cap)
+		if err := o.apart(); err != nil {
+			return err
+		}
+		inside, err := c.live(id)
+		if err != nil {
+			return err
+		}
+		if c.table, err = c.s.Table(c.table[:0], inside, int(group)); err != nil {
+			return err
+		}
+		o.need(table.cap, &table.len, len(c.table))
+		if err := o.fits(); err != nil {
+			return err
+		}
+		copy(to, c.table)
+		return nil
+	})
+}
+
+//export llm_cache_statistics
+func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
+	return with(h, func(c *cache) error {
+		var s spans
+		n, err := size(&s, "stats", stats, C.LLM_STATS_LEAST)
+		if err != nil {
+			return err
+		}
+		var ours C.llm_cache_stats
+		load, taken := c.s.Load(), c.s.TakeStats()
+		ours.size = C.uint32_t(n)
+		if taken.Reset {
+			ours.reset = 1
+		}
+		ours.running, ours.waiting = C.int64_t(load.Running), C.int64_t(load.Waiting)
+		ours.free_blocks, ours.blocks = C.int64_t(load.FreeBlocks), C.int64_t(load.Blocks)
+		ours.requests, ours.queries, ours.hits = C.int64_t(taken.Requests), C.int64_t(taken.Queries), C.int64_t(taken.Hits)
+		ours.resumed, ours.resumed_queries, ours.resumed_hits =
+			C.int64_t(taken.Preempted), C.int64_t(taken.PreemptedQueries), C.int64_t(taken.Rehits)
+		to := unsafe.Slice((*byte)(unsafe.Pointer(stats)), n)
+		from := unsafe.Slice((*byte)(unsafe.Pointer(&ours)), C.sizeof_llm_cache_stats)
+		clear(to[copy(to, from):])
+		return nil
+	})
+}
+
+//export llm_cache_reset
+func llm_cache_reset(h C.llm_cache, preempt C.int) C.int {
+	return with(h, func(c *cache) error {
+		ok, err := c.s.Reset(preempt != 0)
+		if err == nil && !ok {
+			err = fail(C.LLM_CACHE_E_BUSY, "requests have blocks")
+		}
+		return err
+	})
+}

@@ -1,0 +1,454 @@
+/*
+ * llm_cache.h - vLLM V1's KV-cache manager and scheduler for C and C++.
+ *
+ * A cache hands out blocks of key-value memory by number; the memory itself is
+ * the caller's. Requests come in with their tokens. Each step, llm_cache_schedule
+ * says which requests compute how many tokens, in which blocks and slots; the
+ * caller runs its model and gives the sampled tokens to llm_cache_update. That
+ * is two calls a step, however many requests run.
+ *
+ *     llm_cache_config config = {.size = sizeof config, .blocks = 4096, .block_size = 16,
+ *                                .max_seqs = 64, .max_tokens = 2048, .max_model_len = 4096};
+ *     llm_cache cache;
+ *     int error = llm_cache_open(&config, &cache);
+ *     if (error) { fputs(llm_cache_error_text(error), stderr); }
+ *     llm_cache_spec spec = {.size = sizeof spec, .tokens = {prompt, n}, .max_tokens = 100};
+ *     llm_request id;
+ *     llm_cache_add(cache, &spec, &id);
+ *     for (;;) {
+ *         while ((error = llm_cache_schedule(cache, &step)) == LLM_CACHE_E_SMALL) { grow(&step); }
+ *         if (error || step.rows.len == 0) { break; }
+ *         run_model(&step, counts, sampled);
+ *         llm_cache_update(cache, counts, step.rows.len, sampled, n_sampled, &outcome);
+ *     }
+ *     llm_cache_close(cache);
+ *
+ * testdata/examples/serve.c is a whole program.
+ *
+ * UNITS. Lengths and positions are tokens, capacities and `len` are entries of
+ * an array, both unless said otherwise. Blocks are numbered from 0; block 0 is
+ * the null block, which stands for what nobody reads and is never written. Slot
+ * = block x tokens of a block + place in the block.
+ *
+ * STRUCTS WITH A `size`. Set it to sizeof. 0 in any other field is its default.
+ * A shorter struct, of an older header, is taken as if zeros followed; a longer
+ * one, of a newer header, is refused if what this library does not know is not
+ * 0. Statistics are filled as far as both know them, the rest with 0. Structs
+ * without a size (rows, copies, events, arrays, groups) never change.
+ *
+ * OWNERSHIP. Every array belongs to the caller. The library copies what it
+ * reads, keeps no pointer beyond a call, and writes only into the arrays and
+ * structs of the call. Input arrays may be freed after the call.
+ *
+ * OUTPUT ARRAYS have `at`, `cap` and `len`. On success len is the number of
+ * entries written. When one is too small, the call returns LLM_CACHE_E_SMALL,
+ * each len of the call is what is needed, and no entry has been written. Other
+ * errors leave len alone. `at` may be NULL if cap is 0. What is to be handed out
+ * is not lost: see llm_cache_schedule and llm_cache_events.
+ *
+ * HANDLES are numbers, and are looked up: a closed cache, a finished request, a
+ * request of another open cache and any other number give an error.
+ *
+ * ERRORS. 0 is success; everything else is negative and has a text. A call that
+ * fails has changed nothing. Pointers and lengths are checked as far as they can
+ * be: NULL, negative and huge lengths, misaligned and overlapping arrays are
+ * errors. A pointer to memory that is not there is a crash, as everywhere in C.
+ *
+ * THREADS. Any call may run at any time on any thread. Calls on one cache run
+ * one after the other, those on different ones in parallel. llm_cache_close may
+ * come while others call: those that are inside finish, those that wait get
+ * LLM_CACHE_E_HANDLE. A step belongs to whoever scheduled it: let one thread
+ * schedule and update, and any number of others add, abort and look.
+ *
+ * PROCESS. The library contains the Go runtime: it starts threads, and uses 64
+ * KB of stack at most in a caller's thread. After fork() without exec, only the
+ * parent may call. Do not call from signal handlers, nor leave a call by longjmp.
+ * When the process is out of memory during a call, it ends; llm_cache_open asks
+ * for what the pool needs beforehand and returns LLM_CACHE_E_MEMORY.
+ */
+#ifndef LLM_CACHE_H
+#define LLM_CACHE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    LLM_CACHE_OK = 0,
+    LLM_CACHE_E_HANDLE = -1,   /* no open cache has this handle */
+    LLM_CACHE_E_REQUEST = -2,  /* no live request of this cache has this id */
+    LLM_CACHE_E_NULL = -3,     /* a pointer is NULL that must not be */
+    LLM_CACHE_E_SIZE = -4,     /* the size of a struct is not one that this library knows */
+    LLM_CACHE_E_RANGE = -5,    /* a number is out of range, or numbers do not fit together */
+    LLM_CACHE_E_SMALL = -6,    /* an output array is too small; len is what is needed */
+    LLM_CACHE_E_OVERLAP = -7,  /* two arrays or structs overlap */
+    LLM_CACHE_E_ALIGN = -8,    /* an array or struct is not aligned for its type */
+    LLM_CACHE_E_ORDER = -9,    /* not between these calls: a step is open, or none is */
+    LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
+    LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
+    LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool */
+    LLM_CACHE_E_INTERNAL = -13 /* a mistake in the library; the cache can only be closed */
+};
+
+enum {
+    LLM_CACHE_MAX_BLOCKS = 1 << 24,
+    LLM_CACHE_MAX_BLOCK_SIZE = 1 << 16,
+    LLM_CACHE_MAX_MODEL_LEN = 1 << 24,
+    LLM_CACHE_MAX_GROUPS = 64,
+    LLM_CACHE_MAX_TEXT = 4096,      /* bytes of a salt, an adapter's name or a seed, without the final 0 */
+    LLM_CACHE_MAX_STOP = 1024,      /* stop tokens of a request */
+    LLM_CACHE_MAX_REQUESTS = 1 << 20, /* live in one cache */
+    LLM_CACHE_MAX_OPEN = 4095       /* caches in a process */
+};
+
+typedef uint64_t llm_cache;   /* never 0 */
+typedef uint64_t llm_request; /* never 0 */
+
+/* The text of an error code, in static memory; never NULL. */
+const char *llm_cache_error_text(int error);
+
+/*
+ * What the last failed call of this thread complained about, with its numbers,
+ * in memory of the thread; "" if none has failed.
+ */
+const char *llm_cache_error_detail(void);
+
+/* ---- Opening and closing ---- */
+
+/* What a group of layers attends to. */
+enum {
+    LLM_CACHE_FULL = 0,           /* all tokens */
+    LLM_CACHE_SLIDING_WINDOW = 1, /* the last `window` tokens */
+    LLM_CACHE_CHUNKED_LOCAL = 2,  /* the tokens of the same chunk of `chunk` */
+    LLM_CACHE_MAMBA = 3           /* a running state */
+};
+
+enum {
+    LLM_CACHE_GROUP_ALIGN = 1, /* Mamba: keep states at ends of blocks (vLLM's mode "align") */
+    LLM_CACHE_GROUP_EAGLE = 2  /* hits lose their last block, which the draft model computes */
+};
+
+/* Layers that share a block table. */
+typedef struct llm_cache_group {
+    int32_t kind;
+    int32_t block_size; /* tokens of a block */
+    int32_t window;
+    int32_t retained; /* sliding window: tokens below the window that are kept, too */
+    int32_t chunk;
+    int32_t speculative; /* Mamba: state blocks for draft tokens */
+    int32_t flags;       /* LLM_CACHE_GROUP_... */
+    int32_t reserved;    /* 0 */
+} llm_cache_group;
+
+/* The order of waiting requests. */
+enum {
+    LLM_CACHE_FCFS = 0,    /* as they come */
+    LLM_CACHE_PRIORITY = 1 /* by priority, then arrival; smaller first */
+};
+
+/* What names a block of tokens. */
+enum {
+    LLM_CACHE_HASH_SHA256 = 0, /* vLLM's sha256_cbor: nobody can make two prompts collide */
+    LLM_CACHE_HASH_XXH3 = 1,   /* faster; only where all users may see each other's data, or have salts */
+    LLM_CACHE_HASH_NONE = 2    /* no prefix caching */
+};
+
+enum {
+    LLM_CACHE_EVENTS = 1,             /* record events; they are kept until they are drained */
+    LLM_CACHE_WHOLE_PREFILLS = 2,     /* a prompt is computed in one step */
+    LLM_CACHE_ADMIT_CHUNKS = 4,       /* admit a request if its first chunk fits */
+    LLM_CACHE_RETURN_DRAFTS = 8,      /* give blocks of rejected drafts back at once */
+    LLM_CACHE_FORGET_UNSCHEDULED = 16, /* drop keys that a preempted request registered in the same step */
+    LLM_CACHE_EAGLE = 32              /* the drafts come from EAGLE */
+};
+
+typedef struct llm_cache_config {
+    uint32_t size;
+    int32_t blocks;        /* with the null block, so one less can be used */
+    int32_t block_size;    /* tokens of a block of one group of full attention; 0 if groups are given */
+    int32_t max_seqs;      /* running requests */
+    int32_t max_tokens;    /* in a step, of all requests */
+    int32_t max_model_len; /* of a request, prompt and output */
+    /* A caller's struct may end here, or behind any field below. */
+    int32_t policy;        /* LLM_CACHE_FCFS or LLM_CACHE_PRIORITY */
+    int32_t hash;          /* LLM_CACHE_HASH_... */
+    const char *hash_seed; /* SHA-256: as vLLM's PYTHONHASHSEED; NULL: random, the hashes agree with nobody's */
+    uint32_t flags;        /* LLM_CACHE_EVENTS and others */
+    int32_t long_prefill;  /* most tokens of one request in a step; 0: no limit */
+    int32_t lookahead;     /* slots for the draft model of each request */
+    int32_t drafts;        /* most draft tokens of each request and step; 0: no speculation */
+    double watermark;      /* part of the blocks kept free when a request is admitted, 0 to 1 */
+    const llm_cache_group *groups; /* NULL: one group of full attention */
+    int64_t groups_len;
+    int32_t retention;      /* of window blocks: -1 every block, 0 boundaries only, or every so many tokens */
+    int32_t scheduler_block; /* granularity of hits; 0: least common multiple of the blocks */
+} llm_cache_config;
+
+/* Makes a cache. */
+int llm_cache_open(const llm_cache_config *config, llm_cache *cache);
+
+/* Ends a cache and all its requests. Its memory is used again. */
+int llm_cache_close(llm_cache cache);
+
+/* ---- Requests ---- */
+
+typedef struct llm_cache_tokens {
+    const int32_t *at; /* none negative */
+    int64_t len;
+} llm_cache_tokens;
+
+enum {
+    LLM_CACHE_NO_READ = 1, /* do not hit the cache; the blocks are stored all the same */
+    LLM_CACHE_REPORT = 2   /* record events for hits, too */
+};
+
+typedef struct llm_cache_spec {
+    uint32_t size;
+    uint32_t flags;          /* LLM_CACHE_NO_READ, LLM_CACHE_REPORT */
+    llm_cache_tokens tokens; /* the prompt: 1 to max_model_len - 1 */
+    int32_t max_tokens;      /* most tokens to generate, at least 1 */
+    int32_t min_tokens;      /* fewer do not end it, whatever they are */
+    /* A caller's struct may end here, or behind any field below. */
+    llm_cache_tokens stop; /* tokens after which it stops, end of sequence among them */
+    const char *salt;      /* requests share blocks only under equal salts; NULL or "": none */
+    const char *lora;      /* name of the adapter; NULL or "": the base model */
+    int64_t lora_id;       /* for events only */
+    double arrival;        /* time in any unit; smaller comes first among equal priorities */
+    int32_t priority;      /* smaller is more important */
+    int32_t reserved;      /* 0 */
+} llm_cache_spec;
+
+/* Puts a request into the waiting queue. */
+int llm_cache_add(llm_cache cache, const llm_cache_spec *spec, llm_request *id);
+
+/*
+ * Makes a request with the tokens of another one, for parallel sampling and
+ * beam search. If the parent runs and there is room for one more, the child runs
+ * and shares its blocks; the first of the two that writes to a shared block gets
+ * a copy of it, named in the next step's copies. Otherwise the child waits. last
+ * replaces the last generated token, which must not be computed yet; negative
+ * keeps it. arrival should differ from that of all others (it decides whom to
+ * preempt). LLM_CACHE_E_ORDER between schedule and update.
+ */
+int llm_cache_fork(llm_cache cache, llm_request parent, int32_t last, double arrival, llm_request *child);
+
+/*
+ * Ends requests wherever they are; also between schedule and update. Those that
+ * have finished already are passed over; *aborted is how many had not. An id
+ * that cannot be of this cache is LLM_CACHE_E_REQUEST, and none is aborted.
+ */
+int llm_cache_abort(llm_cache cache, const llm_request *ids, int64_t n, int64_t *aborted);
+
+/* How many tokens of a request are computed, and how many it has. */
+int llm_cache_progress(llm_cache cache, llm_request id, int64_t *computed, int64_t *tokens);
+
+/* ---- A step ---- */
+
+typedef struct llm_cache_i32s {
+    int32_t *at;
+    int64_t cap, len;
+} llm_cache_i32s;
+
+typedef struct llm_cache_i64s {
+    int64_t *at;
+    int64_t cap, len;
+} llm_cache_i64s;
+
+typedef struct llm_cache_ids {
+    llm_request *at;
+    int64_t cap, len;
+} llm_cache_ids;
+
+/* What the worker knows of a request. */
+enum {
+    LLM_CACHE_ROW_RUNNING = 0, /* its table but for the new blocks */
+    LLM_CACHE_ROW_NEW = 1,     /* nothing; the step has the whole table */
+    LLM_CACHE_ROW_RESUMED = 2  /* its tokens; it had lost its blocks, the step has the whole table */
+};
+
+/* A scheduled request. */
+typedef struct llm_cache_row {
+    llm_request id;
+    int32_t kind;     /* LLM_CACHE_ROW_... */
+    int32_t computed; /* tokens before this step */
+    int32_t tokens;   /* to compute now, drafts included */
+    int32_t drafts;
+} llm_cache_row;
+
+typedef struct llm_cache_rows {
+    llm_cache_row *at;
+    int64_t cap, len;
+} llm_cache_rows;
+
+/* A pair of blocks whose bytes must be copied before anything of the step is written. */
+typedef struct llm_cache_copy {
+    int32_t src, dst;
+    int32_t group;
+    int32_t index; /* entry of the request's table where dst goes, which the worker must set; -1: none */
+    llm_request id;
+} llm_cache_copy;
+
+typedef struct llm_cache_copies {
+    llm_cache_copy *at;
+    int64_t cap, len;
+} llm_cache_copies;
+
+/*
+ * What to compute. Capacities that always suffice are named where there are any
+ * (G is the number of groups).
+ *
+ * blocks has the block ids of row 0 in group 0, 1, ..., then those of row 1, and
+ * so on. Part i = row x G + group ends at block_ends[i] and goes into the request's
+ * table from entry block_starts[i] on; what the table had there is gone.
+ */
+typedef struct llm_cache_step {
+    uint32_t size;
+    int32_t tokens;             /* out: of all rows */
+    llm_cache_rows rows;        /* max_seqs */
+    llm_cache_i32s drafts;      /* of all rows, one after the other; -1 is padding. max_tokens */
+    llm_cache_i32s blocks;
+    llm_cache_i64s block_starts; /* max_seqs x G */
+    llm_cache_i64s block_ends;   /* max_seqs x G */
+    llm_cache_i64s slots;        /* group g: `tokens` entries from g x tokens on, where the keys and values of
+                                    each scheduled token go, in the order of rows; -1: nowhere. max_tokens x G */
+    llm_cache_copies copies;     /* in this order */
+    llm_cache_i32s common;       /* by group: blocks that all running requests share at the beginning. G */
+    llm_cache_ids preempted;     /* since the last step: their tables are gone */
+    llm_cache_ids finished;      /* since the last step, aborted ones included */
+} llm_cache_step;
+
+/*
+ * Schedules a step. Without requests that can run, rows is empty, and nothing is
+ * to be updated.
+ *
+ * LLM_CACHE_E_SMALL: the step is scheduled and kept inside, because it is known
+ * only then how large it is. Call again with arrays of at least len entries
+ * to get the same step. It counts as open meanwhile, as between schedule and
+ * update; update before it was handed out is LLM_CACHE_E_ORDER.
+ */
+int llm_cache_schedule(llm_cache cache, llm_cache_step *step);
+
+/* Why a request has finished. */
+enum {
+    LLM_CACHE_STOPPED = 1, /* a stop token */
+    LLM_CACHE_LENGTH = 2   /* as many tokens as it may have */
+};
+
+typedef struct llm_cache_done {
+    llm_request id; /* names nothing any more */
+    int32_t reason; /* LLM_CACHE_STOPPED or LLM_CACHE_LENGTH */
+    int32_t reserved;
+} llm_cache_done;
+
+typedef struct llm_cache_dones {
+    llm_cache_done *at;
+    int64_t cap, len;
+} llm_cache_dones;
+
+/* What became of a step. Both arrays must have room for as many entries as the step has rows. */
+typedef struct llm_cache_outcome {
+    uint32_t size;
+    uint32_t reserved;    /* 0 */
+    llm_cache_i32s kept;  /* sampled tokens that count, by row: those behind a stop do not */
+    llm_cache_dones done; /* requests that have finished, in the order of rows */
+} llm_cache_outcome;
+
+/*
+ * Takes what the model sampled in the step: counts[i] tokens for row i, one
+ * after the other in tokens. A row whose prompt is not finished by this step has
+ * none, others one, those with drafts the accepted ones and one more. 0 is
+ * allowed in any row. rows is the number of rows of the step, n the sum of
+ * counts. LLM_CACHE_E_ORDER if no step is open.
+ */
+int llm_cache_update(llm_cache cache, const int32_t *counts, int64_t rows, const int32_t *tokens, int64_t n,
+                     llm_cache_outcome *outcome);
+
+/*
+ * Gives requests the draft tokens to verify in their next step: counts[i] for
+ * ids[i], one after the other in tokens; n is the number of ids, total the sum
+ * of counts. Requests that have finished, or are not through their prompt, are
+ * passed over.
+ */
+int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t *counts, int64_t n,
+                         const int32_t *tokens, int64_t total);
+
+/* ---- Looking ---- */
+
+/* The block table of a request in a group; empty while it waits. */
+int llm_cache_table(llm_cache cache, llm_request id, int32_t group, llm_cache_i32s *table);
+
+typedef struct llm_cache_stats {
+    uint32_t size;
+    int32_t reset; /* 1 if the cache was reset since the last call */
+    /* now */
+    int64_t running, waiting;    /* requests */
+    int64_t free_blocks, blocks; /* without the null block */
+    /* since the last call; tokens, but for the numbers of requests */
+    int64_t requests, queries, hits;                     /* admitted for the first time */
+    int64_t resumed, resumed_queries, resumed_hits;      /* admitted after a preemption */
+} llm_cache_stats;
+
+/* Fills in stats and starts counting anew. */
+int llm_cache_statistics(llm_cache cache, llm_cache_stats *stats);
+
+/* What happened to the prefix cache. */
+enum {
+    LLM_CACHE_STORED = 0,  /* blocks can be hit from now on */
+    LLM_CACHE_REMOVED = 1, /* one hash cannot be hit any more */
+    LLM_CACHE_CLEARED = 2  /* no hash can: a reset */
+};
+
+typedef struct llm_cache_hash {
+    uint8_t bytes[32];
+} llm_cache_hash;
+
+/* The fields behind group are those of LLM_CACHE_STORED. */
+typedef struct llm_cache_event {
+    int32_t kind;
+    int32_t group;
+    int32_t block_size;
+    int32_t has_parent;    /* 0: the blocks start at token 0 */
+    llm_cache_hash parent; /* of the block in front */
+    int64_t lora_id;
+    int64_t hashes_end; /* in the array of hashes, where those of the next event begin */
+    int64_t tokens_end; /* in the array of tokens, likewise */
+} llm_cache_event;
+
+typedef struct llm_cache_event_list {
+    llm_cache_event *at;
+    int64_t cap, len;
+} llm_cache_event_list;
+
+typedef struct llm_cache_hashes {
+    llm_cache_hash *at;
+    int64_t cap, len;
+} llm_cache_hashes;
+
+typedef struct llm_cache_events {
+    uint32_t size;
+    uint32_t reserved; /* 0 */
+    llm_cache_event_list events;
+    llm_cache_hashes hashes;
+    llm_cache_i32s tokens;
+} llm_cache_events;
+
+/*
+ * Drains the events since the last call, for a cache with LLM_CACHE_EVENTS.
+ * LLM_CACHE_E_SMALL: they are kept inside; the next call with larger arrays gets
+ * the same ones, and a later one those since.
+ */
+int llm_cache_drain(llm_cache cache, llm_cache_events *events);
+
+/*
+ * Forgets all cached prefixes. LLM_CACHE_E_BUSY if a request has blocks, unless
+ * preempt is not 0: then all running requests lose theirs and wait.
+ */
+int llm_cache_reset(llm_cache cache, int preempt);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LLM_CACHE_H */

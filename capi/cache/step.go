@@ -1,0 +1,157 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"llmmemory/internal/sched"
+)
+
+//export llm_cache_schedule
+func llm_cache_schedule(h C.llm_cache, step *C.llm_cache_step) C.int {
+	return with(h, func(c *cache) error { return c.schedule(step) })
+}
+
+func (c *cache) schedule(t *C.llm_cache_step) error {
+	var o outputs
+	var in C.llm_cache_step
+	if err := sized(&o.spans, "step", t, C.sizeof_llm_cache_step, &in); err != nil {
+		return err
+	}
+	if err := o.noteStep(&in); err != nil {
+		return err
+	}
+	if !c.kept {
+		if err := c.s.Schedule(&c.step); err != nil {
+			return err
+		}
+		c.kept, c.open = true, len(c.step.Rows) > 0
+	}
+	c.needStep(&o, t)
+	if err := o.fits(); err != nil {
+		return err
+	}
+	c.writeStep(t)
+	c.kept = false
+	return nil
+}
+
+// noteStep checks the arrays of a step.
+func (o *outputs) noteStep(t *C.llm_cache_step) error {
+	slice(&o.spans, "rows", t.rows.at, t.rows.cap)
+	slice(&o.spans, "drafts", t.drafts.at, t.drafts.cap)
+	slice(&o.spans, "blocks", t.blocks.at, t.blocks.cap)
+	slice(&o.spans, "block_starts", t.block_starts.at, t.block_starts.cap)
+	slice(&o.spans, "block_ends", t.block_ends.at, t.block_ends.cap)
+	slice(&o.spans, "slots", t.slots.at, t.slots.cap)
+	slice(&o.spans, "copies", t.copies.at, t.copies.cap)
+	slice(&o.spans, "common", t.common.at, t.common.cap)
+	slice(&o.spans, "preempted", t.preempted.at, t.preempted.cap)
+	slice(&o.spans, "finished", t.finished.at, t.finished.cap)
+	return o.apart()
+}
+
+func (c *cache) needStep(o *outputs, t *C.llm_cache_step) {
+	s := &c.step
+	o.need(t.rows.cap, &t.rows.len, len(s.Rows))
+	o.need(t.drafts.cap, &t.drafts.len, len(s.Drafts))
+	o.need(t.blocks.cap, &t.blocks.len, len(s.Blocks))
+	o.need(t.block_starts.cap, &t.block_starts.len, len(s.BlockStarts))
+	o.need(t.block_ends.cap, &t.block_ends.len, len(s.BlockEnds))
+	o.need(t.slots.cap, &t.slots.len, s.Tokens*c.groups)
+	o.need(t.copies.cap, &t.copies.len, len(s.Copies))
+	o.need(t.common.cap, &t.common.len, len(s.Common))
+	o.need(t.preempted.cap, &t.preempted.len, len(s.Preempted))
+	o.need(t.finished.cap, &t.finished.len, len(s.Finished))
+}
+
+func (c *cache) writeStep(t *C.llm_cache_step) {
+	s := &c.step
+	t.tokens = C.int32_t(s.Tokens)
+	rows := room(t.rows.at, t.rows.len)
+	for i := range rows {
+		r := &s.Rows[i]
+		rows[i] = C.llm_cache_row{
+			id: c.public(r.ID), kind: C.int32_t(r.Kind), computed: C.int32_t(r.Computed),
+			tokens: C.int32_t(r.Tokens), drafts: C.int32_t(r.Drafts),
+		}
+	}
+	copies := room(t.copies.at, t.copies.len)
+	for i := range copies {
+		p := &s.Copies[i]
+		copies[i] = C.llm_cache_copy{
+			src: C.int32_t(p.Src), dst: C.int32_t(p.Dst), group: C.int32_t(p.Group), index: C.int32_t(p.Index), id: c.public(p.ID),
+		}
+	}
+	copy(room((*int32)(t.drafts.at), t.drafts.len), s.Drafts)
+	copy(room((*int32)(t.blocks.at), t.blocks.len), s.Blocks)
+	copy(room((*int32)(t.common.at), t.common.len), s.Common)
+	copy(room((*int)(unsafe.Pointer(t.block_starts.at)), t.block_starts.len), s.BlockStarts)
+	copy(room((*int)(unsafe.Pointer(t.block_ends.at)), t.block_ends.len), s.BlockEnds)
+	slots := room((*int64)(t.slots.at), t.slots.len)
+	for g := range s.Slots {
+		slots = slots[copy(slots, s.Slots[g]):]
+	}
+	c.writeIDs(&t.preempted, s.Preempted)
+	c.writeIDs(&t.finished, s.Finished)
+}
+
+func (c *cache) writeIDs(t *C.llm_cache_ids, ids []sched.ID) {
+	to := room(t.at, t.len)
+	for i := range to {
+		to[i] = c.public(ids[i])
+	}
+}
+
+//export llm_cache_update
+func llm_cache_update(h C.llm_cache, counts *C.llm_i32_in, rows C.int64_t, tokens *C.llm_i32_in, n C.int64_t, outcome *C.llm_cache_outcome) C.int {
+	return with(h, func(c *cache) error {
+		var o outputs
+		var in C.llm_cache_outcome
+		if err := sized(&o.spans, "outcome", outcome, C.sizeof_llm_cache_outcome, &in); err != nil {
+			return err
+		}
+		if in.reserved != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
+		}
+		slice(&o.spans, "kept", in.kept.at, in.kept.cap)
+		slice(&o.spans, "done", in.done.at, in.done.cap)
+		perRow := slice(&o.spans, "counts", (*int32)(counts), rows)
+		sampled := slice(&o.spans, "tokens", (*int32)(tokens), n)
+		if err := o.apart(); err != nil {
+			return err
+		}
+		return c.update(perRow, sampled, &o, outcome)
+	})
+}
+
+func (c *cache) update(counts, tokens []int32, o *outputs, t *C.llm_cache_outcome) error {
+	switch {
+	case !c.open:
+		return fail(C.LLM_CACHE_E_ORDER, "no step is open")
+	case c.kept:
+		return fail(C.LLM_CACHE_E_ORDER, "the step has not been handed out: call llm_cache_schedule with larger arrays")
+	case len(counts) != len(c.step.Rows):
+		return fail(C.LLM_CACHE_E_RANGE, "counts for %d rows, the step has %d", len(counts), len(c.step.Rows))
+	}
+	o.small = int64(t.kept.cap) < int64(len(counts)) || int64(t.done.cap) < int64(len(counts))
+	if o.small {
+		t.kept.len, t.done.len = C.int64_t(len(counts)), C.int64_t(len(counts))
+		return o.fits()
+	}
+	if err := c.s.Update(counts, tokens, &c.out); err != nil {
+		return err
+	}
+	c.open = false
+	t.kept.len, t.done.len = C.int64_t(len(c.out.Kept)), C.int64_t(len(c.out.Done))
+	copy(room((*int32)(t.kept.at), t.kept.len), c.out.Kept)
+	done := room(t.done.at, t.done.len)
+	for i := range done {
+		done[i] = C.llm_cache_done{id: c.public(c.out.Done[i].ID), reason: C.int32_t(c.out.Done[i].Reason)}
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+/* What the Go files say to C, beyond the public header. */
+#ifndef LLM_TRANSLATE_H
+#define LLM_TRANSLATE_H
+
+#include <stddef.h>
+
+#include "llm_cache.h"
+
+/* cgo has no const: these make its prototypes equal those of llm_cache.h. */
+typedef const llm_cache_config llm_cache_config_in;
+typedef const llm_cache_spec llm_cache_spec_in;
+typedef const int32_t llm_i32_in;
+typedef const llm_request llm_request_in;
+
+/* The first fields, without which a struct is none. */
+enum {
+    LLM_CONFIG_LEAST = offsetof(llm_cache_config, policy),
+    LLM_SPEC_LEAST = offsetof(llm_cache_spec, stop),
+    LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
+};
+
+/* Keeps a message for llm_cache_error_detail of this thread. */
+void llm_note(const char *text, size_t n);
+
+/* 1 under Valgrind. */
+int llm_watched(void);
+
+#endif

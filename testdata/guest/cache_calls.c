@@ -1,0 +1,193 @@
+/*
+ * cache_calls - what the calls mean beyond the example: salts and adapters keep
+ * requests apart, priorities, stops, drafts, groups of layers, aborts inside a
+ * step, events, resets.
+ */
+#include "cache_check.h"
+
+static llm_cache_step step;
+static llm_cache_outcome outcome;
+
+static llm_request named(llm_cache cache, const char *salt, const char *lora, int32_t priority) {
+    int32_t tokens[64];
+    for (int i = 0; i < 64; i++) {
+        tokens[i] = i;
+    }
+    llm_cache_spec spec = {.size = sizeof spec, .tokens = {tokens, 64}, .max_tokens = 3,
+                           .salt = salt, .lora = lora, .lora_id = 9, .priority = priority};
+    llm_request id = 0;
+    OK(llm_cache_add(cache, &spec, &id));
+    memset(tokens, 0, sizeof tokens); /* they are the caller's */
+    return id;
+}
+
+/* Only equal salts and adapters share. */
+static void extras(void) {
+    const struct {
+        const char *salt, *lora;
+        int32_t computed; /* hit by its first step */
+    } all[] = {{NULL, NULL, 0}, {"", "", 48}, {"s", NULL, 0}, {"s", "", 48}, {NULL, "a", 0}, {"s", "a", 0}, {"s", "a", 48}};
+    const llm_cache_config config = config_small();
+    llm_cache cache = opened(&config);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        llm_request id = named(cache, all[i].salt, all[i].lora, 0);
+        OK(llm_cache_schedule(cache, &step));
+        CHECK(step.rows.len == 1 && step.rows.at[0].id == id && step.rows.at[0].computed == all[i].computed);
+        sample(cache, &step, &outcome);
+        int64_t aborted = 0;
+        OK(llm_cache_abort(cache, &id, 1, &aborted));
+    }
+    OK(llm_cache_close(cache));
+}
+
+static void priorities(void) {
+    llm_cache_config config = config_small();
+    config.policy = LLM_CACHE_PRIORITY;
+    config.max_seqs = 1;
+    llm_cache cache = opened(&config);
+    llm_request low = named(cache, NULL, NULL, 5), high = named(cache, NULL, NULL, -5);
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.len == 1 && step.rows.at[0].id == high && high != low);
+    OK(llm_cache_close(cache));
+}
+
+static void stops(void) {
+    const llm_cache_config config = config_small();
+    llm_cache cache = opened(&config);
+    int32_t tokens[20] = {1}, stop[] = {4, 5};
+    llm_cache_spec spec = {.size = sizeof spec, .tokens = {tokens, 20}, .max_tokens = 9, .min_tokens = 1, .stop = {stop, 2}};
+    llm_request id = 0;
+    OK(llm_cache_add(cache, &spec, &id));
+    OK(llm_cache_schedule(cache, &step));
+    sample(cache, &step, &outcome);
+    CHECK(outcome.done.len == 1 && outcome.done.at[0].id == id && outcome.done.at[0].reason == LLM_CACHE_STOPPED);
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.len == 0 && step.finished.len == 1 && step.finished.at[0] == id);
+    OK(llm_cache_schedule(cache, &step)); /* a step without rows needs no update */
+    CHECK(step.finished.len == 0);
+    OK(llm_cache_close(cache));
+}
+
+static void drafts(void) {
+    llm_cache_config config = config_small();
+    config.drafts = 3;
+    llm_cache cache = opened(&config);
+    llm_request id = request(cache, 0, 20, 9);
+    OK(llm_cache_schedule(cache, &step));
+    sample(cache, &step, &outcome);
+    const int32_t three = 3, four = 4, proposed[] = {11, 12, 13, 14};
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_set_drafts(cache, &id, &four, 1, proposed, 4));
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_set_drafts(cache, &id, &three, 1, proposed, 2));
+    OK(llm_cache_set_drafts(cache, &id, &three, 1, proposed, 3));
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.at[0].drafts == 3 && step.rows.at[0].tokens == 4 && step.drafts.len == 3 && step.drafts.at[2] == 13);
+    const int32_t two = 2, sampled[] = {11, 99}; /* one was right */
+    OK(llm_cache_update(cache, &two, 1, sampled, 2, &outcome));
+    CHECK(outcome.kept.at[0] == 2);
+    int64_t computed, all;
+    OK(llm_cache_progress(cache, id, &computed, &all));
+    CHECK(computed == 22 && all == 23);
+    OK(llm_cache_close(cache));
+}
+
+/* Two groups with different blocks: parts of `blocks` and `slots`. */
+static void groups(void) {
+    const llm_cache_group layers[] = {
+        {.kind = LLM_CACHE_FULL, .block_size = 16},
+        {.kind = LLM_CACHE_SLIDING_WINDOW, .block_size = 8, .window = 16},
+    };
+    llm_cache_config config = config_small();
+    config.block_size = 0;
+    config.groups = layers;
+    config.groups_len = 2;
+    llm_cache cache = opened(&config);
+    request(cache, 0, 40, 3);
+    request(cache, 500, 24, 3);
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.len == 2 && step.tokens == 64 && step.slots.len == 128 && step.common.len == 2);
+    CHECK(step.block_ends.len == 4 && step.block_starts.len == 4 && step.block_ends.at[3] == step.blocks.len);
+    for (int g = 0; g < 2; g++) {
+        int64_t slot = 0;
+        for (int row = 0; row < 2; row++) {
+            int part = row * 2 + g;
+            int64_t first = part == 0 ? 0 : step.block_ends.at[part - 1];
+            for (int p = 0; p < step.rows.at[row].tokens; p++, slot++) {
+                int32_t block = step.blocks.at[first + p / layers[g].block_size];
+                int64_t want = block == 0 ? -1 : (int64_t)block * layers[g].block_size + p % layers[g].block_size;
+                CHECK(step.slots.at[g * step.tokens + slot] == want);
+            }
+        }
+    }
+    OK(llm_cache_close(cache));
+}
+
+/* An abort between schedule and update, and while a step is kept. */
+static void aborts(void) {
+    const llm_cache_config config = config_small();
+    llm_cache cache = opened(&config);
+    llm_request a = request(cache, 0, 40, 3), b = request(cache, 100, 40, 3);
+    llm_cache_step none = {.size = sizeof none};
+    EXPECT(LLM_CACHE_E_SMALL, llm_cache_schedule(cache, &none));
+    int64_t aborted = 0;
+    OK(llm_cache_abort(cache, &a, 1, &aborted));
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.len == 2 && step.rows.at[0].id == a && step.finished.len == 0);
+    OK(llm_cache_abort(cache, &b, 1, &aborted));
+    const int32_t counts[] = {1, 1}, tokens[] = {1, 2};
+    OK(llm_cache_update(cache, counts, 2, tokens, 2, &outcome));
+    CHECK(outcome.kept.at[0] == 0 && outcome.kept.at[1] == 0 && outcome.done.len == 0);
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.len == 0 && step.finished.len == 2 && step.finished.at[0] == a && step.finished.at[1] == b);
+    OK(llm_cache_close(cache));
+}
+
+static void events(void) {
+    llm_cache_config config = config_small();
+    config.flags = LLM_CACHE_EVENTS;
+    config.hash_seed = "0";
+    llm_cache cache = opened(&config);
+    llm_request id = named(cache, NULL, "adapter", 0);
+    OK(llm_cache_schedule(cache, &step));
+    sample(cache, &step, &outcome);
+    llm_cache_events drained = {.size = sizeof drained};
+    EXPECT(LLM_CACHE_E_SMALL, llm_cache_drain(cache, &drained));
+    CHECK(drained.events.len == 1 && drained.hashes.len == 4 && drained.tokens.len == 64);
+    int64_t aborted = 0;
+    OK(llm_cache_abort(cache, &id, 1, &aborted));
+    OK(llm_cache_reset(cache, 0)); /* comes after those that are kept */
+    GIVE(drained.events), GIVE(drained.hashes), GIVE(drained.tokens);
+    OK(llm_cache_drain(cache, &drained));
+    const llm_cache_event *e = drained.events.at;
+    CHECK(drained.events.len == 1 && e->kind == LLM_CACHE_STORED && e->block_size == 16 && e->lora_id == 9);
+    CHECK(e->has_parent == 0 && e->hashes_end == 4 && e->tokens_end == 64 && drained.tokens.at[63] == 63);
+    CHECK(memcmp(&drained.hashes.at[0], &drained.hashes.at[1], sizeof(llm_cache_hash)) != 0);
+    OK(llm_cache_drain(cache, &drained));
+    CHECK(drained.events.len == 1 && e->kind == LLM_CACHE_CLEARED && drained.hashes.len == 0);
+    OK(llm_cache_drain(cache, &drained));
+    CHECK(drained.events.len == 0);
+    llm_cache_stats stats = {.size = sizeof stats};
+    OK(llm_cache_statistics(cache, &stats));
+    CHECK(stats.reset == 1 && stats.requests == 1 && stats.queries == 64 && stats.hits == 0);
+    OK(llm_cache_statistics(cache, &stats));
+    CHECK(stats.reset == 0 && stats.requests == 0);
+    llm_cache_hash *hashes = drained.hashes.at;
+    drained.hashes.at = (llm_cache_hash *)(void *)drained.tokens.at;
+    EXPECT(LLM_CACHE_E_OVERLAP, llm_cache_drain(cache, &drained));
+    free(drained.events.at), free(drained.tokens.at), free(hashes);
+    OK(llm_cache_close(cache));
+}
+
+int main(void) {
+    step = step_new();
+    outcome = outcome_new();
+    extras();
+    priorities();
+    stops();
+    drafts();
+    groups();
+    aborts();
+    events();
+    step_free(&step);
+    outcome_free(&outcome);
+    return 0;
+}
