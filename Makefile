@@ -39,8 +39,9 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
   $(wildcard internal/course/*.s internal/block/*.s)
 
 # The serving core's library: a heap and a collector of its own. It keeps its symbol
-# table, so that Valgrind's suppressions can name functions of the runtime.
-CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
+# table, so that Valgrind's suppressions can name functions of the runtime, and stacks
+# stay as large as they got, because Valgrind takes their moves for mistakes.
+CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME),gcshrinkstackoff=1
 CACHE_SONAME := libllm_cache.so.1
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
@@ -140,7 +141,7 @@ $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory
 dropin: lib
 	@capi/dropin/setup "$(DIR)"
 
-install: lib
+install: lib cache
 	@install -d "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig"
 	@install -m 644 llm_memory.h capi/llm_memory_ext.h "$(DESTDIR)$(INCLUDEDIR)"
 	@install -m 755 $(B)/libllm_memory.so "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
@@ -149,16 +150,24 @@ install: lib
 	@install -m 644 $(B)/libllm_memory.a "$(DESTDIR)$(LIBDIR)"
 	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
 	  -e 's|@version@|$(VERSION)|' capi/llm_memory.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
+	@install -m 644 capi/cache/llm_cache.h "$(DESTDIR)$(INCLUDEDIR)"
+	@install -m 755 $(B)/libllm_cache.so "$(DESTDIR)$(LIBDIR)/libllm_cache.so.$(VERSION)"
+	@ln -sf libllm_cache.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/$(CACHE_SONAME)"
+	@ln -sf $(CACHE_SONAME) "$(DESTDIR)$(LIBDIR)/libllm_cache.so"
+	@install -m 644 $(B)/libllm_cache.a "$(DESTDIR)$(LIBDIR)"
+	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
+	  -e 's|@version@|$(VERSION)|' capi/cache/llm_cache.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc"
 	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@sed 's|@installed@|$(LIBDIR)/$(SONAME)|' capi/dropin/llm_memory.c >"$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c"
-	@install -m 644 valgrind/llm_memory.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
+	@install -m 644 valgrind/llm_memory.supp valgrind/llm_cache.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@echo "installed in $(DESTDIR)$(PREFIX); if programs do not find the library, run ldconfig"
 
 uninstall:
 	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_memory.h" "$(DESTDIR)$(INCLUDEDIR)/llm_memory_ext.h"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.so" "$(DESTDIR)$(LIBDIR)/$(SONAME)" "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
-	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.supp"
+	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
+	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.supp" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
 
 clean:

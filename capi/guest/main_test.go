@@ -14,7 +14,7 @@ import (
 // root is the repository's root.
 var root string
 
-// TestMain builds the library once, so that no test measures or times out on a
+// TestMain builds the libraries once, so that no test measures or times out on a
 // build.
 func TestMain(m *testing.M) {
 	os.Exit(prepare(m))
@@ -26,11 +26,11 @@ func prepare(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	build := exec.Command("make", "-s", "lib")
+	build := exec.Command("make", "-s", "lib", "cache")
 	build.Dir = root
 	build.Env = makeEnv()
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "make lib: %v\n%s", err, out)
+		fmt.Fprintf(os.Stderr, "make lib cache: %v\n%s", err, out)
 		return 1
 	}
 	return m.Run()
@@ -40,10 +40,11 @@ func prepare(m *testing.M) int {
 // that go test does not answer from its cache when only that has changed. The
 // cache knows what is looked at while a test runs, hence not in TestMain.
 var noteInputs = sync.OnceFunc(func() {
-	for _, dir := range []string{"capi", "internal/course", "internal/block", "testdata/guest", "valgrind"} {
+	for _, dir := range []string{"capi", "internal/course", "internal/block", "internal/kvcache", "internal/sched", "testdata/guest", "testdata/examples", "valgrind"} {
 		_ = filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
 	}
-	for _, file := range []string{"Makefile", "llm_memory.h", "build/libllm_memory.so", "build/libllm_memory.a"} {
+	for _, file := range []string{"Makefile", "llm_memory.h", "build/libllm_memory.so", "build/libllm_memory.a",
+		"build/libllm_cache.so", "build/libllm_cache.a"} {
 		_, _ = os.Stat(filepath.Join(root, file))
 	}
 })

@@ -88,7 +88,7 @@ static inline llm_request request(llm_cache cache, int32_t first, int n, int mos
 
 /* Samples the token 5 for each row whose tokens are all computed. */
 static inline void sample(llm_cache cache, const llm_cache_step *s, llm_cache_outcome *o) {
-    int32_t counts[ROOM], tokens[ROOM];
+    int32_t *counts = entries(sizeof *counts), *tokens = entries(sizeof *tokens);
     int64_t n = 0;
     for (int64_t i = 0; i < s->rows.len; i++) {
         int64_t computed = 0, all = 0;
@@ -99,6 +99,7 @@ static inline void sample(llm_cache cache, const llm_cache_step *s, llm_cache_ou
         }
     }
     OK(llm_cache_update(cache, counts, s->rows.len, tokens, n, o));
+    free(counts), free(tokens);
 }
 
 #endif

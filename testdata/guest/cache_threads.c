@@ -28,9 +28,11 @@ static void *serve(void *unused) {
     (void)unused;
     llm_cache_step step = step_new();
     llm_cache_outcome outcome = outcome_new();
+    int others;
     do {
+        others = atomic_load(&working); /* before the step: what the last one added is in it */
         one_step(shared, &step, &outcome);
-    } while (atomic_load(&working) > 0 || step.rows.len > 0);
+    } while (others > 0 || step.rows.len > 0);
     step_free(&step);
     outcome_free(&outcome);
     return NULL;

@@ -1,0 +1,168 @@
+package guest_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// publicCache is every name that libllm_cache may add to a program.
+var publicCache = []string{
+	"llm_cache_abort", "llm_cache_add", "llm_cache_close", "llm_cache_drain", "llm_cache_error_detail",
+	"llm_cache_error_text", "llm_cache_fork", "llm_cache_open", "llm_cache_progress", "llm_cache_reset",
+	"llm_cache_schedule", "llm_cache_set_drafts", "llm_cache_statistics", "llm_cache_table", "llm_cache_update",
+}
+
+// example is the program that the documentation shows.
+var example = filepath.Join("..", "examples", "serve")
+
+// compileCache is compile for programs of libllm_cache.
+func (w way) compileCache(t *testing.T, name string, options ...string) string {
+	t.Helper()
+	need(t, "gcc")
+	command := append([]string{"gcc"}, strings.Fields(courseFlags)...)
+	command = append(command, options...)
+	command = append(command, "-pthread", "-I"+root, "-I"+filepath.Join(root, "capi", "cache"), source(name+".c"))
+	libraries := []string{"-L" + library(""), "-lllm_cache", "-lllm_memory", "-Wl,--as-needed,-rpath," + library("")}
+	if w == archive {
+		libraries = []string{library("libllm_cache.a"), library("libllm_memory.a")}
+	}
+	prog := filepath.Join(t.TempDir(), "prog")
+	succeed(t, t.TempDir(), nil, append(append(command, libraries...), "-o", prog)...)
+	return prog
+}
+
+// memcheckCache is memcheck with what a runtime with a collector needs: its
+// stacks are near each other, and Memcheck must not take a change from one to
+// another for growth.
+func memcheckCache(t *testing.T, command ...string) result {
+	t.Helper()
+	need(t, "valgrind")
+	valgrind := []string{"valgrind", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
+		"--max-stackframe=12000", "--suppressions=" + filepath.Join(root, "valgrind", "llm_cache.supp"), "--error-exitcode=99"}
+	return run(t, t.TempDir(), nil, append(valgrind, command...)...)
+}
+
+func TestTheCacheServesTheExample(t *testing.T) {
+	each(t, linked, func(t *testing.T, w way) {
+		r := succeed(t, t.TempDir(), nil, w.compileCache(t, example))
+		require.Contains(t, r.stdout, "64 requests and a fork of one")
+		succeed(t, t.TempDir(), nil, w.compileCache(t, example, sanitizers, "-fno-sanitize-recover=all"))
+		r = memcheckCache(t, w.compileCache(t, example))
+		require.Zero(t, r.status, r.stderr)
+	})
+}
+
+func TestTheCachesCalls(t *testing.T) {
+	for _, program := range []string{"cache_errors", "cache_calls", "cache_growth"} {
+		t.Run(program, func(t *testing.T) {
+			each(t, linked, func(t *testing.T, w way) {
+				succeed(t, t.TempDir(), nil, w.compileCache(t, program))
+				r := succeed(t, t.TempDir(), nil, w.compileCache(t, program, sanitizers, "-fno-sanitize-recover=all"))
+				require.Empty(t, r.stderr)
+				r = memcheckCache(t, w.compileCache(t, program))
+				require.Zero(t, r.status, r.stderr)
+			})
+		})
+	}
+}
+
+func TestTheCachesLimits(t *testing.T) {
+	t.Parallel()
+	succeed(t, t.TempDir(), nil, shared.compileCache(t, "cache_errors"), "limits")
+}
+
+func TestACacheThatDoesNotFitIsRefused(t *testing.T) {
+	t.Parallel()
+	prog := shared.compileCache(t, "cache_memory")
+	succeed(t, t.TempDir(), nil, "sh", "-c", "ulimit -v 1200000; exec "+prog)
+}
+
+func TestThreadsOnCaches(t *testing.T) {
+	prog := shared.compileCache(t, "cache_threads")
+	eachMode(t, prog, []mode{{"one", "300"}, {"own", "300"}, {"close", "100"}})
+	t.Run("under Valgrind", func(t *testing.T) {
+		for _, m := range []mode{{"one", "3"}, {"own", "3"}, {"close", "2"}} {
+			r := memcheckCache(t, prog, m.name, m.times)
+			require.Zero(t, r.status, r.stderr)
+		}
+	})
+}
+
+func TestAMillionRequestsAndManyCachesLeaveMemoryFlat(t *testing.T) {
+	r := succeed(t, t.TempDir(), nil, shared.compileCache(t, "cache_flat"), "1000000", "60")
+	t.Log(r.stdout)
+}
+
+func TestBothLibrariesLiveInOneProcess(t *testing.T) {
+	each(t, linked, func(t *testing.T, w way) {
+		succeed(t, t.TempDir(), nil, w.compileCache(t, "cache_both"))
+	})
+}
+
+// The suppressions name functions of the runtime, so the host's own mistakes
+// stay visible.
+func TestMemcheckStillFindsTheHostsMistakeBehindTheCache(t *testing.T) {
+	t.Parallel()
+	r := memcheckCache(t, shared.compileCache(t, "cache_unwritten"))
+	require.Equal(t, 99, r.status)
+	require.Contains(t, r.stderr, "uninitialised value")
+	content, err := os.ReadFile(filepath.Join(root, "valgrind", "llm_cache.supp"))
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`(?s)Memcheck:(\w+)\n\s*(?:match[^\n]*\n\s*)?fun:(\S+)`).FindAllStringSubmatch(string(content), -1) {
+		require.True(t, m[1] == "Leak" || strings.HasPrefix(m[2], "runtime."), m[0])
+	}
+}
+
+func TestTheCachesLibraryExportsThePublicNames(t *testing.T) {
+	t.Parallel()
+	want := []string{"LLM_CACHE_1"}
+	for _, name := range publicCache {
+		want = append(want, name+"@@LLM_CACHE_1")
+	}
+	require.ElementsMatch(t, want, symbols(t, "-D", "--defined-only", library("libllm_cache.so")))
+	require.ElementsMatch(t, publicCache, symbols(t, "-g", "--defined-only", library("libllm_cache.a")))
+	need(t, "readelf")
+	r := succeed(t, t.TempDir(), nil, "readelf", "-d", library("libllm_cache.so"))
+	require.Contains(t, r.stdout, "Library soname: [libllm_cache.so.1]")
+}
+
+func TestTheCachesHeaderInCAndCPlusPlus(t *testing.T) {
+	t.Parallel()
+	include := "-I" + filepath.Join(root, "capi", "cache")
+	header := filepath.Join(root, "capi", "cache", "llm_cache.h")
+	for _, c := range []struct{ compiler, standard, language string }{
+		{"gcc", "c11", "c"}, {"gcc", "c17", "c"}, {"g++", "c++17", "c++"}, {"g++", "c++11", "c++"},
+	} {
+		need(t, c.compiler)
+		succeed(t, t.TempDir(), nil, c.compiler, "-std="+c.standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+			"-x", c.language, "-fsyntax-only", header)
+	}
+	for name, link := range map[string][]string{
+		"shared":  {"-L" + library(""), "-lllm_cache", "-Wl,-rpath," + library("")},
+		"archive": {library("libllm_cache.a")},
+	} {
+		prog := filepath.Join(t.TempDir(), name)
+		command := []string{"g++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", include, source("cache_cplusplus.cpp"), "-o", prog}
+		succeed(t, t.TempDir(), nil, append(command, link...)...)
+		succeed(t, t.TempDir(), nil, prog)
+	}
+}
+
+func TestAnInstalledCacheIsFoundByPkgConfig(t *testing.T) {
+	t.Parallel()
+	need(t, "pkg-config")
+	prefix := filepath.Join(t.TempDir(), "opt")
+	require.Zero(t, runMake(t, "install", "PREFIX="+prefix).status)
+	libdir := filepath.Join(prefix, "lib")
+	flags := succeed(t, t.TempDir(), []string{"PKG_CONFIG_PATH=" + filepath.Join(libdir, "pkgconfig")}, "pkg-config", "--cflags", "--libs", "llm_cache")
+	prog := filepath.Join(t.TempDir(), "prog")
+	command := append([]string{"gcc"}, strings.Fields(courseFlags)...)
+	command = append(append(command, source(example+".c"), "-o", prog), strings.Fields(flags.stdout)...)
+	succeed(t, t.TempDir(), nil, command...)
+	succeed(t, t.TempDir(), []string{"LD_LIBRARY_PATH=" + libdir}, prog)
+}
