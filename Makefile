@@ -38,10 +38,11 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
-# The serving core's library: a heap and a collector of its own. It keeps its symbol
-# table, so that Valgrind's suppressions can name functions of the runtime, and stacks
-# stay as large as they got, because Valgrind takes their moves for mistakes.
-CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME),gcshrinkstackoff=1
+# The serving core's library: a heap and a collector of its own. The tag makes the
+# runtime tell Valgrind of its stacks and objects; elsewhere that costs nothing. It keeps
+# its symbol table, by which Valgrind's suppressions name a function.
+CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
+CACHE_BUILD := $(BUILD) -tags valgrind
 CACHE_SONAME := libllm_cache.so.1
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
@@ -80,14 +81,14 @@ $(B)/libllm_cache.so: $(CACHE_SOURCES) Makefile
 	@.ci/tools build
 	@mkdir -p $(B) && ln -sf libllm_cache.so $(B)/$(CACHE_SONAME)
 	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(BUILD) -buildmode=c-shared -ldflags="$(CACHE_LDFLAGS) -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
+	  $(CACHE_BUILD) -buildmode=c-shared -ldflags="$(CACHE_LDFLAGS) -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
 	  mv $$dir/libllm_cache.so $@
 
 $(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
 	@.ci/tools build
 	@mkdir -p $(B)
 	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(BUILD) -buildmode=c-archive -ldflags="$(CACHE_LDFLAGS)" -o $$dir/members.a ./capi/cache && \
+	  $(CACHE_BUILD) -buildmode=c-archive -ldflags="$(CACHE_LDFLAGS)" -o $$dir/members.a ./capi/cache && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/cache/exports.map >$$dir/names && \
 	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00101 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
@@ -124,10 +125,11 @@ check:
 	@$(GO) vet ./...
 	@$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-bench: $(B)/bench/bench llmbench
+bench: $(B)/bench/bench $(B)/bench/cache llmbench
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
 	@echo
 	@$(B)/llmbench bench
+	@$(B)/bench/cache
 	@echo
 	@$(B)/llmbench replay $(addprefix testdata/traces/v1/,m02_full16_big.jsonl.gz s04_fcfs_longprefill_big.jsonl.gz)
 
@@ -137,6 +139,10 @@ $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory
 	@$(BUILD) -tags bench -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(WRAP)'" -o $(B)/bench/libllm_memory.so ./capi
 	@gcc $(COURSE_FLAGS) -I. -fPIC -shared testdata/submissions/correct/llm_memory.c -o $(B)/bench/plain.so
 	@gcc $(COURSE_FLAGS) -I. -Icapi testdata/bench/bench.c -o $@
+
+$(B)/bench/cache: testdata/bench/cache.c $(B)/libllm_cache.so
+	@mkdir -p $(B)/bench
+	@gcc $(COURSE_FLAGS) -Icapi/cache testdata/bench/cache.c -L$(B) -lllm_cache -Wl,-rpath,'$$ORIGIN/..' -o $@
 
 dropin: lib
 	@capi/dropin/setup "$(DIR)"

@@ -3,7 +3,6 @@ package guest_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -36,14 +35,12 @@ func (w way) compileCache(t *testing.T, name string, options ...string) string {
 	return prog
 }
 
-// memcheckCache is memcheck with what a runtime with a collector needs: its
-// stacks are near each other, and Memcheck must not take a change from one to
-// another for growth.
+// memcheckCache is memcheck at its strictest, but for the runtime's threads.
 func memcheckCache(t *testing.T, command ...string) result {
 	t.Helper()
 	need(t, "valgrind")
 	valgrind := []string{"valgrind", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
-		"--max-stackframe=12000", "--suppressions=" + filepath.Join(root, "valgrind", "llm_cache.supp"), "--error-exitcode=99"}
+		"--suppressions=" + filepath.Join(root, "valgrind", "llm_cache.supp"), "--error-exitcode=99"}
 	return run(t, t.TempDir(), nil, append(valgrind, command...)...)
 }
 
@@ -104,8 +101,6 @@ func TestBothLibrariesLiveInOneProcess(t *testing.T) {
 	})
 }
 
-// The suppressions name functions of the runtime, so the host's own mistakes
-// stay visible.
 func TestMemcheckStillFindsTheHostsMistakeBehindTheCache(t *testing.T) {
 	t.Parallel()
 	r := memcheckCache(t, shared.compileCache(t, "cache_unwritten"))
@@ -113,9 +108,7 @@ func TestMemcheckStillFindsTheHostsMistakeBehindTheCache(t *testing.T) {
 	require.Contains(t, r.stderr, "uninitialised value")
 	content, err := os.ReadFile(filepath.Join(root, "valgrind", "llm_cache.supp"))
 	require.NoError(t, err)
-	for _, m := range regexp.MustCompile(`(?s)Memcheck:(\w+)\n\s*(?:match[^\n]*\n\s*)?fun:(\S+)`).FindAllStringSubmatch(string(content), -1) {
-		require.True(t, m[1] == "Leak" || strings.HasPrefix(m[2], "runtime."), m[0])
-	}
+	require.NotRegexp(t, `Memcheck:[^L]`, string(content))
 }
 
 func TestTheCachesLibraryExportsThePublicNames(t *testing.T) {
