@@ -47,6 +47,8 @@ func TestTheSceneShowsSharingCopyOnWriteAndTheQueue(t *testing.T) {
 		require.EqualValues(t, 3, s.counts[id])
 	}
 	require.NotEqual(t, a[2:], child[2:])
+	require.Len(t, s.copies, 1)
+	require.ElementsMatch(t, []int32{a[2], child[2]}, []int32{s.copies[0].Src, s.copies[0].Dst})
 	cached := 0
 	for _, id := range s.queue {
 		require.Zero(t, s.counts[id])

@@ -23,6 +23,7 @@ type scene struct {
 	counts [blocks]int32
 	cached [blocks]bool
 	queue  []int32
+	copies []sched.Copy // of the last step
 }
 
 type table struct {
@@ -136,6 +137,7 @@ func (v *server) run(answers map[sched.ID]string) error {
 		return err
 	}
 	m := &v.scene.memory
+	v.scene.copies = append(v.scene.copies[:0], v.step.Copies...)
 	for _, c := range v.step.Copies {
 		copy(m[c.Dst*blockSize:][:blockSize], m[c.Src*blockSize:])
 	}

@@ -9,7 +9,7 @@ import (
 
 // Lengths of the drawing, in its own units.
 const (
-	width, height = 980, 440
+	width, height = 980, 450
 	left          = 20
 	blockW        = 67
 	wordH         = 15
@@ -18,7 +18,7 @@ const (
 	tableY        = 60
 	cellW, cellH  = 46, 30
 	poolY         = 210
-	queueY        = 380
+	queueY        = 400
 )
 
 const style = `
@@ -31,6 +31,7 @@ const style = `
   .free, .null { fill: var(--paper) } .null { stroke-dasharray: 3 3 }
   path { fill: none; stroke-width: 1.6; opacity: .85 }
   .r0 { stroke: var(--r0) } .r1 { stroke: var(--r1) } .r2 { stroke: var(--r2) }
+  .copy { stroke: var(--soft); stroke-dasharray: 4 3 }
   .cell { fill: var(--paper); stroke-width: 1.6 }
   svg { --ink: #1f2328; --soft: #6e7781; --paper: #ffffff; --shared: #ffd8a8; --own: #c5dcff; --cached: #e3e6ea;
         --r0: #0969da; --r1: #8250df; --r2: #1a7f37 }
@@ -56,6 +57,11 @@ func Draw(w io.Writer) error {
 	label(&b, left, poolY-12, "title", "block pool")
 	for id := range blocks {
 		s.drawBlock(&b, id)
+	}
+	for _, c := range s.copies {
+		from, to, y := blockX(int(c.Src))+blockW/2-4, blockX(int(c.Dst))+blockW/2-4, poolY+blockH
+		fmt.Fprintf(&b, `<path class="copy" d="M%d %d C%d %d %d %d %d %d"/>`+"\n", from, y, from, y+30, to, y+30, to, y+3)
+		label(&b, to+8, y+17, "small", fmt.Sprintf("%d was copied to %d before it was written", c.Src, c.Dst))
 	}
 	legend(&b)
 	s.drawQueue(&b)
@@ -123,7 +129,7 @@ func (s *scene) drawBlock(b *strings.Builder, id int) {
 }
 
 func legend(b *strings.Builder) {
-	x, y := left, poolY+blockH+16
+	x, y := left, poolY+blockH+42
 	for _, l := range []struct{ class, text string }{
 		{"shared", "named by several tables"}, {"own", "named by one"}, {"cached", "free, but can still be hit"}, {"free", "free"},
 	} {
