@@ -14,7 +14,6 @@ package main
 import "C"
 
 import (
-	"runtime"
 	"unsafe"
 
 	"llmmemory/internal/block/pool"
@@ -75,7 +74,7 @@ func llm_cache_close(h C.llm_cache) C.int {
 	c.mu.Unlock()
 	const large = 1 << 16 // blocks: so much garbage must not wait for the collector's own time
 	if c.blocks >= large {
-		runtime.GC()
+		collect()
 	}
 	return status(nil)
 }

@@ -22,4 +22,7 @@ enum {
 /* Keeps a message for llm_cache_error_detail of this thread. */
 void llm_note(const char *text, size_t n);
 
+/* 1 under Valgrind. */
+int llm_watched(void);
+
 #endif
