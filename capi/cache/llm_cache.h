@@ -60,9 +60,8 @@
  * LLM_CACHE_E_HANDLE. A step belongs to whoever scheduled it: let one thread
  * schedule and update, and any number of others add, abort and look.
  *
- * PROCESS. The library contains the Go runtime: it starts threads, and uses 64
- * KB of stack at most in a caller's thread. After fork() without exec, only the
- * parent may call. Do not call from signal handlers, nor leave a call by longjmp.
+ * PROCESS. The library contains the Go runtime, which starts threads when it is
+ * loaded. After fork() without exec, only the parent may call. Do not call from signal handlers, nor leave a call by longjmp.
  * When the process is out of memory during a call, it ends; llm_cache_open asks
  * for what the pool needs beforehand and returns LLM_CACHE_E_MEMORY.
  */

@@ -1,5 +1,5 @@
 // Command llmbench replays recordings of vLLM on the serving core, and measures
-// the core.
+// the core. It also draws a state of it.
 package main
 
 import (

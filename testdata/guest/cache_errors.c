@@ -291,6 +291,9 @@ static void steps(void) {
     narrow.done.cap = 1;
     EXPECT(LLM_CACHE_E_SMALL, llm_cache_update(cache, counts, 2, tokens, 2, &narrow));
     CHECK(narrow.done.len == 2 && narrow.kept.len == 2);
+    narrow = outcome;
+    narrow.kept.cap = 1;
+    EXPECT(LLM_CACHE_E_SMALL, llm_cache_update(cache, counts, 2, tokens, 2, &narrow));
     narrow.reserved = 1;
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_update(cache, counts, 2, tokens, 2, &narrow));
     OK(llm_cache_progress(cache, a, &computed, &all));
