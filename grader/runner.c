@@ -201,6 +201,20 @@ static void *map(void *at, size_t size, int fd, off_t offset) {
     return p;
 }
 
+/* What is behind the last pool, and the bytes that the grader watches behind it,
+ * cannot be touched; nothing is mapped in front of the first. */
+static size_t pools_used;
+
+static void open_pool(const struct request *r) {
+    enum { WATCHED = 256, PAGE = 4096 }; /* internal/grade/oracle has the same */
+    uint64_t end = r->engine - (uint64_t)(uintptr_t)POOLS + r->size + WATCHED;
+    if (r->engine >= (uint64_t)(uintptr_t)POOLS && end <= POOLS_SIZE) {
+        end = (end + PAGE - 1) / PAGE * PAGE;
+        pools_used = end > pools_used ? end : pools_used;
+        mprotect(POOLS, pools_used, PROT_READ | PROT_WRITE);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc != 4) {
         return 2;
@@ -211,16 +225,20 @@ int main(int argc, char **argv) {
     map(EVENTS, EVENTS_SIZE, memory, (off_t)(POOLS_SIZE + HEAP_SIZE));
     close(memory);
     chunks = map(NULL, MOST_CHUNKS * sizeof *chunks, -1, 0);
+    mprotect(POOLS, POOLS_SIZE, PROT_NONE);
     struct request request;
     while (transfer(read, requests, &request, sizeof request)) {
         events_used = 0;
         fail = request.fail;
+        if (request.call % READ_ONLY == INIT) {
+            open_pool(&request);
+        }
         if (request.call & READ_ONLY) {
-            mprotect(POOLS, POOLS_SIZE, PROT_READ);
+            mprotect(POOLS, pools_used, PROT_READ);
         }
         struct reply reply = {.returned = call(&request)};
         if (request.call & READ_ONLY) {
-            mprotect(POOLS, POOLS_SIZE, PROT_READ | PROT_WRITE);
+            mprotect(POOLS, pools_used, PROT_READ | PROT_WRITE);
         }
         fail = 0;
         reply.events = events_used;

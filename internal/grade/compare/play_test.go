@@ -9,8 +9,10 @@ import (
 
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/grade/corpus"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/random"
+	"llmmemory/internal/grade/trace"
 )
 
 func read(t *testing.T, parts ...string) []byte {
@@ -58,4 +60,20 @@ func TestTheCorrectSubmissionDiffersNowhere(t *testing.T) {
 	program, err := newKit(t).Build("correct", read(t, "testdata", "submissions", "correct", "llm_memory.c"))
 	require.NoError(t, err)
 	require.Nil(t, difference(t, program.Native()))
+}
+
+// Behind the bytes that are watched, nothing can be touched.
+func TestAWriteFarBehindThePoolIsSeen(t *testing.T) {
+	source := string(read(t, "testdata", "submissions", "correct", "llm_memory.c"))
+	change := corpus.Change("far", "    records[offset] = kv_data;\n", "    records[offset] = kv_data;\n    records[5000] = 1;\n")
+	text, err := change.Apply(source)
+	require.NoError(t, err)
+	program, err := newKit(t).Build("far", []byte(text))
+	require.NoError(t, err)
+	ops, err := trace.Parse("init e0 640\ncreate e0 1 1\nappend e0 1 7\n")
+	require.NoError(t, err)
+	r, err := compare.Play(program.Native(), ops)
+	require.NoError(t, err)
+	require.NotNil(t, r.State)
+	require.Equal(t, compare.Death, r.State.Channel)
 }

@@ -81,6 +81,9 @@ func Rest(w io.Writer, r *grade.Report) error {
 	if r.Rejected != nil {
 		fmt.Fprintf(&b, "%s\n", r.Rejected.Text)
 	}
+	if r.Rejected == nil {
+		fmt.Fprintf(&b, "%s\n", faint.Sprintf("seed %d; %s; %s; %s; sandbox: %s", r.Seed, r.Setting.GCC, r.Setting.Libc, r.Setting.Valgrind, r.Setting.Sandbox))
+	}
 	score := good
 	if r.Score < r.MaxScore {
 		score = bad
