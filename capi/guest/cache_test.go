@@ -84,7 +84,9 @@ func TestThreadsOnCaches(t *testing.T) {
 	eachMode(t, prog, []mode{{"one", "300"}, {"own", "300"}, {"close", "100"}})
 	t.Run("under Valgrind", func(t *testing.T) {
 		for _, m := range []mode{{"one", "3"}, {"own", "3"}, {"close", "2"}} {
-			r := memcheckCache(t, prog, m.name, m.times)
+			// glibc keeps the stack of a thread that was joined, and in it an inner
+			// pointer to the thread's vector, which is then "possibly" lost.
+			r := memcheckCache(t, "--errors-for-leak-kinds=definite,indirect", prog, m.name, m.times)
 			require.Zero(t, r.status, r.stderr)
 		}
 	})
