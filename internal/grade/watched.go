@@ -13,9 +13,6 @@ import (
 	"llmmemory/internal/grade/trace"
 )
 
-// taskOfCall is the task of the handout that asks for a function.
-var taskOfCall = map[string]int{"llm_init": 1, "create_sequence": 2, "free_sequence": 2, "fork_sequence": 3, "append_kv": 4, "llm_destroy": 5}
-
 // memcheck plays the directed traces under Memcheck, but for those that go wrong
 // by themselves.
 func (g *grading) memcheck() error {
@@ -86,7 +83,7 @@ func (g *grading) unfinished(err error) {
 
 // complaint is told as a finding, or as the line of one that is told already.
 func (g *grading) complaint(m memcheck.Finding) {
-	task := taskOfCall[m.Function]
+	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six: what is lost at the end
 		task = Tasks
 	}
@@ -128,7 +125,7 @@ func (g *grading) sanitizers() error {
 	if f == nil || err != nil {
 		return err
 	}
-	task := taskOfCall[f.Function]
+	task := trace.TaskOf(f.Function)
 	if task == 0 {
 		task = Tasks
 	}

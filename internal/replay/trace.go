@@ -156,27 +156,35 @@ func Load(file string) (*Trace, error) {
 
 // Read decodes a recording. An error names the line.
 func Read(r io.Reader) (*Trace, error) {
+	t := &Trace{who: map[string]int{}}
+	if err := eachLine(r, t.line); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// eachLine calls what decodes a line, which must be there, with its number from 1.
+func eachLine(r io.Reader, decode func(n int, line []byte) error) error {
 	r, err := unpacked(r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrTrace, err)
+		return fmt.Errorf("%w: %w", ErrTrace, err)
 	}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<28)
-	t := &Trace{who: map[string]int{}}
 	n := 0
 	for lines.Scan() {
 		n++
-		if err := t.line(n, lines.Bytes()); err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
+		if err := decode(n, lines.Bytes()); err != nil {
+			return fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w: after line %d: %w", ErrTrace, n, err)
+		return fmt.Errorf("%w: after line %d: %w", ErrTrace, n, err)
 	}
 	if n == 0 {
-		return nil, fmt.Errorf("%w: it is empty", ErrTrace)
+		return fmt.Errorf("%w: it is empty", ErrTrace)
 	}
-	return t, nil
+	return nil
 }
 
 // unpacked reads through gzip, if r is packed by it.

@@ -127,25 +127,9 @@ func LoadOld(file string) (*Old, error) {
 
 // ReadOld decodes a recording. An error names the line.
 func ReadOld(r io.Reader) (*Old, error) {
-	r, err := unpacked(r)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrTrace, err)
-	}
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<28)
 	t := &Old{}
-	n := 0
-	for lines.Scan() {
-		n++
-		if err := t.line(n, lines.Bytes()); err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrTrace, n, err)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w: after line %d: %w", ErrTrace, n, err)
-	}
-	if n == 0 {
-		return nil, fmt.Errorf("%w: it is empty", ErrTrace)
+	if err := eachLine(r, t.line); err != nil {
+		return nil, err
 	}
 	return t, nil
 }

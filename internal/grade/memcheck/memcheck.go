@@ -45,9 +45,6 @@ const mostReport = 8 << 20
 // complained is Valgrind's exit status when it has, whatever the submission's.
 const complained = 99
 
-// calls are the six, in which a complaint arises.
-var calls = []string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy"}
-
 // Run plays the traces, each on engines of its own, but not their writes from
 // outside. program is linked with grader/watched.c.
 func Run(program string, traces [][]trace.Op) ([]Finding, error) {
@@ -197,7 +194,7 @@ func place(frames []frame) (function string, line int) {
 		if line == 0 && f.File == "llm_memory.c" {
 			line = f.Line
 		}
-		if slices.Contains(calls, f.Function) {
+		if trace.TaskOf(f.Function) != 0 {
 			function = f.Function
 		}
 	}

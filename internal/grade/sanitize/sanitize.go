@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -115,7 +114,6 @@ func run(program string, steps *os.File) (said []byte, exit int, err error) {
 var (
 	complaint = regexp.MustCompile(`(?m)^(?:.*?: (runtime error: .+)|==\d+==ERROR: AddressSanitizer: (\S+).*)$`)
 	frame     = regexp.MustCompile(`(?m)^ *#\d+ 0x[0-9a-f]+ in (\w+) (?:.*/)?llm_memory\.c:(\d+)`)
-	calls     = []string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy"}
 )
 
 // parse reads the first complaint and the stack below it.
@@ -132,7 +130,7 @@ func parse(text []byte) Finding {
 		if f.Line == 0 {
 			f.Line, _ = strconv.Atoi(string(m[2]))
 		}
-		if slices.Contains(calls, string(m[1])) {
+		if trace.TaskOf(string(m[1])) != 0 {
 			f.Function = string(m[1])
 		}
 	}

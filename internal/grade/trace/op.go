@@ -46,6 +46,16 @@ func (k Kind) Function() string {
 	return functions[k]
 }
 
+// TaskOf is the task of the handout that asks for a function, 0 if none does.
+func TaskOf(function string) int {
+	for kind := Init; !kind.Outside(); kind++ {
+		if functions[kind] == function {
+			return Op{Kind: kind}.Task()
+		}
+	}
+	return 0
+}
+
 func (k Kind) String() string { return words[k] }
 
 // An Op is one step of a trace.
