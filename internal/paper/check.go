@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"llmmemory/internal/block"
 )
@@ -21,6 +22,11 @@ func broken(format string, args ...any) error {
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	for _, d := range []*block.Device{&m.gpu, &m.cpu} {
 		entries := func(yield func(int32) bool) {
+			for _, id := range m.prefix {
+				if d == &m.gpu && !yield(id) {
+					return
+				}
+			}
 			for g := range groups {
 				for i := range g.Seqs {
 					for _, id := range g.Seqs[i].table {
@@ -42,7 +48,13 @@ func (m *Manager) Check(groups iter.Seq[*Group]) error {
 			if !g.swapped {
 				logical += len(s.table)
 			}
-			if n := m.blocks(s.Len); s.Finished && len(s.table) > 0 || len(s.table) > n || len(s.table) > 0 && len(s.table) < n-1 {
+			n := m.blocks(s.Len)
+			if g.swapped {
+				n -= len(m.prefix)
+			} else if len(s.table) > 0 && !slices.Equal(s.table[:min(len(s.table), len(m.prefix))], m.prefix) {
+				return broken("a table on the GPU does not begin with the prefix")
+			}
+			if s.Finished && len(s.table) > 0 || len(s.table) > n || len(s.table) > 0 && len(s.table) < n-1 {
 				return broken("a sequence of %d tokens has %d blocks, finished: %t", s.Len, len(s.table), s.Finished)
 			}
 		}

@@ -20,6 +20,11 @@ type Config struct {
 	Block     int // tokens in a block
 	GPU, CPU  int // blocks
 	Watermark float64
+
+	// Prefix is how many tokens every prompt begins with, all the same ones.
+	// Their whole blocks are computed before the first request, and kept for
+	// good (the paper's shared prefix).
+	Prefix int
 }
 
 // A Manager keeps the block tables of groups of sequences (§9).
@@ -27,7 +32,8 @@ type Manager struct {
 	config    Config
 	watermark int
 	gpu, cpu  block.Device
-	logical   int // entries of tables on the GPU
+	prefix    []int32 // blocks that all tables on the GPU begin with
+	logical   int     // entries of tables on the GPU
 	tables    block.Tables
 
 	// moved is, for each source block of the swap or count under way, where it
@@ -79,14 +85,28 @@ func NewManager(config Config) (*Manager, error) {
 	case !(config.Watermark >= 0 && config.Watermark <= 1):
 		return nil, fmt.Errorf("%w: a watermark of %v: want 0 to 1", ErrConfig, config.Watermark)
 	}
-	return &Manager{
+	if config.Prefix < 0 || config.Prefix/config.Block > config.GPU {
+		return nil, fmt.Errorf("%w: a prefix of %d tokens in %d blocks of %d", ErrConfig, config.Prefix, config.GPU, config.Block)
+	}
+	m := &Manager{
 		config:    config,
 		watermark: block.Watermark(config.Watermark, config.GPU),
 		gpu:       block.Descending(0, config.GPU),
 		cpu:       block.Descending(0, config.CPU),
 		moved:     make([]move, max(config.GPU, config.CPU)),
-	}, nil
+	}
+	for range config.Prefix / config.Block {
+		m.prefix = append(m.prefix, m.gpu.Take())
+	}
+	return m, nil
 }
+
+// Prefix is the blocks that every table on the GPU begins with, for reading.
+func (m *Manager) Prefix() []int32 { return m.prefix }
+
+// PrefixTokens is how many tokens these hold: the rest of the prefix, which
+// fills no block, is computed with each prompt.
+func (m *Manager) PrefixTokens() int { return len(m.prefix) * m.config.Block }
 
 // Devices are the blocks of the GPU and the CPU, for reading.
 func (m *Manager) Devices() (gpu, cpu *block.Device) { return &m.gpu, &m.cpu }
@@ -102,8 +122,11 @@ func (m *Manager) blocks(tokens int) int { return (tokens + m.config.Block - 1) 
 
 // CanAllocate says whether a prompt can be admitted now.
 func (m *Manager) CanAllocate(tokens int) bool {
-	return m.gpu.NumFree()-m.blocks(tokens) >= m.watermark
+	return m.gpu.NumFree()-m.fresh(tokens) >= m.watermark
 }
+
+// fresh is how many blocks a prompt takes.
+func (m *Manager) fresh(tokens int) int { return m.blocks(tokens) - len(m.prefix) }
 
 // Allocate gives the unfinished sequences of a group, which have as many tokens
 // each and no blocks, one table together.
@@ -124,16 +147,19 @@ func (m *Manager) Allocate(g *Group) error {
 	if first < 0 {
 		return fmt.Errorf("%w: every sequence is finished", ErrGroup)
 	}
-	n := m.blocks(g.Seqs[first].Len)
+	if n := g.Seqs[first].Len; n <= m.PrefixTokens() && n > 0 {
+		return fmt.Errorf("%w: a prompt of %d tokens, of which the first %d are the prefix", ErrGroup, n, m.PrefixTokens())
+	}
+	n := m.fresh(g.Seqs[first].Len)
 	if n > m.gpu.NumFree() {
 		return fmt.Errorf("%w: %d needed for a prompt of %d tokens, %d free", ErrNoFreeBlocks, n, g.Seqs[first].Len, m.gpu.NumFree())
 	}
-	table := m.tables.Take()
+	table := m.withPrefix(m.tables.Take())
 	for range n {
 		table = append(table, m.gpu.Take())
 	}
 	g.Seqs[first].table = table
-	m.logical += n
+	m.logical += len(table)
 	for i := first + 1; i < len(g.Seqs); i++ {
 		if !g.Seqs[i].Finished {
 			m.share(&m.gpu, &g.Seqs[first], &g.Seqs[i])
@@ -141,6 +167,14 @@ func (m *Manager) Allocate(g *Group) error {
 	}
 	g.swapped = false
 	return nil
+}
+
+// withPrefix appends the blocks of the prefix to a table on the GPU.
+func (m *Manager) withPrefix(table []int32) []int32 {
+	for _, id := range m.prefix {
+		m.gpu.Ref(id)
+	}
+	return append(table, m.prefix...)
 }
 
 // CanAppend says whether each unfinished sequence of a group can have one more

@@ -99,3 +99,52 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 		require.Error(t, s.Check(), name)
 	}
 }
+
+// Ensure that the blocks of a prefix begin every table, stay on the GPU when a
+// group is swapped, and cannot be the whole of a prompt.
+func TestPrefix(t *testing.T) {
+	m, err := NewManager(Config{Block: 4, GPU: 8, CPU: 8, Prefix: 10})
+	require.NoError(t, err)
+	require.Equal(t, []int32{7, 6}, m.Prefix())
+	require.Equal(t, 8, m.PrefixTokens(), "two tokens fill no block")
+	check := func(groups ...*Group) {
+		t.Helper()
+		require.NoError(t, m.Check(slices.Values(groups)))
+	}
+	check()
+
+	require.ErrorIs(t, m.Allocate(&Group{Seqs: []Seq{{Len: 8}}}), ErrGroup)
+	g := &Group{Seqs: []Seq{{Len: 11}, {Len: 11}}}
+	require.NoError(t, m.Allocate(g))
+	require.Equal(t, []int32{7, 6, 5}, g.Seqs[1].Table())
+	require.Equal(t, 5, m.gpu.NumFree())
+	require.Equal(t, 6, m.Logical())
+	check(g)
+
+	out, err := m.SwapOut(nil, g)
+	require.NoError(t, err)
+	require.Equal(t, []block.Pair{{Src: 5, Dst: 7}}, out)
+	require.Equal(t, []int32{7}, g.Seqs[0].Table())
+	require.Zero(t, m.Logical())
+	require.Equal(t, 6, m.gpu.NumFree())
+	check(g)
+
+	in, err := m.SwapIn(nil, g)
+	require.NoError(t, err)
+	require.Equal(t, []block.Pair{{Src: 7, Dst: 5}}, in)
+	require.Equal(t, []int32{7, 6, 5}, g.Seqs[0].Table())
+	require.Equal(t, 6, m.Logical())
+	check(g)
+
+	m.Free(g, 0)
+	m.Free(g, 1)
+	g.Seqs[0].Finished, g.Seqs[1].Finished = true, true
+	check(g)
+	require.EqualValues(t, 1, m.gpu.Count(7))
+
+	_, err = NewManager(Config{Block: 4, GPU: 2, Prefix: 12})
+	require.ErrorIs(t, err, ErrConfig)
+	s, err := NewSOSP(Config{Block: 4, GPU: 8, CPU: 8, Prefix: 8}, Limits{Tokens: 20, Seqs: 2}, false)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 8}), serve.ErrRequest)
+}

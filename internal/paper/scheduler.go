@@ -20,6 +20,8 @@ type Limits struct {
 type Scheduler struct {
 	limits   Limits
 	memory   memory
+	prefix   []int32 // blocks that every table begins with
+	cached   int     // tokens in them
 	requests queue.Places[request]
 
 	waiting, running, swapped *queue.Queue    // by arrival, but for those that joined
@@ -71,6 +73,9 @@ func newScheduler(limits Limits, m memory) (*Scheduler, error) {
 	s.queues = [...]*queue.Queue{s.running, s.swapped, s.waiting}
 	return s, nil
 }
+
+// Prefix is the blocks that hold the beginning of every prompt, for reading.
+func (s *Scheduler) Prefix() []int32 { return s.prefix }
 
 // Add implements serve.Scheduler.
 func (s *Scheduler) Add(r serve.Request) error {
@@ -260,7 +265,7 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 			s.ignore(it, at)
 			continue
 		}
-		if !s.memory.canAdmit(q) || it.Tokens+q.length() > s.limits.Tokens || s.running.Len()+q.Running() > s.limits.Seqs {
+		if !s.memory.canAdmit(q) || it.Tokens+q.length()-s.cached > s.limits.Tokens || s.running.Len()+q.Running() > s.limits.Seqs {
 			return nil
 		}
 		if err := s.memory.admit(q); err != nil {
@@ -268,7 +273,7 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 		}
 		s.waiting.Remove(at)
 		s.running.PushBack(at)
-		it.Tokens += q.length()
+		it.Tokens += q.length() - s.cached
 		s.admitted = append(s.admitted, at)
 		s.joined = append(s.joined, at)
 	}
@@ -286,7 +291,7 @@ func (s *Scheduler) ignore(it *serve.Iteration, at int32) {
 func (s *Scheduler) batch(it *serve.Iteration) {
 	for _, at := range s.admitted {
 		q := s.requests.At(at)
-		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: q.length(), Seqs: q.Running(), Last: true})
+		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: q.length(), Cached: s.cached, Seqs: q.Running(), Last: true})
 		q.grow()
 	}
 	left := s.running.Len() - len(s.admitted) // the admitted are at the end

@@ -20,7 +20,7 @@ func (m *Manager) distinct(g *Group) int {
 	m.newMark()
 	n := 0
 	for i := range g.Seqs {
-		for _, id := range g.Seqs[i].table {
+		for _, id := range m.movable(g, i) {
 			if m.moved[id].mark != m.mark {
 				m.moved[id].mark = m.mark
 				n++
@@ -28,6 +28,16 @@ func (m *Manager) distinct(g *Group) int {
 		}
 	}
 	return n
+}
+
+// movable is the table of a sequence without the prefix, which stays on the GPU:
+// a table on the CPU does not have it.
+func (m *Manager) movable(g *Group, i int) []int32 {
+	table := g.Seqs[i].table
+	if g.swapped || len(table) == 0 {
+		return table
+	}
+	return table[len(m.prefix):]
 }
 
 // newMark makes all of moved unknown.
@@ -59,8 +69,7 @@ func (m *Manager) swap(dst []block.Pair, g *Group, from, to *block.Device) ([]bl
 	m.newMark()
 	entries := 0
 	for i := range g.Seqs {
-		table := g.Seqs[i].table
-		entries += len(table)
+		table := m.movable(g, i)
 		for j, id := range table {
 			seen := &m.moved[id]
 			if seen.mark != m.mark {
@@ -72,6 +81,7 @@ func (m *Manager) swap(dst []block.Pair, g *Group, from, to *block.Device) ([]bl
 			table[j] = seen.to
 			from.Drop(id)
 		}
+		entries += m.movePrefix(&g.Seqs[i], to)
 	}
 	g.swapped = to == &m.cpu
 	if g.swapped {
@@ -79,4 +89,25 @@ func (m *Manager) swap(dst []block.Pair, g *Group, from, to *block.Device) ([]bl
 	}
 	m.logical += entries
 	return dst, nil
+}
+
+// movePrefix takes the prefix from a table that is going to the CPU, or puts it
+// in front of one that is going to the GPU, and returns the entries of the table
+// that is or was on the GPU.
+func (m *Manager) movePrefix(s *Seq, to *block.Device) int {
+	if len(m.prefix) == 0 || len(s.table) == 0 {
+		return len(s.table)
+	}
+	if to == &m.gpu {
+		table := append(m.withPrefix(m.tables.Take()), s.table...)
+		m.tables.Give(s.table)
+		s.table = table
+		return len(table)
+	}
+	entries := len(s.table)
+	for _, id := range m.prefix {
+		m.gpu.Drop(id)
+	}
+	s.table = append(s.table[:0], s.table[len(m.prefix):]...)
+	return entries
 }

@@ -15,7 +15,11 @@ func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) 
 	if err != nil {
 		return nil, err
 	}
-	return newScheduler(limits, &paged{m, alwaysSwap})
+	s, err := newScheduler(limits, &paged{m, alwaysSwap})
+	if err == nil {
+		s.prefix, s.cached = m.Prefix(), m.PrefixTokens()
+	}
+	return s, err
 }
 
 // NewOrca makes Orca. It preempts nobody: what runs has its memory.
@@ -34,6 +38,9 @@ type paged struct {
 }
 
 func (p *paged) accept(q *request) error {
+	if q.length() <= p.PrefixTokens() {
+		return fmt.Errorf("a prompt of %d tokens has nothing behind the prefix of %d", q.length(), p.PrefixTokens())
+	}
 	if !p.possible(q) {
 		return fmt.Errorf("a prompt of %d tokens can never be admitted to %d blocks", q.length(), p.config.GPU)
 	}
@@ -50,7 +57,7 @@ func (p *paged) canAppend(q *request) bool { return p.CanAppend(&q.Group) }
 func (p *paged) canSwapIn(q *request) bool { return p.CanSwapIn(&q.Group) }
 
 func (p *paged) canEverSwapIn(q *request) bool {
-	return p.config.GPU-(p.distinct(&q.Group)+q.Running()) >= p.watermark
+	return p.config.GPU-len(p.prefix)-(p.distinct(&q.Group)+q.Running()) >= p.watermark
 }
 
 func (p *paged) append(it *serve.Iteration, q *request) error {

@@ -21,14 +21,15 @@ func TestSOSPTraffic(t *testing.T) {
 			CPU:       rapid.IntRange(0, 30).Draw(t, "cpu"),
 			Watermark: float64(rapid.IntRange(0, 20).Draw(t, "watermark")) / 100,
 		}
+		config.Prefix = rapid.IntRange(0, min(30, config.GPU*config.Block)).Draw(t, "prefix")
 		limits := Limits{Tokens: rapid.IntRange(1, 60).Draw(t, "tokens"), Seqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
 		s, err := NewSOSP(config, limits, rapid.Bool().Draw(t, "always swap"))
 		require.NoError(t, err)
 		servetest.Run(t, &servetest.System{
 			Scheduler: s, Check: s.Check, Table: s.Table, Refork: s.Refork, FinishSeq: s.FinishSeq,
 			BlockSize: config.Block, Prompts: 40, Seqs: 3, Stuck: ErrNoFreeBlocks,
-			MaxTokens: limits.Tokens,
-			Live:      config.CPU >= config.GPU*3, // what is swapped has room
+			MaxTokens: limits.Tokens, Prefix: s.Prefix(),
+			Live: config.CPU >= config.GPU*3, // what is swapped has room
 		})
 	})
 }

@@ -2,6 +2,7 @@ package servetest
 
 import (
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,7 @@ type System struct {
 	Prompts   int // tokens of the longest prompt
 	Seqs      int // sequences of a request
 	Shared    bool
+	Prefix    []int32 // blocks that hold the beginning of every prompt
 	Stuck     error // Step may fail so; the next one may be better
 
 	Refork    func(it *serve.Iteration, id, child, parent int) error // nil: no beams
@@ -56,6 +58,9 @@ const answerTokens = 12 // of the longest answer
 // Run plays random traffic and checks after each operation.
 func Run(t *rapid.T, s *System) {
 	x := &traffic{System: s, memory: NewMemory(max(1, s.BlockSize)), live: map[int]*answer{}}
+	prefix := make([]int32, len(s.Prefix)*s.BlockSize)
+	x.begin(prefix)
+	x.memory.Write(s.Prefix, Digests(prefix), 0, len(prefix))
 	t.Repeat(map[string]func(*rapid.T){
 		"add":   x.add,
 		"step":  x.step,
@@ -112,7 +117,15 @@ func (x *traffic) content(t *rapid.T, n int) []int32 {
 			tokens[i] = beginning
 		}
 	}
+	x.begin(tokens)
 	return tokens
+}
+
+// begin makes the first tokens those of the prefix.
+func (x *traffic) begin(tokens []int32) {
+	for i := range min(len(tokens), len(x.Prefix)*x.BlockSize) {
+		tokens[i] = math.MinInt32
+	}
 }
 
 func (x *traffic) step(t *rapid.T) {
@@ -317,6 +330,7 @@ func (x *traffic) drain(t *rapid.T) {
 	if x.Live {
 		require.Empty(t, x.live, "after %d iterations", steps)
 	}
+	require.LessOrEqual(t, len(x.Prefix), x.Usage().Used)
 	if len(x.live) == 0 && x.Window == 0 && !x.Shared {
 		require.Zero(t, x.Usage().Logical)
 	}
