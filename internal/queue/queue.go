@@ -79,14 +79,19 @@ func (p *Places[T]) Mark(ids ...int) error {
 	for i, id := range ids {
 		at := p.Find(id)
 		if at == None || p.links[at].marked {
-			for _, marked := range ids[:i] {
-				p.links[p.byID[marked]].marked = false
-			}
+			p.Unmark(ids[:i]...)
 			return fmt.Errorf("there is no %d, or it is named twice", id)
 		}
 		p.links[at].marked = true
 	}
 	return nil
+}
+
+// Unmark takes the marks of ids back.
+func (p *Places[T]) Unmark(ids ...int) {
+	for _, id := range ids {
+		p.links[p.byID[id]].marked = false
+	}
 }
 
 // TakeMarked takes the n marked places out of the queues, queue by queue from

@@ -74,6 +74,15 @@ type GroupScheduler interface {
 	Refork(it *Iteration, id, child, parent int) error
 }
 
+// A Speculator verifies draft tokens: a decode may generate several tokens.
+type Speculator interface {
+	Scheduler
+
+	// Generated says that a decode of the last step has generated n tokens: the
+	// accepted drafts and one more. Without it that was one.
+	Generated(id, n int) error
+}
+
 // An Iteration is one run of the model.
 type Iteration struct {
 	Prefills []Prefill
@@ -104,6 +113,7 @@ type Decode struct {
 	ID      int
 	Context int // tokens that each sequence attends to, the new one included
 	Seqs    int // those that are not finished
+	Drafts  int // tokens that are computed with it, to be accepted or not; Context is without them
 }
 
 // A Preemption takes the blocks of a running request away.
