@@ -1,0 +1,79 @@
+package workload
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+)
+
+// Poisson are requests that arrive independently of each other, rate of them a
+// second on average. They end before until, in seconds, and after count; 0
+// means no such end. The error wraps ErrSetting.
+//
+// Gaps are exponential. The paper's artifact draws counts for every 10 ms
+// instead, which is the same process on a coarser clock (paper §1).
+func Poisson(l Lengths, rate float64, seed uint64, until float64, count int) (Source, error) {
+	if !(rate > 0) || math.IsInf(rate, 0) {
+		return nil, fmt.Errorf("%w: %v requests a second; the rate must be a number above 0", ErrSetting, rate)
+	}
+	gaps := rand.New(rand.NewPCG(seed, 1))
+	return arrive(l, seed, until, count, func() float64 { return gaps.ExpFloat64() / rate })
+}
+
+// Every are requests of which the first arrives at 0 and each other one gap
+// seconds after the one before; a gap of 0 makes them arrive all at once. Ends
+// and the error are Poisson's.
+func Every(l Lengths, gap float64, seed uint64, until float64, count int) (Source, error) {
+	if !(gap >= 0) || math.IsInf(gap, 0) {
+		return nil, fmt.Errorf("%w: a gap of %v s; it must be a number of at least 0", ErrSetting, gap)
+	}
+	if gap == 0 && count == 0 {
+		return nil, fmt.Errorf("%w: requests that arrive all at once need a count", ErrSetting)
+	}
+	n := -1.0
+	return arrive(l, seed, until, count, func() float64 {
+		n++
+		if n == 0 {
+			return 0
+		}
+		return gap
+	})
+}
+
+func arrive(l Lengths, seed uint64, until float64, count int, gap func() float64) (Source, error) {
+	if !(until >= 0) || math.IsInf(until, 0) {
+		return nil, fmt.Errorf("%w: an end after %v s; it must be a number above 0, or 0 for none", ErrSetting, until)
+	}
+	if count < 0 {
+		return nil, fmt.Errorf("%w: %d requests; it must be a number above 0, or 0 for no end", ErrSetting, count)
+	}
+	// Lengths have a stream of their own: another rate brings the same requests.
+	return &drawn{lengths: l, rng: rand.New(rand.NewPCG(seed, 2)), gap: gap, until: until, left: count, endless: count == 0}, nil
+}
+
+type drawn struct {
+	lengths Lengths
+	rng     *rand.Rand
+	gap     func() float64
+	now     float64
+	until   float64
+	left    int
+	endless bool
+	done    bool
+}
+
+func (d *drawn) Next(r *Request) error {
+	if d.done || !d.endless && d.left == 0 {
+		return io.EOF
+	}
+	d.now += d.gap()
+	if d.until > 0 && d.now >= d.until {
+		d.done = true
+		return io.EOF
+	}
+	d.left--
+	prompt, output := d.lengths.Draw(d.rng)
+	*r = Request{Arrival: d.now, Prompt: prompt, Output: output, Shared: sharedBy(d.lengths)}
+	return nil
+}

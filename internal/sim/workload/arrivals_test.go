@@ -1,0 +1,138 @@
+package workload
+
+import (
+	"math"
+	"sort"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that Poisson arrivals have the rate asked for, and gaps that are
+// exponential.
+func TestPoisson(t *testing.T) {
+	l, err := Fixed(1, 1)
+	require.NoError(t, err)
+	s, err := Poisson(l, 4, 1, 0, draws)
+	require.NoError(t, err)
+	var gaps []float64
+	last := 0.0
+	for _, r := range drain(t, s) {
+		require.Greater(t, r.Arrival, last)
+		gaps = append(gaps, r.Arrival-last)
+		last = r.Arrival
+	}
+	require.Len(t, gaps, draws)
+	mean, sd := meanSD(gaps)
+	require.InEpsilon(t, 0.25, mean, 0.01)
+	require.InEpsilon(t, 0.25, sd, 0.01)
+	sort.Float64s(gaps)
+	for _, u := range []float64{0.1, 0.5, 0.9, 0.99} {
+		require.InEpsilon(t, -0.25*math.Log1p(-u), gaps[int(u*draws)], 0.03, "quantile %v", u)
+	}
+}
+
+// Ensure that the end comes with time or count, whichever is first.
+func TestEnds(t *testing.T) {
+	l, err := Fixed(1, 1)
+	require.NoError(t, err)
+	s, err := Poisson(l, 2, 1, 1000, 0)
+	require.NoError(t, err)
+	all := drain(t, s)
+	require.InDelta(t, 2000, len(all), 150)
+	require.Less(t, all[len(all)-1].Arrival, 1000.0)
+
+	s, err = Poisson(l, 2, 1, 1000, 10)
+	require.NoError(t, err)
+	require.Equal(t, all[:10], drain(t, s))
+
+	s, err = Every(l, 0.5, 1, 2, 0)
+	require.NoError(t, err)
+	var at []float64
+	for _, r := range drain(t, s) {
+		at = append(at, r.Arrival)
+	}
+	require.Equal(t, []float64{0, 0.5, 1, 1.5}, at)
+}
+
+// Ensure that the rate moves arrivals and nothing else, and the seed everything.
+func TestRateAndSeed(t *testing.T) {
+	draw := func(rate float64, seed uint64) []Request {
+		s, err := Poisson(shareGPT(), rate, seed, 0, 100)
+		require.NoError(t, err)
+		return drain(t, s)
+	}
+	slow, fast, other := draw(1, 1), draw(4, 1), draw(1, 2)
+	require.Equal(t, slow, draw(1, 1))
+	require.NotEqual(t, slow[0].Arrival, other[0].Arrival)
+	require.NotEqual(t, slow[0].Prompt, other[0].Prompt)
+	for i := range slow {
+		require.InEpsilon(t, slow[i].Arrival, 4*fast[i].Arrival, 1e-9)
+		require.Equal(t, slow[i].Prompt, fast[i].Prompt)
+		require.Equal(t, slow[i].Output, fast[i].Output)
+	}
+}
+
+// Ensure that arrivals that cannot be are refused.
+func TestBadArrivals(t *testing.T) {
+	l, err := Fixed(1, 1)
+	require.NoError(t, err)
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, rate := range []float64{0, -1, nan, inf} {
+		_, err := Poisson(l, rate, 1, 0, 1)
+		require.ErrorIs(t, err, ErrSetting, "rate %v", rate)
+	}
+	for _, until := range []float64{-1, nan, inf} {
+		_, err := Poisson(l, 1, 1, until, 1)
+		require.ErrorIs(t, err, ErrSetting, "until %v", until)
+	}
+	_, err = Poisson(l, 1, 1, 0, -1)
+	require.ErrorIs(t, err, ErrSetting)
+	for _, gap := range []float64{-1, nan, inf} {
+		_, err := Every(l, gap, 1, 0, 1)
+		require.ErrorIs(t, err, ErrSetting, "gap %v", gap)
+	}
+	_, err = Every(l, 0, 1, 10, 0)
+	require.ErrorIs(t, err, ErrSetting, "endless at once")
+	for _, factor := range []float64{0, -1, nan, inf} {
+		_, err := Faster(nil, factor)
+		require.ErrorIs(t, err, ErrSetting, "factor %v", factor)
+	}
+}
+
+// Ensure that a source can be cut, sped up and kept to what a model takes.
+func TestSelect(t *testing.T) {
+	source := func() Source {
+		s, err := Poisson(shareGPT(), 1, 1, 0, 1000)
+		require.NoError(t, err)
+		return s
+	}
+	all := drain(t, source())
+	require.Equal(t, all[:7], drain(t, First(source(), 7)))
+	require.Equal(t, all, drain(t, First(source(), 2000)))
+	require.Empty(t, drain(t, First(source(), 0)))
+
+	f, err := Faster(source(), 2)
+	require.NoError(t, err)
+	for i, r := range drain(t, f) {
+		require.Equal(t, all[i].Arrival/2, r.Arrival)
+	}
+
+	const longest = 500
+	var short []Request
+	for _, r := range all {
+		if r.Prompt+r.Output <= longest {
+			short = append(short, r)
+		}
+	}
+	fitted := Fitting(source(), longest)
+	require.Equal(t, short, drain(t, fitted))
+	require.Equal(t, len(all)-len(short), fitted.Dropped)
+	require.NotZero(t, fitted.Dropped)
+
+	l, err := Fixed(300, 200)
+	require.NoError(t, err)
+	s, err := Every(l, 1, 1, 0, 3)
+	require.NoError(t, err)
+	require.Len(t, drain(t, Fitting(s, longest)), 3, "a request may be exactly as long as the model takes")
+}

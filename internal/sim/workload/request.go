@@ -1,0 +1,59 @@
+package workload
+
+import (
+	"errors"
+	"math/rand/v2"
+)
+
+var (
+	// ErrUnknown is wrapped when no workload has the name.
+	ErrUnknown = errors.New("unknown workload")
+
+	// ErrSetting is wrapped when a workload cannot be made as asked.
+	ErrSetting = errors.New("bad workload")
+
+	// ErrTrace is wrapped by every complaint about what a trace contains.
+	ErrTrace = errors.New("bad trace")
+)
+
+// HashTokens is how many tokens one of a Request's hashes stands for, as in
+// Mooncake's traces.
+const HashTokens = 512
+
+// A Request arrives at a server.
+type Request struct {
+	Arrival        float64 // s since the start
+	Prompt, Output int     // tokens, at least 1 each
+
+	// Shared is how many tokens at the start of the prompt all requests of the
+	// workload have in common; 0: none. Hashes, where there are any, say more
+	// and stand instead of it.
+	Shared int
+
+	// Hashes are Mooncake's hash_ids: one for each HashTokens tokens of the
+	// prompt, the last may be partial. Nil: prompts have nothing in common
+	// but Shared. Valid until the next call of Next.
+	Hashes []int64
+}
+
+// A Source yields requests in the order of arrival. Next fills all of the
+// request; io.EOF is the end. After an error it gives the same error again.
+type Source interface {
+	Next(*Request) error
+}
+
+// Lengths are pairs of prompt and output lengths in tokens, at least 1 each,
+// drawn at random. Draw keeps no state but that of r.
+type Lengths interface {
+	Draw(r *rand.Rand) (prompt, output int)
+}
+
+// sharer is what Lengths with a shared prefix have besides.
+type sharer interface{ shared() int }
+
+func sharedBy(l Lengths) int {
+	if s, ok := l.(sharer); ok {
+		return s.shared()
+	}
+	return 0
+}

@@ -1,0 +1,64 @@
+package workload
+
+import (
+	"fmt"
+	"io"
+	"math"
+)
+
+// First is the first n requests of a source.
+func First(s Source, n int) Source { return &first{s, n} }
+
+type first struct {
+	Source
+	left int
+}
+
+func (f *first) Next(r *Request) error {
+	if f.left <= 0 {
+		return io.EOF
+	}
+	f.left--
+	return f.Source.Next(r)
+}
+
+// Faster is a source whose requests arrive factor times as often: arrivals are
+// divided by it. The error wraps ErrSetting.
+func Faster(s Source, factor float64) (Source, error) {
+	if !(factor > 0) || math.IsInf(factor, 0) {
+		return nil, fmt.Errorf("%w: arrivals %v times as often; the factor must be a number above 0", ErrSetting, factor)
+	}
+	return &faster{s, factor}, nil
+}
+
+type faster struct {
+	Source
+	factor float64
+}
+
+func (f *faster) Next(r *Request) error {
+	err := f.Source.Next(r)
+	r.Arrival /= f.factor
+	return err
+}
+
+// Fitting drops requests that are longer than a model takes, prompt and output
+// together, and counts them.
+func Fitting(s Source, longest int) *Fitted { return &Fitted{source: s, longest: longest} }
+
+// Fitted is a source without what is too long.
+type Fitted struct {
+	Dropped int // so far
+	source  Source
+	longest int
+}
+
+// Next implements Source.
+func (f *Fitted) Next(r *Request) error {
+	for {
+		if err := f.source.Next(r); err != nil || r.Prompt+r.Output <= f.longest {
+			return err
+		}
+		f.Dropped++
+	}
+}

@@ -1,0 +1,47 @@
+package workload
+
+// Tokens appends the ids of a request's prompt and, behind it, those of its
+// output to dst. Index is the request's number in its workload, below 2^30.
+//
+// Ids are at least 0 and below 2^31. Two requests have the first Shared tokens
+// in common or, where there are hashes, those of their first hashes as far as
+// these are equal; the id behind them differs for certain, if hashes lie in
+// 0..2^30-1, as Mooncake's do. What no hash covers, and the output, no other
+// request has.
+func Tokens(dst []int32, r *Request, index int) []int32 {
+	at := 0
+	if len(r.Hashes) == 0 {
+		for ; at < min(r.Shared, r.Prompt); at++ {
+			dst = append(dst, common(mix(0, uint64(at))))
+		}
+	}
+	chain := uint64(1)
+	for i, h := range r.Hashes {
+		// A block's contents follow from its hash and those before it. Its first
+		// id is the hash itself: two blocks that differ do so at once.
+		chain = mix(chain, uint64(h))
+		end, word := min((i+1)*HashTokens, r.Prompt), uint64(h)
+		for ; at < end; at++ {
+			dst = append(dst, common(word))
+			word = mix(chain, uint64(at))
+		}
+	}
+	for word := uint64(index); at < r.Prompt+r.Output; at++ {
+		dst = append(dst, private(word))
+		word = mix(^uint64(index), uint64(at))
+	}
+	return dst
+}
+
+// Ids that requests may have in common are below 2^30, those of one request
+// from there on.
+func common(word uint64) int32  { return int32(word & (1<<30 - 1)) }
+func private(word uint64) int32 { return common(word) | 1<<30 }
+
+// mix is a hash of two words: SplitMix64's steps and constants.
+func mix(a, b uint64) uint64 {
+	x := a*0x9e3779b97f4a7c15 + b + 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
