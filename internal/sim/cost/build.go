@@ -1,0 +1,109 @@
+package cost
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Units of the figures in files.
+const (
+	milli = 1e-3
+	micro = 1e-6
+	giga  = 1e9
+	tera  = 1e12
+)
+
+// Model is how long iterations of the setup take with blocks of so many tokens.
+// The error wraps ErrFile.
+func (s Setup) Model(block int) (*Model, error) {
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)
+	}
+	if err := checkBlock(block); err != nil {
+		return nil, err
+	}
+	m := &Model{}
+	if s.Linear != nil {
+		m.base = milli * s.Linear.Base
+		m.seq = milli * s.Linear.Seq
+		m.context = milli * s.Linear.Context
+		m.prompt = milli * s.Linear.Prompt
+	} else {
+		s.roofline(m)
+		s.allReduce(m)
+	}
+	s.transfers(m, block)
+	m.describe = s.describe(m, block)
+	return m, nil
+}
+
+// roofline: every part is bytes over bandwidth or operations over FLOPS. All
+// workers do the same at the same time, each with its share of the heads.
+func (s Setup) roofline(m *Model) {
+	l, e := s.LLM, s.Engine
+	bandwidth, flops := giga*s.GPU.Bandwidth, tera*s.GPU.FP16
+
+	// Linear layers: all weights are read once, and each multiplies and adds for
+	// each token; those of the head only where a token is generated. Of an
+	// embedding that is not also the head only some rows are read.
+	layers, head := l.layerMatrices(s.Workers), l.headMatrix(s.Workers)
+	m.weights = l.ParameterBytes * (layers + head) / (bandwidth * e.Weights)
+	m.token = 2 * layers / (flops * e.Compute)
+	m.head = 2 * head / (flops * e.Compute)
+
+	// Attention: a token that attends to another reads its key and its value, and
+	// each head multiplies and adds its elements with both. A prompt at least
+	// writes its keys and values and reads them once.
+	kv := float64(l.geometry(s.Workers).BlockBytes(1))
+	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
+	m.context = max(kv/(bandwidth*e.Attention), pair/(flops*e.Compute))
+	m.promptPair = pair / (flops * e.PromptAttention)
+	m.promptKV = 2 * kv / (bandwidth * e.Attention)
+
+	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
+	m.seq = milli * e.Seq
+}
+
+// allReduce: with tensor parallelism the workers add up their parts of every
+// token's state twice in a layer, behind attention and behind the feed-forward
+// part. In a ring a worker sends 2(w-1)/w of it.
+func (s Setup) allReduce(m *Model) {
+	if s.Workers == 1 {
+		return
+	}
+	w, times := float64(s.Workers), 2*float64(s.LLM.Layers)
+	m.base += times * micro * s.GPU.LinkLatency
+	state := float64(s.LLM.Hidden) * activationBytes
+	token := times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
+	m.seq += token
+	m.prompt += token
+}
+
+// transfers: each worker moves its part of a block, over its own link.
+func (s Setup) transfers(m *Model, block int) {
+	bytes := float64(s.LLM.geometry(s.Workers).BlockBytes(block))
+	m.swapBlock = bytes / (giga * s.GPU.HostLink * s.Engine.HostLink)
+	m.swapRun = 2 * float64(s.LLM.Layers) * micro * s.Engine.Copy
+	m.copyBlock = 2 * bytes / (giga * s.GPU.Bandwidth * s.Engine.Weights) // read and written
+}
+
+func (s Setup) describe(m *Model, block int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.Workers, s.GPU.Name)
+	if s.Linear != nil {
+		fmt.Fprintf(&b, "calibrated line: %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token",
+			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
+	} else {
+		fmt.Fprintf(&b, "roofline: %.4g ms (weights %.4g) + %.3g a sequence + %.3g a context token + %.3g a prompt token beyond %.0f",
+			(m.base+m.weights)/milli, m.weights/milli, m.seq/milli, m.context/milli, (m.token+m.prompt)/milli, m.weights/m.token)
+	}
+	fmt.Fprintf(&b, "; a block of %d swaps in %.3g ms", block, (m.swapBlock+m.swapRun)/milli)
+	return b.String()
+}
+
+func checkBlock(block int) error {
+	if block < 1 || block > maxBlock {
+		return fmt.Errorf("%w: blocks of %d tokens, must be from 1 to %d", ErrFile, block, maxBlock)
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package cost
+
+import "fmt"
+
+// A GPU is what the data sheet says, or the driver where it is named. GB are
+// 10^9 bytes. Rates are peaks; the Engine says how much of them is reached.
+type GPU struct {
+	Name   string `json:"name"`
+	Source string `json:"source"` // of the figures; for readers
+
+	MemoryBytes int64   `json:"memory_bytes"`      // as the driver reports it, which is less than the name says
+	Bandwidth   float64 `json:"memory_gb_s"`       // of its memory
+	FP16        float64 `json:"fp16_tflops"`       // dense, sums in fp32
+	HostLink    float64 `json:"host_link_gb_s"`    // to the CPU's memory, one direction
+	WorkerLink  float64 `json:"worker_link_gb_s"`  // to another GPU, one direction
+	LinkLatency float64 `json:"worker_latency_us"` // of one all-reduce of few bytes
+}
+
+func (g GPU) check() error {
+	if err := within("memory_bytes", float64(g.MemoryBytes), 1<<20, 1<<50); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"memory_gb_s", g.Bandwidth},
+		{"fp16_tflops", g.FP16},
+		{"host_link_gb_s", g.HostLink},
+		{"worker_link_gb_s", g.WorkerLink},
+		{"worker_latency_us", g.LinkLatency},
+	} {
+		if err := within(f.name, f.value, 1e-3, 1e9); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within refuses a figure that is missing, negative or no sensible number.
+func within(name string, value, least, most float64) error {
+	if value >= least && value <= most {
+		return nil
+	}
+	return fmt.Errorf("%s is %v, must be from %v to %v", name, value, least, most)
+}

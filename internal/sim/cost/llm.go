@@ -1,0 +1,137 @@
+package cost
+
+import (
+	"fmt"
+
+	"llmmemory/internal/v0"
+)
+
+// An LLM is a decoder-only transformer, all of whose layers are alike. Figures
+// are those of the whole model, however many workers share it.
+type LLM struct {
+	Name   string `json:"name"`
+	Source string `json:"source"` // of the figures; for readers
+
+	Layers     int   `json:"layers"`
+	Hidden     int   `json:"hidden"` // elements of a token's state
+	Heads      int   `json:"heads"`
+	KVHeads    int   `json:"kv_heads"`  // fewer than heads if groups of them share keys and values
+	HeadSize   int   `json:"head_size"` // elements
+	FFN        int   `json:"ffn"`       // elements between the matrices of the feed-forward part
+	Gated      bool  `json:"gated"`     // the feed-forward part has three matrices (SwiGLU), not two
+	Vocabulary int   `json:"vocabulary"`
+	Tied       bool  `json:"tied"`       // one matrix is both the embedding and the head
+	Parameters int64 `json:"parameters"` // all of them, norms, biases and positions included
+
+	ParameterBytes float64 `json:"bytes_per_parameter"`  // 2 for fp16, 0.5 for 4 bits
+	KVBytes        int     `json:"bytes_per_kv_element"` // 2 for fp16, 1 for fp8
+	MaxLength      int     `json:"max_length"`           // tokens of a sequence
+}
+
+// What dimensions may be, so that no product of them overflows.
+const (
+	maxHeads     = 1 << 12 // also layers and elements of a head
+	maxDimension = 1 << 24
+	maxBlock     = 1 << 20
+)
+
+// KVBytesPerToken is the keys and values of a token over all layers. The copies
+// that workers keep who share a head are not counted.
+func (l LLM) KVBytesPerToken() int64 { return l.geometry(1).BlockBytes(1) }
+
+// geometry is one worker's part of the cache.
+func (l LLM) geometry(workers int) v0.Model {
+	return v0.Model{Layers: l.Layers, KVHeads: l.workerKVHeads(workers), HeadSize: l.HeadSize, ElemBytes: l.KVBytes}
+}
+
+// workerKVHeads are shared out, or, if there are more workers, each has one.
+func (l LLM) workerKVHeads(workers int) int { return max(1, l.KVHeads/workers) }
+
+// splits reports whether the heads can be shared out evenly: a worker has whole
+// heads, and those of a worker read keys and values that it has.
+func (l LLM) splits(workers int) error {
+	switch {
+	case workers < 1:
+		return fmt.Errorf("%d workers: it takes at least 1", workers)
+	case l.Heads%workers != 0:
+		return fmt.Errorf("%d workers cannot share the %d heads of %s evenly", workers, l.Heads, l.Name)
+	case l.KVHeads%workers != 0 && workers%l.KVHeads != 0:
+		return fmt.Errorf("%d workers cannot share the %d KV heads of %s evenly, nor copies of them", workers, l.KVHeads, l.Name)
+	}
+	return nil
+}
+
+// layerMatrices are one worker's parameters that multiply every token.
+func (l LLM) layerMatrices(workers int) float64 {
+	h, w := float64(l.Hidden), float64(workers)
+	feedForward := 2.0
+	if l.Gated {
+		feedForward = 3
+	}
+	query := float64(l.Heads*l.HeadSize) / w // and output
+	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
+	return float64(l.Layers) * h * (2*query + 2*keys + feedForward*float64(l.FFN)/w)
+}
+
+// headMatrix is one worker's parameters that make logits.
+func (l LLM) headMatrix(workers int) float64 {
+	return float64(l.Vocabulary) * float64(l.Hidden) / float64(workers)
+}
+
+// matrices are the parameters of one worker that are shared out.
+func (l LLM) matrices(workers int) float64 {
+	if l.Tied {
+		return l.layerMatrices(workers) + l.headMatrix(workers)
+	}
+	return l.layerMatrices(workers) + 2*l.headMatrix(workers)
+}
+
+// weightBytes is what the parameters of one worker take. Matrices are shared
+// out; each worker has its own copy of the rest, as in the paper's artifact.
+func (l LLM) weightBytes(workers int) float64 {
+	return l.ParameterBytes * (l.matrices(workers) + float64(l.Parameters) - l.matrices(1))
+}
+
+// activationElements is the most that so many tokens need at once: logits and
+// their normalized form, or input, output and residual of a layer's widest
+// matrix (the artifact's estimate).
+func (l LLM) activationElements(tokens, workers int) float64 {
+	n, wide := float64(tokens), float64(l.FFN)
+	if l.Gated {
+		wide *= 2
+	}
+	wide = max(wide, float64((l.Heads+2*l.KVHeads)*l.HeadSize))
+	return max(2*n*float64(l.Vocabulary), 2*n*(wide/float64(workers)+float64(l.Hidden)))
+}
+
+func (l LLM) check() error {
+	for _, f := range []struct {
+		name       string
+		value, max int
+	}{
+		{"layers", l.Layers, maxHeads},
+		{"hidden", l.Hidden, maxDimension},
+		{"heads", l.Heads, maxHeads},
+		{"kv_heads", l.KVHeads, maxHeads},
+		{"head_size", l.HeadSize, maxHeads},
+		{"ffn", l.FFN, maxDimension},
+		{"vocabulary", l.Vocabulary, maxDimension},
+		{"bytes_per_kv_element", l.KVBytes, 8},
+		{"max_length", l.MaxLength, maxDimension},
+	} {
+		if f.value < 1 || f.value > f.max {
+			return fmt.Errorf("%s is %d, must be from 1 to %d", f.name, f.value, f.max)
+		}
+	}
+	if err := within("bytes_per_parameter", l.ParameterBytes, 1.0/16, 8); err != nil {
+		return err
+	}
+	if l.Heads%l.KVHeads != 0 {
+		return fmt.Errorf("heads is %d, which kv_heads, %d, does not divide", l.Heads, l.KVHeads)
+	}
+	// Norms, biases and positions are far below 5 % of anything that is served.
+	if all := l.matrices(1); float64(l.Parameters) < all || float64(l.Parameters) > 1.05*all {
+		return fmt.Errorf("parameters is %d, but the matrices of these dimensions have %.0f, and little can be added to them; are gated and tied right?", l.Parameters, all)
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package cost
+
+// Work is what one iteration computes and moves.
+type Work struct {
+	Seqs    int // sequences that generate a token in it, also those whose prompt it completes
+	Context int // tokens that the decoding sequences attend to, all together
+	Prompt  int // prompt tokens computed; cached ones are not
+
+	// PromptContext is, for each computed prompt token, the tokens it attends to,
+	// all together: n(n+1)/2 for a whole prompt of n. Only a roofline reads it.
+	PromptContext int64
+
+	SwapBlocks int // blocks moved between GPU and CPU, in either direction
+
+	// Swaps is the number of runs of these blocks, neighbours on both sides, which
+	// one transfer can move. Keys and values of each layer are tensors of their own
+	// (vllm-v0 §7), so a run costs 2 × layers copies; that factor is not in Swaps.
+	Swaps int
+
+	CopyBlocks int // blocks copied on the GPU for copy-on-write
+}
+
+// A Model is how long iterations take: a sum of terms, two of which are the
+// larger of two. Immutable, safe for concurrent use.
+type Model struct {
+	describe string
+
+	// All in seconds, of an iteration or of one thing of it.
+	base, seq, context, prompt float64
+	weights, token, head       float64 // linear layers: read the weights, or compute the tokens and the logits
+	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
+	swapBlock, swapRun         float64
+	copyBlock                  float64
+}
+
+// Seconds is how long an iteration takes. If no token is computed in it, only
+// what it moves counts. It allocates nothing.
+func (m *Model) Seconds(w Work) float64 {
+	t := m.swapBlock*float64(w.SwapBlocks) + m.swapRun*float64(w.Swaps) + m.copyBlock*float64(w.CopyBlocks)
+	if w.Seqs == 0 && w.Prompt == 0 {
+		return t
+	}
+	seqs, prompt := float64(w.Seqs), float64(w.Prompt)
+	t += m.base + m.seq*seqs + m.context*float64(w.Context) + m.prompt*prompt
+	// A prompt that is completed counts as one token too many here.
+	t += max(m.weights, m.token*(seqs+prompt)+m.head*seqs)
+	t += max(m.promptPair*float64(w.PromptContext), m.promptKV*prompt)
+	return t
+}
+
+// Describe says in one line what the model is of and what makes up its time.
+func (m *Model) Describe() string { return m.describe }

@@ -1,0 +1,136 @@
+package cost
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+var (
+	// ErrUnknown is wrapped when nothing built in has the name.
+	ErrUnknown = errors.New("unknown name")
+	// ErrFile is wrapped when a file, or a figure, cannot be used.
+	ErrFile = errors.New("bad setup")
+)
+
+// What is built in: files like the user's, named by kind and name.
+//
+//go:embed setups llms gpus
+var builtIn embed.FS
+
+// Setups, LLMs and GPUs are the names of what is built in, sorted.
+func Setups() []string { return names("setups") }
+
+// LLMs: see Setups.
+func LLMs() []string { return names("llms") }
+
+// GPUs: see Setups.
+func GPUs() []string { return names("gpus") }
+
+func names(kind string) []string {
+	entries, err := fs.ReadDir(builtIn, kind)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	all := make([]string, len(entries))
+	for i, e := range entries {
+		all[i] = strings.TrimSuffix(e.Name(), ".json")
+	}
+	return all
+}
+
+// OpenLLM reads a built-in model or a file. The error wraps ErrUnknown or
+// ErrFile.
+func OpenLLM(name string) (LLM, error) {
+	var l LLM
+	if err := read("llms", name, &l); err != nil {
+		return LLM{}, fmt.Errorf("model %q: %w", name, err)
+	}
+	if err := l.check(); err != nil {
+		return LLM{}, fmt.Errorf("model %q: %w: %w", name, ErrFile, err)
+	}
+	return l, nil
+}
+
+// OpenGPU reads a built-in GPU or a file. The error wraps ErrUnknown or ErrFile.
+func OpenGPU(name string) (GPU, error) {
+	var g GPU
+	if err := read("gpus", name, &g); err != nil {
+		return GPU{}, fmt.Errorf("gpu %q: %w", name, err)
+	}
+	if err := g.check(); err != nil {
+		return GPU{}, fmt.Errorf("gpu %q: %w: %w", name, ErrFile, err)
+	}
+	return g, nil
+}
+
+// Open reads a built-in setup or a file, and the model and GPU it names. A file
+// in a file is looked for beside it. The error wraps ErrUnknown or ErrFile.
+func Open(name string) (Setup, error) {
+	file := struct {
+		Name    string  `json:"name"`
+		Source  string  `json:"source"`
+		LLM     string  `json:"model"`
+		GPU     string  `json:"gpu"`
+		Workers int     `json:"workers"`
+		Linear  *Linear `json:"linear_ms"`
+		Engine  Engine  `json:"engine"`
+		Memory  Memory  `json:"memory"`
+	}{Engine: DefaultEngine, Memory: DefaultMemory}
+	if err := read("setups", name, &file); err != nil {
+		return Setup{}, fmt.Errorf("setup %q: %w", name, err)
+	}
+	beside := func(other string) string {
+		if isFile(name) && isFile(other) && !filepath.IsAbs(other) {
+			return filepath.Join(filepath.Dir(name), other)
+		}
+		return other
+	}
+	s, err := New(beside(file.LLM), beside(file.GPU), file.Workers)
+	if err != nil {
+		return Setup{}, fmt.Errorf("setup %q: %w", name, err)
+	}
+	if file.Name != "" {
+		s.Name = file.Name
+	}
+	s.Linear, s.Engine, s.Memory = file.Linear, file.Engine, file.Memory
+	if err := s.check(); err != nil {
+		return Setup{}, fmt.Errorf("setup %q: %w: %w", name, ErrFile, err)
+	}
+	return s, nil
+}
+
+// isFile tells a file from the name of something built in.
+func isFile(name string) bool {
+	return strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
+}
+
+// read decodes what is built in, or a file, without accepting fields that mean
+// nothing: a figure under a misspelt name would be lost.
+func read(kind, name string, into any) error {
+	var text []byte
+	var err error
+	if isFile(name) {
+		if text, err = os.ReadFile(name); err != nil {
+			return fmt.Errorf("%w: %w", ErrFile, err)
+		}
+	} else if text, err = builtIn.ReadFile(kind + "/" + name + ".json"); err != nil {
+		return fmt.Errorf("%w; known are %s, or give a .json file", ErrUnknown, strings.Join(names(kind), ", "))
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: something follows the first object", ErrFile)
+	}
+	return nil
+}

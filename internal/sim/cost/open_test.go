@@ -1,0 +1,259 @@
+package cost
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that everything built in opens under its own name, says where its
+// figures are from, and that each setup has a model and a pool.
+func TestBuiltIn(t *testing.T) {
+	for _, name := range LLMs() {
+		l, err := OpenLLM(name)
+		require.NoError(t, err)
+		require.Equal(t, name, l.Name)
+		require.NotEmpty(t, l.Source)
+	}
+	for _, name := range GPUs() {
+		g, err := OpenGPU(name)
+		require.NoError(t, err)
+		require.Equal(t, name, g.Name)
+		require.NotEmpty(t, g.Source)
+	}
+	for _, name := range Setups() {
+		s, err := Open(name)
+		require.NoError(t, err)
+		require.Equal(t, name, s.Name)
+		require.Equal(t, DefaultEngine, s.Engine)
+		_, err = s.Model(16)
+		require.NoError(t, err)
+		_, _, err = s.Pool(16)
+		require.NoError(t, err)
+	}
+}
+
+// Ensure that the examples of README.md can be read, that the setup takes its
+// model and GPU from beside it, and that what it leaves out is the default.
+func TestExamples(t *testing.T) {
+	s, err := Open(filepath.Join("examples", "setup.json"))
+	require.NoError(t, err)
+	l, err := OpenLLM(filepath.Join("examples", "model.json"))
+	require.NoError(t, err)
+	g, err := OpenGPU(filepath.Join("examples", "gpu.json"))
+	require.NoError(t, err)
+	require.Equal(t, l, s.LLM)
+	require.Equal(t, g, s.GPU)
+	engine, memory := DefaultEngine, DefaultMemory
+	engine.Seq, memory.Utilization = 0.05, 0.90
+	require.Equal(t, engine, s.Engine)
+	require.Equal(t, memory, s.Memory)
+	require.Nil(t, s.Linear)
+	_, err = s.Model(16)
+	require.NoError(t, err)
+	gpu, _, err := s.Pool(16)
+	require.NoError(t, err)
+	require.Positive(t, gpu)
+
+	line, err := Open(filepath.Join("examples", "line.json"))
+	require.NoError(t, err)
+	require.Equal(t, &Linear{Base: 12, Seq: 0.1, Context: 0.0003, Prompt: 0.05}, line.Linear)
+	require.Equal(t, 2, line.Workers)
+}
+
+// Ensure that README.md names every field and everything built in.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for _, v := range []any{LLM{}, GPU{}, Linear{}, Engine{}, Memory{}} {
+		for i := range reflect.TypeOf(v).NumField() {
+			require.Contains(t, string(text), "`"+reflect.TypeOf(v).Field(i).Tag.Get("json")+"`")
+		}
+	}
+	for _, names := range [][]string{Setups(), LLMs(), GPUs()} {
+		for _, name := range names {
+			require.Contains(t, string(text), "`"+name+"`")
+		}
+	}
+}
+
+// Ensure that a name that is not built in is told with those that are.
+func TestUnknownNames(t *testing.T) {
+	_, err := Open("opt-13b")
+	require.ErrorIs(t, err, ErrUnknown)
+	require.ErrorContains(t, err, "fastertransformer-opt-13b, ")
+	_, err = OpenLLM("gpt-5")
+	require.ErrorIs(t, err, ErrUnknown)
+	require.ErrorContains(t, err, "llama-13b, ")
+	_, err = New("opt-13b", "a100", 1)
+	require.ErrorIs(t, err, ErrUnknown)
+	require.ErrorContains(t, err, "a100-40gb, a100-80gb, ")
+	_, err = OpenGPU("missing.json")
+	require.ErrorIs(t, err, ErrFile)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// object is a file's fields, to be changed one at a time.
+type object map[string]any
+
+func example(t *testing.T, name string) object {
+	text, err := os.ReadFile(filepath.Join("examples", name+".json"))
+	require.NoError(t, err)
+	o := object{}
+	require.NoError(t, json.Unmarshal(text, &o))
+	return o
+}
+
+func (o object) write(t *testing.T) string {
+	text, err := json.Marshal(o)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "file.json")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+func openLLM(path string) error { _, err := OpenLLM(path); return err }
+func openGPU(path string) error { _, err := OpenGPU(path); return err }
+
+// Ensure that each figure that is left out, zero, negative or absurd is refused
+// by its name, and so is a field that means nothing.
+func TestEveryFigureIsChecked(t *testing.T) {
+	optional := map[string]bool{"name": true, "source": true, "gated": true, "tied": true}
+	for kind, open := range map[string]func(string) error{"model": openLLM, "gpu": openGPU} {
+		require.NoError(t, open(example(t, kind).write(t)), kind)
+		for field := range example(t, kind) {
+			if optional[field] {
+				continue
+			}
+			for _, bad := range []any{nil, 0, -1, 1e17} {
+				o := example(t, kind)
+				o[field] = bad
+				err := open(o.write(t))
+				require.ErrorIs(t, err, ErrFile, "%s: %v", field, bad)
+				require.ErrorContains(t, err, field+" is ", "%s: %v", field, bad)
+			}
+			o := example(t, kind)
+			delete(o, field)
+			require.ErrorContains(t, open(o.write(t)), field+" is ")
+		}
+		o := example(t, kind)
+		o["colour"] = 1
+		err := open(o.write(t))
+		require.ErrorIs(t, err, ErrFile)
+		require.ErrorContains(t, err, "colour")
+	}
+}
+
+// Ensure that the figures of a setup's own parts are checked as well.
+func TestEveryFigureOfASetupIsChecked(t *testing.T) {
+	base := object{"model": "opt-13b", "gpu": "a100-40gb", "workers": 1}
+	with := func(part string, figures object) string {
+		o := object{part: figures}
+		for k, v := range base {
+			o[k] = v
+		}
+		return o.write(t)
+	}
+	line := func() object {
+		return object{"base": 22, "per_seq": 0.3, "per_context_token": 0.0007, "per_prompt_token": 0.14}
+	}
+	_, err := Open(with("linear_ms", line()))
+	require.NoError(t, err)
+	for field := range line() {
+		o := line()
+		o[field] = -1
+		_, err := Open(with("linear_ms", o))
+		require.ErrorIs(t, err, ErrFile)
+		require.ErrorContains(t, err, "linear_ms: "+field+" is -1")
+	}
+	_, err = Open(with("linear_ms", object{"per_seq": 1}))
+	require.ErrorContains(t, err, "linear_ms: base is 0", "a clock must not stand still")
+	for part, v := range map[string]any{"engine": Engine{}, "memory": Memory{}} {
+		for i := range reflect.TypeOf(v).NumField() {
+			field := reflect.TypeOf(v).Field(i).Tag.Get("json")
+			for _, bad := range []any{-1, 1e17} {
+				_, err := Open(with(part, object{field: bad}))
+				require.ErrorIs(t, err, ErrFile, "%s: %s: %v", part, field, bad)
+				require.ErrorContains(t, err, part+": "+field+" is ", "%v", bad)
+			}
+		}
+		_, err := Open(with(part, object{"colour": 1}))
+		require.ErrorIs(t, err, ErrFile)
+	}
+	_, err = Open(with("engine", object{"weights": 1.01}))
+	require.ErrorContains(t, err, "engine: weights is 1.01", "more than the peak")
+	_, err = Open(with("memory", object{"utilization": 1.01}))
+	require.ErrorContains(t, err, "memory: utilization is 1.01")
+}
+
+// Ensure that heads that cannot be shared out are refused, and that those that
+// can are not: by groups, and by workers that have whole KV heads or copies.
+func TestHeads(t *testing.T) {
+	s, err := New("llama-3-70b", "h100-80gb", 1) // 64 heads, 8 KV heads
+	require.NoError(t, err)
+	for workers, fits := range map[int]bool{-1: false, 0: false, 1: true, 2: true, 3: false, 4: true, 8: true, 16: true, 64: true, 128: false} {
+		s.Workers = workers
+		_, err := s.Model(16)
+		require.Equal(t, fits, err == nil, "%d workers", workers)
+		_, _, poolErr := s.Pool(16)
+		require.Equal(t, fits || workers == 1, !strings.Contains(errorText(poolErr), "workers cannot") && !strings.Contains(errorText(poolErr), "at least"), "%d workers: %v", workers, poolErr)
+	}
+	s, err = New("qwen2.5-7b", "a100-40gb", 1) // 28 heads, 4 KV heads
+	require.NoError(t, err)
+	for workers, fits := range map[int]bool{2: true, 4: true, 7: false, 14: false, 28: true} {
+		s.Workers = workers
+		_, err := s.Model(16)
+		require.Equal(t, fits, err == nil, "%d workers", workers)
+	}
+	s.Workers, s.LLM.KVHeads = 1, 5
+	_, err = s.Model(16)
+	require.ErrorContains(t, err, "heads is 28, which kv_heads, 5, does not divide")
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Ensure that a number of parameters that the dimensions cannot have is refused:
+// billions written as 13, or a flag forgotten.
+func TestParametersFitTheDimensions(t *testing.T) {
+	l, err := OpenLLM("llama-3-8b")
+	require.NoError(t, err)
+	for name, change := range map[string]func(*LLM){
+		"billions":  func(l *LLM) { l.Parameters = 8 },
+		"not gated": func(l *LLM) { l.Gated = false },
+		"tied":      func(l *LLM) { l.Tied = true },
+		"too few":   func(l *LLM) { l.Parameters = 8_029_000_000 },
+	} {
+		bad := l
+		change(&bad)
+		require.ErrorContains(t, bad.check(), "parameters is", name)
+	}
+	require.NoError(t, l.check())
+}
+
+// Ensure that nothing behind the object is overlooked, and that text which is no
+// object is refused.
+func TestWholeFile(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("examples", "gpu.json"))
+	require.NoError(t, err)
+	for name, bad := range map[string]string{
+		"two objects": string(text) + string(text),
+		"cut short":   string(text[:len(text)/2]),
+		"empty":       "",
+		"an array":    "[]",
+		"rubbish":     string(text) + "}",
+	} {
+		path := filepath.Join(t.TempDir(), "gpu.json")
+		require.NoError(t, os.WriteFile(path, []byte(bad), 0o600))
+		require.ErrorIs(t, openGPU(path), ErrFile, name)
+	}
+}

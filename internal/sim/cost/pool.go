@@ -1,0 +1,102 @@
+package cost
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/v0"
+)
+
+// ErrMemory is wrapped when a model and one block do not fit on its GPUs.
+var ErrMemory = errors.New("does not fit")
+
+// Memory is how much of a GPU is for blocks.
+type Memory struct {
+	Utilization float64 `json:"utilization"`     // part of the GPU's memory that may be used
+	Tokens      int     `json:"batched_tokens"`  // most in one iteration: what activations are made for
+	Workspace   int64   `json:"workspace_bytes"` // of libraries
+	Swap        int64   `json:"swap_bytes"`      // of CPU memory for each GPU
+}
+
+// DefaultMemory is that of the paper's artifact (paper §1). vLLM's own defaults
+// are a utilization of 0.9 and 4 GiB to swap to (vllm-v0 §7).
+var DefaultMemory = Memory{Utilization: 0.95, Tokens: 2560, Workspace: 1 << 30, Swap: 20 << 30}
+
+const (
+	activationBytes = 2  // fp16, however weights are stored
+	paperBlock      = 16 // tokens; the pool is counted in these
+)
+
+// Pool is how many blocks of so many tokens fit, on the GPUs and on the CPU.
+// Workers hold their part of every block, so it is the number for each of them.
+//
+// The memory is what whole blocks of 16 take, whatever the block size, so that
+// systems with different blocks have the same bytes. The error wraps ErrMemory
+// if not one block fits, or ErrFile.
+func (s Setup) Pool(block int) (gpu, cpu int, err error) {
+	if err := s.check(); err != nil {
+		return 0, 0, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)
+	}
+	if err := checkBlock(block); err != nil {
+		return 0, 0, err
+	}
+	memory := s.memory()
+	gpu, cpu = memory.Blocks(s.LLM.geometry(s.Workers).BlockBytes(paperBlock))
+	gpu, cpu = gpu*paperBlock/block, cpu*paperBlock/block
+	if gpu == 0 {
+		return 0, 0, s.tooLarge(memory, block)
+	}
+	return gpu, cpu, nil
+}
+
+// memory is what a profiling run would find on each GPU.
+func (s Setup) memory() v0.Memory {
+	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
+	return v0.Memory{
+		Total:       s.GPU.MemoryBytes,
+		Utilization: s.Memory.Utilization,
+		TorchPeak:   int64(math.Ceil(s.LLM.weightBytes(s.Workers) + activations)),
+		NonTorch:    s.Memory.Workspace,
+		Swap:        s.Memory.Swap,
+	}
+}
+
+func (s Setup) tooLarge(memory v0.Memory, block int) error {
+	need := memory.TorchPeak + memory.NonTorch + s.LLM.geometry(s.Workers).BlockBytes(max(block, paperBlock))
+	missing := need - int64(float64(memory.Total)*memory.Utilization)
+	advice := "no number of workers would do"
+	if w := s.enough(block); w > 0 {
+		advice = fmt.Sprintf("%d workers would do", w)
+	}
+	return fmt.Errorf("%w: %s and one block of %d tokens need %d bytes more than %g of the %d of each %s; %s",
+		ErrMemory, s.LLM.Name, block, missing, memory.Utilization, memory.Total, s.GPU.Name, advice)
+}
+
+// enough is the least number of workers that hold a sequence of the model's full
+// length, and a block; 0 if there is none.
+func (s Setup) enough(block int) int {
+	for s.Workers++; s.Workers <= s.LLM.Heads; s.Workers++ {
+		if s.LLM.splits(s.Workers) != nil {
+			continue
+		}
+		gpu, _ := s.memory().Blocks(s.LLM.geometry(s.Workers).BlockBytes(paperBlock))
+		if gpu*paperBlock >= max(block, s.LLM.MaxLength) {
+			return s.Workers
+		}
+	}
+	return 0
+}
+
+func (m Memory) check() error {
+	if err := within("utilization", m.Utilization, 1e-3, 1); err != nil {
+		return err
+	}
+	if err := within("batched_tokens", float64(m.Tokens), 1, maxDimension); err != nil {
+		return err
+	}
+	if err := within("workspace_bytes", float64(m.Workspace), 0, 1<<50); err != nil {
+		return err
+	}
+	return within("swap_bytes", float64(m.Swap), 0, 1<<50)
+}

@@ -1,0 +1,159 @@
+package cost
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that a token's keys and values take what they take (paper §1, §5):
+// grouped heads make Llama-3-8B's 128 KiB, not 512.
+func TestKVBytesPerToken(t *testing.T) {
+	for name, bytes := range map[string]int64{
+		"opt-13b":     819_200,
+		"opt-66b":     2_359_296,
+		"opt-175b":    4_718_592,
+		"llama-13b":   819_200,
+		"llama-2-70b": 327_680,
+		"llama-3-8b":  131_072,
+		"llama-3-70b": 327_680,
+		"mistral-7b":  131_072,
+		"qwen2.5-7b":  57_344,
+	} {
+		l, err := OpenLLM(name)
+		require.NoError(t, err)
+		require.Equal(t, bytes, l.KVBytesPerToken(), name)
+	}
+	require.Len(t, LLMs(), 9, "the models above")
+}
+
+// Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B,
+// and table 1's for the others (paper §1).
+func TestPool(t *testing.T) {
+	for name, c := range map[string]struct {
+		blocks int
+		within float64 // of blocks
+		slots  int     // table 1
+		gib    float64
+	}{
+		"paper-opt-13b":  {983, 0, 15_700, 12},
+		"paper-opt-66b":  {603, 0, 9_700, 21.2},
+		"paper-opt-175b": {3752, 0.01, 60_100, 263.9},
+	} {
+		s, err := Open(name)
+		require.NoError(t, err)
+		gpu, cpu, err := s.Pool(16)
+		require.NoError(t, err)
+		require.InDelta(t, c.blocks, gpu, c.within*float64(c.blocks), name)
+		require.InEpsilon(t, c.slots, gpu*16, 0.01, name)
+		require.InEpsilon(t, c.gib, float64(gpu*16)*float64(s.LLM.KVBytesPerToken())/(1<<30), 0.01, name)
+		require.Equal(t, int(20<<30*int64(s.Workers)/(16*s.LLM.KVBytesPerToken())), cpu, name)
+	}
+}
+
+// Ensure that blocks of other sizes share the same bytes.
+func TestPoolOfOtherBlocks(t *testing.T) {
+	s, err := Open("paper-opt-13b")
+	require.NoError(t, err)
+	for block, want := range map[int][2]int{1: {15_728, 26_208}, 8: {1966, 3276}, 16: {983, 1638}, 32: {491, 819}, 48: {327, 546}, 256: {61, 102}} {
+		gpu, cpu, err := s.Pool(block)
+		require.NoError(t, err)
+		require.Equal(t, want, [2]int{gpu, cpu}, "blocks of %d", block)
+	}
+	for _, block := range []int{0, -1, 1<<20 + 1} {
+		_, _, err = s.Pool(block)
+		require.ErrorIs(t, err, ErrFile)
+		_, err = s.Model(block)
+		require.ErrorIs(t, err, ErrFile)
+	}
+	_, _, err = s.Pool(1 << 20)
+	require.ErrorIs(t, err, ErrMemory)
+}
+
+// Ensure that what is taken from the GPU's memory is the weights, of which each
+// worker has its share and all that is not a matrix, activations, the workspace
+// and what is not to be used (the artifact's rule, paper §1).
+func TestMemory(t *testing.T) {
+	s, err := Open("paper-opt-13b")
+	require.NoError(t, err)
+	const logits = 2 * 2560 * 50272 * 2
+	// The artifact counts 2 positions and the last norm less: 20,480 parameters.
+	require.EqualValues(t, 25_706_905_600+2*20_480, s.LLM.weightBytes(1))
+	require.EqualValues(t, 25_706_905_600+2*20_480+logits, s.memory().TorchPeak)
+	require.EqualValues(t, 514_785_280, logits)
+	require.EqualValues(t, 1<<30, s.memory().NonTorch)
+
+	big, err := Open("paper-opt-66b")
+	require.NoError(t, err)
+	require.EqualValues(t, 32_899_645_440+2*4*9216, big.LLM.weightBytes(4))
+
+	// Where the vocabulary is small, a layer's widest matrix decides.
+	l := tiny(1).LLM
+	l.Vocabulary = 10
+	require.EqualValues(t, 2*50*(256+100), l.activationElements(50, 1))
+	require.EqualValues(t, 2*50*(128+100), l.activationElements(50, 2))
+	l.Gated = true
+	require.EqualValues(t, 2*50*(512+100), l.activationElements(50, 1))
+	l.FFN = 10
+	require.EqualValues(t, 2*50*(128+100), l.activationElements(50, 1), "queries, keys and values")
+
+	s.Memory.Swap = 0
+	_, cpu, err := s.Pool(16)
+	require.NoError(t, err)
+	require.Zero(t, cpu)
+}
+
+// Ensure that workers beyond the KV heads do not make the pool larger than their
+// copies allow.
+func TestPoolWithCopiesOfHeads(t *testing.T) {
+	s, err := New("qwen2.5-7b", "a100-40gb", 4)
+	require.NoError(t, err)
+	four, _, err := s.Pool(16)
+	require.NoError(t, err)
+	s.Workers = 28
+	many, _, err := s.Pool(16)
+	require.NoError(t, err)
+	require.Less(t, many, four*5/4, "only weights and activations shrink")
+	require.Greater(t, many, four)
+}
+
+// Ensure that what does not fit is told with the bytes that are missing, and
+// with a number of workers that would do, of which none less would.
+func TestTooLarge(t *testing.T) {
+	s, err := New("opt-66b", "a100-40gb", 1)
+	require.NoError(t, err)
+	_, _, err = s.Pool(16)
+	require.ErrorIs(t, err, ErrMemory)
+	require.ErrorContains(t, err, "4 workers would do")
+
+	// Exactly the missing bytes more of memory, all of it used, and one block fits.
+	text := err.Error()
+	missing, err := strconv.ParseInt(text[strings.Index(text, "need ")+5:strings.Index(text, " bytes more")], 10, 64)
+	require.NoError(t, err)
+	usable := int64(float64(s.GPU.MemoryBytes) * s.Memory.Utilization)
+	s.Memory.Utilization = 1
+	s.GPU.MemoryBytes = usable + missing
+	gpu, _, err := s.Pool(16)
+	require.NoError(t, err)
+	require.Equal(t, 1, gpu)
+	s.GPU.MemoryBytes--
+	_, _, err = s.Pool(16)
+	require.ErrorIs(t, err, ErrMemory)
+
+	s, err = New("opt-66b", "a100-40gb", 4)
+	require.NoError(t, err)
+	_, _, err = s.Pool(16)
+	require.NoError(t, err)
+	s, err = New("opt-66b", "a100-40gb", 3)
+	require.NoError(t, err)
+	gpu, _, err = s.Pool(16)
+	require.True(t, err != nil || gpu*16 < s.LLM.MaxLength, "3 would not do")
+
+	s, err = New("opt-175b", "l4", 1)
+	require.NoError(t, err)
+	s.Memory.Utilization = 0.05
+	_, _, err = s.Pool(16)
+	require.ErrorContains(t, err, "no number of workers would do")
+}
