@@ -1,0 +1,12 @@
+// Package chart draws the figures of the simulator: lines, grouped bars and
+// stacked bars, ours beside the paper's. A figure becomes an SVG, a PNG of twice
+// the size and a CSV of every number drawn; all of them together become a page.
+//
+// A picture must be honest alone and readable without colour. So it carries its
+// kind, its seeds and its note, lines differ in dashes and marker, bars in their
+// pattern, and what lies beyond an axis is cut with an arrow. The same figures
+// give the same bytes.
+//
+// What the numbers mean is not known here: no experiment and no system of the
+// paper may be named in this package.
+package chart

@@ -1,0 +1,136 @@
+package chart
+
+// A Figure is what a chart shows and what is to be said about it.
+type Figure struct {
+	Name   string // of its files: "fig13-batched-requests"
+	Title  string
+	Kind   Kind
+	Panels []Panel // side by side
+	Note   string  // what a reader must know: spread, known misses; may be empty
+	Seeds  string  // "seeds 1-8, 3,600 s"
+}
+
+// Kind is how far a figure's numbers are to be believed.
+type Kind string
+
+const (
+	Predicted  Kind = "predicted"  // nothing was fitted to what is compared
+	Calibrated Kind = "calibrated" // a constant was fitted to what is compared
+	OrderOnly  Kind = "order only" // only which is more counts, not by how much
+)
+
+// Meaning says it to a reader.
+func (k Kind) Meaning() string {
+	switch k {
+	case Predicted:
+		return "nothing was fitted to the paper's values shown here"
+	case Calibrated:
+		return "constants were fitted to some of the paper's values shown here"
+	case OrderOnly:
+		return "only the order of the values counts, not the values"
+	default:
+		return ""
+	}
+}
+
+// A Panel is one plot with its axes.
+type Panel struct {
+	Title string // may be empty in a figure of one panel
+	X     XAxis
+	Y     YAxis
+	Data  Data // Lines, Bars or Stacks
+}
+
+// An XAxis of bars has no scale.
+type XAxis struct {
+	Title string // with its unit: "request rate (requests/s)"
+	Log   bool   // lines only
+}
+
+// A YAxis starts at 0, at what is negative, or, if Log, below the least value.
+type YAxis struct {
+	Title string // with its unit
+	Log   bool
+	Max   float64 // what is beyond is cut with an arrow; 0: nothing is
+}
+
+// Data is what a panel shows: Lines, Bars or Stacks.
+type Data interface {
+	// rows are all numbers, in the order in which they are drawn.
+	rows() []row
+	// valid checks what is this kind's own.
+	valid(Panel) error
+	// series are the names a legend explains.
+	series() []string
+	// plotter lays out the axes of the panel and what is drawn over them.
+	plotter(*frame) plotter
+	// samples draw the series in the legend, then what else needs explaining.
+	samples(*styles) []sample
+}
+
+// A Value is a measured number and the paper's.
+type Value struct {
+	Mean  float64
+	SD    float64 // standard deviation over the seeds
+	Seeds int     // how many: at least 1
+	Paper *Range  // nil where the paper prints none
+}
+
+// A Range is what the paper prints: one number or from where to where.
+type Range struct{ Low, High float64 }
+
+// Printed is one number of the paper.
+func Printed(v float64) *Range { return &Range{v, v} }
+
+// Between is a range of the paper.
+func Between(low, high float64) *Range { return &Range{low, high} }
+
+// Lines are values over a numeric x.
+type Lines struct {
+	Lines []Line
+	Marks []Mark // of the paper, on the x axis
+	// MarksAre says in the legend what the marks are: "paper: rates tried around the knee".
+	MarksAre string
+}
+
+// A Line is one series.
+type Line struct {
+	Name   string
+	Points []Point // x rises
+}
+
+// A Point is a value at an x.
+type Point struct {
+	X float64
+	Value
+}
+
+// A Mark is a place on the x axis for one of the lines.
+type Mark struct {
+	Series string // the Name of a line
+	At     Range
+}
+
+// Bars are groups of bars side by side.
+type Bars struct {
+	Groups []string // along the x axis
+	Series []Series // one bar in each group
+}
+
+// A Series has a value for each group.
+type Series struct {
+	Name   string
+	Values []Value
+}
+
+// Stacks are columns of parts, each beside the paper's.
+type Stacks struct {
+	Parts   []string // from the bottom
+	Columns []Column
+}
+
+// A Column has a value for each part. Its parts are not negative.
+type Column struct {
+	Name  string
+	Parts []Value
+}
