@@ -136,6 +136,32 @@ func (s *Static) Usage() serve.Usage {
 	return serve.Usage{Blocks: s.config.Batch, Used: s.running.Len(), Logical: s.running.Len()}
 }
 
+// Table is made up: the place in the batch, which all sequences of a request
+// have together. It is nil for a request that waits.
+func (s *Static) Table(id, sequence int) []int32 {
+	place := int32(0)
+	for at := range s.running.All() {
+		if q := s.requests.At(at); q.id == id && sequence >= 0 && sequence < q.seqs {
+			return []int32{place}
+		}
+		place++
+	}
+	return nil
+}
+
+// Queues returns the ids of the requests in each queue, in order. Nothing is
+// swapped out.
+func (s *Static) Queues() (waiting, running, swapped []int) {
+	list := func(q *queue.Queue) []int {
+		ids := []int{}
+		for at := range q.All() {
+			ids = append(ids, s.requests.At(at).id)
+		}
+		return ids
+	}
+	return list(s.waiting), list(s.running), nil
+}
+
 // Check walks over the whole state: every request is in one queue, and the batch
 // is no larger than it may be.
 func (s *Static) Check() error {

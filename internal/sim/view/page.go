@@ -1,0 +1,76 @@
+package view
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+)
+
+//go:embed page.html page.css page.js
+var files embed.FS
+
+var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{"list": list}).ParseFS(files, "page.html"))
+
+// Write writes the page that plays a recording back: one file that works from
+// the disk. An error wraps ErrRecording where the recording is at fault, and
+// then nothing is written.
+func Write(w io.Writer, r *Recording) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	data, err := pack(r)
+	if err != nil {
+		return err
+	}
+	style, script := file("page.css"), file("page.js")
+	page := struct {
+		*Recording
+		Policy string
+		Style  template.CSS
+		Script template.JS
+		Data   template.JS // JSON without < and >
+		First  *Frame
+		Last   *Frame
+		End    int
+	}{
+		r, fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; base-uri 'none'; form-action 'none'", sum(style), sum(script)),
+		template.CSS(style), template.JS(script), template.JS(data),
+		&r.Frames[0], &r.Frames[len(r.Frames)-1], len(r.Frames) - 1,
+	}
+	var b strings.Builder
+	if err := layout.Execute(&b, page); err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+func file(name string) string {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // it is in the program
+	}
+	return string(text)
+}
+
+// sum names a style or a script in the page's Content-Security-Policy.
+func sum(text string) string {
+	s := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(s[:])
+}
+
+// list is a block table for a reader without scripts.
+func list(s Sequence) string {
+	if len(mapped(s.Table)) == 0 {
+		return "none"
+	}
+	text := blocks(mapped(s.Table))
+	if s.CPU {
+		text += " of the CPU"
+	}
+	return text
+}

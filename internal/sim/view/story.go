@@ -1,0 +1,38 @@
+package view
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+//go:embed stories
+var stories embed.FS
+
+// Stories are the names of the built-in traces.
+func Stories() []string {
+	entries, err := stories.ReadDir("stories")
+	if err != nil {
+		panic(err) // they are in the program
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".trace"))
+	}
+	return names
+}
+
+// Story plays a built-in trace.
+func Story(name string) (*Recording, error) {
+	if !slices.Contains(Stories(), name) {
+		return nil, fmt.Errorf("there is no story %q: there are %s", name, strings.Join(Stories(), ", "))
+	}
+	text, err := stories.ReadFile(path.Join("stories", name+".trace"))
+	if err != nil {
+		return nil, err
+	}
+	return Course(bytes.NewReader(text))
+}
