@@ -24,7 +24,7 @@ type System struct {
 	Seqs      int // sequences of a request
 	Shared    bool
 	Prefix    []int32 // blocks that hold the beginning of every prompt
-	Stuck     error // Step may fail so; the next one may be better
+	Stuck     error   // Step may fail so; the next one may be better
 
 	Refork    func(it *serve.Iteration, id, child, parent int) error // nil: no beams
 	FinishSeq func(id, sequence int) error

@@ -113,6 +113,7 @@ func TestRefusals(t *testing.T) {
 		"2 sequences":                       {Prompt: 1, Seqs: 2},
 		"0 of 3 tokens are given":           {Prompt: 3},
 		"can take 5 blocks, the pool has 4": {Prompt: 16, Output: 1, Tokens: make([]int32, 16)},
+		"no sequence has more than 64":      {Prompt: 37, Output: 28, Tokens: make([]int32, 37)},
 		"token -1 of the prompt":            {Prompt: 1, Output: 1, Tokens: []int32{-1}},
 	} {
 		err := s.Add(r)

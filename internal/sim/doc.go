@@ -1,0 +1,14 @@
+// Package sim runs any scheduler of the project through simulated time: requests
+// arrive from a workload, iterations take as long as a cost model says, and what
+// users and the memory see of it is measured as in the PagedAttention paper.
+//
+// Time advances in iterations: what has arrived is added, the scheduler decides,
+// the iteration runs, its tokens are there at its end. There is no randomness but
+// the workload's and, for beams and drafts, that of a seed, so equal
+// configurations give equal results to the byte.
+//
+// Subpackages: workload is where requests come from, cost how long an iteration
+// takes and how many blocks fit, experiment what the paper's figures need, chart
+// how they are drawn, view the page that plays a run back. No rule of a scheduler
+// or of a block manager may live here.
+package sim

@@ -1,0 +1,58 @@
+package sim
+
+import "math"
+
+// Spread is what a sample of durations looks like, in seconds.
+type Spread struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	Max  float64 `json:"max"`
+}
+
+// A durations sums up any number of durations in constant memory: buckets that
+// are 2 % wide, from a microsecond up.
+type durations struct {
+	n        int
+	sum, max float64
+	buckets  [1100]int // up to 2,800 s; what is longer is in the last one
+}
+
+const (
+	shortest = 1e-6
+	bucket   = 0.02 // ln of a bucket's width
+)
+
+func (d *durations) add(s float64) {
+	d.n++
+	d.sum += s
+	d.max = max(d.max, s)
+	i := 0
+	if s > shortest {
+		i = min(int(math.Log(s/shortest)/bucket), len(d.buckets)-1)
+	}
+	d.buckets[i]++
+}
+
+func (d *durations) spread() Spread {
+	if d.n == 0 {
+		return Spread{}
+	}
+	return Spread{Mean: d.sum / float64(d.n), P50: d.quantile(0.5), P90: d.quantile(0.9), P99: d.quantile(0.99), Max: d.max}
+}
+
+// quantile is within 1 % of the sample's.
+func (d *durations) quantile(p float64) float64 {
+	rank := int(math.Ceil(p * float64(d.n)))
+	seen := 0
+	for i, n := range d.buckets {
+		if seen += n; seen >= rank {
+			if i == len(d.buckets)-1 {
+				return d.max
+			}
+			return min(d.max, shortest*math.Exp((float64(i)+0.5)*bucket))
+		}
+	}
+	return d.max
+}

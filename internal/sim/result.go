@@ -1,0 +1,93 @@
+package sim
+
+import "llmmemory/internal/serve"
+
+// A Result is what a run measured.
+type Result struct {
+	Seconds    float64 `json:"seconds"` // simulated
+	Iterations int     `json:"iterations"`
+
+	Arrived  int    `json:"arrived"`  // requests
+	Answered int    `json:"answered"` // of these
+	Refused  int    `json:"refused"`  // too long for the system, or for its memory
+	Dropped  int    `json:"dropped"`  // accepted, and then found never to fit
+	Refusal  string `json:"refusal,omitempty"`
+
+	// Per request, in seconds. Normalized is the end-to-end latency by the
+	// tokens of the answer, the paper's metric; First is to the first token;
+	// Between is from token to token behind it, of answers with more than one.
+	Normalized Spread `json:"normalized"`
+	EndToEnd   Spread `json:"endToEnd"`
+	First      Spread `json:"first"`
+	Between    Spread `json:"between"`
+
+	Generated  int `json:"generated"`  // tokens of answers
+	Prompted   int `json:"prompted"`   // tokens of prompts that were computed, those computed again included
+	Hits       int `json:"hits"`       // tokens of prompts that were found in a cache
+	Recomputed int `json:"recomputed"` // preemptions that lost their blocks
+	Swapped    int `json:"swapped"`    // preemptions to the CPU
+	SwapBlocks int `json:"swapBlocks"` // moved, in both directions
+	CopyBlocks int `json:"copyBlocks"` // copy-on-write
+
+	// In the window, averages over iterations as in the artifact's scripts.
+	Window Window `json:"window"`
+}
+
+// A Window is averages over the iterations between two times.
+type Window struct {
+	Iterations int     `json:"iterations"`
+	Requests   float64 `json:"requests"` // that have memory: Fig. 13's batched requests
+	Sequences  float64 `json:"sequences"`
+	Waiting    float64 `json:"waiting"`      // requests
+	Milli      float64 `json:"milliseconds"` // of an iteration
+
+	// Parts of the memory, which add up to 1 (paper Fig. 2): slots with tokens;
+	// slots that tokens will come to; slots that a sequence has and never uses;
+	// the rest, which is free or lost to rounding.
+	Tokens      float64 `json:"tokens"`
+	Reservation float64 `json:"reservation"`
+	Internal    float64 `json:"internal"`
+	External    float64 `json:"external"`
+
+	// Saving is the part of the block table entries that needs no block of its
+	// own because it is shared: 1 - 1/mean(entries/blocks) (paper Fig. 15).
+	Saving float64 `json:"saving"`
+}
+
+// A window sums up iterations.
+type window struct {
+	from, until float64
+	n           int
+	requests, sequences, waiting,
+	seconds, tokens, reservation, internal,
+	sharing float64
+	shared int
+}
+
+func (w *window) within(now float64) bool { return now >= w.from && (w.until == 0 || now < w.until) }
+
+func (w *window) average() Window {
+	if w.n == 0 {
+		return Window{}
+	}
+	n := float64(w.n)
+	a := Window{
+		Iterations: w.n, Requests: w.requests / n, Sequences: w.sequences / n, Waiting: w.waiting / n,
+		Milli:  1000 * w.seconds / n,
+		Tokens: w.tokens / n, Reservation: w.reservation / n, Internal: w.internal / n,
+	}
+	a.External = 1 - a.Tokens - a.Reservation - a.Internal
+	if w.shared > 0 {
+		a.Saving = 1 - float64(w.shared)/w.sharing
+	}
+	return a
+}
+
+// An Observer sees a run from inside.
+type Observer interface {
+	// Iteration is called after each step of the scheduler, before its tokens
+	// are there. It may read the scheduler and must not keep the iteration.
+	Iteration(now float64, it *serve.Iteration)
+	// Finished is called after requests have left.
+	Finished(now float64, ids []int)
+}

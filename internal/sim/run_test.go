@@ -1,0 +1,464 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/serve"
+	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/workload"
+)
+
+// list is a source of these requests.
+type list []workload.Request
+
+func (l *list) Next(r *workload.Request) error {
+	if len(*l) == 0 {
+		return io.EOF
+	}
+	*r = (*l)[0]
+	*l = (*l)[1:]
+	return nil
+}
+
+func paperCost(t require.TestingT) *cost.Model {
+	setup, err := cost.Open("paper-opt-13b")
+	require.NoError(t, err)
+	m, err := setup.Model(16)
+	require.NoError(t, err)
+	return m
+}
+
+func poisson(t testing.TB, name string, rate, until float64, count int, seed uint64) workload.Source {
+	lengths, _, err := workload.Named(name)
+	require.NoError(t, err)
+	source, err := workload.Poisson(lengths, rate, seed, until, count)
+	require.NoError(t, err)
+	return source
+}
+
+// Ensure that times are those that can be added up by hand: a prompt of 100
+// tokens takes 22 + 0.3 + 14 ms, a decode 22 + 0.3 + 0.0007 for each token that
+// it attends to.
+func TestOneRequest(t *testing.T) {
+	r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)},
+		&list{{Arrival: 5, Prompt: 100, Output: 3}})
+	require.NoError(t, err)
+	first := 0.0363
+	whole := first + 2*0.0223 + 0.0007e-3*(101+102)
+	require.InDelta(t, 5+whole, r.Seconds, 1e-12)
+	require.InDelta(t, first, r.First.Mean, 1e-12)
+	require.InDelta(t, whole, r.EndToEnd.Mean, 1e-12)
+	require.InDelta(t, whole/3, r.Normalized.Mean, 1e-12)
+	require.InDelta(t, (whole-first)/2, r.Between.Mean, 1e-12)
+	require.Equal(t, 3, r.Iterations)
+	require.Equal(t, 3, r.Generated)
+	require.Equal(t, 100, r.Prompted)
+	require.Equal(t, 1, r.Answered)
+	// 7 blocks for 100 to 102 tokens: 983 × 16 slots.
+	require.InDelta(t, (100+101+102)/3.0/15728, r.Window.Tokens, 1e-12)
+	require.InDelta(t, (7*16-101)/15728.0, r.Window.Internal, 1e-12)
+	require.InDelta(t, 1-7*16/15728.0, r.Window.External, 1e-12)
+}
+
+// Ensure that what Orca has in memory is divided as in the paper: 100 + 3 tokens
+// in a chunk of 2,048.
+func TestReservation(t *testing.T) {
+	for system, never := range map[string]float64{"orca-max": 2048 - 103, "orca-pow2": 1, "orca-oracle": 0} {
+		r, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(t)},
+			&list{{Prompt: 100, Output: 3}})
+		require.NoError(t, err)
+		require.InDelta(t, 101/15728.0, r.Window.Tokens, 1e-12)
+		require.InDelta(t, 2/15728.0, r.Window.Reservation, 1e-12)
+		require.InDelta(t, never/15728, r.Window.Internal, 1e-12, system)
+	}
+}
+
+// Ensure that equal configurations give equal results, to the byte, and other
+// seeds others.
+func TestDeterminism(t *testing.T) {
+	for _, system := range Systems() {
+		t.Run(system, func(t *testing.T) {
+			run := func(seed uint64) string {
+				config := Config{Server: Server{System: system}, Cost: paperCost(t), From: 10, Until: 60}
+				if system == "sosp" {
+					config.Decoding = Decoding{Samples: 3, Beam: true, Replace: 0.1}
+				}
+				if system == "vllm-v1" {
+					config.Decoding = Decoding{Drafts: 3, Accept: 0.6}
+				}
+				config.Seed = seed
+				r, err := Run(context.Background(), config, poisson(t, "sharegpt", 1, 60, 0, 3))
+				require.NoError(t, err)
+				text, err := json.Marshal(r)
+				require.NoError(t, err)
+				return string(text)
+			}
+			require.Equal(t, run(1), run(1))
+			if system == "sosp" || system == "vllm-v1" {
+				require.NotEqual(t, run(1), run(2))
+			}
+		})
+	}
+}
+
+// A witness compares what the run says with what the scheduler has, after each
+// step.
+type witness struct {
+	t       *rapid.T
+	r       *run
+	fastest float64
+}
+
+func (w *witness) Finished(float64, []int) {}
+
+func (w *witness) Iteration(now float64, _ *serve.Iteration) {
+	require.GreaterOrEqual(w.t, now, w.fastest)
+	w.fastest = now
+	if c, ok := w.r.scheduler.(interface{ Check() error }); ok {
+		require.NoError(w.t, c.Check())
+	}
+}
+
+// checkRoll adds up again what the run has in its books.
+func checkRoll(t *rapid.T, r *run) {
+	l := &r.roll
+	again := roll{server: l.server, policy: l.policy, orca: l.orca, paged: l.paged, all: l.all}
+	spare := map[int32]bool{}
+	for _, at := range l.spare {
+		require.False(t, spare[at])
+		spare[at] = true
+	}
+	families := map[int32]bool{}
+	for at := range l.all {
+		q := &l.all[at]
+		if spare[int32(at)] {
+			require.False(t, q.resident)
+			continue
+		}
+		if q.resident {
+			again.count(q, 1)
+			families[q.family] = true
+		}
+	}
+	require.Equal(t, len(families), l.requests)
+	require.Equal(t, again.sequences, l.sequences)
+	require.Equal(t, again.tokens, l.tokens)
+	require.Equal(t, again.coming, l.coming)
+	require.Equal(t, again.never, l.never)
+	require.Equal(t, again.ragged, l.ragged)
+}
+
+// Ensure that with any requests in any memory the books are right after every
+// iteration, that memory adds up to 1, and that all that arrives is accounted for.
+func TestBooks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := Config{
+			Server: Server{
+				System:    rapid.SampledFrom(Systems()).Draw(t, "system"),
+				BlockSize: 4, MaxLen: 64,
+				Blocks:    rapid.IntRange(4, 60).Draw(t, "blocks"),
+				CPUBlocks: 400, MaxTokens: 80, MaxSeqs: rapid.IntRange(4, 12).Draw(t, "seqs"),
+				Swap: rapid.Bool().Draw(t, "swap"), NoCaching: rapid.Bool().Draw(t, "caching"),
+			},
+			Cost: paperCost(t),
+			Seed: 1,
+		}
+		kind, err := find(config.Server.System)
+		require.NoError(t, err)
+		config.Decoding.Samples = rapid.IntRange(1, 3).Draw(t, "samples")
+		if kind.groups && kind.name != "fastertransformer" {
+			config.Decoding.Beam = rapid.Bool().Draw(t, "beam")
+			config.Decoding.Replace = rapid.Float64Range(0, 1).Draw(t, "replace")
+		}
+		if kind.name == "vllm-v1" {
+			config.Decoding.Drafts = rapid.IntRange(0, 3).Draw(t, "drafts")
+			config.Decoding.Accept = 0.5
+		}
+		var source list
+		at := 0.0
+		for range rapid.IntRange(0, 25).Draw(t, "requests") {
+			at += rapid.Float64Range(0, 0.3).Draw(t, "gap")
+			source = append(source, workload.Request{
+				Arrival: at,
+				Prompt:  rapid.IntRange(1, 50).Draw(t, "prompt"), Output: rapid.IntRange(1, 30).Draw(t, "output"),
+			})
+		}
+		n := len(source)
+		r, err := newRun(config, &source)
+		require.NoError(t, err)
+		r.config.Observer = &witness{t: t, r: r}
+		for {
+			require.NoError(t, r.arrive())
+			if r.roll.live == 0 && r.ended {
+				break
+			}
+			if r.roll.live == 0 {
+				r.now = r.next.Arrival
+				continue
+			}
+			require.NoError(t, r.iterate())
+			checkRoll(t, r)
+		}
+		result := r.result()
+		require.Equal(t, n, result.Arrived)
+		require.Equal(t, n, result.Answered+result.Refused+result.Dropped)
+		require.Zero(t, r.roll.sequences)
+		w := result.Window
+		for _, part := range []float64{w.Tokens, w.Reservation, w.Internal, w.External} {
+			require.True(t, part >= -1e-9 && part <= 1+1e-9, "%+v", w)
+		}
+		if used := r.scheduler.Usage().Used; !r.config.Server.usesTokens() {
+			require.Zero(t, used)
+		}
+	})
+}
+
+// Ensure Little's law: requests in the system are their rate times their time
+// there, if the window is the whole run.
+func TestLittle(t *testing.T) {
+	r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, poisson(t, "sharegpt", 1, 2000, 0, 1))
+	require.NoError(t, err)
+	require.Equal(t, r.Arrived, r.Answered)
+	// Iterations are weighted by their time only nearly, so 5 %.
+	inside := float64(r.Answered) * r.EndToEnd.Mean / r.Seconds
+	require.InEpsilon(t, inside, r.Window.Requests+r.Window.Waiting, 0.05)
+}
+
+// Ensure that answers to one prompt are one request to the user, in systems with
+// groups and in those that make a request of each.
+func TestSamples(t *testing.T) {
+	for _, system := range []string{"sosp", "orca-oracle", "vllm-v0", "vllm-v1"} {
+		r, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(t), Decoding: Decoding{Samples: 4}},
+			&list{{Prompt: 64, Output: 10}})
+		require.NoError(t, err)
+		require.Equal(t, 1, r.Answered, system)
+		require.Equal(t, 40, r.Generated)
+		require.InDelta(t, 1, r.Window.Requests, 1e-12, system)
+		require.InDelta(t, 4, r.Window.Sequences, 1e-12)
+		switch system {
+		case "sosp":
+			require.Equal(t, 64, r.Prompted)
+			require.InDelta(t, 1-1/4.0, r.Window.Saving, 0.3)
+		case "vllm-v1":
+			require.Equal(t, 3*48, r.Hits, "whole blocks before the last token")
+		case "vllm-v0":
+			require.Equal(t, 4*64, r.Prompted)
+			require.Zero(t, r.Window.Saving)
+		}
+	}
+}
+
+// Ensure that a shared prefix is computed once, or never.
+func TestPrefix(t *testing.T) {
+	source := func() *list {
+		return &list{{Prompt: 100, Output: 2, Shared: 80}, {Arrival: 1, Prompt: 90, Output: 2, Shared: 80}}
+	}
+	r, err := Run(context.Background(), Config{Server: Server{System: "sosp", Prefix: 80}, Cost: paperCost(t)}, source())
+	require.NoError(t, err)
+	require.Equal(t, 160, r.Hits)
+	require.Equal(t, 30, r.Prompted)
+	r, err = Run(context.Background(), Config{Server: Server{System: "vllm-v1"}, Cost: paperCost(t)}, source())
+	require.NoError(t, err)
+	require.Equal(t, 80, r.Hits)
+	require.Equal(t, 110, r.Prompted)
+}
+
+// Ensure that drafts that are always right are always used: a prefill and 2
+// decodes of 4 tokens each.
+func TestDrafts(t *testing.T) {
+	run := func(accept float64) *Result {
+		r, err := Run(context.Background(), Config{
+			Server: Server{System: "vllm-v1"}, Cost: paperCost(t),
+			Decoding: Decoding{Drafts: 3, Accept: accept, DraftTime: 0.001},
+		}, &list{{Prompt: 10, Output: 9}})
+		require.NoError(t, err)
+		return r
+	}
+	require.Equal(t, 3, run(1).Iterations)
+	require.Equal(t, 9, run(0).Iterations)
+}
+
+// Ensure that a run can be stopped at a time, and by its context.
+func TestEnds(t *testing.T) {
+	config := Config{Server: Server{System: "orca-max"}, Cost: paperCost(t), From: 50, Until: 100, Stop: true}
+	r, err := Run(context.Background(), config, poisson(t, "sharegpt", 2, 0, 0, 1))
+	require.NoError(t, err)
+	require.InDelta(t, 100, r.Seconds, 0.1)
+	require.Less(t, r.Answered, r.Arrived)
+	require.InDelta(t, 7, r.Window.Requests, 1e-9, "the paper's Orca (Max) has 7 requests (Fig. 13)")
+	require.InDelta(t, 1-7*128/983.0, r.Window.External, 1e-9)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	config = Config{Server: Server{System: "orca-max"}, Cost: paperCost(t), Progress: func(now float64, _, _ int) {
+		if now > 30 {
+			cancel()
+		}
+	}}
+	r, err = Run(ctx, config, poisson(t, "sharegpt", 2, 0, 0, 1))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Positive(t, r.Answered)
+}
+
+func TestRunRefuses(t *testing.T) {
+	for name, config := range map[string]Config{
+		`no system "orca": want fastertransformer, orca-max`: {Server: Server{System: "orca"}},
+		"vllm-v1 runs no beam search":                        {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Beam: true, Samples: 2}},
+		"sosp verifies no drafts":                            {Server: Server{System: "sosp"}, Decoding: Decoding{Drafts: 2}},
+		"want 0 to 1":                                        {Server: Server{System: "sosp"}, Decoding: Decoding{Replace: math.NaN()}},
+		"until -1 s":                                         {Server: Server{System: "sosp"}, Stop: true, Until: -1},
+		"sequences of at most 2000 tokens":                   {Server: Server{System: "orca-max", MaxLen: 2000, BlockSize: 24}},
+		"-2 answers":                                         {Server: Server{System: "sosp"}, Decoding: Decoding{Samples: -2}},
+	} {
+		config.Cost = paperCost(t)
+		_, err := Run(context.Background(), config, &list{})
+		require.ErrorIs(t, err, ErrConfig, name)
+		require.ErrorContains(t, err, name)
+	}
+	bad := errors.New("line 7")
+	_, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, failing{bad})
+	require.ErrorIs(t, err, bad)
+}
+
+type failing struct{ err error }
+
+func (f failing) Next(*workload.Request) error { return f.err }
+
+// Ensure that requests that are too long are counted, with the first reason.
+func TestRefused(t *testing.T) {
+	r, err := Run(context.Background(), Config{Server: Server{System: "orca-oracle"}, Cost: paperCost(t)},
+		&list{{Prompt: 2000, Output: 100}, {Prompt: 10, Output: 10}})
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Refused)
+	require.Equal(t, 1, r.Answered)
+	require.Contains(t, r.Refusal, "no sequence has more than 2048")
+}
+
+// Ensure that memory does not grow with the number of requests.
+func TestConstantMemory(t *testing.T) {
+	heap := func(n int) uint64 {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, poisson(t, "alpaca", 25, 0, n, 1))
+		require.NoError(t, err)
+		require.Equal(t, n, r.Answered)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	short, long := heap(3000), heap(30000)
+	require.Less(t, long, short+short/2+100_000, "bytes allocated in all for 3,000 and for 30,000 requests")
+}
+
+// Ensure that quantiles are near those of a sorted list.
+func TestQuantiles(t *testing.T) {
+	var d durations
+	for i := range 1000 {
+		d.add(float64(i+1) / 100)
+	}
+	s := d.spread()
+	require.InEpsilon(t, 5.005, s.Mean, 1e-9)
+	require.InEpsilon(t, 5, s.P50, 0.011)
+	require.InEpsilon(t, 9, s.P90, 0.011)
+	require.InEpsilon(t, 9.9, s.P99, 0.011)
+	require.InEpsilon(t, 10, s.Max, 1e-9)
+	d.add(1e9)
+	d.add(0)
+	require.InEpsilon(t, 1e9, d.spread().Max, 1e-9)
+	require.Zero(t, (&durations{}).spread())
+}
+
+// BenchmarkThousandSeconds is 1,000 simulated seconds of ShareGPT at 2 requests
+// a second with the paper's 983 blocks.
+func BenchmarkThousandSeconds(b *testing.B) {
+	for _, system := range Systems() {
+		b.Run(system, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				_, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(b), Until: 1000, Stop: true},
+					poisson(b, "sharegpt", 2, 0, 0, 1))
+				require.NoError(b, err)
+			}
+		})
+	}
+}
+
+// BenchmarkMillion streams a million requests at a rate that the system
+// sustains.
+func BenchmarkMillion(b *testing.B) {
+	for range b.N {
+		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(b)}, poisson(b, "alpaca", 25, 0, 1_000_000, 1))
+		require.NoError(b, err)
+		require.Equal(b, 1_000_000, r.Answered)
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		b.ReportMetric(float64(m.Sys)/1e6, "MB")
+	}
+}
+
+func Example() {
+	lengths, _, _ := workload.Named("sharegpt")
+	source, _ := workload.Poisson(lengths, 2, 1, 100, 0)
+	setup, _ := cost.Open("paper-opt-13b")
+	model, _ := setup.Model(16)
+	r, err := Run(context.Background(), Config{Server: Server{System: "orca-max"}, Cost: model, Until: 100}, source)
+	fmt.Println(r.Arrived, r.Answered, err)
+	// Output: 216 216 <nil>
+}
+
+// endless is a source of ShareGPT's lengths whose next request has never come
+// yet.
+type endless struct {
+	lengths workload.Lengths
+	rng     *rand.Rand
+}
+
+func (e *endless) Next(r *workload.Request) error {
+	prompt, output := e.lengths.Draw(e.rng)
+	*r = workload.Request{Arrival: math.Inf(1), Prompt: prompt, Output: output}
+	return nil
+}
+
+// Ensure that iterations allocate nothing once arrays have grown, under traffic
+// that preempts where memory is paged.
+func TestIterationsDoNotAllocate(t *testing.T) {
+	lengths, _, err := workload.Named("sharegpt")
+	require.NoError(t, err)
+	for _, system := range Systems() {
+		t.Run(system, func(t *testing.T) {
+			r, err := newRun(Config{Server: Server{System: system}, Cost: paperCost(t)}, &endless{lengths, rand.New(rand.NewPCG(1, 1))})
+			require.NoError(t, err)
+			iterate := func(n int) {
+				for range n {
+					for r.roll.live < 80 {
+						r.next.Arrival = 0
+						if err := r.arrive(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := r.iterate(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			iterate(100_000)
+			before := r.r
+			// V1's face has a map of ids, which may move now and then.
+			require.LessOrEqual(t, testing.AllocsPerRun(1, func() { iterate(5000) }), 3.0, "in 5,000 iterations")
+			require.Greater(t, r.r.Answered, before.Answered+50)
+			if r.roll.paged {
+				require.Greater(t, r.r.Recomputed, before.Recomputed+10)
+			}
+		})
+	}
+}
