@@ -6,21 +6,21 @@ import "fmt"
 type Decoding struct {
 	// Samples is how many answers a prompt gets at once (parallel sampling), or
 	// the width of its beam. 0 means 1.
-	Samples int
+	Samples int `json:"samples"`
 
 	// Beam makes the samples a beam: after each token, each of them is replaced
 	// by a copy of a surviving one with the probability Replace. Which beams
 	// survive depends on a model's probabilities, and there is none here: Replace
 	// is a parameter, not a result.
-	Beam    bool
-	Replace float64
+	Beam    bool    `json:"beam,omitempty"`
+	Replace float64 `json:"replace,omitempty"`
 
 	// Drafts is how many tokens are guessed for each decode (speculative
 	// decoding), of which the first is right with the probability Accept, the
 	// next one if that was, and so on. Only vllm-v1 verifies drafts.
-	Drafts    int
-	Accept    float64
-	DraftTime float64 // s, of an iteration: to guess
+	Drafts    int     `json:"drafts,omitempty"`
+	Accept    float64 `json:"accept,omitempty"`
+	DraftTime float64 `json:"draftTime,omitempty"` // s, of an iteration: to guess
 }
 
 // DefaultReplace makes a beam of width 2 save the memory that the paper prints

@@ -22,23 +22,23 @@ var ErrConfig = errors.New("bad configuration")
 // paper has them for OPT-13B on one A100 with 40 GB (paper §1), but for those
 // that say otherwise.
 type Server struct {
-	System string // one of Systems
+	System string `json:"system"` // one of Systems
 
-	BlockSize int     // tokens; 16
-	Blocks    int     // of the GPU; 983
-	CPUBlocks int     // of the swap space; 20 GiB of OPT-13B's: 1,638
-	MaxTokens int     // of an iteration; 2,560
-	MaxSeqs   int     // 256
-	MaxLen    int     // tokens of a sequence; 2,048: for Orca a power of two of blocks
-	Watermark float64 // part of the blocks; 0.01, less than 0 for none; vllm-v1 has none by default
+	BlockSize int     `json:"blockSize"` // tokens; 16
+	Blocks    int     `json:"blocks"`    // of the GPU; 983
+	CPUBlocks int     `json:"cpuBlocks"` // of the swap space; 20 GiB of OPT-13B's: 1,638
+	MaxTokens int     `json:"maxTokens"` // of an iteration; 2,560
+	MaxSeqs   int     `json:"maxSeqs"`   // 256
+	MaxLen    int     `json:"maxLen"`    // tokens of a sequence; 2,048: for Orca a power of two of blocks
+	Watermark float64 `json:"watermark"` // part of the blocks; 0.01, below 0: none; vllm-v1 has none by default
 
-	Prefix    int  // tokens that every prompt begins with; sosp keeps their blocks, vllm-v1 finds them in its cache
-	Swap      bool // preempt by swapping: sosp, vllm-v0
-	Chunked   bool // compute prompts in chunks: vllm-v0; vllm-v1 always does
-	NoCaching bool // vllm-v1 without prefix caching
-	Caching   bool // vllm-v0 with prefix caching
+	Prefix    int  `json:"prefix,omitempty"`    // tokens that every prompt begins with; sosp keeps their blocks, vllm-v1 finds them in its cache
+	Swap      bool `json:"swap,omitempty"`      // preempt by swapping: sosp, vllm-v0
+	Chunked   bool `json:"chunked,omitempty"`   // compute prompts in chunks: vllm-v0; vllm-v1 always does
+	NoCaching bool `json:"noCaching,omitempty"` // vllm-v1 without prefix caching
+	Caching   bool `json:"caching,omitempty"`   // vllm-v0 with prefix caching
 
-	Batch int // requests of a static batch: fastertransformer; 5
+	Batch int `json:"batch,omitempty"` // requests of a static batch: fastertransformer; 5
 }
 
 type system struct {

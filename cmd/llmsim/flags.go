@@ -1,0 +1,54 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/workload"
+)
+
+// addRequests are the flags that say what arrives.
+func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
+	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+strings.Join(workload.Names(), ", ")+" (default sharegpt)")
+	f.StringVar(&s.Trace, "trace", s.Trace, "requests of a file instead: BurstGPT's, Azure's or your own CSV, Mooncake's or your own JSONL, .gz too")
+	f.Float64Var(&s.Duration, "duration", s.Duration, "seconds of arrivals (default 1000, or the whole trace)")
+	f.IntVar(&s.Requests, "requests", s.Requests, "most requests (default: no limit)")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "of all that is random")
+}
+
+// addModel are the flags that say what runs where.
+func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
+	f.StringVar(&s.Setup, "setup", s.Setup, "model and GPU with known times, a name or a .json file (default "+scenario.PaperSetup+")")
+	f.StringVar(&s.Model, "model", s.Model, "model for a roofline, a name or a .json file; with --gpu, instead of --setup")
+	f.StringVar(&s.GPU, "gpu", s.GPU, "GPU for a roofline, a name or a .json file")
+	f.IntVar(&s.Workers, "workers", s.Workers, "GPUs that share each layer (tensor parallelism) (default 1)")
+}
+
+// addMemory are the flags of the block manager that all systems share.
+func addMemory(f *pflag.FlagSet, v *sim.Server) {
+	f.IntVar(&v.Blocks, "blocks", v.Blocks, "blocks of the GPU (default: as many as fit)")
+	f.IntVar(&v.CPUBlocks, "cpu-blocks", v.CPUBlocks, "blocks of the swap space (default: 20 GiB for each worker)")
+	f.IntVar(&v.MaxTokens, "max-tokens", v.MaxTokens, "most tokens of an iteration (default 2560, or the longest sequence)")
+	f.IntVar(&v.MaxSeqs, "max-seqs", v.MaxSeqs, "most sequences at once (default 256)")
+	f.IntVar(&v.MaxLen, "max-len", v.MaxLen, "most tokens of a sequence (default: the model's)")
+	f.Float64Var(&v.Watermark, "watermark", v.Watermark, "part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)")
+	f.BoolVar(&v.Swap, "swap", v.Swap, "preempt by swapping to the CPU (sosp, vllm-v0)")
+	f.BoolVar(&v.Chunked, "chunked", v.Chunked, "compute prompts in chunks (vllm-v0; vllm-v1 always does)")
+	f.BoolVar(&v.Caching, "caching", v.Caching, "cache prefixes (vllm-v0; vllm-v1 does)")
+	f.BoolVar(&v.NoCaching, "no-caching", v.NoCaching, "do not cache prefixes (vllm-v1)")
+	f.IntVar(&v.Prefix, "prefix", v.Prefix, "tokens that every prompt begins with, kept in blocks for good (sosp) (default: the workload's)")
+	f.IntVar(&v.Batch, "batch", v.Batch, "requests of a static batch (fastertransformer) (default: the artifact's)")
+}
+
+// addDecoding are the flags that say how answers are generated.
+func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
+	f.IntVar(&d.Samples, "samples", 1, "answers to each prompt, or the width of its beam")
+	f.BoolVar(&d.Beam, "beam", d.Beam, "the answers are a beam (sosp, orca)")
+	f.Float64Var(&d.Replace, "replace", sim.DefaultReplace, "how often a beam dies at a token and becomes a copy of another one, a probability")
+	f.IntVar(&d.Drafts, "drafts", d.Drafts, "tokens guessed for each decode (speculative decoding, vllm-v1)")
+	f.Float64Var(&d.Accept, "accept", 0.7, "how often a guess is right, a probability")
+	f.Float64Var(&d.DraftTime, "draft-time", d.DraftTime, "seconds an iteration takes longer for guessing")
+}

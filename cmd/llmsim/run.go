@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+)
+
+func runCommand() *cobra.Command {
+	var s scenario.Scenario
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run one configuration",
+		Long: "run serves a workload with one system and prints what users and the memory saw of it.\n" +
+			"Averages over iterations are of the time from --from until --until; the run goes on until\n" +
+			"all that arrived is answered, or with --stop ends there.",
+		Example: "  llmsim run --system sosp --workload sharegpt --rate 2\n" +
+			"  llmsim run --system orca-max --rate 2 --duration 3600 --from 600 --stop\n" +
+			"  llmsim run --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv --requests 10000\n" +
+			"  llmsim run --workload alpaca --rate 20 --system sosp --samples 4 --beam\n" +
+			"  llmsim run --trace mooncake_trace.jsonl --setup llama-3-70b --max-len 131072",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			plan, err := scenario.Open(s)
+			if err != nil {
+				return err
+			}
+			result, err := runWithBar(c.Context(), plan)
+			if err != nil && (result == nil || !errors.Is(err, context.Canceled)) {
+				return err
+			}
+			if asJSON {
+				return errors.Join(err, writeJSON(c.OutOrStdout(), plan, result))
+			}
+			return errors.Join(err, writeSummary(c.OutOrStdout(), plan, result))
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&s.Server.System, "system", "", "what serves: one of llmsim list (default vllm-v1)")
+	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
+	f.IntVar(&s.Server.BlockSize, "block-size", 16, "tokens in a block")
+	addRequests(f, &s)
+	addModel(f, &s)
+	addDecoding(f, &s.Decoding)
+	addMemory(f, &s.Server)
+	f.Float64Var(&s.From, "from", 0, "seconds; where the window of averages begins")
+	f.Float64Var(&s.Until, "until", 0, "seconds; where it ends (default: with the arrivals)")
+	f.BoolVar(&s.Stop, "stop", false, "end the run with the window")
+	f.BoolVar(&asJSON, "json", false, "print the scenario and the result as JSON")
+	return c
+}
+
+// runWithBar runs with a bar of answered requests on a terminal.
+func runWithBar(ctx context.Context, plan *scenario.Plan) (*sim.Result, error) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return plan.Run(ctx, nil, nil)
+	}
+	bar := progressbar.NewOptions(plan.Expected(), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
+		progressbar.OptionSetItsString("answers"), progressbar.OptionShowIts(),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	defer func() { _ = bar.Finish() }()
+	return plan.Run(ctx, nil, func(now float64, arrived, answered int) {
+		bar.Describe(fmt.Sprintf("%7.0f s, %d in the system", now, arrived-answered))
+		bar.ChangeMax(max(bar.GetMax(), arrived))
+		_ = bar.Set(answered)
+	})
+}
+
+func writeJSON(w io.Writer, plan *scenario.Plan, r *sim.Result) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "\t")
+	return e.Encode(struct {
+		Scenario scenario.Scenario `json:"scenario"`
+		Result   *sim.Result       `json:"result"`
+	}{plan.Scenario, r})
+}
+
+func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	s := &plan.Scenario
+	v := &s.Server
+	fmt.Fprintf(w, "system\t%s: %s\n", v.System, sim.About(v.System))
+	about := plan.About
+	if plan.Trust != "" {
+		about = fmt.Sprintf("%s (%s): %s", s.Workload, plan.Trust, about)
+	}
+	fmt.Fprintf(w, "requests\t%s\n", about)
+	fmt.Fprintf(w, "cost\t%s\n", plan.Model.Describe())
+	fmt.Fprintf(w, "memory\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.Blocks, v.BlockSize, v.Blocks*v.BlockSize, v.CPUBlocks)
+	fmt.Fprintf(w, "served\t%d of %d requests in %.0f s, %d iterations\n", r.Answered, r.Arrived, r.Seconds, r.Iterations)
+	if r.Refused+r.Dropped > 0 {
+		fmt.Fprintf(w, "not served\t%d refused, %d dropped; the first: %s\n", r.Refused, r.Dropped, r.Refusal)
+	}
+	if r.Seconds > 0 {
+		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds)
+	}
+	fmt.Fprintf(w, "\tmean\tp50\tp90\tp99\tmax\n")
+	row := func(name string, scale float64, unit string, d sim.Spread) {
+		fmt.Fprintf(w, "%s\t%.3g\t%.3g\t%.3g\t%.3g\t%.3g\t%s\n", name, scale*d.Mean, scale*d.P50, scale*d.P90, scale*d.P99, scale*d.Max, unit)
+	}
+	row("normalized latency", 1, "s/token", r.Normalized)
+	row("end to end", 1, "s", r.EndToEnd)
+	row("to the first token", 1, "s", r.First)
+	row("between tokens", 1000, "ms", r.Between)
+	a := &r.Window
+	fmt.Fprintf(w, "averages over\t%d iterations of %.1f ms\n", a.Iterations, a.Milli)
+	fmt.Fprintf(w, "batch\t%.2f requests, %.2f sequences; %.2f requests wait\n", a.Requests, a.Sequences, a.Waiting)
+	if v.System != "fastertransformer" {
+		fmt.Fprintf(w, "memory\t%.1f %% token states, %.1f %% reserved, %.1f %% internal, %.1f %% external or free\n",
+			100*a.Tokens, 100*a.Reservation, 100*a.Internal, 100*a.External)
+	}
+	if a.Saving > 0.0005 {
+		fmt.Fprintf(w, "sharing saves\t%.1f %% of the blocks\n", 100*a.Saving)
+	}
+	if r.Hits > 0 {
+		fmt.Fprintf(w, "prefix hits\t%d tokens, %.1f %% of all prompts'\n", r.Hits, 100*float64(r.Hits)/float64(r.Hits+r.Prompted))
+	}
+	if r.Recomputed+r.Swapped > 0 {
+		fmt.Fprintf(w, "preemptions\t%d recomputed, %d swapped, %d blocks moved\n", r.Recomputed, r.Swapped, r.SwapBlocks)
+	}
+	if r.CopyBlocks > 0 {
+		fmt.Fprintf(w, "copied blocks\t%d\n", r.CopyBlocks)
+	}
+	return w.Flush()
+}

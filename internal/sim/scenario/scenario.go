@@ -1,0 +1,294 @@
+// Package scenario puts a run together from what a user can write down: names of
+// a workload, a model, a GPU and a system, and numbers. One value says all that a
+// run depends on, so it can be kept beside the result, sent to another machine,
+// and run again with the same outcome to the byte.
+//
+// No experiment may live here, and nothing of how a run goes.
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/workload"
+)
+
+// ErrScenario is wrapped by complaints about a Scenario that are not a system's,
+// a workload's or a model's.
+var ErrScenario = errors.New("bad scenario")
+
+// A Scenario is one run. What is zero gets a value from Complete.
+type Scenario struct {
+	// Requests are those of a named workload or those of a file.
+	Workload string  `json:"workload,omitempty"`
+	Trace    string  `json:"trace,omitempty"`
+	Rate     float64 `json:"rate,omitempty"`     // requests/s; 0: a trace as it is
+	Duration float64 `json:"duration,omitempty"` // s of arrivals; 0: as many as Requests says, or the whole trace
+	Requests int     `json:"requests,omitempty"` // most
+	Seed     uint64  `json:"seed"`
+
+	// Setup is a model on GPUs, by name or file; or Model, GPU and Workers are.
+	Setup   string `json:"setup,omitempty"`
+	Model   string `json:"model,omitempty"`
+	GPU     string `json:"gpu,omitempty"`
+	Workers int    `json:"workers,omitempty"`
+
+	Server   sim.Server   `json:"server"`
+	Decoding sim.Decoding `json:"decoding"`
+
+	From  float64 `json:"from,omitempty"`  // s, of the window of averages, whose end is Until or that of arrivals
+	Until float64 `json:"until,omitempty"` // s
+	Stop  bool    `json:"stop,omitempty"`  // at the end of the window, whatever is not answered
+}
+
+// PaperSetup is OPT-13B on one A100 with 40 GB, with the times that the
+// prototype fitted (paper §3).
+const PaperSetup = "paper-opt-13b"
+
+// A Plan is a scenario with everything it names looked up.
+type Plan struct {
+	Scenario Scenario // complete
+	Setup    cost.Setup
+	Model    *cost.Model
+	Trust    workload.Trust    // of a named workload
+	About    string            // the workload in a line
+	Trace    *workload.Summary // nil: a named workload
+	lengths  workload.Lengths
+	factor   float64 // arrivals of a trace come so many times as often
+}
+
+// Open completes a scenario and looks up all it names. A trace is read to its
+// end once, so a bad row is found before anything runs.
+func Open(s Scenario) (*Plan, error) {
+	p := &Plan{Scenario: s}
+	for _, step := range []func() error{p.openSetup, p.openRequests, p.openServer} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// openSetup finds the model and its GPUs.
+func (p *Plan) openSetup() (err error) {
+	s := &p.Scenario
+	switch {
+	case s.Setup != "" && (s.Model != "" || s.GPU != ""):
+		return fmt.Errorf("%w: the setup %q has a model and a GPU already: leave out %q and %q", ErrScenario, s.Setup, s.Model, s.GPU)
+	case s.Model == "" && s.GPU == "":
+		if s.Setup == "" {
+			s.Setup = PaperSetup
+		}
+		p.Setup, err = cost.Open(s.Setup)
+		return err
+	case s.Model == "" || s.GPU == "":
+		return fmt.Errorf("%w: a model needs a GPU, and the other way round: model %q of %v, GPU %q of %v",
+			ErrScenario, s.Model, cost.LLMs(), s.GPU, cost.GPUs())
+	}
+	p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers))
+	return err
+}
+
+// openRequests finds the workload, or reads the trace.
+func (p *Plan) openRequests() (err error) {
+	s := &p.Scenario
+	bad := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
+	switch {
+	case bad(s.Rate) || bad(s.Duration) || s.Requests < 0:
+		return fmt.Errorf("%w: %v requests a second for %v s, at most %d: want numbers of at least 0", ErrScenario, s.Rate, s.Duration, s.Requests)
+	case bad(s.From) || bad(s.Until):
+		return fmt.Errorf("%w: averages from %v s until %v s", ErrScenario, s.From, s.Until)
+	case s.Trace != "" && s.Workload != "":
+		return fmt.Errorf("%w: requests are of the workload %q or of the trace %q, not of both", ErrScenario, s.Workload, s.Trace)
+	}
+	p.factor = 1
+	if s.Trace != "" {
+		summary, err := workload.Check(s.Trace)
+		if err != nil {
+			return err
+		}
+		p.Trace = &summary
+		p.About = fmt.Sprintf("%s: %d requests in %.0f s, means %.0f and %.0f tokens", summary.Format, summary.Requests,
+			summary.Span, summary.MeanPrompt, summary.MeanOutput)
+		if s.Rate > 0 && summary.Rate() > 0 {
+			p.factor = s.Rate / summary.Rate()
+		}
+		return nil
+	}
+	if s.Workload == "" {
+		s.Workload = "sharegpt"
+	}
+	if s.Rate == 0 {
+		s.Rate = 1
+	}
+	if s.Duration == 0 && s.Requests == 0 {
+		s.Duration = 1000
+	}
+	var info workload.Info
+	p.lengths, info, err = workload.Named(s.Workload)
+	p.Trust, p.About = info.Trust, info.Description
+	return err
+}
+
+// openServer sizes the memory, and finds how long iterations take.
+func (p *Plan) openServer() (err error) {
+	v := &p.Scenario.Server
+	if v.System == "" {
+		v.System = "vllm-v1"
+	}
+	if v.MaxLen == 0 {
+		v.MaxLen = p.Setup.LLM.MaxLength
+	}
+	if v.MaxTokens == 0 {
+		v.MaxTokens = max(2560, v.MaxLen) // the artifact's; a whole prompt has to fit
+	}
+	if v.BlockSize == 0 {
+		v.BlockSize = 16
+	}
+	if v.Blocks == 0 || v.CPUBlocks == 0 {
+		gpu, cpu, err := p.Setup.Pool(v.BlockSize)
+		if err != nil {
+			return err
+		}
+		if v.Blocks == 0 {
+			v.Blocks = gpu
+		}
+		if v.CPUBlocks == 0 {
+			v.CPUBlocks = cpu
+		}
+	}
+	if v.Batch == 0 {
+		v.Batch = p.staticBatch()
+	}
+	if v.Prefix == 0 {
+		if v.Prefix, err = p.prefix(); err != nil {
+			return err
+		}
+	}
+	*v = v.Complete()
+	setup := p.Setup
+	if v.System == "fastertransformer" && p.Scenario.Setup == PaperSetup {
+		// FasterTransformer's own times were logged on the same machine.
+		if setup, err = cost.Open("fastertransformer-opt-13b"); err != nil {
+			return err
+		}
+	}
+	if p.Model, err = setup.Model(v.BlockSize); err != nil {
+		return err
+	}
+	_, err = sim.NewScheduler(*v, p.Scenario.Decoding.Drafts)
+	return err
+}
+
+// staticBatch is FasterTransformer's largest batch: what the artifact found to
+// fit (paper §1), and for others so many of the longest sequences.
+func (p *Plan) staticBatch() int {
+	alpaca := p.Scenario.Workload == "alpaca"
+	pick := func(a, b int) int {
+		if alpaca {
+			return a
+		}
+		return b
+	}
+	switch p.Setup.LLM.Name {
+	case "opt-13b":
+		return pick(14, 5)
+	case "opt-66b":
+		return pick(8, 2)
+	case "opt-175b":
+		return pick(80, 24)
+	}
+	v := &p.Scenario.Server
+	return max(1, v.Blocks*v.BlockSize/v.MaxLen)
+}
+
+// prefix is how many tokens all prompts have in common.
+func (p *Plan) prefix() (int, error) {
+	if p.lengths == nil {
+		return 0, nil // a trace says so request by request
+	}
+	source, err := workload.Every(p.lengths, 1, 0, 0, 1)
+	if err != nil {
+		return 0, err
+	}
+	var r workload.Request
+	err = source.Next(&r)
+	return r.Shared, err
+}
+
+// Expected is about how many requests will arrive, for a progress bar.
+func (p *Plan) Expected() int {
+	s := &p.Scenario
+	n := math.MaxInt
+	if p.Trace != nil {
+		n = p.Trace.Requests
+		if s.Duration > 0 && p.Trace.Span > 0 {
+			n = min(n, int(p.Trace.Rate()*p.factor*s.Duration))
+		}
+	} else if s.Duration > 0 {
+		n = int(s.Rate * s.Duration)
+	}
+	if s.Requests > 0 {
+		n = min(n, s.Requests)
+	}
+	return n
+}
+
+// Run serves the requests. observer and progress may be nil; see sim.Config.
+func (p *Plan) Run(ctx context.Context, observer sim.Observer, progress func(now float64, arrived, answered int)) (*sim.Result, error) {
+	source, done, err := p.source()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	s := &p.Scenario
+	until := s.Until
+	if until == 0 {
+		until = s.Duration
+	}
+	return sim.Run(ctx, sim.Config{
+		Server: s.Server, Decoding: s.Decoding, Cost: p.Model, Seed: s.Seed,
+		From: s.From, Until: until, Stop: s.Stop && until > 0,
+		Observer: observer, Progress: progress,
+	}, source)
+}
+
+// source opens the requests; done closes them.
+func (p *Plan) source() (source workload.Source, done func(), err error) {
+	s := &p.Scenario
+	if p.lengths != nil {
+		source, err = workload.Poisson(p.lengths, s.Rate, s.Seed, s.Duration, s.Requests)
+		return source, func() {}, err
+	}
+	t, err := workload.Open(s.Trace)
+	if err != nil {
+		return nil, nil, err
+	}
+	source = t
+	if p.factor != 1 {
+		if source, err = workload.Faster(source, p.factor); err != nil {
+			t.Close()
+			return nil, nil, err
+		}
+	}
+	if s.Duration > 0 {
+		source = workload.Before(source, s.Duration)
+	}
+	if s.Requests > 0 {
+		source = workload.First(source, s.Requests)
+	}
+	return source, func() { t.Close() }, nil
+}
+
+// Run opens a scenario and runs it.
+func Run(ctx context.Context, s Scenario) (*sim.Result, error) {
+	p, err := Open(s)
+	if err != nil {
+		return nil, err
+	}
+	return p.Run(ctx, nil, nil)
+}
