@@ -1,0 +1,72 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A Summary is what a whole trace has in it.
+type Summary struct {
+	Format   string
+	Requests int
+	Skipped  int     // rows without prompt or answer
+	Hashed   int     // requests that say which prompts they share
+	Span     float64 // s from the first arrival to the last
+
+	MeanPrompt, MeanOutput       float64 // tokens
+	LongestPrompt, LongestOutput int
+	Longest                      int // prompt and output of one request
+}
+
+// Rate is the average of arrivals a second, 0 if all come at once.
+func (s *Summary) Rate() float64 {
+	if s.Span == 0 {
+		return 0
+	}
+	return float64(s.Requests-1) / s.Span
+}
+
+// Check reads a whole trace before anything is begun with it, so that a bad row
+// cannot leave a run half done. The error is that of the first bad row; a trace
+// without requests is one too.
+func Check(path string) (Summary, error) {
+	t, err := Open(path)
+	if err != nil {
+		return Summary{}, err
+	}
+	defer t.Close()
+	return t.summarize()
+}
+
+func (t *Trace) summarize() (Summary, error) {
+	s := Summary{Format: t.Format()}
+	var prompts, outputs int
+	for {
+		var r Request
+		err := t.Next(&r)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Summary{}, err
+		}
+		s.Requests++
+		s.Span = r.Arrival
+		prompts += r.Prompt
+		outputs += r.Output
+		s.LongestPrompt = max(s.LongestPrompt, r.Prompt)
+		s.LongestOutput = max(s.LongestOutput, r.Output)
+		s.Longest = max(s.Longest, r.Prompt+r.Output)
+		if r.Hashes != nil {
+			s.Hashed++
+		}
+	}
+	s.Skipped = t.Skipped
+	if s.Requests == 0 {
+		return Summary{}, fmt.Errorf("%w: %s: no requests in it, %d rows without prompt or answer skipped", ErrTrace, t.lines.name, t.Skipped)
+	}
+	s.MeanPrompt = float64(prompts) / float64(s.Requests)
+	s.MeanOutput = float64(outputs) / float64(s.Requests)
+	return s, nil
+}

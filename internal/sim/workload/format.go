@@ -1,0 +1,136 @@
+package workload
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A format is how a trace writes its rows. Columns are found by their names,
+// in any order and in any case; others are passed over.
+type format struct {
+	name    string
+	json    bool
+	columns [3]string // time, prompt, output
+	clock   clock
+	log     bool // of a real server, which has failed requests in it
+}
+
+// The clock of a trace.
+type clock int
+
+const (
+	secondsClock clock = iota
+	millisecondsClock
+	dateClock // 2023-11-16 18:15:46.6805900, perhaps with +00:00
+)
+
+// formats are those that traces are published in, and two for the user's own.
+//
+// BurstGPT: release v1.1 has six columns, v2.0's third file two more; failed
+// requests have 0 response tokens (README of HPMLL/BurstGPT). Azure: the 2023
+// and 2024 LLM inference traces of Azure/AzurePublicDataset; the latter write
+// a zone behind the time. Mooncake: FAST25-release/traces of
+// kvcache-ai/Mooncake; hash_ids are remapped hashes of 512 tokens and all
+// before these (its README).
+var formats = []format{
+	{"BurstGPT CSV", false, [3]string{"Timestamp", "Request tokens", "Response tokens"}, secondsClock, true},
+	{"Azure CSV", false, [3]string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, dateClock, true},
+	{"Mooncake JSONL", true, [3]string{"timestamp", "input_length", "output_length"}, millisecondsClock, true},
+	{"CSV", false, [3]string{"arrival", "prompt", "output"}, secondsClock, false},
+	{"JSONL", true, [3]string{"arrival", "prompt", "output"}, secondsClock, false},
+}
+
+// wanted tells a user what a trace looks like.
+var wanted = func() string {
+	var known []string
+	for _, f := range formats {
+		if columns := strings.Join(f.columns[:], ", "); f.json {
+			known = append(known, fmt.Sprintf("JSON objects with %s (%s)", columns, f.name))
+		} else {
+			known = append(known, fmt.Sprintf("a header with %s (%s)", columns, f.name))
+		}
+	}
+	return strings.Join(known, ", or ")
+}()
+
+// fields are the columns of a row that matter, as they are written.
+type fields struct{ at, prompt, output []byte }
+
+// A parser takes rows of one trace apart.
+type parser interface {
+	split(line []byte) (fields, error)
+
+	// hashes are the hash_ids of the row that was split last, if it has any.
+	hashes(prompt int) ([]int64, error)
+}
+
+// detect tells the format by the first line. The one with the most columns in
+// it is meant.
+func detect(line []byte) (format, parser, error) {
+	names, isJSON, err := columns(line)
+	if err != nil {
+		return format{}, nil, err
+	}
+	var best format
+	most, tie := 0, true
+	for _, f := range formats {
+		found := 0
+		for _, c := range f.columns {
+			if slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, c) }) {
+				found++
+			}
+		}
+		if f.json == isJSON && found >= most {
+			tie = found == most
+			best, most = f, found
+		}
+	}
+	if tie {
+		return format{}, nil, fmt.Errorf("unknown format: the line starts with %s; wanted %s", excerpt(line), wanted)
+	}
+	if isJSON {
+		return best, &jsonParser{format: best}, nil
+	}
+	p, err := newCSV(best, names)
+	return best, p, err
+}
+
+// columns are the names in the first line: a header's or an object's.
+func columns(line []byte) (names []string, isJSON bool, err error) {
+	if line[0] != '{' {
+		for _, field := range bytes.Split(line, []byte{','}) {
+			names = append(names, string(unquote(field)))
+		}
+		return names, false, nil
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(line, &object); err != nil {
+		return nil, true, fmt.Errorf("not a JSON object: %w", err)
+	}
+	for name := range object {
+		names = append(names, name)
+	}
+	return names, true, nil
+}
+
+// excerpt is the start of a line, for an error.
+func excerpt(line []byte) string {
+	const longest = 60
+	if len(line) > longest {
+		return fmt.Sprintf("%q...", line[:longest])
+	}
+	return fmt.Sprintf("%q", line)
+}
+
+const dates = "2006-01-02 15:04:05" // a fraction may follow, which time.Parse knows
+
+func parseDate(text []byte) (time.Time, error) {
+	if len(text) > len(dates) && bytes.ContainsAny(text[len(dates):], "+-Z") {
+		return time.Parse(dates+"Z07:00", string(text))
+	}
+	return time.Parse(dates, string(text))
+}

@@ -1,0 +1,87 @@
+package workload
+
+import (
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// longestLine is far above any row: Mooncake's longest has 2.7 kB, and a prompt
+// of ten million tokens would have 20,000 hashes.
+const longestLine = 1 << 20
+
+// lines reads a file line by line, in memory for the longest one. Ends of lines
+// may be Windows', a byte order mark and blank lines are passed over.
+type lines struct {
+	name   string
+	r      *bufio.Reader
+	number int // of the last line read, from 1
+	line   []byte
+	again  bool // next gives the last line once more
+}
+
+// open unpacks what starts like a gzip file.
+func (l *lines) open(r io.Reader, name string) error {
+	l.name = name
+	l.r = bufio.NewReaderSize(r, longestLine)
+	magic, err := l.r.Peek(2)
+	if err != nil && err != io.EOF {
+		return l.readError(err)
+	}
+	if bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unpacked, err := gzip.NewReader(l.r)
+		if err != nil {
+			return l.readError(err)
+		}
+		l.r = bufio.NewReaderSize(unpacked, longestLine)
+	}
+	return nil
+}
+
+// next is the next line that is not blank, without its end; it is valid until
+// the next call. io.EOF is the end.
+func (l *lines) next() ([]byte, error) {
+	if l.again {
+		l.again = false
+		return l.line, nil
+	}
+	for {
+		line, err := l.r.ReadSlice('\n')
+		if err == io.EOF && len(line) == 0 {
+			return nil, io.EOF
+		}
+		l.number++
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return nil, l.errorf("the line is longer than %d bytes; wanted one request on each line", longestLine)
+		}
+		if err != nil && err != io.EOF {
+			return nil, l.readError(err)
+		}
+		if l.number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			l.line = line
+			return line, nil
+		}
+	}
+}
+
+// errorf is a complaint about the last line.
+func (l *lines) errorf(text string, args ...any) error {
+	return fmt.Errorf("%w: %s:%d: %w", ErrTrace, l.name, max(1, l.number), fmt.Errorf(text, args...))
+}
+
+// readError is a file that cannot be read; if that is because it is damaged, it
+// is the trace's fault.
+func (l *lines) readError(err error) error {
+	var corrupt flate.CorruptInputError
+	if errors.As(err, &corrupt) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return l.errorf("the gzip file is damaged or cut off: %w", err)
+	}
+	return fmt.Errorf("trace %s, line %d: %w", l.name, max(1, l.number), err)
+}

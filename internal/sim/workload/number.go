@@ -1,0 +1,72 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// mostTokens is far above what any model takes, and sums of it do not overflow.
+const mostTokens = 1 << 30
+
+// seconds is a row's time in seconds on the trace's clock.
+func (f *format) seconds(text []byte) (float64, error) {
+	column, want := f.columns[0], "seconds, at least 0"
+	switch f.clock {
+	case dateClock:
+		at, err := parseDate(text)
+		if err != nil {
+			return 0, bad(column, text, "is not a time", "one like 2023-11-16 18:15:46.6805900")
+		}
+		// Since the start of 2020: the floats there are 60 ns apart or closer
+		// until 2036, and Azure's ticks 100 ns.
+		return float64(at.Unix()-epoch2020) + float64(at.Nanosecond())/1e9, nil
+	case millisecondsClock:
+		want = "milliseconds, at least 0"
+	}
+	at, err := strconv.ParseFloat(string(text), 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange) || math.IsInf(at, 0):
+		return 0, bad(column, text, "is too large", want)
+	case err != nil || math.IsNaN(at):
+		return 0, bad(column, text, "is not a number", want)
+	case at < 0:
+		return 0, bad(column, text, "is negative", want)
+	case f.clock == millisecondsClock:
+		at /= 1000
+	}
+	return at, nil
+}
+
+const epoch2020 = 1577836800
+
+// tokens is the length in column i. Only a server's log may have 0.
+func (f *format) tokens(i int, text []byte) (int, error) {
+	least := 1
+	if f.log {
+		least = 0
+	}
+	n, err := strconv.Atoi(string(text))
+	if err == nil && least <= n && n <= mostTokens {
+		return n, nil
+	}
+	is := "is too small"
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		is = "is not a whole number"
+	case err != nil && text[0] == '-' || n < 0:
+		is = "is negative"
+	case n > mostTokens: // Atoi's answer is the largest int if a number is beyond it
+		is = "is too large"
+	}
+	return 0, bad(f.columns[i], text, is, fmt.Sprintf("a whole number of tokens from %d to %d", least, mostTokens))
+}
+
+// bad is the complaint about a value.
+func bad(column string, text []byte, is, want string) error {
+	if len(text) == 0 {
+		return fmt.Errorf("column %q is empty; wanted %s", column, want)
+	}
+	return fmt.Errorf("column %q: %s %s; wanted %s", column, excerpt(text), is, want)
+}

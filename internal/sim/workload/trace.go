@@ -1,0 +1,133 @@
+package workload
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// A Trace is a Source that reads a file row by row. Arrivals are shifted so
+// that the first request comes at 0, whatever the format's clock; rows must be
+// in the order of arrival.
+type Trace struct {
+	// Skipped is how many rows so far had no tokens of prompt or answer, which
+	// in a server's log is a request that failed.
+	Skipped int
+
+	lines  lines
+	closer io.Closer
+	format format
+	parse  parser
+	any    bool // a row was read
+	last   float64
+	above  []byte  // the last row's time as it was written
+	start  float64 // of the first request
+	begun  bool
+	err    error
+}
+
+// Open reads a trace, gzipped or not. What format it has is told by its first
+// line. The error wraps ErrTrace if the file can be read and is not a trace.
+func Open(path string) (*Trace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
+	}
+	t, err := Read(f, path)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	t.closer = f
+	return t, nil
+}
+
+// Read is Open for what is open already; name is what errors call it.
+func Read(r io.Reader, name string) (*Trace, error) {
+	t := &Trace{}
+	if err := t.lines.open(r, name); err != nil {
+		return nil, err
+	}
+	line, err := t.lines.next()
+	if err == io.EOF {
+		return nil, t.lines.errorf("the file is empty; wanted %s", wanted)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.format, t.parse, err = detect(line); err != nil {
+		return nil, t.lines.errorf("%w", err)
+	}
+	if t.format.json {
+		t.lines.again = true // the first line is a row
+	}
+	return t, nil
+}
+
+// Format is the name of the trace's format.
+func (t *Trace) Format() string { return t.format.name }
+
+// Close closes a file that Open opened.
+func (t *Trace) Close() error {
+	if t.closer == nil {
+		return nil
+	}
+	return t.closer.Close()
+}
+
+// Next implements Source. Errors of a row wrap ErrTrace and name file, line and
+// column.
+func (t *Trace) Next(r *Request) error {
+	for t.err == nil {
+		var line []byte
+		if line, t.err = t.lines.next(); t.err != nil {
+			break
+		}
+		served, err := t.row(line, r)
+		if err != nil {
+			t.err = t.lines.errorf("%w", err)
+			break
+		}
+		if served {
+			return nil
+		}
+		t.Skipped++
+	}
+	return t.err
+}
+
+// row turns a row into a request, and says whether it is one that was served.
+func (t *Trace) row(line []byte, r *Request) (served bool, err error) {
+	var f fields
+	if f, err = t.parse.split(line); err != nil {
+		return false, err
+	}
+	at, err := t.format.seconds(f.at)
+	if err != nil {
+		return false, err
+	}
+	if t.any && at < t.last {
+		return false, fmt.Errorf("column %q: %s is before the %s of the row above; rows must be in the order of arrival",
+			t.format.columns[0], f.at, t.above)
+	}
+	t.any, t.last, t.above = true, at, append(t.above[:0], f.at...)
+
+	r.Shared = 0
+	if r.Prompt, err = t.format.tokens(1, f.prompt); err != nil {
+		return false, err
+	}
+	if r.Output, err = t.format.tokens(2, f.output); err != nil {
+		return false, err
+	}
+	if r.Hashes, err = t.parse.hashes(r.Prompt); err != nil {
+		return false, err
+	}
+	if r.Prompt == 0 || r.Output == 0 {
+		return false, nil
+	}
+	if !t.begun {
+		t.begun, t.start = true, at
+	}
+	r.Arrival = at - t.start
+	return true, nil
+}
