@@ -64,6 +64,10 @@ func TestRooflineParts(t *testing.T) {
 	// A token's keys and values: 2 layers × 2 × 4 heads × 8 × 2 bytes.
 	require.InDelta(t, ns*1000*256, m.Seconds(Work{Seqs: 1, Context: 1000})-one, 1e-15)
 
+	slow := tiny(1)
+	slow.GPU.FP16 = 1e-3 // 512 operations then take longer than 256 bytes
+	require.InEpsilon(t, 1e-9*512, slow.model(t, 16).context, 1e-12)
+
 	// Many tokens wait for the multiplications; only some make logits.
 	require.InEpsilon(t, ps*2*(2*tinyLayer+tinyHead)*1e6, m.Seconds(Work{Seqs: 1e6}), 1e-9)
 	linear := ps * (2*2*tinyLayer*(1e6+1) + 2*tinyHead)

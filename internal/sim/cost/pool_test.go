@@ -151,6 +151,20 @@ func TestTooLarge(t *testing.T) {
 	gpu, _, err = s.Pool(16)
 	require.True(t, err != nil || gpu*16 < s.LLM.MaxLength, "3 would not do")
 
+	// On four, weights leave room for blocks, but not for a sequence this long.
+	s, err = New("llama-3-70b", "a100-40gb", 1)
+	require.NoError(t, err)
+	s.LLM.MaxLength = 40_000
+	_, _, err = s.Pool(16)
+	require.ErrorContains(t, err, "8 workers would do")
+
+	// Three would have the memory, but cannot share 40 heads.
+	s, err = New("opt-13b", "a100-40gb", 1)
+	require.NoError(t, err)
+	s.GPU.MemoryBytes = 13_000_000_000
+	_, _, err = s.Pool(16)
+	require.ErrorContains(t, err, "4 workers would do")
+
 	s, err = New("opt-175b", "l4", 1)
 	require.NoError(t, err)
 	s.Memory.Utilization = 0.05

@@ -36,16 +36,20 @@ type Engine struct {
 	Copy            float64 `json:"per_copy_us"`      // of one copy between GPU and CPU
 }
 
-// DefaultEngine is vLLM of the paper's time. One set serves all models. The
-// first four, the layer's and the sequence's figure are fitted, and rounded, to
-// what is known of OPT-13B on an A100 with 40 GB (paper §1, §3: the calibrated
-// line, FasterTransformer's logs) and of OPT-13B and OPT-66B on 1 to 8 with
+// DefaultEngine is vLLM of the paper's time. One set serves all models. It is
+// held against what is known of OPT-13B on an A100 with 40 GB (paper §1, §3: the
+// calibrated line, FasterTransformer's logs) and of OPT-13B and OPT-66B with
 // 80 GB (the profiles of vLLM and of its own engine that DistServe publishes).
-// The sources contradict each other by up to a factor of 2 in the sequences'
-// share and where vLLM has several workers; README.md says how far off it is.
+//
+// Compute and Attention are near the best fit to all of them. Weights is not:
+// the fit takes the whole bandwidth and puts the rest into Layer, 0.28 ms. Layer
+// and Seq lie between sources that contradict each other: for a sequence the
+// calibrated line has 0.30 ms, vLLM in DistServe 0.06 to 0.12. README.md says
+// how far off the result is.
+//
 // HostLink: 25 of 32 GB/s are what is measured over PCIe 4.0 x16. WorkerLink:
-// published all-reduce runs on NVLink come to 200 to 230 of 300 GB/s. Base and
-// Copy are assumptions.
+// published all-reduce runs on A100s with NVLink come to some 200 of 300 GB/s.
+// Base and Copy are assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,
 	Compute:         0.60,
