@@ -62,3 +62,19 @@ func (f *Fitted) Next(r *Request) error {
 		f.Dropped++
 	}
 }
+
+// Before is the requests of a source that arrive before until, in seconds.
+func Before(s Source, until float64) Source { return &before{s, until} }
+
+type before struct {
+	Source
+	until float64
+}
+
+func (b *before) Next(r *Request) error {
+	err := b.Source.Next(r)
+	if err == nil && r.Arrival >= b.until {
+		return io.EOF
+	}
+	return err
+}
