@@ -402,7 +402,7 @@ func TestTheDifference(t *testing.T) {
 		paper              *Range
 		absolute, relative string
 	}{
-		{13.3, Printed(13.62), "−0.3200", "−2.3 %"},
+		{13.3, Printed(13.62), "−0.32", "−2.3 %"},
 		{7, Printed(7), "0.00", "0.0 %"},
 		{20, Between(16.2, 30.5), "within", ""},
 		{33, Between(16.2, 30), "+3.00", "+10.0 %"},

@@ -55,15 +55,15 @@ func (f shownFigure) Table() []tableRow {
 	for _, r := range f.rows() {
 		t := tableRow{Panel: r.panel, Series: r.series, X: r.x}
 		if r.measured {
-			t.Ours, t.Seeds = long(r.Mean), fmt.Sprint(r.Seeds)
+			t.Ours, t.Seeds = long(r.Mean, r.Mean), fmt.Sprint(r.Seeds)
 			if r.Seeds > 1 {
-				t.Ours += " ± " + long(r.SD)
+				t.Ours += " ± " + long(r.SD, r.Mean)
 			}
 		}
 		if r.Paper != nil {
-			t.Paper = long(r.Paper.Low)
+			t.Paper = long(r.Paper.Low, r.Paper.Low)
 			if r.Paper.High != r.Paper.Low {
-				t.Paper += " to " + long(r.Paper.High)
+				t.Paper += " to " + long(r.Paper.High, r.Paper.High)
 			}
 			if r.measured {
 				t.Difference, t.Part = difference(r.Mean, *r.Paper)
@@ -97,7 +97,7 @@ func difference(ours float64, paper Range) (absolute, relative string) {
 	default:
 		of = paper.Low
 	}
-	absolute = signed(long(d), d)
+	absolute = signed(long(d, of), d)
 	if of != 0 {
 		p := 100 * d / math.Abs(of)
 		relative = signed(trimSign(fmt.Sprintf("%.1f", p)), p) + " %"
