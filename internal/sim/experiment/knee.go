@@ -127,3 +127,12 @@ func ratio(a, b *curve, paper *chart.Range) chart.Value {
 	}
 	return mean(values, paper)
 }
+
+// ratios is the panel beside curves: how many times the rate of another system
+// vLLM sustains at the threshold, and what the paper says.
+func ratios(groups []string, values []chart.Value) chart.Panel {
+	return chart.Panel{
+		Title: "rate at 0.5 s/token", X: chart.XAxis{Title: "vLLM against"}, Y: chart.YAxis{Title: "times the rate"},
+		Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: "times the rate at 0.5 s/token", Values: values}}},
+	}
+}

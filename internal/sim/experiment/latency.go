@@ -41,6 +41,8 @@ func (b *bench) latencyOf(setup, title, name string) error {
 		systems = append(systems, "vllm-v0", "vllm-v1")
 	}
 	var panels []chart.Panel
+	var groups []string
+	var values []chart.Value
 	for _, workload := range []string{"sharegpt", "alpaca"} {
 		all := make([]curve, len(systems))
 		for i, system := range systems {
@@ -69,8 +71,10 @@ func (b *bench) latencyOf(setup, title, name string) error {
 			Y:     chart.YAxis{Title: "normalized latency (s/token)", Max: 1},
 			Data:  lines,
 		})
-		b.rates(workload, setup, by)
+		g, v := b.rates(workload, setup, by)
+		groups, values = append(groups, g...), append(values, v...)
 	}
+	panels = append(panels, ratios(groups, values))
 	note := "Times of an iteration are calibrated on Fig. 13 (FasterTransformer's are set by hand from its logs). " +
 		"Latency near the knee is chaotic; what is compared is the rate at 0.5 s/token."
 	if setup != "" {
@@ -83,11 +87,17 @@ func (b *bench) latencyOf(setup, title, name string) error {
 	return nil
 }
 
-// rates compares how many times as many requests the paper's system sustains.
-func (b *bench) rates(workload, setup string, by map[string]*curve) {
+// rates compares how many times as many requests the paper's system sustains,
+// and returns the bars of that.
+func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []string, values []chart.Value) {
 	vllm := by["sosp"]
 	oracle, max, static := ratio(vllm, by["orca-oracle"], nil), ratio(vllm, by["orca-max"], nil), ratio(vllm, by["fastertransformer"], nil)
 	r := targets.Ratio
+	if workload == "sharegpt" { // over all three models
+		oracle.Paper, max.Paper = chart.Between(r.Oracle[0], r.Oracle[1]), chart.Between(r.Max[0], r.Max[1])
+	} else if setup == "" {
+		oracle.Paper = chart.Printed(r.AlpacaOracle)
+	}
 	switch {
 	case setup != "":
 		name := map[string]string{"paper-opt-66b": "OPT-66B", "paper-opt-175b": "OPT-175B"}[setup] + ", " + workload
@@ -101,4 +111,6 @@ func (b *bench) rates(workload, setup string, by map[string]*curve) {
 	default:
 		b.inside(chart.Calibrated, "Fig. 12, Alpaca, rate of vLLM/Orca (Oracle)", "1.3", oracle, 1.2, 1.5)
 	}
+	title := map[string]string{"sharegpt": "ShareGPT", "alpaca": "Alpaca"}[workload]
+	return []string{title + " Oracle", title + " Max"}, []chart.Value{oracle, max}
 }

@@ -14,12 +14,14 @@ func (b *bench) sharedPrefix() error {
 		seeds, seconds = first(1), 300
 	}
 	var panels []chart.Panel
+	var groups []string
+	var values []chart.Value
 	for _, w := range []struct {
-		workload, title string
-		paper           float64
+		workload, title, short string
+		paper                  float64
 	}{
-		{"wmt16-1shot", "1 example, 80 tokens", targets.Ratio.OneShot},
-		{"wmt16-5shot", "5 examples, 341 tokens", targets.Ratio.FiveShot},
+		{"wmt16-1shot", "1 example, 80 tokens", "1 example", targets.Ratio.OneShot},
+		{"wmt16-5shot", "5 examples, 341 tokens", "5 examples", targets.Ratio.FiveShot},
 	} {
 		all := []curve{}
 		for _, system := range []string{"orca-oracle", "sosp", "vllm-v1"} {
@@ -38,9 +40,11 @@ func (b *bench) sharedPrefix() error {
 			Title: w.title, X: chart.XAxis{Title: "request rate (requests/s)"},
 			Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines,
 		})
-		r := ratio(&all[1], &all[0], nil)
+		r := ratio(&all[1], &all[0], chart.Printed(w.paper))
+		groups, values = append(groups, "Oracle, "+w.short), append(values, r)
 		b.order("Fig. 16, "+w.title+", rate of vLLM/Orca (Oracle)", fmt.Sprint(w.paper), spread(r), r.Mean > 1.3)
 	}
+	panels = append(panels, ratios(groups, values))
 	b.add(chart.Figure{
 		Name: "fig16-shared-prefix", Title: "Shared prefix (Fig. 16, LLaMA-13B)", Kind: chart.OrderOnly, Panels: panels,
 		Seeds: says(seeds, seconds),
