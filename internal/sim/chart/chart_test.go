@@ -324,6 +324,21 @@ func TestEveryCutValueHasItsArrow(t *testing.T) {
 	require.Equal(t, 2, arrows(stacks, 99))
 }
 
+// Arrows that would be at one place stand side by side.
+func TestNoArrowHidesAnother(t *testing.T) {
+	f := small()[0]
+	f.Panels[0].Data = Lines{Lines: many(2)}
+	f.Panels[0].Y.Max = 0.5
+	at := arrowPath.FindAllString(drawn(t, f), -1)
+	require.Len(t, at, 2)
+	seen := map[string]bool{}
+	for _, path := range at {
+		x, _, _ := strings.Cut(path, ",")
+		require.False(t, seen[x], path)
+		seen[x] = true
+	}
+}
+
 // arrowPath is a triangle that points up.
 var arrowPath = regexp.MustCompile(`<path d="M[\d.]+,([\d.]+)L[\d.]+,[\d.]+L[\d.]+,[\d.]+Z" style="fill:#[0-9A-F]{6}"`)
 
