@@ -161,7 +161,7 @@ func TestThePageInABrowser(t *testing.T) {
 				keep(t, tab, fmt.Sprintf("index-%d-%s-open.png", width, scheme))
 				require.True(t, evaluate[bool](t, tab, `document.querySelectorAll('details').forEach(d => d.open = false), true`))
 				command(t, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
-				require.Equal(t, 0, evaluate[int](t, tab, `[...document.querySelectorAll('details > div')].filter(e => !e.getBoundingClientRect().height).length`), "it is folded in print")
+				require.Equal(t, 0, evaluate[int](t, tab, `[...document.querySelectorAll('details > div')].filter(e => !e.getBoundingClientRect().height || !e.checkVisibility({contentVisibilityAuto: true})).length`), "it is folded in print")
 				require.Equal(t, "rgb(255, 255, 255)", evaluate[string](t, tab, `getComputedStyle(document.body).backgroundColor`))
 			})
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"image/png"
 	"io"
 	"math"
@@ -322,6 +323,21 @@ func TestEveryCutValueHasItsArrow(t *testing.T) {
 	require.Equal(t, 0, arrows(stacks, 120))
 	require.Equal(t, 1, arrows(stacks, 100), "the paper's column; 100 itself is not beyond")
 	require.Equal(t, 2, arrows(stacks, 99))
+}
+
+// Arrows that would be at one place stand side by side.
+func TestNoArrowHidesAnother(t *testing.T) {
+	f := small()[0]
+	f.Panels[0].Data = Lines{Lines: many(2)}
+	f.Panels[0].Y.Max = 0.5
+	at := arrowPath.FindAllString(drawn(t, f), -1)
+	require.Len(t, at, 2)
+	var x [2]float64
+	for i, path := range at {
+		_, err := fmt.Sscanf(path, `<path d="M%f,`, &x[i])
+		require.NoError(t, err)
+	}
+	require.GreaterOrEqual(t, math.Abs(x[0]-x[1]), 9., "their width")
 }
 
 // arrowPath is a triangle that points up.
