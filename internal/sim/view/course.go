@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ const (
 	mostCalls  = 3000
 	mostBlocks = 4096 // of one pool
 	mostForks  = 64   // of one step
+	mostShown  = 64   // of a pool whose records are shown
 )
 
 // Course plays a trace (package trace) on package course. A comment behind a
@@ -119,6 +121,7 @@ func (p *player) play(c call) {
 	engine := max(0, c.Engine)
 	f := look(p.world.Engines[engine])
 	f.Engine, f.Call, f.Refused = engine, statement(c.Op), out.Refused()
+	f.Records = records(p.world.Pools[engine], f.Blocks)
 	was := &p.last[engine]
 	f.Copies = copies(c.Op, was, &f)
 	share(was, &f)
@@ -156,6 +159,18 @@ func look(e *course.Engine) Frame {
 	}
 	f.Counts = unexplained(unsafe.Slice(e.RefCount, e.Total), f.Sequences, false)
 	return f
+}
+
+// records reads a pool, which has slack on both sides.
+func records(pool []byte, blocks int) []int32 {
+	if blocks == 0 || blocks > mostShown {
+		return nil
+	}
+	all := make([]int32, blocks*course.KVPerBlock)
+	for i := range all {
+		all[i] = int32(binary.NativeEndian.Uint32(pool[oracle.Slack+i*course.KVSize:]))
+	}
+	return all
 }
 
 // share keeps tables that did not change once.

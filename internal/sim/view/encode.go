@@ -44,6 +44,7 @@ type delta struct {
 	Copies  []int `json:"cp,omitempty"`
 	Hits    []int `json:"h,omitempty"`
 	Counts  []int `json:"k,omitempty"` // device, block, count, device, ...
+	Records []int `json:"m,omitempty"` // place in the pool, record, place, ...
 }
 
 // An entry is a sequence that is new or has changed: its name, tokens, device,
@@ -116,6 +117,7 @@ func pack(r *Recording) ([]byte, error) {
 		for _, c := range is.Counts {
 			d.Counts = append(d.Counts, device(c.CPU), int(c.Block), int(c.Count))
 		}
+		d.Records = written(was.Records, is.Records)
 		p.Frames = append(p.Frames, d)
 		was, live = *is, next
 	}
@@ -142,6 +144,22 @@ func change(name int, old, s *Sequence) entry {
 		e = append(e, int(id))
 	}
 	return e
+}
+
+// small is below what a record has that nobody appended: what the pool was
+// filled with.
+const small = 1_000_000
+
+// written lists what has changed, and of a new pool what may have been appended.
+func written(was, is []int32) []int {
+	var list []int
+	for i, n := range is {
+		if i < len(was) && len(was) == len(is) && was[i] == n || len(was) != len(is) && (n <= -small || n >= small) {
+			continue
+		}
+		list = append(list, i, int(n))
+	}
+	return list
 }
 
 func device(cpu bool) int {

@@ -47,6 +47,10 @@ type Frame struct {
 	// Counts are the reference counts that differ from the number of table
 	// entries that name the block: of the null block, of what a tester unlinked.
 	Counts []Count
+
+	// Records are those of all blocks of a small pool of the course's engine, as
+	// they are in memory; nil of others.
+	Records []int32
 }
 
 // A Sequence is one that has blocks.
