@@ -83,8 +83,10 @@ func open(t *testing.T, in context.Context, r *view.Recording, l look) *tab {
 	require.NoError(t, view.Write(to, r))
 	require.NoError(t, to.Close())
 	ctx, cancel := chromedp.NewContext(in)
-	x := &tab{Context: ctx}
 	t.Cleanup(cancel)
+	ctx, stop := context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(stop)
+	x := &tab{Context: ctx}
 	require.NoError(t, chromedp.Listen(ctx, x.note))
 	command(t, x, network.Enable, network.EnableParams{})
 	command(t, x, runtime.Enable, cdp.Empty{})
@@ -150,7 +152,7 @@ func press(t *testing.T, x *tab, keys ...string) {
 
 func click(t *testing.T, x *tab, selector string) {
 	t.Helper()
-	require.NoError(t, chromedp.Do(x.Context, chromedp.Click(selector)))
+	require.NoError(t, chromedp.Do(x.Context, chromedp.Click(chromedp.CSS(selector))))
 }
 
 func at(t *testing.T, x *tab) string {
@@ -403,7 +405,7 @@ func TestDetails(t *testing.T) {
 	x := open(t, in, r, look{width: desktop, fragment: "step=" + strconv.Itoa(step)})
 	details := func() string { return evaluate[string](t, x, `document.getElementById('details').innerText`) }
 	hover := func(selector string) {
-		require.NoError(t, chromedp.Do(x.Context, chromedp.ScrollIntoView(selector)))
+		require.NoError(t, chromedp.Do(x.Context, chromedp.ScrollIntoView(chromedp.CSS(selector))))
 		place := evaluate[[]float64](t, x, fmt.Sprintf(`(() => { const r = document.querySelector(%q).getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()`, selector))
 		require.NoError(t, chromedp.Do(x.Context, chromedp.MouseEvent("mouseMoved", place[0], place[1])))
 	}
