@@ -147,7 +147,9 @@ func (w *words) swappedIn(it *serve.Iteration) {
 		if len(now) == 0 || !list[0].CPU || now[0].CPU {
 			continue
 		}
-		ids := w.is.blocks(id)
+		ids := slices.DeleteFunc(w.is.blocks(id), func(id int32) bool { // without those it has taken since
+			return !slices.ContainsFunc(it.SwapIn, func(p block.Pair) bool { return p.Dst == id })
+		})
 		w.say("Swaps request %d in: its %s to %s.", id, plural(len(ids), "block goes", "blocks go"), blocks(ids))
 	}
 }
