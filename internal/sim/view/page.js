@@ -199,8 +199,12 @@ function spread(n, width, tall, gap) {
   return best.slice(1)
 }
 
-let columns = [1, 1]
+// fit sizes the cells, where something has changed since.
+let columns = [1, 1], fitted = ''
 function fit() {
+  const key = [$('pools').clientWidth, innerHeight, cells[0].length, cells[1].length].join()
+  if (key === fitted) return
+  fitted = key
   const tall = [Math.max(300, innerHeight - 340), 220]
   for (const device of [0, 1]) {
     const grid = grids[device], n = cells[device].length
@@ -216,7 +220,7 @@ function fit() {
     grid.style.setProperty('--gap', gap + 'px')
     grid.style.setProperty('--font', (side >= 76 ? 15 : Math.max(8, Math.min(15, Math.floor(side / 2.3)))) + 'px')
     grid.style.setProperty('--stripe', Math.max(3, Math.min(10, side / 6)) + 'px')
-    grid.style.setProperty('--slot', side / size + 'px')
+    grid.style.setProperty('--slot', (side / size < 4 ? 2 * side : side / size) + 'px')
     grid.classList.toggle('big', side >= 76)
     grid.classList.toggle('slots', side >= 104 && course && size === 16)
     grid.classList.toggle('tiny', side < 17)
@@ -230,8 +234,18 @@ function who(b, big) {
   if (b.state === 'free') return big ? 'free' : ''
   const names = owners(b)
   if (!big) return b.count > 1 ? '×' + b.count : names[0]
-  const word = course ? 'seq ' : 'req '
-  return word + (names.length > 4 ? names.slice(0, 3).join(', ') + ' …' : names.join(', '))
+  return (course ? 'seq ' : 'req ') + (names.length > 1 ? grouped(b) : names[0])
+}
+
+// grouped names the owners of a shared block in short: 12abc, 13.
+function grouped(b) {
+  const by = new Map()
+  for (const [s] of b.owners) {
+    const [request, number] = recording.names[s.name]
+    by.set(request, (by.get(request) || '') + (several.has(request) ? letter(number) : ''))
+  }
+  const all = [...by].map(([request, letters]) => request + (letters.length > 4 ? letters.slice(0, 3) + '…' : letters))
+  return all.length > 3 ? all.slice(0, 2).join(',\u2009') + '\u2009…' : all.join(',\u2009')
 }
 
 // slots shows the records of a block. What nobody appended is a dot: a pool is
@@ -254,17 +268,24 @@ const set = (e, key, value) => {
 }
 const text = (e, value) => { if (e.textContent !== value) e.textContent = value }
 
+const painted = new WeakMap() // what a cell shows
 function paint(i) {
   const f = frames[i], pool = derived(i), marks = marksOf(i)
   for (const device of [0, 1]) {
     if (cells[device].length !== pool[device].length) build(device, pool[device].length)
   }
+  $('gpu').hidden = f.blocks === 0
+  $('none').hidden = f.blocks > 0
   fit()
   for (const device of [0, 1]) {
     const big = grids[device].classList.contains('big')
     pool[device].forEach((b, id) => {
       const cell = cells[device][id], mark = marks[device].get(id)
       const names = owners(b), used = b.owners.length > 0
+      if (cell.lastChild.className === 'records') slots(cell.lastChild, f, f.before < 0 ? undefined : frames[f.before], id, b)
+      const key = [b.state, b.count, b.filled, b.owners.map(([s]) => s.name), mark, big].join('|')
+      if (painted.get(cell) === key) return
+      painted.set(cell, key)
       set(cell, 'state', b.state)
       set(cell, 'count', b.count)
       set(cell, 'filled', used ? b.filled : 0)
@@ -278,8 +299,7 @@ function paint(i) {
         cell.style.setProperty('--c', colour(first))
         cell.style.setProperty('--d', other ? colour(other[0]) : 'color-mix(in srgb, ' + colour(first) + ' 55%, var(--ground))')
       }
-      const [, whoPart, countPart, wordPart, signPart, slotsPart] = cell.children
-      if (slotsPart) slots(slotsPart, f, f.before < 0 ? undefined : frames[f.before], id, b)
+      const [, whoPart, countPart, wordPart, signPart] = cell.children
       text(whoPart, who(b, big))
       text(countPart, b.count > 1 || b.state === 'held' ? '×' + b.count : '')
       text(wordPart, mark ? mark[2] : '')
@@ -289,11 +309,8 @@ function paint(i) {
       if (cell.getAttribute('aria-label') !== says) cell.setAttribute('aria-label', says)
     })
   }
-  $('gpu').hidden = f.blocks === 0
-  $('none').hidden = f.blocks > 0
   $('gpu-title').textContent = course ? `Pool: ${plural(f.blocks, 'block', 'blocks')} of ${size} records` + (usesEngines ? ` (engine e${f.engine})` : '')
     : `GPU: ${plural(f.blocks, 'block', 'blocks')} of ${plural(size, 'slot', 'slots')}`
-  $('cpu-part').hidden = recording.cpu === 0
   $('cpu-title').textContent = `CPU: ${plural(recording.cpu, 'block', 'blocks')} for what is swapped out`
   return pool
 }
@@ -638,6 +655,7 @@ function legend() {
 }
 
 $('app').hidden = false
+$('cpu-part').hidden = recording.cpu === 0
 legend()
 go(fromHash(), true)
 })()

@@ -234,12 +234,15 @@ func (w *words) decodes(it *serve.Iteration) {
 			}
 		}
 	}
-	text := fmt.Sprintf("Requests %s write a token each", listed(who))
+	text := fmt.Sprintf("Requests %s write a token", listed(who))
 	if len(who) == 1 {
 		text = fmt.Sprintf("Request %s writes a token", who[0])
 	}
-	if sequences > len(it.Decodes) {
+	switch {
+	case sequences > len(it.Decodes):
 		text += fmt.Sprintf(" for each of %d sequences", sequences)
+	case len(who) > 1:
+		text += " each"
 	}
 	if len(begun) > 0 {
 		text += fmt.Sprintf("; %s: %s", plural(len(begun), "block is begun", "blocks are begun"), listed(begun))
