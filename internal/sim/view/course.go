@@ -141,12 +141,11 @@ func look(e *course.Engine) Frame {
 		s := (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(course.Sequence{}.Node))))
 		q := Sequence{Request: int(s.ID), Tokens: int(s.KVCount)}
 		mapped := 0
-		for slot, l2 := range s.BlockTable {
+		for _, l2 := range s.BlockTable {
 			if l2 == nil {
 				q.Table = append(q.Table, slices.Repeat([]int32{block.None}, course.L2Size)...)
 				continue
 			}
-			q.Levels = append(q.Levels, slot)
 			q.Table = append(q.Table, l2[:]...)
 		}
 		for i, id := range q.Table {

@@ -44,13 +44,13 @@ func TestStories(t *testing.T) {
 	require.Equal(t, "Copy-on-write, on the course's engine", r.Title)
 
 	r = story(t, "two-levels")
-	levels := map[int]bool{}
+	tables := map[int]bool{}
 	for _, f := range r.Frames {
 		for _, s := range f.Sequences {
-			levels[len(s.Levels)] = true
+			tables[(len(s.Table)+course.L2Size-1)/course.L2Size] = true
 		}
 	}
-	require.Equal(t, map[int]bool{1: true, 2: true}, levels)
+	require.Equal(t, map[int]bool{1: true, 2: true}, tables)
 
 	_, err := view.Story("nothing")
 	require.ErrorContains(t, err, `there is no story "nothing": there are copy-on-write, two-levels`)
@@ -111,13 +111,15 @@ func TestCoursePlays(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "oom") == 0 {
 				oom = " oom=1"
 			}
-			switch rapid.IntRange(0, 6).Draw(t, "call") {
+			switch rapid.IntRange(0, 9).Draw(t, "call") {
 			case 0:
 				fmt.Fprintf(&text, "create e0 %d %d%s\n", id.Draw(t, "id"), rapid.IntRange(0, 60).Draw(t, "length"), oom)
 			case 1:
 				fmt.Fprintf(&text, "fork e0 %d %d%s\n", id.Draw(t, "parent"), id.Draw(t, "id"), oom)
 			case 2:
 				fmt.Fprintf(&text, "free e0 %d\n", id.Draw(t, "id"))
+			case 3:
+				fmt.Fprintf(&text, "destroy e0\ninit e0 %d\n", rapid.IntRange(1, 12).Draw(t, "blocks")*course.BlockSize)
 			default:
 				fmt.Fprintf(&text, "append e0 %d %d%s\n", id.Draw(t, "id"), i, oom)
 			}
@@ -129,7 +131,12 @@ func TestCoursePlays(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, r.Frames, len(ops))
 		for i, f := range r.Frames {
-			require.Equal(t, blocks, f.Blocks)
+			switch ops[i].Kind {
+			case trace.Init:
+				require.EqualValues(t, ops[i].A/course.BlockSize, f.Blocks)
+			case trace.Destroy:
+				require.Zero(t, f.Blocks)
+			}
 			require.Empty(t, f.Counts, "tables explain every count")
 			if i > 0 {
 				requireCall(t, ops[i], &r.Frames[i-1], &f)
@@ -189,12 +196,13 @@ func withoutRecords(r *view.Recording) *view.Recording {
 
 // Ensure that several engines are told apart.
 func TestEngines(t *testing.T) {
-	r, err := view.Course(strings.NewReader("init e0 64\ninit e2 128\ncreate e0 1 1\ncreate e2 1 1"))
+	r, err := view.Course(strings.NewReader("init e0 64\ninit e2 128\ncreate e0 1 1\ncreate e2 1 1\nfork e2 1 2\nappend e0 1 1\nappend e2 2 1"))
 	require.NoError(t, err)
+	require.Equal(t, []block.Pair{{Src: 0, Dst: 1}}, r.Frames[6].Copies)
 	var engines, blocks []int
 	for _, f := range r.Frames {
 		engines, blocks = append(engines, f.Engine), append(blocks, f.Blocks)
 	}
-	require.Equal(t, []int{0, 2, 0, 2}, engines)
-	require.Equal(t, []int{1, 2, 1, 2}, blocks)
+	require.Equal(t, []int{0, 2, 0, 2, 2, 0, 2}, engines)
+	require.Equal(t, []int{1, 2, 1, 2, 2, 1, 2}, blocks)
 }

@@ -48,7 +48,7 @@ type delta struct {
 }
 
 // An entry is a sequence that is new or has changed: its name, tokens, device,
-// the number of L2 tables and their slots, and its table, spliced.
+// and its table, spliced.
 type entry []int
 
 // mostBytes is the largest recording that a page holds.
@@ -89,7 +89,7 @@ func pack(r *Recording) ([]byte, error) {
 			next[n] = s
 			old := live[n]
 			switch {
-			case old != nil && old.CPU == s.CPU && slices.Equal(old.Levels, s.Levels) && slices.Equal(old.Table, s.Table):
+			case old != nil && old.CPU == s.CPU && slices.Equal(old.Table, s.Table):
 				if s.Tokens == old.Tokens {
 					break
 				}
@@ -136,10 +136,8 @@ func change(name int, old, s *Sequence) entry {
 	if old != nil {
 		before = old.Table
 	}
-	e := entry{name, s.Tokens, device(s.CPU), len(s.Levels)}
-	e = append(e, s.Levels...)
 	front, back, between := difference(before, s.Table)
-	e = append(e, front, back)
+	e := entry{name, s.Tokens, device(s.CPU), front, back}
 	for _, id := range between {
 		e = append(e, int(id))
 	}

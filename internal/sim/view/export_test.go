@@ -40,10 +40,8 @@ func Unpacked(r *Recording) ([]Frame, error) {
 			live[n] = s
 		}
 		for _, e := range d.Changed {
-			levels := e[3]
 			s := Sequence{Request: p.Names[e[0]][0], Number: p.Names[e[0]][1], Tokens: e[1], CPU: e[2] == 1}
-			s.Levels = append(s.Levels, e[4:4+levels]...)
-			s.Table = unspliced(live[e[0]].Table, e[4+levels:])
+			s.Table = unspliced(live[e[0]].Table, e[3:])
 			live[e[0]] = s
 		}
 		for _, s := range live {

@@ -32,9 +32,9 @@ function unpack() {
     live = new Map(live)
     for (const n of d.d || []) live.delete(n)
     for (const n of d.g || []) live.set(n, { ...live.get(n), tokens: live.get(n).tokens + 1 })
-    for (const [n, tokens, device, levels, ...rest] of d.c || []) {
+    for (const [n, tokens, device, ...rest] of d.c || []) {
       const old = live.get(n)
-      live.set(n, { name: n, tokens, device, levels: rest.slice(0, levels), table: spliced(old ? old.table : [], rest.slice(levels)) })
+      live.set(n, { name: n, tokens, device, table: spliced(old ? old.table : [], rest) })
     }
     if (d.n !== undefined) { blocks = d.n; records = new Map() }
     if (d.m) {
@@ -420,7 +420,7 @@ function tables(i, pool) {
   const list = f.sequences.map(s => {
     const was = before && before.get(s.name)
     const changed = at => before && (!was || was.device !== s.device || was.table[at] !== s.table[at])
-    const key = JSON.stringify([s.table, s.levels, s.device, s.table.map((id, at) => changed(at) ? at : -1).filter(at => at >= 0), s.table.map(id => id < 0 ? '' : pool[s.device][id].state[0]).join(''), Math.ceil(s.tokens / size)])
+    const key = JSON.stringify([s.table, s.device, s.table.map((id, at) => changed(at) ? at : -1).filter(at => at >= 0), s.table.map(id => id < 0 ? '' : pool[s.device][id].state[0]).join(''), Math.ceil(s.tokens / size)])
     let item = shown.get(s.name)
     if (!item || item.key !== key) item = { key, element: tableOf(s, pool, changed) }
     next.set(s.name, item)
@@ -466,9 +466,9 @@ function tableOf(s, pool, changed) {
     element.append(row)
   }
   if (course) {
-    for (const slot of s.levels) {
-      element.append(make('h4', '', `block_table[${slot}] → L2 table` + (s.table.length > slot * 16 ? '' : ', no block')))
-      entries(slot * 16, Math.min(s.table.length, slot * 16 + 16))
+    for (let at = 0; at < s.table.length; at += 16) {
+      element.append(make('h4', '', `block_table[${at / 16}] → L2 table`))
+      entries(at, Math.min(s.table.length, at + 16))
     }
   } else {
     entries(0, s.table.length)

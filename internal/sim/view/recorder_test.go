@@ -29,6 +29,8 @@ type watched struct {
 	tokens    map[int]int // with a slot, of each request that has run
 	now       float64
 	paged     bool
+	copies    []block.Pair // of beams, since the last frame
+	seen      []string     // the frames, as they were when they were new
 }
 
 func watch(t *rapid.T, s serve.Scheduler, from view.Tabler, r *view.Recording) *watched {
@@ -61,7 +63,8 @@ func (w *watched) Step(it *serve.Iteration) error {
 	require.NoError(w.t, w.rec.Observe(w.now, it))
 	f := w.check()
 	require.True(w.t, slices.Equal(it.SwapIn, f.SwapIn) && slices.Equal(it.SwapOut, f.SwapOut), "swaps")
-	require.True(w.t, slices.Equal(it.Copies, f.Copies[len(f.Copies)-len(it.Copies):]), "copies, behind those of beams")
+	require.True(w.t, slices.Equal(append(w.copies, it.Copies...), f.Copies), "copies, behind those of beams")
+	w.copies = nil
 	return stuck
 }
 
@@ -75,6 +78,7 @@ func (w *watched) Finish(answered []int, ids ...int) ([]int, error) {
 	require.NoError(w.t, w.rec.Finished(w.now, answered[before:]...))
 	if len(answered) > before {
 		w.check()
+		w.copies = nil
 	}
 	return answered, err
 }
@@ -119,6 +123,7 @@ func (w *watched) check() *view.Frame {
 			require.LessOrEqual(w.t, (s.Tokens+w.recording.Block-1)/w.recording.Block, len(s.Table), "a token has no slot")
 		}
 	}
+	w.seen = append(w.seen, normal(*f))
 	return f
 }
 
@@ -129,6 +134,15 @@ func sorted(m map[int]int) []int {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// done holds all frames against what they were: the scheduler has gone on since.
+func (w *watched) done() {
+	require.Len(w.t, w.recording.Frames, 1+len(w.seen))
+	for i, was := range w.seen {
+		require.Equal(w.t, was, normal(w.recording.Frames[i+1]))
+	}
+	requireUnpacks(w.t, w.recording)
 }
 
 // requireUnpacks is the round trip of what is in the page.
@@ -168,7 +182,7 @@ func TestRecordsSOSP(t *testing.T) {
 			Scheduler: w, Check: s.Check, Table: s.Table, FinishSeq: s.FinishSeq, Refork: w.refork(s),
 			BlockSize: config.Block, Prompts: 40, Seqs: 3, Stuck: paper.ErrNoFreeBlocks, MaxTokens: limits.Tokens,
 		})
-		requireUnpacks(t, r)
+		w.done()
 	})
 }
 
@@ -177,6 +191,7 @@ func (w *watched) refork(s *paper.Scheduler) func(it *serve.Iteration, id, child
 		err := s.Refork(it, id, child, parent)
 		if err == nil {
 			w.rec.Reforked(id, child, parent, it.Copies...)
+			w.copies = append(w.copies, it.Copies...)
 		}
 		return err
 	}
@@ -198,7 +213,7 @@ func TestRecordsOrca(t *testing.T) {
 			Scheduler: w, Check: s.Check, Table: s.Table, FinishSeq: s.FinishSeq, Refork: w.refork(s),
 			BlockSize: size, Prompts: 40, Seqs: 3, MaxTokens: 60, Live: true,
 		})
-		requireUnpacks(t, r)
+		w.done()
 	})
 }
 
@@ -208,8 +223,9 @@ func TestRecordsStatic(t *testing.T) {
 		s, err := paper.NewStatic(config)
 		require.NoError(t, err)
 		r := &view.Recording{Block: config.Longest, GPU: config.Batch}
-		servetest.Run(t, &servetest.System{Scheduler: watch(t, s, s, r), Check: s.Check, Prompts: 40, Seqs: 1, Live: true})
-		requireUnpacks(t, r)
+		w := watch(t, s, s, r)
+		servetest.Run(t, &servetest.System{Scheduler: w, Check: s.Check, Prompts: 40, Seqs: 1, Live: true})
+		w.done()
 	})
 }
 
@@ -256,7 +272,7 @@ func TestRecordsV0(t *testing.T) {
 				return errors.Join(s.Check(), counts(&r.Frames[len(r.Frames)-1], s))
 			},
 		})
-		requireUnpacks(t, r)
+		w.done()
 	})
 }
 
@@ -274,9 +290,13 @@ func counts(f *view.Frame, s *v0.Scheduler) error {
 			}
 		}
 		for _, c := range f.Counts {
-			if c.CPU == (device == 1) {
-				named[c.Block] = c.Count
+			if c.CPU != (device == 1) {
+				continue
 			}
+			if named[c.Block] == c.Count {
+				return fmt.Errorf("device %d: the tables explain the count of block %d", device, c.Block)
+			}
+			named[c.Block] = c.Count
 		}
 		if !slices.Equal(named, d.Counts()) {
 			return fmt.Errorf("device %d: frame: %v, counts: %v", device, named, d.Counts())
@@ -310,10 +330,36 @@ func TestHits(t *testing.T) {
 	require.Equal(t, []string{"Admits request 0: 10 tokens of its prompt → blocks 0–2."}, r.Frames[1].Said)
 	require.Equal(t, []int32{0, 1}, r.Frames[2].Hits)
 	require.Contains(t, r.Frames[2].Said, "Admits request 1: 10 tokens of its prompt → blocks 0, 1, 3; 8 tokens are in the cache already.")
-	answered, err := s.Finish(nil, 0, 1)
+	for id, says := range []string{"Request 0 leaves after 10 tokens: 1 block free, 2 still shared.", "Request 1 leaves after 10 tokens: 3 blocks free."} {
+		answered, err := s.Finish(nil, id)
+		require.NoError(t, err)
+		require.NoError(t, rec.Finished(2, answered...))
+		require.Equal(t, []string{says}, r.Frames[3+id].Said)
+	}
+	require.Empty(t, r.Frames[3].Cached)
+	require.Equal(t, []int32{0, 1}, sortedIDs(r.Frames[4].Cached))
+}
+
+// Ensure that the block for what is outside a window has the count that it has,
+// not that of the entries that name it.
+func TestTheNullBlockIsHeldOnce(t *testing.T) {
+	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{Block: 2, GPU: 30, Window: 2}, MaxTokens: 100, MaxSeqs: 4, MaxLen: 50})
 	require.NoError(t, err)
-	require.NoError(t, rec.Finished(2, answered...))
-	require.Equal(t, []int32{0, 1}, sortedIDs(r.Frames[3].Cached))
+	r := &view.Recording{Block: 2, GPU: 30}
+	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 20})
+	require.NoError(t, err)
+	require.NoError(t, s.Add(serve.Request{ID: 0, Prompt: 20}))
+	var it serve.Iteration
+	for now := range 4 {
+		require.NoError(t, s.Step(&it))
+		require.NoError(t, rec.Observe(float64(now), &it))
+		require.NoError(t, counts(&r.Frames[now+1], s))
+	}
+	f := r.Frames[4]
+	require.Len(t, f.Counts, 1)
+	require.EqualValues(t, 1, f.Counts[0].Count)
+	entries := slices.DeleteFunc(slices.Clone(f.Sequences[0].Table), func(id int32) bool { return id != f.Counts[0].Block })
+	require.Greater(t, len(entries), 3)
 }
 
 func sortedIDs(ids []int32) []int32 {

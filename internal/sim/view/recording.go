@@ -60,7 +60,6 @@ type Sequence struct {
 	CPU     bool
 	Tokens  int     // whose keys and values have a slot; records
 	Table   []int32 // by logical block, ids from 0 on its device; block.None: unmapped
-	Levels  []int   // the course's: which L2 tables there are
 }
 
 // A Count is the reference count of a block.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/block"
 	"llmmemory/internal/paper"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim/view"
@@ -95,7 +96,7 @@ var runs = map[string]func(t testing.TB) *view.Recording{
 			Title: "Paged memory under load", System: "vLLM (SOSP '23)",
 			Note: "OPT-13B on one A100: 983 blocks of 16 tokens, requests about as long as ShareGPT's.", Block: 16, GPU: 983, CPU: 200,
 		}
-		return drive(t, sosp(t, 983, 200), r, view.Limits{From: 10, Frames: 60}, load{40, 161, 337, 1, 0})
+		return drive(t, sosp(t, 983, 200), r, view.Limits{From: 10, Frames: 30}, load{40, 161, 337, 1, 0})
 	},
 	"reserved": func(t testing.TB) *view.Recording {
 		s, err := paper.NewOrca(paper.OrcaConfig{Block: 16, Blocks: 983, Longest: 2048, Policy: paper.Max}, paper.Limits{Tokens: 2560, Seqs: 256})
@@ -114,11 +115,25 @@ var runs = map[string]func(t testing.TB) *view.Recording{
 	},
 	"swapped": func(t testing.TB) *view.Recording {
 		r := &view.Recording{Title: "Parallel samples", System: "vLLM (SOSP '23)", Note: "Up to three samples of a prompt share its blocks.", Block: 16, GPU: 60, CPU: 100}
-		return drive(t, sosp(t, 60, 100), r, view.Limits{Frames: 150}, load{9, 50, 40, 3, 0})
+		return drive(t, sosp(t, 60, 100), r, view.Limits{Frames: 80}, load{9, 50, 40, 3, 0})
 	},
 	"cached": func(t testing.TB) *view.Recording {
 		r := &view.Recording{Title: "Prefix caching", System: "vLLM V0.6.4", Note: "Three prompts come again and again.", Block: 16, GPU: 96}
-		return drive(t, caching(t, 96), r, view.Limits{Frames: 120}, load{6, 100, 30, 1, 100})
+		return drive(t, caching(t, 96), r, view.Limits{Frames: 70}, load{6, 100, 30, 1, 100})
+	},
+	"rare": func(testing.TB) *view.Recording {
+		sequence := func(request, number, tokens int, cpu bool, table ...int32) view.Sequence {
+			return view.Sequence{Request: request, Number: number, Tokens: tokens, CPU: cpu, Table: table}
+		}
+		return &view.Recording{Title: "What is rare", System: "made by hand", Block: 4, GPU: 6, CPU: 2, Frames: []view.Frame{
+			{Said: []string{"An old request is there."}, Blocks: 6, Running: []int{9}, Sequences: []view.Sequence{sequence(9, 0, 3, false, 5)}},
+			{Said: []string{"One with a lower id comes, and is swapped out."}, Now: 1, Blocks: 6, Running: []int{9}, Swapped: []int{4}, Sequences: []view.Sequence{
+				sequence(4, 0, 5, true, 1, 0), sequence(9, 0, 9, false, 5, block.None, 2),
+			}, Counts: []view.Count{{Block: 3, Count: 1}}, Cached: []int32{0, 4}},
+			{Said: []string{"It comes back with a second sequence, and a block is lost on the CPU."}, Now: 2, Blocks: 6, Running: []int{9, 4}, Sequences: []view.Sequence{
+				sequence(4, 0, 5, false, 1, 0), sequence(4, 1, 5, false, 1, 4), sequence(9, 0, 12, false, 5, 3, 2),
+			}, SwapIn: []block.Pair{{Src: 1, Dst: 1}, {Src: 0, Dst: 0}}, Counts: []view.Count{{CPU: true, Block: 0, Count: 1}}, Cached: []int32{}},
+		}}
 	},
 	"large": func(t testing.TB) *view.Recording {
 		r := &view.Recording{Title: "4,096 blocks", System: "vLLM (SOSP '23)", Block: 16, GPU: 4096}
