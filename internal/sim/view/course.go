@@ -20,6 +20,7 @@ const (
 	mostCalls  = 3000
 	mostBlocks = 4096 // of one pool
 	mostForks  = 64   // of one step
+	mostLive   = 256  // sequences at a time
 	mostShown  = 64   // of a pool whose records are shown
 )
 
@@ -50,6 +51,9 @@ func Course(r io.Reader) (*Recording, error) {
 	}}
 	for _, c := range calls {
 		p.play(c)
+		if n := len(p.last[max(0, c.Engine)].Sequences); n > mostLive {
+			return nil, fmt.Errorf("%w: line %d: %d sequences at a time: a map shows at most %d", trace.ErrSyntax, c.line, n, mostLive)
+		}
 	}
 	return p.recording, p.recording.check()
 }
@@ -57,6 +61,7 @@ func Course(r io.Reader) (*Recording, error) {
 // A call is a line of a trace with what is said about it.
 type call struct {
 	trace.Op
+	line int
 	said []string
 }
 
@@ -79,7 +84,7 @@ func script(text string) (calls []call, title string, err error) {
 			}
 			continue
 		}
-		c := call{said: said}
+		c := call{line: i + 1, said: said}
 		if err := c.UnmarshalText([]byte(code)); err != nil {
 			return nil, "", fmt.Errorf("%w: line %d: %w", trace.ErrSyntax, i+1, err)
 		}

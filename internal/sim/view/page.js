@@ -593,7 +593,7 @@ function move(from, key) {
 
 addEventListener('keydown', e => {
   if (e.ctrlKey || e.altKey || e.metaKey || $('help').open) return
-  const at = e.target, inBlocks = at.closest && at.closest('.cell, .entry'), onSlider = at === $('slider'), onControl = at.closest && at.closest('button, select')
+  const at = e.target, inBlocks = at.closest && at.closest('.cell, .entry'), onControl = at.closest && at.closest('button, select')
   const keys = {
     ArrowLeft: () => step(-1), ArrowRight: () => step(1), ',': () => step(-1), '.': () => step(1), PageUp: () => step(-10), PageDown: () => step(10),
     Home: () => step(-end), End: () => step(end), ' ': toggle, '?': () => $('help').showModal(), '/': () => $('help').showModal(),
@@ -601,7 +601,7 @@ addEventListener('keydown', e => {
   if (inBlocks && e.key.startsWith('Arrow')) move(inBlocks, e.key)
   else if (inBlocks && e.key === 'Enter') pin(inBlocks)
   else if (e.key === 'Escape') { pinned = undefined; details(); return }
-  else if (!keys[e.key] || onSlider && !',. ?/'.includes(e.key) || at === $('speed') || onControl && e.key === ' ') return
+  else if (!keys[e.key] || at === $('speed') || onControl && e.key === ' ') return
   else keys[e.key]()
   e.preventDefault()
 })

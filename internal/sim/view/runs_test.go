@@ -105,7 +105,7 @@ var runs = map[string]func(t testing.TB) *view.Recording{
 			Title: "Reserved for the longest answer", System: "Orca (Max)",
 			Note: "Each request reserves room for 2,048 tokens in one piece.", Block: 16, GPU: 983,
 		}
-		return drive(t, s, r, view.Limits{Frames: 30}, load{20, 161, 60, 1, 0})
+		return drive(t, s, r, view.Limits{Frames: 14}, load{20, 161, 60, 1, 0})
 	},
 	"static": func(t testing.TB) *view.Recording {
 		s, err := paper.NewStatic(paper.StaticConfig{Batch: 5, Longest: 300})
@@ -137,6 +137,6 @@ var runs = map[string]func(t testing.TB) *view.Recording{
 	},
 	"large": func(t testing.TB) *view.Recording {
 		r := &view.Recording{Title: "4,096 blocks", System: "vLLM (SOSP '23)", Block: 16, GPU: 4096}
-		return drive(t, sosp(t, 4096, 0), r, view.Limits{From: 6, Frames: 12}, load{200, 161, 337, 1, 0})
+		return drive(t, sosp(t, 4096, 0), r, view.Limits{From: 6, Frames: 4}, load{200, 161, 337, 1, 0})
 	},
 }
