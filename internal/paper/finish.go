@@ -82,6 +82,9 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 	return s.memory.table(q, sequence)
 }
 
+// Counts are the reference counts of all blocks, for reading; Orca has none.
+func (s *Scheduler) Counts() (gpu, cpu []int32) { return s.memory.counts() }
+
 // Queues returns the ids of the requests in each queue, in order.
 func (s *Scheduler) Queues() (waiting, running, swapped []int) {
 	list := func(q *queue.Queue) []int {

@@ -58,6 +58,7 @@ type memory interface {
 	free(q *request, sequence int)
 	refork(it *serve.Iteration, q *request, child, parent int) error
 	table(q *request, sequence int) []int32
+	counts() (gpu, cpu []int32)
 	usage() serve.Usage
 	check(s *Scheduler) error
 }

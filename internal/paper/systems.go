@@ -102,6 +102,8 @@ func (p *paged) refork(_ *serve.Iteration, q *request, child, parent int) error 
 
 func (p *paged) table(q *request, sequence int) []int32 { return q.Seqs[sequence].table }
 
+func (p *paged) counts() (gpu, cpu []int32) { return p.gpu.Counts(), p.cpu.Counts() }
+
 func (p *paged) usage() serve.Usage {
 	return serve.Usage{Blocks: p.config.GPU, Used: p.config.GPU - p.gpu.NumFree(), Logical: p.logical}
 }
@@ -195,6 +197,8 @@ func (r *reserved) table(q *request, sequence int) []int32 {
 	}
 	return ids
 }
+
+func (r *reserved) counts() (gpu, cpu []int32) { return nil, nil }
 
 func (r *reserved) usage() serve.Usage {
 	return serve.Usage{Blocks: r.config.Blocks, Used: r.used, Logical: r.used}

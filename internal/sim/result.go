@@ -1,6 +1,9 @@
 package sim
 
-import "llmmemory/internal/serve"
+import (
+	"llmmemory/internal/block"
+	"llmmemory/internal/serve"
+)
 
 // A Result is what a run measured.
 type Result struct {
@@ -83,11 +86,13 @@ func (w *window) average() Window {
 	return a
 }
 
-// An Observer sees a run from inside.
+// An Observer sees a run from inside. Errors end the run.
 type Observer interface {
-	// Iteration is called after each step of the scheduler, before its tokens
-	// are there. It may read the scheduler and must not keep the iteration.
-	Iteration(now float64, it *serve.Iteration)
-	// Finished is called after requests have left.
-	Finished(now float64, ids []int)
+	// Observe is called after each step of the scheduler, before its tokens are
+	// there. It may read the scheduler and must not keep the iteration.
+	Observe(now float64, it *serve.Iteration) error
+	// Reforked is called when a beam has become a copy of another one.
+	Reforked(id, child, parent int, copies ...block.Pair)
+	// Finished is called after requests have left. Their ids are used again.
+	Finished(now float64, ids ...int) error
 }

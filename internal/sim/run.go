@@ -28,7 +28,8 @@ type Config struct {
 	From, Until float64
 	Stop        bool
 
-	Observer Observer                                 // nil: nobody looks
+	// Observe, if not nil, is called with the scheduler before the first request.
+	Observe  func(serve.Scheduler) (Observer, error)
 	Progress func(now float64, arrived, answered int) // nil; called now and then
 }
 
@@ -66,6 +67,7 @@ type run struct {
 	scheduler serve.Scheduler
 	beams     serve.GroupScheduler // nil: no beams
 	drafts    serve.Speculator     // nil: no drafts
+	observer  Observer             // nil: nobody looks
 	source    workload.Source
 	rng       *rand.Rand
 	roll      roll
@@ -128,6 +130,11 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	}
 	if config.Decoding.Drafts > 0 {
 		r.drafts = scheduler.(serve.Speculator)
+	}
+	if config.Observe != nil {
+		if r.observer, err = config.Observe(scheduler); err != nil {
+			return nil, err
+		}
 	}
 	return r, r.pull()
 }
@@ -232,8 +239,10 @@ func (r *run) iterate() error {
 	if err := r.scheduler.Step(&r.it); err != nil {
 		return fmt.Errorf("%s at %.3f s: %w", r.kind.name, r.now, err)
 	}
-	if r.config.Observer != nil {
-		r.config.Observer.Iteration(r.now, &r.it)
+	if r.observer != nil {
+		if err := r.observer.Observe(r.now, &r.it); err != nil {
+			return err
+		}
 	}
 	if r.it.Idle() {
 		return fmt.Errorf("%w: %d prompts wait for ever in %s at %.3f s", ErrStuck, r.roll.live, r.kind.name, r.now)
@@ -393,8 +402,8 @@ func (r *run) finish() error {
 	for _, id := range r.answered {
 		r.answer(int32(id))
 	}
-	if r.config.Observer != nil {
-		r.config.Observer.Finished(r.now, r.answered)
+	if r.observer != nil {
+		return r.observer.Finished(r.now, r.answered...)
 	}
 	return nil
 }
@@ -470,8 +479,12 @@ func (r *run) reforkOne(id int) error {
 				continue
 			}
 			if nth == 0 {
+				copies := len(r.reforks.Copies)
 				if err := r.beams.Refork(&r.reforks, id, child, parent); err != nil {
 					return err
+				}
+				if r.observer != nil {
+					r.observer.Reforked(id, child, parent, r.reforks.Copies[copies:]...)
 				}
 				break
 			}

@@ -124,14 +124,15 @@ type witness struct {
 	fastest float64
 }
 
-func (w *witness) Finished(float64, []int) {}
-
-func (w *witness) Iteration(now float64, _ *serve.Iteration) {
+func (w *witness) Finished(float64, ...int) error        { return nil }
+func (w *witness) Reforked(int, int, int, ...block.Pair) {}
+func (w *witness) Observe(now float64, _ *serve.Iteration) error {
 	require.GreaterOrEqual(w.t, now, w.fastest)
 	w.fastest = now
 	if c, ok := w.r.scheduler.(interface{ Check() error }); ok {
 		require.NoError(w.t, c.Check())
 	}
+	return nil
 }
 
 // checkRoll adds up again what the run has in its books.
@@ -213,7 +214,7 @@ func TestBooks(t *testing.T) {
 		n := len(source)
 		r, err := newRun(config, &source)
 		require.NoError(t, err)
-		r.config.Observer = &witness{t: t, r: r}
+		r.observer = &witness{t: t, r: r}
 		for {
 			require.NoError(t, r.arrive())
 			if r.roll.live == 0 && r.ended {

@@ -9,6 +9,7 @@ package v1
 import (
 	"fmt"
 
+	"llmmemory/internal/kvcache"
 	"llmmemory/internal/queue"
 	"llmmemory/internal/sched"
 	"llmmemory/internal/serve"
@@ -272,14 +273,38 @@ func (s *Scheduler) Usage() serve.Usage {
 // Sched is the scheduler underneath, for reading.
 func (s *Scheduler) Sched() *sched.Scheduler { return s.s }
 
-// Table is the block table of a request, nil if there is no such request.
-func (s *Scheduler) Table(id, _ int) []int32 {
+// Table is the block table of a request, whose only sequence is 0; nil if there
+// is no such request.
+func (s *Scheduler) Table(id, sequence int) []int32 {
 	at := s.requests.Find(id)
-	if at == queue.None || s.requests.At(at).ended {
+	if sequence != 0 || at == queue.None || s.requests.At(at).ended {
 		return nil
 	}
 	table, _ := s.s.Table(nil, s.requests.At(at).key, 0)
 	return table
+}
+
+// Counts are the reference counts of all blocks, the null block, which is 0,
+// among them. V1 has no CPU blocks.
+func (s *Scheduler) Counts() (gpu, cpu []int32) {
+	s.s.Inspect(func(c *kvcache.Cache) {
+		for id := range int32(c.Pool().NumBlocks()) {
+			gpu = append(gpu, c.Pool().Count(id))
+		}
+	})
+	return gpu, nil
+}
+
+// Cached are the free blocks that a prefix hit can still find.
+func (s *Scheduler) Cached() (ids []int32) {
+	s.s.Inspect(func(c *kvcache.Cache) {
+		for id := range int32(c.Pool().NumBlocks()) {
+			if _, _, cached := c.Pool().Primary(id); cached && c.Pool().Count(id) == 0 {
+				ids = append(ids, id)
+			}
+		}
+	})
+	return ids
 }
 
 // Queues returns the ids of the requests in each queue, in order. V1 swaps

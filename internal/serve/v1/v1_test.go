@@ -73,8 +73,17 @@ func TestPrefixHit(t *testing.T) {
 	}
 	require.Equal(t, []serve.Prefill{{ID: 1, Tokens: 10, Cached: 8, Seqs: 1, Last: true}}, it.Prefills)
 	require.Equal(t, serve.Usage{Blocks: 20, Used: 4, Logical: 6}, s.Usage())
+	require.Len(t, s.Table(1, 0), 3)
+	require.Nil(t, s.Table(1, 1))
+	gpu, _ := s.Counts()
+	require.EqualValues(t, 2, gpu[s.Table(1, 0)[0]])
+	require.Len(t, gpu, 21)
+	require.Empty(t, s.Cached())
 	_, running, _ := s.Queues()
 	require.Equal(t, []int{0, 1}, running)
+	_, err = s.Finish(nil, 0, 1)
+	require.NoError(t, err)
+	require.Len(t, s.Cached(), 2, "the blocks that are full")
 }
 
 // Ensure that accepted drafts count, and that V1's own end is the caller's.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 
+	"llmmemory/internal/serve"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/workload"
@@ -238,8 +239,8 @@ func (p *Plan) Expected() int {
 	return n
 }
 
-// Run serves the requests. observer and progress may be nil; see sim.Config.
-func (p *Plan) Run(ctx context.Context, observer sim.Observer, progress func(now float64, arrived, answered int)) (*sim.Result, error) {
+// Run serves the requests. observe and progress may be nil; see sim.Config.
+func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Observer, error), progress func(now float64, arrived, answered int)) (*sim.Result, error) {
 	source, done, err := p.source()
 	if err != nil {
 		return nil, err
@@ -253,7 +254,7 @@ func (p *Plan) Run(ctx context.Context, observer sim.Observer, progress func(now
 	return sim.Run(ctx, sim.Config{
 		Server: s.Server, Decoding: s.Decoding, Cost: p.Model, Seed: s.Seed,
 		From: s.From, Until: until, Stop: s.Stop && until > 0,
-		Observer: observer, Progress: progress,
+		Observe: observe, Progress: progress,
 	}, source)
 }
 

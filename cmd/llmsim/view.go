@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/serve"
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/view"
+)
+
+func viewCommand() *cobra.Command {
+	var s scenario.Scenario
+	var out, story, course string
+	var limits view.Limits
+	c := &cobra.Command{
+		Use:   "view",
+		Short: "Write a page that plays memory back, step by step",
+		Long: "view writes one HTML file that plays a run back: blocks, block tables and queues, iteration by\n" +
+			"iteration. It needs no network and no server. Instead of a run it plays calls of the homework's\n" +
+			"engine: one of the built-in stories, or a trace in llmgrade's format.\n\n" +
+			"Stories: " + strings.Join(view.Stories(), ", ") + ".",
+		Example: "  llmsim view --system sosp --rate 2.2 --from 300 -o run.html\n" +
+			"  llmsim view --system vllm-v1 --workload wmt16-5shot --rate 5 --blocks 120 -o prefix.html\n" +
+			"  llmsim view --story copy-on-write -o cow.html\n" +
+			"  llmsim view --course calls.trace -o calls.html",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			given := 0
+			for _, name := range []string{"story", "course", "system"} {
+				if c.Flags().Changed(name) {
+					given++
+				}
+			}
+			switch {
+			case out == "":
+				return errors.New("say where the page goes: -o page.html")
+			case given > 1:
+				return errors.New("one of --story, --course and --system: a page shows one thing")
+			}
+			recording, err := record(c.Context(), s, story, course, limits)
+			if err != nil {
+				return err
+			}
+			if err := writeFile(out, func(w io.Writer) error { return view.Write(w, recording) }); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s: %d steps of %s\n", out, len(recording.Frames), recording.Title)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVarP(&out, "out", "o", "", "the page")
+	f.StringVar(&story, "story", "", "a built-in trace of the homework's calls")
+	f.StringVar(&course, "course", "", "a trace of the homework's calls, in llmgrade's format")
+	f.Float64Var(&limits.From, "from", 0, "seconds of the run that are left out")
+	f.IntVar(&limits.Frames, "steps", 300, "steps to show, at most")
+	f.StringVar(&s.Server.System, "system", "", "what serves: one of llmsim list (default vllm-v1)")
+	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
+	f.IntVar(&s.Server.BlockSize, "block-size", 16, "tokens in a block")
+	addRequests(f, &s)
+	addModel(f, &s)
+	addDecoding(f, &s.Decoding)
+	addMemory(f, &s.Server)
+	return c
+}
+
+func record(ctx context.Context, s scenario.Scenario, story, course string, limits view.Limits) (*view.Recording, error) {
+	switch {
+	case story != "":
+		return view.Story(story)
+	case course != "":
+		f, err := os.Open(course)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r, err := view.Course(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", course, err)
+		}
+		return r, nil
+	}
+	return recordRun(ctx, s, limits)
+}
+
+// errFull ends a run whose recording is long enough.
+var errFull = errors.New("enough steps")
+
+func recordRun(ctx context.Context, s scenario.Scenario, limits view.Limits) (*view.Recording, error) {
+	plan, err := scenario.Open(s)
+	if err != nil {
+		return nil, err
+	}
+	s = plan.Scenario
+	v := &s.Server
+	recording := &view.Recording{
+		Title:  fmt.Sprintf("%s, %s", v.System, requestsOf(&s)),
+		System: v.System + ": " + sim.About(v.System),
+		Note:   "A request's number is used again when it has left. " + plan.About + ". " + plan.Model.Describe() + ".",
+		Block:  v.BlockSize, GPU: v.Blocks, CPU: v.CPUBlocks,
+	}
+	switch {
+	case v.System == "fastertransformer": // a block is a place in the batch
+		recording.Block, recording.GPU, recording.CPU = v.MaxLen, v.Batch, 0
+	case v.System == "vllm-v1": // block 0 is the null block
+		recording.GPU, recording.CPU = v.Blocks+1, 0
+	case strings.HasPrefix(v.System, "orca"):
+		recording.CPU = 0
+	}
+	observe := func(scheduler serve.Scheduler) (sim.Observer, error) {
+		r, err := view.NewRecorder(recording, scheduler, limits)
+		return until{r}, err
+	}
+	if _, err := plan.Run(ctx, observe, nil); err != nil && !errors.Is(err, errFull) {
+		return nil, err
+	}
+	if len(recording.Frames) == 0 {
+		return nil, fmt.Errorf("nothing happens behind --from %g", limits.From)
+	}
+	return recording, nil
+}
+
+func requestsOf(s *scenario.Scenario) string {
+	if s.Trace != "" {
+		return filepath.Base(s.Trace)
+	}
+	return fmt.Sprintf("%s at %g requests/s", s.Workload, s.Rate)
+}
+
+// until is a recorder that ends the run when it is full.
+type until struct{ *view.Recorder }
+
+func (u until) Observe(now float64, it *serve.Iteration) error {
+	if u.Full() {
+		return errFull
+	}
+	return u.Recorder.Observe(now, it)
+}
+
+// writeFile writes a file beside its place and moves it there when it is whole.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".llmsim-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err := write(f); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
