@@ -12,6 +12,7 @@ import (
 type request struct {
 	prompt, output int
 	seqs           int // of this request
+	index          int32 // of the prompt, in the order of arrival
 	arrival        float64
 	first          float64 // time of the first token
 	generated      int     // tokens of each sequence

@@ -73,6 +73,17 @@ func Open(s Scenario) (*Plan, error) {
 	return p, nil
 }
 
+// With is the plan with another setup or server, whose zero fields are completed.
+// Requests are the same; a trace is not read again.
+func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
+	q := *p
+	q.Setup, q.Scenario.Server = setup, server
+	if err := q.openServer(); err != nil {
+		return nil, err
+	}
+	return &q, nil
+}
+
 // openSetup finds the model and its GPUs.
 func (p *Plan) openSetup() (err error) {
 	s := &p.Scenario
@@ -171,7 +182,7 @@ func (p *Plan) openServer() (err error) {
 	}
 	*v = v.Complete()
 	setup := p.Setup
-	if v.System == "fastertransformer" && p.Scenario.Setup == PaperSetup {
+	if v.System == "fastertransformer" && p.Scenario.Setup == PaperSetup && setup.Name == PaperSetup {
 		// FasterTransformer's own times were logged on the same machine.
 		if setup, err = cost.Open("fastertransformer-opt-13b"); err != nil {
 			return err
