@@ -16,6 +16,7 @@ type tally struct {
 	slo      SLO
 	done     []float64 // s; +Inf: not yet
 	several  int       // answers with more than one token, of all requests
+	refused  int       // or dropped
 	seen     [len4][]float64
 }
 
