@@ -107,8 +107,8 @@ func TestQueue(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Setup: line(t), Server: sim.Server{MaxSeqs: 1}})
 	require.NoError(t, err)
 	l := &Load{}
-	for seed := range uint64(5) {
-		source, err := workload.Poisson(lengths, 1, seed, 0, 6000)
+	for seed := range uint64(3) {
+		source, err := workload.Poisson(lengths, 1, seed, 0, 5000)
 		require.NoError(t, err)
 		d := &deck{steady: true, source: source}
 		require.NoError(t, d.draw(-1))
