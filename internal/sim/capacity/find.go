@@ -134,7 +134,7 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	}
 	err := all(func(i int, s *search) error {
 		if i < len(o.Near) && o.Near[i] > 0 {
-			return s.settle(ctx, o.Near[i], 1.05)
+			return s.settle(ctx, o.Near[i], 1+o.Precision) // most changes change nothing: two runs
 		}
 		return s.settle(ctx, estimate, 1.5)
 	})

@@ -14,10 +14,13 @@ type Point struct {
 	Rate  float64 `json:"rate"` // requests/s
 	Holds bool    `json:"holds"`
 
+	// Grows is set where the queue does. The rate does not hold then, but for a
+	// trace, which may end in a burst.
+	Grows bool `json:"grows,omitempty"`
+
 	// Cut is set where the run ended as soon as it was certain that the objective
 	// is lost, Stuck where some request waits for ever: then there is no result.
 	Cut   bool `json:"cut,omitempty"`
-	Grows bool `json:"grows,omitempty"` // the queue does, so the rate does not hold; of Poisson arrivals only
 	Stuck bool `json:"stuck,omitempty"`
 
 	// Values are those of the objectives, in the SLO's order, in seconds, over all
@@ -35,13 +38,6 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 		return []byte("-1"), nil
 	}
 	return []byte(number(float64(s))), nil
-}
-
-// Behind says that the server answered less than 0.8 of what arrived in the time
-// until the last answer: the queue grew, and the objective holds only because
-// the requests end.
-func (p Point) Behind() bool {
-	return p.Result != nil && p.Result.Seconds > 0 && float64(p.Result.Answered) < 0.8*p.Rate*p.Result.Seconds
 }
 
 // measure runs a deck at a rate. Whole runs are not cut.
@@ -80,8 +76,9 @@ func measure(ctx context.Context, p *scenario.Plan, d *deck, seed uint64, rate f
 		point.Values = append(point.Values, Seconds(v))
 		point.Holds = point.Holds && v <= o.Limit
 	}
-	if d.steady && t.grows() {
-		point.Grows, point.Holds = true, false
+	point.Grows = t.grows()
+	if point.Grows && d.steady {
+		point.Holds = false
 	}
 	return point, nil
 }

@@ -36,6 +36,9 @@ type Server struct {
 	GPUs     int     `json:"gpus"` // of all replicas
 }
 
+// mostWorkers are what shares a fast link, in one machine.
+const mostWorkers = 8
+
 // mostMemory is how many times the server's blocks are looked at.
 const mostMemory = 64
 
@@ -62,7 +65,7 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 		t.Note = "--blocks is given, so other numbers of GPUs in a server were not tried"
 		return t, nil
 	}
-	for w := 1; w <= 64; w *= 2 {
+	for w := 1; w <= max(mostWorkers, s.plan.Setup.Workers); w *= 2 {
 		if w == s.plan.Setup.Workers {
 			continue
 		}

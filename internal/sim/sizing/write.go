@@ -14,15 +14,15 @@ import (
 
 // percent is a gain: "+38 %".
 func percent(gain float64) string {
-	return fmt.Sprintf("%+.0f %%", 100*gain+0) // +0: no minus before a zero
+	return fmt.Sprintf("%+.0f %%", math.Round(100*gain)+0) // +0: no minus before a zero
 }
 
 // rate has three digits that count.
 func rate(v float64) string {
-	if v >= 100 {
-		return fmt.Sprintf("%.0f", v)
+	if v <= 0 {
+		return "0"
 	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
+	return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Floor(math.Log10(v)))), 64)
 }
 
 // seeds are "seeds 1-3", or nothing for a trace without chance.
@@ -111,9 +111,9 @@ func (r *Report) Write(out io.Writer) error {
 	if r.Capacity.Rate > 0 {
 		r.writeCurve(w)
 		r.writeLimits(w)
-		fmt.Fprint(w, "\nblock size, of the same bytes\trequests/s\tgain\tof the seeds\n")
+		fmt.Fprint(w, "\nblock size, of the same bytes\trequests/s\tgain\tunder all seeds\n")
 		writeChanges(w, r.BlockSizes)
-		fmt.Fprint(w, "\nsystem\trequests/s\tgain\tof the seeds\n")
+		fmt.Fprint(w, "\nsystem\trequests/s\tgain\tunder all seeds\n")
 		writeChanges(w, r.Systems)
 		r.writeTake(w)
 	}
@@ -155,8 +155,8 @@ func (r *Report) writeFacts(w io.Writer) {
 	if n := p.Result.Refused + p.Result.Dropped; n > 0 {
 		fmt.Fprintf(w, "\t%d requests refused, which do not count: %s\n", n, p.Result.Refusal)
 	}
-	if p.Behind() {
-		fmt.Fprint(w, "\tthe queue still grew at this rate: the objective holds because the requests end; take more of them\n")
+	if p.Grows {
+		fmt.Fprint(w, "\tthe queue grew to the end of the trace: it may hold only because it ends; take more of it\n")
 	}
 	fmt.Fprintf(w, "search\t%s\n", r.searched())
 }
@@ -246,7 +246,7 @@ func (r *Report) writeCurve(w io.Writer) {
 }
 
 func (r *Report) writeLimits(w io.Writer) {
-	fmt.Fprint(w, "\nwith\trequests/s\tgain\tof the seeds\n")
+	fmt.Fprint(w, "\nwith\trequests/s\tgain\tunder all seeds\n")
 	writeChanges(w, r.Limits)
 }
 
@@ -257,6 +257,8 @@ func writeChanges(w io.Writer, all []Change) {
 			fmt.Fprintf(w, "%s\t-\t\t%s\n", c.Name, c.Trouble)
 		case c.Base:
 			fmt.Fprintf(w, "%s\t%s\tas asked\n", c.Name, rate(c.Rate))
+		case len(c.rates) == 1:
+			fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, rate(c.Rate), percent(c.Gain))
 		default:
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\n", c.Name, rate(c.Rate), percent(c.Gain), percent(c.GainLow), percent(c.GainHigh))
 		}
