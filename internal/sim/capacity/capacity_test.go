@@ -169,7 +169,7 @@ func TestDeterminism(t *testing.T) {
 	}
 	near := find(Options{Near: []float64{2.5 * one.Rate, one.Rate / 3, one.Rate}})
 	require.InEpsilon(t, one.Rate, near.Rate, 0.05)
-	require.NotEqual(t, one.Seeds[0].Rate, one.Seeds[1].Rate, "other seeds are other requests")
+	require.NotEqual(t, one.Seeds[0].At().Values, one.Seeds[1].At().Values, "other seeds are other requests")
 }
 
 // Ensure that a run that is cut would not have held.

@@ -100,7 +100,7 @@ func (s *search) settle(ctx context.Context, start, step float64) error {
 		default:
 			next = math.Sqrt(low * high)
 		}
-		if err := s.try(ctx, next, false); err != nil {
+		if err := s.try(ctx, next, next == alone); err != nil {
 			return err
 		}
 	}

@@ -81,7 +81,7 @@ func (r *Report) latency() chart.Figure {
 	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Predicted, Seeds: r.runs()}
 	for _, c := range r.columns()[:min(6, len(r.columns()))] {
 		var line chart.Line
-		line.Name = "simulated"
+		line.Name = "median of the seeds"
 		for _, s := range r.Capacity.Curve {
 			if v, ok := value(s, c.of); ok {
 				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: v})
@@ -110,18 +110,11 @@ func (r *Report) latency() chart.Figure {
 	return f
 }
 
-// value is the mean over the seeds; not ok: some have none, or no finite one.
+// value is the median over the seeds, as in the table: at the knee one seed is far
+// away from the others. Not ok: it is not finite.
 func value(s capacity.Step, of func(capacity.Point) float64) (chart.Value, bool) {
-	v := chart.Value{Seeds: len(s.Points)}
-	var all []float64
-	for _, p := range s.Points {
-		if p.Result == nil || math.IsInf(of(p), 0) {
-			return v, false
-		}
-		all = append(all, of(p))
-	}
-	v.Mean, v.SD = spread(all)
-	return v, true
+	v := chart.Value{Mean: median(s, of), Seeds: len(s.Points)}
+	return v, !math.IsInf(v.Mean, 0)
 }
 
 // spread is mean and standard deviation.
