@@ -45,7 +45,6 @@ type Report struct {
 	Target     *Target  `json:"target,omitempty"`
 
 	slo capacity.SLO
-	own string // of the load, in words
 }
 
 // Load is what arrives.

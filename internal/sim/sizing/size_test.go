@@ -23,7 +23,7 @@ func question(t *testing.T, slo string, s scenario.Scenario) Question {
 	parsed, err := capacity.ParseSLO(slo)
 	require.NoError(t, err)
 	if s.Requests == 0 {
-		s.Requests = 150
+		s.Requests = 100
 	}
 	s.Seed = 1
 	return Question{Scenario: s, SLO: parsed, Seeds: 2}
@@ -52,12 +52,13 @@ func TestLimits(t *testing.T) {
 		phrase string
 	}{
 		"memory":       {"0.5s/token", scenario.Scenario{Server: sim.Server{Blocks: 200}}, "twice the KV memory", "limited by KV memory: twice the KV memory gives +"},
-		"sequences":    {"0.5s/token", scenario.Scenario{Server: sim.Server{MaxSeqs: 2}}, "twice --max-seqs", "limited by sequences at once"},
+		"sequences":    {"0.5s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxSeqs: 4}}, "twice --max-seqs", "limited by sequences at once"},
 		"token budget": {"0.5s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
 		"slow GPU":     {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Server: sim.Server{Blocks: 20000}}, "twice the GPU's memory bandwidth", "limited by iteration time, not by memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			c.s.Requests = 250
 			q := question(t, c.slo, c.s)
 			found := limitOf(t, q)
 			require.Equal(t, c.limit, found.Limit, "%+v", found.Limits)
@@ -74,10 +75,8 @@ func TestMemoryOfOrca(t *testing.T) {
 	require.Greater(t, r.change(KVMemory).GainLow, 0.2, "%+v", r.Limits)
 }
 
-// limitOf is a report without what to take.
-func limitOf(t *testing.T, q Question) *Report {
-	t.Helper()
-	q.Precision = 0.04
+// based is a question whose capacity is known.
+func based(t *testing.T, q Question) *sizer {
 	s := &sizer{Question: q, pool: capacity.NewPool(1)}
 	var err error
 	s.plan, err = scenario.Open(q.Scenario)
@@ -86,6 +85,14 @@ func limitOf(t *testing.T, q Question) *Report {
 	require.NoError(t, err)
 	s.base, err = s.load.Find(context.Background(), s.plan, q.SLO, s.options(nil, nil))
 	require.NoError(t, err)
+	return s
+}
+
+// limitOf is a report without what to take.
+func limitOf(t *testing.T, q Question) *Report {
+	t.Helper()
+	q.Precision = 0.04
+	s := based(t, q)
 	all, err := s.changes(context.Background(), s.limits())
 	require.NoError(t, err)
 	r := &Report{Capacity: s.base, Limits: ranked(all), Setup: s.name(), SLO: q.SLO.String(), slo: q.SLO, Load: s.facts()}
@@ -148,51 +155,46 @@ func TestBlockSizes(t *testing.T) {
 	require.Contains(t, text, "not modelled")
 }
 
-// Ensure that a target says how many blocks and GPUs it takes: one block less
-// does not do, and so many do.
+// Ensure that a target says how many blocks and GPUs it takes: so many blocks do
+// and 3 % less do not.
 func TestTarget(t *testing.T) {
-	q := question(t, "0.5s/token", scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"})
-	q.Target = 1
-	fits := size(t, q)
-	require.True(t, fits.Target.Holds)
-	require.Less(t, fits.Target.Blocks, 983)
-	require.Equal(t, []Server{{Workers: 1, Rate: fits.Capacity.Low, Replicas: 1, GPUs: 1}}, fits.Target.Servers)
-
-	holds := func(blocks int, rate float64) bool {
-		q := q
-		q.Scenario.Server.Blocks = blocks
-		p, err := scenario.Open(q.Scenario)
+	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
+		q := question(t, "0.5s/token", s)
+		q.Target, q.Precision = rate, 0.04
+		z := based(t, q)
+		found, err := z.target(context.Background())
 		require.NoError(t, err)
-		l, err := capacity.NewLoad(p, 2)
-		require.NoError(t, err)
-		ok, err := l.Holds(context.Background(), p, q.SLO, rate, nil)
+		return z, found
+	}
+	holds := func(z *sizer, blocks int) bool {
+		ok, err := z.holds(context.Background(), blocks)
 		require.NoError(t, err)
 		return ok
 	}
-	require.True(t, holds(fits.Target.Blocks, 1))
-	require.False(t, holds(fits.Target.Blocks*97/100, 1))
+	roofline := scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}
 
-	q.Target = 4
-	more := size(t, q)
-	require.False(t, more.Target.Holds)
-	if more.Target.Blocks > 0 {
-		require.Greater(t, more.Target.Blocks, 983)
-		require.True(t, holds(more.Target.Blocks, 4))
-	}
-	require.Greater(t, len(more.Target.Servers), 1)
-	for _, s := range more.Target.Servers {
+	z, fits := target(1, roofline)
+	require.True(t, fits.Holds)
+	require.Less(t, fits.Blocks, 983)
+	require.True(t, holds(z, fits.Blocks))
+	require.False(t, holds(z, fits.Blocks*97/100))
+	require.Equal(t, []Server{{Workers: 1, Rate: z.base.Low, Replicas: 1, GPUs: 1}}, fits.Servers)
+
+	z, more := target(4, roofline)
+	require.False(t, more.Holds)
+	require.Greater(t, more.Blocks, 983)
+	require.True(t, holds(z, more.Blocks))
+	require.EqualValues(t, more.Blocks*16*819200, more.Bytes)
+	require.Greater(t, len(more.Servers), 1)
+	for _, s := range more.Servers {
 		require.GreaterOrEqual(t, float64(s.Replicas)*s.Rate, 4-1e-6)
 		require.Less(t, float64(s.Replicas-1)*s.Rate, 4.0)
 		require.Equal(t, s.Workers*s.Replicas, s.GPUs)
 	}
-	require.Contains(t, words(t, more), "for 4.00/s")
 
-	q.Target = 1e6
-	q.Scenario.Model, q.Scenario.GPU = "", ""
-	never := size(t, q)
-	require.Zero(t, never.Target.Blocks)
-	require.Contains(t, words(t, never), "no memory helps")
-	require.Contains(t, never.Target.Note, "--model")
+	_, never := target(1e6, scenario.Scenario{})
+	require.Zero(t, never.Blocks)
+	require.Contains(t, never.Note, "--model")
 }
 
 // Ensure that the report, as text and as files, is the same however many runs go
