@@ -200,7 +200,7 @@ func TestTarget(t *testing.T) {
 // Ensure that the report, as text and as files, is the same however many runs go
 // on at once, and as it was looked at.
 func TestGolden(t *testing.T) {
-	q := question(t, "0.5s/token, ttft<20s@p90", scenario.Scenario{})
+	q := question(t, "0.5s/token, ttft<20s@p90", scenario.Scenario{Requests: 200})
 	q.AllSystems, q.Target = true, 3
 	q.Runs = 1
 	one := size(t, q)

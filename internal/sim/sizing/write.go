@@ -158,6 +158,9 @@ func (r *Report) writeFacts(w io.Writer) {
 	if p.Grows {
 		fmt.Fprint(w, "\tthe queue grew to the end of the trace: it may hold only because it ends; take more of it\n")
 	}
+	if r.Capacity.High > 1.3*r.Capacity.Low {
+		fmt.Fprint(w, "\tthe seeds differ much: runs are too short; take more --requests\n")
+	}
 	fmt.Fprintf(w, "search\t%s\n", r.searched())
 }
 
