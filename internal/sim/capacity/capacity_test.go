@@ -319,3 +319,36 @@ func TestSeconds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "-1", string(text))
 }
+
+// Ensure that a mean is lost when it is over all requests, those to come
+// included, and waiting ones count as long as they have waited.
+func TestLost(t *testing.T) {
+	requests := make([]workload.Request, 10)
+	for i := range requests {
+		requests[i] = workload.Request{Arrival: float64(i), Prompt: 1, Output: 10}
+	}
+	y := newTally(requests, 1, slo(t, "e2e<1s"))
+	y.left(sim.Departure{Index: 0, First: 1, Done: 9, Output: 10, Answered: true})
+	require.False(t, y.lost(9, 1), "9 s of 10")
+	require.False(t, y.lost(1.9, 2), "9.9 s")
+	require.True(t, y.lost(2.1, 2), "10.1 s")
+	y.left(sim.Departure{Index: 1, Done: 2.1})
+	require.False(t, y.lost(100, 2), "a refused one does not wait")
+	require.True(t, math.IsInf(y.value(y.slo[0]), 1), "and has no answer")
+}
+
+// Ensure that requests keep their own hashes, which the source writes over.
+func TestHashes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hashes.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(`{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}
+{"timestamp": 1000, "input_length": 700, "output_length": 5, "hash_ids": [1, 3]}
+`), 0o600))
+	p, err := scenario.Open(scenario.Scenario{Trace: path})
+	require.NoError(t, err)
+	l, err := NewLoad(p, 1)
+	require.NoError(t, err)
+	requests, err := l.decks[0].at(1)
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2}, requests[0].Hashes)
+	require.Equal(t, []int64{1, 3}, requests[1].Hashes)
+}

@@ -6,9 +6,8 @@
 //	report.Write(os.Stdout)
 //
 // What limits a capacity is found by changing one thing and looking for the
-// capacity again, with the same requests; so is what to take. Changes count
-// where every seed gains by more than the precision of the search, which makes
-// two ends of it that can be off.
+// capacity again, with the same requests; so is what to take. A change counts
+// where every seed gains by more than the precision of the search.
 //
 // The search for a capacity lives in package capacity.
 package sizing
