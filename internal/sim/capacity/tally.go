@@ -18,10 +18,10 @@ type tally struct {
 	gone     []bool    // answered, refused or dropped
 	several  int       // answers with more than one token, of all requests
 	refused  int       // or dropped
-	seen     [len4][]float64
+	seen     [metrics][]float64
 }
 
-const len4 = int(E2E) + 1
+const metrics = int(E2E) + 1
 
 func newTally(requests []workload.Request, rate float64, slo SLO) *tally {
 	t := &tally{requests: requests, rate: rate, slo: slo, first: make([]float64, len(requests)), gone: make([]bool, len(requests))}

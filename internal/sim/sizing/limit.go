@@ -30,7 +30,7 @@ func (s *sizer) limits() []trial {
 	setup := s.plan.Setup
 	var all []trial
 	add := func(name string, kind Kind, setup cost.Setup, server sim.Server) *trial {
-		all = append(all, trial{Change: Change{Name: name, Is: kind}, setup: setup, sys: server, slo: s.SLO, times: 1})
+		all = append(all, trial{Change: Change{Name: name, Is: kind}, setup: setup, server: server, slo: s.SLO, times: 1})
 		return &all[len(all)-1]
 	}
 	more := v

@@ -205,10 +205,10 @@ func (s *sizer) memory() Memory {
 // A trial is a change that is to be tried.
 type trial struct {
 	Change
-	setup cost.Setup
-	sys   sim.Server
-	slo   capacity.SLO
-	times float64 // what the rate found counts
+	setup  cost.Setup
+	server sim.Server
+	slo    capacity.SLO
+	times  float64 // what the rate found counts
 }
 
 // changes finds the capacities of trials, all at the same time.
@@ -231,7 +231,7 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	c := t.Change
 	found := s.base
 	if !c.Base {
-		plan, err := s.plan.With(t.setup, t.sys)
+		plan, err := s.plan.With(t.setup, t.server)
 		if err == nil {
 			found, err = s.load.Find(ctx, plan, t.slo, s.options(s.base.Rates(), nil))
 		}

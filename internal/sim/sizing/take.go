@@ -73,7 +73,7 @@ func (s *sizer) with(p policy, block int) sim.Server {
 func (s *sizer) trial(name string, kind Kind, p policy, block int) trial {
 	base := s.plan.Scenario.Server
 	c := Change{Name: name, Is: kind, sys: p, size: block, Base: p == policyOf(base) && block == base.BlockSize}
-	return trial{Change: c, setup: s.plan.Setup, sys: s.with(p, block), slo: s.SLO, times: 1}
+	return trial{Change: c, setup: s.plan.Setup, server: s.with(p, block), slo: s.SLO, times: 1}
 }
 
 // blockSizes are other ones for the scenario's system.
