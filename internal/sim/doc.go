@@ -9,6 +9,7 @@
 //
 // Subpackages: workload is where requests come from, cost how long an iteration
 // takes and how many blocks fit, experiment what the paper's figures need, chart
-// how they are drawn, view the page that plays a run back. No rule of a scheduler
+// how they are drawn, view the page that plays a run back, capacity the highest
+// rate that holds an objective, sizing what limits it and what to take. No rule of a scheduler
 // or of a block manager may live here.
 package sim

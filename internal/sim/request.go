@@ -11,7 +11,8 @@ import (
 // answer, and family names the first of them.
 type request struct {
 	prompt, output int
-	seqs           int // of this request
+	seqs           int   // of this request
+	index          int32 // of the prompt, in the order of arrival
 	arrival        float64
 	first          float64 // time of the first token
 	generated      int     // tokens of each sequence

@@ -36,6 +36,14 @@ type Result struct {
 	Window Window `json:"window"`
 }
 
+// A Departure is a request that has left, its times in seconds.
+type Departure struct {
+	Index                int // of the request, in the order of arrival, from 0
+	Arrival, First, Done float64
+	Output               int  // tokens
+	Answered             bool // else it was refused or dropped, and First means nothing
+}
+
 // A Window is averages over the iterations between two times.
 type Window struct {
 	Iterations int     `json:"iterations"`

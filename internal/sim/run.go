@@ -30,6 +30,7 @@ type Config struct {
 
 	// Observe, if not nil, is called with the scheduler before the first request.
 	Observe  func(serve.Scheduler) (Observer, error)
+	Left     func(Departure)                          // nil; called for each request that leaves
 	Progress func(now float64, arrived, answered int) // nil; called now and then
 }
 
@@ -205,15 +206,18 @@ func (r *run) add() error {
 	for sample := range requests {
 		at := r.roll.arrive(&r.next, each, family)
 		q := &r.roll.all[at]
+		q.index = int32(index)
 		if r.config.Server.usesTokens() {
 			q.tokens = r.tokens(q.tokens, index, sample)
 		}
 		err := r.scheduler.Add(serve.Request{ID: int(at), Prompt: q.prompt, Output: q.output, Seqs: each, Tokens: q.tokens})
 		if err != nil {
+			refused := *q
 			r.roll.leave(at)
 			if !errors.Is(err, serve.ErrRequest) || sample > 0 {
 				return err
 			}
+			r.depart(&refused, false)
 			if r.r.Refused++; r.r.Refused == 1 {
 				r.r.Refusal = err.Error()
 			}
@@ -418,6 +422,7 @@ func (r *run) answer(at int32) {
 	}
 	if dropped {
 		r.r.Dropped++
+		r.depart(&q, false)
 		return
 	}
 	r.r.Answered++
@@ -425,6 +430,7 @@ func (r *run) answer(at int32) {
 	r.normalized.add(seconds / float64(q.output))
 	r.whole.add(seconds)
 	r.first.add(q.first - q.arrival)
+	r.depart(&q, true)
 	if q.output > 1 {
 		r.between.add((r.now - q.first) / float64(q.output-1))
 	}
@@ -433,8 +439,17 @@ func (r *run) answer(at int32) {
 // drop takes a request out of the books that its system will never run.
 func (r *run) drop(at int32) {
 	r.roll.all[r.roll.all[at].family].dropped = true
+	q := r.roll.all[at]
 	if r.roll.leave(at) {
 		r.r.Dropped++
+		r.depart(&q, false)
+	}
+}
+
+// depart tells that a request has left.
+func (r *run) depart(q *request, answered bool) {
+	if r.config.Left != nil {
+		r.config.Left(Departure{Index: int(q.index), Arrival: q.arrival, First: q.first, Done: r.now, Output: q.output, Answered: answered})
 	}
 }
 

@@ -284,13 +284,14 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 	return table
 }
 
-// Counts are the reference counts of all blocks, the null block, which is 0,
-// among them. V1 has no CPU blocks.
+// Counts are the reference counts of all blocks. Block 0 is the null block, which
+// is never free. V1 has no CPU blocks.
 func (s *Scheduler) Counts() (gpu, cpu []int32) {
 	s.s.Inspect(func(c *kvcache.Cache) {
 		for id := range int32(c.Pool().NumBlocks()) {
 			gpu = append(gpu, c.Pool().Count(id))
 		}
+		gpu[0] = max(1, gpu[0])
 	})
 	return gpu, nil
 }

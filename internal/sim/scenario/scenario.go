@@ -54,6 +54,7 @@ const PaperSetup = "paper-opt-13b"
 type Plan struct {
 	Scenario Scenario // complete
 	Setup    cost.Setup
+	Timing   cost.Setup // whose times the system has: Setup's, but for FasterTransformer on the paper's machine
 	Model    *cost.Model
 	Trust    workload.Trust    // of a named workload
 	About    string            // the workload in a line
@@ -72,6 +73,17 @@ func Open(s Scenario) (*Plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// With is the plan with another setup or server, whose zero fields are completed.
+// Requests are the same; a trace is not read again.
+func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
+	q := *p
+	q.Setup, q.Scenario.Server = setup, server
+	if err := q.openServer(); err != nil {
+		return nil, err
+	}
+	return &q, nil
 }
 
 // openSetup finds the model and its GPUs.
@@ -171,14 +183,14 @@ func (p *Plan) openServer() (err error) {
 		}
 	}
 	*v = v.Complete()
-	setup := p.Setup
-	if v.System == "fastertransformer" && p.Scenario.Setup == PaperSetup {
+	p.Timing = p.Setup
+	if v.System == "fastertransformer" && p.Scenario.Setup == PaperSetup && p.Setup.Name == PaperSetup {
 		// FasterTransformer's own times were logged on the same machine.
-		if setup, err = cost.Open("fastertransformer-opt-13b"); err != nil {
+		if p.Timing, err = cost.Open("fastertransformer-opt-13b"); err != nil {
 			return err
 		}
 	}
-	if p.Model, err = setup.Model(v.BlockSize); err != nil {
+	if p.Model, err = p.Timing.Model(v.BlockSize); err != nil {
 		return err
 	}
 	_, err = sim.NewScheduler(*v, p.Scenario.Decoding.Drafts)

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/sizing"
+)
+
+func planCommand() *cobra.Command {
+	q := sizing.Question{Scenario: scenario.Scenario{Seed: 1}}
+	var slo, folder string
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "How many requests a second fit, what limits them, what to take",
+		Long: "plan finds the highest rate of requests that holds a service level objective, finds what limits\n" +
+			"it by making one thing after the other twice as good, and compares block sizes and systems.\n" +
+			"With --target it also says how many blocks, and how many GPUs, a rate takes.\n\n" +
+			"Objectives, several with commas between them:\n" +
+			"  0.5s/token     normalized latency: from arrival to end, by tokens of the answer, the paper's\n" +
+			"  ttft<2s@p99    time to the first token\n" +
+			"  tpot<100ms@p90 time for each further token\n" +
+			"  e2e<30s@p50    time of the whole answer\n" +
+			"Behind the @ is what of all requests: mean (default), p50, p99.9, max and so on.\n\n" +
+			"A trace keeps its shape, bursts too; its arrivals only come faster or slower. Of a trace the first\n" +
+			"2,000 requests are taken, and 2,000 of a workload are drawn, if --requests and --duration do not\n" +
+			"say otherwise.",
+		Example: "  llmsim plan --slo 0.5s/token\n" +
+			"  llmsim plan --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv --slo 'ttft<2s@p99,tpot<100ms@p90'\n" +
+			"  llmsim plan --setup llama-3-70b --trace mooncake_trace.jsonl --max-len 131072 --slo 'ttft<30s@p90'\n" +
+			"  llmsim plan --model qwen2.5-7b --gpu l4 --trace own.csv --slo 50ms/token --target 20 -o plan\n" +
+			"  llmsim plan --system sosp --all-systems --workload alpaca --slo 0.5s/token",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if q.SLO, err = capacity.ParseSLO(slo); err != nil {
+				return err
+			}
+			report, err := sizeWithBar(c.Context(), q)
+			if err != nil {
+				return err
+			}
+			if folder != "" {
+				err = report.Save(folder)
+			}
+			return errors.Join(report.Write(c.OutOrStdout()), err)
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&slo, "slo", "0.5s/token", "what has to hold: see above")
+	f.Float64Var(&q.Target, "target", 0, "requests a second that are wanted: say how many blocks and GPUs they take")
+	f.StringVarP(&folder, "output", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, and index.html")
+	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves: one of llmsim list (default vllm-v1)")
+	f.BoolVar(&q.AllSystems, "all-systems", false, "compare with Orca and FasterTransformer too")
+	f.IntVar(&q.Scenario.Server.BlockSize, "block-size", 16, "tokens in a block")
+	addRequests(f, &q.Scenario)
+	f.Lookup("duration").Usage = "seconds of arrivals; of a trace as it is"
+	f.Lookup("requests").Usage = "requests of a run (default 2000)"
+	f.IntVar(&q.Seeds, "seeds", 3, "how many, from --seed on; a trace needs one")
+	f.Float64Var(&q.Precision, "precision", 0.02, "of a rate, relative")
+	addModel(f, &q.Scenario)
+	addDecoding(f, &q.Scenario.Decoding)
+	addMemory(f, &q.Scenario.Server)
+	return c
+}
+
+// sizeWithBar has a bar of searches on a terminal.
+func sizeWithBar(ctx context.Context, q sizing.Question) (*sizing.Report, error) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return sizing.Size(ctx, q)
+	}
+	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
+		progressbar.OptionSetItsString("searches"), progressbar.OptionSetDescription("searches"),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	defer func() { _ = bar.Finish() }()
+	_ = bar.RenderBlank()
+	q.Progress = func(done, total int) {
+		bar.ChangeMax(total)
+		_ = bar.Set(done)
+	}
+	return sizing.Size(ctx, q)
+}

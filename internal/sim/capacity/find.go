@@ -1,0 +1,221 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/scenario"
+)
+
+// Options are how a capacity is looked for. The zero value will do.
+type Options struct {
+	Seeds     int     // 3; a trace has one
+	Precision float64 // of a seed's capacity, relative; 0.02
+	Pool      Pool    // nil: one run at a time for each seed
+
+	// Near are capacities of the same load in a similar scenario, one for each
+	// seed, where the search begins. Nil: at what the cost model lets expect.
+	Near []float64
+
+	// Curve are parts and multiples of the capacity at which whole runs are made
+	// besides, with every seed; see DefaultCurve.
+	Curve []float64
+}
+
+// DefaultCurve shows a curve's flat part and its knee.
+var DefaultCurve = []float64{0.25, 0.5, 0.75, 0.9, 0.95, 1, 1.05, 1.1, 1.25}
+
+// A Pool bounds how many runs go on at the same time, in any number of searches.
+type Pool chan struct{}
+
+// NewPool lets n runs go on.
+func NewPool(n int) Pool { return make(Pool, max(1, n)) }
+
+func (p Pool) take(ctx context.Context) error {
+	if p == nil {
+		return ctx.Err()
+	}
+	select {
+	case p <- struct{}{}:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p Pool) give() {
+	if p != nil {
+		<-p
+	}
+}
+
+// A Capacity is the highest rate that holds, in requests a second.
+type Capacity struct {
+	Rate      float64 `json:"rate"` // median of the seeds'; 0: even requests that are alone miss the objective
+	Low       float64 `json:"low"`  // of the seeds
+	High      float64 `json:"high"`
+	Precision float64 `json:"precision"`
+	Seeds     []Seed  `json:"seeds"`
+	Curve     []Step  `json:"curve,omitempty"`
+}
+
+// A Seed is the search under one seed.
+type Seed struct {
+	Seed     uint64  `json:"seed"`
+	Rate     float64 `json:"rate"`
+	Fails    float64 `json:"fails"` // the lowest rate that failed
+	Monotone bool    `json:"monotone"`
+	Points   []Point `json:"points"` // all that were tried, by rate
+}
+
+// A Step of the curve is one rate under all seeds, in their order.
+type Step struct {
+	Rate   float64 `json:"rate"`
+	Points []Point `json:"points"`
+}
+
+// At is the point at the capacity; of a capacity of 0 the lowest rate tried.
+func (s Seed) At() Point {
+	i := slices.IndexFunc(s.Points, func(p Point) bool { return p.Rate == s.Rate })
+	return s.Points[max(0, i)]
+}
+
+// Rates are those of the seeds, as Options.Near takes them.
+func (c Capacity) Rates() []float64 {
+	var all []float64
+	for _, s := range c.Seeds {
+		all = append(all, s.Rate)
+	}
+	return all
+}
+
+// Find opens a scenario and finds its capacity. Rate, From, Until and Stop of
+// the scenario do not count. Requests and Duration say how many requests a run
+// has; see NewLoad. The longer a run, the nearer is the capacity to the rate at
+// which the queue stops growing.
+func Find(ctx context.Context, s scenario.Scenario, slo SLO, o Options) (Capacity, error) {
+	// Open reads zeros as 1,000 s.
+	if s.Trace == "" && s.Duration == 0 && s.Requests == 0 {
+		s.Requests = DefaultRequests
+	}
+	p, err := scenario.Open(s)
+	if err != nil {
+		return Capacity{}, err
+	}
+	load, err := NewLoad(p, o.Seeds)
+	if err != nil {
+		return Capacity{}, err
+	}
+	return load.Find(ctx, p, slo, o)
+}
+
+// Find is the capacity of a plan that has this load. The result does not depend
+// on how many runs go on at the same time.
+func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
+	if o.Precision <= 0 {
+		o.Precision = 0.02
+	}
+	estimate := l.estimate(p)
+	searches := make([]*search, len(l.decks))
+	for i, d := range l.decks {
+		searches[i] = &search{plan: p, deck: d, seed: l.Seeds[i], slo: slo, precision: o.Precision, pool: o.Pool, estimate: estimate}
+	}
+	all := func(do func(i int, s *search) error) error {
+		errs := make([]error, len(searches))
+		var wait sync.WaitGroup
+		for i, s := range searches {
+			wait.Go(func() { errs[i] = do(i, s) })
+		}
+		wait.Wait()
+		return errors.Join(errs...)
+	}
+	err := all(func(i int, s *search) error {
+		if i < len(o.Near) && o.Near[i] > 0 {
+			return s.settle(ctx, o.Near[i], 1+o.Precision) // most changes change nothing: two runs
+		}
+		return s.settle(ctx, estimate, 1.5)
+	})
+	if err != nil {
+		return Capacity{}, err
+	}
+	c := collect(searches, o.Precision)
+	if c.Rate == 0 {
+		return c, nil
+	}
+	var curve []float64
+	for _, part := range o.Curve {
+		curve = append(curve, c.Rate*part)
+	}
+	err = all(func(_ int, s *search) error {
+		for _, rate := range curve {
+			if err := s.try(ctx, rate, true); err != nil {
+				return err
+			}
+		}
+		return s.settle(ctx, estimate, 2) // one of them may have failed below
+	})
+	if err != nil {
+		return Capacity{}, err
+	}
+	c = collect(searches, o.Precision)
+	for _, rate := range curve {
+		step := Step{Rate: rate}
+		for _, s := range searches {
+			i := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == rate })
+			step.Points = append(step.Points, s.points[i])
+		}
+		c.Curve = append(c.Curve, step)
+	}
+	return c, nil
+}
+
+func collect(searches []*search, precision float64) Capacity {
+	c := Capacity{Precision: precision}
+	for _, s := range searches {
+		low, high := s.bracket()
+		if high <= s.estimate*1e-6 {
+			low = 0
+		}
+		c.Seeds = append(c.Seeds, Seed{Seed: s.seed, Rate: low, Fails: high, Monotone: s.monotone(), Points: s.points})
+	}
+	rates := c.Rates()
+	c.Rate, c.Low, c.High = Median(rates), slices.Min(rates), slices.Max(rates)
+	return c
+}
+
+// Median is the middle one, of an even number the lower of the two.
+func Median(values []float64) float64 {
+	values = slices.Sorted(slices.Values(values))
+	return values[(len(values)-1)/2]
+}
+
+// Holds runs one rate under all seeds and says whether all of them hold.
+func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float64, pool Pool) (bool, error) {
+	for i, d := range l.decks {
+		s := &search{plan: p, deck: d, seed: l.Seeds[i], slo: slo, pool: pool}
+		if err := s.try(ctx, rate, false); err != nil {
+			return false, err
+		}
+		if !s.points[0].Holds {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// estimate is the rate of a full batch: as many sequences of mean length as have
+// room, each of which waits for its tokens one by one.
+func (l *Load) estimate(p *scenario.Plan) float64 {
+	v := &p.Scenario.Server
+	prompt, output := l.Means()
+	answers := float64(max(1, p.Scenario.Decoding.Samples))
+	context := prompt + output/2
+	batch := min(float64(v.MaxSeqs), float64(v.Blocks*v.BlockSize)/context)
+	batch = max(1, batch)
+	work := cost.Work{Seqs: int(batch), Context: int(batch * context), Prompt: int(batch * prompt / output)}
+	work.PromptContext = int64(float64(work.Prompt) * prompt / 2)
+	return batch / (output * answers * p.Model.Seconds(work))
+}

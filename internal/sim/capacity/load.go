@@ -1,0 +1,209 @@
+package capacity
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/workload"
+)
+
+// ErrLoad is wrapped when requests have no rate that could be changed.
+var ErrLoad = errors.New("no capacity of these requests")
+
+// A Load is the requests of a plan, drawn or read once, for runs at any rate.
+// It is safe for concurrent use.
+type Load struct {
+	Seeds   []uint64
+	Own     float64 // requests/s of a trace as it is; 0: a named workload
+	TooLong int     // requests of a trace that are longer than sequences may be, and left out
+	Longest int     // tokens of the longest one, of the first seed
+
+	decks []*deck // one for each seed
+}
+
+// A deck is requests that arrive at a rate of one a second.
+type deck struct {
+	lock     sync.Mutex
+	requests []workload.Request
+	source   workload.Source // of more; nil: these are all
+	steady   bool            // arrivals are
+	duration float64         // s of arrivals at any rate; 0: all requests
+}
+
+// DefaultRequests is how many are drawn, or read of a trace, where a scenario
+// does not say.
+const DefaultRequests = 2000
+
+// NewLoad draws the requests of a plan, with so many seeds from the scenario's on
+// (0: 3). A trace has no randomness: it is read once, and its first Duration
+// seconds as it is, or its first Requests ones, are all the load.
+func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
+	s := p.Scenario
+	if s.Trace != "" {
+		return readLoad(p)
+	}
+	if seeds <= 0 {
+		seeds = 3
+	}
+	lengths, _, err := workload.Named(s.Workload)
+	if err != nil {
+		return nil, err
+	}
+	l := &Load{}
+	for i := range uint64(seeds) {
+		d := &deck{steady: true}
+		count := s.Requests
+		if s.Duration > 0 {
+			d.duration = s.Duration
+		} else if count == 0 {
+			count = DefaultRequests
+		}
+		drawn, err := workload.Poisson(lengths, 1, s.Seed+i, 0, count)
+		if err != nil {
+			return nil, err
+		}
+		d.source = fitting(drawn, p)
+		first := -1 // all
+		if d.duration > 0 {
+			first = DefaultRequests
+		}
+		if err := d.draw(first); err != nil {
+			return nil, err
+		}
+		l.Seeds, l.decks = append(l.Seeds, s.Seed+i), append(l.decks, d)
+	}
+	return l, l.check(p)
+}
+
+func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {
+	return workload.Fitting(source, p.Scenario.Server.MaxLen)
+}
+
+// readLoad is NewLoad for a trace.
+func readLoad(p *scenario.Plan) (*Load, error) {
+	s := p.Scenario
+	t, err := workload.Open(s.Trace)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	var source workload.Source = t
+	if s.Duration > 0 {
+		source = workload.Before(source, s.Duration)
+	}
+	switch {
+	case s.Requests > 0:
+		source = workload.First(source, s.Requests)
+	case s.Duration == 0:
+		source = workload.First(source, DefaultRequests)
+	}
+	fit := fitting(source, p)
+	d := &deck{source: fit}
+	if err := d.draw(-1); err != nil {
+		return nil, err
+	}
+	l := &Load{Seeds: []uint64{s.Seed}, TooLong: fit.Dropped, decks: []*deck{d}}
+	if err := l.check(p); err != nil {
+		return nil, err
+	}
+	first, last := d.requests[0].Arrival, d.requests[len(d.requests)-1].Arrival
+	if last == first {
+		return nil, fmt.Errorf("%w: the %d of %s all arrive at once, which no rate changes; take more of it, or --workload", ErrLoad, len(d.requests), s.Trace)
+	}
+	l.Own = float64(len(d.requests)-1) / (last - first)
+	for i := range d.requests {
+		d.requests[i].Arrival = (d.requests[i].Arrival - first) * l.Own
+	}
+	return l, nil
+}
+
+func (l *Load) check(p *scenario.Plan) error {
+	first := l.decks[0].requests
+	if len(first) == 0 {
+		return fmt.Errorf("%w: none is within the %d tokens of a sequence (%d are longer); raise --max-len or take another model",
+			ErrLoad, p.Scenario.Server.MaxLen, l.TooLong)
+	}
+	for i := range first {
+		l.Longest = max(l.Longest, first[i].Prompt+first[i].Output)
+	}
+	return nil
+}
+
+// Means are the mean lengths in tokens, of the first seed.
+func (l *Load) Means() (prompt, output float64) {
+	all := l.decks[0].requests
+	for i := range all {
+		prompt += float64(all[i].Prompt)
+		output += float64(all[i].Output)
+	}
+	return prompt / float64(len(all)), output / float64(len(all))
+}
+
+// Requests is how many there are for a seed, 0 if that depends on the rate.
+func (l *Load) Requests() int {
+	if l.decks[0].duration > 0 {
+		return 0
+	}
+	return len(l.decks[0].requests)
+}
+
+// draw reads requests until there are n; -1: to the end.
+func (d *deck) draw(n int) error {
+	for d.source != nil && (n < 0 || len(d.requests) < n) {
+		var r workload.Request
+		err := d.source.Next(&r)
+		if errors.Is(err, io.EOF) {
+			d.source = nil
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		r.Hashes = slices.Clone(r.Hashes) // the source writes over them
+		d.requests = append(d.requests, r)
+	}
+	return nil
+}
+
+// at is the requests that come at a rate. They stay as they are.
+func (d *deck) at(rate float64) ([]workload.Request, error) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	if d.duration == 0 {
+		return d.requests, nil
+	}
+	end := rate * d.duration
+	for d.source != nil && d.requests[len(d.requests)-1].Arrival < end {
+		if err := d.draw(2 * len(d.requests)); err != nil {
+			return nil, err
+		}
+	}
+	n, _ := slices.BinarySearchFunc(d.requests, end, func(r workload.Request, end float64) int {
+		if r.Arrival < end {
+			return -1
+		}
+		return 1
+	})
+	return d.requests[:max(1, n)], nil
+}
+
+// A scaled source is requests of a deck at a rate.
+type scaled struct {
+	requests []workload.Request
+	rate     float64
+	next     int
+}
+
+func (s *scaled) Next(r *workload.Request) error {
+	if s.next == len(s.requests) {
+		return io.EOF
+	}
+	*r = s.requests[s.next]
+	r.Arrival /= s.rate
+	s.next++
+	return nil
+}

@@ -1,0 +1,84 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+)
+
+// A Point is a run at one rate.
+type Point struct {
+	Rate  float64 `json:"rate"` // requests/s
+	Holds bool    `json:"holds"`
+
+	// Grows is set where the queue does. The rate does not hold then, but for a
+	// trace, which may end in a burst.
+	Grows bool `json:"grows,omitempty"`
+
+	// Cut is set where the run ended as soon as it was certain that the objective
+	// is lost, Stuck where some request waits for ever: then there is no result.
+	Cut   bool `json:"cut,omitempty"`
+	Stuck bool `json:"stuck,omitempty"`
+
+	// Values are those of the objectives, in the SLO's order, in seconds, over all
+	// requests; +Inf, written as -1, if one that counts had no answer (up to 1 % refused do not count).
+	Values []Seconds   `json:"values,omitempty"`
+	Result *sim.Result `json:"result,omitempty"` // averages are over the time of arrivals
+}
+
+// Seconds can be infinite, which JSON cannot.
+type Seconds float64
+
+// MarshalJSON writes -1 for infinity.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	if math.IsInf(float64(s), 0) {
+		return []byte("-1"), nil
+	}
+	return []byte(number(float64(s))), nil
+}
+
+// measure runs a deck at a rate. Whole runs are not cut.
+func measure(ctx context.Context, p *scenario.Plan, d *deck, seed uint64, rate float64, slo SLO, whole bool) (Point, error) {
+	point := Point{Rate: rate}
+	requests, err := d.at(rate)
+	if err != nil {
+		return point, err
+	}
+	t := newTally(requests, rate, slo)
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	config := sim.Config{
+		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: seed,
+		Until: requests[len(requests)-1].Arrival / rate, Left: t.left,
+		Progress: func(now float64, arrived, _ int) {
+			if !whole && t.lost(now, arrived) {
+				point.Cut = true
+				cancel()
+			}
+		},
+	}
+	result, err := sim.Run(inner, config, &scaled{requests: requests, rate: rate})
+	switch {
+	case point.Cut && ctx.Err() == nil:
+		return point, nil
+	case errors.Is(err, sim.ErrStuck):
+		point.Stuck = true
+		return point, nil
+	case err != nil:
+		return point, err
+	}
+	point.Result, point.Holds = result, true
+	for _, o := range slo {
+		v := t.value(o)
+		point.Values = append(point.Values, Seconds(v))
+		point.Holds = point.Holds && v <= o.Limit
+	}
+	point.Grows = t.grows()
+	if point.Grows && d.steady {
+		point.Holds = false
+	}
+	return point, nil
+}

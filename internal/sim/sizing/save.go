@@ -1,0 +1,159 @@
+package sizing
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/chart"
+)
+
+// Save writes the figures, their page and plan.json to a folder, which is made if
+// need be. Each file is whole or not there; plan.json comes last.
+func (r *Report) Save(dir string) error {
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return fmt.Errorf("plan.json: %w", err)
+	}
+	if figures := r.figures(); len(figures) > 0 {
+		if err := chart.Write(dir, figures); err != nil {
+			return err
+		}
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	if err := replace(filepath.Join(dir, "plan.json"), append(text, '\n')); err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	return nil
+}
+
+// replace writes a file beside and moves it.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".plan-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // not there any more if all went well
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if closing := f.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// figures are none at a capacity of 0.
+func (r *Report) figures() []chart.Figure {
+	if r.Capacity.Rate == 0 {
+		return nil
+	}
+	const assumed = "Times are those of the cost model, not of a run on the GPU."
+	sizes := r.bars("plan-block-sizes", "Capacity by block size", "tokens in a block, the same bytes of memory", r.BlockSizes, "")
+	sizes.Note = assumed + " Small blocks cost an attention kernel time, which is not modelled."
+	systems := r.bars("plan-systems", "Capacity by system", "system", r.Systems, "")
+	systems.Note = assumed
+	limits := r.bars("plan-limits", "Capacity when one thing is different", "change", r.Limits, "as it is")
+	limits.Note = assumed + " What raises the capacity most is its limit; two of the bars, everything and the objectives, are for comparison."
+	latency := r.latency()
+	latency.Note = r.Verdict + ". " + assumed
+	return []chart.Figure{latency, limits, sizes, systems}
+}
+
+// runs says what a figure's numbers are from.
+func (r *Report) runs() string {
+	if r.Load.Requests == 0 {
+		return fmt.Sprintf("%s, %.0f s", r.Load.seeds(), r.Scenario.Duration)
+	}
+	return fmt.Sprintf("%s, %d requests", r.Load.seeds(), r.Load.Requests)
+}
+
+// latency is the curve: a panel for each metric.
+func (r *Report) latency() chart.Figure {
+	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Predicted, Seeds: r.runs()}
+	for _, c := range r.columns()[:min(6, len(r.columns()))] {
+		var line chart.Line
+		line.Name = "median of the seeds"
+		for _, s := range r.Capacity.Curve {
+			if v, ok := value(s, c.of); ok {
+				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: v})
+			}
+		}
+		if len(line.Points) == 0 {
+			continue
+		}
+		first, last := line.Points[0].X, line.Points[len(line.Points)-1].X
+		lines := []chart.Line{line}
+		most := 0.0
+		if c.limit > 0 {
+			most = 2 * c.limit
+			limit := chart.Value{Mean: c.limit, Seeds: 1}
+			lines = append(lines, chart.Line{Name: "objective", Points: []chart.Point{{X: first, Value: limit}, {X: last, Value: limit}}})
+		}
+		unit := "s"
+		if c.name == "normalized mean" {
+			unit = "s/token"
+		}
+		f.Panels = append(f.Panels, chart.Panel{
+			Title: c.name, X: chart.XAxis{Title: "request rate (requests/s)"},
+			Y: chart.YAxis{Title: fmt.Sprintf("%s (%s)", c.name, unit), Max: most}, Data: chart.Lines{Lines: lines},
+		})
+	}
+	return f
+}
+
+// value is the median over the seeds, as in the table: at the knee one seed is far
+// away from the others. Not ok: it is not finite.
+func value(s capacity.Step, of func(capacity.Point) float64) (chart.Value, bool) {
+	v := chart.Value{Mean: median(s, of), Seeds: len(s.Points)}
+	return v, !math.IsInf(v.Mean, 0)
+}
+
+// spread is mean and standard deviation.
+func spread(all []float64) (mean, sd float64) {
+	for _, v := range all {
+		mean += v / float64(len(all))
+	}
+	if len(all) < 2 {
+		return mean, 0
+	}
+	for _, v := range all {
+		sd += (v - mean) * (v - mean) / float64(len(all)-1)
+	}
+	return mean, math.Sqrt(sd)
+}
+
+// bars are capacities; base names a bar of the scenario's own, if there is none
+// among them.
+func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
+	var groups []string
+	var values []chart.Value
+	add := func(name string, rates []float64) {
+		v := chart.Value{Seeds: len(rates)}
+		v.Mean, v.SD = spread(rates)
+		groups, values = append(groups, name), append(values, v)
+	}
+	if base != "" {
+		add(base, r.Capacity.Rates())
+	}
+	for _, c := range changes {
+		if c.Trouble == "" {
+			add(c.Name, c.rates)
+		}
+	}
+	return chart.Figure{
+		Name: name, Title: title + ": " + r.Setup, Kind: chart.Predicted, Seeds: r.runs(),
+		Panels: []chart.Panel{{
+			X: chart.XAxis{Title: x}, Y: chart.YAxis{Title: "requests/s under " + r.SLO},
+			Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: "mean of the seeds", Values: values}}},
+		}},
+	}
+}

@@ -1,0 +1,273 @@
+package sizing
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/scenario"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func question(t *testing.T, slo string, s scenario.Scenario) Question {
+	t.Helper()
+	parsed, err := capacity.ParseSLO(slo)
+	require.NoError(t, err)
+	if s.Requests == 0 {
+		s.Requests = 100
+	}
+	s.Seed = 1
+	return Question{Scenario: s, SLO: parsed, Seeds: 2}
+}
+
+func size(t *testing.T, q Question) *Report {
+	t.Helper()
+	r, err := Size(context.Background(), q)
+	require.NoError(t, err)
+	return r
+}
+
+func words(t *testing.T, r *Report) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, r.Write(&b))
+	return b.String()
+}
+
+// Ensure that each limit is found where it is made the narrowest.
+func TestLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		slo    string
+		s      scenario.Scenario
+		limit  string
+		phrase string
+	}{
+		"memory":       {"0.5s/token", scenario.Scenario{Server: sim.Server{Blocks: 200}}, "twice the KV memory", "limited by KV memory: twice the KV memory gives +"},
+		"sequences":    {"0.5s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxSeqs: 4}}, "twice --max-seqs", "limited by sequences at once"},
+		"token budget": {"0.5s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
+		"slow GPU":     {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Server: sim.Server{Blocks: 20000}}, "twice the GPU's memory bandwidth", "limited by iteration time, not by memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.s.Requests = 250
+			q := question(t, c.slo, c.s)
+			found := limitOf(t, q)
+			require.Equal(t, c.limit, found.Limit, "%+v", found.Limits)
+			require.Contains(t, found.verdict(), c.phrase)
+			// A clock at half the speed: the whole server is worth twice and more.
+			require.GreaterOrEqual(t, found.change(Whole).Gain, 0.95)
+		})
+	}
+}
+
+// Ensure that more memory is more for those that reserve it.
+func TestMemoryOfOrca(t *testing.T) {
+	r := limitOf(t, question(t, "0.5s/token", scenario.Scenario{Requests: 400, Server: sim.Server{System: "orca-max"}}))
+	require.Greater(t, r.change(KVMemory).GainLow, 0.2, "%+v", r.Limits)
+}
+
+// based is a question whose capacity is known.
+func based(t *testing.T, q Question) *sizer {
+	s := &sizer{Question: q, pool: capacity.NewPool(1)}
+	var err error
+	s.plan, err = scenario.Open(q.Scenario)
+	require.NoError(t, err)
+	s.load, err = capacity.NewLoad(s.plan, q.Seeds)
+	require.NoError(t, err)
+	s.base, err = s.load.Find(context.Background(), s.plan, q.SLO, s.options(nil, nil))
+	require.NoError(t, err)
+	return s
+}
+
+// limitOf is a report without what to take.
+func limitOf(t *testing.T, q Question) *Report {
+	t.Helper()
+	q.Precision = 0.04
+	s := based(t, q)
+	all, err := s.changes(context.Background(), s.limits())
+	require.NoError(t, err)
+	r := &Report{Capacity: s.base, Limits: ranked(all), Setup: s.name(), SLO: q.SLO.String(), slo: q.SLO, Load: s.facts()}
+	if i := limiting(r.Limits, s.Precision); i >= 0 {
+		r.Limit = r.Limits[i].Name
+	}
+	return r
+}
+
+// Ensure that an objective that even one request misses is said, and why.
+func TestAlone(t *testing.T) {
+	r := size(t, question(t, "tpot<20ms", scenario.Scenario{}))
+	require.Zero(t, r.Capacity.Rate)
+	require.Contains(t, r.Verdict, "no rate holds tpot<0.02s; even requests that are alone miss it: alone they have tpot mean 22.")
+	require.NotContains(t, words(t, r), "take")
+	require.NoError(t, r.Save(t.TempDir()))
+}
+
+// Ensure that only what is better under every seed, and by more than the
+// precision, stands against the default.
+func TestChoose(t *testing.T) {
+	s := &sizer{Question: Question{Precision: 0.02}}
+	at := func(size int, rates ...float64) Change {
+		return Change{Name: "x", size: size, rates: rates, Rate: capacity.Median(rates)}
+	}
+	usual := func(c Change) bool { return c.size == defaultBlock }
+	for _, c := range []struct {
+		all  []Change
+		want int
+	}{
+		{[]Change{at(8, 10, 10), at(16, 10, 10), at(32, 10, 10)}, 16},
+		{[]Change{at(8, 10.1, 10.1), at(16, 10, 10)}, 16}, // within the precision
+		{[]Change{at(8, 14, 9.9), at(16, 10, 10)}, 16},    // not under every seed
+		{[]Change{at(8, 10.5, 10.3), at(16, 10, 10)}, 8},
+		{[]Change{at(8, 10.5, 10.5), at(16, 10, 10), at(32, 11, 11)}, 32},
+		{[]Change{at(8, 9, 9), {size: 16, Trouble: "no"}, at(32, 8, 8)}, 8},
+	} {
+		best, reason := s.choose(c.all, usual)
+		require.Equal(t, c.want, best.size, "%+v", c.all)
+		require.NotEmpty(t, reason)
+	}
+}
+
+// Ensure that big blocks are seen to waste memory, and that what is taken is the default then.
+func TestBlockSizes(t *testing.T) {
+	q := question(t, "0.5s/token", scenario.Scenario{Workload: "alpaca", Requests: 400, Server: sim.Server{System: "sosp", Blocks: 20, BlockSize: 256}})
+	r := size(t, q)
+	require.Len(t, r.BlockSizes, 6)
+	for i, c := range r.BlockSizes {
+		require.Equal(t, []int{8, 16, 32, 64, 128, 256}[i], c.size)
+		require.Equal(t, c.size == 256, c.Base)
+	}
+	require.Greater(t, r.BlockSizes[1].Gain, 0.5, "prompts of 19 and answers of 58 tokens in blocks of 256")
+	require.LessOrEqual(t, r.Take.BlockSize, 16)
+	require.Equal(t, "vllm-v1", r.Take.System)
+	require.Greater(t, r.Take.Both.Gain, 0.5)
+	require.Zero(t, r.BlockSizes[5].Gain)
+	text := words(t, r)
+	require.Contains(t, text, "as asked")
+	require.Contains(t, text, "not modelled")
+}
+
+// Ensure that a target says how many blocks and GPUs it takes: so many blocks do
+// and 3 % less do not.
+func TestTarget(t *testing.T) {
+	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
+		q := question(t, "0.5s/token", s)
+		q.Target, q.Precision = rate, 0.04
+		z := based(t, q)
+		found, err := z.target(context.Background())
+		require.NoError(t, err)
+		return z, found
+	}
+	holds := func(z *sizer, blocks int) bool {
+		ok, err := z.holds(context.Background(), blocks)
+		require.NoError(t, err)
+		return ok
+	}
+	roofline := scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}
+
+	z, fits := target(1, roofline)
+	require.True(t, fits.Holds)
+	require.Less(t, fits.Blocks, 983)
+	require.True(t, holds(z, fits.Blocks))
+	require.False(t, holds(z, fits.Blocks*97/100))
+	require.Equal(t, []Server{{Workers: 1, Rate: z.base.Low, Replicas: 1, GPUs: 1}}, fits.Servers)
+
+	z, more := target(4, roofline)
+	require.False(t, more.Holds)
+	require.Greater(t, more.Blocks, 983)
+	require.True(t, holds(z, more.Blocks))
+	require.EqualValues(t, more.Blocks*16*819200, more.Bytes)
+	require.Greater(t, len(more.Servers), 1)
+	for _, s := range more.Servers {
+		require.GreaterOrEqual(t, float64(s.Replicas)*s.Rate, 4-1e-6)
+		require.Less(t, float64(s.Replicas-1)*s.Rate, 4.0)
+		require.Equal(t, s.Workers*s.Replicas, s.GPUs)
+	}
+
+	_, never := target(1e6, scenario.Scenario{})
+	require.Zero(t, never.Blocks)
+	require.Contains(t, never.Note, "--model")
+}
+
+// Ensure that the report, as text and as files, is the same however many runs go
+// on at once, and as it was looked at.
+func TestGolden(t *testing.T) {
+	q := question(t, "0.5s/token, ttft<20s@p90", scenario.Scenario{Requests: 200})
+	q.AllSystems, q.Target = true, 3
+	q.Runs = 1
+	one := size(t, q)
+	q.Runs = 5
+	last, totals := 0, 0
+	q.Progress = func(done, total int) {
+		require.Equal(t, last+1, done)
+		require.LessOrEqual(t, done, total)
+		last, totals = done, total
+	}
+	five := size(t, q)
+	require.Equal(t, one, five)
+	require.LessOrEqual(t, totals, last)
+
+	golden := filepath.Join("testdata", "plan.txt")
+	got := words(t, one)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), got)
+
+	dir := filepath.Join(t.TempDir(), "plan")
+	require.NoError(t, one.Save(dir))
+	for _, name := range []string{"plan-latency", "plan-limits", "plan-block-sizes", "plan-systems"} {
+		for _, kind := range []string{".svg", ".png", ".csv"} {
+			require.FileExists(t, filepath.Join(dir, name+kind))
+		}
+	}
+	require.FileExists(t, filepath.Join(dir, "index.html"))
+	text, err := os.ReadFile(filepath.Join(dir, "plan.json"))
+	require.NoError(t, err)
+	var again Report
+	require.NoError(t, json.Unmarshal(text, &again))
+	require.Equal(t, one.Verdict, again.Verdict)
+	require.Equal(t, one.Capacity.Rates(), again.Capacity.Rates())
+	left, err := filepath.Glob(filepath.Join(dir, ".*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestRefuses(t *testing.T) {
+	ctx := context.Background()
+	_, err := Size(ctx, Question{})
+	require.ErrorIs(t, err, capacity.ErrSLO)
+	q := question(t, "0.5s/token", scenario.Scenario{})
+	q.Target = -1
+	_, err = Size(ctx, q)
+	require.ErrorIs(t, err, scenario.ErrScenario)
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = Size(done, question(t, "0.5s/token", scenario.Scenario{}))
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestWords(t *testing.T) {
+	for v, want := range map[float64]string{12.345: "12.3", 2.1: "2.10", 0.2431: "0.243", 123.4: "123", 12345: "12345", 0: "0"} {
+		require.Equal(t, want, rate(v))
+	}
+	for v, want := range map[float64]string{0.384: "+38 %", -0.001: "+0 %", -0.12: "-12 %"} {
+		require.Equal(t, want, percent(v))
+	}
+	require.Equal(t, []int{8, 16, 24, 32}, insert([]int{8, 16, 32}, 24))
+	require.Equal(t, []int{8, 16, 32}, insert([]int{8, 16, 32}, 16))
+	require.Equal(t, []int{4, 8}, insert([]int{8}, 4))
+	require.Equal(t, []int{8, 256}, insert([]int{8}, 256))
+	require.Equal(t, "vllm-v0 --swap --chunked", policy{system: "vllm-v0", swap: true, chunked: true}.String())
+}

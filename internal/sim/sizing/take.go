@@ -1,0 +1,172 @@
+package sizing
+
+import (
+	"context"
+	"fmt"
+
+	"llmmemory/internal/sim"
+)
+
+// Take is what to take. What is not better than vLLM's defaults by more than the
+// spread is not worth a change.
+type Take struct {
+	BlockSize int    `json:"blockSize"`
+	System    string `json:"system"` // with its flags
+	Both      Change `json:"both"`   // the two together
+	Reason    string `json:"reason"`
+}
+
+const (
+	defaultBlock  = 16
+	defaultSystem = "vllm-v1"
+)
+
+var blockSizes = []int{8, 16, 32, 64, 128}
+
+// A policy is a system with the flags that make it another one.
+type policy struct {
+	system                           string
+	swap, chunked, caching, uncached bool
+}
+
+func (p policy) String() string {
+	name := p.system
+	for _, f := range []struct {
+		set  bool
+		flag string
+	}{{p.swap, " --swap"}, {p.chunked, " --chunked"}, {p.caching, " --caching"}, {p.uncached, " --no-caching"}} {
+		if f.set {
+			name += f.flag
+		}
+	}
+	return name
+}
+
+var policies = []policy{
+	{system: "vllm-v1"},
+	{system: "vllm-v1", uncached: true},
+	{system: "vllm-v0"},
+	{system: "vllm-v0", swap: true},
+	{system: "vllm-v0", chunked: true},
+	{system: "sosp"},
+	{system: "sosp", swap: true},
+}
+
+var olderPolicies = []policy{{system: "orca-oracle"}, {system: "orca-pow2"}, {system: "orca-max"}, {system: "fastertransformer"}}
+
+func policyOf(v sim.Server) policy {
+	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
+}
+
+// with is the scenario's server with another policy or block size, the same
+// bytes of memory, and the defaults of that system where nothing was asked for.
+func (s *sizer) with(p policy, block int) sim.Server {
+	v, asked := s.plan.Scenario.Server, s.Scenario.Server
+	v.Watermark, v.Batch = asked.Watermark, asked.Batch
+	v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching = p.system, p.swap, p.chunked, p.caching, p.uncached
+	v.Blocks = v.Blocks * v.BlockSize / block
+	v.CPUBlocks = v.CPUBlocks * v.BlockSize / block
+	v.BlockSize = block
+	return v
+}
+
+func (s *sizer) trial(name string, kind Kind, p policy, block int) trial {
+	base := s.plan.Scenario.Server
+	c := Change{Name: name, Is: kind, sys: p, size: block, Base: p == policyOf(base) && block == base.BlockSize}
+	return trial{Change: c, setup: s.plan.Setup, server: s.with(p, block), slo: s.SLO, times: 1}
+}
+
+// blockSizes are other ones for the scenario's system.
+func (s *sizer) blockSizes() []trial {
+	base := s.plan.Scenario.Server
+	sizes := blockSizes
+	var all []trial
+	for _, size := range insert(sizes, base.BlockSize) {
+		all = append(all, s.trial(fmt.Sprint(size), BlockSize, policyOf(base), size))
+	}
+	return all
+}
+
+func insert(sizes []int, size int) []int {
+	var all []int
+	for _, v := range sizes {
+		if size > 0 && size < v {
+			all = append(all, size)
+		}
+		if size <= v {
+			size = 0
+		}
+		all = append(all, v)
+	}
+	if size > 0 {
+		all = append(all, size)
+	}
+	return all
+}
+
+// systems are other ones with the scenario's block size.
+func (s *sizer) systems() []trial {
+	base := s.plan.Scenario.Server
+	list := append([]policy(nil), policies...)
+	if s.AllSystems {
+		list = append(list, olderPolicies...)
+	}
+	own := policyOf(base)
+	for _, p := range list {
+		if p == own {
+			own.system = ""
+		}
+	}
+	if own.system != "" {
+		list = append(list, own)
+	}
+	var all []trial
+	for _, p := range list {
+		all = append(all, s.trial(p.String(), System, p, base.BlockSize))
+	}
+	return all
+}
+
+// take chooses a block size and a system, and tries the two together.
+func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error) {
+	size, sizeReason := s.choose(sizes, func(c Change) bool { return c.size == defaultBlock })
+	system, systemReason := s.choose(systems, func(c Change) bool { return c.sys == policy{system: defaultSystem} })
+	t := Take{BlockSize: size.size, System: system.Name,
+		Reason: fmt.Sprintf("block size %s: %s; %s: %s", size.Name, sizeReason, system.Name, systemReason)}
+	both := s.trial(fmt.Sprintf("%s, block size %s", system.Name, size.Name), System, system.sys, size.size)
+	var err error
+	t.Both, err = s.change(ctx, both)
+	return t, err
+}
+
+// choose is the default, or the best of those that are better under every seed.
+func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
+	for _, c := range all {
+		if isDefault(c) {
+			best = c
+		}
+	}
+	usual := best
+	gain := 0.0
+	for _, c := range all {
+		if c.Trouble != "" {
+			continue
+		}
+		if usual.Trouble != "" || len(usual.rates) == 0 {
+			if len(best.rates) == 0 || c.Rate > best.Rate {
+				best = c
+			}
+			continue
+		}
+		if median, low, _ := gains(c.rates, usual.rates); low > s.Precision && median > gain {
+			best, gain = c, median
+		}
+	}
+	switch {
+	case usual.Trouble != "" || len(usual.rates) == 0:
+		return best, "the default cannot be had"
+	case gain > 0:
+		return best, fmt.Sprintf("%s over the default", percent(gain))
+	}
+	return best, "the default, nothing is better under every seed"
+}

@@ -1,0 +1,303 @@
+package sizing
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"llmmemory/internal/sim/capacity"
+)
+
+// percent is a gain: "+38 %".
+func percent(gain float64) string {
+	return fmt.Sprintf("%+.0f %%", math.Round(100*gain)+0) // +0: no minus before a zero
+}
+
+// rate has three digits that count.
+func rate(v float64) string {
+	if v <= 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'f', max(0, 2-int(math.Floor(math.Log10(v)))), 64)
+}
+
+// seeds are "seeds 1-3", or nothing for a trace without chance.
+func (l Load) seeds() string {
+	switch n := len(l.Seeds); {
+	case n == 1 && l.Own > 0:
+		return "one trace"
+	case n == 1:
+		return fmt.Sprintf("seed %d", l.Seeds[0])
+	default:
+		return fmt.Sprintf("seeds %d-%d", l.Seeds[0], l.Seeds[n-1])
+	}
+}
+
+// change is the one of a kind with the greatest gain.
+func (r *Report) change(kind Kind) Change {
+	i := slices.IndexFunc(r.Limits, func(c Change) bool { return c.Is == kind })
+	return r.Limits[i]
+}
+
+// verdict is the answer in a line.
+func (r *Report) verdict() string {
+	c := r.Capacity
+	if c.Rate == 0 {
+		p := c.Seeds[0].At()
+		why := "requests wait for ever, or are refused"
+		if p.Result != nil && p.Result.Answered == p.Result.Arrived {
+			why = "alone they have " + r.values(p)
+		}
+		return fmt.Sprintf("%s: no rate holds %s; even requests that are alone miss it: %s", r.Setup, r.SLO, why)
+	}
+	trace := ""
+	if r.Load.Own > 0 {
+		trace = fmt.Sprintf(", %s times the trace's own", rate(c.Rate/r.Load.Own))
+	}
+	spread := r.Load.seeds()
+	if len(c.Seeds) > 1 {
+		spread += fmt.Sprintf(": %s to %s", rate(c.Low), rate(c.High))
+	}
+	return fmt.Sprintf("%s: %s requests/s under %s (%s%s); %s", r.Setup, rate(c.Rate), r.SLO, spread, trace, r.limited())
+}
+
+// limited says what the limit is, and always what memory would do.
+func (r *Report) limited() string {
+	memory := r.change(KVMemory)
+	also := ""
+	if memory.Name != r.Limit {
+		also = fmt.Sprintf("; %s gives %s", memory.Name, percent(memory.Gain))
+	}
+	if r.Limit == "" {
+		return "nothing alone raises it under every seed" + also
+	}
+	i := slices.IndexFunc(r.Limits, func(c Change) bool { return c.Name == r.Limit })
+	limit := r.Limits[i]
+	not := ""
+	if limit.Is == Time && memory.GainLow <= r.Capacity.Precision {
+		not = ", not by memory"
+	}
+	return fmt.Sprintf("limited by %s%s: %s gives %s%s", limit.Is, not, limit.Name, percent(limit.Gain), also)
+}
+
+func (r *Report) values(p capacity.Point) string {
+	var all []string
+	for i, o := range r.slo {
+		all = append(all, o.Of()+" "+seconds(float64(p.Values[i])))
+	}
+	return strings.Join(all, ", ")
+}
+
+func seconds(v float64) string {
+	switch {
+	case math.IsInf(v, 0):
+		return "without end"
+	case v < 1:
+		return fmt.Sprintf("%.3g ms", 1000*v)
+	default:
+		return fmt.Sprintf("%.3g s", v)
+	}
+}
+
+// Write writes the report for a terminal: the verdict first.
+func (r *Report) Write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s\n\n", r.Verdict)
+	r.writeFacts(w)
+	if r.Capacity.Rate > 0 {
+		r.writeCurve(w)
+		r.writeLimits(w)
+		fmt.Fprint(w, "\nblock size, of the same bytes\trequests/s\tgain\tunder all seeds\n")
+		writeChanges(w, r.BlockSizes)
+		fmt.Fprint(w, "\nsystem\trequests/s\tgain\tunder all seeds\n")
+		writeChanges(w, r.Systems)
+		r.writeTake(w)
+	}
+	if r.Target != nil {
+		r.writeTarget(w)
+	}
+	return w.Flush()
+}
+
+func (r *Report) writeFacts(w io.Writer) {
+	l, m := r.Load, r.Memory
+	fmt.Fprintf(w, "requests\t%s\n", l.About)
+	runs := fmt.Sprintf("%d requests", l.Requests)
+	if l.Requests == 0 {
+		runs = fmt.Sprintf("%.0f s of requests", r.Scenario.Duration)
+	}
+	fmt.Fprintf(w, "\truns of %s, %s, means %.0f and %.0f tokens", runs, l.seeds(), l.Prompt, l.Output)
+	if l.Own > 0 {
+		fmt.Fprintf(w, "; as they are %s requests/s", rate(l.Own))
+	}
+	if l.TooLong > 0 {
+		fmt.Fprintf(w, "; %d too long for %d tokens left out", l.TooLong, r.Scenario.Server.MaxLen)
+	}
+	fmt.Fprintf(w, "\nmemory\t%d bytes a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit\n",
+		m.TokenBytes, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit)
+	v := r.Scenario.Server
+	fmt.Fprintf(w, "server\t%s, at most %d sequences and %d tokens of an iteration\n", policyOf(v), v.MaxSeqs, v.MaxTokens)
+	if r.Capacity.Rate == 0 {
+		return
+	}
+	p := r.middle()
+	a := p.Result.Window
+	fmt.Fprintf(w, "at %s/s\tbatch of %.1f, %.1f wait; iterations of %.1f ms; %d preemptions\n",
+		rate(p.Rate), a.Requests, a.Waiting, a.Milli, p.Result.Recomputed+p.Result.Swapped)
+	if v.System != "fastertransformer" {
+		fmt.Fprintf(w, "\tmemory: %.1f %% tokens, %.1f %% reserved, %.1f %% internal, %.1f %% external or free\n",
+			100*a.Tokens, 100*a.Reservation, 100*a.Internal, 100*a.External)
+	}
+	if n := p.Result.Refused + p.Result.Dropped; n > 0 {
+		fmt.Fprintf(w, "\t%d requests refused, which do not count: %s\n", n, p.Result.Refusal)
+	}
+	if p.Grows {
+		fmt.Fprint(w, "\tthe queue grew to the end of the trace: it may hold only because it ends; take more of it\n")
+	}
+	if r.Capacity.High > 1.3*r.Capacity.Low {
+		fmt.Fprint(w, "\tthe seeds differ much: runs are too short; take more --requests\n")
+	}
+	fmt.Fprintf(w, "search\t%s\n", r.searched())
+}
+
+// middle is the run at the capacity of the seed that is the median.
+func (r *Report) middle() capacity.Point {
+	i := slices.IndexFunc(r.Capacity.Seeds, func(s capacity.Seed) bool { return s.Rate == r.Capacity.Rate })
+	return r.Capacity.Seeds[i].At()
+}
+
+// searched says what was done about latency near the knee.
+func (r *Report) searched() string {
+	n, above := 0, 0
+	for _, s := range r.Capacity.Seeds {
+		n += len(s.Points)
+		if !s.Monotone {
+			above++
+		}
+	}
+	text := fmt.Sprintf("%d rates to %.2g %%; a higher one is taken to be no better", n, 100*r.Capacity.Precision)
+	if above == 0 {
+		return text + ", and none that was tried was"
+	}
+	return text + fmt.Sprintf("; under %d of %d seeds one was: there the lowest that failed counts", above, len(r.Capacity.Seeds))
+}
+
+// median is that of a number of a step's points.
+func median(s capacity.Step, of func(capacity.Point) float64) float64 {
+	var all []float64
+	for _, p := range s.Points {
+		if p.Result != nil {
+			all = append(all, of(p))
+		}
+	}
+	if len(all) == 0 {
+		return math.Inf(1)
+	}
+	return capacity.Median(all)
+}
+
+// columns are the metrics of the curve: the paper's first.
+func (r *Report) columns() []column {
+	all := []column{{"normalized mean", 0, func(p capacity.Point) float64 { return p.Result.Normalized.Mean }}}
+	for i, o := range r.slo {
+		c := column{o.Of(), o.Limit, func(p capacity.Point) float64 { return float64(p.Values[i]) }}
+		at := slices.IndexFunc(all, func(other column) bool { return other.name == c.name })
+		if at < 0 {
+			all = append(all, c)
+		} else if all[at].limit == 0 || c.limit < all[at].limit {
+			all[at].limit = c.limit
+		}
+	}
+	return all
+}
+
+type column struct {
+	name  string
+	limit float64 // s; 0: none
+	of    func(capacity.Point) float64
+}
+
+func (r *Report) writeCurve(w io.Writer) {
+	columns := r.columns()
+	fmt.Fprint(w, "\nrequests/s\tseeds hold")
+	for _, c := range columns {
+		fmt.Fprintf(w, "\t%s", c.name)
+	}
+	fmt.Fprint(w, "\tbatch\twaiting\tmemory used\tpreempted\n")
+	for _, s := range r.Capacity.Curve {
+		hold := 0
+		for _, p := range s.Points {
+			if p.Holds {
+				hold++
+			}
+		}
+		fmt.Fprintf(w, "%s\t%d of %d", rate(s.Rate), hold, len(s.Points))
+		for _, c := range columns {
+			fmt.Fprintf(w, "\t%s", seconds(median(s, c.of)))
+		}
+		window := func(of func(capacity.Point) float64) float64 { return median(s, of) }
+		fmt.Fprintf(w, "\t%.1f\t%.1f\t%.0f %%\t%.0f\n",
+			window(func(p capacity.Point) float64 { return p.Result.Window.Requests }),
+			window(func(p capacity.Point) float64 { return p.Result.Window.Waiting }),
+			window(func(p capacity.Point) float64 { return 100 * (1 - p.Result.Window.External) }),
+			window(func(p capacity.Point) float64 { return float64(p.Result.Recomputed + p.Result.Swapped) }))
+	}
+}
+
+func (r *Report) writeLimits(w io.Writer) {
+	fmt.Fprint(w, "\nwith\trequests/s\tgain\tunder all seeds\n")
+	writeChanges(w, r.Limits)
+}
+
+func writeChanges(w io.Writer, all []Change) {
+	for _, c := range all {
+		switch {
+		case c.Trouble != "":
+			fmt.Fprintf(w, "%s\t-\t\t%s\n", c.Name, c.Trouble)
+		case c.Base:
+			fmt.Fprintf(w, "%s\t%s\tas asked\n", c.Name, rate(c.Rate))
+		case len(c.rates) == 1:
+			fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, rate(c.Rate), percent(c.Gain))
+		default:
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s to %s\n", c.Name, rate(c.Rate), percent(c.Gain), percent(c.GainLow), percent(c.GainHigh))
+		}
+	}
+}
+
+func (r *Report) writeTake(w io.Writer) {
+	t := r.Take
+	fmt.Fprintf(w, "\ntake\tblock size %d and %s: %s requests/s, %s\n", t.BlockSize, t.System, rate(t.Both.Rate), percent(t.Both.Gain))
+	fmt.Fprintf(w, "\t%s\n\t%s\n", t.Reason, kernels)
+}
+
+// kernels is what every reader of block sizes has to know.
+const kernels = "small blocks cost an attention kernel time, which is not modelled: sizes below 16 show only what memory gains"
+
+func (r *Report) writeTarget(w io.Writer) {
+	t := r.Target
+	block := r.Memory.BlockSize
+	fmt.Fprintf(w, "\nfor %s/s\t", rate(t.Rate))
+	switch {
+	case t.Holds && t.Blocks > 0:
+		fmt.Fprintf(w, "the server does; %d blocks of %d, %.1f GB, suffice\n", t.Blocks, block, float64(t.Bytes)/1e9)
+	case t.Holds:
+		fmt.Fprint(w, "the server does\n")
+	case t.Blocks > 0:
+		fmt.Fprintf(w, "the server does not; it would with %d blocks of %d, %.1f GB, instead of %d\n", t.Blocks, block, float64(t.Bytes)/1e9, r.Memory.Blocks)
+	default:
+		fmt.Fprintf(w, "the server does not, and no memory helps: %d times as much was tried\n", t.MostBlocks/r.Memory.Blocks)
+	}
+	for _, s := range t.Servers {
+		fmt.Fprintf(w, "\t%d GPU(s) a server, each at most %s/s: %d server(s), %d GPU(s)\n", s.Workers, rate(s.Rate), s.Replicas, s.GPUs)
+	}
+	if len(t.Servers) > 0 && t.Servers[0].Replicas > 1 {
+		fmt.Fprint(w, "\tservers get requests at random, each its share\n")
+	}
+	if t.Note != "" {
+		fmt.Fprintf(w, "\t%s\n", t.Note)
+	}
+}
