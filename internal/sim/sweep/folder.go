@@ -1,0 +1,160 @@
+package sweep
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"llmmemory/internal/jobs"
+)
+
+// ErrBusy is wrapped when another process works in the folder.
+var ErrBusy = errors.New("another process works in it")
+
+// A Folder keeps what a sweep has finished. One process has it, or one for each
+// shard.
+type Folder struct {
+	Path  string
+	Sweep *Sweep
+	Shard jobs.Shard
+
+	lock, results *os.File
+	State         *State // of the whole folder, when it was opened
+}
+
+// OpenFolder makes the folder if it is not there, and locks it. If it is of
+// another sweep, or if somebody works in it, it is left as it is.
+func OpenFolder(path string, s *Sweep, shard jobs.Shard) (f *Folder, err error) {
+	switch other, err := readSweep(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		if err := s.same(other); err != nil {
+			return nil, fmt.Errorf("the folder %s is %w; take another folder", path, err)
+		}
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, err
+	}
+	f = &Folder{Path: path, Sweep: s, Shard: shard}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	// Shards of one sweep may share a folder; the whole of it shares with nobody.
+	if f.lock, err = os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
+		return nil, err
+	}
+	if err = lock(f.lock, shard.Of == 1); err != nil {
+		return nil, fmt.Errorf("the folder %s: %w: wait for it, or take another folder", path, err)
+	}
+	if err = writeSweep(path, s); err != nil {
+		return nil, err
+	}
+	if f.results, err = os.OpenFile(filepath.Join(path, resultsName(shard)), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644); err != nil {
+		return nil, err
+	}
+	if err = lock(f.results, true); err != nil {
+		return nil, fmt.Errorf("shard %v in the folder %s: %w: wait for it", shard, path, err)
+	}
+	if err = tidy(f.results); err != nil {
+		return nil, err
+	}
+	f.State, err = s.read(path)
+	return f, err
+}
+
+// Close lets others work in the folder.
+func (f *Folder) Close() error {
+	var err error
+	for _, file := range []*os.File{f.results, f.lock} {
+		if file != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}
+	return err
+}
+
+func resultsName(s jobs.Shard) string { return fmt.Sprintf("results-%d-of-%d.jsonl", s.Index, s.Of) }
+
+// tidy cuts off a line that a killed process has not finished. A line is written
+// in one go, newline last.
+func tidy(f *os.File) error {
+	text, err := os.ReadFile(f.Name())
+	if err != nil {
+		return err
+	}
+	if whole := bytes.LastIndexByte(text, '\n') + 1; whole < len(text) {
+		return f.Truncate(int64(whole))
+	}
+	return nil
+}
+
+// save keeps an outcome: its line is on the disk, or not in the file.
+func (f *Folder) save(o Outcome) error {
+	line, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	info, err := f.results.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err = f.results.Write(append(line, '\n')); err == nil {
+		err = f.results.Sync()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", o.Job, err), f.results.Truncate(info.Size()))
+	}
+	return nil
+}
+
+const sweepName = "sweep.json"
+
+// readSweep reads which sweep a folder is of.
+func readSweep(dir string) (*Sweep, error) {
+	path := filepath.Join(dir, sweepName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sweep{}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// writeSweep writes it if it is not there. Two that begin at once do not
+// overwrite each other: the second one has to be of the same sweep.
+func writeSweep(dir string, s *Sweep) error {
+	text, err := json.MarshalIndent(s, "", "\t")
+	if err != nil {
+		return err
+	}
+	fresh, err := os.MkdirTemp(dir, ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(fresh)
+	if err := jobs.Replace(filepath.Join(fresh, sweepName), append(text, '\n')); err != nil {
+		return err
+	}
+	if err := os.Link(filepath.Join(fresh, sweepName), filepath.Join(dir, sweepName)); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	other, err := readSweep(dir)
+	if err != nil {
+		return err
+	}
+	if err := s.same(other); err != nil {
+		return fmt.Errorf("the folder %s is %w; take another folder", dir, err)
+	}
+	return nil
+}
