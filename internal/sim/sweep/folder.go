@@ -28,46 +28,42 @@ type Folder struct {
 
 // OpenFolder makes the folder if it is not there, and locks it. If it is of
 // another sweep, or if somebody works in it, it is left as it is.
-func OpenFolder(path string, s *Sweep, shard jobs.Shard) (f *Folder, err error) {
-	switch other, err := readSweep(path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+func OpenFolder(path string, s *Sweep, shard jobs.Shard) (*Folder, error) {
+	if _, err := s.isIn(path); err != nil {
 		return nil, err
-	default:
-		if err := s.same(other); err != nil {
-			return nil, fmt.Errorf("the folder %s is %w; take another folder", path, err)
-		}
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}
-	f = &Folder{Path: path, Sweep: s, Shard: shard}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close())
-		}
-	}()
+	f := &Folder{Path: path, Sweep: s, Shard: shard}
+	if err := f.open(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (f *Folder) open() (err error) {
 	// Shards of one sweep may share a folder; the whole of it shares with nobody.
-	if f.lock, err = os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
-		return nil, err
+	if f.lock, err = os.OpenFile(filepath.Join(f.Path, "lock"), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
+		return err
 	}
-	if err = lock(f.lock, shard.Of == 1); err != nil {
-		return nil, fmt.Errorf("the folder %s: %w: wait for it, or take another folder", path, err)
+	if err = lock(f.lock, f.Shard.Of == 1); err != nil {
+		return fmt.Errorf("the folder %s: %w: wait for it, or take another folder", f.Path, err)
 	}
-	if err = writeSweep(path, s); err != nil {
-		return nil, err
+	if err = f.Sweep.writeTo(f.Path); err != nil {
+		return err
 	}
-	if f.results, err = os.OpenFile(filepath.Join(path, resultsName(shard)), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644); err != nil {
-		return nil, err
+	if f.results, err = os.OpenFile(filepath.Join(f.Path, resultsName(f.Shard)), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644); err != nil {
+		return err
 	}
 	if err = lock(f.results, true); err != nil {
-		return nil, fmt.Errorf("shard %v in the folder %s: %w: wait for it", shard, path, err)
+		return fmt.Errorf("shard %v in the folder %s: %w: wait for it", f.Shard, f.Path, err)
 	}
 	if err = tidy(f.results); err != nil {
-		return nil, err
+		return err
 	}
-	f.State, err = s.read(path)
-	return f, err
+	f.State, err = f.Sweep.read(f.Path)
+	return err
 }
 
 // Close lets others work in the folder.
@@ -131,9 +127,28 @@ func readSweep(dir string) (*Sweep, error) {
 	return s, nil
 }
 
-// writeSweep writes it if it is not there. Two that begin at once do not
-// overwrite each other: the second one has to be of the same sweep.
-func writeSweep(dir string, s *Sweep) error {
+// isIn says whether the folder is of the sweep. The error wraps ErrOther if it is
+// of another one.
+func (s *Sweep) isIn(dir string) (bool, error) {
+	other, err := readSweep(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := s.same(other); err != nil {
+		return false, fmt.Errorf("the folder %s is %w; take another folder", dir, err)
+	}
+	return true, nil
+}
+
+// writeTo writes which sweep it is, if that is not there. Two that begin at once
+// do not overwrite each other: the second one has to be of the same sweep.
+func (s *Sweep) writeTo(dir string) error {
+	if found, err := s.isIn(dir); found || err != nil {
+		return err
+	}
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
 		return err
@@ -149,12 +164,6 @@ func writeSweep(dir string, s *Sweep) error {
 	if err := os.Link(filepath.Join(fresh, sweepName), filepath.Join(dir, sweepName)); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	other, err := readSweep(dir)
-	if err != nil {
-		return err
-	}
-	if err := s.same(other); err != nil {
-		return fmt.Errorf("the folder %s is %w; take another folder", dir, err)
-	}
-	return nil
+	_, err = s.isIn(dir)
+	return err
 }

@@ -36,14 +36,10 @@ func Merge(to string, dirs []string) (*State, error) {
 			return nil, fmt.Errorf("%s is, beside %s, %w", dir, dirs[0], err)
 		}
 	}
-	switch other, err := readSweep(to); {
-	case errors.Is(err, fs.ErrNotExist):
+	switch begun, err := s.isIn(to); {
 	case err != nil:
 		return nil, err
-	default:
-		if err := s.same(other); err != nil {
-			return nil, fmt.Errorf("the folder %s is %w; take another folder", to, err)
-		}
+	case begun:
 		dirs = append(slices.Clone(dirs), to)
 	}
 	all, err := s.read(distinct(dirs)...)
