@@ -31,7 +31,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(runCommand(), sweepCommand(), mergeCommand(), listCommand())
+	c.AddCommand(runCommand(), sweepCommand(), mergeCommand(), figuresCommand(), listCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
 	return c
 }

@@ -25,7 +25,7 @@ type Decoding struct {
 
 // DefaultReplace makes a beam of width 2 save the memory that the paper prints
 // for Alpaca (Fig. 15b, 37.56 %); the other widths follow from it.
-const DefaultReplace = 0.05
+const DefaultReplace = 0.075
 
 // Check says whether a system can do it, as Run will. The error wraps ErrConfig.
 func (d Decoding) Check(system string) error {

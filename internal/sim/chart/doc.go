@@ -7,6 +7,6 @@
 // pattern, and what lies beyond an axis is cut with an arrow. The same figures
 // give the same bytes.
 //
-// What the numbers mean is not known here: no experiment and no system of the
-// paper may be named in this package.
+// What the numbers mean is not known here: outside the tests no experiment and no
+// system of the paper may be named.
 package chart

@@ -52,11 +52,14 @@ func (f *frame) draft() *plot.Plot {
 
 func (f *frame) yScale() scale { return scale(f.panel.Y.Log) }
 
-// setY lays out the y axis for values from least to most, with headroom above
-// where the axis ends: for arrows, labels and marks.
+// setY lays out the y axis for values from least to most, and for 0, with
+// headroom above where the axis ends: for arrows, labels and marks.
 func (f *frame) setY(least, most float64, headroom vg.Length) {
 	s := f.yScale()
 	low := min(0, least)
+	if s != logarithmic {
+		most = max(0, most)
+	}
 	if f.panel.Y.Max > 0 {
 		most = f.panel.Y.Max
 	}

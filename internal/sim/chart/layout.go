@@ -111,7 +111,14 @@ func (f Figure) cut() bool {
 			return slices.ContainsFunc(s.Columns, func(c Column) bool { return p.cuts(c.sum(ours)) || p.cuts(c.sum(papers)) })
 		}
 		return slices.ContainsFunc(p.Data.rows(), func(r row) bool {
-			return r.measured && (p.cuts(r.Mean) || r.Paper != nil && p.cuts(r.Paper.High))
+			switch {
+			case !r.measured:
+				return false
+			case r.Seeds > 1 && r.SD > 0 && (p.cuts(r.Mean+r.SD) || p.Y.Log && r.Mean <= r.SD):
+				return true
+			default:
+				return p.cuts(r.Mean) || r.Paper != nil && p.cuts(r.Paper.High)
+			}
 		})
 	})
 }

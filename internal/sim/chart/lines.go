@@ -13,7 +13,7 @@ import (
 type plotter = plot.Plotter
 
 const (
-	arrowRoom = 12 // above the end of an axis
+	arrowRoom = 12   // above the end of an axis
 	markRoom  = 13.5 // of one line's marks, above that
 )
 

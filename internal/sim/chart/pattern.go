@@ -17,6 +17,7 @@ const (
 	bars
 	squares
 	falling
+	crossed
 	rising // the paper's, and nothing else's
 )
 
@@ -55,10 +56,13 @@ func (p pattern) fill(c draw.Canvas, r vg.Rectangle, colour color.NRGBA, hollow 
 		}
 	case dots:
 		fillDots(c, r, colour, step)
-	case falling, rising:
-		for _, l := range diagonals(r, step*1.4, p == rising) {
-			c.StrokeLines(line, l)
-		}
+	case falling:
+		c.StrokeLines(line, diagonals(r, step*1.4, false)...)
+	case rising:
+		c.StrokeLines(line, diagonals(r, step*1.4, true)...)
+	case crossed:
+		c.StrokeLines(line, diagonals(r, step*1.6, false)...)
+		c.StrokeLines(line, diagonals(r, step*1.6, true)...)
 	}
 	c.SetLineStyle(edge)
 	c.Stroke(r.Path())

@@ -7,6 +7,7 @@ import (
 	"html"
 	"strings"
 
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -21,8 +22,8 @@ func (l *layout) png() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// plain and bold are how the backend names our font, and what stands for it:
-// Arial and Liberation Sans have the same widths.
+// fonts says what may stand for our font, in the way of the backend: Arial and
+// Liberation Sans have the same widths.
 var fonts = strings.NewReplacer(
 	"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal", "font-family:"+family,
 	"font-family:Liberation Sans;font-variant:normal;font-weight:bold;font-style:normal", "font-weight:bold;font-family:"+family,
@@ -30,9 +31,30 @@ var fonts = strings.NewReplacer(
 
 const family = "'Liberation Sans',Arial,Helvetica,sans-serif"
 
+// A measured canvas remembers how wide each text is, so that a reader without our
+// font sees texts of the same width: nothing collides.
+type measured struct {
+	*vgsvg.Canvas
+	widths []vg.Length
+}
+
+func (m *measured) FillString(f font.Face, at vg.Point, s string) {
+	m.widths = append(m.widths, f.Width(s))
+	m.Canvas.FillString(f, at, s)
+}
+
+func (m *measured) setWidths(drawing string) string {
+	const text = "<text "
+	parts := strings.Split(drawing, text)
+	for i, w := range m.widths {
+		parts[i+1] = fmt.Sprintf(`textLength="%s" lengthAdjust="spacingAndGlyphs" %s`, vgRound(w), parts[i+1])
+	}
+	return strings.Join(parts, text)
+}
+
 // svg is the figure with a title and a description for who cannot see it.
 func (l *layout) svg() (string, error) {
-	c := vgsvg.New(pictureWidth, l.height)
+	c := &measured{Canvas: vgsvg.New(pictureWidth, l.height)}
 	l.drawOn(c)
 	var b bytes.Buffer
 	if _, err := c.WriteTo(&b); err != nil {
@@ -48,7 +70,7 @@ func (l *layout) svg() (string, error) {
 <title id="%[4]s-title">%[5]s</title>
 <desc id="%[4]s-desc">%[6]s</desc>
 `, pictureWidth, vgRound(l.height), pictureWidth, f.Name, html.EscapeString(f.Title), html.EscapeString(f.words()))
-	return head + fonts.Replace(drawing), nil
+	return head + c.setWidths(fonts.Replace(drawing)), nil
 }
 
 func vgRound(v vg.Length) string { return fmt.Sprintf("%.5g", float64(v)) }

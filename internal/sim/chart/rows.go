@@ -155,16 +155,17 @@ func trimSign(s string) string {
 	return s
 }
 
-// long is a number with the digits of a table: four that count, as the paper's.
-func long(v float64) string {
-	switch size := math.Abs(v); {
+// long is a number with the digits that another deserves in a table: about four
+// that count, as the paper's have.
+func long(v, like float64) string {
+	switch size := math.Abs(like); {
 	case size >= 1e6 || size != 0 && size < 0.001:
 		return strconv.FormatFloat(v, 'e', 3, 64)
 	case size >= 1000:
-		return strconv.FormatFloat(v, 'f', 0, 64)
+		return trimSign(strconv.FormatFloat(v, 'f', 0, 64))
 	case size >= 1 || size == 0:
-		return strconv.FormatFloat(v, 'f', 2, 64)
+		return trimSign(strconv.FormatFloat(v, 'f', 2, 64))
 	default:
-		return strconv.FormatFloat(v, 'f', 4, 64)
+		return trimSign(strconv.FormatFloat(v, 'f', 4, 64))
 	}
 }

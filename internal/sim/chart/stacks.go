@@ -9,12 +9,12 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// pairAt is how far the middle of a column is from that of its pair.
-const pairAt = 0.21
+const widestColumn = 1.6 * widest
 
 type stackChart struct {
 	*frame
 	data Stacks
+	pair float64 // from the middle of a column to that of its pair, on the x axis
 }
 
 func (s Stacks) plotter(f *frame) plotter {
@@ -25,6 +25,7 @@ func (s Stacks) plotter(f *frame) plotter {
 		most = max(most, c.sum(ours), c.sum(papers))
 	}
 	f.setY(0, most, arrowRoom)
+	pair := min(0.21, float64((widestColumn+6)/2/(f.width/vg.Length(len(names)))))
 	ticks := f.categories(names, "\n") // the line above is whose a column is
 	for i, c := range s.Columns {
 		at := float64(i)
@@ -32,10 +33,10 @@ func (s Stacks) plotter(f *frame) plotter {
 			ticks = append(ticks, plot.Tick{Value: at, Label: "ours"})
 			continue
 		}
-		ticks = append(ticks, plot.Tick{Value: at - pairAt, Label: "ours"}, plot.Tick{Value: at + pairAt, Label: paperName})
+		ticks = append(ticks, plot.Tick{Value: at - pair, Label: "ours"}, plot.Tick{Value: at + pair, Label: paperName})
 	}
 	f.plot.X.Tick.Marker = plot.ConstantTicks(ticks)
-	return &stackChart{f, s}
+	return &stackChart{f, s, pair}
 }
 
 func (c Column) fromPaper() bool {
@@ -63,15 +64,16 @@ func (c Column) sum(of func(Value) (float64, bool)) float64 {
 
 func (s *stackChart) Plot(c draw.Canvas, p *plot.Plot) {
 	group := c.X(p.X.Norm(1)) - c.X(p.X.Norm(0))
-	width := min(1.6*widest, group*2*pairAt-4)
+	pair := group * vg.Length(s.pair)
+	width := min(widestColumn, 2*pair-4)
 	for i, column := range s.data.Columns {
 		x := c.X(p.X.Norm(float64(i)))
 		if !column.fromPaper() {
 			s.drawColumn(c, column, ours, x, width)
 			continue
 		}
-		s.drawColumn(c, column, ours, x-group*pairAt, width)
-		s.drawColumn(c, column, papers, x+group*pairAt, width)
+		s.drawColumn(c, column, ours, x-pair, width)
+		s.drawColumn(c, column, papers, x+pair, width)
 	}
 }
 

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"fmt"
 	"image/color"
 	"math"
 	"slices"
@@ -38,7 +39,7 @@ var looks = [mostSeries]look{
 	{color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, []vg.Length{9, 3, 2, 3}, diamond, bars},
 	{color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, []vg.Length{4, 2}, pyramid, squares},
 	{color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, []vg.Length{12, 3}, pentagon, falling},
-	{ink, []vg.Length{9, 2.5, 2, 2.5, 2, 2.5}, upright, solid},
+	{ink, []vg.Length{9, 2.5, 2, 2.5, 2, 2.5}, upright, crossed},
 }
 
 var (
@@ -160,3 +161,8 @@ func cutTip(cut bool, tip vg.Length) vg.Length {
 	}
 	return 0
 }
+
+// hex writes a colour as the SVG backend does.
+type hex color.NRGBA
+
+func (h hex) String() string { return fmt.Sprintf("#%02X%02X%02X", h.R, h.G, h.B) }

@@ -16,7 +16,7 @@ import (
 var ErrFigure = errors.New("chart: a figure that cannot be drawn")
 
 const (
-	mostSeries = 7    // that can be told apart
+	mostSeries = 7 // that can be told apart
 	mostPanels = 6
 	mostSize   = 1e12 // of a number
 	leastSize  = 1e-12

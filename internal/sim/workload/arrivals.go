@@ -60,16 +60,14 @@ type drawn struct {
 	until   float64
 	left    int
 	endless bool
-	done    bool
 }
 
 func (d *drawn) Next(r *Request) error {
-	if d.done || !d.endless && d.left == 0 {
+	if !d.endless && d.left == 0 {
 		return io.EOF
 	}
 	d.now += d.gap()
 	if d.until > 0 && d.now >= d.until {
-		d.done = true
 		return io.EOF
 	}
 	d.left--

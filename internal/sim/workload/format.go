@@ -16,7 +16,7 @@ type format struct {
 	json    bool
 	columns [3]string // time, prompt, output
 	clock   clock
-	log     bool // of a real server, which has failed requests in it
+	log     bool // of a real server: rows with 0 tokens are skipped, not refused
 }
 
 // The clock of a trace.
@@ -30,10 +30,11 @@ const (
 
 // formats are those that traces are published in, and two for the user's own.
 //
-// BurstGPT: release v1.1 has six columns, v2.0's third file two more; failed
-// requests have 0 response tokens (README of HPMLL/BurstGPT). Azure: the 2023
-// and 2024 LLM inference traces of Azure/AzurePublicDataset; the latter write
-// a zone behind the time. Mooncake: FAST25-release/traces of
+// BurstGPT: failed requests have 0 response tokens (README of HPMLL/BurstGPT);
+// six columns, with Session ID and Elapsed time eight (second hand: its files
+// were not at hand). Azure: the 2023 LLM inference traces of
+// Azure/AzurePublicDataset; those of 2024 write a zone behind the time (second
+// hand). Mooncake: FAST25-release/traces of
 // kvcache-ai/Mooncake; hash_ids are remapped hashes of 512 tokens and all
 // before these (its README).
 var formats = []format{

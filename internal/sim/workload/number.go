@@ -47,7 +47,7 @@ func (f *format) tokens(i int, text []byte) (int, error) {
 	if f.log {
 		least = 0
 	}
-	n, err := strconv.Atoi(string(text))
+	n, err := strconv.Atoi(string(text)) // the nearest int, if the number is beyond all
 	if err == nil && least <= n && n <= mostTokens {
 		return n, nil
 	}
@@ -55,9 +55,9 @@ func (f *format) tokens(i int, text []byte) (int, error) {
 	switch {
 	case errors.Is(err, strconv.ErrSyntax):
 		is = "is not a whole number"
-	case err != nil && text[0] == '-' || n < 0:
+	case n < 0:
 		is = "is negative"
-	case n > mostTokens: // Atoi's answer is the largest int if a number is beyond it
+	case n > mostTokens:
 		is = "is too large"
 	}
 	return 0, bad(f.columns[i], text, is, fmt.Sprintf("a whole number of tokens from %d to %d", least, mostTokens))

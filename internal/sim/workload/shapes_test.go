@@ -183,6 +183,32 @@ func TestMarginal(t *testing.T) {
 
 // Ensure that Alpaca has the means and the spread that were inferred (paper §1),
 // and that its lengths are independent.
+// Ensure that the other shape of Alpaca's prompts cannot be told from the first
+// by their mean and their maxima, and has fewer whole blocks of 16 tokens.
+func TestAlpacaInputs(t *testing.T) {
+	whole := map[string]float64{}
+	for _, name := range []string{"alpaca", "alpaca-inputs"} {
+		l, _, err := Named(name)
+		require.NoError(t, err)
+		prompts, outputs, _ := sample(l, draws)
+		mean, _ := meanSD(prompts)
+		require.InEpsilon(t, 19.31, mean, 0.01)
+		mean, _ = meanSD(outputs)
+		require.InEpsilon(t, 58.45, mean, 0.01)
+		longest := 0.0
+		for i := 0; i+14 <= draws; i += 14 {
+			longest += max14(prompts[i:]) / (draws / 14)
+		}
+		require.InEpsilon(t, 50.8, longest, 0.07)
+		for _, p := range prompts {
+			whole[name] += math.Floor(p/16) / draws
+		}
+	}
+	t.Logf("whole blocks of a prompt: %v", whole)
+	require.InDelta(t, 0.71, whole["alpaca"], 0.01)
+	require.InDelta(t, 0.65, whole["alpaca-inputs"], 0.01)
+}
+
 func TestAlpaca(t *testing.T) {
 	l, info, err := Named("alpaca")
 	require.NoError(t, err)
@@ -282,7 +308,7 @@ func TestUnknownName(t *testing.T) {
 	for _, name := range Names() {
 		require.ErrorContains(t, err, name)
 	}
-	require.Equal(t, []string{"sharegpt", "alpaca", "chat", "wmt16-1shot", "wmt16-5shot"}, Names())
+	require.Equal(t, []string{"sharegpt", "alpaca", "alpaca-inputs", "chat", "wmt16-1shot", "wmt16-5shot"}, Names())
 	for _, name := range Names() {
 		_, info, err := Named(name)
 		require.NoError(t, err)

@@ -10,8 +10,10 @@ import (
 // that the first request comes at 0, whatever the format's clock; rows must be
 // in the order of arrival.
 type Trace struct {
-	// Skipped is how many rows so far had no tokens of prompt or answer, which
-	// in a server's log is a request that failed.
+	// Skipped is how many rows so far had no tokens of prompt or answer. In
+	// BurstGPT these are requests that failed; what they would mean in Azure's
+	// and Mooncake's traces is not documented. The user's own have none: there
+	// they are an error.
 	Skipped int
 
 	lines  lines

@@ -193,6 +193,18 @@ func readAll(r io.Reader) error {
 	return err
 }
 
+// Ensure that columns may have any order and case, and others between them.
+func TestColumns(t *testing.T) {
+	for _, text := range []string{
+		"OUTPUT, user,Arrival,\"Prompt\"\n3,x,1,2\n",
+		`{"OUTPUT":3,"user":"x","Arrival":1,"Prompt":2}`,
+	} {
+		trace, err := Read(strings.NewReader(text), "my.csv")
+		require.NoError(t, err)
+		require.Equal(t, []Request{{Prompt: 2, Output: 3}}, drain(t, trace))
+	}
+}
+
 // Ensure that an error comes again and again, and rows before it are read.
 func TestErrorStays(t *testing.T) {
 	trace, err := Read(strings.NewReader(ownHeader+"0,1,2\nx,1,2\n1,1,2\n"), "my.csv")
@@ -220,6 +232,9 @@ func TestUnreadable(t *testing.T) {
 	for n := 2; n < len(whole); n++ {
 		require.ErrorIs(t, readAll(bytes.NewReader(whole[:n])), ErrTrace, "cut off at %d", n)
 	}
+	header := bytes.Clone(whole)
+	header[2] = 0 // the method of compression
+	require.ErrorIs(t, readAll(bytes.NewReader(header)), ErrTrace)
 	corrupt := bytes.Clone(whole)
 	corrupt[len(corrupt)/2] ^= 0xff
 	require.ErrorIs(t, readAll(bytes.NewReader(corrupt)), ErrTrace)

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/sim/experiment"
+)
+
+func figuresCommand() *cobra.Command {
+	var o experiment.Options
+	var dir string
+	var check bool
+	c := &cobra.Command{
+		Use:   "figures",
+		Short: "Repeat the PagedAttention paper's experiments",
+		Long: "figures runs the experiments of the paper (SOSP '23) for OPT-13B and draws what they show beside\n" +
+			"what the paper prints: an SVG, a PNG and a CSV of each figure, and a page of all. With --check it\n" +
+			"prints the comparison and the exit status is 1 if a number is outside its tolerance.\n\n" +
+			"Figures: " + strings.Join(experiment.Names(), ", ") + ".",
+		Example: "  llmsim figures -o figures\n" +
+			"  llmsim figures --check\n" +
+			"  llmsim figures -o figures --only fig13,fig15 --seeds 20\n" +
+			"  llmsim figures -o figures --full          # OPT-66B and OPT-175B, V0 and V1, too",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case dir == "" && !check:
+				return fmt.Errorf("nothing to do: give a folder for the figures (-o), or --check, or both")
+			case o.Seeds < 0 || o.Jobs < 0:
+				return fmt.Errorf("--seeds %d, --jobs %d: want at least 1", o.Seeds, o.Jobs)
+			}
+			report, err := figuresWithBar(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if dir != "" {
+				if err := chart.Write(dir, report.Figures, report.Checks...); err != nil {
+					return err
+				}
+				fmt.Fprintf(c.OutOrStdout(), "%d figures in %s, see index.html\n", len(report.Figures), dir)
+			}
+			if !check {
+				return nil
+			}
+			if err := chart.WriteTable(c.OutOrStdout(), report.Checks); err != nil {
+				return err
+			}
+			if n := report.Misses(); n > 0 {
+				return fmt.Errorf("%d of %d comparisons miss", n, len(report.Checks))
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVarP(&dir, "out", "o", "", "folder for the figures and index.html")
+	f.BoolVar(&check, "check", false, "print the comparison with the paper; exit status 1 if a number misses")
+	f.StringSliceVar(&o.Only, "only", nil, "names of figures (default all)")
+	f.BoolVar(&o.Full, "full", false, "latency of OPT-66B and OPT-175B, and of vLLM V0 and V1, too")
+	f.BoolVar(&o.Quick, "quick", false, "fewer seeds and shorter runs")
+	f.IntVar(&o.Seeds, "seeds", 0, "seeds of averages, from 1 (default 8)")
+	f.IntVar(&o.Jobs, "jobs", 0, "runs at once (default: one for each processor)")
+	return c
+}
+
+// figuresWithBar runs the experiments with a bar of runs on a terminal.
+func figuresWithBar(ctx context.Context, o experiment.Options) (*experiment.Report, error) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return experiment.Run(ctx, o)
+	}
+	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
+		progressbar.OptionSetDescription("runs"), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	defer func() { _ = bar.Finish() }()
+	o.Progress = func(done, asked int) {
+		bar.ChangeMax(asked)
+		_ = bar.Set(done)
+	}
+	return experiment.Run(ctx, o)
+}

@@ -1,0 +1,168 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/sim/scenario"
+)
+
+// ErrUnknown is wrapped when there is no figure of a name.
+var ErrUnknown = errors.New("unknown figure")
+
+// Options of a set of figures.
+type Options struct {
+	Only     []string              // names of figures; none: all
+	Full     bool                  // latency of the other models, and of vLLM V0 and V1, too
+	Quick    bool                  // fewer seeds and shorter runs, for tests
+	Jobs     int                   // runs at once; 0: one for each processor
+	Seeds    int                   // of averages; 0: 8. Latency curves take fewer: see Figure.Seeds
+	Progress func(done, asked int) // nil; runs so far
+}
+
+// A Report is what was found.
+type Report struct {
+	Figures []chart.Figure
+	Checks  []chart.Check
+}
+
+// Misses counts the comparisons that are outside their tolerance.
+func (r *Report) Misses() int {
+	n := 0
+	for i := range r.Checks {
+		if !r.Checks[i].OK {
+			n++
+		}
+	}
+	return n
+}
+
+// A bench is one run of the experiments.
+type bench struct {
+	*lab
+	Options
+	report Report
+}
+
+type figure struct {
+	name, about string
+	make        func(*bench) error
+}
+
+var figures = []figure{
+	{"table1", "blocks and slots that fit (Table 1)", (*bench).table1},
+	{"fig2", "memory waste by system", (*bench).waste},
+	{"fig12", "normalized latency against rate", (*bench).latency},
+	{"fig13", "batched requests", (*bench).batched},
+	{"fig14", "parallel sampling and beam search", (*bench).sampling},
+	{"fig15", "memory saved by sharing", (*bench).saving},
+	{"fig16", "shared prefix", (*bench).sharedPrefix},
+	{"fig17", "chat", (*bench).chat},
+	{"fig18", "block size", (*bench).blockSize},
+	{"fig19", "swapping against recomputation", (*bench).swapping},
+}
+
+// Names are the figures that there are.
+func Names() []string {
+	var names []string
+	for i := range figures {
+		names = append(names, figures[i].name)
+	}
+	return names
+}
+
+// Run makes figures and comparisons. Equal options give equal ones, to the byte.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	for _, name := range o.Only {
+		if !slices.Contains(Names(), name) {
+			return nil, fmt.Errorf("%w %q: want %s", ErrUnknown, name, strings.Join(Names(), ", "))
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b := &bench{lab: newLab(ctx, o.Jobs, o.Progress), Options: o}
+	for i := range figures {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, figures[i].name) {
+			continue
+		}
+		if err := figures[i].make(b); err != nil {
+			return nil, fmt.Errorf("%s: %w", figures[i].name, err)
+		}
+	}
+	return &b.report, nil
+}
+
+// averageSeeds are those of averages: 1 to 8.
+func (b *bench) averageSeeds() []uint64 {
+	switch {
+	case b.Seeds > 0:
+		return first(b.Seeds)
+	case b.Quick:
+		return first(4)
+	}
+	return first(8)
+}
+
+// curveSeeds are those of latency curves, which take many runs each.
+func (b *bench) curveSeeds() []uint64 {
+	if b.Quick {
+		return first(2)
+	}
+	return first(3)
+}
+
+func first(n int) []uint64 {
+	var seeds []uint64
+	for i := range n {
+		seeds = append(seeds, uint64(i+1))
+	}
+	return seeds
+}
+
+// says is a figure's line about seeds.
+func says(seeds []uint64, seconds float64) string {
+	length := fmt.Sprintf("%.0f s", seconds)
+	if len(seeds) == 1 {
+		return "seed 1, " + length
+	}
+	return fmt.Sprintf("seeds 1 to %d, %s", len(seeds), length)
+}
+
+// label is how figures call a system.
+func label(system string) string {
+	switch system {
+	case "sosp":
+		return "vLLM (paper's)"
+	case "orca-max":
+		return "Orca (Max)"
+	case "orca-pow2":
+		return "Orca (Pow2)"
+	case "orca-oracle":
+		return "Orca (Oracle)"
+	case "fastertransformer":
+		return "FasterTransformer"
+	case "vllm-v0":
+		return "vLLM V0"
+	case "vllm-v1":
+		return "vLLM V1"
+	}
+	return system
+}
+
+func server(system string) sim.Server { return sim.Server{System: system} }
+
+func (b *bench) add(f chart.Figure) { b.report.Figures = append(b.report.Figures, f) }
+
+// over runs a scenario with some seeds and averages f over them.
+func (b *bench) over(s scenario.Scenario, seeds []uint64, f func(*sim.Result) float64, paper *chart.Range) (chart.Value, error) {
+	results, err := b.seeds(s, seeds)
+	if err != nil {
+		return chart.Value{}, err
+	}
+	return average(results, f, paper), nil
+}

@@ -1,0 +1,104 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+)
+
+// A lab runs scenarios, each once however often it is asked for, so many at a
+// time. Which one ends first changes nothing.
+type lab struct {
+	ctx      context.Context
+	jobs     chan struct{}
+	progress func(done, asked int)
+
+	mu          sync.Mutex
+	runs        map[string]*outcome
+	done, asked int
+}
+
+type outcome struct {
+	ready  chan struct{}
+	result *sim.Result
+	err    error
+}
+
+func newLab(ctx context.Context, jobs int, progress func(done, asked int)) *lab {
+	if jobs < 1 {
+		jobs = runtime.GOMAXPROCS(0)
+	}
+	return &lab{ctx: ctx, jobs: make(chan struct{}, jobs), progress: progress, runs: map[string]*outcome{}}
+}
+
+// start begins a run if there is none of this scenario.
+func (l *lab) start(s scenario.Scenario) (*outcome, error) {
+	key, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if o, ok := l.runs[string(key)]; ok {
+		return o, nil
+	}
+	o := &outcome{ready: make(chan struct{})}
+	l.runs[string(key)] = o
+	l.asked++
+	go func() {
+		defer close(o.ready)
+		select {
+		case l.jobs <- struct{}{}:
+		case <-l.ctx.Done():
+			o.err = l.ctx.Err()
+			return
+		}
+		defer func() { <-l.jobs }()
+		if o.result, o.err = scenario.Run(l.ctx, s); o.err != nil {
+			o.err = fmt.Errorf("%s, %s: %w", s.Server.System, s.Workload, o.err)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.done++
+		if l.progress != nil {
+			l.progress(l.done, l.asked)
+		}
+	}()
+	return o, nil
+}
+
+// run returns the results of scenarios, in their order.
+func (l *lab) run(scenarios []scenario.Scenario) ([]*sim.Result, error) {
+	var begun []*outcome
+	for _, s := range scenarios {
+		o, err := l.start(s)
+		if err != nil {
+			return nil, err
+		}
+		begun = append(begun, o)
+	}
+	var results []*sim.Result
+	for _, o := range begun {
+		<-o.ready
+		if o.err != nil {
+			return nil, o.err
+		}
+		results = append(results, o.result)
+	}
+	return results, nil
+}
+
+// seeds runs a scenario with each seed.
+func (l *lab) seeds(s scenario.Scenario, seeds []uint64) ([]*sim.Result, error) {
+	var all []scenario.Scenario
+	for _, seed := range seeds {
+		s.Seed = seed
+		all = append(all, s)
+	}
+	return l.run(all)
+}

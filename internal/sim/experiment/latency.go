@@ -1,0 +1,116 @@
+package experiment
+
+import (
+	"math"
+
+	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/sim/scenario"
+)
+
+// Rates at which the artifact's scripts run OPT-13B, which surround the knees of
+// the paper's curves (paper §2).
+var knees = map[string]map[string]*chart.Range{
+	"sharegpt": {"sosp": chart.Between(1, 2), "orca-oracle": chart.Between(0.5, 1.5), "orca-pow2": chart.Between(0.25, 0.9), "orca-max": chart.Between(0.2, 0.75), "fastertransformer": chart.Between(0.01, 0.35)},
+	"alpaca":   {"sosp": chart.Between(20, 31.5), "orca-oracle": chart.Between(15, 24), "orca-pow2": chart.Between(7.5, 18), "orca-max": chart.Between(2, 5), "fastertransformer": chart.Between(0.1, 3)},
+}
+
+// latency is Fig. 12: normalized latency against the rate.
+func (b *bench) latency() error {
+	if err := b.latencyOf("", "OPT-13B on an A100 with 40 GB", "fig12-latency"); err != nil {
+		return err
+	}
+	if !b.Full {
+		return nil
+	}
+	if err := b.latencyOf("paper-opt-66b", "OPT-66B on 4 A100s with 40 GB", "fig12-latency-opt-66b"); err != nil {
+		return err
+	}
+	return b.latencyOf("paper-opt-175b", "OPT-175B on 8 A100s with 80 GB", "fig12-latency-opt-175b")
+}
+
+func (b *bench) latencyOf(setup, title, name string) error {
+	seeds, seconds := b.curveSeeds(), 3600.0
+	if setup == "paper-opt-175b" {
+		seconds = 900 // the artifact's
+	}
+	if b.Quick {
+		seconds = 1200
+	}
+	systems := []string{"fastertransformer", "orca-max", "orca-pow2", "orca-oracle", "sosp"}
+	if b.Full {
+		systems = append(systems, "vllm-v0", "vllm-v1")
+	}
+	var panels []chart.Panel
+	var groups []string
+	var values []chart.Value
+	for _, workload := range []string{"sharegpt", "alpaca"} {
+		all := make([]curve, len(systems))
+		for i, system := range systems {
+			all[i] = curve{system: system, scenario: scenario.Scenario{
+				Workload: workload, Setup: setup, Duration: seconds, Server: server(system),
+			}}
+		}
+		if err := b.curves(all, seeds); err != nil {
+			return err
+		}
+		lines := chart.Lines{MarksAre: "rates that the artifact tries"}
+		by := map[string]*curve{}
+		for i := range all {
+			by[all[i].system] = &all[i]
+			lines.Lines = append(lines.Lines, all[i].line)
+			if at, ok := knees[workload][all[i].system]; ok && setup == "" {
+				lines.Marks = append(lines.Marks, chart.Mark{Series: all[i].line.Name, At: *at})
+			}
+		}
+		if len(lines.Marks) == 0 {
+			lines.MarksAre = ""
+		}
+		panels = append(panels, chart.Panel{
+			Title: map[string]string{"sharegpt": "ShareGPT", "alpaca": "Alpaca"}[workload],
+			X:     chart.XAxis{Title: "request rate (requests/s)"},
+			Y:     chart.YAxis{Title: "normalized latency (s/token)", Max: 1},
+			Data:  lines,
+		})
+		g, v := b.rates(workload, setup, by)
+		groups, values = append(groups, g...), append(values, v...)
+	}
+	panels = append(panels, ratios(groups, values))
+	note := "Times of an iteration are calibrated on Fig. 13 (FasterTransformer's are set by hand from its logs). " +
+		"Latency near the knee is chaotic; what is compared is the rate at 0.5 s/token."
+	if setup != "" {
+		note = "Times of an iteration are a roofline's, with efficiencies that fit what is known of OPT-13B. What is compared is the rate at 0.5 s/token."
+	}
+	b.add(chart.Figure{
+		Name: name, Title: "Normalized latency (Fig. 12): " + title, Kind: chart.Calibrated, Panels: panels,
+		Seeds: says(seeds, seconds), Note: note,
+	})
+	return nil
+}
+
+// rates compares how many times as many requests the paper's system sustains,
+// and returns the bars of that.
+func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []string, values []chart.Value) {
+	vllm := by["sosp"]
+	oracle, max, static := ratio(vllm, by["orca-oracle"], nil), ratio(vllm, by["orca-max"], nil), ratio(vllm, by["fastertransformer"], nil)
+	r := targets.Ratio
+	if workload == "sharegpt" { // over all three models
+		oracle.Paper, max.Paper = chart.Between(r.Oracle[0], r.Oracle[1]), chart.Between(r.Max[0], r.Max[1])
+	} else if setup == "" {
+		oracle.Paper = chart.Printed(r.AlpacaOracle)
+	}
+	switch {
+	case setup != "":
+		name := map[string]string{"paper-opt-66b": "OPT-66B", "paper-opt-175b": "OPT-175B"}[setup] + ", " + workload
+		b.order("Fig. 12, "+name+", order of the systems", "vLLM > Oracle > Max > FasterTransformer",
+			"vLLM/Oracle "+spread(oracle)+", /Max "+spread(max)+", /FasterTransformer "+spread(static),
+			oracle.Mean > 1 && max.Mean > oracle.Mean && static.Mean > max.Mean)
+	case workload == "sharegpt":
+		b.inside(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Oracle)", between(r.Oracle), oracle, 1.5, 1.9)
+		b.inside(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Max)", between(r.Max), max, 2.4, 3.1)
+		b.inside(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/FasterTransformer", "up to 22", static, 5, math.Inf(1))
+	default:
+		b.inside(chart.Calibrated, "Fig. 12, Alpaca, rate of vLLM/Orca (Oracle)", "1.3", oracle, 1.2, 1.5)
+	}
+	title := map[string]string{"sharegpt": "ShareGPT", "alpaca": "Alpaca"}[workload]
+	return []string{title + " Oracle", title + " Max"}, []chart.Value{oracle, max}
+}

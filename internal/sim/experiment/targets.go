@@ -1,0 +1,78 @@
+package experiment
+
+import (
+	_ "embed"
+	"encoding/json"
+
+	"llmmemory/internal/sim/chart"
+)
+
+//go:embed targets.json
+var targetsJSON []byte
+
+// targets are what the paper prints (paper §2).
+var targets = func() (t struct {
+	Model struct {
+		KVBytes int64 `json:"kv_bytes_per_token"`
+		Blocks  int   `json:"num_gpu_blocks"`
+		Slots   int   `json:"slots"`
+	} `json:"model"`
+	Fig2 struct {
+		Rate     float64    `json:"rate"`
+		Duration float64    `json:"duration"`
+		Window   [2]float64 `json:"window"`
+		Max      [4]float64 `json:"max"`
+		Pow2     [4]float64 `json:"pow2"`
+		Oracle   [4]float64 `json:"oracle"`
+		VLLM     []*float64 `json:"vllm"`
+	} `json:"fig2"`
+	Fig13 struct {
+		ShareGPT batches `json:"sharegpt_rate2"`
+		Alpaca   batches `json:"alpaca_rate30"`
+	} `json:"fig13"`
+	Fig15 struct {
+		Parallel map[string]float64 `json:"parallel"`
+		Beam     map[string]float64 `json:"beam"`
+	} `json:"fig15_alpaca_saving_pct"`
+	ShareGPTSaving struct {
+		Parallel [2]float64 `json:"parallel_range"`
+		Beam     [2]float64 `json:"beam_range"`
+	} `json:"text_sharegpt_saving_pct"`
+	Ratio struct {
+		Oracle       [2]float64 `json:"sharegpt_oracle"`
+		Max          [2]float64 `json:"sharegpt_max"`
+		Static       float64    `json:"ft_upto"`
+		AlpacaOracle float64    `json:"alpaca13b_oracle"`
+		Beam6        float64    `json:"beam6_alpaca_oracle"`
+		OneShot      float64    `json:"prefix_1shot"`
+		FiveShot     float64    `json:"prefix_5shot"`
+		Chat         float64    `json:"chat"`
+	} `json:"rate_ratio_vs"`
+}) {
+	if err := json.Unmarshal(targetsJSON, &t); err != nil {
+		panic(err) // it is embedded
+	}
+	return t
+}()
+
+type batches struct {
+	Max    float64 `json:"max"`
+	Pow2   float64 `json:"pow2"`
+	Oracle float64 `json:"oracle"`
+	VLLM   float64 `json:"vllm"`
+}
+
+// of is what the paper prints for a system, nil if nothing.
+func (b batches) of(system string) *chart.Range {
+	switch system {
+	case "orca-max":
+		return chart.Printed(b.Max)
+	case "orca-pow2":
+		return chart.Printed(b.Pow2)
+	case "orca-oracle":
+		return chart.Printed(b.Oracle)
+	case "sosp":
+		return chart.Printed(b.VLLM)
+	}
+	return nil
+}
