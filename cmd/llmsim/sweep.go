@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -225,14 +226,13 @@ func bar() (w sweep.Watcher, stop func()) {
 
 // writeSweep writes the tables of a sweep that is whole.
 func writeSweep(c *cobra.Command, st *sweep.State, dir string, slo float64) error {
-	path, err := st.Write(dir)
-	if err != nil {
+	if err := st.Write(dir, slo); err != nil {
 		return err
 	}
 	if err := st.WriteSummary(c.OutOrStdout(), slo); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "%d jobs: %s\n", len(st.Jobs), path)
+	fmt.Fprintf(c.ErrOrStderr(), "%d jobs: %s, %s\n", len(st.Jobs), filepath.Join(dir, "sweep.csv"), filepath.Join(dir, "index.html"))
 	return failures(st.Failed(jobs.Shard{Index: 1, Of: 1}))
 }
 

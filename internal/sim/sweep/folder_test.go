@@ -37,9 +37,8 @@ func table(t *testing.T, dir string, s *Sweep) string {
 	t.Helper()
 	st, err := s.read(dir)
 	require.NoError(t, err)
-	path, err := st.Write(dir)
-	require.NoError(t, err)
-	text, err := os.ReadFile(path)
+	require.NoError(t, st.Write(dir, DefaultSLO))
+	text, err := os.ReadFile(filepath.Join(dir, "sweep.csv"))
 	require.NoError(t, err)
 	return string(text)
 }
@@ -190,8 +189,7 @@ func TestAnInterruptionKeepsWhatIsFinished(t *testing.T) {
 	require.Equal(t, int(done.Load()), 8-len(st.Missing()))
 	require.NotEmpty(t, st.Missing())
 	require.Empty(t, st.Failed(all), "an interruption is no failure")
-	_, err = st.Write(dir)
-	require.ErrorIs(t, err, ErrMissing)
+	require.ErrorIs(t, st.Write(dir, DefaultSLO), ErrMissing)
 	require.NoFileExists(t, filepath.Join(dir, "sweep.csv"))
 	require.Len(t, run(t, dir, s, all, 1), len(st.Missing()))
 }
@@ -439,7 +437,7 @@ func TestTheSummary(t *testing.T) {
 orca-max  16     0.6   0.3  0.9    below 1/s
 sosp      16     0.15  0.5  0.85*  2/s
 vllm-v1   16     0.1   0.1  0.1    3/s or more
-Mean normalized latency in s/token, of 2 seeds; *: of what was answered, which is not all that arrived.
+Mean normalized latency in s/token, seeds 1-2; *: of what was answered, which is not all that arrived.
 `, b.String())
 	st.Outcomes[12].Result = nil
 	st.Outcomes[14].Result = &sim.Result{Arrived: 3}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"math"
 	"text/tabwriter"
+
+	"llmmemory/internal/sim/chart"
 )
 
 // DefaultSLO is the normalized latency up to which a system keeps up, in seconds
@@ -13,10 +15,9 @@ const DefaultSLO = 0.5
 
 // A cell is the runs of all seeds at one rate.
 type cell struct {
-	mean, sd float64 // of the seeds' mean normalized latency, s/token
-	seeds    int     // that answered anything
-	failed   bool    // a seed's run
-	part     bool    // not all that arrived was answered
+	latency chart.Value // the seeds' mean normalized latency, s/token; Seeds answered anything
+	failed  bool        // a seed's run
+	part    bool        // not all that arrived was answered
 }
 
 // A row is a system with one block size, over the rates.
@@ -45,7 +46,7 @@ func (st *State) rows() []row {
 
 func summarize(seeds []*Outcome) cell {
 	var c cell
-	var sum, squares float64
+	var values []float64
 	for _, o := range seeds {
 		if o.Result == nil {
 			c.failed = true
@@ -53,20 +54,31 @@ func summarize(seeds []*Outcome) cell {
 		}
 		c.part = c.part || o.Result.Answered < o.Result.Arrived
 		if o.Result.Answered > 0 {
-			v := o.Result.Normalized.Mean
-			sum, squares, c.seeds = sum+v, squares+v*v, c.seeds+1
+			values = append(values, o.Result.Normalized.Mean)
 		}
 	}
-	if n := float64(c.seeds); n > 0 {
-		c.mean = sum / n
-		if n > 1 {
-			c.sd = math.Sqrt(max(0, squares-sum*c.mean) / (n - 1))
-		}
-	}
+	c.latency = spread(values)
 	return c
 }
 
-func (c cell) under(slo float64) bool { return !c.failed && c.seeds > 0 && c.mean <= slo }
+// spread is the mean and the standard deviation.
+func spread(values []float64) chart.Value {
+	v := chart.Value{Seeds: len(values)}
+	for _, x := range values {
+		v.Mean += x / float64(len(values))
+	}
+	if len(values) > 1 {
+		for _, x := range values {
+			v.SD += (x - v.Mean) * (x - v.Mean) / float64(len(values)-1)
+		}
+		v.SD = math.Sqrt(v.SD)
+	}
+	return v
+}
+
+func (c cell) under(slo float64) bool {
+	return !c.failed && c.latency.Seeds > 0 && c.latency.Mean <= slo
+}
 
 // sustained is how many of the lowest rates are under the SLO.
 func (r row) sustained(slo float64) int {
@@ -100,10 +112,7 @@ func (st *State) WriteSummary(out io.Writer, slo float64) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	note := fmt.Sprintf("Mean normalized latency in s/token, of %d seeds", len(st.Grid.Seeds))
-	if len(st.Grid.Seeds) == 1 {
-		note = fmt.Sprintf("Mean normalized latency in s/token, seed %d", st.Grid.Seeds[0])
-	}
+	note := "Mean normalized latency in s/token, " + st.Grid.seeds()
 	if part {
 		note += "; *: of what was answered, which is not all that arrived"
 	}
@@ -128,11 +137,24 @@ func (c cell) String() string {
 	switch {
 	case c.failed:
 		text = "failed"
-	case c.seeds > 0:
-		text = fmt.Sprintf("%.3g", c.mean)
+	case c.latency.Seeds > 0:
+		text = fmt.Sprintf("%.3g", c.latency.Mean)
 	}
 	if c.part {
 		text += "*"
 	}
 	return text
+}
+
+// seeds says which there are.
+func (g Grid) seeds() string {
+	n := len(g.Seeds)
+	first, last := g.Seeds[0], g.Seeds[n-1]
+	switch {
+	case n == 1:
+		return fmt.Sprintf("seed %d", first)
+	case last-first == uint64(n-1):
+		return fmt.Sprintf("seeds %d-%d", first, last)
+	}
+	return fmt.Sprintf("%d seeds from %d to %d", n, first, last)
 }
