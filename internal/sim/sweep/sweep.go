@@ -36,7 +36,7 @@ func (j Job) String() string {
 type Sweep struct {
 	Command []string `json:"command"` // that runs it but for shard and folder
 	Grid    Grid     `json:"grid"`
-	About   string   `json:"about"`           // requests and cost model
+	About   string   `json:"about"`           // model and requests
 	Program string   `json:"program"`         // SHA-256
 	Trace   string   `json:"trace,omitempty"` // SHA-256 of the file
 	Jobs    []Job    `json:"jobs"`
@@ -77,7 +77,7 @@ func Open(g Grid, command []string) (*Sweep, error) {
 			return nil, fmt.Errorf("%s: %w", s.Jobs[i], err)
 		}
 	}
-	s.About = fmt.Sprintf("Requests: %s. %s.", s.plan.About, s.plan.Model.Describe())
+	s.About = fmt.Sprintf("Model: %s. Requests: %s.", s.plan.Setup.Name, s.plan.About)
 	return s, nil
 }
 

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain makes the test binary llmsim itself, when a test asks for it.
+func TestMain(m *testing.M) {
+	if os.Getenv("BE_LLMSIM") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// llmsim is the command, to be started.
+func llmsim(args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "BE_LLMSIM=1")
+	return cmd
+}
+
+func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	return finish(t, llmsim(args...))
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), said.String()
+}
