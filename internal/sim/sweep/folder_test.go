@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -238,6 +239,20 @@ func TestAFolderIsOfOneSweepAndOneProcess(t *testing.T) {
 	_, err = OpenFolder(dir, built, all)
 	require.ErrorContains(t, err, "another build")
 	require.Equal(t, before, listing(t, dir))
+}
+
+func TestAFullDiskEndsTheSweep(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	f, err := OpenFolder(t.TempDir(), open(t, grid()), all)
+	require.NoError(t, err)
+	require.NoError(t, f.results.Close())
+	f.results = full
+	err = f.Run(context.Background(), 2, Watcher{Done: func(Outcome) { t.Error("it was not kept") }})
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.NoError(t, f.Close())
 }
 
 // Ensure that of different sweeps that begin in one folder at once one has it.

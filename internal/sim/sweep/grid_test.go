@@ -188,7 +188,10 @@ func TestShardsAreEvenParts(t *testing.T) {
 		load := make([]int64, n)
 		var all []int
 		for i := range n {
+			before := int64(math.MaxInt64)
 			for _, j := range s.part(jobs.Shard{Index: i + 1, Of: n}) {
+				require.LessOrEqual(t, s.Jobs[j].cost(), before, "the longest first")
+				before = s.Jobs[j].cost()
 				all = append(all, j)
 				load[i] += s.Jobs[j].cost()
 			}
