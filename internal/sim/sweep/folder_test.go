@@ -169,26 +169,27 @@ func TestATraceThatChangesEndsTheSweep(t *testing.T) {
 }
 
 func TestAnInterruptionKeepsWhatIsFinished(t *testing.T) {
-	s := open(t, grid())
+	g := grid()
+	g.Base.Duration = 100 // some thousand iterations
+	s := open(t, g)
 	dir := t.TempDir()
 	f, err := OpenFolder(dir, s, all)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	var done, under atomic.Int32
+	var done atomic.Int32
 	err = f.Run(ctx, 1, Watcher{
 		Begun:    func(part, todo []Job) { require.Len(t, part, 8); require.Len(t, todo, 8) },
-		Advanced: func(Job, int) { under.Add(1) },
-		Done: func(Outcome) {
-			if done.Add(1) == 2 {
-				cancel()
+		Advanced: func(Job, int) {
+			if done.Load() == 2 {
+				cancel() // in the middle of the third
 			}
-		}})
+		},
+		Done: func(Outcome) { done.Add(1) }})
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, f.Close())
 	st, err := s.read(dir)
 	require.NoError(t, err)
-	require.Equal(t, int(done.Load()), 8-len(st.Missing()))
-	require.NotEmpty(t, st.Missing())
+	require.Len(t, st.Missing(), 6)
 	require.Empty(t, st.Failed(all), "an interruption is no failure")
 	require.ErrorIs(t, st.Write(dir, DefaultSLO), ErrMissing)
 	require.NoFileExists(t, filepath.Join(dir, "sweep.csv"))
