@@ -103,6 +103,7 @@ func TestShardsAndMergeAreOneRun(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, "merged"))
 	said := regexp.MustCompile(`(?s)of 12 jobs are missing:\n.*\nrun\n  (llmsim sweep [^\n]* --shard 2/3 -o part1)\nand merge then`).FindStringSubmatch(stderr)
 	require.NotNil(t, said, stderr)
+	require.NotContains(t, said[1], "--shard=", "the shard of the folder that knows the command")
 
 	status, _, stderr = shell(t, dir, said[1]) // all shards are in the folder of two of them now
 	require.Zero(t, status, stderr)
