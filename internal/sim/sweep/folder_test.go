@@ -339,6 +339,11 @@ func TestShardsAreMergedToTheSameBytes(t *testing.T) {
 		require.Empty(t, run(t, out, s, all, 1), "a merged folder is one like any other")
 	}
 
+	// Into one of them, which has what the others have not.
+	_, err = Merge(parts[1], []string{parts[2], parts[0]})
+	require.NoError(t, err)
+	require.Equal(t, want, table(t, parts[1], s))
+
 	// All in one folder, which is merged into itself.
 	shared := t.TempDir()
 	for i := range 2 {
