@@ -5,6 +5,8 @@
 # make mutants              which stage of llmgrade sees which wrong submission
 # make repeat               every submission graded six times, with the same result
 # make llmbench             build/llmbench, which replays recordings of vLLM
+# make llmsim               build/llmsim, which simulates serving
+# make figures              the paper's experiments in build/figures, and how near they come
 # make bench                the speed tables of the README, and what llmgrade takes
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
 # make cache                build/libllm_cache.so and build/libllm_cache.a, the serving core for C
@@ -50,7 +52,7 @@ CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
   $(filter-out %_test.go,$(wildcard internal/sched/*.go internal/kvcache/*.go internal/handle/*.go internal/block/*/*.go))
 
-.PHONY: all lib cache grade llmgrade llmbench test mutants repeat bench dropin install uninstall check clean
+.PHONY: all lib cache grade llmgrade llmbench llmsim test mutants repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -116,6 +118,14 @@ llmbench:
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmbench ./cmd/llmbench
 
+llmsim:
+	@.ci/tools build
+	@mkdir -p $(B)
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmsim ./cmd/llmsim
+
+figures: llmsim
+	@$(B)/llmsim figures --check -o $(B)/figures
+
 test: lib cache
 	@.ci/tools test
 	@$(GO) test -buildvcs=false -timeout 20m ./...
@@ -144,6 +154,7 @@ bench: $(B)/bench/bench $(B)/bench/cache llmbench
 	@$(B)/llmbench replay $(addprefix testdata/traces/v1/,m02_full16_big.jsonl.gz s04_fcfs_longprefill_big.jsonl.gz)
 	@echo
 	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./cmd/llmgrade
+	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./internal/sim
 
 $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory.c $(SOURCES) Makefile
 	@.ci/tools build

@@ -19,16 +19,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// llmsim is the command, to be started.
-func llmsim(args ...string) *exec.Cmd {
+// llmsim runs the program.
+func llmsim(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	return finish(t, program(args...))
+}
+
+// program is the program, to be started.
+func program(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMSIM=1")
 	return cmd
-}
-
-func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
-	t.Helper()
-	return finish(t, llmsim(args...))
 }
 
 func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {

@@ -60,7 +60,7 @@ func shell(t *testing.T, dir, line string) (status int, stdout, stderr string) {
 func TestASweepSaysWhatIsDone(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
-	status, stdout, stderr := run(t, with(short, "-o", dir)...)
+	status, stdout, stderr := llmsim(t, with(short, "-o", dir)...)
 	require.Zero(t, status, stderr)
 	require.Regexp(t, `^system +block +1/s +2/s +up to 0\.5 s/token\norca-max +16 `, stdout)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
@@ -75,7 +75,7 @@ func TestASweepSaysWhatIsDone(t *testing.T) {
 	require.True(t, strings.HasPrefix(rows[12], "vllm-v1,16,2,2,,"), rows[12])
 
 	before := tables(t, dir)
-	status, again, stderr := run(t, with(short, "-o", dir, "--jobs", "1")...)
+	status, again, stderr := llmsim(t, with(short, "-o", dir, "--jobs", "1")...)
 	require.Zero(t, status, stderr)
 	require.Equal(t, stdout, again)
 	require.Regexp(t, `^12 of 12 jobs are there already\n12 jobs: `, stderr)
@@ -85,14 +85,14 @@ func TestASweepSaysWhatIsDone(t *testing.T) {
 func TestShardsAndMergeAreOneRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	status, whole, stderr := run(t, with(short, "-o", filepath.Join(dir, "whole"), "--jobs", "3")...)
+	status, whole, stderr := llmsim(t, with(short, "-o", filepath.Join(dir, "whole"), "--jobs", "3")...)
 	require.Zero(t, status, stderr)
 	want := tables(t, filepath.Join(dir, "whole"))
 	for i := 1; i <= 3; i++ {
 		if i == 2 {
 			continue
 		}
-		status, stdout, stderr := run(t, with(short, "-o", filepath.Join(dir, fmt.Sprint("part", i)), "--shard", fmt.Sprintf("%d/3", i))...)
+		status, stdout, stderr := llmsim(t, with(short, "-o", filepath.Join(dir, fmt.Sprint("part", i)), "--shard", fmt.Sprintf("%d/3", i))...)
 		require.Zero(t, status, stderr)
 		require.Empty(t, stdout)
 		require.Contains(t, stderr, fmt.Sprintf("shard %d/3 is done", i))
@@ -113,7 +113,7 @@ func TestShardsAndMergeAreOneRun(t *testing.T) {
 	require.Equal(t, want, tables(t, filepath.Join(dir, "merged")))
 
 	for i := 1; i <= 2; i++ { // a folder that they share needs no merge
-		status, _, stderr = run(t, with(short, "-o", filepath.Join(dir, "shared"), "--shard", fmt.Sprintf("%d/2", i))...)
+		status, _, stderr = llmsim(t, with(short, "-o", filepath.Join(dir, "shared"), "--shard", fmt.Sprintf("%d/2", i))...)
 		require.Zero(t, status, stderr)
 	}
 	require.Equal(t, want, tables(t, filepath.Join(dir, "shared")))
@@ -122,7 +122,7 @@ func TestShardsAndMergeAreOneRun(t *testing.T) {
 // stop starts the long sweep, waits for some jobs, and sends it a signal.
 func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 	t.Helper()
-	cmd := llmsim(with(long, "-o", dir)...)
+	cmd := program(with(long, "-o", dir)...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	require.NoError(t, cmd.Start())
@@ -147,7 +147,7 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	_, err = file.WriteString(`{"key":"0123`) // as if it had been writing
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
-	status, _, stderr := run(t, with(long, "-o", one)...)
+	status, _, stderr := llmsim(t, with(long, "-o", one)...)
 	require.Zero(t, status, stderr)
 	require.Regexp(t, fmt.Sprintf(`^%d of 12 jobs are there already\n%d/12 `, n, n+1), stderr)
 
@@ -163,10 +163,10 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 func TestTwoDoNotWorkInOneFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cmd := llmsim(with(long, "-o", dir)...)
+	cmd := program(with(long, "-o", dir)...)
 	require.NoError(t, cmd.Start())
 	require.Eventually(t, func() bool { return finished(dir) >= 1 }, time.Minute, time.Millisecond)
-	status, _, stderr := run(t, with(long, "-o", dir)...)
+	status, _, stderr := llmsim(t, with(long, "-o", dir)...)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	require.Equal(t, 1, status)
@@ -177,14 +177,14 @@ func TestAConflictNamesBoth(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
-	status, _, stderr := run(t, with(short, "-o", one)...)
+	status, _, stderr := llmsim(t, with(short, "-o", one)...)
 	require.Zero(t, status, stderr)
 	require.NoError(t, os.CopyFS(two, os.DirFS(one)))
 	file := filepath.Join(two, "results-1-of-1.jsonl")
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(file, bytes.Replace(text, []byte(`"hits":`), []byte(`"hits":9`), 1), 0o644))
-	status, _, stderr = run(t, "merge", one, two, "-o", filepath.Join(dir, "out"))
+	status, _, stderr = llmsim(t, "merge", one, two, "-o", filepath.Join(dir, "out"))
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, "run twice, with different results: line 1 of "+filepath.Join(one, "results-1-of-1.jsonl")+" and line 1 of "+file)
 	require.NoDirExists(t, filepath.Join(dir, "out"))
@@ -210,16 +210,16 @@ func TestBadSweepsWriteNothing(t *testing.T) {
 		"--rates 1 --jobs -1":                "--jobs: -1",
 		"--rates 1 --trace a.csv --seeds 1,": "seeds",
 	} {
-		status, stdout, stderr := run(t, append([]string{"sweep", "-o", dir}, strings.Fields(args)...)...)
+		status, stdout, stderr := llmsim(t, append([]string{"sweep", "-o", dir}, strings.Fields(args)...)...)
 		require.Equal(t, 1, status, args)
 		require.Empty(t, stdout, args)
 		require.Contains(t, stderr, says, args)
 		require.NoDirExists(t, dir, args)
 	}
-	status, _, stderr := run(t, "sweep", "--rates", "1", "--duration", "5", "-o", dir)
+	status, _, stderr := llmsim(t, "sweep", "--rates", "1", "--duration", "5", "-o", dir)
 	require.Zero(t, status, stderr)
 	before := tables(t, dir)
-	status, _, stderr = run(t, "sweep", "--rates", "1,2", "--duration", "5", "-o", dir)
+	status, _, stderr = llmsim(t, "sweep", "--rates", "1,2", "--duration", "5", "-o", dir)
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, "the folder "+dir+" is of another sweep: it has the rates [1], not [1 2]; take another folder")
 	require.Equal(t, before, tables(t, dir))

@@ -239,3 +239,24 @@ func TestStaticBatch(t *testing.T) {
 	require.NoError(t, s.Check())
 	require.ErrorIs(t, s.Add(serve.Request{ID: 9, Prompt: 10, Output: 11}), serve.ErrRequest)
 }
+
+// Ensure that a request's place in the batch is its table, and that nobody who
+// waits has one.
+func TestStaticPlaces(t *testing.T) {
+	s, err := NewStatic(StaticConfig{Batch: 2, Longest: 20})
+	require.NoError(t, err)
+	for id := range 3 {
+		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 5, Output: 1 + id}))
+	}
+	var it serve.Iteration
+	require.NoError(t, s.Step(&it))
+	waiting, running, swapped := s.Queues()
+	require.Equal(t, [][]int{{2}, {0, 1}, nil}, [][]int{waiting, running, swapped})
+	require.Equal(t, []int32{0}, s.Table(0, 0))
+	require.Equal(t, []int32{1}, s.Table(1, 0))
+	require.Nil(t, s.Table(2, 0), "it waits")
+	require.Nil(t, s.Table(1, 1), "it has one sequence")
+	_, err = s.Finish(nil, 0)
+	require.NoError(t, err)
+	require.Equal(t, []int32{1}, s.Table(1, 0), "it keeps its place")
+}

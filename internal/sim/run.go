@@ -227,7 +227,7 @@ func (r *run) tokens(dst []int32, index, sample int) []int32 {
 	return dst
 }
 
-// iterate runs one iteration, or waits for the next arrival.
+// iterate runs one iteration.
 func (r *run) iterate() error {
 	if err := r.scheduler.Step(&r.it); err != nil {
 		return fmt.Errorf("%s at %.3f s: %w", r.kind.name, r.now, err)
@@ -236,11 +236,7 @@ func (r *run) iterate() error {
 		r.config.Observer.Iteration(r.now, &r.it)
 	}
 	if r.it.Idle() {
-		if r.ended {
-			return fmt.Errorf("%w: %d requests wait for ever: the first iteration they need does not fit %s", ErrStuck, r.roll.live, r.kind.name)
-		}
-		r.now = max(r.now, r.next.Arrival)
-		return nil
+		return fmt.Errorf("%w: %d prompts wait for ever in %s at %.3f s", ErrStuck, r.roll.live, r.kind.name, r.now)
 	}
 	for _, id := range r.it.Ignored {
 		r.drop(int32(id))

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/block"
+	"llmmemory/internal/queue"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/workload"
@@ -75,12 +77,14 @@ func TestOneRequest(t *testing.T) {
 // in a chunk of 2,048.
 func TestReservation(t *testing.T) {
 	for system, never := range map[string]float64{"orca-max": 2048 - 103, "orca-pow2": 1, "orca-oracle": 0} {
-		r, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(t)},
-			&list{{Prompt: 100, Output: 3}})
-		require.NoError(t, err)
-		require.InDelta(t, 101/15728.0, r.Window.Tokens, 1e-12)
-		require.InDelta(t, 2/15728.0, r.Window.Reservation, 1e-12)
-		require.InDelta(t, never/15728, r.Window.Internal, 1e-12, system)
+		for _, n := range []float64{1, 2} {
+			config := Config{Server: Server{System: system}, Cost: paperCost(t), Decoding: Decoding{Samples: int(n)}}
+			r, err := Run(context.Background(), config, &list{{Prompt: 100, Output: 3}})
+			require.NoError(t, err)
+			require.InDelta(t, n*101/15728, r.Window.Tokens, 1e-12)
+			require.InDelta(t, n*2/15728, r.Window.Reservation, 1e-12)
+			require.InDelta(t, n*never/15728, r.Window.Internal, 1e-12, system)
+		}
 	}
 }
 
@@ -152,6 +156,18 @@ func checkRoll(t *rapid.T, r *run) {
 		}
 	}
 	require.Equal(t, len(families), l.requests)
+	if q, ok := r.scheduler.(interface {
+		Queues() (waiting, running, swapped []int)
+	}); ok {
+		_, running, _ := q.Queues()
+		inMemory := []int{}
+		for at := range l.all {
+			if l.all[at].resident {
+				inMemory = append(inMemory, at)
+			}
+		}
+		require.ElementsMatch(t, running, inMemory)
+	}
 	require.Equal(t, again.sequences, l.sequences)
 	require.Equal(t, again.tokens, l.tokens)
 	require.Equal(t, again.coming, l.coming)
@@ -287,6 +303,9 @@ func TestDrafts(t *testing.T) {
 	}
 	require.Equal(t, 3, run(1).Iterations)
 	require.Equal(t, 9, run(0).Iterations)
+	// A prompt of 10, a decode and 3 drafts with 11 tokens to attend to, one with 15,
+	// of which V1 verifies all 3 again; a millisecond to guess each time.
+	require.InDelta(t, 3*0.0223+0.14e-3*(10+3+3)+0.0007e-3*(11+15)+2*0.001, run(1).Seconds, 1e-12)
 }
 
 // Ensure that a run can be stopped at a time, and by its context.
@@ -460,5 +479,125 @@ func TestIterationsDoNotAllocate(t *testing.T) {
 				require.Greater(t, r.r.Recomputed, before.Recomputed+10)
 			}
 		})
+	}
+}
+
+// Ensure that an iteration costs what is in it.
+func TestWork(t *testing.T) {
+	r, err := newRun(Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, &list{})
+	require.NoError(t, err)
+	for range 6 {
+		r.roll.arrive(&workload.Request{Prompt: 100, Output: 100}, 3, queue.None)
+	}
+	r.roll.setResident(&r.roll.all[5], true)
+	r.reforks.Copies = make([]block.Pair, 2)
+	r.it = serve.Iteration{
+		Prefills: []serve.Prefill{
+			{ID: 0, Tokens: 30, Seqs: 3},
+			{ID: 1, Start: 10, Tokens: 20, Cached: 4, Seqs: 3, Last: true},
+		},
+		Decodes:   []serve.Decode{{ID: 2, Context: 50, Seqs: 3}, {ID: 3, Context: 20, Seqs: 1, Drafts: 2}},
+		Preempted: []serve.Preemption{{ID: 4}, {ID: 5, Swapped: true}},
+		SwapOut:   make([]block.Pair, 2), SwapIn: make([]block.Pair, 3), Copies: make([]block.Pair, 4),
+	}
+	sum := func(from, to int64) (n int64) {
+		for i := from; i <= to; i++ {
+			n += i
+		}
+		return n
+	}
+	require.Equal(t, cost.Work{
+		Seqs: 3 + 3 + 1, Context: 3*50 + 20, Prompt: 30 + 16 + 2,
+		PromptContext: sum(1, 30) + sum(15, 30) + sum(21, 22),
+		SwapBlocks:    5, Swaps: 5, CopyBlocks: 6,
+	}, r.work())
+	require.Equal(t, 5, r.r.SwapBlocks)
+	require.Equal(t, 6, r.r.CopyBlocks)
+	require.Equal(t, 4, r.r.Hits)
+	require.Equal(t, 1, r.r.Recomputed)
+	require.Equal(t, 1, r.r.Swapped)
+	require.False(t, r.roll.all[5].resident)
+	require.Equal(t, 4, r.roll.requests)
+	require.Zero(t, r.work().CopyBlocks-4, "copies of beams are made once")
+}
+
+// Ensure that the answers to a prompt differ from their first token on.
+func TestTokensOfSamples(t *testing.T) {
+	r, err := newRun(Config{Server: Server{System: "vllm-v1"}, Cost: paperCost(t)}, &list{{Prompt: 5, Output: 4}})
+	require.NoError(t, err)
+	a, b := r.tokens(nil, 3, 0), r.tokens(nil, 3, 1)
+	require.Equal(t, a[:5], b[:5])
+	for i := 5; i < 9; i++ {
+		require.NotEqual(t, a[i], b[i])
+	}
+}
+
+// Ensure that beams are replaced as often as asked for.
+func TestReplace(t *testing.T) {
+	run := func(replace float64) *Result {
+		r, err := Run(context.Background(), Config{
+			Server: Server{System: "sosp"}, Cost: paperCost(t), Decoding: Decoding{Samples: 4, Beam: true, Replace: replace},
+		}, &list{{Prompt: 100, Output: 200}})
+		require.NoError(t, err)
+		return r
+	}
+	never, seldom, often := run(0), run(0.01), run(0.5)
+	require.Equal(t, 3, never.CopyBlocks, "of the prompt's last block")
+	require.Greater(t, seldom.CopyBlocks, never.CopyBlocks)
+	require.Greater(t, often.CopyBlocks, 5*seldom.CopyBlocks)
+	require.Greater(t, often.Window.Saving, seldom.Window.Saving)
+}
+
+// Ensure that averages are of the window, whether the run ends with it or not.
+func TestWindow(t *testing.T) {
+	run := func(from, until float64) int {
+		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t), From: from, Until: until}, poisson(t, "sharegpt", 1, 100, 0, 1))
+		require.NoError(t, err)
+		require.Equal(t, r.Arrived, r.Answered)
+		return r.Window.Iterations
+	}
+	all := run(0, 0)
+	require.Equal(t, all, run(0, 50)+run(50, 0))
+	require.Equal(t, all, run(0, 50)+run(50, 70)+run(70, 0))
+}
+
+// Ensure that a server's fields reach its system.
+func TestServer(t *testing.T) {
+	run := func(s Server, n int, r workload.Request) *Result {
+		var source list
+		for range n {
+			source = append(source, r)
+		}
+		result, err := Run(context.Background(), Config{Server: s, Cost: paperCost(t)}, &source)
+		require.NoError(t, err)
+		return result
+	}
+	crowd := workload.Request{Prompt: 100, Output: 100}
+	for _, system := range []string{"sosp", "vllm-v0"} {
+		r := run(Server{System: system, Blocks: 100}, 30, crowd)
+		require.True(t, r.Recomputed > 0 && r.Swapped == 0, "%+v", r)
+		r = run(Server{System: system, Blocks: 100, Swap: true}, 30, crowd)
+		require.True(t, r.Recomputed == 0 && r.Swapped > 0, "%+v", r)
+		require.Positive(t, r.SwapBlocks)
+	}
+	shared := workload.Request{Prompt: 100, Output: 10, Shared: 96}
+	require.Positive(t, run(Server{System: "vllm-v1", MaxSeqs: 1}, 2, shared).Hits)
+	require.Zero(t, run(Server{System: "vllm-v1", MaxSeqs: 1, NoCaching: true}, 2, shared).Hits)
+	require.Zero(t, run(Server{System: "vllm-v0", MaxSeqs: 1}, 2, shared).Hits)
+	require.Positive(t, run(Server{System: "vllm-v0", MaxSeqs: 1, Caching: true}, 2, shared).Hits)
+
+	long := workload.Request{Prompt: 600, Output: 10}
+	require.Equal(t, 1, run(Server{System: "vllm-v0", MaxTokens: 512}, 1, long).Dropped)
+	require.Equal(t, 1, run(Server{System: "vllm-v0", MaxTokens: 512, Chunked: true}, 1, long).Answered)
+	require.Equal(t, 1, run(Server{System: "fastertransformer"}, 1, workload.Request{Prompt: 2000, Output: 41}).Refused)
+	require.Equal(t, 1, run(Server{System: "fastertransformer"}, 1, workload.Request{Prompt: 2000, Output: 40}).Answered)
+	for _, system := range Systems() {
+		s, err := NewScheduler(Server{System: system}, 0)
+		require.NoError(t, err)
+		want := 983
+		if system == "fastertransformer" {
+			want = 5
+		}
+		require.Equal(t, want, s.Usage().Blocks, system)
 	}
 }

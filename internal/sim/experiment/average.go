@@ -30,6 +30,9 @@ func mean(values []float64, paper *chart.Range) chart.Value {
 	if n > 1 {
 		sd = math.Sqrt(squares / (n - 1))
 	}
+	if sd < 1e-12*math.Abs(sum/n) {
+		sd = 0 // rounding
+	}
 	return chart.Value{Mean: sum / n, SD: sd, Seeds: len(values), Paper: paper}
 }
 

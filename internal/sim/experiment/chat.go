@@ -32,7 +32,7 @@ func (b *bench) chat() error {
 	b.add(chart.Figure{
 		Name: "fig17-chat", Title: "Chat (Fig. 17, OPT-13B)", Kind: chart.OrderOnly,
 		Panels: []chart.Panel{{
-			X: chart.XAxis{Title: "request rate (requests/s)"}, Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines,
+			Title: "conversations cut to 1,024 tokens", X: chart.XAxis{Title: "request rate (requests/s)"}, Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines,
 		}, ratios([]string{"Orca (Max)", "Orca (Pow2)", "Orca (Oracle)"}, []chart.Value{max, pow2, oracle})},
 		Seeds: says(seeds, seconds),
 		Note: "Conversations are put together from ShareGPT's first rounds; how many rounds they have is a guess. The paper's text says 2 times Orca; " +

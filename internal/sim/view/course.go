@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ const (
 	mostCalls  = 3000
 	mostBlocks = 4096 // of one pool
 	mostForks  = 64   // of one step
+	mostLive   = 256  // sequences at a time
+	mostShown  = 64   // of a pool whose records are shown
 )
 
 // Course plays a trace (package trace) on package course. A comment behind a
@@ -48,6 +51,9 @@ func Course(r io.Reader) (*Recording, error) {
 	}}
 	for _, c := range calls {
 		p.play(c)
+		if n := len(p.last[max(0, c.Engine)].Sequences); n > mostLive {
+			return nil, fmt.Errorf("%w: line %d: %d sequences at a time: a map shows at most %d", trace.ErrSyntax, c.line, n, mostLive)
+		}
 	}
 	return p.recording, p.recording.check()
 }
@@ -55,6 +61,7 @@ func Course(r io.Reader) (*Recording, error) {
 // A call is a line of a trace with what is said about it.
 type call struct {
 	trace.Op
+	line int
 	said []string
 }
 
@@ -77,7 +84,7 @@ func script(text string) (calls []call, title string, err error) {
 			}
 			continue
 		}
-		c := call{said: said}
+		c := call{line: i + 1, said: said}
 		if err := c.UnmarshalText([]byte(code)); err != nil {
 			return nil, "", fmt.Errorf("%w: line %d: %w", trace.ErrSyntax, i+1, err)
 		}
@@ -119,6 +126,7 @@ func (p *player) play(c call) {
 	engine := max(0, c.Engine)
 	f := look(p.world.Engines[engine])
 	f.Engine, f.Call, f.Refused = engine, statement(c.Op), out.Refused()
+	f.Records = records(p.world.Pools[engine], f.Blocks)
 	was := &p.last[engine]
 	f.Copies = copies(c.Op, was, &f)
 	share(was, &f)
@@ -138,12 +146,11 @@ func look(e *course.Engine) Frame {
 		s := (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(course.Sequence{}.Node))))
 		q := Sequence{Request: int(s.ID), Tokens: int(s.KVCount)}
 		mapped := 0
-		for slot, l2 := range s.BlockTable {
+		for _, l2 := range s.BlockTable {
 			if l2 == nil {
 				q.Table = append(q.Table, slices.Repeat([]int32{block.None}, course.L2Size)...)
 				continue
 			}
-			q.Levels = append(q.Levels, slot)
 			q.Table = append(q.Table, l2[:]...)
 		}
 		for i, id := range q.Table {
@@ -156,6 +163,18 @@ func look(e *course.Engine) Frame {
 	}
 	f.Counts = unexplained(unsafe.Slice(e.RefCount, e.Total), f.Sequences, false)
 	return f
+}
+
+// records reads a pool, which has slack on both sides.
+func records(pool []byte, blocks int) []int32 {
+	if blocks == 0 || blocks > mostShown {
+		return nil
+	}
+	all := make([]int32, blocks*course.KVPerBlock)
+	for i := range all {
+		all[i] = int32(binary.NativeEndian.Uint32(pool[oracle.Slack+i*course.KVSize:]))
+	}
+	return all
 }
 
 // share keeps tables that did not change once.

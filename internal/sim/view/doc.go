@@ -2,8 +2,19 @@
 // engine does to the blocks, step by step, and writes a page that plays it back.
 // The page is one file, with its script and style inside; it asks for nothing.
 //
-// A Recorder watches a serve.Scheduler; Course and Story play a trace of the
-// course's calls on package course. Nothing here decides anything about memory:
-// what a frame shows is read from block tables, and reference counts and filled
-// slots follow from those.
+// A Recorder watches a serve.Scheduler:
+//
+//	r := &view.Recording{Title: "...", System: "...", Block: 16, GPU: 983, CPU: 1638}
+//	rec, err := view.NewRecorder(r, scheduler, view.Limits{From: 60, Frames: 300})
+//	for !rec.Full() {
+//		scheduler.Step(&it)
+//		rec.Observe(now, &it)
+//		answered, _ = scheduler.Finish(answered[:0], done...)
+//		rec.Finished(now, answered...)
+//	}
+//	view.Write(file, r)
+//
+// Course and Story play a trace of the course's calls on package course. Nothing
+// here decides anything about memory: what a frame shows is read from block
+// tables, and reference counts and filled slots follow from those.
 package view

@@ -44,10 +44,11 @@ type delta struct {
 	Copies  []int `json:"cp,omitempty"`
 	Hits    []int `json:"h,omitempty"`
 	Counts  []int `json:"k,omitempty"` // device, block, count, device, ...
+	Records []int `json:"m,omitempty"` // place in the pool, record, place, ...
 }
 
 // An entry is a sequence that is new or has changed: its name, tokens, device,
-// the number of L2 tables and their slots, and its table, spliced.
+// and its table, spliced.
 type entry []int
 
 // mostBytes is the largest recording that a page holds.
@@ -88,7 +89,7 @@ func pack(r *Recording) ([]byte, error) {
 			next[n] = s
 			old := live[n]
 			switch {
-			case old != nil && old.CPU == s.CPU && slices.Equal(old.Levels, s.Levels) && slices.Equal(old.Table, s.Table):
+			case old != nil && old.CPU == s.CPU && slices.Equal(old.Table, s.Table):
 				if s.Tokens == old.Tokens {
 					break
 				}
@@ -116,6 +117,7 @@ func pack(r *Recording) ([]byte, error) {
 		for _, c := range is.Counts {
 			d.Counts = append(d.Counts, device(c.CPU), int(c.Block), int(c.Count))
 		}
+		d.Records = written(was.Records, is.Records)
 		p.Frames = append(p.Frames, d)
 		was, live = *is, next
 	}
@@ -134,14 +136,28 @@ func change(name int, old, s *Sequence) entry {
 	if old != nil {
 		before = old.Table
 	}
-	e := entry{name, s.Tokens, device(s.CPU), len(s.Levels)}
-	e = append(e, s.Levels...)
 	front, back, between := difference(before, s.Table)
-	e = append(e, front, back)
+	e := entry{name, s.Tokens, device(s.CPU), front, back}
 	for _, id := range between {
 		e = append(e, int(id))
 	}
 	return e
+}
+
+// small is below what a record has that nobody appended: what the pool was
+// filled with.
+const small = 1_000_000
+
+// written lists what has changed, and of a new pool what may have been appended.
+func written(was, is []int32) []int {
+	var list []int
+	for i, n := range is {
+		if i < len(was) && len(was) == len(is) && was[i] == n || len(was) != len(is) && (n <= -small || n >= small) {
+			continue
+		}
+		list = append(list, i, int(n))
+	}
+	return list
 }
 
 func device(cpu bool) int {

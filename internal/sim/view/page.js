@@ -25,17 +25,22 @@ const pairs = list => {
 
 function unpack() {
   const frames = []
+  let records = new Map()
   let live = new Map(), blocks = 0, waiting = [], running = [], swapped = [], cached = []
   const last = new Map() // the frame before, by engine
   for (const d of recording.frames) {
     live = new Map(live)
     for (const n of d.d || []) live.delete(n)
     for (const n of d.g || []) live.set(n, { ...live.get(n), tokens: live.get(n).tokens + 1 })
-    for (const [n, tokens, device, levels, ...rest] of d.c || []) {
+    for (const [n, tokens, device, ...rest] of d.c || []) {
       const old = live.get(n)
-      live.set(n, { name: n, tokens, device, levels: rest.slice(0, levels), table: spliced(old ? old.table : [], rest.slice(levels)) })
+      live.set(n, { name: n, tokens, device, table: spliced(old ? old.table : [], rest) })
     }
-    if (d.n !== undefined) blocks = d.n
+    if (d.n !== undefined) { blocks = d.n; records = new Map() }
+    if (d.m) {
+      records = new Map(records)
+      for (const [at, value] of pairs(d.m)) if (Math.abs(value) < 1e6) records.set(at, value); else records.delete(at)
+    }
     waiting = spliced(waiting, d.qw); running = spliced(running, d.qr); swapped = spliced(swapped, d.qs); cached = spliced(cached, d.ca)
     const engine = d.e || 0, counts = []
     for (let i = 0; d.k && i < d.k.length; i += 3) counts.push(d.k.slice(i, i + 3))
@@ -43,7 +48,7 @@ function unpack() {
     if (!course) sequences.sort((a, b) => compare(recording.names[a.name], recording.names[b.name]))
     frames.push({
       index: frames.length, time: d.t || 0, call: d.x || '', said: d.s || [], refused: d.no === 1, engine, blocks, sequences, live,
-      waiting, running, swapped, cached, counts, out: pairs(d.so), in: pairs(d.si), copies: pairs(d.cp), hits: d.h || [],
+      waiting, running, swapped, cached, counts, records, out: pairs(d.so), in: pairs(d.si), copies: pairs(d.cp), hits: d.h || [],
       before: last.has(engine) ? last.get(engine) : -1,
     })
     last.set(engine, frames.length - 1)
@@ -171,29 +176,53 @@ function build(device, n) {
     cell.dataset.device = device
     cell.tabIndex = id ? -1 : 0
     cell.append(make('span', 'id', id), make('span', 'who'), make('span', 'count'), make('span', 'word'), make('span', 'sign'))
+    if (course && n <= 64) {
+      const all = make('span', 'records')
+      for (let k = 0; k < size; k++) all.append(make('i'))
+      cell.append(all)
+    }
     grid.append(cell)
     cells[device].push(cell)
   }
 }
 
-let columns = [1, 1]
+// spread chooses the columns of a few large blocks: large cells, full rows.
+const largest = 148
+function spread(n, width, tall, gap) {
+  let best = [-Infinity, 1, 76]
+  for (let across = 1; across <= n; across++) {
+    const side = Math.min(largest, Math.floor((width + gap) / across) - gap), rows = Math.ceil(n / across)
+    if (side < 76) break
+    const score = side - 6 * (rows * across - n) / rows - (rows * (side + gap) > Math.max(tall, 330) ? 100 : 0)
+    if (score >= best[0]) best = [score, across, side]
+  }
+  return best.slice(1)
+}
+
+// fit sizes the cells, where something has changed since.
+let columns = [1, 1], fitted = ''
 function fit() {
-  const tall = [Math.max(300, innerHeight - 330), 220]
+  const key = [$('pools').clientWidth, innerHeight, cells[0].length, cells[1].length].join()
+  if (key === fitted) return
+  fitted = key
+  const tall = [Math.max(300, innerHeight - 340), 220]
   for (const device of [0, 1]) {
     const grid = grids[device], n = cells[device].length
     if (!n) continue
     const width = grid.clientWidth, gap = n > 1500 ? 2 : 3
     let side = Math.floor(Math.sqrt(width * tall[device] / n)) - gap
-    side = Math.max(device ? 9 : 11, Math.min(112, side))
-    if (side >= 76) side = Math.max(76, Math.min(112, Math.floor((width + gap) / Math.min(n, Math.max(1, Math.floor((width + gap) / (112 + gap))))) - gap))
-    const across = Math.max(1, Math.floor((width + gap) / (side + gap)))
+    while (side > 12 && Math.ceil(n / Math.floor((width + gap) / (side + gap))) * (side + gap) > tall[device]) side--
+    side = Math.max(device ? 9 : 11, Math.min(largest, side))
+    let across = Math.max(1, Math.floor((width + gap) / (side + gap)))
+    if (side >= 76) [across, side] = spread(n, width, tall[device], gap)
     columns[device] = across
     grid.style.gridTemplateColumns = `repeat(${across}, ${side}px)`
     grid.style.setProperty('--gap', gap + 'px')
     grid.style.setProperty('--font', (side >= 76 ? 15 : Math.max(8, Math.min(15, Math.floor(side / 2.3)))) + 'px')
     grid.style.setProperty('--stripe', Math.max(3, Math.min(10, side / 6)) + 'px')
-    grid.style.setProperty('--slot', side / size + 'px')
+    grid.style.setProperty('--slot', (side / size < 4 ? 2 * side : side / size) + 'px')
     grid.classList.toggle('big', side >= 76)
+    grid.classList.toggle('slots', side >= 104 && course && size === 16)
     grid.classList.toggle('tiny', side < 17)
   }
 }
@@ -205,8 +234,32 @@ function who(b, big) {
   if (b.state === 'free') return big ? 'free' : ''
   const names = owners(b)
   if (!big) return b.count > 1 ? '×' + b.count : names[0]
-  const word = course ? 'seq ' : 'req '
-  return word + (names.length > 4 ? names.slice(0, 3).join(', ') + ' …' : names.join(', '))
+  return (course ? 'seq ' : 'req ') + (names.length > 1 ? grouped(b) : names[0])
+}
+
+// grouped names the owners of a shared block in short: 12abc, 13.
+function grouped(b) {
+  const by = new Map()
+  for (const [s] of b.owners) {
+    const [request, number] = recording.names[s.name]
+    by.set(request, (by.get(request) || '') + (several.has(request) ? letter(number) : ''))
+  }
+  const all = [...by].map(([request, letters]) => request + (letters.length > 4 ? letters.slice(0, 3) + '…' : letters))
+  return all.length > 3 ? all.slice(0, 2).join(',\u2009') + '\u2009…' : all.join(',\u2009')
+}
+
+// slots shows the records of a block. What nobody appended is a dot: a pool is
+// not cleared.
+function slots(part, f, before, id, b) {
+  const copy = f.copies.find(c => c[1] === id)
+  const from = before === undefined || before.blocks !== f.blocks ? undefined : copy ? copy[0] : id
+  for (let k = 0; k < size; k++) {
+    const slot = part.children[k], value = f.records.get(id * size + k)
+    text(slot, k >= b.filled || !b.owners.length ? '' : value === undefined ? '·' : String(value))
+    slot.classList.toggle('set', k < b.filled && b.owners.length > 0)
+    slot.classList.toggle('just', from !== undefined && before.records.get(from * size + k) !== value)
+    slot.classList.toggle('copied', copy !== undefined && k < b.filled)
+  }
 }
 
 const states = { own: 'in use', shared: 'shared', held: 'held, named by no table here', cached: 'free, cached', free: 'free' }
@@ -215,17 +268,24 @@ const set = (e, key, value) => {
 }
 const text = (e, value) => { if (e.textContent !== value) e.textContent = value }
 
+const painted = new WeakMap() // what a cell shows
 function paint(i) {
   const f = frames[i], pool = derived(i), marks = marksOf(i)
   for (const device of [0, 1]) {
     if (cells[device].length !== pool[device].length) build(device, pool[device].length)
   }
+  $('gpu').hidden = f.blocks === 0
+  $('none').hidden = f.blocks > 0
   fit()
   for (const device of [0, 1]) {
     const big = grids[device].classList.contains('big')
     pool[device].forEach((b, id) => {
       const cell = cells[device][id], mark = marks[device].get(id)
       const names = owners(b), used = b.owners.length > 0
+      if (cell.lastChild.className === 'records') slots(cell.lastChild, f, f.before < 0 ? undefined : frames[f.before], id, b)
+      const key = [b.state, b.count, b.filled, b.owners.map(([s]) => s.name), mark, big].join('|')
+      if (painted.get(cell) === key) return
+      painted.set(cell, key)
       set(cell, 'state', b.state)
       set(cell, 'count', b.count)
       set(cell, 'filled', used ? b.filled : 0)
@@ -249,11 +309,8 @@ function paint(i) {
       if (cell.getAttribute('aria-label') !== says) cell.setAttribute('aria-label', says)
     })
   }
-  $('gpu').hidden = f.blocks === 0
-  $('none').hidden = f.blocks > 0
   $('gpu-title').textContent = course ? `Pool: ${plural(f.blocks, 'block', 'blocks')} of ${size} records` + (usesEngines ? ` (engine e${f.engine})` : '')
     : `GPU: ${plural(f.blocks, 'block', 'blocks')} of ${plural(size, 'slot', 'slots')}`
-  $('cpu-part').hidden = recording.cpu === 0
   $('cpu-title').textContent = `CPU: ${plural(recording.cpu, 'block', 'blocks')} for what is swapped out`
   return pool
 }
@@ -281,11 +338,12 @@ function arrows(i) {
   for (const [d1, a, d2, b] of list) {
     if (!cells[d1][a] || !cells[d2][b]) continue
     const p = cells[d1][a].getBoundingClientRect(), q = cells[d2][b].getBoundingClientRect()
-    const x1 = p.left + p.width / 2 - origin.left, y1 = p.top + p.height / 2 - origin.top
-    let x2 = q.left + q.width / 2 - origin.left, y2 = q.top + q.height / 2 - origin.top
-    const bend = Math.min(60, 12 + Math.hypot(x2 - x1, y2 - y1) / 4)
-    const mx = (x1 + x2) / 2, my = (y1 + y2) / 2 - (Math.abs(x2 - x1) >= Math.abs(y2 - y1) ? bend : 0), sx = Math.abs(x2 - x1) >= Math.abs(y2 - y1) ? 0 : bend
-    const path = `M${x1} ${y1}Q${mx + sx} ${my} ${x2} ${y2}`
+    // From edge to edge, so that no label is covered: over the top within a row.
+    const row = Math.abs(q.top - p.top) < 2, down = q.top > p.top
+    const x1 = p.left + p.width / 2 - origin.left, x2 = q.left + q.width / 2 - origin.left
+    const y1 = (row || !down ? p.top : p.bottom) - origin.top, y2 = (row || down ? q.top : q.bottom) - origin.top
+    const bend = row ? Math.min(40, 14 + Math.abs(x2 - x1) / 9) : 0, side = row ? 0 : Math.min(40, Math.abs(y2 - y1) / 4)
+    const path = row ? `M${x1} ${y1}C${x1} ${y1 - bend} ${x2} ${y2 - bend} ${x2} ${y2}` : `M${x1} ${y1}Q${(x1 + x2) / 2 + side} ${(y1 + y2) / 2} ${x2} ${y2}`
     element('path', { d: path, class: 'halo' }, svg)
     element('path', { d: path, 'marker-end': 'url(#head)' }, svg)
   }
@@ -362,7 +420,7 @@ function tables(i, pool) {
   const list = f.sequences.map(s => {
     const was = before && before.get(s.name)
     const changed = at => before && (!was || was.device !== s.device || was.table[at] !== s.table[at])
-    const key = JSON.stringify([s.table, s.levels, s.device, s.table.map((id, at) => changed(at) ? at : -1).filter(at => at >= 0), s.table.map(id => id < 0 ? '' : pool[s.device][id].state[0]).join(''), Math.ceil(s.tokens / size)])
+    const key = JSON.stringify([s.table, s.device, s.table.map((id, at) => changed(at) ? at : -1).filter(at => at >= 0), s.table.map(id => id < 0 ? '' : pool[s.device][id].state[0]).join(''), Math.ceil(s.tokens / size)])
     let item = shown.get(s.name)
     if (!item || item.key !== key) item = { key, element: tableOf(s, pool, changed) }
     next.set(s.name, item)
@@ -408,9 +466,9 @@ function tableOf(s, pool, changed) {
     element.append(row)
   }
   if (course) {
-    for (const slot of s.levels) {
-      element.append(make('h4', '', `block_table[${slot}] → L2 table` + (s.table.length > slot * 16 ? '' : ', no block')))
-      entries(slot * 16, Math.min(s.table.length, slot * 16 + 16))
+    for (let at = 0; at < s.table.length; at += 16) {
+      element.append(make('h4', '', `block_table[${at / 16}] → L2 table`))
+      entries(at, Math.min(s.table.length, at + 16))
     }
   } else {
     entries(0, s.table.length)
@@ -476,9 +534,15 @@ function go(to, quiet) {
   details()
   arrows(now)
   document.documentElement.dataset.step = now
-  if (!quiet && location.hash !== '#step=' + now) {
-    try { history.replaceState(null, '', '#step=' + now) } catch { /* a browser may refuse too many */ }
-  }
+  if (!quiet) remember()
+}
+
+// remember puts the step into the address, once there is a moment's rest: a
+// browser refuses to do that many times a second.
+let resting
+function remember() {
+  clearTimeout(resting)
+  resting = setTimeout(() => { if (location.hash !== '#step=' + now) history.replaceState(null, '', '#step=' + now) }, 250)
 }
 
 function pause() {
@@ -507,7 +571,7 @@ $('slider').oninput = () => { pause(); go(Number($('slider').value)) }
 $('keys').onclick = () => $('help').showModal()
 
 const fromHash = () => { const m = /step=(\d+)/.exec(location.hash); return m ? Number(m[1]) : 0 }
-addEventListener('hashchange', () => { if (fromHash() !== now) { pause(); go(fromHash(), true) } })
+addEventListener('hashchange', () => { clearTimeout(resting); if (fromHash() !== now) { pause(); go(fromHash(), true) } })
 let size0
 addEventListener('resize', () => { cancelAnimationFrame(size0); size0 = requestAnimationFrame(() => { paint(now); arrows(now) }) })
 
@@ -529,7 +593,7 @@ function move(from, key) {
 
 addEventListener('keydown', e => {
   if (e.ctrlKey || e.altKey || e.metaKey || $('help').open) return
-  const at = e.target, inBlocks = at.closest && at.closest('.cell, .entry'), onSlider = at === $('slider'), onControl = at.closest && at.closest('button, select')
+  const at = e.target, inBlocks = at.closest && at.closest('.cell, .entry'), onControl = at.closest && at.closest('button, select')
   const keys = {
     ArrowLeft: () => step(-1), ArrowRight: () => step(1), ',': () => step(-1), '.': () => step(1), PageUp: () => step(-10), PageDown: () => step(10),
     Home: () => step(-end), End: () => step(end), ' ': toggle, '?': () => $('help').showModal(), '/': () => $('help').showModal(),
@@ -537,7 +601,7 @@ addEventListener('keydown', e => {
   if (inBlocks && e.key.startsWith('Arrow')) move(inBlocks, e.key)
   else if (inBlocks && e.key === 'Enter') pin(inBlocks)
   else if (e.key === 'Escape') { pinned = undefined; details(); return }
-  else if (!keys[e.key] || onSlider && !',. ?/'.includes(e.key) || at === $('speed') || onControl && e.key === ' ') return
+  else if (!keys[e.key] || at === $('speed') || onControl && e.key === ' ') return
   else keys[e.key]()
   e.preventDefault()
 })
@@ -591,6 +655,7 @@ function legend() {
 }
 
 $('app').hidden = false
+$('cpu-part').hidden = recording.cpu === 0
 legend()
 go(fromHash(), true)
 })()

@@ -115,11 +115,7 @@ func (r *Recorder) follow(it *serve.Iteration) {
 		delete(r.requests, id)
 	}
 	for _, p := range it.Preempted {
-		q := r.request(p.ID)
-		q.preempted = !p.Swapped
-		if !p.Swapped {
-			q.tokens = 0
-		}
+		r.request(p.ID).preempted = !p.Swapped
 	}
 	for _, p := range it.Prefills {
 		q := r.request(p.ID)

@@ -47,6 +47,10 @@ type Frame struct {
 	// Counts are the reference counts that differ from the number of table
 	// entries that name the block: of the null block, of what a tester unlinked.
 	Counts []Count
+
+	// Records are those of all blocks of a small pool of the course's engine, as
+	// they are in memory; nil of others.
+	Records []int32
 }
 
 // A Sequence is one that has blocks.
@@ -56,7 +60,6 @@ type Sequence struct {
 	CPU     bool
 	Tokens  int     // whose keys and values have a slot; records
 	Table   []int32 // by logical block, ids from 0 on its device; block.None: unmapped
-	Levels  []int   // the course's: which L2 tables there are
 }
 
 // A Count is the reference count of a block.

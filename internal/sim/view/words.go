@@ -147,7 +147,9 @@ func (w *words) swappedIn(it *serve.Iteration) {
 		if len(now) == 0 || !list[0].CPU || now[0].CPU {
 			continue
 		}
-		ids := w.is.blocks(id)
+		ids := slices.DeleteFunc(w.is.blocks(id), func(id int32) bool { // without those it has taken since
+			return !slices.ContainsFunc(it.SwapIn, func(p block.Pair) bool { return p.Dst == id })
+		})
 		w.say("Swaps request %d in: its %s to %s.", id, plural(len(ids), "block goes", "blocks go"), blocks(ids))
 	}
 }
@@ -232,12 +234,15 @@ func (w *words) decodes(it *serve.Iteration) {
 			}
 		}
 	}
-	text := fmt.Sprintf("Requests %s write a token each", listed(who))
+	text := fmt.Sprintf("Requests %s write a token", listed(who))
 	if len(who) == 1 {
 		text = fmt.Sprintf("Request %s writes a token", who[0])
 	}
-	if sequences > len(it.Decodes) {
+	switch {
+	case sequences > len(it.Decodes):
 		text += fmt.Sprintf(" for each of %d sequences", sequences)
+	case len(who) > 1:
+		text += " each"
 	}
 	if len(begun) > 0 {
 		text += fmt.Sprintf("; %s: %s", plural(len(begun), "block is begun", "blocks are begun"), listed(begun))

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+)
+
+// Ensure that a run prints the same twice, and says what it ran.
+func TestRunIsReproducible(t *testing.T) {
+	args := []string{"run", "--system", "sosp", "--rate", "2", "--duration", "200", "--seed", "5"}
+	status, first, stderr := llmsim(t, args...)
+	require.Zero(t, status, stderr)
+	_, second, _ := llmsim(t, args...)
+	require.Equal(t, first, second)
+	for _, part := range []string{"sosp: the paper's own vLLM", "983 blocks of 16 tokens (15728 slots), 1638 on the CPU", "normalized latency", "token states"} {
+		require.Contains(t, first, part)
+	}
+	_, other, _ := llmsim(t, append(args[:len(args)-1], "6")...)
+	require.NotEqual(t, first, other)
+}
+
+// Ensure that the scenario in the output is all that the run depends on: run
+// again, it gives the result beside it.
+func TestRunAsJSON(t *testing.T) {
+	for _, args := range [][]string{
+		{"--system", "orca-pow2", "--rate", "3", "--duration", "100"},
+		{"--workload", "alpaca", "--system", "sosp", "--samples", "3", "--beam", "--rate", "5", "--duration", "60"},
+		{"--model", "llama-3-8b", "--gpu", "a100-40gb", "--drafts", "3", "--duration", "60"},
+		{"--system", "vllm-v0", "--watermark", "-1", "--swap", "--rate", "4", "--duration", "100", "--from", "20", "--until", "90", "--stop"},
+	} {
+		status, stdout, stderr := llmsim(t, append([]string{"run", "--json"}, args...)...)
+		require.Zero(t, status, stderr)
+		var got struct {
+			Scenario scenario.Scenario
+			Result   sim.Result
+		}
+		require.NoError(t, json.Unmarshal([]byte(stdout), &got))
+		require.Positive(t, got.Result.Answered)
+		again, err := scenario.Run(t.Context(), got.Scenario)
+		require.NoError(t, err)
+		require.Equal(t, got.Result, *again, "%v", args)
+	}
+}
+
+// Ensure that a trace runs, and a bad row is named before anything is printed.
+func TestRunTrace(t *testing.T) {
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good.csv")
+	require.NoError(t, os.WriteFile(good, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2.5,3000,10\n"), 0o600))
+	status, stdout, stderr := llmsim(t, "run", "--trace", good)
+	require.Zero(t, status, stderr)
+	require.Contains(t, stdout, "2 of 3 requests")
+	require.Contains(t, stdout, "1 refused")
+
+	bad := filepath.Join(dir, "bad.csv")
+	require.NoError(t, os.WriteFile(bad, []byte("arrival,prompt,output\n0,100,10\n1,ten,10\n"), 0o600))
+	status, stdout, stderr = llmsim(t, "run", "--trace", bad)
+	require.Equal(t, 1, status)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "bad.csv:3:")
+	require.Contains(t, stderr, `"prompt"`)
+}
+
+// Ensure that what is wrong is said, with what there is instead.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"run", "--system", "orca"}, "want fastertransformer, orca-max, orca-pow2, orca-oracle, sosp, vllm-v0, vllm-v1"},
+		{[]string{"run", "--workload", "chatgpt"}, "known are sharegpt, alpaca"},
+		{[]string{"run", "--setup", "opt"}, "paper-opt-13b"},
+		{[]string{"run", "--model", "opt-13b"}, "a model needs a GPU"},
+		{[]string{"run", "--model", "opt-13b", "--gpu", "a100"}, "a100-40gb"},
+		{[]string{"run", "--model", "opt-175b", "--gpu", "l4"}, "workers would do"},
+		{[]string{"run", "--rate", "-1"}, "numbers of at least 0"},
+		{[]string{"run", "--trace", "x.csv", "--workload", "alpaca"}, "not of both"},
+		{[]string{"run", "--system", "vllm-v1", "--beam", "--samples", "2"}, "take sosp or an orca"},
+		{[]string{"run", "--system", "orca-max", "--max-len", "2000"}, "125"},
+		{[]string{"run", "--block-size", "-3"}, "blocks of -3 tokens"},
+		{[]string{"figures"}, "give a folder for the figures (-o), or --check"},
+		{[]string{"figures", "--check", "--only", "fig1"}, "want table1, fig2"},
+		{[]string{"figures", "--check", "--seeds", "-1"}, "--seeds -1"},
+		{[]string{"fly"}, "unknown command"},
+	} {
+		status, stdout, stderr := llmsim(t, c.args...)
+		require.Equal(t, 1, status, "%v", c.args)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, c.want, "%v", c.args)
+	}
+}
+
+// Ensure that figures are written and compared, and that the page is the last
+// thing to be there.
+func TestFigures(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "figures")
+	status, stdout, stderr := llmsim(t, "figures", "--only", "table1,fig2", "--quick", "--check", "-o", dir)
+	require.Zero(t, status, stderr)
+	require.Contains(t, stdout, "15728 (983 blocks of 16)")
+	require.Contains(t, stdout, "17 of 17 hold")
+	for _, name := range []string{"index.html", "fig02-memory-waste.svg", "fig02-memory-waste.png", "fig02-memory-waste.csv"} {
+		require.FileExists(t, filepath.Join(dir, name))
+	}
+}
+
+func TestList(t *testing.T) {
+	status, stdout, _ := llmsim(t, "list")
+	require.Zero(t, status)
+	for _, name := range append(sim.Systems(), "sharegpt", "paper-opt-13b", "llama-3-8b", "h100-80gb") {
+		require.Contains(t, stdout, name)
+	}
+}

@@ -1,0 +1,96 @@
+package experiment
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/sim/chart"
+)
+
+// Ensure that every comparison with the paper holds, at reduced length.
+func TestThePaper(t *testing.T) {
+	report, err := Run(context.Background(), Options{Quick: true})
+	require.NoError(t, err)
+	for _, c := range report.Checks {
+		require.True(t, c.OK, "%+v", c)
+	}
+	require.Len(t, report.Checks, 60)
+	require.Len(t, report.Figures, 10)
+	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
+}
+
+// Ensure that neither the number of runs at once nor what was run before changes
+// anything.
+func TestDeterminism(t *testing.T) {
+	only := []string{"fig2", "fig17"}
+	one, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 1})
+	require.NoError(t, err)
+	many, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 7})
+	require.NoError(t, err)
+	require.Equal(t, one, many)
+	alone, err := Run(context.Background(), Options{Quick: true, Only: only[1:]})
+	require.NoError(t, err)
+	require.Equal(t, one.Figures[1:], alone.Figures)
+}
+
+// Ensure that more seeds are taken if asked for, and other numbers come out.
+func TestSeeds(t *testing.T) {
+	few, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 1})
+	require.NoError(t, err)
+	many, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 2})
+	require.NoError(t, err)
+	a := few.Figures[0].Panels[0].Data.(chart.Stacks).Columns[0].Parts[0]
+	b := many.Figures[0].Panels[0].Data.(chart.Stacks).Columns[0].Parts[0]
+	require.Equal(t, 1, a.Seeds)
+	require.Equal(t, 2, b.Seeds)
+	require.NotEqual(t, a.Mean, b.Mean)
+	require.Equal(t, "seed 1, 900 s", few.Figures[0].Seeds)
+	require.Equal(t, "seeds 1 to 2, 900 s", many.Figures[0].Seeds)
+}
+
+func TestUnknown(t *testing.T) {
+	_, err := Run(context.Background(), Options{Only: []string{"fig3"}})
+	require.ErrorIs(t, err, ErrUnknown)
+	require.ErrorContains(t, err, "want table1, fig2, fig12")
+}
+
+func TestCancel(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := Run(ctx, Options{Only: []string{"fig2"}})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// Ensure that a comparison misses just outside its tolerance.
+func TestTolerances(t *testing.T) {
+	value := func(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
+	for _, c := range []struct {
+		name  string
+		check func(b *bench)
+		ok    bool
+	}{
+		{"near", func(b *bench) { b.near(chart.Predicted, "", value(10.59), 10, 6) }, true},
+		{"near", func(b *bench) { b.near(chart.Predicted, "", value(10.61), 10, 6) }, false},
+		{"near", func(b *bench) { b.near(chart.Predicted, "", value(9.39), 10, 6) }, false},
+		{"points", func(b *bench) { b.points(chart.Predicted, "", value(22.4), 20, 2.5) }, true},
+		{"points", func(b *bench) { b.points(chart.Predicted, "", value(22.6), 20, 2.5) }, false},
+		{"points", func(b *bench) { b.points(chart.Predicted, "", value(17.4), 20, 2.5) }, false},
+		{"inside", func(b *bench) { b.inside(chart.Predicted, "", "", value(1.5), 1.5, 1.9) }, true},
+		{"inside", func(b *bench) { b.inside(chart.Predicted, "", "", value(1.91), 1.5, 1.9) }, false},
+		{"inside", func(b *bench) { b.inside(chart.Predicted, "", "", value(4), 5, math.Inf(1)) }, false},
+	} {
+		var b bench
+		c.check(&b)
+		require.Equal(t, c.ok, b.report.Checks[0].OK, "%+v", b.report.Checks[0])
+		require.Equal(t, !c.ok, b.report.Misses() == 1)
+	}
+	v := mean([]float64{1, 3}, nil)
+	require.Equal(t, chart.Value{Mean: 2, SD: math.Sqrt2, Seeds: 2}, v)
+	require.Equal(t, "2.00 ± 1.41", spread(v))
+	require.Zero(t, mean([]float64{0.1, 0.1, 0.1}, nil).SD)
+	require.Equal(t, 0.0123, round(0.012345))
+	require.Equal(t, 12.3, round(12.345))
+}

@@ -1,0 +1,121 @@
+package scenario
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/cost"
+)
+
+func open(t *testing.T, s Scenario) *Plan {
+	t.Helper()
+	p, err := Open(s)
+	require.NoError(t, err)
+	return p
+}
+
+// Ensure that an empty scenario is OPT-13B on the paper's GPU, and is complete.
+func TestDefaults(t *testing.T) {
+	p := open(t, Scenario{})
+	require.Equal(t, "sharegpt", p.Scenario.Workload)
+	require.Equal(t, PaperSetup, p.Scenario.Setup)
+	require.Equal(t, sim.Server{
+		System: "vllm-v1", BlockSize: 16, Blocks: 983, CPUBlocks: 1638, MaxTokens: 2560, MaxSeqs: 256, MaxLen: 2048, Batch: 5, Watermark: p.Scenario.Server.Watermark,
+	}, p.Scenario.Server)
+	require.Equal(t, 1000, p.Expected())
+	require.Equal(t, p.Scenario, open(t, p.Scenario).Scenario, "what is complete stays as it is")
+}
+
+// Ensure that a model decides over lengths and memory, and numbers given stay.
+func TestModel(t *testing.T) {
+	p := open(t, Scenario{Model: "llama-3-8b", GPU: "a100-40gb", Server: sim.Server{BlockSize: 32}})
+	require.Equal(t, 8192, p.Scenario.Server.MaxLen)
+	require.Equal(t, 8192, p.Scenario.Server.MaxTokens)
+	setup, err := cost.New("llama-3-8b", "a100-40gb", 1)
+	require.NoError(t, err)
+	blocks, cpu, err := setup.Pool(32)
+	require.NoError(t, err)
+	require.Equal(t, blocks, p.Scenario.Server.Blocks)
+	require.Equal(t, cpu, p.Scenario.Server.CPUBlocks)
+	require.Equal(t, 20, p.Scenario.Server.Batch, "so many of the longest sequences fit")
+
+	p = open(t, Scenario{Setup: "llama-3-8b", Server: sim.Server{Blocks: 77, CPUBlocks: 5, MaxLen: 100, MaxTokens: 300}})
+	require.Equal(t, 77, p.Scenario.Server.Blocks)
+	require.Equal(t, 5, p.Scenario.Server.CPUBlocks)
+	require.Equal(t, 300, p.Scenario.Server.MaxTokens)
+}
+
+// Ensure that FasterTransformer has the artifact's batches and its own times.
+func TestStatic(t *testing.T) {
+	for _, c := range []struct {
+		setup, workload string
+		batch           int
+	}{
+		{"", "sharegpt", 5}, {"", "alpaca", 14},
+		{"paper-opt-66b", "sharegpt", 2}, {"paper-opt-66b", "alpaca", 8},
+		{"paper-opt-175b", "sharegpt", 24}, {"paper-opt-175b", "alpaca", 80},
+	} {
+		p := open(t, Scenario{Setup: c.setup, Workload: c.workload, Server: sim.Server{System: "fastertransformer"}})
+		require.Equal(t, c.batch, p.Scenario.Server.Batch)
+	}
+	one := cost.Work{Seqs: 1}
+	p := open(t, Scenario{Server: sim.Server{System: "fastertransformer"}})
+	require.InDelta(t, 0.0213, p.Model.Seconds(one), 1e-12)
+	p = open(t, Scenario{Server: sim.Server{System: "sosp"}})
+	require.InDelta(t, 0.0223, p.Model.Seconds(one), 1e-12)
+}
+
+// Ensure that a workload's prefix is known before its first request.
+func TestPrefix(t *testing.T) {
+	require.Equal(t, 80, open(t, Scenario{Workload: "wmt16-1shot"}).Scenario.Server.Prefix)
+	require.Zero(t, open(t, Scenario{}).Scenario.Server.Prefix)
+}
+
+func put(t *testing.T, text string) string {
+	path := filepath.Join(t.TempDir(), "trace.csv")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// Ensure that a trace is taken as it is, or faster, and cut where it is said.
+func TestTrace(t *testing.T) {
+	path := put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n30,10,5\n")
+	run := func(s Scenario) *sim.Result {
+		s.Trace = path
+		p := open(t, s)
+		r, err := p.Run(context.Background(), nil, nil)
+		require.NoError(t, err)
+		require.Equal(t, p.Expected(), r.Arrived)
+		return r
+	}
+	r := run(Scenario{})
+	require.Equal(t, 4, r.Answered)
+	require.InDelta(t, 30, r.Seconds, 1)
+	require.InDelta(t, 3, run(Scenario{Rate: 1}).Seconds, 1, "0.1 requests/s, ten times as fast")
+	require.Equal(t, 2, run(Scenario{Requests: 2}).Answered)
+	require.Equal(t, 2, run(Scenario{Duration: 20}).Answered)
+	require.Equal(t, 4, open(t, Scenario{Trace: path}).Trace.Requests)
+}
+
+func TestRefusals(t *testing.T) {
+	for name, s := range map[string]Scenario{
+		"has a model and a GPU already": {Setup: "llama-3-8b", Model: "opt-13b"},
+		"a model needs a GPU":           {GPU: "l4"},
+		"not of both":                   {Trace: "x", Workload: "alpaca"},
+		"-2 requests a second":          {Rate: -2},
+		"until -1 s":                    {Until: -1},
+	} {
+		_, err := Open(s)
+		require.ErrorIs(t, err, ErrScenario, name)
+		require.ErrorContains(t, err, name)
+	}
+	_, err := Run(context.Background(), Scenario{Server: sim.Server{System: "orca"}})
+	require.ErrorIs(t, err, sim.ErrConfig)
+	_, err = Open(Scenario{Trace: put(t, "arrival,prompt,output\n0,1,1\n0,x,1\n")})
+	require.ErrorContains(t, err, ":3:")
+}
