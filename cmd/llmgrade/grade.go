@@ -18,6 +18,7 @@ import (
 	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/terminal"
 	"llmmemory/internal/grade/trace"
+	"llmmemory/internal/jobs"
 )
 
 func (o *options) run(c *cobra.Command, args []string, status *int) error {
@@ -26,11 +27,11 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 		return err
 	}
 	if o.shard != "" {
-		shard, err := class.ParseShard(o.shard)
+		shard, err := jobs.ParseShard(o.shard)
 		if err != nil {
 			return fmt.Errorf("--shard: %w", err)
 		}
-		all = shard.Part(all)
+		all = jobs.Part(shard, all)
 	}
 	if (o.trace != "" || o.main != "") && len(all) != 1 {
 		return errors.New("--trace and --main are for one submission")

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/drawing"
 	"llmmemory/internal/grade/gradescope"
+	"llmmemory/internal/jobs"
 )
 
 // addGradescope adds to llmgrade what Gradescope needs: the flag for the run in
@@ -91,5 +91,5 @@ func packUp(out string, p gradescope.Package) error {
 	if err := p.Write(&bytes); err != nil {
 		return err
 	}
-	return class.Replace(out, bytes.Bytes())
+	return jobs.Replace(out, bytes.Bytes())
 }

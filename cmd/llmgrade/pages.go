@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/page"
+	"llmmemory/internal/jobs"
 )
 
 // pages is what --html writes: the reports, from which an interrupted run goes
@@ -78,7 +79,7 @@ func (p *pages) put(name string, write func(io.Writer) error) error {
 	if err := write(&b); err != nil {
 		return err
 	}
-	return class.Replace(filepath.Join(p.Path, filepath.FromSlash(name)), b.Bytes())
+	return jobs.Replace(filepath.Join(p.Path, filepath.FromSlash(name)), b.Bytes())
 }
 
 func mergeCommand() *cobra.Command {

@@ -12,11 +12,16 @@ import (
 
 // addRequests are the flags that say what arrives.
 func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
+	addArrivals(f, s)
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "of all that is random")
+}
+
+// addArrivals are those of addRequests that do not differ between runs.
+func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+strings.Join(workload.Names(), ", ")+" (default sharegpt)")
 	f.StringVar(&s.Trace, "trace", s.Trace, "requests of a file instead: BurstGPT's, Azure's or your own CSV, Mooncake's or your own JSONL, .gz too")
 	f.Float64Var(&s.Duration, "duration", s.Duration, "seconds of arrivals (default 1000, or the whole trace)")
 	f.IntVar(&s.Requests, "requests", s.Requests, "most requests (default: no limit)")
-	f.Uint64Var(&s.Seed, "seed", s.Seed, "of all that is random")
 }
 
 // addModel are the flags that say what runs where.
@@ -51,4 +56,11 @@ func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
 	f.IntVar(&d.Drafts, "drafts", d.Drafts, "tokens guessed for each decode (speculative decoding, vllm-v1)")
 	f.Float64Var(&d.Accept, "accept", 0.7, "how often a guess is right, a probability")
 	f.Float64Var(&d.DraftTime, "draft-time", d.DraftTime, "seconds an iteration takes longer for guessing")
+}
+
+// addWindow are the flags of the time that averages are of.
+func addWindow(f *pflag.FlagSet, s *scenario.Scenario) {
+	f.Float64Var(&s.From, "from", s.From, "seconds; where the window of averages begins")
+	f.Float64Var(&s.Until, "until", s.Until, "seconds; where it ends (default: with the arrivals)")
+	f.BoolVar(&s.Stop, "stop", s.Stop, "end the run with the window")
 }

@@ -31,7 +31,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(runCommand(), planCommand(), figuresCommand(), viewCommand(), listCommand())
+	c.AddCommand(runCommand(), planCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
 	return c
 }

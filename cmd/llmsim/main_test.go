@@ -22,8 +22,18 @@ func TestMain(m *testing.M) {
 // llmsim runs the program.
 func llmsim(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
+	return finish(t, program(args...))
+}
+
+// program is the program, to be started.
+func program(args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "BE_LLMSIM=1")
+	return cmd
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
+	t.Helper()
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()

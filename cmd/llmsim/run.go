@@ -57,9 +57,7 @@ func runCommand() *cobra.Command {
 	addModel(f, &s)
 	addDecoding(f, &s.Decoding)
 	addMemory(f, &s.Server)
-	f.Float64Var(&s.From, "from", 0, "seconds; where the window of averages begins")
-	f.Float64Var(&s.Until, "until", 0, "seconds; where it ends (default: with the arrivals)")
-	f.BoolVar(&s.Stop, "stop", false, "end the run with the window")
+	addWindow(f, &s)
 	f.BoolVar(&asJSON, "json", false, "print the scenario and the result as JSON")
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/trace"
+	"llmmemory/internal/jobs"
 )
 
 const (
@@ -52,7 +53,7 @@ func NewGrader(flags ...string) (*Grader, error) {
 	}
 	return &Grader{
 		Points: DefaultPoints, Traces: randomTraces, Tries: shrinkTries,
-		Told: func(string, Finding) {}, kit: kit, cases: cases, setting: setting, self: sync.OnceValues(selfHash),
+		Told: func(string, Finding) {}, kit: kit, cases: cases, setting: setting, self: sync.OnceValues(jobs.Program),
 	}, nil
 }
 

@@ -27,6 +27,18 @@ type Decoding struct {
 // for Alpaca (Fig. 15b, 37.56 %); the other widths follow from it.
 const DefaultReplace = 0.075
 
+// Check says whether a system can do it, as Run will. The error wraps ErrConfig.
+func (d Decoding) Check(system string) error {
+	s, err := find(system)
+	if err != nil {
+		return err
+	}
+	if d.Samples == 0 {
+		d.Samples = 1
+	}
+	return d.check(s)
+}
+
 func (d *Decoding) check(s *system) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))

@@ -85,7 +85,7 @@ func find(name string) (*system, error) {
 	return &systems[i], nil
 }
 
-// Complete fills in what is zero.
+// Complete fills in what is zero. What is complete stays as it is.
 func (s Server) Complete() Server {
 	or := func(v *int, otherwise int) {
 		if *v == 0 {
@@ -99,14 +99,17 @@ func (s Server) Complete() Server {
 	or(&s.MaxSeqs, 256)
 	or(&s.MaxLen, 2048)
 	or(&s.Batch, 5)
-	switch {
-	case s.Watermark < 0 || s.Watermark == 0 && s.System == "vllm-v1":
-		s.Watermark = 0
-	case s.Watermark == 0:
+	if s.Watermark == 0 {
 		s.Watermark = 0.01
+		if s.System == "vllm-v1" {
+			s.Watermark = -1
+		}
 	}
 	return s
 }
+
+// watermark is what a block manager takes, where none is 0.
+func (s Server) watermark() float64 { return max(0, s.Watermark) }
 
 // usesTokens says whether the scheduler reads what requests say.
 func (s Server) usesTokens() bool {
@@ -127,13 +130,13 @@ func orca(policy paper.Policy) func(Server, int) (serve.Scheduler, error) {
 }
 
 func buildSOSP(s Server, _ int) (serve.Scheduler, error) {
-	config := paper.Config{Block: s.BlockSize, GPU: s.Blocks, CPU: s.CPUBlocks, Watermark: s.Watermark, Prefix: s.Prefix}
+	config := paper.Config{Block: s.BlockSize, GPU: s.Blocks, CPU: s.CPUBlocks, Watermark: s.watermark(), Prefix: s.Prefix}
 	return paper.NewSOSP(config, s.limits(), s.Swap)
 }
 
 func buildV0(s Server, _ int) (serve.Scheduler, error) {
 	config := v0.SchedulerConfig{
-		Manager:   v0.Config{Block: s.BlockSize, GPU: s.Blocks, CPU: s.CPUBlocks, Watermark: s.Watermark, Caching: s.Caching},
+		Manager:   v0.Config{Block: s.BlockSize, GPU: s.Blocks, CPU: s.CPUBlocks, Watermark: s.watermark(), Caching: s.Caching},
 		MaxTokens: s.MaxTokens, MaxSeqs: s.MaxSeqs, MaxLen: s.MaxLen, Chunked: s.Chunked,
 	}
 	if s.Swap {
@@ -147,7 +150,7 @@ func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 		MaxTokens: s.MaxTokens, MaxSeqs: s.MaxSeqs, Drafts: drafts, Lookahead: drafts,
 		Cache: kvcache.Config{
 			Blocks: s.Blocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, Block: s.BlockSize}},
-			Caching: !s.NoCaching, Hash: blockhash.NewFast(), MaxModelLen: s.MaxLen, Watermark: s.Watermark,
+			Caching: !s.NoCaching, Hash: blockhash.NewFast(), MaxModelLen: s.MaxLen, Watermark: s.watermark(),
 		},
 	})
 }

@@ -43,24 +43,6 @@ func TestEachStudentIsFoundOnce(t *testing.T) {
 	require.ErrorIs(t, err, class.ErrEmpty)
 }
 
-func TestShardsAreTheWholeClass(t *testing.T) {
-	var all []class.Submission
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		all = append(all, class.Submission{Name: name})
-	}
-	var parts []class.Submission
-	for _, text := range []string{"1/3", "2/3", "3/3"} {
-		s, err := class.ParseShard(text)
-		require.NoError(t, err)
-		parts = append(parts, s.Part(all)...)
-	}
-	require.ElementsMatch(t, all, parts)
-	for _, text := range []string{"", "1", "0/3", "4/3", "-1/3", "a/b", "1/0", "1/3/5"} {
-		_, err := class.ParseShard(text)
-		require.ErrorIs(t, err, class.ErrShard, text)
-	}
-}
-
 func TestOneThatFailsStopsNoOther(t *testing.T) {
 	all := []class.Submission{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	trouble := errors.New("no more memory")

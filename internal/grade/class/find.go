@@ -75,29 +75,3 @@ func submission(dir string, e fs.DirEntry) (name, file string) {
 	}
 	return "", ""
 }
-
-// A Shard is the part of a class that one machine of several grades.
-type Shard struct{ Index, Of int }
-
-// ErrShard is wrapped by what ParseShard finds wrong.
-var ErrShard = errors.New("not a shard")
-
-// ParseShard reads "i/n", i from 1 to n.
-func ParseShard(text string) (Shard, error) {
-	index, of, found := strings.Cut(text, "/")
-	i, err1 := strconv.Atoi(index)
-	n, err2 := strconv.Atoi(of)
-	if !found || err1 != nil || err2 != nil || i < 1 || i > n {
-		return Shard{}, fmt.Errorf("%w: %q: it has to be i/n, with i from 1 to n", ErrShard, text)
-	}
-	return Shard{i, n}, nil
-}
-
-// Part is what the shard has of a class.
-func (s Shard) Part(all []Submission) []Submission {
-	var part []Submission
-	for i := s.Index - 1; i < len(all); i += s.Of {
-		part = append(part, all[i])
-	}
-	return part
-}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/jobs"
 )
 
 // A Folder keeps the reports of a class, from run to run.
@@ -61,24 +62,7 @@ func (f Folder) save(name string, s stored) error {
 	if err != nil {
 		return err
 	}
-	return Replace(f.report(name), text)
-}
-
-// Replace writes a file as a whole.
-func Replace(path string, text []byte) error {
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-")
-	if err != nil {
-		return err
-	}
-	_, err = temporary.Write(text)
-	err = errors.Join(err, temporary.Chmod(0o644), temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temporary.Name())
-	}
-	return err
+	return jobs.Replace(f.report(name), text)
 }
 
 func (f Folder) report(name string) string {

@@ -66,7 +66,17 @@ type Plan struct {
 // Open completes a scenario and looks up all it names. A trace is read to its
 // end once, so a bad row is found before anything runs.
 func Open(s Scenario) (*Plan, error) {
-	p := &Plan{Scenario: s}
+	return new(Plan).Vary(s)
+}
+
+// Vary is Open for another scenario. If it has the same trace, that is not read
+// again. The plan stays as it is.
+func (p *Plan) Vary(s Scenario) (*Plan, error) {
+	summary := p.Trace
+	if s.Trace != p.Scenario.Trace {
+		summary = nil
+	}
+	p = &Plan{Scenario: s, Trace: summary}
 	for _, step := range []func() error{p.openSetup, p.openRequests, p.openServer} {
 		if err := step(); err != nil {
 			return nil, err
@@ -120,11 +130,14 @@ func (p *Plan) openRequests() (err error) {
 	}
 	p.factor = 1
 	if s.Trace != "" {
-		summary, err := workload.Check(s.Trace)
-		if err != nil {
-			return err
+		if p.Trace == nil {
+			summary, err := workload.Check(s.Trace)
+			if err != nil {
+				return err
+			}
+			p.Trace = &summary
 		}
-		p.Trace = &summary
+		summary := p.Trace
 		p.About = fmt.Sprintf("%s: %d requests in %.0f s, means %.0f and %.0f tokens", summary.Format, summary.Requests,
 			summary.Span, summary.MeanPrompt, summary.MeanOutput)
 		if s.Rate > 0 && summary.Rate() > 0 {

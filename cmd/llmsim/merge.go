@@ -1,0 +1,36 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/sim/sweep"
+)
+
+func mergeCommand() *cobra.Command {
+	var out string
+	var slo float64
+	c := &cobra.Command{
+		Use:   "merge DIR... -o OUT",
+		Short: "Bring the shards of a sweep together",
+		Long: "merge takes what llmsim sweep --shard has left in folders, on one machine or many, and writes what\n" +
+			"one run of the whole sweep would have written, to the byte. If a job is missing it writes nothing,\n" +
+			"and says which command runs it.",
+		Example: "  llmsim merge part* -o out\n" +
+			"  llmsim merge shared -o shared    # shards that wrote to one folder",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, dirs []string) error {
+			if err := checkSLO(slo); err != nil {
+				return err
+			}
+			st, err := sweep.Merge(out, dirs)
+			if err != nil {
+				return err
+			}
+			return writeSweep(c, st, out, slo)
+		},
+	}
+	c.Flags().StringVarP(&out, "out", "o", "", "the folder to write to")
+	addSLO(c.Flags(), &slo)
+	_ = c.MarkFlagRequired("out")
+	return c
+}

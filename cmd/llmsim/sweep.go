@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/sweep"
+)
+
+// sweepOptions are the flags of llmsim sweep that are not a scenario's.
+type sweepOptions struct {
+	base                         scenario.Scenario
+	systems, rates, sizes, seeds string
+	shard, out                   string
+	jobs                         int
+	slo                          float64
+}
+
+// notCommand are the flags that may differ between parts of one sweep.
+var notCommand = map[string]bool{"shard": true, "jobs": true, "out": true, "slo": true}
+
+func sweepCommand() *cobra.Command {
+	var o sweepOptions
+	c := &cobra.Command{
+		Use:   "sweep --systems A,B --rates FROM:TO:STEP -o DIR",
+		Short: "Run systems × block sizes × rates × seeds",
+		Long: "sweep runs every combination, several at a time, and keeps each in the folder as soon as it is\n" +
+			"finished. Interrupted or killed, the same command goes on from there. With --shard it is divided\n" +
+			"among the machines of a job array: each runs its part, into a folder of its own or all into one\n" +
+			"that they share, and llmsim merge brings the parts together. sweep.csv has the same bytes, however\n" +
+			"it was run.\n\n" +
+			"What is measured is that of llmsim run. The exit status is 0 when all is run, and 1 else.",
+		Example: "  llmsim sweep --systems sosp,orca-oracle --rates 0.5:3:0.25 --seeds 1-8 -o out\n" +
+			"  llmsim sweep --systems all --rates 1,2 --block-sizes 8,16,32 --duration 3600 -o out\n" +
+			"  llmsim sweep --trace BurstGPT_1.csv --requests 10000 --rates 1,2,4 --setup llama-3-8b.json -o out\n\n" +
+			"  # Eight machines, then all of them together:\n" +
+			"  llmsim sweep --systems all --rates 0.5:3:0.25 --shard 3/8 -o part3\n" +
+			"  llmsim merge part* -o out\n\n" +
+			"  # A Slurm job array: sbatch --array=1-8 --cpus-per-task=4 sweep.sh, which says\n" +
+			"  llmsim sweep --systems all --rates 0.5:3:0.25 --jobs $SLURM_CPUS_PER_TASK \\\n" +
+			"    --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT -o part$SLURM_ARRAY_TASK_ID",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "what serves: some of llmsim list, or all")
+	f.StringVar(&o.rates, "rates", "", "requests a second: 0.5,1,2 or from:to:step, which has both ends")
+	f.StringVar(&o.sizes, "block-sizes", "16", "tokens in a block: 16,32")
+	f.StringVar(&o.seeds, "seeds", "1-3", "of all that is random: 1,4 or 1-8")
+	f.StringVarP(&o.out, "out", "o", "", "the folder that keeps what is finished")
+	f.StringVar(&o.shard, "shard", "1/1", "run the i-th of n parts only: i/n, i from 1")
+	f.IntVar(&o.jobs, "jobs", 0, "runs at a time (default: one for each processor)")
+	addSLO(f, &o.slo)
+	addArrivals(f, &o.base)
+	addModel(f, &o.base)
+	addDecoding(f, &o.base.Decoding)
+	addMemory(f, &o.base.Server)
+	addWindow(f, &o.base)
+	_ = c.MarkFlagRequired("rates")
+	_ = c.MarkFlagRequired("out")
+	return c
+}
+
+func addSLO(f *pflag.FlagSet, slo *float64) {
+	f.Float64Var(slo, "slo", sweep.DefaultSLO, "normalized latency up to which a system keeps up, in seconds per token")
+}
+
+func checkSLO(slo float64) error {
+	if !(slo > 0) {
+		return fmt.Errorf("--slo: %v s/token: want more than 0", slo)
+	}
+	return nil
+}
+
+// run checks all that can be wrong before anything is written.
+func (o *sweepOptions) run(c *cobra.Command) (err error) {
+	shard, err := jobs.ParseShard(o.shard)
+	if err != nil {
+		return fmt.Errorf("--shard: %w", err)
+	}
+	if err := checkSLO(o.slo); err != nil {
+		return err
+	}
+	if o.jobs < 0 {
+		return fmt.Errorf("--jobs: %d runs at a time: want at least 1", o.jobs)
+	}
+	grid := sweep.Grid{Base: o.base, Systems: sweep.ParseSystems(o.systems)}
+	if grid.Rates, err = sweep.ParseRates(o.rates); err != nil {
+		return err
+	}
+	if grid.BlockSizes, err = sweep.ParseInts[int]("block sizes", o.sizes); err != nil {
+		return err
+	}
+	if grid.Seeds, err = sweep.ParseInts[uint64]("seeds", o.seeds); err != nil {
+		return err
+	}
+	s, err := sweep.Open(grid, typed(c))
+	if err != nil {
+		return err
+	}
+	folder, err := sweep.OpenFolder(o.out, s, shard)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if err := o.runJobs(c, folder); err != nil {
+		return err
+	}
+	st, err := folder.Read()
+	if err != nil {
+		return err
+	}
+	if shard.Of > 1 && len(st.Missing()) > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "shard %v is done and in %s; when all are: llmsim merge DIR... -o OUT\n", shard, o.out)
+		return failures(st.Failed(shard))
+	}
+	return writeSweep(c, st, o.out, o.slo)
+}
+
+// typed is the command without what may differ between its parts.
+func typed(c *cobra.Command) []string {
+	words := []string{"llmsim", "sweep"}
+	c.Flags().Visit(func(f *pflag.Flag) {
+		switch {
+		case notCommand[f.Name]:
+		case f.Value.Type() == "bool" && f.Value.String() == "true":
+			words = append(words, "--"+f.Name)
+		default:
+			words = append(words, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return words
+}
+
+// runJobs runs what is to be run, with a bar on a terminal and else a line for
+// each job.
+func (o *sweepOptions) runJobs(c *cobra.Command, folder *sweep.Folder) error {
+	w := lines(c.ErrOrStderr())
+	stop := func() {}
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		w, stop = bar()
+	}
+	err := folder.Run(c.Context(), o.jobs, w)
+	stop()
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("interrupted; what is finished is kept, and this goes on from there:\n  %s", folder.Sweep.CommandOf(folder.Shard, o.out))
+	}
+	return err
+}
+
+// lines says what is done, line by line.
+func lines(w io.Writer) sweep.Watcher {
+	total, done := 0, 0
+	return sweep.Watcher{
+		Begun: func(part, todo []sweep.Job) {
+			total, done = len(part), len(part)-len(todo)
+			if done > 0 {
+				fmt.Fprintf(w, "%d of %d jobs are there already\n", done, total)
+			}
+		},
+		Done: func(o sweep.Outcome) {
+			done++
+			if o.Result == nil {
+				fmt.Fprintf(w, "%d/%d %s: failed: %s\n", done, total, o.Job, o.Error)
+				return
+			}
+			fmt.Fprintf(w, "%d/%d %s: %.3g s/token, %d of %d answered\n", done, total, o.Job, o.Result.Normalized.Mean, o.Result.Answered, o.Result.Arrived)
+		},
+	}
+}
+
+// bar counts requests, because a job may take long.
+func bar() (w sweep.Watcher, stop func()) {
+	var b *progressbar.ProgressBar
+	var mu sync.Mutex
+	answered := map[string]int{} // of the jobs under way, by key
+	total, done, finished := 0, 0, 0
+	show := func() {
+		n := finished
+		for _, a := range answered {
+			n += a
+		}
+		_ = b.Set(min(n, b.GetMax()))
+	}
+	w.Begun = func(part, todo []sweep.Job) {
+		requests := 0
+		for _, j := range todo {
+			requests += j.Requests
+		}
+		total, done = len(part), len(part)-len(todo)
+		b = progressbar.NewOptions(max(1, requests), progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetPredictTime(true),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetDescription(fmt.Sprintf("%d/%d jobs", done, total)))
+	}
+	w.Advanced = func(j sweep.Job, n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		answered[j.Key] = min(n, j.Requests)
+		show()
+	}
+	w.Done = func(o sweep.Outcome) {
+		mu.Lock()
+		defer mu.Unlock()
+		delete(answered, o.Key)
+		finished += o.Requests
+		done++
+		b.Describe(fmt.Sprintf("%d/%d jobs", done, total))
+		show()
+	}
+	return w, func() { _ = b.Exit(); _ = b.Clear() }
+}
+
+// writeSweep writes the tables of a sweep that is whole.
+func writeSweep(c *cobra.Command, st *sweep.State, dir string, slo float64) error {
+	if err := st.Write(dir, slo); err != nil {
+		return err
+	}
+	if err := st.WriteSummary(c.OutOrStdout(), slo); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "%d jobs: %s, %s\n", len(st.Jobs), filepath.Join(dir, "sweep.csv"), filepath.Join(dir, "index.html"))
+	return failures(st.Failed(jobs.Shard{Index: 1, Of: 1}))
+}
+
+// failures are the errors of jobs: the same command tries them again.
+func failures(failed []*sweep.Outcome) error {
+	var all error
+	for _, o := range failed {
+		all = errors.Join(all, fmt.Errorf("failed: %s: %s", o.Job, o.Error))
+	}
+	return all
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A sweep of 12 short jobs, and one of 12 that take long enough to be
+// interrupted.
+var (
+	short = strings.Fields("sweep --systems sosp,vllm-v1,orca-max --rates 1:2:1 --seeds 1-2 --duration 5")
+	long  = strings.Fields("sweep --systems vllm-v1 --rates 20:22:1 --seeds 1-4 --duration 120 --jobs 1")
+)
+
+func with(args []string, more ...string) []string {
+	return append(append([]string{}, args...), more...)
+}
+
+// tables are the files that people read, with their text.
+func tables(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range []string{"sweep.csv", "index.html", "latency-block-16.svg", "latency-block-16.png", "latency-block-16.csv"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		all[name] = string(text)
+	}
+	return all
+}
+
+// finished is how many jobs a folder has.
+func finished(dir string) int {
+	text, _ := os.ReadFile(filepath.Join(dir, "results-1-of-1.jsonl"))
+	return bytes.Count(text, []byte("\n"))
+}
+
+// shell runs a command line as a user would, with llmsim in the path.
+func shell(t *testing.T, dir, line string) (status int, stdout, stderr string) {
+	t.Helper()
+	bin := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(self, filepath.Join(bin, "llmsim")))
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "BE_LLMSIM=1", "PATH="+bin+":"+os.Getenv("PATH"))
+	return finish(t, cmd)
+}
+
+func TestASweepSaysWhatIsDone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	status, stdout, stderr := llmsim(t, with(short, "-o", dir)...)
+	require.Zero(t, status, stderr)
+	require.Regexp(t, `^system +block +1/s +2/s +up to 0\.5 s/token\norca-max +16 `, stdout)
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	require.Len(t, lines, 13)
+	for i, line := range lines[:12] {
+		require.Regexp(t, fmt.Sprintf(`^%d/12 [a-z0-9-]+, blocks of 16, [12] requests/s, seed [12]: [0-9.]+ s/token, \d+ of \d+ answered$`, i+1), line)
+	}
+	require.Equal(t, "12 jobs: "+filepath.Join(dir, "sweep.csv")+", "+filepath.Join(dir, "index.html"), lines[12])
+	rows := strings.Split(tables(t, dir)["sweep.csv"], "\n")
+	require.Len(t, rows, 14)
+	require.True(t, strings.HasPrefix(rows[1], "orca-max,16,1,1,,"), rows[1])
+	require.True(t, strings.HasPrefix(rows[12], "vllm-v1,16,2,2,,"), rows[12])
+
+	before := tables(t, dir)
+	status, again, stderr := llmsim(t, with(short, "-o", dir, "--jobs", "1")...)
+	require.Zero(t, status, stderr)
+	require.Equal(t, stdout, again)
+	require.Regexp(t, `^12 of 12 jobs are there already\n12 jobs: `, stderr)
+	require.Equal(t, before, tables(t, dir))
+}
+
+func TestShardsAndMergeAreOneRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	status, whole, stderr := llmsim(t, with(short, "-o", filepath.Join(dir, "whole"), "--jobs", "3")...)
+	require.Zero(t, status, stderr)
+	want := tables(t, filepath.Join(dir, "whole"))
+	for i := 1; i <= 3; i++ {
+		if i == 2 {
+			continue
+		}
+		status, stdout, stderr := llmsim(t, with(short, "-o", filepath.Join(dir, fmt.Sprint("part", i)), "--shard", fmt.Sprintf("%d/3", i))...)
+		require.Zero(t, status, stderr)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, fmt.Sprintf("shard %d/3 is done", i))
+	}
+	status, stdout, stderr := shell(t, dir, "llmsim merge part* -o merged")
+	require.Equal(t, 1, status)
+	require.Empty(t, stdout)
+	require.NoDirExists(t, filepath.Join(dir, "merged"))
+	said := regexp.MustCompile(`(?s)of 12 jobs are missing:\n.*\nrun\n  (llmsim sweep [^\n]* --shard 2/3 -o part1)\nand merge then`).FindStringSubmatch(stderr)
+	require.NotNil(t, said, stderr)
+	require.NotContains(t, said[1], "--shard=", "the shard of the folder that knows the command")
+
+	status, _, stderr = shell(t, dir, said[1]) // all shards are in the folder of two of them now
+	require.Zero(t, status, stderr)
+	status, stdout, stderr = shell(t, dir, "llmsim merge part* -o merged")
+	require.Zero(t, status, stderr)
+	require.Equal(t, whole, stdout)
+	require.Equal(t, want, tables(t, filepath.Join(dir, "merged")))
+
+	for i := 1; i <= 2; i++ { // a folder that they share needs no merge
+		status, _, stderr = llmsim(t, with(short, "-o", filepath.Join(dir, "shared"), "--shard", fmt.Sprintf("%d/2", i))...)
+		require.Zero(t, status, stderr)
+	}
+	require.Equal(t, want, tables(t, filepath.Join(dir, "shared")))
+}
+
+// stop starts the long sweep, waits for some jobs, and sends it a signal.
+func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
+	t.Helper()
+	cmd := program(with(long, "-o", dir)...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return finished(dir) >= 2 }, time.Minute, time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(signal))
+	require.Error(t, cmd.Wait())
+	n := finished(dir)
+	require.GreaterOrEqual(t, n, 2)
+	require.Less(t, n, 12)
+	require.NoFileExists(t, filepath.Join(dir, "sweep.csv"))
+	return said.String()
+}
+
+func TestAKilledSweepGoesOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	stop(t, one, syscall.SIGKILL)
+	n := finished(one)
+	file, err := os.OpenFile(filepath.Join(one, "results-1-of-1.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = file.WriteString(`{"key":"0123`) // as if it had been writing
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	status, _, stderr := llmsim(t, with(long, "-o", one)...)
+	require.Zero(t, status, stderr)
+	require.Regexp(t, fmt.Sprintf(`^%d of 12 jobs are there already\n%d/12 `, n, n+1), stderr)
+
+	said := stop(t, two, os.Interrupt)
+	next := regexp.MustCompile(`llmsim: interrupted; what is finished is kept, and this goes on from there:\n  (llmsim sweep .*)\n$`).FindStringSubmatch(said)
+	require.NotNil(t, next, said)
+	status, _, stderr = shell(t, dir, next[1])
+	require.Zero(t, status, stderr)
+	require.Regexp(t, `^\d+ of 12 jobs are there already\n`, stderr)
+	require.Equal(t, tables(t, one), tables(t, two))
+}
+
+func TestTwoDoNotWorkInOneFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := program(with(long, "-o", dir)...)
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return finished(dir) >= 1 }, time.Minute, time.Millisecond)
+	status, _, stderr := llmsim(t, with(long, "-o", dir)...)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "llmsim: the folder "+dir+": another process works in it")
+}
+
+func TestAConflictNamesBoth(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	status, _, stderr := llmsim(t, with(short, "-o", one)...)
+	require.Zero(t, status, stderr)
+	require.NoError(t, os.CopyFS(two, os.DirFS(one)))
+	file := filepath.Join(two, "results-1-of-1.jsonl")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, bytes.Replace(text, []byte(`"hits":`), []byte(`"hits":9`), 1), 0o644))
+	status, _, stderr = llmsim(t, "merge", one, two, "-o", filepath.Join(dir, "out"))
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "run twice, with different results: line 1 of "+filepath.Join(one, "results-1-of-1.jsonl")+" and line 1 of "+file)
+	require.NoDirExists(t, filepath.Join(dir, "out"))
+}
+
+func TestBadSweepsWriteNothing(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	for args, says := range map[string]string{
+		"":                                   `"rates" not set`,
+		"--rates 0":                          "a rate of 0 requests a second",
+		"--rates 1,-2":                       "a rate of -2 requests a second",
+		"--rates 2:1:1":                      "from:to:step",
+		"--rates 1 --systems vllm":           `there is no system "vllm": want some of [fastertransformer`,
+		"--rates 1 --shard 0/3":              "i/n, with i from 1 to n",
+		"--rates 1 --shard 4/3":              "i/n, with i from 1 to n",
+		"--rates 1 --seeds x":                `seeds "x"`,
+		"--rates 1 --block-sizes 0":          "blocks of 0 tokens",
+		"--rates 1 --samples 2 --beam":       "vllm-v0 runs no beam search",
+		"--rates 1 --trace none.csv":         "none.csv",
+		"--rates 1 --setup none":             `setup "none"`,
+		"--rates 1 --slo 0":                  "--slo: 0",
+		"--rates 1 --jobs -1":                "--jobs: -1",
+		"--rates 1 --trace a.csv --seeds 1,": "seeds",
+	} {
+		status, stdout, stderr := llmsim(t, append([]string{"sweep", "-o", dir}, strings.Fields(args)...)...)
+		require.Equal(t, 1, status, args)
+		require.Empty(t, stdout, args)
+		require.Contains(t, stderr, says, args)
+		require.NoDirExists(t, dir, args)
+	}
+	status, _, stderr := llmsim(t, "sweep", "--rates", "1", "--duration", "5", "-o", dir)
+	require.Zero(t, status, stderr)
+	before := tables(t, dir)
+	status, _, stderr = llmsim(t, "sweep", "--rates", "1,2", "--duration", "5", "-o", dir)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "the folder "+dir+" is of another sweep: it has the rates [1], not [1 2]; take another folder")
+	require.Equal(t, before, tables(t, dir))
+	require.Equal(t, 9, finished(dir))
+}

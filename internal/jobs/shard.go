@@ -1,0 +1,36 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// A Shard is the part of all jobs that one machine of several does.
+type Shard struct{ Index, Of int }
+
+// ErrShard is wrapped by what ParseShard finds wrong.
+var ErrShard = errors.New("not a shard")
+
+// ParseShard reads "i/n", i from 1 to n.
+func ParseShard(text string) (Shard, error) {
+	index, of, found := strings.Cut(text, "/")
+	i, err1 := strconv.Atoi(index)
+	n, err2 := strconv.Atoi(of)
+	if !found || err1 != nil || err2 != nil || i < 1 || i > n {
+		return Shard{}, fmt.Errorf("%w: %q: it has to be i/n, with i from 1 to n", ErrShard, text)
+	}
+	return Shard{i, n}, nil
+}
+
+func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Of) }
+
+// Part is what a shard has of all: each n-th.
+func Part[T any](s Shard, all []T) []T {
+	var part []T
+	for i := s.Index - 1; i < len(all); i += s.Of {
+		part = append(part, all[i])
+	}
+	return part
+}

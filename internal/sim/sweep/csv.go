@@ -1,0 +1,94 @@
+package sweep
+
+import (
+	"encoding/csv"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"llmmemory/internal/sim"
+)
+
+// WriteCSV writes a row for each job, in the order of the grid: what it is, why
+// it has no result if it failed, and every figure of its result. Times are in
+// seconds, but for an iteration's in milliseconds.
+func (st *State) WriteCSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	head := append([]string{"system", "block_size", "rate", "seed", "error"}, columns("", reflect.TypeFor[sim.Result]())...)
+	figures := len(head)
+	if err := c.Write(append(head, "requests_per_second", "tokens_per_second")); err != nil {
+		return err
+	}
+	for _, o := range st.Outcomes {
+		row := []string{o.System, strconv.Itoa(o.BlockSize), number(o.Rate), strconv.FormatUint(o.Seed, 10), o.Error}
+		if r := o.Result; r != nil {
+			row = cells(row, reflect.ValueOf(*r))
+			row = append(row, number(perSecond(r.Answered, r)), number(perSecond(r.Generated, r)))
+		} else {
+			row = append(row, make([]string, figures+2-len(row))...)
+		}
+		if err := c.Write(row); err != nil {
+			return err
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+func perSecond(n int, r *sim.Result) float64 {
+	if r.Seconds == 0 {
+		return 0
+	}
+	return float64(n) / r.Seconds
+}
+
+func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// columns are the names of a struct's figures, as JSON has them:
+// normalized.p50 is normalized_p50.
+func columns(prefix string, t reflect.Type) []string {
+	var all []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name = prefix + snake(name); f.Type.Kind() == reflect.Struct {
+			all = append(all, columns(name+"_", f.Type)...)
+		} else {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// snake is swapBlocks as swap_blocks.
+func snake(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if unicode.IsUpper(r) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// cells are the figures of a struct, in the order of columns.
+func cells(row []string, v reflect.Value) []string {
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Struct:
+			row = cells(row, f)
+		case reflect.Int:
+			row = append(row, strconv.FormatInt(f.Int(), 10))
+		case reflect.Float64:
+			row = append(row, number(f.Float()))
+		case reflect.String:
+			row = append(row, f.String())
+		default:
+			panic("sweep: a figure that is " + f.Kind().String())
+		}
+	}
+	return row
+}

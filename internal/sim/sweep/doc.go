@@ -1,0 +1,13 @@
+// Package sweep runs a grid of scenarios: systems × block sizes × rates × seeds,
+// several at a time, on one machine or as shards of a job array on many. What is
+// finished is kept line by line in a folder, from which an interrupted sweep goes
+// on. However it was run, stopped, divided and merged, sweep.csv has the same
+// bytes.
+//
+//	sweep.json             what the sweep is: its grid and its jobs
+//	results-I-of-N.jsonl   a line for each job that shard I of N has finished
+//	lock                   held while a sweep works in the folder
+//	sweep.csv              a row for each job, once all are there
+//
+// How one run goes is package scenario's to know.
+package sweep

@@ -1,0 +1,496 @@
+package sweep
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim"
+)
+
+var all = jobs.Shard{Index: 1, Of: 1}
+
+// run runs a shard in a folder, and returns what it ran.
+func run(t *testing.T, dir string, s *Sweep, shard jobs.Shard, atOnce int) []Job {
+	t.Helper()
+	f, err := OpenFolder(dir, s, shard)
+	require.NoError(t, err)
+	var ran []Job
+	require.NoError(t, f.Run(context.Background(), atOnce, Watcher{Done: func(o Outcome) { ran = append(ran, o.Job) }}))
+	require.NoError(t, f.Close())
+	return ran
+}
+
+// table is the folder's sweep.csv.
+func table(t *testing.T, dir string, s *Sweep) string {
+	t.Helper()
+	st, err := s.read(dir)
+	require.NoError(t, err)
+	require.NoError(t, st.Write(dir, DefaultSLO))
+	text, err := os.ReadFile(filepath.Join(dir, "sweep.csv"))
+	require.NoError(t, err)
+	return string(text)
+}
+
+func results(dir string) string { return filepath.Join(dir, resultsName(all)) }
+
+func TestHowManyAtOnceDoesNotMatter(t *testing.T) {
+	s := open(t, grid())
+	one, many := t.TempDir(), t.TempDir()
+	require.Len(t, run(t, one, s, all, 1), 8)
+	require.Len(t, run(t, many, s, all, 5), 8)
+	require.Equal(t, table(t, one, s), table(t, many, s))
+	require.Empty(t, run(t, one, s, all, 1), "run again")
+}
+
+// Ensure that a process which is killed while it writes loses one job, wherever
+// in the line that was.
+func TestALineIsCutOffAndRunAgain(t *testing.T) {
+	g := grid()
+	g.Systems, g.Rates, g.Seeds = g.Systems[:1], g.Rates[:1], []uint64{1, 2}
+	s := open(t, g)
+	dir := t.TempDir()
+	run(t, dir, s, all, 1)
+	want := table(t, dir, s)
+	whole, err := os.ReadFile(results(dir))
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(whole), "\n")
+	require.Len(t, lines, 3)
+	for cut := len(lines[0]); cut < len(whole); cut++ {
+		require.NoError(t, os.WriteFile(results(dir), whole[:cut], 0o644))
+		st, err := s.read(dir) // another shard or a merge looks: the line is not there yet
+		require.NoError(t, err)
+		require.Len(t, st.Missing(), 1, cut)
+		require.Len(t, run(t, dir, s, all, 1), 1, cut)
+		again, err := os.ReadFile(results(dir))
+		require.NoError(t, err)
+		require.Equal(t, string(whole), string(again), cut)
+	}
+	zeroes := append(slices.Clone(whole[:len(lines[0])+20]), make([]byte, 4096)...) // as after a power cut
+	require.NoError(t, os.WriteFile(results(dir), zeroes, 0o644))
+	require.Len(t, run(t, dir, s, all, 1), 1)
+	require.Equal(t, want, table(t, dir, s))
+}
+
+func TestWhatIsNoResultIsToldAndKept(t *testing.T) {
+	s := open(t, grid())
+	dir := t.TempDir()
+	run(t, dir, s, all, 2)
+	whole, err := os.ReadFile(results(dir))
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(whole), "\n")
+	for name, bad := range map[string]string{
+		"no JSON":     lines[1][:100] + "\n",
+		"empty":       "\n",
+		"another job": strings.Replace(lines[1], `"key":"`, `"key":"0`, 1),
+		"mislabelled": strings.Replace(lines[1], `"seed":`, `"seed":9`, 1),
+		"no outcome":  lines[1][:strings.Index(lines[1], `,"result"`)] + "}\n",
+	} {
+		text := lines[0] + bad + lines[2]
+		require.NoError(t, os.WriteFile(results(dir), []byte(text), 0o644))
+		_, err := OpenFolder(dir, s, all)
+		require.ErrorIs(t, err, ErrResults, name)
+		require.ErrorContains(t, err, "line 2 of "+results(dir), name)
+		kept, err := os.ReadFile(results(dir))
+		require.NoError(t, err)
+		require.Equal(t, text, string(kept), name)
+	}
+}
+
+// Ensure that a job that fails stops no other, is in the table with its error,
+// and is tried again.
+func TestWhatFailedIsRunAgain(t *testing.T) {
+	files := t.TempDir()
+	const text = `{"model": "opt-13b", "gpu": "a100-40gb", "workers": 1}`
+	g := grid()
+	g.Base.Setup = write(t, files, "setup.json", text)
+	s := open(t, g)
+	dir := t.TempDir()
+	require.NoError(t, os.Remove(g.Base.Setup))
+	require.Len(t, run(t, dir, s, all, 2), 8)
+	st, err := s.read(dir)
+	require.NoError(t, err)
+	require.Len(t, st.Failed(all), 8)
+	half := len(st.Failed(jobs.Shard{Index: 1, Of: 2})) + len(st.Failed(jobs.Shard{Index: 2, Of: 2}))
+	require.Equal(t, 8, half)
+	rows, err := csv.NewReader(strings.NewReader(table(t, dir, s))).ReadAll()
+	require.NoError(t, err)
+	require.Contains(t, rows[1][4], "no such file")
+	require.Empty(t, strings.Join(rows[1][5:], ""))
+
+	write(t, files, "setup.json", text)
+	require.Len(t, run(t, dir, s, all, 2), 8)
+	fresh := t.TempDir()
+	run(t, fresh, s, all, 2)
+	require.Equal(t, table(t, fresh, s), table(t, dir, s))
+
+	write(t, files, "setup.json", strings.Replace(text, "40gb", "80gb", 1)) // not what the keys are of
+	f, err := OpenFolder(t.TempDir(), s, all)
+	require.NoError(t, err)
+	require.ErrorIs(t, f.Run(context.Background(), 1, Watcher{}), ErrChanged)
+	require.NoError(t, f.Close())
+}
+
+func TestATraceThatChangesEndsTheSweep(t *testing.T) {
+	files := t.TempDir()
+	g := grid()
+	g.Base.Duration = 0
+	g.Base.Trace = write(t, files, "a.csv", "arrival,prompt,output\n0,10,2\n1,10,2\n")
+	s := open(t, g)
+	dir := t.TempDir()
+	f, err := OpenFolder(dir, s, all)
+	require.NoError(t, err)
+	done := 0
+	err = f.Run(context.Background(), 1, Watcher{Done: func(Outcome) {
+		if done++; done == 3 {
+			require.NoError(t, os.Remove(g.Base.Trace))
+			write(t, files, "a.csv", "arrival,prompt,output\n0,10,2\n1,10,3\n")
+			require.NoError(t, os.Chtimes(g.Base.Trace, s.changed.Add(1e9), s.changed.Add(1e9)))
+		}
+	}})
+	require.ErrorIs(t, err, ErrChanged)
+	require.NoError(t, f.Close())
+	require.Equal(t, 3, done)
+	_, err = OpenFolder(dir, open(t, g), all)
+	require.ErrorIs(t, err, ErrOther)
+	require.ErrorContains(t, err, "its trace has other requests")
+}
+
+func TestAnInterruptionKeepsWhatIsFinished(t *testing.T) {
+	g := grid()
+	g.Base.Duration = 100 // some thousand iterations
+	s := open(t, g)
+	dir := t.TempDir()
+	f, err := OpenFolder(dir, s, all)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done atomic.Int32
+	err = f.Run(ctx, 1, Watcher{
+		Begun: func(part, todo []Job) { require.Len(t, part, 8); require.Len(t, todo, 8) },
+		Advanced: func(Job, int) {
+			if done.Load() == 2 {
+				cancel() // in the middle of the third
+			}
+		},
+		Done: func(Outcome) { done.Add(1) }})
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, f.Close())
+	st, err := s.read(dir)
+	require.NoError(t, err)
+	require.Len(t, st.Missing(), 6)
+	require.Empty(t, st.Failed(all), "an interruption is no failure")
+	require.ErrorIs(t, st.Write(dir, DefaultSLO), ErrMissing)
+	require.NoFileExists(t, filepath.Join(dir, "sweep.csv"))
+	require.Len(t, run(t, dir, s, all, 1), len(st.Missing()))
+}
+
+func TestAFolderIsOfOneSweepAndOneProcess(t *testing.T) {
+	s := open(t, grid())
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	f, err := OpenFolder(dir, s, all)
+	require.NoError(t, err)
+	_, err = OpenFolder(dir, s, all)
+	require.ErrorIs(t, err, ErrBusy)
+	_, err = OpenFolder(dir, s, jobs.Shard{Index: 1, Of: 2})
+	require.ErrorIs(t, err, ErrBusy)
+	require.NoError(t, f.Close())
+	first, err := OpenFolder(dir, s, jobs.Shard{Index: 1, Of: 2})
+	require.NoError(t, err)
+	_, err = OpenFolder(dir, s, all)
+	require.ErrorIs(t, err, ErrBusy)
+	_, err = OpenFolder(dir, s, jobs.Shard{Index: 1, Of: 2})
+	require.ErrorIs(t, err, ErrBusy)
+	second, err := OpenFolder(dir, s, jobs.Shard{Index: 2, Of: 2}) // shards share a folder
+	require.NoError(t, err)
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Close())
+
+	before := listing(t, dir)
+	for says, change := range map[string]func(*Grid){
+		"it has the systems [sosp vllm-v1], not [sosp]":   func(g *Grid) { g.Systems = g.Systems[:1] },
+		"it has the rates [1 2], not [1 2 3]":             func(g *Grid) { g.Rates = append(g.Rates, 3) },
+		"it has the seeds [1 2], not [2 3]":               func(g *Grid) { g.Seeds = []uint64{2, 3} },
+		"it has block sizes [16], not [32]":               func(g *Grid) { g.BlockSizes = []int{32} },
+		"its settings are\n  {\"duration\":4,\"seed\":0,": func(g *Grid) { g.Base.Duration = 5 },
+	} {
+		g := grid()
+		change(&g)
+		_, err := OpenFolder(dir, open(t, g), jobs.Shard{Index: 1, Of: 3})
+		require.ErrorIs(t, err, ErrOther)
+		require.ErrorContains(t, err, says)
+		require.ErrorIs(t, open(t, g).writeTo(dir), ErrOther, "begun at the same time")
+	}
+	built := open(t, grid())
+	built.Program = "another"
+	for i := range built.Jobs {
+		require.NoError(t, built.open(&built.Jobs[i]))
+	}
+	_, err = OpenFolder(dir, built, all)
+	require.ErrorContains(t, err, "another build")
+	require.Equal(t, before, listing(t, dir))
+}
+
+func TestAFullDiskEndsTheSweep(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	f, err := OpenFolder(t.TempDir(), open(t, grid()), all)
+	require.NoError(t, err)
+	require.NoError(t, f.results.Close())
+	f.results = full
+	err = f.Run(context.Background(), 2, Watcher{Done: func(Outcome) { t.Error("it was not kept") }})
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.NoError(t, f.Close())
+}
+
+// Ensure that of different sweeps that begin in one folder at once one has it.
+func TestOnlyOneSweepBeginsAFolder(t *testing.T) {
+	var sweeps []*Sweep
+	for seed := range uint64(4) {
+		g := grid()
+		g.Seeds = []uint64{seed}
+		sweeps = append(sweeps, open(t, g))
+	}
+	for range 20 {
+		dir := t.TempDir()
+		errs := make(chan error)
+		for _, s := range sweeps {
+			go func() { errs <- s.writeTo(dir) }()
+		}
+		began := 0
+		for range sweeps {
+			if err := <-errs; err == nil {
+				began++
+			} else {
+				require.ErrorIs(t, err, ErrOther)
+			}
+		}
+		require.Equal(t, 1, began)
+		require.Len(t, listing(t, dir), 1, "nothing temporary stays")
+	}
+}
+
+// listing are the files of a folder with their text.
+func listing(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+		files[e.Name()] = string(text)
+	}
+	return files
+}
+
+func TestShardsAreMergedToTheSameBytes(t *testing.T) {
+	s := open(t, grid())
+	whole := t.TempDir()
+	run(t, whole, s, all, 2)
+	want := table(t, whole, s)
+	root := t.TempDir()
+	var parts []string
+	for i := range 3 {
+		parts = append(parts, filepath.Join(root, fmt.Sprint("part ", i+1)))
+		if i != 1 {
+			run(t, parts[i], s, jobs.Shard{Index: i + 1, Of: 3}, 2)
+		}
+	}
+	out := filepath.Join(root, "out")
+	_, err := Merge(out, parts)
+	require.ErrorContains(t, err, parts[1]+": no sweep.json in it")
+	_, err = Merge(out, []string{parts[0], parts[2]})
+	require.ErrorIs(t, err, ErrMissing)
+	missing := len(s.part(jobs.Shard{Index: 2, Of: 3}))
+	require.ErrorContains(t, err, fmt.Sprintf("%d of 8 jobs are missing:\n  ", missing))
+	require.ErrorContains(t, err, "run\n  llmsim sweep --rates=1,2 --shard 2/3 -o '"+parts[0]+"'\nand merge then")
+	require.NoDirExists(t, out)
+
+	// The shard is begun: what is missing of it belongs there.
+	run(t, parts[1], s, jobs.Shard{Index: 2, Of: 3}, 2)
+	file := filepath.Join(parts[1], "results-2-of-3.jsonl")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, text[:len(text)-1], 0o644))
+	_, err = Merge(out, parts)
+	require.ErrorContains(t, err, "1 of 8 jobs are missing:\n  ")
+	require.ErrorContains(t, err, "run\n  llmsim sweep --rates=1,2 --shard 2/3 -o '"+parts[1]+"'\nand merge then")
+	run(t, parts[1], s, jobs.Shard{Index: 2, Of: 3}, 2)
+
+	for _, dirs := range [][]string{parts, {parts[2], parts[0], parts[1], parts[0]}, {whole, parts[0]}} {
+		st, err := Merge(out, dirs)
+		require.NoError(t, err)
+		require.Empty(t, st.Missing())
+		require.Equal(t, want, table(t, out, s))
+		require.Empty(t, run(t, out, s, all, 1), "a merged folder is one like any other")
+	}
+
+	// Into one of them, which has what the others have not.
+	_, err = Merge(parts[1], []string{parts[2], parts[0]})
+	require.NoError(t, err)
+	require.Equal(t, want, table(t, parts[1], s))
+
+	// All in one folder, which is merged into itself.
+	shared := t.TempDir()
+	for i := range 2 {
+		run(t, shared, s, jobs.Shard{Index: i + 1, Of: 2}, 1)
+	}
+	require.Equal(t, want, table(t, shared, s))
+	_, err = Merge(shared, []string{shared + "/"})
+	require.NoError(t, err)
+	require.Equal(t, want, table(t, shared, s))
+}
+
+func TestMergeSeesConflictsAndStrangers(t *testing.T) {
+	s := open(t, grid())
+	one, two, out := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "out")
+	run(t, one, s, all, 1)
+	require.NoError(t, os.CopyFS(two, os.DirFS(one)))
+	text, err := os.ReadFile(results(two))
+	require.NoError(t, err)
+	lines := strings.SplitAfter(string(text), "\n")
+	var o Outcome
+	require.NoError(t, json.Unmarshal([]byte(lines[2]), &o))
+
+	// A result counts for more than a failure, on whichever side.
+	failed, err := json.Marshal(Outcome{Job: o.Job, Error: "no more memory"})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(results(two), []byte(lines[0]+string(failed)+"\n"), 0o644))
+	for _, dirs := range [][]string{{one, two}, {two, one}} {
+		st, err := Merge(out, dirs)
+		require.NoError(t, err)
+		require.Empty(t, st.Failed(all))
+	}
+
+	o.Result.Normalized.P99 *= 1.0000001
+	changed, err := json.Marshal(o)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(results(two), []byte(lines[0]+string(changed)+"\n"), 0o644))
+	before := listing(t, out)
+	_, err = Merge(out, []string{one, two})
+	require.ErrorIs(t, err, ErrTwice)
+	require.ErrorContains(t, err, o.Job.String())
+	require.ErrorContains(t, err, "line 3 of "+results(one)+" and line 2 of "+results(two))
+	require.Equal(t, before, listing(t, out))
+
+	g := grid()
+	g.Rates = g.Rates[:1]
+	other := t.TempDir()
+	run(t, other, open(t, g), all, 1)
+	_, err = Merge(out, []string{one, other})
+	require.ErrorIs(t, err, ErrOther)
+	require.ErrorContains(t, err, other)
+	_, err = Merge(out, []string{other})
+	require.ErrorIs(t, err, ErrOther)
+	require.ErrorContains(t, err, out)
+	require.Equal(t, before, listing(t, out))
+}
+
+func TestCommandsCanBeTyped(t *testing.T) {
+	s := &Sweep{Command: []string{"llmsim", "sweep", "--trace=it's $HOME.csv", "--rates=0.5:3:1"}}
+	require.Equal(t, `llmsim sweep '--trace=it'\''s $HOME.csv' --rates=0.5:3:1 -o out`, s.CommandOf(all, "out"))
+	require.Equal(t, `llmsim sweep '--trace=it'\''s $HOME.csv' --rates=0.5:3:1 --shard 2/3 -o 'a b'`, s.CommandOf(jobs.Shard{Index: 2, Of: 3}, "a b"))
+}
+
+// Ensure that every figure of a result is in the table, under a name of its own.
+func TestTheTableHasAllFigures(t *testing.T) {
+	var r sim.Result
+	n := 0
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		for i := range v.NumField() {
+			n++
+			switch f := v.Field(i); f.Kind() {
+			case reflect.Struct:
+				fill(f)
+			case reflect.Int:
+				f.SetInt(int64(1000 + n))
+			case reflect.Float64:
+				f.SetFloat(1000.5 + float64(n))
+			default:
+				f.SetString(fmt.Sprint(1000 + n))
+			}
+		}
+	}
+	fill(reflect.ValueOf(&r).Elem())
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	s := &Sweep{Jobs: []Job{{Key: "k", System: "sosp", BlockSize: 16, Rate: 0.25, Seed: 3}}}
+	st := &State{Sweep: s, Outcomes: []*Outcome{{Job: s.Jobs[0], Result: &r}}}
+	var b strings.Builder
+	require.NoError(t, st.WriteCSV(&b))
+	rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
+	require.NoError(t, err)
+	cells := map[string]string{}
+	for i, name := range rows[0] {
+		require.NotContains(t, cells, name)
+		cells[name] = rows[1][i]
+	}
+	var figures func(v map[string]any) int
+	figures = func(v map[string]any) int {
+		count := 0
+		for _, f := range v {
+			if inner, ok := f.(map[string]any); ok {
+				count += figures(inner)
+			} else {
+				count++
+				require.Contains(t, rows[1], fmt.Sprint(f))
+			}
+		}
+		return count
+	}
+	var parsed map[string]any
+	require.NoError(t, json.Unmarshal(text, &parsed))
+	require.Equal(t, len(rows[0])-7, figures(parsed))
+	for name, want := range map[string]string{
+		"system": "sosp", "block_size": "16", "rate": "0.25", "seed": "3", "error": "",
+		"normalized_p99": number(r.Normalized.P99), "first_mean": number(r.First.Mean), "between_mean": number(r.Between.Mean),
+		"end_to_end_max": number(r.EndToEnd.Max), "swap_blocks": fmt.Sprint(r.SwapBlocks), "window_saving": number(r.Window.Saving),
+		"requests_per_second": number(float64(r.Answered) / r.Seconds), "tokens_per_second": number(float64(r.Generated) / r.Seconds),
+	} {
+		require.Equal(t, want, cells[name], name)
+	}
+}
+
+func TestTheSummary(t *testing.T) {
+	g := Grid{Systems: []string{"orca-max", "sosp", "vllm-v1"}, BlockSizes: []int{16}, Rates: []float64{1, 2, 3}, Seeds: []uint64{1, 2}}
+	st := &State{Sweep: &Sweep{Grid: g, Jobs: g.jobs()}}
+	result := func(mean float64) *sim.Result {
+		return &sim.Result{Arrived: 10, Answered: 10, Normalized: sim.Spread{Mean: mean}}
+	}
+	for _, mean := range []float64{0.6, 0.6, 0.3, 0.3, 0.9, 0.9 /**/, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9 /**/, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1} {
+		st.Outcomes = append(st.Outcomes, &Outcome{Result: result(mean)})
+	}
+	st.Outcomes[10].Result.Refused, st.Outcomes[10].Result.Answered = 2, 8
+	for i, o := range st.Outcomes {
+		o.Job = st.Jobs[i]
+	}
+	var b strings.Builder
+	require.NoError(t, st.WriteSummary(&b, 0.5))
+	require.Equal(t, `system    block  1/s   2/s  3/s    up to 0.5 s/token
+orca-max  16     0.6   0.3  0.9    below 1/s
+sosp      16     0.15  0.5  0.85*  2/s
+vllm-v1   16     0.1   0.1  0.1    3/s or more
+Mean normalized latency in s/token, seeds 1-2; *: of what was answered, which is not all that arrived.
+`, b.String())
+	st.Outcomes[12].Result = nil
+	st.Outcomes[14].Result = &sim.Result{Arrived: 3}
+	st.Outcomes[15].Result = &sim.Result{Arrived: 3}
+	b.Reset()
+	require.NoError(t, st.WriteSummary(&b, 0.5))
+	require.Contains(t, b.String(), "vllm-v1   16     failed  -*   0.1    below 1/s\n")
+}

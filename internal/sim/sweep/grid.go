@@ -1,0 +1,115 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+)
+
+// ErrGrid is wrapped by complaints about a Grid.
+var ErrGrid = errors.New("bad grid")
+
+// A Grid is every combination of these. A job is one of them.
+type Grid struct {
+	Base       scenario.Scenario `json:"base"` // whose system, block size, rate and seed do not count
+	Systems    []string          `json:"systems"`
+	BlockSizes []int             `json:"blockSizes"` // tokens
+	Rates      []float64         `json:"rates"`      // requests/s
+	Seeds      []uint64          `json:"seeds"`
+}
+
+const mostJobs = 100_000
+
+// ordered returns the grid in the one order that it is run and written in, so
+// that who writes it down in another order has the same sweep.
+func (g Grid) ordered() (Grid, error) {
+	var err error
+	known := sim.Systems()
+	for _, name := range g.Systems {
+		if !slices.Contains(known, name) {
+			return g, fmt.Errorf("%w: there is no system %q: want some of %v", ErrGrid, name, known)
+		}
+	}
+	for _, size := range g.BlockSizes {
+		if size < 1 {
+			return g, fmt.Errorf("%w: blocks of %d tokens: want at least 1", ErrGrid, size)
+		}
+	}
+	for _, rate := range g.Rates {
+		if !(rate > 0) || math.IsInf(rate, 0) {
+			return g, fmt.Errorf("%w: a rate of %v requests a second: want more than 0", ErrGrid, rate)
+		}
+	}
+	if g.Systems, err = sorted("system", g.Systems, func(a, b string) int { return slices.Index(known, a) - slices.Index(known, b) }); err != nil {
+		return g, err
+	}
+	if g.BlockSizes, err = sorted("block size", g.BlockSizes, compare); err != nil {
+		return g, err
+	}
+	if g.Rates, err = sorted("rate", g.Rates, compare); err != nil {
+		return g, err
+	}
+	if g.Seeds, err = sorted("seed", g.Seeds, compare); err != nil {
+		return g, err
+	}
+	if n := float64(len(g.Systems)) * float64(len(g.BlockSizes)) * float64(len(g.Rates)) * float64(len(g.Seeds)); n > mostJobs {
+		return g, fmt.Errorf("%w: %.0f jobs: want at most %d", ErrGrid, n, mostJobs)
+	}
+	if g.Base.Server.Blocks != 0 && len(g.BlockSizes) > 1 {
+		return g, fmt.Errorf("%w: %d blocks of different sizes are different memories: leave out the number of blocks, and as many as fit are taken",
+			ErrGrid, g.Base.Server.Blocks)
+	}
+	g.Base.Server.System, g.Base.Server.BlockSize, g.Base.Rate, g.Base.Seed = "", 0, 0, 0
+	return g, nil
+}
+
+func compare[T int | uint64 | float64](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// sorted is a copy in order, in which nothing may be missing or twice.
+func sorted[T comparable](what string, all []T, order func(a, b T) int) ([]T, error) {
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%w: no %s: want at least one", ErrGrid, what)
+	}
+	all = slices.Clone(all)
+	slices.SortFunc(all, order)
+	for i := range all[1:] {
+		if all[i] == all[i+1] {
+			return nil, fmt.Errorf("%w: the %s %v is there twice", ErrGrid, what, all[i])
+		}
+	}
+	return all, nil
+}
+
+// jobs are all combinations, in the order of sweep.csv; they have no keys yet.
+func (g Grid) jobs() []Job {
+	var all []Job
+	for _, system := range g.Systems {
+		for _, size := range g.BlockSizes {
+			for _, rate := range g.Rates {
+				for _, seed := range g.Seeds {
+					all = append(all, Job{System: system, BlockSize: size, Rate: rate, Seed: seed})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// scenario is what a job runs.
+func (g Grid) scenario(j Job) scenario.Scenario {
+	s := g.Base
+	s.Server.System, s.Server.BlockSize, s.Rate, s.Seed = j.System, j.BlockSize, j.Rate, j.Seed
+	return s
+}

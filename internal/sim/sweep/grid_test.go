@@ -1,0 +1,205 @@
+package sweep
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+)
+
+func TestListsAreRead(t *testing.T) {
+	for text, want := range map[string][]float64{
+		"2, 0.5,1":     {2, 0.5, 1},
+		"0.1:0.5:0.1":  {0.1, 0.2, 0.3, 0.4, 0.5},
+		"1:2:0.3":      {1, 1.3, 1.6, 1.9},
+		"3:3:1,0.5":    {3, 0.5},
+		"0.1:0.3:0.1":  {0.1, 0.2, 0.3},
+		"0.5:3:0.25":   {0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5, 2.75, 3},
+		" ":            nil,
+		"0.7:1:0.1,10": {0.7, 0.8, 0.9, 1, 10},
+	} {
+		got, err := ParseRates(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"a", "1,", "1:2", "1:2:3:4", "2:1:1", "1:2:0", "1:2:-1", "1:2:nan", "nan:2:1", "1:inf:1", "1:2:1e-12", "1-2"} {
+		_, err := ParseRates(text)
+		require.ErrorIs(t, err, ErrGrid, text)
+	}
+	seeds, err := ParseInts[uint64]("seeds", "7,1-3")
+	require.NoError(t, err)
+	require.Equal(t, []uint64{7, 1, 2, 3}, seeds)
+	for _, text := range []string{"a", "3-1", "-1", "1-", "1.5", "0-100000000", "18446744073709551615"} {
+		_, err := ParseInts[uint64]("seeds", text)
+		require.ErrorIs(t, err, ErrGrid, text)
+	}
+	require.Equal(t, []string{"a", "b"}, ParseSystems("a, b"))
+	require.Equal(t, sim.Systems(), ParseSystems("all"))
+}
+
+func grid() Grid {
+	return Grid{
+		Base:    scenario.Scenario{Duration: 4, Decoding: sim.Decoding{Samples: 1}},
+		Systems: []string{"sosp", "vllm-v1"}, BlockSizes: []int{16}, Rates: []float64{1, 2}, Seeds: []uint64{1, 2},
+	}
+}
+
+func open(t require.TestingT, g Grid) *Sweep {
+	s, err := Open(g, []string{"llmsim", "sweep", "--rates=1,2"})
+	require.NoError(t, err)
+	return s
+}
+
+func TestBadGridsAreRefused(t *testing.T) {
+	for name, change := range map[string]func(*Grid){
+		"no system":      func(g *Grid) { g.Systems = nil },
+		"no rate":        func(g *Grid) { g.Rates = nil },
+		"no block size":  func(g *Grid) { g.BlockSizes = nil },
+		"no seed":        func(g *Grid) { g.Seeds = nil },
+		"twice":          func(g *Grid) { g.Systems = []string{"sosp", "vllm-v1", "sosp"} },
+		"a rate of 0":    func(g *Grid) { g.Rates[0] = 0 },
+		"below 0":        func(g *Grid) { g.Rates[0] = -1 },
+		"no number":      func(g *Grid) { g.Rates[0] = math.NaN() },
+		"for ever":       func(g *Grid) { g.Rates[0] = math.Inf(1) },
+		"no block":       func(g *Grid) { g.BlockSizes[0] = 0 },
+		"another memory": func(g *Grid) { g.BlockSizes, g.Base.Server.Blocks = []int{8, 16}, 900 },
+		"too many":       func(g *Grid) { g.Seeds, _ = ParseInts[uint64]("", "1-99999") },
+	} {
+		g := grid()
+		change(&g)
+		_, err := Open(g, nil)
+		require.ErrorIs(t, err, ErrGrid, name)
+	}
+	g := grid()
+	g.Systems[0] = "vllm"
+	_, err := Open(g, nil)
+	require.ErrorContains(t, err, `no system "vllm": want some of [fastertransformer orca-max`)
+	g = grid()
+	g.Base.Decoding = sim.Decoding{Samples: 2, Beam: true}
+	_, err = Open(g, nil) // one of the systems cannot, which is found before another is run
+	require.ErrorIs(t, err, sim.ErrConfig)
+	require.ErrorContains(t, err, "vllm-v1, blocks of 16, 1 requests/s, seed 1: ")
+	trace := write(t, t.TempDir(), "all-at-once.csv", "arrival,prompt,output\n0,10,2\n0,10,2\n")
+	g = grid()
+	g.Base.Trace = trace
+	_, err = Open(g, nil)
+	require.ErrorIs(t, err, ErrGrid)
+}
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}
+
+func TestJobsAreInOneOrder(t *testing.T) {
+	s := open(t, grid())
+	var names []string
+	for _, j := range s.Jobs {
+		names = append(names, j.String())
+	}
+	require.Equal(t, []string{
+		"sosp, blocks of 16, 1 requests/s, seed 1", "sosp, blocks of 16, 1 requests/s, seed 2",
+		"sosp, blocks of 16, 2 requests/s, seed 1", "sosp, blocks of 16, 2 requests/s, seed 2",
+		"vllm-v1, blocks of 16, 1 requests/s, seed 1", "vllm-v1, blocks of 16, 1 requests/s, seed 2",
+		"vllm-v1, blocks of 16, 2 requests/s, seed 1", "vllm-v1, blocks of 16, 2 requests/s, seed 2",
+	}, names)
+	g := grid()
+	slices.Reverse(g.Systems)
+	slices.Reverse(g.Rates)
+	slices.Reverse(g.Seeds)
+	require.Equal(t, s.Jobs, open(t, g).Jobs)
+}
+
+// Ensure that a key changes with all that a result depends on, and with nothing
+// else.
+func TestKeys(t *testing.T) {
+	const rows = "arrival,prompt,output\n0,10,2\n1,10,2\n"
+	dir := t.TempDir()
+	trace := write(t, dir, "a.csv", rows)
+	setup := write(t, dir, "setup.json", `{"model": "model.json", "gpu": "a100-40gb", "workers": 1}`)
+	model, err := os.ReadFile("../cost/llms/opt-13b.json")
+	require.NoError(t, err)
+	write(t, dir, "model.json", string(model))
+	keys := map[string]string{}
+	fresh := func(name string, g Grid) {
+		t.Helper()
+		for _, j := range open(t, g).Jobs {
+			require.NotContains(t, keys, j.Key, name)
+			keys[j.Key] = name
+		}
+	}
+	change := func(name string, change func(*Grid)) {
+		t.Helper()
+		g := grid()
+		change(&g)
+		fresh(name, g)
+	}
+	change("as it is", func(*Grid) {})
+	change("duration", func(g *Grid) { g.Base.Duration = 5 })
+	change("workload", func(g *Grid) { g.Base.Workload = "alpaca" })
+	change("window", func(g *Grid) { g.Base.From = 1 })
+	change("memory", func(g *Grid) { g.Base.Server.Blocks = 900 })
+	change("decoding", func(g *Grid) { g.Base.Decoding.Samples = 2 })
+	change("setup", func(g *Grid) { g.Base.Setup = "paper-llama-13b" })
+	withTrace := func(g *Grid) { g.Base.Trace, g.Base.Duration = trace, 0 }
+	change("trace", withTrace)
+	write(t, dir, "a.csv", rows+"2,10,2\n")
+	change("another trace in the same file", withTrace)
+	withSetup := func(g *Grid) { g.Base.Setup = setup }
+	change("setup file", withSetup)
+	write(t, dir, "setup.json", `{"model": "model.json", "gpu": "a100-80gb", "workers": 1}`)
+	change("another GPU in the same file", withSetup)
+
+	copied := write(t, t.TempDir(), "copy.csv", rows+"2,10,2\n")
+	g := grid()
+	g.Base.Trace, g.Base.Duration = copied, 0
+	require.Equal(t, "another trace in the same file", keys[open(t, g).Jobs[0].Key], "the same text at another place")
+	g = grid()
+	g.Base.Workload, g.Base.Setup = "sharegpt", scenario.PaperSetup
+	require.Equal(t, "as it is", keys[open(t, g).Jobs[0].Key], "a default that is written down")
+
+	s := open(t, grid())
+	before := s.Jobs[0].Key
+	s.Program = "another build"
+	require.NoError(t, s.open(&s.Jobs[0]))
+	require.NotEqual(t, before, s.Jobs[0].Key)
+}
+
+// Ensure that every job is in one shard, and that no shard has more to do than
+// the one with the least, by more than a job.
+func TestShardsAreEvenParts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &Sweep{Jobs: make([]Job, rapid.IntRange(1, 60).Draw(t, "jobs"))}
+		var most int64
+		for i := range s.Jobs {
+			s.Jobs[i] = Job{System: rapid.SampledFrom(sim.Systems()).Draw(t, "system"), Requests: rapid.IntRange(0, 1000).Draw(t, "requests")}
+			most = max(most, s.Jobs[i].cost())
+		}
+		n := rapid.IntRange(1, 70).Draw(t, "n")
+		load := make([]int64, n)
+		var all []int
+		for i := range n {
+			before := int64(math.MaxInt64)
+			for _, j := range s.part(jobs.Shard{Index: i + 1, Of: n}) {
+				require.LessOrEqual(t, s.Jobs[j].cost(), before, "the longest first")
+				before = s.Jobs[j].cost()
+				all = append(all, j)
+				load[i] += s.Jobs[j].cost()
+			}
+		}
+		require.LessOrEqual(t, slices.Max(load)-slices.Min(load), most)
+		slices.Sort(all)
+		require.Len(t, slices.Compact(all), len(s.Jobs))
+		require.Len(t, all, len(s.Jobs))
+	})
+}

@@ -1,0 +1,175 @@
+package sweep
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"time"
+
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+)
+
+// A Job is one run of a sweep.
+type Job struct {
+	// Key is a hash of all that the result depends on: the complete scenario, the
+	// times of its model, the text of its trace, and this program.
+	Key       string  `json:"key"`
+	System    string  `json:"system"`
+	BlockSize int     `json:"blockSize"`
+	Rate      float64 `json:"rate"`
+	Seed      uint64  `json:"seed"`
+	Requests  int     `json:"requests"` // about so many will arrive
+}
+
+func (j Job) String() string {
+	return fmt.Sprintf("%s, blocks of %d, %v requests/s, seed %d", j.System, j.BlockSize, j.Rate, j.Seed)
+}
+
+// A Sweep is a grid, and the jobs that it is.
+type Sweep struct {
+	Command []string `json:"command"` // that runs it but for shard and folder
+	Grid    Grid     `json:"grid"`
+	About   string   `json:"about"`           // model and requests
+	Program string   `json:"program"`         // SHA-256
+	Trace   string   `json:"trace,omitempty"` // SHA-256 of the file
+	Jobs    []Job    `json:"jobs"`
+
+	plan    *scenario.Plan // of any of the jobs; it has read the trace
+	changed time.Time      // the trace, last
+}
+
+// ErrChanged is wrapped when a file is not what it was when the sweep began.
+var ErrChanged = errors.New("changed while the sweep ran")
+
+// Open looks up all that a grid names, and checks every job before any is run.
+// command is what runs the same sweep again.
+func Open(g Grid, command []string) (*Sweep, error) {
+	g, err := g.ordered()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sweep{Command: command, Grid: g, plan: new(scenario.Plan)}
+	program, err := jobs.Program()
+	if err != nil {
+		return nil, err
+	}
+	s.Program = hex.EncodeToString(program)
+	if g.Base.Trace != "" {
+		if s.changed, err = modified(g.Base.Trace); err != nil {
+			return nil, err
+		}
+		digest, err := jobs.Digest(g.Base.Trace)
+		if err != nil {
+			return nil, err
+		}
+		s.Trace = hex.EncodeToString(digest)
+	}
+	s.Jobs = g.jobs()
+	for i := range s.Jobs {
+		if err := s.open(&s.Jobs[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Jobs[i], err)
+		}
+	}
+	s.About = fmt.Sprintf("Model: %s. Requests: %s.", s.plan.Setup.Name, s.plan.About)
+	return s, nil
+}
+
+// open finds the key of a job.
+func (s *Sweep) open(j *Job) error {
+	plan, err := s.plan.Vary(s.Grid.scenario(*j))
+	if err != nil {
+		return err
+	}
+	if err := plan.Scenario.Decoding.Check(j.System); err != nil {
+		return err
+	}
+	if plan.Trace != nil && plan.Trace.Rate() == 0 {
+		return fmt.Errorf("%w: all requests of %s come at once, so they have no rate to change", ErrGrid, s.Grid.Base.Trace)
+	}
+	s.plan = plan
+	j.Requests = plan.Expected()
+	j.Key, err = s.key(plan)
+	return err
+}
+
+// key leaves out names: a setup is the times and the memory that it comes to, a
+// trace its text, wherever the file lies.
+func (s *Sweep) key(plan *scenario.Plan) (string, error) {
+	c := plan.Scenario
+	c.Trace, c.Setup, c.Model, c.GPU, c.Workers = "", "", "", "", 0
+	text, err := json.Marshal(c)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n%s\n%+v\n", s.Program, s.Trace, text, *plan.Model)
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// run runs a job.
+func (s *Sweep) run(ctx context.Context, j Job, progress func(answered int)) (*sim.Result, error) {
+	plan, err := s.plan.Vary(s.Grid.scenario(j))
+	if err != nil {
+		return nil, err
+	}
+	switch key, err := s.key(plan); {
+	case err != nil:
+		return nil, err
+	case key != j.Key:
+		return nil, fmt.Errorf("a file of the model or the GPU %w: run it again in another folder", ErrChanged)
+	}
+	r, err := plan.Run(ctx, nil, func(_ float64, _, answered int) { progress(answered) })
+	if s.Grid.Base.Trace == "" {
+		return r, err
+	}
+	if now, stat := modified(s.Grid.Base.Trace); stat != nil || !now.Equal(s.changed) {
+		return nil, errors.Join(fmt.Errorf("%s %w: run it again in another folder", s.Grid.Base.Trace, ErrChanged), stat)
+	}
+	return r, err
+}
+
+func modified(path string) (time.Time, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}
+
+// ErrOther is wrapped when a folder is of another sweep.
+var ErrOther = errors.New("of another sweep")
+
+// same says what makes two sweeps different, if their jobs are.
+func (s *Sweep) same(other *Sweep) error {
+	if reflect.DeepEqual(s.Jobs, other.Jobs) {
+		return nil
+	}
+	differ := func(what string, a, b any) error {
+		return fmt.Errorf("%w: it has %s %v, not %v", ErrOther, what, b, a)
+	}
+	a, b := &s.Grid, &other.Grid
+	switch {
+	case !reflect.DeepEqual(a.Systems, b.Systems):
+		return differ("the systems", a.Systems, b.Systems)
+	case !reflect.DeepEqual(a.BlockSizes, b.BlockSizes):
+		return differ("block sizes", a.BlockSizes, b.BlockSizes)
+	case !reflect.DeepEqual(a.Rates, b.Rates):
+		return differ("the rates", a.Rates, b.Rates)
+	case !reflect.DeepEqual(a.Seeds, b.Seeds):
+		return differ("the seeds", a.Seeds, b.Seeds)
+	case s.Trace != other.Trace:
+		return fmt.Errorf("%w: its trace has other requests in it", ErrOther)
+	case s.Program != other.Program:
+		return fmt.Errorf("%w: it was run by another build of this program, whose results need not be the same", ErrOther)
+	}
+	was, _ := json.Marshal(b.Base)
+	is, _ := json.Marshal(a.Base)
+	return fmt.Errorf("%w: its settings are\n  %s, not\n  %s\nor a file that they name has changed", ErrOther, was, is)
+}

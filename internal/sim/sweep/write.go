@@ -1,0 +1,30 @@
+package sweep
+
+import (
+	"bytes"
+	"path/filepath"
+
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim/chart"
+)
+
+// Write writes sweep.csv, the figures and index.html to a folder if no job is
+// missing; else nothing is written, and the error wraps ErrMissing. A figure ends
+// at twice the SLO, in seconds a token.
+func (st *State) Write(dir string, slo float64) error {
+	if err := st.whole(); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := st.WriteCSV(&b); err != nil {
+		return err
+	}
+	if err := jobs.Replace(filepath.Join(dir, "sweep.csv"), b.Bytes()); err != nil {
+		return err
+	}
+	figures := st.figures(slo)
+	if figures == nil {
+		return nil
+	}
+	return chart.Write(dir, figures)
+}
