@@ -1,16 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"llmmemory/internal/jobs"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
@@ -50,7 +51,11 @@ func viewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := writeFile(out, func(w io.Writer) error { return view.Write(w, recording) }); err != nil {
+			var page bytes.Buffer
+			if err := view.Write(&page, recording); err != nil {
+				return err
+			}
+			if err := jobs.Replace(out, page.Bytes()); err != nil {
 				return err
 			}
 			fmt.Fprintf(c.OutOrStdout(), "%s: %d steps of %s\n", out, len(recording.Frames), recording.Title)
@@ -145,28 +150,4 @@ func (u until) Observe(now float64, it *serve.Iteration) error {
 		return errFull
 	}
 	return u.Recorder.Observe(now, it)
-}
-
-// writeFile writes a file beside its place and moves it there when it is whole.
-func writeFile(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".llmsim-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if err := write(f); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

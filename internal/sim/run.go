@@ -73,10 +73,9 @@ type run struct {
 	rng       *rand.Rand
 	roll      roll
 
-	now     float64
-	next    workload.Request // the next to arrive
-	ended   bool             // the source
-	arrived int
+	now   float64
+	next  workload.Request // the next to arrive
+	ended bool             // the source
 
 	it       serve.Iteration
 	reforks  serve.Iteration // copies that beams make after an iteration

@@ -34,7 +34,8 @@ type Pool chan struct{}
 // NewPool lets n runs go on.
 func NewPool(n int) Pool { return make(Pool, max(1, n)) }
 
-func (p Pool) take(ctx context.Context) error {
+// Take waits until a run may begin. A nil Pool does not bound them.
+func (p Pool) Take(ctx context.Context) error {
 	if p == nil {
 		return ctx.Err()
 	}
@@ -46,7 +47,8 @@ func (p Pool) take(ctx context.Context) error {
 	}
 }
 
-func (p Pool) give() {
+// Give says that a run has ended.
+func (p Pool) Give() {
 	if p != nil {
 		<-p
 	}

@@ -40,11 +40,11 @@ func (s *search) try(ctx context.Context, rate float64, whole bool) error {
 	if found && (!whole || !s.points[i].Cut) {
 		return nil
 	}
-	if err := s.pool.take(ctx); err != nil {
+	if err := s.pool.Take(ctx); err != nil {
 		return err
 	}
 	p, err := measure(ctx, s.plan, s.deck, s.seed, rate, s.slo, whole)
-	s.pool.give()
+	s.pool.Give()
 	if err != nil {
 		return fmt.Errorf("%.4g requests/s, seed %d: %w", rate, s.seed, err)
 	}

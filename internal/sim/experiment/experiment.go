@@ -22,7 +22,7 @@ type Options struct {
 	Quick    bool                  // fewer seeds and shorter runs, for tests
 	Jobs     int                   // runs at once; 0: one for each processor
 	Seeds    int                   // of averages; 0: 8. Latency curves take fewer: see Figure.Seeds
-	Progress func(done, asked int) // nil; runs so far
+	Progress func(done, asked int) // nil; runs and searches so far
 }
 
 // A Report is what was found.

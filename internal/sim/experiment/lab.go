@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
 )
 
@@ -15,12 +16,14 @@ import (
 // time. Which one ends first changes nothing.
 type lab struct {
 	ctx      context.Context
-	jobs     chan struct{}
+	pool     capacity.Pool
 	progress func(done, asked int)
 
-	mu          sync.Mutex
-	runs        map[string]*outcome
-	done, asked int
+	mu   sync.Mutex
+	runs map[string]*outcome
+
+	tally       sync.Mutex
+	done, asked int // runs and searches
 }
 
 type outcome struct {
@@ -33,7 +36,7 @@ func newLab(ctx context.Context, jobs int, progress func(done, asked int)) *lab 
 	if jobs < 1 {
 		jobs = runtime.GOMAXPROCS(0)
 	}
-	return &lab{ctx: ctx, jobs: make(chan struct{}, jobs), progress: progress, runs: map[string]*outcome{}}
+	return &lab{ctx: ctx, pool: capacity.NewPool(jobs), progress: progress, runs: map[string]*outcome{}}
 }
 
 // start begins a run if there is none of this scenario.
@@ -49,27 +52,33 @@ func (l *lab) start(s scenario.Scenario) (*outcome, error) {
 	}
 	o := &outcome{ready: make(chan struct{})}
 	l.runs[string(key)] = o
-	l.asked++
 	go func() {
 		defer close(o.ready)
-		select {
-		case l.jobs <- struct{}{}:
-		case <-l.ctx.Done():
-			o.err = l.ctx.Err()
+		defer l.count()()
+		if o.err = l.pool.Take(l.ctx); o.err != nil {
 			return
 		}
-		defer func() { <-l.jobs }()
+		defer l.pool.Give()
 		if o.result, o.err = scenario.Run(l.ctx, s); o.err != nil {
 			o.err = fmt.Errorf("%s, %s: %w", s.Server.System, s.Workload, o.err)
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.done++
+	}()
+	return o, nil
+}
+
+// count says that there is one thing more to do; what it returns, that it is done.
+func (l *lab) count() func() {
+	add := func(done, asked int) {
+		l.tally.Lock()
+		defer l.tally.Unlock()
+		l.done += done
+		l.asked += asked
 		if l.progress != nil {
 			l.progress(l.done, l.asked)
 		}
-	}()
-	return o, nil
+	}
+	add(0, 1)
+	return func() { add(1, 0) }
 }
 
 // run returns the results of scenarios, in their order.
