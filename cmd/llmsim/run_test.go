@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,6 +68,40 @@ func TestRunTrace(t *testing.T) {
 	require.Empty(t, stdout)
 	require.Contains(t, stderr, "bad.csv:3:")
 	require.Contains(t, stderr, `"prompt"`)
+}
+
+// Ensure that Mooncake's hashes make prefix hits: 24 conversations that go on,
+// each with the blocks of its last round in front.
+func TestMooncakeHits(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mooncake.jsonl")
+	var text strings.Builder
+	next := 0
+	for round := range 4 {
+		for user := range 24 {
+			fmt.Fprintf(&text, `{"timestamp": %d, "input_length": %d, "output_length": 20, "hash_ids": [`, 1000*(24*round+user), 512*(round+1))
+			for k := range round + 1 {
+				if k > 0 {
+					text.WriteString(", ")
+				}
+				fmt.Fprint(&text, 100*user+k)
+			}
+			text.WriteString("]}\n")
+			next++
+		}
+	}
+	require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o600))
+	result := func(args ...string) (r struct{ Result sim.Result }) {
+		status, stdout, stderr := llmsim(t, append([]string{"run", "--json", "--trace", path, "--setup", "llama-3-8b"}, args...)...)
+		require.Zero(t, status, stderr)
+		require.NoError(t, json.Unmarshal([]byte(stdout), &r))
+		require.Equal(t, next, r.Result.Answered)
+		return r
+	}
+	// Rounds 1 to 3 have 1, 2 and 3 blocks of 512 tokens in common with the one before.
+	require.Equal(t, 24*512*(1+2+3), result().Result.Hits)
+	require.Zero(t, result("--no-caching").Result.Hits)
+	require.Equal(t, 24*512*(1+2+3), result("--system", "vllm-v0", "--caching").Result.Hits)
+	require.Less(t, result("--blocks", "300").Result.Hits, 24*512*6, "a small pool evicts")
 }
 
 // Ensure that what is wrong is said, with what there is instead.

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/sim"
+)
+
+// Ensure that every system's run, with samples, beams and prefixes, becomes a
+// page, the same one twice.
+func TestViewRuns(t *testing.T) {
+	dir := t.TempDir()
+	page := func(args ...string) string {
+		path := filepath.Join(dir, "page.html")
+		args = append([]string{"view", "-o", path, "--rate", "3", "--blocks", "200", "--steps", "40", "--from", "5", "--duration", "60"}, args...)
+		status, stdout, stderr := llmsim(t, args...)
+		require.Zero(t, status, "%v: %s", args, stderr)
+		require.Contains(t, stdout, "40 steps")
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Less(t, len(text), 1<<20)
+		return string(text)
+	}
+	for _, system := range sim.Systems() {
+		require.Equal(t, page("--system", system), page("--system", system))
+	}
+	page("--system", "sosp", "--workload", "wmt16-5shot", "--samples", "3", "--beam")
+	page("--system", "orca-oracle", "--workload", "alpaca", "--samples", "2", "--beam")
+	page("--system", "sosp", "--samples", "2", "--swap")
+	page("--system", "vllm-v0", "--caching", "--workload", "wmt16-1shot")
+	page("--system", "vllm-v1", "--workload", "wmt16-5shot", "--samples", "3", "--seed", "2")
+}
+
+// Ensure that calls of the homework become a page, and a bad one is named.
+func TestViewCourse(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "page.html")
+	status, stdout, stderr := llmsim(t, "view", "--story", "copy-on-write", "-o", path)
+	require.Zero(t, status, stderr)
+	require.Contains(t, stdout, "Copy-on-write")
+	require.FileExists(t, path)
+
+	calls := filepath.Join(dir, "calls.trace")
+	require.NoError(t, os.WriteFile(calls, []byte("e0 = llm_init(4)\nfly e0\n"), 0o600))
+	again := filepath.Join(dir, "again.html")
+	status, _, stderr = llmsim(t, "view", "--course", calls, "-o", again)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "calls.trace")
+	require.NoFileExists(t, again)
+}
+
+func TestViewRefuses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.html")
+	for want, args := range map[string][]string{
+		"there are copy-on-write":     {"--story", "fork"},
+		"say where the page goes":     {"--story", "two-levels", "-o", ""},
+		"a page shows one thing":      {"--story", "two-levels", "--system", "sosp"},
+		"nothing happens behind":      {"--system", "sosp", "--from", "1e6"},
+		"0 frames: want at least 1":   {"--system", "sosp", "--steps", "0"},
+		"there is no system \"orca\"": {"--system", "orca"},
+		"no such file or directory":   {"--course", "none.trace"},
+	} {
+		status, _, stderr := llmsim(t, append([]string{"view", "-o", path}, args...)...)
+		require.Equal(t, 1, status, "%v", args)
+		require.Contains(t, stderr, want)
+		require.NoFileExists(t, path)
+	}
+}
