@@ -54,12 +54,19 @@ func NewScheduler(s Server, drafts int) (serve.Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := kind.build(s.Complete(), drafts)
+	s = s.Complete()
+	if max(s.Blocks, s.CPUBlocks) > mostBlocks {
+		return nil, fmt.Errorf("%w: %d blocks and %d on the CPU: want at most %d", ErrConfig, s.Blocks, s.CPUBlocks, mostBlocks)
+	}
+	scheduler, err := kind.build(s, drafts)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, s.System, err)
 	}
 	return scheduler, nil
 }
+
+// mostBlocks is what this machine's memory can take: some 4 GB of books.
+const mostBlocks = 1 << 26
 
 // A run is a simulation under way.
 type run struct {

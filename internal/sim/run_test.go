@@ -339,6 +339,12 @@ func TestRunRefuses(t *testing.T) {
 		"until -1 s":                                         {Server: Server{System: "sosp"}, Stop: true, Until: -1},
 		"sequences of at most 2000 tokens":                   {Server: Server{System: "orca-max", MaxLen: 2000, BlockSize: 24}},
 		"-2 answers":                                         {Server: Server{System: "sosp"}, Decoding: Decoding{Samples: -2}},
+		"1025 answers to a prompt: want 1 to 1024":           {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Samples: 1025}},
+		"1025 drafts: want 0 to 1024":                        {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 1025}},
+		"drafts take NaN s":                                  {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.NaN()}},
+		"drafts take +Inf s":                                 {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.Inf(1)}},
+		"67108865 blocks and 1638 on the CPU: want at most":  {Server: Server{System: "sosp", Blocks: 1<<26 + 1}},
+		"983 blocks and 67108865 on the CPU: want at most":   {Server: Server{System: "vllm-v0", CPUBlocks: 1<<26 + 1}},
 	} {
 		config.Cost = paperCost(t)
 		_, err := Run(context.Background(), config, &list{})

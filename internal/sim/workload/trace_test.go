@@ -138,7 +138,7 @@ func TestBadRows(t *testing.T) {
 		{"no output", ownHeader + "0,1,0\n", 2, []string{`"output"`, "is too small"}},
 		{"half a token", ownHeader + "0,1,2.5\n", 2, []string{`"output"`, `"2.5" is not a whole number`}},
 		{"prompt NaN", ownHeader + "0,nan,2\n", 2, []string{`"prompt"`, "is not a whole number"}},
-		{"too many tokens", ownHeader + "0,1073741825,2\n", 2, []string{`"prompt"`, "is too large", "1073741824"}},
+		{"too many tokens", ownHeader + "0,16777217,2\n", 2, []string{`"prompt"`, "is too large", "16777216"}},
 		{"far too many tokens", ownHeader + "0,99999999999999999999,2\n", 2, []string{`"prompt"`, "is too large"}},
 		{"too few fields", ownHeader + "0,1\n", 2, []string{"2 fields", "wanted 3"}},
 		{"too many fields", ownHeader + "0,1,2,3\n", 2, []string{"4 fields", "wanted 3"}},
