@@ -65,8 +65,8 @@ func NewScheduler(s Server, drafts int) (serve.Scheduler, error) {
 	return scheduler, nil
 }
 
-// mostBlocks is what this machine's memory can take: some 4 GB of books.
-const mostBlocks = 1 << 26
+// mostBlocks take some 4 GB of books.
+const mostBlocks = 1 << 25
 
 // A run is a simulation under way.
 type run struct {

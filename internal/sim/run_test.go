@@ -343,8 +343,8 @@ func TestRunRefuses(t *testing.T) {
 		"1025 drafts: want 0 to 1024":                        {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 1025}},
 		"drafts take NaN s":                                  {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.NaN()}},
 		"drafts take +Inf s":                                 {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.Inf(1)}},
-		"67108865 blocks and 1638 on the CPU: want at most":  {Server: Server{System: "sosp", Blocks: 1<<26 + 1}},
-		"983 blocks and 67108865 on the CPU: want at most":   {Server: Server{System: "vllm-v0", CPUBlocks: 1<<26 + 1}},
+		"33554433 blocks and 1638 on the CPU: want at most":  {Server: Server{System: "sosp", Blocks: 1<<25 + 1}},
+		"983 blocks and 33554433 on the CPU: want at most":   {Server: Server{System: "vllm-v0", CPUBlocks: 1<<25 + 1}},
 	} {
 		config.Cost = paperCost(t)
 		_, err := Run(context.Background(), config, &list{})
