@@ -370,6 +370,20 @@ func TestRefused(t *testing.T) {
 	require.Contains(t, r.Refusal, "no sequence has more than 2048")
 }
 
+// Ensure that requests that take all memory from each other in turn end a run, and
+// that one whose prompt takes long does not.
+func TestStuck(t *testing.T) {
+	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxTokens: 1, MaxLen: 640, Blocks: 40}, Cost: paperCost(t)}
+	_, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
+	require.ErrorIs(t, err, ErrStuck)
+	require.ErrorContains(t, err, "2 prompts take memory from each other for ever in vllm-v0")
+	config.Server.Blocks = 41
+	r, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
+	require.NoError(t, err)
+	require.Equal(t, 2, r.Answered)
+	require.Equal(t, 2*(630+9), r.Iterations)
+}
+
 // Ensure that memory does not grow with the number of requests.
 func TestConstantMemory(t *testing.T) {
 	heap := func(n int) uint64 {
