@@ -161,9 +161,17 @@ func (r *run) pull() error {
 
 // serve runs until everything is answered, or the end.
 func (r *run) serve(ctx context.Context) error {
-	for {
+	for turn := 1; ; turn++ {
 		if r.config.Stop && r.now >= r.config.Until {
 			return nil
+		}
+		if turn%1024 == 0 {
+			if r.config.Progress != nil {
+				r.config.Progress(r.now, r.r.Arrived, r.r.Answered)
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 		}
 		if err := r.arrive(); err != nil {
 			return err
@@ -177,14 +185,6 @@ func (r *run) serve(ctx context.Context) error {
 		}
 		if err := r.iterate(); err != nil {
 			return err
-		}
-		if r.r.Iterations%1024 == 0 {
-			if r.config.Progress != nil {
-				r.config.Progress(r.now, r.r.Arrived, r.r.Answered)
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
 		}
 	}
 }

@@ -330,6 +330,20 @@ func TestEnds(t *testing.T) {
 	require.Positive(t, r.Answered)
 }
 
+// Ensure that a run of which no request is served can be stopped too.
+func TestEndsWhereAllIsRefused(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	calls := 0
+	config := Config{Server: Server{System: "sosp", MaxTokens: 1}, Cost: paperCost(t), Progress: func(float64, int, int) {
+		if calls++; calls == 3 {
+			cancel()
+		}
+	}}
+	r, err := Run(ctx, config, poisson(t, "alpaca", 2, 0, 0, 1))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, r.Arrived, r.Refused)
+}
+
 func TestRunRefuses(t *testing.T) {
 	for name, config := range map[string]Config{
 		`no system "orca": want fastertransformer, orca-max`: {Server: Server{System: "orca"}},
