@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,33 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that the built command plans for a trace, writes all it says it writes,
+// Ensure that the command plans for a trace, writes all it says it writes,
 // and says in words what is wrong with a question, leaving nothing behind.
 func TestPlanCommand(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "llmsim")
-	text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
-	require.NoError(t, err, "%s", text)
-	plan := func(args ...string) (out, said string, err error) {
-		cmd := exec.Command(binary, append([]string{"plan"}, args...)...)
-		var stdout, stderr bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		err = cmd.Run()
-		return stdout.String(), stderr.String(), err
-	}
-
 	dir := filepath.Join(t.TempDir(), "plan")
 	args := []string{"--trace", "testdata/bursts.csv", "--model", "llama-3-8b", "--gpu", "a100-40gb", "--slo", "ttft<2s@p99,tpot<40ms@p90", "--target", "3"}
-	out, said, err := plan(append(args, "-o", dir)...)
-	require.NoError(t, err, said)
+	args = append([]string{"plan"}, args...)
+	status, out, said := llmsim(t, append(args, "-o", dir)...)
+	require.Zero(t, status, said)
 	require.Empty(t, said, "no terminal, no bar")
 	require.Regexp(t, `^llama-3-8b on 1 x a100-40gb: [\d.]+ requests/s under ttft<2s@p99, tpot<0.04s@p90 \(one trace, [\d.]+ times the trace's own\); limited by `, out)
 	for _, word := range []string{"131072 bytes a token", "runs of 160 requests, one trace", "twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
 		require.Contains(t, out, word)
 	}
-	again, _, err := plan(args...)
-	require.NoError(t, err)
+	_, again, _ := llmsim(t, args...)
 	require.Equal(t, out, again)
-	text, err = os.ReadFile(filepath.Join(dir, "plan.json"))
+	text, err := os.ReadFile(filepath.Join(dir, "plan.json"))
 	require.NoError(t, err)
 	var saved struct{ Verdict string }
 	require.NoError(t, json.Unmarshal(text, &saved))
@@ -60,10 +47,11 @@ func TestPlanCommand(t *testing.T) {
 		{"want 0.5s/token", []string{"--slo", "ttft=2s"}},
 		{"2 workers would do", []string{"--model", "opt-13b", "--gpu", "l4"}},
 		{"target", []string{"--target", "-1"}},
+		{"-2 seeds", []string{"--seeds", "-2"}},
 	} {
 		dir := filepath.Join(t.TempDir(), "none")
-		out, said, err := plan(append(c.args, "-o", dir)...)
-		require.Error(t, err, "%v", c.args)
+		status, out, said := llmsim(t, append([]string{"plan", "-o", dir}, c.args...)...)
+		require.Equal(t, 1, status, "%v", c.args)
 		require.Contains(t, said, c.want)
 		require.Empty(t, out)
 		require.NoDirExists(t, dir)

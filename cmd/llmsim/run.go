@@ -101,7 +101,10 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	fmt.Fprintf(w, "memory\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.Blocks, v.BlockSize, v.Blocks*v.BlockSize, v.CPUBlocks)
 	fmt.Fprintf(w, "served\t%d of %d requests in %.0f s, %d iterations\n", r.Answered, r.Arrived, r.Seconds, r.Iterations)
 	if r.Refused+r.Dropped > 0 {
-		fmt.Fprintf(w, "not served\t%d refused, %d dropped; the first: %s\n", r.Refused, r.Dropped, r.Refusal)
+		fmt.Fprintf(w, "not served\t%d refused, %d dropped: too long for the server\n", r.Refused, r.Dropped)
+	}
+	if r.Refusal != "" {
+		fmt.Fprintf(w, "first refusal\t%s\n", r.Refusal)
 	}
 	if r.Seconds > 0 {
 		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds)

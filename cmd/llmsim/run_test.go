@@ -59,7 +59,11 @@ func TestRunTrace(t *testing.T) {
 	status, stdout, stderr := llmsim(t, "run", "--trace", good)
 	require.Zero(t, status, stderr)
 	require.Contains(t, stdout, "2 of 3 requests")
-	require.Contains(t, stdout, "1 refused")
+	require.Contains(t, stdout, "1 refused, 0 dropped")
+	require.Contains(t, stdout, "no sequence has more than 2048")
+	_, stdout, _ = llmsim(t, "run", "--trace", good, "--system", "vllm-v0")
+	require.Contains(t, stdout, "0 refused, 1 dropped")
+	require.NotContains(t, stdout, "first refusal", "V0 gives no reason")
 
 	bad := filepath.Join(dir, "bad.csv")
 	require.NoError(t, os.WriteFile(bad, []byte("arrival,prompt,output\n0,100,10\n1,ten,10\n"), 0o600))

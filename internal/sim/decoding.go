@@ -1,11 +1,14 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Decoding is how answers are generated.
 type Decoding struct {
 	// Samples is how many answers a prompt gets at once (parallel sampling), or
-	// the width of its beam. 0 means 1.
+	// the width of its beam, at most 1,024. 0 means 1.
 	Samples int `json:"samples"`
 
 	// Beam makes the samples a beam: after each token, each of them is replaced
@@ -17,7 +20,7 @@ type Decoding struct {
 
 	// Drafts is how many tokens are guessed for each decode (speculative
 	// decoding), of which the first is right with the probability Accept, the
-	// next one if that was, and so on. Only vllm-v1 verifies drafts.
+	// next one if that was, and so on, at most 1,024. Only vllm-v1 verifies drafts.
 	Drafts    int     `json:"drafts,omitempty"`
 	Accept    float64 `json:"accept,omitempty"`
 	DraftTime float64 `json:"draftTime,omitempty"` // s, of an iteration: to guess
@@ -26,6 +29,10 @@ type Decoding struct {
 // DefaultReplace makes a beam of width 2 save the memory that the paper prints
 // for Alpaca (Fig. 15b, 37.56 %); the other widths follow from it.
 const DefaultReplace = 0.075
+
+// most is more answers and drafts than anybody asks for. Run.tokens tells answers
+// apart by ten bits.
+const most = 1 << 10
 
 // Check says whether a system can do it, as Run will. The error wraps ErrConfig.
 func (d Decoding) Check(system string) error {
@@ -45,14 +52,16 @@ func (d *Decoding) check(s *system) error {
 	}
 	probability := func(p float64) bool { return p >= 0 && p <= 1 }
 	switch {
-	case d.Samples < 1:
-		return bad("%d answers to a prompt: want at least 1", d.Samples)
+	case d.Samples < 1 || d.Samples > most:
+		return bad("%d answers to a prompt: want 1 to %d", d.Samples, most)
 	case d.Beam && (!s.groups || s.name == "fastertransformer"):
 		return bad("%s runs no beam search: take sosp or an orca", s.name)
 	case !probability(d.Replace) || !probability(d.Accept):
 		return bad("a beam is replaced with the probability %v, a draft accepted with %v: want 0 to 1", d.Replace, d.Accept)
-	case d.Drafts < 0 || d.DraftTime < 0:
-		return bad("%d drafts in %v s", d.Drafts, d.DraftTime)
+	case d.Drafts < 0 || d.Drafts > most:
+		return bad("%d drafts: want 0 to %d", d.Drafts, most)
+	case !(d.DraftTime >= 0) || math.IsInf(d.DraftTime, 0):
+		return bad("drafts take %v s: want a number of at least 0", d.DraftTime)
 	case d.Drafts > 0 && s.name != "vllm-v1":
 		return bad("%s verifies no drafts: take vllm-v1", s.name)
 	}

@@ -34,7 +34,8 @@ type Config struct {
 	Progress func(now float64, arrived, answered int) // nil; called now and then
 }
 
-// ErrStuck is wrapped when requests wait and nothing will ever run.
+// ErrStuck is wrapped when requests wait and nothing will ever run, or when what
+// runs never gets to a token.
 var ErrStuck = errors.New("nothing can run")
 
 // Run serves the requests of a source. It ends with the context's error if that
@@ -54,12 +55,19 @@ func NewScheduler(s Server, drafts int) (serve.Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := kind.build(s.Complete(), drafts)
+	s = s.Complete()
+	if max(s.Blocks, s.CPUBlocks) > mostBlocks {
+		return nil, fmt.Errorf("%w: %d blocks and %d on the CPU: want at most %d", ErrConfig, s.Blocks, s.CPUBlocks, mostBlocks)
+	}
+	scheduler, err := kind.build(s, drafts)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, s.System, err)
 	}
 	return scheduler, nil
 }
+
+// mostBlocks take some 4 GB of books.
+const mostBlocks = 1 << 25
 
 // A run is a simulation under way.
 type run struct {
@@ -73,9 +81,10 @@ type run struct {
 	rng       *rand.Rand
 	roll      roll
 
-	now   float64
-	next  workload.Request // the next to arrive
-	ended bool             // the source
+	now    float64
+	barren int              // iterations since the last token, or since a request left
+	next   workload.Request // the next to arrive
+	ended  bool             // the source
 
 	it       serve.Iteration
 	reforks  serve.Iteration // copies that beams make after an iteration
@@ -152,9 +161,17 @@ func (r *run) pull() error {
 
 // serve runs until everything is answered, or the end.
 func (r *run) serve(ctx context.Context) error {
-	for {
+	for turn := 1; ; turn++ {
 		if r.config.Stop && r.now >= r.config.Until {
 			return nil
+		}
+		if turn%1024 == 0 {
+			if r.config.Progress != nil {
+				r.config.Progress(r.now, r.r.Arrived, r.r.Answered)
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 		}
 		if err := r.arrive(); err != nil {
 			return err
@@ -168,14 +185,6 @@ func (r *run) serve(ctx context.Context) error {
 		}
 		if err := r.iterate(); err != nil {
 			return err
-		}
-		if r.r.Iterations%1024 == 0 {
-			if r.config.Progress != nil {
-				r.config.Progress(r.now, r.r.Arrived, r.r.Answered)
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
 		}
 	}
 }
@@ -260,7 +269,9 @@ func (r *run) iterate() error {
 	r.r.Iterations++
 	r.measure(seconds)
 	r.now += seconds
-	r.generate()
+	if err := r.generate(); err != nil {
+		return err
+	}
 	if r.beams != nil {
 		if err := r.refork(); err != nil {
 			return err
@@ -349,8 +360,9 @@ func (r *run) measure(seconds float64) {
 }
 
 // generate gives every sequence its token, and notes who is complete.
-func (r *run) generate() {
+func (r *run) generate() error {
 	r.done = r.done[:0]
+	before := r.r.Generated
 	for i := range r.it.Prefills {
 		if p := &r.it.Prefills[i]; p.Last {
 			r.token(p.ID, 1)
@@ -364,6 +376,21 @@ func (r *run) generate() {
 		}
 		r.token(d.ID, n)
 	}
+	return r.advance(r.r.Generated > before || len(r.it.Ignored) > 0)
+}
+
+// advance notices requests that preempt each other for ever, as V0's chunked
+// prompts do when each takes all blocks and needs one more (vllm-v0 §8). A prompt
+// that is computed token by token gets to its end before.
+func (r *run) advance(further bool) error {
+	if r.barren++; further {
+		r.barren = 0
+	}
+	if r.barren > 4*(r.config.Server.MaxLen+1024) {
+		return fmt.Errorf("%w: %d prompts take memory from each other for ever in %s at %.3f s: %d iterations without a token; give it more blocks",
+			ErrStuck, r.roll.live, r.kind.name, r.now, r.barren)
+	}
+	return nil
 }
 
 // accepted is how many drafts of a decode are right, up to the answer's end.

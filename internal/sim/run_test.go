@@ -330,6 +330,20 @@ func TestEnds(t *testing.T) {
 	require.Positive(t, r.Answered)
 }
 
+// Ensure that a run of which no request is served can be stopped too.
+func TestEndsWhereAllIsRefused(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	calls := 0
+	config := Config{Server: Server{System: "sosp", MaxTokens: 1}, Cost: paperCost(t), Progress: func(float64, int, int) {
+		if calls++; calls == 3 {
+			cancel()
+		}
+	}}
+	r, err := Run(ctx, config, poisson(t, "alpaca", 2, 0, 0, 1))
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, r.Arrived, r.Refused)
+}
+
 func TestRunRefuses(t *testing.T) {
 	for name, config := range map[string]Config{
 		`no system "orca": want fastertransformer, orca-max`: {Server: Server{System: "orca"}},
@@ -339,6 +353,12 @@ func TestRunRefuses(t *testing.T) {
 		"until -1 s":                                         {Server: Server{System: "sosp"}, Stop: true, Until: -1},
 		"sequences of at most 2000 tokens":                   {Server: Server{System: "orca-max", MaxLen: 2000, BlockSize: 24}},
 		"-2 answers":                                         {Server: Server{System: "sosp"}, Decoding: Decoding{Samples: -2}},
+		"1025 answers to a prompt: want 1 to 1024":           {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Samples: 1025}},
+		"1025 drafts: want 0 to 1024":                        {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 1025}},
+		"drafts take NaN s":                                  {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.NaN()}},
+		"drafts take +Inf s":                                 {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.Inf(1)}},
+		"33554433 blocks and 1638 on the CPU: want at most":  {Server: Server{System: "sosp", Blocks: 1<<25 + 1}},
+		"983 blocks and 33554433 on the CPU: want at most":   {Server: Server{System: "vllm-v0", CPUBlocks: 1<<25 + 1}},
 	} {
 		config.Cost = paperCost(t)
 		_, err := Run(context.Background(), config, &list{})
@@ -362,6 +382,20 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, 1, r.Refused)
 	require.Equal(t, 1, r.Answered)
 	require.Contains(t, r.Refusal, "no sequence has more than 2048")
+}
+
+// Ensure that requests that take all memory from each other in turn end a run, and
+// that one whose prompt takes long does not.
+func TestStuck(t *testing.T) {
+	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxTokens: 1, MaxLen: 640, Blocks: 40}, Cost: paperCost(t)}
+	_, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
+	require.ErrorIs(t, err, ErrStuck)
+	require.ErrorContains(t, err, "2 prompts take memory from each other for ever in vllm-v0")
+	config.Server.Blocks = 41
+	r, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
+	require.NoError(t, err)
+	require.Equal(t, 2, r.Answered)
+	require.Equal(t, 2*(630+9), r.Iterations)
 }
 
 // Ensure that memory does not grow with the number of requests.

@@ -2,7 +2,6 @@ package capacity
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -132,7 +131,11 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 			wait.Go(func() { errs[i] = do(i, s) })
 		}
 		wait.Wait()
-		return errors.Join(errs...)
+		i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
+		if i < 0 {
+			return nil
+		}
+		return errs[i] // those of other seeds say the same
 	}
 	err := all(func(i int, s *search) error {
 		if i < len(o.Near) && o.Near[i] > 0 {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim"
@@ -27,7 +28,7 @@ type Scenario struct {
 	// Requests are those of a named workload or those of a file.
 	Workload string  `json:"workload,omitempty"`
 	Trace    string  `json:"trace,omitempty"`
-	Rate     float64 `json:"rate,omitempty"`     // requests/s; 0: a trace as it is
+	Rate     float64 `json:"rate,omitempty"`     // requests/s; 0: a trace as it is. A trace's is that of as many as Requests says
 	Duration float64 `json:"duration,omitempty"` // s of arrivals; 0: as many as Requests says, or the whole trace
 	Requests int     `json:"requests,omitempty"` // most
 	Seed     uint64  `json:"seed"`
@@ -36,7 +37,7 @@ type Scenario struct {
 	Setup   string `json:"setup,omitempty"`
 	Model   string `json:"model,omitempty"`
 	GPU     string `json:"gpu,omitempty"`
-	Workers int    `json:"workers,omitempty"`
+	Workers int    `json:"workers,omitempty"` // of Model on GPU; 1
 
 	Server   sim.Server   `json:"server"`
 	Decoding sim.Decoding `json:"decoding"`
@@ -69,11 +70,11 @@ func Open(s Scenario) (*Plan, error) {
 	return new(Plan).Vary(s)
 }
 
-// Vary is Open for another scenario. If it has the same trace, that is not read
-// again. The plan stays as it is.
+// Vary is Open for another scenario. If it takes as much of the same trace, that
+// is not read again. The plan stays as it is.
 func (p *Plan) Vary(s Scenario) (*Plan, error) {
 	summary := p.Trace
-	if s.Trace != p.Scenario.Trace {
+	if s.Trace != p.Scenario.Trace || s.Requests != p.Scenario.Requests {
 		summary = nil
 	}
 	p = &Plan{Scenario: s, Trace: summary}
@@ -102,7 +103,12 @@ func (p *Plan) openSetup() (err error) {
 	switch {
 	case s.Setup != "" && (s.Model != "" || s.GPU != ""):
 		return fmt.Errorf("%w: the setup %q has a model and a GPU already: leave out %q and %q", ErrScenario, s.Setup, s.Model, s.GPU)
+	case s.Workers < 0:
+		return fmt.Errorf("%w: %d workers: want at least 1", ErrScenario, s.Workers)
 	case s.Model == "" && s.GPU == "":
+		if s.Workers > 0 {
+			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario, s.Workers)
+		}
 		if s.Setup == "" {
 			s.Setup = PaperSetup
 		}
@@ -125,13 +131,15 @@ func (p *Plan) openRequests() (err error) {
 		return fmt.Errorf("%w: %v requests a second for %v s, at most %d: want numbers of at least 0", ErrScenario, s.Rate, s.Duration, s.Requests)
 	case bad(s.From) || bad(s.Until):
 		return fmt.Errorf("%w: averages from %v s until %v s", ErrScenario, s.From, s.Until)
+	case s.end() > 0 && s.From >= s.end():
+		return fmt.Errorf("%w: averages from %v s until %v s are of nothing: begin earlier, or end later", ErrScenario, s.From, s.end())
 	case s.Trace != "" && s.Workload != "":
 		return fmt.Errorf("%w: requests are of the workload %q or of the trace %q, not of both", ErrScenario, s.Workload, s.Trace)
 	}
 	p.factor = 1
 	if s.Trace != "" {
 		if p.Trace == nil {
-			summary, err := workload.Check(s.Trace)
+			summary, err := workload.Check(s.Trace, s.Requests)
 			if err != nil {
 				return err
 			}
@@ -140,9 +148,13 @@ func (p *Plan) openRequests() (err error) {
 		summary := p.Trace
 		p.About = fmt.Sprintf("%s: %d requests in %.0f s, means %.0f and %.0f tokens", summary.Format, summary.Requests,
 			summary.Span, summary.MeanPrompt, summary.MeanOutput)
-		if s.Rate > 0 && summary.Rate() > 0 {
-			p.factor = s.Rate / summary.Rate()
+		if s.Rate == 0 {
+			return nil
 		}
+		if summary.Rate() == 0 {
+			return fmt.Errorf("%w: all requests that are taken of %s come at once, so they have no rate to change", ErrScenario, s.Trace)
+		}
+		p.factor = s.Rate / summary.Rate()
 		return nil
 	}
 	if s.Workload == "" {
@@ -211,21 +223,21 @@ func (p *Plan) openServer() (err error) {
 }
 
 // staticBatch is FasterTransformer's largest batch: what the artifact found to
-// fit (paper §1), and for others so many of the longest sequences.
+// fit on its GPUs (paper §1), and for others so many of the longest sequences.
 func (p *Plan) staticBatch() int {
-	alpaca := p.Scenario.Workload == "alpaca"
+	alpaca := strings.HasPrefix(p.Scenario.Workload, "alpaca")
 	pick := func(a, b int) int {
 		if alpaca {
 			return a
 		}
 		return b
 	}
-	switch p.Setup.LLM.Name {
-	case "opt-13b":
+	switch s := p.Setup; fmt.Sprintf("%s on %d x %s", s.LLM.Name, s.Workers, s.GPU.Name) {
+	case "opt-13b on 1 x a100-40gb":
 		return pick(14, 5)
-	case "opt-66b":
+	case "opt-66b on 4 x a100-40gb":
 		return pick(8, 2)
-	case "opt-175b":
+	case "opt-175b on 8 x a100-80gb":
 		return pick(80, 24)
 	}
 	v := &p.Scenario.Server
@@ -264,6 +276,14 @@ func (p *Plan) Expected() int {
 	return n
 }
 
+// end is where the window of averages ends, 0 if that is where the run does.
+func (s *Scenario) end() float64 {
+	if s.Until > 0 {
+		return s.Until
+	}
+	return s.Duration
+}
+
 // Run serves the requests. observe and progress may be nil; see sim.Config.
 func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Observer, error), progress func(now float64, arrived, answered int)) (*sim.Result, error) {
 	source, done, err := p.source()
@@ -272,10 +292,7 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}
 	defer done()
 	s := &p.Scenario
-	until := s.Until
-	if until == 0 {
-		until = s.Duration
-	}
+	until := s.end()
 	return sim.Run(ctx, sim.Config{
 		Server: s.Server, Decoding: s.Decoding, Cost: p.Model, Seed: s.Seed,
 		From: s.From, Until: until, Stop: s.Stop && until > 0,

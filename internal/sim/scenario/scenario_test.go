@@ -56,15 +56,17 @@ func TestStatic(t *testing.T) {
 		setup, workload string
 		batch           int
 	}{
-		{"", "sharegpt", 5}, {"", "alpaca", 14},
+		{"", "sharegpt", 5}, {"", "alpaca", 14}, {"", "alpaca-inputs", 14},
 		{"paper-opt-66b", "sharegpt", 2}, {"paper-opt-66b", "alpaca", 8},
 		{"paper-opt-175b", "sharegpt", 24}, {"paper-opt-175b", "alpaca", 80},
 	} {
 		p := open(t, Scenario{Setup: c.setup, Workload: c.workload, Server: sim.Server{System: "fastertransformer"}})
 		require.Equal(t, c.batch, p.Scenario.Server.Batch)
 	}
+	p := open(t, Scenario{Model: "opt-13b", GPU: "a100-80gb", Server: sim.Server{System: "fastertransformer"}})
+	require.Equal(t, p.Scenario.Server.Blocks/128, p.Scenario.Server.Batch, "the artifact had no such GPU")
 	one := cost.Work{Seqs: 1}
-	p := open(t, Scenario{Server: sim.Server{System: "fastertransformer"}})
+	p = open(t, Scenario{Server: sim.Server{System: "fastertransformer"}})
 	require.InDelta(t, 0.0213, p.Model.Seconds(one), 1e-12)
 	p = open(t, Scenario{Server: sim.Server{System: "sosp"}})
 	require.InDelta(t, 0.0223, p.Model.Seconds(one), 1e-12)
@@ -100,15 +102,27 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, 2, run(Scenario{Requests: 2}).Answered)
 	require.Equal(t, 2, run(Scenario{Duration: 20}).Answered)
 	require.Equal(t, 4, open(t, Scenario{Trace: path}).Trace.Requests)
+
+	// The rate is that of the requests that are taken: two of them 10 s apart, then
+	// one an hour later.
+	path = put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n3600,10,5\n")
+	require.InDelta(t, 20, run(Scenario{Rate: 0.1, Requests: 3}).Seconds, 1)
+	require.InDelta(t, 30, run(Scenario{Rate: 0.1}).Seconds, 1)
 }
 
 func TestRefusals(t *testing.T) {
+	atOnce := put(t, "arrival,prompt,output\n5,10,5\n5,10,5\n6,10,5\n")
 	for name, s := range map[string]Scenario{
 		"has a model and a GPU already": {Setup: "llama-3-8b", Model: "opt-13b"},
 		"a model needs a GPU":           {GPU: "l4"},
 		"not of both":                   {Trace: "x", Workload: "alpaca"},
 		"-2 requests a second":          {Rate: -2},
 		"until -1 s":                    {Until: -1},
+		"from 50 s until 20 s":          {From: 50, Until: 20, Duration: 100},
+		"from 100 s until 100 s":        {From: 100, Duration: 100},
+		"-3 workers: want at least 1":   {Model: "opt-13b", GPU: "l4", Workers: -3},
+		"4 workers: a setup says":       {Workers: 4},
+		"come at once":                  {Trace: atOnce, Requests: 2, Rate: 3},
 	} {
 		_, err := Open(s)
 		require.ErrorIs(t, err, ErrScenario, name)

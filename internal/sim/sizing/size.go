@@ -111,7 +111,10 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 	if !(q.Target >= 0) || math.IsInf(q.Target, 0) {
 		return nil, fmt.Errorf("%w: a target of %v requests a second", scenario.ErrScenario, q.Target)
 	}
-	if q.Precision <= 0 {
+	if q.Seeds < 0 || !(q.Precision >= 0) || q.Precision > 1 {
+		return nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want seeds of at least 1 and a part of 0 to 1", scenario.ErrScenario, q.Seeds, q.Precision)
+	}
+	if q.Precision == 0 {
 		q.Precision = 0.02
 	}
 	if q.Runs <= 0 {

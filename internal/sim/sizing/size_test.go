@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -252,6 +253,18 @@ func TestRefuses(t *testing.T) {
 	q.Target = -1
 	_, err = Size(ctx, q)
 	require.ErrorIs(t, err, scenario.ErrScenario)
+	for says, change := range map[string]func(*Question){
+		"-5 seeds":      func(q *Question) { q.Seeds = -5 },
+		"a part of NaN": func(q *Question) { q.Precision = math.NaN() },
+		"a part of -1":  func(q *Question) { q.Precision = -1 },
+		"a part of 2":   func(q *Question) { q.Precision = 2 },
+	} {
+		q := question(t, "0.5s/token", scenario.Scenario{})
+		change(&q)
+		_, err = Size(ctx, q)
+		require.ErrorIs(t, err, scenario.ErrScenario)
+		require.ErrorContains(t, err, says)
+	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
 	_, err = Size(done, question(t, "0.5s/token", scenario.Scenario{}))

@@ -91,7 +91,8 @@ func TestBadGridsAreRefused(t *testing.T) {
 	g = grid()
 	g.Base.Trace = trace
 	_, err = Open(g, nil)
-	require.ErrorIs(t, err, ErrGrid)
+	require.ErrorIs(t, err, scenario.ErrScenario)
+	require.ErrorContains(t, err, "no rate to change")
 }
 
 func write(t *testing.T, dir, name, text string) string {

@@ -90,9 +90,6 @@ func (s *Sweep) open(j *Job) error {
 	if err := plan.Scenario.Decoding.Check(j.System); err != nil {
 		return err
 	}
-	if plan.Trace != nil && plan.Trace.Rate() == 0 {
-		return fmt.Errorf("%w: all requests of %s come at once, so they have no rate to change", ErrGrid, s.Grid.Base.Trace)
-	}
 	s.plan = plan
 	j.Requests = plan.Expected()
 	j.Key, err = s.key(plan)

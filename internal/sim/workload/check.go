@@ -14,32 +14,36 @@ type Summary struct {
 	Hashed   int     // requests that say which prompts they share
 	Span     float64 // s from the first arrival to the last
 
+	Taken     int     // requests from the first on, as many as were asked for
+	TakenSpan float64 // s from the first of these to the last
+
 	MeanPrompt, MeanOutput       float64 // tokens
 	LongestPrompt, LongestOutput int
 	Longest                      int // prompt and output of one request
 }
 
-// Rate is the average of arrivals a second, 0 if all come at once.
+// Rate is the average of arrivals a second of what is taken, 0 if all of that
+// comes at once.
 func (s *Summary) Rate() float64 {
-	if s.Span == 0 {
+	if s.TakenSpan == 0 {
 		return 0
 	}
-	return float64(s.Requests-1) / s.Span
+	return float64(s.Taken-1) / s.TakenSpan
 }
 
 // Check reads a whole trace before anything is begun with it, so that a bad row
 // cannot leave a run half done. The error is that of the first bad row; a trace
-// without requests is one too.
-func Check(path string) (Summary, error) {
+// without requests is one too. Take is how many requests will be run, 0: all.
+func Check(path string, take int) (Summary, error) {
 	t, err := Open(path)
 	if err != nil {
 		return Summary{}, err
 	}
 	defer t.Close()
-	return t.summarize()
+	return t.summarize(take)
 }
 
-func (t *Trace) summarize() (Summary, error) {
+func (t *Trace) summarize(take int) (Summary, error) {
 	s := Summary{Format: t.Format()}
 	var prompts, outputs int
 	for {
@@ -53,6 +57,9 @@ func (t *Trace) summarize() (Summary, error) {
 		}
 		s.Requests++
 		s.Span = r.Arrival
+		if take == 0 || s.Requests <= take {
+			s.Taken, s.TakenSpan = s.Requests, s.Span
+		}
 		prompts += r.Prompt
 		outputs += r.Output
 		s.LongestPrompt = max(s.LongestPrompt, r.Prompt)

@@ -7,8 +7,10 @@ import (
 	"strconv"
 )
 
-// mostTokens is far above what any model takes, and sums of it do not overflow.
-const mostTokens = 1 << 30
+// mostTokens is as much as a model file may say that a sequence has. What a
+// request says is made before a scheduler can refuse it, so more would cost
+// gigabytes.
+const mostTokens = 1 << 24
 
 // seconds is a row's time in seconds on the trace's clock.
 func (f *format) seconds(text []byte) (float64, error) {

@@ -138,7 +138,7 @@ func TestBadRows(t *testing.T) {
 		{"no output", ownHeader + "0,1,0\n", 2, []string{`"output"`, "is too small"}},
 		{"half a token", ownHeader + "0,1,2.5\n", 2, []string{`"output"`, `"2.5" is not a whole number`}},
 		{"prompt NaN", ownHeader + "0,nan,2\n", 2, []string{`"prompt"`, "is not a whole number"}},
-		{"too many tokens", ownHeader + "0,1073741825,2\n", 2, []string{`"prompt"`, "is too large", "1073741824"}},
+		{"too many tokens", ownHeader + "0,16777217,2\n", 2, []string{`"prompt"`, "is too large", "16777216"}},
 		{"far too many tokens", ownHeader + "0,99999999999999999999,2\n", 2, []string{`"prompt"`, "is too large"}},
 		{"too few fields", ownHeader + "0,1\n", 2, []string{"2 fields", "wanted 3"}},
 		{"too many fields", ownHeader + "0,1,2,3\n", 2, []string{"4 fields", "wanted 3"}},
@@ -189,7 +189,7 @@ func readAll(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.summarize()
+	_, err = t.summarize(0)
 	return err
 }
 
@@ -255,26 +255,26 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // Ensure that Check sums a trace up, and refuses one without requests.
 func TestCheck(t *testing.T) {
-	s, err := Check(filepath.Join("testdata", "traces", "burstgpt.csv"))
+	s, err := Check(filepath.Join("testdata", "traces", "burstgpt.csv"), 0)
 	require.NoError(t, err)
 	require.Equal(t, Summary{
-		Format: "BurstGPT CSV", Requests: 4, Skipped: 2, Span: 114,
+		Format: "BurstGPT CSV", Requests: 4, Skipped: 2, Span: 114, Taken: 4, TakenSpan: 114,
 		MeanPrompt: (472 + 1087 + 417 + 1185) / 4.0, MeanOutput: (18 + 230 + 276 + 342) / 4.0,
 		LongestPrompt: 1185, LongestOutput: 342, Longest: 1527,
 	}, s)
 	require.Equal(t, 3/114.0, s.Rate())
-	s, err = Check(filepath.Join("testdata", "traces", "mooncake.jsonl"))
+	s, err = Check(filepath.Join("testdata", "traces", "mooncake.jsonl"), 0)
 	require.NoError(t, err)
 	require.Equal(t, 3, s.Hashed)
 	require.Zero(t, (&Summary{Requests: 5}).Rate())
 
 	path := filepath.Join(t.TempDir(), "a.csv")
 	require.NoError(t, os.WriteFile(path, []byte(burstHeader+"5,ChatGPT,9,0,9,API log\n"), 0o644))
-	_, err = Check(path)
+	_, err = Check(path, 0)
 	require.ErrorIs(t, err, ErrTrace)
 	require.ErrorContains(t, err, "1 rows without prompt or answer")
 	require.NoError(t, os.WriteFile(path, []byte(burstHeader+burstRow+"bad\n"), 0o644))
-	s, err = Check(path)
+	s, err = Check(path, 0)
 	require.ErrorIs(t, err, ErrTrace)
 	require.Zero(t, s)
 }
@@ -330,7 +330,7 @@ func TestConstantMemory(t *testing.T) {
 			runtime.ReadMemStats(&between)
 			trace, err := Read(rows(format, n), format)
 			require.NoError(t, err)
-			s, err := trace.summarize()
+			s, err := trace.summarize(0)
 			require.NoError(t, err)
 			runtime.ReadMemStats(&after)
 			runtime.GC()
