@@ -78,7 +78,7 @@ func (r *Report) runs() string {
 
 // latency is the curve: a panel for each metric.
 func (r *Report) latency() chart.Figure {
-	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Predicted, Seeds: r.runs()}
+	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Simulated, Seeds: r.runs()}
 	for _, c := range r.columns()[:min(6, len(r.columns()))] {
 		var line chart.Line
 		line.Name = "median of the seeds"
@@ -150,7 +150,7 @@ func (r *Report) bars(name, title, x string, changes []Change, base string) char
 		}
 	}
 	return chart.Figure{
-		Name: name, Title: title + ": " + r.Setup, Kind: chart.Predicted, Seeds: r.runs(),
+		Name: name, Title: title + ": " + r.Setup, Kind: chart.Simulated, Seeds: r.runs(),
 		Panels: []chart.Panel{{
 			X: chart.XAxis{Title: x}, Y: chart.YAxis{Title: "requests/s under " + r.SLO},
 			Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: "mean of the seeds", Values: values}}},
