@@ -10,6 +10,7 @@ import (
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/workload"
+	"llmmemory/internal/terminal"
 )
 
 func listCommand() *cobra.Command {
@@ -65,7 +66,7 @@ func writeList(w io.Writer, title string, rows [][2]string) {
 		if text == "" {
 			name, text = "", name
 		}
-		for _, line := range wrap(text, 2+width) {
+		for _, line := range terminal.Wrap(text, 2+width) {
 			fmt.Fprintf(w, "  %-*s%s\n", width, name, line)
 			name = ""
 		}

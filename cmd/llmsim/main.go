@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"llmmemory/internal/terminal"
 )
 
 func main() {
@@ -40,12 +42,9 @@ func command() *cobra.Command {
 	}
 	c.AddCommand(runCommand(), planCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
-	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(columns) })
+	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
 	c.SetUsageTemplate(strings.NewReplacer(
 		".LocalFlags.FlagUsages", "wrapped .LocalFlags", ".InheritedFlags.FlagUsages", "wrapped .InheritedFlags",
 	).Replace(c.UsageTemplate()))
 	return c
 }
-
-// columns is how wide what is printed may be.
-const columns = 100

@@ -17,6 +17,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/terminal"
 )
 
 func runCommand() *cobra.Command {
@@ -109,7 +110,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 		about = fmt.Sprintf("%s (%s): %s", s.Workload, plan.Trust, about)
 	}
 	fact := func(name, text string) {
-		for _, line := range wrap(text, len("normalized latency  ")) {
+		for _, line := range terminal.Wrap(text, len("normalized latency  ")) {
 			fmt.Fprintf(w, "%s\t%s\n", name, line)
 			name = ""
 		}

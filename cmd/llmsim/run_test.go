@@ -12,6 +12,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/terminal"
 )
 
 // Ensure that a run prints the same twice, and says what it ran.
@@ -126,6 +127,6 @@ func TestList(t *testing.T) {
 func narrow(t *testing.T, text string) {
 	t.Helper()
 	for _, line := range strings.Split(text, "\n") {
-		require.LessOrEqual(t, utf8.RuneCountInString(line), columns, line)
+		require.LessOrEqual(t, utf8.RuneCountInString(line), terminal.Columns, line)
 	}
 }
