@@ -30,7 +30,7 @@ type Model struct {
 	base, seq, context, prompt float64
 	weights, token, head       float64 // linear layers: read the weights, or compute the tokens and the logits
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
-	swapBlock, swapEach         float64
+	swapBlock, swapEach        float64
 	copyBlock                  float64
 }
 

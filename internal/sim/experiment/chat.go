@@ -30,7 +30,7 @@ func (b *bench) chat() error {
 		Panels: []chart.Panel{latencyPanel("conversations cut to 1,024 tokens", all), ratios([]string{"Orca (Max)", "Orca (Pow2)", "Orca (Oracle)"}, []chart.Value{max, pow2, oracle})},
 		Seeds:  says(seeds, seconds),
 		Note: "Conversations are put together from ShareGPT's first rounds; how many rounds they have is a guess. The paper's text says 2 times Orca; " +
-			"its curves give less (paper §2). The three Orcas are alike because most prompts are near 1,024 tokens, for which all of them reserve 2,048.",
+			"its drawn curves give less. The three Orcas are alike because most prompts are near 1,024 tokens, for which all of them reserve 2,048.",
 	})
 	return nil
 }
