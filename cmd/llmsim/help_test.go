@@ -76,3 +76,14 @@ func TestProgressElsewhereThanOnATerminal(t *testing.T) {
 	require.Equal(t, "1 of 3 runs so far\n2 of 4 runs so far\n", often.String())
 	require.Empty(t, never.String())
 }
+
+// Ensure that a bar goes on when all that was asked for is done and more is asked for.
+func TestABarThatWasFullGoesOn(t *testing.T) {
+	var b strings.Builder
+	tell, stop := drawn(&b, "runs", 0)
+	tell(1, 1)
+	tell(2, 4)
+	require.Contains(t, b.String(), "2 of 4 runs")
+	require.Contains(t, b.String(), "40%")
+	stop()
+}

@@ -16,12 +16,17 @@ func counted(what string) (tell func(done, total int), stop func()) {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return said(os.Stderr, what, 10*time.Second), func() {}
 	}
-	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
-		progressbar.OptionSetItsString(what), progressbar.OptionSetDescription(what),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+	return drawn(os.Stderr, what, 100*time.Millisecond)
+}
+
+// drawn is a bar that is drawn so often. The total may grow.
+func drawn(w io.Writer, what string, every time.Duration) (tell func(done, total int), stop func()) {
+	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
+		progressbar.OptionThrottle(every), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false))
 	_ = bar.RenderBlank()
 	return func(done, total int) {
-		bar.ChangeMax(total)
+		bar.Describe(fmt.Sprintf("%d of %d %s", done, total, what))
+		bar.ChangeMax(total + 1) // a bar that is full is never drawn again, and more may be asked for
 		_ = bar.Set(done)
 	}, func() { _ = bar.Finish() }
 }
