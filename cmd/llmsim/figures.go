@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"llmmemory/internal/sim/chart"
 	"llmmemory/internal/sim/experiment"
@@ -43,7 +39,10 @@ func figuresCommand() *cobra.Command {
 					return err
 				}
 			}
-			report, err := figuresWithBar(c.Context(), o)
+			var stop func()
+			o.Progress, stop = counted("runs")
+			report, err := experiment.Run(c.Context(), o)
+			stop()
 			if err != nil {
 				return err
 			}
@@ -75,19 +74,4 @@ func figuresCommand() *cobra.Command {
 	f.IntVar(&o.Seeds, "seeds", 0, "seeds of averages, from 1 (default 8)")
 	f.IntVar(&o.Jobs, "jobs", 0, "runs at once (default: one for each processor)")
 	return c
-}
-
-// figuresWithBar runs the experiments with a bar of runs on a terminal.
-func figuresWithBar(ctx context.Context, o experiment.Options) (*experiment.Report, error) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return experiment.Run(ctx, o)
-	}
-	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
-		progressbar.OptionSetDescription("runs"), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-	defer func() { _ = bar.Finish() }()
-	o.Progress = func(done, asked int) {
-		bar.ChangeMax(asked)
-		_ = bar.Set(done)
-	}
-	return experiment.Run(ctx, o)
 }

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
@@ -53,7 +48,10 @@ func planCommand() *cobra.Command {
 			if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 				return err
 			}
-			report, err := sizeWithBar(c.Context(), q)
+			var stop func()
+			q.Progress, stop = counted("searches")
+			report, err := sizing.Size(c.Context(), q)
+			stop()
 			if err != nil {
 				return err
 			}
@@ -80,21 +78,4 @@ func planCommand() *cobra.Command {
 	addDecoding(f, &q.Scenario.Decoding)
 	addMemory(f, &q.Scenario.Server)
 	return c
-}
-
-// sizeWithBar has a bar of searches on a terminal.
-func sizeWithBar(ctx context.Context, q sizing.Question) (*sizing.Report, error) {
-	if !term.IsTerminal(int(os.Stderr.Fd())) {
-		return sizing.Size(ctx, q)
-	}
-	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
-		progressbar.OptionSetItsString("searches"), progressbar.OptionSetDescription("searches"),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
-	defer func() { _ = bar.Finish() }()
-	_ = bar.RenderBlank()
-	q.Progress = func(done, total int) {
-		bar.ChangeMax(total)
-		_ = bar.Set(done)
-	}
-	return sizing.Size(ctx, q)
 }

@@ -109,6 +109,9 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	if plan.Trust != "" {
 		about = fmt.Sprintf("%s (%s): %s", s.Workload, plan.Trust, about)
 	}
+	if plan.Trace != nil && 0 < s.Requests && s.Requests < plan.Trace.Requests {
+		about += fmt.Sprintf("; the first %d are served", s.Requests)
+	}
 	fact := func(name, text string) {
 		for _, line := range terminal.Wrap(text, len("normalized latency  ")) {
 			fmt.Fprintf(w, "%s\t%s\n", name, line)

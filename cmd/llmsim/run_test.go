@@ -68,6 +68,14 @@ func TestRunTrace(t *testing.T) {
 	require.Contains(t, stdout, "0 refused, 1 dropped")
 	require.NotContains(t, stdout, "first refusal", "V0 gives no reason")
 
+	burst := filepath.Join(dir, "burst.csv")
+	require.NoError(t, os.WriteFile(burst, []byte("Timestamp,Request tokens,Response tokens\n0,100,10\n1,100,0\n2,30,10\n3,30,10\n"), 0o600))
+	status, stdout, stderr = llmsim(t, "run", "--trace", burst, "--requests", "2")
+	require.Zero(t, status, stderr)
+	said := strings.Join(strings.Fields(stdout), " ")
+	require.Contains(t, said, "3 requests in 3 s, means 53 and 10 tokens; 1 rows with 0 tokens of prompt or answer are left out; the first 2 are served")
+	require.Contains(t, said, "2 of 2 requests")
+
 	bad := filepath.Join(dir, "bad.csv")
 	require.NoError(t, os.WriteFile(bad, []byte("arrival,prompt,output\n0,100,10\n1,ten,10\n"), 0o600))
 	status, stdout, stderr = llmsim(t, "run", "--trace", bad)

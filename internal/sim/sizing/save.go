@@ -136,7 +136,10 @@ func spread(all []float64) (mean, sd float64) {
 	for _, v := range all {
 		sd += (v - mean) * (v - mean) / float64(len(all)-1)
 	}
-	return mean, math.Sqrt(sd)
+	if sd = math.Sqrt(sd); sd < 1e-12*math.Abs(mean) {
+		sd = 0 // rounding: the rates are alike
+	}
+	return mean, sd
 }
 
 // bars are capacities; base names a bar of the scenario's own, if there is none

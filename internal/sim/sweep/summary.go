@@ -72,6 +72,9 @@ func spread(values []float64) chart.Value {
 			v.SD += (x - v.Mean) * (x - v.Mean) / float64(len(values)-1)
 		}
 		v.SD = math.Sqrt(v.SD)
+		if v.SD < 1e-12*math.Abs(v.Mean) {
+			v.SD = 0 // rounding: seeds of a trace are alike
+		}
 	}
 	return v
 }

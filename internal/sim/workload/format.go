@@ -55,7 +55,7 @@ var wanted = func() string {
 			known = append(known, fmt.Sprintf("a header with %s (%s)", columns, f.name))
 		}
 	}
-	return strings.Join(known, ", or ")
+	return "one of\n  " + strings.Join(known, "\n  ")
 }()
 
 // fields are the columns of a row that matter, as they are written.
@@ -91,13 +91,21 @@ func detect(line []byte) (format, parser, error) {
 		}
 	}
 	if tie {
-		return format{}, nil, fmt.Errorf("unknown format: the line starts with %s; wanted %s", excerpt(line), wanted)
+		return format{}, nil, fmt.Errorf("unknown format: the line starts with %s;%s wanted %s", excerpt(line), semicolons(line), wanted)
 	}
 	if isJSON {
 		return best, &jsonParser{format: best}, nil
 	}
 	p, err := newCSV(best, names)
 	return best, p, err
+}
+
+// semicolons is advice for a spreadsheet's CSV.
+func semicolons(line []byte) string {
+	if bytes.ContainsAny(line, ";\t") && !bytes.ContainsAny(line, ",{") {
+		return " columns are separated by commas;"
+	}
+	return ""
 }
 
 // columns are the names in the first line: a header's or an object's.

@@ -116,6 +116,7 @@ func TestBadRows(t *testing.T) {
 		{"blank", "\n \r\n", 2, []string{"empty"}},
 		{"no header", "1,2,3\n", 1, []string{"unknown format", `"1,2,3"`, "arrival, prompt, output"}},
 		{"other header", "time,in,out\n", 1, []string{"unknown format", "ContextTokens"}},
+		{"a spreadsheet's", "arrival;prompt;output\n", 1, []string{"unknown format", "separated by commas", "\n  a header with arrival, prompt, output (CSV)"}},
 		{"ambiguous header", "timestamp,in,out\n", 1, []string{"unknown format"}},
 		{"other object", `{"a":1}`, 1, []string{"unknown format"}},
 		{"no object", "{arrival:1}", 1, []string{"not a JSON object"}},

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// counted tells how much is done: with a bar on a terminal, elsewhere with a line
+// now and then. It is not safe for concurrent use; stop ends the bar.
+func counted(what string) (tell func(done, total int), stop func()) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return said(os.Stderr, what, 10*time.Second), func() {}
+	}
+	return drawn(os.Stderr, what, 100*time.Millisecond)
+}
+
+// drawn is a bar that is drawn so often. The total may grow.
+func drawn(w io.Writer, what string, every time.Duration) (tell func(done, total int), stop func()) {
+	bar := progressbar.NewOptions(1, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
+		progressbar.OptionThrottle(every), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(false))
+	_ = bar.RenderBlank()
+	return func(done, total int) {
+		bar.Describe(fmt.Sprintf("%d of %d %s", done, total, what))
+		bar.ChangeMax(total + 1) // a bar that is full is never drawn again, and more may be asked for
+		_ = bar.Set(done)
+	}, func() { _ = bar.Finish() }
+}
+
+// said writes a line when the last one, or the start, is so long ago.
+func said(w io.Writer, what string, every time.Duration) func(done, total int) {
+	last := time.Now()
+	return func(done, total int) {
+		if time.Since(last) >= every && done < total {
+			last = time.Now()
+			fmt.Fprintf(w, "%d of %d %s so far\n", done, total, what)
+		}
+	}
+}
