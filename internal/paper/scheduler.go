@@ -13,8 +13,7 @@ type Limits struct {
 	Tokens int // prompts, and one for each decoding sequence
 
 	// Seqs is compared with the running requests, each counted once, and the
-	// sequences of the one that is to join: so did vLLM until 0.1.2 (its issue
-	// 257). With several sequences to a request more than Seqs run at once.
+	// sequences of the one that is to join: so did vLLM 0.1.1 (its issue 257). With several sequences to a request more than Seqs run at once.
 	Seqs int
 }
 
