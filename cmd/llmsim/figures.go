@@ -38,6 +38,11 @@ func figuresCommand() *cobra.Command {
 			case o.Seeds < 0 || o.Jobs < 0:
 				return fmt.Errorf("--seeds %d, --jobs %d: want at least 1", o.Seeds, o.Jobs)
 			}
+			if dir != "" { // better known before than after the runs
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					return err
+				}
+			}
 			report, err := figuresWithBar(c.Context(), o)
 			if err != nil {
 				return err

@@ -14,21 +14,24 @@ import (
 func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	addArrivals(f, s)
 	f.Uint64Var(&s.Seed, "seed", s.Seed, "of all that is random")
+	if s.Seed == 0 {
+		f.Lookup("seed").Usage += " (default 0)" // pflag does not say a zero
+	}
 }
 
 // addArrivals are those of addRequests that do not differ between runs.
 func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+strings.Join(workload.Names(), ", ")+" (default sharegpt)")
-	f.StringVar(&s.Trace, "trace", s.Trace, "requests of a file instead: BurstGPT's, Azure's or your own CSV, Mooncake's or your own JSONL, .gz too")
+	f.StringVar(&s.Trace, "trace", s.Trace, "requests of a file instead: CSV with the columns arrival (s), prompt and output (tokens), JSONL with these, BurstGPT's or Azure's CSV, Mooncake's JSONL; .gz too")
 	f.Float64Var(&s.Duration, "duration", s.Duration, "seconds of arrivals (default 1000, or the whole trace)")
 	f.IntVar(&s.Requests, "requests", s.Requests, "most requests (default: no limit)")
 }
 
 // addModel are the flags that say what runs where.
 func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.StringVar(&s.Setup, "setup", s.Setup, "model and GPU with known times, a name or a .json file (default "+scenario.PaperSetup+")")
-	f.StringVar(&s.Model, "model", s.Model, "model for a roofline, a name or a .json file; with --gpu, instead of --setup")
-	f.StringVar(&s.GPU, "gpu", s.GPU, "GPU for a roofline, a name or a .json file")
+	f.StringVar(&s.Setup, "setup", s.Setup, "model, GPU and times of iterations: a name of llmsim list, or a .json file (default "+scenario.PaperSetup+")")
+	f.StringVar(&s.Model, "model", s.Model, "instead of --setup, with --gpu: a name of llmsim list, or a .json file; times are computed from data sheets (a roofline)")
+	f.StringVar(&s.GPU, "gpu", s.GPU, "GPU for --model: a name of llmsim list, or a .json file")
 	f.IntVar(&s.Workers, "workers", s.Workers, "GPUs that share each layer (tensor parallelism) (default 1)")
 }
 

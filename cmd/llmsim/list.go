@@ -2,14 +2,15 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/workload"
+	"llmmemory/internal/terminal"
 )
 
 func listCommand() *cobra.Command {
@@ -18,20 +19,17 @@ func listCommand() *cobra.Command {
 		Short: "What there is: systems, workloads, setups, models, GPUs",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "systems")
+			var systems, workloads, setups [][2]string
 			for _, name := range sim.Systems() {
-				fmt.Fprintf(w, "  %s\t%s\n", name, sim.About(name))
+				systems = append(systems, [2]string{name, sim.About(name)})
 			}
-			fmt.Fprintln(w, "workloads")
 			for _, name := range workload.Names() {
 				_, info, err := workload.Named(name)
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(w, "  %s\t%s; %s\n", name, info.Trust, info.Description)
+				workloads = append(workloads, [2]string{name, fmt.Sprintf("%s; %s", info.Trust, info.Description)})
 			}
-			fmt.Fprintln(w, "setups")
 			for _, name := range cost.Setups() {
 				s, err := cost.Open(name)
 				if err != nil {
@@ -41,11 +39,36 @@ func listCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(w, "  %s\t%s\n", name, m.Describe())
+				setups = append(setups, [2]string{name, m.Describe()})
 			}
-			fmt.Fprintf(w, "models\n  %s\n", strings.Join(cost.LLMs(), ", "))
-			fmt.Fprintf(w, "GPUs\n  %s\n", strings.Join(cost.GPUs(), ", "))
-			return w.Flush()
+			w := c.OutOrStdout()
+			writeList(w, "systems", systems)
+			writeList(w, "workloads", workloads)
+			writeList(w, "setups, with the time of an iteration in ms", setups)
+			writeList(w, "models, for --model", [][2]string{{strings.Join(cost.LLMs(), ", ")}})
+			writeList(w, "GPUs, for --gpu", [][2]string{{strings.Join(cost.GPUs(), ", ")}})
+			return nil
 		},
+	}
+}
+
+// writeList writes names with what they are.
+func writeList(w io.Writer, title string, rows [][2]string) {
+	fmt.Fprintln(w, title)
+	width := 0
+	for _, r := range rows {
+		if r[1] != "" {
+			width = max(width, len(r[0])+2)
+		}
+	}
+	for _, r := range rows {
+		name, text := r[0], r[1]
+		if text == "" {
+			name, text = "", name
+		}
+		for _, line := range terminal.Wrap(text, 2+width) {
+			fmt.Fprintf(w, "  %-*s%s\n", width, name, line)
+			name = ""
+		}
 	}
 }

@@ -8,14 +8,21 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"llmmemory/internal/terminal"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted") // once, not for each run that was under way
+	}
 	stop()
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
@@ -31,11 +38,16 @@ func command() *cobra.Command {
 		Use:   "llmsim",
 		Short: "Simulate LLM serving, repeat the PagedAttention paper, plan capacity",
 		Long: "llmsim runs the schedulers and block managers of vLLM, of the PagedAttention paper, of Orca\n" +
-			"and of FasterTransformer through simulated time. Equal commands give equal results, to the byte.",
+			"and of FasterTransformer through simulated time. Equal commands give equal results, to the byte.\n" +
+			"The exit status is 0, or 1 when something is wrong, falls short or is interrupted.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	c.AddCommand(runCommand(), planCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
+	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
+	c.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", "wrapped .LocalFlags", ".InheritedFlags.FlagUsages", "wrapped .InheritedFlags",
+	).Replace(c.UsageTemplate()))
 	return c
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/sim/sweep"
@@ -8,7 +10,7 @@ import (
 
 func mergeCommand() *cobra.Command {
 	var out string
-	var slo float64
+	var slo latency
 	c := &cobra.Command{
 		Use:   "merge DIR... -o OUT",
 		Short: "Bring the shards of a sweep together",
@@ -17,16 +19,15 @@ func mergeCommand() *cobra.Command {
 			"and says which command runs it.",
 		Example: "  llmsim merge part* -o out\n" +
 			"  llmsim merge shared -o shared    # shards that wrote to one folder",
-		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, dirs []string) error {
-			if err := checkSLO(slo); err != nil {
-				return err
+			if len(dirs) == 0 {
+				return errors.New("say which folders to merge: llmsim merge part* -o out")
 			}
 			st, err := sweep.Merge(out, dirs)
 			if err != nil {
 				return err
 			}
-			return writeSweep(c, st, out, slo)
+			return writeSweep(c, st, out, float64(slo))
 		},
 	}
 	c.Flags().StringVarP(&out, "out", "o", "", "the folder to write to")

@@ -3,13 +3,16 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sizing"
@@ -34,13 +37,20 @@ func planCommand() *cobra.Command {
 			"2,000 requests are taken, and 2,000 of a workload are drawn, if --requests and --duration do not\n" +
 			"say otherwise.",
 		Example: "  llmsim plan --slo 0.5s/token\n" +
-			"  llmsim plan --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv --slo 'ttft<2s@p99,tpot<100ms@p90'\n" +
+			"  llmsim plan --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv \\\n" +
+			"    --slo 'ttft<2s@p99,tpot<100ms@p90'\n" +
 			"  llmsim plan --setup llama-3-70b --trace mooncake_trace.jsonl --max-len 131072 --slo 'ttft<30s@p90'\n" +
-			"  llmsim plan --model qwen2.5-7b --gpu l4 --trace own.csv --slo 50ms/token --target 20 -o plan\n" +
+			"  llmsim plan --model qwen2.5-7b --gpu l4 --trace own.csv --slo 100ms/token --target 20 -o plan\n" +
 			"  llmsim plan --system sosp --all-systems --workload alpaca --slo 0.5s/token",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if q.SLO, err = capacity.ParseSLO(slo); err != nil {
+				return err
+			}
+			if q.Seeds < 1 || !(q.Precision > 0 && q.Precision < 1) {
+				return fmt.Errorf("--seeds %d, --precision %g: want at least 1 seed and a precision between 0 and 1", q.Seeds, q.Precision)
+			}
+			if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 				return err
 			}
 			report, err := sizeWithBar(c.Context(), q)
@@ -56,16 +66,16 @@ func planCommand() *cobra.Command {
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&slo, "slo", "0.5s/token", "what has to hold: see above")
-	f.Float64Var(&q.Target, "target", 0, "requests a second that are wanted: say how many blocks and GPUs they take")
-	f.StringVarP(&folder, "output", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, and index.html")
-	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves: one of llmsim list (default vllm-v1)")
+	f.Float64Var(&q.Target, "target", 0, "requests a second that are wanted: say how many blocks and GPUs they take (default: none)")
+	f.StringVarP(&folder, "out", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, and index.html")
+	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.BoolVar(&q.AllSystems, "all-systems", false, "compare with Orca and FasterTransformer too")
 	f.IntVar(&q.Scenario.Server.BlockSize, "block-size", 16, "tokens in a block")
 	addRequests(f, &q.Scenario)
-	f.Lookup("duration").Usage = "seconds of arrivals; of a trace as it is"
+	f.Lookup("duration").Usage = "seconds of arrivals, instead of --requests; of a trace at its own rate"
 	f.Lookup("requests").Usage = "requests of a run (default 2000)"
-	f.IntVar(&q.Seeds, "seeds", 3, "how many, from --seed on; a trace needs one")
-	f.Float64Var(&q.Precision, "precision", 0.02, "of a rate, relative")
+	f.IntVar(&q.Seeds, "seeds", 3, "runs of the same with other random numbers, from --seed on; a trace needs one")
+	f.Float64Var(&q.Precision, "precision", 0.02, "how exactly a rate is found: 0.02 is to 2 %")
 	addModel(f, &q.Scenario)
 	addDecoding(f, &q.Scenario.Decoding)
 	addMemory(f, &q.Scenario.Server)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/terminal"
 )
 
 func runCommand() *cobra.Command {
@@ -34,6 +36,9 @@ func runCommand() *cobra.Command {
 			"  llmsim run --trace mooncake_trace.jsonl --setup llama-3-70b --max-len 131072",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkUsed(&s, s.Server.System); err != nil {
+				return err
+			}
 			plan, err := scenario.Open(s)
 			if err != nil {
 				return err
@@ -50,7 +55,7 @@ func runCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&s.Server.System, "system", "", "what serves: one of llmsim list (default vllm-v1)")
+	f.StringVar(&s.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
 	f.IntVar(&s.Server.BlockSize, "block-size", 16, "tokens in a block")
 	addRequests(f, &s)
@@ -87,6 +92,14 @@ func writeJSON(w io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	}{plan.Scenario, r})
 }
 
+// digits are three, and all of a larger whole number.
+func digits(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
 func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	s := &plan.Scenario
@@ -96,22 +109,28 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	if plan.Trust != "" {
 		about = fmt.Sprintf("%s (%s): %s", s.Workload, plan.Trust, about)
 	}
-	fmt.Fprintf(w, "requests\t%s\n", about)
-	fmt.Fprintf(w, "cost\t%s\n", plan.Model.Describe())
-	fmt.Fprintf(w, "memory\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.Blocks, v.BlockSize, v.Blocks*v.BlockSize, v.CPUBlocks)
+	fact := func(name, text string) {
+		for _, line := range terminal.Wrap(text, len("normalized latency  ")) {
+			fmt.Fprintf(w, "%s\t%s\n", name, line)
+			name = ""
+		}
+	}
+	fact("requests", about)
+	fact("cost", plan.Model.Describe())
+	fmt.Fprintf(w, "pool\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.Blocks, v.BlockSize, v.Blocks*v.BlockSize, v.CPUBlocks)
 	fmt.Fprintf(w, "served\t%d of %d requests in %.0f s, %d iterations\n", r.Answered, r.Arrived, r.Seconds, r.Iterations)
 	if r.Refused+r.Dropped > 0 {
-		fmt.Fprintf(w, "not served\t%d refused, %d dropped: too long for the server\n", r.Refused, r.Dropped)
+		fact("not served", fmt.Sprintf("%d refused, %d dropped: too long for the server", r.Refused, r.Dropped))
 	}
 	if r.Refusal != "" {
-		fmt.Fprintf(w, "first refusal\t%s\n", r.Refusal)
+		fact("first refusal", r.Refusal)
 	}
 	if r.Seconds > 0 {
 		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds)
 	}
 	fmt.Fprintf(w, "\tmean\tp50\tp90\tp99\tmax\n")
 	row := func(name string, scale float64, unit string, d sim.Spread) {
-		fmt.Fprintf(w, "%s\t%.3g\t%.3g\t%.3g\t%.3g\t%.3g\t%s\n", name, scale*d.Mean, scale*d.P50, scale*d.P90, scale*d.P99, scale*d.Max, unit)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, digits(scale*d.Mean), digits(scale*d.P50), digits(scale*d.P90), digits(scale*d.P99), digits(scale*d.Max), unit)
 	}
 	row("normalized latency", 1, "s/token", r.Normalized)
 	row("end to end", 1, "s", r.EndToEnd)
@@ -121,14 +140,14 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	fmt.Fprintf(w, "averages over\t%d iterations of %.1f ms\n", a.Iterations, a.Milli)
 	fmt.Fprintf(w, "batch\t%.2f requests, %.2f sequences; %.2f requests wait\n", a.Requests, a.Sequences, a.Waiting)
 	if v.System != "fastertransformer" {
-		fmt.Fprintf(w, "memory\t%.1f %% token states, %.1f %% reserved, %.1f %% internal, %.1f %% external or free\n",
+		fmt.Fprintf(w, "of the pool\t%.1f %% token states, %.1f %% reserved, %.1f %% internal, %.1f %% external or free\n",
 			100*a.Tokens, 100*a.Reservation, 100*a.Internal, 100*a.External)
 	}
 	if a.Saving > 0.0005 {
 		fmt.Fprintf(w, "sharing saves\t%.1f %% of the blocks\n", 100*a.Saving)
 	}
 	if r.Hits > 0 {
-		fmt.Fprintf(w, "prefix hits\t%d tokens, %.1f %% of all prompts'\n", r.Hits, 100*float64(r.Hits)/float64(r.Hits+r.Prompted))
+		fmt.Fprintf(w, "prefix hits\t%d tokens, %.1f %% of those to be computed, after preemptions too\n", r.Hits, 100*float64(r.Hits)/float64(r.Hits+r.Prompted))
 	}
 	if r.Recomputed+r.Swapped > 0 {
 		fmt.Fprintf(w, "preemptions\t%d recomputed, %d swapped, %d blocks moved\n", r.Recomputed, r.Swapped, r.SwapBlocks)

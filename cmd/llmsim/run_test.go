@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/terminal"
 )
 
 // Ensure that a run prints the same twice, and says what it ran.
@@ -19,6 +21,7 @@ func TestRunIsReproducible(t *testing.T) {
 	args := []string{"run", "--system", "sosp", "--rate", "2", "--duration", "200", "--seed", "5"}
 	status, first, stderr := llmsim(t, args...)
 	require.Zero(t, status, stderr)
+	narrow(t, first)
 	_, second, _ := llmsim(t, args...)
 	require.Equal(t, first, second)
 	for _, part := range []string{"sosp: the paper's own vLLM", "983 blocks of 16 tokens (15728 slots), 1638 on the CPU", "normalized latency", "token states"} {
@@ -155,5 +158,14 @@ func TestList(t *testing.T) {
 	require.Zero(t, status)
 	for _, name := range append(sim.Systems(), "sharegpt", "paper-opt-13b", "llama-3-8b", "h100-80gb") {
 		require.Contains(t, stdout, name)
+	}
+	narrow(t, stdout)
+}
+
+// narrow is that a text fits a terminal.
+func narrow(t *testing.T, text string) {
+	t.Helper()
+	for _, line := range strings.Split(text, "\n") {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), terminal.Columns, line)
 	}
 }

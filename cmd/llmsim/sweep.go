@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 	"golang.org/x/term"
 
 	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sweep"
 )
@@ -26,7 +30,7 @@ type sweepOptions struct {
 	systems, rates, sizes, seeds string
 	shard, out                   string
 	jobs                         int
-	slo                          float64
+	slo                          latency
 }
 
 // notCommand are the flags that may differ between parts of one sweep.
@@ -45,7 +49,7 @@ func sweepCommand() *cobra.Command {
 			"What is measured is that of llmsim run. The exit status is 0 when all is run, and 1 else.",
 		Example: "  llmsim sweep --systems sosp,orca-oracle --rates 0.5:3:0.25 --seeds 1-8 -o out\n" +
 			"  llmsim sweep --systems all --rates 1,2 --block-sizes 8,16,32 --duration 3600 -o out\n" +
-			"  llmsim sweep --trace BurstGPT_1.csv --requests 10000 --rates 1,2,4 --setup llama-3-8b.json -o out\n\n" +
+			"  llmsim sweep --trace BurstGPT_1.csv --requests 10000 --rates 1,2,4 --setup llama-3-8b -o out\n\n" +
 			"  # Eight machines, then all of them together:\n" +
 			"  llmsim sweep --systems all --rates 0.5:3:0.25 --shard 3/8 -o part3\n" +
 			"  llmsim merge part* -o out\n\n" +
@@ -57,7 +61,7 @@ func sweepCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "what serves: some of llmsim list, or all")
+	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "what serves: some of "+strings.Join(sim.Systems(), ", ")+"; or all")
 	f.StringVar(&o.rates, "rates", "", "requests a second: 0.5,1,2 or from:to:step, which has both ends")
 	f.StringVar(&o.sizes, "block-sizes", "16", "tokens in a block: 16,32")
 	f.StringVar(&o.seeds, "seeds", "1-3", "of all that is random: 1,4 or 1-8")
@@ -75,14 +79,28 @@ func sweepCommand() *cobra.Command {
 	return c
 }
 
-func addSLO(f *pflag.FlagSet, slo *float64) {
-	f.Float64Var(slo, "slo", sweep.DefaultSLO, "normalized latency up to which a system keeps up, in seconds per token")
+func addSLO(f *pflag.FlagSet, slo *latency) {
+	*slo = sweep.DefaultSLO
+	f.Var(slo, "slo", "mean normalized latency up to which a system keeps up")
 }
 
-func checkSLO(slo float64) error {
-	if !(slo > 0) {
-		return fmt.Errorf("--slo: %v s/token: want more than 0", slo)
+// A latency is a normalized one in s/token, written as llmsim plan has it or as a
+// number.
+type latency float64
+
+func (l *latency) String() string { return fmt.Sprintf("%gs/token", float64(*l)) }
+
+func (l *latency) Type() string { return "latency" }
+
+func (l *latency) Set(text string) error {
+	if v, err := strconv.ParseFloat(text, 64); err == nil {
+		text = fmt.Sprintf("%gs/token", v)
 	}
+	slo, err := capacity.ParseSLO(text)
+	if err != nil || len(slo) > 1 || slo[0].Metric != capacity.Normalized || slo[0].Level != 0 {
+		return errors.New("want a mean normalized latency above 0: 0.5s/token, 50ms/token, or 0.5")
+	}
+	*l = latency(slo[0].Limit)
 	return nil
 }
 
@@ -91,9 +109,6 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	shard, err := jobs.ParseShard(o.shard)
 	if err != nil {
 		return fmt.Errorf("--shard: %w", err)
-	}
-	if err := checkSLO(o.slo); err != nil {
-		return err
 	}
 	if o.jobs < 0 {
 		return fmt.Errorf("--jobs: %d runs at a time: want at least 1", o.jobs)
@@ -106,6 +121,9 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if grid.Seeds, err = sweep.ParseInts[uint64]("seeds", o.seeds); err != nil {
+		return err
+	}
+	if err := checkUsed(&grid.Base, grid.Systems...); err != nil {
 		return err
 	}
 	s, err := sweep.Open(grid, typed(c))
@@ -128,7 +146,7 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 		fmt.Fprintf(c.ErrOrStderr(), "shard %v is done and in %s; when all are: llmsim merge DIR... -o OUT\n", shard, o.out)
 		return failures(st.Failed(shard))
 	}
-	return writeSweep(c, st, o.out, o.slo)
+	return writeSweep(c, st, o.out, float64(o.slo))
 }
 
 // typed is the command without what may differ between its parts.

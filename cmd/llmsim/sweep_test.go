@@ -194,21 +194,23 @@ func TestBadSweepsWriteNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	for args, says := range map[string]string{
-		"":                                   `"rates" not set`,
-		"--rates 0":                          "a rate of 0 requests a second",
-		"--rates 1,-2":                       "a rate of -2 requests a second",
-		"--rates 2:1:1":                      "from:to:step",
-		"--rates 1 --systems vllm":           `there is no system "vllm": want some of [fastertransformer`,
-		"--rates 1 --shard 0/3":              "i/n, with i from 1 to n",
-		"--rates 1 --shard 4/3":              "i/n, with i from 1 to n",
-		"--rates 1 --seeds x":                `seeds "x"`,
-		"--rates 1 --block-sizes 0":          "blocks of 0 tokens",
-		"--rates 1 --samples 2 --beam":       "vllm-v0 runs no beam search",
-		"--rates 1 --trace none.csv":         "none.csv",
-		"--rates 1 --setup none":             `setup "none"`,
-		"--rates 1 --slo 0":                  "--slo: 0",
-		"--rates 1 --jobs -1":                "--jobs: -1",
-		"--rates 1 --trace a.csv --seeds 1,": "seeds",
+		"":                                    `"rates" not set`,
+		"--rates 0":                           "a rate of 0 requests a second",
+		"--rates 1,-2":                        "a rate of -2 requests a second",
+		"--rates 2:1:1":                       "from:to:step",
+		"--rates 1 --systems vllm":            `there is no system "vllm": want some of [fastertransformer`,
+		"--rates 1 --shard 0/3":               "i/n, with i from 1 to n",
+		"--rates 1 --shard 4/3":               "i/n, with i from 1 to n",
+		"--rates 1 --seeds x":                 `seeds "x"`,
+		"--rates 1 --block-sizes 0":           "blocks of 0 tokens",
+		"--rates 1 --samples 2 --beam":        "vllm-v0 runs no beam search",
+		"--rates 1 --trace none.csv":          "none.csv",
+		"--rates 1 --setup none":              `setup "none"`,
+		"--rates 1 --slo 0":                   "want a mean normalized latency above 0",
+		"--rates 1 --slo ttft<1s":             "want a mean normalized latency above 0",
+		"--rates 1 --systems orca-max --swap": "--swap does nothing",
+		"--rates 1 --jobs -1":                 "--jobs: -1",
+		"--rates 1 --trace a.csv --seeds 1,":  "seeds",
 	} {
 		status, stdout, stderr := llmsim(t, append([]string{"sweep", "-o", dir}, strings.Fields(args)...)...)
 		require.Equal(t, 1, status, args)

@@ -27,7 +27,10 @@ func viewCommand() *cobra.Command {
 		Short: "Write a page that plays memory back, step by step",
 		Long: "view writes one HTML file that plays a run back: blocks, block tables and queues, iteration by\n" +
 			"iteration. It needs no network and no server. Instead of a run it plays calls of the homework's\n" +
-			"engine: one of the built-in stories, or a trace in llmgrade's format.\n\n" +
+			"engine: one of the built-in stories, or a trace in llmgrade's format, a call in each line:\n" +
+			"init e0 512, create e0 1 40, fork e0 1 2, append e0 2 201, free e0 1. A comment behind a # is told\n" +
+			"with its call. llmgrade --trace FILE writes one.\n\n" +
+			"Open the page in a browser: space plays it, the arrow keys go step by step.\n\n" +
 			"Stories: " + strings.Join(view.Stories(), ", ") + ".",
 		Example: "  llmsim view --system sosp --rate 2.2 --from 300 -o run.html\n" +
 			"  llmsim view --system vllm-v1 --workload wmt16-5shot --rate 5 --blocks 120 -o prefix.html\n" +
@@ -46,6 +49,9 @@ func viewCommand() *cobra.Command {
 				return errors.New("say where the page goes: -o page.html")
 			case given > 1:
 				return errors.New("one of --story, --course and --system: a page shows one thing")
+			}
+			if err := checkUsed(&s, s.Server.System); err != nil {
+				return err
 			}
 			recording, err := record(c.Context(), s, story, course, limits)
 			if err != nil {
@@ -69,7 +75,7 @@ func viewCommand() *cobra.Command {
 	f.StringVar(&course, "course", "", "a trace of the homework's calls, in llmgrade's format")
 	f.Float64Var(&limits.From, "from", 0, "seconds of the run that are left out")
 	f.IntVar(&limits.Frames, "steps", 300, "steps to show, at most")
-	f.StringVar(&s.Server.System, "system", "", "what serves: one of llmsim list (default vllm-v1)")
+	f.StringVar(&s.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
 	f.IntVar(&s.Server.BlockSize, "block-size", 16, "tokens in a block")
 	addRequests(f, &s)

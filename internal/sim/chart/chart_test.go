@@ -389,13 +389,14 @@ func comparison() []Check {
 	}
 }
 
-func TestTheTableIsAlignedAndSaysItInWords(t *testing.T) {
+func TestTheChecksSayItInWords(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, WriteTable(&b, comparison()))
-	require.Equal(t, `item                               paper     ours  difference  tolerance  kind        result
-Fig. 2, token states, Orca (Max)  20.4 %  19.80 %       −0.60  ±2 points  predicted   ok
-Fig. 15, <b>Alpaca</b>            9.79 %  12.10 %       +2.31  ±1 points  calibrated  MISS
-1 of 2 hold
+	require.Equal(t, `ok    Fig. 2, token states, Orca (Max) (predicted)
+      paper 20.4 %, ours 19.80 %, difference −0.60, tolerance ±2 points
+MISS  Fig. 15, <b>Alpaca</b> (calibrated)
+      paper 9.79 %, ours 12.10 %, difference +2.31, tolerance ±1 points
+1 of 2 hold: they are within their tolerance, which does not make them equal to the paper's
 `, b.String())
 	coloured := checkTable(comparison(), true)
 	require.Contains(t, coloured, "\x1b[32mok\x1b[")
@@ -410,6 +411,23 @@ Fig. 15, <b>Alpaca</b>            9.79 %  12.10 %       +2.31  ±1 points  calib
 	text, err := os.ReadFile(file.Name())
 	require.NoError(t, err)
 	require.Equal(t, b.String(), string(text))
+}
+
+func TestAPageExplainsTheKindsItHas(t *testing.T) {
+	f := small()[0]
+	f.Kind = Simulated
+	explained := func(checks ...Check) (all []string) {
+		dir := t.TempDir()
+		require.NoError(t, Write(dir, []Figure{f}, checks...))
+		text, err := os.ReadFile(filepath.Join(dir, "index.html"))
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`<dt><span class="kind [a-z-]+">([^<]*)</span></dt><dd>.`).FindAllStringSubmatch(string(text), -1) {
+			all = append(all, m[1])
+		}
+		return all
+	}
+	require.Equal(t, []string{"simulated"}, explained())
+	require.Equal(t, []string{"predicted", "calibrated", "simulated"}, explained(comparison()...))
 }
 
 func TestTheDifference(t *testing.T) {

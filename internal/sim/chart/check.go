@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/fatih/color"
 	"golang.org/x/term"
@@ -39,7 +38,7 @@ func validChecks(checks []Check) error {
 			err = errors.Join(err, printable("a text", s, false))
 		}
 		if c.Kind.Meaning() == "" {
-			err = errors.Join(err, fmt.Errorf("%q is not a kind: predicted, calibrated or order only", c.Kind))
+			err = errors.Join(err, fmt.Errorf("%q is not a kind: predicted, calibrated, order only or simulated", c.Kind))
 		}
 		if err != nil {
 			return fmt.Errorf("%w: check %d (%q): %w", ErrFigure, i+1, c.Item, err)
@@ -48,8 +47,9 @@ func validChecks(checks []Check) error {
 	return nil
 }
 
-// WriteTable writes the checks in columns and how many hold. Only a terminal gets
-// colour, and not with NO_COLOR; the words say the same.
+// WriteTable writes the checks, two lines each, which a terminal of 100 columns has
+// room for, and how many hold. Only a terminal gets colour, and not with NO_COLOR;
+// the words say the same.
 func WriteTable(w io.Writer, checks []Check) error {
 	f, is := w.(*os.File)
 	coloured := is && term.IsTerminal(int(f.Fd())) && !color.NoColor
@@ -61,35 +61,20 @@ func WriteTable(w io.Writer, checks []Check) error {
 }
 
 func checkTable(checks []Check, coloured bool) string {
-	rows := [][]string{{"item", "paper", "ours", "difference", "tolerance", "kind", "result"}}
-	for _, c := range checks {
-		rows = append(rows, []string{c.Item, c.Paper, c.Ours, c.Difference, c.Tolerance, string(c.Kind), c.Result()})
-	}
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
 	paint := painter(coloured)
 	var b strings.Builder
-	for n, row := range rows {
-		for i, cell := range row {
-			if last := len(row) - 1; i == last {
-				b.WriteString(paint(n-1, checks, cell) + "\n")
-				break
+	for _, c := range checks {
+		pad := strings.Repeat(" ", len("MISS")-len(c.Result()))
+		fmt.Fprintf(&b, "%s%s  %s (%s)\n", paint(c), pad, c.Item, c.Kind)
+		var said []string
+		for _, s := range []struct{ name, text string }{{"paper", c.Paper}, {"ours", c.Ours}, {"difference", c.Difference}, {"tolerance", c.Tolerance}} {
+			if s.text != "" {
+				said = append(said, s.name+" "+s.text)
 			}
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if numeric := i > 0 && i < 5; numeric {
-				cell = pad + cell
-			} else {
-				cell += pad
-			}
-			b.WriteString(cell + "  ")
 		}
+		fmt.Fprintf(&b, "      %s\n", strings.Join(said, ", "))
 	}
-	hold := holding(checks)
-	fmt.Fprintf(&b, "%d of %d hold\n", hold, len(checks))
+	fmt.Fprintf(&b, "%d of %d hold: they are within their tolerance, which does not make them equal to the paper's\n", holding(checks), len(checks))
 	return b.String()
 }
 
@@ -103,8 +88,8 @@ func holding(checks []Check) int {
 	return n
 }
 
-// painter colours the result of check n; -1 is the head of the table.
-func painter(coloured bool) func(n int, checks []Check, cell string) string {
+// painter colours the result of a check.
+func painter(coloured bool) func(Check) string {
 	good, bad := color.New(color.FgGreen), color.New(color.FgRed, color.Bold)
 	for _, c := range []*color.Color{good, bad} {
 		if coloured {
@@ -113,14 +98,10 @@ func painter(coloured bool) func(n int, checks []Check, cell string) string {
 			c.DisableColor()
 		}
 	}
-	return func(n int, checks []Check, cell string) string {
-		switch {
-		case n < 0:
-			return cell
-		case checks[n].OK:
-			return good.Sprint(cell)
-		default:
-			return bad.Sprint(cell)
+	return func(c Check) string {
+		if c.OK {
+			return good.Sprint(c.Result())
 		}
+		return bad.Sprint(c.Result())
 	}
 }

@@ -78,7 +78,7 @@ func ExampleWrite() {
 	// fig12-latency.svg
 	// fig13-batched-requests.svg
 	// fig2-memory.svg
-	// item                         paper     ours  difference  tolerance  kind       result
-	// Fig. 2, vLLM, token states  96.3 %  96.27 %       −0.03  ±2 points  predicted  ok
-	// 1 of 1 hold
+	// ok    Fig. 2, vLLM, token states (predicted)
+	//       paper 96.3 %, ours 96.27 %, difference −0.03, tolerance ±2 points
+	// 1 of 1 hold: they are within their tolerance, which does not make them equal to the paper's
 }

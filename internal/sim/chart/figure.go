@@ -19,6 +19,7 @@ const (
 	Predicted  Kind = "predicted"  // nothing was fitted to what is compared
 	Calibrated Kind = "calibrated" // a constant was fitted to what is compared
 	OrderOnly  Kind = "order only" // only which is more counts, not by how much
+	Simulated  Kind = "simulated"  // there is nothing that it is compared with
 )
 
 // Meaning says it to a reader.
@@ -30,6 +31,8 @@ func (k Kind) Meaning() string {
 		return "constants were fitted to some of the paper's values shown here"
 	case OrderOnly:
 		return "only the order of the values counts, not the values"
+	case Simulated:
+		return "computed with a cost model, compared neither with the paper nor with a GPU"
 	default:
 		return ""
 	}

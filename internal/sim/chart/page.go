@@ -20,13 +20,25 @@ var pageLayout = template.Must(template.New("index.html").Funcs(template.FuncMap
 	},
 	"hold":  holding,
 	"class": func(k Kind) string { return strings.ReplaceAll(string(k), " ", "-") },
-	"kinds": func() []Kind { return []Kind{Predicted, Calibrated, OrderOnly} },
+	"kinds": kinds,
 }).ParseFS(pageFiles, "index.html"))
 
 // A shownFigure is a figure with its drawing.
 type shownFigure struct {
 	Figure
 	Drawing template.HTML
+}
+
+// kinds are those that a page has to explain.
+func kinds(figures []shownFigure, checks []Check) []Kind {
+	has := map[Kind]bool{}
+	for _, f := range figures {
+		has[f.Kind] = true
+	}
+	for _, c := range checks {
+		has[c.Kind] = true
+	}
+	return slices.DeleteFunc([]Kind{Predicted, Calibrated, OrderOnly, Simulated}, func(k Kind) bool { return !has[k] })
 }
 
 // inline lets the page choose the colours of what is not a series: it is light or

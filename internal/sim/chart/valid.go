@@ -45,7 +45,7 @@ func (f Figure) valid() error {
 	case !fileName.MatchString(f.Name):
 		return errors.New("the name is not one of a file: letters, digits, - and _ are allowed")
 	case f.Kind.Meaning() == "":
-		return fmt.Errorf("%q is not a kind: predicted, calibrated or order only", f.Kind)
+		return fmt.Errorf("%q is not a kind: predicted, calibrated, order only or simulated", f.Kind)
 	case len(f.Panels) == 0:
 		return errors.New("it has no panel")
 	case len(f.Panels) > mostPanels:

@@ -83,7 +83,7 @@ func (s Setup) allReduce(m *Model) {
 func (s Setup) transfers(m *Model, block int) {
 	bytes := float64(s.LLM.geometry(s.Workers).BlockBytes(block))
 	m.swapBlock = bytes / (giga * s.GPU.HostLink * s.Engine.HostLink)
-	m.swapRun = 2 * float64(s.LLM.Layers) * micro * s.Engine.Copy
+	m.swapEach = 2 * float64(s.LLM.Layers) * micro * s.Engine.Copy
 	m.copyBlock = 2 * bytes / (giga * s.GPU.Bandwidth * s.Engine.Weights) // read and written
 }
 
@@ -97,7 +97,7 @@ func (s Setup) describe(m *Model, block int) string {
 		fmt.Fprintf(&b, "roofline: %.4g ms (weights %.4g) + %.3g a sequence + %.3g a context token + %.3g a prompt token beyond %.0f",
 			(m.base+m.weights)/milli, m.weights/milli, m.seq/milli, m.context/milli, (m.token+m.prompt)/milli, m.weights/m.token)
 	}
-	fmt.Fprintf(&b, "; a block of %d swaps in %.3g ms", block, (m.swapBlock+m.swapRun)/milli)
+	fmt.Fprintf(&b, "; a block of %d swaps in %.3g ms", block, (m.swapBlock+m.swapEach)/milli)
 	return b.String()
 }
 

@@ -12,9 +12,10 @@ type Work struct {
 
 	SwapBlocks int // blocks moved between GPU and CPU, in either direction
 
-	// Swaps is the number of runs of these blocks, neighbours on both sides, which
-	// one transfer can move. Keys and values of each layer are tensors of their own
-	// (vllm-v0 §7), so a run costs 2 × layers copies; that factor is not in Swaps.
+	// Swaps is the number of transfers these blocks are moved in: one for each
+	// block in vLLM, fewer if neighbours are moved together. Keys and values of each
+	// layer are tensors of their own (vllm-v0 §7), so a transfer costs 2 × layers
+	// copies; that factor is not in Swaps.
 	Swaps int
 
 	CopyBlocks int // blocks copied on the GPU for copy-on-write
@@ -29,14 +30,14 @@ type Model struct {
 	base, seq, context, prompt float64
 	weights, token, head       float64 // linear layers: read the weights, or compute the tokens and the logits
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
-	swapBlock, swapRun         float64
+	swapBlock, swapEach        float64
 	copyBlock                  float64
 }
 
 // Seconds is how long an iteration takes. If no token is computed in it, only
 // what it moves counts. It allocates nothing.
 func (m *Model) Seconds(w Work) float64 {
-	t := m.swapBlock*float64(w.SwapBlocks) + m.swapRun*float64(w.Swaps) + m.copyBlock*float64(w.CopyBlocks)
+	t := m.swapBlock*float64(w.SwapBlocks) + m.swapEach*float64(w.Swaps) + m.copyBlock*float64(w.CopyBlocks)
 	if w.Seqs == 0 && w.Prompt == 0 {
 		return t
 	}

@@ -51,7 +51,7 @@ func (b *bench) batched() error {
 		Name: "fig13-batched-requests", Title: "Batched requests (Fig. 13)", Kind: chart.Calibrated, Panels: panels,
 		Seeds: says(seeds, seconds),
 		Note: "Averages over the iterations after 600 s. Orca's are predicted. vLLM's are calibrated: the four constants of the time of an iteration " +
-			"were fitted to these two numbers with the real lengths (paper §3), and not again for the quantiles used here. Alpaca's lengths are inferred.",
+			"were fitted to these two numbers with the real lengths, and not again for the quantiles used here. Alpaca's lengths are inferred.",
 	})
 	return nil
 }

@@ -20,10 +20,6 @@ func (b *bench) chat() error {
 	if err := b.curves(all, seeds); err != nil {
 		return err
 	}
-	lines := chart.Lines{}
-	for i := range all {
-		lines.Lines = append(lines.Lines, all[i].line)
-	}
 	paper := chart.Printed(targets.Ratio.Chat)
 	oracle, max := ratio(&all[3], &all[2], paper), ratio(&all[3], &all[0], paper)
 	pow2, orcas := ratio(&all[3], &all[1], paper), ratio(&all[2], &all[0], nil)
@@ -31,12 +27,10 @@ func (b *bench) chat() error {
 	b.order("Fig. 17, chat, rate of Orca (Oracle)/(Max)", "alike", spread(orcas), orcas.Mean < 1.25)
 	b.add(chart.Figure{
 		Name: "fig17-chat", Title: "Chat (Fig. 17, OPT-13B)", Kind: chart.OrderOnly,
-		Panels: []chart.Panel{{
-			Title: "conversations cut to 1,024 tokens", X: chart.XAxis{Title: "request rate (requests/s)"}, Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines,
-		}, ratios([]string{"Orca (Max)", "Orca (Pow2)", "Orca (Oracle)"}, []chart.Value{max, pow2, oracle})},
-		Seeds: says(seeds, seconds),
+		Panels: []chart.Panel{latencyPanel("conversations cut to 1,024 tokens", all), ratios([]string{"Orca (Max)", "Orca (Pow2)", "Orca (Oracle)"}, []chart.Value{max, pow2, oracle})},
+		Seeds:  says(seeds, seconds),
 		Note: "Conversations are put together from ShareGPT's first rounds; how many rounds they have is a guess. The paper's text says 2 times Orca; " +
-			"its curves give less (paper §2). The three Orcas are alike because most prompts are near 1,024 tokens, for which all of them reserve 2,048.",
+			"its drawn curves give less. The three Orcas are alike because most prompts are near 1,024 tokens, for which all of them reserve 2,048.",
 	})
 	return nil
 }

@@ -12,13 +12,13 @@ import (
 
 // Ensure that every comparison with the paper holds, at reduced length.
 func TestThePaper(t *testing.T) {
-	report, err := Run(context.Background(), Options{Quick: true})
+	report, err := Run(context.Background(), Options{Quick: true, Full: true})
 	require.NoError(t, err)
 	for _, c := range report.Checks {
 		require.True(t, c.OK, "%+v", c)
 	}
-	require.Len(t, report.Checks, 60)
-	require.Len(t, report.Figures, 10)
+	require.Len(t, report.Checks, 64)
+	require.Len(t, report.Figures, 13)
 	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
 }
 

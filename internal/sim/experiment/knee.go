@@ -58,6 +58,21 @@ func (b *bench) curve(c *curve, seeds int) error {
 	return nil
 }
 
+// latencyPanel draws curves up to where the paper's axes end.
+func latencyPanel(title string, all []curve, marks ...chart.Mark) chart.Panel {
+	lines := chart.Lines{Marks: marks}
+	if len(marks) > 0 {
+		lines.MarksAre = "rates that the artifact tries"
+	}
+	for i := range all {
+		lines.Lines = append(lines.Lines, all[i].line)
+	}
+	return chart.Panel{
+		Title: title, X: chart.XAxis{Title: "request rate (requests/s)"},
+		Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines,
+	}
+}
+
 // ratio is how much more of a rate one system sustains than another, seed by
 // seed.
 func ratio(a, b *curve, paper *chart.Range) chart.Value {

@@ -32,14 +32,7 @@ func (b *bench) sharedPrefix() error {
 		if err := b.curves(all, seeds); err != nil {
 			return err
 		}
-		lines := chart.Lines{}
-		for i := range all {
-			lines.Lines = append(lines.Lines, all[i].line)
-		}
-		panels = append(panels, chart.Panel{
-			Title: w.title, X: chart.XAxis{Title: "request rate (requests/s)"},
-			Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines,
-		})
+		panels = append(panels, latencyPanel(w.title, all))
 		r := ratio(&all[1], &all[0], chart.Printed(w.paper))
 		groups, values = append(groups, "Oracle, "+w.short), append(values, r)
 		b.order("Fig. 16, "+w.title+", rate of vLLM/Orca (Oracle)", fmt.Sprint(w.paper), spread(r), r.Mean > 1.3)

@@ -42,18 +42,11 @@ func (b *bench) sampling() error {
 			if err := b.curves(all, seeds); err != nil {
 				return err
 			}
-			lines := chart.Lines{}
-			for i := range all {
-				lines.Lines = append(lines.Lines, all[i].line)
-			}
 			title := fmt.Sprintf("%d samples", n)
 			if beam {
 				title = fmt.Sprintf("beam width %d", n)
 			}
-			panels = append(panels, chart.Panel{
-				Title: title, X: chart.XAxis{Title: "request rate (requests/s)"},
-				Y: chart.YAxis{Title: "normalized latency (s/token)", Max: 1}, Data: lines,
-			})
+			panels = append(panels, latencyPanel(title, all))
 			r := ratio(&all[3], &all[2], nil)
 			paper := ""
 			if beam && n == 6 {

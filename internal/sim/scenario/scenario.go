@@ -114,9 +114,10 @@ func (p *Plan) openSetup() (err error) {
 		}
 		p.Setup, err = cost.Open(s.Setup)
 		return err
-	case s.Model == "" || s.GPU == "":
-		return fmt.Errorf("%w: a model needs a GPU, and the other way round: model %q of %v, GPU %q of %v",
-			ErrScenario, s.Model, cost.LLMs(), s.GPU, cost.GPUs())
+	case s.GPU == "":
+		return fmt.Errorf("%w: a model needs a GPU: name one beside %q: %s, or a .json file", ErrScenario, s.Model, strings.Join(cost.GPUs(), ", "))
+	case s.Model == "":
+		return fmt.Errorf("%w: a GPU needs a model: name one beside %q: %s, or a .json file", ErrScenario, s.GPU, strings.Join(cost.LLMs(), ", "))
 	}
 	p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers))
 	return err

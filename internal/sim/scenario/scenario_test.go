@@ -114,7 +114,7 @@ func TestRefusals(t *testing.T) {
 	atOnce := put(t, "arrival,prompt,output\n5,10,5\n5,10,5\n6,10,5\n")
 	for name, s := range map[string]Scenario{
 		"has a model and a GPU already": {Setup: "llama-3-8b", Model: "opt-13b"},
-		"a model needs a GPU":           {GPU: "l4"},
+		"a GPU needs a model":           {GPU: "l4"},
 		"not of both":                   {Trace: "x", Workload: "alpaca"},
 		"-2 requests a second":          {Rate: -2},
 		"until -1 s":                    {Until: -1},

@@ -76,12 +76,20 @@ func (r *Report) runs() string {
 	return fmt.Sprintf("%s, %d requests", r.Load.seeds(), r.Load.Requests)
 }
 
+// over names a series: an average over the seeds, if there are some.
+func (r *Report) over(average string) string {
+	if len(r.Load.Seeds) == 1 {
+		return r.Load.seeds()
+	}
+	return average + " of the seeds"
+}
+
 // latency is the curve: a panel for each metric.
 func (r *Report) latency() chart.Figure {
-	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Predicted, Seeds: r.runs()}
+	f := chart.Figure{Name: "plan-latency", Title: "Latency against request rate: " + r.Setup, Kind: chart.Simulated, Seeds: r.runs()}
 	for _, c := range r.columns()[:min(6, len(r.columns()))] {
 		var line chart.Line
-		line.Name = "median of the seeds"
+		line.Name = r.over("median")
 		for _, s := range r.Capacity.Curve {
 			if v, ok := value(s, c.of); ok {
 				line.Points = append(line.Points, chart.Point{X: s.Rate, Value: v})
@@ -150,10 +158,10 @@ func (r *Report) bars(name, title, x string, changes []Change, base string) char
 		}
 	}
 	return chart.Figure{
-		Name: name, Title: title + ": " + r.Setup, Kind: chart.Predicted, Seeds: r.runs(),
+		Name: name, Title: title + ": " + r.Setup, Kind: chart.Simulated, Seeds: r.runs(),
 		Panels: []chart.Panel{{
 			X: chart.XAxis{Title: x}, Y: chart.YAxis{Title: "requests/s under " + r.SLO},
-			Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: "mean of the seeds", Values: values}}},
+			Data: chart.Bars{Groups: groups, Series: []chart.Series{{Name: r.over("mean"), Values: values}}},
 		}},
 	}
 }

@@ -34,6 +34,7 @@ type Report struct {
 	Setup    string            `json:"setup"`
 	SLO      string            `json:"slo"`
 	Load     Load              `json:"load"`
+	Cost     string            `json:"cost"` // how long iterations take
 	Memory   Memory            `json:"memory"`
 	Capacity capacity.Capacity `json:"capacity"`
 
@@ -135,7 +136,7 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 }
 
 func (s *sizer) report(ctx context.Context) (*Report, error) {
-	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, Load: s.facts(), Memory: s.memory()}
+	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe()}
 	limits, sizes, systems := s.limits(), s.blockSizes(), s.systems()
 	s.total = 1 + len(limits) + len(sizes) + len(systems)
 	var err error
@@ -149,6 +150,9 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 		// Nothing is gained over nothing: another block or policy does not make a
 		// request that is alone faster.
 		r.Verdict = r.verdict()
+		if s.Question.Target > 0 {
+			r.Verdict += fmt.Sprintf("; no number of such servers holds it at %s requests/s", rate(s.Question.Target))
+		}
 		return r, nil
 	}
 	all, err := s.changes(ctx, append(append(limits, sizes...), systems...))

@@ -105,9 +105,13 @@ func limitOf(t *testing.T, q Question) *Report {
 
 // Ensure that an objective that even one request misses is said, and why.
 func TestAlone(t *testing.T) {
-	r := size(t, question(t, "tpot<20ms", scenario.Scenario{}))
+	q := question(t, "tpot<20ms", scenario.Scenario{})
+	r := size(t, q)
 	require.Zero(t, r.Capacity.Rate)
 	require.Contains(t, r.Verdict, "no rate holds tpot<0.02s; even requests that are alone miss it: alone they have tpot mean 22.")
+	require.NotContains(t, r.Verdict, "no number of such servers")
+	q.Target = 3
+	require.Contains(t, size(t, q).Verdict, "; no number of such servers holds it at 3.00 requests/s")
 	require.NotContains(t, words(t, r), "take")
 	require.NoError(t, r.Save(t.TempDir()))
 }

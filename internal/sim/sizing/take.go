@@ -164,9 +164,13 @@ func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, 
 	}
 	switch {
 	case usual.Trouble != "" || len(usual.rates) == 0:
-		return best, "the default cannot be had"
+		return best, "vLLM's default cannot be had"
 	case gain > 0:
-		return best, fmt.Sprintf("%s over the default", percent(gain))
+		return best, fmt.Sprintf("%s over %s", percent(gain), usual.Name)
 	}
-	return best, "the default, nothing is better under every seed"
+	seeds := ""
+	if len(usual.rates) > 1 {
+		seeds = " under every seed"
+	}
+	return best, fmt.Sprintf("vLLM's default, nothing is more than %.2g %% better%s", 100*s.Precision, seeds)
 }

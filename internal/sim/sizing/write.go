@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/terminal"
 )
 
 // percent is a gain: "+38 %".
@@ -106,15 +107,17 @@ func seconds(v float64) string {
 // Write writes the report for a terminal: the verdict first.
 func (r *Report) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\n\n", r.Verdict)
+	var verdict []string
+	for _, part := range strings.SplitAfter(r.Verdict, "; ") {
+		verdict = append(verdict, terminal.Wrap(part, 2)...)
+	}
+	fmt.Fprintf(w, "%s\n\n", strings.Join(verdict, "\n  "))
 	r.writeFacts(w)
 	if r.Capacity.Rate > 0 {
 		r.writeCurve(w)
-		r.writeLimits(w)
-		fmt.Fprint(w, "\nblock size, of the same bytes\trequests/s\tgain\tunder all seeds\n")
-		writeChanges(w, r.BlockSizes)
-		fmt.Fprint(w, "\nsystem\trequests/s\tgain\tunder all seeds\n")
-		writeChanges(w, r.Systems)
+		r.writeChanges(w, "with one change at a time", r.Limits)
+		r.writeChanges(w, "block size, of the same bytes", r.BlockSizes)
+		r.writeChanges(w, "system", r.Systems)
 		r.writeTake(w)
 	}
 	if r.Target != nil {
@@ -123,22 +126,42 @@ func (r *Report) Write(out io.Writer) error {
 	return w.Flush()
 }
 
+// rooflines is how far to believe computed times: the bounds of cost's README.
+const rooflines = "computed from data sheets: where there were measurements to compare with, up to a third off for decodes " +
+	"and up to half for prompts (internal/sim/cost/README.md)"
+
+// fact is a named text, broken where a terminal ends.
+func fact(w io.Writer, name, text string) {
+	for _, line := range terminal.Wrap(text, len("iterations  ")) {
+		fmt.Fprintf(w, "%s\t%s\n", name, line)
+		name = ""
+	}
+}
+
 func (r *Report) writeFacts(w io.Writer) {
 	l, m := r.Load, r.Memory
-	fmt.Fprintf(w, "requests\t%s\n", l.About)
+	fact(w, "requests", l.About)
 	runs := fmt.Sprintf("%d requests", l.Requests)
+	if l.Own > 0 {
+		runs = "the first " + runs
+	}
 	if l.Requests == 0 {
 		runs = fmt.Sprintf("%.0f s of requests", r.Scenario.Duration)
 	}
-	fmt.Fprintf(w, "\truns of %s, %s, means %.0f and %.0f tokens", runs, l.seeds(), l.Prompt, l.Output)
+	text := fmt.Sprintf("runs of %s, %s, means %.0f and %.0f tokens", runs, l.seeds(), l.Prompt, l.Output)
 	if l.Own > 0 {
-		fmt.Fprintf(w, "; as they are %s requests/s", rate(l.Own))
+		text += fmt.Sprintf("; they come at %s requests/s", rate(l.Own))
 	}
 	if l.TooLong > 0 {
-		fmt.Fprintf(w, "; %d too long for %d tokens left out", l.TooLong, r.Scenario.Server.MaxLen)
+		text += fmt.Sprintf("; %d too long for %d tokens left out", l.TooLong, r.Scenario.Server.MaxLen)
 	}
-	fmt.Fprintf(w, "\nmemory\t%d bytes a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit\n",
-		m.TokenBytes, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit)
+	fact(w, "", text)
+	fact(w, "memory", fmt.Sprintf("%d bytes a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
+		m.TokenBytes, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit))
+	fact(w, "iterations", r.Cost)
+	if strings.Contains(r.Cost, "roofline") {
+		fact(w, "", rooflines)
+	}
 	v := r.Scenario.Server
 	fmt.Fprintf(w, "server\t%s, at most %d sequences and %d tokens of an iteration\n", policyOf(v), v.MaxSeqs, v.MaxTokens)
 	if r.Capacity.Rate == 0 {
@@ -153,7 +176,7 @@ func (r *Report) writeFacts(w io.Writer) {
 			100*a.Tokens, 100*a.Reservation, 100*a.Internal, 100*a.External)
 	}
 	if n := p.Result.Refused + p.Result.Dropped; n > 0 {
-		fmt.Fprintf(w, "\t%d requests refused, which do not count: %s\n", n, p.Result.Refusal)
+		fact(w, "", fmt.Sprintf("%d requests refused, which do not count: %s", n, p.Result.Refusal))
 	}
 	if p.Grows {
 		fmt.Fprint(w, "\tthe queue grew to the end of the trace: it may hold only because it ends; take more of it\n")
@@ -161,7 +184,7 @@ func (r *Report) writeFacts(w io.Writer) {
 	if r.Capacity.High > 1.3*r.Capacity.Low {
 		fmt.Fprint(w, "\tthe seeds differ much: runs are too short; take more --requests\n")
 	}
-	fmt.Fprintf(w, "search\t%s\n", r.searched())
+	fact(w, "search", r.searched())
 }
 
 // middle is the run at the capacity of the seed that is the median.
@@ -179,11 +202,11 @@ func (r *Report) searched() string {
 			above++
 		}
 	}
-	text := fmt.Sprintf("%d rates to %.2g %%; a higher one is taken to be no better", n, 100*r.Capacity.Precision)
+	text := fmt.Sprintf("%d rates tried, to %.2g %%; above one that fails, none is taken to hold", n, 100*r.Capacity.Precision)
 	if above == 0 {
-		return text + ", and none that was tried was"
+		return text + ", and of those tried none did"
 	}
-	return text + fmt.Sprintf("; under %d of %d seeds one was: there the lowest that failed counts", above, len(r.Capacity.Seeds))
+	return text + fmt.Sprintf(", but under %d of %d seeds one did: the lowest that failed counts", above, len(r.Capacity.Seeds))
 }
 
 // median is that of a number of a step's points.
@@ -223,7 +246,8 @@ type column struct {
 
 func (r *Report) writeCurve(w io.Writer) {
 	columns := r.columns()
-	fmt.Fprint(w, "\nrequests/s\tseeds hold")
+	seeds := len(r.Load.Seeds) > 1
+	fmt.Fprintf(w, "\nrequests/s\t%s", map[bool]string{true: "seeds hold", false: "holds"}[seeds])
 	for _, c := range columns {
 		fmt.Fprintf(w, "\t%s", c.name)
 	}
@@ -235,7 +259,11 @@ func (r *Report) writeCurve(w io.Writer) {
 				hold++
 			}
 		}
-		fmt.Fprintf(w, "%s\t%d of %d", rate(s.Rate), hold, len(s.Points))
+		holds := fmt.Sprintf("%d of %d", hold, len(s.Points))
+		if !seeds {
+			holds = map[int]string{0: "no", 1: "yes"}[hold]
+		}
+		fmt.Fprintf(w, "%s\t%s", rate(s.Rate), holds)
 		for _, c := range columns {
 			fmt.Fprintf(w, "\t%s", seconds(median(s, c.of)))
 		}
@@ -246,14 +274,16 @@ func (r *Report) writeCurve(w io.Writer) {
 			window(func(p capacity.Point) float64 { return 100 * (1 - p.Result.Window.External) }),
 			window(func(p capacity.Point) float64 { return float64(p.Result.Recomputed + p.Result.Swapped) }))
 	}
+	fmt.Fprintln(w, "Batch, waiting and memory are means over a run: in a burst they are more.")
 }
 
-func (r *Report) writeLimits(w io.Writer) {
-	fmt.Fprint(w, "\nwith\trequests/s\tgain\tunder all seeds\n")
-	writeChanges(w, r.Limits)
-}
-
-func writeChanges(w io.Writer, all []Change) {
+// writeChanges is a table of what was changed, which is named by title.
+func (r *Report) writeChanges(w io.Writer, title string, all []Change) {
+	fmt.Fprintf(w, "\n%s\trequests/s\tgain", title)
+	if len(r.Load.Seeds) > 1 {
+		fmt.Fprint(w, "\tunder all seeds")
+	}
+	fmt.Fprintln(w)
 	for _, c := range all {
 		switch {
 		case c.Trouble != "":
@@ -270,8 +300,14 @@ func writeChanges(w io.Writer, all []Change) {
 
 func (r *Report) writeTake(w io.Writer) {
 	t := r.Take
-	fmt.Fprintf(w, "\ntake\tblock size %d and %s: %s requests/s, %s\n", t.BlockSize, t.System, rate(t.Both.Rate), percent(t.Both.Gain))
-	fmt.Fprintf(w, "\t%s\n\t%s\n", t.Reason, kernels)
+	gain := percent(t.Both.Gain) + " over what was asked"
+	if t.Both.Base {
+		gain = "as asked"
+	}
+	fmt.Fprintf(w, "\ntake\tblock size %d and %s: %s requests/s, %s\n", t.BlockSize, t.System, rate(t.Both.Rate), gain)
+	for _, text := range strings.Split(t.Reason+"; "+kernels, "; ") {
+		fact(w, "", text)
+	}
 }
 
 // kernels is what every reader of block sizes has to know.
@@ -298,6 +334,6 @@ func (r *Report) writeTarget(w io.Writer) {
 		fmt.Fprint(w, "\tservers get requests at random, each its share\n")
 	}
 	if t.Note != "" {
-		fmt.Fprintf(w, "\t%s\n", t.Note)
+		fact(w, "", t.Note)
 	}
 }

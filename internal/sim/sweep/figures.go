@@ -29,7 +29,7 @@ func (st *State) figures(slo float64) []chart.Figure {
 		all = append(all, chart.Figure{
 			Name:  fmt.Sprintf("latency-block-%d", size),
 			Title: fmt.Sprintf("Normalized latency against request rate, blocks of %d tokens", size),
-			Kind:  chart.Predicted,
+			Kind:  chart.Simulated,
 			Seeds: st.Grid.seeds(),
 			Note:  st.About,
 			Panels: []chart.Panel{{

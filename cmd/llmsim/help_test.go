@@ -1,0 +1,65 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that every help fits a terminal.
+func TestHelpIsNotTooWide(t *testing.T) {
+	for _, c := range append(command().Commands(), command()) {
+		var b strings.Builder
+		c.SetOut(&b)
+		c.InitDefaultHelpFlag()
+		require.NoError(t, c.Help())
+		require.Contains(t, b.String(), "--help")
+		narrow(t, b.String())
+	}
+}
+
+// Ensure that the flags of every example are there and can be read.
+func TestExamplesParse(t *testing.T) {
+	examples := 0
+	for _, from := range command().Commands() {
+		text := strings.ReplaceAll(from.Example, "\\\n", " ")
+		for _, line := range strings.Split(text, "\n") {
+			line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
+			words := strings.Fields(strings.NewReplacer("'", "", "$SLURM_CPUS_PER_TASK", "4").Replace(line))
+			if len(words) == 0 || words[0] == "#" {
+				continue
+			}
+			require.Equal(t, "llmsim", words[0], line)
+			var c *cobra.Command
+			c, rest, err := command().Find(words[1:])
+			require.NoError(t, err, line)
+			require.True(t, c.HasParent(), line)
+			require.NoError(t, c.ParseFlags(rest), line)
+			examples++
+		}
+	}
+	require.Greater(t, examples, 20)
+}
+
+func TestFlagsThatDoNothingAreRefused(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"run --swap", "--swap does nothing with vllm-v1, the default: it is for sosp, vllm-v0"},
+		{"run --system orca-max --chunked", "--chunked does nothing with orca-max: it is for vllm-v0, vllm-v1"},
+		{"run --caching --no-caching", "take one of them"},
+		{"run --system sosp --beam", "add --samples 2 or more"},
+		{"plan --system sosp --batch 3", "--batch does nothing with sosp: it is for fastertransformer"},
+		{"plan --seeds 0", "want at least 1 seed"},
+		{"plan --precision 0", "between 0 and 1"},
+		{"view --prefix 32 -o none.html", "--prefix does nothing"},
+		{"merge -o out", "say which folders"},
+		{"run --model llama-3-8b", "name one beside \"llama-3-8b\": a100-40gb"},
+		{"run --gpu l4", "a GPU needs a model"},
+	} {
+		status, stdout, stderr := llmsim(t, strings.Fields(c.args)...)
+		require.Equal(t, 1, status, c.args)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, c.want, c.args)
+	}
+}

@@ -1,0 +1,28 @@
+// Package terminal breaks text into lines that a terminal has room for. Nothing
+// here knows what the text is about.
+package terminal
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Columns is how wide what a command prints may be.
+const Columns = 100
+
+// Wrap breaks a text at its spaces, for lines that begin behind indent columns. A
+// word that is too long has a line of its own.
+func Wrap(text string, indent int) []string {
+	var all []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && indent+utf8.RuneCountInString(line+" "+word) > Columns {
+			all, line = append(all, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(all, line)
+}
