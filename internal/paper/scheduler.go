@@ -11,7 +11,10 @@ import (
 // system) and 256 sequences (§10).
 type Limits struct {
 	Tokens int // prompts, and one for each decoding sequence
-	Seqs   int
+
+	// Seqs is compared with the running requests, each counted once, and the
+	// sequences of the one that is to join: so did vLLM 0.1.1 (its issue 257). With several sequences to a request more than Seqs run at once.
+	Seqs int
 }
 
 // A Scheduler is the artifact's for the paper's system and for Orca. Prompts and

@@ -260,3 +260,16 @@ func TestStaticPlaces(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int32{1}, s.Table(1, 0), "it keeps its place")
 }
+
+// Ensure that running requests count once against the limit of sequences, and
+// the one that joins with all of its own.
+func TestSeqsCountsRequests(t *testing.T) {
+	s, err := NewSOSP(Config{Block: 4, GPU: 100, CPU: 10}, Limits{Tokens: 100, Seqs: 4}, false)
+	require.NoError(t, err)
+	for id := range 4 {
+		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 5, Seqs: 3}))
+	}
+	var it serve.Iteration
+	require.NoError(t, s.Step(&it))
+	require.Len(t, it.Prefills, 2, "0 + 3, then 1 + 3 of 4; 2 + 3 are too many")
+}

@@ -28,7 +28,7 @@ type Server struct {
 	Blocks    int     `json:"blocks"`    // of the GPU; 983
 	CPUBlocks int     `json:"cpuBlocks"` // of the swap space; 20 GiB of OPT-13B's: 1,638
 	MaxTokens int     `json:"maxTokens"` // of an iteration; 2,560
-	MaxSeqs   int     `json:"maxSeqs"`   // 256
+	MaxSeqs   int     `json:"maxSeqs"`   // 256; sosp and Orca count a running request once, see paper.Limits
 	MaxLen    int     `json:"maxLen"`    // tokens of a sequence; 2,048: for Orca a power of two of blocks
 	Watermark float64 `json:"watermark"` // part of the blocks; 0.01, below 0: none; vllm-v1 has none by default
 

@@ -270,9 +270,6 @@ func (s *Scheduler) Usage() serve.Usage {
 	return serve.Usage{Blocks: l.Blocks, Used: l.Blocks - l.FreeBlocks, Logical: s.logical}
 }
 
-// Sched is the scheduler underneath, for reading.
-func (s *Scheduler) Sched() *sched.Scheduler { return s.s }
-
 // Table is the block table of a request, whose only sequence is 0; nil if there
 // is no such request.
 func (s *Scheduler) Table(id, sequence int) []int32 {

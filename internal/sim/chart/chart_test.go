@@ -523,3 +523,13 @@ func BenchmarkWrite(b *testing.B) {
 		})
 	}
 }
+
+// Ensure that the spread is that of a sample, and none is made of rounding.
+func TestAverage(t *testing.T) {
+	require.Equal(t, Value{}, Average(nil))
+	require.Equal(t, Value{Mean: 7, Seeds: 1}, Average([]float64{7}))
+	require.Zero(t, Average([]float64{0.1, 0.1, 0.1}).SD)
+	v := Average([]float64{1, 2, 6})
+	require.InDelta(t, 3, v.Mean, 1e-12)
+	require.InDelta(t, math.Sqrt(7), v.SD, 1e-12)
+}

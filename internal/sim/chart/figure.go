@@ -1,5 +1,7 @@
 package chart
 
+import "math"
+
 // A Figure is what a chart shows and what is to be said about it.
 type Figure struct {
 	Name   string // of its files: "fig13-batched-requests"
@@ -77,6 +79,29 @@ type Value struct {
 	SD    float64 // standard deviation over the seeds
 	Seeds int     // how many: at least 1
 	Paper *Range  // nil where the paper prints none
+}
+
+// Average is the mean and the standard deviation of the seeds' values.
+func Average(values []float64) Value {
+	n := float64(len(values))
+	if n == 0 {
+		return Value{}
+	}
+	sum, squares := 0.0, 0.0
+	for _, v := range values {
+		sum += v
+	}
+	for _, v := range values {
+		squares += (v - sum/n) * (v - sum/n)
+	}
+	sd := 0.0
+	if n > 1 {
+		sd = math.Sqrt(squares / (n - 1))
+	}
+	if sd < 1e-12*math.Abs(sum/n) {
+		sd = 0 // rounding
+	}
+	return Value{Mean: sum / n, SD: sd, Seeds: len(values)}
 }
 
 // A Range is what the paper prints: one number or from where to where.

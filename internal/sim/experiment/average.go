@@ -1,8 +1,6 @@
 package experiment
 
 import (
-	"math"
-
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/chart"
 )
@@ -18,22 +16,9 @@ func average(results []*sim.Result, f func(*sim.Result) float64, paper *chart.Ra
 }
 
 func mean(values []float64, paper *chart.Range) chart.Value {
-	n := float64(len(values))
-	sum, squares := 0.0, 0.0
-	for _, v := range values {
-		sum += v
-	}
-	for _, v := range values {
-		squares += (v - sum/n) * (v - sum/n)
-	}
-	sd := 0.0
-	if n > 1 {
-		sd = math.Sqrt(squares / (n - 1))
-	}
-	if sd < 1e-12*math.Abs(sum/n) {
-		sd = 0 // rounding
-	}
-	return chart.Value{Mean: sum / n, SD: sd, Seeds: len(values), Paper: paper}
+	v := chart.Average(values)
+	v.Paper = paper
+	return v
 }
 
 // What is averaged.

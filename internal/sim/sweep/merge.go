@@ -94,12 +94,12 @@ func (st *State) whole() error {
 		fmt.Fprintf(&b, "  %s\n", j)
 	}
 	return fmt.Errorf("%d of %d jobs are %w:\n%srun\n  %s\nand merge then", len(missing), len(st.Jobs), ErrMissing, &b,
-		strings.Join(st.Rerun(), "\n  "))
+		strings.Join(st.rerun(), "\n  "))
 }
 
-// Rerun are the commands that run what is missing: each shard where it was
+// rerun are the commands that run what is missing: each shard where it was
 // begun, if it was.
-func (st *State) Rerun() []string {
+func (st *State) rerun() []string {
 	of := 1
 	for _, f := range st.files {
 		of = max(of, f.shard.Of)

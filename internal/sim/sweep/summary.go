@@ -3,7 +3,6 @@ package sweep
 import (
 	"fmt"
 	"io"
-	"math"
 	"text/tabwriter"
 
 	"llmmemory/internal/sim/chart"
@@ -57,26 +56,8 @@ func summarize(seeds []*Outcome) cell {
 			values = append(values, o.Result.Normalized.Mean)
 		}
 	}
-	c.latency = spread(values)
+	c.latency = chart.Average(values)
 	return c
-}
-
-// spread is the mean and the standard deviation.
-func spread(values []float64) chart.Value {
-	v := chart.Value{Seeds: len(values)}
-	for _, x := range values {
-		v.Mean += x / float64(len(values))
-	}
-	if len(values) > 1 {
-		for _, x := range values {
-			v.SD += (x - v.Mean) * (x - v.Mean) / float64(len(values)-1)
-		}
-		v.SD = math.Sqrt(v.SD)
-		if v.SD < 1e-12*math.Abs(v.Mean) {
-			v.SD = 0 // rounding: seeds of a trace are alike
-		}
-	}
-	return v
 }
 
 func (c cell) under(slo float64) bool {

@@ -59,6 +59,8 @@ func TestBadRecordingsAreRefused(t *testing.T) {
 		"frame 0 has sequence 0 of 1 twice": func(r *view.Recording) {
 			r.Frames[0].Sequences = append(r.Frames[0].Sequences, r.Frames[0].Sequences[0])
 		},
+		"65536 blocks on the GPU and 1 on the CPU, a page shows 65536": func(r *view.Recording) { r.GPU = 1 << 16 },
+
 		"a page holds 24: record fewer": func(r *view.Recording) { r.Frames[0].Said = []string{strings.Repeat("x", 25<<20)} },
 	} {
 		r := good()

@@ -48,8 +48,11 @@ func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, err
 	if err != nil {
 		return nil, err
 	}
-	if r.Block < 1 || limits.Frames < 1 {
-		return nil, fmt.Errorf("%w: blocks of %d tokens, %d frames: want at least 1", ErrRecording, r.Block, limits.Frames)
+	if err := r.checkPool(); err != nil {
+		return nil, err
+	}
+	if limits.Frames < 1 {
+		return nil, fmt.Errorf("%w: %d frames: want at least 1", ErrRecording, limits.Frames)
 	}
 	rec := &Recorder{recording: r, limits: limits, from: from, requests: map[int]*progress{}}
 	if limits.From <= 0 {

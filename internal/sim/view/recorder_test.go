@@ -476,6 +476,8 @@ func TestWhatCannotBeRecordedIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, view.ErrRecording)
 	_, err = view.NewRecorder(&view.Recording{Block: 4}, s, view.Limits{})
 	require.ErrorIs(t, err, view.ErrRecording)
+	_, err = view.NewRecorder(&view.Recording{Block: 4, GPU: 1 << 20}, s, view.Limits{Frames: 1})
+	require.ErrorContains(t, err, "record with fewer", "before anything is run")
 
 	r := &view.Recording{Block: 4, GPU: 5} // it has 10
 	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 10})

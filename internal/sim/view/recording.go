@@ -69,10 +69,24 @@ type Count struct {
 	Count int32
 }
 
-// check says what a page could not show.
-func (r *Recording) check() error {
+// mostCells a browser still draws in seconds; each is an element of the page.
+const mostCells = 1 << 16
+
+// checkPool says what is wrong with the numbers of blocks.
+func (r *Recording) checkPool() error {
 	if r.Block < 1 || r.GPU < 0 || r.CPU < 0 {
 		return fmt.Errorf("%w: blocks of %d tokens, %d on the GPU, %d on the CPU", ErrRecording, r.Block, r.GPU, r.CPU)
+	}
+	if r.GPU > mostCells || r.CPU > mostCells-r.GPU {
+		return fmt.Errorf("%w: %d blocks on the GPU and %d on the CPU, a page shows %d: record with fewer, or larger ones", ErrRecording, r.GPU, r.CPU, mostCells)
+	}
+	return nil
+}
+
+// check says what a page could not show.
+func (r *Recording) check() error {
+	if err := r.checkPool(); err != nil {
+		return err
 	}
 	if len(r.Frames) == 0 {
 		return fmt.Errorf("%w: it has no frames: record at least one step", ErrRecording)
