@@ -528,7 +528,15 @@ func BenchmarkWrite(b *testing.B) {
 func TestAverage(t *testing.T) {
 	require.Equal(t, Value{}, Average(nil))
 	require.Equal(t, Value{Mean: 7, Seeds: 1}, Average([]float64{7}))
-	require.Zero(t, Average([]float64{0.1, 0.1, 0.1}).SD)
+	for _, v := range []float64{0.1, 0.0263976, 1.0 / 3, 7e-5, 2.13} {
+		var all []float64
+		for range 8 {
+			all = append(all, v)
+			got := Average(all)
+			require.InEpsilon(t, v, got.Mean, 1e-12)
+			require.Zero(t, got.SD, "%d times %v", len(all), v)
+		}
+	}
 	v := Average([]float64{1, 2, 6})
 	require.InDelta(t, 3, v.Mean, 1e-12)
 	require.InDelta(t, math.Sqrt(7), v.SD, 1e-12)

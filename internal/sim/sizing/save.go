@@ -125,32 +125,13 @@ func value(s capacity.Step, of func(capacity.Point) float64) (chart.Value, bool)
 	return v, !math.IsInf(v.Mean, 0)
 }
 
-// spread is mean and standard deviation.
-func spread(all []float64) (mean, sd float64) {
-	for _, v := range all {
-		mean += v / float64(len(all))
-	}
-	if len(all) < 2 {
-		return mean, 0
-	}
-	for _, v := range all {
-		sd += (v - mean) * (v - mean) / float64(len(all)-1)
-	}
-	if sd = math.Sqrt(sd); sd < 1e-12*math.Abs(mean) {
-		sd = 0 // rounding: the rates are alike
-	}
-	return mean, sd
-}
-
 // bars are capacities; base names a bar of the scenario's own, if there is none
 // among them.
 func (r *Report) bars(name, title, x string, changes []Change, base string) chart.Figure {
 	var groups []string
 	var values []chart.Value
 	add := func(name string, rates []float64) {
-		v := chart.Value{Seeds: len(rates)}
-		v.Mean, v.SD = spread(rates)
-		groups, values = append(groups, name), append(values, v)
+		groups, values = append(groups, name), append(values, chart.Average(rates))
 	}
 	if base != "" {
 		add(base, r.Capacity.Rates())

@@ -288,12 +288,3 @@ func TestWords(t *testing.T) {
 	require.Equal(t, []int{8, 256}, insert([]int{8}, 256))
 	require.Equal(t, "vllm-v0 --swap --chunked", policy{system: "vllm-v0", swap: true, chunked: true}.String())
 }
-
-// Ensure that seeds with one rate have no deviation that comes of rounding.
-func TestSpreadOfEqualRates(t *testing.T) {
-	for _, v := range []float64{0.1, 2.13, 1.0 / 3} {
-		mean, sd := spread([]float64{v, v, v, v, v, v})
-		require.InEpsilon(t, v, mean, 1e-12)
-		require.Zero(t, sd)
-	}
-}
