@@ -144,7 +144,7 @@ func (b *bench) saving() error {
 		if err != nil {
 			return err
 		}
-		b.inside(chart.Predicted, fmt.Sprintf("§6.3, ShareGPT, %d samples, saving", x.n), between(targets.ShareGPTSaving.Parallel)+" %", v, x.low, x.high)
+		b.inside(chart.Predicted, fmt.Sprintf("§6.3, ShareGPT, %d samples, saving at 1 request/s, a rate of ours", x.n), between(targets.ShareGPTSaving.Parallel)+" %", v, x.low, x.high)
 	}
 	b.add(chart.Figure{
 		Name: "fig15-memory-saving", Title: "Memory saved by sharing (Fig. 15, Alpaca at 20 requests/s)", Kind: chart.Calibrated, Panels: panels,

@@ -236,7 +236,12 @@ func (p *Plan) staticBatch() int {
 		}
 		return b
 	}
-	switch s := p.Setup; fmt.Sprintf("%s on %d x %s", s.LLM.Name, s.Workers, s.GPU.Name) {
+	v := &p.Scenario.Server
+	machine := fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.Workers, p.Setup.GPU.Name)
+	if all, _, err := p.Setup.Pool(v.BlockSize); err != nil || v.Blocks != all {
+		machine = "" // with other memory
+	}
+	switch machine {
 	case "opt-13b on 1 x a100-40gb":
 		return pick(14, 5)
 	case "opt-66b on 4 x a100-40gb":
@@ -244,7 +249,6 @@ func (p *Plan) staticBatch() int {
 	case "opt-175b on 8 x a100-80gb":
 		return pick(80, 24)
 	}
-	v := &p.Scenario.Server
 	return max(1, v.Blocks*v.BlockSize/v.MaxLen)
 }
 

@@ -65,6 +65,8 @@ func TestStatic(t *testing.T) {
 	}
 	p := open(t, Scenario{Model: "opt-13b", GPU: "a100-80gb", Server: sim.Server{System: "fastertransformer"}})
 	require.Equal(t, p.Scenario.Server.Blocks/128, p.Scenario.Server.Batch, "the artifact had no such GPU")
+	p = open(t, Scenario{Server: sim.Server{System: "fastertransformer", Blocks: 400}})
+	require.Equal(t, 3, p.Scenario.Server.Batch, "less memory than the artifact had")
 	one := cost.Work{Seqs: 1}
 	p = open(t, Scenario{Server: sim.Server{System: "fastertransformer"}})
 	require.InDelta(t, 0.0213, p.Model.Seconds(one), 1e-12)

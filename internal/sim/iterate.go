@@ -1,0 +1,241 @@
+package sim
+
+import (
+	"fmt"
+
+	"llmmemory/internal/serve"
+	"llmmemory/internal/sim/cost"
+)
+
+// iterate runs one iteration.
+func (r *run) iterate() error {
+	if err := r.scheduler.Step(&r.it); err != nil {
+		return fmt.Errorf("%s at %.3f s: %w", r.kind.name, r.now, err)
+	}
+	if r.observer != nil {
+		if err := r.observer.Observe(r.now, &r.it); err != nil {
+			return err
+		}
+	}
+	if r.it.Idle() {
+		return fmt.Errorf("%w: %d prompts wait for ever in %s at %.3f s", ErrStuck, r.roll.live, r.kind.name, r.now)
+	}
+	for _, id := range r.it.Ignored {
+		r.drop(int32(id))
+	}
+	seconds := r.config.Cost.Seconds(r.work())
+	if r.drafts != nil && len(r.it.Decodes) > 0 {
+		seconds += r.config.Decoding.DraftTime
+	}
+	r.r.Iterations++
+	r.measure(seconds)
+	r.now += seconds
+	if err := r.generate(); err != nil {
+		return err
+	}
+	if r.beams != nil {
+		if err := r.refork(); err != nil {
+			return err
+		}
+	}
+	return r.finish()
+}
+
+// work is what the iteration costs, and what it has in memory.
+func (r *run) work() cost.Work {
+	it := &r.it
+	var w cost.Work
+	for _, p := range it.Preempted {
+		r.roll.setResident(&r.roll.all[p.ID], false)
+		if p.Swapped {
+			r.r.Swapped++
+		} else {
+			r.r.Recomputed++
+		}
+	}
+	for i := range it.Prefills {
+		p := &it.Prefills[i]
+		q := &r.roll.all[p.ID]
+		end := p.Start + p.Tokens
+		r.roll.setResident(q, true)
+		r.roll.setLength(q, min(end, q.prompt+q.output))
+		computed := p.Tokens - p.Cached
+		w.Prompt += computed
+		w.PromptContext += pairs(end) - pairs(end-computed)
+		r.r.Hits += p.Cached
+		if p.Last {
+			w.Seqs += p.Seqs
+		}
+	}
+	r.r.Prompted += w.Prompt
+	for i := range it.Decodes {
+		d := &it.Decodes[i]
+		q := &r.roll.all[d.ID]
+		r.roll.setResident(q, true)
+		r.roll.setLength(q, min(d.Context, q.prompt+q.output))
+		w.Seqs += d.Seqs
+		w.Context += d.Context * d.Seqs
+		w.Prompt += d.Drafts
+		w.PromptContext += pairs(d.Context+d.Drafts) - pairs(d.Context)
+	}
+	w.SwapBlocks = len(it.SwapOut) + len(it.SwapIn)
+	w.Swaps = w.SwapBlocks // vLLM makes a transfer of each block, neighbours or not
+	w.CopyBlocks = len(it.Copies) + len(r.reforks.Copies)
+	r.reforks.Copies = r.reforks.Copies[:0]
+	r.r.SwapBlocks += w.SwapBlocks
+	r.r.CopyBlocks += w.CopyBlocks
+	return w
+}
+
+// pairs is how many tokens the first n tokens of a sequence attend to.
+func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
+
+// measure adds the iteration to the window.
+func (r *run) measure(seconds float64) {
+	w, l := &r.window, &r.roll
+	if !w.within(r.now) {
+		return
+	}
+	w.n++
+	w.seconds += seconds
+	w.requests += float64(l.requests)
+	w.sequences += float64(l.sequences)
+	w.waiting += float64(l.live - l.requests)
+	slots := float64(r.config.Server.Blocks * r.config.Server.BlockSize)
+	switch {
+	case l.orca:
+		w.tokens += float64(l.tokens) / slots
+		w.reservation += float64(l.coming) / slots
+		w.internal += float64(l.never) / slots
+	case l.paged:
+		u := r.scheduler.Usage()
+		used := u.Used * r.config.Server.BlockSize
+		ragged := min(l.ragged, used)
+		w.tokens += float64(used-ragged) / slots
+		w.internal += float64(ragged) / slots
+		if u.Used > 0 {
+			w.sharing += float64(u.Logical) / float64(u.Used)
+			w.shared++
+		}
+	}
+}
+
+// generate gives every sequence its token, and notes who is complete.
+func (r *run) generate() error {
+	r.done = r.done[:0]
+	before := r.r.Generated
+	for i := range r.it.Prefills {
+		if p := &r.it.Prefills[i]; p.Last {
+			r.token(p.ID, 1)
+		}
+	}
+	for i := range r.it.Decodes {
+		d := &r.it.Decodes[i]
+		n := 1
+		if d.Drafts > 0 {
+			n += r.accepted(d)
+		}
+		r.token(d.ID, n)
+	}
+	return r.advance(r.r.Generated > before || len(r.it.Ignored) > 0)
+}
+
+// advance notices requests that preempt each other for ever, as V0's chunked
+// prompts do when each takes all blocks and needs one more (vllm-v0 §8). A prompt
+// that is computed token by token gets to its end before.
+func (r *run) advance(further bool) error {
+	if r.barren++; further {
+		r.barren = 0
+	}
+	if r.barren > 4*(r.config.Server.MaxLen+1024) {
+		return fmt.Errorf("%w: %d prompts take memory from each other for ever in %s at %.3f s: %d iterations without a token; give it more blocks",
+			ErrStuck, r.roll.live, r.kind.name, r.now, r.barren)
+	}
+	return nil
+}
+
+// accepted is how many drafts of a decode are right, up to the answer's end.
+func (r *run) accepted(d *serve.Decode) int {
+	q := &r.roll.all[d.ID]
+	n := 0
+	for n < d.Drafts && q.generated+1+n < q.output && r.rng.Float64() < r.config.Decoding.Accept {
+		n++
+	}
+	if n > 0 {
+		if err := r.drafts.Generated(d.ID, n+1); err != nil {
+			panic("sim: " + err.Error()) // it is in the step
+		}
+	}
+	return n
+}
+
+func (r *run) token(id, n int) {
+	q := &r.roll.all[id]
+	if q.generated == 0 {
+		q.first = r.now
+	}
+	q.generated += n
+	r.r.Generated += n * q.seqs
+	if q.generated == q.output {
+		r.done = append(r.done, id)
+	}
+}
+
+// finish reports those that are complete.
+func (r *run) finish() error {
+	if len(r.done) == 0 {
+		return nil
+	}
+	var err error
+	if r.answered, err = r.scheduler.Finish(r.answered[:0], r.done...); err != nil {
+		return err
+	}
+	for _, id := range r.answered {
+		r.answer(int32(id))
+	}
+	if r.observer != nil {
+		return r.observer.Finished(r.now, r.answered...)
+	}
+	return nil
+}
+
+// answer takes a request that has left the system out of the books, and
+// measures it if it was the last one of its family.
+func (r *run) answer(at int32) {
+	q := r.roll.all[at]
+	dropped := r.roll.all[q.family].dropped
+	if !r.roll.leave(at) {
+		return
+	}
+	if dropped {
+		r.r.Dropped++
+		r.depart(&q, false)
+		return
+	}
+	r.r.Answered++
+	seconds := r.now - q.arrival
+	r.normalized.add(seconds / float64(q.output))
+	r.whole.add(seconds)
+	r.first.add(q.first - q.arrival)
+	r.depart(&q, true)
+	if q.output > 1 {
+		r.between.add((r.now - q.first) / float64(q.output-1))
+	}
+}
+
+// drop takes a request out of the books that its system will never run.
+func (r *run) drop(at int32) {
+	r.roll.all[r.roll.all[at].family].dropped = true
+	q := r.roll.all[at]
+	if r.roll.leave(at) {
+		r.r.Dropped++
+		r.depart(&q, false)
+	}
+}
+
+// depart tells that a request has left.
+func (r *run) depart(q *request, answered bool) {
+	if r.config.Left != nil {
+		r.config.Left(Departure{Index: int(q.index), Arrival: q.arrival, First: q.first, Done: r.now, Output: q.output, Answered: answered})
+	}
+}
