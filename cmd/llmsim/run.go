@@ -128,6 +128,9 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	if r.Refusal != "" {
 		fact("first refusal", r.Refusal)
 	}
+	if 2*(r.Refused+r.Dropped) > r.Arrived {
+		fact("", "These are most of them: take a model for longer sequences (--setup, --model) or more memory.")
+	}
 	if r.Seconds > 0 {
 		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds)
 	}

@@ -64,7 +64,7 @@ func sweepCommand() *cobra.Command {
 	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "what serves: some of "+strings.Join(sim.Systems(), ", ")+"; or all")
 	f.StringVar(&o.rates, "rates", "", "requests a second: 0.5,1,2 or from:to:step, which has both ends")
 	f.StringVar(&o.sizes, "block-sizes", "16", "tokens in a block: 16,32")
-	f.StringVar(&o.seeds, "seeds", "1-3", "of all that is random: 1,4 or 1-8")
+	f.StringVar(&o.seeds, "seeds", "1-3", "of all that is random: 1,4 or 1-8; of a trace 1")
 	f.StringVarP(&o.out, "out", "o", "", "the folder that keeps what is finished")
 	f.StringVar(&o.shard, "shard", "1/1", "run the i-th of n parts only: i/n, i from 1")
 	f.IntVar(&o.jobs, "jobs", 0, "runs at a time (default: one for each processor)")
@@ -119,6 +119,9 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	}
 	if grid.BlockSizes, err = sweep.ParseInts[int]("block sizes", o.sizes); err != nil {
 		return err
+	}
+	if o.base.Trace != "" && !c.Flags().Changed("seeds") {
+		o.seeds = "1" // other seeds bring the same requests
 	}
 	if grid.Seeds, err = sweep.ParseInts[uint64]("seeds", o.seeds); err != nil {
 		return err

@@ -227,3 +227,19 @@ func TestBadSweepsWriteNothing(t *testing.T) {
 	require.Equal(t, before, tables(t, dir))
 	require.Equal(t, 9, finished(dir))
 }
+
+// Ensure that a trace is run once at each rate, since other seeds bring the same
+// requests, unless seeds are asked for.
+func TestATraceHasOneSeed(t *testing.T) {
+	rows := func(more ...string) int {
+		dir := filepath.Join(t.TempDir(), "out")
+		args := append([]string{"sweep", "--trace", "testdata/bursts.csv", "--setup", "llama-3-8b", "--systems", "sosp", "--rates", "1,2", "-o", dir}, more...)
+		status, _, stderr := llmsim(t, args...)
+		require.Zero(t, status, stderr)
+		text, err := os.ReadFile(filepath.Join(dir, "sweep.csv"))
+		require.NoError(t, err)
+		return strings.Count(string(text), "\n") - 1
+	}
+	require.Equal(t, 2, rows())
+	require.Equal(t, 4, rows("--seeds", "1-2"))
+}
