@@ -111,7 +111,7 @@ func (b *bench) averageSeeds() []uint64 {
 // curveSeeds are those of latency curves, which take many runs each.
 func (b *bench) curveSeeds() []uint64 {
 	if b.Quick {
-		return first(2)
+		return first(1)
 	}
 	return first(3)
 }

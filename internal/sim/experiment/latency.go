@@ -82,7 +82,7 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 func (b *bench) versions() error {
 	seeds, seconds := b.curveSeeds(), 3600.0
 	if b.Quick {
-		seconds = 1200
+		seconds = 300
 	}
 	var panels []chart.Panel
 	for _, workload := range []string{"sharegpt", "alpaca"} {
