@@ -3,171 +3,51 @@ package view_test
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	cdplog "github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/block"
+	"llmmemory/internal/browsertest"
 	"llmmemory/internal/sim/view"
 )
 
 const phone, desktop = 390, 1280
 
-// browser starts headless Chromium, with nothing of its own to ask the network.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	path, err := exec.LookPath("chromium")
-	require.NoError(t, err, "the page is tested in Chromium: as root, apt-get install chromium")
-	dir, err := os.MkdirTemp("", "chromium-")
-	require.NoError(t, err)
-	options := []chromedp.ExecAllocatorOption{
-		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.WSURLReadTimeout(time.Minute),
-	}
-	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox)
-	}
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
-		_ = chromedp.Cancel(ctx)
-		cancel()
-		stop()
-		require.NoError(t, os.RemoveAll(dir))
-	})
-	require.NoError(t, chromedp.Do(ctx))
-	return ctx
-}
-
-// A look is how a page is looked at.
-type look struct {
-	width    int64
-	dark     bool
-	still    bool // prefers-reduced-motion
-	noScript bool
-	fragment string
-}
-
-// A tab is a page with what it asked for and complained about.
-type tab struct {
-	context.Context
-	lock            sync.Mutex
-	asked, problems []string
-}
-
-// open shows a recording in a tab of its own. At the end of the test the page
-// has asked for nothing else and complained about nothing.
-func open(t *testing.T, in context.Context, r *view.Recording, l look) *tab {
+// open shows a recording in a tab of its own.
+func open(t *testing.T, in context.Context, r *view.Recording, l browsertest.Look) context.Context {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "run.html")
 	to, err := os.Create(file)
 	require.NoError(t, err)
 	require.NoError(t, view.Write(to, r))
 	require.NoError(t, to.Close())
-	ctx, cancel := chromedp.NewContext(in)
-	t.Cleanup(cancel)
-	ctx, stop := context.WithTimeout(ctx, 3*time.Minute)
-	t.Cleanup(stop)
-	x := &tab{Context: ctx}
-	require.NoError(t, chromedp.Listen(ctx, x.note))
-	command(t, x, network.Enable, network.EnableParams{})
-	command(t, x, runtime.Enable, cdp.Empty{})
-	command(t, x, cdplog.Enable, cdp.Empty{})
-	command(t, x, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: l.noScript})
-	command(t, x, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: l.width, Height: 900, DeviceScaleFactor: 1, Mobile: l.width == phone})
-	scheme, motion := "light", "no-preference"
-	if l.dark {
-		scheme = "dark"
-	}
-	if l.still {
-		motion = "reduce"
-	}
-	command(t, x, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion},
-	}})
-	address := (&url.URL{Scheme: "file", Path: file, Fragment: l.fragment}).String()
-	require.NoError(t, chromedp.Do(ctx, chromedp.Navigate(address)))
-	t.Cleanup(func() {
-		x.lock.Lock()
-		defer x.lock.Unlock()
-		require.Len(t, x.asked, 1, "a page asks for nothing but itself: %v", x.asked)
-		require.Empty(t, x.problems)
-	})
-	return x
+	return browsertest.Open(t, in, file, l)
 }
 
-func (x *tab) note(event any) {
-	x.lock.Lock()
-	defer x.lock.Unlock()
-	switch e := event.(type) {
-	case *network.EventRequestWillBeSent:
-		x.asked = append(x.asked, e.Request.URL)
-	case *runtime.EventExceptionThrown:
-		x.problems = append(x.problems, e.ExceptionDetails.Text+" "+fmt.Sprint(e.ExceptionDetails.Exception))
-	case *runtime.EventConsoleAPICalled:
-		x.problems = append(x.problems, "console: "+string(e.Type))
-	case *cdplog.EventEntryAdded:
-		x.problems = append(x.problems, e.Entry.Text)
-	}
-}
-
-// command is one of the DevTools protocol.
-func command[P any](t *testing.T, x *tab, c cdp.Command[P, cdp.Empty], params P) {
-	t.Helper()
-	_, err := chromedp.Call(x.Context, c, params)
-	require.NoError(t, err)
-}
-
-func evaluate[T any](t *testing.T, x *tab, script string) T {
-	t.Helper()
-	result, err := chromedp.Run(x.Context, chromedp.Evaluate[T](script))
-	require.NoError(t, err)
-	return result
-}
-
-func press(t *testing.T, x *tab, keys ...string) {
+func press(t *testing.T, x context.Context, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		require.NoError(t, chromedp.Do(x.Context, chromedp.KeyEvent(key)))
+		require.NoError(t, chromedp.Do(x, chromedp.KeyEvent(key)))
 	}
 }
 
-func click(t *testing.T, x *tab, selector string) {
+func click(t *testing.T, x context.Context, selector string) {
 	t.Helper()
-	require.NoError(t, chromedp.Do(x.Context, chromedp.Click(chromedp.CSS(selector))))
+	require.NoError(t, chromedp.Do(x, chromedp.Click(chromedp.CSS(selector))))
 }
 
-func at(t *testing.T, x *tab) string {
+func at(t *testing.T, x context.Context) string {
 	t.Helper()
-	return evaluate[string](t, x, `document.documentElement.dataset.step`)
-}
-
-// shoot leaves what a human should look at, where PICTURES names a folder.
-func shoot(t *testing.T, x *tab, name string) {
-	t.Helper()
-	if dir := os.Getenv("PICTURES"); dir != "" {
-		picture, err := chromedp.Run(x.Context, chromedp.FullScreenshot(100))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644))
-	}
+	return browsertest.Evaluate[string](t, x, `document.documentElement.dataset.step`)
 }
 
 func story(t *testing.T, name string) *view.Recording {
@@ -283,7 +163,7 @@ func want(r *view.Recording, f *view.Frame, several map[int]bool) shownFrame {
 // Ensure that what the page shows of every step is the recording's state,
 // forwards and backwards.
 func TestThePageShowsTheState(t *testing.T) {
-	in := browser(t)
+	in := browsertest.Start(t)
 	for name, r := range recordings(t) {
 		t.Run(name, func(t *testing.T) {
 			several := map[int]bool{}
@@ -292,15 +172,15 @@ func TestThePageShowsTheState(t *testing.T) {
 					several[s.Request] = several[s.Request] || s.Number > 0
 				}
 			}
-			x := open(t, in, r, look{width: desktop})
+			x := open(t, in, r, browsertest.Look{Width: desktop})
 			check := func(i int) {
-				require.Equal(t, want(r, &r.Frames[i], several), evaluate[shownFrame](t, x, shown), "step %d", i)
+				require.Equal(t, want(r, &r.Frames[i], several), browsertest.Evaluate[shownFrame](t, x, shown), "step %d", i)
 			}
 			for i := range r.Frames {
 				require.Equal(t, strconv.Itoa(i), at(t, x))
 				check(i)
 				said := r.Frames[i].Said
-				require.Equal(t, said[:min(6, len(said))], evaluate[[]string](t, x, `[...document.querySelectorAll('#said p:not(.more)')].map(e => e.textContent)`))
+				require.Equal(t, said[:min(6, len(said))], browsertest.Evaluate[[]string](t, x, `[...document.querySelectorAll('#said p:not(.more)')].map(e => e.textContent)`))
 				press(t, x, kb.ArrowRight)
 			}
 			for i := len(r.Frames) - 1; i > 0; {
@@ -316,18 +196,18 @@ func TestThePageShowsTheState(t *testing.T) {
 // Ensure that a student sees copy-on-write: the copy is marked with a word and an
 // arrow, and the two sequences have different blocks afterwards.
 func TestCopyOnWriteIsSeen(t *testing.T) {
-	in := browser(t)
+	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	step := copyStep(t, r)
 	pair := r.Frames[step].Copies[0]
-	x := open(t, in, r, look{width: desktop, fragment: "step=" + strconv.Itoa(step-1)})
+	x := open(t, in, r, browsertest.Look{Width: desktop, Fragment: "step=" + strconv.Itoa(step-1)})
 	require.Equal(t, strconv.Itoa(step-1), at(t, x))
 	cell := func(id int32, what string) string {
-		return evaluate[string](t, x, fmt.Sprintf(`String(document.querySelector('#gpu [data-block="%d"]')%s)`, id, what))
+		return browsertest.Evaluate[string](t, x, fmt.Sprintf(`String(document.querySelector('#gpu [data-block="%d"]')%s)`, id, what))
 	}
 	require.Equal(t, "shared", cell(pair.Src, ".dataset.state"))
 	require.Equal(t, "free", cell(pair.Dst, ".dataset.state"))
-	require.False(t, evaluate[bool](t, x, `!!document.querySelector('#arrows')`))
+	require.False(t, browsertest.Evaluate[bool](t, x, `!!document.querySelector('#arrows')`))
 	click(t, x, "#next")
 	require.Equal(t, "own", cell(pair.Src, ".dataset.state"))
 	require.Equal(t, "own", cell(pair.Dst, ".dataset.state"))
@@ -335,22 +215,22 @@ func TestCopyOnWriteIsSeen(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("copy of %d", pair.Src), cell(pair.Dst, ".querySelector('.word').textContent"))
 	require.Equal(t, "×2 → ×1", cell(pair.Src, ".querySelector('.word').textContent"))
 	require.NotEqual(t, cell(pair.Src, ".dataset.owners"), cell(pair.Dst, ".dataset.owners"))
-	require.EqualValues(t, 1, evaluate[int](t, x, `document.querySelectorAll('#arrows path[marker-end]').length`))
-	require.Contains(t, evaluate[string](t, x, `document.getElementById('said').textContent`), fmt.Sprintf("copy-on-write %d → %d", pair.Src, pair.Dst))
-	require.Equal(t, []string{"101", "201"}, evaluate[[]string](t, x, fmt.Sprintf(`[...document.querySelectorAll('#gpu [data-block="%d"] .records i')].map(e => e.textContent).filter(s => /\d/.test(s))`, pair.Dst)))
-	require.Equal(t, []string{"201"}, evaluate[[]string](t, x, `[...document.querySelectorAll('#gpu .records i.just')].map(e => e.textContent)`), "what was written is told from what was copied")
+	require.EqualValues(t, 1, browsertest.Evaluate[int](t, x, `document.querySelectorAll('#arrows path[marker-end]').length`))
+	require.Contains(t, browsertest.Evaluate[string](t, x, `document.getElementById('said').textContent`), fmt.Sprintf("copy-on-write %d → %d", pair.Src, pair.Dst))
+	require.Equal(t, []string{"101", "201"}, browsertest.Evaluate[[]string](t, x, fmt.Sprintf(`[...document.querySelectorAll('#gpu [data-block="%d"] .records i')].map(e => e.textContent).filter(s => /\d/.test(s))`, pair.Dst)))
+	require.Equal(t, []string{"201"}, browsertest.Evaluate[[]string](t, x, `[...document.querySelectorAll('#gpu .records i.just')].map(e => e.textContent)`), "what was written is told from what was copied")
 	last := func(sequence int) string {
-		return evaluate[string](t, x, fmt.Sprintf(`[...document.querySelectorAll('.table[data-sequence="%d"] .entry')].pop().dataset.block`, sequence))
+		return browsertest.Evaluate[string](t, x, fmt.Sprintf(`[...document.querySelectorAll('.table[data-sequence="%d"] .entry')].pop().dataset.block`, sequence))
 	}
 	require.Equal(t, fmt.Sprint(pair.Src), last(1))
 	require.Equal(t, fmt.Sprint(pair.Dst), last(2))
 }
 
 func TestSteps(t *testing.T) {
-	in := browser(t)
+	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	end := strconv.Itoa(len(r.Frames) - 1)
-	x := open(t, in, r, look{width: desktop, fragment: "step=12"})
+	x := open(t, in, r, browsertest.Look{Width: desktop, Fragment: "step=12"})
 	require.Equal(t, "12", at(t, x), "the fragment names the step")
 	for _, s := range []struct{ key, to string }{
 		{kb.ArrowRight, "13"}, {kb.ArrowLeft, "12"}, {".", "13"}, {",", "12"}, {kb.PageDown, end}, {kb.PageUp, strconv.Itoa(len(r.Frames) - 11)},
@@ -358,56 +238,58 @@ func TestSteps(t *testing.T) {
 	} {
 		press(t, x, s.key)
 		require.Equal(t, s.to, at(t, x), "after %q", s.key)
-		require.Equal(t, s.to, evaluate[string](t, x, `document.getElementById('slider').value`))
+		require.Equal(t, s.to, browsertest.Evaluate[string](t, x, `document.getElementById('slider').value`))
 	}
-	require.Eventually(t, func() bool { return evaluate[string](t, x, `location.hash`) == "#step="+end }, 5*time.Second, 10*time.Millisecond, "the address names the step")
+	require.Eventually(t, func() bool { return browsertest.Evaluate[string](t, x, `location.hash`) == "#step="+end }, 5*time.Second, 10*time.Millisecond, "the address names the step")
 	for _, s := range []struct{ button, to string }{{"#first", "0"}, {"#next", "1"}, {"#next", "2"}, {"#back", "1"}, {"#last", end}} {
 		click(t, x, s.button)
 		require.Equal(t, s.to, at(t, x), "after %s", s.button)
 	}
-	require.True(t, evaluate[bool](t, x, `document.getElementById('next').disabled`))
-	require.True(t, evaluate[bool](t, x, `(location.hash = '#step=5', true)`))
+	require.True(t, browsertest.Evaluate[bool](t, x, `document.getElementById('next').disabled`))
+	require.True(t, browsertest.Evaluate[bool](t, x, `(location.hash = '#step=5', true)`))
 	require.Eventually(t, func() bool { return at(t, x) == "5" }, 5*time.Second, 10*time.Millisecond)
 
-	require.True(t, evaluate[bool](t, x, `(document.getElementById('slider').focus(), true)`))
+	require.True(t, browsertest.Evaluate[bool](t, x, `(document.getElementById('slider').focus(), true)`))
 	press(t, x, kb.ArrowRight)
 	require.Equal(t, "6", at(t, x), "the slider moves by one")
 	press(t, x, kb.Home)
 	require.Equal(t, "0", at(t, x))
-	require.Contains(t, evaluate[string](t, x, `document.getElementById('slider').getAttribute('aria-valuetext')`), "step 0 of "+end+": e0 = llm_init(pool, 512)")
+	require.Contains(t, browsertest.Evaluate[string](t, x, `document.getElementById('slider').getAttribute('aria-valuetext')`), "step 0 of "+end+": e0 = llm_init(pool, 512)")
 }
 
 func TestPlaying(t *testing.T) {
-	in := browser(t)
+	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
-	x := open(t, in, r, look{width: desktop})
-	require.True(t, evaluate[bool](t, x, `(document.getElementById('speed').value = '10', true)`))
+	x := open(t, in, r, browsertest.Look{Width: desktop})
+	require.True(t, browsertest.Evaluate[bool](t, x, `(document.getElementById('speed').value = '10', true)`))
 	live := `document.getElementById('said').getAttribute('aria-live')`
-	require.Equal(t, "polite", evaluate[string](t, x, live))
+	require.Equal(t, "polite", browsertest.Evaluate[string](t, x, live))
 	press(t, x, " ")
-	require.Equal(t, "off", evaluate[string](t, x, live), "nobody wants ten sentences a second read out")
+	require.Equal(t, "off", browsertest.Evaluate[string](t, x, live), "nobody wants ten sentences a second read out")
 	require.Eventually(t, func() bool { return at(t, x) != "0" }, 10*time.Second, 10*time.Millisecond)
 	press(t, x, " ")
 	stopped := at(t, x)
-	require.Equal(t, "▶ Play", evaluate[string](t, x, `document.getElementById('play').textContent`))
+	require.Equal(t, "▶ Play", browsertest.Evaluate[string](t, x, `document.getElementById('play').textContent`))
 	time.Sleep(300 * time.Millisecond) // three steps, if it went on
 	require.Equal(t, stopped, at(t, x))
 	click(t, x, "#play")
 	require.Eventually(t, func() bool { return at(t, x) == strconv.Itoa(len(r.Frames)-1) }, 20*time.Second, 20*time.Millisecond)
-	require.Equal(t, "▶ Play", evaluate[string](t, x, `document.getElementById('play').textContent`), "it stops at the end")
+	require.Equal(t, "▶ Play", browsertest.Evaluate[string](t, x, `document.getElementById('play').textContent`), "it stops at the end")
 }
 
 func TestDetails(t *testing.T) {
-	in := browser(t)
+	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	step := copyStep(t, r)
 	pair := r.Frames[step].Copies[0]
-	x := open(t, in, r, look{width: desktop, fragment: "step=" + strconv.Itoa(step)})
-	details := func() string { return evaluate[string](t, x, `document.getElementById('details').innerText`) }
+	x := open(t, in, r, browsertest.Look{Width: desktop, Fragment: "step=" + strconv.Itoa(step)})
+	details := func() string {
+		return browsertest.Evaluate[string](t, x, `document.getElementById('details').innerText`)
+	}
 	hover := func(selector string) {
-		require.NoError(t, chromedp.Do(x.Context, chromedp.ScrollIntoView(chromedp.CSS(selector))))
-		place := evaluate[[]float64](t, x, fmt.Sprintf(`(() => { const r = document.querySelector(%q).getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()`, selector))
-		require.NoError(t, chromedp.Do(x.Context, chromedp.MouseEvent("mouseMoved", place[0], place[1])))
+		require.NoError(t, chromedp.Do(x, chromedp.ScrollIntoView(chromedp.CSS(selector))))
+		place := browsertest.Evaluate[[]float64](t, x, fmt.Sprintf(`(() => { const r = document.querySelector(%q).getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()`, selector))
+		require.NoError(t, chromedp.Do(x, chromedp.MouseEvent("mouseMoved", place[0], place[1])))
 	}
 	require.Contains(t, details(), "Point at a block")
 	hover(`#gpu [data-block="0"]`)
@@ -415,54 +297,54 @@ func TestDetails(t *testing.T) {
 	require.Contains(t, details(), "In use since step 1; 2 references; 16 of 16 slots filled.")
 	require.Contains(t, details(), "Sequence 1, logical block 0: records 0–15 in slots 0–15")
 	require.Contains(t, details(), "Sequence 2, logical block 0: records 0–15 in slots 0–15")
-	require.EqualValues(t, 2, evaluate[int](t, x, `document.querySelectorAll('.entry.hi').length`), "both table entries that name it")
+	require.EqualValues(t, 2, browsertest.Evaluate[int](t, x, `document.querySelectorAll('.entry.hi').length`), "both table entries that name it")
 
 	hover(fmt.Sprintf(`.entry[data-block="%d"]`, pair.Dst))
 	require.Contains(t, details(), fmt.Sprintf("In this step: a copy of block %d.", pair.Src))
 	require.Contains(t, details(), "Sequence 2, logical block 2: records 32–41 in slots 0–9")
-	require.Equal(t, fmt.Sprint(pair.Dst), evaluate[string](t, x, `document.querySelector('#gpu .cell.hi').dataset.block`), "a table entry shows its block")
+	require.Equal(t, fmt.Sprint(pair.Dst), browsertest.Evaluate[string](t, x, `document.querySelector('#gpu .cell.hi').dataset.block`), "a table entry shows its block")
 
-	shoot(t, x, "details")
+	browsertest.Shoot(t, x, "details")
 	click(t, x, fmt.Sprintf(`#gpu [data-block="%d"]`, pair.Src))
 	hover("h1")
 	require.Contains(t, details(), fmt.Sprintf("Block %d – in use", pair.Src), "kept")
 	press(t, x, kb.Escape)
-	require.True(t, evaluate[bool](t, x, `(document.activeElement.blur(), true)`))
+	require.True(t, browsertest.Evaluate[bool](t, x, `(document.activeElement.blur(), true)`))
 	require.Contains(t, details(), "Point at a block")
 }
 
 func TestKeyboardAmongBlocks(t *testing.T) {
-	in := browser(t)
-	x := open(t, in, story(t, "copy-on-write"), look{width: desktop, fragment: "step=4"})
+	in := browsertest.Start(t)
+	x := open(t, in, story(t, "copy-on-write"), browsertest.Look{Width: desktop, Fragment: "step=4"})
 	focused := `document.activeElement.dataset.block`
 	for range 30 {
 		press(t, x, kb.Tab)
-		if evaluate[bool](t, x, `document.activeElement.classList.contains('cell')`) {
+		if browsertest.Evaluate[bool](t, x, `document.activeElement.classList.contains('cell')`) {
 			break
 		}
 	}
-	require.Equal(t, "0", evaluate[string](t, x, focused))
-	require.NotEqual(t, "none", evaluate[string](t, x, `getComputedStyle(document.activeElement).outlineStyle`), "focus cannot be seen")
-	require.Contains(t, evaluate[string](t, x, `document.getElementById('details').innerText`), "Block 0 – shared")
+	require.Equal(t, "0", browsertest.Evaluate[string](t, x, focused))
+	require.NotEqual(t, "none", browsertest.Evaluate[string](t, x, `getComputedStyle(document.activeElement).outlineStyle`), "focus cannot be seen")
+	require.Contains(t, browsertest.Evaluate[string](t, x, `document.getElementById('details').innerText`), "Block 0 – shared")
 	press(t, x, kb.ArrowRight, kb.ArrowRight)
-	require.Equal(t, "2", evaluate[string](t, x, focused))
+	require.Equal(t, "2", browsertest.Evaluate[string](t, x, focused))
 	require.Equal(t, "4", at(t, x), "arrows go from block to block here")
-	across := evaluate[int](t, x, `getComputedStyle(document.getElementById('gpu')).gridTemplateColumns.split(' ').length`)
+	across := browsertest.Evaluate[int](t, x, `getComputedStyle(document.getElementById('gpu')).gridTemplateColumns.split(' ').length`)
 	press(t, x, kb.ArrowDown)
-	require.Equal(t, strconv.Itoa(2+across), evaluate[string](t, x, focused))
+	require.Equal(t, strconv.Itoa(2+across), browsertest.Evaluate[string](t, x, focused))
 	press(t, x, kb.ArrowUp, kb.Enter, ".")
 	require.Equal(t, "5", at(t, x))
-	require.Equal(t, "2", evaluate[string](t, x, `document.querySelector('.cell[aria-selected]').dataset.block`), "kept from step to step")
-	require.Equal(t, "Block 2: in use by 1, 9 of 16 slots", evaluate[string](t, x, `document.activeElement.getAttribute('aria-label')`))
+	require.Equal(t, "2", browsertest.Evaluate[string](t, x, `document.querySelector('.cell[aria-selected]').dataset.block`), "kept from step to step")
+	require.Equal(t, "Block 2: in use by 1, 9 of 16 slots", browsertest.Evaluate[string](t, x, `document.activeElement.getAttribute('aria-label')`))
 	press(t, x, kb.Tab)
-	require.True(t, evaluate[bool](t, x, `document.activeElement.classList.contains('entry')`), "one Tab leaves the grid")
+	require.True(t, browsertest.Evaluate[bool](t, x, `document.activeElement.classList.contains('entry')`), "one Tab leaves the grid")
 	press(t, x, kb.ArrowRight, kb.ArrowDown)
-	require.Equal(t, "2", evaluate[string](t, x, `document.activeElement.closest('.table').dataset.sequence`))
+	require.Equal(t, "2", browsertest.Evaluate[string](t, x, `document.activeElement.closest('.table').dataset.sequence`))
 	for _, key := range []string{"?", "/"} {
 		press(t, x, key)
-		require.True(t, evaluate[bool](t, x, `document.getElementById('help').open`))
+		require.True(t, browsertest.Evaluate[bool](t, x, `document.getElementById('help').open`))
 		press(t, x, kb.Escape)
-		require.False(t, evaluate[bool](t, x, `document.getElementById('help').open`))
+		require.False(t, browsertest.Evaluate[bool](t, x, `document.getElementById('help').open`))
 	}
 }
 
@@ -494,30 +376,30 @@ const contrast = `(() => {
 
 // Ensure that the page can be used on a phone and on a desk, in light and dark.
 func TestLooks(t *testing.T) {
-	in := browser(t)
+	in := browsertest.Start(t)
 	all := recordings(t)
 	for _, name := range []string{"copy-on-write", "two-levels", "paged", "reserved", "cached", "static", "swapped", "large"} {
-		looks := []look{{width: desktop}, {width: desktop, dark: true}, {width: phone}, {width: phone, dark: true}}
+		looks := []browsertest.Look{{Width: desktop}, {Width: desktop, Dark: true}, {Width: phone}, {Width: phone, Dark: true}}
 		if name == "large" {
 			looks = looks[1:3] // they take long
 		}
 		for _, l := range looks {
-			t.Run(fmt.Sprintf("%s %d dark %t", name, l.width, l.dark), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s %d dark %t", name, l.Width, l.Dark), func(t *testing.T) {
 				r := all[name]
-				l.fragment = "step=" + strconv.Itoa(min(len(r.Frames)-1, max(4, len(r.Frames)/2)))
+				l.Fragment = "step=" + strconv.Itoa(min(len(r.Frames)-1, max(4, len(r.Frames)/2)))
 				x := open(t, in, r, l)
 				fits := func() {
-					require.LessOrEqual(t, evaluate[int64](t, x, `document.documentElement.scrollWidth`), l.width, "it has to be scrolled sideways")
+					browsertest.RequireFits(t, x, l)
 				}
 				fits()
-				require.Greater(t, evaluate[int64](t, x, `document.getElementById('pools').clientWidth`), min(l.width/2, 300), "the blocks have no room")
-				require.Empty(t, evaluate[[]string](t, x, contrast))
-				require.Empty(t, evaluate[[]string](t, x, `[...document.querySelectorAll('#gpu .cell')].filter(c => c.getBoundingClientRect().width < 8.9).map(c => c.dataset.block)`), "a block cannot be hit")
-				shoot(t, x, fmt.Sprintf("%s-%d-dark-%t", name, l.width, l.dark))
+				require.Greater(t, browsertest.Evaluate[int64](t, x, `document.getElementById('pools').clientWidth`), min(l.Width/2, 300), "the blocks have no room")
+				require.Empty(t, browsertest.Evaluate[[]string](t, x, contrast))
+				require.Empty(t, browsertest.Evaluate[[]string](t, x, `[...document.querySelectorAll('#gpu .cell')].filter(c => c.getBoundingClientRect().width < 8.9).map(c => c.dataset.block)`), "a block cannot be hit")
+				browsertest.Shoot(t, x, fmt.Sprintf("%s-%d-dark-%t", name, l.Width, l.Dark))
 				press(t, x, kb.End)
 				fits()
 				press(t, x, "?")
-				require.Empty(t, evaluate[[]string](t, x, contrast))
+				require.Empty(t, browsertest.Evaluate[[]string](t, x, contrast))
 				fits()
 			})
 		}
@@ -527,9 +409,9 @@ func TestLooks(t *testing.T) {
 // Ensure that nothing is said by colour alone: without any, two blocks of
 // different states differ in text, border or pattern.
 func TestStatesDifferWithoutColour(t *testing.T) {
-	in := browser(t)
-	x := open(t, in, recordings(t)["cached"], look{width: desktop})
-	looks := evaluate[map[string]string](t, x, `(() => {
+	in := browsertest.Start(t)
+	x := open(t, in, recordings(t)["cached"], browsertest.Look{Width: desktop})
+	looks := browsertest.Evaluate[map[string]string](t, x, `(() => {
   const all = {}
   for (const c of document.querySelectorAll('#legend .cell')) {
     const s = getComputedStyle(c), before = getComputedStyle(c, '::before')
@@ -546,50 +428,51 @@ func TestStatesDifferWithoutColour(t *testing.T) {
 }
 
 func TestReducedMotion(t *testing.T) {
-	in := browser(t)
+	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	for _, still := range []bool{false, true} {
-		x := open(t, in, r, look{width: desktop, still: still, fragment: "step=" + strconv.Itoa(copyStep(t, r))})
-		require.Equal(t, still, evaluate[string](t, x, `getComputedStyle(document.querySelector('#arrows path[marker-end]')).animationName`) == "none")
+		x := open(t, in, r, browsertest.Look{Width: desktop, Still: still, Fragment: "step=" + strconv.Itoa(copyStep(t, r))})
+		require.Equal(t, still, browsertest.Evaluate[string](t, x, `getComputedStyle(document.querySelector('#arrows path[marker-end]')).animationName`) == "none")
 	}
 }
 
 // Ensure that the page is not empty without scripts.
 func TestWithoutScripts(t *testing.T) {
-	in := browser(t)
-	x := open(t, in, story(t, "copy-on-write"), look{width: phone, noScript: true})
-	text := evaluate[string](t, x, `document.body.innerText`)
+	in := browsertest.Start(t)
+	l := browsertest.Look{Width: phone, NoScript: true}
+	x := open(t, in, story(t, "copy-on-write"), l)
+	text := browsertest.Evaluate[string](t, x, `document.body.innerText`)
 	require.Contains(t, text, "scripts are switched off")
 	require.Contains(t, text, "No sequence has blocks.")
 	require.NotContains(t, text, "Play")
-	require.LessOrEqual(t, evaluate[int64](t, x, `document.documentElement.scrollWidth`), int64(phone))
-	y := open(t, in, recordings(t)["paged"], look{width: phone, noScript: true})
-	require.Regexp(t, `\d+\s+\d+\s+blocks? \d+`, evaluate[string](t, y, `document.body.innerText`))
+	browsertest.RequireFits(t, x, l)
+	y := open(t, in, recordings(t)["paged"], l)
+	require.Regexp(t, `\d+\s+\d+\s+blocks? \d+`, browsertest.Evaluate[string](t, y, `document.body.innerText`))
 }
 
 func TestPrints(t *testing.T) {
-	in := browser(t)
-	x := open(t, in, story(t, "copy-on-write"), look{width: desktop, dark: true, fragment: "step=4"})
-	command(t, x, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
-	require.False(t, evaluate[bool](t, x, `document.querySelector('.bar').checkVisibility()`), "there is nothing to press on paper")
-	require.Equal(t, "rgb(255, 255, 255)", evaluate[string](t, x, `getComputedStyle(document.body).backgroundColor`))
-	require.Empty(t, evaluate[[]string](t, x, contrast))
+	in := browsertest.Start(t)
+	x := open(t, in, story(t, "copy-on-write"), browsertest.Look{Width: desktop, Dark: true, Fragment: "step=4"})
+	browsertest.Print(t, x)
+	require.False(t, browsertest.Evaluate[bool](t, x, `document.querySelector('.bar').checkVisibility()`), "there is nothing to press on paper")
+	require.Equal(t, "rgb(255, 255, 255)", browsertest.Evaluate[string](t, x, `getComputedStyle(document.body).backgroundColor`))
+	require.Empty(t, browsertest.Evaluate[[]string](t, x, contrast))
 }
 
 const hostile = `</script><script>document.title="owned"</script><img src=x onerror="document.title='owned'">&amp;\u2028` + "\u2028'\"`${1}"
 
 // Ensure that no text of a recording becomes markup or script.
 func TestHostileText(t *testing.T) {
-	in := browser(t)
+	in := browsertest.Start(t)
 	r := &view.Recording{Title: hostile, System: hostile, Note: hostile, Block: 4, GPU: 4, Frames: []view.Frame{
 		{Said: []string{hostile}, Call: hostile, Blocks: 4, Sequences: []view.Sequence{{Request: 1, Tokens: 5, Table: []int32{2, 0}}}},
 		{Said: []string{hostile, "},{"}, Blocks: 4, Copies: []block.Pair{{Src: 2, Dst: 3}}},
 	}}
 	for _, noScript := range []bool{false, true} {
-		x := open(t, in, r, look{width: desktop, noScript: noScript})
-		require.Equal(t, hostile+" – memory map", evaluate[string](t, x, `document.querySelector('title').textContent`))
-		require.Equal(t, hostile, evaluate[string](t, x, `document.querySelector('h1').textContent`))
-		require.Contains(t, evaluate[string](t, x, `document.body.innerText`), `onerror="document.title='owned'"`)
-		require.Zero(t, evaluate[int](t, x, `document.querySelectorAll('img').length`))
+		x := open(t, in, r, browsertest.Look{Width: desktop, NoScript: noScript})
+		require.Equal(t, hostile+" – memory map", browsertest.Evaluate[string](t, x, `document.querySelector('title').textContent`))
+		require.Equal(t, hostile, browsertest.Evaluate[string](t, x, `document.querySelector('h1').textContent`))
+		require.Contains(t, browsertest.Evaluate[string](t, x, `document.body.innerText`), `onerror="document.title='owned'"`)
+		require.Zero(t, browsertest.Evaluate[int](t, x, `document.querySelectorAll('img').length`))
 	}
 }

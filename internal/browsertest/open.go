@@ -1,0 +1,91 @@
+package browsertest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A Look is how a page is looked at.
+type Look struct {
+	Width    int64 // CSS pixels; less than 600 is a phone
+	Dark     bool
+	Still    bool // prefers-reduced-motion
+	NoScript bool // of the page: what a test evaluates runs all the same
+	Fragment string
+}
+
+// Open shows a file in a tab of its own. At the end of the test the tab has asked
+// for nothing but the file, and next, which are the files that the test goes on to;
+// and it has complained about nothing.
+func Open(t testing.TB, in context.Context, file string, l Look, next ...string) context.Context {
+	t.Helper()
+	tab, cancel := chromedp.NewContext(in)
+	t.Cleanup(cancel)
+	tab, stop := context.WithTimeout(tab, 3*time.Minute)
+	t.Cleanup(stop)
+	var seen events
+	require.NoError(t, chromedp.Listen(tab, seen.note))
+	command(t, tab, network.Enable, network.EnableParams{})
+	command(t, tab, runtime.Enable, cdp.Empty{})
+	command(t, tab, cdplog.Enable, cdp.Empty{})
+	command(t, tab, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: l.NoScript})
+	command(t, tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: l.Width, Height: 900, DeviceScaleFactor: 1, Mobile: l.Width < 600})
+	scheme, motion := "light", "no-preference"
+	if l.Dark {
+		scheme = "dark"
+	}
+	if l.Still {
+		motion = "reduce"
+	}
+	command(t, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion},
+	}})
+	address := url.URL{Scheme: "file", Path: file}
+	expected := []string{address.String()}
+	for _, file := range next {
+		expected = append(expected, (&url.URL{Scheme: "file", Path: file}).String())
+	}
+	t.Cleanup(func() {
+		seen.lock.Lock()
+		defer seen.lock.Unlock()
+		assert.Equal(t, expected, seen.asked, "a page asks for nothing but itself")
+		assert.Empty(t, seen.problems, "the page complains")
+	})
+	address.Fragment = l.Fragment
+	require.NoError(t, chromedp.Do(tab, chromedp.Navigate(address.String())))
+	return tab
+}
+
+// events are what a tab asked for, and what it complained about.
+type events struct {
+	lock            sync.Mutex
+	asked, problems []string
+}
+
+func (s *events) note(event any) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		s.asked = append(s.asked, e.Request.URL)
+	case *runtime.EventExceptionThrown:
+		s.problems = append(s.problems, e.ExceptionDetails.Text+" "+fmt.Sprint(e.ExceptionDetails.Exception))
+	case *runtime.EventConsoleAPICalled:
+		s.problems = append(s.problems, "console: "+string(e.Type))
+	case *cdplog.EventEntryAdded:
+		s.problems = append(s.problems, "log: "+e.Entry.Text)
+	}
+}
