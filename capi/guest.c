@@ -79,10 +79,10 @@ static int is_valgrind(struct dl_phdr_info *info, size_t size, void *unused) {
 __attribute__((constructor)) static void enter(void) {
     const char *strict = getenv("LLM_MEMORY_STRICT");
     int watched = dl_iterate_phdr(is_valgrind, NULL);
-    llm_start(strict != NULL && strcmp(strict, "1") == 0, watched, watched || __lsan_enable != NULL);
     if (!watched) { /* Memcheck reports the copying of stacks */
-        llm_calls_deepen();
+        llm_calls_deepen(); /* before this thread's first call, which is the next line */
     }
+    llm_start(strict != NULL && strcmp(strict, "1") == 0, watched, watched || __lsan_enable != NULL);
     llm_rest();
     llm_threads_settle(START_MS);
     llm_threads_block_signals();
