@@ -10,6 +10,17 @@ import (
 	"llmmemory/internal/sim/workload"
 )
 
+// addRun are the flags that say what one run is.
+func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
+	f.StringVar(&s.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
+	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
+	f.IntVar(&s.Server.BlockSize, "block-size", 16, "tokens in a block")
+	addRequests(f, s)
+	addModel(f, s)
+	addDecoding(f, &s.Decoding)
+	addMemory(f, &s.Server)
+}
+
 // addRequests are the flags that say what arrives.
 func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	addArrivals(f, s)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -55,13 +54,7 @@ func runCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&s.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
-	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
-	f.IntVar(&s.Server.BlockSize, "block-size", 16, "tokens in a block")
-	addRequests(f, &s)
-	addModel(f, &s)
-	addDecoding(f, &s.Decoding)
-	addMemory(f, &s.Server)
+	addRun(f, &s)
 	addWindow(f, &s)
 	f.BoolVar(&asJSON, "json", false, "print the scenario and the result as JSON")
 	return c

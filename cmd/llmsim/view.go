@@ -75,13 +75,7 @@ func viewCommand() *cobra.Command {
 	f.StringVar(&course, "course", "", "a trace of the homework's calls, in llmgrade's format")
 	f.Float64Var(&limits.From, "from", 0, "seconds of the run that are left out")
 	f.IntVar(&limits.Frames, "steps", 300, "steps to show, at most")
-	f.StringVar(&s.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
-	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
-	f.IntVar(&s.Server.BlockSize, "block-size", 16, "tokens in a block")
-	addRequests(f, &s)
-	addModel(f, &s)
-	addDecoding(f, &s.Decoding)
-	addMemory(f, &s.Server)
+	addRun(f, &s)
 	return c
 }
 

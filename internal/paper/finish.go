@@ -87,14 +87,8 @@ func (s *Scheduler) Counts() (gpu, cpu []int32) { return s.memory.counts() }
 
 // Queues returns the ids of the requests in each queue, in order.
 func (s *Scheduler) Queues() (waiting, running, swapped []int) {
-	list := func(q *queue.Queue) []int {
-		ids := []int{}
-		for at := range q.All() {
-			ids = append(ids, s.requests.At(at).id)
-		}
-		return ids
-	}
-	return list(s.waiting), list(s.running), list(s.swapped)
+	id := func(at int32) int { return s.requests.At(at).id }
+	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }
 
 // Check walks over the whole state: the memory is sound, every request is in

@@ -142,6 +142,15 @@ func (q *Queue) Len() int { return q.n }
 func (q *Queue) Head() int32 { return q.head }
 func (q *Queue) Tail() int32 { return q.tail }
 
+// IDs are the ids of the places from head to tail, as id says them.
+func (q *Queue) IDs(id func(at int32) int) []int {
+	ids := []int{}
+	for at := range q.All() {
+		ids = append(ids, id(at))
+	}
+	return ids
+}
+
 // Next and Prev are the neighbours of a place in the queue, or None.
 func (q *Queue) Next(at int32) int32 { return (*q.links)[at].next }
 func (q *Queue) Prev(at int32) int32 { return (*q.links)[at].prev }

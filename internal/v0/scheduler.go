@@ -153,14 +153,8 @@ func (s *Scheduler) Table(id int) []int32 {
 	return nil
 }
 
-// Queues appends the ids of the requests in each queue, in order.
+// Queues returns the ids of the requests in each queue, in order.
 func (s *Scheduler) Queues() (waiting, running, swapped []int) {
-	list := func(q *queue.Queue) []int {
-		ids := []int{}
-		for at := range q.All() {
-			ids = append(ids, s.requests.At(at).id)
-		}
-		return ids
-	}
-	return list(s.waiting), list(s.running), list(s.swapped)
+	id := func(at int32) int { return s.requests.At(at).id }
+	return s.waiting.IDs(id), s.running.IDs(id), s.swapped.IDs(id)
 }

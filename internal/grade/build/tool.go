@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"llmmemory/internal/grade/capped"
 )
 
 // What a tool may use, which reads hostile files: 10 s of CPU, 1 GiB of memory,
@@ -58,7 +60,7 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + k.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	out, said := &capped{most: mostOutput}, &capped{most: mostSaid}
+	out, said := &capped.Buffer{Most: mostOutput}, &capped.Buffer{Most: mostSaid}
 	cmd.Stdout, cmd.Stderr = out, said
 	err = cmd.Run()
 	if err == nil {
@@ -111,15 +113,4 @@ func readable(said []byte) string {
 		b.WriteByte('\n')
 	}
 	return strings.TrimSpace(b.String())
-}
-
-// capped keeps the beginning of what is written to it.
-type capped struct {
-	bytes.Buffer
-	most int
-}
-
-func (c *capped) Write(b []byte) (int, error) {
-	c.Buffer.Write(b[:min(len(b), c.most-c.Len())])
-	return len(b), nil
 }

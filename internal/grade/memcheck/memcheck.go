@@ -7,17 +7,16 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"llmmemory/internal/grade/sandbox"
 	"llmmemory/internal/grade/trace"
+	"llmmemory/internal/grade/watch"
 )
 
 // A Finding is one complaint.
@@ -76,11 +75,7 @@ func Run(program string, traces [][]trace.Op) ([]Finding, error) {
 // time; but the exit status is Valgrind's own, and the offset of steps shows how
 // far it was played.
 func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
-	played, err := steps.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return fmt.Errorf("memcheck: %w", err)
-	}
-	info, err := steps.Stat()
+	all, err := watch.PlayedAll(steps)
 	if err != nil {
 		return fmt.Errorf("memcheck: %w", err)
 	}
@@ -89,7 +84,7 @@ func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
 		return fmt.Errorf("%w: %w", ErrUnfinished, parseErr)
 	case exit != 0 && exit != complained:
 		return fmt.Errorf("%w: it ended with exit status %d", ErrUnfinished, exit)
-	case played != info.Size():
+	case !all:
 		return fmt.Errorf("%w: it ended in the middle of a call", ErrUnfinished)
 	case (exit == complained) != (len(found) > 0):
 		return fmt.Errorf("%w: the report has %d complaints, but Valgrind's exit status is %d", ErrUnfinished, len(found), exit)
@@ -115,36 +110,17 @@ func run(program, box string, steps *os.File) (report []byte, exit int, err erro
 	if err != nil {
 		return nil, 0, err
 	}
-	reports, theirs, err := os.Pipe()
-	if err != nil {
-		return nil, 0, err
-	}
-	defer reports.Close()
 	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
-	cmd.ExtraFiles = []*os.File{steps, theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		_ = theirs.Close()
+	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, patience, mostReport)
+	switch {
+	case end.Signal != 0 && end.Late:
+		return end.Said, 0, fmt.Errorf("%w within %v", ErrUnfinished, patience)
+	case end.Signal != 0:
+		return end.Said, 0, fmt.Errorf("%w: it ended by %v", ErrUnfinished, end.Signal)
+	case err != nil:
 		return nil, 0, fmt.Errorf("memcheck: %w", err)
 	}
-	_ = theirs.Close()
-	_ = reports.SetReadDeadline(time.Now().Add(patience))
-	report, readErr := io.ReadAll(io.LimitReader(reports, mostReport))
-	// Everybody has closed the pipe, or enough is enough.
-	stop := time.AfterFunc(time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	waitErr := cmd.Wait()
-	stop.Stop()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		if readErr != nil {
-			return report, 0, fmt.Errorf("%w within %v", ErrUnfinished, patience)
-		}
-		return report, 0, fmt.Errorf("%w: it ended by %v", ErrUnfinished, status.Signal())
-	}
-	exit = cmd.ProcessState.ExitCode()
-	if notExit := (*exec.ExitError)(nil); waitErr != nil && !errors.As(waitErr, &notExit) || exit == sandbox.Failed {
-		return nil, 0, fmt.Errorf("memcheck: %w", waitErr)
-	}
-	return report, exit, nil
+	return end.Said, end.Exit, nil
 }
 
 type frame struct {
@@ -202,9 +178,4 @@ func place(frames []frame) (function string, line int) {
 }
 
 // String is the finding as a student reads it.
-func (f Finding) String() string {
-	if f.Line == 0 {
-		return f.What
-	}
-	return "llm_memory.c:" + strconv.Itoa(f.Line) + ": " + f.What
-}
+func (f Finding) String() string { return watch.At(f.Line, f.What) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"llmmemory/internal/ctree"
+	"llmmemory/internal/grade/capped"
 	"llmmemory/internal/grade/carried"
 )
 
@@ -74,7 +75,7 @@ func Check(source []byte) ([]Breach, error) {
 	child.Env = []string{}
 	child.Dir = "/"
 	child.Stdin = bytes.NewReader(asked)
-	said, complaint := &capped{most: mostAnswer}, &capped{most: mostSaid}
+	said, complaint := &capped.Buffer{Most: mostAnswer}, &capped.Buffer{Most: mostSaid}
 	child.Stdout, child.Stderr = said, complaint
 	err = child.Run()
 	if ctx.Err() != nil {
@@ -95,15 +96,4 @@ func Check(source []byte) ([]Breach, error) {
 		return nil, fmt.Errorf("%w: %.500s", ErrUnread, a.Error)
 	}
 	return a.Breaches, nil
-}
-
-// capped keeps the beginning of what is written to it.
-type capped struct {
-	bytes.Buffer
-	most int
-}
-
-func (c *capped) Write(b []byte) (int, error) {
-	c.Buffer.Write(b[:min(len(b), c.most-c.Len())])
-	return len(b), nil
 }

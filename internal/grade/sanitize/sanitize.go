@@ -8,17 +8,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"syscall"
 	"time"
 
 	"llmmemory/internal/grade/sandbox"
 	"llmmemory/internal/grade/trace"
+	"llmmemory/internal/grade/watch"
 )
 
 // A Finding is the first complaint, which ends the program.
@@ -29,12 +28,7 @@ type Finding struct {
 }
 
 // String is the finding as a student reads it.
-func (f Finding) String() string {
-	if f.Line == 0 {
-		return f.What
-	}
-	return "llm_memory.c:" + strconv.Itoa(f.Line) + ": " + f.What
-}
+func (f Finding) String() string { return watch.At(f.Line, f.What) }
 
 // ErrUnfinished is wrapped when the program ended before its time without a word
 // of the sanitizers.
@@ -58,18 +52,14 @@ func Run(program string, traces [][]trace.Op) (*Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	played, err := steps.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return nil, fmt.Errorf("sanitizers: %w", err)
-	}
-	info, err := steps.Stat()
+	all, err := watch.PlayedAll(steps)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("sanitizers: %w", err)
 	case exit == stopped:
 		f := parse(said)
 		return &f, nil
-	case exit != 0 || played != info.Size():
+	case exit != 0 || !all:
 		return nil, fmt.Errorf("%w: it ended in the middle of a call, with exit status %d", ErrUnfinished, exit)
 	}
 	return nil, nil
@@ -84,31 +74,14 @@ func run(program string, steps *os.File) (said []byte, exit int, err error) {
 	options := fmt.Sprintf("exitcode=%d:print_stacktrace=1:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=256:hard_rss_limit_mb=1024", stopped)
 	cmd := &exec.Cmd{Path: path, Args: argv, Env: []string{"LC_ALL=C", "ASAN_OPTIONS=" + options, "UBSAN_OPTIONS=" + options}}
 	cmd.ExtraFiles = []*os.File{steps}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	output, theirs, err := os.Pipe()
-	if err != nil {
-		return nil, 0, err
-	}
-	defer output.Close()
-	cmd.Stderr = theirs
-	err = cmd.Start()
-	_ = theirs.Close()
-	if err != nil {
-		return nil, 0, fmt.Errorf("sanitizers: %w", err)
-	}
-	_ = output.SetReadDeadline(time.Now().Add(patience))
-	said, readErr := io.ReadAll(io.LimitReader(output, mostReport))
-	stop := time.AfterFunc(time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-	waitErr := cmd.Wait()
-	stop.Stop()
-	if readErr != nil {
+	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, patience, mostReport)
+	switch {
+	case end.Late:
 		return nil, 0, fmt.Errorf("%w within %v", ErrUnfinished, patience)
+	case err != nil:
+		return nil, 0, fmt.Errorf("sanitizers: %w: %s", err, end.Said)
 	}
-	exit = cmd.ProcessState.ExitCode()
-	if notExit := (*exec.ExitError)(nil); waitErr != nil && !errors.As(waitErr, &notExit) || exit == sandbox.Failed {
-		return nil, 0, fmt.Errorf("sanitizers: %w: %s", waitErr, said)
-	}
-	return said, exit, nil
+	return end.Said, end.Exit, nil
 }
 
 var (

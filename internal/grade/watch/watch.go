@@ -1,0 +1,81 @@
+// Package watch runs a program that plays a file of steps while somebody looks
+// on, Memcheck or the sanitizers, and listens to what they say. What it means is
+// theirs to tell.
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"llmmemory/internal/grade/sandbox"
+)
+
+// An End is how a program ended.
+type End struct {
+	Said   []byte // the beginning of what it wrote into the pipe
+	Late   bool   // the pipe was still open when patience was over
+	Exit   int    // status; -1: by a signal
+	Signal syscall.Signal
+}
+
+// Run starts a program, whose arguments are a sandbox's, in a process group of its
+// own, with a pipe that attach gives it, and waits until all that have the pipe
+// have closed it, or patience or the most bytes are over. Who is left a second
+// later is killed. The error is that it could not be run; the End holds as far as
+// it came.
+func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, most int64) (e End, err error) {
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		return e, err
+	}
+	defer ours.Close()
+	attach(theirs)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	err = cmd.Start()
+	_ = theirs.Close()
+	if err != nil {
+		return e, err
+	}
+	_ = ours.SetReadDeadline(time.Now().Add(patience))
+	var readErr error
+	e.Said, readErr = io.ReadAll(io.LimitReader(ours, most))
+	stop := time.AfterFunc(time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	waitErr := cmd.Wait()
+	stop.Stop()
+	e.Late = readErr != nil
+	e.Exit = cmd.ProcessState.ExitCode()
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		e.Signal = status.Signal()
+	}
+	if exit := (*exec.ExitError)(nil); waitErr != nil && !errors.As(waitErr, &exit) || e.Exit == sandbox.Failed {
+		return e, waitErr
+	}
+	return e, nil
+}
+
+// PlayedAll says whether the whole file of steps was read. The program has the
+// file open as ours is, so the offset is its.
+func PlayedAll(steps *os.File) (bool, error) {
+	played, err := steps.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return false, err
+	}
+	info, err := steps.Stat()
+	if err != nil {
+		return false, err
+	}
+	return played == info.Size(), nil
+}
+
+// At is a complaint as a student reads it; line is of llm_memory.c, 0: none.
+func At(line int, what string) string {
+	if line == 0 {
+		return what
+	}
+	return fmt.Sprintf("llm_memory.c:%d: %s", line, what)
+}
