@@ -66,7 +66,7 @@ func NewScheduler(s Server, drafts int) (serve.Scheduler, error) {
 	return scheduler, nil
 }
 
-// mostBlocks take some 4 GB of books.
+// mostBlocks is more than any GPU has, and not too many to keep books of.
 const mostBlocks = 1 << 25
 
 // A run is a simulation under way.

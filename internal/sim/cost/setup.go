@@ -41,15 +41,11 @@ type Engine struct {
 // calibrated line, FasterTransformer's logs) and of OPT-13B and OPT-66B with
 // 80 GB (the profiles of vLLM and of its own engine that DistServe publishes).
 //
-// Compute and Attention are near the best fit to all of them. Weights is not:
-// the fit takes the whole bandwidth and puts the rest into Layer, 0.28 ms. Layer
-// and Seq lie between sources that contradict each other: for a sequence the
-// calibrated line has 0.30 ms, vLLM in DistServe 0.06 to 0.12. README.md says
-// how far off the result is.
+// The figures were chosen by hand. Layer and Seq lie between sources that
+// contradict each other: for a sequence the calibrated line has 0.30 ms, vLLM in
+// DistServe 0.06 to 0.12. README.md says how far off the result is.
 //
-// HostLink: 25 of 32 GB/s are what is measured over PCIe 4.0 x16. WorkerLink:
-// published all-reduce runs on A100s with NVLink come to some 200 of 300 GB/s.
-// Base and Copy are assumptions.
+// HostLink, WorkerLink, Base and Copy are assumptions.
 var DefaultEngine = Engine{
 	Weights:         0.90,
 	Compute:         0.60,

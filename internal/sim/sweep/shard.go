@@ -8,8 +8,7 @@ import (
 )
 
 // cost is about how long a job takes, in no unit. vllm-v1 computes hashes of
-// blocks; the others are alike (300 s of ShareGPT at 4 requests/s: 72 ms against
-// 15 to 22).
+// blocks, the others do not (internal/sim/README.md, speed).
 func (j Job) cost() int64 {
 	n := int64(j.Requests) + 1
 	if j.System == "vllm-v1" {

@@ -199,6 +199,7 @@ func TestAlpacaInputs(t *testing.T) {
 		for i := 0; i+14 <= draws; i += 14 {
 			longest += max14(prompts[i:]) / (draws / 14)
 		}
+		t.Logf("%s: longest of 14: %.1f", name, longest)
 		require.InEpsilon(t, 50.8, longest, 0.07)
 		for _, p := range prompts {
 			whole[name] += math.Floor(p/16) / draws
@@ -259,6 +260,8 @@ func TestChat(t *testing.T) {
 	require.Equal(t, 1024.0, outputs[draws-1])
 	cut := float64(draws-sort.SearchFloat64s(prompts, 1024)) / draws
 	require.InDelta(t, 0.66, cut, 0.01)
+	mean, _ := meanSD(prompts)
+	require.InDelta(t, 862, mean, 3)
 }
 
 // Ensure that translations have their prefix in front of the assumed sentences.
