@@ -20,7 +20,7 @@ func (alpaca) Draw(r *rand.Rand) (prompt, output int) {
 
 // alpacaInputs is another shape that agrees with what is known of Alpaca: the
 // same mean, and 49.1 tokens in the longest prompt of 14 on average, where that
-// of alpaca is 47.6 and the artifact's batches 50.8. Its prompts have two humps,
+// of alpaca is 47.9 and the artifact's batches 50.8. Its prompts have two humps,
 // because about 40 % of Alpaca's instructions have an input (its README), the
 // others being short: normal with mean 13 and sd 3. With an input they are
 // log-normal with mean 28.8 and sigma 0.5. Only the 40 % have a source.
