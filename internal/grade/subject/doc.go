@@ -1,5 +1,5 @@
 // Package subject is the process that a submission runs in, seen from outside:
-// it makes one call at a time there (grader/runner.c) and looks at the memory of
+// it makes one call at a time there (grader/process/runner.c) and looks at the memory of
 // the submission through a file that both processes have mapped (design,
 // decision 4).
 //

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"sync"
 
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
-	"llmmemory/internal/sim/chart"
 	"llmmemory/internal/sim/scenario"
 )
 

@@ -4,7 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 )
 
 //go:embed targets.json
