@@ -1,5 +1,5 @@
 /*
- * The process that a submission runs in (design, decision 4). It knows nothing
+ * The process that a submission runs in (internal/README.md, decision 4). It knows nothing
  * of what is right: it makes the call that it is told to make, and says what the
  * call returned and which allocations it made. Everything else the grader reads
  * in the memory that both have mapped.

@@ -28,7 +28,7 @@ type Config struct {
 	Prefix int
 }
 
-// A Manager keeps the block tables of groups of sequences (§9).
+// A Manager keeps the block tables of groups of sequences (vllm/v0/RULES.md §9).
 type Manager struct {
 	config    Config
 	watermark int

@@ -19,7 +19,7 @@ import (
 var ErrConfig = errors.New("bad configuration")
 
 // Server is what a system is given: memory and limits. Zero fields are as the
-// paper has them for OPT-13B on one A100 with 40 GB (paper §1), but for those
+// paper has them for OPT-13B on one A100 with 40 GB (sim/PAPER.md §1), but for those
 // that say otherwise.
 type Server struct {
 	System string `json:"system"` // one of Systems

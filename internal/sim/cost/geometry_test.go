@@ -10,7 +10,7 @@ import (
 var opt13B = cacheShape{Layers: 40, KVHeads: 40, HeadSize: 128, ElemBytes: 2}
 
 // Ensure that the paper's figures come out: 800 KiB for a token of OPT-13B, and
-// 983 blocks of 16 on an A100 with 40 GB (paper §1). Grouped-query attention
+// 983 blocks of 16 on an A100 with 40 GB (sim/PAPER.md §1). Grouped-query attention
 // makes Llama-3-8B's 128 KiB.
 func TestBlockBytes(t *testing.T) {
 	require.EqualValues(t, 819_200, opt13B.blockBytes(1))

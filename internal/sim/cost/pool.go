@@ -17,8 +17,8 @@ type Memory struct {
 	Swap        int64   `json:"swap_bytes"`      // of CPU memory for each GPU
 }
 
-// DefaultMemory is that of the paper's artifact (paper §1). vLLM's own defaults
-// are a utilization of 0.9 and 4 GiB to swap to (vllm-v0 §7).
+// DefaultMemory is that of the paper's artifact (sim/PAPER.md §1). vLLM's own defaults
+// are a utilization of 0.9 and 4 GiB to swap to (vllm/v0/RULES.md §7).
 var DefaultMemory = Memory{Utilization: 0.95, Tokens: 2560, Workspace: 1 << 30, Swap: 20 << 30}
 
 const (

@@ -10,7 +10,7 @@ import (
 //go:embed targets.json
 var targetsJSON []byte
 
-// targets are what the paper prints (paper §2).
+// targets are what the paper prints (sim/PAPER.md §2).
 var targets = func() (t struct {
 	Model struct {
 		KVBytes int64 `json:"kv_bytes_per_token"`

@@ -29,7 +29,7 @@ type Function interface {
 	Root() Hash
 	// Sum writes the hash of the block with these tokens behind parent to
 	// out, which may be parent. No extra keys is different from empty ones:
-	// there are no empty ones (vllm-v1 §3).
+	// there are no empty ones (vllm/v1/RULES.md §3).
 	Sum(out, parent *Hash, tokens []int32, extra []Key)
 }
 

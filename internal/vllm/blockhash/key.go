@@ -63,7 +63,7 @@ func (e *Extras) Check() error {
 }
 
 // Last starts a Cursor at the last multimodal item, which is where a run that
-// does not begin at token 0 starts (vllm-v1 §3). So a block that generated tokens
+// does not begin at token 0 starts (vllm/v1/RULES.md §3). So a block that generated tokens
 // complete is named after the last item in it only. vLLM does the same; who
 // needs more must give requests with several items at the end of the prompt a
 // salt that covers them.

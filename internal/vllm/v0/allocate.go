@@ -18,7 +18,7 @@ const (
 func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] }
 
 // CanAllocate says whether a prompt of so many tokens can be admitted. How many
-// sequences it is for and what is cached does not matter (§3).
+// sequences it is for and what is cached does not matter (vllm/v0/RULES.md §3).
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
 	need := ceil(tokens+lookahead, m.config.Block)
 	if m.config.Window > 0 {
@@ -38,7 +38,7 @@ func okOrLater(need, free, watermark int) Status {
 }
 
 // Allocate makes the table of first, which is unknown so far, for all of its
-// tokens, and gives the other sequences of its group a fork each (§2). They
+// tokens, and gives the other sequences of its group a fork each (vllm/v0/RULES.md §2). They
 // must have as many tokens.
 func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 	if err := m.checkAllocate(first, others); err != nil {
@@ -93,7 +93,7 @@ func (m *Manager) checkAllocate(first *Seq, others []*Seq) error {
 }
 
 // Fork gives child, which is unknown so far, the table of parent. It takes no
-// block. A parent that is unknown is none (§2).
+// block. A parent that is unknown is none (vllm/v0/RULES.md §2).
 func (m *Manager) Fork(parent, child *Seq) error {
 	if !parent.known {
 		return nil
@@ -130,7 +130,7 @@ func (m *Manager) deviceOf(s *Seq) *device.Device {
 }
 
 // Free gives the blocks of s back in logical order, wherever they are, and
-// forgets it. An unknown sequence is left alone (§2).
+// forgets it. An unknown sequence is left alone (vllm/v0/RULES.md §2).
 func (m *Manager) Free(s *Seq) {
 	if !s.known {
 		return

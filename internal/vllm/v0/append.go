@@ -9,7 +9,7 @@ import (
 
 // CanAppend says whether the unseen tokens of the running sequences of a group
 // have room. It counts every touched block as a new one, and knows no watermark
-// (§3).
+// (vllm/v0/RULES.md §3).
 func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	touched := 0
 	for _, s := range group {
@@ -19,7 +19,7 @@ func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 }
 
 // Append takes the unseen tokens of s into its table, with empty blocks for
-// lookahead more, and appends the copies to be made to dst (§2). computed is
+// lookahead more, and appends the copies to be made to dst (vllm/v0/RULES.md §2). computed is
 // how many tokens of s are computed, for the window. Too few free blocks is
 // ErrNoFreeBlocks.
 func (m *Manager) Append(dst []device.Pair, s *Seq, lookahead, computed int) ([]device.Pair, error) {
@@ -97,7 +97,7 @@ func (m *Manager) copies(s *Seq) int {
 }
 
 // slide puts the null block in the place of the blocks that nobody attends to,
-// and takes it from the GPU the first time (§5).
+// and takes it from the GPU the first time (vllm/v0/RULES.md §5).
 func (m *Manager) slide(s *Seq, computed int) {
 	if m.null == block.None {
 		m.null = m.take()

@@ -2,7 +2,7 @@
 // tables over a GPU and a CPU device, admission with a watermark, append with
 // copy-on-write, forks, swapping, a sliding window, prefix caching, and the
 // scheduler on top of them. Each function names the section of the rules it
-// implements (vllm-v0 §1 to §8).
+// implements (vllm/v0/RULES.md §1 to §8).
 //
 // GPU blocks have the ids 0 to G-1, CPU blocks G to G+C-1. A sequence's table
 // names blocks of one device; all of a group are swapped together. A block in

@@ -86,11 +86,11 @@ func (m *Manager) Config() Config { return m.config }
 // Devices are the blocks of the GPU and the CPU, for reading.
 func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 
-// WindowBlocks is the most blocks that a sequence with a window holds (§5).
+// WindowBlocks is the most blocks that a sequence with a window holds (vllm/v0/RULES.md §5).
 func (m *Manager) WindowBlocks() int { return m.config.Window/m.config.Block + 2 }
 
 // take hands out a GPU block. If no unused one is left, a cached one is evicted
-// (§1, §6). The caller has counted: there is one.
+// (vllm/v0/RULES.md §1, §6). The caller has counted: there is one.
 func (m *Manager) take() int32 {
 	id := m.gpu.Take()
 	if m.prefix == nil {

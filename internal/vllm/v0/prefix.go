@@ -9,7 +9,7 @@ import (
 
 // A prefix is what prefix caching adds to the GPU: which block holds which
 // prefix, and the evictor, a ring of the cached blocks that no table names, in
-// the order in which they came to be so (§6).
+// the order in which they came to be so (vllm/v0/RULES.md §6).
 type prefix struct {
 	hash      blockhash.Fast
 	cached    map[blockhash.Hash]int32
@@ -224,7 +224,7 @@ func (m *Manager) freeCached(s *Seq) {
 }
 
 // Access remembers that the blocks of the sequences are accessed at time now,
-// which counts from when they are freed (§6).
+// which counts from when they are freed (vllm/v0/RULES.md §6).
 func (m *Manager) Access(now float64, group ...*Seq) {
 	for _, s := range group {
 		s.access, s.accessed = now, true
@@ -232,7 +232,7 @@ func (m *Manager) Access(now float64, group ...*Seq) {
 }
 
 // MarkComputed says that what was promoted up to now holds its keys and values:
-// the scheduler calls it when a batch is made (§6).
+// the scheduler calls it when a batch is made (vllm/v0/RULES.md §6).
 func (m *Manager) MarkComputed() {
 	if m.prefix == nil {
 		return
@@ -245,7 +245,7 @@ func (m *Manager) MarkComputed() {
 
 // Computed appends the blocks at the beginning of a group's sequences that need
 // not be computed: of one sequence its own, of several the longest common
-// beginning of those that have any (§6).
+// beginning of those that have any (vllm/v0/RULES.md §6).
 func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 	if m.prefix == nil {
 		return dst

@@ -43,7 +43,7 @@ func (c *SchedulerConfig) check() error {
 	return nil
 }
 
-// A Scheduler is V0's, with the FCFS policy (§8). It implements serve.Scheduler.
+// A Scheduler is V0's, with the FCFS policy (vllm/v0/RULES.md §8). It implements serve.Scheduler.
 type Scheduler struct {
 	config   SchedulerConfig
 	manager  *Manager
@@ -118,7 +118,7 @@ func (s *Scheduler) Add(r serve.Request) error {
 }
 
 // Finish implements serve.Scheduler. Running requests are freed in the order of
-// the running queue, whatever the order of ids (§8).
+// the running queue, whatever the order of ids (vllm/v0/RULES.md §8).
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 	if err := s.requests.Mark(ids...); err != nil {
 		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)

@@ -35,11 +35,11 @@ func (s *Seq) Unseen() int { return s.Len - s.full }
 func (s *Seq) reset() { *s = Seq{computed: s.computed[:0]} }
 
 // touched counts the blocks that the unseen tokens and lookahead more would
-// write to, each as if it had to be a new one (§2).
+// write to, each as if it had to be a new one (vllm/v0/RULES.md §2).
 func (s *Seq) touched(blockSize, lookahead int) int {
 	room := blockSize - s.full%blockSize
 	return 1 + ceil(s.Unseen()+lookahead-room, blockSize)
 }
 
-// fullBlocks counts the blocks without room (§4).
+// fullBlocks counts the blocks without room (vllm/v0/RULES.md §4).
 func (s *Seq) fullBlocks(blockSize int) int { return s.full / blockSize }

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/serve"
 )
 
-// Step implements serve.Scheduler (§8). An error wraps ErrNoFreeBlocks if a
+// Step implements serve.Scheduler (vllm/v0/RULES.md §8). An error wraps ErrNoFreeBlocks if a
 // victim does not fit on the CPU, which ends vLLM, or ErrSequence if tokens are
 // missing that prefix caching needs. Then nothing runs, every request is in a
 // queue again, and what else is in the iteration has happened.
@@ -141,7 +141,7 @@ func (s *Scheduler) admit() {
 }
 
 // overAdmitted is for a prompt that a window's cap admits although its blocks
-// are not there (§5), where vLLM ends.
+// are not there (vllm/v0/RULES.md §5), where vLLM ends.
 func (s *Scheduler) overAdmitted(q *request) Status {
 	if ceil(q.Len, s.config.Manager.Block) > s.config.Manager.GPU {
 		return Never

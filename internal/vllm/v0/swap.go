@@ -7,14 +7,14 @@ import (
 )
 
 // CanSwapOut says whether the CPU has room for the running sequences of a
-// group (§4).
+// group (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapOut(group ...*Seq) bool {
 	return okOrLater(m.swapNeed(group, 0), m.cpu.NumFree(), 0) == OK
 }
 
 // CanSwapIn says whether the GPU has room for the swapped sequences of a group
 // and its watermark, which does not count for Never: vLLM waits for ever for a
-// group that fits only without it (§4).
+// group that fits only without it (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	need := m.swapNeed(group, lookahead)
 	if m.config.GPU < need {
@@ -35,7 +35,7 @@ func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 
 // SwapOut moves the tables of a group to the CPU and appends the copies to be
 // made to dst, in ids that count from 0 on each device. What was shared is
-// private afterwards: a shared block is copied for each of its sequences (§4).
+// private afterwards: a shared block is copied for each of its sequences (vllm/v0/RULES.md §4).
 func (m *Manager) SwapOut(dst []device.Pair, group ...*Seq) ([]device.Pair, error) {
 	return m.swap(dst, group, &m.gpu, &m.cpu)
 }

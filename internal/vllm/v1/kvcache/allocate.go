@@ -2,7 +2,7 @@ package kvcache
 
 import "fmt"
 
-// An Alloc asks for slots for more tokens of a request (vllm-v1 §6).
+// An Alloc asks for slots for more tokens of a request (vllm/v1/RULES.md §6).
 //
 //	| computed | hit | external | new | lookahead |
 //	                            | to be computed  |
@@ -22,7 +22,7 @@ type Alloc struct {
 
 // Allocate extends the tables of r, and reports whether the blocks were there.
 // If not, nothing has changed, except that blocks outside a window are free
-// (vllm-v1 §6, step 5). The caller advances r's computed tokens. Errors are
+// (vllm/v1/RULES.md §6, step 5). The caller advances r's computed tokens. Errors are
 // misuse and wrap ErrRequest.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if a.Hit == nil && a.External == 0 && a.New > 0 && c.grow(r, a) {

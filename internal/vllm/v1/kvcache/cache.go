@@ -69,7 +69,7 @@ func New(config Config) (*Cache, error) {
 
 // setFineness decides where hits can end: with one group at its blocks, with
 // several at the scheduler's blocks, or at each hash if a Mamba group has
-// coarser blocks and every other group can follow it there (vllm-v1 §10).
+// coarser blocks and every other group can follow it there (vllm/v1/RULES.md §10).
 func (c *Cache) setFineness() {
 	if len(c.groups) == 1 {
 		c.hitUnit = c.groups[0].Block
@@ -89,7 +89,7 @@ func (c *Cache) setFineness() {
 }
 
 // makeSets puts equal groups together, and sets of full attention first: they
-// are looked up from the left, which bounds the others (vllm-v1 §10).
+// are looked up from the left, which bounds the others (vllm/v1/RULES.md §10).
 func (c *Cache) makeSets() {
 	marked := slices.ContainsFunc(c.groups, func(g group) bool { return g.Eagle })
 	for i := range c.groups {

@@ -138,7 +138,7 @@ func TestEagleDropsOnceForEachLength(t *testing.T) {
 	require.Equal(t, []int32{0, 0, 0, r.Table(2)[3], r.Table(2)[4]}, hit.Blocks[2])
 }
 
-// A request that does not read the cache still writes it (vllm-v1 §5).
+// A request that does not read the cache still writes it (vllm/v1/RULES.md §5).
 func TestNoRead(t *testing.T) {
 	c := newFull(t, 12)
 	r, err := c.Add(Spec{Tokens: counting(9), NoRead: true})
@@ -157,7 +157,7 @@ func TestNoRead(t *testing.T) {
 	require.Equal(t, 8, hit.Tokens)
 }
 
-// Ensure that a report of hits says what was reused (vllm-v1 §12).
+// Ensure that a report of hits says what was reused (vllm/v1/RULES.md §12).
 func TestReportOfHits(t *testing.T) {
 	c, err := New(Config{
 		Blocks: 12, Groups: []Group{{Kind: Full, Block: 4}}, Caching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Events: true,
@@ -176,7 +176,7 @@ func TestReportOfHits(t *testing.T) {
 }
 
 // The draft modules of multi-module MTP read ahead, so the tokens at the end
-// may be prefilled again and are not registered (vllm-v1 §10).
+// may be prefilled again and are not registered (vllm/v1/RULES.md §10).
 func TestPrefillLookaheadHoldsTokensBack(t *testing.T) {
 	for ahead, want := range map[int]int{0: 2, 1: 2, 2: 1, 4: 1} {
 		c, err := New(Config{

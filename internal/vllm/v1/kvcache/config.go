@@ -40,7 +40,7 @@ type Group struct {
 }
 
 // Dense as Config.Retention gives every block of a window that a hit can use
-// its key (vllm-v1 §9).
+// its key (vllm/v1/RULES.md §9).
 const Dense = -1
 
 // Config describes a cache. Lengths are tokens unless said otherwise.

@@ -1,6 +1,6 @@
 // Package kvcache is vLLM V1's KV-cache manager: it maps the tokens of requests
 // to blocks of a pool, one block table for each group of layers, and finds the
-// longest prefix that is cached already (vllm-v1 §5 to §11).
+// longest prefix that is cached already (vllm/v1/RULES.md §5 to §11).
 //
 // Groups of layers differ in what they attend to (full, sliding window, chunked
 // local, Mamba) and in their block sizes, so a hit must be reconciled among
@@ -15,7 +15,7 @@
 // A Cache is for one goroutine. A Manager puts a lock around one and names
 // requests by handles. An allocation is planned as a whole before anything
 // changes, so a call that is refused leaves everything as it was, except that
-// blocks outside a window stay freed (vllm-v1 §6, step 5).
+// blocks outside a window stay freed (vllm/v1/RULES.md §6, step 5).
 //
 // Queues of requests and the choice of which to run belong to sched.
 package kvcache

@@ -3,7 +3,7 @@ package kvcache
 import "fmt"
 
 // Free gives the blocks of r back, group by group, each table from its end
-// (vllm-v1 §2.4, §7). Without blocks it does nothing.
+// (vllm/v1/RULES.md §2.4, §7). Without blocks it does nothing.
 func (c *Cache) Free(r *Request) {
 	for i := range r.tables {
 		t := &r.tables[i]
@@ -16,7 +16,7 @@ func (c *Cache) Free(r *Request) {
 }
 
 // Preempt frees r and makes it wait. Its tokens and hashes stay, so it hits its
-// own blocks if they survive (vllm-v1 §7).
+// own blocks if they survive (vllm/v1/RULES.md §7).
 func (c *Cache) Preempt(r *Request) {
 	c.Free(r)
 	r.computed = 0
@@ -58,7 +58,7 @@ func (c *Cache) Reset() bool {
 
 // leaveWindows frees the blocks that nobody attends to once settled tokens are
 // there, from the last one down to the first that was freed before, in one call
-// for each group (vllm-v1 §8).
+// for each group (vllm/v1/RULES.md §8).
 func (c *Cache) leaveWindows(r *Request, settled int) {
 	if !c.recycles {
 		return

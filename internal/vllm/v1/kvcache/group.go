@@ -12,7 +12,7 @@ type group struct {
 
 	// justStored are the keys that a Mamba group stored in this step: their
 	// states are only there when the step has run, so no request may hit them
-	// (vllm-v1 §13).
+	// (vllm/v1/RULES.md §13).
 	justStored []pool.Key
 }
 
@@ -21,7 +21,7 @@ func newGroup(g Group, id int, c *Config) group {
 }
 
 // admissionCap is the most blocks that a request holds at a time, because
-// others have left its window by then (vllm-v1 §6).
+// others have left its window by then (vllm/v1/RULES.md §6).
 func (g *Group) admissionCap(c *Config) int {
 	switch g.Kind {
 	case SlidingWindow: // plus one, because a window need not start at a block
@@ -33,7 +33,7 @@ func (g *Group) admissionCap(c *Config) int {
 }
 
 // skipped is how many of the first tokens nobody attends to once computed
-// tokens are there (vllm-v1 §8).
+// tokens are there (vllm/v1/RULES.md §8).
 func (g *Group) skipped(computed int) int {
 	switch g.Kind {
 	case SlidingWindow:

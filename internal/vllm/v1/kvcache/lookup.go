@@ -1,7 +1,7 @@
 package kvcache
 
 // A Hit is the prefix of a request that the cache holds. It does not protect
-// the blocks: when a key was removed since, it is stale (vllm-v1 §2.5).
+// the blocks: when a key was removed since, it is stale (vllm/v1/RULES.md §2.5).
 type Hit struct {
 	Tokens int
 	Blocks [][]int32 // by group; null blocks for tokens nobody attends to
@@ -17,7 +17,7 @@ type hitState struct {
 }
 
 // Lookup finds the longest cached prefix of r and leaves out the last token,
-// whose logits must be computed (vllm-v1 §5). It sets the request's junction.
+// whose logits must be computed (vllm/v1/RULES.md §5). It sets the request's junction.
 // The arrays of hit are used again.
 func (c *Cache) Lookup(r *Request, hit *Hit) {
 	hit.of, hit.version, hit.Tokens = r, c.pool.Version(), 0
@@ -48,7 +48,7 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 }
 
 // reconcile shrinks a limit until every set has a hit of that length, and
-// returns the longest hit that one set had (vllm-v1 §10). Limits only shrink,
+// returns the longest hit that one set had (vllm/v1/RULES.md §10). Limits only shrink,
 // so it ends.
 func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	clear(c.hybrid)

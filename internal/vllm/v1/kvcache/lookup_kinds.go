@@ -2,7 +2,7 @@ package kvcache
 
 // lookupFull walks from the first block to the first miss. If hits may end
 // inside a block, it then tries the boundaries inside the next one, the longest
-// first (vllm-v1 §5, §10).
+// first (vllm/v1/RULES.md §5, §10).
 func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.Block, c.hitUnit
 	scale := size / c.config.HashBlock
@@ -32,7 +32,7 @@ func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) i
 // lookupWindow looks from the right for as many blocks in a row as a window
 // needs, and takes the blocks in front of them as null: nobody attends to them.
 // If there is no such run, the one that reaches block 0 is the hit, however
-// short (vllm-v1 §8).
+// short (vllm/v1/RULES.md §8).
 func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool) int {
 	size, unit := s.spec.Block, c.hitUnit
 	scale := size / c.config.HashBlock
@@ -103,7 +103,7 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 }
 
 // lookupChunk takes everything before the chunk that holds token limit as hit
-// without looking, as null blocks, and walks from there (vllm-v1 §8).
+// without looking, as null blocks, and walks from there (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	size := s.spec.Block
 	scale := size / c.config.HashBlock
@@ -115,7 +115,7 @@ func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 	return n * size
 }
 
-// lookupMamba needs one state only, the last one that is cached (vllm-v1 §13).
+// lookupMamba needs one state only, the last one that is cached (vllm/v1/RULES.md §13).
 func (c *Cache) lookupMamba(s *set, r *Request, hit *Hit, limit int) int {
 	size, unit := s.spec.Block, c.hitUnit
 	step := size

@@ -7,7 +7,7 @@ import "llmmemory/internal/vllm/v1/pool"
 // blocks behind it, in the last but that many. Slots in front are null, or hold
 // the state after (slot+1)×block tokens. A step that begins a new block copies
 // the state from the block it was in, which therefore lives one step longer
-// (vllm-v1 §13, and vLLM's MambaManager at the commit named there).
+// (vllm/v1/RULES.md §13, and vLLM's MambaManager at the commit named there).
 
 // needAligned counts at most one new running state, the speculative blocks of a
 // first allocation, and the copy of a state that a hit ends in.

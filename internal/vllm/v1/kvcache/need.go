@@ -1,7 +1,7 @@
 package kvcache
 
 // need is how many free blocks the demand takes, over all groups: new blocks,
-// and blocks of the hit that are free now and will not be (vllm-v1 §6).
+// and blocks of the hit that are free now and will not be (vllm/v1/RULES.md §6).
 func (c *Cache) need(r *Request, d *demand) int {
 	n := 0
 	for i := range c.groups {

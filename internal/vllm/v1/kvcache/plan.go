@@ -68,7 +68,7 @@ func (g *group) externalBlocks(d *demand, length int) int {
 }
 
 // commit carries the plans out. Every group adopts its hit before any block is
-// taken, so that no group evicts another's hit (vllm-v1 §6, step 7).
+// taken, so that no group evicts another's hit (vllm/v1/RULES.md §6, step 7).
 func (c *Cache) commit(r *Request, d *demand) {
 	take := 0
 	for i := range c.plans {

@@ -4,7 +4,7 @@ import "fmt"
 
 // register gives the blocks of the first tokens tokens their keys. In hybrid
 // mode that is rounded down to where a hit can end, plus one block for EAGLE
-// groups, which look one block further (vllm-v1 §10).
+// groups, which look one block further (vllm/v1/RULES.md §10).
 func (c *Cache) register(r *Request, tokens int) {
 	if len(c.groups) == 1 {
 		c.registerGroup(r, 0, max(0, tokens-c.hold))
@@ -47,7 +47,7 @@ func (c *Cache) registerGroup(r *Request, i, tokens int) {
 }
 
 // registerTail makes the block in which the prompt's last hash ends findable
-// there, even if no lookup is that fine (vllm-v1 §10).
+// there, even if no lookup is that fine (vllm/v1/RULES.md §10).
 func (c *Cache) registerTail(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
 	end := floorTo(r.prompt, c.config.HashBlock)

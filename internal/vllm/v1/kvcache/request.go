@@ -147,14 +147,14 @@ func (r *Request) Computed() int { return r.computed }
 
 // SetComputed says so. The caller advances it after an allocation, and moves
 // it back when drafts are rejected: their blocks stay in the table and are used
-// later (vllm-v1 §6). Rollback gives them back instead.
+// later (vllm/v1/RULES.md §6). Rollback gives them back instead.
 func (r *Request) SetComputed(tokens int) { r.computed = tokens }
 
 // Preemptions is how often the request has lost its blocks.
 func (r *Request) Preemptions() int { return r.preemptions }
 
 // Junction is the end of a prefix that r shares with other requests and that a
-// group with sparse retention does not hold yet; 0 for none (vllm-v1 §9).
+// group with sparse retention does not hold yet; 0 for none (vllm/v1/RULES.md §9).
 func (r *Request) Junction() int { return r.junction }
 
 // Table is the block table of a group, for reading: it changes with the next

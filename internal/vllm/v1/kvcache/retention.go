@@ -2,7 +2,7 @@ package kvcache
 
 // retained says which of the blocks from to to-1 get a key, as a mask; nil for
 // all. Groups whose hits need only the last blocks in front of a boundary keep
-// no others (vllm-v1 §9).
+// no others (vllm/v1/RULES.md §9).
 func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 	switch g.Kind {
 	case SlidingWindow:

@@ -35,7 +35,7 @@ func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
 }
 
 // The window's run that reaches block 0 has 3 blocks of 4, but hits are
-// multiples of 8 (vllm-v1 §8).
+// multiples of 8 (vllm/v1/RULES.md §8).
 func TestAShortRunIsTrimmedToABoundary(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, Block: 8}, Group{Kind: SlidingWindow, Block: 4, Window: 17})
 	r := prefilled(t, c, 33)
@@ -48,7 +48,7 @@ func TestAShortRunIsTrimmedToABoundary(t *testing.T) {
 }
 
 // The same with EAGLE: 3 blocks are trimmed to 2, one is dropped, and the one
-// that is left ends on no boundary (vllm-v1 §8).
+// that is left ends on no boundary (vllm/v1/RULES.md §8).
 func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, Block: 8}, Group{Kind: SlidingWindow, Block: 4, Window: 17})
 	r := prefilled(t, c, 41)
@@ -59,7 +59,7 @@ func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	require.Equal(t, 32, r.Junction(), "full attention has 40 and drops 8")
 }
 
-// Groups with the same layout are hit together or not at all (vllm-v1 §5).
+// Groups with the same layout are hit together or not at all (vllm/v1/RULES.md §5).
 func TestEqualGroupsAreHitTogether(t *testing.T) {
 	full := Group{Kind: Full, Block: 4}
 	c := newHybrid(t, nil, full, full, Group{Kind: SlidingWindow, Block: 4, Window: 5})
@@ -74,7 +74,7 @@ func TestEqualGroupsAreHitTogether(t *testing.T) {
 }
 
 // With EAGLE a hybrid cache registers one block past the last boundary, and
-// nothing that can be prefilled again (vllm-v1 §10).
+// nothing that can be prefilled again (vllm/v1/RULES.md §10).
 func TestHybridRegistrationWithEagle(t *testing.T) {
 	for _, try := range []struct{ tokens, ahead, blocks int }{
 		{16, 0, 4}, {17, 0, 4}, {16, 3, 3}, {18, 3, 4}, {3, 0, 0},
@@ -90,7 +90,7 @@ func TestHybridRegistrationWithEagle(t *testing.T) {
 }
 
 // A Mamba group keeps the states at the ends of segments of two blocks and at
-// the prompt's last boundary (vllm-v1 §9).
+// the prompt's last boundary (vllm/v1/RULES.md §9).
 func TestRetentionOfStates(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Retention = 8 }, Group{Kind: Mamba, Block: 4})
 	r := prefilled(t, c, 21)
@@ -105,7 +105,7 @@ func TestRetentionOfStates(t *testing.T) {
 
 // The running state moves on by whole chunks. Speculative blocks in front of it
 // go to the end of the table, and the state before it is freed one step later
-// (vllm-v1 §13).
+// (vllm/v1/RULES.md §13).
 func TestSpeculativeStatesMoveOn(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.Caching = false }, Group{Kind: Mamba, Block: 4, Align: true, Speculative: 2})
 	r, err := c.Add(Spec{Tokens: counting(40)})
@@ -142,7 +142,7 @@ func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	require.True(t, try())
 }
 
-// The cap of admission counts what a window can hold (vllm-v1 §6): 40 tokens
+// The cap of admission counts what a window can hold (vllm/v1/RULES.md §6): 40 tokens
 // take 10 blocks, a window of 8 with 4 in flight never more than 4.
 func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	for blocks, want := range map[int]bool{5: true, 4: false} {

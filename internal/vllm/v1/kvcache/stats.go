@@ -1,6 +1,6 @@
 package kvcache
 
-// Stats counts the lookups of requests that were admitted (vllm-v1 §12), in
+// Stats counts the lookups of requests that were admitted (vllm/v1/RULES.md §12), in
 // tokens where it is not requests. Requests that had been preempted count
 // apart; those that may not read the cache do not count.
 type Stats struct {

@@ -1,5 +1,5 @@
 // Package pool is vLLM V1's block pool: reference counts, the queue of free
-// blocks, and the map from a block's hash to the block (vllm-v1 §1, §2, §4).
+// blocks, and the map from a block's hash to the block (vllm/v1/RULES.md §1, §2, §4).
 //
 // Block 0 is the null block, the filler for table slots that are no longer
 // needed: it is never in the queue, never hashed, never handed out, and its

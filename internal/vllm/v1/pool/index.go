@@ -8,7 +8,7 @@ import (
 )
 
 // A Key is a hash of one group of layers: groups never share entries, even for
-// equal hashes (vllm-v1 §1).
+// equal hashes (vllm/v1/RULES.md §1).
 type Key struct {
 	Hash  blockhash.Hash
 	Group uint32
@@ -67,7 +67,7 @@ func (p *Pool) entry(node int32) *entry {
 }
 
 // Lookup returns the block that was registered first under the key and still
-// is. It has no effect on the order of eviction (vllm-v1 §2.5).
+// is. It has no effect on the order of eviction (vllm/v1/RULES.md §2.5).
 func (p *Pool) Lookup(h *blockhash.Hash, group uint32) (id int32, ok bool) {
 	if p.used == 0 {
 		return Null, false

@@ -2,7 +2,7 @@ package pool
 
 import "llmmemory/internal/vllm/blockhash"
 
-// A moreKey is an additional key of a block: a partial entry (vllm-v1 §10).
+// A moreKey is an additional key of a block: a partial entry (vllm/v1/RULES.md §10).
 type moreKey struct {
 	entry
 	block int32
@@ -143,7 +143,7 @@ func (p *Pool) Primary(id int32) (key Key, tokens int, ok bool) {
 // NumKeys is the number of different keys in the map.
 func (p *Pool) NumKeys() int { return p.used }
 
-// Evict removes the keys of id, which may be in use (vllm-v1 §7).
+// Evict removes the keys of id, which may be in use (vllm/v1/RULES.md §7).
 func (p *Pool) Evict(id int32) {
 	if p.config.Residency != nil {
 		p.config.Residency.evicted(id)
@@ -152,7 +152,7 @@ func (p *Pool) Evict(id int32) {
 }
 
 // Reset forgets all keys if no block is in use, and reports whether that was
-// so. The order of the queue stays (vllm-v1 §7).
+// so. The order of the queue stays (vllm/v1/RULES.md §7).
 func (p *Pool) Reset() bool {
 	if p.config.Blocks-p.free != 1 {
 		return false

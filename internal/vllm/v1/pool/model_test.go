@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/vllm/blockhash"
 )
 
-// A model is the pool as vllm-v1 §1 and §2 tell it: lists and maps, no links.
+// A model is the pool as vllm/v1/RULES.md §1 and §2 tell it: lists and maps, no links.
 type model struct {
 	caching bool
 	queue   []int32

@@ -74,7 +74,7 @@ func New(config Config) (*Pool, error) {
 }
 
 // Get pops n blocks from the head of the queue, each with the count 1, and
-// appends them to dst. Their keys are gone (vllm-v1 §2.1). Too few free blocks
+// appends them to dst. Their keys are gone (vllm/v1/RULES.md §2.1). Too few free blocks
 // is ErrNoBlocks, and nothing has changed.
 func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 	if n > p.free {
@@ -102,7 +102,7 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 }
 
 // Touch adds a reference to each block, and takes those that were free out of
-// the queue (vllm-v1 §2.2).
+// the queue (vllm/v1/RULES.md §2.2).
 func (p *Pool) Touch(ids []int32) {
 	for _, id := range ids {
 		if id == Null {
@@ -120,7 +120,7 @@ func (p *Pool) Touch(ids []int32) {
 
 // Free takes a reference from each block, in this order. Of the blocks that
 // become free, those without a key go to the head of the queue, first freed
-// first reused, and those with one to the tail (vllm-v1 §2.3).
+// first reused, and those with one to the tail (vllm/v1/RULES.md §2.3).
 func (p *Pool) Free(ids []int32) {
 	at := p.end()
 	for _, id := range ids {
@@ -130,7 +130,7 @@ func (p *Pool) Free(ids []int32) {
 
 // FreeTable is Free from the last id to the first, which is how a request
 // gives its table back: the tail of a chain is evicted before its head
-// (vllm-v1 §2.4).
+// (vllm/v1/RULES.md §2.4).
 func (p *Pool) FreeTable(table []int32) {
 	at := p.end()
 	for i := len(table) - 1; i >= 0; i-- {

@@ -122,7 +122,7 @@ func TestStoredEvents(t *testing.T) {
 }
 
 // A block that is sampled lives from its allocation to its reuse or eviction;
-// at most the last four accesses give gaps (vllm-v1 §12).
+// at most the last four accesses give gaps (vllm/v1/RULES.md §12).
 func TestResidency(t *testing.T) {
 	now, chance := int64(0), 0.0
 	r := NewResidency(0.5, func() float64 { return chance }, func() int64 { now += 10; return now })

@@ -15,10 +15,10 @@ type Content struct {
 }
 
 // Register gives blocks from to to-1 of a table their keys; they are full
-// blocks of blockSize tokens (vllm-v1 §4). Null blocks and those that mask,
+// blocks of blockSize tokens (vllm/v1/RULES.md §4). Null blocks and those that mask,
 // which starts at from, leaves out are passed over; a nil mask leaves none out.
 // A partial entry that a block had before is removed. There is one event for
-// the whole range, even if nothing is stored (vllm-v1 §12).
+// the whole range, even if nothing is stored (vllm/v1/RULES.md §12).
 func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool) {
 	if from >= to {
 		return
@@ -46,7 +46,7 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 
 // RegisterPart makes block findable at a boundary inside it: the prefix of
 // tokens tokens, a multiple of the hash size that is not one of the block size
-// (vllm-v1 §10, "Partial entry rules"). It returns the key, or ok = false for
+// (vllm/v1/RULES.md §10, "Partial entry rules"). It returns the key, or ok = false for
 // the null block.
 func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (key Key, ok bool) {
 	if block == Null {
@@ -65,7 +65,7 @@ func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (
 	return Key{*h, group}, true
 }
 
-// Extend adds the hashes of the blocks that are complete now (vllm-v1 §3).
+// Extend adds the hashes of the blocks that are complete now (vllm/v1/RULES.md §3).
 func (c *Content) Extend(f blockhash.Function, size int) {
 	n := len(c.Hashes)
 	at := blockhash.Last

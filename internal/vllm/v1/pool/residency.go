@@ -1,7 +1,7 @@
 package pool
 
 // Residency samples how long blocks stay in the cache and how they are used
-// there (vllm-v1 §12).
+// there (vllm/v1/RULES.md §12).
 type Residency struct {
 	rate   float64
 	random func() float64 // uniform in [0, 1)

@@ -41,7 +41,7 @@ func (p *Pool) recordPart(c *Content, n int, group uint32) {
 }
 
 // ReportHit records a Stored event for blocks blocks of blockSize that a lookup
-// found, for listeners that want to hear of reuse (vllm-v1 §12, report mode
+// found, for listeners that want to hear of reuse (vllm/v1/RULES.md §12, report mode
 // "full"). A last block that is hit only in part is not reported.
 func (p *Pool) ReportHit(c *Content, blocks, blockSize int, group uint32) {
 	scale := blockSize / p.config.HashBlock

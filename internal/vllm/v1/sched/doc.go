@@ -1,6 +1,6 @@
 // Package sched is vLLM V1's scheduler: in each step it decides how many tokens
 // of which requests the model computes, under a budget of tokens, a limit of
-// running requests and the blocks of the cache (vllm-v1 §14).
+// running requests and the blocks of the cache (vllm/v1/RULES.md §14).
 //
 // A request only has computed tokens and tokens to compute, drafts included;
 // prefill and decode are the same thing. Running requests come first. When

@@ -4,7 +4,7 @@ import "llmmemory/internal/vllm/v1/kvcache"
 
 // A mambaSplit clips chunks of prefill so that they end where a Mamba state can
 // be cached: slot p of a table holds the state after (p+1)×block tokens
-// (vllm-v1 §13).
+// (vllm/v1/RULES.md §13).
 type mambaSplit struct {
 	block  int // tokens; 0: no group is Mamba in align mode
 	hash   int // tokens of a hash, if the prompt's last hash is a place to stop; else 0

@@ -71,7 +71,7 @@ func (q *queue) remove(r *request) {
 	}
 }
 
-// before orders by priority, arrival and name (vllm-v1 §14); requests without
+// before orders by priority, arrival and name (vllm/v1/RULES.md §14); requests without
 // different names by the order in which they were added.
 func (r *request) before(o *request) bool {
 	switch {

@@ -153,7 +153,7 @@ func (s *Scheduler) finish(r *request) {
 	s.spare = append(s.spare, r)
 }
 
-// stopped reports whether r ends with its last token (vllm-v1 §14).
+// stopped reports whether r ends with its last token (vllm/v1/RULES.md §14).
 func (s *Scheduler) stopped(r *request) (Reason, bool) {
 	tokens := r.kv.Tokens()
 	output := len(tokens) - r.kv.PromptTokens()

@@ -30,7 +30,7 @@ type entry struct {
 	from   int // first of its lengths in batch.from
 }
 
-// Schedule fills step with the next step (vllm-v1 §14). The step before must
+// Schedule fills step with the next step (vllm/v1/RULES.md §14). The step before must
 // have been updated, unless it had no rows.
 func (s *Scheduler) Schedule(step *Step) error {
 	s.mu.Lock()

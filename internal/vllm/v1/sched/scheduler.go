@@ -57,7 +57,7 @@ func New(config Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// SetPause changes what the next steps do (vllm-v1 §14.3).
+// SetPause changes what the next steps do (vllm/v1/RULES.md §14.3).
 func (s *Scheduler) SetPause(p Pause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 }
 
 // preempt sends r, which is in running no more, back to the front of the queue
-// without its blocks (vllm-v1 §7).
+// without its blocks (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
 	s.cache.Preempt(r.kv)
 	r.status = preempted

@@ -132,7 +132,7 @@ func TestStepForTheWorker(t *testing.T) {
 	require.Equal(t, []Row{{ID: a, Kind: KindNew, Tokens: 6}}, step.Rows)
 	require.Equal(t, []int32{1, 2}, step.RowBlocks(0, 0))
 	require.Equal(t, []int64{4, 5, 6, 7, 8, 9}, step.Slots[0])
-	require.Equal(t, []int32{2}, step.Common, "alone it shares its whole table (vllm-v1 §11)")
+	require.Equal(t, []int32{2}, step.Common, "alone it shares its whole table (vllm/v1/RULES.md §11)")
 	one(t, s, &step)
 	one(t, s, &step)
 	require.Empty(t, step.RowBlocks(0, 0))

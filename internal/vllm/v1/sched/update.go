@@ -114,7 +114,7 @@ func (s *Scheduler) reject(r *request, n int) {
 
 // SetDrafts gives requests the draft tokens to verify in their next step:
 // counts[i] for ids[i], one after the other in tokens. Requests that have
-// finished, or are not through their prompt, are passed over (vllm-v1 §14).
+// finished, or are not through their prompt, are passed over (vllm/v1/RULES.md §14).
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
