@@ -147,10 +147,10 @@ func buildV0(s Server, _ int) (serve.Scheduler, error) {
 
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 	return adapter.New(sched.Config{
-		MaxTokens: s.MaxTokens, MaxSeqs: s.MaxSeqs, Drafts: drafts, Lookahead: drafts,
+		MaxNumBatchedTokens: s.MaxTokens, MaxNumSeqs: s.MaxSeqs, NumSpeculativeTokens: drafts, NumLookaheadTokens: drafts,
 		Cache: kvcache.Config{
-			Blocks: s.Blocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, Block: s.BlockSize}},
-			Caching: !s.NoCaching, Hash: blockhash.NewFast(), MaxModelLen: s.MaxLen, Watermark: s.watermark(),
+			NumGPUBlocks: s.Blocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: s.BlockSize}},
+			EnablePrefixCaching: !s.NoCaching, Hash: blockhash.NewFast(), MaxModelLen: s.MaxLen, Watermark: s.watermark(),
 		},
 	})
 }
