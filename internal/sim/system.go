@@ -146,10 +146,10 @@ func buildV0(s Server, _ int) (serve.Scheduler, error) {
 
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 	return adapter.New(sched.Config{
-		MaxTokens: s.MaxNumBatchedTokens, MaxSeqs: s.MaxNumSeqs, Drafts: drafts, Lookahead: drafts,
+		MaxNumBatchedTokens: s.MaxNumBatchedTokens, MaxNumSeqs: s.MaxNumSeqs, NumSpeculativeTokens: drafts, NumLookaheadTokens: drafts,
 		Cache: kvcache.Config{
-			Blocks: s.NumGPUBlocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, Block: s.BlockSize}},
-			Caching: !s.NoCaching, Hash: blockhash.NewFast(), MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
+			NumGPUBlocks: s.NumGPUBlocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: s.BlockSize}},
+			EnablePrefixCaching: !s.NoCaching, Hash: blockhash.NewFast(), MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
 		},
 	})
 }

@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, "sharegpt", p.Scenario.Workload)
 	require.Equal(t, PaperSetup, p.Scenario.Setup)
 	require.Equal(t, sim.Server{
-		System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638, MaxNumBatchedTokens: 2560, MaxNumSeqs: 256, MaxModelLen: 2048, Batch: 5, Watermark: p.Scenario.Server.Watermark,
+		System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638, MaxNumBatchedTokens: 2560, MaxNumSeqs: 256, MaxModelLen: 2048, BatchSize: 5, Watermark: p.Scenario.Server.Watermark,
 	}, p.Scenario.Server)
 	require.Equal(t, 1000, p.Expected())
 	require.Equal(t, p.Scenario, open(t, p.Scenario).Scenario, "what is complete stays as it is")

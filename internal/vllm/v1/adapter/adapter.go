@@ -71,7 +71,7 @@ func (s *Scheduler) Add(r serve.Request) error {
 		return bad("a prompt of %d tokens", r.Prompt)
 	case r.Seqs > 1:
 		return bad("%d sequences: V1 takes one; add a request for each", r.Seqs)
-	case (s.config.Cache.Caching || r.Tokens != nil) && len(r.Tokens) < r.Prompt:
+	case (s.config.Cache.EnablePrefixCaching || r.Tokens != nil) && len(r.Tokens) < r.Prompt:
 		return bad("%d of %d tokens are given, and prefix caching needs them", len(r.Tokens), r.Prompt)
 	case r.Prompt+r.Output > s.config.Cache.MaxModelLen:
 		return bad("%d and %d tokens: no sequence has more than %d", r.Prompt, r.Output, s.config.Cache.MaxModelLen)
@@ -121,7 +121,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	for i := range s.step.Rows {
 		s.row(it, i)
 	}
-	it.Tokens = s.step.Tokens
+	it.Tokens = s.step.NumScheduledTokens
 	return nil
 }
 
@@ -129,25 +129,25 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 func (s *Scheduler) row(it *serve.Iteration, i int) {
 	row := &s.step.Rows[i]
 	q := s.requests.At(s.ids[row.ID])
-	start, cached := row.Computed, 0
+	start, cached := row.NumComputedTokens, 0
 	if row.Kind != sched.KindRunning {
-		start, cached, q.filling = 0, row.Computed, true
+		start, cached, q.filling = 0, row.NumComputedTokens, true
 	}
 	blocks := len(s.step.RowBlocks(i, 0))
 	s.logical += blocks
 	q.blocks += blocks
-	last := row.Computed+row.Tokens >= q.length
+	last := row.NumComputedTokens+row.NumScheduledTokens >= q.length
 	q.yields = 0
 	if last {
 		q.yields = 1
 	}
 	if !q.filling {
-		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length, Seqs: 1, Drafts: row.Drafts})
+		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length, Seqs: 1, Drafts: row.NumDraftTokens})
 		return
 	}
 	q.filling = !last
 	it.Prefills = append(it.Prefills, serve.Prefill{
-		ID: q.id, Start: start, Tokens: cached + row.Tokens, Cached: cached, Seqs: 1, Last: last,
+		ID: q.id, Start: start, Tokens: cached + row.NumScheduledTokens, Cached: cached, Seqs: 1, Last: last,
 	})
 }
 
@@ -157,8 +157,8 @@ func (s *Scheduler) Generated(id, n int) error {
 	if at == reqtable.None || s.requests.At(at).yields == 0 {
 		return fmt.Errorf("%w %d: it generates nothing in this step, or there is none", serve.ErrRequest, id)
 	}
-	if n < 1 || n > 1+s.config.Drafts {
-		return fmt.Errorf("%w %d: it generates %d tokens: want 1 to %d", serve.ErrRequest, id, n, 1+s.config.Drafts)
+	if n < 1 || n > 1+s.config.NumSpeculativeTokens {
+		return fmt.Errorf("%w %d: it generates %d tokens: want 1 to %d", serve.ErrRequest, id, n, 1+s.config.NumSpeculativeTokens)
 	}
 	s.requests.At(at).yields = n
 	return nil
@@ -217,7 +217,7 @@ func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 // draft gives every decode its drafts. Whether they are right is the caller's
 // to say, so they are zeros.
 func (s *Scheduler) draft() error {
-	n := s.config.Drafts
+	n := s.config.NumSpeculativeTokens
 	if n == 0 {
 		return nil
 	}
