@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -14,11 +16,32 @@ import (
 func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
-	f.IntVar(&s.Server.BlockSize, "block-size", 16, "tokens in a block")
+	addBlockSize(f, &s.Server)
 	addRequests(f, s)
 	addModel(f, s)
 	addDecoding(f, &s.Decoding)
 	addMemory(f, &s.Server)
+}
+
+func addBlockSize(f *pflag.FlagSet, v *sim.Server) {
+	v.BlockSize = 16
+	f.Var((*blockSize)(&v.BlockSize), "block-size", "tokens in a block")
+}
+
+// A blockSize is at least 1: a zero in a Server stands for the default.
+type blockSize int
+
+func (b *blockSize) String() string { return strconv.Itoa(int(*b)) }
+
+func (b *blockSize) Type() string { return "int" }
+
+func (b *blockSize) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return fmt.Errorf("blocks of %s tokens: want at least 1", text)
+	}
+	*b = blockSize(n)
+	return nil
 }
 
 // addRequests are the flags that say what arrives.

@@ -13,9 +13,6 @@ import (
 // taken for what was asked. No system is the default one.
 func checkUsed(s *scenario.Scenario, systems ...string) error {
 	v := &s.Server
-	if v.BlockSize < 1 {
-		return fmt.Errorf("--block-size %d: blocks of %d tokens: want at least 1", v.BlockSize, v.BlockSize)
-	}
 	if v.Caching && v.NoCaching {
 		return fmt.Errorf("--caching and --no-caching: take one of them")
 	}
@@ -58,7 +55,7 @@ func checkFlag(flag string, by, systems []string) error {
 		}
 	}
 	system := strings.Join(systems, ", ")
-	if system == "" {
+	if system == "" { // as run and plan have it without --system
 		system = sim.DefaultSystem + ", the default"
 	}
 	return fmt.Errorf("%s does nothing with %s: it is for %s", flag, system, strings.Join(by, ", "))
