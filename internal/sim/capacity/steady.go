@@ -75,6 +75,11 @@ type sample struct {
 	waiting int
 }
 
+// errDecided ends a run whose outcome is clear.
+var errDecided = errors.New("the outcome is clear")
+
+const overload = "more requests come than are served: the queue grows"
+
 type verdict int
 
 const (
@@ -115,7 +120,7 @@ func (w *steadyRun) run(ctx context.Context, p *scenario.Plan, seed uint64) (Poi
 	result, err := sim.Run(inner, config, w)
 	point := Point{Rate: w.rate}
 	switch {
-	case w.verdict != open && ctx.Err() == nil:
+	case w.verdict != open && ctx.Err() == nil: // errDecided, or cancelled
 		point.Holds, point.Cut, point.Reason = w.verdict == holds, true, w.reason
 		return point, nil
 	case errors.Is(err, sim.ErrStuck):
@@ -155,6 +160,10 @@ func (w *steadyRun) Next(r *workload.Request) error {
 	}
 	w.next++
 	w.waiting++
+	if w.overloaded() {
+		w.verdict, w.reason = fails, overload
+		return errDecided
+	}
 	w.first, w.done = append(w.first, math.Inf(1)), append(w.done, math.Inf(1))
 	w.refused = append(w.refused, false)
 	return nil
@@ -199,7 +208,7 @@ func (w *steadyRun) judgeEarly(now float64) verdict {
 	}
 	w.check = 1.3 * now
 	if w.overloaded() {
-		w.reason = "more requests come than are served: the queue grows"
+		w.reason = overload
 		return fails
 	}
 	if w.patient || w.answered == 0 || now < leastAnswers*w.answering/float64(w.answered) {

@@ -9,9 +9,10 @@ type Setup struct {
 	GPU     GPU
 	Workers int // GPUs that share each layer (tensor parallelism) under one block table
 
-	Linear *Linear // nil: a roofline
-	Engine Engine
-	Memory Memory
+	Linear   *Linear   // nil: a roofline
+	Measured *Measured // where Linear is from; nil: not a cost file
+	Engine   Engine
+	Memory   Memory
 }
 
 // Linear is a line fitted to measurements, in ms.
