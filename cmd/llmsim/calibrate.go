@@ -29,8 +29,8 @@ func calibrateCommand() *cobra.Command {
 			"  a CSV with batch,context,prompt,seconds: for each iteration the sequences that decode, tokens\n" +
 			"  that each of them attends to, prompt tokens computed, and its time",
 		Example: "  llmsim calibrate serve-*.json -o my-gpu.json\n" +
-			"  llama-batched-bench -m model.gguf -npp 128,512 -ntg 32 -npl 1,2,4,8 --output-format jsonl |\n" +
-			"    llmsim calibrate - -o my-cpu.json --figures calibration\n" +
+			"  # llama-batched-bench -m model.gguf -npp 128,512 -ntg 32 -npl 1,2,4,8 --output-format jsonl > cpu.jsonl\n" +
+			"  llmsim calibrate cpu.jsonl -o my-cpu.json --figures calibration\n" +
 			"  llmsim plan --model llama-3-8b --gpu h100-80gb --cost my-gpu.json --slo 'ttft<1s@p99'",
 		RunE: func(c *cobra.Command, files []string) error {
 			if len(files) == 0 {

@@ -64,22 +64,20 @@ func (l *Load) confirm(ctx context.Context, p *scenario.Plan, slo SLO, o Options
 			}
 		}
 	}
-	// What was run at the answer itself is reported.
-	for i := range k.held {
-		k.held[i].Holds = k.held[i].Holds && k.held[i].Rate == c.Rate
-	}
-	k.sets, k.seeds = l.sets, l.Seeds
-	if _, err := k.try(c.Rate); err != nil {
-		return err
-	}
-	for i := range k.sets {
-		point := k.held[i]
-		if !point.Holds {
-			point = k.failed[i]
+	// What a run at the answer itself shows is reported.
+	c.Confirmed = make([]Point, len(l.sets))
+	return each(len(l.sets), func(i int) error {
+		if c.Confirmed[i] = k.held[i]; k.held[i].Holds && k.held[i].Rate == c.Rate {
+			return nil
 		}
-		c.Confirmed = append(c.Confirmed, point)
-	}
-	return nil
+		if err := o.Pool.Take(ctx); err != nil {
+			return err
+		}
+		defer o.Pool.Give()
+		var err error
+		c.Confirmed[i], err = observe(ctx, p, l.sets[i], l.Seeds[i], c.Rate, slo, k.horizon)
+		return err
+	})
 }
 
 // A confirmation is whole runs under several seeds. A seed that held at a rate is

@@ -26,16 +26,16 @@ type Horizon struct {
 
 // DefaultHorizon is what a rate is confirmed with, SearchHorizon what the search
 // for it takes, whose result is confirmed. An overload of 1 % makes requests wait
-// for 36 s at the end of an hour, for 9 s after a quarter of one. CompareHorizon is
+// for 36 s at the end of an hour, for 6 s after ten minutes. CompareHorizon is
 // for capacities that are compared with each other and promised to nobody.
 var (
-	DefaultHorizon = Horizon{Seconds: 3600, Answers: 60}
-	SearchHorizon  = Horizon{Seconds: 900, Answers: 30}
-	CompareHorizon = Horizon{Seconds: 300, Answers: 30}
+	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
+	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
+	CompareHorizon = Horizon{Seconds: 300, Answers: 16}
 )
 
 const (
-	leastAnswers = 15        // mean answer times of arrivals below which nothing is judged
+	leastAnswers = 8         // mean answer times of arrivals below which nothing is judged
 	mostSeconds  = 20 * 3600 // of arrivals, unless fewer requests come in them than have to
 	mostRequests = 5 << 20   // of a run
 	warmUp       = 0.1       // share of the arrivals that is not measured

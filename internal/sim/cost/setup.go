@@ -29,6 +29,7 @@ type Engine struct {
 	Compute         float64 `json:"compute"`          // of the FLOPS, in the linear layers
 	Attention       float64 `json:"attention"`        // of the memory's bandwidth, when keys and values are read
 	PromptAttention float64 `json:"prompt_attention"` // of the FLOPS, in attention
+	Reread          float64 `json:"kv_reread"`        // 0: a key is read once for all query heads that share it; 1: once for each
 	HostLink        float64 `json:"host_link"`        // of the link to the CPU
 	WorkerLink      float64 `json:"worker_link"`      // of the link between workers
 	Base            float64 `json:"base_ms"`          // an iteration
@@ -88,6 +89,9 @@ func (s Setup) check() error {
 	if err := s.LLM.splits(s.Workers); err != nil {
 		return err
 	}
+	if s.GPU.rate(s.LLM.Computed) == 0 {
+		return fmt.Errorf("%s is computed in %s, which %s cannot do", s.LLM.Name, s.LLM.Computed, s.GPU.Name)
+	}
 	if s.Linear != nil {
 		if err := s.Linear.check(); err != nil {
 			return fmt.Errorf("linear_ms: %w", err)
@@ -126,6 +130,7 @@ func (e Engine) check() error {
 		{"compute", e.Compute, 1e-3, 1},
 		{"attention", e.Attention, 1e-3, 1},
 		{"prompt_attention", e.PromptAttention, 1e-3, 1},
+		{"kv_reread", e.Reread, 0, 1},
 		{"host_link", e.HostLink, 1e-3, 1},
 		{"worker_link", e.WorkerLink, 1e-3, 1},
 		{"base_ms", e.Base, 0, 1e9},

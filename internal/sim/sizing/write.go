@@ -166,6 +166,9 @@ func (r *Report) writeFacts(w io.Writer) {
 		return
 	}
 	p := r.atCapacity()
+	if p.Result == nil {
+		return
+	}
 	a := p.Result.Window
 	fmt.Fprintf(w, "at %s/s\tbatch of %.1f, %.1f wait; iterations of %.1f ms; %d preemptions\n",
 		rate(p.Rate), a.Requests, a.Waiting, a.Milli, p.Result.Recomputed+p.Result.Swapped)
@@ -181,8 +184,11 @@ func (r *Report) writeFacts(w io.Writer) {
 	fact(w, "search", r.searched())
 }
 
-// atCapacity is the run at the capacity, of the first seed.
-func (r *Report) atCapacity() capacity.Point { return r.Capacity.Confirmed[0] }
+// atCapacity is the run at the capacity, of the first seed that did not fail.
+func (r *Report) atCapacity() capacity.Point {
+	i := slices.IndexFunc(r.Capacity.Confirmed, func(p capacity.Point) bool { return p.Result != nil })
+	return r.Capacity.Confirmed[max(0, i)]
+}
 
 // lasts says for how long the rate was tried, and with which values.
 func (r *Report) lasts() string {
