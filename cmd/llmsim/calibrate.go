@@ -24,12 +24,12 @@ func calibrateCommand() *cobra.Command {
 			"Ten minutes of measuring do: at least 8 points, of several batch sizes and several lengths.\n\n" +
 			"Each FILE, or - for standard input, is one of these:\n" +
 			"  vllm bench serve --save-result         a point for each load (and the first token, alone)\n" +
-			"  vllm bench latency --output-json       with --batch-size, --input-len and --output-len as they were\n" +
+			"  vllm bench latency --output-json       with --batch-size, --input-len, --output-len as they were\n" +
 			"  llama-batched-bench -o jsonl           two points a line: prompts, and tokens\n" +
 			"  a CSV with batch,context,prompt,seconds: for each iteration the sequences that decode, tokens\n" +
 			"  that each of them attends to, prompt tokens computed, and its time",
 		Example: "  llmsim calibrate serve-*.json -o my-gpu.json\n" +
-			"  # llama-batched-bench -m model.gguf -npp 128,512 -ntg 32 -npl 1,2,4,8 --output-format jsonl > cpu.jsonl\n" +
+			"  # llama-batched-bench -m m.gguf -npp 128,512 -ntg 32 -npl 1,2,4 --output-format jsonl > cpu.jsonl\n" +
 			"  llmsim calibrate cpu.jsonl -o my-cpu.json --figures calibration\n" +
 			"  llmsim plan --model llama-3-8b --gpu h100-80gb --cost my-gpu.json --slo 'ttft<1s@p99'",
 		RunE: func(c *cobra.Command, files []string) error {

@@ -24,9 +24,8 @@ const confirmStep = 1.03
 
 // confirm finds the rate that lasts for the horizon under most seeds, those of the
 // search and some others, with whole runs on a grid of rates; and answers a step
-// below, or two, if it takes that for all seeds to hold. Seeds differ by what
-// chance does in an hour, so no rate is sure to hold under all of them and to fail
-// just above under all of them.
+// below, or more, if it takes that for all seeds to hold. Seeds differ by what
+// chance does in an hour: where bursts decide, the answer is further below.
 func (l *Load) confirm(ctx context.Context, p *scenario.Plan, slo SLO, o Options, c *Capacity) error {
 	k := &confirmation{ctx: ctx, plan: p, slo: slo, pool: o.Pool, horizon: confirmHorizon(p, o)}
 	k.sets = append(slices.Clone(l.sets), l.others[:min(o.Confirm, len(l.others))]...)
@@ -58,7 +57,7 @@ func (l *Load) confirm(ctx context.Context, p *scenario.Plan, slo SLO, o Options
 			return err
 		}
 		if 2*n > len(k.sets) {
-			if steps--; steps <= 0 && n == len(k.sets) || steps < 0 {
+			if steps--; steps <= 0 && n == len(k.sets) {
 				c.Rate, c.Held, c.Tried = rate, n, len(k.sets)
 				break
 			}

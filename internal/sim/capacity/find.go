@@ -66,7 +66,7 @@ func (p Pool) Give() {
 // A Capacity is the highest rate that holds, in requests a second.
 type Capacity struct {
 	// Rate is the median of the seeds', or, where Confirm was asked for, a rate that
-	// lasts, 3 to 9 % below what fails under most seeds; 0: even requests that are alone miss the objective.
+	// lasts under all seeds, at least 3 % below what fails under most; 0: even requests that are alone miss the objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"` // of the seeds
 	High      float64 `json:"high"`

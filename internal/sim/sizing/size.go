@@ -263,8 +263,11 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 		switch {
 		case ctx.Err() != nil:
 			return c, ctx.Err()
-		case errors.Is(err, sim.ErrConfig), errors.Is(err, cost.ErrMemory), errors.Is(err, cost.ErrFile), errors.Is(err, capacity.ErrUnbounded), errors.Is(err, capacity.ErrShort):
+		case errors.Is(err, sim.ErrConfig), errors.Is(err, cost.ErrMemory), errors.Is(err, cost.ErrFile), errors.Is(err, capacity.ErrUnbounded):
 			c.Trouble = err.Error()
+			return c, nil
+		case errors.Is(err, capacity.ErrShort):
+			c.Trouble = "the requests are too few to tell"
 			return c, nil
 		case err != nil:
 			return c, fmt.Errorf("%s: %w", c.Name, err)
