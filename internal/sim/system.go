@@ -147,6 +147,7 @@ func buildV0(s Server, _ int) (serve.Scheduler, error) {
 
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 	return adapter.New(sched.Config{
+		AsVLLM:              true,
 		MaxNumBatchedTokens: s.MaxTokens, MaxNumSeqs: s.MaxSeqs, NumSpeculativeTokens: drafts, NumLookaheadTokens: drafts,
 		Cache: kvcache.Config{
 			NumGPUBlocks: s.Blocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: s.BlockSize}},
