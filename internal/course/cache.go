@@ -26,9 +26,9 @@ type entry struct {
 	id         int32
 }
 
-func (h entry) empty() bool          { return h.seq == nil }
-func (h entry) same(o entry) bool    { return h.engine == o.engine && h.id == o.id }
-func (h entry) hash() uint64         { return hashID(h.engine, h.id) }
+func (h entry) empty() bool       { return h.seq == nil }
+func (h entry) same(o entry) bool { return h.engine == o.engine && h.id == o.id }
+func (h entry) hash() uint64      { return hashID(h.engine, h.id) }
 
 // hashID mixes with an odd constant; consecutive ids end up far apart.
 func hashID(e *Engine, id int32) uint64 {
@@ -199,7 +199,7 @@ func (c *lookupCache) put(h entry) {
 		c.remove(old)
 	}
 	c.sync()
-	if c.entries.put(h) && !c.index.add(&h) {
+	if c.entries.add(h) != nil && !c.index.add(&h) {
 		c.entries.remove(h)
 	}
 }

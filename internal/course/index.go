@@ -64,7 +64,7 @@ func (x *index) add(h *entry) bool {
 
 // remove takes h out.
 func (x *index) remove(h *entry) {
-	x.change(h.seq, func(n *named) { n.engine = nil })
+	x.change(h.seq, func(n *named) { n.engine, n.id = nil, 0 })
 	x.mention(h.engine, h.prev, -1)
 	x.mention(h.engine, h.next, -1)
 }
@@ -78,12 +78,9 @@ func (x *index) mention(e *Engine, n *Node, by int32) bool {
 // change edits what is known of s, which comes into being or goes as needed.
 // False if there is no memory for it.
 func (x *index) change(s *Sequence, edit func(*named)) bool {
-	n := x.table.get(named{seq: s})
+	n := x.table.add(named{seq: s})
 	if n == nil {
-		if !x.table.put(named{seq: s}) {
-			return false
-		}
-		n = x.table.get(named{seq: s})
+		return false
 	}
 	if edit(n); n.engine == nil && n.mentions == 0 {
 		x.table.remove(*n)
