@@ -15,6 +15,7 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
 )
 
 // An attack is one hostile submission, and what it deserves: the words of
@@ -68,6 +69,7 @@ func deserved(expect string, r *grade.Report) bool {
 // Hostile submissions in one class with honest ones: each gets what it deserves,
 // the honest ones what they get without them, and nothing else happens.
 func TestHostileSubmissionsHarmNobody(t *testing.T) {
+	level.SkipQuick(t)
 	temp := t.TempDir()
 	for at := temp; len(at) > len(os.TempDir()); at = filepath.Dir(at) {
 		require.NoError(t, os.Chmod(at, 0o755)) // another uid executes what is in it
