@@ -99,22 +99,24 @@ func (s *Scheduler) updateRow(b *batch, e *entry, tokens []int32, out *Outcome) 
 	if rejected := e.drafts - (len(tokens) - 1); rejected > 0 && !stale {
 		s.reject(r, rejected)
 	}
-	for i := range tokens {
-		s.cache.Append(r.kv, tokens[i])
-		if reason, stop := s.stopped(r); stop {
-			if r.status != running {
-				r.in.remove(r)
-			}
-			out.Done = append(out.Done, Done{r.id, reason})
-			s.finish(r)
-			return i + 1
-		}
+	kept := 0
+	var reason Reason
+	for stop := false; kept < len(tokens) && !stop; kept++ {
+		s.cache.Append(r.kv, tokens[kept])
+		reason, stop = s.stopped(r)
 	}
 	if s.config.AsyncScheduling && !stale {
-		r.placeholders -= len(tokens)
+		r.placeholders -= kept
 		s.store(r)
 	}
-	return len(tokens)
+	if reason != 0 {
+		if r.status != running {
+			r.in.remove(r)
+		}
+		out.Done = append(out.Done, Done{r.id, reason})
+		s.finish(r)
+	}
+	return kept
 }
 
 // land counts a row as no longer in flight, and reports whether it is stale: its
