@@ -25,8 +25,9 @@ type cache struct {
 	broken bool // a call panicked
 
 	step sched.Step
-	open bool // step has rows and is not updated
-	kept bool // step has not been handed out
+	rows []int // of the steps in flight, the oldest first
+	kept bool  // step, the newest, has not been handed out
+	ids  []sched.ID
 	out  sched.Outcome
 
 	events     pool.Events

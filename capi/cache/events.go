@@ -15,15 +15,15 @@ func llm_cache_drain(h C.llm_cache, events *C.llm_cache_events) C.int {
 func (c *cache) drain(t *C.llm_cache_events) error {
 	var o outputs
 	var in C.llm_cache_events
-	if err := sized(&o.spans, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
+	if err := filled(&o.spans, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
 		return err
 	}
 	if in.reserved != 0 {
 		return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
 	}
-	slice(&o.spans, "events.events", in.events.at, in.events.cap)
-	slice(&o.spans, "hashes", in.hashes.at, in.hashes.cap)
-	slice(&o.spans, "tokens", in.tokens.at, in.tokens.cap)
+	output(&o.spans, "events.events", in.events.at, in.events.cap)
+	output(&o.spans, "hashes", in.hashes.at, in.hashes.cap)
+	output(&o.spans, "tokens", in.tokens.at, in.tokens.cap)
 	if err := o.apart(); err != nil {
 		return err
 	}

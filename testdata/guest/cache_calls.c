@@ -43,7 +43,7 @@ static void extras(void) {
 static void priorities(void) {
     llm_cache_config config = config_small();
     config.policy = LLM_CACHE_PRIORITY;
-    config.max_seqs = 1;
+    config.max_num_seqs = 1;
     llm_cache cache = opened(&config);
     llm_request low = named(cache, NULL, NULL, 5), high = named(cache, NULL, NULL, -5);
     OK(llm_cache_schedule(cache, &step));
@@ -70,7 +70,7 @@ static void stops(void) {
 
 static void drafts(void) {
     llm_cache_config config = config_small();
-    config.drafts = 3;
+    config.num_speculative_tokens = 3;
     llm_cache cache = opened(&config);
     llm_request id = request(cache, 0, 20, 9);
     OK(llm_cache_schedule(cache, &step));

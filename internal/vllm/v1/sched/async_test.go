@@ -308,7 +308,7 @@ func TestAsyncCounters(t *testing.T) {
 	require.Equal(t, 32, r.stale, "its prompt is still in flight")
 	require.False(t, r.dropStale)
 	out := p.process()
-	require.Equal(t, []Done{{last, Length}}, out.Done, "its only token is delivered all the same")
+	require.Equal(t, []Done{{ID: last, Reason: Length}}, out.Done, "its only token is delivered all the same")
 	require.Len(t, p.kept[decoder], 1)
 }
 

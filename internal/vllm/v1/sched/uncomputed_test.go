@@ -80,7 +80,7 @@ func TestARowWithoutATokenComesAgain(t *testing.T) {
 		require.NoError(t, s.Update([]int32{0}, nil, &Outcome{}))
 		require.NoError(t, s.Check())
 	}
-	require.Equal(t, []Done{{id, Length}}, one(t, s, &step).Done)
+	require.Equal(t, []Done{{ID: id, Reason: Length}}, one(t, s, &step).Done)
 }
 
 func TestAFailedStepLeavesEverythingAsItWas(t *testing.T) {
@@ -144,7 +144,7 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 	for s.Load().Running+s.Load().Waiting > 0 {
 		last = one(t, s, &step)
 	}
-	require.Equal(t, []Done{{id, Length}}, last.Done)
+	require.Equal(t, []Done{{ID: id, Reason: Length}}, last.Done)
 }
 
 // A request that must preempt itself leaves vLLM with an empty step.
@@ -237,7 +237,7 @@ func TestAStopTokenCountsBeforeTheLength(t *testing.T) {
 	s := newSmall(t, small(20))
 	id := add(t, s, Spec{Tokens: tokens(4, 1), MaxTokens: 1, Stop: []int32{1}})
 	var step Step
-	require.Equal(t, []Done{{id, StopToken}}, one(t, s, &step).Done)
+	require.Equal(t, []Done{{ID: id, Reason: StopToken}}, one(t, s, &step).Done)
 }
 
 func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {
