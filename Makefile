@@ -50,7 +50,7 @@ CACHE_BUILD := $(BUILD) -tags valgrind
 CACHE_SONAME := libllm_cache.so.1
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
-  $(filter-out %_test.go,$(wildcard internal/sched/*.go internal/kvcache/*.go internal/handle/*.go internal/block/*/*.go))
+  $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go))
 
 .PHONY: all lib cache grade llmgrade llmbench llmsim test mutants repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
@@ -129,7 +129,7 @@ figures: llmsim
 test: lib cache
 	@.ci/tools test
 	@$(GO) test -buildvcs=false -timeout 20m ./...
-	@CGO_ENABLED=1 $(GO) test -buildvcs=false -race -run 'Load' ./internal/kvcache ./internal/sched
+	@CGO_ENABLED=1 $(GO) test -buildvcs=false -race -run 'Load' ./internal/vllm/v1/kvcache ./internal/vllm/v1/sched
 
 mutants:
 	@.ci/tools test

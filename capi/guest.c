@@ -1,5 +1,5 @@
 /*
- * What it takes to be a good guest in a C process (design, decision 3).
+ * What it takes to be a good guest in a C process (internal/README.md, decision 3).
  *
  * The runtime starts its threads while the program's main already runs, and a
  * child forked in that moment would inherit locks that nobody opens again. So

@@ -8,9 +8,9 @@ import "C"
 import (
 	"sync"
 
-	"llmmemory/internal/block/pool"
-	"llmmemory/internal/handle"
-	"llmmemory/internal/sched"
+	"llmmemory/internal/vllm/v1/handle"
+	"llmmemory/internal/vllm/v1/pool"
+	"llmmemory/internal/vllm/v1/sched"
 )
 
 // A cache is what a handle names.

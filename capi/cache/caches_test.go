@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/kvcache"
-	"llmmemory/internal/sched"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/sched"
 )
 
 // What C sees is tested in capi/guest; these are the codes that only a mistake

@@ -10,9 +10,9 @@ import (
 	"encoding/hex"
 	"syscall"
 
-	"llmmemory/internal/block/blockhash"
-	"llmmemory/internal/kvcache"
-	"llmmemory/internal/sched"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/sched"
 )
 
 // configuration translates a config, and keeps numbers within what a process

@@ -12,8 +12,8 @@ import (
 	"fmt"
 	"unsafe"
 
-	"llmmemory/internal/kvcache"
-	"llmmemory/internal/sched"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/sched"
 )
 
 // A fault is an error with its code of llm_cache.h.

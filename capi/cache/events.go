@@ -5,7 +5,7 @@ package main
 */
 import "C"
 
-import "llmmemory/internal/block/pool"
+import "llmmemory/internal/vllm/v1/pool"
 
 //export llm_cache_drain
 func llm_cache_drain(h C.llm_cache, events *C.llm_cache_events) C.int {

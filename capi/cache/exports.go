@@ -16,8 +16,8 @@ import "C"
 import (
 	"unsafe"
 
-	"llmmemory/internal/block/pool"
-	"llmmemory/internal/sched"
+	"llmmemory/internal/vllm/v1/pool"
+	"llmmemory/internal/vllm/v1/sched"
 )
 
 func main() {}

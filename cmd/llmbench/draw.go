@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/picture"
+	"llmmemory/internal/view/picture"
 )
 
 func drawCommand() *cobra.Command {

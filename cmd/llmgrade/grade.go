@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/terminal"
-	"llmmemory/internal/grade/trace"
 	"llmmemory/internal/jobs"
 )
 

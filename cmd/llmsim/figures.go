@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/experiment"
 )
 

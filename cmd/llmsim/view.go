@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
-	"llmmemory/internal/sim/view"
+	"llmmemory/internal/view"
 )
 
 func viewCommand() *cobra.Command {

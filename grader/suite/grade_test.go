@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/grade/corpus"
+	"llmmemory/internal/testkit/corpus"
 )
 
 // makeSubmission is `make SUBMISSION=...` as a user calls it, and what it prints.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/grade/corpus"
+	"llmmemory/internal/testkit/corpus"
 )
 
 const (

@@ -1,8 +1,8 @@
 package bench
 
 import (
-	"llmmemory/internal/block/blockhash"
-	"llmmemory/internal/kvcache"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
 )
 
 const (

@@ -3,8 +3,8 @@ package bench
 import (
 	"math/rand/v2"
 
-	"llmmemory/internal/block/blockhash"
-	"llmmemory/internal/block/pool"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
 )
 
 const blockSize = 16

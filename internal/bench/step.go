@@ -1,9 +1,9 @@
 package bench
 
 import (
-	"llmmemory/internal/block/blockhash"
-	"llmmemory/internal/kvcache"
-	"llmmemory/internal/sched"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/sched"
 )
 
 // A decoder runs steps in which each request decodes one token.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"llmmemory/internal/block/blockhash"
+	"llmmemory/internal/vllm/blockhash"
 )
 
 // Timer is what a case may stop while it prepares something.

@@ -1,15 +1,17 @@
-// Package block holds what every manager in this project does with the
-// reference counts of physical blocks: choose a free one, make a table entry
-// writable, share and release, and check conservation (design, decision 6).
+// Package block holds the rules that every manager in this project follows for
+// the reference counts of physical blocks: choose a free block, make a table
+// entry writable, share and release a block, and check conservation.
 //
 // A block is free when its count is 0. A table entry is None (unmapped) or the
-// id of a block; a block's count is the number of table entries that name it.
+// id of a block. A block's count is the number of table entries that name it.
 //
-// Counts and entries belong to the caller: for the homework they are C's own
-// ref_count array and L2 tables, which a white-box grader may have edited. So
-// nothing here keeps an index or a copy of them, and no value in them may make
-// a function panic: an entry outside the counts is reported as Outside, a
-// count below 1 on a mapped entry is exclusive.
+// Counts and entries belong to the caller. For libllm_memory they are C's own
+// ref_count array and L2 tables, which a white-box grader may have edited.
+// Therefore nothing in this package keeps an index or a copy of them, and no
+// value in them makes a function panic: an entry outside the counts is reported
+// as Outside, and a mapped block whose count is below 1 is exclusive.
 //
-// Bytes of blocks, tables and requests may not appear here.
+// Pools that own their counts are elsewhere (llmmemory/internal/vllm/device and
+// llmmemory/internal/vllm/v1/pool). The bytes of blocks, tables and requests may
+// not appear here: libllm_memory links this package.
 package block

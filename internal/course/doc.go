@@ -2,7 +2,7 @@
 // memory it did not allocate and does not own: the structs of llm_memory.h as a
 // C program, a test's arena or a grader's shared file holds them.
 //
-// Those structs are the only truth (design, decision 1). A white-box grader
+// Those structs are the only truth (internal/README.md, decision 1). A white-box grader
 // writes every field between calls, and the result of a call is what the
 // handout's plain algorithm would have made of that memory: walk the list from
 // its head, scan the counts from block 0. The one thing this package remembers

@@ -11,7 +11,7 @@ import (
 )
 
 // The library and the yardstick go through the same random calls and outside
-// writes; after each, every visible field must be equal (design, decision 1).
+// writes; after each, every visible field must be equal (internal/README.md, decision 1).
 
 // A kind of run: how long the lists get, and what the outside writer may do.
 type kind struct {

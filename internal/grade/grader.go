@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
-	"llmmemory/internal/grade/trace"
 	"llmmemory/internal/jobs"
 )
 

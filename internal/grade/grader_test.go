@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/corpus"
 	"llmmemory/internal/grade/rules"
+	"llmmemory/internal/testkit/corpus"
 )
 
 const submissions = "../../testdata/submissions/"

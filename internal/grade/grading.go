@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/shrink"
-	"llmmemory/internal/grade/trace"
 )
 
 // A grading has an end: so many calls that do not come back are waited for, and

@@ -3,8 +3,8 @@ package grade
 import (
 	"strings"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/trace"
 )
 
 // Sentences of the handout that more than one place needs.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/corpus"
+	"llmmemory/internal/testkit/corpus"
 )
 
 // An attack is one hostile submission, and what it deserves: the words of

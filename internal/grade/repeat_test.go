@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/corpus"
+	"llmmemory/internal/testkit/corpus"
 )
 
 var repeats = flag.Int("repeat", 0, "grade the whole corpus so many times, and see that nothing differs")

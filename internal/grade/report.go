@@ -3,8 +3,8 @@ package grade
 import (
 	"time"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/trace"
 )
 
 // A Report is everything that is known of one submission. It can be stored as

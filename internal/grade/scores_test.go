@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/corpus"
+	"llmmemory/internal/testkit/corpus"
 )
 
 // Nobody gains by a second mistake, and what the stages are run for is a matter

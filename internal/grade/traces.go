@@ -6,10 +6,10 @@ import (
 	"hash/fnv"
 	"strings"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/random"
-	"llmmemory/internal/grade/trace"
 )
 
 // ErrOnly is wrapped when no trace has the name that Only asks for.

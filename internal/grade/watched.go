@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/memcheck"
 	"llmmemory/internal/grade/sanitize"
-	"llmmemory/internal/grade/trace"
 )
 
 // memcheck plays the directed traces under Memcheck, but for those that go wrong

@@ -9,7 +9,7 @@ import (
 
 // A Buddy hands out chunks of 2^k blocks. A free chunk is in the list of its
 // size; when its buddy, which begins at its address xor its size, is free with
-// the same size, they are one chunk (§11).
+// the same size, they are one chunk (vllm/v0/RULES.md §11).
 type Buddy struct {
 	chunks []chunk // by first block
 	lists  []list  // by k

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"slices"
 
-	"llmmemory/internal/block"
+	"llmmemory/internal/vllm/device"
 )
 
 // ErrBroken is wrapped by every finding of Check that is not a device's.
@@ -20,7 +20,7 @@ func broken(format string, args ...any) error {
 // Blocks are conserved on both devices, and tables cover their tokens but for
 // one that was just generated.
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
-	for _, d := range []*block.Device{&m.gpu, &m.cpu} {
+	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
 		entries := func(yield func(int32) bool) {
 			for _, id := range m.prefix {
 				if d == &m.gpu && !yield(id) {

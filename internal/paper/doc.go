@@ -4,7 +4,7 @@
 // a power of two of contiguous blocks for each sequence from a buddy allocator
 // and knows the output's length exactly (Oracle), up to a power of two (Pow2) or
 // not at all (Max); and FasterTransformer, whose batches run until their longest
-// answer is complete (vllm-v0 §9 to §11, paper §1).
+// answer is complete (vllm/v0/RULES.md §9 to §11, sim/PAPER.md §1).
 //
 // A request is a group of sequences with one prompt, which they share in the
 // paper's system and have a copy of each in Orca. Each device counts its blocks

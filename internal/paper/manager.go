@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"llmmemory/internal/block"
+	"llmmemory/internal/vllm/device"
 )
 
 // Errors. Whatever wraps one of them has changed nothing.
@@ -27,14 +28,14 @@ type Config struct {
 	Prefix int
 }
 
-// A Manager keeps the block tables of groups of sequences (§9).
+// A Manager keeps the block tables of groups of sequences (vllm/v0/RULES.md §9).
 type Manager struct {
 	config    Config
 	watermark int
-	gpu, cpu  block.Device
+	gpu, cpu  device.Device
 	prefix    []int32 // blocks that all tables on the GPU begin with
 	logical   int     // entries of tables on the GPU
-	tables    block.Tables
+	tables    device.Tables
 
 	// moved is, for each source block of the swap or count under way, where it
 	// goes, if its mark is the present one.
@@ -90,9 +91,9 @@ func NewManager(config Config) (*Manager, error) {
 	}
 	m := &Manager{
 		config:    config,
-		watermark: block.Watermark(config.Watermark, config.GPU),
-		gpu:       block.Descending(0, config.GPU),
-		cpu:       block.Descending(0, config.CPU),
+		watermark: device.Watermark(config.Watermark, config.GPU),
+		gpu:       device.Descending(0, config.GPU),
+		cpu:       device.Descending(0, config.CPU),
 		moved:     make([]move, max(config.GPU, config.CPU)),
 	}
 	for range config.Prefix / config.Block {
@@ -109,7 +110,7 @@ func (m *Manager) Prefix() []int32 { return m.prefix }
 func (m *Manager) PrefixTokens() int { return len(m.prefix) * m.config.Block }
 
 // Devices are the blocks of the GPU and the CPU, for reading.
-func (m *Manager) Devices() (gpu, cpu *block.Device) { return &m.gpu, &m.cpu }
+func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 
 // Watermark is the number of GPU blocks that admission leaves free.
 func (m *Manager) Watermark() int { return m.watermark }
@@ -184,7 +185,7 @@ func (m *Manager) CanAppend(g *Group) bool { return g.Running() <= m.gpu.NumFree
 // Append gives sequence i, whose Len has grown by one, a block for the last
 // token if it needs one, and returns the copy to be made if the last block was
 // shared.
-func (m *Manager) Append(g *Group, i int) (copied block.Pair, isCopy bool, err error) {
+func (m *Manager) Append(g *Group, i int) (copied device.Pair, isCopy bool, err error) {
 	s := &g.Seqs[i]
 	switch missing := m.blocks(s.Len) - len(s.table); {
 	case s.Finished || g.swapped || missing > 1 || len(s.table) == 0 && missing == 0:
@@ -223,7 +224,7 @@ func (m *Manager) Refork(g *Group, child, parent int) error {
 	return nil
 }
 
-func (m *Manager) share(d *block.Device, parent, child *Seq) {
+func (m *Manager) share(d *device.Device, parent, child *Seq) {
 	child.table = append(m.tables.Take(), parent.table...)
 	for _, id := range child.table {
 		d.Ref(id)
@@ -233,7 +234,7 @@ func (m *Manager) share(d *block.Device, parent, child *Seq) {
 	}
 }
 
-func (m *Manager) deviceOf(g *Group) *block.Device {
+func (m *Manager) deviceOf(g *Group) *device.Device {
 	if g.swapped {
 		return &m.cpu
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/block"
 	"llmmemory/internal/serve"
+	"llmmemory/internal/vllm/device"
 )
 
 func twoSequences(t *testing.T) (*Manager, *Group) {
@@ -61,7 +61,7 @@ func TestMarkWraps(t *testing.T) {
 	m.moved[5].mark = 1
 	pairs, err := m.SwapOut(nil, g)
 	require.NoError(t, err)
-	require.Equal(t, []block.Pair{{Src: 5, Dst: 2}, {Src: 4, Dst: 1}}, pairs)
+	require.Equal(t, []device.Pair{{Src: 5, Dst: 2}, {Src: 4, Dst: 1}}, pairs)
 }
 
 // Ensure that the manager's Check sees what it is for.
@@ -123,7 +123,7 @@ func TestPrefix(t *testing.T) {
 
 	out, err := m.SwapOut(nil, g)
 	require.NoError(t, err)
-	require.Equal(t, []block.Pair{{Src: 5, Dst: 7}}, out)
+	require.Equal(t, []device.Pair{{Src: 5, Dst: 7}}, out)
 	require.Equal(t, []int32{7}, g.Seqs[0].Table())
 	require.Zero(t, m.Logical())
 	require.Equal(t, 6, m.gpu.NumFree())
@@ -131,7 +131,7 @@ func TestPrefix(t *testing.T) {
 
 	in, err := m.SwapIn(nil, g)
 	require.NoError(t, err)
-	require.Equal(t, []block.Pair{{Src: 7, Dst: 5}}, in)
+	require.Equal(t, []device.Pair{{Src: 7, Dst: 5}}, in)
 	require.Equal(t, []int32{7, 6, 5}, g.Seqs[0].Table())
 	require.Equal(t, 6, m.Logical())
 	check(g)

@@ -12,7 +12,7 @@ const (
 )
 
 // Tokens is what Orca reserves for a prompt whose output will have so many
-// tokens, if no sequence has more than longest (§11).
+// tokens, if no sequence has more than longest (vllm/v0/RULES.md §11).
 func (p Policy) Tokens(prompt, output, longest int) int {
 	switch p {
 	case Pow2:

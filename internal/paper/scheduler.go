@@ -8,7 +8,7 @@ import (
 )
 
 // Limits bound an iteration. The artifact's are 2,560 tokens (2,048 for its own
-// system) and 256 sequences (§10).
+// system) and 256 sequences (vllm/v0/RULES.md §10).
 type Limits struct {
 	Tokens int // prompts, and one for each decoding sequence
 
@@ -18,7 +18,7 @@ type Limits struct {
 }
 
 // A Scheduler is the artifact's for the paper's system and for Orca. Prompts and
-// decodes run in one iteration (§10). It implements
+// decodes run in one iteration (vllm/v0/RULES.md §10). It implements
 // serve.GroupScheduler.
 type Scheduler struct {
 	limits   Limits

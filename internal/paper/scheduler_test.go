@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/block"
 	"llmmemory/internal/serve"
+	"llmmemory/internal/vllm/device"
 )
 
 // script drives a scheduler and shows iterations as text would.
@@ -103,7 +103,7 @@ func TestSwappedGroups(t *testing.T) {
 	x.add(serve.Request{ID: 1, Prompt: 8}, serve.Request{ID: 2, Prompt: 3, Seqs: 2})
 	x.expect(lengths{1: 8, 2: 3}, lengths{}) // 4 and 2 blocks
 	x.expect(lengths{}, lengths{1: 9, 2: 4}) // 5 and 3: one of the group's blocks was copied
-	require.Equal(t, []block.Pair{{Src: 3, Dst: 1}}, x.Copies)
+	require.Equal(t, []device.Pair{{Src: 3, Dst: 1}}, x.Copies)
 	x.add(serve.Request{ID: 3, Prompt: 1})
 	x.expect(lengths{}, lengths{1: 10})
 	require.Equal(t, []serve.Preemption{{ID: 2, Swapped: true}}, x.Preempted)

@@ -3,7 +3,7 @@ package paper
 import (
 	"fmt"
 
-	"llmmemory/internal/block"
+	"llmmemory/internal/vllm/device"
 )
 
 // CanSwapOut says whether the CPU has room for the distinct blocks of a group.
@@ -50,16 +50,16 @@ func (m *Manager) newMark() {
 
 // SwapOut moves a group to the CPU and appends the copies to be made to dst,
 // one for each block: what is shared stays shared.
-func (m *Manager) SwapOut(dst []block.Pair, g *Group) ([]block.Pair, error) {
+func (m *Manager) SwapOut(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.gpu, &m.cpu)
 }
 
 // SwapIn is SwapOut in the other direction.
-func (m *Manager) SwapIn(dst []block.Pair, g *Group) ([]block.Pair, error) {
+func (m *Manager) SwapIn(dst []device.Pair, g *Group) ([]device.Pair, error) {
 	return m.swap(dst, g, &m.cpu, &m.gpu)
 }
 
-func (m *Manager) swap(dst []block.Pair, g *Group, from, to *block.Device) ([]block.Pair, error) {
+func (m *Manager) swap(dst []device.Pair, g *Group, from, to *device.Device) ([]device.Pair, error) {
 	if m.deviceOf(g) != from {
 		return dst, fmt.Errorf("%w: it is swapped out: %t", ErrGroup, g.swapped)
 	}
@@ -74,7 +74,7 @@ func (m *Manager) swap(dst []block.Pair, g *Group, from, to *block.Device) ([]bl
 			seen := &m.moved[id]
 			if seen.mark != m.mark {
 				*seen = move{m.mark, to.Take()}
-				dst = append(dst, block.Pair{Src: id, Dst: seen.to})
+				dst = append(dst, device.Pair{Src: id, Dst: seen.to})
 			} else {
 				to.Ref(seen.to)
 			}
@@ -94,7 +94,7 @@ func (m *Manager) swap(dst []block.Pair, g *Group, from, to *block.Device) ([]bl
 // movePrefix takes the prefix from a table that is going to the CPU, or puts it
 // in front of one that is going to the GPU, and returns the entries of the table
 // that is or was on the GPU.
-func (m *Manager) movePrefix(s *Seq, to *block.Device) int {
+func (m *Manager) movePrefix(s *Seq, to *device.Device) int {
 	if len(m.prefix) == 0 || len(s.table) == 0 {
 		return len(s.table)
 	}

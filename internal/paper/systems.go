@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"llmmemory/internal/block"
 	"llmmemory/internal/serve"
+	"llmmemory/internal/vllm/device"
 )
 
 // NewSOSP makes the paper's own system. A request with one running sequence is
@@ -180,7 +180,7 @@ func (r *reserved) refork(it *serve.Iteration, q *request, child, parent int) er
 	q.Seqs[child].Len = q.Seqs[parent].Len
 	blocks := (q.Seqs[parent].Len - 2 + r.config.Block) / r.config.Block // the last token has no place yet
 	for i := range int32(blocks) {
-		it.Copies = append(it.Copies, block.Pair{Src: q.chunks[parent].Start + i, Dst: q.chunks[child].Start + i})
+		it.Copies = append(it.Copies, device.Pair{Src: q.chunks[parent].Start + i, Dst: q.chunks[child].Start + i})
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"llmmemory/internal/serve"
-	"llmmemory/internal/serve/servetest"
+	"llmmemory/internal/testkit/servetest"
 )
 
 // Ensure that in the paper's system every sequence attends to its own tokens,

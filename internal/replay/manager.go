@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"llmmemory/internal/block/blockhash"
-	"llmmemory/internal/kvcache"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
 )
 
 // managerPlayer plays the recordings of a KV-cache manager.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"llmmemory/internal/block/blockhash"
+	"llmmemory/internal/vllm/blockhash"
 )
 
 // A Speed is how long the operations of a recording take alone: it was decoded

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"llmmemory/internal/block/blockhash"
+	"llmmemory/internal/vllm/blockhash"
 )
 
 // A player plays operations. It fills the result with the fields that belong

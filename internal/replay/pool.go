@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"llmmemory/internal/block/blockhash"
-	"llmmemory/internal/block/pool"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
 )
 
 // poolPlayer plays the recordings of a pool alone.

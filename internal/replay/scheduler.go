@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"llmmemory/internal/block/blockhash"
-	"llmmemory/internal/kvcache"
-	"llmmemory/internal/sched"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/sched"
 )
 
 // schedulerPlayer plays the recordings of a scheduler.

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"llmmemory/internal/block/blockhash"
-	"llmmemory/internal/block/pool"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
 )
 
 // A watcher derives the fields that all results have from a pool.

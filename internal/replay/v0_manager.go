@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"llmmemory/internal/block"
-	"llmmemory/internal/v0"
+	"llmmemory/internal/vllm/device"
+	"llmmemory/internal/vllm/v0"
 )
 
 // v0Manager plays the recordings of vLLM V0's block manager.
@@ -14,7 +14,7 @@ type v0Manager struct {
 	m      *v0.Manager
 	seqs   map[int]*v0Seq
 	groups map[string][]*v0Seq
-	copies []block.Pair
+	copies []device.Pair
 }
 
 type v0Seq struct {
@@ -221,7 +221,7 @@ func (p *v0Manager) halfSwapped(out bool, list []*v0Seq) []int {
 	return []int{max(0, room), left}
 }
 
-func mapping(pairs []block.Pair) []row {
+func mapping(pairs []device.Pair) []row {
 	list := []row{}
 	for _, c := range pairs {
 		list = append(list, row{c.Src, c.Dst})
@@ -308,7 +308,7 @@ func (p *v0Manager) state() (gpu, cpu result) {
 	return gpu, cpu
 }
 
-func deviceState(d *block.Device) result {
+func deviceState(d *device.Device) result {
 	refs := map[int]int32{}
 	for i, count := range d.Counts() {
 		if count > 0 {

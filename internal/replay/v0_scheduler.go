@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"llmmemory/internal/serve"
-	"llmmemory/internal/v0"
+	"llmmemory/internal/vllm/v0"
 )
 
 // v0Scheduler plays the recordings of vLLM V0's scheduler. It is the model, too:

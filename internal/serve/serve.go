@@ -18,7 +18,7 @@ package serve
 import (
 	"errors"
 
-	"llmmemory/internal/block"
+	"llmmemory/internal/vllm/device"
 )
 
 // ErrRequest is wrapped when a request cannot be added or is not known.
@@ -91,7 +91,7 @@ type Iteration struct {
 	// What the worker has to move before the model runs: first SwapOut from GPU
 	// to CPU, then SwapIn from CPU to GPU, then Copies on the GPU. Ids are
 	// counted on each device from 0.
-	SwapOut, SwapIn, Copies []block.Pair
+	SwapOut, SwapIn, Copies []device.Pair
 
 	Preempted []Preemption
 	Ignored   []int // requests that were dropped because they can never run

@@ -141,7 +141,7 @@ func (r *run) generate() error {
 }
 
 // advance notices requests that preempt each other for ever, as V0's chunked
-// prompts do when each takes all blocks and needs one more (vllm-v0 §8). A prompt
+// prompts do when each takes all blocks and needs one more (vllm/v0/RULES.md §8). A prompt
 // that is computed token by token gets to its end before.
 func (r *run) advance(further bool) error {
 	if r.barren++; further {

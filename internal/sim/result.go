@@ -1,8 +1,8 @@
 package sim
 
 import (
-	"llmmemory/internal/block"
 	"llmmemory/internal/serve"
+	"llmmemory/internal/vllm/device"
 )
 
 // A Result is what a run measured.
@@ -100,7 +100,7 @@ type Observer interface {
 	// there. It may read the scheduler and must not keep the iteration.
 	Observe(now float64, it *serve.Iteration) error
 	// Reforked is called when a beam has become a copy of another one.
-	Reforked(id, child, parent int, copies ...block.Pair)
+	Reforked(id, child, parent int, copies ...device.Pair)
 	// Finished is called after requests have left. Their ids are used again.
 	Finished(now float64, ids ...int) error
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"llmmemory/internal/block"
 	"llmmemory/internal/queue"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/workload"
+	"llmmemory/internal/vllm/device"
 )
 
 // list is a source of these requests.
@@ -124,8 +124,8 @@ type witness struct {
 	fastest float64
 }
 
-func (w *witness) Finished(float64, ...int) error        { return nil }
-func (w *witness) Reforked(int, int, int, ...block.Pair) {}
+func (w *witness) Finished(float64, ...int) error         { return nil }
+func (w *witness) Reforked(int, int, int, ...device.Pair) {}
 func (w *witness) Observe(now float64, _ *serve.Iteration) error {
 	require.GreaterOrEqual(w.t, now, w.fastest)
 	w.fastest = now
@@ -525,7 +525,7 @@ func TestWork(t *testing.T) {
 		r.roll.arrive(&workload.Request{Prompt: 100, Output: 100}, 3, queue.None)
 	}
 	r.roll.setResident(&r.roll.all[5], true)
-	r.reforks.Copies = make([]block.Pair, 2)
+	r.reforks.Copies = make([]device.Pair, 2)
 	r.it = serve.Iteration{
 		Prefills: []serve.Prefill{
 			{ID: 0, Tokens: 30, Seqs: 3},
@@ -533,7 +533,7 @@ func TestWork(t *testing.T) {
 		},
 		Decodes:   []serve.Decode{{ID: 2, Context: 50, Seqs: 3}, {ID: 3, Context: 20, Seqs: 1, Drafts: 2}},
 		Preempted: []serve.Preemption{{ID: 4}, {ID: 5, Swapped: true}},
-		SwapOut:   make([]block.Pair, 2), SwapIn: make([]block.Pair, 3), Copies: make([]block.Pair, 4),
+		SwapOut:   make([]device.Pair, 2), SwapIn: make([]device.Pair, 3), Copies: make([]device.Pair, 4),
 	}
 	sum := func(from, to int64) (n int64) {
 		for i := from; i <= to; i++ {

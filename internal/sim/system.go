@@ -6,20 +6,20 @@ import (
 	"slices"
 	"strings"
 
-	"llmmemory/internal/block/blockhash"
-	"llmmemory/internal/kvcache"
 	"llmmemory/internal/paper"
-	"llmmemory/internal/sched"
 	"llmmemory/internal/serve"
-	"llmmemory/internal/serve/v1"
-	"llmmemory/internal/v0"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v0"
+	"llmmemory/internal/vllm/v1/adapter"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/sched"
 )
 
 // ErrConfig is wrapped by every complaint about a configuration.
 var ErrConfig = errors.New("bad configuration")
 
 // Server is what a system is given: memory and limits. Zero fields are as the
-// paper has them for OPT-13B on one A100 with 40 GB (paper §1), but for those
+// paper has them for OPT-13B on one A100 with 40 GB (sim/PAPER.md §1), but for those
 // that say otherwise.
 type Server struct {
 	System string `json:"system"` // one of Systems
@@ -146,7 +146,7 @@ func buildV0(s Server, _ int) (serve.Scheduler, error) {
 }
 
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {
-	return v1.New(sched.Config{
+	return adapter.New(sched.Config{
 		MaxTokens: s.MaxTokens, MaxSeqs: s.MaxSeqs, Drafts: drafts, Lookahead: drafts,
 		Cache: kvcache.Config{
 			Blocks: s.Blocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, Block: s.BlockSize}},

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"llmmemory/internal/grade/carried"
+	"llmmemory/grader"
 )
 
 // CourseFlags is how the handout compiles a submission.
@@ -30,7 +30,7 @@ type Kit struct {
 // Close removes what the kit and its builds have made.
 func (k *Kit) Close() error { return os.RemoveAll(k.dir) }
 
-// NewKit compiles the runner and what Memcheck watches (package carried). The
+// NewKit compiles the runner and what Memcheck watches (package grader). The
 // flags are added to the course's: a distribution's compiler may have some of its
 // own.
 func NewKit(flags ...string) (*Kit, error) {
@@ -46,7 +46,7 @@ func NewKit(flags ...string) (*Kit, error) {
 	}
 	k := &Kit{dir, time.Minute, append(strings.Fields(CourseFlags), flags...)}
 	for name, text := range map[string][]byte{
-		"llm_memory.h": carried.Header, "runner.c": carried.Runner, "watched.c": carried.Watched,
+		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "watched.c": grader.Watched,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			_ = k.Close()

@@ -1,6 +1,6 @@
 // Package build makes a program of a submission: the gates that its text and its
 // object file have to pass, the compiler with the flags of the course, and the
-// link with grader/runner.c, whose heap takes the place of malloc.
+// link with grader/process/runner.c, whose heap takes the place of malloc.
 //
 // The gate of the text comes before any tool: it keeps the compiler from reading
 // other files into its messages, from being told other flags, and from being led

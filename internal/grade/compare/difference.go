@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
-	"llmmemory/internal/grade/trace"
+	"llmmemory/internal/course/trace"
 )
 
 // A Channel is where a difference was seen.

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 
 	"llmmemory/internal/course"
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/subject"
-	"llmmemory/internal/grade/trace"
 )
 
 // outside makes a write from outside on both sides, which were equal before it.

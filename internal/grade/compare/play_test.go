@@ -7,12 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/corpus"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/random"
-	"llmmemory/internal/grade/trace"
+	"llmmemory/internal/testkit/corpus"
 )
 
 func read(t *testing.T, parts ...string) []byte {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"llmmemory/internal/course"
-	"llmmemory/internal/grade/oracle"
+	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/subject"
-	"llmmemory/internal/grade/trace"
 )
 
 // patience is no measure of speed.
@@ -231,7 +231,7 @@ func pointer(is bool) string {
 func (p *player) edges() *Difference {
 	for _, at := range slices.Sorted(maps.Keys(p.chunks)) {
 		size := p.chunks[at]
-		room := (size+15)/16*16 + 16 // as get of grader/runner.c
+		room := (size+15)/16*16 + 16 // as get of grader/process/runner.c
 		for i, b := range p.subject.At(at+size, room-size) {
 			if b != edge {
 				return differs(Heap, fmt.Sprintf("byte %d behind an allocation of %d bytes", i+1, size), "not written", fmt.Sprintf("%#02x", b))

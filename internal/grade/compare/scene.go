@@ -6,9 +6,9 @@ import (
 	"unsafe"
 
 	"llmmemory/internal/course"
-	"llmmemory/internal/grade/oracle"
+	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/subject"
-	"llmmemory/internal/grade/trace"
 )
 
 // A Scene is the memory of one engine around the step that differs: before it,

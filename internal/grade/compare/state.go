@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"llmmemory/internal/course"
-	"llmmemory/internal/grade/oracle"
+	"llmmemory/internal/course/oracle"
 )
 
 // The sizes of what a submission allocates, as llm_memory.h has them.

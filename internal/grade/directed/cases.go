@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"llmmemory/internal/grade/trace"
+	"llmmemory/internal/course/trace"
 )
 
 // A Case is one named trace.

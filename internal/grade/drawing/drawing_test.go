@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/corpus"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/drawing"
 	"llmmemory/internal/grade/rules"
-	"llmmemory/internal/grade/trace"
+	"llmmemory/internal/testkit/corpus"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")

@@ -20,7 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/grade/corpus"
+	"llmmemory/internal/testkit/corpus"
 )
 
 var (
@@ -284,7 +284,7 @@ func nobodyWrites(t *testing.T, dir string) {
 	for _, command := range []string{"echo 1 >results.json", "rm -f results.json", "echo 1 >x && mv x results.json"} {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir = dir
-		const nobody = 65534 // as in grader/launch.c
+		const nobody = 65534 // as in grader/process/launch.c
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		require.Error(t, cmd.Run(), command)
 	}

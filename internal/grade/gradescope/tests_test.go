@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/trace"
 )
 
 // report is one of two tasks with everything passed: three directed tests of the

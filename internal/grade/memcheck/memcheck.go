@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/sandbox"
-	"llmmemory/internal/grade/trace"
 	"llmmemory/internal/grade/watch"
 )
 
@@ -31,7 +31,7 @@ type Finding struct {
 // Memcheck: its complaints may be incomplete.
 var ErrUnfinished = errors.New("did not finish under Memcheck")
 
-// patience bounds what the limit of CPU time (grader/launch.c) does not: waiting.
+// patience bounds what the limit of CPU time (grader/process/launch.c) does not: waiting.
 const patience = 60 * time.Second
 
 // Memory is the address space of Valgrind with the submission in it, which needs
@@ -45,7 +45,7 @@ const mostReport = 8 << 20
 const complained = 99
 
 // Run plays the traces, each on engines of its own, but not their writes from
-// outside. program is linked with grader/watched.c.
+// outside. program is linked with grader/process/watched.c.
 func Run(program string, traces [][]trace.Op) ([]Finding, error) {
 	steps, err := trace.File(filepath.Dir(program), traces, false)
 	if err != nil {

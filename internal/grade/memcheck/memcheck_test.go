@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/memcheck"
-	"llmmemory/internal/grade/trace"
 )
 
 // watch runs one trace on the correct submission, changed in one place.

@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/browsertest"
 	"llmmemory/internal/grade/page"
+	"llmmemory/internal/testkit/browsertest"
 )
 
 const (

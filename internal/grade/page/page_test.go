@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/corpus"
 	"llmmemory/internal/grade/page"
 	"llmmemory/internal/grade/rules"
+	"llmmemory/internal/testkit/corpus"
 )
 
 func TestMain(m *testing.M) {

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/drawing"
 	"llmmemory/internal/grade/reproduce"
-	"llmmemory/internal/grade/trace"
 )
 
 // Student writes the page of one submission. The name is how it is called there,

@@ -5,7 +5,7 @@ package random
 import (
 	"math/rand/v2"
 
-	"llmmemory/internal/grade/trace"
+	"llmmemory/internal/course/trace"
 )
 
 // Trace returns n steps on two engines, small enough to run full again and

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/trace"
 )
 
 // helpers are the writes from outside, in C; each is written only where used.

@@ -9,12 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/random"
 	"llmmemory/internal/grade/reproduce"
-	"llmmemory/internal/grade/trace"
 )
 
 const root = "../../../"

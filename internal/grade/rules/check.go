@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"llmmemory/grader"
 	"llmmemory/internal/ctree"
 	"llmmemory/internal/grade/capped"
-	"llmmemory/internal/grade/carried"
 )
 
 // A Breach is a sentence of the handout that the text contradicts.
@@ -60,7 +60,7 @@ func Check(source []byte) ([]Breach, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := json.Marshal(request{compiler, carried.Header, source})
+	asked, err := json.Marshal(request{compiler, grader.Header, source})
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/grade/corpus"
 	"llmmemory/internal/grade/rules"
+	"llmmemory/internal/testkit/corpus"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"llmmemory/internal/grade/carried"
+	"llmmemory/grader"
 )
 
 // launcher is the compiled launcher, open for as long as the grader lives. The
@@ -33,7 +33,7 @@ func compile() (*os.File, error) {
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "launch")
 	cmd := exec.Command("gcc", "-std=gnu11", "-O2", "-static", "-x", "c", "-", "-o", program)
-	cmd.Stdin = bytes.NewReader(carried.Launcher)
+	cmd.Stdin = bytes.NewReader(grader.Launcher)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compile the launcher: %w\n%s", err, said)
 	}

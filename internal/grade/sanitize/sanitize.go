@@ -15,8 +15,8 @@ import (
 	"strconv"
 	"time"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/sandbox"
-	"llmmemory/internal/grade/trace"
 	"llmmemory/internal/grade/watch"
 )
 
@@ -40,7 +40,7 @@ const (
 	stopped    = 86 // the exit status of the sanitizers
 )
 
-// Run plays the traces on a program that is linked with grader/watched.c and the
+// Run plays the traces on a program that is linked with grader/process/watched.c and the
 // sanitizers. A nil Finding means that there is none.
 func Run(program string, traces [][]trace.Op) (*Finding, error) {
 	steps, err := trace.File(filepath.Dir(program), traces, true)

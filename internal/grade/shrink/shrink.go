@@ -4,8 +4,8 @@ package shrink
 import (
 	"slices"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/trace"
 )
 
 // Play runs a trace and returns the first difference.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/shrink"
-	"llmmemory/internal/grade/trace"
 )
 
 // faulty differs at the first append to id 3 that comes after a fork, and, in

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the process has the file, as in grader/runner.c: the pools first, the
+// Where the process has the file, as in grader/process/runner.c: the pools first, the
 // heap behind them, then the events.
 const (
 	Pools      uint64 = 0x2000_0000_0000

@@ -16,7 +16,7 @@ import (
 // A Call is one of the six, or an allocation that the grader wants for itself.
 type Call uint32
 
-// In the order of enum call of grader/runner.c.
+// In the order of enum call of grader/process/runner.c.
 const (
 	Init Call = iota
 	Create
@@ -32,7 +32,7 @@ const (
 // ReadOnly is added to a Call that must not write a pool: one that does dies.
 const ReadOnly Call = 256
 
-// A Request is struct request of grader/runner.c.
+// A Request is struct request of grader/process/runner.c.
 type Request struct {
 	Call   Call
 	A, B   int32

@@ -54,7 +54,7 @@ func (s Setup) roofline(m *Model) {
 	// Attention: a token that attends to another reads its key and its value, and
 	// each head multiplies and adds its elements with both. A prompt at least
 	// writes its keys and values and reads them once.
-	kv := float64(l.geometry(s.Workers).BlockBytes(1))
+	kv := float64(l.geometry(s.Workers).blockBytes(1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
 	m.context = max(kv/(bandwidth*e.Attention), pair/(flops*e.Compute))
 	m.promptPair = pair / (flops * e.PromptAttention)
@@ -81,7 +81,7 @@ func (s Setup) allReduce(m *Model) {
 
 // transfers: each worker moves its part of a block, over its own link.
 func (s Setup) transfers(m *Model, block int) {
-	bytes := float64(s.LLM.geometry(s.Workers).BlockBytes(block))
+	bytes := float64(s.LLM.geometry(s.Workers).blockBytes(block))
 	m.swapBlock = bytes / (giga * s.GPU.HostLink * s.Engine.HostLink)
 	m.swapEach = 2 * float64(s.LLM.Layers) * micro * s.Engine.Copy
 	m.copyBlock = 2 * bytes / (giga * s.GPU.Bandwidth * s.Engine.Weights) // read and written

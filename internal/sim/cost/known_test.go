@@ -61,7 +61,7 @@ var known = []struct {
 }
 
 // Ensure that one set of efficiencies comes near all that is known of OPT-13B
-// and OPT-66B (paper §1, §3).
+// and OPT-66B (sim/PAPER.md §1, §3).
 func TestRooflineNearMeasurements(t *testing.T) {
 	for _, k := range known {
 		setup, err := cost.New(k.model, k.gpu, k.workers)
@@ -93,7 +93,7 @@ func TestRooflineNearMeasurements(t *testing.T) {
 func wholePrompt(n int) int64 { return int64(n) * int64(n+1) / 2 }
 
 // Ensure that no iteration is faster than reading the weights at the memory's
-// full bandwidth: 16.5 ms for OPT-13B (paper §1).
+// full bandwidth: 16.5 ms for OPT-13B (sim/PAPER.md §1).
 func TestRooflineAboveTheFloor(t *testing.T) {
 	setup, err := cost.Open("roofline-opt-13b")
 	require.NoError(t, err)

@@ -2,8 +2,6 @@ package cost
 
 import (
 	"fmt"
-
-	"llmmemory/internal/v0"
 )
 
 // An LLM is a decoder-only transformer, all of whose layers are alike. Figures
@@ -37,11 +35,11 @@ const (
 
 // KVBytesPerToken is the keys and values of a token over all layers. The copies
 // that workers keep who share a head are not counted.
-func (l LLM) KVBytesPerToken() int64 { return l.geometry(1).BlockBytes(1) }
+func (l LLM) KVBytesPerToken() int64 { return l.geometry(1).blockBytes(1) }
 
 // geometry is one worker's part of the cache.
-func (l LLM) geometry(workers int) v0.Model {
-	return v0.Model{Layers: l.Layers, KVHeads: l.workerKVHeads(workers), HeadSize: l.HeadSize, ElemBytes: l.KVBytes}
+func (l LLM) geometry(workers int) cacheShape {
+	return cacheShape{Layers: l.Layers, KVHeads: l.workerKVHeads(workers), HeadSize: l.HeadSize, ElemBytes: l.KVBytes}
 }
 
 // workerKVHeads are shared out, or, if there are more workers, each has one.

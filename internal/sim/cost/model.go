@@ -14,7 +14,7 @@ type Work struct {
 
 	// Swaps is the number of transfers these blocks are moved in: one for each
 	// block in vLLM, fewer if neighbours are moved together. Keys and values of each
-	// layer are tensors of their own (vllm-v0 §7), so a transfer costs 2 × layers
+	// layer are tensors of their own (vllm/v0/RULES.md §7), so a transfer costs 2 × layers
 	// copies; that factor is not in Swaps.
 	Swaps int
 

@@ -16,7 +16,7 @@ func open(t testing.TB, name string, block int) *Model {
 	return m
 }
 
-// Ensure that the calibrated lines are those of the paper's notes (paper §3).
+// Ensure that the calibrated lines are those of the paper's notes (sim/PAPER.md §3).
 func TestLines(t *testing.T) {
 	w := Work{Seqs: 30, Context: 15_000, Prompt: 161, PromptContext: 13_041}
 	require.InDelta(t, 22+0.30*30+0.00070*15_000+0.14*161, 1e3*open(t, "paper-opt-13b", 16).Seconds(w), 1e-9)

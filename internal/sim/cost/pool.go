@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-
-	"llmmemory/internal/v0"
 )
 
 // ErrMemory is wrapped when a model and one block do not fit on its GPUs.
@@ -19,8 +17,8 @@ type Memory struct {
 	Swap        int64   `json:"swap_bytes"`      // of CPU memory for each GPU
 }
 
-// DefaultMemory is that of the paper's artifact (paper §1). vLLM's own defaults
-// are a utilization of 0.9 and 4 GiB to swap to (vllm-v0 §7).
+// DefaultMemory is that of the paper's artifact (sim/PAPER.md §1). vLLM's own defaults
+// are a utilization of 0.9 and 4 GiB to swap to (vllm/v0/RULES.md §7).
 var DefaultMemory = Memory{Utilization: 0.95, Tokens: 2560, Workspace: 1 << 30, Swap: 20 << 30}
 
 const (
@@ -42,7 +40,7 @@ func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 		return 0, 0, err
 	}
 	memory := s.memory()
-	gpu, cpu = memory.Blocks(s.LLM.geometry(s.Workers).BlockBytes(paperBlock))
+	gpu, cpu = memory.blocks(s.LLM.geometry(s.Workers).blockBytes(paperBlock))
 	gpu, cpu = gpu*paperBlock/block, cpu*paperBlock/block
 	if gpu == 0 {
 		return 0, 0, s.tooLarge(memory, block)
@@ -51,9 +49,9 @@ func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 }
 
 // memory is what a profiling run would find on each GPU.
-func (s Setup) memory() v0.Memory {
+func (s Setup) memory() profile {
 	activations := activationBytes * s.LLM.activationElements(s.Memory.Tokens, s.Workers)
-	return v0.Memory{
+	return profile{
 		Total:       s.GPU.MemoryBytes,
 		Utilization: s.Memory.Utilization,
 		TorchPeak:   int64(math.Ceil(s.LLM.weightBytes(s.Workers) + activations)),
@@ -62,8 +60,8 @@ func (s Setup) memory() v0.Memory {
 	}
 }
 
-func (s Setup) tooLarge(memory v0.Memory, block int) error {
-	need := memory.TorchPeak + memory.NonTorch + s.LLM.geometry(s.Workers).BlockBytes(max(block, paperBlock))
+func (s Setup) tooLarge(memory profile, block int) error {
+	need := memory.TorchPeak + memory.NonTorch + s.LLM.geometry(s.Workers).blockBytes(max(block, paperBlock))
 	missing := need - int64(float64(memory.Total)*memory.Utilization)
 	advice := "no number of workers would do"
 	if w := s.enough(block); w > 0 {
@@ -80,7 +78,7 @@ func (s Setup) enough(block int) int {
 		if s.LLM.splits(s.Workers) != nil {
 			continue
 		}
-		gpu, _ := s.memory().Blocks(s.LLM.geometry(s.Workers).BlockBytes(paperBlock))
+		gpu, _ := s.memory().blocks(s.LLM.geometry(s.Workers).blockBytes(paperBlock))
 		if gpu*paperBlock >= max(block, s.LLM.MaxLength) {
 			return s.Workers
 		}

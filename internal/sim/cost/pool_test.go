@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that a token's keys and values take what they take (paper §1, §5):
+// Ensure that a token's keys and values take what they take (sim/PAPER.md §1, §5):
 // grouped heads make Llama-3-8B's 128 KiB, not 512.
 func TestKVBytesPerToken(t *testing.T) {
 	for name, bytes := range map[string]int64{
@@ -30,7 +30,7 @@ func TestKVBytesPerToken(t *testing.T) {
 }
 
 // Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B,
-// and table 1's for the others (paper §1).
+// and table 1's for the others (sim/PAPER.md §1).
 func TestPool(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int
@@ -74,7 +74,7 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 
 // Ensure that what is taken from the GPU's memory is the weights, of which each
 // worker has its share and all that is not a matrix, activations, the workspace
-// and what is not to be used (the artifact's rule, paper §1).
+// and what is not to be used (the artifact's rule, sim/PAPER.md §1).
 func TestMemory(t *testing.T) {
 	s, err := Open("paper-opt-13b")
 	require.NoError(t, err)

@@ -1,8 +1,8 @@
 package experiment
 
 import (
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/chart"
 )
 
 // average is the mean and the standard deviation of f over results, one for each

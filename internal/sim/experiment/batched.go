@@ -1,7 +1,7 @@
 package experiment
 
 import (
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/scenario"
 )
 

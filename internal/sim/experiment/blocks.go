@@ -3,8 +3,8 @@ package experiment
 import (
 	"fmt"
 
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/chart"
 	"llmmemory/internal/sim/scenario"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 )
 
 // near compares with one number of the paper, within so many percent of it.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/chart"
 	"llmmemory/internal/sim/scenario"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 )
 
 // Ensure that every comparison with the paper holds, at reduced length.

@@ -4,15 +4,15 @@ import (
 	"errors"
 	"sync"
 
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
-	"llmmemory/internal/sim/chart"
 	"llmmemory/internal/sim/scenario"
 )
 
 // threshold is the normalized latency, in s/token, at which rates are compared.
 // The paper gives none; a reading of its curves at this one agrees with the
-// ratios that its text gives (paper §2).
+// ratios that its text gives (sim/PAPER.md §2).
 const threshold = 0.5
 
 // A curve is the normalized latency of a system against the rate.

@@ -3,12 +3,12 @@ package experiment
 import (
 	"math"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/scenario"
 )
 
 // Rates at which the artifact's scripts run OPT-13B, which surround the knees of
-// the paper's curves (paper §2).
+// the paper's curves (sim/PAPER.md §2).
 var knees = map[string]map[string]*chart.Range{
 	"sharegpt": {"sosp": chart.Between(1, 2), "orca-oracle": chart.Between(0.5, 1.5), "orca-pow2": chart.Between(0.25, 0.9), "orca-max": chart.Between(0.2, 0.75), "fastertransformer": chart.Between(0.01, 0.35)},
 	"alpaca":   {"sosp": chart.Between(20, 31.5), "orca-oracle": chart.Between(15, 24), "orca-pow2": chart.Between(7.5, 18), "orca-max": chart.Between(2, 5), "fastertransformer": chart.Between(0.1, 3)},

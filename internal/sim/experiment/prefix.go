@@ -3,7 +3,7 @@ package experiment
 import (
 	"fmt"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/scenario"
 )
 

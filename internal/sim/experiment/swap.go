@@ -3,7 +3,7 @@ package experiment
 import (
 	"fmt"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
 )
@@ -11,7 +11,7 @@ import (
 // swapping is Fig. 19: what it costs to move 256 tokens out and in again or to
 // compute them again, and what that does to latency.
 func (b *bench) swapping() error {
-	const tokens = 256 // what the artifact's microbenchmark moves (paper §2)
+	const tokens = 256 // what the artifact's microbenchmark moves (sim/PAPER.md §2)
 	setup, err := cost.Open(scenario.PaperSetup)
 	if err != nil {
 		return err

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/cost"
 )
 

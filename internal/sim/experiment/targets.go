@@ -4,13 +4,13 @@ import (
 	_ "embed"
 	"encoding/json"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 )
 
 //go:embed targets.json
 var targetsJSON []byte
 
-// targets are what the paper prints (paper §2).
+// targets are what the paper prints (sim/PAPER.md §2).
 var targets = func() (t struct {
 	Model struct {
 		KVBytes int64 `json:"kv_bytes_per_token"`

@@ -1,8 +1,8 @@
 package experiment
 
 import (
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/chart"
 	"llmmemory/internal/sim/scenario"
 )
 

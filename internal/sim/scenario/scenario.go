@@ -48,7 +48,7 @@ type Scenario struct {
 }
 
 // PaperSetup is OPT-13B on one A100 with 40 GB, with the times that the
-// prototype fitted (paper §3).
+// prototype fitted (sim/PAPER.md §3).
 const PaperSetup = "paper-opt-13b"
 
 // A Plan is a scenario with everything it names looked up.
@@ -227,7 +227,7 @@ func (p *Plan) openServer() (err error) {
 }
 
 // staticBatch is FasterTransformer's largest batch: what the artifact found to
-// fit on its GPUs (paper §1), and for others so many of the longest sequences.
+// fit on its GPUs (sim/PAPER.md §1), and for others so many of the longest sequences.
 func (p *Plan) staticBatch() int {
 	alpaca := strings.HasPrefix(p.Scenario.Workload, "alpaca")
 	pick := func(a, b int) int {

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/capacity"
-	"llmmemory/internal/sim/chart"
 )
 
 // Save writes the figures, their page and plan.json to a folder, which is made if

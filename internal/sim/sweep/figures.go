@@ -3,7 +3,7 @@ package sweep
 import (
 	"fmt"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 )
 
 // figures are the latency against the rate, one for each block size, cut at twice

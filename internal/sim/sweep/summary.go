@@ -5,7 +5,7 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"llmmemory/internal/sim/chart"
+	"llmmemory/internal/chart"
 )
 
 // DefaultSLO is the normalized latency up to which a system keeps up, in seconds

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"path/filepath"
 
+	"llmmemory/internal/chart"
 	"llmmemory/internal/jobs"
-	"llmmemory/internal/sim/chart"
 )
 
 // Write writes sweep.csv, the figures and index.html to a folder if no job is

@@ -12,7 +12,7 @@ import (
 // means no such end. The error wraps ErrSetting.
 //
 // Gaps are exponential. The paper's artifact draws counts for every 10 ms
-// instead, which is the same process on a coarser clock (paper §1).
+// instead, which is the same process on a coarser clock (sim/PAPER.md §1).
 func Poisson(l Lengths, rate float64, seed uint64, until float64, count int) (Source, error) {
 	if !(rate > 0) || math.IsInf(rate, 0) {
 		return nil, fmt.Errorf("%w: %v requests a second; the rate must be a number above 0", ErrSetting, rate)

@@ -16,7 +16,7 @@ import (
 // This was chosen by looking at these figures of ShareGPT (1,000,000 draws):
 // mean and sd of prompts and outputs, sd of sums.
 //
-//	paper §1  161.18 299.3   338.00 283.9   420.8
+//	sim/PAPER.md §1  161.18 299.3   338.00 283.9   420.8
 //	this      160.47 295.4   338.65 285.1   422.3
 type marginal struct {
 	levels, values []float64

@@ -58,7 +58,7 @@ func (wmt16) Draw(r *rand.Rand) (prompt, output int) {
 // Only first rounds of ShareGPT are at hand. So each round is drawn from these,
 // and the number of rounds before the query is geometric with mean 4, at least
 // 1; both are assumptions, made because prompts are said to have about 1,024
-// tokens (paper §2, Fig. 17): here 66 % have exactly that, and the mean is 862.
+// tokens (sim/PAPER.md §2, Fig. 17): here 66 % have exactly that, and the mean is 862.
 type chat struct{ rounds Lengths }
 
 func (c chat) Draw(r *rand.Rand) (prompt, output int) {

@@ -112,7 +112,7 @@ func scores(x []float64) []float64 {
 const draws = 200_000
 
 // Ensure that ShareGPT has the means, deviations and quantiles of the paper's
-// data (paper §1).
+// data (sim/PAPER.md §1).
 func TestShareGPT(t *testing.T) {
 	l, info, err := Named("sharegpt")
 	require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestMarginal(t *testing.T) {
 	require.Equal(t, 1.0, m.level(2029))
 }
 
-// Ensure that Alpaca has the means and the spread that were inferred (paper §1),
+// Ensure that Alpaca has the means and the spread that were inferred (sim/PAPER.md §1),
 // and that its lengths are independent.
 // Ensure that the other shape of Alpaca's prompts cannot be told from the first
 // by their mean and their maxima, and has fewer whole blocks of 16 tokens.
@@ -227,7 +227,7 @@ func TestAlpaca(t *testing.T) {
 	require.Equal(t, 3.0, prompts[0])
 	require.Equal(t, 1.0, outputs[0])
 
-	// Largest of 14 requests, on average (paper §1: 50.8 and 192.1). The shape
+	// Largest of 14 requests, on average (sim/PAPER.md §1: 50.8 and 192.1). The shape
 	// of prompts only just fits them.
 	prompts, outputs, _ = sample(l, draws)
 	var p, o float64

@@ -11,7 +11,7 @@ import (
 
 // The quantiles of 79,725 first rounds of ShareGPT conversations whose prompt
 // and output together are shorter than 2,048 tokens, in OPT's tokens, and the
-// correlation of their normal scores (paper §1).
+// correlation of their normal scores (sim/PAPER.md §1).
 //
 //go:embed sharegpt_quantiles.json
 var shareGPTQuantiles []byte
@@ -51,7 +51,7 @@ func (c *copula) Draw(r *rand.Rand) (prompt, output int) {
 // quantiles.
 //
 // Rho is taken as that of all 84,226 pairs, before the filter. The standard
-// deviation of sums then comes out at 423 (paper §1: 420.8); if rho were the
+// deviation of sums then comes out at 423 (sim/PAPER.md §1: 420.8); if rho were the
 // kept pairs', it would be 428. The normal scores of kept pairs correlate
 // by 0.17, because the filter drops what is long twice.
 var shareGPT = sync.OnceValue(func() Lengths {

@@ -1,0 +1,250 @@
+/*
+ * The process that a submission runs in (internal/README.md, decision 4). It knows nothing
+ * of what is right: it makes the call that it is told to make, and says what the
+ * call returned and which allocations it made. Everything else the grader reads
+ * in the memory that both have mapped.
+ *
+ *   runner MEMORY REQUESTS REPLIES    three open file descriptors
+ *
+ * MEMORY holds the pools and, behind them, the heap of the submission, whose
+ * malloc, calloc, realloc and free lead here (objcopy --redefine-sym), and then
+ * the events. A chunk is never handed out twice, so that whoever uses one that
+ * is gone is seen.
+ *
+ * Nothing here is safe from the submission, which can write whatever this
+ * program can, and reply in its place. What it gains: events that are not true
+ * hide from the grader what it did to its heap, and no more, because the state
+ * is read where it is, not told, and Memcheck counts again on another heap
+ * (grader/process/watched.c). What it does not gain is a right answer.
+ */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "llm_memory.h"
+
+/* internal/grade/subject has the same. */
+#define POOLS ((char *)0x200000000000)
+#define POOLS_SIZE (UINT64_C(64) << 20)
+#define HEAP ((char *)0x210000000000)
+#define HEAP_SIZE (UINT64_C(256) << 20)
+#define EVENTS ((char *)0x220000000000)
+
+enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, FORKS, ALLOCATE, GIVE_BACK };
+enum { READ_ONLY = 256 }; /* added to a call that must not write the pools */
+
+struct request {
+    uint32_t call;
+    int32_t a, b;      /* ids, lengths, data */
+    uint32_t fail;     /* the allocation of this call that fails, from 1; 0: none */
+    uint64_t engine;   /* or the pool */
+    uint64_t size;     /* of the pool, or how many forks */
+};
+
+struct reply {
+    int64_t returned;
+    uint64_t events;   /* as many are at EVENTS */
+};
+
+enum what { MALLOC = 1, CALLOC, REALLOC, RELEASE, REFUSED, BAD_RELEASE };
+
+struct event {
+    uint64_t what;
+    uint64_t at;
+    uint64_t size;
+};
+
+/* The longest trace, 100,000 steps, makes fewer than 18 chunks in each. */
+enum { MOST_CHUNKS = 1 << 21, MOST_EVENTS = 1 << 21 };
+#define EVENTS_SIZE (MOST_EVENTS * sizeof(struct event))
+
+static struct chunk {
+    uint64_t at;
+    uint64_t size;
+    int gone;
+} *chunks; /* in the order of their addresses */
+
+static size_t chunks_used;
+static struct event *const events = (struct event *)EVENTS;
+static size_t events_used;
+static uint64_t heap_used;
+static uint32_t fail;
+
+static void note(enum what what, uint64_t at, uint64_t size) {
+    if (events_used < MOST_EVENTS) {
+        events[events_used++] = (struct event){what, at, size};
+    }
+}
+
+static struct chunk *chunk_at(uint64_t at) {
+    size_t low = 0, high = chunks_used;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (chunks[middle].at == at) {
+            return &chunks[middle];
+        }
+        if (chunks[middle].at < at) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return NULL;
+}
+
+static void *get(enum what what, uint64_t size, int fill) {
+    uint64_t room = (size + 15) / 16 * 16 + 16; /* 16 bytes that belong to nobody */
+    if ((fail != 0 && --fail == 0) || size > HEAP_SIZE || heap_used + room > HEAP_SIZE || chunks_used == MOST_CHUNKS) {
+        note(REFUSED, 0, size);
+        return NULL;
+    }
+    char *at = HEAP + heap_used;
+    heap_used += room;
+    chunks[chunks_used++] = (struct chunk){(uint64_t)(uintptr_t)at, size, 0};
+    memset(at, fill, size);
+    memset(at + size, 0xfd, room - size);
+    note(what, (uint64_t)(uintptr_t)at, size);
+    return at;
+}
+
+void *submission_malloc(size_t size);
+void *submission_calloc(size_t n, size_t size);
+void *submission_realloc(void *old, size_t size);
+void submission_free(void *p);
+
+void *submission_malloc(size_t size) { return get(MALLOC, size, 0xa5); }
+
+void *submission_calloc(size_t n, size_t size) {
+    return size != 0 && n > SIZE_MAX / size ? NULL : get(CALLOC, n * size, 0);
+}
+
+void submission_free(void *p) {
+    if (p == NULL) {
+        return;
+    }
+    struct chunk *chunk = chunk_at((uint64_t)(uintptr_t)p);
+    if (chunk == NULL || chunk->gone) {
+        note(BAD_RELEASE, (uint64_t)(uintptr_t)p, chunk != NULL);
+        return;
+    }
+    chunk->gone = 1;
+    memset(p, 0xdd, chunk->size);
+    note(RELEASE, chunk->at, chunk->size);
+}
+
+void *submission_realloc(void *old, size_t size) {
+    struct chunk *chunk = chunk_at((uint64_t)(uintptr_t)old);
+    if (old != NULL && (chunk == NULL || chunk->gone)) {
+        note(BAD_RELEASE, (uint64_t)(uintptr_t)old, chunk != NULL);
+        return NULL;
+    }
+    void *fresh = get(REALLOC, size, 0xa5);
+    if (fresh != NULL && chunk != NULL) {
+        memcpy(fresh, old, chunk->size < size ? chunk->size : size);
+        submission_free(old);
+    }
+    return fresh;
+}
+
+static int64_t call(const struct request *r) {
+    LLMEngine *engine = (LLMEngine *)(uintptr_t)r->engine;
+    switch (r->call % READ_ONLY) {
+    case INIT:
+        return (int64_t)(uintptr_t)llm_init((void *)(uintptr_t)r->engine, r->size);
+    case CREATE:
+        return (int64_t)(uintptr_t)create_sequence(engine, r->a, r->b);
+    case FORK:
+        return (int64_t)(uintptr_t)fork_sequence(engine, r->a, r->b);
+    case APPEND:
+        return append_kv(engine, r->a, r->b);
+    case FREE:
+        return free_sequence(engine, r->a);
+    case DESTROY:
+        return llm_destroy(engine);
+    case FORKS: { /* looked at when all are done */
+        int64_t made = 0;
+        for (uint64_t i = 0; i < r->size; i++) {
+            made += fork_sequence(engine, r->a, r->b + (int32_t)i) != NULL;
+        }
+        return made;
+    }
+    case ALLOCATE: /* the grader's own, for what it writes from outside */
+        return (int64_t)(uintptr_t)get(MALLOC, r->size, 0xa5);
+    default:
+        submission_free((void *)(uintptr_t)r->engine);
+        return 0;
+    }
+}
+
+static int transfer(ssize_t (*move)(int, void *, size_t), int fd, void *data, size_t size) {
+    for (size_t done = 0; done < size;) {
+        ssize_t n = move(fd, (char *)data + done, size - done);
+        if (n <= 0) {
+            return 0;
+        }
+        done += (size_t)n;
+    }
+    return 1;
+}
+
+static ssize_t put(int fd, void *data, size_t size) { return write(fd, data, size); }
+
+static void *map(void *at, size_t size, int fd, off_t offset) {
+    int shared = fd >= 0 ? MAP_SHARED | MAP_FIXED_NOREPLACE : MAP_PRIVATE | MAP_ANONYMOUS;
+    void *p = mmap(at, size, PROT_READ | PROT_WRITE, shared | MAP_NORESERVE, fd, offset);
+    if (p == MAP_FAILED) {
+        _exit(3);
+    }
+    return p;
+}
+
+/* What is behind the last pool, and the bytes that the grader watches behind it,
+ * cannot be touched; nothing is mapped in front of the first. */
+static size_t pools_used;
+
+static void open_pool(const struct request *r) {
+    enum { WATCHED = 256, PAGE = 4096 }; /* internal/course/oracle has the same */
+    uint64_t end = r->engine - (uint64_t)(uintptr_t)POOLS + r->size + WATCHED;
+    if (r->engine >= (uint64_t)(uintptr_t)POOLS && end <= POOLS_SIZE) {
+        end = (end + PAGE - 1) / PAGE * PAGE;
+        pools_used = end > pools_used ? end : pools_used;
+        mprotect(POOLS, pools_used, PROT_READ | PROT_WRITE);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc != 4) {
+        return 2;
+    }
+    int memory = atoi(argv[1]), requests = atoi(argv[2]), replies = atoi(argv[3]);
+    map(POOLS, POOLS_SIZE, memory, 0);
+    map(HEAP, HEAP_SIZE, memory, (off_t)POOLS_SIZE);
+    map(EVENTS, EVENTS_SIZE, memory, (off_t)(POOLS_SIZE + HEAP_SIZE));
+    close(memory);
+    chunks = map(NULL, MOST_CHUNKS * sizeof *chunks, -1, 0);
+    mprotect(POOLS, POOLS_SIZE, PROT_NONE);
+    struct request request;
+    while (transfer(read, requests, &request, sizeof request)) {
+        events_used = 0;
+        fail = request.fail;
+        if (request.call % READ_ONLY == INIT) {
+            open_pool(&request);
+        }
+        if (request.call & READ_ONLY) {
+            mprotect(POOLS, pools_used, PROT_READ);
+        }
+        struct reply reply = {.returned = call(&request)};
+        if (request.call & READ_ONLY) {
+            mprotect(POOLS, pools_used, PROT_READ | PROT_WRITE);
+        }
+        fail = 0;
+        reply.events = events_used;
+        if (!transfer(put, replies, &reply, sizeof reply)) {
+            return 4;
+        }
+    }
+    return 0;
+}

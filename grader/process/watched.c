@@ -1,0 +1,141 @@
+/*
+ * The process that Memcheck watches: the submission with the real heap. It plays
+ * whole traces from a file and says nothing; what is wrong Memcheck says. A pool
+ * is an allocation, so that a write outside it is seen.
+ *
+ *   watched STEPS    an open file descriptor, struct step after struct step
+ *
+ * The grader sees how far STEPS was read: to its end means that every call came
+ * back. Valgrind lives in this process, too, and a submission that makes code
+ * of its own can silence it, as it can deceive grader/process/runner.c about its heap.
+ * It then has hidden a leak or a bad access, in a program that gives the right
+ * answers.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "llm_memory.h"
+
+enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END, OVER };
+
+struct step {
+    uint32_t call;
+    int32_t engine; /* -1: NULL */
+    int32_t a, b;
+};
+
+enum { ENGINES = 4 };
+
+static LLMEngine *engines[ENGINES];
+static void *pools[ENGINES];
+
+/* A trace may leave engines behind; the submission frees them, too. */
+static void end(void) {
+    for (int i = 0; i < ENGINES; i++) {
+        if (engines[i] != NULL) {
+            llm_destroy(engines[i]);
+        }
+        free(pools[i]);
+        engines[i] = NULL;
+        pools[i] = NULL;
+    }
+}
+
+static void init(int i, int32_t size) {
+    if (size < 0) {
+        llm_init(NULL, 640);
+        return;
+    }
+    if (engines[i] != NULL) {
+        llm_destroy(engines[i]);
+        engines[i] = NULL;
+    }
+    free(pools[i]);
+    pools[i] = malloc(size > 0 ? (size_t)size : 1);
+    engines[i] = llm_init(pools[i], (size_t)size);
+}
+
+static void play(const struct step *s) {
+    LLMEngine *engine = s->engine >= 0 && s->engine < ENGINES ? engines[s->engine] : NULL;
+    switch (s->call) {
+    case INIT:
+        init(s->engine, s->a);
+        break;
+    case CREATE:
+        create_sequence(engine, s->a, s->b);
+        break;
+    case FORK:
+        fork_sequence(engine, s->a, s->b);
+        break;
+    case APPEND:
+        append_kv(engine, s->a, s->b);
+        break;
+    case FREE:
+        free_sequence(engine, s->a);
+        break;
+    case DESTROY:
+        llm_destroy(engine);
+        if (engine != NULL) {
+            engines[s->engine] = NULL;
+        }
+        break;
+    default:
+        end();
+        break;
+    }
+}
+
+/* Nothing but the steps stays open, above all not Valgrind's report. */
+static void close_others(int steps) {
+    for (int fd = 3; fd < 256; fd++) {
+        if (fd != steps) {
+            close(fd);
+        }
+    }
+}
+
+/* What Valgrind has needed until here and nobody needs any more: to execute
+ * another program, which it would not watch, and to write files. */
+static void lock(void) {
+    enum { LOAD = BPF_LD | BPF_W | BPF_ABS, EQUAL = BPF_JMP | BPF_JEQ | BPF_K, ANY_OF = BPF_JMP | BPF_JSET | BPF_K, GIVE = BPF_RET | BPF_K };
+    enum { NUMBER = offsetof(struct seccomp_data, nr), SECOND = offsetof(struct seccomp_data, args[1]), THIRD = offsetof(struct seccomp_data, args[2]) };
+    struct sock_filter filter[] = {
+        BPF_STMT(LOAD, NUMBER),
+        BPF_JUMP(EQUAL, SYS_execve, 7, 0), /* to the refusal */
+        BPF_JUMP(EQUAL, SYS_prctl, 6, 0),
+        BPF_JUMP(EQUAL, SYS_openat, 3, 0),
+#ifdef SYS_open
+        BPF_JUMP(EQUAL, SYS_open, 0, 5),
+#else
+        BPF_STMT(GIVE, SECCOMP_RET_ALLOW),
+#endif
+        BPF_STMT(LOAD, SECOND),
+        BPF_JUMP(ANY_OF, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 2, 3),
+        BPF_STMT(LOAD, THIRD),
+        BPF_JUMP(ANY_OF, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, 0, 1),
+        BPF_STMT(GIVE, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(GIVE, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    (void)prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0); /* a kernel without has said so (launch.c) */
+}
+
+int main(int argc, char **argv) {
+    int steps = argc == 2 ? atoi(argv[1]) : -1;
+    close_others(steps);
+    lock();
+    struct step step;
+    while (read(steps, &step, sizeof step) == (ssize_t)sizeof step && step.call != OVER) {
+        play(&step);
+    }
+    return 0;
+}

@@ -1,0 +1,543 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"gonum.org/v1/plot/vg"
+	"pgregory.net/rapid"
+)
+
+var update = flag.Bool("update", false, "write the golden drawings anew")
+
+// small has a figure for each kind of data and each thing that can be cut.
+func small() []Figure {
+	v := func(mean, sd float64, paper *Range) Value { return Value{mean, sd, 4, paper} }
+	lines := Lines{
+		Lines: []Line{
+			{"first", []Point{{1, v(0.1, 0.02, nil)}, {2, v(0.5, 0.1, Printed(0.4))}, {3, v(3, 1, Printed(2))}}},
+			{"second", []Point{{0.5, v(2, 0, nil)}, {1, v(0.2, 0, Between(0.3, 0.5))}, {2, v(0.95, 0.1, nil)}}},
+		},
+		Marks: []Mark{{"first", Range{1, 2}}, {"second", Range{1.5, 1.5}}}, MarksAre: "paper: tried",
+	}
+	bars := Bars{Groups: []string{"one", "two words"}, Series: []Series{
+		{"first", []Value{v(3, 0.5, Printed(4)), v(9, 2, Between(5, 12))}},
+		{"second", []Value{v(12, 1, nil), v(0, 0, nil)}},
+	}}
+	stacks := Stacks{Parts: []string{"low", "high"}, Columns: []Column{
+		{"both", []Value{v(40, 1, Printed(45)), v(60, 1, Printed(70))}}, {"ours alone", []Value{v(30, 1, nil), v(20, 1, nil)}},
+	}}
+	logarithmic := Bars{Groups: []string{"1", "256"}, Series: []Series{{"ours", []Value{v(0.2, 0.3, nil), v(16, 3, Printed(9))}}}}
+	x, y := XAxis{Title: "x (unit)"}, YAxis{Title: "y (unit)"}
+	figure := func(name string, k Kind, y YAxis, d Data) Figure {
+		return Figure{Name: name, Title: "A <title> & more", Kind: k, Seeds: "seeds 1-4", Note: "A note.", Panels: []Panel{{X: x, Y: y, Data: d}}}
+	}
+	return []Figure{
+		figure("lines", Predicted, YAxis{Title: "y (unit)", Max: 1}, lines),
+		figure("bars", Calibrated, YAxis{Title: "y (unit)", Max: 10}, bars),
+		figure("stacks", Predicted, YAxis{Title: "share (%)", Max: 100}, stacks),
+		figure("logarithmic", OrderOnly, YAxis{Title: "y (unit)", Log: true}, logarithmic),
+		figure("plain", Predicted, y, Bars{Groups: []string{"a"}, Series: []Series{{"s", []Value{{-2, 0, 1, nil}}}}}),
+	}
+}
+
+func TestTheGoldenDrawings(t *testing.T) {
+	for _, f := range small() {
+		t.Run(f.Name, func(t *testing.T) {
+			svg := drawn(t, f)
+			golden := filepath.Join("testdata", f.Name+".svg")
+			if *update {
+				require.NoError(t, os.WriteFile(golden, []byte(svg), 0o644))
+			}
+			want, err := os.ReadFile(golden)
+			require.NoError(t, err)
+			require.Equal(t, string(want), svg, "go test ./internal/chart -update writes it anew; look at it")
+		})
+	}
+}
+
+func drawn(t require.TestingT, f Figure) string {
+	require.NoError(t, validAll([]Figure{f}))
+	svg, err := newLayout(f).svg()
+	require.NoError(t, err)
+	return svg
+}
+
+func TestTheSameFiguresGiveTheSameBytes(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	figures := append(scenes(), small()...)
+	require.NoError(t, Write(a, figures, comparison()...))
+	require.NoError(t, Write(b, figures, comparison()...))
+	names, err := os.ReadDir(a)
+	require.NoError(t, err)
+	require.Len(t, names, 3*len(figures)+1)
+	for _, name := range names {
+		one, err := os.ReadFile(filepath.Join(a, name.Name()))
+		require.NoError(t, err)
+		two, err := os.ReadFile(filepath.Join(b, name.Name()))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(one, two), name.Name())
+	}
+}
+
+func TestAPNGHasTwoPixelsForEachPoint(t *testing.T) {
+	l := newLayout(batched())
+	data, err := l.png()
+	require.NoError(t, err)
+	c, err := png.DecodeConfig(bytes.NewReader(data))
+	require.NoError(t, err)
+	require.Equal(t, 1600, c.Width)
+	require.InDelta(t, 2*float64(l.height), float64(c.Height), 1)
+}
+
+// A picture that is shown alone says how far it is to be believed.
+func TestAPictureIsHonestAlone(t *testing.T) {
+	for _, f := range append(scenes(), small()...) {
+		svg := texts(t, drawn(t, f))
+		require.Contains(t, svg, strings.ToUpper(string(f.Kind)), f.Name)
+		require.Contains(t, svg, f.Kind.Meaning(), f.Name)
+		require.Contains(t, svg, f.Seeds, f.Name)
+		require.Contains(t, svg, f.Note, f.Name)
+		require.Equal(t, f.cut(), strings.Contains(svg, "Arrows: beyond the axis."), f.Name)
+		require.Equal(t, f.spread(), strings.Contains(svg, "Whiskers:"), f.Name)
+	}
+}
+
+// texts are those that can be seen, in their order.
+func texts(t *testing.T, svg string) string {
+	t.Helper()
+	var all []string
+	in := ""
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return strings.Join(all, " ")
+		}
+		require.NoError(t, err)
+		switch token := token.(type) {
+		case xml.StartElement:
+			in = token.Name.Local
+		case xml.CharData:
+			if in == "text" && strings.TrimSpace(string(token)) != "" {
+				all = append(all, string(token))
+			}
+		case xml.EndElement:
+			in = ""
+		}
+	}
+}
+
+func TestBadFiguresAreSaidAndNothingIsWritten(t *testing.T) {
+	bars := func(change func(*Bars)) func(*Figure) {
+		return func(f *Figure) {
+			b := f.Panels[0].Data.(Bars)
+			change(&b)
+			f.Panels[0].Data = b
+		}
+	}
+	value := func(v Value) func(*Figure) {
+		return bars(func(b *Bars) { b.Series[0].Values[0] = v })
+	}
+	lines := func(log bool, l Lines) func(*Figure) {
+		return func(f *Figure) { f.Panels[0].Data, f.Panels[0].X.Log = l, log }
+	}
+	one := Value{1, 0, 1, nil}
+	line := Line{"l", []Point{{1, one}}}
+	stacks := func(s Stacks) func(*Figure) { return func(f *Figure) { f.Panels[0].Data = s } }
+	for _, c := range []struct {
+		says string
+		bad  func(*Figure)
+	}{
+		{`the mean is NaN`, value(Value{math.NaN(), 0, 1, nil})},
+		{`series "first" at "one": the mean is +Inf`, value(Value{math.Inf(1), 0, 1, nil})},
+		{`the mean is 1e+300: an axis has numbers`, value(Value{1e300, 0, 1, nil})},
+		{`the standard deviation is NaN`, value(Value{1, math.NaN(), 1, nil})},
+		{`the standard deviation is -1`, value(Value{1, -1, 1, nil})},
+		{`the mean of 0 seeds`, value(Value{1, 1, 0, nil})},
+		{`the paper's value is -Inf`, value(Value{1, 1, 1, Printed(math.Inf(-1))})},
+		{`the paper's range 2 to 1 is upside down`, value(Value{1, 1, 1, Between(2, 1)})},
+		{`series "first" has 1 values for 2 groups`, bars(func(b *Bars) { b.Series[0].Values = b.Series[0].Values[:1] })},
+		{`two of the series are named "first"`, bars(func(b *Bars) { b.Series[1].Name = "first" })},
+		{`two of the groups are named "one"`, bars(func(b *Bars) { b.Groups[1] = "one" })},
+		{`it has no groups`, bars(func(b *Bars) { b.Groups = nil })},
+		{`it has no series`, bars(func(b *Bars) { b.Series = nil })},
+		{`the mean is 0: a logarithmic axis`, func(f *Figure) { f.Panels[0].Y.Log = true }},
+		{`cannot be logarithmic`, func(f *Figure) { f.Panels[0].X.Log = true }},
+		{`the y axis' limit is -1`, func(f *Figure) { f.Panels[0].Y.Max = -1 }},
+		{`the y axis' limit is NaN`, func(f *Figure) { f.Panels[0].Y.Max = math.NaN() }},
+		{`the y axis' title is missing`, func(f *Figure) { f.Panels[0].Y.Title = " " }},
+		{`the x axis' title is missing`, func(f *Figure) { f.Panels[0].X.Title = "" }},
+		{`it has no data`, func(f *Figure) { f.Panels[0].Data = nil }},
+		{`it has no panel`, func(f *Figure) { f.Panels = nil }},
+		{`two panels are titled "t"`, func(f *Figure) { f.Panels[0].Title = "t"; f.Panels = append(f.Panels, f.Panels[0]) }},
+		{`the title is missing`, func(f *Figure) { f.Panels = append(f.Panels, f.Panels[0]) }},
+		{`at most 6 have room`, func(f *Figure) { f.Panels = make([]Panel, 7) }},
+		{`"a/b": the name is not one of a file`, func(f *Figure) { f.Name = "a/b" }},
+		{`the name is not one of a file`, func(f *Figure) { f.Name = ".." }},
+		{`the name is not one of a file`, func(f *Figure) { f.Name = "" }},
+		{`two figures are named "Other"`, func(f *Figure) { f.Name = "Other" }},
+		{`the title is missing`, func(f *Figure) { f.Title = "" }},
+		{`the seeds is missing`, func(f *Figure) { f.Seeds = "" }},
+		{`cannot be printed`, func(f *Figure) { f.Note = "a\x00b" }},
+		{`cannot be printed`, func(f *Figure) { f.Note = "a\xffb" }},
+		{`"guessed" is not a kind`, func(f *Figure) { f.Kind = "guessed" }},
+		{`it has no lines`, lines(false, Lines{})},
+		{`line "l" has no points`, lines(false, Lines{Lines: []Line{{"l", nil}}})},
+		{`x does not rise from point 1 (2) to the next (1)`, lines(false, Lines{Lines: []Line{{"l", []Point{{2, one}, {1, one}}}}})},
+		{`line "l": the x of point 1 is NaN`, lines(false, Lines{Lines: []Line{{"l", []Point{{math.NaN(), one}}}}})},
+		{`the x of point 1 is 0: a logarithmic axis`, lines(true, Lines{Lines: []Line{{"l", []Point{{0, one}}}}})},
+		{`a mark is for "m", which is no line here`, lines(false, Lines{[]Line{line}, []Mark{{"m", Range{1, 1}}}, "marks"})},
+		{`what the marks are is missing`, lines(false, Lines{[]Line{line}, []Mark{{"l", Range{1, 1}}}, ""})},
+		{`the mark of "l" is at 0`, lines(true, Lines{[]Line{line}, []Mark{{"l", Range{0, 1}}}, "marks"})},
+		{`8 series: at most 7`, lines(false, Lines{Lines: many(8)})},
+		{`leaves nothing to see`, func(f *Figure) { f.Panels[0].Data, f.Panels[0].Y = Lines{Lines: []Line{line}}, YAxis{"y", true, 0.5} }},
+		{`it has no columns`, stacks(Stacks{Parts: []string{"p"}})},
+		{`it has no parts`, stacks(Stacks{Columns: []Column{{"c", nil}}})},
+		{`column "c" has 0 values for 1 parts`, stacks(Stacks{[]string{"p"}, []Column{{"c", nil}}})},
+		{`part "p" is negative`, stacks(Stacks{[]string{"p"}, []Column{{"c", []Value{{-1, 0, 1, nil}}}}})},
+		{`a range cannot be stacked`, stacks(Stacks{[]string{"p"}, []Column{{"c", []Value{{1, 0, 1, Between(1, 2)}}}}})},
+	} {
+		f := small()[1]
+		c.bad(&f)
+		other := small()[0]
+		other.Name = "other"
+		dir := filepath.Join(t.TempDir(), "figures")
+		err := Write(dir, []Figure{other, f})
+		require.ErrorIs(t, err, ErrFigure, c.says)
+		require.ErrorContains(t, err, c.says)
+		require.NoDirExists(t, dir, c.says)
+	}
+	require.ErrorIs(t, Write(t.TempDir(), nil, Check{Item: "x", Kind: "guessed"}), ErrFigure)
+	require.ErrorContains(t, WriteTable(io.Discard, []Check{{Kind: Predicted}}), "the item is missing")
+}
+
+func many(n int) []Line {
+	all := make([]Line, n)
+	for i := range all {
+		all[i] = Line{string(rune('a' + i)), []Point{{1, Value{1, 0, 1, nil}}}}
+	}
+	return all
+}
+
+func TestWhatIsInAFolderStays(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"mine.txt": "mine", "bars.svg": "old"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	require.NoError(t, Write(dir, small()[1:2]))
+	require.Equal(t, []string{"bars.csv", "bars.png", "bars.svg", "index.html", "mine.txt"}, list(t, dir), "nothing of the making is left")
+	svg, err := os.ReadFile(filepath.Join(dir, "bars.svg"))
+	require.NoError(t, err)
+	require.Contains(t, string(svg), "</svg>")
+
+	// A page that cannot be replaced: no file before it has been, either.
+	blocked := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(blocked, "index.html"), 0o755))
+	require.ErrorContains(t, Write(blocked, small()[1:2]), "it is a folder")
+	require.Equal(t, []string{"index.html"}, list(t, blocked))
+	require.Error(t, Write(filepath.Join(dir, "mine.txt"), small()), "a file is no folder")
+}
+
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestTheCSVHasEveryNumberDrawn(t *testing.T) {
+	require.Equal(t, `panel,series,x,mean,sd,seeds,paper,paper_high
+,first,1,0.1,0.02,4,,
+,first,2,0.5,0.1,4,0.4,
+,first,3,3,1,4,2,
+,second,0.5,2,0,4,,
+,second,1,0.2,0,4,0.3,0.5
+,second,2,0.95,0.1,4,,
+,first,paper: tried,,,,1,2
+,second,paper: tried,,,,1.5,
+`, small()[0].table())
+	require.Equal(t, `panel,series,x,mean,sd,seeds,paper,paper_high
+,first,one,3,0.5,4,4,
+,second,one,12,1,4,,
+,first,two words,9,2,4,5,12
+,second,two words,0,0,4,,
+`, small()[1].table())
+	f := waste()
+	f.Panels[0].Title = `a "quoted", title`
+	records, err := csv.NewReader(strings.NewReader(f.table())).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, records, 1+4*4)
+	require.Equal(t, []string{`a "quoted", title`, "internal fragmentation", "Orca (Max)", "58.45", "0.5", "8", "57.3", ""}, records[3])
+}
+
+// What is beyond the limit is cut there: the line ends at it, an arrow goes on.
+func TestALineIsCutWhereItLeavesTheAxis(t *testing.T) {
+	p := func(x, y float64) vg.Point { return vg.Point{X: vg.Length(x), Y: vg.Length(y)} }
+	for _, c := range []struct {
+		name string
+		line []vg.Point
+		kept [][]vg.Point
+		cuts []vg.Length
+	}{
+		{"below", []vg.Point{p(0, 1), p(1, 2)}, [][]vg.Point{{p(0, 1), p(1, 2)}}, nil},
+		{"leaves", []vg.Point{p(0, 0), p(1, 20), p(2, 30)}, [][]vg.Point{{p(0, 0), p(0.5, 10)}}, []vg.Length{0.5}},
+		{"comes back", []vg.Point{p(0, 0), p(1, 20), p(2, 0)}, [][]vg.Point{{p(0, 0), p(0.5, 10)}, {p(1.5, 10), p(2, 0)}}, []vg.Length{0.5}},
+		{"starts beyond", []vg.Point{p(0, 20), p(1, 0)}, [][]vg.Point{{p(0.5, 10), p(1, 0)}}, []vg.Length{0}},
+		{"only beyond", []vg.Point{p(3, 20)}, nil, []vg.Length{3}},
+	} {
+		kept, cuts := cutAt(c.line, 10)
+		require.Equal(t, c.kept, kept, c.name)
+		require.Equal(t, c.cuts, cuts, c.name)
+	}
+}
+
+// Nothing is left out because it is beyond: the same figure has an arrow for each
+// value that its axis cuts.
+func TestEveryCutValueHasItsArrow(t *testing.T) {
+	arrows := func(f Figure, limit float64) int {
+		f.Panels[0].Y.Max = limit
+		return len(arrowPath.FindAllString(drawn(t, f), -1))
+	}
+	lines, bars, stacks := small()[0], small()[1], small()[2]
+	require.Equal(t, 0, arrows(lines, 10))
+	require.Equal(t, 3, arrows(lines, 1), "both lines and the paper's point")
+	require.Equal(t, 0, arrows(bars, 20))
+	require.Equal(t, 2, arrows(bars, 10), "a bar and the paper's")
+	require.Equal(t, 0, arrows(stacks, 120))
+	require.Equal(t, 1, arrows(stacks, 100), "the paper's column; 100 itself is not beyond")
+	require.Equal(t, 2, arrows(stacks, 99))
+}
+
+// Arrows that would be at one place stand side by side.
+func TestNoArrowHidesAnother(t *testing.T) {
+	f := small()[0]
+	f.Panels[0].Data = Lines{Lines: many(2)}
+	f.Panels[0].Y.Max = 0.5
+	at := arrowPath.FindAllString(drawn(t, f), -1)
+	require.Len(t, at, 2)
+	var x [2]float64
+	for i, path := range at {
+		_, err := fmt.Sscanf(path, `<path d="M%f,`, &x[i])
+		require.NoError(t, err)
+	}
+	require.GreaterOrEqual(t, math.Abs(x[0]-x[1]), 9., "their width")
+}
+
+// arrowPath is a triangle that points up.
+var arrowPath = regexp.MustCompile(`<path d="M[\d.]+,([\d.]+)L[\d.]+,[\d.]+L[\d.]+,[\d.]+Z" style="fill:#[0-9A-F]{6}"`)
+
+func TestSeriesDifferWithoutColour(t *testing.T) {
+	for i, a := range looks {
+		for _, b := range looks[:i] {
+			require.NotEqual(t, a.dashes, b.dashes)
+			require.NotEqual(t, a.corners, b.corners)
+			require.NotEqual(t, a.pattern, b.pattern)
+		}
+		require.NotEqual(t, rising, a.pattern, "it is the paper's")
+	}
+}
+
+func TestTicks(t *testing.T) {
+	labels := func(s scale, low, high float64) string {
+		var all []string
+		for _, tick := range s.ticks(low, high, 6) {
+			if !tick.IsMinor() {
+				all = append(all, tick.Label)
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	require.Equal(t, "0.0 0.2 0.4 0.6 0.8 1.0", labels(false, 0, 1))
+	require.Equal(t, "0 20 40 60 80 100", labels(false, 0, 100))
+	require.Equal(t, "-2 -1 0 1 2", labels(false, -2, 2.9))
+	require.Equal(t, "0 500 1000 1500 2000", labels(false, 0, 2100))
+	require.Equal(t, "0.01 0.1 1 10", labels(logarithmic, -2, 1.2))
+	require.Equal(t, "1 2 5 10", labels(logarithmic, 0, 1))
+}
+
+func TestWordsAreBrokenWhereTheyHaveRoom(t *testing.T) {
+	s := sans(12, false)
+	room := s.Width("aaaa bbbb")
+	require.Equal(t, []string{"aaaa bbbb", "cc"}, lines(s, "aaaa bbbb  cc", room))
+	for _, line := range lines(s, strings.Repeat("ä", 100), room) {
+		require.LessOrEqual(t, float64(s.Width(line)), float64(room))
+		require.True(t, strings.Trim(line, "ä") == "", line)
+	}
+}
+
+func comparison() []Check {
+	return []Check{
+		{"Fig. 2, token states, Orca (Max)", "20.4 %", "19.80 %", "−0.60", "±2 points", true, Predicted},
+		{"Fig. 15, <b>Alpaca</b>", "9.79 %", "12.10 %", "+2.31", "±1 points", false, Calibrated},
+	}
+}
+
+func TestTheChecksSayItInWords(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, WriteTable(&b, comparison()))
+	require.Equal(t, `ok    Fig. 2, token states, Orca (Max) (predicted)
+      paper 20.4 %, ours 19.80 %, difference −0.60, tolerance ±2 points
+MISS  Fig. 15, <b>Alpaca</b> (calibrated)
+      paper 9.79 %, ours 12.10 %, difference +2.31, tolerance ±1 points
+1 of 2 hold: they are within their tolerance, which does not make them equal to the paper's
+`, b.String())
+	coloured := checkTable(comparison(), true)
+	require.Contains(t, coloured, "\x1b[32mok\x1b[")
+	require.Contains(t, coloured, "\x1b[31;1mMISS\x1b[")
+	require.Equal(t, b.String(), regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(coloured, ""))
+
+	// A file is no terminal.
+	file, err := os.Create(filepath.Join(t.TempDir(), "table"))
+	require.NoError(t, err)
+	require.NoError(t, WriteTable(file, comparison()))
+	require.NoError(t, file.Close())
+	text, err := os.ReadFile(file.Name())
+	require.NoError(t, err)
+	require.Equal(t, b.String(), string(text))
+}
+
+func TestAPageExplainsTheKindsItHas(t *testing.T) {
+	f := small()[0]
+	f.Kind = Simulated
+	explained := func(checks ...Check) (all []string) {
+		dir := t.TempDir()
+		require.NoError(t, Write(dir, []Figure{f}, checks...))
+		text, err := os.ReadFile(filepath.Join(dir, "index.html"))
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`<dt><span class="kind [a-z-]+">([^<]*)</span></dt><dd>.`).FindAllStringSubmatch(string(text), -1) {
+			all = append(all, m[1])
+		}
+		return all
+	}
+	require.Equal(t, []string{"simulated"}, explained())
+	require.Equal(t, []string{"predicted", "calibrated", "simulated"}, explained(comparison()...))
+}
+
+func TestTheDifference(t *testing.T) {
+	for _, c := range []struct {
+		ours               float64
+		paper              *Range
+		absolute, relative string
+	}{
+		{13.3, Printed(13.62), "−0.32", "−2.3 %"},
+		{7, Printed(7), "0.00", "0.0 %"},
+		{20, Between(16.2, 30.5), "within", ""},
+		{33, Between(16.2, 30), "+3.00", "+10.0 %"},
+		{15.2, Between(16.2, 30), "−1.00", "−6.2 %"},
+		{1, Printed(0), "+1.00", ""},
+	} {
+		absolute, relative := difference(c.ours, *c.paper)
+		require.Equal(t, c.absolute, absolute)
+		require.Equal(t, c.relative, relative)
+	}
+}
+
+// Whatever is valid can be drawn, all of it within the picture's numbers.
+func TestWhatIsValidCanBeDrawn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		log := rapid.Bool().Draw(t, "log")
+		number := rapid.Float64Range(-mostSize, mostSize)
+		if log {
+			number = rapid.Map(rapid.Float64Range(-12, 12), func(p float64) float64 { return math.Pow(10, p) })
+		}
+		name := rapid.StringMatching(`[a-zA-Zäß<&"' ]{0,30}[a-z]`)
+		value := rapid.Custom(func(t *rapid.T) Value {
+			v := Value{number.Draw(t, "mean"), math.Abs(number.Draw(t, "sd")), rapid.IntRange(1, 9).Draw(t, "seeds"), nil}
+			if rapid.Bool().Draw(t, "paper") {
+				a, b := number.Draw(t, "low"), number.Draw(t, "high")
+				v.Paper = Between(min(a, b), max(a, b))
+			}
+			return v
+		})
+		names := rapid.SliceOfNDistinct(name, 1, mostSeries, rapid.ID[string]).Draw(t, "names")
+		p := Panel{Title: name.Draw(t, "title"), X: XAxis{Title: name.Draw(t, "x")}, Y: YAxis{Title: name.Draw(t, "y"), Log: log}}
+		if rapid.Bool().Draw(t, "lines") {
+			p.X.Log = log
+			var l Lines
+			for _, n := range names {
+				line := Line{Name: n}
+				for i := range rapid.IntRange(1, 12).Draw(t, "points") {
+					line.Points = append(line.Points, Point{float64(i + 1), value.Draw(t, "value")})
+				}
+				l.Lines = append(l.Lines, line)
+			}
+			p.Data = l
+		} else {
+			b := Bars{Groups: rapid.SliceOfNDistinct(name, 1, 9, rapid.ID[string]).Draw(t, "groups")}
+			for _, n := range names {
+				b.Series = append(b.Series, Series{n, rapid.SliceOfN(value, len(b.Groups), len(b.Groups)).Draw(t, "values")})
+			}
+			p.Data = b
+		}
+		if least, most := extent(p.Data.rows()); most > 0 && rapid.Bool().Draw(t, "cut") {
+			p.Y.Max = most / 2
+			if log {
+				p.Y.Max = math.Sqrt(least) * math.Sqrt(most)
+			}
+		}
+		f := Figure{Name: "f", Title: name.Draw(t, "title"), Kind: Predicted, Seeds: "s", Note: name.Draw(t, "note"), Panels: []Panel{p}}
+		if err := validAll([]Figure{f}); err != nil {
+			t.Skip(err) // a limit that leaves nothing, a number too small
+		}
+		svg := drawn(t, f)
+		require.NotRegexp(t, `[",]-?(NaN|[+-]?Inf)`, svg)
+		for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else {
+				require.NoError(t, err)
+			}
+		}
+	})
+}
+
+func BenchmarkWrite(b *testing.B) {
+	for _, c := range []struct {
+		name    string
+		figures []Figure
+	}{{"one", scenes()[1:2]}, {"all", append(scenes(), small()...)}} {
+		b.Run(c.name, func(b *testing.B) {
+			dir := b.TempDir()
+			for b.Loop() {
+				if err := Write(dir, c.figures); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// Ensure that the spread is that of a sample, and none is made of rounding.
+func TestAverage(t *testing.T) {
+	require.Equal(t, Value{}, Average(nil))
+	require.Equal(t, Value{Mean: 7, Seeds: 1}, Average([]float64{7}))
+	for _, v := range []float64{0.1, 0.0263976, 1.0 / 3, 7e-5, 2.13} {
+		var all []float64
+		for range 8 {
+			all = append(all, v)
+			got := Average(all)
+			require.InEpsilon(t, v, got.Mean, 1e-12)
+			require.Zero(t, got.SD, "%d times %v", len(all), v)
+		}
+	}
+	v := Average([]float64{1, 2, 6})
+	require.InDelta(t, 3, v.Mean, 1e-12)
+	require.InDelta(t, math.Sqrt(7), v.SD, 1e-12)
+}

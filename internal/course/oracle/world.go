@@ -1,0 +1,113 @@
+package oracle
+
+import (
+	"errors"
+	"unsafe"
+
+	"llmmemory/internal/course"
+	"llmmemory/internal/course/trace"
+)
+
+// A World is everything that exists at one point of a trace.
+type World struct {
+	arena   *arena
+	library course.Library
+	Engines [trace.Engines]*course.Engine
+	Pools   [trace.Engines][]byte // with Slack bytes on both sides, which no call may touch
+}
+
+// Slack is how many bytes on either side of a pool are watched.
+const Slack = 256
+
+// Fill is what a pool and its slack hold before a trace: no two blocks the same,
+// so that what is not copied shows.
+func Fill(bytes []byte) {
+	for i := range bytes {
+		bytes[i] = byte(0xc3 + i*11 + i/course.BlockSize*29)
+	}
+}
+
+// An Outcome is what a call returned.
+type Outcome struct {
+	Err  error
+	Made int64 // of several
+}
+
+// Refused reports whether a call that was to change something did not.
+func (o Outcome) Refused() bool { return o.Err != nil }
+
+// OutOfMemory reports whether the call failed because malloc did.
+func (o Outcome) OutOfMemory() bool { return errors.Is(o.Err, course.ErrNoMemory) }
+
+// New returns an empty world.
+func New() (*World, error) {
+	arena, err := newArena()
+	if err != nil {
+		return nil, err
+	}
+	w := &World{arena: arena}
+	w.library.Memory = arena
+	w.library.Strict = true
+	return w, nil
+}
+
+// Close gives the memory back.
+func (w *World) Close() { w.arena.close() }
+
+// Live is the number of chunks that are allocated.
+func (w *World) Live() int { return w.arena.live }
+
+// Play makes one step.
+func (w *World) Play(op trace.Op) Outcome {
+	w.arena.fail = op.Fail
+	defer func() { w.arena.fail = 0 }()
+	var e *course.Engine
+	if op.Engine != trace.None {
+		e = w.Engines[op.Engine]
+	}
+	switch op.Kind {
+	case trace.Init:
+		return w.init(op)
+	case trace.Create:
+		_, err := w.library.Create(e, op.A, op.B)
+		return Outcome{Err: err}
+	case trace.Fork:
+		_, err := w.library.Fork(e, op.A, op.B)
+		return Outcome{Err: err}
+	case trace.Forks:
+		made := int64(0)
+		for i := range op.C {
+			if _, err := w.library.Fork(e, op.A, op.B+i); err == nil {
+				made++
+			}
+		}
+		return Outcome{Made: made}
+	case trace.Append:
+		return Outcome{Err: w.library.Append(e, op.A, op.B)}
+	case trace.Free:
+		return Outcome{Err: w.library.Free(e, op.A)}
+	case trace.Destroy:
+		err := w.library.Destroy(e)
+		if err == nil {
+			w.Engines[op.Engine] = nil
+		}
+		return Outcome{Err: err}
+	default:
+		return Outcome{Err: errors.New("not a call: " + op.Kind.String())}
+	}
+}
+
+func (w *World) init(op trace.Op) Outcome {
+	if op.A < 0 {
+		_, err := w.library.Init(nil, 10*course.BlockSize)
+		return Outcome{Err: err}
+	}
+	space := w.arena.take(int(op.A) + 2*Slack)
+	pool := unsafe.Slice((*byte)(space), int(op.A)+2*Slack)
+	Fill(pool)
+	e, err := w.library.Init(unsafe.Add(space, Slack), uintptr(op.A))
+	if err == nil {
+		w.Engines[op.Engine], w.Pools[op.Engine] = e, pool
+	}
+	return Outcome{Err: err}
+}

@@ -1,9 +1,0 @@
-package kvcache
-
-import (
-	"testing"
-
-	"llmmemory/internal/rapidtest"
-)
-
-func TestMain(m *testing.M) { rapidtest.Main(m) }

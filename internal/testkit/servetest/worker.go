@@ -1,0 +1,75 @@
+// Package servetest drives schedulers in tests: it is the model and the worker
+// at once. A worker's memory holds, for each slot of each block, a digest of the
+// sequence of tokens up to the one whose keys and values would be there. So
+// after each iteration it can tell whether every sequence attends to its own
+// tokens, whatever was shared, copied, swapped or computed again.
+package servetest
+
+import (
+	"fmt"
+
+	"llmmemory/internal/serve"
+	"llmmemory/internal/vllm/device"
+)
+
+// Memory is the blocks of both devices.
+type Memory struct {
+	size     int
+	gpu, cpu map[int32][]uint64
+}
+
+// NewMemory makes blocks of so many tokens.
+func NewMemory(blockSize int) *Memory {
+	return &Memory{blockSize, map[int32][]uint64{}, map[int32][]uint64{}}
+}
+
+func (m *Memory) block(device map[int32][]uint64, id int32) []uint64 {
+	if device[id] == nil {
+		device[id] = make([]uint64, m.size)
+	}
+	return device[id]
+}
+
+func (m *Memory) move(pairs []device.Pair, from, to map[int32][]uint64) {
+	for _, c := range pairs {
+		copy(m.block(to, c.Dst), m.block(from, c.Src))
+	}
+}
+
+// Apply makes the copies of an iteration.
+func (m *Memory) Apply(it *serve.Iteration) {
+	m.move(it.SwapOut, m.gpu, m.cpu)
+	m.move(it.SwapIn, m.cpu, m.gpu)
+	m.move(it.Copies, m.gpu, m.gpu)
+}
+
+// Write computes the tokens [start, end) of a sequence.
+func (m *Memory) Write(table []int32, digests []uint64, start, end int) {
+	for at := start; at < end; at++ {
+		m.block(m.gpu, table[at/m.size])[at%m.size] = digests[at]
+	}
+}
+
+// Read reports the first of the tokens [start, end) that is not in its slot.
+func (m *Memory) Read(table []int32, digests []uint64, start, end int) error {
+	for at := start; at < end; at++ {
+		if at/m.size >= len(table) {
+			return fmt.Errorf("token %d has no block: the table has %d", at, len(table))
+		}
+		if m.block(m.gpu, table[at/m.size])[at%m.size] != digests[at] {
+			return fmt.Errorf("block %d does not hold token %d of the sequence at %d", table[at/m.size], at, at%m.size)
+		}
+	}
+	return nil
+}
+
+// Digests are those of each beginning of a sequence.
+func Digests(tokens []int32) []uint64 {
+	list := make([]uint64, len(tokens))
+	h := uint64(14695981039346656037) // FNV-1a
+	for i, token := range tokens {
+		h = (h ^ uint64(uint32(token))) * 1099511628211
+		list[i] = h
+	}
+	return list
+}

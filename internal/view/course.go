@@ -1,0 +1,323 @@
+package view
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/course"
+	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/vllm/device"
+)
+
+// What a page can show of a trace.
+const (
+	mostCalls  = 3000
+	mostBlocks = 4096 // of one pool
+	mostForks  = 64   // of one step
+	mostLive   = 256  // sequences at a time
+	mostShown  = 64   // of a pool whose records are shown
+)
+
+// Course plays a trace (package trace) on package course. A comment behind a
+// call, or in lines of its own above it, is told with it; one line "# title:"
+// names the recording. An error wraps trace.ErrSyntax and names the line; that
+// of a writer from outside, too, because a map shows calls only.
+func Course(r io.Reader) (*Recording, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read the trace: %w", err)
+	}
+	if _, err := trace.Parse(string(text)); err != nil {
+		return nil, err
+	}
+	calls, title, err := script(string(text))
+	if err != nil {
+		return nil, err
+	}
+	world, err := oracle.New()
+	if err != nil {
+		return nil, err
+	}
+	defer world.Close()
+	p := player{world: world, recording: &Recording{
+		Title: title, System: "course engine", Block: course.KVPerBlock, Course: true,
+		Note: "Each call of llm_memory.h, played on the reference engine. A block holds 16 records of 4 bytes.",
+	}}
+	for _, c := range calls {
+		p.play(c)
+		if n := len(p.last[max(0, c.Engine)].Sequences); n > mostLive {
+			return nil, fmt.Errorf("%w: line %d: %d sequences at a time: a map shows at most %d", trace.ErrSyntax, c.line, n, mostLive)
+		}
+	}
+	return p.recording, p.recording.check()
+}
+
+// A call is a line of a trace with what is said about it.
+type call struct {
+	trace.Op
+	line int
+	said []string
+}
+
+// script reads the lines of a trace that Parse has accepted.
+func script(text string) (calls []call, title string, err error) {
+	title = "A trace of the course's engine"
+	var said []string
+	for i, line := range strings.Split(text, "\n") {
+		code, comment, _ := strings.Cut(line, "#")
+		comment = strings.TrimSpace(comment)
+		if named, is := strings.CutPrefix(comment, "title:"); is {
+			title, comment = strings.TrimSpace(named), ""
+		}
+		if comment != "" {
+			said = append(said, comment)
+		}
+		if strings.TrimSpace(code) == "" {
+			if strings.TrimSpace(line) == "" {
+				said = nil // a comment that stands alone
+			}
+			continue
+		}
+		c := call{line: i + 1, said: said}
+		if err := c.UnmarshalText([]byte(code)); err != nil {
+			return nil, "", fmt.Errorf("%w: line %d: %w", trace.ErrSyntax, i+1, err)
+		}
+		if wrong := unplayable(c.Op, len(calls)); wrong != "" {
+			return nil, "", fmt.Errorf("%w: line %d: %s", trace.ErrSyntax, i+1, wrong)
+		}
+		calls, said = append(calls, c), nil
+	}
+	if len(calls) == 0 {
+		return nil, "", fmt.Errorf("%w: line 1: it has no calls: begin with \"init e0 512\"", trace.ErrSyntax)
+	}
+	return calls, title, nil
+}
+
+// unplayable says why a map cannot show a step.
+func unplayable(op trace.Op, before int) string {
+	switch {
+	case op.Kind.Outside():
+		return fmt.Sprintf("%s is a write from outside, not a call: a map shows calls only", op.Kind)
+	case before == mostCalls:
+		return fmt.Sprintf("a map shows at most %d calls", mostCalls)
+	case op.Kind == trace.Init && op.A >= (mostBlocks+1)*course.BlockSize:
+		return fmt.Sprintf("a pool of %d blocks: a map shows at most %d", op.A/course.BlockSize, mostBlocks)
+	case op.Kind == trace.Forks && op.C > mostForks:
+		return fmt.Sprintf("%d forks in one step: a map shows at most %d", op.C, mostForks)
+	}
+	return ""
+}
+
+// A player makes a frame of each call.
+type player struct {
+	world     *oracle.World
+	recording *Recording
+	last      [trace.Engines]Frame
+}
+
+func (p *player) play(c call) {
+	out := p.world.Play(c.Op)
+	engine := max(0, c.Engine)
+	f := look(p.world.Engines[engine])
+	f.Engine, f.Call, f.Refused = engine, statement(c.Op), out.Refused()
+	f.Records = records(p.world.Pools[engine], f.Blocks)
+	was := &p.last[engine]
+	f.Copies = copies(c.Op, was, &f)
+	share(was, &f)
+	f.Said = append([]string{told(c.Op, out, was, &f)}, c.said...)
+	p.recording.GPU = max(p.recording.GPU, f.Blocks)
+	p.recording.Frames = append(p.recording.Frames, f)
+	p.last[engine] = f
+}
+
+// look reads what hangs on an engine.
+func look(e *course.Engine) Frame {
+	if e == nil {
+		return Frame{}
+	}
+	f := Frame{Blocks: int(e.Total)}
+	for n := e.Active.Next; n != &e.Active; n = n.Next {
+		s := (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(unsafe.Offsetof(course.Sequence{}.Node))))
+		q := Sequence{Request: int(s.ID), Tokens: int(s.KVCount)}
+		mapped := 0
+		for _, l2 := range s.BlockTable {
+			if l2 == nil {
+				q.Table = append(q.Table, slices.Repeat([]int32{block.None}, course.L2Size)...)
+				continue
+			}
+			q.Table = append(q.Table, l2[:]...)
+		}
+		for i, id := range q.Table {
+			if id != block.None {
+				mapped = i + 1
+			}
+		}
+		q.Table = q.Table[:mapped]
+		f.Sequences = append(f.Sequences, q)
+	}
+	f.Counts = unexplained(unsafe.Slice(e.RefCount, e.Total), f.Sequences, false)
+	return f
+}
+
+// records reads a pool, which has slack on both sides.
+func records(pool []byte, blocks int) []int32 {
+	if blocks == 0 || blocks > mostShown {
+		return nil
+	}
+	all := make([]int32, blocks*course.KVPerBlock)
+	for i := range all {
+		all[i] = int32(binary.NativeEndian.Uint32(pool[oracle.Slack+i*course.KVSize:]))
+	}
+	return all
+}
+
+// share keeps tables that did not change once.
+func share(was, is *Frame) {
+	for i := range is.Sequences {
+		q := &is.Sequences[i]
+		if old := find(was, q.Request); old != nil && slices.Equal(old.Table, q.Table) {
+			q.Table = old.Table
+		}
+	}
+}
+
+func find(f *Frame, id int) *Sequence {
+	for i := range f.Sequences {
+		if f.Sequences[i].Request == id {
+			return &f.Sequences[i]
+		}
+	}
+	return nil
+}
+
+// copies are the blocks that a call gave up for copies of them.
+func copies(op trace.Op, was, is *Frame) []device.Pair {
+	if op.Kind != trace.Append {
+		return nil
+	}
+	old, now := find(was, int(op.A)), find(is, int(op.A))
+	if old == nil || now == nil {
+		return nil
+	}
+	var pairs []device.Pair
+	for i := range old.Table {
+		if i < len(now.Table) && old.Table[i] != block.None && old.Table[i] != now.Table[i] {
+			pairs = append(pairs, device.Pair{Src: old.Table[i], Dst: now.Table[i]})
+		}
+	}
+	return pairs
+}
+
+// statement is the call in C.
+func statement(op trace.Op) string {
+	e := fmt.Sprintf("e%d", op.Engine)
+	if op.Engine == trace.None {
+		e = "NULL"
+	}
+	switch op.Kind {
+	case trace.Init:
+		if op.A < 0 {
+			return "llm_init(NULL, 640)"
+		}
+		return fmt.Sprintf("%s = llm_init(pool, %d)", e, op.A)
+	case trace.Forks:
+		return fmt.Sprintf("fork_sequence(%s, %d, %d … %d)", e, op.A, op.B, op.B+op.C-1)
+	case trace.Destroy:
+		return fmt.Sprintf("llm_destroy(%s)", e)
+	case trace.Free:
+		return fmt.Sprintf("free_sequence(%s, %d)", e, op.A)
+	default:
+		return fmt.Sprintf("%s(%s, %d, %d)", op.Kind.Function(), e, op.A, op.B)
+	}
+}
+
+// told is what a call did, in words.
+func told(op trace.Op, out oracle.Outcome, was, is *Frame) string {
+	if out.Err != nil {
+		return fmt.Sprintf("Refused: %s. Nothing has changed.", reason(out.Err))
+	}
+	q := find(is, int(op.A))
+	switch op.Kind {
+	case trace.Init:
+		return fmt.Sprintf("The engine has %s, all free.", plural(is.Blocks, "block", "blocks"))
+	case trace.Create:
+		return fmt.Sprintf("Sequence %d has %s → %s.", op.A, plural(int(op.B), "record", "records"), blocks(q.Table))
+	case trace.Fork:
+		if q == nil || len(q.Table) == 0 {
+			return fmt.Sprintf("Sequence %d is a copy of the empty sequence %d.", op.B, op.A)
+		}
+		return fmt.Sprintf("Sequence %d shares %s with %d: every count goes up, no block is taken.", op.B, blocks(mapped(q.Table)), op.A)
+	case trace.Forks:
+		return fmt.Sprintf("%s of sequence %d, of %d: no block is taken.", plural(int(out.Made), "fork", "forks"), op.A, op.C)
+	case trace.Append:
+		return appended(q, was, is)
+	case trace.Free:
+		return freed(find(was, int(op.A)), is)
+	default:
+		return "Every sequence, every table and the engine are freed. The pool stays with its owner."
+	}
+}
+
+// reason is an error in words; a student sees the handout's.
+func reason(err error) string {
+	if errors.Is(err, course.ErrNoBlocks) {
+		return err.Error() + " (out of blocks)"
+	}
+	return err.Error()
+}
+
+func mapped(table []int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(table), func(id int32) bool { return id == block.None })
+}
+
+func appended(q *Sequence, was, is *Frame) string {
+	at := q.Tokens - 1
+	logical, slot := at/course.KVPerBlock, at%course.KVPerBlock
+	id := q.Table[logical]
+	before := block.None
+	if old := find(was, q.Request); old != nil && logical < len(old.Table) {
+		before = old.Table[logical]
+	}
+	switch {
+	case len(is.Copies) > 0:
+		return fmt.Sprintf("Sequence %d writes record %d into block %d, which is shared: copy-on-write %d → %d.", q.Request, at, before, before, id)
+	case before == block.None:
+		return fmt.Sprintf("Sequence %d writes record %d: block %d is the first free one, and now its logical block %d.", q.Request, at, id, logical)
+	default:
+		return fmt.Sprintf("Sequence %d writes record %d into block %d, slot %d: the block is its own.", q.Request, at, id, slot)
+	}
+}
+
+// freed says which blocks became free with a sequence, and which did not.
+func freed(q *Sequence, is *Frame) string {
+	left := byRequest(is.Sequences).used(false)
+	var free, kept []int32
+	for _, id := range mapped(q.Table) {
+		if left[id] == 0 {
+			free = append(free, id)
+		} else {
+			kept = append(kept, id)
+		}
+	}
+	text := fmt.Sprintf("Sequence %d is gone:", q.Request)
+	if len(free) > 0 {
+		text += " " + blocks(free) + " free again"
+	}
+	if len(kept) > 0 {
+		if len(free) > 0 {
+			text += ","
+		}
+		text += " " + blocks(kept) + " still in use by others"
+	}
+	if len(free)+len(kept) == 0 {
+		text += " it had no blocks"
+	}
+	return text + "."
+}

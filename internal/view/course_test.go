@@ -1,0 +1,219 @@
+package view_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/course"
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/view"
+	"llmmemory/internal/vllm/device"
+)
+
+// Ensure that the stories show what they are for.
+func TestStories(t *testing.T) {
+	require.Equal(t, []string{"copy-on-write", "two-levels"}, view.Stories())
+	r := story(t, "copy-on-write")
+	var copies, refused, freed, shared int
+	for _, f := range r.Frames {
+		copies += len(f.Copies)
+		if f.Refused {
+			refused++
+			require.Equal(t, "Refused: not enough free blocks (out of blocks). Nothing has changed.", f.Said[0])
+		}
+		for _, s := range f.Said {
+			if strings.Contains(s, "free again") {
+				freed++
+			}
+			if strings.Contains(s, "no block is taken") {
+				shared++
+			}
+		}
+	}
+	require.Equal(t, []int{2, 2}, []int{copies, refused})
+	require.Greater(t, freed, 3)
+	require.Greater(t, shared, 2)
+	require.Zero(t, r.Frames[len(r.Frames)-1].Blocks, "the engine is destroyed")
+	require.Equal(t, "Copy-on-write, on the course's engine", r.Title)
+
+	r = story(t, "two-levels")
+	tables := map[int]bool{}
+	for _, f := range r.Frames {
+		for _, s := range f.Sequences {
+			tables[(len(s.Table)+course.L2Size-1)/course.L2Size] = true
+		}
+	}
+	require.Equal(t, map[int]bool{1: true, 2: true}, tables)
+
+	_, err := view.Story("nothing")
+	require.ErrorContains(t, err, `there is no story "nothing": there are copy-on-write, two-levels`)
+}
+
+// Ensure that what a trace has wrong is said, with its line.
+func TestBadTraces(t *testing.T) {
+	for text, says := range map[string]string{
+		"":                                       "line 1: it has no calls",
+		"init e0 64\ngrow e0 1":                  `line 2: "grow" is none of init, create`,
+		"# a\n\ninit e0 64\nhole e0 1 1":         "line 4: hole is a write from outside, not a call",
+		"init e0 640000":                         "line 1: a pool of 10000 blocks: a map shows at most 4096",
+		"init e0 64\nforks e0 1 2 100":           "line 2: 100 forks in one step: a map shows at most 64",
+		"\ninit e0 64\ncreate e0 1 1" + forks(5): "line 7: 257 sequences at a time: a map shows at most 256",
+		"init e0 64\n" + repeat("free e0 1\n"):   "line 3001: a map shows at most 3000 calls",
+	} {
+		_, err := view.Course(strings.NewReader(text))
+		require.ErrorIs(t, err, trace.ErrSyntax)
+		require.ErrorContains(t, err, says)
+	}
+	_, err := view.Course(iotest.ErrReader(io.ErrUnexpectedEOF))
+	require.True(t, errors.Is(err, io.ErrUnexpectedEOF))
+}
+
+// forks are so many steps of 64 forks, the last of 1.
+func forks(steps int) string {
+	text := ""
+	for i := range steps - 1 {
+		text += fmt.Sprintf("\nforks e0 1 %d 64", 100+100*i)
+	}
+	return text + "\nfork e0 1 2"
+}
+
+func repeat(line string) string { return strings.Repeat(line, 3000) }
+
+func TestCommentsAreTold(t *testing.T) {
+	r, err := view.Course(strings.NewReader(`# title: A title
+# Not about a call.
+
+# Before.
+# And more.
+init e1 128 # Behind.
+create null 1 1
+destroy e1
+append e1 1 1`))
+	require.NoError(t, err)
+	require.Equal(t, "A title", r.Title)
+	require.Equal(t, []string{"The engine has 2 blocks, all free.", "Before.", "And more.", "Behind."}, r.Frames[0].Said)
+	require.Equal(t, "e1 = llm_init(pool, 128)", r.Frames[0].Call)
+	require.Equal(t, []string{"Refused: engine is NULL. Nothing has changed."}, r.Frames[1].Said)
+	require.Equal(t, "create_sequence(NULL, 1, 1)", r.Frames[1].Call)
+	require.Equal(t, 2, r.GPU)
+	require.Zero(t, r.Frames[2].Blocks)
+	require.True(t, r.Frames[3].Refused)
+}
+
+// Ensure that every frame is conserved, whatever is called: the count of a block
+// is the number of table entries that name it, a copy is of a block that was
+// shared, a call that is refused changes nothing, and what is written is there.
+func TestCoursePlays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var text strings.Builder
+		blocks := rapid.IntRange(1, 12).Draw(t, "blocks")
+		fmt.Fprintf(&text, "init e0 %d\n", blocks*course.BlockSize)
+		id := rapid.IntRange(1, 4)
+		for i := range rapid.IntRange(0, 60).Draw(t, "calls") {
+			oom := ""
+			if rapid.IntRange(0, 9).Draw(t, "oom") == 0 {
+				oom = " oom=1"
+			}
+			switch rapid.IntRange(0, 9).Draw(t, "call") {
+			case 0:
+				fmt.Fprintf(&text, "create e0 %d %d%s\n", id.Draw(t, "id"), rapid.IntRange(0, 60).Draw(t, "length"), oom)
+			case 1:
+				fmt.Fprintf(&text, "fork e0 %d %d%s\n", id.Draw(t, "parent"), id.Draw(t, "id"), oom)
+			case 2:
+				fmt.Fprintf(&text, "free e0 %d\n", id.Draw(t, "id"))
+			case 3:
+				fmt.Fprintf(&text, "destroy e0\ninit e0 %d\n", rapid.IntRange(1, 12).Draw(t, "blocks")*course.BlockSize)
+			default:
+				fmt.Fprintf(&text, "append e0 %d %d%s\n", id.Draw(t, "id"), i, oom)
+			}
+		}
+		r, err := view.Course(strings.NewReader(text.String()))
+		require.NoError(t, err)
+		requireUnpacks(t, withoutRecords(r))
+		ops, err := trace.Parse(text.String())
+		require.NoError(t, err)
+		require.Len(t, r.Frames, len(ops))
+		for i, f := range r.Frames {
+			switch ops[i].Kind {
+			case trace.Init:
+				require.EqualValues(t, ops[i].A/course.BlockSize, f.Blocks)
+			case trace.Destroy:
+				require.Zero(t, f.Blocks)
+			}
+			require.Empty(t, f.Counts, "tables explain every count")
+			if i > 0 {
+				requireCall(t, ops[i], &r.Frames[i-1], &f)
+			}
+		}
+	})
+}
+
+func requireCall(t *rapid.T, op trace.Op, was, is *view.Frame) {
+	if is.Refused {
+		require.Equal(t, was.Sequences, is.Sequences)
+		require.Equal(t, was.Records, is.Records)
+		require.Empty(t, is.Copies)
+		return
+	}
+	if op.Kind != trace.Append {
+		require.Empty(t, is.Copies)
+		return
+	}
+	named := map[int32]int{}
+	for _, s := range was.Sequences {
+		for _, id := range s.Table {
+			named[id]++
+		}
+	}
+	for _, s := range is.Sequences {
+		if s.Request != int(op.A) {
+			continue
+		}
+		at := s.Tokens - 1
+		id := s.Table[at/course.KVPerBlock]
+		require.Equal(t, op.B, is.Records[int(id)*course.KVPerBlock+at%course.KVPerBlock])
+		before := block.None
+		for _, old := range was.Sequences {
+			if old.Request == s.Request && at/course.KVPerBlock < len(old.Table) {
+				before = old.Table[at/course.KVPerBlock]
+			}
+		}
+		if before != block.None && named[before] > 1 {
+			require.Equal(t, []device.Pair{{Src: before, Dst: id}}, is.Copies)
+			require.Contains(t, is.Said[0], "copy-on-write")
+		} else {
+			require.Empty(t, is.Copies)
+		}
+	}
+}
+
+// withoutRecords leaves out what the page has only where it may be read.
+func withoutRecords(r *view.Recording) *view.Recording {
+	c := *r
+	c.Frames = append([]view.Frame{}, r.Frames...)
+	for i := range c.Frames {
+		c.Frames[i].Records = nil
+	}
+	return &c
+}
+
+// Ensure that several engines are told apart.
+func TestEngines(t *testing.T) {
+	r, err := view.Course(strings.NewReader("init e0 64\ninit e2 128\ncreate e0 1 1\ncreate e2 1 1\nfork e2 1 2\nappend e0 1 1\nappend e2 2 1"))
+	require.NoError(t, err)
+	require.Equal(t, []device.Pair{{Src: 0, Dst: 1}}, r.Frames[6].Copies)
+	var engines, blocks []int
+	for _, f := range r.Frames {
+		engines, blocks = append(engines, f.Engine), append(blocks, f.Blocks)
+	}
+	require.Equal(t, []int{0, 2, 0, 2, 2, 0, 2}, engines)
+	require.Equal(t, []int{1, 2, 1, 2, 2, 1, 2}, blocks)
+}

@@ -1,0 +1,202 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/vllm/device"
+)
+
+// What is in the page is JSON: who has tables once, in names, and each frame as
+// its difference from the one before. A list that changes is spliced: how many
+// entries stay at its beginning, how many at its end, and what is between them.
+// page.js reads it.
+type packed struct {
+	Block  int      `json:"block"`
+	CPU    int      `json:"cpu"`
+	Course bool     `json:"course,omitempty"`
+	Names  [][2]int `json:"names"` // request and number
+	Frames []delta  `json:"frames"`
+}
+
+// A delta is a frame. What is absent is as it was, or empty where it is what a
+// step did.
+type delta struct {
+	Now     float64  `json:"t,omitempty"`
+	Call    string   `json:"x,omitempty"`
+	Said    []string `json:"s,omitempty"`
+	Refused int      `json:"no,omitempty"`
+	Engine  int      `json:"e,omitempty"`
+	Blocks  *int     `json:"n,omitempty"`
+
+	Grown   []int   `json:"g,omitempty"` // names that have one token more
+	Changed []entry `json:"c,omitempty"`
+	Gone    []int   `json:"d,omitempty"`
+
+	Waiting []int `json:"qw,omitempty"` // spliced
+	Running []int `json:"qr,omitempty"`
+	Swapped []int `json:"qs,omitempty"`
+	Cached  []int `json:"ca,omitempty"`
+
+	SwapOut []int `json:"so,omitempty"` // source, destination, source, ...
+	SwapIn  []int `json:"si,omitempty"`
+	Copies  []int `json:"cp,omitempty"`
+	Hits    []int `json:"h,omitempty"`
+	Counts  []int `json:"k,omitempty"` // device, block, count, device, ...
+	Records []int `json:"m,omitempty"` // place in the pool, record, place, ...
+}
+
+// An entry is a sequence that is new or has changed: its name, tokens, device,
+// and its table, spliced.
+type entry []int
+
+// mostBytes is the largest recording that a page holds.
+const mostBytes = 24 << 20
+
+// pack turns a recording into the page's JSON, in which < and > are escaped.
+func pack(r *Recording) ([]byte, error) {
+	p := packed{Block: r.Block, CPU: r.CPU, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}
+	names := map[[2]int]int{}
+	name := func(s *Sequence) int {
+		k := [2]int{s.Request, s.Number}
+		n, known := names[k]
+		if !known {
+			n = len(p.Names)
+			names[k] = n
+			p.Names = append(p.Names, k)
+		}
+		return n
+	}
+	var was Frame
+	live := map[int]*Sequence{}
+	for i := range r.Frames {
+		is := &r.Frames[i]
+		d := delta{Now: is.Now, Call: is.Call, Said: is.Said, Engine: is.Engine}
+		if is.Refused {
+			d.Refused = 1
+		}
+		if i == 0 || is.Blocks != was.Blocks {
+			d.Blocks = &is.Blocks
+		}
+		next := map[int]*Sequence{}
+		for j := range is.Sequences {
+			s := &is.Sequences[j]
+			n := name(s)
+			if next[n] != nil {
+				return nil, fmt.Errorf("%w: frame %d has sequence %d of %d twice", ErrRecording, i, s.Number, s.Request)
+			}
+			next[n] = s
+			old := live[n]
+			switch {
+			case old != nil && old.CPU == s.CPU && slices.Equal(old.Table, s.Table):
+				if s.Tokens == old.Tokens {
+					break
+				}
+				if s.Tokens == old.Tokens+1 {
+					d.Grown = append(d.Grown, n)
+					break
+				}
+				fallthrough
+			default:
+				d.Changed = append(d.Changed, change(n, old, s))
+			}
+		}
+		for n := range live {
+			if next[n] == nil {
+				d.Gone = append(d.Gone, n)
+			}
+		}
+		slices.Sort(d.Gone)
+		d.Waiting, d.Running = splice(was.Waiting, is.Waiting), splice(was.Running, is.Running)
+		d.Swapped, d.Cached = splice(was.Swapped, is.Swapped), splice(was.Cached, is.Cached)
+		d.SwapOut, d.SwapIn, d.Copies = flat(is.SwapOut), flat(is.SwapIn), flat(is.Copies)
+		for _, id := range is.Hits {
+			d.Hits = append(d.Hits, int(id))
+		}
+		for _, c := range is.Counts {
+			d.Counts = append(d.Counts, deviceIndex(c.CPU), int(c.Block), int(c.Count))
+		}
+		d.Records = written(was.Records, is.Records)
+		p.Frames = append(p.Frames, d)
+		was, live = *is, next
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > mostBytes {
+		return nil, fmt.Errorf("%w: %d frames are %d MB, a page holds %d: record fewer", ErrRecording, len(r.Frames), len(text)>>20, mostBytes>>20)
+	}
+	return text, nil
+}
+
+func change(name int, old, s *Sequence) entry {
+	var before []int32
+	if old != nil {
+		before = old.Table
+	}
+	front, back, between := difference(before, s.Table)
+	e := entry{name, s.Tokens, deviceIndex(s.CPU), front, back}
+	for _, id := range between {
+		e = append(e, int(id))
+	}
+	return e
+}
+
+// small is below what a record has that nobody appended: what the pool was
+// filled with.
+const small = 1_000_000
+
+// written lists what has changed, and of a new pool what may have been appended.
+func written(was, is []int32) []int {
+	var list []int
+	for i, n := range is {
+		if i < len(was) && len(was) == len(is) && was[i] == n || len(was) != len(is) && (n <= -small || n >= small) {
+			continue
+		}
+		list = append(list, i, int(n))
+	}
+	return list
+}
+
+// deviceIndex is 0 for the GPU and 1 for the CPU.
+func deviceIndex(cpu bool) int {
+	if cpu {
+		return 1
+	}
+	return 0
+}
+
+// splice is empty if nothing has changed.
+func splice[T int | int32](was, is []T) []int {
+	if slices.Equal(was, is) {
+		return nil
+	}
+	front, back, between := difference(was, is)
+	list := []int{front, back}
+	for _, v := range between {
+		list = append(list, int(v))
+	}
+	return list
+}
+
+// difference is how much of was stays at the beginning and at the end, and what
+// is between.
+func difference[T int | int32](was, is []T) (front, back int, between []T) {
+	for front < len(was) && front < len(is) && was[front] == is[front] {
+		front++
+	}
+	for back < len(was)-front && back < len(is)-front && was[len(was)-1-back] == is[len(is)-1-back] {
+		back++
+	}
+	return front, back, is[front : len(is)-back]
+}
+
+func flat(pairs []device.Pair) []int {
+	var list []int
+	for _, p := range pairs {
+		list = append(list, int(p.Src), int(p.Dst))
+	}
+	return list
+}

@@ -1,0 +1,255 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/serve"
+	"llmmemory/internal/vllm/device"
+)
+
+// Limits bound what a Recorder keeps.
+type Limits struct {
+	From   float64 // s; nothing before is kept
+	Frames int     // at most
+}
+
+// A Recorder watches a scheduler. Whoever drives it calls Observe behind each
+// Step and Finished behind each Finish, also before the recording begins.
+//
+// What it keeps are copies: the scheduler may go on.
+type Recorder struct {
+	recording *Recording
+	limits    Limits
+	from      Tabler
+	requests  map[int]*progress
+	last      state         // of the last frame
+	pending   []string      // said in the next frame
+	copies    []device.Pair // made since the last frame
+}
+
+// progress is what the iterations have told of a request that may have blocks.
+type progress struct {
+	tokens    int // of each sequence that have a slot
+	seqs      int // that are not finished
+	numbers   int // they are below this; 0: not known yet
+	preempted bool
+}
+
+// mostSeqs is where the search for the sequences of a request ends.
+const mostSeqs = 1 << 10
+
+// NewRecorder begins to watch a scheduler without requests. The recording says
+// how many blocks there are and how large they are; what is observed is added to
+// its frames. A scheduler that does not show its block tables is refused.
+func NewRecorder(r *Recording, s serve.Scheduler, limits Limits) (*Recorder, error) {
+	from, err := tabler(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.checkPool(); err != nil {
+		return nil, err
+	}
+	if limits.Frames < 1 {
+		return nil, fmt.Errorf("%w: %d frames: want at least 1", ErrRecording, limits.Frames)
+	}
+	rec := &Recorder{recording: r, limits: limits, from: from, requests: map[int]*progress{}}
+	if limits.From <= 0 {
+		return rec, rec.keep(0, nil, func(state) []string { return []string{"The pool is empty."} })
+	}
+	return rec, nil
+}
+
+// Full reports whether nothing more will be kept.
+func (r *Recorder) Full() bool { return len(r.recording.Frames) >= r.limits.Frames }
+
+// Observe keeps what an iteration did. An error wraps ErrRecording: the
+// recording does not fit the scheduler.
+func (r *Recorder) Observe(now float64, it *serve.Iteration) error {
+	again := map[int]bool{}
+	for _, p := range it.Prefills {
+		if q := r.requests[p.ID]; q != nil && q.preempted {
+			again[p.ID] = true
+		}
+	}
+	r.follow(it)
+	if !r.keeps(now) {
+		return nil
+	}
+	return r.keep(now, it, func(is state) []string {
+		w := words{was: r.last, is: is, block: r.recording.Block, again: again, first: len(r.recording.Frames) == 0}
+		return w.iteration(it)
+	})
+}
+
+// Finished keeps that requests have left, and what is free now.
+func (r *Recorder) Finished(now float64, ids ...int) error {
+	for _, id := range ids {
+		delete(r.requests, id)
+	}
+	if len(ids) == 0 || !r.keeps(now) {
+		return nil
+	}
+	return r.keep(now, nil, func(is state) []string {
+		w := words{was: r.last, is: is, first: len(r.recording.Frames) == 0}
+		return w.finished(ids)
+	})
+}
+
+// Reforked takes note of a beam that became a copy of another one, with the
+// copies that were made for it. The next frame tells it.
+func (r *Recorder) Reforked(id, child, parent int, copies ...device.Pair) {
+	r.pending = append(r.pending, fmt.Sprintf("Beam %d of request %d becomes a copy of beam %d.", child, id, parent))
+	r.copies = append(r.copies, copies...)
+}
+
+func (r *Recorder) keeps(now float64) bool {
+	if now >= r.limits.From && !r.Full() {
+		return true
+	}
+	r.pending, r.copies = nil, nil
+	return false
+}
+
+// follow counts the tokens of each request.
+func (r *Recorder) follow(it *serve.Iteration) {
+	for _, id := range it.Ignored {
+		delete(r.requests, id)
+	}
+	for _, p := range it.Preempted {
+		r.request(p.ID).preempted = !p.Swapped
+	}
+	for _, p := range it.Prefills {
+		q := r.request(p.ID)
+		q.tokens, q.seqs, q.preempted = p.Start+p.Tokens, p.Seqs, false
+	}
+	for _, d := range it.Decodes {
+		q := r.request(d.ID)
+		q.tokens, q.seqs = d.Context, d.Seqs
+	}
+}
+
+func (r *Recorder) request(id int) *progress {
+	if r.requests[id] == nil {
+		r.requests[id] = &progress{seqs: 1}
+	}
+	return r.requests[id]
+}
+
+// keep adds a frame with the present state.
+func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []string) error {
+	f := Frame{Now: now, Blocks: r.recording.GPU}
+	f.Waiting, f.Running, f.Swapped = r.from.Queues()
+	f.Sequences = r.sequences(f.Swapped)
+	is := byRequest(f.Sequences)
+	f.Said, f.Copies = append(r.pending, say(is)...), r.copies
+	r.pending, r.copies = nil, nil
+	if it != nil {
+		f.SwapOut, f.SwapIn = slices.Clone(it.SwapOut), slices.Clone(it.SwapIn)
+		f.Copies = append(f.Copies, it.Copies...)
+		f.Hits = r.hits(it)
+	}
+	if c, is := r.from.(Cacher); is {
+		f.Cached = slices.Clone(c.Cached())
+	}
+	if err := r.recording.checkFrame(&f); err != nil {
+		return fmt.Errorf("%w: %w", ErrRecording, err)
+	}
+	if c, is := r.from.(Counter); is {
+		gpu, cpu := c.Counts()
+		f.Counts = append(unexplained(gpu, f.Sequences, false), unexplained(cpu, f.Sequences, true)...)
+	}
+	r.recording.Frames = append(r.recording.Frames, f)
+	r.last = is
+	return nil
+}
+
+// sequences are those with blocks, by request and number. A table that is as it
+// was in the last frame is shared with it.
+func (r *Recorder) sequences(swapped []int) []Sequence {
+	cpu := map[int]bool{}
+	for _, id := range swapped {
+		cpu[id] = true
+	}
+	var all []Sequence
+	for _, id := range slices.Sorted(maps.Keys(r.requests)) {
+		q := r.requests[id]
+		for number, table := range r.tables(id, q) {
+			s := Sequence{Request: id, Number: number, CPU: cpu[id], Tokens: q.tokens}
+			if old := r.last.sequence(id, number); old != nil && slices.Equal(old.Table, table) {
+				s.Table = old.Table
+			} else {
+				s.Table = slices.Clone(table)
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// tables yields the block tables of a request. Where its sequences end is found
+// once, when as many as are not finished have one.
+func (r *Recorder) tables(id int, q *progress) func(func(int, []int32) bool) {
+	return func(yield func(int, []int32) bool) {
+		end, found := mostSeqs, 0
+		if q.numbers > 0 {
+			end = q.numbers
+		}
+		for number := 0; number < end && (q.numbers > 0 || found < q.seqs); number++ {
+			table := r.from.Table(id, number)
+			if len(table) == 0 {
+				if number == 0 && q.tokens == 0 {
+					return // it waits
+				}
+				continue
+			}
+			found++
+			if found == q.seqs && q.numbers == 0 {
+				q.numbers = number + 1
+			}
+			if !yield(number, table) {
+				return
+			}
+		}
+	}
+}
+
+// hits are the blocks that prefix hits found.
+func (r *Recorder) hits(it *serve.Iteration) []int32 {
+	var ids []int32
+	for _, p := range it.Prefills {
+		ids = append(ids, r.hit(&p)...)
+	}
+	return ids
+}
+
+func (r *Recorder) hit(p *serve.Prefill) []int32 {
+	size := r.recording.Block
+	table := r.from.Table(p.ID, 0)
+	end := min(len(table), (p.Start+p.Cached+size-1)/size)
+	return slices.Clone(table[min(end, p.Start/size):end])
+}
+
+// unexplained are the counts that tables do not explain.
+func unexplained(counts []int32, sequences []Sequence, cpu bool) []Count {
+	named := make([]int32, len(counts))
+	for i := range sequences {
+		if sequences[i].CPU != cpu {
+			continue
+		}
+		for _, id := range sequences[i].Table {
+			if id != block.None && int(id) < len(named) {
+				named[id]++
+			}
+		}
+	}
+	var all []Count
+	for id, n := range counts {
+		if n != named[id] {
+			all = append(all, Count{cpu, int32(id), n})
+		}
+	}
+	return all
+}

@@ -1,0 +1,491 @@
+package view_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/paper"
+	"llmmemory/internal/serve"
+	"llmmemory/internal/testkit/servetest"
+	"llmmemory/internal/view"
+	"llmmemory/internal/vllm/device"
+	"llmmemory/internal/vllm/v0"
+)
+
+// A watched scheduler is recorded, and each frame is held against it.
+type watched struct {
+	serve.Scheduler
+	t         *rapid.T
+	rec       *view.Recorder
+	recording *view.Recording
+	from      view.Tabler
+	live      map[int]int // sequences, by request
+	tokens    map[int]int // with a slot, of each request that has run
+	now       float64
+	paged     bool
+	copies    []device.Pair // of beams, since the last frame
+	seen      []string      // the frames, as they were when they were new
+}
+
+func watch(t *rapid.T, s serve.Scheduler, from view.Tabler, r *view.Recording) *watched {
+	rec, err := view.NewRecorder(r, s, view.Limits{Frames: math.MaxInt})
+	require.NoError(t, err)
+	require.Len(t, r.Frames, 1, "the empty pool")
+	return &watched{Scheduler: s, t: t, rec: rec, recording: r, from: from, live: map[int]int{}, tokens: map[int]int{}}
+}
+
+func (w *watched) Add(r serve.Request) error {
+	err := w.Scheduler.Add(r)
+	if err == nil {
+		w.live[r.ID] = max(1, r.Seqs)
+	}
+	return err
+}
+
+func (w *watched) Step(it *serve.Iteration) error {
+	stuck := w.Scheduler.Step(it)
+	for _, id := range it.Ignored {
+		delete(w.live, id)
+	}
+	for _, p := range it.Prefills {
+		w.tokens[p.ID] = p.Start + p.Tokens
+	}
+	for _, d := range it.Decodes {
+		w.tokens[d.ID] = d.Context
+	}
+	w.now++
+	require.NoError(w.t, w.rec.Observe(w.now, it))
+	f := w.check()
+	require.True(w.t, slices.Equal(it.SwapIn, f.SwapIn) && slices.Equal(it.SwapOut, f.SwapOut), "swaps")
+	require.True(w.t, slices.Equal(append(w.copies, it.Copies...), f.Copies), "copies, behind those of beams")
+	w.copies = nil
+	return stuck
+}
+
+func (w *watched) Finish(answered []int, ids ...int) ([]int, error) {
+	before := len(answered)
+	answered, err := w.Scheduler.Finish(answered, ids...)
+	for _, id := range answered[before:] {
+		delete(w.live, id)
+		delete(w.tokens, id)
+	}
+	require.NoError(w.t, w.rec.Finished(w.now, answered[before:]...))
+	if len(answered) > before {
+		w.check()
+		w.copies = nil
+	}
+	return answered, err
+}
+
+// check holds the last frame against the scheduler.
+func (w *watched) check() *view.Frame {
+	f := &w.recording.Frames[len(w.recording.Frames)-1]
+	require.Equal(w.t, w.now, f.Now)
+	require.NotEmpty(w.t, f.Said)
+	waiting, running, swapped := w.from.Queues()
+	require.Equal(w.t, [][]int{waiting, running, swapped}, [][]int{f.Waiting, f.Running, f.Swapped})
+	var want []view.Sequence
+	used, logical := map[int32]bool{}, 0
+	for _, id := range sorted(w.live) {
+		for k := range w.live[id] {
+			table := w.from.Table(id, k)
+			if len(table) == 0 {
+				continue
+			}
+			cpu := slices.Contains(swapped, id)
+			want = append(want, view.Sequence{Request: id, Number: k, CPU: cpu, Tokens: w.tokens[id], Table: slices.Clone(table)})
+			if !cpu {
+				logical += len(table)
+				for _, b := range table {
+					used[b] = true
+				}
+			}
+		}
+	}
+	require.Equal(w.t, want, f.Sequences)
+	held := 0
+	for _, c := range f.Counts {
+		if !c.CPU && !used[c.Block] && c.Count > 0 {
+			held++
+		}
+	}
+	usage := w.Usage()
+	require.Equal(w.t, usage.Used, len(used)+held)
+	require.Equal(w.t, usage.Logical, logical)
+	for _, s := range f.Sequences {
+		if w.paged {
+			require.LessOrEqual(w.t, (s.Tokens+w.recording.Block-1)/w.recording.Block, len(s.Table), "a token has no slot")
+		}
+	}
+	w.seen = append(w.seen, normal(*f))
+	return f
+}
+
+func sorted(m map[int]int) []int {
+	var ids []int
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// done holds all frames against what they were: the scheduler has gone on since.
+func (w *watched) done() {
+	require.Len(w.t, w.recording.Frames, 1+len(w.seen))
+	for i, was := range w.seen {
+		require.Equal(w.t, was, normal(w.recording.Frames[i+1]))
+	}
+	requireUnpacks(w.t, w.recording)
+}
+
+// requireUnpacks is the round trip of what is in the page.
+func requireUnpacks(t *rapid.T, r *view.Recording) {
+	got, err := view.Unpacked(r)
+	require.NoError(t, err)
+	require.Equal(t, len(r.Frames), len(got))
+	for i := range got {
+		require.Equal(t, normal(r.Frames[i]), normal(got[i]), "frame %d", i)
+	}
+}
+
+// normal makes no difference between nothing and an empty list, and puts
+// sequences in order.
+func normal(f view.Frame) string {
+	f.Sequences = slices.Clone(f.Sequences)
+	slices.SortFunc(f.Sequences, func(a, b view.Sequence) int {
+		return 1000*(a.Request-b.Request) + a.Number - b.Number
+	})
+	return fmt.Sprintf("%+v", f)
+}
+
+// Ensure that the frames of the paper's system are its states, step by step, with
+// parallel samples and beams.
+func TestRecordsSOSP(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := paper.Config{
+			Block: rapid.IntRange(1, 5).Draw(t, "block"), GPU: rapid.IntRange(0, 24).Draw(t, "gpu"), CPU: rapid.IntRange(0, 30).Draw(t, "cpu"),
+		}
+		limits := paper.Limits{Tokens: rapid.IntRange(1, 60).Draw(t, "tokens"), Seqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
+		s, err := paper.NewSOSP(config, limits, rapid.Bool().Draw(t, "always swap"))
+		require.NoError(t, err)
+		r := &view.Recording{Block: config.Block, GPU: config.GPU, CPU: config.CPU}
+		w := watch(t, s, s, r)
+		w.paged = true
+		servetest.Run(t, &servetest.System{
+			Scheduler: w, Check: s.Check, Table: s.Table, FinishSeq: s.FinishSeq, Refork: w.refork(s),
+			BlockSize: config.Block, Prompts: 40, Seqs: 3, Stuck: paper.ErrNoFreeBlocks, MaxTokens: limits.Tokens,
+		})
+		w.done()
+	})
+}
+
+func (w *watched) refork(s *paper.Scheduler) func(it *serve.Iteration, id, child, parent int) error {
+	return func(it *serve.Iteration, id, child, parent int) error {
+		err := s.Refork(it, id, child, parent)
+		if err == nil {
+			w.rec.Reforked(id, child, parent, it.Copies...)
+			w.copies = append(w.copies, it.Copies...)
+		}
+		return err
+	}
+}
+
+func TestRecordsOrca(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 4).Draw(t, "block")
+		config := paper.OrcaConfig{
+			Block: size, Longest: size << rapid.IntRange(2, 5).Draw(t, "longest"), Blocks: rapid.IntRange(0, 70).Draw(t, "blocks"),
+			Policy: paper.Policy(rapid.IntRange(0, 2).Draw(t, "policy")),
+		}
+		s, err := paper.NewOrca(config, paper.Limits{Tokens: 60, Seqs: 8})
+		require.NoError(t, err)
+		r := &view.Recording{Block: size, GPU: config.Blocks}
+		w := watch(t, s, s, r)
+		w.paged = true
+		servetest.Run(t, &servetest.System{
+			Scheduler: w, Check: s.Check, Table: s.Table, FinishSeq: s.FinishSeq, Refork: w.refork(s),
+			BlockSize: size, Prompts: 40, Seqs: 3, MaxTokens: 60, Live: true,
+		})
+		w.done()
+	})
+}
+
+func TestRecordsStatic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := paper.StaticConfig{Batch: rapid.IntRange(1, 5).Draw(t, "batch"), Longest: rapid.IntRange(2, 60).Draw(t, "longest")}
+		s, err := paper.NewStatic(config)
+		require.NoError(t, err)
+		r := &view.Recording{Block: config.Longest, GPU: config.Batch}
+		w := watch(t, s, s, r)
+		servetest.Run(t, &servetest.System{Scheduler: w, Check: s.Check, Prompts: 40, Seqs: 1, Live: true})
+		w.done()
+	})
+}
+
+// vllmV0 sees a V0 scheduler as its manager does.
+type vllmV0 struct{ *v0.Scheduler }
+
+func (s vllmV0) Table(id, sequence int) []int32 {
+	table := slices.Clone(s.Scheduler.Table(id))
+	for i := range table {
+		if gpu := int32(s.Manager().Config().GPU); table[i] >= gpu {
+			table[i] -= gpu
+		}
+	}
+	return table
+}
+
+// Ensure that the frames of V0 are its states, and that each block has the count
+// that its device has, whatever is cached, lost, or outside a window.
+func TestRecordsV0(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		config := v0.SchedulerConfig{
+			Manager:   v0.Config{Block: rapid.IntRange(1, 5).Draw(t, "block"), GPU: rapid.IntRange(0, 24).Draw(t, "gpu"), CPU: rapid.IntRange(0, 30).Draw(t, "cpu")},
+			MaxTokens: rapid.IntRange(1, 60).Draw(t, "tokens"), MaxSeqs: rapid.IntRange(1, 8).Draw(t, "seqs"), MaxLen: 60,
+		}
+		shared := false
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			config.Manager.Caching, shared = true, true
+		case 1:
+			config.Manager.Window = rapid.IntRange(1, 12).Draw(t, "window")
+		case 2:
+			config.Mode = v0.Swap
+		case 3:
+			config.Chunked = true
+		}
+		s, err := v0.NewScheduler(config)
+		require.NoError(t, err)
+		r := &view.Recording{Block: config.Manager.Block, GPU: config.Manager.GPU, CPU: config.Manager.CPU}
+		w := watch(t, s, vllmV0{s}, r)
+		servetest.Run(t, &servetest.System{
+			Scheduler: w, BlockSize: config.Manager.Block, Prompts: 40, Shared: shared, Stuck: v0.ErrNoFreeBlocks,
+			Window: config.Manager.Window,
+			Check: func() error {
+				return errors.Join(s.Check(), counts(&r.Frames[len(r.Frames)-1], s))
+			},
+		})
+		w.done()
+	})
+}
+
+// counts holds the references of a frame against the devices'. An aborted
+// request may be gone since.
+func counts(f *view.Frame, s *v0.Scheduler) error {
+	gpu, cpu := s.Manager().Devices()
+	for device, d := range []*device.Device{gpu, cpu} {
+		named := make([]int32, len(d.Counts()))
+		for _, q := range f.Sequences {
+			for _, id := range q.Table {
+				if q.CPU == (device == 1) {
+					named[id]++
+				}
+			}
+		}
+		for _, c := range f.Counts {
+			if c.CPU != (device == 1) {
+				continue
+			}
+			if named[c.Block] == c.Count {
+				return fmt.Errorf("device %d: the tables explain the count of block %d", device, c.Block)
+			}
+			named[c.Block] = c.Count
+		}
+		if !slices.Equal(named, d.Counts()) {
+			return fmt.Errorf("device %d: frame: %v, counts: %v", device, named, d.Counts())
+		}
+	}
+	var cached []int32
+	for _, e := range s.Manager().Evictor() {
+		cached = append(cached, e.ID)
+	}
+	if !slices.Equal(cached, f.Cached) {
+		return fmt.Errorf("cached in the frame: %v, in the evictor: %v", f.Cached, cached)
+	}
+	return nil
+}
+
+// Ensure that prefix hits are the blocks that a request found.
+func TestHits(t *testing.T) {
+	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{Block: 4, GPU: 20, Caching: true}, MaxTokens: 100, MaxSeqs: 4, MaxLen: 50})
+	require.NoError(t, err)
+	r := &view.Recording{Block: 4, GPU: 20}
+	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 10})
+	require.NoError(t, err)
+	tokens := make([]int32, 12)
+	var it serve.Iteration
+	for id := range 2 {
+		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 10, Tokens: tokens}))
+		require.NoError(t, s.Step(&it))
+		require.NoError(t, rec.Observe(float64(id), &it))
+	}
+	require.Empty(t, r.Frames[1].Hits)
+	require.Equal(t, []string{"Admits request 0: 10 tokens of its prompt → blocks 0–2."}, r.Frames[1].Said)
+	require.Equal(t, []int32{0, 1}, r.Frames[2].Hits)
+	require.Contains(t, r.Frames[2].Said, "Admits request 1: 10 tokens of its prompt → blocks 0, 1, 3; 8 tokens are in the cache already.")
+	for id, says := range []string{"Request 0 leaves after 10 tokens: 1 block free, 2 still shared.", "Request 1 leaves after 10 tokens: 3 blocks free."} {
+		answered, err := s.Finish(nil, id)
+		require.NoError(t, err)
+		require.NoError(t, rec.Finished(2, answered...))
+		require.Equal(t, []string{says}, r.Frames[3+id].Said)
+	}
+	require.Empty(t, r.Frames[3].Cached)
+	require.Equal(t, []int32{0, 1}, sortedIDs(r.Frames[4].Cached))
+}
+
+// Ensure that the block for what is outside a window has the count that it has,
+// not that of the entries that name it.
+func TestTheNullBlockIsHeldOnce(t *testing.T) {
+	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{Block: 2, GPU: 30, Window: 2}, MaxTokens: 100, MaxSeqs: 4, MaxLen: 50})
+	require.NoError(t, err)
+	r := &view.Recording{Block: 2, GPU: 30}
+	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 20})
+	require.NoError(t, err)
+	require.NoError(t, s.Add(serve.Request{ID: 0, Prompt: 20}))
+	var it serve.Iteration
+	for now := range 4 {
+		require.NoError(t, s.Step(&it))
+		require.NoError(t, rec.Observe(float64(now), &it))
+		require.NoError(t, counts(&r.Frames[now+1], s))
+	}
+	f := r.Frames[4]
+	require.Len(t, f.Counts, 1)
+	require.EqualValues(t, 1, f.Counts[0].Count)
+	entries := slices.DeleteFunc(slices.Clone(f.Sequences[0].Table), func(id int32) bool { return id != f.Counts[0].Block })
+	require.Greater(t, len(entries), 3)
+}
+
+func sortedIDs(ids []int32) []int32 {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	return ids
+}
+
+// Ensure that a recording begins and ends where its limits say, and knows what
+// came before.
+func TestLimits(t *testing.T) {
+	s, err := paper.NewSOSP(paper.Config{Block: 4, GPU: 20, CPU: 8}, paper.Limits{Tokens: 100, Seqs: 8}, false)
+	require.NoError(t, err)
+	r := &view.Recording{Block: 4, GPU: 20, CPU: 8}
+	rec, err := view.NewRecorder(r, s, view.Limits{From: 5, Frames: 3})
+	require.NoError(t, err)
+	require.NoError(t, s.Add(serve.Request{ID: 7, Prompt: 6, Seqs: 2}))
+	var it serve.Iteration
+	for now := range 10 {
+		require.NoError(t, s.Step(&it))
+		require.NoError(t, rec.Observe(float64(now), &it))
+		require.Equal(t, now >= 7, rec.Full())
+	}
+	require.Len(t, r.Frames, 3)
+	require.EqualValues(t, 5, r.Frames[0].Now)
+	require.Equal(t, "The recording begins here.", r.Frames[0].Said[0])
+	require.Equal(t, 11, r.Frames[0].Sequences[0].Tokens)
+	require.Equal(t, []int{0, 1}, []int{r.Frames[0].Sequences[0].Number, r.Frames[0].Sequences[1].Number})
+}
+
+// Ensure that what happens is told in words.
+func TestWords(t *testing.T) {
+	s, err := paper.NewSOSP(paper.Config{Block: 4, GPU: 10, CPU: 20}, paper.Limits{Tokens: 100, Seqs: 8}, false)
+	require.NoError(t, err)
+	r := &view.Recording{Block: 4, GPU: 10, CPU: 20}
+	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 100})
+	require.NoError(t, err)
+	var it serve.Iteration
+	now := 0.0
+	step := func() []string {
+		now++
+		require.NoError(t, s.Step(&it))
+		require.NoError(t, rec.Observe(now, &it))
+		return r.Frames[len(r.Frames)-1].Said
+	}
+	require.Equal(t, []string{"The pool is empty."}, r.Frames[0].Said)
+	require.NoError(t, s.Add(serve.Request{ID: 7, Prompt: 6, Seqs: 2}))
+	require.Equal(t, []string{"Admits request 7: 6 tokens of its prompt, 2 sequences → blocks 9, 8."}, step())
+	require.Equal(t, []string{
+		"Request 7a writes token 6 into block 8, which is shared: copy-on-write 8 → 7.",
+		"Request 7 writes a token for each of 2 sequences.",
+	}, step())
+	require.NoError(t, s.Add(serve.Request{ID: 8, Prompt: 20}))
+	require.Equal(t, []string{"Admits request 8: 20 tokens of its prompt → blocks 6–2.", "Request 7 writes a token for each of 2 sequences."}, step())
+	require.Equal(t, []string{
+		"Preempts request 8 (recompute): 5 blocks free.",
+		"Request 7 writes a token for each of 2 sequences; 2 blocks are begun: 1 (request 7a), 0 (request 7b).",
+	}, step())
+	answered, err := s.Finish(nil, 7)
+	require.NoError(t, err)
+	require.NoError(t, rec.Finished(now, answered...))
+	require.Equal(t, []string{"Request 7 leaves after 9 tokens: 5 blocks free."}, r.Frames[len(r.Frames)-1].Said)
+	require.Contains(t, step()[0], "Admits request 8 again, 21 tokens to compute anew → blocks ")
+	require.Equal(t, "Request 8 writes a token.", step()[0])
+
+	o, err := paper.NewOrca(paper.OrcaConfig{Block: 4, Blocks: 32, Longest: 64, Policy: paper.Max}, paper.Limits{Tokens: 100, Seqs: 8})
+	require.NoError(t, err)
+	reserved := &view.Recording{Block: 4, GPU: 32}
+	rec, err = view.NewRecorder(reserved, o, view.Limits{Frames: 100})
+	require.NoError(t, err)
+	require.NoError(t, o.Add(serve.Request{ID: 1, Prompt: 6, Output: 2}))
+	require.NoError(t, o.Step(&it))
+	require.NoError(t, rec.Observe(1, &it))
+	require.Equal(t, []string{"Admits request 1: 6 tokens of its prompt → blocks 16–31 (16 reserved, 2 needed now)."}, reserved.Frames[1].Said)
+}
+
+func TestSwapsAreTold(t *testing.T) {
+	s, err := paper.NewSOSP(paper.Config{Block: 4, GPU: 10, CPU: 20}, paper.Limits{Tokens: 100, Seqs: 8}, true)
+	require.NoError(t, err)
+	r := &view.Recording{Block: 4, GPU: 10, CPU: 20}
+	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 100})
+	require.NoError(t, err)
+	for id := range 2 {
+		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 20}))
+	}
+	var it serve.Iteration
+	step := func(now float64) *view.Frame {
+		require.NoError(t, s.Step(&it))
+		require.NoError(t, rec.Observe(now, &it))
+		return &r.Frames[len(r.Frames)-1]
+	}
+	step(1)
+	f := step(2)
+	require.Contains(t, f.Said[0], "Preempts request 1 (swap): its 5 blocks go to blocks ")
+	require.Len(t, f.SwapOut, 5)
+	require.True(t, f.Sequences[1].CPU)
+	_, err = s.Finish(nil, 0)
+	require.NoError(t, err)
+	require.NoError(t, rec.Finished(2, 0))
+	f = step(3)
+	require.Contains(t, f.Said[0], "Swaps request 1 in: its 5 blocks go to blocks ")
+	require.False(t, f.Sequences[0].CPU)
+}
+
+type blind struct{ serve.Scheduler }
+
+func TestWhatCannotBeRecordedIsRefused(t *testing.T) {
+	s, err := paper.NewSOSP(paper.Config{Block: 4, GPU: 10}, paper.Limits{Tokens: 100, Seqs: 8}, true)
+	require.NoError(t, err)
+	_, err = view.NewRecorder(&view.Recording{Block: 4, GPU: 10}, blind{s}, view.Limits{Frames: 1})
+	require.ErrorIs(t, err, view.ErrRecording)
+	require.ErrorContains(t, err, "does not show its block tables")
+	_, err = view.NewRecorder(&view.Recording{GPU: 10}, s, view.Limits{Frames: 1})
+	require.ErrorIs(t, err, view.ErrRecording)
+	_, err = view.NewRecorder(&view.Recording{Block: 4}, s, view.Limits{})
+	require.ErrorIs(t, err, view.ErrRecording)
+	_, err = view.NewRecorder(&view.Recording{Block: 4, GPU: 1 << 20}, s, view.Limits{Frames: 1})
+	require.ErrorContains(t, err, "record with fewer", "before anything is run")
+
+	r := &view.Recording{Block: 4, GPU: 5} // it has 10
+	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 10})
+	require.NoError(t, err)
+	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 6}))
+	var it serve.Iteration
+	require.NoError(t, s.Step(&it))
+	err = rec.Observe(1, &it)
+	require.ErrorIs(t, err, view.ErrRecording)
+	require.ErrorContains(t, err, "block 9 of 5 on the GPU")
+}

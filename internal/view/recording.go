@@ -1,0 +1,162 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/vllm/device"
+)
+
+// ErrRecording is wrapped when a recording contradicts itself or is too large
+// for a page.
+var ErrRecording = errors.New("bad recording")
+
+// A Recording is a run that can be played back.
+type Recording struct {
+	Title  string
+	System string // what ran, in a few words
+	Note   string // what a reader sees, in a sentence or two; may be empty
+	Block  int    // tokens in a block
+	GPU    int    // blocks; of the course's engine: of the largest pool
+	CPU    int
+
+	// Course says that it is the course's engine: who has tables are sequences,
+	// a token is a record, and a table has two levels.
+	Course bool
+
+	Frames []Frame
+}
+
+// A Frame is the state behind one iteration or one call, and what was done.
+type Frame struct {
+	Now     float64  // s; of the course's engine: 0
+	Call    string   // of the course's engine, in C; may be empty
+	Said    []string // what happened, a sentence each
+	Refused bool     // the call failed, and nothing has changed
+
+	Engine int // which of the trace's engines this is
+	Blocks int // on the GPU; 0 while there is no engine
+
+	Sequences                 []Sequence // those with blocks
+	Waiting, Running, Swapped []int      // requests in queues, in order
+
+	SwapOut, SwapIn, Copies []device.Pair // as in serve.Iteration
+	Hits                    []int32       // blocks that a prefix hit found in this step
+	Cached                  []int32       // free blocks that a prefix hit can still find
+
+	// Counts are the reference counts that differ from the number of table
+	// entries that name the block: of the null block, of what a tester unlinked.
+	Counts []Count
+
+	// Records are those of all blocks of a small pool of the course's engine, as
+	// they are in memory; nil of others.
+	Records []int32
+}
+
+// A Sequence is one that has blocks.
+type Sequence struct {
+	Request int // of the course's engine: its id
+	Number  int // among those of the request
+	CPU     bool
+	Tokens  int     // whose keys and values have a slot; records
+	Table   []int32 // by logical block, ids from 0 on its device; block.None: unmapped
+}
+
+// A Count is the reference count of a block.
+type Count struct {
+	CPU   bool
+	Block int32
+	Count int32
+}
+
+// mostCells a browser still draws in seconds; each is an element of the page.
+const mostCells = 1 << 16
+
+// checkPool says what is wrong with the numbers of blocks.
+func (r *Recording) checkPool() error {
+	if r.Block < 1 || r.GPU < 0 || r.CPU < 0 {
+		return fmt.Errorf("%w: blocks of %d tokens, %d on the GPU, %d on the CPU", ErrRecording, r.Block, r.GPU, r.CPU)
+	}
+	if r.GPU > mostCells || r.CPU > mostCells-r.GPU {
+		return fmt.Errorf("%w: %d blocks on the GPU and %d on the CPU, a page shows %d: record with fewer, or larger ones", ErrRecording, r.GPU, r.CPU, mostCells)
+	}
+	return nil
+}
+
+// check says what a page could not show.
+func (r *Recording) check() error {
+	if err := r.checkPool(); err != nil {
+		return err
+	}
+	if len(r.Frames) == 0 {
+		return fmt.Errorf("%w: it has no frames: record at least one step", ErrRecording)
+	}
+	for i := range r.Frames {
+		if err := r.checkFrame(&r.Frames[i]); err != nil {
+			return fmt.Errorf("%w: frame %d: %w", ErrRecording, i, err)
+		}
+	}
+	return nil
+}
+
+func (r *Recording) checkFrame(f *Frame) error {
+	if f.Blocks < 0 || f.Blocks > r.GPU {
+		return fmt.Errorf("%d blocks on the GPU, which has at most %d", f.Blocks, r.GPU)
+	}
+	within := func(id int32, cpu bool) error {
+		if n := r.device(f, cpu); id < 0 || int(id) >= n {
+			return fmt.Errorf("block %d of %d on the %s", id, n, deviceName(cpu))
+		}
+		return nil
+	}
+	var wrong error
+	see := func(id int32, cpu bool) {
+		if err := within(id, cpu); err != nil && wrong == nil {
+			wrong = err
+		}
+	}
+	for i := range f.Sequences {
+		s := &f.Sequences[i]
+		for _, id := range s.Table {
+			if id != block.None {
+				see(id, s.CPU)
+			}
+		}
+		if wrong != nil {
+			return fmt.Errorf("the table of sequence %d of %d: %w", s.Number, s.Request, wrong)
+		}
+	}
+	pairs := func(list []device.Pair, from, to bool) {
+		for _, p := range list {
+			see(p.Src, from)
+			see(p.Dst, to)
+		}
+	}
+	pairs(f.SwapOut, false, true)
+	pairs(f.SwapIn, true, false)
+	pairs(f.Copies, false, false)
+	for _, list := range [][]int32{f.Hits, f.Cached} {
+		for _, id := range list {
+			see(id, false)
+		}
+	}
+	for _, c := range f.Counts {
+		see(c.Block, c.CPU)
+	}
+	return wrong
+}
+
+func (r *Recording) device(f *Frame, cpu bool) int {
+	if cpu {
+		return r.CPU
+	}
+	return f.Blocks
+}
+
+func deviceName(cpu bool) string {
+	if cpu {
+		return "CPU"
+	}
+	return "GPU"
+}

@@ -1,0 +1,143 @@
+package view_test
+
+import (
+	"math/rand"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/paper"
+	"llmmemory/internal/serve"
+	"llmmemory/internal/view"
+	"llmmemory/internal/vllm/device"
+	"llmmemory/internal/vllm/v0"
+)
+
+// A load is a closed set of requests.
+type load struct {
+	requests       int // at any time
+	prompt, output int // tokens, the means
+	seqs           int // of a request, at most
+	same           int // tokens that the prompts of every third request share
+}
+
+// drive runs a scheduler until the recording is full.
+func drive(t testing.TB, s serve.Scheduler, r *view.Recording, limits view.Limits, l load) *view.Recording {
+	t.Helper()
+	rec, err := view.NewRecorder(r, s, limits)
+	require.NoError(t, err)
+	rng := rand.New(rand.NewSource(3))
+	left := map[int]int{} // tokens to generate, by request
+	var it serve.Iteration
+	now := 0.0
+	for next := 0; !rec.Full(); now += 0.03 {
+		for len(left) < l.requests {
+			prompt, output := 1+int(rng.ExpFloat64()*float64(l.prompt)), 1+int(rng.ExpFloat64()*float64(l.output))
+			tokens := make([]int32, prompt+output)
+			for i := range tokens {
+				tokens[i] = int32(next)
+				if i < l.same {
+					tokens[i] = int32(-1 - next%3)
+				}
+			}
+			if s.Add(serve.Request{ID: next, Prompt: prompt, Output: output, Seqs: 1 + rng.Intn(l.seqs), Tokens: tokens}) == nil {
+				left[next] = output
+			}
+			next++
+		}
+		require.NoError(t, s.Step(&it))
+		require.NoError(t, rec.Observe(now, &it))
+		for _, id := range it.Ignored {
+			delete(left, id)
+		}
+		var done []int
+		token := func(id int) {
+			if left[id]--; left[id] == 0 {
+				done = append(done, id)
+			}
+		}
+		for _, p := range it.Prefills {
+			if p.Last {
+				token(p.ID)
+			}
+		}
+		for _, d := range it.Decodes {
+			token(d.ID)
+		}
+		answered, err := s.Finish(nil, done...)
+		require.NoError(t, err)
+		for _, id := range answered {
+			delete(left, id)
+		}
+		require.NoError(t, rec.Finished(now, answered...))
+	}
+	return r
+}
+
+func sosp(t testing.TB, gpu, cpu int) serve.Scheduler {
+	s, err := paper.NewSOSP(paper.Config{Block: 16, GPU: gpu, CPU: cpu, Watermark: 0.01}, paper.Limits{Tokens: 2560, Seqs: 256}, false)
+	require.NoError(t, err)
+	return s
+}
+
+func caching(t testing.TB, blocks int) serve.Scheduler {
+	s, err := v0.NewScheduler(v0.SchedulerConfig{
+		Manager: v0.Config{Block: 16, GPU: blocks, Watermark: 0.01, Caching: true}, MaxTokens: 2560, MaxSeqs: 256, MaxLen: 2048,
+	})
+	require.NoError(t, err)
+	return s
+}
+
+// runs are a recording of each kind, as large as one may be, or small enough to
+// be looked at step by step.
+var runs = map[string]func(t testing.TB) *view.Recording{
+	"paged": func(t testing.TB) *view.Recording {
+		r := &view.Recording{
+			Title: "Paged memory under load", System: "vLLM (SOSP '23)",
+			Note: "OPT-13B on one A100: 983 blocks of 16 tokens, requests about as long as ShareGPT's.", Block: 16, GPU: 983, CPU: 200,
+		}
+		return drive(t, sosp(t, 983, 200), r, view.Limits{From: 10, Frames: 30}, load{40, 161, 337, 1, 0})
+	},
+	"reserved": func(t testing.TB) *view.Recording {
+		s, err := paper.NewOrca(paper.OrcaConfig{Block: 16, Blocks: 983, Longest: 2048, Policy: paper.Max}, paper.Limits{Tokens: 2560, Seqs: 256})
+		require.NoError(t, err)
+		r := &view.Recording{
+			Title: "Reserved for the longest answer", System: "Orca (Max)",
+			Note: "Each request reserves room for 2,048 tokens in one piece.", Block: 16, GPU: 983,
+		}
+		return drive(t, s, r, view.Limits{Frames: 14}, load{20, 161, 60, 1, 0})
+	},
+	"static": func(t testing.TB) *view.Recording {
+		s, err := paper.NewStatic(paper.StaticConfig{Batch: 5, Longest: 300})
+		require.NoError(t, err)
+		r := &view.Recording{Title: "Static batches", System: "FasterTransformer", Note: "A batch runs until its longest answer is complete.", Block: 300, GPU: 5}
+		return drive(t, s, r, view.Limits{Frames: 60}, load{8, 40, 20, 1, 0})
+	},
+	"swapped": func(t testing.TB) *view.Recording {
+		r := &view.Recording{Title: "Parallel samples", System: "vLLM (SOSP '23)", Note: "Up to three samples of a prompt share its blocks.", Block: 16, GPU: 60, CPU: 100}
+		return drive(t, sosp(t, 60, 100), r, view.Limits{Frames: 80}, load{9, 50, 40, 3, 0})
+	},
+	"cached": func(t testing.TB) *view.Recording {
+		r := &view.Recording{Title: "Prefix caching", System: "vLLM V0.6.4", Note: "Three prompts come again and again.", Block: 16, GPU: 96}
+		return drive(t, caching(t, 96), r, view.Limits{Frames: 70}, load{6, 100, 30, 1, 100})
+	},
+	"rare": func(testing.TB) *view.Recording {
+		sequence := func(request, number, tokens int, cpu bool, table ...int32) view.Sequence {
+			return view.Sequence{Request: request, Number: number, Tokens: tokens, CPU: cpu, Table: table}
+		}
+		return &view.Recording{Title: "What is rare", System: "made by hand", Block: 4, GPU: 6, CPU: 2, Frames: []view.Frame{
+			{Said: []string{"An old request is there."}, Blocks: 6, Running: []int{9}, Sequences: []view.Sequence{sequence(9, 0, 3, false, 5)}},
+			{Said: []string{"One with a lower id comes, and is swapped out."}, Now: 1, Blocks: 6, Running: []int{9}, Swapped: []int{4}, Sequences: []view.Sequence{
+				sequence(4, 0, 5, true, 1, 0), sequence(9, 0, 9, false, 5, block.None, 2),
+			}, Counts: []view.Count{{Block: 3, Count: 1}}, Cached: []int32{0, 4}},
+			{Said: []string{"It comes back with a second sequence, and a block is lost on the CPU."}, Now: 2, Blocks: 6, Running: []int{9, 4}, Sequences: []view.Sequence{
+				sequence(4, 0, 5, false, 1, 0), sequence(4, 1, 5, false, 1, 4), sequence(9, 0, 12, false, 5, 3, 2),
+			}, SwapIn: []device.Pair{{Src: 1, Dst: 1}, {Src: 0, Dst: 0}}, Counts: []view.Count{{CPU: true, Block: 0, Count: 1}}, Cached: []int32{}},
+		}}
+	},
+	"large": func(t testing.TB) *view.Recording {
+		r := &view.Recording{Title: "4,096 blocks", System: "vLLM (SOSP '23)", Block: 16, GPU: 4096}
+		return drive(t, sosp(t, 4096, 0), r, view.Limits{From: 6, Frames: 4}, load{200, 161, 337, 1, 0})
+	},
+}

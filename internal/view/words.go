@@ -1,0 +1,311 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/serve"
+	"llmmemory/internal/vllm/device"
+)
+
+// A state is the sequences of each request, by number.
+type state map[int][]*Sequence
+
+func byRequest(sequences []Sequence) state {
+	all := state{}
+	for i := range sequences {
+		s := &sequences[i]
+		all[s.Request] = append(all[s.Request], s)
+	}
+	return all
+}
+
+func (s state) sequence(request, number int) *Sequence {
+	for _, q := range s[request] {
+		if q.Number == number {
+			return q
+		}
+	}
+	return nil
+}
+
+// blocks are those of a request, each once, by its sequences and in logical
+// order.
+func (s state) blocks(request int) []int32 {
+	var all []int32
+	seen := map[int32]bool{}
+	for _, q := range s[request] {
+		for _, id := range q.Table {
+			if id != block.None && !seen[id] {
+				seen[id] = true
+				all = append(all, id)
+			}
+		}
+	}
+	return all
+}
+
+// used is how many blocks of a device have a reference.
+func (s state) used(cpu bool) map[int32]int {
+	counts := map[int32]int{}
+	for _, list := range s {
+		for _, q := range list {
+			for _, id := range q.Table {
+				if q.CPU == cpu && id != block.None {
+					counts[id]++
+				}
+			}
+		}
+	}
+	return counts
+}
+
+// words tell what happened between two states.
+type words struct {
+	was, is state
+	block   int          // tokens in a block
+	again   map[int]bool // requests that had lost their blocks
+	first   bool         // what was before is not known
+	said    []string
+}
+
+func (w *words) say(format string, args ...any) {
+	w.said = append(w.said, fmt.Sprintf(format, args...))
+}
+
+// iteration tells what a scheduler did, what is rare first.
+func (w *words) iteration(it *serve.Iteration) []string {
+	if w.first {
+		w.say("The recording begins here.")
+	}
+	for _, id := range it.Ignored {
+		w.say("Drops request %d, which can never run.", id)
+	}
+	for _, p := range it.Preempted {
+		w.preempted(p)
+	}
+	w.swappedIn(it)
+	for _, p := range it.Copies {
+		w.copied(p)
+	}
+	for i := range it.Prefills {
+		w.prefill(&it.Prefills[i])
+	}
+	w.decodes(it)
+	if len(w.said) == 0 {
+		w.say("Nothing runs.")
+	}
+	return w.said
+}
+
+func (w *words) preempted(p serve.Preemption) {
+	if p.Swapped {
+		ids := w.is.blocks(p.ID)
+		w.say("Preempts request %d (swap): its %s to %s of the CPU.", p.ID, plural(len(ids), "block goes", "blocks go"), blocks(ids))
+		return
+	}
+	if len(w.was[p.ID]) == 0 {
+		w.say("Preempts request %d (recompute).", p.ID)
+		return
+	}
+	w.say("Preempts request %d (recompute): %s.", p.ID, w.lost(p.ID))
+}
+
+// lost says how many blocks only that request named.
+func (w *words) lost(request int) string {
+	counts := w.was.used(w.was[request][0].CPU)
+	for _, q := range w.was[request] {
+		for _, id := range q.Table {
+			counts[id]--
+		}
+	}
+	free, kept := 0, 0
+	for _, id := range w.was.blocks(request) {
+		if counts[id] == 0 {
+			free++
+		} else {
+			kept++
+		}
+	}
+	text := plural(free, "block free", "blocks free")
+	if kept > 0 {
+		text += fmt.Sprintf(", %d still shared", kept)
+	}
+	return text
+}
+
+// swappedIn names those that were on the CPU and are not now.
+func (w *words) swappedIn(it *serve.Iteration) {
+	if len(it.SwapIn) == 0 {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.was)) {
+		list, now := w.was[id], w.is[id]
+		if len(now) == 0 || !list[0].CPU || now[0].CPU {
+			continue
+		}
+		ids := slices.DeleteFunc(w.is.blocks(id), func(id int32) bool { // without those it has taken since
+			return !slices.ContainsFunc(it.SwapIn, func(p device.Pair) bool { return p.Dst == id })
+		})
+		w.say("Swaps request %d in: its %s to %s.", id, plural(len(ids), "block goes", "blocks go"), blocks(ids))
+	}
+}
+
+// copied tells who had to copy a block.
+func (w *words) copied(p device.Pair) {
+	for id, list := range w.is {
+		for _, q := range list {
+			at := slices.Index(q.Table, p.Dst)
+			if q.CPU || at < 0 {
+				continue
+			}
+			if was := w.was.sequence(id, q.Number); was != nil && (at >= len(was.Table) || was.Table[at] != p.Src) {
+				break // not a write to a shared block
+			}
+			w.say("%s writes token %d into block %d, which is shared: copy-on-write %d → %d.",
+				upper(w.name(q)), q.Tokens-1, p.Src, p.Src, p.Dst)
+			return
+		}
+	}
+	w.say("Copies block %d → %d.", p.Src, p.Dst)
+}
+
+// name is what a sequence is called.
+func (w *words) name(q *Sequence) string {
+	if len(w.is[q.Request]) == 1 && q.Number == 0 {
+		return fmt.Sprintf("request %d", q.Request)
+	}
+	return fmt.Sprintf("request %d%s", q.Request, letter(q.Number))
+}
+
+// letter names the sequences of one request: a to z, then aa.
+func letter(n int) string {
+	if n < 26 {
+		return string(rune('a' + n))
+	}
+	return letter(n/26-1) + letter(n%26)
+}
+
+func (w *words) prefill(p *serve.Prefill) {
+	var b strings.Builder
+	tokens := plural(p.Tokens, "token", "tokens")
+	switch {
+	case p.Start > 0:
+		fmt.Fprintf(&b, "Computes tokens %d–%d of request %d", p.Start, p.Start+p.Tokens-1, p.ID)
+	case w.again[p.ID]:
+		fmt.Fprintf(&b, "Admits request %d again, %s to compute anew", p.ID, tokens)
+	default:
+		fmt.Fprintf(&b, "Admits request %d: %s of its prompt", p.ID, tokens)
+	}
+	if p.Start == 0 && p.Seqs > 1 {
+		fmt.Fprintf(&b, ", %d sequences", p.Seqs)
+	}
+	ids := w.is.blocks(p.ID)
+	if list := w.is[p.ID]; len(ids) > 0 && (p.Start == 0 || len(w.was.blocks(p.ID)) != len(ids)) {
+		fmt.Fprintf(&b, " → %s", blocks(ids))
+		if q := list[0]; w.block > 0 && len(q.Table)*w.block >= q.Tokens+w.block {
+			needed := (q.Tokens + w.block - 1) / w.block
+			fmt.Fprintf(&b, " (%d reserved, %d needed now)", len(ids), needed*max(1, len(ids)/len(q.Table)))
+		}
+	}
+	if p.Cached > 0 {
+		fmt.Fprintf(&b, "; %s in the cache already", plural(p.Cached, "token is", "tokens are"))
+	}
+	w.said = append(w.said, b.String()+".")
+}
+
+// decodes tells who writes a token, and who begins a block for it.
+func (w *words) decodes(it *serve.Iteration) {
+	if len(it.Decodes) == 0 {
+		return
+	}
+	var who []string
+	sequences := 0
+	var begun []string
+	for _, d := range it.Decodes {
+		who = append(who, strconv.Itoa(d.ID))
+		sequences += d.Seqs
+		for _, q := range w.is[d.ID] {
+			if was := w.was.sequence(d.ID, q.Number); was != nil && !was.CPU && len(q.Table) > len(was.Table) {
+				begun = append(begun, fmt.Sprintf("%d (%s)", q.Table[len(q.Table)-1], w.name(q)))
+			}
+		}
+	}
+	text := fmt.Sprintf("Requests %s write a token", listed(who))
+	if len(who) == 1 {
+		text = fmt.Sprintf("Request %s writes a token", who[0])
+	}
+	switch {
+	case sequences > len(it.Decodes):
+		text += fmt.Sprintf(" for each of %d sequences", sequences)
+	case len(who) > 1:
+		text += " each"
+	}
+	if len(begun) > 0 {
+		text += fmt.Sprintf("; %s: %s", plural(len(begun), "block is begun", "blocks are begun"), listed(begun))
+	}
+	w.said = append(w.said, text+".")
+}
+
+// finished tells who has left.
+func (w *words) finished(ids []int) []string {
+	for _, id := range ids {
+		if w.first || len(w.was[id]) == 0 {
+			w.say("Request %d leaves.", id)
+			continue
+		}
+		w.say("Request %d leaves after %s: %s.", id, plural(w.was[id][0].Tokens, "token", "tokens"), w.lost(id))
+	}
+	return w.said
+}
+
+// most is how many things a sentence lists.
+const most = 10
+
+// listed joins a few words, and counts the others.
+func listed(words []string) string {
+	if len(words) <= most {
+		return strings.Join(words, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(words[:most-1], ", "), len(words)-most+1)
+}
+
+// blocks names blocks, runs of ids in either direction in short.
+func blocks(ids []int32) string {
+	var parts []string
+	for at := 0; at < len(ids); {
+		end, step := at+1, int32(0)
+		for end < len(ids) {
+			d := ids[end] - ids[end-1]
+			if d != 1 && d != -1 || step != 0 && d != step {
+				break
+			}
+			step = d
+			end++
+		}
+		if end-at < 3 {
+			end = at + 1
+			parts = append(parts, strconv.Itoa(int(ids[at])))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d–%d", ids[at], ids[end-1]))
+		}
+		at = end
+	}
+	if len(ids) == 1 {
+		return "block " + parts[0]
+	}
+	return "blocks " + listed(parts)
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

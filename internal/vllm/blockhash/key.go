@@ -1,0 +1,123 @@
+package blockhash
+
+import "fmt"
+
+// A Key is one extra key of a block. Exactly one kind of value is set.
+type Key struct {
+	Kind  Kind
+	Text  string
+	Bytes []byte
+	Int   int64
+	Tuple []Key
+}
+
+// Kind tells which field of a Key counts.
+type Kind uint8
+
+const (
+	Text Kind = iota
+	Bytes
+	Int
+	Tuple
+)
+
+// An Item is one multimodal input: an image, say, that stands in the place of
+// Length tokens from Offset on.
+type Item struct {
+	Identifier     string
+	Offset, Length int
+}
+
+// Extras is what a request adds to the hashes of its blocks.
+type Extras struct {
+	LoRA  string // name of the adapter, "" for the base model
+	Items []Item // by ascending offset
+	Salt  string // "" for none
+
+	// Embeddings are the raw bytes of prompt embeddings, Stride bytes for each
+	// token of the prompt; nil for none.
+	Embeddings []byte
+	Stride     int
+}
+
+// None reports whether no block can have an extra key.
+func (e *Extras) None() bool {
+	return e.LoRA == "" && len(e.Items) == 0 && e.Salt == "" && e.Embeddings == nil
+}
+
+// Check refuses extras with which a block's hash would not cover all that is in
+// the block.
+func (e *Extras) Check() error {
+	end := 0
+	for i, item := range e.Items {
+		if item.Offset < end || item.Length < 1 {
+			return fmt.Errorf("item %d has %d tokens from %d on: want at least 1, behind the %d of the items before",
+				i, item.Length, item.Offset, end)
+		}
+		end = item.end()
+	}
+	if e.Embeddings != nil && e.Stride < 1 {
+		return fmt.Errorf("embeddings of %d bytes for each token", e.Stride)
+	}
+	return nil
+}
+
+// Last starts a Cursor at the last multimodal item, which is where a run that
+// does not begin at token 0 starts (vllm/v1/RULES.md §3). So a block that generated tokens
+// complete is named after the last item in it only. vLLM does the same; who
+// needs more must give requests with several items at the end of the prompt a
+// salt that covers them.
+const Last Cursor = -1
+
+// A Cursor is the next multimodal item of a run of blocks.
+type Cursor int
+
+// Block returns the extra keys of the block [start, end) in vLLM's order: LoRA,
+// multimodal, salt, embeddings; nil if there are none. It moves the cursor.
+func (e *Extras) Block(start, end int, at *Cursor) []Key {
+	if e.None() {
+		return nil
+	}
+	var keys []Key
+	if e.LoRA != "" {
+		keys = append(keys, Key{Text: e.LoRA})
+	}
+	keys = e.items(keys, start, end, at)
+	if e.Salt != "" && start == 0 {
+		keys = append(keys, Key{Text: e.Salt})
+	}
+	if e.Embeddings != nil {
+		keys = append(keys, Key{Kind: Bytes, Bytes: e.embedding(start, end)})
+	}
+	return keys
+}
+
+// items adds the multimodal keys. An item's offset counts from the start of the
+// block, so it is negative when the item began earlier.
+func (e *Extras) items(keys []Key, start, end int, at *Cursor) []Key {
+	n := len(e.Items)
+	if n == 0 || e.Items[n-1].end() <= start {
+		return keys
+	}
+	if *at < 0 {
+		*at = Cursor(n - 1)
+	}
+	for ; int(*at) < n; *at++ {
+		item := &e.Items[*at]
+		if item.Offset >= end {
+			break
+		}
+		if item.end() <= start {
+			continue
+		}
+		keys = append(keys, Key{Kind: Tuple, Tuple: []Key{
+			{Text: item.Identifier}, {Kind: Int, Int: int64(item.Offset - start)},
+		}})
+		if item.end() > end {
+			break
+		}
+	}
+	return keys
+}
+
+func (i *Item) end() int { return i.Offset + i.Length }

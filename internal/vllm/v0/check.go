@@ -1,0 +1,179 @@
+package v0
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/device"
+)
+
+// ErrBroken is wrapped by every finding of Check that is not a device's.
+var ErrBroken = errors.New("manager is broken")
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
+}
+
+// Check walks over the whole state. seqs yields every sequence the manager
+// knows. Blocks are conserved on both devices: each is free, evictable or named
+// by as many entries as its count says, and the null block by nobody. Tables
+// cover their tokens; cached blocks are found under their own keys.
+func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
+	entries := func(d *device.Device) iter.Seq[int32] {
+		return func(yield func(int32) bool) {
+			if d == &m.gpu && m.null != block.None && !yield(m.null) {
+				return
+			}
+			for s := range seqs {
+				for _, id := range s.table {
+					if m.deviceOf(s) == d && id != m.null && !yield(id) {
+						return
+					}
+				}
+			}
+		}
+	}
+	kept := 0
+	if m.prefix != nil {
+		kept = m.prefix.evictable
+	}
+	if err := m.gpu.Check(kept, entries(&m.gpu)); err != nil {
+		return fmt.Errorf("GPU: %w", err)
+	}
+	if err := m.cpu.Check(0, entries(&m.cpu)); err != nil {
+		return fmt.Errorf("CPU: %w", err)
+	}
+	logical := 0
+	for s := range seqs {
+		if m.deviceOf(s) == &m.gpu {
+			logical += len(s.table)
+		}
+		if err := m.checkSeq(s); err != nil {
+			return err
+		}
+	}
+	if logical != m.logical {
+		return broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
+	}
+	if m.prefix != nil {
+		return m.checkPrefix()
+	}
+	return nil
+}
+
+func (m *Manager) checkSeq(s *Seq) error {
+	size := m.config.Block
+	if s.full > s.Len || s.full > len(s.table)*size || !s.known && len(s.table) > 0 {
+		return broken("a sequence of %d tokens, known: %t, has %d of them in %d blocks", s.Len, s.known, s.full, len(s.table))
+	}
+	named := map[int32]bool{}
+	for i, id := range s.table {
+		if id == m.null {
+			if !s.moved {
+				return broken("entry %d of a table is the null block, but its window has not moved", i)
+			}
+			continue
+		}
+		if named[id] {
+			return broken("block %d is in two places of a table", id)
+		}
+		named[id] = true
+	}
+	if m.prefix == nil {
+		return nil
+	}
+	i := 0
+	var err error
+	m.walkKeys(s, 0, s.full, blockhash.Hash{}, func(key *blockhash.Hash) bool {
+		b := &m.prefix.blocks[s.table[i]]
+		if b.tokens != (i+1)*size || b.key != *key {
+			err = broken("full block %d, entry %d of a table, has a key for %d tokens, or of another prefix", s.table[i], i, b.tokens)
+		}
+		i++
+		return err == nil
+	})
+	return err
+}
+
+func (m *Manager) checkPrefix() error {
+	p := m.prefix
+	n := 0
+	before := int32(len(p.blocks) - 1)
+	for id := range p.evictor() {
+		b := &p.blocks[id]
+		if n++; n > m.config.GPU || m.gpu.Count(id) != 0 || b.tokens == 0 || b.prev != before {
+			return broken("block %d is evictable with the count %d and a prefix of %d tokens, behind %d", id, m.gpu.Count(id), b.tokens, b.prev)
+		}
+		before = id
+	}
+	if n != p.evictable {
+		return broken("%d blocks are evictable, %d are said to be", n, p.evictable)
+	}
+	for id := range m.gpu.Free() {
+		if p.blocks[id].tokens != 0 {
+			return broken("block %d is unused, but holds a prefix of %d tokens", id, p.blocks[id].tokens)
+		}
+	}
+	keyed := 0
+	for id := range p.blocks[:m.config.GPU] {
+		b := &p.blocks[id]
+		if b.tokens == 0 {
+			continue
+		}
+		keyed++
+		if found, ok := p.cached[b.key]; !ok || int(found) != id {
+			return broken("block %d is cached, but its key finds %d (%t)", id, found, ok)
+		}
+	}
+	if keyed != len(p.cached) {
+		return broken("%d blocks hold prefixes, %d keys are cached", keyed, len(p.cached))
+	}
+	return nil
+}
+
+// Check walks over the whole state: the manager is sound; every request is in
+// exactly one queue; what runs has its blocks on the GPU, what is swapped on the
+// CPU, what waits none; what is computed is in the table.
+func (s *Scheduler) Check() error {
+	if err := s.manager.Check(s.seqs()); err != nil {
+		return err
+	}
+	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
+		return broken("%d requests are in queues, there are %d", n, s.requests.Len())
+	}
+	for id, at := range s.requests.All() {
+		q := s.requests.At(at)
+		onCPU := s.manager.deviceOf(&q.Seq) == &s.manager.cpu
+		switch {
+		case q.id != id:
+			return broken("request %d is in the place of %d", q.id, id)
+		case s.waiting.Has(at) && (q.known || q.computed > 0 || q.decoding):
+			return broken("request %d waits with %d blocks and %d tokens computed", id, len(q.table), q.computed)
+		case s.running.Has(at) && (!q.known || onCPU):
+			return broken("request %d runs without blocks on the GPU", id)
+		case s.swapped.Has(at) && (!q.known || !onCPU):
+			return broken("request %d is swapped out without blocks on the CPU", id)
+		case q.computed > q.full || q.decoding && q.computed != q.Len-1:
+			return broken("request %d has %d tokens computed of %d, %d in its table, decoding: %t", id, q.computed, q.Len, q.full, q.decoding)
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) seqs() iter.Seq[*Seq] {
+	return func(yield func(*Seq) bool) {
+		for _, at := range s.requests.All() {
+			if !yield(&s.requests.At(at).Seq) {
+				return
+			}
+		}
+		for _, lost := range s.lost {
+			if !yield(lost) {
+				return
+			}
+		}
+	}
+}

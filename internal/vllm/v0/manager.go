@@ -1,0 +1,117 @@
+package v0
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/vllm/device"
+)
+
+// Errors. Whatever wraps one of them has changed nothing.
+var (
+	ErrConfig       = errors.New("bad configuration")
+	ErrNoFreeBlocks = errors.New("not enough free blocks")
+	ErrSequence     = errors.New("bad sequence") // misuse, or what vLLM gets wrong
+)
+
+// Config describes a Manager.
+type Config struct {
+	Block     int // tokens in a block
+	GPU, CPU  int // blocks
+	Watermark float64
+	Window    int  // tokens a sequence attends to; 0: all
+	Caching   bool // keep the blocks of finished prefixes
+}
+
+// A Manager keeps the block tables of sequences (SelfAttnBlockSpaceManager).
+type Manager struct {
+	config    Config
+	watermark int // GPU blocks that admission leaves free
+	gpu, cpu  device.Device
+	prefix    *prefix // nil: no caching
+	null      int32   // filler for entries outside the window; None until it is needed
+	logical   int     // entries of tables on the GPU
+	tables    device.Tables
+}
+
+// New makes a manager whose blocks are all free.
+func New(config Config) (*Manager, error) {
+	switch {
+	case config.Block < 1:
+		return nil, fmt.Errorf("%w: blocks of %d tokens: want at least 1", ErrConfig, config.Block)
+	case config.GPU < 0 || config.CPU < 0 || config.GPU+config.CPU >= math.MaxInt32:
+		return nil, fmt.Errorf("%w: %d GPU and %d CPU blocks", ErrConfig, config.GPU, config.CPU)
+	case !(config.Watermark >= 0 && config.Watermark <= 1):
+		return nil, fmt.Errorf("%w: a watermark of %v: want 0 to 1", ErrConfig, config.Watermark)
+	case config.Window < 0:
+		return nil, fmt.Errorf("%w: a window of %d tokens", ErrConfig, config.Window)
+	case config.Window > 0 && config.Caching:
+		return nil, fmt.Errorf("%w: prefix caching cannot be had with a sliding window", ErrConfig)
+	}
+	m := &Manager{
+		config:    config,
+		watermark: device.Watermark(config.Watermark, config.GPU),
+		gpu:       device.Ascending(0, config.GPU),
+		cpu:       device.Ascending(int32(config.GPU), config.CPU),
+		null:      block.None,
+	}
+	if config.Caching {
+		m.prefix = newPrefix(config.GPU)
+	}
+	return m, nil
+}
+
+// FreeGPU is how many GPU blocks can be taken, evictable ones included.
+func (m *Manager) FreeGPU() int {
+	if m.prefix != nil {
+		return m.gpu.NumFree() + m.prefix.evictable
+	}
+	return m.gpu.NumFree()
+}
+
+// FreeCPU is how many CPU blocks can be taken.
+func (m *Manager) FreeCPU() int { return m.cpu.NumFree() }
+
+// Logical is the number of table entries that name GPU blocks.
+func (m *Manager) Logical() int { return m.logical }
+
+// Watermark is the number of GPU blocks that admission leaves free.
+func (m *Manager) Watermark() int { return m.watermark }
+
+// Config is what New was given.
+func (m *Manager) Config() Config { return m.config }
+
+// Devices are the blocks of the GPU and the CPU, for reading.
+func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
+
+// WindowBlocks is the most blocks that a sequence with a window holds (vllm/v0/RULES.md §5).
+func (m *Manager) WindowBlocks() int { return m.config.Window/m.config.Block + 2 }
+
+// take hands out a GPU block. If no unused one is left, a cached one is evicted
+// (vllm/v0/RULES.md §1, §6). The caller has counted: there is one.
+func (m *Manager) take() int32 {
+	id := m.gpu.Take()
+	if m.prefix == nil {
+		if id == block.None {
+			panic("a block is taken of a device without free blocks")
+		}
+		return id
+	}
+	if id == block.None {
+		id = m.prefix.evict()
+		m.gpu.Ref(id)
+	}
+	m.prefix.track(id, false)
+	return id
+}
+
+// ceil is the integer not below a/b, also of a negative a.
+func ceil(a, b int) int {
+	q := a / b
+	if a%b > 0 {
+		q++
+	}
+	return q
+}

@@ -1,0 +1,153 @@
+package v0
+
+import (
+	"slices"
+	"testing"
+
+	"llmmemory/internal/vllm/device"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that Check sees what it is for.
+func TestCheckSeesDamage(t *testing.T) {
+	damage := map[string]func(m *Manager, s *Seq){
+		"a block in two places of a table":    func(_ *Manager, s *Seq) { s.table[1] = s.table[0] },
+		"a block that nobody names":           func(_ *Manager, s *Seq) { s.table = s.table[:1]; s.full = 2 },
+		"a reference too many":                func(m *Manager, s *Seq) { m.gpu.Ref(s.table[0]) },
+		"a block in use in the stack":         func(m *Manager, s *Seq) { m.gpu.Drop(s.table[0]) },
+		"a block lost":                        func(m *Manager, _ *Seq) { m.gpu.Unref(m.gpu.Take()) },
+		"tokens without blocks":               func(_ *Manager, s *Seq) { s.full, s.Len = 9, 9 },
+		"a key of another prefix":             func(m *Manager, s *Seq) { m.prefix.blocks[s.table[0]].tokens = 4 },
+		"a cached block that cannot be found": func(m *Manager, _ *Seq) { clear(m.prefix.cached) },
+		"an evictor of another length":        func(m *Manager, _ *Seq) { m.prefix.evictable++ },
+		"a miscounted entry":                  func(m *Manager, _ *Seq) { m.logical++ },
+	}
+	for name, f := range damage {
+		t.Run(name, func(t *testing.T) {
+			m, err := New(Config{Block: 2, GPU: 8, Caching: true})
+			require.NoError(t, err)
+			s := &Seq{Len: 5, Tokens: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}}
+			require.NoError(t, m.Allocate(s))
+			all := func(yield func(*Seq) bool) { yield(s) }
+			require.NoError(t, m.Check(all))
+			f(m, s)
+			require.Error(t, m.Check(all))
+		})
+	}
+}
+
+// Ensure that misuse and what vLLM gets wrong is refused, with a reason.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]Config{
+		"blocks without tokens":   {GPU: 1},
+		"a negative device":       {Block: 1, GPU: -1},
+		"more than all":           {Block: 1, Watermark: 1.5},
+		"a negative window":       {Block: 1, Window: -1},
+		"a window that is cached": {Block: 1, Window: 1, Caching: true},
+	} {
+		_, err := New(c)
+		require.ErrorIs(t, err, ErrConfig, name)
+	}
+	m, err := New(Config{Block: 2, GPU: 20, CPU: 20, Window: 2})
+	require.NoError(t, err)
+	s := &Seq{Len: 16}
+	require.NoError(t, m.Allocate(s))
+	require.ErrorIs(t, m.Allocate(s), ErrSequence)
+	require.ErrorIs(t, m.Fork(s, s), ErrSequence)
+	_, err = m.Append(nil, &Seq{}, 0, 0)
+	require.ErrorIs(t, err, ErrSequence)
+	_, err = m.SwapIn(nil, s)
+	require.ErrorIs(t, err, ErrSequence)
+	_, err = m.Append(nil, s, 0, 16)
+	require.NoError(t, err)
+	_, err = m.SwapOut(nil, s)
+	require.ErrorIs(t, err, ErrSequence, "behind a moved window")
+	require.ErrorIs(t, m.Fork(s, &Seq{Len: 16}), ErrSequence, "behind a moved window")
+
+	child := &Seq{}
+	require.NoError(t, m.Fork(&Seq{}, child), "of a parent that is unknown")
+	require.False(t, child.known)
+	m.Free(&Seq{}) // unknown, too
+}
+
+// Ensure that an append can do with a block that a promotion gives back in the
+// middle of it: the pool is full, and both blocks that it writes are shared.
+func TestPromotionHelps(t *testing.T) {
+	m, err := New(Config{Block: 2, GPU: 6, Caching: true})
+	require.NoError(t, err)
+	tokens := []int32{1, 2, 3, 4, 5, 6}
+	other := &Seq{Len: 4, Tokens: tokens}
+	require.NoError(t, m.Allocate(other))
+	s := &Seq{Len: 3, Tokens: tokens}
+	require.NoError(t, m.Allocate(s))
+	_, err = m.Append(nil, s, 1, 3) // an empty block behind the partial one
+	require.NoError(t, err)
+	_, err = m.Append(nil, s, 3, 3)
+	require.NoError(t, err)
+	child := &Seq{Len: 3, Tokens: tokens}
+	require.NoError(t, m.Fork(s, child))
+	for m.FreeGPU() > 1 {
+		require.NoError(t, m.Allocate(&Seq{Len: 1, Tokens: []int32{9}}))
+	}
+	s.Len = 6
+	require.Len(t, s.table, 3)
+	require.Equal(t, 2, m.copies(s))
+	copies, err := m.Append(nil, s, 0, 3)
+	require.NoError(t, err)
+	require.Equal(t, device.Pair{Src: child.table[2], Dst: s.table[2]}, copies[1])
+	require.Equal(t, other.table[1], s.table[1])
+}
+
+// Ensure that blocks count as computed when the batch that computes them is
+// made, the last one of a table never does, and a sequence that was scheduled
+// before keeps the answer it got then.
+func TestComputed(t *testing.T) {
+	m, err := New(Config{Block: 2, GPU: 20, Caching: true})
+	require.NoError(t, err)
+	tokens := []int32{1, 2, 3, 4, 5, 6, 7}
+	with := func(n int) *Seq {
+		s := &Seq{Len: n, Tokens: tokens}
+		require.NoError(t, m.Allocate(s))
+		return s
+	}
+	first := with(7)
+	require.Empty(t, m.Computed(nil, first))
+	same := with(7)
+	require.Empty(t, m.Computed(nil, same), "in the same batch")
+	m.MarkComputed()
+	require.Empty(t, m.Computed(nil, first), "behind a gap")
+	later, short := with(7), with(6)
+	require.Equal(t, first.table[:3], m.Computed(nil, later))
+	require.Equal(t, first.table[:2], m.Computed(nil, short))
+	require.Equal(t, first.table[:2], m.Computed(nil, first, later, short), "the common beginning of those that have any")
+	queries, hits := m.Hits()
+	require.Equal(t, [2]int{12, 9}, [2]int{queries, hits})
+
+	for _, s := range []*Seq{first, same, later, short} {
+		m.Free(s)
+	}
+	require.Equal(t, 20, m.FreeGPU())
+	again := with(7)
+	require.Len(t, m.Computed(nil, again), 3, "restored blocks are computed")
+}
+
+// Ensure that a sequence gets the block that holds the same prefix when its own
+// becomes full, without a copy, and its own is free.
+func TestPromotionToTheSamePrefix(t *testing.T) {
+	m, err := New(Config{Block: 2, GPU: 4, Caching: true})
+	require.NoError(t, err)
+	a, b := &Seq{Len: 1, Tokens: []int32{1, 2}}, &Seq{Len: 1, Tokens: []int32{1, 2}}
+	require.NoError(t, m.Allocate(a))
+	require.NoError(t, m.Allocate(b))
+	for _, s := range []*Seq{a, b} {
+		s.Len = 2
+		copies, err := m.Append(nil, s, 0, 1)
+		require.NoError(t, err)
+		require.Empty(t, copies)
+	}
+	require.Equal(t, []int32{0}, a.table)
+	require.Equal(t, []int32{0}, b.table)
+	require.Equal(t, 3, m.FreeGPU())
+	require.Equal(t, []int32{1, 2, 3}, slices.Collect(m.gpu.Free()))
+}

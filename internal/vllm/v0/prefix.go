@@ -1,0 +1,327 @@
+package v0
+
+import (
+	"iter"
+	"slices"
+
+	"llmmemory/internal/vllm/blockhash"
+)
+
+// A prefix is what prefix caching adds to the GPU: which block holds which
+// prefix, and the evictor, a ring of the cached blocks that no table names, in
+// the order in which they came to be so (vllm/v0/RULES.md §6).
+type prefix struct {
+	hash      blockhash.Fast
+	cached    map[blockhash.Hash]int32
+	blocks    []cachedBlock // one for each id, and the evictor's sentinel
+	evictable int           // length of the evictor
+	touched   []int32       // blocks promoted since the last MarkComputed
+
+	queries, hits int
+}
+
+type cachedBlock struct {
+	key        blockhash.Hash
+	tokens     int     // of the prefix the key stands for; 0: no key
+	access     float64 // last time; -1: never
+	computed   bool
+	touched    bool
+	next, prev int32 // in the evictor
+}
+
+func newPrefix(blocks int) *prefix {
+	p := &prefix{hash: blockhash.NewFast(), cached: map[blockhash.Hash]int32{}, blocks: make([]cachedBlock, blocks+1)}
+	end := &p.blocks[blocks]
+	end.next, end.prev = int32(blocks), int32(blocks)
+	return p
+}
+
+// track begins the time of a block in use.
+func (p *prefix) track(id int32, computed bool) {
+	p.blocks[id].access, p.blocks[id].computed = -1, computed
+}
+
+// evict takes the block out of the evictor that is needed least: of those at
+// its beginning that were accessed no later than the best so far, the one at
+// the end of the longest prefix.
+func (p *prefix) evict() int32 {
+	end := int32(len(p.blocks) - 1)
+	best := p.blocks[end].next
+	if best == end {
+		panic("a block is evicted, but none is evictable")
+	}
+	for id := p.blocks[best].next; id != end; id = p.blocks[id].next {
+		if p.blocks[id].access > p.blocks[best].access {
+			break
+		}
+		if p.blocks[id].tokens > p.blocks[best].tokens {
+			best = id
+		}
+	}
+	p.unlink(best)
+	delete(p.cached, p.blocks[best].key)
+	p.blocks[best].tokens = 0
+	return best
+}
+
+func (p *prefix) unlink(id int32) {
+	b := &p.blocks[id]
+	p.blocks[b.prev].next, p.blocks[b.next].prev = b.next, b.prev
+	p.evictable--
+}
+
+func (p *prefix) push(id int32) {
+	end := int32(len(p.blocks) - 1)
+	last := p.blocks[end].prev
+	p.blocks[id].next, p.blocks[id].prev = end, last
+	p.blocks[last].next, p.blocks[end].prev = id, id
+	p.evictable++
+}
+
+// evictor yields the evictable blocks in the order of insertion.
+func (p *prefix) evictor() iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		end := int32(len(p.blocks) - 1)
+		for id := p.blocks[end].next; id != end && yield(id); id = p.blocks[id].next {
+		}
+	}
+}
+
+// register makes id the block that holds the prefix of so many tokens.
+func (p *prefix) register(id int32, key *blockhash.Hash, tokens int) {
+	b := &p.blocks[id]
+	b.key, b.tokens = *key, tokens
+	p.cached[*key] = id
+	if !b.touched {
+		b.touched = true
+		p.touched = append(p.touched, id)
+	}
+}
+
+// key is the key of the full block i of s, whose predecessors have theirs.
+func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
+	parent := blockhash.Hash{}
+	if i > 0 {
+		parent = m.prefix.blocks[s.table[i-1]].key
+	}
+	m.prefix.hash.Sum(&key, &parent, s.Tokens[i*m.config.Block:(i+1)*m.config.Block], nil)
+	return key
+}
+
+// allocateChunk returns the block for the full block i of a prompt: the cached
+// one, or a new one that is cached from now on.
+func (m *Manager) allocateChunk(s *Seq, i int) int32 {
+	p := m.prefix
+	key := m.key(s, i)
+	p.queries++
+	if id, hit := p.cached[key]; hit {
+		p.hits++
+		m.adopt(id)
+		return id
+	}
+	id := m.take()
+	p.register(id, &key, (i+1)*m.config.Block)
+	return id
+}
+
+// adopt adds a reference to a cached block, which may be evictable.
+func (m *Manager) adopt(id int32) {
+	if m.gpu.Ref(id) {
+		m.prefix.unlink(id)
+		m.prefix.track(id, true)
+	}
+}
+
+// promote caches block i of s, which has just become full; if another block
+// holds the same prefix, s gets that one.
+func (m *Manager) promote(s *Seq, i int) {
+	key := m.key(s, i)
+	if id, hit := m.prefix.cached[key]; hit {
+		m.gpu.Drop(s.table[i])
+		m.adopt(id)
+		s.table[i] = id
+		return
+	}
+	m.prefix.register(s.table[i], &key, (i+1)*m.config.Block)
+}
+
+// inUse counts the full blocks of a prompt whose prefix is in a block that a
+// table names, which an Allocate gets for nothing. Other hits cost a free block
+// as well as a miss does, and may be evicted before their turn comes.
+func (m *Manager) inUse(s *Seq) int {
+	n := 0
+	m.walkKeys(s, 0, s.Len, blockhash.Hash{}, func(key *blockhash.Hash) bool {
+		if id, hit := m.prefix.cached[*key]; hit && m.gpu.Count(id) > 0 {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
+// walkKeys computes the keys of the full blocks from block first on, up to the
+// token end, behind parent.
+func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
+	size := m.config.Block
+	for at := (first + 1) * size; at <= end; at += size {
+		m.prefix.hash.Sum(&parent, &parent, s.Tokens[at-size:at], nil)
+		if !f(&parent) {
+			return
+		}
+	}
+}
+
+// promotionsHelp says whether an append can do with fewer free blocks than it
+// makes copies, because a promotion to a block in use gives one back in time.
+func (m *Manager) promotionsHelp(s *Seq, free int) bool {
+	size := m.config.Block
+	at := s.full / size
+	parent := blockhash.Hash{}
+	if at > 0 {
+		parent = m.prefix.blocks[s.table[at-1]].key
+	}
+	take := func() {
+		if at < len(s.table) && m.gpu.Shared(s.table[at]) {
+			free--
+		}
+		at++
+	}
+	if free < 0 || s.Unseen() == 0 {
+		return free >= 0
+	}
+	m.walkKeys(s, at, s.Len, parent, func(key *blockhash.Hash) bool {
+		take()
+		if free < 0 {
+			return false
+		}
+		if id, hit := m.prefix.cached[*key]; hit && m.gpu.Count(id) > 0 {
+			free++
+		}
+		return true
+	})
+	if at*size < s.Len {
+		take()
+	}
+	return free >= 0
+}
+
+// freeCached is Free for a table whose full blocks have keys: they stay cached,
+// as old as the last access.
+func (m *Manager) freeCached(s *Seq) {
+	p := m.prefix
+	if s.accessed {
+		for _, id := range s.table {
+			p.blocks[id].access = s.access
+		}
+	}
+	for i, id := range s.table {
+		if i >= s.fullBlocks(m.config.Block) {
+			m.gpu.Drop(id)
+		} else if m.gpu.Unref(id) {
+			p.push(id)
+		}
+	}
+}
+
+// Access remembers that the blocks of the sequences are accessed at time now,
+// which counts from when they are freed (vllm/v0/RULES.md §6).
+func (m *Manager) Access(now float64, group ...*Seq) {
+	for _, s := range group {
+		s.access, s.accessed = now, true
+	}
+}
+
+// MarkComputed says that what was promoted up to now holds its keys and values:
+// the scheduler calls it when a batch is made (vllm/v0/RULES.md §6).
+func (m *Manager) MarkComputed() {
+	if m.prefix == nil {
+		return
+	}
+	for _, id := range m.prefix.touched {
+		m.prefix.blocks[id].computed, m.prefix.blocks[id].touched = true, false
+	}
+	m.prefix.touched = m.prefix.touched[:0]
+}
+
+// Computed appends the blocks at the beginning of a group's sequences that need
+// not be computed: of one sequence its own, of several the longest common
+// beginning of those that have any (vllm/v0/RULES.md §6).
+func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
+	if m.prefix == nil {
+		return dst
+	}
+	start := len(dst)
+	first := true
+	for _, s := range group {
+		ids := m.computedOf(s)
+		if len(group) > 1 && len(ids) == 0 {
+			continue
+		}
+		if first {
+			dst, first = append(dst, ids...), false
+			continue
+		}
+		n := 0
+		for n < len(ids) && start+n < len(dst) && ids[n] == dst[start+n] {
+			n++
+		}
+		dst = dst[:start+n]
+	}
+	return dst
+}
+
+// computedOf extends the list of s by the blocks computed since. The last block
+// never counts. Once a block was missing the list stays as it is, though the
+// computed ones behind it are in it.
+func (m *Manager) computedOf(s *Seq) []int32 {
+	last := len(s.table) - 1
+	if s.gap || last < 0 {
+		return s.computed
+	}
+	for _, id := range s.table[min(len(s.computed), last):last] {
+		if m.prefix.blocks[id].computed {
+			s.computed = append(s.computed, id)
+		}
+	}
+	s.gap = len(s.computed) < last
+	return s.computed
+}
+
+// Hits is how many full blocks of prompts were looked up, and found.
+func (m *Manager) Hits() (queries, hits int) {
+	if m.prefix == nil {
+		return 0, 0
+	}
+	return m.prefix.queries, m.prefix.hits
+}
+
+// An Evictable is a cached block that no table names.
+type Evictable struct {
+	ID     int32
+	Tokens int     // of its prefix
+	Access float64 // -1: never
+}
+
+// Evictor lists the evictable blocks in the order of insertion.
+func (m *Manager) Evictor() []Evictable {
+	list := []Evictable{}
+	if m.prefix != nil {
+		for id := range m.prefix.evictor() {
+			b := &m.prefix.blocks[id]
+			list = append(list, Evictable{id, b.tokens, b.access})
+		}
+	}
+	return list
+}
+
+// Cached lists the blocks that hold a prefix, by id.
+func (m *Manager) Cached() []int32 {
+	list := []int32{}
+	if m.prefix != nil {
+		for _, id := range m.prefix.cached {
+			list = append(list, id)
+		}
+	}
+	slices.Sort(list)
+	return list
+}

@@ -1,0 +1,162 @@
+package kvcache
+
+import "fmt"
+
+// An Alloc asks for slots for more tokens of a request (vllm/v1/RULES.md §6).
+//
+//	| computed | hit | external | new | lookahead |
+//	                            | to be computed  |
+//	| to be registered, up to the request's tokens |
+type Alloc struct {
+	New       int  // tokens to compute in this step, drafts included
+	Hit       *Hit // of a Lookup just before; nil for a running request
+	Lookahead int  // slots for the draft model
+	External  int  // tokens that a connector will load
+
+	Delay    bool // do not register blocks yet: Store does when they are loaded
+	MustFit  bool // refuse unless the whole sequence would fit
+	Reserved int  // free blocks that must be left to others
+	Alone    bool // nothing else is scheduled, so the watermark does not count
+	InFlight int  // tokens scheduled and not settled, whose windows still read
+}
+
+// Allocate extends the tables of r, and reports whether the blocks were there.
+// If not, nothing has changed, except that blocks outside a window are free
+// (vllm/v1/RULES.md §6, step 5). The caller advances r's computed tokens. Errors are
+// misuse and wrap ErrRequest.
+func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
+	if a.Hit == nil && a.External == 0 && a.New > 0 && c.grow(r, a) {
+		return true, nil
+	}
+	if err := c.checkAlloc(r, a); err != nil {
+		return false, err
+	}
+	hit := 0
+	if a.Hit != nil {
+		hit = a.Hit.Tokens
+	}
+	d := demand{Alloc: a, local: r.computed + hit}
+	d.all = d.local + a.External
+	d.total = min(d.all, c.config.MaxModelLen)
+	watermark := 0
+	if !r.running && !a.Alone {
+		watermark = c.watermark
+	}
+	if a.MustFit {
+		whole := min(r.NumTokens(), c.config.MaxModelLen)
+		d.slots, d.main, d.computed, d.capped = whole, whole, d.total, true
+		if c.need(r, &d)+watermark > c.pool.NumFree() {
+			return false, nil
+		}
+	}
+	d.main = d.total + a.New
+	d.slots, d.computed, d.capped = min(d.main+a.Lookahead, c.config.MaxModelLen), d.all, false
+	c.leaveWindows(r, max(0, d.total-a.InFlight))
+	if c.need(r, &d)+watermark > c.pool.NumFree()-a.Reserved {
+		return false, nil
+	}
+	if !c.plan(r, &d) {
+		return false, nil
+	}
+	c.commit(r, &d)
+	if c.config.Caching && !a.Delay {
+		c.register(r, min(d.main, r.NumTokens()))
+	}
+	r.running = true
+	return true, nil
+}
+
+// grow is Allocate for what nearly every call is: a running request whose new
+// tokens fit into its tables. It changes nothing if that is not so.
+func (c *Cache) grow(r *Request, a *Alloc) bool {
+	if !c.plain || r.forked || !r.running || a.MustFit || a.Lookahead < 0 || a.Reserved < 0 || a.Reserved > c.pool.NumFree() {
+		return false
+	}
+	total := min(r.computed, c.config.MaxModelLen)
+	main := total + a.New
+	slots := min(main+a.Lookahead, c.config.MaxModelLen)
+	for i := range r.tables {
+		if slots > len(r.tables[i].ids)*c.groups[i].Block {
+			return false
+		}
+	}
+	c.leaveWindows(r, max(0, total-a.InFlight))
+	for i := range c.plans {
+		c.plans[i] = plan{from: len(r.tables[i].ids), copied: -1}
+	}
+	if c.config.Caching && !a.Delay {
+		c.register(r, min(main, r.NumTokens()))
+	}
+	return true
+}
+
+// A demand is an Alloc with the sums that its rules share.
+type demand struct {
+	*Alloc
+	local int // computed and hit
+	all   int // and external
+	total int // the same, at most the longest sequence
+	main  int // and new
+	slots int // and lookahead, at most the longest sequence
+
+	computed int  // what a window is measured from: total or all
+	capped   bool // count no more than a window can hold
+}
+
+func (d *demand) hits(group int) []int32 {
+	if d.Hit == nil || group >= len(d.Hit.Blocks) {
+		return nil
+	}
+	return d.Hit.Blocks[group]
+}
+
+// partial reports whether the hit ends inside a block of the group.
+func (d *demand) partial(g *group, hits []int32) bool {
+	return len(hits) > 0 && d.local%g.Block != 0
+}
+
+// anyHit reports whether there is a block to adopt, be it a null block.
+func (d *demand) anyHit() bool {
+	if d.Hit == nil {
+		return false
+	}
+	for _, ids := range d.Hit.Blocks {
+		if len(ids) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Cache) checkAlloc(r *Request, a *Alloc) error {
+	switch {
+	case a.New < 0 || a.External < 0 || a.Lookahead < 0 || a.Reserved < 0 || a.InFlight < 0:
+		return fmt.Errorf("%w: a negative number in %+v", ErrRequest, *a)
+	case a.New == 0 && a.External == 0:
+		return fmt.Errorf("%w: nothing to allocate for: no new and no external tokens", ErrRequest)
+	}
+	d := demand{Alloc: a}
+	adopts := d.anyHit() || a.External > 0
+	if !adopts {
+		return nil
+	}
+	if a.Hit != nil && len(a.Hit.Blocks) != len(c.groups) {
+		return fmt.Errorf("%w: the hit has %d groups of %d", ErrRequest, len(a.Hit.Blocks), len(c.groups))
+	}
+	if d.anyHit() && (a.Hit.of != r || a.Hit.version != c.pool.Version()) {
+		return fmt.Errorf("%w: keys were removed since the lookup: look up again", ErrStale)
+	}
+	if r.hasBlocks() {
+		return fmt.Errorf("%w: it has blocks already, so it cannot adopt a hit or external tokens", ErrRequest)
+	}
+	return nil
+}
+
+func (r *Request) hasBlocks() bool {
+	for i := range r.tables {
+		if r.tables[i].tracked || len(r.tables[i].ids) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,167 @@
+package kvcache
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/vllm/v1/pool"
+)
+
+// A Cache manages the blocks of requests. It is for one goroutine.
+type Cache struct {
+	config Config
+	pool   *pool.Pool
+	groups []group
+	sets   []set // full attention first
+
+	watermark int  // blocks
+	hold      int  // tokens held back from registration, because they may be prefilled again
+	finest    bool // hits may end inside a block (Mamba align with coarse blocks)
+	hitUnit   int  // every hit is a multiple of it
+	recycles  bool // some group gives blocks back early
+	plain     bool // no Mamba group
+
+	live   []*Request // in no order
+	spare  []*Request
+	copies []Copy
+	pins   map[int32]int32 // references that copies hold, by block
+	stats  Stats
+	hybrid []hitState // scratch of a lookup, by group
+	plans  []plan     // scratch of an allocation, by group
+	fresh  []int32    // scratch: blocks of an allocation
+	mask   []bool     // scratch of a registration
+
+	refuse func(group int) bool // tests only: a group for which there are no blocks
+}
+
+// New makes a cache.
+func New(config Config) (*Cache, error) {
+	config.Groups = slices.Clone(config.Groups)
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	p, err := pool.New(pool.Config{
+		Blocks: config.Blocks, Caching: config.Caching, HashBlock: config.HashBlock,
+		Events: config.Events, Residency: config.Residency,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	c := &Cache{
+		config:    config,
+		pool:      p,
+		watermark: int(min(config.Watermark, 1) * float64(config.Blocks)), // 1 admits nobody
+		hold:      max(0, config.PrefillLookahead-1),
+		hybrid:    make([]hitState, len(config.Groups)),
+		plans:     make([]plan, len(config.Groups)),
+		pins:      map[int32]int32{},
+	}
+	c.plain = true
+	for i := range config.Groups {
+		c.groups = append(c.groups, newGroup(config.Groups[i], i, &config))
+		c.recycles = c.recycles || config.Groups[i].Kind != Full
+		c.plain = c.plain && config.Groups[i].Kind != Mamba
+	}
+	c.setFineness()
+	c.makeSets()
+	return c, c.checkSets()
+}
+
+// setFineness decides where hits can end: with one group at its blocks, with
+// several at the scheduler's blocks, or at each hash if a Mamba group has
+// coarser blocks and every other group can follow it there (vllm/v1/RULES.md §10).
+func (c *Cache) setFineness() {
+	if len(c.groups) == 1 {
+		c.hitUnit = c.groups[0].Block
+		return
+	}
+	coarse, follow := false, true
+	for i := range c.groups {
+		g := &c.groups[i]
+		coarse = coarse || g.aligned() && g.Block > c.config.HashBlock
+		follow = follow && (g.fine() || g.Block == c.config.HashBlock)
+	}
+	c.finest = c.config.Caching && coarse && follow
+	c.hitUnit = c.config.SchedulerBlock
+	if c.finest {
+		c.hitUnit = c.config.HashBlock
+	}
+}
+
+// makeSets puts equal groups together, and sets of full attention first: they
+// are looked up from the left, which bounds the others (vllm/v1/RULES.md §10).
+func (c *Cache) makeSets() {
+	marked := slices.ContainsFunc(c.groups, func(g group) bool { return g.Eagle })
+	for i := range c.groups {
+		g := &c.groups[i]
+		eagle := g.Eagle || c.config.Eagle && !marked
+		spec := g.Group
+		spec.Eagle = false
+		at := slices.IndexFunc(c.sets, func(s set) bool {
+			other := s.spec.Group
+			other.Eagle = false
+			return other == spec
+		})
+		if at < 0 {
+			c.sets = append(c.sets, set{spec: g})
+			at = len(c.sets) - 1
+		}
+		c.sets[at].groups = append(c.sets[at].groups, i)
+		c.sets[at].eagle = c.sets[at].eagle || eagle
+	}
+	slices.SortStableFunc(c.sets, func(a, b set) int {
+		return notFull(a.spec) - notFull(b.spec)
+	})
+	if !c.config.Caching {
+		return
+	}
+	for _, s := range c.sets {
+		for _, i := range s.groups {
+			c.groups[i].eagle = s.eagle
+		}
+	}
+}
+
+func notFull(g *group) int {
+	if g.Kind == Full {
+		return 0
+	}
+	return 1
+}
+
+// checkSets refuses what V1 has no lookup for.
+func (c *Cache) checkSets() error {
+	for _, s := range c.sets {
+		if s.spec.Kind != ChunkedLocal || !c.config.Caching {
+			continue
+		}
+		if s.eagle {
+			return fmt.Errorf("%w: chunked local attention has no EAGLE lookup", ErrConfig)
+		}
+		if s.spec.Block != c.hitUnit {
+			return fmt.Errorf("%w: chunked local attention needs hits of one block of %d, they are %d",
+				ErrConfig, s.spec.Block, c.hitUnit)
+		}
+	}
+	return nil
+}
+
+// Pool is the pool underneath, for reading.
+func (c *Cache) Pool() *pool.Pool { return c.pool }
+
+// Config is the configuration with its defaults filled in.
+func (c *Cache) Config() *Config { return &c.config }
+
+// TakeEvents moves the recorded events to dst.
+func (c *Cache) TakeEvents(dst *pool.Events) { c.pool.TakeEvents(dst) }
+
+// StartStep begins a scheduling step: what Mamba groups stored in the last one
+// can be hit from now on.
+func (c *Cache) StartStep() {
+	for i := range c.groups {
+		c.groups[i].justStored = c.groups[i].justStored[:0]
+	}
+}
+
+// FineHits reports whether hits can end inside a block, at any hash.
+func (c *Cache) FineHits() bool { return c.finest }

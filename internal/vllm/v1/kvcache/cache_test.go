@@ -1,0 +1,214 @@
+package kvcache
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
+)
+
+func TestBadConfigs(t *testing.T) {
+	full := []Group{{Kind: Full, Block: 4}}
+	good := Config{Blocks: 9, Groups: full, MaxModelLen: 64, Caching: true, Hash: blockhash.LE{}}
+	_, err := New(good)
+	require.NoError(t, err)
+	for name, change := range map[string]func(c *Config){
+		"0 groups of layers":         func(c *Config) { c.Groups = nil },
+		"65 groups":                  func(c *Config) { c.Groups = make([]Group, 65) },
+		"blocks of 0":                func(c *Config) { c.Groups = []Group{{}} },
+		"a window of 0":              func(c *Config) { c.Groups = []Group{{Kind: SlidingWindow, Block: 4}} },
+		"chunks of 0":                func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, Block: 4}} },
+		"speculative":                func(c *Config) { c.Groups = []Group{{Kind: Mamba, Block: 4, Speculative: -1}} },
+		"kind 9":                     func(c *Config) { c.Groups = []Group{{Kind: 9, Block: 4}} },
+		"too long":                   func(c *Config) { c.MaxModelLen = 1<<31 - 1 },
+		"the longest sequence has 0": func(c *Config) { c.MaxModelLen = 0 },
+		"needs a hash":               func(c *Config) { c.Hash = nil },
+		"watermark":                  func(c *Config) { c.Watermark = -1 },
+		"a pool of 0 blocks":         func(c *Config) { c.Blocks = 0 },
+		"a divisor":                  func(c *Config) { c.HashBlock = 3 },
+		"want the same":              func(c *Config) { c.HashBlock = 2 },
+		"must be a multiple":         func(c *Config) { c.SchedulerBlock = 6 },
+		"has no effect":              func(c *Config) { c.Retention = 8 },
+		"not a multiple": func(c *Config) {
+			c.Retention, c.Groups = 6, []Group{{Kind: SlidingWindow, Block: 4, Window: 4}}
+		},
+		"retention -2":      func(c *Config) { c.Retention = -2 },
+		"5 draft modules":   func(c *Config) { c.Eagle, c.PrefillLookahead = true, 5 },
+		"no EAGLE lookup":   func(c *Config) { c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, Block: 4, Chunk: 8}} },
+		"needs hits of one": func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, Block: 4, Chunk: 8}, {Block: 8}} },
+	} {
+		c := good
+		change(&c)
+		_, err := New(c)
+		require.ErrorIs(t, err, ErrConfig, name)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	c := newFull(t, 12)
+	_, err := c.Add(Spec{})
+	require.ErrorIs(t, err, ErrRequest)
+	_, err = c.Add(Spec{Tokens: counting(3), Extras: blockhash.Extras{Embeddings: []byte{1}}})
+	require.ErrorIs(t, err, ErrRequest)
+	r := computed(t, c, counting(6))
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, 4, hit.Tokens)
+	for name, a := range map[string]Alloc{
+		"nothing to allocate for": {},
+		"a negative number":       {New: -1},
+		"has blocks already":      {New: 1, External: 4},
+	} {
+		_, err := c.Allocate(r, &a)
+		require.ErrorIs(t, err, ErrRequest, name)
+		require.ErrorContains(t, err, name)
+	}
+	_, err = c.Allocate(r, &Alloc{New: 1, Hit: &hit})
+	require.ErrorContains(t, err, "has blocks already")
+	require.ErrorIs(t, c.Store(r, 7), ErrRequest)
+	require.ErrorIs(t, c.Evict(-1), ErrRequest)
+	require.ErrorIs(t, c.Evict(12), ErrRequest)
+	require.NoError(t, c.Check())
+}
+
+// Between a lookup and its allocation keys may go: the hit is refused.
+func TestAStaleHitIsRefused(t *testing.T) {
+	c := newFull(t, 12)
+	c.Drop(computed(t, c, counting(9)))
+	r, err := c.Add(Spec{Tokens: counting(9)})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, 8, hit.Tokens)
+	other, err := c.Add(Spec{Tokens: counting(9)})
+	require.NoError(t, err)
+	_, err = c.Allocate(other, &Alloc{New: 1, Hit: &hit})
+	require.ErrorIs(t, err, ErrStale, "it is of another request")
+	require.NoError(t, c.Evict(hit.Blocks[0][1]))
+	_, err = c.Allocate(r, &Alloc{New: 1, Hit: &hit})
+	require.ErrorIs(t, err, ErrStale)
+	c.Lookup(r, &hit)
+	require.Equal(t, 4, hit.Tokens)
+	allocate(t, c, r, Alloc{New: 5, Hit: &hit})
+}
+
+// Ensure that reserved blocks are left to others, also when none is needed.
+func TestReservedBlocks(t *testing.T) {
+	c := newFull(t, 6)
+	r := computed(t, c, counting(7)) // two of five blocks
+	c.Append(r, 7)
+	for reserved, want := range map[int]bool{4: false, 3: true} {
+		ok, err := c.Allocate(r, &Alloc{New: 1, Reserved: reserved})
+		require.NoError(t, err)
+		require.Equal(t, want, ok, "%d reserved, nothing needed", reserved)
+	}
+	r.SetComputed(8)
+	c.Append(r, 8)
+	for _, reserved := range []int{3, 2} {
+		ok, err := c.Allocate(r, &Alloc{New: 1, Reserved: reserved})
+		require.NoError(t, err)
+		require.Equal(t, reserved == 2, ok, "%d reserved, one needed", reserved)
+	}
+}
+
+// An EAGLE set gives its last block up once for each length. Full attention has
+// all 8 blocks of the prompt; a window of one block lacks block 5, a window of
+// two lacks 6 and 7, so the hit is 5 blocks; dropping twice would make it less.
+func TestEagleDropsOnceForEachLength(t *testing.T) {
+	c, err := New(Config{
+		Blocks: 40, Caching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Eagle: true, Retention: Dense,
+		Groups: []Group{{Kind: Full, Block: 4}, {Kind: SlidingWindow, Block: 4, Window: 5}, {Kind: SlidingWindow, Block: 4, Window: 6}},
+	})
+	require.NoError(t, err)
+	r, err := c.Add(Spec{Tokens: counting(33)})
+	require.NoError(t, err)
+	allocate(t, c, r, Alloc{New: 33})
+	for _, gone := range [][2]int{{1, 5}, {2, 6}, {2, 7}} {
+		require.NoError(t, c.Evict(r.Table(gone[0])[gone[1]]))
+	}
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, 20, hit.Tokens)
+	require.Equal(t, 28, r.Junction(), "full attention had more")
+	require.Equal(t, r.Table(0)[:5], hit.Blocks[0])
+	require.Equal(t, []int32{0, 0, 0, 0, r.Table(1)[4]}, hit.Blocks[1])
+	require.Equal(t, []int32{0, 0, 0, r.Table(2)[3], r.Table(2)[4]}, hit.Blocks[2])
+}
+
+// A request that does not read the cache still writes it (vllm/v1/RULES.md §5).
+func TestNoRead(t *testing.T) {
+	c := newFull(t, 12)
+	r, err := c.Add(Spec{Tokens: counting(9), NoRead: true})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Zero(t, hit.Tokens)
+	allocate(t, c, r, Alloc{New: 9, Hit: &hit})
+	c.Record(r, 0)
+	require.Zero(t, c.TakeStats())
+	c.Lookup(r, &hit)
+	require.Zero(t, hit.Tokens)
+	other, err := c.Add(Spec{Tokens: counting(9)})
+	require.NoError(t, err)
+	c.Lookup(other, &hit)
+	require.Equal(t, 8, hit.Tokens)
+}
+
+// Ensure that a report of hits says what was reused (vllm/v1/RULES.md §12).
+func TestReportOfHits(t *testing.T) {
+	c, err := New(Config{
+		Blocks: 12, Groups: []Group{{Kind: Full, Block: 4}}, Caching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Events: true,
+	})
+	require.NoError(t, err)
+	computed(t, c, counting(9))
+	var events pool.Events
+	c.TakeEvents(&events)
+	r, err := c.Add(Spec{Tokens: counting(9), Report: true})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(r, &hit)
+	c.TakeEvents(&events)
+	require.Len(t, events.List, 1)
+	require.Equal(t, r.Hashes(), events.Hashes(&events.List[0]))
+}
+
+// The draft modules of multi-module MTP read ahead, so the tokens at the end
+// may be prefilled again and are not registered (vllm/v1/RULES.md §10).
+func TestPrefillLookaheadHoldsTokensBack(t *testing.T) {
+	for ahead, want := range map[int]int{0: 2, 1: 2, 2: 1, 4: 1} {
+		c, err := New(Config{
+			Blocks: 12, Groups: []Group{{Kind: Full, Block: 4}}, Caching: true, Hash: blockhash.LE{}, MaxModelLen: 64,
+			PrefillLookahead: ahead,
+		})
+		require.NoError(t, err)
+		computed(t, c, counting(8))
+		require.Equal(t, want, c.Pool().NumKeys(), "%d modules", ahead)
+	}
+}
+
+// Ensure that Check sees each kind of damage.
+func TestCheckSeesDamage(t *testing.T) {
+	for name, damage := range map[string]func(c *Cache, r *Request){
+		"table entries name it": func(c *Cache, r *Request) { r.tables[0].ids = r.tables[0].ids[:1] },
+		"owners":                func(c *Cache, r *Request) { c.groups[0].owners++ },
+		"has no owner":          func(c *Cache, r *Request) { r.tables[0].owns = false },
+		"are registered":        func(c *Cache, r *Request) { r.tables[0].registered = 9 },
+		"somewhere else":        func(c *Cache, r *Request) { r.tables[0].ids[1] = 1; c.pool.Touch([]int32{1}); c.pool.Free([]int32{2}) },
+		"has the key of other":  func(c *Cache, r *Request) { r.content.Tokens[0]++; r.content.Hashes = nil; c.hash(r) },
+		"has a key of group": func(c *Cache, r *Request) {
+			r.tables[0].ids[0], r.tables[0].ids[1] = r.tables[0].ids[1], r.tables[0].ids[0]
+		},
+		"the hashes are not those": func(c *Cache, r *Request) { r.content.Hashes[0][3]++ },
+		"of 4":                     func(c *Cache, r *Request) { r.content.Hashes = r.content.Hashes[:1] },
+		"9 tokens, -1 computed":    func(c *Cache, r *Request) { r.computed = -1 },
+	} {
+		c := newFull(t, 12)
+		r := computed(t, c, counting(9))
+		require.NoError(t, c.Check())
+		damage(c, r)
+		require.ErrorContains(t, c.Check(), name)
+	}
+}

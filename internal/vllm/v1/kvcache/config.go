@@ -1,0 +1,164 @@
+package kvcache
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
+)
+
+// ErrConfig is wrapped by every complaint about a Config.
+var ErrConfig = errors.New("bad cache configuration")
+
+// Kind is what a group of layers attends to.
+type Kind uint8
+
+const (
+	Full          Kind = iota // all tokens
+	SlidingWindow             // the last Group.Window tokens
+	ChunkedLocal              // the tokens of the same chunk of Group.Chunk
+	Mamba                     // a running state; see Group.Align
+)
+
+// A Group is layers that share a block table.
+type Group struct {
+	Kind  Kind
+	Block int // tokens in a block
+
+	Window   int // SlidingWindow
+	Retained int // SlidingWindow: tokens below the window that are kept, too
+	Chunk    int // ChunkedLocal
+
+	// Align keeps one running state and the states at ends of blocks (vLLM's
+	// mamba_cache_mode "align"). Without it a Mamba group holds a block for
+	// each Block tokens.
+	Align       bool
+	Speculative int // Mamba: more state blocks, for draft tokens
+
+	Eagle bool // hits lose their last block, which the draft model must compute
+}
+
+// Dense as Config.Retention gives every block of a window that a hit can use
+// its key (vllm/v1/RULES.md §9).
+const Dense = -1
+
+// Config describes a cache. Lengths are tokens unless said otherwise.
+type Config struct {
+	Blocks int // with the null block, so one less can be used
+	Groups []Group
+
+	Caching bool
+	Hash    blockhash.Function // may be nil without caching: no request gets hashes
+	Events  bool               // record what is stored and removed, until it is taken
+
+	MaxModelLen int
+	MaxInFlight int     // most tokens scheduled and not yet settled; 0: MaxModelLen
+	Watermark   float64 // part of the blocks kept free when a waiting request is admitted
+
+	SchedulerBlock int // granularity of hits; 0: least common multiple of the blocks
+	HashBlock      int // tokens of one hash; 0: greatest common divisor of the blocks
+
+	Retention        int  // of window blocks: Dense, 0: only at boundaries, or every so many tokens
+	Eagle            bool // all groups are Eagle if none is marked
+	PrefillLookahead int  // draft modules that read ahead of a prefill (multi-module MTP)
+
+	Residency *pool.Residency // nil: no residency metrics; take them under the lock, by Inspect
+}
+
+// maxGroups is how many a lookup can keep apart in one word.
+const maxGroups = 64
+
+// complete fills in defaults and checks what can be checked.
+func (c *Config) complete() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
+	}
+	if n := len(c.Groups); n < 1 || n > maxGroups {
+		return bad("%d groups of layers: want 1 to %d", n, maxGroups)
+	}
+	if c.MaxModelLen < 1 {
+		return bad("the longest sequence has %d tokens", c.MaxModelLen)
+	}
+	if !(c.Watermark >= 0) {
+		return bad("the watermark is %v: want 0 or more", c.Watermark)
+	}
+	if c.Caching && c.Hash == nil {
+		return bad("caching needs a hash")
+	}
+	lcm, gcd := 1, 0
+	for i := range c.Groups {
+		g := &c.Groups[i]
+		if err := g.check(c.MaxModelLen); err != nil {
+			return bad("group %d: %v", i, err)
+		}
+		lcm, gcd = lcm/divisor(lcm, g.Block)*g.Block, divisor(gcd, g.Block)
+	}
+	c.SchedulerBlock = orElse(c.SchedulerBlock, lcm)
+	c.HashBlock = orElse(c.HashBlock, gcd)
+	c.MaxInFlight = orElse(c.MaxInFlight, c.MaxModelLen)
+	for i := range c.Groups {
+		if b := c.Groups[i].Block; c.SchedulerBlock%b != 0 || c.HashBlock < 1 || c.Caching && b%c.HashBlock != 0 {
+			return bad("group %d has blocks of %d: the scheduler's block of %d must be a multiple, the hash's of %d a divisor",
+				i, b, c.SchedulerBlock, c.HashBlock)
+		}
+	}
+	if c.Caching && len(c.Groups) == 1 && c.HashBlock != c.Groups[0].Block {
+		return bad("the only group has blocks of %d, hashes cover %d: want the same", c.Groups[0].Block, c.HashBlock)
+	}
+	return c.checkRetention(bad)
+}
+
+// checkRetention allows values that land on boundaries where hits can end.
+func (c *Config) checkRetention(bad func(string, ...any) error) error {
+	sparse, eagle := false, c.Eagle
+	for i := range c.Groups {
+		sparse = sparse || c.Groups[i].Kind == SlidingWindow || c.Groups[i].Kind == Mamba
+		eagle = eagle || c.Groups[i].Eagle
+	}
+	switch {
+	case c.Retention > 0 && !sparse:
+		return bad("retention %d has no effect: no group has a window or is Mamba", c.Retention)
+	case c.Retention < Dense || c.Retention > 0 && c.Retention%c.SchedulerBlock != 0:
+		return bad("retention %d is not a multiple of the scheduler's block of %d", c.Retention, c.SchedulerBlock)
+	case c.PrefillLookahead < 0 || c.Caching && eagle && c.SchedulerBlock < c.PrefillLookahead:
+		return bad("%d draft modules read ahead over the scheduler's block of %d", c.PrefillLookahead, c.SchedulerBlock)
+	}
+	return nil
+}
+
+func (g *Group) check(maxLen int) error {
+	switch {
+	case g.Block < 1:
+		return fmt.Errorf("blocks of %d tokens", g.Block)
+	case g.Kind == SlidingWindow && (g.Window < 1 || g.Retained < 0):
+		return fmt.Errorf("a window of %d tokens and %d retained", g.Window, g.Retained)
+	case g.Kind == ChunkedLocal && g.Chunk < 1:
+		return fmt.Errorf("chunks of %d tokens", g.Chunk)
+	case g.Speculative < 0:
+		return fmt.Errorf("%d speculative blocks", g.Speculative)
+	case g.Kind > Mamba:
+		return fmt.Errorf("kind %d", g.Kind)
+	case maxLen > 1<<31-1-2*g.Block:
+		return fmt.Errorf("sequences of %d tokens are too long", maxLen)
+	}
+	return nil
+}
+
+func orElse(v, otherwise int) int {
+	if v == 0 {
+		return otherwise
+	}
+	return v
+}
+
+func divisor(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+func floorTo(a, b int) int { return a - a%b }

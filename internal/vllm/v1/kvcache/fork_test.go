@@ -1,0 +1,171 @@
+package kvcache
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/blockhash"
+)
+
+func newFull(t *testing.T, blocks int) *Cache {
+	c, err := New(Config{
+		Blocks: blocks, Groups: []Group{{Kind: Full, Block: 4}}, Caching: true, Hash: blockhash.LE{},
+		MaxModelLen: 64, Retention: Dense,
+	})
+	require.NoError(t, err)
+	return c
+}
+
+// counting returns 0, 1, ... n-1.
+func counting(n int) []int32 {
+	tokens := make([]int32, n)
+	for i := range tokens {
+		tokens[i] = int32(i)
+	}
+	return tokens
+}
+
+// computed adds a request whose prompt is computed.
+func computed(t *testing.T, c *Cache, tokens []int32) *Request {
+	r, err := c.Add(Spec{Tokens: tokens})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(r, &hit)
+	allocate(t, c, r, Alloc{New: r.NumTokens() - hit.Tokens, Hit: &hit})
+	r.SetComputed(r.NumTokens())
+	return r
+}
+
+func allocate(t *testing.T, c *Cache, r *Request, a Alloc) {
+	ok, err := c.Allocate(r, &a)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, c.Check())
+}
+
+// Three share a block that is partly filled: the first two that write get
+// copies, the last one writes in place.
+func TestForkAndCopyOnWrite(t *testing.T) {
+	c := newFull(t, 12)
+	parent := computed(t, c, counting(6))
+	require.Equal(t, []int32{1, 2}, parent.Table(0))
+	var children [2]*Request
+	for i := range children {
+		child, err := c.Fork(parent, 0)
+		require.NoError(t, err)
+		require.Equal(t, parent.Tokens(), child.Tokens())
+		require.Equal(t, parent.Hashes(), child.Hashes())
+		require.Equal(t, []int32{1, 2}, child.Table(0))
+		children[i] = child
+	}
+	require.EqualValues(t, 3, c.Pool().Count(2))
+	for _, r := range []*Request{parent, children[0], children[1]} {
+		c.Append(r, 7)
+		allocate(t, c, r, Alloc{New: 1})
+		r.SetComputed(7)
+	}
+	copies := c.TakeCopies(nil)
+	require.Len(t, copies, 2, "the last one is alone")
+	require.Equal(t, Copy{Src: 2, Dst: 3, Request: parent, Index: 1}, copies[0])
+	require.Equal(t, Copy{Src: 2, Dst: 4, Request: children[0], Index: 1}, copies[1])
+	require.Equal(t, []int32{1, 3}, parent.Table(0))
+	require.Equal(t, []int32{1, 4}, children[0].Table(0))
+	require.Equal(t, []int32{1, 2}, children[1].Table(0))
+	require.NoError(t, c.Check())
+	c.Append(parent, 8)
+	allocate(t, c, parent, Alloc{New: 1})
+	require.Empty(t, c.TakeCopies(nil), "everybody is alone")
+	for _, r := range []*Request{parent, children[0], children[1]} {
+		c.Drop(r)
+	}
+	require.NoError(t, c.Check())
+	require.Equal(t, 11, c.Pool().NumFree())
+}
+
+// Both blocks of a copy are kept until it is taken, even if the request goes.
+func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
+	c := newFull(t, 12)
+	parent := computed(t, c, counting(6))
+	child, err := c.Fork(parent, 0)
+	require.NoError(t, err)
+	c.Append(child, 7)
+	allocate(t, c, child, Alloc{New: 1})
+	c.Drop(child)
+	c.Drop(parent)
+	require.NoError(t, c.Check())
+	require.Equal(t, 9, c.Pool().NumFree())
+	require.Equal(t, []Copy{{Src: 2, Dst: 3, Index: 1}}, c.TakeCopies(nil))
+	require.Equal(t, 11, c.Pool().NumFree())
+	require.NoError(t, c.Check())
+}
+
+// Without a block for the copy the child is refused, and nothing has changed.
+func TestCopyOnWriteNeedsABlock(t *testing.T) {
+	c := newFull(t, 3)
+	parent := computed(t, c, counting(6))
+	child, err := c.Fork(parent, 0)
+	require.NoError(t, err)
+	c.Append(child, 7)
+	ok, err := c.Allocate(child, &Alloc{New: 1})
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Equal(t, []int32{1, 2}, child.Table(0))
+	require.Empty(t, c.TakeCopies(nil))
+	c.Drop(parent)
+	allocate(t, c, child, Alloc{New: 1})
+	require.Empty(t, c.TakeCopies(nil), "it is alone now")
+}
+
+func TestReplaceLast(t *testing.T) {
+	c := newFull(t, 12)
+	parent := computed(t, c, counting(7))
+	c.Append(parent, 7)
+	child, err := c.Fork(parent, 0)
+	require.NoError(t, err)
+	require.NoError(t, c.ReplaceLast(child, 99))
+	other := computed(t, c, []int32{0, 1, 2, 3, 4, 5, 6, 99})
+	require.Equal(t, other.Hashes(), child.Hashes(), "it names other tokens now")
+	require.NotEqual(t, parent.Hashes(), child.Hashes())
+	require.NoError(t, c.Check())
+	allocate(t, c, child, Alloc{New: 1})
+	child.SetComputed(8)
+	require.ErrorIs(t, c.ReplaceLast(child, 5), ErrFork, "it is computed")
+	prompt, err := c.Add(Spec{Tokens: counting(3)})
+	require.NoError(t, err)
+	require.ErrorIs(t, c.ReplaceLast(prompt, 5), ErrFork, "it is of the prompt")
+}
+
+func TestForkOfMambaIsRefused(t *testing.T) {
+	c, err := New(Config{Blocks: 9, Groups: []Group{{Kind: Mamba, Block: 4, Align: true}}, MaxModelLen: 64})
+	require.NoError(t, err)
+	r := computed(t, c, counting(3))
+	_, err = c.Fork(r, 0)
+	require.ErrorIs(t, err, ErrFork)
+	require.NoError(t, c.Check())
+}
+
+// Rejected drafts give back the blocks behind them, and only these.
+func TestRollback(t *testing.T) {
+	c := newFull(t, 12)
+	r := computed(t, c, counting(6))
+	c.Append(r, 6)
+	allocate(t, c, r, Alloc{New: 8}) // one token, seven drafts: up to 14
+	r.SetComputed(14)
+	require.Equal(t, []int32{1, 2, 3, 4}, r.Table(0))
+	require.ErrorIs(t, c.Rollback(r, 15), ErrRequest, "forward")
+	require.ErrorIs(t, c.Rollback(r, 3), ErrRequest, "into a registered block")
+	require.Equal(t, 14, r.Computed())
+	require.NoError(t, c.Rollback(r, 8))
+	require.Equal(t, []int32{1, 2}, r.Table(0))
+	require.Equal(t, 8, r.Computed())
+	require.NoError(t, c.Check())
+	require.Equal(t, []int32{4, 3}, collect(c)[:2], "from the end, to the head of the queue")
+}
+
+func collect(c *Cache) (ids []int32) {
+	for id := range c.Pool().Queue() {
+		ids = append(ids, id)
+	}
+	return ids
+}

@@ -1,0 +1,61 @@
+package kvcache
+
+import "llmmemory/internal/vllm/v1/pool"
+
+// A group is a Group at work.
+type group struct {
+	Group
+	id     uint32
+	cap    int  // most blocks a request is admitted for; 0: no cap
+	eagle  bool // see Group.Eagle
+	owners int  // requests that own a table here
+
+	// justStored are the keys that a Mamba group stored in this step: their
+	// states are only there when the step has run, so no request may hit them
+	// (vllm/v1/RULES.md §13).
+	justStored []pool.Key
+}
+
+func newGroup(g Group, id int, c *Config) group {
+	return group{Group: g, id: uint32(id), cap: g.admissionCap(c)}
+}
+
+// admissionCap is the most blocks that a request holds at a time, because
+// others have left its window by then (vllm/v1/RULES.md §6).
+func (g *Group) admissionCap(c *Config) int {
+	switch g.Kind {
+	case SlidingWindow: // plus one, because a window need not start at a block
+		return ceil(min(g.Window-1+g.Retained+c.MaxInFlight, c.MaxModelLen), g.Block) + 1
+	case ChunkedLocal:
+		return ceil(min(g.Chunk+c.MaxInFlight, c.MaxModelLen), g.Block)
+	}
+	return 0
+}
+
+// skipped is how many of the first tokens nobody attends to once computed
+// tokens are there (vllm/v1/RULES.md §8).
+func (g *Group) skipped(computed int) int {
+	switch g.Kind {
+	case SlidingWindow:
+		return max(0, computed-g.Window+1-g.Retained)
+	case ChunkedLocal:
+		return floorTo(computed, g.Chunk)
+	case Mamba:
+		return max(0, computed-1)
+	}
+	return 0
+}
+
+// aligned reports whether the group is Mamba in align mode.
+func (g *Group) aligned() bool { return g.Kind == Mamba && g.Align }
+
+// fine reports whether the group can be hit inside a block.
+func (g *Group) fine() bool { return g.Kind == Full || g.Kind == Mamba }
+
+// A set is groups with the same layout, which are looked up together: a hit is
+// a hit in all of them.
+type set struct {
+	groups []int
+	spec   *group // of the first one
+	eagle  bool
+}

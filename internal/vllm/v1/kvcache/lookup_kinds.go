@@ -1,0 +1,136 @@
+package kvcache
+
+// lookupFull walks from the first block to the first miss. If hits may end
+// inside a block, it then tries the boundaries inside the next one, the longest
+// first (vllm/v1/RULES.md §5, §10).
+func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) int {
+	size, unit := s.spec.Block, c.hitUnit
+	scale := size / c.config.HashBlock
+	n := 0
+	for n < limit/size && c.appendHit(s, r, hit, (n+1)*scale-1) {
+		n++
+	}
+	tokens := n * size
+	if unit < size { // then unit is the hash block
+		from := n * scale
+		to := min(from+scale-1, limit/unit, len(r.content.Hashes))
+		for i := to - 1; i >= from; i-- {
+			if c.appendHit(s, r, hit, i) {
+				tokens = (i + 1) * unit
+				break
+			}
+		}
+	}
+	if drop && tokens > 0 {
+		tokens -= min(unit, size)
+	}
+	tokens = floorTo(tokens, unit)
+	trim(s, hit, ceil(tokens, size))
+	return tokens
+}
+
+// lookupWindow looks from the right for as many blocks in a row as a window
+// needs, and takes the blocks in front of them as null: nobody attends to them.
+// If there is no such run, the one that reaches block 0 is the hit, however
+// short (vllm/v1/RULES.md §8).
+func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool) int {
+	size, unit := s.spec.Block, c.hitUnit
+	scale := size / c.config.HashBlock
+	need := windowBlocks(&s.spec.Group, drop)
+	n := limit / size
+	run, end := 0, 0 // blocks in a row, and where they end
+	full := false
+	for i := n - 1; i >= 0 && !full; i-- {
+		if !c.cached(s, r, (i+1)*scale-1) {
+			run = 0
+			continue
+		}
+		if run == 0 {
+			end = i + 1
+			if after := end - eagleBlock(drop); after*size%unit != 0 {
+				continue // the hit would not end on a boundary
+			}
+		}
+		run++
+		full = run >= need
+	}
+	if !full {
+		// A run that reached block 0 ends at its own length.
+		end = run
+		for end*size%unit != 0 {
+			end--
+		}
+		run = end
+	}
+	appendNull(s, hit, end-run)
+	for i := end - run; i < end; i++ {
+		c.appendHit(s, r, hit, (i+1)*scale-1)
+	}
+	if drop && end > 0 {
+		end--
+		for end*size%unit != 0 {
+			end--
+		}
+		trim(s, hit, end)
+	}
+	return end * size
+}
+
+// windowBlocks is how many blocks in a row a hit in a window needs, and one
+// more to drop.
+func windowBlocks(g *Group, eagle bool) int {
+	return ceil(g.Window-1, g.Block) + eagleBlock(eagle)
+}
+
+func eagleBlock(eagle bool) int {
+	if eagle {
+		return 1
+	}
+	return 0
+}
+
+// cached reports whether hash n has a block in every group of the set.
+func (c *Cache) cached(s *set, r *Request, n int) bool {
+	if n >= len(r.content.Hashes) {
+		return false
+	}
+	for _, g := range s.groups {
+		if _, ok := c.pool.Lookup(&r.content.Hashes[n], uint32(g)); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// lookupChunk takes everything before the chunk that holds token limit as hit
+// without looking, as null blocks, and walks from there (vllm/v1/RULES.md §8).
+func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
+	size := s.spec.Block
+	scale := size / c.config.HashBlock
+	n := floorTo(max(limit, 0), s.spec.Chunk) / size
+	appendNull(s, hit, n)
+	for n < limit/size && c.appendHit(s, r, hit, (n+1)*scale-1) {
+		n++
+	}
+	return n * size
+}
+
+// lookupMamba needs one state only, the last one that is cached (vllm/v1/RULES.md §13).
+func (c *Cache) lookupMamba(s *set, r *Request, hit *Hit, limit int) int {
+	size, unit := s.spec.Block, c.hitUnit
+	step := size
+	if unit < size {
+		step = unit
+	}
+	scale := step / c.config.HashBlock
+	for n := min(limit/step, len(r.content.Hashes)/scale); n > 0; n-- {
+		tokens := n * step
+		if tokens%unit != 0 || !c.cached(s, r, n*scale-1) {
+			continue
+		}
+		appendNull(s, hit, (tokens-1)/size)
+		c.appendHit(s, r, hit, n*scale-1)
+		return tokens
+	}
+	return 0
+}

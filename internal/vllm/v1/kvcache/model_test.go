@@ -1,0 +1,238 @@
+package kvcache
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"llmmemory/internal/vllm/blockhash"
+)
+
+func drawGroup(t *rapid.T) Group {
+	g := Group{
+		Kind:  rapid.SampledFrom([]Kind{Full, Full, SlidingWindow, ChunkedLocal, Mamba}).Draw(t, "kind"),
+		Block: rapid.SampledFrom([]int{2, 4}).Draw(t, "block"),
+	}
+	switch g.Kind {
+	case SlidingWindow:
+		g.Window = rapid.IntRange(1, 12).Draw(t, "window")
+		g.Retained = rapid.IntRange(0, 2).Draw(t, "retained")
+	case ChunkedLocal:
+		g.Chunk = rapid.IntRange(1, 3).Draw(t, "chunk") * 4
+	case Mamba:
+		g.Align = rapid.Bool().Draw(t, "align")
+		g.Speculative = rapid.IntRange(0, 2).Draw(t, "speculative")
+	}
+	return g
+}
+
+// drawCache draws configurations until one is allowed.
+func drawCache(t *rapid.T) *Cache {
+	config := Config{
+		Blocks:      rapid.IntRange(4, 40).Draw(t, "blocks"),
+		Groups:      rapid.SliceOfN(rapid.Custom(drawGroup), 1, 3).Draw(t, "groups"),
+		Caching:     rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "caching"),
+		Events:      rapid.Bool().Draw(t, "events"),
+		MaxModelLen: 48,
+		MaxInFlight: rapid.IntRange(1, 48).Draw(t, "in flight"),
+		Watermark:   rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "watermark"),
+		Eagle:       rapid.SampledFrom([]bool{false, false, true}).Draw(t, "eagle"),
+		Retention:   rapid.SampledFrom([]int{Dense, Dense, 0, 4, 8}).Draw(t, "retention"),
+	}
+	if config.Caching {
+		config.Hash = blockhash.LE{}
+	}
+	if len(config.Groups) > 1 {
+		config.HashBlock = 2
+	}
+	c, err := New(config)
+	if err != nil {
+		require.ErrorIs(t, err, ErrConfig)
+		t.Skip("not allowed")
+	}
+	return c
+}
+
+// A world is a cache at work, with what its blocks hold.
+type world struct {
+	*Cache
+	memory *memory
+	all    []*Request
+	hit    Hit
+}
+
+func (w *world) draw(t *rapid.T, keep func(*Request) bool) *Request {
+	var some []*Request
+	for _, r := range w.all {
+		if keep(r) {
+			some = append(some, r)
+		}
+	}
+	if len(some) == 0 {
+		t.Skip("no such request")
+	}
+	return rapid.SampledFrom(some).Draw(t, "request")
+}
+
+// snapshot is everything that a refused call must not change.
+func (w *world) snapshot() string {
+	s := fmt.Sprint(slices.Collect(w.pool.Queue()), w.pool.NumKeys(), w.copies, w.pins, w.stats)
+	for id := range w.pool.NumBlocks() {
+		key, tokens, ok := w.pool.Primary(int32(id))
+		s += fmt.Sprint(w.pool.Count(int32(id)), key, tokens, ok)
+	}
+	for _, r := range w.live {
+		s += fmt.Sprint(r.content.Tokens, r.computed, r.running, r.forked)
+		for _, t := range r.tables {
+			t.owns = false // being asked may make an owner
+			s += fmt.Sprint(t)
+		}
+	}
+	return s
+}
+
+// allocate is Allocate with everything that must hold afterwards. It fails a
+// group in the middle if told to.
+func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
+	hit := 0
+	if a.Hit != nil {
+		hit = a.Hit.Tokens
+	}
+	from := r.computed + hit + a.External
+	w.leaveWindows(r, max(0, min(from, w.config.MaxModelLen)-a.InFlight))
+	before := w.snapshot()
+	if group := rapid.IntRange(-2, len(w.groups)-1).Draw(t, "failing group"); group >= 0 {
+		w.refuse = func(g int) bool { return g == group }
+		defer func() { w.refuse = nil }()
+	}
+	ok, err := w.Allocate(r, &a)
+	require.NoError(t, err)
+	if !ok {
+		require.Equal(t, before, w.snapshot(), "a refused call changes nothing")
+		return false
+	}
+	r.SetComputed(from + a.New)
+	w.memory.step(w.Cache, r, r.computed-a.New-a.External)
+	return true
+}
+
+func waiting(r *Request) bool { return !r.hasBlocks() && r.computed == 0 }
+
+func working(r *Request) bool { return r.computed > 0 && r.computed < r.NumTokens() }
+
+func (w *world) add(t *rapid.T) {
+	if len(w.all) > 8 {
+		t.Skip("enough requests")
+	}
+	r, err := w.Add(Spec{
+		Tokens: rapid.SliceOfN(rapid.Int32Range(0, 1), 1, 30).Draw(t, "tokens"),
+		Extras: blockhash.Extras{Salt: rapid.SampledFrom([]string{"", "", "s"}).Draw(t, "salt")},
+		NoRead: rapid.IntRange(0, 9).Draw(t, "no read") == 0,
+	})
+	require.NoError(t, err)
+	w.all = append(w.all, r)
+}
+
+func (w *world) admit(t *rapid.T) {
+	r := w.draw(t, waiting)
+	w.StartStep()
+	w.Lookup(r, &w.hit)
+	require.Less(t, w.hit.Tokens, r.NumTokens())
+	a := Alloc{
+		Hit:       &w.hit,
+		New:       rapid.IntRange(1, r.NumTokens()-w.hit.Tokens).Draw(t, "new"),
+		Lookahead: rapid.IntRange(0, 2).Draw(t, "lookahead"),
+		MustFit:   rapid.Bool().Draw(t, "must fit"),
+		Alone:     rapid.Bool().Draw(t, "alone"),
+		Delay:     rapid.IntRange(0, 4).Draw(t, "delay") == 0,
+	}
+	if !w.hasMamba() && w.hit.Tokens%w.config.SchedulerBlock == 0 {
+		a.External = rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "external") * min(w.config.SchedulerBlock, r.NumTokens()-w.hit.Tokens-a.New)
+	}
+	w.allocate(t, r, a)
+}
+
+func (w *world) hasMamba() bool {
+	return slices.ContainsFunc(w.groups, func(g group) bool { return g.Kind == Mamba })
+}
+
+func (w *world) extend(t *rapid.T) {
+	r := w.draw(t, working)
+	drafts := rapid.IntRange(0, 2).Draw(t, "drafts")
+	room := w.config.MaxModelLen - r.computed
+	if room < 1 {
+		t.Skip("the sequence is full")
+	}
+	w.StartStep()
+	n := rapid.IntRange(1, r.NumTokens()-r.computed).Draw(t, "new")
+	if r.computed+n == r.NumTokens() {
+		n += drafts
+	}
+	if !w.allocate(t, r, Alloc{New: min(n, room), Lookahead: rapid.IntRange(0, 2).Draw(t, "lookahead")}) {
+		return
+	}
+	if over := r.computed - r.NumTokens(); over > 0 { // all drafts are rejected
+		if rapid.Bool().Draw(t, "return blocks") {
+			require.NoError(t, w.Rollback(r, r.NumTokens()))
+		} else {
+			r.SetComputed(r.NumTokens())
+		}
+	}
+}
+
+// Ensure that the state is sound after every operation, and that nobody ever
+// attends to what another request wrote.
+func TestCacheStaysSound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{Cache: drawCache(t), memory: newMemory()}
+		t.Repeat(map[string]func(*rapid.T){
+			"add":    w.add,
+			"admit":  w.admit,
+			"extend": w.extend,
+			"append": func(t *rapid.T) {
+				r := w.draw(t, func(r *Request) bool { return r.computed == r.NumTokens() && r.computed < w.config.MaxModelLen })
+				w.Append(r, rapid.Int32Range(0, 1).Draw(t, "token"))
+			},
+			"store": func(t *rapid.T) {
+				r := w.draw(t, func(r *Request) bool { return r.computed > 0 })
+				require.NoError(t, w.Store(r, min(r.computed, r.NumTokens())))
+			},
+			"fork": func(t *rapid.T) {
+				r := w.draw(t, func(r *Request) bool { return r.computed > 0 && len(w.all) < 12 })
+				child, err := w.Fork(r, 0)
+				if w.hasMamba() {
+					require.ErrorIs(t, err, ErrFork)
+					return
+				}
+				require.NoError(t, err)
+				w.all = append(w.all, child)
+				if child.computed < child.NumTokens() && child.NumTokens() > child.prompt && rapid.Bool().Draw(t, "another token") {
+					require.NoError(t, w.ReplaceLast(child, 1-child.content.Tokens[child.NumTokens()-1]))
+				}
+			},
+			"preempt": func(t *rapid.T) { w.Preempt(w.draw(t, working)) },
+			"drop": func(t *rapid.T) {
+				r := w.draw(t, func(*Request) bool { return true })
+				w.all = slices.DeleteFunc(w.all, func(o *Request) bool { return o == r })
+				w.Drop(r)
+			},
+			"evict": func(t *rapid.T) {
+				require.NoError(t, w.Evict(rapid.Int32Range(0, int32(w.config.Blocks-1)).Draw(t, "block")))
+			},
+			"reset": func(t *rapid.T) { w.Reset() },
+			"common": func(t *rapid.T) {
+				r := w.draw(t, func(*Request) bool { return true })
+				require.Len(t, w.Common(nil, r), len(w.groups))
+			},
+			"": func(t *rapid.T) {
+				require.NoError(t, w.Check())
+				for _, r := range w.all {
+					require.NoError(t, w.memory.verify(w.Cache, r))
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,71 @@
+package kvcache
+
+// need is how many free blocks the demand takes, over all groups: new blocks,
+// and blocks of the hit that are free now and will not be (vllm/v1/RULES.md §6).
+func (c *Cache) need(r *Request, d *demand) int {
+	n := 0
+	for i := range c.groups {
+		g, t := &c.groups[i], &r.tables[i]
+		switch {
+		case g.aligned():
+			n += c.needAligned(g, t, d)
+		case g.Kind == Mamba:
+			n += c.needBlocks(g, t, d, d.slots+g.Block*g.Speculative)
+		default:
+			n += c.needBlocks(g, t, d, d.slots)
+		}
+		if r.forked {
+			n += c.sharedSlots(r, g, d.local, d.slots)
+		}
+	}
+	return n
+}
+
+func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
+	required := ceil(slots, g.Block)
+	if d.capped && g.cap > 0 {
+		required = min(required, g.cap)
+	}
+	if t.tracked {
+		return max(required-len(t.ids), 0)
+	}
+	hits := d.hits(int(g.id))
+	outside := g.skipped(d.computed) / g.Block
+	n := max(required-max(outside, len(hits)+len(t.ids)), 0)
+	if d.partial(g, hits) {
+		n++ // the copy of the block that the hit ends in
+	}
+	return n + c.evictable(hits[min(max(0, outside-len(t.ids)), len(hits)):])
+}
+
+// evictable counts the blocks that are free.
+func (c *Cache) evictable(ids []int32) int {
+	n := 0
+	for _, id := range ids {
+		if id != 0 && c.pool.Count(id) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// PeakBlocks is the most blocks that a request of so many tokens holds at a
+// time when it is alone. A cache with fewer can make it wait for ever.
+func (c *Cache) PeakBlocks(tokens int) int {
+	n := 0
+	for i := range c.groups {
+		g := &c.groups[i]
+		blocks := ceil(tokens, g.Block)
+		if g.cap > 0 {
+			blocks = min(blocks, g.cap)
+		}
+		if g.aligned() {
+			blocks = min(blocks, 2) // the running state and the one before
+		}
+		if c.finest && g.fine() {
+			blocks++ // the copy of a block that a hit ends in
+		}
+		n += blocks + g.Speculative
+	}
+	return n
+}

@@ -1,0 +1,76 @@
+package kvcache
+
+import "fmt"
+
+// register gives the blocks of the first tokens tokens their keys. In hybrid
+// mode that is rounded down to where a hit can end, plus one block for EAGLE
+// groups, which look one block further (vllm/v1/RULES.md §10).
+func (c *Cache) register(r *Request, tokens int) {
+	if len(c.groups) == 1 {
+		c.registerGroup(r, 0, max(0, tokens-c.hold))
+		return
+	}
+	whole := c.hittable(tokens)
+	for i := range c.groups {
+		n := whole
+		if c.groups[i].eagle && whole > 0 {
+			final := max(0, tokens-c.hold)
+			n = min(final, c.hittable(final)+c.groups[i].Block)
+		}
+		c.registerGroup(r, i, n)
+	}
+}
+
+// hittable is the longest prefix that a hit can cover.
+func (c *Cache) hittable(tokens int) int {
+	if c.finest {
+		return tokens
+	}
+	return floorTo(tokens, c.config.SchedulerBlock)
+}
+
+func (c *Cache) registerGroup(r *Request, i, tokens int) {
+	g, t := &c.groups[i], &r.tables[i]
+	before := t.registered
+	if tokens >= (t.registered+1)*g.Block {
+		full := tokens / g.Block
+		mask := c.retained(r, g, t.registered, full)
+		c.pool.Register(&r.content, t.ids, t.registered, full, g.Block, g.id, mask)
+		t.registered = full
+		t.tracked = true
+	}
+	if g.Kind == Mamba {
+		c.registerStates(r, i, before, tokens)
+	} else if g.Kind == Full && g.Block != c.config.HashBlock {
+		c.registerTail(r, i, tokens)
+	}
+}
+
+// registerTail makes the block in which the prompt's last hash ends findable
+// there, even if no lookup is that fine (vllm/v1/RULES.md §10).
+func (c *Cache) registerTail(r *Request, i, tokens int) {
+	g, t := &c.groups[i], &r.tables[i]
+	end := floorTo(r.prompt, c.config.HashBlock)
+	if end == 0 || end > tokens || end%g.Block == 0 || end/g.Block >= len(t.ids) {
+		return
+	}
+	c.pool.RegisterPart(&r.content, t.ids[end/g.Block], end, g.id)
+}
+
+// Store registers the blocks of the first tokens tokens, after an allocation
+// with Delay.
+func (c *Cache) Store(r *Request, tokens int) error {
+	if !c.config.Caching {
+		return nil
+	}
+	if tokens < 0 || tokens > r.NumTokens() {
+		return fmt.Errorf("%w: %d tokens to store of %d", ErrRequest, tokens, r.NumTokens())
+	}
+	for i := range r.tables {
+		if has := len(r.tables[i].ids); has < tokens/c.groups[i].Block {
+			return fmt.Errorf("%w: %d tokens to store in %d blocks of %d", ErrRequest, tokens, has, c.groups[i].Block)
+		}
+	}
+	c.register(r, tokens)
+	return nil
+}

@@ -1,0 +1,172 @@
+package kvcache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
+)
+
+// ErrRequest is wrapped when a request cannot be made, or not be used so.
+var ErrRequest = errors.New("bad request")
+
+// A Spec is what a request is made of.
+type Spec struct {
+	Tokens  []int32 // the prompt; copied
+	Extras  blockhash.Extras
+	LoRAID  int64
+	NoRead  bool // do not hit the cache (prompt logprobs); the blocks are stored all the same
+	Report  bool // record events for hits, too
+	Reserve int  // tokens to make room for, prompt and output; 0: as they come
+}
+
+// A Request is a sequence of tokens and its block tables. It belongs to the
+// Cache that made it.
+type Request struct {
+	Tag uint64 // for the caller
+
+	content     pool.Content
+	prompt      int // tokens
+	computed    int // tokens whose keys and values are in blocks, or will be after this step
+	preemptions int
+	running     bool // was allocated for since it began to wait
+	noRead      bool
+	report      bool
+	forked      bool // shares blocks that it may have to write
+	junction    int  // end of a prefix shared with others that no sparse group holds; 0: none
+	tables      []table
+	place       int // in Cache.live
+}
+
+// A table is the block table of one group.
+type table struct {
+	ids        []int32
+	registered int  // blocks that have had their chance to get a key
+	tracked    bool // adopted a hit, or registered a block
+	owns       bool // counts as an owner for the common prefix
+
+	// partial is the index of a block that a hit ends inside, or that holds
+	// the end of the prompt's state (Mamba): the next allocation gives the
+	// request a copy, or the cache. -1: none.
+	partial int
+
+	allocated bool // Mamba: had an allocation
+	lastState int  // Mamba: index of the block with the state before the running one; -1: none
+}
+
+// Add makes a request.
+func (c *Cache) Add(s Spec) (*Request, error) {
+	if len(s.Tokens) == 0 {
+		return nil, fmt.Errorf("%w: it has no tokens", ErrRequest)
+	}
+	if err := s.Extras.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	r := c.blank()
+	r.content.Tokens = append(slices.Grow(r.content.Tokens, max(s.Reserve, len(s.Tokens))), s.Tokens...)
+	r.content.Extras, r.content.LoRAID = s.Extras, s.LoRAID
+	r.prompt, r.noRead, r.report = len(s.Tokens), s.NoRead, s.Report
+	if s.Reserve > 0 {
+		c.reserve(r, s.Reserve)
+	}
+	c.hash(r)
+	return r, nil
+}
+
+// reserve makes room, so that steps need not.
+func (c *Cache) reserve(r *Request, tokens int) {
+	if c.config.Hash != nil {
+		r.content.Hashes = slices.Grow(r.content.Hashes, tokens/c.config.HashBlock)
+	}
+	for i := range r.tables {
+		t := &r.tables[i]
+		t.ids = slices.Grow(t.ids, ceil(tokens, c.groups[i].Block)+c.groups[i].Speculative+1)
+	}
+}
+
+// blank returns a request without anything, whose arrays may be used again.
+func (c *Cache) blank() *Request {
+	var r *Request
+	if n := len(c.spare); n > 0 {
+		r, c.spare = c.spare[n-1], c.spare[:n-1]
+	} else {
+		r = &Request{tables: make([]table, len(c.groups))}
+		for i := range r.tables {
+			r.tables[i].forget()
+		}
+	}
+	r.place = len(c.live)
+	c.live = append(c.live, r)
+	return r
+}
+
+// Drop frees the blocks of r and lets the cache use its memory again. r must
+// not be used after that.
+func (c *Cache) Drop(r *Request) {
+	c.Free(r)
+	for i := range c.copies {
+		if c.copies[i].Request == r {
+			c.copies[i].Request = nil
+		}
+	}
+	last := len(c.live) - 1
+	c.live[r.place] = c.live[last]
+	c.live[r.place].place = r.place
+	c.live = c.live[:last]
+	tables, content := r.tables, r.content
+	*r = Request{tables: tables}
+	r.content.Tokens, r.content.Hashes = content.Tokens[:0], content.Hashes[:0]
+	c.spare = append(c.spare, r)
+}
+
+// Append adds generated tokens.
+func (c *Cache) Append(r *Request, tokens ...int32) {
+	r.content.Tokens = append(r.content.Tokens, tokens...)
+	c.hash(r)
+}
+
+func (c *Cache) hash(r *Request) {
+	if c.config.Hash != nil && len(r.content.Tokens) >= (len(r.content.Hashes)+1)*c.config.HashBlock {
+		r.content.Extend(c.config.Hash, c.config.HashBlock)
+	}
+}
+
+// Tokens are the prompt and what was generated, for reading.
+func (r *Request) Tokens() []int32 { return r.content.Tokens }
+
+// NumTokens is the length of Tokens.
+func (r *Request) NumTokens() int { return len(r.content.Tokens) }
+
+// PromptTokens is the length of the prompt.
+func (r *Request) PromptTokens() int { return r.prompt }
+
+// Computed is how many tokens have their keys and values in blocks.
+func (r *Request) Computed() int { return r.computed }
+
+// SetComputed says so. The caller advances it after an allocation, and moves
+// it back when drafts are rejected: their blocks stay in the table and are used
+// later (vllm/v1/RULES.md §6). Rollback gives them back instead.
+func (r *Request) SetComputed(tokens int) { r.computed = tokens }
+
+// Preemptions is how often the request has lost its blocks.
+func (r *Request) Preemptions() int { return r.preemptions }
+
+// Junction is the end of a prefix that r shares with other requests and that a
+// group with sparse retention does not hold yet; 0 for none (vllm/v1/RULES.md §9).
+func (r *Request) Junction() int { return r.junction }
+
+// Table is the block table of a group, for reading: it changes with the next
+// call for this request.
+func (r *Request) Table(group int) []int32 { return r.tables[group].ids }
+
+// Hashes are the hashes of the request's complete blocks, for reading.
+func (r *Request) Hashes() []blockhash.Hash { return r.content.Hashes }
+
+func (t *table) forget() {
+	*t = table{ids: t.ids[:0], partial: -1, lastState: -1}
+}
+
+// ErrStale is wrapped when a Hit may name blocks that were evicted since.
+var ErrStale = errors.New("stale hit")

@@ -1,0 +1,86 @@
+package kvcache
+
+// retained says which of the blocks from to to-1 get a key, as a mask; nil for
+// all. Groups whose hits need only the last blocks in front of a boundary keep
+// no others (vllm/v1/RULES.md §9).
+func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
+	switch g.Kind {
+	case SlidingWindow:
+		return c.retainedWindow(r, g, from, to)
+	case Mamba:
+		return c.retainedStates(r, g, from, to)
+	}
+	return nil
+}
+
+// retainedWindow keeps the need blocks in front of the end of each segment. An
+// EAGLE hit looks one block past the boundary, so everything moves by one.
+func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
+	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
+	segment := c.config.Retention
+	if segment == Dense {
+		segment = c.config.SchedulerBlock
+	}
+	per := segment / g.Block
+	if segment > 0 && need >= per {
+		return nil
+	}
+	mask := c.clearMask(to - from)
+	if segment > 0 {
+		for i := max(from, shift); i < to; i++ {
+			mask[i-from] = (i-shift)%per >= per-need
+		}
+	}
+	if c.config.Retention != Dense {
+		for _, boundary := range r.boundaries() {
+			end := floorTo(boundary, c.config.SchedulerBlock)/g.Block + shift
+			for i := max(from, end-need); i < min(to, end); i++ {
+				mask[i-from] = true
+			}
+		}
+	}
+	return mask
+}
+
+// retainedStates keeps the state at the end of each segment: a Mamba hit needs
+// one block.
+func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
+	segment := c.config.Retention
+	if segment == Dense {
+		return nil
+	}
+	per := segment / g.Block
+	if segment > 0 && per <= 1 {
+		return nil
+	}
+	mask := c.clearMask(to - from)
+	for i := from; i < to; i++ {
+		mask[i-from] = segment > 0 && (i+1)%per == 0
+	}
+	for _, boundary := range r.boundaries() {
+		i := floorTo(boundary, c.config.SchedulerBlock)/g.Block - 1
+		if from <= i && i < to {
+			mask[i-from] = true
+		}
+	}
+	return mask
+}
+
+// boundaries are the ends of prefixes that will be asked for again: the prompt
+// without its last token, and the junction if there is one.
+func (r *Request) boundaries() [2]int {
+	replay := r.prompt - 1
+	if r.junction == 0 {
+		return [2]int{replay, replay}
+	}
+	return [2]int{replay, r.junction}
+}
+
+func (c *Cache) clearMask(n int) []bool {
+	if cap(c.mask) < n {
+		c.mask = make([]bool, n)
+	}
+	c.mask = c.mask[:n]
+	clear(c.mask)
+	return c.mask
+}

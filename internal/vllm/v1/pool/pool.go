@@ -1,0 +1,197 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Null is the id of the null block.
+const Null int32 = 0
+
+// ErrNoBlocks is returned by Get when fewer blocks are free than asked for.
+var ErrNoBlocks = errors.New("not enough free blocks")
+
+// Config describes a pool.
+type Config struct {
+	Blocks    int        // including the null block, so one less can be used
+	Caching   bool       // keep keys of full blocks for prefix hits
+	HashBlock int        // tokens that one hash of a request covers
+	Events    bool       // record what is stored and removed
+	Residency *Residency // nil for none
+}
+
+// A Pool hands out blocks by id.
+type Pool struct {
+	recs []record // one for each block, and the queue's sentinel
+	free int      // length of the queue
+
+	more  []moreKey       // additional keys, from partial entries only
+	first map[int32]int32 // block → its first additional key
+	spare []int32         // unused places in more
+	slots []slot          // open addressing: key → first block
+	used  int             // slots in use, which is the number of keys
+
+	config  Config
+	events  Events
+	version uint64 // counts removals of keys
+}
+
+// A record is all there is of a block, in one line of the processor's cache:
+// in a large pool each line is a miss.
+type record struct {
+	entry             // primary key, if there is one
+	count      int32  // table entries that name the block, and pins
+	next, prev int32  // neighbours in the queue
+	tokens     uint32 // of the prefix that the primary key stands for; 0: no key
+	_          uint32
+}
+
+// New makes a pool in which blocks 1, 2, ... are free in this order.
+func New(config Config) (*Pool, error) {
+	n := config.Blocks
+	if n < 1 || n >= math.MaxInt32 {
+		return nil, fmt.Errorf("a pool of %d blocks: want 1 to %d", n, math.MaxInt32-1)
+	}
+	if config.HashBlock < 1 {
+		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", config.HashBlock)
+	}
+	p := &Pool{config: config, recs: large[record](n + 1), free: n - 1}
+	for i := range p.recs {
+		p.recs[i].next, p.recs[i].prev = int32(i+1), int32(i-1)
+	}
+	end := int32(n)
+	p.recs[end].next, p.recs[end].prev = 1, end-1
+	if n == 1 {
+		p.recs[end].prev = end
+	} else {
+		p.recs[1].prev = end
+	}
+	if config.Caching {
+		p.slots = large[slot](slotsFor(n))
+	}
+	return p, nil
+}
+
+// Get pops n blocks from the head of the queue, each with the count 1, and
+// appends them to dst. Their keys are gone (vllm/v1/RULES.md §2.1). Too few free blocks
+// is ErrNoBlocks, and nothing has changed.
+func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
+	if n > p.free {
+		return dst, fmt.Errorf("%w: %d asked for, %d free", ErrNoBlocks, n, p.free)
+	}
+	end := p.end()
+	head := p.recs[end].next
+	for range n {
+		id := head
+		rec := &p.recs[id]
+		head = rec.next
+		if rec.tokens != 0 {
+			p.forget(id, p.config.Events)
+		}
+		rec.count = 1
+		dst = append(dst, id)
+		if p.config.Residency != nil {
+			p.config.Residency.reused(id, p.config.Caching)
+		}
+	}
+	p.recs[end].next = head
+	p.recs[head].prev = end
+	p.free -= max(n, 0)
+	return dst, nil
+}
+
+// Touch adds a reference to each block, and takes those that were free out of
+// the queue (vllm/v1/RULES.md §2.2).
+func (p *Pool) Touch(ids []int32) {
+	for _, id := range ids {
+		if id == Null {
+			continue
+		}
+		if p.recs[id].count == 0 {
+			p.unlink(id)
+		}
+		p.recs[id].count++
+		if p.config.Residency != nil {
+			p.config.Residency.accessed(id)
+		}
+	}
+}
+
+// Free takes a reference from each block, in this order. Of the blocks that
+// become free, those without a key go to the head of the queue, first freed
+// first reused, and those with one to the tail (vllm/v1/RULES.md §2.3).
+func (p *Pool) Free(ids []int32) {
+	at := p.end()
+	for _, id := range ids {
+		at = p.release(id, at)
+	}
+}
+
+// FreeTable is Free from the last id to the first, which is how a request
+// gives its table back: the tail of a chain is evicted before its head
+// (vllm/v1/RULES.md §2.4).
+func (p *Pool) FreeTable(table []int32) {
+	at := p.end()
+	for i := len(table) - 1; i >= 0; i-- {
+		at = p.release(table[i], at)
+	}
+}
+
+// release takes one reference of id. An unhashed block that becomes free goes
+// behind at, the last one of this call to go to the head, or the sentinel.
+func (p *Pool) release(id, at int32) int32 {
+	if id == Null {
+		return at
+	}
+	rec := &p.recs[id]
+	rec.count--
+	switch count := rec.count; {
+	case count > 0:
+		return at
+	case count < 0:
+		panic(fmt.Sprintf("block %d is freed, but it is free already", id))
+	}
+	if rec.tokens == 0 { // also if caching is off: nothing is hashed
+		p.link(id, at)
+		return id
+	}
+	p.link(id, p.recs[p.end()].prev)
+	return at
+}
+
+// Count is how many table entries and pins name a block; 0: it is free.
+func (p *Pool) Count(id int32) int32 { return p.recs[id].count }
+
+// NumFree is the length of the free queue.
+func (p *Pool) NumFree() int { return p.free }
+
+// Version changes whenever a key is removed: a lookup made under the same
+// version still names the blocks it named.
+func (p *Pool) Version() uint64 { return p.version }
+
+// Usage is the part of the usable blocks that is in use, 0 to 1.
+func (p *Pool) Usage() float64 {
+	if p.config.Blocks == 1 {
+		return 0
+	}
+	return 1 - float64(p.free)/float64(p.config.Blocks-1)
+}
+
+// NumBlocks is the size of the pool, with the null block.
+func (p *Pool) NumBlocks() int { return p.config.Blocks }
+
+// Pin adds a reference to a block in use, for a copy that is to be made.
+func (p *Pool) Pin(id int32) {
+	if p.recs[id].count <= 0 {
+		panic(fmt.Sprintf("block %d is pinned, but it is free", id))
+	}
+	p.recs[id].count++
+}
+
+// Reassign points slot, whose block others name as well, at a block that Get
+// has just given. The old block keeps at least one reference.
+func (p *Pool) Reassign(slot *int32, fresh int32) {
+	p.recs[*slot].count--
+	*slot = fresh
+}

@@ -1,0 +1,146 @@
+package pool
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/blockhash"
+)
+
+func newPool(t testing.TB, blocks int) *Pool {
+	p, err := New(Config{Blocks: blocks, Caching: true, HashBlock: 4, Events: true})
+	require.NoError(t, err)
+	return p
+}
+
+func TestBadConfigs(t *testing.T) {
+	for _, c := range []Config{{}, {Blocks: -1, HashBlock: 1}, {Blocks: 1 << 31, HashBlock: 1}, {Blocks: 8}} {
+		_, err := New(c)
+		require.Error(t, err, "%+v", c)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	p := newPool(t, 5)
+	require.Zero(t, p.Usage())
+	_, err := p.Get(nil, 1)
+	require.NoError(t, err)
+	require.Equal(t, 0.25, p.Usage())
+	require.Zero(t, newPool(t, 1).Usage(), "nothing can be used")
+}
+
+func TestBrokenInvariantsPanic(t *testing.T) {
+	p := newPool(t, 5)
+	require.PanicsWithValue(t, "block 2 is freed, but it is free already", func() { p.Free([]int32{2}) })
+	p = newPool(t, 5)
+	require.Panics(t, func() { p.Pin(1) })
+	c := &Content{Tokens: make([]int32, 8)}
+	c.Extend(blockhash.LE{}, 4)
+	_, err := p.Get(nil, 1)
+	require.NoError(t, err)
+	p.Register(c, []int32{1}, 0, 1, 4, 0, nil)
+	p.Register(c, []int32{1}, 0, 1, 4, 0, nil) // as the other side of a fork does
+	require.NoError(t, p.Check())
+	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
+}
+
+// Ensure that Check sees each kind of damage.
+func TestCheckSeesDamage(t *testing.T) {
+	c := &Content{Tokens: make([]int32, 16)}
+	c.Extend(blockhash.LE{}, 4)
+	for name, damage := range map[string]func(p *Pool){
+		"is in the queue with the count 1":  func(p *Pool) { p.recs[7].count = 1 },
+		"in the queue: false":               func(p *Pool) { p.recs[1].count = 0 },
+		"has the count -1":                  func(p *Pool) { p.recs[1].count = -1 },
+		"are said to be up to":              func(p *Pool) { p.free-- },
+		"follows":                           func(p *Pool) { p.recs[8].prev = 5 },
+		"the null block has":                func(p *Pool) { p.recs[0].count = 3 },
+		"is in the map without a key":       func(p *Pool) { p.recs[1].tokens = 0 },
+		"slot ":                             func(p *Pool) { p.recs[2].hash[4] ^= 1 },
+		"has another key":                   func(p *Pool) { p.recs[3].group = 9 },
+		"keys are in the map":               func(p *Pool) { p.used++ },
+		"blocks have 5 keys, the map has 4": func(p *Pool) { p.recs[6].tokens = 4; p.recs[6].entry = p.recs[1].entry },
+		"is not marked":                     func(p *Pool) { unmark(p) },
+		"is not the one in front":           func(p *Pool) { p.recs[3].older = 3 },
+		"has a key of block":                func(p *Pool) { p.more[0].block = 3 },
+	} {
+		p := newPool(t, 10)
+		_, err := p.Get(nil, 4)
+		require.NoError(t, err)
+		p.Register(c, []int32{1, 2}, 0, 2, 4, 0, nil)
+		p.Register(c, []int32{3}, 0, 1, 4, 0, nil)
+		_, ok := p.RegisterPart(c, 2, 4, 1)
+		require.True(t, ok)
+		require.NoError(t, p.Check())
+		damage(p)
+		err = p.Check()
+		require.ErrorIs(t, err, ErrBroken, name)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+func unmark(p *Pool) {
+	for i := range p.slots {
+		p.slots[i].tag &^= many
+	}
+}
+
+// Ensure that a stored event tells everything: the parent, all tokens of the
+// range, one list of extra keys for each hash, and nothing of masked blocks.
+func TestStoredEvents(t *testing.T) {
+	p := newPool(t, 10)
+	c := &Content{Tokens: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, LoRAID: 7}
+	c.Extras = blockhash.Extras{LoRA: "ada", Salt: "s"}
+	c.Extend(blockhash.LE{}, 4)
+	ids, err := p.Get(nil, 3)
+	require.NoError(t, err)
+	p.Register(c, ids, 0, 1, 4, 0, nil)
+	p.Register(c, ids, 1, 3, 4, 0, []bool{false, true})
+	var events Events
+	p.TakeEvents(&events)
+	require.Len(t, events.List, 2)
+	first, second := &events.List[0], &events.List[1]
+	require.False(t, first.HasParent)
+	require.Equal(t, [][]blockhash.Key{{{Text: "ada"}, {Text: "s"}}}, first.Extra)
+	require.Equal(t, c.Hashes[:1], events.Hashes(first))
+	require.True(t, second.HasParent)
+	require.Equal(t, c.Hashes[0], second.Parent)
+	require.Equal(t, c.Hashes[2:3], events.Hashes(second))
+	require.Equal(t, c.Tokens[4:12], events.Tokens(second))
+	require.Equal(t, "ada", second.LoRA)
+	require.EqualValues(t, 7, second.LoRAID)
+	require.Equal(t, [][]blockhash.Key{{{Text: "ada"}}}, second.Extra)
+
+	p.ReportHit(c, 2, 4, 0)
+	p.TakeEvents(&events)
+	require.Len(t, events.List, 1)
+	require.Equal(t, c.Hashes[:2], events.Hashes(&events.List[0]))
+	require.Equal(t, c.Tokens[:8], events.Tokens(&events.List[0]))
+	p.TakeEvents(&events)
+	require.Empty(t, events.List)
+}
+
+// A block that is sampled lives from its allocation to its reuse or eviction;
+// at most the last four accesses give gaps (vllm/v1/RULES.md §12).
+func TestResidency(t *testing.T) {
+	now, chance := int64(0), 0.0
+	r := NewResidency(0.5, func() float64 { return chance }, func() int64 { now += 10; return now })
+	p, err := New(Config{Blocks: 4, Caching: true, HashBlock: 4, Residency: r})
+	require.NoError(t, err)
+	ids, err := p.Get(nil, 1) // born at 10
+	require.NoError(t, err)
+	for range 6 {
+		p.Touch(ids) // at 20, 30, ... 70
+	}
+	p.Evict(ids[0]) // at 80
+	require.Equal(t, []Stay{{Lifetime: 70, Idle: 10, Gaps: []int64{10, 10, 10}}}, r.Take())
+	require.Empty(t, r.Take())
+	p.Evict(ids[0])
+	require.Empty(t, r.Take(), "its life is over")
+	chance = 0.5
+	_, err = p.Get(nil, 1)
+	require.NoError(t, err)
+	p.Evict(2)
+	require.Empty(t, r.Take(), "not sampled")
+}

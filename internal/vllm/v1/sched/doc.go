@@ -1,0 +1,19 @@
+// Package sched is vLLM V1's scheduler: in each step it decides how many tokens
+// of which requests the model computes, under a budget of tokens, a limit of
+// running requests and the blocks of the cache (vllm/v1/RULES.md §14).
+//
+// A request only has computed tokens and tokens to compute, drafts included;
+// prefill and decode are the same thing. Running requests come first. When
+// blocks run out the last one (FCFS) or the least important one (priority)
+// loses all of its own and waits again; its tokens stay, so it hits its own
+// blocks if they survive. Then waiting requests are admitted from the head of
+// the queue, until one does not fit.
+//
+// A step goes: Schedule, run the model on what Step says, Update with what it
+// sampled, and SetDrafts. A Scheduler is safe for concurrent use: each method
+// is atomic, under one lock. Add, Abort, Fork and the others may be called
+// between Schedule and Update, where their comment does not say otherwise.
+//
+// Which blocks a request gets is kvcache's business; running a model is nobody's
+// here.
+package sched

@@ -1,0 +1,9 @@
+package sched
+
+import (
+	"testing"
+
+	"llmmemory/internal/testkit/rapidtest"
+)
+
+func TestMain(m *testing.M) { rapidtest.Main(m) }

@@ -1,0 +1,83 @@
+package sched
+
+import "llmmemory/internal/vllm/v1/kvcache"
+
+// A mambaSplit clips chunks of prefill so that they end where a Mamba state can
+// be cached: slot p of a table holds the state after (p+1)×block tokens
+// (vllm/v1/RULES.md §13).
+type mambaSplit struct {
+	block  int // tokens; 0: no group is Mamba in align mode
+	hash   int // tokens of a hash, if the prompt's last hash is a place to stop; else 0
+	eagle  bool
+	budget int // most tokens of one chunk
+}
+
+func (m *mambaSplit) init(c *Config, cache *kvcache.Cache) {
+	config := cache.Config()
+	for i := range config.Groups {
+		g := &config.Groups[i]
+		if g.Kind == kvcache.Mamba && g.Align {
+			m.block = max(m.block, g.Block)
+		}
+		m.eagle = m.eagle || g.Eagle
+	}
+	m.eagle = m.eagle || config.Eagle
+	if cache.FineHits() {
+		m.hash = config.HashBlock
+	}
+	m.budget = c.MaxTokens
+	if c.LongPrefill > 0 {
+		m.budget = min(m.budget, c.LongPrefill)
+	}
+}
+
+// clip returns how many of n tokens behind the first start ones to compute.
+func (m *mambaSplit) clip(r *kvcache.Request, start, n int) int {
+	if m.block == 0 {
+		return n
+	}
+	tokens := r.NumTokens()
+	prefill := max(r.PromptTokens(), tokens-1) // a resumed request computes outputs again
+	if start >= prefill {
+		return n
+	}
+	end := start + n
+	if end < prefill {
+		// A block wider than any chunk is computed in parts.
+		if aligned := end - end%m.block; aligned > start || m.block <= m.budget {
+			end = aligned
+		}
+	}
+	for _, stop := range m.stops(r, start, end) {
+		if start < stop && stop < end {
+			end = stop
+		}
+	}
+	return max(end-start, 0)
+}
+
+// stops are the places where a chunk from start must end if it comes past: the
+// end of the block that it begins inside, the last end of a block in the
+// sequence, the prompt's last hash, and the junction with another request's
+// prefix. 0 is none.
+func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
+	var stops [4]int
+	if start%m.block != 0 {
+		stops[0] = (start/m.block + 1) * m.block
+	}
+	last := r.NumTokens() - r.NumTokens()%m.block
+	if m.eagle { // which gives up the last block of a hit
+		last = max(last-m.block, 0)
+	}
+	stops[1] = last
+	if m.hash > 0 {
+		tail := r.PromptTokens() - r.PromptTokens()%m.hash
+		if last < tail && tail < r.PromptTokens() {
+			stops[2] = tail
+		}
+	}
+	if j := r.Junction(); start < j && j < end {
+		stops[3] = start + (j-start)/m.block*m.block
+	}
+	return stops
+}

@@ -1,0 +1,177 @@
+package sched
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+)
+
+// ErrRequest is wrapped when a request cannot be added, or there is none of
+// that name. It is the cache's.
+var ErrRequest = kvcache.ErrRequest
+
+// ErrOrder is wrapped when a method is called at a time when it cannot be.
+var ErrOrder = errors.New("out of order")
+
+// An ID names a request until it has finished, and nothing after that. No ID
+// is 0.
+type ID uint64
+
+// A Spec is what a request is made of.
+type Spec struct {
+	Tokens    []int32 // the prompt; copied
+	MaxTokens int     // most tokens to generate
+	MinTokens int     // fewer do not end it, whatever they are
+	Stop      []int32 // tokens after which it stops, end of sequence among them; copied
+
+	Priority int     // smaller is more important
+	Arrival  float64 // time; smaller comes first among equal priorities; see Child.Arrival
+	Name     string  // decides among equal arrivals, and is not looked at otherwise
+
+	Extras blockhash.Extras
+	LoRAID int64
+	NoRead bool // do not hit the cache
+	Report bool // record events for hits, too
+}
+
+type status uint8
+
+const (
+	waiting status = iota
+	preempted
+	running
+)
+
+// A request is a Spec at work.
+type request struct {
+	kv        *kvcache.Request
+	id        ID
+	seq       uint64 // order of Add
+	priority  int
+	arrival   float64
+	name      string
+	maxTokens int
+	minTokens int
+	stop      []int32
+
+	status   status
+	prefill  bool // the last step left tokens to compute
+	dropping bool // preempted in the middle of a step, whose output is void
+	fresh    bool // forked: the worker does not know it yet
+	drafts   []int32
+
+	next, prev *request // in the waiting queue (FCFS)
+}
+
+// Add puts a request into the waiting queue.
+func (s *Scheduler) Add(spec Spec) (ID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	longest := s.cache.Config().MaxModelLen
+	switch {
+	case len(spec.Tokens) == 0 || len(spec.Tokens) >= longest:
+		return 0, fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
+	case spec.MaxTokens < 1 || spec.MinTokens < 0:
+		return 0, fmt.Errorf("%w: %d to %d tokens to generate", ErrRequest, spec.MinTokens, spec.MaxTokens)
+	case slices.Min(spec.Tokens) < 0:
+		return 0, fmt.Errorf("%w: token %d of the prompt", ErrRequest, slices.Min(spec.Tokens))
+	case spec.Arrival != spec.Arrival:
+		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
+	}
+	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.Lookahead+s.config.Drafts, longest)
+	if need, have := s.cache.PeakBlocks(most), s.cache.Pool().NumBlocks()-1; need > have {
+		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
+	}
+	kv, err := s.cache.Add(kvcache.Spec{
+		Tokens: spec.Tokens, Extras: spec.Extras, LoRAID: spec.LoRAID,
+		NoRead: spec.NoRead, Report: spec.Report,
+		Reserve: most,
+	})
+	if err != nil {
+		return 0, err
+	}
+	r := s.blank()
+	r.kv = kv
+	r.priority, r.arrival, r.name = spec.Priority, spec.Arrival, spec.Name
+	r.maxTokens, r.minTokens = spec.MaxTokens, spec.MinTokens
+	r.stop = append(r.stop, spec.Stop...)
+	s.enter(r)
+	s.queue.push(r)
+	return r.id, nil
+}
+
+// enter gives r its ID.
+func (s *Scheduler) enter(r *request) {
+	s.added++
+	r.seq = s.added
+	r.id = ID(s.requests.Add(r))
+	r.kv.Tag = uint64(r.id)
+}
+
+func (s *Scheduler) blank() *request {
+	if n := len(s.spare); n > 0 {
+		r := s.spare[n-1]
+		s.spare = s.spare[:n-1]
+		return r
+	}
+	return &request{}
+}
+
+// Abort ends requests wherever they are. IDs of requests that have finished are
+// passed over; it returns how many have not.
+func (s *Scheduler) Abort(ids ...ID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, id := range ids {
+		r := s.requests.Get(uint64(id))
+		if r == nil {
+			continue
+		}
+		n++
+		if r.status == running {
+			i := slices.Index(s.running, r)
+			s.running = slices.Delete(s.running, i, i+1)
+		} else {
+			s.queue.remove(r)
+		}
+		s.finish(r)
+	}
+	return n
+}
+
+// finish frees what r has. It is in no queue any more.
+func (s *Scheduler) finish(r *request) {
+	s.finished = append(s.finished, r.id)
+	s.requests.Remove(uint64(r.id))
+	s.cache.Drop(r.kv)
+	stop, drafts := r.stop[:0], r.drafts[:0]
+	*r = request{stop: stop, drafts: drafts}
+	s.spare = append(s.spare, r)
+}
+
+// stopped reports whether r ends with its last token (vllm/v1/RULES.md §14).
+func (s *Scheduler) stopped(r *request) (Reason, bool) {
+	tokens := r.kv.Tokens()
+	output := len(tokens) - r.kv.PromptTokens()
+	switch {
+	case output < r.minTokens:
+		return 0, false
+	case len(r.stop) > 0 && slices.Contains(r.stop, tokens[len(tokens)-1]):
+		return StopToken, true
+	case len(tokens) >= s.longest || output >= r.maxTokens:
+		return Length, true
+	}
+	return 0, false
+}
+
+// Reason is why a request has finished.
+type Reason uint8
+
+const (
+	StopToken Reason = iota + 1
+	Length
+)

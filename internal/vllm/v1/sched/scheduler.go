@@ -1,0 +1,179 @@
+package sched
+
+import (
+	"fmt"
+	"sync"
+
+	"llmmemory/internal/vllm/v1/handle"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/pool"
+)
+
+// A Scheduler runs requests over a cache of its own.
+type Scheduler struct {
+	mu     sync.Mutex // held by every exported method
+	config Config
+	cache  *kvcache.Cache
+	mamba  mambaSplit
+
+	longest  int // tokens of a sequence
+	requests handle.Table[request]
+	spare    []*request
+	added    uint64
+
+	running   []*request // in the order of admission
+	queue     queue
+	pause     Pause
+	preempted []ID // since the last step
+	finished  []ID
+
+	open  bool // a step is scheduled and not updated
+	batch batch
+	hit   kvcache.Hit
+}
+
+// Pause is what a scheduler does not do.
+type Pause uint8
+
+const (
+	PauseNone Pause = iota
+	PauseNew        // admits no request
+	PauseAll        // schedules nothing
+)
+
+// New makes a scheduler with its cache.
+func New(config Config) (*Scheduler, error) {
+	if err := config.check(); err != nil {
+		return nil, err
+	}
+	cache, err := kvcache.New(config.Cache)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen}
+	s.queue.init(config.Policy)
+	s.mamba.init(&s.config, cache)
+	s.batch.groups = len(cache.Config().Groups)
+	return s, nil
+}
+
+// SetPause changes what the next steps do (vllm/v1/RULES.md §14.3).
+func (s *Scheduler) SetPause(p Pause) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pause = p
+}
+
+// Reset forgets all cached prefixes, and reports whether that was possible: no
+// request may have blocks. With preempt it takes the blocks of all running
+// requests away before, from the last one to the first, so they stay in order.
+func (s *Scheduler) Reset(preempt bool) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for preempt && len(s.running) > 0 {
+		last := len(s.running) - 1
+		r := s.running[last]
+		s.running = s.running[:last]
+		s.preempt(r)
+		r.dropping = s.open && s.inBatch(r)
+	}
+	ok := s.cache.Reset()
+	if preempt && !ok {
+		return false, fmt.Errorf("%w: blocks are in use although no request runs", ErrOrder)
+	}
+	return ok, nil
+}
+
+// preempt sends r, which is in running no more, back to the front of the queue
+// without its blocks (vllm/v1/RULES.md §7).
+func (s *Scheduler) preempt(r *request) {
+	s.cache.Preempt(r.kv)
+	r.status = preempted
+	r.drafts = r.drafts[:0]
+	r.fresh = false
+	s.queue.pushFront(r)
+	s.preempted = append(s.preempted, r.id)
+}
+
+// TakeEvents moves the events of the cache to dst.
+func (s *Scheduler) TakeEvents(dst *pool.Events) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cache.TakeEvents(dst)
+}
+
+// TakeStats returns the statistics of the cache since the last call.
+func (s *Scheduler) TakeStats() kvcache.Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cache.TakeStats()
+}
+
+// Load is how full a scheduler is.
+type Load struct {
+	Running, Waiting   int // requests
+	FreeBlocks, Blocks int // Blocks without the null block
+}
+
+// Load returns the present figures.
+func (s *Scheduler) Load() Load {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.cache.Pool()
+	return Load{len(s.running), s.requests.Len() - len(s.running), p.NumFree(), p.NumBlocks() - 1}
+}
+
+// Running appends the running requests to dst, in the order of admission.
+func (s *Scheduler) Running(dst []ID) []ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.running {
+		dst = append(dst, r.id)
+	}
+	return dst
+}
+
+// Waiting appends the waiting requests to dst, in the order of admission to be.
+func (s *Scheduler) Waiting(dst []ID) []ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queue.list(dst)
+}
+
+// Computed returns how many tokens of a request are computed, and how many it
+// has.
+func (s *Scheduler) Computed(id ID) (computed, tokens int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.requests.Get(uint64(id))
+	if r == nil {
+		return 0, 0, unknown(id)
+	}
+	return r.kv.Computed(), r.kv.NumTokens(), nil
+}
+
+// Table appends the block table of a request in a group to dst.
+func (s *Scheduler) Table(dst []int32, id ID, group int) ([]int32, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.requests.Get(uint64(id))
+	if r == nil {
+		return dst, unknown(id)
+	}
+	if group < 0 || group >= s.batch.groups {
+		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.batch.groups)
+	}
+	return append(dst, r.kv.Table(group)...), nil
+}
+
+func unknown(id ID) error {
+	return fmt.Errorf("%w: no request has the id %#x, or it has finished", ErrRequest, uint64(id))
+}
+
+// Inspect calls f with the cache under the lock. f must not call the scheduler
+// and must not keep what it gets.
+func (s *Scheduler) Inspect(f func(*kvcache.Cache)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s.cache)
+}

@@ -1,0 +1,408 @@
+package sched
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/pool"
+)
+
+func small(blocks int) Config {
+	return Config{
+		MaxSeqs: 4, MaxTokens: 16,
+		Cache: kvcache.Config{
+			Blocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, Block: 4}},
+			Caching: true, Hash: blockhash.LE{}, MaxModelLen: 64,
+		},
+	}
+}
+
+func newSmall(t testing.TB, c Config) *Scheduler {
+	s, err := New(c)
+	require.NoError(t, err)
+	return s
+}
+
+// tokens returns n tokens that no other seed has.
+func tokens(n, seed int) []int32 {
+	p := make([]int32, n)
+	for i := range p {
+		p[i] = int32(100*seed + i)
+	}
+	return p
+}
+
+func add(t testing.TB, s *Scheduler, spec Spec) ID {
+	if spec.MaxTokens == 0 {
+		spec.MaxTokens = 8
+	}
+	id, err := s.Add(spec)
+	require.NoError(t, err)
+	return id
+}
+
+// one is a step in which every row that may samples a 1.
+func one(t testing.TB, s *Scheduler, step *Step) Outcome {
+	require.NoError(t, s.Schedule(step))
+	require.NoError(t, s.Check())
+	var counts, sampled []int32
+	for _, row := range step.Rows {
+		computed, all, err := s.Computed(row.ID)
+		require.NoError(t, err)
+		if computed < all {
+			counts = append(counts, 0)
+			continue
+		}
+		counts, sampled = append(counts, 1), append(sampled, 1)
+	}
+	var out Outcome
+	require.NoError(t, s.Update(counts, sampled, &out))
+	return out
+}
+
+func TestBadConfigs(t *testing.T) {
+	for name, change := range map[string]func(c *Config){
+		"policy":        func(c *Config) { c.Policy = 2 },
+		"0 running":     func(c *Config) { c.MaxSeqs = 0 },
+		"0 tokens":      func(c *Config) { c.MaxTokens = 0 },
+		"a negative":    func(c *Config) { c.Drafts = -1 },
+		"cannot hold":   func(c *Config) { c.WholePrefills = true },
+		"configuration": func(c *Config) { c.Cache.Blocks = 0 },
+	} {
+		c := small(9)
+		change(&c)
+		_, err := New(c)
+		require.ErrorIs(t, err, ErrConfig, name)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	s := newSmall(t, small(9))
+	for name, spec := range map[string]Spec{
+		"a prompt of 0":        {MaxTokens: 1},
+		"a prompt of 64":       {MaxTokens: 1, Tokens: tokens(64, 0)},
+		"0 to 0 tokens":        {Tokens: tokens(1, 0)},
+		"-1 to 1":              {Tokens: tokens(1, 0), MaxTokens: 1, MinTokens: -1},
+		"token -1":             {Tokens: []int32{3, -1}, MaxTokens: 1},
+		"not a number":         {Tokens: tokens(1, 0), MaxTokens: 1, Arrival: nan()},
+		"33 tokens can take 9": {Tokens: tokens(32, 0), MaxTokens: 1},
+		"embeddings of 0":      {Tokens: tokens(1, 0), MaxTokens: 1, Extras: blockhash.Extras{Embeddings: []byte{}}},
+	} {
+		_, err := s.Add(spec)
+		require.ErrorIs(t, err, ErrRequest, name)
+		require.ErrorContains(t, err, name)
+	}
+	for _, id := range []ID{0, 1, 1 << 32, ^ID(0)} {
+		_, _, err := s.Computed(id)
+		require.ErrorIs(t, err, ErrRequest)
+		_, err = s.Table(nil, id, 0)
+		require.ErrorIs(t, err, ErrRequest)
+		_, err = s.Fork(id, Child{})
+		require.ErrorIs(t, err, ErrRequest)
+		require.Zero(t, s.Abort(id))
+	}
+	id := add(t, s, Spec{Tokens: tokens(4, 1)})
+	_, err := s.Table(nil, id, 1)
+	require.ErrorContains(t, err, "group 1 of 1")
+	_, err = s.Fork(id, Child{Arrival: nan()})
+	require.ErrorIs(t, err, ErrRequest)
+	for _, bad := range [][2][]int32{{{1}, {5}}, {{-1}, nil}, {nil, nil}, {{0}, {7}}} {
+		require.ErrorIs(t, s.SetDrafts([]ID{id}, bad[0], bad[1]), ErrRequest)
+	}
+	require.NoError(t, s.Check())
+}
+
+func nan() float64 {
+	zero := 0.0
+	return zero / zero
+}
+
+// Ensure that a step has what a worker needs: whole tables for new requests,
+// new blocks for running ones, and a slot for each token.
+func TestStepForTheWorker(t *testing.T) {
+	s := newSmall(t, small(9))
+	var step Step
+	a := add(t, s, Spec{Tokens: tokens(6, 1)})
+	one(t, s, &step)
+	require.Equal(t, []Row{{ID: a, Kind: KindNew, Tokens: 6}}, step.Rows)
+	require.Equal(t, []int32{1, 2}, step.RowBlocks(0, 0))
+	require.Equal(t, []int64{4, 5, 6, 7, 8, 9}, step.Slots[0])
+	require.Equal(t, []int32{2}, step.Common, "alone it shares its whole table (vllm/v1/RULES.md §11)")
+	one(t, s, &step)
+	one(t, s, &step)
+	require.Empty(t, step.RowBlocks(0, 0))
+	b := add(t, s, Spec{Tokens: append(tokens(4, 1), 9)})
+	one(t, s, &step)
+	require.Equal(t, []Row{
+		{ID: a, Kind: KindRunning, Computed: 8, Tokens: 1},
+		{ID: b, Kind: KindNew, Computed: 4, Tokens: 1},
+	}, step.Rows)
+	require.Equal(t, []int32{3}, step.RowBlocks(0, 0))
+	require.Equal(t, 2, step.BlockStarts[0])
+	require.Equal(t, []int32{1, 4}, step.RowBlocks(1, 0), "the first block is a hit")
+	require.Equal(t, []int64{12, 16}, step.Slots[0])
+	require.Equal(t, []int32{1}, step.Common)
+	require.Equal(t, 2, step.Tokens)
+	require.Equal(t, 1, s.Abort(b))
+	one(t, s, &step)
+	require.Equal(t, []ID{b}, step.Finished)
+}
+
+func TestStops(t *testing.T) {
+	s := newSmall(t, small(40))
+	var step Step
+	short := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 2})
+	stop := add(t, s, Spec{Tokens: tokens(3, 2), Stop: []int32{7, 1}})
+	late := add(t, s, Spec{Tokens: tokens(3, 3), Stop: []int32{1}, MinTokens: 3})
+	require.Equal(t, []Done{{stop, StopToken}}, one(t, s, &step).Done)
+	require.Equal(t, []Done{{short, Length}}, one(t, s, &step).Done)
+	require.Equal(t, []Done{{late, StopToken}}, one(t, s, &step).Done)
+	full := add(t, s, Spec{Tokens: tokens(63, 4), MaxTokens: 99})
+	for range 3 {
+		require.Empty(t, one(t, s, &step).Done)
+	}
+	require.Equal(t, []Done{{full, Length}}, one(t, s, &step).Done, "the longest sequence")
+	require.Equal(t, Load{0, 0, 39, 39}, s.Load())
+}
+
+// A victim that was in the batch already gives its tokens back to the budget.
+func TestAVictimReturnsItsTokens(t *testing.T) {
+	s := newSmall(t, small(10))
+	r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(6, 1)})))
+	s.batch.budget = 16
+	s.lengths(r)
+	s.schedule(entry{r: r, id: r.id, tokens: 6})
+	require.Equal(t, 10, s.batch.budget)
+	s.unschedule(r)
+	require.Equal(t, 16, s.batch.budget)
+	require.Empty(t, s.batch.rows)
+	s.unschedule(r)
+	require.Equal(t, 16, s.batch.budget, "it is not in the batch any more")
+}
+
+// Drafts of a row are verified; those that were not sampled are computed again,
+// and their blocks stay or go back.
+func TestRejectedDrafts(t *testing.T) {
+	for _, returned := range []bool{false, true} {
+		c := small(9)
+		c.Drafts, c.ReturnDrafts = 3, returned
+		s := newSmall(t, c)
+		var step Step
+		id := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 20})
+		one(t, s, &step)
+		require.NoError(t, s.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
+		require.NoError(t, s.Schedule(&step))
+		require.Equal(t, 4, step.Rows[0].Tokens)
+		require.Equal(t, []int32{5, 6, 7}, step.Drafts)
+		require.Equal(t, []int32{2}, step.RowBlocks(0, 0))
+		var out Outcome
+		require.ErrorIs(t, s.Update([]int32{5}, make([]int32, 5), &out), ErrRequest, "three drafts and one")
+		require.ErrorIs(t, s.Update([]int32{1}, []int32{-4}, &out), ErrRequest)
+		require.NoError(t, s.Update([]int32{1}, []int32{4}, &out)) // all rejected
+		computed, all, err := s.Computed(id)
+		require.NoError(t, err)
+		require.Equal(t, []int{4, 5}, []int{computed, all})
+		table, err := s.Table(nil, id, 0)
+		require.NoError(t, err)
+		if returned {
+			require.Equal(t, []int32{1}, table)
+		} else {
+			require.Equal(t, []int32{1, 2}, table)
+		}
+		one(t, s, &step)
+		require.Equal(t, returned, len(step.RowBlocks(0, 0)) > 0)
+	}
+}
+
+// The output of a step whose request lost its blocks in the middle is void.
+func TestResetInTheMiddleOfAStep(t *testing.T) {
+	s := newSmall(t, small(9))
+	var step Step
+	var out Outcome
+	id := add(t, s, Spec{Tokens: tokens(3, 1)})
+	require.NoError(t, s.Schedule(&step))
+	ok, err := s.Reset(false)
+	require.NoError(t, err)
+	require.False(t, ok, "blocks are in use")
+	ok, err = s.Reset(true)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.NoError(t, s.Update([]int32{1}, []int32{7}, &out))
+	require.Equal(t, []int32{0}, out.Kept)
+	computed, all, err := s.Computed(id)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 3}, []int{computed, all})
+	one(t, s, &step)
+	require.Equal(t, KindResumed, step.Rows[0].Kind)
+	require.Equal(t, []ID{id}, step.Preempted)
+}
+
+func TestPause(t *testing.T) {
+	s := newSmall(t, small(9))
+	var step Step
+	add(t, s, Spec{Tokens: tokens(3, 1)})
+	one(t, s, &step)
+	add(t, s, Spec{Tokens: tokens(3, 2)})
+	for pause, rows := range map[Pause]int{PauseAll: 0, PauseNew: 1} {
+		s.SetPause(pause)
+		one(t, s, &step)
+		require.Len(t, step.Rows, rows)
+	}
+	s.SetPause(PauseNone)
+	one(t, s, &step)
+	require.Len(t, step.Rows, 2)
+}
+
+// A beam of three in place of one: the children are new rows that share what
+// was computed, and differ in their last token.
+func TestForkOfARunningRequest(t *testing.T) {
+	s := newSmall(t, small(20))
+	var step Step
+	parent := add(t, s, Spec{Tokens: tokens(6, 1)})
+	one(t, s, &step)
+	var children []ID
+	for i := range 4 {
+		id, err := s.Fork(parent, Child{Last: int32(50 + i), Arrival: float64(1 + i)})
+		require.NoError(t, err)
+		children = append(children, id)
+	}
+	require.NoError(t, s.Schedule(&step))
+	_, err := s.Fork(parent, Child{})
+	require.ErrorIs(t, err, ErrOrder)
+	require.Len(t, step.Rows, 4, "the fifth waits: four may run")
+	require.Equal(t, []ID{children[3]}, s.Waiting(nil))
+	require.Equal(t, KindRunning, step.Rows[0].Kind)
+	for i := range 3 {
+		require.Equal(t, Row{ID: children[i], Kind: KindNew, Computed: 6, Tokens: 1}, step.Rows[1+i])
+		require.Len(t, step.RowBlocks(1+i, 0), 2)
+	}
+	require.Len(t, step.Copies, 3, "four write to one block")
+	require.Equal(t, Copy{Src: 2, Dst: 3, ID: parent, Index: 1}, step.Copies[0])
+	slots := map[int64]bool{}
+	for _, slot := range step.Slots[0] {
+		slots[slot] = true
+	}
+	require.Len(t, slots, 4)
+	require.NoError(t, s.Check())
+}
+
+// Ensure that requests that come and go use the memory of those before.
+func TestAddingAndFinishingAllocatesNothing(t *testing.T) {
+	c := small(40)
+	c.Cache.Events = true
+	s := newSmall(t, c)
+	var step Step
+	var out Outcome
+	var events pool.Events
+	prompt, counts, sampled := tokens(9, 1), []int32{1}, []int32{3}
+	cycle := func() {
+		id, err := s.Add(Spec{Tokens: prompt, MaxTokens: 40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 9 {
+			if s.Schedule(&step) != nil || s.Update(counts, sampled, &out) != nil {
+				t.Fatal("a step failed")
+			}
+		}
+		s.Abort(id)
+		s.TakeEvents(&events)
+	}
+	for range 20 {
+		cycle()
+	}
+	require.Zero(t, testing.AllocsPerRun(100, cycle))
+}
+
+// Ensure that 32 goroutines can do everything at once.
+func TestLoadOfManyGoroutines(t *testing.T) {
+	c := small(60)
+	c.MaxSeqs, c.Drafts, c.Cache.Events = 16, 2, true
+	s := newSmall(t, c)
+	var workers, stepper sync.WaitGroup
+	done := make(chan struct{})
+	stepper.Go(func() {
+		var step Step
+		var events pool.Events
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				loadStep(t, s, &step)
+				s.TakeEvents(&events)
+			}
+		}
+	})
+	for g := range 32 {
+		workers.Go(func() {
+			for i := range 40 {
+				loadRequest(t, s, g, i)
+			}
+		})
+	}
+	workers.Wait()
+	close(done)
+	stepper.Wait()
+	var step Step
+	for i := 0; s.Load().Running+s.Load().Waiting > 0; i++ {
+		if i > 5000 {
+			t.Fatal("requests do not finish")
+		}
+		loadStep(t, s, &step)
+	}
+	require.NoError(t, s.Check())
+	require.Equal(t, 59, s.Load().FreeBlocks)
+}
+
+// loadStep tolerates that requests go between Schedule and Update.
+func loadStep(t *testing.T, s *Scheduler, step *Step) {
+	if err := s.Schedule(step); err != nil {
+		t.Error(err)
+		return
+	}
+	var counts, sampled []int32
+	for _, row := range step.Rows {
+		computed, all, err := s.Computed(row.ID)
+		n := int32(0)
+		if err == nil && computed >= all {
+			n = 1
+			sampled = append(sampled, int32(all))
+		}
+		counts = append(counts, n)
+	}
+	var out Outcome
+	if err := s.Update(counts, sampled, &out); err != nil {
+		t.Error(err)
+	}
+}
+
+func loadRequest(t *testing.T, s *Scheduler, g, i int) {
+	id, err := s.Add(Spec{Tokens: tokens(5+g%3*4, g%2), MaxTokens: 1 + i%7, Arrival: float64(100*i + g)})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	switch i % 5 {
+	case 0:
+		s.Abort(id)
+	case 1:
+		_, _ = s.Fork(id, Child{Last: -1, Arrival: float64(100*i+g) + 0.5}) // may be in the middle of a step, or over
+	case 2:
+		_ = s.SetDrafts([]ID{id}, []int32{2}, []int32{1, 2})
+	case 3:
+		_, _ = s.Reset(g == 7)
+		s.Load()
+	case 4:
+		_, _ = s.Table(nil, id, 0)
+		s.TakeStats()
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
