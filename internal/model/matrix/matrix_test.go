@@ -83,7 +83,7 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 				const rows = 13
 				x, row := activations(rows, s.in), make([]float32, s.in)
 				dst := make([]float32, rows*s.out)
-				m.Product(dst, x, rows, 0, m.Panels(), NewScratch())
+				m.Product(dst, s.out, x, rows, 0, m.Panels(), NewScratch())
 				for i := range s.out {
 					m.Row(i, row)
 					for r := range rows {
@@ -110,12 +110,12 @@ func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 			x := activations(9, s.in)
 			alone := make([]float32, 9*s.out)
 			for r := range 9 {
-				m.Product(alone[r*s.out:(r+1)*s.out], x[r*s.in:], 1, 0, m.Panels(), NewScratch())
+				m.Product(alone[r*s.out:(r+1)*s.out], s.out, x[r*s.in:], 1, 0, m.Panels(), NewScratch())
 			}
 			for rows := 1; rows <= 9; rows++ {
 				together := make([]float32, rows*s.out)
 				for p := m.Panels() - 1; p >= 0; p-- {
-					m.Product(together, x, rows, p, p+1, NewScratch())
+					m.Product(together, s.out, x, rows, p, p+1, NewScratch())
 				}
 				require.Equal(t, alone[:rows*s.out], together, "%s, %v, %d rows", Kernels(), s.kind, rows)
 			}
@@ -209,7 +209,7 @@ func BenchmarkProduct(b *testing.B) {
 				x, dst, s := activations(rows, m.In), make([]float32, rows*m.Out), NewScratch()
 				b.SetBytes(int64(m.Bytes()))
 				for b.Loop() {
-					m.Product(dst, x, rows, 0, m.Panels(), s)
+					m.Product(dst, m.Out, x, rows, 0, m.Panels(), s)
 				}
 				b.ReportMetric(2*float64(rows*m.In*m.Out)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOP/s")
 			})

@@ -12,30 +12,30 @@ type Scratch struct {
 func NewScratch() *Scratch { return &Scratch{slab: make([]float32, slab*Panel)} }
 
 // Product sets the outputs of panels from up to to, for each of rows rows: row r
-// of dst, which begins at dst[r×m.Out], to row r of x, which begins at x[r×m.In],
+// of dst, which begins at dst[r×stride], to row r of x, which begins at x[r×m.In],
 // times the matrix.
-func (m *Matrix) Product(dst, x []float32, rows, from, to int, s *Scratch) {
+func (m *Matrix) Product(dst []float32, stride int, x []float32, rows, from, to int, s *Scratch) {
 	if rows == 0 || from >= to {
 		return
 	}
-	_, _ = dst[rows*m.Out-1], x[rows*m.In-1]
+	_, _ = dst[(rows-1)*stride+m.Out-1], x[rows*m.In-1]
 	for p := from; p < to; p++ {
 		if n := m.Out - p*Panel; n < Panel {
-			m.edge(dst, x, rows, p, n, s)
+			m.edge(dst, stride, x, rows, p, n, s)
 			continue
 		}
-		m.product(&dst[p*Panel], m.Out, &x[0], rows, p, s)
+		m.product(&dst[p*Panel], stride, &x[0], rows, p, s)
 	}
 }
 
 // edge computes a panel that is not full in memory of its own.
-func (m *Matrix) edge(dst, x []float32, rows, p, n int, s *Scratch) {
+func (m *Matrix) edge(dst []float32, stride int, x []float32, rows, p, n int, s *Scratch) {
 	if len(s.edge) < rows*Panel {
 		s.edge = make([]float32, rows*Panel)
 	}
 	m.product(&s.edge[0], Panel, &x[0], rows, p, s)
 	for r := range rows {
-		copy(dst[r*m.Out+p*Panel:][:n], s.edge[r*Panel:])
+		copy(dst[r*stride+p*Panel:][:n], s.edge[r*Panel:])
 	}
 }
 
