@@ -199,3 +199,11 @@ func (l *loader) norm(name string) (n norm, err error) {
 	}
 	return n, err
 }
+
+// Build makes a model of tensors that are named as in a folder of its family.
+func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool) (*Model, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return build(&c, tensors, pool, false)
+}

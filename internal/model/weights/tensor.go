@@ -45,6 +45,7 @@ type Tensor struct {
 	DType      DType
 	Rows, Cols int // Rows is 1 for a vector
 	data       []byte
+	mapped     bool // data is of a mapped file
 }
 
 // makeTensor checks that the shape fits the bytes.
@@ -64,7 +65,7 @@ func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, err
 	if have := uint64(len(data) / l.bytes); blocks > have || rows != have/blocks || rows*blocks*uint64(l.bytes) != uint64(len(data)) {
 		return nil, fmt.Errorf("%w: tensor %q of type %v with the shape %v has %d bytes", ErrFormat, name, d, shape, len(data))
 	}
-	return &Tensor{Name: name, DType: d, Rows: int(rows), Cols: int(cols), data: data}, nil
+	return &Tensor{Name: name, DType: d, Rows: int(rows), Cols: int(cols), data: data, mapped: true}, nil
 }
 
 // Bytes is the size in the file.
@@ -113,6 +114,9 @@ func (t *Tensor) Vector() []float32 {
 // Release tells the system that the pages that lie wholly in t will not be read
 // again. They are read from the file again if they are.
 func (t *Tensor) Release() {
+	if !t.mapped {
+		return
+	}
 	page := uintptr(os.Getpagesize())
 	start := uintptr(unsafe.Pointer(&t.data[0]))
 	skip := (page - start%page) % page
@@ -125,6 +129,21 @@ func (t *Tensor) Release() {
 // CopyTo is the tensor in other memory of the same size.
 func (t *Tensor) CopyTo(memory []byte) *Tensor {
 	moved := *t
-	moved.data = memory[:copy(memory, t.data)]
+	moved.data, moved.mapped = memory[:copy(memory, t.data)], false
 	return &moved
+}
+
+// FromFloats makes a tensor that is in no file.
+func FromFloats(name string, rows, cols int, values []float32) *Tensor {
+	data := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), rows*cols*4)
+	return &Tensor{Name: name, DType: F32, Rows: rows, Cols: cols, data: data}
+}
+
+// Collect makes Tensors of tensors.
+func Collect(tensors ...*Tensor) *Tensors {
+	t := &Tensors{byName: map[string]*Tensor{}}
+	for _, one := range tensors {
+		t.byName[one.Name] = one
+	}
+	return t
 }
