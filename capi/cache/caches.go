@@ -128,7 +128,7 @@ func (c *cache) live(id C.llm_request) (sched.ID, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, _, err := c.s.Computed(inside); err != nil {
+	if _, _, err := c.s.NumComputedTokens(inside); err != nil {
 		return 0, fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
 	}
 	return inside, nil

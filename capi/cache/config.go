@@ -54,17 +54,17 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		return none, err
 	}
 	return sched.Config{
-		Policy: sched.Policy(in.policy), MaxSeqs: int(in.max_seqs), MaxTokens: int(in.max_tokens),
-		LongPrefill: int(in.long_prefill), Lookahead: int(in.lookahead), Drafts: int(in.drafts),
-		WholePrefills:     in.flags&C.LLM_CACHE_WHOLE_PREFILLS != 0,
-		AdmitChunks:       in.flags&C.LLM_CACHE_ADMIT_CHUNKS != 0,
-		ReturnDrafts:      in.flags&C.LLM_CACHE_RETURN_DRAFTS != 0,
-		ForgetUnscheduled: in.flags&C.LLM_CACHE_FORGET_UNSCHEDULED != 0,
+		Policy: sched.Policy(in.policy), MaxNumSeqs: int(in.max_seqs), MaxNumBatchedTokens: int(in.max_tokens),
+		LongPrefillTokenThreshold: int(in.long_prefill), NumLookaheadTokens: int(in.lookahead), NumSpeculativeTokens: int(in.drafts),
+		DisableChunkedPrefill: in.flags&C.LLM_CACHE_WHOLE_PREFILLS != 0,
+		AdmitChunks:           in.flags&C.LLM_CACHE_ADMIT_CHUNKS != 0,
+		ReturnDrafts:          in.flags&C.LLM_CACHE_RETURN_DRAFTS != 0,
+		ForgetUnscheduled:     in.flags&C.LLM_CACHE_FORGET_UNSCHEDULED != 0,
 		Cache: kvcache.Config{
-			Blocks: int(in.blocks), Groups: groups, Caching: hash != nil, Hash: hash,
-			Events: in.flags&C.LLM_CACHE_EVENTS != 0, Eagle: in.flags&C.LLM_CACHE_EAGLE != 0,
+			NumGPUBlocks: int(in.blocks), Groups: groups, EnablePrefixCaching: hash != nil, Hash: hash,
+			EnableEvents: in.flags&C.LLM_CACHE_EVENTS != 0, Eagle: in.flags&C.LLM_CACHE_EAGLE != 0,
 			MaxModelLen: int(in.max_model_len), Watermark: float64(in.watermark),
-			Retention: int(in.retention), SchedulerBlock: int(in.scheduler_block),
+			RetentionInterval: int(in.retention), SchedulerBlockSize: int(in.scheduler_block),
 		},
 	}, nil
 }
@@ -100,8 +100,8 @@ func groupsOf(in *C.llm_cache_config, s *spans) ([]kvcache.Group, error) {
 			return nil, fail(C.LLM_CACHE_E_RANGE, "the least common multiple of the blocks is above %d", C.LLM_CACHE_MAX_MODEL_LEN)
 		}
 		groups = append(groups, kvcache.Group{
-			Kind: kvcache.Kind(g.kind), Block: size, Window: int(g.window), Retained: int(g.retained),
-			Chunk: int(g.chunk), Speculative: int(g.speculative),
+			Kind: kvcache.Kind(g.kind), BlockSize: size, Window: int(g.window), Retained: int(g.retained),
+			Chunk: int(g.chunk), NumSpeculativeBlocks: int(g.speculative),
 			Align: g.flags&C.LLM_CACHE_GROUP_ALIGN != 0, Eagle: g.flags&C.LLM_CACHE_GROUP_EAGLE != 0,
 		})
 	}

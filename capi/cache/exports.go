@@ -193,7 +193,7 @@ func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int
 		if err != nil {
 			return err
 		}
-		done, all, err := c.s.Computed(inside)
+		done, all, err := c.s.NumComputedTokens(inside)
 		if err != nil {
 			return err
 		}

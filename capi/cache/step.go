@@ -62,22 +62,22 @@ func (c *cache) needStep(o *outputs, t *C.llm_cache_step) {
 	o.need(t.blocks.cap, &t.blocks.len, len(s.Blocks))
 	o.need(t.block_starts.cap, &t.block_starts.len, len(s.BlockStarts))
 	o.need(t.block_ends.cap, &t.block_ends.len, len(s.BlockEnds))
-	o.need(t.slots.cap, &t.slots.len, s.Tokens*c.groups)
+	o.need(t.slots.cap, &t.slots.len, s.NumScheduledTokens*c.groups)
 	o.need(t.copies.cap, &t.copies.len, len(s.Copies))
-	o.need(t.common.cap, &t.common.len, len(s.Common))
+	o.need(t.common.cap, &t.common.len, len(s.NumCommonPrefixBlocks))
 	o.need(t.preempted.cap, &t.preempted.len, len(s.Preempted))
 	o.need(t.finished.cap, &t.finished.len, len(s.Finished))
 }
 
 func (c *cache) writeStep(t *C.llm_cache_step) {
 	s := &c.step
-	t.tokens = C.int32_t(s.Tokens)
+	t.tokens = C.int32_t(s.NumScheduledTokens)
 	rows := room(t.rows.at, t.rows.len)
 	for i := range rows {
 		r := &s.Rows[i]
 		rows[i] = C.llm_cache_row{
-			id: c.public(r.ID), kind: C.int32_t(r.Kind), computed: C.int32_t(r.Computed),
-			tokens: C.int32_t(r.Tokens), drafts: C.int32_t(r.Drafts),
+			id: c.public(r.ID), kind: C.int32_t(r.Kind), computed: C.int32_t(r.NumComputedTokens),
+			tokens: C.int32_t(r.NumScheduledTokens), drafts: C.int32_t(r.NumDraftTokens),
 		}
 	}
 	copies := room(t.copies.at, t.copies.len)
@@ -89,7 +89,7 @@ func (c *cache) writeStep(t *C.llm_cache_step) {
 	}
 	copy(room((*int32)(t.drafts.at), t.drafts.len), s.Drafts)
 	copy(room((*int32)(t.blocks.at), t.blocks.len), s.Blocks)
-	copy(room((*int32)(t.common.at), t.common.len), s.Common)
+	copy(room((*int32)(t.common.at), t.common.len), s.NumCommonPrefixBlocks)
 	copy(room((*int)(unsafe.Pointer(t.block_starts.at)), t.block_starts.len), s.BlockStarts)
 	copy(room((*int)(unsafe.Pointer(t.block_ends.at)), t.block_ends.len), s.BlockEnds)
 	slots := room((*int64)(t.slots.at), t.slots.len)

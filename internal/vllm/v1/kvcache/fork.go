@@ -55,13 +55,13 @@ func (c *Cache) ReplaceLast(r *Request, token int32) error {
 		return fmt.Errorf("%w: token %d is computed already, or of the prompt", ErrFork, last)
 	}
 	for i := range r.tables {
-		if r.tables[i].registered*c.groups[i].Block > last {
+		if r.tables[i].registered*c.groups[i].BlockSize > last {
 			return fmt.Errorf("%w: token %d is in a block that is registered", ErrFork, last)
 		}
 	}
 	r.content.Tokens[last] = token
 	if c.config.Hash != nil {
-		r.content.Hashes = r.content.Hashes[:last/c.config.HashBlock]
+		r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]
 		c.hash(r)
 	}
 	return nil
@@ -76,14 +76,14 @@ func (c *Cache) Rollback(r *Request, computed int) error {
 		return fmt.Errorf("%w: roll back to %d tokens from %d", ErrRequest, computed, r.computed)
 	}
 	for i := range r.tables {
-		if n := r.tables[i].registered; n*c.groups[i].Block > computed {
-			return fmt.Errorf("%w: roll back to %d tokens, but %d blocks of %d are registered", ErrRequest, computed, n, c.groups[i].Block)
+		if n := r.tables[i].registered; n*c.groups[i].BlockSize > computed {
+			return fmt.Errorf("%w: roll back to %d tokens, but %d blocks of %d are registered", ErrRequest, computed, n, c.groups[i].BlockSize)
 		}
 	}
 	r.computed = computed
 	for i := range r.tables {
 		t := &r.tables[i]
-		keep := min(ceil(computed, c.groups[i].Block), len(t.ids))
+		keep := min(ceil(computed, c.groups[i].BlockSize), len(t.ids))
 		if c.groups[i].Kind == Mamba {
 			continue
 		}

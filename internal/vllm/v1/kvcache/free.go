@@ -1,6 +1,9 @@
 package kvcache
 
-import "fmt"
+import (
+	"fmt"
+	"llmmemory/internal/vllm/v1/pool"
+)
 
 // Free gives the blocks of r back, group by group, each table from its end
 // (vllm/v1/RULES.md §2.4, §7). Without blocks it does nothing.
@@ -38,8 +41,8 @@ func (c *Cache) Evict(id int32) error {
 func (c *Cache) ForgetFrom(r *Request, computed int) {
 	for i := range r.tables {
 		t := &r.tables[i]
-		for _, id := range t.ids[min(computed/c.groups[i].Block, len(t.ids)):] {
-			if id != 0 {
+		for _, id := range t.ids[min(computed/c.groups[i].BlockSize, len(t.ids)):] {
+			if id != pool.Null {
 				c.pool.Evict(id)
 			}
 		}
@@ -66,7 +69,7 @@ func (c *Cache) leaveWindows(r *Request, settled int) {
 	for i := range c.groups {
 		g, t := &c.groups[i], &r.tables[i]
 		if outside := g.skipped(settled); outside > 0 {
-			c.leave(t, min(outside/g.Block, len(t.ids)))
+			c.leave(t, min(outside/g.BlockSize, len(t.ids)))
 		}
 		if g.aligned() {
 			c.leaveState(g, t, settled)
@@ -76,7 +79,7 @@ func (c *Cache) leaveWindows(r *Request, settled int) {
 
 func (c *Cache) leave(t *table, end int) {
 	start := end
-	for start > 0 && t.ids[start-1] != 0 {
+	for start > 0 && t.ids[start-1] != pool.Null {
 		start--
 	}
 	c.pool.FreeTable(t.ids[start:end])

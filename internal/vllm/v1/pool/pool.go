@@ -14,11 +14,11 @@ var ErrNoBlocks = errors.New("not enough free blocks")
 
 // Config describes a pool.
 type Config struct {
-	Blocks    int        // including the null block, so one less can be used
-	Caching   bool       // keep keys of full blocks for prefix hits
-	HashBlock int        // tokens that one hash of a request covers
-	Events    bool       // record what is stored and removed
-	Residency *Residency // nil for none
+	NumGPUBlocks  int        // including the null block, so one less can be used
+	EnableCaching bool       // keep keys of full blocks for prefix hits
+	HashBlockSize int        // tokens that one hash of a request covers
+	EnableEvents  bool       // record what is stored and removed
+	Residency     *Residency // nil for none
 }
 
 // A Pool hands out blocks by id.
@@ -49,12 +49,12 @@ type record struct {
 
 // New makes a pool in which blocks 1, 2, ... are free in this order.
 func New(config Config) (*Pool, error) {
-	n := config.Blocks
+	n := config.NumGPUBlocks
 	if n < 1 || n >= math.MaxInt32 {
 		return nil, fmt.Errorf("a pool of %d blocks: want 1 to %d", n, math.MaxInt32-1)
 	}
-	if config.HashBlock < 1 {
-		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", config.HashBlock)
+	if config.HashBlockSize < 1 {
+		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", config.HashBlockSize)
 	}
 	p := &Pool{config: config, recs: large[record](n + 1), free: n - 1}
 	for i := range p.recs {
@@ -67,7 +67,7 @@ func New(config Config) (*Pool, error) {
 	} else {
 		p.recs[1].prev = end
 	}
-	if config.Caching {
+	if config.EnableCaching {
 		p.slots = large[slot](slotsFor(n))
 	}
 	return p, nil
@@ -87,12 +87,12 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 		rec := &p.recs[id]
 		head = rec.next
 		if rec.tokens != 0 {
-			p.forget(id, p.config.Events)
+			p.forget(id, p.config.EnableEvents)
 		}
 		rec.count = 1
 		dst = append(dst, id)
 		if p.config.Residency != nil {
-			p.config.Residency.reused(id, p.config.Caching)
+			p.config.Residency.reused(id, p.config.EnableCaching)
 		}
 	}
 	p.recs[end].next = head
@@ -172,14 +172,14 @@ func (p *Pool) Version() uint64 { return p.version }
 
 // Usage is the part of the usable blocks that is in use, 0 to 1.
 func (p *Pool) Usage() float64 {
-	if p.config.Blocks == 1 {
+	if p.config.NumGPUBlocks == 1 {
 		return 0
 	}
-	return 1 - float64(p.free)/float64(p.config.Blocks-1)
+	return 1 - float64(p.free)/float64(p.config.NumGPUBlocks-1)
 }
 
 // NumBlocks is the size of the pool, with the null block.
-func (p *Pool) NumBlocks() int { return p.config.Blocks }
+func (p *Pool) NumBlocks() int { return p.config.NumGPUBlocks }
 
 // Pin adds a reference to a block in use, for a copy that is to be made.
 func (p *Pool) Pin(id int32) {

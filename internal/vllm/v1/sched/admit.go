@@ -8,20 +8,20 @@ import "llmmemory/internal/vllm/v1/kvcache"
 func (s *Scheduler) admitWaiting() {
 	b := &s.batch
 	padding := len(b.rows) > 0 && !b.prefill // only decodes are in the batch so far
-	for b.budget > 0 && len(s.running) < s.config.MaxSeqs {
+	for b.budget > 0 && len(s.running) < s.config.MaxNumSeqs {
 		r := s.queue.head()
 		if r == nil {
 			return
 		}
 		s.cache.Lookup(r.kv, &s.hit)
-		hit := s.hit.Tokens
+		hit := s.hit.NumTokens
 		n, padded, ok := s.waitingTokens(r, hit, padding)
 		if !ok {
 			return
 		}
 		a := kvcache.Alloc{
-			New: n, Hit: &s.hit, Lookahead: s.config.Lookahead,
-			MustFit: !s.config.AdmitChunks, Alone: len(s.running) == 0,
+			NumNewTokens: n, Hit: &s.hit, NumLookaheadTokens: s.config.NumLookaheadTokens,
+			FullSequenceMustFit: !s.config.AdmitChunks, NothingScheduled: len(s.running) == 0,
 		}
 		if !s.allocate(r, &a) {
 			return
@@ -34,7 +34,7 @@ func (s *Scheduler) admitWaiting() {
 			e.kind = KindResumed
 		}
 		r.status = running
-		r.kv.SetComputed(hit)
+		r.kv.SetNumComputedTokens(hit)
 		if padded {
 			s.pad(&e)
 		}
@@ -48,17 +48,17 @@ func (s *Scheduler) admitWaiting() {
 // to as many drafts as the other decodes have, so that all rows are alike.
 func (s *Scheduler) waitingTokens(r *request, hit int, padding bool) (n int, padded, ok bool) {
 	n = r.kv.NumTokens() - hit
-	if padding && s.config.Drafts > 0 && n == 1 {
-		n += s.config.Drafts
+	if padding && s.config.NumSpeculativeTokens > 0 && n == 1 {
+		n += s.config.NumSpeculativeTokens
 		if n > s.batch.budget || hit+n > s.longest {
 			return 0, false, false
 		}
 		padded = true
 	}
-	if limit := s.config.LongPrefill; limit > 0 {
+	if limit := s.config.LongPrefillTokenThreshold; limit > 0 {
 		n = min(n, limit)
 	}
-	if s.config.WholePrefills && n > s.batch.budget {
+	if s.config.DisableChunkedPrefill && n > s.batch.budget {
 		return 0, false, false
 	}
 	n = s.mamba.clip(r.kv, hit, min(n, s.batch.budget))
@@ -68,8 +68,8 @@ func (s *Scheduler) waitingTokens(r *request, hit int, padding bool) (n int, pad
 
 // pad gives e drafts that stand for nothing.
 func (s *Scheduler) pad(e *entry) {
-	e.draft, e.drafts = len(s.batch.drafts), s.config.Drafts
-	for range s.config.Drafts {
+	e.draft, e.drafts = len(s.batch.drafts), s.config.NumSpeculativeTokens
+	for range s.config.NumSpeculativeTokens {
 		s.batch.drafts = append(s.batch.drafts, -1)
 	}
 }

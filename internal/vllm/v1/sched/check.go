@@ -16,8 +16,8 @@ func (s *Scheduler) Check() error {
 	if err := s.cache.Check(); err != nil {
 		return err
 	}
-	if len(s.running) > s.config.MaxSeqs {
-		return fmt.Errorf("%w: %d requests run, %d may", ErrBroken, len(s.running), s.config.MaxSeqs)
+	if len(s.running) > s.config.MaxNumSeqs {
+		return fmt.Errorf("%w: %d requests run, %d may", ErrBroken, len(s.running), s.config.MaxNumSeqs)
 	}
 	seen := map[ID]bool{}
 	for _, r := range s.running {

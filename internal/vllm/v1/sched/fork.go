@@ -36,9 +36,9 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	if s.open {
 		return 0, fmt.Errorf("%w: fork between Schedule and Update", ErrOrder)
 	}
-	room := min(p.kv.PromptTokens()+p.maxTokens, s.longest) + s.config.Lookahead + s.config.Drafts
+	room := min(p.kv.NumPromptTokens()+p.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
 	child := s.blank()
-	shares := p.status == running && len(s.running) < s.config.MaxSeqs
+	shares := p.status == running && len(s.running) < s.config.MaxNumSeqs
 	if shares {
 		kv, err := s.cache.Fork(p.kv, room)
 		shares = err == nil // a Mamba state cannot be shared

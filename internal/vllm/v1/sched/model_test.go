@@ -12,12 +12,12 @@ import (
 )
 
 var layouts = [][]kvcache.Group{
-	{{Kind: kvcache.Full, Block: 4}},
-	{{Kind: kvcache.SlidingWindow, Block: 4, Window: 7}},
-	{{Kind: kvcache.Full, Block: 4}, {Kind: kvcache.SlidingWindow, Block: 2, Window: 5}},
-	{{Kind: kvcache.Full, Block: 4}, {Kind: kvcache.ChunkedLocal, Block: 4, Chunk: 8}},
-	{{Kind: kvcache.Full, Block: 4}, {Kind: kvcache.Mamba, Block: 4, Align: true}},
-	{{Kind: kvcache.Full, Block: 8}, {Kind: kvcache.Mamba, Block: 8, Align: true}},
+	{{Kind: kvcache.Full, BlockSize: 4}},
+	{{Kind: kvcache.SlidingWindow, BlockSize: 4, Window: 7}},
+	{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.SlidingWindow, BlockSize: 2, Window: 5}},
+	{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.ChunkedLocal, BlockSize: 4, Chunk: 8}},
+	{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true}},
+	{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}},
 }
 
 const longest = 40
@@ -25,33 +25,33 @@ const longest = 40
 func drawConfig(t *rapid.T) Config {
 	layout := rapid.SampledFrom(layouts).Draw(t, "layout")
 	c := Config{
-		Policy:      rapid.SampledFrom([]Policy{FCFS, Priority}).Draw(t, "policy"),
-		MaxSeqs:     rapid.IntRange(1, 6).Draw(t, "seqs"),
-		MaxTokens:   rapid.IntRange(4, 24).Draw(t, "tokens"),
-		LongPrefill: rapid.SampledFrom([]int{0, 0, 5}).Draw(t, "long prefill"),
-		Drafts:      rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "drafts"),
-		AdmitChunks: rapid.Bool().Draw(t, "admit chunks"),
+		Policy:                    rapid.SampledFrom([]Policy{FCFS, Priority}).Draw(t, "policy"),
+		MaxNumSeqs:                rapid.IntRange(1, 6).Draw(t, "seqs"),
+		MaxNumBatchedTokens:       rapid.IntRange(4, 24).Draw(t, "tokens"),
+		LongPrefillTokenThreshold: rapid.SampledFrom([]int{0, 0, 5}).Draw(t, "long prefill"),
+		NumSpeculativeTokens:      rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "drafts"),
+		AdmitChunks:               rapid.Bool().Draw(t, "admit chunks"),
 		Cache: kvcache.Config{
-			Blocks: rapid.SampledFrom([]int{6, 8, 11, 14, 18, 25, 40}).Draw(t, "blocks"), Groups: layout, MaxModelLen: longest,
-			Caching: rapid.SampledFrom([]bool{true, true, false}).Draw(t, "caching"), Hash: blockhash.LE{},
-			Retention: rapid.SampledFrom([]int{kvcache.Dense, 0}).Draw(t, "retention"),
-			Watermark: rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "watermark"),
+			NumGPUBlocks: rapid.SampledFrom([]int{6, 8, 11, 14, 18, 25, 40}).Draw(t, "blocks"), Groups: layout, MaxModelLen: longest,
+			EnablePrefixCaching: rapid.SampledFrom([]bool{true, true, false}).Draw(t, "caching"), Hash: blockhash.LE{},
+			RetentionInterval: rapid.SampledFrom([]int{kvcache.Dense, 0}).Draw(t, "retention"),
+			Watermark:         rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "watermark"),
 		},
 	}
 	if rapid.IntRange(0, 3).Draw(t, "eagle") == 0 && layout[len(layout)-1].Kind != kvcache.ChunkedLocal {
-		c.Cache.Eagle, c.Lookahead = true, c.Drafts
+		c.Cache.Eagle, c.NumLookaheadTokens = true, c.NumSpeculativeTokens
 	}
-	c.WholePrefills = rapid.IntRange(0, 3).Draw(t, "whole prefills") == 0
-	if c.WholePrefills {
-		c.MaxTokens = longest
+	c.DisableChunkedPrefill = rapid.IntRange(0, 3).Draw(t, "whole prefills") == 0
+	if c.DisableChunkedPrefill {
+		c.MaxNumBatchedTokens = longest
 	}
-	if layout[0].Block == 8 && c.Cache.Caching {
-		c.Cache.HashBlock = 4 // hits inside a block
+	if layout[0].BlockSize == 8 && c.Cache.EnablePrefixCaching {
+		c.Cache.HashBlockSize = 4 // hits inside a block
 	}
 	if layout[len(layout)-1].Kind != kvcache.Mamba {
 		c.ReturnDrafts = rapid.Bool().Draw(t, "return drafts")
 	}
-	c.Cache.MaxInFlight = c.MaxTokens
+	c.Cache.MaxInFlightTokens = c.MaxNumBatchedTokens
 	c.ForgetUnscheduled = true // else a hit can be on blocks that were never computed
 	return c
 }
@@ -73,7 +73,7 @@ func (e *engine) tokensOf(id ID) []int32 { return e.requests.Get(uint64(id)).kv.
 // one schedules, runs and updates. between may do something in the middle.
 func (e *engine) one(t *rapid.T, between func()) {
 	require.NoError(t, e.Schedule(&e.step))
-	require.LessOrEqual(t, e.step.Tokens, e.config.MaxTokens)
+	require.LessOrEqual(t, e.step.NumScheduledTokens, e.config.MaxNumBatchedTokens)
 	require.NoError(t, e.Check())
 	require.NoError(t, e.worker.run(&e.step, e.tokensOf))
 	var counts, tokens []int32
@@ -82,14 +82,14 @@ func (e *engine) one(t *rapid.T, between func()) {
 		n := 0
 		if r := e.requests.Get(uint64(row.ID)); !r.prefill {
 			// Some drafts are accepted, and one more token is sampled.
-			for n < row.Drafts && drafts[n] >= 0 && rapid.Bool().Draw(t, "accepted") {
+			for n < row.NumDraftTokens && drafts[n] >= 0 && rapid.Bool().Draw(t, "accepted") {
 				tokens = append(tokens, drafts[n])
 				n++
 			}
 			tokens = append(tokens, rapid.Int32Range(0, 2).Draw(t, "token"))
 			n++
 		}
-		drafts = drafts[row.Drafts:]
+		drafts = drafts[row.NumDraftTokens:]
 		counts = append(counts, int32(n))
 	}
 	between()
@@ -103,7 +103,7 @@ func (e *engine) one(t *rapid.T, between func()) {
 		e.ids = slices.DeleteFunc(e.ids, func(id ID) bool { return id == done.ID })
 		require.Nil(t, e.requests.Get(uint64(done.ID)))
 	}
-	if e.config.Drafts > 0 {
+	if e.config.NumSpeculativeTokens > 0 {
 		e.draft(t)
 	}
 }
@@ -111,7 +111,7 @@ func (e *engine) one(t *rapid.T, between func()) {
 func (e *engine) draft(t *rapid.T) {
 	var counts, tokens []int32
 	for range e.ids {
-		n := rapid.IntRange(0, e.config.Drafts).Draw(t, "drafts")
+		n := rapid.IntRange(0, e.config.NumSpeculativeTokens).Draw(t, "drafts")
 		counts = append(counts, int32(n))
 		for range n {
 			tokens = append(tokens, rapid.Int32Range(0, 2).Draw(t, "draft"))
@@ -160,7 +160,7 @@ func (e *engine) fork(t *rapid.T) {
 		t.Skip("enough requests")
 	}
 	last := int32(-1)
-	if r := e.requests.Get(uint64(parent)); r.kv.NumTokens() > r.kv.PromptTokens() && r.kv.Computed() < r.kv.NumTokens() {
+	if r := e.requests.Get(uint64(parent)); r.kv.NumTokens() > r.kv.NumPromptTokens() && r.kv.NumComputedTokens() < r.kv.NumTokens() {
 		last = rapid.Int32Range(-1, 1).Draw(t, "last")
 	}
 	child, err := e.Fork(parent, Child{Last: last, Arrival: e.arrival()})
@@ -213,6 +213,6 @@ func TestSchedulerStaysSound(t *testing.T) {
 			e.one(t, func() {})
 		}
 		require.NoError(t, e.Check())
-		require.Equal(t, config.Cache.Blocks-1, e.Load().FreeBlocks)
+		require.Equal(t, config.Cache.NumGPUBlocks-1, e.Load().FreeBlocks)
 	})
 }

@@ -81,7 +81,7 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	case spec.Arrival != spec.Arrival:
 		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
 	}
-	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.Lookahead+s.config.Drafts, longest)
+	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.NumLookaheadTokens+s.config.NumSpeculativeTokens, longest)
 	if need, have := s.cache.PeakBlocks(most), s.cache.Pool().NumBlocks()-1; need > have {
 		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
 	}
@@ -156,7 +156,7 @@ func (s *Scheduler) finish(r *request) {
 // stopped reports whether r ends with its last token (vllm/v1/RULES.md §14).
 func (s *Scheduler) stopped(r *request) (Reason, bool) {
 	tokens := r.kv.Tokens()
-	output := len(tokens) - r.kv.PromptTokens()
+	output := len(tokens) - r.kv.NumPromptTokens()
 	switch {
 	case output < r.minTokens:
 		return 0, false

@@ -40,7 +40,7 @@ func (s *Scheduler) Schedule(step *Step) error {
 	}
 	b := &s.batch
 	*b = batch{
-		groups: b.groups, budget: s.config.MaxTokens, copies: b.copies[:0],
+		groups: b.groups, budget: s.config.MaxNumBatchedTokens, copies: b.copies[:0],
 		rows: b.rows[:0], drafts: b.drafts[:0], from: b.from[:0],
 	}
 	if s.pause == PauseAll {
@@ -54,8 +54,8 @@ func (s *Scheduler) Schedule(step *Step) error {
 	s.write(step)
 	for i := range b.rows {
 		r := b.rows[i].r
-		r.kv.SetComputed(r.kv.Computed() + b.rows[i].tokens)
-		r.prefill = r.kv.Computed() < r.kv.NumTokens()
+		r.kv.SetNumComputedTokens(r.kv.NumComputedTokens() + b.rows[i].tokens)
+		r.prefill = r.kv.NumComputedTokens() < r.kv.NumTokens()
 	}
 	s.open = len(b.rows) > 0
 	return nil
@@ -88,9 +88,9 @@ func (s *Scheduler) scheduleRunning() {
 
 // runningTokens is how many tokens a running request computes in this step.
 func (s *Scheduler) runningTokens(r *request) int {
-	computed := r.kv.Computed()
+	computed := r.kv.NumComputedTokens()
 	n := r.kv.NumTokens() + len(r.drafts) - computed
-	if limit := s.config.LongPrefill; limit > 0 {
+	if limit := s.config.LongPrefillTokenThreshold; limit > 0 {
 		n = min(n, limit)
 	}
 	n = min(n, s.batch.budget, s.longest-computed-1)
@@ -112,7 +112,7 @@ func (s *Scheduler) leaveLookahead(r *request, computed, n int) int {
 // preempts others until that succeeds, or r itself. It returns the place of r
 // and whether r got its blocks.
 func (s *Scheduler) makeRoom(r *request, n, at int) (int, bool) {
-	a := kvcache.Alloc{New: n, Lookahead: s.config.Lookahead}
+	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens}
 	for {
 		from := s.lengths(r)
 		if s.allocate(r, &a) {
@@ -179,7 +179,7 @@ func (s *Scheduler) unschedule(r *request) {
 	}
 	b.budget += b.rows[i].tokens
 	if s.config.ForgetUnscheduled {
-		s.cache.ForgetFrom(r.kv, r.kv.Computed())
+		s.cache.ForgetFrom(r.kv, r.kv.NumComputedTokens())
 	}
 	b.rows = slices.Delete(b.rows, i, i+1)
 }
@@ -189,7 +189,7 @@ func (s *Scheduler) takeDrafts(r *request, e *entry) {
 	if len(r.drafts) == 0 {
 		return
 	}
-	if n := e.tokens + r.kv.Computed() - r.kv.NumTokens(); n > 0 {
+	if n := e.tokens + r.kv.NumComputedTokens() - r.kv.NumTokens(); n > 0 {
 		s.setDrafts(e, r.drafts[:min(n, len(r.drafts))])
 	}
 	r.drafts = r.drafts[:0]

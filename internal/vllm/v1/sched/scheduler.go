@@ -142,14 +142,14 @@ func (s *Scheduler) Waiting(dst []ID) []ID {
 
 // Computed returns how many tokens of a request are computed, and how many it
 // has.
-func (s *Scheduler) Computed(id ID) (computed, tokens int, err error) {
+func (s *Scheduler) NumComputedTokens(id ID) (computed, tokens int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.requests.Get(uint64(id))
 	if r == nil {
 		return 0, 0, unknown(id)
 	}
-	return r.kv.Computed(), r.kv.NumTokens(), nil
+	return r.kv.NumComputedTokens(), r.kv.NumTokens(), nil
 }
 
 // Table appends the block table of a request in a group to dst.

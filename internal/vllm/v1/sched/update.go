@@ -103,13 +103,13 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) int {
 
 // reject moves back over drafts that the model did not sample.
 func (s *Scheduler) reject(r *request, n int) {
-	computed := r.kv.Computed() - n
+	computed := r.kv.NumComputedTokens() - n
 	if s.config.ReturnDrafts {
 		if s.cache.Rollback(r.kv, computed) == nil {
 			return
 		}
 	}
-	r.kv.SetComputed(computed)
+	r.kv.SetNumComputedTokens(computed)
 }
 
 // SetDrafts gives requests the draft tokens to verify in their next step:
@@ -123,8 +123,8 @@ func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	}
 	sum := 0
 	for i, n := range counts {
-		if n < 0 || int(n) > s.config.Drafts {
-			return fmt.Errorf("%w: %d drafts for request %d of the list: want 0 to %d", ErrRequest, n, i, s.config.Drafts)
+		if n < 0 || int(n) > s.config.NumSpeculativeTokens {
+			return fmt.Errorf("%w: %d drafts for request %d of the list: want 0 to %d", ErrRequest, n, i, s.config.NumSpeculativeTokens)
 		}
 		sum += int(n)
 	}

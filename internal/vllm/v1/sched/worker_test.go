@@ -32,7 +32,7 @@ func (w *worker) run(step *Step, tokens func(ID) []int32) error {
 		delete(w.tables, id)
 	}
 	for _, c := range step.Copies {
-		size := int64(w.groups[c.Group].Block)
+		size := int64(w.groups[c.Group].BlockSize)
 		for i := range size {
 			w.memory[c.Group][int64(c.Dst)*size+i] = w.memory[c.Group][int64(c.Src)*size+i]
 		}
@@ -44,17 +44,17 @@ func (w *worker) run(step *Step, tokens func(ID) []int32) error {
 	var values [][]uint64
 	for i, row := range step.Rows {
 		w.update(step, i)
-		all := append(append([]int32{}, tokens(row.ID)...), step.Drafts[draft:draft+row.Drafts]...)
-		draft += row.Drafts
+		all := append(append([]int32{}, tokens(row.ID)...), step.Drafts[draft:draft+row.NumDraftTokens]...)
+		draft += row.NumDraftTokens
 		values = append(values, w.values(all))
 		for g := range w.groups {
-			for k := range row.Tokens {
+			for k := range row.NumScheduledTokens {
 				if s := step.Slots[g][slot+k]; s >= 0 {
-					w.memory[g][s] = values[i][row.Computed+k]
+					w.memory[g][s] = values[i][row.NumComputedTokens+k]
 				}
 			}
 		}
-		slot += row.Tokens
+		slot += row.NumScheduledTokens
 	}
 	for i, row := range step.Rows {
 		if err := w.attend(row, values[i]); err != nil {
@@ -90,7 +90,7 @@ func (w *worker) values(tokens []int32) []uint64 {
 
 // attend reads what the last token of the row attends to.
 func (w *worker) attend(row Row, values []uint64) error {
-	last := row.Computed + row.Tokens - 1
+	last := row.NumComputedTokens + row.NumScheduledTokens - 1
 	for g, spec := range w.groups {
 		from := 0
 		switch spec.Kind {
@@ -102,8 +102,8 @@ func (w *worker) attend(row Row, values []uint64) error {
 			continue
 		}
 		for p := from; p <= last; p++ {
-			id := w.tables[row.ID][g][p/spec.Block]
-			if w.memory[g][int64(id)*int64(spec.Block)+int64(p%spec.Block)] != values[p] {
+			id := w.tables[row.ID][g][p/spec.BlockSize]
+			if w.memory[g][int64(id)*int64(spec.BlockSize)+int64(p%spec.BlockSize)] != values[p] {
 				return fmt.Errorf("request %#x, group %d, token %d of %d: block %d holds something else", uint64(row.ID), g, p, last+1, id)
 			}
 		}

@@ -1,14 +1,16 @@
 package sched
 
+import "llmmemory/internal/vllm/v1/pool"
+
 // write turns the batch into what the worker gets.
 func (s *Scheduler) write(step *Step) {
 	b := &s.batch
 	step.reset(b.groups)
 	if len(s.running) > 0 {
-		step.Common = s.cache.Common(step.Common, s.running[0].kv)
+		step.NumCommonPrefixBlocks = s.cache.NumCommonPrefixBlocks(step.NumCommonPrefixBlocks, s.running[0].kv)
 	} else {
 		for range b.groups {
-			step.Common = append(step.Common, 0)
+			step.NumCommonPrefixBlocks = append(step.NumCommonPrefixBlocks, 0)
 		}
 	}
 	for i := range b.rows {
@@ -22,10 +24,10 @@ func (s *Scheduler) write(step *Step) {
 
 func (s *Scheduler) writeRow(step *Step, e *entry) {
 	b := &s.batch
-	computed := e.r.kv.Computed()
-	step.Rows = append(step.Rows, Row{ID: e.id, Kind: e.kind, Computed: computed, Tokens: e.tokens, Drafts: e.drafts})
+	computed := e.r.kv.NumComputedTokens()
+	step.Rows = append(step.Rows, Row{ID: e.id, Kind: e.kind, NumComputedTokens: computed, NumScheduledTokens: e.tokens, NumDraftTokens: e.drafts})
 	step.Drafts = append(step.Drafts, b.drafts[e.draft:e.draft+e.drafts]...)
-	step.Tokens += e.tokens
+	step.NumScheduledTokens += e.tokens
 	for g := range b.groups {
 		table := e.r.kv.Table(g)
 		start := 0
@@ -35,7 +37,7 @@ func (s *Scheduler) writeRow(step *Step, e *entry) {
 		step.Blocks = append(step.Blocks, table[start:]...)
 		step.BlockStarts = append(step.BlockStarts, start)
 		step.BlockEnds = append(step.BlockEnds, len(step.Blocks))
-		size := s.cache.Config().Groups[g].Block
+		size := s.cache.Config().Groups[g].BlockSize
 		step.Slots[g] = appendSlots(step.Slots[g], table, size, computed, e.tokens)
 	}
 }
@@ -45,13 +47,13 @@ func (s *Scheduler) writeRow(step *Step, e *entry) {
 func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 	at, place := start/size, start%size
 	for n > 0 {
-		id := int32(0)
+		id := pool.Null
 		if at < len(table) {
 			id = table[at]
 		}
 		for ; place < size && n > 0; place++ {
 			slot := int64(-1)
-			if id != 0 {
+			if id != pool.Null {
 				slot = int64(id)*int64(size) + int64(place)
 			}
 			dst = append(dst, slot)
@@ -68,6 +70,10 @@ func (s *Scheduler) writeCopies(step *Step) {
 	b := &s.batch
 	b.copies = s.cache.TakeCopies(b.copies[:0])
 	for _, c := range b.copies {
-		step.Copies = append(step.Copies, Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, ID: ID(c.Request.Tag), Index: c.Index})
+		pair := Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, Index: -1}
+		if c.Request != nil { // not dropped since: then no table names Dst
+			pair.ID, pair.Index = ID(c.Request.Tag), c.Index
+		}
+		step.Copies = append(step.Copies, pair)
 	}
 }
