@@ -13,6 +13,7 @@ type Observer interface {
 
 // A StepReport is about one step.
 type StepReport struct {
+	Tokens                         int // computed
 	PromptTokens, GenerationTokens int
 	Preempted                      int
 	CacheQueries, CacheHits        int // tokens

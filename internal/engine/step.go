@@ -43,6 +43,7 @@ func (s *step) init(pool *parallel.Pool) {
 // runStep schedules, computes and samples once.
 func (e *Engine) runStep() {
 	begin := time.Now()
+	e.step.report = StepReport{}
 	e.mu.Lock()
 	err := e.sched.Schedule(&e.step.plan)
 	if err != nil {
@@ -50,13 +51,14 @@ func (e *Engine) runStep() {
 	}
 	e.buildBatch()
 	e.mu.Unlock()
-	e.step.report = StepReport{Schedule: time.Since(begin), Preempted: len(e.step.plan.Preempted)}
+	report := &e.step.report
+	report.Schedule, report.Preempted, report.Tokens = time.Since(begin), len(e.step.plan.Preempted), e.step.plan.NumScheduledTokens
 	if len(e.step.plan.Rows) == 0 {
 		return
 	}
 	begin = time.Now()
 	logits, err := e.compute()
-	e.step.report.Model = time.Since(begin)
+	report.Model = time.Since(begin)
 	begin = time.Now()
 	if err == nil {
 		e.sample(logits)
@@ -68,10 +70,10 @@ func (e *Engine) runStep() {
 		return
 	}
 	e.update()
-	e.step.report.Sample = time.Since(begin)
+	report.Sample = time.Since(begin)
 	stats := e.sched.TakeStats()
-	e.step.report.CacheQueries, e.step.report.CacheHits = stats.Queries, stats.Hits
-	e.observer.Step(e.step.report)
+	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
+	e.observer.Step(*report)
 }
 
 // buildBatch turns the scheduler's step into the model's batch.
