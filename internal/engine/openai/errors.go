@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/sampling"
@@ -93,7 +94,8 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error
 		e.status = http.StatusRequestEntityTooLarge
 		return e
 	case errors.As(err, &wrongType):
-		return invalid(wrongType.Field, "%s is a JSON %s; that is not its type.", wrongType.Field, wrongType.Value)
+		field := wrongType.Field[strings.LastIndexByte(wrongType.Field, '.')+1:]
+		return invalid(field, "%s is a JSON %s; that is not its type.", field, wrongType.Value)
 	case errors.Is(err, io.EOF):
 		return invalid("", "The body is empty; a JSON object is expected.")
 	default:

@@ -27,7 +27,8 @@ func (s *Server) completionLogprobs(p *part) *completionLogprobs {
 		l.TextOffsets = append(l.TextOffsets, offset)
 		offset += utf8.RuneCountInString(name)
 		if !known {
-			l.Values, l.Top = append(l.Values, nil), append(l.Top, nil)
+			// An empty map, not null, which the official client takes for no list at all.
+			l.Values, l.Top = append(l.Values, nil), append(l.Top, map[string]float32{})
 			return
 		}
 		top := map[string]float32{name: t.Logprob.Value}

@@ -19,6 +19,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, 
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
 	w.WriteHeader(http.StatusOK)
+	out.flush() // the client learns at once that it was accepted
 	parts := make([]part, len(j.streams)*j.of)
 	made := 0
 	for n := range j.merge(r.Context()) {

@@ -32,7 +32,10 @@ const (
 	theta = 1e30
 	still = 64
 
-	// Begin and End stand around a message of a chat; End ends a sequence.
+	// Start stands before a text: the first token has none before it and is
+	// taken for its own, so it should be one that nobody looks for. Begin and End
+	// stand around a message of a chat; End ends a sequence.
+	Start = 1
 	Begin = 2
 	End   = 3
 )
@@ -47,12 +50,12 @@ func New(pool *parallel.Pool) (*model.Model, *tokenizer.Tokenizer, error) {
 		HeadDim: headDim, IntermediateSize: 16, MaxModelLen: MaxModelLen, NormEps: 1e-6, Activation: model.SiLU,
 		Rope: &model.Rope{Theta: theta}, QKVBias: true, End: []int32{End},
 	}, tensors(), pool)
-	return m, tokenizer.Bytes(Begin, End), err
+	return m, tokenizer.Bytes(Start, Begin, End), err
 }
 
 // Template makes a chat repeat the last message: each stands between Begin and
 // End, and the answer starts after a Begin.
-const Template = "{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if add_generation_prompt %}\x02{% endif %}"
+const Template = "\x01{% for message in messages %}\x02{{ message['content'] }}\x03{% endfor %}{% if add_generation_prompt %}\x02{% endif %}"
 
 // A matrix is [out, in].
 type matrix struct {
@@ -144,9 +147,10 @@ func normed(codes float64) float64 { return math.Sqrt(hidden / (codes * code)) }
 // Settings of the heads, as differences of logits.
 const (
 	distance  = 60.0 // between a distance that is looked for and the ones beside it, about
-	unit      = 14.0 // for each earlier token that is the same
-	recency   = 0.4  // for each pair of elements that tells distances
-	sharpness = 0.06 // of the answer: makes about 12 of the product of equal codes
+	unit      = 40.0 // for each earlier token that is the same
+	nearest   = 1.5  // times as much for the nearest one
+	recency   = 0.5  // for each pair of elements that tells distances
+	sharpness = 0.12 // of the answer: makes 15.4 of the product of equal codes
 )
 
 // lookBack fills layer 0: queries and keys do not depend on the token, but are
@@ -177,7 +181,11 @@ func match(a *attention) {
 	for lag := range lags {
 		for i := range code {
 			v := float32(scale) * scramble(lag, i)
-			a.q.set(place(i), lag*code+i, v)
+			weight := float32(1)
+			if lag == 0 {
+				weight = nearest
+			}
+			a.q.set(place(i), lag*code+i, v*weight)
 			a.k.set(place(i), (lag+1)*code+i, v)
 		}
 	}

@@ -1,6 +1,7 @@
 package tokenizer
 
-// Bytes is a tokenizer whose 256 tokens are the bytes. Some of them are special.
+// Bytes is a tokenizer whose 256 tokens are the bytes. The first of the special
+// ones begins a text.
 func Bytes(special ...byte) *Tokenizer {
 	t := blank()
 	t.merges = map[pair]merge{}
@@ -12,5 +13,6 @@ func Bytes(special ...byte) *Tokenizer {
 	for _, b := range special {
 		t.special[b] = true
 	}
+	t.first = []int32{int32(special[0])}
 	return t
 }
