@@ -86,6 +86,6 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 		cache.Hash = blockhash.NewFast()
 	}
 	return sched.New(sched.Config{
-		Cache: cache, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens, ForgetUnscheduled: true,
+		Cache: cache, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,
 	})
 }

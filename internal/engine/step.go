@@ -162,8 +162,8 @@ func (e *Engine) compute() ([]float32, error) {
 	return e.runner.Forward(&e.step.batch)
 }
 
-// fail ends all requests of a step that could not be computed, and forgets what
-// the cache was promised.
+// fail ends all requests of a step that could not be computed. Nothing that it
+// should have written can be hit.
 func (e *Engine) fail(cause error) {
 	for i := range e.step.rows {
 		s := e.step.rows[i].q.stream
@@ -175,14 +175,7 @@ func (e *Engine) fail(cause error) {
 			}
 		}
 	}
-	e.step.counts = e.step.counts[:0]
-	for range e.step.plan.Rows {
-		e.step.counts = append(e.step.counts, 0)
-	}
-	if err := e.sched.Update(e.step.counts, nil, &e.step.outcome); err != nil {
-		panic("engine: " + err.Error())
-	}
-	if _, err := e.sched.Reset(true); err != nil {
-		panic("engine: " + err.Error())
+	if err := e.sched.StepFailed(); err != nil {
+		panic("engine: " + err.Error()) // only this package's own mistakes lead there
 	}
 }

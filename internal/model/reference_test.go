@@ -19,10 +19,6 @@ type reference struct {
 	keys, values                [][][]float64 // layer, token
 }
 
-func (r *reference) prefix() string {
-	return map[string]string{"gpt2": "transformer.", "opt": "model."}[r.family]
-}
-
 // times is the product with a matrix [out, in] (GPT-2: [in, out]) and its bias,
 // if it has one.
 func (r *reference) times(name string, x []float64, out int) []float64 {
