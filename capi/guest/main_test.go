@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -21,11 +22,20 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(m *testing.M) int {
+	if flag.Parse(); testing.Short() {
+		fmt.Println("not with -short: it compiles C")
+		return 0
+	}
 	var err error
 	if root, err = filepath.Abs(filepath.Join("..", "..")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if programs.dir, err = os.MkdirTemp("", "guest-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(programs.dir)
 	build := exec.Command("make", "-s", "lib", "cache")
 	build.Dir = root
 	build.Env = makeEnv()
