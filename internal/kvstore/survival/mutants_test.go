@@ -27,6 +27,7 @@ var mutants = []mutant{
 	{"rejected drafts are computed again", "vllm/v1/sched/update.go", "computed := r.kv.NumComputedTokens() - n", "computed := r.kv.NumComputedTokens() - max(0, n-1)"},
 	{"V0: a window needs two blocks more", "vllm/v0/manager.go", "m.config.SlidingWindow/m.config.BlockSize + 2", "m.config.SlidingWindow/m.config.BlockSize"},
 	{"the paper: a block is moved once, and all its tables name the copy", "paper/swap.go", "*seen = move{m.mark, to.Take()}\n\t\t\t\tdst = append(dst, device.Pair{Src: id, Dst: seen.to})", "*seen = move{m.mark, to.Take()}"},
+	{"the paper: a shared block is copied before a write", "paper/manager.go", "if !m.gpu.Shared(*last) {", "if *last >= 0 {"},
 	{"a copy is the whole block", "kvstore/move.go", "size*part/parts, size*(part+1)/parts", "size*part/parts, size*(part+1)/parts/2"},
 	{"copies are of all layers", "kvstore/move.go", "pool.Run(len(from)*m.parts, m)", "pool.Run(m.parts, m)"},
 	{"a key goes to its slot's place", "kvstore/write.go", "block, place := int(slot)/c.BlockSize, int(slot)%c.BlockSize", "block, place := int(slot)/c.BlockSize, (int(slot)+1)%c.BlockSize"},
@@ -40,7 +41,7 @@ var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
 // alone.
 func TestBrokenRulesShowInTheData(t *testing.T) {
 	if os.Getenv("LLM_TEST_LONG") == "" {
-		t.Skip("builds a test for each rule; set LLM_TEST_LONG=1")
+		t.Skip("builds a test for each rule; set LLM_TEST_LONG=1, and -timeout 30m")
 	}
 	root, err := filepath.Abs("../../..")
 	require.NoError(t, err)

@@ -316,7 +316,7 @@ var kinds = []struct {
 	fork   bool
 }{
 	{"plain", func(*sched.Config, *transformer) {}, true},
-	{"priority", func(c *sched.Config, _ *transformer) { c.Policy, c.ForgetUnscheduled = sched.Priority, true }, true},
+	{"priority", func(c *sched.Config, _ *transformer) { c.Policy = sched.Priority }, true},
 	{"drafts", func(c *sched.Config, _ *transformer) { c.NumSpeculativeTokens, c.NumLookaheadTokens = 3, 3 }, false},
 	{"drafts, blocks returned", func(c *sched.Config, _ *transformer) {
 		c.NumSpeculativeTokens, c.NumLookaheadTokens, c.ReturnDrafts = 3, 3, true
