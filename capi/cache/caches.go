@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"llmmemory/internal/vllm/v1/handle"
+	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -32,6 +33,8 @@ type cache struct {
 
 	events     pool.Events
 	keptEvents bool
+	batch      []byte
+	layers     []kvcache.Group
 	table      []int32
 }
 

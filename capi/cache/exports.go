@@ -53,7 +53,7 @@ func open(config *C.llm_cache_config_in, h *C.llm_cache) error {
 	if err != nil {
 		return err
 	}
-	c := &cache{s: scheduler, groups: len(translated.Cache.Groups), blocks: int(in.num_gpu_blocks)}
+	c := &cache{s: scheduler, groups: len(translated.Cache.Groups), layers: translated.Cache.Groups, blocks: int(in.num_gpu_blocks)}
 	given, err := enter(c)
 	if err == nil {
 		*h = given

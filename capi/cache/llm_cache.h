@@ -520,6 +520,23 @@ typedef struct llm_cache_events {
  */
 int llm_cache_drain(llm_cache cache, llm_cache_events *events);
 
+typedef struct llm_cache_bytes {
+    uint8_t *at;
+    int64_t cap, len;
+} llm_cache_bytes;
+
+enum {
+    LLM_CACHE_INT_HASHES = 1 /* hashes as numbers of 64 bits (vLLM: VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES) */
+};
+
+/*
+ * llm_cache_drain as one KVEventBatch in MessagePack, byte for byte as vLLM sends
+ * it: with extra keys, group and kind of attention. seconds is the time of the
+ * batch, rank the data parallel rank. len is 0 if there are no events. Each event
+ * is drained once, by this call or by llm_cache_drain.
+ */
+int llm_cache_drain_msgpack(llm_cache cache, double seconds, int32_t rank, uint32_t flags, llm_cache_bytes *batch);
+
 /*
  * Forgets all cached prefixes. LLM_CACHE_E_BUSY if a request has blocks, unless
  * preempt is not 0: then all running requests lose theirs and wait.
