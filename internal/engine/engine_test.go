@@ -18,21 +18,25 @@ import (
 
 // start makes an engine over the hand-built model.
 func start(t testing.TB, change func(*engine.Config)) *engine.Engine {
+	return startObserved(t, change, nil)
+}
+
+func startObserved(t testing.TB, change func(*engine.Config), o engine.Observer) *engine.Engine {
 	pool, err := parallel.New(2)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	m, tok, err := induction.New(pool)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	return startModel(t, m, tok, pool, change)
+	return startModel(t, m, tok, pool, change, o)
 }
 
-func startModel(t testing.TB, m *model.Model, tok *tokenizer.Tokenizer, pool *parallel.Pool, change func(*engine.Config)) *engine.Engine {
+func startModel(t testing.TB, m *model.Model, tok *tokenizer.Tokenizer, pool *parallel.Pool, change func(*engine.Config), o engine.Observer) *engine.Engine {
 	c := engine.Config{Model: m, Tokenizer: tok, Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024}
 	if change != nil {
 		change(&c)
 	}
-	e, err := engine.New(c, nil)
+	e, err := engine.New(c, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e
