@@ -220,3 +220,26 @@ func TestRequestsThatCannotBeAreRefused(t *testing.T) {
 	}
 	requireIdle(t, e)
 }
+
+// The answers that go on are forked from one that goes on, wherever it stands in the
+// list.
+func TestSomeAnswersEndAtOnce(t *testing.T) {
+	e := start(t, nil)
+	at := map[bool]int{}
+	for seed := range uint64(6) {
+		r := request(story+"The code", 6)
+		r.N, r.Temperature, r.Seed = 8, 1, seed*100
+		r.LogitBias = map[int32]float32{induction.End: 15}
+		for i, a := range ask(t, e, r) {
+			require.NoError(t, a.err)
+			alone := r
+			alone.N, alone.Seed = 1, r.Seed+uint64(i)
+			require.Equal(t, ask(t, e, alone)[0], a, "answer %d", i)
+			if i == 0 {
+				at[len(a.ids) == 1]++
+			}
+		}
+		requireIdle(t, e)
+	}
+	require.Len(t, at, 2, "the first answer is to end at once in some, and to go on in others")
+}
