@@ -6,6 +6,7 @@
 # make repeat               every submission graded six times, with the same result
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make llmsim               build/llmsim, which simulates serving
+# make llmserve         build/llmserve, which serves models on the CPU; build/llmserve demo needs none
 # make figures              the paper's experiments in build/figures, and how near they come
 # make bench                the speed tables of the README, and what llmgrade takes
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
@@ -53,7 +54,7 @@ CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h
   $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go)) \
   $(wildcard internal/attention/*.s internal/kvstore/*.s)
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim test mutants repeat figures bench dropin install uninstall check clean
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve test mutants repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -123,6 +124,11 @@ llmsim:
 	@.ci/tools build
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmsim ./cmd/llmsim
+
+llmserve:
+	@.ci/tools build
+	@mkdir -p $(B)
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmserve ./cmd/llmserve
 
 figures: llmsim
 	@$(B)/llmsim figures --check -o $(B)/figures
