@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"llmmemory/internal/vllm/v1/handle"
 	"llmmemory/internal/vllm/v1/kvcache"
@@ -22,14 +23,20 @@ type Scheduler struct {
 	added    uint64
 
 	running   []*request // in the order of admission
-	queue     queue
+	waiting   queue
+	skipped   queue      // waiting ones that could not run when it was their turn
+	aside     []*request // those of this step
 	pause     Pause
 	preempted []ID // since the last step
 	finished  []ID
 
-	open  bool // a step is scheduled and not updated
-	batch batch
-	hit   kvcache.Hit
+	counters Counters
+
+	groups int
+	steps  uint64 // scheduled since the beginning, empty ones included
+	flight flight
+	batch  *batch // that is being scheduled
+	hit    kvcache.Hit
 }
 
 // Pause is what a scheduler does not do.
@@ -43,7 +50,7 @@ const (
 
 // New makes a scheduler with its cache.
 func New(config Config) (*Scheduler, error) {
-	if err := config.check(); err != nil {
+	if err := config.complete(); err != nil {
 		return nil, err
 	}
 	cache, err := kvcache.New(config.Cache)
@@ -51,9 +58,14 @@ func New(config Config) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen}
-	s.queue.init(config.Policy)
+	s.waiting.init(config.Policy)
+	s.skipped.init(config.Policy)
 	s.mamba.init(&s.config, cache)
-	s.batch.groups = len(cache.Config().Groups)
+	if config.AsVLLM && config.NumSpeculativeTokens > 0 && s.mamba.clipsDecodes() {
+		return nil, fmt.Errorf("%w: a Mamba group in align mode clips the padding of a decode, and vLLM then schedules more drafts than tokens", ErrConfig)
+	}
+	s.groups = len(cache.Config().Groups)
+	s.flight.init(s.config.MaxConcurrentBatches)
 	return s, nil
 }
 
@@ -75,7 +87,7 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 		r := s.running[last]
 		s.running = s.running[:last]
 		s.preempt(r)
-		r.dropping = s.open && s.inBatch(r)
+		r.dropStale = true // it may run again before the steps in flight are updated
 	}
 	ok := s.cache.Reset()
 	if preempt && !ok {
@@ -90,9 +102,13 @@ func (s *Scheduler) preempt(r *request) {
 	s.cache.Preempt(r.kv)
 	r.status = preempted
 	r.drafts = r.drafts[:0]
-	r.fresh = false
-	s.queue.pushFront(r)
+	r.resend = KindRunning
+	r.dropStale = r.dropStale && r.stale > 0
+	r.stale, r.placeholders = r.inFlight, 0
+	s.waiting.pushFront(r)
 	s.preempted = append(s.preempted, r.id)
+	s.counters.Preemptions++
+	r.queued = now()
 }
 
 // TakeEvents moves the events of the cache to dst.
@@ -109,9 +125,33 @@ func (s *Scheduler) TakeStats() kvcache.Stats {
 	return s.cache.TakeStats()
 }
 
+// Counters are sums since they were taken last.
+type Counters struct {
+	Preemptions            int
+	Tokens                 int           // sampled, that count
+	Drafts, DraftsAccepted int           // verified, and sampled as well
+	Admitted               int           // requests, those that were preempted included
+	QueueTime              time.Duration // that these had waited, all together
+}
+
+// TakeCounters returns the counters and starts anew.
+func (s *Scheduler) TakeCounters() Counters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counters
+	s.counters = Counters{}
+	return c
+}
+
+var started = time.Now()
+
+// now is a clock that never goes back, in ns.
+func now() int64 { return int64(time.Since(started)) }
+
 // Load is how full a scheduler is.
 type Load struct {
 	Running, Waiting   int // requests
+	InFlight           int // steps
 	FreeBlocks, Blocks int // Blocks without the null block
 }
 
@@ -120,7 +160,7 @@ func (s *Scheduler) Load() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.cache.Pool()
-	return Load{len(s.running), s.requests.Len() - len(s.running), p.NumFree(), p.NumBlocks() - 1}
+	return Load{len(s.running), s.requests.Len() - len(s.running), s.flight.n, p.NumFree(), p.NumBlocks() - 1}
 }
 
 // Running appends the running requests to dst, in the order of admission.
@@ -137,7 +177,18 @@ func (s *Scheduler) Running(dst []ID) []ID {
 func (s *Scheduler) Waiting(dst []ID) []ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.queue.list(dst)
+	for _, r := range s.allWaiting() {
+		dst = append(dst, r.id)
+	}
+	return dst
+}
+
+func (s *Scheduler) allWaiting() []*request {
+	all := s.waiting.appendTo(s.skipped.appendTo(nil))
+	if s.config.Policy == Priority {
+		sortByImportance(all)
+	}
+	return all
 }
 
 // Computed returns how many tokens of a request are computed, and how many it
@@ -160,8 +211,8 @@ func (s *Scheduler) Table(dst []int32, id ID, group int) ([]int32, error) {
 	if r == nil {
 		return dst, unknown(id)
 	}
-	if group < 0 || group >= s.batch.groups {
-		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.batch.groups)
+	if group < 0 || group >= s.groups {
+		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.groups)
 	}
 	return append(dst, r.kv.Table(group)...), nil
 }
