@@ -52,22 +52,7 @@ func TestAPlanLastsForAnHour(t *testing.T) {
 		name, slo string
 		scenario  scenario.Scenario
 	}{
-		{"opt-13b on an A100", "tpot<50ms@p90", scenario.Scenario{Requests: 300}},
 		{"llama-3-8b on an L4", "ttft<2s@p99,tpot<150ms@p99", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Requests: 300}},
-	}
-	if os.Getenv("LLM_TEST_LONG") != "" {
-		for _, c := range []struct{ model, gpu, slo string }{
-			{"llama-3-8b", "h100-80gb", "ttft<1s@p99,tpot<50ms@p99"},
-			{"llama-3-8b", "a100-40gb", "tpot<60ms@p90"},
-			{"mistral-7b", "rtx-4090", "100ms/token"},
-			{"qwen2.5-7b", "l4", "e2e<60s@p90"},
-			{"opt-13b", "a100-80gb", "0.5s/token"},
-		} {
-			cases = append(cases, struct {
-				name, slo string
-				scenario  scenario.Scenario
-			}{c.model + " on " + c.gpu, c.slo, scenario.Scenario{Model: c.model, GPU: c.gpu}})
-		}
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
