@@ -52,7 +52,7 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
 # its symbol table, by which Valgrind's suppressions name a function.
 CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
 CACHE_BUILD := $(BUILD) -tags valgrind
-CACHE_SONAME := libllm_cache.so.1
+CACHE_SONAME := libllm_cache.so.2
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
   $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go internal/invariants/*.go)) \

@@ -61,6 +61,7 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	}
 	child.priority, child.arrival, child.name = p.priority, c.Arrival, c.Name
 	child.maxTokens, child.minTokens = p.maxTokens, p.minTokens
+	child.userData, child.queued = p.userData, now()
 	child.stop = append(child.stop, p.stop...)
 	s.enter(child)
 	if shares {

@@ -32,9 +32,11 @@ type Spec struct {
 	Arrival  float64 // time; smaller comes first among equal priorities; see Child.Arrival
 	Name     string  // decides among equal arrivals, and is not looked at otherwise
 
-	Extras blockhash.Extras
-	LoRAID int64
-	NoRead bool // do not hit the cache
+	Extras   blockhash.Extras
+	LoRAID   int64
+	NoRead   bool   // do not hit the cache
+	UserData uint64 // the caller's; in every row of the request
+
 	Hold   bool // do not run before Release; requests added later do not wait for it
 	Report bool // record events for hits, too
 }
@@ -71,7 +73,9 @@ type request struct {
 	dropStale    bool   // tokens sampled by stale rows do not count
 	eligible     uint64 // step from which on it may be scheduled
 
-	held bool // waits until Release
+	held     bool // waits until Release
+	userData uint64
+	queued   int64 // ns; when it began to wait
 
 	in         *queue   // nil: it runs
 	next, prev *request // in its queue (FCFS)
@@ -116,6 +120,7 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	r.maxTokens, r.minTokens = spec.MaxTokens, spec.MinTokens
 	r.stop = append(r.stop, spec.Stop...)
 	s.enter(r)
+	r.userData, r.queued = spec.UserData, now()
 	if r.held = spec.Hold; r.held {
 		s.skipped.push(r)
 	} else {

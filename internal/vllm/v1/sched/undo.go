@@ -95,13 +95,13 @@ func (s *Scheduler) unadmit(r *request, e *entry) {
 // it was before the step. What later steps in flight sample for it is void.
 func (s *Scheduler) undoRow(r *request, e *entry) {
 	computed := r.kv.NumComputedTokens() - r.inFlight - e.tokens
-	s.forgetFrom(r, computed)
 	if s.cache.Rewind(r.kv, computed) {
 		r.drafts = r.drafts[:0]
 		r.prefill = e.prefill
 		r.placeholders, r.eligible = 0, 0
 		r.stale = r.inFlight
 	} else {
+		s.cache.ForgetFrom(r.kv, computed)
 		s.removeRunning(r)
 		s.preempt(r)
 	}
