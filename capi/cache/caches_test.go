@@ -14,8 +14,8 @@ import (
 const internalCode, handleCode = -13, -1
 
 func TestAPanicEndsInACodeAndTheCacheCanOnlyBeClosed(t *testing.T) {
-	s, err := sched.New(sched.Config{MaxSeqs: 1, MaxTokens: 8, Cache: kvcache.Config{
-		Blocks: 4, Groups: []kvcache.Group{{Kind: kvcache.Full, Block: 4}}, MaxModelLen: 8,
+	s, err := sched.New(sched.Config{MaxNumSeqs: 1, MaxNumBatchedTokens: 8, Cache: kvcache.Config{
+		NumGPUBlocks: 4, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, MaxModelLen: 8,
 	}})
 	require.NoError(t, err)
 	h, err := enter(&cache{s: s, groups: 1})

@@ -12,8 +12,8 @@ const (
 
 func newCache(blocks int, hash blockhash.Function) *kvcache.Cache {
 	c, err := kvcache.New(kvcache.Config{
-		Blocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, Block: blockSize}},
-		Caching: true, Hash: hash, MaxModelLen: 1 << 20,
+		NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: blockSize}},
+		EnablePrefixCaching: true, Hash: hash, MaxModelLen: 1 << 20,
 	})
 	must(err)
 	return c
@@ -32,12 +32,12 @@ func admit(c *kvcache.Cache, tokens []int32, hit *kvcache.Hit) *kvcache.Request 
 	r, err := c.Add(kvcache.Spec{Tokens: tokens, Reserve: len(tokens) + outputTokens})
 	must(err)
 	c.Lookup(r, hit)
-	ok, err := c.Allocate(r, &kvcache.Alloc{New: r.NumTokens() - hit.Tokens, Hit: hit})
+	ok, err := c.Allocate(r, &kvcache.Alloc{NumNewTokens: r.NumTokens() - hit.NumTokens, Hit: hit})
 	must(err)
 	if !ok {
 		panic("the cache is too small")
 	}
-	r.SetComputed(r.NumTokens())
+	r.SetNumComputedTokens(r.NumTokens())
 	return r
 }
 
@@ -73,10 +73,10 @@ func decode(running int) run {
 				t.StartTimer()
 			}
 			r := all[next]
-			if ok, err := c.Allocate(r, &kvcache.Alloc{New: 1}); !ok {
+			if ok, err := c.Allocate(r, &kvcache.Alloc{NumNewTokens: 1}); !ok {
 				panic(err)
 			}
-			r.SetComputed(r.Computed() + 1)
+			r.SetNumComputedTokens(r.NumComputedTokens() + 1)
 			next++
 		}
 	}
@@ -93,7 +93,7 @@ func lookup(tokens int) run {
 		for range n {
 			c.Lookup(r, &hit)
 		}
-		if hit.Tokens != tokens-blockSize {
+		if hit.NumTokens != tokens-blockSize {
 			panic("the prompt is not cached")
 		}
 	}

@@ -17,7 +17,7 @@ func must(err error) {
 }
 
 func newPool(blocks int) *pool.Pool {
-	p, err := pool.New(pool.Config{Blocks: blocks, Caching: true, HashBlock: blockSize})
+	p, err := pool.New(pool.Config{NumGPUBlocks: blocks, EnableCaching: true, HashBlockSize: blockSize})
 	must(err)
 	return p
 }

@@ -19,10 +19,10 @@ type decoder struct {
 
 func newDecoder(running int) *decoder {
 	s, err := sched.New(sched.Config{
-		MaxSeqs: running, MaxTokens: running * promptTokens,
+		MaxNumSeqs: running, MaxNumBatchedTokens: running * promptTokens,
 		Cache: kvcache.Config{
-			Blocks: running*(promptTokens+outputTokens)/blockSize + 1,
-			Groups: []kvcache.Group{{Kind: kvcache.Full, Block: blockSize}}, Caching: true,
+			NumGPUBlocks: running*(promptTokens+outputTokens)/blockSize + 1,
+			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: blockSize}}, EnablePrefixCaching: true,
 			Hash: blockhash.LE{}, MaxModelLen: promptTokens + outputTokens,
 		},
 	})

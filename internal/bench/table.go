@@ -31,11 +31,11 @@ type figure struct {
 }
 
 func figures() []figure {
-	us := time.Microsecond
+	ns, us := time.Nanosecond, time.Microsecond
 	return []figure{
-		{"get + free one block", 1010, 20, getFree},
-		{"the same with an eviction and a re-insert", 1770, 100, func() run { return churn(1000) }},
-		{"Allocate, decode, 256 running, per request", 3940, 40, func() run { return decode(256) }},
+		{"get + free one block", 1010 * ns, 20 * ns, getFree},
+		{"the same with an eviction and a re-insert", 1770 * ns, 100 * ns, func() run { return churn(1000) }},
+		{"Allocate, decode, 256 running, per request", 3940 * ns, 40 * ns, func() run { return decode(256) }},
 		{"look-up of 4,096 cached tokens", 161 * us, 4 * us, func() run { return lookup(4096) }},
 		{"hashing 4,096 tokens, SHA-256", 500 * us, 40 * us, func() run { return hashing(4096, blockhash.LE{}) }},
 		{"  sha256_cbor", 0, 40 * us, func() run { return hashing(4096, blockhash.CBOR("0")) }},

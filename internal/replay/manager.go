@@ -21,19 +21,19 @@ type managerPlayer struct {
 
 func cacheConfig(c *Config, hash blockhash.Function) (kvcache.Config, error) {
 	out := kvcache.Config{
-		Blocks: c.NumBlocks, Caching: c.Caching, Events: c.Events,
+		NumGPUBlocks: c.NumBlocks, EnablePrefixCaching: c.Caching, EnableEvents: c.Events,
 		MaxModelLen: c.MaxModelLen, Watermark: c.Watermark,
-		SchedulerBlock: c.SchedulerBlock, HashBlock: c.HashBlock,
-		Retention: kvcache.Dense, Eagle: c.Eagle,
+		SchedulerBlockSize: c.SchedulerBlock, HashBlockSize: c.HashBlock,
+		RetentionInterval: kvcache.Dense, Eagle: c.Eagle,
 	}
 	if orTrue(c.Hashing) {
 		out.Hash = hash
 	}
 	if c.Retention != nil {
-		out.Retention = *c.Retention
+		out.RetentionInterval = *c.Retention
 	}
 	if c.MaxInFlight != nil {
-		out.MaxInFlight = *c.MaxInFlight
+		out.MaxInFlightTokens = *c.MaxInFlight
 	}
 	for i, g := range c.Groups {
 		kind, ok := map[string]kvcache.Kind{
@@ -43,7 +43,7 @@ func cacheConfig(c *Config, hash blockhash.Function) (kvcache.Config, error) {
 			return out, fmt.Errorf("group %d is %q: want full, swa, chunk or mamba", i, g.Kind)
 		}
 		out.Groups = append(out.Groups, kvcache.Group{
-			Kind: kind, Block: g.Block, Window: g.Window, Chunk: g.Chunk, Align: g.Mode == "align",
+			Kind: kind, BlockSize: g.Block, Window: g.Window, Chunk: g.Chunk, Align: g.Mode == "align",
 		})
 	}
 	return out, nil
@@ -121,7 +121,7 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 			for _, ids := range p.hit.Blocks {
 				blocks = append(blocks, append([]int32{}, ids...))
 			}
-			r["hit"], r["blk"], r["spb"] = p.hit.Tokens, blocks, q.Junction()
+			r["hit"], r["blk"], r["spb"] = p.hit.NumTokens, blocks, q.Junction()
 		}
 	case "alloc":
 		return p.alloc(q, op, r)
@@ -129,7 +129,7 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 		p.cache.Append(q, op.Tokens...)
 		hashFields(q, r)
 	case "setcomp":
-		q.SetComputed(op.N)
+		q.SetNumComputedTokens(op.N)
 	case "cache":
 		return p.cache.Store(q, op.N)
 	case "preempt":
@@ -137,7 +137,7 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 	case "free":
 		p.cache.Free(q) // the request stays: a recording may still ask for it
 	case "common":
-		p.ids = p.cache.Common(p.ids[:0], q)
+		p.ids = p.cache.NumCommonPrefixBlocks(p.ids[:0], q)
 		r.set("n", p.ids)
 	default:
 		return fmt.Errorf("there is no operation %q in a recording of a manager", op.Name)
@@ -157,16 +157,16 @@ func hashFields(q *kvcache.Request, r result) {
 }
 
 func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
-	if q.Computed() != op.Computed {
-		return fmt.Errorf("alloc: request %q has %d computed tokens, the recording says %d", op.ID, q.Computed(), op.Computed)
+	if q.NumComputedTokens() != op.Computed {
+		return fmt.Errorf("alloc: request %q has %d computed tokens, the recording says %d", op.ID, q.NumComputedTokens(), op.Computed)
 	}
 	a := kvcache.Alloc{
-		New: op.New, Lookahead: op.Lookahead, External: op.External, Delay: op.Delay, MustFit: op.Full,
-		Reserved: op.Reserved, Alone: !orTrue(op.Scheduled), InFlight: op.InFlight,
+		NumNewTokens: op.New, NumLookaheadTokens: op.Lookahead, NumExternalTokens: op.External, DelayCacheBlocks: op.Delay, FullSequenceMustFit: op.Full,
+		ReservedBlocks: op.Reserved, NothingScheduled: !orTrue(op.Scheduled), NumInFlightTokens: op.InFlight,
 	}
 	if op.Use {
-		if op.Hit != p.hit.Tokens {
-			return fmt.Errorf("alloc: a hit of %d tokens, the lookup before found %d", op.Hit, p.hit.Tokens)
+		if op.Hit != p.hit.NumTokens {
+			return fmt.Errorf("alloc: a hit of %d tokens, the lookup before found %d", op.Hit, p.hit.NumTokens)
 		}
 		a.Hit = &p.hit
 	} else if op.Hit != 0 {
@@ -177,7 +177,7 @@ func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
 		return err
 	}
 	if ok {
-		q.SetComputed(op.Computed + op.Hit + op.External + op.New)
+		q.SetNumComputedTokens(op.Computed + op.Hit + op.External + op.New)
 		if op.RecordStats {
 			p.cache.Record(q, op.Hit)
 		}
@@ -200,13 +200,13 @@ func (p *managerPlayer) allocFields(q *kvcache.Request, op *Op, r result, ok boo
 		}
 		named = append(named, 0xff, 0xff, 0xff, 0xff)
 		if ok {
-			fresh = append(fresh, p.cache.New([]int32{}, q, g))
+			fresh = append(fresh, p.cache.NewBlocks([]int32{}, q, g))
 		}
 	}
 	sum := sha256.Sum256(named)
 	r["ok"], r["nb"], r["th"] = ok, lengths, hex.EncodeToString(sum[:8])
 	if ok {
-		r["after"], r["new"] = q.Computed(), fresh
+		r["after"], r["new"] = q.NumComputedTokens(), fresh
 	}
 	if op.Table {
 		r["table"] = tables

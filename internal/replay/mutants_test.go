@@ -1,14 +1,18 @@
 package replay
 
 import (
-	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // A mutant is one rule changed: text of a file, which occurs once, and what
@@ -36,7 +40,7 @@ var mutants = []mutant{
 	{"a shorter partial entry is replaced", "vllm/v1/pool/register.go",
 		"!known && had != 0 && had < tokens", "false && known && had < tokens", "", "vllm/v1/pool"},
 	{"an event is sent even if nothing is stored", "vllm/v1/pool/register.go",
-		"if p.config.Events {\n\t\tp.recordStored", "if p.config.Events && mask == nil {\n\t\tp.recordStored", "m08", ""},
+		"if p.config.EnableEvents {\n\t\tp.recordStored", "if p.config.EnableEvents && mask == nil {\n\t\tp.recordStored", "m08", ""},
 	{"a later run of hashes starts at the last item", "vllm/v1/pool/register.go",
 		"at := blockhash.Last", "at := blockhash.Cursor(0)", "m05", ""},
 	{"an item's offset counts from its block", "vllm/blockhash/key.go",
@@ -48,23 +52,23 @@ var mutants = []mutant{
 	{"the last token is never hit", "vllm/v1/kvcache/lookup.go",
 		"limit := r.NumTokens() - 1", "limit := r.NumTokens()", "m04", ""},
 	{"the watermark counts the null block", "vllm/v1/kvcache/cache.go",
-		"1) * float64(config.Blocks)", "1) * float64(config.Blocks-1)", "m19", ""},
+		"1) * float64(config.NumGPUBlocks)", "1) * float64(config.NumGPUBlocks-1)", "m19", ""},
 	{"running requests see no watermark", "vllm/v1/kvcache/allocate.go",
-		"if !r.running && !a.Alone {", "if !a.Alone {", "m10 m19", ""},
+		"if !r.running && !a.NothingScheduled {", "if !a.NothingScheduled {", "m10 m19", ""},
 	{"reserved blocks are left to others", "vllm/v1/kvcache/allocate.go",
-		"c.pool.NumFree()-a.Reserved {", "c.pool.NumFree() {", "m10", ""},
+		"c.pool.NumFree()-a.ReservedBlocks {", "c.pool.NumFree() {", "m10", ""},
 	{"drafts are not registered", "vllm/v1/kvcache/allocate.go",
-		"c.register(r, min(d.main, r.NumTokens()))", "c.register(r, min(d.main, (len(r.content.Hashes)+1)*c.config.HashBlock))", "m12", ""},
+		"c.register(r, min(d.main, r.NumTokens()))", "c.register(r, min(d.main, (len(r.content.Hashes)+1)*c.config.HashBlockSize))", "m12", ""},
 	{"delayed blocks are not registered yet", "vllm/v1/kvcache/allocate.go",
-		"c.config.Caching && !a.Delay {\n\t\tc.register(r, min(d.main", "c.config.Caching {\n\t\tc.register(r, min(d.main", "m15", ""},
+		"c.config.EnablePrefixCaching && !a.DelayCacheBlocks {\n\t\tc.register(r, min(d.main", "c.config.EnablePrefixCaching {\n\t\tc.register(r, min(d.main", "m15", ""},
 	{"windows are left on the settled tokens", "vllm/v1/kvcache/allocate.go",
-		"max(0, d.total-a.InFlight)", "d.total", "m06 m07 m16", ""},
+		"max(0, d.total-a.NumInFlightTokens)", "d.total", "m06 m07 m16", ""},
 	{"window blocks are freed from the last one", "vllm/v1/kvcache/free.go",
 		"c.pool.FreeTable(t.ids[start:end])", "c.pool.Free(t.ids[start:end])", "m06", ""},
 	{"a window may begin inside a block", "vllm/v1/kvcache/group.go",
-		"c.MaxModelLen), g.Block) + 1", "c.MaxModelLen), g.Block)", "m06 m07 m08 s06", ""},
+		"c.MaxModelLen), g.BlockSize) + 1", "c.MaxModelLen), g.BlockSize)", "m06 m07 m08 s06", ""},
 	{"a hit needs a whole window", "vllm/v1/kvcache/lookup_kinds.go",
-		"ceil(g.Window-1, g.Block)", "ceil(g.Window, g.Block)", "m09", ""},
+		"ceil(g.Window-1, g.BlockSize)", "ceil(g.Window, g.BlockSize)", "m09", ""},
 	{"a short run that reaches block 0 is a hit", "vllm/v1/kvcache/lookup_kinds.go",
 		"\t\tend = run\n", "\t\tend, run = 0, 0\n", "m06", ""},
 	{"EAGLE gives the last block up", "vllm/v1/kvcache/lookup_kinds.go",
@@ -74,7 +78,7 @@ var mutants = []mutant{
 	{"tokens before the chunk are hit unseen", "vllm/v1/kvcache/lookup_kinds.go",
 		"n := floorTo(max(limit, 0), s.spec.Chunk) / size\n\tappendNull(s, hit, n)", "n := 0", "m13", ""},
 	{"hybrid registration ends at a boundary of hits", "vllm/v1/kvcache/register.go",
-		"return floorTo(tokens, c.config.SchedulerBlock)", "return tokens", "m09", ""},
+		"return floorTo(tokens, c.config.SchedulerBlockSize)", "return tokens", "m09", ""},
 	{"sparse retention keeps the prompt's last boundary", "vllm/v1/kvcache/retention.go",
 		"replay := r.prompt - 1", "replay := r.prompt", "m08 s06", ""},
 	{"sparse retention keeps the junction", "vllm/v1/kvcache/retention.go",
@@ -88,39 +92,39 @@ var mutants = []mutant{
 	{"the prompt's state moves to a copy", "vllm/v1/kvcache/mamba.go",
 		"c.pool.Move(own, private)", "_ = own", "s09", ""},
 	{"nobody is admitted after a preemption", "vllm/v1/sched/schedule.go",
-		"if !b.starved && ", "if ", "s01 s02 s03", ""},
+		"if !b.starved && s.pause", "if s.pause", "s01 s02 s03", ""},
 	{"a preempted request waits in front", "vllm/v1/sched/scheduler.go",
-		"s.queue.pushFront(r)", "s.queue.push(r)", "s01 s03", ""},
+		"s.waiting.pushFront(r)", "s.waiting.push(r)", "s01 s03", ""},
 	{"of equal victims the first is taken", "vllm/v1/sched/schedule.go",
 		"r.priority == w.priority && r.arrival > w.arrival", "r.priority == w.priority && r.arrival >= w.arrival", "s02", ""},
 	{"a victim's tokens return to the budget", "vllm/v1/sched/schedule.go",
 		"b.budget += b.rows[i].tokens", "b.budget += 0", "", "vllm/v1/sched"},
 	{"long prompts are computed in parts", "vllm/v1/sched/admit.go",
-		"if limit := s.config.LongPrefill; limit > 0 {", "if limit := 0; limit > 0 {", "s04", ""},
+		"if limit := s.config.LongPrefillTokenThreshold; limit > 0 {", "if limit := 0; limit > 0 {", "s04", ""},
 	{"decodes are padded to equal rows", "vllm/v1/sched/admit.go",
-		"padding && s.config.Drafts > 0", "!padding && s.config.Drafts > 0", "s05", ""},
+		"padding && s.config.NumSpeculativeTokens > 0", "!padding && s.config.NumSpeculativeTokens > 0", "s05", ""},
 	{"rejected drafts are computed again", "vllm/v1/sched/update.go",
-		"computed := r.kv.Computed() - n", "computed := r.kv.Computed() - max(0, n-1)", "s05", ""},
+		"computed := r.kv.NumComputedTokens() - n", "computed := r.kv.NumComputedTokens() - max(0, n-1)", "s05", ""},
 	{"a whole sequence must fit", "vllm/v1/sched/admit.go",
-		"MustFit: !s.config.AdmitChunks", "MustFit: s.config.AdmitChunks", "s01 s02", ""},
+		"FullSequenceMustFit: !s.config.AdmitChunks", "FullSequenceMustFit: s.config.AdmitChunks", "s01 s02", ""},
 	{"prompts are not split without chunks", "vllm/v1/sched/admit.go",
-		"s.config.WholePrefills && n", "false && n", "s08", ""},
+		"s.config.DisableChunkedPrefill && n", "false && n", "s08", ""},
 	{"a chunk ends where a state can be cached", "vllm/v1/sched/mamba.go",
 		"for _, stop := range m.stops(r, start, end) {", "for _, stop := range [4]int{} {", "s07 s09", ""},
 	{"a shared block is not written in place", "vllm/v1/kvcache/copies.go",
-		"return id != 0 && block.NeedOf", "return id == 0 && block.NeedOf", "", "vllm/v1/kvcache"},
+		"return id != pool.Null && block.NeedOf", "return id == pool.Null && block.NeedOf", "", "vllm/v1/kvcache"},
 	{"what a copy holds is no sharer", "vllm/v1/kvcache/copies.go",
 		"count := c.pool.Count(id) - c.pins[id]", "count := c.pool.Count(id)", "", "vllm/v1/kvcache"},
 	{"rejected drafts give their blocks back", "vllm/v1/kvcache/fork.go",
 		"t.ids = t.ids[:keep]", "_ = keep", "", "vllm/v1/kvcache"},
 	{"another last token has another hash", "vllm/v1/kvcache/fork.go",
-		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlock]", "", "", "vllm/v1/kvcache"},
+		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", "", "", "vllm/v1/kvcache"},
 	{"a worker writes where its table points", "vllm/v1/sched/write.go",
 		"slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)", "", "vllm/v1/sched"},
 	{"a child is new to the worker", "vllm/v1/sched/fork.go",
-		"p.prefill, true\n", "p.prefill, false\n", "", "vllm/v1/sched"},
+		"p.prefill, KindNew\n", "p.prefill, KindRunning\n", "", "vllm/v1/sched"},
 	{"the output of a preempted step is void", "vllm/v1/sched/scheduler.go",
-		"r.dropping = s.open && s.inBatch(r)", "r.dropping = false", "", "vllm/v1/sched"},
+		"r.dropStale = true // it may", "r.dropStale = false // it may", "", "vllm/v1/sched"},
 }
 
 // Ensure that each rule, when it is changed, is missed by a test.
@@ -128,45 +132,67 @@ func TestMutantsAreCaught(t *testing.T) { areCaught(t, mutants) }
 
 func areCaught(t *testing.T, mutants []mutant) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds a program for each mutant")
-	}
+	level.SkipQuick(t)
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
+	s := newSwitches(root)
+	for i, m := range mutants {
+		require.NoError(t, s.add(i+1, m.rule, m.file, m.from, m.to))
+	}
+	overlay := s.write(t)
+	programs := map[string]string{} // by package of tests
 	for _, m := range mutants {
+		if programs[m.tests] == "" {
+			programs[m.tests] = build(t, root, overlay, m.tests)
+		}
+	}
+	var every []string
+	for _, m := range mutants {
+		every = append(every, recordings(t, root, m.recordings)...)
+	}
+	slices.Sort(every)
+	caught, output := run(t, 0, programs[""], slices.Compact(every)...)
+	require.False(t, caught, "with no rule changed: %s", output)
+	for i, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
-			caught, output := m.try(t, root)
+			arguments := recordings(t, root, m.recordings)
+			if m.tests != "" {
+				arguments = []string{"-test.failfast", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s"}
+			}
+			caught, output := run(t, i+1, programs[m.tests], arguments...)
 			require.True(t, caught, "nobody noticed: %s", output)
 		})
 	}
 }
 
-// try builds the mutant with an overlay and plays or tests it.
-func (m *mutant) try(t *testing.T, root string) (caught bool, output string) {
-	dir := t.TempDir()
-	file := filepath.Join(root, "internal", m.file)
-	source, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(source), m.from), "the text of the rule in %s", m.file)
-	changed := filepath.Join(dir, "mutant.go")
-	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600))
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
-	require.NoError(t, err)
-	overlaid := filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(overlaid, overlay, 0o600))
-
-	program := filepath.Join(dir, "program")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlaid, "-o", program, "./internal/replay/testdata/verify")
-	run := exec.Command(program, recordings(t, root, m.recordings)...)
-	if m.tests != "" {
-		build = exec.Command("go", "test", "-buildvcs=false", "-ldflags=-s -w", "-c", "-overlay", overlaid, "-o", program, "./internal/"+m.tests)
-		run = exec.Command(program, "-test.failfast", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s")
+// build makes the program that plays recordings, or the tests of a package, with
+// every change in it.
+func build(t *testing.T, root, overlay, tests string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	arguments := []string{"build", "./internal/replay/testdata/verify"}
+	if tests != "" {
+		arguments = []string{"test", "-c", "./internal/" + tests}
 	}
-	build.Dir, run.Dir = root, dir
-	text, err := build.CombinedOutput()
+	last := len(arguments) - 1
+	cmd := exec.Command("go", append(arguments[:last:last], "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlay, "-o", program, arguments[last])...)
+	cmd.Dir = root
+	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)
-	text, err = run.CombinedOutput()
+	return program
+}
+
+// run runs a program with one change, and reports whether it fails.
+func run(t *testing.T, number int, program string, arguments ...string) (failed bool, output string) {
+	t.Helper()
+	cmd := exec.Command(program, arguments...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", variable, number))
+	text, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
 	return err != nil, string(text)
 }
 

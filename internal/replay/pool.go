@@ -17,7 +17,7 @@ type poolPlayer struct {
 
 func newPoolPlayer(c *Config, hash blockhash.Function) (*poolPlayer, error) {
 	p, err := pool.New(pool.Config{
-		Blocks: c.NumBlocks, Caching: c.Caching, HashBlock: c.HashBlock, Events: c.Events,
+		NumGPUBlocks: c.NumBlocks, EnableCaching: c.Caching, HashBlockSize: c.HashBlock, EnableEvents: c.Events,
 	})
 	if err != nil {
 		return nil, err

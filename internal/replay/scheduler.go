@@ -33,12 +33,12 @@ func newSchedulerPlayer(c *Config, hash blockhash.Function) (*schedulerPlayer, e
 		return nil, err
 	}
 	config := sched.Config{
-		Cache: cache, MaxSeqs: c.MaxSeqs, MaxTokens: c.MaxTokens,
-		LongPrefill: c.LongPrefill, Drafts: c.Spec,
-		WholePrefills: !orTrue(c.Chunked), AdmitChunks: !orTrue(c.ReserveFull),
+		AsVLLM: true, Cache: cache, MaxNumSeqs: c.MaxSeqs, MaxNumBatchedTokens: c.MaxTokens,
+		LongPrefillTokenThreshold: c.LongPrefill, NumSpeculativeTokens: c.Spec,
+		DisableChunkedPrefill: !orTrue(c.Chunked), AdmitChunks: !orTrue(c.ReserveFull),
 	}
 	if c.Eagle {
-		config.Lookahead = c.Spec // a draft model has keys and values, an n-gram has none
+		config.NumLookaheadTokens = c.Spec // a draft model has keys and values, an n-gram has none
 	}
 	switch c.Policy {
 	case "fcfs":
@@ -155,23 +155,23 @@ func (p *schedulerPlayer) stepFields(r result) {
 	for i := range p.step.Rows {
 		q := &p.step.Rows[i]
 		name := p.names[q.ID]
-		tokens = append(tokens, row{name, q.Tokens})
+		tokens = append(tokens, row{name, q.NumScheduledTokens})
 		switch q.Kind {
 		case sched.KindNew:
-			fresh = append(fresh, row{name, q.Computed, p.blocks(i)})
+			fresh = append(fresh, row{name, q.NumComputedTokens, p.blocks(i)})
 		case sched.KindResumed:
-			resumed = append(resumed, row{name, q.Computed, 1, p.blocks(i)})
+			resumed = append(resumed, row{name, q.NumComputedTokens, 1, p.blocks(i)})
 		case sched.KindRunning:
-			running = append(running, row{name, q.Computed, 0, p.blocksOrNull(i)})
+			running = append(running, row{name, q.NumComputedTokens, 0, p.blocksOrNull(i)})
 		}
-		if q.Drafts > 0 {
-			drafts[name] = slices.Clone(p.step.Drafts[from : from+q.Drafts])
+		if q.NumDraftTokens > 0 {
+			drafts[name] = slices.Clone(p.step.Drafts[from : from+q.NumDraftTokens])
 		}
-		from += q.Drafts
+		from += q.NumDraftTokens
 	}
 	r["tok"], r["new"], r["cached"], r["spec"] = tokens, fresh, append(running, resumed...), drafts
 	r["preempted"], r["finished_prev"] = p.sorted(p.step.Preempted), p.sorted(p.step.Finished)
-	r["common"] = slices.Clone(p.step.Common)
+	r["common"] = slices.Clone(p.step.NumCommonPrefixBlocks)
 	r["running"], r["waiting"] = p.named(p.sched.Running(nil)), p.named(p.sched.Waiting(nil))
 	if len(p.step.Copies) > 0 {
 		copies := []row{}
@@ -208,7 +208,7 @@ func (p *schedulerPlayer) afterFields(r result) {
 	ids := p.sched.Running(nil)
 	computed := []int{}
 	for _, id := range ids {
-		n, _, err := p.sched.Computed(id)
+		n, _, err := p.sched.NumComputedTokens(id)
 		if err != nil {
 			panic(err) // it runs
 		}

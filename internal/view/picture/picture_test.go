@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden picture anew")
 
-var golden = filepath.Join("..", "..", "capi", "cache", "blocks.svg")
+var golden = filepath.Join("..", "..", "..", "capi", "cache", "blocks.svg")
 
 func TestTheCommittedPictureIsWhatTheCodeDraws(t *testing.T) {
 	var out bytes.Buffer

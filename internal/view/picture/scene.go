@@ -45,9 +45,9 @@ type server struct {
 // play serves a question that ends, two with the same beginning that run, and a
 // fork of one of them that has written since.
 func play() (*scene, error) {
-	s, err := sched.New(sched.Config{MaxSeqs: 8, MaxTokens: 64, Cache: kvcache.Config{
-		Blocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, Block: blockSize}},
-		Caching: true, Hash: blockhash.CBOR("0"), MaxModelLen: 32,
+	s, err := sched.New(sched.Config{MaxNumSeqs: 8, MaxNumBatchedTokens: 64, Cache: kvcache.Config{
+		NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: blockSize}},
+		EnablePrefixCaching: true, Hash: blockhash.CBOR("0"), MaxModelLen: 32,
 	}})
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func play() (*scene, error) {
 		if err != nil {
 			return nil, err
 		}
-		computed, _, err := v.s.Computed(r.id)
+		computed, _, err := v.s.NumComputedTokens(r.id)
 		if err != nil {
 			return nil, err
 		}
@@ -144,10 +144,10 @@ func (v *server) run(answers map[sched.ID]string) error {
 	var counts, sampled []int32
 	slots := v.step.Slots[0]
 	for _, row := range v.step.Rows {
-		for k := range row.Tokens {
-			m[slots[k]] = v.words[v.text[row.ID][row.Computed+k]]
+		for k := range row.NumScheduledTokens {
+			m[slots[k]] = v.words[v.text[row.ID][row.NumComputedTokens+k]]
 		}
-		slots = slots[row.Tokens:]
+		slots = slots[row.NumScheduledTokens:]
 		word, ok := answers[row.ID]
 		if !ok {
 			counts = append(counts, 0)

@@ -9,7 +9,7 @@ package adapter
 import (
 	"fmt"
 
-	"llmmemory/internal/queue"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/sched"
@@ -19,7 +19,7 @@ import (
 type Scheduler struct {
 	config   sched.Config
 	s        *sched.Scheduler
-	requests queue.Places[request]
+	requests reqtable.Table[request]
 	ids      map[sched.ID]int32 // to places
 
 	step    sched.Step
@@ -71,11 +71,11 @@ func (s *Scheduler) Add(r serve.Request) error {
 		return bad("a prompt of %d tokens", r.Prompt)
 	case r.Seqs > 1:
 		return bad("%d sequences: V1 takes one; add a request for each", r.Seqs)
-	case (s.config.Cache.Caching || r.Tokens != nil) && len(r.Tokens) < r.Prompt:
+	case (s.config.Cache.EnablePrefixCaching || r.Tokens != nil) && len(r.Tokens) < r.Prompt:
 		return bad("%d of %d tokens are given, and prefix caching needs them", len(r.Tokens), r.Prompt)
 	case r.Prompt+r.Output > s.config.Cache.MaxModelLen:
 		return bad("%d and %d tokens: no sequence has more than %d", r.Prompt, r.Output, s.config.Cache.MaxModelLen)
-	case s.requests.Find(r.ID) != queue.None:
+	case s.requests.Find(r.ID) != reqtable.None:
 		return bad("there is one with this id")
 	}
 	prompt := r.Tokens
@@ -121,7 +121,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 	for i := range s.step.Rows {
 		s.row(it, i)
 	}
-	it.Tokens = s.step.Tokens
+	it.Tokens = s.step.NumScheduledTokens
 	return nil
 }
 
@@ -129,36 +129,36 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 func (s *Scheduler) row(it *serve.Iteration, i int) {
 	row := &s.step.Rows[i]
 	q := s.requests.At(s.ids[row.ID])
-	start, cached := row.Computed, 0
+	start, cached := row.NumComputedTokens, 0
 	if row.Kind != sched.KindRunning {
-		start, cached, q.filling = 0, row.Computed, true
+		start, cached, q.filling = 0, row.NumComputedTokens, true
 	}
 	blocks := len(s.step.RowBlocks(i, 0))
 	s.logical += blocks
 	q.blocks += blocks
-	last := row.Computed+row.Tokens >= q.length
+	last := row.NumComputedTokens+row.NumScheduledTokens >= q.length
 	q.yields = 0
 	if last {
 		q.yields = 1
 	}
 	if !q.filling {
-		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length, Seqs: 1, Drafts: row.Drafts})
+		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length, Seqs: 1, Drafts: row.NumDraftTokens})
 		return
 	}
 	q.filling = !last
 	it.Prefills = append(it.Prefills, serve.Prefill{
-		ID: q.id, Start: start, Tokens: cached + row.Tokens, Cached: cached, Seqs: 1, Last: last,
+		ID: q.id, Start: start, Tokens: cached + row.NumScheduledTokens, Cached: cached, Seqs: 1, Last: last,
 	})
 }
 
 // Generated implements serve.Speculator.
 func (s *Scheduler) Generated(id, n int) error {
 	at := s.requests.Find(id)
-	if at == queue.None || s.requests.At(at).yields == 0 {
+	if at == reqtable.None || s.requests.At(at).yields == 0 {
 		return fmt.Errorf("%w %d: it generates nothing in this step, or there is none", serve.ErrRequest, id)
 	}
-	if n < 1 || n > 1+s.config.Drafts {
-		return fmt.Errorf("%w %d: it generates %d tokens: want 1 to %d", serve.ErrRequest, id, n, 1+s.config.Drafts)
+	if n < 1 || n > 1+s.config.NumSpeculativeTokens {
+		return fmt.Errorf("%w %d: it generates %d tokens: want 1 to %d", serve.ErrRequest, id, n, 1+s.config.NumSpeculativeTokens)
 	}
 	s.requests.At(at).yields = n
 	return nil
@@ -217,7 +217,7 @@ func (s *Scheduler) sampled(q *request, i int) (int32, error) {
 // draft gives every decode its drafts. Whether they are right is the caller's
 // to say, so they are zeros.
 func (s *Scheduler) draft() error {
-	n := s.config.Drafts
+	n := s.config.NumSpeculativeTokens
 	if n == 0 {
 		return nil
 	}
@@ -244,10 +244,9 @@ func (s *Scheduler) gone(q *request) {
 
 // Finish implements serve.Scheduler.
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
-	if err := s.requests.Mark(ids...); err != nil {
+	if err := s.requests.Check(ids...); err != nil {
 		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}
-	s.requests.Unmark(ids...)
 	if err := s.update(); err != nil {
 		return answered, err
 	}
@@ -274,7 +273,7 @@ func (s *Scheduler) Usage() serve.Usage {
 // is no such request.
 func (s *Scheduler) Table(id, sequence int) []int32 {
 	at := s.requests.Find(id)
-	if sequence != 0 || at == queue.None || s.requests.At(at).ended {
+	if sequence != 0 || at == reqtable.None || s.requests.At(at).ended {
 		return nil
 	}
 	table, _ := s.s.Table(nil, s.requests.At(at).key, 0)

@@ -16,10 +16,10 @@ import (
 
 func config(blockSize, blocks int, caching bool) sched.Config {
 	return sched.Config{
-		MaxSeqs: 8, MaxTokens: 64,
+		MaxNumSeqs: 8, MaxNumBatchedTokens: 64,
 		Cache: kvcache.Config{
-			Blocks: blocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, Block: blockSize}},
-			Caching: caching, Hash: blockhash.LE{}, MaxModelLen: 64,
+			NumGPUBlocks: blocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: blockSize}},
+			EnablePrefixCaching: caching, Hash: blockhash.LE{}, MaxModelLen: 64,
 		},
 	}
 }
@@ -47,13 +47,13 @@ func TestTraffic(t *testing.T) {
 		t.Run(fmt.Sprintf("caching %t", caching), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := config(rapid.IntRange(1, 5).Draw(t, "block"), rapid.IntRange(1, 40).Draw(t, "blocks"), caching)
-				c.MaxTokens = rapid.IntRange(1, 60).Draw(t, "tokens")
-				c.MaxSeqs = rapid.IntRange(1, 8).Draw(t, "seqs")
+				c.MaxNumBatchedTokens = rapid.IntRange(1, 60).Draw(t, "tokens")
+				c.MaxNumSeqs = rapid.IntRange(1, 8).Draw(t, "seqs")
 				s, err := New(c)
 				require.NoError(t, err)
 				servetest.Run(t, &servetest.System{
 					Scheduler: s, Check: s.check, Table: s.Table, Shared: caching,
-					BlockSize: c.Cache.Groups[0].Block, Prompts: 40, MaxTokens: c.MaxTokens, Live: true,
+					BlockSize: c.Cache.Groups[0].BlockSize, Prompts: 40, MaxTokens: c.MaxNumBatchedTokens, Live: true,
 				})
 			})
 		})
@@ -89,7 +89,7 @@ func TestPrefixHit(t *testing.T) {
 // Ensure that accepted drafts count, and that V1's own end is the caller's.
 func TestDrafts(t *testing.T) {
 	c := config(4, 20, false)
-	c.Drafts, c.Lookahead = 3, 3
+	c.NumSpeculativeTokens, c.NumLookaheadTokens = 3, 3
 	s, err := New(c)
 	require.NoError(t, err)
 	require.NoError(t, s.Add(serve.Request{ID: 7, Prompt: 10, Output: 6}))

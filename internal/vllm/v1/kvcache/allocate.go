@@ -1,6 +1,10 @@
 package kvcache
 
-import "fmt"
+import (
+	"fmt"
+
+	"llmmemory/internal/invariants"
+)
 
 // An Alloc asks for slots for more tokens of a request (vllm/v1/RULES.md §6).
 //
@@ -8,16 +12,16 @@ import "fmt"
 //	                            | to be computed  |
 //	| to be registered, up to the request's tokens |
 type Alloc struct {
-	New       int  // tokens to compute in this step, drafts included
-	Hit       *Hit // of a Lookup just before; nil for a running request
-	Lookahead int  // slots for the draft model
-	External  int  // tokens that a connector will load
+	NumNewTokens       int  // tokens to compute in this step, drafts included
+	Hit                *Hit // of a Lookup just before; nil for a running request
+	NumLookaheadTokens int  // slots for the draft model
+	NumExternalTokens  int  // tokens that a connector will load
 
-	Delay    bool // do not register blocks yet: Store does when they are loaded
-	MustFit  bool // refuse unless the whole sequence would fit
-	Reserved int  // free blocks that must be left to others
-	Alone    bool // nothing else is scheduled, so the watermark does not count
-	InFlight int  // tokens scheduled and not settled, whose windows still read
+	DelayCacheBlocks    bool // do not register blocks yet: Store does when they are loaded
+	FullSequenceMustFit bool // refuse unless the whole sequence would fit
+	ReservedBlocks      int  // free blocks that must be left to others
+	NothingScheduled    bool // nothing else is scheduled, so the watermark does not count
+	NumInFlightTokens   int  // tokens scheduled and not settled, whose windows still read
 }
 
 // Allocate extends the tables of r, and reports whether the blocks were there.
@@ -25,7 +29,10 @@ type Alloc struct {
 // (vllm/v1/RULES.md §6, step 5). The caller advances r's computed tokens. Errors are
 // misuse and wrap ErrRequest.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
-	if a.Hit == nil && a.External == 0 && a.New > 0 && c.grow(r, a) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
+	if a.Hit == nil && a.NumExternalTokens == 0 && a.NumNewTokens > 0 && c.grow(r, a) {
 		return true, nil
 	}
 	if err := c.checkAlloc(r, a); err != nil {
@@ -33,33 +40,33 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	}
 	hit := 0
 	if a.Hit != nil {
-		hit = a.Hit.Tokens
+		hit = a.Hit.NumTokens
 	}
 	d := demand{Alloc: a, local: r.computed + hit}
-	d.all = d.local + a.External
+	d.all = d.local + a.NumExternalTokens
 	d.total = min(d.all, c.config.MaxModelLen)
 	watermark := 0
-	if !r.running && !a.Alone {
+	if !r.running && !a.NothingScheduled {
 		watermark = c.watermark
 	}
-	if a.MustFit {
+	if a.FullSequenceMustFit {
 		whole := min(r.NumTokens(), c.config.MaxModelLen)
 		d.slots, d.main, d.computed, d.capped = whole, whole, d.total, true
 		if c.need(r, &d)+watermark > c.pool.NumFree() {
 			return false, nil
 		}
 	}
-	d.main = d.total + a.New
-	d.slots, d.computed, d.capped = min(d.main+a.Lookahead, c.config.MaxModelLen), d.all, false
-	c.leaveWindows(r, max(0, d.total-a.InFlight))
-	if c.need(r, &d)+watermark > c.pool.NumFree()-a.Reserved {
+	d.main = d.total + a.NumNewTokens
+	d.slots, d.computed, d.capped = min(d.main+a.NumLookaheadTokens, c.config.MaxModelLen), d.all, false
+	c.leaveWindows(r, max(0, d.total-a.NumInFlightTokens))
+	if c.need(r, &d)+watermark > c.pool.NumFree()-a.ReservedBlocks {
 		return false, nil
 	}
 	if !c.plan(r, &d) {
 		return false, nil
 	}
 	c.commit(r, &d)
-	if c.config.Caching && !a.Delay {
+	if c.config.EnablePrefixCaching && !a.DelayCacheBlocks {
 		c.register(r, min(d.main, r.NumTokens()))
 	}
 	r.running = true
@@ -69,22 +76,22 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 // grow is Allocate for what nearly every call is: a running request whose new
 // tokens fit into its tables. It changes nothing if that is not so.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
-	if !c.plain || r.forked || !r.running || a.MustFit || a.Lookahead < 0 || a.Reserved < 0 || a.Reserved > c.pool.NumFree() {
+	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.pool.NumFree() {
 		return false
 	}
 	total := min(r.computed, c.config.MaxModelLen)
-	main := total + a.New
-	slots := min(main+a.Lookahead, c.config.MaxModelLen)
+	main := total + a.NumNewTokens
+	slots := min(main+a.NumLookaheadTokens, c.config.MaxModelLen)
 	for i := range r.tables {
-		if slots > len(r.tables[i].ids)*c.groups[i].Block {
+		if slots > len(r.tables[i].ids)*c.groups[i].BlockSize {
 			return false
 		}
 	}
-	c.leaveWindows(r, max(0, total-a.InFlight))
+	c.leaveWindows(r, max(0, total-a.NumInFlightTokens))
 	for i := range c.plans {
 		c.plans[i] = plan{from: len(r.tables[i].ids), copied: -1}
 	}
-	if c.config.Caching && !a.Delay {
+	if c.config.EnablePrefixCaching && !a.DelayCacheBlocks {
 		c.register(r, min(main, r.NumTokens()))
 	}
 	return true
@@ -112,7 +119,7 @@ func (d *demand) hits(group int) []int32 {
 
 // partial reports whether the hit ends inside a block of the group.
 func (d *demand) partial(g *group, hits []int32) bool {
-	return len(hits) > 0 && d.local%g.Block != 0
+	return len(hits) > 0 && d.local%g.BlockSize != 0
 }
 
 // anyHit reports whether there is a block to adopt, be it a null block.
@@ -130,13 +137,13 @@ func (d *demand) anyHit() bool {
 
 func (c *Cache) checkAlloc(r *Request, a *Alloc) error {
 	switch {
-	case a.New < 0 || a.External < 0 || a.Lookahead < 0 || a.Reserved < 0 || a.InFlight < 0:
+	case a.NumNewTokens < 0 || a.NumExternalTokens < 0 || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.NumInFlightTokens < 0:
 		return fmt.Errorf("%w: a negative number in %+v", ErrRequest, *a)
-	case a.New == 0 && a.External == 0:
+	case a.NumNewTokens == 0 && a.NumExternalTokens == 0:
 		return fmt.Errorf("%w: nothing to allocate for: no new and no external tokens", ErrRequest)
 	}
 	d := demand{Alloc: a}
-	adopts := d.anyHit() || a.External > 0
+	adopts := d.anyHit() || a.NumExternalTokens > 0
 	if !adopts {
 		return nil
 	}

@@ -41,8 +41,8 @@ func New(config Config) (*Cache, error) {
 		return nil, err
 	}
 	p, err := pool.New(pool.Config{
-		Blocks: config.Blocks, Caching: config.Caching, HashBlock: config.HashBlock,
-		Events: config.Events, Residency: config.Residency,
+		NumGPUBlocks: config.NumGPUBlocks, EnableCaching: config.EnablePrefixCaching, HashBlockSize: config.HashBlockSize,
+		EnableEvents: config.EnableEvents, Residency: config.Residency,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -50,7 +50,7 @@ func New(config Config) (*Cache, error) {
 	c := &Cache{
 		config:    config,
 		pool:      p,
-		watermark: int(min(config.Watermark, 1) * float64(config.Blocks)), // 1 admits nobody
+		watermark: int(min(config.Watermark, 1) * float64(config.NumGPUBlocks)), // 1 admits nobody
 		hold:      max(0, config.PrefillLookahead-1),
 		hybrid:    make([]hitState, len(config.Groups)),
 		plans:     make([]plan, len(config.Groups)),
@@ -64,7 +64,10 @@ func New(config Config) (*Cache, error) {
 	}
 	c.setFineness()
 	c.makeSets()
-	return c, c.checkSets()
+	if err := c.checkSets(); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // setFineness decides where hits can end: with one group at its blocks, with
@@ -72,19 +75,19 @@ func New(config Config) (*Cache, error) {
 // coarser blocks and every other group can follow it there (vllm/v1/RULES.md §10).
 func (c *Cache) setFineness() {
 	if len(c.groups) == 1 {
-		c.hitUnit = c.groups[0].Block
+		c.hitUnit = c.groups[0].BlockSize
 		return
 	}
 	coarse, follow := false, true
 	for i := range c.groups {
 		g := &c.groups[i]
-		coarse = coarse || g.aligned() && g.Block > c.config.HashBlock
-		follow = follow && (g.fine() || g.Block == c.config.HashBlock)
+		coarse = coarse || g.aligned() && g.BlockSize > c.config.HashBlockSize
+		follow = follow && (g.fine() || g.BlockSize == c.config.HashBlockSize)
 	}
-	c.finest = c.config.Caching && coarse && follow
-	c.hitUnit = c.config.SchedulerBlock
+	c.finest = c.config.EnablePrefixCaching && coarse && follow
+	c.hitUnit = c.config.SchedulerBlockSize
 	if c.finest {
-		c.hitUnit = c.config.HashBlock
+		c.hitUnit = c.config.HashBlockSize
 	}
 }
 
@@ -112,7 +115,7 @@ func (c *Cache) makeSets() {
 	slices.SortStableFunc(c.sets, func(a, b set) int {
 		return notFull(a.spec) - notFull(b.spec)
 	})
-	if !c.config.Caching {
+	if !c.config.EnablePrefixCaching {
 		return
 	}
 	for _, s := range c.sets {
@@ -132,15 +135,15 @@ func notFull(g *group) int {
 // checkSets refuses what V1 has no lookup for.
 func (c *Cache) checkSets() error {
 	for _, s := range c.sets {
-		if s.spec.Kind != ChunkedLocal || !c.config.Caching {
+		if s.spec.Kind != ChunkedLocal || !c.config.EnablePrefixCaching {
 			continue
 		}
 		if s.eagle {
 			return fmt.Errorf("%w: chunked local attention has no EAGLE lookup", ErrConfig)
 		}
-		if s.spec.Block != c.hitUnit {
+		if s.spec.BlockSize != c.hitUnit {
 			return fmt.Errorf("%w: chunked local attention needs hits of one block of %d, they are %d",
-				ErrConfig, s.spec.Block, c.hitUnit)
+				ErrConfig, s.spec.BlockSize, c.hitUnit)
 		}
 	}
 	return nil

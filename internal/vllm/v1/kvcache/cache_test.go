@@ -10,34 +10,34 @@ import (
 )
 
 func TestBadConfigs(t *testing.T) {
-	full := []Group{{Kind: Full, Block: 4}}
-	good := Config{Blocks: 9, Groups: full, MaxModelLen: 64, Caching: true, Hash: blockhash.LE{}}
+	full := []Group{{Kind: Full, BlockSize: 4}}
+	good := Config{NumGPUBlocks: 9, Groups: full, MaxModelLen: 64, EnablePrefixCaching: true, Hash: blockhash.LE{}}
 	_, err := New(good)
 	require.NoError(t, err)
 	for name, change := range map[string]func(c *Config){
 		"0 groups of layers":         func(c *Config) { c.Groups = nil },
 		"65 groups":                  func(c *Config) { c.Groups = make([]Group, 65) },
 		"blocks of 0":                func(c *Config) { c.Groups = []Group{{}} },
-		"a window of 0":              func(c *Config) { c.Groups = []Group{{Kind: SlidingWindow, Block: 4}} },
-		"chunks of 0":                func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, Block: 4}} },
-		"speculative":                func(c *Config) { c.Groups = []Group{{Kind: Mamba, Block: 4, Speculative: -1}} },
-		"kind 9":                     func(c *Config) { c.Groups = []Group{{Kind: 9, Block: 4}} },
+		"a window of 0":              func(c *Config) { c.Groups = []Group{{Kind: SlidingWindow, BlockSize: 4}} },
+		"chunks of 0":                func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4}} },
+		"speculative":                func(c *Config) { c.Groups = []Group{{Kind: Mamba, BlockSize: 4, NumSpeculativeBlocks: -1}} },
+		"kind 9":                     func(c *Config) { c.Groups = []Group{{Kind: 9, BlockSize: 4}} },
 		"too long":                   func(c *Config) { c.MaxModelLen = 1<<31 - 1 },
 		"the longest sequence has 0": func(c *Config) { c.MaxModelLen = 0 },
 		"needs a hash":               func(c *Config) { c.Hash = nil },
 		"watermark":                  func(c *Config) { c.Watermark = -1 },
-		"a pool of 0 blocks":         func(c *Config) { c.Blocks = 0 },
-		"a divisor":                  func(c *Config) { c.HashBlock = 3 },
-		"want the same":              func(c *Config) { c.HashBlock = 2 },
-		"must be a multiple":         func(c *Config) { c.SchedulerBlock = 6 },
-		"has no effect":              func(c *Config) { c.Retention = 8 },
+		"a pool of 0 blocks":         func(c *Config) { c.NumGPUBlocks = 0 },
+		"a divisor":                  func(c *Config) { c.HashBlockSize = 3 },
+		"want the same":              func(c *Config) { c.HashBlockSize = 2 },
+		"must be a multiple":         func(c *Config) { c.SchedulerBlockSize = 6 },
+		"has no effect":              func(c *Config) { c.RetentionInterval = 8 },
 		"not a multiple": func(c *Config) {
-			c.Retention, c.Groups = 6, []Group{{Kind: SlidingWindow, Block: 4, Window: 4}}
+			c.RetentionInterval, c.Groups = 6, []Group{{Kind: SlidingWindow, BlockSize: 4, Window: 4}}
 		},
-		"retention -2":      func(c *Config) { c.Retention = -2 },
+		"retention -2":      func(c *Config) { c.RetentionInterval = -2 },
 		"5 draft modules":   func(c *Config) { c.Eagle, c.PrefillLookahead = true, 5 },
-		"no EAGLE lookup":   func(c *Config) { c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, Block: 4, Chunk: 8}} },
-		"needs hits of one": func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, Block: 4, Chunk: 8}, {Block: 8}} },
+		"no EAGLE lookup":   func(c *Config) { c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}} },
+		"needs hits of one": func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}, {BlockSize: 8}} },
 	} {
 		c := good
 		change(&c)
@@ -56,17 +56,17 @@ func TestMisuse(t *testing.T) {
 	r := computed(t, c, counting(6))
 	var hit Hit
 	c.Lookup(r, &hit)
-	require.Equal(t, 4, hit.Tokens)
+	require.Equal(t, 4, hit.NumTokens)
 	for name, a := range map[string]Alloc{
 		"nothing to allocate for": {},
-		"a negative number":       {New: -1},
-		"has blocks already":      {New: 1, External: 4},
+		"a negative number":       {NumNewTokens: -1},
+		"has blocks already":      {NumNewTokens: 1, NumExternalTokens: 4},
 	} {
 		_, err := c.Allocate(r, &a)
 		require.ErrorIs(t, err, ErrRequest, name)
 		require.ErrorContains(t, err, name)
 	}
-	_, err = c.Allocate(r, &Alloc{New: 1, Hit: &hit})
+	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorContains(t, err, "has blocks already")
 	require.ErrorIs(t, c.Store(r, 7), ErrRequest)
 	require.ErrorIs(t, c.Evict(-1), ErrRequest)
@@ -82,17 +82,17 @@ func TestAStaleHitIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	var hit Hit
 	c.Lookup(r, &hit)
-	require.Equal(t, 8, hit.Tokens)
+	require.Equal(t, 8, hit.NumTokens)
 	other, err := c.Add(Spec{Tokens: counting(9)})
 	require.NoError(t, err)
-	_, err = c.Allocate(other, &Alloc{New: 1, Hit: &hit})
+	_, err = c.Allocate(other, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorIs(t, err, ErrStale, "it is of another request")
 	require.NoError(t, c.Evict(hit.Blocks[0][1]))
-	_, err = c.Allocate(r, &Alloc{New: 1, Hit: &hit})
+	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorIs(t, err, ErrStale)
 	c.Lookup(r, &hit)
-	require.Equal(t, 4, hit.Tokens)
-	allocate(t, c, r, Alloc{New: 5, Hit: &hit})
+	require.Equal(t, 4, hit.NumTokens)
+	allocate(t, c, r, Alloc{NumNewTokens: 5, Hit: &hit})
 }
 
 // Ensure that reserved blocks are left to others, also when none is needed.
@@ -101,14 +101,14 @@ func TestReservedBlocks(t *testing.T) {
 	r := computed(t, c, counting(7)) // two of five blocks
 	c.Append(r, 7)
 	for reserved, want := range map[int]bool{4: false, 3: true} {
-		ok, err := c.Allocate(r, &Alloc{New: 1, Reserved: reserved})
+		ok, err := c.Allocate(r, &Alloc{NumNewTokens: 1, ReservedBlocks: reserved})
 		require.NoError(t, err)
 		require.Equal(t, want, ok, "%d reserved, nothing needed", reserved)
 	}
-	r.SetComputed(8)
+	r.SetNumComputedTokens(8)
 	c.Append(r, 8)
 	for _, reserved := range []int{3, 2} {
-		ok, err := c.Allocate(r, &Alloc{New: 1, Reserved: reserved})
+		ok, err := c.Allocate(r, &Alloc{NumNewTokens: 1, ReservedBlocks: reserved})
 		require.NoError(t, err)
 		require.Equal(t, reserved == 2, ok, "%d reserved, one needed", reserved)
 	}
@@ -119,19 +119,19 @@ func TestReservedBlocks(t *testing.T) {
 // two lacks 6 and 7, so the hit is 5 blocks; dropping twice would make it less.
 func TestEagleDropsOnceForEachLength(t *testing.T) {
 	c, err := New(Config{
-		Blocks: 40, Caching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Eagle: true, Retention: Dense,
-		Groups: []Group{{Kind: Full, Block: 4}, {Kind: SlidingWindow, Block: 4, Window: 5}, {Kind: SlidingWindow, Block: 4, Window: 6}},
+		NumGPUBlocks: 40, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Eagle: true, RetentionInterval: Dense,
+		Groups: []Group{{Kind: Full, BlockSize: 4}, {Kind: SlidingWindow, BlockSize: 4, Window: 5}, {Kind: SlidingWindow, BlockSize: 4, Window: 6}},
 	})
 	require.NoError(t, err)
 	r, err := c.Add(Spec{Tokens: counting(33)})
 	require.NoError(t, err)
-	allocate(t, c, r, Alloc{New: 33})
+	allocate(t, c, r, Alloc{NumNewTokens: 33})
 	for _, gone := range [][2]int{{1, 5}, {2, 6}, {2, 7}} {
 		require.NoError(t, c.Evict(r.Table(gone[0])[gone[1]]))
 	}
 	var hit Hit
 	c.Lookup(r, &hit)
-	require.Equal(t, 20, hit.Tokens)
+	require.Equal(t, 20, hit.NumTokens)
 	require.Equal(t, 28, r.Junction(), "full attention had more")
 	require.Equal(t, r.Table(0)[:5], hit.Blocks[0])
 	require.Equal(t, []int32{0, 0, 0, 0, r.Table(1)[4]}, hit.Blocks[1])
@@ -145,22 +145,22 @@ func TestNoRead(t *testing.T) {
 	require.NoError(t, err)
 	var hit Hit
 	c.Lookup(r, &hit)
-	require.Zero(t, hit.Tokens)
-	allocate(t, c, r, Alloc{New: 9, Hit: &hit})
+	require.Zero(t, hit.NumTokens)
+	allocate(t, c, r, Alloc{NumNewTokens: 9, Hit: &hit})
 	c.Record(r, 0)
 	require.Zero(t, c.TakeStats())
 	c.Lookup(r, &hit)
-	require.Zero(t, hit.Tokens)
+	require.Zero(t, hit.NumTokens)
 	other, err := c.Add(Spec{Tokens: counting(9)})
 	require.NoError(t, err)
 	c.Lookup(other, &hit)
-	require.Equal(t, 8, hit.Tokens)
+	require.Equal(t, 8, hit.NumTokens)
 }
 
 // Ensure that a report of hits says what was reused (vllm/v1/RULES.md §12).
 func TestReportOfHits(t *testing.T) {
 	c, err := New(Config{
-		Blocks: 12, Groups: []Group{{Kind: Full, Block: 4}}, Caching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Events: true,
+		NumGPUBlocks: 12, Groups: []Group{{Kind: Full, BlockSize: 4}}, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, EnableEvents: true,
 	})
 	require.NoError(t, err)
 	computed(t, c, counting(9))
@@ -180,7 +180,7 @@ func TestReportOfHits(t *testing.T) {
 func TestPrefillLookaheadHoldsTokensBack(t *testing.T) {
 	for ahead, want := range map[int]int{0: 2, 1: 2, 2: 1, 4: 1} {
 		c, err := New(Config{
-			Blocks: 12, Groups: []Group{{Kind: Full, Block: 4}}, Caching: true, Hash: blockhash.LE{}, MaxModelLen: 64,
+			NumGPUBlocks: 12, Groups: []Group{{Kind: Full, BlockSize: 4}}, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64,
 			PrefillLookahead: ahead,
 		})
 		require.NoError(t, err)

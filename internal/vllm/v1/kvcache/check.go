@@ -1,6 +1,8 @@
 package kvcache
 
 import (
+	"llmmemory/internal/vllm/v1/pool"
+
 	"errors"
 	"fmt"
 	"slices"
@@ -58,7 +60,7 @@ func (c *Cache) references(yield func(int32) bool) {
 	for _, r := range c.live {
 		for i := range r.tables {
 			for _, id := range r.tables[i].ids {
-				if id != 0 && !yield(id) {
+				if id != pool.Null && !yield(id) {
 					return
 				}
 			}
@@ -75,12 +77,12 @@ func (c *Cache) references(yield func(int32) bool) {
 
 func (c *Cache) checkRequest(r *Request) error {
 	if n := len(r.content.Hashes); c.config.Hash != nil {
-		if n != r.NumTokens()/c.config.HashBlock {
-			return broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.config.HashBlock)
+		if n != r.NumTokens()/c.config.HashBlockSize {
+			return broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.config.HashBlockSize)
 		}
 		again := r.content
 		again.Hashes = nil
-		again.Extend(c.config.Hash, c.config.HashBlock)
+		again.Extend(c.config.Hash, c.config.HashBlockSize)
 		if !slices.Equal(again.Hashes, r.content.Hashes) && len(r.content.Extras.Items) == 0 {
 			return broken("the hashes are not those of the tokens")
 		}
@@ -101,7 +103,7 @@ func (c *Cache) checkTable(r *Request, i int, groupOf []int) error {
 	}
 	seen := make(map[int32]bool, len(t.ids))
 	for at, id := range t.ids {
-		if id == 0 {
+		if id == pool.Null {
 			continue
 		}
 		if seen[id] || groupOf[id] != 0 && groupOf[id] != i+1 {
@@ -122,10 +124,10 @@ func (c *Cache) checkKey(r *Request, g *group, at int, id int32) error {
 	if !ok {
 		return nil
 	}
-	if key.Group != g.id || tokens <= at*g.Block || tokens > (at+1)*g.Block {
+	if key.Group != g.id || tokens <= at*g.BlockSize || tokens > (at+1)*g.BlockSize {
 		return broken("block %d in slot %d of group %d has a key of group %d for %d tokens", id, at, g.id, key.Group, tokens)
 	}
-	if n := tokens / c.config.HashBlock; n <= len(r.content.Hashes) && r.content.Hashes[n-1] != key.Hash {
+	if n := tokens / c.config.HashBlockSize; n <= len(r.content.Hashes) && r.content.Hashes[n-1] != key.Hash {
 		return broken("block %d in slot %d of group %d has the key of other tokens", id, at, g.id)
 	}
 	return nil

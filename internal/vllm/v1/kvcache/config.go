@@ -23,8 +23,8 @@ const (
 
 // A Group is layers that share a block table.
 type Group struct {
-	Kind  Kind
-	Block int // tokens in a block
+	Kind      Kind
+	BlockSize int // tokens in a block
 
 	Window   int // SlidingWindow
 	Retained int // SlidingWindow: tokens below the window that are kept, too
@@ -33,8 +33,8 @@ type Group struct {
 	// Align keeps one running state and the states at ends of blocks (vLLM's
 	// mamba_cache_mode "align"). Without it a Mamba group holds a block for
 	// each Block tokens.
-	Align       bool
-	Speculative int // Mamba: more state blocks, for draft tokens
+	Align                bool
+	NumSpeculativeBlocks int // Mamba: more state blocks, for draft tokens
 
 	Eagle bool // hits lose their last block, which the draft model must compute
 }
@@ -45,23 +45,23 @@ const Dense = -1
 
 // Config describes a cache. Lengths are tokens unless said otherwise.
 type Config struct {
-	Blocks int // with the null block, so one less can be used
-	Groups []Group
+	NumGPUBlocks int // with the null block, so one less can be used
+	Groups       []Group
 
-	Caching bool
-	Hash    blockhash.Function // may be nil without caching: no request gets hashes
-	Events  bool               // record what is stored and removed, until it is taken
+	EnablePrefixCaching bool
+	Hash                blockhash.Function // may be nil without caching: no request gets hashes
+	EnableEvents        bool               // record what is stored and removed, until it is taken
 
-	MaxModelLen int
-	MaxInFlight int     // most tokens scheduled and not yet settled; 0: MaxModelLen
-	Watermark   float64 // part of the blocks kept free when a waiting request is admitted
+	MaxModelLen       int
+	MaxInFlightTokens int     // most tokens scheduled and not yet settled; 0: MaxModelLen
+	Watermark         float64 // part of the blocks kept free when a waiting request is admitted
 
-	SchedulerBlock int // granularity of hits; 0: least common multiple of the blocks
-	HashBlock      int // tokens of one hash; 0: greatest common divisor of the blocks
+	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
+	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	Retention        int  // of window blocks: Dense, 0: only at boundaries, or every so many tokens
-	Eagle            bool // all groups are Eagle if none is marked
-	PrefillLookahead int  // draft modules that read ahead of a prefill (multi-module MTP)
+	RetentionInterval int  // of window blocks: Dense, 0: only at boundaries, or every so many tokens
+	Eagle             bool // all groups are Eagle if none is marked
+	PrefillLookahead  int  // draft modules that read ahead of a prefill (multi-module MTP)
 
 	Residency *pool.Residency // nil: no residency metrics; take them under the lock, by Inspect
 }
@@ -83,7 +83,7 @@ func (c *Config) complete() error {
 	if !(c.Watermark >= 0) {
 		return bad("the watermark is %v: want 0 or more", c.Watermark)
 	}
-	if c.Caching && c.Hash == nil {
+	if c.EnablePrefixCaching && c.Hash == nil {
 		return bad("caching needs a hash")
 	}
 	lcm, gcd := 1, 0
@@ -92,19 +92,19 @@ func (c *Config) complete() error {
 		if err := g.check(c.MaxModelLen); err != nil {
 			return bad("group %d: %v", i, err)
 		}
-		lcm, gcd = lcm/divisor(lcm, g.Block)*g.Block, divisor(gcd, g.Block)
+		lcm, gcd = lcm/divisor(lcm, g.BlockSize)*g.BlockSize, divisor(gcd, g.BlockSize)
 	}
-	c.SchedulerBlock = orElse(c.SchedulerBlock, lcm)
-	c.HashBlock = orElse(c.HashBlock, gcd)
-	c.MaxInFlight = orElse(c.MaxInFlight, c.MaxModelLen)
+	c.SchedulerBlockSize = orElse(c.SchedulerBlockSize, lcm)
+	c.HashBlockSize = orElse(c.HashBlockSize, gcd)
+	c.MaxInFlightTokens = orElse(c.MaxInFlightTokens, c.MaxModelLen)
 	for i := range c.Groups {
-		if b := c.Groups[i].Block; c.SchedulerBlock%b != 0 || c.HashBlock < 1 || c.Caching && b%c.HashBlock != 0 {
+		if b := c.Groups[i].BlockSize; c.SchedulerBlockSize%b != 0 || c.HashBlockSize < 1 || c.EnablePrefixCaching && b%c.HashBlockSize != 0 {
 			return bad("group %d has blocks of %d: the scheduler's block of %d must be a multiple, the hash's of %d a divisor",
-				i, b, c.SchedulerBlock, c.HashBlock)
+				i, b, c.SchedulerBlockSize, c.HashBlockSize)
 		}
 	}
-	if c.Caching && len(c.Groups) == 1 && c.HashBlock != c.Groups[0].Block {
-		return bad("the only group has blocks of %d, hashes cover %d: want the same", c.Groups[0].Block, c.HashBlock)
+	if c.EnablePrefixCaching && len(c.Groups) == 1 && c.HashBlockSize != c.Groups[0].BlockSize {
+		return bad("the only group has blocks of %d, hashes cover %d: want the same", c.Groups[0].BlockSize, c.HashBlockSize)
 	}
 	return c.checkRetention(bad)
 }
@@ -117,29 +117,29 @@ func (c *Config) checkRetention(bad func(string, ...any) error) error {
 		eagle = eagle || c.Groups[i].Eagle
 	}
 	switch {
-	case c.Retention > 0 && !sparse:
-		return bad("retention %d has no effect: no group has a window or is Mamba", c.Retention)
-	case c.Retention < Dense || c.Retention > 0 && c.Retention%c.SchedulerBlock != 0:
-		return bad("retention %d is not a multiple of the scheduler's block of %d", c.Retention, c.SchedulerBlock)
-	case c.PrefillLookahead < 0 || c.Caching && eagle && c.SchedulerBlock < c.PrefillLookahead:
-		return bad("%d draft modules read ahead over the scheduler's block of %d", c.PrefillLookahead, c.SchedulerBlock)
+	case c.RetentionInterval > 0 && !sparse:
+		return bad("retention %d has no effect: no group has a window or is Mamba", c.RetentionInterval)
+	case c.RetentionInterval < Dense || c.RetentionInterval > 0 && c.RetentionInterval%c.SchedulerBlockSize != 0:
+		return bad("retention %d is not a multiple of the scheduler's block of %d", c.RetentionInterval, c.SchedulerBlockSize)
+	case c.PrefillLookahead < 0 || c.EnablePrefixCaching && eagle && c.SchedulerBlockSize < c.PrefillLookahead:
+		return bad("%d draft modules read ahead over the scheduler's block of %d", c.PrefillLookahead, c.SchedulerBlockSize)
 	}
 	return nil
 }
 
 func (g *Group) check(maxLen int) error {
 	switch {
-	case g.Block < 1:
-		return fmt.Errorf("blocks of %d tokens", g.Block)
+	case g.BlockSize < 1:
+		return fmt.Errorf("blocks of %d tokens", g.BlockSize)
 	case g.Kind == SlidingWindow && (g.Window < 1 || g.Retained < 0):
 		return fmt.Errorf("a window of %d tokens and %d retained", g.Window, g.Retained)
 	case g.Kind == ChunkedLocal && g.Chunk < 1:
 		return fmt.Errorf("chunks of %d tokens", g.Chunk)
-	case g.Speculative < 0:
-		return fmt.Errorf("%d speculative blocks", g.Speculative)
+	case g.NumSpeculativeBlocks < 0:
+		return fmt.Errorf("%d speculative blocks", g.NumSpeculativeBlocks)
 	case g.Kind > Mamba:
 		return fmt.Errorf("kind %d", g.Kind)
-	case maxLen > 1<<31-1-2*g.Block:
+	case maxLen > 1<<31-1-2*g.BlockSize:
 		return fmt.Errorf("sequences of %d tokens are too long", maxLen)
 	}
 	return nil

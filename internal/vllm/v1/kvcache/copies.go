@@ -1,6 +1,9 @@
 package kvcache
 
-import "llmmemory/internal/block"
+import (
+	"llmmemory/internal/block"
+	"llmmemory/internal/vllm/v1/pool"
+)
 
 // A Copy is a pair of blocks whose bytes the worker must copy at the beginning
 // of the step, before anything is written.
@@ -53,7 +56,7 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 // table: it is read before the write.
 func (c *Cache) shared(id int32) bool {
 	count := c.pool.Count(id) - c.pins[id]
-	return id != 0 && block.NeedOf([]int32{count}, 0) == block.Copy
+	return id != pool.Null && block.NeedOf([]int32{count}, 0) == block.Copy
 }
 
 // sharedSlots counts the blocks of r that tokens from start up to slots will be
@@ -61,7 +64,7 @@ func (c *Cache) shared(id int32) bool {
 func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 	n := 0
 	ids := r.tables[g.id].ids
-	for at := start / g.Block; at < min(len(ids), ceil(slots, g.Block)); at++ {
+	for at := start / g.BlockSize; at < min(len(ids), ceil(slots, g.BlockSize)); at++ {
 		if c.shared(ids[at]) {
 			n++
 		}
@@ -74,7 +77,7 @@ func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {
 func (c *Cache) unshare(r *Request, i int, d *demand, private []int32) {
 	g := &c.groups[i]
 	ids := r.tables[i].ids
-	for at := d.local / g.Block; len(private) > 0; at++ {
+	for at := d.local / g.BlockSize; len(private) > 0; at++ {
 		if c.shared(ids[at]) {
 			c.copyOnWrite(r, i, at, private[0])
 			private = private[1:]

@@ -12,8 +12,7 @@
 // pair of blocks to copy; Rollback gives the blocks of rejected draft tokens
 // back.
 //
-// A Cache is for one goroutine. A Manager puts a lock around one and names
-// requests by handles. An allocation is planned as a whole before anything
+// A Cache is for one goroutine. An allocation is planned as a whole before anything
 // changes, so a call that is refused leaves everything as it was, except that
 // blocks outside a window stay freed (vllm/v1/RULES.md §6, step 5).
 //

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"llmmemory/internal/invariants"
 )
 
 // ErrFork is wrapped when a request cannot be forked.
@@ -16,6 +18,9 @@ var ErrFork = errors.New("cannot fork")
 //
 // Mamba groups overwrite their state in every step, so they cannot share it.
 func (c *Cache) Fork(r *Request, room int) (*Request, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	for i := range c.groups {
 		if c.groups[i].Kind == Mamba {
 			return nil, fmt.Errorf("%w: group %d is Mamba, whose state cannot be shared", ErrFork, i)
@@ -50,18 +55,21 @@ func (c *Cache) Clone(r *Request, room int) *Request {
 // ReplaceLast changes the last token, which must not be computed yet: the
 // children of a beam differ there.
 func (c *Cache) ReplaceLast(r *Request, token int32) error {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	last := r.NumTokens() - 1
 	if r.computed > last || last < r.prompt {
 		return fmt.Errorf("%w: token %d is computed already, or of the prompt", ErrFork, last)
 	}
 	for i := range r.tables {
-		if r.tables[i].registered*c.groups[i].Block > last {
+		if r.tables[i].registered*c.groups[i].BlockSize > last {
 			return fmt.Errorf("%w: token %d is in a block that is registered", ErrFork, last)
 		}
 	}
 	r.content.Tokens[last] = token
 	if c.config.Hash != nil {
-		r.content.Hashes = r.content.Hashes[:last/c.config.HashBlock]
+		r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]
 		c.hash(r)
 	}
 	return nil
@@ -72,18 +80,21 @@ func (c *Cache) ReplaceLast(r *Request, token int32) error {
 // SetComputed). Blocks that are registered cannot be taken back, nor can
 // states of Mamba groups, which stay.
 func (c *Cache) Rollback(r *Request, computed int) error {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	if computed < 0 || computed > r.computed {
 		return fmt.Errorf("%w: roll back to %d tokens from %d", ErrRequest, computed, r.computed)
 	}
 	for i := range r.tables {
-		if n := r.tables[i].registered; n*c.groups[i].Block > computed {
-			return fmt.Errorf("%w: roll back to %d tokens, but %d blocks of %d are registered", ErrRequest, computed, n, c.groups[i].Block)
+		if n := r.tables[i].registered; n*c.groups[i].BlockSize > computed {
+			return fmt.Errorf("%w: roll back to %d tokens, but %d blocks of %d are registered", ErrRequest, computed, n, c.groups[i].BlockSize)
 		}
 	}
 	r.computed = computed
 	for i := range r.tables {
 		t := &r.tables[i]
-		keep := min(ceil(computed, c.groups[i].Block), len(t.ids))
+		keep := min(ceil(computed, c.groups[i].BlockSize), len(t.ids))
 		if c.groups[i].Kind == Mamba {
 			continue
 		}

@@ -10,8 +10,8 @@ import (
 
 func newFull(t *testing.T, blocks int) *Cache {
 	c, err := New(Config{
-		Blocks: blocks, Groups: []Group{{Kind: Full, Block: 4}}, Caching: true, Hash: blockhash.LE{},
-		MaxModelLen: 64, Retention: Dense,
+		NumGPUBlocks: blocks, Groups: []Group{{Kind: Full, BlockSize: 4}}, EnablePrefixCaching: true, Hash: blockhash.LE{},
+		MaxModelLen: 64, RetentionInterval: Dense,
 	})
 	require.NoError(t, err)
 	return c
@@ -32,8 +32,8 @@ func computed(t *testing.T, c *Cache, tokens []int32) *Request {
 	require.NoError(t, err)
 	var hit Hit
 	c.Lookup(r, &hit)
-	allocate(t, c, r, Alloc{New: r.NumTokens() - hit.Tokens, Hit: &hit})
-	r.SetComputed(r.NumTokens())
+	allocate(t, c, r, Alloc{NumNewTokens: r.NumTokens() - hit.NumTokens, Hit: &hit})
+	r.SetNumComputedTokens(r.NumTokens())
 	return r
 }
 
@@ -62,8 +62,8 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 	require.EqualValues(t, 3, c.Pool().Count(2))
 	for _, r := range []*Request{parent, children[0], children[1]} {
 		c.Append(r, 7)
-		allocate(t, c, r, Alloc{New: 1})
-		r.SetComputed(7)
+		allocate(t, c, r, Alloc{NumNewTokens: 1})
+		r.SetNumComputedTokens(7)
 	}
 	copies := c.TakeCopies(nil)
 	require.Len(t, copies, 2, "the last one is alone")
@@ -74,7 +74,7 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 	require.Equal(t, []int32{1, 2}, children[1].Table(0))
 	require.NoError(t, c.Check())
 	c.Append(parent, 8)
-	allocate(t, c, parent, Alloc{New: 1})
+	allocate(t, c, parent, Alloc{NumNewTokens: 1})
 	require.Empty(t, c.TakeCopies(nil), "everybody is alone")
 	for _, r := range []*Request{parent, children[0], children[1]} {
 		c.Drop(r)
@@ -90,7 +90,7 @@ func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
 	child, err := c.Fork(parent, 0)
 	require.NoError(t, err)
 	c.Append(child, 7)
-	allocate(t, c, child, Alloc{New: 1})
+	allocate(t, c, child, Alloc{NumNewTokens: 1})
 	c.Drop(child)
 	c.Drop(parent)
 	require.NoError(t, c.Check())
@@ -107,13 +107,13 @@ func TestCopyOnWriteNeedsABlock(t *testing.T) {
 	child, err := c.Fork(parent, 0)
 	require.NoError(t, err)
 	c.Append(child, 7)
-	ok, err := c.Allocate(child, &Alloc{New: 1})
+	ok, err := c.Allocate(child, &Alloc{NumNewTokens: 1})
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.Equal(t, []int32{1, 2}, child.Table(0))
 	require.Empty(t, c.TakeCopies(nil))
 	c.Drop(parent)
-	allocate(t, c, child, Alloc{New: 1})
+	allocate(t, c, child, Alloc{NumNewTokens: 1})
 	require.Empty(t, c.TakeCopies(nil), "it is alone now")
 }
 
@@ -128,8 +128,8 @@ func TestReplaceLast(t *testing.T) {
 	require.Equal(t, other.Hashes(), child.Hashes(), "it names other tokens now")
 	require.NotEqual(t, parent.Hashes(), child.Hashes())
 	require.NoError(t, c.Check())
-	allocate(t, c, child, Alloc{New: 1})
-	child.SetComputed(8)
+	allocate(t, c, child, Alloc{NumNewTokens: 1})
+	child.SetNumComputedTokens(8)
 	require.ErrorIs(t, c.ReplaceLast(child, 5), ErrFork, "it is computed")
 	prompt, err := c.Add(Spec{Tokens: counting(3)})
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestReplaceLast(t *testing.T) {
 }
 
 func TestForkOfMambaIsRefused(t *testing.T) {
-	c, err := New(Config{Blocks: 9, Groups: []Group{{Kind: Mamba, Block: 4, Align: true}}, MaxModelLen: 64})
+	c, err := New(Config{NumGPUBlocks: 9, Groups: []Group{{Kind: Mamba, BlockSize: 4, Align: true}}, MaxModelLen: 64})
 	require.NoError(t, err)
 	r := computed(t, c, counting(3))
 	_, err = c.Fork(r, 0)
@@ -150,15 +150,15 @@ func TestRollback(t *testing.T) {
 	c := newFull(t, 12)
 	r := computed(t, c, counting(6))
 	c.Append(r, 6)
-	allocate(t, c, r, Alloc{New: 8}) // one token, seven drafts: up to 14
-	r.SetComputed(14)
+	allocate(t, c, r, Alloc{NumNewTokens: 8}) // one token, seven drafts: up to 14
+	r.SetNumComputedTokens(14)
 	require.Equal(t, []int32{1, 2, 3, 4}, r.Table(0))
 	require.ErrorIs(t, c.Rollback(r, 15), ErrRequest, "forward")
 	require.ErrorIs(t, c.Rollback(r, 3), ErrRequest, "into a registered block")
-	require.Equal(t, 14, r.Computed())
+	require.Equal(t, 14, r.NumComputedTokens())
 	require.NoError(t, c.Rollback(r, 8))
 	require.Equal(t, []int32{1, 2}, r.Table(0))
-	require.Equal(t, 8, r.Computed())
+	require.Equal(t, 8, r.NumComputedTokens())
 	require.NoError(t, c.Check())
 	require.Equal(t, []int32{4, 3}, collect(c)[:2], "from the end, to the head of the queue")
 }

@@ -1,10 +1,17 @@
 package kvcache
 
-import "fmt"
+import (
+	"fmt"
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/vllm/v1/pool"
+)
 
 // Free gives the blocks of r back, group by group, each table from its end
 // (vllm/v1/RULES.md §2.4, §7). Without blocks it does nothing.
 func (c *Cache) Free(r *Request) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	for i := range r.tables {
 		t := &r.tables[i]
 		c.pool.FreeTable(t.ids)
@@ -18,9 +25,19 @@ func (c *Cache) Free(r *Request) {
 // Preempt frees r and makes it wait. Its tokens and hashes stay, so it hits its
 // own blocks if they survive (vllm/v1/RULES.md §7).
 func (c *Cache) Preempt(r *Request) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	c.Free(r)
 	r.computed = 0
 	r.preemptions++
+	r.running = false
+}
+
+// Unadmit frees r as if it had never been allocated for.
+func (c *Cache) Unadmit(r *Request) {
+	c.Free(r)
+	r.computed = 0
 	r.running = false
 }
 
@@ -38,10 +55,37 @@ func (c *Cache) Evict(id int32) error {
 func (c *Cache) ForgetFrom(r *Request, computed int) {
 	for i := range r.tables {
 		t := &r.tables[i]
-		for _, id := range t.ids[min(computed/c.groups[i].Block, len(t.ids)):] {
-			if id != 0 {
+		for _, id := range t.ids[min(computed/c.groups[i].BlockSize, len(t.ids)):] {
+			if id != pool.Null {
 				c.pool.Evict(id)
 			}
+		}
+	}
+}
+
+// Rewind moves r back to its first computed tokens, because what was scheduled
+// after them was not computed. Its blocks stay, but those that hold later
+// tokens lose their keys. A Mamba group overwrites its state and cannot go
+// back: then nothing has changed and the answer is false.
+func (c *Cache) Rewind(r *Request, computed int) bool {
+	if !c.plain {
+		return false
+	}
+	c.ForgetFrom(r, computed)
+	for i := range r.tables {
+		t := &r.tables[i]
+		t.registered = min(t.registered, computed/c.groups[i].BlockSize)
+	}
+	r.computed = computed
+	return true
+}
+
+// ForgetSince removes all keys that were inserted in a step or a later one,
+// because these steps failed.
+func (c *Cache) ForgetSince(step uint32) {
+	for id := range int32(c.pool.NumBlocks()) {
+		if c.pool.InsertedSince(id, step) {
+			c.pool.Evict(id)
 		}
 	}
 }
@@ -66,7 +110,7 @@ func (c *Cache) leaveWindows(r *Request, settled int) {
 	for i := range c.groups {
 		g, t := &c.groups[i], &r.tables[i]
 		if outside := g.skipped(settled); outside > 0 {
-			c.leave(t, min(outside/g.Block, len(t.ids)))
+			c.leave(t, min(outside/g.BlockSize, len(t.ids)))
 		}
 		if g.aligned() {
 			c.leaveState(g, t, settled)
@@ -76,7 +120,7 @@ func (c *Cache) leaveWindows(r *Request, settled int) {
 
 func (c *Cache) leave(t *table, end int) {
 	start := end
-	for start > 0 && t.ids[start-1] != 0 {
+	for start > 0 && t.ids[start-1] != pool.Null {
 		start--
 	}
 	c.pool.FreeTable(t.ids[start:end])

@@ -25,9 +25,9 @@ func newGroup(g Group, id int, c *Config) group {
 func (g *Group) admissionCap(c *Config) int {
 	switch g.Kind {
 	case SlidingWindow: // plus one, because a window need not start at a block
-		return ceil(min(g.Window-1+g.Retained+c.MaxInFlight, c.MaxModelLen), g.Block) + 1
+		return ceil(min(g.Window-1+g.Retained+c.MaxInFlightTokens, c.MaxModelLen), g.BlockSize) + 1
 	case ChunkedLocal:
-		return ceil(min(g.Chunk+c.MaxInFlight, c.MaxModelLen), g.Block)
+		return ceil(min(g.Chunk+c.MaxInFlightTokens, c.MaxModelLen), g.BlockSize)
 	}
 	return 0
 }

@@ -1,10 +1,12 @@
 package kvcache
 
+import "llmmemory/internal/vllm/v1/pool"
+
 // A Hit is the prefix of a request that the cache holds. It does not protect
 // the blocks: when a key was removed since, it is stale (vllm/v1/RULES.md §2.5).
 type Hit struct {
-	Tokens int
-	Blocks [][]int32 // by group; null blocks for tokens nobody attends to
+	NumTokens int
+	Blocks    [][]int32 // by group; null blocks for tokens nobody attends to
 
 	of      *Request
 	version uint64
@@ -20,7 +22,7 @@ type hitState struct {
 // whose logits must be computed (vllm/v1/RULES.md §5). It sets the request's junction.
 // The arrays of hit are used again.
 func (c *Cache) Lookup(r *Request, hit *Hit) {
-	hit.of, hit.version, hit.Tokens = r, c.pool.Version(), 0
+	hit.of, hit.version, hit.NumTokens = r, c.pool.Version(), 0
 	for len(hit.Blocks) < len(c.groups) {
 		hit.Blocks = append(hit.Blocks, nil)
 	}
@@ -28,21 +30,21 @@ func (c *Cache) Lookup(r *Request, hit *Hit) {
 		hit.Blocks[i] = hit.Blocks[i][:0]
 	}
 	r.junction = 0
-	if !c.config.Caching || r.noRead {
+	if !c.config.EnablePrefixCaching || r.noRead {
 		return
 	}
 	limit := r.NumTokens() - 1
 	if len(c.groups) == 1 {
-		hit.Tokens = c.lookupSet(&c.sets[0], r, hit, limit, c.sets[0].eagle)
+		hit.NumTokens = c.lookupSet(&c.sets[0], r, hit, limit, c.sets[0].eagle)
 	} else {
 		longest := c.reconcile(r, hit, limit)
-		if longest > hit.Tokens {
+		if longest > hit.NumTokens {
 			r.junction = longest
 		}
 	}
-	if r.report && hit.Tokens > 0 {
+	if r.report && hit.NumTokens > 0 {
 		for i := range c.groups {
-			c.pool.ReportHit(&r.content, len(hit.Blocks[i]), c.groups[i].Block, uint32(i))
+			c.pool.ReportHit(&r.content, len(hit.Blocks[i]), c.groups[i].BlockSize, uint32(i))
 		}
 	}
 }
@@ -55,9 +57,9 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 	// One full set and one other agree after one pass.
 	onePass := len(c.sets) == 2 && c.sets[0].spec.Kind == Full
 	dropped := uint64(0) // bit i: set i has dropped its EAGLE block at this length
-	hit.Tokens = limit
+	hit.NumTokens = limit
 	for {
-		length := hit.Tokens
+		length := hit.NumTokens
 		for i := range c.sets {
 			s := &c.sets[i]
 			state := &c.hybrid[s.groups[0]]
@@ -77,10 +79,10 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 			*state = hitState{known: true, tokens: got}
 			longest = max(longest, length)
 		}
-		if length >= hit.Tokens {
+		if length >= hit.NumTokens {
 			break
 		}
-		hit.Tokens = length
+		hit.NumTokens = length
 		if onePass {
 			break
 		}
@@ -95,9 +97,9 @@ func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	if !drop || s.spec.Kind == Mamba {
 		return length
 	}
-	margin := s.spec.Block
-	if c.finest && s.spec.fine() && s.spec.Block > c.config.HashBlock {
-		margin = c.config.HashBlock
+	margin := s.spec.BlockSize
+	if c.finest && s.spec.fine() && s.spec.BlockSize > c.config.HashBlockSize {
+		margin = c.config.HashBlockSize
 	}
 	return min(length+margin, limit)
 }
@@ -108,7 +110,7 @@ func (c *Cache) trimFull(hit *Hit) {
 	if first.spec.Kind != Full {
 		return
 	}
-	n := ceil(hit.Tokens, first.spec.Block)
+	n := ceil(hit.NumTokens, first.spec.BlockSize)
 	for _, g := range first.groups {
 		hit.Blocks[g] = hit.Blocks[g][:min(n, len(hit.Blocks[g]))]
 	}
@@ -155,7 +157,7 @@ func (c *Cache) appendHit(s *set, r *Request, hit *Hit, n int) bool {
 func appendNull(s *set, hit *Hit, n int) {
 	for _, g := range s.groups {
 		for range n {
-			hit.Blocks[g] = append(hit.Blocks[g], 0)
+			hit.Blocks[g] = append(hit.Blocks[g], pool.Null)
 		}
 	}
 }

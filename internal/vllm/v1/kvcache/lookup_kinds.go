@@ -4,8 +4,8 @@ package kvcache
 // inside a block, it then tries the boundaries inside the next one, the longest
 // first (vllm/v1/RULES.md §5, §10).
 func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) int {
-	size, unit := s.spec.Block, c.hitUnit
-	scale := size / c.config.HashBlock
+	size, unit := s.spec.BlockSize, c.hitUnit
+	scale := size / c.config.HashBlockSize
 	n := 0
 	for n < limit/size && c.appendHit(s, r, hit, (n+1)*scale-1) {
 		n++
@@ -34,8 +34,8 @@ func (c *Cache) lookupFull(s *set, r *Request, hit *Hit, limit int, drop bool) i
 // If there is no such run, the one that reaches block 0 is the hit, however
 // short (vllm/v1/RULES.md §8).
 func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool) int {
-	size, unit := s.spec.Block, c.hitUnit
-	scale := size / c.config.HashBlock
+	size, unit := s.spec.BlockSize, c.hitUnit
+	scale := size / c.config.HashBlockSize
 	need := windowBlocks(&s.spec.Group, drop)
 	n := limit / size
 	run, end := 0, 0 // blocks in a row, and where they end
@@ -79,7 +79,7 @@ func (c *Cache) lookupWindow(s *set, r *Request, hit *Hit, limit int, drop bool)
 // windowBlocks is how many blocks in a row a hit in a window needs, and one
 // more to drop.
 func windowBlocks(g *Group, eagle bool) int {
-	return ceil(g.Window-1, g.Block) + eagleBlock(eagle)
+	return ceil(g.Window-1, g.BlockSize) + eagleBlock(eagle)
 }
 
 func eagleBlock(eagle bool) int {
@@ -105,8 +105,8 @@ func (c *Cache) cached(s *set, r *Request, n int) bool {
 // lookupChunk takes everything before the chunk that holds token limit as hit
 // without looking, as null blocks, and walks from there (vllm/v1/RULES.md §8).
 func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
-	size := s.spec.Block
-	scale := size / c.config.HashBlock
+	size := s.spec.BlockSize
+	scale := size / c.config.HashBlockSize
 	n := floorTo(max(limit, 0), s.spec.Chunk) / size
 	appendNull(s, hit, n)
 	for n < limit/size && c.appendHit(s, r, hit, (n+1)*scale-1) {
@@ -117,12 +117,12 @@ func (c *Cache) lookupChunk(s *set, r *Request, hit *Hit, limit int) int {
 
 // lookupMamba needs one state only, the last one that is cached (vllm/v1/RULES.md §13).
 func (c *Cache) lookupMamba(s *set, r *Request, hit *Hit, limit int) int {
-	size, unit := s.spec.Block, c.hitUnit
+	size, unit := s.spec.BlockSize, c.hitUnit
 	step := size
 	if unit < size {
 		step = unit
 	}
-	scale := step / c.config.HashBlock
+	scale := step / c.config.HashBlockSize
 	for n := min(limit/step, len(r.content.Hashes)/scale); n > 0; n-- {
 		tokens := n * step
 		if tokens%unit != 0 || !c.cached(s, r, n*scale-1) {

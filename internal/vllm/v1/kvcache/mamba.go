@@ -17,7 +17,7 @@ func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 		return c.pool.NumBlocks() + 1 // not in this step
 	}
 	partial := d.partial(g, hits) || t.partial >= 0
-	n := ceil(d.main, g.Block) + g.Speculative - len(hits) - len(t.ids)
+	n := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks - len(hits) - len(t.ids)
 	extra := 0
 	if partial {
 		extra = 1
@@ -26,7 +26,7 @@ func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	if n > 0 {
 		n = 1 + extra
 		if !t.allocated {
-			n += g.Speculative
+			n += g.NumSpeculativeBlocks
 		}
 	}
 	return n + c.evictable(hits)
@@ -48,11 +48,11 @@ func (c *Cache) justStored(g *group, id int32) bool {
 
 // planAligned mirrors extendAligned for a table that will have length blocks.
 func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bool) {
-	required := ceil(d.main, g.Block) + g.Speculative
+	required := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks
 	if required <= length && !partial {
 		return
 	}
-	running := required - g.Speculative - 1 // slot of the running state
+	running := required - g.NumSpeculativeBlocks - 1 // slot of the running state
 	end := max(length, running)
 	if t.allocated {
 		end += reused(g, length, running)
@@ -66,7 +66,7 @@ func (p *plan) planAligned(g *group, t *table, d *demand, length int, partial bo
 // reused is how many speculative blocks are in front of the new running state:
 // they move to the end of the table.
 func reused(g *group, length, running int) int {
-	return min(g.Speculative, max(0, running-(length-g.Speculative)))
+	return min(g.NumSpeculativeBlocks, max(0, running-(length-g.NumSpeculativeBlocks)))
 }
 
 func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
@@ -74,23 +74,23 @@ func (c *Cache) extendAligned(r *Request, i int, d *demand, blocks []int32) {
 	length := len(t.ids)
 	first := !t.allocated
 	t.allocated = true
-	if len(blocks) == 0 && ceil(d.main, g.Block)+g.Speculative <= length {
+	if len(blocks) == 0 && ceil(d.main, g.BlockSize)+g.NumSpeculativeBlocks <= length {
 		return
 	}
 	if !first {
-		t.lastState = length - 1 - g.Speculative
+		t.lastState = length - 1 - g.NumSpeculativeBlocks
 	} else if length > 0 {
 		t.lastState = length - 1 // the state of the hit
 	}
-	running := ceil(d.main, g.Block) - 1
+	running := ceil(d.main, g.BlockSize) - 1
 	for len(t.ids) < running {
-		t.ids = append(t.ids, 0)
+		t.ids = append(t.ids, pool.Null)
 	}
 	if !first {
 		for k := range reused(g, length, running) {
-			at := length - g.Speculative + k
+			at := length - g.NumSpeculativeBlocks + k
 			t.ids = append(t.ids, t.ids[at])
-			t.ids[at] = 0
+			t.ids[at] = pool.Null
 		}
 	}
 	if p.private > 0 {
@@ -125,12 +125,12 @@ func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 
 // leaveState frees the block whose state was copied to the running one.
 func (c *Cache) leaveState(g *group, t *table, settled int) {
-	if t.lastState < 0 || t.lastState >= ceil(settled, g.Block)-1 {
+	if t.lastState < 0 || t.lastState >= ceil(settled, g.BlockSize)-1 {
 		return
 	}
-	if id := t.ids[t.lastState]; id != 0 {
+	if id := t.ids[t.lastState]; id != pool.Null {
 		c.pool.Free(t.ids[t.lastState : t.lastState+1])
-		t.ids[t.lastState] = 0
+		t.ids[t.lastState] = pool.Null
 	}
 }
 
@@ -156,11 +156,11 @@ func (c *Cache) registerStates(r *Request, i, before, tokens int) {
 // prompt up to its last hash; the next allocation moves the key to a copy.
 func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok bool) {
 	g, t := &c.groups[i], &r.tables[i]
-	unit := c.config.HashBlock
-	if g.Block == unit || tokens%g.Block == 0 || tokens != floorTo(r.prompt, unit) {
+	unit := c.config.HashBlockSize
+	if g.BlockSize == unit || tokens%g.BlockSize == 0 || tokens != floorTo(r.prompt, unit) {
 		return key, false
 	}
-	at := tokens / g.Block
+	at := tokens / g.BlockSize
 	if at >= len(t.ids) {
 		return key, false
 	}

@@ -13,8 +13,8 @@ import (
 
 func drawGroup(t *rapid.T) Group {
 	g := Group{
-		Kind:  rapid.SampledFrom([]Kind{Full, Full, SlidingWindow, ChunkedLocal, Mamba}).Draw(t, "kind"),
-		Block: rapid.SampledFrom([]int{2, 4}).Draw(t, "block"),
+		Kind:      rapid.SampledFrom([]Kind{Full, Full, SlidingWindow, ChunkedLocal, Mamba}).Draw(t, "kind"),
+		BlockSize: rapid.SampledFrom([]int{2, 4}).Draw(t, "block"),
 	}
 	switch g.Kind {
 	case SlidingWindow:
@@ -24,7 +24,7 @@ func drawGroup(t *rapid.T) Group {
 		g.Chunk = rapid.IntRange(1, 3).Draw(t, "chunk") * 4
 	case Mamba:
 		g.Align = rapid.Bool().Draw(t, "align")
-		g.Speculative = rapid.IntRange(0, 2).Draw(t, "speculative")
+		g.NumSpeculativeBlocks = rapid.IntRange(0, 2).Draw(t, "speculative")
 	}
 	return g
 }
@@ -32,21 +32,21 @@ func drawGroup(t *rapid.T) Group {
 // drawCache draws configurations until one is allowed.
 func drawCache(t *rapid.T) *Cache {
 	config := Config{
-		Blocks:      rapid.IntRange(4, 40).Draw(t, "blocks"),
-		Groups:      rapid.SliceOfN(rapid.Custom(drawGroup), 1, 3).Draw(t, "groups"),
-		Caching:     rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "caching"),
-		Events:      rapid.Bool().Draw(t, "events"),
-		MaxModelLen: 48,
-		MaxInFlight: rapid.IntRange(1, 48).Draw(t, "in flight"),
-		Watermark:   rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "watermark"),
-		Eagle:       rapid.SampledFrom([]bool{false, false, true}).Draw(t, "eagle"),
-		Retention:   rapid.SampledFrom([]int{Dense, Dense, 0, 4, 8}).Draw(t, "retention"),
+		NumGPUBlocks:        rapid.IntRange(4, 40).Draw(t, "blocks"),
+		Groups:              rapid.SliceOfN(rapid.Custom(drawGroup), 1, 3).Draw(t, "groups"),
+		EnablePrefixCaching: rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "caching"),
+		EnableEvents:        rapid.Bool().Draw(t, "events"),
+		MaxModelLen:         48,
+		MaxInFlightTokens:   rapid.IntRange(1, 48).Draw(t, "in flight"),
+		Watermark:           rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "watermark"),
+		Eagle:               rapid.SampledFrom([]bool{false, false, true}).Draw(t, "eagle"),
+		RetentionInterval:   rapid.SampledFrom([]int{Dense, Dense, 0, 4, 8}).Draw(t, "retention"),
 	}
-	if config.Caching {
+	if config.EnablePrefixCaching {
 		config.Hash = blockhash.LE{}
 	}
 	if len(config.Groups) > 1 {
-		config.HashBlock = 2
+		config.HashBlockSize = 2
 	}
 	c, err := New(config)
 	if err != nil {
@@ -99,10 +99,10 @@ func (w *world) snapshot() string {
 func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 	hit := 0
 	if a.Hit != nil {
-		hit = a.Hit.Tokens
+		hit = a.Hit.NumTokens
 	}
-	from := r.computed + hit + a.External
-	w.leaveWindows(r, max(0, min(from, w.config.MaxModelLen)-a.InFlight))
+	from := r.computed + hit + a.NumExternalTokens
+	w.leaveWindows(r, max(0, min(from, w.config.MaxModelLen)-a.NumInFlightTokens))
 	before := w.snapshot()
 	if group := rapid.IntRange(-2, len(w.groups)-1).Draw(t, "failing group"); group >= 0 {
 		w.refuse = func(g int) bool { return g == group }
@@ -114,8 +114,8 @@ func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 		require.Equal(t, before, w.snapshot(), "a refused call changes nothing")
 		return false
 	}
-	r.SetComputed(from + a.New)
-	w.memory.step(w.Cache, r, r.computed-a.New-a.External)
+	r.SetNumComputedTokens(from + a.NumNewTokens)
+	w.memory.step(w.Cache, r, r.computed-a.NumNewTokens-a.NumExternalTokens)
 	return true
 }
 
@@ -140,17 +140,17 @@ func (w *world) admit(t *rapid.T) {
 	r := w.draw(t, waiting)
 	w.StartStep()
 	w.Lookup(r, &w.hit)
-	require.Less(t, w.hit.Tokens, r.NumTokens())
+	require.Less(t, w.hit.NumTokens, r.NumTokens())
 	a := Alloc{
-		Hit:       &w.hit,
-		New:       rapid.IntRange(1, r.NumTokens()-w.hit.Tokens).Draw(t, "new"),
-		Lookahead: rapid.IntRange(0, 2).Draw(t, "lookahead"),
-		MustFit:   rapid.Bool().Draw(t, "must fit"),
-		Alone:     rapid.Bool().Draw(t, "alone"),
-		Delay:     rapid.IntRange(0, 4).Draw(t, "delay") == 0,
+		Hit:                 &w.hit,
+		NumNewTokens:        rapid.IntRange(1, r.NumTokens()-w.hit.NumTokens).Draw(t, "new"),
+		NumLookaheadTokens:  rapid.IntRange(0, 2).Draw(t, "lookahead"),
+		FullSequenceMustFit: rapid.Bool().Draw(t, "must fit"),
+		NothingScheduled:    rapid.Bool().Draw(t, "alone"),
+		DelayCacheBlocks:    rapid.IntRange(0, 4).Draw(t, "delay") == 0,
 	}
-	if !w.hasMamba() && w.hit.Tokens%w.config.SchedulerBlock == 0 {
-		a.External = rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "external") * min(w.config.SchedulerBlock, r.NumTokens()-w.hit.Tokens-a.New)
+	if !w.hasMamba() && w.hit.NumTokens%w.config.SchedulerBlockSize == 0 {
+		a.NumExternalTokens = rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "external") * min(w.config.SchedulerBlockSize, r.NumTokens()-w.hit.NumTokens-a.NumNewTokens)
 	}
 	w.allocate(t, r, a)
 }
@@ -171,14 +171,14 @@ func (w *world) extend(t *rapid.T) {
 	if r.computed+n == r.NumTokens() {
 		n += drafts
 	}
-	if !w.allocate(t, r, Alloc{New: min(n, room), Lookahead: rapid.IntRange(0, 2).Draw(t, "lookahead")}) {
+	if !w.allocate(t, r, Alloc{NumNewTokens: min(n, room), NumLookaheadTokens: rapid.IntRange(0, 2).Draw(t, "lookahead")}) {
 		return
 	}
 	if over := r.computed - r.NumTokens(); over > 0 { // all drafts are rejected
 		if rapid.Bool().Draw(t, "return blocks") {
 			require.NoError(t, w.Rollback(r, r.NumTokens()))
 		} else {
-			r.SetComputed(r.NumTokens())
+			r.SetNumComputedTokens(r.NumTokens())
 		}
 	}
 }
@@ -220,12 +220,12 @@ func TestCacheStaysSound(t *testing.T) {
 				w.Drop(r)
 			},
 			"evict": func(t *rapid.T) {
-				require.NoError(t, w.Evict(rapid.Int32Range(0, int32(w.config.Blocks-1)).Draw(t, "block")))
+				require.NoError(t, w.Evict(rapid.Int32Range(0, int32(w.config.NumGPUBlocks-1)).Draw(t, "block")))
 			},
 			"reset": func(t *rapid.T) { w.Reset() },
 			"common": func(t *rapid.T) {
 				r := w.draw(t, func(*Request) bool { return true })
-				require.Len(t, w.Common(nil, r), len(w.groups))
+				require.Len(t, w.NumCommonPrefixBlocks(nil, r), len(w.groups))
 			},
 			"": func(t *rapid.T) {
 				require.NoError(t, w.Check())

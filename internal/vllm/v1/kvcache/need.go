@@ -1,5 +1,7 @@
 package kvcache
 
+import "llmmemory/internal/vllm/v1/pool"
+
 // need is how many free blocks the demand takes, over all groups: new blocks,
 // and blocks of the hit that are free now and will not be (vllm/v1/RULES.md §6).
 func (c *Cache) need(r *Request, d *demand) int {
@@ -10,7 +12,7 @@ func (c *Cache) need(r *Request, d *demand) int {
 		case g.aligned():
 			n += c.needAligned(g, t, d)
 		case g.Kind == Mamba:
-			n += c.needBlocks(g, t, d, d.slots+g.Block*g.Speculative)
+			n += c.needBlocks(g, t, d, d.slots+g.BlockSize*g.NumSpeculativeBlocks)
 		default:
 			n += c.needBlocks(g, t, d, d.slots)
 		}
@@ -22,7 +24,7 @@ func (c *Cache) need(r *Request, d *demand) int {
 }
 
 func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
-	required := ceil(slots, g.Block)
+	required := ceil(slots, g.BlockSize)
 	if d.capped && g.cap > 0 {
 		required = min(required, g.cap)
 	}
@@ -30,7 +32,7 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
 		return max(required-len(t.ids), 0)
 	}
 	hits := d.hits(int(g.id))
-	outside := g.skipped(d.computed) / g.Block
+	outside := g.skipped(d.computed) / g.BlockSize
 	n := max(required-max(outside, len(hits)+len(t.ids)), 0)
 	if d.partial(g, hits) {
 		n++ // the copy of the block that the hit ends in
@@ -42,7 +44,7 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
 func (c *Cache) evictable(ids []int32) int {
 	n := 0
 	for _, id := range ids {
-		if id != 0 && c.pool.Count(id) == 0 {
+		if id != pool.Null && c.pool.Count(id) == 0 {
 			n++
 		}
 	}
@@ -50,22 +52,25 @@ func (c *Cache) evictable(ids []int32) int {
 }
 
 // PeakBlocks is the most blocks that a request of so many tokens holds at a
-// time when it is alone. A cache with fewer can make it wait for ever.
-func (c *Cache) PeakBlocks(tokens int) int {
+// time when it is alone, with so many steps in flight. A cache with fewer can
+// make it wait for ever.
+func (c *Cache) PeakBlocks(tokens, steps int) int {
 	n := 0
 	for i := range c.groups {
 		g := &c.groups[i]
-		blocks := ceil(tokens, g.Block)
+		blocks := ceil(tokens, g.BlockSize)
 		if g.cap > 0 {
 			blocks = min(blocks, g.cap)
 		}
 		if g.aligned() {
-			blocks = min(blocks, 2) // the running state and the one before
+			if steps == 1 {
+				blocks = min(blocks, 2) // the running state and the one before
+			} // else states of steps in flight can stay until the request ends (RULES.md §13)
 		}
 		if c.finest && g.fine() {
 			blocks++ // the copy of a block that a hit ends in
 		}
-		n += blocks + g.Speculative
+		n += blocks + g.NumSpeculativeBlocks
 	}
 	return n
 }

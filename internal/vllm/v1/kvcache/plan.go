@@ -1,5 +1,7 @@
 package kvcache
 
+import "llmmemory/internal/vllm/v1/pool"
+
 // A plan is what an allocation will do to one table. All plans are made before
 // anything is changed, so that a group cannot find too few blocks when another
 // has taken its own.
@@ -16,7 +18,7 @@ type plan struct {
 
 // plan fills c.plans, and reports whether the blocks for them are there.
 func (c *Cache) plan(r *Request, d *demand) bool {
-	adopt := d.anyHit() || d.External > 0
+	adopt := d.anyHit() || d.NumExternalTokens > 0
 	for i := range r.tables {
 		adopt = adopt && !r.tables[i].tracked
 	}
@@ -31,7 +33,7 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 		if adopt {
 			hits := d.hits(i)
 			p.adopt = true
-			p.skip = g.skipped(d.all) / g.Block
+			p.skip = g.skipped(d.all) / g.BlockSize
 			hits = hits[min(p.skip, len(hits)):]
 			length = p.skip + len(hits)
 			partial = d.partial(g, hits)
@@ -44,9 +46,9 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 		} else {
 			slots := d.slots
 			if g.Kind == Mamba {
-				slots += g.Block * g.Speculative
+				slots += g.BlockSize * g.NumSpeculativeBlocks
 			}
-			p.fresh = max(ceil(slots, g.Block)-length, 0)
+			p.fresh = max(ceil(slots, g.BlockSize)-length, 0)
 			if partial {
 				p.private = 1
 			} else if r.forked {
@@ -61,10 +63,10 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 // externalBlocks is how many blocks the tokens of a connector take behind
 // length blocks, unless the window skips all of them.
 func (g *group) externalBlocks(d *demand, length int) int {
-	if min(d.all-g.skipped(d.all), d.External) <= 0 {
+	if min(d.all-g.skipped(d.all), d.NumExternalTokens) <= 0 {
 		return 0
 	}
-	return max(ceil(d.all, g.Block)-length, 0)
+	return max(ceil(d.all, g.BlockSize)-length, 0)
 }
 
 // commit carries the plans out. Every group adopts its hit before any block is
@@ -102,14 +104,14 @@ func (c *Cache) adopt(r *Request, i int, d *demand) {
 	hits = hits[min(p.skip, len(hits)):]
 	c.pool.Touch(hits)
 	for range p.skip {
-		t.ids = append(t.ids, 0)
+		t.ids = append(t.ids, pool.Null)
 	}
 	t.ids = append(t.ids, hits...)
 	t.tracked = true
 	t.registered = len(t.ids)
 	c.own(g, t)
 	if d.partial(g, hits) {
-		t.partial = d.local / g.Block
+		t.partial = d.local / g.BlockSize
 		t.registered = t.partial
 	}
 }
@@ -147,7 +149,7 @@ func (c *Cache) own(g *group, t *table) {
 // New returns the blocks of a group that the last allocation of r gave it: the
 // copy of a block that its hit ended in, and those at the end of the table.
 // They are appended to dst.
-func (c *Cache) New(dst []int32, r *Request, group int) []int32 {
+func (c *Cache) NewBlocks(dst []int32, r *Request, group int) []int32 {
 	p := &c.plans[group]
 	if p.copied >= 0 {
 		dst = append(dst, p.copied)

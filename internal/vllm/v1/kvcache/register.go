@@ -15,7 +15,7 @@ func (c *Cache) register(r *Request, tokens int) {
 		n := whole
 		if c.groups[i].eagle && whole > 0 {
 			final := max(0, tokens-c.hold)
-			n = min(final, c.hittable(final)+c.groups[i].Block)
+			n = min(final, c.hittable(final)+c.groups[i].BlockSize)
 		}
 		c.registerGroup(r, i, n)
 	}
@@ -26,22 +26,22 @@ func (c *Cache) hittable(tokens int) int {
 	if c.finest {
 		return tokens
 	}
-	return floorTo(tokens, c.config.SchedulerBlock)
+	return floorTo(tokens, c.config.SchedulerBlockSize)
 }
 
 func (c *Cache) registerGroup(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
 	before := t.registered
-	if tokens >= (t.registered+1)*g.Block {
-		full := tokens / g.Block
+	if tokens >= (t.registered+1)*g.BlockSize {
+		full := tokens / g.BlockSize
 		mask := c.retained(r, g, t.registered, full)
-		c.pool.Register(&r.content, t.ids, t.registered, full, g.Block, g.id, mask)
+		c.pool.Register(&r.content, t.ids, t.registered, full, g.BlockSize, g.id, mask)
 		t.registered = full
 		t.tracked = true
 	}
 	if g.Kind == Mamba {
 		c.registerStates(r, i, before, tokens)
-	} else if g.Kind == Full && g.Block != c.config.HashBlock {
+	} else if g.Kind == Full && g.BlockSize != c.config.HashBlockSize {
 		c.registerTail(r, i, tokens)
 	}
 }
@@ -50,25 +50,25 @@ func (c *Cache) registerGroup(r *Request, i, tokens int) {
 // there, even if no lookup is that fine (vllm/v1/RULES.md §10).
 func (c *Cache) registerTail(r *Request, i, tokens int) {
 	g, t := &c.groups[i], &r.tables[i]
-	end := floorTo(r.prompt, c.config.HashBlock)
-	if end == 0 || end > tokens || end%g.Block == 0 || end/g.Block >= len(t.ids) {
+	end := floorTo(r.prompt, c.config.HashBlockSize)
+	if end == 0 || end > tokens || end%g.BlockSize == 0 || end/g.BlockSize >= len(t.ids) {
 		return
 	}
-	c.pool.RegisterPart(&r.content, t.ids[end/g.Block], end, g.id)
+	c.pool.RegisterPart(&r.content, t.ids[end/g.BlockSize], end, g.id)
 }
 
 // Store registers the blocks of the first tokens tokens, after an allocation
 // with Delay.
 func (c *Cache) Store(r *Request, tokens int) error {
-	if !c.config.Caching {
+	if !c.config.EnablePrefixCaching {
 		return nil
 	}
 	if tokens < 0 || tokens > r.NumTokens() {
 		return fmt.Errorf("%w: %d tokens to store of %d", ErrRequest, tokens, r.NumTokens())
 	}
 	for i := range r.tables {
-		if has := len(r.tables[i].ids); has < tokens/c.groups[i].Block {
-			return fmt.Errorf("%w: %d tokens to store in %d blocks of %d", ErrRequest, tokens, has, c.groups[i].Block)
+		if has := len(r.tables[i].ids); has < tokens/c.groups[i].BlockSize {
+			return fmt.Errorf("%w: %d tokens to store in %d blocks of %d", ErrRequest, tokens, has, c.groups[i].BlockSize)
 		}
 	}
 	c.register(r, tokens)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/pool"
 )
@@ -58,6 +59,9 @@ type table struct {
 
 // Add makes a request.
 func (c *Cache) Add(s Spec) (*Request, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	if len(s.Tokens) == 0 {
 		return nil, fmt.Errorf("%w: it has no tokens", ErrRequest)
 	}
@@ -78,11 +82,11 @@ func (c *Cache) Add(s Spec) (*Request, error) {
 // reserve makes room, so that steps need not.
 func (c *Cache) reserve(r *Request, tokens int) {
 	if c.config.Hash != nil {
-		r.content.Hashes = slices.Grow(r.content.Hashes, tokens/c.config.HashBlock)
+		r.content.Hashes = slices.Grow(r.content.Hashes, tokens/c.config.HashBlockSize)
 	}
 	for i := range r.tables {
 		t := &r.tables[i]
-		t.ids = slices.Grow(t.ids, ceil(tokens, c.groups[i].Block)+c.groups[i].Speculative+1)
+		t.ids = slices.Grow(t.ids, ceil(tokens, c.groups[i].BlockSize)+c.groups[i].NumSpeculativeBlocks+1)
 	}
 }
 
@@ -105,6 +109,9 @@ func (c *Cache) blank() *Request {
 // Drop frees the blocks of r and lets the cache use its memory again. r must
 // not be used after that.
 func (c *Cache) Drop(r *Request) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	c.Free(r)
 	for i := range c.copies {
 		if c.copies[i].Request == r {
@@ -128,8 +135,8 @@ func (c *Cache) Append(r *Request, tokens ...int32) {
 }
 
 func (c *Cache) hash(r *Request) {
-	if c.config.Hash != nil && len(r.content.Tokens) >= (len(r.content.Hashes)+1)*c.config.HashBlock {
-		r.content.Extend(c.config.Hash, c.config.HashBlock)
+	if c.config.Hash != nil && len(r.content.Tokens) >= (len(r.content.Hashes)+1)*c.config.HashBlockSize {
+		r.content.Extend(c.config.Hash, c.config.HashBlockSize)
 	}
 }
 
@@ -140,18 +147,18 @@ func (r *Request) Tokens() []int32 { return r.content.Tokens }
 func (r *Request) NumTokens() int { return len(r.content.Tokens) }
 
 // PromptTokens is the length of the prompt.
-func (r *Request) PromptTokens() int { return r.prompt }
+func (r *Request) NumPromptTokens() int { return r.prompt }
 
 // Computed is how many tokens have their keys and values in blocks.
-func (r *Request) Computed() int { return r.computed }
+func (r *Request) NumComputedTokens() int { return r.computed }
 
 // SetComputed says so. The caller advances it after an allocation, and moves
 // it back when drafts are rejected: their blocks stay in the table and are used
 // later (vllm/v1/RULES.md §6). Rollback gives them back instead.
-func (r *Request) SetComputed(tokens int) { r.computed = tokens }
+func (r *Request) SetNumComputedTokens(tokens int) { r.computed = tokens }
 
 // Preemptions is how often the request has lost its blocks.
-func (r *Request) Preemptions() int { return r.preemptions }
+func (r *Request) NumPreemptions() int { return r.preemptions }
 
 // Junction is the end of a prefix that r shares with other requests and that a
 // group with sparse retention does not hold yet; 0 for none (vllm/v1/RULES.md §9).

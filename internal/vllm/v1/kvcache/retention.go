@@ -17,11 +17,11 @@ func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 // EAGLE hit looks one block past the boundary, so everything moves by one.
 func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
-	segment := c.config.Retention
+	segment := c.config.RetentionInterval
 	if segment == Dense {
-		segment = c.config.SchedulerBlock
+		segment = c.config.SchedulerBlockSize
 	}
-	per := segment / g.Block
+	per := segment / g.BlockSize
 	if segment > 0 && need >= per {
 		return nil
 	}
@@ -31,9 +31,9 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 			mask[i-from] = (i-shift)%per >= per-need
 		}
 	}
-	if c.config.Retention != Dense {
+	if c.config.RetentionInterval != Dense {
 		for _, boundary := range r.boundaries() {
-			end := floorTo(boundary, c.config.SchedulerBlock)/g.Block + shift
+			end := floorTo(boundary, c.config.SchedulerBlockSize)/g.BlockSize + shift
 			for i := max(from, end-need); i < min(to, end); i++ {
 				mask[i-from] = true
 			}
@@ -45,11 +45,11 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 // retainedStates keeps the state at the end of each segment: a Mamba hit needs
 // one block.
 func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
-	segment := c.config.Retention
+	segment := c.config.RetentionInterval
 	if segment == Dense {
 		return nil
 	}
-	per := segment / g.Block
+	per := segment / g.BlockSize
 	if segment > 0 && per <= 1 {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 		mask[i-from] = segment > 0 && (i+1)%per == 0
 	}
 	for _, boundary := range r.boundaries() {
-		i := floorTo(boundary, c.config.SchedulerBlock)/g.Block - 1
+		i := floorTo(boundary, c.config.SchedulerBlockSize)/g.BlockSize - 1
 		if from <= i && i < to {
 			mask[i-from] = true
 		}

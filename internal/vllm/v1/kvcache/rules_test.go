@@ -11,7 +11,7 @@ import (
 // Rules that no recording reaches, with numbers worked out by hand.
 
 func newHybrid(t *testing.T, change func(c *Config), groups ...Group) *Cache {
-	config := Config{Blocks: 60, Groups: groups, Caching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Retention: Dense}
+	config := Config{NumGPUBlocks: 60, Groups: groups, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, RetentionInterval: Dense}
 	if change != nil {
 		change(&config)
 	}
@@ -24,7 +24,7 @@ func newHybrid(t *testing.T, change func(c *Config), groups ...Group) *Cache {
 func prefilled(t *testing.T, c *Cache, n int) *Request {
 	r, err := c.Add(Spec{Tokens: counting(n)})
 	require.NoError(t, err)
-	allocate(t, c, r, Alloc{New: n})
+	allocate(t, c, r, Alloc{NumNewTokens: n})
 	return r
 }
 
@@ -37,12 +37,12 @@ func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
 // The window's run that reaches block 0 has 3 blocks of 4, but hits are
 // multiples of 8 (vllm/v1/RULES.md §8).
 func TestAShortRunIsTrimmedToABoundary(t *testing.T) {
-	c := newHybrid(t, nil, Group{Kind: Full, Block: 8}, Group{Kind: SlidingWindow, Block: 4, Window: 17})
+	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
 	r := prefilled(t, c, 33)
 	evict(t, c, r, 1, 3, 4, 5, 6, 7)
 	var hit Hit
 	c.Lookup(r, &hit)
-	require.Equal(t, 8, hit.Tokens)
+	require.Equal(t, 8, hit.NumTokens)
 	require.Equal(t, [][]int32{r.Table(0)[:1], r.Table(1)[:2]}, hit.Blocks)
 	require.Equal(t, 32, r.Junction())
 }
@@ -50,24 +50,24 @@ func TestAShortRunIsTrimmedToABoundary(t *testing.T) {
 // The same with EAGLE: 3 blocks are trimmed to 2, one is dropped, and the one
 // that is left ends on no boundary (vllm/v1/RULES.md §8).
 func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
-	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, Block: 8}, Group{Kind: SlidingWindow, Block: 4, Window: 17})
+	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
 	r := prefilled(t, c, 41)
 	evict(t, c, r, 1, 3, 4, 5, 6, 7, 8, 9)
 	var hit Hit
 	c.Lookup(r, &hit)
-	require.Zero(t, hit.Tokens)
+	require.Zero(t, hit.NumTokens)
 	require.Equal(t, 32, r.Junction(), "full attention has 40 and drops 8")
 }
 
 // Groups with the same layout are hit together or not at all (vllm/v1/RULES.md §5).
 func TestEqualGroupsAreHitTogether(t *testing.T) {
-	full := Group{Kind: Full, Block: 4}
-	c := newHybrid(t, nil, full, full, Group{Kind: SlidingWindow, Block: 4, Window: 5})
+	full := Group{Kind: Full, BlockSize: 4}
+	c := newHybrid(t, nil, full, full, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r := prefilled(t, c, 17)
 	evict(t, c, r, 1, 2)
 	var hit Hit
 	c.Lookup(r, &hit)
-	require.Equal(t, 8, hit.Tokens)
+	require.Equal(t, 8, hit.NumTokens)
 	require.Equal(t, r.Table(0)[:2], hit.Blocks[0])
 	require.Equal(t, r.Table(1)[:2], hit.Blocks[1])
 	require.Equal(t, []int32{0, r.Table(2)[1]}, hit.Blocks[2])
@@ -80,11 +80,11 @@ func TestHybridRegistrationWithEagle(t *testing.T) {
 		{16, 0, 4}, {17, 0, 4}, {16, 3, 3}, {18, 3, 4}, {3, 0, 0},
 	} {
 		c := newHybrid(t, func(c *Config) { c.Eagle, c.PrefillLookahead = true, try.ahead },
-			Group{Kind: Full, Block: 4}, Group{Kind: SlidingWindow, Block: 4, Window: 5})
+			Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 		prefilled(t, c, try.tokens)
 		require.Equal(t, 2*try.blocks, c.Pool().NumKeys(), "%+v", try)
 	}
-	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, Block: 8}, Group{Kind: SlidingWindow, Block: 4, Window: 17})
+	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
 	prefilled(t, c, 21) // the boundary is at 16
 	require.Equal(t, 2+1+5, c.Pool().NumKeys(), "16 tokens of full attention and the prompt's tail, 20 of the window")
 }
@@ -92,7 +92,7 @@ func TestHybridRegistrationWithEagle(t *testing.T) {
 // A Mamba group keeps the states at the ends of segments of two blocks and at
 // the prompt's last boundary (vllm/v1/RULES.md §9).
 func TestRetentionOfStates(t *testing.T) {
-	c := newHybrid(t, func(c *Config) { c.Retention = 8 }, Group{Kind: Mamba, Block: 4})
+	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 8 }, Group{Kind: Mamba, BlockSize: 4})
 	r := prefilled(t, c, 21)
 	var kept []int
 	for slot, id := range r.Table(0) {
@@ -107,24 +107,24 @@ func TestRetentionOfStates(t *testing.T) {
 // go to the end of the table, and the state before it is freed one step later
 // (vllm/v1/RULES.md §13).
 func TestSpeculativeStatesMoveOn(t *testing.T) {
-	c := newHybrid(t, func(c *Config) { c.Caching = false }, Group{Kind: Mamba, Block: 4, Align: true, Speculative: 2})
+	c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
 	r, err := c.Add(Spec{Tokens: counting(40)})
 	require.NoError(t, err)
 	step := func(n int, want ...int32) {
-		allocate(t, c, r, Alloc{New: n})
-		r.SetComputed(r.Computed() + n)
+		allocate(t, c, r, Alloc{NumNewTokens: n})
+		r.SetNumComputedTokens(r.NumComputedTokens() + n)
 		require.Equal(t, want, r.Table(0))
 	}
 	step(4, 1, 2, 3)                    // the state in slot 0, two speculative blocks
 	step(8, 1, 0, 3, 2, 4)              // the state in slot 2: slot 1 is in front of it
 	step(4, 0, 0, 3, 2, 4, 1)           // the state in slot 3; that of slot 0 is freed, and taken again
 	step(12, 0, 0, 0, 2, 0, 0, 4, 1, 3) // the state in slot 6; that of slot 2 is freed
-	require.Equal(t, 4, c.PeakBlocks(40), "two states and two speculative blocks")
+	require.Equal(t, 4, c.PeakBlocks(40, 1), "two states and two speculative blocks")
 }
 
 // A state that is stored in this step is not there yet: who hits it must wait.
 func TestAStateOfThisStepIsNotHit(t *testing.T) {
-	c := newHybrid(t, nil, Group{Kind: Full, Block: 4}, Group{Kind: Mamba, Block: 4, Align: true})
+	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: Mamba, BlockSize: 4, Align: true})
 	c.StartStep()
 	prefilled(t, c, 4)
 	other, err := c.Add(Spec{Tokens: counting(6)})
@@ -132,8 +132,8 @@ func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	var hit Hit
 	try := func() bool {
 		c.Lookup(other, &hit)
-		require.Equal(t, 4, hit.Tokens)
-		ok, err := c.Allocate(other, &Alloc{New: 2, Hit: &hit})
+		require.Equal(t, 4, hit.NumTokens)
+		ok, err := c.Allocate(other, &Alloc{NumNewTokens: 2, Hit: &hit})
 		require.NoError(t, err)
 		return ok
 	}
@@ -146,10 +146,10 @@ func TestAStateOfThisStepIsNotHit(t *testing.T) {
 // take 10 blocks, a window of 8 with 4 in flight never more than 4.
 func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	for blocks, want := range map[int]bool{5: true, 4: false} {
-		c := newHybrid(t, func(c *Config) { c.Blocks, c.MaxInFlight = blocks, 4 }, Group{Kind: SlidingWindow, Block: 4, Window: 8})
+		c := newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.MaxInFlightTokens = blocks, 4 }, Group{Kind: SlidingWindow, BlockSize: 4, Window: 8})
 		r, err := c.Add(Spec{Tokens: counting(40)})
 		require.NoError(t, err)
-		ok, err := c.Allocate(r, &Alloc{New: 4, MustFit: true})
+		ok, err := c.Allocate(r, &Alloc{NumNewTokens: 4, FullSequenceMustFit: true})
 		require.NoError(t, err)
 		require.Equal(t, want, ok, "%d blocks", blocks)
 	}
@@ -157,11 +157,11 @@ func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 
 // External tokens get blocks behind the hit, and none if the window skips them.
 func TestExternalTokens(t *testing.T) {
-	c := newHybrid(t, nil, Group{Kind: Full, Block: 4}, Group{Kind: SlidingWindow, Block: 4, Window: 5})
+	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r, err := c.Add(Spec{Tokens: counting(18)})
 	require.NoError(t, err)
-	allocate(t, c, r, Alloc{New: 2, External: 16, Delay: true})
-	r.SetComputed(18)
+	allocate(t, c, r, Alloc{NumNewTokens: 2, NumExternalTokens: 16, DelayCacheBlocks: true})
+	r.SetNumComputedTokens(18)
 	require.Equal(t, []int32{1, 2, 3, 4, 6}, r.Table(0))
 	require.Equal(t, []int32{0, 0, 0, 5, 7}, r.Table(1), "12 tokens are outside the window")
 	require.Zero(t, c.Pool().NumKeys(), "they are not loaded yet")

@@ -11,7 +11,7 @@ type Stats struct {
 
 // Record counts an admitted request and the tokens it hit.
 func (c *Cache) Record(r *Request, hit int) {
-	if !c.config.Caching || r.noRead {
+	if !c.config.EnablePrefixCaching || r.noRead {
 		return
 	}
 	s := &c.stats
@@ -36,11 +36,11 @@ func (c *Cache) TakeStats() Stats {
 // Common appends, for each group, how many blocks at the beginning of r's table
 // all requests with blocks share; 0 for groups without full attention (vllm-v1
 // §11). As in vLLM, asking makes r an owner of a table.
-func (c *Cache) Common(dst []int32, r *Request) []int32 {
+func (c *Cache) NumCommonPrefixBlocks(dst []int32, r *Request) []int32 {
 	for i := range c.groups {
 		g, t := &c.groups[i], &r.tables[i]
 		n := int32(0)
-		if g.Kind == Full && c.config.Caching {
+		if g.Kind == Full && c.config.EnablePrefixCaching {
 			c.own(g, t)
 			for _, id := range t.ids {
 				if c.pool.Count(id) != int32(g.owners) {

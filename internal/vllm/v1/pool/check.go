@@ -22,7 +22,7 @@ func (p *Pool) Check() error {
 	if p.recs[Null].tokens != 0 || p.recs[Null].count != 0 {
 		return broken("the null block has the count %d and a key for %d tokens", p.recs[Null].count, p.recs[Null].tokens)
 	}
-	if !p.config.Caching {
+	if !p.config.EnableCaching {
 		return nil
 	}
 	nodes, err := p.checkRings()
@@ -33,11 +33,11 @@ func (p *Pool) Check() error {
 }
 
 func (p *Pool) checkQueue() error {
-	queued := make([]bool, p.config.Blocks)
+	queued := make([]bool, p.config.NumGPUBlocks)
 	n, before := 0, p.end()
 	for id := range p.Queue() {
 		switch {
-		case id <= Null || int(id) >= p.config.Blocks:
+		case id <= Null || int(id) >= p.config.NumGPUBlocks:
 			return broken("%d is in the queue", id)
 		case queued[id]:
 			return broken("block %d is in the queue twice", id)
@@ -87,7 +87,7 @@ func (p *Pool) checkRings() (nodes int, err error) {
 			if p.entry(e.younger).older != node {
 				return 0, broken("node %d is not the one in front of %d", node, e.younger)
 			}
-			if size++; size > p.config.Blocks+len(p.more) {
+			if size++; size > p.config.NumGPUBlocks+len(p.more) {
 				return 0, broken("the ring of node %d has no end", head)
 			}
 			if node = e.younger; node == head {
@@ -108,7 +108,7 @@ func (p *Pool) checkRings() (nodes int, err error) {
 // checkKeys compares the keys that blocks have with the nodes of the map.
 func (p *Pool) checkKeys(nodes int) error {
 	n := 0
-	for id := range p.config.Blocks {
+	for id := range p.config.NumGPUBlocks {
 		if p.recs[id].tokens == 0 {
 			if p.firstMore(int32(id)) >= 0 {
 				return broken("block %d has additional keys, but no primary one", id)

@@ -60,10 +60,10 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 
 // entry returns the node: a block's primary key, or behind those one of more.
 func (p *Pool) entry(node int32) *entry {
-	if int(node) < p.config.Blocks {
+	if int(node) < p.config.NumGPUBlocks {
 		return &p.recs[node].entry
 	}
-	return &p.more[int(node)-p.config.Blocks].entry
+	return &p.more[int(node)-p.config.NumGPUBlocks].entry
 }
 
 // Lookup returns the block that was registered first under the key and still

@@ -11,10 +11,10 @@ type moreKey struct {
 
 // owner is the block that a node leads to.
 func (p *Pool) owner(node int32) int32 {
-	if int(node) < p.config.Blocks {
+	if int(node) < p.config.NumGPUBlocks {
 		return node
 	}
-	return p.more[int(node)-p.config.Blocks].block
+	return p.more[int(node)-p.config.NumGPUBlocks].block
 }
 
 // insert registers id under the key, as its primary key if it has none. A key
@@ -23,6 +23,7 @@ func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	if p.has(id, h, group) {
 		return
 	}
+	p.recs[id].stamp = p.stamp
 	if p.recs[id].tokens != 0 {
 		p.insertMore(id, h, group)
 		return
@@ -79,7 +80,7 @@ func (p *Pool) insertMore(id int32, h *blockhash.Hash, group uint32) {
 		}
 		p.more[last].next = i
 	}
-	p.enter(int32(p.config.Blocks) + i)
+	p.enter(int32(p.config.NumGPUBlocks) + i)
 }
 
 // forget removes every key of id, the primary one first, and records each as
@@ -99,12 +100,23 @@ func (p *Pool) forget(id int32, record bool) {
 	}
 	delete(p.first, id)
 	for ; i >= 0; i = p.more[i].next {
-		p.leave(int32(p.config.Blocks) + i)
+		p.leave(int32(p.config.NumGPUBlocks) + i)
 		if record {
 			p.events.removed(&p.more[i].hash, p.more[i].group)
 		}
 		p.spare = append(p.spare, i)
 	}
+}
+
+// SetStamp says in which step keys are inserted from now on, so that InsertedSince
+// can be asked when a step fails.
+func (p *Pool) SetStamp(step uint32) { p.stamp = step }
+
+// InsertedSince reports whether id has keys, and got the last one in this step or
+// a later one. It can err to the side of true for keys of 2^31 steps ago.
+func (p *Pool) InsertedSince(id int32, step uint32) bool {
+	rec := &p.recs[id]
+	return rec.tokens != 0 && int32(rec.stamp-step) >= 0
 }
 
 // Move gives all keys of src to dst, which has none: the owner of src goes on
@@ -148,13 +160,13 @@ func (p *Pool) Evict(id int32) {
 	if p.config.Residency != nil {
 		p.config.Residency.evicted(id)
 	}
-	p.forget(id, p.config.Events)
+	p.forget(id, p.config.EnableEvents)
 }
 
 // Reset forgets all keys if no block is in use, and reports whether that was
 // so. The order of the queue stays (vllm/v1/RULES.md §7).
 func (p *Pool) Reset() bool {
-	if p.config.Blocks-p.free != 1 {
+	if p.config.NumGPUBlocks-p.free != 1 {
 		return false
 	}
 	for i := range p.recs {
@@ -167,7 +179,7 @@ func (p *Pool) Reset() bool {
 	if p.config.Residency != nil {
 		p.config.Residency.reset()
 	}
-	if p.config.Events {
+	if p.config.EnableEvents {
 		p.events.cleared()
 	}
 	return true

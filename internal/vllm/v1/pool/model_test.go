@@ -123,7 +123,7 @@ func TestPoolEqualsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		blocks := rapid.IntRange(1, 12).Draw(t, "blocks")
 		caching := rapid.Bool().Draw(t, "caching")
-		p, err := New(Config{Blocks: blocks, Caching: caching, HashBlock: 4, Events: true})
+		p, err := New(Config{NumGPUBlocks: blocks, EnableCaching: caching, HashBlockSize: 4, EnableEvents: true})
 		require.NoError(t, err)
 		m := newModel(blocks, caching)
 		any := rapid.Int32Range(0, int32(blocks-1))

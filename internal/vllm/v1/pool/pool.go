@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"llmmemory/internal/invariants"
 )
 
 // Null is the id of the null block.
@@ -14,11 +16,11 @@ var ErrNoBlocks = errors.New("not enough free blocks")
 
 // Config describes a pool.
 type Config struct {
-	Blocks    int        // including the null block, so one less can be used
-	Caching   bool       // keep keys of full blocks for prefix hits
-	HashBlock int        // tokens that one hash of a request covers
-	Events    bool       // record what is stored and removed
-	Residency *Residency // nil for none
+	NumGPUBlocks  int        // including the null block, so one less can be used
+	EnableCaching bool       // keep keys of full blocks for prefix hits
+	HashBlockSize int        // tokens that one hash of a request covers
+	EnableEvents  bool       // record what is stored and removed
+	Residency     *Residency // nil for none
 }
 
 // A Pool hands out blocks by id.
@@ -35,6 +37,7 @@ type Pool struct {
 	config  Config
 	events  Events
 	version uint64 // counts removals of keys
+	stamp   uint32 // of the keys that are inserted now; see SetStamp
 }
 
 // A record is all there is of a block, in one line of the processor's cache:
@@ -44,17 +47,17 @@ type record struct {
 	count      int32  // table entries that name the block, and pins
 	next, prev int32  // neighbours in the queue
 	tokens     uint32 // of the prefix that the primary key stands for; 0: no key
-	_          uint32
+	stamp      uint32 // of its last key
 }
 
 // New makes a pool in which blocks 1, 2, ... are free in this order.
 func New(config Config) (*Pool, error) {
-	n := config.Blocks
+	n := config.NumGPUBlocks
 	if n < 1 || n >= math.MaxInt32 {
 		return nil, fmt.Errorf("a pool of %d blocks: want 1 to %d", n, math.MaxInt32-1)
 	}
-	if config.HashBlock < 1 {
-		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", config.HashBlock)
+	if config.HashBlockSize < 1 {
+		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", config.HashBlockSize)
 	}
 	p := &Pool{config: config, recs: large[record](n + 1), free: n - 1}
 	for i := range p.recs {
@@ -67,7 +70,7 @@ func New(config Config) (*Pool, error) {
 	} else {
 		p.recs[1].prev = end
 	}
-	if config.Caching {
+	if config.EnableCaching {
 		p.slots = large[slot](slotsFor(n))
 	}
 	return p, nil
@@ -77,6 +80,9 @@ func New(config Config) (*Pool, error) {
 // appends them to dst. Their keys are gone (vllm/v1/RULES.md §2.1). Too few free blocks
 // is ErrNoBlocks, and nothing has changed.
 func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(p.Check)
+	}
 	if n > p.free {
 		return dst, fmt.Errorf("%w: %d asked for, %d free", ErrNoBlocks, n, p.free)
 	}
@@ -87,12 +93,12 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 		rec := &p.recs[id]
 		head = rec.next
 		if rec.tokens != 0 {
-			p.forget(id, p.config.Events)
+			p.forget(id, p.config.EnableEvents)
 		}
 		rec.count = 1
 		dst = append(dst, id)
 		if p.config.Residency != nil {
-			p.config.Residency.reused(id, p.config.Caching)
+			p.config.Residency.reused(id, p.config.EnableCaching)
 		}
 	}
 	p.recs[end].next = head
@@ -104,6 +110,9 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 // Touch adds a reference to each block, and takes those that were free out of
 // the queue (vllm/v1/RULES.md §2.2).
 func (p *Pool) Touch(ids []int32) {
+	if invariants.Enabled {
+		defer invariants.Hold(p.Check)
+	}
 	for _, id := range ids {
 		if id == Null {
 			continue
@@ -122,6 +131,9 @@ func (p *Pool) Touch(ids []int32) {
 // become free, those without a key go to the head of the queue, first freed
 // first reused, and those with one to the tail (vllm/v1/RULES.md §2.3).
 func (p *Pool) Free(ids []int32) {
+	if invariants.Enabled {
+		defer invariants.Hold(p.Check)
+	}
 	at := p.end()
 	for _, id := range ids {
 		at = p.release(id, at)
@@ -132,6 +144,9 @@ func (p *Pool) Free(ids []int32) {
 // gives its table back: the tail of a chain is evicted before its head
 // (vllm/v1/RULES.md §2.4).
 func (p *Pool) FreeTable(table []int32) {
+	if invariants.Enabled {
+		defer invariants.Hold(p.Check)
+	}
 	at := p.end()
 	for i := len(table) - 1; i >= 0; i-- {
 		at = p.release(table[i], at)
@@ -172,14 +187,14 @@ func (p *Pool) Version() uint64 { return p.version }
 
 // Usage is the part of the usable blocks that is in use, 0 to 1.
 func (p *Pool) Usage() float64 {
-	if p.config.Blocks == 1 {
+	if p.config.NumGPUBlocks == 1 {
 		return 0
 	}
-	return 1 - float64(p.free)/float64(p.config.Blocks-1)
+	return 1 - float64(p.free)/float64(p.config.NumGPUBlocks-1)
 }
 
 // NumBlocks is the size of the pool, with the null block.
-func (p *Pool) NumBlocks() int { return p.config.Blocks }
+func (p *Pool) NumBlocks() int { return p.config.NumGPUBlocks }
 
 // Pin adds a reference to a block in use, for a copy that is to be made.
 func (p *Pool) Pin(id int32) {

@@ -9,13 +9,13 @@ import (
 )
 
 func newPool(t testing.TB, blocks int) *Pool {
-	p, err := New(Config{Blocks: blocks, Caching: true, HashBlock: 4, Events: true})
+	p, err := New(Config{NumGPUBlocks: blocks, EnableCaching: true, HashBlockSize: 4, EnableEvents: true})
 	require.NoError(t, err)
 	return p
 }
 
 func TestBadConfigs(t *testing.T) {
-	for _, c := range []Config{{}, {Blocks: -1, HashBlock: 1}, {Blocks: 1 << 31, HashBlock: 1}, {Blocks: 8}} {
+	for _, c := range []Config{{}, {NumGPUBlocks: -1, HashBlockSize: 1}, {NumGPUBlocks: 1 << 31, HashBlockSize: 1}, {NumGPUBlocks: 8}} {
 		_, err := New(c)
 		require.Error(t, err, "%+v", c)
 	}
@@ -126,7 +126,7 @@ func TestStoredEvents(t *testing.T) {
 func TestResidency(t *testing.T) {
 	now, chance := int64(0), 0.0
 	r := NewResidency(0.5, func() float64 { return chance }, func() int64 { now += 10; return now })
-	p, err := New(Config{Blocks: 4, Caching: true, HashBlock: 4, Residency: r})
+	p, err := New(Config{NumGPUBlocks: 4, EnableCaching: true, HashBlockSize: 4, Residency: r})
 	require.NoError(t, err)
 	ids, err := p.Get(nil, 1) // born at 10
 	require.NoError(t, err)

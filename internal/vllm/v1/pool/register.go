@@ -23,7 +23,7 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 	if from >= to {
 		return
 	}
-	scale := blockSize / p.config.HashBlock // a coarse block has its last fine hash
+	scale := blockSize / p.config.HashBlockSize // a coarse block has its last fine hash
 	for i := from; i < to; i++ {
 		id := table[i]
 		if id == Null || mask != nil && !mask[i-from] {
@@ -35,11 +35,11 @@ func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, grou
 			if had >= tokens {
 				panic(fmt.Sprintf("block %d has a key for %d tokens, and is full with %d", id, had, tokens))
 			}
-			p.forget(id, p.config.Events)
+			p.forget(id, p.config.EnableEvents)
 		}
 		p.insert(id, h, group, tokens)
 	}
-	if p.config.Events {
+	if p.config.EnableEvents {
 		p.recordStored(c, table, from, to, blockSize, group, mask)
 	}
 }
@@ -52,14 +52,14 @@ func (p *Pool) RegisterPart(c *Content, block int32, tokens int, group uint32) (
 	if block == Null {
 		return Key{}, false
 	}
-	n := tokens / p.config.HashBlock
+	n := tokens / p.config.HashBlockSize
 	h := &c.Hashes[n-1]
 	known := p.has(block, h, group)
 	if had := int(p.recs[block].tokens); !known && had != 0 && had < tokens {
-		p.forget(block, p.config.Events)
+		p.forget(block, p.config.EnableEvents)
 	}
 	p.insert(block, h, group, tokens)
-	if p.config.Events && !known {
+	if p.config.EnableEvents && !known {
 		p.recordPart(c, n, group)
 	}
 	return Key{*h, group}, true

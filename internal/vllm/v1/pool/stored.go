@@ -5,7 +5,7 @@ import "llmmemory/internal/vllm/blockhash"
 // recordStored writes the event of one Register call.
 func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool) {
 	v := &p.events
-	scale := blockSize / p.config.HashBlock
+	scale := blockSize / p.config.HashBlockSize
 	e := p.stored(c, group, blockSize)
 	if from > 0 {
 		e.HasParent, e.Parent = true, c.Hashes[from*scale-1]
@@ -26,7 +26,7 @@ func (p *Pool) recordStored(c *Content, table []int32, from, to, blockSize int, 
 // and the tokens it covers.
 func (p *Pool) recordPart(c *Content, n int, group uint32) {
 	v := &p.events
-	size := p.config.HashBlock
+	size := p.config.HashBlockSize
 	start, end := (n-1)*size, n*size
 	e := p.stored(c, group, size)
 	var at blockhash.Cursor
@@ -44,9 +44,9 @@ func (p *Pool) recordPart(c *Content, n int, group uint32) {
 // found, for listeners that want to hear of reuse (vllm/v1/RULES.md §12, report mode
 // "full"). A last block that is hit only in part is not reported.
 func (p *Pool) ReportHit(c *Content, blocks, blockSize int, group uint32) {
-	scale := blockSize / p.config.HashBlock
+	scale := blockSize / p.config.HashBlockSize
 	blocks = min(blocks, len(c.Hashes)/scale)
-	if !p.config.Events || blocks == 0 {
+	if !p.config.EnableEvents || blocks == 0 {
 		return
 	}
 	v := &p.events

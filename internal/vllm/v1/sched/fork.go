@@ -2,7 +2,8 @@ package sched
 
 import (
 	"fmt"
-	"slices"
+
+	"llmmemory/internal/invariants"
 )
 
 // A Child is how a fork differs from its parent.
@@ -22,8 +23,11 @@ type Child struct {
 // and beam search. If the parent runs and there is room for one more, the child
 // runs too and shares its blocks until one of them writes; it is a new row in
 // the next step. Otherwise it waits, and hits the blocks that are registered.
-// There must be no step between Schedule and Update.
+// No step may be in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.requests.Get(uint64(parent))
@@ -33,12 +37,12 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	if c.Arrival != c.Arrival {
 		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
 	}
-	if s.open {
-		return 0, fmt.Errorf("%w: fork between Schedule and Update", ErrOrder)
+	if s.flight.n > 0 {
+		return 0, fmt.Errorf("%w: fork with %d steps in flight", ErrOrder, s.flight.n)
 	}
-	room := min(p.kv.PromptTokens()+p.maxTokens, s.longest) + s.config.Lookahead + s.config.Drafts
+	room := min(p.kv.NumPromptTokens()+p.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
 	child := s.blank()
-	shares := p.status == running && len(s.running) < s.config.MaxSeqs
+	shares := p.status == running && len(s.running) < s.config.MaxNumSeqs
 	if shares {
 		kv, err := s.cache.Fork(p.kv, room)
 		shares = err == nil // a Mamba state cannot be shared
@@ -57,18 +61,14 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	}
 	child.priority, child.arrival, child.name = p.priority, c.Arrival, c.Name
 	child.maxTokens, child.minTokens = p.maxTokens, p.minTokens
+	child.userData, child.queued = p.userData, now()
 	child.stop = append(child.stop, p.stop...)
 	s.enter(child)
 	if shares {
-		child.status, child.prefill, child.fresh = running, p.prefill, true
+		child.status, child.prefill, child.resend = running, p.prefill, KindNew
 		s.running = append(s.running, child)
 	} else {
-		s.queue.push(child)
+		s.waiting.push(child)
 	}
 	return child.id, nil
-}
-
-// inBatch reports whether r is in the step that was scheduled last.
-func (s *Scheduler) inBatch(r *request) bool {
-	return slices.ContainsFunc(s.batch.rows, func(e entry) bool { return e.r == r && e.id == r.id })
 }

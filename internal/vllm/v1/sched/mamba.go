@@ -17,19 +17,23 @@ func (m *mambaSplit) init(c *Config, cache *kvcache.Cache) {
 	for i := range config.Groups {
 		g := &config.Groups[i]
 		if g.Kind == kvcache.Mamba && g.Align {
-			m.block = max(m.block, g.Block)
+			m.block = max(m.block, g.BlockSize)
 		}
 		m.eagle = m.eagle || g.Eagle
 	}
 	m.eagle = m.eagle || config.Eagle
 	if cache.FineHits() {
-		m.hash = config.HashBlock
+		m.hash = config.HashBlockSize
 	}
-	m.budget = c.MaxTokens
-	if c.LongPrefill > 0 {
-		m.budget = min(m.budget, c.LongPrefill)
+	m.budget = c.MaxNumBatchedTokens
+	if c.LongPrefillTokenThreshold > 0 {
+		m.budget = min(m.budget, c.LongPrefillTokenThreshold)
 	}
 }
+
+// clipsDecodes reports whether a prompt can be hit up to its last token, so that
+// its first step is as short as a decode.
+func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
 
 // clip returns how many of n tokens behind the first start ones to compute.
 func (m *mambaSplit) clip(r *kvcache.Request, start, n int) int {
@@ -37,7 +41,7 @@ func (m *mambaSplit) clip(r *kvcache.Request, start, n int) int {
 		return n
 	}
 	tokens := r.NumTokens()
-	prefill := max(r.PromptTokens(), tokens-1) // a resumed request computes outputs again
+	prefill := max(r.NumPromptTokens(), tokens-1) // a resumed request computes outputs again
 	if start >= prefill {
 		return n
 	}
@@ -71,8 +75,8 @@ func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	}
 	stops[1] = last
 	if m.hash > 0 {
-		tail := r.PromptTokens() - r.PromptTokens()%m.hash
-		if last < tail && tail < r.PromptTokens() {
+		tail := r.NumPromptTokens() - r.NumPromptTokens()%m.hash
+		if last < tail && tail < r.NumPromptTokens() {
 			stops[2] = tail
 		}
 	}

@@ -3,7 +3,9 @@ package sched
 import (
 	"fmt"
 	"sync"
+	"time"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/handle"
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/pool"
@@ -22,14 +24,20 @@ type Scheduler struct {
 	added    uint64
 
 	running   []*request // in the order of admission
-	queue     queue
+	waiting   queue
+	skipped   queue      // waiting ones that could not run when it was their turn
+	aside     []*request // those of this step
 	pause     Pause
 	preempted []ID // since the last step
 	finished  []ID
 
-	open  bool // a step is scheduled and not updated
-	batch batch
-	hit   kvcache.Hit
+	counters Counters
+
+	groups int
+	steps  uint64 // scheduled since the beginning, empty ones included
+	flight flight
+	batch  *batch // that is being scheduled
+	hit    kvcache.Hit
 }
 
 // Pause is what a scheduler does not do.
@@ -43,7 +51,7 @@ const (
 
 // New makes a scheduler with its cache.
 func New(config Config) (*Scheduler, error) {
-	if err := config.check(); err != nil {
+	if err := config.complete(); err != nil {
 		return nil, err
 	}
 	cache, err := kvcache.New(config.Cache)
@@ -51,9 +59,14 @@ func New(config Config) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen}
-	s.queue.init(config.Policy)
+	s.waiting.init(config.Policy)
+	s.skipped.init(config.Policy)
 	s.mamba.init(&s.config, cache)
-	s.batch.groups = len(cache.Config().Groups)
+	if config.AsVLLM && config.NumSpeculativeTokens > 0 && s.mamba.clipsDecodes() {
+		return nil, fmt.Errorf("%w: a Mamba group in align mode clips the padding of a decode, and vLLM then schedules more drafts than tokens", ErrConfig)
+	}
+	s.groups = len(cache.Config().Groups)
+	s.flight.init(s.config.MaxConcurrentBatches)
 	return s, nil
 }
 
@@ -68,6 +81,9 @@ func (s *Scheduler) SetPause(p Pause) {
 // request may have blocks. With preempt it takes the blocks of all running
 // requests away before, from the last one to the first, so they stay in order.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for preempt && len(s.running) > 0 {
@@ -75,7 +91,7 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 		r := s.running[last]
 		s.running = s.running[:last]
 		s.preempt(r)
-		r.dropping = s.open && s.inBatch(r)
+		r.dropStale = true // it may run again before the steps in flight are updated
 	}
 	ok := s.cache.Reset()
 	if preempt && !ok {
@@ -90,9 +106,13 @@ func (s *Scheduler) preempt(r *request) {
 	s.cache.Preempt(r.kv)
 	r.status = preempted
 	r.drafts = r.drafts[:0]
-	r.fresh = false
-	s.queue.pushFront(r)
+	r.resend = KindRunning
+	r.dropStale = r.dropStale && r.stale > 0
+	r.stale, r.placeholders = r.inFlight, 0
+	s.waiting.pushFront(r)
 	s.preempted = append(s.preempted, r.id)
+	s.counters.Preemptions++
+	r.queued = now()
 }
 
 // TakeEvents moves the events of the cache to dst.
@@ -109,9 +129,33 @@ func (s *Scheduler) TakeStats() kvcache.Stats {
 	return s.cache.TakeStats()
 }
 
+// Counters are sums since they were taken last.
+type Counters struct {
+	Preemptions            int
+	Tokens                 int           // sampled, that count
+	Drafts, DraftsAccepted int           // verified, and sampled as well
+	Admitted               int           // requests, those that were preempted included
+	QueueTime              time.Duration // that these had waited, all together
+}
+
+// TakeCounters returns the counters and starts anew.
+func (s *Scheduler) TakeCounters() Counters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counters
+	s.counters = Counters{}
+	return c
+}
+
+var started = time.Now()
+
+// now is a clock that never goes back, in ns.
+func now() int64 { return int64(time.Since(started)) }
+
 // Load is how full a scheduler is.
 type Load struct {
 	Running, Waiting   int // requests
+	InFlight           int // steps
 	FreeBlocks, Blocks int // Blocks without the null block
 }
 
@@ -120,7 +164,7 @@ func (s *Scheduler) Load() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.cache.Pool()
-	return Load{len(s.running), s.requests.Len() - len(s.running), p.NumFree(), p.NumBlocks() - 1}
+	return Load{len(s.running), s.requests.Len() - len(s.running), s.flight.n, p.NumFree(), p.NumBlocks() - 1}
 }
 
 // Running appends the running requests to dst, in the order of admission.
@@ -137,19 +181,30 @@ func (s *Scheduler) Running(dst []ID) []ID {
 func (s *Scheduler) Waiting(dst []ID) []ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.queue.list(dst)
+	for _, r := range s.allWaiting() {
+		dst = append(dst, r.id)
+	}
+	return dst
+}
+
+func (s *Scheduler) allWaiting() []*request {
+	all := s.waiting.appendTo(s.skipped.appendTo(nil))
+	if s.config.Policy == Priority {
+		sortByImportance(all)
+	}
+	return all
 }
 
 // Computed returns how many tokens of a request are computed, and how many it
 // has.
-func (s *Scheduler) Computed(id ID) (computed, tokens int, err error) {
+func (s *Scheduler) NumComputedTokens(id ID) (computed, tokens int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.requests.Get(uint64(id))
 	if r == nil {
 		return 0, 0, unknown(id)
 	}
-	return r.kv.Computed(), r.kv.NumTokens(), nil
+	return r.kv.NumComputedTokens(), r.kv.NumTokens(), nil
 }
 
 // Table appends the block table of a request in a group to dst.
@@ -160,8 +215,8 @@ func (s *Scheduler) Table(dst []int32, id ID, group int) ([]int32, error) {
 	if r == nil {
 		return dst, unknown(id)
 	}
-	if group < 0 || group >= s.batch.groups {
-		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.batch.groups)
+	if group < 0 || group >= s.groups {
+		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.groups)
 	}
 	return append(dst, r.kv.Table(group)...), nil
 }

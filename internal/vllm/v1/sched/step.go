@@ -27,20 +27,22 @@ type Step struct {
 	// -1 where nothing may be written.
 	Slots [][]int64
 
-	Copies    []Copy  // to make before anything is written
-	Common    []int32 // blocks that all requests share at the beginning, by group
-	Preempted []ID    // since the last step
-	Finished  []ID    // since the last step
-	Tokens    int     // of all rows
+	Copies                []Copy  // to make before anything is written
+	NumCommonPrefixBlocks []int32 // blocks that all requests share at the beginning, by group
+	Preempted             []ID    // since the last step
+	Finished              []ID    // since the last step
+	NumScheduledTokens    int     // of all rows
 }
 
 // A Row is a scheduled request.
 type Row struct {
-	ID       ID
-	Kind     Kind
-	Computed int // tokens before this step
-	Tokens   int // to compute now, drafts included
-	Drafts   int
+	ID                 ID
+	UserData           uint64
+	Kind               Kind
+	Samples            bool // it has no more tokens to compute: the update brings at least one for it
+	NumComputedTokens  int  // tokens before this step
+	NumScheduledTokens int  // to compute now, drafts included
+	NumDraftTokens     int
 }
 
 // A Copy is a pair of blocks whose bytes must be copied.
@@ -48,7 +50,7 @@ type Copy struct {
 	Src, Dst int32
 	Group    int
 	ID       ID
-	Index    int // slot of the request's table that Dst goes to; -1: none
+	Index    int // slot of the table that the worker has, where Dst goes; -1: none, or the step has the whole table
 }
 
 // RowBlocks are the block ids of a row in a group: all of them for a new or
@@ -65,8 +67,8 @@ func (t *Step) RowBlocks(row, group int) []int32 {
 func (t *Step) reset(groups int) {
 	t.Rows, t.Drafts, t.Blocks, t.BlockEnds = t.Rows[:0], t.Drafts[:0], t.Blocks[:0], t.BlockEnds[:0]
 	t.BlockStarts = t.BlockStarts[:0]
-	t.Copies, t.Common = t.Copies[:0], t.Common[:0]
-	t.Preempted, t.Finished, t.Tokens = t.Preempted[:0], t.Finished[:0], 0
+	t.Copies, t.NumCommonPrefixBlocks = t.Copies[:0], t.NumCommonPrefixBlocks[:0]
+	t.Preempted, t.Finished, t.NumScheduledTokens = t.Preempted[:0], t.Finished[:0], 0
 	for len(t.Slots) < groups {
 		t.Slots = append(t.Slots, nil)
 	}

@@ -1,0 +1,109 @@
+package attention
+
+import (
+	"math"
+	"unsafe"
+)
+
+// Portable is the kernels in plain Go.
+type portable struct{}
+
+func (portable) String() string { return "portable" }
+
+func (portable) scores(_ *call, q []float32, rows, size int, keys []float32, n int, out []float32) {
+	for i := range rows {
+		q := q[i*size:][:size]
+		for tile := range n {
+			var sum [16]float32
+			for j, x := range q {
+				k := (*[16]float32)(keys[(tile*size+j)*16:])
+				for lane := range sum {
+					sum[lane] += x * k[lane]
+				}
+			}
+			copy(out[i*scoreStride+tile*16:], sum[:])
+		}
+	}
+}
+
+func (portable) scale(_ *call, x []float32, factor, slope, offset float32) {
+	for i := range x {
+		x[i] = x[i]*factor + slope*(offset+float32(i))
+	}
+}
+
+func (portable) softmax(_ *call, x []float32) (m, l float32) {
+	m = negInf
+	for _, s := range x {
+		if s > m || s != s {
+			m = s
+		}
+	}
+	base := m
+	if m == negInf {
+		base = 0
+	}
+	var lanes [16]float32
+	for i, s := range x {
+		p := weight(s - base)
+		x[i] = p
+		lanes[i%16] += p
+	}
+	for half := 8; half > 0; half /= 2 {
+		for i := range half {
+			lanes[i] += lanes[i+half]
+		}
+	}
+	return m, lanes[0]
+}
+
+// minExponent is where weights end: e^x below is no normal number and becomes 0.
+const minExponent = -87.336544
+
+// weight is e^x.
+func weight(x float32) float32 {
+	if x < minExponent {
+		return 0
+	}
+	return float32(math.Exp(float64(x)))
+}
+
+func (portable) multiply(_ *call, x, y []float32) {
+	for i := range x {
+		x[i] *= y[i]
+	}
+}
+
+func (portable) values(_ *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride int) {
+	for i := range rows {
+		for c := range chunks {
+			o := (*[chunk]float32)(out[i*stride+c*chunk:])
+			for t, x := range p[i*scoreStride:][:n] {
+				v := (*[chunk]float32)(values[c*panelValues+t*chunk:])
+				for j := range o {
+					o[j] += x * v[j]
+				}
+			}
+		}
+	}
+}
+
+func (portable) combine(_ *call, x, y []float32, a, b float32) {
+	for i := range x {
+		x[i] = x[i]*a + y[i]*b
+	}
+}
+
+func (portable) convert(*call, DType, unsafe.Pointer, int, int, []float32) (finite, ok bool) {
+	return false, false
+}
+
+func (portable) tileRows() int { return 0 }
+
+func (portable) tileScores(*call, DType, []float32, int, int, *unsafe.Pointer, int, []float32) bool {
+	return false
+}
+
+func (portable) tileValues(*call, DType, []float32, int, int, int, *unsafe.Pointer, int, []float32, int) bool {
+	return false
+}

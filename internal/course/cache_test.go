@@ -1,0 +1,362 @@
+package course
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each condition of a hint, broken by one outside write that random play seldom
+// hits. A sequence is told by its kv_count: an append that reached it raised it.
+
+type bench struct {
+	*testing.T
+	arena   *guardedArena
+	library *Library
+	pool    []int32
+}
+
+func newBench(t *testing.T) *bench {
+	arena := newGuardedArena()
+	t.Cleanup(arena.close)
+	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
+}
+
+// engine makes one with the sequences 0 to n-1, each found once, so that a hint
+// exists for those that are not walked.
+func (b *bench) engine(n int) (*Engine, []*Sequence) {
+	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	require.NoError(b, err)
+	return e, b.fill(e, n)
+}
+
+func (b *bench) fill(e *Engine, n int) []*Sequence {
+	seqs := make([]*Sequence, n)
+	for i := range seqs {
+		var err error
+		seqs[i], err = b.library.Create(e, int32(i), 1)
+		require.NoError(b, err)
+	}
+	for i := range seqs {
+		require.True(b, b.reaches(e, int32(i), seqs[i]))
+	}
+	return seqs
+}
+
+// reaches appends to the id and reports whether the record went to s.
+func (b *bench) reaches(e *Engine, id int32, s *Sequence) bool {
+	before := s.KVCount
+	err := b.library.Append(e, id, 1)
+	return err == nil && s.KVCount == before+1
+}
+
+func (b *bench) misses(e *Engine, id int32) {
+	require.ErrorIs(b, b.library.Append(e, id, 1), ErrNotFound)
+}
+
+// otherCore makes an engine that shares no lock, and so no hints, with e.
+func (b *bench) otherCore(e *Engine) *Engine {
+	for {
+		f, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+		require.NoError(b, err)
+		if coreOf(f) != coreOf(e) {
+			return f
+		}
+	}
+}
+
+func TestAHintSurvivesOrdinaryUse(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	for range 3 {
+		for i, s := range seqs {
+			require.True(t, b.reaches(e, int32(i), s))
+		}
+	}
+	core := &b.library.cores[coreOf(e)]
+	require.Equal(t, 40-plainNodes-nearNodes, core.cache.entries.used)
+	require.True(t, b.library.index.any())
+	require.NoError(t, b.library.Destroy(e))
+	require.Zero(t, core.cache.entries.used)
+	require.False(t, b.library.index.any(), "destroying the engine leaves no hint behind")
+}
+
+func TestARenamedSequenceIsFoundUnderItsNewIDOnly(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	seqs[30].ID = 1000
+	b.misses(e, 30)
+	require.True(t, b.reaches(e, 1000, seqs[30]))
+}
+
+func TestAnIDAmongTheFirstSixteenWinsOverAHint(t *testing.T) {
+	for _, position := range []int{0, 11, 12, 15} {
+		b := newBench(t)
+		e, seqs := b.engine(40)
+		seqs[position].ID = 30
+		require.True(t, b.reaches(e, 30, seqs[position]), "position %d", position)
+	}
+}
+
+// A pointer to nowhere, as a program that poisons links would write it.
+func poison(link **Node) { *(*uintptr)(unsafe.Pointer(link)) = 0x100 }
+
+func TestABackLinkIsNotFollowed(t *testing.T) {
+	for _, when := range []string{"before", "after"} {
+		b := newBench(t)
+		n := 40
+		e, seqs := b.engine(0)
+		if when == "after" {
+			seqs = b.fill(e, n)
+		} else {
+			for i := range n {
+				s, err := b.library.Create(e, int32(i), 1)
+				require.NoError(t, err)
+				seqs = append(seqs, s)
+			}
+		}
+		for _, s := range seqs {
+			poison(&s.Node.Prev)
+		}
+		for range 2 {
+			for i, s := range seqs {
+				require.True(t, b.reaches(e, int32(i), s), "poisoned %s hints, %d", when, i)
+			}
+		}
+		b.misses(e, 1000)
+		require.Zero(t, b.library.cores[coreOf(e)].cache.entries.used, "poisoned %s hints", when)
+	}
+}
+
+func TestAListThatEndsInNullHasNoHintForItsLast(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	seqs[39].Node.Next = nil
+	for range 3 {
+		require.True(t, b.reaches(e, 39, seqs[39]))
+		require.True(t, b.reaches(e, 38, seqs[38]))
+	}
+}
+
+func TestNothingIsReadBehindAMatchAmongTheFirstSixteen(t *testing.T) {
+	for position := range plainNodes {
+		b := newBench(t)
+		e, seqs := b.engine(40)
+		poison(&seqs[position].Node.Next)
+		for i, s := range seqs[:position+1] {
+			require.True(t, b.reaches(e, int32(i), s))
+		}
+	}
+}
+
+func TestBothEndsOfAStretchCutOutAreNoticed(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	first, last := &seqs[30].Node, &seqs[33].Node
+	first.Prev.Next, last.Next.Prev = last.Next, first.Prev
+	b.misses(e, 30)
+	b.misses(e, 33)
+}
+
+// Two neighbours are linked two neighbours, one after the other, into the list of f:
+// then only the link to the next one tells that the second has moved.
+func TestASequenceThatMovedAlongWithItsPredecessorIsNoticed(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	f := b.otherCore(e)
+	for _, s := range seqs[30:32] {
+		unlink(&s.Node)
+		linkTail(&f.Active, &s.Node)
+	}
+	b.misses(e, 31)
+	require.True(t, b.reaches(f, 31, seqs[31]))
+}
+
+func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	c := &b.library.cores[coreOf(e)]
+	// An address whose hint for the id would lie where e's does.
+	f := unsafe.Pointer(b.arena.one(1 << 16))
+	for hashID((*Engine)(f), 30)>>c.cache.entries.shift != hashID(e, 30)>>c.cache.entries.shift {
+		f = unsafe.Add(f, 8)
+	}
+	require.Same(t, seqs[30], c.cache.lookup(e, 30))
+	require.Nil(t, c.cache.lookup((*Engine)(f), 30))
+}
+
+// byHand takes a sequence out and frees it, as a tester may once its id has been
+// looked up in vain.
+func (b *bench) byHand(e *Engine, s *Sequence) {
+	unlink(&s.Node)
+	id := s.ID
+	b.misses(e, id)
+	b.arena.free(unsafe.Pointer(s))
+	b.misses(e, id)
+}
+
+// What a sequence stood beside when it was last found may be gone when it stands
+// elsewhere: the arena would panic.
+func TestOnlyPresentNeighboursAreRead(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	b.byHand(e, seqs[26])
+	require.True(t, b.reaches(e, 27, seqs[27]))
+
+	unlink(&seqs[30].Node)
+	linkTail(&e.Active, &seqs[30].Node)
+	b.byHand(e, seqs[29])
+	require.True(t, b.reaches(e, 30, seqs[30]))
+
+	for _, s := range seqs[32:34] { // with its predecessor
+		unlink(&s.Node)
+		linkTail(&e.Active, &s.Node)
+	}
+	b.byHand(e, seqs[34])
+	require.True(t, b.reaches(e, 33, seqs[33]))
+}
+
+// A sequence that was found in one engine, moved by hand to another, and freed
+// there must not be touched by a look-up in the first: the arena would panic.
+func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
+	for _, lookUpFirst := range []bool{false, true} {
+		b := newBench(t)
+		e, seqs := b.engine(40)
+		f := b.otherCore(e)
+		for id := range 30 {
+			_, err := b.library.Create(f, int32(2000+id), 1)
+			require.NoError(t, err)
+		}
+		unlink(&seqs[30].Node)
+		linkTail(&f.Active, &seqs[30].Node)
+		if lookUpFirst {
+			require.True(t, b.reaches(f, 30, seqs[30]))
+		}
+		require.NoError(t, b.library.Free(f, 30))
+		b.misses(e, 30)
+		require.True(t, b.reaches(e, 31, seqs[31]))
+	}
+}
+
+// The same, when no neighbour's hint mentions the sequence any more: only the
+// ledger knows of the hint in the first engine.
+func TestAHintOfAnotherCoreIsGivenUp(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	f := b.otherCore(e)
+	b.fill(f, 30)
+	unlink(&seqs[30].Node)
+	require.True(t, b.reaches(e, 29, seqs[29]))
+	require.True(t, b.reaches(e, 31, seqs[31]))
+	linkTail(&f.Active, &seqs[30].Node)
+	require.True(t, b.reaches(f, 30, seqs[30]))
+	require.NoError(t, b.library.Free(f, 30))
+	b.misses(e, 30)
+}
+
+// An unlinked sequence still names its old neighbour, which is freed meanwhile.
+func TestAFreedNeighbourIsNotRead(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	unlink(&seqs[31].Node)
+	require.NoError(t, b.library.Free(e, 30))
+	b.misses(e, 31)
+	require.True(t, b.reaches(e, 32, seqs[32]))
+}
+
+func TestASequenceDestroyedWithAnotherEngineIsNotFollowed(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	f := b.otherCore(e)
+	unlink(&seqs[30].Node)
+	linkTail(&f.Active, &seqs[30].Node)
+	require.NoError(t, b.library.Destroy(f))
+	b.misses(e, 30)
+}
+
+// The engine's address comes back as another engine's, whose ids are the same.
+func TestHintsEndWithTheirEngine(t *testing.T) {
+	b := newBench(t)
+	arena := newReusingArena()
+	t.Cleanup(arena.close)
+	b.library = &Library{Memory: arena}
+	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	require.NoError(t, err)
+	b.fill(e, 40)
+	require.NoError(t, b.library.Destroy(e))
+	for arena.free[engineSize][len(arena.free[engineSize])-1] != unsafe.Pointer(e) {
+		arena.one(engineSize)
+	}
+	again, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	require.NoError(t, err)
+	require.Equal(t, unsafe.Pointer(e), unsafe.Pointer(again))
+	b.misses(again, 30)
+}
+
+// A tester may also free the engine and all that hangs on it by hand, once no
+// hint of it is left to be followed: llm_init forgets what the address meant.
+func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
+	b := newBench(t)
+	arena := newReusingArena()
+	t.Cleanup(arena.close)
+	b.library = &Library{Memory: arena}
+	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	require.NoError(t, err)
+	b.fill(e, 40)
+	used := b.library.cores[coreOf(e)].cache.entries.used
+	require.NotZero(t, used)
+	arena.drop(unsafe.Pointer(e))
+	again, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	require.NoError(t, err)
+	require.Equal(t, unsafe.Pointer(e), unsafe.Pointer(again))
+	require.Zero(t, b.library.cores[coreOf(e)].cache.entries.used)
+}
+
+func TestStrictRemembersNothing(t *testing.T) {
+	b := newBench(t)
+	b.library.Strict = true
+	e, seqs := b.engine(40)
+	require.False(t, b.library.index.any())
+	first, last := &seqs[20].Node, &seqs[35].Node
+	first.Prev.Next, last.Next.Prev = last.Next, first.Prev
+	for id := int32(20); id <= 35; id++ {
+		b.misses(e, id)
+	}
+}
+
+// Without memory for hints everything is found all the same.
+func TestNoHintWithoutPages(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	pagesFail = true
+	defer func() { pagesFail = false }()
+	for id := int32(100); id < 200; id++ {
+		_, err := b.library.Create(e, id, 1)
+		require.NoError(t, err)
+		require.NoError(t, b.library.Append(e, id, 1))
+	}
+	require.True(t, b.reaches(e, 39, seqs[39]))
+	require.ErrorIs(t, b.library.AppendRun(e, seqs[0], &[]int32{1}[0], 1), ErrNoMemory)
+}
+
+func TestTheTableKeepsWhatItHolds(t *testing.T) {
+	var table table[named]
+	defer table.clear()
+	in := map[*Sequence]bool{}
+	seqs := make([]Sequence, 3000)
+	for round := range 30000 {
+		s := &seqs[(round*7919+round/17)%len(seqs)]
+		if in[s] {
+			table.remove(named{seq: s})
+			delete(in, s)
+		} else {
+			require.NotNil(t, table.add(named{seq: s, mentions: 1}))
+			in[s] = true
+		}
+		require.Equal(t, len(in), table.used)
+	}
+	for i := range seqs {
+		require.Equal(t, in[&seqs[i]], table.get(named{seq: &seqs[i]}) != nil)
+	}
+}

@@ -1,0 +1,37 @@
+package handout
+
+import (
+	_ "embed"
+	"strings"
+	"unicode"
+)
+
+//go:embed handout.txt
+var text string
+
+// Text is the whole handout.
+func Text() string { return text }
+
+// Quotes reports whether sentence stands in the handout word for word, apart
+// from white space. Where it says Elided, what follows stands further on.
+func Quotes(sentence string) bool {
+	rest := withoutSpace(text)
+	for _, part := range strings.Split(sentence, strings.TrimSpace(Elided)) {
+		part = withoutSpace(part)
+		_, after, found := strings.Cut(rest, part)
+		if part == "" || !found {
+			return false
+		}
+		rest = after
+	}
+	return true
+}
+
+func withoutSpace(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, s)
+}

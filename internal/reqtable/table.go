@@ -1,0 +1,250 @@
+// Package reqtable is the request table of a scheduler: a slab of requests,
+// found by the ids that their owner gave them, and queues of the slab's places.
+// A place is in at most one queue, so a queue's links are two numbers for each
+// place, and moving a request from one queue to another allocates nothing.
+//
+// What a request is, and when it moves, is the scheduler's and may not live here.
+package reqtable
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// None is no place.
+const None int32 = -1
+
+// A Table holds one T for each id. It stays in its place until Remove; pointers
+// to it are valid until the next Add.
+type Table[T any] struct {
+	items  []T
+	links  []link
+	free   []int32
+	byID   map[int]int32
+	queues int32
+}
+
+type link struct {
+	next, prev int32
+	in         int32 // the queue's number; 0: in none
+	marked     bool
+}
+
+// Add makes a place for id and returns it, or None if there is one. What is in
+// it is what was there before, so that its arrays can be used again.
+func (p *Table[T]) Add(id int) int32 {
+	if p.byID == nil {
+		p.byID = map[int]int32{}
+	}
+	if _, taken := p.byID[id]; taken {
+		return None
+	}
+	var at int32
+	if n := len(p.free); n > 0 {
+		at, p.free = p.free[n-1], p.free[:n-1]
+	} else {
+		at = int32(len(p.items))
+		var zero T
+		p.items = append(p.items, zero)
+		p.links = append(p.links, link{})
+	}
+	p.byID[id] = at
+	return at
+}
+
+// Find returns the place of id, or None.
+func (p *Table[T]) Find(id int) int32 {
+	if at, ok := p.byID[id]; ok {
+		return at
+	}
+	return None
+}
+
+// At is what is in a place.
+func (p *Table[T]) At(at int32) *T { return &p.items[at] }
+
+// Remove frees the place of id, which must be in no queue.
+func (p *Table[T]) Remove(id int) {
+	at, ok := p.byID[id]
+	if !ok || p.links[at].in != 0 {
+		panic(fmt.Sprintf("place %d of %d is removed, but it is in a queue or there is none", at, id))
+	}
+	delete(p.byID, id)
+	p.free = append(p.free, at)
+}
+
+// Len is the number of ids in the table.
+func (p *Table[T]) Len() int { return len(p.byID) }
+
+// Check reports an id that is not in the table, or that is named twice.
+func (p *Table[T]) Check(ids ...int) error {
+	err := p.mark(ids)
+	if err == nil {
+		p.unmark(ids)
+	}
+	return err
+}
+
+// TakeAll takes the places of ids out of the queues, queue by queue from the
+// head, whatever the order of ids, and calls f for each. An id that is in none
+// of the queues is passed over. The error is Check's; nothing has changed then.
+func (p *Table[T]) TakeAll(ids []int, queues []*Queue, f func(at int32)) error {
+	if err := p.mark(ids); err != nil {
+		return err
+	}
+	left := len(ids)
+	for _, id := range ids {
+		if at := p.byID[id]; p.links[at].in == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(at) }) {
+			p.links[at].marked = false
+			left--
+		}
+	}
+	for _, q := range queues {
+		for at := q.Head(); at != None && left > 0; {
+			next := q.Next(at)
+			if p.links[at].marked {
+				q.Remove(at)
+				f(at)
+				left--
+			}
+			at = next
+		}
+	}
+	return nil
+}
+
+func (p *Table[T]) mark(ids []int) error {
+	for i, id := range ids {
+		at := p.Find(id)
+		if at == None || p.links[at].marked {
+			p.unmark(ids[:i])
+			return fmt.Errorf("there is no %d, or it is named twice", id)
+		}
+		p.links[at].marked = true
+	}
+	return nil
+}
+
+func (p *Table[T]) unmark(ids []int) {
+	for _, id := range ids {
+		p.links[p.byID[id]].marked = false
+	}
+}
+
+// All yields ids and places in no order.
+func (p *Table[T]) All() iter.Seq2[int, int32] {
+	return func(yield func(int, int32) bool) {
+		for id, at := range p.byID {
+			if !yield(id, at) {
+				return
+			}
+		}
+	}
+}
+
+// Queue returns an empty queue of places.
+func (p *Table[T]) Queue() *Queue {
+	p.queues++
+	return &Queue{links: &p.links, number: p.queues, head: None, tail: None}
+}
+
+// A Queue is a list of places.
+type Queue struct {
+	links      *[]link
+	number     int32
+	head, tail int32
+	n          int
+}
+
+// Len is the length of the queue.
+func (q *Queue) Len() int { return q.n }
+
+// Head and Tail are the places at the ends, or None.
+func (q *Queue) Head() int32 { return q.head }
+func (q *Queue) Tail() int32 { return q.tail }
+
+// IDs are the ids of the places from head to tail, as id says them.
+func (q *Queue) IDs(id func(at int32) int) []int {
+	ids := []int{}
+	for at := range q.All() {
+		ids = append(ids, id(at))
+	}
+	return ids
+}
+
+// Next and Prev are the neighbours of a place in the queue, or None.
+func (q *Queue) Next(at int32) int32 { return (*q.links)[at].next }
+func (q *Queue) Prev(at int32) int32 { return (*q.links)[at].prev }
+
+// PushBack adds a place at the tail.
+func (q *Queue) PushBack(at int32) { q.insert(at, q.tail, None) }
+
+// PushFront adds a place at the head.
+func (q *Queue) PushFront(at int32) { q.insert(at, None, q.head) }
+
+// InsertAfter adds a place after another one of the queue, or at the head if
+// that is None.
+func (q *Queue) InsertAfter(at, before int32) {
+	if before == None {
+		q.PushFront(at)
+		return
+	}
+	q.insert(at, before, q.Next(before))
+}
+
+func (q *Queue) insert(at, prev, next int32) {
+	links := *q.links
+	if links[at].in != 0 {
+		panic(fmt.Sprintf("place %d is queued twice", at))
+	}
+	links[at] = link{next: next, prev: prev, in: q.number}
+	if prev == None {
+		q.head = at
+	} else {
+		links[prev].next = at
+	}
+	if next == None {
+		q.tail = at
+	} else {
+		links[next].prev = at
+	}
+	q.n++
+}
+
+// Remove takes a place out of the queue.
+func (q *Queue) Remove(at int32) {
+	links := *q.links
+	l := links[at]
+	if l.in != q.number {
+		panic(fmt.Sprintf("place %d is taken out of a queue that it is not in", at))
+	}
+	if l.prev == None {
+		q.head = l.next
+	} else {
+		links[l.prev].next = l.next
+	}
+	if l.next == None {
+		q.tail = l.prev
+	} else {
+		links[l.next].prev = l.prev
+	}
+	links[at] = link{}
+	q.n--
+}
+
+// Has reports whether a place is in the queue.
+func (q *Queue) Has(at int32) bool { return (*q.links)[at].in == q.number }
+
+// All yields the places from head to tail; the one it is at may be removed.
+func (q *Queue) All() iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for at := q.head; at != None; {
+			next := q.Next(at)
+			if !yield(at) {
+				return
+			}
+			at = next
+		}
+	}
+}
