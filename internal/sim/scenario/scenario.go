@@ -38,6 +38,7 @@ type Scenario struct {
 	Model   string `json:"model,omitempty"`
 	GPU     string `json:"gpu,omitempty"`
 	Workers int    `json:"workers,omitempty"` // of Model on GPU; 1
+	Engine  string `json:"engine,omitempty"`  // of Model on GPU: one of cost.Engines, whose times are fitted to what is published
 	Cost    string `json:"cost,omitempty"`    // a cost file of llmsim calibrate, whose times stand instead of the setup's
 
 	Server   sim.Server   `json:"server"`
@@ -120,6 +121,9 @@ func (p *Plan) openModel() (err error) {
 	case s.Workers < 0:
 		return fmt.Errorf("%w: %d workers: want at least 1", ErrScenario, s.Workers)
 	case s.Model == "" && s.GPU == "":
+		if s.Engine != "" {
+			return fmt.Errorf("%w: the engine %q: a setup says itself which times it has; name a model and a GPU instead", ErrScenario, s.Engine)
+		}
 		if s.Workers > 0 {
 			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario, s.Workers)
 		}
@@ -133,8 +137,15 @@ func (p *Plan) openModel() (err error) {
 	case s.Model == "":
 		return fmt.Errorf("%w: a GPU needs a model: name one beside %q: %s, or a .json file", ErrScenario, s.GPU, strings.Join(cost.LLMs(), ", "))
 	}
-	p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers))
-	return err
+	if p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers)); err != nil || s.Engine == "" {
+		return err
+	}
+	fitted, err := cost.OpenEngine(s.Engine, p.Setup.GPU.Name)
+	if err != nil {
+		return err
+	}
+	p.Setup = p.Setup.On(fitted)
+	return nil
 }
 
 // openRequests finds the workload, or reads the trace.
