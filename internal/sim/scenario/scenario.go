@@ -148,6 +148,13 @@ func (p *Plan) openModel() (err error) {
 	return nil
 }
 
+// More than these is no server's, and would end for want of memory or time.
+const (
+	mostRate     = 1e6
+	mostSeconds  = 1e9
+	mostRequests = 1e9
+)
+
 // openRequests finds the workload, or reads the trace.
 func (p *Plan) openRequests() (err error) {
 	s := &p.Scenario
@@ -155,6 +162,8 @@ func (p *Plan) openRequests() (err error) {
 	switch {
 	case bad(s.Rate) || bad(s.Duration) || s.Requests < 0:
 		return fmt.Errorf("%w: %v requests a second for %v s, at most %d: want numbers of at least 0", ErrScenario, s.Rate, s.Duration, s.Requests)
+	case s.Rate > mostRate || s.Duration > mostSeconds || s.Requests == 0 && s.Trace == "" && s.Rate*s.Duration > mostRequests:
+		return fmt.Errorf("%w: %g requests a second for %g s: want at most %g a second, %g s and %g requests", ErrScenario, s.Rate, s.Duration, float64(mostRate), float64(mostSeconds), float64(mostRequests))
 	case bad(s.From) || bad(s.Until):
 		return fmt.Errorf("%w: averages from %v s until %v s", ErrScenario, s.From, s.Until)
 	case s.end() > 0 && s.From >= s.end():
