@@ -34,6 +34,14 @@ type kernels interface {
 	// are of a type, or of a kind, that it cannot read.
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite, ok bool)
 
+	// narrow rounds the first numbers of x to a type at out, widen reads the first
+	// numbers of a type; both say how many they have done.
+	narrow(d DType, out unsafe.Pointer, x []float32) int
+	widen(d DType, x []float32, in unsafe.Pointer) int
+
+	// transpose turns 16 rows of size numbers into size rows of 16.
+	transpose(out, x []float32, size int)
+
 	// tileRows is how many rows tileScores and tileValues take; 0: there are none.
 	tileRows() int
 

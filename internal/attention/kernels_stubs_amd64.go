@@ -195,6 +195,15 @@ func valuesTileInt82AVX512(a *call)
 func valuesTileInt81AVX512(a *call)
 
 //go:noescape
+func narrowF16AVX512(a *call)
+
+//go:noescape
+func narrowBF16AVX512(a *call)
+
+//go:noescape
+func transposeAVX512(a *call)
+
+//go:noescape
 func scoresPanel4AVX2(a *call)
 
 //go:noescape
@@ -343,3 +352,12 @@ func valuesTileInt82AVX2(a *call)
 
 //go:noescape
 func valuesTileInt81AVX2(a *call)
+
+//go:noescape
+func narrowF16AVX2(a *call)
+
+//go:noescape
+func narrowBF16AVX2(a *call)
+
+//go:noescape
+func transposeAVX2(a *call)
