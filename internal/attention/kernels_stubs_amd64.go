@@ -33,6 +33,9 @@ func multiplyAVX512(a *call)
 func combineAVX512(a *call)
 
 //go:noescape
+func askAVX512(a *call)
+
+//go:noescape
 func convertF32AVX512(a *call)
 
 //go:noescape
@@ -226,6 +229,9 @@ func multiplyAVX2(a *call)
 
 //go:noescape
 func combineAVX2(a *call)
+
+//go:noescape
+func askAVX2(a *call)
 
 //go:noescape
 func convertF32AVX2(a *call)

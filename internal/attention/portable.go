@@ -110,6 +110,8 @@ func (portable) transpose(out, x []float32, size int) {
 	}
 }
 
+func (portable) ask(*call, []unsafe.Pointer) {}
+
 func (portable) tileRows() int { return 0 }
 
 func (portable) tileScores(*call, DType, []float32, int, int, *unsafe.Pointer, int, []float32) bool {

@@ -23,7 +23,7 @@ tile2:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -122,7 +122,7 @@ tile7:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -204,7 +204,7 @@ tile12:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -276,7 +276,7 @@ tile17:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -375,7 +375,7 @@ tile22:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -457,7 +457,7 @@ tile27:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -529,7 +529,7 @@ tile32:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -630,7 +630,7 @@ tile37:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -714,7 +714,7 @@ tile42:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -790,7 +790,7 @@ tile47:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -912,7 +912,7 @@ tile52:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1008,7 +1008,7 @@ tile57:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1091,7 +1091,7 @@ tile62:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1193,7 +1193,7 @@ tile67:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1278,7 +1278,7 @@ tile72:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1353,7 +1353,7 @@ tile77:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1453,7 +1453,7 @@ tile82:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1536,7 +1536,7 @@ tile87:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX

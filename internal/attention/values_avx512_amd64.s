@@ -23,7 +23,7 @@ tile2:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -228,7 +228,7 @@ tile10:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -403,7 +403,7 @@ tile18:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -538,7 +538,7 @@ tile26:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -650,7 +650,7 @@ tile34:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -854,7 +854,7 @@ tile42:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1027,7 +1027,7 @@ tile50:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1160,7 +1160,7 @@ tile58:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1270,7 +1270,7 @@ tile66:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1477,7 +1477,7 @@ tile74:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1655,7 +1655,7 @@ tile82:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1793,7 +1793,7 @@ tile90:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    16(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -1910,7 +1910,7 @@ tile98:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -2139,7 +2139,7 @@ tile106:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -2334,7 +2334,7 @@ tile114:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -2489,7 +2489,7 @@ tile122:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -2618,7 +2618,7 @@ tile130:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -2826,7 +2826,7 @@ tile138:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -3005,7 +3005,7 @@ tile146:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -3144,7 +3144,7 @@ tile154:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -3260,7 +3260,7 @@ tile162:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -3466,7 +3466,7 @@ tile170:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -3642,7 +3642,7 @@ tile178:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX
@@ -3778,7 +3778,7 @@ tile186:
 	MOVQ    16(AX), BX
 	MOVQ    64(AX), SI
 	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
+	MOVQ    32(BX), BX
 	IMULQ   CX, SI
 	ADDQ    SI, DX
 	ADDQ    SI, BX

@@ -2,10 +2,28 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
+
+// ahead is how many tiles before its use a tile is asked for: about 8 KB.
+func (d dtype) ahead() int { return max(2, 4/d.bytes) }
+
+func (g *gen) prefetch(m operand.Mem) {
+	switch os.Getenv("HINT") {
+	case "1":
+		g.PREFETCHT1(m)
+	case "2":
+		g.PREFETCHT2(m)
+	case "n":
+		g.PREFETCHNTA(m)
+	case "x":
+	default:
+		g.PREFETCHT0(m)
+	}
+}
 
 // tileScores are the kernels that multiply a few rows with keys where they lie.
 func tileScores(g *gen) {
@@ -17,7 +35,8 @@ func tileScores(g *gen) {
 }
 
 // tileScore computes products of n rows with tiles of keys, and asks for the
-// tiles that come next. in: queries; data: addresses of tiles, two more than n;
+// tiles that come next. in: queries; data: addresses of tiles, and of those that
+// are read after them;
 // out: products; n: tiles, an even number, which is used up; size: elements of a head.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scoresTile%s%d", d.name, n))
@@ -45,7 +64,7 @@ func tileScore(g *gen, d dtype, n int) {
 		for v := range perStep {
 			key[v], next[v] = g.GP64(), g.GP64()
 			g.MOVQ(mem(list, 8*v), key[v])
-			g.MOVQ(mem(list, 8*(v+perStep)), next[v])
+			g.MOVQ(mem(list, 8*(v+d.ahead())), next[v])
 		}
 		for i := range 2 * n {
 			g.zero(acc + i)
@@ -57,7 +76,7 @@ func tileScore(g *gen, d dtype, n int) {
 		g.loop(elements, func() {
 			for v := range perStep {
 				for at := 0; at < 4*line; at += 64 {
-					g.PREFETCHT0(mem(next[v], at))
+					g.prefetch(mem(next[v], at))
 				}
 				if checked {
 					g.checkNaN(mem(key[v], 0), 4*line, nan, magnitude, bcast)
@@ -155,7 +174,7 @@ func tileValues(g *gen) {
 }
 
 // tileValue adds p·v to n rows, and asks for the tiles that come next. in:
-// weights of the first token; data: addresses of tiles, one more than there are;
+// weights of the first token; data: addresses of tiles, and of those after them;
 // out: sums; n: tokens; first: place of the first token in its tile; size:
 // elements of a head, a multiple of 16. in, data, n and first are used up.
 func tileValue(g *gen, d dtype, n int) {
@@ -179,7 +198,7 @@ func tileValue(g *gen, d dtype, n int) {
 	k.values, k.next = g.GP64(), g.GP64()
 	list, place := g.arg(atData), g.arg(atFirst)
 	g.MOVQ(mem(list, 0), k.values)
-	g.MOVQ(mem(list, 8), k.next)
+	g.MOVQ(mem(list, 8*d.ahead()), k.next)
 	g.IMULQ(row, place)
 	g.ADDQ(place, k.values)
 	g.ADDQ(place, k.next)
@@ -257,7 +276,7 @@ func (g *gen) tilePass(k *valueKernel, vecs int, at, ahead, to reg.Register) {
 	size := vecs * g.lanes * k.d.bytes
 	g.loop(count, func() {
 		for line := 0; line < size; line += 64 {
-			g.PREFETCHT0(mem(next, line))
+			g.prefetch(mem(next, line))
 		}
 		if vecs == 1 {
 			g.load(k.d, mem(value, 0), values, k.constant)
