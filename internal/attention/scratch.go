@@ -7,7 +7,7 @@ const (
 	tiles       = PartitionSize / 16    // of a partition
 	scoreStride = PartitionSize + 16    // floats from the logits of a row to the next: rows in other cache sets
 	rowBlock    = 48                    // rows whose logits are kept at a time
-	tilesAhead  = 4                     // so far ahead tiles are asked for at most
+	tilesAhead  = 8                     // so far ahead tiles are asked for at most
 	panelValues = PartitionSize * chunk // floats of a chunk of all values of a partition
 )
 
