@@ -31,10 +31,17 @@ type Config struct {
 	MaxNumBatchedTokens int             // 0: 512
 	NoPrefixCaching     bool
 
+	// NumSpeculativeTokens is how many tokens are proposed for a sequence by
+	// looking up its last ones in what it has; 0: none.
+	NumSpeculativeTokens int
+
 	MaxWaiting int // requests that may wait; 0: 1,024
 
 	fit bool // MaxModelLen is what fits
 }
+
+// maxSpeculative keeps the logits of a step small.
+const maxSpeculative = 16
 
 // complete fills in defaults and refuses what cannot work.
 func (c *Config) complete() error {
@@ -54,6 +61,9 @@ func (c *Config) complete() error {
 		if *d.value < 1 {
 			return fmt.Errorf("%w: the %s is %d", ErrConfig, d.name, *d.value)
 		}
+	}
+	if n := c.NumSpeculativeTokens; n < 0 || n > maxSpeculative {
+		return fmt.Errorf("%w: %d speculative tokens; 0 to %d are possible", ErrConfig, n, maxSpeculative)
 	}
 	if c.MaxModelLen > c.Model.MaxModelLen {
 		return fmt.Errorf("%w: sequences of %d tokens, the model knows positions up to %d", ErrConfig, c.MaxModelLen, c.Model.MaxModelLen)
@@ -93,5 +103,6 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 	}
 	return sched.New(sched.Config{
 		Cache: cache, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,
+		NumSpeculativeTokens: c.NumSpeculativeTokens,
 	})
 }
