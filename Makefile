@@ -34,7 +34,7 @@ BUILD := CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath
 # before 3.20 cannot read.
 RUNTIME := asyncpreemptoff=1,cgocheck=0,updatemaxprocs=0,containermaxprocs=0
 LDFLAGS_GO := -s -w -X=runtime.godebugDefault=$(RUNTIME)
-WRAPPED := --wrap=pthread_create --wrap=_cgo_wait_runtime_init_done --wrap=_cgo_release_context
+WRAPPED := --wrap=pthread_create --wrap=pthread_key_create --wrap=_cgo_wait_runtime_init_done --wrap=_cgo_release_context
 WRAP := $(WRAPPED:%=-Wl,%)
 SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) \"-Wl,--version-script=$(CURDIR)/capi/exports.map\"
 
@@ -63,7 +63,7 @@ $(B)/libllm_memory.so: $(SOURCES) Makefile
 	@.ci/tools build
 	@mkdir -p $(B) && ln -sf libllm_memory.so $(B)/$(SONAME)
 	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
+	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extld=$(CURDIR)/capi/link -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
 	  mv $$dir/libllm_memory.so $@
 
 # After the other, because both may install tools. One object, so that the

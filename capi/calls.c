@@ -169,6 +169,14 @@ static int others(void) {
     return c != NULL;
 }
 
+int llm_calls_alone(void) {
+    sigset_t before;
+    lock(&before);
+    int alone = !others();
+    unlock(&before);
+    return alone;
+}
+
 int llm_calls_pause(int most_ms, sigset_t *before) {
     const struct timespec a_little = {.tv_nsec = 20000};
     if (me == NULL) {
@@ -200,6 +208,8 @@ void llm_calls_resume(const sigset_t *before) {
     atomic_store(&paused, 0);
     unlock(before);
 }
+
+void llm_calls_stay_paused(const sigset_t *before) { pthread_sigmask(SIG_SETMASK, before, NULL); }
 
 /* The records of the parent's other threads are free again. */
 void llm_calls_forget(void) {
