@@ -146,6 +146,7 @@ func buildV0(s Server, _ int) (serve.Scheduler, error) {
 
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 	return adapter.New(sched.Config{
+		AsVLLM:              true,
 		MaxNumBatchedTokens: s.MaxNumBatchedTokens, MaxNumSeqs: s.MaxNumSeqs, NumSpeculativeTokens: drafts, NumLookaheadTokens: drafts,
 		Cache: kvcache.Config{
 			NumGPUBlocks: s.NumGPUBlocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: s.BlockSize}},
