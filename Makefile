@@ -188,7 +188,7 @@ install: lib cache
 	  -e 's|@version@|$(VERSION)|' capi/cache/llm_cache.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc"
 	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@sed 's|@installed@|$(LIBDIR)/$(SONAME)|' capi/dropin/llm_memory.c >"$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c"
-	@install -m 644 valgrind/llm_memory.supp valgrind/llm_cache.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
+	@install -m 644 valgrind/llm_cache.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@echo "installed in $(DESTDIR)$(PREFIX); if programs do not find the library, run ldconfig"
 
 uninstall:
@@ -196,7 +196,7 @@ uninstall:
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.so" "$(DESTDIR)$(LIBDIR)/$(SONAME)" "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
 	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
-	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.supp" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
+	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
 
 clean:

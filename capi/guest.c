@@ -17,7 +17,7 @@
 #include "_cgo_export.h"
 #include "guest.h"
 
-enum { START_MS = 500, FORK_MS = 200, EXIT_MS = 2000 };
+enum { START_MS = 500, FORK_MS = 200, EXIT_MS = 30000 };
 
 static int watched; /* by Memcheck */
 static int left;    /* the program exits, and the runtime's threads have ended */

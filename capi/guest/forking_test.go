@@ -1,6 +1,10 @@
 package guest_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 var forkModes = []mode{
 	{"calling", "300"},
@@ -24,5 +28,8 @@ func TestAThreadForksOnOneProcessor(t *testing.T) {
 }
 
 func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {
-	requireClean(t, memcheck(t, nil, shared.compile(t, "forking"), "together", "1"))
+	r := run(t, t.TempDir(), nil, "valgrind", "--leak-check=full", "--error-exitcode=9", "--errors-for-leak-kinds=definite",
+		shared.compile(t, "forking"), "together", "1")
+	require.Zero(t, r.status, r.stderr) // its children leave what glibc has for the parent's threads, in plain C, too
+	require.Contains(t, r.stderr, nothingLeft)
 }

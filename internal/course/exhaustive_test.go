@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"testing"
 
@@ -12,13 +11,14 @@ import (
 
 	"llmmemory/internal/course/exhaustive"
 	"llmmemory/internal/course/trace"
+	"llmmemory/internal/testkit/level"
 )
 
 // deepest is how many calls after llm_init every pool is explored to. With
 // LLM_TEST_LONG (make exhaustive) it is two more.
 func deepest() int {
 	const calls = 7
-	if os.Getenv("LLM_TEST_LONG") != "" {
+	if level.Long() {
 		return calls + 2
 	}
 	return calls

@@ -87,7 +87,7 @@ static void use_last(void) {
     CHECK(create_sequence(last, 100, 16) != NULL && free_sequence(last, 100) == 0);
     pid_t child = fork();
     if (child == 0) {
-        _exit(create_sequence(last, 100, 16) == NULL);
+        _exit(create_sequence(last, 100, 16) == NULL || llm_destroy(last) != 0);
     }
     wait_for(child);
     CHECK(llm_destroy(last) == 0);
