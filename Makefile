@@ -6,6 +6,7 @@
 # make repeat               every submission graded six times, with the same result
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make llmsim               build/llmsim, which simulates serving
+# make llmserve         build/llmserve, which serves models on the CPU; build/llmserve demo needs none
 # make figures              the paper's experiments in build/figures, and how near they come
 # make bench                the speed tables of the README, and what llmgrade takes
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
@@ -50,9 +51,10 @@ CACHE_BUILD := $(BUILD) -tags valgrind
 CACHE_SONAME := libllm_cache.so.1
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
-  $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go))
+  $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go)) \
+  $(wildcard internal/attention/*.s internal/kvstore/*.s)
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim test mutants repeat figures bench dropin install uninstall check clean
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve test mutants repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -123,6 +125,11 @@ llmsim:
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmsim ./cmd/llmsim
 
+llmserve:
+	@.ci/tools build
+	@mkdir -p $(B)
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmserve ./cmd/llmserve
+
 figures: llmsim
 	@$(B)/llmsim figures --check -o $(B)/figures
 
@@ -179,7 +186,7 @@ install: lib cache
 	@install -m 644 $(B)/libllm_memory.a "$(DESTDIR)$(LIBDIR)"
 	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
 	  -e 's|@version@|$(VERSION)|' capi/llm_memory.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
-	@install -m 644 capi/cache/llm_cache.h "$(DESTDIR)$(INCLUDEDIR)"
+	@install -m 644 capi/cache/llm_cache.h capi/cache/llm_attention.h "$(DESTDIR)$(INCLUDEDIR)"
 	@install -m 755 $(B)/libllm_cache.so "$(DESTDIR)$(LIBDIR)/libllm_cache.so.$(VERSION)"
 	@ln -sf libllm_cache.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/$(CACHE_SONAME)"
 	@ln -sf $(CACHE_SONAME) "$(DESTDIR)$(LIBDIR)/libllm_cache.so"
@@ -195,7 +202,7 @@ uninstall:
 	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_memory.h" "$(DESTDIR)$(INCLUDEDIR)/llm_memory_ext.h"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.so" "$(DESTDIR)$(LIBDIR)/$(SONAME)" "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
-	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
+	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(INCLUDEDIR)/llm_attention.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
 	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
 

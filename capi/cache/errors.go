@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"unsafe"
 
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -41,6 +43,12 @@ func status(err error) C.int {
 		return f.code
 	case errors.Is(err, sched.ErrOrder):
 		return C.LLM_CACHE_E_ORDER
+	case errors.Is(err, attention.ErrOverlap):
+		return C.LLM_CACHE_E_OVERLAP
+	case errors.Is(err, kvstore.ErrRequest):
+		return C.LLM_CACHE_E_REQUEST
+	case errors.Is(err, attention.ErrArgument), errors.Is(err, kvstore.ErrArgument):
+		return C.LLM_CACHE_E_RANGE
 	case errors.Is(err, sched.ErrRequest), errors.Is(err, sched.ErrConfig), errors.Is(err, kvcache.ErrFork):
 		return C.LLM_CACHE_E_RANGE
 	}
