@@ -3,6 +3,7 @@
 # make test                 every test
 # make llmgrade             build/llmgrade, which grades submissions from outside
 # make mutants              which stage of llmgrade sees which wrong submission
+# make exhaustive           every short use of the engine and of the correct submission
 # make repeat               every submission graded six times, with the same result
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make llmsim               build/llmsim, which simulates serving
@@ -54,7 +55,7 @@ CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h
   $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go)) \
   $(wildcard internal/attention/*.s internal/kvstore/*.s)
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve test mutants repeat figures bench dropin install uninstall check clean
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve test mutants exhaustive repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -141,6 +142,11 @@ test: lib cache
 mutants:
 	@.ci/tools test
 	@$(GO) test -buildvcs=false -count=1 -timeout 30m ./internal/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
+
+# Deeper than make test, which has the same tests.
+exhaustive:
+	@.ci/tools test
+	@LLM_TEST_LONG=1 $(GO) test -buildvcs=false -count=1 -timeout 1h -v -run 'Handouts' ./internal/course ./grader/suite | grep -v '^=== '
 
 repeat:
 	@.ci/tools test
