@@ -6,7 +6,7 @@
 
 /*
  * Waits until every thread that the Go runtime started is asleep and none ran
- * while it looked, at most for so many milliseconds.
+ * while it looked, for at most most_ms milliseconds.
  */
 void llm_threads_settle(int most_ms);
 

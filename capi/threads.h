@@ -10,7 +10,7 @@
  */
 enum { LLM_VISIT = SIGURG };
 
-/* The kernel id of the i-th thread, in the order of creation: 0 if it does not run yet, -1 behind the last. */
+/* The kernel id of the i-th thread, in the order of creation: 0 if it does not run yet, -1 after the last. */
 long llm_thread_id(int i);
 
 /*

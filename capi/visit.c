@@ -34,7 +34,7 @@ static int stay_open; /* every thread can be visited again, not the monitor alon
 static _Atomic int answer; /* 0: none yet, 1: done, 2: not in its sleep */
 static _Atomic int monitor;
 enum { RUNS, ASKED, STOPPED }; /* monitor */
-static struct sigaction hosts;
+static struct sigaction previous; /* what the program has for the signal */
 static pid_t home; /* where the threads are: not in a forked child */
 
 static void sleep_us(long us) {
@@ -44,7 +44,7 @@ static void sleep_us(long us) {
 
 /*
  * True if the thread was inside a system call, which it enters without holding a
- * lock: it goes on behind the instruction, or at it where the call is restarted.
+ * lock: it continues after the instruction, or at it where the call is restarted.
  */
 static int in_system_call(const ucontext_t *context) {
 #if defined(__x86_64__)
@@ -65,7 +65,7 @@ static void block_all_but_faults(sigset_t *mask) {
 }
 
 /* The monitor stays until it is released. By sleeping, not by polling: llm_threads_settle must see it sleep. */
-static void stay(void) {
+static void hold_monitor(void) {
     int state = ASKED;
     if (!atomic_compare_exchange_strong(&monitor, &state, STOPPED)) {
         return; /* too late */
@@ -77,11 +77,11 @@ static void stay(void) {
 }
 
 static void on_visit(int signal, siginfo_t *info, void *context) {
-    if (syscall(SYS_gettid) != atomic_load(&visited)) { /* a signal of the host's own, for one of its threads */
-        if (hosts.sa_flags & SA_SIGINFO) {
-            hosts.sa_sigaction(signal, info, context);
-        } else if (hosts.sa_handler != SIG_DFL && hosts.sa_handler != SIG_IGN) {
-            hosts.sa_handler(signal);
+    if (syscall(SYS_gettid) != atomic_load(&visited)) { /* a signal of the program's own, for one of its threads */
+        if (previous.sa_flags & SA_SIGINFO) {
+            previous.sa_sigaction(signal, info, context);
+        } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+            previous.sa_handler(signal);
         }
         return;
     }
@@ -96,7 +96,7 @@ static void on_visit(int signal, siginfo_t *info, void *context) {
     } else if (!in_system_call(u)) {
         atomic_store(&answer, 2);
     } else if (purpose == STOP) {
-        stay();
+        hold_monitor();
     } else {
         atomic_store(&answer, 1);
         llm_thread_leave(atomic_load(&visited));
@@ -111,7 +111,7 @@ static int visit(long tid, int what, int most_ms) {
     purpose = what;
     atomic_store(&answer, 0);
     atomic_store(&visited, tid);
-    if (sigaction(LLM_VISIT, &ours, &hosts) != 0) {
+    if (sigaction(LLM_VISIT, &ours, &previous) != 0) {
         return 0;
     }
     if (syscall(SYS_tgkill, getpid(), tid, LLM_VISIT) == 0) {
@@ -121,7 +121,7 @@ static int visit(long tid, int what, int most_ms) {
     }
     struct sigaction now;
     if (sigaction(LLM_VISIT, NULL, &now) == 0 && now.sa_sigaction == on_visit) { /* else the host has set one meanwhile */
-        sigaction(LLM_VISIT, &hosts, NULL);
+        sigaction(LLM_VISIT, &previous, NULL);
     }
     return atomic_load(&answer);
 }
