@@ -18,21 +18,25 @@ import (
 
 // start makes an engine over the hand-built model.
 func start(t testing.TB, change func(*engine.Config)) *engine.Engine {
+	return startObserved(t, change, nil)
+}
+
+func startObserved(t testing.TB, change func(*engine.Config), o engine.Observer) *engine.Engine {
 	pool, err := parallel.New(2)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	m, tok, err := induction.New(pool)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	return startModel(t, m, tok, pool, change)
+	return startModel(t, m, tok, pool, change, o)
 }
 
-func startModel(t testing.TB, m *model.Model, tok *tokenizer.Tokenizer, pool *parallel.Pool, change func(*engine.Config)) *engine.Engine {
+func startModel(t testing.TB, m *model.Model, tok *tokenizer.Tokenizer, pool *parallel.Pool, change func(*engine.Config), o engine.Observer) *engine.Engine {
 	c := engine.Config{Model: m, Tokenizer: tok, Pool: pool, KVCacheBytes: 32 << 20, MaxModelLen: 1024}
 	if change != nil {
 		change(&c)
 	}
-	e, err := engine.New(c, nil)
+	e, err := engine.New(c, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e
@@ -215,4 +219,27 @@ func TestRequestsThatCannotBeAreRefused(t *testing.T) {
 		})
 	}
 	requireIdle(t, e)
+}
+
+// The answers that go on are forked from one that goes on, wherever it stands in the
+// list.
+func TestSomeAnswersEndAtOnce(t *testing.T) {
+	e := start(t, nil)
+	at := map[bool]int{}
+	for seed := range uint64(6) {
+		r := request(story+"The code", 6)
+		r.N, r.Temperature, r.Seed = 8, 1, seed*100
+		r.LogitBias = map[int32]float32{induction.End: 15}
+		for i, a := range ask(t, e, r) {
+			require.NoError(t, a.err)
+			alone := r
+			alone.N, alone.Seed = 1, r.Seed+uint64(i)
+			require.Equal(t, ask(t, e, alone)[0], a, "answer %d", i)
+			if i == 0 {
+				at[len(a.ids) == 1]++
+			}
+		}
+		requireIdle(t, e)
+	}
+	require.Len(t, at, 2, "the first answer is to end at once in some, and to go on in others")
 }

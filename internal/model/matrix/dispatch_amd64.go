@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-type level uint8
+type instructions uint8
 
 const (
-	portable level = iota
+	portable instructions = iota
 	avx2
 	avx512
 )
@@ -19,7 +19,7 @@ const (
 // isa is the best instruction set that the processor has; tests lower it.
 var isa = best()
 
-func best() level {
+func best() instructions {
 	switch {
 	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasFMA:
 		return avx512

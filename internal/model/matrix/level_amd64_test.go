@@ -5,15 +5,15 @@ package matrix
 import "testing"
 
 // levels are the instruction sets that this processor has.
-func levels() []level {
-	var all []level
+func levels() []instructions {
+	var all []instructions
 	for l := portable; l <= best(); l++ {
 		all = append(all, l)
 	}
 	return all
 }
 
-func setLevel(t testing.TB, l level) {
+func setLevel(t testing.TB, l instructions) {
 	was := isa
 	isa = l
 	t.Cleanup(func() { isa = was })
