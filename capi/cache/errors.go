@@ -2,7 +2,6 @@ package main
 
 /*
 #cgo noescape llm_note
-#cgo nocallback llm_note
 #include "translate.h"
 */
 import "C"
@@ -35,8 +34,12 @@ func status(err error) C.int {
 	if err == nil {
 		return C.LLM_CACHE_OK
 	}
-	text := err.Error()
-	C.llm_note((*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
+	code, text := codeOf(err), err.Error()
+	C.llm_note(code, (*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
+	return code
+}
+
+func codeOf(err error) C.int {
 	var f *fault
 	switch {
 	case errors.As(err, &f):

@@ -29,8 +29,8 @@ enum {
     LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
 };
 
-/* Keeps a message for llm_cache_error_detail of this thread. */
-void llm_note(const char *text, size_t n);
+/* Keeps a message for llm_cache_error_detail of this thread, and gives it to the log. */
+void llm_note(int error, const char *text, size_t n);
 
 /* 1 under Valgrind. */
 int llm_watched(void);
