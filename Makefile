@@ -1,6 +1,8 @@
 # make                      build the library and grade it, plainly and under Valgrind
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
+# make quick                the tests of a change: no compiler of submissions, no Valgrind, no browser
 # make test                 every test
+# make test-long            the same with the full matrices, soaks and exhaustive runs
 # make llmgrade             build/llmgrade, which grades submissions from outside
 # make mutants              which stage of llmgrade sees which wrong submission
 # make repeat               every submission graded six times, with the same result
@@ -13,7 +15,9 @@
 # make cache                build/libllm_cache.so and build/libllm_cache.a, the serving core for C
 # make dropin DIR=path      set a homework folder up with this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
-# make check                gofmt, vet, staticcheck
+# make check                gofmt, vet, staticcheck, import rules
+# make race                 tests of what many threads call, with the race detector
+# make invariants           tests of memory managers and schedulers that check themselves after every call
 # make clean
 
 PREFIX ?= /usr/local
@@ -40,7 +44,7 @@ WRAP := $(WRAPPED:%=-Wl,%)
 SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) \"-Wl,--version-script=$(CURDIR)/capi/exports.map\"
 
 SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
-  $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
+  $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go internal/invariants/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
 # The serving core's library: a heap and a collector of its own. The tag makes the
@@ -52,10 +56,15 @@ CACHE_VERSION := 2.0.0
 CACHE_SONAME := libllm_cache.so.2
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
-  $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go)) \
+  $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go internal/invariants/*.go)) \
   $(wildcard internal/attention/*.s internal/kvstore/*.s)
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve test mutants repeat figures bench dropin install uninstall check clean
+# What hangs is ended; a slow or busy machine is not.
+TEST := $(GO) test -buildvcs=false -timeout 6h
+RACED := ./internal/vllm/v1/... ./internal/parallel ./internal/engine/...
+CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper
+
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -134,24 +143,40 @@ llmserve:
 figures: llmsim
 	@$(B)/llmsim figures --check -o $(B)/figures
 
+quick:
+	@.ci/tools build
+	@$(TEST) -short ./...
+
 test: lib cache
 	@.ci/tools test
-	@$(GO) test -buildvcs=false -timeout 20m ./...
-	@CGO_ENABLED=1 $(GO) test -buildvcs=false -race -run 'Load' ./internal/vllm/v1/kvcache ./internal/vllm/v1/sched
+	@.ci/test
+
+test-long: lib cache
+	@.ci/tools test
+	@LLM_TEST_LONG=1 .ci/test
+
+race:
+	@.ci/tools build
+	@CGO_ENABLED=1 $(TEST) -race -run 'Load|Thread|Concurrent|Parallel' $(RACED)
+
+invariants:
+	@.ci/tools build
+	@$(TEST) -tags invariants -short $(CHECKED)
 
 mutants:
 	@.ci/tools test
-	@$(GO) test -buildvcs=false -count=1 -timeout 30m ./internal/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
+	@$(TEST) -count=1 ./internal/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
 
 repeat:
 	@.ci/tools test
-	@$(GO) test -buildvcs=false -count=1 -timeout 3h ./internal/grade -run TestTheSameFileGetsTheSameResult -repeat 5
+	@$(TEST) -count=1 ./internal/grade -run TestTheSameFileGetsTheSameResult -repeat 5
 
 check:
 	@.ci/tools build
 	@unformatted=$$("$$(dirname "$$(.ci/tools go)")/gofmt" -l .) && test -z "$$unformatted" || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	@$(GO) vet ./...
 	@$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	@$(TEST) ./internal
 
 bench: $(B)/bench/bench $(B)/bench/cache llmbench
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so

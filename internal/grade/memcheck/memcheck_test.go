@@ -10,6 +10,7 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/memcheck"
+	"llmmemory/internal/testkit/level"
 )
 
 // watch runs one trace on the correct submission, changed in one place.
@@ -26,6 +27,7 @@ func watch(t *testing.T, kit *build.Kit, before, after string) ([]memcheck.Findi
 }
 
 func TestWhatMemcheckSees(t *testing.T) {
+	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
@@ -84,6 +85,9 @@ type request struct {
 
 // Add puts a request into the waiting queue.
 func (s *Scheduler) Add(spec Spec) (ID, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	longest := s.cache.Config().MaxModelLen
@@ -147,6 +151,9 @@ func (s *Scheduler) blank() *request {
 // Abort ends requests wherever they are. IDs of requests that have finished are
 // passed over; it returns how many have not.
 func (s *Scheduler) Abort(ids ...ID) int {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -177,6 +184,9 @@ func (s *Scheduler) removeRunning(r *request) {
 // Release lets requests run that were added with Hold. Requests that have
 // finished, or were not held, are passed over.
 func (s *Scheduler) Release(ids ...ID) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {

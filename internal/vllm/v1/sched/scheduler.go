@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/handle"
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/pool"
@@ -84,6 +85,9 @@ func (s *Scheduler) SetPause(p Pause) {
 // request may have blocks. With preempt it takes the blocks of all running
 // requests away before, from the last one to the first, so they stay in order.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for preempt && len(s.running) > 0 {

@@ -3,6 +3,8 @@ package sched
 import (
 	"fmt"
 	"slices"
+
+	"llmmemory/internal/invariants"
 )
 
 // An Outcome is what became of a step. Its arrays are used again.
@@ -26,6 +28,9 @@ type Done struct {
 // aborted since are passed over; how those of preempted ones count is in
 // vllm/v1/RULES.md §15. If the numbers do not fit the step, nothing has changed.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out.Kept, out.Done = out.Kept[:0], out.Done[:0]
@@ -163,6 +168,9 @@ func (s *Scheduler) reject(r *request, n int) {
 // §14), as are those with a row in flight. With asynchronous scheduling, drafts are placeholders, which the worker
 // fills in by itself, and this sets how many there are.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(ids) != len(counts) {
