@@ -77,6 +77,23 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 				}
 			},
 			"schedule": func(*rapid.T) { _ = s.Schedule(&step) },
+			"steps": func(t *rapid.T) {
+				for range 20 {
+					_ = s.Schedule(&step)
+					if s.flight.n == 0 {
+						return
+					}
+					var counts, tokens []int32
+					for _, e := range s.flight.at(0).rows {
+						n := int32(0)
+						if e.samples {
+							n = 1
+						}
+						counts, tokens = append(counts, n), append(tokens, make([]int32, n)...)
+					}
+					require.NoError(t, s.Update(counts, tokens, &out))
+				}
+			},
 			"update": func(t *rapid.T) {
 				if s.flight.n == 0 {
 					t.Skip("no step")
@@ -113,8 +130,9 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 				n := rapid.Int32Range(0, 6).Draw(t, "drafts")
 				_ = s.SetDrafts([]ID{any(t)}, []int32{n}, make([]int32, n))
 			},
-			"reset": func(t *rapid.T) { _, _ = s.Reset(rapid.Bool().Draw(t, "preempt")) },
-			"":      func(t *rapid.T) { require.NoError(t, s.Check()) },
+			"preempt all": func(*rapid.T) { _, _ = s.Reset(true) },
+			"reset":       func(t *rapid.T) { _, _ = s.Reset(rapid.Bool().Draw(t, "preempt")) },
+			"":            func(t *rapid.T) { require.NoError(t, s.Check()) },
 		})
 	})
 }
