@@ -26,6 +26,10 @@ type Layer struct {
 	ElementBytes int  // of a number
 	KeysOnly     bool // keys and values are the same numbers (MLA)
 	StateBytes   int  // Mamba: of a state, in place of the four above
+
+	// Strided says that the layer's kernel finds a block by a stride, so that its
+	// page can be padded (vLLM's indexes_kv_by_block_stride).
+	Strided bool
 }
 
 // PageBytes is what a block of the layer takes.
@@ -139,8 +143,8 @@ func makeOneType(layers []Layer, bytes, blocks int) *Plan {
 	return p
 }
 
-// unifyPages makes the pages of all layers as large as the largest: attention by
-// more tokens in a block, Mamba by padding.
+// unifyPages makes the pages of all layers as large as the largest: by more tokens
+// in a block, or by padding.
 func unifyPages(layers []Layer) (int, []Layer, error) {
 	largest := 0
 	for i := range layers {
@@ -153,10 +157,10 @@ func unifyPages(layers []Layer) (int, []Layer, error) {
 		switch {
 		case l.Kind == kvcache.Mamba:
 			l.StateBytes = largest
-		case largest%page != 0:
-			return 0, nil, fmt.Errorf("%w: a block of layer %d takes %d bytes, which do not divide the %d of the largest", ErrLayers, i, page, largest)
-		default:
+		case largest%page == 0:
 			l.BlockSize *= largest / page
+		case !l.Strided:
+			return 0, nil, fmt.Errorf("%w: a block of layer %d takes %d bytes, which do not divide the %d of the largest, and cannot be padded", ErrLayers, i, page, largest)
 		}
 	}
 	return largest, layers, nil

@@ -22,6 +22,11 @@ func mamba(bytes int) Layer {
 	return Layer{Group: kvcache.Group{Kind: kvcache.Mamba, BlockSize: 16, Align: true}, StateBytes: bytes}
 }
 
+func strided(l Layer) Layer {
+	l.Strided = true
+	return l
+}
+
 func times(n int, l Layer) (layers []Layer) {
 	for range n {
 		layers = append(layers, l)
@@ -75,6 +80,8 @@ func TestPlans(t *testing.T) {
 		{"windows with smaller pages get larger blocks", []Layer{big, window(2)}, page * 2 * 32, 0, 32,
 			[]Group{{f, []int{0}}, {wide, []int{1}}}, []Tensor{{2 * page * 32, []int{0, 1}}}},
 		{"states are padded", []Layer{full(2), mamba(100)}, page * 32, 0, 32, []Group{{f, []int{0}}, {m, []int{1}}}, []Tensor{{page * 32, []int{0, 1}}}},
+		{"pages that do not divide are padded", []Layer{strided(full(2)), strided(window(3))}, page * 2 * 32, 0, 42,
+			[]Group{{f, []int{0}}, {w, []int{1}}}, []Tensor{{page * 3 / 2 * 42, []int{0, 1}}}},
 		{"no memory", times(2, full(2)), -5, 0, 0, []Group{{f, []int{0, 1}}}, []Tensor{{0, []int{0}}, {0, []int{1}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
