@@ -19,11 +19,10 @@ type problem struct {
 type problemSpec struct {
 	shape    Shape
 	heads    int
-	lens     []int // of sequences
-	queries  []int // query tokens of each; nil: 1
-	spare    int   // blocks that nobody uses
-	common   int   // tokens of a common prefix
-	spread   float64
+	lens     []int                      // of sequences
+	queries  []int                      // query tokens of each; nil: 1
+	spare    int                        // blocks that nobody uses
+	common   int                        // tokens of a common prefix
 	contents func(r *rand.Rand) float32 // of keys, values and queries; nil: normal
 }
 
