@@ -115,6 +115,10 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 			return nil, nil, fmt.Errorf("%s: %w", o.points, err)
 		}
 	}
+	gate, err := o.readGate()
+	if err != nil {
+		return nil, nil, err
+	}
 	var ops []trace.Op
 	if o.replay != "" {
 		text, err := os.ReadFile(o.replay)
@@ -129,6 +133,7 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 	if err != nil {
 		return nil, nil, err
 	}
+	g.SetGate(gate)
 	g.Seed, g.Only, g.AllStages, g.Points = o.seed, o.only, o.allStages, points
 	switch {
 	case o.replay != "":

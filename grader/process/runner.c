@@ -18,6 +18,7 @@
  * (grader/process/watched.c). What it does not gain is a right answer.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,14 +96,16 @@ static struct chunk *chunk_at(uint64_t at) {
     return NULL;
 }
 
-static void *get(enum what what, uint64_t size, int fill) {
+/* alignment is a power of two, 16 or more. */
+static void *get_aligned(enum what what, uint64_t size, int fill, uint64_t alignment) {
     uint64_t room = (size + 15) / 16 * 16 + 16; /* 16 bytes that belong to nobody */
-    if ((fail != 0 && --fail == 0) || size > HEAP_SIZE || heap_used + room > HEAP_SIZE || chunks_used == MOST_CHUNKS) {
+    uint64_t from = (heap_used + alignment - 1) / alignment * alignment;
+    if ((fail != 0 && --fail == 0) || size > HEAP_SIZE || from > HEAP_SIZE || from + room > HEAP_SIZE || chunks_used == MOST_CHUNKS) {
         note(REFUSED, 0, size);
         return NULL;
     }
-    char *at = HEAP + heap_used;
-    heap_used += room;
+    char *at = HEAP + from;
+    heap_used = from + room;
     chunks[chunks_used++] = (struct chunk){(uint64_t)(uintptr_t)at, size, 0};
     memset(at, fill, size);
     memset(at + size, 0xfd, room - size);
@@ -110,10 +113,19 @@ static void *get(enum what what, uint64_t size, int fill) {
     return at;
 }
 
+static void *get(enum what what, uint64_t size, int fill) { return get_aligned(what, size, fill, 16); }
+
 void *submission_malloc(size_t size);
 void *submission_calloc(size_t n, size_t size);
 void *submission_realloc(void *old, size_t size);
 void submission_free(void *p);
+void *submission_aligned_alloc(size_t alignment, size_t size);
+void *submission_memalign(size_t alignment, size_t size);
+int submission_posix_memalign(void **to, size_t alignment, size_t size);
+void *submission_reallocarray(void *old, size_t n, size_t size);
+char *submission_strdup(const char *text);
+char *submission_strndup(const char *text, size_t most);
+size_t submission_malloc_usable_size(void *p);
 
 void *submission_malloc(size_t size) { return get(MALLOC, size, 0xa5); }
 
@@ -147,6 +159,45 @@ void *submission_realloc(void *old, size_t size) {
         submission_free(old);
     }
     return fresh;
+}
+
+void *submission_aligned_alloc(size_t alignment, size_t size) {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > HEAP_SIZE) {
+        return NULL;
+    }
+    return get_aligned(MALLOC, size, 0xa5, alignment < 16 ? 16 : alignment);
+}
+
+void *submission_memalign(size_t alignment, size_t size) { return submission_aligned_alloc(alignment, size); }
+
+int submission_posix_memalign(void **to, size_t alignment, size_t size) {
+    void *at = submission_aligned_alloc(alignment, size);
+    if (at == NULL) {
+        return ENOMEM;
+    }
+    *to = at;
+    return 0;
+}
+
+void *submission_reallocarray(void *old, size_t n, size_t size) {
+    return size != 0 && n > SIZE_MAX / size ? NULL : submission_realloc(old, n * size);
+}
+
+char *submission_strndup(const char *text, size_t most) {
+    size_t length = strnlen(text, most);
+    char *copy = get(MALLOC, length + 1, 0xa5);
+    if (copy != NULL) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+    }
+    return copy;
+}
+
+char *submission_strdup(const char *text) { return submission_strndup(text, SIZE_MAX); }
+
+size_t submission_malloc_usable_size(void *p) {
+    struct chunk *chunk = chunk_at((uint64_t)(uintptr_t)p);
+    return chunk == NULL ? 0 : chunk->size;
 }
 
 static int64_t call(const struct request *r) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +58,21 @@ func NewGrader(flags ...string) (*Grader, error) {
 	}, nil
 }
 
+// rejectedBy is the stage that an error of a build ends at; "" where it is none of
+// the submission's.
+func rejectedBy(err error) string {
+	if errors.Is(err, build.ErrRejected) {
+		return Compile
+	}
+	if errors.Is(err, build.ErrGate) {
+		return Gate
+	}
+	return ""
+}
+
+// SetGate changes the rules of the gate.
+func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
+
 // Close removes what the builds have left.
 func (g *Grader) Close() error { return g.kit.Close() }
 
@@ -88,7 +104,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, err error) {
 	defer func() { // one submission does not end the class
 		if p := recover(); p != nil {
-			graded, err = nil, fmt.Errorf("the grader met with a mistake of its own: %v\n%s", p, debug.Stack())
+			graded, err = nil, fmt.Errorf("the grader failed internally: %v\n%s", p, debug.Stack())
 		}
 	}()
 	begin := time.Now()
@@ -105,20 +121,21 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 		r.Seed = seedOf(source)
 	}
 	program, err := g.kit.Build(filepath.Base(path), source)
-	for _, no := range []struct {
-		err   error
-		stage string
-	}{{build.ErrRejected, Compile}, {build.ErrGate, Gate}} {
-		if errors.Is(err, no.err) {
-			r.Rejected = &Rejection{no.stage, err.Error()}
-			r.Time = time.Since(begin)
-			return r, nil
-		}
+	if stage := rejectedBy(err); stage != "" {
+		r.Rejected = &Rejection{stage, err.Error()}
+		r.Time = time.Since(begin)
+		return r, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer program.Close()
+	for _, a := range program.Advice {
+		r.Advice = append(r.Advice, Advice{Name: "gate_" + a.Rule, Line: a.Line, Text: strings.TrimPrefix(a.Error(), build.ErrGate.Error()+": ")})
+	}
+	if len(program.Missing) > 0 {
+		r.Notes = append(r.Notes, "it does not define "+strings.Join(program.Missing, ", ")+": only what needs them is lost")
+	}
 	built := Stage{Name: Gate, Tasks: [Tasks]Status{Passed, Passed, Passed, Passed, Passed}}
 	r.Stages = append(r.Stages, built)
 	built.Name, built.Time = Compile, time.Since(begin)
