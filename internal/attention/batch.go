@@ -1,0 +1,168 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+)
+
+// Version is how a sequence's context is shared out.
+type Version uint8
+
+const (
+	// Auto is V1 or V2 by vLLM's rule, but cuts long sequences into partitions
+	// wherever cores would idle otherwise.
+	Auto Version = iota
+	V1           // a sequence and KV head is one piece of work (paged_attention_v1)
+	V2           // each partition is a piece of work; then a reduction (paged_attention_v2)
+)
+
+// A Batch is one step's attention in one layer: query tokens of some sequences,
+// each over its own context. Sequence s has the query tokens QueryStart[s] to
+// QueryStart[s+1]-1, which are the last tokens of its SeqLens[s] tokens; their
+// keys and values must have been written. A query token attends to itself and
+// to what is before it.
+type Batch struct {
+	NumHeads   int    // query heads: a multiple of the KV heads
+	Query, Out Tensor // [query tokens, NumHeads, head size]; they may be the same memory
+
+	QueryStart []int32 // vLLM's query_start_loc: sequences + 1 entries, from 0 on
+	SeqLens    []int32
+
+	// Block of token t of sequence s: BlockTables[s·TableStride + t / block size].
+	// Entries that no query token reaches are not looked at.
+	BlockTables []int32
+	TableStride int
+
+	Scale         float32   // of q·k, usually 1/sqrt(head size)
+	AlibiSlopes   []float32 // [NumHeads]: adds slope · (token - query token); nil: none
+	SlidingWindow int       // a query token attends to the last so many tokens; 0: to all
+	SoftCap       float32   // logits become cap · tanh(logit / cap); 0: none
+	Sinks         []float32 // [NumHeads]: a logit that takes part in the sum and has no value; nil: none
+	Sparse        *BlockSparse
+
+	// CommonPrefix is how many tokens of context all sequences share, in the
+	// same blocks (vLLM's num_common_prefix_blocks × block size). They are read
+	// once for all of them; the result is the same bits.
+	CommonPrefix int
+
+	Version Version
+}
+
+// BlockSparse is the pattern of vLLM's paged attention: a sparse block is seen if
+// it is one of the last LocalBlocks, or if its index plus the offset of the head is
+// a multiple of VertStride.
+type BlockSparse struct {
+	LocalBlocks int
+	VertStride  int
+	BlockSize   int // tokens of a sparse block; a multiple of the cache's block size
+
+	// HeadSlidingStep: if at least 0, the offset of query head h is
+	// (rank·heads + h)·HeadSlidingStep + 1; if below, that of its KV head k is
+	// (rank·KV heads + k)·-HeadSlidingStep + 1.
+	HeadSlidingStep int
+	Rank            int // of the worker, with tensor parallelism
+}
+
+func (b *Batch) seqs() int { return len(b.SeqLens) }
+
+// queries are the first query token of a sequence, how many there are, and the
+// position of the first in its context.
+func (b *Batch) queries(seq int) (first, n, position int) {
+	first = int(b.QueryStart[seq])
+	n = int(b.QueryStart[seq+1]) - first
+	return first, n, int(b.SeqLens[seq]) - n
+}
+
+// reach is the range of tokens that the query token at a position attends to.
+func (b *Batch) reach(position int) (from, to int) {
+	if b.SlidingWindow > 0 {
+		from = max(0, position+1-b.SlidingWindow)
+	}
+	return from, position + 1
+}
+
+func (b *Batch) check(c *Cache) error {
+	seqs := b.seqs()
+	switch {
+	case b.NumHeads < 1 || b.NumHeads > MaxHeads || b.NumHeads%c.NumKVHeads != 0:
+		return fmt.Errorf("%w: %d query heads on %d KV heads; a multiple is needed", ErrArgument, b.NumHeads, c.NumKVHeads)
+	case len(b.QueryStart) != seqs+1:
+		return fmt.Errorf("%w: %d starts of queries for %d sequences; one more than sequences is needed", ErrArgument, len(b.QueryStart), seqs)
+	case b.QueryStart[0] != 0:
+		return fmt.Errorf("%w: the first query token is %d, not 0", ErrArgument, b.QueryStart[0])
+	case b.AlibiSlopes != nil && len(b.AlibiSlopes) != b.NumHeads:
+		return fmt.Errorf("%w: %d ALiBi slopes for %d heads", ErrArgument, len(b.AlibiSlopes), b.NumHeads)
+	case b.Sinks != nil && len(b.Sinks) != b.NumHeads:
+		return fmt.Errorf("%w: %d sinks for %d heads", ErrArgument, len(b.Sinks), b.NumHeads)
+	case b.SlidingWindow < 0:
+		return fmt.Errorf("%w: a window of %d tokens", ErrArgument, b.SlidingWindow)
+	case !(b.SoftCap >= 0) || math.IsInf(float64(b.SoftCap), 1):
+		return fmt.Errorf("%w: a soft cap of %v", ErrArgument, b.SoftCap)
+	case b.TableStride < 0 || b.Version > V2:
+		return fmt.Errorf("%w: table stride %d, version %d", ErrArgument, b.TableStride, b.Version)
+	}
+	for seq := range seqs {
+		if err := b.checkSequence(c, seq); err != nil {
+			return err
+		}
+	}
+	if err := b.checkShared(c); err != nil {
+		return err
+	}
+	tokens, width := int(b.QueryStart[seqs]), b.NumHeads*c.HeadSize
+	if err := b.Query.Check("queries", tokens, width); err != nil {
+		return err
+	}
+	return b.Out.Check("outputs", tokens, width)
+}
+
+func (b *Batch) checkSequence(c *Cache, seq int) error {
+	_, n, position := b.queries(seq)
+	switch {
+	case n < 0:
+		return fmt.Errorf("%w: sequence %d has %d query tokens", ErrArgument, seq, n)
+	case b.SeqLens[seq] < 0 || position < 0:
+		return fmt.Errorf("%w: sequence %d has %d tokens, %d of them queries", ErrArgument, seq, b.SeqLens[seq], n)
+	case n == 0:
+		return nil
+	}
+	from, _ := b.reach(position)
+	table := b.BlockTables
+	start, end := from/c.BlockSize, (position+n-1)/c.BlockSize+1
+	if end > b.TableStride && b.seqs() > 1 || seq*b.TableStride+end > len(table) {
+		return fmt.Errorf("%w: sequence %d needs %d entries of its block table, more than there are", ErrArgument, seq, end)
+	}
+	for i, block := range table[seq*b.TableStride:][start:end] {
+		if uint(block) >= uint(c.NumBlocks) {
+			return fmt.Errorf("%w: entry %d of the block table of sequence %d is block %d of %d", ErrArgument, start+i, seq, block, c.NumBlocks)
+		}
+	}
+	return nil
+}
+
+// checkShared looks at the sparse pattern and the common prefix.
+func (b *Batch) checkShared(c *Cache) error {
+	if s := b.Sparse; s != nil {
+		if s.LocalBlocks < 0 || s.VertStride < 1 || s.BlockSize < 1 || s.BlockSize%c.BlockSize != 0 || s.Rank < 0 {
+			return fmt.Errorf("%w: sparse blocks of %d tokens, %d local ones, stride %d, rank %d", ErrArgument, s.BlockSize, s.LocalBlocks, s.VertStride, s.Rank)
+		}
+	}
+	if b.CommonPrefix < 0 {
+		return fmt.Errorf("%w: a common prefix of %d tokens", ErrArgument, b.CommonPrefix)
+	}
+	if b.CommonPrefix == 0 {
+		return nil
+	}
+	for seq := range b.seqs() {
+		_, n, position := b.queries(seq)
+		if n > 0 && b.CommonPrefix > position {
+			return fmt.Errorf("%w: a common prefix of %d tokens, but sequence %d has only %d before its queries", ErrArgument, b.CommonPrefix, seq, position)
+		}
+	}
+	return nil
+}
+
+// blockOf is the block of a token of a sequence.
+func (b *Batch) blockOf(c *Cache, seq, token int) int {
+	return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])
+}

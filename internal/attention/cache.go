@@ -1,0 +1,124 @@
+package attention
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// ErrArgument is wrapped by every complaint about a cache, a batch or a slot.
+// Nothing has been read or written then.
+var ErrArgument = errors.New("bad argument")
+
+// Limits of a shape. They keep every product of sizes far from overflow.
+const (
+	MaxHeadSize  = 256
+	MaxBlockSize = 1 << 16
+	MaxHeads     = 1 << 12
+)
+
+// A Shape is what keys and values of one layer look like.
+type Shape struct {
+	BlockSize  int // tokens of a block
+	NumKVHeads int
+	HeadSize   int // elements; 32 to 256, a multiple of 8
+	DType      DType
+	Layout     Layout
+}
+
+// A Cache is the blocks of one layer, in memory that belongs to somebody else.
+// Offsets are in bytes.
+type Cache struct {
+	Shape
+	NumBlocks int
+
+	// Block b and KV head h start at b·BlockStride + h·HeadStride in Key and in
+	// Value. Inside, elements lie as Layout says.
+	Key, Value              []byte
+	BlockStride, HeadStride int
+
+	// Int8 only: the float32 scale of a token lies at 4·token behind
+	// b·ScaleBlockStride + h·ScaleHeadStride.
+	KeyScales, ValueScales            []byte
+	ScaleBlockStride, ScaleHeadStride int
+
+	// Factors of all stored keys and values; 0 means 1. Not for Int8.
+	KeyScale, ValueScale float32
+}
+
+// Check says whether the shape is one that the package can compute with.
+func (s *Shape) Check() error {
+	switch {
+	case s.BlockSize < 1 || s.BlockSize > MaxBlockSize:
+		return fmt.Errorf("%w: blocks of %d tokens; 1 to %d are possible", ErrArgument, s.BlockSize, MaxBlockSize)
+	case s.NumKVHeads < 1 || s.NumKVHeads > MaxHeads:
+		return fmt.Errorf("%w: %d KV heads; 1 to %d are possible", ErrArgument, s.NumKVHeads, MaxHeads)
+	case s.HeadSize < 8 || s.HeadSize > MaxHeadSize || s.HeadSize%8 != 0:
+		return fmt.Errorf("%w: heads of %d elements; multiples of 8 up to %d are possible", ErrArgument, s.HeadSize, MaxHeadSize)
+	case s.DType >= dtypes:
+		return fmt.Errorf("%w: type %d of keys and values", ErrArgument, s.DType)
+	case s.Layout >= layouts:
+		return fmt.Errorf("%w: layout %d", ErrArgument, s.Layout)
+	case s.Layout == LayoutVLLM && s.HeadSize%(16/s.DType.Size()) != 0:
+		return fmt.Errorf("%w: vLLM's layout takes vectors of 16 bytes, which do not divide heads of %d %v", ErrArgument, s.HeadSize, s.DType)
+	}
+	return nil
+}
+
+// Check says whether the memory holds what the shape and the strides say.
+func (c *Cache) Check() error {
+	if err := c.Shape.Check(); err != nil {
+		return err
+	}
+	if c.NumBlocks < 1 || c.NumBlocks > math.MaxInt32 {
+		return fmt.Errorf("%w: %d blocks", ErrArgument, c.NumBlocks)
+	}
+	span := c.headSpan()
+	for _, part := range []struct {
+		name        string
+		data        []byte
+		block, head int
+		span, align int
+	}{
+		{"keys", c.Key, c.BlockStride, c.HeadStride, span, c.DType.Size()},
+		{"values", c.Value, c.BlockStride, c.HeadStride, span, c.DType.Size()},
+		{"scales of keys", c.KeyScales, c.ScaleBlockStride, c.ScaleHeadStride, 4 * c.BlockSize, 4},
+		{"scales of values", c.ValueScales, c.ScaleBlockStride, c.ScaleHeadStride, 4 * c.BlockSize, 4},
+	} {
+		if part.align == 4 && part.span == 4*c.BlockSize && c.DType != Int8 {
+			continue // no scales
+		}
+		if err := c.checkPart(part.name, part.data, part.block, part.head, part.span, part.align); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cache) checkPart(name string, data []byte, block, head, span, align int) error {
+	const most = 1 << 40
+	if block < 0 || head < 0 || block > most || head > most || block%align != 0 || head%align != 0 {
+		return fmt.Errorf("%w: strides of %d and %d bytes of the %s", ErrArgument, block, head, name)
+	}
+	need := (c.NumBlocks-1)*block + (c.NumKVHeads-1)*head + span
+	switch {
+	case c.NumBlocks > 1<<62/(most*2) && block > 1<<62/c.NumBlocks/2, need > len(data):
+		return fmt.Errorf("%w: %d blocks of the %s take %d bytes and there are %d", ErrArgument, c.NumBlocks, name, need, len(data))
+	case uintptr(unsafe.Pointer(&data[0]))%uintptr(align) != 0:
+		return fmt.Errorf("%w: the %s are not aligned to %d bytes", ErrArgument, name, align)
+	}
+	return nil
+}
+
+// factors are KeyScale and ValueScale, 1 where they are not given.
+func (c *Cache) factors() (key, value float32) {
+	key, value = c.KeyScale, c.ValueScale
+	if key == 0 || c.DType == Int8 {
+		key = 1
+	}
+	if value == 0 || c.DType == Int8 {
+		value = 1
+	}
+	return key, value
+}

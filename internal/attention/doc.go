@@ -1,0 +1,30 @@
+// Package attention computes attention of queries over keys and values that lie
+// in blocks of memory, found through block tables: vLLM's paged_attention_v1 and
+// _v2, chunked prefill over a cached prefix, and cascade attention, on the CPU.
+//
+// The arithmetic is fixed for each row, a row being one query head of one query
+// token. The context is cut into partitions of PartitionSize tokens, counted
+// from token 0. In a partition
+//
+//	logit t = scale · (q·k), the product summed over the head's elements in order
+//	m = the largest logit
+//	p = exp(logit - m)
+//	l = the sum of p: lane i of 16 sums tokens i, i+16, ..., then the lanes pairwise
+//	o = the sum of p·v over the tokens in order
+//
+// and (m, l, o) of the partitions are merged in the order of their index. Every
+// path through the package does exactly these operations for a row: decoding
+// and prefill, with or without partitions of their own (V1 and V2), alone or in
+// a batch, with a shared prefix or without, on any number of cores. So none of
+// these changes a bit of a row's output. AVX2 and AVX-512 agree to the bit,
+// too; the portable code, without fused multiply-add, differs in rounding.
+//
+// Tokens outside a row's reach (after it, before its window, outside its sparse
+// pattern) are not multiplied by 0 but left out, so what lies there, NaN and
+// poison included, never shows. Tokens with a logit of -inf weigh nothing; a row
+// that reaches nothing is 0.
+//
+// A call allocates nothing once its Runner has grown to the batch. Who owns the
+// blocks' memory, and what is written there, is kvstore's business; which block
+// belongs to whom is the scheduler's.
+package attention

@@ -1,0 +1,158 @@
+package attention
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Layout is how the elements of a block lie in memory.
+type Layout uint8
+
+const (
+	// LayoutTile is what this package reads fastest. A block is
+	//
+	//	[kv heads] of keys [block size / w, head size, w], then values [block size, head size]
+	//
+	// where w is 16, or the largest power of 2 that divides a block size which 16
+	// does not: one vector holds the same element of w keys, so that the logits
+	// of w tokens grow side by side and nothing has to be summed across a
+	// vector. With Int8, block size float32 scales of keys and as many of values
+	// follow the values of each head.
+	LayoutTile Layout = iota
+
+	// LayoutVLLM is vLLM's: keys [blocks, kv heads, head size / x, block size, x]
+	// with vectors of 16 bytes, values [blocks, kv heads, head size, block size].
+	LayoutVLLM
+
+	// LayoutFlash is FlashAttention's: [2, blocks, block size, kv heads, head size].
+	LayoutFlash
+
+	layouts
+)
+
+var layoutNames = [...]string{"tile", "vllm", "flash"}
+
+func (l Layout) String() string {
+	if l >= layouts {
+		return "unknown layout"
+	}
+	return layoutNames[l]
+}
+
+// tileTokens is how many tokens a tile of LayoutTile has.
+const tileTokens = 16
+
+// tile is the number of tokens that lie side by side in LayoutTile.
+func (s *Shape) tile() int {
+	return min(tileTokens, s.BlockSize&-s.BlockSize)
+}
+
+// keyIndex is where an element of a key lies, in elements behind the start of
+// its block and head.
+func (s *Shape) keyIndex(token, element int) int {
+	switch s.Layout {
+	case LayoutVLLM:
+		x := 16 / s.DType.Size()
+		return (element/x*s.BlockSize+token)*x + element%x
+	case LayoutFlash:
+		return token*s.NumKVHeads*s.HeadSize + element
+	}
+	w := s.tile()
+	return (token/w*s.HeadSize+element)*w + token%w
+}
+
+// valueIndex is the same for a value.
+func (s *Shape) valueIndex(token, element int) int {
+	switch s.Layout {
+	case LayoutVLLM:
+		return element*s.BlockSize + token
+	case LayoutFlash:
+		return token*s.NumKVHeads*s.HeadSize + element
+	}
+	return token*s.HeadSize + element
+}
+
+// headSpan is the bytes from the first to behind the last element of a block
+// and head, in Key as in Value.
+func (c *Cache) headSpan() int {
+	elements := c.BlockSize * c.HeadSize
+	if c.Layout == LayoutFlash {
+		elements = (c.BlockSize-1)*c.NumKVHeads*c.HeadSize + c.HeadSize
+	}
+	return elements * c.DType.Size()
+}
+
+// BlockBytes is the memory of a block in one layer: keys, values and, with Int8,
+// scales.
+func (s *Shape) BlockBytes() int {
+	n := 2 * s.BlockSize * s.NumKVHeads * s.HeadSize * s.DType.Size()
+	if s.DType == Int8 {
+		n += 2 * 4 * s.BlockSize * s.NumKVHeads
+	}
+	return n
+}
+
+// NewCache describes the blocks that fit into memory, without gaps. LayoutTile
+// keeps all of a block together; the others have all keys, then all values, then
+// the scales.
+func NewCache(s Shape, memory []byte) (Cache, error) {
+	c := Cache{Shape: s}
+	if err := s.Check(); err != nil {
+		return c, err
+	}
+	c.NumBlocks = len(memory) / s.BlockBytes()
+	if c.NumBlocks == 0 {
+		return c, fmt.Errorf("%w: %d bytes of memory hold no block of %d bytes", ErrArgument, len(memory), s.BlockBytes())
+	}
+	if s.Layout == LayoutTile {
+		c.tile(memory)
+	} else {
+		c.split(memory)
+	}
+	return c, c.Check()
+}
+
+func (c *Cache) tile(memory []byte) {
+	half := c.BlockSize * c.HeadSize * c.DType.Size()
+	c.BlockStride, c.HeadStride = c.BlockBytes(), c.BlockBytes()/c.NumKVHeads
+	c.Key, c.Value = memory, memory[half:]
+	if c.DType == Int8 {
+		c.ScaleBlockStride, c.ScaleHeadStride = c.BlockStride, c.HeadStride
+		c.KeyScales, c.ValueScales = memory[2*half:], memory[2*half+4*c.BlockSize:]
+	}
+}
+
+func (c *Cache) split(memory []byte) {
+	part := c.BlockSize * c.NumKVHeads * c.HeadSize * c.DType.Size()
+	c.BlockStride, c.HeadStride = part, part/c.NumKVHeads
+	if c.Layout == LayoutFlash {
+		c.HeadStride = c.HeadSize * c.DType.Size()
+	}
+	c.Key, c.Value = memory[:part*c.NumBlocks], memory[part*c.NumBlocks:2*part*c.NumBlocks]
+	if c.DType == Int8 {
+		c.ScaleBlockStride, c.ScaleHeadStride = 4*c.BlockSize*c.NumKVHeads, 4*c.BlockSize
+		scales := memory[2*part*c.NumBlocks:]
+		n := c.ScaleBlockStride * c.NumBlocks
+		c.KeyScales, c.ValueScales = scales[:n], scales[n:2*n]
+	}
+}
+
+// KeyOffset is where in Key an element lies, in bytes.
+func (c *Cache) KeyOffset(block, head, token, element int) int {
+	return c.start(block, head) + c.keyIndex(token, element)*c.DType.Size()
+}
+
+// ValueOffset is where in Value an element lies, in bytes.
+func (c *Cache) ValueOffset(block, head, token, element int) int {
+	return c.start(block, head) + c.valueIndex(token, element)*c.DType.Size()
+}
+
+// Scales are the factors of the tokens of a block and head in KeyScales or
+// ValueScales, which only Int8 has.
+func (c *Cache) Scales(data []byte, block, head int) []float32 {
+	at := block*c.ScaleBlockStride + head*c.ScaleHeadStride
+	return unsafe.Slice((*float32)(unsafe.Pointer(&data[at])), c.BlockSize)
+}
+
+// start is the offset of a block and head in Key and Value.
+func (c *Cache) start(block, head int) int { return block*c.BlockStride + head*c.HeadStride }

@@ -1,0 +1,110 @@
+package attention
+
+import "math"
+
+// A record is a row's result over some tokens: m, l and o, o being padded.
+
+var negInf = float32(math.Inf(-1))
+
+// initial is the state of a row before its first partition: nothing, or what
+// the common prefix gave, or the sink, a token with a logit and without a value.
+func (r *Runner) initial(state []float32, row *row, it *item) {
+	if it.kind == itemWhole && r.plan.prefixParts > 0 {
+		copy(state, r.prefixRecord(row, len(state)))
+		return
+	}
+	clear(state)
+	state[0] = negInf
+	if r.batch.Sinks != nil {
+		state[0], state[1] = r.batch.Sinks[row.head], 1
+	}
+}
+
+func (r *Runner) prefixRecord(row *row, record int) []float32 {
+	return r.prefix[(row.token*r.batch.NumHeads+row.head)*record:][:record]
+}
+
+// merge adds the results of a partition to the states of the rows.
+func (r *Runner) merge(w *scratch) {
+	record := recordSize(r.cache)
+	for i := range w.rows {
+		r.mergeRecord(w.state[i*record:][:record], w.part[i*record:][:record])
+	}
+}
+
+// mergeRecord adds the result of the next partition to a state. A partition of
+// which nothing has weight changes nothing.
+func (r *Runner) mergeRecord(state, part []float32) {
+	m, l := part[0], part[1]
+	if l == 0 {
+		return
+	}
+	a, b := float32(1), float32(1)
+	if m > state[0] {
+		a, state[0] = exp(state[0]-m), m
+	} else {
+		b = exp(m - state[0])
+	}
+	state[1] = state[1]*a + l*b
+	r.kernels.combine(state[2:], part[2:], a, b)
+}
+
+// exp is e^x, rounded to float32.
+func exp(x float32) float32 { return float32(math.Exp(float64(x))) }
+
+// clearResults notes that a partition has nothing for any row.
+func (w *scratch) clearResults() {
+	clear(w.part)
+}
+
+// save keeps the results of a partition for the reduction.
+func (r *Runner) save(w *scratch, it *item, part int) {
+	record := recordSize(r.cache)
+	for i := range w.rows {
+		at := it.first + i*it.stride + part - it.part0
+		copy(r.partials[at*record:][:record], w.part[i*record:][:record])
+	}
+}
+
+// savePrefix keeps the states of rows after the common prefix.
+func (r *Runner) savePrefix(w *scratch) {
+	record := recordSize(r.cache)
+	for i := range w.rows {
+		copy(r.prefixRecord(&w.rows[i], record), w.state[i*record:][:record])
+	}
+}
+
+// reduce merges the partitions that runs have kept.
+func (r *Runner) reduce(w *scratch, red *reduction) {
+	r.setRows(w, &item{kind: itemWhole, seq: red.seq, kvHead: red.kvHead, token0: red.token0, token1: red.token1})
+	record := recordSize(r.cache)
+	for i := range w.rows {
+		state := w.state[i*record:][:record]
+		for part := range red.parts {
+			at := red.first + i*red.parts + part
+			r.mergeRecord(state, r.partials[at*record:][:record])
+		}
+	}
+	r.finish(w)
+}
+
+// finish divides by the sum of weights and stores the outputs.
+func (r *Runner) finish(w *scratch) {
+	record, size := recordSize(r.cache), r.cache.HeadSize
+	_, factor := r.cache.factors()
+	for i := range w.rows {
+		state := w.state[i*record:][:record]
+		o := state[2:][:size]
+		if state[1] == 0 {
+			clear(o)
+		}
+		scale := factor / state[1]
+		if state[1] == 0 {
+			scale = 0
+		}
+		for j := range o {
+			o[j] *= scale
+		}
+		r.batch.Out.Store(o, w.rows[i].token, w.rows[i].head*size)
+	}
+}

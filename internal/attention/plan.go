@@ -1,0 +1,158 @@
+package attention
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A plan is how a batch is cut into pieces of work. It decides who computes
+// what, never what is computed.
+type plan struct {
+	prefixParts int // partitions of the common prefix that are read once
+	records     int // results that are kept for the reductions
+
+	prefix     []item // run before items
+	items      []item
+	reductions []reduction
+	running    []item
+}
+
+// An item is some partitions of the context, read by the query heads of one KV
+// head of some query tokens.
+type item struct {
+	kind         itemKind
+	seq          int // -1: the query tokens are of any sequences
+	kvHead       int
+	token0       int // query tokens, in the batch
+	token1       int
+	part0, part1 int
+	first        int // itemRun: the record of row 0, partition part0
+	stride       int // itemRun: records from one row to the next
+	cost         int // bytes of keys and values, or what takes as long
+}
+
+type itemKind uint8
+
+const (
+	itemWhole  itemKind = iota // all that is left of the context: computes the output
+	itemRun                    // some partitions, each of which is kept for a reduction
+	itemPrefix                 // partitions of the common prefix, merged
+)
+
+// A reduction merges what runs have kept, in the order of partitions.
+type reduction struct {
+	seq, kvHead    int
+	token0, token1 int
+	parts          int
+	first          int
+}
+
+// rowsOfItem is how many rows an item has at most: enough that unpacking keys and
+// values is little work beside computing with them.
+const rowsOfItem = 512
+
+func (p *plan) make(c *Cache, b *Batch, workers int) {
+	p.prefix, p.items, p.reductions = p.prefix[:0], p.items[:0], p.reductions[:0]
+	p.records, p.prefixParts = 0, 0
+	tokens := max(1, rowsOfItem/(b.NumHeads/c.NumKVHeads))
+	if b.CommonPrefix >= PartitionSize && b.seqs() > 1 {
+		p.prefixParts = b.CommonPrefix / PartitionSize
+		p.addPrefix(c, b, tokens)
+	}
+	total := 0
+	for seq := range b.seqs() {
+		total += p.addSequence(c, b, seq, tokens)
+	}
+	p.split(b, b.NumHeads/c.NumKVHeads, total, workers)
+	slices.SortStableFunc(p.items, func(a, b item) int { return cmp.Compare(b.cost, a.cost) })
+}
+
+func (p *plan) addPrefix(c *Cache, b *Batch, tokens int) {
+	all := int(b.QueryStart[b.seqs()])
+	for head := range c.NumKVHeads {
+		for at := 0; at < all; at += tokens {
+			p.prefix = append(p.prefix, item{
+				kind: itemPrefix, seq: -1, kvHead: head,
+				token0: at, token1: min(all, at+tokens), part1: p.prefixParts,
+			})
+		}
+	}
+}
+
+// addSequence adds the work of a sequence, not yet split into partitions, and
+// returns its cost.
+func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
+	first, n, position := b.queries(seq)
+	total := 0
+	for at := 0; at < n; at += tokens {
+		end := min(n, at+tokens)
+		from, _ := b.reach(position + at)
+		_, to := b.reach(position + end - 1)
+		it := item{
+			seq: seq, token0: first + at, token1: first + end,
+			part0: max(p.prefixParts, from/PartitionSize), part1: (to-1)/PartitionSize + 1,
+		}
+		it.cost = cost(c, to-it.part0*PartitionSize, (end-at)*(b.NumHeads/c.NumKVHeads))
+		for head := range c.NumKVHeads {
+			it.kvHead = head
+			p.items = append(p.items, it)
+			total += it.cost
+		}
+	}
+	return total
+}
+
+// cost is the bytes of tokens of context, or the bytes that could be read while
+// the rows are multiplied with them: about one byte in eight multiplications.
+func cost(c *Cache, tokens, rows int) int {
+	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
+}
+
+// split cuts items into runs of partitions where the version asks for it.
+func (p *plan) split(b *Batch, group, total, workers int) {
+	share := total/(4*workers) + 1
+	rule := ruleV1(b)
+	for i := range p.items {
+		it := p.items[i]
+		parts := it.part1 - it.part0
+		worth := it.cost > share && workers > 1
+		if rule {
+			worth = it.cost > 2*share && workers > 1
+		}
+		if parts < 2 || b.Version == V1 || b.Version == Auto && !worth {
+			continue
+		}
+		p.cut(i, group, max(1, int(int64(parts)*int64(share)/int64(max(1, it.cost)))))
+	}
+}
+
+// cut makes runs of step partitions of an item.
+func (p *plan) cut(i, group, step int) {
+	all := p.items[i]
+	parts := all.part1 - all.part0
+	red := reduction{all.seq, all.kvHead, all.token0, all.token1, parts, p.records}
+	p.reductions = append(p.reductions, red)
+	p.records += parts * (all.token1 - all.token0) * group
+	for at := all.part0; at < all.part1; at += step {
+		run := all
+		run.kind, run.part0, run.part1 = itemRun, at, min(all.part1, at+step)
+		run.first, run.stride = red.first+at-all.part0, parts
+		run.cost = int(int64(all.cost) * int64(run.part1-run.part0) / int64(parts))
+		if at == all.part0 {
+			p.items[i] = run
+		} else {
+			p.items = append(p.items, run)
+		}
+	}
+}
+
+// ruleV1 is vLLM's choice between its kernels (PagedAttention.forward_decode,
+// use_v1): one partition needs no reduction, and many sequences and heads keep
+// all cores busy; but its V1 kernel ends at 8,192 tokens of context.
+func ruleV1(b *Batch) bool {
+	longest := int32(0)
+	for _, n := range b.SeqLens {
+		longest = max(longest, n)
+	}
+	return longest <= 8192 && (longest <= PartitionSize || b.seqs()*b.NumHeads > 512)
+}

@@ -1,0 +1,193 @@
+package attention
+
+import (
+	"math"
+	"math/rand/v2"
+	"unsafe"
+)
+
+// A problem is a cache with random contents, a batch on it, and the same keys and
+// values as float64 by sequence.
+type problem struct {
+	cache Cache
+	batch Batch
+	query []float32
+	out   []float32
+}
+
+// problemSpec says what to make.
+type problemSpec struct {
+	shape    Shape
+	heads    int
+	lens     []int // of sequences
+	queries  []int // query tokens of each; nil: 1
+	spare    int   // blocks that nobody uses
+	common   int   // tokens of a common prefix
+	spread   float64
+	contents func(r *rand.Rand) float32 // of keys, values and queries; nil: normal
+}
+
+func aligned(n int) []byte {
+	raw := make([]byte, n+64)
+	skip := int(-uintptr(unsafe.Pointer(&raw[0])) & 63)
+	return raw[skip : skip+n : skip+n]
+}
+
+func newProblem(r *rand.Rand, spec problemSpec) *problem {
+	p := &problem{}
+	bs := spec.shape.BlockSize
+	most, blocks := 1, spec.spare+1
+	for _, n := range spec.lens {
+		most = max(most, (n+bs-1)/bs)
+		blocks += (n + bs - 1) / bs
+	}
+	cache, err := NewCache(spec.shape, aligned(spec.shape.BlockBytes()*blocks))
+	if err != nil {
+		panic(err)
+	}
+	p.cache = cache
+	ids := r.Perm(blocks - 1)
+	tables := make([]int32, most*len(spec.lens))
+	lens := make([]int32, len(spec.lens))
+	starts := make([]int32, len(spec.lens)+1)
+	for s, n := range spec.lens {
+		lens[s] = int32(n)
+		q := 1
+		if spec.queries != nil {
+			q = spec.queries[s]
+		}
+		starts[s+1] = starts[s] + int32(q)
+		for i := range most {
+			tables[s*most+i] = -1
+			if i*bs < n {
+				tables[s*most+i] = int32(ids[0] + 1)
+				ids = ids[1:]
+			}
+			if s > 0 && (i+1)*bs <= spec.common {
+				tables[s*most+i] = tables[i]
+			}
+		}
+	}
+	size := spec.shape.HeadSize
+	tokens := int(starts[len(spec.lens)])
+	p.query = make([]float32, tokens*spec.heads*size)
+	p.out = make([]float32, len(p.query))
+	contents := spec.contents
+	if contents == nil {
+		contents = func(r *rand.Rand) float32 { return float32(r.NormFloat64()) }
+	}
+	for i := range p.query {
+		p.query[i] = contents(r)
+	}
+	p.fill(r, contents)
+	p.batch = Batch{
+		NumHeads: spec.heads, Query: Float32s(p.query, spec.heads*size), Out: Float32s(p.out, spec.heads*size),
+		QueryStart: starts, SeqLens: lens, BlockTables: tables, TableStride: most,
+		Scale: float32(1 / math.Sqrt(float64(size))), CommonPrefix: spec.common,
+	}
+	return p
+}
+
+// fill writes every element of every block, one by one through the formulas of
+// the layouts.
+func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
+	c, units := &p.cache, float32(1)
+	if c.DType == Int8 {
+		units = 40
+	}
+	for b := range c.NumBlocks {
+		for h := range c.NumKVHeads {
+			for t := range c.BlockSize {
+				for i := range c.HeadSize {
+					c.DType.Store(unsafe.Pointer(&c.Key[c.KeyOffset(b, h, t, i)]), contents(r)*units)
+					c.DType.Store(unsafe.Pointer(&c.Value[c.ValueOffset(b, h, t, i)]), contents(r)*units)
+				}
+				if c.DType == Int8 {
+					c.Scales(c.KeyScales, b, h)[t] = float32(0.01 + 0.02*r.Float64())
+					c.Scales(c.ValueScales, b, h)[t] = float32(0.01 + 0.02*r.Float64())
+				}
+			}
+		}
+	}
+}
+
+// reference computes one row in float64, and the sum of |p·v| for each element.
+// It knows blocks only by the formulas of the layouts.
+func (p *problem) reference(seq, query, head int) (out, size []float64) {
+	c, b := &p.cache, &p.batch
+	first, _, position := b.queries(seq)
+	position += query
+	kvHead := head / (b.NumHeads / c.NumKVHeads)
+	q := p.query[((first+query)*b.NumHeads+head)*c.HeadSize:][:c.HeadSize]
+	keyFactor, valueFactor := c.factors()
+	var logits []float64
+	var values [][]float64
+	most := math.Inf(-1)
+	from := 0
+	if b.SlidingWindow > 0 {
+		from = max(0, position-b.SlidingWindow+1)
+	}
+	for t := from; t <= position; t++ {
+		if b.Sparse != nil && !sparseSees(b.Sparse, b.NumHeads, c.NumKVHeads, head, position, t) {
+			continue
+		}
+		block, place := int(b.BlockTables[seq*b.TableStride+t/c.BlockSize]), t%c.BlockSize
+		ks, vs := float64(keyFactor), float64(valueFactor)
+		if c.DType == Int8 {
+			ks, vs = float64(c.Scales(c.KeyScales, block, kvHead)[place]), float64(c.Scales(c.ValueScales, block, kvHead)[place])
+		}
+		dot, v := 0.0, make([]float64, c.HeadSize)
+		for i := range c.HeadSize {
+			dot += float64(q[i]) * float64(c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, i)]))) * ks
+			v[i] = float64(c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))) * vs
+		}
+		s := dot * float64(b.Scale)
+		if b.SoftCap != 0 {
+			s = float64(b.SoftCap) * math.Tanh(s/float64(b.SoftCap))
+		}
+		if b.AlibiSlopes != nil {
+			s += float64(b.AlibiSlopes[head]) * float64(t-position)
+		}
+		logits, values = append(logits, s), append(values, v)
+		if s > most || s != s {
+			most = s
+		}
+	}
+	sum := 0.0
+	if b.Sinks != nil {
+		most = math.Max(most, float64(b.Sinks[head]))
+		sum = math.Exp(float64(b.Sinks[head]) - most)
+	}
+	out, size = make([]float64, c.HeadSize), make([]float64, c.HeadSize)
+	for i, s := range logits {
+		if math.IsInf(s, -1) {
+			continue
+		}
+		w := math.Exp(s - most)
+		sum += w
+		for j, v := range values[i] {
+			out[j] += w * v
+			size[j] += math.Abs(w * v)
+		}
+	}
+	for j := range out {
+		if sum != 0 {
+			out[j] /= sum
+			size[j] /= sum
+		}
+	}
+	return out, size
+}
+
+// sparseSees is the condition of vLLM's kernel, written as it is there.
+func sparseSees(s *BlockSparse, heads, kvHeads, head, position, token int) bool {
+	var offset int
+	if s.HeadSlidingStep >= 0 {
+		offset = (s.Rank*heads+head)*s.HeadSlidingStep + 1
+	} else {
+		offset = (s.Rank*kvHeads+head/(heads/kvHeads))*(-s.HeadSlidingStep) + 1
+	}
+	remote := (token/s.BlockSize+offset)%s.VertStride == 0
+	local := token/s.BlockSize > position/s.BlockSize-s.LocalBlocks
+	return remote || local
+}

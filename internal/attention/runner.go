@@ -1,0 +1,119 @@
+package attention
+
+import (
+	"llmmemory/internal/parallel"
+)
+
+// PartitionSize is how many tokens of context are one partition, as in vLLM's
+// paged_attention_v2. Partitions start at multiples of it.
+const PartitionSize = 512
+
+// A Runner computes attention on the workers of a pool. Its scratch memory grows
+// to the largest batch and is used again. It is for one goroutine at a time.
+type Runner struct {
+	pool    *parallel.Pool
+	kernels *kernels
+	workers []scratch
+
+	// Of the call that runs.
+	cache    *Cache
+	batch    *Batch
+	group    int // query heads of a KV head
+	plan     plan
+	partials []float32 // records of partitions that are merged by a reduction
+	prefix   []float32 // records of the common prefix, by query token and head
+	reducing bool
+}
+
+// NewRunner makes a Runner on a pool, which may be shared with others.
+func NewRunner(pool *parallel.Pool) *Runner {
+	return &Runner{pool: pool, kernels: fastest, workers: make([]scratch, pool.Size())}
+}
+
+// Forward computes batch.Out. The error wraps ErrArgument; nothing has been
+// computed then.
+func (r *Runner) Forward(c *Cache, b *Batch) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	if err := b.check(c); err != nil {
+		return err
+	}
+	r.cache, r.batch, r.group = c, b, b.NumHeads/c.NumKVHeads
+	r.plan.make(c, b, r.pool.Size())
+	record := recordSize(c)
+	r.partials = grow(r.partials, r.plan.records*record)
+	if r.plan.prefixParts > 0 {
+		r.prefix = grow(r.prefix, int(b.QueryStart[b.seqs()])*b.NumHeads*record)
+	}
+	for _, items := range [][]item{r.plan.prefix, r.plan.items} {
+		r.plan.running = items
+		r.pool.Run(len(items), r)
+	}
+	r.reducing = true
+	r.pool.Run(len(r.plan.reductions), r)
+	r.reducing = false
+	r.cache, r.batch = nil, nil
+	return nil
+}
+
+// Do is one piece of the work of Forward; see parallel.Task.
+func (r *Runner) Do(worker, i int) {
+	w := &r.workers[worker]
+	if r.reducing {
+		r.reduce(w, &r.plan.reductions[i])
+		return
+	}
+	r.run(w, &r.plan.running[i])
+}
+
+// run attends with the rows of an item to its partitions.
+func (r *Runner) run(w *scratch, it *item) {
+	r.setRows(w, it)
+	merged := it.kind != itemRun
+	for part := it.part0; part < it.part1; part++ {
+		if !w.reaches(part) {
+			if !merged {
+				w.clearResults()
+				r.save(w, it, part)
+			}
+			continue
+		}
+		r.attend(w, it, part)
+		if merged {
+			r.merge(w)
+		} else {
+			r.save(w, it, part)
+		}
+	}
+	switch it.kind {
+	case itemWhole:
+		r.finish(w)
+	case itemPrefix:
+		r.savePrefix(w)
+	}
+}
+
+// attend computes the results of a partition for the rows of w.
+func (r *Runner) attend(w *scratch, it *item, part int) {
+	seq := max(0, it.seq) // all sequences share a prefix
+	if r.fused(w) {
+		r.attendTiles(w, seq, it.kvHead, part)
+		return
+	}
+	r.attendPanel(w, seq, it.kvHead, part)
+}
+
+// recordSize is the floats of a result: m, l and o.
+func recordSize(c *Cache) int { return 2 + padded(c.HeadSize) }
+
+// padded is the length of a value in scratch memory, whole chunks.
+func padded(headSize int) int { return (headSize + chunk - 1) / chunk * chunk }
+
+// grow returns a slice of n elements, s itself if it is large enough.
+func grow[E any](s []E, n int) []E {
+	if cap(s) >= n {
+		return s[:n]
+	}
+	return make([]E, n, n+n/4)
+}

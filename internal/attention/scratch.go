@@ -1,0 +1,87 @@
+package attention
+
+import "unsafe"
+
+const (
+	chunk       = 32                    // floats of a value that are accumulated together
+	tiles       = PartitionSize / 16    // of a partition
+	scoreStride = PartitionSize + 16    // floats from the logits of a row to the next: rows in other cache sets
+	rowBlock    = 48                    // rows whose logits are kept at a time
+	panelValues = PartitionSize * chunk // floats of a chunk of all values of a partition
+)
+
+// Scratch is what a worker needs: the rows it works on, the partition it reads,
+// and the results.
+type scratch struct {
+	rows  []row
+	q     []float32 // [rows][head size]
+	state []float32 // [rows] records: all partitions so far
+	part  []float32 // [rows] records: this partition
+
+	scores []float32 // [rowBlock][scoreStride]
+
+	// A partition, as float32.
+	keys        []float32 // [tiles][head size][16]
+	values      []float32 // [chunks][PartitionSize][chunk]
+	keyScales   []float32 // [PartitionSize], Int8 only
+	valueScales []float32
+	finite      bool // all values are numbers
+	from, to    int  // tokens of the partition that some row reaches
+
+	keyTiles, valueTiles           [tiles + 2]unsafe.Pointer
+	keyScaleTiles, valueScaleTiles [tiles + 2]unsafe.Pointer
+	line                           []float32
+}
+
+// A row is one query head of one query token.
+type row struct {
+	token, head int // in the batch
+	position    int // of the token in its sequence
+	from, to    int // tokens that it reaches
+}
+
+// setRows makes the rows of an item and loads their queries and states.
+func (r *Runner) setRows(w *scratch, it *item) {
+	b, c := r.batch, r.cache
+	w.rows = w.rows[:0]
+	seq := max(0, it.seq)
+	for token := it.token0; token < it.token1; token++ {
+		for int(b.QueryStart[seq+1]) <= token {
+			seq++
+		}
+		first, _, position := b.queries(seq)
+		position += token - first
+		from, to := b.reach(position)
+		for g := range r.group {
+			w.rows = append(w.rows, row{token, it.kvHead*r.group + g, position, from, to})
+		}
+	}
+	n, record := len(w.rows), recordSize(c)
+	w.q = grow(w.q, n*c.HeadSize)
+	w.state = grow(w.state, n*record)
+	w.part = grow(w.part, n*record)
+	w.scores = grow(w.scores, rowBlock*scoreStride)
+	w.line = grow(w.line, padded(c.HeadSize))
+	for i, row := range w.rows {
+		b.Query.Load(w.q[i*c.HeadSize:][:c.HeadSize], row.token, row.head*c.HeadSize)
+		r.initial(w.state[i*record:][:record], &row, it)
+	}
+}
+
+// reaches says whether any row reaches a partition.
+func (w *scratch) reaches(part int) bool {
+	w.from, w.to = PartitionSize, 0
+	for i := range w.rows {
+		from, to := w.rows[i].within(part)
+		if from < to {
+			w.from, w.to = min(w.from, from), max(w.to, to)
+		}
+	}
+	return w.from < w.to
+}
+
+// within is what a row reaches of a partition, counted from its first token.
+func (r *row) within(part int) (from, to int) {
+	start := part * PartitionSize
+	return max(0, r.from-start), min(PartitionSize, r.to-start)
+}

@@ -1,0 +1,102 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+)
+
+// A Tensor is rows of elements in memory that belongs to somebody else: queries,
+// outputs, and keys and values to be written. Row i starts at element i × Stride
+// of Data. Rows hold [heads, head size] without gaps.
+type Tensor struct {
+	DType  DType
+	Data   []byte // aligned for the type
+	Stride int    // elements from one row to the next
+}
+
+// Float32s is a tensor over a slice.
+func Float32s(x []float32, stride int) Tensor {
+	return Tensor{F32, asBytes(x), stride}
+}
+
+// Float16s is a tensor over the bits of IEEE binary16 numbers.
+func Float16s(x []uint16, stride int) Tensor {
+	return Tensor{F16, asBytes(x), stride}
+}
+
+// BFloat16s is a tensor over the upper halves of float32 numbers.
+func BFloat16s(x []uint16, stride int) Tensor {
+	return Tensor{BF16, asBytes(x), stride}
+}
+
+func asBytes[E uint16 | float32](x []E) []byte {
+	if len(x) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*int(unsafe.Sizeof(x[0])))
+}
+
+// Check says whether rows of width elements lie inside Data; name is what the error
+// calls them.
+func (t *Tensor) Check(name string, rows, width int) error {
+	size := t.DType.Size()
+	switch {
+	case t.DType > BF16:
+		return fmt.Errorf("%w: %s of type %v; f32, f16 and bf16 are possible", ErrArgument, name, t.DType)
+	case rows == 0:
+		return nil
+	case t.Stride < width:
+		return fmt.Errorf("%w: %s: rows of %d elements that start every %d elements overlap", ErrArgument, name, width, t.Stride)
+	case t.Stride > math.MaxInt/8/rows || ((rows-1)*t.Stride+width)*size > len(t.Data):
+		return fmt.Errorf("%w: %s: %d rows of %d elements, %d apart, do not fit into %d bytes", ErrArgument, name, rows, width, t.Stride, len(t.Data))
+	case uintptr(unsafe.Pointer(&t.Data[0]))%uintptr(size) != 0:
+		return fmt.Errorf("%w: %s is not aligned to elements of %d bytes", ErrArgument, name, size)
+	}
+	return nil
+}
+
+// at is the address of an element of a row.
+func (t *Tensor) at(row, element int) unsafe.Pointer {
+	return unsafe.Pointer(&t.Data[(row*t.Stride+element)*t.DType.Size()])
+}
+
+// Load reads len(dst) elements.
+func (t *Tensor) Load(dst []float32, row, element int) {
+	if len(dst) == 0 {
+		return
+	}
+	p := t.at(row, element)
+	switch t.DType {
+	case F32:
+		copy(dst, unsafe.Slice((*float32)(p), len(dst)))
+	case F16:
+		for i, h := range unsafe.Slice((*uint16)(p), len(dst)) {
+			dst[i] = f16ToF32(h)
+		}
+	case BF16:
+		for i, h := range unsafe.Slice((*uint16)(p), len(dst)) {
+			dst[i] = bf16ToF32(h)
+		}
+	}
+}
+
+// Store writes src, rounded to nearest.
+func (t *Tensor) Store(src []float32, row, element int) {
+	if len(src) == 0 {
+		return
+	}
+	p := t.at(row, element)
+	switch t.DType {
+	case F32:
+		copy(unsafe.Slice((*float32)(p), len(src)), src)
+	case F16:
+		for i, h := 0, unsafe.Slice((*uint16)(p), len(src)); i < len(src); i++ {
+			h[i] = f32ToF16(src[i])
+		}
+	case BF16:
+		for i, h := 0, unsafe.Slice((*uint16)(p), len(src)); i < len(src); i++ {
+			h[i] = f32ToBF16(src[i])
+		}
+	}
+}

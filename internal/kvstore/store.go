@@ -1,0 +1,129 @@
+package kvstore
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/parallel"
+)
+
+// ErrArgument is wrapped by every complaint about a configuration, a slot or a
+// block. Nothing has been written then.
+var ErrArgument = errors.New("bad argument")
+
+// Config is what a store holds.
+type Config struct {
+	attention.Shape
+	Layers     int
+	NumBlocks  int // vLLM's num_gpu_blocks
+	HostBlocks int // vLLM's num_cpu_blocks, for swapping; may be 0
+}
+
+// BlockBytes is the memory of a block over all layers (vLLM's
+// get_cache_block_size).
+func (c *Config) BlockBytes() int { return c.Layers * c.Shape.BlockBytes() }
+
+// BlocksIn is how many blocks fit into so many bytes; 0 if none does (vLLM's
+// determine_num_available_blocks).
+func (c *Config) BlocksIn(bytes int64) int {
+	if bytes <= 0 || c.BlockBytes() <= 0 {
+		return 0
+	}
+	return int(min(bytes/int64(c.BlockBytes()), math.MaxInt32))
+}
+
+func (c *Config) check() error {
+	if err := c.Shape.Check(); err != nil {
+		return err
+	}
+	switch {
+	case c.Layers < 1 || c.Layers > 1<<16:
+		return fmt.Errorf("%w: %d layers", ErrArgument, c.Layers)
+	case c.NumBlocks < 1 || c.HostBlocks < 0 || c.NumBlocks > math.MaxInt32 || c.HostBlocks > math.MaxInt32:
+		return fmt.Errorf("%w: %d blocks and %d on the host", ErrArgument, c.NumBlocks, c.HostBlocks)
+	case max(c.NumBlocks, c.HostBlocks) > math.MaxInt/4/c.BlockBytes():
+		return fmt.Errorf("%w: %d blocks of %d bytes", ErrArgument, max(c.NumBlocks, c.HostBlocks), c.BlockBytes())
+	}
+	return nil
+}
+
+// A Store is the blocks of all layers. It is for one goroutine at a time.
+type Store struct {
+	config Config
+	pool   *parallel.Pool
+	device tier
+	host   tier
+	writer *Writer
+	mover  mover
+}
+
+// A tier is the blocks of all layers in one mapping.
+type tier struct {
+	memory []byte
+	layers []attention.Cache
+	blocks int
+}
+
+// New maps the memory of a store, zeroed. The pool does its writing and copying.
+func New(c Config, pool *parallel.Pool) (*Store, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	s := &Store{config: c, pool: pool, writer: NewWriter(pool)}
+	var err error
+	if s.device, err = newTier(&c, c.NumBlocks); err != nil {
+		return nil, err
+	}
+	if c.HostBlocks > 0 {
+		if s.host, err = newTier(&c, c.HostBlocks); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// newTier maps blocks of all layers, one layer after the other.
+func newTier(c *Config, blocks int) (tier, error) {
+	layer := (c.Shape.BlockBytes()*blocks + pageSize - 1) / pageSize * pageSize
+	memory, err := mapMemory(layer * c.Layers)
+	if err != nil {
+		return tier{}, fmt.Errorf("%d blocks of %d bytes: %w", blocks, c.BlockBytes(), err)
+	}
+	t := tier{memory: memory, blocks: blocks}
+	for i := range c.Layers {
+		cache, err := attention.NewCache(c.Shape, memory[i*layer:][:c.Shape.BlockBytes()*blocks])
+		if err != nil {
+			return tier{}, errors.Join(err, unmapMemory(memory))
+		}
+		t.layers = append(t.layers, cache)
+	}
+	return t, nil
+}
+
+// Close gives the memory back. Nothing may be read through the store's caches
+// any more.
+func (s *Store) Close() error {
+	err := errors.Join(unmapMemory(s.device.memory), unmapMemory(s.host.memory))
+	s.device, s.host = tier{}, tier{}
+	return err
+}
+
+// Config is what the store was made with.
+func (s *Store) Config() Config { return s.config }
+
+// Layer is the blocks of a layer, which attention reads. It stays the same
+// until Close. KeyScale and ValueScale may be set before the first Write.
+func (s *Store) Layer(i int) *attention.Cache { return &s.device.layers[i] }
+
+// Host is the blocks of a layer in the host pool.
+func (s *Store) Host(i int) *attention.Cache { return &s.host.layers[i] }
+
+// Write puts keys and values of tokens into a layer.
+func (s *Store) Write(layer int, t *Tokens) error {
+	if uint(layer) >= uint(len(s.device.layers)) {
+		return fmt.Errorf("%w: layer %d of %d", ErrArgument, layer, len(s.device.layers))
+	}
+	return s.writer.Write(s.Layer(layer), t)
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package parallel
+
+// pin does nothing where threads cannot be bound.
+func pin(int) error { return nil }
