@@ -34,7 +34,7 @@
 #define HEAP_SIZE (UINT64_C(256) << 20)
 #define EVENTS ((char *)0x220000000000)
 
-enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, FORKS, ALLOCATE, GIVE_BACK };
+enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, FORKS, CREATES, APPENDS, FREES, OPEN, ALLOCATE, GIVE_BACK };
 enum { READ_ONLY = 256 }; /* added to a call that must not write the pools */
 
 struct request {
@@ -42,7 +42,7 @@ struct request {
     int32_t a, b;      /* ids, lengths, data */
     uint32_t fail;     /* the allocation of this call that fails, from 1; 0: none */
     uint64_t engine;   /* or the pool */
-    uint64_t size;     /* of the pool, or how many forks */
+    uint64_t size;     /* of the pool or a chunk, or how many calls */
 };
 
 struct reply {
@@ -200,6 +200,29 @@ size_t submission_malloc_usable_size(void *p) {
     return chunk == NULL ? 0 : chunk->size;
 }
 
+/* How many of several calls succeed: they are looked at when all are done. */
+static int64_t calls(const struct request *r, LLMEngine *engine) {
+    int64_t made = 0;
+    for (uint64_t n = 0; n < r->size; n++) {
+        int32_t i = (int32_t)n;
+        switch (r->call % READ_ONLY) {
+        case FORKS:
+            made += fork_sequence(engine, r->a, r->b + i) != NULL;
+            break;
+        case CREATES:
+            made += create_sequence(engine, r->a + i, r->b) != NULL;
+            break;
+        case APPENDS:
+            made += append_kv(engine, r->a, r->b + i) == 0;
+            break;
+        default:
+            made += free_sequence(engine, r->a + i) == 0;
+            break;
+        }
+    }
+    return made;
+}
+
 static int64_t call(const struct request *r) {
     LLMEngine *engine = (LLMEngine *)(uintptr_t)r->engine;
     switch (r->call % READ_ONLY) {
@@ -215,15 +238,18 @@ static int64_t call(const struct request *r) {
         return free_sequence(engine, r->a);
     case DESTROY:
         return llm_destroy(engine);
-    case FORKS: { /* looked at when all are done */
-        int64_t made = 0;
-        for (uint64_t i = 0; i < r->size; i++) {
-            made += fork_sequence(engine, r->a, r->b + (int32_t)i) != NULL;
-        }
-        return made;
-    }
+    case FORKS:
+    case CREATES:
+    case APPENDS:
+    case FREES:
+        return calls(r, engine);
+    case OPEN:
+        return 0;
     case ALLOCATE: /* the grader's own, for what it writes from outside */
-        return (int64_t)(uintptr_t)get(MALLOC, r->size, 0xa5);
+        for (int i = 0; i < r->a; i++) {
+            get(MALLOC, r->size, 0xa5);
+        }
+        return 0;
     default:
         submission_free((void *)(uintptr_t)r->engine);
         return 0;
@@ -281,7 +307,7 @@ int main(int argc, char **argv) {
     while (transfer(read, requests, &request, sizeof request)) {
         events_used = 0;
         fail = request.fail;
-        if (request.call % READ_ONLY == INIT) {
+        if (request.call % READ_ONLY == INIT || request.call == OPEN) {
             open_pool(&request);
         }
         if (request.call & READ_ONLY) {

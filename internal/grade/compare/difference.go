@@ -20,6 +20,7 @@ const (
 	Sequence Channel = "sequence"
 	Pool     Channel = "pool"
 	Heap     Channel = "heap"
+	Shape    Channel = "allocations" // two things in one allocation
 )
 
 // Allocates is the Field of a difference of the heap that breaks a contract of its
@@ -40,16 +41,33 @@ type Difference struct {
 
 // A Result is what one trace showed.
 type Result struct {
-	State *Difference // the first thing that was not as it had to be, but for the heap
-	Heap  *Difference // the first allocation or release that was not as it had to be, up to there
+	All    []*Difference              // in their order
+	Shapes map[trace.Kind]*Difference // by call: what it does not make an allocation of its own
 }
 
 // First is the difference that came first, nil if there is none.
 func (r Result) First() *Difference {
-	if r.Heap == nil || r.State != nil && r.State.Step <= r.Heap.Step {
-		return r.State
+	if len(r.All) == 0 {
+		return nil
 	}
-	return r.Heap
+	return r.All[0]
+}
+
+func (r Result) last() *Difference {
+	if len(r.All) == 0 {
+		return nil
+	}
+	return r.All[len(r.All)-1]
+}
+
+// Like is the first difference that shows the same mistake as d.
+func (r Result) Like(d *Difference) *Difference {
+	for _, o := range r.All {
+		if o.Same(d) {
+			return o
+		}
+	}
+	return nil
 }
 
 // Same reports whether two differences show the same mistake: the same call, seen
