@@ -60,7 +60,7 @@ func NewGrader(flags ...string) (*Grader, error) {
 
 // rejectedBy is the stage that an error of a build ends at; "" where it is none of
 // the submission's.
-func rejectedBy(err error) string {
+func rejectedBy(err error) StageName {
 	if errors.Is(err, build.ErrRejected) {
 		return Compile
 	}
@@ -87,7 +87,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	return g.grade(path, func(g *grading) error {
 		r, err := g.play(ops)
 		g.report.MaxScore = g.Points.max()
-		if d := r.First(); d != nil {
+		if d := r.First(); err == nil && d != nil {
 			f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: sentence(d), Ops: ops[:d.Step+1], Difference: d}
 			if f.Scene, err = compare.Look(g.program.Native(), ops, d); err != nil {
 				return err
@@ -140,7 +140,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	r.Stages = append(r.Stages, built)
 	built.Name, built.Time = Compile, time.Since(begin)
 	r.Stages = append(r.Stages, built)
-	if err := run(&grading{Grader: g, report: r, program: program, source: source}); err != nil {
+	if err := run(newGrading(g, r, program, source)); err != nil {
 		return nil, err
 	}
 	r.Time = time.Since(begin)

@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"llmmemory/internal/course/trace"
 )
@@ -12,15 +13,15 @@ type Channel string
 
 // The channels, in the order in which they are looked at.
 const (
-	Death    Channel = "process"
-	Returned Channel = "return value"
-	Engine   Channel = "engine"
-	Counts   Channel = "ref_count"
-	List     Channel = "active_seqs"
-	Sequence Channel = "sequence"
-	Pool     Channel = "pool"
-	Heap     Channel = "heap"
-	Shape    Channel = "allocations" // two things in one allocation
+	Death       Channel = "process"
+	Returned    Channel = "return value"
+	Engine      Channel = "engine"
+	Counts      Channel = "ref_count"
+	List        Channel = "active_seqs"
+	Sequence    Channel = "sequence"
+	Pool        Channel = "pool"
+	Heap        Channel = "heap"
+	Allocations Channel = "allocations" // two things in one allocation
 )
 
 // Allocates is the Field of a difference of the heap that breaks a contract of its
@@ -33,6 +34,7 @@ type Difference struct {
 	Op       trace.Op
 	Channel  Channel
 	Field    string // as a C programmer writes it
+	Engine   int    // which one it was seen in
 	Shape    string // Field without its numbers: what kind of field it is
 	Expected string
 	Actual   string
@@ -73,8 +75,14 @@ func (r Result) Like(d *Difference) *Difference {
 // Same reports whether two differences show the same mistake: the same call, seen
 // in the same way, whichever number was wrong.
 func (d *Difference) Same(o *Difference) bool {
-	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
+	return d.Op.Kind.Function() == o.Op.Kind.Function() && d.Op.Kind.Many() == o.Op.Kind.Many() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
 		d.Channel == o.Channel && d.Shape == o.Shape
+}
+
+// Memory reports whether it is a matter of memory alone: something is written
+// outside an allocation, or freed that is not allocated.
+func (d *Difference) Memory() bool {
+	return d.Channel == Heap && (d.Field == "what is freed" || strings.HasPrefix(d.Field, "byte "))
 }
 
 // Error is one line of it.

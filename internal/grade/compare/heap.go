@@ -197,7 +197,7 @@ func (p *player) balance(op trace.Op, going []uint64, want, got int) *Difference
 // shape notes that something is not an allocation of its own.
 func (p *player) shape(kind trace.Kind, what string, address uint64) {
 	if _, exact := p.live[address]; !exact && p.shapes[kind] == nil {
-		p.shapes[kind] = differs(Shape, what, "an allocation of its own", "part of another")
+		p.shapes[kind] = differs(Allocations, what, "an allocation of its own", "part of another")
 	}
 }
 

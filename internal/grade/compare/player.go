@@ -155,6 +155,7 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 	}
 	for i := range p.engines {
 		if d := p.engine(i); d != nil {
+			d.Engine = i
 			return d
 		}
 	}

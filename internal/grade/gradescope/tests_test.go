@@ -48,7 +48,7 @@ func set(r *grade.Report, name string, status grade.Status, part float64) *grade
 	panic(name)
 }
 
-func finding(name string, task int, stage string, secret int32) grade.Finding {
+func finding(name string, task int, stage grade.StageName, secret int32) grade.Finding {
 	ops := []trace.Op{{Kind: trace.Init, A: 64}, {Kind: trace.Append, A: secret, B: secret}}
 	return grade.Finding{Name: name, Task: task, Stage: stage, Sentence: "A broken sentence.", Ops: ops,
 		Difference: &compare.Difference{Step: 1, Op: ops[1], Channel: compare.Pool, Field: fmt.Sprint("field ", secret), Expected: "1", Actual: "2"}}

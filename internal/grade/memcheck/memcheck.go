@@ -46,12 +46,12 @@ const complained = 99
 
 // Run plays the traces, each on engines of its own, but not their writes from
 // outside. program is linked with grader/process/watched.c.
-func Run(program string, traces [][]trace.Op) ([]Finding, error) {
-	steps, err := trace.File(filepath.Dir(program), traces, false)
+func Run(program string, steps watch.Steps) ([]Finding, error) {
+	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
 		return nil, err
 	}
-	defer steps.Close()
+	defer file.Close()
 	box, err := os.MkdirTemp(filepath.Dir(program), "box-")
 	if err != nil {
 		return nil, err
@@ -59,13 +59,13 @@ func Run(program string, traces [][]trace.Op) ([]Finding, error) {
 	if err := os.Chmod(box, 0o777); err != nil { // another uid writes there
 		return nil, err
 	}
-	report, exit, err := run(program, box, steps)
+	report, exit, err := run(program, box, file)
 	if err != nil && !errors.Is(err, ErrUnfinished) {
 		return nil, err
 	}
 	found, parseErr := parse(report)
 	if err == nil {
-		err = agree(found, parseErr, exit, steps)
+		err = agree(found, parseErr, exit, file)
 	}
 	return found, err
 }

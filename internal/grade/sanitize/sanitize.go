@@ -42,17 +42,18 @@ const (
 
 // Run plays the traces on a program that is linked with grader/process/watched.c and the
 // sanitizers. A nil Finding means that there is none.
-func Run(program string, traces [][]trace.Op) (*Finding, error) {
-	steps, err := trace.File(filepath.Dir(program), traces, true)
+func Run(program string, steps watch.Steps) (*Finding, error) {
+	steps.Defined = true
+	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
 		return nil, err
 	}
-	defer steps.Close()
-	said, exit, err := run(program, steps)
+	defer file.Close()
+	said, exit, err := run(program, file)
 	if err != nil {
 		return nil, err
 	}
-	all, err := watch.PlayedAll(steps)
+	all, err := watch.PlayedAll(file)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("sanitizers: %w", err)
