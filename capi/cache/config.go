@@ -45,7 +45,7 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		return none, fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(in.watermark))
 	}
 	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
-		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_FORGET_UNSCHEDULED | C.LLM_CACHE_EAGLE
+		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE
 	if unknown := in.flags &^ known; unknown != 0 {
 		return none, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 	}
@@ -59,7 +59,7 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		DisableChunkedPrefill: in.flags&C.LLM_CACHE_WHOLE_PREFILLS != 0,
 		AdmitChunks:           in.flags&C.LLM_CACHE_ADMIT_CHUNKS != 0,
 		ReturnDrafts:          in.flags&C.LLM_CACHE_RETURN_DRAFTS != 0,
-		ForgetUnscheduled:     in.flags&C.LLM_CACHE_FORGET_UNSCHEDULED != 0,
+		AsVLLM:                in.flags&C.LLM_CACHE_AS_VLLM != 0,
 		Cache: kvcache.Config{
 			NumGPUBlocks: int(in.blocks), Groups: groups, EnablePrefixCaching: hash != nil, Hash: hash,
 			EnableEvents: in.flags&C.LLM_CACHE_EVENTS != 0, Eagle: in.flags&C.LLM_CACHE_EAGLE != 0,

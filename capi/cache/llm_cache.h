@@ -159,8 +159,9 @@ enum {
     LLM_CACHE_WHOLE_PREFILLS = 2,     /* a prompt is computed in one step */
     LLM_CACHE_ADMIT_CHUNKS = 4,       /* admit a request if its first chunk fits */
     LLM_CACHE_RETURN_DRAFTS = 8,      /* give blocks of rejected drafts back at once */
-    LLM_CACHE_FORGET_UNSCHEDULED = 16, /* drop keys that a preempted request registered in the same step */
-    LLM_CACHE_EAGLE = 32              /* the drafts come from EAGLE */
+    /* 16 was LLM_CACHE_FORGET_UNSCHEDULED, which is what the library does unless: */
+    LLM_CACHE_EAGLE = 32,             /* the drafts come from EAGLE */
+    LLM_CACHE_AS_VLLM = 64            /* bit for bit as vLLM, also where its answers are unsafe */
 };
 
 typedef struct llm_cache_config {

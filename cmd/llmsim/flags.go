@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -14,11 +16,32 @@ import (
 func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
-	f.IntVar(&s.Server.BlockSize, "block-size", 16, "tokens in a block")
+	addBlockSize(f, &s.Server)
 	addRequests(f, s)
 	addModel(f, s)
 	addDecoding(f, &s.Decoding)
 	addMemory(f, &s.Server)
+}
+
+func addBlockSize(f *pflag.FlagSet, v *sim.Server) {
+	v.BlockSize = 16
+	f.Var((*blockSize)(&v.BlockSize), "block-size", "tokens in a block")
+}
+
+// A blockSize is at least 1: a zero in a Server stands for the default.
+type blockSize int
+
+func (b *blockSize) String() string { return strconv.Itoa(int(*b)) }
+
+func (b *blockSize) Type() string { return "int" }
+
+func (b *blockSize) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return fmt.Errorf("blocks of %s tokens: want at least 1", text)
+	}
+	*b = blockSize(n)
+	return nil
 }
 
 // addRequests are the flags that say what arrives.
@@ -48,18 +71,18 @@ func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 
 // addMemory are the flags of the block manager that all systems share.
 func addMemory(f *pflag.FlagSet, v *sim.Server) {
-	f.IntVar(&v.Blocks, "blocks", v.Blocks, "blocks of the GPU (default: as many as fit)")
-	f.IntVar(&v.CPUBlocks, "cpu-blocks", v.CPUBlocks, "blocks of the swap space (default: 20 GiB for each worker)")
-	f.IntVar(&v.MaxTokens, "max-tokens", v.MaxTokens, "most tokens of an iteration (default 2560, or the longest sequence)")
-	f.IntVar(&v.MaxSeqs, "max-seqs", v.MaxSeqs, "most sequences at once (default 256)")
-	f.IntVar(&v.MaxLen, "max-len", v.MaxLen, "most tokens of a sequence (default: the model's)")
+	f.IntVar(&v.NumGPUBlocks, "blocks", v.NumGPUBlocks, "blocks of the GPU (default: as many as fit)")
+	f.IntVar(&v.NumCPUBlocks, "cpu-blocks", v.NumCPUBlocks, "blocks of the swap space (default: 20 GiB for each worker)")
+	f.IntVar(&v.MaxNumBatchedTokens, "max-tokens", v.MaxNumBatchedTokens, "most tokens of an iteration (default 2560, or the longest sequence)")
+	f.IntVar(&v.MaxNumSeqs, "max-seqs", v.MaxNumSeqs, "most sequences at once (default 256)")
+	f.IntVar(&v.MaxModelLen, "max-len", v.MaxModelLen, "most tokens of a sequence (default: the model's)")
 	f.Float64Var(&v.Watermark, "watermark", v.Watermark, "part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)")
 	f.BoolVar(&v.Swap, "swap", v.Swap, "preempt by swapping to the CPU (sosp, vllm-v0)")
 	f.BoolVar(&v.Chunked, "chunked", v.Chunked, "compute prompts in chunks (vllm-v0; vllm-v1 always does)")
 	f.BoolVar(&v.Caching, "caching", v.Caching, "cache prefixes (vllm-v0; vllm-v1 does)")
 	f.BoolVar(&v.NoCaching, "no-caching", v.NoCaching, "do not cache prefixes (vllm-v1)")
 	f.IntVar(&v.Prefix, "prefix", v.Prefix, "tokens that every prompt begins with, kept in blocks for good (sosp) (default: the workload's)")
-	f.IntVar(&v.Batch, "batch", v.Batch, "requests of a static batch (fastertransformer) (default: the artifact's)")
+	f.IntVar(&v.BatchSize, "batch", v.BatchSize, "requests of a static batch (fastertransformer) (default: the artifact's)")
 }
 
 // addDecoding are the flags that say how answers are generated.

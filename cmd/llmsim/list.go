@@ -21,7 +21,11 @@ func listCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			var systems, workloads, setups [][2]string
 			for _, name := range sim.Systems() {
-				systems = append(systems, [2]string{name, sim.About(name)})
+				system, err := sim.Lookup(name)
+				if err != nil {
+					return err
+				}
+				systems = append(systems, [2]string{name, system.About})
 			}
 			for _, name := range workload.Names() {
 				_, info, err := workload.Named(name)

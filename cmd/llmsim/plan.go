@@ -68,7 +68,7 @@ func planCommand() *cobra.Command {
 	f.StringVarP(&folder, "out", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, and index.html")
 	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.BoolVar(&q.AllSystems, "all-systems", false, "compare with Orca and FasterTransformer too")
-	f.IntVar(&q.Scenario.Server.BlockSize, "block-size", 16, "tokens in a block")
+	addBlockSize(f, &q.Scenario.Server)
 	addRequests(f, &q.Scenario)
 	f.Lookup("duration").Usage = "seconds of arrivals, instead of --requests; of a trace at its own rate"
 	f.Lookup("requests").Usage = "requests of a run (default 2000)"

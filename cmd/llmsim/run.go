@@ -97,7 +97,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	s := &plan.Scenario
 	v := &s.Server
-	fmt.Fprintf(w, "system\t%s: %s\n", v.System, sim.About(v.System))
+	fmt.Fprintf(w, "system\t%s: %s\n", v.System, plan.System.About)
 	about := plan.About
 	if plan.Trust != "" {
 		about = fmt.Sprintf("%s (%s): %s", s.Workload, plan.Trust, about)
@@ -113,7 +113,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	}
 	fact("requests", about)
 	fact("cost", plan.Model.Describe())
-	fmt.Fprintf(w, "pool\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.Blocks, v.BlockSize, v.Blocks*v.BlockSize, v.CPUBlocks)
+	fmt.Fprintf(w, "pool\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.NumGPUBlocks, v.BlockSize, v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
 	fmt.Fprintf(w, "served\t%d of %d requests in %.0f s, %d iterations\n", r.Answered, r.Arrived, r.Seconds, r.Iterations)
 	if r.Refused+r.Dropped > 0 {
 		fact("not served", fmt.Sprintf("%d refused, %d dropped: too long for the server", r.Refused, r.Dropped))
@@ -138,7 +138,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	a := &r.Window
 	fmt.Fprintf(w, "averages over\t%d iterations of %.1f ms\n", a.Iterations, a.Milli)
 	fmt.Fprintf(w, "batch\t%.2f requests, %.2f sequences; %.2f requests wait\n", a.Requests, a.Sequences, a.Waiting)
-	if v.System != "fastertransformer" {
+	if plan.System.Memory != sim.Static {
 		fmt.Fprintf(w, "of the pool\t%.1f %% token states, %.1f %% reserved, %.1f %% internal, %.1f %% external or free\n",
 			100*a.Tokens, 100*a.Reservation, 100*a.Internal, 100*a.External)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
 )
 
@@ -21,27 +22,41 @@ func checkUsed(s *scenario.Scenario, systems ...string) error {
 	for _, f := range []struct {
 		set  bool
 		flag string
-		by   []string
+		used func(*sim.System) bool
 	}{
-		{v.Swap, "--swap", []string{"sosp", "vllm-v0"}},
-		{v.Chunked, "--chunked", []string{"vllm-v0", "vllm-v1"}},
-		{v.Caching, "--caching", []string{"vllm-v0", "vllm-v1"}},
-		{v.Prefix != 0, "--prefix", []string{"sosp"}},
-		{v.Batch != 0, "--batch", []string{"fastertransformer"}},
+		{v.Swap, "--swap", func(s *sim.System) bool { return s.CanSwap }},
+		{v.Chunked, "--chunked", func(s *sim.System) bool { return s.CanChunk || s.Chunks }},
+		{v.Caching, "--caching", func(s *sim.System) bool { return s.CanCachePrefixes || s.CachesPrefixes }},
+		{v.NoCaching, "--no-caching", func(s *sim.System) bool { return s.CachesPrefixes }},
+		{v.Prefix != 0, "--prefix", func(s *sim.System) bool { return s.KeepsPrefix }},
+		{v.BatchSize != 0, "--batch", func(s *sim.System) bool { return s.UsesBatchSize }},
+		{v.NumCPUBlocks != 0, "--cpu-blocks", func(s *sim.System) bool { return s.UsesCPUBlocks }},
+		{v.Watermark != 0, "--watermark", func(s *sim.System) bool { return s.UsesWatermark }},
+		{v.MaxNumBatchedTokens != 0, "--max-tokens", func(s *sim.System) bool { return s.UsesLimits }},
+		{v.MaxNumSeqs != 0, "--max-seqs", func(s *sim.System) bool { return s.UsesLimits }},
 	} {
-		used := slices.ContainsFunc(systems, func(system string) bool {
-			if system == "" {
-				system = "vllm-v1"
+		if f.set {
+			if err := checkFlag(f.flag, sim.SystemsThat(f.used), systems); err != nil {
+				return err
 			}
-			return slices.Contains(f.by, system)
-		})
-		if f.set && !used {
-			system := strings.Join(systems, ", ")
-			if system == "" {
-				system = "vllm-v1, the default"
-			}
-			return fmt.Errorf("%s does nothing with %s: it is for %s", f.flag, system, strings.Join(f.by, ", "))
 		}
 	}
 	return nil
+}
+
+// checkFlag refuses a flag that only systems in by look at, if none of them runs.
+func checkFlag(flag string, by, systems []string) error {
+	for _, system := range systems {
+		if system == "" {
+			system = sim.DefaultSystem
+		}
+		if slices.Contains(by, system) || !slices.Contains(sim.Systems(), system) { // an unknown one is refused later
+			return nil
+		}
+	}
+	system := strings.Join(systems, ", ")
+	if system == "" { // as run and plan have it without --system
+		system = sim.DefaultSystem + ", the default"
+	}
+	return fmt.Errorf("%s does nothing with %s: it is for %s", flag, system, strings.Join(by, ", "))
 }

@@ -109,18 +109,19 @@ func recordRun(ctx context.Context, s scenario.Scenario, limits view.Limits) (*v
 	s = plan.Scenario
 	v := &s.Server
 	recording := &view.Recording{
-		Title:  fmt.Sprintf("%s, %s", v.System, requestsOf(&s)),
-		System: v.System + ": " + sim.About(v.System),
-		Note:   "A request's number is used again when it has left. " + plan.About + ". " + plan.Model.Describe() + ".",
-		Block:  v.BlockSize, GPU: v.Blocks, CPU: v.CPUBlocks,
+		Title:     fmt.Sprintf("%s, %s", v.System, requestsOf(&s)),
+		System:    v.System + ": " + plan.System.About,
+		Note:      "A request's number is used again when it has left. " + plan.About + ". " + plan.Model.Describe() + ".",
+		BlockSize: v.BlockSize, NumGPUBlocks: v.NumGPUBlocks, NumCPUBlocks: v.NumCPUBlocks,
 	}
 	switch {
-	case v.System == "fastertransformer": // a block is a place in the batch
-		recording.Block, recording.GPU, recording.CPU = v.MaxLen, v.Batch, 0
-	case v.System == "vllm-v1": // block 0 is the null block
-		recording.GPU, recording.CPU = v.Blocks+1, 0
-	case strings.HasPrefix(v.System, "orca"):
-		recording.CPU = 0
+	case plan.System.Memory == sim.Static: // a block is a place in the batch
+		recording.BlockSize, recording.NumGPUBlocks, recording.NumCPUBlocks = v.MaxModelLen, v.BatchSize, 0
+	case plan.System.NullBlock: // which is not among the server's
+		recording.NumGPUBlocks++
+	}
+	if !plan.System.UsesCPUBlocks {
+		recording.NumCPUBlocks = 0
 	}
 	observe := func(scheduler serve.Scheduler) (sim.Observer, error) {
 		r, err := view.NewRecorder(recording, scheduler, limits)

@@ -50,20 +50,201 @@ func requireNear(t *testing.T, p *problem, bound float64) {
 
 const f32Bound = 2e-6
 
+var (
+	allDTypes  = []DType{F32, F16, BF16, E4M3, E5M2, Int8}
+	allLayouts = []Layout{LayoutTile, LayoutVLLM, LayoutFlash}
+)
+
+// forEachSet runs a test with each instruction set of this processor.
+func forEachSet(t *testing.T, test func(t *testing.T, r *Runner)) {
+	for _, k := range instructionSets() {
+		t.Run(k.String(), func(t *testing.T) {
+			r := newRunner(t, 2)
+			r.kernels = k
+			test(t, r)
+		})
+	}
+}
+
 func TestDecodingEqualsTheReference(t *testing.T) {
-	for _, dtype := range []DType{F32, F16, BF16, E4M3, E5M2, Int8} {
-		for _, layout := range []Layout{LayoutTile, LayoutVLLM, LayoutFlash} {
-			for _, size := range []int{32, 64, 80, 96, 128, 192, 256} {
-				t.Run(fmt.Sprintf("%v %v %d", dtype, layout, size), func(t *testing.T) {
-					r := rand.New(rand.NewPCG(1, uint64(size)))
-					p := newProblem(r, problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: size, DType: dtype, Layout: layout},
-						heads: 6, lens: []int{1, 16, 530},
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for _, dtype := range allDTypes {
+			for _, layout := range allLayouts {
+				for i, size := range []int{32, 64, 72, 80, 96, 112, 120, 128, 192, 256} {
+					if layout == LayoutVLLM && size%16 != 0 {
+						continue // 8-bit vectors of 16 bytes do not divide it
+					}
+					block := []int{16, 8, 32, 64}[i%4]
+					t.Run(fmt.Sprintf("%v %v %d", dtype, layout, size), func(t *testing.T) {
+						r := rand.New(rand.NewPCG(1, uint64(size)))
+						p := newProblem(r, problemSpec{
+							shape: Shape{BlockSize: block, NumKVHeads: 2, HeadSize: size, DType: dtype, Layout: layout},
+							heads: []int{2, 4, 6, 8, 14, 16, 32}[i%7], lens: []int{1, 16, 530},
+						})
+						require.NoError(t, runner.Forward(&p.cache, &p.batch))
+						requireNear(t, p, f32Bound)
 					})
-					require.NoError(t, newRunner(t, 1).Forward(&p.cache, &p.batch))
+				}
+			}
+		}
+	})
+}
+
+func TestPrefillEqualsTheReference(t *testing.T) {
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for _, dtype := range allDTypes {
+			for i, size := range []int{64, 80, 128} {
+				t.Run(fmt.Sprintf("%v %d", dtype, size), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(2, uint64(size)))
+					p := newProblem(r, problemSpec{
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: dtype},
+						heads: []int{1, 4, 3}[i], lens: []int{40, 600, 515}, queries: []int{40, 7, 1},
+					})
+					require.NoError(t, runner.Forward(&p.cache, &p.batch))
 					requireNear(t, p, f32Bound)
 				})
 			}
 		}
+	})
+}
+
+// outputs runs a batch with changes and returns a copy of what comes out.
+func outputs(t *testing.T, r *Runner, p *problem, change func(b *Batch)) []float32 {
+	t.Helper()
+	b := p.batch
+	if change != nil {
+		change(&b)
+	}
+	clear(p.out)
+	require.NoError(t, r.Forward(&p.cache, &b))
+	return append([]float32(nil), p.out...)
+}
+
+func requireSameBits(t *testing.T, want, got []float32, what string) {
+	t.Helper()
+	require.Equal(t, len(want), len(got))
+	for i := range want {
+		if math.Float32bits(want[i]) != math.Float32bits(got[i]) {
+			require.Failf(t, "other bits", "%s: element %d is %v, not %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+func TestNeitherVersionNorCoresNorTheBatchChangeABit(t *testing.T) {
+	for _, k := range instructionSets() {
+		for _, dtype := range allDTypes {
+			t.Run(fmt.Sprintf("%v %v", k, dtype), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(3, 3))
+				p := newProblem(r, problemSpec{
+					shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
+					heads: 6, lens: []int{2100, 3, 700, 1030}, queries: []int{1, 1, 5, 1},
+				})
+				one := newRunner(t, 1)
+				one.kernels = k
+				want := outputs(t, one, p, func(b *Batch) { b.Version = V1 })
+				for _, workers := range []int{1, 2, 5} {
+					runner := newRunner(t, workers)
+					runner.kernels = k
+					for _, v := range []Version{Auto, V1, V2} {
+						got := outputs(t, runner, p, func(b *Batch) { b.Version = v })
+						requireSameBits(t, want, got, fmt.Sprintf("%d workers, version %d", workers, v))
+					}
+				}
+				for seq := range p.batch.seqs() {
+					got := outputs(t, one, p, func(b *Batch) { alone(b, seq) })
+					first, n, _ := p.batch.queries(seq)
+					width := p.batch.NumHeads * p.cache.HeadSize
+					requireSameBits(t, want[first*width:][:n*width], got[:n*width], fmt.Sprintf("sequence %d alone", seq))
+				}
+			})
+		}
+	}
+}
+
+// alone leaves one sequence in a batch; its outputs come first.
+func alone(b *Batch, seq int) {
+	first, n, _ := b.queries(seq)
+	b.SeqLens = b.SeqLens[seq : seq+1]
+	b.QueryStart = []int32{0, int32(n)}
+	b.BlockTables = b.BlockTables[seq*b.TableStride:][:b.TableStride]
+	b.Query.Data = b.Query.Data[first*b.Query.Stride*4:]
+}
+
+func TestCascadeChangesNoBit(t *testing.T) {
+	for _, k := range instructionSets() {
+		for _, dtype := range allDTypes {
+			t.Run(fmt.Sprintf("%v %v", k, dtype), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(4, 4))
+				p := newProblem(r, problemSpec{
+					shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
+					heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104,
+				})
+				runner := newRunner(t, 3)
+				runner.kernels = k
+				for name, change := range map[string]func(b *Batch){
+					"plain": func(b *Batch) {}, "window": func(b *Batch) { b.SlidingWindow = 600 },
+					"sinks": func(b *Batch) { b.Sinks = []float32{1, 2, 3, 4, 5, 6, 7, 8} },
+				} {
+					want := outputs(t, runner, p, func(b *Batch) { change(b); b.CommonPrefix = 0 })
+					got := outputs(t, runner, p, change)
+					requireSameBits(t, want, got, name)
+					got = outputs(t, runner, p, func(b *Batch) { change(b); b.Version = V2 })
+					requireSameBits(t, want, got, name)
+				}
+				p.batch.Sinks = []float32{1, 2, 3, 4, 5, 6, 7, 8}
+				outputs(t, runner, p, nil)
+				requireNear(t, p, f32Bound)
+			})
+		}
+	}
+}
+
+// A query token decoded alone and the same one in a chunk of a prompt, of any
+// size, are the same rows.
+func TestChunksOfAPromptChangeNoBit(t *testing.T) {
+	for _, k := range instructionSets() {
+		for _, dtype := range allDTypes {
+			t.Run(fmt.Sprintf("%v %v", k, dtype), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(5, 5))
+				const n, heads, size = 560, 4, 32
+				p := newProblem(r, problemSpec{
+					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: dtype},
+					heads: heads, lens: []int{n}, queries: []int{n},
+				})
+				runner := newRunner(t, 2)
+				runner.kernels = k
+				want := outputs(t, runner, p, nil)
+				for _, step := range []int{1, 17, 250} {
+					for at := 0; at < n; at += step {
+						q := min(step, n-at)
+						got := outputs(t, runner, p, func(b *Batch) {
+							b.SeqLens, b.QueryStart = []int32{int32(at + q)}, []int32{0, int32(q)}
+							b.Query.Data = b.Query.Data[at*heads*size*4:]
+						})
+						requireSameBits(t, want[at*heads*size:][:q*heads*size], got[:q*heads*size], fmt.Sprintf("%d tokens at %d", q, at))
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAVX2AndAVX512GiveTheSameBits(t *testing.T) {
+	sets := instructionSets()
+	if len(sets) < 3 {
+		t.Skip("this processor has no AVX-512")
+	}
+	for _, dtype := range allDTypes {
+		r := rand.New(rand.NewPCG(6, 6))
+		p := newProblem(r, problemSpec{
+			shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 80, DType: dtype},
+			heads: 14, lens: []int{1300, 33, 600}, queries: []int{1, 20, 2},
+		})
+		p.batch.AlibiSlopes = []float32{.5, .4, .3, .2, .1, .05, .02, .5, .4, .3, .2, .1, .05, .02}
+		runner := newRunner(t, 2)
+		runner.kernels = sets[1]
+		want := outputs(t, runner, p, nil)
+		runner.kernels = sets[2]
+		requireSameBits(t, want, outputs(t, runner, p, nil), dtype.String())
 	}
 }

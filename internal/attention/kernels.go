@@ -1,36 +1,68 @@
 package attention
 
-// Kernels are the inner loops, for one instruction set.
-type kernels struct {
-	name string
+import "unsafe"
+
+// Kernels are the inner loops for one instruction set. Each is given a call,
+// scratch memory of the worker for what assembly takes.
+type kernels interface {
+	String() string
 
 	// scores computes rows × (16·n) products q·k. q has rows of size floats; keys
 	// are n tiles; row i of the result starts at i·scoreStride.
-	scores func(q []float32, rows, size int, keys []float32, n int, out []float32)
+	scores(k *call, q []float32, rows, size int, keys []float32, n int, out []float32)
 
-	// softmax turns products, whole tiles of them, into weights in place.
-	softmax func(scores []float32, x *softmax) (m, l float32)
+	// scale is x = factor·x + slope·(offset + index) over whole tiles.
+	scale(k *call, x []float32, factor, slope, offset float32)
 
-	// values computes o for rows: sums of p·v over n tokens. p has rows of
-	// scoreStride floats, values are chunks of panelValues floats, row i of the
-	// result starts at i·stride.
-	values func(p []float32, rows, n int, values []float32, chunks int, out []float32, stride int)
+	// softmax turns logits, whole tiles of them, into weights. m is the largest
+	// logit and l the sum of weights; where all logits are -inf, weights are 0.
+	softmax(k *call, x []float32) (m, l float32)
 
-	// addValues adds the sums over len(p) tokens to one row.
-	addValues func(p []float32, values []float32, chunks int, out []float32)
+	// multiply is x *= y over whole tiles.
+	multiply(k *call, x, y []float32)
 
-	// combine is x = x·a + y·b.
-	combine func(x, y []float32, a, b float32)
+	// values adds the sums of p·v over n tokens to rows. p has rows of scoreStride
+	// floats, values are chunks of panelValues floats, row i of the sums starts
+	// at i·stride.
+	values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride int)
+
+	// combine is x = x·a + y·b over whole tiles.
+	combine(k *call, x, y []float32, a, b float32)
+
+	// convert unpacks n rows of a chunk of numbers, stride bytes apart, to rows
+	// without gaps. It says whether the numbers are finite; ok is false if they
+	// are of a type, or of a kind, that it cannot read.
+	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite, ok bool)
+
+	// tileRows is how many rows tileScores and tileValues take; 0: there are none.
+	tileRows() int
+
+	// tileScores is scores for n tiles of keys where they lie. tiles are their
+	// addresses, n rounded up to an even number, and two more, which are read
+	// next. tileValues is values for n tokens of values where they lie, the first
+	// at a place of its tile; tiles has one address more than tiles. Products and
+	// sums of E4M3 lack a factor of 256. ok is false if E4M3 has a NaN.
+	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
+	tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32, stride int) (ok bool)
 }
 
-// Softmax is what a row does to the products of a partition, from the first token
-// of a tile on: tokens from to to-1 count.
-type softmax struct {
-	from, to int
-	scale    float32
-	slope    float32 // ALiBi
-	offset   float32 // of the first token to the query's
+// A call is what a function of assembly takes and gives; what each field means is
+// said there (gen). The offsets are known to the assembly.
+type call struct {
+	in        unsafe.Pointer
+	inStride  int
+	data      unsafe.Pointer
+	out       unsafe.Pointer
+	outStride int
+	n         int
+	size      int
+	groups    int
+	first     int
+	flag      uint64
+	x, y, z   float32
+	_         float32
+	count     int
 }
 
 // fastest is the best that the processor can do.
-var fastest = &portable
+var fastest = choose()

@@ -28,13 +28,13 @@ func (r *Runner) prefixRecord(row *row, record int) []float32 {
 func (r *Runner) merge(w *scratch) {
 	record := recordSize(r.cache)
 	for i := range w.rows {
-		r.mergeRecord(w.state[i*record:][:record], w.part[i*record:][:record])
+		r.mergeRecord(w, w.state[i*record:][:record], w.part[i*record:][:record])
 	}
 }
 
 // mergeRecord adds the result of the next partition to a state. A partition of
 // which nothing has weight changes nothing.
-func (r *Runner) mergeRecord(state, part []float32) {
+func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 	m, l := part[0], part[1]
 	if l == 0 {
 		return
@@ -46,7 +46,7 @@ func (r *Runner) mergeRecord(state, part []float32) {
 		b = exp(m - state[0])
 	}
 	state[1] = state[1]*a + l*b
-	r.kernels.combine(state[2:], part[2:], a, b)
+	r.kernels.combine(&w.call, state[2:], part[2:], a, b)
 }
 
 // exp is e^x, rounded to float32.
@@ -82,7 +82,7 @@ func (r *Runner) reduce(w *scratch, red *reduction) {
 		state := w.state[i*record:][:record]
 		for part := range red.parts {
 			at := red.first + i*red.parts + part
-			r.mergeRecord(state, r.partials[at*record:][:record])
+			r.mergeRecord(w, state, r.partials[at*record:][:record])
 		}
 	}
 	r.finish(w)

@@ -1,5 +1,7 @@
 package attention
 
+import "math"
+
 // attendPanel is the way that any layout, type and number of rows can take: the
 // partition is unpacked to float32 once, and then read by blocks of rows.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, part int) {
@@ -20,30 +22,30 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 		}
 	}
 	results := w.part[r0*record : r1*record]
+	clear(results)
 	if from >= to {
-		clear(results)
 		return
 	}
 	tile0, tile1 := from/16, (to-1)/16+1
-	r.kernels.scores(w.q[r0*size:], r1-r0, size, w.keys[tile0*size*16:], tile1-tile0, w.scores[tile0*16:])
+	r.kernels.scores(&w.call, w.q[r0*size:], r1-r0, size, w.keys[tile0*size*16:], tile1-tile0, w.scores[tile0*16:])
 	for i := r0; i < r1; i++ {
 		result := w.part[i*record:][:record]
 		scores := w.scores[(i-r0)*scoreStride:][:scoreStride]
-		result[0], result[1] = r.weigh(w, &w.rows[i], scores, part, tile0*16, tile1*16)
+		result[0], result[1] = r.weigh(w, &w.rows[i], scores, part, tile0*16, tile1*16, 1)
 	}
 	if w.finite {
-		r.kernels.values(w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, results[2:], record)
+		r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, results[2:], record)
 		return
 	}
 	for i := r0; i < r1; i++ {
-		r.addReached(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record:][:record])
+		r.addReached(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record:][2:record])
 	}
 }
 
-// weigh turns products q·k into weights p, and returns m and l. Weights of tokens
-// between lo and hi that the row does not reach become 0; lo and hi are
-// multiples of 16.
-func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int) (m, l float32) {
+// weigh turns products q·k, times a factor, into weights p, and returns m and l.
+// Weights of tokens between lo and hi that the row does not reach become 0; lo
+// and hi are multiples of 16.
+func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int, factor float32) (m, l float32) {
 	from, to := row.within(part)
 	if from >= to {
 		clear(scores[lo:hi])
@@ -53,39 +55,52 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int)
 	first, last := from&^15, (to+15)&^15
 	clear(scores[lo:first])
 	clear(scores[last:hi])
+	x := scores[first:last]
 	if r.cache.DType == Int8 {
-		multiply(scores[first:last], w.keyScales[first:last])
+		r.kernels.multiply(&w.call, x, w.keyScales[first:last])
 	}
 	keyFactor, _ := r.cache.factors()
-	x := softmax{from: from - first, to: to - first, scale: b.Scale * keyFactor}
-	if b.SoftCap != 0 {
-		capScores(scores[from:to], x.scale, b.SoftCap)
-		x.scale = 1
-	}
+	factor *= b.Scale * keyFactor
+	var slope, offset float32
 	if b.AlibiSlopes != nil {
-		x.slope, x.offset = b.AlibiSlopes[row.head], float32(part*PartitionSize+first-row.position)
+		slope, offset = b.AlibiSlopes[row.head], float32(part*PartitionSize+first-row.position)
 	}
+	if b.SoftCap != 0 {
+		r.kernels.scale(&w.call, x, factor, 0, 0)
+		capLogits(x, b.SoftCap)
+		factor = 1
+	}
+	if b.SoftCap == 0 || slope != 0 {
+		r.kernels.scale(&w.call, x, factor, slope, offset)
+	}
+	fill(scores[first:from], negInf)
+	fill(scores[to:last], negInf)
 	if b.Sparse != nil {
 		r.hide(row, scores, part, from, to)
 	}
-	m, l = r.kernels.softmax(scores[first:last], &x)
+	m, l = r.kernels.softmax(&w.call, x)
 	if r.cache.DType == Int8 {
-		multiply(scores[first:last], w.valueScales[first:last])
+		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
 	}
 	return m, l
 }
 
-// multiply is x *= y.
-func multiply(x, y []float32) {
+func fill(x []float32, v float32) {
 	for i := range x {
-		x[i] *= y[i]
+		x[i] = v
+	}
+}
+
+// capLogits turns logits into cap·tanh(logit / cap).
+func capLogits(x []float32, softCap float32) {
+	for i, s := range x {
+		x[i] = softCap * float32(math.Tanh(float64(s)/float64(softCap)))
 	}
 }
 
 // addReached sums p·v of a row whose partition has values that are no numbers:
 // only over tokens that it reaches.
-func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, result []float32) {
-	clear(result[2:])
+func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []float32) {
 	from, to := row.within(part)
 	for from < to {
 		end := from + 1
@@ -94,7 +109,7 @@ func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, result 
 			end++
 		}
 		if seen {
-			r.kernels.addValues(p[from:end], w.values[from*chunk:], len(result[2:])/chunk, result[2:])
+			r.kernels.values(&w.call, p[from:], 1, end-from, w.values[from*chunk:], len(sums)/chunk, sums, len(sums))
 		}
 		from = end
 	}

@@ -1,17 +1,16 @@
 package attention
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
-var portable = kernels{
-	name:      "portable",
-	scores:    scoresGo,
-	softmax:   softmaxGo,
-	values:    valuesGo,
-	addValues: addValuesGo,
-	combine:   combineGo,
-}
+// Portable is the kernels in plain Go.
+type portable struct{}
 
-func scoresGo(q []float32, rows, size int, keys []float32, n int, out []float32) {
+func (portable) String() string { return "portable" }
+
+func (portable) scores(_ *call, q []float32, rows, size int, keys []float32, n int, out []float32) {
 	for i := range rows {
 		q := q[i*size:][:size]
 		for tile := range n {
@@ -27,18 +26,15 @@ func scoresGo(q []float32, rows, size int, keys []float32, n int, out []float32)
 	}
 }
 
-func softmaxGo(scores []float32, x *softmax) (m, l float32) {
+func (portable) scale(_ *call, x []float32, factor, slope, offset float32) {
+	for i := range x {
+		x[i] = x[i]*factor + slope*(offset+float32(i))
+	}
+}
+
+func (portable) softmax(_ *call, x []float32) (m, l float32) {
 	m = negInf
-	for i := range scores {
-		if i < x.from || i >= x.to {
-			scores[i] = negInf
-			continue
-		}
-		s := scores[i] * x.scale
-		if x.slope != 0 {
-			s += x.slope * (x.offset + float32(i))
-		}
-		scores[i] = s
+	for _, s := range x {
 		if s > m || s != s {
 			m = s
 		}
@@ -48,9 +44,9 @@ func softmaxGo(scores []float32, x *softmax) (m, l float32) {
 		base = 0
 	}
 	var lanes [16]float32
-	for i, s := range scores {
+	for i, s := range x {
 		p := weight(s - base)
-		scores[i] = p
+		x[i] = p
 		lanes[i%16] += p
 	}
 	for half := 8; half > 0; half /= 2 {
@@ -72,35 +68,42 @@ func weight(x float32) float32 {
 	return float32(math.Exp(float64(x)))
 }
 
-func valuesGo(p []float32, rows, n int, values []float32, chunks int, out []float32, stride int) {
-	for i := range rows {
-		o := out[i*stride:][:chunks*chunk]
-		clear(o)
-		addValuesGo(p[i*scoreStride:][:n], values, chunks, o)
+func (portable) multiply(_ *call, x, y []float32) {
+	for i := range x {
+		x[i] *= y[i]
 	}
 }
 
-func addValuesGo(p []float32, values []float32, chunks int, out []float32) {
-	for c := range chunks {
-		o := (*[chunk]float32)(out[c*chunk:])
-		for t, x := range p {
-			v := (*[chunk]float32)(values[c*panelValues+t*chunk:])
-			for i := range o {
-				o[i] += x * v[i]
+func (portable) values(_ *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride int) {
+	for i := range rows {
+		for c := range chunks {
+			o := (*[chunk]float32)(out[i*stride+c*chunk:])
+			for t, x := range p[i*scoreStride:][:n] {
+				v := (*[chunk]float32)(values[c*panelValues+t*chunk:])
+				for j := range o {
+					o[j] += x * v[j]
+				}
 			}
 		}
 	}
 }
 
-func combineGo(x, y []float32, a, b float32) {
+func (portable) combine(_ *call, x, y []float32, a, b float32) {
 	for i := range x {
 		x[i] = x[i]*a + y[i]*b
 	}
 }
 
-// capScores turns products into cap·tanh(scale·product / cap).
-func capScores(scores []float32, scale, softCap float32) {
-	for i, s := range scores {
-		scores[i] = softCap * float32(math.Tanh(float64(s*scale/softCap)))
-	}
+func (portable) convert(*call, DType, unsafe.Pointer, int, int, []float32) (finite, ok bool) {
+	return false, false
+}
+
+func (portable) tileRows() int { return 0 }
+
+func (portable) tileScores(*call, DType, []float32, int, int, *unsafe.Pointer, int, []float32) bool {
+	return false
+}
+
+func (portable) tileValues(*call, DType, []float32, int, int, int, *unsafe.Pointer, int, []float32, int) bool {
+	return false
 }

@@ -191,3 +191,11 @@ func sparseSees(s *BlockSparse, heads, kvHeads, head, position, token int) bool 
 	local := token/s.BlockSize > position/s.BlockSize-s.LocalBlocks
 	return remote || local
 }
+
+// smallProblem has a prompt, decoding sequences and a shared prefix.
+func smallProblem(d DType) *problem {
+	return newProblem(rand.New(rand.NewPCG(9, 9)), problemSpec{
+		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: d},
+		heads: 8, lens: []int{1300, 1120, 1601}, queries: []int{1, 20, 1}, common: 1040,
+	})
+}

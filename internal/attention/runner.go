@@ -12,7 +12,7 @@ const PartitionSize = 512
 // to the largest batch and is used again. It is for one goroutine at a time.
 type Runner struct {
 	pool    *parallel.Pool
-	kernels *kernels
+	kernels kernels
 	workers []scratch
 
 	// Of the call that runs.
@@ -96,12 +96,10 @@ func (r *Runner) run(w *scratch, it *item) {
 
 // attend computes the results of a partition for the rows of w.
 func (r *Runner) attend(w *scratch, it *item, part int) {
-	seq := max(0, it.seq) // all sequences share a prefix
-	if r.fused(w) {
-		r.attendTiles(w, seq, it.kvHead, part)
+	if r.fused(w, it) && r.attendTiles(w, it, part) {
 		return
 	}
-	r.attendPanel(w, seq, it.kvHead, part)
+	r.attendPanel(w, max(0, it.seq), it.kvHead, part)
 }
 
 // recordSize is the floats of a result: m, l and o.

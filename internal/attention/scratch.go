@@ -28,9 +28,9 @@ type scratch struct {
 	finite      bool // all values are numbers
 	from, to    int  // tokens of the partition that some row reaches
 
-	keyTiles, valueTiles           [tiles + 2]unsafe.Pointer
-	keyScaleTiles, valueScaleTiles [tiles + 2]unsafe.Pointer
-	line                           []float32
+	keyTiles   [tiles + 3]unsafe.Pointer
+	valueTiles [tiles + 1]unsafe.Pointer
+	call       call
 }
 
 // A row is one query head of one query token.
@@ -61,7 +61,9 @@ func (r *Runner) setRows(w *scratch, it *item) {
 	w.state = grow(w.state, n*record)
 	w.part = grow(w.part, n*record)
 	w.scores = grow(w.scores, rowBlock*scoreStride)
-	w.line = grow(w.line, padded(c.HeadSize))
+	if c.DType == Int8 {
+		w.keyScales, w.valueScales = grow(w.keyScales, PartitionSize), grow(w.valueScales, PartitionSize)
+	}
 	for i, row := range w.rows {
 		b.Query.Load(w.q[i*c.HeadSize:][:c.HeadSize], row.token, row.head*c.HeadSize)
 		r.initial(w.state[i*record:][:record], &row, it)

@@ -5,45 +5,65 @@ import (
 	"unsafe"
 )
 
-// unpack reads the tokens w.from to w.to-1 of a partition into w as float32.
-// Keys of other tokens of the same tiles become 0.
+// unpack reads the tokens w.from to w.to-1 of a partition into w as float32. Keys
+// of other tokens of the same tiles may be anything.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
-	size := c.HeadSize
-	w.keys = grow(w.keys, PartitionSize*size)
-	w.values = grow(w.values, PartitionSize*padded(size))
+	w.keys = grow(w.keys, PartitionSize*c.HeadSize)
+	w.values = grow(w.values, PartitionSize*padded(c.HeadSize))
 	w.finite = true
-	if c.DType == Int8 {
-		w.keyScales, w.valueScales = grow(w.keyScales, PartitionSize), grow(w.valueScales, PartitionSize)
-	}
-	tile0, tile1 := w.from/16, (w.to-1)/16+1
-	for t := tile0 * 16; t < tile1*16; t++ {
-		if t < w.from || t >= w.to {
-			w.blankKey(t, size)
+	whole := tiled(c) && r.kernels.tileRows() > 0
+	for t := w.from &^ 15; t < w.to; t += 16 {
+		from, to := max(t, w.from), min(t+16, w.to)
+		if whole && r.unpackTile(w, seq, kvHead, part*PartitionSize+t, t, from, to) {
 			continue
 		}
-		token := part*PartitionSize + t
-		block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
-		r.unpackToken(w, block, kvHead, place, t)
+		for t := from; t < to; t++ {
+			r.unpackToken(w, seq, kvHead, part*PartitionSize+t, t)
+		}
 	}
 }
 
-func (r *Runner) unpackToken(w *scratch, block, kvHead, place, t int) {
+// unpackTile unpacks the tile of a token, of its values only those of the tokens
+// from to to-1 of the partition. It is false if there is a number that the
+// kernels cannot read.
+func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
 	c := r.cache
-	size := c.HeadSize
-	for i := range size {
-		w.keys[(t/16*size+i)*16+t%16] = c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, i)]))
+	size, bytes := c.HeadSize, c.DType.Size()
+	key, value := r.tile(w, seq, kvHead, token, t)
+	if _, ok := r.kernels.convert(&w.call, c.DType, key, chunk*bytes, size*16/chunk, w.keys[t*size:]); !ok {
+		return false
 	}
-	for i := range padded(size) {
-		v := float32(0)
-		if i < size {
-			v = c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))
+	value = unsafe.Add(value, (from-t)*size*bytes)
+	for i := 0; i+chunk <= size; i += chunk {
+		finite, ok := r.kernels.convert(&w.call, c.DType, unsafe.Add(value, i*bytes), size*bytes, to-from, w.values[i/chunk*panelValues+from*chunk:])
+		if !ok {
+			return false
 		}
-		if !isFinite(v) {
-			w.finite = false
-		}
-		w.values[i/chunk*panelValues+t*chunk+i%chunk] = v
+		w.finite = w.finite && finite
 	}
+	if size%chunk != 0 {
+		block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
+		for t0 := from; t0 < to; t0++ {
+			r.unpackValue(w, block, kvHead, place+t0-t, t0, size/chunk*chunk)
+		}
+	}
+	if c.DType == Int8 {
+		for _, s := range w.valueScales[from:to] {
+			w.finite = w.finite && isFinite(s)
+		}
+	}
+	return true
+}
+
+// unpackToken unpacks a token of any layout to the place t.
+func (r *Runner) unpackToken(w *scratch, seq, kvHead, token, t int) {
+	c := r.cache
+	block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
+	for i := range c.HeadSize {
+		w.keys[(t/16*c.HeadSize+i)*16+t%16] = c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, i)]))
+	}
+	r.unpackValue(w, block, kvHead, place, t, 0)
 	if c.DType == Int8 {
 		w.keyScales[t] = c.Scales(c.KeyScales, block, kvHead)[place]
 		w.valueScales[t] = c.Scales(c.ValueScales, block, kvHead)[place]
@@ -51,12 +71,16 @@ func (r *Runner) unpackToken(w *scratch, block, kvHead, place, t int) {
 	}
 }
 
-func (w *scratch) blankKey(t, size int) {
-	for i := range size {
-		w.keys[(t/16*size+i)*16+t%16] = 0
-	}
-	if len(w.keyScales) > t {
-		w.keyScales[t], w.valueScales[t] = 0, 0
+// unpackValue unpacks the elements of a value from one on, and zeros behind them.
+func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t, from int) {
+	c := r.cache
+	for i := from; i < padded(c.HeadSize); i++ {
+		v := float32(0)
+		if i < c.HeadSize {
+			v = c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))
+		}
+		w.finite = w.finite && isFinite(v)
+		w.values[i/chunk*panelValues+t*chunk+i%chunk] = v
 	}
 }
 

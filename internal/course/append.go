@@ -16,9 +16,13 @@ func (c *core) append(e *Engine, id, data int32) error {
 	position := uint32(s.KVCount)
 	logical := position / KVPerBlock
 	home, entry := s.at(logical)
-	if block.NeedOf(e.counts(), entry) != block.Nothing {
+	switch block.NeedOf(e.counts(), entry) {
+	case block.Nothing:
+	case block.Outside:
+		return ErrCorrupt
+	case block.Map, block.Copy:
 		var err error
-		if entry, err = c.place(e, home, logical, entry); err != nil {
+		if entry, err = c.place(e, home, logical); err != nil {
 			return err
 		}
 	}
@@ -41,15 +45,13 @@ func writableAt(e *Engine, s *Sequence) error {
 	return nil
 }
 
-// place gives the logical block, whose entry needs one, a block of its own.
-func (c *core) place(e *Engine, home **L2Table, logical uint32, entry int32) (int32, error) {
-	counts := e.counts()
-	if block.NeedOf(counts, entry) == block.Outside {
-		return 0, ErrCorrupt
-	}
+// place maps a fresh block for the logical block, or a copy of the one that is
+// mapped.
+func (c *core) place(e *Engine, home **L2Table, logical uint32) (int32, error) {
 	if e.Free == 0 { // handout, task 4, OOM interception
 		return 0, ErrNoBlocks
 	}
+	counts := e.counts()
 	fit := block.FirstFitOver(counts)
 	fresh := fit.Next()
 	if fresh == block.None {

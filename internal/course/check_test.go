@@ -24,6 +24,7 @@ func TestEveryCallLeavesAConsistentEngine(t *testing.T) {
 				for _, e := range g.ours.engines {
 					require.NoError(g, e.Check())
 				}
+				require.NoError(g, g.library.check())
 			},
 			"create": func(*rapid.T) { g.create(g.engine(), g.newID(), g.length()) },
 			"fork":   func(*rapid.T) { g.fork(g.engine(), g.id(), g.newID()) },

@@ -7,13 +7,13 @@
 // handout's plain algorithm would have made of that memory: walk the list from
 // its head, scan the counts from block 0. The one thing this package remembers
 // is where it last found a sequence, and it believes that only after checking
-// the visible memory (hints.go).
+// the visible memory (cache.go).
 //
 // Where the visible memory contradicts itself and a comparison can tell, a call
 // fails with ErrCorrupt and nothing changed, or skips the entry when freeing.
 //
 // Nothing here may allocate on the Go heap in a call, start a goroutine, or
 // panic: the host is somebody's C program. A Library serialises the calls on one
-// engine; nothing below it knows of threads but the ledger. Rules about
+// engine; nothing below it knows of threads but the index. Rules about
 // reference counts live in package block.
 package course

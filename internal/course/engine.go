@@ -29,15 +29,13 @@ func (c *core) init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 // destroy follows handout, task 5. The counts are not taken down first: their
 // array goes too. The pool stays.
 func (c *core) destroy(e *Engine) {
-	c.purge(e)
+	c.cache.removeEngine(e)
 	var gone chain
 	head := &e.Active
 	for n := head.Next; n != head && n != nil; {
 		s := sequenceOf(n)
 		n = n.Next
-		if c.lib.ledger.any() {
-			c.bury(s)
-		}
+		c.cache.invalidate(s)
 		gone.addSequence(s)
 	}
 	counts := e.RefCount

@@ -136,6 +136,7 @@ func (g *game) end() {
 }
 
 func (g *game) compare() {
+	require.NoError(g, g.library.check())
 	want, got := g.theirs.describe(g.loose), g.ours.describe(g.loose)
 	for i := range max(len(want), len(got)) {
 		if i >= len(want) || i >= len(got) || want[i] != got[i] {

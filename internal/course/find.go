@@ -1,73 +1,82 @@
 package course
 
 // plainNodes is how many nodes from the head are always walked, so that what
-// they decide never depends on a hint.
+// they decide never depends on the cache.
 const plainNodes = 16
 
-// nearNodes more are walked, too, though a hint is looked for first: to walk so
-// few costs less than making a hint and taking it away again when a neighbour
-// goes.
+// nearNodes more are walked, too, though the cache is asked first: to walk so few
+// costs less than a cache entry.
 const nearNodes = 8
 
 // find returns the first sequence of the list with the id, or nil. A list that
-// ends in NULL instead of its head ends there. Four nodes a round, because this
-// loop is most of what an append costs here.
+// ends in NULL instead of its head ends there.
 func (c *core) find(e *Engine, id int32) *Sequence {
-	head := &e.Active
-	n := head.Next
-	for range plainNodes / 4 {
-		if n == head || n == nil {
-			return nil
-		}
-		if idOf(n) == id {
-			return sequenceOf(n)
-		}
-		n = n.Next
-		if n == head || n == nil {
-			return nil
-		}
-		if idOf(n) == id {
-			return sequenceOf(n)
-		}
-		n = n.Next
-		if n == head || n == nil {
-			return nil
-		}
-		if idOf(n) == id {
-			return sequenceOf(n)
-		}
-		n = n.Next
-		if n == head || n == nil {
-			return nil
-		}
-		if idOf(n) == id {
-			return sequenceOf(n)
-		}
-		n = n.Next
+	n, found := walkFirst(e, id)
+	if found || n == nil {
+		return sequenceOf(n)
 	}
-	if n == head || n == nil {
-		return nil
+	if s := c.cache.lookup(e, id); s != nil {
+		return s
 	}
-	return c.findBehind(e, n, id)
+	s, _ := c.walkRest(e, n, id)
+	return s
 }
 
-// findBehind goes on at n, behind the first nodes, none of which has the id.
-func (c *core) findBehind(e *Engine, n *Node, id int32) *Sequence {
-	if h := c.recall(e, id); h != nil {
-		if h.holds() {
-			return h.seq
-		}
-		c.dismiss(h)
+// absent reports whether no sequence of the list has the id. If so, last is the
+// last node, or nil where a sequence linked behind it needs no cache entry.
+func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
+	n, found := walkFirst(e, id)
+	if found || n == nil {
+		return nil, !found
 	}
+	if c.cache.lookup(e, id) != nil {
+		return nil, false
+	}
+	s, last := c.walkRest(e, n, id)
+	return last, s == nil
+}
+
+// walkFirst walks the first nodes. It returns the one with the id, or else the
+// node after them, nil if there is none.
+func walkFirst(e *Engine, id int32) (n *Node, found bool) {
 	head := &e.Active
-	for prev, steps := (*Node)(nil), 0; n != head && n != nil; prev, n, steps = n, n.Next, steps+1 {
-		if idOf(n) == id {
-			s := sequenceOf(n)
-			if steps >= nearNodes && !c.lib.Strict {
-				c.remember(e, s, prev)
-			}
-			return s
+	n = head.Next
+	for range plainNodes {
+		if n == head || n == nil {
+			return nil, false
 		}
+		if idOf(n) == id {
+			return n, true
+		}
+		n = n.Next
 	}
-	return nil
+	if n == head {
+		n = nil
+	}
+	return n, false
+}
+
+// walkRest walks on from n, the node after the first ones, none of which has the
+// id. It returns the sequence with the id, which it enters into the cache, or
+// else what absent does.
+func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) {
+	w := walk{engine: e, id: id, next: n}
+	if c.lib.Strict {
+		w.plain()
+	} else {
+		w.guided(c.order.of(e))
+	}
+	if w.found {
+		s = sequenceOf(w.next)
+	}
+	if c.lib.Strict || w.steps < nearNodes {
+		return s, nil
+	}
+	switch {
+	case !w.found && w.next == &e.Active:
+		last = w.prev
+	case w.found && w.next.Prev == w.prev && w.next.Next != nil: // a list need not lead back
+		c.cache.insert(entry{engine: e, id: id, seq: s, prev: w.prev, next: w.next.Next})
+	}
+	return s, last
 }

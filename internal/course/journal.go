@@ -74,14 +74,23 @@ func (j *journal) release() {
 	}
 }
 
-// place is append's rule for an entry that needs a block, with the copy and the
-// allocation put off.
-func (j *journal) place(st *step, home **L2Table, logical uint32, entry int32) error {
-	e := j.engine
-	counts := e.counts()
-	if block.NeedOf(counts, entry) == block.Outside {
-		return ErrCorrupt
+// reach makes the logical block of s writable: append's rule, with the copy and
+// the allocation put off.
+func (j *journal) reach(st *step, s *Sequence, logical uint32) error {
+	home, entry := s.at(logical)
+	switch block.NeedOf(j.engine.counts(), entry) {
+	case block.Nothing:
+		*st = step{block: entry, old: inPlace}
+		return nil
+	case block.Map, block.Copy:
+		return j.place(st, home, logical)
 	}
+	return ErrCorrupt
+}
+
+// place maps a fresh block for the logical block.
+func (j *journal) place(st *step, home **L2Table, logical uint32) error {
+	e := j.engine
 	if e.Free == 0 {
 		return ErrNoBlocks
 	}
@@ -95,7 +104,7 @@ func (j *journal) place(st *step, home **L2Table, logical uint32, entry int32) e
 		j.tables = append(j.tables, unmapped) // never past what open made room for
 		*home = &j.tables[st.table]
 	}
-	st.old = block.Assign(counts, &(*home)[logical%L2Size], fresh)
+	st.old = block.Assign(e.counts(), &(*home)[logical%L2Size], fresh)
 	e.Free--
 	return nil
 }

@@ -15,8 +15,8 @@ type Library struct {
 	Strict bool // always walk the list, remember nothing (LLM_MEMORY_STRICT=1)
 	Tidy   bool // leave no copy of the host's pointers behind, for leak checkers
 
-	cores  [cores]core
-	ledger ledger
+	cores [cores]core
+	index index
 }
 
 // cores is the number of locks: that any two of 8 engines share one has a
@@ -31,8 +31,8 @@ const (
 type core struct {
 	mu    lock
 	lib   *Library
-	hints hints
-	epoch uint32 // of the hints (ledger.go)
+	cache lookupCache
+	order order
 
 	// What one call collects before it changes anything; here, not on the
 	// stack, so that passing it to Memory does not allocate.
@@ -43,10 +43,12 @@ type core struct {
 
 // lock returns the core of e, locked.
 func (l *Library) lock(e *Engine) *core {
-	c := &l.cores[coreOf(e)]
+	number := coreOf(e)
+	c := &l.cores[number]
 	c.mu.Lock()
 	if c.lib == nil {
 		c.lib = l
+		c.cache.core, c.cache.index = number, &l.index
 	}
 	return c
 }
@@ -89,10 +91,10 @@ func (l *Library) Init(pool unsafe.Pointer, size uintptr) (*Engine, error) {
 	c := l.lock(nil)
 	e, err := c.init(pool, size)
 	c.unlock()
-	if err == nil && l.ledger.any() {
+	if err == nil && l.index.any() {
 		// An engine that its owner freed by hand may have left its address.
 		c = l.lock(e)
-		c.purge(e)
+		c.cache.removeEngine(e)
 		c.unlock()
 	}
 	return e, err

@@ -124,5 +124,5 @@ func TestThreadsWithAnEngineEach(t *testing.T) {
 	}
 	group.Wait()
 	require.Empty(t, b.arena.live)
-	require.False(t, b.library.ledger.any())
+	require.False(t, b.library.index.any())
 }

@@ -17,7 +17,8 @@ func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
 	if length <= 0 {
 		return nil, ErrLength
 	}
-	if c.find(e, id) != nil {
+	last, ok := c.absent(e, id)
+	if !ok {
 		return nil, ErrExists
 	}
 	need := (int(length) + KVPerBlock - 1) / KVPerBlock // 64 bits: INT_MAX does not overflow
@@ -52,7 +53,7 @@ func (c *core) create(e *Engine, id, length int32) (*Sequence, error) {
 	e.Free -= int32(need)
 	s.ID = id
 	s.KVCount = length
-	linkTail(&e.Active, &s.Node)
+	c.link(e, s, last)
 	return s, nil
 }
 
@@ -64,7 +65,8 @@ func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 	if parent == nil {
 		return nil, ErrNotFound
 	}
-	if c.find(e, id) != nil {
+	last, ok := c.absent(e, id)
+	if !ok {
 		return nil, ErrExists
 	}
 	if parent.BlockTable == nil || e.Active.Prev == nil {
@@ -99,7 +101,7 @@ func (c *core) fork(e *Engine, parentID, id int32) (*Sequence, error) {
 	}
 	s.ID = id
 	s.KVCount = parent.KVCount
-	linkTail(&e.Active, &s.Node)
+	c.link(e, s, last)
 	return s, nil
 }
 
@@ -121,7 +123,7 @@ func (c *core) free(e *Engine, id int32) error {
 	if s.Node.Prev == nil || s.Node.Next == nil {
 		return ErrCorrupt
 	}
-	c.forget(e, s)
+	c.cache.unlinking(e, s)
 	unlink(&s.Node)
 	if s.BlockTable != nil {
 		counts := e.counts()
@@ -160,6 +162,15 @@ func (c *core) allocate(tables int) (*Sequence, bool) {
 	s.BlockTable = (*L1Table)(chunks[1].At)
 	clear(unsafe.Slice((*uintptr)(chunks[1].At), L1Size))
 	return s, true
+}
+
+// link appends s to the list (handout, task 2: "append the sequence to the tail
+// of active_seqs"). last is what absent returned.
+func (c *core) link(e *Engine, s *Sequence, last *Node) {
+	linkTail(&e.Active, &s.Node)
+	if last != nil && last == s.Node.Prev { // else the list backward is another
+		c.cache.insertLast(e, s, last)
+	}
 }
 
 // linkTail puts n in front of head, which is the end of the list.

@@ -47,18 +47,18 @@ func (t *table[R]) get(key R) *R {
 	return nil
 }
 
-// put adds r or replaces its like. It reports false when it would have to grow
-// and the kernel gives no memory.
-func (t *table[R]) put(r R) bool {
+// add returns the like of r, which is r itself if there was none; nil when the
+// table would have to grow and the kernel gives no memory.
+func (t *table[R]) add(r R) *R {
 	if 2*(t.used+1) > len(t.slots) && !t.grow() {
-		return false
+		return nil
 	}
-	i := t.find(r)
-	if t.slots[i].empty() {
+	slot := &t.slots[t.find(r)]
+	if (*slot).empty() {
 		t.used++
+		*slot = r
 	}
-	t.slots[i] = r
-	return true
+	return slot
 }
 
 // remove takes the like of key out and closes the gap: every record behind it

@@ -8,6 +8,7 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
 )
 
 var repeats = flag.Int("repeat", 0, "grade the whole corpus so many times, and see that nothing differs")
@@ -20,18 +21,12 @@ var ubuntu = []string{"-fstack-protector-strong", "-D_FORTIFY_SOURCE=2", "-Wform
 // The same file gets the same score and the same findings every time, and on
 // another distribution, but for what its compiler rejects.
 func TestTheSameFileGetsTheSameResult(t *testing.T) {
-	here, err := grade.NewGrader()
-	require.NoError(t, err)
-	there, err := grade.NewGrader(ubuntu...)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, here.Close())
-		require.NoError(t, there.Close())
-	})
+	level.SkipQuick(t)
+	here, there := newGrader(t), newGrader(t, ubuntu...)
 	for i, m := range mutants(t) {
 		times := *repeats
 		if times == 0 {
-			if i%24 != 0 {
+			if i%level.Pick(80, 11) != 0 {
 				continue
 			}
 			times = 1

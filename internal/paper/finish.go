@@ -3,17 +3,16 @@ package paper
 import (
 	"fmt"
 
-	"llmmemory/internal/queue"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
 
 // Finish implements serve.Scheduler. Running requests are freed in the order of
 // the running queue.
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
-	if err := s.requests.Mark(ids...); err != nil {
+	if err := s.requests.TakeAll(ids, s.queues[:], s.forget); err != nil {
 		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}
-	s.requests.TakeMarked(len(ids), s.queues[:], s.forget)
 	return append(answered, ids...), nil
 }
 
@@ -47,7 +46,7 @@ func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
 // sequence finds a request with an unfinished sequence.
 func (s *Scheduler) sequence(id, sequence int) (*request, error) {
 	at := s.requests.Find(id)
-	if at == queue.None {
+	if at == reqtable.None {
 		return nil, fmt.Errorf("%w: there is no request %d", serve.ErrRequest, id)
 	}
 	q := s.requests.At(at)
@@ -104,9 +103,9 @@ func (s *Scheduler) Check() error {
 				q.id, id, q.Running(), q.swapped, s.swapped.Has(at))
 		}
 	}
-	for _, q := range []*queue.Queue{s.waiting, s.swapped} {
+	for _, q := range []*reqtable.Queue{s.waiting, s.swapped} {
 		for at := range q.All() {
-			if next := q.Next(at); next != queue.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
+			if next := q.Next(at); next != reqtable.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
 				return broken("request %d is in front of one that came before", s.requests.At(at).id)
 			}
 		}

@@ -18,9 +18,9 @@ var (
 
 // Config describes a Manager.
 type Config struct {
-	Block     int // tokens in a block
-	GPU, CPU  int // blocks
-	Watermark float64
+	BlockSize                  int // tokens in a block
+	NumGPUBlocks, NumCPUBlocks int // blocks
+	Watermark                  float64
 
 	// Prefix is how many tokens every prompt begins with, all the same ones.
 	// Their whole blocks are computed before the first request, and kept for
@@ -79,24 +79,24 @@ func (g *Group) Running() int {
 // NewManager makes a manager whose blocks are all free.
 func NewManager(config Config) (*Manager, error) {
 	switch {
-	case config.Block < 1:
-		return nil, fmt.Errorf("%w: blocks of %d tokens: want at least 1", ErrConfig, config.Block)
-	case config.GPU < 0 || config.CPU < 0 || config.GPU >= math.MaxInt32 || config.CPU >= math.MaxInt32:
-		return nil, fmt.Errorf("%w: %d GPU and %d CPU blocks", ErrConfig, config.GPU, config.CPU)
+	case config.BlockSize < 1:
+		return nil, fmt.Errorf("%w: blocks of %d tokens: want at least 1", ErrConfig, config.BlockSize)
+	case config.NumGPUBlocks < 0 || config.NumCPUBlocks < 0 || config.NumGPUBlocks >= math.MaxInt32 || config.NumCPUBlocks >= math.MaxInt32:
+		return nil, fmt.Errorf("%w: %d GPU and %d CPU blocks", ErrConfig, config.NumGPUBlocks, config.NumCPUBlocks)
 	case !(config.Watermark >= 0 && config.Watermark <= 1):
 		return nil, fmt.Errorf("%w: a watermark of %v: want 0 to 1", ErrConfig, config.Watermark)
 	}
-	if config.Prefix < 0 || config.Prefix/config.Block > config.GPU {
-		return nil, fmt.Errorf("%w: a prefix of %d tokens in %d blocks of %d", ErrConfig, config.Prefix, config.GPU, config.Block)
+	if config.Prefix < 0 || config.Prefix/config.BlockSize > config.NumGPUBlocks {
+		return nil, fmt.Errorf("%w: a prefix of %d tokens in %d blocks of %d", ErrConfig, config.Prefix, config.NumGPUBlocks, config.BlockSize)
 	}
 	m := &Manager{
 		config:    config,
-		watermark: device.Watermark(config.Watermark, config.GPU),
-		gpu:       device.Descending(0, config.GPU),
-		cpu:       device.Descending(0, config.CPU),
-		moved:     make([]move, max(config.GPU, config.CPU)),
+		watermark: device.Watermark(config.Watermark, config.NumGPUBlocks),
+		gpu:       device.Descending(0, config.NumGPUBlocks),
+		cpu:       device.Descending(0, config.NumCPUBlocks),
+		moved:     make([]move, max(config.NumGPUBlocks, config.NumCPUBlocks)),
 	}
-	for range config.Prefix / config.Block {
+	for range config.Prefix / config.BlockSize {
 		m.prefix = append(m.prefix, m.gpu.Take())
 	}
 	return m, nil
@@ -107,7 +107,7 @@ func (m *Manager) Prefix() []int32 { return m.prefix }
 
 // PrefixTokens is how many tokens these hold: the rest of the prefix, which
 // fills no block, is computed with each prompt.
-func (m *Manager) PrefixTokens() int { return len(m.prefix) * m.config.Block }
+func (m *Manager) PrefixTokens() int { return len(m.prefix) * m.config.BlockSize }
 
 // Devices are the blocks of the GPU and the CPU, for reading.
 func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
@@ -119,7 +119,9 @@ func (m *Manager) Watermark() int { return m.watermark }
 func (m *Manager) Logical() int { return m.logical }
 
 // blocks is how many a sequence of so many tokens has.
-func (m *Manager) blocks(tokens int) int { return (tokens + m.config.Block - 1) / m.config.Block }
+func (m *Manager) blocks(tokens int) int {
+	return (tokens + m.config.BlockSize - 1) / m.config.BlockSize
+}
 
 // CanAllocate says whether a prompt can be admitted now.
 func (m *Manager) CanAllocate(tokens int) bool {

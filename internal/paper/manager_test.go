@@ -12,7 +12,7 @@ import (
 )
 
 func twoSequences(t *testing.T) (*Manager, *Group) {
-	m, err := NewManager(Config{Block: 2, GPU: 6, CPU: 3})
+	m, err := NewManager(Config{BlockSize: 2, NumGPUBlocks: 6, NumCPUBlocks: 3})
 	require.NoError(t, err)
 	g := &Group{Seqs: []Seq{{Len: 4}, {Len: 4}}}
 	require.NoError(t, m.Allocate(g))
@@ -89,7 +89,7 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 		"a waiting one with blocks":  func(s *Scheduler) { at := s.running.Head(); s.running.Remove(at); s.waiting.PushFront(at) },
 		"waiting out of order":       func(s *Scheduler) { at := s.waiting.Head(); s.waiting.Remove(at); s.waiting.PushBack(at) },
 	} {
-		x, s := sosp(t, Config{Block: 1, GPU: 4}, Limits{Tokens: 100, Seqs: 10}, false)
+		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 		for id := range 3 {
 			x.add(serve.Request{ID: id, Prompt: 3})
 		}
@@ -103,7 +103,7 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 // Ensure that the blocks of a prefix begin every table, stay on the GPU when a
 // group is swapped, and cannot be the whole of a prompt.
 func TestPrefix(t *testing.T) {
-	m, err := NewManager(Config{Block: 4, GPU: 8, CPU: 8, Prefix: 10})
+	m, err := NewManager(Config{BlockSize: 4, NumGPUBlocks: 8, NumCPUBlocks: 8, Prefix: 10})
 	require.NoError(t, err)
 	require.Equal(t, []int32{7, 6}, m.Prefix())
 	require.Equal(t, 8, m.PrefixTokens(), "two tokens fill no block")
@@ -142,9 +142,9 @@ func TestPrefix(t *testing.T) {
 	check(g)
 	require.EqualValues(t, 1, m.gpu.Count(7))
 
-	_, err = NewManager(Config{Block: 4, GPU: 2, Prefix: 12})
+	_, err = NewManager(Config{BlockSize: 4, NumGPUBlocks: 2, Prefix: 12})
 	require.ErrorIs(t, err, ErrConfig)
-	s, err := NewSOSP(Config{Block: 4, GPU: 8, CPU: 8, Prefix: 8}, Limits{Tokens: 20, Seqs: 2}, false)
+	s, err := NewSOSP(Config{BlockSize: 4, NumGPUBlocks: 8, NumCPUBlocks: 8, Prefix: 8}, Limits{MaxNumBatchedTokens: 20, MaxNumSeqs: 2}, false)
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 8}), serve.ErrRequest)
 }

@@ -25,10 +25,10 @@ func (p Policy) Tokens(prompt, output, longest int) int {
 
 // OrcaConfig describes Orca's memory.
 type OrcaConfig struct {
-	Block   int // tokens in a block
-	Blocks  int
-	Longest int // tokens of a sequence: a power of two of blocks
-	Policy  Policy
+	BlockSize    int // tokens in a block
+	NumGPUBlocks int
+	MaxModelLen  int // tokens of a sequence: a power of two of blocks
+	Policy       Policy
 }
 
 // A Reservation is Orca's memory: each sequence has one chunk of blocks for all
@@ -41,10 +41,10 @@ type Reservation struct {
 
 // NewReservation makes a memory whose blocks are all free.
 func NewReservation(config OrcaConfig) (*Reservation, error) {
-	if config.Block < 1 || config.Longest < config.Block || config.Longest%config.Block != 0 || config.Policy > Max {
-		return nil, fmt.Errorf("%w: sequences of at most %d tokens in blocks of %d, policy %d", ErrConfig, config.Longest, config.Block, config.Policy)
+	if config.BlockSize < 1 || config.MaxModelLen < config.BlockSize || config.MaxModelLen%config.BlockSize != 0 || config.Policy > Max {
+		return nil, fmt.Errorf("%w: sequences of at most %d tokens in blocks of %d, policy %d", ErrConfig, config.MaxModelLen, config.BlockSize, config.Policy)
 	}
-	buddy, err := NewBuddy(config.Blocks, config.Longest/config.Block)
+	buddy, err := NewBuddy(config.NumGPUBlocks, config.MaxModelLen/config.BlockSize)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func NewReservation(config OrcaConfig) (*Reservation, error) {
 
 // Blocks is what a sequence asks for; it gets the next power of two.
 func (r *Reservation) Blocks(prompt, output int) int {
-	size := r.config.Block
-	return (r.config.Policy.Tokens(prompt, output, r.config.Longest) + size - 1) / size
+	size := r.config.BlockSize
+	return (r.config.Policy.Tokens(prompt, output, r.config.MaxModelLen) + size - 1) / size
 }
 
 // Fits says whether each of so many sequences can have its chunk.

@@ -3,18 +3,18 @@ package paper
 import (
 	"fmt"
 
-	"llmmemory/internal/queue"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
 
 // Limits bound an iteration. The artifact's are 2,560 tokens (2,048 for its own
 // system) and 256 sequences (vllm/v0/RULES.md §10).
 type Limits struct {
-	Tokens int // prompts, and one for each decoding sequence
+	MaxNumBatchedTokens int // prompts, and one for each decoding sequence
 
-	// Seqs is compared with the running requests, each counted once, and the
-	// sequences of the one that is to join: so did vLLM 0.1.1 (its issue 257). With several sequences to a request more than Seqs run at once.
-	Seqs int
+	// MaxNumSeqs is compared with the running requests, each counted once, and the
+	// sequences of the one that is to join: so did vLLM 0.1.1 (its issue 257). With several sequences to a request more than MaxNumSeqs run at once.
+	MaxNumSeqs int
 }
 
 // A Scheduler is the artifact's for the paper's system and for Orca. Prompts and
@@ -25,10 +25,10 @@ type Scheduler struct {
 	memory   memory
 	prefix   []int32 // blocks that every table begins with
 	cached   int     // tokens in them
-	requests queue.Places[request]
+	requests reqtable.Table[request]
 
-	waiting, running, swapped *queue.Queue    // by arrival, but for those that joined
-	queues                    [3]*queue.Queue // the order in which memory is freed
+	waiting, running, swapped *reqtable.Queue    // by arrival, but for those that joined
+	queues                    [3]*reqtable.Queue // the order in which memory is freed
 
 	joined   []int32 // running by the last Step: at the end of the queue until the next one
 	admitted []int32 // by the present Step
@@ -69,12 +69,12 @@ type memory interface {
 var _ serve.GroupScheduler = (*Scheduler)(nil)
 
 func newScheduler(limits Limits, m memory) (*Scheduler, error) {
-	if limits.Tokens < 1 || limits.Seqs < 1 {
-		return nil, fmt.Errorf("%w: at most %d tokens and %d sequences in an iteration: want at least 1", ErrConfig, limits.Tokens, limits.Seqs)
+	if limits.MaxNumBatchedTokens < 1 || limits.MaxNumSeqs < 1 {
+		return nil, fmt.Errorf("%w: at most %d tokens and %d sequences in an iteration: want at least 1", ErrConfig, limits.MaxNumBatchedTokens, limits.MaxNumSeqs)
 	}
 	s := &Scheduler{limits: limits, memory: m}
 	s.waiting, s.running, s.swapped = s.requests.Queue(), s.requests.Queue(), s.requests.Queue()
-	s.queues = [...]*queue.Queue{s.running, s.swapped, s.waiting}
+	s.queues = [...]*reqtable.Queue{s.running, s.swapped, s.waiting}
 	return s, nil
 }
 
@@ -84,12 +84,12 @@ func (s *Scheduler) Prefix() []int32 { return s.prefix }
 // Add implements serve.Scheduler.
 func (s *Scheduler) Add(r serve.Request) error {
 	n := max(1, r.Seqs)
-	if r.Prompt < 1 || r.Prompt > s.limits.Tokens || n > s.limits.Seqs {
+	if r.Prompt < 1 || r.Prompt > s.limits.MaxNumBatchedTokens || n > s.limits.MaxNumSeqs {
 		return fmt.Errorf("%w %d: a prompt of %d tokens for %d sequences: an iteration has at most %d and %d",
-			serve.ErrRequest, r.ID, r.Prompt, n, s.limits.Tokens, s.limits.Seqs)
+			serve.ErrRequest, r.ID, r.Prompt, n, s.limits.MaxNumBatchedTokens, s.limits.MaxNumSeqs)
 	}
 	at := s.requests.Add(r.ID)
-	if at == queue.None {
+	if at == reqtable.None {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
 	q := s.requests.At(at)
@@ -162,9 +162,9 @@ func (s *Scheduler) resort() {
 }
 
 // insert adds a request to a queue that is sorted by arrival.
-func (s *Scheduler) insert(q *queue.Queue, at int32) {
+func (s *Scheduler) insert(q *reqtable.Queue, at int32) {
 	before := q.Tail()
-	for before != queue.None && s.requests.At(before).arrival > s.requests.At(at).arrival {
+	for before != reqtable.None && s.requests.At(before).arrival > s.requests.At(at).arrival {
 		before = q.Prev(before)
 	}
 	q.InsertAfter(at, before)
@@ -173,7 +173,7 @@ func (s *Scheduler) insert(q *queue.Queue, at int32) {
 // runRunning gives the running requests a slot for each sequence, by arrival,
 // and preempts from the end for those that have none.
 func (s *Scheduler) runRunning(it *serve.Iteration) error {
-	for at := s.running.Head(); at != queue.None; {
+	for at := s.running.Head(); at != reqtable.None; {
 		q := s.requests.At(at)
 		for !s.memory.canAppend(q) {
 			victim := s.running.Tail()
@@ -212,12 +212,12 @@ func (s *Scheduler) preempt(it *serve.Iteration, at int32) error {
 }
 
 // insertFront is insert from the other end, where a preempted request belongs.
-func (s *Scheduler) insertFront(q *queue.Queue, at int32) {
+func (s *Scheduler) insertFront(q *reqtable.Queue, at int32) {
 	next := q.Head()
-	for next != queue.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
+	for next != reqtable.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
 		next = q.Next(next)
 	}
-	if next == queue.None {
+	if next == reqtable.None {
 		q.PushBack(at)
 	} else {
 		q.InsertAfter(at, q.Prev(next))
@@ -227,7 +227,7 @@ func (s *Scheduler) insertFront(q *queue.Queue, at int32) {
 // swapIn brings swapped requests back, by arrival, while there is room, but for
 // those that were swapped out in this step.
 func (s *Scheduler) swapIn(it *serve.Iteration) error {
-	for at := s.swapped.Head(); at != queue.None; at = s.swapped.Head() {
+	for at := s.swapped.Head(); at != reqtable.None; at = s.swapped.Head() {
 		q := s.requests.At(at)
 		if q.preempted == s.steps {
 			return nil
@@ -240,7 +240,7 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 			s.ignore(it, at)
 			continue
 		}
-		if s.running.Len()+q.Running() > s.limits.Seqs {
+		if s.running.Len()+q.Running() > s.limits.MaxNumSeqs {
 			return nil
 		}
 		if err := s.memory.swapIn(it, q); err != nil {
@@ -259,17 +259,17 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 // admit takes waiting requests, by arrival, while there is room. One that was
 // preempted in this step ends it.
 func (s *Scheduler) admit(it *serve.Iteration) error {
-	for at := s.waiting.Head(); at != queue.None; at = s.waiting.Head() {
+	for at := s.waiting.Head(); at != reqtable.None; at = s.waiting.Head() {
 		q := s.requests.At(at)
 		if q.preempted == s.steps {
 			return nil
 		}
-		if !s.memory.possible(q) || q.length() > s.limits.Tokens {
+		if !s.memory.possible(q) || q.length() > s.limits.MaxNumBatchedTokens {
 			s.waiting.Remove(at)
 			s.ignore(it, at)
 			continue
 		}
-		if !s.memory.canAdmit(q) || it.Tokens+q.length()-s.cached > s.limits.Tokens || s.running.Len()+q.Running() > s.limits.Seqs {
+		if !s.memory.canAdmit(q) || it.Tokens+q.length()-s.cached > s.limits.MaxNumBatchedTokens || s.running.Len()+q.Running() > s.limits.MaxNumSeqs {
 			return nil
 		}
 		if err := s.memory.admit(q); err != nil {

@@ -54,7 +54,7 @@ func sosp(t *testing.T, config Config, limits Limits, alwaysSwap bool) (*script,
 // Ensure that a prompt joins an iteration of decodes, as far as the tokens of
 // both fit.
 func TestMixedIterations(t *testing.T) {
-	x, _ := sosp(t, Config{Block: 4, GPU: 100}, Limits{Tokens: 20, Seqs: 10}, false)
+	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 20, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 10}, serve.Request{ID: 2, Prompt: 10, Seqs: 2}, serve.Request{ID: 3, Prompt: 18}, serve.Request{ID: 4, Prompt: 1})
 	x.expect(lengths{1: 10, 2: 10}, lengths{})
 	x.expect(lengths{}, lengths{1: 11, 2: 11}) // 3 tokens, and 18 are too many; nobody overtakes
@@ -67,7 +67,7 @@ func TestMixedIterations(t *testing.T) {
 // Ensure that the limit of sequences counts running requests and new sequences,
 // as the artifact does.
 func TestSequenceLimit(t *testing.T) {
-	x, _ := sosp(t, Config{Block: 4, GPU: 100}, Limits{Tokens: 100, Seqs: 4}, false)
+	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 1, Seqs: 3}, serve.Request{ID: 2, Prompt: 1, Seqs: 3}, serve.Request{ID: 3, Prompt: 1, Seqs: 3})
 	x.expect(lengths{1: 1, 2: 1}, lengths{})
 }
@@ -76,7 +76,7 @@ func TestSequenceLimit(t *testing.T) {
 // prompt of its whole length, but not in the same step, and that two victims wait
 // in the order of their arrival, in front of those that never ran.
 func TestVictimsWaitByArrival(t *testing.T) {
-	x, s := sosp(t, Config{Block: 1, GPU: 9}, Limits{Tokens: 100, Seqs: 10}, false)
+	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 9}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 	for id := 1; id <= 4; id++ {
 		x.add(serve.Request{ID: id, Prompt: 2})
 	}
@@ -99,7 +99,7 @@ func TestVictimsWaitByArrival(t *testing.T) {
 // admitted while it is out, and that it comes back with a block for each
 // sequence.
 func TestSwappedGroups(t *testing.T) {
-	x, s := sosp(t, Config{Block: 2, GPU: 9, CPU: 8}, Limits{Tokens: 100, Seqs: 10}, false)
+	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 9, NumCPUBlocks: 8}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 8}, serve.Request{ID: 2, Prompt: 3, Seqs: 2})
 	x.expect(lengths{1: 8, 2: 3}, lengths{}) // 4 and 2 blocks
 	x.expect(lengths{}, lengths{1: 9, 2: 4}) // 5 and 3: one of the group's blocks was copied
@@ -121,7 +121,7 @@ func TestSwappedGroups(t *testing.T) {
 // ends the step with an error, all requests in their queues.
 func TestAlwaysSwap(t *testing.T) {
 	for _, cpu := range []int{2, 1} {
-		x, s := sosp(t, Config{Block: 1, GPU: 4, CPU: cpu}, Limits{Tokens: 100, Seqs: 10}, true)
+		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: cpu}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, true)
 		x.add(serve.Request{ID: 1, Prompt: 2}, serve.Request{ID: 2, Prompt: 2})
 		x.expect(lengths{1: 2, 2: 2}, lengths{})
 		if cpu == 2 {
@@ -138,7 +138,7 @@ func TestAlwaysSwap(t *testing.T) {
 
 // Ensure that what can never run again is dropped, so that others can.
 func TestHopeless(t *testing.T) {
-	x, _ := sosp(t, Config{Block: 1, GPU: 4}, Limits{Tokens: 100, Seqs: 10}, false)
+	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 4}, serve.Request{ID: 2, Prompt: 1})
 	x.expect(lengths{1: 4}, lengths{})
 	x.expect(lengths{}, lengths{}) // it is its own victim
@@ -149,7 +149,7 @@ func TestHopeless(t *testing.T) {
 // Ensure that a group that is swapped out and needs more than the GPU has is
 // dropped, and its CPU blocks are free again.
 func TestHopelessGroup(t *testing.T) {
-	x, s := sosp(t, Config{Block: 1, GPU: 4, CPU: 4}, Limits{Tokens: 100, Seqs: 10}, false)
+	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 2, Seqs: 2}, serve.Request{ID: 2, Prompt: 1})
 	x.expect(lengths{1: 2, 2: 1}, lengths{})
 	_, err := s.Finish(nil, 2)
@@ -166,7 +166,7 @@ func TestHopelessGroup(t *testing.T) {
 // Ensure that beams share, and that one that did not survive becomes a copy of
 // one that did, without a block being copied.
 func TestBeams(t *testing.T) {
-	x, s := sosp(t, Config{Block: 2, GPU: 20}, Limits{Tokens: 100, Seqs: 10}, false)
+	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 20}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 3, Seqs: 2})
 	x.expect(lengths{1: 3}, lengths{})
 	x.expect(lengths{}, lengths{1: 4})
@@ -184,7 +184,7 @@ func TestBeams(t *testing.T) {
 // order of the report.
 func TestFinishOrder(t *testing.T) {
 	free := func(ids ...int) []int32 {
-		x, s := sosp(t, Config{Block: 1, GPU: 4}, Limits{Tokens: 100, Seqs: 10}, false)
+		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 		x.add(serve.Request{ID: 1, Prompt: 1}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 1})
 		x.step()
 		_, err := s.Finish(nil, ids...)
@@ -205,7 +205,7 @@ func TestOrcaPolicies(t *testing.T) {
 	require.Equal(t, 1+1, Pow2.Tokens(1, 1, 2048))
 	require.Equal(t, 2048, Max.Tokens(161, 338, 2048))
 	for policy, batch := range map[Policy]int{Max: 7, Pow2: 15, Oracle: 30} {
-		s, err := NewOrca(OrcaConfig{Block: 16, Blocks: 983, Longest: 2048, Policy: policy}, Limits{Tokens: 100000, Seqs: 256})
+		s, err := NewOrca(OrcaConfig{BlockSize: 16, NumGPUBlocks: 983, MaxModelLen: 2048, Policy: policy}, Limits{MaxNumBatchedTokens: 100000, MaxNumSeqs: 256})
 		require.NoError(t, err)
 		x := &script{t: t, s: s}
 		for id := range 50 {
@@ -219,7 +219,7 @@ func TestOrcaPolicies(t *testing.T) {
 
 // Ensure that a static batch is padded, closed, and answered as a whole.
 func TestStaticBatch(t *testing.T) {
-	s, err := NewStatic(StaticConfig{Batch: 3, Longest: 20})
+	s, err := NewStatic(StaticConfig{BatchSize: 3, MaxModelLen: 20})
 	require.NoError(t, err)
 	x := &script{t: t, s: s}
 	x.add(serve.Request{ID: 1, Prompt: 4, Output: 2}, serve.Request{ID: 2, Prompt: 10, Output: 3}, serve.Request{ID: 3, Prompt: 1, Output: 11})
@@ -243,7 +243,7 @@ func TestStaticBatch(t *testing.T) {
 // Ensure that a request's place in the batch is its table, and that nobody who
 // waits has one.
 func TestStaticPlaces(t *testing.T) {
-	s, err := NewStatic(StaticConfig{Batch: 2, Longest: 20})
+	s, err := NewStatic(StaticConfig{BatchSize: 2, MaxModelLen: 20})
 	require.NoError(t, err)
 	for id := range 3 {
 		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 5, Output: 1 + id}))
@@ -264,7 +264,7 @@ func TestStaticPlaces(t *testing.T) {
 // Ensure that running requests count once against the limit of sequences, and
 // the one that joins with all of its own.
 func TestSeqsCountsRequests(t *testing.T) {
-	s, err := NewSOSP(Config{Block: 4, GPU: 100, CPU: 10}, Limits{Tokens: 100, Seqs: 4}, false)
+	s, err := NewSOSP(Config{BlockSize: 4, NumGPUBlocks: 100, NumCPUBlocks: 10}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	require.NoError(t, err)
 	for id := range 4 {
 		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 5, Seqs: 3}))

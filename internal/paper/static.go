@@ -3,7 +3,7 @@ package paper
 import (
 	"fmt"
 
-	"llmmemory/internal/queue"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
 
@@ -11,8 +11,8 @@ import (
 // OPT-13B have 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens (paper
 // §1).
 type StaticConfig struct {
-	Batch   int // requests
-	Longest int // tokens of the longest prompt and the longest output together
+	BatchSize   int // requests
+	MaxModelLen int // tokens of the longest prompt and the longest output together
 }
 
 // A Static runs batches that nobody joins and nobody leaves: prompts are padded
@@ -20,8 +20,8 @@ type StaticConfig struct {
 // It implements serve.Scheduler.
 type Static struct {
 	config           StaticConfig
-	requests         queue.Places[padded]
-	waiting, running *queue.Queue
+	requests         reqtable.Table[padded]
+	waiting, running *reqtable.Queue
 
 	prompt     int // tokens of the batch's longest prompt
 	iterations int // that the batch has run
@@ -37,8 +37,8 @@ var _ serve.Scheduler = (*Static)(nil)
 
 // NewStatic makes a server without requests.
 func NewStatic(config StaticConfig) (*Static, error) {
-	if config.Batch < 1 || config.Longest < 2 {
-		return nil, fmt.Errorf("%w: batches of %d requests and %d tokens", ErrConfig, config.Batch, config.Longest)
+	if config.BatchSize < 1 || config.MaxModelLen < 2 {
+		return nil, fmt.Errorf("%w: batches of %d requests and %d tokens", ErrConfig, config.BatchSize, config.MaxModelLen)
 	}
 	s := &Static{config: config}
 	s.waiting, s.running = s.requests.Queue(), s.requests.Queue()
@@ -47,12 +47,12 @@ func NewStatic(config StaticConfig) (*Static, error) {
 
 // Add implements serve.Scheduler.
 func (s *Static) Add(r serve.Request) error {
-	if r.Prompt < 1 || r.Output < 1 || r.Prompt+r.Output > s.config.Longest {
+	if r.Prompt < 1 || r.Output < 1 || r.Prompt+r.Output > s.config.MaxModelLen {
 		return fmt.Errorf("%w %d: %d and %d tokens: want at least 1 each, at most %d together",
-			serve.ErrRequest, r.ID, r.Prompt, r.Output, s.config.Longest)
+			serve.ErrRequest, r.ID, r.Prompt, r.Output, s.config.MaxModelLen)
 	}
 	at := s.requests.Add(r.ID)
-	if at == queue.None {
+	if at == reqtable.None {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
 	*s.requests.At(at) = padded{id: r.ID, prompt: r.Prompt, output: r.Output, seqs: max(1, r.Seqs)}
@@ -81,11 +81,11 @@ func (s *Static) Step(it *serve.Iteration) error {
 func (s *Static) form(it *serve.Iteration) {
 	s.prompt, s.iterations = 0, 1
 	output := 0
-	for at := s.waiting.Head(); at != queue.None && s.running.Len() < s.config.Batch; at = s.waiting.Head() {
+	for at := s.waiting.Head(); at != reqtable.None && s.running.Len() < s.config.BatchSize; at = s.waiting.Head() {
 		q := s.requests.At(at)
 		prompt := max(s.prompt, q.prompt)
 		output = max(output, q.output)
-		if prompt+output > s.config.Longest || s.running.Len() > 0 && q.seqs != s.requests.At(s.running.Tail()).seqs {
+		if prompt+output > s.config.MaxModelLen || s.running.Len() > 0 && q.seqs != s.requests.At(s.running.Tail()).seqs {
 			break
 		}
 		s.prompt = prompt
@@ -101,24 +101,29 @@ func (s *Static) form(it *serve.Iteration) {
 }
 
 // Finish implements serve.Scheduler. Requests of the batch are answered when the
-// last of them is finished, in the order of arrival; until then they stay marked.
+// last of them is finished, in the order of arrival.
 func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
-	if err := s.requests.Mark(ids...); err != nil {
+	if err := s.requests.Check(ids...); err != nil {
 		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}
-	waiting := 0
 	for _, id := range ids {
-		if at := s.requests.Find(id); s.waiting.Has(at) {
-			waiting++
-		} else {
+		if s.requests.At(s.requests.Find(id)).finished {
+			return answered, fmt.Errorf("%w: %d is finished already", serve.ErrRequest, id)
+		}
+	}
+	for _, id := range ids {
+		if at := s.requests.Find(id); s.running.Has(at) {
 			s.requests.At(at).finished = true
 			s.unfinished--
 		}
 	}
-	s.requests.TakeMarked(waiting, []*queue.Queue{s.waiting}, func(at int32) {
+	err := s.requests.TakeAll(ids, []*reqtable.Queue{s.waiting}, func(at int32) {
 		answered = append(answered, s.requests.At(at).id)
 		s.requests.Remove(s.requests.At(at).id)
 	})
+	if err != nil {
+		return answered, err
+	}
 	if s.unfinished > 0 {
 		return answered, nil
 	}
@@ -133,7 +138,7 @@ func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
 
 // Usage implements serve.Scheduler. A block is a place in the batch.
 func (s *Static) Usage() serve.Usage {
-	return serve.Usage{Blocks: s.config.Batch, Used: s.running.Len(), Logical: s.running.Len()}
+	return serve.Usage{Blocks: s.config.BatchSize, Used: s.running.Len(), Logical: s.running.Len()}
 }
 
 // Table is made up: the place in the batch, which all sequences of a request
@@ -152,7 +157,7 @@ func (s *Static) Table(id, sequence int) []int32 {
 // Queues returns the ids of the requests in each queue, in order. Nothing is
 // swapped out.
 func (s *Static) Queues() (waiting, running, swapped []int) {
-	list := func(q *queue.Queue) []int {
+	list := func(q *reqtable.Queue) []int {
 		ids := []int{}
 		for at := range q.All() {
 			ids = append(ids, s.requests.At(at).id)
@@ -171,7 +176,7 @@ func (s *Static) Check() error {
 			unfinished++
 		}
 	}
-	if s.waiting.Len()+s.running.Len() != s.requests.Len() || s.running.Len() > s.config.Batch ||
+	if s.waiting.Len()+s.running.Len() != s.requests.Len() || s.running.Len() > s.config.BatchSize ||
 		unfinished != s.unfinished || s.running.Len() > 0 && unfinished == 0 {
 		return broken("%d requests wait and %d run of %d; %d of these are not finished, %d are said to be",
 			s.waiting.Len(), s.running.Len(), s.requests.Len(), unfinished, s.unfinished)

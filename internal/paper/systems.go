@@ -42,13 +42,13 @@ func (p *paged) accept(q *request) error {
 		return fmt.Errorf("a prompt of %d tokens has nothing behind the prefix of %d", q.length(), p.PrefixTokens())
 	}
 	if !p.possible(q) {
-		return fmt.Errorf("a prompt of %d tokens can never be admitted to %d blocks", q.length(), p.config.GPU)
+		return fmt.Errorf("a prompt of %d tokens can never be admitted to %d blocks", q.length(), p.config.NumGPUBlocks)
 	}
 	return nil
 }
 
 func (p *paged) possible(q *request) bool {
-	return p.config.GPU-p.blocks(q.length()) >= p.watermark
+	return p.config.NumGPUBlocks-p.blocks(q.length()) >= p.watermark
 }
 
 func (p *paged) canAdmit(q *request) bool  { return p.CanAllocate(q.length()) }
@@ -57,7 +57,7 @@ func (p *paged) canAppend(q *request) bool { return p.CanAppend(&q.Group) }
 func (p *paged) canSwapIn(q *request) bool { return p.CanSwapIn(&q.Group) }
 
 func (p *paged) canEverSwapIn(q *request) bool {
-	return p.config.GPU-len(p.prefix)-(p.distinct(&q.Group)+q.Running()) >= p.watermark
+	return p.config.NumGPUBlocks-len(p.prefix)-(p.distinct(&q.Group)+q.Running()) >= p.watermark
 }
 
 func (p *paged) append(it *serve.Iteration, q *request) error {
@@ -84,7 +84,7 @@ func (p *paged) swapIn(it *serve.Iteration, q *request) (err error) {
 func (p *paged) preempt(it *serve.Iteration, q *request) (swapped bool, err error) {
 	if p.alwaysSwap || q.Running() > 1 {
 		if it.SwapOut, err = p.SwapOut(it.SwapOut, &q.Group); err != nil {
-			err = fmt.Errorf("it cannot be swapped out, give the CPU more than %d blocks: %w", p.config.CPU, err)
+			err = fmt.Errorf("it cannot be swapped out, give the CPU more than %d blocks: %w", p.config.NumCPUBlocks, err)
 		}
 		return true, err
 	}
@@ -105,7 +105,7 @@ func (p *paged) table(q *request, sequence int) []int32 { return q.Seqs[sequence
 func (p *paged) counts() (gpu, cpu []int32) { return p.gpu.Counts(), p.cpu.Counts() }
 
 func (p *paged) usage() serve.Usage {
-	return serve.Usage{Blocks: p.config.GPU, Used: p.config.GPU - p.gpu.NumFree(), Logical: p.logical}
+	return serve.Usage{Blocks: p.config.NumGPUBlocks, Used: p.config.NumGPUBlocks - p.gpu.NumFree(), Logical: p.logical}
 }
 
 func (p *paged) check(s *Scheduler) error {
@@ -130,10 +130,10 @@ func (r *reserved) accept(q *request) error {
 	switch {
 	case q.output < 1:
 		return fmt.Errorf("the output is said to have %d tokens, and Orca reserves memory by that", q.output)
-	case q.prompt+q.output > r.config.Longest:
-		return fmt.Errorf("%d and %d tokens: no sequence has more than %d", q.prompt, q.output, r.config.Longest)
+	case q.prompt+q.output > r.config.MaxModelLen:
+		return fmt.Errorf("%d and %d tokens: no sequence has more than %d", q.prompt, q.output, r.config.MaxModelLen)
 	case !r.possible(q):
-		return fmt.Errorf("%d chunks of %d blocks are more than %d blocks have", len(q.Seqs), 1<<order(r.Blocks(q.prompt, q.output)), r.config.Blocks)
+		return fmt.Errorf("%d chunks of %d blocks are more than %d blocks have", len(q.Seqs), 1<<order(r.Blocks(q.prompt, q.output)), r.config.NumGPUBlocks)
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (r *reserved) accept(q *request) error {
 // possible carves the pool as NewBuddy does: chunks of 2^k are its blocks
 // without the last ones, below 2^k.
 func (r *reserved) possible(q *request) bool {
-	return r.config.Blocks>>order(r.Blocks(q.prompt, q.output)) >= q.Running()
+	return r.config.NumGPUBlocks>>order(r.Blocks(q.prompt, q.output)) >= q.Running()
 }
 
 func (r *reserved) canAdmit(q *request) bool { return r.Fits(q.prompt, q.output, q.Running()) }
@@ -178,7 +178,7 @@ func (r *reserved) refork(it *serve.Iteration, q *request, child, parent int) er
 		return fmt.Errorf("%w: sequence %d cannot become a copy of %d", ErrGroup, child, parent)
 	}
 	q.Seqs[child].Len = q.Seqs[parent].Len
-	blocks := (q.Seqs[parent].Len - 2 + r.config.Block) / r.config.Block // the last token has no place yet
+	blocks := (q.Seqs[parent].Len - 2 + r.config.BlockSize) / r.config.BlockSize // the last token has no place yet
 	for i := range int32(blocks) {
 		it.Copies = append(it.Copies, device.Pair{Src: q.chunks[parent].Start + i, Dst: q.chunks[child].Start + i})
 	}
@@ -201,7 +201,7 @@ func (r *reserved) table(q *request, sequence int) []int32 {
 func (r *reserved) counts() (gpu, cpu []int32) { return nil, nil }
 
 func (r *reserved) usage() serve.Usage {
-	return serve.Usage{Blocks: r.config.Blocks, Used: r.used, Logical: r.used}
+	return serve.Usage{Blocks: r.config.NumGPUBlocks, Used: r.used, Logical: r.used}
 }
 
 func (r *reserved) check(s *Scheduler) error {
@@ -214,8 +214,8 @@ func (r *reserved) check(s *Scheduler) error {
 			}
 		}
 	}
-	if used != r.used || used+r.buddy.free != r.config.Blocks {
-		return broken("%d blocks are reserved, %d are said to be, %d are free of %d", used, r.used, r.buddy.free, r.config.Blocks)
+	if used != r.used || used+r.buddy.free != r.config.NumGPUBlocks {
+		return broken("%d blocks are reserved, %d are said to be, %d are free of %d", used, r.used, r.buddy.free, r.config.NumGPUBlocks)
 	}
 	return r.buddy.Check()
 }

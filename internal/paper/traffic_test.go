@@ -16,20 +16,20 @@ import (
 func TestSOSPTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{
-			Block:     rapid.IntRange(1, 5).Draw(t, "block"),
-			GPU:       rapid.IntRange(0, 24).Draw(t, "gpu"),
-			CPU:       rapid.IntRange(0, 30).Draw(t, "cpu"),
-			Watermark: float64(rapid.IntRange(0, 20).Draw(t, "watermark")) / 100,
+			BlockSize:    rapid.IntRange(1, 5).Draw(t, "block"),
+			NumGPUBlocks: rapid.IntRange(0, 24).Draw(t, "gpu"),
+			NumCPUBlocks: rapid.IntRange(0, 30).Draw(t, "cpu"),
+			Watermark:    float64(rapid.IntRange(0, 20).Draw(t, "watermark")) / 100,
 		}
-		config.Prefix = rapid.IntRange(0, min(30, config.GPU*config.Block)).Draw(t, "prefix")
-		limits := Limits{Tokens: rapid.IntRange(1, 60).Draw(t, "tokens"), Seqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
+		config.Prefix = rapid.IntRange(0, min(30, config.NumGPUBlocks*config.BlockSize)).Draw(t, "prefix")
+		limits := Limits{MaxNumBatchedTokens: rapid.IntRange(1, 60).Draw(t, "tokens"), MaxNumSeqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
 		s, err := NewSOSP(config, limits, rapid.Bool().Draw(t, "always swap"))
 		require.NoError(t, err)
 		servetest.Run(t, &servetest.System{
 			Scheduler: s, Check: s.Check, Table: s.Table, Refork: s.Refork, FinishSeq: s.FinishSeq,
-			BlockSize: config.Block, Prompts: 40, Seqs: 3, Stuck: ErrNoFreeBlocks,
-			MaxTokens: limits.Tokens, Prefix: s.Prefix(),
-			Live: config.CPU >= config.GPU*3, // what is swapped has room
+			BlockSize: config.BlockSize, Prompts: 40, Seqs: 3, Stuck: ErrNoFreeBlocks,
+			MaxTokens: limits.MaxNumBatchedTokens, Prefix: s.Prefix(),
+			Live: config.NumCPUBlocks >= config.NumGPUBlocks*3, // what is swapped has room
 		})
 	})
 }
@@ -39,17 +39,17 @@ func TestOrcaTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		block := rapid.IntRange(1, 4).Draw(t, "block")
 		config := OrcaConfig{
-			Block: block, Longest: block << rapid.IntRange(2, 5).Draw(t, "longest"),
-			Blocks: rapid.IntRange(0, 70).Draw(t, "blocks"),
-			Policy: Policy(rapid.IntRange(0, 2).Draw(t, "policy")),
+			BlockSize: block, MaxModelLen: block << rapid.IntRange(2, 5).Draw(t, "longest"),
+			NumGPUBlocks: rapid.IntRange(0, 70).Draw(t, "blocks"),
+			Policy:       Policy(rapid.IntRange(0, 2).Draw(t, "policy")),
 		}
-		limits := Limits{Tokens: rapid.IntRange(1, 60).Draw(t, "tokens"), Seqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
+		limits := Limits{MaxNumBatchedTokens: rapid.IntRange(1, 60).Draw(t, "tokens"), MaxNumSeqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
 		s, err := NewOrca(config, limits)
 		require.NoError(t, err)
 		servetest.Run(t, &servetest.System{
 			Scheduler: s, Check: s.Check, Refork: s.Refork, FinishSeq: s.FinishSeq,
 			Table:     s.Table,
-			BlockSize: block, Prompts: 40, Seqs: 3, MaxTokens: limits.Tokens, Live: true,
+			BlockSize: block, Prompts: 40, Seqs: 3, MaxTokens: limits.MaxNumBatchedTokens, Live: true,
 		})
 	})
 }
@@ -57,7 +57,7 @@ func TestOrcaTraffic(t *testing.T) {
 // Ensure that static batches answer everybody, and nobody too early.
 func TestStaticTraffic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		config := StaticConfig{Batch: rapid.IntRange(1, 5).Draw(t, "batch"), Longest: rapid.IntRange(2, 60).Draw(t, "longest")}
+		config := StaticConfig{BatchSize: rapid.IntRange(1, 5).Draw(t, "batch"), MaxModelLen: rapid.IntRange(2, 60).Draw(t, "longest")}
 		s, err := NewStatic(config)
 		require.NoError(t, err)
 		servetest.Run(t, &servetest.System{Scheduler: s, Check: s.Check, Prompts: 40, Seqs: 2, Live: true})
@@ -127,19 +127,19 @@ func TestBuddyCheckSeesDamage(t *testing.T) {
 
 // Ensure that what cannot be is refused.
 func TestRefused(t *testing.T) {
-	limits := Limits{Tokens: 40, Seqs: 4}
+	limits := Limits{MaxNumBatchedTokens: 40, MaxNumSeqs: 4}
 	_, err := NewSOSP(Config{}, limits, false)
 	require.ErrorIs(t, err, ErrConfig)
-	_, err = NewSOSP(Config{Block: 1, Watermark: -1}, limits, false)
+	_, err = NewSOSP(Config{BlockSize: 1, Watermark: -1}, limits, false)
 	require.ErrorIs(t, err, ErrConfig)
-	_, err = NewSOSP(Config{Block: 1}, Limits{}, false)
+	_, err = NewSOSP(Config{BlockSize: 1}, Limits{}, false)
 	require.ErrorIs(t, err, ErrConfig)
-	_, err = NewOrca(OrcaConfig{Block: 4, Longest: 12}, limits)
+	_, err = NewOrca(OrcaConfig{BlockSize: 4, MaxModelLen: 12}, limits)
 	require.ErrorIs(t, err, ErrConfig, "a largest chunk of 3 blocks")
-	_, err = NewStatic(StaticConfig{Batch: 1})
+	_, err = NewStatic(StaticConfig{BatchSize: 1})
 	require.ErrorIs(t, err, ErrConfig)
 
-	s, err := NewSOSP(Config{Block: 2, GPU: 8, Watermark: 0.5}, limits, false)
+	s, err := NewSOSP(Config{BlockSize: 2, NumGPUBlocks: 8, Watermark: 0.5}, limits, false)
 	require.NoError(t, err)
 	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 8}))
 	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 8}), serve.ErrRequest)
@@ -147,7 +147,7 @@ func TestRefused(t *testing.T) {
 	require.ErrorIs(t, s.Add(serve.Request{ID: 2, Prompt: 1, Seqs: 5}), serve.ErrRequest)
 	require.ErrorIs(t, s.Refork(&serve.Iteration{}, 2, 0, 0), serve.ErrRequest)
 
-	o, err := NewOrca(OrcaConfig{Block: 4, Blocks: 8, Longest: 16}, limits)
+	o, err := NewOrca(OrcaConfig{BlockSize: 4, NumGPUBlocks: 8, MaxModelLen: 16}, limits)
 	require.NoError(t, err)
 	require.ErrorIs(t, o.Add(serve.Request{ID: 1, Prompt: 8}), serve.ErrRequest, "an unknown output")
 	require.ErrorIs(t, o.Add(serve.Request{ID: 1, Prompt: 8, Output: 9}), serve.ErrRequest, "too long")

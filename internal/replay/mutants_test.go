@@ -88,9 +88,9 @@ var mutants = []mutant{
 	{"the prompt's state moves to a copy", "vllm/v1/kvcache/mamba.go",
 		"c.pool.Move(own, private)", "_ = own", "s09", ""},
 	{"nobody is admitted after a preemption", "vllm/v1/sched/schedule.go",
-		"if !b.starved && ", "if ", "s01 s02 s03", ""},
+		"if !b.starved && s.pause", "if s.pause", "s01 s02 s03", ""},
 	{"a preempted request waits in front", "vllm/v1/sched/scheduler.go",
-		"s.queue.pushFront(r)", "s.queue.push(r)", "s01 s03", ""},
+		"s.waiting.pushFront(r)", "s.waiting.push(r)", "s01 s03", ""},
 	{"of equal victims the first is taken", "vllm/v1/sched/schedule.go",
 		"r.priority == w.priority && r.arrival > w.arrival", "r.priority == w.priority && r.arrival >= w.arrival", "s02", ""},
 	{"a victim's tokens return to the budget", "vllm/v1/sched/schedule.go",
@@ -118,9 +118,9 @@ var mutants = []mutant{
 	{"a worker writes where its table points", "vllm/v1/sched/write.go",
 		"slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)", "", "vllm/v1/sched"},
 	{"a child is new to the worker", "vllm/v1/sched/fork.go",
-		"p.prefill, true\n", "p.prefill, false\n", "", "vllm/v1/sched"},
+		"p.prefill, KindNew\n", "p.prefill, KindRunning\n", "", "vllm/v1/sched"},
 	{"the output of a preempted step is void", "vllm/v1/sched/scheduler.go",
-		"r.dropping = s.open && s.inBatch(r)", "r.dropping = false", "", "vllm/v1/sched"},
+		"r.dropStale = true // it may", "r.dropStale = false // it may", "", "vllm/v1/sched"},
 }
 
 // Ensure that each rule, when it is changed, is missed by a test.

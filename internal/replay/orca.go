@@ -16,7 +16,7 @@ type orca struct {
 
 func newOrca(c *Init, policy paper.Policy) (*orca, error) {
 	memory, err := paper.NewReservation(paper.OrcaConfig{
-		Block: c.Block, Blocks: c.Blocks, Longest: c.Largest * c.Block, Policy: policy,
+		BlockSize: c.Block, NumGPUBlocks: c.Blocks, MaxModelLen: c.Largest * c.Block, Policy: policy,
 	})
 	if err != nil {
 		return nil, err

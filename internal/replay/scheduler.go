@@ -33,7 +33,7 @@ func newSchedulerPlayer(c *Config, hash blockhash.Function) (*schedulerPlayer, e
 		return nil, err
 	}
 	config := sched.Config{
-		Cache: cache, MaxNumSeqs: c.MaxSeqs, MaxNumBatchedTokens: c.MaxTokens,
+		AsVLLM: true, Cache: cache, MaxNumSeqs: c.MaxSeqs, MaxNumBatchedTokens: c.MaxTokens,
 		LongPrefillTokenThreshold: c.LongPrefill, NumSpeculativeTokens: c.Spec,
 		DisableChunkedPrefill: !orTrue(c.Chunked), AdmitChunks: !orTrue(c.ReserveFull),
 	}

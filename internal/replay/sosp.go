@@ -25,7 +25,7 @@ type place struct {
 }
 
 func newSospManager(c *Init) (*sospManager, error) {
-	m, err := paper.NewManager(paper.Config{Block: c.Block, GPU: c.GPU, CPU: c.CPU, Watermark: c.Watermark})
+	m, err := paper.NewManager(paper.Config{BlockSize: c.Block, NumGPUBlocks: c.GPU, NumCPUBlocks: c.CPU, Watermark: c.Watermark})
 	if err != nil {
 		return nil, err
 	}

@@ -24,9 +24,9 @@ type v0Seq struct {
 }
 
 func v0Config(c *Init) v0.Config {
-	config := v0.Config{Block: c.Block, GPU: c.GPU, CPU: c.CPU, Watermark: c.Watermark, Caching: c.Caching}
+	config := v0.Config{BlockSize: c.Block, NumGPUBlocks: c.GPU, NumCPUBlocks: c.CPU, Watermark: c.Watermark, EnablePrefixCaching: c.Caching}
 	if c.Window != nil {
-		config.Window = *c.Window
+		config.SlidingWindow = *c.Window
 	}
 	return config
 }
@@ -256,7 +256,7 @@ func (p *v0Manager) playSeq(op *OldOp, r result) error {
 		}
 		start := v0.SlotStart(op.IsPrompt, op.Length-op.Context, window)
 		r["start_idx"] = start
-		r["slots"] = v0.AppendSlots([]int64{}, s.Table(), p.m.Config().Block, op.Context, op.Length, start)
+		r["slots"] = v0.AppendSlots([]int64{}, s.Table(), p.m.Config().BlockSize, op.Context, op.Length, start)
 	default:
 		return fmt.Errorf("there is no operation %q in a recording of V0's manager", op.Name)
 	}
@@ -297,7 +297,7 @@ func (p *v0Manager) fork(parent *v0Seq, op *OldOp, r result) error {
 func (p *v0Manager) state() (gpu, cpu result) {
 	g, c := p.m.Devices()
 	gpu, cpu = deviceState(g), deviceState(c)
-	if p.m.Config().Caching {
+	if p.m.Config().EnablePrefixCaching {
 		list := []row{}
 		for _, e := range p.m.Evictor() {
 			list = append(list, row{e.ID, e.Tokens, e.Access})

@@ -17,8 +17,8 @@ type v0Scheduler struct {
 
 func newV0Scheduler(c *Init) (*v0Scheduler, error) {
 	config := v0.SchedulerConfig{
-		Manager:   v0Config(c),
-		MaxTokens: c.MaxTokens, MaxSeqs: c.MaxSeqs, MaxLen: c.MaxLen, Chunked: c.Chunked,
+		Manager:             v0Config(c),
+		MaxNumBatchedTokens: c.MaxTokens, MaxNumSeqs: c.MaxSeqs, MaxModelLen: c.MaxLen, Chunked: c.Chunked,
 	}
 	if c.Mode != nil {
 		mode, ok := map[string]v0.Mode{"swap": v0.Swap, "recompute": v0.Recompute}[*c.Mode]

@@ -17,7 +17,7 @@ func (r *run) refork() error {
 }
 
 func (r *run) reforkOne(id int) error {
-	if q := &r.roll.all[id]; q.generated == q.output {
+	if q := &r.requests.all[id]; q.generated == q.output {
 		return nil
 	}
 	survivors := 0

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Decoding is how answers are generated.
@@ -20,7 +21,7 @@ type Decoding struct {
 
 	// Drafts is how many tokens are guessed for each decode (speculative
 	// decoding), of which the first is right with the probability Accept, the
-	// next one if that was, and so on, at most 1,024. Only vllm-v1 verifies drafts.
+	// next one if that was, and so on, at most 1,024. See System.Drafts.
 	Drafts    int     `json:"drafts,omitempty"`
 	Accept    float64 `json:"accept,omitempty"`
 	DraftTime float64 `json:"draftTime,omitempty"` // s, of an iteration: to guess
@@ -36,7 +37,7 @@ const most = 1 << 10
 
 // Check says whether a system can do it, as Run will. The error wraps ErrConfig.
 func (d Decoding) Check(system string) error {
-	s, err := find(system)
+	s, err := Lookup(system)
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,7 @@ func (d Decoding) Check(system string) error {
 	return d.check(s)
 }
 
-func (d *Decoding) check(s *system) error {
+func (d *Decoding) check(s *System) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
 	}
@@ -54,16 +55,16 @@ func (d *Decoding) check(s *system) error {
 	switch {
 	case d.Samples < 1 || d.Samples > most:
 		return bad("%d answers to a prompt: want 1 to %d", d.Samples, most)
-	case d.Beam && (!s.groups || s.name == "fastertransformer"):
-		return bad("%s runs no beam search: take sosp or an orca", s.name)
+	case d.Beam && !s.Beams:
+		return bad("%s runs no beam search: take one of %s", s.Name, strings.Join(SystemsThat(func(s *System) bool { return s.Beams }), ", "))
 	case !probability(d.Replace) || !probability(d.Accept):
 		return bad("a beam is replaced with the probability %v, a draft accepted with %v: want 0 to 1", d.Replace, d.Accept)
 	case d.Drafts < 0 || d.Drafts > most:
 		return bad("%d drafts: want 0 to %d", d.Drafts, most)
 	case !(d.DraftTime >= 0) || math.IsInf(d.DraftTime, 0):
 		return bad("drafts take %v s: want a number of at least 0", d.DraftTime)
-	case d.Drafts > 0 && s.name != "vllm-v1":
-		return bad("%s verifies no drafts: take vllm-v1", s.name)
+	case d.Drafts > 0 && !s.Drafts:
+		return bad("%s verifies no drafts: take %s", s.Name, strings.Join(SystemsThat(func(s *System) bool { return s.Drafts }), ", "))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // iterate runs one iteration.
 func (r *run) iterate() error {
 	if err := r.scheduler.Step(&r.it); err != nil {
-		return fmt.Errorf("%s at %.3f s: %w", r.kind.name, r.now, err)
+		return fmt.Errorf("%s at %.3f s: %w", r.kind.Name, r.now, err)
 	}
 	if r.observer != nil {
 		if err := r.observer.Observe(r.now, &r.it); err != nil {
@@ -18,7 +18,7 @@ func (r *run) iterate() error {
 		}
 	}
 	if r.it.Idle() {
-		return fmt.Errorf("%w: %d prompts wait for ever in %s at %.3f s", ErrStuck, r.roll.live, r.kind.name, r.now)
+		return fmt.Errorf("%w: %d prompts wait for ever in %s at %.3f s", ErrStuck, r.requests.live, r.kind.Name, r.now)
 	}
 	for _, id := range r.it.Ignored {
 		r.drop(int32(id))
@@ -46,7 +46,7 @@ func (r *run) work() cost.Work {
 	it := &r.it
 	var w cost.Work
 	for _, p := range it.Preempted {
-		r.roll.setResident(&r.roll.all[p.ID], false)
+		r.requests.setResident(&r.requests.all[p.ID], false)
 		if p.Swapped {
 			r.r.Swapped++
 		} else {
@@ -55,10 +55,10 @@ func (r *run) work() cost.Work {
 	}
 	for i := range it.Prefills {
 		p := &it.Prefills[i]
-		q := &r.roll.all[p.ID]
+		q := &r.requests.all[p.ID]
 		end := p.Start + p.Tokens
-		r.roll.setResident(q, true)
-		r.roll.setLength(q, min(end, q.prompt+q.output))
+		r.requests.setResident(q, true)
+		r.requests.setLength(q, min(end, q.prompt+q.output))
 		computed := p.Tokens - p.Cached
 		w.Prompt += computed
 		w.PromptContext += pairs(end) - pairs(end-computed)
@@ -70,9 +70,9 @@ func (r *run) work() cost.Work {
 	r.r.Prompted += w.Prompt
 	for i := range it.Decodes {
 		d := &it.Decodes[i]
-		q := &r.roll.all[d.ID]
-		r.roll.setResident(q, true)
-		r.roll.setLength(q, min(d.Context, q.prompt+q.output))
+		q := &r.requests.all[d.ID]
+		r.requests.setResident(q, true)
+		r.requests.setLength(q, min(d.Context, q.prompt+q.output))
 		w.Seqs += d.Seqs
 		w.Context += d.Context * d.Seqs
 		w.Prompt += d.Drafts
@@ -92,7 +92,7 @@ func pairs(n int) int64 { return int64(n) * int64(n+1) / 2 }
 
 // measure adds the iteration to the window.
 func (r *run) measure(seconds float64) {
-	w, l := &r.window, &r.roll
+	w, l := &r.window, &r.requests
 	if !w.within(r.now) {
 		return
 	}
@@ -101,16 +101,16 @@ func (r *run) measure(seconds float64) {
 	w.requests += float64(l.requests)
 	w.sequences += float64(l.sequences)
 	w.waiting += float64(l.live - l.requests)
-	slots := float64(r.config.Server.Blocks * r.config.Server.BlockSize)
-	switch {
-	case l.orca:
+	slots := float64(r.config.Server.NumGPUBlocks * r.config.Server.BlockSize)
+	switch r.kind.Memory {
+	case Reserved:
 		w.tokens += float64(l.tokens) / slots
-		w.reservation += float64(l.coming) / slots
-		w.internal += float64(l.never) / slots
-	case l.paged:
+		w.reservation += float64(l.reserved) / slots
+		w.internal += float64(l.neverUsed) / slots
+	case Paged:
 		u := r.scheduler.Usage()
 		used := u.Used * r.config.Server.BlockSize
-		ragged := min(l.ragged, used)
+		ragged := min(l.emptySlots, used)
 		w.tokens += float64(used-ragged) / slots
 		w.internal += float64(ragged) / slots
 		if u.Used > 0 {
@@ -144,19 +144,19 @@ func (r *run) generate() error {
 // prompts do when each takes all blocks and needs one more (vllm/v0/RULES.md §8). A prompt
 // that is computed token by token gets to its end before.
 func (r *run) advance(further bool) error {
-	if r.barren++; further {
-		r.barren = 0
+	if r.stepsWithoutToken++; further {
+		r.stepsWithoutToken = 0
 	}
-	if r.barren > 4*(r.config.Server.MaxLen+1024) {
+	if r.stepsWithoutToken > 4*(r.config.Server.MaxModelLen+1024) {
 		return fmt.Errorf("%w: %d prompts take memory from each other for ever in %s at %.3f s: %d iterations without a token; give it more blocks",
-			ErrStuck, r.roll.live, r.kind.name, r.now, r.barren)
+			ErrStuck, r.requests.live, r.kind.Name, r.now, r.stepsWithoutToken)
 	}
 	return nil
 }
 
 // accepted is how many drafts of a decode are right, up to the answer's end.
 func (r *run) accepted(d *serve.Decode) int {
-	q := &r.roll.all[d.ID]
+	q := &r.requests.all[d.ID]
 	n := 0
 	for n < d.Drafts && q.generated+1+n < q.output && r.rng.Float64() < r.config.Decoding.Accept {
 		n++
@@ -170,7 +170,7 @@ func (r *run) accepted(d *serve.Decode) int {
 }
 
 func (r *run) token(id, n int) {
-	q := &r.roll.all[id]
+	q := &r.requests.all[id]
 	if q.generated == 0 {
 		q.first = r.now
 	}
@@ -200,11 +200,11 @@ func (r *run) finish() error {
 }
 
 // answer takes a request that has left the system out of the books, and
-// measures it if it was the last one of its family.
+// measures it if it was the last one of its group.
 func (r *run) answer(at int32) {
-	q := r.roll.all[at]
-	dropped := r.roll.all[q.family].dropped
-	if !r.roll.leave(at) {
+	q := r.requests.all[at]
+	dropped := r.requests.all[q.group].dropped
+	if !r.requests.remove(at) {
 		return
 	}
 	if dropped {
@@ -215,19 +215,19 @@ func (r *run) answer(at int32) {
 	r.r.Answered++
 	seconds := r.now - q.arrival
 	r.normalized.add(seconds / float64(q.output))
-	r.whole.add(seconds)
-	r.first.add(q.first - q.arrival)
+	r.endToEnd.add(seconds)
+	r.firstToken.add(q.first - q.arrival)
 	r.depart(&q, true)
 	if q.output > 1 {
-		r.between.add((r.now - q.first) / float64(q.output-1))
+		r.betweenTokens.add((r.now - q.first) / float64(q.output-1))
 	}
 }
 
 // drop takes a request out of the books that its system will never run.
 func (r *run) drop(at int32) {
-	r.roll.all[r.roll.all[at].family].dropped = true
-	q := r.roll.all[at]
-	if r.roll.leave(at) {
+	r.requests.all[r.requests.all[at].group].dropped = true
+	q := r.requests.all[at]
+	if r.requests.remove(at) {
 		r.r.Dropped++
 		r.depart(&q, false)
 	}

@@ -8,8 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"llmmemory/internal/paper"
-	"llmmemory/internal/queue"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/workload"
@@ -51,13 +50,16 @@ func Run(ctx context.Context, config Config, source workload.Source) (*Result, e
 
 // NewScheduler makes the scheduler of a server, as Run does.
 func NewScheduler(s Server, drafts int) (serve.Scheduler, error) {
-	kind, err := find(s.System)
+	kind, err := Lookup(s.System)
 	if err != nil {
 		return nil, err
 	}
-	s = s.Complete()
-	if max(s.Blocks, s.CPUBlocks) > mostBlocks {
-		return nil, fmt.Errorf("%w: %d blocks and %d on the CPU: want at most %d", ErrConfig, s.Blocks, s.CPUBlocks, mostBlocks)
+	return kind.new(s.Complete(), drafts)
+}
+
+func (kind *System) new(s Server, drafts int) (serve.Scheduler, error) {
+	if max(s.NumGPUBlocks, s.NumCPUBlocks) > mostBlocks {
+		return nil, fmt.Errorf("%w: %d blocks and %d on the CPU: want at most %d", ErrConfig, s.NumGPUBlocks, s.NumCPUBlocks, mostBlocks)
 	}
 	scheduler, err := kind.build(s, drafts)
 	if err != nil {
@@ -71,20 +73,21 @@ const mostBlocks = 1 << 25
 
 // A run is a simulation under way.
 type run struct {
-	config    Config
-	kind      *system
-	scheduler serve.Scheduler
-	beams     serve.GroupScheduler // nil: no beams
-	drafts    serve.Speculator     // nil: no drafts
-	observer  Observer             // nil: nobody looks
-	source    workload.Source
-	rng       *rand.Rand
-	roll      roll
+	config      Config
+	kind        *System
+	scheduler   serve.Scheduler
+	beams       serve.GroupScheduler // nil: no beams
+	drafts      serve.Speculator     // nil: no drafts
+	observer    Observer             // nil: nobody looks
+	source      workload.Source
+	rng         *rand.Rand
+	requests    requestTable
+	readsTokens bool
 
-	now    float64
-	barren int              // iterations since the last token, or since a request left
-	next   workload.Request // the next to arrive
-	ended  bool             // the source
+	now               float64
+	stepsWithoutToken int              // iterations since the last token, or since a request left
+	next              workload.Request // the next to arrive
+	ended             bool             // the source
 
 	it       serve.Iteration
 	reforks  serve.Iteration // copies that beams make after an iteration
@@ -92,9 +95,9 @@ type run struct {
 	answered []int
 	replaced []bool
 
-	window                            window
-	normalized, whole, first, between durations
-	r                                 Result
+	window                                          window
+	normalized, endToEnd, firstToken, betweenTokens durations
+	r                                               Result
 }
 
 func newRun(config Config, source workload.Source) (*run, error) {
@@ -102,7 +105,7 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	if config.Decoding.Samples == 0 {
 		config.Decoding.Samples = 1
 	}
-	kind, err := find(config.Server.System)
+	kind, err := Lookup(config.Server.System)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +115,7 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	if config.Cost == nil || math.IsNaN(config.From) || math.IsNaN(config.Until) || config.Stop && config.Until <= 0 {
 		return nil, fmt.Errorf("%w: a cost model: %t, from %v s until %v s", ErrConfig, config.Cost != nil, config.From, config.Until)
 	}
-	scheduler, err := NewScheduler(config.Server, config.Decoding.Drafts)
+	scheduler, err := kind.new(config.Server, config.Decoding.Drafts)
 	if err != nil {
 		return nil, err
 	}
@@ -121,18 +124,8 @@ func newRun(config Config, source workload.Source) (*run, error) {
 		rng:    rand.New(rand.NewPCG(config.Seed, 0x6265616d73)),
 		window: window{from: config.From, until: config.Until},
 	}
-	r.roll.server = &r.config.Server
-	switch config.Server.System {
-	case "orca-max":
-		r.roll.orca, r.roll.policy = true, paper.Max
-	case "orca-pow2":
-		r.roll.orca, r.roll.policy = true, paper.Pow2
-	case "orca-oracle":
-		r.roll.orca, r.roll.policy = true, paper.Oracle
-	case "fastertransformer":
-	default:
-		r.roll.paged = true
-	}
+	r.requests.server, r.requests.kind = &r.config.Server, kind
+	r.readsTokens = config.Server.readsTokens(kind)
 	if config.Decoding.Beam && config.Decoding.Samples > 1 {
 		r.beams = scheduler.(serve.GroupScheduler)
 		r.replaced = make([]bool, config.Decoding.Samples)
@@ -176,7 +169,7 @@ func (r *run) serve(ctx context.Context) error {
 		if err := r.arrive(); err != nil {
 			return err
 		}
-		if r.roll.live == 0 {
+		if r.requests.live == 0 {
 			if r.ended {
 				return nil
 			}
@@ -205,23 +198,23 @@ func (r *run) arrive() error {
 // add makes requests of one that came: one, or one for each answer.
 func (r *run) add() error {
 	each, requests := r.config.Decoding.Samples, 1
-	if !r.kind.groups {
+	if !r.kind.Groups {
 		each, requests = 1, each
 	}
 	index := r.r.Arrived
 	r.r.Arrived++
-	family := queue.None
+	group := reqtable.None
 	for sample := range requests {
-		at := r.roll.arrive(&r.next, each, family)
-		q := &r.roll.all[at]
+		at := r.requests.insert(&r.next, each, group)
+		q := &r.requests.all[at]
 		q.index = int32(index)
-		if r.config.Server.usesTokens() {
+		if r.readsTokens {
 			q.tokens = r.tokens(q.tokens, index, sample)
 		}
 		err := r.scheduler.Add(serve.Request{ID: int(at), Prompt: q.prompt, Output: q.output, Seqs: each, Tokens: q.tokens})
 		if err != nil {
 			refused := *q
-			r.roll.leave(at)
+			r.requests.remove(at)
 			if !errors.Is(err, serve.ErrRequest) || sample > 0 {
 				return err
 			}
@@ -231,7 +224,7 @@ func (r *run) add() error {
 			}
 			return nil
 		}
-		family = r.roll.all[at].family
+		group = r.requests.all[at].group
 	}
 	return nil
 }
@@ -248,8 +241,8 @@ func (r *run) tokens(dst []int32, index, sample int) []int32 {
 
 func (r *run) result() *Result {
 	r.r.Seconds = r.now
-	r.r.Normalized, r.r.EndToEnd = r.normalized.spread(), r.whole.spread()
-	r.r.First, r.r.Between = r.first.spread(), r.between.spread()
+	r.r.Normalized, r.r.EndToEnd = r.normalized.spread(), r.endToEnd.spread()
+	r.r.First, r.r.Between = r.firstToken.spread(), r.betweenTokens.spread()
 	r.r.Window = r.window.average()
 	return &r.r
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"llmmemory/internal/queue"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/workload"
@@ -137,10 +137,10 @@ func (w *witness) Observe(now float64, _ *serve.Iteration) error {
 
 // checkRoll adds up again what the run has in its books.
 func checkRoll(t *rapid.T, r *run) {
-	l := &r.roll
-	again := roll{server: l.server, policy: l.policy, orca: l.orca, paged: l.paged, all: l.all}
+	l := &r.requests
+	again := requestTable{server: l.server, kind: l.kind, all: l.all}
 	spare := map[int32]bool{}
-	for _, at := range l.spare {
+	for _, at := range l.free {
 		require.False(t, spare[at])
 		spare[at] = true
 	}
@@ -153,7 +153,7 @@ func checkRoll(t *rapid.T, r *run) {
 		}
 		if q.resident {
 			again.count(q, 1)
-			families[q.family] = true
+			families[q.group] = true
 		}
 	}
 	require.Equal(t, len(families), l.requests)
@@ -171,9 +171,9 @@ func checkRoll(t *rapid.T, r *run) {
 	}
 	require.Equal(t, again.sequences, l.sequences)
 	require.Equal(t, again.tokens, l.tokens)
-	require.Equal(t, again.coming, l.coming)
-	require.Equal(t, again.never, l.never)
-	require.Equal(t, again.ragged, l.ragged)
+	require.Equal(t, again.reserved, l.reserved)
+	require.Equal(t, again.neverUsed, l.neverUsed)
+	require.Equal(t, again.emptySlots, l.emptySlots)
 }
 
 // Ensure that with any requests in any memory the books are right after every
@@ -183,22 +183,22 @@ func TestBooks(t *testing.T) {
 		config := Config{
 			Server: Server{
 				System:    rapid.SampledFrom(Systems()).Draw(t, "system"),
-				BlockSize: 4, MaxLen: 64,
-				Blocks:    rapid.IntRange(4, 60).Draw(t, "blocks"),
-				CPUBlocks: 400, MaxTokens: 80, MaxSeqs: rapid.IntRange(4, 12).Draw(t, "seqs"),
+				BlockSize: 4, MaxModelLen: 64,
+				NumGPUBlocks: rapid.IntRange(4, 60).Draw(t, "blocks"),
+				NumCPUBlocks: 400, MaxNumBatchedTokens: 80, MaxNumSeqs: rapid.IntRange(4, 12).Draw(t, "seqs"),
 				Swap: rapid.Bool().Draw(t, "swap"), NoCaching: rapid.Bool().Draw(t, "caching"),
 			},
 			Cost: paperCost(t),
 			Seed: 1,
 		}
-		kind, err := find(config.Server.System)
+		kind, err := Lookup(config.Server.System)
 		require.NoError(t, err)
 		config.Decoding.Samples = rapid.IntRange(1, 3).Draw(t, "samples")
-		if kind.groups && kind.name != "fastertransformer" {
+		if kind.Beams {
 			config.Decoding.Beam = rapid.Bool().Draw(t, "beam")
 			config.Decoding.Replace = rapid.Float64Range(0, 1).Draw(t, "replace")
 		}
-		if kind.name == "vllm-v1" {
+		if kind.Drafts {
 			config.Decoding.Drafts = rapid.IntRange(0, 3).Draw(t, "drafts")
 			config.Decoding.Accept = 0.5
 		}
@@ -217,10 +217,10 @@ func TestBooks(t *testing.T) {
 		r.observer = &witness{t: t, r: r}
 		for {
 			require.NoError(t, r.arrive())
-			if r.roll.live == 0 && r.ended {
+			if r.requests.live == 0 && r.ended {
 				break
 			}
-			if r.roll.live == 0 {
+			if r.requests.live == 0 {
 				r.now = r.next.Arrival
 				continue
 			}
@@ -230,12 +230,12 @@ func TestBooks(t *testing.T) {
 		result := r.result()
 		require.Equal(t, n, result.Arrived)
 		require.Equal(t, n, result.Answered+result.Refused+result.Dropped)
-		require.Zero(t, r.roll.sequences)
+		require.Zero(t, r.requests.sequences)
 		w := result.Window
 		for _, part := range []float64{w.Tokens, w.Reservation, w.Internal, w.External} {
 			require.True(t, part >= -1e-9 && part <= 1+1e-9, "%+v", w)
 		}
-		if used := r.scheduler.Usage().Used; !r.config.Server.usesTokens() {
+		if used := r.scheduler.Usage().Used; !r.readsTokens {
 			require.Zero(t, used)
 		}
 	})
@@ -334,7 +334,7 @@ func TestEnds(t *testing.T) {
 func TestEndsWhereAllIsRefused(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	calls := 0
-	config := Config{Server: Server{System: "sosp", MaxTokens: 1}, Cost: paperCost(t), Progress: func(float64, int, int) {
+	config := Config{Server: Server{System: "sosp", MaxNumBatchedTokens: 1}, Cost: paperCost(t), Progress: func(float64, int, int) {
 		if calls++; calls == 3 {
 			cancel()
 		}
@@ -351,14 +351,14 @@ func TestRunRefuses(t *testing.T) {
 		"sosp verifies no drafts":                            {Server: Server{System: "sosp"}, Decoding: Decoding{Drafts: 2}},
 		"want 0 to 1":                                        {Server: Server{System: "sosp"}, Decoding: Decoding{Replace: math.NaN()}},
 		"until -1 s":                                         {Server: Server{System: "sosp"}, Stop: true, Until: -1},
-		"sequences of at most 2000 tokens":                   {Server: Server{System: "orca-max", MaxLen: 2000, BlockSize: 24}},
+		"sequences of at most 2000 tokens":                   {Server: Server{System: "orca-max", MaxModelLen: 2000, BlockSize: 24}},
 		"-2 answers":                                         {Server: Server{System: "sosp"}, Decoding: Decoding{Samples: -2}},
 		"1025 answers to a prompt: want 1 to 1024":           {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Samples: 1025}},
 		"1025 drafts: want 0 to 1024":                        {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 1025}},
 		"drafts take NaN s":                                  {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.NaN()}},
 		"drafts take +Inf s":                                 {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.Inf(1)}},
-		"33554433 blocks and 1638 on the CPU: want at most":  {Server: Server{System: "sosp", Blocks: 1<<25 + 1}},
-		"983 blocks and 33554433 on the CPU: want at most":   {Server: Server{System: "vllm-v0", CPUBlocks: 1<<25 + 1}},
+		"33554433 blocks and 1638 on the CPU: want at most":  {Server: Server{System: "sosp", NumGPUBlocks: 1<<25 + 1}},
+		"983 blocks and 33554433 on the CPU: want at most":   {Server: Server{System: "vllm-v0", NumCPUBlocks: 1<<25 + 1}},
 	} {
 		config.Cost = paperCost(t)
 		_, err := Run(context.Background(), config, &list{})
@@ -387,11 +387,11 @@ func TestRefused(t *testing.T) {
 // Ensure that requests that take all memory from each other in turn end a run, and
 // that one whose prompt takes long does not.
 func TestStuck(t *testing.T) {
-	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxTokens: 1, MaxLen: 640, Blocks: 40}, Cost: paperCost(t)}
+	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxNumBatchedTokens: 1, MaxModelLen: 640, NumGPUBlocks: 40}, Cost: paperCost(t)}
 	_, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
 	require.ErrorIs(t, err, ErrStuck)
 	require.ErrorContains(t, err, "2 prompts take memory from each other for ever in vllm-v0")
-	config.Server.Blocks = 41
+	config.Server.NumGPUBlocks = 41
 	r, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Answered)
@@ -494,7 +494,7 @@ func TestIterationsDoNotAllocate(t *testing.T) {
 			require.NoError(t, err)
 			iterate := func(n int) {
 				for range n {
-					for r.roll.live < 80 {
+					for r.requests.live < 80 {
 						r.next.Arrival = 0
 						if err := r.arrive(); err != nil {
 							t.Fatal(err)
@@ -510,7 +510,7 @@ func TestIterationsDoNotAllocate(t *testing.T) {
 			// V1's face has a map of ids, which may move now and then.
 			require.LessOrEqual(t, testing.AllocsPerRun(1, func() { iterate(5000) }), 3.0, "in 5,000 iterations")
 			require.Greater(t, r.r.Answered, before.Answered+50)
-			if r.roll.paged {
+			if r.kind.Memory == Paged {
 				require.Greater(t, r.r.Recomputed, before.Recomputed+10)
 			}
 		})
@@ -522,9 +522,9 @@ func TestWork(t *testing.T) {
 	r, err := newRun(Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, &list{})
 	require.NoError(t, err)
 	for range 6 {
-		r.roll.arrive(&workload.Request{Prompt: 100, Output: 100}, 3, queue.None)
+		r.requests.insert(&workload.Request{Prompt: 100, Output: 100}, 3, reqtable.None)
 	}
-	r.roll.setResident(&r.roll.all[5], true)
+	r.requests.setResident(&r.requests.all[5], true)
 	r.reforks.Copies = make([]device.Pair, 2)
 	r.it = serve.Iteration{
 		Prefills: []serve.Prefill{
@@ -551,8 +551,8 @@ func TestWork(t *testing.T) {
 	require.Equal(t, 4, r.r.Hits)
 	require.Equal(t, 1, r.r.Recomputed)
 	require.Equal(t, 1, r.r.Swapped)
-	require.False(t, r.roll.all[5].resident)
-	require.Equal(t, 4, r.roll.requests)
+	require.False(t, r.requests.all[5].resident)
+	require.Equal(t, 4, r.requests.requests)
 	require.Zero(t, r.work().CopyBlocks-4, "copies of beams are made once")
 }
 
@@ -609,21 +609,21 @@ func TestServer(t *testing.T) {
 	}
 	crowd := workload.Request{Prompt: 100, Output: 100}
 	for _, system := range []string{"sosp", "vllm-v0"} {
-		r := run(Server{System: system, Blocks: 100}, 30, crowd)
+		r := run(Server{System: system, NumGPUBlocks: 100}, 30, crowd)
 		require.True(t, r.Recomputed > 0 && r.Swapped == 0, "%+v", r)
-		r = run(Server{System: system, Blocks: 100, Swap: true}, 30, crowd)
+		r = run(Server{System: system, NumGPUBlocks: 100, Swap: true}, 30, crowd)
 		require.True(t, r.Recomputed == 0 && r.Swapped > 0, "%+v", r)
 		require.Positive(t, r.SwapBlocks)
 	}
 	shared := workload.Request{Prompt: 100, Output: 10, Shared: 96}
-	require.Positive(t, run(Server{System: "vllm-v1", MaxSeqs: 1}, 2, shared).Hits)
-	require.Zero(t, run(Server{System: "vllm-v1", MaxSeqs: 1, NoCaching: true}, 2, shared).Hits)
-	require.Zero(t, run(Server{System: "vllm-v0", MaxSeqs: 1}, 2, shared).Hits)
-	require.Positive(t, run(Server{System: "vllm-v0", MaxSeqs: 1, Caching: true}, 2, shared).Hits)
+	require.Positive(t, run(Server{System: "vllm-v1", MaxNumSeqs: 1}, 2, shared).Hits)
+	require.Zero(t, run(Server{System: "vllm-v1", MaxNumSeqs: 1, NoCaching: true}, 2, shared).Hits)
+	require.Zero(t, run(Server{System: "vllm-v0", MaxNumSeqs: 1}, 2, shared).Hits)
+	require.Positive(t, run(Server{System: "vllm-v0", MaxNumSeqs: 1, Caching: true}, 2, shared).Hits)
 
 	long := workload.Request{Prompt: 600, Output: 10}
-	require.Equal(t, 1, run(Server{System: "vllm-v0", MaxTokens: 512}, 1, long).Dropped)
-	require.Equal(t, 1, run(Server{System: "vllm-v0", MaxTokens: 512, Chunked: true}, 1, long).Answered)
+	require.Equal(t, 1, run(Server{System: "vllm-v0", MaxNumBatchedTokens: 512}, 1, long).Dropped)
+	require.Equal(t, 1, run(Server{System: "vllm-v0", MaxNumBatchedTokens: 512, Chunked: true}, 1, long).Answered)
 	require.Equal(t, 1, run(Server{System: "fastertransformer"}, 1, workload.Request{Prompt: 2000, Output: 41}).Refused)
 	require.Equal(t, 1, run(Server{System: "fastertransformer"}, 1, workload.Request{Prompt: 2000, Output: 40}).Answered)
 	for _, system := range Systems() {

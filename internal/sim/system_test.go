@@ -21,7 +21,7 @@ func TestWhatIsCompleteStays(t *testing.T) {
 func TestNoWatermark(t *testing.T) {
 	for _, name := range []string{"sosp", "vllm-v0"} {
 		for watermark, served := range map[float64]int{-1: 1, 0.01: 0} {
-			s := Server{System: name, Blocks: 100, Watermark: watermark}.Complete()
+			s := Server{System: name, NumGPUBlocks: 100, Watermark: watermark}.Complete()
 			r, err := Run(context.Background(), Config{Server: s, Cost: paperCost(t)}, &list{{Prompt: 100*16 - 1, Output: 1}})
 			require.NoError(t, err)
 			require.Equal(t, served, r.Answered, "%s, %v: %s", name, watermark, r.Refusal)

@@ -103,7 +103,7 @@ func want(r *view.Recording, f *view.Frame, several map[int]bool) shownFrame {
 		return strconv.Itoa(s.Request)
 	}
 	w := shownFrame{Tables: []string{}, Queues: []string{}}
-	for device, n := range []int{f.Blocks, r.CPU} {
+	for device, n := range []int{f.Blocks, r.NumCPUBlocks} {
 		w.Blocks[device] = make([]string, n)
 		for id := range n {
 			count, filled, cached := 0, 0, device == 0 && slices.Contains(f.Cached, int32(id))
@@ -113,7 +113,7 @@ func want(r *view.Recording, f *view.Frame, several map[int]bool) shownFrame {
 				for l, b := range s.Table {
 					if s.CPU == (device == 1) && b == int32(id) {
 						count++
-						filled = max(filled, min(r.Block, s.Tokens-l*r.Block))
+						filled = max(filled, min(r.BlockSize, s.Tokens-l*r.BlockSize))
 						if !slices.Contains(owners, name(s)) {
 							owners = append(owners, name(s))
 						}
@@ -149,7 +149,7 @@ func want(r *view.Recording, f *view.Frame, several map[int]bool) shownFrame {
 	}
 	if !r.Course {
 		queue := func(name string, ids []int) {
-			if len(ids) > 0 || name != "swapped" || r.CPU > 0 {
+			if len(ids) > 0 || name != "swapped" || r.NumCPUBlocks > 0 {
 				w.Queues = append(w.Queues, name+":"+strings.Trim(fmt.Sprint(ids), "[]"))
 			}
 		}
@@ -464,7 +464,7 @@ const hostile = `</script><script>document.title="owned"</script><img src=x oner
 // Ensure that no text of a recording becomes markup or script.
 func TestHostileText(t *testing.T) {
 	in := browsertest.Start(t)
-	r := &view.Recording{Title: hostile, System: hostile, Note: hostile, Block: 4, GPU: 4, Frames: []view.Frame{
+	r := &view.Recording{Title: hostile, System: hostile, Note: hostile, BlockSize: 4, NumGPUBlocks: 4, Frames: []view.Frame{
 		{Said: []string{hostile}, Call: hostile, Blocks: 4, Sequences: []view.Sequence{{Request: 1, Tokens: 5, Table: []int32{2, 0}}}},
 		{Said: []string{hostile, "},{"}, Blocks: 4, Copies: []device.Pair{{Src: 2, Dst: 3}}},
 	}}

@@ -47,7 +47,7 @@ func Course(r io.Reader) (*Recording, error) {
 	}
 	defer world.Close()
 	p := player{world: world, recording: &Recording{
-		Title: title, System: "course engine", Block: course.KVPerBlock, Course: true,
+		Title: title, System: "course engine", BlockSize: course.KVPerBlock, Course: true,
 		Note: "Each call of llm_memory.h, played on the reference engine. A block holds 16 records of 4 bytes.",
 	}}
 	for _, c := range calls {
@@ -132,7 +132,7 @@ func (p *player) play(c call) {
 	f.Copies = copies(c.Op, was, &f)
 	share(was, &f)
 	f.Said = append([]string{told(c.Op, out, was, &f)}, c.said...)
-	p.recording.GPU = max(p.recording.GPU, f.Blocks)
+	p.recording.NumGPUBlocks = max(p.recording.NumGPUBlocks, f.Blocks)
 	p.recording.Frames = append(p.recording.Frames, f)
 	p.last[engine] = f
 }

@@ -103,7 +103,7 @@ append e1 1 1`))
 	require.Equal(t, "e1 = llm_init(pool, 128)", r.Frames[0].Call)
 	require.Equal(t, []string{"Refused: engine is NULL. Nothing has changed."}, r.Frames[1].Said)
 	require.Equal(t, "create_sequence(NULL, 1, 1)", r.Frames[1].Call)
-	require.Equal(t, 2, r.GPU)
+	require.Equal(t, 2, r.NumGPUBlocks)
 	require.Zero(t, r.Frames[2].Blocks)
 	require.True(t, r.Frames[3].Refused)
 }

@@ -56,7 +56,7 @@ const mostBytes = 24 << 20
 
 // pack turns a recording into the page's JSON, in which < and > are escaped.
 func pack(r *Recording) ([]byte, error) {
-	p := packed{Block: r.Block, CPU: r.CPU, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}
+	p := packed{Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}
 	names := map[[2]int]int{}
 	name := func(s *Sequence) int {
 		k := [2]int{s.Request, s.Number}

@@ -23,11 +23,11 @@ func written(t testing.TB, r *view.Recording) string {
 
 // Ensure that 300 steps of a full pool stay a small file.
 func TestPagesAreSmall(t *testing.T) {
-	r := &view.Recording{Block: 16, GPU: 983, CPU: 1638}
+	r := &view.Recording{BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638}
 	drive(t, sosp(t, 983, 1638), r, view.Limits{From: 10, Frames: 300}, load{256, 161, 337, 1, 0})
 	require.Len(t, r.Frames, 300)
 	page := written(t, r)
-	t.Logf("%d bytes for %d frames with %d blocks", len(page), len(r.Frames), r.GPU)
+	t.Logf("%d bytes for %d frames with %d blocks", len(page), len(r.Frames), r.NumGPUBlocks)
 	require.Less(t, len(page), 2<<20)
 }
 
@@ -42,12 +42,12 @@ func TestPagesAskForNothing(t *testing.T) {
 
 func TestBadRecordingsAreRefused(t *testing.T) {
 	good := func() *view.Recording {
-		return &view.Recording{Block: 4, GPU: 4, CPU: 1, Frames: []view.Frame{{Blocks: 4, Sequences: []view.Sequence{{Request: 1, Tokens: 5, Table: []int32{2, block.None, 0}}}}}}
+		return &view.Recording{BlockSize: 4, NumGPUBlocks: 4, NumCPUBlocks: 1, Frames: []view.Frame{{Blocks: 4, Sequences: []view.Sequence{{Request: 1, Tokens: 5, Table: []int32{2, block.None, 0}}}}}}
 	}
 	require.NotEmpty(t, written(t, good()))
 	for says, spoil := range map[string]func(r *view.Recording){
 		"it has no frames":               func(r *view.Recording) { r.Frames = nil },
-		"blocks of 0 tokens":             func(r *view.Recording) { r.Block = 0 },
+		"blocks of 0 tokens":             func(r *view.Recording) { r.BlockSize = 0 },
 		"frame 0: 5 blocks on the GPU":   func(r *view.Recording) { r.Frames[0].Blocks = 5 },
 		"sequence 0 of 1: block 4 of 4":  func(r *view.Recording) { r.Frames[0].Sequences[0].Table[0] = 4 },
 		"sequence 0 of 1: block -2 of 4": func(r *view.Recording) { r.Frames[0].Sequences[0].Table[0] = -2 },
@@ -60,7 +60,7 @@ func TestBadRecordingsAreRefused(t *testing.T) {
 		"frame 0 has sequence 0 of 1 twice": func(r *view.Recording) {
 			r.Frames[0].Sequences = append(r.Frames[0].Sequences, r.Frames[0].Sequences[0])
 		},
-		"65536 blocks on the GPU and 1 on the CPU, a page shows 65536": func(r *view.Recording) { r.GPU = 1 << 16 },
+		"65536 blocks on the GPU and 1 on the CPU, a page shows 65536": func(r *view.Recording) { r.NumGPUBlocks = 1 << 16 },
 
 		"a page holds 24: record fewer": func(r *view.Recording) { r.Frames[0].Said = []string{strings.Repeat("x", 25<<20)} },
 	} {

@@ -79,7 +79,7 @@ func (r *Recorder) Observe(now float64, it *serve.Iteration) error {
 		return nil
 	}
 	return r.keep(now, it, func(is state) []string {
-		w := words{was: r.last, is: is, block: r.recording.Block, again: again, first: len(r.recording.Frames) == 0}
+		w := words{was: r.last, is: is, block: r.recording.BlockSize, again: again, first: len(r.recording.Frames) == 0}
 		return w.iteration(it)
 	})
 }
@@ -140,7 +140,7 @@ func (r *Recorder) request(id int) *progress {
 
 // keep adds a frame with the present state.
 func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []string) error {
-	f := Frame{Now: now, Blocks: r.recording.GPU}
+	f := Frame{Now: now, Blocks: r.recording.NumGPUBlocks}
 	f.Waiting, f.Running, f.Swapped = r.from.Queues()
 	f.Sequences = r.sequences(f.Swapped)
 	is := byRequest(f.Sequences)
@@ -226,7 +226,7 @@ func (r *Recorder) hits(it *serve.Iteration) []int32 {
 }
 
 func (r *Recorder) hit(p *serve.Prefill) []int32 {
-	size := r.recording.Block
+	size := r.recording.BlockSize
 	table := r.from.Table(p.ID, 0)
 	end := min(len(table), (p.Start+p.Cached+size-1)/size)
 	return slices.Clone(table[min(end, p.Start/size):end])

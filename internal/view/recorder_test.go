@@ -120,7 +120,7 @@ func (w *watched) check() *view.Frame {
 	require.Equal(w.t, usage.Logical, logical)
 	for _, s := range f.Sequences {
 		if w.paged {
-			require.LessOrEqual(w.t, (s.Tokens+w.recording.Block-1)/w.recording.Block, len(s.Table), "a token has no slot")
+			require.LessOrEqual(w.t, (s.Tokens+w.recording.BlockSize-1)/w.recording.BlockSize, len(s.Table), "a token has no slot")
 		}
 	}
 	w.seen = append(w.seen, normal(*f))
@@ -170,17 +170,17 @@ func normal(f view.Frame) string {
 func TestRecordsSOSP(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := paper.Config{
-			Block: rapid.IntRange(1, 5).Draw(t, "block"), GPU: rapid.IntRange(0, 24).Draw(t, "gpu"), CPU: rapid.IntRange(0, 30).Draw(t, "cpu"),
+			BlockSize: rapid.IntRange(1, 5).Draw(t, "block"), NumGPUBlocks: rapid.IntRange(0, 24).Draw(t, "gpu"), NumCPUBlocks: rapid.IntRange(0, 30).Draw(t, "cpu"),
 		}
-		limits := paper.Limits{Tokens: rapid.IntRange(1, 60).Draw(t, "tokens"), Seqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
+		limits := paper.Limits{MaxNumBatchedTokens: rapid.IntRange(1, 60).Draw(t, "tokens"), MaxNumSeqs: rapid.IntRange(1, 8).Draw(t, "seqs")}
 		s, err := paper.NewSOSP(config, limits, rapid.Bool().Draw(t, "always swap"))
 		require.NoError(t, err)
-		r := &view.Recording{Block: config.Block, GPU: config.GPU, CPU: config.CPU}
+		r := &view.Recording{BlockSize: config.BlockSize, NumGPUBlocks: config.NumGPUBlocks, NumCPUBlocks: config.NumCPUBlocks}
 		w := watch(t, s, s, r)
 		w.paged = true
 		servetest.Run(t, &servetest.System{
 			Scheduler: w, Check: s.Check, Table: s.Table, FinishSeq: s.FinishSeq, Refork: w.refork(s),
-			BlockSize: config.Block, Prompts: 40, Seqs: 3, Stuck: paper.ErrNoFreeBlocks, MaxTokens: limits.Tokens,
+			BlockSize: config.BlockSize, Prompts: 40, Seqs: 3, Stuck: paper.ErrNoFreeBlocks, MaxTokens: limits.MaxNumBatchedTokens,
 		})
 		w.done()
 	})
@@ -201,12 +201,12 @@ func TestRecordsOrca(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 4).Draw(t, "block")
 		config := paper.OrcaConfig{
-			Block: size, Longest: size << rapid.IntRange(2, 5).Draw(t, "longest"), Blocks: rapid.IntRange(0, 70).Draw(t, "blocks"),
+			BlockSize: size, MaxModelLen: size << rapid.IntRange(2, 5).Draw(t, "longest"), NumGPUBlocks: rapid.IntRange(0, 70).Draw(t, "blocks"),
 			Policy: paper.Policy(rapid.IntRange(0, 2).Draw(t, "policy")),
 		}
-		s, err := paper.NewOrca(config, paper.Limits{Tokens: 60, Seqs: 8})
+		s, err := paper.NewOrca(config, paper.Limits{MaxNumBatchedTokens: 60, MaxNumSeqs: 8})
 		require.NoError(t, err)
-		r := &view.Recording{Block: size, GPU: config.Blocks}
+		r := &view.Recording{BlockSize: size, NumGPUBlocks: config.NumGPUBlocks}
 		w := watch(t, s, s, r)
 		w.paged = true
 		servetest.Run(t, &servetest.System{
@@ -219,10 +219,10 @@ func TestRecordsOrca(t *testing.T) {
 
 func TestRecordsStatic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		config := paper.StaticConfig{Batch: rapid.IntRange(1, 5).Draw(t, "batch"), Longest: rapid.IntRange(2, 60).Draw(t, "longest")}
+		config := paper.StaticConfig{BatchSize: rapid.IntRange(1, 5).Draw(t, "batch"), MaxModelLen: rapid.IntRange(2, 60).Draw(t, "longest")}
 		s, err := paper.NewStatic(config)
 		require.NoError(t, err)
-		r := &view.Recording{Block: config.Longest, GPU: config.Batch}
+		r := &view.Recording{BlockSize: config.MaxModelLen, NumGPUBlocks: config.BatchSize}
 		w := watch(t, s, s, r)
 		servetest.Run(t, &servetest.System{Scheduler: w, Check: s.Check, Prompts: 40, Seqs: 1, Live: true})
 		w.done()
@@ -235,7 +235,7 @@ type vllmV0 struct{ *v0.Scheduler }
 func (s vllmV0) Table(id, sequence int) []int32 {
 	table := slices.Clone(s.Scheduler.Table(id))
 	for i := range table {
-		if gpu := int32(s.Manager().Config().GPU); table[i] >= gpu {
+		if gpu := int32(s.Manager().Config().NumGPUBlocks); table[i] >= gpu {
 			table[i] -= gpu
 		}
 	}
@@ -247,15 +247,15 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 func TestRecordsV0(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{
-			Manager:   v0.Config{Block: rapid.IntRange(1, 5).Draw(t, "block"), GPU: rapid.IntRange(0, 24).Draw(t, "gpu"), CPU: rapid.IntRange(0, 30).Draw(t, "cpu")},
-			MaxTokens: rapid.IntRange(1, 60).Draw(t, "tokens"), MaxSeqs: rapid.IntRange(1, 8).Draw(t, "seqs"), MaxLen: 60,
+			Manager:             v0.Config{BlockSize: rapid.IntRange(1, 5).Draw(t, "block"), NumGPUBlocks: rapid.IntRange(0, 24).Draw(t, "gpu"), NumCPUBlocks: rapid.IntRange(0, 30).Draw(t, "cpu")},
+			MaxNumBatchedTokens: rapid.IntRange(1, 60).Draw(t, "tokens"), MaxNumSeqs: rapid.IntRange(1, 8).Draw(t, "seqs"), MaxModelLen: 60,
 		}
 		shared := false
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
-			config.Manager.Caching, shared = true, true
+			config.Manager.EnablePrefixCaching, shared = true, true
 		case 1:
-			config.Manager.Window = rapid.IntRange(1, 12).Draw(t, "window")
+			config.Manager.SlidingWindow = rapid.IntRange(1, 12).Draw(t, "window")
 		case 2:
 			config.Mode = v0.Swap
 		case 3:
@@ -263,11 +263,11 @@ func TestRecordsV0(t *testing.T) {
 		}
 		s, err := v0.NewScheduler(config)
 		require.NoError(t, err)
-		r := &view.Recording{Block: config.Manager.Block, GPU: config.Manager.GPU, CPU: config.Manager.CPU}
+		r := &view.Recording{BlockSize: config.Manager.BlockSize, NumGPUBlocks: config.Manager.NumGPUBlocks, NumCPUBlocks: config.Manager.NumCPUBlocks}
 		w := watch(t, s, vllmV0{s}, r)
 		servetest.Run(t, &servetest.System{
-			Scheduler: w, BlockSize: config.Manager.Block, Prompts: 40, Shared: shared, Stuck: v0.ErrNoFreeBlocks,
-			Window: config.Manager.Window,
+			Scheduler: w, BlockSize: config.Manager.BlockSize, Prompts: 40, Shared: shared, Stuck: v0.ErrNoFreeBlocks,
+			Window: config.Manager.SlidingWindow,
 			Check: func() error {
 				return errors.Join(s.Check(), counts(&r.Frames[len(r.Frames)-1], s))
 			},
@@ -314,9 +314,9 @@ func counts(f *view.Frame, s *v0.Scheduler) error {
 
 // Ensure that prefix hits are the blocks that a request found.
 func TestHits(t *testing.T) {
-	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{Block: 4, GPU: 20, Caching: true}, MaxTokens: 100, MaxSeqs: 4, MaxLen: 50})
+	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{BlockSize: 4, NumGPUBlocks: 20, EnablePrefixCaching: true}, MaxNumBatchedTokens: 100, MaxNumSeqs: 4, MaxModelLen: 50})
 	require.NoError(t, err)
-	r := &view.Recording{Block: 4, GPU: 20}
+	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 20}
 	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 10})
 	require.NoError(t, err)
 	tokens := make([]int32, 12)
@@ -343,9 +343,9 @@ func TestHits(t *testing.T) {
 // Ensure that the block for what is outside a window has the count that it has,
 // not that of the entries that name it.
 func TestTheNullBlockIsHeldOnce(t *testing.T) {
-	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{Block: 2, GPU: 30, Window: 2}, MaxTokens: 100, MaxSeqs: 4, MaxLen: 50})
+	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{BlockSize: 2, NumGPUBlocks: 30, SlidingWindow: 2}, MaxNumBatchedTokens: 100, MaxNumSeqs: 4, MaxModelLen: 50})
 	require.NoError(t, err)
-	r := &view.Recording{Block: 2, GPU: 30}
+	r := &view.Recording{BlockSize: 2, NumGPUBlocks: 30}
 	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 20})
 	require.NoError(t, err)
 	require.NoError(t, s.Add(serve.Request{ID: 0, Prompt: 20}))
@@ -371,9 +371,9 @@ func sortedIDs(ids []int32) []int32 {
 // Ensure that a recording begins and ends where its limits say, and knows what
 // came before.
 func TestLimits(t *testing.T) {
-	s, err := paper.NewSOSP(paper.Config{Block: 4, GPU: 20, CPU: 8}, paper.Limits{Tokens: 100, Seqs: 8}, false)
+	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)
 	require.NoError(t, err)
-	r := &view.Recording{Block: 4, GPU: 20, CPU: 8}
+	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}
 	rec, err := view.NewRecorder(r, s, view.Limits{From: 5, Frames: 3})
 	require.NoError(t, err)
 	require.NoError(t, s.Add(serve.Request{ID: 7, Prompt: 6, Seqs: 2}))
@@ -392,9 +392,9 @@ func TestLimits(t *testing.T) {
 
 // Ensure that what happens is told in words.
 func TestWords(t *testing.T) {
-	s, err := paper.NewSOSP(paper.Config{Block: 4, GPU: 10, CPU: 20}, paper.Limits{Tokens: 100, Seqs: 8}, false)
+	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 10, NumCPUBlocks: 20}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)
 	require.NoError(t, err)
-	r := &view.Recording{Block: 4, GPU: 10, CPU: 20}
+	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 10, NumCPUBlocks: 20}
 	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 100})
 	require.NoError(t, err)
 	var it serve.Iteration
@@ -425,9 +425,9 @@ func TestWords(t *testing.T) {
 	require.Contains(t, step()[0], "Admits request 8 again, 21 tokens to compute anew → blocks ")
 	require.Equal(t, "Request 8 writes a token.", step()[0])
 
-	o, err := paper.NewOrca(paper.OrcaConfig{Block: 4, Blocks: 32, Longest: 64, Policy: paper.Max}, paper.Limits{Tokens: 100, Seqs: 8})
+	o, err := paper.NewOrca(paper.OrcaConfig{BlockSize: 4, NumGPUBlocks: 32, MaxModelLen: 64, Policy: paper.Max}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8})
 	require.NoError(t, err)
-	reserved := &view.Recording{Block: 4, GPU: 32}
+	reserved := &view.Recording{BlockSize: 4, NumGPUBlocks: 32}
 	rec, err = view.NewRecorder(reserved, o, view.Limits{Frames: 100})
 	require.NoError(t, err)
 	require.NoError(t, o.Add(serve.Request{ID: 1, Prompt: 6, Output: 2}))
@@ -437,9 +437,9 @@ func TestWords(t *testing.T) {
 }
 
 func TestSwapsAreTold(t *testing.T) {
-	s, err := paper.NewSOSP(paper.Config{Block: 4, GPU: 10, CPU: 20}, paper.Limits{Tokens: 100, Seqs: 8}, true)
+	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 10, NumCPUBlocks: 20}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, true)
 	require.NoError(t, err)
-	r := &view.Recording{Block: 4, GPU: 10, CPU: 20}
+	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 10, NumCPUBlocks: 20}
 	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 100})
 	require.NoError(t, err)
 	for id := range 2 {
@@ -467,19 +467,19 @@ func TestSwapsAreTold(t *testing.T) {
 type blind struct{ serve.Scheduler }
 
 func TestWhatCannotBeRecordedIsRefused(t *testing.T) {
-	s, err := paper.NewSOSP(paper.Config{Block: 4, GPU: 10}, paper.Limits{Tokens: 100, Seqs: 8}, true)
+	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 10}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, true)
 	require.NoError(t, err)
-	_, err = view.NewRecorder(&view.Recording{Block: 4, GPU: 10}, blind{s}, view.Limits{Frames: 1})
+	_, err = view.NewRecorder(&view.Recording{BlockSize: 4, NumGPUBlocks: 10}, blind{s}, view.Limits{Frames: 1})
 	require.ErrorIs(t, err, view.ErrRecording)
 	require.ErrorContains(t, err, "does not show its block tables")
-	_, err = view.NewRecorder(&view.Recording{GPU: 10}, s, view.Limits{Frames: 1})
+	_, err = view.NewRecorder(&view.Recording{NumGPUBlocks: 10}, s, view.Limits{Frames: 1})
 	require.ErrorIs(t, err, view.ErrRecording)
-	_, err = view.NewRecorder(&view.Recording{Block: 4}, s, view.Limits{})
+	_, err = view.NewRecorder(&view.Recording{BlockSize: 4}, s, view.Limits{})
 	require.ErrorIs(t, err, view.ErrRecording)
-	_, err = view.NewRecorder(&view.Recording{Block: 4, GPU: 1 << 20}, s, view.Limits{Frames: 1})
+	_, err = view.NewRecorder(&view.Recording{BlockSize: 4, NumGPUBlocks: 1 << 20}, s, view.Limits{Frames: 1})
 	require.ErrorContains(t, err, "record with fewer", "before anything is run")
 
-	r := &view.Recording{Block: 4, GPU: 5} // it has 10
+	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 5} // it has 10
 	rec, err := view.NewRecorder(r, s, view.Limits{Frames: 10})
 	require.NoError(t, err)
 	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 6}))

@@ -14,12 +14,12 @@ var ErrRecording = errors.New("bad recording")
 
 // A Recording is a run that can be played back.
 type Recording struct {
-	Title  string
-	System string // what ran, in a few words
-	Note   string // what a reader sees, in a sentence or two; may be empty
-	Block  int    // tokens in a block
-	GPU    int    // blocks; of the course's engine: of the largest pool
-	CPU    int
+	Title        string
+	System       string // what ran, in a few words
+	Note         string // what a reader sees, in a sentence or two; may be empty
+	BlockSize    int    // tokens in a block
+	NumGPUBlocks int    // blocks; of the course's engine: of the largest pool
+	NumCPUBlocks int
 
 	// Course says that it is the course's engine: who has tables are sequences,
 	// a token is a record, and a table has two levels.
@@ -75,11 +75,11 @@ const mostCells = 1 << 16
 
 // checkPool says what is wrong with the numbers of blocks.
 func (r *Recording) checkPool() error {
-	if r.Block < 1 || r.GPU < 0 || r.CPU < 0 {
-		return fmt.Errorf("%w: blocks of %d tokens, %d on the GPU, %d on the CPU", ErrRecording, r.Block, r.GPU, r.CPU)
+	if r.BlockSize < 1 || r.NumGPUBlocks < 0 || r.NumCPUBlocks < 0 {
+		return fmt.Errorf("%w: blocks of %d tokens, %d on the GPU, %d on the CPU", ErrRecording, r.BlockSize, r.NumGPUBlocks, r.NumCPUBlocks)
 	}
-	if r.GPU > mostCells || r.CPU > mostCells-r.GPU {
-		return fmt.Errorf("%w: %d blocks on the GPU and %d on the CPU, a page shows %d: record with fewer, or larger ones", ErrRecording, r.GPU, r.CPU, mostCells)
+	if r.NumGPUBlocks > mostCells || r.NumCPUBlocks > mostCells-r.NumGPUBlocks {
+		return fmt.Errorf("%w: %d blocks on the GPU and %d on the CPU, a page shows %d: record with fewer, or larger ones", ErrRecording, r.NumGPUBlocks, r.NumCPUBlocks, mostCells)
 	}
 	return nil
 }
@@ -101,8 +101,8 @@ func (r *Recording) check() error {
 }
 
 func (r *Recording) checkFrame(f *Frame) error {
-	if f.Blocks < 0 || f.Blocks > r.GPU {
-		return fmt.Errorf("%d blocks on the GPU, which has at most %d", f.Blocks, r.GPU)
+	if f.Blocks < 0 || f.Blocks > r.NumGPUBlocks {
+		return fmt.Errorf("%d blocks on the GPU, which has at most %d", f.Blocks, r.NumGPUBlocks)
 	}
 	within := func(id int32, cpu bool) error {
 		if n := r.device(f, cpu); id < 0 || int(id) >= n {
@@ -149,7 +149,7 @@ func (r *Recording) checkFrame(f *Frame) error {
 
 func (r *Recording) device(f *Frame, cpu bool) int {
 	if cpu {
-		return r.CPU
+		return r.NumCPUBlocks
 	}
 	return f.Blocks
 }

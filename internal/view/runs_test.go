@@ -76,14 +76,14 @@ func drive(t testing.TB, s serve.Scheduler, r *view.Recording, limits view.Limit
 }
 
 func sosp(t testing.TB, gpu, cpu int) serve.Scheduler {
-	s, err := paper.NewSOSP(paper.Config{Block: 16, GPU: gpu, CPU: cpu, Watermark: 0.01}, paper.Limits{Tokens: 2560, Seqs: 256}, false)
+	s, err := paper.NewSOSP(paper.Config{BlockSize: 16, NumGPUBlocks: gpu, NumCPUBlocks: cpu, Watermark: 0.01}, paper.Limits{MaxNumBatchedTokens: 2560, MaxNumSeqs: 256}, false)
 	require.NoError(t, err)
 	return s
 }
 
 func caching(t testing.TB, blocks int) serve.Scheduler {
 	s, err := v0.NewScheduler(v0.SchedulerConfig{
-		Manager: v0.Config{Block: 16, GPU: blocks, Watermark: 0.01, Caching: true}, MaxTokens: 2560, MaxSeqs: 256, MaxLen: 2048,
+		Manager: v0.Config{BlockSize: 16, NumGPUBlocks: blocks, Watermark: 0.01, EnablePrefixCaching: true}, MaxNumBatchedTokens: 2560, MaxNumSeqs: 256, MaxModelLen: 2048,
 	})
 	require.NoError(t, err)
 	return s
@@ -95,38 +95,38 @@ var runs = map[string]func(t testing.TB) *view.Recording{
 	"paged": func(t testing.TB) *view.Recording {
 		r := &view.Recording{
 			Title: "Paged memory under load", System: "vLLM (SOSP '23)",
-			Note: "OPT-13B on one A100: 983 blocks of 16 tokens, requests about as long as ShareGPT's.", Block: 16, GPU: 983, CPU: 200,
+			Note: "OPT-13B on one A100: 983 blocks of 16 tokens, requests about as long as ShareGPT's.", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 200,
 		}
 		return drive(t, sosp(t, 983, 200), r, view.Limits{From: 10, Frames: 30}, load{40, 161, 337, 1, 0})
 	},
 	"reserved": func(t testing.TB) *view.Recording {
-		s, err := paper.NewOrca(paper.OrcaConfig{Block: 16, Blocks: 983, Longest: 2048, Policy: paper.Max}, paper.Limits{Tokens: 2560, Seqs: 256})
+		s, err := paper.NewOrca(paper.OrcaConfig{BlockSize: 16, NumGPUBlocks: 983, MaxModelLen: 2048, Policy: paper.Max}, paper.Limits{MaxNumBatchedTokens: 2560, MaxNumSeqs: 256})
 		require.NoError(t, err)
 		r := &view.Recording{
 			Title: "Reserved for the longest answer", System: "Orca (Max)",
-			Note: "Each request reserves room for 2,048 tokens in one piece.", Block: 16, GPU: 983,
+			Note: "Each request reserves room for 2,048 tokens in one piece.", BlockSize: 16, NumGPUBlocks: 983,
 		}
 		return drive(t, s, r, view.Limits{Frames: 14}, load{20, 161, 60, 1, 0})
 	},
 	"static": func(t testing.TB) *view.Recording {
-		s, err := paper.NewStatic(paper.StaticConfig{Batch: 5, Longest: 300})
+		s, err := paper.NewStatic(paper.StaticConfig{BatchSize: 5, MaxModelLen: 300})
 		require.NoError(t, err)
-		r := &view.Recording{Title: "Static batches", System: "FasterTransformer", Note: "A batch runs until its longest answer is complete.", Block: 300, GPU: 5}
+		r := &view.Recording{Title: "Static batches", System: "FasterTransformer", Note: "A batch runs until its longest answer is complete.", BlockSize: 300, NumGPUBlocks: 5}
 		return drive(t, s, r, view.Limits{Frames: 60}, load{8, 40, 20, 1, 0})
 	},
 	"swapped": func(t testing.TB) *view.Recording {
-		r := &view.Recording{Title: "Parallel samples", System: "vLLM (SOSP '23)", Note: "Up to three samples of a prompt share its blocks.", Block: 16, GPU: 60, CPU: 100}
+		r := &view.Recording{Title: "Parallel samples", System: "vLLM (SOSP '23)", Note: "Up to three samples of a prompt share its blocks.", BlockSize: 16, NumGPUBlocks: 60, NumCPUBlocks: 100}
 		return drive(t, sosp(t, 60, 100), r, view.Limits{Frames: 80}, load{9, 50, 40, 3, 0})
 	},
 	"cached": func(t testing.TB) *view.Recording {
-		r := &view.Recording{Title: "Prefix caching", System: "vLLM V0.6.4", Note: "Three prompts come again and again.", Block: 16, GPU: 96}
+		r := &view.Recording{Title: "Prefix caching", System: "vLLM V0.6.4", Note: "Three prompts come again and again.", BlockSize: 16, NumGPUBlocks: 96}
 		return drive(t, caching(t, 96), r, view.Limits{Frames: 70}, load{6, 100, 30, 1, 100})
 	},
 	"rare": func(testing.TB) *view.Recording {
 		sequence := func(request, number, tokens int, cpu bool, table ...int32) view.Sequence {
 			return view.Sequence{Request: request, Number: number, Tokens: tokens, CPU: cpu, Table: table}
 		}
-		return &view.Recording{Title: "What is rare", System: "made by hand", Block: 4, GPU: 6, CPU: 2, Frames: []view.Frame{
+		return &view.Recording{Title: "What is rare", System: "made by hand", BlockSize: 4, NumGPUBlocks: 6, NumCPUBlocks: 2, Frames: []view.Frame{
 			{Said: []string{"An old request is there."}, Blocks: 6, Running: []int{9}, Sequences: []view.Sequence{sequence(9, 0, 3, false, 5)}},
 			{Said: []string{"One with a lower id comes, and is swapped out."}, Now: 1, Blocks: 6, Running: []int{9}, Swapped: []int{4}, Sequences: []view.Sequence{
 				sequence(4, 0, 5, true, 1, 0), sequence(9, 0, 9, false, 5, block.None, 2),
@@ -137,7 +137,7 @@ var runs = map[string]func(t testing.TB) *view.Recording{
 		}}
 	},
 	"large": func(t testing.TB) *view.Recording {
-		r := &view.Recording{Title: "4,096 blocks", System: "vLLM (SOSP '23)", Block: 16, GPU: 4096}
+		r := &view.Recording{Title: "4,096 blocks", System: "vLLM (SOSP '23)", BlockSize: 16, NumGPUBlocks: 4096}
 		return drive(t, sosp(t, 4096, 0), r, view.Limits{From: 6, Frames: 4}, load{200, 161, 337, 1, 0})
 	},
 }

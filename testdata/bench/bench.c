@@ -133,6 +133,14 @@ static int records_each(int n) {
     return blocks * KV_PER_BLOCK - 1;
 }
 
+static void shuffle(int *ids, int n) {
+    for (int i = n - 1; i > 0; i--) {
+        int j = (int)(rnd() % (uint32_t)(i + 1)), t = ids[i];
+        ids[i] = ids[j];
+        ids[j] = t;
+    }
+}
+
 static int *schedule(int n, enum order order) {
     int each = records_each(n), total = n * each;
     int *ids = malloc((size_t)total * sizeof *ids);
@@ -141,11 +149,7 @@ static int *schedule(int n, enum order order) {
         ids[i] = i % n;
     }
     if (order == RANDOM) {
-        for (int i = total - 1; i > 0; i--) {
-            int j = (int)(rnd() % (uint32_t)(i + 1)), t = ids[i];
-            ids[i] = ids[j];
-            ids[j] = t;
-        }
+        shuffle(ids, total);
     }
     return ids;
 }
@@ -186,6 +190,92 @@ static double append_sample(const struct api *a, int n, enum order order) {
 
 static double round_robin(const struct api *a, int n) { return append_sample(a, n, ROUND_ROBIN); }
 static double at_random(const struct api *a, int n) { return append_sample(a, n, RANDOM); }
+
+/* The same from the first append on: n new sequences, and EACH appends to each. */
+enum { EACH = 12 };
+
+static double first_sample(const struct api *a, int n, enum order order) {
+    int total = n * EACH, rounds = 1 + 100000 / total, failed = 0;
+    int *ids = malloc((size_t)total * sizeof *ids);
+    must(ids != NULL, "memory");
+    for (int i = 0; i < total; i++) {
+        ids[i] = i % n;
+    }
+    if (order == RANDOM) {
+        shuffle(ids, total);
+    }
+    double spent = 0;
+    for (int r = 0; r < rounds; r++) {
+        LLMEngine *e = filled(a, n, NULL);
+        double t = now();
+        for (int i = 0; i < total; i++) {
+            failed |= a->append(e, ids[i], i);
+        }
+        spent += now() - t;
+        a->destroy(e);
+    }
+    free(ids);
+    must(failed == 0, "append_kv");
+    return spent / ((double)rounds * total);
+}
+
+static double first_round_robin(const struct api *a, int n) { return first_sample(a, n, ROUND_ROBIN); }
+static double first_at_random(const struct api *a, int n) { return first_sample(a, n, RANDOM); }
+
+/*
+ * n live sequences, of which one at a random place is freed, a new one created, and
+ * EACH appends go to random ones, again and again.
+ */
+static double mix_sample(const struct api *a, int n) {
+    int rounds = 1000, next = n, failed = 0;
+    int *ids = malloc((size_t)n * sizeof *ids);
+    must(ids != NULL, "memory");
+    LLMEngine *e = a->init(pool, (size_t)8 * MOST_BLOCKS * BLOCK_SIZE);
+    for (int i = 0; i < n; i++) {
+        ids[i] = i;
+        must(a->create(e, i, 1) != NULL, "create_sequence");
+    }
+    double t = now();
+    for (int r = 0; r < rounds; r++) {
+        int place = (int)(rnd() % (uint32_t)n);
+        failed |= a->release(e, ids[place]);
+        ids[place] = next++;
+        failed |= a->create(e, ids[place], 1) == NULL;
+        for (int i = 0; i < EACH; i++) {
+            failed |= a->append(e, ids[rnd() % (uint32_t)n], i);
+        }
+    }
+    double spent = now() - t;
+    must(failed == 0, "a call of the mix");
+    a->destroy(e);
+    free(ids);
+    return spent / rounds;
+}
+
+/* One more sequence when n are live: 64 are made, and freed again beside the clock. */
+enum { MORE = 64 };
+
+static double grow_sample(const struct api *a, int n, int forks) {
+    LLMEngine *e = filled(a, n, NULL);
+    int rounds = n < 1000 ? 200 : 40, failed = 0;
+    double spent = 0;
+    for (int r = 0; r < rounds; r++) {
+        double t = now();
+        for (int i = n; i < n + MORE; i++) {
+            failed |= forks ? a->fork(e, (int)(rnd() % (uint32_t)n), i) == NULL : a->create(e, i, 1) == NULL;
+        }
+        spent += now() - t;
+        for (int i = n + MORE - 1; i >= n; i--) {
+            failed |= a->release(e, i);
+        }
+    }
+    must(failed == 0, "create_sequence or fork_sequence");
+    a->destroy(e);
+    return spent / ((double)rounds * MORE);
+}
+
+static double creates(const struct api *a, int n) { return grow_sample(a, n, 0); }
+static double forks(const struct api *a, int n) { return grow_sample(a, n, 1); }
 
 /* One record to each of n sequences, one call a step; plain C takes n calls. */
 static double batch_sample(const struct api *a, int n) {
@@ -381,6 +471,18 @@ int main(int argc, char **argv) {
         against_empty("random ids", at_random, n, "<= 1.6");
     }
     against_empty("random ids", at_random, 4096, "<= 2.2");
+    for (int n = 1; n <= 4096; n *= 8) {
+        against_empty("round-robin, first included", first_round_robin, n, n < 4096 ? "<= 1.6" : "<= 2.2");
+    }
+    for (int n = 8; n <= 4096; n *= 8) {
+        against_empty("random ids, first included", first_at_random, n, n < 4096 ? "<= 1.6" : "<= 2.2");
+    }
+    against_plain("create, 12 appends, free, 4096 live", mix_sample, 4096, "<= 0.15");
+    against_plain("create_sequence, 64 live", creates, 64, "");
+    against_plain("create_sequence, 512 live", creates, 512, "< 1");
+    against_plain("create_sequence, 4096 live", creates, 4096, "<= 0.6");
+    against_plain("fork_sequence, 512 live", forks, 512, "< 1");
+    against_plain("fork_sequence, 4096 live", forks, 4096, "<= 0.6");
     for (int n = 1; n <= 4096; n *= 8) {
         char work[64];
         snprintf(work, sizeof work, "append_kv_batch, n = %d, per record", n);

@@ -87,8 +87,7 @@ func (s *State) fork(op trace.Op) bool {
 		if table == nil {
 			continue
 		}
-		copied := *table
-		child.Tables[i] = &copied
+		child.Tables[i] = table
 		for _, id := range table {
 			if id != unmapped {
 				s.Counts[id]++
@@ -107,27 +106,27 @@ func (s *State) append(op trace.Op) bool {
 		return false
 	}
 	block, offset := q.KVCount/perBlock, q.KVCount%perBlock
-	table := &q.Tables[block/tableSize]
-	missing := *table == nil
-	old := int32(unmapped)
-	if !missing {
-		old = (*table)[block%tableSize]
+	table := q.Tables[block/tableSize]
+	missing := table == nil
+	if missing {
+		table = newTable()
 	}
-	if old == unmapped || s.Counts[old] > 1 {
+	entry := table[block%tableSize]
+	if entry == unmapped || s.Counts[entry] > 1 {
 		if s.Free == 0 || missing && !mallocs(op, 1) {
 			return false
 		}
-		if missing {
-			*table = newTable()
-		}
-		entry := &(*table)[block%tableSize]
-		s.take(entry)
+		changed := *table
+		q.Tables[block/tableSize] = &changed
+		old := entry
+		s.take(&changed[block%tableSize])
+		entry = changed[block%tableSize]
 		if old != unmapped {
 			s.Counts[old]--
-			copy(s.block(*entry), s.block(old))
+			copy(s.block(entry), s.block(old))
 		}
 	}
-	s.block((*table)[block%tableSize])[offset] = Record(op.B)
+	s.block(entry)[offset] = Record(op.B)
 	q.KVCount++
 	return true
 }

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade/build"
+	"llmmemory/internal/testkit/level"
 )
 
 func correct(t testing.TB) string {
@@ -66,6 +66,7 @@ func TestWordsMadeByMacros(t *testing.T) {
 // What the compiler cannot bear is the submission's fault, and said in a few
 // lines.
 func TestHostileToTheCompiler(t *testing.T) {
+	level.SkipQuick(t)
 	k := newKit(t)
 	var bomb strings.Builder
 	for i := range 40 {
@@ -76,16 +77,14 @@ func TestHostileToTheCompiler(t *testing.T) {
 		"10,000 warnings":  {unused(10_000), "lines more"},
 		"a long line":      {"int x = " + strings.Repeat("y+", 100_000) + "1;\n", "..."},
 		"terminal codes":   {"int x = \x1b[2J\x07;\n", "stray"},
-		"macro bomb":       {"#define A0 1\n" + bomb.String() + "int x = A40;\n", "gcc needs more than"},
+		"macro bomb":       {"#define A0 1\n" + bomb.String() + "int x = A40;\n", "gcc "}, // says which limit it met first: time, memory, or gcc's own
 		"memory":           {"static char x[] = \"" + strings.Repeat("\\0", 100) + "\"" + ";\n" + doubling(34), "gcc "},
 		"big file":         {"static char x[1ul << 30] = {1};\nchar *f(void) { return x; }\n", ""},
 		"cannot be placed": {correct(t) + "static char far[1ul << 33];\n__attribute__((used)) static char *f(void) { return far; }\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			begin := time.Now()
 			_, err := k.Build("a.c", []byte(c.text))
-			t.Logf("%v", time.Since(begin).Round(time.Millisecond))
 			require.Error(t, err)
 			if name == "big file" || name == "cannot be placed" { // depends on the compiler: the gate may say it
 				require.Condition(t, func() bool {

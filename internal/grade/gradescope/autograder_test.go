@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
 )
 
 var (
@@ -150,6 +151,39 @@ func read(t *testing.T, dir string, points float64) Results {
 // container is a folder laid out as Gradescope lays out /autograder, from the zip.
 func container(t *testing.T, p Package, upload map[string]string) string {
 	t.Helper()
+	z := unpacked(t, p)
+	dir := t.TempDir()
+	for _, folder := range []string{"source", "submission", "results"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
+	}
+	for name, f := range z {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "source", name), f.text, f.mode))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_autograder"), runAutograder, 0o755))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "results"), 0o777)) // whatever it was
+	lay(t, filepath.Join(dir, "submission"), upload)
+	return dir
+}
+
+type packed struct {
+	text []byte
+	mode fs.FileMode
+}
+
+var (
+	packing  gosync.Mutex
+	packages = map[string]map[string]packed{} // by what staff choose
+)
+
+// unpacked is what the zip has in it, which is packed once for equal choices.
+func unpacked(t *testing.T, p Package) map[string]packed {
+	t.Helper()
+	packing.Lock()
+	defer packing.Unlock()
+	choice := fmt.Sprintf("%s %s", p.Limit, p.Points)
+	if packages[choice] != nil {
+		return packages[choice]
+	}
 	var err error
 	p.Binary, err = os.ReadFile(static(t))
 	require.NoError(t, err)
@@ -157,19 +191,14 @@ func container(t *testing.T, p Package, upload map[string]string) string {
 	require.NoError(t, p.Write(&b))
 	z, err := zip.NewReader(bytes.NewReader(b.Bytes()), int64(b.Len()))
 	require.NoError(t, err)
-	dir := t.TempDir()
-	for _, folder := range []string{"source", "submission", "results"} {
-		require.NoError(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
-	}
+	all := map[string]packed{}
 	for _, f := range z.File {
 		text, err := fs.ReadFile(z, f.Name)
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "source", f.Name), text, f.Mode()))
+		all[f.Name] = packed{text, f.Mode()}
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_autograder"), runAutograder, 0o755))
-	require.NoError(t, os.Chmod(filepath.Join(dir, "results"), 0o777)) // whatever it was
-	lay(t, filepath.Join(dir, "submission"), upload)
-	return dir
+	packages[choice] = all
+	return all
 }
 
 // grading runs run_autograder as the harness does; it has to say that all is well.
@@ -489,7 +518,7 @@ func TestTheRateLimitWithoutResults(t *testing.T) {
 	r = submit(t, dir, correct(t), 9, previous{Time: at(5), Score: 71.5, Results: &Results{Score: 71.5, Tests: []Test{{Name: "stripped"}}}})
 	require.Equal(t, AfterDueDate, r.Tests[0].Visibility)
 
-	for _, text := range []string{"{", `{"created_at": "yesterday"}`} {
+	for _, text := range []string{"{", `{"created_at": "yesterday"}`}[:level.Pick(1, 2)] {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "submission_metadata.json"), []byte(text), 0o644))
 		require.Contains(t, grading(t, dir), "graded without the rate limit")
 		r := read(t, dir, 100)

@@ -149,12 +149,12 @@ func TestHiddenFindingsAreNotSeen(t *testing.T) {
 	clean := seen(t, report())
 	require.Contains(t, clean, "The visible tests passed; 2 hidden tests are shown after the due date.")
 	require.NotContains(t, strings.ToLower(clean), "all passed")
-	for _, stage := range []string{grade.Random, grade.Outside} {
+	for _, stage := range []grade.StageName{grade.Random, grade.Outside, grade.OwnCalls} {
 		r := report()
 		r.Score = 9.25
 		set(r, "task1_hidden_traces", grade.Failed, 0)
 		set(r, "task1_memory", grade.NotRun, 1) // because of that
-		f := finding("task1_"+strings.ReplaceAll(stage, " ", "_"), 1, stage, 77)
+		f := finding("task1_"+strings.ReplaceAll(string(stage), " ", "_"), 1, stage, 77)
 		r.Notes = []string{"three calls did not come back"}
 		r.Findings = []grade.Finding{f}
 		require.Equal(t, clean, seen(t, r), stage)

@@ -19,12 +19,14 @@ import (
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/page"
 	"llmmemory/internal/grade/rules"
+	"llmmemory/internal/testkit/browsertest"
 	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
 )
 
 func TestMain(m *testing.M) {
 	rules.Serve()
-	os.Exit(m.Run())
+	os.Exit(browsertest.Main(m))
 }
 
 // hostile is a submission whose text and name want to be markup.
@@ -83,6 +85,7 @@ var graded = sync.OnceValues(func() (map[string]*grade.Report, error) {
 
 func reports(t *testing.T) map[string]*grade.Report {
 	t.Helper()
+	level.SkipQuick(t) // submissions are compiled for it
 	all, err := graded()
 	require.NoError(t, err)
 	return all

@@ -15,6 +15,7 @@ import (
 
 	"llmmemory/internal/grade/rules"
 	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
 )
 
 const (
@@ -111,7 +112,10 @@ func TestMutants(t *testing.T) {
 	require.NoError(t, err)
 	mutants = append(mutants, corpus.Mutant{ID: "correct", Kind: corpus.Equivalent})
 	seen := 0
-	for _, m := range mutants {
+	for i, m := range mutants {
+		if _, breaks := ofMutants[m.ID]; !breaks && i%level.Pick(10, 1) != 0 {
+			continue
+		}
 		source, err := m.Apply(correct)
 		require.NoError(t, err)
 		breaches, err := rules.Check([]byte(source))
@@ -161,9 +165,7 @@ func TestTasks(t *testing.T) {
 // What cannot be read is not held against the submission, and does not take the
 // grader with it.
 func TestUnread(t *testing.T) {
-	if testing.Short() {
-		t.Skip("uses up the limits")
-	}
+	level.SkipQuick(t) // it uses up the limits
 	var bomb strings.Builder
 	bomb.WriteString("#define A0 1\n")
 	for i := range 40 {

@@ -82,7 +82,7 @@ func slo(t require.TestingT, text string) SLO {
 func TestByHand(t *testing.T) {
 	file := trace(t, 400, ",16,100\n")
 	for seqs, want := range map[int]float64{1: 1, 4: 4} {
-		s := scenario.Scenario{Trace: file, Requests: 400, Setup: line(t), Server: sim.Server{MaxSeqs: seqs}}
+		s := scenario.Scenario{Trace: file, Requests: 400, Setup: line(t), Server: sim.Server{MaxNumSeqs: seqs}}
 		c, err := Find(context.Background(), s, slo(t, "e2e<1.2s@p50"), Options{Precision: 0.005})
 		require.NoError(t, err)
 		// The 200th request is the median, and has waited 200 times what is missing
@@ -93,7 +93,7 @@ func TestByHand(t *testing.T) {
 		require.LessOrEqual(t, c.Seeds[0].Fails, 1.005*c.Seeds[0].Rate)
 	}
 	// Memory for two: 116 tokens are 8 blocks.
-	s := scenario.Scenario{Trace: file, Setup: line(t), Server: sim.Server{System: "orca-oracle", Blocks: 16, MaxLen: 128}}
+	s := scenario.Scenario{Trace: file, Setup: line(t), Server: sim.Server{System: "orca-oracle", NumGPUBlocks: 16, MaxModelLen: 128}}
 	c, err := Find(context.Background(), s, slo(t, "e2e<1.2s@p50"), Options{Precision: 0.005})
 	require.NoError(t, err)
 	require.InEpsilon(t, 2, c.Rate, 0.01)
@@ -104,15 +104,15 @@ func TestByHand(t *testing.T) {
 func TestQueue(t *testing.T) {
 	lengths, err := workload.Fixed(16, 10)
 	require.NoError(t, err)
-	p, err := scenario.Open(scenario.Scenario{Setup: line(t), Server: sim.Server{System: "sosp", MaxSeqs: 1}})
+	p, err := scenario.Open(scenario.Scenario{Setup: line(t), Server: sim.Server{System: "sosp", MaxNumSeqs: 1}})
 	require.NoError(t, err)
 	l := &Load{}
 	for seed := range uint64(3) {
 		source, err := workload.Poisson(lengths, 1, seed, 0, 5000)
 		require.NoError(t, err)
-		d := &deck{steady: true, source: source}
+		d := &requestSet{steady: true, source: source}
 		require.NoError(t, d.draw(-1))
-		l.Seeds, l.decks = append(l.Seeds, seed), append(l.decks, d)
+		l.Seeds, l.sets = append(l.Seeds, seed), append(l.sets, d)
 	}
 	c, err := l.Find(context.Background(), p, slo(t, "e2e<150ms"), Options{})
 	require.NoError(t, err)
@@ -138,8 +138,8 @@ func TestMonotone(t *testing.T) {
 	for name, less := range map[string]float64{
 		"stricter": find("0.05s/token", sim.Server{}),
 		"one more": find("0.1s/token, ttft<300ms@p99", sim.Server{}),
-		"memory":   find("0.1s/token", sim.Server{Blocks: 400}),
-		"seqs":     find("0.1s/token", sim.Server{MaxSeqs: 8}),
+		"memory":   find("0.1s/token", sim.Server{NumGPUBlocks: 400}),
+		"seqs":     find("0.1s/token", sim.Server{MaxNumSeqs: 8}),
 	} {
 		require.Less(t, less, p*all, name)
 		require.Positive(t, less, name)
@@ -182,9 +182,9 @@ func TestCut(t *testing.T) {
 	cut := 0
 	for _, text := range []string{"0.1s/token", "0.1s/token@p90", "ttft<1s@p99", "ttft<2s", "tpot<60ms", "tpot<60ms@p90", "e2e<30s", "e2e<30s@p50", "e2e<60s@max"} {
 		for _, rate := range []float64{0.5, 1, 1.7, 2, 2.3, 4, 20} {
-			short, err := measure(context.Background(), p, l.decks[0], 0, rate, slo(t, text), false)
+			short, err := measure(context.Background(), p, l.sets[0], 0, rate, slo(t, text), false)
 			require.NoError(t, err)
-			whole, err := measure(context.Background(), p, l.decks[0], 0, rate, slo(t, text), true)
+			whole, err := measure(context.Background(), p, l.sets[0], 0, rate, slo(t, text), true)
 			require.NoError(t, err)
 			require.Equal(t, whole.Holds, short.Holds, "%s at %v: %v", text, rate, whole.Values)
 			if short.Cut {
@@ -205,7 +205,7 @@ func TestValues(t *testing.T) {
 	require.NoError(t, err)
 	l, err := NewLoad(p, 1)
 	require.NoError(t, err)
-	point, err := measure(context.Background(), p, l.decks[0], 0, 2, slo(t, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max"), true)
+	point, err := measure(context.Background(), p, l.sets[0], 0, 2, slo(t, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max"), true)
 	require.NoError(t, err)
 	r := point.Result
 	for i, want := range []float64{r.Normalized.Mean, r.First.Mean, r.Between.Mean, r.EndToEnd.Mean, r.First.P90, r.Between.P50, r.EndToEnd.Max} {
@@ -231,7 +231,7 @@ func TestTheLowestFailureCounts(t *testing.T) {
 	require.NoError(t, err)
 	l, err := NewLoad(p, 1)
 	require.NoError(t, err)
-	s := &search{plan: p, deck: l.decks[0], slo: slo(t, "0.1s/token"), precision: 0.02, estimate: l.estimate(p)}
+	s := &search{plan: p, set: l.sets[0], slo: slo(t, "0.1s/token"), precision: 0.02, estimate: l.estimate(p)}
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
 	require.False(t, s.monotone())
 	require.NoError(t, s.settle(context.Background(), 1, 2))
@@ -257,7 +257,7 @@ func TestEnds(t *testing.T) {
 
 	// 116 tokens do not fit in 4 blocks of 16: requests are refused, or wait for ever.
 	for _, system := range []string{"vllm-v1", "sosp"} {
-		c, err = Find(ctx, scenario.Scenario{Trace: trace(t, 30, ",16,100\n"), Server: sim.Server{System: system, Blocks: 4}}, slo(t, "0.5s/token"), Options{})
+		c, err = Find(ctx, scenario.Scenario{Trace: trace(t, 30, ",16,100\n"), Server: sim.Server{System: system, NumGPUBlocks: 4}}, slo(t, "0.5s/token"), Options{})
 		if err == nil {
 			require.Zero(t, c.Rate)
 		}
@@ -287,7 +287,7 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, 4, l.Requests(), "those of the first 100 s that fit")
 	require.Equal(t, 23, l.Longest)
 	require.InDelta(t, 0.75, l.Own, 1e-12, "3 gaps in 4 s")
-	requests, err := l.decks[0].at(3)
+	requests, err := l.sets[0].at(3)
 	require.NoError(t, err)
 	source := &scaled{requests: requests, rate: 3}
 	var r workload.Request
@@ -304,9 +304,9 @@ func TestDuration(t *testing.T) {
 	l, err := NewLoad(p, 1)
 	require.NoError(t, err)
 	require.Zero(t, l.Requests())
-	few, err := l.decks[0].at(1)
+	few, err := l.sets[0].at(1)
 	require.NoError(t, err)
-	many, err := l.decks[0].at(20)
+	many, err := l.sets[0].at(20)
 	require.NoError(t, err)
 	require.InEpsilon(t, 500, len(few), 0.15)
 	require.InEpsilon(t, 10000, len(many), 0.05)
@@ -347,7 +347,7 @@ func TestHashes(t *testing.T) {
 	require.NoError(t, err)
 	l, err := NewLoad(p, 1)
 	require.NoError(t, err)
-	requests, err := l.decks[0].at(1)
+	requests, err := l.sets[0].at(1)
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 2}, requests[0].Hashes)
 	require.Equal(t, []int64{1, 3}, requests[1].Hashes)

@@ -120,9 +120,9 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 		o.Precision = 0.02
 	}
 	estimate := l.estimate(p)
-	searches := make([]*search, len(l.decks))
-	for i, d := range l.decks {
-		searches[i] = &search{plan: p, deck: d, seed: l.Seeds[i], slo: slo, precision: o.Precision, pool: o.Pool, estimate: estimate}
+	searches := make([]*search, len(l.sets))
+	for i, d := range l.sets {
+		searches[i] = &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, precision: o.Precision, pool: o.Pool, estimate: estimate}
 	}
 	all := func(do func(i int, s *search) error) error {
 		errs := make([]error, len(searches))
@@ -199,8 +199,8 @@ func Median(values []float64) float64 {
 
 // Holds runs one rate under all seeds and says whether all of them hold.
 func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float64, pool Pool) (bool, error) {
-	for i, d := range l.decks {
-		s := &search{plan: p, deck: d, seed: l.Seeds[i], slo: slo, pool: pool}
+	for i, d := range l.sets {
+		s := &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, pool: pool}
 		if err := s.try(ctx, rate, false); err != nil {
 			return false, err
 		}
@@ -218,7 +218,7 @@ func (l *Load) estimate(p *scenario.Plan) float64 {
 	prompt, output := l.Means()
 	answers := float64(max(1, p.Scenario.Decoding.Samples))
 	context := prompt + output/2
-	batch := min(float64(v.MaxSeqs), float64(v.Blocks*v.BlockSize)/context)
+	batch := min(float64(v.MaxNumSeqs), float64(v.NumGPUBlocks*v.BlockSize)/context)
 	batch = max(1, batch)
 	work := cost.Work{Seqs: int(batch), Context: int(batch * context), Prompt: int(batch * prompt / output)}
 	work.PromptContext = int64(float64(work.Prompt) * prompt / 2)

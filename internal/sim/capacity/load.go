@@ -22,11 +22,11 @@ type Load struct {
 	TooLong int     // requests of a trace that are longer than sequences may be, and left out
 	Longest int     // tokens of the longest one, of the first seed
 
-	decks []*deck // one for each seed
+	sets []*requestSet // one for each seed
 }
 
-// A deck is requests that arrive at a rate of one a second.
-type deck struct {
+// A requestSet is requests that arrive at a rate of one a second.
+type requestSet struct {
 	lock     sync.Mutex
 	requests []workload.Request
 	source   workload.Source // of more; nil: these are all
@@ -55,7 +55,7 @@ func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	}
 	l := &Load{}
 	for i := range uint64(seeds) {
-		d := &deck{steady: true}
+		d := &requestSet{steady: true}
 		count := s.Requests
 		if s.Duration > 0 {
 			d.duration = s.Duration
@@ -74,13 +74,13 @@ func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 		if err := d.draw(first); err != nil {
 			return nil, err
 		}
-		l.Seeds, l.decks = append(l.Seeds, s.Seed+i), append(l.decks, d)
+		l.Seeds, l.sets = append(l.Seeds, s.Seed+i), append(l.sets, d)
 	}
 	return l, l.check(p)
 }
 
 func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {
-	return workload.Fitting(source, p.Scenario.Server.MaxLen)
+	return workload.Fitting(source, p.Scenario.Server.MaxModelLen)
 }
 
 // readLoad is NewLoad for a trace.
@@ -102,11 +102,11 @@ func readLoad(p *scenario.Plan) (*Load, error) {
 		source = workload.First(source, DefaultRequests)
 	}
 	fit := fitting(source, p)
-	d := &deck{source: fit}
+	d := &requestSet{source: fit}
 	if err := d.draw(-1); err != nil {
 		return nil, err
 	}
-	l := &Load{Seeds: []uint64{s.Seed}, TooLong: fit.Dropped, decks: []*deck{d}}
+	l := &Load{Seeds: []uint64{s.Seed}, TooLong: fit.Dropped, sets: []*requestSet{d}}
 	if err := l.check(p); err != nil {
 		return nil, err
 	}
@@ -122,10 +122,10 @@ func readLoad(p *scenario.Plan) (*Load, error) {
 }
 
 func (l *Load) check(p *scenario.Plan) error {
-	first := l.decks[0].requests
+	first := l.sets[0].requests
 	if len(first) == 0 {
 		return fmt.Errorf("%w: none is within the %d tokens of a sequence (%d are longer); raise --max-len or take another model",
-			ErrLoad, p.Scenario.Server.MaxLen, l.TooLong)
+			ErrLoad, p.Scenario.Server.MaxModelLen, l.TooLong)
 	}
 	for i := range first {
 		l.Longest = max(l.Longest, first[i].Prompt+first[i].Output)
@@ -135,7 +135,7 @@ func (l *Load) check(p *scenario.Plan) error {
 
 // Means are the mean lengths in tokens, of the first seed.
 func (l *Load) Means() (prompt, output float64) {
-	all := l.decks[0].requests
+	all := l.sets[0].requests
 	for i := range all {
 		prompt += float64(all[i].Prompt)
 		output += float64(all[i].Output)
@@ -145,14 +145,14 @@ func (l *Load) Means() (prompt, output float64) {
 
 // Requests is how many there are for a seed, 0 if that depends on the rate.
 func (l *Load) Requests() int {
-	if l.decks[0].duration > 0 {
+	if l.sets[0].duration > 0 {
 		return 0
 	}
-	return len(l.decks[0].requests)
+	return len(l.sets[0].requests)
 }
 
 // draw reads requests until there are n; -1: to the end.
-func (d *deck) draw(n int) error {
+func (d *requestSet) draw(n int) error {
 	for d.source != nil && (n < 0 || len(d.requests) < n) {
 		var r workload.Request
 		err := d.source.Next(&r)
@@ -170,7 +170,7 @@ func (d *deck) draw(n int) error {
 }
 
 // at is the requests that come at a rate. They stay as they are.
-func (d *deck) at(rate float64) ([]workload.Request, error) {
+func (d *requestSet) at(rate float64) ([]workload.Request, error) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if d.duration == 0 {

@@ -41,7 +41,7 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 }
 
 // measure runs a deck at a rate. Whole runs are not cut.
-func measure(ctx context.Context, p *scenario.Plan, d *deck, seed uint64, rate float64, slo SLO, whole bool) (Point, error) {
+func measure(ctx context.Context, p *scenario.Plan, d *requestSet, seed uint64, rate float64, slo SLO, whole bool) (Point, error) {
 	point := Point{Rate: rate}
 	requests, err := d.at(rate)
 	if err != nil {

@@ -17,7 +17,7 @@ var ErrUnbounded = errors.New("no rate is too high")
 // A search is for the capacity under one seed.
 type search struct {
 	plan      *scenario.Plan
-	deck      *deck
+	set       *requestSet
 	seed      uint64
 	slo       SLO
 	precision float64
@@ -43,7 +43,7 @@ func (s *search) try(ctx context.Context, rate float64, whole bool) error {
 	if err := s.pool.Take(ctx); err != nil {
 		return err
 	}
-	p, err := measure(ctx, s.plan, s.deck, s.seed, rate, s.slo, whole)
+	p, err := measure(ctx, s.plan, s.set, s.seed, rate, s.slo, whole)
 	s.pool.Give()
 	if err != nil {
 		return fmt.Errorf("%.4g requests/s, seed %d: %w", rate, s.seed, err)

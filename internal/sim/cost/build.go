@@ -49,7 +49,7 @@ func (s Setup) roofline(m *Model) {
 	layers, head := l.layerMatrices(s.Workers), l.headMatrix(s.Workers)
 	m.weights = l.ParameterBytes * (layers + head) / (bandwidth * e.Weights)
 	m.token = 2 * layers / (flops * e.Compute)
-	m.head = 2 * head / (flops * e.Compute)
+	m.logits = 2 * head / (flops * e.Compute)
 
 	// Attention: a token that attends to another reads its key and its value, and
 	// each head multiplies and adds its elements with both. A prompt at least

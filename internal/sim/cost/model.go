@@ -28,7 +28,7 @@ type Model struct {
 
 	// All in seconds, of an iteration or of one thing of it.
 	base, seq, context, prompt float64
-	weights, token, head       float64 // linear layers: read the weights, or compute the tokens and the logits
+	weights, token, logits     float64 // linear layers: read the weights, or compute the tokens and the logits
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
 	swapBlock, swapEach        float64
 	copyBlock                  float64
@@ -44,7 +44,7 @@ func (m *Model) Seconds(w Work) float64 {
 	seqs, prompt := float64(w.Seqs), float64(w.Prompt)
 	t += m.base + m.seq*seqs + m.context*float64(w.Context) + m.prompt*prompt
 	// A prompt that is completed counts as one token too many here.
-	t += max(m.weights, m.token*(seqs+prompt)+m.head*seqs)
+	t += max(m.weights, m.token*(seqs+prompt)+m.logits*seqs)
 	t += max(m.promptPair*float64(w.PromptContext), m.promptKV*prompt)
 	return t
 }

@@ -24,7 +24,7 @@ func (b *bench) batched() error {
 		var systems []string
 		for _, system := range []string{"orca-max", "orca-pow2", "orca-oracle", "sosp"} {
 			paper := w.paper.of(system)
-			v, err := b.over(scenario.Scenario{
+			v, err := b.averageOverSeeds(scenario.Scenario{
 				Workload: w.workload, Rate: w.rate, Duration: seconds, Server: server(system),
 				From: from, Until: seconds, Stop: true,
 			}, seeds, requests, paper)
@@ -38,7 +38,7 @@ func (b *bench) batched() error {
 			case "orca-max":
 				percent = 0.1 // exact: as many chunks of 2,048 tokens fit
 			}
-			b.near(kind, "Fig. 13, "+w.title+", "+label(system), v, paper.Low, percent)
+			b.checkWithinPercent(kind, "Fig. 13, "+w.title+", "+label(system), v, paper.Low, percent)
 			systems = append(systems, label(system))
 			ours.Values = append(ours.Values, v)
 		}
@@ -49,7 +49,7 @@ func (b *bench) batched() error {
 	}
 	b.add(chart.Figure{
 		Name: "fig13-batched-requests", Title: "Batched requests (Fig. 13)", Kind: chart.Calibrated, Panels: panels,
-		Seeds: says(seeds, seconds),
+		Seeds: seedsLabel(seeds, seconds),
 		Note: "Averages over the iterations after 600 s. Orca's are predicted. vLLM's are calibrated: the four constants of the time of an iteration " +
 			"were fitted to these two numbers with the real lengths, and not again for the quantiles used here. Alpaca's lengths are inferred.",
 	})

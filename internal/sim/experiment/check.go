@@ -7,31 +7,31 @@ import (
 	"llmmemory/internal/chart"
 )
 
-// near compares with one number of the paper, within so many percent of it.
-func (b *bench) near(kind chart.Kind, item string, ours chart.Value, paper, percent float64) {
+// checkWithinPercent compares with one number of the paper, within so many percent of it.
+func (b *bench) checkWithinPercent(kind chart.Kind, item string, ours chart.Value, paper, percent float64) {
 	off := 100 * (ours.Mean - paper) / paper
-	b.check(kind, item, fmt.Sprintf("%.2f", paper), spread(ours), fmt.Sprintf("%+.1f %%", off),
+	b.check(kind, item, fmt.Sprintf("%.2f", paper), meanAndSD(ours), fmt.Sprintf("%+.1f %%", off),
 		fmt.Sprintf("within %g %%", percent), math.Abs(off) <= percent)
 }
 
-// points compares percentages, within so many points.
-func (b *bench) points(kind chart.Kind, item string, ours chart.Value, paper, points float64) {
+// checkWithinPoints compares percentages, within so many checkWithinPoints.
+func (b *bench) checkWithinPoints(kind chart.Kind, item string, ours chart.Value, paper, points float64) {
 	off := ours.Mean - paper
-	b.check(kind, item, fmt.Sprintf("%.2f %%", paper), spread(ours)+" %", fmt.Sprintf("%+.2f points", off),
+	b.check(kind, item, fmt.Sprintf("%.2f %%", paper), meanAndSD(ours)+" %", fmt.Sprintf("%+.2f points", off),
 		fmt.Sprintf("within %g points", points), math.Abs(off) <= points)
 }
 
-// inside compares with a range.
-func (b *bench) inside(kind chart.Kind, item, paper string, ours chart.Value, low, high float64) {
+// checkWithinRange compares with a range.
+func (b *bench) checkWithinRange(kind chart.Kind, item, paper string, ours chart.Value, low, high float64) {
 	tolerance := fmt.Sprintf("%g to %g", low, high)
 	if math.IsInf(high, 1) {
 		tolerance = fmt.Sprintf("over %g", low)
 	}
-	b.check(kind, item, paper, spread(ours), "", tolerance, ours.Mean >= low && ours.Mean <= high)
+	b.check(kind, item, paper, meanAndSD(ours), "", tolerance, ours.Mean >= low && ours.Mean <= high)
 }
 
-// order holds if ok; ours says in numbers why.
-func (b *bench) order(item, paper, ours string, ok bool) {
+// checkOrder holds if ok; ours says in numbers why.
+func (b *bench) checkOrder(item, paper, ours string, ok bool) {
 	b.check(chart.OrderOnly, item, paper, ours, "", "order", ok)
 }
 
@@ -41,7 +41,7 @@ func (b *bench) check(kind chart.Kind, item, paper, ours, difference, tolerance 
 	})
 }
 
-func spread(v chart.Value) string {
+func meanAndSD(v chart.Value) string {
 	if v.SD == 0 {
 		return fmt.Sprintf("%.2f", v.Mean)
 	}

@@ -101,22 +101,22 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 func (b *bench) averageSeeds() []uint64 {
 	switch {
 	case b.Seeds > 0:
-		return first(b.Seeds)
+		return seedsFrom1(b.Seeds)
 	case b.Quick:
-		return first(4)
+		return seedsFrom1(4)
 	}
-	return first(8)
+	return seedsFrom1(8)
 }
 
 // curveSeeds are those of latency curves, which take many runs each.
 func (b *bench) curveSeeds() []uint64 {
 	if b.Quick {
-		return first(1)
+		return seedsFrom1(1)
 	}
-	return first(3)
+	return seedsFrom1(3)
 }
 
-func first(n int) []uint64 {
+func seedsFrom1(n int) []uint64 {
 	var seeds []uint64
 	for i := range n {
 		seeds = append(seeds, uint64(i+1))
@@ -124,8 +124,8 @@ func first(n int) []uint64 {
 	return seeds
 }
 
-// says is a figure's line about seeds.
-func says(seeds []uint64, seconds float64) string {
+// seedsLabel is a figure's line about seeds.
+func seedsLabel(seeds []uint64, seconds float64) string {
 	length := fmt.Sprintf("%.0f s", seconds)
 	if len(seeds) == 1 {
 		return "seed 1, " + length
@@ -135,31 +135,19 @@ func says(seeds []uint64, seconds float64) string {
 
 // label is how figures call a system.
 func label(system string) string {
-	switch system {
-	case "sosp":
-		return "vLLM (paper's)"
-	case "orca-max":
-		return "Orca (Max)"
-	case "orca-pow2":
-		return "Orca (Pow2)"
-	case "orca-oracle":
-		return "Orca (Oracle)"
-	case "fastertransformer":
-		return "FasterTransformer"
-	case "vllm-v0":
-		return "vLLM V0"
-	case "vllm-v1":
-		return "vLLM V1"
+	kind, err := sim.Lookup(system)
+	if err != nil {
+		return system
 	}
-	return system
+	return kind.Label
 }
 
 func server(system string) sim.Server { return sim.Server{System: system} }
 
 func (b *bench) add(f chart.Figure) { b.report.Figures = append(b.report.Figures, f) }
 
-// over runs a scenario with some seeds and averages f over them.
-func (b *bench) over(s scenario.Scenario, seeds []uint64, f func(*sim.Result) float64, paper *chart.Range) (chart.Value, error) {
+// averageOverSeeds runs a scenario with some seeds and averages f averageOverSeeds them.
+func (b *bench) averageOverSeeds(s scenario.Scenario, seeds []uint64, f func(*sim.Result) float64, paper *chart.Range) (chart.Value, error) {
 	results, err := b.seeds(s, seeds)
 	if err != nil {
 		return chart.Value{}, err

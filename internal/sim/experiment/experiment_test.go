@@ -72,15 +72,15 @@ func TestTolerances(t *testing.T) {
 		check func(b *bench)
 		ok    bool
 	}{
-		{"near", func(b *bench) { b.near(chart.Predicted, "", value(10.59), 10, 6) }, true},
-		{"near", func(b *bench) { b.near(chart.Predicted, "", value(10.61), 10, 6) }, false},
-		{"near", func(b *bench) { b.near(chart.Predicted, "", value(9.39), 10, 6) }, false},
-		{"points", func(b *bench) { b.points(chart.Predicted, "", value(22.4), 20, 2.5) }, true},
-		{"points", func(b *bench) { b.points(chart.Predicted, "", value(22.6), 20, 2.5) }, false},
-		{"points", func(b *bench) { b.points(chart.Predicted, "", value(17.4), 20, 2.5) }, false},
-		{"inside", func(b *bench) { b.inside(chart.Predicted, "", "", value(1.5), 1.5, 1.9) }, true},
-		{"inside", func(b *bench) { b.inside(chart.Predicted, "", "", value(1.91), 1.5, 1.9) }, false},
-		{"inside", func(b *bench) { b.inside(chart.Predicted, "", "", value(4), 5, math.Inf(1)) }, false},
+		{"near", func(b *bench) { b.checkWithinPercent(chart.Predicted, "", value(10.59), 10, 6) }, true},
+		{"near", func(b *bench) { b.checkWithinPercent(chart.Predicted, "", value(10.61), 10, 6) }, false},
+		{"near", func(b *bench) { b.checkWithinPercent(chart.Predicted, "", value(9.39), 10, 6) }, false},
+		{"points", func(b *bench) { b.checkWithinPoints(chart.Predicted, "", value(22.4), 20, 2.5) }, true},
+		{"points", func(b *bench) { b.checkWithinPoints(chart.Predicted, "", value(22.6), 20, 2.5) }, false},
+		{"points", func(b *bench) { b.checkWithinPoints(chart.Predicted, "", value(17.4), 20, 2.5) }, false},
+		{"inside", func(b *bench) { b.checkWithinRange(chart.Predicted, "", "", value(1.5), 1.5, 1.9) }, true},
+		{"inside", func(b *bench) { b.checkWithinRange(chart.Predicted, "", "", value(1.91), 1.5, 1.9) }, false},
+		{"inside", func(b *bench) { b.checkWithinRange(chart.Predicted, "", "", value(4), 5, math.Inf(1)) }, false},
 	} {
 		var b bench
 		c.check(&b)
@@ -89,6 +89,6 @@ func TestTolerances(t *testing.T) {
 	}
 	v := mean([]float64{1, 3}, nil)
 	require.Equal(t, chart.Value{Mean: 2, SD: math.Sqrt2, Seeds: 2}, v)
-	require.Equal(t, "2.00 ± 1.41", spread(v))
+	require.Equal(t, "2.00 ± 1.41", meanAndSD(v))
 	require.Zero(t, mean([]float64{0.1, 0.1, 0.1}, nil).SD)
 }

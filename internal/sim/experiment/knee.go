@@ -35,14 +35,14 @@ func (b *bench) curves(all []curve, seeds []uint64) error {
 	return errors.Join(errs...)
 }
 
-// points are the parts of the capacity at which a line is drawn.
-var points = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
+// curveParts are the parts of the capacity at which a line is drawn.
+var curveParts = []float64{0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1, 1.03, 1.08}
 
 func (b *bench) curve(c *curve, seeds int) error {
 	defer b.count()()
 	c.scenario.Seed = 1
 	slo := capacity.SLO{{Metric: capacity.Normalized, Limit: threshold}}
-	found, err := capacity.Find(b.ctx, c.scenario, slo, capacity.Options{Seeds: seeds, Precision: 0.01, Pool: b.pool, Curve: points})
+	found, err := capacity.Find(b.ctx, c.scenario, slo, capacity.Options{Seeds: seeds, Precision: 0.01, Pool: b.pool, Curve: curveParts})
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (b *bench) latencyOf(setup, machine, name string) error {
 	}
 	b.add(chart.Figure{
 		Name: name, Title: "Normalized latency (Fig. 12): " + machine, Kind: chart.Calibrated, Panels: panels,
-		Seeds: says(seeds, seconds), Note: note,
+		Seeds: seedsLabel(seeds, seconds), Note: note,
 	})
 	return nil
 }
@@ -97,7 +97,7 @@ func (b *bench) versions() error {
 	}
 	b.add(chart.Figure{
 		Name: "fig12-latency-vllm", Title: "Normalized latency of vLLM: the paper's, V0 and V1", Kind: chart.OrderOnly, Panels: panels,
-		Seeds: says(seeds, seconds),
+		Seeds: seedsLabel(seeds, seconds),
 		Note:  "Not in the paper. All three have the same times of an iteration, so what differs is what the schedulers decide.",
 	})
 	return nil
@@ -121,21 +121,21 @@ func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []st
 	switch {
 	case setup != "":
 		name := map[string]string{"paper-opt-66b": "OPT-66B", "paper-opt-175b": "OPT-175B"}[setup] + ", " + title(workload)
-		ours := "vLLM/Oracle " + spread(oracle) + ", vLLM/Max " + spread(max)
+		ours := "vLLM/Oracle " + meanAndSD(oracle) + ", vLLM/Max " + meanAndSD(max)
 		others := max.Mean > oracle.Mean && static.Mean > max.Mean
 		if name == "OPT-175B, Alpaca" {
 			// Much memory and short sequences: Oracle batches as many as it can compute
 			// (paper's text on Fig. 12f).
-			b.order("Fig. 12, "+name+", order of the systems", "vLLM ~ Oracle > Max > FasterTransformer", ours, alike(oracle.Mean, 1) && others)
+			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM ~ Oracle > Max > FasterTransformer", ours, withinFactorTwo(oracle.Mean, 1) && others)
 		} else {
-			b.order("Fig. 12, "+name+", order of the systems", "vLLM > Oracle > Max > FasterTransformer", ours, oracle.Mean > 1.1 && others)
+			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM > Oracle > Max > FasterTransformer", ours, oracle.Mean > 1.1 && others)
 		}
 	case workload == "sharegpt":
-		b.inside(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Oracle)", between(r.Oracle), oracle, 1.5, 1.9)
-		b.inside(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Max)", between(r.Max), max, 2.4, 3.1)
-		b.inside(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/FasterTransformer", "up to 22", static, 5, math.Inf(1))
+		b.checkWithinRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Oracle)", between(r.Oracle), oracle, 1.5, 1.9)
+		b.checkWithinRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Max)", between(r.Max), max, 2.4, 3.1)
+		b.checkWithinRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/FasterTransformer", "up to 22", static, 5, math.Inf(1))
 	default:
-		b.inside(chart.Calibrated, "Fig. 12, Alpaca, rate of vLLM/Orca (Oracle)", "1.3", oracle, 1.2, 1.5)
+		b.checkWithinRange(chart.Calibrated, "Fig. 12, Alpaca, rate of vLLM/Orca (Oracle)", "1.3", oracle, 1.2, 1.5)
 	}
 	return []string{title(workload) + " Oracle", title(workload) + " Max"}, []chart.Value{oracle, max}
 }

@@ -11,7 +11,7 @@ import (
 func (b *bench) sharedPrefix() error {
 	seeds, seconds := b.curveSeeds(), 900.0
 	if b.Quick {
-		seeds, seconds = first(1), 300
+		seeds, seconds = seedsFrom1(1), 300
 	}
 	var panels []chart.Panel
 	var groups []string
@@ -35,12 +35,12 @@ func (b *bench) sharedPrefix() error {
 		panels = append(panels, latencyPanel(w.title, all))
 		r := ratio(&all[1], &all[0], chart.Printed(w.paper))
 		groups, values = append(groups, "Oracle, "+w.short), append(values, r)
-		b.order("Fig. 16, "+w.title+", rate of vLLM/Orca (Oracle)", fmt.Sprint(w.paper), spread(r), r.Mean > 1.3)
+		b.checkOrder("Fig. 16, "+w.title+", rate of vLLM/Orca (Oracle)", fmt.Sprint(w.paper), meanAndSD(r), r.Mean > 1.3)
 	}
 	panels = append(panels, ratios(groups, values))
 	b.add(chart.Figure{
 		Name: "fig16-shared-prefix", Title: "Shared prefix (Fig. 16, LLaMA-13B)", Kind: chart.OrderOnly, Panels: panels,
-		Seeds: says(seeds, seconds),
+		Seeds: seedsLabel(seeds, seconds),
 		Note: "The lengths of WMT16's sentences are an assumption, and the times of an iteration are a roofline's. The paper's factors over Oracle are 1.67 and 3.58. " +
 			"The paper's vLLM keeps the whole blocks of the prefix and computes the rest; V1 finds them in its prefix cache.",
 	})

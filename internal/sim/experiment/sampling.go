@@ -26,7 +26,7 @@ const beams = "Which beams survive depends on a model's probabilities; here each
 func (b *bench) sampling() error {
 	seeds, seconds := b.curveSeeds(), 900.0
 	if b.Quick {
-		seeds, seconds = first(1), 300
+		seeds, seconds = seedsFrom1(1), 300
 	}
 	for _, beam := range []bool{false, true} {
 		var panels []chart.Panel
@@ -54,14 +54,14 @@ func (b *bench) sampling() error {
 				r.Paper = chart.Printed(targets.Ratio.Beam6)
 			}
 			groups, values = append(groups, fmt.Sprint(n)), append(values, r)
-			b.order("Fig. 14, Alpaca, "+title+", rate of vLLM/Orca (Oracle)", paper, spread(r), r.Mean > 1.2)
+			b.checkOrder("Fig. 14, Alpaca, "+title+", rate of vLLM/Orca (Oracle)", paper, meanAndSD(r), r.Mean > 1.2)
 		}
 		against := ratios(groups, values)
 		against.X.Title = "vLLM against Orca (Oracle), by number"
 		panels = append(panels, against)
 		f := chart.Figure{
 			Name: "fig14a-parallel-sampling", Title: "Parallel sampling (Fig. 14, Alpaca)", Kind: chart.OrderOnly, Panels: panels,
-			Seeds: says(seeds, seconds),
+			Seeds: seedsLabel(seeds, seconds),
 			Note:  "Lengths are inferred. A sequence costs the same time whether its prompt is shared or not, so memory makes the whole difference.",
 		}
 		if beam {
@@ -77,7 +77,7 @@ func (b *bench) sampling() error {
 func (b *bench) saving() error {
 	seeds, seconds := b.averageSeeds(), 900.0
 	run := func(workload string, rate float64, n int, beam bool, paper *chart.Range) (chart.Value, error) {
-		return b.over(scenario.Scenario{
+		return b.averageOverSeeds(scenario.Scenario{
 			Workload: workload, Rate: rate, Duration: seconds, Server: server("sosp"), Decoding: decoding(n, beam),
 			From: 300, Until: seconds, Stop: true,
 		}, seeds, saving, paper)
@@ -110,13 +110,13 @@ func (b *bench) saving() error {
 				item := fmt.Sprintf("Fig. 15, %s, %s, %d", title, w.title, n)
 				switch {
 				case !beam:
-					b.points(kind, item, v, paper, 3)
+					b.checkWithinPoints(kind, item, v, paper, 3)
 				case n == 2:
-					b.points(kind, item, v, paper, 1)
+					b.checkWithinPoints(kind, item, v, paper, 1)
 				}
 				last[fmt.Sprint(beam, w.name, n)] = v
 			}
-			b.order("Fig. 15, "+title+", "+w.title+", rises with the number", "rises", fmt.Sprint(rising), rising)
+			b.checkOrder("Fig. 15, "+title+", "+w.title+", rises with the number", "rises", fmt.Sprint(rising), rising)
 			series = append(series, s)
 		}
 		for _, n := range widths {
@@ -133,8 +133,8 @@ func (b *bench) saving() error {
 	}
 	for _, n := range widths {
 		p, q := last[fmt.Sprint(false, "alpaca", n)], last[fmt.Sprint(true, "alpaca", n)]
-		b.order(fmt.Sprintf("Fig. 15, Alpaca, %d, beam saves far more than sampling", n), "beam >> sampling",
-			spread(q)+" % against "+spread(p)+" %", q.Mean > 3*p.Mean)
+		b.checkOrder(fmt.Sprintf("Fig. 15, Alpaca, %d, beam saves far more than sampling", n), "beam >> sampling",
+			meanAndSD(q)+" % against "+meanAndSD(p)+" %", q.Mean > 3*p.Mean)
 	}
 	for _, x := range []struct {
 		n         int
@@ -144,11 +144,11 @@ func (b *bench) saving() error {
 		if err != nil {
 			return err
 		}
-		b.inside(chart.Predicted, fmt.Sprintf("§6.3, ShareGPT, %d samples, saving at 1 request/s, a rate of ours", x.n), between(targets.ShareGPTSaving.Parallel)+" %", v, x.low, x.high)
+		b.checkWithinRange(chart.Predicted, fmt.Sprintf("§6.3, ShareGPT, %d samples, saving at 1 request/s, a rate of ours", x.n), between(targets.ShareGPTSaving.Parallel)+" %", v, x.low, x.high)
 	}
 	b.add(chart.Figure{
 		Name: "fig15-memory-saving", Title: "Memory saved by sharing (Fig. 15, Alpaca at 20 requests/s)", Kind: chart.Calibrated, Panels: panels,
-		Seeds: says(seeds, seconds),
+		Seeds: seedsLabel(seeds, seconds),
 		Note: "Sampling is predicted. It shares whole blocks of the prompt, so prompts below 16 tokens share none, and the shape of the prompts' " +
 			"lengths decides: with the one hump that was inferred ours saves too much; with two humps (40 % of Alpaca's instructions have an input) " +
 			"of the same mean and the same maxima of batches, made when the miss was known, it is nearer. " + beams,

@@ -37,15 +37,15 @@ func (b *bench) waste() error {
 			v := average(results, p.share, nil)
 			if paper != nil {
 				v.Paper = chart.Printed(paper[i])
-				b.points(chart.Predicted, "Fig. 2, "+column.Name+", "+p.name, v, paper[i], 2.5)
+				b.checkWithinPoints(chart.Predicted, "Fig. 2, "+column.Name+", "+p.name, v, paper[i], 2.5)
 			}
 			column.Parts = append(column.Parts, v)
 		}
 		if system == "sosp" {
 			printed := *t.VLLM[0]
 			column.Parts[0].Paper = chart.Printed(printed)
-			b.points(chart.Predicted, "Fig. 2, "+column.Name+", token states", column.Parts[0], printed, 2.5)
-			b.inside(chart.Predicted, "Fig. 2, "+column.Name+", saturated", "96.30 %", column.Parts[0], 95.5, 97)
+			b.checkWithinPoints(chart.Predicted, "Fig. 2, "+column.Name+", token states", column.Parts[0], printed, 2.5)
+			b.checkWithinRange(chart.Predicted, "Fig. 2, "+column.Name+", saturated", "96.30 %", column.Parts[0], 95.5, 97)
 		}
 		stacks.Columns = append(stacks.Columns, column)
 	}
@@ -54,7 +54,7 @@ func (b *bench) waste() error {
 		Panels: []chart.Panel{{
 			X: chart.XAxis{Title: "system"}, Y: chart.YAxis{Title: "part of the KV cache (%)", Max: 100}, Data: stacks,
 		}},
-		Seeds: says(seeds, t.Duration),
+		Seeds: seedsLabel(seeds, t.Duration),
 		Note: "OPT-13B on an A100 with 40 GB, ShareGPT's length quantiles at 4 requests/s, averages over the iterations from 300 to 900 s. " +
 			"The paper prints only the token states of its vLLM; it has no numbers for V0 and V1.",
 	})

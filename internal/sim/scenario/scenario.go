@@ -54,6 +54,7 @@ const PaperSetup = "paper-opt-13b"
 // A Plan is a scenario with everything it names looked up.
 type Plan struct {
 	Scenario Scenario // complete
+	System   *sim.System
 	Setup    cost.Setup
 	Timing   cost.Setup // whose times the system has: Setup's, but for FasterTransformer on the paper's machine
 	Model    *cost.Model
@@ -179,41 +180,37 @@ func (p *Plan) openRequests() (err error) {
 // openServer sizes the memory, and finds how long iterations take.
 func (p *Plan) openServer() (err error) {
 	v := &p.Scenario.Server
-	if v.System == "" {
-		v.System = "vllm-v1"
+	asked := *v
+	if v.MaxModelLen == 0 {
+		v.MaxModelLen = p.Setup.LLM.MaxLength
 	}
-	if v.MaxLen == 0 {
-		v.MaxLen = p.Setup.LLM.MaxLength
-	}
-	if v.MaxTokens == 0 {
-		v.MaxTokens = max(2560, v.MaxLen) // the artifact's; a whole prompt has to fit
-	}
-	if v.BlockSize == 0 {
-		v.BlockSize = 16
-	}
-	if v.Blocks == 0 || v.CPUBlocks == 0 {
+	*v = v.Complete()
+	if asked.NumGPUBlocks == 0 || asked.NumCPUBlocks == 0 {
 		gpu, cpu, err := p.Setup.Pool(v.BlockSize)
 		if err != nil {
 			return err
 		}
-		if v.Blocks == 0 {
-			v.Blocks = gpu
+		if asked.NumGPUBlocks == 0 {
+			v.NumGPUBlocks = gpu
 		}
-		if v.CPUBlocks == 0 {
-			v.CPUBlocks = cpu
+		if asked.NumCPUBlocks == 0 {
+			v.NumCPUBlocks = cpu
 		}
 	}
-	if v.Batch == 0 {
-		v.Batch = p.staticBatch()
+	if asked.BatchSize == 0 {
+		v.BatchSize = p.staticBatch()
 	}
 	if v.Prefix == 0 {
 		if v.Prefix, err = p.prefix(); err != nil {
 			return err
 		}
 	}
-	*v = v.Complete()
-	p.Timing = p.Setup
-	if v.System == "fastertransformer" && p.Scenario.Setup == PaperSetup && p.Setup.Name == PaperSetup {
+	kind, err := sim.Lookup(v.System)
+	if err != nil {
+		return err
+	}
+	p.System, p.Timing = kind, p.Setup
+	if kind.Memory == sim.Static && p.Scenario.Setup == PaperSetup && p.Setup.Name == PaperSetup {
 		// FasterTransformer's own times were logged on the same machine.
 		if p.Timing, err = cost.Open("fastertransformer-opt-13b"); err != nil {
 			return err
@@ -238,7 +235,7 @@ func (p *Plan) staticBatch() int {
 	}
 	v := &p.Scenario.Server
 	machine := fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.Workers, p.Setup.GPU.Name)
-	if all, _, err := p.Setup.Pool(v.BlockSize); err != nil || v.Blocks != all {
+	if all, _, err := p.Setup.Pool(v.BlockSize); err != nil || v.NumGPUBlocks != all {
 		machine = "" // with other memory
 	}
 	switch machine {
@@ -249,7 +246,7 @@ func (p *Plan) staticBatch() int {
 	case "opt-175b on 8 x a100-80gb":
 		return pick(80, 24)
 	}
-	return max(1, v.Blocks*v.BlockSize/v.MaxLen)
+	return max(1, v.NumGPUBlocks*v.BlockSize/v.MaxModelLen)
 }
 
 // prefix is how many tokens all prompts have in common.

@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, "sharegpt", p.Scenario.Workload)
 	require.Equal(t, PaperSetup, p.Scenario.Setup)
 	require.Equal(t, sim.Server{
-		System: "vllm-v1", BlockSize: 16, Blocks: 983, CPUBlocks: 1638, MaxTokens: 2560, MaxSeqs: 256, MaxLen: 2048, Batch: 5, Watermark: p.Scenario.Server.Watermark,
+		System: "vllm-v1", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638, MaxNumBatchedTokens: 2560, MaxNumSeqs: 256, MaxModelLen: 2048, BatchSize: 5, Watermark: p.Scenario.Server.Watermark,
 	}, p.Scenario.Server)
 	require.Equal(t, 1000, p.Expected())
 	require.Equal(t, p.Scenario, open(t, p.Scenario).Scenario, "what is complete stays as it is")
@@ -34,20 +34,20 @@ func TestDefaults(t *testing.T) {
 // Ensure that a model decides over lengths and memory, and numbers given stay.
 func TestModel(t *testing.T) {
 	p := open(t, Scenario{Model: "llama-3-8b", GPU: "a100-40gb", Server: sim.Server{BlockSize: 32}})
-	require.Equal(t, 8192, p.Scenario.Server.MaxLen)
-	require.Equal(t, 8192, p.Scenario.Server.MaxTokens)
+	require.Equal(t, 8192, p.Scenario.Server.MaxModelLen)
+	require.Equal(t, 8192, p.Scenario.Server.MaxNumBatchedTokens)
 	setup, err := cost.New("llama-3-8b", "a100-40gb", 1)
 	require.NoError(t, err)
 	blocks, cpu, err := setup.Pool(32)
 	require.NoError(t, err)
-	require.Equal(t, blocks, p.Scenario.Server.Blocks)
-	require.Equal(t, cpu, p.Scenario.Server.CPUBlocks)
-	require.Equal(t, 20, p.Scenario.Server.Batch, "so many of the longest sequences fit")
+	require.Equal(t, blocks, p.Scenario.Server.NumGPUBlocks)
+	require.Equal(t, cpu, p.Scenario.Server.NumCPUBlocks)
+	require.Equal(t, 20, p.Scenario.Server.BatchSize, "so many of the longest sequences fit")
 
-	p = open(t, Scenario{Setup: "llama-3-8b", Server: sim.Server{Blocks: 77, CPUBlocks: 5, MaxLen: 100, MaxTokens: 300}})
-	require.Equal(t, 77, p.Scenario.Server.Blocks)
-	require.Equal(t, 5, p.Scenario.Server.CPUBlocks)
-	require.Equal(t, 300, p.Scenario.Server.MaxTokens)
+	p = open(t, Scenario{Setup: "llama-3-8b", Server: sim.Server{NumGPUBlocks: 77, NumCPUBlocks: 5, MaxModelLen: 100, MaxNumBatchedTokens: 300}})
+	require.Equal(t, 77, p.Scenario.Server.NumGPUBlocks)
+	require.Equal(t, 5, p.Scenario.Server.NumCPUBlocks)
+	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
 // Ensure that FasterTransformer has the artifact's batches and its own times.
@@ -61,12 +61,12 @@ func TestStatic(t *testing.T) {
 		{"paper-opt-175b", "sharegpt", 24}, {"paper-opt-175b", "alpaca", 80},
 	} {
 		p := open(t, Scenario{Setup: c.setup, Workload: c.workload, Server: sim.Server{System: "fastertransformer"}})
-		require.Equal(t, c.batch, p.Scenario.Server.Batch)
+		require.Equal(t, c.batch, p.Scenario.Server.BatchSize)
 	}
 	p := open(t, Scenario{Model: "opt-13b", GPU: "a100-80gb", Server: sim.Server{System: "fastertransformer"}})
-	require.Equal(t, p.Scenario.Server.Blocks/128, p.Scenario.Server.Batch, "the artifact had no such GPU")
-	p = open(t, Scenario{Server: sim.Server{System: "fastertransformer", Blocks: 400}})
-	require.Equal(t, 3, p.Scenario.Server.Batch, "less memory than the artifact had")
+	require.Equal(t, p.Scenario.Server.NumGPUBlocks/128, p.Scenario.Server.BatchSize, "the artifact had no such GPU")
+	p = open(t, Scenario{Server: sim.Server{System: "fastertransformer", NumGPUBlocks: 400}})
+	require.Equal(t, 3, p.Scenario.Server.BatchSize, "less memory than the artifact had")
 	one := cost.Work{Seqs: 1}
 	p = open(t, Scenario{Server: sim.Server{System: "fastertransformer"}})
 	require.InDelta(t, 0.0213, p.Model.Seconds(one), 1e-12)

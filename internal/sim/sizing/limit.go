@@ -34,15 +34,15 @@ func (s *sizer) limits() []trial {
 		return &all[len(all)-1]
 	}
 	more := v
-	more.Blocks *= 2
-	more.Batch *= 2 // FasterTransformer's is what fits
+	more.NumGPUBlocks *= 2
+	more.BatchSize *= 2 // FasterTransformer's is what fits
 	add("twice the KV memory", KVMemory, setup, more)
-	if v.System != "fastertransformer" {
+	if s.plan.System.Memory != sim.Static {
 		more = v
-		more.MaxSeqs *= 2
+		more.MaxNumSeqs *= 2
 		add("twice --max-seqs", Sequences, setup, more)
 		more = v
-		more.MaxTokens *= 2
+		more.MaxNumBatchedTokens *= 2
 		add("twice --max-tokens", Budget, setup, more)
 	}
 	for _, f := range s.faster() {

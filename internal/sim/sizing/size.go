@@ -45,7 +45,8 @@ type Report struct {
 	Take       Take     `json:"take"`
 	Target     *Target  `json:"target,omitempty"`
 
-	slo capacity.SLO
+	slo    capacity.SLO
+	system *sim.System
 }
 
 // Load is what arrives.
@@ -136,7 +137,7 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 }
 
 func (s *sizer) report(ctx context.Context) (*Report, error) {
-	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe()}
+	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe()}
 	limits, sizes, systems := s.limits(), s.blockSizes(), s.systems()
 	s.total = 1 + len(limits) + len(sizes) + len(systems)
 	var err error
@@ -202,10 +203,10 @@ func (s *sizer) facts() Load {
 
 func (s *sizer) memory() Memory {
 	v := s.plan.Scenario.Server
-	m := Memory{TokenBytes: s.plan.Setup.LLM.KVBytesPerToken(), BlockSize: v.BlockSize, Blocks: v.Blocks, Slots: v.Blocks * v.BlockSize}
+	m := Memory{TokenBytes: s.plan.Setup.LLM.KVBytesPerToken(), BlockSize: v.BlockSize, Blocks: v.NumGPUBlocks, Slots: v.NumGPUBlocks * v.BlockSize}
 	m.Bytes = m.TokenBytes * int64(m.Slots)
 	prompt, output := s.load.Means()
-	m.Fit = v.Blocks / int(math.Ceil((prompt+output)/float64(v.BlockSize)))
+	m.Fit = v.NumGPUBlocks / int(math.Ceil((prompt+output)/float64(v.BlockSize)))
 	return m
 }
 

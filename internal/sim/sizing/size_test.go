@@ -52,10 +52,10 @@ func TestLimits(t *testing.T) {
 		limit  string
 		phrase string
 	}{
-		"memory":       {"0.5s/token", scenario.Scenario{Server: sim.Server{Blocks: 200}}, "twice the KV memory", "limited by KV memory: twice the KV memory gives +"},
-		"sequences":    {"0.5s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxSeqs: 4}}, "twice --max-seqs", "limited by sequences at once"},
-		"token budget": {"0.5s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
-		"slow GPU":     {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Server: sim.Server{Blocks: 20000}}, "twice the GPU's memory bandwidth", "limited by iteration time, not by memory"},
+		"memory":       {"0.5s/token", scenario.Scenario{Server: sim.Server{NumGPUBlocks: 200}}, "twice the KV memory", "limited by KV memory: twice the KV memory gives +"},
+		"sequences":    {"0.5s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxNumSeqs: 4}}, "twice --max-seqs", "limited by sequences at once"},
+		"token budget": {"0.5s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxNumBatchedTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
+		"slow GPU":     {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Server: sim.Server{NumGPUBlocks: 20000}}, "twice the GPU's memory bandwidth", "limited by iteration time, not by memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,7 +143,7 @@ func TestChoose(t *testing.T) {
 
 // Ensure that big blocks are seen to waste memory, and that what is taken is the default then.
 func TestBlockSizes(t *testing.T) {
-	q := question(t, "0.5s/token", scenario.Scenario{Workload: "alpaca", Requests: 400, Server: sim.Server{System: "sosp", Blocks: 20, BlockSize: 256}})
+	q := question(t, "0.5s/token", scenario.Scenario{Workload: "alpaca", Requests: 400, Server: sim.Server{System: "sosp", NumGPUBlocks: 20, BlockSize: 256}})
 	r := size(t, q)
 	require.Len(t, r.BlockSizes, 6)
 	for i, c := range r.BlockSizes {

@@ -16,10 +16,7 @@ type Take struct {
 	Reason    string `json:"reason"`
 }
 
-const (
-	defaultBlock  = 16
-	defaultSystem = "vllm-v1"
-)
+const defaultBlock = 16
 
 var blockSizes = []int{8, 16, 32, 64, 128}
 
@@ -62,10 +59,10 @@ func policyOf(v sim.Server) policy {
 // bytes of memory, and the defaults of that system where nothing was asked for.
 func (s *sizer) with(p policy, block int) sim.Server {
 	v, asked := s.plan.Scenario.Server, s.Scenario.Server
-	v.Watermark, v.Batch = asked.Watermark, asked.Batch
+	v.Watermark, v.BatchSize = asked.Watermark, asked.BatchSize
 	v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching = p.system, p.swap, p.chunked, p.caching, p.uncached
-	v.Blocks = v.Blocks * v.BlockSize / block
-	v.CPUBlocks = v.CPUBlocks * v.BlockSize / block
+	v.NumGPUBlocks = v.NumGPUBlocks * v.BlockSize / block
+	v.NumCPUBlocks = v.NumCPUBlocks * v.BlockSize / block
 	v.BlockSize = block
 	return v
 }
@@ -130,7 +127,7 @@ func (s *sizer) systems() []trial {
 // take chooses a block size and a system, and tries the two together.
 func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error) {
 	size, sizeReason := s.choose(sizes, func(c Change) bool { return c.size == defaultBlock })
-	system, systemReason := s.choose(systems, func(c Change) bool { return c.sys == policy{system: defaultSystem} })
+	system, systemReason := s.choose(systems, func(c Change) bool { return c.sys == policy{system: sim.DefaultSystem} })
 	t := Take{BlockSize: size.size, System: system.Name,
 		Reason: fmt.Sprintf("block size %s: %s; %s: %s", size.Name, sizeReason, system.Name, systemReason)}
 	both := s.trial(fmt.Sprintf("%s, block size %s", system.Name, size.Name), System, system.sys, size.size)

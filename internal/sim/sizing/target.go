@@ -43,9 +43,9 @@ const mostWorkers = 8
 const mostMemory = 64
 
 func (s *sizer) target(ctx context.Context) (*Target, error) {
-	t := &Target{Rate: s.Question.Target, MostBlocks: mostMemory * s.plan.Scenario.Server.Blocks}
+	t := &Target{Rate: s.Question.Target, MostBlocks: mostMemory * s.plan.Scenario.Server.NumGPUBlocks}
 	var err error
-	if t.Holds, err = s.holds(ctx, s.plan.Scenario.Server.Blocks); err != nil {
+	if t.Holds, err = s.holds(ctx, s.plan.Scenario.Server.NumGPUBlocks); err != nil {
 		return nil, err
 	}
 	if t.Blocks, err = s.blocks(ctx, t); err != nil {
@@ -61,7 +61,7 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 	case s.plan.Setup.Linear != nil:
 		t.Note = "times measured with one number of GPUs say nothing of others: with --model and --gpu they are computed"
 		return t, nil
-	case s.Scenario.Server.Blocks > 0:
+	case s.Scenario.Server.NumGPUBlocks > 0:
 		t.Note = "--blocks is given, so other numbers of GPUs in a server were not tried"
 		return t, nil
 	}
@@ -94,7 +94,7 @@ func (s *sizer) server(workers int, c capacity.Capacity) Server {
 
 func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	v := s.plan.Scenario.Server
-	v.Blocks = blocks
+	v.NumGPUBlocks = blocks
 	plan, err := s.plan.With(s.plan.Setup, v)
 	if errors.Is(err, sim.ErrConfig) {
 		return false, nil // too few for the system
@@ -109,10 +109,10 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 // the most that is looked at.
 func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	v := s.plan.Scenario.Server
-	if v.System == "fastertransformer" {
+	if s.plan.System.Memory == sim.Static {
 		return 0, nil // has no blocks
 	}
-	high := v.Blocks
+	high := v.NumGPUBlocks
 	if !t.Holds {
 		high = t.MostBlocks
 		if ok, err := s.holds(ctx, high); err != nil || !ok {
@@ -121,7 +121,7 @@ func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	}
 	low := max(1, (s.load.Longest+v.BlockSize-1)/v.BlockSize) - 1
 	if !t.Holds {
-		low = max(low, v.Blocks)
+		low = max(low, v.NumGPUBlocks)
 	}
 	for high-low > max(1, low/50) {
 		middle := low + (high-low)/2
@@ -147,7 +147,7 @@ func (s *sizer) workers(ctx context.Context, w int) (c capacity.Capacity, ok boo
 	setup, v := s.plan.Setup, s.plan.Scenario.Server
 	setup.Workers = w
 	setup.Name = fmt.Sprintf("%s on %d x %s", setup.LLM.Name, w, setup.GPU.Name)
-	v.Blocks, v.CPUBlocks = 0, s.Scenario.Server.CPUBlocks
+	v.NumGPUBlocks, v.NumCPUBlocks = 0, s.Scenario.Server.NumCPUBlocks
 	plan, err := s.plan.With(setup, v)
 	if errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile) {
 		return c, false, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/terminal"
 )
@@ -153,7 +154,7 @@ func (r *Report) writeFacts(w io.Writer) {
 		text += fmt.Sprintf("; they come at %s requests/s", rate(l.Own))
 	}
 	if l.TooLong > 0 {
-		text += fmt.Sprintf("; %d too long for %d tokens left out", l.TooLong, r.Scenario.Server.MaxLen)
+		text += fmt.Sprintf("; %d too long for %d tokens left out", l.TooLong, r.Scenario.Server.MaxModelLen)
 	}
 	fact(w, "", text)
 	fact(w, "memory", fmt.Sprintf("%d bytes a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
@@ -163,7 +164,7 @@ func (r *Report) writeFacts(w io.Writer) {
 		fact(w, "", rooflines)
 	}
 	v := r.Scenario.Server
-	fmt.Fprintf(w, "server\t%s, at most %d sequences and %d tokens of an iteration\n", policyOf(v), v.MaxSeqs, v.MaxTokens)
+	fmt.Fprintf(w, "server\t%s, at most %d sequences and %d tokens of an iteration\n", policyOf(v), v.MaxNumSeqs, v.MaxNumBatchedTokens)
 	if r.Capacity.Rate == 0 {
 		return
 	}
@@ -171,7 +172,7 @@ func (r *Report) writeFacts(w io.Writer) {
 	a := p.Result.Window
 	fmt.Fprintf(w, "at %s/s\tbatch of %.1f, %.1f wait; iterations of %.1f ms; %d preemptions\n",
 		rate(p.Rate), a.Requests, a.Waiting, a.Milli, p.Result.Recomputed+p.Result.Swapped)
-	if v.System != "fastertransformer" {
+	if r.system.Memory != sim.Static {
 		fmt.Fprintf(w, "\tmemory: %.1f %% tokens, %.1f %% reserved, %.1f %% internal, %.1f %% external or free\n",
 			100*a.Tokens, 100*a.Reservation, 100*a.Internal, 100*a.External)
 	}

@@ -59,9 +59,9 @@ func (g Grid) ordered() (Grid, error) {
 	if n := float64(len(g.Systems)) * float64(len(g.BlockSizes)) * float64(len(g.Rates)) * float64(len(g.Seeds)); n > mostJobs {
 		return g, fmt.Errorf("%w: %.0f jobs: want at most %d", ErrGrid, n, mostJobs)
 	}
-	if g.Base.Server.Blocks != 0 && len(g.BlockSizes) > 1 {
+	if g.Base.Server.NumGPUBlocks != 0 && len(g.BlockSizes) > 1 {
 		return g, fmt.Errorf("%w: %d blocks of different sizes are different memories: leave out the number of blocks, and as many as fit are taken",
-			ErrGrid, g.Base.Server.Blocks)
+			ErrGrid, g.Base.Server.NumGPUBlocks)
 	}
 	g.Base.Server.System, g.Base.Server.BlockSize, g.Base.Rate, g.Base.Seed = "", 0, 0, 0
 	return g, nil

@@ -70,7 +70,7 @@ func TestBadGridsAreRefused(t *testing.T) {
 		"no number":      func(g *Grid) { g.Rates[0] = math.NaN() },
 		"for ever":       func(g *Grid) { g.Rates[0] = math.Inf(1) },
 		"no block":       func(g *Grid) { g.BlockSizes[0] = 0 },
-		"another memory": func(g *Grid) { g.BlockSizes, g.Base.Server.Blocks = []int{8, 16}, 900 },
+		"another memory": func(g *Grid) { g.BlockSizes, g.Base.Server.NumGPUBlocks = []int{8, 16}, 900 },
 		"too many":       func(g *Grid) { g.Seeds, _ = ParseInts[uint64]("", "1-99999") },
 	} {
 		g := grid()
@@ -149,7 +149,7 @@ func TestKeys(t *testing.T) {
 	change("duration", func(g *Grid) { g.Base.Duration = 5 })
 	change("workload", func(g *Grid) { g.Base.Workload = "alpaca" })
 	change("window", func(g *Grid) { g.Base.From = 1 })
-	change("memory", func(g *Grid) { g.Base.Server.Blocks = 900 })
+	change("memory", func(g *Grid) { g.Base.Server.NumGPUBlocks = 900 })
 	change("decoding", func(g *Grid) { g.Base.Decoding.Samples = 2 })
 	change("setup", func(g *Grid) { g.Base.Setup = "paper-llama-13b" })
 	withTrace := func(g *Grid) { g.Base.Trace, g.Base.Duration = trace, 0 }

@@ -5,13 +5,14 @@ import (
 	"slices"
 
 	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim"
 )
 
-// cost is about how long a job takes, in no unit. vllm-v1 computes hashes of
-// blocks, the others do not (internal/sim/README.md, speed).
+// cost is about how long a job takes, in no unit. A system that caches prefixes
+// computes hashes of blocks (internal/sim/README.md, speed).
 func (j Job) cost() int64 {
 	n := int64(j.Requests) + 1
-	if j.System == "vllm-v1" {
+	if kind, err := sim.Lookup(j.System); err == nil && kind.CachesPrefixes {
 		n *= 4
 	}
 	return n

@@ -34,7 +34,7 @@ func Open(t testing.TB, in context.Context, file string, l Look, next ...string)
 	t.Helper()
 	tab, cancel := chromedp.NewContext(in)
 	t.Cleanup(cancel)
-	tab, stop := context.WithTimeout(tab, 3*time.Minute)
+	tab, stop := context.WithTimeout(tab, 20*time.Minute) // no measure of speed
 	t.Cleanup(stop)
 	var seen events
 	require.NoError(t, chromedp.Listen(tab, seen.note))

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestMain(m *testing.M) { os.Exit(Main(m)) }
+
 // A ward is a test inside a test, which may fail.
 type ward struct {
 	testing.TB

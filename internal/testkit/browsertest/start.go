@@ -4,16 +4,47 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
-// Start starts headless Chromium, with nothing of its own to ask the network, until
-// the end of the test.
+// browser is the one of all tests of a package: to start it costs more than a test.
+var browser struct {
+	sync.Mutex
+	tabs context.Context // in which tabs are opened; nil: it does not run
+	stop func()
+}
+
+// Main runs the tests of a package, and ends the browser that they share. A package
+// whose tests call Start calls it from TestMain.
+func Main(m *testing.M) (status int) {
+	browser.stop = func() {}
+	status = m.Run()
+	browser.stop()
+	return status
+}
+
+// Start is headless Chromium, with nothing of its own to ask the network. It runs
+// until the tests of the package have ended. A quick run has no browser.
 func Start(t testing.TB) context.Context {
+	t.Helper()
+	level.SkipQuick(t)
+	browser.Lock()
+	defer browser.Unlock()
+	require.NotNil(t, browser.stop, "TestMain has to call browsertest.Main")
+	if browser.tabs == nil {
+		start(t)
+	}
+	return browser.tabs
+}
+
+func start(t testing.TB) {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	require.NoError(t, err, "the pages are tested in Chromium: as root, apt-get install chromium")
@@ -23,19 +54,19 @@ func Start(t testing.TB) context.Context {
 		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
-		chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.WSURLReadTimeout(10 * time.Minute),
 	}
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(func() {
+	browser.stop = func() {
 		_ = chromedp.Cancel(ctx)
 		cancel()
 		stop()
-		require.NoError(t, os.RemoveAll(dir))
-	})
+		_ = os.RemoveAll(dir)
+	}
 	require.NoError(t, chromedp.Do(ctx))
-	return ctx
+	browser.tabs = ctx
 }

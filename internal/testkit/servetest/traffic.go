@@ -28,13 +28,14 @@ type System struct {
 
 	Refork    func(it *serve.Iteration, id, child, parent int) error // nil: no beams
 	FinishSeq func(id, sequence int) error
-	Live      bool // whatever is accepted is answered or ignored some time
+	Live      bool   // whatever is accepted is answered or ignored some time
+	Worker    Worker // nil: a Memory
 }
 
 // traffic is a System and what the model knows of its requests.
 type traffic struct {
 	*System
-	memory *Memory
+	memory Worker
 	live   map[int]*answer
 	next   int
 	it     serve.Iteration
@@ -47,8 +48,7 @@ type answer struct {
 }
 
 type sample struct {
-	all      []int32
-	sums     []uint64
+	*Sequence
 	length   int // tokens generated so far, and the prompt
 	finished bool
 }
@@ -57,10 +57,13 @@ const answerTokens = 12 // of the longest answer
 
 // Run plays random traffic and checks after each operation.
 func Run(t *rapid.T, s *System) {
-	x := &traffic{System: s, memory: NewMemory(max(1, s.BlockSize)), live: map[int]*answer{}}
+	x := &traffic{System: s, memory: s.Worker, live: map[int]*answer{}}
+	if s.Worker == nil {
+		x.memory = NewMemory(max(1, s.BlockSize))
+	}
 	prefix := make([]int32, len(s.Prefix)*s.BlockSize)
 	x.begin(prefix)
-	x.memory.Write(s.Prefix, Digests(prefix), 0, len(prefix))
+	require.NoError(t, x.memory.Write(s.Prefix, newSequence(prefix), 0, len(prefix)))
 	t.Repeat(map[string]func(*rapid.T){
 		"add":   x.add,
 		"step":  x.step,
@@ -82,12 +85,11 @@ func (x *traffic) add(t *rapid.T) {
 	all := x.content(t, prompt+a.output)
 	n := rapid.IntRange(1, max(1, x.Seqs)).Draw(t, "seqs")
 	for k := range n {
-		q := &sample{all: slices.Clone(all), length: prompt}
-		for i := prompt; k > 0 && i < len(q.all); i++ {
-			q.all[i] += int32(1000 * k)
+		tokens := slices.Clone(all)
+		for i := prompt; k > 0 && i < len(tokens); i++ {
+			tokens[i] += int32(1000 * k)
 		}
-		q.sums = Digests(q.all)
-		a.seqs = append(a.seqs, q)
+		a.seqs = append(a.seqs, &sample{Sequence: newSequence(tokens), length: prompt})
 	}
 	used := x.Usage().Used
 	err := x.Add(serve.Request{ID: x.next, Prompt: prompt, Output: a.output, Seqs: n, Tokens: all})
@@ -163,8 +165,8 @@ func (x *traffic) write(t *rapid.T) {
 				continue
 			}
 			require.True(t, p.Start+p.Tokens <= q.length && p.Last == (p.Start+p.Tokens == q.length))
-			require.NoError(t, x.memory.Read(x.Table(p.ID, k), q.sums, p.Start, p.Start+p.Cached), "a hit of request %d", p.ID)
-			x.memory.Write(x.Table(p.ID, k), q.sums, p.Start+p.Cached, p.Start+p.Tokens)
+			require.NoError(t, x.memory.Read(x.Table(p.ID, k), q.Sequence, p.Start, p.Start+p.Cached), "a hit of request %d", p.ID)
+			require.NoError(t, x.memory.Write(x.Table(p.ID, k), q.Sequence, p.Start+p.Cached, p.Start+p.Tokens))
 		}
 	}
 	for _, d := range x.it.Decodes {
@@ -179,7 +181,7 @@ func (x *traffic) write(t *rapid.T) {
 			running++
 			if x.Table != nil {
 				require.Equal(t, q.length, d.Context)
-				x.memory.Write(x.Table(d.ID, k), q.sums, q.length-1, q.length)
+				require.NoError(t, x.memory.Write(x.Table(d.ID, k), q.Sequence, q.length-1, q.length))
 			}
 		}
 		if x.Table != nil {
@@ -200,7 +202,7 @@ func (x *traffic) read(t *rapid.T) {
 		}
 		for k, q := range x.live[id].seqs {
 			if !q.finished {
-				require.NoError(t, x.memory.Read(x.Table(id, k), q.sums, start, end), "request %d, sequence %d", id, k)
+				require.NoError(t, x.memory.Read(x.Table(id, k), q.Sequence, start, end), "request %d, sequence %d", id, k)
 			}
 		}
 	}
@@ -313,8 +315,9 @@ func (x *traffic) refork(t *rapid.T) {
 	require.NoError(t, x.Refork(&copies, id, 1, 0))
 	x.memory.Apply(&copies)
 	child, parent := a.seqs[1], a.seqs[0]
-	copy(child.all, parent.all[:parent.length-1]) // its next token is its own
-	child.sums, child.length = Digests(child.all), parent.length
+	tokens := slices.Clone(child.Tokens)
+	copy(tokens, parent.Tokens[:parent.length-1]) // its next token is its own
+	child.Sequence, child.length = newSequence(tokens), parent.length
 }
 
 // drain runs until nothing is left.

@@ -12,7 +12,28 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Memory is the blocks of both devices.
+// A Worker runs the model and holds its memory.
+type Worker interface {
+	// Apply makes the copies of an iteration.
+	Apply(*serve.Iteration)
+
+	// Write computes the tokens [start, end) of a sequence.
+	Write(table []int32, q *Sequence, start, end int) error
+
+	// Read says which of the tokens [start, end) is not what the sequence has
+	// there.
+	Read(table []int32, q *Sequence, start, end int) error
+}
+
+// A Sequence is tokens and the digests of each of its beginnings.
+type Sequence struct {
+	Tokens []int32
+	sums   []uint64
+}
+
+func newSequence(tokens []int32) *Sequence { return &Sequence{tokens, Digests(tokens)} }
+
+// Memory is the Worker without a model: the blocks of both devices hold digests.
 type Memory struct {
 	size     int
 	gpu, cpu map[int32][]uint64
@@ -36,27 +57,28 @@ func (m *Memory) move(pairs []device.Pair, from, to map[int32][]uint64) {
 	}
 }
 
-// Apply makes the copies of an iteration.
+// Apply implements Worker.
 func (m *Memory) Apply(it *serve.Iteration) {
 	m.move(it.SwapOut, m.gpu, m.cpu)
 	m.move(it.SwapIn, m.cpu, m.gpu)
 	m.move(it.Copies, m.gpu, m.gpu)
 }
 
-// Write computes the tokens [start, end) of a sequence.
-func (m *Memory) Write(table []int32, digests []uint64, start, end int) {
+// Write implements Worker.
+func (m *Memory) Write(table []int32, q *Sequence, start, end int) error {
 	for at := start; at < end; at++ {
-		m.block(m.gpu, table[at/m.size])[at%m.size] = digests[at]
+		m.block(m.gpu, table[at/m.size])[at%m.size] = q.sums[at]
 	}
+	return nil
 }
 
-// Read reports the first of the tokens [start, end) that is not in its slot.
-func (m *Memory) Read(table []int32, digests []uint64, start, end int) error {
+// Read implements Worker.
+func (m *Memory) Read(table []int32, q *Sequence, start, end int) error {
 	for at := start; at < end; at++ {
 		if at/m.size >= len(table) {
 			return fmt.Errorf("token %d has no block: the table has %d", at, len(table))
 		}
-		if m.block(m.gpu, table[at/m.size])[at%m.size] != digests[at] {
+		if m.block(m.gpu, table[at/m.size])[at%m.size] != q.sums[at] {
 			return fmt.Errorf("block %d does not hold token %d of the sequence at %d", table[at/m.size], at, at%m.size)
 		}
 	}

@@ -20,11 +20,11 @@ func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] 
 // CanAllocate says whether a prompt of so many tokens can be admitted. How many
 // sequences it is for and what is cached does not matter (vllm/v0/RULES.md §3).
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
-	need := ceil(tokens+lookahead, m.config.Block)
-	if m.config.Window > 0 {
+	need := ceil(tokens+lookahead, m.config.BlockSize)
+	if m.config.SlidingWindow > 0 {
 		need = min(need, m.WindowBlocks())
 	}
-	if m.config.GPU-need < m.watermark {
+	if m.config.NumGPUBlocks-need < m.watermark {
 		return Never
 	}
 	return okOrLater(need, m.FreeGPU(), m.watermark)
@@ -53,7 +53,7 @@ func (m *Manager) Allocate(first *Seq, others ...*Seq) error {
 
 // allocate is Allocate for one sequence without the check.
 func (m *Manager) allocate(first *Seq) {
-	size := m.config.Block
+	size := m.config.BlockSize
 	whole := first.Len / size
 	first.table = m.tables.Take()
 	for i := range whole {
@@ -82,7 +82,7 @@ func (m *Manager) checkAllocate(first *Seq, others []*Seq) error {
 			return fmt.Errorf("%w: a sequence of %d tokens, in a table already: %t, in a group of %d tokens", ErrSequence, s.Len, s.known, first.Len)
 		}
 	}
-	need := ceil(first.Len, m.config.Block)
+	need := ceil(first.Len, m.config.BlockSize)
 	if m.prefix != nil {
 		need -= m.inUse(first)
 	}

@@ -13,7 +13,7 @@ import (
 func (m *Manager) CanAppend(lookahead int, group ...*Seq) bool {
 	touched := 0
 	for _, s := range group {
-		touched += s.touched(m.config.Block, lookahead)
+		touched += s.touched(m.config.BlockSize, lookahead)
 	}
 	return touched <= m.FreeGPU()
 }
@@ -31,14 +31,14 @@ func (m *Manager) Append(dst []device.Pair, s *Seq, lookahead, computed int) ([]
 
 // append is Append without the check.
 func (m *Manager) append(dst []device.Pair, s *Seq, lookahead, computed int) []device.Pair {
-	if m.config.Window > 0 {
+	if m.config.SlidingWindow > 0 {
 		m.slide(s, computed)
 	}
 	for range m.freshBlocks(s, lookahead) {
 		s.table = append(s.table, m.take())
 		m.logical++
 	}
-	size := m.config.Block
+	size := m.config.BlockSize
 	for at := s.full / size; s.full < s.Len; at++ {
 		s.full = min(s.Len, (at+1)*size)
 		if m.gpu.Shared(s.table[at]) {
@@ -53,7 +53,7 @@ func (m *Manager) append(dst []device.Pair, s *Seq, lookahead, computed int) []d
 
 // freshBlocks counts the blocks that the table is short of.
 func (m *Manager) freshBlocks(s *Seq, lookahead int) int {
-	return max(0, ceil(s.Len+lookahead, m.config.Block)-len(s.table))
+	return max(0, ceil(s.Len+lookahead, m.config.BlockSize)-len(s.table))
 }
 
 func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
@@ -68,7 +68,7 @@ func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
 		return fmt.Errorf("%w: %d tokens, of which %d are given", ErrSequence, s.Len, len(s.Tokens))
 	}
 	free := m.FreeGPU()
-	if m.config.Window > 0 {
+	if m.config.SlidingWindow > 0 {
 		if m.null == block.None {
 			free--
 		}
@@ -87,7 +87,7 @@ func (m *Manager) checkAppend(s *Seq, lookahead, computed int) error {
 // copies counts the shared blocks that the unseen tokens are written to.
 func (m *Manager) copies(s *Seq) int {
 	n := 0
-	size := m.config.Block
+	size := m.config.BlockSize
 	for at := s.full / size; s.Unseen() > 0 && at < len(s.table) && at*size < s.Len; at++ {
 		if m.gpu.Shared(s.table[at]) {
 			n++
@@ -113,7 +113,7 @@ func (m *Manager) slide(s *Seq, computed int) {
 
 // outside counts the entries in front of the window.
 func (m *Manager) outside(s *Seq, computed int) int {
-	return min(max(0, computed/m.config.Block-m.WindowBlocks()), len(s.table))
+	return min(max(0, computed/m.config.BlockSize-m.WindowBlocks()), len(s.table))
 }
 
 // leaving counts the blocks that slide is going to free.

@@ -44,6 +44,6 @@ func (s *Scheduler) saved(q *request) int {
 	if s.manager.prefix == nil {
 		return 0
 	}
-	hit := len(s.manager.computedOf(&q.Seq)) * s.config.Manager.Block
+	hit := len(s.manager.computedOf(&q.Seq)) * s.config.Manager.BlockSize
 	return max(0, min(hit, q.computed+q.chunk-1)-q.computed)
 }

@@ -65,7 +65,7 @@ func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 }
 
 func (m *Manager) checkSeq(s *Seq) error {
-	size := m.config.Block
+	size := m.config.BlockSize
 	if s.full > s.Len || s.full > len(s.table)*size || !s.known && len(s.table) > 0 {
 		return broken("a sequence of %d tokens, known: %t, has %d of them in %d blocks", s.Len, s.known, s.full, len(s.table))
 	}
@@ -104,7 +104,7 @@ func (m *Manager) checkPrefix() error {
 	before := int32(len(p.blocks) - 1)
 	for id := range p.evictor() {
 		b := &p.blocks[id]
-		if n++; n > m.config.GPU || m.gpu.Count(id) != 0 || b.tokens == 0 || b.prev != before {
+		if n++; n > m.config.NumGPUBlocks || m.gpu.Count(id) != 0 || b.tokens == 0 || b.prev != before {
 			return broken("block %d is evictable with the count %d and a prefix of %d tokens, behind %d", id, m.gpu.Count(id), b.tokens, b.prev)
 		}
 		before = id
@@ -118,7 +118,7 @@ func (m *Manager) checkPrefix() error {
 		}
 	}
 	keyed := 0
-	for id := range p.blocks[:m.config.GPU] {
+	for id := range p.blocks[:m.config.NumGPUBlocks] {
 		b := &p.blocks[id]
 		if b.tokens == 0 {
 			continue

@@ -18,11 +18,11 @@ var (
 
 // Config describes a Manager.
 type Config struct {
-	Block     int // tokens in a block
-	GPU, CPU  int // blocks
-	Watermark float64
-	Window    int  // tokens a sequence attends to; 0: all
-	Caching   bool // keep the blocks of finished prefixes
+	BlockSize                  int // tokens in a block
+	NumGPUBlocks, NumCPUBlocks int // blocks
+	Watermark                  float64
+	SlidingWindow              int  // tokens a sequence attends to; 0: all
+	EnablePrefixCaching        bool // keep the blocks of finished prefixes
 }
 
 // A Manager keeps the block tables of sequences (SelfAttnBlockSpaceManager).
@@ -39,26 +39,26 @@ type Manager struct {
 // New makes a manager whose blocks are all free.
 func New(config Config) (*Manager, error) {
 	switch {
-	case config.Block < 1:
-		return nil, fmt.Errorf("%w: blocks of %d tokens: want at least 1", ErrConfig, config.Block)
-	case config.GPU < 0 || config.CPU < 0 || config.GPU+config.CPU >= math.MaxInt32:
-		return nil, fmt.Errorf("%w: %d GPU and %d CPU blocks", ErrConfig, config.GPU, config.CPU)
+	case config.BlockSize < 1:
+		return nil, fmt.Errorf("%w: blocks of %d tokens: want at least 1", ErrConfig, config.BlockSize)
+	case config.NumGPUBlocks < 0 || config.NumCPUBlocks < 0 || config.NumGPUBlocks+config.NumCPUBlocks >= math.MaxInt32:
+		return nil, fmt.Errorf("%w: %d GPU and %d CPU blocks", ErrConfig, config.NumGPUBlocks, config.NumCPUBlocks)
 	case !(config.Watermark >= 0 && config.Watermark <= 1):
 		return nil, fmt.Errorf("%w: a watermark of %v: want 0 to 1", ErrConfig, config.Watermark)
-	case config.Window < 0:
-		return nil, fmt.Errorf("%w: a window of %d tokens", ErrConfig, config.Window)
-	case config.Window > 0 && config.Caching:
+	case config.SlidingWindow < 0:
+		return nil, fmt.Errorf("%w: a window of %d tokens", ErrConfig, config.SlidingWindow)
+	case config.SlidingWindow > 0 && config.EnablePrefixCaching:
 		return nil, fmt.Errorf("%w: prefix caching cannot be had with a sliding window", ErrConfig)
 	}
 	m := &Manager{
 		config:    config,
-		watermark: device.Watermark(config.Watermark, config.GPU),
-		gpu:       device.Ascending(0, config.GPU),
-		cpu:       device.Ascending(int32(config.GPU), config.CPU),
+		watermark: device.Watermark(config.Watermark, config.NumGPUBlocks),
+		gpu:       device.Ascending(0, config.NumGPUBlocks),
+		cpu:       device.Ascending(int32(config.NumGPUBlocks), config.NumCPUBlocks),
 		null:      block.None,
 	}
-	if config.Caching {
-		m.prefix = newPrefix(config.GPU)
+	if config.EnablePrefixCaching {
+		m.prefix = newPrefix(config.NumGPUBlocks)
 	}
 	return m, nil
 }
@@ -87,7 +87,7 @@ func (m *Manager) Config() Config { return m.config }
 func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 
 // WindowBlocks is the most blocks that a sequence with a window holds (vllm/v0/RULES.md §5).
-func (m *Manager) WindowBlocks() int { return m.config.Window/m.config.Block + 2 }
+func (m *Manager) WindowBlocks() int { return m.config.SlidingWindow/m.config.BlockSize + 2 }
 
 // take hands out a GPU block. If no unused one is left, a cached one is evicted
 // (vllm/v0/RULES.md §1, §6). The caller has counted: there is one.

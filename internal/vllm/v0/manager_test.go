@@ -25,7 +25,7 @@ func TestCheckSeesDamage(t *testing.T) {
 	}
 	for name, f := range damage {
 		t.Run(name, func(t *testing.T) {
-			m, err := New(Config{Block: 2, GPU: 8, Caching: true})
+			m, err := New(Config{BlockSize: 2, NumGPUBlocks: 8, EnablePrefixCaching: true})
 			require.NoError(t, err)
 			s := &Seq{Len: 5, Tokens: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}}
 			require.NoError(t, m.Allocate(s))
@@ -40,16 +40,16 @@ func TestCheckSeesDamage(t *testing.T) {
 // Ensure that misuse and what vLLM gets wrong is refused, with a reason.
 func TestRefused(t *testing.T) {
 	for name, c := range map[string]Config{
-		"blocks without tokens":   {GPU: 1},
-		"a negative device":       {Block: 1, GPU: -1},
-		"more than all":           {Block: 1, Watermark: 1.5},
-		"a negative window":       {Block: 1, Window: -1},
-		"a window that is cached": {Block: 1, Window: 1, Caching: true},
+		"blocks without tokens":   {NumGPUBlocks: 1},
+		"a negative device":       {BlockSize: 1, NumGPUBlocks: -1},
+		"more than all":           {BlockSize: 1, Watermark: 1.5},
+		"a negative window":       {BlockSize: 1, SlidingWindow: -1},
+		"a window that is cached": {BlockSize: 1, SlidingWindow: 1, EnablePrefixCaching: true},
 	} {
 		_, err := New(c)
 		require.ErrorIs(t, err, ErrConfig, name)
 	}
-	m, err := New(Config{Block: 2, GPU: 20, CPU: 20, Window: 2})
+	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 20, NumCPUBlocks: 20, SlidingWindow: 2})
 	require.NoError(t, err)
 	s := &Seq{Len: 16}
 	require.NoError(t, m.Allocate(s))
@@ -74,7 +74,7 @@ func TestRefused(t *testing.T) {
 // Ensure that an append can do with a block that a promotion gives back in the
 // middle of it: the pool is full, and both blocks that it writes are shared.
 func TestPromotionHelps(t *testing.T) {
-	m, err := New(Config{Block: 2, GPU: 6, Caching: true})
+	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 6, EnablePrefixCaching: true})
 	require.NoError(t, err)
 	tokens := []int32{1, 2, 3, 4, 5, 6}
 	other := &Seq{Len: 4, Tokens: tokens}
@@ -103,7 +103,7 @@ func TestPromotionHelps(t *testing.T) {
 // made, the last one of a table never does, and a sequence that was scheduled
 // before keeps the answer it got then.
 func TestComputed(t *testing.T) {
-	m, err := New(Config{Block: 2, GPU: 20, Caching: true})
+	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 20, EnablePrefixCaching: true})
 	require.NoError(t, err)
 	tokens := []int32{1, 2, 3, 4, 5, 6, 7}
 	with := func(n int) *Seq {
@@ -135,7 +135,7 @@ func TestComputed(t *testing.T) {
 // Ensure that a sequence gets the block that holds the same prefix when its own
 // becomes full, without a copy, and its own is free.
 func TestPromotionToTheSamePrefix(t *testing.T) {
-	m, err := New(Config{Block: 2, GPU: 4, Caching: true})
+	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 4, EnablePrefixCaching: true})
 	require.NoError(t, err)
 	a, b := &Seq{Len: 1, Tokens: []int32{1, 2}}, &Seq{Len: 1, Tokens: []int32{1, 2}}
 	require.NoError(t, m.Allocate(a))

@@ -104,7 +104,7 @@ func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 	if i > 0 {
 		parent = m.prefix.blocks[s.table[i-1]].key
 	}
-	m.prefix.hash.Sum(&key, &parent, s.Tokens[i*m.config.Block:(i+1)*m.config.Block], nil)
+	m.prefix.hash.Sum(&key, &parent, s.Tokens[i*m.config.BlockSize:(i+1)*m.config.BlockSize], nil)
 	return key
 }
 
@@ -120,7 +120,7 @@ func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 		return id
 	}
 	id := m.take()
-	p.register(id, &key, (i+1)*m.config.Block)
+	p.register(id, &key, (i+1)*m.config.BlockSize)
 	return id
 }
 
@@ -142,7 +142,7 @@ func (m *Manager) promote(s *Seq, i int) {
 		s.table[i] = id
 		return
 	}
-	m.prefix.register(s.table[i], &key, (i+1)*m.config.Block)
+	m.prefix.register(s.table[i], &key, (i+1)*m.config.BlockSize)
 }
 
 // inUse counts the full blocks of a prompt whose prefix is in a block that a
@@ -162,7 +162,7 @@ func (m *Manager) inUse(s *Seq) int {
 // walkKeys computes the keys of the full blocks from block first on, up to the
 // token end, behind parent.
 func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
-	size := m.config.Block
+	size := m.config.BlockSize
 	for at := (first + 1) * size; at <= end; at += size {
 		m.prefix.hash.Sum(&parent, &parent, s.Tokens[at-size:at], nil)
 		if !f(&parent) {
@@ -174,7 +174,7 @@ func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func
 // promotionsHelp says whether an append can do with fewer free blocks than it
 // makes copies, because a promotion to a block in use gives one back in time.
 func (m *Manager) promotionsHelp(s *Seq, free int) bool {
-	size := m.config.Block
+	size := m.config.BlockSize
 	at := s.full / size
 	parent := blockhash.Hash{}
 	if at > 0 {
@@ -215,7 +215,7 @@ func (m *Manager) freeCached(s *Seq) {
 		}
 	}
 	for i, id := range s.table {
-		if i >= s.fullBlocks(m.config.Block) {
+		if i >= s.fullBlocks(m.config.BlockSize) {
 			m.gpu.Drop(id)
 		} else if m.gpu.Unref(id) {
 			p.push(id)

@@ -3,7 +3,7 @@ package v0
 import (
 	"fmt"
 
-	"llmmemory/internal/queue"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
 
@@ -21,23 +21,23 @@ const (
 // nor Chunked: vLLM takes all blocks of a prompt for computed after its first
 // chunk.
 type SchedulerConfig struct {
-	Manager   Config
-	MaxTokens int // in an iteration
-	MaxSeqs   int // running at once
-	MaxLen    int // tokens of a sequence
-	Mode      Mode
-	Chunked   bool // long prompts are computed in chunks, decodes go first
+	Manager             Config
+	MaxNumBatchedTokens int // in an iteration
+	MaxNumSeqs          int // running at once
+	MaxModelLen         int // tokens of a sequence
+	Mode                Mode
+	Chunked             bool // long prompts are computed in chunks, decodes go first
 }
 
 func (c *SchedulerConfig) check() error {
-	if c.MaxTokens < 1 || c.MaxSeqs < 1 || c.MaxLen < 1 {
+	if c.MaxNumBatchedTokens < 1 || c.MaxNumSeqs < 1 || c.MaxModelLen < 1 {
 		return fmt.Errorf("%w: at most %d tokens and %d sequences in an iteration, sequences of %d tokens: want at least 1",
-			ErrConfig, c.MaxTokens, c.MaxSeqs, c.MaxLen)
+			ErrConfig, c.MaxNumBatchedTokens, c.MaxNumSeqs, c.MaxModelLen)
 	}
 	if c.Mode > Swap {
 		return fmt.Errorf("%w: preemption mode %d", ErrConfig, c.Mode)
 	}
-	if c.Manager.Caching && (c.Mode == Swap || c.Chunked) {
+	if c.Manager.EnablePrefixCaching && (c.Mode == Swap || c.Chunked) {
 		return fmt.Errorf("%w: prefix caching goes with neither swapping nor chunked prefill", ErrConfig)
 	}
 	return nil
@@ -47,10 +47,10 @@ func (c *SchedulerConfig) check() error {
 type Scheduler struct {
 	config   SchedulerConfig
 	manager  *Manager
-	requests queue.Places[request]
+	requests reqtable.Table[request]
 
-	waiting, running, swapped *queue.Queue
-	queues                    [3]*queue.Queue // the order in which blocks are freed
+	waiting, running, swapped *reqtable.Queue
+	queues                    [3]*reqtable.Queue // the order in which blocks are freed
 
 	lost []*Seq // of requests that were ignored while swapped out; vLLM never frees them
 	now  float64
@@ -91,7 +91,7 @@ func NewScheduler(config SchedulerConfig) (*Scheduler, error) {
 	}
 	s := &Scheduler{config: config, manager: m}
 	s.waiting, s.running, s.swapped = s.requests.Queue(), s.requests.Queue(), s.requests.Queue()
-	s.queues = [...]*queue.Queue{s.running, s.swapped, s.waiting}
+	s.queues = [...]*reqtable.Queue{s.running, s.swapped, s.waiting}
 	return s, nil
 }
 
@@ -102,11 +102,11 @@ func (s *Scheduler) Add(r serve.Request) error {
 		return fmt.Errorf("%w %d: a prompt of %d tokens", serve.ErrRequest, r.ID, r.Prompt)
 	case r.Seqs > 1:
 		return fmt.Errorf("%w %d: %d sequences: V0 takes one; add a request for each", serve.ErrRequest, r.ID, r.Seqs)
-	case s.config.Manager.Caching && len(r.Tokens) < r.Prompt:
+	case s.config.Manager.EnablePrefixCaching && len(r.Tokens) < r.Prompt:
 		return fmt.Errorf("%w %d: %d of %d tokens are given, and prefix caching needs them", serve.ErrRequest, r.ID, len(r.Tokens), r.Prompt)
 	}
 	at := s.requests.Add(r.ID)
-	if at == queue.None {
+	if at == reqtable.None {
 		return fmt.Errorf("%w %d: there is one with this id", serve.ErrRequest, r.ID)
 	}
 	q := s.requests.At(at)
@@ -120,10 +120,9 @@ func (s *Scheduler) Add(r serve.Request) error {
 // Finish implements serve.Scheduler. Running requests are freed in the order of
 // the running queue, whatever the order of ids (vllm/v0/RULES.md §8).
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
-	if err := s.requests.Mark(ids...); err != nil {
+	if err := s.requests.TakeAll(ids, s.queues[:], s.forget); err != nil {
 		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}
-	s.requests.TakeMarked(len(ids), s.queues[:], s.forget)
 	return append(answered, ids...), nil
 }
 
@@ -137,7 +136,7 @@ func (s *Scheduler) forget(at int32) {
 
 // Usage implements serve.Scheduler.
 func (s *Scheduler) Usage() serve.Usage {
-	blocks := s.config.Manager.GPU
+	blocks := s.config.Manager.NumGPUBlocks
 	return serve.Usage{Blocks: blocks, Used: blocks - s.manager.FreeGPU(), Logical: s.manager.Logical()}
 }
 
@@ -147,7 +146,7 @@ func (s *Scheduler) Manager() *Manager { return s.manager }
 // Table is the block table of a request, for reading until the next Step; nil
 // if there is no such request.
 func (s *Scheduler) Table(id int) []int32 {
-	if at := s.requests.Find(id); at != queue.None {
+	if at := s.requests.Find(id); at != reqtable.None {
 		return s.requests.At(at).Table()
 	}
 	return nil

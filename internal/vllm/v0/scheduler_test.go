@@ -10,13 +10,13 @@ import (
 
 // Ensure that what cannot be is refused.
 func TestSchedulerRefuses(t *testing.T) {
-	good := SchedulerConfig{Manager: Config{Block: 2, GPU: 8}, MaxTokens: 8, MaxSeqs: 2, MaxLen: 8}
+	good := SchedulerConfig{Manager: Config{BlockSize: 2, NumGPUBlocks: 8}, MaxNumBatchedTokens: 8, MaxNumSeqs: 2, MaxModelLen: 8}
 	for name, spoil := range map[string]func(*SchedulerConfig){
-		"no tokens":          func(c *SchedulerConfig) { c.MaxTokens = 0 },
+		"no tokens":          func(c *SchedulerConfig) { c.MaxNumBatchedTokens = 0 },
 		"an unknown mode":    func(c *SchedulerConfig) { c.Mode = 2 },
-		"swapped prefixes":   func(c *SchedulerConfig) { c.Mode, c.Manager.Caching = Swap, true },
-		"chunks of prefixes": func(c *SchedulerConfig) { c.Chunked, c.Manager.Caching = true, true },
-		"a bad manager":      func(c *SchedulerConfig) { c.Manager.Block = 0 },
+		"swapped prefixes":   func(c *SchedulerConfig) { c.Mode, c.Manager.EnablePrefixCaching = Swap, true },
+		"chunks of prefixes": func(c *SchedulerConfig) { c.Chunked, c.Manager.EnablePrefixCaching = true, true },
+		"a bad manager":      func(c *SchedulerConfig) { c.Manager.BlockSize = 0 },
 	} {
 		c := good
 		spoil(&c)
@@ -36,7 +36,7 @@ func TestSchedulerRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{1}, answered)
 
-	good.Manager.Caching = true
+	good.Manager.EnablePrefixCaching = true
 	s, err = NewScheduler(good)
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Add(serve.Request{ID: 1, Prompt: 1}), serve.ErrRequest, "whose tokens are not given")
@@ -51,8 +51,8 @@ func TestSchedulerRefuses(t *testing.T) {
 // and that its CPU blocks are lost, as vLLM loses them.
 func TestAbandoned(t *testing.T) {
 	s, err := NewScheduler(SchedulerConfig{
-		Manager:   Config{Block: 1, GPU: 3, CPU: 4},
-		MaxTokens: 8, MaxSeqs: 2, MaxLen: 8, Mode: Swap,
+		Manager:             Config{BlockSize: 1, NumGPUBlocks: 3, NumCPUBlocks: 4},
+		MaxNumBatchedTokens: 8, MaxNumSeqs: 2, MaxModelLen: 8, Mode: Swap,
 	})
 	require.NoError(t, err)
 	var it serve.Iteration
@@ -75,8 +75,8 @@ func TestAbandoned(t *testing.T) {
 // there is room again, all go on.
 func TestFailedStep(t *testing.T) {
 	s, err := NewScheduler(SchedulerConfig{
-		Manager:   Config{Block: 1, GPU: 6, CPU: 1},
-		MaxTokens: 8, MaxSeqs: 3, MaxLen: 8, Mode: Swap,
+		Manager:             Config{BlockSize: 1, NumGPUBlocks: 6, NumCPUBlocks: 1},
+		MaxNumBatchedTokens: 8, MaxNumSeqs: 3, MaxModelLen: 8, Mode: Swap,
 	})
 	require.NoError(t, err)
 	var it serve.Iteration
@@ -108,7 +108,7 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 		"a token that is not there":  func(s *Scheduler) { s.requests.At(s.running.Head()).computed++ },
 		"another one's id":           func(s *Scheduler) { s.requests.At(s.running.Head()).id++ },
 	} {
-		s, err := NewScheduler(SchedulerConfig{Manager: Config{Block: 1, GPU: 4, CPU: 4}, MaxTokens: 8, MaxSeqs: 3, MaxLen: 8})
+		s, err := NewScheduler(SchedulerConfig{Manager: Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: 4}, MaxNumBatchedTokens: 8, MaxNumSeqs: 3, MaxModelLen: 8})
 		require.NoError(t, err)
 		var it serve.Iteration
 		for id := range 2 {

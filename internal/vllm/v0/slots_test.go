@@ -24,7 +24,7 @@ func TestSlots(t *testing.T) {
 // Ensure that admission and swapping in leave the watermark free, and that the
 // watermark makes a prompt impossible, but not a swap.
 func TestWatermark(t *testing.T) {
-	m, err := New(Config{Block: 1, GPU: 10, CPU: 10, Watermark: 0.29})
+	m, err := New(Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
 	require.NoError(t, err)
 	require.Equal(t, 2, m.Watermark())
 	require.Equal(t, OK, m.CanAllocate(8, 0))

@@ -3,7 +3,7 @@ package v0
 import (
 	"fmt"
 
-	"llmmemory/internal/queue"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
 
@@ -94,24 +94,24 @@ func (q *request) remaining() int {
 // chunked cuts n down to the budget, if chunks are allowed.
 func (s *Scheduler) chunked(n int) int {
 	if s.config.Chunked {
-		return min(n, s.config.MaxTokens-s.step.tokens)
+		return min(n, s.config.MaxNumBatchedTokens-s.step.tokens)
 	}
 	return n
 }
 
 // fits says whether the budget has room for one more sequence with n tokens.
 func (s *Scheduler) fits(n int) bool {
-	return n > 0 && s.step.tokens+n <= s.config.MaxTokens && s.step.seqs+1 <= s.config.MaxSeqs
+	return n > 0 && s.step.tokens+n <= s.config.MaxNumBatchedTokens && s.step.seqs+1 <= s.config.MaxNumSeqs
 }
 
 // admit takes waiting requests from the head of the queue while there is room.
 func (s *Scheduler) admit() {
 	t := &s.step
-	longest := s.config.MaxLen
+	longest := s.config.MaxModelLen
 	if !s.config.Chunked {
-		longest = min(longest, s.config.MaxTokens)
+		longest = min(longest, s.config.MaxNumBatchedTokens)
 	}
-	for at := s.waiting.Head(); at != queue.None; at = s.waiting.Head() {
+	for at := s.waiting.Head(); at != reqtable.None; at = s.waiting.Head() {
 		q := s.requests.At(at)
 		n := s.chunked(q.remaining())
 		status := Never
@@ -143,7 +143,7 @@ func (s *Scheduler) admit() {
 // overAdmitted is for a prompt that a window's cap admits although its blocks
 // are not there (vllm/v0/RULES.md §5), where vLLM ends.
 func (s *Scheduler) overAdmitted(q *request) Status {
-	if ceil(q.Len, s.config.Manager.Block) > s.config.Manager.GPU {
+	if ceil(q.Len, s.config.Manager.BlockSize) > s.config.Manager.NumGPUBlocks {
 		return Never
 	}
 	return Later
@@ -153,7 +153,7 @@ func (s *Scheduler) overAdmitted(q *request) Status {
 // from the end of the queue for those that have none.
 func (s *Scheduler) runRunning() {
 	t := &s.step
-	for at := s.running.Head(); at != queue.None; at = s.running.Head() {
+	for at := s.running.Head(); at != reqtable.None; at = s.running.Head() {
 		q := s.requests.At(at)
 		n := s.chunked(q.remaining())
 		if n == 0 {
@@ -190,7 +190,7 @@ func (s *Scheduler) makeRoom(at int32) bool {
 	q := s.requests.At(at)
 	for !s.canAppend(q) {
 		victim := s.running.Tail()
-		if victim == queue.None {
+		if victim == reqtable.None {
 			victim = at
 		} else {
 			s.running.Remove(victim)
@@ -212,13 +212,13 @@ func (s *Scheduler) makeRoom(at int32) bool {
 
 // canAppend is Manager.CanAppend for one sequence.
 func (s *Scheduler) canAppend(q *request) bool {
-	return q.touched(s.config.Manager.Block, 0) <= s.manager.FreeGPU()
+	return q.touched(s.config.Manager.BlockSize, 0) <= s.manager.FreeGPU()
 }
 
 // append gives the unseen tokens of a sequence their slots.
 func (s *Scheduler) append(q *request) {
 	t := &s.step
-	if q.Unseen() == 0 && s.config.Manager.Window == 0 {
+	if q.Unseen() == 0 && s.config.Manager.SlidingWindow == 0 {
 		return // a chunk: the whole prompt has its blocks
 	}
 	var err error
@@ -237,7 +237,7 @@ func (s *Scheduler) preempt(at int32) error {
 		t.preempted = append(t.preempted, at)
 	} else {
 		if !s.manager.CanSwapOut(&q.Seq) {
-			return fmt.Errorf("%w: request %d cannot be swapped out: give the CPU more than %d blocks", ErrNoFreeBlocks, q.id, s.config.Manager.CPU)
+			return fmt.Errorf("%w: request %d cannot be swapped out: give the CPU more than %d blocks", ErrNoFreeBlocks, q.id, s.config.Manager.NumCPUBlocks)
 		}
 		var err error
 		if t.it.SwapOut, err = s.manager.SwapOut(t.it.SwapOut, &q.Seq); err != nil {
@@ -257,7 +257,7 @@ func (s *Scheduler) swapIn() {
 	if t.failed != nil || len(t.it.Preempted) > 0 {
 		return
 	}
-	for at := s.swapped.Head(); at != queue.None; at = s.swapped.Head() {
+	for at := s.swapped.Head(); at != reqtable.None; at = s.swapped.Head() {
 		q := s.requests.At(at)
 		switch s.manager.CanSwapIn(0, &q.Seq) {
 		case Later:

@@ -17,7 +17,7 @@ func (m *Manager) CanSwapOut(group ...*Seq) bool {
 // group that fits only without it (vllm/v0/RULES.md §4).
 func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 	need := m.swapNeed(group, lookahead)
-	if m.config.GPU < need {
+	if m.config.NumGPUBlocks < need {
 		return Never
 	}
 	return okOrLater(need, m.FreeGPU(), m.watermark)
@@ -28,7 +28,7 @@ func (m *Manager) CanSwapIn(lookahead int, group ...*Seq) Status {
 func (m *Manager) swapNeed(group []*Seq, lookahead int) int {
 	n := 0
 	for _, s := range group {
-		n += s.touched(m.config.Block, lookahead) + s.fullBlocks(m.config.Block)
+		n += s.touched(m.config.BlockSize, lookahead) + s.fullBlocks(m.config.BlockSize)
 	}
 	return n
 }

@@ -36,17 +36,17 @@ func (x *traffic) seqs(yield func(*Seq) bool) {
 
 func drawConfig(t *rapid.T) Config {
 	c := Config{
-		Block:     rapid.IntRange(1, 5).Draw(t, "block"),
-		GPU:       rapid.IntRange(0, 24).Draw(t, "gpu"),
-		Watermark: float64(rapid.IntRange(0, 20).Draw(t, "watermark")) / 100,
+		BlockSize:    rapid.IntRange(1, 5).Draw(t, "block"),
+		NumGPUBlocks: rapid.IntRange(0, 24).Draw(t, "gpu"),
+		Watermark:    float64(rapid.IntRange(0, 20).Draw(t, "watermark")) / 100,
 	}
 	switch rapid.IntRange(0, 3).Draw(t, "kind") {
 	case 0:
-		c.Caching = true
+		c.EnablePrefixCaching = true
 	case 1:
-		c.Window = rapid.IntRange(1, 12).Draw(t, "window")
+		c.SlidingWindow = rapid.IntRange(1, 12).Draw(t, "window")
 	default:
-		c.CPU = rapid.IntRange(0, 16).Draw(t, "cpu")
+		c.NumCPUBlocks = rapid.IntRange(0, 16).Draw(t, "cpu")
 	}
 	return c
 }
@@ -82,7 +82,7 @@ func (x *traffic) allocate(t *rapid.T) {
 	if err != nil {
 		require.ErrorIs(t, err, ErrNoFreeBlocks)
 		require.Equal(t, before, x.dump())
-		require.True(t, says != OK || x.m.config.Window > 0, "it was said to fit")
+		require.True(t, says != OK || x.m.config.SlidingWindow > 0, "it was said to fit")
 		return
 	}
 	x.groups = append(x.groups, g)
@@ -123,7 +123,7 @@ func (x *traffic) appendTokens(t *rapid.T) {
 		if err != nil {
 			require.ErrorIs(t, err, ErrNoFreeBlocks)
 			require.Equal(t, before, x.dump())
-			require.True(t, !says || x.m.config.Window > 0, "it was said to fit")
+			require.True(t, !says || x.m.config.SlidingWindow > 0, "it was said to fit")
 			s.Len = s.full
 			continue
 		}
@@ -185,12 +185,12 @@ func (x *traffic) swap(t *rapid.T) {
 	entries, empty := 0, false
 	for _, s := range g.seqs {
 		entries += len(s.table)
-		empty = empty || len(s.table) > ceil(s.full, x.m.config.Block)
+		empty = empty || len(s.table) > ceil(s.full, x.m.config.BlockSize)
 	}
 	pairs, err := move(nil, g.seqs...)
 	if err != nil {
 		require.Equal(t, before, x.dump())
-		refused := x.m.config.Caching || slices.ContainsFunc(g.seqs, func(s *Seq) bool { return s.moved })
+		refused := x.m.config.EnablePrefixCaching || slices.ContainsFunc(g.seqs, func(s *Seq) bool { return s.moved })
 		require.True(t, refused || entries > room, "%v", err)
 		require.True(t, refused || !ok || empty, "it was said to fit: %v", err)
 		return
@@ -261,27 +261,27 @@ func TestTraffic(t *testing.T) {
 
 func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
 	config := SchedulerConfig{
-		Manager: drawConfig(t),
-		MaxSeqs: rapid.IntRange(1, 6).Draw(t, "seqs"),
-		MaxLen:  longest,
+		Manager:     drawConfig(t),
+		MaxNumSeqs:  rapid.IntRange(1, 6).Draw(t, "seqs"),
+		MaxModelLen: longest,
 	}
-	if !config.Manager.Caching {
+	if !config.Manager.EnablePrefixCaching {
 		config.Chunked = rapid.Bool().Draw(t, "chunked")
 	}
-	config.MaxTokens = rapid.IntRange(config.MaxSeqs, 40).Draw(t, "tokens")
-	if !config.Manager.Caching && config.Manager.Window == 0 && rapid.Bool().Draw(t, "swap") {
+	config.MaxNumBatchedTokens = rapid.IntRange(config.MaxNumSeqs, 40).Draw(t, "tokens")
+	if !config.Manager.EnablePrefixCaching && config.Manager.SlidingWindow == 0 && rapid.Bool().Draw(t, "swap") {
 		config.Mode = Swap
 	}
 	s, err := NewScheduler(config)
 	require.NoError(t, err)
 	return s, &servetest.System{
 		Scheduler: s, Check: s.Check, Table: func(id, _ int) []int32 { return s.Table(id) },
-		BlockSize: config.Manager.Block, MaxTokens: config.MaxTokens, Prompts: longest, Stuck: ErrNoFreeBlocks,
-		Shared: config.Manager.Caching, Window: config.Manager.Window,
+		BlockSize: config.Manager.BlockSize, MaxTokens: config.MaxNumBatchedTokens, Prompts: longest, Stuck: ErrNoFreeBlocks,
+		Shared: config.Manager.EnablePrefixCaching, Window: config.Manager.SlidingWindow,
 		// With chunks, a prompt whose last block is not full preempts itself at
 		// its second chunk, again and again, when no block is free: CanAppend
 		// counts a block for it although none is needed.
-		Live: config.Mode == Recompute && config.Manager.Window == 0 && !config.Chunked,
+		Live: config.Mode == Recompute && config.Manager.SlidingWindow == 0 && !config.Chunked,
 	}
 }
 

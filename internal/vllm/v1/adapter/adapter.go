@@ -9,7 +9,7 @@ package adapter
 import (
 	"fmt"
 
-	"llmmemory/internal/queue"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/sched"
@@ -19,7 +19,7 @@ import (
 type Scheduler struct {
 	config   sched.Config
 	s        *sched.Scheduler
-	requests queue.Places[request]
+	requests reqtable.Table[request]
 	ids      map[sched.ID]int32 // to places
 
 	step    sched.Step
@@ -75,7 +75,7 @@ func (s *Scheduler) Add(r serve.Request) error {
 		return bad("%d of %d tokens are given, and prefix caching needs them", len(r.Tokens), r.Prompt)
 	case r.Prompt+r.Output > s.config.Cache.MaxModelLen:
 		return bad("%d and %d tokens: no sequence has more than %d", r.Prompt, r.Output, s.config.Cache.MaxModelLen)
-	case s.requests.Find(r.ID) != queue.None:
+	case s.requests.Find(r.ID) != reqtable.None:
 		return bad("there is one with this id")
 	}
 	prompt := r.Tokens
@@ -154,7 +154,7 @@ func (s *Scheduler) row(it *serve.Iteration, i int) {
 // Generated implements serve.Speculator.
 func (s *Scheduler) Generated(id, n int) error {
 	at := s.requests.Find(id)
-	if at == queue.None || s.requests.At(at).yields == 0 {
+	if at == reqtable.None || s.requests.At(at).yields == 0 {
 		return fmt.Errorf("%w %d: it generates nothing in this step, or there is none", serve.ErrRequest, id)
 	}
 	if n < 1 || n > 1+s.config.NumSpeculativeTokens {
@@ -244,10 +244,9 @@ func (s *Scheduler) gone(q *request) {
 
 // Finish implements serve.Scheduler.
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
-	if err := s.requests.Mark(ids...); err != nil {
+	if err := s.requests.Check(ids...); err != nil {
 		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}
-	s.requests.Unmark(ids...)
 	if err := s.update(); err != nil {
 		return answered, err
 	}
@@ -274,7 +273,7 @@ func (s *Scheduler) Usage() serve.Usage {
 // is no such request.
 func (s *Scheduler) Table(id, sequence int) []int32 {
 	at := s.requests.Find(id)
-	if sequence != 0 || at == queue.None || s.requests.At(at).ended {
+	if sequence != 0 || at == reqtable.None || s.requests.At(at).ended {
 		return nil
 	}
 	table, _ := s.s.Table(nil, s.requests.At(at).key, 0)

@@ -27,6 +27,13 @@ func (c *Cache) Preempt(r *Request) {
 	r.running = false
 }
 
+// Unadmit frees r as if it had never been allocated for.
+func (c *Cache) Unadmit(r *Request) {
+	c.Free(r)
+	r.computed = 0
+	r.running = false
+}
+
 // Evict removes the keys of a block, which may be in use.
 func (c *Cache) Evict(id int32) error {
 	if id < 0 || int(id) >= c.pool.NumBlocks() {
@@ -45,6 +52,33 @@ func (c *Cache) ForgetFrom(r *Request, computed int) {
 			if id != pool.Null {
 				c.pool.Evict(id)
 			}
+		}
+	}
+}
+
+// Rewind moves r back to its first computed tokens, because what was scheduled
+// after them was not computed. Its blocks stay, but those that hold later
+// tokens lose their keys. A Mamba group overwrites its state and cannot go
+// back: then nothing has changed and the answer is false.
+func (c *Cache) Rewind(r *Request, computed int) bool {
+	if !c.plain {
+		return false
+	}
+	c.ForgetFrom(r, computed)
+	for i := range r.tables {
+		t := &r.tables[i]
+		t.registered = min(t.registered, computed/c.groups[i].BlockSize)
+	}
+	r.computed = computed
+	return true
+}
+
+// ForgetSince removes all keys that were inserted in a step or a later one,
+// because these steps failed.
+func (c *Cache) ForgetSince(step uint32) {
+	for id := range int32(c.pool.NumBlocks()) {
+		if c.pool.InsertedSince(id, step) {
+			c.pool.Evict(id)
 		}
 	}
 }

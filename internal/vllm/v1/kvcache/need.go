@@ -52,8 +52,9 @@ func (c *Cache) evictable(ids []int32) int {
 }
 
 // PeakBlocks is the most blocks that a request of so many tokens holds at a
-// time when it is alone. A cache with fewer can make it wait for ever.
-func (c *Cache) PeakBlocks(tokens int) int {
+// time when it is alone, with so many steps in flight. A cache with fewer can
+// make it wait for ever.
+func (c *Cache) PeakBlocks(tokens, steps int) int {
 	n := 0
 	for i := range c.groups {
 		g := &c.groups[i]
@@ -62,7 +63,7 @@ func (c *Cache) PeakBlocks(tokens int) int {
 			blocks = min(blocks, g.cap)
 		}
 		if g.aligned() {
-			blocks = min(blocks, 2) // the running state and the one before
+			blocks = min(blocks, 1+steps) // the state of each step, and the one before
 		}
 		if c.finest && g.fine() {
 			blocks++ // the copy of a block that a hit ends in

@@ -119,7 +119,7 @@ func TestSpeculativeStatesMoveOn(t *testing.T) {
 	step(8, 1, 0, 3, 2, 4)              // the state in slot 2: slot 1 is in front of it
 	step(4, 0, 0, 3, 2, 4, 1)           // the state in slot 3; that of slot 0 is freed, and taken again
 	step(12, 0, 0, 0, 2, 0, 0, 4, 1, 3) // the state in slot 6; that of slot 2 is freed
-	require.Equal(t, 4, c.PeakBlocks(40), "two states and two speculative blocks")
+	require.Equal(t, 4, c.PeakBlocks(40, 1), "two states and two speculative blocks")
 }
 
 // A state that is stored in this step is not there yet: who hits it must wait.

@@ -23,6 +23,7 @@ func (p *Pool) insert(id int32, h *blockhash.Hash, group uint32, tokens int) {
 	if p.has(id, h, group) {
 		return
 	}
+	p.recs[id].stamp = p.stamp
 	if p.recs[id].tokens != 0 {
 		p.insertMore(id, h, group)
 		return
@@ -105,6 +106,17 @@ func (p *Pool) forget(id int32, record bool) {
 		}
 		p.spare = append(p.spare, i)
 	}
+}
+
+// SetStamp says in which step keys are inserted from now on, so that InsertedSince
+// can be asked when a step fails.
+func (p *Pool) SetStamp(step uint32) { p.stamp = step }
+
+// InsertedSince reports whether id has keys, and got the last one in this step or
+// a later one. It can err to the side of true for keys of 2^31 steps ago.
+func (p *Pool) InsertedSince(id int32, step uint32) bool {
+	rec := &p.recs[id]
+	return rec.tokens != 0 && int32(rec.stamp-step) >= 0
 }
 
 // Move gives all keys of src to dst, which has none: the owner of src goes on

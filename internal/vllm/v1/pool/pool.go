@@ -35,6 +35,7 @@ type Pool struct {
 	config  Config
 	events  Events
 	version uint64 // counts removals of keys
+	stamp   uint32 // of the keys that are inserted now; see SetStamp
 }
 
 // A record is all there is of a block, in one line of the processor's cache:
@@ -44,7 +45,7 @@ type record struct {
 	count      int32  // table entries that name the block, and pins
 	next, prev int32  // neighbours in the queue
 	tokens     uint32 // of the prefix that the primary key stands for; 0: no key
-	_          uint32
+	stamp      uint32 // of its last key
 }
 
 // New makes a pool in which blocks 1, 2, ... are free in this order.

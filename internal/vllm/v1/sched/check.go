@@ -26,13 +26,13 @@ func (s *Scheduler) Check() error {
 		}
 		seen[r.id] = true
 	}
-	for _, id := range s.queue.list(nil) {
-		r := s.requests.Get(uint64(id))
-		if r == nil || r.status == running || seen[id] {
+	for _, r := range s.allWaiting() {
+		id := r.id
+		if s.requests.Get(uint64(id)) != r || r.status == running || r.in == nil || seen[id] {
 			return fmt.Errorf("%w: request %#x waits, but should not", ErrBroken, uint64(id))
 		}
 		seen[id] = true
-		for g := range s.batch.groups {
+		for g := range s.groups {
 			if len(r.kv.Table(g)) > 0 {
 				return fmt.Errorf("%w: request %#x waits with %d blocks", ErrBroken, uint64(id), len(r.kv.Table(g)))
 			}
@@ -41,13 +41,45 @@ func (s *Scheduler) Check() error {
 	if n := s.requests.Len(); n != len(seen) {
 		return fmt.Errorf("%w: there are %d requests, %d in the queues", ErrBroken, n, len(seen))
 	}
-	return s.checkHeap()
+	if err := s.checkFlight(); err != nil {
+		return err
+	}
+	if err := s.waiting.checkHeap(); err != nil {
+		return err
+	}
+	return s.skipped.checkHeap()
 }
 
-func (s *Scheduler) checkHeap() error {
-	for i := 1; i < len(s.queue.heap); i++ {
-		if s.queue.heap[i].before(s.queue.heap[(i-1)/2]) {
+func (q *queue) checkHeap() error {
+	for i := 1; i < len(q.heap); i++ {
+		if q.heap[i].before(q.heap[(i-1)/2]) {
 			return fmt.Errorf("%w: the heap is out of order at %d", ErrBroken, i)
+		}
+	}
+	return nil
+}
+
+// checkFlight counts the tokens in flight of each request anew.
+func (s *Scheduler) checkFlight() error {
+	tokens, samples := map[ID]int{}, map[ID]int{}
+	for i := range s.flight.n {
+		for _, e := range s.flight.at(i).rows {
+			tokens[e.id] += e.tokens
+			if e.samples {
+				samples[e.id] += 1 + e.drafts
+			}
+		}
+	}
+	for _, r := range append(s.allWaiting(), s.running...) {
+		switch {
+		case r.inFlight != tokens[r.id]:
+			return fmt.Errorf("%w: request %#x has %d tokens in flight, the steps %d", ErrBroken, uint64(r.id), r.inFlight, tokens[r.id])
+		case r.stale < 0 || r.stale > r.inFlight:
+			return fmt.Errorf("%w: request %#x has %d stale tokens of %d in flight", ErrBroken, uint64(r.id), r.stale, r.inFlight)
+		case r.placeholders < 0 || r.placeholders > samples[r.id]:
+			return fmt.Errorf("%w: request %#x has %d placeholders, its rows can sample %d", ErrBroken, uint64(r.id), r.placeholders, samples[r.id])
+		case r.kv.NumComputedTokens() > r.kv.NumTokens()+r.placeholders+len(r.drafts) && r.inFlight == 0:
+			return fmt.Errorf("%w: request %#x has %d tokens, %d computed", ErrBroken, uint64(r.id), r.kv.NumTokens(), r.kv.NumComputedTokens())
 		}
 	}
 	return nil

@@ -33,12 +33,44 @@ type Config struct {
 	AdmitChunks           bool // admit a request if its first chunk fits, not its whole sequence
 	ReturnDrafts          bool // give blocks of rejected drafts back at once; vLLM keeps them
 
-	// ForgetUnscheduled removes the keys of blocks that a request registered
-	// in this step when it is preempted in the same step, which only happens
-	// with priorities. vLLM keeps them, although the blocks are never computed,
-	// so a later request can hit them and read what was there before.
-	ForgetUnscheduled bool
+	// AsVLLM answers bit for bit as vLLM does, also where that is unsafe:
+	//   - Keys of blocks that were scheduled and then not computed stay in the
+	//     cache (RULES.md §17), so a later request can hit them and read what
+	//     was there before.
+	//   - Of requests of equal priority and arrival, the first in the list of
+	//     running ones is preempted, so two can preempt each other for ever.
+	//   - A step can be empty although something can run in the next one.
+	AsVLLM bool
+
+	// AsyncScheduling schedules the next step of a request before the tokens
+	// of the last one are known: placeholders stand for them (RULES.md §15).
+	AsyncScheduling bool
+
+	// PipelineParallelSize is how many stages compute a step one after the
+	// other; 0: one.
+	PipelineParallelSize int
+
+	// MaxConcurrentBatches is how many steps may be scheduled and not updated;
+	// 0: PipelineParallelSize, and one more with AsyncScheduling.
+	MaxConcurrentBatches int
 }
+
+// complete fills in defaults and checks what can be checked.
+func (c *Config) complete() error {
+	if c.PipelineParallelSize == 0 {
+		c.PipelineParallelSize = 1
+	}
+	if c.MaxConcurrentBatches == 0 {
+		c.MaxConcurrentBatches = c.PipelineParallelSize
+		if c.AsyncScheduling {
+			c.MaxConcurrentBatches++
+		}
+	}
+	return c.check()
+}
+
+// maxBatches is the most steps that may be in flight.
+const maxBatches = 64
 
 func (c *Config) check() error {
 	switch {
@@ -48,6 +80,15 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w: %d running requests at most", ErrConfig, c.MaxNumSeqs)
 	case c.MaxNumBatchedTokens < 1:
 		return fmt.Errorf("%w: %d tokens in a step at most", ErrConfig, c.MaxNumBatchedTokens)
+	case c.PipelineParallelSize < 1 || c.PipelineParallelSize > maxBatches-1:
+		return fmt.Errorf("%w: %d stages of a pipeline: want 1 to %d", ErrConfig, c.PipelineParallelSize, maxBatches-1)
+	case c.MaxConcurrentBatches < 1 || c.MaxConcurrentBatches > maxBatches:
+		return fmt.Errorf("%w: %d steps in flight: want 1 to %d", ErrConfig, c.MaxConcurrentBatches, maxBatches)
+	case c.ReturnDrafts && c.MaxConcurrentBatches > 1:
+		return fmt.Errorf("%w: blocks of rejected drafts cannot be returned while the next step, which writes to them, is in flight", ErrConfig)
+	case c.AsVLLM && 0 < c.LongPrefillTokenThreshold && c.LongPrefillTokenThreshold <= c.NumSpeculativeTokens:
+		return fmt.Errorf("%w: a threshold of %d tokens clips the padding of a decode to 1 and %d drafts, and vLLM then schedules more drafts than tokens",
+			ErrConfig, c.LongPrefillTokenThreshold, c.NumSpeculativeTokens)
 	case c.LongPrefillTokenThreshold < 0 || c.NumLookaheadTokens < 0 || c.NumSpeculativeTokens < 0:
 		return fmt.Errorf("%w: a negative number of tokens", ErrConfig)
 	case c.DisableChunkedPrefill && c.MaxNumBatchedTokens < c.Cache.MaxModelLen:

@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // A Child is how a fork differs from its parent.
 type Child struct {
@@ -22,7 +19,7 @@ type Child struct {
 // and beam search. If the parent runs and there is room for one more, the child
 // runs too and shares its blocks until one of them writes; it is a new row in
 // the next step. Otherwise it waits, and hits the blocks that are registered.
-// There must be no step between Schedule and Update.
+// No step may be in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,8 +30,8 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	if c.Arrival != c.Arrival {
 		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
 	}
-	if s.open {
-		return 0, fmt.Errorf("%w: fork between Schedule and Update", ErrOrder)
+	if s.flight.n > 0 {
+		return 0, fmt.Errorf("%w: fork with %d steps in flight", ErrOrder, s.flight.n)
 	}
 	room := min(p.kv.NumPromptTokens()+p.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
 	child := s.blank()
@@ -60,15 +57,10 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	child.stop = append(child.stop, p.stop...)
 	s.enter(child)
 	if shares {
-		child.status, child.prefill, child.fresh = running, p.prefill, true
+		child.status, child.prefill, child.resend = running, p.prefill, KindNew
 		s.running = append(s.running, child)
 	} else {
-		s.queue.push(child)
+		s.waiting.push(child)
 	}
 	return child.id, nil
-}
-
-// inBatch reports whether r is in the step that was scheduled last.
-func (s *Scheduler) inBatch(r *request) bool {
-	return slices.ContainsFunc(s.batch.rows, func(e entry) bool { return e.r == r && e.id == r.id })
 }

@@ -31,6 +31,10 @@ func (m *mambaSplit) init(c *Config, cache *kvcache.Cache) {
 	}
 }
 
+// clipsDecodes reports whether a prompt can be hit up to its last token, so that
+// its first step is as short as a decode.
+func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
+
 // clip returns how many of n tokens behind the first start ones to compute.
 func (m *mambaSplit) clip(r *kvcache.Request, start, n int) int {
 	if m.block == 0 {

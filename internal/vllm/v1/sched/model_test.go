@@ -28,9 +28,11 @@ func drawConfig(t *rapid.T) Config {
 		Policy:                    rapid.SampledFrom([]Policy{FCFS, Priority}).Draw(t, "policy"),
 		MaxNumSeqs:                rapid.IntRange(1, 6).Draw(t, "seqs"),
 		MaxNumBatchedTokens:       rapid.IntRange(4, 24).Draw(t, "tokens"),
-		LongPrefillTokenThreshold: rapid.SampledFrom([]int{0, 0, 5}).Draw(t, "long prefill"),
+		LongPrefillTokenThreshold: rapid.SampledFrom([]int{0, 0, 2, 5}).Draw(t, "long prefill"),
 		NumSpeculativeTokens:      rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "drafts"),
 		AdmitChunks:               rapid.Bool().Draw(t, "admit chunks"),
+		AsyncScheduling:           rapid.Bool().Draw(t, "async"),
+		PipelineParallelSize:      rapid.SampledFrom([]int{1, 1, 2, 3}).Draw(t, "stages"),
 		Cache: kvcache.Config{
 			NumGPUBlocks: rapid.SampledFrom([]int{6, 8, 11, 14, 18, 25, 40}).Draw(t, "blocks"), Groups: layout, MaxModelLen: longest,
 			EnablePrefixCaching: rapid.SampledFrom([]bool{true, true, false}).Draw(t, "caching"), Hash: blockhash.LE{},
@@ -48,64 +50,203 @@ func drawConfig(t *rapid.T) Config {
 	if layout[0].BlockSize == 8 && c.Cache.EnablePrefixCaching {
 		c.Cache.HashBlockSize = 4 // hits inside a block
 	}
-	if layout[len(layout)-1].Kind != kvcache.Mamba {
+	if layout[len(layout)-1].Kind != kvcache.Mamba && !c.AsyncScheduling && c.PipelineParallelSize == 1 {
 		c.ReturnDrafts = rapid.Bool().Draw(t, "return drafts")
 	}
-	c.Cache.MaxInFlightTokens = c.MaxNumBatchedTokens
-	c.ForgetUnscheduled = true // else a hit can be on blocks that were never computed
 	return c
+}
+
+// underPressure is a configuration in which requests lose their blocks, and hit
+// each other's, all the time.
+func underPressure(t *rapid.T) Config {
+	return Config{
+		Policy:               rapid.SampledFrom([]Policy{Priority, Priority, FCFS}).Draw(t, "policy"),
+		MaxNumSeqs:           4,
+		MaxNumBatchedTokens:  rapid.IntRange(4, 12).Draw(t, "tokens"),
+		AdmitChunks:          true,
+		AsyncScheduling:      rapid.IntRange(0, 2).Draw(t, "async") == 0,
+		PipelineParallelSize: rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "stages"),
+		Cache: kvcache.Config{
+			NumGPUBlocks: rapid.SampledFrom([]int{11, 12, 14}).Draw(t, "blocks"),
+			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, MaxModelLen: longest,
+			EnablePrefixCaching: true, Hash: blockhash.LE{},
+		},
+	}
+}
+
+// A flying step waits for its turn at the worker.
+type flying struct {
+	step  Step
+	known map[ID][]int32 // tokens of the requests that are new to the worker
+	after []*flying      // empty steps
+	skip  map[ID]bool    // aborted rows that the worker does not compute
 }
 
 // An engine is a scheduler, its worker and somebody who makes requests.
 type engine struct {
 	*Scheduler
-	worker *worker
-	ids    []ID
-	step   Step
-	out    Outcome
+	worker  *worker
+	ids     []ID
+	held    []ID
+	flights []*flying
+	spare   []*flying
+	out     Outcome
+
+	finishing bool // no more requests come, and every row samples
 }
 
-// arrival is later with each call: see Child.
-func (e *engine) arrival() float64 { return float64(e.added) }
+func newEngine(t *rapid.T, config Config) *engine {
+	s, err := New(config)
+	require.NoError(t, err)
+	return &engine{Scheduler: s, worker: newWorker(&config)}
+}
 
-func (e *engine) tokensOf(id ID) []int32 { return e.requests.Get(uint64(id)).kv.Tokens() }
+func (e *engine) arrival() float64 { return float64(e.added / 3) } // three of each are equal
 
-// one schedules, runs and updates. between may do something in the middle.
-func (e *engine) one(t *rapid.T, between func()) {
-	require.NoError(t, e.Schedule(&e.step))
-	require.LessOrEqual(t, e.step.NumScheduledTokens, e.config.MaxNumBatchedTokens)
+func (e *engine) schedule(t *rapid.T) (scheduled bool) {
+	f := &flying{known: map[ID][]int32{}, skip: map[ID]bool{}}
+	if n := len(e.spare); n > 0 {
+		f, e.spare = e.spare[n-1], e.spare[:n-1]
+		clear(f.known)
+		clear(f.skip)
+	}
+	err := e.Schedule(&f.step)
+	if len(e.flights) == e.config.MaxConcurrentBatches {
+		require.ErrorIs(t, err, ErrOrder)
+		return false
+	}
+	require.NoError(t, err)
+	require.LessOrEqual(t, f.step.NumScheduledTokens, e.config.MaxNumBatchedTokens)
 	require.NoError(t, e.Check())
-	require.NoError(t, e.worker.run(&e.step, e.tokensOf))
-	var counts, tokens []int32
-	drafts := e.step.Drafts
-	for _, row := range e.step.Rows {
-		n := 0
-		if r := e.requests.Get(uint64(row.ID)); !r.prefill {
-			// Some drafts are accepted, and one more token is sampled.
-			for n < row.NumDraftTokens && drafts[n] >= 0 && rapid.Bool().Draw(t, "accepted") {
-				tokens = append(tokens, drafts[n])
-				n++
-			}
-			tokens = append(tokens, rapid.Int32Range(0, 2).Draw(t, "token"))
-			n++
+	for _, row := range f.step.Rows {
+		require.LessOrEqual(t, row.NumDraftTokens, row.NumScheduledTokens-1)
+		if row.Kind != KindRunning {
+			f.known[row.ID] = slices.Clone(e.requests.Get(uint64(row.ID)).kv.Tokens())
 		}
-		drafts = drafts[row.NumDraftTokens:]
-		counts = append(counts, int32(n))
 	}
-	between()
-	if len(e.step.Rows) > 0 {
-		require.ErrorIs(t, e.Schedule(&e.step), ErrOrder)
-		require.ErrorIs(t, e.Update(counts[1:], tokens, &e.out), ErrOrder)
-		require.ErrorIs(t, e.Update(counts, append(tokens, 1), &e.out), ErrRequest)
+	if len(f.step.Rows) == 0 {
+		if len(e.flights) == 0 {
+			e.worker.begin(&f.step, nil)
+			require.True(t, len(e.held) == len(e.ids) || e.pause != PauseNone, "an empty step, although a request could run")
+			e.spare = append(e.spare, f)
+			return false
+		}
+		last := e.flights[len(e.flights)-1] // the worker hears of it after the steps in flight
+		last.after = append(last.after, f)
+		return false
 	}
+	e.flights = append(e.flights, f)
+	return true
+}
+
+// process takes the oldest step in flight to the worker, and back.
+func (e *engine) process(t *rapid.T) {
+	if len(e.flights) == 0 {
+		t.Skip("no step is in flight")
+	}
+	f := e.flights[0]
+
+	e.worker.begin(&f.step, f.known)
+	jobs := e.jobs(t, f)
+	require.NoError(t, e.worker.run(&f.step, jobs))
+	counts, tokens := e.sample(t, jobs)
+	require.ErrorIs(t, e.Update(counts[1:], tokens, &e.out), ErrOrder)
+	require.ErrorIs(t, e.Update(counts, append(tokens, 1), &e.out), ErrRequest)
 	require.NoError(t, e.Update(counts, tokens, &e.out))
+	e.flights = e.flights[1:]
+	for _, empty := range f.after {
+		e.worker.begin(&empty.step, nil)
+	}
+	f.after = nil
+	e.spare = append(e.spare, f)
+	require.NoError(t, e.Check())
 	for _, done := range e.out.Done {
-		e.ids = slices.DeleteFunc(e.ids, func(id ID) bool { return id == done.ID })
+		e.forget(done.ID)
 		require.Nil(t, e.requests.Get(uint64(done.ID)))
 	}
-	if e.config.NumSpeculativeTokens > 0 {
+	for i := range jobs {
+		if r := e.requests.Get(uint64(jobs[i].row.ID)); r != nil && !jobs[i].void {
+			require.Equal(t, e.worker.tokens[jobs[i].row.ID], r.kv.Tokens(), "the scheduler and the worker have the same tokens")
+		}
+	}
+	if e.config.NumSpeculativeTokens > 0 && !e.config.AsyncScheduling {
 		e.draft(t)
 	}
+}
+
+func (e *engine) jobs(t *rapid.T, f *flying) []job {
+	var jobs []job
+	drafts := f.step.Drafts
+	for _, row := range f.step.Rows {
+		r := e.requests.Get(uint64(row.ID))
+		j := job{row: row, start: row.NumComputedTokens, drafts: slices.Clone(drafts[:row.NumDraftTokens])}
+		j.void = r == nil || r.stale > 0 && r.dropStale
+		j.gone = r == nil && !f.skip[row.ID]
+		drafts = drafts[row.NumDraftTokens:]
+		if e.worker.computes && !j.void {
+			j.start = e.worker.computed[row.ID]
+			for i := range j.drafts {
+				j.drafts[i] = rapid.Int32Range(0, 2).Draw(t, "own draft")
+			}
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// sample draws what becomes of each row, and tells the worker.
+func (e *engine) sample(t *rapid.T, jobs []job) (counts, tokens []int32) {
+	w := e.worker
+	for i := range jobs {
+		j := &jobs[i]
+		id, n := j.row.ID, 0
+		end := j.start + j.row.NumScheduledTokens
+		switch {
+		case !j.row.Samples:
+			w.computed[id] = end
+		case j.void:
+			n = rapid.IntRange(0, 1+j.row.NumDraftTokens).Draw(t, "void")
+			tokens = append(tokens, make([]int32, n)...)
+		case !e.finishing && rapid.IntRange(0, 9).Draw(t, "nothing sampled") == 9:
+			w.computed[id] = j.start
+		default:
+			for n < len(j.drafts) && j.drafts[n] >= 0 && rapid.Bool().Draw(t, "accepted") {
+				n++
+			}
+			sampled := append(slices.Clone(j.drafts[:n]), rapid.Int32Range(0, 2).Draw(t, "token"))
+			w.computed[id] = end - (len(j.drafts) - n)
+			n++
+			tokens = append(tokens, sampled...)
+			w.tokens[id] = append(w.tokens[id], sampled...)
+		}
+		counts = append(counts, int32(n))
+	}
+	return counts, tokens
+}
+
+// fail loses all steps in flight. The worker has done some of their rows, or
+// none, and nobody knows which.
+func (e *engine) fail(t *rapid.T) {
+	if len(e.flights) == 0 {
+		t.Skip("no step is in flight")
+	}
+	for _, f := range e.flights[:rapid.IntRange(0, len(e.flights)).Draw(t, "begun")] {
+		e.worker.begin(&f.step, f.known)
+		jobs := e.jobs(t, f)
+		for i := range jobs {
+			jobs[i].void, jobs[i].gone = true, false
+		}
+		require.NoError(t, e.worker.run(&f.step, jobs))
+	}
+	e.flights = nil
+	require.NoError(t, e.StepFailed())
+	require.NoError(t, e.Check())
+	require.ErrorIs(t, e.StepFailed(), ErrOrder)
+}
+
+func (e *engine) forget(id ID) {
+	e.ids = slices.DeleteFunc(e.ids, func(o ID) bool { return o == id })
+	e.held = slices.DeleteFunc(e.held, func(o ID) bool { return o == id })
 }
 
 func (e *engine) draft(t *rapid.T) {
@@ -125,20 +266,25 @@ func (e *engine) add(t *rapid.T) {
 		t.Skip("enough requests")
 	}
 	n := rapid.SampledFrom([]int{1, 3, 8, 9, 15, 16, 17, 25}).Draw(t, "tokens")
-	id, err := e.Add(Spec{
-		Tokens:    rapid.SliceOfN(rapid.Int32Range(0, 1), n, n).Draw(t, "prompt"),
+	spec := Spec{
+		Tokens:    rapid.SliceOfN(rapid.SampledFrom([]int32{0, 0, 0, 1}), n, n).Draw(t, "prompt"),
 		MaxTokens: rapid.SampledFrom([]int{1, 4, 10, 20}).Draw(t, "max tokens"),
-		MinTokens: rapid.IntRange(0, 2).Draw(t, "min tokens"),
 		Stop:      rapid.SampledFrom([][]int32{nil, {2}}).Draw(t, "stop"),
 		Priority:  rapid.IntRange(0, 2).Draw(t, "priority"),
 		Arrival:   e.arrival(),
 		NoRead:    rapid.IntRange(0, 9).Draw(t, "no read") == 0,
-	})
+		Hold:      rapid.IntRange(0, 9).Draw(t, "hold") == 0,
+	}
+	spec.MinTokens = rapid.IntRange(0, min(2, spec.MaxTokens)).Draw(t, "min tokens")
+	id, err := e.Add(spec)
 	if err != nil {
 		require.ErrorIs(t, err, ErrRequest)
 		t.Skip("it would never fit")
 	}
 	e.ids = append(e.ids, id)
+	if spec.Hold {
+		e.held = append(e.held, id)
+	}
 }
 
 func (e *engine) any(t *rapid.T) ID {
@@ -151,7 +297,16 @@ func (e *engine) any(t *rapid.T) ID {
 func (e *engine) abort(t *rapid.T) {
 	id := e.any(t)
 	require.Equal(t, 1, e.Abort(id, id, 0))
-	e.ids = slices.DeleteFunc(e.ids, func(o ID) bool { return o == id })
+	e.forget(id)
+	// A row is left out if nobody can have hit its blocks yet.
+	admitted := false
+	for i := len(e.flights) - 1; i >= 0; i-- {
+		f := e.flights[i]
+		admitted = admitted || slices.ContainsFunc(f.step.Rows, func(r Row) bool { return r.Kind != KindRunning && r.ID != id })
+		if !admitted {
+			f.skip[id] = true
+		}
+	}
 }
 
 func (e *engine) fork(t *rapid.T) {
@@ -164,55 +319,83 @@ func (e *engine) fork(t *rapid.T) {
 		last = rapid.Int32Range(-1, 1).Draw(t, "last")
 	}
 	child, err := e.Fork(parent, Child{Last: last, Arrival: e.arrival()})
+	if len(e.flights) > 0 {
+		require.ErrorIs(t, err, ErrOrder)
+		return
+	}
 	require.NoError(t, err)
 	e.ids = append(e.ids, child)
 }
 
-// Ensure that the state is sound after every operation, that a worker that
-// knows only the steps finds every request's own tokens in its blocks, and
-// that all requests finish when no more come.
-func TestSchedulerStaysSound(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		config := drawConfig(t)
-		s, err := New(config)
-		require.NoError(t, err)
-		e := &engine{Scheduler: s, worker: newWorker(config.Cache.Groups)}
-		t.Repeat(map[string]func(*rapid.T){
-			"add":   e.add,
-			"step":  func(t *rapid.T) { e.one(t, func() {}) },
-			"steps": func(t *rapid.T) { e.one(t, func() {}); e.one(t, func() {}) },
-			"abort": e.abort,
-			"fork":  e.fork,
-			"abort in a step": func(t *rapid.T) {
-				e.one(t, func() {
-					if len(e.ids) > 0 {
-						e.abort(t)
-					}
-				})
-			},
-			"reset": func(t *rapid.T) {
-				preempt := rapid.Bool().Draw(t, "preempt")
-				ok, err := e.Reset(preempt)
-				require.NoError(t, err)
-				require.True(t, ok || !preempt)
-			},
-			"reset in a step": func(t *rapid.T) {
-				e.one(t, func() {
-					_, err := e.Reset(true)
-					require.NoError(t, err)
-				})
-			},
-			"pause": func(t *rapid.T) {
-				e.SetPause(rapid.SampledFrom([]Pause{PauseNone, PauseNone, PauseNew, PauseAll}).Draw(t, "pause"))
-			},
-			"": func(t *rapid.T) { require.NoError(t, e.Check()) },
-		})
-		e.SetPause(PauseNone)
-		for steps := 0; len(e.ids) > 0; steps++ {
-			require.Less(t, steps, 2000, "%d requests do not finish", len(e.ids))
-			e.one(t, func() {})
+func (e *engine) reset(t *rapid.T) {
+	preempt := rapid.Bool().Draw(t, "preempt")
+	ok, err := e.Reset(preempt)
+	require.NoError(t, err)
+	require.True(t, ok || !preempt)
+}
+
+func (e *engine) release() {
+	e.Release(e.held...)
+	e.held = nil
+}
+
+func (e *engine) finish(t *rapid.T) {
+	e.SetPause(PauseNone)
+	e.release()
+	e.finishing = true
+	for steps := 0; len(e.ids) > 0; steps++ {
+		require.Less(t, steps, 4000, "%d requests do not finish", len(e.ids))
+		if !e.schedule(t) || len(e.flights) == e.config.MaxConcurrentBatches {
+			e.process(t)
 		}
-		require.NoError(t, e.Check())
-		require.Equal(t, config.Cache.NumGPUBlocks-1, e.Load().FreeBlocks)
+	}
+	for len(e.flights) > 0 {
+		e.process(t)
+	}
+	require.NoError(t, e.Check())
+	require.Equal(t, e.config.Cache.NumGPUBlocks-1, e.Load().FreeBlocks)
+}
+
+func (e *engine) traffic(t *rapid.T) {
+	t.Repeat(map[string]func(*rapid.T){
+		"add":      e.add,
+		"add one":  e.add,
+		"schedule": func(t *rapid.T) { e.schedule(t) },
+		"process":  e.process,
+		"step": func(t *rapid.T) {
+			e.schedule(t)
+			e.process(t)
+		},
+		"steps": func(t *rapid.T) {
+			for range 4 {
+				e.schedule(t)
+				if len(e.flights) > 0 {
+					e.process(t)
+				}
+			}
+		},
+		"fail":    e.fail,
+		"abort":   e.abort,
+		"fork":    e.fork,
+		"reset":   e.reset,
+		"release": func(*rapid.T) { e.release() },
+		"pause": func(t *rapid.T) {
+			e.SetPause(rapid.SampledFrom([]Pause{PauseNone, PauseNone, PauseNew, PauseAll}).Draw(t, "pause"))
+		},
+		"": func(t *rapid.T) { require.NoError(t, e.Check()) },
 	})
+	e.finish(t)
+}
+
+// Ensure that the state is sound after every operation, that a worker that
+// knows only the steps finds every request's own tokens in its blocks, that a
+// step is empty only if nothing can run, and that all requests finish when no
+// more come.
+func TestSchedulerStaysSound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { newEngine(t, drawConfig(t)).traffic(t) })
+}
+
+// Ensure the same where blocks are scarce and prompts are alike.
+func TestSchedulerStaysSoundUnderPressure(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { newEngine(t, underPressure(t)).traffic(t) })
 }

@@ -31,6 +31,7 @@ func (q *queue) head() *request {
 
 // push adds r at the end.
 func (q *queue) push(r *request) {
+	r.in = q
 	if q.policy == Priority {
 		q.heap = append(q.heap, r)
 		q.up(len(q.heap) - 1)
@@ -41,6 +42,7 @@ func (q *queue) push(r *request) {
 
 // pushFront adds r, which was preempted, at the front. Priorities know no front.
 func (q *queue) pushFront(r *request) {
+	r.in = q
 	if q.policy == Priority {
 		q.push(r)
 		return
@@ -55,6 +57,7 @@ func link(r, at *request) {
 }
 
 func (q *queue) remove(r *request) {
+	r.in = nil
 	if q.policy != Priority {
 		r.prev.next, r.next.prev = r.next, r.prev
 		r.next, r.prev = nil, nil
@@ -113,23 +116,25 @@ func (q *queue) down(at int) {
 	}
 }
 
-// list appends the requests in the order in which they would be admitted.
-func (q *queue) list(dst []ID) []ID {
+// appendTo appends the requests in the order in which they would be admitted.
+func (q *queue) appendTo(dst []*request) []*request {
 	if q.policy == Priority {
-		sorted := slices.Clone(q.heap)
-		slices.SortFunc(sorted, func(a, b *request) int {
-			if a.before(b) {
-				return -1
-			}
-			return 1
-		})
-		for _, r := range sorted {
-			dst = append(dst, r.id)
-		}
+		start := len(dst)
+		dst = append(dst, q.heap...)
+		sortByImportance(dst[start:])
 		return dst
 	}
 	for r := q.ring.next; r != &q.ring; r = r.next {
-		dst = append(dst, r.id)
+		dst = append(dst, r)
 	}
 	return dst
+}
+
+func sortByImportance(list []*request) {
+	slices.SortFunc(list, func(a, b *request) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
 }

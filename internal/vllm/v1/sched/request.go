@@ -34,6 +34,7 @@ type Spec struct {
 	Extras blockhash.Extras
 	LoRAID int64
 	NoRead bool // do not hit the cache
+	Hold   bool // do not run before Release; requests added later do not wait for it
 	Report bool // record events for hits, too
 }
 
@@ -57,13 +58,22 @@ type request struct {
 	minTokens int
 	stop      []int32
 
-	status   status
-	prefill  bool // the last step left tokens to compute
-	dropping bool // preempted in the middle of a step, whose output is void
-	fresh    bool // forked: the worker does not know it yet
-	drafts   []int32
+	status  status
+	prefill bool // the last step left tokens to compute
+	resend  Kind // of its next row: KindRunning unless the worker does not know its table
+	drafts  []int32
 
-	next, prev *request // in the waiting queue (FCFS)
+	// With steps in flight (vllm/v1/RULES.md §15). All count tokens.
+	inFlight     int    // scheduled, of all steps in flight
+	placeholders int    // that sampled tokens of steps in flight will take
+	stale        int    // of inFlight, scheduled before the request lost its blocks
+	dropStale    bool   // tokens sampled by stale rows do not count
+	eligible     uint64 // step from which on it may be scheduled
+
+	held bool // waits until Release
+
+	in         *queue   // nil: it runs
+	next, prev *request // in its queue (FCFS)
 }
 
 // Add puts a request into the waiting queue.
@@ -74,15 +84,18 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	switch {
 	case len(spec.Tokens) == 0 || len(spec.Tokens) >= longest:
 		return 0, fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
-	case spec.MaxTokens < 1 || spec.MinTokens < 0:
+	case spec.MaxTokens < 1 || spec.MinTokens < 0 || spec.MinTokens > spec.MaxTokens:
 		return 0, fmt.Errorf("%w: %d to %d tokens to generate", ErrRequest, spec.MinTokens, spec.MaxTokens)
+	case spec.MinTokens > longest-len(spec.Tokens):
+		return 0, fmt.Errorf("%w: at least %d tokens to generate after a prompt of %d: no sequence has more than %d",
+			ErrRequest, spec.MinTokens, len(spec.Tokens), longest)
 	case slices.Min(spec.Tokens) < 0:
 		return 0, fmt.Errorf("%w: token %d of the prompt", ErrRequest, slices.Min(spec.Tokens))
 	case spec.Arrival != spec.Arrival:
 		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
 	}
 	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.NumLookaheadTokens+s.config.NumSpeculativeTokens, longest)
-	if need, have := s.cache.PeakBlocks(most), s.cache.Pool().NumBlocks()-1; need > have {
+	if need, have := s.cache.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.Pool().NumBlocks()-1; need > have {
 		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
 	}
 	kv, err := s.cache.Add(kvcache.Spec{
@@ -99,7 +112,11 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	r.maxTokens, r.minTokens = spec.MaxTokens, spec.MinTokens
 	r.stop = append(r.stop, spec.Stop...)
 	s.enter(r)
-	s.queue.push(r)
+	if r.held = spec.Hold; r.held {
+		s.skipped.push(r)
+	} else {
+		s.waiting.push(r)
+	}
 	return r.id, nil
 }
 
@@ -133,14 +150,33 @@ func (s *Scheduler) Abort(ids ...ID) int {
 		}
 		n++
 		if r.status == running {
-			i := slices.Index(s.running, r)
-			s.running = slices.Delete(s.running, i, i+1)
+			if fresh := r.inFlight - r.stale; fresh > 0 { // nobody knows whether they will be computed
+				s.forgetFrom(r, r.kv.NumComputedTokens()-fresh)
+			}
+			s.removeRunning(r)
 		} else {
-			s.queue.remove(r)
+			r.in.remove(r)
 		}
 		s.finish(r)
 	}
 	return n
+}
+
+func (s *Scheduler) removeRunning(r *request) {
+	i := slices.Index(s.running, r)
+	s.running = slices.Delete(s.running, i, i+1)
+}
+
+// Release lets requests run that were added with Hold. Requests that have
+// finished, or were not held, are passed over.
+func (s *Scheduler) Release(ids ...ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if r := s.requests.Get(uint64(id)); r != nil {
+			r.held = false
+		}
+	}
 }
 
 // finish frees what r has. It is in no queue any more.

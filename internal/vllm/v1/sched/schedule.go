@@ -7,64 +7,77 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// A batch is the step that is being scheduled, and then waits for its update.
-type batch struct {
-	groups  int
-	rows    []entry
-	drafts  []int32
-	from    []int // lengths of tables before the new blocks, row by row
-	budget  int   // tokens left
-	starved bool  // somebody was preempted
-	prefill bool  // a running request that is not through its prompt is in it
-	copies  []kvcache.Copy
-}
-
-// An entry is a request in a batch.
-type entry struct {
-	r      *request
-	id     ID // r may be used again when the update comes
-	kind   Kind
-	tokens int
-	draft  int // first one in batch.drafts
-	drafts int
-	from   int // first of its lengths in batch.from
-}
-
-// Schedule fills step with the next step (vllm/v1/RULES.md §14). The step before must
-// have been updated, unless it had no rows.
+// Schedule fills step with the next step (vllm/v1/RULES.md §14). It is an error
+// if as many steps as may be are in flight. A step without rows is not in
+// flight: nothing is to be updated. Unless Config.AsVLLM is set, it means that
+// nothing can run before another call: an update, an Add, a Release.
 func (s *Scheduler) Schedule(step *Step) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open {
-		return fmt.Errorf("%w: the last step has not been updated", ErrOrder)
+	if s.flight.full() {
+		return fmt.Errorf("%w: %d steps are in flight and %d may be: update the oldest first", ErrOrder, s.flight.n, s.flight.n)
 	}
-	b := &s.batch
-	*b = batch{
-		groups: b.groups, budget: s.config.MaxNumBatchedTokens, copies: b.copies[:0],
-		rows: b.rows[:0], drafts: b.drafts[:0], from: b.from[:0],
-	}
-	if s.pause == PauseAll {
-		b.budget = 0
-	}
+	b := s.flight.at(s.flight.n)
+	b.reset()
+	s.steps++
+	s.batch, b.seq = b, s.steps
 	s.cache.StartStep()
-	s.scheduleRunning()
-	if !b.starved && s.pause == PauseNone {
-		s.admitWaiting()
+	s.cache.Pool().SetStamp(uint32(b.seq))
+	s.fill(b)
+	for i := range b.rows {
+		s.advance(&b.rows[i])
 	}
 	s.write(step)
-	for i := range b.rows {
-		r := b.rows[i].r
-		r.kv.SetNumComputedTokens(r.kv.NumComputedTokens() + b.rows[i].tokens)
-		r.prefill = r.kv.NumComputedTokens() < r.kv.NumTokens()
+	if len(b.rows) > 0 {
+		s.flight.n++
 	}
-	s.open = len(b.rows) > 0
 	return nil
+}
+
+// fill schedules both passes. A request that had to preempt itself leaves a
+// step without rows, in which blocks are free again: vLLM gives it to the
+// engine, which schedules once more.
+func (s *Scheduler) fill(b *batch) {
+	for {
+		b.budget, b.starved = s.config.MaxNumBatchedTokens, false
+		if s.pause == PauseAll {
+			b.budget = 0
+		}
+		s.scheduleRunning()
+		if !b.starved && s.pause == PauseNone {
+			s.admitWaiting()
+		}
+		if len(b.rows) > 0 || !b.starved || s.config.AsVLLM {
+			return
+		}
+	}
+}
+
+// advance counts the tokens of a row as computed. With asynchronous scheduling
+// a row that samples leaves placeholders for its tokens, which the next
+// step may use (RULES.md §15).
+func (s *Scheduler) advance(e *entry) {
+	r := e.r
+	e.prefill = r.prefill || e.admitted
+	r.kv.SetNumComputedTokens(e.computed + e.tokens)
+	r.inFlight += e.tokens
+	r.prefill = r.kv.NumComputedTokens() < r.kv.NumTokens()+r.placeholders
+	e.samples = !r.prefill
+	if !s.config.AsyncScheduling || r.prefill {
+		return
+	}
+	r.placeholders += 1 + e.drafts
+	r.drafts = r.drafts[:0]
+	for range s.config.NumSpeculativeTokens {
+		r.drafts = append(r.drafts, -1)
+	}
+	r.eligible = s.steps + uint64(s.config.PipelineParallelSize)
 }
 
 // scheduleRunning is the first pass: what runs goes on, and the blocks it needs
 // are taken from the least important ones.
 func (s *Scheduler) scheduleRunning() {
-	b := &s.batch
+	b := s.batch
 	for at := 0; at < len(s.running) && b.budget > 0; at++ {
 		r := s.running[at]
 		n := s.runningTokens(r)
@@ -75,11 +88,8 @@ func (s *Scheduler) scheduleRunning() {
 		if at, ok = s.makeRoom(r, n, at); !ok {
 			return
 		}
-		e := entry{r: r, id: r.id, kind: KindRunning, tokens: n}
-		if r.fresh {
-			e.kind = KindNew
-			r.fresh = false
-		}
+		e := entry{r: r, id: r.id, kind: r.resend, tokens: n, computed: r.kv.NumComputedTokens()}
+		r.resend = KindRunning
 		s.takeDrafts(r, &e)
 		s.schedule(e)
 		b.prefill = b.prefill || r.prefill
@@ -89,7 +99,13 @@ func (s *Scheduler) scheduleRunning() {
 // runningTokens is how many tokens a running request computes in this step.
 func (s *Scheduler) runningTokens(r *request) int {
 	computed := r.kv.NumComputedTokens()
-	n := r.kv.NumTokens() + len(r.drafts) - computed
+	if r.placeholders > 0 && computed+2-r.placeholders >= r.kv.NumPromptTokens()+r.maxTokens {
+		return 0 // it ends with a step in flight, even if all drafts of that are rejected
+	}
+	if s.steps < r.eligible && (s.flight.n > 0 || s.config.AsVLLM) {
+		return 0 // its last step has not left the pipeline
+	}
+	n := r.kv.NumTokens() + len(r.drafts) + r.placeholders - computed
 	if limit := s.config.LongPrefillTokenThreshold; limit > 0 {
 		n = min(n, limit)
 	}
@@ -112,7 +128,7 @@ func (s *Scheduler) leaveLookahead(r *request, computed, n int) int {
 // preempts others until that succeeds, or r itself. It returns the place of r
 // and whether r got its blocks.
 func (s *Scheduler) makeRoom(r *request, n, at int) (int, bool) {
-	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens}
+	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
 		from := s.lengths(r)
 		if s.allocate(r, &a) {
@@ -146,14 +162,16 @@ func (s *Scheduler) allocate(r *request, a *kvcache.Alloc) bool {
 // lengths notes how long the tables of r are, and returns where.
 func (s *Scheduler) lengths(r *request) int {
 	from := len(s.batch.from)
-	for g := range s.batch.groups {
+	for g := range s.groups {
 		s.batch.from = append(s.batch.from, len(r.kv.Table(g)))
 	}
 	return from
 }
 
 // victim is the running request that loses its blocks: the last one, or the
-// first in the list of those with the greatest priority and arrival.
+// least important one. Of equally important ones it is the one that would be
+// admitted last, so that the most important request always gets on; vLLM takes
+// the first in the list.
 func (s *Scheduler) victim() int {
 	worst := len(s.running) - 1
 	if s.config.Policy == FCFS {
@@ -162,7 +180,8 @@ func (s *Scheduler) victim() int {
 	worst = 0
 	for i, r := range s.running {
 		w := s.running[worst]
-		if r.priority > w.priority || r.priority == w.priority && r.arrival > w.arrival {
+		if r.priority > w.priority || r.priority == w.priority && r.arrival > w.arrival ||
+			!s.config.AsVLLM && w.before(r) {
 			worst = i
 		}
 	}
@@ -170,18 +189,23 @@ func (s *Scheduler) victim() int {
 }
 
 // unschedule takes a victim out of the batch, if it is there, and returns its
-// tokens to the budget.
+// tokens to the budget. What it registered in this step will not be computed.
 func (s *Scheduler) unschedule(r *request) {
-	b := &s.batch
+	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })
 	if i < 0 {
 		return
 	}
 	b.budget += b.rows[i].tokens
-	if s.config.ForgetUnscheduled {
-		s.cache.ForgetFrom(r.kv, r.kv.NumComputedTokens())
-	}
+	s.forgetFrom(r, b.rows[i].computed)
 	b.rows = slices.Delete(b.rows, i, i+1)
+}
+
+// forgetFrom removes the keys of blocks of r that hold tokens from computed on.
+func (s *Scheduler) forgetFrom(r *request, computed int) {
+	if !s.config.AsVLLM {
+		s.cache.ForgetFrom(r.kv, computed)
+	}
 }
 
 // takeDrafts schedules the drafts that n tokens reach, and drops the others.
@@ -189,7 +213,7 @@ func (s *Scheduler) takeDrafts(r *request, e *entry) {
 	if len(r.drafts) == 0 {
 		return
 	}
-	if n := e.tokens + r.kv.NumComputedTokens() - r.kv.NumTokens(); n > 0 {
+	if n := e.tokens + e.computed - r.kv.NumTokens() - r.placeholders; n > 0 {
 		s.setDrafts(e, r.drafts[:min(n, len(r.drafts))])
 	}
 	r.drafts = r.drafts[:0]
@@ -202,8 +226,8 @@ func (s *Scheduler) setDrafts(e *entry, drafts []int32) {
 
 // schedule puts e into the batch. The lengths of its tables were noted last.
 func (s *Scheduler) schedule(e entry) {
-	b := &s.batch
-	e.from = len(b.from) - b.groups
+	b := s.batch
+	e.from = len(b.from) - s.groups
 	b.rows = append(b.rows, e)
 	b.budget -= e.tokens
 }

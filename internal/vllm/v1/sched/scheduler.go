@@ -22,14 +22,18 @@ type Scheduler struct {
 	added    uint64
 
 	running   []*request // in the order of admission
-	queue     queue
+	waiting   queue
+	skipped   queue      // waiting ones that could not run when it was their turn
+	aside     []*request // those of this step
 	pause     Pause
 	preempted []ID // since the last step
 	finished  []ID
 
-	open  bool // a step is scheduled and not updated
-	batch batch
-	hit   kvcache.Hit
+	groups int
+	steps  uint64 // scheduled since the beginning, empty ones included
+	flight flight
+	batch  *batch // that is being scheduled
+	hit    kvcache.Hit
 }
 
 // Pause is what a scheduler does not do.
@@ -43,7 +47,7 @@ const (
 
 // New makes a scheduler with its cache.
 func New(config Config) (*Scheduler, error) {
-	if err := config.check(); err != nil {
+	if err := config.complete(); err != nil {
 		return nil, err
 	}
 	cache, err := kvcache.New(config.Cache)
@@ -51,9 +55,14 @@ func New(config Config) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen}
-	s.queue.init(config.Policy)
+	s.waiting.init(config.Policy)
+	s.skipped.init(config.Policy)
 	s.mamba.init(&s.config, cache)
-	s.batch.groups = len(cache.Config().Groups)
+	if config.AsVLLM && config.NumSpeculativeTokens > 0 && s.mamba.clipsDecodes() {
+		return nil, fmt.Errorf("%w: a Mamba group in align mode clips the padding of a decode, and vLLM then schedules more drafts than tokens", ErrConfig)
+	}
+	s.groups = len(cache.Config().Groups)
+	s.flight.init(s.config.MaxConcurrentBatches)
 	return s, nil
 }
 
@@ -75,7 +84,7 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 		r := s.running[last]
 		s.running = s.running[:last]
 		s.preempt(r)
-		r.dropping = s.open && s.inBatch(r)
+		r.dropStale = true // it may run again before the steps in flight are updated
 	}
 	ok := s.cache.Reset()
 	if preempt && !ok {
@@ -90,8 +99,10 @@ func (s *Scheduler) preempt(r *request) {
 	s.cache.Preempt(r.kv)
 	r.status = preempted
 	r.drafts = r.drafts[:0]
-	r.fresh = false
-	s.queue.pushFront(r)
+	r.resend = KindRunning
+	r.dropStale = r.dropStale && r.stale > 0
+	r.stale, r.placeholders = r.inFlight, 0
+	s.waiting.pushFront(r)
 	s.preempted = append(s.preempted, r.id)
 }
 
@@ -137,7 +148,18 @@ func (s *Scheduler) Running(dst []ID) []ID {
 func (s *Scheduler) Waiting(dst []ID) []ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.queue.list(dst)
+	for _, r := range s.allWaiting() {
+		dst = append(dst, r.id)
+	}
+	return dst
+}
+
+func (s *Scheduler) allWaiting() []*request {
+	all := s.waiting.appendTo(s.skipped.appendTo(nil))
+	if s.config.Policy == Priority {
+		sortByImportance(all)
+	}
+	return all
 }
 
 // Computed returns how many tokens of a request are computed, and how many it
@@ -160,8 +182,8 @@ func (s *Scheduler) Table(dst []int32, id ID, group int) ([]int32, error) {
 	if r == nil {
 		return dst, unknown(id)
 	}
-	if group < 0 || group >= s.batch.groups {
-		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.batch.groups)
+	if group < 0 || group >= s.groups {
+		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.groups)
 	}
 	return append(dst, r.kv.Table(group)...), nil
 }

@@ -125,7 +125,7 @@ func TestStepForTheWorker(t *testing.T) {
 	var step Step
 	a := add(t, s, Spec{Tokens: tokens(6, 1)})
 	one(t, s, &step)
-	require.Equal(t, []Row{{ID: a, Kind: KindNew, NumScheduledTokens: 6}}, step.Rows)
+	require.Equal(t, []Row{{ID: a, Kind: KindNew, Samples: true, NumScheduledTokens: 6}}, step.Rows)
 	require.Equal(t, []int32{1, 2}, step.RowBlocks(0, 0))
 	require.Equal(t, []int64{4, 5, 6, 7, 8, 9}, step.Slots[0])
 	require.Equal(t, []int32{2}, step.NumCommonPrefixBlocks, "alone it shares its whole table (vllm/v1/RULES.md §11)")
@@ -135,8 +135,8 @@ func TestStepForTheWorker(t *testing.T) {
 	b := add(t, s, Spec{Tokens: append(tokens(4, 1), 9)})
 	one(t, s, &step)
 	require.Equal(t, []Row{
-		{ID: a, Kind: KindRunning, NumComputedTokens: 8, NumScheduledTokens: 1},
-		{ID: b, Kind: KindNew, NumComputedTokens: 4, NumScheduledTokens: 1},
+		{ID: a, Kind: KindRunning, Samples: true, NumComputedTokens: 8, NumScheduledTokens: 1},
+		{ID: b, Kind: KindNew, Samples: true, NumComputedTokens: 4, NumScheduledTokens: 1},
 	}, step.Rows)
 	require.Equal(t, []int32{3}, step.RowBlocks(0, 0))
 	require.Equal(t, 2, step.BlockStarts[0])
@@ -170,6 +170,7 @@ func TestStops(t *testing.T) {
 func TestAVictimReturnsItsTokens(t *testing.T) {
 	s := newSmall(t, small(10))
 	r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(6, 1)})))
+	s.batch = s.flight.at(0)
 	s.batch.budget = 16
 	s.lengths(r)
 	s.schedule(entry{r: r, id: r.id, tokens: 6})
@@ -274,7 +275,7 @@ func TestForkOfARunningRequest(t *testing.T) {
 	require.Equal(t, []ID{children[3]}, s.Waiting(nil))
 	require.Equal(t, KindRunning, step.Rows[0].Kind)
 	for i := range 3 {
-		require.Equal(t, Row{ID: children[i], Kind: KindNew, NumComputedTokens: 6, NumScheduledTokens: 1}, step.Rows[1+i])
+		require.Equal(t, Row{ID: children[i], Kind: KindNew, Samples: true, NumComputedTokens: 6, NumScheduledTokens: 1}, step.Rows[1+i])
 		require.Len(t, step.RowBlocks(1+i, 0), 2)
 	}
 	require.Len(t, step.Copies, 3, "four write to one block")

@@ -38,8 +38,9 @@ type Step struct {
 type Row struct {
 	ID                 ID
 	Kind               Kind
-	NumComputedTokens  int // tokens before this step
-	NumScheduledTokens int // to compute now, drafts included
+	Samples            bool // it has no more tokens to compute: the update brings at least one for it
+	NumComputedTokens  int  // tokens before this step
+	NumScheduledTokens int  // to compute now, drafts included
 	NumDraftTokens     int
 }
 
@@ -48,7 +49,7 @@ type Copy struct {
 	Src, Dst int32
 	Group    int
 	ID       ID
-	Index    int // slot of the request's table that Dst goes to; -1: none
+	Index    int // slot of the table that the worker has, where Dst goes; -1: none, or the step has the whole table
 }
 
 // RowBlocks are the block ids of a row in a group: all of them for a new or

@@ -7,7 +7,7 @@ import (
 
 // An Outcome is what became of a step. Its arrays are used again.
 type Outcome struct {
-	Kept []int32 // sampled tokens that count, by row: those behind a stop do not
+	Kept []int32 // sampled tokens that count, by row: those after a stop do not
 	Done []Done  // requests that have finished, in the order of rows
 }
 
@@ -17,11 +17,13 @@ type Done struct {
 	Reason Reason
 }
 
-// Update takes what the model sampled in the step scheduled last: counts[i]
-// tokens for row i, one after the other in tokens. A row whose prompt is not
-// finished has none; one with drafts has the accepted ones and one more. Rows
-// whose request was aborted or preempted since are passed over. If the numbers
-// do not fit the step, nothing has changed.
+// Update takes what the model sampled in the oldest step in flight: counts[i]
+// tokens for row i, one after the other in tokens. A row that does not sample has
+// none; one with drafts has the accepted ones and one more. None for a row that
+// samples means that nothing was sampled there: the request goes back to where
+// it was before the step, and the row comes again. Rows whose request was
+// aborted since are passed over; how those of preempted ones count is in
+// vllm/v1/RULES.md §15. If the numbers do not fit the step, nothing has changed.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,25 +31,28 @@ func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	if err := s.checkSampled(counts, tokens); err != nil {
 		return err
 	}
-	s.open = false
-	for i := range s.batch.rows {
-		e := &s.batch.rows[i]
+	if s.flight.n == 0 {
+		return nil
+	}
+	b := s.flight.at(0)
+	s.cache.Pool().SetStamp(uint32(b.seq))
+	for i := range b.rows {
 		n := int(counts[i])
-		kept := s.updateRow(e, tokens[:n], out)
+		kept := s.updateRow(b, &b.rows[i], tokens[:n], out)
 		out.Kept = append(out.Kept, int32(kept))
 		tokens = tokens[n:]
 	}
+	s.flight.pop()
 	if len(out.Done) > 0 {
 		s.running = slices.DeleteFunc(s.running, func(r *request) bool { return r.id == 0 })
 	}
-	s.batch.rows = s.batch.rows[:0]
 	return nil
 }
 
 func (s *Scheduler) checkSampled(counts, tokens []int32) error {
-	rows := s.batch.rows
-	if !s.open {
-		rows = nil
+	var rows []entry
+	if s.flight.n > 0 {
+		rows = s.flight.at(0).rows
 	}
 	if len(counts) != len(rows) {
 		return fmt.Errorf("%w: tokens for %d rows, the step has %d", ErrOrder, len(counts), len(rows))
@@ -55,9 +60,9 @@ func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 	sum := 0
 	for i := range rows {
 		n := int(counts[i])
-		most := 1 + rows[i].drafts
-		if r := rows[i].r; r.id == rows[i].id && r.prefill && !r.dropping {
-			most = 0
+		most := 0
+		if rows[i].samples {
+			most = 1 + rows[i].drafts
 		}
 		if n < 0 || n > most {
 			return fmt.Errorf("%w: %d tokens for row %d: want 0 to %d", ErrRequest, n, i, most)
@@ -76,33 +81,65 @@ func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 }
 
 // updateRow appends the sampled tokens of one row and returns how many count.
-func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) int {
+func (s *Scheduler) updateRow(b *batch, e *entry, tokens []int32, out *Outcome) int {
 	r := e.r
 	if r.id != e.id {
 		return 0 // finished since
 	}
-	if r.dropping {
-		r.dropping = false
+	stale := s.land(r, e)
+	if stale && r.dropStale || !e.samples {
 		return 0
 	}
-	if e.drafts > 0 && len(tokens) > 0 {
-		if rejected := e.drafts - (len(tokens) - 1); rejected > 0 {
-			s.reject(r, rejected)
+	if len(tokens) == 0 {
+		if !stale {
+			s.undoRow(r, e)
 		}
+		return 0
+	}
+	if rejected := e.drafts - (len(tokens) - 1); rejected > 0 && !stale {
+		s.reject(r, rejected)
 	}
 	for i := range tokens {
 		s.cache.Append(r.kv, tokens[i])
 		if reason, stop := s.stopped(r); stop {
+			if r.status != running {
+				r.in.remove(r)
+			}
 			out.Done = append(out.Done, Done{r.id, reason})
 			s.finish(r)
 			return i + 1
 		}
 	}
+	if s.config.AsyncScheduling && !stale {
+		r.placeholders -= len(tokens)
+		s.store(r)
+	}
 	return len(tokens)
+}
+
+// land counts a row as no longer in flight, and reports whether it is stale: its
+// request has lost its blocks since the row was scheduled.
+func (s *Scheduler) land(r *request, e *entry) (stale bool) {
+	r.inFlight -= e.tokens
+	if r.stale == 0 {
+		return false
+	}
+	r.stale -= e.tokens
+	return true
+}
+
+// store registers what is computed and known now: with asynchronous scheduling
+// a block can be scheduled before its tokens are known.
+func (s *Scheduler) store(r *request) {
+	settled := r.kv.NumComputedTokens() - r.placeholders
+	if err := s.cache.Store(r.kv, settled); err != nil {
+		panic("sched: " + err.Error())
+	}
 }
 
 // reject moves back over drafts that the model did not sample.
 func (s *Scheduler) reject(r *request, n int) {
+	r.placeholders = max(r.placeholders-n, 0)
 	computed := r.kv.NumComputedTokens() - n
 	if s.config.ReturnDrafts {
 		if s.cache.Rollback(r.kv, computed) == nil {
@@ -114,7 +151,9 @@ func (s *Scheduler) reject(r *request, n int) {
 
 // SetDrafts gives requests the draft tokens to verify in their next step:
 // counts[i] for ids[i], one after the other in tokens. Requests that have
-// finished, or are not through their prompt, are passed over (vllm/v1/RULES.md §14).
+// finished, wait, or are not through their prompt, are passed over (vllm/v1/RULES.md
+// §14), as are those with a row in flight. With asynchronous scheduling, drafts are placeholders, which the worker
+// fills in by itself, and this sets how many there are.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,11 +174,20 @@ func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 		n := int(counts[i])
 		if r := s.requests.Get(uint64(id)); r != nil {
 			r.drafts = r.drafts[:0]
-			if !r.prefill {
+			if s.takesDrafts(r) {
 				r.drafts = append(r.drafts, tokens[:n]...)
 			}
 		}
 		tokens = tokens[n:]
 	}
 	return nil
+}
+
+// takesDrafts reports whether drafts for r can be verified in its next row. vLLM
+// takes them for waiting requests, too.
+func (s *Scheduler) takesDrafts(r *request) bool {
+	if s.config.AsVLLM {
+		return !r.prefill
+	}
+	return !r.prefill && r.status == running && (s.config.AsyncScheduling || r.inFlight == 0)
 }

@@ -7,28 +7,44 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// A worker knows of the scheduler's state only what its steps say. Each place
-// of its memory holds a number that depends on all tokens up to it.
+// A worker knows of the scheduler's state only what its steps say, and the
+// tokens that it sampled by itself. Each place of its memory holds a number that
+// depends on all tokens up to it; 0 is a place that was never written.
 type worker struct {
-	groups []kvcache.Group
-	seed   maphash.Seed
-	tables map[ID][][]int32
-	memory []map[int64]uint64 // by group and slot
+	groups   []kvcache.Group
+	computes bool // its own positions: with drafts in flight, those of the step are the most there can be
+	seed     maphash.Seed
+	tables   map[ID][][]int32
+	tokens   map[ID][]int32
+	computed map[ID]int
+	memory   []map[int64]uint64 // by group and slot
+	garbage  uint64
 }
 
-func newWorker(groups []kvcache.Group) *worker {
-	w := &worker{groups: groups, seed: maphash.MakeSeed(), tables: map[ID][][]int32{}}
-	for range groups {
+func newWorker(c *Config) *worker {
+	w := &worker{
+		groups: c.Cache.Groups, computes: c.AsyncScheduling && c.NumSpeculativeTokens > 0,
+		seed: maphash.MakeSeed(), tables: map[ID][][]int32{}, tokens: map[ID][]int32{}, computed: map[ID]int{},
+	}
+	for range w.groups {
 		w.memory = append(w.memory, map[int64]uint64{})
 	}
 	return w
 }
 
-// run does what a model runner does with a step, and returns an error if a row
-// attends to what is not its own. tokens are those of a request, without
-// drafts.
-func (w *worker) run(step *Step, tokens func(ID) []int32) error {
-	for _, id := range append(step.Preempted, step.Finished...) {
+// A job is a row at work.
+type job struct {
+	row    Row
+	void   bool // what it computes does not count: its request is gone, or has lost its blocks
+	gone   bool // aborted or finished; it is computed all the same
+	start  int
+	drafts []int32
+}
+
+// begin enters what a step says into the worker's state. known are the tokens
+// that requests had when the step was scheduled.
+func (w *worker) begin(step *Step, known map[ID][]int32) {
+	for _, id := range append(append([]ID{}, step.Preempted...), step.Finished...) {
 		delete(w.tables, id)
 	}
 	for _, c := range step.Copies {
@@ -40,41 +56,88 @@ func (w *worker) run(step *Step, tokens func(ID) []int32) error {
 			table[c.Group][c.Index] = c.Dst
 		}
 	}
-	slot, draft := 0, 0
-	var values [][]uint64
 	for i, row := range step.Rows {
-		w.update(step, i)
-		all := append(append([]int32{}, tokens(row.ID)...), step.Drafts[draft:draft+row.NumDraftTokens]...)
-		draft += row.NumDraftTokens
-		values = append(values, w.values(all))
+		if row.Kind != KindRunning {
+			w.tables[row.ID] = make([][]int32, len(w.groups))
+			w.tokens[row.ID] = append([]int32{}, known[row.ID]...)
+			w.computed[row.ID] = row.NumComputedTokens
+		}
+		table := w.tables[row.ID]
+		if table == nil { // gone since
+			table = make([][]int32, len(w.groups))
+			w.tables[row.ID] = table
+		}
 		for g := range w.groups {
-			for k := range row.NumScheduledTokens {
-				if s := step.Slots[g][slot+k]; s >= 0 {
-					w.memory[g][s] = values[i][row.NumComputedTokens+k]
-				}
+			start := step.BlockStarts[i*len(w.groups)+g]
+			for len(table[g]) < start { // of a request that is gone
+				table[g] = append(table[g], 0)
+			}
+			table[g] = append(table[g][:start:start], step.RowBlocks(i, g)...)
+		}
+	}
+}
+
+// run computes the rows of a step. It returns an error if a row attends to what
+// is not its own.
+func (w *worker) run(step *Step, jobs []job) error {
+	slot := 0
+	values := make([][]uint64, len(jobs))
+	for i := range jobs {
+		j := &jobs[i]
+		if !j.void {
+			if !w.computes && j.row.NumComputedTokens != w.computed[j.row.ID] {
+				return fmt.Errorf("request %#x computes from token %d: the worker has %d", uint64(j.row.ID), j.row.NumComputedTokens, w.computed[j.row.ID])
+			}
+			all := append(append([]int32{}, w.tokens[j.row.ID]...), j.drafts...)
+			if want := j.start + j.row.NumScheduledTokens; want > len(all) || j.row.Samples != (want == len(all)) {
+				return fmt.Errorf("request %#x computes up to token %d of %d and samples: %v", uint64(j.row.ID), want, len(all), j.row.Samples)
+			}
+			values[i] = w.values(all)
+		}
+		if j.gone {
+			values[i] = w.values(w.tokens[j.row.ID])
+		}
+		for g := range w.groups {
+			for k := range j.row.NumScheduledTokens {
+				w.write(g, w.place(step, j, g, slot, k), j, values[i], k)
 			}
 		}
-		slot += row.NumScheduledTokens
+		slot += j.row.NumScheduledTokens
 	}
-	for i, row := range step.Rows {
-		if err := w.attend(row, values[i]); err != nil {
-			return err
+	for i := range jobs {
+		if !jobs[i].void {
+			if err := w.attend(&jobs[i], values[i]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// update enters the blocks of a row into the table.
-func (w *worker) update(step *Step, i int) {
-	row := step.Rows[i]
-	if row.Kind != KindRunning {
-		w.tables[row.ID] = make([][]int32, len(w.groups))
+// place is the slot of token k of a job.
+func (w *worker) place(step *Step, j *job, g, slot, k int) int64 {
+	size, at := w.groups[g].BlockSize, j.start+k
+	table := w.tables[j.row.ID][g]
+	place := int64(-1)
+	if at/size < len(table) && table[at/size] != 0 {
+		place = int64(table[at/size])*int64(size) + int64(at%size)
 	}
-	for g := range w.groups {
-		start := step.BlockStarts[i*len(w.groups)+g]
-		table := w.tables[row.ID]
-		table[g] = append(table[g][:start:start], step.RowBlocks(i, g)...)
+	if said := step.Slots[g][slot+k]; !w.computes && !j.void && said != place {
+		panic(fmt.Sprintf("slot %d, by the worker's table %d", said, place))
 	}
+	return place
+}
+
+func (w *worker) write(g int, place int64, j *job, values []uint64, k int) {
+	if place < 0 {
+		return
+	}
+	if j.void && !(j.gone && j.start+k < len(values)) {
+		w.garbage++
+		w.memory[g][place] = w.garbage
+		return
+	}
+	w.memory[g][place] = values[j.start+k]
 }
 
 func (w *worker) values(tokens []int32) []uint64 {
@@ -89,8 +152,8 @@ func (w *worker) values(tokens []int32) []uint64 {
 }
 
 // attend reads what the last token of the row attends to.
-func (w *worker) attend(row Row, values []uint64) error {
-	last := row.NumComputedTokens + row.NumScheduledTokens - 1
+func (w *worker) attend(j *job, values []uint64) error {
+	last := j.start + j.row.NumScheduledTokens - 1
 	for g, spec := range w.groups {
 		from := 0
 		switch spec.Kind {
@@ -102,9 +165,13 @@ func (w *worker) attend(row Row, values []uint64) error {
 			continue
 		}
 		for p := from; p <= last; p++ {
-			id := w.tables[row.ID][g][p/spec.BlockSize]
-			if w.memory[g][int64(id)*int64(spec.BlockSize)+int64(p%spec.BlockSize)] != values[p] {
-				return fmt.Errorf("request %#x, group %d, token %d of %d: block %d holds something else", uint64(row.ID), g, p, last+1, id)
+			id := w.tables[j.row.ID][g][p/spec.BlockSize]
+			switch got := w.memory[g][int64(id)*int64(spec.BlockSize)+int64(p%spec.BlockSize)]; got {
+			case values[p]:
+			case 0:
+				return fmt.Errorf("request %#x, group %d, token %d of %d: nobody has written to block %d there", uint64(j.row.ID), g, p, last+1, id)
+			default:
+				return fmt.Errorf("request %#x, group %d, token %d of %d: block %d holds something else", uint64(j.row.ID), g, p, last+1, id)
 			}
 		}
 	}

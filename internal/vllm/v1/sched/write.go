@@ -4,12 +4,12 @@ import "llmmemory/internal/vllm/v1/pool"
 
 // write turns the batch into what the worker gets.
 func (s *Scheduler) write(step *Step) {
-	b := &s.batch
-	step.reset(b.groups)
+	b := s.batch
+	step.reset(s.groups)
 	if len(s.running) > 0 {
 		step.NumCommonPrefixBlocks = s.cache.NumCommonPrefixBlocks(step.NumCommonPrefixBlocks, s.running[0].kv)
 	} else {
-		for range b.groups {
+		for range s.groups {
 			step.NumCommonPrefixBlocks = append(step.NumCommonPrefixBlocks, 0)
 		}
 	}
@@ -17,18 +17,22 @@ func (s *Scheduler) write(step *Step) {
 		s.writeRow(step, &b.rows[i])
 	}
 	s.writeCopies(step)
-	step.Preempted = append(step.Preempted, s.preempted...)
-	step.Finished = append(step.Finished, s.finished...)
+	b.preempted = append(b.preempted, s.preempted...)
+	b.finished = append(b.finished, s.finished...)
+	step.Preempted = append(step.Preempted, b.preempted...)
+	step.Finished = append(step.Finished, b.finished...)
 	s.preempted, s.finished = s.preempted[:0], s.finished[:0]
 }
 
 func (s *Scheduler) writeRow(step *Step, e *entry) {
-	b := &s.batch
-	computed := e.r.kv.NumComputedTokens()
-	step.Rows = append(step.Rows, Row{ID: e.id, Kind: e.kind, NumComputedTokens: computed, NumScheduledTokens: e.tokens, NumDraftTokens: e.drafts})
+	b := s.batch
+	step.Rows = append(step.Rows, Row{
+		ID: e.id, Kind: e.kind, Samples: e.samples,
+		NumComputedTokens: e.computed, NumScheduledTokens: e.tokens, NumDraftTokens: e.drafts,
+	})
 	step.Drafts = append(step.Drafts, b.drafts[e.draft:e.draft+e.drafts]...)
 	step.NumScheduledTokens += e.tokens
-	for g := range b.groups {
+	for g := range s.groups {
 		table := e.r.kv.Table(g)
 		start := 0
 		if e.kind == KindRunning {
@@ -38,7 +42,7 @@ func (s *Scheduler) writeRow(step *Step, e *entry) {
 		step.BlockStarts = append(step.BlockStarts, start)
 		step.BlockEnds = append(step.BlockEnds, len(step.Blocks))
 		size := s.cache.Config().Groups[g].BlockSize
-		step.Slots[g] = appendSlots(step.Slots[g], table, size, computed, e.tokens)
+		step.Slots[g] = appendSlots(step.Slots[g], table, size, e.computed, e.tokens)
 	}
 }
 
@@ -67,13 +71,27 @@ func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 // writeCopies hands out the pairs of blocks to copy. They were kept apart until
 // now; the copies run before anything of this step is written.
 func (s *Scheduler) writeCopies(step *Step) {
-	b := &s.batch
+	b := s.batch
 	b.copies = s.cache.TakeCopies(b.copies[:0])
 	for _, c := range b.copies {
 		pair := Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, Index: -1}
 		if c.Request != nil { // not dropped since: then no table names Dst
 			pair.ID, pair.Index = ID(c.Request.Tag), c.Index
+			if s.sendsWhole(pair.ID) {
+				pair.Index = -1
+			}
 		}
 		step.Copies = append(step.Copies, pair)
 	}
+}
+
+// sendsWhole reports whether the step has the whole table of a request, with all
+// copies in it.
+func (s *Scheduler) sendsWhole(id ID) bool {
+	for i := range s.batch.rows {
+		if e := &s.batch.rows[i]; e.id == id {
+			return e.kind != KindRunning
+		}
+	}
+	return false
 }

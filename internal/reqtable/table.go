@@ -1,22 +1,26 @@
-// Package queue keeps things in numbered places that are used again, and puts
-// the numbers into queues. A number is in at most one queue, so the links are
-// two numbers for each place, and moving one allocates nothing.
-package queue
+// Package reqtable is the request table of a scheduler: a slab of requests,
+// found by the ids that their owner gave them, and queues of the slab's places.
+// A place is in at most one queue, so a queue's links are two numbers for each
+// place, and moving a request from one queue to another allocates nothing.
+//
+// What a request is, and when it moves, is the scheduler's and may not live here.
+package reqtable
 
 import (
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // None is no place.
 const None int32 = -1
 
-// Places holds things under the ids that their owner gave them. A thing stays
-// where it is until Remove; pointers to it are good until the next Add.
-type Places[T any] struct {
-	things []T
+// A Table holds one T for each id. It stays in its place until Remove; pointers
+// to it are valid until the next Add.
+type Table[T any] struct {
+	items  []T
 	links  []link
-	spare  []int32
+	free   []int32
 	byID   map[int]int32
 	queues int32
 }
@@ -29,7 +33,7 @@ type link struct {
 
 // Add makes a place for id and returns it, or None if there is one. What is in
 // it is what was there before, so that its arrays can be used again.
-func (p *Places[T]) Add(id int) int32 {
+func (p *Table[T]) Add(id int) int32 {
 	if p.byID == nil {
 		p.byID = map[int]int32{}
 	}
@@ -37,12 +41,12 @@ func (p *Places[T]) Add(id int) int32 {
 		return None
 	}
 	var at int32
-	if n := len(p.spare); n > 0 {
-		at, p.spare = p.spare[n-1], p.spare[:n-1]
+	if n := len(p.free); n > 0 {
+		at, p.free = p.free[n-1], p.free[:n-1]
 	} else {
-		at = int32(len(p.things))
+		at = int32(len(p.items))
 		var zero T
-		p.things = append(p.things, zero)
+		p.items = append(p.items, zero)
 		p.links = append(p.links, link{})
 	}
 	p.byID[id] = at
@@ -50,36 +54,71 @@ func (p *Places[T]) Add(id int) int32 {
 }
 
 // Find returns the place of id, or None.
-func (p *Places[T]) Find(id int) int32 {
+func (p *Table[T]) Find(id int) int32 {
 	if at, ok := p.byID[id]; ok {
 		return at
 	}
 	return None
 }
 
-// At is the thing in a place.
-func (p *Places[T]) At(at int32) *T { return &p.things[at] }
+// At is what is in a place.
+func (p *Table[T]) At(at int32) *T { return &p.items[at] }
 
-// Remove gives the place of id, which must be in no queue, away.
-func (p *Places[T]) Remove(id int) {
+// Remove frees the place of id, which must be in no queue.
+func (p *Table[T]) Remove(id int) {
 	at, ok := p.byID[id]
 	if !ok || p.links[at].in != 0 {
 		panic(fmt.Sprintf("place %d of %d is removed, but it is in a queue or there is none", at, id))
 	}
 	delete(p.byID, id)
-	p.spare = append(p.spare, at)
+	p.free = append(p.free, at)
 }
 
-// Len is the number of things.
-func (p *Places[T]) Len() int { return len(p.byID) }
+// Len is the number of ids in the table.
+func (p *Table[T]) Len() int { return len(p.byID) }
 
-// Mark marks the places of ids for TakeMarked. The error names an id that there
-// is not, or is marked already, and nothing has changed.
-func (p *Places[T]) Mark(ids ...int) error {
+// Check reports an id that is not in the table, or that is named twice.
+func (p *Table[T]) Check(ids ...int) error {
+	err := p.mark(ids)
+	if err == nil {
+		p.unmark(ids)
+	}
+	return err
+}
+
+// TakeAll takes the places of ids out of the queues, queue by queue from the
+// head, whatever the order of ids, and calls f for each. An id that is in none
+// of the queues is passed over. The error is Check's; nothing has changed then.
+func (p *Table[T]) TakeAll(ids []int, queues []*Queue, f func(at int32)) error {
+	if err := p.mark(ids); err != nil {
+		return err
+	}
+	left := len(ids)
+	for _, id := range ids {
+		if at := p.byID[id]; p.links[at].in == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(at) }) {
+			p.links[at].marked = false
+			left--
+		}
+	}
+	for _, q := range queues {
+		for at := q.Head(); at != None && left > 0; {
+			next := q.Next(at)
+			if p.links[at].marked {
+				q.Remove(at)
+				f(at)
+				left--
+			}
+			at = next
+		}
+	}
+	return nil
+}
+
+func (p *Table[T]) mark(ids []int) error {
 	for i, id := range ids {
 		at := p.Find(id)
 		if at == None || p.links[at].marked {
-			p.Unmark(ids[:i]...)
+			p.unmark(ids[:i])
 			return fmt.Errorf("there is no %d, or it is named twice", id)
 		}
 		p.links[at].marked = true
@@ -87,31 +126,14 @@ func (p *Places[T]) Mark(ids ...int) error {
 	return nil
 }
 
-// Unmark takes the marks of ids back.
-func (p *Places[T]) Unmark(ids ...int) {
+func (p *Table[T]) unmark(ids []int) {
 	for _, id := range ids {
 		p.links[p.byID[id]].marked = false
 	}
 }
 
-// TakeMarked takes the n marked places out of the queues, queue by queue from
-// the head, and calls f for each.
-func (p *Places[T]) TakeMarked(n int, queues []*Queue, f func(at int32)) {
-	for _, q := range queues {
-		for at := q.Head(); at != None && n > 0; {
-			next := q.Next(at)
-			if p.links[at].marked {
-				q.Remove(at)
-				f(at)
-				n--
-			}
-			at = next
-		}
-	}
-}
-
 // All yields ids and places in no order.
-func (p *Places[T]) All() iter.Seq2[int, int32] {
+func (p *Table[T]) All() iter.Seq2[int, int32] {
 	return func(yield func(int, int32) bool) {
 		for id, at := range p.byID {
 			if !yield(id, at) {
@@ -122,7 +144,7 @@ func (p *Places[T]) All() iter.Seq2[int, int32] {
 }
 
 // Queue returns an empty queue of places.
-func (p *Places[T]) Queue() *Queue {
+func (p *Table[T]) Queue() *Queue {
 	p.queues++
 	return &Queue{links: &p.links, number: p.queues, head: None, tail: None}
 }
@@ -161,7 +183,7 @@ func (q *Queue) PushBack(at int32) { q.insert(at, q.tail, None) }
 // PushFront adds a place at the head.
 func (q *Queue) PushFront(at int32) { q.insert(at, None, q.head) }
 
-// InsertAfter adds a place behind another one of the queue, or at the head if
+// InsertAfter adds a place after another one of the queue, or at the head if
 // that is None.
 func (q *Queue) InsertAfter(at, before int32) {
 	if before == None {

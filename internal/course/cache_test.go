@@ -75,11 +75,11 @@ func TestAHintSurvivesOrdinaryUse(t *testing.T) {
 		}
 	}
 	core := &b.library.cores[coreOf(e)]
-	require.Equal(t, 40-plainNodes-nearNodes, core.hints.used)
-	require.True(t, b.library.ledger.any())
+	require.Equal(t, 40-plainNodes-nearNodes, core.cache.entries.used)
+	require.True(t, b.library.index.any())
 	require.NoError(t, b.library.Destroy(e))
-	require.Zero(t, core.hints.used)
-	require.False(t, b.library.ledger.any(), "destroying the engine leaves no hint behind")
+	require.Zero(t, core.cache.entries.used)
+	require.False(t, b.library.index.any(), "destroying the engine leaves no hint behind")
 }
 
 func TestARenamedSequenceIsFoundUnderItsNewIDOnly(t *testing.T) {
@@ -125,7 +125,7 @@ func TestABackLinkIsNotFollowed(t *testing.T) {
 			}
 		}
 		b.misses(e, 1000)
-		require.Zero(t, b.library.cores[coreOf(e)].hints.used, "poisoned %s hints", when)
+		require.Zero(t, b.library.cores[coreOf(e)].cache.entries.used, "poisoned %s hints", when)
 	}
 }
 
@@ -179,11 +179,11 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	c := &b.library.cores[coreOf(e)]
 	// An address whose hint for the id would lie where e's does.
 	f := unsafe.Pointer(b.arena.one(1 << 16))
-	for hintHash((*Engine)(f), 30)>>c.hints.shift != hintHash(e, 30)>>c.hints.shift {
+	for hashID((*Engine)(f), 30)>>c.cache.entries.shift != hashID(e, 30)>>c.cache.entries.shift {
 		f = unsafe.Add(f, 8)
 	}
-	require.Same(t, seqs[30], c.recall(e, 30).seq)
-	require.Nil(t, c.recall((*Engine)(f), 30))
+	require.Same(t, seqs[30], c.cache.lookup(e, 30))
+	require.Nil(t, c.cache.lookup((*Engine)(f), 30))
 }
 
 // byHand takes a sequence out and frees it, as a tester may once its id has been
@@ -304,20 +304,20 @@ func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(t, err)
 	b.fill(e, 40)
-	used := b.library.cores[coreOf(e)].hints.used
+	used := b.library.cores[coreOf(e)].cache.entries.used
 	require.NotZero(t, used)
 	arena.drop(unsafe.Pointer(e))
 	again, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(t, err)
 	require.Equal(t, unsafe.Pointer(e), unsafe.Pointer(again))
-	require.Zero(t, b.library.cores[coreOf(e)].hints.used)
+	require.Zero(t, b.library.cores[coreOf(e)].cache.entries.used)
 }
 
 func TestStrictRemembersNothing(t *testing.T) {
 	b := newBench(t)
 	b.library.Strict = true
 	e, seqs := b.engine(40)
-	require.False(t, b.library.ledger.any())
+	require.False(t, b.library.index.any())
 	first, last := &seqs[20].Node, &seqs[35].Node
 	first.Prev.Next, last.Next.Prev = last.Next, first.Prev
 	for id := int32(20); id <= 35; id++ {
@@ -341,22 +341,22 @@ func TestNoHintWithoutPages(t *testing.T) {
 }
 
 func TestTheTableKeepsWhatItHolds(t *testing.T) {
-	var table table[entry]
+	var table table[named]
 	defer table.clear()
 	in := map[*Sequence]bool{}
 	seqs := make([]Sequence, 3000)
 	for round := range 30000 {
 		s := &seqs[(round*7919+round/17)%len(seqs)]
 		if in[s] {
-			table.remove(entry{seq: s})
+			table.remove(named{seq: s})
 			delete(in, s)
 		} else {
-			require.True(t, table.put(entry{seq: s, mentions: 1}))
+			require.NotNil(t, table.add(named{seq: s, mentions: 1}))
 			in[s] = true
 		}
 		require.Equal(t, len(in), table.used)
 	}
 	for i := range seqs {
-		require.Equal(t, in[&seqs[i]], table.get(entry{seq: &seqs[i]}) != nil)
+		require.Equal(t, in[&seqs[i]], table.get(named{seq: &seqs[i]}) != nil)
 	}
 }

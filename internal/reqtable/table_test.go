@@ -1,4 +1,4 @@
-package queue
+package reqtable
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 // operations, and that places keep what is in them until it is removed.
 func TestQueues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p Places[int]
+		var p Table[int]
 		queues := []*Queue{p.Queue(), p.Queue()}
 		lists := [2][]int32{}
 		idle := []int32{} // in no queue
@@ -68,19 +68,27 @@ func TestQueues(t *testing.T) {
 						ids, want = append(ids, *p.At(at)), append(want, at)
 					}
 				}
-				require.Error(t, p.Mark(append(slices.Clone(ids), -1)...))
-				slices.Reverse(ids)
-				require.NoError(t, p.Mark(ids...))
-				if len(ids) > 0 {
-					require.Error(t, p.Mark(ids[0]))
-				}
 				var got []int32
-				p.TakeMarked(len(ids), queues, func(at int32) { got = append(got, at) })
+				collect := func(at int32) { got = append(got, at) }
+				require.Error(t, p.Check(append(slices.Clone(ids), -1)...))
+				require.Error(t, p.TakeAll(append(slices.Clone(ids), -1), queues, collect))
+				if len(ids) > 0 {
+					require.Error(t, p.Check(append(slices.Clone(ids), ids[0])...))
+				}
+				require.Empty(t, got)
+				slices.Reverse(ids)
+				require.NoError(t, p.Check(ids...))
+				require.NoError(t, p.TakeAll(ids, queues, collect))
 				require.Equal(t, want, got)
 				for w := range lists {
 					lists[w] = slices.DeleteFunc(lists[w], func(at int32) bool { return slices.Contains(want, at) })
 				}
 				idle = append(idle, want...)
+				// What is in no queue is passed over, and no mark stays.
+				if len(idle) > 0 {
+					require.NoError(t, p.TakeAll([]int{*p.At(idle[0])}, queues, func(int32) { t.Fatal("taken") }))
+					require.NoError(t, p.Check(*p.At(idle[0])))
+				}
 			},
 			"": func(t *rapid.T) {
 				n := len(idle)
@@ -109,7 +117,7 @@ func TestQueues(t *testing.T) {
 // Ensure that a place in two queues, and one that is taken from the wrong one,
 // are found at once.
 func TestMisuse(t *testing.T) {
-	var p Places[int]
+	var p Table[int]
 	a, b := p.Queue(), p.Queue()
 	at := p.Add(1)
 	a.PushBack(at)

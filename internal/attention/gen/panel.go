@@ -1,0 +1,230 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Rows finds the addresses of rows with the same stride: base + row·stride.
+type rows struct {
+	base                     [2]reg.GPVirtual // of rows 0 and 6
+	stride, stride3, stride5 reg.GPVirtual
+}
+
+// newRows keeps up to 12 rows in reach.
+func (g *gen) newRows(base reg.Register, stride int, n int) *rows {
+	r := &rows{}
+	r.base[0] = g.copyOf(base)
+	if n > 1 {
+		r.stride = g.arg(stride)
+	}
+	if n > 3 {
+		r.stride3 = g.GP64()
+		g.LEAQ(operand.Mem{Base: r.stride, Index: r.stride, Scale: 2}, r.stride3)
+	}
+	if n > 5 {
+		r.stride5 = g.GP64()
+		g.LEAQ(operand.Mem{Base: r.stride, Index: r.stride, Scale: 4}, r.stride5)
+	}
+	if n > 6 {
+		r.base[1] = g.GP64()
+		g.LEAQ(operand.Mem{Base: r.base[0], Index: r.stride3, Scale: 2}, r.base[1])
+	}
+	return r
+}
+
+// advance moves all rows by some bytes.
+func (g *gen) advance(r *rows, bytes int) {
+	for _, b := range r.base {
+		if b != nil {
+			g.ADDQ(operand.I32(bytes), b)
+		}
+	}
+}
+
+func (r *rows) at(row, disp int) operand.Mem {
+	m := operand.Mem{Base: r.base[row/6], Disp: disp}
+	switch row % 6 {
+	case 1:
+		m.Index, m.Scale = r.stride, 1
+	case 2:
+		m.Index, m.Scale = r.stride, 2
+	case 3:
+		m.Index, m.Scale = r.stride3, 1
+	case 4:
+		m.Index, m.Scale = r.stride, 4
+	case 5:
+		m.Index, m.Scale = r.stride5, 1
+	}
+	return m
+}
+
+// panels are the kernels that read a partition which was unpacked to float32.
+func panels(g *gen) {
+	for _, n := range g.rows {
+		panelScores(g, n)
+	}
+	for _, n := range g.rows {
+		panelValues(g, n)
+	}
+}
+
+// panelScores computes products of groups × n rows with some tiles of keys, two
+// registers of tokens at a time. in: queries; data: keys; out: products; n: tiles,
+// which is used up; size: elements of a head.
+func panelScores(g *gen, n int) {
+	g.begin(fmt.Sprintf("scoresPanel%d", n))
+	keys, out := g.arg(atData), g.arg(atOut)
+	step, last, done := g.label("step"), g.label("last"), g.label("done")
+	tiles := 1 // of two registers
+	if g.wide() {
+		tiles = 2
+	}
+	g.Label(step)
+	g.SUBQ(operand.U8(tiles), g.argMem(atN))
+	g.JLT(operand.LabelRef(last))
+	g.panelTiles(n, 2, keys, out)
+	for range tiles {
+		g.nextTile(keys)
+	}
+	g.ADDQ(operand.I32(tiles*tileTokens*4), out)
+	g.JMP(operand.LabelRef(step))
+	g.Label(last)
+	if g.wide() {
+		g.ADDQ(operand.U8(1), g.argMem(atN))
+		g.JLT(operand.LabelRef(done))
+		g.panelTiles(n, 1, keys, out)
+	}
+	g.Label(done)
+	g.end()
+}
+
+// nextTile moves a pointer to keys to the next tile.
+func (g *gen) nextTile(keys reg.Register) {
+	step := g.arg(atSize)
+	g.SHLQ(operand.U8(6), step)
+	g.ADDQ(step, keys)
+}
+
+// panelTiles computes products of all groups of n rows with vecs registers of
+// tokens: two tiles, or with AVX2 the halves of one.
+func (g *gen) panelTiles(n, vecs int, keys, out reg.Register) {
+	in, groups, to := g.arg(atIn), g.arg(atGroups), g.copyOf(out)
+	g.loop(groups, func() {
+		k := [2]reg.GPVirtual{g.copyOf(keys), nil}
+		half := g.bytes()
+		if g.wide() {
+			half = 0
+			if vecs > 1 {
+				k[1] = g.copyOf(keys)
+				g.nextTile(k[1])
+			}
+		} else {
+			k[1] = k[0]
+		}
+		for i := range n * vecs {
+			g.zero(i)
+		}
+		elements := g.arg(atSize)
+		g.SHRQ(operand.U8(2), elements)
+		q := g.newRows(in, atInStride, n)
+		g.loop(elements, func() { g.panelElements(n, vecs, half, k, q) })
+		o := g.newRows(to, atOutStride, n)
+		for row := range n {
+			for v := range vecs {
+				g.VMOVUPS(g.regs[row*vecs+v], o.at(row, v*g.bytes()))
+			}
+		}
+		g.nextGroup(in, atInStride, n)
+		g.nextGroup(to, atOutStride, n)
+	})
+}
+
+// panelElements multiplies the next four elements.
+func (g *gen) panelElements(n, vecs, half int, k [2]reg.GPVirtual, q *rows) {
+	for j := range 4 {
+		for v := range vecs {
+			g.VMOVUPS(mem(k[v], j*tileTokens*4+v*half), g.regs[n*vecs+v])
+		}
+		for row := range n {
+			b := g.regs[n*vecs+vecs+row%2]
+			g.VBROADCASTSS(q.at(row, 4*j), b)
+			for v := range vecs {
+				g.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
+			}
+		}
+	}
+	g.advance(q, 16)
+	g.ADDQ(operand.I32(4*tileTokens*4), k[0])
+	if g.wide() && vecs > 1 {
+		g.ADDQ(operand.I32(4*tileTokens*4), k[1])
+	}
+}
+
+// nextGroup adds n strides to a pointer.
+func (g *gen) nextGroup(p reg.Register, stride, n int) {
+	s := g.arg(stride)
+	g.IMUL3Q(operand.U8(n), s, s)
+	g.ADDQ(s, p)
+}
+
+// panelValues adds p·v over n tokens to groups × n rows, chunk after chunk. in:
+// weights; data: values; out: sums; n: tokens; size: chunks.
+func panelValues(g *gen, n int) {
+	g.begin(fmt.Sprintf("valuesPanel%d", n))
+	vecs := 2
+	chunks := g.arg(atSize)
+	data, out := g.arg(atData), g.arg(atOut)
+	g.loop(chunks, func() {
+		for part := range chunkBytes / (vecs * g.bytes()) {
+			g.panelChunk(n, vecs, data, out, part*vecs*g.bytes())
+		}
+		g.ADDQ(operand.I32(panelBytes), data)
+		g.ADDQ(operand.I32(chunkBytes), out)
+	})
+	g.end()
+}
+
+// panelChunk adds the elements of a chunk from disp on, in bytes.
+func (g *gen) panelChunk(n, vecs int, data, out reg.Register, disp int) {
+	in, to, groups := g.arg(atIn), g.copyOf(out), g.arg(atGroups)
+	g.loop(groups, func() {
+		g.sums(n, vecs, to, disp, true)
+		tokens, values := g.arg(atN), g.copyOf(data)
+		p := g.newRows(in, atInStride, n)
+		g.loop(tokens, func() {
+			for v := range vecs {
+				g.VMOVUPS(mem(values, disp+v*g.bytes()), g.regs[n*vecs+v])
+			}
+			for row := range n {
+				b := g.regs[n*vecs+vecs+row%2]
+				g.VBROADCASTSS(p.at(row, 0), b)
+				for v := range vecs {
+					g.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
+				}
+			}
+			g.advance(p, 4)
+			g.ADDQ(operand.I32(chunkBytes), values)
+		})
+		g.sums(n, vecs, to, disp, false)
+		g.nextGroup(in, atInStride, n)
+		g.nextGroup(to, atOutStride, n)
+	})
+}
+
+// sums loads or stores the sums of n rows.
+func (g *gen) sums(n, vecs int, to reg.Register, disp int, load bool) {
+	o := g.newRows(to, atOutStride, n)
+	for row := range n {
+		for v := range vecs {
+			at, r := o.at(row, disp+v*g.bytes()), g.regs[row*vecs+v]
+			if load {
+				g.VMOVUPS(at, r)
+			} else {
+				g.VMOVUPS(r, at)
+			}
+		}
+	}
+}

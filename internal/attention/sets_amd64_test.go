@@ -1,0 +1,13 @@
+package attention
+
+// instructionSets are the kernels that this processor can run.
+func instructionSets() []kernels {
+	sets := []kernels{portable{}}
+	if hasAVX2() {
+		sets = append(sets, &avx2)
+	}
+	if hasAVX512() {
+		sets = append(sets, &avx512)
+	}
+	return sets
+}

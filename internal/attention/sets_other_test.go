@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package attention
+
+func instructionSets() []kernels { return []kernels{portable{}} }

@@ -1,0 +1,10 @@
+package chart
+
+import (
+	"os"
+	"testing"
+
+	"llmmemory/internal/testkit/browsertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }

@@ -1,0 +1,230 @@
+package course
+
+// A lookupCache answers "which sequence has this id" beyond the first nodes of a
+// list. There is one for each core.
+//
+// An entry says where a sequence was when it was linked or found: between which
+// two neighbours. It is believed only if the visible memory still says so: the
+// sequence has the id, sits between the same two, and they point back at it.
+// One node that an outside writer renames, unlinks, or links in elsewhere, even
+// into another engine's list, fails that check. What the check cannot see is
+// written in llm_memory.h.
+//
+// Checking an entry reads three sequences, and none may have been freed. The
+// index knows which entries name a sequence (index.go).
+type lookupCache struct {
+	core    uint64 // the number of the core
+	entries table[entry]
+	epoch   uint32 // of the entries (index.go)
+	index   *index
+}
+
+type entry struct {
+	engine     *Engine
+	seq        *Sequence
+	prev, next *Node
+	id         int32
+}
+
+func (h entry) empty() bool       { return h.seq == nil }
+func (h entry) same(o entry) bool { return h.engine == o.engine && h.id == o.id }
+func (h entry) hash() uint64      { return hashID(h.engine, h.id) }
+
+// hashID mixes with an odd constant; consecutive ids end up far apart.
+func hashID(e *Engine, id int32) uint64 {
+	return (uint64(uint32(id)) ^ address(e)<<17) * 0x9e3779b97f4a7c15
+}
+
+// holds reports whether the visible memory still says what the entry does.
+func (h *entry) holds() bool {
+	n := &h.seq.Node
+	return h.seq.ID == h.id && n.Prev == h.prev && n.Next == h.next && h.prev.Next == n && h.next.Prev == n
+}
+
+// lookup returns the sequence with the id if there is an entry for it that
+// holds. One that does not is removed.
+func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
+	slots := c.entries.slots
+	if len(slots) == 0 {
+		return nil
+	}
+	if c.epoch != c.index.epoch.Load() {
+		c.entries.clear()
+		return nil
+	}
+	for i := hashID(e, id) >> c.entries.shift; ; i++ {
+		h := &slots[i&uint64(len(slots)-1)]
+		if h.seq == nil {
+			return nil
+		}
+		if h.id == id && h.engine == e {
+			if h.holds() {
+				return h.seq
+			}
+			c.index.mu.Lock()
+			c.remove(h)
+			c.index.mu.Unlock()
+			return nil
+		}
+	}
+}
+
+// insert adds h, in place of what there was for its id and for its sequence.
+func (c *lookupCache) insert(h entry) {
+	c.index.mu.Lock()
+	defer c.index.mu.Unlock()
+	c.put(h)
+}
+
+// insertLast adds an entry for s, which has just been linked behind last.
+func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
+	c.index.mu.Lock()
+	defer c.index.mu.Unlock()
+	c.sync()
+	if h := c.of(e, last); h != nil && h.next == &e.Active {
+		c.renext(h, &s.Node)
+	}
+	c.put(entry{engine: e, id: s.ID, seq: s, prev: last, next: &e.Active})
+}
+
+// unlinking removes what names s, which is about to be unlinked from e's list and
+// freed. The entries of its neighbours become each other's.
+func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
+	if !c.index.any() {
+		return
+	}
+	c.index.mu.Lock()
+	defer c.index.mu.Unlock()
+	c.sync()
+	c.removeOf(s)
+	// By address alone: what a link leads to need not be a sequence.
+	prev, next := s.Node.Prev, s.Node.Next
+	if h := c.of(e, prev); h != nil && h.next == &s.Node {
+		c.renext(h, next)
+	}
+	if h := c.of(e, next); h != nil && h.prev == &s.Node {
+		c.reprev(h, prev)
+	}
+	c.invalidateRest(s)
+}
+
+// invalidate removes what names s, which is about to be freed.
+func (c *lookupCache) invalidate(s *Sequence) {
+	if !c.index.any() {
+		return
+	}
+	c.index.mu.Lock()
+	defer c.index.mu.Unlock()
+	c.sync()
+	c.removeOf(s)
+	c.invalidateRest(s)
+}
+
+// invalidateRest gives everything up if an entry mentions s still: an outside
+// writer has been at work.
+func (c *lookupCache) invalidateRest(s *Sequence) {
+	if c.index.names(s) {
+		c.index.reset()
+	}
+}
+
+// removeEngine removes every entry for e, whose address may soon be another's.
+func (c *lookupCache) removeEngine(e *Engine) {
+	if !c.index.any() {
+		return
+	}
+	c.index.mu.Lock()
+	defer c.index.mu.Unlock()
+	c.sync()
+	for i := 0; i < len(c.entries.slots); {
+		if h := &c.entries.slots[i]; !h.empty() && h.engine == e {
+			c.remove(h) // pulls a later one into this place
+		} else {
+			i++
+		}
+	}
+}
+
+// The rest is called with the index locked.
+
+// sync drops entries that are older than the last reset.
+func (c *lookupCache) sync() {
+	if epoch := c.index.epoch.Load(); c.epoch != epoch {
+		c.entries.clear()
+		c.epoch = epoch
+	}
+}
+
+// of returns the entry of the sequence that n is part of, if it is one of e's
+// here. One for another engine is removed.
+func (c *lookupCache) of(e *Engine, n *Node) *entry {
+	if n == &e.Active {
+		return nil
+	}
+	s := sequenceOf(n)
+	engine, id, ok := c.index.keyOf(s)
+	if !ok {
+		return nil
+	}
+	if engine != e {
+		c.removeOf(s)
+		return nil
+	}
+	return c.entries.get(entry{engine: e, id: id})
+}
+
+// renext and reprev change one neighbour in an entry.
+func (c *lookupCache) renext(h *entry, next *Node) {
+	if !c.index.mention(h.engine, next, +1) {
+		c.index.reset()
+		return
+	}
+	c.index.mention(h.engine, h.next, -1)
+	h.next = next
+}
+
+func (c *lookupCache) reprev(h *entry, prev *Node) {
+	if !c.index.mention(h.engine, prev, +1) {
+		c.index.reset()
+		return
+	}
+	c.index.mention(h.engine, h.prev, -1)
+	h.prev = prev
+}
+
+func (c *lookupCache) put(h entry) {
+	c.sync()
+	c.removeOf(h.seq)
+	if old := c.entries.get(h); old != nil {
+		c.remove(old)
+	}
+	c.sync()
+	if c.entries.add(h) != nil && !c.index.add(&h) {
+		c.entries.remove(h)
+	}
+}
+
+// remove takes out h, which is in the table.
+func (c *lookupCache) remove(h *entry) {
+	if c.epoch == c.index.epoch.Load() {
+		c.index.remove(h)
+	}
+	c.entries.remove(*h)
+}
+
+// removeOf takes out the entry of s, if there is one. Another core's cannot be
+// touched from here; then all are given up.
+func (c *lookupCache) removeOf(s *Sequence) {
+	e, id, ok := c.index.keyOf(s)
+	if !ok {
+		return
+	}
+	if coreOf(e) != c.core {
+		c.index.reset()
+		c.sync()
+		return
+	}
+	if h := c.entries.get(entry{engine: e, id: id}); h != nil {
+		c.remove(h)
+	}
+}

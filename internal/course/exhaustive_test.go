@@ -1,0 +1,253 @@
+package course
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/course/exhaustive"
+	"llmmemory/internal/course/trace"
+)
+
+// deepest is how many calls after llm_init every pool is explored to. With
+// LLM_TEST_LONG (make exhaustive) it is two more.
+func deepest() int {
+	const calls = 7
+	if os.Getenv("LLM_TEST_LONG") != "" {
+		return calls + 2
+	}
+	return calls
+}
+
+// Every call in every state that so few calls reach, and every batch and run.
+func TestEveryShortUseIsTheHandouts(t *testing.T) {
+	for blocks := 1; blocks <= 4; blocks++ {
+		t.Run(strconv.Itoa(blocks)+" blocks", func(t *testing.T) {
+			x := explore(t, exhaustive.Small(blocks, [3]int32{0, -1, math.MaxInt32}, deepest()))
+			t.Logf("%d states, %d calls compared", x.states, x.calls)
+		})
+	}
+}
+
+// The same from every boundary of a sequence: a block, a table and the sequence
+// nearly full, full, and just begun; alone and shared; in pools exactly full,
+// with one block left, and with many.
+func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
+	states, calls := 0, 0
+	for _, length := range []int32{1, 15, 16, 17, 255, 256, 257, 4079, 4080, 4081, 4095, 4096} {
+		for _, sharers := range []int32{1, 2, 3, 20} {
+			for _, spare := range []int32{0, 1, 2, 300} {
+				b := exhaustive.Bounds{
+					Start: []trace.Op{
+						{Kind: trace.Init, A: ((length+KVPerBlock-1)/KVPerBlock + spare) * BlockSize},
+						{Kind: trace.Create, A: 1, B: length},
+					},
+					IDs:     []int32{7},
+					Lengths: []int32{16, 17, 256, 257, 4080, 4096, 4097},
+					Calls:   2,
+				}
+				if sharers > 1 {
+					b.Start = append(b.Start, trace.Op{Kind: trace.Forks, A: 1, B: 10, C: sharers - 1})
+				}
+				if sharers > 3 || spare > 2 {
+					b.Calls = 1
+				}
+				x := explore(t, b)
+				states += x.states
+				calls += x.calls
+			}
+		}
+	}
+	t.Logf("%d states, %d calls compared", states, calls)
+}
+
+// An explorer plays cases on the engine and compares.
+type explorer struct {
+	*testing.T
+	s      *subject
+	states int
+	calls  int
+}
+
+func explore(t *testing.T, b exhaustive.Bounds) *explorer {
+	x := &explorer{T: t, s: newSubject()}
+	defer x.s.arena.close()
+	for c := range b.Cases() {
+		x.states++
+		x.s.reset()
+		for _, op := range c.Path {
+			_, err := x.s.play(op)
+			require.NoError(t, err)
+		}
+		x.s.save()
+		x.require(x.s.differs(&c.State), c.Path)
+		for _, op := range c.Refused {
+			x.refused(c, op)
+		}
+		for _, op := range c.Changes {
+			x.changes(c, op)
+		}
+		x.runs(c)
+		x.batches(c)
+	}
+	return x
+}
+
+func (x *explorer) require(err error, path []trace.Op, last ...any) {
+	if err != nil {
+		x.Helper()
+		require.FailNow(x, "the states differ", "after %v %v: %v", path, last, err)
+	}
+}
+
+func (x *explorer) refused(c exhaustive.Case, op trace.Op) {
+	x.calls++
+	_, err := x.s.play(op)
+	switch {
+	case err == nil:
+		err = errors.New("it was not refused")
+	case errors.Is(err, ErrNoMemory) != (op.Fail > 0):
+		err = fmt.Errorf("it was refused for: %w", err)
+	case op.Fail == 0 && x.s.arena.gets > 0:
+		err = errors.New("it asked for memory")
+	case !x.s.untouched():
+		err = errors.New("it changed something")
+	default:
+		err = nil
+	}
+	x.require(err, c.Path, op)
+}
+
+func (x *explorer) changes(c exhaustive.Case, op trace.Op) {
+	x.calls++
+	made, err := x.s.play(op)
+	x.require(err, c.Path, op)
+	want := c.State.Clone()
+	want.Play(op)
+	x.require(x.s.differs(&want), c.Path, op)
+	if op.Kind == trace.Create || op.Kind == trace.Fork {
+		if &made.Node != x.s.engine.Active.Prev {
+			x.require(errors.New("it returned another sequence"), c.Path, op)
+		}
+	}
+	if x.s.arena.gets > 1 {
+		x.require(errors.New("it asked for memory more than once"), c.Path, op)
+	}
+	x.s.restore()
+}
+
+// several compares a call that appends data[i] to ids[i] with single appends:
+// all of them, or nothing. Each of its allocations fails once.
+func (x *explorer) several(c exhaustive.Case, ids, data []int32, call func() error) {
+	want := c.State.Clone()
+	all := true
+	for i, id := range ids {
+		all = all && want.Play(trace.Op{Kind: trace.Append, A: id, B: data[i]})
+	}
+	tables := want.Allocations() - c.State.Allocations()
+	for fail := range tables + 1 {
+		x.calls++
+		x.s.arena.fail, x.s.arena.gets = fail, 0
+		err := call()
+		x.s.arena.fail = 0
+		switch {
+		case all && fail == 0:
+			if err == nil {
+				err = x.s.differs(&want)
+			}
+		case err == nil:
+			err = errors.New("it was not refused")
+		case !x.s.untouched():
+			err = errors.New("it was refused and changed something")
+		default:
+			err = nil
+		}
+		x.require(err, c.Path, "several appends", ids, "failing", fail)
+		x.s.restore()
+		if !all {
+			return
+		}
+	}
+}
+
+func (x *explorer) listed() []*Sequence {
+	var list []*Sequence
+	for n := x.s.engine.Active.Next; n != &x.s.engine.Active; n = n.Next {
+		list = append(list, sequenceOf(n))
+	}
+	return list
+}
+
+func (x *explorer) runs(c exhaustive.Case) {
+	for _, s := range x.listed() {
+		left := maxRecords - int(s.KVCount)
+		for _, n := range []int{1, 2, 16, 17, 33, left - 1, left, left + 1} {
+			if n < 1 || n > 40 && (len(c.State.Counts) < 4*n/KVPerBlock/5 || len(c.Path) > 3) {
+				continue
+			}
+			ids, data := make([]int32, n), make([]int32, n)
+			for i := range n {
+				ids[i], data[i] = s.ID, int32(i)
+			}
+			x.several(c, ids, data, func() error { return x.s.library.AppendRun(x.s.engine, s, &data[0], int32(n)) })
+		}
+	}
+}
+
+// batches are every two sequences, every one three times, and all, both ways.
+func (x *explorer) batches(c exhaustive.Case) {
+	list := x.listed()
+	var batches [][]*Sequence
+	for i, a := range list {
+		for _, b := range list[:min(len(list), 3)] {
+			batches = append(batches, []*Sequence{a, b})
+		}
+		batches = append(batches, []*Sequence{a, a, a}, list[i:])
+	}
+	for _, seqs := range batches {
+		ids, data := make([]int32, len(seqs)), make([]int32, len(seqs))
+		for i, s := range seqs {
+			ids[i], data[i] = s.ID, int32(100+i)
+		}
+		x.several(c, ids, data, func() error {
+			return x.s.library.AppendBatch(x.s.engine, &seqs[0], &data[0], int32(len(seqs)))
+		})
+	}
+}
+
+// Copy-on-write at every logical block and every offset.
+func TestCopyOnWriteEverywhereIsTheHandouts(t *testing.T) {
+	x := &explorer{T: t, s: newSubject()}
+	defer x.s.arena.close()
+	var c exhaustive.Case
+	c.Path = []trace.Op{
+		{Kind: trace.Init, A: (MaxLogicalBlocks + 1) * BlockSize},
+		{Kind: trace.Create, A: 1, B: maxRecords},
+		{Kind: trace.Fork, A: 1, B: 2},
+	}
+	for _, op := range c.Path {
+		_, err := x.s.play(op)
+		require.NoError(t, err)
+		c.State.Play(op)
+	}
+	for position := range int32(maxRecords) {
+		child := sequenceOf(x.s.engine.Active.Prev)
+		child.KVCount, c.State.Sequences[1].KVCount = position, position
+		x.s.save()
+		x.changes(c, trace.Op{Kind: trace.Append, A: 2, B: position})
+		for _, n := range []int{1, 2, 16} { // of which one or two blocks are copied; there is one
+			ids, data := make([]int32, n), make([]int32, n)
+			for i := range ids {
+				ids[i], data[i] = 2, int32(i)
+			}
+			x.several(c, ids, data, func() error { return x.s.library.AppendRun(x.s.engine, child, &data[0], int32(n)) })
+		}
+		ids, data := []int32{2}, []int32{7}
+		x.several(c, ids, data, func() error { return x.s.library.AppendBatch(x.s.engine, &child, &data[0], 1) })
+	}
+}

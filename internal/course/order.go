@@ -1,0 +1,80 @@
+package course
+
+import (
+	"slices"
+	"unsafe"
+)
+
+// An order is a guess at the list of one engine: the nodes after the first ones,
+// as the last walk met them. Nothing depends on its being right. A node of it is
+// read only after the node before, in the list itself, has been seen to lead
+// there, so it may hold what was freed long ago.
+//
+// It lies in pages from the kernel, for the reasons that a table does.
+type order struct {
+	engine *Engine
+	nodes  []*Node
+}
+
+const (
+	firstOrder = 512 // nodes in one page
+	mostAhead  = 8   // so many sequences freed in a row are skipped
+)
+
+// of makes o an order of e. A core with several engines that take turns guesses
+// nothing.
+func (o *order) of(e *Engine) *order {
+	if o.engine != e {
+		o.engine, o.nodes = e, o.nodes[:0]
+	}
+	return o
+}
+
+// ahead returns how far after from the guess has n, 0 if not within mostAhead.
+func (o *order) ahead(from int, n *Node) int {
+	if from >= len(o.nodes) {
+		return 0
+	}
+	return max(0, slices.Index(o.nodes[from:min(len(o.nodes), from+mostAhead)], n))
+}
+
+// met writes down that n comes after nodes[:to], and returns where the guess goes
+// on: behind what it has overwritten, or -1 if there is no memory.
+func (o *order) met(to, from int, n *Node) int {
+	if to == len(o.nodes) {
+		if to == cap(o.nodes) && !o.grow() {
+			return -1
+		}
+		o.nodes = o.nodes[:to+1]
+	}
+	o.nodes[to] = n
+	return max(from, to+1)
+}
+
+// close moves the rest of the guess up to what was met.
+func (o *order) close(to, from int) {
+	if to < from {
+		o.nodes = o.nodes[:to+copy(o.nodes[to:], o.nodes[from:])]
+	}
+}
+
+func (o *order) grow() bool {
+	n := max(firstOrder, 2*cap(o.nodes))
+	p := mapPages(uintptr(n) * unsafe.Sizeof((*Node)(nil)))
+	if p == nil {
+		return false
+	}
+	nodes := unsafe.Slice((**Node)(p), n)[:len(o.nodes)]
+	copy(nodes, o.nodes)
+	o.release()
+	o.nodes = nodes
+	return true
+}
+
+// release gives all memory back.
+func (o *order) release() {
+	if size := cap(o.nodes); size > 0 {
+		unmap(unsafe.Pointer(unsafe.SliceData(o.nodes)), uintptr(size)*unsafe.Sizeof((*Node)(nil)))
+	}
+	o.nodes = nil
+}

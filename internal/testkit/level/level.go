@@ -1,0 +1,30 @@
+// Package level says how much a test run may cost. There are three levels:
+//
+//	make quick      go test -short: no compiler of submissions, no Valgrind, no browser
+//	make test       everything that a change has to pass
+//	make test-long  LLM_TEST_LONG=1: the full matrices, soaks and exhaustive runs, too
+package level
+
+import (
+	"os"
+	"testing"
+)
+
+// Long reports whether the run is make test-long.
+func Long() bool { return os.Getenv("LLM_TEST_LONG") != "" }
+
+// Pick is normal, or long in make test-long.
+func Pick[T any](normal, long T) T {
+	if Long() {
+		return long
+	}
+	return normal
+}
+
+// SkipQuick ends a test here that make quick leaves out.
+func SkipQuick(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("not with -short")
+	}
+}

@@ -1,0 +1,60 @@
+package sched
+
+import "llmmemory/internal/vllm/v1/kvcache"
+
+// A batch is a step that is being scheduled, and then waits for its update.
+type batch struct {
+	seq       uint64 // of the step, from 1
+	rows      []entry
+	drafts    []int32
+	from      []int // lengths of tables before the new blocks, row by row
+	copies    []kvcache.Copy
+	preempted []ID // as the step told the worker
+	finished  []ID
+
+	budget  int  // tokens left
+	starved bool // somebody was preempted
+	prefill bool // a running request that is not through its prompt is in it
+}
+
+// An entry is a request in a batch.
+type entry struct {
+	r        *request
+	id       ID // r may be used again when the update comes
+	kind     Kind
+	admitted bool // from the waiting queue
+	prefill  bool // the request was not through its prompt before
+	samples  bool // it has no more tokens to compute after this step
+	computed int  // tokens before this step
+	tokens   int
+	draft    int // first one in batch.drafts
+	drafts   int
+	from     int // first of its lengths in batch.from
+}
+
+func (b *batch) reset() {
+	*b = batch{
+		rows: b.rows[:0], drafts: b.drafts[:0], from: b.from[:0], copies: b.copies[:0],
+		preempted: b.preempted[:0], finished: b.finished[:0],
+	}
+}
+
+// A flight is the steps that are scheduled and not updated, the oldest first.
+type flight struct {
+	ring  []batch
+	first int
+	n     int
+}
+
+func (f *flight) init(most int) { f.ring = make([]batch, most) }
+
+func (f *flight) full() bool { return f.n == len(f.ring) }
+
+// at is step number i in flight; n is the place of the next one.
+func (f *flight) at(i int) *batch { return &f.ring[(f.first+i)%len(f.ring)] }
+
+func (f *flight) pop() {
+	f.at(0).rows = f.at(0).rows[:0]
+	f.first = (f.first + 1) % len(f.ring)
+	f.n--
+}

@@ -1,0 +1,102 @@
+package sched
+
+import "fmt"
+
+// StepFailed says that the steps in flight were not computed, or not all of
+// their rows. All of them are void, because each step builds on the one before.
+// Every request is back where it was before the oldest of them: running ones
+// with their blocks, admitted ones in front of the waiting ones. Two things are
+// different: requests that were preempted meanwhile stay so, and requests with
+// blocks to copy, or with a Mamba state, which the step overwrote, are preempted.
+// Nothing that these steps should have written can be hit. The next row of each
+// request has its whole table.
+func (s *Scheduler) StepFailed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flight.n == 0 {
+		return fmt.Errorf("%w: no step is in flight", ErrOrder)
+	}
+	s.cache.ForgetSince(uint32(s.flight.at(0).seq))
+	for ; s.flight.n > 0; s.flight.n-- {
+		b := s.flight.at(s.flight.n - 1)
+		for i := len(b.rows) - 1; i >= 0; i-- {
+			e := &b.rows[i]
+			if r := e.r; r.id == e.id {
+				s.undo(r, e, b)
+			}
+		}
+		// The worker may not have seen these.
+		s.preempted = append(s.preempted, b.preempted...)
+		s.finished = append(s.finished, b.finished...)
+		b.rows = b.rows[:0]
+	}
+	return nil
+}
+
+// undo takes back one row of a failed step, the newest of its request. Stale rows
+// are the oldest: there is nothing left of them.
+func (s *Scheduler) undo(r *request, e *entry, b *batch) {
+	stale := r.inFlight <= r.stale
+	r.inFlight -= e.tokens
+	if r.status == running { // the worker may not have seen the blocks of this row
+		r.resend = KindResumed
+		if e.kind == KindNew {
+			r.resend = KindNew
+		}
+	}
+	if stale {
+		r.stale -= e.tokens
+		return
+	}
+	computed := r.kv.NumComputedTokens() - e.tokens // not e.computed: drafts before it may have been rejected
+	r.placeholders = max(r.placeholders-1-e.drafts, 0)
+	r.eligible = 0
+	copied := false
+	for _, c := range b.copies {
+		copied = copied || c.Request == r.kv
+	}
+	switch {
+	case e.admitted:
+		s.unadmit(r, e)
+		return
+	case copied || !s.cache.Rewind(r.kv, computed):
+		s.removeRunning(r)
+		s.preempt(r)
+		return
+	}
+	r.prefill = e.prefill
+	r.drafts = r.drafts[:0]
+	r.drafts = append(r.drafts, b.drafts[e.draft:e.draft+e.drafts]...)
+}
+
+// unadmit puts a request back to the front of the waiting ones, as if it had
+// not been admitted.
+func (s *Scheduler) unadmit(r *request, e *entry) {
+	s.removeRunning(r)
+	s.cache.Unadmit(r.kv)
+	r.status = waiting
+	if e.kind == KindResumed {
+		r.status = preempted
+	}
+	r.drafts = r.drafts[:0]
+	r.resend = KindRunning
+	r.placeholders = 0
+	s.waiting.pushFront(r)
+}
+
+// undoRow puts the request of a row in which nothing was sampled back to where
+// it was before the step. What later steps in flight sample for it is void.
+func (s *Scheduler) undoRow(r *request, e *entry) {
+	computed := r.kv.NumComputedTokens() - r.inFlight - e.tokens
+	s.forgetFrom(r, computed)
+	if s.cache.Rewind(r.kv, computed) {
+		r.drafts = r.drafts[:0]
+		r.prefill = e.prefill
+		r.placeholders, r.eligible = 0, 0
+		r.stale = r.inFlight
+	} else {
+		s.removeRunning(r)
+		s.preempt(r)
+	}
+	r.dropStale = true
+}
