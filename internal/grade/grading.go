@@ -31,6 +31,7 @@ type grading struct {
 	lost    map[Part]*[Tasks + 1]bool          // by task: something of this part is wrong
 	tested  []directed.Case                    // of the report's directed tests
 	clean   [][]trace.Op                       // directed traces in which nothing differs
+	short   [][]trace.Op                       // those of them that Memcheck plays
 	heap    []clue                             // for the stage Heap
 	hangs   map[trace.Kind]int                 // calls that did not come back
 	spent   map[trace.Kind]time.Duration       // in traces of a function
@@ -249,7 +250,7 @@ func (g *grading) others(task int) {
 		return t.Task == task && t.Part == PartDirected && t.Status != Passed
 	})
 	for _, t := range []Test{
-		{Task: task, Name: fmt.Sprintf("task%d_everything_else", task), Part: PartHidden, Sentence: handout.WhiteBox},
+		{Task: task, Name: fmt.Sprintf("task%d_hidden_traces", task), Part: PartHidden, Sentence: handout.WhiteBox},
 		{Task: task, Name: fmt.Sprintf("task%d_memory", task), Part: PartMemory, Sentence: handout.NoLeaks},
 	} {
 		switch {

@@ -20,9 +20,9 @@ func (g *grading) steps(traces ...[]trace.Op) watch.Steps {
 	return watch.Steps{Traces: traces, Own: len(g.shapes) > 0}
 }
 
-// cleanOf are the clean traces of one task, by what they call.
+// cleanOf are the clean traces of one task that Memcheck plays, by what they call.
 func (g *grading) cleanOf(task int) [][]trace.Op {
-	return slices.DeleteFunc(slices.Clone(g.clean), func(ops []trace.Op) bool {
+	return slices.DeleteFunc(slices.Clone(g.short), func(ops []trace.Op) bool {
 		return !slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && op.Task() == task })
 	})
 }
@@ -33,11 +33,11 @@ func (g *grading) memcheck() error {
 	if err := g.deaths(); err != nil {
 		return err
 	}
-	if len(g.clean) == 0 {
+	if len(g.short) == 0 {
 		g.skip(Memcheck, "no directed trace is right to its end")
 		return nil
 	}
-	found, err := memcheck.Run(g.program.Watched(), g.steps(g.clean...))
+	found, err := memcheck.Run(g.program.Watched(), g.steps(g.short...))
 	if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
 		return err
 	}

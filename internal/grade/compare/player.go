@@ -218,10 +218,14 @@ func (p *player) request(op trace.Op) subject.Request {
 	return r
 }
 
+// poolOffset makes the address of a pool a multiple of 16 and of no more, as
+// malloc's are.
+const poolOffset = 16
+
 // newPool is the address of a fresh pool, filled.
 func (p *player) newPool(engine int, size uint64) uint64 {
-	at := subject.Pools + p.used
-	p.used += (size + 2*oracle.Slack + 4095) &^ 4095
+	at := subject.Pools + p.used + poolOffset
+	p.used += (poolOffset + size + 2*oracle.Slack + 4095) &^ 4095
 	p.pools[engine] = at
 	oracle.Fill(p.subject.At(at, size+2*oracle.Slack))
 	return at + oracle.Slack

@@ -49,6 +49,11 @@ func Cases() ([]Case, error) {
 			}
 			all = append(all, c)
 		}
+		sweeps, err := sweepCases(task)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sweeps...)
 	}
 	return all, nil
 }

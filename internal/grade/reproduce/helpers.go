@@ -39,7 +39,7 @@ static void fill(void *pool, size_t size) {
 
 // counting stands in front of malloc.
 const counting = `
-/* What is allocated is counted. */
+/* What is allocated is counted, and not zero. */
 static long allocations, live;
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
@@ -49,7 +49,7 @@ void *malloc(size_t size) {
     void *p = __libc_malloc(size);
     allocations++;
     live += p != NULL;
-    return p;
+    return p == NULL ? NULL : memset(p, 0xa5, size);
 }
 void *calloc(size_t n, size_t size) {
     void *p = __libc_calloc(n, size);
@@ -84,8 +84,9 @@ func split(text string) []helper {
 	return found
 }
 
-// helpers are those that a text calls, and those that they call.
-func helpers(body string) string {
+// helpers are those that a text calls, and those that they call. A program that
+// checks something also stands in front of malloc.
+func helpers(body string, checks bool) string {
 	text, used := body, []string{}
 	for _, h := range slices.Backward(all) {
 		if strings.Contains(text, h.name+"(") {
@@ -95,7 +96,7 @@ func helpers(body string) string {
 	}
 	slices.Reverse(used)
 	program := strings.Join(used, "")
-	if strings.Contains(body, "allocations") || strings.Contains(body, "live - before") {
+	if checks {
 		program = counting + program
 	}
 	return program

@@ -58,7 +58,8 @@ func Program(name string, ops []trace.Op, d *compare.Difference) string {
 	}
 	fmt.Fprintf(&body, "    %s\n", c.call)
 	body.WriteString(c.text(d))
-	return head(name, ops) + pools(ops) + helpers(body.String()) + "\nint main(void) {\n" + fills(ops, d) + body.String() + "}\n"
+	text := fills(ops, d) + body.String()
+	return head(name, ops) + pools(ops) + helpers(text, c.actual != "") + "\nint main(void) {\n" + text + "}\n"
 }
 
 // text is the end of main.
