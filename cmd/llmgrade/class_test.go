@@ -79,7 +79,7 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 		files, _ := filepath.Glob(filepath.Join(out, "reports", "*.json"))
 		return files
 	}
-	require.Eventually(t, func() bool { return len(reports()) >= 2 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(reports()) >= 2 }, 10*time.Minute, 10*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 2, cmd.ProcessState.ExitCode())
@@ -89,6 +89,10 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	require.Empty(t, left)
 	done := reports()
 	require.Less(t, len(done), 8)
+	require.FileExists(t, filepath.Join(out, "index.html"))
+	csv, err := os.ReadFile(filepath.Join(out, "grades.csv"))
+	require.NoError(t, err)
+	require.Contains(t, string(csv), "the run was interrupted")
 	before, err := os.Stat(done[0])
 	require.NoError(t, err)
 

@@ -48,10 +48,18 @@ static LLMEngine *engines[ENGINES];
 static void *pools[ENGINES];
 static Sequence *kept[MOST_KEPT]; /* out of their lists */
 static int kept_used;
+static int by_submission; /* frees what a trace leaves, because it allocates in another way than the tester */
 
-/* What a trace leaves is freed, by the submission itself where it allocates in
- * another way than the tester. */
-static void end(int by_submission) {
+static void drop(LLMEngine *engine) {
+    if (by_submission) {
+        llm_destroy(engine);
+    } else {
+        drop_engine(engine);
+    }
+}
+
+/* What a trace leaves is freed. */
+static void end(void) {
     for (int i = 0; i < kept_used; i++) {
         for (int j = 0; j < L1_PT_SIZE; j++) {
             free(kept[i]->block_table[j]);
@@ -62,10 +70,8 @@ static void end(int by_submission) {
     }
     kept_used = 0;
     for (int i = 0; i < ENGINES; i++) {
-        if (engines[i] != NULL && by_submission) {
-            llm_destroy(engines[i]);
-        } else if (engines[i] != NULL) {
-            drop_engine(engines[i]);
+        if (engines[i] != NULL) {
+            drop(engines[i]);
         }
         free(pools[i]);
         engines[i] = NULL;
@@ -75,7 +81,7 @@ static void end(int by_submission) {
 
 static void *new_pool(int i, int32_t size) {
     if (engines[i] != NULL) {
-        drop_engine(engines[i]);
+        drop(engines[i]);
         engines[i] = NULL;
     }
     free(pools[i]);
@@ -167,7 +173,8 @@ static void play(const struct step *s) {
         }
         break;
     case END:
-        end(s->a);
+        end();
+        by_submission = s->a;
         break;
     default:
         change(s, engine);

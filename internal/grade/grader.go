@@ -3,6 +3,7 @@ package grade
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -70,6 +71,20 @@ func rejectedBy(err error) StageName {
 	return ""
 }
 
+// Version names the rules that a submission is graded by: the traces, the points
+// and the gate. Another version can give the same file another score.
+func (g *Grader) Version() string {
+	h := fnv.New32a()
+	for _, c := range g.cases {
+		fmt.Fprintln(h, c.Name, c.Ops)
+	}
+	fmt.Fprintln(h, g.Points, g.kit.Gate.String(), g.Traces)
+	return fmt.Sprintf("%d.%08x", edition, h.Sum32())
+}
+
+// edition counts up with each change of what is looked for that is not in the traces.
+const edition = 2
+
 // SetGate changes the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
 
@@ -85,8 +100,8 @@ func (g *Grader) File(path string) (*Report, error) {
 // Replay plays one trace on a submission, for all the points or none.
 func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	return g.grade(path, func(g *grading) error {
+		g.report.Replay = true
 		r, err := g.play(ops)
-		g.report.MaxScore = g.Points.max()
 		if d := r.First(); err == nil && d != nil {
 			f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: sentence(d), Ops: ops[:d.Step+1], Difference: d}
 			if f.Scene, err = compare.Look(g.program.Native(), ops, d); err != nil {
@@ -96,7 +111,6 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 			g.Told(path, f)
 			return nil
 		}
-		g.report.Score = g.report.MaxScore
 		return err
 	})
 }
@@ -108,7 +122,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 		}
 	}()
 	begin := time.Now()
-	r := &Report{File: path, MaxScore: g.Points.max(), Seed: g.Seed, Setting: g.setting}
+	r := &Report{File: path, MaxScore: g.Points.max(), Seed: g.Seed, Setting: g.setting, Rules: g.Version()}
 	source, err := readSource(path)
 	if errors.Is(err, errNoSource) {
 		r.Rejected = &Rejection{Gate, err.Error()}

@@ -21,6 +21,8 @@ type Report struct {
 	Advice   []Advice
 	Notes    []string // what else a reader must know
 	Seed     uint64   // of the random traces
+	Rules    string   // the version of the rules that it was graded by
+	Replay   bool     `json:",omitempty"` // one trace was played: there are no points
 	Setting  Setting
 	Time     time.Duration
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // patience is no measure of speed.
-var patience = subject.Patience{Call: 2 * time.Second, Process: 10 * time.Second}
+var patience = subject.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
 // patienceWith is longer where a step is many calls: for each, a list is walked.
-func patienceWith(ops []trace.Op, times time.Duration) subject.Patience {
-	p := subject.Patience{Call: patience.Call * times, Process: patience.Process * times}
+func patienceWith(ops []trace.Op) subject.Patience {
+	p := patience
 	for _, op := range ops {
 		if op.Kind.Many() {
 			n := time.Duration(max(op.B, op.C))
@@ -48,21 +48,15 @@ type player struct {
 // No call but an append can write the pools (handout.WriteOnlyOnAppend). A
 // submission that dies is run again without that, to see what it wrote.
 func Play(program string, ops []trace.Op) (Result, error) {
-	r, err := play(program, ops, false, 1)
-	if errors.Is(err, errPaused) { // the machine, or a call that waits for nothing
-		r, err = play(program, ops, false, 5)
-	}
-	if errors.Is(err, errPaused) {
-		err = nil
+	r, err := play(program, ops, false)
+	if errors.Is(err, subject.ErrStarved) {
+		r, err = play(program, ops, false)
 	}
 	d := r.last()
 	if err != nil || d == nil || d.Channel != Death || d.Hangs || d.Op.Kind.Single() == trace.Append {
 		return r, err
 	}
-	open, err := play(program, ops, true, 5)
-	if errors.Is(err, errPaused) {
-		err = nil
-	}
+	open, err := play(program, ops, true)
 	if o := open.last(); err != nil || o != nil && o.Step <= d.Step {
 		return open, err
 	}
@@ -72,18 +66,13 @@ func Play(program string, ops []trace.Op) (Result, error) {
 	return r, nil
 }
 
-// errPaused is play's beside a difference: a call did not come back in its time,
-// but did next to nothing in it.
-var errPaused = errors.New("a pause")
-
-// play waits as many times as long as usual.
-func play(program string, ops []trace.Op, open bool, times time.Duration) (Result, error) {
+func play(program string, ops []trace.Op, open bool) (Result, error) {
 	expected, err := oracle.New()
 	if err != nil {
 		return Result{}, err
 	}
 	defer expected.Close()
-	process, err := subject.Start(program, patienceWith(ops, times))
+	process, err := subject.Start(program, patienceWith(ops))
 	if errors.Is(err, subject.ErrStart) && len(ops) > 0 {
 		d := differs(Death, "the program", "to start", err)
 		d.Op = ops[0]
@@ -104,9 +93,6 @@ func play(program string, ops []trace.Op, open bool, times time.Duration) (Resul
 		for _, d := range found {
 			d.Step, d.Op = i, op
 			r.All = append(r.All, d)
-			if d.Hangs && process.CPU() < patience.Call/4 {
-				return r, errPaused
-			}
 			goOn = goOn && d.Channel != Death
 		}
 		if len(found) > 0 && (!goOn || len(r.All) >= mostDifferences || !p.adopt()) {
@@ -163,6 +149,9 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 		return nil
 	}
 	switch op.Kind {
+	case trace.Creates, trace.Forks:
+		p.shape(op.Kind.Single(), "the sequence", p.last(op.Engine))
+		p.tablesShape(op.Kind.Single(), p.last(op.Engine))
 	case trace.Create, trace.Fork:
 		if uint64(returned) != p.last(op.Engine) {
 			return differs(Returned, "the returned pointer", "the new sequence, the last of the list", "another")

@@ -53,7 +53,7 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 		return nil, err
 	}
 	defer expected.Close()
-	process, err := subject.Start(program, patienceWith(ops, 5))
+	process, err := subject.Start(program, patienceWith(ops))
 	if err != nil {
 		return nil, err
 	}

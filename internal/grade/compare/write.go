@@ -249,7 +249,7 @@ func (p *player) relocated(c oracle.Change, s, l1 []byte) error {
 		size = 4 * uint64(p.expected.Engines[c.Engine].Total)
 	}
 	old := u64(holder, place)
-	if old == 0 {
+	if _, exact := p.live[old]; !exact { // NULL, or part of another allocation
 		return nil
 	}
 	at, err := p.allocate(1, size)

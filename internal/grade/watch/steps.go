@@ -66,6 +66,7 @@ func (s Steps) encode() ([]byte, error) {
 		own = 1
 	}
 	for _, ops := range s.Traces {
+		step(end, 0, own)
 		w, err := oracle.New()
 		if err != nil {
 			return nil, err
@@ -73,6 +74,9 @@ func (s Steps) encode() ([]byte, error) {
 		for _, op := range ops {
 			if op.Given || op.Kind.Outside() {
 				for _, c := range w.Write(op) {
+					if s.Own && c.Kind == oracle.Relocated { // it may be part of another allocation
+						continue
+					}
 					step(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
 				}
 				continue
