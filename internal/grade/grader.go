@@ -100,7 +100,7 @@ func (g *Grader) File(path string) (*Report, error) {
 // Replay plays one trace on a submission, for all the points or none.
 func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	return g.grade(path, func(g *grading) error {
-		g.report.Replay = true
+		g.report.Replay, g.report.MaxScore = true, 0
 		r, err := g.play(ops)
 		if d := r.First(); err == nil && d != nil {
 			f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: sentence(d), Ops: ops[:d.Step+1], Difference: d}

@@ -161,6 +161,12 @@ func lengths(s *sweep) {
 			s.free(1)
 		}
 	}
+	for slot := range 16 {
+		for _, blocks := range []int{16*slot + 1, 16*slot + 8, 16*slot + 15} {
+			s.create(1, 16*blocks)
+			s.free(1)
+		}
+	}
 	for _, length := range []int{0, -1, -15, -16, -17, -4096, -65535, math.MinInt32, math.MinInt32 + 1, 4097, 4112, 8192, 32767, 32768, 65535, 65536,
 		65537, 65536*16 + 1, 1<<24 + 1, math.MaxInt32 - 16, math.MaxInt32 - 15, math.MaxInt32 - 14, math.MaxInt32} {
 		s.create(1, length)

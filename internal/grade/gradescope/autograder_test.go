@@ -323,7 +323,7 @@ func nobodyWrites(t *testing.T, dir string) {
 func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	t.Parallel()
 	late := changed(t, "int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    if (engine == NULL) {\n",
-		"int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    static int calls;\n    if (engine == NULL || ++calls == 60) {\n")
+		"int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    if (engine == NULL || (kv_data & 0x7f000000) == 0x5b000000) {\n")
 	var shown []string
 	for _, text := range []string{correct(t), late} {
 		dir := container(t, Package{}, map[string]string{wanted: text})

@@ -109,7 +109,7 @@ func Score(r *grade.Report) string {
 
 // stages is a table of the stages by task, where something has failed.
 func stages(b *strings.Builder, r *grade.Report) {
-	if len(r.Findings) == 0 || len(r.Stages) == 0 {
+	if r.Replay || len(r.Findings) == 0 || len(r.Stages) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "%-18s", "")
