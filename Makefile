@@ -1,18 +1,23 @@
 # make                      build the library and grade it, plainly and under Valgrind
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
+# make quick                the tests of a change: no compiler of submissions, no Valgrind, no browser
 # make test                 every test
+# make test-long            the same with the full matrices, soaks and exhaustive runs
 # make llmgrade             build/llmgrade, which grades submissions from outside
 # make mutants              which stage of llmgrade sees which wrong submission
 # make repeat               every submission graded six times, with the same result
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make llmsim               build/llmsim, which simulates serving
+# make llmserve         build/llmserve, which serves models on the CPU; build/llmserve demo needs none
 # make figures              the paper's experiments in build/figures, and how near they come
 # make bench                the speed tables of the README, and what llmgrade takes
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
 # make cache                build/libllm_cache.so and build/libllm_cache.a, the serving core for C
 # make dropin DIR=path      set a homework folder up with this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
-# make check                gofmt, vet, staticcheck
+# make check                gofmt, vet, staticcheck, import rules
+# make race                 tests of what many threads call, with the race detector
+# make invariants           tests of memory managers and schedulers that check themselves after every call
 # make clean
 
 PREFIX ?= /usr/local
@@ -39,7 +44,7 @@ WRAP := $(WRAPPED:%=-Wl,%)
 SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) \"-Wl,--version-script=$(CURDIR)/capi/exports.map\"
 
 SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
-  $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go)) \
+  $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go internal/invariants/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
 # The serving core's library: a heap and a collector of its own. The tag makes the
@@ -47,12 +52,18 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
 # its symbol table, by which Valgrind's suppressions name a function.
 CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
 CACHE_BUILD := $(BUILD) -tags valgrind
-CACHE_SONAME := libllm_cache.so.1
+CACHE_SONAME := libllm_cache.so.2
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
-  $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go))
+  $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go internal/invariants/*.go)) \
+  $(wildcard internal/attention/*.s internal/kvstore/*.s)
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim test mutants repeat figures bench dropin install uninstall check clean
+# What hangs is ended; a slow or busy machine is not.
+TEST := $(GO) test -buildvcs=false -timeout 6h
+RACED := ./internal/vllm/v1/... ./internal/parallel ./internal/engine/...
+CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper
+
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -123,27 +134,48 @@ llmsim:
 	@mkdir -p $(B)
 	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmsim ./cmd/llmsim
 
+llmserve:
+	@.ci/tools build
+	@mkdir -p $(B)
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmserve ./cmd/llmserve
+
 figures: llmsim
 	@$(B)/llmsim figures --check -o $(B)/figures
 
+quick:
+	@.ci/tools build
+	@$(TEST) -short ./...
+
 test: lib cache
 	@.ci/tools test
-	@$(GO) test -buildvcs=false -timeout 20m ./...
-	@CGO_ENABLED=1 $(GO) test -buildvcs=false -race -run 'Load' ./internal/vllm/v1/kvcache ./internal/vllm/v1/sched
+	@.ci/test
+
+test-long: lib cache
+	@.ci/tools test
+	@LLM_TEST_LONG=1 .ci/test
+
+race:
+	@.ci/tools build
+	@CGO_ENABLED=1 $(TEST) -race -run 'Load|Thread|Concurrent|Parallel' $(RACED)
+
+invariants:
+	@.ci/tools build
+	@$(TEST) -tags invariants -short $(CHECKED)
 
 mutants:
 	@.ci/tools test
-	@$(GO) test -buildvcs=false -count=1 -timeout 30m ./internal/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
+	@$(TEST) -count=1 ./internal/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
 
 repeat:
 	@.ci/tools test
-	@$(GO) test -buildvcs=false -count=1 -timeout 3h ./internal/grade -run TestTheSameFileGetsTheSameResult -repeat 5
+	@$(TEST) -count=1 ./internal/grade -run TestTheSameFileGetsTheSameResult -repeat 5
 
 check:
 	@.ci/tools build
 	@unformatted=$$("$$(dirname "$$(.ci/tools go)")/gofmt" -l .) && test -z "$$unformatted" || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	@$(GO) vet ./...
 	@$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	@$(TEST) ./internal
 
 bench: $(B)/bench/bench $(B)/bench/cache llmbench
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
@@ -179,7 +211,7 @@ install: lib cache
 	@install -m 644 $(B)/libllm_memory.a "$(DESTDIR)$(LIBDIR)"
 	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
 	  -e 's|@version@|$(VERSION)|' capi/llm_memory.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
-	@install -m 644 capi/cache/llm_cache.h "$(DESTDIR)$(INCLUDEDIR)"
+	@install -m 644 capi/cache/llm_cache.h capi/cache/llm_attention.h "$(DESTDIR)$(INCLUDEDIR)"
 	@install -m 755 $(B)/libllm_cache.so "$(DESTDIR)$(LIBDIR)/libllm_cache.so.$(VERSION)"
 	@ln -sf libllm_cache.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/$(CACHE_SONAME)"
 	@ln -sf $(CACHE_SONAME) "$(DESTDIR)$(LIBDIR)/libllm_cache.so"
@@ -195,7 +227,7 @@ uninstall:
 	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_memory.h" "$(DESTDIR)$(INCLUDEDIR)/llm_memory_ext.h"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.so" "$(DESTDIR)$(LIBDIR)/$(SONAME)" "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
-	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
+	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(INCLUDEDIR)/llm_attention.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
 	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.supp" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
 

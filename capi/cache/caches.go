@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"llmmemory/internal/vllm/v1/handle"
+	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -25,12 +26,15 @@ type cache struct {
 	broken bool // a call panicked
 
 	step sched.Step
-	open bool // step has rows and is not updated
-	kept bool // step has not been handed out
+	rows []int // of the steps in flight, the oldest first
+	kept bool  // step, the newest, has not been handed out
+	ids  []sched.ID
 	out  sched.Outcome
 
 	events     pool.Events
 	keptEvents bool
+	batch      []byte
+	layers     []kvcache.Group
 	table      []int32
 }
 

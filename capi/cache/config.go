@@ -28,13 +28,15 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		value    C.int32_t
 		from, to C.int32_t
 	}{
-		{"blocks", in.blocks, 2, C.LLM_CACHE_MAX_BLOCKS},
+		{"num_gpu_blocks", in.num_gpu_blocks, 2, C.LLM_CACHE_MAX_BLOCKS},
 		{"max_model_len", in.max_model_len, 1, C.LLM_CACHE_MAX_MODEL_LEN},
 		{"policy", in.policy, C.LLM_CACHE_FCFS, C.LLM_CACHE_PRIORITY},
 		{"hash", in.hash, C.LLM_CACHE_HASH_SHA256, C.LLM_CACHE_HASH_NONE},
-		{"lookahead", in.lookahead, 0, in.max_model_len},
-		{"drafts", in.drafts, 0, in.max_model_len},
-		{"scheduler_block", in.scheduler_block, 0, C.LLM_CACHE_MAX_MODEL_LEN},
+		{"num_lookahead_tokens", in.num_lookahead_tokens, 0, in.max_model_len},
+		{"num_speculative_tokens", in.num_speculative_tokens, 0, in.max_model_len},
+		{"scheduler_block_size", in.scheduler_block_size, 0, C.LLM_CACHE_MAX_MODEL_LEN},
+		{"max_in_flight_tokens", in.max_in_flight_tokens, 0, 1 << 30},
+		{"reserved", in.reserved, 0, 0},
 	}
 	for _, l := range limits {
 		if l.value < l.from || l.value > l.to {
@@ -45,7 +47,7 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		return none, fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(in.watermark))
 	}
 	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
-		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE
+		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE | C.LLM_CACHE_ASYNC
 	if unknown := in.flags &^ known; unknown != 0 {
 		return none, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 	}
@@ -54,17 +56,19 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		return none, err
 	}
 	return sched.Config{
-		Policy: sched.Policy(in.policy), MaxNumSeqs: int(in.max_seqs), MaxNumBatchedTokens: int(in.max_tokens),
-		LongPrefillTokenThreshold: int(in.long_prefill), NumLookaheadTokens: int(in.lookahead), NumSpeculativeTokens: int(in.drafts),
+		Policy: sched.Policy(in.policy), MaxNumSeqs: int(in.max_num_seqs), MaxNumBatchedTokens: int(in.max_num_batched_tokens),
+		LongPrefillTokenThreshold: int(in.long_prefill_token_threshold), NumLookaheadTokens: int(in.num_lookahead_tokens), NumSpeculativeTokens: int(in.num_speculative_tokens),
 		DisableChunkedPrefill: in.flags&C.LLM_CACHE_WHOLE_PREFILLS != 0,
 		AdmitChunks:           in.flags&C.LLM_CACHE_ADMIT_CHUNKS != 0,
 		ReturnDrafts:          in.flags&C.LLM_CACHE_RETURN_DRAFTS != 0,
 		AsVLLM:                in.flags&C.LLM_CACHE_AS_VLLM != 0,
+		AsyncScheduling:       in.flags&C.LLM_CACHE_ASYNC != 0, PipelineParallelSize: int(in.pipeline_parallel_size),
+		MaxConcurrentBatches: int(in.max_concurrent_batches),
 		Cache: kvcache.Config{
-			NumGPUBlocks: int(in.blocks), Groups: groups, EnablePrefixCaching: hash != nil, Hash: hash,
+			NumGPUBlocks: int(in.num_gpu_blocks), Groups: groups, EnablePrefixCaching: hash != nil, Hash: hash,
 			EnableEvents: in.flags&C.LLM_CACHE_EVENTS != 0, Eagle: in.flags&C.LLM_CACHE_EAGLE != 0,
 			MaxModelLen: int(in.max_model_len), Watermark: float64(in.watermark),
-			RetentionInterval: int(in.retention), SchedulerBlockSize: int(in.scheduler_block),
+			RetentionInterval: int(in.retention_interval), SchedulerBlockSize: int(in.scheduler_block_size), MaxInFlightTokens: int(in.max_in_flight_tokens),
 		},
 	}, nil
 }
@@ -93,15 +97,15 @@ func groupsOf(in *C.llm_cache_config, s *spans) ([]kvcache.Group, error) {
 			return nil, fail(C.LLM_CACHE_E_RANGE, "group %d has the kind %d: want 0 to %d", i, g.kind, C.LLM_CACHE_MAMBA)
 		case g.flags&^(C.LLM_CACHE_GROUP_ALIGN|C.LLM_CACHE_GROUP_EAGLE) != 0 || g.reserved != 0:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "group %d has the flags %#x and %d in reserved", i, g.flags, g.reserved)
-		case g.speculative > C.LLM_CACHE_MAX_BLOCK_SIZE:
-			return nil, fail(C.LLM_CACHE_E_RANGE, "group %d has %d speculative blocks", i, g.speculative)
+		case g.num_speculative_blocks > C.LLM_CACHE_MAX_BLOCK_SIZE:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "group %d has %d speculative blocks", i, g.num_speculative_blocks)
 		}
 		if lcm = lcm / divisor(lcm, size) * size; lcm > C.LLM_CACHE_MAX_MODEL_LEN {
 			return nil, fail(C.LLM_CACHE_E_RANGE, "the least common multiple of the blocks is above %d", C.LLM_CACHE_MAX_MODEL_LEN)
 		}
 		groups = append(groups, kvcache.Group{
 			Kind: kvcache.Kind(g.kind), BlockSize: size, Window: int(g.window), Retained: int(g.retained),
-			Chunk: int(g.chunk), NumSpeculativeBlocks: int(g.speculative),
+			Chunk: int(g.chunk), NumSpeculativeBlocks: int(g.num_speculative_blocks),
 			Align: g.flags&C.LLM_CACHE_GROUP_ALIGN != 0, Eagle: g.flags&C.LLM_CACHE_GROUP_EAGLE != 0,
 		})
 	}

@@ -1,15 +1,35 @@
 /* Texts of errors, in memory that needs no runtime. */
+#include <pthread.h>
 #include <string.h>
 
 #include "translate.h"
 
 static _Thread_local char detail[512];
 
-void llm_note(const char *text, size_t n) {
+/* The hook and its argument change together. */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+static llm_cache_log log_hook;
+static void *log_user;
+
+void llm_cache_set_log(llm_cache_log hook, void *user) {
+    pthread_mutex_lock(&log_lock);
+    log_hook = hook;
+    log_user = user;
+    pthread_mutex_unlock(&log_lock);
+}
+
+void llm_note(int error, const char *text, size_t n) {
     size_t most = sizeof detail - 1;
     n = n < most ? n : most;
     memcpy(detail, text, n);
     detail[n] = '\0';
+    pthread_mutex_lock(&log_lock);
+    llm_cache_log hook = log_hook;
+    void *user = log_user;
+    pthread_mutex_unlock(&log_lock);
+    if (hook != NULL) {
+        hook(user, error, detail);
+    }
 }
 
 const char *llm_cache_error_detail(void) { return detail; }

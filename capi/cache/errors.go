@@ -2,7 +2,6 @@ package main
 
 /*
 #cgo noescape llm_note
-#cgo nocallback llm_note
 #include "translate.h"
 */
 import "C"
@@ -12,6 +11,8 @@ import (
 	"fmt"
 	"unsafe"
 
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -33,14 +34,24 @@ func status(err error) C.int {
 	if err == nil {
 		return C.LLM_CACHE_OK
 	}
-	text := err.Error()
-	C.llm_note((*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
+	code, text := codeOf(err), err.Error()
+	C.llm_note(code, (*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
+	return code
+}
+
+func codeOf(err error) C.int {
 	var f *fault
 	switch {
 	case errors.As(err, &f):
 		return f.code
 	case errors.Is(err, sched.ErrOrder):
 		return C.LLM_CACHE_E_ORDER
+	case errors.Is(err, attention.ErrOverlap):
+		return C.LLM_CACHE_E_OVERLAP
+	case errors.Is(err, kvstore.ErrRequest):
+		return C.LLM_CACHE_E_REQUEST
+	case errors.Is(err, attention.ErrArgument), errors.Is(err, kvstore.ErrArgument):
+		return C.LLM_CACHE_E_RANGE
 	case errors.Is(err, sched.ErrRequest), errors.Is(err, sched.ErrConfig), errors.Is(err, kvcache.ErrFork):
 		return C.LLM_CACHE_E_RANGE
 	}

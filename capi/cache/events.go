@@ -5,7 +5,10 @@ package main
 */
 import "C"
 
-import "llmmemory/internal/vllm/v1/pool"
+import (
+	"llmmemory/internal/vllm/v1/kvevents"
+	"llmmemory/internal/vllm/v1/pool"
+)
 
 //export llm_cache_drain
 func llm_cache_drain(h C.llm_cache, events *C.llm_cache_events) C.int {
@@ -15,22 +18,19 @@ func llm_cache_drain(h C.llm_cache, events *C.llm_cache_events) C.int {
 func (c *cache) drain(t *C.llm_cache_events) error {
 	var o outputs
 	var in C.llm_cache_events
-	if err := sized(&o.spans, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
+	if err := filled(&o.spans, "events", t, C.sizeof_llm_cache_events, &in); err != nil {
 		return err
 	}
 	if in.reserved != 0 {
 		return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
 	}
-	slice(&o.spans, "events.events", in.events.at, in.events.cap)
-	slice(&o.spans, "hashes", in.hashes.at, in.hashes.cap)
-	slice(&o.spans, "tokens", in.tokens.at, in.tokens.cap)
+	output(&o.spans, "events.events", in.events.at, in.events.cap)
+	output(&o.spans, "hashes", in.hashes.at, in.hashes.cap)
+	output(&o.spans, "tokens", in.tokens.at, in.tokens.cap)
 	if err := o.apart(); err != nil {
 		return err
 	}
-	if !c.keptEvents {
-		c.s.TakeEvents(&c.events)
-		c.keptEvents = true
-	}
+	c.takeEvents()
 	hashes, tokens := 0, 0
 	for i := range c.events.List {
 		e := &c.events.List[i]
@@ -46,6 +46,44 @@ func (c *cache) drain(t *C.llm_cache_events) error {
 	c.writeEvents(t)
 	c.keptEvents = false
 	return nil
+}
+
+// takeEvents fetches events unless there are some that did not fit the last time.
+func (c *cache) takeEvents() {
+	if !c.keptEvents {
+		c.s.TakeEvents(&c.events)
+		c.keptEvents = true
+	}
+}
+
+//export llm_cache_drain_msgpack
+func llm_cache_drain_msgpack(h C.llm_cache, seconds C.double, rank C.int32_t, flags C.uint32_t, batch *C.llm_cache_bytes) C.int {
+	return with(h, func(c *cache) error {
+		var o outputs
+		if noteOne(&o.spans, "batch", batch); o.err != nil {
+			return o.err
+		}
+		to := output(&o.spans, "batch.at", (*byte)(batch.at), batch.cap)
+		if err := o.apart(); err != nil {
+			return err
+		}
+		if unknown := flags &^ C.LLM_CACHE_INT_HASHES; unknown != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
+		}
+		c.takeEvents()
+		c.batch = c.batch[:0]
+		if len(c.events.List) > 0 {
+			e := kvevents.Encoder{Groups: c.layers, DataParallelRank: int(rank), IntHashes: flags&C.LLM_CACHE_INT_HASHES != 0}
+			c.batch = e.AppendBatch(c.batch, float64(seconds), &c.events)
+		}
+		o.need(batch.cap, &batch.len, len(c.batch))
+		if err := o.fits(); err != nil {
+			return err
+		}
+		copy(to, c.batch)
+		c.keptEvents = false
+		return nil
+	})
 }
 
 func (c *cache) writeEvents(t *C.llm_cache_events) {

@@ -46,14 +46,14 @@ func open(config *C.llm_cache_config_in, h *C.llm_cache) error {
 	if err := s.apart(); err != nil {
 		return err
 	}
-	if err := affordable(int(in.blocks)); err != nil {
+	if err := affordable(int(in.num_gpu_blocks)); err != nil {
 		return err
 	}
 	scheduler, err := sched.New(translated)
 	if err != nil {
 		return err
 	}
-	c := &cache{s: scheduler, groups: len(translated.Cache.Groups), blocks: int(in.blocks)}
+	c := &cache{s: scheduler, groups: len(translated.Cache.Groups), layers: translated.Cache.Groups, blocks: int(in.num_gpu_blocks)}
 	given, err := enter(c)
 	if err == nil {
 		*h = given
@@ -108,7 +108,7 @@ func llm_cache_add(h C.llm_cache, spec *C.llm_cache_spec_in, id *C.llm_request) 
 }
 
 func specOf(in *C.llm_cache_spec, s *spans) (spec sched.Spec, err error) {
-	if unknown := in.flags &^ (C.LLM_CACHE_NO_READ | C.LLM_CACHE_REPORT); unknown != 0 || in.reserved != 0 {
+	if unknown := in.flags &^ (C.LLM_CACHE_NO_READ | C.LLM_CACHE_REPORT | C.LLM_CACHE_HOLD); unknown != 0 || in.reserved != 0 {
 		return spec, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known, or reserved is %d", uint32(unknown), in.reserved)
 	}
 	if in.stop.len > C.LLM_CACHE_MAX_STOP {
@@ -128,6 +128,7 @@ func specOf(in *C.llm_cache_spec, s *spans) (spec sched.Spec, err error) {
 		Tokens: tokens, Stop: stop, MaxTokens: int(in.max_tokens), MinTokens: int(in.min_tokens),
 		Priority: int(in.priority), Arrival: float64(in.arrival), LoRAID: int64(in.lora_id),
 		NoRead: in.flags&C.LLM_CACHE_NO_READ != 0, Report: in.flags&C.LLM_CACHE_REPORT != 0,
+		Hold: in.flags&C.LLM_CACHE_HOLD != 0, UserData: uint64(in.user_data),
 	}
 	spec.Extras.Salt, spec.Extras.LoRA = salt, lora
 	return spec, nil
@@ -162,22 +163,40 @@ func llm_cache_abort(h C.llm_cache, ids *C.llm_request_in, n C.int64_t, aborted 
 		var s spans
 		given := slice(&s, "ids", ids, n)
 		noteOne(&s, "aborted", aborted)
-		if err := s.apart(); err != nil {
-			return err
+		inside, err := c.allPrivate(given, &s)
+		if err == nil {
+			*aborted = C.int64_t(c.s.Abort(inside...))
 		}
-		for _, id := range given {
-			if _, err := c.private(C.llm_request(id)); err != nil {
-				return err
-			}
-		}
-		count := 0
-		for _, id := range given {
-			inside, _ := c.private(C.llm_request(id))
-			count += c.s.Abort(inside)
-		}
-		*aborted = C.int64_t(count)
-		return nil
+		return err
 	})
+}
+
+//export llm_cache_release
+func llm_cache_release(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
+	return with(h, func(c *cache) error {
+		var s spans
+		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
+		if err == nil {
+			c.s.Release(inside...)
+		}
+		return err
+	})
+}
+
+// allPrivate is private for an array, once its memory was checked.
+func (c *cache) allPrivate(given []C.llm_request_in, s *spans) ([]sched.ID, error) {
+	if err := s.apart(); err != nil {
+		return nil, err
+	}
+	c.ids = c.ids[:0]
+	for _, id := range given {
+		inside, err := c.private(C.llm_request(id))
+		if err != nil {
+			return nil, err
+		}
+		c.ids = append(c.ids, inside)
+	}
+	return c.ids, nil
 }
 
 //export llm_cache_progress
@@ -209,15 +228,9 @@ func llm_cache_set_drafts(h C.llm_cache, ids *C.llm_request_in, counts *C.llm_i3
 		given := slice(&s, "ids", ids, n)
 		perRequest := slice(&s, "counts", (*int32)(counts), n)
 		drafts := slice(&s, "tokens", (*int32)(tokens), total)
-		if err := s.apart(); err != nil {
+		inside, err := c.allPrivate(given, &s)
+		if err != nil {
 			return err
-		}
-		inside := make([]sched.ID, len(given))
-		for i, id := range given {
-			var err error
-			if inside[i], err = c.private(C.llm_request(id)); err != nil {
-				return err
-			}
 		}
 		return c.s.SetDrafts(inside, perRequest, drafts)
 	})
@@ -230,7 +243,7 @@ func llm_cache_table(h C.llm_cache, id C.llm_request, group C.int32_t, table *C.
 		if noteOne(&o.spans, "table", table); o.err != nil {
 			return o.err
 		}
-		to := slice(&o.spans, "table.at", (*int32)(table.at), table.cap)
+		to := output(&o.spans, "table.at", (*int32)(table.at), table.cap)
 		if err := o.apart(); err != nil {
 			return err
 		}
@@ -259,7 +272,7 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 			return err
 		}
 		var ours C.llm_cache_stats
-		load, taken := c.s.Load(), c.s.TakeStats()
+		load, taken, counters := c.s.Load(), c.s.TakeStats(), c.s.TakeCounters()
 		ours.size = C.uint32_t(n)
 		if taken.Reset {
 			ours.reset = 1
@@ -269,6 +282,9 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 		ours.requests, ours.queries, ours.hits = C.int64_t(taken.Requests), C.int64_t(taken.Queries), C.int64_t(taken.Hits)
 		ours.resumed, ours.resumed_queries, ours.resumed_hits =
 			C.int64_t(taken.Preempted), C.int64_t(taken.PreemptedQueries), C.int64_t(taken.Rehits)
+		ours.in_flight, ours.preemptions = C.int64_t(load.InFlight), C.int64_t(counters.Preemptions)
+		ours.sampled, ours.drafts, ours.drafts_accepted = C.int64_t(counters.Tokens), C.int64_t(counters.Drafts), C.int64_t(counters.DraftsAccepted)
+		ours.admitted, ours.queue_ns = C.int64_t(counters.Admitted), C.int64_t(counters.QueueTime)
 		to := unsafe.Slice((*byte)(unsafe.Pointer(stats)), n)
 		from := unsafe.Slice((*byte)(unsafe.Pointer(&ours)), C.sizeof_llm_cache_stats)
 		clear(to[copy(to, from):])

@@ -7,8 +7,8 @@
  * caller runs its model and gives the sampled tokens to llm_cache_update. That
  * is two calls a step, however many requests run.
  *
- *     llm_cache_config config = {.size = sizeof config, .blocks = 4096, .block_size = 16,
- *                                .max_seqs = 64, .max_tokens = 2048, .max_model_len = 4096};
+ *     llm_cache_config config = {.size = sizeof config, .num_gpu_blocks = 4096, .block_size = 16,
+ *                                .max_num_seqs = 64, .max_num_batched_tokens = 2048, .max_model_len = 4096};
  *     llm_cache cache;
  *     int error = llm_cache_open(&config, &cache);
  *     if (error) { fputs(llm_cache_error_text(error), stderr); }
@@ -17,7 +17,7 @@
  *     llm_cache_add(cache, &spec, &id);
  *     for (;;) {
  *         while ((error = llm_cache_schedule(cache, &step)) == LLM_CACHE_E_SMALL) { grow(&step); }
- *         if (error || step.rows.len == 0) { break; }
+ *         if (error || step.rows.len == 0) { break; } // nothing can run before another call
  *         run_model(&step, counts, sampled);
  *         llm_cache_update(cache, counts, step.rows.len, sampled, n_sampled, &outcome);
  *     }
@@ -25,15 +25,34 @@
  *
  * testdata/examples/serve.c is a whole program.
  *
+ * SEVERAL STEPS IN FLIGHT. With max_concurrent_batches above 1, schedule may be
+ * called again before the update of the step before; updates come in the order of
+ * the steps. Two things make use of that, as in vLLM. With pipeline_parallel_size
+ * other requests, or later chunks of a prompt, fill the stages. With
+ * LLM_CACHE_ASYNC a request is scheduled again before its last token is known:
+ * the row computes the token that the worker sampled by itself. What comes back
+ * for a request that has finished, was aborted or has lost its blocks meanwhile
+ * is sorted out by the update: `kept` says what counts. With drafts, `computed`
+ * of a row is the most there can be, as if all drafts of the steps in flight were
+ * accepted; the worker subtracts those that were not, and finds the slots in its
+ * block table. preempted and finished of a step without rows come after the steps
+ * in flight.
+ *
+ * CORRECT BY DEFAULT. A block can be hit only if its tokens were computed: what
+ * was scheduled and then preempted, aborted, sampled nothing or failed is
+ * forgotten. The worker must compute every row of a step it was handed, also one
+ * whose request was aborted since (another request may have hit its blocks), or
+ * say llm_cache_step_failed. LLM_CACHE_AS_VLLM is the only flag that changes this.
+ *
  * UNITS. Lengths and positions are tokens, capacities and `len` are entries of
  * an array, both unless said otherwise. Blocks are numbered from 0; block 0 is
  * the null block, which stands for what nobody reads and is never written. Slot
  * = block x tokens of a block + place in the block.
  *
  * STRUCTS WITH A `size`. Set it to sizeof. 0 in any other field is its default.
- * A shorter struct, of an older header, is taken as if zeros followed; a longer
- * one, of a newer header, is refused if what this library does not know is not
- * 0. Statistics are filled as far as both know them, the rest with 0. Structs
+ * A shorter struct, of an older header, is taken as if zeros followed (it must end
+ * between two fields); a longer one, of a newer header, is refused if what this
+ * library does not know is not 0. Statistics are filled as far as both know them, the rest with 0. Structs
  * without a size (rows, copies, events, arrays, groups) never change.
  *
  * OWNERSHIP. Every array belongs to the caller. The library copies what it
@@ -51,8 +70,8 @@
  *
  * ERRORS. 0 is success; everything else is negative and has a text. A call that
  * fails has changed nothing. Pointers and lengths are checked as far as they can
- * be: NULL, negative and huge lengths, misaligned and overlapping arrays are
- * errors. A pointer to memory that is not there is a crash, as everywhere in C.
+ * be: NULL, negative and huge lengths, misaligned arrays and arrays that overlap
+ * one that is written are errors. A pointer to memory that is not there is a crash, as everywhere in C.
  *
  * THREADS. Any call may run at any time on any thread. Calls on one cache run
  * one after the other, those on different ones in parallel. llm_cache_close may
@@ -69,6 +88,13 @@
 #define LLM_CACHE_H
 
 #include <stdint.h>
+
+/*
+ * The version of this interface, and the number in the name of the shared library.
+ * 2: several steps in flight; correct by default; rows have samples and user_data;
+ * names of config fields as in vLLM.
+ */
+#define LLM_CACHE_VERSION 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -114,6 +140,14 @@ const char *llm_cache_error_text(int error);
  */
 const char *llm_cache_error_detail(void);
 
+/*
+ * Has every failed call reported to hook, with its code and detail, on the thread of
+ * the call; NULL: none. hook must not call the library. It is for all caches of
+ * the process.
+ */
+typedef void (*llm_cache_log)(void *user, int error, const char *detail);
+void llm_cache_set_log(llm_cache_log hook, void *user);
+
 /* ---- Opening and closing ---- */
 
 /* What a group of layers attends to. */
@@ -136,7 +170,7 @@ typedef struct llm_cache_group {
     int32_t window;
     int32_t retained; /* sliding window: tokens below the window that are kept, too */
     int32_t chunk;
-    int32_t speculative; /* Mamba: state blocks for draft tokens */
+    int32_t num_speculative_blocks; /* Mamba: state blocks for draft tokens */
     int32_t flags;       /* LLM_CACHE_GROUP_... */
     int32_t reserved;    /* 0 */
 } llm_cache_group;
@@ -161,29 +195,43 @@ enum {
     LLM_CACHE_RETURN_DRAFTS = 8,      /* give blocks of rejected drafts back at once */
     /* 16 was LLM_CACHE_FORGET_UNSCHEDULED, which is what the library does unless: */
     LLM_CACHE_EAGLE = 32,             /* the drafts come from EAGLE */
-    LLM_CACHE_AS_VLLM = 64            /* bit for bit as vLLM, also where its answers are unsafe */
+    /*
+     * Bit for bit as vLLM, also where that is unsafe: blocks can be hit that were
+     * scheduled and never computed; of equally important requests the first runner is
+     * preempted, so two can preempt each other for ever; a step can be empty although
+     * something can run in the next.
+     */
+    LLM_CACHE_AS_VLLM = 64,
+    LLM_CACHE_ASYNC = 128 /* schedule a request before its last token is known */
 };
 
 typedef struct llm_cache_config {
     uint32_t size;
-    int32_t blocks;        /* with the null block, so one less can be used */
+    int32_t num_gpu_blocks; /* with the null block, so one less can be used */
     int32_t block_size;    /* tokens of a block of one group of full attention; 0 if groups are given */
-    int32_t max_seqs;      /* running requests */
-    int32_t max_tokens;    /* in a step, of all requests */
+    int32_t max_num_seqs;  /* running requests */
+    int32_t max_num_batched_tokens; /* in a step, of all requests */
     int32_t max_model_len; /* of a request, prompt and output */
     /* A caller's struct may end here, or behind any field below. */
     int32_t policy;        /* LLM_CACHE_FCFS or LLM_CACHE_PRIORITY */
     int32_t hash;          /* LLM_CACHE_HASH_... */
     const char *hash_seed; /* SHA-256: as vLLM's PYTHONHASHSEED; NULL: random, the hashes agree with nobody's */
     uint32_t flags;        /* LLM_CACHE_EVENTS and others */
-    int32_t long_prefill;  /* most tokens of one request in a step; 0: no limit */
-    int32_t lookahead;     /* slots for the draft model of each request */
-    int32_t drafts;        /* most draft tokens of each request and step; 0: no speculation */
+    int32_t long_prefill_token_threshold; /* most tokens of one request in a step; 0: no limit */
+    int32_t num_lookahead_tokens;   /* slots for the draft model of each request */
+    int32_t num_speculative_tokens; /* most draft tokens of each request and step; 0: no speculation */
     double watermark;      /* part of the blocks kept free when a request is admitted, 0 to 1 */
     const llm_cache_group *groups; /* NULL: one group of full attention */
     int64_t groups_len;
-    int32_t retention;      /* of window blocks: -1 every block, 0 boundaries only, or every so many tokens */
-    int32_t scheduler_block; /* granularity of hits; 0: least common multiple of the blocks */
+    int32_t retention_interval; /* of window and Mamba blocks that stay in the cache: 0 those at the end of the
+                                   prompt and of prefixes that requests share, which is vLLM's default; also every
+                                   so many tokens; -1 every block */
+    int32_t scheduler_block_size; /* granularity of hits; 0: least common multiple of the blocks */
+    int32_t pipeline_parallel_size; /* stages that compute a step one after the other; 0: one */
+    int32_t max_concurrent_batches; /* steps in flight; 0: pipeline_parallel_size, and one more with LLM_CACHE_ASYNC */
+    int32_t max_in_flight_tokens;   /* bounds what windows hold back (vLLM: the product of batches and tokens of a
+                                       step); 0: max_model_len */
+    int32_t reserved;               /* 0 */
 } llm_cache_config;
 
 /* Makes a cache. */
@@ -201,7 +249,8 @@ typedef struct llm_cache_tokens {
 
 enum {
     LLM_CACHE_NO_READ = 1, /* do not hit the cache; the blocks are stored all the same */
-    LLM_CACHE_REPORT = 2   /* record events for hits, too */
+    LLM_CACHE_REPORT = 2,  /* record events for hits, too */
+    LLM_CACHE_HOLD = 4     /* do not run before llm_cache_release; those added later do not wait for it */
 };
 
 typedef struct llm_cache_spec {
@@ -209,7 +258,7 @@ typedef struct llm_cache_spec {
     uint32_t flags;          /* LLM_CACHE_NO_READ, LLM_CACHE_REPORT */
     llm_cache_tokens tokens; /* the prompt: 1 to max_model_len - 1 */
     int32_t max_tokens;      /* most tokens to generate, at least 1 */
-    int32_t min_tokens;      /* fewer do not end it, whatever they are */
+    int32_t min_tokens;      /* fewer do not end it, whatever they are; at most max_tokens, and what max_model_len leaves */
     /* A caller's struct may end here, or behind any field below. */
     llm_cache_tokens stop; /* tokens after which it stops, end of sequence among them */
     const char *salt;      /* requests share blocks only under equal salts; NULL or "": none */
@@ -218,6 +267,7 @@ typedef struct llm_cache_spec {
     double arrival;        /* time in any unit; smaller comes first among equal priorities */
     int32_t priority;      /* smaller is more important */
     int32_t reserved;      /* 0 */
+    uint64_t user_data;    /* the caller's: comes back in each row */
 } llm_cache_spec;
 
 /* Puts a request into the waiting queue. */
@@ -229,8 +279,8 @@ int llm_cache_add(llm_cache cache, const llm_cache_spec *spec, llm_request *id);
  * and shares its blocks; the first of the two that writes to a shared block gets
  * a copy of it, named in the next step's copies. Otherwise the child waits. last
  * replaces the last generated token, which must not be computed yet; negative
- * keeps it. arrival should differ from that of all others (it decides whom to
- * preempt). LLM_CACHE_E_ORDER between schedule and update.
+ * keeps it. The child has its parent's user_data. LLM_CACHE_E_ORDER with a step in
+ * flight.
  */
 int llm_cache_fork(llm_cache cache, llm_request parent, int32_t last, double arrival, llm_request *child);
 
@@ -240,6 +290,12 @@ int llm_cache_fork(llm_cache cache, llm_request parent, int32_t last, double arr
  * that cannot be of this cache is LLM_CACHE_E_REQUEST, and none is aborted.
  */
 int llm_cache_abort(llm_cache cache, const llm_request *ids, int64_t n, int64_t *aborted);
+
+/*
+ * Lets requests run that were added with LLM_CACHE_HOLD. Those that have finished
+ * or were not held are passed over.
+ */
+int llm_cache_release(llm_cache cache, const llm_request *ids, int64_t n);
 
 /* How many tokens of a request are computed, and how many it has. */
 int llm_cache_progress(llm_cache cache, llm_request id, int64_t *computed, int64_t *tokens);
@@ -271,10 +327,13 @@ enum {
 /* A scheduled request. */
 typedef struct llm_cache_row {
     llm_request id;
+    uint64_t user_data;
     int32_t kind;     /* LLM_CACHE_ROW_... */
     int32_t computed; /* tokens before this step */
     int32_t tokens;   /* to compute now, drafts included */
     int32_t drafts;
+    int32_t samples; /* 1: it has no more tokens to compute, so the update brings at least one for it */
+    int32_t reserved;
 } llm_cache_row;
 
 typedef struct llm_cache_rows {
@@ -286,7 +345,7 @@ typedef struct llm_cache_rows {
 typedef struct llm_cache_copy {
     int32_t src, dst;
     int32_t group;
-    int32_t index; /* entry of the request's table where dst goes, which the worker must set; -1: none */
+    int32_t index; /* entry of the table that the worker has, where dst goes; -1: none, or the step has the whole table */
     llm_request id;
 } llm_cache_copy;
 
@@ -320,13 +379,14 @@ typedef struct llm_cache_step {
 } llm_cache_step;
 
 /*
- * Schedules a step. Without requests that can run, rows is empty, and nothing is
- * to be updated.
+ * Schedules a step. rows is empty only if nothing can run before another call,
+ * and then nothing is to be updated. LLM_CACHE_E_ORDER if max_concurrent_batches
+ * steps are in flight.
  *
  * LLM_CACHE_E_SMALL: the step is scheduled and kept inside, because it is known
  * only then how large it is. Call again with arrays of at least len entries
- * to get the same step. It counts as open meanwhile, as between schedule and
- * update; update before it was handed out is LLM_CACHE_E_ORDER.
+ * to get the same step. It is in flight meanwhile; its update before it was handed
+ * out is LLM_CACHE_E_ORDER.
  */
 int llm_cache_schedule(llm_cache cache, llm_cache_step *step);
 
@@ -338,6 +398,7 @@ enum {
 
 typedef struct llm_cache_done {
     llm_request id; /* names nothing any more */
+    uint64_t user_data;
     int32_t reason; /* LLM_CACHE_STOPPED or LLM_CACHE_LENGTH */
     int32_t reserved;
 } llm_cache_done;
@@ -356,20 +417,32 @@ typedef struct llm_cache_outcome {
 } llm_cache_outcome;
 
 /*
- * Takes what the model sampled in the step: counts[i] tokens for row i, one
- * after the other in tokens. A row whose prompt is not finished by this step has
- * none, others one, those with drafts the accepted ones and one more. 0 is
- * allowed in any row. rows is the number of rows of the step, n the sum of
- * counts. LLM_CACHE_E_ORDER if no step is open.
+ * Takes what the model sampled in the oldest step in flight: counts[i] tokens for
+ * row i, one after the other in tokens. A row that does not sample has none, others
+ * one, those with drafts the accepted ones and one more. None for a row that
+ * samples means that nothing was sampled: the request goes back to where it was
+ * before the step, and the row comes again. rows is the number of rows of the
+ * step, n the sum of counts. LLM_CACHE_E_ORDER if no step is in flight.
  */
 int llm_cache_update(llm_cache cache, const int32_t *counts, int64_t rows, const int32_t *tokens, int64_t n,
                      llm_cache_outcome *outcome);
 
 /*
+ * Says that the steps in flight were not computed, or not all of their rows, and
+ * takes all of them back: each builds on the one before. Every request is where it
+ * was before the oldest of them, and what they should have written cannot be hit.
+ * Requests that lost their blocks meanwhile, had blocks to copy, or have a Mamba
+ * state, which was overwritten, wait and are computed again. The next row of each
+ * request has its whole table.
+ */
+int llm_cache_step_failed(llm_cache cache);
+
+/*
  * Gives requests the draft tokens to verify in their next step: counts[i] for
  * ids[i], one after the other in tokens; n is the number of ids, total the sum
- * of counts. Requests that have finished, or are not through their prompt, are
- * passed over.
+ * of counts. Requests that have finished, wait, have a row in flight, or are not
+ * through their prompt, are passed over. With LLM_CACHE_ASYNC drafts are
+ * placeholders (-1) that the worker fills in; this call sets how many there are.
  */
 int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t *counts, int64_t n,
                          const int32_t *tokens, int64_t total);
@@ -388,6 +461,12 @@ typedef struct llm_cache_stats {
     /* since the last call; tokens, but for the numbers of requests */
     int64_t requests, queries, hits;                     /* admitted for the first time */
     int64_t resumed, resumed_queries, resumed_hits;      /* admitted after a preemption */
+    int64_t in_flight;   /* steps, now */
+    int64_t preemptions; /* since the last call, as all that follow */
+    int64_t sampled;     /* tokens that count */
+    int64_t drafts, drafts_accepted;
+    int64_t admitted;    /* requests, those that were preempted included */
+    int64_t queue_ns;    /* that these had waited, all together */
 } llm_cache_stats;
 
 /* Fills in stats and starts counting anew. */
@@ -440,6 +519,23 @@ typedef struct llm_cache_events {
  * the same ones, and a later one those since.
  */
 int llm_cache_drain(llm_cache cache, llm_cache_events *events);
+
+typedef struct llm_cache_bytes {
+    uint8_t *at;
+    int64_t cap, len;
+} llm_cache_bytes;
+
+enum {
+    LLM_CACHE_INT_HASHES = 1 /* hashes as numbers of 64 bits (vLLM: VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES) */
+};
+
+/*
+ * llm_cache_drain as one KVEventBatch in MessagePack, byte for byte as vLLM sends
+ * it: with extra keys, group and kind of attention. seconds is the time of the
+ * batch, rank the data parallel rank. len is 0 if there are no events. Each event
+ * is drained once, by this call or by llm_cache_drain.
+ */
+int llm_cache_drain_msgpack(llm_cache cache, double seconds, int32_t rank, uint32_t flags, llm_cache_bytes *batch);
 
 /*
  * Forgets all cached prefixes. LLM_CACHE_E_BUSY if a request has blocks, unless

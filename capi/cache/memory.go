@@ -5,7 +5,10 @@ package main
 */
 import "C"
 
-import "unsafe"
+import (
+	"reflect"
+	"unsafe"
+)
 
 // The memory of a call: everything that C points at is noted before it is used.
 
@@ -15,11 +18,17 @@ const (
 	mostStruct  = 4096    // bytes of a struct of any version
 )
 
+// A span is memory from one address to another.
+type span struct {
+	from, to uintptr
+	written  bool
+}
+
 // spans is the memory that a call reads and writes. The first complaint stays
 // until apart tells it: nothing may be read or written before.
 type spans struct {
 	n   int
-	at  [mostSpans]struct{ from, to uintptr }
+	at  [mostSpans]span
 	err error
 }
 
@@ -43,14 +52,15 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 	}
 }
 
-// apart wants that there was no complaint, and that no two spans overlap.
+// apart wants that there was no complaint, and that nothing overlaps what is
+// written.
 func (s *spans) apart() error {
 	if s.err != nil {
 		return s.err
 	}
 	for i := 1; i < s.n; i++ {
 		for j := range i {
-			if s.at[i].from < s.at[j].to && s.at[j].from < s.at[i].to {
+			if a, b := &s.at[i], &s.at[j]; (a.written || b.written) && a.from < b.to && b.from < a.to {
 				return fail(C.LLM_CACHE_E_OVERLAP, "two arrays or structs overlap from %#x on", max(s.at[i].from, s.at[j].from))
 			}
 		}
@@ -58,12 +68,21 @@ func (s *spans) apart() error {
 	return nil
 }
 
-func noteOne[T any](s *spans, what string, p *T) {
-	s.note(what, unsafe.Pointer(p), 1, unsafe.Sizeof(*p), unsafe.Alignof(*p))
+// noteOne notes what p points at, which the call writes.
+func noteOne[T any](s *spans, what string, p *T) { output(s, what, p, 1) }
+
+// output is slice for an array that the call writes.
+func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
+	before := s.n
+	array := slice(s, what, p, n)
+	for i := before; i < s.n; i++ {
+		s.at[i].written = true
+	}
+	return array
 }
 
-// slice is C's array of n entries for the length of a call; nil after a
-// complaint.
+// slice is C's array of n entries for the length of a call, for reading; nil after
+// a complaint.
 func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	var zero T
 	s.note(what, unsafe.Pointer(p), int64(n), unsafe.Sizeof(zero), unsafe.Alignof(zero))
@@ -74,13 +93,16 @@ func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 }
 
 // size is how many bytes a struct of C that begins with its size says it has.
-func size[T any](s *spans, what string, p *T, least uintptr) (uintptr, error) {
-	if s.note(what, unsafe.Pointer(p), 1, least, unsafe.Alignof(*p)); s.err != nil {
+func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
+	if s.note(name, unsafe.Pointer(p), 1, least, unsafe.Alignof(*p)); s.err != nil {
 		return 0, s.err
 	}
 	n := uintptr(*(*uint32)(unsafe.Pointer(p)))
 	if n < least || n > mostStruct {
-		return 0, fail(C.LLM_CACHE_E_SIZE, "%s says it has %d bytes: want %d to %d", what, n, least, mostStruct)
+		return 0, fail(C.LLM_CACHE_E_SIZE, "%s says it has %d bytes: want %d to %d", name, n, least, mostStruct)
+	}
+	if what, inside := insideField(reflect.TypeFor[T](), n); inside {
+		return 0, fail(C.LLM_CACHE_E_SIZE, "%s says it has %d bytes, which ends inside its field %s", name, n, what)
 	}
 	s.at[s.n-1].to = s.at[s.n-1].from + n
 	return n, nil
@@ -102,6 +124,32 @@ func sized[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
 		}
 	}
 	return nil
+}
+
+// filled is sized for a struct that the call writes as well.
+func filled[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
+	at := s.n
+	err := sized(s, what, p, least, ours)
+	if err == nil {
+		s.at[at].written = true
+	}
+	return err
+}
+
+// insideField names the field of a struct in the middle of which n bytes end.
+func insideField(t reflect.Type, n uintptr) (name string, inside bool) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch {
+		case n <= f.Offset || n >= f.Offset+f.Type.Size():
+		case f.Type.Kind() == reflect.Struct: // an array: its capacity may be unknown, its address not
+			part, _ := insideField(f.Type, n-f.Offset)
+			return f.Name + "." + part, true
+		default:
+			return f.Name, true
+		}
+	}
+	return "", false
 }
 
 // room is the first n entries of an array whose capacity was found to suffice.

@@ -19,7 +19,7 @@ func llm_cache_schedule(h C.llm_cache, step *C.llm_cache_step) C.int {
 func (c *cache) schedule(t *C.llm_cache_step) error {
 	var o outputs
 	var in C.llm_cache_step
-	if err := sized(&o.spans, "step", t, C.sizeof_llm_cache_step, &in); err != nil {
+	if err := filled(&o.spans, "step", t, C.sizeof_llm_cache_step, &in); err != nil {
 		return err
 	}
 	if err := o.noteStep(&in); err != nil {
@@ -29,7 +29,10 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 		if err := c.s.Schedule(&c.step); err != nil {
 			return err
 		}
-		c.kept, c.open = true, len(c.step.Rows) > 0
+		c.kept = true
+		if n := len(c.step.Rows); n > 0 {
+			c.rows = append(c.rows, n)
+		}
 	}
 	c.needStep(&o, t)
 	if err := o.fits(); err != nil {
@@ -42,16 +45,16 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 
 // noteStep checks the arrays of a step.
 func (o *outputs) noteStep(t *C.llm_cache_step) error {
-	slice(&o.spans, "rows", t.rows.at, t.rows.cap)
-	slice(&o.spans, "drafts", t.drafts.at, t.drafts.cap)
-	slice(&o.spans, "blocks", t.blocks.at, t.blocks.cap)
-	slice(&o.spans, "block_starts", t.block_starts.at, t.block_starts.cap)
-	slice(&o.spans, "block_ends", t.block_ends.at, t.block_ends.cap)
-	slice(&o.spans, "slots", t.slots.at, t.slots.cap)
-	slice(&o.spans, "copies", t.copies.at, t.copies.cap)
-	slice(&o.spans, "common", t.common.at, t.common.cap)
-	slice(&o.spans, "preempted", t.preempted.at, t.preempted.cap)
-	slice(&o.spans, "finished", t.finished.at, t.finished.cap)
+	output(&o.spans, "rows", t.rows.at, t.rows.cap)
+	output(&o.spans, "drafts", t.drafts.at, t.drafts.cap)
+	output(&o.spans, "blocks", t.blocks.at, t.blocks.cap)
+	output(&o.spans, "block_starts", t.block_starts.at, t.block_starts.cap)
+	output(&o.spans, "block_ends", t.block_ends.at, t.block_ends.cap)
+	output(&o.spans, "slots", t.slots.at, t.slots.cap)
+	output(&o.spans, "copies", t.copies.at, t.copies.cap)
+	output(&o.spans, "common", t.common.at, t.common.cap)
+	output(&o.spans, "preempted", t.preempted.at, t.preempted.cap)
+	output(&o.spans, "finished", t.finished.at, t.finished.cap)
 	return o.apart()
 }
 
@@ -76,8 +79,11 @@ func (c *cache) writeStep(t *C.llm_cache_step) {
 	for i := range rows {
 		r := &s.Rows[i]
 		rows[i] = C.llm_cache_row{
-			id: c.public(r.ID), kind: C.int32_t(r.Kind), computed: C.int32_t(r.NumComputedTokens),
+			id: c.public(r.ID), user_data: C.uint64_t(r.UserData), kind: C.int32_t(r.Kind), computed: C.int32_t(r.NumComputedTokens),
 			tokens: C.int32_t(r.NumScheduledTokens), drafts: C.int32_t(r.NumDraftTokens),
+		}
+		if r.Samples {
+			rows[i].samples = 1
 		}
 	}
 	copies := room(t.copies.at, t.copies.len)
@@ -107,19 +113,30 @@ func (c *cache) writeIDs(t *C.llm_cache_ids, ids []sched.ID) {
 	}
 }
 
+//export llm_cache_step_failed
+func llm_cache_step_failed(h C.llm_cache) C.int {
+	return with(h, func(c *cache) error {
+		if err := c.s.StepFailed(); err != nil {
+			return err
+		}
+		c.rows, c.kept = c.rows[:0], false
+		return nil
+	})
+}
+
 //export llm_cache_update
 func llm_cache_update(h C.llm_cache, counts *C.llm_i32_in, rows C.int64_t, tokens *C.llm_i32_in, n C.int64_t, outcome *C.llm_cache_outcome) C.int {
 	return with(h, func(c *cache) error {
 		var o outputs
 		var in C.llm_cache_outcome
-		if err := sized(&o.spans, "outcome", outcome, C.sizeof_llm_cache_outcome, &in); err != nil {
+		if err := filled(&o.spans, "outcome", outcome, C.sizeof_llm_cache_outcome, &in); err != nil {
 			return err
 		}
 		if in.reserved != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
 		}
-		slice(&o.spans, "kept", in.kept.at, in.kept.cap)
-		slice(&o.spans, "done", in.done.at, in.done.cap)
+		output(&o.spans, "kept", in.kept.at, in.kept.cap)
+		output(&o.spans, "done", in.done.at, in.done.cap)
 		perRow := slice(&o.spans, "counts", (*int32)(counts), rows)
 		sampled := slice(&o.spans, "tokens", (*int32)(tokens), n)
 		if err := o.apart(); err != nil {
@@ -131,12 +148,12 @@ func llm_cache_update(h C.llm_cache, counts *C.llm_i32_in, rows C.int64_t, token
 
 func (c *cache) update(counts, tokens []int32, o *outputs, t *C.llm_cache_outcome) error {
 	switch {
-	case !c.open:
-		return fail(C.LLM_CACHE_E_ORDER, "no step is open")
-	case c.kept:
+	case len(c.rows) == 0:
+		return fail(C.LLM_CACHE_E_ORDER, "no step is in flight")
+	case c.kept && len(c.rows) == 1 && len(c.step.Rows) > 0:
 		return fail(C.LLM_CACHE_E_ORDER, "the step has not been handed out: call llm_cache_schedule with larger arrays")
-	case len(counts) != len(c.step.Rows):
-		return fail(C.LLM_CACHE_E_RANGE, "counts for %d rows, the step has %d", len(counts), len(c.step.Rows))
+	case len(counts) != c.rows[0]:
+		return fail(C.LLM_CACHE_E_RANGE, "counts for %d rows, the oldest step in flight has %d", len(counts), c.rows[0])
 	}
 	o.small = int64(t.kept.cap) < int64(len(counts)) || int64(t.done.cap) < int64(len(counts))
 	if o.small {
@@ -146,12 +163,12 @@ func (c *cache) update(counts, tokens []int32, o *outputs, t *C.llm_cache_outcom
 	if err := c.s.Update(counts, tokens, &c.out); err != nil {
 		return err
 	}
-	c.open = false
+	c.rows = append(c.rows[:0], c.rows[1:]...)
 	t.kept.len, t.done.len = C.int64_t(len(c.out.Kept)), C.int64_t(len(c.out.Done))
 	copy(room((*int32)(t.kept.at), t.kept.len), c.out.Kept)
 	done := room(t.done.at, t.done.len)
 	for i := range done {
-		done[i] = C.llm_cache_done{id: c.public(c.out.Done[i].ID), reason: C.int32_t(c.out.Done[i].Reason)}
+		done[i] = C.llm_cache_done{id: c.public(c.out.Done[i].ID), user_data: C.uint64_t(c.out.Done[i].UserData), reason: C.int32_t(c.out.Done[i].Reason)}
 	}
 	return nil
 }

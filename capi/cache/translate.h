@@ -4,13 +4,23 @@
 
 #include <stddef.h>
 
+#include "llm_attention.h"
 #include "llm_cache.h"
 
-/* cgo has no const: these make its prototypes equal those of llm_cache.h. */
+/* cgo has no const: these make its prototypes equal those of the public headers. */
 typedef const llm_cache_config llm_cache_config_in;
 typedef const llm_cache_spec llm_cache_spec_in;
 typedef const int32_t llm_i32_in;
 typedef const llm_request llm_request_in;
+typedef const int64_t llm_i64_in;
+typedef const llm_cache_step llm_cache_step_in;
+typedef const llm_attention_cache llm_attention_cache_in;
+typedef const llm_attention_batch llm_attention_batch_in;
+typedef const llm_attention_options llm_attention_options_in;
+typedef const llm_tensor llm_tensor_in;
+typedef const llm_rotation llm_rotation_in;
+typedef const llm_kvstore_config llm_kvstore_config_in;
+typedef const llm_kvstore_pair llm_kvstore_pair_in;
 
 /* The first fields, without which a struct is none. */
 enum {
@@ -19,8 +29,8 @@ enum {
     LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
 };
 
-/* Keeps a message for llm_cache_error_detail of this thread. */
-void llm_note(const char *text, size_t n);
+/* Keeps a message for llm_cache_error_detail of this thread, and gives it to the log. */
+void llm_note(int error, const char *text, size_t n);
 
 /* 1 under Valgrind. */
 int llm_watched(void);

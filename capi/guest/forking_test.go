@@ -1,9 +1,13 @@
 package guest_test
 
-import "testing"
+import (
+	"testing"
+
+	"llmmemory/internal/testkit/level"
+)
 
 var forkModes = []mode{
-	{"calling", "300"},
+	{"calling", level.Pick("100", "1000")},
 	{"together", "20"},
 	{"handler", "100"},
 	{"cancelled", "20"},
@@ -13,14 +17,14 @@ var forkModes = []mode{
 // A fork waits until no other thread is inside a call, so that the child finds
 // every engine whole and no lock closed.
 func TestAThreadForksWhileOthersCall(t *testing.T) {
-	each(t, everyWay, func(t *testing.T, w way) {
+	each(t, someWays(), func(t *testing.T, w way) {
 		eachMode(t, w.compile(t, "forking"), forkModes)
 	})
 }
 
 func TestAThreadForksOnOneProcessor(t *testing.T) {
 	need(t, "taskset")
-	succeed(t, t.TempDir(), nil, "taskset", "-c", "0", shared.compile(t, "forking"), "calling", "50")
+	succeed(t, t.TempDir(), nil, "taskset", "-c", "0", shared.compile(t, "forking"), "calling", level.Pick("20", "100"))
 }
 
 func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {

@@ -1,12 +1,16 @@
 package guest_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // courseFlags are the handout's.
@@ -27,17 +31,46 @@ var (
 	linked   = []way{shared, archive}
 )
 
+// someWays are all in make test-long, else two: one that loads the library when the
+// program starts, and one that has it inside.
+func someWays() []way { return level.Pick(linked, everyWay) }
+
+// oneWay is as linked in make test-long, else the first.
+func oneWay() []way { return level.Pick(linked[:1], linked) }
+
 // source is the path of a program in testdata/guest.
 func source(name string) string { return filepath.Join(root, "testdata", "guest", name) }
 
 func library(name string) string { return filepath.Join(root, "build", name) }
 
-// compile makes an executable of testdata/guest/name.c in a fresh directory,
+// programs are the executables that compile has made, by what was asked for. They
+// lie in a folder that TestMain removes.
+var programs struct {
+	dir string
+	all sync.Map
+}
+
+// compile makes an executable of testdata/guest/name.c in a directory of its own, once,
 // and returns the path. Options go in front of everything else.
 func (w way) compile(t *testing.T, name string, options ...string) string {
 	t.Helper()
 	need(t, "gcc")
-	dir := t.TempDir()
+	made, _ := programs.all.LoadOrStore(fmt.Sprint(w, name, options), &program{})
+	p := made.(*program)
+	p.Do(func() { p.path = w.build(t, name, options) })
+	require.NotEmpty(t, p.path, "another test could not compile it")
+	return p.path
+}
+
+type program struct {
+	sync.Once
+	path string
+}
+
+func (w way) build(t *testing.T, name string, options []string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(programs.dir, "")
+	require.NoError(t, err)
 	if w == dropin {
 		return compileDropin(t, dir, name, options)
 	}

@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -21,11 +22,20 @@ func TestMain(m *testing.M) {
 }
 
 func prepare(m *testing.M) int {
+	if flag.Parse(); testing.Short() {
+		fmt.Println("not with -short: it compiles C")
+		return 0
+	}
 	var err error
 	if root, err = filepath.Abs(filepath.Join("..", "..")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if programs.dir, err = os.MkdirTemp("", "guest-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(programs.dir)
 	build := exec.Command("make", "-s", "lib", "cache")
 	build.Dir = root
 	build.Env = makeEnv()
@@ -40,7 +50,7 @@ func prepare(m *testing.M) int {
 // that go test does not answer from its cache when only that has changed. The
 // cache knows what is looked at while a test runs, hence not in TestMain.
 var noteInputs = sync.OnceFunc(func() {
-	for _, dir := range []string{"capi", "internal/course", "internal/block", "internal/vllm", "testdata/guest", "testdata/examples", "valgrind"} {
+	for _, dir := range []string{"capi", "internal/course", "internal/block", "internal/vllm", "internal/attention", "internal/kvstore", "internal/parallel", "testdata/guest", "testdata/examples", "valgrind"} {
 		_ = filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
 	}
 	for _, file := range []string{"Makefile", "llm_memory.h", "build/libllm_memory.so", "build/libllm_memory.a",

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // memcheck runs a program under plain Valgrind, as a course does: no rc file,
@@ -37,9 +39,9 @@ func requireClean(t *testing.T, r result) {
 }
 
 func TestPlainValgrindFindsNothing(t *testing.T) {
-	for _, program := range []string{"scenario", "many"} {
+	for program, ways := range map[string][]way{"scenario": linked[:1], "many": everyWay} {
 		t.Run(program, func(t *testing.T) {
-			each(t, everyWay, func(t *testing.T, w way) {
+			each(t, level.Pick(ways, everyWay), func(t *testing.T, w way) {
 				requireClean(t, memcheck(t, nil, w.compile(t, program)))
 			})
 		})
@@ -48,9 +50,9 @@ func TestPlainValgrindFindsNothing(t *testing.T) {
 
 // What the library remembers of a call must not look like the host's pointer.
 func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
-	each(t, everyWay, func(t *testing.T, w way) {
+	each(t, someWays(), func(t *testing.T, w way) {
 		prog := w.compile(t, "leak")
-		for _, sequences := range []string{"0", "1", "40"} {
+		for _, sequences := range level.Pick([]string{"1"}, []string{"0", "1", "40"}) {
 			t.Run("with sequences "+sequences, func(t *testing.T) {
 				r := memcheck(t, nil, prog, sequences)
 				require.Zero(t, r.status, r.stderr)
@@ -64,7 +66,7 @@ func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
 func TestTheStrictestValgrindFindsNothingBesideTheSuppressedThreads(t *testing.T) {
 	need(t, "valgrind")
 	strictest := filepath.Join(root, "valgrind", "run")
-	each(t, everyWay, func(t *testing.T, w way) {
+	each(t, someWays(), func(t *testing.T, w way) {
 		r := succeed(t, t.TempDir(), nil, strictest, w.compile(t, "many"))
 		require.Contains(t, r.stderr, "ERROR SUMMARY: 0 errors")
 	})

@@ -2,20 +2,16 @@ package guest_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// patience is far beyond what any program here needs: a program that has not
-// ended by then hangs. It is no measure of speed.
-const patience = 90 * time.Second
+	"llmmemory/internal/testkit/hangs"
+)
 
 // A result is what a program left behind.
 type result struct {
@@ -25,24 +21,17 @@ type result struct {
 }
 
 // run starts a command in dir with a clean environment (plus env) and returns
-// how it ended. A command that hangs is killed with everything it started.
+// how it ended. A command must not hang.
 func run(t *testing.T, dir string, env []string, command ...string) result {
 	t.Helper()
 	noteInputs()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(cleanEnv(t), env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		require.Failf(t, "it hangs", "%s\n%s%s", strings.Join(command, " "), stdout.String(), stderr.String())
-	}
+	err := hangs.Run(cmd)
+	require.NotErrorIsf(t, err, hangs.Err, "%s\n%s%s", strings.Join(command, " "), stdout.String(), stderr.String())
 	if _, exited := err.(*exec.ExitError); err != nil && !exited {
 		require.NoError(t, err)
 	}

@@ -1,6 +1,10 @@
 package guest_test
 
-import "testing"
+import (
+	"testing"
+
+	"llmmemory/internal/testkit/level"
+)
 
 // A mode is one of the things a program of testdata/guest does, and how often.
 type mode struct{ name, times string }
@@ -22,22 +26,22 @@ var threadModes = []mode{
 }
 
 func TestThreadsLeaveAConsistentState(t *testing.T) {
-	each(t, everyWay, func(t *testing.T, w way) {
+	each(t, someWays(), func(t *testing.T, w way) {
 		eachMode(t, w.compile(t, "threads"), threadModes)
 	})
 }
 
 func TestTheFirstCallOfASecondThreadNeverMeetsTheFirstInside(t *testing.T) {
 	prog := shared.compile(t, "second")
-	succeed(t, t.TempDir(), nil, prog, "100")
+	succeed(t, t.TempDir(), nil, prog, level.Pick("20", "200"))
 }
 
 func TestThreadsAreCleanUnderPlainValgrind(t *testing.T) {
-	each(t, linked, func(t *testing.T, w way) {
+	each(t, oneWay(), func(t *testing.T, w way) {
 		prog := w.compile(t, "threads")
-		for _, m := range threadModes {
+		for _, m := range level.Pick([]mode{{"one", "1"}, {"owner", "1"}}, threadModes) {
 			t.Run(m.name, func(t *testing.T) {
-				requireClean(t, memcheck(t, nil, prog, m.name, "2"))
+				requireClean(t, memcheck(t, nil, prog, m.name, level.Pick("1", "2")))
 			})
 		}
 		t.Run("second", func(t *testing.T) {

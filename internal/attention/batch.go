@@ -113,7 +113,22 @@ func (b *Batch) check(c *Cache) error {
 	if err := b.Query.Check("queries", tokens, width); err != nil {
 		return err
 	}
-	return b.Out.Check("outputs", tokens, width)
+	if err := b.Out.Check("outputs", tokens, width); err != nil {
+		return err
+	}
+	return b.checkOverlap(c)
+}
+
+// checkOverlap allows outputs in the place of the queries.
+func (b *Batch) checkOverlap(c *Cache) error {
+	q, o := &b.Query, &b.Out
+	if overlap(q.Data, o.Data) && (&q.Data[0] != &o.Data[0] || q.DType != o.DType || q.Stride != o.Stride) {
+		return fmt.Errorf("%w: %w: outputs overlap with queries but are not in their place", ErrArgument, ErrOverlap)
+	}
+	if c.Overlaps(o) {
+		return fmt.Errorf("%w: %w: outputs overlap with keys or values", ErrArgument, ErrOverlap)
+	}
+	return nil
 }
 
 func (b *Batch) checkSequence(c *Cache, seq int) error {

@@ -11,6 +11,10 @@ import (
 // Nothing has been read or written then.
 var ErrArgument = errors.New("bad argument")
 
+// ErrOverlap is wrapped, beside ErrArgument, if what is written overlaps with
+// what is read.
+var ErrOverlap = errors.New("memory overlaps")
+
 // Limits of a shape. They keep every product of sizes far from overflow.
 const (
 	MaxHeadSize  = 256
@@ -101,9 +105,12 @@ func (c *Cache) checkPart(name string, data []byte, block, head, span, align int
 	if block < 0 || head < 0 || block > most || head > most || block%align != 0 || head%align != 0 {
 		return fmt.Errorf("%w: strides of %d and %d bytes of the %s", ErrArgument, block, head, name)
 	}
+	if block > 0 && c.NumBlocks-1 > 1<<60/block {
+		return fmt.Errorf("%w: %d blocks of %d bytes", ErrArgument, c.NumBlocks, block)
+	}
 	need := (c.NumBlocks-1)*block + (c.NumKVHeads-1)*head + span
 	switch {
-	case c.NumBlocks > 1<<62/(most*2) && block > 1<<62/c.NumBlocks/2, need > len(data):
+	case need > len(data):
 		return fmt.Errorf("%w: %d blocks of the %s take %d bytes and there are %d", ErrArgument, c.NumBlocks, name, need, len(data))
 	case uintptr(unsafe.Pointer(&data[0]))%uintptr(align) != 0:
 		return fmt.Errorf("%w: the %s are not aligned to %d bytes", ErrArgument, name, align)
@@ -121,4 +128,17 @@ func (c *Cache) factors() (key, value float32) {
 		value = 1
 	}
 	return key, value
+}
+
+// Overlaps says whether a tensor's memory overlaps with that of the blocks.
+func (c *Cache) Overlaps(t *Tensor) bool {
+	return overlap(t.Data, c.Key) || overlap(t.Data, c.Value) || overlap(t.Data, c.KeyScales) || overlap(t.Data, c.ValueScales)
+}
+
+func overlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	from, to := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	return from < to+uintptr(len(b)) && to < from+uintptr(len(a))
 }

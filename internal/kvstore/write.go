@@ -71,6 +71,9 @@ func (t *Tokens) check(c *attention.Cache) error {
 	if err := t.Value.Check("values", n, width); err != nil {
 		return err
 	}
+	if c.Overlaps(&t.Key) || c.Overlaps(&t.Value) {
+		return fmt.Errorf("%w: %w: keys or values to be written overlap with the blocks", ErrArgument, attention.ErrOverlap)
+	}
 	slots := int64(c.NumBlocks) * int64(c.BlockSize)
 	for i, slot := range t.Slots {
 		if slot < -1 || slot >= slots {

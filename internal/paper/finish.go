@@ -3,6 +3,7 @@ package paper
 import (
 	"fmt"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
@@ -10,6 +11,9 @@ import (
 // Finish implements serve.Scheduler. Running requests are freed in the order of
 // the running queue.
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	if err := s.requests.TakeAll(ids, s.queues[:], s.forget); err != nil {
 		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}
@@ -18,6 +22,9 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 
 // FinishSeq implements serve.GroupScheduler.
 func (s *Scheduler) FinishSeq(id, sequence int) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	q, err := s.sequence(id, sequence)
 	if err != nil {
 		return err
@@ -33,6 +40,9 @@ func (s *Scheduler) FinishSeq(id, sequence int) error {
 // Refork implements serve.GroupScheduler. Orca copies all blocks, the paper's
 // system none before they are written.
 func (s *Scheduler) Refork(it *serve.Iteration, id, child, parent int) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	q, err := s.sequence(id, child)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package paper
 import (
 	"fmt"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
@@ -83,6 +84,9 @@ func (s *Scheduler) Prefix() []int32 { return s.prefix }
 
 // Add implements serve.Scheduler.
 func (s *Scheduler) Add(r serve.Request) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	n := max(1, r.Seqs)
 	if r.Prompt < 1 || r.Prompt > s.limits.MaxNumBatchedTokens || n > s.limits.MaxNumSeqs {
 		return fmt.Errorf("%w %d: a prompt of %d tokens for %d sequences: an iteration has at most %d and %d",
@@ -127,6 +131,9 @@ func (q *request) length() int {
 // victim does not fit on the CPU, which ends the artifact. Then nothing runs,
 // every request is in its queue, and what is in the iteration has happened.
 func (s *Scheduler) Step(it *serve.Iteration) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	it.Reset()
 	s.steps++
 	s.resort()

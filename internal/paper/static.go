@@ -3,6 +3,7 @@ package paper
 import (
 	"fmt"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
@@ -47,6 +48,9 @@ func NewStatic(config StaticConfig) (*Static, error) {
 
 // Add implements serve.Scheduler.
 func (s *Static) Add(r serve.Request) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	if r.Prompt < 1 || r.Output < 1 || r.Prompt+r.Output > s.config.MaxModelLen {
 		return fmt.Errorf("%w %d: %d and %d tokens: want at least 1 each, at most %d together",
 			serve.ErrRequest, r.ID, r.Prompt, r.Output, s.config.MaxModelLen)
@@ -62,6 +66,9 @@ func (s *Static) Add(r serve.Request) error {
 
 // Step implements serve.Scheduler.
 func (s *Static) Step(it *serve.Iteration) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	it.Reset()
 	if s.running.Len() == 0 {
 		s.form(it)
@@ -103,6 +110,9 @@ func (s *Static) form(it *serve.Iteration) {
 // Finish implements serve.Scheduler. Requests of the batch are answered when the
 // last of them is finished, in the order of arrival.
 func (s *Static) Finish(answered []int, ids ...int) ([]int, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	if err := s.requests.Check(ids...); err != nil {
 		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}

@@ -1,14 +1,18 @@
 package replay
 
 import (
-	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // A mutant is one rule changed: text of a file, which occurs once, and what
@@ -128,45 +132,67 @@ func TestMutantsAreCaught(t *testing.T) { areCaught(t, mutants) }
 
 func areCaught(t *testing.T, mutants []mutant) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds a program for each mutant")
-	}
+	level.SkipQuick(t)
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
+	s := newSwitches(root)
+	for i, m := range mutants {
+		require.NoError(t, s.add(i+1, m.rule, m.file, m.from, m.to))
+	}
+	overlay := s.write(t)
+	programs := map[string]string{} // by package of tests
 	for _, m := range mutants {
+		if programs[m.tests] == "" {
+			programs[m.tests] = build(t, root, overlay, m.tests)
+		}
+	}
+	var every []string
+	for _, m := range mutants {
+		every = append(every, recordings(t, root, m.recordings)...)
+	}
+	slices.Sort(every)
+	caught, output := run(t, 0, programs[""], slices.Compact(every)...)
+	require.False(t, caught, "with no rule changed: %s", output)
+	for i, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
-			caught, output := m.try(t, root)
+			arguments := recordings(t, root, m.recordings)
+			if m.tests != "" {
+				arguments = []string{"-test.failfast", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s"}
+			}
+			caught, output := run(t, i+1, programs[m.tests], arguments...)
 			require.True(t, caught, "nobody noticed: %s", output)
 		})
 	}
 }
 
-// try builds the mutant with an overlay and plays or tests it.
-func (m *mutant) try(t *testing.T, root string) (caught bool, output string) {
-	dir := t.TempDir()
-	file := filepath.Join(root, "internal", m.file)
-	source, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.Equal(t, 1, strings.Count(string(source), m.from), "the text of the rule in %s", m.file)
-	changed := filepath.Join(dir, "mutant.go")
-	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600))
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
-	require.NoError(t, err)
-	overlaid := filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(overlaid, overlay, 0o600))
-
-	program := filepath.Join(dir, "program")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlaid, "-o", program, "./internal/replay/testdata/verify")
-	run := exec.Command(program, recordings(t, root, m.recordings)...)
-	if m.tests != "" {
-		build = exec.Command("go", "test", "-buildvcs=false", "-ldflags=-s -w", "-c", "-overlay", overlaid, "-o", program, "./internal/"+m.tests)
-		run = exec.Command(program, "-test.failfast", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s")
+// build makes the program that plays recordings, or the tests of a package, with
+// every change in it.
+func build(t *testing.T, root, overlay, tests string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	arguments := []string{"build", "./internal/replay/testdata/verify"}
+	if tests != "" {
+		arguments = []string{"test", "-c", "./internal/" + tests}
 	}
-	build.Dir, run.Dir = root, dir
-	text, err := build.CombinedOutput()
+	last := len(arguments) - 1
+	cmd := exec.Command("go", append(arguments[:last:last], "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlay, "-o", program, arguments[last])...)
+	cmd.Dir = root
+	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)
-	text, err = run.CombinedOutput()
+	return program
+}
+
+// run runs a program with one change, and reports whether it fails.
+func run(t *testing.T, number int, program string, arguments ...string) (failed bool, output string) {
+	t.Helper()
+	cmd := exec.Command(program, arguments...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", variable, number))
+	text, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
 	return err != nil, string(text)
 }
 

@@ -16,11 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/browsertest"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
 	"llmmemory/internal/vllm/device"
 )
 
 const phone, desktop = 390, 1280
+
+// patience is for what happens by itself in a page. It is no measure of speed.
+const patience = 10 * time.Minute
 
 // open shows a recording in a tab of its own.
 func open(t *testing.T, in context.Context, r *view.Recording, l browsertest.Look) context.Context {
@@ -92,6 +96,23 @@ const shown = `(() => {
     Tables: [...document.querySelectorAll('.table')].map(e => [e.dataset.sequence, e.dataset.tokens, e.dataset.device, e.dataset.table].join('/')),
     Queues: [...document.querySelectorAll('[data-queue]')].map(e => e.dataset.queue + ':' + e.dataset.requests),
   }
+})()`
+
+// A shownStep is the step that a page is at.
+type shownStep struct {
+	At    string
+	Said  []string
+	Frame shownFrame
+}
+
+// walk looks at the page, and again after a key was pressed so many times, and so on.
+const walk = `(() => {
+  const steps = [], shown = () => %s
+  for (let n = %[3]d; n > 0; n--) {
+    steps.push({ At: document.documentElement.dataset.step, Said: [...document.querySelectorAll('#said p:not(.more)')].map(e => e.textContent), Frame: shown() })
+    for (let i = 0; i < %[4]d; i++) document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '%[2]s', bubbles: true }))
+  }
+  return steps
 })()`
 
 // want is the same from the recording alone.
@@ -173,21 +194,18 @@ func TestThePageShowsTheState(t *testing.T) {
 				}
 			}
 			x := open(t, in, r, browsertest.Look{Width: desktop})
-			check := func(i int) {
-				require.Equal(t, want(r, &r.Frames[i], several), browsertest.Evaluate[shownFrame](t, x, shown), "step %d", i)
-			}
-			for i := range r.Frames {
-				require.Equal(t, strconv.Itoa(i), at(t, x))
-				check(i)
+			last := len(r.Frames) - 1
+			forwards := browsertest.Evaluate[[]shownStep](t, x, fmt.Sprintf(walk, shown, "ArrowRight", last+1, 1))
+			require.Len(t, forwards, last+1)
+			for i, step := range forwards {
 				said := r.Frames[i].Said
-				require.Equal(t, said[:min(6, len(said))], browsertest.Evaluate[[]string](t, x, `[...document.querySelectorAll('#said p:not(.more)')].map(e => e.textContent)`))
-				press(t, x, kb.ArrowRight)
+				require.Equal(t, shownStep{strconv.Itoa(i), said[:min(6, len(said))], want(r, &r.Frames[i], several)}, step)
 			}
-			for i := len(r.Frames) - 1; i > 0; {
-				back := min(7, i)
-				press(t, x, slices.Repeat([]string{kb.ArrowLeft}, back)...)
-				i -= back
-				check(i)
+			backwards := browsertest.Evaluate[[]shownStep](t, x, fmt.Sprintf(walk, shown, "ArrowLeft", min(last/7+1, level.Pick(6, last)), 7))
+			for i, step := range backwards {
+				at := last - 7*i
+				require.Equal(t, strconv.Itoa(at), step.At)
+				require.Equal(t, want(r, &r.Frames[at], several), step.Frame, "step %d, backwards", at)
 			}
 		})
 	}
@@ -240,14 +258,14 @@ func TestSteps(t *testing.T) {
 		require.Equal(t, s.to, at(t, x), "after %q", s.key)
 		require.Equal(t, s.to, browsertest.Evaluate[string](t, x, `document.getElementById('slider').value`))
 	}
-	require.Eventually(t, func() bool { return browsertest.Evaluate[string](t, x, `location.hash`) == "#step="+end }, 5*time.Second, 10*time.Millisecond, "the address names the step")
+	require.Eventually(t, func() bool { return browsertest.Evaluate[string](t, x, `location.hash`) == "#step="+end }, patience, 10*time.Millisecond, "the address names the step")
 	for _, s := range []struct{ button, to string }{{"#first", "0"}, {"#next", "1"}, {"#next", "2"}, {"#back", "1"}, {"#last", end}} {
 		click(t, x, s.button)
 		require.Equal(t, s.to, at(t, x), "after %s", s.button)
 	}
 	require.True(t, browsertest.Evaluate[bool](t, x, `document.getElementById('next').disabled`))
 	require.True(t, browsertest.Evaluate[bool](t, x, `(location.hash = '#step=5', true)`))
-	require.Eventually(t, func() bool { return at(t, x) == "5" }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return at(t, x) == "5" }, patience, 10*time.Millisecond)
 
 	require.True(t, browsertest.Evaluate[bool](t, x, `(document.getElementById('slider').focus(), true)`))
 	press(t, x, kb.ArrowRight)
@@ -266,14 +284,14 @@ func TestPlaying(t *testing.T) {
 	require.Equal(t, "polite", browsertest.Evaluate[string](t, x, live))
 	press(t, x, " ")
 	require.Equal(t, "off", browsertest.Evaluate[string](t, x, live), "nobody wants ten sentences a second read out")
-	require.Eventually(t, func() bool { return at(t, x) != "0" }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return at(t, x) != "0" }, patience, 10*time.Millisecond)
 	press(t, x, " ")
 	stopped := at(t, x)
 	require.Equal(t, "▶ Play", browsertest.Evaluate[string](t, x, `document.getElementById('play').textContent`))
 	time.Sleep(300 * time.Millisecond) // three steps, if it went on
 	require.Equal(t, stopped, at(t, x))
 	click(t, x, "#play")
-	require.Eventually(t, func() bool { return at(t, x) == strconv.Itoa(len(r.Frames)-1) }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return at(t, x) == strconv.Itoa(len(r.Frames)-1) }, patience, 20*time.Millisecond)
 	require.Equal(t, "▶ Play", browsertest.Evaluate[string](t, x, `document.getElementById('play').textContent`), "it stops at the end")
 }
 
@@ -378,10 +396,13 @@ const contrast = `(() => {
 func TestLooks(t *testing.T) {
 	in := browsertest.Start(t)
 	all := recordings(t)
-	for _, name := range []string{"copy-on-write", "two-levels", "paged", "reserved", "cached", "static", "swapped", "large"} {
+	for i, name := range []string{"copy-on-write", "two-levels", "paged", "reserved", "cached", "static", "swapped", "large"} {
 		looks := []browsertest.Look{{Width: desktop}, {Width: desktop, Dark: true}, {Width: phone}, {Width: phone, Dark: true}}
-		if name == "large" {
+		switch {
+		case name == "large":
 			looks = looks[1:3] // they take long
+		case i > 0 && !level.Long():
+			looks = []browsertest.Look{looks[i%2], looks[3-i%2]} // both widths, both schemes
 		}
 		for _, l := range looks {
 			t.Run(fmt.Sprintf("%s %d dark %t", name, l.Width, l.Dark), func(t *testing.T) {

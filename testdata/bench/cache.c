@@ -43,8 +43,8 @@ static void *entries(size_t n, size_t size) {
 
 int main(void) {
     llm_cache_config config = {
-        .size = sizeof config, .blocks = RUNNING * (PROMPT + OUTPUT) / BLOCK + 1, .block_size = BLOCK,
-        .max_seqs = RUNNING, .max_tokens = RUNNING * PROMPT, .max_model_len = PROMPT + OUTPUT,
+        .size = sizeof config, .num_gpu_blocks = RUNNING * (PROMPT + OUTPUT) / BLOCK + 1, .block_size = BLOCK,
+        .max_num_seqs = RUNNING, .max_num_batched_tokens = RUNNING * PROMPT, .max_model_len = PROMPT + OUTPUT,
     };
     llm_cache cache;
     must(llm_cache_open(&config, &cache));

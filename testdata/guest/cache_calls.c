@@ -43,7 +43,7 @@ static void extras(void) {
 static void priorities(void) {
     llm_cache_config config = config_small();
     config.policy = LLM_CACHE_PRIORITY;
-    config.max_seqs = 1;
+    config.max_num_seqs = 1;
     llm_cache cache = opened(&config);
     llm_request low = named(cache, NULL, NULL, 5), high = named(cache, NULL, NULL, -5);
     OK(llm_cache_schedule(cache, &step));
@@ -70,7 +70,7 @@ static void stops(void) {
 
 static void drafts(void) {
     llm_cache_config config = config_small();
-    config.drafts = 3;
+    config.num_speculative_tokens = 3;
     llm_cache cache = opened(&config);
     llm_request id = request(cache, 0, 20, 9);
     OK(llm_cache_schedule(cache, &step));
@@ -141,6 +141,25 @@ static void aborts(void) {
     OK(llm_cache_close(cache));
 }
 
+/* A batch with the event of a reset, as bytes. */
+static void wire(llm_cache cache) {
+    static const uint8_t want[] = "\x93\xcb\x3f\xf8\0\0\0\0\0\0\x91\x81\xa4type\xb0" "AllBlocksCleared\x02";
+    const int64_t size = sizeof want - 1;
+    uint8_t bytes[64] = {0};
+    llm_cache_bytes batch = {.at = bytes, .cap = sizeof bytes};
+    OK(llm_cache_drain_msgpack(cache, 1.5, 2, 0, &batch));
+    CHECK(batch.len == 0);
+    OK(llm_cache_reset(cache, 0));
+    batch.cap = 3;
+    EXPECT(LLM_CACHE_E_SMALL, llm_cache_drain_msgpack(cache, 1.5, 2, 0, &batch));
+    CHECK(batch.len == size && bytes[0] == 0);
+    EXPECT(LLM_CACHE_E_NULL, llm_cache_drain_msgpack(cache, 1.5, 2, 0, NULL));
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_drain_msgpack(cache, 1.5, 2, 2, &batch));
+    batch.cap = sizeof bytes;
+    OK(llm_cache_drain_msgpack(cache, 1.5, 2, LLM_CACHE_INT_HASHES, &batch));
+    CHECK(batch.len == size && memcmp(bytes, want, (size_t)size) == 0);
+}
+
 static void events(void) {
     llm_cache_config config = config_small();
     config.flags = LLM_CACHE_EVENTS;
@@ -165,6 +184,7 @@ static void events(void) {
     CHECK(drained.events.len == 1 && e->kind == LLM_CACHE_CLEARED && drained.hashes.len == 0);
     OK(llm_cache_drain(cache, &drained));
     CHECK(drained.events.len == 0);
+    wire(cache);
     llm_cache_stats stats = {.size = sizeof stats};
     OK(llm_cache_statistics(cache, &stats));
     CHECK(stats.reset == 1 && stats.requests == 1 && stats.queries == 64 && stats.hits == 0);

@@ -60,7 +60,7 @@ static inline llm_cache_outcome outcome_new(void) {
 static inline void outcome_free(llm_cache_outcome *o) { TAKE(o->kept), TAKE(o->done); }
 
 static inline llm_cache_config config_small(void) {
-    llm_cache_config c = {.size = sizeof c, .blocks = 100, .block_size = 16, .max_seqs = 8, .max_tokens = 512, .max_model_len = 512};
+    llm_cache_config c = {.size = sizeof c, .num_gpu_blocks = 100, .block_size = 16, .max_num_seqs = 8, .max_num_batched_tokens = 512, .max_model_len = 512};
     return c;
 }
 

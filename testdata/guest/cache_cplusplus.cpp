@@ -8,10 +8,10 @@
 int main() {
     llm_cache_config config{};
     config.size = sizeof config;
-    config.blocks = 10;
+    config.num_gpu_blocks = 10;
     config.block_size = 16;
-    config.max_seqs = 1;
-    config.max_tokens = config.max_model_len = 64;
+    config.max_num_seqs = 1;
+    config.max_num_batched_tokens = config.max_model_len = 64;
     llm_cache cache = 0;
     const std::vector<int32_t> prompt(20, 7);
     llm_cache_spec spec{};

@@ -18,10 +18,10 @@ static void texts(void) {
     CHECK(strcmp(llm_cache_error_text(1), llm_cache_error_text(-1000)) == 0);
     CHECK(strcmp(llm_cache_error_detail(), "") == 0);
     llm_cache_config none = config_small();
-    none.blocks = -7;
+    none.num_gpu_blocks = -7;
     llm_cache cache;
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_open(&none, &cache));
-    CHECK(strstr(llm_cache_error_detail(), "blocks is -7") != NULL);
+    CHECK(strstr(llm_cache_error_detail(), "num_gpu_blocks is -7") != NULL);
 }
 
 static void configs(void) {
@@ -39,32 +39,39 @@ static void configs(void) {
     } while (0)
     const int32_t wrong[] = {INT32_MIN, -1, INT32_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        BAD(blocks, wrong[i]);
+        BAD(num_gpu_blocks, wrong[i]);
         BAD(block_size, wrong[i]);
         BAD(max_model_len, wrong[i]);
         BAD(policy, wrong[i]);
         BAD(hash, wrong[i]);
-        BAD(lookahead, wrong[i]);
-        BAD(drafts, wrong[i]);
-        BAD(scheduler_block, wrong[i]);
+        BAD(num_lookahead_tokens, wrong[i]);
+        BAD(num_speculative_tokens, wrong[i]);
+        BAD(scheduler_block_size, wrong[i]);
         BAD(groups_len, wrong[i]);
     }
-    BAD(blocks, 0);
-    BAD(blocks, 1);
-    BAD(blocks, LLM_CACHE_MAX_BLOCKS + 1);
+    BAD(num_gpu_blocks, 0);
+    BAD(num_gpu_blocks, 1);
+    BAD(num_gpu_blocks, LLM_CACHE_MAX_BLOCKS + 1);
     BAD(block_size, 0);
-    BAD(max_seqs, 0);
-    BAD(max_seqs, -1);
-    BAD(max_tokens, 0);
-    BAD(max_tokens, INT32_MIN);
-    BAD(long_prefill, -1);
+    BAD(max_num_seqs, 0);
+    BAD(max_num_seqs, -1);
+    BAD(max_num_batched_tokens, 0);
+    BAD(max_num_batched_tokens, INT32_MIN);
+    BAD(long_prefill_token_threshold, -1);
     BAD(watermark, -0.1);
     BAD(watermark, 1.1);
     BAD(watermark, (double)0 / (double)zeros[0]);
     BAD(flags, 1u << 31);
-    BAD(retention, -2);
-    BAD(retention, 16);
-    BAD(scheduler_block, 5);
+    BAD(flags, 16); /* of version 1, the default now */
+    BAD(pipeline_parallel_size, -1);
+    BAD(pipeline_parallel_size, 64);
+    BAD(max_concurrent_batches, -1);
+    BAD(max_concurrent_batches, 65);
+    BAD(max_in_flight_tokens, -1);
+    BAD(reserved, 1);
+    BAD(retention_interval, -2);
+    BAD(retention_interval, 16);
+    BAD(scheduler_block_size, 5);
     BAD(groups_len, INT64_MAX);
     BAD(groups_len, INT64_MIN);
     char *text = malloc(LLM_CACHE_MAX_TEXT + 2);
@@ -97,8 +104,8 @@ static void configs(void) {
     groups[0].block_size = 65536;
     BAD_GROUP(block_size, 65521); /* a prime: the common multiple is too large */
     groups[0].block_size = 16;
-    BAD_GROUP(speculative, -1);
-    BAD_GROUP(speculative, INT32_MAX);
+    BAD_GROUP(num_speculative_blocks, -1);
+    BAD_GROUP(num_speculative_blocks, INT32_MAX);
     BAD_GROUP(flags, 4);
     BAD_GROUP(reserved, 1);
     c.groups = (const llm_cache_group *)(const void *)(zeros + 2);
@@ -130,6 +137,8 @@ static void handles(void) {
         EXPECT(LLM_CACHE_E_HANDLE, llm_cache_statistics(bad[i], &stats));
         EXPECT(LLM_CACHE_E_HANDLE, llm_cache_drain(bad[i], &events));
         EXPECT(LLM_CACHE_E_HANDLE, llm_cache_reset(bad[i], 0));
+        EXPECT(LLM_CACHE_E_HANDLE, llm_cache_step_failed(bad[i]));
+        EXPECT(LLM_CACHE_E_HANDLE, llm_cache_release(bad[i], NULL, 0));
     }
     /* The first request of each has the same place, but not the same id. */
     llm_request of_a = request(a, 1, 20, 2), of_b = request(b, 1, 20, 2);
@@ -150,6 +159,7 @@ static void handles(void) {
             const llm_request two[] = {of_a, strange[i]};
             int32_t counts[] = {0, 0};
             EXPECT(LLM_CACHE_E_REQUEST, llm_cache_abort(a, two, 2, &aborted));
+            EXPECT(LLM_CACHE_E_REQUEST, llm_cache_release(a, two, 2));
             OK(llm_cache_progress(a, of_a, &n, &m)); /* it was not aborted */
             EXPECT(LLM_CACHE_E_REQUEST, llm_cache_set_drafts(a, two, counts, 2, NULL, 0));
         }
@@ -187,7 +197,9 @@ static void requests(void) {
     BAD_SPEC(LLM_CACHE_E_RANGE, max_tokens, 0);
     BAD_SPEC(LLM_CACHE_E_RANGE, max_tokens, INT32_MIN);
     BAD_SPEC(LLM_CACHE_E_RANGE, min_tokens, -1);
-    BAD_SPEC(LLM_CACHE_E_RANGE, flags, 4);
+    BAD_SPEC(LLM_CACHE_E_RANGE, min_tokens, 5); /* more than max_tokens */
+    CHECK(strstr(llm_cache_error_detail(), "5 to 4 tokens to generate") != NULL);
+    BAD_SPEC(LLM_CACHE_E_RANGE, flags, 8);
     BAD_SPEC(LLM_CACHE_E_RANGE, reserved, 1);
     BAD_SPEC(LLM_CACHE_E_RANGE, arrival, (double)0 / (double)zeros[0]);
     BAD_SPEC(LLM_CACHE_E_NULL, stop, (llm_cache_tokens){NULL, 1});
@@ -282,7 +294,6 @@ static void steps(void) {
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_update(cache, counts, 2, tokens, 1, &outcome));
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_update(cache, counts, -2, tokens, 2, &outcome));
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_update(cache, counts, 2, tokens, INT64_MAX, &outcome));
-    EXPECT(LLM_CACHE_E_OVERLAP, llm_cache_update(cache, counts, 2, counts + 1, 2, &outcome));
     EXPECT(LLM_CACHE_E_OVERLAP, llm_cache_update(cache, outcome.kept.at, 2, tokens, 2, &outcome));
     int32_t negative[] = {7, -8}, many[] = {2, 0};
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_update(cache, counts, 2, negative, 2, &outcome));
@@ -298,7 +309,8 @@ static void steps(void) {
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_update(cache, counts, 2, tokens, 2, &narrow));
     OK(llm_cache_progress(cache, a, &computed, &all));
     CHECK(computed == 40 && all == 40); /* none of these took a token */
-    OK(llm_cache_update(cache, counts, 2, tokens, 2, &outcome));
+    const int32_t shared[] = {1, 1, 8}; /* what is only read may overlap */
+    OK(llm_cache_update(cache, shared, 2, shared + 1, 2, &outcome));
     EXPECT(LLM_CACHE_E_ORDER, llm_cache_update(cache, counts, 2, tokens, 2, &outcome));
 
     int32_t few[2];
@@ -337,7 +349,7 @@ static void steps(void) {
 static void limits(void) {
     llm_cache_config config = config_small();
     static llm_cache all[LLM_CACHE_MAX_OPEN];
-    config.blocks = 2;
+    config.num_gpu_blocks = 2;
     for (int i = 0; i < LLM_CACHE_MAX_OPEN; i++) {
         all[i] = opened(&config);
     }

@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
     CHECK(after - before < 4); /* 4 bytes a request */
     OK(llm_cache_close(cache));
 
-    config.blocks = 200000;
+    config.num_gpu_blocks = 200000;
     for (long i = 0; i < opens; i++) {
         cache = opened(&config);
         cycles(cache, &step, &outcome, 80);

@@ -9,22 +9,24 @@
 #define AT(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)
 _Static_assert(sizeof(llm_cache) == 8 && sizeof(llm_request) == 8, "handles");
 _Static_assert(sizeof(llm_cache_group) == 32, "group");
-_Static_assert(sizeof(llm_cache_config) == 88, "config");
+_Static_assert(sizeof(llm_cache_config) == 104, "config");
 AT(llm_cache_config, max_model_len, 20);
 AT(llm_cache_config, policy, 24);
 AT(llm_cache_config, hash_seed, 32);
 AT(llm_cache_config, flags, 40);
 AT(llm_cache_config, watermark, 56);
 AT(llm_cache_config, groups, 64);
-AT(llm_cache_config, retention, 80);
-_Static_assert(sizeof(llm_cache_spec) == 88, "spec");
+AT(llm_cache_config, retention_interval, 80);
+AT(llm_cache_config, pipeline_parallel_size, 88);
+_Static_assert(sizeof(llm_cache_spec) == 96, "spec");
 AT(llm_cache_spec, tokens, 8);
 AT(llm_cache_spec, max_tokens, 24);
 AT(llm_cache_spec, stop, 32);
 AT(llm_cache_spec, salt, 48);
 AT(llm_cache_spec, arrival, 72);
 AT(llm_cache_spec, priority, 80);
-_Static_assert(sizeof(llm_cache_row) == 24 && sizeof(llm_cache_copy) == 24 && sizeof(llm_cache_done) == 16, "entries");
+AT(llm_cache_spec, user_data, 88);
+_Static_assert(sizeof(llm_cache_row) == 40 && sizeof(llm_cache_copy) == 24 && sizeof(llm_cache_done) == 24, "entries");
 AT(llm_cache_copy, id, 16);
 _Static_assert(sizeof(llm_cache_i32s) == 24 && sizeof(llm_cache_i64s) == 24 && sizeof(llm_cache_ids) == 24, "arrays");
 _Static_assert(sizeof(llm_cache_step) == 8 + 10 * 24, "step");
@@ -32,7 +34,7 @@ AT(llm_cache_step, rows, 8);
 AT(llm_cache_step, slots, 8 + 5 * 24);
 AT(llm_cache_step, finished, 8 + 9 * 24);
 _Static_assert(sizeof(llm_cache_outcome) == 8 + 2 * 24, "outcome");
-_Static_assert(sizeof(llm_cache_stats) == 88, "stats");
+_Static_assert(sizeof(llm_cache_stats) == 144, "stats");
 AT(llm_cache_stats, running, 8);
 AT(llm_cache_stats, resumed_hits, 80);
 _Static_assert(sizeof(llm_cache_hash) == 32 && sizeof(llm_cache_event) == 72, "events");
@@ -43,7 +45,7 @@ _Static_assert(sizeof(llm_cache_events) == 8 + 3 * 24, "event arrays");
 /* The header before it had a policy, and one after it has learnt something new. */
 struct old_config {
     uint32_t size;
-    int32_t blocks, block_size, max_seqs, max_tokens, max_model_len;
+    int32_t num_gpu_blocks, block_size, max_num_seqs, max_num_batched_tokens, max_model_len;
 };
 struct new_config {
     llm_cache_config now;
@@ -76,6 +78,12 @@ static void old_ones(void) {
     OK(llm_cache_add(cache, &spec, &id));
     spec.size--;
     EXPECT(LLM_CACHE_E_SIZE, llm_cache_add(cache, &spec, &id));
+    const size_t inside[] = {offsetof(llm_cache_spec, stop) + 4, offsetof(llm_cache_spec, salt) - 8,
+                             offsetof(llm_cache_spec, salt) + 4, offsetof(llm_cache_spec, lora) + 1};
+    for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++) {
+        spec.size = (uint32_t)inside[i]; /* half a pointer would be read */
+        EXPECT(LLM_CACHE_E_SIZE, llm_cache_add(cache, &spec, &id));
+    }
 
     llm_cache_stats stats;
     memset(&stats, 0x55, sizeof stats);
@@ -83,6 +91,9 @@ static void old_ones(void) {
     OK(llm_cache_statistics(cache, &stats));
     CHECK(stats.size == offsetof(llm_cache_stats, free_blocks) && stats.waiting == 1 && stats.reset == 0);
     CHECK(stats.free_blocks == 0x5555555555555555 && stats.resumed_hits == 0x5555555555555555);
+    stats.size = offsetof(llm_cache_stats, free_blocks) + 4;
+    EXPECT(LLM_CACHE_E_SIZE, llm_cache_statistics(cache, &stats));
+    CHECK(strstr(llm_cache_error_detail(), "ends inside its field free_blocks") != NULL);
     stats.size = 4;
     EXPECT(LLM_CACHE_E_SIZE, llm_cache_statistics(cache, &stats));
     OK(llm_cache_close(cache));

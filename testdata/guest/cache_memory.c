@@ -27,10 +27,10 @@ int main(void) {
     OK(llm_cache_close(cache));
     cache = 0;
     limit_address_space(1L << 30);
-    config.blocks = LLM_CACHE_MAX_BLOCKS; /* 1.6 GB */
+    config.num_gpu_blocks = LLM_CACHE_MAX_BLOCKS; /* 1.6 GB */
     EXPECT(LLM_CACHE_E_MEMORY, llm_cache_open(&config, &cache));
     CHECK(cache == 0);
-    config.blocks = 100000;
+    config.num_gpu_blocks = 100000;
     OK(llm_cache_open(&config, &cache));
     request(cache, 1, 20, 2);
     OK(llm_cache_close(cache));

@@ -302,7 +302,9 @@ func recallTransformer(longest int) *transformer {
 	}
 	t.absorb = func(layer int, x, o []float32) {
 		if layer == 0 {
-			copy(x[n:2*n], o)
+			if x[3*n] > 0 { // the first token has none before it
+				copy(x[n:2*n], o)
+			}
 			return
 		}
 		copy(x[3*n:], o)

@@ -99,7 +99,9 @@ func (e *v1) one() {
 		e.abort()
 	}
 	require.NoError(e.t, e.Update(counts, sampled, &e.out))
-	require.NoError(e.t, e.Check())
+	if !dataOnly {
+		require.NoError(e.t, e.Check())
+	}
 	e.settle(counts, sampled)
 	e.draft()
 }
@@ -314,7 +316,7 @@ var kinds = []struct {
 	fork   bool
 }{
 	{"plain", func(*sched.Config, *transformer) {}, true},
-	{"priority", func(c *sched.Config, _ *transformer) { c.Policy, c.ForgetUnscheduled = sched.Priority, true }, true},
+	{"priority", func(c *sched.Config, _ *transformer) { c.Policy = sched.Priority }, true},
 	{"drafts", func(c *sched.Config, _ *transformer) { c.NumSpeculativeTokens, c.NumLookaheadTokens = 3, 3 }, false},
 	{"drafts, blocks returned", func(c *sched.Config, _ *transformer) {
 		c.NumSpeculativeTokens, c.NumLookaheadTokens, c.ReturnDrafts = 3, 3, true
@@ -351,6 +353,9 @@ func TestEveryLogitSurvivesV1(t *testing.T) {
 				e.traffic(150, kind.fork)
 				e.check()
 				t.Logf("%d logits, %d tokens hit, %d blocks copied, %d preemptions, %d drafts rejected", e.logits, e.hits, e.copies, e.preempted, e.rejected)
+				if dataOnly {
+					return
+				}
 				require.Positive(t, e.hits)
 				require.Positive(t, e.preempted)
 				require.True(t, !kind.fork || e.copies > 0)

@@ -61,6 +61,28 @@ func Parse(text string) ([]Mutant, error) {
 	return all, nil
 }
 
+// Typical are the mutants of one run in many: the first of those that the same test
+// must fail for, every fourth that is equivalent, and all others.
+func Typical(all []Mutant) (typical []Mutant) {
+	expected, equivalent := map[string]bool{}, 0
+	for _, m := range all {
+		switch {
+		case m.Kind == Equivalent:
+			equivalent++
+			if equivalent%4 != 1 {
+				continue
+			}
+		case m.Kind == Wrong && m.Expect != "":
+			if expected[m.Expect] {
+				continue
+			}
+			expected[m.Expect] = true
+		}
+		typical = append(typical, m)
+	}
+	return typical
+}
+
 // Change is a mutant that is not in the table.
 func Change(id, before, after string) Mutant {
 	return Mutant{ID: id, hunks: []hunk{{before, after}}}

@@ -3,6 +3,7 @@ package v0
 import (
 	"fmt"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
@@ -97,6 +98,9 @@ func NewScheduler(config SchedulerConfig) (*Scheduler, error) {
 
 // Add implements serve.Scheduler. Requests have one sequence.
 func (s *Scheduler) Add(r serve.Request) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	switch {
 	case r.Prompt < 1:
 		return fmt.Errorf("%w %d: a prompt of %d tokens", serve.ErrRequest, r.ID, r.Prompt)
@@ -120,6 +124,9 @@ func (s *Scheduler) Add(r serve.Request) error {
 // Finish implements serve.Scheduler. Running requests are freed in the order of
 // the running queue, whatever the order of ids (vllm/v0/RULES.md §8).
 func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	if err := s.requests.TakeAll(ids, s.queues[:], s.forget); err != nil {
 		return answered, fmt.Errorf("%w: %w", serve.ErrRequest, err)
 	}

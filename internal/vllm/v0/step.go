@@ -3,6 +3,7 @@ package v0
 import (
 	"fmt"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 )
@@ -12,6 +13,9 @@ import (
 // missing that prefix caching needs. Then nothing runs, every request is in a
 // queue again, and what else is in the iteration has happened.
 func (s *Scheduler) Step(it *serve.Iteration) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	it.Reset()
 	t := &s.step
 	*t = step{

@@ -1,6 +1,10 @@
 package kvcache
 
-import "fmt"
+import (
+	"fmt"
+
+	"llmmemory/internal/invariants"
+)
 
 // An Alloc asks for slots for more tokens of a request (vllm/v1/RULES.md §6).
 //
@@ -25,6 +29,9 @@ type Alloc struct {
 // (vllm/v1/RULES.md §6, step 5). The caller advances r's computed tokens. Errors are
 // misuse and wrap ErrRequest.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	if a.Hit == nil && a.NumExternalTokens == 0 && a.NumNewTokens > 0 && c.grow(r, a) {
 		return true, nil
 	}

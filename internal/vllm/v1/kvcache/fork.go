@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"llmmemory/internal/invariants"
 )
 
 // ErrFork is wrapped when a request cannot be forked.
@@ -16,6 +18,9 @@ var ErrFork = errors.New("cannot fork")
 //
 // Mamba groups overwrite their state in every step, so they cannot share it.
 func (c *Cache) Fork(r *Request, room int) (*Request, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	for i := range c.groups {
 		if c.groups[i].Kind == Mamba {
 			return nil, fmt.Errorf("%w: group %d is Mamba, whose state cannot be shared", ErrFork, i)
@@ -50,6 +55,9 @@ func (c *Cache) Clone(r *Request, room int) *Request {
 // ReplaceLast changes the last token, which must not be computed yet: the
 // children of a beam differ there.
 func (c *Cache) ReplaceLast(r *Request, token int32) error {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	last := r.NumTokens() - 1
 	if r.computed > last || last < r.prompt {
 		return fmt.Errorf("%w: token %d is computed already, or of the prompt", ErrFork, last)
@@ -72,6 +80,9 @@ func (c *Cache) ReplaceLast(r *Request, token int32) error {
 // SetComputed). Blocks that are registered cannot be taken back, nor can
 // states of Mamba groups, which stay.
 func (c *Cache) Rollback(r *Request, computed int) error {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	if computed < 0 || computed > r.computed {
 		return fmt.Errorf("%w: roll back to %d tokens from %d", ErrRequest, computed, r.computed)
 	}

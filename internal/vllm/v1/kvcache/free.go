@@ -2,12 +2,16 @@ package kvcache
 
 import (
 	"fmt"
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/pool"
 )
 
 // Free gives the blocks of r back, group by group, each table from its end
 // (vllm/v1/RULES.md §2.4, §7). Without blocks it does nothing.
 func (c *Cache) Free(r *Request) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	for i := range r.tables {
 		t := &r.tables[i]
 		c.pool.FreeTable(t.ids)
@@ -21,6 +25,9 @@ func (c *Cache) Free(r *Request) {
 // Preempt frees r and makes it wait. Its tokens and hashes stay, so it hits its
 // own blocks if they survive (vllm/v1/RULES.md §7).
 func (c *Cache) Preempt(r *Request) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	c.Free(r)
 	r.computed = 0
 	r.preemptions++

@@ -63,7 +63,9 @@ func (c *Cache) PeakBlocks(tokens, steps int) int {
 			blocks = min(blocks, g.cap)
 		}
 		if g.aligned() {
-			blocks = min(blocks, 1+steps) // the state of each step, and the one before
+			if steps == 1 {
+				blocks = min(blocks, 2) // the running state and the one before
+			} // else states of steps in flight can stay until the request ends (RULES.md §13)
 		}
 		if c.finest && g.fine() {
 			blocks++ // the copy of a block that a hit ends in

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/pool"
 )
@@ -58,6 +59,9 @@ type table struct {
 
 // Add makes a request.
 func (c *Cache) Add(s Spec) (*Request, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	if len(s.Tokens) == 0 {
 		return nil, fmt.Errorf("%w: it has no tokens", ErrRequest)
 	}
@@ -105,6 +109,9 @@ func (c *Cache) blank() *Request {
 // Drop frees the blocks of r and lets the cache use its memory again. r must
 // not be used after that.
 func (c *Cache) Drop(r *Request) {
+	if invariants.Enabled {
+		defer invariants.Hold(c.Check)
+	}
 	c.Free(r)
 	for i := range c.copies {
 		if c.copies[i].Request == r {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"llmmemory/internal/invariants"
 )
 
 // Null is the id of the null block.
@@ -78,6 +80,9 @@ func New(config Config) (*Pool, error) {
 // appends them to dst. Their keys are gone (vllm/v1/RULES.md §2.1). Too few free blocks
 // is ErrNoBlocks, and nothing has changed.
 func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(p.Check)
+	}
 	if n > p.free {
 		return dst, fmt.Errorf("%w: %d asked for, %d free", ErrNoBlocks, n, p.free)
 	}
@@ -105,6 +110,9 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 // Touch adds a reference to each block, and takes those that were free out of
 // the queue (vllm/v1/RULES.md §2.2).
 func (p *Pool) Touch(ids []int32) {
+	if invariants.Enabled {
+		defer invariants.Hold(p.Check)
+	}
 	for _, id := range ids {
 		if id == Null {
 			continue
@@ -123,6 +131,9 @@ func (p *Pool) Touch(ids []int32) {
 // become free, those without a key go to the head of the queue, first freed
 // first reused, and those with one to the tail (vllm/v1/RULES.md §2.3).
 func (p *Pool) Free(ids []int32) {
+	if invariants.Enabled {
+		defer invariants.Hold(p.Check)
+	}
 	at := p.end()
 	for _, id := range ids {
 		at = p.release(id, at)
@@ -133,6 +144,9 @@ func (p *Pool) Free(ids []int32) {
 // gives its table back: the tail of a chain is evicted before its head
 // (vllm/v1/RULES.md §2.4).
 func (p *Pool) FreeTable(table []int32) {
+	if invariants.Enabled {
+		defer invariants.Hold(p.Check)
+	}
 	at := p.end()
 	for i := len(table) - 1; i >= 0; i-- {
 		at = p.release(table[i], at)

@@ -1,6 +1,10 @@
 package sched
 
-import "llmmemory/internal/vllm/v1/kvcache"
+import (
+	"time"
+
+	"llmmemory/internal/vllm/v1/kvcache"
+)
 
 // admitWaiting is the second pass: requests from the head of the queue run as
 // long as they fit. The first that does not stops it, so that it is not
@@ -60,6 +64,8 @@ func (s *Scheduler) admit(r *request, padding bool) bool {
 		return false
 	}
 	s.cache.Record(r.kv, hit)
+	s.counters.Admitted++
+	s.counters.QueueTime += time.Duration(now() - r.queued)
 	r.in.remove(r)
 	s.running = append(s.running, r)
 	e := entry{r: r, id: r.id, kind: KindNew, admitted: true, tokens: n, computed: hit}

@@ -1,6 +1,10 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+
+	"llmmemory/internal/invariants"
+)
 
 // A Child is how a fork differs from its parent.
 type Child struct {
@@ -21,6 +25,9 @@ type Child struct {
 // the next step. Otherwise it waits, and hits the blocks that are registered.
 // No step may be in flight.
 func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.requests.Get(uint64(parent))
@@ -54,6 +61,7 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	}
 	child.priority, child.arrival, child.name = p.priority, c.Arrival, c.Name
 	child.maxTokens, child.minTokens = p.maxTokens, p.minTokens
+	child.userData, child.queued = p.userData, now()
 	child.stop = append(child.stop, p.stop...)
 	s.enter(child)
 	if shares {

@@ -92,6 +92,7 @@ type engine struct {
 	spare   []*flying
 	out     Outcome
 
+	reversed  bool // the last request is the most important one
 	finishing bool // no more requests come, and every row samples
 }
 
@@ -179,9 +180,11 @@ func (e *engine) jobs(t *rapid.T, f *flying) []job {
 	drafts := f.step.Drafts
 	for _, row := range f.step.Rows {
 		r := e.requests.Get(uint64(row.ID))
-		j := job{row: row, start: row.NumComputedTokens, drafts: slices.Clone(drafts[:row.NumDraftTokens])}
+		j := job{row: row, start: row.NumComputedTokens, writes: row.NumScheduledTokens, drafts: slices.Clone(drafts[:row.NumDraftTokens])}
 		j.void = r == nil || r.stale > 0 && r.dropStale
-		j.gone = r == nil && !f.skip[row.ID]
+		if j.gone = r == nil; j.gone && f.skip[row.ID] {
+			j.writes = 0
+		}
 		drafts = drafts[row.NumDraftTokens:]
 		if e.worker.computes && !j.void {
 			j.start = e.worker.computed[row.ID]
@@ -234,7 +237,8 @@ func (e *engine) fail(t *rapid.T) {
 		e.worker.begin(&f.step, f.known)
 		jobs := e.jobs(t, f)
 		for i := range jobs {
-			jobs[i].void, jobs[i].gone = true, false
+			jobs[i].void, jobs[i].gone = true, true
+			jobs[i].writes = rapid.IntRange(0, jobs[i].row.NumScheduledTokens).Draw(t, "written")
 		}
 		require.NoError(t, e.worker.run(&f.step, jobs))
 	}
@@ -274,6 +278,9 @@ func (e *engine) add(t *rapid.T) {
 		Arrival:   e.arrival(),
 		NoRead:    rapid.IntRange(0, 9).Draw(t, "no read") == 0,
 		Hold:      rapid.IntRange(0, 9).Draw(t, "hold") == 0,
+	}
+	if e.reversed {
+		spec.Priority = -int(e.added)
 	}
 	spec.MinTokens = rapid.IntRange(0, min(2, spec.MaxTokens)).Draw(t, "min tokens")
 	id, err := e.Add(spec)
@@ -397,5 +404,9 @@ func TestSchedulerStaysSound(t *testing.T) {
 
 // Ensure the same where blocks are scarce and prompts are alike.
 func TestSchedulerStaysSoundUnderPressure(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { newEngine(t, underPressure(t)).traffic(t) })
+	rapid.Check(t, func(t *rapid.T) {
+		e := newEngine(t, underPressure(t))
+		e.reversed = rapid.Bool().Draw(t, "reversed")
+		e.traffic(t)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
@@ -31,9 +32,11 @@ type Spec struct {
 	Arrival  float64 // time; smaller comes first among equal priorities; see Child.Arrival
 	Name     string  // decides among equal arrivals, and is not looked at otherwise
 
-	Extras blockhash.Extras
-	LoRAID int64
-	NoRead bool // do not hit the cache
+	Extras   blockhash.Extras
+	LoRAID   int64
+	NoRead   bool   // do not hit the cache
+	UserData uint64 // the caller's; in every row of the request
+
 	Hold   bool // do not run before Release; requests added later do not wait for it
 	Report bool // record events for hits, too
 }
@@ -70,7 +73,9 @@ type request struct {
 	dropStale    bool   // tokens sampled by stale rows do not count
 	eligible     uint64 // step from which on it may be scheduled
 
-	held bool // waits until Release
+	held     bool // waits until Release
+	userData uint64
+	queued   int64 // ns; when it began to wait
 
 	in         *queue   // nil: it runs
 	next, prev *request // in its queue (FCFS)
@@ -78,6 +83,9 @@ type request struct {
 
 // Add puts a request into the waiting queue.
 func (s *Scheduler) Add(spec Spec) (ID, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	longest := s.cache.Config().MaxModelLen
@@ -112,6 +120,7 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	r.maxTokens, r.minTokens = spec.MaxTokens, spec.MinTokens
 	r.stop = append(r.stop, spec.Stop...)
 	s.enter(r)
+	r.userData, r.queued = spec.UserData, now()
 	if r.held = spec.Hold; r.held {
 		s.skipped.push(r)
 	} else {
@@ -140,6 +149,9 @@ func (s *Scheduler) blank() *request {
 // Abort ends requests wherever they are. IDs of requests that have finished are
 // passed over; it returns how many have not.
 func (s *Scheduler) Abort(ids ...ID) int {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -170,6 +182,9 @@ func (s *Scheduler) removeRunning(r *request) {
 // Release lets requests run that were added with Hold. Requests that have
 // finished, or were not held, are passed over.
 func (s *Scheduler) Release(ids ...ID) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {

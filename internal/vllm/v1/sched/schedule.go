@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -12,6 +13,9 @@ import (
 // flight: nothing is to be updated. Unless Config.AsVLLM is set, it means that
 // nothing can run before another call: an update, an Add, a Release.
 func (s *Scheduler) Schedule(step *Step) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flight.full() {

@@ -3,7 +3,9 @@ package sched
 import (
 	"fmt"
 	"sync"
+	"time"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/handle"
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/pool"
@@ -28,6 +30,8 @@ type Scheduler struct {
 	pause     Pause
 	preempted []ID // since the last step
 	finished  []ID
+
+	counters Counters
 
 	groups int
 	steps  uint64 // scheduled since the beginning, empty ones included
@@ -77,6 +81,9 @@ func (s *Scheduler) SetPause(p Pause) {
 // request may have blocks. With preempt it takes the blocks of all running
 // requests away before, from the last one to the first, so they stay in order.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for preempt && len(s.running) > 0 {
@@ -104,6 +111,8 @@ func (s *Scheduler) preempt(r *request) {
 	r.stale, r.placeholders = r.inFlight, 0
 	s.waiting.pushFront(r)
 	s.preempted = append(s.preempted, r.id)
+	s.counters.Preemptions++
+	r.queued = now()
 }
 
 // TakeEvents moves the events of the cache to dst.
@@ -120,9 +129,33 @@ func (s *Scheduler) TakeStats() kvcache.Stats {
 	return s.cache.TakeStats()
 }
 
+// Counters are sums since they were taken last.
+type Counters struct {
+	Preemptions            int
+	Tokens                 int           // sampled, that count
+	Drafts, DraftsAccepted int           // verified, and sampled as well
+	Admitted               int           // requests, those that were preempted included
+	QueueTime              time.Duration // that these had waited, all together
+}
+
+// TakeCounters returns the counters and starts anew.
+func (s *Scheduler) TakeCounters() Counters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counters
+	s.counters = Counters{}
+	return c
+}
+
+var started = time.Now()
+
+// now is a clock that never goes back, in ns.
+func now() int64 { return int64(time.Since(started)) }
+
 // Load is how full a scheduler is.
 type Load struct {
 	Running, Waiting   int // requests
+	InFlight           int // steps
 	FreeBlocks, Blocks int // Blocks without the null block
 }
 
@@ -131,7 +164,7 @@ func (s *Scheduler) Load() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.cache.Pool()
-	return Load{len(s.running), s.requests.Len() - len(s.running), p.NumFree(), p.NumBlocks() - 1}
+	return Load{len(s.running), s.requests.Len() - len(s.running), s.flight.n, p.NumFree(), p.NumBlocks() - 1}
 }
 
 // Running appends the running requests to dst, in the order of admission.

@@ -37,6 +37,7 @@ type Step struct {
 // A Row is a scheduled request.
 type Row struct {
 	ID                 ID
+	UserData           uint64
 	Kind               Kind
 	Samples            bool // it has no more tokens to compute: the update brings at least one for it
 	NumComputedTokens  int  // tokens before this step

@@ -1,6 +1,10 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+
+	"llmmemory/internal/invariants"
+)
 
 // StepFailed says that the steps in flight were not computed, or not all of
 // their rows. All of them are void, because each step builds on the one before.
@@ -11,6 +15,9 @@ import "fmt"
 // Nothing that these steps should have written can be hit. The next row of each
 // request has its whole table.
 func (s *Scheduler) StepFailed() error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flight.n == 0 {
@@ -88,13 +95,13 @@ func (s *Scheduler) unadmit(r *request, e *entry) {
 // it was before the step. What later steps in flight sample for it is void.
 func (s *Scheduler) undoRow(r *request, e *entry) {
 	computed := r.kv.NumComputedTokens() - r.inFlight - e.tokens
-	s.forgetFrom(r, computed)
 	if s.cache.Rewind(r.kv, computed) {
 		r.drafts = r.drafts[:0]
 		r.prefill = e.prefill
 		r.placeholders, r.eligible = 0, 0
 		r.stale = r.inFlight
 	} else {
+		s.cache.ForgetFrom(r.kv, computed)
 		s.removeRunning(r)
 		s.preempt(r)
 	}

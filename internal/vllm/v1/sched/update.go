@@ -3,6 +3,8 @@ package sched
 import (
 	"fmt"
 	"slices"
+
+	"llmmemory/internal/invariants"
 )
 
 // An Outcome is what became of a step. Its arrays are used again.
@@ -13,8 +15,9 @@ type Outcome struct {
 
 // A Done request is gone: its ID names nothing any more.
 type Done struct {
-	ID     ID
-	Reason Reason
+	ID       ID
+	UserData uint64
+	Reason   Reason
 }
 
 // Update takes what the model sampled in the oldest step in flight: counts[i]
@@ -25,6 +28,9 @@ type Done struct {
 // aborted since are passed over; how those of preempted ones count is in
 // vllm/v1/RULES.md §15. If the numbers do not fit the step, nothing has changed.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out.Kept, out.Done = out.Kept[:0], out.Done[:0]
@@ -38,7 +44,7 @@ func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	s.cache.Pool().SetStamp(uint32(b.seq))
 	for i := range b.rows {
 		n := int(counts[i])
-		kept := s.updateRow(b, &b.rows[i], tokens[:n], out)
+		kept := s.updateRow(&b.rows[i], tokens[:n], out)
 		out.Kept = append(out.Kept, int32(kept))
 		tokens = tokens[n:]
 	}
@@ -81,7 +87,7 @@ func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 }
 
 // updateRow appends the sampled tokens of one row and returns how many count.
-func (s *Scheduler) updateRow(b *batch, e *entry, tokens []int32, out *Outcome) int {
+func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int) {
 	r := e.r
 	if r.id != e.id {
 		return 0 // finished since
@@ -96,25 +102,29 @@ func (s *Scheduler) updateRow(b *batch, e *entry, tokens []int32, out *Outcome) 
 		}
 		return 0
 	}
+	s.counters.Drafts += e.drafts
+	s.counters.DraftsAccepted += min(e.drafts, len(tokens)-1)
 	if rejected := e.drafts - (len(tokens) - 1); rejected > 0 && !stale {
 		s.reject(r, rejected)
 	}
-	for i := range tokens {
-		s.cache.Append(r.kv, tokens[i])
-		if reason, stop := s.stopped(r); stop {
-			if r.status != running {
-				r.in.remove(r)
-			}
-			out.Done = append(out.Done, Done{r.id, reason})
-			s.finish(r)
-			return i + 1
-		}
+	var reason Reason
+	for stop := false; kept < len(tokens) && !stop; kept++ {
+		s.cache.Append(r.kv, tokens[kept])
+		reason, stop = s.stopped(r)
 	}
+	s.counters.Tokens += kept
 	if s.config.AsyncScheduling && !stale {
-		r.placeholders -= len(tokens)
+		r.placeholders -= kept
 		s.store(r)
 	}
-	return len(tokens)
+	if reason != 0 {
+		if r.status != running {
+			r.in.remove(r)
+		}
+		out.Done = append(out.Done, Done{r.id, r.userData, reason})
+		s.finish(r)
+	}
+	return kept
 }
 
 // land counts a row as no longer in flight, and reports whether it is stale: its
@@ -155,6 +165,9 @@ func (s *Scheduler) reject(r *request, n int) {
 // §14), as are those with a row in flight. With asynchronous scheduling, drafts are placeholders, which the worker
 // fills in by itself, and this sets how many there are.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(ids) != len(counts) {

@@ -38,6 +38,7 @@ type job struct {
 	void   bool // what it computes does not count: its request is gone, or has lost its blocks
 	gone   bool // aborted or finished; it is computed all the same
 	start  int
+	writes int // tokens whose keys and values are written: fewer if the step fails
 	drafts []int32
 }
 
@@ -98,7 +99,7 @@ func (w *worker) run(step *Step, jobs []job) error {
 			values[i] = w.values(w.tokens[j.row.ID])
 		}
 		for g := range w.groups {
-			for k := range j.row.NumScheduledTokens {
+			for k := range j.writes {
 				w.write(g, w.place(step, j, g, slot, k), j, values[i], k)
 			}
 		}

@@ -27,7 +27,7 @@ func (s *Scheduler) write(step *Step) {
 func (s *Scheduler) writeRow(step *Step, e *entry) {
 	b := s.batch
 	step.Rows = append(step.Rows, Row{
-		ID: e.id, Kind: e.kind, Samples: e.samples,
+		ID: e.id, UserData: e.r.userData, Kind: e.kind, Samples: e.samples,
 		NumComputedTokens: e.computed, NumScheduledTokens: e.tokens, NumDraftTokens: e.drafts,
 	})
 	step.Drafts = append(step.Drafts, b.drafts[e.draft:e.draft+e.drafts]...)

@@ -1,0 +1,305 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
+)
+
+//export llm_attention_describe
+func llm_attention_describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64_t) C.int {
+	return status(guarded(func() error { return describe(cache, memory, bytes) }))
+}
+
+func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64_t) error {
+	var s spans
+	var in C.llm_attention_cache
+	if err := sized(&s, "cache", cache, C.sizeof_llm_attention_cache, &in); err != nil {
+		return err
+	}
+	shape := shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size)
+	if err := shape.Check(); err != nil {
+		return err
+	}
+	if in.blocks < 1 {
+		return fail(C.LLM_CACHE_E_RANGE, "%d blocks", in.blocks)
+	}
+	need := int64(shape.BlockBytes()) * int64(in.blocks)
+	if memory == nil {
+		cache.key_bytes = C.int64_t(need)
+		return nil
+	}
+	s.note("memory", memory, int64(bytes), 1, 64)
+	if err := s.apart(); err != nil {
+		return err
+	}
+	if int64(bytes) < need {
+		return fail(C.LLM_CACHE_E_RANGE, "%d blocks take %d bytes: there are %d", in.blocks, need, bytes)
+	}
+	c, err := attention.NewCache(shape, unsafe.Slice((*byte)(memory), need))
+	if err != nil {
+		return err
+	}
+	fillIn(cache, &c)
+	return nil
+}
+
+// shapeOf makes numbers that no type or layout has ones that Check refuses.
+func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) attention.Shape {
+	return attention.Shape{
+		DType: attention.DType(narrow(dtype)), Layout: attention.Layout(narrow(layout)),
+		BlockSize: int(blockSize), NumKVHeads: int(kvHeads), HeadSize: int(headSize),
+	}
+}
+
+func narrow(n C.int32_t) uint8 {
+	if n < 0 || n > 255 {
+		return 255
+	}
+	return uint8(n)
+}
+
+// fillIn writes pointers, bytes and strides of a cache for C.
+func fillIn(out *C.llm_attention_cache, c *attention.Cache) {
+	out.blocks, out.block_stride, out.head_stride = C.int32_t(c.NumBlocks), C.int64_t(c.BlockStride), C.int64_t(c.HeadStride)
+	out.scale_block_stride, out.scale_head_stride = C.int64_t(c.ScaleBlockStride), C.int64_t(c.ScaleHeadStride)
+	out.key, out.key_bytes = address(c.Key)
+	out.value, out.value_bytes = address(c.Value)
+	out.key_scales, out.key_scales_bytes = address(c.KeyScales)
+	out.value_scales, out.value_scales_bytes = address(c.ValueScales)
+}
+
+func address(data []byte) (unsafe.Pointer, C.int64_t) {
+	return unsafe.Pointer(unsafe.SliceData(data)), C.int64_t(len(data))
+}
+
+// cacheOf is C's description of blocks.
+func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) {
+	var in C.llm_attention_cache
+	if err := sized(s, "cache", p, C.sizeof_llm_attention_cache, &in); err != nil {
+		return c, err
+	}
+	if in.reserved != 0 {
+		return c, fail(C.LLM_CACHE_E_RANGE, "reserved is %d", in.reserved)
+	}
+	c.Shape = shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size)
+	c.NumBlocks, c.BlockStride, c.HeadStride = int(in.blocks), int(in.block_stride), int(in.head_stride)
+	c.ScaleBlockStride, c.ScaleHeadStride = int(in.scale_block_stride), int(in.scale_head_stride)
+	c.KeyScale, c.ValueScale = float32(in.key_scale), float32(in.value_scale)
+	// These may share memory, so each is noted for itself.
+	parts := [...]struct {
+		name  string
+		at    unsafe.Pointer
+		bytes C.int64_t
+		to    *[]byte
+	}{
+		{"key", in.key, in.key_bytes, &c.Key}, {"value", in.value, in.value_bytes, &c.Value},
+		{"key_scales", in.key_scales, in.key_scales_bytes, &c.KeyScales},
+		{"value_scales", in.value_scales, in.value_scales_bytes, &c.ValueScales},
+	}
+	align := C.int64_t(c.DType.Size())
+	for i, part := range parts {
+		var own spans
+		if i > 1 {
+			align = 4
+		}
+		*part.to = slice(&own, part.name, (*byte)(part.at), part.bytes)
+		if own.err == nil && part.bytes > 0 && uintptr(part.at)%uintptr(align) != 0 {
+			own.err = fail(C.LLM_CACHE_E_ALIGN, "%s is not aligned to %d bytes", part.name, align)
+		}
+		if own.err != nil {
+			return c, own.err
+		}
+	}
+	return c, c.Check()
+}
+
+// tensorOf is C's rows of elements.
+func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Tensor, rows int, err error) {
+	noteOne(s, what, p)
+	if s.err != nil {
+		return t, 0, s.err
+	}
+	t.DType, t.Stride = attention.DType(narrow(p.dtype)), int(p.stride)
+	switch {
+	case t.DType > attention.BF16:
+		return t, 0, fail(C.LLM_CACHE_E_RANGE, "%s has the type %d", what, p.dtype)
+	case p.reserved != 0:
+		return t, 0, fail(C.LLM_CACHE_E_RANGE, "reserved of %s is %d", what, p.reserved)
+	case p.rows < 0 || p.rows > mostEntries || p.stride < 0 || p.stride > mostEntries || p.rows > 0 && p.stride > (1<<50)/p.rows:
+		return t, 0, fail(C.LLM_CACHE_E_RANGE, "%s has %d rows, %d elements apart", what, p.rows, p.stride)
+	case p.rows == 0:
+		return t, 0, nil
+	}
+	n := (int64(p.rows)-1)*int64(p.stride) + int64(width)
+	size := t.DType.Size()
+	var own spans
+	own.note(what, p.at, n, uintptr(size), uintptr(size))
+	if own.err != nil {
+		return t, 0, own.err
+	}
+	t.Data = unsafe.Slice((*byte)(p.at), n*int64(size))
+	return t, int(p.rows), nil
+}
+
+//export llm_attention_write
+func llm_attention_write(cache *C.llm_attention_cache_in, keys, values *C.llm_tensor_in, slots *C.llm_i64_in, n C.int64_t,
+	rotation *C.llm_rotation_in, threads C.int32_t) C.int {
+	return compute(threads, func(m *computer) error {
+		var s spans
+		c, err := cacheOf(&s, (*C.llm_attention_cache)(cache))
+		if err != nil {
+			return err
+		}
+		list := slice(&s, "slots", (*int64)(slots), n)
+		t, err := tokensOf(&s, &c, (*C.llm_tensor)(keys), (*C.llm_tensor)(values), list, (*C.llm_rotation)(rotation))
+		if err != nil {
+			return err
+		}
+		return m.writer.Write(&c, t)
+	})
+}
+
+// tokensOf is what C wants to be written.
+func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []int64, rotation *C.llm_rotation) (*kvstore.Tokens, error) {
+	width := c.NumKVHeads * c.HeadSize
+	t := &kvstore.Tokens{Slots: slots}
+	for _, part := range []struct {
+		name string
+		from *C.llm_tensor
+		to   *attention.Tensor
+	}{{"keys", keys, &t.Key}, {"values", values, &t.Value}} {
+		tensor, rows, err := tensorOf(s, part.name, part.from, width)
+		if err != nil {
+			return nil, err
+		}
+		if rows != len(slots) {
+			return nil, fail(C.LLM_CACHE_E_RANGE, "%d rows of %s for %d slots", rows, part.name, len(slots))
+		}
+		*part.to = tensor
+	}
+	var err error
+	if rotation != nil {
+		if t.Rotation, err = rotationOf(s, rotation, len(slots)); err != nil {
+			return nil, err
+		}
+	}
+	return t, s.apart()
+}
+
+func rotationOf(s *spans, p *C.llm_rotation, tokens int) (*kvstore.Rotation, error) {
+	var in C.llm_rotation
+	if err := sized(s, "rotation", p, C.sizeof_llm_rotation, &in); err != nil {
+		return nil, err
+	}
+	if in.reserved != 0 || in.interleaved < 0 || in.interleaved > 1 {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "interleaved is %d, reserved %d", in.interleaved, in.reserved)
+	}
+	return &kvstore.Rotation{
+		Positions: slice(s, "positions", (*int32)(in.positions), C.int64_t(tokens)),
+		Cos:       slice(s, "cos", (*float32)(in.cos), in.entries), Sin: slice(s, "sin", (*float32)(in.sin), in.entries),
+		Size: int(in.rotated), Interleaved: in.interleaved == 1,
+	}, nil
+}
+
+//export llm_attention_forward
+func llm_attention_forward(cache *C.llm_attention_cache_in, batch *C.llm_attention_batch_in, threads C.int32_t) C.int {
+	return compute(threads, func(m *computer) error {
+		var s spans
+		c, err := cacheOf(&s, (*C.llm_attention_cache)(cache))
+		if err != nil {
+			return err
+		}
+		b, err := batchOf(&s, &c, (*C.llm_attention_batch)(batch))
+		if err != nil {
+			return err
+		}
+		return m.runner.Forward(&c, b)
+	})
+}
+
+func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention.Batch, error) {
+	var in C.llm_attention_batch
+	if err := sized(s, "batch", p, C.sizeof_llm_attention_batch, &in); err != nil {
+		return nil, err
+	}
+	if in.seqs < 0 || in.seqs > 1<<24 || in.table_stride < 0 || in.table_stride > 1<<24 {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "%d sequences with %d entries of block tables", in.seqs, in.table_stride)
+	}
+	b := &attention.Batch{
+		QueryStart: slice(s, "query_start", (*int32)(in.query_start), in.seqs+1),
+		SeqLens:    slice(s, "seq_lens", (*int32)(in.seq_lens), in.seqs), TableStride: int(in.table_stride),
+		BlockTables: slice(s, "block_tables", (*int32)(in.block_tables), in.seqs*in.table_stride),
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	// The copies of the tensors are ours, and lie nowhere near C's memory.
+	var own spans
+	if err := queriesOf(&own, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
+		return nil, err
+	}
+	if err := optionsOf(s, c, b, in.options); err != nil {
+		return nil, err
+	}
+	return b, s.apart()
+}
+
+// queriesOf enters queries and outputs, as many rows as there are query tokens.
+func queriesOf(s *spans, c *attention.Cache, b *attention.Batch, heads int, queries, outputs *C.llm_tensor) error {
+	if heads < 1 || heads > attention.MaxHeads {
+		return fail(C.LLM_CACHE_E_RANGE, "%d query heads: want 1 to %d", heads, attention.MaxHeads)
+	}
+	b.NumHeads = heads
+	tokens := int(b.QueryStart[len(b.QueryStart)-1])
+	var n, m int
+	var err error
+	if b.Query, n, err = tensorOf(s, "queries", queries, heads*c.HeadSize); err != nil {
+		return err
+	}
+	if b.Out, m, err = tensorOf(s, "outputs", outputs, heads*c.HeadSize); err != nil {
+		return err
+	}
+	if n != tokens || m != tokens {
+		return fail(C.LLM_CACHE_E_RANGE, "%d rows of queries and %d of outputs for %d query tokens", n, m, tokens)
+	}
+	return nil
+}
+
+func optionsOf(s *spans, c *attention.Cache, b *attention.Batch, p *C.llm_attention_options) error {
+	b.Scale = defaultScale(c.HeadSize)
+	if p == nil {
+		return nil
+	}
+	var in C.llm_attention_options
+	if err := sized(s, "options", p, C.sizeof_llm_attention_options, &in); err != nil {
+		return err
+	}
+	if in.reserved != 0 || in.version < 0 || in.version > 2 {
+		return fail(C.LLM_CACHE_E_RANGE, "version is %d, reserved %d", in.version, in.reserved)
+	}
+	if in.scale != 0 {
+		b.Scale = float32(in.scale)
+	}
+	b.SoftCap, b.SlidingWindow, b.CommonPrefix = float32(in.soft_cap), int(in.window), int(in.common_prefix)
+	b.Version = attention.Version(in.version)
+	if in.alibi != nil {
+		b.AlibiSlopes = slice(s, "alibi", (*float32)(in.alibi), C.int64_t(b.NumHeads))
+	}
+	if in.sinks != nil {
+		b.Sinks = slice(s, "sinks", (*float32)(in.sinks), C.int64_t(b.NumHeads))
+	}
+	if in.sparse_block != 0 {
+		b.Sparse = &attention.BlockSparse{
+			BlockSize: int(in.sparse_block), LocalBlocks: int(in.sparse_local), VertStride: int(in.sparse_stride),
+			HeadSlidingStep: int(in.sparse_head_step), Rank: int(in.sparse_rank),
+		}
+	}
+	return s.err
+}

@@ -1,0 +1,137 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"slices"
+	"unsafe"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
+)
+
+//export llm_kvstore_begin
+func llm_kvstore_begin(h C.llm_kvstore, step *C.llm_cache_step_in) C.int {
+	return withStore(h, func(k *store) error { return k.begin((*C.llm_cache_step)(step)) })
+}
+
+func (k *store) begin(p *C.llm_cache_step) error {
+	var s spans
+	var in C.llm_cache_step
+	if err := sized(&s, "step", p, C.sizeof_llm_cache_step, &in); err != nil {
+		return err
+	}
+	rows := slice(&s, "rows", in.rows.at, in.rows.len)
+	copies := slice(&s, "copies", in.copies.at, in.copies.len)
+	blocks := slice(&s, "blocks", (*int32)(in.blocks.at), in.blocks.len)
+	starts := slice(&s, "block_starts", (*int64)(in.block_starts.at), in.block_starts.len)
+	ends := slice(&s, "block_ends", (*int64)(in.block_ends.at), in.block_ends.len)
+	slots := slice(&s, "slots", (*int64)(in.slots.at), in.slots.len)
+	preempted := slice(&s, "preempted", in.preempted.at, in.preempted.len)
+	finished := slice(&s, "finished", in.finished.at, in.finished.len)
+	if err := s.apart(); err != nil {
+		return err
+	}
+	if in.tokens < 0 || len(slots) != int(in.tokens)*k.groups {
+		return fail(C.LLM_CACHE_E_RANGE, "%d slots for %d tokens in %d groups", len(slots), in.tokens, k.groups)
+	}
+	k.begun = false
+	for _, id := range slices.Concat(preempted, finished) {
+		k.requests.Forget(uint64(id))
+	}
+	if err := k.copy(copies); err != nil {
+		return err
+	}
+	if err := k.enter(rows, blocks, starts, ends, int(in.tokens)); err != nil {
+		return err
+	}
+	k.slots, k.begun = append(k.slots[:0], slots...), true
+	return nil
+}
+
+func (k *store) copy(copies []C.llm_cache_copy) error {
+	k.pairs = k.pairs[:0]
+	for _, c := range copies {
+		k.pairs = append(k.pairs, kvstore.Pair{Src: int32(c.src), Dst: int32(c.dst)})
+	}
+	if err := k.s.CopyBlocks(k.pairs); err != nil {
+		return err
+	}
+	for _, c := range copies {
+		k.requests.Point(uint64(c.id), int(c.group), int(c.index), int32(c.dst))
+	}
+	return nil
+}
+
+func (k *store) enter(rows []C.llm_cache_row, blocks []int32, starts, ends []int64, tokens int) error {
+	k.rows = k.rows[:0]
+	left := tokens
+	for _, r := range rows {
+		k.rows = append(k.rows, kvstore.Row{
+			ID: uint64(r.id), Fresh: r.kind != C.LLM_CACHE_ROW_RUNNING, Computed: int(r.computed), Tokens: int(r.tokens),
+		})
+		left -= int(r.tokens)
+	}
+	if left != 0 {
+		return fail(C.LLM_CACHE_E_RANGE, "the rows have %d tokens, the step %d", tokens-left, tokens)
+	}
+	return k.requests.Begin(k.rows, blocks, starts, ends)
+}
+
+// slotsOf are the slots of the step's tokens in a layer.
+func (k *store) slotsOf(layer C.int32_t) ([]int64, error) {
+	if !k.begun {
+		return nil, fail(C.LLM_CACHE_E_ORDER, "no step has begun")
+	}
+	n := len(k.slots) / k.groups
+	return k.slots[int(k.groupOf[layer])*n:][:n], nil
+}
+
+//export llm_kvstore_write
+func llm_kvstore_write(h C.llm_kvstore, layer C.int32_t, keys, values *C.llm_tensor_in, rotation *C.llm_rotation_in) C.int {
+	return withStore(h, func(k *store) error {
+		c, err := k.layer(layer)
+		if err != nil {
+			return err
+		}
+		slots, err := k.slotsOf(layer)
+		if err != nil {
+			return err
+		}
+		var s spans
+		t, err := tokensOf(&s, c, (*C.llm_tensor)(keys), (*C.llm_tensor)(values), slots, (*C.llm_rotation)(rotation))
+		if err != nil {
+			return err
+		}
+		return k.s.Write(int(layer), t)
+	})
+}
+
+//export llm_kvstore_attend
+func llm_kvstore_attend(h C.llm_kvstore, layer, heads C.int32_t, queries, outputs *C.llm_tensor_in, options *C.llm_attention_options_in) C.int {
+	return withStore(h, func(k *store) error {
+		c, err := k.layer(layer)
+		if err != nil {
+			return err
+		}
+		if _, err := k.slotsOf(layer); err != nil {
+			return err
+		}
+		var s spans
+		b := &attention.Batch{QueryStart: k.requests.Starts, SeqLens: k.requests.Lens}
+		b.BlockTables, b.TableStride = k.requests.Tables(int(k.groupOf[layer]))
+		if err := queriesOf(&s, c, b, int(heads), (*C.llm_tensor)(unsafe.Pointer(queries)), (*C.llm_tensor)(unsafe.Pointer(outputs))); err != nil {
+			return err
+		}
+		if err := optionsOf(&s, c, b, (*C.llm_attention_options)(options)); err != nil {
+			return err
+		}
+		if err := s.apart(); err != nil {
+			return err
+		}
+		return k.machine.runner.Forward(c, b)
+	})
+}

@@ -1,0 +1,210 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"math"
+	"sync"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
+	"llmmemory/internal/vllm/v1/handle"
+)
+
+// A store is what a handle of llm_attention.h names.
+type store struct {
+	mu       sync.Mutex // held by every call
+	closed   bool
+	s        *kvstore.Store
+	machine  *computer
+	requests *kvstore.Requests
+	groupOf  []int32 // by layer
+	groups   int
+
+	rows  []kvstore.Row
+	slots []int64 // of the step, group by group
+	pairs []kvstore.Pair
+	begun bool
+}
+
+// stores are those that are open.
+var stores struct {
+	sync.RWMutex
+	table handle.Table[store]
+}
+
+func defaultScale(headSize int) float32 { return float32(1 / math.Sqrt(float64(headSize))) }
+
+// withStore runs f on the store of a handle, alone.
+func withStore(h C.llm_kvstore, f func(k *store) error) C.int {
+	stores.RLock()
+	k := stores.table.Get(uint64(h))
+	stores.RUnlock()
+	if k == nil {
+		return status(unknownStore(h))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return status(unknownStore(h))
+	}
+	return status(guarded(func() error { return f(k) }))
+}
+
+func unknownStore(h C.llm_kvstore) error {
+	return fail(C.LLM_CACHE_E_HANDLE, "no open store has the handle %#x", uint64(h))
+}
+
+//export llm_kvstore_open
+func llm_kvstore_open(config *C.llm_kvstore_config_in, h *C.llm_kvstore) C.int {
+	return status(guarded(func() error { return openStore((*C.llm_kvstore_config)(config), h) }))
+}
+
+func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
+	var s spans
+	var in C.llm_kvstore_config
+	if err := sized(&s, "config", p, C.sizeof_llm_kvstore_config, &in); err != nil {
+		return err
+	}
+	noteOne(&s, "store", h)
+	config := kvstore.Config{
+		Shape: shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size), Layers: int(in.layers),
+		NumBlocks: int(in.blocks), HostBlocks: int(in.host_blocks),
+	}
+	if err := config.Check(); err != nil {
+		return err
+	}
+	if in.reserved != 0 || in.groups < 0 || in.groups > C.LLM_CACHE_MAX_GROUPS || in.layers < 1 || in.layers > 1<<16 {
+		return fail(C.LLM_CACHE_E_RANGE, "%d groups of %d layers, reserved is %d", in.groups, in.layers, in.reserved)
+	}
+	if in.blocks == 0 {
+		config.NumBlocks = config.BlocksIn(int64(in.bytes))
+	}
+	k := &store{groups: max(1, int(in.groups)), groupOf: make([]int32, in.layers)}
+	if in.layer_group != nil {
+		copy(k.groupOf, slice(&s, "layer_group", (*int32)(in.layer_group), C.int64_t(in.layers)))
+	}
+	if err := s.apart(); err != nil {
+		return err
+	}
+	for i, g := range k.groupOf {
+		if g < 0 || int(g) >= k.groups {
+			return fail(C.LLM_CACHE_E_RANGE, "layer %d is of group %d of %d", i, g, k.groups)
+		}
+	}
+	threads, err := threadCount(in.threads)
+	if err != nil {
+		return err
+	}
+	return k.open(config, threads, h)
+}
+
+func (k *store) open(config kvstore.Config, threads int, h *C.llm_kvstore) error {
+	machine, err := newComputer(threads)
+	if err != nil {
+		return err
+	}
+	k.machine = machine
+	if k.s, err = kvstore.New(config, machine.pool); err != nil {
+		machine.pool.Close()
+		if errors.Is(err, kvstore.ErrArgument) || errors.Is(err, attention.ErrArgument) {
+			return err
+		}
+		return fail(C.LLM_CACHE_E_MEMORY, "%v", err)
+	}
+	k.requests = kvstore.NewRequests(k.groups, config.BlockSize, config.NumBlocks)
+	stores.Lock()
+	defer stores.Unlock()
+	*h = C.llm_kvstore(stores.table.Add(k))
+	return nil
+}
+
+//export llm_kvstore_close
+func llm_kvstore_close(h C.llm_kvstore) C.int {
+	stores.Lock()
+	k := stores.table.Get(uint64(h))
+	if k != nil {
+		stores.table.Remove(uint64(h))
+	}
+	stores.Unlock()
+	if k == nil {
+		return status(unknownStore(h))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed = true
+	k.machine.pool.Close()
+	return status(guarded(k.s.Close))
+}
+
+//export llm_kvstore_blocks
+func llm_kvstore_blocks(h C.llm_kvstore, blocks *C.int32_t) C.int {
+	return withStore(h, func(k *store) error {
+		var s spans
+		noteOne(&s, "blocks", blocks)
+		if err := s.apart(); err != nil {
+			return err
+		}
+		*blocks = C.int32_t(k.s.Config().NumBlocks)
+		return nil
+	})
+}
+
+// layer is the blocks of a layer.
+func (k *store) layer(i C.int32_t) (*attention.Cache, error) {
+	if i < 0 || int(i) >= len(k.groupOf) {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d of %d", i, len(k.groupOf))
+	}
+	return k.s.Layer(int(i)), nil
+}
+
+//export llm_kvstore_layer
+func llm_kvstore_layer(h C.llm_kvstore, layer C.int32_t, cache *C.llm_attention_cache) C.int {
+	return withStore(h, func(k *store) error {
+		c, err := k.layer(layer)
+		if err != nil {
+			return err
+		}
+		var s spans
+		if _, err := size(&s, "cache", cache, C.sizeof_llm_attention_cache); err != nil {
+			return err
+		}
+		cache.dtype, cache.layout, cache.block_size = C.int32_t(c.DType), C.int32_t(c.Layout), C.int32_t(c.BlockSize)
+		cache.kv_heads, cache.head_size = C.int32_t(c.NumKVHeads), C.int32_t(c.HeadSize)
+		cache.key_scale, cache.value_scale, cache.reserved = C.float(c.KeyScale), C.float(c.ValueScale), 0
+		fillIn(cache, c)
+		return nil
+	})
+}
+
+//export llm_kvstore_copy
+func llm_kvstore_copy(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int64_t) C.int {
+	return withStore(h, func(k *store) error { return k.move((*C.llm_kvstore_pair)(pairs), n, k.s.CopyBlocks) })
+}
+
+//export llm_kvstore_swap_out
+func llm_kvstore_swap_out(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int64_t) C.int {
+	return withStore(h, func(k *store) error { return k.move((*C.llm_kvstore_pair)(pairs), n, k.s.SwapOut) })
+}
+
+//export llm_kvstore_swap_in
+func llm_kvstore_swap_in(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int64_t) C.int {
+	return withStore(h, func(k *store) error { return k.move((*C.llm_kvstore_pair)(pairs), n, k.s.SwapIn) })
+}
+
+func (k *store) move(p *C.llm_kvstore_pair, n C.int64_t, do func([]kvstore.Pair) error) error {
+	var s spans
+	list := slice(&s, "pairs", p, n)
+	if err := s.apart(); err != nil {
+		return err
+	}
+	k.pairs = k.pairs[:0]
+	for _, c := range list {
+		k.pairs = append(k.pairs, kvstore.Pair{Src: int32(c.src), Dst: int32(c.dst)})
+	}
+	return do(k.pairs)
+}

@@ -1,0 +1,204 @@
+/*
+ * llm_attention.h - attention over paged blocks, and memory for their keys and
+ * values, for C and C++. Part of libllm_cache; needs llm_cache.h.
+ *
+ * Two ways to use it:
+ *
+ * 1. Over your own memory. Fill a llm_attention_cache (llm_attention_describe
+ *    does, for memory without gaps), write keys and values where a slot mapping
+ *    says, and attend through block tables:
+ *
+ *        llm_attention_write(&cache, &tokens, threads);
+ *        llm_attention_forward(&cache, &batch, threads);
+ *
+ * 2. With a store, which owns the memory of all layers and keeps the block tables
+ *    of requests. A step is then:
+ *
+ *        llm_cache_schedule(cache, &step);
+ *        llm_kvstore_begin(store, &step);              (copies blocks, too)
+ *        for each layer: llm_kvstore_write(store, layer, &keys, &values, NULL);
+ *                        llm_kvstore_attend(store, layer, &queries, &outputs, &options);
+ *        llm_cache_update(...);
+ *
+ * testdata/examples/attention.c is a whole program.
+ *
+ * What is computed: vLLM's paged_attention, as decoding, as prefill over a cached
+ * prefix, or mixed. The bits of a sequence's output do not depend on the number
+ * of threads, nor on what else is in the batch.
+ *
+ * Units, structs with a size, ownership, errors, threads and process are as in
+ * llm_cache.h; the codes are the same. A call that fails has computed and
+ * written nothing. Strides of tensors are elements, other offsets and strides
+ * bytes. Up to 256 threads; 0 is one for each processor.
+ */
+#ifndef LLM_ATTENTION_H
+#define LLM_ATTENTION_H
+
+#include "llm_cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Types of elements. */
+enum {
+    LLM_F32 = 0,
+    LLM_F16 = 1,
+    LLM_BF16 = 2,
+    LLM_E4M3 = 3, /* keys and values only */
+    LLM_E5M2 = 4, /* keys and values only */
+    LLM_INT8 = 5  /* keys and values only; with a float scale for each token and head */
+};
+
+/* Where the elements of a block are. */
+enum {
+    /* What this library reads fastest. Each block and KV head: keys [block size / w,
+       head size, w], w being 16 or the largest power of 2 in the block size; values
+       [block size, head size]; with LLM_INT8 the scales of keys, then of values. */
+    LLM_LAYOUT_TILE = 0,
+    /* vLLM: keys [blocks, KV heads, head size / x, block size, x], x elements being
+       16 bytes; values [blocks, KV heads, head size, block size] */
+    LLM_LAYOUT_VLLM = 1,
+    /* FlashAttention: keys and values [blocks, block size, KV heads, head size] */
+    LLM_LAYOUT_FLASH = 2
+};
+
+/* The blocks of one layer, in the caller's memory. */
+typedef struct llm_attention_cache {
+    uint32_t size;
+    int32_t dtype, layout;
+    int32_t blocks, block_size; /* tokens of a block */
+    int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 256 */
+    float key_scale, value_scale; /* factors of all keys and values; 0 means 1 */
+    int32_t reserved;             /* 0 */
+    void *key, *value;            /* value may lie in the memory of key */
+    int64_t key_bytes, value_bytes;
+    int64_t block_stride, head_stride; /* of key and of value, bytes */
+    void *key_scales, *value_scales;   /* LLM_INT8 only; may lie in the memory of key */
+    int64_t key_scales_bytes, value_scales_bytes;
+    int64_t scale_block_stride, scale_head_stride;
+} llm_attention_cache;
+
+/*
+ * Fills in pointers, bytes and strides for blocks without gaps in memory of so
+ * many bytes, aligned to 64, from dtype, layout, blocks, block_size, kv_heads and
+ * head_size. With memory NULL it only sets key_bytes to the bytes that are needed.
+ */
+int llm_attention_describe(llm_attention_cache *cache, void *memory, int64_t bytes);
+
+/* Rows of elements: row i begins at element i x stride and holds [heads, head size]. */
+typedef struct llm_tensor {
+    void *at;
+    int64_t rows, stride;
+    int32_t dtype; /* LLM_F32, LLM_F16 or LLM_BF16 */
+    int32_t reserved; /* 0 */
+} llm_tensor;
+
+/* Rotary embedding of keys on their way into the cache. */
+typedef struct llm_rotation {
+    uint32_t size;
+    int32_t rotated;         /* elements of a head, even */
+    int32_t interleaved;     /* 1: pairs 2i and 2i+1 (GPT-J); 0: i and i + rotated/2 */
+    int32_t reserved;        /* 0 */
+    const int32_t *positions; /* of each token */
+    const float *cos, *sin;   /* [entries], a row of rotated/2 for each position */
+    int64_t entries;
+} llm_rotation;
+
+/*
+ * Puts the key and value of token i into slots[i]; -1: nowhere (vLLM's
+ * reshape_and_cache). n is the number of slots and of rows. rotation may be NULL.
+ */
+int llm_attention_write(const llm_attention_cache *cache, const llm_tensor *keys, const llm_tensor *values,
+                        const int64_t *slots, int64_t n, const llm_rotation *rotation, int32_t threads);
+
+/* What changes logits; NULL stands for none of it and a scale of 1/sqrt(head size). */
+typedef struct llm_attention_options {
+    uint32_t size;
+    float scale;          /* of q x k; 0: 1/sqrt(head size) */
+    const float *alibi;   /* a slope for each query head, or NULL */
+    const float *sinks;   /* a logit for each query head that has no value, or NULL */
+    float soft_cap;       /* 0: none */
+    int32_t window;       /* tokens that a query attends to; 0: all */
+    int32_t common_prefix; /* tokens that all sequences share, in the same blocks */
+    int32_t version;      /* 0: as is fastest; 1: paged_attention_v1; 2: _v2. Same bits. */
+    /* Block-sparse attention, if sparse_block is not 0 (vLLM's blocksparse parameters). */
+    int32_t sparse_block; /* tokens */
+    int32_t sparse_local, sparse_stride, sparse_head_step, sparse_rank;
+    int32_t reserved; /* 0 */
+} llm_attention_options;
+
+/* Query tokens of sequences, the last tokens of each. */
+typedef struct llm_attention_batch {
+    uint32_t size;
+    int32_t heads; /* of queries: a multiple of the KV heads */
+    llm_tensor queries, outputs; /* the same memory, or apart */
+    const int32_t *query_start; /* [seqs + 1]: where the queries of each sequence begin; the first is 0 */
+    const int32_t *seq_lens;    /* [seqs]: tokens, queries included */
+    const int32_t *block_tables; /* [seqs, table_stride] */
+    int64_t seqs, table_stride;
+    const llm_attention_options *options; /* or NULL */
+} llm_attention_batch;
+
+/* Computes the outputs. */
+int llm_attention_forward(const llm_attention_cache *cache, const llm_attention_batch *batch, int32_t threads);
+
+/* ---- A store: the blocks of all layers ---- */
+
+typedef uint64_t llm_kvstore; /* never 0 */
+
+typedef struct llm_kvstore_config {
+    uint32_t size;
+    int32_t layers;
+    int32_t dtype, layout;
+    int32_t blocks;      /* of the device; 0: as many as fit into `bytes` */
+    int32_t host_blocks; /* for swapping; 0: none */
+    int32_t block_size, kv_heads, head_size;
+    int32_t threads;
+    int64_t bytes;
+    int32_t groups;      /* of layers, as in the cache's configuration; 0: one */
+    int32_t reserved;    /* 0 */
+    const int32_t *layer_group; /* [layers]: the group of each; NULL: 0 */
+} llm_kvstore_config;
+
+/* Maps the memory, in huge pages where the system allows; zeroed. */
+int llm_kvstore_open(const llm_kvstore_config *config, llm_kvstore *store);
+
+/* Gives the memory back. Nothing may point into it any more. */
+int llm_kvstore_close(llm_kvstore store);
+
+/* How many blocks the device has. */
+int llm_kvstore_blocks(llm_kvstore store, int32_t *blocks);
+
+/* Where the blocks of a layer are, until the store is closed. */
+int llm_kvstore_layer(llm_kvstore store, int32_t layer, llm_attention_cache *cache);
+
+/*
+ * Begins a step that llm_cache_schedule has filled: drops the tables of preempted
+ * and finished requests, copies blocks, enters new blocks into tables. The step's
+ * arrays may be used again after that.
+ */
+int llm_kvstore_begin(llm_kvstore store, const llm_cache_step *step);
+
+/* Writes the keys and values of the step's tokens into a layer, in the order of its rows. */
+int llm_kvstore_write(llm_kvstore store, int32_t layer, const llm_tensor *keys, const llm_tensor *values,
+                      const llm_rotation *rotation);
+
+/* Attends with the step's tokens in a layer. */
+int llm_kvstore_attend(llm_kvstore store, int32_t layer, int32_t heads, const llm_tensor *queries,
+                       const llm_tensor *outputs, const llm_attention_options *options);
+
+typedef struct llm_kvstore_pair {
+    int32_t src, dst;
+} llm_kvstore_pair;
+
+/* Copies blocks in all layers, pair after pair: on the device, out to the host, in from it. */
+int llm_kvstore_copy(llm_kvstore store, const llm_kvstore_pair *pairs, int64_t n);
+int llm_kvstore_swap_out(llm_kvstore store, const llm_kvstore_pair *pairs, int64_t n);
+int llm_kvstore_swap_in(llm_kvstore store, const llm_kvstore_pair *pairs, int64_t n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

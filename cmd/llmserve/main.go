@@ -1,0 +1,57 @@
+// Command llmserve serves language models on the CPU behind OpenAI's interface.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"llmmemory/internal/terminal"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	err := command().ExecuteContext(ctx)
+	stop()
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "llmserve:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "llmserve MODEL",
+		Short: "Serve a language model on the CPU behind OpenAI's interface",
+		Long: "llmserve serves a model to many users at once: paged keys and values, one copy of a prompt\n" +
+			"that several requests share, continuous batching. MODEL is a folder as Hugging Face publishes\n" +
+			"it (config.json, *.safetensors, tokenizer) or a GGUF file: Llama 1 to 3.3, Mistral, Qwen2,\n" +
+			"Qwen3, GPT-2, OPT.",
+		Example:       "  llmserve demo\n  llmserve ./Llama-3.2-1B-Instruct --port 8000\n  llmserve run ./model.gguf 'Once upon a time'",
+		Args:          cobra.ExactArgs(1),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(c *cobra.Command, args []string) error {
+			return serveModel(c.Context(), c.OutOrStdout(), &o, args[0])
+		},
+	}
+	o.model.flags(c.Flags())
+	o.flags(c.Flags())
+	c.AddCommand(demoCommand(), runCommand())
+	c.CompletionOptions.DisableDefaultCmd = true
+	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
+	c.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", "wrapped .LocalFlags", ".InheritedFlags.FlagUsages", "wrapped .InheritedFlags",
+	).Replace(c.UsageTemplate()))
+	return c
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The test binary is the command if this is set.
+const asCommand = "LLMSERVE_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func llmserve(args ...string) *exec.Cmd {
+	c := exec.Command(os.Args[0], args...)
+	c.Env = append(os.Environ(), asCommand+"=1")
+	return c
+}
+
+// A server is a process that serves.
+type server struct {
+	cmd   *exec.Cmd
+	lines *bufio.Reader
+	url   string
+}
+
+func serveDemo(t *testing.T, args ...string) *server {
+	c := llmserve(append([]string{"demo", "--port", "0", "--kv-cache-gb", "0.2"}, args...)...)
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	c.Stderr = os.Stderr
+	require.NoError(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // it may have ended
+		_ = c.Wait()
+	})
+	s := &server{cmd: c, lines: bufio.NewReader(out)}
+	line, err := s.lines.ReadString('\n')
+	require.NoError(t, err)
+	s.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(line)
+	require.NotEmpty(t, s.url, line)
+	return s
+}
+
+func (s *server) post(t *testing.T, path, body string) *http.Response {
+	r, err := http.Post(s.url+path, "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	return r
+}
+
+func text(t *testing.T, r *http.Response) string {
+	b, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.NoError(t, r.Body.Close())
+	return string(b)
+}
+
+const question = `{"model": "demo", "prompt": "one two three, one two", "max_tokens": 6, "temperature": 0}`
+
+func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
+	s := serveDemo(t)
+	line, err := s.lines.ReadString('\n')
+	require.NoError(t, err)
+	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(line)
+	require.Len(t, body, 2, line)
+	require.Contains(t, text(t, s.post(t, "/completions", body[1])), `"text":" three"`)
+}
+
+// After a signal a request that is under way is answered to its end, and no new one
+// is taken.
+func TestASignalLetsRequestsEnd(t *testing.T) {
+	s := serveDemo(t)
+	r := s.post(t, "/completions", `{"model": "demo", "prompt": "abc abc", "max_tokens": 300, "stream": true, "ignore_eos": true, "temperature": 0}`)
+	_, err := r.Body.Read(make([]byte, 1))
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	rest := text(t, r)
+	require.True(t, strings.HasSuffix(rest, "data: [DONE]\n\n"), rest[max(0, len(rest)-200):])
+	require.Equal(t, 300, strings.Count(rest, `"text"`))
+	require.NoError(t, s.cmd.Wait())
+	_, err = http.Get(s.url + "/models")
+	require.Error(t, err)
+}
+
+func TestRequestsThatDoNotEndAreCutOff(t *testing.T) {
+	s := serveDemo(t, "--drain", "10ms")
+	r := s.post(t, "/completions", `{"model": "demo", "prompt": "abc abc", "max_tokens": 4000, "stream": true, "ignore_eos": true}`)
+	_, err := r.Body.Read(make([]byte, 1))
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	rest, _ := io.ReadAll(r.Body) // the connection may be cut
+	require.False(t, bytes.HasSuffix(rest, []byte("[DONE]\n\n")))
+	require.NoError(t, s.cmd.Wait())
+}
+
+func TestAServerThatWasKilledStartsAgain(t *testing.T) {
+	s := serveDemo(t)
+	require.NoError(t, s.cmd.Process.Kill())
+	_ = s.cmd.Wait()
+	require.Contains(t, text(t, serveDemo(t).post(t, "/completions", question)), `"text":" three"`)
+}
+
+func TestKeysComeFromTheFlagAndTheEnvironment(t *testing.T) {
+	t.Setenv("LLMSERVE_API_KEY", "b")
+	s := serveDemo(t, "--api-key", "a")
+	require.Equal(t, 401, s.post(t, "/completions", question).StatusCode)
+	for _, key := range []string{"a", "b"} {
+		r, err := http.NewRequest("POST", s.url+"/completions", strings.NewReader(question))
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer "+key)
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.Contains(t, text(t, answer), `"text":" three"`)
+	}
+}
+
+func TestRunAnswersInTheTerminal(t *testing.T) {
+	out, err := llmserve("run", "demo", "The door code is 4711. The door", "--temperature", "0", "--max-tokens", "13", "--kv-cache-gb", "0.2").Output()
+	require.NoError(t, err)
+	require.Equal(t, " code is 4711\n", string(out)[:14])
+	out, err = llmserve("run", "demo", "--chat", "Hello!", "--temperature", "0", "--kv-cache-gb", "0.2").Output()
+	require.NoError(t, err)
+	require.Equal(t, "Hello!\n", string(out))
+}
+
+func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+		return path
+	}
+	tokenizer := `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}`
+	write("none/config.json", "{}")
+	write("mamba/config.json", `{"model_type": "mamba"}`)
+	write("mamba/tokenizer.json", tokenizer)
+	write("bare/config.json", `{"model_type": "llama", "vocab_size": 1, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}`)
+	write("bare/tokenizer.json", tokenizer)
+	tests := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no model", nil, "accepts 1 arg"},
+		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},
+		{"no GGUF", []string{write("x.gguf", "GGML and more than eight bytes")}, "does not begin as GGUF does"},
+		{"no tokenizer", []string{filepath.Join(dir, "none")}, "neither tokenizer.json nor vocab.json"},
+		{"another architecture", []string{filepath.Join(dir, "mamba")}, `model_type is "mamba"; llama, mistral`},
+		{"no weights", []string{filepath.Join(dir, "bare")}, "model.safetensors"},
+		{"too little memory", []string{"demo", "--kv-cache-gb", "0.01"}, "give more memory"},
+		{"type of keys and values", []string{"demo", "--kv-cache-dtype", "f8"}, "f32, f16, bf16 and auto are possible"},
+		{"threads", []string{"demo", "--threads", "0"}, "0 workers"},
+		{"longest sequence", []string{"demo", "--max-model-len", "100000"}, "the model knows positions up to 4096"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := llmserve(test.args...)
+			var stderr bytes.Buffer
+			c.Stderr = &stderr
+			require.Error(t, c.Run())
+			require.Contains(t, stderr.String(), test.want)
+			require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/sampling"
+	"llmmemory/internal/model/chat"
+)
+
+func runCommand() *cobra.Command {
+	var o modelOptions
+	var most int
+	var temperature float64
+	var seed int64
+	var asChat bool
+	c := &cobra.Command{
+		Use:     "run MODEL PROMPT",
+		Short:   "Answer one prompt in the terminal",
+		Long:    "run answers a prompt in the terminal. MODEL is a folder, a GGUF file, or demo.",
+		Example: "  llmserve run demo 'The door code is 4711. The door' --temperature 0 --max-tokens 13",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			open := func() (*loaded, error) { return load(args[0], &o) }
+			if args[0] == "demo" {
+				open = func() (*loaded, error) { return loadDemo(&o) }
+			}
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, l.close()) }()
+			r := engine.Request{Params: sampling.Default(), MaxTokens: most}
+			r.Temperature, r.Seed = temperature, engine.Seed()
+			if c.Flags().Changed("seed") {
+				r.Seed = uint64(seed)
+			}
+			if r.Prompt, err = l.prompt(args[1], asChat); err != nil {
+				return err
+			}
+			return l.run(c, &o, r)
+		},
+	}
+	o.flags(c.Flags())
+	c.Flags().IntVar(&most, "max-tokens", 128, "tokens of the answer")
+	c.Flags().Float64Var(&temperature, "temperature", 0.8, "0: always the most likely token")
+	c.Flags().Int64Var(&seed, "seed", 0, "the same seed gives the same answer (default: a random one)")
+	c.Flags().BoolVar(&asChat, "chat", false, "send the prompt as a message of a chat")
+	return c
+}
+
+func (l *loaded) prompt(text string, asChat bool) ([]int32, error) {
+	if !asChat {
+		return l.tokenizer.Encode(text, true), nil
+	}
+	if l.template == nil {
+		return nil, fmt.Errorf("%s has no chat template; leave --chat out", l.name)
+	}
+	text, err := l.template.Render([]chat.Message{{Role: "user", Content: text}}, true)
+	if err != nil {
+		return nil, err
+	}
+	return l.tokenizer.Encode(text, false), nil
+}
+
+// run prints the answer as it comes.
+func (l *loaded) run(c *cobra.Command, o *modelOptions, r engine.Request) (err error) {
+	e, err := l.engine(o, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	s, err := e.Submit(r)
+	if err != nil {
+		return err
+	}
+	for {
+		events, err := s.Next(c.Context())
+		if err != nil {
+			return err
+		}
+		if events == nil {
+			fmt.Fprintln(c.OutOrStdout())
+			return nil
+		}
+		for _, event := range events {
+			if event.Err != nil {
+				return event.Err
+			}
+			fmt.Fprint(c.OutOrStdout(), event.Text)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/model/matrix"
+)
+
+// options of serving.
+type options struct {
+	model   modelOptions
+	host    string
+	port    int
+	name    string
+	keys    []string
+	drain   time.Duration
+	maxBody int64
+}
+
+func (o *options) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 is all of them")
+	f.IntVar(&o.port, "port", 8000, "port to listen on; 0 is any free one")
+	f.StringVar(&o.name, "served-model-name", "", "name of the model in requests (default: that of its file)")
+	f.StringSliceVar(&o.keys, "api-key", nil, "key that requests must bring; may be given several times, and as LLMSERVE_API_KEY")
+	f.DurationVar(&o.drain, "drain", 30*time.Second, "after a signal, time for requests to end by themselves")
+	f.Int64Var(&o.maxBody, "max-body", 8<<20, "bytes of a request")
+}
+
+func demoCommand() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Serve a small model that needs no download",
+		Long: "demo serves a transformer that was built by hand: it goes on as the text went on after the\n" +
+			"last place where its end stood before, byte by byte. In a chat it repeats the last message.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := loadDemo(&o.model)
+			if err != nil {
+				return err
+			}
+			return serve(c.Context(), c.OutOrStdout(), &o, l)
+		},
+	}
+	o.model.flags(c.Flags())
+	o.flags(c.Flags())
+	return c
+}
+
+func serveModel(ctx context.Context, out io.Writer, o *options, path string) error {
+	begin := time.Now()
+	l, err := load(path, &o.model)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s\n",
+		l.name, l.model.Family, l.model.NumLayers, l.model.WeightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels())
+	return serve(ctx, out, o, l)
+}
+
+// serve answers until ctx ends, and then until the requests there are answered.
+func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
+	name := o.name
+	if name == "" {
+		name = l.name
+	}
+	metrics := openai.NewMetrics(name)
+	e, err := l.engine(&o.model, metrics)
+	if err != nil {
+		return errors.Join(err, l.close())
+	}
+	metrics.Watch(e, name)
+	keys := o.keys
+	if key := os.Getenv("LLMSERVE_API_KEY"); key != "" {
+		keys = append(keys, key)
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
+	if err != nil {
+		return errors.Join(err, e.Close(), l.close())
+	}
+	server := &http.Server{
+		Handler:           openai.New(openai.Config{Engine: e, Name: name, Template: l.template, Metrics: metrics, APIKeys: keys, MaxBody: o.maxBody}),
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	load := e.Load()
+	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %d\n",
+		name, listener.Addr(), load.Blocks, o.model.blockSize, e.Config().MaxModelLen)
+	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json' -d '%s'\n", listener.Addr(), example(name))
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+		fmt.Fprintf(out, "stopping: requests have %v to end\n", o.drain)
+	}
+	limit, cancel := context.WithTimeout(context.Background(), o.drain)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- e.Drain(limit.Done()) }()
+	shutdown := server.Shutdown(limit)
+	if errors.Is(shutdown, context.DeadlineExceeded) {
+		shutdown = server.Close()
+	}
+	return errors.Join(err, <-stopped, shutdown, l.close())
+}
+
+func example(name string) string {
+	return strings.ReplaceAll(`{"model": "NAME", "prompt": "one two three, one two", "max_tokens": 6, "temperature": 0}`, "NAME", name)
+}

@@ -1,0 +1,148 @@
+// Package internal_test holds the rules of the whole repository: which package may
+// import which, and that what comments cite is there to be read.
+package internal_test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "llmmemory/"
+
+// rooms are the folders of the repository, and which others each may import. A package
+// belongs to the longest that its path begins with, and may import what is in its own.
+// internal/README.md draws them.
+var rooms = map[string][]string{
+	// Rules of nobody.
+	"grader":              {},
+	"internal/chart":      {},
+	"internal/ctree":      {},
+	"internal/invariants": {},
+	"internal/jobs":       {},
+	"internal/parallel":   {},
+	"internal/reqtable":   {},
+	"internal/terminal":   {},
+
+	// Memory managers and schedulers.
+	"internal/block":          {"internal/invariants"},
+	"internal/course":         {"internal/block", "internal/invariants"},
+	"internal/vllm/device":    {"internal/block"},
+	"internal/vllm/blockhash": {},
+	"internal/serve":          {"internal/vllm/device"}, // the face of a scheduler
+	"internal/vllm":           {"internal/block", "internal/invariants", "internal/reqtable", "internal/serve", "internal/vllm/blockhash", "internal/vllm/device"},
+	"internal/paper":          {"internal/block", "internal/invariants", "internal/reqtable", "internal/serve", "internal/vllm/device"},
+
+	// Serving.
+	"internal/attention": {"internal/invariants", "internal/parallel"},
+	"internal/kvstore":   {"internal/attention", "internal/block", "internal/invariants", "internal/parallel", "internal/vllm"},
+	"internal/model":     {"internal/attention", "internal/kvstore", "internal/parallel"},
+	"internal/engine": {"internal/attention", "internal/kvstore", "internal/model", "internal/parallel", "internal/serve", "internal/vllm",
+		"internal/vllm/blockhash", "internal/vllm/device"},
+
+	// What is measured and shown.
+	"internal/bench":  {"internal/vllm", "internal/vllm/blockhash"},
+	"internal/replay": {"internal/paper", "internal/serve", "internal/vllm", "internal/vllm/blockhash", "internal/vllm/device"},
+	"internal/view": {"internal/block", "internal/course", "internal/paper", "internal/serve", "internal/vllm", "internal/vllm/blockhash",
+		"internal/vllm/device"},
+	"internal/sim": {"internal/chart", "internal/jobs", "internal/paper", "internal/parallel", "internal/reqtable", "internal/serve",
+		"internal/terminal", "internal/vllm", "internal/vllm/blockhash", "internal/vllm/device"},
+
+	// The grader of submissions.
+	"internal/grade": {"grader", "internal/course", "internal/ctree", "internal/jobs"},
+
+	// What users start.
+	"capi": {"internal/course"},
+	"capi/cache": {"internal/attention", "internal/block", "internal/kvstore", "internal/parallel", "internal/vllm", "internal/vllm/blockhash",
+		"internal/vllm/device"},
+	"cmd": {"internal/*"},
+
+	// Only tests import these.
+	"capi/guest":       {},
+	"internal/testkit": {"internal/serve", "internal/vllm/device"},
+}
+
+// goList prints a line for each package.
+func goList(t *testing.T, arguments ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, arguments...)...)
+	cmd.Dir = ".."
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// roomOf is the longest room that a path begins with.
+func roomOf(t *testing.T, pkg string) string {
+	t.Helper()
+	for at := strings.TrimPrefix(pkg, module); at != "."; at = path.Dir(at) {
+		if _, ok := rooms[at]; ok {
+			return at
+		}
+	}
+	require.Failf(t, "no room", "%s is in no room: put a row into the table, and into internal/README.md", pkg)
+	return ""
+}
+
+// Ensure that packages import only what their room may, and that each room that is
+// named has packages.
+func TestPackagesImportOnlyWhatTheirRoomMay(t *testing.T) {
+	seen := map[string]bool{}
+	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
+		pkg, imports, _ := strings.Cut(line, " ")
+		if pkg == strings.TrimSuffix(module, "/")+"/internal" { // this test
+			continue
+		}
+		from := roomOf(t, pkg)
+		seen[from] = true
+		for _, imported := range strings.Fields(imports) {
+			if !strings.HasPrefix(imported, module) {
+				continue
+			}
+			to := roomOf(t, imported)
+			everything := slices.Contains(rooms[from], "internal/*") && strings.HasPrefix(to, "internal/") && to != "internal/testkit"
+			if to != from && !everything && !slices.Contains(rooms[from], to) {
+				t.Errorf("%s imports %s, but %s may import only %v", pkg, imported, from, rooms[from])
+			}
+		}
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(rooms)), slices.Collect(maps.Keys(seen)), "rooms of the table, and rooms with packages")
+}
+
+// Ensure what holds through any number of imports, of the programs as they are linked.
+func TestWhatIsLinked(t *testing.T) {
+	for _, c := range []struct {
+		name, packages string
+		only, never    []string // beginnings of paths; only: of those with a dot or of this module
+	}{
+		{"libllm_memory has no third party", "./capi", []string{"capi", "internal/course", "internal/block", "internal/invariants"}, nil},
+		{"the course's rules know nothing else", "./internal/course", []string{"internal/course", "internal/block", "internal/invariants"}, nil},
+		{"the simulator has no grader", "./internal/sim/...", nil, []string{"internal/grade", "grader", "internal/course"}},
+		{"the server has no grader and no simulator", "./cmd/llmserve", nil, []string{"internal/grade", "internal/sim", "internal/testkit"}},
+		{"the grader has no serving", "./cmd/llmgrade", nil, []string{"internal/vllm", "internal/engine", "internal/model", "internal/testkit"}},
+		{"llmsim has no grader", "./cmd/llmsim", nil, []string{"internal/grade", "internal/testkit"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, pkg := range goList(t, "-deps", c.packages) {
+				ours := strings.HasPrefix(pkg, module)
+				standard := !ours && !strings.Contains(strings.Split(pkg, "/")[0], ".")
+				in := func(beginning string) bool {
+					return pkg == module+beginning || strings.HasPrefix(pkg, module+beginning+"/")
+				}
+				if c.only != nil && !standard && !slices.ContainsFunc(c.only, in) {
+					t.Errorf("%s is linked", pkg)
+				}
+				if slices.ContainsFunc(c.never, in) {
+					t.Errorf("%s is linked", pkg)
+				}
+			}
+		})
+	}
+}

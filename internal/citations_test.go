@@ -1,0 +1,93 @@
+package internal_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	// A citation may go on in the next line of a comment.
+	citation = regexp.MustCompile(`((?:[\w.-]+/)*[A-Z]+\.md),?[ \t]*(?:\r?\n[ \t]*(?://|\*|#)?[ \t]*)?((?:(?:, | and )?§ ?\d+(?:\.\d+)*)+)`)
+	section  = regexp.MustCompile(`\d+(?:\.\d+)*`)
+	heading  = regexp.MustCompile(`^#+ §? ?(\d+(?:\.\d+)*)[. ]`)
+	item     = regexp.MustCompile(`^(\d+)\. `)
+)
+
+// Ensure that each section that a comment cites is a heading of a document of the
+// repository, or with a point the item of a list below it.
+func TestCitationsLeadSomewhere(t *testing.T) {
+	const root = ".."
+	headings := map[string][]string{} // by document
+	cited := 0
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "build" || entry.Name() == ".git") {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || !slices.Contains([]string{".go", ".c", ".h", ".s", ".md", ".js"}, filepath.Ext(name)) {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, match := range citation.FindAllStringSubmatch(string(text), -1) {
+			document := find(root, name, match[1])
+			if document == "" {
+				t.Errorf("%s cites %s, which is not in the repository", name, match[1])
+				continue
+			}
+			if headings[document] == nil {
+				text, err := os.ReadFile(document)
+				require.NoError(t, err)
+				headings[document] = sections(string(text))
+			}
+			for _, number := range section.FindAllString(match[2], -1) {
+				cited++
+				if !slices.Contains(headings[document], number) {
+					t.Errorf("%s cites %s §%s, which is not a heading of %s", name, match[1], number, document)
+				}
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.Greater(t, cited, 100, "the citations are not recognised")
+}
+
+// sections are the numbers that a document has.
+func sections(text string) (numbers []string) {
+	current := ""
+	for line := range strings.Lines(text) {
+		if h := heading.FindStringSubmatch(line); h != nil {
+			current = h[1]
+			numbers = append(numbers, current)
+		} else if i := item.FindStringSubmatch(line); i != nil && current != "" {
+			numbers = append(numbers, current+"."+i[1])
+		}
+	}
+	return numbers
+}
+
+// find looks for a document beside the file that cites it, and in the folders above.
+func find(root, file, document string) string {
+	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		for _, candidate := range []string{filepath.Join(dir, document), filepath.Join(dir, "internal", document)} {
+			if _, err := os.Stat(candidate); err == nil {
+				return candidate
+			}
+		}
+		if dir == root || dir == "." || dir == "/" {
+			return ""
+		}
+	}
+}

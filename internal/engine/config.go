@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
+	"llmmemory/internal/model"
+	"llmmemory/internal/model/tokenizer"
+	"llmmemory/internal/parallel"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/sched"
+)
+
+// ErrConfig is wrapped when an engine cannot be made.
+var ErrConfig = errors.New("bad configuration")
+
+// Config says what an engine serves and with which limits. Names are vLLM's.
+type Config struct {
+	Model     *model.Model
+	Tokenizer *tokenizer.Tokenizer
+	Pool      *parallel.Pool
+
+	BlockSize           int             // tokens; 0: 16
+	KVCacheBytes        int64           // memory for keys and values
+	KVCacheDType        attention.DType // F32, F16 or BF16
+	MaxModelLen         int             // 0: what the model knows
+	MaxNumSeqs          int             // 0: 64
+	MaxNumBatchedTokens int             // 0: 512
+	NoPrefixCaching     bool
+
+	MaxWaiting int // requests that may wait; 0: 1,024
+}
+
+// complete fills in defaults and refuses what cannot work.
+func (c *Config) complete() error {
+	for _, d := range []struct {
+		value     *int
+		otherwise int
+		name      string
+	}{
+		{&c.BlockSize, 16, "block size"}, {&c.MaxModelLen, c.Model.MaxModelLen, "longest sequence"},
+		{&c.MaxNumSeqs, 64, "number of sequences"}, {&c.MaxNumBatchedTokens, 512, "number of tokens in a step"},
+		{&c.MaxWaiting, 1024, "number of waiting requests"},
+	} {
+		if *d.value == 0 {
+			*d.value = d.otherwise
+		}
+		if *d.value < 1 {
+			return fmt.Errorf("%w: the %s is %d", ErrConfig, d.name, *d.value)
+		}
+	}
+	if c.MaxModelLen > c.Model.MaxModelLen {
+		return fmt.Errorf("%w: sequences of %d tokens, the model knows positions up to %d", ErrConfig, c.MaxModelLen, c.Model.MaxModelLen)
+	}
+	return nil
+}
+
+// store sizes the memory for keys and values. The scheduler keeps one block, the
+// null block, for itself.
+func (c *Config) store() (*kvstore.Store, error) {
+	k := kvstore.Config{Shape: c.Model.KVShape(c.BlockSize, c.KVCacheDType), Layers: c.Model.NumLayers}
+	if err := k.Shape.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	k.NumBlocks = k.BlocksIn(c.KVCacheBytes)
+	if need := (c.MaxModelLen+c.BlockSize-1)/c.BlockSize + 1; k.NumBlocks < need {
+		return nil, fmt.Errorf("%w: %d MB for keys and values hold %d blocks of %d tokens; a sequence of %d tokens needs %d, which take %d MB: give more memory or a shorter longest sequence",
+			ErrConfig, c.KVCacheBytes>>20, k.NumBlocks, c.BlockSize, c.MaxModelLen, need, (int64(need)*int64(k.BlockBytes())+1<<20-1)>>20)
+	}
+	return kvstore.New(k, c.Pool)
+}
+
+func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
+	group := kvcache.Group{Kind: kvcache.Full, BlockSize: c.BlockSize}
+	if w := c.Model.SlidingWindow; w > 0 && w < c.MaxModelLen {
+		group.Kind, group.Window = kvcache.SlidingWindow, w
+	}
+	cache := kvcache.Config{
+		NumGPUBlocks: blocks, Groups: []kvcache.Group{group}, MaxModelLen: c.MaxModelLen,
+		EnablePrefixCaching: !c.NoPrefixCaching,
+	}
+	if cache.EnablePrefixCaching {
+		cache.Hash = blockhash.NewFast()
+	}
+	return sched.New(sched.Config{
+		Cache: cache, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,
+	})
+}

@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"llmmemory/internal/kvstore"
+	"llmmemory/internal/model"
+	"llmmemory/internal/vllm/v1/sched"
+)
+
+// An Engine answers requests. Its methods are safe for concurrent use.
+type Engine struct {
+	config Config
+	store  *kvstore.Store
+	runner *model.Runner
+	sched  *sched.Scheduler
+
+	mu       sync.Mutex // of what follows; not held while the model computes
+	changed  sync.Cond  // there is work, or the engine closes
+	live     map[sched.ID]*sequence
+	closed   bool
+	observer Observer
+
+	stopped chan struct{} // closed when the loop has ended
+	step    step
+}
+
+// New makes an engine and starts its loop. observer may be nil.
+func New(config Config, observer Observer) (*Engine, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	store, err := config.store()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{config: config, store: store, live: map[sched.ID]*sequence{}, observer: observer, stopped: make(chan struct{})}
+	e.changed.L = &e.mu
+	if observer == nil {
+		e.observer = silent{}
+	}
+	if e.sched, err = config.scheduler(store.Config().NumBlocks); err == nil {
+		e.runner, err = model.NewRunner(config.Model, store, config.Pool)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrConfig, err), store.Close())
+	}
+	e.step.init(config.Pool)
+	go e.loop()
+	return e, nil
+}
+
+// Config is what the engine was made with, defaults filled in.
+func (e *Engine) Config() Config { return e.config }
+
+// Submit takes a request in. The error is a *sampling.Invalid, ErrBusy or
+// ErrClosed.
+func (e *Engine) Submit(r Request) (*Stream, error) {
+	r.N = max(r.N, 1)
+	if err := e.check(&r); err != nil {
+		return nil, err
+	}
+	if r.N > e.config.MaxNumSeqs {
+		// More than can run: the scheduler would have them wait for each other.
+		r.N = min(r.N, MaxN)
+	}
+	s := &Stream{engine: e, request: &r, open: r.N, wake: make(chan struct{}, 1)}
+	most := min(r.MaxTokens, e.config.MaxModelLen-len(r.Prompt))
+	q := &sequence{
+		stream: s, params: r.Params, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), most: most,
+		waiting: r.N - 1, text: text{stops: r.Stop}, arrived: time.Now(),
+	}
+	q.ends = slices.Clone(r.StopToken)
+	if !r.IgnoreEnd {
+		q.ends = append(q.ends, e.config.Model.End...)
+	}
+	s.answers = append(s.answers, q)
+	for i := 1; i < r.N; i++ {
+		s.answers = append(s.answers, q.fork(i))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, ErrClosed
+	}
+	if e.sched.Load().Waiting >= e.config.MaxWaiting {
+		return nil, ErrBusy
+	}
+	id, err := e.sched.Add(sched.Spec{
+		Tokens: r.Prompt, MaxTokens: most, MinTokens: min(r.MinTokens, most), Stop: q.ends, NoRead: r.PromptLogprobs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	q.id = id
+	e.live[id] = q
+	e.changed.Signal()
+	return s, nil
+}
+
+// Seed draws a seed for a request that has none.
+func Seed() uint64 { return rand.Uint64() }
+
+// cancel ends all answers of a stream.
+func (e *Engine) cancel(s *Stream) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, q := range s.answers {
+		if !q.done {
+			e.drop(q)
+			s.send(Event{Index: q.index, Finish: FinishError, Err: ErrCanceled})
+			e.observer.Finished(q.report("abort"))
+		}
+	}
+}
+
+// ErrCanceled is the error of answers that Cancel ended.
+var ErrCanceled = errors.New("canceled")
+
+// drop frees what a sequence has. Its blocks go back at once; a step that
+// computes it meanwhile writes only to blocks that nobody gets before its end.
+func (e *Engine) drop(q *sequence) {
+	q.done = true
+	if q.id != 0 {
+		e.sched.Abort(q.id)
+		delete(e.live, q.id)
+		q.id = 0
+	}
+}
+
+// Drain refuses new requests and returns when the ones there are answered, or
+// with done closed, which cancels them. Then everything is given back.
+func (e *Engine) Drain(done <-chan struct{}) error {
+	e.mu.Lock()
+	e.closed = true
+	e.changed.Broadcast()
+	e.mu.Unlock()
+	select {
+	case <-e.stopped:
+	case <-done:
+		e.mu.Lock()
+		for _, q := range e.live {
+			go q.stream.Cancel()
+		}
+		e.mu.Unlock()
+		<-e.stopped
+	}
+	return e.store.Close()
+}
+
+// Close cancels all requests and gives everything back.
+func (e *Engine) Close() error {
+	now := make(chan struct{})
+	close(now)
+	return e.Drain(now)
+}
+
+// loop runs steps while there is work.
+func (e *Engine) loop() {
+	defer close(e.stopped)
+	for {
+		e.mu.Lock()
+		for len(e.live) == 0 && !e.closed {
+			e.changed.Wait()
+		}
+		if len(e.live) == 0 {
+			e.mu.Unlock()
+			return
+		}
+		e.mu.Unlock()
+		e.runStep()
+	}
+}
+
+// Load is how full the engine is.
+func (e *Engine) Load() sched.Load { return e.sched.Load() }

@@ -1,0 +1,137 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+)
+
+// randomRequest draws a request with everything that can be asked for. Many begin
+// alike.
+func randomRequest(rnd *rand.Rand) engine.Request {
+	prompt := strings.Repeat(story, rnd.IntN(3)) + "The code of "
+	for range rnd.IntN(6) {
+		prompt += []string{"the vault", " is", " 7Kx", ". Do not", "\xc3", "ü "}[rnd.IntN(6)]
+	}
+	r := request(prompt, 1+rnd.IntN(40))
+	if rnd.IntN(3) > 0 {
+		r.Temperature, r.Seed = 0.5+1.5*rnd.Float64(), rnd.Uint64()
+	}
+	switch rnd.IntN(5) {
+	case 0:
+		r.TopP = 0.3 + 0.7*rnd.Float64()
+	case 1:
+		r.TopK = 1 + rnd.IntN(50)
+	case 2:
+		r.MinP = rnd.Float64() * 0.2
+	}
+	if rnd.IntN(4) == 0 {
+		r.FrequencyPenalty, r.PresencePenalty, r.RepetitionPenalty = rnd.Float64()*2, rnd.Float64(), 1+rnd.Float64()
+	}
+	if rnd.IntN(4) == 0 {
+		r.Stop = []string{"vault", "e c"}
+	}
+	if rnd.IntN(4) == 0 {
+		r.MinTokens = rnd.IntN(r.MaxTokens)
+	}
+	if rnd.IntN(4) == 0 {
+		r.N = 2 + rnd.IntN(4)
+	}
+	if rnd.IntN(4) == 0 {
+		r.Logprobs = rnd.IntN(4)
+		r.PromptLogprobs = rnd.IntN(2) == 0
+	}
+	r.LogitBias = map[int32]float32{int32(rnd.IntN(256)): 2}
+	return r
+}
+
+// Everything that a request is told is the same alone and among 64 others, in
+// little memory, where requests lose their blocks and are computed again, with
+// prefix hits and without, in small chunks, and with another number of workers.
+func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
+	const n = 64
+	rnd := rand.New(rand.NewPCG(21, 1))
+	requests := make([]engine.Request, n)
+	for i := range requests {
+		requests[i] = randomRequest(rnd)
+	}
+	alone := make([]string, n)
+	one := start(t, func(c *engine.Config) { c.NoPrefixCaching = true })
+	for i, r := range requests {
+		alone[i] = transcript(t, one, r)
+	}
+	counts := &counter{}
+	for _, setting := range []struct {
+		name   string
+		change func(*engine.Config)
+	}{
+		{"roomy", nil},
+		{"cramped", func(c *engine.Config) {
+			// 31 blocks of 8 tokens: two of the longest requests.
+			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*3*256*4
+			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
+		}},
+	} {
+		t.Run(setting.name, func(t *testing.T) {
+			e := startObserved(t, setting.change, counts)
+			together := make([]string, n)
+			var wait sync.WaitGroup
+			for i, r := range requests {
+				wait.Go(func() { together[i] = transcript(t, e, r) })
+			}
+			wait.Wait()
+			for i := range requests {
+				require.Equal(t, alone[i], together[i], "request %d: %+v", i, requests[i])
+			}
+			requireIdle(t, e)
+		})
+	}
+	require.NotZero(t, counts.preempted, "nobody lost its blocks: the test shows less than it should")
+	require.NotZero(t, counts.hits)
+}
+
+// transcript is all that a request is told, answer by answer.
+func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
+	s, err := e.Submit(r)
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	texts := make([]strings.Builder, max(r.N, 1))
+	for {
+		events, err := s.Next(t.Context())
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		if events == nil {
+			break
+		}
+		for _, event := range events {
+			fmt.Fprintf(&texts[event.Index], "%q %v %v %v %v\n", event.Text, event.Tokens, event.Prompt, event.Finish, event.Err)
+		}
+	}
+	all := ""
+	for i := range texts {
+		all += texts[i].String() + "\n"
+	}
+	return all
+}
+
+// A counter adds up what steps report.
+type counter struct{ preempted, hits int }
+
+func (c *counter) Step(r engine.StepReport) {
+	c.preempted += r.Preempted
+	c.hits += r.CacheHits
+}
+func (c *counter) FirstToken(time.Duration)      {}
+func (c *counter) NextToken(time.Duration)       {}
+func (c *counter) Finished(engine.RequestReport) {}

@@ -1,0 +1,48 @@
+package engine
+
+import "time"
+
+// An Observer is told what the engine does. Its methods must return at once;
+// they are called under the engine's lock.
+type Observer interface {
+	Step(StepReport)
+	FirstToken(sinceArrival time.Duration)
+	NextToken(sinceLast time.Duration)
+	Finished(RequestReport)
+}
+
+// A StepReport is about one step.
+type StepReport struct {
+	Tokens                         int // computed
+	PromptTokens, GenerationTokens int
+	Preempted                      int
+	CacheQueries, CacheHits        int // tokens
+	Schedule, Model, Sample        time.Duration
+}
+
+// A RequestReport is about one answer that has ended.
+type RequestReport struct {
+	Reason                         string // finish_reason, or abort
+	PromptTokens, GenerationTokens int
+	N, MaxTokens                   int
+	EndToEnd, Queue, Inference     time.Duration
+}
+
+type silent struct{}
+
+func (silent) Step(StepReport)          {}
+func (silent) FirstToken(time.Duration) {}
+func (silent) NextToken(time.Duration)  {}
+func (silent) Finished(RequestReport)   {}
+
+func (q *sequence) report(reason string) RequestReport {
+	now := time.Now()
+	r := RequestReport{
+		Reason: reason, PromptTokens: q.prompt, GenerationTokens: len(q.output()),
+		N: len(q.stream.answers), MaxTokens: q.most, EndToEnd: now.Sub(q.arrived),
+	}
+	if !q.started.IsZero() {
+		r.Queue, r.Inference = q.started.Sub(q.arrived), now.Sub(q.started)
+	}
+	return r
+}

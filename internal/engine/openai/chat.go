@@ -1,0 +1,197 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/model/chat"
+)
+
+// chatRequest is the body of /v1/chat/completions.
+type chatRequest struct {
+	common
+	Messages            []chatMessage `json:"messages"`
+	MaxCompletionTokens *int          `json:"max_completion_tokens"`
+	Logprobs            bool          `json:"logprobs"`
+	TopLogprobs         *int          `json:"top_logprobs"`
+	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
+}
+
+type chatMessage struct {
+	Role    string  `json:"role"`
+	Content content `json:"content"`
+	Name    string  `json:"name"`
+}
+
+// content is a text, or a list of parts that are texts.
+type content string
+
+func (c *content) UnmarshalJSON(data []byte) error {
+	var text *string
+	if json.Unmarshal(data, &text) == nil {
+		if text != nil {
+			*c = content(*text)
+		}
+		return nil
+	}
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(data, &parts) != nil {
+		return invalid("messages", "The content of a message must be a string or a list of parts.")
+	}
+	for _, p := range parts {
+		if p.Type != "text" {
+			return invalid("messages", "A message has a part of type %q; this model reads text.", p.Type)
+		}
+		*c += content(p.Text)
+	}
+	return nil
+}
+
+// chat answers /v1/chat/completions.
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
+	var raw json.RawMessage
+	if err := decode(w, r, s.config.MaxBody, &raw); err != nil {
+		return err
+	}
+	body := chatRequest{}
+	if err := s.parse(raw, &body, &body.common); err != nil {
+		return err
+	}
+	request, err := body.request()
+	if err != nil {
+		return err
+	}
+	if body.MaxCompletionTokens != nil {
+		body.MaxTokens = body.MaxCompletionTokens
+	}
+	request.MaxTokens = s.config.Engine.Config().MaxModelLen
+	if body.MaxTokens != nil {
+		request.MaxTokens = *body.MaxTokens
+	}
+	switch {
+	case body.TopLogprobs != nil && !body.Logprobs:
+		return invalid("top_logprobs", "top_logprobs is only allowed when logprobs is true.")
+	case body.Logprobs:
+		request.Logprobs = 0
+		if body.TopLogprobs != nil {
+			request.Logprobs = *body.TopLogprobs
+		}
+		if request.Logprobs < 0 {
+			return invalid("top_logprobs", "top_logprobs is %d; it must be at least 0.", request.Logprobs)
+		}
+	}
+	prompt, err := s.chatPrompt(&body)
+	if err != nil {
+		return err
+	}
+	j, err := s.submit([][]int32{prompt}, request, request.N)
+	if err != nil {
+		return err
+	}
+	defer j.cancel()
+	a := &chatAnswer{server: s, id: newID("chatcmpl-"), created: time.Now().Unix(), logprobs: body.Logprobs}
+	if body.Stream {
+		return s.stream(w, r, j, a, body.StreamOptions)
+	}
+	return s.whole(w, r, j, a)
+}
+
+func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
+	if s.config.Template == nil {
+		return nil, invalid("", "The model %q has no chat template; use /v1/completions.", s.config.Name)
+	}
+	if len(body.Messages) == 0 {
+		return nil, invalid("messages", "messages is empty.")
+	}
+	var messages []chat.Message
+	for i, m := range body.Messages {
+		if m.Role == "" {
+			return nil, invalid("messages", "Message %d has no role.", i)
+		}
+		messages = append(messages, chat.Message{Role: m.Role, Content: string(m.Content), Name: m.Name})
+	}
+	text, err := s.config.Template.Render(messages, body.AddGenerationPrompt == nil || *body.AddGenerationPrompt)
+	if err != nil {
+		return nil, err
+	}
+	// The template writes the tokens that begin a text by itself.
+	return s.config.Engine.Config().Tokenizer.Encode(text, false), nil
+}
+
+// A chatAnswer writes an answer in the form of /v1/chat/completions.
+type chatAnswer struct {
+	server   *Server
+	id       string
+	created  int64
+	logprobs bool
+}
+
+type (
+	reply struct {
+		Role    string  `json:"role,omitempty"`
+		Content *string `json:"content,omitempty"`
+	}
+	chatChoice struct {
+		Index    int            `json:"index"`
+		Message  *reply         `json:"message,omitempty"`
+		Delta    *reply         `json:"delta,omitempty"`
+		Logprobs *chatLogprobs  `json:"logprobs"`
+		Finish   *engine.Finish `json:"finish_reason"`
+	}
+	chatBody struct {
+		ID      string       `json:"id"`
+		Object  string       `json:"object"`
+		Created int64        `json:"created"`
+		Model   string       `json:"model"`
+		Choices []chatChoice `json:"choices"`
+		Usage   *usage       `json:"usage,omitempty"`
+	}
+)
+
+func (a *chatAnswer) envelope(object string, choices []chatChoice, u *usage) chatBody {
+	return chatBody{a.id, object, a.created, a.server.config.Name, choices, u}
+}
+
+func (a *chatAnswer) choice(p *part) chatChoice {
+	c := chatChoice{Index: p.index}
+	if a.logprobs {
+		c.Logprobs = a.server.chatLogprobs(p)
+	}
+	if p.finish != "" {
+		c.Finish = &p.finish
+	}
+	return c
+}
+
+func (a *chatAnswer) whole(parts []part, u *usage) any {
+	choices := []chatChoice{}
+	for i := range parts {
+		c := a.choice(&parts[i])
+		c.Message = &reply{"assistant", &parts[i].text}
+		choices = append(choices, c)
+	}
+	return a.envelope("chat.completion", choices, u)
+}
+
+func (a *chatAnswer) chunk(p *part, u *usage) any {
+	if p == nil {
+		return a.envelope("chat.completion.chunk", []chatChoice{}, u)
+	}
+	c := a.choice(p)
+	c.Delta = &reply{}
+	if p.text != "" {
+		c.Delta.Content = &p.text
+	}
+	return a.envelope("chat.completion.chunk", []chatChoice{c}, nil)
+}
+
+// opening is the first chunk of an answer: who speaks.
+func (a *chatAnswer) opening(index int) any {
+	empty := ""
+	return a.envelope("chat.completion.chunk", []chatChoice{{Index: index, Delta: &reply{"assistant", &empty}}}, nil)
+}

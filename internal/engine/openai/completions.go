@@ -1,0 +1,187 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	"llmmemory/internal/engine"
+)
+
+// completionRequest is the body of /v1/completions.
+type completionRequest struct {
+	common
+	Prompt   prompts `json:"prompt"`
+	Echo     bool    `json:"echo"`
+	Logprobs *int    `json:"logprobs"`
+	BestOf   *int    `json:"best_of"`
+}
+
+// prompts is a text, a list of tokens, or a list of either.
+type prompts struct {
+	texts  []string
+	tokens [][]int32
+}
+
+func (p *prompts) UnmarshalJSON(data []byte) error {
+	var text string
+	var tokens []int32
+	switch {
+	case json.Unmarshal(data, &text) == nil:
+		p.texts = []string{text}
+	case json.Unmarshal(data, &tokens) == nil:
+		p.tokens = [][]int32{tokens}
+	case json.Unmarshal(data, &p.texts) == nil:
+	case json.Unmarshal(data, &p.tokens) == nil:
+		p.texts = nil
+	default:
+		return invalid("prompt", "prompt must be a string, a list of strings, a list of tokens, or a list of lists of tokens.")
+	}
+	return nil
+}
+
+// completions answers /v1/completions.
+func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
+	var raw json.RawMessage
+	if err := decode(w, r, s.config.MaxBody, &raw); err != nil {
+		return err
+	}
+	body := completionRequest{}
+	if err := s.parse(raw, &body, &body.common); err != nil {
+		return err
+	}
+	request, err := body.request()
+	if err != nil {
+		return err
+	}
+	if body.MaxTokens == nil {
+		request.MaxTokens = 16
+	}
+	if body.Logprobs != nil {
+		if request.Logprobs = *body.Logprobs; request.Logprobs < 0 {
+			return invalid("logprobs", "logprobs is %d; it must be at least 0.", request.Logprobs)
+		}
+	}
+	wanted := request.N
+	if body.BestOf != nil {
+		if *body.BestOf < wanted || body.Stream && *body.BestOf != wanted {
+			return invalid("best_of", "best_of is %d and n is %d; best_of must be at least n, and equal to it when stream is true.", *body.BestOf, wanted)
+		}
+		request.N = *body.BestOf
+	}
+	a := &completionAnswer{server: s, body: &body, id: newID("cmpl-"), created: time.Now().Unix(), logprobs: request.Logprobs >= 0}
+	if request.N > wanted && request.Logprobs < 0 {
+		request.Logprobs = 0 // to choose by
+	}
+	request.PromptLogprobs = body.Echo && a.logprobs
+	j, err := s.submit(body.prompts(s), request, wanted)
+	if err != nil {
+		return err
+	}
+	defer j.cancel()
+	if body.Stream {
+		return s.stream(w, r, j, a, body.StreamOptions)
+	}
+	return s.whole(w, r, j, a)
+}
+
+// parse reads a body that is JSON, and checks what has nothing to do with the
+// prompt.
+func (s *Server) parse(raw json.RawMessage, body any, c *common) error {
+	var fields map[string]json.RawMessage
+	if err := reread(raw, &fields); err != nil {
+		return err
+	}
+	if err := unsupported(fields); err != nil {
+		return err
+	}
+	if err := reread(raw, body); err != nil {
+		return err
+	}
+	return s.checkModel(c.Model)
+}
+
+// prompts are the tokens of each prompt.
+func (b *completionRequest) prompts(s *Server) [][]int32 {
+	list := b.Prompt.tokens
+	for _, text := range b.Prompt.texts {
+		list = append(list, s.config.Engine.Config().Tokenizer.Encode(text, true))
+	}
+	return list
+}
+
+// A completionAnswer writes an answer in the form of /v1/completions.
+type completionAnswer struct {
+	server   *Server
+	body     *completionRequest
+	id       string
+	created  int64
+	logprobs bool
+}
+
+type completionChoice struct {
+	Index    int                 `json:"index"`
+	Text     string              `json:"text"`
+	Logprobs *completionLogprobs `json:"logprobs"`
+	Finish   *engine.Finish      `json:"finish_reason"`
+}
+
+type completionBody struct {
+	ID      string             `json:"id"`
+	Object  string             `json:"object"`
+	Created int64              `json:"created"`
+	Model   string             `json:"model"`
+	Choices []completionChoice `json:"choices"`
+	Usage   *usage             `json:"usage,omitempty"`
+}
+
+func (a *completionAnswer) envelope(choices []completionChoice, u *usage) completionBody {
+	return completionBody{a.id, "text_completion", a.created, a.server.config.Name, choices, u}
+}
+
+func (a *completionAnswer) choice(p *part) completionChoice {
+	c := completionChoice{Index: p.index, Text: p.text}
+	if a.body.Echo && p.first {
+		c.Text = a.server.config.Engine.Config().Tokenizer.Decode(p.prompt) + c.Text
+	}
+	if a.logprobs {
+		c.Logprobs = a.server.completionLogprobs(p)
+	}
+	if p.finish != "" {
+		c.Finish = &p.finish
+	}
+	return c
+}
+
+func (a *completionAnswer) whole(parts []part, u *usage) any {
+	choices := []completionChoice{}
+	for i := range parts {
+		choices = append(choices, a.choice(&parts[i]))
+	}
+	return a.envelope(choices, u)
+}
+
+func (a *completionAnswer) chunk(p *part, u *usage) any {
+	if p == nil {
+		return a.envelope([]completionChoice{}, u)
+	}
+	return a.envelope([]completionChoice{a.choice(p)}, nil)
+}
+
+func (a *completionAnswer) opening(int) any { return nil }
+
+// best orders answers by the sum of the logarithms of their probabilities.
+func best(parts []part, n int) []part {
+	slices.SortStableFunc(parts, func(x, y part) int {
+		switch a, b := x.score(), y.score(); {
+		case a > b:
+			return -1
+		case a < b:
+			return 1
+		}
+		return 0
+	})
+	parts = parts[:n]
+	return parts
+}

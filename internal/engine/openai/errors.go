@@ -1,0 +1,108 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/sampling"
+	"llmmemory/internal/model/chat"
+)
+
+// An apiError is an error in OpenAI's form.
+type apiError struct {
+	status  int
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Param   *string `json:"param"`
+	Code    *string `json:"code"`
+}
+
+func (e *apiError) Error() string { return e.Message }
+
+type errorBody struct {
+	Error *apiError `json:"error"`
+}
+
+// invalid is a request that cannot be served as it is.
+func invalid(param, format string, args ...any) *apiError {
+	e := &apiError{status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, args...)}
+	if param != "" {
+		e.Param = &param
+	}
+	return e
+}
+
+func failure(status int, kind, code, message string) *apiError {
+	e := &apiError{status: status, Type: kind, Message: message}
+	if code != "" {
+		e.Code = &code
+	}
+	return e
+}
+
+// translate gives an error its form.
+func translate(err error) *apiError {
+	var known *apiError
+	var value *sampling.Invalid
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &value):
+		return invalid(value.Param, "%s", value.Message)
+	case errors.Is(err, chat.ErrTemplate):
+		return invalid("messages", "The model's %v.", err)
+	case errors.Is(err, engine.ErrBusy):
+		return failure(http.StatusTooManyRequests, "rate_limit_error", "queue_full", "The server's queue is full; try again later.")
+	case errors.Is(err, engine.ErrClosed):
+		return failure(http.StatusServiceUnavailable, "server_error", "shutting_down", "The server is shutting down.")
+	}
+	return failure(http.StatusInternalServerError, "server_error", "", err.Error())
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	e := translate(err)
+	if e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	writeJSON(w, e.status, errorBody{e})
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+}
+
+// decode reads a JSON body of at most limit bytes.
+func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
+	err := d.Decode(into)
+	var tooLarge *http.MaxBytesError
+	var wrongType *json.UnmarshalTypeError
+	var known *apiError
+	switch {
+	case err == nil:
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &tooLarge):
+		e := invalid("", "The body is larger than %d bytes.", limit)
+		e.status = http.StatusRequestEntityTooLarge
+		return e
+	case errors.As(err, &wrongType):
+		field := wrongType.Field[strings.LastIndexByte(wrongType.Field, '.')+1:]
+		return invalid(field, "%s is a JSON %s; that is not its type.", field, wrongType.Value)
+	case errors.Is(err, io.EOF):
+		return invalid("", "The body is empty; a JSON object is expected.")
+	default:
+		return invalid("", "The body is not valid JSON: %v.", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return invalid("", "There is more behind the JSON object in the body.")
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"llmmemory/internal/engine"
+)
+
+// A job is what the engine does for one HTTP request: a stream for each prompt.
+type job struct {
+	streams []*engine.Stream
+	prompts [][]int32
+	n       int // answers to a prompt that are wanted
+	of      int // answers to a prompt that are made
+}
+
+// A part is an answer, or what is new of it.
+type part struct {
+	index    int
+	prompt   []int32
+	first    bool // nothing of it was sent before
+	offset   int  // characters that were sent before
+	text     string
+	tokens   []engine.Token
+	prefix   []engine.Token // of the prompt, if its logprobs are wanted
+	finish   engine.Finish
+	consumed int // tokens so far
+}
+
+// score is the sum of the logarithms of the tokens' probabilities.
+func (p *part) score() float64 {
+	sum := 0.0
+	for _, t := range p.tokens {
+		sum += float64(t.Logprob.Value)
+	}
+	return sum
+}
+
+// A form writes answers as one of the two interfaces has them.
+type form interface {
+	whole(parts []part, u *usage) any
+	chunk(p *part, u *usage) any // p is nil for the last one, of the usage
+	opening(index int) any       // may be nil
+}
+
+// reread decodes JSON that is known to be valid.
+func reread(raw json.RawMessage, into any) error {
+	return decode(nil, &http.Request{Body: nopCloser{bytes.NewReader(raw)}}, int64(len(raw))+1, into)
+}
+
+type nopCloser struct{ *bytes.Reader }
+
+func (nopCloser) Close() error { return nil }
+
+// submit gives the prompts to the engine: all of them, or none.
+func (s *Server) submit(prompts [][]int32, r engine.Request, wanted int) (*job, error) {
+	switch {
+	case len(prompts) == 0:
+		return nil, invalid("prompt", "prompt is missing or empty.")
+	case len(prompts) > s.config.MaxTexts:
+		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
+	}
+	j := &job{prompts: prompts, n: wanted, of: r.N}
+	for _, p := range prompts {
+		r.Prompt = p
+		stream, err := s.config.Engine.Submit(r)
+		if err != nil {
+			j.cancel()
+			return nil, err
+		}
+		j.streams = append(j.streams, stream)
+	}
+	return j, nil
+}
+
+func (j *job) cancel() {
+	for _, s := range j.streams {
+		s.Cancel()
+	}
+}
+
+func (j *job) usage(completion int) *usage {
+	u := &usage{CompletionTokens: completion, Details: &promptDetails{}}
+	for i, s := range j.streams {
+		u.PromptTokens += len(j.prompts[i])
+		u.Details.CachedTokens += s.CachedTokens()
+	}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	return u
+}
+
+// whole answers when everything is there.
+func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job, f form) error {
+	var all []part
+	made := 0
+	for i, stream := range j.streams {
+		parts := make([]part, j.of)
+		texts := make([]strings.Builder, j.of)
+		for {
+			events, err := stream.Next(r.Context())
+			if err != nil {
+				return nil // the client has gone
+			}
+			if events == nil {
+				break
+			}
+			for _, e := range events {
+				if e.Err != nil {
+					return e.Err
+				}
+				p := &parts[e.Index]
+				texts[e.Index].WriteString(e.Text)
+				p.tokens = append(p.tokens, e.Tokens...)
+				p.finish = e.Finish
+				if e.Prompt != nil {
+					p.prefix = e.Prompt
+				}
+				made += len(e.Tokens)
+			}
+		}
+		prefix := parts[0].prefix
+		for k := range parts {
+			parts[k].prompt, parts[k].first, parts[k].prefix, parts[k].text = j.prompts[i], true, prefix, texts[k].String()
+		}
+		if j.n < j.of {
+			parts = best(parts, j.n)
+		}
+		for k := range parts {
+			parts[k].index = i*j.n + k
+		}
+		all = append(all, parts...)
+	}
+	writeJSON(w, http.StatusOK, f.whole(all, j.usage(made)))
+	return nil
+}
+
+// merge reads the streams of a job at once, in the order in which things happen.
+func (j *job) merge(ctx context.Context) <-chan news {
+	out := make(chan news)
+	left := make(chan struct{}, len(j.streams))
+	for i, stream := range j.streams {
+		go func() {
+			defer func() { left <- struct{}{} }()
+			for {
+				events, err := stream.Next(ctx)
+				if err != nil || events == nil {
+					return
+				}
+				select {
+				case out <- news{i, events}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+	}
+	go func() {
+		for range j.streams {
+			<-left
+		}
+		close(out)
+	}()
+	return out
+}
+
+type news struct {
+	prompt int
+	events []engine.Event
+}

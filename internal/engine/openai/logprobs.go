@@ -1,0 +1,80 @@
+package openai
+
+import (
+	"unicode/utf8"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/sampling"
+)
+
+// completionLogprobs is the form of /v1/completions.
+type completionLogprobs struct {
+	Tokens      []string             `json:"tokens"`
+	Values      []*float32           `json:"token_logprobs"`
+	Top         []map[string]float32 `json:"top_logprobs"`
+	TextOffsets []int                `json:"text_offset"`
+}
+
+// name is how a token is written: its text, special tokens by their names.
+func (s *Server) name(id int32) string { return string(s.config.Engine.Config().Tokenizer.Piece(id)) }
+
+func (s *Server) completionLogprobs(p *part) *completionLogprobs {
+	l := &completionLogprobs{Tokens: []string{}, Values: []*float32{}, Top: []map[string]float32{}, TextOffsets: []int{}}
+	offset := p.offset
+	add := func(t engine.Token, known bool) {
+		name := s.name(t.ID)
+		l.Tokens = append(l.Tokens, name)
+		l.TextOffsets = append(l.TextOffsets, offset)
+		offset += utf8.RuneCountInString(name)
+		if !known {
+			// An empty map, not null, which the official client takes for no list at all.
+			l.Values, l.Top = append(l.Values, nil), append(l.Top, map[string]float32{})
+			return
+		}
+		top := map[string]float32{name: t.Logprob.Value}
+		for _, o := range t.Top {
+			top[s.name(o.Token)] = o.Value
+		}
+		l.Values, l.Top = append(l.Values, &t.Logprob.Value), append(l.Top, top)
+	}
+	for i, t := range p.prefix {
+		add(t, i > 0)
+	}
+	for _, t := range p.tokens {
+		add(t, true)
+	}
+	return l
+}
+
+// chatLogprobs is the form of /v1/chat/completions.
+type chatLogprobs struct {
+	Content []chatLogprob `json:"content"`
+}
+
+type chatLogprob struct {
+	Token   string         `json:"token"`
+	Logprob float32        `json:"logprob"`
+	Bytes   []int          `json:"bytes"`
+	Top     *[]chatLogprob `json:"top_logprobs,omitempty"`
+}
+
+func (s *Server) chatLogprob(l sampling.Logprob) chatLogprob {
+	bytes := []int{}
+	for _, b := range []byte(s.name(l.Token)) {
+		bytes = append(bytes, int(b))
+	}
+	return chatLogprob{Token: s.name(l.Token), Logprob: l.Value, Bytes: bytes}
+}
+
+func (s *Server) chatLogprobs(p *part) *chatLogprobs {
+	l := &chatLogprobs{Content: []chatLogprob{}}
+	for _, t := range p.tokens {
+		entry, top := s.chatLogprob(t.Logprob), []chatLogprob{}
+		for _, o := range t.Top {
+			top = append(top, s.chatLogprob(o))
+		}
+		entry.Top = &top
+		l.Content = append(l.Content, entry)
+	}
+	return l
+}

@@ -1,0 +1,136 @@
+package openai
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/model/chat"
+)
+
+// Config says how a server answers.
+type Config struct {
+	Engine   *engine.Engine
+	Name     string         // of the model
+	Template *chat.Template // nil: the model cannot chat
+	Metrics  *Metrics
+	APIKeys  []string // one of them must come with each request; none: nobody is asked
+	MaxBody  int64    // bytes; 0: 8 MB
+	MaxTexts int      // prompts in one request; 0: 128
+}
+
+// A Server is the handler of all paths.
+type Server struct {
+	config  Config
+	started int64
+	keys    [][sha256.Size]byte
+	mux     *http.ServeMux
+}
+
+// New makes a server.
+func New(c Config) *Server {
+	if c.MaxBody == 0 {
+		c.MaxBody = 8 << 20
+	}
+	if c.MaxTexts == 0 {
+		c.MaxTexts = 128
+	}
+	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux()}
+	for _, key := range c.APIKeys {
+		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
+	}
+	s.mux.HandleFunc("POST /v1/completions", s.guarded(s.completions))
+	s.mux.HandleFunc("POST /v1/chat/completions", s.guarded(s.chat))
+	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))
+	s.mux.HandleFunc("GET /v1/models/{model...}", s.guarded(s.model))
+	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	s.mux.Handle("GET /metrics", c.Metrics.handler())
+	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
+		return failure(http.StatusNotFound, "invalid_request_error", "", fmt.Sprintf("There is no %s %s here.", r.Method, r.URL.Path))
+	}))
+	return s
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// guarded asks for a key, and writes the error of a handler that has not written
+// anything.
+func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := s.authorize(r)
+		if err == nil {
+			err = h(w, r)
+		}
+		if err != nil {
+			writeError(w, err)
+		}
+	}
+}
+
+// authorize compares digests, which takes the same time whatever the key.
+func (s *Server) authorize(r *http.Request) error {
+	if len(s.keys) == 0 {
+		return nil
+	}
+	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	sum, found := sha256.Sum256([]byte(key)), 0
+	for i := range s.keys {
+		found |= subtle.ConstantTimeCompare(sum[:], s.keys[i][:])
+	}
+	if !ok || found == 0 {
+		return failure(http.StatusUnauthorized, "authentication_error", "invalid_api_key", "The API key is missing or wrong; it goes into the header Authorization: Bearer KEY.")
+	}
+	return nil
+}
+
+// A modelCard describes the model.
+type modelCard struct {
+	ID          string `json:"id"`
+	Object      string `json:"object"`
+	Created     int64  `json:"created"`
+	OwnedBy     string `json:"owned_by"`
+	MaxModelLen int    `json:"max_model_len"`
+}
+
+func (s *Server) card() modelCard {
+	return modelCard{s.config.Name, "model", s.started, "llmserve", s.config.Engine.Config().MaxModelLen}
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, struct {
+		Object string      `json:"object"`
+		Data   []modelCard `json:"data"`
+	}{"list", []modelCard{s.card()}})
+	return nil
+}
+
+func (s *Server) model(w http.ResponseWriter, r *http.Request) error {
+	if err := s.checkModel(r.PathValue("model")); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, s.card())
+	return nil
+}
+
+func (s *Server) checkModel(name string) error {
+	if name == s.config.Name {
+		return nil
+	}
+	e := failure(http.StatusNotFound, "invalid_request_error", "model_not_found", fmt.Sprintf("The model %q does not exist; this server has %q.", name, s.config.Name))
+	param := "model"
+	e.Param = &param
+	return e
+}
+
+// newID is a name for an answer.
+func newID(prefix string) string {
+	var b [12]byte
+	rand.Read(b[:]) // never fails
+	return prefix + hex.EncodeToString(b[:])
+}

@@ -1,0 +1,94 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"llmmemory/internal/engine"
+)
+
+// writeTimeout is how long a client may take to accept a piece of the answer. One
+// that reads nothing for so long is given up.
+const writeTimeout = time.Minute
+
+// stream answers by server-sent events. Once it has begun, errors are events.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, options *streamOptions) error {
+	out := &sender{w: w, control: http.NewResponseController(w)}
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
+	out.flush() // the client learns at once that it was accepted
+	parts := make([]part, len(j.streams)*j.of)
+	made := 0
+	for n := range j.merge(r.Context()) {
+		for _, e := range n.events {
+			if e.Err != nil {
+				out.send(errorBody{translate(e.Err)})
+				return nil
+			}
+			p := &parts[n.prompt*j.of+e.Index]
+			j.next(p, n.prompt, e)
+			made += len(e.Tokens)
+			if opening := f.opening(p.index); p.first && opening != nil {
+				out.send(opening)
+			}
+			out.send(f.chunk(p, nil))
+		}
+		if !out.flush() {
+			return nil
+		}
+	}
+	if r.Context().Err() != nil {
+		return nil
+	}
+	if options != nil && options.IncludeUsage {
+		out.send(f.chunk(nil, j.usage(made)))
+	}
+	out.raw("[DONE]")
+	out.flush()
+	return nil
+}
+
+// next makes p what is new by an event.
+func (j *job) next(p *part, prompt int, e engine.Event) {
+	*p = part{
+		index: prompt*j.n + e.Index, prompt: j.prompts[prompt], first: p.consumed == 0, offset: p.offset + utf8.RuneCountInString(p.text),
+		text: e.Text, tokens: e.Tokens, prefix: e.Prompt, finish: e.Finish, consumed: p.consumed + len(e.Tokens),
+	}
+}
+
+// A sender writes events. After the first failure it does nothing.
+type sender struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	failed  bool
+}
+
+func (s *sender) send(body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		s.failed = true
+		return
+	}
+	s.raw(string(data))
+}
+
+func (s *sender) raw(data string) {
+	if s.failed {
+		return
+	}
+	// Not every connection has deadlines; then the server's own hold.
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if _, err := s.w.Write([]byte("data: " + data + "\n\n")); err != nil {
+		s.failed = true
+	}
+}
+
+func (s *sender) flush() bool {
+	if !s.failed && s.control.Flush() != nil {
+		s.failed = true
+	}
+	return !s.failed
+}

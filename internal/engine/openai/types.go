@@ -1,0 +1,136 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/sampling"
+)
+
+// common are the fields that completions and chat completions share. What is not
+// OpenAI's is vLLM's.
+type common struct {
+	Model             string             `json:"model"`
+	N                 *int               `json:"n"`
+	MaxTokens         *int               `json:"max_tokens"`
+	MinTokens         int                `json:"min_tokens"`
+	Temperature       *float64           `json:"temperature"`
+	TopP              *float64           `json:"top_p"`
+	TopK              *int               `json:"top_k"`
+	MinP              float64            `json:"min_p"`
+	PresencePenalty   *float64           `json:"presence_penalty"`
+	FrequencyPenalty  *float64           `json:"frequency_penalty"`
+	RepetitionPenalty *float64           `json:"repetition_penalty"`
+	LogitBias         map[string]float64 `json:"logit_bias"`
+	Seed              *int64             `json:"seed"`
+	Stop              texts              `json:"stop"`
+	StopTokenIDs      []int32            `json:"stop_token_ids"`
+	IgnoreEOS         bool               `json:"ignore_eos"`
+	Stream            bool               `json:"stream"`
+	StreamOptions     *streamOptions     `json:"stream_options"`
+	User              string             `json:"user"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// texts is a string or a list of strings.
+type texts []string
+
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var one *string
+	if json.Unmarshal(data, &one) == nil {
+		if one != nil {
+			*t = texts{*one}
+		}
+		return nil
+	}
+	var list []string
+	if json.Unmarshal(data, &list) != nil {
+		return invalid("stop", "stop must be a string or a list of strings.")
+	}
+	*t = list
+	return nil
+}
+
+// request turns the fields into a request without a prompt.
+func (c *common) request() (engine.Request, error) {
+	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop, StopToken: c.StopTokenIDs, IgnoreEnd: c.IgnoreEOS}
+	if c.N != nil {
+		if r.N = *c.N; r.N < 1 {
+			return r, invalid("n", "n is %d; it must be at least 1.", r.N)
+		}
+	}
+	if c.MaxTokens != nil {
+		r.MaxTokens = *c.MaxTokens
+	}
+	r.MinP = c.MinP
+	for _, f := range []struct {
+		from *float64
+		to   *float64
+	}{
+		{c.Temperature, &r.Temperature}, {c.TopP, &r.TopP}, {c.PresencePenalty, &r.PresencePenalty},
+		{c.FrequencyPenalty, &r.FrequencyPenalty}, {c.RepetitionPenalty, &r.RepetitionPenalty},
+	} {
+		if f.from != nil {
+			*f.to = *f.from
+		}
+	}
+	if c.TopK != nil && *c.TopK != -1 { // vLLM's -1 is all, too
+		r.TopK = *c.TopK
+	}
+	r.Seed = engine.Seed()
+	if c.Seed != nil {
+		r.Seed = uint64(*c.Seed)
+	}
+	if c.StreamOptions != nil && !c.Stream {
+		return r, invalid("stream_options", "stream_options is only allowed when stream is true.")
+	}
+	for key, bias := range c.LogitBias {
+		id, err := strconv.ParseInt(key, 10, 32)
+		if err != nil || math.IsNaN(bias) {
+			return r, invalid("logit_bias", "logit_bias has the key %q; keys must be the numbers of tokens.", key)
+		}
+		if r.LogitBias == nil {
+			r.LogitBias = map[int32]float32{}
+		}
+		r.LogitBias[int32(id)] = float32(bias)
+	}
+	return r, nil
+}
+
+// unsupported refuses fields that would change the answer and are not served. null
+// and values that change nothing are let through.
+func unsupported(fields map[string]json.RawMessage) error {
+	for _, name := range []string{"tools", "functions", "tool_choice", "suffix", "response_format", "guided_json", "audio", "modalities"} {
+		raw := bytes.TrimSpace(fields[name])
+		switch string(raw) {
+		case "", "null", "[]", `""`, `"none"`, `"auto"`, `["text"]`:
+			continue
+		}
+		var format struct {
+			Type string `json:"type"`
+		}
+		if name == "response_format" && json.Unmarshal(raw, &format) == nil && format.Type == "text" {
+			continue
+		}
+		return invalid(name, "%s is not supported by this server.", name)
+	}
+	return nil
+}
+
+// usage counts tokens.
+type usage struct {
+	PromptTokens     int            `json:"prompt_tokens"`
+	CompletionTokens int            `json:"completion_tokens"`
+	TotalTokens      int            `json:"total_tokens"`
+	Details          *promptDetails `json:"prompt_tokens_details,omitempty"`
+}
+
+type promptDetails struct {
+	CachedTokens int `json:"cached_tokens"`
+}

@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"llmmemory/internal/engine/sampling"
+)
+
+// A Request is what a user wants.
+type Request struct {
+	Prompt    []int32
+	N         int // answers; 0: 1
+	MaxTokens int // most tokens of an answer; what does not fit into the model is left out
+	MinTokens int
+	sampling.Params
+
+	Stop      []string // an answer ends before one of these
+	StopToken []int32  // an answer ends after one of these
+	IgnoreEnd bool     // the model's own end of a sequence does not end an answer
+
+	PromptLogprobs bool // report the log probabilities of the prompt, too
+}
+
+// Errors of Submit. Invalid values are a *sampling.Invalid.
+var (
+	ErrBusy   = errors.New("too many requests are waiting")
+	ErrClosed = errors.New("the server is shutting down")
+)
+
+// MaxN is how many answers a request can ask for.
+const MaxN = 128
+
+// check refuses what cannot be served, before anything is allocated.
+func (e *Engine) check(r *Request) error {
+	longest := e.config.MaxModelLen
+	bad := func(param, format string, args ...any) error {
+		return &sampling.Invalid{Param: param, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case len(r.Prompt) == 0:
+		return bad("prompt", "The prompt is empty.")
+	case len(r.Prompt) >= longest:
+		return bad("prompt", "The prompt has %d tokens; the model's maximum context length is %d tokens, of which at least one is the answer's.", len(r.Prompt), longest)
+	case r.N < 0 || r.N > MaxN:
+		return bad("n", "n is %d; it must be from 1 to %d.", r.N, MaxN)
+	case r.MaxTokens < 1:
+		return bad("max_tokens", "max_tokens is %d; it must be at least 1.", r.MaxTokens)
+	case r.MinTokens < 0 || r.MinTokens > r.MaxTokens:
+		return bad("min_tokens", "min_tokens is %d; it must be from 0 to max_tokens, which is %d.", r.MinTokens, r.MaxTokens)
+	case len(r.Stop) > 16:
+		return bad("stop", "There are %d stop sequences; at most 16 are possible.", len(r.Stop))
+	}
+	for _, s := range r.Stop {
+		if s == "" {
+			return bad("stop", "A stop sequence is empty.")
+		}
+	}
+	for _, ids := range [][]int32{r.Prompt, r.StopToken} {
+		for _, id := range ids {
+			if id < 0 || int(id) >= e.config.Model.VocabSize {
+				return bad("prompt", "Token %d is not in the vocabulary, which has %d.", id, e.config.Model.VocabSize)
+			}
+		}
+	}
+	return r.Params.Check(e.config.Model.VocabSize)
+}
+
+// Finish is why an answer ended; OpenAI's finish_reason.
+type Finish string
+
+const (
+	FinishStop   Finish = "stop"   // a token or a string that ends it
+	FinishLength Finish = "length" // no room for more, or max_tokens
+	FinishError  Finish = "error"  // the engine failed; see Event.Err
+)
+
+// A Token is a token of an answer or, with PromptLogprobs, of the prompt.
+type Token struct {
+	ID      int32
+	Logprob sampling.Logprob   // with Logprobs ≥ 0; of the first token of a prompt there is none
+	Top     []sampling.Logprob // the most likely ones, with Logprobs > 0
+}
+
+// An Event is news of one answer.
+type Event struct {
+	Index  int    // of the answer, from 0 to N-1
+	Text   string // to be appended; it may lag behind Tokens
+	Tokens []Token
+	Prompt []Token // with PromptLogprobs: all tokens of the prompt, once, with answer 0
+	Finish Finish  // "" as long as it goes on
+	Err    error   // with FinishError
+}

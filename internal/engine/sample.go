@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"llmmemory/internal/engine/sampling"
+	"llmmemory/internal/parallel"
+)
+
+// A sampleJob samples the rows of a step on the pool.
+type sampleJob struct {
+	pool     *parallel.Pool
+	samplers []sampling.Sampler
+	rows     []row
+	logits   []float32
+	vocab    int
+}
+
+// sample chooses the next token of every row that is through its prompt, and of
+// one that has just come through, one for each answer.
+func (e *Engine) sample(logits []float32) {
+	j := &e.step.job
+	j.rows, j.logits, j.vocab = e.step.rows, logits, e.config.Model.VocabSize
+	j.pool.Run(len(j.rows), j)
+}
+
+// Do samples for a row; see parallel.Task.
+func (j *sampleJob) Do(worker, i int) {
+	r, s := &j.rows[i], &j.samplers[worker]
+	if r.prompt {
+		j.promptLogprobs(r, s)
+	}
+	if !r.last {
+		return
+	}
+	logits := j.row(r, r.wants-1)
+	r.tokens = append(r.tokens, choose(r.q, s, logits))
+	if r.q.waiting > 0 {
+		for _, a := range r.q.stream.answers[1:] {
+			r.tokens = append(r.tokens, choose(a, s, logits))
+		}
+	}
+}
+
+func (j *sampleJob) row(r *row, k int) []float32 {
+	return j.logits[(r.logits+k)*j.vocab:][:j.vocab]
+}
+
+// choose samples the next token of an answer.
+func choose(q *sequence, s *sampling.Sampler, logits []float32) Token {
+	t := Token{ID: s.Sample(&q.params, q.state(), logits)}
+	if q.params.Logprobs >= 0 {
+		t.Logprob, t.Top = s.TopLogprobs(logits, t.ID, q.params.Logprobs)
+	}
+	return t
+}
+
+// promptLogprobs adds the tokens of the prompt that this step's logits are about.
+// A request that was preempted computes some of them again; they are not reported
+// twice.
+func (j *sampleJob) promptLogprobs(r *row, s *sampling.Sampler) {
+	q := r.q
+	known := &q.stream.prompt
+	if len(*known) == 0 {
+		*known = append(*known, Token{ID: q.tokens[0]})
+	}
+	for k := range r.wants {
+		next := r.from + k + 1
+		if next != len(*known) || next >= q.prompt {
+			continue
+		}
+		t := Token{ID: q.tokens[next]}
+		t.Logprob, t.Top = s.TopLogprobs(j.row(r, k), t.ID, max(q.params.Logprobs, 0))
+		*known = append(*known, t)
+	}
+}

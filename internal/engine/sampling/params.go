@@ -1,0 +1,75 @@
+package sampling
+
+import (
+	"fmt"
+	"math"
+)
+
+// Params are a request's wishes; names and meanings are vLLM's SamplingParams.
+type Params struct {
+	Temperature float64 // below 1e-5: the most likely token
+	TopP        float64 // 1: all
+	TopK        int     // 0: all
+	MinP        float64 // of the largest probability; 0: all
+
+	PresencePenalty   float64
+	FrequencyPenalty  float64
+	RepetitionPenalty float64 // 1: none
+
+	LogitBias map[int32]float32
+	Seed      uint64
+	Logprobs  int // most likely tokens to report; -1: no log probabilities at all
+}
+
+// Default is a request without wishes, as OpenAI's interface has it.
+func Default() Params {
+	return Params{Temperature: 1, TopP: 1, RepetitionPenalty: 1, Logprobs: -1}
+}
+
+// An Invalid parameter has a value that is out of range.
+type Invalid struct{ Param, Message string }
+
+func (e *Invalid) Error() string { return e.Message }
+
+// MaxLogprobs is how many tokens can be reported at most.
+const MaxLogprobs = 20
+
+// Check returns an *Invalid for the first value that is out of range.
+func (p *Params) Check(vocabSize int) error {
+	ranges := []struct {
+		name      string
+		value     float64
+		low, high float64
+		open      bool // low itself is not allowed
+	}{
+		{"temperature", p.Temperature, 0, 2, false},
+		{"top_p", p.TopP, 0, 1, true},
+		{"top_k", float64(p.TopK), 0, math.MaxInt32, false},
+		{"min_p", p.MinP, 0, 1, false},
+		{"presence_penalty", p.PresencePenalty, -2, 2, false},
+		{"frequency_penalty", p.FrequencyPenalty, -2, 2, false},
+		{"repetition_penalty", p.RepetitionPenalty, 0, 2, true},
+		{"logprobs", float64(p.Logprobs), -1, MaxLogprobs, false},
+	}
+	for _, r := range ranges {
+		if !(r.value >= r.low && r.value <= r.high) || r.open && r.value == r.low {
+			above := "from"
+			if r.open {
+				above = "above"
+			}
+			return &Invalid{r.name, fmt.Sprintf("%s is %v; it must be %s %v to %v.", r.name, r.value, above, r.low, r.high)}
+		}
+	}
+	for id, bias := range p.LogitBias {
+		switch {
+		case id < 0 || int(id) >= vocabSize:
+			return &Invalid{"logit_bias", fmt.Sprintf("logit_bias names token %d; the vocabulary has %d.", id, vocabSize)}
+		case !(bias >= -100 && bias <= 100):
+			return &Invalid{"logit_bias", fmt.Sprintf("logit_bias of token %d is %v; it must be from -100 to 100.", id, bias)}
+		}
+	}
+	return nil
+}
+
+// greedy reports whether nothing is drawn (vLLM's _SAMPLING_EPS).
+func (p *Params) greedy() bool { return p.Temperature < 1e-5 }

@@ -1,0 +1,126 @@
+package sampling
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// frequencies samples many times with different seeds.
+func frequencies(p Params, logits []float32) []float64 {
+	const n = 20000
+	var s Sampler
+	f := make([]float64, len(logits))
+	for seed := range uint64(n) {
+		p.Seed = seed * 7919
+		f[s.Sample(&p, State{}, logits)] += 1.0 / n
+	}
+	return f
+}
+
+func TestTokensComeAsOftenAsTheyAreLikely(t *testing.T) {
+	logits := []float32{float32(math.Log(0.1)), float32(math.Log(0.4)), float32(math.Log(0.2)), float32(math.Log(0.3))}
+	tests := []struct {
+		name   string
+		change func(*Params)
+		want   []float64
+	}{
+		{"as they are", func(*Params) {}, []float64{0.1, 0.4, 0.2, 0.3}},
+		{"greedy", func(p *Params) { p.Temperature = 0 }, []float64{0, 1, 0, 0}},
+		{"temperature", func(p *Params) { p.Temperature = 0.5 }, []float64{1.0 / 30, 16.0 / 30, 4.0 / 30, 9.0 / 30}},
+		{"top-k", func(p *Params) { p.TopK = 2 }, []float64{0, 4.0 / 7, 0, 3.0 / 7}},
+		{"top-p", func(p *Params) { p.TopP = 0.65 }, []float64{0, 4.0 / 7, 0, 3.0 / 7}},
+		{"top-p reached exactly at the last", func(p *Params) { p.TopP = 0.95 }, []float64{0.1, 0.4, 0.2, 0.3}},
+		{"top-p of what top-k leaves", func(p *Params) { p.TopK, p.TopP = 3, 0.4 }, []float64{0, 1, 0, 0}},
+		{"min-p", func(p *Params) { p.MinP = 0.6 }, []float64{0, 4.0 / 7, 0, 3.0 / 7}},
+		{"min-p with top-k", func(p *Params) { p.MinP, p.TopK = 0.6, 3 }, []float64{0, 4.0 / 7, 0, 3.0 / 7}},
+		{"bias", func(p *Params) { p.LogitBias = map[int32]float32{0: 100} }, []float64{1, 0, 0, 0}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			p := Default()
+			test.change(&p)
+			require.NoError(t, p.Check(4))
+			for i, f := range frequencies(p, logits) {
+				require.InDelta(t, test.want[i], f, 0.012, "token %d", i)
+			}
+		})
+	}
+}
+
+func TestPenaltiesChangeWhatWasSaid(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Params)
+		state  State
+		want   int32
+	}{
+		{"none", func(*Params) {}, State{Output: []int32{0}}, 0},
+		{"frequency counts", func(p *Params) { p.FrequencyPenalty = 0.3 }, State{Output: []int32{0, 0}}, 1},
+		{"frequency once is not enough", func(p *Params) { p.FrequencyPenalty = 0.3 }, State{Output: []int32{0}}, 0},
+		{"presence does not count", func(p *Params) { p.PresencePenalty = 0.3 }, State{Output: []int32{0, 0}}, 0},
+		{"presence", func(p *Params) { p.PresencePenalty = 0.6 }, State{Output: []int32{0}}, 1},
+		{"presence forgets the prompt", func(p *Params) { p.PresencePenalty = 0.6 }, State{Prompt: []int32{0}}, 0},
+		{"repetition sees the prompt", func(p *Params) { p.RepetitionPenalty = 2 }, State{Prompt: []int32{0, 0}}, 1},
+		{"repetition of what is negative", func(p *Params) { p.RepetitionPenalty = 2 }, State{Output: []int32{0, 1, 2}}, 0},
+		{"forbidden", func(*Params) {}, State{Forbidden: []int32{0, 1}}, 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			p := Default()
+			p.Temperature = 0
+			test.change(&p)
+			var s Sampler
+			require.Equal(t, test.want, s.Sample(&p, test.state, []float32{1, 0.6, -0.1}))
+		})
+	}
+}
+
+func TestTheRandomNumberIsOfTheSeedAndThePlace(t *testing.T) {
+	require.Equal(t, uniform(5, 3), uniform(5, 3))
+	require.NotEqual(t, uniform(5, 3), uniform(5, 4))
+	require.NotEqual(t, uniform(5, 3), uniform(6, 3))
+}
+
+func TestLogprobsAreOfTheLogitsAsTheyCame(t *testing.T) {
+	var s Sampler
+	logits := []float32{2, 1, 3, 1}
+	own, top := s.TopLogprobs(logits, 1, 3)
+	norm := math.Log(math.Exp(2) + 2*math.E + math.Exp(3))
+	require.InDelta(t, 1-norm, own.Value, 1e-6)
+	require.Equal(t, []int32{2, 0, 1}, []int32{top[0].Token, top[1].Token, top[2].Token})
+	require.InDelta(t, 3-norm, top[0].Value, 1e-6)
+	_, top = s.TopLogprobs(logits, 1, 0)
+	require.Empty(t, top)
+}
+
+func TestValuesOutOfRangeAreNamed(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*Params)
+		param  string
+	}{
+		{"temperature too high", func(p *Params) { p.Temperature = 2.1 }, "temperature"},
+		{"temperature negative", func(p *Params) { p.Temperature = -0.1 }, "temperature"},
+		{"temperature no number", func(p *Params) { p.Temperature = math.NaN() }, "temperature"},
+		{"top_p 0", func(p *Params) { p.TopP = 0 }, "top_p"},
+		{"top_k negative", func(p *Params) { p.TopK = -1 }, "top_k"},
+		{"min_p above 1", func(p *Params) { p.MinP = 1.5 }, "min_p"},
+		{"presence", func(p *Params) { p.PresencePenalty = 3 }, "presence_penalty"},
+		{"frequency", func(p *Params) { p.FrequencyPenalty = -3 }, "frequency_penalty"},
+		{"repetition", func(p *Params) { p.RepetitionPenalty = 0 }, "repetition_penalty"},
+		{"logprobs", func(p *Params) { p.Logprobs = 21 }, "logprobs"},
+		{"bias of no token", func(p *Params) { p.LogitBias = map[int32]float32{4: 1} }, "logit_bias"},
+		{"bias too large", func(p *Params) { p.LogitBias = map[int32]float32{3: 101} }, "logit_bias"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			p := Default()
+			test.change(&p)
+			var invalid *Invalid
+			require.ErrorAs(t, p.Check(4), &invalid)
+			require.Equal(t, test.param, invalid.Param)
+		})
+	}
+}

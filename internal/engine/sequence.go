@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"llmmemory/internal/engine/sampling"
+	"llmmemory/internal/vllm/v1/sched"
+)
+
+// A sequence is one answer with its prompt.
+type sequence struct {
+	stream *Stream
+	index  int
+	id     sched.ID // 0: not scheduled by itself, or finished
+	params sampling.Params
+	tokens []int32 // prompt and answer
+	prompt int
+	most   int     // tokens of the answer
+	ends   []int32 // tokens that end it
+	table  []int32 // blocks
+	text   text
+	done   bool
+
+	waiting int // forks to be made when the prompt is computed (answer 0)
+	arrived time.Time
+	started time.Time // when it was first scheduled
+	last    time.Time // when its last token came
+}
+
+// output is the answer so far.
+func (q *sequence) output() []int32 { return q.tokens[q.prompt:] }
+
+// state is what sampling looks at.
+func (q *sequence) state() sampling.State {
+	st := sampling.State{Prompt: q.tokens[:q.prompt], Output: q.output()}
+	if len(st.Output) < q.stream.request.MinTokens {
+		st.Forbidden = q.ends
+	}
+	return st
+}
+
+// take appends a token and returns the text that it brings and whether the answer has ended.
+func (q *sequence) take(id int32) (text string, finish Finish) {
+	q.tokens = append(q.tokens, id)
+	r := q.stream.request
+	n := len(q.output())
+	e := q.stream.engine
+	if n >= r.MinTokens && slices.Contains(q.ends, id) {
+		return q.text.rest(), FinishStop
+	}
+	var piece []byte
+	if !e.config.Tokenizer.Special(id) {
+		piece = e.config.Tokenizer.Piece(id)
+	}
+	text, stopped := q.text.add(piece, n >= r.MinTokens)
+	switch {
+	case stopped:
+		return text, FinishStop
+	case n >= q.most || len(q.tokens) >= e.config.MaxModelLen:
+		return text + q.text.rest(), FinishLength
+	}
+	return text, ""
+}
+
+// fork is another answer that starts as q does.
+func (q *sequence) fork(index int) *sequence {
+	f := &sequence{
+		stream: q.stream, index: index, params: q.params, tokens: slices.Clone(q.tokens[:q.prompt]), prompt: q.prompt,
+		most: q.most, ends: q.ends, text: text{stops: q.text.stops}, arrived: q.arrived, started: q.started,
+	}
+	f.params.Seed += uint64(index)
+	return f
+}

@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"llmmemory/internal/engine/sampling"
+	"llmmemory/internal/kvstore"
+	"llmmemory/internal/model"
+	"llmmemory/internal/parallel"
+	"llmmemory/internal/vllm/v1/sched"
+)
+
+// A step is the arrays of a step, which are used again by the next one.
+type step struct {
+	plan    sched.Step
+	rows    []row
+	batch   model.Batch
+	copies  []kvstore.Pair
+	counts  []int32
+	sampled []int32
+	outcome sched.Outcome
+	job     sampleJob
+	report  StepReport
+}
+
+// A row is a sequence in a step.
+type row struct {
+	q      *sequence
+	from   int     // tokens that were computed before
+	logits int     // first of its rows of logits
+	wants  int     // rows of logits
+	prompt bool    // they are about the prompt, too
+	last   bool    // the last one is for the next token
+	tokens []Token // what was sampled: one, or one for each answer
+}
+
+func (s *step) init(pool *parallel.Pool) {
+	s.job.samplers = make([]sampling.Sampler, pool.Size())
+	s.job.pool = pool
+}
+
+// runStep schedules, computes and samples once.
+func (e *Engine) runStep() {
+	begin := time.Now()
+	e.step.report = StepReport{}
+	e.mu.Lock()
+	err := e.sched.Schedule(&e.step.plan)
+	if err != nil {
+		panic("engine: " + err.Error()) // only this package's own mistakes lead there
+	}
+	e.buildBatch()
+	e.mu.Unlock()
+	report := &e.step.report
+	report.Schedule, report.Preempted, report.Tokens = time.Since(begin), len(e.step.plan.Preempted), e.step.plan.NumScheduledTokens
+	if len(e.step.plan.Rows) == 0 {
+		return
+	}
+	begin = time.Now()
+	logits, err := e.compute()
+	report.Model = time.Since(begin)
+	begin = time.Now()
+	if err == nil {
+		e.sample(logits)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.fail(err)
+		return
+	}
+	e.update()
+	report.Sample = time.Since(begin)
+	stats := e.sched.TakeStats()
+	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
+	e.observer.Step(*report)
+}
+
+// buildBatch turns the scheduler's step into the model's batch.
+func (e *Engine) buildBatch() {
+	s, now := &e.step, time.Now()
+	b := &s.batch
+	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
+	b.QueryStart = append(b.QueryStart[:0], 0)
+	s.rows, s.copies = s.rows[:0], s.copies[:0]
+	for _, id := range s.plan.Preempted {
+		if q := e.live[id]; q != nil {
+			q.table = q.table[:0]
+		}
+	}
+	for _, c := range s.plan.Copies {
+		s.copies = append(s.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
+		if q := e.live[c.ID]; q != nil && c.Index >= 0 && c.Index < len(q.table) {
+			q.table[c.Index] = c.Dst
+		}
+	}
+	stride := 0
+	for i := range s.plan.Rows {
+		stride = max(stride, e.addRow(i, now))
+	}
+	b.Slots = s.plan.Slots[0]
+	b.TableStride = stride
+	b.BlockTables = b.BlockTables[:0]
+	for i := range s.rows {
+		table := s.rows[i].q.table
+		b.BlockTables = append(b.BlockTables, table...)
+		for range stride - len(table) {
+			b.BlockTables = append(b.BlockTables, 0)
+		}
+	}
+}
+
+// addRow adds row i and returns the length of its block table. All requests of a
+// step that was just scheduled are live: both happen under the lock.
+func (e *Engine) addRow(i int, now time.Time) int {
+	s := &e.step
+	b, planned := &s.batch, &s.plan.Rows[i]
+	q := e.live[planned.ID]
+	from, n := planned.NumComputedTokens, planned.NumScheduledTokens
+	start := s.plan.BlockStarts[i]
+	if planned.Kind != sched.KindRunning {
+		start = 0
+	}
+	q.table = append(q.table[:start], s.plan.RowBlocks(i, 0)...)
+	if q.started.IsZero() {
+		q.started = now
+		q.stream.setCached(from)
+		for _, a := range q.stream.answers {
+			a.started = now
+		}
+	}
+	first := len(b.Tokens)
+	b.Tokens = append(b.Tokens, q.tokens[from:from+n]...)
+	for p := from; p < from+n; p++ {
+		b.Positions = append(b.Positions, int32(p))
+	}
+	r := row{
+		q: q, from: from, logits: len(b.Logits), last: from+n == len(q.tokens),
+		prompt: q.stream.request.PromptLogprobs && from < q.prompt && q.index == 0,
+	}
+	switch {
+	case r.prompt:
+		for k := range n {
+			b.Logits = append(b.Logits, int32(first+k))
+		}
+	case r.last:
+		b.Logits = append(b.Logits, int32(first+n-1))
+	}
+	r.wants = len(b.Logits) - r.logits
+	s.rows = append(s.rows, r)
+	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
+	b.SeqLens = append(b.SeqLens, int32(from+n))
+	s.report.PromptTokens += max(0, min(from+n, q.prompt)-from)
+	return len(q.table)
+}
+
+// compute copies blocks and runs the model.
+func (e *Engine) compute() ([]float32, error) {
+	if err := e.store.CopyBlocks(e.step.copies); err != nil {
+		return nil, err
+	}
+	return e.runner.Forward(&e.step.batch)
+}
+
+// fail ends all requests of a step that could not be computed. Nothing that it
+// should have written can be hit.
+func (e *Engine) fail(cause error) {
+	for i := range e.step.rows {
+		s := e.step.rows[i].q.stream
+		for _, q := range s.answers {
+			if !q.done {
+				e.drop(q)
+				s.send(Event{Index: q.index, Finish: FinishError, Err: fmt.Errorf("the model failed: %w", cause)})
+				e.observer.Finished(q.report(string(FinishError)))
+			}
+		}
+	}
+	if err := e.sched.StepFailed(); err != nil {
+		panic("engine: " + err.Error()) // only this package's own mistakes lead there
+	}
+}

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// A text is what tokens say, of which only whole characters are given out, and
+// nothing that may be the beginning of a string that ends it.
+type text struct {
+	stops []string
+	bytes []byte // that are not yet a whole character
+	held  string // whole characters that may begin a stop
+}
+
+// add appends the bytes of a token and returns what can be given out. stopped
+// says that a stop was found; what comes before it is returned. With mayStop false stops
+// are text.
+func (t *text) add(piece []byte, mayStop bool) (out string, stopped bool) {
+	t.bytes = append(t.bytes, piece...)
+	whole := wholeRunes(t.bytes)
+	t.held += strings.ToValidUTF8(string(t.bytes[:whole]), "\uFFFD")
+	t.bytes = append(t.bytes[:0], t.bytes[whole:]...)
+	first := -1
+	for _, s := range t.stops {
+		if i := strings.Index(t.held, s); i >= 0 && (first < 0 || i < first) {
+			first = i
+		}
+	}
+	if first >= 0 && mayStop {
+		out, t.held = t.held[:first], ""
+		return out, true
+	}
+	keep := 0
+	if mayStop || first < 0 {
+		keep = t.mayBegin()
+	}
+	out, t.held = t.held[:len(t.held)-keep], t.held[len(t.held)-keep:]
+	return out, false
+}
+
+// mayBegin is how many bytes at the end of held may be the beginning of a stop.
+func (t *text) mayBegin() int {
+	most := 0
+	for _, s := range t.stops {
+		for n := min(len(s)-1, len(t.held)); n > most; n-- {
+			if strings.HasSuffix(t.held, s[:n]) {
+				most = n
+			}
+		}
+	}
+	return most
+}
+
+// rest is what was held back.
+func (t *text) rest() string {
+	out := t.held + strings.ToValidUTF8(string(t.bytes), "\uFFFD")
+	t.held, t.bytes = "", nil
+	return out
+}
+
+// wholeRunes is how many bytes come before a character that is not yet complete.
+func wholeRunes(b []byte) int {
+	for n := 1; n <= min(utf8.UTFMax-1, len(b)); n++ {
+		if c := b[len(b)-n]; utf8.RuneStart(c) {
+			if utf8.FullRune(b[len(b)-n:]) {
+				return len(b)
+			}
+			return len(b) - n
+		}
+	}
+	return len(b)
+}

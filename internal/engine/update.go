@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"llmmemory/internal/vllm/v1/sched"
+)
+
+// update tells the scheduler and the users what was sampled. Rows that were
+// cancelled while the model computed count for nothing.
+func (e *Engine) update() {
+	s, now := &e.step, time.Now()
+	s.counts, s.sampled = s.counts[:0], s.sampled[:0]
+	for i := range s.rows {
+		r := &s.rows[i]
+		n := int32(0)
+		if len(r.tokens) > 0 && r.q.id != 0 {
+			n = 1
+			s.sampled = append(s.sampled, r.scheduled())
+		}
+		s.counts = append(s.counts, n)
+	}
+	if err := e.sched.Update(s.counts, s.sampled, &s.outcome); err != nil {
+		panic("engine: " + err.Error()) // only this package's own mistakes lead there
+	}
+	for i := range s.rows {
+		if r := &s.rows[i]; s.counts[i] > 0 {
+			e.deliver(r, now)
+		}
+	}
+}
+
+// scheduled is the token that the scheduler gets for a row. Of several answers it
+// is one that goes on, so that the others can be forked from it.
+func (r *row) scheduled() int32 {
+	q := r.q
+	if q.waiting == 0 {
+		return r.tokens[0].ID
+	}
+	for i, a := range q.stream.answers {
+		if !a.done && !a.endsWith(r.tokens[i].ID) {
+			return r.tokens[i].ID
+		}
+	}
+	return r.tokens[0].ID
+}
+
+// deliver gives the tokens of a row to their answers.
+func (e *Engine) deliver(r *row, now time.Time) {
+	q := r.q
+	if q.waiting == 0 {
+		e.give(q, r.tokens[0], now)
+		return
+	}
+	// The row has come through the prompt of several answers. It goes on as the
+	// first one that does not end at once, and the others are forked from it.
+	q.waiting = 0
+	parent := q.id
+	token := r.scheduled()
+	delete(e.live, parent)
+	q.id = 0
+	var owner *sequence
+	for i, a := range q.stream.answers {
+		if a.done {
+			continue
+		}
+		ends := a.endsWith(r.tokens[i].ID)
+		if !ends && owner == nil && r.tokens[i].ID == token {
+			owner, a.id = a, parent
+			a.table = append(a.table[:0], q.table...)
+			e.live[parent] = a
+		} else if !ends {
+			e.fork(a, parent, r.tokens[i].ID)
+		}
+	}
+	for i, a := range q.stream.answers {
+		if !a.done {
+			e.give(a, r.tokens[i], now)
+		}
+	}
+	if owner == nil {
+		e.sched.Abort(parent)
+	}
+}
+
+// endsWith reports whether an answer that has said nothing yet ends with this
+// token.
+func (q *sequence) endsWith(id int32) bool {
+	probe := *q
+	probe.tokens = slices.Clone(q.tokens)
+	probe.text = text{stops: q.text.stops}
+	_, finish := probe.take(id)
+	return finish != ""
+}
+
+// fork has the scheduler share the blocks of the parent with an answer that went
+// another way.
+func (e *Engine) fork(a *sequence, parent sched.ID, token int32) {
+	id, err := e.sched.Fork(parent, sched.Child{Last: token})
+	if err != nil {
+		a.done = true
+		a.stream.send(Event{Index: a.index, Finish: FinishError, Err: fmt.Errorf("an answer could not be forked: %w", err)})
+		e.observer.Finished(a.report(string(FinishError)))
+		return
+	}
+	a.id = id
+	e.live[id] = a
+}
+
+// give appends a token to an answer and tells the user.
+func (e *Engine) give(q *sequence, t Token, now time.Time) {
+	text, finish := q.take(t.ID)
+	event := Event{Index: q.index, Text: text, Tokens: []Token{t}, Finish: finish}
+	if q.last.IsZero() {
+		e.observer.FirstToken(now.Sub(q.arrived))
+		if q.index == 0 {
+			event.Prompt = q.stream.prompt
+		}
+	} else {
+		e.observer.NextToken(now.Sub(q.last))
+	}
+	q.last = now
+	e.step.report.GenerationTokens++
+	if finish != "" {
+		e.drop(q)
+		e.observer.Finished(q.report(string(finish)))
+	}
+	q.stream.send(event)
+}

@@ -1,0 +1,20 @@
+// Package invariants makes programs check their own state: built with -tags
+// invariants, the memory managers and schedulers walk their whole state after each
+// call, with the Check that their tests call. Without the tag nothing of it is in the
+// program.
+//
+//	if invariants.Enabled {
+//		defer invariants.Hold(s.Check)
+//	}
+package invariants
+
+// Hold is deferred. It panics if check finds that an invariant is broken: nothing
+// that is done from there on could be right. A panic of the call itself comes first.
+func Hold(check func() error) {
+	if p := recover(); p != nil {
+		panic(p)
+	}
+	if err := check(); err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,143 @@
+package model_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
+	"llmmemory/internal/model"
+	pack "llmmemory/internal/model/matrix"
+	"llmmemory/internal/model/weights"
+	"llmmemory/internal/parallel"
+)
+
+// The shapes that llama.cpp was measured with: Llama with an output matrix of its
+// own, about 24 and 134 million parameters.
+var benchShapes = []struct {
+	name                               string
+	hidden, layers, heads, inter, base int
+}{
+	{"24M", 288, 6, 6, 768, 32000},
+	{"134M", 768, 12, 12, 2048, 32000},
+}
+
+func randomHalf(rnd *rand.Rand, name string, rows, cols int) *weights.Tensor {
+	values := make([]uint16, rows*cols)
+	for i := range values {
+		values[i] = pack.ToF16(float32(rnd.NormFloat64()) * 0.03)
+	}
+	return weights.FromHalves(name, rows, cols, values)
+}
+
+// benchModel has random weights in f16.
+func benchModel(b *testing.B, shape int, pool *parallel.Pool) *model.Model {
+	s := benchShapes[shape]
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var all []*weights.Tensor
+	add := func(name string, rows, cols int) { all = append(all, randomHalf(rnd, name+".weight", rows, cols)) }
+	add("model.embed_tokens", s.base, s.hidden)
+	add("lm_head", s.base, s.hidden)
+	add("model.norm", 1, s.hidden)
+	for l := range s.layers {
+		at := fmt.Sprintf("model.layers.%d.", l)
+		add(at+"input_layernorm", 1, s.hidden)
+		add(at+"post_attention_layernorm", 1, s.hidden)
+		for _, n := range []string{"q_proj", "k_proj", "v_proj", "o_proj"} {
+			add(at+"self_attn."+n, s.hidden, s.hidden)
+		}
+		add(at+"mlp.gate_proj", s.inter, s.hidden)
+		add(at+"mlp.up_proj", s.inter, s.hidden)
+		add(at+"mlp.down_proj", s.hidden, s.inter)
+	}
+	m, err := model.Build(model.Config{
+		Family: "llama", VocabSize: s.base, HiddenSize: s.hidden, NumLayers: s.layers, NumHeads: s.heads, NumKVHeads: s.heads,
+		HeadDim: s.hidden / s.heads, IntermediateSize: s.inter, MaxModelLen: 2048, NormEps: 1e-5, Activation: model.SiLU,
+		Rope: &model.Rope{Theta: 10000},
+	}, weights.Collect(all...), pool)
+	require.NoError(b, err)
+	return m
+}
+
+// BenchmarkForward prints tokens a second: of a prompt of 512, and of decoding
+// with 512 tokens of context that all sequences share.
+func BenchmarkForward(b *testing.B) {
+	for shape, s := range benchShapes {
+		for _, workers := range []int{1, runtime.NumCPU()} {
+			pool, err := parallel.New(workers)
+			require.NoError(b, err)
+			m := benchModel(b, shape, pool)
+			store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256}, pool)
+			require.NoError(b, err)
+			r, err := model.NewRunner(m, store, pool)
+			require.NoError(b, err)
+			run := func(name string, batch *model.Batch) {
+				b.Run(fmt.Sprintf("%s/threads=%d/%s", s.name, workers, name), func(b *testing.B) {
+					for b.Loop() {
+						if _, err := r.Forward(batch); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(float64(len(batch.Tokens)*b.N)/b.Elapsed().Seconds(), "tokens/s")
+				})
+			}
+			run("prefill=512", prefillBatch(512))
+			for _, n := range []int{1, 4, 16, 32} {
+				run(fmt.Sprintf("decode=%d", n), decodeBatch(n))
+			}
+			require.NoError(b, store.Close())
+			require.NoError(b, m.Close())
+			pool.Close()
+		}
+	}
+}
+
+func prefillBatch(n int) *model.Batch {
+	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, TableStride: n / 16, Logits: []int32{int32(n - 1)}}
+	for i := range n {
+		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)), append(b.Slots, int64(16+i))
+	}
+	for i := range n / 16 {
+		b.BlockTables = append(b.BlockTables, int32(1+i))
+	}
+	return b
+}
+
+// decodeBatch has n sequences after the 512 tokens of blocks 1 to 32.
+func decodeBatch(n int) *model.Batch {
+	b := &model.Batch{QueryStart: []int32{0}, TableStride: 33}
+	for i := range n {
+		b.Tokens, b.Positions = append(b.Tokens, int32(i)), append(b.Positions, 512)
+		b.Slots = append(b.Slots, int64(40+i)*16)
+		b.QueryStart, b.SeqLens, b.Logits = append(b.QueryStart, int32(i+1)), append(b.SeqLens, 513), append(b.Logits, int32(i))
+		for k := range 32 {
+			b.BlockTables = append(b.BlockTables, int32(1+k))
+		}
+		b.BlockTables = append(b.BlockTables, int32(40+i))
+	}
+	return b
+}
+
+// A step of a size that was seen before allocates nothing.
+func TestForwardAllocatesNothing(t *testing.T) {
+	f := families()[0]
+	b := newBench(t, f.write(t), 2)
+	batch := decodeBatch(3)
+	for i := range batch.BlockTables {
+		batch.BlockTables[i] %= numBlocks
+	}
+	for i := range batch.Positions {
+		batch.Positions[i], batch.SeqLens[i], batch.Slots[i] = 200, 201, int64(i)
+	}
+	_, err := b.runner.Forward(batch)
+	require.NoError(t, err)
+	require.Zero(t, testing.AllocsPerRun(20, func() {
+		if _, err := b.runner.Forward(batch); err != nil {
+			t.Error(err)
+		}
+	}))
+}

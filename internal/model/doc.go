@@ -1,0 +1,23 @@
+// Package model runs decoder-only transformers on the CPU: Llama 1 to 3.3,
+// Mistral, Qwen2 and Qwen3, GPT-2 and OPT, which are one forward pass over
+// different data. Weights come from a folder as Hugging Face publishes it or
+// from a GGUF file, and are packed once.
+//
+// A forward pass takes a batch of tokens of many sequences, writes their keys and
+// values into a kvstore.Store where the slot mapping says, attends through the
+// block tables, and returns logits where they are asked for. The logits of a
+// sequence have the same bits whatever else is in the batch, however its prompt
+// was cut into chunks, and on any number of cores.
+//
+// Which tokens are computed when is the scheduler's business, and what is made of
+// logits the engine's.
+package model
+
+import "errors"
+
+// ErrModel is wrapped when a model cannot be loaded: its message says what was
+// found and what is supported.
+var ErrModel = errors.New("cannot load the model")
+
+// ErrBatch is wrapped when a batch cannot be computed.
+var ErrBatch = errors.New("bad batch")

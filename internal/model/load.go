@@ -1,0 +1,209 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"llmmemory/internal/model/weights"
+	"llmmemory/internal/parallel"
+)
+
+// A Model is a configuration with packed weights. It does not change after it
+// was loaded.
+type Model struct {
+	Config
+	embed     *table // nil: rows of the head
+	positions *table // nil: positions are rotations
+	cos, sin  []float32
+	layers    []layer
+	norm      norm
+	head      linear
+}
+
+type norm struct{ weight, bias []float32 }
+
+type layer struct {
+	attnNorm     norm
+	qkv          linear
+	qNorm, kNorm []float32
+	out          linear
+	mlpNorm      norm
+	up           linear // with a gate, it comes first
+	down         linear
+}
+
+// Close gives the weights' memory back.
+func (m *Model) Close() error {
+	err := m.head.close()
+	for i := range m.layers {
+		l := &m.layers[i]
+		err = errors.Join(err, l.qkv.close(), l.out.close(), l.up.close(), l.down.close())
+	}
+	return errors.Join(err, m.embed.close(), m.positions.close())
+}
+
+// WeightBytes is the size of the packed weights.
+func (m *Model) WeightBytes() int {
+	n := 0
+	add := func(l *linear) {
+		for _, p := range l.parts {
+			n += p.Bytes()
+		}
+	}
+	add(&m.head)
+	for i := range m.layers {
+		l := &m.layers[i]
+		add(&l.qkv)
+		add(&l.out)
+		add(&l.up)
+		add(&l.down)
+	}
+	return n + m.embed.bytes() + m.positions.bytes()
+}
+
+// OpenFolder loads a folder as Hugging Face publishes it. Memory is checked
+// before any of it is taken.
+func OpenFolder(dir string, pool *parallel.Pool) (*Model, error) {
+	c, err := readConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	files, err := weights.OpenSafetensors(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrModel, err)
+	}
+	m, err := build(c, files, pool, false)
+	return m, errors.Join(err, files.Close())
+}
+
+// OpenGGUF loads a GGUF file that is open.
+func OpenGGUF(g *weights.GGUF, pool *parallel.Pool) (*Model, error) {
+	c, err := configFromGGUF(g)
+	if err != nil {
+		return nil, err
+	}
+	return build(c, g.Tensors, pool, true)
+}
+
+// A loader finds the tensors of a model.
+type loader struct {
+	config *Config
+	files  *weights.Tensors
+	pool   *parallel.Pool
+	names  *names
+	prefix string
+}
+
+func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool) (*Model, error) {
+	l := &loader{config: c, files: files, pool: pool, names: &llamaNames}
+	switch {
+	case gguf:
+		l.names = &ggufNames
+	case c.Family == "gpt2":
+		l.names = &gpt2Names
+	case c.Family == "opt":
+		l.names = &optNames
+	}
+	for _, p := range prefixes {
+		if files.Get(p+l.names.embed+".weight") != nil {
+			l.prefix = p
+		}
+	}
+	if err := l.enoughMemory(); err != nil {
+		return nil, err
+	}
+	m := &Model{Config: *c}
+	if err := l.load(m); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+// enoughMemory compares what the weights take with what the system has to give.
+// Weights that are quantized in blocks take up to an eighth more when packed.
+func (l *loader) enoughMemory() error {
+	need := 0
+	for _, name := range l.files.Names() {
+		n := l.files.Get(name).Bytes()
+		need += n + n/8
+	}
+	have, ok := availableMemory()
+	if ok && need > have {
+		return fmt.Errorf("%w: its weights take about %d MB, %d MB of memory are available", ErrModel, need>>20, have>>20)
+	}
+	return nil
+}
+
+// availableMemory is what can be had without pushing anything out; ok is false
+// where that is not known.
+func availableMemory() (bytes int, ok bool) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err == nil {
+		for _, line := range strings.Split(string(text), "\n") {
+			var kb int
+			if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kb); n == 1 {
+				return kb << 10, true
+			}
+		}
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return 0, false
+	}
+	return int(uint64(info.Freeram) * uint64(info.Unit)), true
+}
+
+// tensor finds a tensor with the model's prefix.
+func (l *loader) tensor(name string) (*weights.Tensor, error) {
+	for _, full := range []string{l.prefix + name, name} {
+		if t := l.files.Get(full); t != nil {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, l.prefix+name)
+}
+
+func (l *loader) matrix(name string, out, in int) (*weights.Tensor, error) {
+	t, err := l.tensor(name + ".weight")
+	if err != nil {
+		return nil, err
+	}
+	rows, cols := out, in
+	if l.names.transposed {
+		rows, cols = in, out
+	}
+	if t.Rows != rows || t.Cols != cols {
+		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows, t.Cols, rows, cols)
+	}
+	return t, nil
+}
+
+func (l *loader) vector(name string, n int) ([]float32, error) {
+	t, err := l.tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	if t.Rows != 1 || t.Cols != n {
+		return nil, fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d", ErrModel, t.Name, t.Rows, t.Cols, n)
+	}
+	return t.Vector(), nil
+}
+
+func (l *loader) norm(name string) (n norm, err error) {
+	if n.weight, err = l.vector(name+".weight", l.config.HiddenSize); err == nil && l.config.Norm == LayerNorm {
+		n.bias, err = l.vector(name+".bias", l.config.HiddenSize)
+	}
+	return n, err
+}
+
+// Build makes a model of tensors that are named as in a folder of its family.
+func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool) (*Model, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return build(&c, tensors, pool, false)
+}

@@ -1,0 +1,130 @@
+//go:build amd64 && !purego
+
+package matrix
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+type instructions uint8
+
+const (
+	portable instructions = iota
+	avx2
+	avx512
+)
+
+// isa is the best instruction set that the processor has; tests lower it.
+var isa = best()
+
+func best() instructions {
+	switch {
+	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasFMA:
+		return avx512
+	case cpu.X86.HasAVX2 && cpu.X86.HasFMA: // F16C is in every processor with AVX2
+		return avx2
+	}
+	return portable
+}
+
+// Kernels names the instruction set in use.
+func Kernels() string { return [...]string{"portable", "AVX2", "AVX-512"}[isa] }
+
+// tileRows is how many rows a tile has at most.
+const tileRows = 6
+
+// direct is how many rows a kernel multiplies by weights as they are kept; more
+// pay for decoding a slab.
+func direct(t Type) int {
+	switch {
+	case isa == avx512 && t != F32:
+		return 4
+	case isa == avx2 && (t == F16 || t == BF16):
+		return 1
+	}
+	return 0
+}
+
+type kernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+
+type blockKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr)
+
+var (
+	tiles512 = [...]kernel{tileAVX512x1, tileAVX512x2, tileAVX512x3, tileAVX512x4, tileAVX512x5, tileAVX512x6}
+	tiles2   = [...]kernel{tileAVX2x1, tileAVX2x2, tileAVX2x3, tileAVX2x4, tileAVX2x5, tileAVX2x6}
+	f16x512  = [...]kernel{mulF16AVX512x1, mulF16AVX512x2, mulF16AVX512x3, mulF16AVX512x4}
+	bf16x512 = [...]kernel{mulBF16AVX512x1, mulBF16AVX512x2, mulBF16AVX512x3, mulBF16AVX512x4}
+	int8x512 = [...]blockKernel{mulInt8AVX512x1, mulInt8AVX512x2, mulInt8AVX512x3, mulInt8AVX512x4}
+	int4x512 = [...]blockKernel{mulInt4AVX512x1, mulInt4AVX512x2, mulInt4AVX512x3, mulInt4AVX512x4}
+)
+
+// multiply computes a panel for at most direct rows.
+func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte) {
+	to, from, k := uintptr(dstStride*4), uintptr(m.In*4), uintptr(m.In)
+	switch {
+	case m.Type == F16 && isa == avx512:
+		f16x512[rows-1](dst, to, x, from, w, k)
+	case m.Type == BF16 && isa == avx512:
+		bf16x512[rows-1](dst, to, x, from, w, k)
+	case m.Type == F16:
+		mulF16AVX2(dst, x, w, k)
+	case m.Type == BF16:
+		mulBF16AVX2(dst, x, w, k)
+	case m.Type == Int8:
+		int8x512[rows-1](dst, to, x, from, w, k/uintptr(m.Block), uintptr(m.Block))
+	case m.Type == Int4:
+		int4x512[rows-1](dst, to, x, from, w, k/uintptr(m.Block), uintptr(m.Block))
+	}
+}
+
+// decode turns k inputs of a panel into f32.
+func (m *Matrix) decode(dst *float32, w *byte, n int) {
+	k := uintptr(n)
+	switch {
+	case isa == portable:
+		m.portableDecode(dst, w, n)
+	case m.Type == F16 && isa == avx512:
+		decodeF16AVX512(dst, w, k)
+	case m.Type == BF16 && isa == avx512:
+		decodeBF16AVX512(dst, w, k)
+	case m.Type == F16:
+		decodeF16AVX2(dst, w, k)
+	case m.Type == BF16:
+		decodeBF16AVX2(dst, w, k)
+	case m.Type == Int8 && isa == avx512:
+		decodeInt8AVX512(dst, w, k/uintptr(m.Block), uintptr(m.Block))
+	case m.Type == Int4 && isa == avx512:
+		decodeInt4AVX512(dst, w, k/uintptr(m.Block), uintptr(m.Block))
+	case m.Type == Int8:
+		decodeInt8AVX2(dst, w, k/uintptr(m.Block), uintptr(m.Block))
+	case m.Type == Int4:
+		decodeInt4AVX2(dst, w, k/uintptr(m.Block), uintptr(m.Block))
+	}
+}
+
+// tile adds rows of x times a slab of f32 weights to dst.
+func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows int) {
+	switch isa {
+	case avx512:
+		tiles512[rows-1](dst, uintptr(dstStride*4), x, uintptr(xStride*4), w, uintptr(k))
+	case avx2:
+		for c := 0; c < Panel; c += 16 {
+			tiles2[rows-1](add(dst, c), uintptr(dstStride*4), x, uintptr(xStride*4), (*byte)(unsafe.Add(unsafe.Pointer(w), c*4)), uintptr(k))
+		}
+	default:
+		portableTile(dst, dstStride, x, xStride, w, k, rows)
+	}
+}
+
+// siluMul does as many values as it can and returns how many.
+func siluMul(dst, gate, up []float32) int {
+	n := len(gate) &^ 15
+	if isa != avx512 || n == 0 {
+		return 0
+	}
+	_, _ = dst[n-1], up[n-1]
+	siluMulAVX512(&dst[0], &gate[0], &up[0], uintptr(n))
+	return n
+}

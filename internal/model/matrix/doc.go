@@ -1,0 +1,11 @@
+// Package matrix multiplies rows of activations by weight matrices that were
+// packed once: 64 outputs interleaved, in f32, f16, bf16, 8 or 4 bits.
+//
+// The products of an output are added in the order of k, one fused multiply-add
+// each, whichever kernel runs and however many rows there are. So the result of a row never depends
+// on the other rows, nor on how the work is split.
+//
+// What the numbers mean is the business of model.
+package matrix
+
+//go:generate go run ./asm -out kernels_amd64.s -stubs kernels_amd64.go -pkg matrix

@@ -1,0 +1,20 @@
+//go:build !amd64 || purego
+
+package matrix
+
+// Kernels names the instruction set in use.
+func Kernels() string { return "portable" }
+
+const tileRows = 8
+
+func direct(Type) int { return 0 }
+
+func (m *Matrix) multiply(*float32, int, *float32, int, *byte) {}
+
+func (m *Matrix) decode(dst *float32, w *byte, k int) { m.portableDecode(dst, w, k) }
+
+func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows int) {
+	portableTile(dst, dstStride, x, xStride, w, k, rows)
+}
+
+func siluMul(_, _, _ []float32) int { return 0 }

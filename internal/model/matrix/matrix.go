@@ -1,0 +1,108 @@
+package matrix
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// ErrShape is wrapped when a matrix cannot be made.
+var ErrShape = errors.New("bad matrix")
+
+// Type is how weights are kept.
+type Type uint8
+
+const (
+	F32 Type = iota
+	F16
+	BF16
+	Int8 // blocks of 8-bit integers times a scale
+	Int4 // blocks of 4-bit integers times a scale, plus a minimum
+)
+
+func (t Type) String() string {
+	if int(t) < len(names) {
+		return names[t]
+	}
+	return fmt.Sprintf("type %d", uint8(t))
+}
+
+var names = [...]string{"f32", "f16", "bf16", "int8", "int4"}
+
+// Panel is how many outputs are interleaved, and the unit in which work can be
+// split.
+const Panel = 64
+
+// slab is how many k are decoded at a time: 128 × 64 × 4 bytes stay in the
+// first cache while all rows are multiplied by them.
+const slab = 128
+
+// A Matrix maps rows of In values to rows of Out values. It is made of panels of
+// 64 outputs; the last one is filled up with zeros.
+//
+// In a panel of F32, F16 and BF16 the 64 weights of k = 0 come first, then those
+// of k = 1. Panels of Int8 and Int4 consist of blocks of Block k: 64 scales in
+// F16, for Int4 64 minima in F16, and the integers, two k to a byte for Int4 with the
+// smaller k in the low half.
+type Matrix struct {
+	Type    Type
+	Out, In int
+	Block   int // k that share a scale; 0 if there are none
+
+	panelBytes int
+	memory     *Memory
+	data       []byte
+}
+
+// New makes a matrix of zeros. block is 0 for types without scales, else 16, 32
+// or another even divisor of 128 that divides in.
+func New(t Type, out, in, block int) (*Matrix, error) {
+	m := &Matrix{Type: t, Out: out, In: in, Block: block}
+	if out < 1 || in < 1 {
+		return nil, fmt.Errorf("%w: %d × %d", ErrShape, out, in)
+	}
+	scaled := t == Int8 || t == Int4
+	if scaled && (block < 2 || block%2 != 0 || slab%block != 0 || in%block != 0) || !scaled && block != 0 {
+		return nil, fmt.Errorf("%w: %v of %d inputs in blocks of %d", ErrShape, t, in, block)
+	}
+	m.panelBytes = m.bytesOf(in)
+	var err error
+	if m.memory, err = Allocate(m.Panels() * m.panelBytes); err != nil {
+		return nil, err
+	}
+	m.data = m.memory.Bytes()
+	return m, nil
+}
+
+// Close gives the memory back. The matrix must not be used after that.
+func (m *Matrix) Close() error { return m.memory.Close() }
+
+// Panels is the number of panels.
+func (m *Matrix) Panels() int { return (m.Out + Panel - 1) / Panel }
+
+// Bytes is the size of the packed weights.
+func (m *Matrix) Bytes() int { return len(m.data) }
+
+// bytesOf is what k inputs of a panel take.
+func (m *Matrix) bytesOf(k int) int {
+	switch m.Type {
+	case F32:
+		return k * Panel * 4
+	case Int8:
+		return k / m.Block * Panel * (2 + m.Block)
+	case Int4:
+		return k / m.Block * Panel * (4 + m.Block/2)
+	}
+	return k * Panel * 2
+}
+
+func (m *Matrix) panel(p int) *byte { return &m.data[p*m.panelBytes] }
+
+// halves and floats see the bytes of a panel as what they are.
+func (m *Matrix) halves(p int) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(m.panel(p))), m.panelBytes/2)
+}
+
+func (m *Matrix) floats(p int) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(m.panel(p))), m.panelBytes/4)
+}

@@ -1,0 +1,219 @@
+package matrix
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// quantized is a source of random blocks.
+type quantized struct {
+	in, block int
+	low, high int
+	least     bool
+}
+
+func (s quantized) Row(int, []float32) { panic("rows of integers were asked for as numbers") }
+
+func (s quantized) Quantized(i int, q []int8, scale, least []float32) {
+	rnd := rand.New(rand.NewPCG(uint64(i), 7))
+	for k := range q {
+		q[k] = int8(s.low + rnd.IntN(s.high-s.low+1))
+	}
+	for b := range scale {
+		scale[b], least[b] = rnd.Float32()*0.02, 0
+		if s.least {
+			least[b] = -rnd.Float32() * 0.2
+		}
+	}
+}
+
+type random struct{}
+
+func (random) Row(i int, dst []float32) {
+	rnd := rand.New(rand.NewPCG(uint64(i), 9))
+	for k := range dst {
+		dst[k] = float32(rnd.NormFloat64())
+	}
+}
+
+func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
+	m, err := New(kind, out, in, block)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	var src Source = random{}
+	switch kind {
+	case Int8:
+		src = quantized{in: in, block: block, low: -127, high: 127}
+	case Int4:
+		src = quantized{in: in, block: block, low: 0, high: 15, least: true}
+	}
+	require.NoError(t, m.Pack(src, 0, m.Panels()))
+	return m
+}
+
+func activations(rows, in int) []float32 {
+	rnd := rand.New(rand.NewPCG(3, uint64(in)))
+	x := make([]float32, rows*in)
+	for i := range x {
+		x[i] = float32(rnd.NormFloat64())
+	}
+	return x
+}
+
+var shapes = []struct {
+	kind           Type
+	out, in, block int
+}{
+	{F32, 64, 1, 0}, {F32, 130, 300, 0}, {F16, 100, 257, 0}, {BF16, 64, 129, 0}, {BF16, 129, 640, 0},
+	{Int8, 96, 320, 32}, {Int8, 64, 144, 16}, {Int4, 70, 288, 32}, {Int4, 128, 160, 16},
+}
+
+// Each output is the sum of the products of the weights as kept, whatever the
+// type, the number of rows and the instruction set.
+func TestProductIsTheSumOfTheProducts(t *testing.T) {
+	for _, level := range levels() {
+		setLevel(t, level)
+		for _, s := range shapes {
+			t.Run(fmt.Sprintf("%s/%v/%dx%d", Kernels(), s.kind, s.out, s.in), func(t *testing.T) {
+				m := packed(t, s.kind, s.out, s.in, s.block)
+				const rows = 13
+				x, row := activations(rows, s.in), make([]float32, s.in)
+				dst := make([]float32, rows*s.out)
+				m.Product(dst, s.out, x, rows, 0, m.Panels(), NewScratch())
+				for i := range s.out {
+					m.Row(i, row)
+					for r := range rows {
+						sum, size := 0.0, 0.0
+						for k, w := range row {
+							p := float64(w) * float64(x[r*s.in+k])
+							sum, size = sum+p, size+math.Abs(p)
+						}
+						require.InDelta(t, sum, dst[r*s.out+i], size*1e-6*math.Sqrt(float64(s.in)), "row %d, output %d", r, i)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A row's result has the same bits alone and beside others, and with every
+// split of the panels.
+func TestProductDoesNotDependOnOtherRows(t *testing.T) {
+	for _, level := range levels() {
+		setLevel(t, level)
+		for _, s := range shapes {
+			m := packed(t, s.kind, s.out, s.in, s.block)
+			x := activations(9, s.in)
+			alone := make([]float32, 9*s.out)
+			for r := range 9 {
+				m.Product(alone[r*s.out:(r+1)*s.out], s.out, x[r*s.in:], 1, 0, m.Panels(), NewScratch())
+			}
+			for rows := 1; rows <= 9; rows++ {
+				together := make([]float32, rows*s.out)
+				for p := m.Panels() - 1; p >= 0; p-- {
+					m.Product(together, s.out, x, rows, p, p+1, NewScratch())
+				}
+				require.Equal(t, alone[:rows*s.out], together, "%s, %v, %d rows", Kernels(), s.kind, rows)
+			}
+		}
+	}
+}
+
+func TestSiLUMulIsGateTimesSigmoidTimesUp(t *testing.T) {
+	for _, level := range levels() {
+		setLevel(t, level)
+		var gate, up []float32
+		for g := float32(-100); g <= 100; g += 0.37 {
+			gate, up = append(gate, g), append(up, g/3+1)
+		}
+		dst := make([]float32, len(gate))
+		SiLUMul(dst, gate, up)
+		for i, g := range gate {
+			want := float64(g) / (1 + math.Exp(-float64(g))) * float64(up[i])
+			require.InDelta(t, want, dst[i], math.Abs(want)*1e-6+1e-30, "%s: silu(%v)", Kernels(), g)
+		}
+	}
+}
+
+func TestHalvesRoundToTheNearest(t *testing.T) {
+	for h := range 1 << 16 {
+		if f := FromF16(uint16(h)); f == f {
+			require.Equal(t, uint16(h), ToF16(f), "f16 %#x", h)
+		}
+		if f := FromBF16(uint16(h)); f == f {
+			require.Equal(t, uint16(h), ToBF16(f), "bf16 %#x", h)
+		}
+	}
+	tests := []struct {
+		name string
+		in   float32
+		want uint16
+	}{
+		{"tie to even, down", 1 + 1.0/2048, 0x3c00},
+		{"tie to even, up", 1 + 3.0/2048, 0x3c02},
+		{"above a tie", 1 + 1.0/2048 + 1.0/(1<<20), 0x3c01},
+		{"largest", 65519, 0x7bff},
+		{"too large", 65520, 0x7c00},
+		{"denormal tie", 1.5 / (1 << 24), 2},
+		{"below half the smallest", 0.49 / (1 << 24), 0},
+		{"negative", -2, 0xc000},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, ToF16(test.in)) })
+	}
+	require.True(t, math.IsNaN(float64(FromF16(ToF16(float32(math.NaN()))))))
+	require.True(t, math.IsNaN(float64(FromBF16(ToBF16(float32(math.NaN()))))))
+}
+
+func TestShapesThatCannotBeAreRefused(t *testing.T) {
+	tests := []struct {
+		name           string
+		kind           Type
+		out, in, block int
+	}{
+		{"no outputs", F32, 0, 4, 0},
+		{"no inputs", F32, 4, 0, 0},
+		{"blocks of floats", F16, 4, 64, 32},
+		{"integers without blocks", Int8, 4, 64, 0},
+		{"blocks that do not divide", Int4, 4, 48, 32},
+		{"blocks larger than a slab", Int4, 4, 512, 256},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := New(test.kind, test.out, test.in, test.block)
+			require.ErrorIs(t, err, ErrShape)
+		})
+	}
+	m := packed(t, Int8, 64, 32, 32)
+	require.ErrorIs(t, m.Pack(random{}, 0, 1), ErrShape)
+}
+
+// BenchmarkProduct prints bytes of weights, which are the limit for one row.
+func BenchmarkProduct(b *testing.B) {
+	for _, kind := range []Type{F32, F16, BF16, Int8, Int4} {
+		block := 0
+		if kind >= Int8 {
+			block = 32
+		}
+		m, err := New(kind, 64*256, 4096, block)
+		require.NoError(b, err)
+		for i := range m.data {
+			m.data[i] = byte(i) & 0x3b
+		}
+		for _, rows := range []int{1, 4, 16, 32, 512} {
+			b.Run(fmt.Sprintf("%v/rows=%d", kind, rows), func(b *testing.B) {
+				x, dst, s := activations(rows, m.In), make([]float32, rows*m.Out), NewScratch()
+				b.SetBytes(int64(m.Bytes()))
+				for b.Loop() {
+					m.Product(dst, m.Out, x, rows, 0, m.Panels(), s)
+				}
+				b.ReportMetric(2*float64(rows*m.In*m.Out)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOP/s")
+			})
+		}
+		require.NoError(b, m.Close())
+	}
+}

@@ -1,0 +1,193 @@
+package model
+
+import (
+	"fmt"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
+	"llmmemory/internal/model/matrix"
+	"llmmemory/internal/parallel"
+)
+
+// A Batch is the tokens of one step. The tokens of sequence s are those from
+// QueryStart[s] to QueryStart[s+1]-1, the last ones of its SeqLens[s] tokens.
+type Batch struct {
+	Tokens    []int32
+	Positions []int32
+	Slots     []int64 // of each token: block × block size + place; -1: its keys and values are not kept
+
+	QueryStart   []int32 // sequences + 1 entries
+	SeqLens      []int32
+	BlockTables  []int32
+	TableStride  int
+	CommonPrefix int // tokens of context that all sequences share, in the same blocks
+
+	Logits []int32 // tokens of the batch whose logits are wanted
+}
+
+// A Runner computes batches of a model over a store. It is for one goroutine at a
+// time, and allocates nothing once it has seen its largest batch.
+type Runner struct {
+	model   *Model
+	store   *kvstore.Store
+	pool    *parallel.Pool
+	attend  *attention.Runner
+	scratch []*matrix.Scratch
+
+	x, normed, qkv, attended, sums, up, act, logits []float32
+
+	product  productJob
+	rows     rowJob
+	tokens   kvstore.Tokens
+	rotation kvstore.Rotation
+	batch    attention.Batch
+}
+
+// KVShape is the shape of the keys and values of one layer.
+func (c *Config) KVShape(blockSize int, dtype attention.DType) attention.Shape {
+	return attention.Shape{BlockSize: blockSize, NumKVHeads: c.NumKVHeads, HeadSize: c.HeadDim, DType: dtype}
+}
+
+// NewRunner makes a Runner. The store must have the model's shape.
+func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool) (*Runner, error) {
+	s := store.Config()
+	if s.Layers != m.NumLayers || s.NumKVHeads != m.NumKVHeads || s.HeadSize != m.HeadDim {
+		return nil, fmt.Errorf("%w: a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d", ErrBatch,
+			s.Layers, s.NumKVHeads, s.HeadSize, m.NumLayers, m.NumKVHeads, m.HeadDim)
+	}
+	r := &Runner{model: m, store: store, pool: pool, attend: attention.NewRunner(pool)}
+	for range pool.Size() {
+		r.scratch = append(r.scratch, matrix.NewScratch())
+	}
+	r.product.scratch = r.scratch
+	return r, nil
+}
+
+// Forward computes a batch: it writes the keys and values of all tokens, and
+// returns the logits of those in b.Logits, one row of VocabSize after the other,
+// which stay until the next call. An error wraps ErrBatch or one of attention's and
+// kvstore's; blocks may have been written then, at the slots of the batch only.
+func (r *Runner) Forward(b *Batch) ([]float32, error) {
+	if err := r.check(b); err != nil {
+		return nil, err
+	}
+	m, n := r.model, len(b.Tokens)
+	query, width := m.NumHeads*m.HeadDim, (m.NumHeads+2*m.NumKVHeads)*m.HeadDim
+	r.x, r.normed = grow(r.x, n*m.HiddenSize), grow(r.normed, n*m.HiddenSize)
+	r.qkv, r.attended = grow(r.qkv, n*width), grow(r.attended, n*query)
+	r.sums = grow(r.sums, n*m.HiddenSize)
+	r.up, r.act = grow(r.up, n*m.layers[0].up.out), grow(r.act, n*m.IntermediateSize)
+	r.prepare(b, query, width)
+	r.embed(b)
+	for i := range m.layers {
+		if err := r.layer(i, b); err != nil {
+			return nil, fmt.Errorf("layer %d: %w", i, err)
+		}
+	}
+	return r.output(b), nil
+}
+
+func (r *Runner) check(b *Batch) error {
+	m, n := r.model, len(b.Tokens)
+	switch {
+	case n == 0 || len(b.Positions) != n || len(b.Slots) != n:
+		return fmt.Errorf("%w: %d tokens with %d positions and %d slots", ErrBatch, n, len(b.Positions), len(b.Slots))
+	case len(b.QueryStart) != len(b.SeqLens)+1 || int(b.QueryStart[len(b.SeqLens)]) != n:
+		return fmt.Errorf("%w: %d sequences with %d starts for %d tokens", ErrBatch, len(b.SeqLens), len(b.QueryStart), n)
+	}
+	for i, t := range b.Tokens {
+		if t < 0 || int(t) >= m.VocabSize {
+			return fmt.Errorf("%w: token %d is %d, the vocabulary has %d", ErrBatch, i, t, m.VocabSize)
+		}
+		if p := b.Positions[i]; p < 0 || int(p) >= m.MaxModelLen {
+			return fmt.Errorf("%w: token %d is at position %d, the model knows %d", ErrBatch, i, p, m.MaxModelLen)
+		}
+	}
+	for _, i := range b.Logits {
+		if i < 0 || int(i) >= n {
+			return fmt.Errorf("%w: logits of token %d of %d", ErrBatch, i, n)
+		}
+	}
+	return nil
+}
+
+// prepare sets up what is the same in all layers.
+func (r *Runner) prepare(b *Batch, query, width int) {
+	m := r.model
+	kv := m.NumKVHeads * m.HeadDim
+	r.tokens = kvstore.Tokens{
+		Key:   attention.Float32s(r.qkv[query:], width),
+		Value: attention.Float32s(r.qkv[query+kv:], width),
+		Slots: b.Slots,
+	}
+	if m.Rope != nil {
+		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: m.cos, Sin: m.sin, Size: m.HeadDim, Interleaved: m.Rope.Interleaved}
+		r.tokens.Rotation = &r.rotation
+	}
+	r.batch = attention.Batch{
+		NumHeads: m.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
+		QueryStart: b.QueryStart, SeqLens: b.SeqLens, BlockTables: b.BlockTables, TableStride: b.TableStride,
+		Scale: m.Scale(), SlidingWindow: m.SlidingWindow, CommonPrefix: b.CommonPrefix,
+	}
+}
+
+func (r *Runner) embed(b *Batch) {
+	m := r.model
+	for i, t := range b.Tokens {
+		row := r.x[i*m.HiddenSize:][:m.HiddenSize]
+		if m.embed != nil {
+			m.embed.tensor.Row(int(t), row)
+		} else {
+			m.head.parts[0].Row(int(t), row)
+		}
+		if m.positions != nil {
+			place := r.normed[:m.HiddenSize]
+			m.positions.tensor.Row(int(b.Positions[i])+m.PositionOffset, place)
+			for k, v := range place {
+				row[k] += v
+			}
+		}
+	}
+}
+
+func (r *Runner) layer(i int, b *Batch) error {
+	m, n := r.model, len(b.Tokens)
+	l := &m.layers[i]
+	r.each(n, rowJob{op: opNorm, norm: &l.attnNorm})
+	r.multiply(&l.qkv, r.qkv, r.normed, n, nil)
+	if m.Rope != nil || m.QKNorm {
+		r.each(n, rowJob{op: opRotate, layer: l, positions: b.Positions})
+	}
+	if err := r.store.Write(i, &r.tokens); err != nil {
+		return err
+	}
+	if err := r.attend.Forward(r.store.Layer(i), &r.batch); err != nil {
+		return err
+	}
+	r.multiply(&l.out, r.sums, r.attended, n, r.x)
+	r.each(n, rowJob{op: opNorm, norm: &l.mlpNorm})
+	r.multiply(&l.up, r.up, r.normed, n, nil)
+	r.each(n, rowJob{op: opActivate})
+	r.multiply(&l.down, r.sums, r.act, n, r.x)
+	return nil
+}
+
+// output computes the logits that are wanted.
+func (r *Runner) output(b *Batch) []float32 {
+	m := r.model
+	hidden := m.HiddenSize
+	for i, t := range b.Logits {
+		m.normalize(r.sums[i*hidden:][:hidden], r.x[int(t)*hidden:][:hidden], &m.norm)
+	}
+	r.logits = grow(r.logits, len(b.Logits)*m.VocabSize)
+	r.multiply(&m.head, r.logits, r.sums, len(b.Logits), nil)
+	return r.logits
+}
+
+// grow returns a slice of n values, s itself if it is large enough.
+func grow(s []float32, n int) []float32 {
+	if cap(s) >= n {
+		return s[:n]
+	}
+	return make([]float32, n)
+}

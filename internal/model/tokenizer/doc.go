@@ -1,0 +1,13 @@
+// Package tokenizer turns text into the tokens of a model and back: byte-level
+// BPE (GPT-2, OPT, Llama 3, Qwen) and SentencePiece's BPE with a fallback to
+// bytes (Llama 1 and 2, Mistral), from tokenizer.json, from vocab.json with
+// merges.txt, and from GGUF.
+//
+// A Tokenizer never changes and is safe for concurrent use. Chat templates are
+// the business of chat.
+package tokenizer
+
+import "errors"
+
+// ErrFormat is wrapped when the description of a tokenizer cannot be used.
+var ErrFormat = errors.New("bad tokenizer")

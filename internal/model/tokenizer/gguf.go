@@ -1,0 +1,147 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+
+	"llmmemory/internal/model/weights"
+)
+
+// The kinds of tokens in GGUF.
+const (
+	ggufUnknown = 2
+	ggufControl = 3
+	ggufAdded   = 4
+	ggufByte    = 6
+)
+
+// FromGGUF reads the tokenizer of a GGUF file.
+func FromGGUF(meta map[string]weights.Value) (*Tokenizer, error) {
+	tokens := meta["tokenizer.ggml.tokens"].Strings()
+	kinds := meta["tokenizer.ggml.token_type"].Floats()
+	if len(tokens) == 0 || len(tokens) > maxTokens || kinds != nil && len(kinds) != len(tokens) {
+		return nil, fmt.Errorf("%w: %d tokens with %d types", ErrFormat, len(tokens), len(kinds))
+	}
+	t := blank()
+	for _, key := range []string{"eos_token_id", "unknown_token_id"} {
+		if id, ok := meta["tokenizer.ggml."+key].Int(); ok && (id < 0 || id >= int64(len(tokens))) {
+			return nil, fmt.Errorf("%w: %s is %d of %d", ErrFormat, key, id, len(tokens))
+		}
+	}
+	if id, ok := meta["tokenizer.ggml.eos_token_id"].Int(); ok {
+		t.end = int32(id)
+	}
+	switch name := meta["tokenizer.ggml.model"].String(); name {
+	case "gpt2":
+		return t, t.fromGPT2(meta, tokens, kinds)
+	case "llama":
+		return t, t.fromLlama(meta, tokens, kinds)
+	default:
+		return nil, fmt.Errorf("%w: a vocabulary of kind %q; gpt2 and llama are supported", ErrFormat, name)
+	}
+}
+
+func kindOf(kinds []float64, i int) int {
+	if kinds == nil {
+		return 1
+	}
+	return int(kinds[i])
+}
+
+// fromGPT2 is byte-level BPE.
+func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kinds []float64) error {
+	pattern, ok := map[string]string{
+		"": patternGPT2, "default": patternGPT2, "gpt-2": patternGPT2,
+		"llama-bpe": patternLlama3, "llama3": patternLlama3, "llama-v3": patternLlama3, "qwen2": patternQwen2,
+	}[meta["tokenizer.ggml.pre"].String()]
+	if !ok {
+		return fmt.Errorf("%w: words cut as %q; gpt-2, llama-bpe and qwen2 are supported", ErrFormat, meta["tokenizer.ggml.pre"].String())
+	}
+	if err := t.usePattern(pattern); err != nil {
+		return err
+	}
+	t.whole, t.composed = pattern == patternLlama3, pattern == patternQwen2
+	for i, text := range tokens {
+		if kind := kindOf(kinds, i); kind == ggufControl || kind == ggufAdded || kind == ggufUnknown {
+			t.addGGUF(i, text, kind)
+			continue
+		}
+		p := t.piece(text)
+		if err := t.enter(i, p, false); err != nil {
+			return err
+		}
+		t.ids[string(p)] = int32(i)
+	}
+	t.merges = map[pair]merge{}
+	for rank, line := range meta["tokenizer.ggml.merges"].Strings() {
+		if err := t.merge(rank, strings.Split(line, " ")); err != nil {
+			return err
+		}
+	}
+	return t.aroundGGUF(meta, len(tokens), pattern == patternLlama3)
+}
+
+// fromLlama is SentencePiece's BPE, which merges by the scores of the results.
+func (t *Tokenizer) fromLlama(meta map[string]weights.Value, tokens []string, kinds []float64) error {
+	scores := meta["tokenizer.ggml.scores"].Floats()
+	if len(scores) != len(tokens) {
+		return fmt.Errorf("%w: %d tokens with %d scores", ErrFormat, len(tokens), len(scores))
+	}
+	t.characters, t.prefix = true, prefixAlways
+	if add, ok := meta["tokenizer.ggml.add_space_prefix"].Int(); ok && add == 0 {
+		t.prefix = prefixNever
+	}
+	for i, text := range tokens {
+		t.scores = append(t.scores, float32(scores[i]))
+		var b byte
+		switch kind := kindOf(kinds, i); {
+		case kind == ggufByte:
+			if _, err := fmt.Sscanf(text, "<0x%02X>", &b); err != nil {
+				return fmt.Errorf("%w: token %d is of a byte and called %q", ErrFormat, i, text)
+			}
+			t.bytes[b] = int32(i)
+			if err := t.enter(i, []byte{b}, false); err != nil {
+				return err
+			}
+		case kind == ggufControl || kind == ggufUnknown || kind == ggufAdded:
+			t.addGGUF(i, text, kind)
+		default:
+			p := t.piece(text)
+			if err := t.enter(i, p, false); err != nil {
+				return err
+			}
+			t.ids[string(p)] = int32(i)
+		}
+	}
+	if id, ok := meta["tokenizer.ggml.unknown_token_id"].Int(); ok {
+		t.unknown = int32(id)
+	}
+	return t.aroundGGUF(meta, len(tokens), true)
+}
+
+func (t *Tokenizer) addGGUF(i int, text string, kind int) {
+	_ = t.enter(i, []byte(text), kind != ggufAdded) // i is below maxTokens
+	t.added.add(text, int32(i), strip{})
+}
+
+// aroundGGUF reads whether a text begins and ends with tokens.
+func (t *Tokenizer) aroundGGUF(meta map[string]weights.Value, n int, begin bool) error {
+	for _, side := range []struct {
+		flag, id string
+		add      bool
+		to       *[]int32
+	}{{"add_bos_token", "bos_token_id", begin, &t.first}, {"add_eos_token", "eos_token_id", false, &t.last}} {
+		if flag, ok := meta["tokenizer.ggml."+side.flag].Int(); ok {
+			side.add = flag != 0
+		}
+		id, ok := meta["tokenizer.ggml."+side.id].Int()
+		if !side.add || !ok {
+			continue
+		}
+		if id < 0 || id >= int64(n) {
+			return fmt.Errorf("%w: %s is %d of %d", ErrFormat, side.id, id, n)
+		}
+		*side.to = []int32{int32(id)}
+	}
+	return nil
+}

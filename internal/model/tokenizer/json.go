@@ -1,0 +1,268 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The parts of tokenizer.json that are read.
+type (
+	document struct {
+		Added         []addedToken `json:"added_tokens"`
+		Normalizer    *step        `json:"normalizer"`
+		PreTokenizer  *step        `json:"pre_tokenizer"`
+		PostProcessor *step        `json:"post_processor"`
+		Decoder       *step        `json:"decoder"`
+		Model         vocabulary   `json:"model"`
+	}
+	addedToken struct {
+		ID      int    `json:"id"`
+		Content string `json:"content"`
+		Special bool   `json:"special"`
+		Left    bool   `json:"lstrip"`
+		Right   bool   `json:"rstrip"`
+	}
+	vocabulary struct {
+		Type         string            `json:"type"`
+		Vocab        map[string]int    `json:"vocab"`
+		Merges       []json.RawMessage `json:"merges"`
+		Unknown      *string           `json:"unk_token"`
+		ByteFallback bool              `json:"byte_fallback"`
+		IgnoreMerges bool              `json:"ignore_merges"`
+	}
+	// A step is a normalizer, pre-tokenizer, post-processor or decoder.
+	step struct {
+		Type     string `json:"type"`
+		Steps    []step `json:"normalizers"`
+		Pre      []step `json:"pretokenizers"`
+		Post     []step `json:"processors"`
+		Decoders []step `json:"decoders"`
+		Pattern  struct {
+			Regex  *string `json:"Regex"`
+			String *string `json:"String"`
+		} `json:"pattern"`
+		Behavior   string                   `json:"behavior"`
+		Invert     bool                     `json:"invert"`
+		UseRegex   *bool                    `json:"use_regex"`
+		AddPrefix  *bool                    `json:"add_prefix_space"`
+		Individual bool                     `json:"individual_digits"`
+		Prepend    string                   `json:"prepend"`
+		Content    json.RawMessage          `json:"content"`
+		Scheme     string                   `json:"prepend_scheme"`
+		Split      *bool                    `json:"split"`
+		Single     []map[string]placeholder `json:"single"`
+	}
+	placeholder struct {
+		ID string `json:"id"`
+	}
+)
+
+// Open reads the tokenizer of a model's folder: tokenizer.json, or vocab.json
+// and merges.txt.
+func Open(dir string) (*Tokenizer, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return openMerges(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	return t, nil
+}
+
+// Parse reads a tokenizer.json.
+func Parse(data []byte) (*Tokenizer, error) {
+	var d document
+	if err := json.Unmarshal(data, &d); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if d.Model.Type != "BPE" && d.Model.Type != "" {
+		return nil, fmt.Errorf("%w: a model of type %q; BPE is supported", ErrFormat, d.Model.Type)
+	}
+	t := blank()
+	for _, f := range []func(*document) error{t.setRules, t.setVocabulary, t.setMerges, t.setAdded, t.setAround} {
+		if err := f(&d); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// flatten lists the steps of a sequence.
+func flatten(s *step) []step {
+	if s == nil {
+		return nil
+	}
+	if s.Type != "Sequence" {
+		return []step{*s}
+	}
+	var all []step
+	for _, list := range [][]step{s.Steps, s.Pre, s.Post, s.Decoders} {
+		for i := range list {
+			all = append(all, flatten(&list[i])...)
+		}
+	}
+	return all
+}
+
+// setRules decides by the steps which of the two kinds it is.
+func (t *Tokenizer) setRules(d *document) error {
+	t.characters = true
+	for _, s := range flatten(d.Normalizer) {
+		switch {
+		case s.Type == "NFC":
+			t.composed = true
+		case s.Type == "Prepend" && s.Prepend == "▁":
+			t.prefix = prefixAlways
+		case s.Type == "Replace" && s.Pattern.String != nil && *s.Pattern.String == " " && string(s.Content) == `"▁"`:
+		default:
+			return fmt.Errorf("%w: the normalizer %q is not supported", ErrFormat, s.Type)
+		}
+	}
+	for _, s := range flatten(d.PreTokenizer) {
+		if err := t.setPreTokenizer(&s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tokenizer) setPreTokenizer(s *step) error {
+	switch {
+	case s.Type == "ByteLevel":
+		t.characters = false
+		if s.AddPrefix != nil && *s.AddPrefix {
+			t.prefix = prefixAlways
+		}
+		if s.UseRegex == nil || *s.UseRegex {
+			return t.usePattern(patternGPT2)
+		}
+	case s.Type == "Split" && s.Pattern.Regex != nil && s.Behavior == "Isolated" && !s.Invert:
+		if err := t.usePattern(*s.Pattern.Regex); err != nil {
+			return fmt.Errorf("%w: the pattern %q: %w", ErrFormat, *s.Pattern.Regex, err)
+		}
+	case s.Type == "Digits" && s.Individual:
+		t.digits = true
+	case s.Type == "Metaspace" && (s.Split == nil || !*s.Split):
+		t.prefix = map[string]prefixing{"": prefixAlways, "always": prefixAlways, "first": prefixFirst}[s.Scheme]
+	default:
+		return fmt.Errorf("%w: the pre-tokenizer %q with these settings is not supported", ErrFormat, s.Type)
+	}
+	return nil
+}
+
+// piece is the bytes of an entry of the vocabulary.
+func (t *Tokenizer) piece(text string) []byte {
+	if t.characters {
+		return []byte(strings.ReplaceAll(text, "▁", " "))
+	}
+	if b, ok := unmap(text); ok {
+		return b
+	}
+	return []byte(text)
+}
+
+func (t *Tokenizer) setVocabulary(d *document) error {
+	for text, id := range d.Model.Vocab {
+		var b byte
+		if n, _ := fmt.Sscanf(text, "<0x%02X>", &b); n == 1 && len(text) == 6 && d.Model.ByteFallback {
+			if err := t.enter(id, []byte{b}, false); err != nil {
+				return err
+			}
+			t.bytes[b] = int32(id)
+			continue
+		}
+		p := t.piece(text)
+		if err := t.enter(id, p, false); err != nil {
+			return err
+		}
+		t.ids[string(p)] = int32(id)
+	}
+	if u := d.Model.Unknown; u != nil {
+		if id, ok := d.Model.Vocab[*u]; ok {
+			t.unknown = int32(id)
+		}
+	}
+	t.whole = d.Model.IgnoreMerges
+	return nil
+}
+
+func (t *Tokenizer) setMerges(d *document) error {
+	t.merges = make(map[pair]merge, len(d.Model.Merges))
+	for rank, raw := range d.Model.Merges {
+		var parts []string
+		var line string
+		if json.Unmarshal(raw, &line) == nil {
+			parts = strings.Split(line, " ")
+		} else if err := json.Unmarshal(raw, &parts); err != nil {
+			return fmt.Errorf("%w: merge %d: %w", ErrFormat, rank, err)
+		}
+		if err := t.merge(rank, parts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tokenizer) merge(rank int, parts []string) error {
+	if len(parts) != 2 {
+		return fmt.Errorf("%w: merge %d has %d parts; it takes two", ErrFormat, rank, len(parts))
+	}
+	left, right := t.piece(parts[0]), t.piece(parts[1])
+	l, ok1 := t.ids[string(left)]
+	r, ok2 := t.ids[string(right)]
+	id, ok3 := t.ids[string(left)+string(right)]
+	if !ok1 || !ok2 || !ok3 {
+		return fmt.Errorf("%w: merge %d of %q and %q is not in the vocabulary", ErrFormat, rank, parts[0], parts[1])
+	}
+	if _, ok := t.merges[pair{l, r}]; !ok {
+		t.merges[pair{l, r}] = merge{int32(rank), id}
+	}
+	return nil
+}
+
+func (t *Tokenizer) setAdded(d *document) error {
+	for _, a := range d.Added {
+		if err := t.enter(a.ID, []byte(a.Content), a.Special); err != nil {
+			return err
+		}
+		t.added.add(a.Content, int32(a.ID), strip{a.Left, a.Right})
+	}
+	return nil
+}
+
+// setAround reads the tokens around a text from the template for one text.
+func (t *Tokenizer) setAround(d *document) error {
+	for _, s := range flatten(d.PostProcessor) {
+		if s.Type != "TemplateProcessing" {
+			continue
+		}
+		before := true
+		for _, item := range s.Single {
+			if _, ok := item["Sequence"]; ok {
+				before = false
+				continue
+			}
+			name := item["SpecialToken"].ID
+			id, ok := t.Token(name)
+			if !ok {
+				return fmt.Errorf("%w: the template names %q, which is no token", ErrFormat, name)
+			}
+			if before {
+				t.first = append(t.first, id)
+			} else {
+				t.last = append(t.last, id)
+			}
+		}
+	}
+	return nil
+}

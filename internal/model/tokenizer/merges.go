@@ -1,0 +1,52 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// openMerges reads the files of GPT-2 and OPT: vocab.json and merges.txt.
+func openMerges(dir string) (*Tokenizer, error) {
+	vocab, err := os.ReadFile(filepath.Join(dir, "vocab.json"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: neither tokenizer.json nor vocab.json is in %s", ErrFormat, dir)
+	}
+	merges, err := os.ReadFile(filepath.Join(dir, "merges.txt"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: vocab.json without merges.txt in %s", ErrFormat, dir)
+	}
+	var ids map[string]int
+	if err := json.Unmarshal(vocab, &ids); err != nil {
+		return nil, fmt.Errorf("%w: vocab.json: %w", ErrFormat, err)
+	}
+	t := blank()
+	if err := t.usePattern(patternGPT2); err != nil {
+		return nil, err
+	}
+	if err := t.setVocabulary(&document{Model: vocabulary{Vocab: ids}}); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>"} {
+		if id, ok := ids[name]; ok {
+			t.special[id] = true
+			t.added.add(name, int32(id), strip{})
+		}
+	}
+	// OPT's configuration has its end of text at the beginning, too.
+	if id, ok := ids["</s>"]; ok {
+		t.first = []int32{int32(id)}
+	}
+	t.merges = map[pair]merge{}
+	for rank, line := range strings.Split(strings.TrimRight(string(merges), "\n"), "\n") {
+		if strings.HasPrefix(line, "#version") {
+			continue
+		}
+		if err := t.merge(rank, strings.Split(line, " ")); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}

@@ -1,0 +1,202 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dlclark/regexp2"
+	"golang.org/x/text/unicode/norm"
+)
+
+// prefixing says where a space is put before the text (SentencePiece).
+type prefixing uint8
+
+const (
+	prefixNever  prefixing = iota
+	prefixFirst            // before the first part only
+	prefixAlways           // before each part between added tokens
+)
+
+// A Tokenizer has a vocabulary and the rules to cut text.
+type Tokenizer struct {
+	pieces  [][]byte         // what each token stands for; nil: no such token
+	ids     map[string]int32 // of the tokens that text can be cut into
+	special []bool           // tokens that are no text
+	bytes   [256]int32       // the token of a byte, or -1
+	unknown int32            // the token of what cannot be cut, or -1
+
+	merges      map[pair]merge // in order of rank; nil: by scores
+	scores      []float32
+	whole       bool // a part that is in the vocabulary is not cut (ignore_merges)
+	characters  bool // cutting begins with characters, not with bytes
+	prefix      prefixing
+	composed    bool // text is normalized to NFC
+	patterns    []*regexp2.Regexp
+	digits      bool // each digit is a part
+	added       matcher
+	first, last []int32 // tokens around a text
+	end         int32   // end of sequence, as far as the file says, or -1
+}
+
+func blank() *Tokenizer {
+	t := &Tokenizer{ids: map[string]int32{}, unknown: -1, end: -1}
+	for i := range t.bytes {
+		t.bytes[i] = -1
+	}
+	return t
+}
+
+// Size is one more than the greatest token.
+func (t *Tokenizer) Size() int { return len(t.pieces) }
+
+// End is the token at the end of a sequence that the tokenizer's file names, or
+// -1.
+func (t *Tokenizer) End() int32 { return t.end }
+
+// First are the tokens that begin a text.
+func (t *Tokenizer) First() []int32 { return t.first }
+
+// Special reports whether a token is no text, but begins or ends something.
+func (t *Tokenizer) Special(id int32) bool {
+	return id >= 0 && int(id) < len(t.special) && t.special[id]
+}
+
+// Piece is the bytes that a token stands for, which may be a part of a
+// character. It must not be changed.
+func (t *Tokenizer) Piece(id int32) []byte {
+	if id < 0 || int(id) >= len(t.pieces) {
+		return nil
+	}
+	return t.pieces[id]
+}
+
+// Token returns the token that stands for exactly this text, added tokens
+// included.
+func (t *Tokenizer) Token(text string) (int32, bool) {
+	if id, ok := t.added.ids[text]; ok {
+		return id, true
+	}
+	id, ok := t.ids[text]
+	return id, ok
+}
+
+// Decode is the text of tokens, without those that are special.
+func (t *Tokenizer) Decode(ids []int32) string {
+	var b strings.Builder
+	for _, id := range ids {
+		if !t.Special(id) {
+			b.Write(t.Piece(id))
+		}
+	}
+	return b.String()
+}
+
+// Encode cuts a text into tokens. Names of added tokens in the text become
+// these tokens. With around, the tokens that begin and end a text are put
+// around it.
+func (t *Tokenizer) Encode(text string, around bool) []int32 {
+	var out []int32
+	if around {
+		out = append(out, t.first...)
+	}
+	c := cutter{t: t}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	begin := true
+	for text != "" {
+		before, id, after := t.added.next(text)
+		if before != "" {
+			out = c.part(out, before, begin)
+		}
+		begin = false
+		if id >= 0 {
+			out = append(out, id)
+		}
+		text = after
+	}
+	if around {
+		out = append(out, t.last...)
+	}
+	return out
+}
+
+// part cuts what stands between added tokens.
+func (c *cutter) part(out []int32, text string, begin bool) []int32 {
+	t := c.t
+	if t.composed {
+		text = norm.NFC.String(text)
+	}
+	if t.characters {
+		text = strings.ReplaceAll(text, "▁", " ")
+	}
+	if (t.prefix == prefixAlways || t.prefix == prefixFirst && begin) && (t.characters || !strings.HasPrefix(text, " ")) {
+		text = " " + text
+	}
+	words := []string{text}
+	for _, p := range t.patterns {
+		words = isolate(p, words)
+	}
+	if t.digits {
+		words = splitDigits(words)
+	}
+	for _, w := range words {
+		out = c.word(out, w)
+	}
+	return out
+}
+
+// isolate makes each match of p and each gap between matches a word.
+func isolate(p *regexp2.Regexp, words []string) []string {
+	var out []string
+	for _, w := range words {
+		runes, at := []rune(w), 0
+		for m, err := p.FindRunesMatch(runes); m != nil && err == nil; m, err = p.FindNextMatch(m) {
+			if m.Length == 0 {
+				continue
+			}
+			if m.Index > at {
+				out = append(out, string(runes[at:m.Index]))
+			}
+			at = m.Index + m.Length
+			out = append(out, string(runes[m.Index:at]))
+		}
+		if at < len(runes) {
+			out = append(out, string(runes[at:]))
+		}
+	}
+	return out
+}
+
+func splitDigits(words []string) []string {
+	var out []string
+	for _, w := range words {
+		at := 0
+		for i := range len(w) {
+			if w[i] < '0' || w[i] > '9' {
+				continue
+			}
+			if i > at {
+				out = append(out, w[at:i])
+			}
+			out, at = append(out, w[i:i+1]), i+1
+		}
+		if at < len(w) {
+			out = append(out, w[at:])
+		}
+	}
+	return out
+}
+
+// enter gives a token its text.
+func (t *Tokenizer) enter(id int, piece []byte, special bool) error {
+	if id < 0 || id >= maxTokens {
+		return fmt.Errorf("%w: token %d", ErrFormat, id)
+	}
+	for len(t.pieces) <= id {
+		t.pieces, t.special = append(t.pieces, nil), append(t.special, false)
+	}
+	t.pieces[id], t.special[id] = piece, special
+	return nil
+}
+
+// maxTokens bounds what a lying file can make of one number.
+const maxTokens = 4 << 20

@@ -1,0 +1,178 @@
+package weights
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// A GGUF is a file with metadata and tensors.
+type GGUF struct {
+	*Tensors
+	Meta map[string]Value
+}
+
+// OpenGGUF maps a file.
+func OpenGGUF(path string) (*GGUF, error) {
+	f, err := mapFile(path)
+	if err != nil {
+		return nil, err
+	}
+	g, err := parseGGUF(f.data)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.close())
+	}
+	g.files = []*mapped{f}
+	return g, nil
+}
+
+// ggufTypes are the numbers of the element types.
+var ggufTypes = map[uint32]DType{0: F32, 1: F16, 2: Q4_0, 8: Q8_0, 12: Q4_K, 14: Q6_K, 30: BF16}
+
+// parseGGUF reads a file of version 2 or 3: counts, metadata, descriptions of
+// the tensors, and from the next aligned byte on their data.
+func parseGGUF(file []byte) (*GGUF, error) {
+	r := &reader{rest: file, size: len(file)}
+	magic, version := r.bytes(4), r.uint32()
+	tensors, metas := r.uint64(), r.uint64()
+	switch {
+	case r.err != nil || string(magic) != "GGUF":
+		return nil, fmt.Errorf("%w: it does not begin as GGUF does", ErrFormat)
+	case version != 2 && version != 3:
+		return nil, fmt.Errorf("%w: GGUF version %d; 2 and 3 are read", ErrUnsupported, version)
+	case tensors > uint64(len(file)) || metas > uint64(len(file)):
+		return nil, fmt.Errorf("%w: %d tensors and %d entries in %d bytes", ErrFormat, tensors, metas, len(file))
+	}
+	g := &GGUF{Tensors: &Tensors{byName: map[string]*Tensor{}}, Meta: map[string]Value{}}
+	for range metas {
+		key := r.string()
+		value := r.value(r.uint32())
+		if r.err != nil {
+			return nil, fmt.Errorf("metadata %q: %w", shown(key), r.err)
+		}
+		g.Meta[key] = value
+	}
+	infos, err := readInfos(r, tensors)
+	if err != nil {
+		return nil, err
+	}
+	alignment, ok := g.Meta["general.alignment"].Int()
+	if !ok {
+		alignment = 32
+	}
+	if alignment < 1 || alignment > 1<<20 {
+		return nil, fmt.Errorf("%w: alignment to %d bytes", ErrFormat, alignment)
+	}
+	at := len(file) - len(r.rest)
+	start := (at + int(alignment) - 1) / int(alignment) * int(alignment)
+	if start > len(file) {
+		start = len(file)
+	}
+	return g, g.place(infos, file[start:])
+}
+
+// An info describes a tensor.
+type info struct {
+	name   string
+	shape  []uint64 // rows first
+	dtype  DType
+	offset uint64
+}
+
+func readInfos(r *reader, n uint64) ([]info, error) {
+	var infos []info
+	for range n {
+		i := info{name: r.string()}
+		dims := r.uint32()
+		if r.err == nil && (dims < 1 || dims > 4) {
+			return nil, fmt.Errorf("%w: tensor %q has %d dimensions", ErrFormat, shown(i.name), dims)
+		}
+		for range dims {
+			i.shape = append([]uint64{r.uint64()}, i.shape...) // the file has columns first
+			if r.err != nil {
+				break
+			}
+		}
+		number := r.uint32()
+		i.offset = r.uint64()
+		if r.err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", shown(i.name), r.err)
+		}
+		d, ok := ggufTypes[number]
+		if !ok {
+			return nil, fmt.Errorf("%w: tensor %q has the type %d; F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K are read", ErrUnsupported, i.name, number)
+		}
+		i.dtype = d
+		infos = append(infos, i)
+	}
+	return infos, nil
+}
+
+// place finds the bytes of each tensor.
+func (g *GGUF) place(infos []info, data []byte) error {
+	for _, i := range infos {
+		l := layouts[i.dtype]
+		size, have := uint64(1), uint64(len(data))/uint64(l.bytes)*uint64(l.elements)
+		for _, n := range i.shape {
+			if n == 0 || size > have/n {
+				return fmt.Errorf("%w: tensor %q of type %v and shape %v in %d bytes of data", ErrFormat, i.name, i.dtype, i.shape, len(data))
+			}
+			size *= n
+		}
+		size = size / uint64(l.elements) * uint64(l.bytes)
+		if i.offset > uint64(len(data)) || size > uint64(len(data))-i.offset {
+			return fmt.Errorf("%w: tensor %q lies at %d in %d bytes of data and has %d", ErrFormat, i.name, i.offset, len(data), size)
+		}
+		if g.byName[i.name] != nil {
+			return fmt.Errorf("%w: two tensors are called %q", ErrFormat, i.name)
+		}
+		t, err := makeTensor(i.name, i.dtype, i.shape, data[i.offset:i.offset+size])
+		if err != nil {
+			return err
+		}
+		g.byName[i.name] = t
+	}
+	return nil
+}
+
+// shown is a name for a message, which a lying file cannot blow up.
+func shown(name string) string { return name[:min(len(name), 80)] }
+
+// A reader takes values from the front of a file. After the first error it
+// returns zeros.
+type reader struct {
+	rest []byte
+	size int
+	err  error
+}
+
+func (r *reader) bytes(n uint64) []byte {
+	if r.err != nil || n > uint64(len(r.rest)) {
+		if r.err == nil {
+			r.err = fmt.Errorf("%w: %d bytes are wanted at %d, the file has %d", ErrFormat, n, r.size-len(r.rest), r.size)
+		}
+		return nil
+	}
+	b := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) uint32() uint32 {
+	if b := r.bytes(4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+func (r *reader) uint64() uint64 {
+	if b := r.bytes(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (r *reader) string() string { return string(r.bytes(r.uint64())) }
+
+func float32At(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }

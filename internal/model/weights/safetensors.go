@@ -1,0 +1,151 @@
+package weights
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Tensors are the tensors of a model by name, over one or more mapped files.
+type Tensors struct {
+	byName map[string]*Tensor
+	files  []*mapped
+}
+
+// Get returns the tensor of a name, or nil.
+func (t *Tensors) Get(name string) *Tensor { return t.byName[name] }
+
+// Names returns all names in order.
+func (t *Tensors) Names() []string {
+	names := make([]string, 0, len(t.byName))
+	for name := range t.byName {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Close ends the mapping; the tensors must not be read after that.
+func (t *Tensors) Close() error {
+	var err error
+	for _, f := range t.files {
+		err = errors.Join(err, f.close())
+	}
+	return err
+}
+
+// OpenSafetensors maps model.safetensors of a folder, or the shards that
+// model.safetensors.index.json names.
+func OpenSafetensors(dir string) (*Tensors, error) {
+	names := []string{"model.safetensors"}
+	index, err := os.ReadFile(filepath.Join(dir, "model.safetensors.index.json"))
+	if err == nil {
+		names, err = shards(index)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("model.safetensors.index.json: %w", err)
+	}
+	t := &Tensors{byName: map[string]*Tensor{}}
+	for _, name := range names {
+		if err := t.addSafetensors(filepath.Join(dir, name)); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), t.Close())
+		}
+	}
+	return t, nil
+}
+
+// shards are the files that an index names, which must lie beside it.
+func shards(index []byte) ([]string, error) {
+	var parsed struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(index, &parsed); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	var names []string
+	for tensor, file := range parsed.WeightMap {
+		if file != filepath.Base(file) || file == "." || file == ".." {
+			return nil, fmt.Errorf("%w: tensor %q is in %q, which is not beside the index", ErrFormat, tensor, file)
+		}
+		names = append(names, file)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: no tensors in weight_map", ErrFormat)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+func (t *Tensors) addSafetensors(path string) error {
+	f, err := mapFile(path)
+	if err != nil {
+		return err
+	}
+	t.files = append(t.files, f)
+	return t.parseSafetensors(f.data)
+}
+
+// An entry is what the header says of a tensor.
+type entry struct {
+	DType   string   `json:"dtype"`
+	Shape   []uint64 `json:"shape"`
+	Offsets []uint64 `json:"data_offsets"`
+}
+
+// parseSafetensors reads a file: eight bytes with the length of the header, the
+// header in JSON, and the data that its offsets point into.
+func (t *Tensors) parseSafetensors(file []byte) error {
+	if len(file) < 8 {
+		return fmt.Errorf("%w: %d bytes are too few for a safetensors file", ErrFormat, len(file))
+	}
+	size := binary.LittleEndian.Uint64(file)
+	if size > uint64(len(file)-8) {
+		return fmt.Errorf("%w: the header is to have %d bytes, the file has %d", ErrFormat, size, len(file))
+	}
+	var header map[string]json.RawMessage
+	if err := json.Unmarshal(file[8:8+size], &header); err != nil {
+		return fmt.Errorf("%w: the header: %w", ErrFormat, err)
+	}
+	data := file[8+size:]
+	for name, raw := range header {
+		if name == "__metadata__" {
+			continue
+		}
+		var e entry
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return fmt.Errorf("%w: tensor %q: %w", ErrFormat, name, err)
+		}
+		if t.byName[name] != nil {
+			return fmt.Errorf("%w: tensor %q is in two files", ErrFormat, name)
+		}
+		if err := t.enter(name, e, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter leaves out tensors that are no weights: masks and counters of other
+// types or shapes. A model that needs one of them finds it missing.
+func (t *Tensors) enter(name string, e entry, data []byte) error {
+	if len(e.Offsets) != 2 || e.Offsets[0] > e.Offsets[1] || e.Offsets[1] > uint64(len(data)) {
+		return fmt.Errorf("%w: tensor %q lies at %v in %d bytes of data", ErrFormat, name, e.Offsets, len(data))
+	}
+	d, ok := map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}[e.DType]
+	if !ok || len(e.Shape) < 1 || len(e.Shape) > 2 {
+		return nil
+	}
+	tensor, err := makeTensor(name, d, e.Shape, data[e.Offsets[0]:e.Offsets[1]])
+	if err != nil {
+		return err
+	}
+	t.byName[name] = tensor
+	return nil
+}

@@ -1,0 +1,155 @@
+package weights
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"llmmemory/internal/model/matrix"
+)
+
+// DType is the type of a tensor's elements.
+type DType uint8
+
+const (
+	F32 DType = iota
+	F16
+	BF16
+	Q8_0 // GGUF: blocks of 32 bytes and a scale
+	Q4_0 // GGUF: blocks of 32 nibbles and a scale
+	Q4_K // GGUF: blocks of 256 nibbles; each 32 have a scale and a minimum
+	Q6_K // GGUF: blocks of 256 integers of 6 bits; each 16 have a scale
+)
+
+func (d DType) String() string { return layouts[d].name }
+
+// layouts has for each type how many elements make a block of how many bytes,
+// and how many elements share a scale (0: none).
+var layouts = [...]struct {
+	name            string
+	elements, bytes int
+	scaled          int
+}{
+	F32: {"F32", 1, 4, 0}, F16: {"F16", 1, 2, 0}, BF16: {"BF16", 1, 2, 0},
+	Q8_0: {"Q8_0", 32, 34, 32}, Q4_0: {"Q4_0", 32, 18, 32},
+	Q4_K: {"Q4_K", 256, 144, 32}, Q6_K: {"Q6_K", 256, 210, 16},
+}
+
+// A Tensor is a vector or a matrix in a file. It is gone when the file is closed.
+type Tensor struct {
+	Name       string
+	DType      DType
+	Rows, Cols int // Rows is 1 for a vector
+	data       []byte
+	mapped     bool // data is of a mapped file
+}
+
+// makeTensor checks that the shape fits the bytes.
+func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, error) {
+	if len(shape) < 1 || len(shape) > 2 {
+		return nil, fmt.Errorf("%w: tensor %q has %d dimensions; vectors and matrices are read", ErrUnsupported, name, len(shape))
+	}
+	rows, cols := uint64(1), shape[len(shape)-1]
+	if len(shape) == 2 {
+		rows = shape[0]
+	}
+	l := layouts[d]
+	if rows == 0 || cols == 0 || cols%uint64(l.elements) != 0 {
+		return nil, fmt.Errorf("%w: tensor %q of type %v has the shape %v", ErrFormat, name, d, shape)
+	}
+	blocks := cols / uint64(l.elements)
+	if have := uint64(len(data) / l.bytes); blocks > have || rows != have/blocks || rows*blocks*uint64(l.bytes) != uint64(len(data)) {
+		return nil, fmt.Errorf("%w: tensor %q of type %v with the shape %v has %d bytes", ErrFormat, name, d, shape, len(data))
+	}
+	return &Tensor{Name: name, DType: d, Rows: int(rows), Cols: int(cols), data: data, mapped: true}, nil
+}
+
+// Bytes is the size in the file.
+func (t *Tensor) Bytes() int { return len(t.data) }
+
+// Block is how many elements of a row share a scale; 0 for a type without
+// scales.
+func (t *Tensor) Block() int { return layouts[t.DType].scaled }
+
+func (t *Tensor) row(i int) []byte {
+	size := t.Cols / layouts[t.DType].elements * layouts[t.DType].bytes
+	return t.data[i*size : (i+1)*size]
+}
+
+// Row writes row i as f32. It makes a Tensor a matrix.Source.
+func (t *Tensor) Row(i int, dst []float32) {
+	row := t.row(i)
+	dst = dst[:t.Cols]
+	switch t.DType {
+	case F32:
+		for k := range dst {
+			dst[k] = math.Float32frombits(binary.LittleEndian.Uint32(row[k*4:]))
+		}
+	case F16:
+		for k := range dst {
+			dst[k] = matrix.FromF16(binary.LittleEndian.Uint16(row[k*2:]))
+		}
+	case BF16:
+		for k := range dst {
+			dst[k] = matrix.FromBF16(binary.LittleEndian.Uint16(row[k*2:]))
+		}
+	default:
+		t.dequantize(row, dst)
+	}
+}
+
+// Vector returns all elements, row by row.
+func (t *Tensor) Vector() []float32 {
+	v := make([]float32, t.Rows*t.Cols)
+	for i := range t.Rows {
+		t.Row(i, v[i*t.Cols:])
+	}
+	return v
+}
+
+// Release tells the system that the pages that lie wholly in t will not be read
+// again. They are read from the file again if they are.
+func (t *Tensor) Release() {
+	if !t.mapped {
+		return
+	}
+	page := uintptr(os.Getpagesize())
+	start := uintptr(unsafe.Pointer(&t.data[0]))
+	skip := (page - start%page) % page
+	if size := uintptr(len(t.data)); size > skip+page {
+		// A hint: nothing is wrong if it is not taken.
+		_ = unix.Madvise(t.data[skip:skip+(size-skip)/page*page], unix.MADV_DONTNEED)
+	}
+}
+
+// CopyTo is the tensor in other memory of the same size.
+func (t *Tensor) CopyTo(memory []byte) *Tensor {
+	moved := *t
+	moved.data, moved.mapped = memory[:copy(memory, t.data)], false
+	return &moved
+}
+
+// FromFloats makes a tensor that is in no file.
+func FromFloats(name string, rows, cols int, values []float32) *Tensor {
+	data := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), rows*cols*4)
+	return &Tensor{Name: name, DType: F32, Rows: rows, Cols: cols, data: data}
+}
+
+// Collect makes Tensors of tensors.
+func Collect(tensors ...*Tensor) *Tensors {
+	t := &Tensors{byName: map[string]*Tensor{}}
+	for _, one := range tensors {
+		t.byName[one.Name] = one
+	}
+	return t
+}
+
+// FromHalves makes a tensor of the bits of F16 numbers.
+func FromHalves(name string, rows, cols int, values []uint16) *Tensor {
+	data := unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), rows*cols*2)
+	return &Tensor{Name: name, DType: F16, Rows: rows, Cols: cols, data: data}
+}

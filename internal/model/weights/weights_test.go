@@ -1,0 +1,276 @@
+package weights
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/model/matrix"
+	"llmmemory/internal/testkit/weightfile"
+)
+
+func write(t testing.TB, dir, name string, data []byte) string {
+	path := filepath.Join(dir, name)
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	return path
+}
+
+func TestSafetensorsAreReadInEachType(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "model.safetensors", weightfile.Safetensors(
+		weightfile.F32("f", []float32{1, -2, 3.5, 4, 5, 6}, 2, 3),
+		weightfile.Tensor{Name: "h", DType: "F16", Shape: []int{2}, Data: []byte{0, 0x3c, 0, 0xc0}},
+		weightfile.Tensor{Name: "b", DType: "BF16", Shape: []int{1, 2}, Data: []byte{0x80, 0x3f, 0, 0xc0}},
+		weightfile.Tensor{Name: "mask", DType: "BOOL", Shape: []int{1, 1, 2}, Data: []byte{0, 1}},
+	))
+	w, err := OpenSafetensors(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b", "f", "h"}, w.Names())
+	row := make([]float32, 3)
+	w.Get("f").Row(1, row)
+	require.Equal(t, []float32{4, 5, 6}, row)
+	require.Equal(t, []float32{1, -2}, w.Get("h").Vector())
+	require.Equal(t, []float32{1, -2}, w.Get("b").Vector())
+	require.NoError(t, w.Close())
+}
+
+func TestShardsAreReadAsOne(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.safetensors", weightfile.Safetensors(weightfile.F32("x", []float32{1}, 1)))
+	write(t, dir, "b.safetensors", weightfile.Safetensors(weightfile.F32("y", []float32{2}, 1)))
+	write(t, dir, "model.safetensors.index.json", []byte(`{"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}`))
+	w, err := OpenSafetensors(dir)
+	require.NoError(t, err)
+	require.Equal(t, []string{"x", "y"}, w.Names())
+	require.NoError(t, w.Close())
+}
+
+func TestSafetensorsThatLieAreRefused(t *testing.T) {
+	file := func(size uint64, header string, data int) []byte {
+		b := binary.LittleEndian.AppendUint64(nil, size)
+		return append(append(b, header...), make([]byte, data)...)
+	}
+	whole := func(header string, data int) []byte { return file(uint64(len(header)), header, data) }
+	tests := []struct {
+		name string
+		file []byte
+		want error
+	}{
+		{"empty", nil, ErrFormat},
+		{"header longer than the file", file(1<<62, "{}", 0), ErrFormat},
+		{"header that is no JSON", whole("{", 8), ErrFormat},
+		{"offsets outside", whole(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 4), ErrFormat},
+		{"offsets reversed", whole(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}`, 8), ErrFormat},
+		{"one offset", whole(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[8]}}`, 8), ErrFormat},
+		{"shape larger than the data", whole(`{"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 8), ErrFormat},
+		{"shape that overflows", whole(`{"x":{"dtype":"F32","shape":[4611686018427387905,4],"data_offsets":[0,16]}}`, 16), ErrFormat},
+		{"negative shape", whole(`{"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}}`, 8), ErrFormat},
+		{"no elements", whole(`{"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}`, 8), ErrFormat},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := &Tensors{byName: map[string]*Tensor{}}
+			require.ErrorIs(t, w.parseSafetensors(test.file), test.want)
+		})
+	}
+	_, err := shards([]byte(`{"weight_map": {"x": "../secret"}}`))
+	require.ErrorIs(t, err, ErrFormat)
+}
+
+func TestGGUFIsRead(t *testing.T) {
+	f := weightfile.F32("f", []float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	q := weightfile.Tensor{Name: "q", Type: 8, Shape: []int{2, 32}, Data: make([]byte, 68)}
+	q.Data[34], q.Data[35], q.Data[36+5] = 0, 0x40, 0xfd // a scale of 2, −3 at 5
+	path := write(t, t.TempDir(), "m.gguf", weightfile.GGUF(map[string]any{
+		"name": "x", "n": uint32(7), "eps": float32(0.5), "yes": true,
+		"words": []string{"", "ab"}, "scores": []float32{1, -1}, "kinds": []int32{3},
+	}, f, q))
+	g, err := OpenGGUF(path)
+	require.NoError(t, err)
+	n, ok := g.Meta["n"].Int()
+	require.True(t, ok)
+	require.EqualValues(t, 7, n)
+	eps, ok := g.Meta["eps"].Float()
+	require.True(t, ok)
+	require.EqualValues(t, 0.5, eps)
+	require.Equal(t, "x", g.Meta["name"].String())
+	require.Equal(t, []string{"", "ab"}, g.Meta["words"].Strings())
+	require.Equal(t, []float64{1, -1}, g.Meta["scores"].Floats())
+	require.Equal(t, []float64{3}, g.Meta["kinds"].Floats())
+	_, ok = g.Meta["missing"].Int()
+	require.False(t, ok)
+	require.Equal(t, []float32{1, 2, 3, 4, 5, 6}, g.Get("f").Vector())
+	row := make([]float32, 32)
+	g.Get("q").Row(1, row)
+	require.EqualValues(t, -6, row[5])
+	require.NoError(t, g.Close())
+}
+
+// The values of each type from the description of its block, element by element.
+func TestQuantizedValuesAreThoseOfTheFormat(t *testing.T) {
+	at := func(b []byte, i int) float64 {
+		return float64(matrix.FromF16(binary.LittleEndian.Uint16(b[i:])))
+	}
+	tests := []struct {
+		dtype DType
+		value func(b []byte, k int) float64
+		halfs []int // offsets of the scales
+	}{
+		{Q8_0, func(b []byte, k int) float64 { return at(b, 0) * float64(int8(b[2+k])) }, []int{0}},
+		{Q4_0, func(b []byte, k int) float64 {
+			if k < 16 {
+				return at(b, 0) * (float64(b[2+k]&15) - 8)
+			}
+			return at(b, 0) * (float64(b[2+k-16]>>4) - 8)
+		}, []int{0}},
+		{Q4_K, func(b []byte, k int) float64 {
+			sub, s := k/32, b[4:]
+			scale, least := s[sub%8]&63, s[(sub+4)%12]&63
+			if sub >= 4 {
+				scale = s[sub+4]&0xf | s[sub-4]>>6<<4
+				least = s[sub+4]>>4 | s[sub]>>6<<4
+			}
+			q := b[16+k/64*32+k%32]
+			if k%64 >= 32 {
+				q >>= 4
+			}
+			return at(b, 0)*float64(scale)*float64(q&15) - at(b, 2)*float64(least)
+		}, []int{0, 2}},
+		{Q6_K, func(b []byte, k int) float64 {
+			ql, qh, sc := b[k/128*64:], b[128+k/128*32:], b[192+k/128*8:]
+			l := k % 32
+			var q byte
+			switch k % 128 / 32 {
+			case 0:
+				q = ql[l]&15 | qh[l]&3<<4
+			case 1:
+				q = ql[l+32]&15 | qh[l]>>2&3<<4
+			case 2:
+				q = ql[l]>>4 | qh[l]>>4&3<<4
+			case 3:
+				q = ql[l+32]>>4 | qh[l]>>6<<4
+			}
+			return at(b, 208) * float64(int8(sc[k%128/16])) * (float64(q) - 32)
+		}, []int{208}},
+	}
+	for _, test := range tests {
+		t.Run(test.dtype.String(), func(t *testing.T) {
+			l := layouts[test.dtype]
+			rnd := rand.New(rand.NewPCG(1, 2))
+			const blocks = 3
+			data := make([]byte, blocks*l.bytes)
+			for i := range data {
+				data[i] = byte(rnd.Uint32())
+			}
+			for b := range blocks {
+				for _, offset := range test.halfs {
+					binary.LittleEndian.PutUint16(data[b*l.bytes+offset:], matrix.ToF16(float32(rnd.NormFloat64())))
+				}
+			}
+			tensor, err := makeTensor("x", test.dtype, []uint64{blocks * uint64(l.elements)}, data)
+			require.NoError(t, err)
+			for i, v := range tensor.Vector() {
+				want := test.value(data[i/l.elements*l.bytes:], i%l.elements)
+				require.InDelta(t, want, v, math.Abs(want)*1e-5+1e-4, "element %d", i)
+			}
+		})
+	}
+}
+
+// damaged reads a file after each of many changes; none may panic, and none may
+// take much more memory than the file has.
+func damaged(t *testing.T, file []byte, parse func([]byte)) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const rounds = 3000
+	for range rounds {
+		changed := append([]byte(nil), file[:1+rnd.IntN(len(file))]...)
+		for range rnd.IntN(4) {
+			at := rnd.IntN(len(changed))
+			switch rnd.IntN(3) {
+			case 0:
+				changed[at] = byte(rnd.Uint32())
+			case 1:
+				for i := at; i < min(at+8, len(changed)); i++ {
+					changed[i] = 0xff
+				}
+			case 2:
+				changed[at] ^= 1 << rnd.IntN(8)
+			}
+		}
+		parse(changed)
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/rounds, uint64(20*len(file)+10000))
+}
+
+func samples() (safetensors, gguf []byte) {
+	f := weightfile.F32("f", []float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	safetensors = weightfile.Safetensors(f, weightfile.F32("g", []float32{1}, 1))
+	gguf = weightfile.GGUF(map[string]any{
+		"n": uint32(7), "words": []string{"a", "bc"}, "scores": []float32{1, -1},
+	}, f, weightfile.Tensor{Name: "q", Type: 12, Shape: []int{256}, Data: make([]byte, 144)})
+	return safetensors, gguf
+}
+
+func readSafetensors(file []byte) {
+	w := &Tensors{byName: map[string]*Tensor{}}
+	if w.parseSafetensors(file) == nil {
+		for _, name := range w.Names() {
+			w.Get(name).Vector()
+		}
+	}
+}
+
+func readGGUF(file []byte) {
+	g, err := parseGGUF(file)
+	if err != nil {
+		return
+	}
+	for _, v := range g.Meta {
+		v.Int()
+		v.Float()
+		v.Strings()
+		v.Floats()
+	}
+	for _, name := range g.Names() {
+		g.Get(name).Vector()
+	}
+}
+
+func TestDamagedFilesGiveErrorsAndTakeNoMemory(t *testing.T) {
+	safetensors, gguf := samples()
+	t.Run("safetensors", func(t *testing.T) { damaged(t, safetensors, readSafetensors) })
+	t.Run("GGUF", func(t *testing.T) { damaged(t, gguf, readGGUF) })
+}
+
+func FuzzSafetensors(f *testing.F) {
+	file, _ := samples()
+	f.Add(file)
+	f.Fuzz(func(_ *testing.T, file []byte) { readSafetensors(file) })
+}
+
+func FuzzGGUF(f *testing.F) {
+	_, file := samples()
+	f.Add(file)
+	f.Fuzz(func(_ *testing.T, file []byte) { readGGUF(file) })
+}
+
+func TestAMissingFileIsNamed(t *testing.T) {
+	_, err := OpenSafetensors(t.TempDir())
+	require.ErrorContains(t, err, "model.safetensors")
+	_, err = OpenGGUF(write(t, t.TempDir(), "empty.gguf", nil))
+	require.ErrorIs(t, err, ErrFormat)
+	index, err := json.Marshal(map[string]any{})
+	require.NoError(t, err)
+	_, err = shards(index)
+	require.ErrorIs(t, err, ErrFormat)
+}

@@ -1,0 +1,79 @@
+// Package hangs runs programs for tests, and ends those that hang. What hangs is told
+// by what it does, not by the clock: a test must not fail because the machine is busy.
+package hangs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// A program hangs when none of its processes has used the processor for idle, or all
+// together have used it for more than busy.
+const (
+	idle = time.Minute
+	busy = 15 * time.Minute
+)
+
+// Err is wrapped when a program was ended because it hangs.
+var Err = errors.New("it hangs")
+
+// Run is cmd.Run for a program that may hang. It is in a process group of its own,
+// with everything it starts, and ended with it.
+func Run(cmd *exec.Cmd) error { return run(cmd, idle, busy) }
+
+func run(cmd *exec.Cmd, idle, busy time.Duration) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	cmd.WaitDelay = time.Second // for pipes that somebody else holds open
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(min(time.Second, idle/4))
+	defer tick.Stop()
+	used, since := time.Duration(0), time.Now()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case now := <-tick.C:
+			if u := processorTime(cmd.Process.Pid); u != used {
+				used, since = u, now
+			}
+			if now.Sub(since) > idle || used > busy {
+				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+				return fmt.Errorf("%w: after %v of processor time: %w", Err, used, <-ended)
+			}
+		}
+	}
+}
+
+// processorTime is what the processes of a group have used, with their children that
+// have ended.
+func processorTime(group int) time.Duration {
+	const tick = 10 * time.Millisecond // USER_HZ is 100 wherever Go runs
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	sum := 0
+	for _, name := range stats {
+		stat, _ := os.ReadFile(name)
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // a name may have blanks in it
+		if len(fields) < 15 || string(fields[2]) != strconv.Itoa(group) {
+			continue
+		}
+		for _, f := range fields[11:15] { // utime, stime, cutime, cstime
+			n, _ := strconv.Atoi(string(f))
+			sum += n
+		}
+	}
+	return time.Duration(sum) * tick
+}

@@ -1,0 +1,83 @@
+package kvevents
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// MessagePack in its shortest forms, which is what msgspec writes.
+
+func appendNil(b []byte) []byte { return append(b, 0xc0) }
+
+func appendFloat(b []byte, v float64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, 0xcb), math.Float64bits(v))
+}
+
+func appendUint(b []byte, v uint64) []byte {
+	be := binary.BigEndian
+	switch {
+	case v < 1<<7:
+		return append(b, byte(v))
+	case v < 1<<8:
+		return append(b, 0xcc, byte(v))
+	case v < 1<<16:
+		return be.AppendUint16(append(b, 0xcd), uint16(v))
+	case v < 1<<32:
+		return be.AppendUint32(append(b, 0xce), uint32(v))
+	}
+	return be.AppendUint64(append(b, 0xcf), v)
+}
+
+func appendInt(b []byte, v int64) []byte {
+	be := binary.BigEndian
+	switch {
+	case v >= 0:
+		return appendUint(b, uint64(v))
+	case v >= -1<<5:
+		return append(b, byte(v))
+	case v >= -1<<7:
+		return append(b, 0xd0, byte(v))
+	case v >= -1<<15:
+		return be.AppendUint16(append(b, 0xd1), uint16(v))
+	case v >= -1<<31:
+		return be.AppendUint32(append(b, 0xd2), uint32(v))
+	}
+	return be.AppendUint64(append(b, 0xd3), uint64(v))
+}
+
+// appendLength writes a type and a length: fixed is the type for lengths below
+// most, wide the one with 16 bits, followed by the one with 32.
+func appendLength(b []byte, n, most int, fixed, wide byte) []byte {
+	switch {
+	case n < most:
+		return append(b, fixed|byte(n))
+	case n < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, wide), uint16(n))
+	}
+	return binary.BigEndian.AppendUint32(append(b, wide+1), uint32(n))
+}
+
+func appendArray(b []byte, n int) []byte { return appendLength(b, n, 16, 0x90, 0xdc) }
+
+func appendMap(b []byte, n int) []byte { return appendLength(b, n, 16, 0x80, 0xde) }
+
+func appendText(b []byte, s string) []byte {
+	if n := len(s); n >= 32 && n < 1<<8 {
+		b = append(b, 0xd9, byte(n))
+	} else {
+		b = appendLength(b, n, 32, 0xa0, 0xda)
+	}
+	return append(b, s...)
+}
+
+func appendBytes(b, s []byte) []byte {
+	if n := len(s); n < 1<<8 {
+		b = append(b, 0xc4, byte(n))
+	} else {
+		b = appendLength(b, n, 0, 0, 0xc5)
+	}
+	return append(b, s...)
+}
+
+// appendField adds a name and a text.
+func appendField(b []byte, name, value string) []byte { return appendText(appendText(b, name), value) }

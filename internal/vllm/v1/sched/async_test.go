@@ -1,0 +1,378 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+)
+
+// The scenarios and the values they expect are those of vLLM's
+// tests/v1/core/test_async_scheduler.py at the commit of RULES.md.
+
+func asyncConfig(blocks int) Config {
+	return Config{
+		MaxNumSeqs: 16, MaxNumBatchedTokens: 8192, AsyncScheduling: true, AsVLLM: true,
+		Cache: kvcache.Config{
+			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 8192,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.Dense,
+		},
+	}
+}
+
+// A pipeline drives a scheduler as vLLM's engine core does: it schedules until
+// enough steps are in flight and then updates the oldest. Each sampled token is
+// a number of its own, and the runner remembers the position it is for.
+type pipeline struct {
+	t       *testing.T
+	s       *Scheduler
+	most    int
+	accept  func(step, row, drafts int) int
+	flights []*flying
+	empties bool // vLLM's engine queues empty steps, too
+	view    map[ID]*runnerView
+	at      map[int32]int // position of each sampled token
+	emitted map[ID][]int32
+	kept    map[ID][]int32
+	next    int32
+	step    int
+	total   int // scheduled tokens
+	stale   int // preemptions of requests with rows in flight
+}
+
+// A runnerView is what the model runner knows of a request.
+type runnerView struct{ length, computed int }
+
+func newPipeline(t *testing.T, c Config) *pipeline {
+	s := newSmall(t, c)
+	return &pipeline{
+		t: t, s: s, most: s.config.MaxConcurrentBatches, view: map[ID]*runnerView{}, at: map[int32]int{},
+		emitted: map[ID][]int32{}, kept: map[ID][]int32{}, next: 1000, accept: func(int, int, int) int { return 0 },
+	}
+}
+
+func (p *pipeline) schedule() *flying {
+	f := &flying{known: map[ID][]int32{}}
+	require.NoError(p.t, p.s.Schedule(&f.step))
+	require.NoError(p.t, p.s.Check())
+	p.total += f.step.NumScheduledTokens
+	p.step++
+	for _, id := range f.step.Preempted {
+		if p.s.requests.Get(uint64(id)).stale > 0 {
+			p.stale++
+		}
+	}
+	for _, row := range f.step.Rows {
+		f.known[row.ID] = slices.Clone(p.s.requests.Get(uint64(row.ID)).kv.Tokens())
+	}
+	if len(f.step.Rows) > 0 || p.empties {
+		p.flights = append(p.flights, f)
+	}
+	return f
+}
+
+func (p *pipeline) begin(f *flying) {
+	for _, id := range slices.Concat(f.step.Preempted, f.step.Finished) {
+		delete(p.view, id)
+	}
+	for _, row := range f.step.Rows {
+		if row.Kind != KindRunning {
+			p.view[row.ID] = &runnerView{len(f.known[row.ID]), row.NumComputedTokens}
+		}
+	}
+}
+
+// process runs the oldest step and updates the scheduler.
+func (p *pipeline) process() Outcome {
+	f := p.flights[0]
+	p.flights = p.flights[1:]
+	p.begin(f)
+	if len(f.step.Rows) == 0 {
+		return Outcome{}
+	}
+	var counts, tokens []int32
+	for i, row := range f.step.Rows {
+		v := p.view[row.ID]
+		if v == nil || v.computed+row.NumScheduledTokens < v.length {
+			if v != nil {
+				v.computed += row.NumScheduledTokens
+			}
+			counts = append(counts, 0)
+			continue
+		}
+		accepted := min(p.accept(p.step, i, row.NumDraftTokens), row.NumDraftTokens)
+		v.computed += row.NumScheduledTokens - (row.NumDraftTokens - accepted)
+		v.length = v.computed + 1
+		for k := range 1 + accepted {
+			p.at[p.next] = v.length - 1 - accepted + k
+			tokens = append(tokens, p.next)
+			p.emitted[row.ID] = append(p.emitted[row.ID], p.next)
+			p.next++
+		}
+		counts = append(counts, int32(1+accepted))
+	}
+	var out Outcome
+	lengths := map[ID]int{}
+	for _, row := range f.step.Rows {
+		if r := p.s.requests.Get(uint64(row.ID)); r != nil {
+			lengths[row.ID] = r.kv.NumTokens()
+		}
+	}
+	require.NoError(p.t, p.s.Update(counts, tokens, &out))
+	require.NoError(p.t, p.s.Check())
+	rest := tokens
+	for i, row := range f.step.Rows {
+		for k, token := range rest[:out.Kept[i]] {
+			require.Equal(p.t, lengths[row.ID]+k, p.at[token], "a token is delivered for the position it was sampled for")
+			p.kept[row.ID] = append(p.kept[row.ID], token)
+		}
+		rest = rest[counts[i]:]
+	}
+	return out
+}
+
+func (p *pipeline) run(before func(step int)) {
+	for i := 0; ; i++ {
+		require.Less(p.t, i, 2000, "the engine does not end")
+		if before != nil {
+			before(i)
+		}
+		if p.s.requests.Len() == 0 && len(p.flights) == 0 {
+			return
+		}
+		if p.s.requests.Len() > 0 && len(p.flights) < p.most {
+			p.empties = true
+			if p.schedule(); len(p.flights) < p.most {
+				continue
+			}
+		}
+		if len(p.flights) > 0 {
+			p.process()
+		}
+	}
+}
+
+func TestAsyncStopsByMaxTokensWithoutAnExtraStep(t *testing.T) {
+	for _, most := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			p := newPipeline(t, asyncConfig(10000))
+			a := add(t, p.s, Spec{Tokens: tokens(10, 1), MaxTokens: most})
+			p.schedule()
+			b := add(t, p.s, Spec{Tokens: tokens(10, 2), MaxTokens: most})
+			p.schedule()
+			for len(p.flights) > 0 {
+				p.process()
+				p.schedule()
+			}
+			require.Zero(t, p.s.requests.Len())
+			require.Len(t, p.kept[a], most)
+			require.Len(t, p.kept[b], most)
+			require.Equal(t, 2*(10+most-1), p.total, "no more tokens are scheduled than necessary")
+		})
+	}
+}
+
+func TestAsyncAbortsKeepWhatWasDelivered(t *testing.T) {
+	p := newPipeline(t, asyncConfig(10000))
+	var ids []ID
+	for i := range 10 {
+		ids = append(ids, add(t, p.s, Spec{Tokens: tokens(10, i), MaxTokens: 20}))
+	}
+	p.schedule()
+	p.schedule()
+	order := []int{0, 8, 3, 1, 6, 4, 2, 5, 7, 9}
+	for step := 0; len(p.flights) > 0; step++ {
+		if step < len(order) {
+			require.Equal(t, 1, p.s.Abort(ids[order[step]]))
+		}
+		p.process()
+		p.schedule()
+	}
+	for i, id := range ids {
+		require.Len(t, p.kept[id], slices.Index(order, i))
+	}
+}
+
+func TestAsyncPrefixCachingWithinAStepAndLater(t *testing.T) {
+	c := asyncConfig(10000)
+	c.MaxNumBatchedTokens = 1000
+	p := newPipeline(t, c)
+	spec := Spec{Tokens: tokens(100, 1), MaxTokens: 3}
+	add(t, p.s, spec)
+	add(t, p.s, spec)
+	first := p.schedule()
+	require.Equal(t, 100, first.step.Rows[0].NumScheduledTokens)
+	require.Equal(t, 100%16, first.step.Rows[1].NumScheduledTokens, "the second request shares all whole blocks")
+	p.schedule()
+	for more := 3; len(p.flights) > 0; more-- {
+		var added ID
+		if more > 0 {
+			added = add(t, p.s, spec)
+		}
+		p.process()
+		f := p.schedule()
+		if more > 0 {
+			at := slices.IndexFunc(f.step.Rows, func(r Row) bool { return r.ID == added })
+			require.Equal(t, 100%16, f.step.Rows[at].NumScheduledTokens)
+		}
+	}
+	require.Zero(t, p.s.requests.Len())
+}
+
+func TestAsyncNextTurnsHitTheWholeConversation(t *testing.T) {
+	c := asyncConfig(10000)
+	c.MaxNumBatchedTokens = 1000
+	p := newPipeline(t, c)
+	var ids []ID
+	for i := range 5 {
+		ids = append(ids, add(t, p.s, Spec{Tokens: tokens(100, i), MaxTokens: 200}))
+	}
+	p.run(nil)
+	for i, id := range ids {
+		add(t, p.s, Spec{Tokens: append(tokens(100, i), p.kept[id]...), MaxTokens: 200})
+	}
+	for _, row := range p.schedule().step.Rows {
+		require.Equal(t, 300%16, row.NumScheduledTokens)
+	}
+}
+
+// vLLM: a pool so small that decodes preempt each other with steps in flight.
+func TestAsyncPreemptionDeliversWhatIsInFlight(t *testing.T) {
+	for _, drafts := range []int{0, 3} {
+		t.Run(fmt.Sprintf("%d drafts", drafts), func(t *testing.T) {
+			c := asyncConfig(5)
+			c.MaxNumBatchedTokens, c.PipelineParallelSize, c.NumSpeculativeTokens = 512, 3, drafts
+			p := newPipeline(t, c)
+			require.Equal(t, 4, p.most)
+			p.accept = func(step, row, n int) int { return (step + row) % (n + 1) }
+			var ids []ID
+			p.run(func(step int) {
+				for n := 0; len(ids) < 8 && (n < 1 || len(ids) < 3); n++ {
+					ids = append(ids, add(t, p.s, Spec{Tokens: tokens(8, len(ids)), MaxTokens: 24}))
+				}
+			})
+			require.Positive(t, p.stale, "requests lose their blocks with steps in flight")
+			for _, id := range ids {
+				require.Len(t, p.kept[id], 24)
+				require.Equal(t, p.emitted[id][:24], p.kept[id], "every sampled token is delivered once, in order")
+			}
+		})
+	}
+}
+
+func TestAsyncResetDropsWhatIsInFlight(t *testing.T) {
+	for _, stages := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d stages", stages), func(t *testing.T) {
+			c := asyncConfig(5)
+			c.MaxNumBatchedTokens, c.PipelineParallelSize, c.NumSpeculativeTokens = 512, stages, 3
+			p := newPipeline(t, c)
+			p.accept = func(step, row, n int) int { return (step + row) % (n + 1) }
+			resets := []int{6, 14}
+			if stages > 1 {
+				resets = []int{6, 7, 18, 19}
+			}
+			var ids []ID
+			p.run(func(step int) {
+				if len(ids) < 8 {
+					ids = append(ids, add(t, p.s, Spec{Tokens: tokens(8, len(ids)), MaxTokens: 24}))
+				}
+				if slices.Contains(resets, step) {
+					ok, err := p.s.Reset(true)
+					require.NoError(t, err)
+					require.True(t, ok)
+				}
+			})
+			require.Positive(t, p.stale, "requests lose their blocks with steps in flight")
+			for _, id := range ids {
+				require.Len(t, p.kept[id], 24)
+			}
+		})
+	}
+}
+
+// vLLM: what happens between the steps is seen in the counters of a request.
+func TestAsyncCounters(t *testing.T) {
+	p := newPipeline(t, asyncConfig(5))
+	decoder := add(t, p.s, Spec{Tokens: tokens(32, 1), MaxTokens: 8})
+	last := add(t, p.s, Spec{Tokens: tokens(32, 2), MaxTokens: 1})
+	p.schedule()
+	r := p.s.requests.Get(uint64(last))
+	require.Equal(t, running, r.status)
+	require.Equal(t, 1, r.placeholders)
+	p.schedule()
+	require.Equal(t, preempted, r.status, "the decode needs a block")
+	require.Equal(t, 32, r.stale, "its prompt is still in flight")
+	require.False(t, r.dropStale)
+	out := p.process()
+	require.Equal(t, []Done{{ID: last, Reason: Length}}, out.Done, "its only token is delivered all the same")
+	require.Len(t, p.kept[decoder], 1)
+}
+
+func TestPipelineStages(t *testing.T) {
+	c := asyncConfig(100)
+	c.PipelineParallelSize = 2
+	p := newPipeline(t, c)
+	a := add(t, p.s, Spec{Tokens: tokens(8, 1), MaxTokens: 4})
+	require.Len(t, p.schedule().step.Rows, 1)
+	require.Empty(t, p.schedule().step.Rows, "a decode waits until its last step has left the first stage")
+	require.Len(t, p.schedule().step.Rows, 1)
+	p.run(nil)
+	require.Len(t, p.kept[a], 4)
+
+	c.AsyncScheduling = false
+	p = newPipeline(t, c)
+	require.Equal(t, 2, p.most)
+	a = add(t, p.s, Spec{Tokens: tokens(8, 1), MaxTokens: 4})
+	p.schedule()
+	require.Empty(t, p.schedule().step.Rows, "without placeholders a decode waits for its token")
+	b := add(t, p.s, Spec{Tokens: tokens(8, 2), MaxTokens: 4})
+	require.Len(t, p.schedule().step.Rows, 1, "another request fills the second stage")
+	require.ErrorIs(t, p.s.Schedule(&Step{}), ErrOrder)
+	p.run(nil)
+	require.Len(t, p.kept[a], 4)
+	require.Len(t, p.kept[b], 4)
+}
+
+func TestChunksOfAPromptAreInFlightTogether(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		c := asyncConfig(100)
+		c.MaxNumBatchedTokens, c.AsyncScheduling, c.MaxConcurrentBatches = 16, async, 3
+		p := newPipeline(t, c)
+		a := add(t, p.s, Spec{Tokens: tokens(40, 1), MaxTokens: 2})
+		for i, want := range []Row{
+			{ID: a, Kind: KindNew, NumScheduledTokens: 16},
+			{ID: a, NumComputedTokens: 16, NumScheduledTokens: 16},
+			{ID: a, Samples: true, NumComputedTokens: 32, NumScheduledTokens: 8},
+		} {
+			f := p.schedule()
+			require.Equal(t, []Row{want}, f.step.Rows)
+			require.EqualValues(t, 16*(i+1), f.step.Slots[0][0], "slots and tables are those of this step")
+			require.Equal(t, []int32{int32(i + 1)}, f.step.RowBlocks(0, 0))
+		}
+		p.run(nil)
+		require.Len(t, p.kept[a], 2)
+	}
+}
+
+func TestAsyncTheLastStepOfARequestIsScheduledEarly(t *testing.T) {
+	p := newPipeline(t, asyncConfig(100))
+	add(t, p.s, Spec{Tokens: tokens(8, 1), MaxTokens: 3})
+	p.schedule()
+	p.schedule()
+	for _, rows := range []int{1, 0} {
+		p.process()
+		require.Len(t, p.schedule().step.Rows, rows, "three steps give three tokens")
+	}
+}
+
+func TestAsyncLastTokensAreCached(t *testing.T) {
+	p := newPipeline(t, asyncConfig(100))
+	id := add(t, p.s, Spec{Tokens: tokens(10, 1), MaxTokens: 7})
+	p.run(nil)
+	next := append(tokens(10, 1), p.kept[id]...)
+	require.Equal(t, 16, hits(t, p.s, next), "the block was full with the last step")
+}

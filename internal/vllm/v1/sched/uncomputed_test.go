@@ -1,0 +1,256 @@
+package sched
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hits returns how many tokens a new request with this prompt hits.
+func hits(t *testing.T, s *Scheduler, prompt []int32) int {
+	id := add(t, s, Spec{Tokens: prompt, Priority: -100})
+	var step Step
+	require.NoError(t, s.Schedule(&step))
+	for _, row := range step.Rows {
+		if row.ID == id {
+			return row.NumComputedTokens
+		}
+	}
+	t.Fatal("the request does not run")
+	return 0
+}
+
+func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		asVLLM bool
+		hit    int
+	}{
+		{"correct", false, 4},
+		{"as vLLM", true, 8},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := small(10)
+			c.Policy, c.AsVLLM = Priority, test.asVLLM
+			s := newSmall(t, c)
+			r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(7, 1), MaxTokens: 20})))
+			var step Step
+			one(t, s, &step)
+			require.Equal(t, 7, r.kv.NumComputedTokens())
+			s.batch = s.flight.at(0)
+			s.batch.reset()
+			s.batch.budget = 16
+			s.scheduleRunning() // registers block 1, with token 7
+			s.removeRunning(r)
+			s.unschedule(r)
+			s.preempt(r)
+			s.batch.reset()
+			require.Equal(t, test.hit, hits(t, s, append(tokens(7, 1), 1, 9)), "block 1 was never full")
+		})
+	}
+}
+
+func TestWhatIsAbortedInFlightCannotBeHit(t *testing.T) {
+	for _, asVLLM := range []bool{false, true} {
+		c := small(20)
+		c.AsVLLM, c.AsyncScheduling, c.MaxNumBatchedTokens = asVLLM, true, 8
+		s := newSmall(t, c)
+		id := add(t, s, Spec{Tokens: tokens(20, 1)})
+		var step Step
+		require.NoError(t, s.Schedule(&step))
+		require.NoError(t, s.Update([]int32{0}, nil, &Outcome{}))
+		require.NoError(t, s.Schedule(&step))
+		require.Equal(t, 1, s.Abort(id))
+		want := 8
+		if asVLLM {
+			want = 16
+		}
+		require.Equal(t, want, hits(t, s, tokens(20, 1)))
+	}
+}
+
+func TestARowWithoutATokenComesAgain(t *testing.T) {
+	s := newSmall(t, small(20))
+	id := add(t, s, Spec{Tokens: tokens(6, 1), MaxTokens: 2})
+	var step Step
+	one(t, s, &step)
+	for range 3 {
+		require.NoError(t, s.Schedule(&step))
+		require.Equal(t, []Row{{ID: id, Samples: true, NumComputedTokens: 6, NumScheduledTokens: 1}}, step.Rows)
+		require.NoError(t, s.Update([]int32{0}, nil, &Outcome{}))
+		require.NoError(t, s.Check())
+	}
+	require.Equal(t, []Done{{ID: id, Reason: Length}}, one(t, s, &step).Done)
+}
+
+func TestAFailedStepLeavesEverythingAsItWas(t *testing.T) {
+	c := small(20)
+	c.NumSpeculativeTokens = 3
+	s := newSmall(t, c)
+	require.ErrorIs(t, s.StepFailed(), ErrOrder)
+	decode := add(t, s, Spec{Tokens: tokens(6, 1)})
+	var step Step
+	one(t, s, &step)
+	require.NoError(t, s.SetDrafts([]ID{decode}, []int32{2}, []int32{7, 8}))
+	prompt := add(t, s, Spec{Tokens: tokens(9, 2)})
+	waits := add(t, s, Spec{Tokens: tokens(30, 3)})
+	require.NoError(t, s.Schedule(&step))
+	require.Len(t, step.Rows, 3)
+	before := append([]Row{}, step.Rows...)
+	require.NoError(t, s.StepFailed())
+	require.NoError(t, s.Check())
+	require.Equal(t, []ID{decode}, s.Running(nil))
+	require.Equal(t, []ID{prompt, waits}, s.Waiting(nil))
+	computed, _, err := s.NumComputedTokens(decode)
+	require.NoError(t, err)
+	require.Equal(t, 6, computed)
+	require.NoError(t, s.Schedule(&step))
+	before[0].Kind = KindResumed // the worker gets its whole table
+	require.Equal(t, before, step.Rows, "the same step comes again, drafts and all")
+	require.Equal(t, []int32{7, 8}, step.Drafts)
+	require.Len(t, step.RowBlocks(0, 0), 3)
+}
+
+func TestWhatAFailedStepShouldHaveWrittenCannotBeHit(t *testing.T) {
+	s := newSmall(t, small(30))
+	add(t, s, Spec{Tokens: tokens(9, 1)})
+	var step Step
+	require.NoError(t, s.Schedule(&step))
+	id := s.Running(nil)[0]
+	s.Abort(id) // its blocks are free, with keys
+	require.NoError(t, s.StepFailed())
+	require.Zero(t, hits(t, s, tokens(9, 1)))
+}
+
+func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
+	s := newSmall(t, small(30))
+	for _, test := range []struct {
+		name    string
+		spec    Spec
+		wantErr string
+	}{
+		{"above the most", Spec{Tokens: tokens(4, 1), MinTokens: 6, MaxTokens: 5}, "6 to 5 tokens to generate"},
+		{"above the length", Spec{Tokens: tokens(60, 1), MinTokens: 5, MaxTokens: 9}, "at least 5 tokens to generate after a prompt of 60: no sequence has more than 64"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := s.Add(test.spec)
+			require.ErrorIs(t, err, ErrRequest)
+			require.ErrorContains(t, err, test.wantErr)
+		})
+	}
+	id := add(t, s, Spec{Tokens: tokens(60, 1), MinTokens: 4, MaxTokens: 9})
+	var step Step
+	var last Outcome
+	for s.Load().Running+s.Load().Waiting > 0 {
+		last = one(t, s, &step)
+	}
+	require.Equal(t, []Done{{ID: id, Reason: Length}}, last.Done)
+}
+
+// A request that must preempt itself leaves vLLM with an empty step.
+func TestAStepIsEmptyOnlyIfNothingCanRun(t *testing.T) {
+	for _, asVLLM := range []bool{false, true} {
+		c := small(7)
+		c.Policy, c.AsVLLM = Priority, asVLLM
+		s := newSmall(t, c)
+		var step Step
+		add(t, s, Spec{Tokens: tokens(11, 1), MaxTokens: 12, Priority: 1})
+		one(t, s, &step)
+		add(t, s, Spec{Tokens: tokens(11, 2), MaxTokens: 12, Priority: 0})
+		empty, steps := 0, 0
+		for ; s.Load().Running+s.Load().Waiting > 0; steps++ {
+			require.Less(t, steps, 200)
+			if one(t, s, &step); len(step.Rows) == 0 {
+				empty++
+			}
+		}
+		if asVLLM {
+			continue
+		}
+		require.Zero(t, empty)
+	}
+}
+
+// Two that are equal could preempt each other for ever.
+func TestEqualPrioritiesEnd(t *testing.T) {
+	c := small(8)
+	c.Policy = Priority
+	s := newSmall(t, c)
+	var step Step
+	for i := range 4 {
+		add(t, s, Spec{Tokens: tokens(9, i), MaxTokens: 15})
+	}
+	for steps := 0; s.Load().Running+s.Load().Waiting > 0; steps++ {
+		require.Less(t, steps, 300)
+		one(t, s, &step)
+		require.NotEmpty(t, step.Rows)
+	}
+}
+
+func TestPaddingUpToTheLimits(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		threshold int
+		budget    int
+		prefill   bool // a running request that is not through its prompt is in the step
+		tokens    int  // of the padded row; 0: it is not scheduled
+		drafts    int
+	}{
+		{"just enough room", 0, 1 + 4, false, 4, 3},
+		{"one token too few", 0, 1 + 3, false, 0, 0},
+		{"clipped by the threshold", 2, 8, false, 2, 1},
+		{"beside a prefill there is no padding", 0, 8, true, 1, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := small(40)
+			c.NumSpeculativeTokens = 3
+			s := newSmall(t, c)
+			var step Step
+			spec := Spec{Tokens: tokens(5, 1), MaxTokens: 20}
+			if test.prefill {
+				spec.Tokens = tokens(30, 1)
+			}
+			add(t, s, Spec{Tokens: tokens(5, 2), MaxTokens: 1})
+			add(t, s, spec)
+			one(t, s, &step) // the first one is cached, up to its last token
+			s.config.LongPrefillTokenThreshold = test.threshold
+			s.config.MaxNumBatchedTokens = test.budget
+			if test.prefill {
+				s.config.LongPrefillTokenThreshold = 4
+			} else {
+				one(t, s, &step)
+			}
+			id := add(t, s, Spec{Tokens: tokens(5, 2), MaxTokens: 4})
+			require.NoError(t, s.Schedule(&step))
+			var row Row
+			for _, r := range step.Rows {
+				if r.ID == id {
+					row = r
+				}
+			}
+			require.Equal(t, []int{test.tokens, test.drafts}, []int{row.NumScheduledTokens, row.NumDraftTokens})
+		})
+	}
+}
+
+func TestAStopTokenCountsBeforeTheLength(t *testing.T) {
+	s := newSmall(t, small(20))
+	id := add(t, s, Spec{Tokens: tokens(4, 1), MaxTokens: 1, Stop: []int32{1}})
+	var step Step
+	require.Equal(t, []Done{{ID: id, Reason: StopToken}}, one(t, s, &step).Done)
+}
+
+func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {
+	s := newSmall(t, small(20))
+	held := add(t, s, Spec{Tokens: tokens(4, 1), Hold: true})
+	other := add(t, s, Spec{Tokens: tokens(4, 2)})
+	var step Step
+	one(t, s, &step)
+	require.Len(t, step.Rows, 1)
+	require.Equal(t, other, step.Rows[0].ID)
+	require.Equal(t, []ID{held}, s.Waiting(nil))
+	late := add(t, s, Spec{Tokens: tokens(4, 3)})
+	s.Release(held, held, 12345)
+	one(t, s, &step)
+	require.Equal(t, []ID{other, held, late}, s.Running(nil), "it is first in the queue")
+}

@@ -1,0 +1,236 @@
+/*
+ * attention_errors - what llm_attention.h says of bad input, on memory between
+ * guard pages: an error, and nothing read or written outside. After each the
+ * same call with good arguments gives the same bits as before.
+ */
+#define _DEFAULT_SOURCE
+#include <math.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cache_check.h"
+#include "llm_attention.h"
+
+enum { BLOCKS = 6, BLOCK = 16, HEADS = 4, KV = 2, SIZE = 32, SEQS = 2, QUERIES = 4, WIDTH = HEADS * SIZE };
+
+/* Memory that ends where a page begins that nobody may touch, and one before it. */
+static void *guarded(size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
+    char *at = mmap(NULL, whole + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(at != MAP_FAILED);
+    CHECK(mprotect(at, page, PROT_NONE) == 0 && mprotect(at + page + whole, page, PROT_NONE) == 0);
+    return at + page + whole - bytes;
+}
+
+static llm_attention_cache cache;
+static llm_attention_batch batch;
+static llm_tensor keys, values;
+static float *query, *output;
+static int32_t *start, *lens, *tables;
+static int64_t *slots;
+static float before[QUERIES * WIDTH];
+
+static float any(int i) { return (float)((uint32_t)i * 2654435761u >> 8) / (1 << 23) - 1; }
+
+static void make(int dtype, int layout) {
+    cache = (llm_attention_cache){.size = sizeof cache, .dtype = dtype, .layout = layout, .blocks = BLOCKS, .block_size = BLOCK,
+                                  .kv_heads = KV, .head_size = SIZE};
+    OK(llm_attention_describe(&cache, NULL, 0));
+    size_t bytes = (size_t)cache.key_bytes;
+    CHECK(bytes % 64 == 0);
+    OK(llm_attention_describe(&cache, guarded(bytes), (int64_t)bytes));
+    int n = BLOCKS * BLOCK, width = KV * SIZE;
+    float *k = guarded(sizeof *k * (size_t)(n * width)), *v = guarded(sizeof *v * (size_t)(n * width));
+    slots = guarded(sizeof *slots * (size_t)n);
+    for (int i = 0; i < n * width; i++) {
+        k[i] = any(i), v[i] = any(i + 77777);
+    }
+    for (int i = 0; i < n; i++) {
+        slots[i] = i;
+    }
+    keys = (llm_tensor){.at = k, .rows = n, .stride = width};
+    values = (llm_tensor){.at = v, .rows = n, .stride = width};
+    OK(llm_attention_write(&cache, &keys, &values, slots, n, NULL, 2));
+    query = guarded(sizeof *query * QUERIES * WIDTH), output = guarded(sizeof *output * QUERIES * WIDTH);
+    for (int i = 0; i < QUERIES * WIDTH; i++) {
+        query[i] = any(i + 5555);
+    }
+    start = guarded(sizeof *start * (SEQS + 1)), lens = guarded(sizeof *lens * SEQS), tables = guarded(sizeof *tables * SEQS * 3);
+    memcpy(start, (int32_t[]){0, 3, 4}, sizeof *start * (SEQS + 1));
+    memcpy(lens, (int32_t[]){20, 48}, sizeof *lens * SEQS);
+    memcpy(tables, (int32_t[]){5, 3, -1, 0, 5, 1}, sizeof *tables * SEQS * 3);
+    batch = (llm_attention_batch){
+        .size = sizeof batch, .heads = HEADS, .queries = {.at = query, .rows = QUERIES, .stride = WIDTH},
+        .outputs = {.at = output, .rows = QUERIES, .stride = WIDTH}, .query_start = start, .seq_lens = lens,
+        .block_tables = tables, .seqs = SEQS, .table_stride = 3,
+    };
+    OK(llm_attention_forward(&cache, &batch, 1));
+    memcpy(before, output, sizeof before);
+}
+
+static void same(void) {
+    memset(output, 0, sizeof before);
+    OK(llm_attention_forward(&cache, &batch, 3));
+    CHECK(memcmp(before, output, sizeof before) == 0);
+}
+
+/* A value that is wrong for a moment. */
+#define BAD(code, field, value)                                              \
+    do {                                                                     \
+        __typeof__(field) good_ = (field);                                   \
+        (field) = (value);                                                   \
+        EXPECT(code, llm_attention_forward(&cache, &batch, 1));              \
+        (field) = good_;                                                     \
+        same();                                                              \
+    } while (0)
+
+static void forward(void) {
+    const int32_t wrong[] = {INT32_MIN, -1, INT32_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        BAD(LLM_CACHE_E_RANGE, tables[1], wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, lens[0], wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, start[0], wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, start[1], wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, start[2], wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, batch.heads, wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, cache.dtype, wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, cache.layout, wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, cache.blocks, wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, cache.block_size, wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, cache.kv_heads, wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, cache.head_size, wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, cache.reserved, wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, batch.queries.dtype, wrong[i]);
+        BAD(LLM_CACHE_E_RANGE, batch.outputs.dtype, wrong[i]);
+    }
+    const int64_t far[] = {INT64_MIN, -1, INT64_MAX, (int64_t)1 << 40};
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        BAD(LLM_CACHE_E_RANGE, batch.seqs, far[i]);
+        BAD(LLM_CACHE_E_RANGE, batch.table_stride, far[i]);
+        BAD(LLM_CACHE_E_RANGE, cache.block_stride, far[i]);
+        BAD(LLM_CACHE_E_RANGE, cache.head_stride, far[i]);
+        BAD(LLM_CACHE_E_RANGE, batch.queries.rows, far[i]);
+        BAD(LLM_CACHE_E_RANGE, batch.queries.stride, far[i]);
+    }
+    BAD(LLM_CACHE_E_RANGE, tables[1], BLOCKS);
+    BAD(LLM_CACHE_E_RANGE, lens[0], 2); /* fewer tokens than queries */
+    BAD(LLM_CACHE_E_RANGE, lens[1], 49);
+    BAD(LLM_CACHE_E_RANGE, batch.heads, 3);
+    BAD(LLM_CACHE_E_RANGE, cache.value_bytes, cache.value_bytes - 1);
+    BAD(LLM_CACHE_E_NULL, cache.key, NULL);
+    BAD(LLM_CACHE_E_NULL, batch.query_start, NULL);
+    BAD(LLM_CACHE_E_NULL, batch.block_tables, NULL);
+    BAD(LLM_CACHE_E_NULL, batch.outputs.at, NULL);
+    BAD(LLM_CACHE_E_SIZE, cache.size, 8);
+    BAD(LLM_CACHE_E_SIZE, batch.size, 8);
+    BAD(LLM_CACHE_E_ALIGN, batch.queries.at, (char *)query - 2);
+    BAD(LLM_CACHE_E_ALIGN, batch.seq_lens, (const int32_t *)(const void *)((char *)lens - 1));
+    BAD(LLM_CACHE_E_OVERLAP, batch.outputs.at, query - 1);
+    BAD(LLM_CACHE_E_OVERLAP, batch.outputs.at, cache.key);
+    EXPECT(LLM_CACHE_E_NULL, llm_attention_forward(NULL, &batch, 1));
+    EXPECT(LLM_CACHE_E_NULL, llm_attention_forward(&cache, NULL, 1));
+    EXPECT(LLM_CACHE_E_RANGE, llm_attention_forward(&cache, &batch, -1));
+    EXPECT(LLM_CACHE_E_RANGE, llm_attention_forward(&cache, &batch, 257));
+    llm_attention_options options = {.size = sizeof options, .window = -1};
+    BAD(LLM_CACHE_E_RANGE, batch.options, &options);
+    options = (llm_attention_options){.size = sizeof options, .soft_cap = NAN};
+    BAD(LLM_CACHE_E_RANGE, batch.options, &options);
+    options = (llm_attention_options){.size = sizeof options, .version = 3};
+    BAD(LLM_CACHE_E_RANGE, batch.options, &options);
+    options = (llm_attention_options){.size = sizeof options, .common_prefix = 18};
+    BAD(LLM_CACHE_E_RANGE, batch.options, &options);
+    /* Queries and outputs in one place are fine. */
+    memcpy(output, query, sizeof before);
+    llm_attention_batch one = batch;
+    one.queries.at = output;
+    OK(llm_attention_forward(&cache, &one, 2));
+    CHECK(memcmp(before, output, sizeof before) == 0);
+}
+
+static void writing(void) {
+    int64_t n = keys.rows;
+    const int64_t wrong[] = {INT64_MIN, -2, BLOCKS * BLOCK, INT64_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        slots[n - 1] = wrong[i];
+        EXPECT(LLM_CACHE_E_RANGE, llm_attention_write(&cache, &keys, &values, slots, n, NULL, 1));
+    }
+    slots[n - 1] = n - 1;
+    EXPECT(LLM_CACHE_E_RANGE, llm_attention_write(&cache, &keys, &values, slots, n - 1, NULL, 1));
+    EXPECT(LLM_CACHE_E_NULL, llm_attention_write(&cache, &keys, NULL, slots, n, NULL, 1));
+    EXPECT(LLM_CACHE_E_NULL, llm_attention_write(&cache, &keys, &values, NULL, n, NULL, 1));
+    llm_rotation rotation = {.size = sizeof rotation, .rotated = 3};
+    EXPECT(LLM_CACHE_E_NULL, llm_attention_write(&cache, &keys, &values, slots, n, &rotation, 1));
+    llm_tensor inside = keys;
+    inside.at = cache.key;
+    inside.rows = 1;
+    llm_tensor one = values;
+    one.rows = 1;
+    if (cache.dtype == LLM_F32) {
+        EXPECT(LLM_CACHE_E_OVERLAP, llm_attention_write(&cache, &inside, &one, slots, 1, NULL, 1));
+    }
+    same();
+}
+
+static void stores(void) {
+    llm_kvstore store = 77;
+    llm_kvstore_config config = {.size = sizeof config, .layers = 2, .dtype = LLM_F16, .blocks = 4, .host_blocks = 2,
+                                 .block_size = 16, .kv_heads = 2, .head_size = 32, .threads = 1};
+#define REFUSED(field, value)                                              \
+    do {                                                                   \
+        llm_kvstore_config c = config;                                     \
+        c.field = (value);                                                 \
+        EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_open(&c, &store));           \
+    } while (0)
+    const int32_t wrong[] = {INT32_MIN, -1, INT32_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        REFUSED(layers, wrong[i]);
+        REFUSED(dtype, wrong[i]);
+        REFUSED(layout, wrong[i]);
+        REFUSED(block_size, wrong[i]);
+        REFUSED(kv_heads, wrong[i]);
+        REFUSED(head_size, wrong[i]);
+        REFUSED(threads, wrong[i]);
+        REFUSED(groups, wrong[i]);
+        REFUSED(reserved, wrong[i]);
+    }
+    REFUSED(blocks, -1);
+    REFUSED(blocks, 0); /* no bytes either */
+    REFUSED(host_blocks, -1);
+    CHECK(store == 77);
+    EXPECT(LLM_CACHE_E_NULL, llm_kvstore_open(NULL, &store));
+    EXPECT(LLM_CACHE_E_HANDLE, llm_kvstore_close(77));
+    config.blocks = 0, config.bytes = 3 * 2 * 16 * 2 * 32 * 2 * 2 + 5;
+    OK(llm_kvstore_open(&config, &store));
+    int32_t blocks = 0;
+    OK(llm_kvstore_blocks(store, &blocks));
+    CHECK(blocks == 3);
+    llm_attention_cache layer = {.size = sizeof layer};
+    OK(llm_kvstore_layer(store, 1, &layer));
+    memset(layer.key, 0x3c, 64);
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_layer(store, 2, &layer));
+    EXPECT(LLM_CACHE_E_ORDER, llm_kvstore_write(store, 0, &keys, &values, NULL));
+    llm_kvstore_pair pair = {.src = 0, .dst = 3};
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_copy(store, &pair, 1));
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_swap_in(store, &pair, 1));
+    pair.dst = 1;
+    OK(llm_kvstore_swap_out(store, &pair, 1));
+    pair = (llm_kvstore_pair){.src = 1, .dst = 2};
+    OK(llm_kvstore_swap_in(store, &pair, 1));
+    CHECK(memcmp(layer.key, (char *)layer.key + 2 * layer.block_stride, 64) == 0);
+    OK(llm_kvstore_close(store));
+    EXPECT(LLM_CACHE_E_HANDLE, llm_kvstore_close(store));
+}
+
+int main(void) {
+    for (int dtype = LLM_F32; dtype <= LLM_INT8; dtype++) {
+        for (int layout = LLM_LAYOUT_TILE; layout <= LLM_LAYOUT_FLASH; layout++) {
+            make(dtype, layout);
+            writing();
+            if (dtype == LLM_F32) {
+                forward();
+            }
+        }
+    }
+    stores();
+    return 0;
+}
