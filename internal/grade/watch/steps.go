@@ -74,7 +74,7 @@ func (s Steps) encode() ([]byte, error) {
 		for _, op := range ops {
 			if op.Given || op.Kind.Outside() {
 				for _, c := range w.Write(op) {
-					if s.Own && c.Kind == oracle.Relocated { // it may be part of another allocation
+					if s.Own && (c.Kind == oracle.Relocated || c.Kind == oracle.Unlinked) { // it may be part of another allocation
 						continue
 					}
 					step(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
