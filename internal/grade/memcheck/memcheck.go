@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/sandbox"
@@ -30,9 +29,6 @@ type Finding struct {
 // ErrUnfinished is wrapped when the submission did not play all traces under
 // Memcheck: its complaints may be incomplete.
 var ErrUnfinished = errors.New("did not finish under Memcheck")
-
-// patience bounds what the limit of CPU time (grader/process/launch.c) does not: waiting.
-const patience = 60 * time.Second
 
 // Memory is the address space of Valgrind with the submission in it, which needs
 // a quarter of it.
@@ -111,10 +107,12 @@ func run(program, box string, steps *os.File) (report []byte, exit int, err erro
 		return nil, 0, err
 	}
 	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
-	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, patience, mostReport)
+	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, watch.Patience, mostReport)
 	switch {
+	case end.Starved():
+		return nil, 0, fmt.Errorf("memcheck: %w: %v of processor time in %v", watch.ErrStarved, end.CPU, watch.Patience)
 	case end.Signal != 0 && end.Late:
-		return end.Said, 0, fmt.Errorf("%w within %v", ErrUnfinished, patience)
+		return end.Said, 0, fmt.Errorf("%w: it waits for something", ErrUnfinished)
 	case end.Signal != 0:
 		return end.Said, 0, fmt.Errorf("%w: it ended by %v", ErrUnfinished, end.Signal)
 	case err != nil:

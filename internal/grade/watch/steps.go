@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"os"
+	"slices"
 
 	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
@@ -66,6 +67,9 @@ func (s Steps) encode() ([]byte, error) {
 		own = 1
 	}
 	for _, ops := range s.Traces {
+		if s.Own && slices.ContainsFunc(ops, takesApart) {
+			continue
+		}
 		step(end, 0, own)
 		w, err := oracle.New()
 		if err != nil {
@@ -74,9 +78,6 @@ func (s Steps) encode() ([]byte, error) {
 		for _, op := range ops {
 			if op.Given || op.Kind.Outside() {
 				for _, c := range w.Write(op) {
-					if s.Own && (c.Kind == oracle.Relocated || c.Kind == oracle.Unlinked) { // it may be part of another allocation
-						continue
-					}
 					step(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
 				}
 				continue
@@ -102,3 +103,7 @@ func (s Steps) encode() ([]byte, error) {
 	step(over, 0)
 	return to, nil
 }
+
+// takesApart reports whether the tester has to free or move by itself what may be
+// part of another allocation.
+func takesApart(op trace.Op) bool { return op.Kind == trace.Relocate || op.Kind == trace.Unlink }
