@@ -116,6 +116,38 @@ func TestPackagesImportOnlyWhatTheirRoomMay(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(rooms)), slices.Collect(maps.Keys(seen)), "rooms of the table, and rooms with packages")
 }
 
+// tableOfRooms returns the first column of the table of packages in README.md, from the
+// top row to the bottom row.
+func tableOfRooms(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "## Packages")
+	require.True(t, found, "README.md has no section Packages")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var table []string
+	for line := range strings.Lines(section) {
+		if folder, _, ok := strings.Cut(strings.TrimPrefix(line, "| `"), "` |"); ok && strings.HasPrefix(line, "| `") {
+			table = append(table, folder)
+		}
+	}
+	return table
+}
+
+// Ensure that README.md lists each room once, and that a room may import only rooms in
+// rows below its own, so that no import goes upwards.
+func TestImportsGoDownTheTableInTheReadme(t *testing.T) {
+	table := tableOfRooms(t)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(rooms)), table, "rooms, and rows of the table in README.md")
+	for row, room := range table {
+		for _, imported := range rooms[room] {
+			if imported != "internal/*" {
+				require.Greater(t, slices.Index(table, imported), row, "%s may import %s, which must be in a lower row", room, imported)
+			}
+		}
+	}
+}
+
 // Ensure what holds through any number of imports, of the programs as they are linked.
 func TestWhatIsLinked(t *testing.T) {
 	for _, c := range []struct {

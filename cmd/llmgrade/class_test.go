@@ -62,7 +62,7 @@ func TestAClassIsGradedInPartsAndMerged(t *testing.T) {
 func TestAnInterruptedClassGoesOn(t *testing.T) {
 	t.Parallel()
 	students := t.TempDir()
-	for _, name := range strings.Fields("a b c d e f g h") {
+	for _, name := range strings.Fields("a b c d") {
 		put(t, students, name+".c", "", "")
 	}
 	out := filepath.Join(t.TempDir(), "grades")
@@ -79,7 +79,7 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 		files, _ := filepath.Glob(filepath.Join(out, "reports", "*.json"))
 		return files
 	}
-	require.Eventually(t, func() bool { return len(reports()) >= 2 }, 10*time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(reports()) >= 1 }, 10*time.Minute, 10*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 2, cmd.ProcessState.ExitCode())
@@ -88,7 +88,7 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 	done := reports()
-	require.Less(t, len(done), 8)
+	require.Less(t, len(done), 4)
 	require.FileExists(t, filepath.Join(out, "index.html"))
 	csv, err := os.ReadFile(filepath.Join(out, "grades.csv"))
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 
 	status, _, stderr := run(t, "--html", out, students)
 	require.Zero(t, status, stderr)
-	require.Len(t, reports(), 8)
+	require.Len(t, reports(), 4)
 	after, err := os.Stat(done[0])
 	require.NoError(t, err)
 	require.Equal(t, before.ModTime(), after.ModTime(), "graded again")

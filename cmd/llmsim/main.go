@@ -43,7 +43,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(runCommand(), planCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
+	c.AddCommand(runCommand(), planCommand(), calibrateCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
 	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
 	c.SetUsageTemplate(strings.NewReplacer(

@@ -28,9 +28,11 @@ func planCommand() *cobra.Command {
 			"  tpot<100ms@p90 time for each further token\n" +
 			"  e2e<30s@p50    time of the whole answer\n" +
 			"Behind the @ is what of all requests: mean (default), p50, p99.9, max and so on.\n\n" +
-			"A trace keeps its shape, bursts too; its arrivals only come faster or slower. Of a trace the first\n" +
-			"2,000 requests are taken, and 2,000 of a workload are drawn, if --requests and --duration do not\n" +
-			"say otherwise.",
+			"What is answered lasts: it holds for an hour of arrivals, and for 40 times as long as an answer\n" +
+			"takes, under the seeds of the search and four others. Runs are made as long as that takes;\n" +
+			"--duration and --requests are the least that they have. A trace keeps its shape, bursts too; its\n" +
+			"arrivals only come faster or slower. All its rows are taken, if --requests and --duration do not\n" +
+			"say otherwise; one that is too short to tell what lasts is refused.",
 		Example: "  llmsim plan --slo 0.5s/token\n" +
 			"  llmsim plan --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv \\\n" +
 			"    --slo 'ttft<2s@p99,tpot<100ms@p90'\n" +
@@ -70,8 +72,8 @@ func planCommand() *cobra.Command {
 	f.BoolVar(&q.AllSystems, "all-systems", false, "compare with Orca and FasterTransformer too")
 	addBlockSize(f, &q.Scenario.Server)
 	addRequests(f, &q.Scenario)
-	f.Lookup("duration").Usage = "seconds of arrivals, instead of --requests; of a trace at its own rate"
-	f.Lookup("requests").Usage = "requests of a run (default 2000)"
+	f.Lookup("duration").Usage = "seconds of arrivals, at least; of a trace those that are taken, at its own rate"
+	f.Lookup("requests").Usage = "requests of a run, at least; of a trace those that are taken (default: all)"
 	f.IntVar(&q.Seeds, "seeds", 3, "runs of the same with other random numbers, from --seed on; a trace needs one")
 	f.Float64Var(&q.Precision, "precision", 0.02, "how exactly a rate is found: 0.02 is to 2 %")
 	addModel(f, &q.Scenario)

@@ -18,10 +18,10 @@ func TestPlanCommand(t *testing.T) {
 	args = append([]string{"plan"}, args...)
 	status, out, said := llmsim(t, append(args, "-o", dir)...)
 	require.Zero(t, status, said)
-	require.Empty(t, said, "no terminal, no bar")
+	require.NotContains(t, said, "\r", "no terminal, no bar")
 	require.Regexp(t, `^llama-3-8b on 1 x a100-40gb: [\d.]+ requests/s under ttft<2s@p99, tpot<0.04s@p90 \(one trace, [\d.]+\s+times the trace's own\);\n  limited by `, out)
 	narrow(t, out)
-	for _, word := range []string{"131072 bytes a token", "runs of the first 160 requests, one trace", "up to a third off", "twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
+	for _, word := range []string{"131072 bytes a token", "runs of 1500 requests, one trace", "up to a third off", "twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
 		require.Contains(t, strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(word), " "))
 	}
 	_, again, _ := llmsim(t, args...)

@@ -126,7 +126,7 @@ func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool { return finished(dir) >= 2 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return finished(dir) >= 2 }, 10*time.Minute, time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(signal))
 	require.Error(t, cmd.Wait())
 	n := finished(dir)
@@ -165,7 +165,7 @@ func TestTwoDoNotWorkInOneFolder(t *testing.T) {
 	dir := t.TempDir()
 	cmd := program(with(long, "-o", dir)...)
 	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool { return finished(dir) >= 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return finished(dir) >= 1 }, 10*time.Minute, time.Millisecond)
 	status, _, stderr := llmsim(t, with(long, "-o", dir)...)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()

@@ -173,6 +173,9 @@ func (r *run) token(id, n int) {
 	q := &r.requests.all[id]
 	if q.generated == 0 {
 		q.first = r.now
+		if r.config.First != nil {
+			r.config.First(int(q.index), r.now)
+		}
 	}
 	q.generated += n
 	r.r.Generated += n * q.seqs

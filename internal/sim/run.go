@@ -30,6 +30,7 @@ type Config struct {
 	// Observe, if not nil, is called with the scheduler before the first request.
 	Observe  func(serve.Scheduler) (Observer, error)
 	Left     func(Departure)                          // nil; called for each request that leaves
+	First    func(index int, now float64)             // nil; called for the first token of each answer
 	Progress func(now float64, arrived, answered int) // nil; called now and then
 }
 

@@ -22,6 +22,7 @@ func correct(t testing.TB) string {
 
 func newKit(t testing.TB) *build.Kit {
 	t.Helper()
+	level.SkipQuick(t)
 	k, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, k.Close()) })

@@ -13,6 +13,7 @@ import (
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/random"
 	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
 )
 
 func read(t *testing.T, parts ...string) []byte {
@@ -24,6 +25,7 @@ func read(t *testing.T, parts ...string) []byte {
 
 func newKit(t *testing.T) *build.Kit {
 	t.Helper()
+	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })

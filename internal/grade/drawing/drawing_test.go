@@ -23,6 +23,7 @@ import (
 	"llmmemory/internal/grade/drawing"
 	"llmmemory/internal/grade/rules"
 	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -84,6 +85,7 @@ var goldens = []struct{ mutant, trace, sees string }{
 }
 
 func TestWhatMutantsDidIsDrawn(t *testing.T) {
+	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })
@@ -239,6 +241,7 @@ func drawState(t *rapid.T) *compare.State {
 
 // What a stored report draws is what the report itself does.
 func TestASceneThatWasStoredIsDrawnTheSame(t *testing.T) {
+	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })

@@ -47,6 +47,7 @@ func TestMain(m *testing.M) {
 // static is the path of llmgrade, built as make llmgrade builds it.
 func static(t *testing.T) string {
 	t.Helper()
+	level.SkipQuick(t)
 	build.Do(func() {
 		ours = filepath.Join(os.TempDir(), "llmgrade")
 		cmd := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-o", ours, "llmmemory/cmd/llmgrade")
@@ -398,7 +399,7 @@ func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &log, &log
 	require.NoError(t, cmd.Start())
 	var grader []int
-	for range 3000 {
+	for range 60_000 { // ten minutes
 		grader = processes(t, filepath.Join(dir, "source", "llmgrade"), "--gradescope=")
 		if len(grader) == 1 && len(processes(t, temp, "")) > 0 {
 			break
@@ -413,7 +414,7 @@ func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 	require.Zero(t, r.Score)
 	require.Equal(t, unfinished, r.Output)
 	require.False(t, r.Extra.Counts)
-	require.Eventually(t, func() bool { return len(processes(t, temp, "")) == 0 }, 20*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { return len(processes(t, temp, "")) == 0 }, 10*time.Minute, 20*time.Millisecond,
 		"the submission ends with the grader")
 }
 

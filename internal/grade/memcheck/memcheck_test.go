@@ -11,9 +11,10 @@ import (
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/memcheck"
 	"llmmemory/internal/grade/watch"
+	"llmmemory/internal/testkit/level"
 )
 
-// watch runs one trace on the correct submission, changed in one place.
+// check runs one trace on the correct submission, changed in one place.
 func check(t *testing.T, kit *build.Kit, before, after string) ([]memcheck.Finding, error) {
 	t.Helper()
 	source, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
@@ -27,6 +28,7 @@ func check(t *testing.T, kit *build.Kit, before, after string) ([]memcheck.Findi
 }
 
 func TestWhatMemcheckSees(t *testing.T) {
+	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })

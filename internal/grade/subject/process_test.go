@@ -12,12 +12,14 @@ import (
 
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/subject"
+	"llmmemory/internal/testkit/level"
 )
 
 // program links the correct submission with something in front of its llm_init's
 // first statement.
 func program(t testing.TB, before string) string {
 	t.Helper()
+	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })

@@ -19,6 +19,16 @@ type Options struct {
 	// seed, where the search begins. Nil: at what the cost model lets expect.
 	Near []float64
 
+	// Horizon, if not nil, makes runs as long as it takes to tell what lasts, and
+	// Requests and Duration of the scenario the least that they have.
+	Horizon *Horizon
+
+	// Confirm is how many other seeds than those of the search, up to as many as
+	// the load has, have to hold for the horizon at what is answered; see
+	// Capacity.Rate.
+	Confirm        int
+	ConfirmHorizon Horizon // zero: DefaultHorizon
+
 	// Curve are parts and multiples of the capacity at which whole runs are made
 	// besides, with every seed; see DefaultCurve.
 	Curve []float64
@@ -55,11 +65,16 @@ func (p Pool) Give() {
 
 // A Capacity is the highest rate that holds, in requests a second.
 type Capacity struct {
-	Rate      float64 `json:"rate"` // median of the seeds'; 0: even requests that are alone miss the objective
-	Low       float64 `json:"low"`  // of the seeds
+	// Rate is the median of the seeds', or, where Confirm was asked for, a rate that
+	// lasts under all seeds, at least 3 % below what fails under most; 0: even requests that are alone miss the objective.
+	Rate      float64 `json:"rate"`
+	Low       float64 `json:"low"` // of the seeds
 	High      float64 `json:"high"`
 	Precision float64 `json:"precision"`
 	Seeds     []Seed  `json:"seeds"`
+	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
+	Held      int     `json:"held,omitempty"`      // seeds under which Rate lasts, of those Tried: the search's and others
+	Tried     int     `json:"tried,omitempty"`
 	Curve     []Step  `json:"curve,omitempty"`
 }
 
@@ -122,22 +137,10 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	estimate := l.estimate(p)
 	searches := make([]*search, len(l.sets))
 	for i, d := range l.sets {
-		searches[i] = &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, precision: o.Precision, pool: o.Pool, estimate: estimate}
+		searches[i] = &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, precision: o.Precision, horizon: o.Horizon, pool: o.Pool, estimate: estimate}
 	}
-	all := func(do func(i int, s *search) error) error {
-		errs := make([]error, len(searches))
-		var wait sync.WaitGroup
-		for i, s := range searches {
-			wait.Go(func() { errs[i] = do(i, s) })
-		}
-		wait.Wait()
-		i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-		if i < 0 {
-			return nil
-		}
-		return errs[i] // those of other seeds say the same
-	}
-	err := all(func(i int, s *search) error {
+	err := each(len(searches), func(i int) error {
+		s := searches[i]
 		if i < len(o.Near) && o.Near[i] > 0 {
 			return s.settle(ctx, o.Near[i], 1+o.Precision) // most changes change nothing: two runs
 		}
@@ -150,11 +153,20 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	if c.Rate == 0 {
 		return c, nil
 	}
+	if o.Horizon != nil {
+		if o.Confirm > 0 {
+			if err := l.confirm(ctx, p, slo, o, &c); err != nil {
+				return Capacity{}, err
+			}
+		}
+		return c, l.curve(ctx, p, slo, o, &c)
+	}
 	var curve []float64
 	for _, part := range o.Curve {
 		curve = append(curve, c.Rate*part)
 	}
-	err = all(func(_ int, s *search) error {
+	err = each(len(searches), func(i int) error {
+		s := searches[i]
 		for _, rate := range curve {
 			if err := s.try(ctx, rate, true); err != nil {
 				return err
@@ -177,6 +189,21 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	return c, nil
 }
 
+// each does something for n indices at the same time. The error is that of the
+// least of them: those of other seeds say the same.
+func each(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() { errs[i] = do(i) })
+	}
+	wait.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return errs[i]
+	}
+	return nil
+}
+
 func collect(searches []*search, precision float64) Capacity {
 	c := Capacity{Precision: precision}
 	for _, s := range searches {
@@ -197,10 +224,11 @@ func Median(values []float64) float64 {
 	return values[(len(values)-1)/2]
 }
 
-// Holds runs one rate under all seeds and says whether all of them hold.
+// Holds says whether a rate lasts under all seeds, as far as the horizon of
+// comparisons shows it.
 func (l *Load) Holds(ctx context.Context, p *scenario.Plan, slo SLO, rate float64, pool Pool) (bool, error) {
 	for i, d := range l.sets {
-		s := &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, pool: pool}
+		s := &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, horizon: &CompareHorizon, pool: pool}
 		if err := s.try(ctx, rate, false); err != nil {
 			return false, err
 		}

@@ -23,6 +23,9 @@ type Load struct {
 	Longest int     // tokens of the longest one, of the first seed
 
 	sets []*requestSet // one for each seed
+
+	others     []*requestSet // to confirm with; none of a trace
+	otherSeeds []uint64
 }
 
 // A requestSet is requests that arrive at a rate of one a second.
@@ -32,6 +35,7 @@ type requestSet struct {
 	source   workload.Source // of more; nil: these are all
 	steady   bool            // arrivals are
 	duration float64         // s of arrivals at any rate; 0: all requests
+	endless  bool            // there are as many as a run needs
 }
 
 // DefaultRequests is how many are drawn, or read of a trace, where a scenario
@@ -44,7 +48,7 @@ const DefaultRequests = 2000
 func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	s := p.Scenario
 	if s.Trace != "" {
-		return readLoad(p)
+		return readLoad(p, DefaultRequests)
 	}
 	if seeds <= 0 {
 		seeds = 3
@@ -79,12 +83,45 @@ func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	return l, l.check(p)
 }
 
+// NewSteadyLoad is NewLoad for searches with a horizon: requests of a workload are
+// drawn as long as a run needs more, others is how many more seeds there are to
+// confirm with, and all rows of a trace are taken, if the scenario does not say
+// otherwise.
+func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
+	s := p.Scenario
+	if s.Trace != "" {
+		return readLoad(p, 0)
+	}
+	lengths, _, err := workload.Named(s.Workload)
+	if err != nil {
+		return nil, err
+	}
+	l := &Load{}
+	for i := range uint64(seeds + others) {
+		drawn, err := workload.Poisson(lengths, 1, s.Seed+i, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		d := &requestSet{steady: true, endless: true, source: fitting(drawn, p)}
+		if err := d.draw(DefaultRequests); err != nil {
+			return nil, err
+		}
+		if i < uint64(seeds) {
+			l.Seeds, l.sets = append(l.Seeds, s.Seed+i), append(l.sets, d)
+		} else {
+			l.otherSeeds, l.others = append(l.otherSeeds, s.Seed+i), append(l.others, d)
+		}
+	}
+	return l, l.check(p)
+}
+
 func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {
 	return workload.Fitting(source, p.Scenario.Server.MaxModelLen)
 }
 
-// readLoad is NewLoad for a trace.
-func readLoad(p *scenario.Plan) (*Load, error) {
+// readLoad is NewLoad for a trace; usual is how many requests are taken where the
+// scenario does not say, 0: all.
+func readLoad(p *scenario.Plan, usual int) (*Load, error) {
 	s := p.Scenario
 	t, err := workload.Open(s.Trace)
 	if err != nil {
@@ -98,8 +135,8 @@ func readLoad(p *scenario.Plan) (*Load, error) {
 	switch {
 	case s.Requests > 0:
 		source = workload.First(source, s.Requests)
-	case s.Duration == 0:
-		source = workload.First(source, DefaultRequests)
+	case s.Duration == 0 && usual > 0:
+		source = workload.First(source, usual)
 	}
 	fit := fitting(source, p)
 	d := &requestSet{source: fit}
@@ -145,7 +182,7 @@ func (l *Load) Means() (prompt, output float64) {
 
 // Requests is how many there are for a seed, 0 if that depends on the rate.
 func (l *Load) Requests() int {
-	if l.sets[0].duration > 0 {
+	if l.sets[0].duration > 0 || l.sets[0].endless {
 		return 0
 	}
 	return len(l.sets[0].requests)

@@ -14,17 +14,25 @@ type Point struct {
 	Rate  float64 `json:"rate"` // requests/s
 	Holds bool    `json:"holds"`
 
-	// Grows is set where the queue does. The rate does not hold then, but for a
-	// trace, which may end in a burst.
+	// Grows is set where the queue does. The rate does not hold then; but without a
+	// horizon that of a trace may, which may end in a burst.
 	Grows bool `json:"grows,omitempty"`
 
-	// Cut is set where the run ended as soon as it was certain that the objective
-	// is lost, Stuck where some request waits for ever: then there is no result.
-	Cut   bool `json:"cut,omitempty"`
-	Stuck bool `json:"stuck,omitempty"`
+	// Cut is set where the run ended as soon as its outcome was clear, Stuck where
+	// some request waits for ever: then there is no result. Short is set where the
+	// requests are too few for the run to tell what lasts.
+	Cut    bool   `json:"cut,omitempty"`
+	Stuck  bool   `json:"stuck,omitempty"`
+	Short  bool   `json:"short,omitempty"`
+	Reason string `json:"reason,omitempty"` // why it does not hold, where there was a horizon
+
+	// Of a run with a horizon: the confidence interval of each value, and the
+	// seconds of arrivals.
+	Intervals []Interval `json:"intervals,omitempty"`
+	Span      float64    `json:"span,omitempty"`
 
 	// Values are those of the objectives, in the SLO's order, in seconds, over all
-	// requests; +Inf, written as -1, if one that counts had no answer (up to 1 % refused do not count).
+	// requests, with a horizon over those after the warm-up; +Inf, written as -1, if one that counts had no answer (up to 1 % refused do not count).
 	Values []Seconds   `json:"values,omitempty"`
 	Result *sim.Result `json:"result,omitempty"` // averages are over the time of arrivals
 }

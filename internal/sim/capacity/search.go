@@ -21,6 +21,7 @@ type search struct {
 	seed      uint64
 	slo       SLO
 	precision float64
+	horizon   *Horizon // nil: the requests of the set, no more and no fewer
 	pool      Pool
 	estimate  float64
 	points    []Point // by rate
@@ -37,13 +38,19 @@ func (s *search) try(ctx context.Context, rate float64, whole bool) error {
 		}
 		return 0
 	})
-	if found && (!whole || !s.points[i].Cut) {
+	if found && (!whole || !s.points[i].Cut || s.horizon != nil && !s.points[i].Holds) {
 		return nil
 	}
 	if err := s.pool.Take(ctx); err != nil {
 		return err
 	}
-	p, err := measure(ctx, s.plan, s.set, s.seed, rate, s.slo, whole)
+	var p Point
+	var err error
+	if s.horizon != nil {
+		p, err = measureSteady(ctx, s.plan, s.set, s.seed, rate, s.slo, *s.horizon, whole)
+	} else {
+		p, err = measure(ctx, s.plan, s.set, s.seed, rate, s.slo, whole)
+	}
 	s.pool.Give()
 	if err != nil {
 		return fmt.Errorf("%.4g requests/s, seed %d: %w", rate, s.seed, err)
@@ -74,6 +81,21 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
+// cut is whether the run at a rate ended before its horizon.
+func (s *search) cut(rate float64) bool {
+	return slices.ContainsFunc(s.points, func(p Point) bool { return p.Rate == rate && p.Cut })
+}
+
+// short is an error if the rate above the capacity failed only because the
+// requests are too few: then more might hold.
+func (s *search) short(high float64) error {
+	i := slices.IndexFunc(s.points, func(p Point) bool { return p.Rate == high && p.Short })
+	if i < 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: take a longer trace, or --workload", ErrShort, s.points[i].Reason)
+}
+
 // settle narrows the bracket to the precision. If nothing was tried it begins at
 // a rate and goes on from it by a step that is squared each time, up to doubling.
 // A capacity of 0 is when even requests that are alone miss the objective.
@@ -84,8 +106,13 @@ func (s *search) settle(ctx context.Context, start, step float64) error {
 		low, high := s.bracket()
 		next := 0.0
 		switch {
+		case low > 0 && high <= low*(1+s.precision) && s.cut(low):
+			if err := s.try(ctx, low, true); err != nil { // it seemed to hold: does it until the horizon?
+				return err
+			}
+			continue
 		case low > 0 && high <= low*(1+s.precision) || high <= alone:
-			return nil
+			return s.short(high)
 		case low == 0 && math.IsInf(high, 1):
 			next = start
 		case math.IsInf(high, 1):

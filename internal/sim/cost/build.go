@@ -41,7 +41,7 @@ func (s Setup) Model(block int) (*Model, error) {
 // workers do the same at the same time, each with its share of the heads.
 func (s Setup) roofline(m *Model) {
 	l, e := s.LLM, s.Engine
-	bandwidth, flops := giga*s.GPU.Bandwidth, tera*s.GPU.FP16
+	bandwidth, flops, attention := giga*s.GPU.Bandwidth, tera*s.GPU.rate(l.Computed), tera*s.GPU.FP16
 
 	// Linear layers: all weights are read once, and each multiplies and adds for
 	// each token; those of the head only where a token is generated. Of an
@@ -56,8 +56,9 @@ func (s Setup) roofline(m *Model) {
 	// writes its keys and values and reads them once.
 	kv := float64(l.geometry(s.Workers).blockBytes(1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
-	m.context = max(kv/(bandwidth*e.Attention), pair/(flops*e.Compute))
-	m.promptPair = pair / (flops * e.PromptAttention)
+	reads := 1 + e.Reread*(float64(l.Heads)/float64(l.KVHeads)-1)
+	m.context = max(reads*kv/(bandwidth*e.Attention), pair/(attention*e.Compute))
+	m.promptPair = pair / (attention * e.PromptAttention)
 	m.promptKV = 2 * kv / (bandwidth * e.Attention)
 
 	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
@@ -91,6 +92,9 @@ func (s Setup) describe(m *Model, block int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.Workers, s.GPU.Name)
 	if s.Linear != nil {
+		if s.Measured != nil {
+			fmt.Fprintf(&b, "%s, %s: ", s.Measured.Name, s.Measured.Fit)
+		}
 		fmt.Fprintf(&b, "calibrated line: %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token",
 			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
 	} else {

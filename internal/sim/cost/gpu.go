@@ -8,9 +8,12 @@ type GPU struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the figures; for readers
 
-	MemoryBytes int64   `json:"memory_bytes"`      // as the driver reports it, which is less than the name says
-	Bandwidth   float64 `json:"memory_gb_s"`       // of its memory
-	FP16        float64 `json:"fp16_tflops"`       // dense, sums in fp32
+	MemoryBytes int64   `json:"memory_bytes"` // as the driver reports it, which is less than the name says
+	Bandwidth   float64 `json:"memory_gb_s"`  // of its memory
+	FP16        float64 `json:"fp16_tflops"`  // dense, sums in fp32; bf16 is the same
+	FP8         float64 `json:"fp8_tflops"`   // 0: it has none, nor of the two below
+	INT8        float64 `json:"int8_tops"`
+	INT4        float64 `json:"int4_tops"`
 	HostLink    float64 `json:"host_link_gb_s"`    // to the CPU's memory, one direction
 	WorkerLink  float64 `json:"worker_link_gb_s"`  // to another GPU, one direction
 	LinkLatency float64 `json:"worker_latency_us"` // of one all-reduce of few bytes
@@ -19,6 +22,18 @@ type GPU struct {
 func (g GPU) check() error {
 	if err := within("memory_bytes", float64(g.MemoryBytes), 1<<20, 1<<50); err != nil {
 		return err
+	}
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"fp8_tflops", g.FP8},
+		{"int8_tops", g.INT8},
+		{"int4_tops", g.INT4},
+	} {
+		if err := within(f.name, f.value, 0, 1e9); err != nil {
+			return err
+		}
 	}
 	for _, f := range []struct {
 		name  string
@@ -35,6 +50,21 @@ func (g GPU) check() error {
 		}
 	}
 	return nil
+}
+
+// rate is the TFLOPS with which linear layers are computed; 0: the GPU has none.
+func (g GPU) rate(number string) float64 {
+	switch number {
+	case "", "fp16", "bf16":
+		return g.FP16
+	case "fp8":
+		return g.FP8
+	case "int8":
+		return g.INT8
+	case "int4":
+		return g.INT4
+	}
+	return 0
 }
 
 // within refuses a figure that is missing, negative or no sensible number.

@@ -2,6 +2,7 @@ package cost
 
 import (
 	"fmt"
+	"slices"
 )
 
 // An LLM is a decoder-only transformer, all of whose layers are alike. Figures
@@ -21,9 +22,10 @@ type LLM struct {
 	Tied       bool  `json:"tied"`       // one matrix is both the embedding and the head
 	Parameters int64 `json:"parameters"` // all of them, norms, biases and positions included
 
-	ParameterBytes float64 `json:"bytes_per_parameter"`  // 2 for fp16, 0.5 for 4 bits
-	KVBytes        int     `json:"bytes_per_kv_element"` // 2 for fp16, 1 for fp8
-	MaxLength      int     `json:"max_length"`           // tokens of a sequence
+	ParameterBytes float64 `json:"bytes_per_parameter"`   // 2 for fp16, 0.5 for 4 bits
+	Computed       string  `json:"computed_in,omitempty"` // fp16 (default), bf16, fp8, int8 or int4: in what linear layers are computed
+	KVBytes        int     `json:"bytes_per_kv_element"`  // 2 for fp16, 1 for fp8
+	MaxLength      int     `json:"max_length"`            // tokens of a sequence
 }
 
 // What dimensions may be, so that no product of them overflows.
@@ -120,6 +122,9 @@ func (l LLM) check() error {
 		if f.value < 1 || f.value > f.max {
 			return fmt.Errorf("%s is %d, must be from 1 to %d", f.name, f.value, f.max)
 		}
+	}
+	if !slices.Contains([]string{"", "fp16", "bf16", "fp8", "int8", "int4"}, l.Computed) {
+		return fmt.Errorf("computed_in is %q, must be fp16, bf16, fp8, int8 or int4", l.Computed)
 	}
 	if err := within("bytes_per_parameter", l.ParameterBytes, 1.0/16, 8); err != nil {
 		return err

@@ -124,6 +124,18 @@ func read(kind, name string, into any) error {
 	} else if text, err = builtIn.ReadFile(kind + "/" + name + ".json"); err != nil {
 		return fmt.Errorf("%w; known are %s, or give a .json file", ErrUnknown, strings.Join(names(kind), ", "))
 	}
+	return decode(text, into)
+}
+
+func readFile(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	return decode(text, into)
+}
+
+func decode(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {

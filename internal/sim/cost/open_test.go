@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,7 +73,7 @@ func TestReadme(t *testing.T) {
 	require.NoError(t, err)
 	for _, v := range []any{LLM{}, GPU{}, Linear{}, Engine{}, Memory{}} {
 		for i := range reflect.TypeOf(v).NumField() {
-			require.Contains(t, string(text), "`"+reflect.TypeOf(v).Field(i).Tag.Get("json")+"`")
+			require.Contains(t, string(text), "`"+strings.TrimSuffix(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",omitempty")+"`")
 		}
 	}
 	for _, names := range [][]string{Setups(), LLMs(), GPUs()} {

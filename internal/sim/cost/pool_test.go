@@ -21,12 +21,15 @@ func TestKVBytesPerToken(t *testing.T) {
 		"llama-3-70b": 327_680,
 		"mistral-7b":  131_072,
 		"qwen2.5-7b":  57_344,
+		"llama-7b":    524_288,
+		"gpt-j-6b":    458_752,
+		"falcon-180b": 163_840,
 	} {
 		l, err := OpenLLM(name)
 		require.NoError(t, err)
 		require.Equal(t, bytes, l.KVBytesPerToken(), name)
 	}
-	require.Len(t, LLMs(), 9, "the models above")
+	require.Len(t, LLMs(), 12, "the models above")
 }
 
 // Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B,

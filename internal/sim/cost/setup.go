@@ -9,9 +9,10 @@ type Setup struct {
 	GPU     GPU
 	Workers int // GPUs that share each layer (tensor parallelism) under one block table
 
-	Linear *Linear // nil: a roofline
-	Engine Engine
-	Memory Memory
+	Linear   *Linear   // nil: a roofline
+	Measured *Measured // where Linear is from; nil: not a cost file
+	Engine   Engine
+	Memory   Memory
 }
 
 // Linear is a line fitted to measurements, in ms.
@@ -28,6 +29,7 @@ type Engine struct {
 	Compute         float64 `json:"compute"`          // of the FLOPS, in the linear layers
 	Attention       float64 `json:"attention"`        // of the memory's bandwidth, when keys and values are read
 	PromptAttention float64 `json:"prompt_attention"` // of the FLOPS, in attention
+	Reread          float64 `json:"kv_reread"`        // 0: a key is read once for all query heads that share it; 1: once for each
 	HostLink        float64 `json:"host_link"`        // of the link to the CPU
 	WorkerLink      float64 `json:"worker_link"`      // of the link between workers
 	Base            float64 `json:"base_ms"`          // an iteration
@@ -87,6 +89,9 @@ func (s Setup) check() error {
 	if err := s.LLM.splits(s.Workers); err != nil {
 		return err
 	}
+	if s.GPU.rate(s.LLM.Computed) == 0 {
+		return fmt.Errorf("%s is computed in %s, which %s cannot do", s.LLM.Name, s.LLM.Computed, s.GPU.Name)
+	}
 	if s.Linear != nil {
 		if err := s.Linear.check(); err != nil {
 			return fmt.Errorf("linear_ms: %w", err)
@@ -125,6 +130,7 @@ func (e Engine) check() error {
 		{"compute", e.Compute, 1e-3, 1},
 		{"attention", e.Attention, 1e-3, 1},
 		{"prompt_attention", e.PromptAttention, 1e-3, 1},
+		{"kv_reread", e.Reread, 0, 1},
 		{"host_link", e.HostLink, 1e-3, 1},
 		{"worker_link", e.WorkerLink, 1e-3, 1},
 		{"base_ms", e.Base, 0, 1e9},

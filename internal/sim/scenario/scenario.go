@@ -38,6 +38,7 @@ type Scenario struct {
 	Model   string `json:"model,omitempty"`
 	GPU     string `json:"gpu,omitempty"`
 	Workers int    `json:"workers,omitempty"` // of Model on GPU; 1
+	Cost    string `json:"cost,omitempty"`    // a cost file of llmsim calibrate, whose times stand instead of the setup's
 
 	Server   sim.Server   `json:"server"`
 	Decoding sim.Decoding `json:"decoding"`
@@ -98,8 +99,20 @@ func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
 	return &q, nil
 }
 
-// openSetup finds the model and its GPUs.
-func (p *Plan) openSetup() (err error) {
+// openSetup finds the model, its GPUs and the times of iterations.
+func (p *Plan) openSetup() error {
+	if err := p.openModel(); err != nil || p.Scenario.Cost == "" {
+		return err
+	}
+	measured, err := cost.OpenMeasured(p.Scenario.Cost)
+	if err != nil {
+		return err
+	}
+	p.Setup = p.Setup.Timed(measured)
+	return nil
+}
+
+func (p *Plan) openModel() (err error) {
 	s := &p.Scenario
 	switch {
 	case s.Setup != "" && (s.Model != "" || s.GPU != ""):
@@ -210,7 +223,7 @@ func (p *Plan) openServer() (err error) {
 		return err
 	}
 	p.System, p.Timing = kind, p.Setup
-	if kind.Memory == sim.Static && p.Scenario.Setup == PaperSetup && p.Setup.Name == PaperSetup {
+	if kind.Memory == sim.Static && p.Scenario.Setup == PaperSetup && p.Setup.Name == PaperSetup && p.Scenario.Cost == "" {
 		// FasterTransformer's own times were logged on the same machine.
 		if p.Timing, err = cost.Open("fastertransformer-opt-13b"); err != nil {
 			return err

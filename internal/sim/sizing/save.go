@@ -71,7 +71,7 @@ func (r *Report) figures() []chart.Figure {
 // runs says what a figure's numbers are from.
 func (r *Report) runs() string {
 	if r.Load.Requests == 0 {
-		return fmt.Sprintf("%s, %.0f s", r.Load.seeds(), r.Scenario.Duration)
+		return r.Load.seeds()
 	}
 	return fmt.Sprintf("%s, %d requests", r.Load.seeds(), r.Load.Requests)
 }

@@ -18,10 +18,11 @@ import (
 type Question struct {
 	Scenario   scenario.Scenario
 	SLO        capacity.SLO
-	Seeds      int     // 3
-	Precision  float64 // of a capacity; 0.02
-	AllSystems bool    // compare with Orca and FasterTransformer too
-	Target     float64 // requests/s that are wanted; 0: none
+	Seeds      int              // 3
+	Precision  float64          // of a capacity; 0.02
+	AllSystems bool             // compare with Orca and FasterTransformer too
+	Target     float64          // requests/s that are wanted; 0: none
+	Lasts      capacity.Horizon // for how long the answer has to hold; zero: capacity.DefaultHorizon
 
 	Runs     int                   // at the same time; 0: one for each processor. Results do not depend on it
 	Progress func(done, total int) // nil; searches. Called by one goroutine at a time
@@ -75,7 +76,7 @@ type Change struct {
 	Name string `json:"name"`
 	Is   Kind   `json:"kind"`
 
-	Rate float64 `json:"rate"` // median of the seeds'
+	Rate float64 `json:"rate"` // the report's capacity with the median gain
 	Low  float64 `json:"low"`
 	High float64 `json:"high"`
 
@@ -99,6 +100,7 @@ type sizer struct {
 	load  *capacity.Load
 	pool  capacity.Pool
 	base  capacity.Capacity
+	near  capacity.Capacity // the same with the horizon of changes, to compare them with
 	lock  sync.Mutex
 	done  int
 	total int
@@ -122,15 +124,15 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 	if q.Runs <= 0 {
 		q.Runs = runtime.GOMAXPROCS(0)
 	}
-	if q.Scenario.Trace == "" && q.Scenario.Duration == 0 && q.Scenario.Requests == 0 {
-		q.Scenario.Requests = capacity.DefaultRequests
+	if q.Seeds == 0 {
+		q.Seeds = 3
 	}
 	s := &sizer{Question: q, pool: capacity.NewPool(q.Runs)}
 	var err error
 	if s.plan, err = scenario.Open(q.Scenario); err != nil {
 		return nil, err
 	}
-	if s.load, err = capacity.NewLoad(s.plan, q.Seeds); err != nil {
+	if s.load, err = capacity.NewSteadyLoad(s.plan, q.Seeds, confirmingSeeds); err != nil {
 		return nil, err
 	}
 	return s.report(ctx)
@@ -141,7 +143,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	limits, sizes, systems := s.limits(), s.blockSizes(), s.systems()
 	s.total = 1 + len(limits) + len(sizes) + len(systems)
 	var err error
-	s.base, err = s.load.Find(ctx, s.plan, s.SLO, s.options(nil, capacity.DefaultCurve))
+	s.base, err = s.load.Find(ctx, s.plan, s.SLO, s.answer(capacity.DefaultCurve))
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +157,11 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 			r.Verdict += fmt.Sprintf("; no number of such servers holds it at %s requests/s", rate(s.Question.Target))
 		}
 		return r, nil
+	}
+	if s.near = s.base; s.load.Own == 0 { // a trace comes as a whole in every run
+		if s.near, err = s.load.Find(ctx, s.plan, s.SLO, s.compare(s.base.Rates())); err != nil {
+			return nil, err
+		}
 	}
 	all, err := s.changes(ctx, append(append(limits, sizes...), systems...))
 	if err != nil {
@@ -178,8 +185,18 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-func (s *sizer) options(near, curve []float64) capacity.Options {
-	return capacity.Options{Precision: s.Precision, Pool: s.pool, Near: near, Curve: curve}
+// confirmingSeeds are runs of an hour, besides those of the search, that have to
+// hold at what is answered.
+const confirmingSeeds = 4
+
+// answer are the options of a search whose result is promised.
+func (s *sizer) answer(curve []float64) capacity.Options {
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon, Confirm: confirmingSeeds, ConfirmHorizon: s.Lasts, Curve: curve}
+}
+
+// compare are the options of a search whose result is compared with others.
+func (s *sizer) compare(near []float64) capacity.Options {
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Near: near, Horizon: &capacity.CompareHorizon}
 }
 
 func (s *sizer) tick(n int) {
@@ -237,17 +254,20 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 // change finds the capacity of one trial. That it cannot be is no error.
 func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	c := t.Change
-	found := s.base
+	found := s.near
 	if !c.Base {
 		plan, err := s.plan.With(t.setup, t.server)
 		if err == nil {
-			found, err = s.load.Find(ctx, plan, t.slo, s.options(s.base.Rates(), nil))
+			found, err = s.load.Find(ctx, plan, t.slo, s.compare(s.near.Rates()))
 		}
 		switch {
 		case ctx.Err() != nil:
 			return c, ctx.Err()
 		case errors.Is(err, sim.ErrConfig), errors.Is(err, cost.ErrMemory), errors.Is(err, cost.ErrFile), errors.Is(err, capacity.ErrUnbounded):
 			c.Trouble = err.Error()
+			return c, nil
+		case errors.Is(err, capacity.ErrShort):
+			c.Trouble = "the requests are too few to tell"
 			return c, nil
 		case err != nil:
 			return c, fmt.Errorf("%s: %w", c.Name, err)
@@ -257,8 +277,11 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 	for i := range c.rates {
 		c.rates[i] *= t.times
 	}
-	c.Rate, c.Low, c.High = t.times*found.Rate, t.times*found.Low, t.times*found.High
-	c.Gain, c.GainLow, c.GainHigh = gains(c.rates, s.base.Rates())
+	c.Gain, c.GainLow, c.GainHigh = gains(c.rates, s.near.Rates())
+	for i := range c.rates {
+		c.rates[i] *= s.base.Rate / s.near.Rate
+	}
+	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
 	return c, nil
 }
 

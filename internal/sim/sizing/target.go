@@ -31,7 +31,7 @@ type Target struct {
 // A Server is so many GPUs that share each layer.
 type Server struct {
 	Workers  int     `json:"workers"`
-	Rate     float64 `json:"rate"` // the least of the seeds' capacities
+	Rate     float64 `json:"rate"` // that lasts
 	Replicas int     `json:"replicas"`
 	GPUs     int     `json:"gpus"` // of all replicas
 }
@@ -44,10 +44,8 @@ const mostMemory = 64
 
 func (s *sizer) target(ctx context.Context) (*Target, error) {
 	t := &Target{Rate: s.Question.Target, MostBlocks: mostMemory * s.plan.Scenario.Server.NumGPUBlocks}
+	t.Holds = s.base.Rate >= t.Rate
 	var err error
-	if t.Holds, err = s.holds(ctx, s.plan.Scenario.Server.NumGPUBlocks); err != nil {
-		return nil, err
-	}
 	if t.Blocks, err = s.blocks(ctx, t); err != nil {
 		return nil, err
 	}
@@ -73,9 +71,9 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ok && c.Low > 0 {
+		if ok && c.Rate > 0 {
 			t.Servers = append(t.Servers, s.server(w, c))
-			if c.Low >= t.Rate {
+			if c.Rate >= t.Rate {
 				break
 			}
 		}
@@ -84,9 +82,9 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 }
 
 func (s *sizer) server(workers int, c capacity.Capacity) Server {
-	v := Server{Workers: workers, Rate: c.Low}
-	if c.Low > 0 {
-		v.Replicas = int(math.Ceil(s.Question.Target/c.Low - 1e-9))
+	v := Server{Workers: workers, Rate: c.Rate}
+	if c.Rate > 0 {
+		v.Replicas = int(math.Ceil(s.Question.Target/c.Rate - 1e-9))
 		v.GPUs = v.Replicas * workers
 	}
 	return v
@@ -155,8 +153,8 @@ func (s *sizer) workers(ctx context.Context, w int) (c capacity.Capacity, ok boo
 	if err != nil {
 		return c, false, err
 	}
-	c, err = s.load.Find(ctx, plan, s.SLO, s.options(nil, nil))
-	if errors.Is(err, capacity.ErrUnbounded) {
+	c, err = s.load.Find(ctx, plan, s.SLO, s.answer(nil))
+	if errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort) {
 		return c, false, nil
 	}
 	return c, err == nil, err

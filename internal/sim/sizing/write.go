@@ -62,7 +62,7 @@ func (r *Report) verdict() string {
 	}
 	spread := r.Load.seeds()
 	if len(c.Seeds) > 1 {
-		spread += fmt.Sprintf(": %s to %s", rate(c.Low), rate(c.High))
+		spread += fmt.Sprintf(": up to %s to %s", rate(c.Low), rate(c.High))
 	}
 	return fmt.Sprintf("%s: %s requests/s under %s (%s%s); %s", r.Setup, rate(c.Rate), r.SLO, spread, trace, r.limited())
 }
@@ -143,11 +143,8 @@ func (r *Report) writeFacts(w io.Writer) {
 	l, m := r.Load, r.Memory
 	fact(w, "requests", l.About)
 	runs := fmt.Sprintf("%d requests", l.Requests)
-	if l.Own > 0 {
-		runs = "the first " + runs
-	}
 	if l.Requests == 0 {
-		runs = fmt.Sprintf("%.0f s of requests", r.Scenario.Duration)
+		runs = "as many requests as it takes"
 	}
 	text := fmt.Sprintf("runs of %s, %s, means %.0f and %.0f tokens", runs, l.seeds(), l.Prompt, l.Output)
 	if l.Own > 0 {
@@ -168,7 +165,10 @@ func (r *Report) writeFacts(w io.Writer) {
 	if r.Capacity.Rate == 0 {
 		return
 	}
-	p := r.middle()
+	p := r.atCapacity()
+	if p.Result == nil {
+		return
+	}
 	a := p.Result.Window
 	fmt.Fprintf(w, "at %s/s\tbatch of %.1f, %.1f wait; iterations of %.1f ms; %d preemptions\n",
 		rate(p.Rate), a.Requests, a.Waiting, a.Milli, p.Result.Recomputed+p.Result.Swapped)
@@ -179,19 +179,36 @@ func (r *Report) writeFacts(w io.Writer) {
 	if n := p.Result.Refused + p.Result.Dropped; n > 0 {
 		fact(w, "", fmt.Sprintf("%d requests refused, which do not count: %s", n, p.Result.Refusal))
 	}
-	if p.Grows {
-		fmt.Fprint(w, "\tthe queue grew to the end of the trace: it may hold only because it ends; take more of it\n")
-	}
-	if r.Capacity.High > 1.3*r.Capacity.Low {
-		fmt.Fprint(w, "\tthe seeds differ much: runs are too short; take more --requests\n")
-	}
+	fact(w, "latency", r.intervals())
+	fact(w, "lasts", r.lasts())
 	fact(w, "search", r.searched())
 }
 
-// middle is the run at the capacity of the seed that is the median.
-func (r *Report) middle() capacity.Point {
-	i := slices.IndexFunc(r.Capacity.Seeds, func(s capacity.Seed) bool { return s.Rate == r.Capacity.Rate })
-	return r.Capacity.Seeds[i].At()
+// atCapacity is the run at the capacity, of the first seed that did not fail.
+func (r *Report) atCapacity() capacity.Point {
+	i := slices.IndexFunc(r.Capacity.Confirmed, func(p capacity.Point) bool { return p.Result != nil })
+	return r.Capacity.Confirmed[max(0, i)]
+}
+
+// lasts says for how long the rate was tried, and with which values.
+func (r *Report) lasts() string {
+	c := r.Capacity
+	p := r.atCapacity()
+	if c.Tried == 1 {
+		return fmt.Sprintf("it held for %.0f s of arrivals", p.Span)
+	}
+	return fmt.Sprintf("it held for %.0f s of arrivals under all of %d seeds", p.Span, c.Tried)
+}
+
+// intervals are the objectives' values with what chance leaves open.
+func (r *Report) intervals() string {
+	p := r.atCapacity()
+	var all []string
+	for i, o := range r.slo {
+		v := p.Intervals[i]
+		all = append(all, fmt.Sprintf("%s %s (95 %%: %s to %s)", o.Of(), seconds(float64(p.Values[i])), seconds(float64(v.Low)), seconds(float64(v.High))))
+	}
+	return strings.Join(all, ", ")
 }
 
 // searched says what was done about latency near the knee.
@@ -269,6 +286,10 @@ func (r *Report) writeCurve(w io.Writer) {
 			fmt.Fprintf(w, "\t%s", seconds(median(s, c.of)))
 		}
 		window := func(of func(capacity.Point) float64) float64 { return median(s, of) }
+		if math.IsInf(window(func(capacity.Point) float64 { return 0 }), 1) {
+			fmt.Fprint(w, "\tthe queue grows\n")
+			continue
+		}
 		fmt.Fprintf(w, "\t%.1f\t%.1f\t%.0f %%\t%.0f\n",
 			window(func(p capacity.Point) float64 { return p.Result.Window.Requests }),
 			window(func(p capacity.Point) float64 { return p.Result.Window.Waiting }),

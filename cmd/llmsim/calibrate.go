@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/chart"
+	"llmmemory/internal/sim/calibrate"
+)
+
+func calibrateCommand() *cobra.Command {
+	var out, name, figures string
+	var lengths calibrate.Lengths
+	c := &cobra.Command{
+		Use:   "calibrate FILE... -o COST.json",
+		Short: "Make a cost file of what was measured on a machine",
+		Long: "calibrate fits the time of an iteration to measurements and writes a cost file, which run, plan,\n" +
+			"sweep and view take with --cost. It states the errors of points that were left out of the fit.\n" +
+			"Ten minutes of measuring do: at least 8 points, of several batch sizes and several lengths.\n\n" +
+			"Each FILE, or - for standard input, is one of these:\n" +
+			"  vllm bench serve --save-result         a point for each load (and the first token, alone)\n" +
+			"  vllm bench latency --output-json       with --batch-size, --input-len, --output-len as they were\n" +
+			"  llama-batched-bench -o jsonl           two points a line: prompts, and tokens\n" +
+			"  a CSV with batch,context,prompt,seconds: for each iteration the sequences that decode, tokens\n" +
+			"  that each of them attends to, prompt tokens computed, and its time",
+		Example: "  llmsim calibrate serve-*.json -o my-gpu.json\n" +
+			"  # llama-batched-bench -m m.gguf -npp 128,512 -ntg 32 -npl 1,2,4 --output-format jsonl > cpu.jsonl\n" +
+			"  llmsim calibrate cpu.jsonl -o my-cpu.json --figures calibration\n" +
+			"  llmsim plan --model llama-3-8b --gpu h100-80gb --cost my-gpu.json --slo 'ttft<1s@p99'",
+		RunE: func(c *cobra.Command, files []string) error {
+			if len(files) == 0 {
+				return errors.New("say which files have measurements: llmsim calibrate bench.json -o cost.json")
+			}
+			var points []calibrate.Point
+			for _, file := range files {
+				more, err := calibrate.Read(file, lengths)
+				if err != nil {
+					return err
+				}
+				points = append(points, more...)
+			}
+			fit, err := calibrate.Fit(points)
+			if err != nil {
+				return err
+			}
+			if name == "" {
+				name = strings.TrimSuffix(filepath.Base(out), ".json")
+			}
+			if figures != "" {
+				if err := chart.Write(figures, []chart.Figure{fit.Figure(name)}); err != nil {
+					return err
+				}
+			}
+			source := "measured: " + strings.Join(files, ", ")
+			if host, err := os.Hostname(); err == nil {
+				source += " on " + host
+			}
+			if err := fit.Save(out, name, source); err != nil {
+				return err
+			}
+			if err := fit.Write(c.OutOrStdout()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "\nwritten to %s: take it with --cost %s\n", out, out)
+			return err
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVarP(&out, "out", "o", "", "the cost file")
+	f.StringVar(&name, "name", "", "of the cost, in answers (default: the file's)")
+	f.StringVar(&figures, "figures", "", "folder for a picture of what was fitted over what was measured")
+	f.IntVar(&lengths.Batch, "batch-size", 0, "of vllm bench latency")
+	f.IntVar(&lengths.Prompt, "input-len", 0, "of vllm bench latency")
+	f.IntVar(&lengths.Output, "output-len", 0, "of vllm bench latency")
+	_ = c.MarkFlagRequired("out")
+	return c
+}

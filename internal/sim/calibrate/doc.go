@@ -1,0 +1,11 @@
+// Package calibrate turns what a user has measured on a machine into a cost file:
+// a line through the times of iterations, with its residuals.
+//
+//	points, err := calibrate.Read("bench.jsonl", calibrate.Lengths{})
+//	c, err := calibrate.Fit(points)
+//	err = c.Save("my-gpu.json")
+//
+// It reads the JSON of vllm bench serve and of vllm bench latency, the JSONL of
+// llama-batched-bench, and a CSV of iterations. What a cost file means to a
+// simulation is in package cost; no simulation may live here.
+package calibrate

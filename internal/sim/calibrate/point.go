@@ -1,0 +1,37 @@
+package calibrate
+
+import "errors"
+
+// ErrInput is wrapped by what is wrong with measurements.
+var ErrInput = errors.New("bad measurements")
+
+// A Point is a measured time and the iterations that it was spent on, which a
+// line makes base × Steps + seq × Seqs + context × Context + prompt × Prompt.
+type Point struct {
+	Label   string  // for people
+	Steps   float64 // iterations
+	Seqs    float64 // sequences that generate a token, over all iterations
+	Context float64 // tokens that these attend to, over all iterations
+	Prompt  float64 // prompt tokens that are computed
+	Seconds float64
+}
+
+// run is a point of a batch that is prefilled and then decodes: n sequences with
+// prompt tokens, of which each generates output ones. The first token comes with
+// the prompt.
+func run(label string, n, prompt, output, seconds float64) Point {
+	p := decodes(n, prompt+1, output-1)
+	p.Label, p.Seconds = label, seconds
+	p.Steps++
+	p.Seqs += n
+	p.Prompt = n * prompt
+	return p
+}
+
+// decodes are steps iterations of n sequences whose first one attends to context
+// tokens.
+func decodes(n, context, steps float64) Point {
+	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
+}
+
+func (p Point) terms() [4]float64 { return [4]float64{p.Steps, p.Seqs, p.Context, p.Prompt} }

@@ -1,0 +1,84 @@
+package calibrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"llmmemory/internal/chart"
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim/cost"
+)
+
+// Save writes the cost file, whole or not at all.
+func (c *Calibration) Save(path, name, source string) error {
+	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, Linear: c.Linear, Fit: c.Fit}, "", "\t")
+	if err != nil {
+		return err
+	}
+	return jobs.Replace(path, append(text, '\n'))
+}
+
+// Write writes the line and the residuals, the greatest first.
+func (c *Calibration) Write(out io.Writer) error {
+	l := c.Linear
+	fmt.Fprintf(out, "an iteration takes %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token\n", l.Base, l.Seq, l.Context, l.Prompt)
+	fmt.Fprintf(out, "%s\n\n", c.Fit)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "measurement\tmeasured ms\tfitted ms\terror\tleft out\n")
+	all := slices.Clone(c.Residuals)
+	slices.SortStableFunc(all, func(a, b Residual) int {
+		switch x, y := a.error(), b.error(); {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	for _, r := range all {
+		left := "-"
+		if r.LeftOut > 0 {
+			left = fmt.Sprintf("%+.1f %%", 100*(r.LeftOut/r.Measured-1))
+		}
+		fmt.Fprintf(w, "%s\t%.4g\t%.4g\t%+.1f %%\t%s\n", r.Label, r.Measured, r.Fitted, 100*(r.Fitted/r.Measured-1), left)
+	}
+	return w.Flush()
+}
+
+func (r Residual) error() float64 { return max(r.Fitted/r.Measured, r.Measured/r.Fitted) }
+
+// Figure draws what was fitted over what was measured.
+func (c *Calibration) Figure(name string) chart.Figure {
+	all := slices.Clone(c.Residuals)
+	slices.SortStableFunc(all, func(a, b Residual) int {
+		switch {
+		case a.Measured < b.Measured:
+			return -1
+		case a.Measured > b.Measured:
+			return 1
+		}
+		return 0
+	})
+	var fitted, measured chart.Line
+	fitted.Name, measured.Name = "fitted", "measured"
+	last := 0.0
+	for _, r := range all {
+		if r.Measured <= last {
+			continue // one of several equal ones is drawn
+		}
+		last = r.Measured
+		fitted.Points = append(fitted.Points, chart.Point{X: r.Measured, Value: chart.Value{Mean: r.Fitted, Seeds: 1}})
+		measured.Points = append(measured.Points, chart.Point{X: r.Measured, Value: chart.Value{Mean: r.Measured, Seeds: 1}})
+	}
+	return chart.Figure{
+		Name: "calibration", Title: "Times of iterations: " + name, Kind: chart.Calibrated, Seeds: fmt.Sprintf("%d measurements", len(all)),
+		Note: c.Fit.String() + ".",
+		Panels: []chart.Panel{{
+			X: chart.XAxis{Title: "measured (ms)", Log: true}, Y: chart.YAxis{Title: "fitted (ms)", Log: true},
+			Data: chart.Lines{Lines: []chart.Line{measured, fitted}},
+		}},
+	}
+}

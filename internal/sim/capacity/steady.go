@@ -1,0 +1,331 @@
+package capacity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/workload"
+)
+
+// ErrShort is wrapped when a trace is too short for its latencies to be those of
+// a server that runs on.
+var ErrShort = errors.New("too few requests to plan from")
+
+// A Horizon is how long requests have to arrive for a run to tell what a server
+// does that runs on and on. A run is lengthened until all of it is reached.
+type Horizon struct {
+	Seconds  float64 // of arrivals
+	Answers  float64 // times as long as a mean answer takes
+	Requests int     // after the warm-up
+}
+
+// DefaultHorizon is what a rate is confirmed with, SearchHorizon what the search
+// for it takes, whose result is confirmed. An overload of 1 % makes requests wait
+// for 36 s at the end of an hour, for 6 s after ten minutes. CompareHorizon is
+// for capacities that are compared with each other and promised to nobody.
+var (
+	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
+	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
+	CompareHorizon = Horizon{Seconds: 300, Answers: 16}
+)
+
+const (
+	leastAnswers = 8         // mean answer times of arrivals below which nothing is judged
+	mostSeconds  = 20 * 3600 // of arrivals, unless fewer requests come in them than have to
+	mostRequests = 5 << 20   // of a run
+	warmUp       = 0.1       // share of the arrivals that is not measured
+	warmAnswers  = 2.0       // mean answer times that are not measured
+)
+
+// A steadyRun is the source of a run's requests and judges it while it goes on.
+type steadyRun struct {
+	set     *requestSet
+	rate    float64
+	slo     SLO
+	horizon Horizon
+	whole   bool // do not end before the horizon where it seems to hold,
+	patient bool // nor where the objective is missed
+
+	requests []workload.Request // drawn so far
+	next     int
+	until    float64 // s; the end of arrivals so far
+	ended    bool    // all requests of a trace have come
+
+	first, done []float64 // s, by request; +Inf: not yet
+	refused     []bool
+	refusals    int
+	left        int
+	waiting     int     // arrived, without a first token
+	answered    int     // and the time that took, together
+	answering   float64 // s
+	queue       []sample
+	check       float64 // s; when the run is judged next
+	verdict     verdict
+	reason      string
+}
+
+// A sample is how many requests wait at a time.
+type sample struct {
+	now     float64
+	waiting int
+}
+
+// errDecided ends a run whose outcome is clear.
+var errDecided = errors.New("the outcome is clear")
+
+const overload = "more requests come than are served: the queue grows"
+
+type verdict int
+
+const (
+	open verdict = iota
+	holds
+	fails
+	short
+)
+
+// measureSteady runs a rate until it is clear whether it lasts. A whole run goes
+// on until its horizon, unless it fails before.
+func measureSteady(ctx context.Context, p *scenario.Plan, set *requestSet, seed uint64, rate float64, slo SLO, h Horizon, whole bool) (Point, error) {
+	return (&steadyRun{set: set, rate: rate, slo: slo, horizon: h, whole: whole}).run(ctx, p, seed)
+}
+
+// observe is measureSteady for a rate whose objective may be missed: it ends before
+// the horizon only where the queue grows without end.
+func observe(ctx context.Context, p *scenario.Plan, set *requestSet, seed uint64, rate float64, slo SLO, h Horizon) (Point, error) {
+	return (&steadyRun{set: set, rate: rate, slo: slo, horizon: h, whole: true, patient: true}).run(ctx, p, seed)
+}
+
+func (w *steadyRun) run(ctx context.Context, p *scenario.Plan, seed uint64) (Point, error) {
+	w.horizon.Requests = max(w.horizon.Requests, w.slo.leastRequests())
+	w.until = w.atLeast()
+	w.check = min(120, w.until/4)
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	config := sim.Config{
+		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: seed,
+		Left: w.leave, First: w.token,
+		Progress: func(now float64, _, _ int) {
+			w.queue = append(w.queue, sample{now, w.waiting})
+			if w.verdict = w.judgeEarly(now); w.verdict != open {
+				cancel()
+			}
+		},
+	}
+	result, err := sim.Run(inner, config, w)
+	point := Point{Rate: w.rate}
+	switch {
+	case w.verdict != open && ctx.Err() == nil: // errDecided, or cancelled
+		point.Holds, point.Cut, point.Reason = w.verdict == holds, true, w.reason
+		return point, nil
+	case errors.Is(err, sim.ErrStuck):
+		point.Stuck, point.Reason = true, "requests wait for ever"
+		return point, nil
+	case err != nil:
+		return point, err
+	}
+	w.judge(&point)
+	point.Result = result
+	return point, nil
+}
+
+// atLeast is the seconds of arrivals that a run has whatever answers take.
+func (w *steadyRun) atLeast() float64 {
+	return max(w.horizon.Seconds, float64(w.horizon.Requests)/(1-warmUp)/w.rate)
+}
+
+// Next implements workload.Source: it decides how long the run is.
+func (w *steadyRun) Next(r *workload.Request) error {
+	if w.next == len(w.requests) {
+		var err error
+		if w.requests, err = w.set.first(max(2*w.next, 1024)); err != nil {
+			return err
+		}
+	}
+	if w.ended = w.next == len(w.requests); w.ended {
+		return io.EOF
+	}
+	*r = w.requests[w.next]
+	r.Arrival /= w.rate
+	if w.set.steady && r.Arrival >= w.until { // a trace comes as a whole
+		w.until = max(w.until, min(w.horizon.Answers*w.answer(r.Arrival), max(mostSeconds, w.atLeast())))
+		if r.Arrival >= w.until || w.next >= mostRequests {
+			return io.EOF
+		}
+	}
+	w.next++
+	w.waiting++
+	if w.overloaded() {
+		w.verdict, w.reason = fails, overload
+		return errDecided
+	}
+	w.first, w.done = append(w.first, math.Inf(1)), append(w.done, math.Inf(1))
+	w.refused = append(w.refused, false)
+	return nil
+}
+
+func (w *steadyRun) token(index int, now float64) {
+	if math.IsInf(w.first[index], 1) {
+		w.waiting--
+	}
+	w.first[index] = now // of several answers that of the last one
+}
+
+func (w *steadyRun) leave(a sim.Departure) {
+	w.left++
+	if math.IsInf(w.first[a.Index], 1) {
+		w.waiting--
+	}
+	if !a.Answered {
+		w.refused[a.Index] = true
+		w.refusals++
+		return
+	}
+	w.first[a.Index], w.done[a.Index] = a.First, a.Done
+	w.answered++
+	w.answering += a.Done - a.Arrival
+}
+
+// answer is how long a mean answer takes: of those that are there, or, if that is
+// longer, as long as the requests in the system would have to stay (Little).
+func (w *steadyRun) answer(now float64) float64 {
+	mean := 0.0
+	if w.answered > 0 {
+		mean = w.answering / float64(w.answered)
+	}
+	return max(mean, float64(w.next-w.left)/max(float64(w.next), 1)*now)
+}
+
+// judgeEarly ends a run whose outcome is clear.
+func (w *steadyRun) judgeEarly(now float64) verdict {
+	if now < w.check {
+		return open
+	}
+	w.check = 1.3 * now
+	if w.overloaded() {
+		w.reason = overload
+		return fails
+	}
+	if w.patient || w.answered == 0 || now < leastAnswers*w.answering/float64(w.answered) {
+		return open
+	}
+	known := w.known()
+	from := w.warm(now)
+	clear := now >= 120 && known-from >= w.horizon.Requests
+	for _, o := range w.slo {
+		v := w.value(o, from, known)
+		if v.count < w.slo.leastRequests() {
+			return open
+		}
+		if v.Low > o.Limit*1.02 {
+			w.reason = fmt.Sprintf("%s is above its limit", o.Of())
+			return fails
+		}
+		clear = clear && v.High < 0.85*o.Limit
+	}
+	if clear && !w.whole && !w.grows(now) && now >= 20*w.answer(now) {
+		return holds
+	}
+	return open
+}
+
+// overloaded is that more wait than chance explains: requests that come
+// independently of each other vary by the root of their number.
+func (w *steadyRun) overloaded() bool {
+	n := float64(w.next)
+	return w.set.steady && float64(w.waiting) > 64+6*math.Sqrt(n)+0.03*n
+}
+
+// known is the index of the first request that has not left.
+func (w *steadyRun) known() int {
+	for i := range w.done {
+		if math.IsInf(w.done[i], 1) && !w.refused[i] {
+			return i
+		}
+	}
+	return len(w.done)
+}
+
+// warm is the index of the first request that is measured.
+func (w *steadyRun) warm(end float64) int {
+	mean := 0.0
+	if w.answered > 0 {
+		mean = w.answering / float64(w.answered)
+	}
+	from := max(warmUp*end, warmAnswers*mean)
+	for i := range w.next {
+		if w.requests[i].Arrival/w.rate >= from {
+			return i
+		}
+	}
+	return w.next
+}
+
+// judge is the verdict on a run that has ended.
+func (w *steadyRun) judge(p *Point) {
+	if w.next == 0 {
+		p.Reason = "no request"
+		return
+	}
+	end := w.requests[w.next-1].Arrival / w.rate
+	from := w.warm(end)
+	p.Holds = true
+	for _, o := range w.slo {
+		v := w.value(o, from, w.next)
+		p.Values = append(p.Values, Seconds(v.Mean))
+		p.Intervals = append(p.Intervals, Interval{Seconds(v.Low), Seconds(v.High)})
+		if all := w.value(o, 0, w.next); v.Mean > o.Limit || all.Mean > o.Limit {
+			p.Holds, p.Reason = false, fmt.Sprintf("%s is above its limit", o.Of())
+		}
+	}
+	p.Span = end
+	switch mean := w.answer(0); {
+	case !p.Holds:
+	case w.grows(end):
+		p.Holds, p.Grows, p.Reason = false, true, "the queue grows to the end"
+	case w.next-from < w.slo.leastRequests() || end < 2*leastAnswers*mean && w.answered > 0:
+		p.Holds, p.Short = false, true
+		p.Reason = fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s and an answer takes %.3g s: it takes arrivals over %d answers, and %d requests after the warm-up",
+			w.next, end, w.rate, mean, 2*leastAnswers, w.slo.leastRequests())
+	}
+}
+
+// grows says that more wait the longer the run lasts: the trend of the queue over
+// the measured time is not chance, and it is more than 1 % of what arrives.
+func (w *steadyRun) grows(end float64) bool {
+	from := warmUp * end
+	const parts = 10
+	var sums, counts [parts]float64
+	for _, s := range w.queue {
+		if s.now >= from && s.now < end {
+			i := min(parts-1, int(parts*(s.now-from)/(end-from)))
+			sums[i] += float64(s.waiting)
+			counts[i]++
+		}
+	}
+	var means []float64
+	for i := range sums {
+		if counts[i] > 0 {
+			means = append(means, sums[i]/counts[i])
+		}
+	}
+	slope, deviations := trend(means)
+	arrived := 0
+	for i := w.next - 1; i >= 0 && w.requests[i].Arrival/w.rate >= from; i-- {
+		arrived++
+	}
+	return deviations > 3 && slope*float64(len(means)) > 0.01*float64(arrived)
+}
+
+// first is at least n requests, if there are as many.
+func (d *requestSet) first(n int) ([]workload.Request, error) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	err := d.draw(n)
+	return d.requests, err
+}
