@@ -5,6 +5,7 @@
 # make test-long            the same with the full matrices, soaks and exhaustive runs
 # make llmgrade             build/llmgrade, which grades submissions from outside
 # make mutants              which stage of llmgrade sees which wrong submission
+# make exhaustive           every short use of the engine and of the correct submission
 # make repeat               every submission graded six times, with the same result
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make llmsim               build/llmsim, which simulates serving
@@ -39,7 +40,7 @@ BUILD := CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath
 # before 3.20 cannot read.
 RUNTIME := asyncpreemptoff=1,cgocheck=0,updatemaxprocs=0,containermaxprocs=0
 LDFLAGS_GO := -s -w -X=runtime.godebugDefault=$(RUNTIME)
-WRAPPED := --wrap=pthread_create --wrap=_cgo_wait_runtime_init_done --wrap=_cgo_release_context
+WRAPPED := --wrap=pthread_create --wrap=pthread_key_create --wrap=_cgo_wait_runtime_init_done --wrap=_cgo_release_context
 WRAP := $(WRAPPED:%=-Wl,%)
 SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) \"-Wl,--version-script=$(CURDIR)/capi/exports.map\"
 
@@ -60,10 +61,10 @@ CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h
 
 # What hangs is ended; a slow or busy machine is not.
 TEST := $(GO) test -buildvcs=false -timeout 6h
-RACED := ./internal/vllm/v1/... ./internal/parallel ./internal/engine/...
+RACED := ./internal/parallel ./internal/engine
 CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants repeat figures bench dropin install uninstall check clean
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -74,7 +75,7 @@ $(B)/libllm_memory.so: $(SOURCES) Makefile
 	@.ci/tools build
 	@mkdir -p $(B) && ln -sf libllm_memory.so $(B)/$(SONAME)
 	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
+	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extld=$(CURDIR)/capi/link -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
 	  mv $$dir/libllm_memory.so $@
 
 # After the other, because both may install tools. One object, so that the
@@ -156,7 +157,8 @@ test-long: lib cache
 
 race:
 	@.ci/tools build
-	@CGO_ENABLED=1 $(TEST) -race -run 'Load|Thread|Concurrent|Parallel' $(RACED)
+	@CGO_ENABLED=1 $(TEST) -race -short $(RACED)
+	@CGO_ENABLED=1 $(TEST) -race -short -run Load ./internal/vllm/v1/sched
 
 invariants:
 	@.ci/tools build
@@ -165,6 +167,11 @@ invariants:
 mutants:
 	@.ci/tools test
 	@$(TEST) -count=1 ./internal/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
+
+# Deeper than make test, which has the same tests.
+exhaustive:
+	@.ci/tools test
+	@LLM_TEST_LONG=1 $(TEST) -count=1 -v -run 'Handouts' ./internal/course ./grader/suite | grep -v '^=== '
 
 repeat:
 	@.ci/tools test
@@ -220,7 +227,7 @@ install: lib cache
 	  -e 's|@version@|$(VERSION)|' capi/cache/llm_cache.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc"
 	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@sed 's|@installed@|$(LIBDIR)/$(SONAME)|' capi/dropin/llm_memory.c >"$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c"
-	@install -m 644 valgrind/llm_memory.supp valgrind/llm_cache.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
+	@install -m 644 valgrind/llm_cache.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@echo "installed in $(DESTDIR)$(PREFIX); if programs do not find the library, run ldconfig"
 
 uninstall:
@@ -228,7 +235,7 @@ uninstall:
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.so" "$(DESTDIR)$(LIBDIR)/$(SONAME)" "$(DESTDIR)$(LIBDIR)/libllm_memory.so.$(VERSION)"
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
 	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(INCLUDEDIR)/llm_attention.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
-	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.supp" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
+	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
 
 clean:

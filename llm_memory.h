@@ -6,13 +6,13 @@
  * memory is what the handout's plain algorithm would have made of it: walk
  * active_seqs from the head, take the first block whose ref_count is 0.
  *
- * For the first 16 sequences of a list this holds without conditions. For those
- * behind them libllm_memory remembers where it last found an id and checks that
- * memory before it believes it, which is exact as long as
+ * For the first 16 sequences of a list this holds without conditions. For later
+ * ones libllm_memory remembers where each was when it was linked or last found, and
+ * checks that memory before it relies on it. The result is exact as long as
  *   - the ids in one list are unique, and every next leads to readable memory,
- *   - a sequence unlinked by hand keeps its id and stays readable, as do the two
- *     it stood between, until that id is next looked up (to set an engine up
- *     anew by hand is to unlink all it had),
+ *   - a sequence that is unlinked by hand keeps its id and stays readable, as do the
+ *     two it stood between, until that id is next looked up (setting up an engine
+ *     anew by hand unlinks all its sequences),
  *   - whoever takes a sequence out of a list sets its neighbours' next and prev,
  *     and none is taken out, or moved to another list, together with both of its
  *     neighbours.

@@ -1,12 +1,12 @@
 /*
  * Every call passes here on its way in and out: at the two places where each
  * exported function asks the runtime whether it has started and releases a
- * context that nobody set. The linker's --wrap puts this file there.
+ * context that no_record set. The linker's --wrap puts this file there.
  *
  * On the way in, a thread's first call gets it a deep stack (course.Deepen), for
  * the host's signal handlers. And a thread says that it is inside, so that a
  * fork can wait until none is: a child that is forked while another thread runs
- * Go code inherits locks that nobody opens again.
+ * Go code inherits locks that no_record opens again.
  */
 #define _GNU_SOURCE
 #include <linux/membarrier.h>
@@ -24,14 +24,14 @@
 
 /*
  * A thread that has called. Not in its thread-local storage: a call in the last
- * round of the destructors of a thread that ends is seen by no destructor. What
- * such a thread leaves behind stays taken, and says that nobody is inside.
+ * round of the destructors of a thread that ends is seen by no destructor. The
+ * record of such a thread stays taken, and says that it is not inside.
  */
 struct caller {
     struct caller *next;
     _Atomic int inside; /* calls that it is in; more than one in a signal handler */
     int taken;
-    int pausing;        /* it is the one that paused the others */
+    int pausing;        /* this thread paused the others */
 };
 
 static __thread struct caller *me __attribute__((tls_model("initial-exec")));
@@ -40,10 +40,10 @@ static __thread struct caller *me __attribute__((tls_model("initial-exec")));
  * Held while records are given out and back, and from pause to resume. With
  * signals blocked, or a handler that forks would wait for its own thread.
  */
-static pthread_mutex_t desk = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t callers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct caller *all; /* records are never unmapped */
-static struct caller nobody; /* whoever got none, for want of memory: a fork does not see it */
-static pthread_key_t leaving;
+static struct caller no_record; /* of threads that got none, for want of memory: a fork does not see them */
+static pthread_key_t thread_exit;
 static enum { NO_KEY, KEY, NO_KEYS_LEFT } key;
 static _Atomic int paused;
 static int deep_stacks; /* not before the runtime has started, nor under Valgrind */
@@ -52,11 +52,11 @@ static void lock(sigset_t *before) {
     sigset_t every;
     sigfillset(&every);
     pthread_sigmask(SIG_SETMASK, &every, before);
-    pthread_mutex_lock(&desk);
+    pthread_mutex_lock(&callers_lock);
 }
 
 static void unlock(const sigset_t *before) {
-    pthread_mutex_unlock(&desk);
+    pthread_mutex_unlock(&callers_lock);
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
@@ -78,7 +78,7 @@ static struct caller *record(void) {
     return all;
 }
 
-static void leave(void *record) {
+static void remove_caller(void *record) {
     sigset_t before;
     lock(&before);
     ((struct caller *)record)->taken = 0;
@@ -87,25 +87,25 @@ static void leave(void *record) {
 }
 
 /* The first call of a thread. */
-static void join(void) {
+static void add_caller(void) {
     sigset_t before;
     lock(&before);
     struct caller *mine = record();
     if (key == NO_KEY) {
-        key = pthread_key_create(&leaving, leave) == 0 ? KEY : NO_KEYS_LEFT;
+        key = pthread_key_create(&thread_exit, remove_caller) == 0 ? KEY : NO_KEYS_LEFT;
     }
     if (mine == NULL) {
-        me = &nobody;
+        me = &no_record;
     } else {
         me = mine;
         me->taken = 1;
         if (key == KEY) {
-            pthread_setspecific(leaving, me); /* without, the record stays taken */
+            pthread_setspecific(thread_exit, me); /* without, the record stays taken */
         }
     }
-    pthread_mutex_unlock(&desk);
+    pthread_mutex_unlock(&callers_lock);
     if (deep_stacks) {
-        llm_deepen(); /* comes through here again, as one that has joined */
+        llm_deepen(); /* comes through here again, with a record */
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
@@ -131,7 +131,7 @@ in_fn __real__cgo_wait_runtime_init_done __attribute__((weak));
  */
 uintptr_t __wrap__cgo_wait_runtime_init_done(void) {
     if (__builtin_expect(me == NULL, 0)) {
-        join();
+        add_caller();
     }
     step(1);
     while (__builtin_expect(atomic_load_explicit(&paused, memory_order_acquire), 0) && !me->pausing &&
@@ -169,10 +169,18 @@ static int others(void) {
     return c != NULL;
 }
 
+int llm_calls_alone(void) {
+    sigset_t before;
+    lock(&before);
+    int alone = !others();
+    unlock(&before);
+    return alone;
+}
+
 int llm_calls_pause(int most_ms, sigset_t *before) {
     const struct timespec a_little = {.tv_nsec = 20000};
     if (me == NULL) {
-        join();
+        add_caller();
     }
     lock(before);
     if (atomic_load(&me->inside) > 0) {
@@ -200,6 +208,8 @@ void llm_calls_resume(const sigset_t *before) {
     atomic_store(&paused, 0);
     unlock(before);
 }
+
+void llm_calls_stay_paused(const sigset_t *before) { pthread_sigmask(SIG_SETMASK, before, NULL); }
 
 /* The records of the parent's other threads are free again. */
 void llm_calls_forget(void) {

@@ -7,6 +7,7 @@
  * brings it to rest again.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,7 +17,10 @@
 #include "_cgo_export.h"
 #include "guest.h"
 
-enum { START_MS = 500, FORK_MS = 200 };
+enum { START_MS = 500, FORK_MS = 200, EXIT_MS = 30000 };
+
+static int watched; /* by Memcheck */
+static int left;    /* the program exits, and the runtime's threads have ended */
 
 /* What a fork restores, written by the one that has paused the others. */
 static struct {
@@ -37,6 +41,9 @@ static struct {
 static void before_fork(void) {
     int cancel;
     sigset_t mask;
+    if (left) {
+        return;
+    }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     int all_paused = llm_calls_pause(FORK_MS, &mask);
     forker.cancel = cancel;
@@ -52,6 +59,9 @@ static void before_fork(void) {
 static void after_fork(void) {
     int cancel = forker.cancel;
     sigset_t mask = forker.mask;
+    if (left) {
+        return;
+    }
     llm_monitor_release();
     llm_calls_resume(&mask);
     pthread_setcancelstate(cancel, NULL);
@@ -73,18 +83,74 @@ static int is_valgrind(struct dl_phdr_info *info, size_t size, void *unused) {
 }
 
 /*
+ * Keeps the library in memory when the program closes it: the runtime's threads
+ * go on running. Under Memcheck they end, and to unload the library is the way
+ * to free what the dynamic loader allocated for it.
+ */
+static void stay_loaded(void) {
+    Dl_info info;
+    struct link_map *map;
+    if (dladdr1(&watched, &info, (void **)&map, RTLD_DL_LINKMAP) != 0 && map->l_name[0] != '\0') { /* not in an archive */
+        dlopen(map->l_name, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+    }
+}
+
+/*
  * Runs after the constructor of the Go runtime, which the linker put first, and
  * before the program's main or the return of dlopen.
  */
+static void at_exit(void);
+
 __attribute__((constructor)) static void enter(void) {
     const char *strict = getenv("LLM_MEMORY_STRICT");
-    int watched = dl_iterate_phdr(is_valgrind, NULL);
+    watched = dl_iterate_phdr(is_valgrind, NULL);
     if (!watched) { /* Memcheck reports the copying of stacks */
+        stay_loaded();
         llm_calls_deepen(); /* before this thread's first call, which is the next line */
     }
     llm_start(strict != NULL && strcmp(strict, "1") == 0, watched, watched || __lsan_enable != NULL);
     llm_rest();
     llm_threads_settle(START_MS);
-    llm_threads_block_signals();
+    llm_threads_block_signals(watched);
     pthread_atfork(before_fork, after_fork, in_child);
+    if (watched) {
+        atexit(at_exit);
+    }
+}
+
+/*
+ * Memcheck looks at the heap when the program has exited, and what glibc allocated
+ * for threads that still run is there then. So under Memcheck the runtime's threads
+ * end first. This thread may call afterwards; others that call are held where they
+ * wait for a fork, too.
+ */
+static void end_threads(void) {
+    sigset_t mask;
+    if (!watched || left) {
+        return;
+    }
+    if (!llm_calls_pause(EXIT_MS, &mask)) { /* this thread is in a call itself, or another never comes out */
+        llm_calls_resume(&mask);
+        return;
+    }
+    llm_rest();
+    llm_threads_settle(EXIT_MS);
+    llm_threads_end(EXIT_MS);
+    left = 1;
+    llm_calls_stay_paused(&mask);
+}
+
+/* Before the destructors, so that the drop-in can unload the library, which it cannot in a destructor. */
+static void at_exit(void) {
+    if (llm_calls_alone()) {
+        end_threads();
+    }
+}
+
+/* The last destructor: those of the program may call. */
+__attribute__((destructor(101))) static void leave(void) {
+    end_threads();
+    if (watched) {
+        llm_keys_delete();
+    }
 }

@@ -6,19 +6,31 @@
 
 /*
  * Waits until every thread that the Go runtime started is asleep and none ran
- * while it looked, at most for so many milliseconds.
+ * while it looked, for at most most_ms milliseconds.
  */
 void llm_threads_settle(int most_ms);
 
-/* Leaves the host's signals to the host's threads. */
-void llm_threads_block_signals(void);
+/* Leaves the host's signals to the host's threads. will_end: llm_threads_end will be called. */
+void llm_threads_block_signals(int will_end);
+
+/*
+ * Ends the runtime's threads, which sleep, and waits until the kernel has none of
+ * them left. One thread may call after that, as in a forked child.
+ */
+void llm_threads_end(int most_ms);
 
 /* Stops the runtime's monitor thread in its sleep, and lets it go on. */
 void llm_monitor_stop(int most_ms);
 void llm_monitor_release(void);
 
+/* The library goes: no thread that ends later looks for a destructor of it. */
+void llm_keys_delete(void);
+
 /* From now on, a thread's stack is made deep before its first call. */
 void llm_calls_deepen(void);
+
+/* True if no other thread that has called is alive. */
+int llm_calls_alone(void);
 
 /*
  * Keeps the other threads out of the library, and waits until none is inside; 0
@@ -27,6 +39,9 @@ void llm_calls_deepen(void);
  */
 int llm_calls_pause(int most_ms, sigset_t *before);
 void llm_calls_resume(const sigset_t *before);
+
+/* Instead of llm_calls_resume: the others stay out for good, only this thread may call. */
+void llm_calls_stay_paused(const sigset_t *before);
 
 /* In a forked child: the threads, and the other callers, are the parent's. */
 void llm_threads_forget(void);

@@ -8,10 +8,13 @@
  * Where its dynamic thread vector begins. glibc callocs the vector and keeps
  * only a pointer to its second entry, so Memcheck calls the block possibly lost
  * although the thread lives; a pointer to its begin makes it reachable.
+ *
+ * __wrap_pthread_key_create notes the keys of the library and of the runtime.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -32,6 +35,7 @@ static struct runtime_thread {
     void *arg;
     void *vector;     /* begin of its dynamic thread vector */
     _Atomic long tid; /* 0 until it runs */
+    sigjmp_buf way_out; /* to the end of begin */
 } threads[MOST_THREADS];
 
 static _Atomic int used;
@@ -57,7 +61,15 @@ static void *begin(void *arg) {
     pthread_sigmask(SIG_SETMASK, &all, NULL);
     self->vector = vector_begin();
     atomic_store(&self->tid, syscall(SYS_gettid));
-    return self->start(self->arg);
+    return sigsetjmp(self->way_out, 0) == 0 ? self->start(self->arg) : NULL;
+}
+
+void llm_thread_leave(long tid) {
+    for (int i = 0; i < MOST_THREADS; i++) {
+        if (atomic_load(&threads[i].tid) == tid) {
+            siglongjmp(threads[i].way_out, 1);
+        }
+    }
 }
 
 typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -82,6 +94,29 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
         atomic_compare_exchange_strong(&used, &next, slot);
     }
     return failed;
+}
+
+typedef int key_fn(pthread_key_t *, void (*)(void *));
+
+key_fn __real_pthread_key_create __attribute__((weak));
+key_fn __wrap_pthread_key_create;
+
+static pthread_key_t keys[4]; /* more than the runtime and calls.c have (2) */
+static _Atomic int keys_used;
+
+int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) {
+    int failed = __real_pthread_key_create(key, destructor);
+    int slot = failed ? MOST_THREADS : atomic_fetch_add(&keys_used, 1);
+    if (slot < (int)(sizeof keys / sizeof *keys)) {
+        keys[slot] = *key;
+    }
+    return failed;
+}
+
+void llm_keys_delete(void) {
+    for (int i = 0; i < atomic_load(&keys_used) && i < (int)(sizeof keys / sizeof *keys); i++) {
+        pthread_key_delete(keys[i]);
+    }
 }
 
 long llm_thread_id(int i) {

@@ -1,5 +1,5 @@
 /*
- * Two things that only a thread itself can do, done by a signal that visits it.
+ * Three things that only a thread itself can do, done by a signal that visits it.
  *
  * Signals: threads.c has them all blocked before a thread starts, but the
  * runtime unblocks some again, SIGCHLD and SIGPROF among them, and a host that
@@ -8,6 +8,9 @@
  * The monitor: the runtime's second thread wakes up by itself and looks after
  * the others, under locks. A child that is forked meanwhile would inherit the
  * locks. The visit stops it in its sleep until the fork is done.
+ *
+ * The end: a thread of the runtime never ends by itself, and what glibc allocated
+ * for it is still there when Memcheck looks. The visit ends it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,11 +29,12 @@
 enum { MONITOR = 1 }; /* runtime.main starts it first, after the thread that runtime.main itself is on */
 
 static _Atomic long visited; /* whom the signal is for */
-static enum { BLOCK, STOP } purpose;
+static enum { BLOCK, STOP, END } purpose;
+static int stay_open; /* every thread can be visited again, not the monitor alone */
 static _Atomic int answer; /* 0: none yet, 1: done, 2: not in its sleep */
 static _Atomic int monitor;
 enum { RUNS, ASKED, STOPPED }; /* monitor */
-static struct sigaction hosts;
+static struct sigaction previous; /* what the program has for the signal */
 static pid_t home; /* where the threads are: not in a forked child */
 
 static void sleep_us(long us) {
@@ -38,11 +42,14 @@ static void sleep_us(long us) {
     nanosleep(&pause, NULL);
 }
 
-/* True if the thread was inside a system call, which it enters without holding a lock. */
+/*
+ * True if the thread was inside a system call, which it enters without holding a
+ * lock: it continues after the instruction, or at it where the call is restarted.
+ */
 static int in_system_call(const ucontext_t *context) {
 #if defined(__x86_64__)
     const uint8_t *next = (const uint8_t *)context->uc_mcontext.gregs[REG_RIP];
-    return next[-2] == 0x0f && next[-1] == 0x05;
+    return (next[-2] == 0x0f && next[-1] == 0x05) || (next[0] == 0x0f && next[1] == 0x05);
 #else
     (void)context;
     return 0;
@@ -58,7 +65,7 @@ static void block_all_but_faults(sigset_t *mask) {
 }
 
 /* The monitor stays until it is released. By sleeping, not by polling: llm_threads_settle must see it sleep. */
-static void stay(void) {
+static void hold_monitor(void) {
     int state = ASKED;
     if (!atomic_compare_exchange_strong(&monitor, &state, STOPPED)) {
         return; /* too late */
@@ -70,11 +77,11 @@ static void stay(void) {
 }
 
 static void on_visit(int signal, siginfo_t *info, void *context) {
-    if (syscall(SYS_gettid) != atomic_load(&visited)) { /* a signal of the host's own, for one of its threads */
-        if (hosts.sa_flags & SA_SIGINFO) {
-            hosts.sa_sigaction(signal, info, context);
-        } else if (hosts.sa_handler != SIG_DFL && hosts.sa_handler != SIG_IGN) {
-            hosts.sa_handler(signal);
+    if (syscall(SYS_gettid) != atomic_load(&visited)) { /* a signal of the program's own, for one of its threads */
+        if (previous.sa_flags & SA_SIGINFO) {
+            previous.sa_sigaction(signal, info, context);
+        } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+            previous.sa_handler(signal);
         }
         return;
     }
@@ -82,14 +89,17 @@ static void on_visit(int signal, siginfo_t *info, void *context) {
     ucontext_t *u = context;
     if (purpose == BLOCK) {
         block_all_but_faults(&u->uc_sigmask);
-        if (llm_thread_id(MONITOR) == atomic_load(&visited)) {
+        if (stay_open || llm_thread_id(MONITOR) == atomic_load(&visited)) {
             sigdelset(&u->uc_sigmask, LLM_VISIT);
         }
         atomic_store(&answer, 1);
     } else if (!in_system_call(u)) {
         atomic_store(&answer, 2);
+    } else if (purpose == STOP) {
+        hold_monitor();
     } else {
-        stay();
+        atomic_store(&answer, 1);
+        llm_thread_leave(atomic_load(&visited));
     }
     errno = saved;
 }
@@ -101,7 +111,7 @@ static int visit(long tid, int what, int most_ms) {
     purpose = what;
     atomic_store(&answer, 0);
     atomic_store(&visited, tid);
-    if (sigaction(LLM_VISIT, &ours, &hosts) != 0) {
+    if (sigaction(LLM_VISIT, &ours, &previous) != 0) {
         return 0;
     }
     if (syscall(SYS_tgkill, getpid(), tid, LLM_VISIT) == 0) {
@@ -111,17 +121,35 @@ static int visit(long tid, int what, int most_ms) {
     }
     struct sigaction now;
     if (sigaction(LLM_VISIT, NULL, &now) == 0 && now.sa_sigaction == on_visit) { /* else the host has set one meanwhile */
-        sigaction(LLM_VISIT, &hosts, NULL);
+        sigaction(LLM_VISIT, &previous, NULL);
     }
     return atomic_load(&answer);
 }
 
-void llm_threads_block_signals(void) {
+void llm_threads_block_signals(int will_end) {
     long tid;
     home = getpid();
+    stay_open = will_end;
     for (int i = 0; (tid = llm_thread_id(i)) >= 0; i++) {
         if (tid > 0) {
             visit(tid, BLOCK, 100);
+        }
+    }
+}
+
+void llm_threads_end(int most_ms) {
+    long tid;
+    if (getpid() != home) {
+        return;
+    }
+    for (int i = 0; (tid = llm_thread_id(i)) >= 0; i++) {
+        for (int tenths = 0; tenths < 10 * most_ms && tid > 0 && visit(tid, END, most_ms) == 2; tenths++) {
+            sleep_us(100);
+        }
+    }
+    for (int i = 0; (tid = llm_thread_id(i)) >= 0; i++) {
+        for (int tenths = 0; tenths < 10 * most_ms && tid > 0 && syscall(SYS_tgkill, home, tid, 0) == 0; tenths++) {
+            sleep_us(100);
         }
     }
 }

@@ -23,7 +23,8 @@ const (
 	shared  way = "shared"  // -lllm_memory
 	archive way = "archive" // libllm_memory.a at the end of the course's line
 	dropin  way = "dropin"  // llm_memory.c of `make dropin` on the course's line
-	loaded  way = "dlopen"  // dlopen and dlsym, at the first call
+	loaded  way = "dlopen"  // dlopen and dlsym, at the first call; dlclose at exit
+	plainC  way = "plain C" // no library, but a submission, to compare with
 )
 
 var (
@@ -82,6 +83,8 @@ func (w way) build(t *testing.T, name string, options []string) string {
 		command = append(command, "-L"+library(""), "-lllm_memory", "-Wl,-rpath,"+library(""))
 	case archive:
 		command = append(command, library("libllm_memory.a"))
+	case plainC:
+		command = append(command, filepath.Join(root, "testdata", "submissions", "correct", "llm_memory.c"))
 	case loaded:
 		command = append(command, "-DLOADED", `-DLIBRARY="`+library("libllm_memory.so")+`"`, source("loader.c"))
 	}

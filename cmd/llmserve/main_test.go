@@ -164,7 +164,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"no tokenizer", []string{filepath.Join(dir, "none")}, "neither tokenizer.json nor vocab.json"},
 		{"another architecture", []string{filepath.Join(dir, "mamba")}, `model_type is "mamba"; llama, mistral`},
 		{"no weights", []string{filepath.Join(dir, "bare")}, "model.safetensors"},
-		{"too little memory", []string{"demo", "--kv-cache-gb", "0.01"}, "give more memory"},
+		{"too little memory", []string{"demo", "--kv-cache-gb", "0.01", "--max-model-len", "4096"}, "give more memory"},
 		{"type of keys and values", []string{"demo", "--kv-cache-dtype", "f8"}, "f32, f16, bf16 and auto are possible"},
 		{"threads", []string{"demo", "--threads", "0"}, "0 workers"},
 		{"longest sequence", []string{"demo", "--max-model-len", "100000"}, "the model knows positions up to 4096"},

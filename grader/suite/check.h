@@ -42,6 +42,7 @@ extern const struct test task4_tests[];
 extern const struct test task5_tests[];
 extern const struct test constraints_tests[];
 extern const struct test outside_tests[];
+extern const struct test sweep_tests[];
 extern const struct test advice_tests[];
 
 /* The first check that does not hold ends the test. */

@@ -132,6 +132,21 @@ func TestInitRefusesWhatIsNoPool(t *testing.T) {
 	}
 }
 
+// A batch takes as much memory as it needs, and gives back what is more than most
+// need, also when it is refused.
+func TestALargeBatchLeavesNoMemoryBehind(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(2)
+	const n = 2 * keptBytes / bytesPerStep
+	many := make([]*Sequence, n)
+	data := make([]int32, n)
+	j := &b.library.cores[coreOf(e)].batch
+	require.ErrorIs(t, b.library.AppendBatch(e, &many[0], &data[0], int32(n)), ErrArgument)
+	require.Zero(t, j.size)
+	require.NoError(t, b.library.AppendRun(e, seqs[0], &data[0], 100))
+	require.EqualValues(t, keptBytes, j.size)
+}
+
 func TestBatchArguments(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(2)

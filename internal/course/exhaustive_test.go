@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"testing"
 
@@ -12,23 +11,23 @@ import (
 
 	"llmmemory/internal/course/exhaustive"
 	"llmmemory/internal/course/trace"
+	"llmmemory/internal/testkit/level"
 )
 
-// deepest is how many calls after llm_init every pool is explored to. With
-// LLM_TEST_LONG (make exhaustive) it is two more.
-func deepest() int {
-	const calls = 7
-	if os.Getenv("LLM_TEST_LONG") != "" {
-		return calls + 2
+// deepest is how many calls after llm_init a pool is explored to: 7, and more in
+// make exhaustive.
+func deepest(blocks int) int {
+	if blocks < 4 {
+		return level.Pick(7, 10)
 	}
-	return calls
+	return level.Pick(7, 9)
 }
 
 // Every call in every state that so few calls reach, and every batch and run.
 func TestEveryShortUseIsTheHandouts(t *testing.T) {
 	for blocks := 1; blocks <= 4; blocks++ {
 		t.Run(strconv.Itoa(blocks)+" blocks", func(t *testing.T) {
-			x := explore(t, exhaustive.Small(blocks, [3]int32{0, -1, math.MaxInt32}, deepest()))
+			x := explore(t, exhaustive.Small(blocks, [3]int32{0, -1, math.MaxInt32}, deepest(blocks)))
 			t.Logf("%d states, %d calls compared", x.states, x.calls)
 		})
 	}
@@ -217,6 +216,61 @@ func (x *explorer) batches(c exhaustive.Case) {
 		x.several(c, ids, data, func() error {
 			return x.s.library.AppendBatch(x.s.engine, &seqs[0], &data[0], int32(len(seqs)))
 		})
+	}
+}
+
+// Around the length from which on the cache is used, what a call does may depend
+// on more than the visible state: on what was called before. So here no two
+// sequences of calls are taken for one.
+func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
+	x := &explorer{T: t, s: newSubject()}
+	defer x.s.arena.close()
+	const first = 100 // the ids of the list are first, first + 1, ...
+	for length := int32(plainNodes); length <= plainNodes+nearNodes+2; length++ {
+		start := []trace.Op{
+			{Kind: trace.Init, A: 64 * BlockSize},
+			{Kind: trace.Create, A: first, B: 17},
+			{Kind: trace.Forks, A: first, B: first + 1, C: length - 1},
+		}
+		if length%2 == 0 && !level.Long() {
+			continue
+		}
+		last := first + length - 1
+		var calls []trace.Op
+		for _, id := range []int32{1, 2, last, last - 1} {
+			calls = append(calls, trace.Op{Kind: trace.Free, A: id}, trace.Op{Kind: trace.Append, A: id, B: 7})
+		}
+		for _, id := range []int32{1, 2} {
+			calls = append(calls, trace.Op{Kind: trace.Create, A: id, B: 1})
+		}
+		calls = append(calls, trace.Op{Kind: trace.Fork, A: last, B: 1}, trace.Op{Kind: trace.Free, A: first + plainNodes})
+		x.everySequence(start, calls, level.Pick(3, 4))
+	}
+	t.Logf("%d sequences of calls compared", x.calls)
+}
+
+// everySequence plays every sequence of so many calls after path.
+func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
+	var state exhaustive.State
+	x.s.library = &Library{Memory: x.s.arena}
+	x.s.reset()
+	var succeeded, want bool
+	for _, op := range path {
+		_, err := x.s.play(op)
+		succeeded, want = err == nil, state.Play(op)
+	}
+	x.calls++
+	if succeeded != want {
+		x.require(fmt.Errorf("it succeeded: %t", succeeded), path)
+	}
+	x.require(x.s.differs(&state), path)
+	x.require(x.s.library.check(), path)
+	_ = x.s.library.Destroy(x.s.engine)
+	if depth == 0 {
+		return
+	}
+	for _, op := range calls {
+		x.everySequence(append(path[:len(path):len(path)], op), calls, depth-1)
 	}
 }
 

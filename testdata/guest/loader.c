@@ -1,7 +1,8 @@
 /*
  * loader - the calls of llm_memory.h and llm_memory_ext.h through dlopen and
  * dlsym, so that the other programs run unchanged with a library that comes
- * while they run. It comes at the first call, or with load_library.
+ * while they run. It comes at the first call, or with load_library, and is closed
+ * when the program exits.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
@@ -27,29 +28,34 @@ static struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void bind(void *handle, const char *name, void *function) {
+static void *handle;
+
+static void bind(const char *name, void *function) {
     void *symbol = dlsym(handle, name);
     if (symbol == NULL) {
         fprintf(stderr, "loader: %s\n", dlerror());
-        exit(1);
+        _Exit(1);
     }
     memcpy(function, &symbol, sizeof symbol);
 }
 
+static void unload(void) { dlclose(handle); }
+
 static void load(void) {
-    void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    atexit(unload); /* after what the library does there */
+    handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
         fprintf(stderr, "loader: %s\n", dlerror());
-        exit(1);
+        _Exit(1);
     }
-    bind(handle, "llm_init", &library.init);
-    bind(handle, "create_sequence", &library.create);
-    bind(handle, "fork_sequence", &library.fork);
-    bind(handle, "append_kv", &library.append);
-    bind(handle, "free_sequence", &library.release);
-    bind(handle, "llm_destroy", &library.destroy);
-    bind(handle, "append_kv_batch", &library.batch);
-    bind(handle, "append_kv_run", &library.run);
+    bind("llm_init", &library.init);
+    bind("create_sequence", &library.create);
+    bind("fork_sequence", &library.fork);
+    bind("append_kv", &library.append);
+    bind("free_sequence", &library.release);
+    bind("llm_destroy", &library.destroy);
+    bind("append_kv_batch", &library.batch);
+    bind("append_kv_run", &library.run);
 }
 
 void load_library(void) { pthread_once(&once, load); }

@@ -124,7 +124,7 @@ func siluMul(dst, gate, up []float32) int {
 	if isa != avx512 || n == 0 {
 		return 0
 	}
-	_, _ = dst[n-1], up[n-1]
+	_, _ = dst[:n], up[:n]
 	siluMulAVX512(&dst[0], &gate[0], &up[0], uintptr(n))
 	return n
 }

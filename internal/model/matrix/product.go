@@ -18,7 +18,7 @@ func (m *Matrix) Product(dst []float32, stride int, x []float32, rows, from, to 
 	if rows == 0 || from >= to {
 		return
 	}
-	_, _ = dst[(rows-1)*stride+m.Out-1], x[rows*m.In-1]
+	_, _ = dst[:(rows-1)*stride+m.Out], x[:rows*m.In] // the kernels check nothing
 	for p := from; p < to; p++ {
 		if n := m.Out - p*Panel; n < Panel {
 			m.edge(dst, stride, x, rows, p, n, s)

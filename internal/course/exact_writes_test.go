@@ -1,0 +1,267 @@
+package course
+
+import (
+	"maps"
+	"slices"
+	"unsafe"
+
+	"pgregory.net/rapid"
+)
+
+// The writes of the game from outside, in both worlds.
+
+// both applies one outside write to both worlds.
+func (g *game) both(write func(w *world)) {
+	write(&g.ours)
+	write(&g.theirs)
+}
+
+// some draws a sequence that exists, linked or loose; -1 if there is none.
+func (g *game) some() int {
+	var names []int
+	for i, s := range g.theirs.seqs {
+		if s != nil {
+			names = append(names, i)
+		}
+	}
+	if len(names) == 0 {
+		return -1
+	}
+	return rapid.SampledFrom(names).Draw(g.T, "written sequence")
+}
+
+func (g *game) writeTable() {
+	i := g.some()
+	if i < 0 || g.theirs.seqs[i].BlockTable == nil {
+		return
+	}
+	engine := g.home[i]
+	from := rapid.IntRange(0, L1Size-1).Draw(g.T, "L1")
+	for k := 0; k < L1Size && g.theirs.seqs[i].BlockTable[from] == nil; k++ {
+		from = (from + 1) % L1Size
+	}
+	to := rapid.IntRange(0, L1Size-1).Draw(g.T, "L1 to")
+	slot := rapid.IntRange(0, L2Size-1).Draw(g.T, "L2")
+	if g.theirs.seqs[i].BlockTable[from] == nil {
+		return
+	}
+	what := rapid.IntRange(0, 6).Draw(g.T, "table write")
+	value := rapid.SampledFrom([]int32{-1, 0, 5, blocks - 1, blocks, blocks + 9, -2, -1 << 31, 1<<31 - 1}).Draw(g.T, "entry")
+	g.both(func(w *world) {
+		e, table := w.engines[engine], w.seqs[i].BlockTable
+		entry := &table[from][slot]
+		switch what {
+		case 0: // another L1 slot
+			table[from], table[to] = table[to], table[from]
+		case 1, 2: // a hole, with the counts adjusted
+			if id := *entry; id >= 0 && id < blocks {
+				if *e.count(id)--; *e.count(id) == 0 {
+					e.Free++
+				}
+			}
+			*entry = -1
+		case 3: // a hole, without
+			*entry = -1
+		case 4: // far away
+			to := &table[from][(slot+7)%L2Size]
+			*entry, *to = *to, *entry
+		case 5:
+			*entry = value
+		case 6: // a table freed by hand
+			g.dropFrom(w, unsafe.Pointer(table[from]))
+			table[from] = nil
+		}
+	})
+}
+
+// dropFrom is the tester's free.
+func (g *game) dropFrom(w *world, p unsafe.Pointer) {
+	if w == &g.ours {
+		g.arena.drop(p)
+	} else {
+		g.y.live--
+	}
+}
+
+func (g *game) writeCount() {
+	engine := g.engine()
+	id := rapid.Int32Range(0, blocks-1).Draw(g.T, "block")
+	value := rapid.SampledFrom([]int32{0, 0, 1, 2, 3, -1, -1 << 31}).Draw(g.T, "count")
+	step := rapid.SampledFrom([]int32{0, 1, -1}).Draw(g.T, "step")
+	g.both(func(w *world) {
+		if e := w.engines[engine]; step != 0 {
+			*e.count(id) += step
+		} else {
+			*e.count(id) = value
+		}
+	})
+}
+
+func (g *game) writeFields() {
+	engine, i := g.engine(), g.some()
+	small := rapid.Int32Range(-3, 50).Draw(g.T, "value")
+	position := rapid.SampledFrom([]int32{0, 15, 16, 255, 256, 4094, 4095, 4096, -1, -1 << 31, 1<<31 - 1}).Draw(g.T, "kv_count")
+	switch what := rapid.IntRange(0, 6).Draw(g.T, "field"); what {
+	case 0:
+		g.both(func(w *world) { w.engines[engine].Free = small })
+	case 1:
+		g.both(func(w *world) { w.engines[engine].Free += small % 2 })
+	case 2:
+		total := rapid.SampledFrom([]int32{blocks, blocks, blocks - 5, 1, 0, -1}).Draw(g.T, "total")
+		g.both(func(w *world) { w.engines[engine].Total = total })
+	case 3, 4:
+		if i >= 0 {
+			g.both(func(w *world) { w.seqs[i].KVCount = position })
+		}
+	case 5:
+		if i >= 0 {
+			g.rename(i)
+		}
+	case 6:
+		if i >= 0 && rapid.IntRange(0, 9).Draw(g.T, "drop table") == 0 {
+			g.both(func(w *world) {
+				if s := w.seqs[i]; s.BlockTable != nil {
+					for _, l2 := range s.BlockTable {
+						if l2 != nil {
+							g.dropFrom(w, unsafe.Pointer(l2))
+						}
+					}
+					g.dropFrom(w, unsafe.Pointer(s.BlockTable))
+					s.BlockTable = nil
+				}
+			})
+		}
+	}
+}
+
+// rename keeps ids unique among all sequences, and those of loose ones as they
+// are, unless the writer is wild.
+func (g *game) rename(i int) {
+	id := g.newID()
+	if g.wild {
+		id = g.id()
+	}
+	if !g.wild && (g.loose[i] || g.taken(id)) {
+		return
+	}
+	g.both(func(w *world) { w.seqs[i].ID = id })
+}
+
+func (g *game) taken(id int32) bool {
+	return slices.ContainsFunc(g.theirs.seqs, func(s *Sequence) bool { return s != nil && s.ID == id })
+}
+
+func (g *game) writeList() {
+	i := g.some()
+	if i < 0 {
+		return
+	}
+	switch what := rapid.IntRange(0, 5).Draw(g.T, "list write"); {
+	case g.loose[i] && what <= 3:
+		g.relink(i)
+	case g.loose[i]:
+		g.dispose(i)
+	case what == 5 && g.wild:
+		g.cut(i)
+	default:
+		g.unlink(i, what)
+	}
+}
+
+// unlink takes one sequence out, as list_del or list_del_init does.
+func (g *game) unlink(i, what int) {
+	if n := &g.theirs.seqs[i].Node; n.Prev == nil || n.Next == nil {
+		return
+	}
+	g.both(func(w *world) {
+		n := &w.seqs[i].Node
+		n.Prev.Next, n.Next.Prev = n.Next, n.Prev
+		switch what {
+		case 0, 1:
+			n.Prev, n.Next = n, n
+		case 2:
+			n.Prev, n.Next = nil, nil
+		}
+	})
+	g.loose[i] = true
+}
+
+// relink puts a loose sequence anywhere in either list. Two that came from the
+// other list are not put side by side unless the writer is wild: a stretch that
+// moves as a whole is what the header excludes.
+func (g *game) relink(i int) {
+	engine := g.engine()
+	if !g.wild && slices.ContainsFunc(g.theirs.listed(engine), func(s *Sequence) bool { return s.ID == g.theirs.seqs[i].ID }) {
+		return
+	}
+	position := rapid.IntRange(0, len(g.theirs.listed(engine))).Draw(g.T, "position")
+	if !g.wild && engine != g.home[i] {
+		list := g.linked(engine)
+		if position > 0 && g.migrant[list[position-1]] || position < len(list) && g.migrant[list[position]] {
+			return
+		}
+		g.migrant[i] = true
+	}
+	g.both(func(w *world) {
+		before := &w.engines[engine].Active
+		if list := w.listed(engine); position < len(list) {
+			before = &list[position].Node
+		}
+		n := &w.seqs[i].Node
+		n.Prev, n.Next = before.Prev, before
+		before.Prev.Next = n
+		before.Prev = n
+	})
+	delete(g.loose, i)
+	g.home[i] = engine
+}
+
+// dispose frees a loose sequence by hand, once its id has been looked up, and
+// those of the loose ones that stood beside it.
+func (g *game) dispose(i int) {
+	node := &g.theirs.seqs[i].Node
+	for _, k := range slices.Sorted(maps.Keys(g.loose)) {
+		if s := g.theirs.seqs[k]; s != nil && (k == i || s.Node.Prev == node || s.Node.Next == node) {
+			g.append(0, s.ID, 1)
+			g.append(1, s.ID, 1)
+		}
+	}
+	g.both(func(w *world) {
+		s := w.seqs[i]
+		if s.BlockTable != nil {
+			for _, l2 := range s.BlockTable {
+				if l2 != nil {
+					g.dropFrom(w, unsafe.Pointer(l2))
+				}
+			}
+			g.dropFrom(w, unsafe.Pointer(s.BlockTable))
+		}
+		g.dropFrom(w, unsafe.Pointer(s))
+		w.seqs[i] = nil
+	})
+	delete(g.loose, i)
+}
+
+// cut takes a stretch out as a whole.
+func (g *game) cut(i int) {
+	length := rapid.IntRange(1, 6).Draw(g.T, "stretch")
+	engine := -1
+	for e := range g.theirs.engines {
+		if slices.Contains(g.linked(e), i) {
+			engine = e
+		}
+	}
+	if engine < 0 {
+		return
+	}
+	list := g.linked(engine)
+	at := slices.Index(list, i)
+	stretch := list[at:min(at+length, len(list))]
+	g.both(func(w *world) {
+		first, last := &w.seqs[stretch[0]].Node, &w.seqs[stretch[len(stretch)-1]].Node
+		first.Prev.Next, last.Next.Prev = last.Next, first.Prev
+	})
+	for _, k := range stretch {
+		g.loose[k] = true
+	}
+}

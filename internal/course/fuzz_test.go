@@ -1,0 +1,28 @@
+package course
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// FuzzCalls lets Go's fuzzer choose the bytes from which the random tests draw:
+// calls, and writes from outside between them, on two engines. The corpus is in
+// testdata/fuzz; `go test -fuzz FuzzCalls` goes on from it.
+func FuzzCalls(f *testing.F) {
+	for seed := range byte(8) { // long enough for some hundred calls
+		bytes := make([]byte, 16<<10)
+		_, _ = rand.NewChaCha8([32]byte{seed}).Read(bytes)
+		f.Add(bytes)
+	}
+	f.Fuzz(rapid.MakeFuzz(func(t *rapid.T) {
+		kinds := []kind{
+			{atMost: plainNodes, wild: true},
+			{atMost: 60, reuse: true},
+			{atMost: 60},
+			{strict: true, atMost: 40, wild: true, reuse: true},
+		}
+		play(t, rapid.SampledFrom(kinds).Draw(t, "kind"))
+	}))
+}
