@@ -83,7 +83,7 @@ func (g *grading) test(c directed.Case) (Test, *compare.Difference, error) {
 		t.Status, t.Why = Failed, d.Error()
 	} else if len(r.All) == 0 {
 		g.clean = append(g.clean, ops)
-		if len(ops) < slowWatched {
+		if !c.Sweep { // which are slow under Memcheck
 			g.short = append(g.short, ops)
 		}
 	}
@@ -112,9 +112,6 @@ func (g *grading) decides(c directed.Case, r compare.Result) *compare.Difference
 	}
 	return nil
 }
-
-// slowWatched is how many steps of a trace are too slow under Memcheck.
-const slowWatched = 500
 
 // refusals takes back what functions earn for refusing that only refuse.
 func (g *grading) refusals() {
