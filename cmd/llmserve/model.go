@@ -76,6 +76,14 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 	return &loaded{"demo", pool, m, tok, t}, err
 }
 
+// open opens what a user calls a model: demo, a folder or a file.
+func open(name string, o *modelOptions) (*loaded, error) {
+	if name == "demo" {
+		return loadDemo(o)
+	}
+	return load(name, o)
+}
+
 // load opens a folder or a GGUF file.
 func load(path string, o *modelOptions) (*loaded, error) {
 	info, err := os.Stat(path)

@@ -118,6 +118,16 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows
 	}
 }
 
+// exp does as many values as it can and returns how many.
+func exp(x []float32, top, scale float32) int {
+	n := len(x) &^ 15
+	if isa != avx512 || n == 0 {
+		return 0
+	}
+	expAVX512(&x[0], uintptr(n), top, scale)
+	return n
+}
+
 // siluMul does as many values as it can and returns how many.
 func siluMul(dst, gate, up []float32) int {
 	n := len(gate) &^ 15

@@ -1,6 +1,9 @@
 package matrix
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // A Scratch is memory that one thread needs for products.
 type Scratch struct {
@@ -64,6 +67,14 @@ func (m *Matrix) product(dst *float32, stride int, x *float32, rows, p int, s *S
 
 func add(p *float32, n int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), n*4))
+}
+
+// Exp replaces each x by exp((x − top) × scale).
+func Exp(x []float32, top, scale float32) {
+	n := exp(x, top, scale)
+	for i, v := range x[n:] {
+		x[n+i] = float32(math.Exp(float64((v - top) * scale)))
+	}
 }
 
 // SiLUMul sets dst to gate/(1+exp(-gate)) × up.
