@@ -53,6 +53,7 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
 # its symbol table, by which Valgrind's suppressions name a function.
 CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
 CACHE_BUILD := $(BUILD) -tags valgrind
+CACHE_VERSION := 2.0.0
 CACHE_SONAME := libllm_cache.so.2
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
@@ -61,7 +62,7 @@ CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h
 
 # What hangs is ended; a slow or busy machine is not.
 TEST := $(GO) test -buildvcs=false -timeout 6h
-RACED := ./internal/vllm/v1/... ./internal/parallel ./internal/engine/...
+RACED := ./internal/parallel ./internal/engine
 CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper
 
 .PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat figures bench dropin install uninstall check clean
@@ -157,7 +158,8 @@ test-long: lib cache
 
 race:
 	@.ci/tools build
-	@CGO_ENABLED=1 $(TEST) -race -run 'Load|Thread|Concurrent|Parallel' $(RACED)
+	@CGO_ENABLED=1 $(TEST) -race -short $(RACED)
+	@CGO_ENABLED=1 $(TEST) -race -short -run Load ./internal/vllm/v1/sched
 
 invariants:
 	@.ci/tools build
@@ -218,15 +220,17 @@ install: lib cache
 	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
 	  -e 's|@version@|$(VERSION)|' capi/llm_memory.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
 	@install -m 644 capi/cache/llm_cache.h capi/cache/llm_attention.h "$(DESTDIR)$(INCLUDEDIR)"
-	@install -m 755 $(B)/libllm_cache.so "$(DESTDIR)$(LIBDIR)/libllm_cache.so.$(VERSION)"
-	@ln -sf libllm_cache.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/$(CACHE_SONAME)"
+	@install -m 755 $(B)/libllm_cache.so "$(DESTDIR)$(LIBDIR)/libllm_cache.so.$(CACHE_VERSION)"
+	@ln -sf libllm_cache.so.$(CACHE_VERSION) "$(DESTDIR)$(LIBDIR)/$(CACHE_SONAME)"
 	@ln -sf $(CACHE_SONAME) "$(DESTDIR)$(LIBDIR)/libllm_cache.so"
 	@install -m 644 $(B)/libllm_cache.a "$(DESTDIR)$(LIBDIR)"
 	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
-	  -e 's|@version@|$(VERSION)|' capi/cache/llm_cache.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc"
+	  -e 's|@version@|$(CACHE_VERSION)|' capi/cache/llm_cache.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc"
 	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@sed 's|@installed@|$(LIBDIR)/$(SONAME)|' capi/dropin/llm_memory.c >"$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c"
 	@install -m 644 valgrind/llm_cache.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
+	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory/python"
+	@install -m 644 capi/cache/python/llm_cache.py "$(DESTDIR)$(PREFIX)/share/llm_memory/python"
 	@echo "installed in $(DESTDIR)$(PREFIX); if programs do not find the library, run ldconfig"
 
 uninstall:
@@ -235,7 +239,8 @@ uninstall:
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
 	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(INCLUDEDIR)/llm_attention.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
 	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
-	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
+	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/python/llm_cache.py"
+	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory/python" "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
 
 clean:
 	@rm -rf $(B)

@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
 	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/memplan"
 	"llmmemory/internal/vllm/v1/sched"
 )
 
@@ -52,7 +53,8 @@ func codeOf(err error) C.int {
 		return C.LLM_CACHE_E_REQUEST
 	case errors.Is(err, attention.ErrArgument), errors.Is(err, kvstore.ErrArgument):
 		return C.LLM_CACHE_E_RANGE
-	case errors.Is(err, sched.ErrRequest), errors.Is(err, sched.ErrConfig), errors.Is(err, kvcache.ErrFork):
+	case errors.Is(err, sched.ErrRequest), errors.Is(err, sched.ErrConfig), errors.Is(err, kvcache.ErrFork),
+		errors.Is(err, memplan.ErrLayers):
 		return C.LLM_CACHE_E_RANGE
 	}
 	return C.LLM_CACHE_E_INTERNAL

@@ -148,6 +148,17 @@ const char *llm_cache_error_detail(void);
 typedef void (*llm_cache_log)(void *user, int error, const char *detail);
 void llm_cache_set_log(llm_cache_log hook, void *user);
 
+/* Arrays that a call fills; see OUTPUT ARRAYS. */
+typedef struct llm_cache_i32s {
+    int32_t *at;
+    int64_t cap, len;
+} llm_cache_i32s;
+
+typedef struct llm_cache_i64s {
+    int64_t *at;
+    int64_t cap, len;
+} llm_cache_i64s;
+
 /* ---- Opening and closing ---- */
 
 /* What a group of layers attends to. */
@@ -240,6 +251,54 @@ int llm_cache_open(const llm_cache_config *config, llm_cache *cache);
 /* Ends a cache and all its requests. Its memory is used again. */
 int llm_cache_close(llm_cache cache);
 
+/* ---- Planning memory ---- */
+
+enum {
+    LLM_CACHE_LAYER_KEYS_ONLY = 4, /* keys and values are the same numbers (MLA) */
+    LLM_CACHE_LAYER_STRIDED = 8    /* the kernel finds a block by a stride, so blocks can be padded */
+};
+
+/* What one layer keeps. */
+typedef struct llm_cache_layer {
+    int32_t kind;       /* LLM_CACHE_FULL and others; the fields up to flags as in llm_cache_group */
+    int32_t block_size; /* wanted; the plan can enlarge it */
+    int32_t window;
+    int32_t retained;
+    int32_t chunk;
+    int32_t num_speculative_blocks;
+    int32_t flags;         /* LLM_CACHE_GROUP_... and LLM_CACHE_LAYER_... */
+    int32_t kv_heads;      /* not Mamba */
+    int32_t head_size;     /* numbers of a head */
+    int32_t element_bytes; /* of a number, at most 16 */
+    int64_t state_bytes;   /* Mamba: of a state */
+} llm_cache_layer;
+
+typedef struct llm_cache_group_list {
+    llm_cache_group *at;
+    int64_t cap, len;
+} llm_cache_group_list;
+
+/* How memory is divided, as vLLM does. Capacities that suffice: the number of layers. */
+typedef struct llm_cache_plan {
+    uint32_t size;
+    int32_t num_gpu_blocks;      /* out: for llm_cache_config, as are the groups */
+    llm_cache_group_list groups; /* out: layers that share a block table */
+    llm_cache_i32s layer_groups; /* out: the group of each layer */
+    llm_cache_i32s layer_tensors; /* out: the tensor of each layer; layers of different groups share one and use
+                                     different blocks of it: block b begins at b x bytes / num_gpu_blocks */
+    llm_cache_i64s tensor_bytes; /* out */
+} llm_cache_plan;
+
+enum { LLM_CACHE_MAX_LAYERS = 4096 };
+
+/*
+ * Divides `bytes` of memory among n layers. num_gpu_blocks above 0 is used in place
+ * of what the bytes suffice for. LLM_CACHE_E_RANGE if the blocks of layers cannot
+ * be made alike, or fewer than 2 result.
+ */
+int llm_cache_plan_memory(const llm_cache_layer *layers, int64_t n, int64_t bytes, int32_t num_gpu_blocks,
+                          llm_cache_plan *plan);
+
 /* ---- Requests ---- */
 
 typedef struct llm_cache_tokens {
@@ -301,16 +360,6 @@ int llm_cache_release(llm_cache cache, const llm_request *ids, int64_t n);
 int llm_cache_progress(llm_cache cache, llm_request id, int64_t *computed, int64_t *tokens);
 
 /* ---- A step ---- */
-
-typedef struct llm_cache_i32s {
-    int32_t *at;
-    int64_t cap, len;
-} llm_cache_i32s;
-
-typedef struct llm_cache_i64s {
-    int64_t *at;
-    int64_t cap, len;
-} llm_cache_i64s;
 
 typedef struct llm_cache_ids {
     llm_request *at;

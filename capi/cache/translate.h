@@ -12,6 +12,7 @@ typedef const llm_cache_config llm_cache_config_in;
 typedef const llm_cache_spec llm_cache_spec_in;
 typedef const int32_t llm_i32_in;
 typedef const llm_request llm_request_in;
+typedef const llm_cache_layer llm_cache_layer_in;
 typedef const int64_t llm_i64_in;
 typedef const llm_cache_step llm_cache_step_in;
 typedef const llm_attention_cache llm_attention_cache_in;

@@ -15,7 +15,7 @@ import (
 // publicCache is every name that libllm_cache may add to a program.
 var publicCache = []string{
 	"llm_cache_abort", "llm_cache_add", "llm_cache_close", "llm_cache_drain", "llm_cache_drain_msgpack", "llm_cache_error_detail",
-	"llm_cache_error_text", "llm_cache_fork", "llm_cache_open", "llm_cache_progress", "llm_cache_release", "llm_cache_reset",
+	"llm_cache_error_text", "llm_cache_fork", "llm_cache_open", "llm_cache_plan_memory", "llm_cache_progress", "llm_cache_release", "llm_cache_reset",
 	"llm_cache_schedule", "llm_cache_set_drafts", "llm_cache_set_log", "llm_cache_statistics", "llm_cache_step_failed", "llm_cache_table", "llm_cache_update",
 	"llm_attention_describe", "llm_attention_forward", "llm_attention_write", "llm_kvstore_attend", "llm_kvstore_begin",
 	"llm_kvstore_blocks", "llm_kvstore_close", "llm_kvstore_copy", "llm_kvstore_layer", "llm_kvstore_open",
@@ -172,4 +172,22 @@ func TestAnInstalledCacheIsFoundByPkgConfig(t *testing.T) {
 	command = append(append(command, source(example+".c"), "-o", prog), strings.Fields(flags.stdout)...)
 	succeed(t, t.TempDir(), nil, command...)
 	succeed(t, t.TempDir(), []string{"LD_LIBRARY_PATH=" + libdir}, prog)
+}
+
+func TestTheInstalledPythonModuleServesItsExample(t *testing.T) {
+	t.Parallel()
+	need(t, "python3")
+	prefix := filepath.Join(t.TempDir(), "opt")
+	require.Zero(t, runMake(t, "install", "PREFIX="+prefix).status)
+	example, err := filepath.Abs(filepath.Join(root, "capi", "cache", "python", "example.py"))
+	require.NoError(t, err)
+	content, err := os.ReadFile(example)
+	require.NoError(t, err)
+	alone := filepath.Join(t.TempDir(), "example.py") // the module beside it is not to be found
+	require.NoError(t, os.WriteFile(alone, content, 0o644))
+	r := succeed(t, t.TempDir(), []string{
+		"PYTHONPATH=" + filepath.Join(prefix, "share", "llm_memory", "python"), "PYTHONDONTWRITEBYTECODE=1",
+		"LD_LIBRARY_PATH=" + filepath.Join(prefix, "lib"),
+	}, "python3", alone)
+	require.Contains(t, r.stdout, "24 requests")
 }

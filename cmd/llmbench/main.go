@@ -27,7 +27,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(replayCommand(), benchCommand(), drawCommand())
+	c.AddCommand(replayCommand(), benchCommand(), attentionCommand(), drawCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
 	return c
 }

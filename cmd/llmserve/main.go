@@ -47,7 +47,7 @@ func command() *cobra.Command {
 	}
 	o.model.flags(c.Flags())
 	o.flags(c.Flags())
-	c.AddCommand(demoCommand(), runCommand())
+	c.AddCommand(demoCommand(), runCommand(), benchCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
 	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
 	c.SetUsageTemplate(strings.NewReplacer(

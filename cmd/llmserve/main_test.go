@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -139,6 +140,29 @@ func TestRunAnswersInTheTerminal(t *testing.T) {
 	require.Equal(t, "Hello!\n", string(out))
 }
 
+func TestBenchWritesWhatVLLMsBenchWrites(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "result.json")
+	out, err := llmserve("bench", "demo", "--kv-cache-gb", "0.2", "--num-prompts", "6", "--prefix-len", "64", "--input-len", "8",
+		"--output-len", "5", "--max-concurrency", "3", "--request-rate", "1000", "-o", file).Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "6 requests in")
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var r map[string]float64
+	require.NoError(t, json.Unmarshal(data, &r))
+	require.EqualValues(t, 6, r["completed"])
+	require.EqualValues(t, 6*72, r["total_input_tokens"])
+	require.EqualValues(t, 30, r["total_output_tokens"])
+	for _, name := range []string{"duration", "output_throughput", "median_ttft_ms", "p90_tpot_ms", "p99_itl_ms"} {
+		require.Positive(t, r[name], name)
+	}
+}
+
+func TestQuantilesLieBetweenTheNearestValues(t *testing.T) {
+	mean, median, p90, p99 := spread([]float64{4, 1, 2, 3})
+	require.InDeltaSlice(t, []float64{2.5, 2.5, 3.7, 3.97}, []float64{mean, median, p90, p99}, 1e-9)
+}
+
 func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -164,7 +188,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"no tokenizer", []string{filepath.Join(dir, "none")}, "neither tokenizer.json nor vocab.json"},
 		{"another architecture", []string{filepath.Join(dir, "mamba")}, `model_type is "mamba"; llama, mistral`},
 		{"no weights", []string{filepath.Join(dir, "bare")}, "model.safetensors"},
-		{"too little memory", []string{"demo", "--kv-cache-gb", "0.01"}, "give more memory"},
+		{"too little memory", []string{"demo", "--kv-cache-gb", "0.01", "--max-model-len", "4096"}, "give more memory"},
 		{"type of keys and values", []string{"demo", "--kv-cache-dtype", "f8"}, "f32, f16, bf16 and auto are possible"},
 		{"threads", []string{"demo", "--threads", "0"}, "0 workers"},
 		{"longest sequence", []string{"demo", "--max-model-len", "100000"}, "the model knows positions up to 4096"},

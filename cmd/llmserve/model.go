@@ -32,6 +32,7 @@ type modelOptions struct {
 	maxTokens   int
 	maxWaiting  int
 	noCaching   bool
+	speculative int
 }
 
 func (o *modelOptions) flags(f *pflag.FlagSet) {
@@ -39,10 +40,11 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto", "type of keys and values: f32, f16, bf16, or auto, which is f16")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
-	f.IntVar(&o.maxModelLen, "max-model-len", 0, "tokens of the longest sequence (default: as many as the model knows and the memory holds)")
+	f.IntVar(&o.maxModelLen, "max-model-len", 0, "tokens of the longest sequence (default: as many as the model knows, or the memory holds if that is less)")
 	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "sequences that run at the same time")
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 512, "tokens that a step computes")
 	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait")
+	f.IntVar(&o.speculative, "num-speculative-tokens", 0, "tokens that are proposed by looking up the last ones in the text so far; answers stay the same")
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute a prompt again even if its beginning is in memory")
 }
 
@@ -72,6 +74,14 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 	}
 	t, err := chat.New(induction.Template, nil)
 	return &loaded{"demo", pool, m, tok, t}, err
+}
+
+// open opens what a user calls a model: demo, a folder or a file.
+func open(name string, o *modelOptions) (*loaded, error) {
+	if name == "demo" {
+		return loadDemo(o)
+	}
+	return load(name, o)
 }
 
 // load opens a folder or a GGUF file.
@@ -183,6 +193,7 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 		Model: l.model, Tokenizer: l.tokenizer, Pool: l.pool, BlockSize: o.blockSize,
 		KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,
 		MaxNumSeqs: o.maxSeqs, MaxNumBatchedTokens: o.maxTokens, MaxWaiting: o.maxWaiting, NoPrefixCaching: o.noCaching,
+		NumSpeculativeTokens: o.speculative,
 	}
 	return engine.New(c, observer)
 }

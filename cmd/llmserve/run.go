@@ -24,11 +24,7 @@ func runCommand() *cobra.Command {
 		Example: "  llmserve run demo 'The door code is 4711. The door' --temperature 0 --max-tokens 13",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			open := func() (*loaded, error) { return load(args[0], &o) }
-			if args[0] == "demo" {
-				open = func() (*loaded, error) { return loadDemo(&o) }
-			}
-			l, err := open()
+			l, err := open(args[0], &o)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -14,7 +15,8 @@ import (
 )
 
 func listCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	c := &cobra.Command{
 		Use:   "list",
 		Short: "What there is: systems, workloads, setups, models, GPUs",
 		Args:  cobra.NoArgs,
@@ -46,14 +48,25 @@ func listCommand() *cobra.Command {
 				setups = append(setups, [2]string{name, m.Describe()})
 			}
 			w := c.OutOrStdout()
+			if asJSON {
+				e := json.NewEncoder(w)
+				e.SetIndent("", "\t")
+				return e.Encode(map[string][]string{
+					"systems": sim.Systems(), "workloads": workload.Names(), "setups": cost.Setups(),
+					"models": cost.LLMs(), "gpus": cost.GPUs(), "engines": cost.Engines(),
+				})
+			}
 			writeList(w, "systems", systems)
 			writeList(w, "workloads", workloads)
 			writeList(w, "setups, with the time of an iteration in ms", setups)
 			writeList(w, "models, for --model", [][2]string{{strings.Join(cost.LLMs(), ", ")}})
 			writeList(w, "GPUs, for --gpu", [][2]string{{strings.Join(cost.GPUs(), ", ")}})
+			writeList(w, "engines, for --engine", [][2]string{{strings.Join(cost.Engines(), ", ")}})
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the names as JSON")
+	return c
 }
 
 // writeList writes names with what they are.

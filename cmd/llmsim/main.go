@@ -19,14 +19,17 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
+	out := &checkedWriter{to: os.Stdout}
+	c := command()
+	c.SetOut(out)
+	err := c.ExecuteContext(ctx)
+	if out.err != nil && !errors.Is(err, out.err) {
+		err = errors.Join(err, out.err)
+	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted") // once, not for each run that was under way
 	}
 	stop()
-	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted")
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "llmsim:", err)
 		os.Exit(1)
@@ -44,7 +47,8 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	c.AddCommand(runCommand(), planCommand(), calibrateCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
-	c.CompletionOptions.DisableDefaultCmd = true
+	c.Version = version()
+	c.SetFlagErrorFunc(suggestFlag)
 	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
 	c.SetUsageTemplate(strings.NewReplacer(
 		".LocalFlags.FlagUsages", "wrapped .LocalFlags", ".InheritedFlags.FlagUsages", "wrapped .InheritedFlags",

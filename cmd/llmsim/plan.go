@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
@@ -49,6 +50,11 @@ func planCommand() *cobra.Command {
 			}
 			if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 				return err
+			}
+			if folder != "" {
+				if err := jobs.CheckFolder(folder); err != nil {
+					return err
+				}
 			}
 			var stop func()
 			q.Progress, stop = counted("searches")

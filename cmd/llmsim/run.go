@@ -46,6 +46,9 @@ func runCommand() *cobra.Command {
 			if err != nil && (result == nil || !errors.Is(err, context.Canceled)) {
 				return err
 			}
+			if err == nil && result.Answered == 0 {
+				err = nothingServed(result)
+			}
 			if asJSON {
 				return errors.Join(err, writeJSON(c.OutOrStdout(), plan, result))
 			}
@@ -58,6 +61,17 @@ func runCommand() *cobra.Command {
 	addWindow(f, &s)
 	f.BoolVar(&asJSON, "json", false, "print the scenario and the result as JSON")
 	return c
+}
+
+// nothingServed says why no request was answered.
+func nothingServed(r *sim.Result) error {
+	switch {
+	case r.Arrived == 0:
+		return errors.New("no request arrived: take a longer --duration or a higher --rate")
+	case r.Refusal != "":
+		return fmt.Errorf("none of %d requests was served; the first was refused: %s", r.Arrived, r.Refusal)
+	}
+	return fmt.Errorf("none of %d requests was served", r.Arrived)
 }
 
 // runWithBar runs with a bar of answered requests on a terminal.
@@ -129,6 +143,10 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	}
 	fmt.Fprintf(w, "\tmean\tp50\tp90\tp99\tmax\n")
 	row := func(name string, scale float64, unit string, d sim.Spread) {
+		if r.Answered == 0 {
+			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t%s\n", name, unit)
+			return
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, digits(scale*d.Mean), digits(scale*d.P50), digits(scale*d.P90), digits(scale*d.P99), digits(scale*d.Max), unit)
 	}
 	row("normalized latency", 1, "s/token", r.Normalized)

@@ -19,6 +19,10 @@
 // these changes a bit of a row's output. AVX2 and AVX-512 agree to the bit,
 // too; the portable code, without fused multiply-add, differs in rounding.
 //
+// Against float64 the error is below 2e-6 of the sum of |p·v| for logits up to 12
+// in size and below 4e-6 up to 30, where a sum of products in float32 is itself
+// no more exact (a test measures both).
+//
 // Tokens outside a row's reach (after it, before its window, outside its sparse
 // pattern) are not multiplied by 0 but left out, so what lies there, NaN and
 // poison included, never shows. Tokens with a logit of -inf weigh nothing; a row

@@ -162,3 +162,27 @@ func (d DType) Store(p unsafe.Pointer, v float32) {
 		*(*int8)(p) = int8(max(-127, min(127, math.RoundToEven(float64(v)))))
 	}
 }
+
+// LoadAll reads len(x) numbers of the type from p on. It knows no scales.
+func (d DType) LoadAll(x []float32, p unsafe.Pointer) {
+	if d == F32 {
+		copy(x, unsafe.Slice((*float32)(p), len(x)))
+		return
+	}
+	size := d.Size()
+	for i := fastest.widen(d, x, p); i < len(x); i++ {
+		x[i] = d.Load(unsafe.Add(p, i*size))
+	}
+}
+
+// StoreAll writes numbers from p on, each as Store does.
+func (d DType) StoreAll(p unsafe.Pointer, x []float32) {
+	if d == F32 {
+		copy(unsafe.Slice((*float32)(p), len(x)), x)
+		return
+	}
+	size := d.Size()
+	for i := fastest.narrow(d, p, x); i < len(x); i++ {
+		d.Store(unsafe.Add(p, i*size), x[i])
+	}
+}

@@ -34,14 +34,25 @@ type kernels interface {
 	// are of a type, or of a kind, that it cannot read.
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite, ok bool)
 
+	// narrow rounds the first numbers of x to a type at out, widen reads the first
+	// numbers of a type; both say how many they have done.
+	narrow(d DType, out unsafe.Pointer, x []float32) int
+	widen(d DType, x []float32, in unsafe.Pointer) int
+
+	// transpose turns 16 rows of size numbers into size rows of 16.
+	transpose(out, x []float32, size int)
+
+	// ask says that memory will be read soon.
+	ask(k *call, lines []unsafe.Pointer)
+
 	// tileRows is how many rows tileScores and tileValues take; 0: there are none.
 	tileRows() int
 
 	// tileScores is scores for n tiles of keys where they lie. tiles are their
-	// addresses, n rounded up to an even number, and two more, which are read
-	// next. tileValues is values for n tokens of values where they lie, the first
-	// at a place of its tile; tiles has one address more than tiles. Products and
-	// sums of E4M3 lack a factor of 256. ok is false if E4M3 has a NaN.
+	// addresses, n rounded up to an even number, and those of tilesAhead that are
+	// read next. tileValues is values for n tokens of values where they lie, the
+	// first at a place of its tile. Products and sums of E4M3 lack a factor of
+	// 256. ok is false if E4M3 has a NaN.
 	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 	tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32, stride int) (ok bool)
 }

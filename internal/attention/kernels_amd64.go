@@ -25,11 +25,11 @@ func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F1
 
 // Assembly is the functions of an instruction set.
 type assembly struct {
-	name                            string
-	scoresPanel, valuesPanel        []sized
-	scaleTo, soften, product, blend func(*call)
-	unpack                          [dtypes]func(*call)
-	scoresTile, valuesTile          [dtypes][]sized
+	name                                    string
+	scoresPanel, valuesPanel                []sized
+	scaleTo, soften, product, blend, askFor func(*call)
+	unpack                                  [dtypes]func(*call)
+	scoresTile, valuesTile                  [dtypes][]sized
 }
 
 // Sized is a function for so many rows.
@@ -130,6 +130,11 @@ func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, place int,
 		at += f.rows
 	}
 	return k.flag == 0
+}
+
+func (a *assembly) ask(k *call, lines []unsafe.Pointer) {
+	k.data, k.n = unsafe.Pointer(&lines[0]), len(lines)
+	a.askFor(k)
 }
 
 // widest is the function for most rows, but not more than there are.

@@ -33,6 +33,9 @@ func multiplyAVX512(a *call)
 func combineAVX512(a *call)
 
 //go:noescape
+func askAVX512(a *call)
+
+//go:noescape
 func convertF32AVX512(a *call)
 
 //go:noescape
@@ -195,6 +198,15 @@ func valuesTileInt82AVX512(a *call)
 func valuesTileInt81AVX512(a *call)
 
 //go:noescape
+func narrowF16AVX512(a *call)
+
+//go:noescape
+func narrowBF16AVX512(a *call)
+
+//go:noescape
+func transposeAVX512(a *call)
+
+//go:noescape
 func scoresPanel4AVX2(a *call)
 
 //go:noescape
@@ -217,6 +229,9 @@ func multiplyAVX2(a *call)
 
 //go:noescape
 func combineAVX2(a *call)
+
+//go:noescape
+func askAVX2(a *call)
 
 //go:noescape
 func convertF32AVX2(a *call)
@@ -343,3 +358,12 @@ func valuesTileInt82AVX2(a *call)
 
 //go:noescape
 func valuesTileInt81AVX2(a *call)
+
+//go:noescape
+func narrowF16AVX2(a *call)
+
+//go:noescape
+func narrowBF16AVX2(a *call)
+
+//go:noescape
+func transposeAVX2(a *call)

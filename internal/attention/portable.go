@@ -98,6 +98,20 @@ func (portable) convert(*call, DType, unsafe.Pointer, int, int, []float32) (fini
 	return false, false
 }
 
+func (portable) narrow(DType, unsafe.Pointer, []float32) int { return 0 }
+
+func (portable) widen(DType, []float32, unsafe.Pointer) int { return 0 }
+
+func (portable) transpose(out, x []float32, size int) {
+	for i := range size {
+		for t := range 16 {
+			out[i*16+t] = x[t*size+i]
+		}
+	}
+}
+
+func (portable) ask(*call, []unsafe.Pointer) {}
+
 func (portable) tileRows() int { return 0 }
 
 func (portable) tileScores(*call, DType, []float32, int, int, *unsafe.Pointer, int, []float32) bool {

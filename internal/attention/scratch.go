@@ -7,6 +7,7 @@ const (
 	tiles       = PartitionSize / 16    // of a partition
 	scoreStride = PartitionSize + 16    // floats from the logits of a row to the next: rows in other cache sets
 	rowBlock    = 48                    // rows whose logits are kept at a time
+	tilesAhead  = 8                     // so far ahead tiles are asked for at most
 	panelValues = PartitionSize * chunk // floats of a chunk of all values of a partition
 )
 
@@ -28,8 +29,11 @@ type scratch struct {
 	finite      bool // all values are numbers
 	from, to    int  // tokens of the partition that some row reaches
 
-	keyTiles   [tiles + 3]unsafe.Pointer
-	valueTiles [tiles + 1]unsafe.Pointer
+	// Addresses of a partition's tiles in the order in which they are read: keys,
+	// an even number, values from firstValue on, and what comes after them.
+	tiles      [2*tiles + tilesAhead]unsafe.Pointer
+	firstValue int
+	scales     [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
 	call       call
 }
 

@@ -56,47 +56,21 @@ func (t *Tensor) Check(name string, rows, width int) error {
 	return nil
 }
 
-// at is the address of an element of a row.
-func (t *Tensor) at(row, element int) unsafe.Pointer {
+// At is the address of an element of a row.
+func (t *Tensor) At(row, element int) unsafe.Pointer {
 	return unsafe.Pointer(&t.Data[(row*t.Stride+element)*t.DType.Size()])
 }
 
 // Load reads len(dst) elements.
 func (t *Tensor) Load(dst []float32, row, element int) {
-	if len(dst) == 0 {
-		return
-	}
-	p := t.at(row, element)
-	switch t.DType {
-	case F32:
-		copy(dst, unsafe.Slice((*float32)(p), len(dst)))
-	case F16:
-		for i, h := range unsafe.Slice((*uint16)(p), len(dst)) {
-			dst[i] = f16ToF32(h)
-		}
-	case BF16:
-		for i, h := range unsafe.Slice((*uint16)(p), len(dst)) {
-			dst[i] = bf16ToF32(h)
-		}
+	if len(dst) > 0 {
+		t.DType.LoadAll(dst, t.At(row, element))
 	}
 }
 
 // Store writes src, rounded to nearest.
 func (t *Tensor) Store(src []float32, row, element int) {
-	if len(src) == 0 {
-		return
-	}
-	p := t.at(row, element)
-	switch t.DType {
-	case F32:
-		copy(unsafe.Slice((*float32)(p), len(src)), src)
-	case F16:
-		for i, h := 0, unsafe.Slice((*uint16)(p), len(src)); i < len(src); i++ {
-			h[i] = f32ToF16(src[i])
-		}
-	case BF16:
-		for i, h := 0, unsafe.Slice((*uint16)(p), len(src)); i < len(src); i++ {
-			h[i] = f32ToBF16(src[i])
-		}
+	if len(src) > 0 {
+		t.DType.StoreAll(t.At(row, element), src)
 	}
 }

@@ -21,8 +21,11 @@ func (r *Runner) attendTiles(w *scratch, it *item, part int) bool {
 	seq, rows := max(0, it.seq), len(w.rows)
 	tile0, n := w.from/16, (w.to-1)/16+1-w.from/16
 	r.findTiles(w, seq, it.kvHead, part, tile0, n)
-	if !r.kernels.tileScores(&w.call, c.DType, w.q, rows, c.HeadSize, &w.keyTiles[0], n, w.scores[tile0*16:]) {
+	if !r.kernels.tileScores(&w.call, c.DType, w.q, rows, c.HeadSize, &w.tiles[0], n, w.scores[tile0*16:]) {
 		return false
+	}
+	if c.DType == Int8 {
+		w.copyScales(tile0, n)
 	}
 	factor := float32(1)
 	if c.DType == E4M3 {
@@ -34,7 +37,7 @@ func (r *Runner) attendTiles(w *scratch, it *item, part int) bool {
 		m, l := r.weigh(w, &w.rows[i], scores, part, tile0*16, (tile0+n)*16, factor)
 		w.part[i*record], w.part[i*record+1] = m, l
 	}
-	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], rows, w.to-w.from, w.from%16, &w.valueTiles[0], c.HeadSize, w.part[2:], record) {
+	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], rows, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, w.part[2:], record) {
 		return false
 	}
 	if factor != 1 {
@@ -48,36 +51,53 @@ func (r *Runner) attendTiles(w *scratch, it *item, part int) bool {
 	return true
 }
 
-// findTiles looks up the addresses of n tiles of a partition. Those that follow
-// them are what is read next: the values after the keys, then the keys of the
-// next partition.
+// findTiles looks up the addresses of n tiles of a partition, and of those that
+// are read after them: the first keys of the next partition.
 func (r *Runner) findTiles(w *scratch, seq, kvHead, part, tile0, n int) {
+	w.firstValue = (n + 1) &^ 1
 	for i := range n {
-		w.keyTiles[i], w.valueTiles[i] = r.tile(w, seq, kvHead, part*PartitionSize+(tile0+i)*16, (tile0+i)*16)
+		w.tiles[i], w.tiles[w.firstValue+i] = r.tile(w, i, seq, kvHead, part*PartitionSize+(tile0+i)*16)
 	}
-	even := n
 	if n%2 == 1 {
-		w.keyTiles[n] = w.keyTiles[n-1]
-		even++
+		w.tiles[n] = w.tiles[n-1]
 	}
-	w.keyTiles[even], w.keyTiles[even+1] = w.valueTiles[0], w.valueTiles[min(1, n-1)]
-	w.valueTiles[n] = w.valueTiles[n-1]
-	if next := (part + 1) * PartitionSize; next < w.rows[0].to {
-		c := r.cache
-		at := c.start(r.batch.blockOf(c, seq, next), kvHead)
-		w.valueTiles[n] = unsafe.Pointer(&c.Key[at+next%c.BlockSize*c.HeadSize*c.DType.Size()])
+	if r.cache.DType == Int8 {
+		r.kernels.ask(&w.call, w.scales[:2*n]) // they come while the keys are read
+	}
+	last := w.firstValue + n
+	for i := range tilesAhead {
+		w.tiles[last+i] = w.tiles[last-1]
+		if next := (part+1)*PartitionSize + i*tileTokens; next < w.rows[0].to {
+			w.tiles[last+i] = r.keyTile(seq, kvHead, next)
+		}
 	}
 }
 
+// keyTile is where the keys of 16 tokens are.
+func (r *Runner) keyTile(seq, kvHead, token int) unsafe.Pointer {
+	c := r.cache
+	at := c.start(r.batch.blockOf(c, seq, token), kvHead)
+	return unsafe.Pointer(&c.Key[at+token%c.BlockSize*c.HeadSize*c.DType.Size()])
+}
+
 // tile is where the keys and values of 16 tokens are, from a multiple of 16 on;
-// their scales are copied to the place t.
-func (r *Runner) tile(w *scratch, seq, kvHead, token, t int) (key, value unsafe.Pointer) {
+// where their scales are is noted as those of tile i.
+func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
 	at := c.start(block, kvHead) + place*c.HeadSize*c.DType.Size()
 	if c.DType == Int8 {
-		copy(w.keyScales[t:][:16], c.Scales(c.KeyScales, block, kvHead)[place:])
-		copy(w.valueScales[t:][:16], c.Scales(c.ValueScales, block, kvHead)[place:])
+		w.scales[2*i] = unsafe.Pointer(&c.Scales(c.KeyScales, block, kvHead)[place])
+		w.scales[2*i+1] = unsafe.Pointer(&c.Scales(c.ValueScales, block, kvHead)[place])
 	}
 	return unsafe.Pointer(&c.Key[at]), unsafe.Pointer(&c.Value[at])
+}
+
+// copyScales puts the scales of n tiles side by side, from tile0 on.
+func (w *scratch) copyScales(tile0, n int) {
+	for i := range n {
+		at := (tile0 + i) * tileTokens
+		*(*[tileTokens]float32)(w.keyScales[at:]) = *(*[tileTokens]float32)(w.scales[2*i])
+		*(*[tileTokens]float32)(w.valueScales[at:]) = *(*[tileTokens]float32)(w.scales[2*i+1])
+	}
 }

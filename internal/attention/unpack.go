@@ -30,7 +30,10 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
 	c := r.cache
 	size, bytes := c.HeadSize, c.DType.Size()
-	key, value := r.tile(w, seq, kvHead, token, t)
+	key, value := r.tile(w, 0, seq, kvHead, token)
+	if c.DType == Int8 {
+		w.copyScales(t/tileTokens, 1)
+	}
 	if _, ok := r.kernels.convert(&w.call, c.DType, key, chunk*bytes, size*16/chunk, w.keys[t*size:]); !ok {
 		return false
 	}

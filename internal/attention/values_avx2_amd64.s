@@ -20,41 +20,43 @@ tile2:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass3:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed4
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	VMOVUPS (R8)(R9*2), Y4
-	VMOVUPS 32(R8)(R9*2), Y5
-	VMOVUPS (R8)(R10*1), Y6
-	VMOVUPS 32(R8)(R10*1), Y7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
+	VMOVUPS (R9)(R10*2), Y4
+	VMOVUPS 32(R9)(R10*2), Y5
+	VMOVUPS (R9)(R11*1), Y6
+	VMOVUPS 32(R9)(R11*1), Y7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop5:
-	PREFETCHT0   (R9)
-	VMOVUPS      (R8), Y8
-	VMOVUPS      32(R8), Y9
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Y8
+	VMOVUPS      32(DX)(R9*1), Y9
 	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y8, Y0
 	VFMADD231PS  Y10, Y9, Y1
@@ -68,25 +70,25 @@ loop5:
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop5
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
-	VMOVUPS      Y4, (R8)(R9*2)
-	VMOVUPS      Y5, 32(R8)(R9*2)
-	VMOVUPS      Y6, (R8)(R10*1)
-	VMOVUPS      Y7, 32(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
+	VMOVUPS      Y4, (R9)(R10*2)
+	VMOVUPS      Y5, 32(R9)(R10*2)
+	VMOVUPS      Y6, (R9)(R11*1)
+	VMOVUPS      Y7, 32(R9)(R11*1)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+64, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass3
 
 passed4:
@@ -119,35 +121,37 @@ tile7:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass8:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed9
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop10:
-	PREFETCHT0   (R9)
-	VMOVUPS      (R8), Y4
-	VMOVUPS      32(R8), Y5
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Y4
+	VMOVUPS      32(DX)(R9*1), Y5
 	VBROADCASTSS (R11), Y6
 	VFMADD231PS  Y6, Y4, Y0
 	VFMADD231PS  Y6, Y5, Y1
@@ -155,20 +159,20 @@ loop10:
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop10
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+64, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass8
 
 passed9:
@@ -201,46 +205,48 @@ tile12:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass13:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed14
-	MOVQ    DI, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop15:
-	PREFETCHT0   (R9)
-	VMOVUPS      (R8), Y2
-	VMOVUPS      32(R8), Y3
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Y2
+	VMOVUPS      32(DX)(R9*1), Y3
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop15
-	MOVQ         DI, R8
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+64, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass13
 
 passed14:
@@ -273,41 +279,43 @@ tile17:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass18:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed19
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	VMOVUPS (R8)(R9*2), Y4
-	VMOVUPS 32(R8)(R9*2), Y5
-	VMOVUPS (R8)(R10*1), Y6
-	VMOVUPS 32(R8)(R10*1), Y7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
+	VMOVUPS (R9)(R10*2), Y4
+	VMOVUPS 32(R9)(R10*2), Y5
+	VMOVUPS (R9)(R11*1), Y6
+	VMOVUPS 32(R9)(R11*1), Y7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop20:
-	PREFETCHT0   (R9)
-	VCVTPH2PS    (R8), Y8
-	VCVTPH2PS    16(R8), Y9
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Y8
+	VCVTPH2PS    16(DX)(R9*1), Y9
 	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y8, Y0
 	VFMADD231PS  Y10, Y9, Y1
@@ -321,25 +329,25 @@ loop20:
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop20
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
-	VMOVUPS      Y4, (R8)(R9*2)
-	VMOVUPS      Y5, 32(R8)(R9*2)
-	VMOVUPS      Y6, (R8)(R10*1)
-	VMOVUPS      Y7, 32(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
+	VMOVUPS      Y4, (R9)(R10*2)
+	VMOVUPS      Y5, 32(R9)(R10*2)
+	VMOVUPS      Y6, (R9)(R11*1)
+	VMOVUPS      Y7, 32(R9)(R11*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass18
 
 passed19:
@@ -372,35 +380,37 @@ tile22:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass23:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed24
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop25:
-	PREFETCHT0   (R9)
-	VCVTPH2PS    (R8), Y4
-	VCVTPH2PS    16(R8), Y5
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Y4
+	VCVTPH2PS    16(DX)(R9*1), Y5
 	VBROADCASTSS (R11), Y6
 	VFMADD231PS  Y6, Y4, Y0
 	VFMADD231PS  Y6, Y5, Y1
@@ -408,20 +418,20 @@ loop25:
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop25
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass23
 
 passed24:
@@ -454,46 +464,48 @@ tile27:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass28:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed29
-	MOVQ    DI, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop30:
-	PREFETCHT0   (R9)
-	VCVTPH2PS    (R8), Y2
-	VCVTPH2PS    16(R8), Y3
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Y2
+	VCVTPH2PS    16(DX)(R9*1), Y3
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop30
-	MOVQ         DI, R8
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass28
 
 passed29:
@@ -526,42 +538,44 @@ tile32:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass33:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed34
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	VMOVUPS (R8)(R9*2), Y4
-	VMOVUPS 32(R8)(R9*2), Y5
-	VMOVUPS (R8)(R10*1), Y6
-	VMOVUPS 32(R8)(R10*1), Y7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
+	VMOVUPS (R9)(R10*2), Y4
+	VMOVUPS 32(R9)(R10*2), Y5
+	VMOVUPS (R9)(R11*1), Y6
+	VMOVUPS 32(R9)(R11*1), Y7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop35:
-	PREFETCHT0   (R9)
-	VPMOVZXWD    (R8), Y8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Y8
 	VPSLLD       $0x10, Y8, Y8
-	VPMOVZXWD    16(R8), Y9
+	VPMOVZXWD    16(DX)(R9*1), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y8, Y0
@@ -576,25 +590,25 @@ loop35:
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop35
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
-	VMOVUPS      Y4, (R8)(R9*2)
-	VMOVUPS      Y5, 32(R8)(R9*2)
-	VMOVUPS      Y6, (R8)(R10*1)
-	VMOVUPS      Y7, 32(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
+	VMOVUPS      Y4, (R9)(R10*2)
+	VMOVUPS      Y5, 32(R9)(R10*2)
+	VMOVUPS      Y6, (R9)(R11*1)
+	VMOVUPS      Y7, 32(R9)(R11*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass33
 
 passed34:
@@ -627,36 +641,38 @@ tile37:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass38:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed39
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop40:
-	PREFETCHT0   (R9)
-	VPMOVZXWD    (R8), Y4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Y4
 	VPSLLD       $0x10, Y4, Y4
-	VPMOVZXWD    16(R8), Y5
+	VPMOVZXWD    16(DX)(R9*1), Y5
 	VPSLLD       $0x10, Y5, Y5
 	VBROADCASTSS (R11), Y6
 	VFMADD231PS  Y6, Y4, Y0
@@ -665,20 +681,20 @@ loop40:
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop40
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass38
 
 passed39:
@@ -711,48 +727,50 @@ tile42:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass43:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed44
-	MOVQ    DI, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop45:
-	PREFETCHT0   (R9)
-	VPMOVZXWD    (R8), Y2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Y2
 	VPSLLD       $0x10, Y2, Y2
-	VPMOVZXWD    16(R8), Y3
+	VPMOVZXWD    16(DX)(R9*1), Y3
 	VPSLLD       $0x10, Y3, Y3
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop45
-	MOVQ         DI, R8
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass43
 
 passed44:
@@ -787,48 +805,50 @@ tile47:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass48:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed49
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	VMOVUPS (R8)(R9*2), Y4
-	VMOVUPS 32(R8)(R9*2), Y5
-	VMOVUPS (R8)(R10*1), Y6
-	VMOVUPS 32(R8)(R10*1), Y7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
+	VMOVUPS (R9)(R10*2), Y4
+	VMOVUPS 32(R9)(R10*2), Y5
+	VMOVUPS (R9)(R11*1), Y6
+	VMOVUPS 32(R9)(R11*1), Y7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop50:
-	PREFETCHT0   (R9)
-	VPMOVSXBW    (R8), X8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBW    (DX)(R9*1), X8
 	VPSLLW       $0x07, X8, X8
 	VPAND        X15, X8, X8
 	VCVTPH2PS    X8, Y8
-	VPMOVSXBW    8(R8), X9
+	VPMOVSXBW    8(DX)(R9*1), X9
 	VPSLLW       $0x07, X9, X9
 	VPAND        X15, X9, X9
 	VCVTPH2PS    X9, Y9
-	VPAND        (R8), X13, X10
+	VPAND        (DX)(R9*1), X13, X10
 	VPMAXUB      Y10, Y14, Y14
 	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y8, Y0
@@ -843,25 +863,25 @@ loop50:
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop50
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
-	VMOVUPS      Y4, (R8)(R9*2)
-	VMOVUPS      Y5, 32(R8)(R9*2)
-	VMOVUPS      Y6, (R8)(R10*1)
-	VMOVUPS      Y7, 32(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
+	VMOVUPS      Y4, (R9)(R10*2)
+	VMOVUPS      Y5, 32(R9)(R10*2)
+	VMOVUPS      Y6, (R9)(R11*1)
+	VMOVUPS      Y7, 32(R9)(R11*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass48
 
 passed49:
@@ -909,42 +929,44 @@ tile52:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass53:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed54
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop55:
-	PREFETCHT0   (R9)
-	VPMOVSXBW    (R8), X4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBW    (DX)(R9*1), X4
 	VPSLLW       $0x07, X4, X4
 	VPAND        X15, X4, X4
 	VCVTPH2PS    X4, Y4
-	VPMOVSXBW    8(R8), X5
+	VPMOVSXBW    8(DX)(R9*1), X5
 	VPSLLW       $0x07, X5, X5
 	VPAND        X15, X5, X5
 	VCVTPH2PS    X5, Y5
-	VPAND        (R8), X13, X6
+	VPAND        (DX)(R9*1), X13, X6
 	VPMAXUB      Y6, Y14, Y14
 	VBROADCASTSS (R11), Y6
 	VFMADD231PS  Y6, Y4, Y0
@@ -953,20 +975,20 @@ loop55:
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop55
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass53
 
 passed54:
@@ -1005,54 +1027,56 @@ tile57:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass58:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed59
-	MOVQ    DI, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop60:
-	PREFETCHT0   (R9)
-	VPMOVSXBW    (R8), X2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBW    (DX)(R9*1), X2
 	VPSLLW       $0x07, X2, X2
 	VPAND        X15, X2, X2
 	VCVTPH2PS    X2, Y2
-	VPMOVSXBW    8(R8), X3
+	VPMOVSXBW    8(DX)(R9*1), X3
 	VPSLLW       $0x07, X3, X3
 	VPAND        X15, X3, X3
 	VCVTPH2PS    X3, Y3
-	VPAND        (R8), X13, X4
+	VPAND        (DX)(R9*1), X13, X4
 	VPMAXUB      Y4, Y14, Y14
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop60
-	MOVQ         DI, R8
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass58
 
 passed59:
@@ -1088,43 +1112,45 @@ tile62:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass63:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed64
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	VMOVUPS (R8)(R9*2), Y4
-	VMOVUPS 32(R8)(R9*2), Y5
-	VMOVUPS (R8)(R10*1), Y6
-	VMOVUPS 32(R8)(R10*1), Y7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
+	VMOVUPS (R9)(R10*2), Y4
+	VMOVUPS 32(R9)(R10*2), Y5
+	VMOVUPS (R9)(R11*1), Y6
+	VMOVUPS 32(R9)(R11*1), Y7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop65:
-	PREFETCHT0   (R9)
-	VPMOVZXBW    (R8), X8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXBW    (DX)(R9*1), X8
 	VPSLLW       $0x08, X8, X8
 	VCVTPH2PS    X8, Y8
-	VPMOVZXBW    8(R8), X9
+	VPMOVZXBW    8(DX)(R9*1), X9
 	VPSLLW       $0x08, X9, X9
 	VCVTPH2PS    X9, Y9
 	VBROADCASTSS (R11), Y10
@@ -1140,25 +1166,25 @@ loop65:
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop65
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
-	VMOVUPS      Y4, (R8)(R9*2)
-	VMOVUPS      Y5, 32(R8)(R9*2)
-	VMOVUPS      Y6, (R8)(R10*1)
-	VMOVUPS      Y7, 32(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
+	VMOVUPS      Y4, (R9)(R10*2)
+	VMOVUPS      Y5, 32(R9)(R10*2)
+	VMOVUPS      Y6, (R9)(R11*1)
+	VMOVUPS      Y7, 32(R9)(R11*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass63
 
 passed64:
@@ -1190,37 +1216,39 @@ tile67:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass68:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed69
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop70:
-	PREFETCHT0   (R9)
-	VPMOVZXBW    (R8), X4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXBW    (DX)(R9*1), X4
 	VPSLLW       $0x08, X4, X4
 	VCVTPH2PS    X4, Y4
-	VPMOVZXBW    8(R8), X5
+	VPMOVZXBW    8(DX)(R9*1), X5
 	VPSLLW       $0x08, X5, X5
 	VCVTPH2PS    X5, Y5
 	VBROADCASTSS (R11), Y6
@@ -1230,20 +1258,20 @@ loop70:
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop70
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass68
 
 passed69:
@@ -1275,50 +1303,52 @@ tile72:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass73:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed74
-	MOVQ    DI, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop75:
-	PREFETCHT0   (R9)
-	VPMOVZXBW    (R8), X2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXBW    (DX)(R9*1), X2
 	VPSLLW       $0x08, X2, X2
 	VCVTPH2PS    X2, Y2
-	VPMOVZXBW    8(R8), X3
+	VPMOVZXBW    8(DX)(R9*1), X3
 	VPSLLW       $0x08, X3, X3
 	VCVTPH2PS    X3, Y3
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop75
-	MOVQ         DI, R8
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass73
 
 passed74:
@@ -1350,42 +1380,44 @@ tile77:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass78:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed79
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	VMOVUPS (R8)(R9*2), Y4
-	VMOVUPS 32(R8)(R9*2), Y5
-	VMOVUPS (R8)(R10*1), Y6
-	VMOVUPS 32(R8)(R10*1), Y7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
+	VMOVUPS (R9)(R10*2), Y4
+	VMOVUPS 32(R9)(R10*2), Y5
+	VMOVUPS (R9)(R11*1), Y6
+	VMOVUPS 32(R9)(R11*1), Y7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop80:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Y8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Y8
 	VCVTDQ2PS    Y8, Y8
-	VPMOVSXBD    8(R8), Y9
+	VPMOVSXBD    8(DX)(R9*1), Y9
 	VCVTDQ2PS    Y9, Y9
 	VBROADCASTSS (R11), Y10
 	VFMADD231PS  Y10, Y8, Y0
@@ -1400,25 +1432,25 @@ loop80:
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop80
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
-	VMOVUPS      Y4, (R8)(R9*2)
-	VMOVUPS      Y5, 32(R8)(R9*2)
-	VMOVUPS      Y6, (R8)(R10*1)
-	VMOVUPS      Y7, 32(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
+	VMOVUPS      Y4, (R9)(R10*2)
+	VMOVUPS      Y5, 32(R9)(R10*2)
+	VMOVUPS      Y6, (R9)(R11*1)
+	VMOVUPS      Y7, 32(R9)(R11*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass78
 
 passed79:
@@ -1450,36 +1482,38 @@ tile82:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass83:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed84
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS (R8)(R9*1), Y2
-	VMOVUPS 32(R8)(R9*1), Y3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS (R9)(R10*1), Y2
+	VMOVUPS 32(R9)(R10*1), Y3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop85:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Y4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Y4
 	VCVTDQ2PS    Y4, Y4
-	VPMOVSXBD    8(R8), Y5
+	VPMOVSXBD    8(DX)(R9*1), Y5
 	VCVTDQ2PS    Y5, Y5
 	VBROADCASTSS (R11), Y6
 	VFMADD231PS  Y6, Y4, Y0
@@ -1488,20 +1522,20 @@ loop85:
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop85
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, (R9)(R10*1)
+	VMOVUPS      Y3, 32(R9)(R10*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass83
 
 passed84:
@@ -1533,48 +1567,50 @@ tile87:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass88:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed89
-	MOVQ    DI, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop90:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Y2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Y2
 	VCVTDQ2PS    Y2, Y2
-	VPMOVSXBD    8(R8), Y3
+	VPMOVSXBD    8(DX)(R9*1), Y3
 	VCVTDQ2PS    Y3, Y3
 	VBROADCASTSS (R11), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop90
-	MOVQ         DI, R8
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass88
 
 passed89:

@@ -20,43 +20,44 @@ tile2:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass3:
-	CMPQ    SI, $+32
+	CMPQ    DI, $+32
 	JLT     passed4
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS (R8)(R9*1), Z2
-	VMOVUPS 64(R8)(R9*1), Z3
-	VMOVUPS (R8)(R9*2), Z4
-	VMOVUPS 64(R8)(R9*2), Z5
-	VMOVUPS (R8)(R10*1), Z6
-	VMOVUPS 64(R8)(R10*1), Z7
-	VMOVUPS (R8)(R9*4), Z8
-	VMOVUPS 64(R8)(R9*4), Z9
-	VMOVUPS (R8)(R11*1), Z10
-	VMOVUPS 64(R8)(R11*1), Z11
-	VMOVUPS (R12), Z12
-	VMOVUPS 64(R12), Z13
-	VMOVUPS (R12)(R9*1), Z14
-	VMOVUPS 64(R12)(R9*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS (R9)(R10*1), Z2
+	VMOVUPS 64(R9)(R10*1), Z3
+	VMOVUPS (R9)(R10*2), Z4
+	VMOVUPS 64(R9)(R10*2), Z5
+	VMOVUPS (R9)(R11*1), Z6
+	VMOVUPS 64(R9)(R11*1), Z7
+	VMOVUPS (R9)(R10*4), Z8
+	VMOVUPS 64(R9)(R10*4), Z9
+	VMOVUPS (R9)(R12*1), Z10
+	VMOVUPS 64(R9)(R12*1), Z11
+	VMOVUPS (R13), Z12
+	VMOVUPS 64(R13), Z13
+	VMOVUPS (R13)(R10*1), Z14
+	VMOVUPS 64(R13)(R10*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -64,10 +65,12 @@ pass3:
 	LEAQ    (R11)(R13*2), R15
 
 loop5:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	VMOVUPS      (R8), Z16
-	VMOVUPS      64(R8), Z17
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Z16
+	VMOVUPS      64(DX)(R9*1), Z17
 	VBROADCASTSS (R11), Z18
 	VFMADD231PS  Z18, Z16, Z0
 	VFMADD231PS  Z18, Z17, Z1
@@ -94,57 +97,56 @@ loop5:
 	VFMADD231PS  Z18, Z17, Z15
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop5
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, (R8)(R9*1)
-	VMOVUPS      Z3, 64(R8)(R9*1)
-	VMOVUPS      Z4, (R8)(R9*2)
-	VMOVUPS      Z5, 64(R8)(R9*2)
-	VMOVUPS      Z6, (R8)(R10*1)
-	VMOVUPS      Z7, 64(R8)(R10*1)
-	VMOVUPS      Z8, (R8)(R9*4)
-	VMOVUPS      Z9, 64(R8)(R9*4)
-	VMOVUPS      Z10, (R8)(R11*1)
-	VMOVUPS      Z11, 64(R8)(R11*1)
-	VMOVUPS      Z12, (R12)
-	VMOVUPS      Z13, 64(R12)
-	VMOVUPS      Z14, (R12)(R9*1)
-	VMOVUPS      Z15, 64(R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, (R9)(R10*1)
+	VMOVUPS      Z3, 64(R9)(R10*1)
+	VMOVUPS      Z4, (R9)(R10*2)
+	VMOVUPS      Z5, 64(R9)(R10*2)
+	VMOVUPS      Z6, (R9)(R11*1)
+	VMOVUPS      Z7, 64(R9)(R11*1)
+	VMOVUPS      Z8, (R9)(R10*4)
+	VMOVUPS      Z9, 64(R9)(R10*4)
+	VMOVUPS      Z10, (R9)(R12*1)
+	VMOVUPS      Z11, 64(R9)(R12*1)
+	VMOVUPS      Z12, (R13)
+	VMOVUPS      Z13, 64(R13)
+	VMOVUPS      Z14, (R13)(R10*1)
+	VMOVUPS      Z15, 64(R13)(R10*1)
 	ADDQ         $+128, DX
 	ADDQ         $+128, BX
-	ADDQ         $+128, DI
-	SUBQ         $+32, SI
+	ADDQ         $+128, SI
+	ADDQ         $+128, R8
+	SUBQ         $+32, DI
 	JMP          pass3
 
 passed4:
 pass6:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed7
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	VMOVUPS (R8)(R9*4), Z4
-	VMOVUPS (R8)(R11*1), Z5
-	VMOVUPS (R12), Z6
-	VMOVUPS (R12)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+	VMOVUPS (R9)(R10*4), Z4
+	VMOVUPS (R9)(R12*1), Z5
+	VMOVUPS (R13), Z6
+	VMOVUPS (R13)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -152,8 +154,9 @@ pass6:
 	LEAQ    (R11)(R13*2), R15
 
 loop8:
-	PREFETCHT0   (R9)
-	VMOVUPS      (R8), Z8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Z8
 	VBROADCASTSS (R11), Z9
 	VFMADD231PS  Z9, Z8, Z0
 	VBROADCASTSS (R11)(R12*1), Z9
@@ -172,27 +175,27 @@ loop8:
 	VFMADD231PS  Z9, Z8, Z7
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop8
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
-	VMOVUPS      Z4, (R8)(R9*4)
-	VMOVUPS      Z5, (R8)(R11*1)
-	VMOVUPS      Z6, (R12)
-	VMOVUPS      Z7, (R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
+	VMOVUPS      Z4, (R9)(R10*4)
+	VMOVUPS      Z5, (R9)(R12*1)
+	VMOVUPS      Z6, (R13)
+	VMOVUPS      Z7, (R13)(R10*1)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+64, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass6
 
 passed7:
@@ -225,54 +228,59 @@ tile10:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass11:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed12
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	VMOVUPS (R8)(R9*2), Z8
-	VMOVUPS 64(R8)(R9*2), Z9
-	VMOVUPS 128(R8)(R9*2), Z10
-	VMOVUPS 192(R8)(R9*2), Z11
-	VMOVUPS (R8)(R10*1), Z12
-	VMOVUPS 64(R8)(R10*1), Z13
-	VMOVUPS 128(R8)(R10*1), Z14
-	VMOVUPS 192(R8)(R10*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
+	VMOVUPS (R9)(R10*2), Z8
+	VMOVUPS 64(R9)(R10*2), Z9
+	VMOVUPS 128(R9)(R10*2), Z10
+	VMOVUPS 192(R9)(R10*2), Z11
+	VMOVUPS (R9)(R11*1), Z12
+	VMOVUPS 64(R9)(R11*1), Z13
+	VMOVUPS 128(R9)(R11*1), Z14
+	VMOVUPS 192(R9)(R11*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop13:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	PREFETCHT0   128(R9)
-	PREFETCHT0   192(R9)
-	VMOVUPS      (R8), Z16
-	VMOVUPS      64(R8), Z17
-	VMOVUPS      128(R8), Z18
-	VMOVUPS      192(R8), Z19
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT2   128(SI)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT2   192(SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Z16
+	VMOVUPS      64(DX)(R9*1), Z17
+	VMOVUPS      128(DX)(R9*1), Z18
+	VMOVUPS      192(DX)(R9*1), Z19
 	VBROADCASTSS (R11), Z20
 	VFMADD231PS  Z20, Z16, Z0
 	VFMADD231PS  Z20, Z17, Z1
@@ -294,56 +302,56 @@ loop13:
 	VFMADD231PS  Z20, Z18, Z14
 	VFMADD231PS  Z20, Z19, Z15
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop13
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
-	VMOVUPS      Z4, (R8)(R9*1)
-	VMOVUPS      Z5, 64(R8)(R9*1)
-	VMOVUPS      Z6, 128(R8)(R9*1)
-	VMOVUPS      Z7, 192(R8)(R9*1)
-	VMOVUPS      Z8, (R8)(R9*2)
-	VMOVUPS      Z9, 64(R8)(R9*2)
-	VMOVUPS      Z10, 128(R8)(R9*2)
-	VMOVUPS      Z11, 192(R8)(R9*2)
-	VMOVUPS      Z12, (R8)(R10*1)
-	VMOVUPS      Z13, 64(R8)(R10*1)
-	VMOVUPS      Z14, 128(R8)(R10*1)
-	VMOVUPS      Z15, 192(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
+	VMOVUPS      Z8, (R9)(R10*2)
+	VMOVUPS      Z9, 64(R9)(R10*2)
+	VMOVUPS      Z10, 128(R9)(R10*2)
+	VMOVUPS      Z11, 192(R9)(R10*2)
+	VMOVUPS      Z12, (R9)(R11*1)
+	VMOVUPS      Z13, 64(R9)(R11*1)
+	VMOVUPS      Z14, 128(R9)(R11*1)
+	VMOVUPS      Z15, 192(R9)(R11*1)
 	ADDQ         $+256, DX
 	ADDQ         $+256, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+256, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass11
 
 passed12:
 pass14:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed15
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop16:
-	PREFETCHT0   (R9)
-	VMOVUPS      (R8), Z4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Z4
 	VBROADCASTSS (R11), Z5
 	VFMADD231PS  Z5, Z4, Z0
 	VBROADCASTSS (R11)(R12*1), Z5
@@ -353,21 +361,21 @@ loop16:
 	VBROADCASTSS (R11)(R13*1), Z5
 	VFMADD231PS  Z5, Z4, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop16
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+64, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass14
 
 passed15:
@@ -400,44 +408,49 @@ tile18:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass19:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed20
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop21:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	PREFETCHT0   128(R9)
-	PREFETCHT0   192(R9)
-	VMOVUPS      (R8), Z8
-	VMOVUPS      64(R8), Z9
-	VMOVUPS      128(R8), Z10
-	VMOVUPS      192(R8), Z11
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT2   128(SI)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT2   192(SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Z8
+	VMOVUPS      64(DX)(R9*1), Z9
+	VMOVUPS      128(DX)(R9*1), Z10
+	VMOVUPS      192(DX)(R9*1), Z11
 	VBROADCASTSS (R11), Z12
 	VFMADD231PS  Z12, Z8, Z0
 	VFMADD231PS  Z12, Z9, Z1
@@ -449,60 +462,60 @@ loop21:
 	VFMADD231PS  Z12, Z10, Z6
 	VFMADD231PS  Z12, Z11, Z7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop21
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
-	VMOVUPS      Z4, (R8)(R9*1)
-	VMOVUPS      Z5, 64(R8)(R9*1)
-	VMOVUPS      Z6, 128(R8)(R9*1)
-	VMOVUPS      Z7, 192(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
 	ADDQ         $+256, DX
 	ADDQ         $+256, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+256, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass19
 
 passed20:
 pass22:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed23
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop24:
-	PREFETCHT0   (R9)
-	VMOVUPS      (R8), Z2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Z2
 	VBROADCASTSS (R11), Z3
 	VFMADD231PS  Z3, Z2, Z0
 	VBROADCASTSS (R11)(R12*1), Z3
 	VFMADD231PS  Z3, Z2, Z1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop24
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+64, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass22
 
 passed23:
@@ -535,86 +548,91 @@ tile26:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass27:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed28
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop29:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	PREFETCHT0   128(R9)
-	PREFETCHT0   192(R9)
-	VMOVUPS      (R8), Z4
-	VMOVUPS      64(R8), Z5
-	VMOVUPS      128(R8), Z6
-	VMOVUPS      192(R8), Z7
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	PREFETCHT0   128(BX)(R9*1)
+	PREFETCHT2   128(SI)(R9*1)
+	PREFETCHT0   192(BX)(R9*1)
+	PREFETCHT2   192(SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Z4
+	VMOVUPS      64(DX)(R9*1), Z5
+	VMOVUPS      128(DX)(R9*1), Z6
+	VMOVUPS      192(DX)(R9*1), Z7
 	VBROADCASTSS (R11), Z8
 	VFMADD231PS  Z8, Z4, Z0
 	VFMADD231PS  Z8, Z5, Z1
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop29
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
 	ADDQ         $+256, DX
 	ADDQ         $+256, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+256, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass27
 
 passed28:
 pass30:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed31
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop32:
-	PREFETCHT0   (R9)
-	VMOVUPS      (R8), Z1
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VMOVUPS      (DX)(R9*1), Z1
 	VBROADCASTSS (R11), Z2
 	VFMADD231PS  Z2, Z1, Z0
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop32
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+64, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass30
 
 passed31:
@@ -647,43 +665,44 @@ tile34:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass35:
-	CMPQ    SI, $+32
+	CMPQ    DI, $+32
 	JLT     passed36
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS (R8)(R9*1), Z2
-	VMOVUPS 64(R8)(R9*1), Z3
-	VMOVUPS (R8)(R9*2), Z4
-	VMOVUPS 64(R8)(R9*2), Z5
-	VMOVUPS (R8)(R10*1), Z6
-	VMOVUPS 64(R8)(R10*1), Z7
-	VMOVUPS (R8)(R9*4), Z8
-	VMOVUPS 64(R8)(R9*4), Z9
-	VMOVUPS (R8)(R11*1), Z10
-	VMOVUPS 64(R8)(R11*1), Z11
-	VMOVUPS (R12), Z12
-	VMOVUPS 64(R12), Z13
-	VMOVUPS (R12)(R9*1), Z14
-	VMOVUPS 64(R12)(R9*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS (R9)(R10*1), Z2
+	VMOVUPS 64(R9)(R10*1), Z3
+	VMOVUPS (R9)(R10*2), Z4
+	VMOVUPS 64(R9)(R10*2), Z5
+	VMOVUPS (R9)(R11*1), Z6
+	VMOVUPS 64(R9)(R11*1), Z7
+	VMOVUPS (R9)(R10*4), Z8
+	VMOVUPS 64(R9)(R10*4), Z9
+	VMOVUPS (R9)(R12*1), Z10
+	VMOVUPS 64(R9)(R12*1), Z11
+	VMOVUPS (R13), Z12
+	VMOVUPS 64(R13), Z13
+	VMOVUPS (R13)(R10*1), Z14
+	VMOVUPS 64(R13)(R10*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -691,9 +710,10 @@ pass35:
 	LEAQ    (R11)(R13*2), R15
 
 loop37:
-	PREFETCHT0   (R9)
-	VCVTPH2PS    (R8), Z16
-	VCVTPH2PS    32(R8), Z17
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Z16
+	VCVTPH2PS    32(DX)(R9*1), Z17
 	VBROADCASTSS (R11), Z18
 	VFMADD231PS  Z18, Z16, Z0
 	VFMADD231PS  Z18, Z17, Z1
@@ -720,57 +740,56 @@ loop37:
 	VFMADD231PS  Z18, Z17, Z15
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop37
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, (R8)(R9*1)
-	VMOVUPS      Z3, 64(R8)(R9*1)
-	VMOVUPS      Z4, (R8)(R9*2)
-	VMOVUPS      Z5, 64(R8)(R9*2)
-	VMOVUPS      Z6, (R8)(R10*1)
-	VMOVUPS      Z7, 64(R8)(R10*1)
-	VMOVUPS      Z8, (R8)(R9*4)
-	VMOVUPS      Z9, 64(R8)(R9*4)
-	VMOVUPS      Z10, (R8)(R11*1)
-	VMOVUPS      Z11, 64(R8)(R11*1)
-	VMOVUPS      Z12, (R12)
-	VMOVUPS      Z13, 64(R12)
-	VMOVUPS      Z14, (R12)(R9*1)
-	VMOVUPS      Z15, 64(R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, (R9)(R10*1)
+	VMOVUPS      Z3, 64(R9)(R10*1)
+	VMOVUPS      Z4, (R9)(R10*2)
+	VMOVUPS      Z5, 64(R9)(R10*2)
+	VMOVUPS      Z6, (R9)(R11*1)
+	VMOVUPS      Z7, 64(R9)(R11*1)
+	VMOVUPS      Z8, (R9)(R10*4)
+	VMOVUPS      Z9, 64(R9)(R10*4)
+	VMOVUPS      Z10, (R9)(R12*1)
+	VMOVUPS      Z11, 64(R9)(R12*1)
+	VMOVUPS      Z12, (R13)
+	VMOVUPS      Z13, 64(R13)
+	VMOVUPS      Z14, (R13)(R10*1)
+	VMOVUPS      Z15, 64(R13)(R10*1)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+128, DI
-	SUBQ         $+32, SI
+	ADDQ         $+64, SI
+	ADDQ         $+128, R8
+	SUBQ         $+32, DI
 	JMP          pass35
 
 passed36:
 pass38:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed39
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	VMOVUPS (R8)(R9*4), Z4
-	VMOVUPS (R8)(R11*1), Z5
-	VMOVUPS (R12), Z6
-	VMOVUPS (R12)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+	VMOVUPS (R9)(R10*4), Z4
+	VMOVUPS (R9)(R12*1), Z5
+	VMOVUPS (R13), Z6
+	VMOVUPS (R13)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -778,8 +797,9 @@ pass38:
 	LEAQ    (R11)(R13*2), R15
 
 loop40:
-	PREFETCHT0   (R9)
-	VCVTPH2PS    (R8), Z8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Z8
 	VBROADCASTSS (R11), Z9
 	VFMADD231PS  Z9, Z8, Z0
 	VBROADCASTSS (R11)(R12*1), Z9
@@ -798,27 +818,27 @@ loop40:
 	VFMADD231PS  Z9, Z8, Z7
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop40
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
-	VMOVUPS      Z4, (R8)(R9*4)
-	VMOVUPS      Z5, (R8)(R11*1)
-	VMOVUPS      Z6, (R12)
-	VMOVUPS      Z7, (R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
+	VMOVUPS      Z4, (R9)(R10*4)
+	VMOVUPS      Z5, (R9)(R12*1)
+	VMOVUPS      Z6, (R13)
+	VMOVUPS      Z7, (R13)(R10*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass38
 
 passed39:
@@ -851,52 +871,55 @@ tile42:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass43:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed44
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	VMOVUPS (R8)(R9*2), Z8
-	VMOVUPS 64(R8)(R9*2), Z9
-	VMOVUPS 128(R8)(R9*2), Z10
-	VMOVUPS 192(R8)(R9*2), Z11
-	VMOVUPS (R8)(R10*1), Z12
-	VMOVUPS 64(R8)(R10*1), Z13
-	VMOVUPS 128(R8)(R10*1), Z14
-	VMOVUPS 192(R8)(R10*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
+	VMOVUPS (R9)(R10*2), Z8
+	VMOVUPS 64(R9)(R10*2), Z9
+	VMOVUPS 128(R9)(R10*2), Z10
+	VMOVUPS 192(R9)(R10*2), Z11
+	VMOVUPS (R9)(R11*1), Z12
+	VMOVUPS 64(R9)(R11*1), Z13
+	VMOVUPS 128(R9)(R11*1), Z14
+	VMOVUPS 192(R9)(R11*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop45:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	VCVTPH2PS    (R8), Z16
-	VCVTPH2PS    32(R8), Z17
-	VCVTPH2PS    64(R8), Z18
-	VCVTPH2PS    96(R8), Z19
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Z16
+	VCVTPH2PS    32(DX)(R9*1), Z17
+	VCVTPH2PS    64(DX)(R9*1), Z18
+	VCVTPH2PS    96(DX)(R9*1), Z19
 	VBROADCASTSS (R11), Z20
 	VFMADD231PS  Z20, Z16, Z0
 	VFMADD231PS  Z20, Z17, Z1
@@ -918,56 +941,56 @@ loop45:
 	VFMADD231PS  Z20, Z18, Z14
 	VFMADD231PS  Z20, Z19, Z15
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop45
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
-	VMOVUPS      Z4, (R8)(R9*1)
-	VMOVUPS      Z5, 64(R8)(R9*1)
-	VMOVUPS      Z6, 128(R8)(R9*1)
-	VMOVUPS      Z7, 192(R8)(R9*1)
-	VMOVUPS      Z8, (R8)(R9*2)
-	VMOVUPS      Z9, 64(R8)(R9*2)
-	VMOVUPS      Z10, 128(R8)(R9*2)
-	VMOVUPS      Z11, 192(R8)(R9*2)
-	VMOVUPS      Z12, (R8)(R10*1)
-	VMOVUPS      Z13, 64(R8)(R10*1)
-	VMOVUPS      Z14, 128(R8)(R10*1)
-	VMOVUPS      Z15, 192(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
+	VMOVUPS      Z8, (R9)(R10*2)
+	VMOVUPS      Z9, 64(R9)(R10*2)
+	VMOVUPS      Z10, 128(R9)(R10*2)
+	VMOVUPS      Z11, 192(R9)(R10*2)
+	VMOVUPS      Z12, (R9)(R11*1)
+	VMOVUPS      Z13, 64(R9)(R11*1)
+	VMOVUPS      Z14, 128(R9)(R11*1)
+	VMOVUPS      Z15, 192(R9)(R11*1)
 	ADDQ         $+128, DX
 	ADDQ         $+128, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+128, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass43
 
 passed44:
 pass46:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed47
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop48:
-	PREFETCHT0   (R9)
-	VCVTPH2PS    (R8), Z4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Z4
 	VBROADCASTSS (R11), Z5
 	VFMADD231PS  Z5, Z4, Z0
 	VBROADCASTSS (R11)(R12*1), Z5
@@ -977,21 +1000,21 @@ loop48:
 	VBROADCASTSS (R11)(R13*1), Z5
 	VFMADD231PS  Z5, Z4, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop48
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass46
 
 passed47:
@@ -1024,42 +1047,45 @@ tile50:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass51:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed52
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop53:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	VCVTPH2PS    (R8), Z8
-	VCVTPH2PS    32(R8), Z9
-	VCVTPH2PS    64(R8), Z10
-	VCVTPH2PS    96(R8), Z11
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Z8
+	VCVTPH2PS    32(DX)(R9*1), Z9
+	VCVTPH2PS    64(DX)(R9*1), Z10
+	VCVTPH2PS    96(DX)(R9*1), Z11
 	VBROADCASTSS (R11), Z12
 	VFMADD231PS  Z12, Z8, Z0
 	VFMADD231PS  Z12, Z9, Z1
@@ -1071,60 +1097,60 @@ loop53:
 	VFMADD231PS  Z12, Z10, Z6
 	VFMADD231PS  Z12, Z11, Z7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop53
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
-	VMOVUPS      Z4, (R8)(R9*1)
-	VMOVUPS      Z5, 64(R8)(R9*1)
-	VMOVUPS      Z6, 128(R8)(R9*1)
-	VMOVUPS      Z7, 192(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
 	ADDQ         $+128, DX
 	ADDQ         $+128, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+128, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass51
 
 passed52:
 pass54:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed55
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop56:
-	PREFETCHT0   (R9)
-	VCVTPH2PS    (R8), Z2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Z2
 	VBROADCASTSS (R11), Z3
 	VFMADD231PS  Z3, Z2, Z0
 	VBROADCASTSS (R11)(R12*1), Z3
 	VFMADD231PS  Z3, Z2, Z1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop56
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass54
 
 passed55:
@@ -1157,84 +1183,87 @@ tile58:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass59:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed60
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop61:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	VCVTPH2PS    (R8), Z4
-	VCVTPH2PS    32(R8), Z5
-	VCVTPH2PS    64(R8), Z6
-	VCVTPH2PS    96(R8), Z7
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Z4
+	VCVTPH2PS    32(DX)(R9*1), Z5
+	VCVTPH2PS    64(DX)(R9*1), Z6
+	VCVTPH2PS    96(DX)(R9*1), Z7
 	VBROADCASTSS (R11), Z8
 	VFMADD231PS  Z8, Z4, Z0
 	VFMADD231PS  Z8, Z5, Z1
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop61
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
 	ADDQ         $+128, DX
 	ADDQ         $+128, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+128, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass59
 
 passed60:
 pass62:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed63
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop64:
-	PREFETCHT0   (R9)
-	VCVTPH2PS    (R8), Z1
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VCVTPH2PS    (DX)(R9*1), Z1
 	VBROADCASTSS (R11), Z2
 	VFMADD231PS  Z2, Z1, Z0
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop64
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass62
 
 passed63:
@@ -1267,43 +1296,44 @@ tile66:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass67:
-	CMPQ    SI, $+32
+	CMPQ    DI, $+32
 	JLT     passed68
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS (R8)(R9*1), Z2
-	VMOVUPS 64(R8)(R9*1), Z3
-	VMOVUPS (R8)(R9*2), Z4
-	VMOVUPS 64(R8)(R9*2), Z5
-	VMOVUPS (R8)(R10*1), Z6
-	VMOVUPS 64(R8)(R10*1), Z7
-	VMOVUPS (R8)(R9*4), Z8
-	VMOVUPS 64(R8)(R9*4), Z9
-	VMOVUPS (R8)(R11*1), Z10
-	VMOVUPS 64(R8)(R11*1), Z11
-	VMOVUPS (R12), Z12
-	VMOVUPS 64(R12), Z13
-	VMOVUPS (R12)(R9*1), Z14
-	VMOVUPS 64(R12)(R9*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS (R9)(R10*1), Z2
+	VMOVUPS 64(R9)(R10*1), Z3
+	VMOVUPS (R9)(R10*2), Z4
+	VMOVUPS 64(R9)(R10*2), Z5
+	VMOVUPS (R9)(R11*1), Z6
+	VMOVUPS 64(R9)(R11*1), Z7
+	VMOVUPS (R9)(R10*4), Z8
+	VMOVUPS 64(R9)(R10*4), Z9
+	VMOVUPS (R9)(R12*1), Z10
+	VMOVUPS 64(R9)(R12*1), Z11
+	VMOVUPS (R13), Z12
+	VMOVUPS 64(R13), Z13
+	VMOVUPS (R13)(R10*1), Z14
+	VMOVUPS 64(R13)(R10*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -1311,10 +1341,11 @@ pass67:
 	LEAQ    (R11)(R13*2), R15
 
 loop69:
-	PREFETCHT0   (R9)
-	VPMOVZXWD    (R8), Z16
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    32(R8), Z17
+	VPMOVZXWD    32(DX)(R9*1), Z17
 	VPSLLD       $0x10, Z17, Z17
 	VBROADCASTSS (R11), Z18
 	VFMADD231PS  Z18, Z16, Z0
@@ -1342,57 +1373,56 @@ loop69:
 	VFMADD231PS  Z18, Z17, Z15
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop69
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, (R8)(R9*1)
-	VMOVUPS      Z3, 64(R8)(R9*1)
-	VMOVUPS      Z4, (R8)(R9*2)
-	VMOVUPS      Z5, 64(R8)(R9*2)
-	VMOVUPS      Z6, (R8)(R10*1)
-	VMOVUPS      Z7, 64(R8)(R10*1)
-	VMOVUPS      Z8, (R8)(R9*4)
-	VMOVUPS      Z9, 64(R8)(R9*4)
-	VMOVUPS      Z10, (R8)(R11*1)
-	VMOVUPS      Z11, 64(R8)(R11*1)
-	VMOVUPS      Z12, (R12)
-	VMOVUPS      Z13, 64(R12)
-	VMOVUPS      Z14, (R12)(R9*1)
-	VMOVUPS      Z15, 64(R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, (R9)(R10*1)
+	VMOVUPS      Z3, 64(R9)(R10*1)
+	VMOVUPS      Z4, (R9)(R10*2)
+	VMOVUPS      Z5, 64(R9)(R10*2)
+	VMOVUPS      Z6, (R9)(R11*1)
+	VMOVUPS      Z7, 64(R9)(R11*1)
+	VMOVUPS      Z8, (R9)(R10*4)
+	VMOVUPS      Z9, 64(R9)(R10*4)
+	VMOVUPS      Z10, (R9)(R12*1)
+	VMOVUPS      Z11, 64(R9)(R12*1)
+	VMOVUPS      Z12, (R13)
+	VMOVUPS      Z13, 64(R13)
+	VMOVUPS      Z14, (R13)(R10*1)
+	VMOVUPS      Z15, 64(R13)(R10*1)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+128, DI
-	SUBQ         $+32, SI
+	ADDQ         $+64, SI
+	ADDQ         $+128, R8
+	SUBQ         $+32, DI
 	JMP          pass67
 
 passed68:
 pass70:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed71
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	VMOVUPS (R8)(R9*4), Z4
-	VMOVUPS (R8)(R11*1), Z5
-	VMOVUPS (R12), Z6
-	VMOVUPS (R12)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+	VMOVUPS (R9)(R10*4), Z4
+	VMOVUPS (R9)(R12*1), Z5
+	VMOVUPS (R13), Z6
+	VMOVUPS (R13)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -1400,8 +1430,9 @@ pass70:
 	LEAQ    (R11)(R13*2), R15
 
 loop72:
-	PREFETCHT0   (R9)
-	VPMOVZXWD    (R8), Z8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Z8
 	VPSLLD       $0x10, Z8, Z8
 	VBROADCASTSS (R11), Z9
 	VFMADD231PS  Z9, Z8, Z0
@@ -1421,27 +1452,27 @@ loop72:
 	VFMADD231PS  Z9, Z8, Z7
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop72
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
-	VMOVUPS      Z4, (R8)(R9*4)
-	VMOVUPS      Z5, (R8)(R11*1)
-	VMOVUPS      Z6, (R12)
-	VMOVUPS      Z7, (R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
+	VMOVUPS      Z4, (R9)(R10*4)
+	VMOVUPS      Z5, (R9)(R12*1)
+	VMOVUPS      Z6, (R13)
+	VMOVUPS      Z7, (R13)(R10*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass70
 
 passed71:
@@ -1474,55 +1505,58 @@ tile74:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass75:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed76
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	VMOVUPS (R8)(R9*2), Z8
-	VMOVUPS 64(R8)(R9*2), Z9
-	VMOVUPS 128(R8)(R9*2), Z10
-	VMOVUPS 192(R8)(R9*2), Z11
-	VMOVUPS (R8)(R10*1), Z12
-	VMOVUPS 64(R8)(R10*1), Z13
-	VMOVUPS 128(R8)(R10*1), Z14
-	VMOVUPS 192(R8)(R10*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
+	VMOVUPS (R9)(R10*2), Z8
+	VMOVUPS 64(R9)(R10*2), Z9
+	VMOVUPS 128(R9)(R10*2), Z10
+	VMOVUPS 192(R9)(R10*2), Z11
+	VMOVUPS (R9)(R11*1), Z12
+	VMOVUPS 64(R9)(R11*1), Z13
+	VMOVUPS 128(R9)(R11*1), Z14
+	VMOVUPS 192(R9)(R11*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop77:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	VPMOVZXWD    (R8), Z16
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Z16
 	VPSLLD       $0x10, Z16, Z16
-	VPMOVZXWD    32(R8), Z17
+	VPMOVZXWD    32(DX)(R9*1), Z17
 	VPSLLD       $0x10, Z17, Z17
-	VPMOVZXWD    64(R8), Z18
+	VPMOVZXWD    64(DX)(R9*1), Z18
 	VPSLLD       $0x10, Z18, Z18
-	VPMOVZXWD    96(R8), Z19
+	VPMOVZXWD    96(DX)(R9*1), Z19
 	VPSLLD       $0x10, Z19, Z19
 	VBROADCASTSS (R11), Z20
 	VFMADD231PS  Z20, Z16, Z0
@@ -1545,56 +1579,56 @@ loop77:
 	VFMADD231PS  Z20, Z18, Z14
 	VFMADD231PS  Z20, Z19, Z15
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop77
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
-	VMOVUPS      Z4, (R8)(R9*1)
-	VMOVUPS      Z5, 64(R8)(R9*1)
-	VMOVUPS      Z6, 128(R8)(R9*1)
-	VMOVUPS      Z7, 192(R8)(R9*1)
-	VMOVUPS      Z8, (R8)(R9*2)
-	VMOVUPS      Z9, 64(R8)(R9*2)
-	VMOVUPS      Z10, 128(R8)(R9*2)
-	VMOVUPS      Z11, 192(R8)(R9*2)
-	VMOVUPS      Z12, (R8)(R10*1)
-	VMOVUPS      Z13, 64(R8)(R10*1)
-	VMOVUPS      Z14, 128(R8)(R10*1)
-	VMOVUPS      Z15, 192(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
+	VMOVUPS      Z8, (R9)(R10*2)
+	VMOVUPS      Z9, 64(R9)(R10*2)
+	VMOVUPS      Z10, 128(R9)(R10*2)
+	VMOVUPS      Z11, 192(R9)(R10*2)
+	VMOVUPS      Z12, (R9)(R11*1)
+	VMOVUPS      Z13, 64(R9)(R11*1)
+	VMOVUPS      Z14, 128(R9)(R11*1)
+	VMOVUPS      Z15, 192(R9)(R11*1)
 	ADDQ         $+128, DX
 	ADDQ         $+128, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+128, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass75
 
 passed76:
 pass78:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed79
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop80:
-	PREFETCHT0   (R9)
-	VPMOVZXWD    (R8), Z4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Z4
 	VPSLLD       $0x10, Z4, Z4
 	VBROADCASTSS (R11), Z5
 	VFMADD231PS  Z5, Z4, Z0
@@ -1605,21 +1639,21 @@ loop80:
 	VBROADCASTSS (R11)(R13*1), Z5
 	VFMADD231PS  Z5, Z4, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop80
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass78
 
 passed79:
@@ -1652,45 +1686,48 @@ tile82:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass83:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed84
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop85:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	VPMOVZXWD    (R8), Z8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Z8
 	VPSLLD       $0x10, Z8, Z8
-	VPMOVZXWD    32(R8), Z9
+	VPMOVZXWD    32(DX)(R9*1), Z9
 	VPSLLD       $0x10, Z9, Z9
-	VPMOVZXWD    64(R8), Z10
+	VPMOVZXWD    64(DX)(R9*1), Z10
 	VPSLLD       $0x10, Z10, Z10
-	VPMOVZXWD    96(R8), Z11
+	VPMOVZXWD    96(DX)(R9*1), Z11
 	VPSLLD       $0x10, Z11, Z11
 	VBROADCASTSS (R11), Z12
 	VFMADD231PS  Z12, Z8, Z0
@@ -1703,61 +1740,61 @@ loop85:
 	VFMADD231PS  Z12, Z10, Z6
 	VFMADD231PS  Z12, Z11, Z7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop85
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
-	VMOVUPS      Z4, (R8)(R9*1)
-	VMOVUPS      Z5, 64(R8)(R9*1)
-	VMOVUPS      Z6, 128(R8)(R9*1)
-	VMOVUPS      Z7, 192(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
 	ADDQ         $+128, DX
 	ADDQ         $+128, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+128, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass83
 
 passed84:
 pass86:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed87
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop88:
-	PREFETCHT0   (R9)
-	VPMOVZXWD    (R8), Z2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Z2
 	VPSLLD       $0x10, Z2, Z2
 	VBROADCASTSS (R11), Z3
 	VFMADD231PS  Z3, Z2, Z0
 	VBROADCASTSS (R11)(R12*1), Z3
 	VFMADD231PS  Z3, Z2, Z1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop88
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass86
 
 passed87:
@@ -1790,39 +1827,42 @@ tile90:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    16(SI), BX
+	MOVQ    32(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass91:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed92
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop93:
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	VPMOVZXWD    (R8), Z4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	PREFETCHT0   64(BX)(R9*1)
+	PREFETCHT2   64(SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Z4
 	VPSLLD       $0x10, Z4, Z4
-	VPMOVZXWD    32(R8), Z5
+	VPMOVZXWD    32(DX)(R9*1), Z5
 	VPSLLD       $0x10, Z5, Z5
-	VPMOVZXWD    64(R8), Z6
+	VPMOVZXWD    64(DX)(R9*1), Z6
 	VPSLLD       $0x10, Z6, Z6
-	VPMOVZXWD    96(R8), Z7
+	VPMOVZXWD    96(DX)(R9*1), Z7
 	VPSLLD       $0x10, Z7, Z7
 	VBROADCASTSS (R11), Z8
 	VFMADD231PS  Z8, Z4, Z0
@@ -1830,49 +1870,49 @@ loop93:
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop93
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
 	ADDQ         $+128, DX
 	ADDQ         $+128, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+128, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass91
 
 passed92:
 pass94:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed95
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop96:
-	PREFETCHT0   (R9)
-	VPMOVZXWD    (R8), Z1
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXWD    (DX)(R9*1), Z1
 	VPSLLD       $0x10, Z1, Z1
 	VBROADCASTSS (R11), Z2
 	VFMADD231PS  Z2, Z1, Z0
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop96
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+32, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass94
 
 passed95:
@@ -1907,43 +1947,44 @@ tile98:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass99:
-	CMPQ    SI, $+32
+	CMPQ    DI, $+32
 	JLT     passed100
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS (R8)(R9*1), Z2
-	VMOVUPS 64(R8)(R9*1), Z3
-	VMOVUPS (R8)(R9*2), Z4
-	VMOVUPS 64(R8)(R9*2), Z5
-	VMOVUPS (R8)(R10*1), Z6
-	VMOVUPS 64(R8)(R10*1), Z7
-	VMOVUPS (R8)(R9*4), Z8
-	VMOVUPS 64(R8)(R9*4), Z9
-	VMOVUPS (R8)(R11*1), Z10
-	VMOVUPS 64(R8)(R11*1), Z11
-	VMOVUPS (R12), Z12
-	VMOVUPS 64(R12), Z13
-	VMOVUPS (R12)(R9*1), Z14
-	VMOVUPS 64(R12)(R9*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS (R9)(R10*1), Z2
+	VMOVUPS 64(R9)(R10*1), Z3
+	VMOVUPS (R9)(R10*2), Z4
+	VMOVUPS 64(R9)(R10*2), Z5
+	VMOVUPS (R9)(R11*1), Z6
+	VMOVUPS 64(R9)(R11*1), Z7
+	VMOVUPS (R9)(R10*4), Z8
+	VMOVUPS 64(R9)(R10*4), Z9
+	VMOVUPS (R9)(R12*1), Z10
+	VMOVUPS 64(R9)(R12*1), Z11
+	VMOVUPS (R13), Z12
+	VMOVUPS 64(R13), Z13
+	VMOVUPS (R13)(R10*1), Z14
+	VMOVUPS 64(R13)(R10*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -1951,14 +1992,15 @@ pass99:
 	LEAQ    (R11)(R13*2), R15
 
 loop101:
-	PREFETCHT0    (R9)
-	VPMOVSXBW     (R8), Z17
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT2    (SI)(R9*1)
+	VPMOVSXBW     (DX)(R9*1), Z17
 	VPSLLW        $0x07, Z17, Z17
 	VPANDD        Z31, Z17, Z17
 	VCVTPH2PS     Y17, Z16
 	VEXTRACTI64X4 $0x01, Z17, Y17
 	VCVTPH2PS     Y17, Z17
-	VPANDD        (R8), Y29, Y18
+	VPANDD        (DX)(R9*1), Y29, Y18
 	VPMAXUB       Z18, Z30, Z30
 	VBROADCASTSS  (R11), Z18
 	VFMADD231PS   Z18, Z16, Z0
@@ -1986,57 +2028,56 @@ loop101:
 	VFMADD231PS   Z18, Z17, Z15
 	ADDQ          $+4, R11
 	ADDQ          $+4, R15
-	ADDQ          CX, R8
 	ADDQ          CX, R9
 	DECQ          R10
 	JNZ           loop101
-	MOVQ          DI, R8
-	MOVQ          32(AX), R9
-	LEAQ          (R9)(R9*2), R10
-	LEAQ          (R9)(R9*4), R11
-	LEAQ          (R8)(R10*2), R12
-	VMOVUPS       Z0, (R8)
-	VMOVUPS       Z1, 64(R8)
-	VMOVUPS       Z2, (R8)(R9*1)
-	VMOVUPS       Z3, 64(R8)(R9*1)
-	VMOVUPS       Z4, (R8)(R9*2)
-	VMOVUPS       Z5, 64(R8)(R9*2)
-	VMOVUPS       Z6, (R8)(R10*1)
-	VMOVUPS       Z7, 64(R8)(R10*1)
-	VMOVUPS       Z8, (R8)(R9*4)
-	VMOVUPS       Z9, 64(R8)(R9*4)
-	VMOVUPS       Z10, (R8)(R11*1)
-	VMOVUPS       Z11, 64(R8)(R11*1)
-	VMOVUPS       Z12, (R12)
-	VMOVUPS       Z13, 64(R12)
-	VMOVUPS       Z14, (R12)(R9*1)
-	VMOVUPS       Z15, 64(R12)(R9*1)
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	LEAQ          (R10)(R10*2), R11
+	LEAQ          (R10)(R10*4), R12
+	LEAQ          (R9)(R11*2), R13
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, (R9)(R10*1)
+	VMOVUPS       Z3, 64(R9)(R10*1)
+	VMOVUPS       Z4, (R9)(R10*2)
+	VMOVUPS       Z5, 64(R9)(R10*2)
+	VMOVUPS       Z6, (R9)(R11*1)
+	VMOVUPS       Z7, 64(R9)(R11*1)
+	VMOVUPS       Z8, (R9)(R10*4)
+	VMOVUPS       Z9, 64(R9)(R10*4)
+	VMOVUPS       Z10, (R9)(R12*1)
+	VMOVUPS       Z11, 64(R9)(R12*1)
+	VMOVUPS       Z12, (R13)
+	VMOVUPS       Z13, 64(R13)
+	VMOVUPS       Z14, (R13)(R10*1)
+	VMOVUPS       Z15, 64(R13)(R10*1)
 	ADDQ          $+32, DX
 	ADDQ          $+32, BX
-	ADDQ          $+128, DI
-	SUBQ          $+32, SI
+	ADDQ          $+32, SI
+	ADDQ          $+128, R8
+	SUBQ          $+32, DI
 	JMP           pass99
 
 passed100:
 pass102:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed103
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	VMOVUPS (R8)(R9*4), Z4
-	VMOVUPS (R8)(R11*1), Z5
-	VMOVUPS (R12), Z6
-	VMOVUPS (R12)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+	VMOVUPS (R9)(R10*4), Z4
+	VMOVUPS (R9)(R12*1), Z5
+	VMOVUPS (R13), Z6
+	VMOVUPS (R13)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -2044,12 +2085,13 @@ pass102:
 	LEAQ    (R11)(R13*2), R15
 
 loop104:
-	PREFETCHT0   (R9)
-	VPMOVSXBW    (R8), Y8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBW    (DX)(R9*1), Y8
 	VPSLLW       $0x07, Y8, Y8
 	VPANDD       Y31, Y8, Y8
 	VCVTPH2PS    Y8, Z8
-	VPANDD       (R8), X29, X9
+	VPANDD       (DX)(R9*1), X29, X9
 	VPMAXUB      Z9, Z30, Z30
 	VBROADCASTSS (R11), Z9
 	VFMADD231PS  Z9, Z8, Z0
@@ -2069,27 +2111,27 @@ loop104:
 	VFMADD231PS  Z9, Z8, Z7
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop104
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
-	VMOVUPS      Z4, (R8)(R9*4)
-	VMOVUPS      Z5, (R8)(R11*1)
-	VMOVUPS      Z6, (R12)
-	VMOVUPS      Z7, (R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
+	VMOVUPS      Z4, (R9)(R10*4)
+	VMOVUPS      Z5, (R9)(R12*1)
+	VMOVUPS      Z6, (R13)
+	VMOVUPS      Z7, (R13)(R10*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass102
 
 passed103:
@@ -2136,60 +2178,62 @@ tile106:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass107:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed108
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	VMOVUPS (R8)(R9*2), Z8
-	VMOVUPS 64(R8)(R9*2), Z9
-	VMOVUPS 128(R8)(R9*2), Z10
-	VMOVUPS 192(R8)(R9*2), Z11
-	VMOVUPS (R8)(R10*1), Z12
-	VMOVUPS 64(R8)(R10*1), Z13
-	VMOVUPS 128(R8)(R10*1), Z14
-	VMOVUPS 192(R8)(R10*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
+	VMOVUPS (R9)(R10*2), Z8
+	VMOVUPS 64(R9)(R10*2), Z9
+	VMOVUPS 128(R9)(R10*2), Z10
+	VMOVUPS 192(R9)(R10*2), Z11
+	VMOVUPS (R9)(R11*1), Z12
+	VMOVUPS 64(R9)(R11*1), Z13
+	VMOVUPS 128(R9)(R11*1), Z14
+	VMOVUPS 192(R9)(R11*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop109:
-	PREFETCHT0    (R9)
-	VPMOVSXBW     (R8), Z17
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT2    (SI)(R9*1)
+	VPMOVSXBW     (DX)(R9*1), Z17
 	VPSLLW        $0x07, Z17, Z17
 	VPANDD        Z31, Z17, Z17
 	VCVTPH2PS     Y17, Z16
 	VEXTRACTI64X4 $0x01, Z17, Y17
 	VCVTPH2PS     Y17, Z17
-	VPMOVSXBW     32(R8), Z19
+	VPMOVSXBW     32(DX)(R9*1), Z19
 	VPSLLW        $0x07, Z19, Z19
 	VPANDD        Z31, Z19, Z19
 	VCVTPH2PS     Y19, Z18
 	VEXTRACTI64X4 $0x01, Z19, Y19
 	VCVTPH2PS     Y19, Z19
-	VPANDD        (R8), Z29, Z20
+	VPANDD        (DX)(R9*1), Z29, Z20
 	VPMAXUB       Z20, Z30, Z30
 	VBROADCASTSS  (R11), Z20
 	VFMADD231PS   Z20, Z16, Z0
@@ -2212,60 +2256,60 @@ loop109:
 	VFMADD231PS   Z20, Z18, Z14
 	VFMADD231PS   Z20, Z19, Z15
 	ADDQ          $+4, R11
-	ADDQ          CX, R8
 	ADDQ          CX, R9
 	DECQ          R10
 	JNZ           loop109
-	MOVQ          DI, R8
-	MOVQ          32(AX), R9
-	LEAQ          (R9)(R9*2), R10
-	VMOVUPS       Z0, (R8)
-	VMOVUPS       Z1, 64(R8)
-	VMOVUPS       Z2, 128(R8)
-	VMOVUPS       Z3, 192(R8)
-	VMOVUPS       Z4, (R8)(R9*1)
-	VMOVUPS       Z5, 64(R8)(R9*1)
-	VMOVUPS       Z6, 128(R8)(R9*1)
-	VMOVUPS       Z7, 192(R8)(R9*1)
-	VMOVUPS       Z8, (R8)(R9*2)
-	VMOVUPS       Z9, 64(R8)(R9*2)
-	VMOVUPS       Z10, 128(R8)(R9*2)
-	VMOVUPS       Z11, 192(R8)(R9*2)
-	VMOVUPS       Z12, (R8)(R10*1)
-	VMOVUPS       Z13, 64(R8)(R10*1)
-	VMOVUPS       Z14, 128(R8)(R10*1)
-	VMOVUPS       Z15, 192(R8)(R10*1)
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	LEAQ          (R10)(R10*2), R11
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, 128(R9)
+	VMOVUPS       Z3, 192(R9)
+	VMOVUPS       Z4, (R9)(R10*1)
+	VMOVUPS       Z5, 64(R9)(R10*1)
+	VMOVUPS       Z6, 128(R9)(R10*1)
+	VMOVUPS       Z7, 192(R9)(R10*1)
+	VMOVUPS       Z8, (R9)(R10*2)
+	VMOVUPS       Z9, 64(R9)(R10*2)
+	VMOVUPS       Z10, 128(R9)(R10*2)
+	VMOVUPS       Z11, 192(R9)(R10*2)
+	VMOVUPS       Z12, (R9)(R11*1)
+	VMOVUPS       Z13, 64(R9)(R11*1)
+	VMOVUPS       Z14, 128(R9)(R11*1)
+	VMOVUPS       Z15, 192(R9)(R11*1)
 	ADDQ          $+64, DX
 	ADDQ          $+64, BX
-	ADDQ          $+256, DI
-	SUBQ          $+64, SI
+	ADDQ          $+64, SI
+	ADDQ          $+256, R8
+	SUBQ          $+64, DI
 	JMP           pass107
 
 passed108:
 pass110:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed111
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop112:
-	PREFETCHT0   (R9)
-	VPMOVSXBW    (R8), Y4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBW    (DX)(R9*1), Y4
 	VPSLLW       $0x07, Y4, Y4
 	VPANDD       Y31, Y4, Y4
 	VCVTPH2PS    Y4, Z4
-	VPANDD       (R8), X29, X5
+	VPANDD       (DX)(R9*1), X29, X5
 	VPMAXUB      Z5, Z30, Z30
 	VBROADCASTSS (R11), Z5
 	VFMADD231PS  Z5, Z4, Z0
@@ -2276,21 +2320,21 @@ loop112:
 	VBROADCASTSS (R11)(R13*1), Z5
 	VFMADD231PS  Z5, Z4, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop112
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass110
 
 passed111:
@@ -2331,50 +2375,52 @@ tile114:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass115:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed116
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop117:
-	PREFETCHT0    (R9)
-	VPMOVSXBW     (R8), Z9
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT2    (SI)(R9*1)
+	VPMOVSXBW     (DX)(R9*1), Z9
 	VPSLLW        $0x07, Z9, Z9
 	VPANDD        Z31, Z9, Z9
 	VCVTPH2PS     Y9, Z8
 	VEXTRACTI64X4 $0x01, Z9, Y9
 	VCVTPH2PS     Y9, Z9
-	VPMOVSXBW     32(R8), Z11
+	VPMOVSXBW     32(DX)(R9*1), Z11
 	VPSLLW        $0x07, Z11, Z11
 	VPANDD        Z31, Z11, Z11
 	VCVTPH2PS     Y11, Z10
 	VEXTRACTI64X4 $0x01, Z11, Y11
 	VCVTPH2PS     Y11, Z11
-	VPANDD        (R8), Z29, Z12
+	VPANDD        (DX)(R9*1), Z29, Z12
 	VPMAXUB       Z12, Z30, Z30
 	VBROADCASTSS  (R11), Z12
 	VFMADD231PS   Z12, Z8, Z0
@@ -2387,65 +2433,65 @@ loop117:
 	VFMADD231PS   Z12, Z10, Z6
 	VFMADD231PS   Z12, Z11, Z7
 	ADDQ          $+4, R11
-	ADDQ          CX, R8
 	ADDQ          CX, R9
 	DECQ          R10
 	JNZ           loop117
-	MOVQ          DI, R8
-	MOVQ          32(AX), R9
-	VMOVUPS       Z0, (R8)
-	VMOVUPS       Z1, 64(R8)
-	VMOVUPS       Z2, 128(R8)
-	VMOVUPS       Z3, 192(R8)
-	VMOVUPS       Z4, (R8)(R9*1)
-	VMOVUPS       Z5, 64(R8)(R9*1)
-	VMOVUPS       Z6, 128(R8)(R9*1)
-	VMOVUPS       Z7, 192(R8)(R9*1)
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, 128(R9)
+	VMOVUPS       Z3, 192(R9)
+	VMOVUPS       Z4, (R9)(R10*1)
+	VMOVUPS       Z5, 64(R9)(R10*1)
+	VMOVUPS       Z6, 128(R9)(R10*1)
+	VMOVUPS       Z7, 192(R9)(R10*1)
 	ADDQ          $+64, DX
 	ADDQ          $+64, BX
-	ADDQ          $+256, DI
-	SUBQ          $+64, SI
+	ADDQ          $+64, SI
+	ADDQ          $+256, R8
+	SUBQ          $+64, DI
 	JMP           pass115
 
 passed116:
 pass118:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed119
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop120:
-	PREFETCHT0   (R9)
-	VPMOVSXBW    (R8), Y2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBW    (DX)(R9*1), Y2
 	VPSLLW       $0x07, Y2, Y2
 	VPANDD       Y31, Y2, Y2
 	VCVTPH2PS    Y2, Z2
-	VPANDD       (R8), X29, X3
+	VPANDD       (DX)(R9*1), X29, X3
 	VPMAXUB      Z3, Z30, Z30
 	VBROADCASTSS (R11), Z3
 	VFMADD231PS  Z3, Z2, Z0
 	VBROADCASTSS (R11)(R12*1), Z3
 	VFMADD231PS  Z3, Z2, Z1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop120
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass118
 
 passed119:
@@ -2486,44 +2532,46 @@ tile122:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass123:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed124
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop125:
-	PREFETCHT0    (R9)
-	VPMOVSXBW     (R8), Z5
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT2    (SI)(R9*1)
+	VPMOVSXBW     (DX)(R9*1), Z5
 	VPSLLW        $0x07, Z5, Z5
 	VPANDD        Z31, Z5, Z5
 	VCVTPH2PS     Y5, Z4
 	VEXTRACTI64X4 $0x01, Z5, Y5
 	VCVTPH2PS     Y5, Z5
-	VPMOVSXBW     32(R8), Z7
+	VPMOVSXBW     32(DX)(R9*1), Z7
 	VPSLLW        $0x07, Z7, Z7
 	VPANDD        Z31, Z7, Z7
 	VCVTPH2PS     Y7, Z6
 	VEXTRACTI64X4 $0x01, Z7, Y7
 	VCVTPH2PS     Y7, Z7
-	VPANDD        (R8), Z29, Z8
+	VPANDD        (DX)(R9*1), Z29, Z8
 	VPMAXUB       Z8, Z30, Z30
 	VBROADCASTSS  (R11), Z8
 	VFMADD231PS   Z8, Z4, Z0
@@ -2531,53 +2579,53 @@ loop125:
 	VFMADD231PS   Z8, Z6, Z2
 	VFMADD231PS   Z8, Z7, Z3
 	ADDQ          $+4, R11
-	ADDQ          CX, R8
 	ADDQ          CX, R9
 	DECQ          R10
 	JNZ           loop125
-	MOVQ          DI, R8
-	VMOVUPS       Z0, (R8)
-	VMOVUPS       Z1, 64(R8)
-	VMOVUPS       Z2, 128(R8)
-	VMOVUPS       Z3, 192(R8)
+	MOVQ          R8, R9
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, 128(R9)
+	VMOVUPS       Z3, 192(R9)
 	ADDQ          $+64, DX
 	ADDQ          $+64, BX
-	ADDQ          $+256, DI
-	SUBQ          $+64, SI
+	ADDQ          $+64, SI
+	ADDQ          $+256, R8
+	SUBQ          $+64, DI
 	JMP           pass123
 
 passed124:
 pass126:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed127
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop128:
-	PREFETCHT0   (R9)
-	VPMOVSXBW    (R8), Y1
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBW    (DX)(R9*1), Y1
 	VPSLLW       $0x07, Y1, Y1
 	VPANDD       Y31, Y1, Y1
 	VCVTPH2PS    Y1, Z1
-	VPANDD       (R8), X29, X2
+	VPANDD       (DX)(R9*1), X29, X2
 	VPMAXUB      Z2, Z30, Z30
 	VBROADCASTSS (R11), Z2
 	VFMADD231PS  Z2, Z1, Z0
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop128
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass126
 
 passed127:
@@ -2615,43 +2663,44 @@ tile130:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass131:
-	CMPQ    SI, $+32
+	CMPQ    DI, $+32
 	JLT     passed132
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS (R8)(R9*1), Z2
-	VMOVUPS 64(R8)(R9*1), Z3
-	VMOVUPS (R8)(R9*2), Z4
-	VMOVUPS 64(R8)(R9*2), Z5
-	VMOVUPS (R8)(R10*1), Z6
-	VMOVUPS 64(R8)(R10*1), Z7
-	VMOVUPS (R8)(R9*4), Z8
-	VMOVUPS 64(R8)(R9*4), Z9
-	VMOVUPS (R8)(R11*1), Z10
-	VMOVUPS 64(R8)(R11*1), Z11
-	VMOVUPS (R12), Z12
-	VMOVUPS 64(R12), Z13
-	VMOVUPS (R12)(R9*1), Z14
-	VMOVUPS 64(R12)(R9*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS (R9)(R10*1), Z2
+	VMOVUPS 64(R9)(R10*1), Z3
+	VMOVUPS (R9)(R10*2), Z4
+	VMOVUPS 64(R9)(R10*2), Z5
+	VMOVUPS (R9)(R11*1), Z6
+	VMOVUPS 64(R9)(R11*1), Z7
+	VMOVUPS (R9)(R10*4), Z8
+	VMOVUPS 64(R9)(R10*4), Z9
+	VMOVUPS (R9)(R12*1), Z10
+	VMOVUPS 64(R9)(R12*1), Z11
+	VMOVUPS (R13), Z12
+	VMOVUPS 64(R13), Z13
+	VMOVUPS (R13)(R10*1), Z14
+	VMOVUPS 64(R13)(R10*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -2659,8 +2708,9 @@ pass131:
 	LEAQ    (R11)(R13*2), R15
 
 loop133:
-	PREFETCHT0    (R9)
-	VPMOVZXBW     (R8), Z17
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT2    (SI)(R9*1)
+	VPMOVZXBW     (DX)(R9*1), Z17
 	VPSLLW        $0x08, Z17, Z17
 	VCVTPH2PS     Y17, Z16
 	VEXTRACTI64X4 $0x01, Z17, Y17
@@ -2691,57 +2741,56 @@ loop133:
 	VFMADD231PS   Z18, Z17, Z15
 	ADDQ          $+4, R11
 	ADDQ          $+4, R15
-	ADDQ          CX, R8
 	ADDQ          CX, R9
 	DECQ          R10
 	JNZ           loop133
-	MOVQ          DI, R8
-	MOVQ          32(AX), R9
-	LEAQ          (R9)(R9*2), R10
-	LEAQ          (R9)(R9*4), R11
-	LEAQ          (R8)(R10*2), R12
-	VMOVUPS       Z0, (R8)
-	VMOVUPS       Z1, 64(R8)
-	VMOVUPS       Z2, (R8)(R9*1)
-	VMOVUPS       Z3, 64(R8)(R9*1)
-	VMOVUPS       Z4, (R8)(R9*2)
-	VMOVUPS       Z5, 64(R8)(R9*2)
-	VMOVUPS       Z6, (R8)(R10*1)
-	VMOVUPS       Z7, 64(R8)(R10*1)
-	VMOVUPS       Z8, (R8)(R9*4)
-	VMOVUPS       Z9, 64(R8)(R9*4)
-	VMOVUPS       Z10, (R8)(R11*1)
-	VMOVUPS       Z11, 64(R8)(R11*1)
-	VMOVUPS       Z12, (R12)
-	VMOVUPS       Z13, 64(R12)
-	VMOVUPS       Z14, (R12)(R9*1)
-	VMOVUPS       Z15, 64(R12)(R9*1)
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	LEAQ          (R10)(R10*2), R11
+	LEAQ          (R10)(R10*4), R12
+	LEAQ          (R9)(R11*2), R13
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, (R9)(R10*1)
+	VMOVUPS       Z3, 64(R9)(R10*1)
+	VMOVUPS       Z4, (R9)(R10*2)
+	VMOVUPS       Z5, 64(R9)(R10*2)
+	VMOVUPS       Z6, (R9)(R11*1)
+	VMOVUPS       Z7, 64(R9)(R11*1)
+	VMOVUPS       Z8, (R9)(R10*4)
+	VMOVUPS       Z9, 64(R9)(R10*4)
+	VMOVUPS       Z10, (R9)(R12*1)
+	VMOVUPS       Z11, 64(R9)(R12*1)
+	VMOVUPS       Z12, (R13)
+	VMOVUPS       Z13, 64(R13)
+	VMOVUPS       Z14, (R13)(R10*1)
+	VMOVUPS       Z15, 64(R13)(R10*1)
 	ADDQ          $+32, DX
 	ADDQ          $+32, BX
-	ADDQ          $+128, DI
-	SUBQ          $+32, SI
+	ADDQ          $+32, SI
+	ADDQ          $+128, R8
+	SUBQ          $+32, DI
 	JMP           pass131
 
 passed132:
 pass134:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed135
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	VMOVUPS (R8)(R9*4), Z4
-	VMOVUPS (R8)(R11*1), Z5
-	VMOVUPS (R12), Z6
-	VMOVUPS (R12)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+	VMOVUPS (R9)(R10*4), Z4
+	VMOVUPS (R9)(R12*1), Z5
+	VMOVUPS (R13), Z6
+	VMOVUPS (R13)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -2749,8 +2798,9 @@ pass134:
 	LEAQ    (R11)(R13*2), R15
 
 loop136:
-	PREFETCHT0   (R9)
-	VPMOVZXBW    (R8), Y8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXBW    (DX)(R9*1), Y8
 	VPSLLW       $0x08, Y8, Y8
 	VCVTPH2PS    Y8, Z8
 	VBROADCASTSS (R11), Z9
@@ -2771,27 +2821,27 @@ loop136:
 	VFMADD231PS  Z9, Z8, Z7
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop136
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
-	VMOVUPS      Z4, (R8)(R9*4)
-	VMOVUPS      Z5, (R8)(R11*1)
-	VMOVUPS      Z6, (R12)
-	VMOVUPS      Z7, (R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
+	VMOVUPS      Z4, (R9)(R10*4)
+	VMOVUPS      Z5, (R9)(R12*1)
+	VMOVUPS      Z6, (R13)
+	VMOVUPS      Z7, (R13)(R10*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass134
 
 passed135:
@@ -2823,53 +2873,55 @@ tile138:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass139:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed140
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	VMOVUPS (R8)(R9*2), Z8
-	VMOVUPS 64(R8)(R9*2), Z9
-	VMOVUPS 128(R8)(R9*2), Z10
-	VMOVUPS 192(R8)(R9*2), Z11
-	VMOVUPS (R8)(R10*1), Z12
-	VMOVUPS 64(R8)(R10*1), Z13
-	VMOVUPS 128(R8)(R10*1), Z14
-	VMOVUPS 192(R8)(R10*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
+	VMOVUPS (R9)(R10*2), Z8
+	VMOVUPS 64(R9)(R10*2), Z9
+	VMOVUPS 128(R9)(R10*2), Z10
+	VMOVUPS 192(R9)(R10*2), Z11
+	VMOVUPS (R9)(R11*1), Z12
+	VMOVUPS 64(R9)(R11*1), Z13
+	VMOVUPS 128(R9)(R11*1), Z14
+	VMOVUPS 192(R9)(R11*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop141:
-	PREFETCHT0    (R9)
-	VPMOVZXBW     (R8), Z17
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT2    (SI)(R9*1)
+	VPMOVZXBW     (DX)(R9*1), Z17
 	VPSLLW        $0x08, Z17, Z17
 	VCVTPH2PS     Y17, Z16
 	VEXTRACTI64X4 $0x01, Z17, Y17
 	VCVTPH2PS     Y17, Z17
-	VPMOVZXBW     32(R8), Z19
+	VPMOVZXBW     32(DX)(R9*1), Z19
 	VPSLLW        $0x08, Z19, Z19
 	VCVTPH2PS     Y19, Z18
 	VEXTRACTI64X4 $0x01, Z19, Y19
@@ -2895,56 +2947,56 @@ loop141:
 	VFMADD231PS   Z20, Z18, Z14
 	VFMADD231PS   Z20, Z19, Z15
 	ADDQ          $+4, R11
-	ADDQ          CX, R8
 	ADDQ          CX, R9
 	DECQ          R10
 	JNZ           loop141
-	MOVQ          DI, R8
-	MOVQ          32(AX), R9
-	LEAQ          (R9)(R9*2), R10
-	VMOVUPS       Z0, (R8)
-	VMOVUPS       Z1, 64(R8)
-	VMOVUPS       Z2, 128(R8)
-	VMOVUPS       Z3, 192(R8)
-	VMOVUPS       Z4, (R8)(R9*1)
-	VMOVUPS       Z5, 64(R8)(R9*1)
-	VMOVUPS       Z6, 128(R8)(R9*1)
-	VMOVUPS       Z7, 192(R8)(R9*1)
-	VMOVUPS       Z8, (R8)(R9*2)
-	VMOVUPS       Z9, 64(R8)(R9*2)
-	VMOVUPS       Z10, 128(R8)(R9*2)
-	VMOVUPS       Z11, 192(R8)(R9*2)
-	VMOVUPS       Z12, (R8)(R10*1)
-	VMOVUPS       Z13, 64(R8)(R10*1)
-	VMOVUPS       Z14, 128(R8)(R10*1)
-	VMOVUPS       Z15, 192(R8)(R10*1)
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	LEAQ          (R10)(R10*2), R11
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, 128(R9)
+	VMOVUPS       Z3, 192(R9)
+	VMOVUPS       Z4, (R9)(R10*1)
+	VMOVUPS       Z5, 64(R9)(R10*1)
+	VMOVUPS       Z6, 128(R9)(R10*1)
+	VMOVUPS       Z7, 192(R9)(R10*1)
+	VMOVUPS       Z8, (R9)(R10*2)
+	VMOVUPS       Z9, 64(R9)(R10*2)
+	VMOVUPS       Z10, 128(R9)(R10*2)
+	VMOVUPS       Z11, 192(R9)(R10*2)
+	VMOVUPS       Z12, (R9)(R11*1)
+	VMOVUPS       Z13, 64(R9)(R11*1)
+	VMOVUPS       Z14, 128(R9)(R11*1)
+	VMOVUPS       Z15, 192(R9)(R11*1)
 	ADDQ          $+64, DX
 	ADDQ          $+64, BX
-	ADDQ          $+256, DI
-	SUBQ          $+64, SI
+	ADDQ          $+64, SI
+	ADDQ          $+256, R8
+	SUBQ          $+64, DI
 	JMP           pass139
 
 passed140:
 pass142:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed143
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop144:
-	PREFETCHT0   (R9)
-	VPMOVZXBW    (R8), Y4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXBW    (DX)(R9*1), Y4
 	VPSLLW       $0x08, Y4, Y4
 	VCVTPH2PS    Y4, Z4
 	VBROADCASTSS (R11), Z5
@@ -2956,21 +3008,21 @@ loop144:
 	VBROADCASTSS (R11)(R13*1), Z5
 	VFMADD231PS  Z5, Z4, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop144
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass142
 
 passed143:
@@ -3002,43 +3054,45 @@ tile146:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass147:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed148
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop149:
-	PREFETCHT0    (R9)
-	VPMOVZXBW     (R8), Z9
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT2    (SI)(R9*1)
+	VPMOVZXBW     (DX)(R9*1), Z9
 	VPSLLW        $0x08, Z9, Z9
 	VCVTPH2PS     Y9, Z8
 	VEXTRACTI64X4 $0x01, Z9, Y9
 	VCVTPH2PS     Y9, Z9
-	VPMOVZXBW     32(R8), Z11
+	VPMOVZXBW     32(DX)(R9*1), Z11
 	VPSLLW        $0x08, Z11, Z11
 	VCVTPH2PS     Y11, Z10
 	VEXTRACTI64X4 $0x01, Z11, Y11
@@ -3054,43 +3108,43 @@ loop149:
 	VFMADD231PS   Z12, Z10, Z6
 	VFMADD231PS   Z12, Z11, Z7
 	ADDQ          $+4, R11
-	ADDQ          CX, R8
 	ADDQ          CX, R9
 	DECQ          R10
 	JNZ           loop149
-	MOVQ          DI, R8
-	MOVQ          32(AX), R9
-	VMOVUPS       Z0, (R8)
-	VMOVUPS       Z1, 64(R8)
-	VMOVUPS       Z2, 128(R8)
-	VMOVUPS       Z3, 192(R8)
-	VMOVUPS       Z4, (R8)(R9*1)
-	VMOVUPS       Z5, 64(R8)(R9*1)
-	VMOVUPS       Z6, 128(R8)(R9*1)
-	VMOVUPS       Z7, 192(R8)(R9*1)
+	MOVQ          R8, R9
+	MOVQ          32(AX), R10
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, 128(R9)
+	VMOVUPS       Z3, 192(R9)
+	VMOVUPS       Z4, (R9)(R10*1)
+	VMOVUPS       Z5, 64(R9)(R10*1)
+	VMOVUPS       Z6, 128(R9)(R10*1)
+	VMOVUPS       Z7, 192(R9)(R10*1)
 	ADDQ          $+64, DX
 	ADDQ          $+64, BX
-	ADDQ          $+256, DI
-	SUBQ          $+64, SI
+	ADDQ          $+64, SI
+	ADDQ          $+256, R8
+	SUBQ          $+64, DI
 	JMP           pass147
 
 passed148:
 pass150:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed151
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop152:
-	PREFETCHT0   (R9)
-	VPMOVZXBW    (R8), Y2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXBW    (DX)(R9*1), Y2
 	VPSLLW       $0x08, Y2, Y2
 	VCVTPH2PS    Y2, Z2
 	VBROADCASTSS (R11), Z3
@@ -3098,18 +3152,18 @@ loop152:
 	VBROADCASTSS (R11)(R12*1), Z3
 	VFMADD231PS  Z3, Z2, Z1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop152
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass150
 
 passed151:
@@ -3141,37 +3195,39 @@ tile154:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass155:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed156
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop157:
-	PREFETCHT0    (R9)
-	VPMOVZXBW     (R8), Z5
+	PREFETCHT0    (BX)(R9*1)
+	PREFETCHT2    (SI)(R9*1)
+	VPMOVZXBW     (DX)(R9*1), Z5
 	VPSLLW        $0x08, Z5, Z5
 	VCVTPH2PS     Y5, Z4
 	VEXTRACTI64X4 $0x01, Z5, Y5
 	VCVTPH2PS     Y5, Z5
-	VPMOVZXBW     32(R8), Z7
+	VPMOVZXBW     32(DX)(R9*1), Z7
 	VPSLLW        $0x08, Z7, Z7
 	VCVTPH2PS     Y7, Z6
 	VEXTRACTI64X4 $0x01, Z7, Y7
@@ -3182,50 +3238,50 @@ loop157:
 	VFMADD231PS   Z8, Z6, Z2
 	VFMADD231PS   Z8, Z7, Z3
 	ADDQ          $+4, R11
-	ADDQ          CX, R8
 	ADDQ          CX, R9
 	DECQ          R10
 	JNZ           loop157
-	MOVQ          DI, R8
-	VMOVUPS       Z0, (R8)
-	VMOVUPS       Z1, 64(R8)
-	VMOVUPS       Z2, 128(R8)
-	VMOVUPS       Z3, 192(R8)
+	MOVQ          R8, R9
+	VMOVUPS       Z0, (R9)
+	VMOVUPS       Z1, 64(R9)
+	VMOVUPS       Z2, 128(R9)
+	VMOVUPS       Z3, 192(R9)
 	ADDQ          $+64, DX
 	ADDQ          $+64, BX
-	ADDQ          $+256, DI
-	SUBQ          $+64, SI
+	ADDQ          $+64, SI
+	ADDQ          $+256, R8
+	SUBQ          $+64, DI
 	JMP           pass155
 
 passed156:
 pass158:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed159
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop160:
-	PREFETCHT0   (R9)
-	VPMOVZXBW    (R8), Y1
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVZXBW    (DX)(R9*1), Y1
 	VPSLLW       $0x08, Y1, Y1
 	VCVTPH2PS    Y1, Z1
 	VBROADCASTSS (R11), Z2
 	VFMADD231PS  Z2, Z1, Z0
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop160
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass158
 
 passed159:
@@ -3257,43 +3313,44 @@ tile162:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass163:
-	CMPQ    SI, $+32
+	CMPQ    DI, $+32
 	JLT     passed164
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS (R8)(R9*1), Z2
-	VMOVUPS 64(R8)(R9*1), Z3
-	VMOVUPS (R8)(R9*2), Z4
-	VMOVUPS 64(R8)(R9*2), Z5
-	VMOVUPS (R8)(R10*1), Z6
-	VMOVUPS 64(R8)(R10*1), Z7
-	VMOVUPS (R8)(R9*4), Z8
-	VMOVUPS 64(R8)(R9*4), Z9
-	VMOVUPS (R8)(R11*1), Z10
-	VMOVUPS 64(R8)(R11*1), Z11
-	VMOVUPS (R12), Z12
-	VMOVUPS 64(R12), Z13
-	VMOVUPS (R12)(R9*1), Z14
-	VMOVUPS 64(R12)(R9*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS (R9)(R10*1), Z2
+	VMOVUPS 64(R9)(R10*1), Z3
+	VMOVUPS (R9)(R10*2), Z4
+	VMOVUPS 64(R9)(R10*2), Z5
+	VMOVUPS (R9)(R11*1), Z6
+	VMOVUPS 64(R9)(R11*1), Z7
+	VMOVUPS (R9)(R10*4), Z8
+	VMOVUPS 64(R9)(R10*4), Z9
+	VMOVUPS (R9)(R12*1), Z10
+	VMOVUPS 64(R9)(R12*1), Z11
+	VMOVUPS (R13), Z12
+	VMOVUPS 64(R13), Z13
+	VMOVUPS (R13)(R10*1), Z14
+	VMOVUPS 64(R13)(R10*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -3301,10 +3358,11 @@ pass163:
 	LEAQ    (R11)(R13*2), R15
 
 loop165:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Z16
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Z16
 	VCVTDQ2PS    Z16, Z16
-	VPMOVSXBD    16(R8), Z17
+	VPMOVSXBD    16(DX)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
 	VBROADCASTSS (R11), Z18
 	VFMADD231PS  Z18, Z16, Z0
@@ -3332,57 +3390,56 @@ loop165:
 	VFMADD231PS  Z18, Z17, Z15
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop165
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, (R8)(R9*1)
-	VMOVUPS      Z3, 64(R8)(R9*1)
-	VMOVUPS      Z4, (R8)(R9*2)
-	VMOVUPS      Z5, 64(R8)(R9*2)
-	VMOVUPS      Z6, (R8)(R10*1)
-	VMOVUPS      Z7, 64(R8)(R10*1)
-	VMOVUPS      Z8, (R8)(R9*4)
-	VMOVUPS      Z9, 64(R8)(R9*4)
-	VMOVUPS      Z10, (R8)(R11*1)
-	VMOVUPS      Z11, 64(R8)(R11*1)
-	VMOVUPS      Z12, (R12)
-	VMOVUPS      Z13, 64(R12)
-	VMOVUPS      Z14, (R12)(R9*1)
-	VMOVUPS      Z15, 64(R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, (R9)(R10*1)
+	VMOVUPS      Z3, 64(R9)(R10*1)
+	VMOVUPS      Z4, (R9)(R10*2)
+	VMOVUPS      Z5, 64(R9)(R10*2)
+	VMOVUPS      Z6, (R9)(R11*1)
+	VMOVUPS      Z7, 64(R9)(R11*1)
+	VMOVUPS      Z8, (R9)(R10*4)
+	VMOVUPS      Z9, 64(R9)(R10*4)
+	VMOVUPS      Z10, (R9)(R12*1)
+	VMOVUPS      Z11, 64(R9)(R12*1)
+	VMOVUPS      Z12, (R13)
+	VMOVUPS      Z13, 64(R13)
+	VMOVUPS      Z14, (R13)(R10*1)
+	VMOVUPS      Z15, 64(R13)(R10*1)
 	ADDQ         $+32, DX
 	ADDQ         $+32, BX
-	ADDQ         $+128, DI
-	SUBQ         $+32, SI
+	ADDQ         $+32, SI
+	ADDQ         $+128, R8
+	SUBQ         $+32, DI
 	JMP          pass163
 
 passed164:
 pass166:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed167
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	LEAQ    (R9)(R9*4), R11
-	LEAQ    (R8)(R10*2), R12
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	VMOVUPS (R8)(R9*4), Z4
-	VMOVUPS (R8)(R11*1), Z5
-	VMOVUPS (R12), Z6
-	VMOVUPS (R12)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
+	VMOVUPS (R9)(R10*4), Z4
+	VMOVUPS (R9)(R12*1), Z5
+	VMOVUPS (R13), Z6
+	VMOVUPS (R13)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
@@ -3390,8 +3447,9 @@ pass166:
 	LEAQ    (R11)(R13*2), R15
 
 loop168:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Z8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Z8
 	VCVTDQ2PS    Z8, Z8
 	VBROADCASTSS (R11), Z9
 	VFMADD231PS  Z9, Z8, Z0
@@ -3411,27 +3469,27 @@ loop168:
 	VFMADD231PS  Z9, Z8, Z7
 	ADDQ         $+4, R11
 	ADDQ         $+4, R15
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop168
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
-	VMOVUPS      Z4, (R8)(R9*4)
-	VMOVUPS      Z5, (R8)(R11*1)
-	VMOVUPS      Z6, (R12)
-	VMOVUPS      Z7, (R12)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
+	VMOVUPS      Z4, (R9)(R10*4)
+	VMOVUPS      Z5, (R9)(R12*1)
+	VMOVUPS      Z6, (R13)
+	VMOVUPS      Z7, (R13)(R10*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass166
 
 passed167:
@@ -3463,54 +3521,56 @@ tile170:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass171:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed172
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	VMOVUPS (R8)(R9*2), Z8
-	VMOVUPS 64(R8)(R9*2), Z9
-	VMOVUPS 128(R8)(R9*2), Z10
-	VMOVUPS 192(R8)(R9*2), Z11
-	VMOVUPS (R8)(R10*1), Z12
-	VMOVUPS 64(R8)(R10*1), Z13
-	VMOVUPS 128(R8)(R10*1), Z14
-	VMOVUPS 192(R8)(R10*1), Z15
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
+	VMOVUPS (R9)(R10*2), Z8
+	VMOVUPS 64(R9)(R10*2), Z9
+	VMOVUPS 128(R9)(R10*2), Z10
+	VMOVUPS 192(R9)(R10*2), Z11
+	VMOVUPS (R9)(R11*1), Z12
+	VMOVUPS 64(R9)(R11*1), Z13
+	VMOVUPS 128(R9)(R11*1), Z14
+	VMOVUPS 192(R9)(R11*1), Z15
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop173:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Z16
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Z16
 	VCVTDQ2PS    Z16, Z16
-	VPMOVSXBD    16(R8), Z17
+	VPMOVSXBD    16(DX)(R9*1), Z17
 	VCVTDQ2PS    Z17, Z17
-	VPMOVSXBD    32(R8), Z18
+	VPMOVSXBD    32(DX)(R9*1), Z18
 	VCVTDQ2PS    Z18, Z18
-	VPMOVSXBD    48(R8), Z19
+	VPMOVSXBD    48(DX)(R9*1), Z19
 	VCVTDQ2PS    Z19, Z19
 	VBROADCASTSS (R11), Z20
 	VFMADD231PS  Z20, Z16, Z0
@@ -3533,56 +3593,56 @@ loop173:
 	VFMADD231PS  Z20, Z18, Z14
 	VFMADD231PS  Z20, Z19, Z15
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop173
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
-	VMOVUPS      Z4, (R8)(R9*1)
-	VMOVUPS      Z5, 64(R8)(R9*1)
-	VMOVUPS      Z6, 128(R8)(R9*1)
-	VMOVUPS      Z7, 192(R8)(R9*1)
-	VMOVUPS      Z8, (R8)(R9*2)
-	VMOVUPS      Z9, 64(R8)(R9*2)
-	VMOVUPS      Z10, 128(R8)(R9*2)
-	VMOVUPS      Z11, 192(R8)(R9*2)
-	VMOVUPS      Z12, (R8)(R10*1)
-	VMOVUPS      Z13, 64(R8)(R10*1)
-	VMOVUPS      Z14, 128(R8)(R10*1)
-	VMOVUPS      Z15, 192(R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
+	VMOVUPS      Z8, (R9)(R10*2)
+	VMOVUPS      Z9, 64(R9)(R10*2)
+	VMOVUPS      Z10, 128(R9)(R10*2)
+	VMOVUPS      Z11, 192(R9)(R10*2)
+	VMOVUPS      Z12, (R9)(R11*1)
+	VMOVUPS      Z13, 64(R9)(R11*1)
+	VMOVUPS      Z14, 128(R9)(R11*1)
+	VMOVUPS      Z15, 192(R9)(R11*1)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+64, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass171
 
 passed172:
 pass174:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed175
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	LEAQ    (R9)(R9*2), R10
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	VMOVUPS (R8)(R9*2), Z2
-	VMOVUPS (R8)(R10*1), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
+	VMOVUPS (R9)(R10*2), Z2
+	VMOVUPS (R9)(R11*1), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
 loop176:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Z4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Z4
 	VCVTDQ2PS    Z4, Z4
 	VBROADCASTSS (R11), Z5
 	VFMADD231PS  Z5, Z4, Z0
@@ -3593,21 +3653,21 @@ loop176:
 	VBROADCASTSS (R11)(R13*1), Z5
 	VFMADD231PS  Z5, Z4, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop176
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
-	VMOVUPS      Z2, (R8)(R9*2)
-	VMOVUPS      Z3, (R8)(R10*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
+	VMOVUPS      Z2, (R9)(R10*2)
+	VMOVUPS      Z3, (R9)(R11*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass174
 
 passed175:
@@ -3639,44 +3699,46 @@ tile178:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass179:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed180
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	VMOVUPS (R8)(R9*1), Z4
-	VMOVUPS 64(R8)(R9*1), Z5
-	VMOVUPS 128(R8)(R9*1), Z6
-	VMOVUPS 192(R8)(R9*1), Z7
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
+	VMOVUPS (R9)(R10*1), Z4
+	VMOVUPS 64(R9)(R10*1), Z5
+	VMOVUPS 128(R9)(R10*1), Z6
+	VMOVUPS 192(R9)(R10*1), Z7
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop181:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Z8
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Z8
 	VCVTDQ2PS    Z8, Z8
-	VPMOVSXBD    16(R8), Z9
+	VPMOVSXBD    16(DX)(R9*1), Z9
 	VCVTDQ2PS    Z9, Z9
-	VPMOVSXBD    32(R8), Z10
+	VPMOVSXBD    32(DX)(R9*1), Z10
 	VCVTDQ2PS    Z10, Z10
-	VPMOVSXBD    48(R8), Z11
+	VPMOVSXBD    48(DX)(R9*1), Z11
 	VCVTDQ2PS    Z11, Z11
 	VBROADCASTSS (R11), Z12
 	VFMADD231PS  Z12, Z8, Z0
@@ -3689,61 +3751,61 @@ loop181:
 	VFMADD231PS  Z12, Z10, Z6
 	VFMADD231PS  Z12, Z11, Z7
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop181
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
-	VMOVUPS      Z4, (R8)(R9*1)
-	VMOVUPS      Z5, 64(R8)(R9*1)
-	VMOVUPS      Z6, 128(R8)(R9*1)
-	VMOVUPS      Z7, 192(R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
+	VMOVUPS      Z4, (R9)(R10*1)
+	VMOVUPS      Z5, 64(R9)(R10*1)
+	VMOVUPS      Z6, 128(R9)(R10*1)
+	VMOVUPS      Z7, 192(R9)(R10*1)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+64, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass179
 
 passed180:
 pass182:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed183
-	MOVQ    DI, R8
-	MOVQ    32(AX), R9
-	VMOVUPS (R8), Z0
-	VMOVUPS (R8)(R9*1), Z1
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	MOVQ    32(AX), R10
+	VMOVUPS (R9), Z0
+	VMOVUPS (R9)(R10*1), Z1
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
 
 loop184:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Z2
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Z2
 	VCVTDQ2PS    Z2, Z2
 	VBROADCASTSS (R11), Z3
 	VFMADD231PS  Z3, Z2, Z0
 	VBROADCASTSS (R11)(R12*1), Z3
 	VFMADD231PS  Z3, Z2, Z1
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop184
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, (R8)(R9*1)
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, (R9)(R10*1)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass182
 
 passed183:
@@ -3775,38 +3837,40 @@ tile186:
 	SUBQ    BX, DX
 	MOVQ    DX, 40(AX)
 	MOVQ    BX, 96(AX)
-	MOVQ    16(AX), BX
-	MOVQ    64(AX), SI
-	MOVQ    (BX), DX
-	MOVQ    8(BX), BX
-	IMULQ   CX, SI
-	ADDQ    SI, DX
-	ADDQ    SI, BX
-	MOVQ    48(AX), SI
-	MOVQ    24(AX), DI
+	MOVQ    16(AX), SI
+	MOVQ    64(AX), DI
+	MOVQ    (SI), DX
+	MOVQ    32(SI), BX
+	MOVQ    64(SI), SI
+	IMULQ   CX, DI
+	ADDQ    DI, DX
+	ADDQ    DI, BX
+	ADDQ    DI, SI
+	MOVQ    48(AX), DI
+	MOVQ    24(AX), R8
 
 pass187:
-	CMPQ    SI, $+64
+	CMPQ    DI, $+64
 	JLT     passed188
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	VMOVUPS 64(R8), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 192(R8), Z3
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
+	VMOVUPS 64(R9), Z1
+	VMOVUPS 128(R9), Z2
+	VMOVUPS 192(R9), Z3
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop189:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Z4
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Z4
 	VCVTDQ2PS    Z4, Z4
-	VPMOVSXBD    16(R8), Z5
+	VPMOVSXBD    16(DX)(R9*1), Z5
 	VCVTDQ2PS    Z5, Z5
-	VPMOVSXBD    32(R8), Z6
+	VPMOVSXBD    32(DX)(R9*1), Z6
 	VCVTDQ2PS    Z6, Z6
-	VPMOVSXBD    48(R8), Z7
+	VPMOVSXBD    48(DX)(R9*1), Z7
 	VCVTDQ2PS    Z7, Z7
 	VBROADCASTSS (R11), Z8
 	VFMADD231PS  Z8, Z4, Z0
@@ -3814,49 +3878,49 @@ loop189:
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop189
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, 128(R8)
-	VMOVUPS      Z3, 192(R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 128(R9)
+	VMOVUPS      Z3, 192(R9)
 	ADDQ         $+64, DX
 	ADDQ         $+64, BX
-	ADDQ         $+256, DI
-	SUBQ         $+64, SI
+	ADDQ         $+64, SI
+	ADDQ         $+256, R8
+	SUBQ         $+64, DI
 	JMP          pass187
 
 passed188:
 pass190:
-	CMPQ    SI, $+16
+	CMPQ    DI, $+16
 	JLT     passed191
-	MOVQ    DI, R8
-	VMOVUPS (R8), Z0
-	MOVQ    DX, R8
-	MOVQ    BX, R9
+	MOVQ    R8, R9
+	VMOVUPS (R9), Z0
 	MOVQ    96(AX), R10
+	XORQ    R9, R9
 	MOVQ    (AX), R11
 
 loop192:
-	PREFETCHT0   (R9)
-	VPMOVSXBD    (R8), Z1
+	PREFETCHT0   (BX)(R9*1)
+	PREFETCHT2   (SI)(R9*1)
+	VPMOVSXBD    (DX)(R9*1), Z1
 	VCVTDQ2PS    Z1, Z1
 	VBROADCASTSS (R11), Z2
 	VFMADD231PS  Z2, Z1, Z0
 	ADDQ         $+4, R11
-	ADDQ         CX, R8
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop192
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
+	MOVQ         R8, R9
+	VMOVUPS      Z0, (R9)
 	ADDQ         $+16, DX
 	ADDQ         $+16, BX
-	ADDQ         $+64, DI
-	SUBQ         $+16, SI
+	ADDQ         $+16, SI
+	ADDQ         $+64, R8
+	SUBQ         $+16, DI
 	JMP          pass190
 
 passed191:

@@ -253,3 +253,19 @@ loop6:
 	JNZ         loop6
 	VZEROUPPER
 	RET
+
+// func askAVX2(a *byte)
+// Requires: AVX, MMX+
+TEXT ·askAVX2(SB), NOSPLIT, $0-8
+	MOVQ a+0(FP), AX
+	MOVQ 16(AX), CX
+	MOVQ 40(AX), AX
+
+loop7:
+	MOVQ       (CX), DX
+	PREFETCHT0 (DX)
+	ADDQ       $+8, CX
+	DECQ       AX
+	JNZ        loop7
+	VZEROUPPER
+	RET

@@ -26,16 +26,26 @@ type Config struct {
 	BlockSize           int             // tokens; 0: 16
 	KVCacheBytes        int64           // memory for keys and values
 	KVCacheDType        attention.DType // F32, F16 or BF16
-	MaxModelLen         int             // 0: what the model knows
+	MaxModelLen         int             // 0: what the model knows, or the memory holds if that is less
 	MaxNumSeqs          int             // 0: 64
 	MaxNumBatchedTokens int             // 0: 512
 	NoPrefixCaching     bool
 
+	// NumSpeculativeTokens is how many tokens are proposed for a sequence by
+	// looking up its last ones in what it has; 0: none.
+	NumSpeculativeTokens int
+
 	MaxWaiting int // requests that may wait; 0: 1,024
+
+	fit bool // MaxModelLen is what fits
 }
+
+// maxSpeculative keeps the logits of a step small.
+const maxSpeculative = 16
 
 // complete fills in defaults and refuses what cannot work.
 func (c *Config) complete() error {
+	c.fit = c.MaxModelLen == 0
 	for _, d := range []struct {
 		value     *int
 		otherwise int
@@ -52,6 +62,9 @@ func (c *Config) complete() error {
 			return fmt.Errorf("%w: the %s is %d", ErrConfig, d.name, *d.value)
 		}
 	}
+	if n := c.NumSpeculativeTokens; n < 0 || n > maxSpeculative {
+		return fmt.Errorf("%w: %d speculative tokens; 0 to %d are possible", ErrConfig, n, maxSpeculative)
+	}
 	if c.MaxModelLen > c.Model.MaxModelLen {
 		return fmt.Errorf("%w: sequences of %d tokens, the model knows positions up to %d", ErrConfig, c.MaxModelLen, c.Model.MaxModelLen)
 	}
@@ -66,6 +79,9 @@ func (c *Config) store() (*kvstore.Store, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	k.NumBlocks = k.BlocksIn(c.KVCacheBytes)
+	if c.fit && k.NumBlocks > 1 {
+		c.MaxModelLen = min(c.MaxModelLen, (k.NumBlocks-1)*c.BlockSize)
+	}
 	if need := (c.MaxModelLen+c.BlockSize-1)/c.BlockSize + 1; k.NumBlocks < need {
 		return nil, fmt.Errorf("%w: %d MB for keys and values hold %d blocks of %d tokens; a sequence of %d tokens needs %d, which take %d MB: give more memory or a shorter longest sequence",
 			ErrConfig, c.KVCacheBytes>>20, k.NumBlocks, c.BlockSize, c.MaxModelLen, need, (int64(need)*int64(k.BlockBytes())+1<<20-1)>>20)
@@ -87,5 +103,6 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 	}
 	return sched.New(sched.Config{
 		Cache: cache, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,
+		NumSpeculativeTokens: c.NumSpeculativeTokens,
 	})
 }

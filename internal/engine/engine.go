@@ -65,10 +65,6 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 	if err := e.check(&r); err != nil {
 		return nil, err
 	}
-	if r.N > e.config.MaxNumSeqs {
-		// More than can run: the scheduler would have them wait for each other.
-		r.N = min(r.N, MaxN)
-	}
 	s := &Stream{engine: e, request: &r, open: r.N, wake: make(chan struct{}, 1)}
 	most := min(r.MaxTokens, e.config.MaxModelLen-len(r.Prompt))
 	q := &sequence{

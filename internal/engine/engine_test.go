@@ -124,6 +124,16 @@ func TestSeveralAnswersOfOnePrompt(t *testing.T) {
 	requireIdle(t, e)
 }
 
+func TestTheLongestSequenceIsWhatFits(t *testing.T) {
+	e := start(t, func(c *engine.Config) {
+		c.MaxModelLen, c.KVCacheBytes = 0, 21*16*2*2*3*256*4 // 21 blocks of 16 tokens, one of them the null block
+	})
+	require.Equal(t, 320, e.Config().MaxModelLen)
+	r := request(story, 1000)
+	r.IgnoreEnd = true
+	require.Len(t, ask(t, e, r)[0].ids, 320-len(story))
+}
+
 func TestStopStringsEndAnAnswerBeforeThem(t *testing.T) {
 	e := start(t, nil)
 	tests := []struct {

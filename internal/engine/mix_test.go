@@ -78,6 +78,11 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*3*256*4
 			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
 		}},
+		{"speculating", func(c *engine.Config) { c.NumSpeculativeTokens, c.MaxNumSeqs = 3, 20 }},
+		{"speculating, cramped", func(c *engine.Config) {
+			c.NumSpeculativeTokens, c.MaxNumBatchedTokens, c.MaxNumSeqs = 4, 30, 20
+			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 36*8*2*2*3*256*4
+		}},
 	} {
 		t.Run(setting.name, func(t *testing.T) {
 			e := startObserved(t, setting.change, counts)
@@ -95,6 +100,44 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	}
 	require.NotZero(t, counts.preempted, "nobody lost its blocks: the test shows less than it should")
 	require.NotZero(t, counts.hits)
+	require.NotZero(t, counts.accepted, "no proposal was right")
+	require.Greater(t, counts.drafts, counts.accepted, "no proposal was wrong")
+}
+
+// With a sliding window, blocks that have left it go back while the request runs,
+// and the answers stay the same.
+func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
+	windowed := func(change func(*engine.Config)) func(*engine.Config) {
+		return func(c *engine.Config) {
+			c.Model.SlidingWindow = 48
+			if change != nil {
+				change(c)
+			}
+		}
+	}
+	roomy := start(t, windowed(func(c *engine.Config) { c.NoPrefixCaching = true }))
+	counts := &counter{}
+	cramped := startObserved(t, windowed(func(c *engine.Config) {
+		c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 32*8*2*2*3*256*4
+		c.MaxNumBatchedTokens = 24
+	}), counts)
+	var wait sync.WaitGroup
+	rnd := rand.New(rand.NewPCG(5, 1))
+	for range 24 {
+		r := randomRequest(rnd)
+		r.PromptLogprobs = false
+		alone := transcript(t, roomy, r)
+		wait.Go(func() {
+			if together := transcript(t, cramped, r); together != alone {
+				t.Errorf("%q\nalone %q\n%+v", together, alone, r)
+			}
+		})
+	}
+	wait.Wait()
+	requireIdle(t, cramped)
+	far := "The key is 4711. " + strings.Repeat("Lorem ipsum dolor sit amet. ", 4) + "The key"
+	require.NotEqual(t, " is 4711", ask(t, roomy, request(far, 8))[0].text)
+	require.Equal(t, " is 4711", ask(t, roomy, request("The key is 4711. The key", 8))[0].text)
 }
 
 // transcript is all that a request is told, answer by answer.
@@ -126,11 +169,13 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 }
 
 // A counter adds up what steps report.
-type counter struct{ preempted, hits int }
+type counter struct{ preempted, hits, drafts, accepted int }
 
 func (c *counter) Step(r engine.StepReport) {
 	c.preempted += r.Preempted
 	c.hits += r.CacheHits
+	c.drafts += r.Drafts
+	c.accepted += r.AcceptedDrafts
 }
 func (c *counter) FirstToken(time.Duration)      {}
 func (c *counter) NextToken(time.Duration)       {}

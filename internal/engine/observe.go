@@ -16,6 +16,7 @@ type StepReport struct {
 	Tokens                         int // computed
 	PromptTokens, GenerationTokens int
 	Preempted                      int
+	Drafts, AcceptedDrafts         int // speculative tokens
 	CacheQueries, CacheHits        int // tokens
 	Schedule, Model, Sample        time.Duration
 }

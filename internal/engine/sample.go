@@ -31,12 +31,27 @@ func (j *sampleJob) Do(worker, i int) {
 	if !r.last {
 		return
 	}
-	logits := j.row(r, r.wants-1)
-	r.tokens = append(r.tokens, choose(r.q, s, logits))
 	if r.q.waiting > 0 {
-		for _, a := range r.q.stream.answers[1:] {
-			r.tokens = append(r.tokens, choose(a, s, logits))
+		for _, a := range r.q.stream.answers {
+			r.tokens = append(r.tokens, choose(a, a.tokens, s, j.row(r, r.wants-1)))
 		}
+		return
+	}
+	j.verify(r, s)
+}
+
+// verify samples as long as what was sampled is what was proposed, and once more.
+func (j *sampleJob) verify(r *row, s *sampling.Sampler) {
+	tokens := r.q.tokens
+	for i := range len(r.drafts) + 1 {
+		t := choose(r.q, tokens, s, j.row(r, r.wants-1-len(r.drafts)+i))
+		r.tokens = append(r.tokens, t)
+		if i == len(r.drafts) || t.ID != r.drafts[i] {
+			return
+		}
+		// What is written behind the tokens of the sequence is what update will
+		// append there.
+		tokens = append(tokens, t.ID)
 	}
 }
 
@@ -44,9 +59,10 @@ func (j *sampleJob) row(r *row, k int) []float32 {
 	return j.logits[(r.logits+k)*j.vocab:][:j.vocab]
 }
 
-// choose samples the next token of an answer.
-func choose(q *sequence, s *sampling.Sampler, logits []float32) Token {
-	t := Token{ID: s.Sample(&q.params, q.state(), logits)}
+// choose samples the next token of an answer after tokens, which include its
+// prompt.
+func choose(q *sequence, tokens []int32, s *sampling.Sampler, logits []float32) Token {
+	t := Token{ID: s.Sample(&q.params, q.state(tokens), logits)}
 	if q.params.Logprobs >= 0 {
 		t.Logprob, t.Top = s.TopLogprobs(logits, t.ID, q.params.Logprobs)
 	}

@@ -31,9 +31,9 @@ type sequence struct {
 // output is the answer so far.
 func (q *sequence) output() []int32 { return q.tokens[q.prompt:] }
 
-// state is what sampling looks at.
-func (q *sequence) state() sampling.State {
-	st := sampling.State{Prompt: q.tokens[:q.prompt], Output: q.output()}
+// state is what sampling looks at when the sequence has these tokens.
+func (q *sequence) state(tokens []int32) sampling.State {
+	st := sampling.State{Prompt: tokens[:q.prompt], Output: tokens[q.prompt:]}
 	if len(st.Output) < q.stream.request.MinTokens {
 		st.Forbidden = q.ends
 	}

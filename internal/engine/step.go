@@ -20,8 +20,11 @@ type step struct {
 	counts  []int32
 	sampled []int32
 	outcome sched.Outcome
-	job     sampleJob
-	report  StepReport
+	drafts  int // of plan.Drafts that belong to rows so far
+
+	proposal proposal
+	job      sampleJob
+	report   StepReport
 }
 
 // A row is a sequence in a step.
@@ -32,7 +35,8 @@ type row struct {
 	wants  int     // rows of logits
 	prompt bool    // they are about the prompt, too
 	last   bool    // the last one is for the next token
-	tokens []Token // what was sampled: one, or one for each answer
+	drafts []int32 // that stand behind its tokens
+	tokens []Token // what was sampled: one for each answer, or several with drafts
 }
 
 func (s *step) init(pool *parallel.Pool) {
@@ -70,6 +74,7 @@ func (e *Engine) runStep() {
 		return
 	}
 	e.update()
+	e.propose()
 	report.Sample = time.Since(begin)
 	stats := e.sched.TakeStats()
 	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
@@ -82,7 +87,7 @@ func (e *Engine) buildBatch() {
 	b := &s.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
-	s.rows, s.copies = s.rows[:0], s.copies[:0]
+	s.rows, s.copies, s.drafts = s.rows[:0], s.copies[:0], 0
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
 			q.table = q.table[:0]
@@ -129,13 +134,17 @@ func (e *Engine) addRow(i int, now time.Time) int {
 			a.started = now
 		}
 	}
-	first := len(b.Tokens)
-	b.Tokens = append(b.Tokens, q.tokens[from:from+n]...)
+	first, drafts := len(b.Tokens), s.plan.Drafts[s.drafts:s.drafts+planned.NumDraftTokens]
+	s.drafts += len(drafts)
+	b.Tokens = append(b.Tokens, q.tokens[from:from+n-len(drafts)]...)
+	for _, d := range drafts {
+		b.Tokens = append(b.Tokens, max(d, 0)) // -1 is padding
+	}
 	for p := from; p < from+n; p++ {
 		b.Positions = append(b.Positions, int32(p))
 	}
 	r := row{
-		q: q, from: from, logits: len(b.Logits), last: from+n == len(q.tokens),
+		q: q, from: from, logits: len(b.Logits), last: from+n == len(q.tokens)+len(drafts), drafts: drafts,
 		prompt: q.stream.request.PromptLogprobs && from < q.prompt && q.index == 0,
 	}
 	switch {
@@ -144,7 +153,9 @@ func (e *Engine) addRow(i int, now time.Time) int {
 			b.Logits = append(b.Logits, int32(first+k))
 		}
 	case r.last:
-		b.Logits = append(b.Logits, int32(first+n-1))
+		for k := n - 1 - len(drafts); k < n; k++ {
+			b.Logits = append(b.Logits, int32(first+k))
+		}
 	}
 	r.wants = len(b.Logits) - r.logits
 	s.rows = append(s.rows, r)

@@ -15,12 +15,12 @@ func (e *Engine) update() {
 	s.counts, s.sampled = s.counts[:0], s.sampled[:0]
 	for i := range s.rows {
 		r := &s.rows[i]
-		n := int32(0)
+		before := len(s.sampled)
 		if len(r.tokens) > 0 && r.q.id != 0 {
-			n = 1
-			s.sampled = append(s.sampled, r.scheduled())
+			s.sampled = r.scheduled(s.sampled)
 		}
-		s.counts = append(s.counts, n)
+		s.counts = append(s.counts, int32(len(s.sampled)-before))
+		s.report.Drafts += len(r.drafts)
 	}
 	if err := e.sched.Update(s.counts, s.sampled, &s.outcome); err != nil {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there
@@ -32,14 +32,21 @@ func (e *Engine) update() {
 	}
 }
 
-// scheduled is the token that the scheduler gets for a row. Of several answers it
-// is one that goes on, so that the others can be forked from it.
-func (r *row) scheduled() int32 {
-	q := r.q
-	if q.waiting == 0 {
-		return r.tokens[0].ID
+// scheduled appends the tokens that the scheduler gets for a row.
+func (r *row) scheduled(to []int32) []int32 {
+	if r.q.waiting > 0 {
+		return append(to, r.first())
 	}
-	for i, a := range q.stream.answers {
+	for _, t := range r.tokens {
+		to = append(to, t.ID)
+	}
+	return to
+}
+
+// first is, of the first tokens of several answers, one that goes on, so that the
+// others can be forked from it.
+func (r *row) first() int32 {
+	for i, a := range r.q.stream.answers {
 		if !a.done && !a.endsWith(r.tokens[i].ID) {
 			return r.tokens[i].ID
 		}
@@ -51,14 +58,17 @@ func (r *row) scheduled() int32 {
 func (e *Engine) deliver(r *row, now time.Time) {
 	q := r.q
 	if q.waiting == 0 {
-		e.give(q, r.tokens[0], now)
+		e.step.report.AcceptedDrafts += len(r.tokens) - 1
+		for i := 0; i < len(r.tokens) && !q.done; i++ {
+			e.give(q, r.tokens[i], now)
+		}
 		return
 	}
 	// The row has come through the prompt of several answers. It goes on as the
 	// first one that does not end at once, and the others are forked from it.
 	q.waiting = 0
 	parent := q.id
-	token := r.scheduled()
+	token := r.first()
 	delete(e.live, parent)
 	q.id = 0
 	var owner *sequence

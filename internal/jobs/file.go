@@ -12,7 +12,7 @@ import (
 func Replace(path string, text []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-")
 	if err != nil {
-		return err
+		return named(path, err)
 	}
 	_, err = temporary.Write(text)
 	err = errors.Join(err, temporary.Chmod(0o644), temporary.Close())
@@ -21,8 +21,42 @@ func Replace(path string, text []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(temporary.Name())
+		return named(path, err)
+	}
+	return nil
+}
+
+// named is an error of a temporary file in the name of what it was to become.
+func named(path string, err error) error {
+	var inner *os.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &inner):
+		return &os.PathError{Op: "write", Path: path, Err: inner.Err}
+	case errors.As(err, &link):
+		return &os.PathError{Op: "write", Path: path, Err: link.Err}
 	}
 	return err
+}
+
+// CheckFolder says whether files can be written to a folder that is there or can
+// be made, before a long run. It leaves nothing behind.
+func CheckFolder(dir string) error {
+	_, before := os.Stat(dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".new-")
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if before != nil {
+		_ = os.Remove(dir)
+	}
+	if err != nil {
+		return named(dir, err)
+	}
+	return nil
 }
 
 // Program is the SHA-256 of this program: what another build did need not be

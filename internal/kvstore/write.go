@@ -32,18 +32,20 @@ type Rotation struct {
 // for one goroutine at a time.
 type Writer struct {
 	pool    *parallel.Pool
-	workers []line
+	workers []room
 
 	cache  *attention.Cache
 	tokens *Tokens
 }
 
-// A line is scratch memory of a worker: a key or a value.
-type line [attention.MaxHeadSize]float32
+// Room is scratch memory of a worker: 16 keys or values, and as much again.
+type room struct {
+	rows, turned [attention.TileTokens * attention.MaxHeadSize]float32
+}
 
 // NewWriter makes a Writer on a pool.
 func NewWriter(pool *parallel.Pool) *Writer {
-	return &Writer{pool: pool, workers: make([]line, pool.Size())}
+	return &Writer{pool: pool, workers: make([]room, pool.Size())}
 }
 
 // Write puts each token's key and value into its slot (vLLM's
@@ -104,26 +106,124 @@ func (r *Rotation) check(tokens, headSize int) error {
 
 // Do writes all tokens of a head; see parallel.Task.
 func (w *Writer) Do(worker, head int) {
-	c, t := w.cache, w.tokens
-	x := w.workers[worker][:c.HeadSize]
-	for i, slot := range t.Slots {
-		if slot < 0 {
+	x, slots := &w.workers[worker], w.tokens.Slots
+	for i := 0; i < len(slots); {
+		if n := attention.TileTokens; w.cache.Tiled() && wholeTile(slots[i:]) {
+			w.putTile(x, head, i)
+			i += n
 			continue
 		}
-		block, place := int(slot)/c.BlockSize, int(slot)%c.BlockSize
-		t.Key.Load(x, i, head*c.HeadSize)
-		if t.Rotation != nil {
-			t.Rotation.apply(x, i)
+		if slots[i] >= 0 {
+			w.put(x, head, i)
 		}
-		scale := storedScale(c, x, c.KeyScale, c.KeyScales, block, head, place)
-		for j, v := range x {
-			c.DType.Store(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, j)]), v*scale)
+		i++
+	}
+}
+
+// wholeTile says whether the next tokens fill a tile.
+func wholeTile(slots []int64) bool {
+	const n = attention.TileTokens
+	if len(slots) < n || slots[0] < 0 || slots[0]%n != 0 {
+		return false
+	}
+	for i, slot := range slots[:n] {
+		if slot != slots[0]+int64(i) {
+			return false
 		}
-		t.Value.Load(x, i, head*c.HeadSize)
-		scale = storedScale(c, x, c.ValueScale, c.ValueScales, block, head, place)
-		for j, v := range x {
-			c.DType.Store(unsafe.Pointer(&c.Value[c.ValueOffset(block, head, place, j)]), v*scale)
+	}
+	return true
+}
+
+// place is where a slot is.
+func (w *Writer) place(slot int64) (block, place int) {
+	return int(slot) / w.cache.BlockSize, int(slot) % w.cache.BlockSize
+}
+
+// putTile writes 16 tokens from token i on, which fill a tile.
+func (w *Writer) putTile(room *room, head, i int) {
+	c, t := w.cache, w.tokens
+	block, place := w.place(t.Slots[i])
+	size := c.HeadSize
+	for j := range attention.TileTokens {
+		x := room.rows[j*size:][:size]
+		w.loadKey(x, head, i+j)
+		w.divide(x, c.KeyScale, c.KeyScales, block, head, place+j)
+	}
+	c.StoreTile(block, head, place, room.rows[:attention.TileTokens*size], room.turned[:attention.TileTokens*size])
+	for j := range attention.TileTokens {
+		w.putValue(room, head, i+j, block, place+j)
+	}
+}
+
+// put writes token i.
+func (w *Writer) put(room *room, head, i int) {
+	c := w.cache
+	block, place := w.place(w.tokens.Slots[i])
+	x := room.rows[:c.HeadSize]
+	w.loadKey(x, head, i)
+	w.divide(x, c.KeyScale, c.KeyScales, block, head, place)
+	start := c.KeyOffset(block, head, place, 0)
+	if c.Layout == attention.LayoutFlash {
+		c.DType.StoreAll(unsafe.Pointer(&c.Key[start]), x)
+	} else {
+		bytes := unsafe.Slice((*byte)(unsafe.Pointer(&room.turned)), len(x)*c.DType.Size())
+		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), x)
+		for j := range x {
+			copyElement(c.Key[c.KeyOffset(block, head, place, j):], bytes[j*c.DType.Size():], c.DType.Size())
 		}
+	}
+	w.putValue(room, head, i, block, place)
+}
+
+// copyElement copies 1, 2 or 4 bytes.
+func copyElement(to, from []byte, size int) {
+	switch size {
+	case 4:
+		*(*[4]byte)(to) = *(*[4]byte)(from)
+	case 2:
+		*(*[2]byte)(to) = *(*[2]byte)(from)
+	default:
+		to[0] = from[0]
+	}
+}
+
+// loadKey reads the key of token i and rotates it.
+func (w *Writer) loadKey(x []float32, head, i int) {
+	w.tokens.Key.Load(x, i, head*len(x))
+	if w.tokens.Rotation != nil {
+		w.tokens.Rotation.apply(x, i)
+	}
+}
+
+// putValue writes the value of token i.
+func (w *Writer) putValue(room *room, head, i, block, place int) {
+	c, v := w.cache, &w.tokens.Value
+	at := c.ValueOffset(block, head, place, 0)
+	if c.Layout != attention.LayoutVLLM && v.DType == c.DType && (c.ValueScale == 0 || c.ValueScale == 1) {
+		bytes := c.HeadSize * c.DType.Size()
+		copy(c.Value[at:at+bytes], unsafe.Slice((*byte)(v.At(i, head*c.HeadSize)), bytes))
+		return
+	}
+	x := room.rows[:c.HeadSize]
+	v.Load(x, i, head*c.HeadSize)
+	w.divide(x, c.ValueScale, c.ValueScales, block, head, place)
+	if c.Layout != attention.LayoutVLLM {
+		c.DType.StoreAll(unsafe.Pointer(&c.Value[at]), x)
+		return
+	}
+	for j, e := range x {
+		c.DType.Store(unsafe.Pointer(&c.Value[c.ValueOffset(block, head, place, j)]), e)
+	}
+}
+
+// divide makes numbers of a head what is stored of them.
+func (w *Writer) divide(x []float32, factor float32, scales []byte, block, head, place int) {
+	scale := storedScale(w.cache, x, factor, scales, block, head, place)
+	if scale == 1 {
+		return
+	}
+	for j := range x {
+		x[j] *= scale
 	}
 }
 

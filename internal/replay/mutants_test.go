@@ -98,7 +98,7 @@ var mutants = []mutant{
 	{"of equal victims the first is taken", "vllm/v1/sched/schedule.go",
 		"r.priority == w.priority && r.arrival > w.arrival", "r.priority == w.priority && r.arrival >= w.arrival", "s02", ""},
 	{"a victim's tokens return to the budget", "vllm/v1/sched/schedule.go",
-		"b.budget += b.rows[i].tokens", "b.budget += 0", "", "vllm/v1/sched"},
+		"b.budget += int(b.rows[i].tokens)", "b.budget += 0", "", "vllm/v1/sched"},
 	{"long prompts are computed in parts", "vllm/v1/sched/admit.go",
 		"if limit := s.config.LongPrefillTokenThreshold; limit > 0 {", "if limit := 0; limit > 0 {", "s04", ""},
 	{"decodes are padded to equal rows", "vllm/v1/sched/admit.go",

@@ -69,6 +69,9 @@ func (kind *System) new(s Server, drafts int) (serve.Scheduler, error) {
 	return scheduler, nil
 }
 
+// mostWaiting is how many prompts may be unanswered: so many take about 1 GB.
+const mostWaiting = 1 << 22
+
 // mostBlocks is more than any GPU has, and not too many to keep books of.
 const mostBlocks = 1 << 25
 
@@ -201,6 +204,9 @@ func (r *run) add() error {
 	each, requests := r.config.Decoding.Samples, 1
 	if !r.kind.Groups {
 		each, requests = 1, each
+	}
+	if r.requests.live >= mostWaiting {
+		return fmt.Errorf("%w: %d requests wait at %.3f s, far more than are served: take a lower rate", ErrConfig, r.requests.live, r.now)
 	}
 	index := r.r.Arrived
 	r.r.Arrived++

@@ -150,8 +150,8 @@ int main(void) {
         }
     }
     llm_cache_config config = {
-        .size = sizeof config, .blocks = BLOCKS, .block_size = BLOCK_SIZE,
-        .max_seqs = MAX_SEQS, .max_tokens = MAX_TOKENS, .max_model_len = MODEL_LEN,
+        .size = sizeof config, .num_gpu_blocks = BLOCKS, .block_size = BLOCK_SIZE,
+        .max_num_seqs = MAX_SEQS, .max_num_batched_tokens = MAX_TOKENS, .max_model_len = MODEL_LEN,
     };
     llm_cache cache;
     CHECK(llm_cache_open(&config, &cache) == LLM_CACHE_OK);

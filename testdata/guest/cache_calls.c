@@ -197,6 +197,46 @@ static void events(void) {
     OK(llm_cache_close(cache));
 }
 
+/* A model with windows: the plan of its memory opens a cache. */
+static void planned(void) {
+    llm_cache_layer layers[6];
+    for (int i = 0; i < 6; i++) {
+        layers[i] = (llm_cache_layer){.kind = i < 2 ? LLM_CACHE_FULL : LLM_CACHE_SLIDING_WINDOW, .block_size = 16,
+                                      .window = i < 2 ? 0 : 32, .kv_heads = 2, .head_size = 64, .element_bytes = 2};
+    }
+    const int64_t page = 2 * 16 * 2 * 64 * 2;
+    llm_cache_plan plan = {.size = sizeof plan};
+    EXPECT(LLM_CACHE_E_SMALL, llm_cache_plan_memory(layers, 6, page * 2 * 50, 0, &plan));
+    CHECK(plan.groups.len == 3 && plan.layer_groups.len == 6 && plan.layer_tensors.len == 6 && plan.tensor_bytes.len == 2);
+    GIVE(plan.groups), GIVE(plan.layer_groups), GIVE(plan.layer_tensors), GIVE(plan.tensor_bytes);
+    OK(llm_cache_plan_memory(layers, 6, page * 2 * 50, 0, &plan));
+    const int32_t groups[] = {0, 0, 1, 2, 1, 2}, tensors[] = {0, 1, 0, 0, 1, 1};
+    CHECK(plan.num_gpu_blocks == 50 && memcmp(plan.layer_groups.at, groups, sizeof groups) == 0);
+    CHECK(memcmp(plan.layer_tensors.at, tensors, sizeof tensors) == 0 && plan.tensor_bytes.at[1] == page * 50);
+    CHECK(plan.groups.at[2].kind == LLM_CACHE_SLIDING_WINDOW && plan.groups.at[2].window == 32 && plan.groups.at[2].block_size == 16);
+    llm_cache_config config = config_small();
+    config.block_size = 0;
+    config.num_gpu_blocks = plan.num_gpu_blocks;
+    config.groups = plan.groups.at;
+    config.groups_len = plan.groups.len;
+    OK(llm_cache_close(opened(&config)));
+    OK(llm_cache_plan_memory(layers, 6, 0, 7, &plan));
+    CHECK(plan.num_gpu_blocks == 7);
+    EXPECT(LLM_CACHE_E_NULL, llm_cache_plan_memory(NULL, 6, page, 0, &plan));
+    EXPECT(LLM_CACHE_E_NULL, llm_cache_plan_memory(layers, 6, page, 0, NULL));
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 6, page, 0, &plan)); /* for no block */
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 6, -1, 0, &plan));
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 6, page, -1, &plan));
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 6, INT64_MAX, 0, &plan)); /* more blocks than may be */
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 0, page, 0, &plan));
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, LLM_CACHE_MAX_LAYERS + 1, page, 0, &plan));
+    layers[5].kv_heads = 3;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 6, page * 500, 0, &plan)); /* blocks that do not divide */
+    layers[5].kv_heads = INT32_MAX;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 6, page * 500, 0, &plan));
+    TAKE(plan.groups), TAKE(plan.layer_groups), TAKE(plan.layer_tensors), TAKE(plan.tensor_bytes);
+}
+
 int main(void) {
     step = step_new();
     outcome = outcome_new();
@@ -207,6 +247,7 @@ int main(void) {
     groups();
     aborts();
     events();
+    planned();
     step_free(&step);
     outcome_free(&outcome);
     return 0;

@@ -81,13 +81,17 @@ func generate() (map[string][]byte, error) {
 			name  string
 			write func(*gen)
 		}{
-			{"panel", panels}, {"weights", weights}, {"convert", converts}, {"scores", tileScores}, {"values", tileValues},
+			{"panel", panels}, {"weights", weights}, {"convert", converts}, {"scores", tileScores}, {"values", tileValues}, {"narrow", narrows}, {"loops", loops},
 		} {
 			g := &gen{Context: build.NewContext(), width: w, known: map[string]operand.Mem{}}
 			part.write(g)
 			text, err := g.print()
 			if err != nil {
 				return nil, fmt.Errorf("%s for %s: %w", part.name, w.name, err)
+			}
+			if part.name == "loops" {
+				files[fmt.Sprintf("speed/loops_%s_amd64.s", w.name)] = text
+				continue
 			}
 			files[fmt.Sprintf("%s_%s_amd64.s", part.name, w.name)] = text
 			for _, f := range g.functions {

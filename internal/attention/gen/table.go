@@ -23,7 +23,7 @@ func table() []byte {
 		}
 		list("scoresPanel: []sized", "scoresPanel", w.rows)
 		list("valuesPanel: []sized", "valuesPanel", w.rows)
-		fmt.Fprintf(&b, "\tscaleTo: scale%[1]s, soften: softmax%[1]s, product: multiply%[1]s, blend: combine%[1]s,\n", w.suffix)
+		fmt.Fprintf(&b, "\tscaleTo: scale%[1]s, soften: softmax%[1]s, product: multiply%[1]s, blend: combine%[1]s, askFor: ask%[1]s,\n", w.suffix)
 		b.WriteString("\tunpack: [dtypes]func(*call){")
 		for i, d := range dtypes {
 			if i > 0 {

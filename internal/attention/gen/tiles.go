@@ -7,6 +7,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
+// ahead is how many tiles before its use a tile is asked for: about 8 KB.
+func (d dtype) ahead() int { return max(2, 4/d.bytes) }
+
+// far is how many tiles before its use a tile is asked for the first time, into a
+// cache that is further away.
+func (d dtype) far() int { return 2 * d.ahead() }
+
 // tileScores are the kernels that multiply a few rows with keys where they lie.
 func tileScores(g *gen) {
 	for _, d := range dtypes {
@@ -17,15 +24,17 @@ func tileScores(g *gen) {
 }
 
 // tileScore computes products of n rows with tiles of keys, and asks for the
-// tiles that come next. in: queries; data: addresses of tiles, two more than n;
-// out: products; n: tiles, an even number, which is used up; size: elements of a head.
+// tiles that come next. in: queries; data: addresses of tiles, and of those that
+// are read after them;
+// out: products; n: tiles, an even number; size: elements of a head. out and n are
+// used up.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scoresTile%s%d", d.name, n))
 	perStep := 1 // tiles
 	if g.wide() {
 		perStep = 2
 	}
-	in, list, out := g.arg(atIn), g.arg(atData), g.arg(atOut)
+	in, list := g.arg(atIn), g.arg(atData)
 	acc, keys, bcast := 0, 2*n, 2*n+4
 	constant, nan, magnitude := len(g.regs)-1, len(g.regs)-2, len(g.regs)-3
 	if !g.wide() {
@@ -41,44 +50,48 @@ func tileScore(g *gen, d dtype, n int) {
 	step := g.label("step")
 	g.Label(step)
 	{
-		var key, next [2]reg.GPVirtual
+		var key, next, far [2]reg.GPVirtual
 		for v := range perStep {
-			key[v], next[v] = g.GP64(), g.GP64()
+			key[v], next[v], far[v] = g.GP64(), g.GP64(), g.GP64()
 			g.MOVQ(mem(list, 8*v), key[v])
-			g.MOVQ(mem(list, 8*(v+perStep)), next[v])
+			g.MOVQ(mem(list, 8*(v+d.ahead())), next[v])
+			g.MOVQ(mem(list, 8*(v+d.far())), far[v])
 		}
 		for i := range 2 * n {
 			g.zero(acc + i)
 		}
-		elements := g.arg(atSize)
-		g.SHRQ(operand.U8(2), elements)
 		line := tileTokens * d.bytes // bytes of an element of all keys
+		end := g.arg(atSize)
+		g.IMUL3Q(operand.U8(line), end, end)
+		g.MOVQ(end, g.argMem(atCount))
+		at := g.GP64()
+		g.XORQ(at, at)
 		q := g.newRows(in, atInStride, n)
-		g.loop(elements, func() {
-			for v := range perStep {
-				for at := 0; at < 4*line; at += 64 {
-					g.PREFETCHT0(mem(next[v], at))
-				}
-				if checked {
-					g.checkNaN(mem(key[v], 0), 4*line, nan, magnitude, bcast)
-				}
+		again := g.label("elements")
+		g.Label(again)
+		for v := range perStep {
+			for disp := 0; disp < 4*line; disp += 64 {
+				g.PREFETCHT0(operand.Mem{Base: next[v], Index: at, Scale: 1, Disp: disp})
+				g.PREFETCHT2(operand.Mem{Base: far[v], Index: at, Scale: 1, Disp: disp})
 			}
-			for j := 0; j < 4; j += 2 {
-				g.tileElements(d, n, j, line, key, q, acc, keys, bcast, constant)
+			if checked {
+				g.checkNaN(operand.Mem{Base: key[v], Index: at, Scale: 1}, 4*line, nan, magnitude, bcast)
 			}
-			g.advance(q, 16)
-			for v := range perStep {
-				g.ADDQ(operand.I32(4*line), key[v])
-				g.ADDQ(operand.I32(4*line), next[v])
-			}
-		})
-		o := g.newRows(out, atOutStride, n)
+		}
+		for j := 0; j < 4; j += 2 {
+			g.tileElements(d, n, j, line, key, at, q, acc, keys, bcast, constant)
+		}
+		g.advance(q, 16)
+		g.ADDQ(operand.I32(4*line), at)
+		g.CMPQ(at, g.argMem(atCount))
+		g.JLT(operand.LabelRef(again))
+		o := g.newRows(g.arg(atOut), atOutStride, n)
 		for row := range n {
 			for v := range 2 {
 				g.VMOVUPS(g.regs[acc+2*row+v], o.at(row, v*g.bytes()))
 			}
 		}
-		g.ADDQ(operand.I32(perStep*tileTokens*4), out)
+		g.ADDQ(operand.I32(perStep*tileTokens*4), g.argMem(atOut))
 		g.ADDQ(operand.I32(8*perStep), list)
 		g.SUBQ(operand.U8(perStep), g.argMem(atN))
 		g.JNZ(operand.LabelRef(step))
@@ -90,17 +103,17 @@ func tileScore(g *gen, d dtype, n int) {
 }
 
 // tileElements multiplies elements j and j+1.
-func (g *gen) tileElements(d dtype, n, j, line int, key [2]reg.GPVirtual, q *rows, acc, keys, bcast, constant int) {
+func (g *gen) tileElements(d dtype, n, j, line int, key [2]reg.GPVirtual, at reg.Register, q *rows, acc, keys, bcast, constant int) {
 	if g.wide() {
 		for v := range 2 {
-			g.loadPair(d, mem(key[v], j*line), keys+v, keys+2+v, constant)
+			g.loadPair(d, operand.Mem{Base: key[v], Index: at, Scale: 1, Disp: j * line}, keys+v, keys+2+v, constant)
 		}
 	}
 	for e := range 2 {
 		k := keys + 2*e
 		if !g.wide() {
 			k = keys
-			g.loadPair(d, mem(key[0], (j+e)*line), keys, keys+1, constant)
+			g.loadPair(d, operand.Mem{Base: key[0], Index: at, Scale: 1, Disp: (j + e) * line}, keys, keys+1, constant)
 		}
 		for row := range n {
 			b := g.regs[bcast+row%2]
@@ -155,7 +168,7 @@ func tileValues(g *gen) {
 }
 
 // tileValue adds p·v to n rows, and asks for the tiles that come next. in:
-// weights of the first token; data: addresses of tiles, one more than there are;
+// weights of the first token; data: addresses of tiles, and of those after them;
 // out: sums; n: tokens; first: place of the first token in its tile; size:
 // elements of a head, a multiple of 16. in, data, n and first are used up.
 func tileValue(g *gen, d dtype, n int) {
@@ -176,13 +189,15 @@ func tileValue(g *gen, d dtype, n int) {
 	done, tile := g.label("done"), g.label("tile")
 	g.Label(tile)
 	g.tileCount(done)
-	k.values, k.next = g.GP64(), g.GP64()
+	k.values, k.next, k.far = g.GP64(), g.GP64(), g.GP64()
 	list, place := g.arg(atData), g.arg(atFirst)
 	g.MOVQ(mem(list, 0), k.values)
-	g.MOVQ(mem(list, 8), k.next)
+	g.MOVQ(mem(list, 8*d.ahead()), k.next)
+	g.MOVQ(mem(list, 8*d.far()), k.far)
 	g.IMULQ(row, place)
 	g.ADDQ(place, k.values)
 	g.ADDQ(place, k.next)
+	g.ADDQ(place, k.far)
 	g.tilePasses(&k)
 	in := g.arg(atCount)
 	g.SHLQ(operand.U8(2), in)
@@ -217,7 +232,7 @@ type valueKernel struct {
 	n                        int
 	constant, nan, magnitude int
 	checked                  bool
-	values, next, row        reg.GPVirtual
+	values, next, far, row   reg.GPVirtual
 }
 
 // tilePasses goes over the elements of a tile, as many at a time as fit into
@@ -227,7 +242,7 @@ func (g *gen) tilePasses(k *valueKernel) {
 	if k.n > 4 || !g.wide() {
 		vecs = 2
 	}
-	elements, at, to, ahead := g.arg(atSize), k.values, g.arg(atOut), k.next
+	elements, to := g.arg(atSize), g.arg(atOut)
 	sizes := []int{vecs}
 	if vecs != 16/g.lanes {
 		sizes = append(sizes, 16/g.lanes)
@@ -237,9 +252,10 @@ func (g *gen) tilePasses(k *valueKernel) {
 		g.Label(pass)
 		g.CMPQ(elements, operand.I32(size*g.lanes))
 		g.JLT(operand.LabelRef(done))
-		g.tilePass(k, size, at, ahead, to)
-		g.ADDQ(operand.I32(size*g.lanes*k.d.bytes), at)
-		g.ADDQ(operand.I32(size*g.lanes*k.d.bytes), ahead)
+		g.tilePass(k, size, to)
+		for _, p := range []reg.Register{k.values, k.next, k.far} {
+			g.ADDQ(operand.I32(size*g.lanes*k.d.bytes), p)
+		}
 		g.ADDQ(operand.I32(size*g.bytes()), to)
 		g.SUBQ(operand.I32(size*g.lanes), elements)
 		g.JMP(operand.LabelRef(pass))
@@ -248,25 +264,27 @@ func (g *gen) tilePasses(k *valueKernel) {
 }
 
 // tilePass adds some registers of elements over all tokens of a tile.
-func (g *gen) tilePass(k *valueKernel, vecs int, at, ahead, to reg.Register) {
+func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 	n := k.n
 	acc, values, bcast := 0, n*vecs, n*vecs+vecs
 	g.sums(n, vecs, to, 0, true)
-	value, next, count := g.copyOf(at), g.copyOf(ahead), g.arg(atCount)
+	at, count := g.GP64(), g.arg(atCount)
+	g.XORQ(at, at)
 	p := g.newRows(g.arg(atIn), atInStride, n)
 	size := vecs * g.lanes * k.d.bytes
 	g.loop(count, func() {
 		for line := 0; line < size; line += 64 {
-			g.PREFETCHT0(mem(next, line))
+			g.PREFETCHT0(operand.Mem{Base: k.next, Index: at, Scale: 1, Disp: line})
+			g.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: line})
 		}
 		if vecs == 1 {
-			g.load(k.d, mem(value, 0), values, k.constant)
+			g.load(k.d, operand.Mem{Base: k.values, Index: at, Scale: 1}, values, k.constant)
 		}
 		for v := 0; v+1 < vecs; v += 2 {
-			g.loadPair(k.d, mem(value, v*g.lanes*k.d.bytes), values+v, values+v+1, k.constant)
+			g.loadPair(k.d, operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * g.lanes * k.d.bytes}, values+v, values+v+1, k.constant)
 		}
 		if k.checked {
-			g.checkRow(value, size, k, bcast)
+			g.checkRow(operand.Mem{Base: k.values, Index: at, Scale: 1}, size, k, bcast)
 		}
 		for row := range n {
 			g.VBROADCASTSS(p.at(row, 0), g.regs[bcast])
@@ -275,25 +293,24 @@ func (g *gen) tilePass(k *valueKernel, vecs int, at, ahead, to reg.Register) {
 			}
 		}
 		g.advance(p, 4)
-		g.ADDQ(k.row, value)
-		g.ADDQ(k.row, next)
+		g.ADDQ(k.row, at)
 	})
 	g.sums(n, vecs, to, 0, false)
 }
 
 // checkRow is checkNaN for 16, 32 or 64 bytes.
-func (g *gen) checkRow(value reg.Register, size int, k *valueKernel, spare int) {
+func (g *gen) checkRow(value operand.Mem, size int, k *valueKernel, spare int) {
 	switch {
 	case size >= g.bytes():
-		g.checkNaN(mem(value, 0), size, k.nan, k.magnitude, spare)
+		g.checkNaN(value, size, k.nan, k.magnitude, spare)
 	case size == 32:
-		g.VPANDD(mem(value, 0), halves[k.magnitude], halves[spare])
+		g.VPANDD(value, halves[k.magnitude], halves[spare])
 		g.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
 	case g.wide():
-		g.VPANDD(mem(value, 0), quarters[k.magnitude], quarters[spare])
+		g.VPANDD(value, quarters[k.magnitude], quarters[spare])
 		g.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
 	default:
-		g.VPAND(mem(value, 0), quarters[k.magnitude], quarters[spare])
+		g.VPAND(value, quarters[k.magnitude], quarters[spare])
 		g.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
 	}
 }

@@ -14,6 +14,19 @@ func weights(g *gen) {
 	softmax(g)
 	multiply(g)
 	combine(g)
+	ask(g)
+}
+
+// ask asks for the cache lines at n addresses, which are in data.
+func ask(g *gen) {
+	g.begin("ask")
+	data, n, line := g.arg(atData), g.arg(atN), g.GP64()
+	g.loop(n, func() {
+		g.MOVQ(mem(data, 0), line)
+		g.PREFETCHT0(mem(line, 0))
+		g.ADDQ(operand.I32(8), data)
+	})
+	g.end()
 }
 
 // floats puts float32 constants of the file into memory, by bits.

@@ -16,6 +16,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 
 	preemptions, prompt, generation, queries, hits prometheus.Counter
+	drafts, accepted                               prometheus.Counter
 	success                                        *prometheus.CounterVec
 
 	iteration, firstToken, interToken, endToEnd, queue, inference prometheus.Histogram
@@ -41,6 +42,8 @@ func NewMetrics(model string) *Metrics {
 	m.generation = counter("generation_tokens_total", "Tokens that were generated.")
 	m.queries = counter("prefix_cache_queries_total", "Tokens that were looked up in the prefix cache.")
 	m.hits = counter("prefix_cache_hits_total", "Tokens that were found there.")
+	m.drafts = counter("spec_decode_num_draft_tokens_total", "Tokens that were proposed by speculation.")
+	m.accepted = counter("spec_decode_num_accepted_tokens_total", "Of these, those that the model said, too.")
 	m.success = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "vllm:request_success_total", Help: "Answers that have ended.", ConstLabels: labels,
 	}, []string{"finished_reason"})
@@ -86,6 +89,8 @@ func (m *Metrics) Step(r engine.StepReport) {
 	m.generation.Add(float64(r.GenerationTokens))
 	m.queries.Add(float64(r.CacheQueries))
 	m.hits.Add(float64(r.CacheHits))
+	m.drafts.Add(float64(r.Drafts))
+	m.accepted.Add(float64(r.AcceptedDrafts))
 	m.iteration.Observe(float64(r.Tokens))
 }
 

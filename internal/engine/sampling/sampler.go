@@ -3,6 +3,8 @@ package sampling
 import (
 	"math"
 	"math/rand/v2"
+
+	"llmmemory/internal/model/matrix"
 )
 
 // A Logprob is a token with the logarithm of its probability.
@@ -14,6 +16,7 @@ type Logprob struct {
 // A Sampler has scratch memory for one thread.
 type Sampler struct {
 	logits []float32
+	sums   []float64
 	order  []int32 // a heap of tokens, and behind it those taken out
 	popped int
 	seen   map[int32]bool
@@ -33,14 +36,17 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	if p.greedy() {
 		return best
 	}
-	top := float64(s.logits[best])
-	inverse := 1 / p.Temperature
-	for i, v := range s.logits {
-		s.logits[i] = float32(math.Exp((float64(v) - top) * inverse)) // the largest becomes 1
+	matrix.Exp(s.logits, s.logits[best], float32(1/p.Temperature)) // the largest becomes 1
+	if p.MinP > 0 {
+		for i, w := range s.logits {
+			if w < float32(p.MinP) {
+				s.logits[i] = 0
+			}
+		}
 	}
 	u := uniform(p.Seed, len(st.Output))
 	if p.TopK == 0 && p.TopP == 1 {
-		return draw(s.logits, float32(p.MinP), u, best)
+		return s.draw(u, best)
 	}
 	return s.drawTop(p, u)
 }
@@ -103,36 +109,56 @@ func argmax(x []float32) int32 {
 	return int32(best)
 }
 
-// draw draws from weights of which those below least count nothing. best is
+// chunk is how many weights are summed up at a time.
+const chunk = 512
+
+// draw draws from all weights: first one of the chunks by its sum, then in it. best is
 // returned if rounding leaves nothing to draw.
-func draw(weights []float32, least float32, u float64, best int32) int32 {
-	sum := 0.0
-	for _, w := range weights {
-		if w >= least {
-			sum += float64(w)
-		}
+func (s *Sampler) draw(u float64, best int32) int32 {
+	s.sums = s.sums[:0]
+	total := 0.0
+	for at := 0; at < len(s.logits); at += chunk {
+		sum := sumOf(s.logits[at:min(at+chunk, len(s.logits))])
+		s.sums = append(s.sums, sum)
+		total += sum
 	}
-	u *= sum
-	for i, w := range weights {
-		if w < least || w == 0 {
+	u *= total
+	for i, sum := range s.sums {
+		if u >= sum {
+			u -= sum
 			continue
 		}
-		if u -= float64(w); u < 0 {
-			return int32(i)
+		last := best
+		for k, w := range s.logits[i*chunk : min((i+1)*chunk, len(s.logits))] {
+			if w == 0 {
+				continue
+			}
+			last = int32(i*chunk + k)
+			if u -= float64(w); u < 0 {
+				break
+			}
 		}
+		return last
 	}
 	return best
+}
+
+// sumOf adds in four lanes, which the processor can do at the same time.
+func sumOf(x []float32) float64 {
+	var a, b, c, d float64
+	for ; len(x) >= 4; x = x[4:] {
+		a, b, c, d = a+float64(x[0]), b+float64(x[1]), c+float64(x[2]), d+float64(x[3])
+	}
+	for _, v := range x {
+		a += float64(v)
+	}
+	return (a + b) + (c + d)
 }
 
 // drawTop draws from the most likely tokens: top-k of them, and of these as many
 // as it takes to reach top-p.
 func (s *Sampler) drawTop(p *Params, u float64) int32 {
-	total := 0.0
-	for _, w := range s.logits {
-		if w >= float32(p.MinP) {
-			total += float64(w)
-		}
-	}
+	total := sumOf(s.logits)
 	s.heapify()
 	k := len(s.logits)
 	if p.TopK > 0 {
@@ -144,7 +170,7 @@ func (s *Sampler) drawTop(p *Params, u float64) int32 {
 	})
 	kept, sum := s.kept(), 0.0
 	for i, id := range kept {
-		if w := s.logits[id]; w < float32(p.MinP) && i > 0 {
+		if s.logits[id] == 0 && i > 0 {
 			kept = kept[:i]
 			break
 		}
@@ -177,14 +203,12 @@ func (s *Sampler) cut(kept []int32, enough float64) ([]int32, float64) {
 // most likely ones, before any of the user's wishes (vLLM's raw_logprobs).
 func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob, top []Logprob) {
 	s.logits = append(s.logits[:0], logits...)
-	largest := float64(logits[argmax(logits)])
-	sum := 0.0
-	for _, v := range logits {
-		sum += math.Exp(float64(v) - largest)
-	}
-	norm := largest + math.Log(sum)
+	largest := logits[argmax(logits)]
+	matrix.Exp(s.logits, largest, 1)
+	norm := float64(largest) + math.Log(sumOf(s.logits))
 	own = Logprob{token, float32(float64(logits[token]) - norm)}
 	if n > 0 {
+		copy(s.logits, logits)
 		s.heapify()
 		s.pop(min(n, len(logits)), func(int, float64) bool { return false })
 		for _, id := range s.kept() {

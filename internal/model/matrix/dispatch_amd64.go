@@ -118,13 +118,23 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows
 	}
 }
 
+// exp does as many values as it can and returns how many.
+func exp(x []float32, top, scale float32) int {
+	n := len(x) &^ 15
+	if isa != avx512 || n == 0 {
+		return 0
+	}
+	expAVX512(&x[0], uintptr(n), top, scale)
+	return n
+}
+
 // siluMul does as many values as it can and returns how many.
 func siluMul(dst, gate, up []float32) int {
 	n := len(gate) &^ 15
 	if isa != avx512 || n == 0 {
 		return 0
 	}
-	_, _ = dst[n-1], up[n-1]
+	_, _ = dst[:n], up[:n]
 	siluMulAVX512(&dst[0], &gate[0], &up[0], uintptr(n))
 	return n
 }

@@ -198,3 +198,8 @@ func decodeInt4AVX2(dst *float32, w *byte, blocks uintptr, block uintptr)
 //
 //go:noescape
 func siluMulAVX512(dst *float32, gate *float32, up *float32, n uintptr)
+
+// expAVX512 replaces x by exp((x − top) × scale); n is a multiple of 16.
+//
+//go:noescape
+func expAVX512(x *float32, n uintptr, top float32, scale float32)

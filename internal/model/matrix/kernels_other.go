@@ -17,4 +17,6 @@ func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows
 	portableTile(dst, dstStride, x, xStride, w, k, rows)
 }
 
+func exp([]float32, float32, float32) int { return 0 }
+
 func siluMul(_, _, _ []float32) int { return 0 }

@@ -139,6 +139,23 @@ func TestSiLUMulIsGateTimesSigmoidTimesUp(t *testing.T) {
 	}
 }
 
+func TestExpIsTheExponential(t *testing.T) {
+	for _, level := range levels() {
+		setLevel(t, level)
+		var x, at []float32
+		for v := float32(-120); v <= 10; v += 0.13 {
+			at = append(at, v)
+		}
+		at = append(at, float32(math.Inf(-1)), -1e30)
+		x = append(x, at...)
+		Exp(x, 3, 0.5)
+		for i, v := range at {
+			want := math.Exp((float64(v) - 3) * 0.5)
+			require.InDelta(t, want, x[i], want*3e-6+1e-38, "%s: %v", Kernels(), v)
+		}
+	}
+}
+
 func TestHalvesRoundToTheNearest(t *testing.T) {
 	for h := range 1 << 16 {
 		if f := FromF16(uint16(h)); f == f {

@@ -1,6 +1,9 @@
 package matrix
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // A Scratch is memory that one thread needs for products.
 type Scratch struct {
@@ -18,7 +21,7 @@ func (m *Matrix) Product(dst []float32, stride int, x []float32, rows, from, to 
 	if rows == 0 || from >= to {
 		return
 	}
-	_, _ = dst[(rows-1)*stride+m.Out-1], x[rows*m.In-1]
+	_, _ = dst[:(rows-1)*stride+m.Out], x[:rows*m.In] // the kernels check nothing
 	for p := from; p < to; p++ {
 		if n := m.Out - p*Panel; n < Panel {
 			m.edge(dst, stride, x, rows, p, n, s)
@@ -64,6 +67,14 @@ func (m *Matrix) product(dst *float32, stride int, x *float32, rows, p int, s *S
 
 func add(p *float32, n int) *float32 {
 	return (*float32)(unsafe.Add(unsafe.Pointer(p), n*4))
+}
+
+// Exp replaces each x by exp((x − top) × scale).
+func Exp(x []float32, top, scale float32) {
+	n := exp(x, top, scale)
+	for i, v := range x[n:] {
+		x[n+i] = float32(math.Exp(float64((v - top) * scale)))
+	}
 }
 
 // SiLUMul sets dst to gate/(1+exp(-gate)) × up.

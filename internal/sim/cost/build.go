@@ -98,6 +98,11 @@ func (s Setup) describe(m *Model, block int) string {
 		fmt.Fprintf(&b, "calibrated line: %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token",
 			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
 	} else {
+		if s.Fitted != nil {
+			fmt.Fprintf(&b, "%s; ", s.Fitted)
+		} else {
+			fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data; ")
+		}
 		fmt.Fprintf(&b, "roofline: %.4g ms (weights %.4g) + %.3g a sequence + %.3g a context token + %.3g a prompt token beyond %.0f",
 			(m.base+m.weights)/milli, m.weights/milli, m.seq/milli, m.context/milli, (m.token+m.prompt)/milli, m.weights/m.token)
 	}

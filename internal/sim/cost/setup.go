@@ -12,6 +12,7 @@ type Setup struct {
 	Linear   *Linear   // nil: a roofline
 	Measured *Measured // where Linear is from; nil: not a cost file
 	Engine   Engine
+	Fitted   *Fitted // where Engine is from; nil: chosen by hand
 	Memory   Memory
 }
 

@@ -65,6 +65,7 @@ var figures = []figure{
 	{"fig17", "chat", (*bench).chat},
 	{"fig18", "block size", (*bench).blockSize},
 	{"fig19", "swapping against recomputation", (*bench).swapping},
+	{"cost", "times of iterations against published ones", (*bench).costs},
 }
 
 // Names are the figures that there are.

@@ -17,8 +17,8 @@ func TestThePaper(t *testing.T) {
 	for _, c := range report.Checks {
 		require.True(t, c.OK, "%+v", c)
 	}
-	require.Len(t, report.Checks, 64)
-	require.Len(t, report.Figures, 13)
+	require.Len(t, report.Checks, 95)
+	require.Len(t, report.Figures, 14)
 	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
 }
 

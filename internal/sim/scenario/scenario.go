@@ -38,6 +38,7 @@ type Scenario struct {
 	Model   string `json:"model,omitempty"`
 	GPU     string `json:"gpu,omitempty"`
 	Workers int    `json:"workers,omitempty"` // of Model on GPU; 1
+	Engine  string `json:"engine,omitempty"`  // of Model on GPU: one of cost.Engines, whose times are fitted to what is published
 	Cost    string `json:"cost,omitempty"`    // a cost file of llmsim calibrate, whose times stand instead of the setup's
 
 	Server   sim.Server   `json:"server"`
@@ -120,6 +121,9 @@ func (p *Plan) openModel() (err error) {
 	case s.Workers < 0:
 		return fmt.Errorf("%w: %d workers: want at least 1", ErrScenario, s.Workers)
 	case s.Model == "" && s.GPU == "":
+		if s.Engine != "" {
+			return fmt.Errorf("%w: the engine %q: a setup says itself which times it has; name a model and a GPU instead", ErrScenario, s.Engine)
+		}
 		if s.Workers > 0 {
 			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario, s.Workers)
 		}
@@ -133,9 +137,23 @@ func (p *Plan) openModel() (err error) {
 	case s.Model == "":
 		return fmt.Errorf("%w: a GPU needs a model: name one beside %q: %s, or a .json file", ErrScenario, s.GPU, strings.Join(cost.LLMs(), ", "))
 	}
-	p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers))
-	return err
+	if p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers)); err != nil || s.Engine == "" {
+		return err
+	}
+	fitted, err := cost.OpenEngine(s.Engine, p.Setup.GPU.Name)
+	if err != nil {
+		return err
+	}
+	p.Setup = p.Setup.On(fitted)
+	return nil
 }
+
+// More than these is no server's, and would end for want of memory or time.
+const (
+	mostRate     = 1e6
+	mostSeconds  = 1e9
+	mostRequests = 1e9
+)
 
 // openRequests finds the workload, or reads the trace.
 func (p *Plan) openRequests() (err error) {
@@ -144,6 +162,8 @@ func (p *Plan) openRequests() (err error) {
 	switch {
 	case bad(s.Rate) || bad(s.Duration) || s.Requests < 0:
 		return fmt.Errorf("%w: %v requests a second for %v s, at most %d: want numbers of at least 0", ErrScenario, s.Rate, s.Duration, s.Requests)
+	case s.Rate > mostRate || s.Duration > mostSeconds || s.Requests == 0 && s.Trace == "" && s.Rate*s.Duration > mostRequests:
+		return fmt.Errorf("%w: %g requests a second for %g s: want at most %g a second, %g s and %g requests", ErrScenario, s.Rate, s.Duration, float64(mostRate), float64(mostSeconds), float64(mostRequests))
 	case bad(s.From) || bad(s.Until):
 		return fmt.Errorf("%w: averages from %v s until %v s", ErrScenario, s.From, s.Until)
 	case s.end() > 0 && s.From >= s.end():

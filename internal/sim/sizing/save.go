@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"llmmemory/internal/chart"
+	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim/capacity"
 )
 
@@ -25,30 +26,10 @@ func (r *Report) Save(dir string) error {
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
-	if err := replace(filepath.Join(dir, "plan.json"), append(text, '\n')); err != nil {
+	if err := jobs.Replace(filepath.Join(dir, "plan.json"), append(text, '\n')); err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
 	return nil
-}
-
-// replace writes a file beside and moves it.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".plan-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // not there any more if all went well
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // figures are none at a capacity of 0.

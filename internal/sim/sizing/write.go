@@ -157,7 +157,7 @@ func (r *Report) writeFacts(w io.Writer) {
 	fact(w, "memory", fmt.Sprintf("%d bytes a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
 		m.TokenBytes, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit))
 	fact(w, "iterations", r.Cost)
-	if strings.Contains(r.Cost, "roofline") {
+	if strings.Contains(r.Cost, "chosen by hand") {
 		fact(w, "", rooflines)
 	}
 	v := r.Scenario.Server

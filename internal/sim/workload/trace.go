@@ -3,7 +3,6 @@ package workload
 import (
 	"fmt"
 	"io"
-	"os"
 )
 
 // A Trace is a Source that reads a file row by row. Arrivals are shifted so
@@ -28,10 +27,10 @@ type Trace struct {
 	err    error
 }
 
-// Open reads a trace, gzipped or not. What format it has is told by its first
-// line. The error wraps ErrTrace if the file can be read and is not a trace.
+// Open reads a trace, gzipped or not; "-" is standard input. What format it has is
+// told by its first line. The error wraps ErrTrace if the file can be read and is not a trace.
 func Open(path string) (*Trace, error) {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
 	}

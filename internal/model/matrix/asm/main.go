@@ -33,5 +33,6 @@ func main() {
 	decodeInt8x2()
 	decodeInt4x2()
 	siluMul512()
+	exp512()
 	Generate()
 }

@@ -68,7 +68,7 @@ func (s *Scheduler) admit(r *request, padding bool) bool {
 	s.counters.QueueTime += time.Duration(now() - r.queued)
 	r.in.remove(r)
 	s.running = append(s.running, r)
-	e := entry{r: r, id: r.id, kind: KindNew, admitted: true, tokens: n, computed: hit}
+	e := entry{r: r, id: r.id, kind: KindNew, admitted: true, tokens: int32(n), computed: int32(hit)}
 	if r.status == preempted {
 		e.kind = KindResumed
 	}
@@ -108,7 +108,7 @@ func (s *Scheduler) waitingTokens(r *request, hit int, padding bool) (n int, pad
 // pad gives e drafts that stand for nothing, as many as its tokens have room
 // for. Where vLLM would schedule more drafts than tokens, Config is refused.
 func (s *Scheduler) pad(e *entry) {
-	e.draft, e.drafts = len(s.batch.drafts), min(s.config.NumSpeculativeTokens, e.tokens-1)
+	e.draft, e.drafts = int32(len(s.batch.drafts)), min(int32(s.config.NumSpeculativeTokens), e.tokens-1)
 	for range e.drafts {
 		s.batch.drafts = append(s.batch.drafts, -1)
 	}

@@ -376,3 +376,28 @@ func TestAsyncLastTokensAreCached(t *testing.T) {
 	next := append(tokens(10, 1), p.kept[id]...)
 	require.Equal(t, 16, hits(t, p.s, next), "the block was full with the last step")
 }
+
+func TestTwoStepsInFlightAllocateNothing(t *testing.T) {
+	c := asyncConfig(400)
+	c.AsVLLM = false
+	s := newSmall(t, c)
+	for i := range 8 {
+		add(t, s, Spec{Tokens: tokens(20, i), MaxTokens: 700})
+	}
+	var step Step
+	var out Outcome
+	counts, sampled := make([]int32, 8), make([]int32, 8)
+	for i := range counts {
+		counts[i] = 1
+	}
+	require.NoError(t, s.Schedule(&step))
+	cycle := func() {
+		if s.Schedule(&step) != nil || s.Update(counts, sampled, &out) != nil || len(step.Rows) != 8 {
+			t.Fatal("a step failed")
+		}
+	}
+	for range 50 {
+		cycle()
+	}
+	require.Zero(t, testing.AllocsPerRun(400, cycle))
+}

@@ -64,9 +64,9 @@ func (s *Scheduler) checkFlight() error {
 	tokens, samples := map[ID]int{}, map[ID]int{}
 	for i := range s.flight.n {
 		for _, e := range s.flight.at(i).rows {
-			tokens[e.id] += e.tokens
+			tokens[e.id] += int(e.tokens)
 			if e.samples {
-				samples[e.id] += 1 + e.drafts
+				samples[e.id] += 1 + int(e.drafts)
 			}
 		}
 	}

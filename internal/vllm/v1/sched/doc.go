@@ -10,7 +10,10 @@
 // the queue, until one does not fit.
 //
 // A step goes: Schedule, run the model on what Step says, Update with what it
-// sampled, and SetDrafts. A Scheduler is safe for concurrent use: each method
+// sampled, and SetDrafts. Several steps can be in flight, between Schedule and
+// Update, for pipelines and for asynchronous scheduling (vllm/v1/RULES.md §15); if
+// they fail, StepFailed takes them back. Nothing can be hit that was not computed,
+// unless Config.AsVLLM asks for vLLM's answers (RULES.md §17). A Scheduler is safe for concurrent use: each method
 // is atomic, under one lock. Add, Abort, Fork and the others may be called
 // between Schedule and Update, where their comment does not say otherwise.
 //

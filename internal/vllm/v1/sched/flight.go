@@ -17,19 +17,20 @@ type batch struct {
 	prefill bool // a running request that is not through its prompt is in it
 }
 
-// An entry is a request in a batch.
+// An entry is a request in a batch. There are as many as rows in a step, so it is
+// kept small.
 type entry struct {
 	r        *request
 	id       ID // r may be used again when the update comes
 	kind     Kind
-	admitted bool // from the waiting queue
-	prefill  bool // the request was not through its prompt before
-	samples  bool // it has no more tokens to compute after this step
-	computed int  // tokens before this step
-	tokens   int
-	draft    int // first one in batch.drafts
-	drafts   int
-	from     int // first of its lengths in batch.from
+	admitted bool  // from the waiting queue
+	prefill  bool  // the request was not through its prompt before
+	samples  bool  // it has no more tokens to compute after this step
+	computed int32 // tokens before this step
+	tokens   int32
+	draft    int32 // first one in batch.drafts
+	drafts   int32
+	from     int32 // first of its lengths in batch.from
 }
 
 func (b *batch) reset() {

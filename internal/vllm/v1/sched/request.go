@@ -49,32 +49,34 @@ const (
 	running
 )
 
-// A request is a Spec at work.
+// A request is a Spec at work. What a decode looks at comes first, so that it is
+// in one or two lines of the processor's cache.
 type request struct {
-	kv        *kvcache.Request
-	id        ID
-	seq       uint64 // order of Add
-	priority  int
-	arrival   float64
-	name      string
-	maxTokens int
-	minTokens int
-	stop      []int32
+	kv       *kvcache.Request
+	id       ID
+	userData uint64
 
-	status  status
-	prefill bool // the last step left tokens to compute
-	resend  Kind // of its next row: KindRunning unless the worker does not know its table
-	drafts  []int32
-
-	// With steps in flight (vllm/v1/RULES.md §15). All count tokens.
+	// With steps in flight (vllm/v1/RULES.md §15). All but eligible count tokens.
 	inFlight     int    // scheduled, of all steps in flight
 	placeholders int    // that sampled tokens of steps in flight will take
 	stale        int    // of inFlight, scheduled before the request lost its blocks
-	dropStale    bool   // tokens sampled by stale rows do not count
 	eligible     uint64 // step from which on it may be scheduled
 
-	held     bool // waits until Release
-	userData uint64
+	status    status
+	prefill   bool // the last step left tokens to compute
+	resend    Kind // of its next row: KindRunning unless the worker does not know its table
+	dropStale bool // tokens sampled by stale rows do not count
+	held      bool // waits until Release
+
+	maxTokens int
+	minTokens int
+	stop      []int32
+	drafts    []int32
+
+	seq      uint64 // order of Add
+	priority int
+	arrival  float64
+	name     string
 	queued   int64 // ns; when it began to wait
 
 	in         *queue   // nil: it runs

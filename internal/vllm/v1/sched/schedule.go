@@ -63,14 +63,15 @@ func (s *Scheduler) fill(b *batch) {
 func (s *Scheduler) advance(e *entry) {
 	r := e.r
 	e.prefill = r.prefill || e.admitted
-	r.kv.SetNumComputedTokens(e.computed + e.tokens)
-	r.inFlight += e.tokens
-	r.prefill = r.kv.NumComputedTokens() < r.kv.NumTokens()+r.placeholders
+	computed := int(e.computed + e.tokens)
+	r.kv.SetNumComputedTokens(computed)
+	r.inFlight += int(e.tokens)
+	r.prefill = computed < r.kv.NumTokens()+r.placeholders
 	e.samples = !r.prefill
 	if !s.config.AsyncScheduling || r.prefill {
 		return
 	}
-	r.placeholders += 1 + e.drafts
+	r.placeholders += 1 + int(e.drafts)
 	r.drafts = r.drafts[:0]
 	for range s.config.NumSpeculativeTokens {
 		r.drafts = append(r.drafts, -1)
@@ -92,7 +93,7 @@ func (s *Scheduler) scheduleRunning() {
 		if at, ok = s.makeRoom(r, n, at); !ok {
 			return
 		}
-		e := entry{r: r, id: r.id, kind: r.resend, tokens: n, computed: r.kv.NumComputedTokens()}
+		e := entry{r: r, id: r.id, kind: r.resend, tokens: int32(n), computed: int32(r.kv.NumComputedTokens())}
 		r.resend = KindRunning
 		s.takeDrafts(r, &e)
 		s.schedule(e)
@@ -200,8 +201,8 @@ func (s *Scheduler) unschedule(r *request) {
 	if i < 0 {
 		return
 	}
-	b.budget += b.rows[i].tokens
-	s.forgetFrom(r, b.rows[i].computed)
+	b.budget += int(b.rows[i].tokens)
+	s.forgetFrom(r, int(b.rows[i].computed))
 	b.rows = slices.Delete(b.rows, i, i+1)
 }
 
@@ -217,21 +218,21 @@ func (s *Scheduler) takeDrafts(r *request, e *entry) {
 	if len(r.drafts) == 0 {
 		return
 	}
-	if n := e.tokens + e.computed - r.kv.NumTokens() - r.placeholders; n > 0 {
+	if n := int(e.tokens+e.computed) - r.kv.NumTokens() - r.placeholders; n > 0 {
 		s.setDrafts(e, r.drafts[:min(n, len(r.drafts))])
 	}
 	r.drafts = r.drafts[:0]
 }
 
 func (s *Scheduler) setDrafts(e *entry, drafts []int32) {
-	e.draft, e.drafts = len(s.batch.drafts), len(drafts)
+	e.draft, e.drafts = int32(len(s.batch.drafts)), int32(len(drafts))
 	s.batch.drafts = append(s.batch.drafts, drafts...)
 }
 
 // schedule puts e into the batch. The lengths of its tables were noted last.
 func (s *Scheduler) schedule(e entry) {
 	b := s.batch
-	e.from = len(b.from) - s.groups
+	e.from = int32(len(b.from) - s.groups)
 	b.rows = append(b.rows, e)
-	b.budget -= e.tokens
+	b.budget -= int(e.tokens)
 }

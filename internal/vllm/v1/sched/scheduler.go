@@ -33,11 +33,12 @@ type Scheduler struct {
 
 	counters Counters
 
-	groups int
-	steps  uint64 // scheduled since the beginning, empty ones included
-	flight flight
-	batch  *batch // that is being scheduled
-	hit    kvcache.Hit
+	groups     int
+	blockSizes []int  // by group
+	steps      uint64 // scheduled since the beginning, empty ones included
+	flight     flight
+	batch      *batch // that is being scheduled
+	hit        kvcache.Hit
 }
 
 // Pause is what a scheduler does not do.
@@ -66,6 +67,9 @@ func New(config Config) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: a Mamba group in align mode clips the padding of a decode, and vLLM then schedules more drafts than tokens", ErrConfig)
 	}
 	s.groups = len(cache.Config().Groups)
+	for _, g := range cache.Config().Groups {
+		s.blockSizes = append(s.blockSizes, g.BlockSize)
+	}
 	s.flight.init(s.config.MaxConcurrentBatches)
 	return s, nil
 }

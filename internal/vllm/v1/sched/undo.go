@@ -44,7 +44,8 @@ func (s *Scheduler) StepFailed() error {
 // are the oldest: there is nothing left of them.
 func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	stale := r.inFlight <= r.stale
-	r.inFlight -= e.tokens
+	tokens, drafts := int(e.tokens), int(e.drafts)
+	r.inFlight -= tokens
 	if r.status == running { // the worker may not have seen the blocks of this row
 		r.resend = KindResumed
 		if e.kind == KindNew {
@@ -52,11 +53,11 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 		}
 	}
 	if stale {
-		r.stale -= e.tokens
+		r.stale -= tokens
 		return
 	}
-	computed := r.kv.NumComputedTokens() - e.tokens // not e.computed: drafts before it may have been rejected
-	r.placeholders = max(r.placeholders-1-e.drafts, 0)
+	computed := r.kv.NumComputedTokens() - tokens // not e.computed: drafts before it may have been rejected
+	r.placeholders = max(r.placeholders-1-drafts, 0)
 	r.eligible = 0
 	copied := false
 	for _, c := range b.copies {
@@ -94,7 +95,7 @@ func (s *Scheduler) unadmit(r *request, e *entry) {
 // undoRow puts the request of a row in which nothing was sampled back to where
 // it was before the step. What later steps in flight sample for it is void.
 func (s *Scheduler) undoRow(r *request, e *entry) {
-	computed := r.kv.NumComputedTokens() - r.inFlight - e.tokens
+	computed := r.kv.NumComputedTokens() - r.inFlight - int(e.tokens)
 	if s.cache.Rewind(r.kv, computed) {
 		r.drafts = r.drafts[:0]
 		r.prefill = e.prefill

@@ -40,14 +40,16 @@ func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	if s.flight.n == 0 {
 		return nil
 	}
-	b := s.flight.at(0)
+	b, sampled := s.flight.at(0), 0
 	s.cache.Pool().SetStamp(uint32(b.seq))
 	for i := range b.rows {
 		n := int(counts[i])
 		kept := s.updateRow(&b.rows[i], tokens[:n], out)
 		out.Kept = append(out.Kept, int32(kept))
+		sampled += kept
 		tokens = tokens[n:]
 	}
+	s.counters.Tokens += sampled
 	s.flight.pop()
 	if len(out.Done) > 0 {
 		s.running = slices.DeleteFunc(s.running, func(r *request) bool { return r.id == 0 })
@@ -68,7 +70,7 @@ func (s *Scheduler) checkSampled(counts, tokens []int32) error {
 		n := int(counts[i])
 		most := 0
 		if rows[i].samples {
-			most = 1 + rows[i].drafts
+			most = 1 + int(rows[i].drafts)
 		}
 		if n < 0 || n > most {
 			return fmt.Errorf("%w: %d tokens for row %d: want 0 to %d", ErrRequest, n, i, most)
@@ -102,17 +104,18 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 		}
 		return 0
 	}
-	s.counters.Drafts += e.drafts
-	s.counters.DraftsAccepted += min(e.drafts, len(tokens)-1)
-	if rejected := e.drafts - (len(tokens) - 1); rejected > 0 && !stale {
-		s.reject(r, rejected)
+	if e.drafts > 0 {
+		s.counters.Drafts += int(e.drafts)
+		s.counters.DraftsAccepted += len(tokens) - 1
+		if rejected := int(e.drafts) - (len(tokens) - 1); rejected > 0 && !stale {
+			s.reject(r, rejected)
+		}
 	}
 	var reason Reason
 	for stop := false; kept < len(tokens) && !stop; kept++ {
 		s.cache.Append(r.kv, tokens[kept])
 		reason, stop = s.stopped(r)
 	}
-	s.counters.Tokens += kept
 	if s.config.AsyncScheduling && !stale {
 		r.placeholders -= kept
 		s.store(r)
@@ -130,11 +133,11 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 // land counts a row as no longer in flight, and reports whether it is stale: its
 // request has lost its blocks since the row was scheduled.
 func (s *Scheduler) land(r *request, e *entry) (stale bool) {
-	r.inFlight -= e.tokens
+	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {
 		return false
 	}
-	r.stale -= e.tokens
+	r.stale -= int(e.tokens)
 	return true
 }
 

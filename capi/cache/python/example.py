@@ -1,0 +1,76 @@
+"""Serves 24 requests with llm_cache and no model: the "model" computes, for every position,
+a number that depends on all tokens up to it, and keeps it where the cache says. After every
+step each request must find exactly its own numbers through its block table."""
+
+import llm_cache
+from llm_cache import Cache
+
+BLOCKS, BLOCK_SIZE = 20, 16
+
+
+def number(before: int, token: int) -> int:
+    return (before * 31 + token + 1) % (1 << 61)
+
+
+def values(tokens: list[int]) -> list[int]:
+    out, last = [], 0
+    for token in tokens:
+        last = number(last, token)
+        out.append(last)
+    return out
+
+
+def run(step, tokens, tables, memory) -> list[list[int]]:
+    """Computes the rows of a step and returns what each samples."""
+    for pair in step.copies:
+        memory[pair.dst] = list(memory[pair.src])
+    sampled = []
+    for row in step.rows:
+        table = [] if row.kind != llm_cache.ROW_RUNNING else tables[row.id]
+        tables[row.id] = table[: row.starts[0]] + row.blocks[0]
+        mine = values(tokens[row.id])
+        for k, slot in enumerate(row.slots[0]):
+            memory[slot // BLOCK_SIZE][slot % BLOCK_SIZE] = mine[row.computed + k]
+    for row in step.rows:
+        mine, table = values(tokens[row.id]), tables[row.id]
+        for p in range(row.computed + row.tokens):
+            assert memory[table[p // BLOCK_SIZE]][p % BLOCK_SIZE] == mine[p], (row, p)
+        sampled.append([mine[-1] % 5000] if row.samples else [])
+    return sampled
+
+
+def main() -> None:
+    memory = [[0] * BLOCK_SIZE for _ in range(BLOCKS)]
+    tokens, tables, done = {}, {}, 0
+    with Cache(num_gpu_blocks=BLOCKS, block_size=BLOCK_SIZE, max_num_seqs=8, max_num_batched_tokens=128,
+               max_model_len=200, policy=llm_cache.PRIORITY, flags=llm_cache.EVENTS) as cache:
+        for i in range(24):
+            prompt = [i % 3] * 36 + [1000 + i] * (10 + i)
+            tokens[cache.add(prompt, max_tokens=10 + i, priority=i % 2, arrival=i, user_data=i)] = prompt
+        steps = 0
+        while step := cache.schedule():
+            if steps == 5:
+                cache.step_failed()  # as if the model had failed: the step comes again
+                steps += 1
+                continue
+            sampled = run(step, tokens, tables, memory)
+            outcome = cache.update(sampled)
+            for row, new, kept in zip(step.rows, sampled, outcome.kept):
+                tokens[row.id] = tokens[row.id] + new[:kept]
+            done += len(outcome.done)
+            steps += 1
+        stats = cache.statistics()
+        assert done == 24 and stats.free_blocks == stats.blocks and stats.hits > 0 and stats.preemptions > 0
+        batch = cache.drain_msgpack(1.5, 0)
+        assert batch[0] == 0x93 and b"BlockStored" in batch and cache.drain_msgpack(1.5) == b""
+        try:
+            cache.add([1], max_tokens=1, min_tokens=2)
+        except llm_cache.CacheError as error:
+            assert error.code == -5 and "2 to 1 tokens" in str(error), error
+        else:
+            raise AssertionError("min_tokens above max_tokens is accepted")
+    print(f"{done} requests in {steps} steps, {stats.hits} of {stats.queries} prompt tokens hit, {stats.preemptions} preemptions")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,379 @@
+"""vLLM V1's KV-cache manager and scheduler, by way of libllm_cache.
+
+A Cache hands out blocks of key-value memory by number; the memory and the model
+are the caller's::
+
+    with Cache(num_gpu_blocks=4096, block_size=16, max_num_seqs=64,
+               max_num_batched_tokens=2048, max_model_len=4096) as cache:
+        cache.add(prompt, max_tokens=100)
+        while step := cache.schedule():
+            sampled = run_model(step)      # one list of tokens for each row
+            outcome = cache.update(sampled)
+
+All lengths and positions are tokens. llm_cache.h, beside the library, describes
+everything in full; names here are those there. The library is looked for as
+libllm_cache.so.2 where the dynamic linker looks; LLM_CACHE_LIBRARY names another.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+VERSION = 2
+
+# What a group of layers attends to.
+FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA = range(4)
+# The order of waiting requests.
+FCFS, PRIORITY = range(2)
+# What names a block of tokens.
+HASH_SHA256, HASH_XXH3, HASH_NONE = range(3)
+# Flags of a cache.
+EVENTS, WHOLE_PREFILLS, ADMIT_CHUNKS, RETURN_DRAFTS = 1, 2, 4, 8
+EAGLE, AS_VLLM, ASYNC = 32, 64, 128
+# Flags of a group.
+GROUP_ALIGN, GROUP_EAGLE = 1, 2
+# Flags of a request.
+NO_READ, REPORT, HOLD = 1, 2, 4
+# What the worker knows of a row's request.
+ROW_RUNNING, ROW_NEW, ROW_RESUMED = range(3)
+# Why a request has finished.
+STOPPED, LENGTH = 1, 2
+
+_SMALL = -6  # LLM_CACHE_E_SMALL
+
+
+class CacheError(Exception):
+    """A call that failed; it has changed nothing. code is LLM_CACHE_E_..."""
+
+    def __init__(self, code: int, text: str, detail: str) -> None:
+        super().__init__(f"{text}: {detail}" if detail else text)
+        self.code = code
+
+
+class Group(c.Structure):
+    """Layers that share a block table."""
+
+    _fields_ = [
+        ("kind", c.c_int32), ("block_size", c.c_int32), ("window", c.c_int32), ("retained", c.c_int32),
+        ("chunk", c.c_int32), ("num_speculative_blocks", c.c_int32), ("flags", c.c_int32), ("reserved", c.c_int32),
+    ]
+
+
+class _Config(c.Structure):
+    _fields_ = [
+        ("size", c.c_uint32), ("num_gpu_blocks", c.c_int32), ("block_size", c.c_int32), ("max_num_seqs", c.c_int32),
+        ("max_num_batched_tokens", c.c_int32), ("max_model_len", c.c_int32), ("policy", c.c_int32), ("hash", c.c_int32),
+        ("hash_seed", c.c_char_p), ("flags", c.c_uint32), ("long_prefill_token_threshold", c.c_int32),
+        ("num_lookahead_tokens", c.c_int32), ("num_speculative_tokens", c.c_int32), ("watermark", c.c_double),
+        ("groups", c.POINTER(Group)), ("groups_len", c.c_int64), ("retention_interval", c.c_int32),
+        ("scheduler_block_size", c.c_int32), ("pipeline_parallel_size", c.c_int32), ("max_concurrent_batches", c.c_int32),
+        ("max_in_flight_tokens", c.c_int32), ("reserved", c.c_int32),
+    ]
+
+
+class _Tokens(c.Structure):
+    _fields_ = [("at", c.POINTER(c.c_int32)), ("len", c.c_int64)]
+
+
+class _Spec(c.Structure):
+    _fields_ = [
+        ("size", c.c_uint32), ("flags", c.c_uint32), ("tokens", _Tokens), ("max_tokens", c.c_int32), ("min_tokens", c.c_int32),
+        ("stop", _Tokens), ("salt", c.c_char_p), ("lora", c.c_char_p), ("lora_id", c.c_int64), ("arrival", c.c_double),
+        ("priority", c.c_int32), ("reserved", c.c_int32), ("user_data", c.c_uint64),
+    ]
+
+
+class _Row(c.Structure):
+    _fields_ = [
+        ("id", c.c_uint64), ("user_data", c.c_uint64), ("kind", c.c_int32), ("computed", c.c_int32), ("tokens", c.c_int32),
+        ("drafts", c.c_int32), ("samples", c.c_int32), ("reserved", c.c_int32),
+    ]
+
+
+class _Copy(c.Structure):
+    _fields_ = [("src", c.c_int32), ("dst", c.c_int32), ("group", c.c_int32), ("index", c.c_int32), ("id", c.c_uint64)]
+
+
+class _Done(c.Structure):
+    _fields_ = [("id", c.c_uint64), ("user_data", c.c_uint64), ("reason", c.c_int32), ("reserved", c.c_int32)]
+
+
+def _array(kind: type) -> type:
+    fields = [("at", c.POINTER(kind)), ("cap", c.c_int64), ("len", c.c_int64)]
+    return type("_Array_" + kind.__name__, (c.Structure,), {"_fields_": fields, "kind": kind})
+
+
+_I32s, _I64s, _IDs, _Bytes = _array(c.c_int32), _array(c.c_int64), _array(c.c_uint64), _array(c.c_uint8)
+
+
+class _Step(c.Structure):
+    _fields_ = [
+        ("size", c.c_uint32), ("tokens", c.c_int32), ("rows", _array(_Row)), ("drafts", _I32s), ("blocks", _I32s),
+        ("block_starts", _I64s), ("block_ends", _I64s), ("slots", _I64s), ("copies", _array(_Copy)), ("common", _I32s),
+        ("preempted", _IDs), ("finished", _IDs),
+    ]
+
+
+class _Outcome(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("reserved", c.c_uint32), ("kept", _I32s), ("done", _array(_Done))]
+
+
+class Statistics(c.Structure):
+    """running to blocks, and in_flight, are now; the rest is since the last call."""
+
+    _fields_ = [
+        ("size", c.c_uint32), ("reset", c.c_int32), ("running", c.c_int64), ("waiting", c.c_int64), ("free_blocks", c.c_int64),
+        ("blocks", c.c_int64), ("requests", c.c_int64), ("queries", c.c_int64), ("hits", c.c_int64), ("resumed", c.c_int64),
+        ("resumed_queries", c.c_int64), ("resumed_hits", c.c_int64), ("in_flight", c.c_int64), ("preemptions", c.c_int64),
+        ("sampled", c.c_int64), ("drafts", c.c_int64), ("drafts_accepted", c.c_int64), ("admitted", c.c_int64),
+        ("queue_ns", c.c_int64),
+    ]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A scheduled request. blocks[g] goes into its table in group g from entry starts[g] on;
+    slots[g] is where the keys and values of each of its tokens go (block x block size + place; -1: nowhere)."""
+
+    id: int
+    user_data: int
+    kind: int
+    computed: int
+    tokens: int
+    samples: bool
+    drafts: list[int]
+    blocks: list[list[int]]
+    starts: list[int]
+    slots: list[list[int]]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A pair of blocks to copy before anything of the step is written. index is the entry
+    of the worker's table of the request id where dst goes, or -1."""
+
+    src: int
+    dst: int
+    group: int
+    index: int
+    id: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to compute. A step without rows is false: nothing can run before another call."""
+
+    rows: list[Row]
+    copies: list[Copy]
+    common: list[int]
+    preempted: list[int]
+    finished: list[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A request that has finished, and why: STOPPED or LENGTH."""
+
+    id: int
+    user_data: int
+    reason: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """kept[i] is how many sampled tokens of row i count."""
+
+    kept: list[int]
+    done: list[Done]
+
+
+_library: c.CDLL | None = None
+
+
+def _load() -> c.CDLL:
+    global _library
+    if _library is None:
+        _library = c.CDLL(os.environ.get("LLM_CACHE_LIBRARY", "libllm_cache.so.2"))
+        _library.llm_cache_error_text.restype = c.c_char_p
+        _library.llm_cache_error_detail.restype = c.c_char_p
+    return _library
+
+
+def _i32(values: Iterable[int]) -> c.Array:
+    values = list(values)
+    return (c.c_int32 * len(values))(*values)
+
+
+def _grow(struct: c.Structure, names: Sequence[str]) -> None:
+    """Makes each array of a struct as large as its len."""
+    for name in names:
+        a = getattr(struct, name)
+        if a.cap < a.len:
+            room = (a.kind * (2 * a.len))()
+            a.at, a.cap = c.cast(room, c.POINTER(a.kind)), len(room)
+
+
+def _list(a: c.Structure) -> list:
+    return a.at[: a.len] if a.len else []
+
+
+class Cache:
+    """A cache and its scheduler. Close it, or use it in a with statement. Its methods may be called
+    from any thread; the steps belong to one thread."""
+
+    def __init__(
+        self, *, num_gpu_blocks: int, max_num_seqs: int, max_num_batched_tokens: int, max_model_len: int,
+        block_size: int = 0, groups: Sequence[Group] = (), policy: int = FCFS, hash: int = HASH_SHA256,
+        hash_seed: str | None = None, flags: int = 0, long_prefill_token_threshold: int = 0, num_lookahead_tokens: int = 0,
+        num_speculative_tokens: int = 0, watermark: float = 0.0, retention_interval: int = 0, scheduler_block_size: int = 0,
+        pipeline_parallel_size: int = 0, max_concurrent_batches: int = 0, max_in_flight_tokens: int = 0,
+    ) -> None:
+        self._lib, self._handle = _load(), c.c_uint64(0)
+        layers = (Group * len(groups))(*groups)
+        config = _Config(
+            size=c.sizeof(_Config), num_gpu_blocks=num_gpu_blocks, block_size=block_size, max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens, max_model_len=max_model_len, policy=policy, hash=hash,
+            hash_seed=None if hash_seed is None else hash_seed.encode(), flags=flags,
+            long_prefill_token_threshold=long_prefill_token_threshold, num_lookahead_tokens=num_lookahead_tokens,
+            num_speculative_tokens=num_speculative_tokens, watermark=watermark, groups=layers if groups else None,
+            groups_len=len(groups), retention_interval=retention_interval, scheduler_block_size=scheduler_block_size,
+            pipeline_parallel_size=pipeline_parallel_size, max_concurrent_batches=max_concurrent_batches,
+            max_in_flight_tokens=max_in_flight_tokens,
+        )
+        self._check(self._lib.llm_cache_open(c.byref(config), c.byref(self._handle)))
+        self._groups = len(groups) or 1
+        self._step, self._outcome = _Step(size=c.sizeof(_Step)), _Outcome(size=c.sizeof(_Outcome))
+
+    def _check(self, code: int) -> None:
+        if code:
+            lib = self._lib
+            raise CacheError(code, lib.llm_cache_error_text(code).decode(), lib.llm_cache_error_detail().decode())
+
+    def close(self) -> None:
+        """Ends the cache and all its requests."""
+        self._check(self._lib.llm_cache_close(self._handle))
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(
+        self, tokens: Iterable[int], *, max_tokens: int, min_tokens: int = 0, stop: Iterable[int] = (), salt: str = "",
+        lora: str = "", lora_id: int = 0, arrival: float = 0.0, priority: int = 0, flags: int = 0, user_data: int = 0,
+    ) -> int:
+        """Puts a request into the waiting queue and returns its id."""
+        prompt, ends, id = _i32(tokens), _i32(stop), c.c_uint64(0)
+        spec = _Spec(
+            size=c.sizeof(_Spec), flags=flags, tokens=_Tokens(prompt, len(prompt)), max_tokens=max_tokens, min_tokens=min_tokens,
+            stop=_Tokens(ends, len(ends)), salt=salt.encode(), lora=lora.encode(), lora_id=lora_id, arrival=arrival,
+            priority=priority, user_data=user_data,
+        )
+        self._check(self._lib.llm_cache_add(self._handle, c.byref(spec), c.byref(id)))
+        return id.value
+
+    def fork(self, parent: int, *, last: int = -1, arrival: float = 0.0) -> int:
+        """Makes a request with the tokens of another one; last replaces its last generated token."""
+        child = c.c_uint64(0)
+        self._check(self._lib.llm_cache_fork(self._handle, c.c_uint64(parent), last, c.c_double(arrival), c.byref(child)))
+        return child.value
+
+    def abort(self, *ids: int) -> int:
+        """Ends requests, and returns how many had not finished."""
+        aborted = c.c_int64(0)
+        self._check(self._lib.llm_cache_abort(self._handle, (c.c_uint64 * len(ids))(*ids), c.c_int64(len(ids)), c.byref(aborted)))
+        return aborted.value
+
+    def release(self, *ids: int) -> None:
+        """Lets requests run that were added with HOLD."""
+        self._check(self._lib.llm_cache_release(self._handle, (c.c_uint64 * len(ids))(*ids), c.c_int64(len(ids))))
+
+    def schedule(self) -> Step:
+        """Schedules the next step."""
+        t = self._step
+        while (code := self._lib.llm_cache_schedule(self._handle, c.byref(t))) == _SMALL:
+            _grow(t, [name for name, _ in _Step._fields_[2:]])
+        self._check(code)
+        drafts, blocks, slots = _list(t.drafts), _list(t.blocks), _list(t.slots)
+        starts, ends = _list(t.block_starts), _list(t.block_ends)
+        rows, draft, slot, first = [], 0, 0, 0
+        for i, r in enumerate(_list(t.rows)):
+            parts = []
+            for end in ends[i * self._groups : (i + 1) * self._groups]:
+                parts.append(blocks[first:end])
+                first = end
+            rows.append(Row(
+                r.id, r.user_data, r.kind, r.computed, r.tokens, bool(r.samples), drafts[draft : draft + r.drafts], parts,
+                starts[i * self._groups : (i + 1) * self._groups],
+                [slots[g * t.tokens + slot : g * t.tokens + slot + r.tokens] for g in range(self._groups)],
+            ))
+            draft, slot = draft + r.drafts, slot + r.tokens
+        copies = [Copy(p.src, p.dst, p.group, p.index, p.id) for p in _list(t.copies)]
+        return Step(rows, copies, _list(t.common), _list(t.preempted), _list(t.finished))
+
+    def update(self, sampled: Sequence[Sequence[int]]) -> Outcome:
+        """Takes what the model sampled in the oldest step in flight: a list of tokens for each row."""
+        counts, tokens = _i32(len(row) for row in sampled), _i32(t for row in sampled for t in row)
+        o = self._outcome
+        while True:
+            code = self._lib.llm_cache_update(
+                self._handle, counts, c.c_int64(len(counts)), tokens, c.c_int64(len(tokens)), c.byref(o))
+            if code != _SMALL:
+                break
+            _grow(o, ["kept", "done"])
+        self._check(code)
+        return Outcome(_list(o.kept), [Done(d.id, d.user_data, d.reason) for d in _list(o.done)])
+
+    def step_failed(self) -> None:
+        """Takes all steps in flight back: they were not computed."""
+        self._check(self._lib.llm_cache_step_failed(self._handle))
+
+    def set_drafts(self, drafts: dict[int, Sequence[int]]) -> None:
+        """Gives requests, by id, the draft tokens to verify in their next step."""
+        ids, counts = (c.c_uint64 * len(drafts))(*drafts), _i32(len(d) for d in drafts.values())
+        tokens = _i32(t for d in drafts.values() for t in d)
+        self._check(self._lib.llm_cache_set_drafts(self._handle, ids, counts, c.c_int64(len(ids)), tokens, c.c_int64(len(tokens))))
+
+    def table(self, id: int, group: int = 0) -> list[int]:
+        """The block table of a request in a group; empty while it waits."""
+        t = _I32s()
+        while (code := self._lib.llm_cache_table(self._handle, c.c_uint64(id), group, c.byref(t))) == _SMALL:
+            room = (c.c_int32 * t.len)()
+            t.at, t.cap = c.cast(room, c.POINTER(c.c_int32)), len(room)
+        self._check(code)
+        return _list(t)
+
+    def progress(self, id: int) -> tuple[int, int]:
+        """How many tokens of a request are computed, and how many it has."""
+        computed, tokens = c.c_int64(0), c.c_int64(0)
+        self._check(self._lib.llm_cache_progress(self._handle, c.c_uint64(id), c.byref(computed), c.byref(tokens)))
+        return computed.value, tokens.value
+
+    def statistics(self) -> Statistics:
+        """The present load and what happened since the last call."""
+        stats = Statistics(size=c.sizeof(Statistics))
+        self._check(self._lib.llm_cache_statistics(self._handle, c.byref(stats)))
+        return stats
+
+    def drain_msgpack(self, seconds: float, rank: int = 0, *, int_hashes: bool = False) -> bytes:
+        """The events since the last call as a batch in vLLM's encoding; empty if there are none."""
+        b = _Bytes()
+        while True:
+            code = self._lib.llm_cache_drain_msgpack(self._handle, c.c_double(seconds), rank, int(int_hashes), c.byref(b))
+            if code != _SMALL:
+                break
+            room = (c.c_uint8 * b.len)()
+            b.at, b.cap = c.cast(room, c.POINTER(c.c_uint8)), len(room)
+        self._check(code)
+        return bytes(_list(b))
+
+    def reset(self, *, preempt: bool = False) -> None:
+        """Forgets all cached prefixes; with preempt all running requests lose their blocks before."""
+        self._check(self._lib.llm_cache_reset(self._handle, int(preempt)))

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/sampling"
+)
+
+// benchOptions are the load of a benchmark; names are those of vllm bench.
+type benchOptions struct {
+	prompts     int
+	inputLen    int
+	prefixLen   int
+	outputLen   int
+	concurrency int
+	rate        float64
+	seed        uint64
+	output      string
+}
+
+func benchCommand() *cobra.Command {
+	var o modelOptions
+	var b benchOptions
+	c := &cobra.Command{
+		Use:   "bench MODEL",
+		Short: "Measure throughput and latency of a model on this machine",
+		Long: "bench serves requests of random tokens to a model in this process, without HTTP, and prints what\n" +
+			"vllm bench serve prints, under the same names. MODEL is a folder, a GGUF file, or demo.",
+		Example: "  llmserve bench demo --num-prompts 64 --prefix-len 512 --input-len 32 --output-len 32 --output result.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if err := b.check(); err != nil {
+				return err
+			}
+			l, err := open(args[0], &o)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, l.close()) }()
+			return l.bench(c.Context(), c.OutOrStdout(), &o, &b)
+		},
+	}
+	o.flags(c.Flags())
+	f := c.Flags()
+	f.IntVar(&b.prompts, "num-prompts", 64, "requests")
+	f.IntVar(&b.inputLen, "input-len", 128, "tokens of a prompt of its own")
+	f.IntVar(&b.prefixLen, "prefix-len", 0, "tokens before them that all prompts share")
+	f.IntVar(&b.outputLen, "output-len", 64, "tokens of an answer")
+	f.IntVar(&b.concurrency, "max-concurrency", 16, "requests at the same time")
+	f.Float64Var(&b.rate, "request-rate", 0, "requests a second, at random (Poisson); 0: as soon as there is room")
+	f.Uint64Var(&b.seed, "seed", 0, "of prompts and arrivals")
+	f.StringVarP(&b.output, "output", "o", "", "file for the result in JSON")
+	return c
+}
+
+func (b *benchOptions) check() error {
+	if b.prompts < 1 || b.inputLen < 1 || b.prefixLen < 0 || b.outputLen < 1 || b.concurrency < 1 || !(b.rate >= 0) {
+		return errors.New("--num-prompts, --input-len, --output-len and --max-concurrency must be at least 1, --prefix-len and --request-rate at least 0")
+	}
+	return nil
+}
+
+// A timing is what was seen of one request.
+type timing struct {
+	start  time.Time
+	tokens []time.Duration // since start, of each token
+	err    error
+}
+
+func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *benchOptions) (err error) {
+	e, err := l.engine(o, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	if need := b.prefixLen + b.inputLen + b.outputLen; need > e.Config().MaxModelLen {
+		return fmt.Errorf("a request has %d tokens, the longest sequence %d", need, e.Config().MaxModelLen)
+	}
+	begin := time.Now()
+	timings := l.load(ctx, e, b)
+	r := summarize(b, timings, time.Since(begin))
+	for i := range timings {
+		if timings[i].err != nil {
+			return timings[i].err
+		}
+	}
+	r.print(out)
+	if b.output == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(b.output, append(data, '\n'), 0o644)
+}
+
+// load sends all requests and waits for their answers.
+func (l *loaded) load(ctx context.Context, e *engine.Engine, b *benchOptions) []timing {
+	rnd := rand.New(rand.NewPCG(b.seed, 0))
+	draw := func(n int) []int32 {
+		ids := make([]int32, n)
+		for i := range ids {
+			ids[i] = rnd.Int32N(int32(l.model.VocabSize))
+		}
+		return ids
+	}
+	prefix := draw(b.prefixLen)
+	timings := make([]timing, b.prompts)
+	room := make(chan struct{}, b.concurrency)
+	next := time.Now()
+	var wait sync.WaitGroup
+	for i := range timings {
+		prompt := append(slices.Clone(prefix), draw(b.inputLen)...)
+		if b.rate > 0 {
+			next = next.Add(time.Duration(rnd.ExpFloat64() / b.rate * float64(time.Second)))
+			time.Sleep(time.Until(next))
+		}
+		room <- struct{}{}
+		wait.Go(func() {
+			timings[i] = ask(ctx, e, prompt, b.outputLen)
+			<-room
+		})
+	}
+	wait.Wait()
+	return timings
+}
+
+func ask(ctx context.Context, e *engine.Engine, prompt []int32, most int) timing {
+	t := timing{start: time.Now()}
+	p := sampling.Default()
+	p.Temperature = 0
+	s, err := e.Submit(engine.Request{Prompt: prompt, MaxTokens: most, IgnoreEnd: true, Params: p})
+	if err != nil {
+		return timing{err: err}
+	}
+	defer s.Cancel()
+	for {
+		events, err := s.Next(ctx)
+		if err != nil || events == nil {
+			t.err = err
+			return t
+		}
+		for _, event := range events {
+			if event.Err != nil {
+				t.err = event.Err
+			}
+			for range event.Tokens {
+				t.tokens = append(t.tokens, time.Since(t.start))
+			}
+		}
+	}
+}
+
+// A result has the names of vllm bench serve; times are in milliseconds.
+type result struct {
+	Duration          float64 `json:"duration"`
+	Completed         int     `json:"completed"`
+	TotalInputTokens  int     `json:"total_input_tokens"`
+	TotalOutputTokens int     `json:"total_output_tokens"`
+	RequestThroughput float64 `json:"request_throughput"`
+	OutputThroughput  float64 `json:"output_throughput"`
+	TotalThroughput   float64 `json:"total_token_throughput"`
+	quantiles
+}
+
+type quantiles struct {
+	MeanTTFT   float64 `json:"mean_ttft_ms"`
+	MedianTTFT float64 `json:"median_ttft_ms"`
+	P90TTFT    float64 `json:"p90_ttft_ms"`
+	P99TTFT    float64 `json:"p99_ttft_ms"`
+	MeanTPOT   float64 `json:"mean_tpot_ms"`
+	MedianTPOT float64 `json:"median_tpot_ms"`
+	P90TPOT    float64 `json:"p90_tpot_ms"`
+	P99TPOT    float64 `json:"p99_tpot_ms"`
+	MeanITL    float64 `json:"mean_itl_ms"`
+	MedianITL  float64 `json:"median_itl_ms"`
+	P90ITL     float64 `json:"p90_itl_ms"`
+	P99ITL     float64 `json:"p99_itl_ms"`
+}
+
+func summarize(b *benchOptions, timings []timing, took time.Duration) *result {
+	r := &result{Duration: took.Seconds()}
+	var ttft, tpot, itl []float64
+	for i := range timings {
+		t := &timings[i]
+		if t.err != nil || len(t.tokens) == 0 {
+			continue
+		}
+		r.Completed++
+		r.TotalInputTokens += b.prefixLen + b.inputLen
+		r.TotalOutputTokens += len(t.tokens)
+		first, last := t.tokens[0], t.tokens[len(t.tokens)-1]
+		ttft = append(ttft, milliseconds(first))
+		if n := len(t.tokens) - 1; n > 0 {
+			tpot = append(tpot, milliseconds(last-first)/float64(n))
+		}
+		for k := 1; k < len(t.tokens); k++ {
+			itl = append(itl, milliseconds(t.tokens[k]-t.tokens[k-1]))
+		}
+	}
+	seconds := took.Seconds()
+	r.RequestThroughput = float64(r.Completed) / seconds
+	r.OutputThroughput = float64(r.TotalOutputTokens) / seconds
+	r.TotalThroughput = float64(r.TotalInputTokens+r.TotalOutputTokens) / seconds
+	r.MeanTTFT, r.MedianTTFT, r.P90TTFT, r.P99TTFT = spread(ttft)
+	r.MeanTPOT, r.MedianTPOT, r.P90TPOT, r.P99TPOT = spread(tpot)
+	r.MeanITL, r.MedianITL, r.P90ITL, r.P99ITL = spread(itl)
+	return r
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// spread interpolates between the nearest values, as numpy does.
+func spread(x []float64) (mean, median, p90, p99 float64) {
+	if len(x) == 0 {
+		return 0, 0, 0, 0
+	}
+	slices.Sort(x)
+	for _, v := range x {
+		mean += v / float64(len(x))
+	}
+	at := func(q float64) float64 {
+		place := q * float64(len(x)-1)
+		low := int(math.Floor(place))
+		high := min(low+1, len(x)-1)
+		return x[low] + (x[high]-x[low])*(place-float64(low))
+	}
+	return mean, at(0.5), at(0.9), at(0.99)
+}
+
+func (r *result) print(out io.Writer) {
+	fmt.Fprintf(out, "%d requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n",
+		r.Completed, r.Duration, r.RequestThroughput, r.OutputThroughput, r.TotalThroughput)
+	fmt.Fprintf(out, "%-24s%10s%10s%10s%10s\n", "ms", "mean", "median", "p90", "p99")
+	for _, line := range []struct {
+		name                   string
+		mean, median, p90, p99 float64
+	}{
+		{"time to first token", r.MeanTTFT, r.MedianTTFT, r.P90TTFT, r.P99TTFT},
+		{"time per output token", r.MeanTPOT, r.MedianTPOT, r.P90TPOT, r.P99TPOT},
+		{"between tokens", r.MeanITL, r.MedianITL, r.P90ITL, r.P99ITL},
+	} {
+		fmt.Fprintf(out, "%-24s%10.2f%10.2f%10.2f%10.2f\n", line.name, line.mean, line.median, line.p90, line.p99)
+	}
+}

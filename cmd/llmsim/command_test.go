@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that a trace can come from a pipe, which is read twice all the same.
+func TestATraceFromAPipe(t *testing.T) {
+	for _, path := range []string{"-", "/dev/stdin"} {
+		cmd := program("run", "--trace", path)
+		cmd.Stdin = strings.NewReader("arrival,prompt,output\n0,10,5\n1,10,5\n")
+		status, stdout, stderr := finish(t, cmd)
+		require.Zero(t, status, stderr)
+		require.Contains(t, stdout, "2 of 2 requests")
+		cmd = program("run", "--trace", path)
+		cmd.Stdin = strings.NewReader("arrival,prompt,output\n0,10,5\n1,ten,5\n")
+		status, _, stderr = finish(t, cmd)
+		require.Equal(t, 1, status)
+		require.Contains(t, stderr, path+":3:")
+	}
+}
+
+// Ensure that what cannot be run is refused, and that a run that served nothing
+// fails and has no latencies.
+func TestRunsThatCannotBeAreRefused(t *testing.T) {
+	for _, c := range []struct{ name, args, wantErr string }{
+		{"too long", "run --duration 1e18", "want at most"},
+		{"too fast", "run --rate 1e12", "want at most"},
+		{"too many", "run --rate 1e5 --duration 1e8", "1e+09 requests"},
+		{"nothing arrives", "run --rate 0.0001 --duration 1", "no request arrived"},
+		{"nothing is served", "run --max-len 20 --max-tokens 20 --requests 3", "none of 3 requests was served; the first was refused: "},
+		{"near miss of a flag", "run --ratee 3", "did you mean --rate?"},
+		{"far from any flag", "run --zebra 3", "unknown flag: --zebra"},
+		{"a folder that cannot be", "plan -o /dev/null/plan", "/dev/null"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, stdout, stderr := llmsim(t, strings.Fields(c.args)...)
+			require.Equal(t, 1, status)
+			require.Contains(t, stderr, c.wantErr)
+			if stdout != "" {
+				require.Regexp(t, `to the first token +- +- +- +- +-`, stdout)
+			}
+		})
+	}
+}
+
+// Ensure that every command notices that its output cannot be written.
+func TestAFullDiskIsNoticed(t *testing.T) {
+	for _, args := range []string{"list", "list --json", "run --requests 5", "--help", "--version"} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		require.NoError(t, err)
+		cmd := program(strings.Fields(args)...)
+		cmd.Stdout = full
+		var said strings.Builder
+		cmd.Stderr = &said
+		require.Error(t, cmd.Run(), args)
+		require.Contains(t, said.String(), "no space left on device", args)
+		require.NoError(t, full.Close())
+	}
+	status, _, stderr := llmsim(t, "view", "--story", "copy-on-write", "-o", filepath.Join(t.TempDir(), "none", "page.html"))
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "none/page.html: no such file or directory")
+	require.NotContains(t, stderr, ".new-")
+}
+
+func TestTheVersionAndTheNamesAreSaid(t *testing.T) {
+	status, stdout, _ := llmsim(t, "--version")
+	require.Zero(t, status)
+	require.Contains(t, stdout, "llmsim version")
+	status, stdout, _ = llmsim(t, "list", "--json")
+	require.Zero(t, status)
+	var names map[string][]string
+	require.NoError(t, json.Unmarshal([]byte(stdout), &names))
+	require.Contains(t, names["systems"], "vllm-v1")
+	require.Contains(t, names["engines"], "tensorrt-llm")
+	status, stdout, _ = llmsim(t, "completion", "bash")
+	require.Zero(t, status)
+	require.Contains(t, stdout, "llmsim")
+}

@@ -1,0 +1,265 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Options that change logits, on decoding and prefill in one batch.
+var optionSets = []struct {
+	name   string
+	change func(b *Batch)
+}{
+	{"none", func(*Batch) {}},
+	{"alibi", func(b *Batch) { b.AlibiSlopes = []float32{.5, .25, .1, .05, .02, 0} }},
+	{"window", func(b *Batch) { b.SlidingWindow = 37 }},
+	{"window of 1", func(b *Batch) { b.SlidingWindow = 1 }},
+	{"window over partitions", func(b *Batch) { b.SlidingWindow = 600 }},
+	{"soft cap", func(b *Batch) { b.SoftCap = 2 }},
+	{"sinks", func(b *Batch) { b.Sinks = []float32{-3, 0, 1, 2, 4, 40} }},
+	{"negative scale", func(b *Batch) { b.Scale = -b.Scale }},
+	{"no scale", func(b *Batch) { b.Scale = 0 }},
+	{"sparse", func(b *Batch) {
+		b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 32, HeadSlidingStep: 1}
+	}},
+	{"sparse by KV heads", func(b *Batch) {
+		b.Sparse = &BlockSparse{LocalBlocks: 1, VertStride: 4, BlockSize: 64, HeadSlidingStep: -2, Rank: 1}
+	}},
+	{"sparse without local blocks", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 7, BlockSize: 32, HeadSlidingStep: 0} }},
+	{"all", func(b *Batch) {
+		b.AlibiSlopes, b.Sinks = []float32{.5, .25, .1, .05, .02, 0}, []float32{-3, 0, 1, 2, 4, 5}
+		b.SlidingWindow, b.SoftCap = 300, 10
+		b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 32, HeadSlidingStep: 1}
+	}},
+}
+
+func TestOptionsEqualTheReference(t *testing.T) {
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for i, o := range optionSets {
+			dtype := allDTypes[i%len(allDTypes)]
+			t.Run(fmt.Sprintf("%s %v", o.name, dtype), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(11, uint64(i)))
+				p := newProblem(r, problemSpec{
+					shape: Shape{BlockSize: 32, NumKVHeads: 2, HeadSize: 32, DType: dtype},
+					heads: 6, lens: []int{600, 100, 1, 530}, queries: []int{1, 20, 1, 3},
+				})
+				o.change(&p.batch)
+				for _, v := range []Version{V1, V2} {
+					p.batch.Version = v
+					require.NoError(t, runner.Forward(&p.cache, &p.batch))
+					requireNear(t, p, 3*f32Bound) // what a cap of 10 leaves of float32 is 1e-6
+				}
+			})
+		}
+	})
+}
+
+// contents of keys, values and queries that are hard.
+var hardContents = []struct {
+	name string
+	make func(r *rand.Rand) float32
+}{
+	{"all equal", func(*rand.Rand) float32 { return 0.5 }},
+	{"zeros", func(*rand.Rand) float32 { return 0 }},
+	{"denormals", func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 1e-40 }},
+	{"one in a hundred is huge", func(r *rand.Rand) float32 {
+		if r.IntN(100) == 0 {
+			return 300
+		}
+		return float32(r.NormFloat64())
+	}},
+	{"logits up to 12", func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 1.5 }},
+	{"logits up to 30", func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 2.3 }},
+	{"signs", func(r *rand.Rand) float32 { return float32(2*r.IntN(2) - 1) }},
+}
+
+func TestHardInputsEqualTheReference(t *testing.T) {
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for _, h := range hardContents {
+			for _, dtype := range []DType{F32, F16, BF16, E5M2} {
+				t.Run(fmt.Sprintf("%s %v", h.name, dtype), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(12, 1))
+					p := newProblem(r, problemSpec{
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64, DType: dtype},
+						heads: 4, lens: []int{1, 15, 16, 17, 511, 512, 513, 1024, 1025}, contents: h.make,
+					})
+					require.NoError(t, runner.Forward(&p.cache, &p.batch))
+					bound := f32Bound
+					switch h.name {
+					case "one in a hundred is huge":
+						bound = 1 // logits of 10,000: only that there is no NaN
+					case "logits up to 30":
+						bound = 2 * f32Bound // a sum of 64 products of that size is not exact to 1e-6
+					}
+					requireNear(t, p, bound)
+				})
+			}
+		}
+	})
+}
+
+// NaN shows where a row reaches it, and only there, whichever way the row takes.
+func TestNaNStaysWhereItIsReached(t *testing.T) {
+	nan := float32(math.NaN())
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for _, dtype := range []DType{F32, F16, BF16, E4M3, E5M2} {
+			for _, value := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%v value %v", dtype, value), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(13, 1))
+					p := newProblem(r, problemSpec{
+						shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: dtype},
+						heads: 4, lens: []int{40, 40}, queries: []int{20, 1},
+					})
+					c := &p.cache
+					// Everything that belongs to nobody, and token 30 of sequence 0.
+					used := map[int]bool{}
+					for seq := range 2 {
+						for token := range 40 {
+							used[p.batch.blockOf(c, seq, token)*16+token%16] = true
+						}
+					}
+					for slot := range c.NumBlocks * 16 {
+						if !used[slot] {
+							p.poison(slot, nan, 0, true)
+							p.poison(slot, nan, 0, false)
+						}
+					}
+					p.poison(p.batch.blockOf(c, 0, 30)*16+30%16, nan, 0, value)
+					require.NoError(t, runner.Forward(c, &p.batch))
+					for seq := range 2 {
+						first, n, position := p.batch.queries(seq)
+						for q := range n {
+							for head := range 4 {
+								reached := seq == 0 && head < 2 && position+q >= 30
+								out := p.out[((first+q)*4+head)*32:][:32]
+								if !value && reached || value && reached {
+									require.True(t, out[5] != out[5], "sequence %d, query %d, head %d", seq, q, head)
+									continue
+								}
+								for i, v := range out {
+									require.False(t, v != v, "sequence %d, query %d, head %d, element %d", seq, q, head, i)
+								}
+							}
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
+// poison sets element 5 of a key or value.
+func (p *problem) poison(slot int, v float32, kvHead int, value bool) {
+	c := &p.cache
+	data, at := c.Key, c.KeyOffset(slot/16, kvHead, slot%16, 5)
+	if value {
+		data, at = c.Value, c.ValueOffset(slot/16, kvHead, slot%16, 5)
+	}
+	c.DType.Store(unsafe.Pointer(&data[at]), v)
+}
+
+// A token whose logit is -inf weighs nothing; a row without weights is 0.
+func TestMinusInfinityWeighsNothing(t *testing.T) {
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		r := rand.New(rand.NewPCG(14, 1))
+		p := newProblem(r, problemSpec{
+			shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32}, heads: 1, lens: []int{40, 600}, queries: []int{3, 1},
+			contents: func(r *rand.Rand) float32 { return 1 + r.Float32() },
+		})
+		for token := range 600 {
+			if token < 512 || token%2 == 0 {
+				slot := p.batch.blockOf(&p.cache, 1, token)*16 + token%16
+				p.poison(slot, float32(math.Inf(-1)), 0, false)
+			}
+		}
+		require.NoError(t, runner.Forward(&p.cache, &p.batch))
+		requireNear(t, p, f32Bound)
+		for token := range 600 {
+			p.poison(p.batch.blockOf(&p.cache, 1, token)*16+token%16, float32(math.Inf(-1)), 0, false)
+		}
+		require.NoError(t, runner.Forward(&p.cache, &p.batch))
+		for _, v := range p.out[3*32 : 4*32] {
+			require.Zero(t, v)
+		}
+	})
+}
+
+// Outputs and queries of 16 bits are those of float32, rounded.
+func TestNarrowQueriesAndOutputs(t *testing.T) {
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for _, d := range []DType{F16, BF16} {
+			p := smallProblem(F16)
+			narrow := make([]uint16, len(p.query))
+			d.StoreAll(unsafe.Pointer(&narrow[0]), p.query)
+			d.LoadAll(p.query, unsafe.Pointer(&narrow[0]))
+			want := outputs(t, runner, p, nil)
+			out := make([]uint16, len(narrow))
+			b := p.batch
+			width := b.NumHeads * p.cache.HeadSize
+			b.Query, b.Out = Float16s(narrow, width), Float16s(out, width)
+			if d == BF16 {
+				b.Query, b.Out = BFloat16s(narrow, width), BFloat16s(out, width)
+			}
+			require.NoError(t, runner.Forward(&p.cache, &b))
+			for i, v := range want {
+				var rounded uint16
+				d.Store(unsafe.Pointer(&rounded), v)
+				require.Equal(t, rounded, out[i])
+			}
+		}
+	})
+}
+
+// vLLM's rule for its two kernels.
+func TestTheRuleOfVLLMForV1(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		seqs, heads, most int
+		v1                bool
+	}{
+		{"one partition", 1, 8, 512, true},
+		{"two partitions, little work", 1, 8, 513, false},
+		{"two partitions, 512 rows", 16, 32, 513, false},
+		{"two partitions, more than 512 rows", 17, 32, 513, true},
+		{"the longest that V1 takes", 17, 32, 8192, true},
+		{"longer", 17, 32, 8193, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := Batch{NumHeads: c.heads, SeqLens: make([]int32, c.seqs)}
+			b.SeqLens[0] = int32(c.most)
+			require.Equal(t, c.v1, ruleV1(&b))
+		})
+	}
+}
+
+// A fuzzed shape equals the reference, or is refused.
+func FuzzShapes(f *testing.F) {
+	f.Add(uint64(1), uint8(2), uint8(4), uint8(64), uint8(16), uint16(700), uint8(3), uint8(1), uint8(0))
+	f.Add(uint64(2), uint8(1), uint8(7), uint8(40), uint8(24), uint16(33), uint8(33), uint8(5), uint8(2))
+	f.Add(uint64(3), uint8(3), uint8(1), uint8(128), uint8(1), uint16(17), uint8(1), uint8(3), uint8(1))
+	f.Fuzz(func(t *testing.T, seed uint64, kvHeads, group, size, block uint8, n uint16, queries, dtype, layout uint8) {
+		s := Shape{
+			BlockSize: int(block%64) + 1, NumKVHeads: int(kvHeads%3) + 1, HeadSize: int(size),
+			DType: DType(dtype % 6), Layout: Layout(layout % 3),
+		}
+		if s.Check() != nil {
+			return
+		}
+		tokens := int(n%1200) + 1
+		r := rand.New(rand.NewPCG(seed, 1))
+		p := newProblem(r, problemSpec{
+			shape: s, heads: s.NumKVHeads * (int(group%9) + 1), lens: []int{tokens, 5}, queries: []int{1 + int(queries)%min(tokens, 40), 2},
+		})
+		runner := newRunner(t, 2)
+		for _, k := range instructionSets()[1:] {
+			runner.kernels = k
+			require.NoError(t, runner.Forward(&p.cache, &p.batch))
+			requireNear(t, p, 2*f32Bound)
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package attention
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A layout changes where a number lies and nothing else: the same numbers in
+// another layout give the same bits, and come back as they were.
+func TestLayoutsHoldTheSameNumbers(t *testing.T) {
+	for _, dtype := range allDTypes {
+		for _, block := range []int{8, 16, 24, 32} {
+			t.Run(fmt.Sprintf("%v %d", dtype, block), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(15, 1))
+				p := newProblem(r, problemSpec{
+					shape: Shape{BlockSize: block, NumKVHeads: 2, HeadSize: 48, DType: dtype}, heads: 6, lens: []int{70, 600}, queries: []int{4, 1},
+				})
+				runner := newRunner(t, 2)
+				want := outputs(t, runner, p, nil)
+				first := p.cache
+				for _, layout := range []Layout{LayoutVLLM, LayoutFlash, LayoutTile} {
+					s := first.Shape
+					s.Layout = layout
+					c, err := NewCache(s, aligned(s.BlockBytes()*first.NumBlocks))
+					require.NoError(t, err)
+					require.NoError(t, Convert(&c, &p.cache))
+					p.cache = c
+					requireSameBits(t, want, outputs(t, runner, p, nil), layout.String())
+				}
+				require.Equal(t, first.Key, p.cache.Key)
+			})
+		}
+	}
+}
+
+func TestConvertingRoundsAndRefuses(t *testing.T) {
+	s := Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: F32}
+	from, err := NewCache(s, aligned(s.BlockBytes()))
+	require.NoError(t, err)
+	from.DType.Store(unsafe.Pointer(&from.Key[from.KeyOffset(0, 0, 3, 7)]), 1.0003)
+	s.DType, s.Layout = F16, LayoutFlash
+	to, err := NewCache(s, aligned(s.BlockBytes()))
+	require.NoError(t, err)
+	require.NoError(t, Convert(&to, &from))
+	require.Equal(t, float32(1), to.DType.Load(unsafe.Pointer(&to.Key[to.KeyOffset(0, 0, 3, 7)])))
+	other := s
+	other.HeadSize = 64
+	wrong, err := NewCache(other, aligned(other.BlockBytes()))
+	require.NoError(t, err)
+	require.ErrorIs(t, Convert(&wrong, &from), ErrArgument)
+	other = s
+	other.DType = Int8
+	wrong, err = NewCache(other, aligned(other.BlockBytes()))
+	require.NoError(t, err)
+	require.ErrorIs(t, Convert(&wrong, &from), ErrArgument)
+	require.ErrorIs(t, Convert(&from, &from), ErrOverlap)
+}
+
+// The formulas, once more and apart, on indices as vLLM and FlashAttention have them.
+func TestLayoutsAreWhatTheySay(t *testing.T) {
+	s := Shape{BlockSize: 16, NumKVHeads: 3, HeadSize: 32, DType: F16}
+	for _, c := range []struct {
+		layout     Layout
+		key, value func(b, h, t, i int) int // elements behind the first key and the first value
+	}{
+		{LayoutVLLM, func(b, h, t, i int) int { return (((b*3+h)*4+i/8)*16+t)*8 + i%8 }, func(b, h, t, i int) int { return ((b*3+h)*32+i)*16 + t }},
+		{LayoutFlash, func(b, h, t, i int) int { return ((b*16+t)*3+h)*32 + i }, func(b, h, t, i int) int { return ((b*16+t)*3+h)*32 + i }},
+		{LayoutTile, func(b, h, t, i int) int { return (b*3+h)*1024 + i*16 + t }, func(b, h, t, i int) int { return (b*3+h)*1024 + t*32 + i }},
+	} {
+		s.Layout = c.layout
+		cache, err := NewCache(s, aligned(5*s.BlockBytes()))
+		require.NoError(t, err)
+		for b := range 5 {
+			for h := range 3 {
+				for token := range 16 {
+					for i := range 32 {
+						require.Equal(t, 2*c.key(b, h, token, i), cache.KeyOffset(b, h, token, i), "%v", c.layout)
+						require.Equal(t, 2*c.value(b, h, token, i), cache.ValueOffset(b, h, token, i), "%v", c.layout)
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package attention
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every number of 8 and 16 bits comes back, and NaN stays NaN.
+func TestNumbersComeBack(t *testing.T) {
+	for _, c := range []struct {
+		dtype DType
+		n     int
+		load  func(i int) float32
+		store func(v float32) int
+	}{
+		{F16, 1 << 16, func(i int) float32 { return f16ToF32(uint16(i)) }, func(v float32) int { return int(f32ToF16(v)) }},
+		{BF16, 1 << 16, func(i int) float32 { return bf16ToF32(uint16(i)) }, func(v float32) int { return int(f32ToBF16(v)) }},
+		{E4M3, 256, func(i int) float32 { return e4m3ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE4M3(v)) }},
+		{E5M2, 256, func(i int) float32 { return e5m2ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE5M2(v)) }},
+	} {
+		for i := range c.n {
+			v := c.load(i)
+			switch {
+			case v != v:
+				back := c.load(c.store(v))
+				require.True(t, back != back, "%v %#x", c.dtype, i)
+			case c.dtype == E5M2 && math.IsInf(float64(v), 0):
+				require.Equal(t, i-1, c.store(v), "it saturates")
+			default:
+				require.Equal(t, i, c.store(v), "%v %v", c.dtype, v)
+			}
+		}
+	}
+}
+
+// Between two neighbours the nearer one is taken, and the even one of equal ones.
+func TestNumbersAreRoundedToNearest(t *testing.T) {
+	for _, c := range []struct {
+		dtype DType
+		n     int
+		load  func(i int) float32
+		store func(v float32) int
+	}{
+		{F16, 0x7c00, func(i int) float32 { return f16ToF32(uint16(i)) }, func(v float32) int { return int(f32ToF16(v)) }},
+		{BF16, 0x7f80, func(i int) float32 { return bf16ToF32(uint16(i)) }, func(v float32) int { return int(f32ToBF16(v)) }},
+		{E4M3, 0x7f, func(i int) float32 { return e4m3ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE4M3(v)) }},
+		{E5M2, 0x7c, func(i int) float32 { return e5m2ToF32(uint8(i)) }, func(v float32) int { return int(f32ToE5M2(v)) }},
+	} {
+		for i := range c.n - 1 {
+			low, high := float64(c.load(i)), float64(c.load(i+1))
+			middle := (low + high) / 2
+			if float64(float32(middle)) != middle {
+				continue // a denormal float32 in between
+			}
+			require.Equal(t, i+i&1, c.store(float32(middle)), "%v between %v and %v", c.dtype, low, high)
+			require.Equal(t, i, c.store(math.Nextafter32(float32(middle), 0)), "%v below the middle of %v", c.dtype, low)
+			require.Equal(t, i+1, c.store(math.Nextafter32(float32(middle), math.MaxFloat32)), "%v above the middle of %v", c.dtype, low)
+		}
+	}
+}
+
+// Assembly converts like Go, bit for bit, for numbers of all kinds.
+func TestAssemblyConvertsLikeGo(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	x := make([]float32, 100_000)
+	for i := range x {
+		x[i] = math.Float32frombits(r.Uint32())
+		if i%2 == 0 {
+			x[i] = float32(r.NormFloat64() * math.Pow(2, float64(r.IntN(40)-30)))
+		}
+	}
+	x[0], x[1], x[2] = float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())
+	for _, k := range instructionSets() {
+		for _, d := range []DType{F16, BF16} {
+			out := make([]uint16, len(x))
+			n := k.narrow(d, unsafe.Pointer(&out[0]), x)
+			for i := range n {
+				var want uint16
+				d.Store(unsafe.Pointer(&want), x[i])
+				require.Equal(t, want, out[i], "%v %v of %#x", k, d, math.Float32bits(x[i]))
+			}
+		}
+		for _, d := range []DType{F16, BF16, E5M2, Int8} {
+			in := make([]uint16, 1<<16)
+			for i := range in {
+				in[i] = uint16(i)
+			}
+			out := make([]float32, 1<<16)
+			n := k.widen(d, out, unsafe.Pointer(&in[0]))
+			for i := range n {
+				want := d.Load(unsafe.Add(unsafe.Pointer(&in[0]), i*d.Size()))
+				require.Equal(t, math.Float32bits(want), math.Float32bits(out[i]), "%v %v, number %d", k, d, i)
+			}
+		}
+		for _, size := range []int{8, 72, 128} {
+			rows, out := x[:16*size], make([]float32, 16*size)
+			k.transpose(out, rows, size)
+			for i := range size {
+				for token := range 16 {
+					require.Equal(t, math.Float32bits(rows[token*size+i]), math.Float32bits(out[i*16+token]))
+				}
+			}
+		}
+	}
+}

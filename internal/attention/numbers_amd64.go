@@ -1,0 +1,56 @@
+package attention
+
+import "unsafe"
+
+// These name the functions of assembly, so that a call stays on the stack.
+
+func (a *assembly) narrow(d DType, out unsafe.Pointer, x []float32) int {
+	if len(x) < 16 {
+		return 0
+	}
+	k := call{in: floats(x), out: out, n: len(x) / 16}
+	wide := a == &avx512
+	switch {
+	case d == F16 && wide:
+		narrowF16AVX512(&k)
+	case d == F16:
+		narrowF16AVX2(&k)
+	case d == BF16 && wide:
+		narrowBF16AVX512(&k)
+	case d == BF16:
+		narrowBF16AVX2(&k)
+	default:
+		return 0
+	}
+	return len(x) &^ 15
+}
+
+func (a *assembly) widen(d DType, x []float32, in unsafe.Pointer) int {
+	if len(x) < chunk {
+		return 0
+	}
+	k := call{in: in, inStride: chunk * d.Size(), out: floats(x), n: len(x) / chunk}
+	wide := a == &avx512
+	switch {
+	case d == F16 && wide:
+		convertF16AVX512(&k)
+	case d == F16:
+		convertF16AVX2(&k)
+	case d == BF16 && wide:
+		convertBF16AVX512(&k)
+	case d == BF16:
+		convertBF16AVX2(&k)
+	default:
+		return 0
+	}
+	return len(x) / chunk * chunk
+}
+
+func (a *assembly) transpose(out, x []float32, size int) {
+	k := call{in: floats(x), out: floats(out), size: size}
+	if a == &avx512 {
+		transposeAVX512(&k)
+	} else {
+		transposeAVX2(&k)
+	}
+}

@@ -1,0 +1,35 @@
+package speed
+
+import "github.com/klauspost/cpuid/v2"
+
+//go:noescape
+func readAVX512(p *byte, n int)
+
+//go:noescape
+func readAVX2(p *byte, n int)
+
+func multiplyAVX512(n int)
+
+func multiplyAVX2(n int)
+
+var wide = cpuid.CPU.Supports(cpuid.AVX512F)
+
+// read adds up memory as float32, a multiple of 512 bytes.
+func read(p []byte) {
+	if wide {
+		readAVX512(&p[0], len(p))
+	} else {
+		readAVX2(&p[0], len(p))
+	}
+}
+
+// multiply does rounds of multiplications and additions, and says how many
+// floating-point operations they are.
+func multiply(rounds int) (operations int) {
+	if wide {
+		multiplyAVX512(rounds)
+		return rounds * 24 * 16 * 2
+	}
+	multiplyAVX2(rounds)
+	return rounds * 24 * 8 * 2
+}

@@ -1,0 +1,44 @@
+package workload
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"sync"
+)
+
+// pipes keeps what was read of files that can be read only once: a trace is
+// checked as a whole before it is run.
+var pipes = struct {
+	sync.Mutex
+	text map[string][]byte
+}{text: map[string][]byte{}}
+
+// open is os.Open, of a pipe as often as it is asked for.
+func open(path string) (io.ReadCloser, error) {
+	if path != "-" {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().IsRegular() || info.IsDir() {
+			return os.Open(path)
+		}
+	}
+	pipes.Lock()
+	defer pipes.Unlock()
+	text, ok := pipes.text[path]
+	if !ok {
+		f := os.Stdin
+		if path != "-" {
+			var err error
+			if f, err = os.Open(path); err != nil {
+				return nil, err
+			}
+			defer f.Close()
+		}
+		var err error
+		if text, err = io.ReadAll(f); err != nil {
+			return nil, err
+		}
+		pipes.text[path] = text
+	}
+	return io.NopCloser(bytes.NewReader(text)), nil
+}

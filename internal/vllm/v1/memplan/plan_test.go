@@ -1,0 +1,122 @@
+package memplan
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/v1/kvcache"
+)
+
+func full(heads int) Layer {
+	return Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: heads, HeadSize: 64, ElementBytes: 4}
+}
+
+func window(heads int) Layer {
+	l := full(heads)
+	l.Kind, l.Window = kvcache.SlidingWindow, 1
+	return l
+}
+
+func mamba(bytes int) Layer {
+	return Layer{Group: kvcache.Group{Kind: kvcache.Mamba, BlockSize: 16, Align: true}, StateBytes: bytes}
+}
+
+func strided(l Layer) Layer {
+	l.Strided = true
+	return l
+}
+
+func times(n int, l Layer) (layers []Layer) {
+	for range n {
+		layers = append(layers, l)
+	}
+	return layers
+}
+
+func list(parts ...[]Layer) (layers []Layer) {
+	for _, p := range parts {
+		layers = append(layers, p...)
+	}
+	return layers
+}
+
+// page is what a block of full(2) takes.
+const page = 16 * 2 * 64 * 4 * 2
+
+// The cases and their values are those of vLLM's test_get_kv_cache_configs in
+// tests/v1/core/test_kv_cache_utils.py, and of the rules that the comments of
+// kv_cache_utils.py state with an example.
+func TestPlans(t *testing.T) {
+	big := full(2)
+	big.HeadSize = 128
+	wide := kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 32, Window: 1}
+	f, w, m := full(2).Group, window(2).Group, mamba(1).Group
+	for _, test := range []struct {
+		name    string
+		layers  []Layer
+		bytes   int
+		blocks  int // override
+		want    int // blocks
+		groups  []Group
+		tensors []Tensor
+	}{
+		{"no layers", nil, 100, 0, 1, nil, nil},
+		{"all alike", times(2, full(2)), page * 2 * 32, 0, 32, []Group{{f, []int{0, 1}}}, []Tensor{{page * 32, []int{0}}, {page * 32, []int{1}}}},
+		{"all alike, another number of blocks", times(2, full(2)), page * 2 * 32, 10, 10, []Group{{f, []int{0, 1}}}, []Tensor{{page * 10, []int{0}}, {page * 10, []int{1}}}},
+		{"one of each", list(times(1, full(2)), times(1, window(2))), page * 2 * 32, 0, 64, []Group{{f, []int{0}}, {w, []int{1}}}, []Tensor{{page * 64, []int{0, 1}}}},
+		{"2 full and 4 windows", list(times(2, full(2)), times(4, window(2))), page * 2 * 32, 0, 32,
+			[]Group{{f, []int{0, 1}}, {w, []int{2, 4}}, {w, []int{3, 5}}},
+			[]Tensor{{page * 32, []int{0, 2, 3}}, {page * 32, []int{1, 4, 5}}}},
+		{"3 full and 7 windows", list(times(3, full(2)), times(7, window(2))), page * 3 * 32, 0, 32,
+			[]Group{{f, []int{0, 1, 2}}, {w, []int{3, 6, 9}}, {w, []int{4, 7}}, {w, []int{5, 8}}},
+			[]Tensor{{page * 32, []int{0, 3, 4, 5}}, {page * 32, []int{1, 6, 7, 8}}, {page * 32, []int{2, 9}}}},
+		{"nearly as many: the larger number", list(times(4, full(2)), times(5, window(2))), page * 5 * 10, 0, 10,
+			[]Group{{f, []int{0, 1, 2, 3}}, {w, []int{4, 5, 6, 7, 8}}},
+			[]Tensor{{page * 10, []int{0, 4}}, {page * 10, []int{1, 5}}, {page * 10, []int{2, 6}}, {page * 10, []int{3, 7}}, {page * 10, []int{8}}}},
+		{"half as many again: the smaller number", list(times(2, full(2)), times(3, window(2))), page * 2 * 10, 0, 10,
+			[]Group{{f, []int{0, 1}}, {w, []int{2, 4}}, {w, []int{3}}}, []Tensor{{page * 10, []int{0, 2, 3}}, {page * 10, []int{1, 4}}}},
+		{"one kind with larger heads", []Layer{big, full(2)}, page * 3 * 32, 0, 32, []Group{{f, []int{0, 1}}}, []Tensor{{2 * page * 32, []int{0}}, {page * 32, []int{1}}}},
+		{"windows with smaller pages get larger blocks", []Layer{big, window(2)}, page * 2 * 32, 0, 32,
+			[]Group{{f, []int{0}}, {wide, []int{1}}}, []Tensor{{2 * page * 32, []int{0, 1}}}},
+		{"states are padded", []Layer{full(2), mamba(100)}, page * 32, 0, 32, []Group{{f, []int{0}}, {m, []int{1}}}, []Tensor{{page * 32, []int{0, 1}}}},
+		{"pages that do not divide are padded", []Layer{strided(full(2)), strided(window(3))}, page * 2 * 32, 0, 42,
+			[]Group{{f, []int{0}}, {w, []int{1}}}, []Tensor{{page * 3 / 2 * 42, []int{0, 1}}}},
+		{"no memory", times(2, full(2)), -5, 0, 0, []Group{{f, []int{0, 1}}}, []Tensor{{0, []int{0}}, {0, []int{1}}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, err := Make(test.layers, test.bytes, test.blocks)
+			require.NoError(t, err)
+			require.Equal(t, &Plan{test.want, test.groups, test.tensors}, p)
+		})
+	}
+	keys := full(2)
+	keys.KeysOnly = true
+	require.Equal(t, page/2, keys.PageBytes())
+}
+
+func TestLayersWithoutAPlan(t *testing.T) {
+	odd := window(3)
+	strange := full(1)
+	strange.Kind = 9
+	none := full(1)
+	none.BlockSize = 0
+	for _, test := range []struct {
+		name    string
+		layers  []Layer
+		wantErr string
+	}{
+		{"pages that do not divide", []Layer{full(2), odd}, "a block of layer 0 takes 16384 bytes, which do not divide the 24576 of the largest"},
+		{"a kind", []Layer{strange}, "layer 0 is of kind 9"},
+		{"a block", []Layer{full(1), none}, "layer 1 has blocks of 0 tokens"},
+		{"heads", []Layer{full(0)}, "layer 0 has 0 heads"},
+		{"a state", []Layer{mamba(0)}, "states of 0 bytes"},
+		{"a window", []Layer{{Group: kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 4}, KVHeads: 1, HeadSize: 1, ElementBytes: 1}}, "a window of 0 tokens"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Make(test.layers, 1<<30, 0)
+			require.ErrorIs(t, err, ErrLayers)
+			require.ErrorContains(t, err, test.wantErr)
+		})
+	}
+}
