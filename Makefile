@@ -63,7 +63,7 @@ CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h
 # What hangs is ended; a slow or busy machine is not.
 TEST := $(GO) test -buildvcs=false -timeout 6h
 RACED := ./internal/parallel ./internal/engine
-CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper
+CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper ./internal/kvstore
 
 .PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:
@@ -190,6 +190,8 @@ bench: $(B)/bench/bench $(B)/bench/cache llmbench
 	@echo
 	@$(B)/llmbench bench
 	@$(B)/bench/cache
+	@echo
+	@$(B)/llmbench attention
 	@echo
 	@$(B)/llmbench replay $(addprefix testdata/traces/v1/,m02_full16_big.jsonl.gz s04_fcfs_longprefill_big.jsonl.gz)
 	@echo

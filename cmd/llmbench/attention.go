@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/attention/speed"
+	"llmmemory/internal/kvstore/speed"
 )
 
 func attentionCommand() *cobra.Command {

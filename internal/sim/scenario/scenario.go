@@ -49,8 +49,8 @@ type Scenario struct {
 	Stop  bool    `json:"stop,omitempty"`  // at the end of the window, whatever is not answered
 }
 
-// PaperSetup is OPT-13B on one A100 with 40 GB, with the times that the
-// prototype fitted (sim/PAPER.md §3).
+// PaperSetup is OPT-13B on one A100 with 40 GB, with times that are
+// fitted to two numbers of the paper (sim/PAPER.md §3).
 const PaperSetup = "paper-opt-13b"
 
 // A Plan is a scenario with everything it names looked up.

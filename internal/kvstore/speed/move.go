@@ -102,6 +102,9 @@ func writeRow(w io.Writer, o Options, l attention.Layout, d attention.DType) err
 		}
 	}
 	target := make([]byte, 2*len(key)*8)
+	for i := 0; i < len(target); i += 4096 {
+		target[i] = 1 // the system hands pages out at the first write
+	}
 	both := append(append([]byte{}, key...), value...)
 	memcpy := func(i int) { copy(target[i%8*len(both):][:len(both)], both) }
 	times := o.alternate(write, memcpy)
