@@ -26,3 +26,8 @@ var Watched []byte
 //
 //go:embed process/launch.c
 var Launcher []byte
+
+// Tester is what a white-box tester does to an engine; Watched includes it.
+//
+//go:embed process/tester.c
+var Tester []byte

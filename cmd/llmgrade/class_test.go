@@ -89,6 +89,10 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	require.Empty(t, left)
 	done := reports()
 	require.Less(t, len(done), 4)
+	require.FileExists(t, filepath.Join(out, "index.html"))
+	csv, err := os.ReadFile(filepath.Join(out, "grades.csv"))
+	require.NoError(t, err)
+	require.Contains(t, string(csv), "the run was interrupted")
 	before, err := os.Stat(done[0])
 	require.NoError(t, err)
 

@@ -11,6 +11,7 @@ type options struct {
 	json      bool
 	html      string
 	points    string
+	gate      string
 	seed      uint64
 	jobs      int
 	shard     string
@@ -48,6 +49,7 @@ func command(status *int) *cobra.Command {
 	f.BoolVar(&o.json, "json", false, "one line of JSON per submission")
 	f.StringVar(&o.html, "html", "", "write pages, grades.csv and the reports to this folder, and go on where it ended")
 	f.StringVar(&o.points, "points", "", "points by task, from this file (llmgrade points prints one)")
+	f.StringVar(&o.gate, "gate", "", "what the gate refuses, from this file (llmgrade gate prints one)")
 	f.Uint64Var(&o.seed, "seed", 0, "of the random traces (default: from the submission's text)")
 	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "submissions at a time")
 	f.StringVar(&o.shard, "shard", "", "grade the i-th of n parts of the submissions only: i/n, i from 1")
@@ -58,7 +60,7 @@ func command(status *int) *cobra.Command {
 	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this file")
 	c.MarkFlagsMutuallyExclusive("only", "replay")
 	c.MarkFlagsMutuallyExclusive("html", "replay")
-	c.AddCommand(mergeCommand(), pointsCommand())
+	c.AddCommand(mergeCommand(), pointsCommand(), gateCommand())
 	addGradescope(c)
 	return c
 }

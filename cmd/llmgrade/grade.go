@@ -54,7 +54,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second one ends the process at once
 	failed := o.all(ctx, c.OutOrStdout(), all, grader, pages, one, status)
-	if pages != nil && ctx.Err() == nil { // else what was there stays, and the reports wait
+	if pages != nil {
 		if err := pages.write(); err != nil {
 			return err
 		}
@@ -67,11 +67,16 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, grader func(class.Submission) (*grade.Report, error), pages *pages, told bool, status *int) error {
 	bar := progress(len(all))
 	var failed error
+	before := "" // the first that an interruption kept from being graded
 	for r := range class.Run(ctx, all, o.jobs, grader) {
 		_ = bar.Add(1)
-		if errors.Is(r.Err, context.Canceled) {
-			_ = bar.Exit()
-			return errors.Join(failed, fmt.Errorf("interrupted before %s; with --html, the same command goes on from there", r.Name))
+		if errors.Is(r.Err, context.Canceled) { // what is done has its pages all the same
+			if before == "" {
+				before = r.Name
+			}
+			r.Err = errors.New("not graded: the run was interrupted")
+			pages.add(r)
+			continue
 		}
 		if r.Err != nil {
 			if pages != nil {
@@ -79,9 +84,14 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 			}
 			pages.add(r)
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.File, r.Err))
+			if o.json {
+				if err := json.NewEncoder(w).Encode(line{File: r.File, Failed: []string{}, Trouble: r.Err.Error()}); err != nil {
+					return err
+				}
+			}
 			continue
 		}
-		if r.Report.Score < r.Report.MaxScore {
+		if r.Report.Score < r.Report.MaxScore || r.Report.Replay && len(r.Report.Findings) > 0 {
 			*status = less
 		}
 		_ = bar.Clear()
@@ -91,6 +101,9 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 		pages.add(r)
 	}
 	_ = bar.Exit()
+	if before != "" {
+		failed = errors.Join(failed, fmt.Errorf("interrupted before %s; with --html, the same command goes on from there", before))
+	}
 	return failed
 }
 
@@ -115,6 +128,10 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 			return nil, nil, fmt.Errorf("%s: %w", o.points, err)
 		}
 	}
+	gate, err := o.readGate()
+	if err != nil {
+		return nil, nil, err
+	}
 	var ops []trace.Op
 	if o.replay != "" {
 		text, err := os.ReadFile(o.replay)
@@ -129,6 +146,7 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 	if err != nil {
 		return nil, nil, err
 	}
+	g.SetGate(gate)
 	g.Seed, g.Only, g.AllStages, g.Points = o.seed, o.only, o.allStages, points
 	switch {
 	case o.replay != "":
@@ -161,12 +179,22 @@ func (o *options) write(w io.Writer, r *grade.Report, brief, told bool) error {
 	}
 }
 
+// A line is what --json prints of one submission.
+type line struct {
+	File     string   `json:"file"`
+	Score    *float64 `json:"score,omitempty"` // none where there is trouble
+	MaxScore float64  `json:"max_score"`
+	Rejected string   `json:"rejected,omitempty"` // gate or compile
+	Failed   []string `json:"failed"`
+	Seconds  float64  `json:"seconds"`
+	Rules    string   `json:"rules"`             // the version of the rules
+	Trouble  string   `json:"trouble,omitempty"` // why it could not be graded
+}
+
 func writeJSON(w io.Writer, r *grade.Report) error {
-	return json.NewEncoder(w).Encode(struct {
-		File     string   `json:"file"`
-		Score    float64  `json:"score"`
-		MaxScore float64  `json:"max_score"`
-		Failed   []string `json:"failed"`
-		Seconds  float64  `json:"seconds"`
-	}{r.File, r.Score, r.MaxScore, r.Failed(), r.Time.Seconds()})
+	l := line{File: r.File, Score: &r.Score, MaxScore: r.MaxScore, Failed: r.Failed(), Seconds: r.Time.Seconds(), Rules: r.Rules}
+	if r.Rejected != nil {
+		l.Rejected = string(r.Rejected.Stage)
+	}
+	return json.NewEncoder(w).Encode(l)
 }

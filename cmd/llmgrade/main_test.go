@@ -74,7 +74,6 @@ func TestWhatIsNotRunSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct{ text, failed, says string }{
 		"syntax":      {"int x = ;\n", "compile", "\nllm_memory.c:9:9: error: expected expression"},
 		"warning":     {"static int unused;\n", "compile", "unused"},
-		"another.c":   {"int helper(void);\nint helper(void) { return 1; }\n", "gate", "it defines helper, which is not one of the six functions: make it static"},
 		"system":      {"#include <stdlib.h>\nstatic int run(void) { return system(\"true\"); }\nint (*volatile runner)(void) = run;\n", "gate", "system"},
 		"kernel":      {"static long run(void) {\n    long n = 39;\n    __asm__ volatile(\"syscall\" : \"+a\"(n) : : \"rcx\", \"r11\", \"memory\");\n    return n;\n}\nstatic long (*volatile runner)(void) = run;\nstatic long use(void) {\n    return runner();\n}\nstatic long (*volatile user)(void) __attribute__((used)) = use;\n", "gate", "llm_memory.c:11: __asm__ is assembly code: write C"},
 		"constructor": {"__attribute__((constructor)) static void first(void) {\n    static volatile int ran;\n    if (ran == 0) {\n        ran = 1;\n    }\n}\n", "gate", "llm_memory.c:9: the attribute constructor is not for a homework: take it out"},
@@ -135,10 +134,11 @@ func TestAFindingCanBeReplayed(t *testing.T) {
 	require.Contains(t, string(text), "append e0 1 1\n")
 	inC, err := os.ReadFile(program)
 	require.NoError(t, err)
-	require.Contains(t, string(inC), "    append_kv(e[0], 1, 1);\n    return 0;\n")
+	require.Contains(t, string(inC), "    append_kv(e[0], 1, 1);\n    int actual = ((unsigned char *)pool0)[192], expected = 0x14;\n")
 	status, out, _ := run(t, "--replay", saved, wrong)
 	require.Equal(t, 1, status)
 	require.Contains(t, out, "byte 192 of the pool (block 3, record 0)")
+	require.NotContains(t, out, "points")
 	status, _, _ = run(t, "--replay", saved, right)
 	require.Zero(t, status)
 

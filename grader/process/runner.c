@@ -18,6 +18,7 @@
  * (grader/process/watched.c). What it does not gain is a right answer.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@
 #define HEAP_SIZE (UINT64_C(256) << 20)
 #define EVENTS ((char *)0x220000000000)
 
-enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, FORKS, ALLOCATE, GIVE_BACK };
+enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, FORKS, CREATES, APPENDS, FREES, OPEN, ALLOCATE, GIVE_BACK };
 enum { READ_ONLY = 256 }; /* added to a call that must not write the pools */
 
 struct request {
@@ -41,7 +42,7 @@ struct request {
     int32_t a, b;      /* ids, lengths, data */
     uint32_t fail;     /* the allocation of this call that fails, from 1; 0: none */
     uint64_t engine;   /* or the pool */
-    uint64_t size;     /* of the pool, or how many forks */
+    uint64_t size;     /* of the pool or a chunk, or how many calls */
 };
 
 struct reply {
@@ -95,14 +96,16 @@ static struct chunk *chunk_at(uint64_t at) {
     return NULL;
 }
 
-static void *get(enum what what, uint64_t size, int fill) {
+/* alignment is a power of two, 16 or more. */
+static void *get_aligned(enum what what, uint64_t size, int fill, uint64_t alignment) {
     uint64_t room = (size + 15) / 16 * 16 + 16; /* 16 bytes that belong to nobody */
-    if ((fail != 0 && --fail == 0) || size > HEAP_SIZE || heap_used + room > HEAP_SIZE || chunks_used == MOST_CHUNKS) {
+    uint64_t from = (heap_used + alignment - 1) / alignment * alignment;
+    if ((fail != 0 && --fail == 0) || size > HEAP_SIZE || from > HEAP_SIZE || from + room > HEAP_SIZE || chunks_used == MOST_CHUNKS) {
         note(REFUSED, 0, size);
         return NULL;
     }
-    char *at = HEAP + heap_used;
-    heap_used += room;
+    char *at = HEAP + from;
+    heap_used = from + room;
     chunks[chunks_used++] = (struct chunk){(uint64_t)(uintptr_t)at, size, 0};
     memset(at, fill, size);
     memset(at + size, 0xfd, room - size);
@@ -110,10 +113,19 @@ static void *get(enum what what, uint64_t size, int fill) {
     return at;
 }
 
+static void *get(enum what what, uint64_t size, int fill) { return get_aligned(what, size, fill, 16); }
+
 void *submission_malloc(size_t size);
 void *submission_calloc(size_t n, size_t size);
 void *submission_realloc(void *old, size_t size);
 void submission_free(void *p);
+void *submission_aligned_alloc(size_t alignment, size_t size);
+void *submission_memalign(size_t alignment, size_t size);
+int submission_posix_memalign(void **to, size_t alignment, size_t size);
+void *submission_reallocarray(void *old, size_t n, size_t size);
+char *submission_strdup(const char *text);
+char *submission_strndup(const char *text, size_t most);
+size_t submission_malloc_usable_size(void *p);
 
 void *submission_malloc(size_t size) { return get(MALLOC, size, 0xa5); }
 
@@ -149,6 +161,68 @@ void *submission_realloc(void *old, size_t size) {
     return fresh;
 }
 
+void *submission_aligned_alloc(size_t alignment, size_t size) {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > HEAP_SIZE) {
+        return NULL;
+    }
+    return get_aligned(MALLOC, size, 0xa5, alignment < 16 ? 16 : alignment);
+}
+
+void *submission_memalign(size_t alignment, size_t size) { return submission_aligned_alloc(alignment, size); }
+
+int submission_posix_memalign(void **to, size_t alignment, size_t size) {
+    void *at = submission_aligned_alloc(alignment, size);
+    if (at == NULL) {
+        return ENOMEM;
+    }
+    *to = at;
+    return 0;
+}
+
+void *submission_reallocarray(void *old, size_t n, size_t size) {
+    return size != 0 && n > SIZE_MAX / size ? NULL : submission_realloc(old, n * size);
+}
+
+char *submission_strndup(const char *text, size_t most) {
+    size_t length = strnlen(text, most);
+    char *copy = get(MALLOC, length + 1, 0xa5);
+    if (copy != NULL) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+    }
+    return copy;
+}
+
+char *submission_strdup(const char *text) { return submission_strndup(text, SIZE_MAX); }
+
+size_t submission_malloc_usable_size(void *p) {
+    struct chunk *chunk = chunk_at((uint64_t)(uintptr_t)p);
+    return chunk == NULL ? 0 : chunk->size;
+}
+
+/* How many of several calls succeed: they are looked at when all are done. */
+static int64_t calls(const struct request *r, LLMEngine *engine) {
+    int64_t made = 0;
+    for (uint64_t n = 0; n < r->size; n++) {
+        int32_t i = (int32_t)n;
+        switch (r->call % READ_ONLY) {
+        case FORKS:
+            made += fork_sequence(engine, r->a, r->b + i) != NULL;
+            break;
+        case CREATES:
+            made += create_sequence(engine, r->a + i, r->b) != NULL;
+            break;
+        case APPENDS:
+            made += append_kv(engine, r->a, r->b + i) == 0;
+            break;
+        default:
+            made += free_sequence(engine, r->a + i) == 0;
+            break;
+        }
+    }
+    return made;
+}
+
 static int64_t call(const struct request *r) {
     LLMEngine *engine = (LLMEngine *)(uintptr_t)r->engine;
     switch (r->call % READ_ONLY) {
@@ -164,15 +238,18 @@ static int64_t call(const struct request *r) {
         return free_sequence(engine, r->a);
     case DESTROY:
         return llm_destroy(engine);
-    case FORKS: { /* looked at when all are done */
-        int64_t made = 0;
-        for (uint64_t i = 0; i < r->size; i++) {
-            made += fork_sequence(engine, r->a, r->b + (int32_t)i) != NULL;
-        }
-        return made;
-    }
+    case FORKS:
+    case CREATES:
+    case APPENDS:
+    case FREES:
+        return calls(r, engine);
+    case OPEN:
+        return 0;
     case ALLOCATE: /* the grader's own, for what it writes from outside */
-        return (int64_t)(uintptr_t)get(MALLOC, r->size, 0xa5);
+        for (int i = 0; i < r->a; i++) {
+            get(MALLOC, r->size, 0xa5);
+        }
+        return 0;
     default:
         submission_free((void *)(uintptr_t)r->engine);
         return 0;
@@ -230,7 +307,7 @@ int main(int argc, char **argv) {
     while (transfer(read, requests, &request, sizeof request)) {
         events_used = 0;
         fail = request.fail;
-        if (request.call % READ_ONLY == INIT) {
+        if (request.call % READ_ONLY == INIT || request.call == OPEN) {
             open_pool(&request);
         }
         if (request.call & READ_ONLY) {

@@ -19,30 +19,59 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "llm_memory.h"
 
-enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END, OVER };
+#include "tester.c"
+
+enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, END, OVER, CHANGE };
+
+/* What the tester does, in the order of the changes of internal/course/oracle. */
+enum change {
+    NEW_ENGINE = CHANGE, DROP_ENGINE, NEW_SEQUENCE, DROP_SEQUENCE, UNLINKED, RENAMED, COUNTED, NEW_TABLE, MOVED, RELOCATED,
+    MAPPED, UNMAPPED, RECORDED,
+};
 
 struct step {
     uint32_t call;
     int32_t engine; /* -1: NULL */
-    int32_t a, b;
+    int32_t a, b, c, n;
 };
 
-enum { ENGINES = 4 };
+enum { ENGINES = 4, MOST_KEPT = 1024 };
 
 static LLMEngine *engines[ENGINES];
 static void *pools[ENGINES];
+static Sequence *kept[MOST_KEPT]; /* out of their lists */
+static int kept_used;
+static int by_submission; /* frees what a trace leaves, because it allocates in another way than the tester */
 
-/* A trace may leave engines behind; the submission frees them, too. */
+static void drop(LLMEngine *engine) {
+    if (by_submission) {
+        llm_destroy(engine);
+    } else {
+        drop_engine(engine);
+    }
+}
+
+/* What a trace leaves is freed. */
 static void end(void) {
+    for (int i = 0; i < kept_used; i++) {
+        for (int j = 0; j < L1_PT_SIZE; j++) {
+            free(kept[i]->block_table[j]);
+        }
+        free(kept[i]->block_table);
+        free(kept[i]);
+        kept[i] = NULL;
+    }
+    kept_used = 0;
     for (int i = 0; i < ENGINES; i++) {
         if (engines[i] != NULL) {
-            llm_destroy(engines[i]);
+            drop(engines[i]);
         }
         free(pools[i]);
         engines[i] = NULL;
@@ -50,18 +79,73 @@ static void end(void) {
     }
 }
 
+static void *new_pool(int i, int32_t size) {
+    if (engines[i] != NULL) {
+        drop(engines[i]);
+        engines[i] = NULL;
+    }
+    free(pools[i]);
+    pools[i] = malloc(size > 0 ? (size_t)size : 1);
+    return pools[i];
+}
+
 static void init(int i, int32_t size) {
     if (size < 0) {
         llm_init(NULL, 640);
         return;
     }
-    if (engines[i] != NULL) {
-        llm_destroy(engines[i]);
-        engines[i] = NULL;
+    void *pool = new_pool(i, size);
+    engines[i] = llm_init(pool, (size_t)size);
+}
+
+static void change(const struct step *s, LLMEngine *engine) {
+    switch ((int)s->call) {
+    case NEW_ENGINE: {
+        void *pool = new_pool(s->engine, s->a);
+        engines[s->engine] = given_engine(memset(pool, 0, (size_t)s->a), (size_t)s->a);
+        break;
     }
-    free(pools[i]);
-    pools[i] = malloc(size > 0 ? (size_t)size : 1);
-    engines[i] = llm_init(pools[i], (size_t)size);
+    case DROP_ENGINE:
+        drop_engine(engine);
+        engines[s->engine] = NULL;
+        break;
+    case NEW_SEQUENCE:
+        given_sequence(engine, s->a, s->b);
+        break;
+    case DROP_SEQUENCE:
+        drop_sequence(engine, s->a);
+        break;
+    case UNLINKED:
+        if (kept_used < MOST_KEPT) {
+            kept[kept_used++] = find_given(engine, s->a);
+        }
+        take_out(engine, s->a);
+        break;
+    case RENAMED:
+        rename_sequence(engine, s->a, s->b);
+        break;
+    case COUNTED:
+        set_kv_count(engine, s->a, s->b);
+        break;
+    case NEW_TABLE:
+        given_table(engine, s->a, s->b);
+        break;
+    case MOVED:
+        exchange_tables(engine, s->a, s->b, s->c);
+        break;
+    case RELOCATED:
+        relocate(engine, s->a, s->b);
+        break;
+    case MAPPED:
+        map_blocks(engine, s->a, s->b, s->c, s->n);
+        break;
+    case UNMAPPED:
+        unmap_block(engine, s->a, s->b);
+        break;
+    default:
+        set_record(engine, s->a, s->b, s->c);
+        break;
+    }
 }
 
 static void play(const struct step *s) {
@@ -88,8 +172,12 @@ static void play(const struct step *s) {
             engines[s->engine] = NULL;
         }
         break;
-    default:
+    case END:
         end();
+        by_submission = s->a;
+        break;
+    default:
+        change(s, engine);
         break;
     }
 }

@@ -1,5 +1,7 @@
 package course
 
+import "llmmemory/internal/block"
+
 // appendBatch gives one record to each sequence, in order. The same sequence
 // may come twice, and two may share a block, so what one append needs depends
 // on those before it: the journal makes each writable in turn, and the records
@@ -10,6 +12,7 @@ func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 		return ErrNoMemory
 	}
 	defer j.close()
+	counts := e.counts()
 	for i, s := range seqs {
 		if s == nil {
 			return c.abort(seqs, i, ErrArgument)
@@ -18,8 +21,12 @@ func (c *core) appendBatch(e *Engine, seqs []*Sequence, data []int32) error {
 			return c.abort(seqs, i, err)
 		}
 		position := uint32(s.KVCount)
+		logical := position / KVPerBlock
 		st := &j.steps[i]
-		if err := j.reach(st, s, position/KVPerBlock); err != nil {
+		home, entry := s.at(logical)
+		if need := block.NeedOf(counts, entry); need == block.Nothing {
+			*st = step{block: entry, old: inPlace}
+		} else if err := j.place(st, need, home, logical); err != nil {
 			return c.abort(seqs, i, err)
 		}
 		st.offset = position % KVPerBlock
@@ -81,8 +88,14 @@ func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 // reachAll makes steps logical blocks of s writable, from first on, or none.
 func (c *core) reachAll(s *Sequence, first, steps int) error {
 	j := &c.batch
+	counts := j.engine.counts()
 	for i := range steps {
-		if err := j.reach(&j.steps[i], s, uint32(first+i)); err != nil {
+		logical := uint32(first + i)
+		st := &j.steps[i]
+		home, entry := s.at(logical)
+		if need := block.NeedOf(counts, entry); need == block.Nothing {
+			*st = step{block: entry, old: inPlace}
+		} else if err := j.place(st, need, home, logical); err != nil {
 			j.revokeRun(first, i)
 			return err
 		}

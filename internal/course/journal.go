@@ -74,22 +74,12 @@ func (j *journal) release() {
 	}
 }
 
-// reach makes the logical block of s writable: append's rule, with the copy and
-// the allocation put off.
-func (j *journal) reach(st *step, s *Sequence, logical uint32) error {
-	home, entry := s.at(logical)
-	switch block.NeedOf(j.engine.counts(), entry) {
-	case block.Nothing:
-		*st = step{block: entry, old: inPlace}
-		return nil
-	case block.Map, block.Copy:
-		return j.place(st, home, logical)
+// place is append's rule for an entry that needs something, with the copy and the
+// allocation put off.
+func (j *journal) place(st *step, need block.Need, home **L2Table, logical uint32) error {
+	if need == block.Outside {
+		return ErrCorrupt
 	}
-	return ErrCorrupt
-}
-
-// place maps a fresh block for the logical block.
-func (j *journal) place(st *step, home **L2Table, logical uint32) error {
 	e := j.engine
 	if e.Free == 0 {
 		return ErrNoBlocks

@@ -3,8 +3,10 @@ package grade
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +59,35 @@ func NewGrader(flags ...string) (*Grader, error) {
 	}, nil
 }
 
+// rejectedBy is the stage that an error of a build ends at; "" where it is none of
+// the submission's.
+func rejectedBy(err error) StageName {
+	if errors.Is(err, build.ErrRejected) {
+		return Compile
+	}
+	if errors.Is(err, build.ErrGate) {
+		return Gate
+	}
+	return ""
+}
+
+// Version names the rules that a submission is graded by: the traces, the points
+// and the gate. Another version can give the same file another score.
+func (g *Grader) Version() string {
+	h := fnv.New32a()
+	for _, c := range g.cases {
+		fmt.Fprintln(h, c.Name, c.Ops)
+	}
+	fmt.Fprintln(h, g.Points, g.kit.Gate.String(), g.Traces)
+	return fmt.Sprintf("%d.%08x", edition, h.Sum32())
+}
+
+// edition counts up with each change of what is looked for that is not in the traces.
+const edition = 2
+
+// SetGate changes the rules of the gate.
+func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
+
 // Close removes what the builds have left.
 func (g *Grader) Close() error { return g.kit.Close() }
 
@@ -69,9 +100,9 @@ func (g *Grader) File(path string) (*Report, error) {
 // Replay plays one trace on a submission, for all the points or none.
 func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	return g.grade(path, func(g *grading) error {
+		g.report.Replay, g.report.MaxScore = true, 0
 		r, err := g.play(ops)
-		g.report.MaxScore = g.Points.max()
-		if d := r.First(); d != nil {
+		if d := r.First(); err == nil && d != nil {
 			f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: sentence(d), Ops: ops[:d.Step+1], Difference: d}
 			if f.Scene, err = compare.Look(g.program.Native(), ops, d); err != nil {
 				return err
@@ -80,7 +111,6 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 			g.Told(path, f)
 			return nil
 		}
-		g.report.Score = g.report.MaxScore
 		return err
 	})
 }
@@ -88,11 +118,11 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, err error) {
 	defer func() { // one submission does not end the class
 		if p := recover(); p != nil {
-			graded, err = nil, fmt.Errorf("the grader met with a mistake of its own: %v\n%s", p, debug.Stack())
+			graded, err = nil, fmt.Errorf("the grader failed internally: %v\n%s", p, debug.Stack())
 		}
 	}()
 	begin := time.Now()
-	r := &Report{File: path, MaxScore: g.Points.max(), Seed: g.Seed, Setting: g.setting}
+	r := &Report{File: path, MaxScore: g.Points.max(), Seed: g.Seed, Setting: g.setting, Rules: g.Version()}
 	source, err := readSource(path)
 	if errors.Is(err, errNoSource) {
 		r.Rejected = &Rejection{Gate, err.Error()}
@@ -105,25 +135,26 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 		r.Seed = seedOf(source)
 	}
 	program, err := g.kit.Build(filepath.Base(path), source)
-	for _, no := range []struct {
-		err   error
-		stage string
-	}{{build.ErrRejected, Compile}, {build.ErrGate, Gate}} {
-		if errors.Is(err, no.err) {
-			r.Rejected = &Rejection{no.stage, err.Error()}
-			r.Time = time.Since(begin)
-			return r, nil
-		}
+	if stage := rejectedBy(err); stage != "" {
+		r.Rejected = &Rejection{stage, err.Error()}
+		r.Time = time.Since(begin)
+		return r, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer program.Close()
+	for _, a := range program.Advice {
+		r.Advice = append(r.Advice, Advice{Name: "gate_" + a.Rule, Line: a.Line, Text: strings.TrimPrefix(a.Error(), build.ErrGate.Error()+": ")})
+	}
+	if len(program.Missing) > 0 {
+		r.Notes = append(r.Notes, "it does not define "+strings.Join(program.Missing, ", ")+": only what needs them is lost")
+	}
 	built := Stage{Name: Gate, Tasks: [Tasks]Status{Passed, Passed, Passed, Passed, Passed}}
 	r.Stages = append(r.Stages, built)
 	built.Name, built.Time = Compile, time.Since(begin)
 	r.Stages = append(r.Stages, built)
-	if err := run(&grading{Grader: g, report: r, program: program, source: source}); err != nil {
+	if err := run(newGrading(g, r, program, source)); err != nil {
 		return nil, err
 	}
 	r.Time = time.Since(begin)

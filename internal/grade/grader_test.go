@@ -70,7 +70,7 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	g.Tries, g.AllStages = 0, *matrix || level.Long()
-	kills := &killMatrix{seen: map[string][]string{}}
+	kills := &killMatrix{seen: map[string][]grade.StageName{}}
 	t.Run("every mutant", func(t *testing.T) {
 		all := mutants(t)
 		if !g.AllStages {
@@ -99,7 +99,7 @@ func TestNothingWrongPassesAndNothingRightFails(t *testing.T) {
 	if len(kills.seen) < len(mutants(t)) {
 		return // only some were graded in every stage
 	}
-	for _, stages := range [][]string{{grade.Directed}, {grade.Random, grade.Outside}, {grade.Outside}, {grade.Heap}, {grade.Memcheck}, {grade.Sanitizers}} {
+	for _, stages := range [][]grade.StageName{{grade.Directed}, {grade.Heap}, {grade.Memcheck}, {grade.Sanitizers}} {
 		if only := kills.only(stages...); len(only) == 0 {
 			t.Errorf("the stages %q see nothing that no others do", stages)
 		}
@@ -173,14 +173,14 @@ func taskOf(m corpus.Mutant) int {
 // A killMatrix says which stages see which mutant.
 type killMatrix struct {
 	sync.Mutex
-	seen map[string][]string
+	seen map[string][]grade.StageName
 }
 
 func (k *killMatrix) add(m corpus.Mutant, r *grade.Report) {
 	k.Lock()
 	defer k.Unlock()
 	if r.Rejected != nil {
-		k.seen[m.ID] = []string{r.Rejected.Stage}
+		k.seen[m.ID] = []grade.StageName{r.Rejected.Stage}
 	}
 	for _, s := range r.Stages {
 		if s.Status() == grade.Failed {
@@ -190,9 +190,9 @@ func (k *killMatrix) add(m corpus.Mutant, r *grade.Report) {
 }
 
 // only lists the mutants that no other stages see.
-func (k *killMatrix) only(stages ...string) (ids []string) {
+func (k *killMatrix) only(stages ...grade.StageName) (ids []string) {
 	for id, seen := range k.seen {
-		if !slices.ContainsFunc(seen, func(name string) bool { return !slices.Contains(stages, name) }) && len(seen) > 0 {
+		if !slices.ContainsFunc(seen, func(name grade.StageName) bool { return !slices.Contains(stages, name) }) && len(seen) > 0 {
 			ids = append(ids, id)
 		}
 	}
@@ -201,7 +201,7 @@ func (k *killMatrix) only(stages ...string) (ids []string) {
 }
 
 func (k *killMatrix) print(all []corpus.Mutant) {
-	stages := []string{grade.Gate, grade.Compile, grade.Directed, grade.Random, grade.Outside, grade.Heap, grade.Memcheck, grade.Sanitizers, grade.Rules}
+	stages := []grade.StageName{grade.Gate, grade.Compile, grade.Directed, grade.OwnCalls, grade.Random, grade.Outside, grade.Heap, grade.Memcheck, grade.Sanitizers, grade.Rules}
 	for i, name := range stages {
 		fmt.Printf("%*s%s\n", 8+3*i, "", name)
 	}

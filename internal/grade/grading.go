@@ -2,20 +2,23 @@ package grade
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/shrink"
 )
 
-// A grading has an end: so many calls that do not come back are waited for, and
-// all traces together may take so long, which is fifty times what they take.
+// A function has its own end: so many calls that do not come back are waited for,
+// and its traces together may take so long, which is fifty times what they take.
 const (
-	tired = 3
-	whole = 20 * time.Second
+	mostHangs  = 3
+	timeBudget = 20 * time.Second
 )
 
 // A grading is one submission on its way through the stages.
@@ -24,39 +27,56 @@ type grading struct {
 	report  *Report
 	program *build.Program
 	source  []byte
-	lost    map[Part]*[Tasks + 1]bool // by task: something of this part is wrong
-	heap    [Tasks + 1][]clue         // by task: for the stage Heap
-	clean   [][]trace.Op              // directed traces in which nothing differs
-	hangs   int
-	spent   time.Duration // in traces
+	shapes  map[trace.Kind]*compare.Difference // what it does not make allocations of its own
+	lost    map[Part]*[Tasks + 1]bool          // by task: something of this part is wrong
+	tested  []directed.Case                    // of the report's directed tests
+	clean   [][]trace.Op                       // directed traces in which nothing differs
+	short   [][]trace.Op                       // those of them that Memcheck plays
+	heap    []clue                             // for the stage Heap
+	hangs   map[trace.Kind]int                 // calls that did not come back
+	spent   map[trace.Kind]time.Duration       // in traces of a function
 }
 
-// weary reports whether enough has been waited for.
-func (g *grading) weary() bool { return g.hangs >= tired || g.spent > whole }
+func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *grading {
+	return &grading{Grader: g, report: r, program: program, source: source,
+		lost:  map[Part]*[Tasks + 1]bool{PartHidden: {}, PartMemory: {}},
+		hangs: map[trace.Kind]int{}, spent: map[trace.Kind]time.Duration{}}
+}
+
+// exhausted reports whether enough has been waited for one of the functions.
+func (g *grading) exhausted(functions ...trace.Kind) bool {
+	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs || g.spent[k] > timeBudget })
+}
+
+// anyExhausted names a function that is.
+func (g *grading) anyExhausted() bool {
+	return g.exhausted(slices.Collect(maps.Keys(g.hangs))...) || g.exhausted(slices.Collect(maps.Keys(g.spent))...)
+}
 
 // run takes the submission through every stage that runs it.
 func (g *grading) run() error {
-	g.lost = map[Part]*[Tasks + 1]bool{PartHidden: {}, PartMemory: {}}
-	stages := []struct {
-		name string
+	if err := g.probe(); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		name StageName
 		play func() error
 	}{
 		{Directed, g.directed},
+		{OwnCalls, g.ownCalls},
 		{Random, func() error { return g.random(Random) }},
 		{Outside, func() error { return g.random(Outside) }},
 		{Heap, g.heaps},
 		{Memcheck, g.memcheck},
 		{Sanitizers, g.sanitizers},
 		{Rules, g.rules},
-	}
-	for _, s := range stages {
+	} {
 		begin := time.Now()
-		g.enter(s.name)
+		g.report.Stages.begin(s.name, g.AllStages)
 		if err := s.play(); err != nil {
 			return err
 		}
-		stage := g.stage(s.name)
-		stage.Time = time.Since(begin)
+		g.report.Stages.end(time.Since(begin))
 		if g.Only != "" && s.name == Directed { // names are of directed traces
 			break
 		}
@@ -66,10 +86,11 @@ func (g *grading) run() error {
 			g.others(task + 1)
 		}
 	}
-	if g.weary() {
-		g.note("no more was run, because calls do not come back or take far too long")
+	if g.anyExhausted() {
+		g.note("not everything was run, because calls do not come back or take far too long")
 	}
 	g.Points.award(g.report)
+	g.report.gains()
 	g.report.Advice = slices.DeleteFunc(g.report.Advice, func(a Advice) bool { // which a mistake explains
 		return slices.ContainsFunc(g.report.Findings, func(f Finding) bool { return f.Task == a.Task })
 	})
@@ -77,46 +98,29 @@ func (g *grading) run() error {
 	return nil
 }
 
+// probe asks how the submission allocates what it makes: the tester builds as it
+// does, or lets it build.
+func (g *grading) probe() error {
+	r, err := g.play([]trace.Op{{Kind: trace.Init, A: 6400}, {Kind: trace.Create, A: 1, B: 300}, {Kind: trace.Fork, A: 1, B: 2}})
+	g.shapes = r.Shapes
+	return err
+}
+
+// isolate gives a trace to the tester but for some functions. What the submission
+// does not allocate as the handout has it, it builds itself, because it frees it
+// so, too.
+func (g *grading) isolate(ops []trace.Op, real ...trace.Kind) []trace.Op {
+	for kind := range g.shapes {
+		real = append(real, kind, trace.Destroy)
+		if kind != trace.Init {
+			real = append(real, trace.Free)
+		}
+	}
+	return trace.Isolate(ops, real...)
+}
+
 func (g *grading) note(format string, values ...any) {
 	g.report.Notes = append(g.report.Notes, fmt.Sprintf(format, values...))
-}
-
-// enter begins a stage. A task that has failed before is not looked at again,
-// unless all stages are to be run: one mistake is one message. What watches the
-// memory depends on the directed traces, which it plays, not on the random ones.
-func (g *grading) enter(name string) {
-	s := Stage{Name: name}
-	for i := range s.Tasks {
-		s.Tasks[i] = Passed
-		for _, before := range g.report.Stages {
-			random := before.Name == Random || before.Name == Outside
-			if before.Tasks[i] != Passed && !g.AllStages && (!random || name == Outside) {
-				s.Tasks[i] = NotRun
-			}
-		}
-	}
-	g.report.Stages = append(g.report.Stages, s)
-}
-
-func (g *grading) stage(name string) *Stage {
-	i := slices.IndexFunc(g.report.Stages, func(s Stage) bool { return s.Name == name })
-	return &g.report.Stages[i]
-}
-
-// skip says that the stage could not be run for any task, which costs nothing.
-func (g *grading) skip(stage, why string) {
-	for i, status := range g.stage(stage).Tasks {
-		if status == Passed {
-			g.stage(stage).Tasks[i] = NotRun
-		}
-	}
-	g.note("%s: not run: %s", stage, why)
-}
-
-// open reports whether a finding of a stage in a task is to be told.
-func (g *grading) open(stage string, task int) bool {
-	i := slices.IndexFunc(g.report.Stages, func(s Stage) bool { return s.Name == stage })
-	return i < 0 || g.report.Stages[i].Tasks[task-1] == Passed
 }
 
 // found adds a finding. Its task is not looked at by later stages.
@@ -124,17 +128,18 @@ func (g *grading) found(part Part, f Finding) {
 	if lost := g.lost[part]; lost != nil {
 		lost[f.Task] = true
 	}
-	i := slices.IndexFunc(g.report.Stages, func(s Stage) bool { return s.Name == f.Stage })
-	g.report.Stages[i].Tasks[f.Task-1] = Failed
+	g.report.Stages.fail(f.Stage, f.Task)
 	g.report.Findings = append(g.report.Findings, f)
 	g.Told(g.report.File, f)
 }
 
 // A clue is a difference in a trace that may be worth telling.
 type clue struct {
-	name, stage, sentence string
-	ops                   []trace.Op
-	difference            *compare.Difference
+	name       string
+	stage      StageName
+	sentence   string
+	ops        []trace.Op
+	difference *compare.Difference
 }
 
 // mostTold is how many mistakes of one task a stage tells.
@@ -144,81 +149,129 @@ const mostTold = 3
 // task shows the same mistake.
 func (g *grading) tell(part Part, c clue) error {
 	d, told := c.difference, 0
+	task := d.Op.Task()
+	if g.missing(d.Op.Kind) {
+		return nil // which is told already
+	}
 	for i := range g.report.Findings {
-		if f := &g.report.Findings[i]; f.Task == d.Op.Task() && f.Stage == c.stage {
-			if f.Difference.Same(d) {
-				if !slices.Contains(f.Same, c.name) && f.Name != c.name {
-					f.Same = append(f.Same, c.name)
-				}
-				return nil
+		f := &g.report.Findings[i]
+		if f.Task != task {
+			continue
+		}
+		if f.Difference.Same(d) || f.Channel == compare.Death && d.Channel == compare.Death && f.Op.Kind.Single() == d.Op.Kind.Single() {
+			if !slices.Contains(f.Same, c.name) && f.Name != c.name {
+				f.Same = append(f.Same, c.name)
 			}
+			return nil
+		}
+		if f.Stage == c.stage {
 			told++
 		}
 	}
 	if told >= mostTold {
-		g.note("%s shows yet another mistake: mend those of task %d first", c.name, d.Op.Task())
+		g.note("%s shows yet another mistake of task %d: fix those above first", c.name, task)
 		return nil
 	}
-	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.sentence, Ops: c.ops[:d.Step+1], Difference: d}
-	if !d.Hangs { // not to be waited for again and again
-		play := func(ops []trace.Op) (*compare.Difference, error) {
-			if g.weary() {
-				return nil, nil
-			}
-			r, err := g.play(ops)
-			if d.Channel == compare.Heap {
-				return r.Heap, err
-			}
-			return r.State, err
-		}
-		var err error
-		if f.Ops, f.Difference, err = shrink.Shrink(c.ops, d, play, g.Tries); err != nil {
-			return err
-		}
-		if f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference); err != nil {
-			return err
-		}
+	f, err := g.finding(c)
+	if err != nil {
+		return err
 	}
 	g.found(part, f)
 	return nil
 }
 
+// finding makes the trace of a clue short, in the submission's own calls if they
+// show the same.
+func (g *grading) finding(c clue) (Finding, error) {
+	d := c.difference
+	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.sentence, Ops: c.ops[:d.Step+1], Difference: d}
+	if d.Hangs || d.Channel == compare.Allocations { // not to be waited for again and again; nothing to look at
+		return f, nil
+	}
+	own := trace.Isolate(f.Ops, trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy)
+	r, err := g.play(own)
+	if err != nil {
+		return f, err
+	}
+	ops := f.Ops
+	if like := r.Like(d); like != nil {
+		ops, f.Difference = own[:like.Step+1], like
+	}
+	play := func(ops []trace.Op) (*compare.Difference, error) {
+		if g.exhausted(d.Op.Kind.Single()) {
+			return nil, nil
+		}
+		r, err := g.play(ops)
+		return r.Like(d), err
+	}
+	if f.Ops, f.Difference, err = shrink.Shrink(ops, f.Difference, play, g.Tries); err != nil {
+		return f, err
+	}
+	f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference)
+	return f, err
+}
+
+// play plays a trace; what it takes goes to the account of the function that is
+// under way when it ends, or of all that are called.
 func (g *grading) play(ops []trace.Op) (compare.Result, error) {
 	begin := time.Now()
 	r, err := compare.Play(g.program.Native(), ops)
 	took := time.Since(begin)
-	g.spent += took
-	if r.State != nil && r.State.Hangs {
-		g.hangs++
-		if took > 5*time.Second { // it was waited for once more, in vain
-			g.hangs = tired
+	for _, d := range r.All {
+		if d.Hangs {
+			g.hangs[d.Op.Kind.Single()]++
+			g.spent[d.Op.Kind.Single()] += took
 		}
 	}
 	return r, err
 }
 
-// unseen reports whether no directed trace of a task has passed: what the others
-// do not reach shows nothing of it.
-func (g *grading) unseen(task int) bool {
-	return !slices.ContainsFunc(g.report.Tests, func(t Test) bool { return t.Part == PartDirected && t.Task == task && t.Status == Passed })
+// missing reports whether the submission does not define what a step calls.
+func (g *grading) missing(k trace.Kind) bool {
+	return !k.Outside() && slices.Contains(g.program.Missing, k.Function())
+}
+
+// worked is how many directed tests of a task that ask for more than a refusal
+// there are, and how many passed.
+func (g *grading) worked(task int) (passed, all int) {
+	for i, t := range g.report.Tests {
+		if t.Part != PartDirected || t.Task != task {
+			continue
+		}
+		all++
+		if t.Status == Passed && !g.tested[i].Refuses {
+			passed++
+		}
+	}
+	return passed, all
 }
 
 // others adds the tests of a task that are no directed traces.
 func (g *grading) others(task int) {
+	worked, _ := g.worked(task)
+	failed := slices.ContainsFunc(g.report.Tests, func(t Test) bool {
+		return t.Task == task && t.Part == PartDirected && t.Status != Passed
+	})
 	for _, t := range []Test{
-		{Task: task, Name: fmt.Sprintf("task%d_hidden_traces", task), Part: PartHidden,
-			Sentence: "Your code will be evaluated using White-Box testing."},
-		{Task: task, Name: fmt.Sprintf("task%d_memory", task), Part: PartMemory, Sentence: leaks},
+		{Task: task, Name: fmt.Sprintf("task%d_hidden_traces", task), Part: PartHidden, Sentence: handout.WhiteBox},
+		{Task: task, Name: fmt.Sprintf("task%d_memory", task), Part: PartMemory, Sentence: handout.NoLeaks},
 	} {
-		// What was found in later stages all the same (AllStages) gives no other score.
 		switch {
 		case g.lost[t.Part][task]:
 			t.Status = Failed
-		case g.stage(Directed).Tasks[task-1] == Failed || g.unseen(task):
-			t.Status, t.Why = NotRun, fmt.Sprintf("not run: mend what the directed traces of task %d show first", task)
+		case worked == 0:
+			t.Status, t.Why = NotRun, fmt.Sprintf("no directed trace of task %d shows that it works", task)
+		case failed && t.Part == PartHidden:
+			t.Status, t.Why = NotRun, fmt.Sprintf("it is for a task %d in which nothing is wrong", task)
 		default:
 			t.Status = Passed
 		}
 		g.report.Tests = append(g.report.Tests, t)
 	}
+}
+
+// caseOf is the trace that a directed test plays.
+func (g *grading) caseOf(name string) directed.Case {
+	i := slices.IndexFunc(g.cases, func(c directed.Case) bool { return c.Name == name })
+	return g.cases[i]
 }

@@ -3,26 +3,9 @@ package grade
 import (
 	"strings"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
-)
-
-// Sentences of the handout that more than one place needs.
-const (
-	leaks     = "Memory leaks (e.g., un-freed inner L2 block tables) are strictly forbidden and must report 0 bytes lost."
-	poolWrite = "You may ONLY write to the physical memory during an actual append_kv operation."
-	allocates = "DO NOT allocate memory (malloc) or modify block tables if the operation will eventually fail due to Out-Of-Memory (OOM)."
-	freeCount = "It must be decremented when a new block is assigned, and incremented when a block's ref_count drops to 0."
-)
-
-const (
-	whiteBox  = "Your code will be evaluated using White-Box testing."
-	valgrind  = "Your code will be rigorously tested with Valgrind."
-	mapsBlock = "Allocate a free physical block (First-Fit), map its ID into the L2 table, set its ref_count to 1, and decrement free_local_blocks."
-	appends   = "Set seq->kv_count = initial_kv_len, append the sequence to the tail of active_seqs (which is head->prev), and return it."
-	childTail = "Assign kv_count and new_seq_id. Append the child sequence to the tail of active_seqs, and return it."
-	copies    = "For each non-NULL parent L2 table: allocate a child L2 table, initialize to -1, then exactly copy the mapped entries."
-	stores    = "Use memcpy to copy exactly 64 bytes from the old physical block to the new one. [...] store kv_data at the correct offset."
 )
 
 // A clause says which sentence a difference breaks: the first one that fits, with
@@ -37,60 +20,61 @@ type clause struct {
 
 // clauses are for differences that no trace was written for alone.
 var clauses = []clause{
-	{trace.Init, compare.Returned, "", "", "Return NULL if pool_addr == NULL or pool_size < BLOCK_SIZE."},
-	{trace.Init, compare.Engine, "free", "", "Initialize free_local_blocks = total_local_blocks."},
-	{trace.Init, compare.Engine, "pool", "", "Store pool_addr."},
-	{trace.Init, compare.Engine, "", "", "Allocate LLMEngine. Calculate total_local_blocks = pool_size / BLOCK_SIZE."},
-	{trace.Init, compare.Counts, "", "", "Allocate the ref_count array using calloc (initialized to 0)."},
-	{trace.Init, compare.List, "", "", "For an empty list, the dummy head's prev and next pointers MUST point to itself."},
+	{trace.Init, compare.Returned, "", "", handout.InitRefuses},
+	{trace.Init, compare.Engine, "free", "", handout.InitFree},
+	{trace.Init, compare.Engine, "pool", "", handout.InitStoresPool},
+	{trace.Init, compare.Engine, "", "", handout.InitTotal},
+	{trace.Init, compare.Counts, "", "", handout.InitCounts},
+	{trace.Init, compare.List, "", "", handout.InitList},
 
-	{trace.Create, compare.Returned, "", "NULL", "If required blocks exceed 256 OR exceed free_local_blocks, return NULL immediately."},
-	{trace.Create, compare.Returned, "", "", appends},
-	{trace.Create, compare.Sequence, "kv_count", "", appends},
-	{trace.Create, compare.Sequence, "]", "-1", "If an L2 block table is needed, malloc it (an array of 16 ints) and initialize all 16 entries to -1."},
-	{trace.Create, compare.Sequence, "]", "NULL", "Allocate Sequence and its L1 block table (an array of 16 pointers). Initialize all 16 pointers to NULL."},
-	{trace.Create, compare.Sequence, "", "", mapsBlock},
-	{trace.Create, compare.Counts, "", "", mapsBlock},
-	{trace.Create, compare.List, "", "", appends},
-	{trace.Create, compare.Pool, "", "", "Do not write data or memset the physical blocks here!"},
+	{trace.Create, compare.Returned, "", "NULL", handout.CreateProbes},
+	{trace.Create, compare.Returned, "", "", handout.CreateLinks},
+	{trace.Create, compare.Sequence, "kv_count", "", handout.CreateLinks},
+	{trace.Create, compare.Sequence, "]", "-1", handout.CreateL2},
+	{trace.Create, compare.Sequence, "]", "NULL", handout.CreateL1},
+	{trace.Create, compare.Sequence, "", "", handout.CreateMaps},
+	{trace.Create, compare.Counts, "", "", handout.CreateMaps},
+	{trace.Create, compare.List, "", "", handout.CreateLinks},
+	{trace.Create, compare.Pool, "", "", handout.CreateNoWrites},
 
-	{trace.Free, compare.Returned, "", "", "Find and detach the target sequence from the list. Return -1 if not found."},
-	{trace.Free, compare.List, "", "", "Find and detach the target sequence from the list."},
-	{trace.Free, compare.Engine, "", "", "If a block's count becomes 0, increment free_local_blocks."},
-	{trace.Free, compare.Counts, "", "", "For every mapped physical block (!= -1), decrement its ref_count."},
-	{trace.Free, compare.Heap, "", "", "Free all allocated L2 arrays, the L1 array, and the sequence itself."},
+	{trace.Free, compare.Returned, "", "", handout.FreeDetaches + " " + handout.FreeNotFound},
+	{trace.Free, compare.List, "", "", handout.FreeDetaches},
+	{trace.Free, compare.Engine, "", "", handout.FreeCounts},
+	{trace.Free, compare.Counts, "", "", handout.FreeReleases},
+	{trace.Free, compare.Heap, "", "", handout.FreeTables},
 
-	{trace.Fork, compare.Returned, "", "", "Ensure the parent exists and new_seq_id is globally unique."},
-	{trace.Fork, compare.Counts, "", "", "Increment the global ref_count for every valid physical block inherited by the child."},
-	{trace.Fork, compare.List, "", "", childTail},
-	{trace.Fork, compare.Sequence, "kv_count", "", childTail},
-	{trace.Fork, compare.Sequence, "", "", copies},
+	{trace.Fork, compare.Returned, "", "", handout.ForkIDs},
+	{trace.Fork, compare.Counts, "", "", handout.ForkShares},
+	{trace.Fork, compare.List, "", "", handout.ForkLinks},
+	{trace.Fork, compare.Sequence, "kv_count", "", handout.ForkLinks},
+	{trace.Fork, compare.Sequence, "", "", handout.ForkCopies},
 
-	{trace.Append, compare.Returned, "", "-1", "Find the sequence. [...] Return -1 if logical_idx >= 256. [...] If a new block is required but free_local_blocks == 0, return -1 immediately without modifying any states."},
-	{trace.Append, compare.Returned, "", "", "Increment kv_count and return 0."},
-	{trace.Append, compare.Sequence, "kv_count", "", "Increment kv_count and return 0."},
-	{trace.Append, compare.Sequence, "]", "NULL", "Allocate an L2 table if it is NULL."},
-	{trace.Append, compare.Sequence, "", "", "Allocate a free block (First-Fit), map it, set ref to 1, and decrement free_local_blocks."},
-	{trace.Append, compare.Counts, "", "", "Adjust reference counts, update the L2 mapping, and decrement free_local_blocks."},
-	{trace.Append, compare.Pool, "", "", stores},
+	{trace.Append, compare.Returned, "", "-1", handout.AppendFinds + handout.Elided + handout.AppendFull + handout.Elided + handout.AppendProbes},
+	{trace.Append, compare.Returned, "", "", handout.AppendIncrements},
+	{trace.Append, compare.Sequence, "kv_count", "", handout.AppendIncrements},
+	{trace.Append, compare.Sequence, "]", "NULL", handout.AppendL2},
+	{trace.Append, compare.Sequence, "", "", handout.AppendMaps},
+	{trace.Append, compare.Counts, "", "", handout.AppendRecounts},
+	{trace.Append, compare.Pool, "", "", handout.AppendCopies + handout.Elided + handout.AppendStores},
 
-	{trace.Destroy, compare.Pool, "", "", "DO NOT free pool_base_ptr (the testing framework owns it)."},
-	{trace.Destroy, compare.Heap, "", "", "Safely traverse the list and destroy all remaining sequences."},
-	{trace.Destroy, compare.Returned, "", "", "Return 0."},
+	{trace.Destroy, compare.Pool, "", "", handout.DestroyKeepsPool},
+	{trace.Destroy, compare.Heap, "", "", handout.DestroyAll},
+	{trace.Destroy, compare.Returned, "", "", handout.DestroyReturns},
 }
 
 // sentence is the one of the handout that a difference breaks.
 func sentence(d *compare.Difference) string {
 	switch {
+	case d.Hangs:
+		return handout.WhiteBox
+	case d.Op.Engine == trace.None:
+		return handout.NullEngine
 	case d.Channel == compare.Death:
-		return valgrind
+		return handout.Valgrind
 	case d.Field == compare.Allocates:
-		return allocates
+		return handout.NoMallocIfRefused
 	}
-	kind := d.Op.Kind
-	if kind == trace.Forks {
-		kind = trace.Fork
-	}
+	kind := d.Op.Kind.Single()
 	for _, c := range clauses {
 		if c.kind == kind && c.channel == d.Channel && strings.Contains(d.Field, c.field) && (c.expected == "" || strings.Contains(d.Expected, c.expected)) {
 			return c.sentence
@@ -98,11 +82,11 @@ func sentence(d *compare.Difference) string {
 	}
 	switch d.Channel {
 	case compare.Engine:
-		return freeCount
+		return handout.FreeCount
 	case compare.Pool:
-		return poolWrite
+		return handout.WriteOnlyOnAppend
 	case compare.Heap:
-		return leaks
+		return handout.NoLeaks
 	}
-	return whiteBox
+	return handout.WhiteBox
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"llmmemory/internal/grade/build"
 )
 
 // Key names everything that the report of a file depends on: its text, this
@@ -19,7 +21,8 @@ func (g *Grader) Key(path string) (string, error) {
 		AllStages bool
 		Traces    int
 		Setting   Setting
-	}{g.Seed, g.Only, g.Points, g.AllStages, g.Traces, g.setting})
+		Gate      build.Gate
+	}{g.Seed, g.Only, g.Points, g.AllStages, g.Traces, g.setting, g.kit.Gate})
 	if err != nil {
 		return "", err
 	}

@@ -15,8 +15,8 @@ const Tasks = 5
 // Points says what is worth how much; staff may edit it.
 type Points struct {
 	Tasks [Tasks]float64 `json:"tasks"` // of the handout
-	// How each task's points are divided, in percent. Hidden and Memory need all
-	// directed traces of the task: before that they are not run.
+	// How each task's points are divided, in percent. Hidden is for a task in which
+	// nothing is wrong. Memory is in proportion to the directed traces that pass.
 	Directed float64 `json:"directed"`
 	Hidden   float64 `json:"hidden"`
 	Memory   float64 `json:"memory"`
@@ -75,12 +75,16 @@ func (p *Points) max() float64 {
 }
 
 // award gives each test its points, which are whole hundredths, and the report
-// their sum.
+// their sum. A task's memory part gives as large a part of its points as the
+// directed tests of the task that passed: what did not work was not watched.
 func (p *Points) award(r *Report) {
-	var asked [Tasks + 1]float64
+	var asked, passed [Tasks + 1]float64
 	for _, t := range r.Tests {
 		if t.Part == PartDirected {
 			asked[t.Task]++
+			if t.Status == Passed {
+				passed[t.Task]++
+			}
 		}
 	}
 	r.Score, r.MaxScore = 0, 0
@@ -89,6 +93,7 @@ func (p *Points) award(r *Report) {
 		t := &r.Tests[i]
 		points := p.Tasks[t.Task-1]
 		before := round(exact)
+		share := 1.0
 		switch t.Part {
 		case PartDirected:
 			exact += points * p.Directed / 100 / asked[t.Task]
@@ -96,10 +101,11 @@ func (p *Points) award(r *Report) {
 			exact += points * p.Hidden / 100
 		case PartMemory:
 			exact += points * p.Memory / 100
+			share = passed[t.Task] / asked[t.Task]
 		}
 		t.MaxScore, t.Score = round(round(exact)-before), 0
 		if t.Status == Passed {
-			t.Score = t.MaxScore
+			t.Score = round(t.MaxScore * share)
 		}
 		r.Score += t.Score
 		r.MaxScore += t.MaxScore

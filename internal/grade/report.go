@@ -1,6 +1,7 @@
 package grade
 
 import (
+	"slices"
 	"time"
 
 	"llmmemory/internal/course/trace"
@@ -14,12 +15,14 @@ type Report struct {
 	Score    float64
 	MaxScore float64
 	Rejected *Rejection `json:",omitempty"` // it was not run
-	Stages   []Stage
+	Stages   stages
 	Tests    []Test // what the points are for; they add up to MaxScore
 	Findings []Finding
 	Advice   []Advice
 	Notes    []string // what else a reader must know
 	Seed     uint64   // of the random traces
+	Rules    string   // the version of the rules that it was graded by
+	Replay   bool     `json:",omitempty"` // one trace was played: there are no points
 	Setting  Setting
 	Time     time.Duration
 }
@@ -27,7 +30,7 @@ type Report struct {
 // A Rejection says why a submission was not run: it scores 0, and staff should
 // look at it.
 type Rejection struct {
-	Stage string // Gate or Compile
+	Stage StageName // Gate or Compile
 	Text  string
 }
 
@@ -41,23 +44,27 @@ const (
 	NotRun Status = "not run"
 )
 
+// A StageName names one look at a submission.
+type StageName string
+
 // The stages, in their order.
 const (
-	Gate       = "gate"
-	Compile    = "compile"
-	Directed   = "directed traces"
-	Random     = "random traces"
-	Outside    = "outside writes"
-	Heap       = "heap"
-	Memcheck   = "Memcheck"
-	Sanitizers = "sanitizers"
-	Rules      = "static rules"
+	Gate       StageName = "gate"
+	Compile    StageName = "compile"
+	Directed   StageName = "directed traces"
+	OwnCalls   StageName = "own calls"
+	Random     StageName = "random traces"
+	Outside    StageName = "outside writes"
+	Heap       StageName = "heap"
+	Memcheck   StageName = "Memcheck"
+	Sanitizers StageName = "sanitizers"
+	Rules      StageName = "static rules"
 )
 
-// A Stage is one look at a submission. It depends on the ones before it, task by
-// task: where a task has failed before, it is not run.
+// A Stage is one look at a submission. Where a task has failed before, most stages
+// are not run for it.
 type Stage struct {
-	Name  string
+	Name  StageName
 	Tasks [Tasks]Status // by task of the handout, from 1
 	Time  time.Duration
 }
@@ -94,7 +101,7 @@ type Part string
 // The parts.
 const (
 	PartDirected Part = "directed" // traces that are the same for everybody, each for a sentence of the handout
-	PartHidden   Part = "hidden"   // random traces and writes from outside
+	PartHidden   Part = "hidden"   // nothing is wrong anywhere: own calls, random traces, writes from outside
 	PartMemory   Part = "memory"   // the heap, Memcheck, sanitizers, static rules
 )
 
@@ -102,7 +109,8 @@ const (
 type Finding struct {
 	Name     string
 	Task     int
-	Stage    string
+	Stage    StageName
+	Gain     float64    // points that fixing it gives back
 	Sentence string     // of the handout
 	Ops      []trace.Op `json:",omitempty"` // the steps that show it
 	*compare.Difference
@@ -124,7 +132,7 @@ type Advice struct {
 func (r *Report) Failed() []string {
 	names := []string{}
 	if r.Rejected != nil {
-		return append(names, r.Rejected.Stage)
+		return append(names, string(r.Rejected.Stage))
 	}
 	for _, t := range r.Tests {
 		if t.Score < t.MaxScore {
@@ -149,4 +157,20 @@ func (r *Report) ByTask() [Tasks]float64 {
 		points[i] = round(points[i])
 	}
 	return points
+}
+
+// gains says of each finding what fixing it gives back: the points of the tests
+// that fail for it, and where it is the only one of its task, all that the task
+// has lost.
+func (r *Report) gains() {
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		alone := !slices.ContainsFunc(r.Findings, func(o Finding) bool { return o.Task == f.Task && o.Name != f.Name })
+		for _, t := range r.Tests {
+			if t.Task == f.Task && (alone || t.Name == f.Name || slices.Contains(f.Same, t.Name)) {
+				f.Gain += t.MaxScore - t.Score
+			}
+		}
+		f.Gain = round(f.Gain)
+	}
 }

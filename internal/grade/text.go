@@ -24,7 +24,8 @@ func (g *grading) rules() error {
 		switch {
 		case b.Advice:
 			g.report.Advice = append(g.report.Advice, Advice{Name: name, Task: b.Task, Sentence: b.Sentence, Line: b.Line, Text: line})
-		case g.open(Rules, b.Task):
+		case g.report.Stages.open(Rules, b.Task):
+			g.lost[PartMemory][b.Task] = true
 			g.found(PartMemory, Finding{Name: name, Task: b.Task, Stage: Rules, Sentence: b.Sentence, Difference: &compare.Difference{
 				Step: -1, Field: "the text of " + b.Function, Expected: "what the handout asks for", Actual: line}})
 		default:

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
@@ -15,43 +17,28 @@ import (
 // ErrOnly is wrapped when no trace has the name that Only asks for.
 var ErrOnly = errors.New("no trace is called so")
 
-// directed plays the traces of the handout's sentences. One that goes wrong in a
-// call of another task says nothing of its own sentence.
+// directed plays the traces of the handout's sentences. The tester does the work
+// of all functions but those that a trace is for, so that each is judged by what
+// it does itself.
 func (g *grading) directed() error {
-	var astray [Tasks + 1]*clue // by task: the first such trace
 	var clues []clue
 	for _, c := range g.cases {
 		if !strings.Contains(c.Name, g.Only) {
 			continue
 		}
-		test := Test{Task: c.Task, Name: c.Name, Part: PartDirected, Sentence: c.Sentence}
-		if !g.weary() {
-			r, err := g.play(c.Ops)
-			if err != nil {
+		if c.Advice {
+			if err := g.advise(c); err != nil {
 				return err
 			}
-			if c.Advice {
-				g.advise(c, r)
-				continue
-			}
-			g.listen(c.Name, c.Ops, r)
-			d := g.judge(&test, r)
-			if d == nil {
-				g.clean = append(g.clean, c.Ops)
-			}
-			switch {
-			case d == nil:
-			case test.Status == Failed:
-				clues = append(clues, clue{c.Name, Directed, c.Sentence, c.Ops, d})
-			case astray[d.Op.Task()] == nil:
-				task := d.Op.Task()
-				astray[task] = &clue{fmt.Sprintf("task%d_seen_in_%s", task, c.Name), Directed, sentence(d), c.Ops, d}
-			}
-		} else {
-			test.Status, test.Why = NotRun, "calls before did not come back, or took far too long"
+			continue
 		}
-		if !c.Advice {
-			g.report.Tests = append(g.report.Tests, test)
+		test, d, err := g.test(c)
+		if err != nil {
+			return err
+		}
+		g.report.Tests = append(g.report.Tests, test)
+		if d != nil {
+			clues = append(clues, clue{c.Name, Directed, c.Sentence, g.isolate(c.Ops, c.Real...), d})
 		}
 	}
 	if len(g.report.Tests) == 0 {
@@ -60,84 +47,190 @@ func (g *grading) directed() error {
 	if g.Only != "" {
 		g.note("only the traces with %q in their name were played", g.Only)
 	}
-	for _, c := range clues {
-		same := 0
-		for _, o := range clues {
-			if c.difference.Same(o.difference) {
-				same++
-			}
-		}
-		if same > 2 && c.difference.Channel != compare.Returned { // it is not what one of these traces was written for
-			c.sentence = sentence(c.difference)
-		}
-		if err := g.tell(PartDirected, c); err != nil {
-			return err
-		}
+	g.refusals()
+	for _, name := range g.program.Missing {
+		task := trace.TaskOf(name)
+		g.found(PartDirected, Finding{Name: fmt.Sprintf("task%d_missing", task), Task: task, Stage: Directed, Sentence: handout.WhiteBox,
+			Difference: &compare.Difference{Step: -1, Field: name, Expected: "defined", Actual: "not defined"}})
 	}
-	for task, c := range astray {
-		if c != nil && g.open(Directed, task) {
-			if err := g.tell(PartHidden, *c); err != nil {
-				return err
-			}
+	for _, c := range clues {
+		if err := g.tell(PartDirected, g.fitting(c, clues)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// judge says what a trace is worth to the task it was written for, and returns
-// the difference that decides.
-func (g *grading) judge(test *Test, r compare.Result) *compare.Difference {
-	test.Status = Passed
-	d := r.State
-	// Allocating in a call that has to fail breaks a contract; what is lost or
-	// overrun is a matter of the stage Heap.
-	if h := r.Heap; h != nil && h.Field == compare.Allocates && h.Op.Task() == test.Task && (d == nil || h.Step < d.Step) {
-		d = h
-	}
+// test plays one trace and says what it is worth, with the difference that decides.
+func (g *grading) test(c directed.Case) (Test, *compare.Difference, error) {
+	t := Test{Task: c.Task, Name: c.Name, Part: PartDirected, Sentence: c.Sentence, Status: Passed}
 	switch {
-	case d == nil:
-	case d.Op.Task() == test.Task || d.Op.Kind.Outside():
-		test.Status, test.Why = Failed, d.Error()
-	case d.Op.Task() < test.Task:
-		test.Status = NotRun
-		fallthrough
-	default: // what the trace asks of its own task was right up to there
-		test.Why = fmt.Sprintf("not played to its end: %s goes wrong on the way", d.Op.Kind.Function())
+	case slices.ContainsFunc(c.Real, g.missing):
+		t.Status, t.Why = NotRun, "it is not defined"
+		return t, nil, nil
+	case g.exhausted(c.Real...):
+		t.Status, t.Why = NotRun, "calls before did not come back, or took far too long"
+		return t, nil, nil
 	}
-	return d
+	ops := g.isolate(c.Ops, c.Real...)
+	r, err := g.play(ops)
+	if err != nil {
+		return t, nil, err
+	}
+	d := g.decides(c, r)
+	g.listen(c.Name, ops, r)
+	if d != nil {
+		t.Status, t.Why = Failed, d.Error()
+	} else if len(r.All) == 0 {
+		g.clean = append(g.clean, ops)
+		if !c.Sweep { // which are slow under Memcheck
+			g.short = append(g.short, ops)
+		}
+	}
+	return t, d, nil
+}
+
+// decides is the difference for which a directed trace fails: one in a call that
+// it is for. What is written outside an allocation or freed twice is a matter of
+// the stage Heap.
+func (g *grading) decides(c directed.Case, r compare.Result) *compare.Difference {
+	if c.Shape {
+		for _, kind := range c.Real {
+			if d := r.Shapes[kind]; d != nil {
+				d.Op = c.Ops[slices.IndexFunc(c.Ops, func(op trace.Op) bool { return op.Kind == kind })]
+				return d
+			}
+		}
+	}
+	for _, d := range r.All {
+		if d.Memory() {
+			continue
+		}
+		if slices.Contains(c.Real, d.Op.Kind.Single()) || d.Op.Engine == trace.None {
+			return d
+		}
+	}
+	return nil
+}
+
+// refusals takes back what functions earn for refusing that only refuse.
+func (g *grading) refusals() {
+	for i := range g.report.Tests {
+		t := &g.report.Tests[i]
+		c := g.caseOf(t.Name)
+		g.tested = append(g.tested, c)
+		if t.Status != Passed || !c.Refuses {
+			continue
+		}
+		if !slices.ContainsFunc(g.report.Tests, func(o Test) bool {
+			other := g.caseOf(o.Name)
+			return o.Status == Passed && !other.Refuses && slices.Contains(c.Real, other.Real[0])
+		}) {
+			t.Status, t.Why = NotRun, "it refuses this as it refuses everything"
+		}
+	}
+}
+
+// fitting gives a clue the sentence of its difference where it is not what its
+// trace was written for: many others show the same.
+func (g *grading) fitting(c clue, all []clue) clue {
+	same := 0
+	for _, o := range all {
+		if c.difference.Same(o.difference) {
+			same++
+		}
+	}
+	if same > 2 && c.difference.Channel != compare.Returned || c.difference.Channel == compare.Death {
+		c.sentence = sentence(c.difference)
+	}
+	return c
+}
+
+// ownCalls plays the directed traces again, in the submission's own calls from
+// beginning to end: functions that are right alone may not go together.
+func (g *grading) ownCalls() error {
+	for _, c := range g.cases {
+		if c.Advice || c.Sweep || g.anyExhausted() {
+			continue
+		}
+		ops := trace.Isolate(c.Ops, trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy)
+		if slices.Equal(ops, g.isolate(c.Ops, c.Real...)) {
+			continue // it was played so
+		}
+		if err := g.mixed(OwnCalls, c.Name, ops); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mixed plays a trace of many functions. Each is charged with what differs in its
+// own calls. Where the trace ends early, what comes after is played with the
+// tester in place of the functions that it ended in.
+func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
+	real := []trace.Kind{trace.Init, trace.Create, trace.Fork, trace.Append, trace.Free, trace.Destroy}
+	real = slices.DeleteFunc(real, func(k trace.Kind) bool { return g.missing(k) || g.exhausted(k) })
+	for len(real) > 0 {
+		played := trace.Isolate(ops, real...)
+		r, err := g.play(played)
+		if err != nil {
+			return err
+		}
+		g.listen(name, played, r)
+		for _, d := range r.All {
+			if d.Memory() || !g.report.Stages.open(stage, d.Op.Task()) {
+				continue
+			}
+			g.lost[PartHidden][d.Op.Task()] = true
+			g.report.Stages.fail(stage, d.Op.Task())
+			label := name
+			if stage != OwnCalls {
+				label = fmt.Sprintf("task%d_%s", d.Op.Task(), strings.ReplaceAll(string(stage), " ", "_"))
+			}
+			if err := g.tell(PartHidden, clue{label, stage, sentence(d), played, d}); err != nil {
+				return err
+			}
+		}
+		last := len(r.All) - 1
+		if last < 0 || r.All[last].Step == len(ops)-1 {
+			return nil
+		}
+		fault := r.All[last].Op.Kind.Single()
+		before := len(real)
+		if real = slices.DeleteFunc(real, func(k trace.Kind) bool { return k == fault }); len(real) == before {
+			return nil
+		}
+	}
+	return nil
 }
 
 // listen keeps what a trace has shown of the heap for the stage Heap.
 func (g *grading) listen(name string, ops []trace.Op, r compare.Result) {
-	if d := r.Heap; d != nil {
-		task := d.Op.Task()
-		g.heap[task] = append(g.heap[task], clue{name, Heap, sentence(d), ops, d})
+	for _, d := range r.All {
+		if d.Memory() {
+			g.heap = append(g.heap, clue{name, Heap, sentence(d), ops, d})
+		}
 	}
 }
 
-func (g *grading) advise(c directed.Case, r compare.Result) {
+func (g *grading) advise(c directed.Case) error {
+	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) {
+		return nil
+	}
+	r, err := g.play(g.isolate(c.Ops, c.Real...))
 	if d := r.First(); d != nil && d.Op.Fail > 0 { // else it is no matter of failing allocations
 		g.report.Advice = append(g.report.Advice, Advice{Name: c.Name, Task: c.Task, Sentence: c.Sentence, Text: d.Error()})
 	}
+	return err
 }
 
 // random plays traces that nobody wrote down, those of Outside with writes from
-// outside. One finding for each task is enough.
-func (g *grading) random(stage string) error {
-	for i := 0; i < g.Traces && !g.weary(); i++ {
+// outside.
+func (g *grading) random(stage StageName) error {
+	for i := 0; i < g.Traces && !g.anyExhausted(); i++ {
 		ops := random.Trace(g.report.Seed+uint64(i), randomSteps, stage == Outside)
-		r, err := g.play(ops)
-		if err != nil {
+		if err := g.mixed(stage, "random_"+string(stage), ops); err != nil {
 			return err
-		}
-		if d := r.Heap; d != nil {
-			g.listen(fmt.Sprintf("task%d_random_heap", d.Op.Task()), ops, r)
-		}
-		if d := r.State; d != nil && g.open(stage, d.Op.Task()) {
-			name := fmt.Sprintf("task%d_%s", d.Op.Task(), strings.ReplaceAll(stage, " ", "_"))
-			if err := g.tell(PartHidden, clue{name, stage, sentence(d), ops, d}); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -145,17 +238,19 @@ func (g *grading) random(stage string) error {
 
 // heaps tells what the traces have shown of the heap.
 func (g *grading) heaps() error {
-	for task, clues := range g.heap {
-		if len(clues) == 0 || !g.open(Heap, task) {
+	for _, c := range g.heap {
+		task := c.difference.Op.Task()
+		if !strings.HasPrefix(c.name, "task") {
+			c.name = fmt.Sprintf("task%d_random_heap", task)
+		}
+		if !g.report.Stages.open(Heap, task) && !g.AllStages {
+			g.lost[PartMemory][task] = true
 			continue
 		}
-		for i, c := range clues {
-			if i > 0 && !c.difference.Same(clues[0].difference) {
-				continue
-			}
-			if err := g.tell(PartMemory, c); err != nil {
-				return err
-			}
+		g.lost[PartMemory][task] = true
+		g.report.Stages.fail(Heap, task)
+		if err := g.tell(PartMemory, c); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -6,12 +6,26 @@ import (
 	"slices"
 	"strings"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/memcheck"
 	"llmmemory/internal/grade/sanitize"
+	"llmmemory/internal/grade/watch"
 )
+
+// steps are traces for a program that is watched.
+func (g *grading) steps(traces ...[]trace.Op) watch.Steps {
+	return watch.Steps{Traces: traces, Own: len(g.shapes) > 0}
+}
+
+// cleanOf are the clean traces of one task that Memcheck plays, by what they call.
+func (g *grading) cleanOf(task int) [][]trace.Op {
+	return slices.DeleteFunc(slices.Clone(g.short), func(ops []trace.Op) bool {
+		return !slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && op.Task() == task })
+	})
+}
 
 // memcheck plays the directed traces under Memcheck, but for those that go wrong
 // by themselves.
@@ -19,20 +33,38 @@ func (g *grading) memcheck() error {
 	if err := g.deaths(); err != nil {
 		return err
 	}
-	if len(g.clean) == 0 {
+	if len(g.short) == 0 {
 		g.skip(Memcheck, "no directed trace is right to its end")
 		return nil
 	}
-	found, err := memcheck.Run(g.program.Watched(), g.clean)
-	if errors.Is(err, memcheck.ErrUnfinished) && len(found) == 0 {
-		g.unfinished(err)
-		return nil
-	}
+	found, err := memcheck.Run(g.program.Watched(), g.steps(g.short...))
 	if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
 		return err
 	}
 	for _, f := range found {
 		g.complaint(f)
+	}
+	if err == nil || len(found) > 0 {
+		return nil
+	}
+	for task := 1; task <= Tasks; task++ { // which of them is it?
+		clean := g.cleanOf(task)
+		if len(clean) == 0 {
+			continue
+		}
+		found, err := memcheck.Run(g.program.Watched(), g.steps(clean...))
+		for _, f := range found {
+			g.complaint(f)
+		}
+		if errors.Is(err, memcheck.ErrUnfinished) {
+			if len(found) == 0 {
+				g.unfinished(Memcheck, task, err)
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -44,11 +76,11 @@ func (g *grading) deaths() error {
 	looked := 0
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
-		if f.Channel != compare.Death || f.Hangs || looked == most || slices.ContainsFunc(f.Ops, func(op trace.Op) bool { return op.Kind.Outside() }) {
+		if f.Channel != compare.Death || f.Hangs || looked == most {
 			continue
 		}
 		looked++
-		found, err := memcheck.Run(g.program.Watched(), [][]trace.Op{f.Ops})
+		found, err := memcheck.Run(g.program.Watched(), g.steps(f.Ops))
 		if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
 			return err
 		}
@@ -62,23 +94,12 @@ func (g *grading) deaths() error {
 	return nil
 }
 
-// unfinished is one finding, but no task has shown that it is clean.
-func (g *grading) unfinished(err error) {
-	told := false
-	for task := 1; task <= Tasks; task++ {
-		if !g.open(Memcheck, task) {
-			continue
-		}
-		if told {
-			g.stage(Memcheck).Tasks[task-1] = Failed
-			g.lost[PartMemory][task] = true
-			continue
-		}
-		told = true
-		g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_memcheck", task), Task: task, Stage: Memcheck, Sentence: leaks,
-			Difference: &compare.Difference{Step: -1, Channel: compare.Death, Field: "Memcheck",
-				Expected: "to play every trace to its end", Actual: err.Error()}})
-	}
+// unfinished is a finding of its own: how long it took or how it ended.
+func (g *grading) unfinished(stage StageName, task int, err error) {
+	g.lost[PartMemory][task] = true
+	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_%s", task, strings.ToLower(string(stage))), Task: task, Stage: stage, Sentence: handout.Valgrind,
+		Difference: &compare.Difference{Step: -1, Channel: compare.Death, Field: string(stage),
+			Expected: "to play every trace to its end", Actual: err.Error()}})
 }
 
 // complaint is told as a finding, or as the line of one that is told already.
@@ -87,20 +108,28 @@ func (g *grading) complaint(m memcheck.Finding) {
 	if task == 0 { // outside the six: what is lost at the end
 		task = Tasks
 	}
+	g.lost[PartMemory][task] = true
 	leak := strings.HasPrefix(m.Kind, "Leak_")
 	for i := range g.report.Findings {
 		f := &g.report.Findings[i]
-		if f.Stage == Heap && leak || f.Task == task && (f.Stage == Memcheck || !g.open(Memcheck, task)) {
+		if leak && f.Channel == compare.Heap || f.Task == task && (f.Stage == Memcheck || f.Channel == compare.Death) {
 			f.Lines = append(f.Lines, m.String())
+			g.report.Stages.fail(Memcheck, task)
 			return
 		}
 	}
-	if !g.open(Memcheck, task) {
-		return
-	}
-	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_memcheck", task), Task: task, Stage: Memcheck, Sentence: leaks,
+	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_memcheck", task), Task: task, Stage: Memcheck, Sentence: memorySentence(m.Kind),
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "what Memcheck says of " + m.Function,
 			Expected: "nothing", Actual: m.String()}})
+}
+
+// memorySentence is the one that a complaint breaks: what is not a leak is a
+// matter of Valgrind alone.
+func memorySentence(kind string) string {
+	if strings.HasPrefix(kind, "Leak_") {
+		return handout.NoLeaks
+	}
+	return handout.Valgrind
 }
 
 // sanitizers plays the same traces on the second build, up to its first complaint.
@@ -117,7 +146,7 @@ func (g *grading) sanitizers() error {
 	if err != nil {
 		return err
 	}
-	f, err := sanitize.Run(program, g.clean)
+	f, err := sanitize.Run(program, g.steps(g.clean...))
 	if errors.Is(err, sanitize.ErrUnfinished) {
 		g.skip(Sanitizers, err.Error())
 		return nil
@@ -129,12 +158,30 @@ func (g *grading) sanitizers() error {
 	if task == 0 {
 		task = Tasks
 	}
-	if !g.open(Sanitizers, task) {
-		g.line(task, f.String())
-		return nil
+	g.lost[PartMemory][task] = true
+	for i := range g.report.Findings {
+		if o := &g.report.Findings[i]; o.Task == task && o.Stage == Memcheck {
+			o.Lines = append(o.Lines, f.String())
+			g.report.Stages.fail(Sanitizers, task)
+			return nil
+		}
 	}
-	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_sanitizers", task), Task: task, Stage: Sanitizers, Sentence: leaks,
+	g.found(PartMemory, Finding{Name: fmt.Sprintf("task%d_sanitizers", task), Task: task, Stage: Sanitizers, Sentence: g.sanitizerSentence(f),
 		Difference: &compare.Difference{Step: -1, Channel: compare.Heap, Field: "what the sanitizers say of " + f.Function,
 			Expected: "nothing", Actual: f.String()}})
 	return nil
+}
+
+// sanitizerSentence fits a member of a NULL engine to the rule about NULL.
+func (g *grading) sanitizerSentence(f *sanitize.Finding) string {
+	if strings.Contains(f.What, "null pointer of type 'LLMEngine'") || strings.Contains(f.What, "null pointer of type 'struct LLMEngine'") {
+		return handout.NullEngine
+	}
+	return handout.Valgrind
+}
+
+// skip says that the stage could not be run for any task, which costs nothing.
+func (g *grading) skip(stage StageName, why string) {
+	g.report.Stages.skip(stage)
+	g.note("%s: not run: %s", stage, why)
 }

@@ -57,44 +57,47 @@ func (w *World) Close() { w.arena.close() }
 // Live is the number of chunks that are allocated.
 func (w *World) Live() int { return w.arena.live }
 
-// Play makes one step.
+// Play makes the calls of one step.
 func (w *World) Play(op trace.Op) Outcome {
+	if !op.Kind.Many() {
+		return w.play(op)
+	}
+	made := int64(0)
+	for single := range op.Each {
+		if w.play(single).Err == nil {
+			made++
+		}
+	}
+	return Outcome{Made: made}
+}
+
+func (w *World) play(op trace.Op) Outcome {
 	w.arena.fail = op.Fail
 	defer func() { w.arena.fail = 0 }()
 	var e *course.Engine
 	if op.Engine != trace.None {
 		e = w.Engines[op.Engine]
 	}
+	var err error
 	switch op.Kind {
 	case trace.Init:
 		return w.init(op)
 	case trace.Create:
-		_, err := w.library.Create(e, op.A, op.B)
-		return Outcome{Err: err}
+		_, err = w.library.Create(e, op.A, op.B)
 	case trace.Fork:
-		_, err := w.library.Fork(e, op.A, op.B)
-		return Outcome{Err: err}
-	case trace.Forks:
-		made := int64(0)
-		for i := range op.C {
-			if _, err := w.library.Fork(e, op.A, op.B+i); err == nil {
-				made++
-			}
-		}
-		return Outcome{Made: made}
+		_, err = w.library.Fork(e, op.A, op.B)
 	case trace.Append:
-		return Outcome{Err: w.library.Append(e, op.A, op.B)}
+		err = w.library.Append(e, op.A, op.B)
 	case trace.Free:
-		return Outcome{Err: w.library.Free(e, op.A)}
+		err = w.library.Free(e, op.A)
 	case trace.Destroy:
-		err := w.library.Destroy(e)
-		if err == nil {
+		if err = w.library.Destroy(e); err == nil {
 			w.Engines[op.Engine] = nil
 		}
-		return Outcome{Err: err}
 	default:
-		return Outcome{Err: errors.New("not a call: " + op.Kind.String())}
+		err = errors.New("not a call: " + op.Kind.String())
 	}
+	return Outcome{Err: err}
 }
 
 func (w *World) init(op trace.Op) Outcome {

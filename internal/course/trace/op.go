@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,20 +21,29 @@ const (
 	Free                 // id A
 	Destroy              //
 	Forks                // parent A, ids B to B + C - 1; compared when all are done
+	Creates              // ids A to A + C - 1, length B; the same
+	Appends              // id A, records B to B + C - 1; the same
+	Frees                // ids A to A + B - 1; the same
 	Hole                 // sequence A loses logical block B; counts stay consistent
 	Move                 // sequence A's L2 tables in slots B and C of block_table change places
 	Relocate             // sequence A's L2 table in slot B goes to another address; B = 16: its L1 table, 17: ref_count
 	Rename               // sequence A becomes B
 	Unlink               // sequence A is taken out of the list, and kept
+	Count                // kv_count of sequence A becomes B
+	Share                // sequence B maps logical block C to the block that sequence A maps there
+	Table                // sequence A gets an L2 table without a mapped entry in slot B
+	Map                  // sequence A maps logical block B to the first free block
 	kinds
 )
 
-var words = [kinds]string{"init", "create", "fork", "append", "free", "destroy", "forks", "hole", "move", "relocate", "rename", "unlink"}
+var words = [kinds]string{"init", "create", "fork", "append", "free", "destroy", "forks", "creates", "appends", "frees",
+	"hole", "move", "relocate", "rename", "unlink", "count", "share", "table", "map"}
 
-var functions = [...]string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy", "fork_sequence"}
+var functions = [...]string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy",
+	"fork_sequence", "create_sequence", "append_kv", "free_sequence"}
 
 // arguments is how many numbers follow the engine in the text.
-var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 3, 2, 3, 2, 2, 1}
+var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 3, 3, 3, 2, 2, 3, 2, 2, 1, 2, 3, 2, 2}
 
 // Outside reports whether it is a write from outside, not a call.
 func (k Kind) Outside() bool { return k >= Hole }
@@ -64,6 +74,7 @@ type Op struct {
 	Engine  int   // which one of Engines; None: the call gets NULL
 	A, B, C int32 // see Kind
 	Fail    int   // which allocation of the call fails, from 1; 0: none
+	Given   bool  // the tester does the work of the call, in place of the submission
 }
 
 // A trace works on at most so many engines at a time.
@@ -72,9 +83,13 @@ const Engines = 4
 // None is the engine that is NULL.
 const None = -1
 
-// String is one line of a trace: the word, the engine, the numbers, and oom=N.
+// String is one line of a trace: "given" where the tester does it, the word, the
+// engine, the numbers, and oom=N.
 func (o Op) String() string {
 	var b strings.Builder
+	if o.Given {
+		b.WriteString("given ")
+	}
 	b.WriteString(o.Kind.String())
 	if o.Engine == None {
 		b.WriteString(" null")
@@ -107,7 +122,7 @@ func (o Op) Task() int {
 	switch o.Kind {
 	case Init:
 		return 1
-	case Create, Free:
+	case Create, Creates, Free, Frees:
 		return 2
 	case Fork, Forks:
 		return 3
@@ -125,7 +140,7 @@ var ErrSyntax = errors.New("not a trace")
 // it, so many bytes in all: what the memory of a submission holds.
 const (
 	MostSteps = 100_000
-	MostForks = 100_000 // of one step
+	MostForks = 100_000 // of one step: children, sequences, records
 	MostPools = 60 << 20
 	Room      = 8192
 )
@@ -156,6 +171,10 @@ func Parse(text string) ([]Op, error) {
 }
 
 func parse(fields []string) (Op, error) {
+	given := len(fields) > 0 && fields[0] == "given"
+	if given {
+		fields = fields[1:]
+	}
 	if len(fields) == 0 {
 		return Op{}, errors.New("an empty line")
 	}
@@ -165,7 +184,7 @@ func parse(fields []string) (Op, error) {
 	if kind == kinds {
 		return Op{}, fmt.Errorf("%q is none of %s", fields[0], strings.Join(words[:], ", "))
 	}
-	op := Op{Kind: kind}
+	op := Op{Kind: kind, Given: given}
 	rest := fields[1:]
 	if n := len(rest); n > 0 && strings.HasPrefix(rest[n-1], "oom=") {
 		fail, err := strconv.Atoi(rest[n-1][len("oom="):])
@@ -181,9 +200,7 @@ func parse(fields []string) (Op, error) {
 	if err != nil {
 		return Op{}, err
 	}
-	if op.Engine = engine; engine == None && (kind == Init || kind.Outside()) {
-		return Op{}, fmt.Errorf("%s has to name an engine: e0 to e%d", kind, Engines-1)
-	}
+	op.Engine = engine
 	for i, to := range []*int32{&op.A, &op.B, &op.C}[:arguments[kind]] {
 		n, err := strconv.ParseInt(rest[1+i], 10, 32)
 		if err != nil {
@@ -191,10 +208,96 @@ func parse(fields []string) (Op, error) {
 		}
 		*to = int32(n)
 	}
-	if kind == Forks && (op.C < 1 || op.C > MostForks || op.B > math.MaxInt32-op.C) {
-		return Op{}, fmt.Errorf("forks makes 1 to %d children, whose ids are ints", MostForks)
+	return op, op.check()
+}
+
+// check says what makes no sense in a step.
+func (o Op) check() error {
+	if o.Engine == None && (o.Kind == Init || o.Kind.Outside() || o.Given) {
+		return fmt.Errorf("%s has to name an engine: e0 to e%d", o.Kind, Engines-1)
 	}
-	return op, nil
+	if o.Given && (o.Kind.Outside() || o.Fail > 0) {
+		return fmt.Errorf("given stands before one of the calls, and its allocations do not fail")
+	}
+	first, n := o.several()
+	if n < 0 || n > MostForks || first > math.MaxInt32-n {
+		return fmt.Errorf("%s makes 1 to %d calls, whose numbers are ints", o.Kind, MostForks)
+	}
+	return nil
+}
+
+// several is the first number and how many there are where a step is many calls;
+// 0 and 0 where it is one, and -1 calls where it would be none.
+func (o Op) several() (first, n int32) {
+	switch o.Kind {
+	case Forks, Appends:
+		first, n = o.B, o.C
+	case Creates:
+		first, n = o.A, o.C
+	case Frees:
+		first, n = o.A, o.B
+	default:
+		return 0, 0
+	}
+	if n < 1 {
+		n = -1
+	}
+	return first, n
+}
+
+// Each is the single calls of a step that is many, or the step.
+func (o Op) Each(yield func(Op) bool) {
+	_, n := o.several()
+	if n <= 0 {
+		yield(o)
+		return
+	}
+	single := o
+	single.C = 0
+	for i := range n {
+		switch o.Kind {
+		case Forks:
+			single.Kind, single.B = Fork, o.B+i
+		case Appends:
+			single.Kind, single.B = Append, o.B+i
+		case Creates:
+			single.Kind, single.A = Create, o.A+i
+		case Frees:
+			single.Kind, single.A, single.B = Free, o.A+i, 0
+		}
+		if !yield(single) {
+			return
+		}
+	}
+}
+
+// Many reports whether the step is many calls.
+func (k Kind) Many() bool { return k >= Forks && k <= Frees }
+
+// Single is the call that a step makes, once or many times.
+func (k Kind) Single() Kind {
+	switch k {
+	case Forks:
+		return Fork
+	case Creates:
+		return Create
+	case Appends:
+		return Append
+	case Frees:
+		return Free
+	}
+	return k
+}
+
+// Isolate gives a trace to the tester to play, but for the calls of some
+// functions, named by their single Kinds, and those that get a NULL engine.
+func Isolate(ops []Op, real ...Kind) []Op {
+	isolated := slices.Clone(ops)
+	for i, op := range isolated {
+		given := !op.Kind.Outside() && op.Engine != None && op.Fail == 0 && !(op.Kind == Init && op.A < 0)
+		isolated[i].Given = given && !slices.Contains(real, op.Kind.Single())
+	}
+	return isolated
 }
 
 func parseEngine(word string) (int, error) {

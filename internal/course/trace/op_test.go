@@ -26,9 +26,14 @@ func TestWhatIsPrintedCanBeParsed(t *testing.T) {
 			switch op.Kind {
 			case Init:
 				op.A = min(op.A, 1<<20)
-			case Forks:
-				op.B, op.C = min(op.B, 1<<30), rapid.Int32Range(1, MostForks).Draw(t, "children")
+			case Forks, Appends:
+				op.B, op.C = min(op.B, 1<<30), rapid.Int32Range(1, MostForks).Draw(t, "calls")
+			case Creates:
+				op.A, op.C = min(op.A, 1<<30), rapid.Int32Range(1, MostForks).Draw(t, "calls")
+			case Frees:
+				op.A, op.B = min(op.A, 1<<30), rapid.Int32Range(1, MostForks).Draw(t, "calls")
 			}
+			op.Given = !op.Kind.Outside() && op.Engine != None && op.Fail == 0 && rapid.Bool().Draw(t, "given")
 			ops = append(ops, op)
 			lines = append(lines, op.String()+" # a comment", "")
 		}
@@ -41,6 +46,9 @@ func TestWhatIsPrintedCanBeParsed(t *testing.T) {
 func TestWhatIsWrongWithATraceIsSaid(t *testing.T) {
 	for line, says := range map[string]string{
 		"grow e0 1":              `line 2: "grow" is none of init, create`,
+		"given hole e0 1 1":      "given stands before one of the calls",
+		"given free null 1":      "free has to name an engine",
+		"given":                  "an empty line",
 		"create e0 1":            "line 2: create wants an engine and 2 numbers",
 		"create 1 2 3":           `line 2: "1" is no engine: e0 to e3, or null`,
 		"create e4 2 3":          `"e4" is no engine`,

@@ -22,6 +22,7 @@ var ErrRejected = errors.New("does not compile with the flags of the course")
 // A Kit is what every build needs, made once: a folder of our own with
 // llm_memory.h and the compiled runner.
 type Kit struct {
+	Gate     Gate // what staff have changed of the gate's rules
 	dir      string
 	patience time.Duration // with one tool
 	flags    []string      // the course's, and what a distribution adds to them
@@ -44,9 +45,9 @@ func NewKit(flags ...string) (*Kit, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &Kit{dir, time.Minute, append(strings.Fields(CourseFlags), flags...)}
+	k := &Kit{dir: dir, patience: patience, flags: append(strings.Fields(CourseFlags), flags...)}
 	for name, text := range map[string][]byte{
-		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "watched.c": grader.Watched,
+		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "watched.c": grader.Watched, "tester.c": grader.Tester,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			_ = k.Close()
@@ -64,7 +65,10 @@ func NewKit(flags ...string) (*Kit, error) {
 
 // A Program is a submission that can be run.
 type Program struct {
-	dir string
+	dir     string
+	object  string    // with its own names made local
+	Advice  []Refusal // what the gate has found that costs nothing
+	Missing []string  // functions of the six that it does not define; each is a stub that refuses
 }
 
 // Native is the path of the program with the course's flags and our heap.
@@ -82,54 +86,124 @@ func (k *Kit) Build(name string, source []byte) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := readText(source)
-	if err != nil {
+	p := &Program{dir: dir}
+	v := &verdicts{gate: k.Gate}
+	err = k.build(p, source, v)
+	if c := (*complaint)(nil); errors.As(err, &c) {
+		return nil, fmt.Errorf("%s %w:\n%s", name, ErrRejected, strings.ReplaceAll(c.text, p.file("llm_memory.c"), "llm_memory.c"))
+	}
+	if errors.Is(err, ErrGate) {
 		return nil, fmt.Errorf("%s %w", name, err)
 	}
-	// Its own folder: an llm_memory.h beside the file is not the course's.
-	file := filepath.Join(filepath.Base(dir), "llm_memory.c")
-	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	rejected := func(err error) error {
-		if c := (*complaint)(nil); errors.As(err, &c) {
-			return fmt.Errorf("%s %w:\n%s", name, ErrRejected, strings.ReplaceAll(c.text, file, "llm_memory.c"))
-		}
+	p.Advice = v.advice
+	return p, nil
+}
+
+// file is the path of a file of the program, from the kit's folder.
+func (p *Program) file(name string) string { return filepath.Join(filepath.Base(p.dir), name) }
+
+func (k *Kit) build(p *Program, source []byte, v *verdicts) error {
+	text, err := readText(source, v)
+	if err != nil {
+		return err
+	}
+	// Its own folder: an llm_memory.h beside the file is not the course's.
+	file := p.file("llm_memory.c")
+	if err := os.WriteFile(filepath.Join(k.dir, file), source, 0o644); err != nil {
 		return err
 	}
 	if text.pastes || text.defines && text.attributes {
 		expanded, err := k.output("gcc", append(slices.Clone(k.flags), "-I.", "-E", file)...)
 		if err != nil {
-			return nil, rejected(err)
+			return err
 		}
-		if err := readExpanded(expanded); err != nil {
-			return nil, fmt.Errorf("%s %w", name, err)
+		if err := readExpanded(expanded, v); err != nil {
+			return err
 		}
 	}
-	object := filepath.Join(filepath.Base(dir), "submission.o")
-	args := append(slices.Clone(k.flags), "-I.", "-c", file, "-o", object)
-	if err := k.gcc(args...); err != nil {
-		return nil, rejected(err)
+	compiled := p.file("compiled.o")
+	if err := k.gcc(append(slices.Clone(k.flags), "-I.", "-c", file, "-o", compiled)...); err != nil {
+		return err
 	}
-	p := &Program{dir: dir}
-	if err := k.gate(object, text); err != nil {
-		return nil, fmt.Errorf("%s %w", name, err)
+	found, err := k.gate(compiled, text, v)
+	if err != nil {
+		return err
 	}
-	native := filepath.Join(filepath.Base(dir), "native.o")
-	redirect := []string{object, native}
-	for _, f := range []string{"malloc", "calloc", "realloc", "free"} {
-		redirect = append(redirect, "--redefine-sym", f+"=submission_"+f)
+	return k.link(p, compiled, found)
+}
+
+// link makes the two programs. The names of the submission's own are made local,
+// so that they clash with nothing, and each of the six that is missing becomes a
+// stub.
+func (k *Kit) link(p *Program, compiled string, found *object) error {
+	p.object = p.file("submission.o")
+	local := []string{compiled, p.object}
+	for _, name := range found.defined {
+		local = append(local, "--keep-global-symbol="+name)
+	}
+	if len(found.defined) == 0 {
+		local = append(local, "--keep-global-symbol=llm_init") // without one, objcopy keeps all
+	}
+	if err := k.run("objcopy", local...); err != nil {
+		return err
+	}
+	for _, name := range public {
+		if !slices.Contains(found.defined, name) {
+			p.Missing = append(p.Missing, name)
+		}
+	}
+	stubs, err := k.stubs(p)
+	if err != nil {
+		return err
+	}
+	native := p.file("native.o")
+	redirect := []string{p.object, native}
+	for _, f := range heap {
+		if slices.Contains(found.needed, f) { // one that it defines itself stays its own
+			redirect = append(redirect, "--redefine-sym", f+"=submission_"+f)
+		}
 	}
 	if err := k.run("objcopy", redirect...); err != nil {
+		return err
+	}
+	if err := k.gcc(append([]string{"-static", "runner.o", native, "-o", p.file("native")}, stubs...)...); err != nil {
+		return err
+	}
+	return k.gcc(append([]string{"watched.o", p.object, "-o", p.file("watched")}, stubs...)...)
+}
+
+// heap are the functions of grader/process/runner.c that take the place of the
+// C library's.
+var heap = strings.Fields("malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray strdup strndup malloc_usable_size")
+
+// stubs compiles what stands for the missing functions: each refuses, whatever it
+// is asked.
+func (k *Kit) stubs(p *Program) (objects []string, err error) {
+	if len(p.Missing) == 0 {
+		return nil, nil
+	}
+	var text strings.Builder
+	text.WriteString("#include \"llm_memory.h\"\n")
+	for _, name := range p.Missing {
+		text.WriteString(stubs[name] + "\n")
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, "missing.c"), []byte(text.String()), 0o644); err != nil {
 		return nil, err
 	}
-	if err := k.gcc("-static", "runner.o", native, "-o", filepath.Join(filepath.Base(dir), "native")); err != nil {
-		return nil, rejected(err)
-	}
-	if err := k.gcc("watched.o", object, "-o", filepath.Join(filepath.Base(dir), "watched")); err != nil {
-		return nil, rejected(err)
-	}
-	return p, nil
+	object := p.file("missing.o")
+	return []string{object}, k.gcc("-std=c11", "-w", "-I.", "-c", p.file("missing.c"), "-o", object)
+}
+
+var stubs = map[string]string{
+	"append_kv":       "int append_kv(LLMEngine *engine, int seq_id, int kv_data) { return -1; }",
+	"create_sequence": "Sequence *create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len) { return NULL; }",
+	"fork_sequence":   "Sequence *fork_sequence(LLMEngine *engine, int parent_seq_id, int new_seq_id) { return NULL; }",
+	"free_sequence":   "int free_sequence(LLMEngine *engine, int seq_id) { return -1; }",
+	"llm_destroy":     "int llm_destroy(LLMEngine *engine) { return -1; }",
+	"llm_init":        "LLMEngine *llm_init(void *pool_addr, size_t pool_size) { return NULL; }",
 }
 
 // Close removes the program.

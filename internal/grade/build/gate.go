@@ -18,16 +18,32 @@ var ErrGate = errors.New("is not run")
 // public are the six functions of the handout.
 var public = []string{"append_kv", "create_sequence", "fork_sequence", "free_sequence", "llm_destroy", "llm_init"}
 
-// allowed is what a submission may need of libc: the heap, memory and strings,
-// printing, and the ends that the harness notices. Each may have its fortified
-// twin, __NAME_chk. The others are what gcc makes of innocent code: the stack
-// protector of Ubuntu, strcpy and strcat in a row, __builtin_popcount.
-var allowed = strings.Fields(`malloc calloc realloc free
-	memcpy memmove memset memcmp memchr
-	strlen strnlen strcmp strncmp strcpy strncpy strcat strncat strchr strrchr strstr strerror
+// allowed is what a submission may need of the C library at no cost: what only
+// computes, the heap, printing, and the ends that the harness notices. Each may
+// have its fortified twin, __NAME_chk. The last lines are what gcc makes of
+// innocent code: the stack protector of Ubuntu, strcpy and strcat in a row,
+// __builtin_popcount, the tables behind <ctype.h>.
+var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray malloc_usable_size
+	memcpy memmove memset memcmp memchr memrchr memccpy explicit_bzero bcmp bcopy bzero
+	strlen strnlen strcmp strncmp strcpy strncpy strcat strncat strchr strrchr strstr strerror strdup strndup
+	strspn strcspn strpbrk strtok strtok_r strcoll strxfrm strcasecmp strncasecmp index rindex ffs ffsl ffsll
+	strtol strtoul strtoll strtoull strtod strtof strtold strtoimax strtoumax atoi atol atoll atof
+	abs labs llabs imaxabs div ldiv lldiv imaxdiv qsort bsearch rand srand rand_r
+	isalnum isalpha isblank iscntrl isdigit isgraph islower isprint ispunct isspace isupper isxdigit tolower toupper
+	fabs fmin fmax fmod floor ceil round trunc lround llround lrint rint sqrt pow exp exp2 log log2 log10 sin cos tan
+	setjmp _setjmp longjmp
 	printf fprintf puts putchar putc fputs fputc fwrite fflush perror snprintf sprintf vprintf vfprintf vsnprintf vsprintf
-	stdout stderr abort exit __assert_fail __errno_location
-	__stack_chk_fail _GLOBAL_OFFSET_TABLE_ stpcpy mempcpy __popcountdi2`)
+	dprintf vdprintf sscanf vsscanf setvbuf setbuf ferror feof clearerr
+	stdout stderr stdin abort exit _Exit _exit __assert_fail __assert __errno_location
+	__stack_chk_fail _GLOBAL_OFFSET_TABLE_ stpcpy mempcpy __popcountdi2 __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc
+	__overflow __sigsetjmp __longjmp_chk __memcpy_chk __udivti3 __umodti3 __divti3 __modti3`)
+
+// refusing is what links, and asks the system for something that the sandbox
+// refuses in every run.
+var refusing = strings.Fields(`time clock clock_gettime gettimeofday difftime localtime gmtime strftime asctime ctime mktime nanosleep sleep usleep
+	fopen fopen64 freopen fclose fread fgets fgetc getc getchar scanf fscanf fseek ftell rewind remove rename tmpfile tmpnam ungetc getline
+	read write open open64 close lseek access unlink getpid getenv isatty sysconf sbrk brk
+	pthread_mutex_init pthread_mutex_destroy pthread_mutex_lock pthread_mutex_unlock pthread_self mtx_init mtx_lock mtx_unlock mtx_destroy`)
 
 // Sections that gcc makes of C with -ggdb. Others are somebody's wish.
 var (
@@ -50,57 +66,58 @@ var (
 	trapBytes = [][]byte{{0x0f, 0x05}, {0x0f, 0x34}, {0xcd, 0x80}}
 )
 
+// An object is what the gate has found in an object file.
+type object struct {
+	defined []string // of the six
+	other   []string // symbols of its own that are visible outside
+	needed  []string
+}
+
 // gate looks at what an object file has, defines and needs.
-func (k *Kit) gate(object string, t *text) error {
-	f, err := elf.Open(filepath.Join(k.dir, object))
+func (k *Kit) gate(file string, t *text, v *verdicts) (*object, error) {
+	f, err := elf.Open(filepath.Join(k.dir, file))
 	if err != nil {
-		return fmt.Errorf("read the object file: %w", err)
+		return nil, fmt.Errorf("read the object file: %w", err)
 	}
 	defer f.Close()
-	suspicious, err := sections(f, t)
+	suspicious, err := sections(f, t, v)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if suspicious {
-		code, err := k.output("objdump", "-d", "--no-show-raw-insn", object)
+		code, err := k.output("objdump", "-d", "--no-show-raw-insn", file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if trap := traps.Find(code); trap != nil {
-			return &Refusal{0, "trap", fmt.Sprintf("it calls the kernel by itself (%s)", bytes.TrimSpace(trap))}
+			if err := v.broken(&Refusal{0, "trap", fmt.Sprintf("it calls the kernel by itself (%s)", bytes.TrimSpace(trap))}); err != nil {
+				return nil, err
+			}
 		}
 	}
 	symbols, err := f.Symbols()
 	if err != nil {
-		return fmt.Errorf("read the object file: %w", err)
+		return nil, fmt.Errorf("read the object file: %w", err)
 	}
-	return symbolGate(f, symbols, t)
+	o := &object{}
+	for _, s := range symbols {
+		if err := o.symbol(f, s, t, v); err != nil {
+			return nil, err
+		}
+	}
+	return o, o.others(t, v)
 }
 
-// sections refuses sections and says whether the code may have traps in it.
-func sections(f *elf.File, t *text) (suspicious bool, err error) {
+// sections looks for sections that gcc does not make by itself, and says whether
+// the code may have traps in it.
+func sections(f *elf.File, t *text, v *verdicts) (suspicious bool, err error) {
 	var code, data uint64
 	for _, s := range f.Sections {
-		name := strings.TrimPrefix(strings.TrimPrefix(s.Name, ".rela"), ".rel")
-		for _, early := range []string{".init", ".fini", ".ctors", ".dtors", ".preinit"} {
-			if strings.HasPrefix(name, early) {
-				return false, &Refusal{t.line("constructor", "destructor", "__constructor__", "__destructor__"), "early",
-					fmt.Sprintf("it has code that runs outside the six calls (section %s)", s.Name)}
-			}
-		}
-		known := s.Name == "" || slices.Contains(single, s.Name) || slices.Contains(single, name) ||
-			slices.ContainsFunc(families, func(family string) bool { return name == family || strings.HasPrefix(name, family+".") })
-		executable := s.Flags&elf.SHF_EXECINSTR != 0
-		switch {
-		case !known:
-			return false, &Refusal{t.line("section", "__section__"), "section", fmt.Sprintf("it has a section of its own (%.60q)", s.Name)}
-		case s.Name == ".note.GNU-stack" && executable:
-			return false, &Refusal{0, "section", "it needs a stack that code can run on: a function inside a function does that"}
-		case executable && (!strings.HasPrefix(s.Name, ".text") || s.Flags&elf.SHF_WRITE != 0):
-			return false, &Refusal{t.line("section", "__section__"), "section", fmt.Sprintf("it has code outside .text (section %.60q)", s.Name)}
+		if err := sectionName(s, t, v); err != nil {
+			return false, err
 		}
 		switch {
-		case executable:
+		case s.Flags&elf.SHF_EXECINSTR != 0:
 			if code += s.Size; code > mostCode {
 				return false, &Refusal{0, "size", fmt.Sprintf("it has more than %d bytes of code", mostCode)}
 			}
@@ -119,42 +136,83 @@ func sections(f *elf.File, t *text) (suspicious bool, err error) {
 	return suspicious, nil
 }
 
-func symbolGate(f *elf.File, symbols []elf.Symbol, t *text) error {
-	const indirect = elf.SymType(10) // STT_GNU_IFUNC
-	var defined []string
-	for _, s := range symbols {
-		bind, typ := elf.ST_BIND(s.Info), elf.ST_TYPE(s.Info)
-		line := t.line(plain(s.Name), s.Name)
-		if typ == indirect {
-			return &Refusal{line, "ifunc", fmt.Sprintf("it lets code of its own choose what %s is before it runs", s.Name)}
+func sectionName(s *elf.Section, t *text, v *verdicts) error {
+	name := strings.TrimPrefix(strings.TrimPrefix(s.Name, ".rela"), ".rel")
+	for _, early := range []string{".init", ".fini", ".ctors", ".dtors", ".preinit"} {
+		if strings.HasPrefix(name, early) {
+			return v.broken(&Refusal{t.line("constructor", "destructor", "__constructor__", "__destructor__"), "early",
+				fmt.Sprintf("it has code that runs outside the six calls (section %s)", s.Name)})
 		}
-		if bind == elf.STB_LOCAL {
-			continue
-		}
-		if s.Section == elf.SHN_UNDEF {
-			if name := plain(s.Name); !slices.Contains(allowed, s.Name) && !slices.Contains(allowed, name) && !slices.Contains(public, s.Name) {
-				return &Refusal{line, "needs", fmt.Sprintf("it uses %s, which the homework has no use for", s.Name)}
-			}
-			continue
-		}
-		if !slices.Contains(public, s.Name) {
-			return &Refusal{line, "defines", fmt.Sprintf("it defines %s, which is not one of the six functions: make it static", s.Name)}
-		}
-		code := int(s.Section) < len(f.Sections) && f.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0
-		if typ != elf.STT_FUNC || !code {
-			return &Refusal{line, "defines", fmt.Sprintf("%s is not a function", s.Name)}
-		}
-		if bind != elf.STB_GLOBAL {
-			return &Refusal{line, "weak", fmt.Sprintf("%s is weak: others could take its place", s.Name)}
-		}
-		defined = append(defined, s.Name)
 	}
-	for _, name := range public {
-		if !slices.Contains(defined, name) {
-			return &Refusal{t.line(name), "missing", fmt.Sprintf("it does not define %s", name)}
-		}
+	known := s.Name == "" || slices.Contains(single, s.Name) || slices.Contains(single, name) ||
+		slices.ContainsFunc(families, func(family string) bool { return name == family || strings.HasPrefix(name, family+".") })
+	executable := s.Flags&elf.SHF_EXECINSTR != 0
+	switch {
+	case !known:
+		return v.broken(&Refusal{t.line("section", "__section__"), "section", fmt.Sprintf("it has a section of its own (%.60q)", s.Name)})
+	case s.Name == ".note.GNU-stack" && executable:
+		return v.broken(&Refusal{0, "section", "it needs a stack that code can run on: a function inside a function does that"})
+	case executable && (!strings.HasPrefix(s.Name, ".text") || s.Flags&elf.SHF_WRITE != 0):
+		return v.broken(&Refusal{t.line("section", "__section__"), "section", fmt.Sprintf("it has code outside .text (section %.60q)", s.Name)})
 	}
 	return nil
+}
+
+// symbol looks at one symbol of the object file.
+func (o *object) symbol(f *elf.File, s elf.Symbol, t *text, v *verdicts) error {
+	const indirect = elf.SymType(10) // STT_GNU_IFUNC
+	bind, typ := elf.ST_BIND(s.Info), elf.ST_TYPE(s.Info)
+	line := t.line(plain(s.Name), s.Name)
+	switch {
+	case typ == indirect:
+		return v.broken(&Refusal{line, "ifunc", fmt.Sprintf("it lets code of its own choose what %s is before it runs", s.Name)})
+	case bind == elf.STB_LOCAL:
+		return nil
+	case s.Section == elf.SHN_UNDEF:
+		o.needed = append(o.needed, s.Name)
+		return needs(s.Name, line, v)
+	case !slices.Contains(public, s.Name):
+		o.other = append(o.other, s.Name)
+		return nil
+	}
+	code := int(s.Section) < len(f.Sections) && f.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0
+	if typ != elf.STT_FUNC || !code {
+		return v.broken(&Refusal{line, "symbol", fmt.Sprintf("%s is not a function", s.Name)})
+	}
+	o.defined = append(o.defined, s.Name)
+	if bind != elf.STB_GLOBAL {
+		return v.broken(&Refusal{line, "weak", fmt.Sprintf("%s is weak: others could take its place", s.Name)})
+	}
+	return nil
+}
+
+func needs(symbol string, line int, v *verdicts) error {
+	name := plain(symbol)
+	switch {
+	case slices.Contains(allowed, symbol) || slices.Contains(allowed, name) || slices.Contains(public, symbol):
+		return nil
+	case slices.Contains(refusing, symbol) || slices.Contains(refusing, name):
+		return v.broken(&Refusal{line, "refused", fmt.Sprintf("it uses %s, which the sandbox refuses: what depends on it does not work here", name)})
+	}
+	return v.broken(&Refusal{line, "needs", fmt.Sprintf("it uses %s, which the homework has no use for", symbol)})
+}
+
+// others names what else is visible, all at once.
+func (o *object) others(t *text, v *verdicts) error {
+	names := slices.DeleteFunc(slices.Clone(o.other), func(name string) bool { return name == "main" })
+	if len(names) < len(o.other) {
+		if err := v.broken(&Refusal{t.line("main"), "main", "it defines main: linked with the main program of the course it fails. Take it out before you hand it in"}); err != nil {
+			return err
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	list := strings.Join(names[:min(len(names), 6)], ", ")
+	if more := len(names) - 6; more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return v.broken(&Refusal{t.line(names[0]), "defines", fmt.Sprintf("it defines %s, which other files can see: static would keep it to this file", list)})
 }
 
 // plain is the name that a student writes: __memcpy_chk and __isoc23_strtol, which

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 )
 
 // ErrSecond is wrapped when a submission that compiles with the course's flags
@@ -12,19 +13,42 @@ import (
 var ErrSecond = errors.New("the second build does not compile")
 
 // Sanitized builds a program a second time, with the sanitizers and the real
-// heap, and returns the path. What is wrong ends it.
+// heap, and returns the path. What is wrong ends it. The text is preprocessed
+// with the flags of the course, so that it cannot tell one build from another.
 func (k *Kit) Sanitized(p *Program) (string, error) {
-	dir := filepath.Base(p.dir)
-	var err error
-	for _, level := range []string{"-O0", "-O1"} {
-		err = k.gcc("watched.o", filepath.Join(dir, "llm_memory.c"), "-I.", "-o", filepath.Join(dir, "sanitized"),
-			"-std=c11", level, "-ggdb", "-w", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-		if err == nil {
-			return filepath.Join(p.dir, "sanitized"), nil
-		}
+	text, object := p.file("llm_memory.i"), p.file("sanitized.o")
+	err := k.gcc(append(slices.Clone(k.flags), "-I.", "-E", p.file("llm_memory.c"), "-o", text)...)
+	if err != nil {
+		return "", fmt.Errorf("build with sanitizers: %w", err)
+	}
+	err = k.sanitized(p, text, object, "-O0")
+	if c := (*complaint)(nil); errors.As(err, &c) {
+		err = k.sanitized(p, text, object, "-O1")
+	}
+	if err == nil {
+		return filepath.Join(p.dir, "sanitized"), nil
 	}
 	if c := (*complaint)(nil); errors.As(err, &c) {
 		return "", fmt.Errorf("%w: %s", ErrSecond, c.text)
 	}
 	return "", fmt.Errorf("build with sanitizers: %w", err)
+}
+
+func (k *Kit) sanitized(p *Program, text, object, level string) error {
+	const watch = "-fsanitize=address,undefined"
+	if err := k.gcc("-x", "cpp-output", text, "-c", "-o", object, "-std=c11", level, "-ggdb", "-w", watch, "-fno-sanitize-recover=all"); err != nil {
+		return err
+	}
+	local := []string{object}
+	for _, name := range public {
+		local = append(local, "--keep-global-symbol="+name)
+	}
+	if err := k.run("objcopy", local...); err != nil {
+		return err
+	}
+	link := []string{"watched.o", object, "-o", p.file("sanitized"), watch}
+	if len(p.Missing) > 0 {
+		link = append(link, p.file("missing.o"))
+	}
+	return k.gcc(link...)
 }

@@ -41,7 +41,7 @@ func TestTheScannerSeesWhatGccSees(t *testing.T) {
 // errorDirectives counts what the scanner sees. Behind a line that is refused
 // nothing matters.
 func errorDirectives(source string) int {
-	g := &textGate{text: text{words: map[string]int{}}}
+	g := &textGate{text: text{words: map[string]int{}}, verdicts: &verdicts{}}
 	n := 0
 	var line []token
 	for s := newScanner([]byte(source)); ; {

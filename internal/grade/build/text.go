@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -41,7 +42,7 @@ func (r *Refusal) Unwrap() error { return ErrGate }
 // A text is what the later gates ask of a source.
 type text struct {
 	words      map[string]int // the first line of each
-	pastes     bool           // ## makes words that do not stand in the text
+	pastes     bool           // words are made that do not stand in the text: ##, _Pragma, a header that is not C's
 	defines    bool
 	attributes bool
 }
@@ -58,20 +59,11 @@ func (t *text) line(words ...string) int {
 
 // readText refuses, before any tool sees it, what reads files, changes what the
 // compiler is told, or makes a reader believe something else.
-func readText(source []byte) (*text, error) {
-	if len(source) > mostBytes {
-		return nil, &Refusal{0, "size", fmt.Sprintf("the file has %d bytes; %d are the limit", len(source), mostBytes)}
+func readText(source []byte, v *verdicts) (*text, error) {
+	if err := bytesGate(source, v); err != nil {
+		return nil, err
 	}
-	if at := bytes.IndexByte(source, 0); at >= 0 {
-		return nil, &Refusal{1 + bytes.Count(source[:at], []byte("\n")), "nul", "there is a NUL byte: this is not C source"}
-	}
-	for at := range source {
-		if source[at] == '\r' && !bytes.HasPrefix(source[at+1:], []byte("\n")) {
-			return nil, &Refusal{1 + bytes.Count(source[:at], []byte("\n")), "return",
-				"there is a carriage return within the line: save the file with the ends of lines that Linux or Windows has"}
-		}
-	}
-	g := &textGate{text: text{words: map[string]int{}}}
+	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
 	s := newScanner(source)
 	var line []token
 	for {
@@ -92,10 +84,32 @@ func readText(source []byte) (*text, error) {
 	}
 }
 
+// bytesGate looks at what a text is made of.
+func bytesGate(source []byte, v *verdicts) error {
+	line := func(at int) int { return 1 + bytes.Count(source[:at], []byte("\n")) }
+	if len(source) > mostBytes {
+		if err := v.broken(&Refusal{0, "size", fmt.Sprintf("the file has %d bytes; %d are the limit", len(source), mostBytes)}); err != nil {
+			return err
+		}
+	}
+	if at := bytes.IndexByte(source, 0); at >= 0 {
+		if err := v.broken(&Refusal{line(at), "nul", "there is a NUL byte: this is not C source"}); err != nil {
+			return err
+		}
+	}
+	for at := range source {
+		if source[at] == '\r' && !bytes.HasPrefix(source[at+1:], []byte("\n")) {
+			return v.broken(&Refusal{line(at), "return",
+				"there is a carriage return within the line: save the file with the ends of lines that Linux or Windows has"})
+		}
+	}
+	return nil
+}
+
 // readExpanded looks for words that macros have made, in what the preprocessor
 // makes of a source. Those of headers are not the submission's.
-func readExpanded(expanded []byte) error {
-	g := &textGate{text: text{words: map[string]int{}}}
+func readExpanded(expanded []byte, v *verdicts) error {
+	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
 	own, at := false, 0
 	for line := range bytes.Lines(expanded) {
 		if marker, found := bytes.CutPrefix(line, []byte("# ")); found {
@@ -128,6 +142,7 @@ func readExpanded(expanded []byte) error {
 
 type textGate struct {
 	text
+	*verdicts
 	depth     int
 	attribute int // the depth that ends __attribute__; 0: not in one
 	opening   bool
@@ -135,12 +150,17 @@ type textGate struct {
 
 // line looks at the tokens of one line.
 func (g *textGate) line(tokens []token) error {
-	for _, t := range tokens {
+	for i, t := range tokens {
 		if t.odd {
-			return &Refusal{t.line, "trigraph", fmt.Sprintf("there is a trigraph (%q is written with ??): write the character itself", t.text)}
+			if err := g.broken(&Refusal{t.line, "trigraph", fmt.Sprintf("there is a trigraph (%q is written with ??): write the character itself", t.text)}); err != nil {
+				return err
+			}
 		}
 		if t.kind == mark && strings.HasPrefix(t.text, "%:") {
-			return &Refusal{t.line, "digraph", "%: is another spelling of #: write #"}
+			tokens[i].text = strings.ReplaceAll(t.text, "%:", "#")
+			if err := g.broken(&Refusal{t.line, "digraph", "%: is another spelling of #: write #"}); err != nil {
+				return err
+			}
 		}
 	}
 	if tokens[0].text != "#" {
@@ -152,7 +172,7 @@ func (g *textGate) line(tokens []token) error {
 	if len(tokens) > 1 && (tokens[1].text == "error" || tokens[1].text == "warning") { // the rest is prose
 		return nil
 	}
-	around := textGate{depth: g.depth, attribute: g.attribute, opening: g.opening}
+	around := *g
 	g.depth, g.attribute, g.opening = 0, 0, false // a macro need not close what it opens
 	err := g.code(tokens)
 	g.depth, g.attribute, g.opening = around.depth, around.attribute, around.opening
@@ -168,31 +188,38 @@ func (g *textGate) directive(tokens []token) error {
 	case name.text == "define":
 		g.defines = true
 	case name.text == "line" || name.kind == literal:
-		return &Refusal{name.line, "line", "#line makes messages point to other lines and files: take it out"}
+		return g.broken(&Refusal{name.line, "line", "#line makes messages point to other lines and files: take it out"})
 	case name.text == "include":
-		return include(name, rest)
+		return g.include(name, rest)
 	case included(name.text):
-		return &Refusal{name.line, "include", fmt.Sprintf("#%s is not C11: use #include", name.text)}
+		return g.broken(&Refusal{name.line, "include", fmt.Sprintf("#%s is not C11: use #include", name.text)})
 	case name.text == "pragma":
-		return pragma(name, rest)
+		return g.pragma(name, rest)
 	}
 	return nil
 }
 
-func include(name token, rest []token) error {
+// systemHeader is how the name of a header of the system looks.
+var systemHeader = regexp.MustCompile(`^[a-z0-9_]+(/[a-z0-9_]+)?\.h$`)
+
+func (g *textGate) include(name token, rest []token) error {
 	if len(rest) == 0 || rest[0].kind != header {
-		return &Refusal{name.line, "include", "#include needs the name of a header itself, not a macro"}
+		return g.broken(&Refusal{name.line, "include", "#include needs the name of a header itself, not a macro"})
 	}
 	file := rest[0].text[1 : len(rest[0].text)-1]
-	if !slices.Contains(headers, file) {
-		return &Refusal{name.line, "include", fmt.Sprintf("#include of %.100q: a submission is one file and may include llm_memory.h and the headers of standard C", file)}
+	switch {
+	case slices.Contains(headers, file):
+		return nil
+	case rest[0].text[0] == '<' && systemHeader.MatchString(file):
+		g.pastes = true // its macros can hold anything
+		return g.broken(&Refusal{name.line, "header", fmt.Sprintf("<%s> is not a header of standard C", file)})
 	}
-	return nil
+	return g.broken(&Refusal{name.line, "include", fmt.Sprintf("#include of %.100q: a submission is one file and may include llm_memory.h and the headers of standard C", file)})
 }
 
-// pragma refuses what makes the compiler silent, or other than with the flags of
+// pragma is about what makes the compiler silent, or other than with the flags of
 // the course, and what gives symbols other names.
-func pragma(name token, rest []token) error {
+func (g *textGate) pragma(name token, rest []token) error {
 	var words []string
 	for _, t := range rest {
 		words = append(words, t.text)
@@ -200,31 +227,34 @@ func pragma(name token, rest []token) error {
 	words = append(words, "", "")
 	harmless := []string{"poison", "unroll", "ivdep", "warning", "error"}
 	if words[0] == "GCC" && !slices.Contains(harmless, words[1]) {
-		return &Refusal{name.line, "pragma", fmt.Sprintf("#pragma GCC %.40s changes what the compiler checks or how it compiles; "+
-			"the flags of the course count for all. Take it out and repair what the compiler then says", words[1])}
+		return g.broken(&Refusal{name.line, "pragma", fmt.Sprintf("#pragma GCC %.40s changes what the compiler checks or how it compiles; "+
+			"the flags of the course count for all. Take it out and repair what the compiler then says", words[1])})
 	}
 	if words[0] == "weak" || words[0] == "redefine_extname" {
-		return &Refusal{name.line, "pragma", fmt.Sprintf("#pragma %s changes what functions are called outside: take it out", words[0])}
+		return g.broken(&Refusal{name.line, "symbol", fmt.Sprintf("#pragma %s changes what functions are called outside: take it out", words[0])})
 	}
 	return nil
 }
 
-// refused are the words that nothing in the homework needs.
-var refused = map[string]Refusal{
-	"asm":                {0, "asm", "is assembly code: write C"},
-	"__asm":              {0, "asm", "is assembly code: write C"},
-	"__asm__":            {0, "asm", "is assembly code: write C"},
-	"_Pragma":            {0, "pragma", "changes what the compiler checks or how it compiles: take it out"},
-	"__has_include":      {0, "include", "looks for files: take it out"},
-	"__has_include_next": {0, "include", "looks for files: take it out"},
-	"__has_embed":        {0, "include", "looks for files: take it out"},
+// words are those that nothing in the homework needs.
+var words = map[string]Refusal{
+	"asm":                  {0, "asm", "is assembly code: write C"},
+	"__asm":                {0, "asm", "is assembly code: write C"},
+	"__asm__":              {0, "asm", "is assembly code: write C"},
+	"__has_include":        {0, "include", "looks for files: take it out"},
+	"__has_include_next":   {0, "include", "looks for files: take it out"},
+	"__has_embed":          {0, "include", "looks for files: take it out"},
+	"__SANITIZE_ADDRESS__": {0, "sanitizer", "is not defined here: all builds see the same text"},
 }
 
-// refusedAttributes let code run outside the six calls, go to other places in the
-// program, replace symbols, or escape the flags.
-var refusedAttributes = strings.Fields(`constructor destructor init_priority section alias ifunc weak weakref symver
+// attributes of the rule "attribute" let code run outside the six calls, go to
+// other places in the program, replace symbols, or escape the sanitizers.
+var attributes = strings.Fields(`constructor destructor init_priority section alias ifunc weak weakref symver
 	no_sanitize no_sanitize_address no_sanitize_undefined no_sanitize_thread no_address_safety_analysis
-	no_instrument_function optimize target target_clones`)
+	no_instrument_function`)
+
+// optimizing attributes change how one function is compiled.
+var optimizing = strings.Fields(`optimize target target_clones`)
 
 func (g *textGate) code(tokens []token) error {
 	for _, t := range tokens {
@@ -246,15 +276,26 @@ func (g *textGate) word(t token) error {
 	if g.words[t.text] == 0 {
 		g.words[t.text] = t.line
 	}
-	if r, found := refused[t.text]; found {
-		return &Refusal{t.line, r.Rule, t.text + " " + r.Why}
+	if r, found := words[t.text]; found {
+		return g.broken(&Refusal{t.line, r.Rule, t.text + " " + r.Why})
 	}
-	if t.text == "__attribute__" || t.text == "__attribute" {
+	switch t.text {
+	case "_Pragma":
+		g.pastes = true // what it says is seen where the preprocessor has expanded it
+		return nil
+	case "__attribute__", "__attribute":
 		g.attributes, g.opening = true, true
 		return nil
 	}
-	if plain := strings.TrimSuffix(strings.TrimPrefix(t.text, "__"), "__"); g.attribute > 0 && slices.Contains(refusedAttributes, plain) {
-		return &Refusal{t.line, "attribute", fmt.Sprintf("the attribute %s is not for a homework: take it out", plain)}
+	if g.attribute == 0 {
+		return nil
+	}
+	plain := strings.TrimSuffix(strings.TrimPrefix(t.text, "__"), "__")
+	switch {
+	case slices.Contains(attributes, plain):
+		return g.broken(&Refusal{t.line, "attribute", fmt.Sprintf("the attribute %s is not for a homework: take it out", plain)})
+	case slices.Contains(optimizing, plain):
+		return g.broken(&Refusal{t.line, "optimize", fmt.Sprintf("the attribute %s changes how the function is compiled: take it out", plain)})
 	}
 	return nil
 }
@@ -269,7 +310,7 @@ func (g *textGate) mark(t token) error {
 			g.attribute, g.opening = g.depth, false
 		}
 		if g.depth > mostNesting {
-			return &Refusal{t.line, "nesting", fmt.Sprintf("more than %d parentheses and braces inside each other", mostNesting)}
+			return g.broken(&Refusal{t.line, "nesting", fmt.Sprintf("more than %d parentheses and braces inside each other", mostNesting)})
 		}
 	case ")", "]", "}", ":>", "%>":
 		if g.depth == g.attribute {

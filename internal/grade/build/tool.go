@@ -23,6 +23,11 @@ const (
 	cpu    = 10 * time.Second
 )
 
+// patience is how long a tool may take by the clock: many times its processor
+// time, so that it is over only where the machine is too busy, which is never
+// the submission's fault.
+const patience = 10 * time.Minute
+
 // What is kept of what a tool says.
 const (
 	mostOutput = 64 << 20

@@ -35,7 +35,7 @@ func WriteCSV(w io.Writer, all []Result) error {
 		}
 		rejected := ""
 		if r.Report.Rejected != nil {
-			rejected = r.Report.Rejected.Stage
+			rejected = string(r.Report.Rejected.Stage)
 		}
 		line = append(line, rejected, strings.Join(r.Report.Failed(), " "), number(r.Report.Time.Seconds()), "")
 		if err := c.Write(line); err != nil {

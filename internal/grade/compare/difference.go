@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"llmmemory/internal/course/trace"
 )
@@ -12,14 +13,15 @@ type Channel string
 
 // The channels, in the order in which they are looked at.
 const (
-	Death    Channel = "process"
-	Returned Channel = "return value"
-	Engine   Channel = "engine"
-	Counts   Channel = "ref_count"
-	List     Channel = "active_seqs"
-	Sequence Channel = "sequence"
-	Pool     Channel = "pool"
-	Heap     Channel = "heap"
+	Death       Channel = "process"
+	Returned    Channel = "return value"
+	Engine      Channel = "engine"
+	Counts      Channel = "ref_count"
+	List        Channel = "active_seqs"
+	Sequence    Channel = "sequence"
+	Pool        Channel = "pool"
+	Heap        Channel = "heap"
+	Allocations Channel = "allocations" // two things in one allocation
 )
 
 // Allocates is the Field of a difference of the heap that breaks a contract of its
@@ -32,6 +34,7 @@ type Difference struct {
 	Op       trace.Op
 	Channel  Channel
 	Field    string // as a C programmer writes it
+	Engine   int    // which one it was seen in
 	Shape    string // Field without its numbers: what kind of field it is
 	Expected string
 	Actual   string
@@ -40,23 +43,46 @@ type Difference struct {
 
 // A Result is what one trace showed.
 type Result struct {
-	State *Difference // the first thing that was not as it had to be, but for the heap
-	Heap  *Difference // the first allocation or release that was not as it had to be, up to there
+	All    []*Difference              // in their order
+	Shapes map[trace.Kind]*Difference // by call: what it does not make an allocation of its own
 }
 
 // First is the difference that came first, nil if there is none.
 func (r Result) First() *Difference {
-	if r.Heap == nil || r.State != nil && r.State.Step <= r.Heap.Step {
-		return r.State
+	if len(r.All) == 0 {
+		return nil
 	}
-	return r.Heap
+	return r.All[0]
+}
+
+func (r Result) last() *Difference {
+	if len(r.All) == 0 {
+		return nil
+	}
+	return r.All[len(r.All)-1]
+}
+
+// Like is the first difference that shows the same mistake as d.
+func (r Result) Like(d *Difference) *Difference {
+	for _, o := range r.All {
+		if o.Same(d) {
+			return o
+		}
+	}
+	return nil
 }
 
 // Same reports whether two differences show the same mistake: the same call, seen
 // in the same way, whichever number was wrong.
 func (d *Difference) Same(o *Difference) bool {
-	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
+	return d.Op.Kind.Function() == o.Op.Kind.Function() && d.Op.Kind.Many() == o.Op.Kind.Many() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
 		d.Channel == o.Channel && d.Shape == o.Shape
+}
+
+// Memory reports whether it is a matter of memory alone: something is written
+// outside an allocation, or freed that is not allocated.
+func (d *Difference) Memory() bool {
+	return d.Channel == Heap && (d.Field == "what is freed" || strings.HasPrefix(d.Field, "byte "))
 }
 
 // Error is one line of it.

@@ -76,6 +76,6 @@ func TestAWriteFarBehindThePoolIsSeen(t *testing.T) {
 	require.NoError(t, err)
 	r, err := compare.Play(program.Native(), ops)
 	require.NoError(t, err)
-	require.NotNil(t, r.State)
-	require.Equal(t, compare.Death, r.State.Channel)
+	require.NotNil(t, r.First())
+	require.Equal(t, compare.Death, r.First().Channel)
 }

@@ -53,14 +53,14 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 		return nil, err
 	}
 	defer expected.Close()
-	process, err := subject.Start(program, patienceWith(ops, 5))
+	process, err := subject.Start(program, patienceWith(ops))
 	if err != nil {
 		return nil, err
 	}
 	defer process.Close()
-	p := &player{expected: expected, subject: process, chunks: map[uint64]uint64{}, open: d.Channel == Pool}
+	p := &player{expected: expected, subject: process, heap: newHeap(), open: d.Channel == Pool}
 	for _, op := range ops[:d.Step] {
-		if differs, _ := p.step(op); differs != nil || p.trouble != nil {
+		if found := p.step(op); p.trouble != nil || len(found) > 0 && !p.adopt() {
 			return nil, p.trouble // it does not do the same twice
 		}
 	}
@@ -77,7 +77,7 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 		return n < most || id == d.Op.A || d.Op.Kind == trace.Fork && id == d.Op.B
 	}
 	s.Before = p.want(engine, s.Block, shows)
-	_, _ = p.step(d.Op)
+	_ = p.step(d.Op)
 	s.Expected, s.Actual = p.want(engine, s.Block, shows), p.have(engine, s.Block, shows)
 	return s, p.trouble
 }
@@ -130,7 +130,7 @@ func (p *player) have(engine, block int, shows func(n int, id int32) bool) *Stat
 	}
 	head := p.engines[engine] + activeOffset
 	steps := 0
-	for node := u64(p.subject.At(head, 16), 8); node != head && steps <= len(p.chunks); steps++ {
+	for node := u64(p.subject.At(head, 16), 8); node != head && steps <= len(p.live); steps++ {
 		bytes := p.chunk(node-nodeOffset, sequenceSize)
 		if bytes == nil {
 			s.Broken = "engine->active_seqs"

@@ -23,15 +23,6 @@ const (
 func i32(b []byte, at uintptr) int32  { return int32(binary.NativeEndian.Uint32(b[at:])) }
 func u64(b []byte, at uintptr) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 
-// chunk views a live chunk of at least size bytes that begins at the address;
-// nil if there is none.
-func (p *player) chunk(address, size uint64) []byte {
-	if have, live := p.chunks[address]; !live || have < size {
-		return nil
-	}
-	return p.subject.At(address, size)
-}
-
 // engine compares engine i and all that hangs on it.
 func (p *player) engine(i int) *Difference {
 	want := p.expected.Engines[i]

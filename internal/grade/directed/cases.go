@@ -3,8 +3,10 @@ package directed
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 
+	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
 )
 
@@ -15,6 +17,10 @@ type Case struct {
 	Sentence string // of the handout
 	Advice   bool   // the handout does not ask for it: no points
 	Ops      []trace.Op
+	Real     []trace.Kind // the functions that it is for; the tester does the work of the others
+	Refuses  bool         // all that is asked of them is to refuse
+	Shape    bool         // it asks for allocations, not for what is in them
+	Sweep    bool         // one of package sweep's
 }
 
 //go:embed task*.trace
@@ -36,8 +42,49 @@ func Cases() ([]Case, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", file, name, err)
 			}
-			all = append(all, Case{task, name, sentence, strings.HasPrefix(name, "advice_"), ops})
+			c := Case{Task: task, Name: name, Sentence: sentence, Advice: strings.HasPrefix(name, "advice_"), Ops: ops}
+			c.Shape = strings.Contains(name, "_allocations_of_their_own")
+			if err := c.complete(); err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", file, name, err)
+			}
+			all = append(all, c)
 		}
+		sweeps, err := sweepCases(task)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sweeps...)
 	}
 	return all, nil
+}
+
+// functions are those of each task.
+var functions = map[int][]trace.Kind{1: {trace.Init}, 2: {trace.Create}, 3: {trace.Fork}, 4: {trace.Append}, 5: {trace.Destroy}}
+
+// complete fills in what follows from the name and the steps.
+func (c *Case) complete() error {
+	c.Real = functions[c.Task]
+	switch {
+	case strings.HasPrefix(c.Name, "task2_free_"):
+		c.Real = []trace.Kind{trace.Free}
+	case c.Name == "task2_refuses_null_engine":
+		c.Real = []trace.Kind{trace.Create, trace.Free}
+	}
+	w, err := oracle.New()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	c.Refuses = true
+	for _, op := range c.Ops {
+		if op.Kind.Outside() {
+			w.Write(op)
+			continue
+		}
+		outcome := w.Play(op)
+		if slices.Contains(c.Real, op.Kind.Single()) && !outcome.Refused() {
+			c.Refuses = false
+		}
+	}
+	return nil
 }

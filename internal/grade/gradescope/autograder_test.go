@@ -284,8 +284,7 @@ func TestTheAutograder(t *testing.T) {
 		"writes the results": {map[string]string{wanted: changed(t, "    unlink_node(seq);\n",
 			"    unlink_node(seq);\n    FILE *f = fopen(\"results/results.json\", \"w\");\n    if (f) { fputs(\"{\\\"score\\\": 1000}\", f); fclose(f); }\n") +
 			"\n"}, func(t *testing.T, r Results) {
-			require.Zero(t, r.Score)
-			require.False(t, r.Extra.Counts)
+			require.Equal(t, 100.0, r.Score, "the sandbox refuses it, and the rest is right")
 		}},
 	} {
 		if name == "writes the results" {
@@ -325,7 +324,7 @@ func nobodyWrites(t *testing.T, dir string) {
 func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	t.Parallel()
 	late := changed(t, "int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    if (engine == NULL) {\n",
-		"int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    static int calls;\n    if (engine == NULL || ++calls == 60) {\n")
+		"int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    if (engine == NULL || (kv_data & 0x7f000000) == 0x5b000000) {\n")
 	var shown []string
 	for _, text := range []string{correct(t), late} {
 		dir := container(t, Package{}, map[string]string{wanted: text})

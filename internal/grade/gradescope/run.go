@@ -202,7 +202,7 @@ func (r *run) told(u upload, report *grade.Report) Results {
 	out.Extra.Sandbox = report.Setting.Sandbox
 	out.Extra.Seed = report.Seed
 	for _, s := range report.Stages {
-		out.Extra.Stages = append(out.Extra.Stages, Stage{s.Name, math.Round(s.Time.Seconds()*1000) / 1000})
+		out.Extra.Stages = append(out.Extra.Stages, Stage{string(s.Name), math.Round(s.Time.Seconds()*1000) / 1000})
 	}
 	for _, note := range report.Notes {
 		r.note("%s", note)

@@ -95,15 +95,11 @@ func (s *sheet) secret(t grade.Test) bool {
 
 // hidden reports whether a finding is of a hidden trace.
 func hidden(f grade.Finding) bool {
-	return f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
+	return f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside || hiddenTrace(f.Name)
 }
 
 // hiddenTrace is by name: other stages look at hidden traces, too.
 func hiddenTrace(name string) bool { return strings.Contains(name, "_random_") }
-
-// seenIn is in the name of what a directed trace showed of another task than its
-// own. Both the trace and the hidden points of that task are the worse for it.
-const seenIn = "_seen_in_"
 
 // output is what a student reads of a test.
 func (s *sheet) output(t grade.Test) string {
@@ -140,17 +136,17 @@ func (s *sheet) tell(b *strings.Builder, t grade.Test, f *grade.Finding) {
 	case grade.PartDirected:
 		switch {
 		case hidden(*f):
-		case f.Name == t.Name || strings.HasSuffix(f.Name, seenIn+t.Name):
+		case f.Name == t.Name:
 			s.finding(b, f, t.Sentence)
 		case slices.Contains(f.Same, t.Name):
 			fmt.Fprintf(b, "\n%s\nThe same mistake as in %s %s.\n", t.Why, s.numbers[f.Name], f.Name)
 		}
 	case grade.PartHidden:
-		if sameTask && (hidden(*f) || strings.Contains(f.Name, seenIn)) {
+		if sameTask && hidden(*f) {
 			s.finding(b, f, t.Sentence)
 		}
 	case grade.PartMemory:
-		if !sameTask || f.Stage == grade.Directed || f.Stage == grade.Random || f.Stage == grade.Outside {
+		if !sameTask || f.Stage == grade.Directed || f.Stage == grade.OwnCalls || f.Stage == grade.Random || f.Stage == grade.Outside {
 			return
 		}
 		if hidden(*f) {

@@ -48,7 +48,7 @@ func set(r *grade.Report, name string, status grade.Status, part float64) *grade
 	panic(name)
 }
 
-func finding(name string, task int, stage string, secret int32) grade.Finding {
+func finding(name string, task int, stage grade.StageName, secret int32) grade.Finding {
 	ops := []trace.Op{{Kind: trace.Init, A: 64}, {Kind: trace.Append, A: secret, B: secret}}
 	return grade.Finding{Name: name, Task: task, Stage: stage, Sentence: "A broken sentence.", Ops: ops,
 		Difference: &compare.Difference{Step: 1, Op: ops[1], Channel: compare.Pool, Field: fmt.Sprint("field ", secret), Expected: "1", Actual: "2"}}
@@ -114,22 +114,6 @@ func TestAFindingIsToldInItsTest(t *testing.T) {
 	require.NotContains(t, named(t, all, "task2_a").Output, "77")
 }
 
-// What goes wrong in the call of another task is told where it was seen, and
-// where it costs points.
-func TestWhatIsSeenInAnotherTasksTraceIsTold(t *testing.T) {
-	r := report()
-	set(r, "task2_a", grade.NotRun, 0).Why = "llm_init goes wrong on the way"
-	set(r, "task1_hidden_traces", grade.Failed, 0)
-	r.Findings = []grade.Finding{finding("task1_seen_in_task2_a", 1, grade.Directed, 77)}
-	all := tests(r, nil)
-	for _, name := range []string{"task2_a", "task1_hidden_traces"} {
-		require.Contains(t, named(t, all, name).Output, "append e0 77 77", name)
-	}
-	require.Contains(t, named(t, all, "task2_a").Output, "Neither passed nor failed: llm_init goes wrong on the way.")
-	set(r, "task2_a", grade.Passed, 1).Why = "not played to its end"
-	require.Contains(t, named(t, tests(r, nil), "task2_a").Output, "Passed as far as it got: not played to its end.")
-}
-
 func TestWhatWasNotRunHasNoStatus(t *testing.T) {
 	r := report()
 	set(r, "task1_a", grade.Failed, 0)
@@ -149,12 +133,12 @@ func TestHiddenFindingsAreNotSeen(t *testing.T) {
 	clean := seen(t, report())
 	require.Contains(t, clean, "The visible tests passed; 2 hidden tests are shown after the due date.")
 	require.NotContains(t, strings.ToLower(clean), "all passed")
-	for _, stage := range []string{grade.Random, grade.Outside} {
+	for _, stage := range []grade.StageName{grade.Random, grade.Outside, grade.OwnCalls} {
 		r := report()
 		r.Score = 9.25
 		set(r, "task1_hidden_traces", grade.Failed, 0)
 		set(r, "task1_memory", grade.NotRun, 1) // because of that
-		f := finding("task1_"+strings.ReplaceAll(stage, " ", "_"), 1, stage, 77)
+		f := finding("task1_"+strings.ReplaceAll(string(stage), " ", "_"), 1, stage, 77)
 		r.Notes = []string{"three calls did not come back"}
 		r.Findings = []grade.Finding{f}
 		require.Equal(t, clean, seen(t, r), stage)

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/sandbox"
@@ -31,9 +30,6 @@ type Finding struct {
 // Memcheck: its complaints may be incomplete.
 var ErrUnfinished = errors.New("did not finish under Memcheck")
 
-// patience bounds what the limit of CPU time (grader/process/launch.c) does not: waiting.
-const patience = 60 * time.Second
-
 // Memory is the address space of Valgrind with the submission in it, which needs
 // a quarter of it.
 const memory = 640 << 20
@@ -46,12 +42,12 @@ const complained = 99
 
 // Run plays the traces, each on engines of its own, but not their writes from
 // outside. program is linked with grader/process/watched.c.
-func Run(program string, traces [][]trace.Op) ([]Finding, error) {
-	steps, err := trace.File(filepath.Dir(program), traces, false)
+func Run(program string, steps watch.Steps) ([]Finding, error) {
+	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
 		return nil, err
 	}
-	defer steps.Close()
+	defer file.Close()
 	box, err := os.MkdirTemp(filepath.Dir(program), "box-")
 	if err != nil {
 		return nil, err
@@ -59,13 +55,13 @@ func Run(program string, traces [][]trace.Op) ([]Finding, error) {
 	if err := os.Chmod(box, 0o777); err != nil { // another uid writes there
 		return nil, err
 	}
-	report, exit, err := run(program, box, steps)
+	report, exit, err := run(program, box, file)
 	if err != nil && !errors.Is(err, ErrUnfinished) {
 		return nil, err
 	}
 	found, parseErr := parse(report)
 	if err == nil {
-		err = agree(found, parseErr, exit, steps)
+		err = agree(found, parseErr, exit, file)
 	}
 	return found, err
 }
@@ -111,10 +107,12 @@ func run(program, box string, steps *os.File) (report []byte, exit int, err erro
 		return nil, 0, err
 	}
 	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
-	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, patience, mostReport)
+	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, watch.Patience, mostReport)
 	switch {
+	case end.Starved():
+		return nil, 0, fmt.Errorf("memcheck: %w: %v of processor time in %v", watch.ErrStarved, end.CPU, watch.Patience)
 	case end.Signal != 0 && end.Late:
-		return end.Said, 0, fmt.Errorf("%w within %v", ErrUnfinished, patience)
+		return end.Said, 0, fmt.Errorf("%w: it waits for something", ErrUnfinished)
 	case end.Signal != 0:
 		return end.Said, 0, fmt.Errorf("%w: it ended by %v", ErrUnfinished, end.Signal)
 	case err != nil:

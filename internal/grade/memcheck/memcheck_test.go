@@ -10,11 +10,12 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/memcheck"
+	"llmmemory/internal/grade/watch"
 	"llmmemory/internal/testkit/level"
 )
 
-// watch runs one trace on the correct submission, changed in one place.
-func watch(t *testing.T, kit *build.Kit, before, after string) ([]memcheck.Finding, error) {
+// check runs one trace on the correct submission, changed in one place.
+func check(t *testing.T, kit *build.Kit, before, after string) ([]memcheck.Finding, error) {
 	t.Helper()
 	source, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
 	require.NoError(t, err)
@@ -23,7 +24,7 @@ func watch(t *testing.T, kit *build.Kit, before, after string) ([]memcheck.Findi
 	require.NoError(t, err)
 	ops, err := trace.Parse("init e0 640\ncreate e0 1 20\nfork e0 1 2\nappend e0 2 7\nfree e0 1\ndestroy e0\n")
 	require.NoError(t, err)
-	return memcheck.Run(program.Watched(), [][]trace.Op{ops})
+	return memcheck.Run(program.Watched(), watch.Steps{Traces: [][]trace.Op{ops}})
 }
 
 func TestWhatMemcheckSees(t *testing.T) {
@@ -44,7 +45,7 @@ func TestWhatMemcheckSees(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found, err := watch(t, kit, c.before, c.after)
+			found, err := check(t, kit, c.before, c.after)
 			if c.unfinished != "" {
 				require.ErrorIs(t, err, memcheck.ErrUnfinished)
 				require.ErrorContains(t, err, c.unfinished)

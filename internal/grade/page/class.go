@@ -80,7 +80,7 @@ func newRow(e *Entry) row {
 		r.Flag, r.Said = "could not be graded", e.Trouble
 		return r
 	case e.Report.Rejected != nil:
-		r.Flag, r.Said = "rejected: "+e.Report.Rejected.Stage, e.Report.Rejected.Text
+		r.Flag, r.Said = "rejected: "+string(e.Report.Rejected.Stage), e.Report.Rejected.Text
 		r.URL = link(e.File, "rejected")
 	}
 	r.Mistakes = len(e.Report.Findings)
@@ -168,10 +168,11 @@ func stageTimes(entries []Entry) []stageTime {
 			continue
 		}
 		for _, s := range e.Report.Stages {
-			if times[s.Name] == nil {
-				order = append(order, s.Name)
+			name := string(s.Name)
+			if times[name] == nil {
+				order = append(order, name)
 			}
-			times[s.Name] = append(times[s.Name], s.Time)
+			times[name] = append(times[name], s.Time)
 		}
 		times[whole] = append(times[whole], e.Report.Time)
 	}

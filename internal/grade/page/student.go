@@ -123,7 +123,7 @@ func newFinding(number int, from *grade.Finding) finding {
 		f.Title = from.Name
 		return f
 	}
-	f.Title = title(from.Stage, d)
+	f.Title = title(string(from.Stage), d)
 	for _, picture := range drawing.SVG(from.Scene, d) {
 		f.Pictures = append(f.Pictures, template.HTML(picture)) // escaped there
 	}

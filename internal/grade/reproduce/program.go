@@ -1,181 +1,164 @@
-// Package reproduce writes a trace as a C program, which a student compiles with
-// llm_memory.c and steps through in a debugger.
+// Package reproduce writes a trace as a C program that checks itself: compiled with
+// llm_memory.c it prints what is expected and what it sees, and its exit status is
+// 1 until that is the same.
 package reproduce
 
 import (
 	"fmt"
 	"strings"
 
+	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 )
 
-// helpers are the writes from outside, in C; each is written only where used.
-var helpers = []struct{ needs, text string }{
-	{"find(", `
-/* The sequence with that id, found as the handout finds it. */
-static Sequence *find(LLMEngine *engine, int seq_id) {
-    struct list_node *node = engine->active_seqs.next;
-    for (; node != &engine->active_seqs; node = node->next) {
-        Sequence *seq = (Sequence *)((char *)node - offsetof(Sequence, node));
-        if (seq->seq_id == seq_id) {
-            return seq;
-        }
-    }
-    return NULL;
-}
-`},
-	{"hole(", `
-/* Unmaps a logical block, as a tester may between two calls. */
-static void hole(LLMEngine *engine, int seq_id, int logical) {
-    Sequence *seq = find(engine, seq_id);
-    int *l2 = seq == NULL ? NULL : seq->block_table[logical / L2_PT_SIZE];
-    if (l2 == NULL || l2[logical % L2_PT_SIZE] < 0) {
-        return;
-    }
-    int block = l2[logical % L2_PT_SIZE];
-    l2[logical % L2_PT_SIZE] = -1;
-    if (--engine->ref_count[block] == 0) {
-        engine->free_local_blocks++;
-    }
-}
-`},
-	{"move(", `
-/* Two L2 tables change places. */
-static void move(LLMEngine *engine, int seq_id, int a, int b) {
-    Sequence *seq = find(engine, seq_id);
-    if (seq != NULL) {
-        int *l2 = seq->block_table[a];
-        seq->block_table[a] = seq->block_table[b];
-        seq->block_table[b] = l2;
-    }
-}
-`},
-	{"relocate(", `
-/* A table goes to another address: 0 to 15 an L2 table, 16 the L1 table, 17 ref_count. */
-static void *moved(void *old, size_t size) {
-    void *fresh = old == NULL ? NULL : malloc(size);
-    if (fresh != NULL) {
-        memcpy(fresh, old, size);
-        free(old);
-    }
-    return fresh;
+// A world is what is expected at one point of a trace.
+type world struct{ *oracle.World }
+
+// ids are those of the sequences of an engine in the order of the list, as C has
+// them.
+func (w *world) ids(engine int) []string {
+	var all []string
+	e := w.Engines[engine]
+	if e == nil {
+		return nil
+	}
+	for n := e.Active.Next; n != &e.Active; n = n.Next {
+		all = append(all, literal(oracle.SequenceOf(n).ID))
+	}
+	return all
 }
 
-static void relocate(LLMEngine *engine, int seq_id, int what) {
-    Sequence *seq = find(engine, seq_id);
-    if (seq == NULL) {
-        return;
-    }
-    if (what < L1_PT_SIZE) {
-        seq->block_table[what] = moved(seq->block_table[what], L2_PT_SIZE * sizeof(int));
-    } else if (what == L1_PT_SIZE) {
-        seq->block_table = moved(seq->block_table, L1_PT_SIZE * sizeof(int *));
-    } else {
-        engine->ref_count = moved(engine->ref_count, (size_t)engine->total_local_blocks * sizeof(int));
-    }
-}
-`},
-	{"rename_to(", `
-static void rename_to(LLMEngine *engine, int seq_id, int other) {
-    Sequence *seq = find(engine, seq_id);
-    if (seq != NULL && find(engine, other) == NULL) {
-        seq->seq_id = other;
-    }
-}
-`},
-	{"take_out(", `
-/* Takes a sequence out of the list, and keeps it. */
-static void take_out(LLMEngine *engine, int seq_id) {
-    Sequence *seq = find(engine, seq_id);
-    if (seq != NULL) {
-        seq->node.prev->next = seq->node.next;
-        seq->node.next->prev = seq->node.prev;
-    }
-}
-`},
-}
-
-// Program returns the text. Its last call is the one that the difference is in.
+// Program returns the text. Its last call is the one that the difference is in. It
+// is "" where the machine has no memory to work out what is expected.
 func Program(name string, ops []trace.Op, d *compare.Difference) string {
+	expected, err := oracle.New()
+	if err != nil {
+		return ""
+	}
+	defer expected.Close()
+	w := &world{expected}
+	ops = ops[:d.Step+1]
 	var body strings.Builder
-	pools := map[int]int32{}
-	for i, op := range ops[:d.Step+1] {
-		if i == d.Step {
-			fmt.Fprintf(&body, "\n    /* %s: expected %s, was %s. Set a breakpoint here. */\n", d.Field, d.Expected, d.Actual)
+	for _, op := range ops[:d.Step] {
+		for _, line := range w.statements(op) {
+			fmt.Fprintf(&body, "    %s\n", line)
 		}
-		if op.Fail > 0 {
-			fmt.Fprintf(&body, "    /* here the allocation number %d of the call fails */\n", op.Fail)
-		}
-		if op.Kind == trace.Init && op.Engine != trace.None && op.A >= 0 {
-			pools[op.Engine] = max(pools[op.Engine], op.A)
-		}
-		fmt.Fprintf(&body, "    %s\n", Statement(op))
 	}
+	last, before := ops[d.Step], w.Live()
+	w.Play(last)
+	c := checkOf(last, d, w, before)
+	if c.before != "" {
+		fmt.Fprintf(&body, "    %s\n", c.before)
+	}
+	fmt.Fprintf(&body, "\n    /* %s: expected %s, was %s. */\n", comment(d.Field), comment(d.Expected), comment(d.Actual))
+	if last.Fail > 0 {
+		fmt.Fprintf(&body, "    /* Here the allocation number %d of the call fails. */\n", last.Fail)
+	}
+	fmt.Fprintf(&body, "    %s\n", c.call)
+	body.WriteString(c.text(d))
+	text := fills(ops, d) + body.String()
+	return head(name, ops) + pools(ops) + helpers(text, c.actual != "") + "\nint main(void) {\n" + text + "}\n"
+}
+
+// text is the end of main.
+func (c check) text(d *compare.Difference) string {
+	if c.actual == "" {
+		return "    puts(\"it returned; compile with -fsanitize=address or run it under valgrind to see more\");\n    return 0;\n"
+	}
+	return fmt.Sprintf("    int actual = %s, expected = %s;\n    printf(\"%s: expected %s, is %s\\n\", expected, actual);\n    return actual == expected ? 0 : 1;\n",
+		c.actual, c.expected, strings.NewReplacer("%", "%%", "\"", "'", "\\", "/").Replace(d.Field), c.format, c.format)
+}
+
+func head(name string, ops []trace.Op) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "/*\n * %s\n *   gcc -std=c11 -Wall -Wextra -Wpedantic -Werror -O0 -ggdb llm_memory.c this.c -o this && gdb ./this\n */\n", name)
-	b.WriteString("#include \"llm_memory.h\"\n\n#include <stddef.h>\n#include <stdlib.h>\n#include <string.h>\n\n")
-	if strings.Contains(body.String(), "e[") {
-		fmt.Fprintf(&b, "static LLMEngine *e[%d];\n", trace.Engines)
-	}
-	for engine := range trace.Engines {
-		if size, used := pools[engine]; used {
-			fmt.Fprintf(&b, "static int pool%d[%d];\n", engine, max(1, (size+3)/4))
+	fmt.Fprintf(&b, "/*\n * %s\n *   gcc %s llm_memory.c this.c -o this && ./this\n */\n", comment(name), build.CourseFlags)
+	b.WriteString("#include \"llm_memory.h\"\n\n#include <stddef.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n")
+	for _, op := range ops {
+		if op.Engine != trace.None && !(op.Kind == trace.Init && op.A < 0) {
+			fmt.Fprintf(&b, "static LLMEngine *e[%d];\n", trace.Engines)
+			break
 		}
 	}
-	text := body.String()
-	var used []string
-	for i := len(helpers) - 1; i >= 0; i-- { // find, which the others need, is the first
-		if h := helpers[i]; strings.Contains(text+strings.Join(used, ""), h.needs) {
-			used = append([]string{h.text}, used...)
-		}
-	}
-	b.WriteString(strings.Join(used, ""))
-	b.WriteString("\nint main(void) {\n" + text + "    return 0;\n}\n")
 	return b.String()
 }
 
-// Statement is one step in C. INT_MIN has no literal.
-func Statement(op trace.Op) string {
-	engine := fmt.Sprintf("e[%d]", op.Engine)
-	if op.Engine == trace.None {
-		engine = "NULL"
-	}
-	a, b, c := literal(op.A), literal(op.B), literal(op.C)
-	switch op.Kind {
-	case trace.Init:
-		if op.A < 0 {
-			return "llm_init(NULL, 640);"
+// comment keeps a text from ending a comment.
+func comment(text string) string { return strings.ReplaceAll(text, "*/", "* /") }
+
+func sizes(ops []trace.Op) (most [trace.Engines]int32) {
+	for _, op := range ops {
+		if op.Kind == trace.Init && op.A >= 0 {
+			most[op.Engine] = max(most[op.Engine], op.A, 1)
 		}
-		return fmt.Sprintf("%s = llm_init(pool%d, %s);", engine, op.Engine, a)
-	case trace.Create:
-		return fmt.Sprintf("create_sequence(%s, %s, %s);", engine, a, b)
-	case trace.Fork:
-		return fmt.Sprintf("fork_sequence(%s, %s, %s);", engine, a, b)
-	case trace.Forks:
-		return fmt.Sprintf("for (int i = 0; i < %s; i++) { fork_sequence(%s, %s, %s + i); }", c, engine, a, b)
-	case trace.Append:
-		return fmt.Sprintf("append_kv(%s, %s, %s);", engine, a, b)
-	case trace.Free:
-		return fmt.Sprintf("free_sequence(%s, %s);", engine, a)
-	case trace.Destroy:
-		return fmt.Sprintf("llm_destroy(%s);", engine)
-	case trace.Hole:
-		return fmt.Sprintf("hole(%s, %s, %s);", engine, a, b)
-	case trace.Move:
-		return fmt.Sprintf("move(%s, %s, %s, %s);", engine, a, b, c)
-	case trace.Relocate:
-		return fmt.Sprintf("relocate(%s, %s, %s);", engine, a, b)
-	case trace.Rename:
-		return fmt.Sprintf("rename_to(%s, %s, %s);", engine, a, b)
-	default:
-		return fmt.Sprintf("take_out(%s, %s);", engine, a)
 	}
+	return most
 }
 
-func literal(n int32) string {
-	if n == -1<<31 {
-		return "-2147483647 - 1"
+func pools(ops []trace.Op) string {
+	var b strings.Builder
+	for engine, size := range sizes(ops) {
+		if size > 0 {
+			fmt.Fprintf(&b, "static int pool%d[%d];\n", engine, (size+3)/4)
+		}
 	}
-	return fmt.Sprint(n)
+	return b.String()
+}
+
+// fills sets the bytes of the pools where they matter, as the grader does.
+func fills(ops []trace.Op, d *compare.Difference) string {
+	var b strings.Builder
+	for engine, size := range sizes(ops) {
+		if size > 0 && d.Channel == compare.Pool {
+			fmt.Fprintf(&b, "    fill(pool%d, sizeof pool%d);\n", engine, engine)
+		}
+	}
+	return b.String()
+}
+
+// statements makes a step in the expected world and returns it in C.
+func (w *world) statements(op trace.Op) []string {
+	if !op.Given && !op.Kind.Outside() {
+		w.Play(op)
+		return []string{Statement(op)}
+	}
+	var all []string
+	for _, c := range w.Write(op) {
+		all = append(all, changed(c))
+	}
+	return all
+}
+
+// changed is a write of the tester's in C.
+func changed(c oracle.Change) string {
+	e, a := fmt.Sprintf("e[%d]", c.Engine), literal(c.A)
+	switch c.Kind {
+	case oracle.NewEngine:
+		return fmt.Sprintf("%s = given_engine(pool%d, %s);", e, c.Engine, a)
+	case oracle.DropEngine:
+		return fmt.Sprintf("drop_engine(%s);", e)
+	case oracle.NewSequence:
+		return fmt.Sprintf("given_sequence(%s, %s, %d);", e, a, c.B)
+	case oracle.DropSequence:
+		return fmt.Sprintf("drop_sequence(%s, %s);", e, a)
+	case oracle.Unlinked:
+		return fmt.Sprintf("take_out(%s, %s);", e, a)
+	case oracle.Renamed:
+		return fmt.Sprintf("rename_sequence(%s, %s, %s);", e, a, literal(c.B))
+	case oracle.Counted:
+		return fmt.Sprintf("set_kv_count(%s, %s, %d);", e, a, c.B)
+	case oracle.NewTable:
+		return fmt.Sprintf("given_table(%s, %s, %d);", e, a, c.B)
+	case oracle.Moved:
+		return fmt.Sprintf("exchange_tables(%s, %s, %d, %d);", e, a, c.B, c.C)
+	case oracle.Relocated:
+		return fmt.Sprintf("relocate(%s, %s, %d);", e, a, c.B)
+	case oracle.Mapped:
+		return fmt.Sprintf("map_blocks(%s, %s, %d, %d, %d);", e, a, c.B, c.C, c.N)
+	case oracle.Unmapped:
+		return fmt.Sprintf("unmap_block(%s, %s, %d);", e, a, c.B)
+	default:
+		return fmt.Sprintf("set_record(%s, %s, %d, %s);", e, a, c.B, literal(c.C))
+	}
 }

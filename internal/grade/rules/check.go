@@ -33,7 +33,7 @@ type Breach struct {
 var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
 
 const (
-	patience   = 20 * time.Second
+	patience   = 5 * time.Minute // the reader has a limit of processor time
 	mostAnswer = 1 << 20
 	mostSaid   = 4 << 10
 )

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"time"
 
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/sandbox"
@@ -35,24 +34,24 @@ func (f Finding) String() string { return watch.At(f.Line, f.What) }
 var ErrUnfinished = errors.New("did not finish with the sanitizers")
 
 const (
-	patience   = 15 * time.Second // many times what the traces need
 	mostReport = 1 << 20
 	stopped    = 86 // the exit status of the sanitizers
 )
 
 // Run plays the traces on a program that is linked with grader/process/watched.c and the
 // sanitizers. A nil Finding means that there is none.
-func Run(program string, traces [][]trace.Op) (*Finding, error) {
-	steps, err := trace.File(filepath.Dir(program), traces, true)
+func Run(program string, steps watch.Steps) (*Finding, error) {
+	steps.Defined = true
+	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
 		return nil, err
 	}
-	defer steps.Close()
-	said, exit, err := run(program, steps)
+	defer file.Close()
+	said, exit, err := run(program, file)
 	if err != nil {
 		return nil, err
 	}
-	all, err := watch.PlayedAll(steps)
+	all, err := watch.PlayedAll(file)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("sanitizers: %w", err)
@@ -74,10 +73,12 @@ func run(program string, steps *os.File) (said []byte, exit int, err error) {
 	options := fmt.Sprintf("exitcode=%d:print_stacktrace=1:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=256:hard_rss_limit_mb=1024", stopped)
 	cmd := &exec.Cmd{Path: path, Args: argv, Env: []string{"LC_ALL=C", "ASAN_OPTIONS=" + options, "UBSAN_OPTIONS=" + options}}
 	cmd.ExtraFiles = []*os.File{steps}
-	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, patience, mostReport)
+	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, watch.Patience, mostReport)
 	switch {
+	case end.Starved():
+		return nil, 0, fmt.Errorf("sanitizers: %w: %v of processor time in %v", watch.ErrStarved, end.CPU, watch.Patience)
 	case end.Late:
-		return nil, 0, fmt.Errorf("%w within %v", ErrUnfinished, patience)
+		return nil, 0, fmt.Errorf("%w: it waits for something", ErrUnfinished)
 	case err != nil:
 		return nil, 0, fmt.Errorf("sanitizers: %w: %s", err, end.Said)
 	}

@@ -19,10 +19,13 @@ func Shrink(ops []trace.Op, d *compare.Difference, play Play, most int) ([]trace
 	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most}
 	for again := true; again && s.err == nil; {
 		again = s.simplify(func(o *trace.Op) *int32 {
-			if o.Kind != trace.Forks {
-				return nil
+			switch {
+			case o.Kind == trace.Frees:
+				return &o.B
+			case o.Kind.Many():
+				return &o.C // first, because many calls take long
 			}
-			return &o.C // first, because many forks take long
+			return nil
 		})
 		for size := max(1, len(s.ops)/2); size >= 1; size /= 2 {
 			again = s.leaveOut(size) || again
@@ -63,8 +66,8 @@ func (s *shrinker) try(candidate []trace.Op) bool {
 func cost(ops []trace.Op) int {
 	sum := 1
 	for _, op := range ops {
-		if op.Kind == trace.Forks {
-			sum += int(op.C) / 500
+		if op.Kind.Many() {
+			sum += int(max(op.B, op.C)) / 500
 		}
 	}
 	return sum

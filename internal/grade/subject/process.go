@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -25,7 +27,11 @@ const (
 	Free
 	Destroy
 	Forks    // Size of them, to the ids B, B + 1, ...
-	Allocate // Size bytes
+	Creates  // Size of them, with the ids A, A + 1, ...
+	Appends  // Size of them, of the records B, B + 1, ...
+	Frees    // Size of them, of the ids A, A + 1, ...
+	Open     // the pool at Engine, of Size bytes, may be used
+	Allocate // A chunks of Size bytes
 	GiveBack // what is at Engine
 )
 
@@ -72,11 +78,25 @@ var ErrTime = errors.New("it does not come back")
 // big for sandbox.RunnerMemory.
 var ErrStart = errors.New("the program does not start: it is too big")
 
-// Patience is how long a process may take: no measure of speed, but a bound.
+// ErrStarved is wrapped when the machine gives the process too little of its
+// processors to say anything of it.
+var ErrStarved = errors.New("the machine is too busy")
+
+// Patience is how much processor time a process may take: no measure of speed, but
+// a bound. How long that takes by the clock is the machine's doing.
 type Patience struct {
 	Call    time.Duration // for one call
 	Process time.Duration // for all calls together, and what lies between them
 }
+
+// By the clock: how often a call that does not come back is looked at, how long
+// it may wait for something without any processor time, and how long it may take
+// at all.
+const (
+	lookEvery = time.Second
+	mostIdle  = 10 * time.Second
+	mostClock = 3 * time.Minute
+)
 
 // ErrDied is wrapped when the process ends during a call, by a signal or not.
 var ErrDied = errors.New("the process ended")
@@ -88,7 +108,7 @@ type Process struct {
 	requests *os.File
 	replies  *os.File
 	patience Patience
-	last     time.Time // when the process has to be at its end
+	look     time.Time // when the processor time of all calls is looked at next
 }
 
 // Start runs a linked runner, shut in (package sandbox). Its standard output and
@@ -98,7 +118,7 @@ func Start(program string, patience Patience) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{memory: m, patience: patience, last: time.Now().Add(patience.Process)}
+	p := &Process{memory: m, patience: patience, look: time.Now().Add(patience.Process)}
 	if err := p.start(program); err != nil {
 		m.close()
 		return nil, fmt.Errorf("start the submission: %w", err)
@@ -169,45 +189,107 @@ func (p *Process) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 
 // Do makes one call. After an error the process is gone.
 func (p *Process) Do(r Request) (Reply, error) {
+	w := waiting{begin: time.Now()}
 	// For both: a process that replies without being asked leaves the requests
 	// where they are, until no more fit.
-	until := time.Now().Add(p.patience.Call)
-	if p.last.Before(until) {
-		until = p.last
-	}
-	_ = p.requests.SetWriteDeadline(until)
-	_ = p.replies.SetReadDeadline(until)
-	if _, err := p.requests.Write(unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r))); err != nil {
-		return Reply{}, p.why(err)
+	err := p.transfer(&w, unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), p.requests.SetWriteDeadline, p.requests.Write)
+	if err != nil {
+		return Reply{}, err
 	}
 	var head struct {
 		returned int64
 		events   uint64
 	}
-	if _, err := io.ReadFull(p.replies, unsafe.Slice((*byte)(unsafe.Pointer(&head)), unsafe.Sizeof(head))); err != nil {
-		return Reply{}, p.why(err)
+	err = p.transfer(&w, unsafe.Slice((*byte)(unsafe.Pointer(&head)), unsafe.Sizeof(head)), p.replies.SetReadDeadline, p.replies.Read)
+	if err != nil {
+		return Reply{}, err
 	}
 	return Reply{Returned: head.returned, Events: p.events(head.events)}, nil
 }
 
+// waiting is for one call.
+type waiting struct {
+	begin, moved time.Time     // moved: when it last used the processor
+	before, last time.Duration // processor time
+	looked       bool
+}
+
+// transfer moves all bytes, and looks at the processor time whenever it has waited.
+func (p *Process) transfer(w *waiting, bytes []byte, deadline func(time.Time) error, move func([]byte) (int, error)) error {
+	for len(bytes) > 0 {
+		until := time.Now().Add(lookEvery)
+		if p.look.Before(until) {
+			until = p.look
+		}
+		_ = deadline(until)
+		n, err := move(bytes)
+		bytes = bytes[n:]
+		switch {
+		case err == nil && n == 0:
+			return p.why(io.EOF)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			if err := p.exceeded(w); err != nil {
+				p.end()
+				return err
+			}
+		case err != nil:
+			return p.why(err)
+		}
+	}
+	return nil
+}
+
+// exceeded says whether a call or the process has had its time.
+func (p *Process) exceeded(w *waiting) error {
+	used, now := p.used(), time.Now()
+	if !w.looked || used > w.last {
+		w.moved = now
+	}
+	if !w.looked {
+		w.before, w.looked = max(0, used-now.Sub(w.begin)), true
+	}
+	w.last = used
+	p.look = now.Add(lookEvery)
+	switch {
+	case used >= p.patience.Process:
+		return fmt.Errorf("%w: all calls together take more than %v of processor time", ErrTime, p.patience.Process)
+	case used-w.before >= p.patience.Call:
+		return fmt.Errorf("%w within %v of processor time", ErrTime, p.patience.Call)
+	case now.Sub(w.moved) >= mostIdle:
+		return fmt.Errorf("%w: it has waited for %v without doing anything", ErrTime, mostIdle)
+	case now.Sub(w.begin) >= mostClock:
+		return fmt.Errorf("%w: a call had %v of processor time in %v", ErrStarved, (used - w.before).Round(time.Millisecond), mostClock)
+	}
+	return nil
+}
+
+// used is the processor time of the process, as the kernel counts it: in ticks.
+func (p *Process) used() time.Duration {
+	const tick = 10 * time.Millisecond
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * tick
+}
+
 // why says how the process came to its end, and ends it if it has not.
 func (p *Process) why(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		p.end()
-		if !time.Now().Before(p.last) {
-			return fmt.Errorf("%w: all calls together take more than %v", ErrTime, p.patience.Process)
-		}
-		return fmt.Errorf("%w within %v", ErrTime, p.patience.Call)
-	}
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.EPIPE) {
 		p.end()
 		return fmt.Errorf("talk to the submission: %w", err)
 	}
 	// It may have closed the pipe and go on.
-	stop := time.AfterFunc(p.patience.Call, p.kill)
+	stop := time.AfterFunc(mostIdle, p.kill)
 	_ = p.cmd.Wait()
 	if !stop.Stop() {
-		return fmt.Errorf("%w within %v", ErrTime, p.patience.Call)
+		return fmt.Errorf("%w within %v after it closed its pipe", ErrTime, mostIdle)
 	}
 	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return fmt.Errorf("%w by %v", ErrDied, status.Signal())

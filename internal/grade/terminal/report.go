@@ -55,10 +55,10 @@ func headline(f grade.Finding) string {
 func Rest(w io.Writer, r *grade.Report) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
-		if len(f.Lines)+len(f.Same) == 0 {
-			continue
-		}
 		fmt.Fprintf(&b, "%s\n", title.Sprint(headline(f)))
+		if f.Gain > 0 {
+			fmt.Fprintf(&b, "  fixing it gives back %s\n", title.Sprintf("+%.1f points", f.Gain))
+		}
 		for _, line := range f.Lines {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
@@ -82,7 +82,16 @@ func Rest(w io.Writer, r *grade.Report) error {
 		fmt.Fprintf(&b, "%s\n", r.Rejected.Text)
 	}
 	if r.Rejected == nil {
-		fmt.Fprintf(&b, "%s\n", faint.Sprintf("seed %d; %s; %s; %s; sandbox: %s", r.Seed, r.Setting.GCC, r.Setting.Libc, r.Setting.Valgrind, r.Setting.Sandbox))
+		fmt.Fprintf(&b, "%s\n", faint.Sprintf("rules %s; seed %d; %s; %s; %s; sandbox: %s", r.Rules, r.Seed, r.Setting.GCC, r.Setting.Libc, r.Setting.Valgrind, r.Setting.Sandbox))
+	}
+	if r.Replay {
+		word := good.Sprint("nothing differs")
+		if len(r.Findings) > 0 {
+			word = bad.Sprint("something differs")
+		}
+		fmt.Fprintf(&b, "%s: %s\n", r.File, word)
+		_, err := io.WriteString(w, b.String())
+		return err
 	}
 	score := good
 	if r.Score < r.MaxScore {
@@ -100,7 +109,7 @@ func Score(r *grade.Report) string {
 
 // stages is a table of the stages by task, where something has failed.
 func stages(b *strings.Builder, r *grade.Report) {
-	if len(r.Findings) == 0 || len(r.Stages) == 0 {
+	if r.Replay || len(r.Findings) == 0 || len(r.Stages) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "%-18s", "")

@@ -21,7 +21,20 @@ type End struct {
 	Late   bool   // the pipe was still open when patience was over
 	Exit   int    // status; -1: by a signal
 	Signal syscall.Signal
+	CPU    time.Duration // processor time
 }
+
+// Patience is how long a program may take by the clock: many times its limit of
+// processor time (grader/process/launch.c), so that it is over only where the
+// machine is too busy, or where the program waits for nothing.
+const Patience = 5 * time.Minute
+
+// ErrStarved is wrapped where the machine was too busy to say anything.
+var ErrStarved = errors.New("the machine is too busy")
+
+// Starved reports whether patience was over though the program did what it could:
+// it had some processor time, and less than its limit.
+func (e End) Starved() bool { return e.Late && e.CPU > time.Second }
 
 // Run starts a program, whose arguments are a sandbox's, in a process group of its
 // own, with a pipe that attach gives it, and waits until all that have the pipe
@@ -49,6 +62,7 @@ func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, most
 	stop.Stop()
 	e.Late = readErr != nil
 	e.Exit = cmd.ProcessState.ExitCode()
+	e.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		e.Signal = status.Signal()
 	}

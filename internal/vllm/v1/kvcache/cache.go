@@ -42,7 +42,7 @@ func New(config Config) (*Cache, error) {
 	}
 	p, err := pool.New(pool.Config{
 		NumGPUBlocks: config.NumGPUBlocks, EnableCaching: config.EnablePrefixCaching, HashBlockSize: config.HashBlockSize,
-		EnableEvents: config.EnableEvents, Residency: config.Residency,
+		EnableEvents: config.EnableEvents,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"llmmemory/internal/vllm/blockhash"
-	"llmmemory/internal/vllm/v1/pool"
 )
 
 // ErrConfig is wrapped by every complaint about a Config.
@@ -62,8 +61,6 @@ type Config struct {
 	RetentionInterval int  // of window blocks: Dense, 0: only at boundaries, or every so many tokens
 	Eagle             bool // all groups are Eagle if none is marked
 	PrefillLookahead  int  // draft modules that read ahead of a prefill (multi-module MTP)
-
-	Residency *pool.Residency // nil: no residency metrics; take them under the lock, by Inspect
 }
 
 // maxGroups is how many a lookup can keep apart in one word.

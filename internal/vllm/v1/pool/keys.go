@@ -157,9 +157,6 @@ func (p *Pool) NumKeys() int { return p.used }
 
 // Evict removes the keys of id, which may be in use (vllm/v1/RULES.md §7).
 func (p *Pool) Evict(id int32) {
-	if p.config.Residency != nil {
-		p.config.Residency.evicted(id)
-	}
 	p.forget(id, p.config.EnableEvents)
 }
 
@@ -176,9 +173,6 @@ func (p *Pool) Reset() bool {
 	clear(p.first)
 	p.more, p.spare, p.used = p.more[:0], p.spare[:0], 0
 	p.version++
-	if p.config.Residency != nil {
-		p.config.Residency.reset()
-	}
 	if p.config.EnableEvents {
 		p.events.cleared()
 	}

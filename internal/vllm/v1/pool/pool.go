@@ -16,11 +16,10 @@ var ErrNoBlocks = errors.New("not enough free blocks")
 
 // Config describes a pool.
 type Config struct {
-	NumGPUBlocks  int        // including the null block, so one less can be used
-	EnableCaching bool       // keep keys of full blocks for prefix hits
-	HashBlockSize int        // tokens that one hash of a request covers
-	EnableEvents  bool       // record what is stored and removed
-	Residency     *Residency // nil for none
+	NumGPUBlocks  int  // including the null block, so one less can be used
+	EnableCaching bool // keep keys of full blocks for prefix hits
+	HashBlockSize int  // tokens that one hash of a request covers
+	EnableEvents  bool // record what is stored and removed
 }
 
 // A Pool hands out blocks by id.
@@ -97,9 +96,6 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 		}
 		rec.count = 1
 		dst = append(dst, id)
-		if p.config.Residency != nil {
-			p.config.Residency.reused(id, p.config.EnableCaching)
-		}
 	}
 	p.recs[end].next = head
 	p.recs[head].prev = end
@@ -121,9 +117,6 @@ func (p *Pool) Touch(ids []int32) {
 			p.unlink(id)
 		}
 		p.recs[id].count++
-		if p.config.Residency != nil {
-			p.config.Residency.accessed(id)
-		}
 	}
 }
 

@@ -120,27 +120,3 @@ func TestStoredEvents(t *testing.T) {
 	p.TakeEvents(&events)
 	require.Empty(t, events.List)
 }
-
-// A block that is sampled lives from its allocation to its reuse or eviction;
-// at most the last four accesses give gaps (vllm/v1/RULES.md §12).
-func TestResidency(t *testing.T) {
-	now, chance := int64(0), 0.0
-	r := NewResidency(0.5, func() float64 { return chance }, func() int64 { now += 10; return now })
-	p, err := New(Config{NumGPUBlocks: 4, EnableCaching: true, HashBlockSize: 4, Residency: r})
-	require.NoError(t, err)
-	ids, err := p.Get(nil, 1) // born at 10
-	require.NoError(t, err)
-	for range 6 {
-		p.Touch(ids) // at 20, 30, ... 70
-	}
-	p.Evict(ids[0]) // at 80
-	require.Equal(t, []Stay{{Lifetime: 70, Idle: 10, Gaps: []int64{10, 10, 10}}}, r.Take())
-	require.Empty(t, r.Take())
-	p.Evict(ids[0])
-	require.Empty(t, r.Take(), "its life is over")
-	chance = 0.5
-	_, err = p.Get(nil, 1)
-	require.NoError(t, err)
-	p.Evict(2)
-	require.Empty(t, r.Take(), "not sampled")
-}

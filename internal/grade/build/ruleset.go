@@ -1,0 +1,130 @@
+package build
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An Action is what happens to a submission that breaks a rule of the gate.
+type Action string
+
+// The actions. Only Refuse costs points: all of them.
+const (
+	Refuse Action = "refuse" // it is not run and scores 0
+	Advise Action = "advise" // the report says so, at no cost
+	Ignore Action = "ignore" // nothing is said
+)
+
+// A GateRule is something that a submission should not have.
+type GateRule struct {
+	Name    string
+	Default Action
+	Reason  string
+}
+
+// GateRules are all rules, in the order in which they are looked at. A rule
+// refuses by default only what attacks the grader or hides from it.
+var GateRules = []GateRule{
+	{"size", Refuse, "more than 256 KiB of source, 1 MiB of code or 16 MiB of global data exhausts the tools that read it"},
+	{"nul", Refuse, "a NUL byte hides the rest of a line from readers"},
+	{"return", Refuse, "a carriage return within a line shows readers another line than the compiler"},
+	{"nesting", Refuse, "more than 1000 nested parentheses or braces exhaust the compiler's stack"},
+	{"trigraph", Advise, "a trigraph hides the character that it stands for"},
+	{"digraph", Advise, "%: is another spelling of #"},
+	{"line", Refuse, "#line makes messages point to other lines and files"},
+	{"include", Refuse, "#include of anything but a header of the system reads other files into the compiler's messages"},
+	{"header", Advise, "the header is not one of standard C"},
+	{"pragma", Advise, "the pragma changes what the compiler checks or how it compiles; the flags of the course count"},
+	{"symbol", Refuse, "the pragma changes what functions are called outside"},
+	{"asm", Refuse, "assembly code can do what C cannot, and no rule sees it"},
+	{"attribute", Refuse, "the attribute runs code outside the six calls, replaces symbols or hides code from the sanitizers"},
+	{"optimize", Advise, "the attribute changes how a function is compiled; the flags of the course count"},
+	{"sanitizer", Advise, "code for a build with sanitizers is never compiled: every build sees the text as the course's compiler does"},
+	{"early", Refuse, "code that runs outside the six calls can replace the grader's"},
+	{"section", Refuse, "a section of its own can hold code that no rule sees"},
+	{"trap", Refuse, "code that calls the kernel by itself goes past the C library"},
+	{"ifunc", Refuse, "code of its own chooses a function before the six calls run"},
+	{"weak", Refuse, "others could take the place of a weak function"},
+	{"needs", Refuse, "the function reaches other processes, the network or executable memory, and nothing in the homework needs it"},
+	{"refused", Advise, "the function asks the system for something that the sandbox refuses, such as a file or the time"},
+	{"main", Advise, "a main function clashes with that of the course's test program"},
+	{"defines", Advise, "a helper function or global variable without static can clash with a name of the test program"},
+}
+
+// A Gate says for each rule what is done; a rule that is not in it has its default.
+type Gate map[string]Action
+
+// ErrGateFile is wrapped by what is wrong with a gate file.
+var ErrGateFile = errors.New("not a gate file")
+
+// String is a file that ParseGate reads: a rule and an action on each line, and
+// the reason after #.
+func (g Gate) String() string {
+	var b strings.Builder
+	for _, r := range GateRules {
+		fmt.Fprintf(&b, "%-10s %-7s # %s\n", r.Name, g.action(r.Name), r.Reason)
+	}
+	return b.String()
+}
+
+// ParseGate reads a gate file. Rules that it does not name keep their default.
+func ParseGate(text string) (Gate, error) {
+	g := Gate{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		if len(fields) != 2 {
+			return nil, fmt.Errorf("%w: line %d: it has to be a rule and refuse, advise or ignore", ErrGateFile, n)
+		}
+		name, action := fields[0], Action(fields[1])
+		if !slices.ContainsFunc(GateRules, func(r GateRule) bool { return r.Name == name }) {
+			return nil, fmt.Errorf("%w: line %d: there is no rule %q: \"llmgrade gate\" prints all", ErrGateFile, n, name)
+		}
+		if !slices.Contains([]Action{Refuse, Advise, Ignore}, action) {
+			return nil, fmt.Errorf("%w: line %d: %q is not refuse, advise or ignore", ErrGateFile, n, action)
+		}
+		g[name] = action
+	}
+	return g, lines.Err()
+}
+
+func (g Gate) action(rule string) Action {
+	if a, found := g[rule]; found {
+		return a
+	}
+	for _, r := range GateRules {
+		if r.Name == rule {
+			return r.Default
+		}
+	}
+	return Refuse
+}
+
+// verdicts applies a Gate to what is found, and keeps what is only advice.
+type verdicts struct {
+	gate   Gate
+	advice []Refusal
+}
+
+// broken is nil where the rule does not refuse.
+func (v *verdicts) broken(r *Refusal) error {
+	switch v.gate.action(r.Rule) {
+	case Refuse:
+		return r
+	case Advise:
+		if !slices.ContainsFunc(v.advice, func(o Refusal) bool { return o.Rule == r.Rule && o.Line == r.Line }) && len(v.advice) < mostAdvice {
+			v.advice = append(v.advice, *r)
+		}
+	}
+	return nil
+}
+
+// mostAdvice is how much of it a reader takes in.
+const mostAdvice = 20

@@ -1,0 +1,212 @@
+package compare
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/subject"
+)
+
+// A heap is what the submission has allocated.
+type heap struct {
+	live    map[uint64]uint64 // address to size
+	ordered []uint64          // addresses, some of them gone, in their order
+	shapes  map[trace.Kind]*Difference
+}
+
+func newHeap() heap { return heap{live: map[uint64]uint64{}, shapes: map[trace.Kind]*Difference{}} }
+
+// edge fills what lies between two allocations.
+const edge = 0xfd
+
+// mostAllocations is far more than any call can have a use for, and few enough
+// for the grader to keep account of.
+const mostAllocations = 1 << 16
+
+// account keeps the live chunks, and says what a call did to the heap that no call
+// may do, whatever else is right.
+func (p *player) account(op trace.Op, want oracle.Outcome, events []subject.Event) []*Difference {
+	var bad *Difference
+	allocations := 0
+	for _, e := range events {
+		if e.What != subject.Release {
+			allocations++
+		}
+		if allocations > mostAllocations+18*int(want.Made) {
+			bad = cmp.Or(bad, differs(Heap, "the allocations of one call", "at most 18", fmt.Sprintf("more than %d", mostAllocations)))
+			break
+		}
+		switch e.What {
+		case subject.Release:
+			delete(p.live, e.At)
+		case subject.BadRelease:
+			what := "an address that is no allocation"
+			if e.Size != 0 {
+				what = "an allocation that was freed already"
+			}
+			bad = cmp.Or(bad, differs(Heap, "what is freed", "a live allocation", what))
+		case subject.Malloc, subject.Calloc, subject.Realloc:
+			p.add(e.At, e.Size)
+			fallthrough
+		default:
+			if want.Refused() && !want.OutOfMemory() {
+				bad = cmp.Or(bad, differs(Heap, Allocates, "none", fmt.Sprintf("%d bytes", e.Size)))
+			}
+		}
+	}
+	if d := p.edges(op); d != nil {
+		bad = cmp.Or(bad, d)
+	}
+	if bad == nil {
+		return nil
+	}
+	return []*Difference{bad}
+}
+
+func (h *heap) add(at, size uint64) {
+	h.live[at] = size
+	if n := len(h.ordered); n > 2*len(h.live)+64 {
+		h.ordered = slices.DeleteFunc(h.ordered, func(at uint64) bool { _, live := h.live[at]; return !live })
+	}
+	if n := len(h.ordered); n > 0 && h.ordered[n-1] >= at { // the submission lies about its events
+		h.ordered = append(h.ordered, at)
+		slices.Sort(h.ordered)
+		h.ordered = slices.Compact(h.ordered)
+		return
+	}
+	h.ordered = append(h.ordered, at)
+}
+
+// home is the live chunk that an address lies in.
+func (h *heap) home(address uint64) (at, size uint64, found bool) {
+	if size, found := h.live[address]; found {
+		return address, size, true
+	}
+	i, _ := slices.BinarySearch(h.ordered, address)
+	for i--; i >= 0; i-- {
+		if size, live := h.live[h.ordered[i]]; live {
+			return h.ordered[i], size, address-h.ordered[i] < size
+		}
+	}
+	return 0, 0, false
+}
+
+// chunk views size bytes at an address that lie in one live chunk; nil if they do
+// not.
+func (p *player) chunk(address, size uint64) []byte {
+	at, have, found := p.home(address)
+	if !found || address-at+size > have {
+		return nil
+	}
+	return p.subject.At(address, size)
+}
+
+// mostEdges are looked at after every call; where there are more, the newest.
+const mostEdges = 600
+
+// edges looks at the bytes after each live allocation, which belong to nobody.
+func (p *player) edges(op trace.Op) *Difference {
+	from := max(0, len(p.ordered)-mostEdges)
+	if op.Kind == trace.Destroy || op.Kind.Many() {
+		from = 0
+	}
+	for _, at := range p.ordered[from:] {
+		size, live := p.live[at]
+		if !live {
+			continue
+		}
+		room := (size+15)/16*16 + 16 // as get_aligned of grader/process/runner.c
+		for i, b := range p.subject.At(at+size, room-size) {
+			if b != edge {
+				return differs(Heap, fmt.Sprintf("byte %d after an allocation of %d bytes", i+1, size), "not written", fmt.Sprintf("%#02x", b))
+			}
+		}
+	}
+	return nil
+}
+
+// Leaks is the Shape of a difference of the heap: a call frees less than it has to.
+const Leaks = "the live allocations of what is freed"
+
+// going are the chunks that a free or a destroy has to free: all that the
+// sequence or the engine consists of.
+func (p *player) going(op trace.Op) []uint64 {
+	if op.Engine == trace.None || p.engines[op.Engine] == 0 {
+		return nil
+	}
+	var all []uint64
+	add := func(address uint64) {
+		if at, _, found := p.home(address); found && !slices.Contains(all, at) {
+			all = append(all, at)
+		}
+	}
+	switch op.Kind {
+	case trace.Free:
+		p.parts(p.address(op.Engine, op.A), add)
+	case trace.Destroy:
+		add(p.engines[op.Engine])
+		add(u64(p.view(p.engines[op.Engine], engineSize), refCountOffset))
+		for node := range p.nodes(op.Engine) {
+			p.parts(node-nodeOffset, add)
+		}
+	}
+	return all
+}
+
+// parts are the addresses that a sequence consists of.
+func (p *player) parts(sequence uint64, add func(uint64)) {
+	if sequence == 0 {
+		return
+	}
+	add(sequence)
+	l1 := u64(p.view(sequence, sequenceSize), blockTableOffset)
+	add(l1)
+	for i := range uintptr(l1Size / 8) {
+		if l2 := u64(p.view(l1, l1Size), 8*i); l2 != 0 {
+			add(l2)
+		}
+	}
+}
+
+// balance compares what a call has left allocated with what it had to.
+func (p *player) balance(op trace.Op, going []uint64, want, got int) *Difference {
+	if op.Kind == trace.Free || op.Kind == trace.Destroy {
+		left := 0
+		for _, at := range going {
+			if _, live := p.live[at]; live {
+				left++
+			}
+		}
+		if left > 0 && want != 0 {
+			return differs(Heap, Leaks, 0, left)
+		}
+		if len(p.shapes) == 0 && got != want {
+			return differs(Heap, "the live allocations", fmt.Sprintf("%d fewer", -want), fmt.Sprintf("%d fewer", -got))
+		}
+		return nil
+	}
+	if _, deviates := p.shapes[op.Kind.Single()]; deviates || got == want || op.Kind == trace.Frees && len(p.shapes) > 0 {
+		return nil
+	}
+	return differs(Heap, "the allocations that a call leaves", fmt.Sprintf("%d more", want), fmt.Sprintf("%d more", got))
+}
+
+// shape notes that something is not an allocation of its own.
+func (p *player) shape(kind trace.Kind, what string, address uint64) {
+	if _, exact := p.live[address]; !exact && p.shapes[kind] == nil {
+		p.shapes[kind] = differs(Allocations, what, "an allocation of its own", "part of another")
+	}
+}
+
+func (p *player) tablesShape(kind trace.Kind, sequence uint64) {
+	l1 := u64(p.view(sequence, sequenceSize), blockTableOffset)
+	p.shape(kind, "block_table", l1)
+	for i := range uintptr(l1Size / 8) {
+		if l2 := u64(p.view(l1, l1Size), 8*i); l2 != 0 {
+			p.shape(kind, fmt.Sprintf("block_table[%d]", i), l2)
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package compare
+
+import (
+	"encoding/binary"
+	"iter"
+	"unsafe"
+
+	"llmmemory/internal/course"
+	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/grade/subject"
+)
+
+var (
+	refCountOffset   = unsafe.Offsetof(course.Engine{}.RefCount)
+	freeOffset       = unsafe.Offsetof(course.Engine{}.Free)
+	blockTableOffset = unsafe.Offsetof(course.Sequence{}.BlockTable)
+)
+
+// write makes the tester's changes in the memory of the submission, which was
+// equal to the oracle's before them.
+func (p *player) write(changes []oracle.Change) error {
+	for _, c := range changes {
+		if err := p.change(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *player) change(c oracle.Change) error {
+	switch c.Kind {
+	case oracle.NewEngine:
+		return p.newEngine(c)
+	case oracle.DropEngine:
+		return p.dropEngine(c.Engine)
+	case oracle.NewSequence:
+		return p.newSequence(c)
+	case oracle.Recorded:
+		at := p.pools[c.Engine] + oracle.Slack + uint64(c.A)*course.BlockSize + uint64(c.B)*course.KVSize
+		put32(p.view(at, course.KVSize), 0, c.C)
+		return nil
+	}
+	address := p.address(c.Engine, c.A)
+	s := p.view(address, sequenceSize)
+	l1 := p.view(u64(s, blockTableOffset), l1Size)
+	switch c.Kind {
+	case oracle.DropSequence:
+		return p.dropSequence(c.Engine, address)
+	case oracle.Unlinked:
+		p.unlink(address)
+	case oracle.Renamed:
+		put32(s, unsafe.Offsetof(course.Sequence{}.ID), c.B)
+	case oracle.Counted:
+		put32(s, unsafe.Offsetof(course.Sequence{}.KVCount), c.B)
+	case oracle.NewTable:
+		return p.newTables(l1, c.B, c.B)
+	case oracle.Moved:
+		a, b := u64(l1, uintptr(8*c.B)), u64(l1, uintptr(8*c.C))
+		put64(l1, uintptr(8*c.B), b)
+		put64(l1, uintptr(8*c.C), a)
+	case oracle.Relocated:
+		return p.relocated(c, s, l1)
+	case oracle.Mapped:
+		if err := p.newTables(l1, c.B/course.L2Size, (c.B+c.N-1)/course.L2Size); err != nil {
+			return err
+		}
+		for i := range c.N {
+			p.entry(c.Engine, l1, c.B+i, c.C+i)
+		}
+	case oracle.Unmapped:
+		p.entry(c.Engine, l1, c.B, -1)
+	}
+	return nil
+}
+
+// entry sets an entry of a table, with the counts that go with it.
+func (p *player) entry(engine int, l1 []byte, logical, block int32) {
+	l2 := p.view(u64(l1, uintptr(8*(logical/course.L2Size))), l2Size)
+	at := uintptr(4 * (logical % course.L2Size))
+	if block < 0 {
+		p.refer(engine, i32(l2, at), -1)
+	} else {
+		p.refer(engine, block, 1)
+	}
+	put32(l2, at, block)
+}
+
+func (p *player) refer(engine int, block, by int32) {
+	e := p.view(p.engines[engine], engineSize)
+	count := p.view(u64(e, refCountOffset)+4*uint64(block), 4)
+	before := i32(count, 0)
+	put32(count, 0, before+by)
+	if before == 0 || before+by == 0 {
+		put32(e, freeOffset, i32(e, freeOffset)-by)
+	}
+}
+
+// allocate takes n chunks from the submission's allocator.
+func (p *player) allocate(n int, size uint64) ([]uint64, error) {
+	reply, err := p.subject.Do(subject.Request{Call: subject.Allocate, A: int32(n), Size: size})
+	if err != nil {
+		return nil, err
+	}
+	var all []uint64
+	for _, e := range reply.Events {
+		p.add(e.At, size)
+		all = append(all, e.At)
+	}
+	for len(all) < n { // the heap is full: what is read there is nothing
+		all = append(all, 0)
+	}
+	return all, nil
+}
+
+func (p *player) release(address uint64) error {
+	delete(p.live, address)
+	_, err := p.subject.Do(subject.Request{Call: subject.GiveBack, Engine: address})
+	return err
+}
+
+func (p *player) newEngine(c oracle.Change) error {
+	pool := p.newPool(c.Engine, uint64(c.A))
+	if _, err := p.subject.Do(subject.Request{Call: subject.Open, Engine: pool, Size: uint64(c.A)}); err != nil {
+		return err
+	}
+	total := c.A / course.BlockSize
+	at, err := p.allocate(1, engineSize)
+	if err != nil {
+		return err
+	}
+	counts, err := p.allocate(1, 4*uint64(total))
+	if err != nil {
+		return err
+	}
+	clear(p.view(counts[0], 4*uint64(total)))
+	e := p.view(at[0], engineSize)
+	put64(e, unsafe.Offsetof(course.Engine{}.Pool), pool)
+	put32(e, unsafe.Offsetof(course.Engine{}.Total), total)
+	put32(e, freeOffset, total)
+	put64(e, refCountOffset, counts[0])
+	put64(e, uintptr(activeOffset), at[0]+activeOffset)
+	put64(e, uintptr(activeOffset)+8, at[0]+activeOffset)
+	p.engines[c.Engine] = at[0]
+	return nil
+}
+
+func (p *player) dropEngine(engine int) error {
+	for node := range p.nodes(engine) {
+		if err := p.dropSequence(engine, node-nodeOffset); err != nil {
+			return err
+		}
+	}
+	err := p.release(u64(p.view(p.engines[engine], engineSize), refCountOffset))
+	if err == nil {
+		err = p.release(p.engines[engine])
+	}
+	p.engines[engine] = 0
+	return err
+}
+
+func (p *player) newSequence(c oracle.Change) error {
+	at, err := p.allocate(1, sequenceSize)
+	if err != nil {
+		return err
+	}
+	l1, err := p.allocate(1, l1Size)
+	if err != nil {
+		return err
+	}
+	clear(p.view(l1[0], l1Size))
+	head := p.engines[c.Engine] + activeOffset
+	last := u64(p.view(head, 16), 0)
+	s := p.view(at[0], sequenceSize)
+	put32(s, unsafe.Offsetof(course.Sequence{}.ID), c.A)
+	put32(s, unsafe.Offsetof(course.Sequence{}.KVCount), c.B)
+	put64(s, blockTableOffset, l1[0])
+	put64(s, uintptr(nodeOffset), last)
+	put64(s, uintptr(nodeOffset)+8, head)
+	put64(p.view(last, 16), 8, at[0]+nodeOffset)
+	put64(p.view(head, 16), 0, at[0]+nodeOffset)
+	return nil
+}
+
+// newTables makes the tables that are NULL among the slots from first to last.
+func (p *player) newTables(l1 []byte, first, last int32) error {
+	var slots []int32
+	for slot := first; slot <= last; slot++ {
+		if u64(l1, uintptr(8*slot)) == 0 {
+			slots = append(slots, slot)
+		}
+	}
+	if len(slots) == 0 {
+		return nil
+	}
+	at, err := p.allocate(len(slots), l2Size)
+	if err != nil {
+		return err
+	}
+	for i, slot := range slots {
+		l2 := p.view(at[i], l2Size)
+		for j := range l2 {
+			l2[j] = 0xff // -1
+		}
+		put64(l1, uintptr(8*slot), at[i])
+	}
+	return nil
+}
+
+func (p *player) dropSequence(engine int, sequence uint64) error {
+	s := p.view(sequence, sequenceSize)
+	table := u64(s, blockTableOffset)
+	l1 := p.view(table, l1Size)
+	p.unlink(sequence)
+	for slot := range uintptr(course.L1Size) {
+		l2 := u64(l1, 8*slot)
+		if l2 == 0 {
+			continue
+		}
+		for j := range int32(course.L2Size) {
+			if i32(p.view(l2, l2Size), uintptr(4*j)) >= 0 {
+				p.entry(engine, l1, int32(slot)*course.L2Size+j, -1)
+			}
+		}
+		if err := p.release(l2); err != nil {
+			return err
+		}
+	}
+	if err := p.release(table); err != nil {
+		return err
+	}
+	return p.release(sequence)
+}
+
+func (p *player) unlink(sequence uint64) {
+	s := p.view(sequence, sequenceSize)
+	before, after := u64(s, uintptr(nodeOffset)), u64(s, uintptr(nodeOffset)+8)
+	put64(p.view(before, 16), 8, after)
+	put64(p.view(after, 16), 0, before)
+}
+
+// relocated moves what a pointer leads to.
+func (p *player) relocated(c oracle.Change, s, l1 []byte) error {
+	holder, place, size := l1, uintptr(8*c.B), l2Size
+	switch c.B {
+	case course.L1Size:
+		holder, place, size = s, blockTableOffset, l1Size
+	case course.L1Size + 1:
+		holder, place = p.view(p.engines[c.Engine], engineSize), refCountOffset
+		size = 4 * uint64(p.expected.Engines[c.Engine].Total)
+	}
+	old := u64(holder, place)
+	if _, exact := p.live[old]; !exact { // NULL, or part of another allocation
+		return nil
+	}
+	at, err := p.allocate(1, size)
+	if err != nil {
+		return err
+	}
+	copy(p.view(at[0], size), p.view(old, size))
+	put64(holder, place, at[0])
+	return p.release(old)
+}
+
+// address is where the submission has a sequence, 0 if its list does not lead there.
+func (p *player) address(engine int, id int32) uint64 {
+	for node := range p.nodes(engine) {
+		if i32(p.view(node-nodeOffset, sequenceSize), unsafe.Offsetof(course.Sequence{}.ID)) == id {
+			return node - nodeOffset
+		}
+	}
+	return 0
+}
+
+// nodes are the nodes of the submission's list, as far as they can be read. A node
+// may be freed while it is looked at.
+func (p *player) nodes(engine int) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		head := p.engines[engine] + activeOffset
+		node := u64(p.view(head, 16), 8)
+		for steps := len(p.live); node != head && steps >= 0; steps-- {
+			if p.chunk(node-nodeOffset, sequenceSize) == nil {
+				return
+			}
+			next := u64(p.view(node, 16), 8)
+			if !yield(node) {
+				return
+			}
+			node = next
+		}
+	}
+}
+
+// view is what lies at an address that was looked at before. The process can
+// have changed the pointer to it since; then it is nothing, and what is compared
+// next shows that.
+func (p *player) view(address, size uint64) []byte {
+	if bytes := p.subject.At(address, size); bytes != nil {
+		return bytes
+	}
+	return make([]byte, size)
+}
+
+func put32(b []byte, at uintptr, n int32) { binary.NativeEndian.PutUint32(b[at:], uint32(n)) }
+
+func put64(b []byte, at uintptr, n uint64) { binary.NativeEndian.PutUint64(b[at:], n) }

@@ -1,0 +1,120 @@
+package grade_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
+)
+
+// A row of the table in cmd/llmgrade/README.md: what a mistake costs, by task.
+type row struct {
+	name        string
+	change      func(correct string) string
+	least, most [grade.Tasks]float64 // points lost
+}
+
+const stubs = `#include "llm_memory.h"
+LLMEngine *llm_init(void *p, size_t n) { (void)p; (void)n; return NULL; }
+Sequence *create_sequence(LLMEngine *e, int a, int b) { (void)e; (void)a; (void)b; return NULL; }
+int free_sequence(LLMEngine *e, int a) { (void)e; (void)a; return -1; }
+Sequence *fork_sequence(LLMEngine *e, int a, int b) { (void)e; (void)a; (void)b; return NULL; }
+int append_kv(LLMEngine *e, int a, int b) { (void)e; (void)a; (void)b; return -1; }
+int llm_destroy(LLMEngine *e) { (void)e; return -1; }
+`
+
+const task = 20.0 // points
+
+func replaced(t *testing.T, pairs ...string) func(string) string {
+	return func(text string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			require.Contains(t, text, pairs[i])
+			text = strings.Replace(text, pairs[i], pairs[i+1], 1)
+		}
+		return text
+	}
+}
+
+func rows(t *testing.T) []row {
+	all := [grade.Tasks]float64{task, task, task, task, task}
+	return []row{
+		{"six stubs", func(string) string { return stubs }, all, all},
+		{"an empty file", func(string) string { return "#include \"llm_memory.h\"\ntypedef int nothing;\n" }, all, all},
+		{"tasks 1 to 3 and nothing else", func(text string) string { return text[:strings.Index(text, "int append_kv(")] },
+			[grade.Tasks]float64{0, 0, 0, task, task}, [grade.Tasks]float64{0, 0, 0, task, task}},
+		{"a slip in llm_init", replaced(t, "free_local_blocks = engine->total_local_blocks;", "free_local_blocks = engine->total_local_blocks - 1;"),
+			[grade.Tasks]float64{3}, [grade.Tasks]float64{task}},
+		{"llm_destroy does nothing", replaced(t, "    struct list_node *node = engine->active_seqs.next;\n    while", "    return 0;\n    struct list_node *node = engine->active_seqs.next;\n    while"),
+			[grade.Tasks]float64{4: 16}, [grade.Tasks]float64{4: task}},
+		{"free_sequence frees no memory", replaced(t, "    drop_blocks(engine, seq);\n    free_tables(seq);\n", "    drop_blocks(engine, seq);\n"),
+			[grade.Tasks]float64{1: 6}, [grade.Tasks]float64{1: task}},
+		{"engine and ref_count in one allocation", replaced(t,
+			"malloc(sizeof *engine);", "malloc(sizeof *engine + pool_size / BLOCK_SIZE * sizeof(int));",
+			"engine->ref_count = calloc((size_t)engine->total_local_blocks, sizeof *engine->ref_count);", "engine->ref_count = memset(engine + 1, 0, pool_size / BLOCK_SIZE * sizeof(int));",
+			"    free(engine->ref_count);\n    free(engine);\n", "    free(engine);\n"),
+			[grade.Tasks]float64{3}, [grade.Tasks]float64{7}},
+		{"append_kv is right and slow", replaced(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    for (volatile long i = 0; i < 3000000; i++) {\n    }\n"),
+			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: task}},
+		{"a copy is wrong at one position", replaced(t, "        if (id != -1) {\n            memcpy", "        if (id != -1 && l2 == 7 && l1 == 3) {\n            engine->ref_count[id]--;\n        } else if (id != -1) {\n            memcpy"),
+			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: 8}},
+	}
+}
+
+// Each row loses its points in its task and none elsewhere.
+func TestPointsMeanWhatTheTableSays(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.Tries = 0
+	for _, c := range rows(t) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "llm_memory.c")
+			require.NoError(t, os.WriteFile(file, []byte(c.change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+			r, err := g.File(file)
+			require.NoError(t, err)
+			require.Nil(t, r.Rejected)
+			for i, points := range r.ByTask() {
+				require.GreaterOrEqual(t, task-points, c.least[i], "task %d: %v", i+1, r.Failed())
+				require.LessOrEqual(t, task-points, c.most[i]+1e-9, "task %d: %v", i+1, r.Failed())
+			}
+		})
+	}
+}
+
+// What is right in another style gets full marks, and what is wrong in it loses.
+func TestOtherStylesAreGradedTheSame(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.Tries = 0
+	for _, style := range []string{"flat", "kernel", "phases"} {
+		source := read(t, submissions+"styles/"+style+".c")
+		all, err := corpus.Parse(read(t, submissions+"styles/"+style+".txt"))
+		require.NoError(t, err)
+		all = append(all, corpus.Mutant{ID: "right", Kind: corpus.Equivalent})
+		for i, m := range all {
+			if i%10 != 0 && m.ID != "right" && !level.Long() {
+				continue
+			}
+			t.Run(style+" "+m.ID, func(t *testing.T) {
+				t.Parallel()
+				text, err := m.Apply(source)
+				require.NoError(t, err)
+				file := filepath.Join(t.TempDir(), "llm_memory.c")
+				require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+				r, err := g.File(file)
+				require.NoError(t, err)
+				if m.Kind == corpus.Equivalent {
+					require.Equal(t, r.MaxScore, r.Score, "%s: %v", m.What, r.Failed())
+					return
+				}
+				require.LessOrEqual(t, r.Score, r.MaxScore-3, m.What)
+			})
+		}
+	}
+}

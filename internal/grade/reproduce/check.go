@@ -1,0 +1,104 @@
+package reproduce
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/compare"
+)
+
+// A check is how a program sees a difference: before its last call, at the call,
+// and the value to compare, which is an int.
+type check struct {
+	before   string // a statement
+	call     string // the call, with its result kept where it matters
+	actual   string // an expression
+	expected string // an expression
+	format   string // of both in printf
+}
+
+var (
+	entry   = regexp.MustCompile(`^sequence (-?\d+): block_table\[(\d+)\]\[(\d+)\]$`)
+	table   = regexp.MustCompile(`^sequence (-?\d+): block_table\[(\d+)\]$`)
+	records = regexp.MustCompile(`^sequence (-?\d+): kv_count$`)
+	pool    = regexp.MustCompile(`^byte (-?\d+)(,| of)`)
+)
+
+// checkOf is the check of a difference in the last call of a trace.
+func checkOf(op trace.Op, d *compare.Difference, after *world, liveBefore int) check {
+	c := check{call: Statement(op), format: "%d"}
+	engine := fmt.Sprintf("e[%d]", d.Engine)
+	switch d.Channel {
+	case compare.Returned:
+		c.returned(op, d)
+	case compare.Engine, compare.Counts:
+		if field, found := strings.CutPrefix(d.Field, "engine->"); found && field != "pool_base_ptr" && field != "ref_count" {
+			c.actual, c.expected = engine+"->"+field, d.Expected
+		} else if field == "pool_base_ptr" {
+			c.actual, c.expected = fmt.Sprintf("%s->pool_base_ptr == pool%d", engine, d.Engine), "1"
+		}
+	case compare.Sequence:
+		c.sequence(engine, d)
+	case compare.Pool:
+		if m := pool.FindStringSubmatch(d.Field); m != nil && !strings.HasPrefix(m[1], "-") && m[2] == " of" {
+			c.actual, c.expected, c.format = fmt.Sprintf("((unsigned char *)pool%d)[%s]", d.Engine, m[1]), d.Expected, "%#04x"
+		}
+	case compare.List:
+		c.before = "static const int ids[] = {" + strings.Join(append(after.ids(d.Engine), "0"), ", ") + "};"
+		c.actual, c.expected = fmt.Sprintf("list_is(%s, ids, %d)", engine, len(after.ids(d.Engine))), "1"
+	case compare.Heap, compare.Allocations:
+		switch {
+		case d.Memory():
+		case d.Field == compare.Allocates:
+			c.before, c.actual, c.expected = "long before = allocations;", "(int)(allocations - before)", "0"
+		default:
+			c.before, c.actual, c.expected = "long before = live;", "(int)(live - before)", fmt.Sprint(after.Live()-liveBefore)
+		}
+	}
+	if op.Engine == trace.None && op.Kind != trace.Init && c.actual == "" {
+		c.actual, c.expected = "1", "1" // it is enough that the call returns
+	}
+	return c
+}
+
+func (c *check) returned(op trace.Op, d *compare.Difference) {
+	switch {
+	case d.Field == "the returned value":
+		c.call, c.actual, c.expected = "int returned = "+c.call, "returned", d.Expected
+	case op.Kind.Many():
+		c.before, c.call = "int made = 0;", many(op, true)
+		c.actual, c.expected = "made", d.Expected
+	case d.Expected == "NULL" || d.Expected == "not NULL":
+		if op.Kind == trace.Init && op.A >= 0 {
+			c.actual = fmt.Sprintf("e[%d] != NULL", op.Engine)
+		} else {
+			c.call, c.actual = "void *returned = "+c.call, "returned != NULL"
+		}
+		c.expected = map[bool]string{true: "0", false: "1"}[d.Expected == "NULL"]
+	default:
+		c.call = "Sequence *returned = " + c.call
+		c.actual = fmt.Sprintf("returned != NULL && &returned->node == e[%d]->active_seqs.prev", op.Engine)
+		c.expected = "1"
+	}
+}
+
+func (c *check) sequence(engine string, d *compare.Difference) {
+	find := func(id string) string { return fmt.Sprintf("find_given(%s, %s)", engine, intLiteral(id)) }
+	if m := records.FindStringSubmatch(d.Field); m != nil {
+		c.actual, c.expected = find(m[1])+"->kv_count", d.Expected
+	} else if m := entry.FindStringSubmatch(d.Field); m != nil {
+		c.actual, c.expected = fmt.Sprintf("%s->block_table[%s][%s]", find(m[1]), m[2], m[3]), d.Expected
+	} else if m := table.FindStringSubmatch(d.Field); m != nil && (d.Expected == "NULL" || d.Expected == "not NULL") {
+		c.actual = fmt.Sprintf("%s->block_table[%s] != NULL", find(m[1]), m[2])
+		c.expected = map[bool]string{true: "0", false: "1"}[d.Expected == "NULL"]
+	}
+}
+
+func intLiteral(text string) string {
+	if text == "-2147483648" {
+		return "-2147483647 - 1"
+	}
+	return text
+}

@@ -1,0 +1,103 @@
+package reproduce
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"llmmemory/grader"
+)
+
+// A helper is a C function that programs may need, with the comment before it.
+type helper struct{ name, text string }
+
+// own are the helpers that only programs need.
+const own = `
+/* 1 where the list has these ids in this order, both ways. */
+static int list_is(LLMEngine *engine, const int *ids, int n) {
+    struct list_node *node = &engine->active_seqs;
+    for (int i = 0; i < n; i++) {
+        if (node->next == NULL || node->next->prev != node || node->next == &engine->active_seqs) {
+            return 0;
+        }
+        node = node->next;
+        if (((Sequence *)(void *)((char *)node - offsetof(Sequence, node)))->seq_id != ids[i]) {
+            return 0;
+        }
+    }
+    return node->next == &engine->active_seqs && engine->active_seqs.prev == node;
+}
+
+/* Bytes of which no two blocks have the same. */
+static void fill(void *pool, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        size_t at = i + 256;
+        ((unsigned char *)pool)[i] = (unsigned char)(0xc3 + at * 11 + at / BLOCK_SIZE * 29);
+    }
+}
+`
+
+// counting stands in front of malloc.
+const counting = `
+/* What is allocated is counted, and not zero. */
+static long allocations, live;
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *old, size_t size);
+void __libc_free(void *p);
+void *malloc(size_t size) {
+    void *p = __libc_malloc(size);
+    allocations++;
+    live += p != NULL;
+    return p == NULL ? NULL : memset(p, 0xa5, size);
+}
+void *calloc(size_t n, size_t size) {
+    void *p = __libc_calloc(n, size);
+    allocations++;
+    live += p != NULL;
+    return p;
+}
+void *realloc(void *old, size_t size) {
+    allocations++;
+    live += old == NULL;
+    return __libc_realloc(old, size);
+}
+void free(void *p) {
+    live -= p != NULL;
+    __libc_free(p);
+}
+`
+
+var declared = regexp.MustCompile(`(?m)^static [^;(]*?(\w+)\(`)
+
+// all are the helpers in an order in which each comes after what it needs.
+var all = split(string(grader.Tester) + own)
+
+func split(text string) []helper {
+	var found []helper
+	for _, part := range strings.Split(text, "\n/* ")[1:] {
+		part = "\n/* " + strings.TrimRight(part, "\n") + "\n"
+		if m := declared.FindStringSubmatch(part); m != nil {
+			found = append(found, helper{m[1], part})
+		}
+	}
+	return found
+}
+
+// helpers are those that a text calls, and those that they call. A program that
+// checks something also stands in front of malloc.
+func helpers(body string, checks bool) string {
+	text, used := body, []string{}
+	for _, h := range slices.Backward(all) {
+		if strings.Contains(text, h.name+"(") {
+			used = append(used, h.text)
+			text += h.text
+		}
+	}
+	slices.Reverse(used)
+	program := strings.Join(used, "")
+	if checks {
+		program = counting + program
+	}
+	return program
+}

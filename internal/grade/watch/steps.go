@@ -1,0 +1,109 @@
+package watch
+
+import (
+	"encoding/binary"
+	"math"
+	"os"
+	"slices"
+
+	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/course/trace"
+)
+
+// Steps are traces for grader/process/watched.c.
+type Steps struct {
+	Traces  [][]trace.Op
+	Defined bool // without lengths near INT_MAX: the handout's own ceiling division overflows there
+	Own     bool // what a trace leaves is for the submission to free
+}
+
+// File is an open file in a folder with the steps, ready to be read.
+func (s Steps) File(dir string) (*os.File, error) {
+	text, err := s.encode()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "steps-")
+	if err != nil {
+		return nil, err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(f.Name())
+}
+
+// The calls of watched.c that are none of the six, and the first of the changes.
+const (
+	end    = uint32(trace.Destroy) + 1
+	over   = end + 1
+	change = over + 1
+)
+
+// mostOfMany calls of one step are made where each of them is slow.
+const mostOfMany = 40
+
+// encode writes each trace on engines of its own, without failing allocations.
+// What the tester does is worked out here: the process knows nothing of what is
+// right.
+func (s Steps) encode() ([]byte, error) {
+	var to []byte
+	step := func(call uint32, engine int, numbers ...int32) {
+		to = binary.NativeEndian.AppendUint32(to, call)
+		to = binary.NativeEndian.AppendUint32(to, uint32(engine))
+		for i := range 4 {
+			n := int32(0)
+			if i < len(numbers) {
+				n = numbers[i]
+			}
+			to = binary.NativeEndian.AppendUint32(to, uint32(n))
+		}
+	}
+	own := int32(0)
+	if s.Own {
+		own = 1
+	}
+	for _, ops := range s.Traces {
+		if s.Own && slices.ContainsFunc(ops, takesApart) {
+			continue
+		}
+		step(end, 0, own)
+		w, err := oracle.New()
+		if err != nil {
+			return nil, err
+		}
+		for _, op := range ops {
+			if op.Given || op.Kind.Outside() {
+				for _, c := range w.Write(op) {
+					step(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
+				}
+				continue
+			}
+			if op.Fail > 0 {
+				continue
+			}
+			n := 0
+			for single := range op.Each {
+				if s.Defined && single.Kind == trace.Create && single.B > math.MaxInt32-15 {
+					continue
+				}
+				w.Play(single)
+				step(uint32(single.Kind), single.Engine, single.A, single.B)
+				if n++; n == mostOfMany {
+					break
+				}
+			}
+		}
+		step(end, 0, own)
+		w.Close()
+	}
+	step(over, 0)
+	return to, nil
+}
+
+// takesApart reports whether the tester has to free or move by itself what may be
+// part of another allocation.
+func takesApart(op trace.Op) bool { return op.Kind == trace.Relocate || op.Kind == trace.Unlink }
