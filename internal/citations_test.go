@@ -14,7 +14,7 @@ import (
 
 var (
 	// A citation may go on in the next line of a comment.
-	citation = regexp.MustCompile(`((?:[\w.-]+/)*[A-Z]+\.md),?[ \t]*(?:\r?\n[ \t]*(?://|\*|#)?[ \t]*)?((?:(?:, | and )?§ ?\d+(?:\.\d+)*)+)`)
+	citation = regexp.MustCompile(`((?:[\w.-]+/)*[A-Z]+\.md)\x60?,?[ \t]*(?:\r?\n[ \t]*(?://|\*|#)?[ \t]*)?((?:(?:, | and )?§ ?\d+(?:\.\d+)*)+)`)
 	section  = regexp.MustCompile(`\d+(?:\.\d+)*`)
 	heading  = regexp.MustCompile(`^#+ §? ?(\d+(?:\.\d+)*)[. ]`)
 	item     = regexp.MustCompile(`^(\d+)\. `)

@@ -35,7 +35,7 @@ type Config struct {
 
 	// AsVLLM answers bit for bit as vLLM does, also where that is unsafe:
 	//   - Keys of blocks that were scheduled and then not computed stay in the
-	//     cache (RULES.md §16), so a later request can hit them and read what
+	//     cache (RULES.md §17), so a later request can hit them and read what
 	//     was there before.
 	//   - Of requests of equal priority and arrival, the first in the list of
 	//     running ones is preempted, so two can preempt each other for ever.
@@ -43,7 +43,7 @@ type Config struct {
 	AsVLLM bool
 
 	// AsyncScheduling schedules the next step of a request before the tokens
-	// of the last one are known: placeholders stand for them (RULES.md §14).
+	// of the last one are known: placeholders stand for them (RULES.md §15).
 	AsyncScheduling bool
 
 	// PipelineParallelSize is how many stages compute a step one after the
