@@ -15,6 +15,7 @@ import (
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/testkit/level"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
