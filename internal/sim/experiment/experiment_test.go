@@ -8,10 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/chart"
+	"llmmemory/internal/testkit/level"
 )
 
 // Ensure that every comparison with the paper holds, at reduced length.
 func TestThePaper(t *testing.T) {
+	level.SkipQuick(t)
 	report, err := Run(context.Background(), Options{Quick: true, Full: true})
 	require.NoError(t, err)
 	for _, c := range report.Checks {
@@ -25,6 +27,7 @@ func TestThePaper(t *testing.T) {
 // Ensure that neither the number of runs at once nor what was run before changes
 // anything.
 func TestDeterminism(t *testing.T) {
+	level.SkipQuick(t)
 	only := []string{"fig2", "fig17"}
 	one, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 1})
 	require.NoError(t, err)

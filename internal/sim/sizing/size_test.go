@@ -15,6 +15,7 @@ import (
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/testkit/level"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -46,6 +47,7 @@ func words(t *testing.T, r *Report) string {
 
 // Ensure that each limit is found where it is made the narrowest.
 func TestLimits(t *testing.T) {
+	level.SkipQuick(t)
 	for name, c := range map[string]struct {
 		slo    string
 		s      scenario.Scenario
@@ -205,6 +207,7 @@ func TestTarget(t *testing.T) {
 // Ensure that the report, as text and as files, is the same however many runs go
 // on at once, and as it was looked at.
 func TestGolden(t *testing.T) {
+	level.SkipQuick(t)
 	q := question(t, "0.1s/token, ttft<2s@p90", scenario.Scenario{})
 	q.Target, q.Precision = 3, 0.05
 	q.Runs = 1
