@@ -23,7 +23,6 @@ type bench struct {
 	runner *attention.Runner
 	store  *kvstore.Store
 	cache  *attention.Cache
-	order  []int32 // of blocks: at random, or as they lie
 	query  []float32
 	out    []float32
 }
