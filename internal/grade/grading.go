@@ -24,17 +24,18 @@ const (
 // A grading is one submission on its way through the stages.
 type grading struct {
 	*Grader
-	report  *Report
-	program *build.Program
-	source  []byte
-	shapes  map[trace.Kind]*compare.Difference // what it does not make allocations of its own
-	lost    map[Part]*[Tasks + 1]bool          // by task: something of this part is wrong
-	tested  []directed.Case                    // of the report's directed tests
-	clean   [][]trace.Op                       // directed traces in which nothing differs
-	short   [][]trace.Op                       // those of them that Memcheck plays
-	heap    []clue                             // for the stage Heap
-	hangs   map[trace.Kind]int                 // calls that did not come back
-	spent   map[trace.Kind]time.Duration       // in traces of a function
+	report      *Report
+	program     *build.Program
+	source      []byte
+	shapes      map[trace.Kind]*compare.Difference // what it does not make allocations of its own
+	lost        map[Part]*[Tasks + 1]bool          // by task: something of this part is wrong
+	tested      []directed.Case                    // of the report's directed tests
+	clean       [][]trace.Op                       // directed traces in which nothing differs
+	short       []named                            // those of them that Memcheck plays
+	heap        []clue                             // for the stage Heap
+	differences int                                // in traces of many functions
+	hangs       map[trace.Kind]int                 // calls that did not come back
+	spent       map[trace.Kind]time.Duration       // in traces of a function
 }
 
 func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *grading {
@@ -131,6 +132,12 @@ func (g *grading) found(part Part, f Finding) {
 	g.report.Stages.fail(f.Stage, f.Task)
 	g.report.Findings = append(g.report.Findings, f)
 	g.Told(g.report.File, f)
+}
+
+// A named trace is one with the name of its test.
+type named struct {
+	name string
+	ops  []trace.Op
 }
 
 // A clue is a difference in a trace that may be worth telling.

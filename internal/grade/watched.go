@@ -20,11 +20,15 @@ func (g *grading) steps(traces ...[]trace.Op) watch.Steps {
 	return watch.Steps{Traces: traces, Own: len(g.shapes) > 0}
 }
 
-// cleanOf are the clean traces of one task that Memcheck plays, by what they call.
-func (g *grading) cleanOf(task int) [][]trace.Op {
-	return slices.DeleteFunc(slices.Clone(g.short), func(ops []trace.Op) bool {
-		return !slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && op.Task() == task })
-	})
+// watchable are the clean traces of one task that Memcheck plays, by what they
+// call; of all tasks for 0.
+func (g *grading) watchable(task int) (all [][]trace.Op) {
+	for _, t := range g.short {
+		if task == 0 || slices.ContainsFunc(t.ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && op.Task() == task }) {
+			all = append(all, t.ops)
+		}
+	}
+	return all
 }
 
 // memcheck plays the directed traces under Memcheck, but for those that go wrong
@@ -37,7 +41,7 @@ func (g *grading) memcheck() error {
 		g.skip(Memcheck, "no directed trace is right to its end")
 		return nil
 	}
-	found, err := memcheck.Run(g.program.Watched(), g.steps(g.short...))
+	found, err := memcheck.Run(g.program.Watched(), g.steps(g.watchable(0)...))
 	if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
 		return err
 	}
@@ -48,7 +52,7 @@ func (g *grading) memcheck() error {
 		return nil
 	}
 	for task := 1; task <= Tasks; task++ { // which of them is it?
-		clean := g.cleanOf(task)
+		clean := g.watchable(task)
 		if len(clean) == 0 {
 			continue
 		}
