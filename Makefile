@@ -62,7 +62,6 @@ CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h
 
 # What hangs is ended; a slow or busy machine is not.
 TEST := $(GO) test -buildvcs=false -timeout 6h
-RACED := ./internal/parallel ./internal/engine
 CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper ./internal/kvstore
 
 .PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat figures bench dropin install uninstall check clean
@@ -158,7 +157,8 @@ test-long: lib cache
 
 race:
 	@.ci/tools build
-	@CGO_ENABLED=1 $(TEST) -race -short $(RACED)
+	@CGO_ENABLED=1 $(TEST) -race -short ./internal/parallel
+	@CGO_ENABLED=1 $(TEST) -race -short -run 'Cancel|SharedPrompts|SeveralAnswers' ./internal/engine
 	@CGO_ENABLED=1 $(TEST) -race -short -run Load ./internal/vllm/v1/sched
 
 invariants:
