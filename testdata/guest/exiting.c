@@ -26,6 +26,7 @@ enum { BLOCKS = 64, THREADS = 3 };
 
 static int pool[BLOCKS * KV_PER_BLOCK];
 static LLMEngine *last; /* for the exit handler and the destructor */
+static _Atomic int ready; /* threads whose pool is full */
 static _Atomic int calls;
 
 static LLMEngine *use(int sequences) {
@@ -55,10 +56,16 @@ static void have_children(int generations) {
     wait_for(child);
 }
 
+/* Its pool is full when it is ready. The calls after that change no allocation, so what
+ * the program leaves does not depend on where its exit meets them. */
 static void *keep_calling(void *own_pool) {
     LLMEngine *engine = llm_init(own_pool, sizeof pool);
+    CHECK(create_sequence(engine, 1, 20) != NULL);
+    while (append_kv(engine, 1, 2) == 0) {
+    }
+    atomic_fetch_add(&ready, 1);
     for (;;) {
-        if (create_sequence(engine, 1, 20) == NULL || append_kv(engine, 1, 2) != 0 || free_sequence(engine, 1) != 0) {
+        if (append_kv(engine, 1, 2) != -1 || fork_sequence(engine, 2, 3) != NULL) {
             abort();
         }
         atomic_fetch_add(&calls, 1);
@@ -108,7 +115,7 @@ static void run_threads(void) {
     for (int i = 0; i < THREADS; i++) {
         start(&thread[i], keep_calling, pools[i]);
     }
-    while (atomic_load(&calls) < 50) {
+    while (atomic_load(&ready) < THREADS || atomic_load(&calls) < 50) {
         sched_yield();
     }
     exit(0);
