@@ -9,7 +9,7 @@
 # make repeat               every submission graded six times, with the same result
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make llmsim               build/llmsim, which simulates serving
-# make llmserve         build/llmserve, which serves models on the CPU; build/llmserve demo needs none
+# make llmserve             build/llmserve, which serves models on the CPU; build/llmserve demo needs none
 # make figures              the paper's experiments in build/figures, and how near they come
 # make bench                the speed tables of the README, and what llmgrade takes
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else

@@ -24,13 +24,13 @@ type computer struct {
 
 const mostThreads = 256
 
-// computers are shared by the calls for so many threads, one after the other.
+// computers are the pools by number of threads. Calls that ask for the same number share one, in turn.
 var computers struct {
 	sync.Mutex
 	of [mostThreads + 1]*computer
 }
 
-// compute runs f with so many threads. A panic ends here.
+// compute runs f with that many threads. A panic does not leave it.
 func compute(threads C.int32_t, f func(c *computer) error) C.int {
 	c, err := computerOf(threads)
 	if err != nil {

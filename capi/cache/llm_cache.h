@@ -235,8 +235,8 @@ typedef struct llm_cache_config {
     const llm_cache_group *groups; /* NULL: one group of full attention */
     int64_t groups_len;
     int32_t retention_interval; /* of window and Mamba blocks that stay in the cache: 0 those at the end of the
-                                   prompt and of prefixes that requests share, which is vLLM's default; also every
-                                   so many tokens; -1 every block */
+                                   prompt and of prefixes that requests share, which is vLLM's default; n > 0 also
+                                   every n tokens; -1 every block */
     int32_t scheduler_block_size; /* granularity of hits; 0: least common multiple of the blocks */
     int32_t pipeline_parallel_size; /* stages that compute a step one after the other; 0: one */
     int32_t max_concurrent_batches; /* steps in flight; 0: pipeline_parallel_size, and one more with LLM_CACHE_ASYNC */

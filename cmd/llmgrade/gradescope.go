@@ -73,7 +73,7 @@ func packageCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&out, "out", "", "write the package to this file")
 	f.StringVar(&points, "points", "", "what is worth how much (default: as the package's points.json then says)")
-	f.StringVar(&p.Limit, "rate-limit", "", "grade at most so many submissions of a student within a time, as in 10/24h")
+	f.StringVar(&p.Limit, "rate-limit", "", "the most submissions of one student that are graded within a time, as in 10/24h")
 	_ = c.MarkFlagRequired("out")
 	return c
 }
