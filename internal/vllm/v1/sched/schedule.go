@@ -25,6 +25,7 @@ func (s *Scheduler) Schedule(step *Step) error {
 	b.reset()
 	s.steps++
 	s.batch, b.seq = b, s.steps
+	s.transfer.loads = s.transfer.loads[:0]
 	s.cache.StartStep()
 	s.cache.Pool().SetStamp(uint32(b.seq))
 	s.fill(b)
@@ -51,7 +52,7 @@ func (s *Scheduler) fill(b *batch) {
 		if !b.starved && s.pause == PauseNone {
 			s.admitWaiting()
 		}
-		if len(b.rows) > 0 || !b.starved || s.config.AsVLLM {
+		if len(b.rows) > 0 || s.config.AsVLLM || !b.starved && !s.freeLoaded() {
 			return
 		}
 	}
@@ -68,6 +69,9 @@ func (s *Scheduler) advance(e *entry) {
 	r.inFlight += int(e.tokens)
 	r.prefill = computed < r.kv.NumTokens()+r.placeholders
 	e.samples = !r.prefill
+	if e.samples {
+		s.unreserve(r)
+	}
 	if !s.config.AsyncScheduling || r.prefill {
 		return
 	}

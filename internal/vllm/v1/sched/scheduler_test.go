@@ -164,7 +164,7 @@ func TestStops(t *testing.T) {
 		require.Empty(t, one(t, s, &step).Done)
 	}
 	require.Equal(t, []Done{{ID: full, Reason: Length}}, one(t, s, &step).Done, "the longest sequence")
-	require.Equal(t, Load{0, 0, 0, 39, 39}, s.Load())
+	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, s.Load())
 }
 
 // A victim that was in the batch already gives its tokens back to the budget.

@@ -14,24 +14,30 @@ func (s *Scheduler) write(step *Step) {
 		}
 	}
 	for i := range b.rows {
-		s.writeRow(step, &b.rows[i])
+		s.writeRow(step, i)
 	}
 	s.writeCopies(step)
 	b.preempted = append(b.preempted, s.preempted...)
 	b.finished = append(b.finished, s.finished...)
 	step.Preempted = append(step.Preempted, b.preempted...)
 	step.Finished = append(step.Finished, b.finished...)
+	step.Loads = append(step.Loads, s.transfer.loads...)
+	step.Queries = append(step.Queries, s.transfer.queries...)
 	s.preempted, s.finished = s.preempted[:0], s.finished[:0]
 }
 
-func (s *Scheduler) writeRow(step *Step, e *entry) {
+func (s *Scheduler) writeRow(step *Step, i int) {
 	b := s.batch
+	e := &b.rows[i]
 	step.Rows = append(step.Rows, Row{
 		ID: e.id, UserData: e.r.userData, Kind: e.kind, Samples: e.samples,
 		NumComputedTokens: int(e.computed), NumScheduledTokens: int(e.tokens), NumDraftTokens: int(e.drafts),
 	})
 	if e.drafts > 0 {
 		step.Drafts = append(step.Drafts, b.drafts[e.draft:e.draft+e.drafts]...)
+	}
+	if e.admitted {
+		step.Rows[i].NumExternalTokens = e.r.transfers.unsettled
 	}
 	step.NumScheduledTokens += int(e.tokens)
 	for g := range s.groups {
@@ -77,7 +83,7 @@ func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 // now; the copies run before anything of this step is written.
 func (s *Scheduler) writeCopies(step *Step) {
 	b := s.batch
-	b.copies = s.cache.TakeCopies(b.copies[:0])
+	b.copies = s.cache.TakeCopies(b.copies[:0], s.copyFence())
 	for _, c := range b.copies {
 		pair := Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, Index: -1}
 		if c.Request != nil { // not dropped since: then no table names Dst
