@@ -111,6 +111,9 @@ func (c *Cache) ComputedTable(r *Request, group int) []int32 {
 	return ids[:min(ceil(r.computed, c.groups[group].BlockSize), len(ids))]
 }
 
+// Recycles reports whether some group gives blocks back before a request ends.
+func (c *Cache) Recycles() bool { return c.recycles }
+
 // SetWaiting says that r, which was allocated for, does not run yet: the
 // watermark counts for it again.
 func (c *Cache) SetWaiting(r *Request) { r.running = false }

@@ -12,7 +12,6 @@ import (
 // yet are passed over, and are looked at first the next time.
 func (s *Scheduler) admitWaiting() {
 	b := s.batch
-	s.transfer.queries = s.transfer.queries[:0]
 	padding := len(b.rows) > 0 && !b.prefill // only decodes are in the batch so far
 	for b.budget > 0 && len(s.running) < s.config.MaxNumSeqs {
 		r := s.nextWaiting()
@@ -109,7 +108,7 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 		s.count(r, local, external)
 	}
 	s.run(r, computed, n, padded)
-	r.transfers.unsettled = external
+	s.noteLoad(r, external)
 	return runs
 }
 

@@ -33,7 +33,7 @@ func (s *Scheduler) Check() error {
 		}
 		seen[id] = true
 		for g := range s.groups {
-			if r.kv.NumComputedTokens() == 0 && len(r.kv.Table(g)) > 0 {
+			if r.kv.NumComputedTokens() == 0 && !r.transfers.loading && len(r.kv.Table(g)) > 0 {
 				return fmt.Errorf("%w: request %#x waits with %d blocks", ErrBroken, uint64(id), len(r.kv.Table(g)))
 			}
 		}

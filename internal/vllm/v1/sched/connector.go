@@ -55,11 +55,12 @@ type transfers struct {
 	asks       bool // wants an answer each time it waits without blocks
 	unanswered bool
 	send       bool
-	unsettled  int  // external tokens that a row in flight loads
-	loading    bool // has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
-	received   bool // that is over, and the queue has not noticed yet
-	failed     bool // a part of it did not come
-	reserving  bool // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
+	unsettled  int     // external tokens that a row in flight loads
+	blocks     []int32 // with states or windows: those that they go into, which the table can have lost since
+	loading    bool    // has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
+	received   bool    // that is over, and the queue has not noticed yet
+	failed     bool    // a part of it did not come
+	reserving  bool    // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
 }
 
 // transfer is what a scheduler has to do with a connector.
@@ -110,7 +111,7 @@ func (s *Scheduler) SetMatch(id ID, m Match) error {
 // blocks and may find something else.
 func (s *Scheduler) forgetMatch(r *request) {
 	t := &r.transfers
-	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
+	t.match, t.unanswered, t.unsettled, t.blocks = Match{}, t.asks, 0, t.blocks[:0]
 }
 
 // match is what a waiting request need not compute: s.hit, and external tokens
@@ -125,8 +126,8 @@ func (s *Scheduler) match(r *request) (external int, known bool) {
 		return 0, false
 	}
 	most := r.kv.NumTokens()
-	if !t.match.Async {
-		most-- // the last token is computed in the same step
+	if !t.match.Async || most == 1 || !s.config.AsVLLM && s.cache.Recycles() {
+		most-- // the last token is computed in any case, and windows leave what it attends to
 	}
 	external = max(min(t.match.NumTokens, most)-(local-part), 0)
 	switch {
@@ -226,8 +227,8 @@ func (s *Scheduler) holdsBlocks() bool {
 	if s.transfer.parked > 0 || s.transfer.loading > 0 || s.cache.NumDeferred() > 0 {
 		return true
 	}
-	for _, r := range s.transfer.prefills { // loaded, and not admitted
-		if r.status != running && r.kv.NumComputedTokens() > 0 {
+	for _, r := range s.allWaiting() { // loaded, and not admitted
+		if r.transfers.loading || r.kv.NumComputedTokens() > 0 {
 			return true
 		}
 	}

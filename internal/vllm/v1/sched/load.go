@@ -65,7 +65,11 @@ func (s *Scheduler) park(r *request) bool {
 		return false
 	}
 	s.unreserve(r)
-	r.kv.SetNumComputedTokens(min(max(0, r.kv.NumComputedTokens()-r.inFlight), r.kv.NumTokens()))
+	computed := min(max(0, r.kv.NumComputedTokens()-r.inFlight-r.transfers.unsettled), r.kv.NumTokens())
+	if r.transfers.loading && !r.transfers.received {
+		computed = 0 // nobody knows what will come
+	}
+	r.kv.SetNumComputedTokens(computed)
 	r.status = parked
 	s.transfer.parked++
 	return true
@@ -96,12 +100,7 @@ func (s *Scheduler) promote(r *request) {
 			r.kv.SetNumComputedTokens(computed - 1)
 		}
 	}
-	t.loading, t.received, t.failed = false, false, false
-	s.forgetMatch(r)
-	r.status = waiting
-	if r.kv.NumPreemptions() > 0 {
-		r.status = preempted
-	}
+	s.loadIsOver(r)
 }
 
 // LoadFailed says which blocks did not get their contents, of loads that are under
@@ -163,9 +162,23 @@ func (s *Scheduler) Affected(blocks ...int32) int {
 	return n
 }
 
+// noteLoad remembers what a row in flight loads.
+func (s *Scheduler) noteLoad(r *request, external int) {
+	t := &r.transfers
+	t.unsettled = external
+	if external > 0 && s.cache.Recycles() {
+		for g := range s.groups {
+			t.blocks = append(t.blocks, r.kv.Table(g)...)
+		}
+	}
+}
+
 // firstInvalid is the index of the first such block that holds some of the
 // first tokens of r, or -1.
 func (s *Scheduler) firstInvalid(r *request, invalid map[int32]bool, tokens int) int {
+	if slices.ContainsFunc(r.transfers.blocks, func(id int32) bool { return invalid[id] }) {
+		return 0
+	}
 	first := -1
 	for g, size := range s.blockSizes {
 		table := r.kv.Table(g)
@@ -189,12 +202,9 @@ func (s *Scheduler) oldestEntry(r *request) *entry {
 }
 
 // cutLoad shortens what r, which waits, has loaded to the blocks before block
-// number at. With several groups, whose windows may be free, it is nothing.
+// number at.
 func (s *Scheduler) cutLoad(r *request, at int) {
-	computed := 0
-	if s.groups == 1 {
-		computed = at * s.blockSizes[0]
-	}
+	computed := max(s.cutAt(at), 0)
 	r.kv.SetNumComputedTokens(computed)
 	switch t := &r.transfers; {
 	case t.loading:
@@ -207,10 +217,31 @@ func (s *Scheduler) cutLoad(r *request, at int) {
 	}
 }
 
+// cutAt is how many tokens are whole before block number at, or -1 if nobody
+// knows: with several groups, and where windows have left blocks that are needed then.
+func (s *Scheduler) cutAt(at int) int {
+	if s.groups > 1 || s.cache.Recycles() {
+		return -1
+	}
+	return at * s.blockSizes[0]
+}
+
 // unload takes back what r, which waits, has loaded.
 func (s *Scheduler) unload(r *request) {
 	s.unreserve(r)
 	s.cache.Unadmit(r.kv)
+	s.loadIsOver(r)
+}
+
+// loadIsOver lets r wait as others do.
+func (s *Scheduler) loadIsOver(r *request) {
+	t := &r.transfers
+	t.loading, t.received, t.failed = false, false, false
+	s.forgetMatch(r)
+	r.status = waiting
+	if r.kv.NumPreemptions() > 0 {
+		r.status = preempted
+	}
 }
 
 // failLoad makes a running request compute again from block number at on. Of
@@ -227,10 +258,7 @@ func (s *Scheduler) failLoad(r *request, e *entry, at, computed int, invalid, ag
 	if e != nil {
 		s.void(e)
 	}
-	first := -1
-	if s.groups == 1 {
-		first = at * s.blockSizes[0]
-	}
+	first := s.cutAt(at)
 	if mine == at && first >= 0 && s.cache.Rewind(r.kv, first) {
 		s.restart(r)
 		return
@@ -297,8 +325,14 @@ func (s *Scheduler) freeLoaded() bool {
 	if len(s.running) > 0 || s.flight.n > 0 || s.pause != PauseNone || s.transfer.loading > 0 || s.transfer.parked > 0 {
 		return false
 	}
+	return s.unloadLast()
+}
+
+// unloadLast takes the blocks of one waiting request whose load is over, if
+// there is one.
+func (s *Scheduler) unloadLast() bool {
 	for _, r := range slices.Backward(s.transfer.prefills) {
-		if r.kv.NumComputedTokens() > 0 {
+		if r.status != running && r.kv.NumComputedTokens() > 0 && (!r.transfers.loading || r.transfers.received) {
 			s.unload(r)
 			return true
 		}

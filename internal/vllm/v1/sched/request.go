@@ -181,6 +181,9 @@ func (s *Scheduler) Abort(ids ...ID) int {
 		} else {
 			r.in.remove(r)
 		}
+		if s.flight.n > 0 { // nor whether what it hit has been
+			r.transfers.unsettled = r.kv.NumComputedTokens()
+		}
 		s.finish(r)
 	}
 	return n

@@ -88,7 +88,7 @@ func (s *Scheduler) unadmit(r *request, e *entry) {
 	s.removeRunning(r)
 	s.unreserve(r)
 	s.cache.Unadmit(r.kv)
-	r.transfers.unsettled = 0
+	r.transfers.unsettled, r.transfers.blocks = 0, r.transfers.blocks[:0]
 	r.status = waiting
 	if e.kind == KindResumed {
 		r.status = preempted
