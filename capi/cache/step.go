@@ -30,6 +30,8 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 			return err
 		}
 		c.kept = true
+		c.step.Loads = append(c.step.Loads, c.loads...)
+		c.loads = c.loads[:0]
 		if n := len(c.step.Rows); n > 0 {
 			c.rows = append(c.rows, n)
 		}
@@ -55,6 +57,8 @@ func (o *outputs) noteStep(t *C.llm_cache_step) error {
 	output(&o.spans, "common", t.common.at, t.common.cap)
 	output(&o.spans, "preempted", t.preempted.at, t.preempted.cap)
 	output(&o.spans, "finished", t.finished.at, t.finished.cap)
+	output(&o.spans, "loads", t.loads.at, t.loads.cap)
+	output(&o.spans, "queries", t.queries.at, t.queries.cap)
 	return o.apart()
 }
 
@@ -70,6 +74,8 @@ func (c *cache) needStep(o *outputs, t *C.llm_cache_step) {
 	o.need(t.common.cap, &t.common.len, len(s.NumCommonPrefixBlocks))
 	o.need(t.preempted.cap, &t.preempted.len, len(s.Preempted))
 	o.need(t.finished.cap, &t.finished.len, len(s.Finished))
+	o.need(t.loads.cap, &t.loads.len, len(s.Loads))
+	o.need(t.queries.cap, &t.queries.len, len(s.Queries))
 }
 
 func (c *cache) writeStep(t *C.llm_cache_step) {
@@ -80,7 +86,7 @@ func (c *cache) writeStep(t *C.llm_cache_step) {
 		r := &s.Rows[i]
 		rows[i] = C.llm_cache_row{
 			id: c.public(r.ID), user_data: C.uint64_t(r.UserData), kind: C.int32_t(r.Kind), computed: C.int32_t(r.NumComputedTokens),
-			tokens: C.int32_t(r.NumScheduledTokens), drafts: C.int32_t(r.NumDraftTokens),
+			tokens: C.int32_t(r.NumScheduledTokens), drafts: C.int32_t(r.NumDraftTokens), external: C.int32_t(r.NumExternalTokens),
 		}
 		if r.Samples {
 			rows[i].samples = 1
@@ -104,6 +110,7 @@ func (c *cache) writeStep(t *C.llm_cache_step) {
 	}
 	c.writeIDs(&t.preempted, s.Preempted)
 	c.writeIDs(&t.finished, s.Finished)
+	c.writeTransfers(t)
 }
 
 func (c *cache) writeIDs(t *C.llm_cache_ids, ids []sched.ID) {
@@ -119,7 +126,11 @@ func llm_cache_step_failed(h C.llm_cache) C.int {
 		if err := c.s.StepFailed(); err != nil {
 			return err
 		}
-		c.rows, c.kept = c.rows[:0], false
+		if c.kept && len(c.step.Rows) > 0 { // nobody has seen it
+			c.loads = append(c.loads, c.step.Loads...)
+			c.kept = false
+		}
+		c.rows = c.rows[:0]
 		return nil
 	})
 }

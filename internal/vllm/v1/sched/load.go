@@ -123,13 +123,19 @@ func (s *Scheduler) LoadFailed(dst []ID, blocks ...int32) ([]ID, error) {
 	}
 	for _, r := range s.allWaiting() {
 		if at := s.firstInvalid(r, invalid, r.kv.NumComputedTokens()); at >= 0 {
+			if r.transfers.loading { // nobody else has these
+				for g := range s.groups {
+					for _, id := range r.kv.Table(g) {
+						delete(invalid, id)
+					}
+				}
+			}
 			s.cutLoad(r, at)
 			dst = append(dst, r.id)
 		}
 	}
-	if !s.config.AsVLLM && slices.ContainsFunc(s.allWaiting(), func(r *request) bool { return r.stale > 0 }) {
-		// It has lost its blocks meanwhile, and may have computed them from these.
-		s.cache.ForgetSince(uint32(s.flight.at(0).seq))
+	if len(invalid) > 0 && !s.config.AsVLLM {
+		dst = s.dropStale(dst)
 	}
 	again := map[int32]bool{} // blocks that a request before computes again
 	for _, r := range slices.Clone(s.running) {
@@ -146,7 +152,24 @@ func (s *Scheduler) LoadFailed(dst []ID, blocks ...int32) ([]ID, error) {
 	return dst, nil
 }
 
-// Affected is how many requests LoadFailed would return.
+// dropStale voids the rows in flight of requests that have lost their blocks since:
+// they may have computed from what did not come. So may their blocks have been,
+// which are cached. vLLM delivers what such rows sample.
+func (s *Scheduler) dropStale(dst []ID) []ID {
+	before := len(dst)
+	for _, r := range s.allWaiting() {
+		if r.stale > 0 && !r.dropStale {
+			r.dropStale = true
+			dst = append(dst, r.id)
+		}
+	}
+	if len(dst) > before || slices.ContainsFunc(s.allWaiting(), func(r *request) bool { return r.stale > 0 }) {
+		s.cache.ForgetSince(uint32(s.flight.at(0).seq))
+	}
+	return dst
+}
+
+// Affected is how many requests LoadFailed would return at most.
 func (s *Scheduler) Affected(blocks ...int32) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +178,7 @@ func (s *Scheduler) Affected(blocks ...int32) int {
 		invalid[id] = true
 	}
 	for _, r := range append(s.allWaiting(), s.running...) {
-		if s.firstInvalid(r, invalid, r.kv.NumComputedTokens()) >= 0 {
+		if r.stale > 0 || s.firstInvalid(r, invalid, r.kv.NumComputedTokens()) >= 0 {
 			n++
 		}
 	}
@@ -332,7 +355,7 @@ func (s *Scheduler) freeLoaded() bool {
 // there is one.
 func (s *Scheduler) unloadLast() bool {
 	for _, r := range slices.Backward(s.transfer.prefills) {
-		if r.status != running && r.kv.NumComputedTokens() > 0 && (!r.transfers.loading || r.transfers.received) {
+		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens() > 0) {
 			s.unload(r)
 			return true
 		}

@@ -209,6 +209,13 @@ func (s *Scheduler) Release(ids ...ID) {
 	}
 }
 
+// Live reports whether an ID names a request that has not finished.
+func (s *Scheduler) Live(id ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live(id) != nil
+}
+
 // live is the request of an ID, or nil if there is none or it has finished.
 func (s *Scheduler) live(id ID) *request {
 	r := s.requests.Get(uint64(id))
