@@ -123,13 +123,7 @@ func (s *Scheduler) LoadFailed(dst []ID, blocks ...int32) ([]ID, error) {
 	}
 	for _, r := range s.allWaiting() {
 		if at := s.firstInvalid(r, invalid, r.kv.NumComputedTokens()); at >= 0 {
-			if r.transfers.loading { // nobody else has these
-				for g := range s.groups {
-					for _, id := range r.kv.Table(g) {
-						delete(invalid, id)
-					}
-				}
-			}
+			s.ownOnly(r, invalid)
 			s.cutLoad(r, at)
 			dst = append(dst, r.id)
 		}
@@ -150,6 +144,18 @@ func (s *Scheduler) LoadFailed(dst []ID, blocks ...int32) ([]ID, error) {
 		}
 	}
 	return dst, nil
+}
+
+// ownOnly takes the blocks that only r has, and loads, out of invalid: nobody can
+// have computed from them.
+func (s *Scheduler) ownOnly(r *request, invalid map[int32]bool) {
+	for g := range s.groups {
+		for _, id := range r.kv.Table(g) {
+			if r.transfers.loading && s.cache.Pool().Count(id) == 1 {
+				delete(invalid, id)
+			}
+		}
+	}
 }
 
 // dropStale voids the rows in flight of requests that have lost their blocks since:
