@@ -16,6 +16,7 @@ import "C"
 import (
 	"unsafe"
 
+	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -134,7 +135,28 @@ func specOf(in *C.llm_cache_spec, s *spans) (spec sched.Spec, err error) {
 		Ask:      in.flags&C.LLM_CACHE_ASK != 0, Send: in.flags&C.LLM_CACHE_SEND != 0,
 	}
 	spec.Extras.Salt, spec.Extras.LoRA = salt, lora
-	return spec, nil
+	spec.Extras.Items, err = itemsOf(in, s)
+	return spec, err
+}
+
+func itemsOf(in *C.llm_cache_spec, s *spans) ([]blockhash.Item, error) {
+	if in.items_len > C.LLM_CACHE_MAX_ITEMS {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "%d items: want at most %d", in.items_len, C.LLM_CACHE_MAX_ITEMS)
+	}
+	var items []blockhash.Item
+	for i, item := range slice(s, "items", in.items, in.items_len) {
+		hash, err := text("the hash of an item", item.hash)
+		switch {
+		case err != nil:
+			return nil, err
+		case hash == "":
+			return nil, fail(C.LLM_CACHE_E_NULL, "item %d has no hash", i)
+		case int64(item.offset)+int64(item.length) > int64(in.tokens.len):
+			return nil, fail(C.LLM_CACHE_E_RANGE, "item %d ends at token %d of %d", i, int64(item.offset)+int64(item.length), int64(in.tokens.len))
+		}
+		items = append(items, blockhash.Item{Identifier: hash, Offset: int(item.offset), Length: int(item.length)})
+	}
+	return items, s.err
 }
 
 //export llm_cache_fork

@@ -136,6 +136,7 @@ enum {
     LLM_CACHE_MAX_GROUPS = 64,
     LLM_CACHE_MAX_TEXT = 4096,      /* bytes of a salt, an adapter's name or a seed, without the final 0 */
     LLM_CACHE_MAX_STOP = 1024,      /* stop tokens of a request */
+    LLM_CACHE_MAX_ITEMS = 4096,     /* multimodal items of a request */
     LLM_CACHE_MAX_REQUESTS = 1 << 20, /* live in one cache */
     LLM_CACHE_MAX_OPEN = 4095       /* caches in a process */
 };
@@ -332,6 +333,17 @@ enum {
     LLM_CACHE_SEND = 32    /* keep the blocks when it has finished, until llm_cache_sent */
 };
 
+/*
+ * An image, or other input whose placeholder tokens say nothing of its content:
+ * tokens offset to offset + length - 1 of the prompt. The text, of at most
+ * LLM_CACHE_MAX_TEXT bytes, is different for different contents.
+ */
+typedef struct llm_cache_item {
+    const char *hash;
+    int32_t offset;
+    int32_t length; /* at least 1 */
+} llm_cache_item;
+
 typedef struct llm_cache_spec {
     uint32_t size;
     uint32_t flags;          /* LLM_CACHE_NO_READ and others */
@@ -347,6 +359,8 @@ typedef struct llm_cache_spec {
     int32_t priority;      /* smaller is more important */
     int32_t external;      /* tokens from the first one on that can be loaded from elsewhere */
     uint64_t user_data;    /* the caller's: comes back in each row */
+    const llm_cache_item *items; /* by ascending offset, without overlaps; part of the names of the blocks that hold them */
+    int64_t items_len;     /* at most LLM_CACHE_MAX_ITEMS */
 } llm_cache_spec;
 
 /* Puts a request into the waiting queue. */
@@ -475,6 +489,7 @@ typedef struct llm_cache_step {
     llm_cache_i32s common;       /* by group: blocks that all running requests share at the beginning. G */
     llm_cache_ids preempted;     /* since the last step: their tables are gone */
     llm_cache_ids finished;      /* since the last step, aborted ones included */
+    /* A caller's struct may end here. */
     llm_cache_loads loads;       /* to begin; also in a step without rows */
     llm_cache_queries queries;   /* to answer; each step has all that are open */
 } llm_cache_step;

@@ -19,7 +19,7 @@ func llm_cache_schedule(h C.llm_cache, step *C.llm_cache_step) C.int {
 func (c *cache) schedule(t *C.llm_cache_step) error {
 	var o outputs
 	var in C.llm_cache_step
-	if err := filled(&o.spans, "step", t, C.sizeof_llm_cache_step, &in); err != nil {
+	if err := filled(&o.spans, "step", t, C.LLM_STEP_LEAST, &in); err != nil {
 		return err
 	}
 	if err := o.noteStep(&in); err != nil {
@@ -37,10 +37,20 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 		}
 	}
 	c.needStep(&o, t)
+	whole := in.size >= C.sizeof_llm_cache_step
+	if whole {
+		o.need(t.loads.cap, &t.loads.len, len(c.step.Loads))
+		o.need(t.queries.cap, &t.queries.len, len(c.step.Queries))
+	} else if len(c.step.Loads)+len(c.step.Queries) > 0 {
+		return fail(C.LLM_CACHE_E_SIZE, "the step ends before its fields loads and queries, and has some")
+	}
 	if err := o.fits(); err != nil {
 		return err
 	}
 	c.writeStep(t)
+	if whole {
+		c.writeTransfers(t)
+	}
 	c.kept = false
 	return nil
 }
@@ -74,8 +84,6 @@ func (c *cache) needStep(o *outputs, t *C.llm_cache_step) {
 	o.need(t.common.cap, &t.common.len, len(s.NumCommonPrefixBlocks))
 	o.need(t.preempted.cap, &t.preempted.len, len(s.Preempted))
 	o.need(t.finished.cap, &t.finished.len, len(s.Finished))
-	o.need(t.loads.cap, &t.loads.len, len(s.Loads))
-	o.need(t.queries.cap, &t.queries.len, len(s.Queries))
 }
 
 func (c *cache) writeStep(t *C.llm_cache_step) {
@@ -110,7 +118,6 @@ func (c *cache) writeStep(t *C.llm_cache_step) {
 	}
 	c.writeIDs(&t.preempted, s.Preempted)
 	c.writeIDs(&t.finished, s.Finished)
-	c.writeTransfers(t)
 }
 
 func (c *cache) writeIDs(t *C.llm_cache_ids, ids []sched.ID) {

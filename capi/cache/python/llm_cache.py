@@ -79,11 +79,16 @@ class _Tokens(c.Structure):
     _fields_ = [("at", c.POINTER(c.c_int32)), ("len", c.c_int64)]
 
 
+class _Item(c.Structure):
+    _fields_ = [("hash", c.c_char_p), ("offset", c.c_int32), ("length", c.c_int32)]
+
+
 class _Spec(c.Structure):
     _fields_ = [
         ("size", c.c_uint32), ("flags", c.c_uint32), ("tokens", _Tokens), ("max_tokens", c.c_int32), ("min_tokens", c.c_int32),
         ("stop", _Tokens), ("salt", c.c_char_p), ("lora", c.c_char_p), ("lora_id", c.c_int64), ("arrival", c.c_double),
-        ("priority", c.c_int32), ("external", c.c_int32), ("user_data", c.c_uint64),
+        ("priority", c.c_int32), ("external", c.c_int32), ("user_data", c.c_uint64), ("items", c.POINTER(_Item)),
+        ("items_len", c.c_int64),
     ]
 
 
@@ -303,13 +308,16 @@ class Cache:
     def add(
         self, tokens: Iterable[int], *, max_tokens: int, min_tokens: int = 0, stop: Iterable[int] = (), salt: str = "",
         lora: str = "", lora_id: int = 0, arrival: float = 0.0, priority: int = 0, flags: int = 0, user_data: int = 0, external: int = 0,
+        items: Sequence[tuple[str, int, int]] = (),
     ) -> int:
-        """Puts a request into the waiting queue and returns its id."""
+        """Puts a request into the waiting queue and returns its id. items are images and the like: hash, offset, length."""
+        parts = (_Item * len(items))(*[_Item(hash.encode(), offset, length) for hash, offset, length in items])
         prompt, ends, id = _i32(tokens), _i32(stop), c.c_uint64(0)
         spec = _Spec(
             size=c.sizeof(_Spec), flags=flags, tokens=_Tokens(prompt, len(prompt)), max_tokens=max_tokens, min_tokens=min_tokens,
             stop=_Tokens(ends, len(ends)), salt=salt.encode(), lora=lora.encode(), lora_id=lora_id, arrival=arrival,
             priority=priority, user_data=user_data, external=external,
+            items=parts if items else None, items_len=len(items),
         )
         self._check(self._lib.llm_cache_add(self._handle, c.byref(spec), c.byref(id)))
         return id.value

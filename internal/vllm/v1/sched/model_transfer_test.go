@@ -26,8 +26,6 @@ type engineTransfers struct {
 	loads  []load
 	sends  []delivery
 	asking []ID
-	asks   map[ID]bool
-	sender map[ID]bool
 }
 
 func (x *engineTransfers) pending() bool { return len(x.loads)+len(x.sends)+len(x.asking) > 0 }
