@@ -261,7 +261,7 @@ func TestCopyOnWriteIsSeen(t *testing.T) {
 	require.Equal(t, fmt.Sprint(pair.Dst), last(2))
 }
 
-func TestSteps(t *testing.T) {
+func TestTheButtonsStepThroughTheFrames(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	end := strconv.Itoa(len(r.Frames) - 1)
@@ -292,7 +292,7 @@ func TestSteps(t *testing.T) {
 	require.Contains(t, browsertest.Evaluate[string](t, x, `document.getElementById('slider').getAttribute('aria-valuetext')`), "step 0 of "+end+": e0 = llm_init(pool, 512)")
 }
 
-func TestPlaying(t *testing.T) {
+func TestPlayingMovesThroughTheFrames(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	x := open(t, in, r, browsertest.Look{Width: desktop})
@@ -312,7 +312,7 @@ func TestPlaying(t *testing.T) {
 	require.Equal(t, "▶ Play", browsertest.Evaluate[string](t, x, `document.getElementById('play').textContent`), "it stops at the end")
 }
 
-func TestDetails(t *testing.T) {
+func TestPointingAtABlockShowsItsDetails(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	step := copyStep(t, r)
@@ -410,7 +410,7 @@ const contrast = `(() => {
 })()`
 
 // Ensure that the page can be used on a phone and on a desk, in light and dark.
-func TestLooks(t *testing.T) {
+func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
 	in := browsertest.Start(t)
 	for i, name := range []string{"copy-on-write", "two-levels", "paged", "reserved", "cached", "static", "swapped", "large"} {
 		looks := []browsertest.Look{{Width: desktop}, {Width: desktop, Dark: true}, {Width: phone}, {Width: phone, Dark: true}}
@@ -465,7 +465,7 @@ func TestStatesDifferWithoutColour(t *testing.T) {
 	}
 }
 
-func TestReducedMotion(t *testing.T) {
+func TestReducedMotionIsRespected(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
 	for _, still := range []bool{false, true} {
@@ -475,7 +475,7 @@ func TestReducedMotion(t *testing.T) {
 }
 
 // Ensure that the page is not empty without scripts.
-func TestWithoutScripts(t *testing.T) {
+func TestWithoutScriptsThePageIsNotEmpty(t *testing.T) {
 	in := browsertest.Start(t)
 	l := browsertest.Look{Width: phone, NoScript: true}
 	x := open(t, in, story(t, "copy-on-write"), l)
@@ -488,7 +488,7 @@ func TestWithoutScripts(t *testing.T) {
 	require.Regexp(t, `\d+\s+\d+\s+blocks? \d+`, browsertest.Evaluate[string](t, y, `document.body.innerText`))
 }
 
-func TestPrints(t *testing.T) {
+func TestThePagePrintsOnPaper(t *testing.T) {
 	in := browsertest.Start(t)
 	x := open(t, in, story(t, "copy-on-write"), browsertest.Look{Width: desktop, Dark: true, Fragment: "step=4"})
 	browsertest.Print(t, x)
@@ -500,7 +500,7 @@ func TestPrints(t *testing.T) {
 const hostile = `</script><script>document.title="owned"</script><img src=x onerror="document.title='owned'">&amp;\u2028` + "\u2028'\"`${1}"
 
 // Ensure that no text of a recording becomes markup or script.
-func TestHostileText(t *testing.T) {
+func TestNoTextOfARecordingBecomesMarkup(t *testing.T) {
 	in := browsertest.Start(t)
 	r := &view.Recording{Title: hostile, System: hostile, Note: hostile, BlockSize: 4, NumGPUBlocks: 4, Frames: []view.Frame{
 		{Said: []string{hostile}, Call: hostile, Blocks: 4, Sequences: []view.Sequence{{Request: 1, Tokens: 5, Table: []int32{2, 0}}}},

@@ -13,7 +13,7 @@ import (
 
 // Ensure that every comparison with the paper holds, at reduced length. A normal run
 // leaves out figures that take long and whose systems other figures have.
-func TestThePaper(t *testing.T) {
+func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
 	o := Options{Quick: true, Only: []string{"table1", "fig2", "fig12", "fig13", "fig17", "cost"}}
 	if level.Long() {
@@ -31,7 +31,7 @@ func TestThePaper(t *testing.T) {
 
 // Ensure that neither the number of runs at once nor what was run before changes
 // anything.
-func TestDeterminism(t *testing.T) {
+func TestFiguresDoNotDependOnTheNumberOfJobs(t *testing.T) {
 	level.SkipQuick(t)
 	only := level.Pick([]string{"table1", "fig17"}, []string{"fig2", "fig17"})
 	one, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 1})
@@ -45,7 +45,7 @@ func TestDeterminism(t *testing.T) {
 }
 
 // Ensure that more seeds are taken if asked for, and other numbers come out.
-func TestSeeds(t *testing.T) {
+func TestMoreSeedsGiveOtherNumbers(t *testing.T) {
 	few, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 1})
 	require.NoError(t, err)
 	many, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 2})
@@ -59,13 +59,13 @@ func TestSeeds(t *testing.T) {
 	require.Equal(t, "seeds 1 to 2, 900 s", many.Figures[0].Seeds)
 }
 
-func TestUnknown(t *testing.T) {
+func TestAnUnknownFigureIsRefused(t *testing.T) {
 	_, err := Run(context.Background(), Options{Only: []string{"fig3"}})
 	require.ErrorIs(t, err, ErrUnknown)
 	require.ErrorContains(t, err, "want table1, fig2, fig12")
 }
 
-func TestCancel(t *testing.T) {
+func TestACancelledFigureEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := Run(ctx, Options{Only: []string{"fig2"}})
@@ -73,7 +73,7 @@ func TestCancel(t *testing.T) {
 }
 
 // Ensure that a comparison misses just outside its tolerance.
-func TestTolerances(t *testing.T) {
+func TestAComparisonMissesJustOutsideItsTolerance(t *testing.T) {
 	value := func(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 	for _, c := range []struct {
 		name  string

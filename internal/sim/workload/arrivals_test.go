@@ -10,7 +10,7 @@ import (
 
 // Ensure that Poisson arrivals have the rate asked for, and gaps that are
 // exponential.
-func TestPoisson(t *testing.T) {
+func TestPoissonArrivalsHaveTheRateAskedFor(t *testing.T) {
 	l, err := Fixed(1, 1)
 	require.NoError(t, err)
 	s, err := Poisson(l, 4, 1, 0, draws)
@@ -33,7 +33,7 @@ func TestPoisson(t *testing.T) {
 }
 
 // Ensure that the end comes with time or count, whichever is first.
-func TestEnds(t *testing.T) {
+func TestArrivalsEndByTimeOrCount(t *testing.T) {
 	l, err := Fixed(1, 1)
 	require.NoError(t, err)
 	s, err := Poisson(l, 2, 1, 1000, 0)
@@ -74,7 +74,7 @@ func TestRateAndSeed(t *testing.T) {
 }
 
 // Ensure that arrivals that cannot be are refused.
-func TestBadArrivals(t *testing.T) {
+func TestImpossibleArrivalsAreRefused(t *testing.T) {
 	l, err := Fixed(1, 1)
 	require.NoError(t, err)
 	nan, inf := math.NaN(), math.Inf(1)
@@ -101,7 +101,7 @@ func TestBadArrivals(t *testing.T) {
 }
 
 // Ensure that a source can be cut, sped up and kept to what a model takes.
-func TestSelect(t *testing.T) {
+func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	source := func() Source {
 		s, err := Poisson(shareGPT(), 1, 1, 0, 1000)
 		require.NoError(t, err)
