@@ -231,7 +231,7 @@ func changed(t *testing.T, before, after string) string {
 // tries is a statement of a submission that wants to write its own results.
 const tries = "    FILE *f = fopen(\"results/results.json\", \"w\");\n    if (f) {\n        fputs(\"{\\\"score\\\": 1000}\", f);\n        fclose(f);\n    }\n"
 
-func TestTheAutograder(t *testing.T) {
+func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 	t.Parallel()
 	points := []byte(`{"tasks": [1, 2.5, 3, 4, 3.33], "directed": 50, "hidden": 30, "memory": 20}`)
 	for _, c := range []struct {
