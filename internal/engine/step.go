@@ -54,6 +54,7 @@ func (e *Engine) runStep() {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there
 	}
 	e.buildBatch()
+	e.noteSchedule()
 	e.mu.Unlock()
 	report := &e.step.report
 	report.Schedule, report.Preempted, report.Tokens = time.Since(begin), len(e.step.plan.Preempted), e.step.plan.NumScheduledTokens
@@ -79,6 +80,7 @@ func (e *Engine) runStep() {
 	stats := e.sched.TakeStats()
 	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
 	e.observer.Step(*report)
+	e.showMemory(false)
 }
 
 // buildBatch turns the scheduler's step into the model's batch.

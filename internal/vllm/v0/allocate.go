@@ -6,13 +6,13 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Status is what can be said about admission.
+// Status is vLLM's AllocStatus: whether a request can be admitted.
 type Status uint8
 
 const (
-	OK Status = iota
-	Later
-	Never
+	OK    Status = iota // now
+	Later               // not now; enough blocks exist, but others use them
+	Never               // the pool is too small
 )
 
 func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] }
