@@ -144,7 +144,7 @@ func TestShareGPT(t *testing.T) {
 }
 
 // Ensure that prompts and outputs of ShareGPT are correlated as the table says
-// before the filter, and as far as that leaves it behind it.
+// before the filter, and as far as that leaves it after it.
 func TestShareGPTCorrelation(t *testing.T) {
 	c := *shareGPT().(*copula)
 	prompts, outputs, _ := sample(&c, draws)

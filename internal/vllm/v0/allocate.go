@@ -17,7 +17,7 @@ const (
 
 func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] }
 
-// CanAllocate says whether a prompt of so many tokens can be admitted. How many
+// CanAllocate says whether a prompt of n tokens can be admitted. How many
 // sequences it is for and what is cached does not matter (vllm/v0/RULES.md §3).
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
 	need := ceil(tokens+lookahead, m.config.BlockSize)
