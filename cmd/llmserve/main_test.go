@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/browsertest"
 )
 
 // The test binary is the command if this is set.
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(browsertest.Main(m))
 }
 
 func llmserve(args ...string) *exec.Cmd {
@@ -77,6 +79,9 @@ const question = `{"model": "demo", "prompt": "one two three, one two", "max_tok
 func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 	s := serveDemo(t)
 	line, err := s.lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "/memory")
+	line, err = s.lines.ReadString('\n')
 	require.NoError(t, err)
 	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(line)
 	require.Len(t, body, 2, line)

@@ -57,6 +57,9 @@ func demoCommand() *cobra.Command {
 	}
 	o.model.flags(c.Flags())
 	o.flags(c.Flags())
+	memory := c.Flags().Lookup("kv-cache-gb") // a few hundred blocks, which the page at /memory shows well
+	memory.DefValue = "0.03"
+	o.model.kvGB = 0.03
 	return c
 }
 
@@ -87,17 +90,22 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	if key := os.Getenv("LLMSERVE_API_KEY"); key != "" {
 		keys = append(keys, key)
 	}
+	pages, stop := memoryPages(e, name)
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
 	if err != nil {
 		return errors.Join(err, e.Close(), l.close())
 	}
 	server := &http.Server{
-		Handler:           openai.New(openai.Config{Engine: e, Name: name, Template: l.template, Metrics: metrics, APIKeys: keys, MaxBody: o.maxBody}),
+		Handler: openai.New(openai.Config{
+			Engine: e, Name: name, Template: l.template, Metrics: metrics, APIKeys: keys, MaxBody: o.maxBody, Pages: pages,
+		}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
+	server.RegisterOnShutdown(stop)
 	load := e.Load()
 	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %d\n",
 		name, listener.Addr(), load.Blocks, o.model.blockSize, e.Config().MaxModelLen)
+	fmt.Fprintf(out, "  memory map: http://%s/memory\n", listener.Addr())
 	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json' -d '%s'\n", listener.Addr(), example(name))
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()

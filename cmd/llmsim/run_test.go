@@ -55,7 +55,7 @@ func TestRunAsJSON(t *testing.T) {
 }
 
 // Ensure that a trace runs, and a bad row is named before anything is printed.
-func TestRunTrace(t *testing.T) {
+func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good.csv")
 	require.NoError(t, os.WriteFile(good, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2.5,3000,10\n"), 0o600))
@@ -90,7 +90,7 @@ func TestRunTrace(t *testing.T) {
 
 // Ensure that Mooncake's hashes make prefix hits: 24 conversations that go on,
 // each with the blocks of its last round in front.
-func TestMooncakeHits(t *testing.T) {
+func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mooncake.jsonl")
 	var text strings.Builder
 	next := 0
@@ -123,7 +123,7 @@ func TestMooncakeHits(t *testing.T) {
 }
 
 // Ensure that what is wrong is said, with what there is instead.
-func TestRefusals(t *testing.T) {
+func TestWrongFlagsAreNamedWithWhatThereIs(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 
 // Ensure that figures are written and compared, and that the page is the last
 // thing to be there.
-func TestFigures(t *testing.T) {
+func TestFiguresAreWrittenAndCompared(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "figures")
 	status, stdout, stderr := llmsim(t, "figures", "--only", "table1,fig2", "--quick", "--check", "-o", dir)
 	require.Zero(t, status, stderr)
@@ -165,7 +165,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestList(t *testing.T) {
+func TestListNamesAllThatCanBeChosen(t *testing.T) {
 	status, stdout, _ := llmsim(t, "list")
 	require.Zero(t, status)
 	for _, name := range append(sim.Systems(), "sharegpt", "paper-opt-13b", "llama-3-8b", "h100-80gb") {

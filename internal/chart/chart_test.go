@@ -354,7 +354,7 @@ func TestSeriesDifferWithoutColour(t *testing.T) {
 	}
 }
 
-func TestTicks(t *testing.T) {
+func TestTicksAreRoundNumbers(t *testing.T) {
 	labels := func(s scale, low, high float64) string {
 		var all []string
 		for _, tick := range s.ticks(low, high, 6) {
@@ -430,7 +430,7 @@ func TestAPageExplainsTheKindsItHas(t *testing.T) {
 	require.Equal(t, []string{"predicted", "calibrated", "simulated"}, explained(comparison()...))
 }
 
-func TestTheDifference(t *testing.T) {
+func TestTheDifferenceFromThePaperIsSigned(t *testing.T) {
 	for _, c := range []struct {
 		ours               float64
 		paper              *Range
@@ -525,7 +525,7 @@ func BenchmarkWrite(b *testing.B) {
 }
 
 // Ensure that the spread is that of a sample, and none is made of rounding.
-func TestAverage(t *testing.T) {
+func TestTheSpreadIsThatOfASample(t *testing.T) {
 	require.Equal(t, Value{}, Average(nil))
 	require.Equal(t, Value{Mean: 7, Seeds: 1}, Average([]float64{7}))
 	for _, v := range []float64{0.1, 0.0263976, 1.0 / 3, 7e-5, 2.13} {

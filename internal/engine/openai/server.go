@@ -23,6 +23,10 @@ type Config struct {
 	APIKeys  []string // one of them must come with each request; none: nobody is asked
 	MaxBody  int64    // bytes; 0: 8 MB
 	MaxTexts int      // prompts in one request; 0: 128
+
+	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may bring
+	// the key as the password of HTTP's basic authentication.
+	Pages map[string]func(http.ResponseWriter, *http.Request) error
 }
 
 // A Server is the handler of all paths.
@@ -51,6 +55,9 @@ func New(c Config) *Server {
 	s.mux.HandleFunc("GET /v1/models/{model...}", s.guarded(s.model))
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s.mux.Handle("GET /metrics", c.Metrics.handler())
+	for pattern, page := range c.Pages {
+		s.mux.HandleFunc(pattern, s.page(page))
+	}
 	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
 		return failure(http.StatusNotFound, "invalid_request_error", "", fmt.Sprintf("There is no %s %s here.", r.Method, r.URL.Path))
 	}))
@@ -70,6 +77,20 @@ func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.
 		if err != nil {
 			writeError(w, err)
 		}
+	}
+}
+
+// page is guarded, and a browser is told to ask for the key.
+func (s *Server) page(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	ask := s.guarded(h)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, password, ok := r.BasicAuth(); ok {
+			r.Header.Set("Authorization", "Bearer "+password)
+		}
+		if s.authorize(r) != nil {
+			w.Header().Set("WWW-Authenticate", `Basic realm="the API key is the password"`)
+		}
+		ask(w, r)
 	}
 }
 

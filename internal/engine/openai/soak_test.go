@@ -25,7 +25,7 @@ import (
 
 // Users of all kinds, many at once: whatever they do, no block, no memory and no goroutine is
 // lost, and who asks properly gets the known answer.
-func TestSoak(t *testing.T) {
+func TestAMixOfUsersLosesNothing(t *testing.T) {
 	s := start(t, func(c *openai.Config, e *engine.Config) {
 		c.MaxBody, e.MaxNumSeqs, e.MaxModelLen = 1<<16, 16, 512
 	})

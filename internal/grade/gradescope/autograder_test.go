@@ -231,7 +231,7 @@ func changed(t *testing.T, before, after string) string {
 	return text
 }
 
-func TestTheAutograder(t *testing.T) {
+func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		upload map[string]string
