@@ -6,7 +6,7 @@
  *
  *   runner MEMORY REQUESTS REPLIES    three open file descriptors
  *
- * MEMORY holds the pools and, behind them, the heap of the submission, whose
+ * MEMORY holds the pools and, after them, the heap of the submission, whose
  * malloc, calloc, realloc and free lead here (objcopy --redefine-sym), and then
  * the events. A chunk is never handed out twice, so that whoever uses one that
  * is gone is seen.
@@ -278,7 +278,7 @@ static void *map(void *at, size_t size, int fd, off_t offset) {
     return p;
 }
 
-/* What is behind the last pool, and the bytes that the grader watches behind it,
+/* What is after the last pool, and the bytes that the grader watches after it,
  * cannot be touched; nothing is mapped in front of the first. */
 static size_t pools_used;
 

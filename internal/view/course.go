@@ -25,7 +25,7 @@ const (
 	mostShown  = 64   // of a pool whose records are shown
 )
 
-// Course plays a trace (package trace) on package course. A comment behind a
+// Course plays a trace (package trace) on package course. A comment after a
 // call, or in lines of its own above it, is told with it; one line "# title:"
 // names the recording. An error wraps trace.ErrSyntax and names the line; that
 // of a writer from outside, too, because a map shows calls only.

@@ -77,7 +77,7 @@ type Op struct {
 	Given   bool  // the tester does the work of the call, in place of the submission
 }
 
-// A trace works on at most so many engines at a time.
+// The most engines of a trace at a time.
 const Engines = 4
 
 // None is the engine that is NULL.

@@ -22,7 +22,7 @@ func (s *sweep) add(kind trace.Kind, engine int, numbers ...int) {
 	s.ops = append(s.ops, op)
 }
 
-// on starts an engine over so many blocks, in place of the one that was there.
+// on starts an engine over n blocks, in place of the one that was there.
 func (s *sweep) on(blocks int) {
 	if len(s.ops) > 0 {
 		s.add(trace.Destroy, 0)

@@ -280,7 +280,7 @@ func TestAFindingWithoutADifferenceIsTold(t *testing.T) {
 	parse(t, student(t, &grade.Report{}, "nothing"))
 }
 
-// entries are a class of so many, made of the reports.
+// entries are a class of n, made of the reports.
 func entries(t *testing.T, many int) []page.Entry {
 	t.Helper()
 	all := reports(t)

@@ -9,7 +9,7 @@ import (
 )
 
 // Where the process has the file, as in grader/process/runner.c: the pools first, the
-// heap behind them, then the events.
+// heap after them, then the events.
 const (
 	Pools      uint64 = 0x2000_0000_0000
 	PoolsSize         = 64 << 20

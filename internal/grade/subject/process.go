@@ -170,14 +170,6 @@ func (p *Process) Close() {
 	p.memory.close()
 }
 
-// CPU is what the process has used, once it is gone.
-func (p *Process) CPU() time.Duration {
-	if p.cmd.ProcessState == nil {
-		return 0
-	}
-	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-}
-
 func (p *Process) end() {
 	if p.cmd.ProcessState == nil {
 		p.kill()
