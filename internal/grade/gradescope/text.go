@@ -112,9 +112,6 @@ func summary(u upload, r *grade.Report, tests []Test) string {
 		if a.Sentence != "" {
 			fmt.Fprintf(&b, "The handout: %s\n", a.Sentence)
 		}
-		if a.Line > 0 {
-			fmt.Fprintf(&b, "%s:%d: ", wanted, a.Line)
-		}
 		fmt.Fprintf(&b, "%s\n", a.Text)
 	}
 	return short(b.String())
