@@ -76,7 +76,7 @@
  * THREADS. Any call may run at any time on any thread. Calls on one cache run
  * one after the other, those on different ones in parallel. llm_cache_close may
  * come while others call: those that are inside finish, those that wait get
- * LLM_CACHE_E_HANDLE. A step belongs to whoever scheduled it: let one thread
+ * LLM_CACHE_E_HANDLE. A step belongs to the thread that scheduled it: let one thread
  * schedule and update, and any number of others add, abort and look.
  *
  * PROCESS. The library contains the Go runtime, which starts threads when it is
@@ -223,7 +223,7 @@ typedef struct llm_cache_config {
     int32_t max_num_seqs;  /* running requests */
     int32_t max_num_batched_tokens; /* in a step, of all requests */
     int32_t max_model_len; /* of a request, prompt and output */
-    /* A caller's struct may end here, or behind any field below. */
+    /* A caller's struct may end here, or after any field below. */
     int32_t policy;        /* LLM_CACHE_FCFS or LLM_CACHE_PRIORITY */
     int32_t hash;          /* LLM_CACHE_HASH_... */
     const char *hash_seed; /* SHA-256: as vLLM's PYTHONHASHSEED; NULL: random, the hashes agree with nobody's */
@@ -318,7 +318,7 @@ typedef struct llm_cache_spec {
     llm_cache_tokens tokens; /* the prompt: 1 to max_model_len - 1 */
     int32_t max_tokens;      /* most tokens to generate, at least 1 */
     int32_t min_tokens;      /* fewer do not end it, whatever they are; at most max_tokens, and what max_model_len leaves */
-    /* A caller's struct may end here, or behind any field below. */
+    /* A caller's struct may end here, or after any field below. */
     llm_cache_tokens stop; /* tokens after which it stops, end of sequence among them */
     const char *salt;      /* requests share blocks only under equal salts; NULL or "": none */
     const char *lora;      /* name of the adapter; NULL or "": the base model */
@@ -461,7 +461,7 @@ typedef struct llm_cache_dones {
 typedef struct llm_cache_outcome {
     uint32_t size;
     uint32_t reserved;    /* 0 */
-    llm_cache_i32s kept;  /* sampled tokens that count, by row: those behind a stop do not */
+    llm_cache_i32s kept;  /* sampled tokens that count, by row: those after a stop do not */
     llm_cache_dones done; /* requests that have finished, in the order of rows */
 } llm_cache_outcome;
 
@@ -532,7 +532,7 @@ typedef struct llm_cache_hash {
     uint8_t bytes[32];
 } llm_cache_hash;
 
-/* The fields behind group are those of LLM_CACHE_STORED. */
+/* The fields after group are those of LLM_CACHE_STORED. */
 typedef struct llm_cache_event {
     int32_t kind;
     int32_t group;

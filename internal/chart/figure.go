@@ -121,7 +121,7 @@ func Average(values []float64) Value {
 // A Range is what the paper prints: one number or from where to where.
 type Range struct{ Low, High float64 }
 
-// Printed is one number of the paper.
+// Printed is a value that the paper states as one number.
 func Printed(v float64) *Range { return &Range{v, v} }
 
 // Between is a range of the paper.

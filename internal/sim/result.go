@@ -18,7 +18,7 @@ type Result struct {
 
 	// Per request, in seconds. Normalized is the end-to-end latency by the
 	// tokens of the answer, the paper's metric; First is to the first token;
-	// Between is from token to token behind it, of answers with more than one.
+	// Between is from token to token after it, of answers with more than one.
 	Normalized Spread `json:"normalized"`
 	EndToEnd   Spread `json:"endToEnd"`
 	First      Spread `json:"first"`

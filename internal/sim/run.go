@@ -74,7 +74,7 @@ func (kind *System) new(s Server, drafts int) (serve.Scheduler, error) {
 	return scheduler, nil
 }
 
-// mostWaiting is how many prompts may be unanswered: so many take about 1 GB.
+// mostWaiting is how many prompts may be unanswered; these take about 1 GB.
 const mostWaiting = 1 << 22
 
 // mostBlocks is more than any GPU has, and not too many to keep books of.

@@ -17,7 +17,7 @@ type Logprob struct {
 type Sampler struct {
 	logits []float32
 	sums   []float64
-	order  []int32 // a heap of tokens, and behind it those taken out
+	order  []int32 // a heap of tokens, and after it those taken out
 	popped int
 	seen   map[int32]bool
 }

@@ -15,7 +15,7 @@ type Result struct {
 	Err    error
 }
 
-// Run grades so many submissions at a time and yields them in their order. When
+// Run grades jobs submissions at a time and yields them in their order. When
 // ctx is done, no more are begun, and those that were not have its error.
 func Run(ctx context.Context, all []Submission, jobs int, grader func(Submission) (*grade.Report, error)) iter.Seq[Result] {
 	done := make([]chan Result, len(all))

@@ -7,14 +7,14 @@ import (
 	"llmmemory/internal/chart"
 )
 
-// checkWithinPercent compares with one number of the paper, within so many percent of it.
+// checkWithinPercent compares with one number of the paper, within a tolerance in percent of it.
 func (b *bench) checkWithinPercent(kind chart.Kind, item string, ours chart.Value, paper, percent float64) {
 	off := 100 * (ours.Mean - paper) / paper
 	b.check(kind, item, fmt.Sprintf("%.2f", paper), meanAndSD(ours), fmt.Sprintf("%+.1f %%", off),
 		fmt.Sprintf("within %g %%", percent), math.Abs(off) <= percent)
 }
 
-// checkWithinPoints compares percentages, within a number of percentage points.
+// checkWithinPoints compares percentages, within a tolerance in percentage points.
 func (b *bench) checkWithinPoints(kind chart.Kind, item string, ours chart.Value, paper, points float64) {
 	off := ours.Mean - paper
 	b.check(kind, item, fmt.Sprintf("%.2f %%", paper), meanAndSD(ours)+" %", fmt.Sprintf("%+.2f points", off),

@@ -72,7 +72,7 @@ type Plan struct {
 	About    string            // the workload in a line
 	Trace    *workload.Summary // nil: a named workload
 	lengths  workload.Lengths
-	factor   float64 // arrivals of a trace come so many times as often
+	factor   float64 // by which the arrival rate of a trace is multiplied
 }
 
 // Open completes a scenario and looks up all it names. A trace is read to its

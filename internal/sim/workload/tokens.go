@@ -1,6 +1,6 @@
 package workload
 
-// Tokens appends the ids of a request's prompt and, behind it, those of its
+// Tokens appends the ids of a request's prompt and, after it, those of its
 // output to dst. Index is the request's number in its workload, below 2^30.
 //
 // Ids are at least 0 and below 2^31. Two requests have the first Shared tokens

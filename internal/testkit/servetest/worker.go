@@ -39,7 +39,7 @@ type Memory struct {
 	gpu, cpu map[int32][]uint64
 }
 
-// NewMemory makes blocks of so many tokens.
+// NewMemory makes blocks of blockSize tokens.
 func NewMemory(blockSize int) *Memory {
 	return &Memory{blockSize, map[int32][]uint64{}, map[int32][]uint64{}}
 }

@@ -76,7 +76,7 @@ func (c *Cache) ReplaceLast(r *Request, token int32) error {
 }
 
 // Rollback moves the computed tokens of r back, over drafts that were rejected,
-// and gives the blocks behind them back (V1 keeps them, see
+// and gives the blocks after them back (V1 keeps them, see
 // SetComputed). Blocks that are registered cannot be taken back, nor can
 // states of Mamba groups, which stay.
 func (c *Cache) Rollback(r *Request, computed int) error {
