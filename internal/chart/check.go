@@ -23,7 +23,7 @@ type Check struct {
 	Kind       Kind
 }
 
-// Result says whether a check holds, in a word.
+// Result returns "ok" or "MISS".
 func (c Check) Result() string {
 	switch {
 	case !c.OK:

@@ -159,7 +159,7 @@ type Bars struct {
 	Series []Series // one bar in each group
 }
 
-// A Series has a value for each group.
+// A Series is a named set of bars: Values[i] belongs to Bars.Groups[i].
 type Series struct {
 	Name   string
 	Values []Value

@@ -5,7 +5,8 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// A Result is what a run measured.
+// A Result is what a run measured: counts of requests and tokens, latencies in seconds and
+// memory in blocks, over the whole run; Window covers only Config.From to Config.Until.
 type Result struct {
 	Seconds    float64 `json:"seconds"` // simulated
 	Iterations int     `json:"iterations"`

@@ -70,7 +70,7 @@ var figures = []figure{
 	{"cost", "times of iterations against published ones", (*bench).costs},
 }
 
-// Names are the figures that there are.
+// Names lists what Options.Only may select: "table1", "fig2", "fig12" to "fig19", "cost".
 func Names() []string {
 	var names []string
 	for i := range figures {

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// First is the first n requests of a source.
+// First returns a source of the first n requests of s; then Next returns io.EOF.
 func First(s Source, n int) Source { return &first{s, n} }
 
 type first struct {
