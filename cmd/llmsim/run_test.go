@@ -159,7 +159,7 @@ func TestFiguresAreWrittenAndCompared(t *testing.T) {
 	status, stdout, stderr := llmsim(t, "figures", "--only", "table1,fig2", "--quick", "--check", "-o", dir)
 	require.Zero(t, status, stderr)
 	require.Contains(t, stdout, "15728 (983 blocks of 16)")
-	require.Contains(t, stdout, "17 of 17 hold")
+	require.Contains(t, stdout, "predicted: 17 of 17 within their tolerance")
 	for _, name := range []string{"index.html", "fig02-memory-waste.svg", "fig02-memory-waste.png", "fig02-memory-waste.csv"} {
 		require.FileExists(t, filepath.Join(dir, name))
 	}
