@@ -181,3 +181,32 @@ func narrow(t *testing.T, text string) {
 		require.LessOrEqual(t, utf8.RuneCountInString(line), terminal.Columns, line)
 	}
 }
+
+// Ensure that clients wait as with vLLM's "bench serve", and that what cannot be is said.
+func TestClientsThatWait(t *testing.T) {
+	status, out, _ := llmsim(t, "run", "--rate", "inf", "--max-concurrency", "8", "--requests", "100", "--goodput", "ttft<1s,tpot<60ms")
+	require.Zero(t, status)
+	require.Contains(t, out, "100 of 100 requests")
+	require.Contains(t, out, "goodput")
+	status, out, _ = llmsim(t, "run", "--rate", "1", "--turns", "3", "--think", "5", "--requests", "60", "--setup", "llama-3-8b")
+	require.Zero(t, status)
+	require.Contains(t, out, "prefix hits")
+	for _, c := range []struct {
+		name    string
+		args    []string
+		wantErr string
+	}{
+		{"all at once, without a number", []string{"--rate", "inf"}, "need a number"},
+		{"pauses without turns", []string{"--think", "3"}, "--turns"},
+		{"a turn less than one", []string{"--turns", "0.5"}, "at least 1"},
+		{"a burstiness below 0", []string{"--burstiness", "-1"}, "at least 0"},
+		{"a percentile as a goodput", []string{"--goodput", "ttft<1s@p99"}, "without @"},
+		{"turns of a trace without hashes", []string{"--trace", "../../internal/sim/workload/testdata/traces/own.csv", "--turns", "1"}, "hash_ids"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, _, stderr := llmsim(t, append([]string{"run"}, c.args...)...)
+			require.Equal(t, 1, status)
+			require.Contains(t, stderr, c.wantErr)
+		})
+	}
+}

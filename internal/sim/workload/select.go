@@ -22,6 +22,17 @@ func (f *first) Next(r *Request) error {
 	return f.Source.Next(r)
 }
 
+// AtOnce is a source whose requests all come at 0.
+func AtOnce(s Source) Source { return atOnce{s} }
+
+type atOnce struct{ Source }
+
+func (a atOnce) Next(r *Request) error {
+	err := a.Source.Next(r)
+	r.Arrival = 0
+	return err
+}
+
 // Faster is a source whose requests arrive factor times as often: arrivals are
 // divided by it. The error wraps ErrSetting.
 func Faster(s Source, factor float64) (Source, error) {
