@@ -10,6 +10,8 @@ import (
 
 	"llmmemory/internal/kvstore"
 	"llmmemory/internal/model"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
 
@@ -27,6 +29,7 @@ type Engine struct {
 	observer Observer
 	memory   MemoryObserver // nil: nobody ever looks
 	change   MemoryChange
+	events   pool.Events
 	number   int // of requests that came
 
 	stopped chan struct{} // closed when the loop has ended
@@ -92,6 +95,7 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 	}
 	id, err := e.sched.Add(sched.Spec{
 		Tokens: r.Prompt, MaxTokens: most, MinTokens: min(r.MinTokens, most), Stop: q.ends, NoRead: r.PromptLogprobs,
+		Extras: blockhash.Extras{Salt: r.CacheSalt},
 	})
 	if err != nil {
 		return nil, err

@@ -80,7 +80,17 @@ func (e *Engine) runStep() {
 	stats := e.sched.TakeStats()
 	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
 	e.observer.Step(*report)
+	e.publish()
 	e.showMemory(false)
+}
+
+// publish gives the events of the cache away.
+func (e *Engine) publish() {
+	if to := e.config.KVEvents; to != nil {
+		e.sched.TakeEvents(&e.events)
+		// An error says that the publisher is closed: nobody wants them then.
+		_ = to.Publish(time.Now(), &e.events)
+	}
 }
 
 // buildBatch turns the scheduler's step into the model's batch.

@@ -23,6 +23,7 @@ type Config struct {
 	APIKeys  []string // one of them must come with each request; none: nobody is asked
 	MaxBody  int64    // bytes; 0: 8 MB
 	MaxTexts int      // prompts in one request; 0: 128
+	Limits   Limits   // of each key
 
 	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may bring
 	// the key as the password of HTTP's basic authentication.
@@ -34,6 +35,7 @@ type Server struct {
 	config  Config
 	started int64
 	keys    [][sha256.Size]byte
+	allowed []*allowance // of each key; without keys, of all requests
 	mux     *http.ServeMux
 }
 
@@ -48,6 +50,9 @@ func New(c Config) *Server {
 	s := &Server{config: c, started: time.Now().Unix(), mux: http.NewServeMux()}
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
+	}
+	for range max(1, len(s.keys)) {
+		s.allowed = append(s.allowed, newAllowance(c.Limits))
 	}
 	s.mux.HandleFunc("POST /v1/completions", s.guarded(s.completions))
 	s.mux.HandleFunc("POST /v1/chat/completions", s.guarded(s.chat))
@@ -94,17 +99,22 @@ func (s *Server) page(h func(http.ResponseWriter, *http.Request) error) http.Han
 	}
 }
 
-// authorize compares digests, which takes the same time whatever the key.
-func (s *Server) authorize(r *http.Request) error {
-	if len(s.keys) == 0 {
-		return nil
-	}
+// key is the place of a request's key among the server's, -1 if it has none of
+// them. It compares digests, which takes the same time whatever the key.
+func (s *Server) key(r *http.Request) int {
 	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	sum, found := sha256.Sum256([]byte(key)), 0
+	sum, found := sha256.Sum256([]byte(key)), -1
 	for i := range s.keys {
-		found |= subtle.ConstantTimeCompare(sum[:], s.keys[i][:])
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], s.keys[i][:]), i, found)
 	}
-	if !ok || found == 0 {
+	if !ok {
+		return -1
+	}
+	return found
+}
+
+func (s *Server) authorize(r *http.Request) error {
+	if len(s.keys) > 0 && s.key(r) < 0 {
 		return failure(http.StatusUnauthorized, "authentication_error", "invalid_api_key", "The API key is missing or wrong; it goes into the header Authorization: Bearer KEY.")
 	}
 	return nil
