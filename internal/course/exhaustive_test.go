@@ -249,7 +249,7 @@ func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	t.Logf("%d sequences of calls compared", x.calls)
 }
 
-// everySequence plays every sequence of so many calls after path.
+// everySequence plays every sequence of calls of the given length after path.
 func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
 	var state exhaustive.State
 	x.s.library = &Library{Memory: x.s.arena}
@@ -266,6 +266,7 @@ func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
 	x.require(x.s.differs(&state), path)
 	x.require(x.s.library.check(), path)
 	_ = x.s.library.Destroy(x.s.engine)
+	x.require(x.s.library.check(), path, "llm_destroy")
 	if depth == 0 {
 		return
 	}
