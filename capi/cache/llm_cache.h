@@ -684,7 +684,9 @@ typedef struct llm_cache_bytes {
 } llm_cache_bytes;
 
 enum {
-    LLM_CACHE_INT_HASHES = 1 /* hashes as numbers of 64 bits (vLLM: VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES) */
+    LLM_CACHE_INT_HASHES = 1,  /* hashes as numbers of 64 bits (vLLM: VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES) */
+    LLM_CACHE_EVENT_ARRAYS = 2 /* events as arrays of the fields that llm-d's indexer reads by position, as vLLM
+                                  sent them until 2026; otherwise as maps */
 };
 
 /*

@@ -430,11 +430,12 @@ class Cache:
         self._check(self._lib.llm_cache_statistics(self._handle, c.byref(stats)))
         return stats
 
-    def drain_msgpack(self, seconds: float, rank: int = 0, *, int_hashes: bool = False) -> bytes:
-        """The events since the last call as a batch in vLLM's encoding; empty if there are none."""
+    def drain_msgpack(self, seconds: float, rank: int = 0, *, int_hashes: bool = False, arrays: bool = False) -> bytes:
+        """The events since the last call as a batch in vLLM's encoding; empty if there are none. arrays: as
+        indexers read them that know fields by position."""
         b = _Bytes()
         while True:
-            code = self._lib.llm_cache_drain_msgpack(self._handle, c.c_double(seconds), rank, int(int_hashes), c.byref(b))
+            code = self._lib.llm_cache_drain_msgpack(self._handle, c.c_double(seconds), rank, int(int_hashes) + 2 * int(arrays), c.byref(b))
             if code != _SMALL:
                 break
             room = (c.c_uint8 * b.len)()
