@@ -18,7 +18,7 @@ func run(args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestReplay(t *testing.T) {
+func TestReplayComparesRecordings(t *testing.T) {
 	good := "../../testdata/traces/v1/p01_pool_caching.jsonl.gz"
 	out, err := run("replay", "--passes", "1", good)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestReplay(t *testing.T) {
 	require.ErrorContains(t, err, "want at least 1")
 }
 
-func TestDraw(t *testing.T) {
+func TestDrawPicturesARecording(t *testing.T) {
 	out, err := run("draw")
 	require.NoError(t, err)
 	want, err := os.ReadFile("../../capi/cache/blocks.svg")

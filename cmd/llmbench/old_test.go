@@ -10,7 +10,7 @@ import (
 
 // Ensure that recordings of V0, the paper's system and Orca are told from V1's
 // by their first line, and played by the same command.
-func TestReplayOld(t *testing.T) {
+func TestRecordingsOfV0AndThePaperAreReplayed(t *testing.T) {
 	traces := "../../testdata/traces/v0/"
 	out, err := run("replay", traces+"v0_swa_overadmit.jsonl.gz", traces+"sosp_orca_small.jsonl.gz")
 	require.NoError(t, err)

@@ -4,17 +4,21 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/browsertest"
 )
 
 // The test binary is the command if this is set.
@@ -25,7 +29,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(browsertest.Main(m))
 }
 
 func llmserve(args ...string) *exec.Cmd {
@@ -77,6 +81,9 @@ const question = `{"model": "demo", "prompt": "one two three, one two", "max_tok
 func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 	s := serveDemo(t)
 	line, err := s.lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "/memory")
+	line, err = s.lines.ReadString('\n')
 	require.NoError(t, err)
 	body := regexp.MustCompile(`-d '(.*)'`).FindStringSubmatch(line)
 	require.Len(t, body, 2, line)
@@ -190,6 +197,11 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"no weights", []string{filepath.Join(dir, "bare")}, "model.safetensors"},
 		{"too little memory", []string{"demo", "--kv-cache-gb", "0.01", "--max-model-len", "4096"}, "give more memory"},
 		{"type of keys and values", []string{"demo", "--kv-cache-dtype", "f8"}, "f32, f16, bf16 and auto are possible"},
+		{"rate", []string{"demo", "--requests-per-minute", "-1"}, "must be at least 0"},
+		{"no processors", []string{"demo", "--cpus", "0-x"}, `"0-x" is neither a processor nor a range`},
+		{"a processor twice", []string{"demo", "--cpus", "0-2,1"}, "processor 1 is named twice"},
+		{"events without a cache", []string{"demo", "--kv-events", "tcp://*:0", "--no-prefix-caching"}, "leave --no-prefix-caching out"},
+		{"no address for events", []string{"demo", "--kv-events", "here"}, "--kv-events: socket here"},
 		{"threads", []string{"demo", "--threads", "0"}, "0 workers"},
 		{"longest sequence", []string{"demo", "--max-model-len", "100000"}, "the model knows positions up to 4096"},
 	}
@@ -203,4 +215,22 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 			require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
 		})
 	}
+}
+
+func TestThreadsAreBoundToProcessors(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one processor")
+	}
+	s := serveDemo(t, "--threads", "2", "--cpus", "0,1")
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", s.cmd.Process.Pid))
+	require.NoError(t, err)
+	var bound int
+	for _, task := range tasks {
+		status, err := os.ReadFile(task)
+		require.NoError(t, err)
+		if regexp.MustCompile(`(?m)^Cpus_allowed_list:\s*1$`).Match(status) {
+			bound++
+		}
+	}
+	require.Equal(t, 1, bound, "the thread that helps the engine's own")
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -24,6 +26,8 @@ import (
 // modelOptions say how a model is run.
 type modelOptions struct {
 	threads     int
+	cpus        string
+	events      eventOptions
 	kvGB        float64
 	kvType      string
 	blockSize   int
@@ -37,6 +41,7 @@ type modelOptions struct {
 
 func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.threads, "threads", runtime.NumCPU(), "threads that compute")
+	f.StringVar(&o.cpus, "cpus", "", "processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
 	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto", "type of keys and values: f32, f16, bf16, or auto, which is f16")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
@@ -64,7 +69,7 @@ func (l *loaded) close() error {
 
 // loadDemo builds the model that needs no file.
 func loadDemo(o *modelOptions) (*loaded, error) {
-	pool, err := parallel.New(o.threads)
+	pool, err := o.pool()
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +95,7 @@ func load(path string, o *modelOptions) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; MODEL is a folder or a .gguf file", err)
 	}
-	pool, err := parallel.New(o.threads)
+	pool, err := o.pool()
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +187,43 @@ func folderTemplate(dir string) (source string, tokens map[string]string, err er
 	return source, tokens, nil
 }
 
+// pool makes the threads that compute.
+func (o *modelOptions) pool() (*parallel.Pool, error) {
+	if o.cpus == "" {
+		return parallel.New(o.threads)
+	}
+	cpus, err := parseCPUs(o.cpus)
+	if err != nil {
+		return nil, fmt.Errorf("--cpus %s: %w", o.cpus, err)
+	}
+	if o.threads > len(cpus) {
+		o.threads = len(cpus)
+	}
+	return parallel.New(o.threads, cpus...)
+}
+
+// parseCPUs reads a list of processors as Linux writes it: 0-3,8.
+func parseCPUs(list string) (cpus []int, err error) {
+	for part := range strings.SplitSeq(list, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || first < 0 || last < first || last >= 1<<16 {
+			return nil, fmt.Errorf("%q is neither a processor nor a range like 0-3", part)
+		}
+		for cpu := first; cpu <= last; cpu++ {
+			if slices.Contains(cpus, cpu) {
+				return nil, fmt.Errorf("processor %d is named twice", cpu)
+			}
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
 // engine starts an engine over a model.
 func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engine, error) {
 	types := map[string]attention.DType{"auto": attention.F16, "f16": attention.F16, "bf16": attention.BF16, "f32": attention.F32}
@@ -194,6 +236,9 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 		KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,
 		MaxNumSeqs: o.maxSeqs, MaxNumBatchedTokens: o.maxTokens, MaxWaiting: o.maxWaiting, NoPrefixCaching: o.noCaching,
 		NumSpeculativeTokens: o.speculative,
+	}
+	if err := o.events.open(&c); err != nil {
+		return nil, err
 	}
 	return engine.New(c, observer)
 }

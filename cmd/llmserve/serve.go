@@ -28,6 +28,7 @@ type options struct {
 	keys    []string
 	drain   time.Duration
 	maxBody int64
+	limits  openai.Limits
 }
 
 func (o *options) flags(f *pflag.FlagSet) {
@@ -37,6 +38,9 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.keys, "api-key", nil, "key that requests must bring; may be given several times, and as LLMSERVE_API_KEY")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "after a signal, time for requests to end by themselves")
 	f.Int64Var(&o.maxBody, "max-body", 8<<20, "bytes of a request")
+	f.IntVar(&o.limits.Requests, "requests-per-minute", 0, "requests that each key may send in a minute, without keys all together; 0: any number")
+	f.IntVar(&o.limits.Tokens, "tokens-per-minute", 0, "tokens that each key may use in a minute, an answer counted as long as it may become; 0: any number")
+	o.model.events.flags(f)
 }
 
 func demoCommand() *cobra.Command {
@@ -57,6 +61,9 @@ func demoCommand() *cobra.Command {
 	}
 	o.model.flags(c.Flags())
 	o.flags(c.Flags())
+	memory := c.Flags().Lookup("kv-cache-gb") // a few hundred blocks, which the page at /memory shows well
+	memory.DefValue = "0.03"
+	o.model.kvGB = 0.03
 	return c
 }
 
@@ -73,6 +80,9 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) err
 
 // serve answers until ctx ends, and then until the requests there are answered.
 func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
+	if o.limits.Requests < 0 || o.limits.Tokens < 0 {
+		return errors.Join(errors.New("--requests-per-minute and --tokens-per-minute must be at least 0"), l.close())
+	}
 	name := o.name
 	if name == "" {
 		name = l.name
@@ -80,24 +90,30 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	metrics := openai.NewMetrics(name)
 	e, err := l.engine(&o.model, metrics)
 	if err != nil {
-		return errors.Join(err, l.close())
+		return errors.Join(err, o.model.events.close(), l.close())
 	}
 	metrics.Watch(e, name)
 	keys := o.keys
 	if key := os.Getenv("LLMSERVE_API_KEY"); key != "" {
 		keys = append(keys, key)
 	}
+	pages, stop := memoryPages(e, name)
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
 	if err != nil {
-		return errors.Join(err, e.Close(), l.close())
+		return errors.Join(err, e.Close(), o.model.events.close(), l.close())
 	}
 	server := &http.Server{
-		Handler:           openai.New(openai.Config{Engine: e, Name: name, Template: l.template, Metrics: metrics, APIKeys: keys, MaxBody: o.maxBody}),
+		Handler: openai.New(openai.Config{
+			Engine: e, Name: name, Template: l.template, Metrics: metrics, APIKeys: keys, MaxBody: o.maxBody, Limits: o.limits,
+			Pages: pages,
+		}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
+	server.RegisterOnShutdown(stop)
 	load := e.Load()
 	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %d\n",
 		name, listener.Addr(), load.Blocks, o.model.blockSize, e.Config().MaxModelLen)
+	fmt.Fprintf(out, "  memory map: http://%s/memory\n", listener.Addr())
 	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json' -d '%s'\n", listener.Addr(), example(name))
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
@@ -114,7 +130,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	if errors.Is(shutdown, context.DeadlineExceeded) {
 		shutdown = server.Close()
 	}
-	return errors.Join(err, <-stopped, shutdown, l.close())
+	return errors.Join(err, <-stopped, o.model.events.close(), shutdown, l.close())
 }
 
 func example(name string) string {

@@ -22,7 +22,7 @@ func TestHelpIsNotTooWide(t *testing.T) {
 }
 
 // Ensure that the flags of every example are there and can be read.
-func TestExamplesParse(t *testing.T) {
+func TestTheExamplesOfHelpParse(t *testing.T) {
 	examples := 0
 	for _, from := range command().Commands() {
 		text := strings.ReplaceAll(from.Example, "\\\n", " ")

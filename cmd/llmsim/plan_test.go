@@ -12,7 +12,7 @@ import (
 
 // Ensure that the command plans for a trace, writes all it says it writes,
 // and says in words what is wrong with a question, leaving nothing behind.
-func TestPlanCommand(t *testing.T) {
+func TestPlanWritesWhatItSays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plan")
 	args := []string{"--trace", "testdata/bursts.csv", "--model", "llama-3-8b", "--gpu", "a100-40gb", "--slo", "ttft<2s@p99,tpot<40ms@p90", "--target", "3"}
 	args = append([]string{"plan"}, args...)

@@ -55,7 +55,7 @@ func TestRunAsJSON(t *testing.T) {
 }
 
 // Ensure that a trace runs, and a bad row is named before anything is printed.
-func TestRunTrace(t *testing.T) {
+func TestATraceRunsAndABadRowIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good.csv")
 	require.NoError(t, os.WriteFile(good, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2.5,3000,10\n"), 0o600))
@@ -90,7 +90,7 @@ func TestRunTrace(t *testing.T) {
 
 // Ensure that Mooncake's hashes make prefix hits: 24 conversations that go on,
 // each with the blocks of its last round in front.
-func TestMooncakeHits(t *testing.T) {
+func TestMooncakeHashesMakePrefixHits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mooncake.jsonl")
 	var text strings.Builder
 	next := 0
@@ -123,7 +123,7 @@ func TestMooncakeHits(t *testing.T) {
 }
 
 // Ensure that what is wrong is said, with what there is instead.
-func TestRefusals(t *testing.T) {
+func TestWrongFlagsAreNamedWithWhatThereIs(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
@@ -154,18 +154,18 @@ func TestRefusals(t *testing.T) {
 
 // Ensure that figures are written and compared, and that the page is the last
 // thing to be there.
-func TestFigures(t *testing.T) {
+func TestFiguresAreWrittenAndCompared(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "figures")
 	status, stdout, stderr := llmsim(t, "figures", "--only", "table1,fig2", "--quick", "--check", "-o", dir)
 	require.Zero(t, status, stderr)
 	require.Contains(t, stdout, "15728 (983 blocks of 16)")
-	require.Contains(t, stdout, "17 of 17 hold")
+	require.Contains(t, stdout, "predicted: 17 of 17 within their tolerance")
 	for _, name := range []string{"index.html", "fig02-memory-waste.svg", "fig02-memory-waste.png", "fig02-memory-waste.csv"} {
 		require.FileExists(t, filepath.Join(dir, name))
 	}
 }
 
-func TestList(t *testing.T) {
+func TestListNamesAllThatCanBeChosen(t *testing.T) {
 	status, stdout, _ := llmsim(t, "list")
 	require.Zero(t, status)
 	for _, name := range append(sim.Systems(), "sharegpt", "paper-opt-13b", "llama-3-8b", "h100-80gb") {
@@ -179,5 +179,34 @@ func narrow(t *testing.T, text string) {
 	t.Helper()
 	for _, line := range strings.Split(text, "\n") {
 		require.LessOrEqual(t, utf8.RuneCountInString(line), terminal.Columns, line)
+	}
+}
+
+// Ensure that clients wait as with vLLM's "bench serve", and that what cannot be is said.
+func TestClientsThatWait(t *testing.T) {
+	status, out, _ := llmsim(t, "run", "--rate", "inf", "--max-concurrency", "8", "--requests", "100", "--goodput", "ttft<1s,tpot<60ms")
+	require.Zero(t, status)
+	require.Contains(t, out, "100 of 100 requests")
+	require.Contains(t, out, "goodput")
+	status, out, _ = llmsim(t, "run", "--rate", "1", "--turns", "3", "--think", "5", "--requests", "60", "--setup", "llama-3-8b")
+	require.Zero(t, status)
+	require.Contains(t, out, "prefix hits")
+	for _, c := range []struct {
+		name    string
+		args    []string
+		wantErr string
+	}{
+		{"all at once, without a number", []string{"--rate", "inf"}, "need a number"},
+		{"pauses without turns", []string{"--think", "3"}, "--turns"},
+		{"a turn less than one", []string{"--turns", "0.5"}, "at least 1"},
+		{"a burstiness below 0", []string{"--burstiness", "-1"}, "at least 0"},
+		{"a percentile as a goodput", []string{"--goodput", "ttft<1s@p99"}, "without @"},
+		{"turns of a trace without hashes", []string{"--trace", "../../internal/sim/workload/testdata/traces/own.csv", "--turns", "1"}, "hash_ids"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, _, stderr := llmsim(t, append([]string{"run"}, c.args...)...)
+			require.Equal(t, 1, status)
+			require.Contains(t, stderr, c.wantErr)
+		})
 	}
 }

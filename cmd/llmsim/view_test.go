@@ -12,7 +12,7 @@ import (
 
 // Ensure that every system's run, with samples, beams and prefixes, becomes a
 // page, the same one twice.
-func TestViewRuns(t *testing.T) {
+func TestEverySystemsRunBecomesAPage(t *testing.T) {
 	dir := t.TempDir()
 	page := func(args ...string) string {
 		path := filepath.Join(dir, "page.html")
@@ -36,7 +36,7 @@ func TestViewRuns(t *testing.T) {
 }
 
 // Ensure that calls of the homework become a page, and a bad one is named.
-func TestViewCourse(t *testing.T) {
+func TestHomeworkCallsBecomeAPage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "page.html")
 	status, stdout, stderr := llmsim(t, "view", "--story", "copy-on-write", "-o", path)
@@ -53,7 +53,7 @@ func TestViewCourse(t *testing.T) {
 	require.NoFileExists(t, again)
 }
 
-func TestViewRefuses(t *testing.T) {
+func TestViewRefusesWhatItCannotDraw(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.html")
 	for want, args := range map[string][]string{
 		"there are copy-on-write":     {"--story", "fork"},

@@ -170,7 +170,7 @@ func TestCorrectSubmissionPassesUnderMemcheck(t *testing.T) {
 	require.Empty(t, r.stderr)
 }
 
-func TestLibraryPasses(t *testing.T) {
+func TestTheLibraryPassesTheSuite(t *testing.T) {
 	out, err := exec.Command("make", "-s", "-C", root, "lib").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	library, err := filepath.Abs(root + "/build")
@@ -207,7 +207,7 @@ func mutate(t *testing.T, m corpus.Mutant) string {
 	return source
 }
 
-func TestMutants(t *testing.T) {
+func TestTheSuiteCatchesMutants(t *testing.T) {
 	all := mutants(t)
 	require.Greater(t, len(all), 110)
 	if !*matrix && !level.Long() {
@@ -300,7 +300,7 @@ func TestExitBeforeMainDoesNotPass(t *testing.T) {
 	require.Empty(t, r.stdout)
 }
 
-func TestOptions(t *testing.T) {
+func TestTheSuitesOptionsDoWhatTheySay(t *testing.T) {
 	program := build(t, read(t, submission), objects)
 
 	list := execute(t, program, "--list")

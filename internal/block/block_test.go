@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestNeedOf(t *testing.T) {
+func TestNeedOfDecidesMapCopyOrNothing(t *testing.T) {
 	counts := []int32{0, 1, 2, 7, -3}
 	for entry, want := range map[int32]Need{
 		None: Map, 0: Nothing, 1: Nothing, 2: Copy, 3: Copy, 4: Nothing,
@@ -38,7 +38,7 @@ func TestAssignAndRevoke(t *testing.T) {
 	}
 }
 
-func TestRelease(t *testing.T) {
+func TestReleaseSaysWhetherABlockBecameFree(t *testing.T) {
 	counts := []int32{1, 2, 0}
 	require.True(t, Release(counts, 0))
 	require.False(t, Release(counts, 1))
@@ -60,8 +60,8 @@ func TestShareIsAllOrNothing(t *testing.T) {
 }
 
 // The scans are compared with the handout's loop for every width that this
-// processor has, at every place a zero can have in a round and behind it.
-func TestFirstZero(t *testing.T) {
+// processor has, at every place a zero can have in a round and after it.
+func TestTheScansFindTheFirstZero(t *testing.T) {
 	loop := func(counts []int32) int {
 		if i := slices.Index(counts, 0); i >= 0 {
 			return i
@@ -119,18 +119,21 @@ func TestFillStopsWhereTheBlocksEnd(t *testing.T) {
 	require.Zero(t, fit.Fill(out))
 }
 
-func TestConserved(t *testing.T) {
+func TestConservedFindsEveryWrongCount(t *testing.T) {
 	entries := func(ids ...int32) func(func(int32) bool) { return slices.Values(ids) }
 	require.NoError(t, Conserved([]int32{2, 0, 1}, 1, entries(0, 2, 0)))
-	for want, err := range map[string]error{
-		"block 0 has the count 2, but 1 table":  Conserved([]int32{2, 0}, 1, entries(0)),
-		"block 1 has the count 0, but 1 table":  Conserved([]int32{1, 0}, 1, entries(0, 1)),
-		"a table names block 2 of a pool of 2":  Conserved([]int32{1, 0}, 1, entries(0, 2)),
-		"2 blocks are said to be free, 1 are":   Conserved([]int32{1, 0}, 2, entries(0)),
-		"-1 blocks are said to be free, 0 are,": Conserved(nil, -1, entries()),
+	for _, tc := range []struct {
+		name, wantErr string
+		err           error
+	}{
+		{"a count above its entries", "block 0 has the count 2, but 1 table", Conserved([]int32{2, 0}, 1, entries(0))},
+		{"a count below its entries", "block 1 has the count 0, but 1 table", Conserved([]int32{1, 0}, 1, entries(0, 1))},
+		{"a block outside the pool", "a table names block 2 of a pool of 2", Conserved([]int32{1, 0}, 1, entries(0, 2))},
+		{"too many free blocks", "2 blocks are said to be free, 1 are", Conserved([]int32{1, 0}, 2, entries(0))},
+		{"a negative number of free blocks", "-1 blocks are said to be free, 0 are,", Conserved(nil, -1, entries())},
 	} {
-		require.ErrorIs(t, err, ErrNotConserved)
-		require.ErrorContains(t, err, want)
+		require.ErrorIs(t, tc.err, ErrNotConserved, tc.name)
+		require.ErrorContains(t, tc.err, tc.wantErr, tc.name)
 	}
 }
 

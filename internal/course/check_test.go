@@ -40,25 +40,28 @@ func TestEveryCallLeavesAConsistentEngine(t *testing.T) {
 }
 
 func TestCheckSaysWhatIsBroken(t *testing.T) {
-	for want, damage := range map[string]func(e *Engine, s *Sequence){
-		"a link of the list is NULL":                    func(_ *Engine, s *Sequence) { s.Node.Next = nil },
-		"the list forward is not the list backward":     func(e *Engine, _ *Sequence) { e.Active.Prev = &e.Active },
-		"sequence 1 is listed twice":                    func(_ *Engine, s *Sequence) { s.ID = 1 },
-		"sequence 0 has no block_table":                 func(_ *Engine, s *Sequence) { s.BlockTable = nil },
-		"sequence 0 has -1 records":                     func(_ *Engine, s *Sequence) { s.KVCount = -1 },
-		"sequence 0, block_table[0][3] is 256":          func(_ *Engine, s *Sequence) { s.BlockTable[0][3] = 256 },
-		"block 0 has the count 2, but 1 table entries":  func(e *Engine, _ *Sequence) { *e.count(0) = 2 },
-		"block 0 has the count 1, but 0 table entries":  func(_ *Engine, s *Sequence) { s.BlockTable[0][0] = -1 },
-		"253 blocks are said to be free, 254 are, of 2": func(e *Engine, _ *Sequence) { e.Free-- },
+	for _, tc := range []struct {
+		name, wantErr string
+		damage        func(e *Engine, s *Sequence)
+	}{
+		{"a link that is NULL", "a link of the list is NULL", func(_ *Engine, s *Sequence) { s.Node.Next = nil }},
+		{"a list that differs backward", "the list forward is not the list backward", func(e *Engine, _ *Sequence) { e.Active.Prev = &e.Active }},
+		{"a sequence listed twice", "sequence 1 is listed twice", func(_ *Engine, s *Sequence) { s.ID = 1 }},
+		{"no block table", "sequence 0 has no block_table", func(_ *Engine, s *Sequence) { s.BlockTable = nil }},
+		{"a negative number of records", "sequence 0 has -1 records", func(_ *Engine, s *Sequence) { s.KVCount = -1 }},
+		{"a block outside the pool", "sequence 0, block_table[0][3] is 256", func(_ *Engine, s *Sequence) { s.BlockTable[0][3] = 256 }},
+		{"a count above its entries", "block 0 has the count 2, but 1 table entries", func(e *Engine, _ *Sequence) { *e.count(0) = 2 }},
+		{"an entry that was dropped", "block 0 has the count 1, but 0 table entries", func(_ *Engine, s *Sequence) { s.BlockTable[0][0] = -1 }},
+		{"a wrong number of free blocks", "253 blocks are said to be free, 254 are, of 2", func(e *Engine, _ *Sequence) { e.Free-- }},
 	} {
-		t.Run(want, func(t *testing.T) {
+		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t)
 			e, seqs := b.engine(2)
 			require.NoError(t, e.Check())
-			damage(e, seqs[0])
+			tc.damage(e, seqs[0])
 			err := e.Check()
 			require.ErrorIs(t, err, ErrInconsistent)
-			require.ErrorContains(t, err, want)
+			require.ErrorContains(t, err, tc.wantErr)
 		})
 	}
 	b := newBench(t)
@@ -147,7 +150,7 @@ func TestALargeBatchLeavesNoMemoryBehind(t *testing.T) {
 	require.EqualValues(t, keptBytes, j.size)
 }
 
-func TestBatchArguments(t *testing.T) {
+func TestBadBatchArgumentsAreRefused(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(2)
 	data := []int32{1, 2}

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
@@ -11,6 +13,7 @@ import (
 	"llmmemory/internal/parallel"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
 
@@ -35,9 +38,20 @@ type Config struct {
 	// looking up its last ones in what it has; 0: none.
 	NumSpeculativeTokens int
 
+	// KVEvents gets the events of the prefix cache after each step; nil: nobody.
+	KVEvents EventPublisher
+
+	// Hash names the contents of blocks; nil: SHA-256 under a random seed.
+	Hash blockhash.Function
+
 	MaxWaiting int // requests that may wait; 0: 1,024
 
 	fit bool // MaxModelLen is what fits
+}
+
+// An EventPublisher takes the events of a step, which it must not keep.
+type EventPublisher interface {
+	Publish(at time.Time, events *pool.Events) error
 }
 
 // maxSpeculative keeps the logits of a step small.
@@ -99,7 +113,10 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 		EnablePrefixCaching: !c.NoPrefixCaching,
 	}
 	if cache.EnablePrefixCaching {
-		cache.Hash = blockhash.NewFast()
+		cache.Hash, cache.EnableEvents = c.Hash, c.KVEvents != nil
+		if c.Hash == nil {
+			cache.Hash = blockhash.CBOR(rand.Text())
+		}
 	}
 	return sched.New(sched.Config{
 		Cache: cache, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,

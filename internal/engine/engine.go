@@ -10,6 +10,8 @@ import (
 
 	"llmmemory/internal/kvstore"
 	"llmmemory/internal/model"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
 
@@ -25,6 +27,10 @@ type Engine struct {
 	live     map[sched.ID]*sequence
 	closed   bool
 	observer Observer
+	memory   MemoryObserver // nil: nobody ever looks
+	change   MemoryChange
+	events   pool.Events
+	number   int // of requests that came
 
 	stopped chan struct{} // closed when the loop has ended
 	step    step
@@ -89,10 +95,13 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 	}
 	id, err := e.sched.Add(sched.Spec{
 		Tokens: r.Prompt, MaxTokens: most, MinTokens: min(r.MinTokens, most), Stop: q.ends, NoRead: r.PromptLogprobs,
+		Extras: blockhash.Extras{Salt: r.CacheSalt},
 	})
 	if err != nil {
 		return nil, err
 	}
+	e.number++
+	s.number = e.number
 	q.id = id
 	e.live[id] = q
 	e.changed.Signal()
@@ -122,6 +131,7 @@ var ErrCanceled = errors.New("canceled")
 // computes it meanwhile writes only to blocks that nobody gets before its end.
 func (e *Engine) drop(q *sequence) {
 	q.done = true
+	e.noteLeft(q.stream)
 	if q.id != 0 {
 		e.sched.Abort(q.id)
 		delete(e.live, q.id)
@@ -162,6 +172,7 @@ func (e *Engine) loop() {
 	for {
 		e.mu.Lock()
 		for len(e.live) == 0 && !e.closed {
+			e.showMemory(true)
 			e.changed.Wait()
 		}
 		if len(e.live) == 0 {

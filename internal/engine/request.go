@@ -19,6 +19,9 @@ type Request struct {
 	StopToken []int32  // an answer ends after one of these
 	IgnoreEnd bool     // the model's own end of a sequence does not end an answer
 
+	// CacheSalt keeps prefix hits among requests with the same salt.
+	CacheSalt string
+
 	PromptLogprobs bool // report the log probabilities of the prompt, too
 }
 

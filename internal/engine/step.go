@@ -35,7 +35,7 @@ type row struct {
 	wants  int     // rows of logits
 	prompt bool    // they are about the prompt, too
 	last   bool    // the last one is for the next token
-	drafts []int32 // that stand behind its tokens
+	drafts []int32 // that stand after its tokens
 	tokens []Token // what was sampled: one for each answer, or several with drafts
 }
 
@@ -54,6 +54,7 @@ func (e *Engine) runStep() {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there
 	}
 	e.buildBatch()
+	e.noteSchedule()
 	e.mu.Unlock()
 	report := &e.step.report
 	report.Schedule, report.Preempted, report.Tokens = time.Since(begin), len(e.step.plan.Preempted), e.step.plan.NumScheduledTokens
@@ -79,6 +80,17 @@ func (e *Engine) runStep() {
 	stats := e.sched.TakeStats()
 	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
 	e.observer.Step(*report)
+	e.publish()
+	e.showMemory(false)
+}
+
+// publish gives the events of the cache away.
+func (e *Engine) publish() {
+	if to := e.config.KVEvents; to != nil {
+		e.sched.TakeEvents(&e.events)
+		// An error says that the publisher is closed: nobody wants them then.
+		_ = to.Publish(time.Now(), &e.events)
+	}
 }
 
 // buildBatch turns the scheduler's step into the model's batch.

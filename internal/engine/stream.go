@@ -9,6 +9,7 @@ import (
 // read, so that a slow reader never holds the engine up.
 type Stream struct {
 	engine  *Engine
+	number  int // among all requests, from 1
 	request *Request
 	answers []*sequence
 	prompt  []Token // logprobs of the prompt so far
@@ -63,6 +64,17 @@ func (s *Stream) send(e Event) {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// unfinished is how many answers go on. The engine's lock is held.
+func (s *Stream) unfinished() int {
+	n := 0
+	for _, q := range s.answers {
+		if !q.done {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *Stream) setCached(n int) {

@@ -29,7 +29,7 @@ type Grader struct {
 	Only      string // part of the names of the directed traces to play; all if empty
 	Points    Points
 	AllStages bool                         // a stage is run for tasks that have failed before, too
-	Traces    int                          // random ones, and so many with writes from outside
+	Traces    int                          // random ones, and the same number with writes from outside
 	Tries     int                          // to make a trace shorter
 	Told      func(path string, f Finding) // is called with each finding as soon as it is known
 	kit       *build.Kit
@@ -83,7 +83,7 @@ func (g *Grader) Version() string {
 }
 
 // edition counts up with each change of what is looked for that is not in the traces.
-const edition = 2
+const edition = 3
 
 // SetGate changes the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
@@ -95,6 +95,12 @@ func (g *Grader) Close() error { return g.kit.Close() }
 // that is wrong in any way has a Report.
 func (g *Grader) File(path string) (*Report, error) {
 	return g.grade(path, func(g *grading) error { return g.run() })
+}
+
+// None is the report of a student who has handed in nothing that could be graded,
+// for the reason given.
+func (g *Grader) None(path, why string) *Report {
+	return &Report{File: path, MaxScore: g.Points.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{NoFile, why}}
 }
 
 // Replay plays one trace on a submission, for all the points or none.
@@ -125,7 +131,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	r := &Report{File: path, MaxScore: g.Points.max(), Seed: g.Seed, Setting: g.setting, Rules: g.Version()}
 	source, err := readSource(path)
 	if errors.Is(err, errNoSource) {
-		r.Rejected = &Rejection{Gate, err.Error()}
+		r.Rejected = &Rejection{NoFile, err.Error()}
 		return r, nil
 	}
 	if err != nil {

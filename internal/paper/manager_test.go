@@ -20,7 +20,7 @@ func twoSequences(t *testing.T) (*Manager, *Group) {
 }
 
 // Ensure that misuse is refused, and a refused call changes nothing.
-func TestManagerRefuses(t *testing.T) {
+func TestARefusedCallOfTheManagerChangesNothing(t *testing.T) {
 	m, g := twoSequences(t)
 	refused := func(want, err error) {
 		t.Helper()
@@ -55,7 +55,7 @@ func TestManagerRefuses(t *testing.T) {
 }
 
 // Ensure that a swap works when its mark wraps around.
-func TestMarkWraps(t *testing.T) {
+func TestASwapWorksWhenItsMarkWrapsAround(t *testing.T) {
 	m, g := twoSequences(t)
 	m.mark = math.MaxUint32
 	m.moved[5].mark = 1
@@ -102,7 +102,7 @@ func TestSchedulerCheckSeesDamage(t *testing.T) {
 
 // Ensure that the blocks of a prefix begin every table, stay on the GPU when a
 // group is swapped, and cannot be the whole of a prompt.
-func TestPrefix(t *testing.T) {
+func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	m, err := NewManager(Config{BlockSize: 4, NumGPUBlocks: 8, NumCPUBlocks: 8, Prefix: 10})
 	require.NoError(t, err)
 	require.Equal(t, []int32{7, 6}, m.Prefix())

@@ -53,7 +53,7 @@ func sosp(t *testing.T, config Config, limits Limits, alwaysSwap bool) (*script,
 
 // Ensure that a prompt joins an iteration of decodes, as far as the tokens of
 // both fit.
-func TestMixedIterations(t *testing.T) {
+func TestPromptsJoinDecodesWithinTheTokenBudget(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 20, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 10}, serve.Request{ID: 2, Prompt: 10, Seqs: 2}, serve.Request{ID: 3, Prompt: 18}, serve.Request{ID: 4, Prompt: 1})
 	x.expect(lengths{1: 10, 2: 10}, lengths{})
@@ -66,7 +66,7 @@ func TestMixedIterations(t *testing.T) {
 
 // Ensure that the limit of sequences counts running requests and new sequences,
 // as the artifact does.
-func TestSequenceLimit(t *testing.T) {
+func TestTheLimitCountsRunningRequestsAndNewSequences(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 4, NumGPUBlocks: 100}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
 	x.add(serve.Request{ID: 1, Prompt: 1, Seqs: 3}, serve.Request{ID: 2, Prompt: 1, Seqs: 3}, serve.Request{ID: 3, Prompt: 1, Seqs: 3})
 	x.expect(lengths{1: 1, 2: 1}, lengths{})
@@ -98,7 +98,7 @@ func TestVictimsWaitByArrival(t *testing.T) {
 // Ensure that a group is swapped as a whole with its sharing, that nobody is
 // admitted while it is out, and that it comes back with a block for each
 // sequence.
-func TestSwappedGroups(t *testing.T) {
+func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 9, NumCPUBlocks: 8}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 8}, serve.Request{ID: 2, Prompt: 3, Seqs: 2})
 	x.expect(lengths{1: 8, 2: 3}, lengths{}) // 4 and 2 blocks
@@ -119,7 +119,7 @@ func TestSwappedGroups(t *testing.T) {
 
 // Ensure that always_swap swaps single sequences, and that a CPU without room
 // ends the step with an error, all requests in their queues.
-func TestAlwaysSwap(t *testing.T) {
+func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {
 	for _, cpu := range []int{2, 1} {
 		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: cpu}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, true)
 		x.add(serve.Request{ID: 1, Prompt: 2}, serve.Request{ID: 2, Prompt: 2})
@@ -137,7 +137,7 @@ func TestAlwaysSwap(t *testing.T) {
 }
 
 // Ensure that what can never run again is dropped, so that others can.
-func TestHopeless(t *testing.T) {
+func TestRequestsThatCanNeverRunAreDropped(t *testing.T) {
 	x, _ := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 4}, serve.Request{ID: 2, Prompt: 1})
 	x.expect(lengths{1: 4}, lengths{})
@@ -148,7 +148,7 @@ func TestHopeless(t *testing.T) {
 
 // Ensure that a group that is swapped out and needs more than the GPU has is
 // dropped, and its CPU blocks are free again.
-func TestHopelessGroup(t *testing.T) {
+func TestASwappedGroupTooLargeForTheGPUIsDropped(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4, NumCPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 2, Seqs: 2}, serve.Request{ID: 2, Prompt: 1})
 	x.expect(lengths{1: 2, 2: 1}, lengths{})
@@ -165,7 +165,7 @@ func TestHopelessGroup(t *testing.T) {
 
 // Ensure that beams share, and that one that did not survive becomes a copy of
 // one that did, without a block being copied.
-func TestBeams(t *testing.T) {
+func TestBeamsShareBlocksWithoutCopies(t *testing.T) {
 	x, s := sosp(t, Config{BlockSize: 2, NumGPUBlocks: 20}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 	x.add(serve.Request{ID: 1, Prompt: 3, Seqs: 2})
 	x.expect(lengths{1: 3}, lengths{})
@@ -182,7 +182,7 @@ func TestBeams(t *testing.T) {
 
 // Ensure that blocks are freed in the order of the running queue, whatever the
 // order of the report.
-func TestFinishOrder(t *testing.T) {
+func TestBlocksAreFreedInTheOrderOfTheRunningQueue(t *testing.T) {
 	free := func(ids ...int) []int32 {
 		x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 4}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
 		x.add(serve.Request{ID: 1, Prompt: 1}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 1})
@@ -199,7 +199,7 @@ func TestFinishOrder(t *testing.T) {
 
 // Ensure that Orca's three policies reserve what they say, and the batch is as
 // large as memory allows: 7 of the longest in the paper's 983 blocks.
-func TestOrcaPolicies(t *testing.T) {
+func TestOrcaReservesWhatEachPolicySays(t *testing.T) {
 	require.Equal(t, 161+338, Oracle.Tokens(161, 338, 2048))
 	require.Equal(t, 161+512, Pow2.Tokens(161, 338, 2048))
 	require.Equal(t, 1+1, Pow2.Tokens(1, 1, 2048))
@@ -218,7 +218,7 @@ func TestOrcaPolicies(t *testing.T) {
 }
 
 // Ensure that a static batch is padded, closed, and answered as a whole.
-func TestStaticBatch(t *testing.T) {
+func TestAStaticBatchIsAnsweredAsAWhole(t *testing.T) {
 	s, err := NewStatic(StaticConfig{BatchSize: 3, MaxModelLen: 20})
 	require.NoError(t, err)
 	x := &script{t: t, s: s}
@@ -242,7 +242,7 @@ func TestStaticBatch(t *testing.T) {
 
 // Ensure that a request's place in the batch is its table, and that nobody who
 // waits has one.
-func TestStaticPlaces(t *testing.T) {
+func TestOnlyRunningStaticRequestsHaveATable(t *testing.T) {
 	s, err := NewStatic(StaticConfig{BatchSize: 2, MaxModelLen: 20})
 	require.NoError(t, err)
 	for id := range 3 {

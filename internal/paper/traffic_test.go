@@ -35,7 +35,7 @@ func TestSOSPTraffic(t *testing.T) {
 }
 
 // Ensure that Orca's sequences have chunks of their own, and answers.
-func TestOrcaTraffic(t *testing.T) {
+func TestOrcasSequencesHaveChunksAndAnswers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		block := rapid.IntRange(1, 4).Draw(t, "block")
 		config := OrcaConfig{
@@ -55,7 +55,7 @@ func TestOrcaTraffic(t *testing.T) {
 }
 
 // Ensure that static batches answer everybody, and nobody too early.
-func TestStaticTraffic(t *testing.T) {
+func TestStaticBatchesAnswerEverybody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := StaticConfig{BatchSize: rapid.IntRange(1, 5).Draw(t, "batch"), MaxModelLen: rapid.IntRange(2, 60).Draw(t, "longest")}
 		s, err := NewStatic(config)
@@ -66,7 +66,7 @@ func TestStaticTraffic(t *testing.T) {
 
 // Ensure that the buddy allocator keeps its books after every operation, and
 // says that chunks fit exactly if it can hand them out.
-func TestBuddy(t *testing.T) {
+func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, err := NewBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))
 		require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestBuddyCheckSeesDamage(t *testing.T) {
 }
 
 // Ensure that what cannot be is refused.
-func TestRefused(t *testing.T) {
+func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 	limits := Limits{MaxNumBatchedTokens: 40, MaxNumSeqs: 4}
 	_, err := NewSOSP(Config{}, limits, false)
 	require.ErrorIs(t, err, ErrConfig)

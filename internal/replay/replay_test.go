@@ -14,7 +14,7 @@ import (
 const poolHeader = `{"type":"pool","name":"x","config":{"hash":"le","caching":true,"events":true,"num_blocks":5,"hash_block_size":4,"st_every":9,"dump_every":9}}` + "\n"
 
 // A recording that is bad says in which line, and what.
-func TestBadRecordings(t *testing.T) {
+func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 	manager := strings.Replace(poolHeader, "pool", "manager", 1)
 	manager = strings.Replace(manager, `"st_every"`, `"max_model_len":64,"groups":[{"kind":"full","bs":4}],"st_every"`, 1)
 	scheduler := strings.Replace(manager, `"manager"`, `"scheduler"`, 1)
@@ -65,7 +65,7 @@ func TestBadRecordings(t *testing.T) {
 
 // A difference names the operation, the field, both values and the pool around
 // it.
-func TestDifferences(t *testing.T) {
+func TestADifferenceNamesOperationFieldAndValues(t *testing.T) {
 	good := poolHeader + `{"i":1,"op":"pget","n":2,"r":{"ids":[1,2],"free":2,"hm":0,"fqh":"` + digest([]byte{3, 0, 0, 0, 4, 0, 0, 0}) + `"}}`
 	verify := func(text string) error {
 		trace, err := Read(strings.NewReader(text))
@@ -94,7 +94,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-func TestMeasure(t *testing.T) {
+func TestMeasureTimesARecording(t *testing.T) {
 	for _, name := range []string{"m05_full32_keys_cbor", "s07_hybrid_mamba_align", "p03_pool_partial"} {
 		trace, err := Load("../../testdata/traces/v1/" + name + ".jsonl.gz")
 		require.NoError(t, err)

@@ -26,7 +26,7 @@ func TestTheRecordingsAreWhole(t *testing.T) {
 }
 
 // Ensure that every recording plays to the same result in every field.
-func TestTraces(t *testing.T) {
+func TestEveryRecordingOfV1PlaysEqual(t *testing.T) {
 	for folder, n := range map[string]int{"v1": 31, "v1-more": 43} {
 		files, err := filepath.Glob("../../testdata/traces/" + folder + "/*.jsonl.gz")
 		require.NoError(t, err)

@@ -58,7 +58,7 @@ func TestBadOldRecordings(t *testing.T) {
 
 // Ensure that every answered field is compared, also one that is not known, one
 // that is missing, and the free blocks.
-func TestOldDifferences(t *testing.T) {
+func TestEveryAnsweredFieldOfV0IsCompared(t *testing.T) {
 	var d *Difference
 	for from, to := range map[string]string{
 		`[0,1]`:                 `[1,0]`,

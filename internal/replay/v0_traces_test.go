@@ -9,7 +9,7 @@ import (
 
 // Ensure that every recording of V0, of the paper's system and of Orca plays to
 // the same result in every field, up to an operation that fails.
-func TestOldTraces(t *testing.T) {
+func TestEveryRecordingOfV0AndThePaperPlaysEqual(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/traces/v0/*.jsonl.gz")
 	require.NoError(t, err)
 	require.Len(t, files, 27)
@@ -22,7 +22,7 @@ func TestOldTraces(t *testing.T) {
 			require.NoError(t, err)
 			lines := len(trace.Ops) + 1
 			if filepath.Base(file) == "v0_swa_overadmit.jsonl.gz" {
-				lines-- // a state of vLLM's own behind a failed allocate
+				lines-- // a state of vLLM's own after a failed allocate
 			}
 			require.Equal(t, lines, compared)
 		})

@@ -10,7 +10,7 @@ import (
 
 // Ensure that two queues over the same places are two lists, under all
 // operations, and that places keep what is in them until it is removed.
-func TestQueues(t *testing.T) {
+func TestTwoQueuesOverOneTableStayTwoLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p Table[int]
 		queues := []*Queue{p.Queue(), p.Queue()}
@@ -116,7 +116,7 @@ func TestQueues(t *testing.T) {
 
 // Ensure that a place in two queues, and one that is taken from the wrong one,
 // are found at once.
-func TestMisuse(t *testing.T) {
+func TestAPlaceInTwoQueuesIsFound(t *testing.T) {
 	var p Table[int]
 	a, b := p.Queue(), p.Queue()
 	at := p.Add(1)

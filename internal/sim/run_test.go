@@ -52,7 +52,7 @@ func poisson(t testing.TB, name string, rate, until float64, count int, seed uin
 // Ensure that times are those that can be added up by hand: a prompt of 100
 // tokens takes 22 + 0.3 + 14 ms, a decode 22 + 0.3 + 0.0007 for each token that
 // it attends to.
-func TestOneRequest(t *testing.T) {
+func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)},
 		&list{{Arrival: 5, Prompt: 100, Output: 3}})
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func TestOneRequest(t *testing.T) {
 
 // Ensure that what Orca has in memory is divided as in the paper: 100 + 3 tokens
 // in a chunk of 2,048.
-func TestReservation(t *testing.T) {
+func TestOrcasMemoryIsDividedAsInThePaper(t *testing.T) {
 	for system, never := range map[string]float64{"orca-max": 2048 - 103, "orca-pow2": 1, "orca-oracle": 0} {
 		for _, n := range []float64{1, 2} {
 			config := Config{Server: Server{System: system}, Cost: paperCost(t), Decoding: Decoding{Samples: int(n)}}
@@ -90,7 +90,7 @@ func TestReservation(t *testing.T) {
 
 // Ensure that equal configurations give equal results, to the byte, and other
 // seeds others.
-func TestDeterminism(t *testing.T) {
+func TestEqualConfigurationsGiveEqualResults(t *testing.T) {
 	for _, system := range Systems() {
 		t.Run(system, func(t *testing.T) {
 			run := func(seed uint64) string {
@@ -178,7 +178,7 @@ func checkRoll(t *rapid.T, r *run) {
 
 // Ensure that with any requests in any memory the books are right after every
 // iteration, that memory adds up to 1, and that all that arrives is accounted for.
-func TestBooks(t *testing.T) {
+func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{
 			Server: Server{
@@ -217,11 +217,11 @@ func TestBooks(t *testing.T) {
 		r.observer = &witness{t: t, r: r}
 		for {
 			require.NoError(t, r.arrive())
-			if r.requests.live == 0 && r.ended {
+			if r.requests.live == 0 && r.clients.done() {
 				break
 			}
 			if r.requests.live == 0 {
-				r.now = r.next.Arrival
+				r.now = r.clients.arrival()
 				continue
 			}
 			require.NoError(t, r.iterate())
@@ -243,7 +243,7 @@ func TestBooks(t *testing.T) {
 
 // Ensure Little's law: requests in the system are their rate times their time
 // there, if the window is the whole run.
-func TestLittle(t *testing.T) {
+func TestLittlesLawHolds(t *testing.T) {
 	r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, poisson(t, "sharegpt", 1, 2000, 0, 1))
 	require.NoError(t, err)
 	require.Equal(t, r.Arrived, r.Answered)
@@ -254,7 +254,7 @@ func TestLittle(t *testing.T) {
 
 // Ensure that answers to one prompt are one request to the user, in systems with
 // groups and in those that make a request of each.
-func TestSamples(t *testing.T) {
+func TestSamplesOfAPromptAreOneRequestToTheUser(t *testing.T) {
 	for _, system := range []string{"sosp", "orca-oracle", "vllm-v0", "vllm-v1"} {
 		r, err := Run(context.Background(), Config{Server: Server{System: system}, Cost: paperCost(t), Decoding: Decoding{Samples: 4}},
 			&list{{Prompt: 64, Output: 10}})
@@ -277,7 +277,7 @@ func TestSamples(t *testing.T) {
 }
 
 // Ensure that a shared prefix is computed once, or never.
-func TestPrefix(t *testing.T) {
+func TestASharedPrefixIsComputedOnce(t *testing.T) {
 	source := func() *list {
 		return &list{{Prompt: 100, Output: 2, Shared: 80}, {Arrival: 1, Prompt: 90, Output: 2, Shared: 80}}
 	}
@@ -293,7 +293,7 @@ func TestPrefix(t *testing.T) {
 
 // Ensure that drafts that are always right are always used: a prefill and 2
 // decodes of 4 tokens each.
-func TestDrafts(t *testing.T) {
+func TestRightDraftsAreAlwaysUsed(t *testing.T) {
 	run := func(accept float64) *Result {
 		r, err := Run(context.Background(), Config{
 			Server: Server{System: "vllm-v1"}, Cost: paperCost(t),
@@ -310,7 +310,7 @@ func TestDrafts(t *testing.T) {
 }
 
 // Ensure that a run can be stopped at a time, and by its context.
-func TestEnds(t *testing.T) {
+func TestARunCanBeStopped(t *testing.T) {
 	config := Config{Server: Server{System: "orca-max"}, Cost: paperCost(t), From: 50, Until: 100, Stop: true}
 	r, err := Run(context.Background(), config, poisson(t, "sharegpt", 2, 0, 0, 1))
 	require.NoError(t, err)
@@ -344,26 +344,29 @@ func TestEndsWhereAllIsRefused(t *testing.T) {
 	require.Equal(t, r.Arrived, r.Refused)
 }
 
-func TestRunRefuses(t *testing.T) {
-	for name, config := range map[string]Config{
-		`no system "orca": want fastertransformer, orca-max`: {Server: Server{System: "orca"}},
-		"vllm-v1 runs no beam search":                        {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Beam: true, Samples: 2}},
-		"sosp verifies no drafts":                            {Server: Server{System: "sosp"}, Decoding: Decoding{Drafts: 2}},
-		"want 0 to 1":                                        {Server: Server{System: "sosp"}, Decoding: Decoding{Replace: math.NaN()}},
-		"until -1 s":                                         {Server: Server{System: "sosp"}, Stop: true, Until: -1},
-		"sequences of at most 2000 tokens":                   {Server: Server{System: "orca-max", MaxModelLen: 2000, BlockSize: 24}},
-		"-2 answers":                                         {Server: Server{System: "sosp"}, Decoding: Decoding{Samples: -2}},
-		"1025 answers to a prompt: want 1 to 1024":           {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Samples: 1025}},
-		"1025 drafts: want 0 to 1024":                        {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 1025}},
-		"drafts take NaN s":                                  {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.NaN()}},
-		"drafts take +Inf s":                                 {Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.Inf(1)}},
-		"33554433 blocks and 1638 on the CPU: want at most":  {Server: Server{System: "sosp", NumGPUBlocks: 1<<25 + 1}},
-		"983 blocks and 33554433 on the CPU: want at most":   {Server: Server{System: "vllm-v0", NumCPUBlocks: 1<<25 + 1}},
+func TestImpossibleConfigurationsAreRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name, wantErr string
+		config        Config
+	}{
+		{"an unknown system", `no system "orca": want fastertransformer, orca-max`, Config{Server: Server{System: "orca"}}},
+		{"beams in a system without them", "vllm-v1 runs no beam search", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Beam: true, Samples: 2}}},
+		{"drafts in a system without them", "sosp verifies no drafts", Config{Server: Server{System: "sosp"}, Decoding: Decoding{Drafts: 2}}},
+		{"a share of replaced beams that is not a number", "want 0 to 1", Config{Server: Server{System: "sosp"}, Decoding: Decoding{Replace: math.NaN()}}},
+		{"a negative end", "until -1 s", Config{Server: Server{System: "sosp"}, Stop: true, Until: -1}},
+		{"a length that is no multiple of the block size", "sequences of at most 2000 tokens", Config{Server: Server{System: "orca-max", MaxModelLen: 2000, BlockSize: 24}}},
+		{"a negative number of answers", "-2 answers", Config{Server: Server{System: "sosp"}, Decoding: Decoding{Samples: -2}}},
+		{"too many answers", "1025 answers to a prompt: want 1 to 1024", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Samples: 1025}}},
+		{"too many drafts", "1025 drafts: want 0 to 1024", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 1025}}},
+		{"a draft time that is not a number", "drafts take NaN s", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.NaN()}}},
+		{"an endless draft time", "drafts take +Inf s", Config{Server: Server{System: "vllm-v1"}, Decoding: Decoding{Drafts: 2, DraftTime: math.Inf(1)}}},
+		{"too many GPU blocks", "33554433 blocks and 1638 on the CPU: want at most", Config{Server: Server{System: "sosp", NumGPUBlocks: 1<<25 + 1}}},
+		{"too many CPU blocks", "983 blocks and 33554433 on the CPU: want at most", Config{Server: Server{System: "vllm-v0", NumCPUBlocks: 1<<25 + 1}}},
 	} {
-		config.Cost = paperCost(t)
-		_, err := Run(context.Background(), config, &list{})
-		require.ErrorIs(t, err, ErrConfig, name)
-		require.ErrorContains(t, err, name)
+		tc.config.Cost = paperCost(t)
+		_, err := Run(context.Background(), tc.config, &list{})
+		require.ErrorIs(t, err, ErrConfig, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 	bad := errors.New("line 7")
 	_, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, failing{bad})
@@ -375,7 +378,7 @@ type failing struct{ err error }
 func (f failing) Next(*workload.Request) error { return f.err }
 
 // Ensure that requests that are too long are counted, with the first reason.
-func TestRefused(t *testing.T) {
+func TestRequestsThatAreTooLongAreCounted(t *testing.T) {
 	r, err := Run(context.Background(), Config{Server: Server{System: "orca-oracle"}, Cost: paperCost(t)},
 		&list{{Prompt: 2000, Output: 100}, {Prompt: 10, Output: 10}})
 	require.NoError(t, err)
@@ -386,7 +389,7 @@ func TestRefused(t *testing.T) {
 
 // Ensure that requests that take all memory from each other in turn end a run, and
 // that one whose prompt takes long does not.
-func TestStuck(t *testing.T) {
+func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
 	config := Config{Server: Server{System: "vllm-v0", Chunked: true, MaxNumBatchedTokens: 1, MaxModelLen: 640, NumGPUBlocks: 40}, Cost: paperCost(t)}
 	_, err := Run(context.Background(), config, &list{{Prompt: 630, Output: 10}, {Prompt: 630, Output: 10}})
 	require.ErrorIs(t, err, ErrStuck)
@@ -399,7 +402,7 @@ func TestStuck(t *testing.T) {
 }
 
 // Ensure that memory does not grow with the number of requests.
-func TestConstantMemory(t *testing.T) {
+func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	heap := func(n int) uint64 {
 		var before, after runtime.MemStats
 		runtime.GC()
@@ -415,7 +418,7 @@ func TestConstantMemory(t *testing.T) {
 }
 
 // Ensure that quantiles are near those of a sorted list.
-func TestQuantiles(t *testing.T) {
+func TestQuantilesAreNearThoseOfASortedList(t *testing.T) {
 	var d durations
 	for i := range 1000 {
 		d.add(float64(i+1) / 100)
@@ -495,7 +498,7 @@ func TestIterationsDoNotAllocate(t *testing.T) {
 			iterate := func(n int) {
 				for range n {
 					for r.requests.live < 80 {
-						r.next.Arrival = 0
+						r.clients.next.Arrival = 0
 						if err := r.arrive(); err != nil {
 							t.Fatal(err)
 						}
@@ -518,7 +521,7 @@ func TestIterationsDoNotAllocate(t *testing.T) {
 }
 
 // Ensure that an iteration costs what is in it.
-func TestWork(t *testing.T) {
+func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 	r, err := newRun(Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, &list{})
 	require.NoError(t, err)
 	for range 6 {
@@ -560,6 +563,7 @@ func TestWork(t *testing.T) {
 func TestTokensOfSamples(t *testing.T) {
 	r, err := newRun(Config{Server: Server{System: "vllm-v1"}, Cost: paperCost(t)}, &list{{Prompt: 5, Output: 4}})
 	require.NoError(t, err)
+	r.clients.take(&r.incoming)
 	a, b := r.tokens(nil, 3, 0), r.tokens(nil, 3, 1)
 	require.Equal(t, a[:5], b[:5])
 	for i := 5; i < 9; i++ {
@@ -568,7 +572,7 @@ func TestTokensOfSamples(t *testing.T) {
 }
 
 // Ensure that beams are replaced as often as asked for.
-func TestReplace(t *testing.T) {
+func TestBeamsAreReplacedAsOftenAsAskedFor(t *testing.T) {
 	run := func(replace float64) *Result {
 		r, err := Run(context.Background(), Config{
 			Server: Server{System: "sosp"}, Cost: paperCost(t), Decoding: Decoding{Samples: 4, Beam: true, Replace: replace},
@@ -584,7 +588,7 @@ func TestReplace(t *testing.T) {
 }
 
 // Ensure that averages are of the window, whether the run ends with it or not.
-func TestWindow(t *testing.T) {
+func TestAveragesAreOfTheWindow(t *testing.T) {
 	run := func(from, until float64) int {
 		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t), From: from, Until: until}, poisson(t, "sharegpt", 1, 100, 0, 1))
 		require.NoError(t, err)
@@ -597,7 +601,7 @@ func TestWindow(t *testing.T) {
 }
 
 // Ensure that a server's fields reach its system.
-func TestServer(t *testing.T) {
+func TestAServersFieldsReachItsSystem(t *testing.T) {
 	run := func(s Server, n int, r workload.Request) *Result {
 		var source list
 		for range n {

@@ -18,7 +18,7 @@ func TestWhatIsCompleteStays(t *testing.T) {
 
 // Ensure that without a watermark a prompt may have all blocks. A scenario and
 // Run both complete a server, so this is about the second time, too.
-func TestNoWatermark(t *testing.T) {
+func TestWithoutAWatermarkAPromptMayHaveAllBlocks(t *testing.T) {
 	for _, name := range []string{"sosp", "vllm-v0"} {
 		for watermark, served := range map[float64]int{-1: 1, 0.01: 0} {
 			s := Server{System: name, NumGPUBlocks: 100, Watermark: watermark}.Complete()

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestWrap(t *testing.T) {
+func TestLinesAreWrappedAtWords(t *testing.T) {
 	require.Equal(t, []string{""}, Wrap("", 0))
 	require.Equal(t, []string{"a b"}, Wrap(" a\n b ", 4))
 	long := strings.Repeat("é", Columns)

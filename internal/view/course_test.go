@@ -19,7 +19,7 @@ import (
 )
 
 // Ensure that the stories show what they are for.
-func TestStories(t *testing.T) {
+func TestTheStoriesShowWhatTheyAreFor(t *testing.T) {
 	require.Equal(t, []string{"copy-on-write", "two-levels"}, view.Stories())
 	r := story(t, "copy-on-write")
 	var copies, refused, freed, shared int
@@ -58,7 +58,7 @@ func TestStories(t *testing.T) {
 }
 
 // Ensure that what a trace has wrong is said, with its line.
-func TestBadTraces(t *testing.T) {
+func TestABadTraceIsNamedWithItsLine(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                                       "line 1: it has no calls",
 		"init e0 64\ngrow e0 1":                  `line 2: "grow" is none of init, create`,
@@ -111,7 +111,7 @@ append e1 1 1`))
 // Ensure that every frame is conserved, whatever is called: the count of a block
 // is the number of table entries that name it, a copy is of a block that was
 // shared, a call that is refused changes nothing, and what is written is there.
-func TestCoursePlays(t *testing.T) {
+func TestEveryFrameOfTheCourseIsConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder
 		blocks := rapid.IntRange(1, 12).Draw(t, "blocks")
@@ -206,7 +206,7 @@ func withoutRecords(r *view.Recording) *view.Recording {
 }
 
 // Ensure that several engines are told apart.
-func TestEngines(t *testing.T) {
+func TestSeveralEnginesAreToldApart(t *testing.T) {
 	r, err := view.Course(strings.NewReader("init e0 64\ninit e2 128\ncreate e0 1 1\ncreate e2 1 1\nfork e2 1 2\nappend e0 1 1\nappend e2 2 1"))
 	require.NoError(t, err)
 	require.Equal(t, []device.Pair{{Src: 0, Dst: 1}}, r.Frames[6].Copies)

@@ -1,6 +1,7 @@
 // Package view is the memory map: it records what a scheduler or the course's
 // engine does to the blocks, step by step, and writes a page that plays it back.
-// The page is one file, with its script and style inside; it asks for nothing.
+// The page is one file, with its script and style inside; it asks for nothing,
+// except one of a Live recording, which asks its server for the steps that come.
 //
 // A Recorder watches a serve.Scheduler:
 //

@@ -18,6 +18,8 @@ type packed struct {
 	Course bool     `json:"course,omitempty"`
 	Names  [][2]int `json:"names"` // request and number
 	Frames []delta  `json:"frames"`
+
+	Live *liveness `json:"live,omitempty"`
 }
 
 // A delta is a frame. What is absent is as it was, or empty where it is what a
@@ -54,9 +56,26 @@ type entry []int
 // mostBytes is the largest recording that a page holds.
 const mostBytes = 24 << 20
 
-// pack turns a recording into the page's JSON, in which < and > are escaped.
-func pack(r *Recording) ([]byte, error) {
-	p := packed{Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}
+// encode turns a recording into the page's JSON, in which < and > are escaped.
+func encode(r *Recording, live *liveness) ([]byte, error) {
+	p, err := pack(r)
+	if err != nil {
+		return nil, err
+	}
+	p.Live = live
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > mostBytes {
+		return nil, fmt.Errorf("%w: %d frames are %d MB, a page holds %d: record fewer", ErrRecording, len(r.Frames), len(text)>>20, mostBytes>>20)
+	}
+	return text, nil
+}
+
+// pack writes each frame as its difference from the one before.
+func pack(r *Recording) (*packed, error) {
+	p := &packed{Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}
 	names := map[[2]int]int{}
 	name := func(s *Sequence) int {
 		k := [2]int{s.Request, s.Number}
@@ -121,14 +140,7 @@ func pack(r *Recording) ([]byte, error) {
 		p.Frames = append(p.Frames, d)
 		was, live = *is, next
 	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > mostBytes {
-		return nil, fmt.Errorf("%w: %d frames are %d MB, a page holds %d: record fewer", ErrRecording, len(r.Frames), len(text)>>20, mostBytes>>20)
-	}
-	return text, nil
+	return p, nil
 }
 
 func change(name int, old, s *Sequence) entry {

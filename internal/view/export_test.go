@@ -9,7 +9,7 @@ import (
 
 // Unpacked reads what Write puts into the page.
 func Unpacked(r *Recording) ([]Frame, error) {
-	text, err := pack(r)
+	text, err := encode(r, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -18,15 +18,22 @@ var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{"lis
 // Write writes the page that plays a recording back: one file that works from
 // the disk. An error wraps ErrRecording where the recording is at fault, and
 // then nothing is written.
-func Write(w io.Writer, r *Recording) error {
+func Write(w io.Writer, r *Recording) error { return write(w, r, nil) }
+
+// write writes the page; with live it asks its server for further frames.
+func write(w io.Writer, r *Recording, live *liveness) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	data, err := pack(r)
+	data, err := encode(r, live)
 	if err != nil {
 		return err
 	}
 	style, script := file("page.css"), file("page.js")
+	policy := fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; base-uri 'none'; form-action 'none'", sum(style), sum(script))
+	if live != nil {
+		policy += "; connect-src 'self'"
+	}
 	page := struct {
 		*Recording
 		Policy string
@@ -37,8 +44,7 @@ func Write(w io.Writer, r *Recording) error {
 		Last   *Frame
 		End    int
 	}{
-		r, fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; base-uri 'none'; form-action 'none'", sum(style), sum(script)),
-		template.CSS(style), template.JS(script), template.JS(data),
+		r, policy, template.CSS(style), template.JS(script), template.JS(data),
 		&r.Frames[0], &r.Frames[len(r.Frames)-1], len(r.Frames) - 1,
 	}
 	var b strings.Builder

@@ -23,17 +23,18 @@ const pairs = list => {
   return all
 }
 
-function unpack() {
-  const frames = []
+const frames = []
+// unpack adds frames. joined says that they follow the last one without a gap.
+function unpack(recording, nameOf, joined) {
   let records = new Map()
   let live = new Map(), blocks = 0, waiting = [], running = [], swapped = [], cached = []
-  const last = new Map() // the frame before, by engine
+  const last = new Map(joined ? [[0, frames.length - 1]] : []) // the frame before, by engine
   for (const d of recording.frames) {
     live = new Map(live)
-    for (const n of d.d || []) live.delete(n)
-    for (const n of d.g || []) live.set(n, { ...live.get(n), tokens: live.get(n).tokens + 1 })
-    for (const [n, tokens, device, ...rest] of d.c || []) {
-      const old = live.get(n)
+    for (const n of d.d || []) live.delete(nameOf(n))
+    for (const n of (d.g || []).map(nameOf)) live.set(n, { ...live.get(n), tokens: live.get(n).tokens + 1 })
+    for (const [local, tokens, device, ...rest] of d.c || []) {
+      const n = nameOf(local), old = live.get(n)
       live.set(n, { name: n, tokens, device, table: spliced(old ? old.table : [], rest) })
     }
     if (d.n !== undefined) { blocks = d.n; records = new Map() }
@@ -45,7 +46,7 @@ function unpack() {
     const engine = d.e || 0, counts = []
     for (let i = 0; d.k && i < d.k.length; i += 3) counts.push(d.k.slice(i, i + 3))
     let sequences = [...live.values()]
-    if (!course) sequences.sort((a, b) => compare(recording.names[a.name], recording.names[b.name]))
+    if (!course) sequences.sort((a, b) => compare(named[a.name], named[b.name]))
     frames.push({
       index: frames.length, time: d.t || 0, call: d.x || '', said: d.s || [], refused: d.no === 1, engine, blocks, sequences, live,
       waiting, running, swapped, cached, counts, records, out: pairs(d.so), in: pairs(d.si), copies: pairs(d.cp), hits: d.h || [],
@@ -53,10 +54,11 @@ function unpack() {
     })
     last.set(engine, frames.length - 1)
   }
-  return frames
 }
 const compare = (a, b) => a[0] - b[0] || a[1] - b[1]
-const frames = unpack(), end = frames.length - 1
+const named = recording.names
+unpack(recording, n => n, false)
+let end = frames.length - 1
 
 // ---- Blocks: who names them, how often, how full they are.
 
@@ -146,18 +148,19 @@ function marksOf(i) {
 // ---- Names and colours.
 
 const several = new Set(), hues = new Map()
-for (const [request, number] of recording.names) {
+function dress([request, number]) {
   if (number > 0) several.add(request)
   if (!hues.has(request)) hues.set(request, hues.size % 8)
 }
+named.forEach(dress)
 const letter = n => n < 26 ? String.fromCharCode(97 + n) : letter(Math.floor(n / 26) - 1) + letter(n % 26)
 const label = s => {
-  const [request, number] = recording.names[s.name]
+  const [request, number] = named[s.name]
   return request + (several.has(request) ? letter(number) : '')
 }
 const title = s => (course ? 'sequence ' : 'request ') + label(s)
 const hue = request => hues.has(request) ? `var(--c${hues.get(request)})` : 'var(--raised)'
-const colour = s => hue(recording.names[s.name][0])
+const colour = s => hue(named[s.name][0])
 const capital = s => s[0].toUpperCase() + s.slice(1)
 
 // ---- The grids.
@@ -241,7 +244,7 @@ function who(b, big) {
 function grouped(b) {
   const by = new Map()
   for (const [s] of b.owners) {
-    const [request, number] = recording.names[s.name]
+    const [request, number] = named[s.name]
     by.set(request, (by.get(request) || '') + (several.has(request) ? letter(number) : ''))
   }
   const all = [...by].map(([request, letters]) => request + (letters.length > 4 ? letters.slice(0, 3) + '…' : letters))
@@ -295,7 +298,7 @@ function paint(i) {
       set(cell, 'reserved', used && b.filled === 0)
       cell.style.setProperty('--fill', used ? 100 * b.filled / size : 0)
       if (used) {
-        const first = b.owners[0][0], other = b.owners.find(([s]) => recording.names[s.name][0] !== recording.names[first.name][0])
+        const first = b.owners[0][0], other = b.owners.find(([s]) => named[s.name][0] !== named[first.name][0])
         cell.style.setProperty('--c', colour(first))
         cell.style.setProperty('--d', other ? colour(other[0]) : 'color-mix(in srgb, ' + colour(first) + ' 55%, var(--ground))')
       }
@@ -310,7 +313,7 @@ function paint(i) {
     })
   }
   $('gpu-title').textContent = course ? `Pool: ${plural(f.blocks, 'block', 'blocks')} of ${size} records` + (usesEngines ? ` (engine e${f.engine})` : '')
-    : `GPU: ${plural(f.blocks, 'block', 'blocks')} of ${plural(size, 'slot', 'slots')}`
+    : `${recording.live ? 'Memory' : 'GPU'}: ${plural(f.blocks, 'block', 'blocks')} of ${plural(size, 'slot', 'slots')}`
   $('cpu-title').textContent = `CPU: ${plural(recording.cpu, 'block', 'blocks')} for what is swapped out`
   return pool
 }
@@ -509,7 +512,7 @@ function details() {
 
 // ---- Going from step to step.
 
-let now = 0, timer
+let now = 0, timer, connection = '' // with the server of a live page
 const seconds = t => t.toLocaleString('en', { minimumFractionDigits: 3, maximumFractionDigits: 3 }) + ' s'
 const mostSaid = 6
 
@@ -520,7 +523,7 @@ function go(to, quiet) {
   $('slider').value = now
   $('slider').setAttribute('aria-valuetext', `step ${now} of ${end}: ${f.call || f.said[0] || ''}`)
   $('where').textContent = `step ${now} of ${end}`
-  $('time').textContent = course ? '' : ' · ' + seconds(f.time)
+  $('time').textContent = course ? '' : ' · ' + seconds(f.time) + connection
   $('call').textContent = f.call
   document.querySelector('.said').classList.toggle('refused', f.refused)
   const lines = f.said.slice(0, mostSaid).map(line => make('p', '', line))
@@ -542,7 +545,10 @@ function go(to, quiet) {
 let resting
 function remember() {
   clearTimeout(resting)
-  resting = setTimeout(() => { if (location.hash !== '#step=' + now) history.replaceState(null, '', '#step=' + now) }, 250)
+  resting = setTimeout(() => {
+    const hash = recording.live && now === end ? '' : '#step=' + now
+    if (location.hash !== hash) history.replaceState(null, '', hash || location.pathname)
+  }, 250)
 }
 
 function pause() {
@@ -570,7 +576,7 @@ $('speed').onchange = () => { if (timer !== undefined) start() }
 $('slider').oninput = () => { pause(); go(Number($('slider').value)) }
 $('keys').onclick = () => $('help').showModal()
 
-const fromHash = () => { const m = /step=(\d+)/.exec(location.hash); return m ? Number(m[1]) : 0 }
+const fromHash = () => { const m = /step=(\d+)/.exec(location.hash); return m ? Number(m[1]) : recording.live ? end : 0 }
 addEventListener('hashchange', () => { clearTimeout(resting); if (fromHash() !== now) { pause(); go(fromHash(), true) } })
 let size0
 addEventListener('resize', () => { cancelAnimationFrame(size0); size0 = requestAnimationFrame(() => { paint(now); arrows(now) }) })
@@ -654,8 +660,51 @@ function legend() {
   $('legend').replaceChildren(...list)
 }
 
+// ---- A live page asks for what comes, and stays at the last step if it is there.
+
+const mostFrames = 2000
+const rest = ms => new Promise(done => setTimeout(done, ms))
+async function follow() {
+  const places = new Map(named.map((key, n) => [key.join(), n]))
+  const place = key => {
+    if (!places.has(key.join())) {
+      places.set(key.join(), named.length)
+      named.push(key)
+      dress(key)
+    }
+    return places.get(key.join())
+  }
+  let next = recording.live.first + frames.length
+  for (;;) {
+    const following = now === end && timer === undefined
+    if (frames.length >= mostFrames) {
+      if (following) return location.reload()
+      await rest(1000)
+      continue
+    }
+    try {
+      const answer = await fetch(recording.live.source + next, { cache: 'no-store' })
+      if (!answer.ok) throw new Error(answer.statusText)
+      connection = ' · live'
+      if (answer.status === 204) continue
+      const more = await answer.json(), local = more.names.map(place)
+      unpack(more, n => local[n], more.live.first === next)
+      next = more.live.first + more.frames.length
+    } catch {
+      connection = ' · the server does not answer'
+      await rest(1000)
+    }
+    const stay = now !== end || timer !== undefined
+    end = frames.length - 1
+    $('slider').max = end
+    legend()
+    go(stay ? now : end, true)
+  }
+}
+
 $('app').hidden = false
 $('cpu-part').hidden = recording.cpu === 0
 legend()
 go(fromHash(), true)
+if (recording.live) follow()
 })()

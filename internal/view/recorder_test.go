@@ -197,7 +197,7 @@ func (w *watched) refork(s *paper.Scheduler) func(it *serve.Iteration, id, child
 	}
 }
 
-func TestRecordsOrca(t *testing.T) {
+func TestOrcasFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 4).Draw(t, "block")
 		config := paper.OrcaConfig{
@@ -217,7 +217,7 @@ func TestRecordsOrca(t *testing.T) {
 	})
 }
 
-func TestRecordsStatic(t *testing.T) {
+func TestStaticFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := paper.StaticConfig{BatchSize: rapid.IntRange(1, 5).Draw(t, "batch"), MaxModelLen: rapid.IntRange(2, 60).Draw(t, "longest")}
 		s, err := paper.NewStatic(config)
@@ -244,7 +244,7 @@ func (s vllmV0) Table(id, sequence int) []int32 {
 
 // Ensure that the frames of V0 are its states, and that each block has the count
 // that its device has, whatever is cached, lost, or outside a window.
-func TestRecordsV0(t *testing.T) {
+func TestV0sFramesAreItsStates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := v0.SchedulerConfig{
 			Manager:             v0.Config{BlockSize: rapid.IntRange(1, 5).Draw(t, "block"), NumGPUBlocks: rapid.IntRange(0, 24).Draw(t, "gpu"), NumCPUBlocks: rapid.IntRange(0, 30).Draw(t, "cpu")},
@@ -313,7 +313,7 @@ func counts(f *view.Frame, s *v0.Scheduler) error {
 }
 
 // Ensure that prefix hits are the blocks that a request found.
-func TestHits(t *testing.T) {
+func TestPrefixHitsAreTheBlocksThatWereFound(t *testing.T) {
 	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{BlockSize: 4, NumGPUBlocks: 20, EnablePrefixCaching: true}, MaxNumBatchedTokens: 100, MaxNumSeqs: 4, MaxModelLen: 50})
 	require.NoError(t, err)
 	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 20}
@@ -370,7 +370,7 @@ func sortedIDs(ids []int32) []int32 {
 
 // Ensure that a recording begins and ends where its limits say, and knows what
 // came before.
-func TestLimits(t *testing.T) {
+func TestARecordingBeginsAndEndsAtItsLimits(t *testing.T) {
 	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)
 	require.NoError(t, err)
 	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 20, NumCPUBlocks: 8}
@@ -391,7 +391,7 @@ func TestLimits(t *testing.T) {
 }
 
 // Ensure that what happens is told in words.
-func TestWords(t *testing.T) {
+func TestEventsAreToldInWords(t *testing.T) {
 	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 10, NumCPUBlocks: 20}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)
 	require.NoError(t, err)
 	r := &view.Recording{BlockSize: 4, NumGPUBlocks: 10, NumCPUBlocks: 20}

@@ -45,7 +45,7 @@ func TestNoClauseHasTwoNames(t *testing.T) {
 	}
 }
 
-func TestQuotes(t *testing.T) {
+func TestEveryQuoteIsInTheHandout(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		sentence string

@@ -89,7 +89,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	j, err := s.submit([][]int32{prompt}, request, request.N)
+	j, err := s.submit(w, r, [][]int32{prompt}, request, request.N)
 	if err != nil {
 		return err
 	}

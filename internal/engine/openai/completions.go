@@ -75,7 +75,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		request.Logprobs = 0 // to choose by
 	}
 	request.PromptLogprobs = body.Echo && a.logprobs
-	j, err := s.submit(body.prompts(s), request, wanted)
+	j, err := s.submit(w, r, body.prompts(s), request, wanted)
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func translate(err error) *apiError {
 
 func writeError(w http.ResponseWriter, err error) {
 	e := translate(err)
-	if e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable {
+	if w.Header().Get("Retry-After") == "" && (e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable) {
 		w.Header().Set("Retry-After", "1")
 	}
 	writeJSON(w, e.status, errorBody{e})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"llmmemory/internal/engine"
 )
@@ -56,13 +57,20 @@ type nopCloser struct{ *bytes.Reader }
 
 func (nopCloser) Close() error { return nil }
 
-// submit gives the prompts to the engine: all of them, or none.
-func (s *Server) submit(prompts [][]int32, r engine.Request, wanted int) (*job, error) {
+// submit gives the prompts of a request to the engine: all of them, or none.
+func (s *Server) submit(w http.ResponseWriter, from *http.Request, prompts [][]int32, r engine.Request, wanted int) (*job, error) {
 	switch {
 	case len(prompts) == 0:
 		return nil, invalid("prompt", "prompt is missing or empty.")
 	case len(prompts) > s.config.MaxTexts:
 		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
+	}
+	tokens := 0
+	for _, p := range prompts {
+		tokens += len(p) + max(1, r.N)*max(0, min(r.MaxTokens, s.config.Engine.Config().MaxModelLen-len(p)))
+	}
+	if err := s.allowed[max(0, s.key(from))].take(w.Header(), tokens, time.Now()); err != nil {
+		return nil, err
 	}
 	j := &job{prompts: prompts, n: wanted, of: r.N}
 	for _, p := range prompts {

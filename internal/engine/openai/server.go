@@ -23,6 +23,11 @@ type Config struct {
 	APIKeys  []string // one of them must come with each request; none: nobody is asked
 	MaxBody  int64    // bytes; 0: 8 MB
 	MaxTexts int      // prompts in one request; 0: 128
+	Limits   Limits   // of each key
+
+	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may bring
+	// the key as the password of HTTP's basic authentication.
+	Pages map[string]func(http.ResponseWriter, *http.Request) error
 }
 
 // A Server is the handler of all paths.
@@ -30,6 +35,7 @@ type Server struct {
 	config  Config
 	started int64
 	keys    [][sha256.Size]byte
+	allowed []*allowance // of each key; without keys, of all requests
 	mux     *http.ServeMux
 }
 
@@ -45,12 +51,18 @@ func New(c Config) *Server {
 	for _, key := range c.APIKeys {
 		s.keys = append(s.keys, sha256.Sum256([]byte(key)))
 	}
+	for range max(1, len(s.keys)) {
+		s.allowed = append(s.allowed, newAllowance(c.Limits))
+	}
 	s.mux.HandleFunc("POST /v1/completions", s.guarded(s.completions))
 	s.mux.HandleFunc("POST /v1/chat/completions", s.guarded(s.chat))
 	s.mux.HandleFunc("GET /v1/models", s.guarded(s.models))
 	s.mux.HandleFunc("GET /v1/models/{model...}", s.guarded(s.model))
 	s.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s.mux.Handle("GET /metrics", c.Metrics.handler())
+	for pattern, page := range c.Pages {
+		s.mux.HandleFunc(pattern, s.page(page))
+	}
 	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
 		return failure(http.StatusNotFound, "invalid_request_error", "", fmt.Sprintf("There is no %s %s here.", r.Method, r.URL.Path))
 	}))
@@ -73,17 +85,36 @@ func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.
 	}
 }
 
-// authorize compares digests, which takes the same time whatever the key.
-func (s *Server) authorize(r *http.Request) error {
-	if len(s.keys) == 0 {
-		return nil
+// page is guarded, and a browser is told to ask for the key.
+func (s *Server) page(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	ask := s.guarded(h)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, password, ok := r.BasicAuth(); ok {
+			r.Header.Set("Authorization", "Bearer "+password)
+		}
+		if s.authorize(r) != nil {
+			w.Header().Set("WWW-Authenticate", `Basic realm="the API key is the password"`)
+		}
+		ask(w, r)
 	}
+}
+
+// key is the place of a request's key among the server's, -1 if it has none of
+// them. It compares digests, which takes the same time whatever the key.
+func (s *Server) key(r *http.Request) int {
 	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	sum, found := sha256.Sum256([]byte(key)), 0
+	sum, found := sha256.Sum256([]byte(key)), -1
 	for i := range s.keys {
-		found |= subtle.ConstantTimeCompare(sum[:], s.keys[i][:])
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], s.keys[i][:]), i, found)
 	}
-	if !ok || found == 0 {
+	if !ok {
+		return -1
+	}
+	return found
+}
+
+func (s *Server) authorize(r *http.Request) error {
+	if len(s.keys) > 0 && s.key(r) < 0 {
 		return failure(http.StatusUnauthorized, "authentication_error", "invalid_api_key", "The API key is missing or wrong; it goes into the header Authorization: Bearer KEY.")
 	}
 	return nil

@@ -68,7 +68,7 @@ func message(text string) client.ChatCompletionNewParams {
 	}
 }
 
-func TestCompletions(t *testing.T) {
+func TestCompletionsAnswerAsOpenAIDoes(t *testing.T) {
 	s := start(t, nil)
 	p := completion(story+"The code of the vault", 10)
 	p.Echo, p.N, p.Logprobs = client.Bool(true), client.Int(2), client.Int(2)
@@ -147,7 +147,7 @@ func TestCompletionStreamsSayTheSame(t *testing.T) {
 	require.EqualValues(t, 20, used)
 }
 
-func TestChat(t *testing.T) {
+func TestChatAnswersAsOpenAIDoes(t *testing.T) {
 	s := start(t, nil)
 	p := message("Größe: 20 €")
 	p.Logprobs, p.TopLogprobs = client.Bool(true), client.Int(1)
@@ -161,7 +161,7 @@ func TestChat(t *testing.T) {
 	require.Len(t, c.Logprobs.Content[0].TopLogprobs, 1)
 }
 
-func TestChatStreams(t *testing.T) {
+func TestChatStreamsServerSentEvents(t *testing.T) {
 	s := start(t, nil)
 	stream := s.client.Chat.Completions.NewStreaming(t.Context(), message("Größe: 20 €"))
 	accumulated := client.ChatCompletionAccumulator{}
@@ -194,7 +194,7 @@ func TestAClientThatGoesFreesItsBlocks(t *testing.T) {
 	require.NoError(t, stream.Close())
 }
 
-func TestModels(t *testing.T) {
+func TestModelsListsTheServedModel(t *testing.T) {
 	s := start(t, nil)
 	list, err := s.client.Models.List(t.Context())
 	require.NoError(t, err)

@@ -13,11 +13,12 @@ type Logprob struct {
 	Value float32
 }
 
-// A Sampler has scratch memory for one thread.
+// A Sampler chooses tokens. It holds only scratch memory: any request can use any Sampler, but one
+// Sampler serves one goroutine at a time. The zero Sampler is ready.
 type Sampler struct {
 	logits []float32
 	sums   []float64
-	order  []int32 // a heap of tokens, and behind it those taken out
+	order  []int32 // a heap of tokens, and after it those taken out
 	popped int
 	seen   map[int32]bool
 }

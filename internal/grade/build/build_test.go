@@ -29,7 +29,7 @@ func newKit(t testing.TB) *build.Kit {
 	return k
 }
 
-func TestBuild(t *testing.T) {
+func TestTheProgramsOfASubmissionAreBuiltAndRemoved(t *testing.T) {
 	p, err := newKit(t).Build("llm_memory.c", []byte(correct(t)))
 	require.NoError(t, err)
 	require.FileExists(t, p.Native())
@@ -122,7 +122,7 @@ func doubling(n int) string {
 }
 
 // Trouble of the grader's is not the submission's.
-func TestNoCompiler(t *testing.T) {
+func TestAMissingCompilerIsTheGradersTrouble(t *testing.T) {
 	k := newKit(t)
 	t.Setenv("PATH", t.TempDir())
 	_, err := k.Build("a.c", []byte(correct(t)))
@@ -132,7 +132,7 @@ func TestNoCompiler(t *testing.T) {
 }
 
 // The limits are there for whatever is executed as gcc.
-func TestLimits(t *testing.T) {
+func TestTheCompilersLimitsHold(t *testing.T) {
 	tools := t.TempDir()
 	k := newKit(t)
 	require.NoError(t, os.WriteFile(filepath.Join(tools, "gcc"),

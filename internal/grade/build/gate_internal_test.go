@@ -244,7 +244,7 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 
 // A tool that does not come back is ended with all that it has started, and is
 // not the submission's fault.
-func TestPatience(t *testing.T) {
+func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	k := newKit(t)
 	tools := t.TempDir()
 	pids := filepath.Join(tools, "pids")

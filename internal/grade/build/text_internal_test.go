@@ -22,7 +22,7 @@ func strict() *verdicts {
 }
 
 // Each text is refused for the rule and in the line given.
-func TestRefusedTexts(t *testing.T) {
+func TestEachTextIsRefusedForItsRuleAndLine(t *testing.T) {
 	deep := func(n int, open, shut string) string { return strings.Repeat(open, n) + "1" + strings.Repeat(shut, n) }
 	for name, c := range map[string]struct {
 		text string

@@ -15,7 +15,7 @@ func metadataOf(t *testing.T, text string) (metadata, error) {
 	return readMetadata(file)
 }
 
-func TestMetadata(t *testing.T) {
+func TestGradescopesMetadataIsRead(t *testing.T) {
 	m, err := metadataOf(t, `{
 		"id": 123456, "created_at": "2026-11-21T12:10:00.365935-08:00",
 		"assignment": {"due_date": null, "total_points": "100.0"}, "users": [{"email": "ada@example.com"}],

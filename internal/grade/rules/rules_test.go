@@ -63,7 +63,7 @@ const before = "#include \"llm_memory.h\"\n#include <stdlib.h>\n#include <string
 
 // Each fragment is C that the compiler takes, and exactly its marked lines are
 // reported.
-func TestFragments(t *testing.T) {
+func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
 	_, all, _ := strings.Cut(read(t, "testdata/texts.txt"), "\n== ")
 	for _, section := range strings.Split(all, "\n== ") {
 		name, text, _ := strings.Cut(section, "\n")
@@ -106,7 +106,7 @@ var ofMutants = map[string]string{
 
 var list = flag.Bool("list", false, "print what the rules say of each mutant")
 
-func TestMutants(t *testing.T) {
+func TestMutantsBreakTheRulesTheyName(t *testing.T) {
 	correct := read(t, submissions+"correct/llm_memory.c")
 	mutants, err := corpus.Parse(read(t, submissions+"mutants.txt"))
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestMutants(t *testing.T) {
 }
 
 // A breach belongs to the task of the function it happens in.
-func TestTasks(t *testing.T) {
+func TestABreachBelongsToItsFunctionsTask(t *testing.T) {
 	for task, head := range map[int]string{
 		1: "LLMEngine *llm_init(void *pool_addr, size_t pool_size)",
 		2: "Sequence *create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len)",
@@ -164,7 +164,7 @@ func TestTasks(t *testing.T) {
 
 // What cannot be read is not held against the submission, and does not take the
 // grader with it.
-func TestUnread(t *testing.T) {
+func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 	level.SkipQuick(t) // it uses up the limits
 	var bomb strings.Builder
 	bomb.WriteString("#define A0 1\n")

@@ -79,7 +79,7 @@ func TestPromptsAreThoseOfTheTemplate(t *testing.T) {
 	}
 }
 
-func TestTemplatesRefuse(t *testing.T) {
+func TestTemplatesRefuseBadMessages(t *testing.T) {
 	template, err := chat.New(inst, tokens)
 	require.NoError(t, err)
 	_, err = template.Render([]chat.Message{user, user}, true)

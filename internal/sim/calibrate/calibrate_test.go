@@ -70,7 +70,7 @@ func TestPartsAreNotNegative(t *testing.T) {
 }
 
 // Ensure that each benchmark's output is read as the iterations that it is of.
-func TestFormats(t *testing.T) {
+func TestEachBenchmarksOutputIsRead(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		lengths    Lengths

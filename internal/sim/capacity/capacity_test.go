@@ -3,6 +3,7 @@ package capacity
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -79,7 +80,7 @@ func slo(t require.TestingT, text string) SLO {
 // take 100 iterations of 10 ms. One at a time, requests that come evenly are
 // answered after a second if at most one comes a second; so many at a time, if
 // so many do.
-func TestByHand(t *testing.T) {
+func TestTheCapacityOfASimpleServerIsFound(t *testing.T) {
 	file := trace(t, 400, ",16,100\n")
 	for seqs, want := range map[int]float64{1: 1, 4: 4} {
 		s := scenario.Scenario{Trace: file, Requests: 400, Setup: line(t), Server: sim.Server{MaxNumSeqs: seqs}}
@@ -101,9 +102,8 @@ func TestByHand(t *testing.T) {
 
 // Ensure M/D/1: Poisson arrivals, one at a time, 0.1 s for each. They wait for
 // rho/(2(1-rho)) times that, so 0.15 s on the whole are kept at rho = 1/2.
-func TestQueue(t *testing.T) {
-	lengths, err := workload.Fixed(16, 10)
-	require.NoError(t, err)
+func TestTheCapacityOfMD1IsFound(t *testing.T) {
+	lengths := fixed{16, 10}
 	p, err := scenario.Open(scenario.Scenario{Setup: line(t), Server: sim.Server{System: "sosp", MaxNumSeqs: 1}})
 	require.NoError(t, err)
 	l := &Load{}
@@ -126,7 +126,7 @@ func TestQueue(t *testing.T) {
 }
 
 // Ensure that a stricter objective and less of anything sustain no more.
-func TestMonotone(t *testing.T) {
+func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 	find := func(text string, server sim.Server) float64 {
 		server.System = "sosp"
 		c, err := Find(context.Background(), scenario.Scenario{Requests: 300, Server: server}, slo(t, text), Options{Seeds: 2})
@@ -148,7 +148,7 @@ func TestMonotone(t *testing.T) {
 
 // Ensure that runs at once, and where the search begins, do not change what is
 // found but for the precision; and that equal searches are equal.
-func TestDeterminism(t *testing.T) {
+func TestTheSearchDoesNotDependOnItsStartOrJobs(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 300, Seed: 5, Server: sim.Server{System: "sosp"}})
 	require.NoError(t, err)
 	l, err := NewLoad(p, 3)
@@ -174,7 +174,7 @@ func TestDeterminism(t *testing.T) {
 }
 
 // Ensure that a run that is cut would not have held.
-func TestCut(t *testing.T) {
+func TestARunThatIsCutWouldNotHaveHeld(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 500, Server: sim.Server{System: "sosp"}})
 	require.NoError(t, err)
 	l, err := NewLoad(p, 1)
@@ -200,7 +200,7 @@ func TestCut(t *testing.T) {
 }
 
 // Ensure that the objective's values are the simulator's own.
-func TestValues(t *testing.T) {
+func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 500})
 	require.NoError(t, err)
 	l, err := NewLoad(p, 1)
@@ -214,7 +214,7 @@ func TestValues(t *testing.T) {
 	require.InEpsilon(t, r.First.Mean, float64(point.Values[1]), 1e-9)
 }
 
-func TestRank(t *testing.T) {
+func TestPercentilesAreTakenByRank(t *testing.T) {
 	for _, c := range []struct {
 		level float64
 		n     int
@@ -244,7 +244,7 @@ func TestTheLowestFailureCounts(t *testing.T) {
 }
 
 // Ensure that what has no capacity, or no bound, ends and is said.
-func TestEnds(t *testing.T) {
+func TestWithoutACapacityTheSearchEnds(t *testing.T) {
 	ctx := context.Background()
 	c, err := Find(ctx, scenario.Scenario{Requests: 50}, slo(t, "tpot<20ms"), Options{})
 	require.NoError(t, err)
@@ -276,7 +276,7 @@ func TestEnds(t *testing.T) {
 }
 
 // Ensure that a trace keeps its shape, and that its rate is that of what is taken.
-func TestTrace(t *testing.T) {
+func TestATraceKeepsItsShape(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bursts.csv")
 	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n5,16,4\n5,17,4\n5,3000,4\n7,18,4\n9,19,4\n500,20,4\n"), 0o600))
 	p, err := scenario.Open(scenario.Scenario{Trace: path, Duration: 100})
@@ -298,7 +298,7 @@ func TestTrace(t *testing.T) {
 }
 
 // Ensure that a duration brings more requests at a higher rate, the same first.
-func TestDuration(t *testing.T) {
+func TestADurationBringsMoreRequestsAtAHigherRate(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Duration: 500, Seed: 3})
 	require.NoError(t, err)
 	l, err := NewLoad(p, 1)
@@ -314,7 +314,7 @@ func TestDuration(t *testing.T) {
 	require.Less(t, many[len(many)-1].Arrival/20, 500.0)
 }
 
-func TestSeconds(t *testing.T) {
+func TestEndlessSecondsAreWrittenAsMinusOne(t *testing.T) {
 	text, err := Seconds(math.Inf(1)).MarshalJSON()
 	require.NoError(t, err)
 	require.Equal(t, "-1", string(text))
@@ -322,7 +322,7 @@ func TestSeconds(t *testing.T) {
 
 // Ensure that a mean is lost when it is over all requests, those to come
 // included, and waiting ones count as long as they have waited.
-func TestLost(t *testing.T) {
+func TestAMeanIsLostWhenItCannotHoldAnyMore(t *testing.T) {
 	requests := make([]workload.Request, 10)
 	for i := range requests {
 		requests[i] = workload.Request{Arrival: float64(i), Prompt: 1, Output: 10}
@@ -338,7 +338,7 @@ func TestLost(t *testing.T) {
 }
 
 // Ensure that requests keep their own hashes, which the source writes over.
-func TestHashes(t *testing.T) {
+func TestRequestsKeepTheirOwnHashes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hashes.jsonl")
 	require.NoError(t, os.WriteFile(path, []byte(`{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}
 {"timestamp": 1000, "input_length": 700, "output_length": 5, "hash_ids": [1, 3]}
@@ -352,3 +352,8 @@ func TestHashes(t *testing.T) {
 	require.Equal(t, []int64{1, 2}, requests[0].Hashes)
 	require.Equal(t, []int64{1, 3}, requests[1].Hashes)
 }
+
+// fixed are requests that are all the same.
+type fixed struct{ prompt, output int }
+
+func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output }

@@ -125,7 +125,7 @@ func TestAllOfATraceIsTaken(t *testing.T) {
 // Ensure that an interval contains the true value nearly as often as it says: of
 // independent values, and, with 80 % at least, of those that depend on their
 // neighbours.
-func TestIntervals(t *testing.T) {
+func TestIntervalsHoldTheMeanAsOftenAsTheySay(t *testing.T) {
 	for _, level := range []float64{0, 0.5, 0.9, 0.99} {
 		for _, dependence := range []float64{0, 0.9} {
 			rng := rand.New(rand.NewPCG(1, 2))
@@ -150,7 +150,7 @@ func TestIntervals(t *testing.T) {
 }
 
 // Ensure that a queue that grows is found, and one that wanders is not.
-func TestTrend(t *testing.T) {
+func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 	_, up := trend([]float64{1, 2.2, 2.9, 4.1, 5})
 	require.Greater(t, up, 3.0)
 	_, no := trend([]float64{1, 3, 2, 1, 3, 2})

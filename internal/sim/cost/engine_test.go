@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write the engines' constants, fitted to
 // other half was not used, and that its errors are those that are stated: at most
 // 15 % in the median, and at most 35 %, but on the H100, where the half that is
 // fitted has no long answer of a model with grouped heads.
-func TestEngines(t *testing.T) {
+func TestEnginesAreNearTheirPublishedFigures(t *testing.T) {
 	file := engineFile{Name: "tensorrt-llm", Source: "fitted by this package's tests (-update) to one half of published/points.json, which names the sources; see README.md", GPUs: map[string]Engine{}}
 	start := DefaultEngine
 	start.Layer, start.Seq, start.Base, start.Reread = 0.02, 0.005, 0.2, 0.1

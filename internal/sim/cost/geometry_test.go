@@ -12,7 +12,7 @@ var opt13B = cacheShape{Layers: 40, KVHeads: 40, HeadSize: 128, ElemBytes: 2}
 // Ensure that the paper's figures come out: 800 KiB for a token of OPT-13B, and
 // 983 blocks of 16 on an A100 with 40 GB (sim/PAPER.md §1). Grouped-query attention
 // makes Llama-3-8B's 128 KiB.
-func TestBlockBytes(t *testing.T) {
+func TestABlocksBytesAreThePapers(t *testing.T) {
 	require.EqualValues(t, 819_200, opt13B.blockBytes(1))
 	require.EqualValues(t, 13_107_200, opt13B.blockBytes(16))
 	require.EqualValues(t, 128<<10, cacheShape{Layers: 32, KVHeads: 8, HeadSize: 128, ElemBytes: 2}.blockBytes(1))

@@ -17,7 +17,7 @@ func open(t testing.TB, name string, block int) *Model {
 }
 
 // Ensure that the calibrated lines are those of the paper's notes (sim/PAPER.md §3).
-func TestLines(t *testing.T) {
+func TestTheCalibratedLinesAreThePapers(t *testing.T) {
 	w := Work{Seqs: 30, Context: 15_000, Prompt: 161, PromptContext: 13_041}
 	require.InDelta(t, 22+0.30*30+0.00070*15_000+0.14*161, 1e3*open(t, "paper-opt-13b", 16).Seconds(w), 1e-9)
 	require.InDelta(t, 21.3+5.3e-4*15_000+0.10*161, 1e3*open(t, "fastertransformer-opt-13b", 16).Seconds(w), 1e-9)
@@ -54,7 +54,7 @@ const (
 
 // Ensure that each part of a roofline is what its bytes or its operations take,
 // counted by hand.
-func TestRooflineParts(t *testing.T) {
+func TestEachPartOfARooflineIsCountedByHand(t *testing.T) {
 	const ns, ps = 1e-9, 1e-12 // of a byte, of an operation
 	m := tiny(1).model(t, 16)
 	weights := ns * 2 * (2*tinyLayer + tinyHead)
@@ -79,7 +79,7 @@ func TestRooflineParts(t *testing.T) {
 
 // Ensure that a head tied to the embedding is read like any other, and that a
 // third matrix counts.
-func TestRooflineWeights(t *testing.T) {
+func TestTiedHeadsAndThirdMatricesAreRead(t *testing.T) {
 	s := tiny(1)
 	s.LLM.Tied, s.LLM.Parameters = true, 245_000
 	require.Equal(t, tiny(1).model(t, 16).weights, s.model(t, 16).weights)
@@ -89,7 +89,7 @@ func TestRooflineWeights(t *testing.T) {
 }
 
 // Ensure that every efficiency and overhead changes its own part.
-func TestEngine(t *testing.T) {
+func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 	var (
 		one    = Work{Seqs: 1}
 		seqs   = Work{Seqs: 1e6}
@@ -120,7 +120,7 @@ func TestEngine(t *testing.T) {
 // Ensure that blocks move over the host's link, each run with a copy for keys
 // and one for values of each layer; that a copy on the GPU reads and writes; and
 // that a block's size counts.
-func TestTransfers(t *testing.T) {
+func TestTransfersTakeWhatTheirBytesTake(t *testing.T) {
 	s := tiny(1)
 	s.Engine.Copy = 10
 	m := s.model(t, 16)
@@ -140,7 +140,7 @@ func TestTransfers(t *testing.T) {
 
 // Ensure that workers share weights, heads and blocks, and add up their parts of
 // each token twice in each layer.
-func TestWorkers(t *testing.T) {
+func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 	alone, two := tiny(1).model(t, 16), tiny(2).model(t, 16)
 	latency := 2 * 2 * 10e-6
 	token := 2 * 2 * 100 * 2 * 1.0 / 0.1e9 // twice in 2 layers 100 elements of 2 bytes, a ring of 2
@@ -191,7 +191,7 @@ func TestMoreTakesLonger(t *testing.T) {
 
 // Ensure that the line for humans names the model, the GPUs and the form, and
 // is one.
-func TestDescribe(t *testing.T) {
+func TestTheDescriptionNamesModelAndGPUs(t *testing.T) {
 	line := open(t, "paper-opt-13b", 16).Describe()
 	require.Equal(t, "opt-13b on 1 x a100-40gb, calibrated line: 22 ms + 0.3 a sequence + 0.0007 a context token + 0.14 a prompt token; a block of 16 swaps in 0.912 ms", line)
 	line = open(t, "paper-opt-66b", 32).Describe()

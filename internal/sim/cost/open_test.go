@@ -14,7 +14,7 @@ import (
 
 // Ensure that everything built in opens under its own name, says where its
 // figures are from, and that each setup has a model and a pool.
-func TestBuiltIn(t *testing.T) {
+func TestEverythingBuiltInOpensAndNamesItsSource(t *testing.T) {
 	for _, name := range LLMs() {
 		l, err := OpenLLM(name)
 		require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestBuiltIn(t *testing.T) {
 
 // Ensure that the examples of README.md can be read, that the setup takes its
 // model and GPU from beside it, and that what it leaves out is the default.
-func TestExamples(t *testing.T) {
+func TestTheExamplesOfTheReadmeCanBeRead(t *testing.T) {
 	s, err := Open(filepath.Join("examples", "setup.json"))
 	require.NoError(t, err)
 	l, err := OpenLLM(filepath.Join("examples", "model.json"))
@@ -68,7 +68,7 @@ func TestExamples(t *testing.T) {
 }
 
 // Ensure that README.md names every field and everything built in.
-func TestReadme(t *testing.T) {
+func TestTheReadmeNamesEveryField(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	for _, v := range []any{LLM{}, GPU{}, Linear{}, Engine{}, Memory{}} {
@@ -84,7 +84,7 @@ func TestReadme(t *testing.T) {
 }
 
 // Ensure that a name that is not built in is told with those that are.
-func TestUnknownNames(t *testing.T) {
+func TestAnUnknownModelIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, err := Open("opt-13b")
 	require.ErrorIs(t, err, ErrUnknown)
 	require.ErrorContains(t, err, "fastertransformer-opt-13b, ")
@@ -194,7 +194,7 @@ func TestEveryFigureOfASetupIsChecked(t *testing.T) {
 
 // Ensure that heads that cannot be shared out are refused, and that those that
 // can are not: by groups, and by workers that have whole KV heads or copies.
-func TestHeads(t *testing.T) {
+func TestHeadsThatCannotBeSharedOutAreRefused(t *testing.T) {
 	s, err := New("llama-3-70b", "h100-80gb", 1) // 64 heads, 8 KV heads
 	require.NoError(t, err)
 	for workers, fits := range map[int]bool{-1: false, 0: false, 1: true, 2: true, 3: false, 4: true, 8: true, 16: true, 64: true, 128: false} {
@@ -234,9 +234,9 @@ func TestParametersFitTheDimensions(t *testing.T) {
 	require.NoError(t, l.check())
 }
 
-// Ensure that nothing behind the object is overlooked, and that text which is no
+// Ensure that nothing after the object is overlooked, and that text which is no
 // object is refused.
-func TestWholeFile(t *testing.T) {
+func TestTextAfterTheObjectIsRefused(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("examples", "gpu.json"))
 	require.NoError(t, err)
 	for name, bad := range map[string]string{

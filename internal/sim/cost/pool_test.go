@@ -34,7 +34,7 @@ func TestKVBytesPerToken(t *testing.T) {
 
 // Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B,
 // and table 1's for the others (sim/PAPER.md §1).
-func TestPool(t *testing.T) {
+func TestThePoolsAreThePapers(t *testing.T) {
 	for name, c := range map[string]struct {
 		blocks int
 		within float64 // of blocks
@@ -78,7 +78,7 @@ func TestPoolOfOtherBlocks(t *testing.T) {
 // Ensure that what is taken from the GPU's memory is the weights, of which each
 // worker has its share and all that is not a matrix, activations, the workspace
 // and what is not to be used (the artifact's rule, sim/PAPER.md §1).
-func TestMemory(t *testing.T) {
+func TestEachWorkersMemoryAddsUp(t *testing.T) {
 	s, err := Open("paper-opt-13b")
 	require.NoError(t, err)
 	const logits = 2 * 2560 * 50272 * 2
@@ -124,7 +124,7 @@ func TestPoolWithCopiesOfHeads(t *testing.T) {
 
 // Ensure that what does not fit is told with the bytes that are missing, and
 // with a number of workers that would do, of which none less would.
-func TestTooLarge(t *testing.T) {
+func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
 	s, err := New("opt-66b", "a100-40gb", 1)
 	require.NoError(t, err)
 	_, _, err = s.Pool(16)

@@ -11,24 +11,29 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that every comparison with the paper holds, at reduced length.
-func TestThePaper(t *testing.T) {
+// Ensure that every comparison with the paper holds, at reduced length. A normal run
+// leaves out figures that take long and whose systems other figures have.
+func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
-	report, err := Run(context.Background(), Options{Quick: true, Full: true})
+	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig2", "fig11", "fig12", "fig13", "fig17", "cost"}}
+	if level.Long() {
+		o = Options{Quick: true, Full: true}
+	}
+	report, err := Run(context.Background(), o)
 	require.NoError(t, err)
 	for _, c := range report.Checks {
 		require.True(t, c.OK, "%+v", c)
 	}
-	require.Len(t, report.Checks, 95)
-	require.Len(t, report.Figures, 14)
+	require.Len(t, report.Checks, level.Pick(70, 108))
+	require.Len(t, report.Figures, level.Pick(7, 17))
 	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
 }
 
 // Ensure that neither the number of runs at once nor what was run before changes
 // anything.
-func TestDeterminism(t *testing.T) {
+func TestFiguresDoNotDependOnTheNumberOfJobs(t *testing.T) {
 	level.SkipQuick(t)
-	only := []string{"fig2", "fig17"}
+	only := level.Pick([]string{"table1", "fig17"}, []string{"fig2", "fig17"})
 	one, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 1})
 	require.NoError(t, err)
 	many, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 7})
@@ -36,11 +41,11 @@ func TestDeterminism(t *testing.T) {
 	require.Equal(t, one, many)
 	alone, err := Run(context.Background(), Options{Quick: true, Only: only[1:]})
 	require.NoError(t, err)
-	require.Equal(t, one.Figures[1:], alone.Figures)
+	require.Equal(t, one.Figures[len(one.Figures)-1:], alone.Figures)
 }
 
 // Ensure that more seeds are taken if asked for, and other numbers come out.
-func TestSeeds(t *testing.T) {
+func TestMoreSeedsGiveOtherNumbers(t *testing.T) {
 	few, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 1})
 	require.NoError(t, err)
 	many, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 2})
@@ -54,13 +59,13 @@ func TestSeeds(t *testing.T) {
 	require.Equal(t, "seeds 1 to 2, 900 s", many.Figures[0].Seeds)
 }
 
-func TestUnknown(t *testing.T) {
+func TestAnUnknownFigureIsRefused(t *testing.T) {
 	_, err := Run(context.Background(), Options{Only: []string{"fig3"}})
 	require.ErrorIs(t, err, ErrUnknown)
-	require.ErrorContains(t, err, "want table1, fig2, fig12")
+	require.ErrorContains(t, err, "want table1, fig1, fig2, fig11, fig12")
 }
 
-func TestCancel(t *testing.T) {
+func TestACancelledFigureEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := Run(ctx, Options{Only: []string{"fig2"}})
@@ -68,7 +73,7 @@ func TestCancel(t *testing.T) {
 }
 
 // Ensure that a comparison misses just outside its tolerance.
-func TestTolerances(t *testing.T) {
+func TestAComparisonMissesJustOutsideItsTolerance(t *testing.T) {
 	value := func(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 	for _, c := range []struct {
 		name  string

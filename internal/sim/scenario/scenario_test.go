@@ -20,7 +20,7 @@ func open(t *testing.T, s Scenario) *Plan {
 }
 
 // Ensure that an empty scenario is OPT-13B on the paper's GPU, and is complete.
-func TestDefaults(t *testing.T) {
+func TestAnEmptyScenarioIsThePapersSetup(t *testing.T) {
 	p := open(t, Scenario{})
 	require.Equal(t, "sharegpt", p.Scenario.Workload)
 	require.Equal(t, PaperSetup, p.Scenario.Setup)
@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 }
 
 // Ensure that a model decides over lengths and memory, and numbers given stay.
-func TestModel(t *testing.T) {
+func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	p := open(t, Scenario{Model: "llama-3-8b", GPU: "a100-40gb", Server: sim.Server{BlockSize: 32}})
 	require.Equal(t, 8192, p.Scenario.Server.MaxModelLen)
 	require.Equal(t, 8192, p.Scenario.Server.MaxNumBatchedTokens)
@@ -51,7 +51,7 @@ func TestModel(t *testing.T) {
 }
 
 // Ensure that FasterTransformer has the artifact's batches and its own times.
-func TestStatic(t *testing.T) {
+func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 	for _, c := range []struct {
 		setup, workload string
 		batch           int
@@ -75,7 +75,7 @@ func TestStatic(t *testing.T) {
 }
 
 // Ensure that a workload's prefix is known before its first request.
-func TestPrefix(t *testing.T) {
+func TestAWorkloadsPrefixIsKnownBeforeItsRequests(t *testing.T) {
 	require.Equal(t, 80, open(t, Scenario{Workload: "wmt16-1shot"}).Scenario.Server.Prefix)
 	require.Zero(t, open(t, Scenario{}).Scenario.Server.Prefix)
 }
@@ -87,7 +87,7 @@ func put(t *testing.T, text string) string {
 }
 
 // Ensure that a trace is taken as it is, or faster, and cut where it is said.
-func TestTrace(t *testing.T) {
+func TestATraceIsScaledAndCutAsSaid(t *testing.T) {
 	path := put(t, "arrival,prompt,output\n0,10,5\n10,10,5\n20,10,5\n30,10,5\n")
 	run := func(s Scenario) *sim.Result {
 		s.Trace = path
@@ -112,23 +112,26 @@ func TestTrace(t *testing.T) {
 	require.InDelta(t, 30, run(Scenario{Rate: 0.1}).Seconds, 1)
 }
 
-func TestRefusals(t *testing.T) {
+func TestContradictoryScenariosAreRefused(t *testing.T) {
 	atOnce := put(t, "arrival,prompt,output\n5,10,5\n5,10,5\n6,10,5\n")
-	for name, s := range map[string]Scenario{
-		"has a model and a GPU already": {Setup: "llama-3-8b", Model: "opt-13b"},
-		"a GPU needs a model":           {GPU: "l4"},
-		"not of both":                   {Trace: "x", Workload: "alpaca"},
-		"-2 requests a second":          {Rate: -2},
-		"until -1 s":                    {Until: -1},
-		"from 50 s until 20 s":          {From: 50, Until: 20, Duration: 100},
-		"from 100 s until 100 s":        {From: 100, Duration: 100},
-		"-3 workers: want at least 1":   {Model: "opt-13b", GPU: "l4", Workers: -3},
-		"4 workers: a setup says":       {Workers: 4},
-		"come at once":                  {Trace: atOnce, Requests: 2, Rate: 3},
+	for _, tc := range []struct {
+		name, wantErr string
+		scenario      Scenario
+	}{
+		{"a setup with a model", "has a model and a GPU already", Scenario{Setup: "llama-3-8b", Model: "opt-13b"}},
+		{"a GPU without a model", "a GPU needs a model", Scenario{GPU: "l4"}},
+		{"a trace and a workload", "not of both", Scenario{Trace: "x", Workload: "alpaca"}},
+		{"a negative rate", "-2 requests a second", Scenario{Rate: -2}},
+		{"an end before the start", "until -1 s", Scenario{Until: -1}},
+		{"a start after the end", "from 50 s until 20 s", Scenario{From: 50, Until: 20, Duration: 100}},
+		{"nothing between start and end", "from 100 s until 100 s", Scenario{From: 100, Duration: 100}},
+		{"a negative number of workers", "-3 workers: want at least 1", Scenario{Model: "opt-13b", GPU: "l4", Workers: -3}},
+		{"workers beside a setup", "4 workers: a setup says", Scenario{Workers: 4}},
+		{"a rate for requests at one time", "come at once", Scenario{Trace: atOnce, Requests: 2, Rate: 3}},
 	} {
-		_, err := Open(s)
-		require.ErrorIs(t, err, ErrScenario, name)
-		require.ErrorContains(t, err, name)
+		_, err := Open(tc.scenario)
+		require.ErrorIs(t, err, ErrScenario, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 	_, err := Run(context.Background(), Scenario{Server: sim.Server{System: "orca"}})
 	require.ErrorIs(t, err, sim.ErrConfig)

@@ -466,7 +466,7 @@ func TestTheTableHasAllFigures(t *testing.T) {
 	}
 }
 
-func TestTheSummary(t *testing.T) {
+func TestTheSummaryNamesTheCapacityOfEachSystem(t *testing.T) {
 	g := Grid{Systems: []string{"orca-max", "sosp", "vllm-v1"}, BlockSizes: []int{16}, Rates: []float64{1, 2, 3}, Seeds: []uint64{1, 2}}
 	st := &State{Sweep: &Sweep{Grid: g, Jobs: g.jobs()}}
 	result := func(mean float64) *sim.Result {

@@ -123,7 +123,7 @@ func TestJobsAreInOneOrder(t *testing.T) {
 
 // Ensure that a key changes with all that a result depends on, and with nothing
 // else.
-func TestKeys(t *testing.T) {
+func TestAKeyChangesWithAllThatAResultDependsOn(t *testing.T) {
 	const rows = "arrival,prompt,output\n0,10,2\n1,10,2\n"
 	dir := t.TempDir()
 	trace := write(t, dir, "a.csv", rows)

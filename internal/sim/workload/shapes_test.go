@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the golden requests anew")
 
 // Ensure that a named workload's stream of requests does not change.
-func TestGoldens(t *testing.T) {
+func TestNamedWorkloadsDoNotChange(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			l, _, err := Named(name)
@@ -144,7 +144,7 @@ func TestShareGPT(t *testing.T) {
 }
 
 // Ensure that prompts and outputs of ShareGPT are correlated as the table says
-// before the filter, and as far as that leaves it behind it.
+// before the filter, and as far as that leaves it after it.
 func TestShareGPTCorrelation(t *testing.T) {
 	c := *shareGPT().(*copula)
 	prompts, outputs, _ := sample(&c, draws)
@@ -170,7 +170,7 @@ func tableLevels(t testing.TB) []float64 {
 }
 
 // Ensure that level undoes at.
-func TestMarginal(t *testing.T) {
+func TestLevelIsTheInverseOfAt(t *testing.T) {
 	m := shareGPT().(*copula).prompt
 	for u := 0.0005; u < 0.999; u += 0.0007 {
 		require.InDelta(t, u, m.level(m.at(u)), 1e-9)
@@ -185,7 +185,7 @@ func TestMarginal(t *testing.T) {
 // and that its lengths are independent.
 // Ensure that the other shape of Alpaca's prompts cannot be told from the first
 // by their mean and their maxima, and has fewer whole blocks of 16 tokens.
-func TestAlpacaInputs(t *testing.T) {
+func TestAlpacaInputsKeepTheMeanAndTheMaxima(t *testing.T) {
 	whole := map[string]float64{}
 	for _, name := range []string{"alpaca", "alpaca-inputs"} {
 		l, _, err := Named(name)
@@ -210,7 +210,7 @@ func TestAlpacaInputs(t *testing.T) {
 	require.InDelta(t, 0.65, whole["alpaca-inputs"], 0.01)
 }
 
-func TestAlpaca(t *testing.T) {
+func TestAlpacaHasThePapersLengths(t *testing.T) {
 	l, info, err := Named("alpaca")
 	require.NoError(t, err)
 	require.Equal(t, Inferred, info.Trust)
@@ -249,7 +249,7 @@ func max14(x []float64) float64 {
 }
 
 // Ensure that most prompts of the chatbot are cut, and none is longer.
-func TestChat(t *testing.T) {
+func TestMostChatPromptsAreCut(t *testing.T) {
 	l, info, err := Named("chat")
 	require.NoError(t, err)
 	require.Equal(t, Modelled, info.Trust)
@@ -283,29 +283,16 @@ func TestWMT16(t *testing.T) {
 	}
 }
 
-// Ensure that a prefix adds to whatever is there, and that bad ones are refused.
-func TestFixedAndPrefix(t *testing.T) {
-	l, err := Fixed(7, 9)
-	require.NoError(t, err)
-	l, err = Prefix(l, 100)
-	require.NoError(t, err)
-	l, err = Prefix(l, 20)
-	require.NoError(t, err)
-	s, err := Every(l, 0, 1, 0, 2)
+// Ensure that a prefix lengthens every prompt, and is known as shared.
+func TestAPrefixLengthensEveryPrompt(t *testing.T) {
+	s, err := Every(prefixed{fixed{7, 9}, 120}, 0, 1, 0, 2)
 	require.NoError(t, err)
 	want := Request{Prompt: 127, Output: 9, Shared: 120}
 	require.Equal(t, []Request{want, want}, drain(t, s))
-
-	_, err = Prefix(l, -1)
-	require.ErrorIs(t, err, ErrSetting)
-	for _, bad := range [][2]int{{0, 1}, {1, 0}, {-1, 5}} {
-		_, err = Fixed(bad[0], bad[1])
-		require.ErrorIs(t, err, ErrSetting)
-	}
 }
 
 // Ensure that an unknown name is answered with those that are known.
-func TestUnknownName(t *testing.T) {
+func TestAnUnknownWorkloadIsAnsweredWithTheKnownOnes(t *testing.T) {
 	_, _, err := Named("shareGPT")
 	require.ErrorIs(t, err, ErrUnknown)
 	for _, name := range Names() {

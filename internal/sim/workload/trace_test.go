@@ -17,7 +17,7 @@ import (
 )
 
 // Ensure that every format is recognised and read.
-func TestFormats(t *testing.T) {
+func TestEveryTraceFormatIsRecognised(t *testing.T) {
 	burst := []Request{
 		{Arrival: 0, Prompt: 472, Output: 18},
 		{Arrival: 45, Prompt: 1087, Output: 230},
@@ -80,7 +80,7 @@ func TestFormats(t *testing.T) {
 }
 
 // Ensure that two of Mooncake's requests share the tokens of their common hashes.
-func TestMooncakeTokens(t *testing.T) {
+func TestMooncakeRequestsShareTheTokensOfCommonHashes(t *testing.T) {
 	trace, err := Open(filepath.Join("testdata", "traces", "mooncake.jsonl"))
 	require.NoError(t, err)
 	defer trace.Close()
@@ -106,7 +106,7 @@ const (
 
 // Ensure that whatever is wrong with a row is named with its line and column,
 // and what is wanted.
-func TestBadRows(t *testing.T) {
+func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		line       int
@@ -195,7 +195,7 @@ func readAll(r io.Reader) error {
 }
 
 // Ensure that columns may have any order and case, and others between them.
-func TestColumns(t *testing.T) {
+func TestColumnsMayHaveAnyOrderAndCase(t *testing.T) {
 	for _, text := range []string{
 		"OUTPUT, user,Arrival,\"Prompt\"\n3,x,1,2\n",
 		`{"OUTPUT":3,"user":"x","Arrival":1,"Prompt":2}`,
@@ -207,7 +207,7 @@ func TestColumns(t *testing.T) {
 }
 
 // Ensure that an error comes again and again, and rows before it are read.
-func TestErrorStays(t *testing.T) {
+func TestAnErrorOfATraceIsRepeated(t *testing.T) {
 	trace, err := Read(strings.NewReader(ownHeader+"0,1,2\nx,1,2\n1,1,2\n"), "my.csv")
 	require.NoError(t, err)
 	var r Request
@@ -219,7 +219,7 @@ func TestErrorStays(t *testing.T) {
 
 // Ensure that files that cannot be read say why, and only damaged ones are
 // called bad traces.
-func TestUnreadable(t *testing.T) {
+func TestUnreadableFilesSayWhy(t *testing.T) {
 	_, err := Open(filepath.Join(t.TempDir(), "none.csv"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NotErrorIs(t, err, ErrTrace)
@@ -255,7 +255,7 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // Ensure that Check sums a trace up, and refuses one without requests.
-func TestCheck(t *testing.T) {
+func TestCheckSumsATraceUp(t *testing.T) {
 	s, err := Check(filepath.Join("testdata", "traces", "burstgpt.csv"), 0)
 	require.NoError(t, err)
 	require.Equal(t, Summary{
@@ -318,7 +318,7 @@ func rows(format string, n int) io.Reader {
 
 // Ensure that a million rows need no more memory than a thousand: hardly any
 // allocation for a row, and nothing kept.
-func TestConstantMemory(t *testing.T) {
+func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 	const n = 1_000_000
 	for format, most := range map[string]float64{"burstgpt": 0.01, "mooncake": 8} {
 		t.Run(format, func(t *testing.T) {

@@ -32,6 +32,34 @@ type Look struct {
 // and it has complained about nothing.
 func Open(t testing.TB, in context.Context, file string, l Look, next ...string) context.Context {
 	t.Helper()
+	address := url.URL{Scheme: "file", Path: file}
+	expected := []string{address.String()}
+	for _, file := range next {
+		expected = append(expected, (&url.URL{Scheme: "file", Path: file}).String())
+	}
+	return visit(t, in, address, l, func(asked []string) {
+		assert.Equal(t, expected, asked, "a page asks for nothing but itself")
+	})
+}
+
+// OpenLive shows the page of a server in a tab of its own. At the end of the test the
+// tab has asked nobody but this server, and has complained about nothing.
+func OpenLive(t testing.TB, in context.Context, address string, l Look) context.Context {
+	t.Helper()
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	return visit(t, in, *u, l, func(asked []string) {
+		for _, a := range asked {
+			to, err := url.Parse(a)
+			require.NoError(t, err)
+			assert.Equal(t, u.Host, to.Host, "a page asks nobody but its server")
+		}
+	})
+}
+
+// visit shows an address; check sees what was asked for when the test ends.
+func visit(t testing.TB, in context.Context, address url.URL, l Look, check func(asked []string)) context.Context {
+	t.Helper()
 	tab, cancel := chromedp.NewContext(in)
 	t.Cleanup(cancel)
 	tab, stop := context.WithTimeout(tab, 20*time.Minute) // no measure of speed
@@ -53,15 +81,10 @@ func Open(t testing.TB, in context.Context, file string, l Look, next ...string)
 	command(t, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion},
 	}})
-	address := url.URL{Scheme: "file", Path: file}
-	expected := []string{address.String()}
-	for _, file := range next {
-		expected = append(expected, (&url.URL{Scheme: "file", Path: file}).String())
-	}
 	t.Cleanup(func() {
 		seen.lock.Lock()
 		defer seen.lock.Unlock()
-		assert.Equal(t, expected, seen.asked, "a page asks for nothing but itself")
+		check(seen.asked)
 		assert.Empty(t, seen.problems, "the page complains")
 	})
 	address.Fragment = l.Fragment

@@ -22,7 +22,7 @@ func (w *ward) Cleanup(f func())                  { w.end = append(w.end, f) }
 func (w *ward) Errorf(format string, args ...any) { w.failures += fmt.Sprintf(format, args...) }
 
 // Ensure that a page that asks for something or complains fails its test.
-func TestOpenWatches(t *testing.T) {
+func TestAPageThatComplainsFailsItsTest(t *testing.T) {
 	in := Start(t)
 	for _, s := range []struct{ name, body, failure string }{
 		{"clean", `<p>text`, ""},

@@ -12,8 +12,8 @@ func extraOfB() []Key {
 	return []Key{{Text: "ada"}, image, {Text: "s1"}}
 }
 
-// The answers that the trace format document gives, A and B behind A.
-func TestKnownAnswers(t *testing.T) {
+// The answers that the trace format document gives, A and B after A.
+func TestHashesAreTheDocumentedOnes(t *testing.T) {
 	for name, want := range map[string][3]string{
 		"le": {
 			"0000000000000000000000000000000000000000000000000000000000000000",
@@ -77,7 +77,7 @@ func TestEveryInputCounts(t *testing.T) {
 	require.NotEqual(t, ha, hb, "two processes do not share a seed")
 }
 
-func TestHashFormats(t *testing.T) {
+func TestEveryHashFormatIsVLLMs(t *testing.T) {
 	h := Hash{0: 0xab, 7: 0x01, 24: 0x12, 31: 0xff}
 	require.Equal(t, "ab00000000000001", h.Short())
 	require.Equal(t, uint64(0x12000000000000ff), h.Low64())

@@ -11,7 +11,7 @@ import (
 
 // Ensure that the two devices begin from opposite ends and hand out what became
 // free last.
-func TestDeviceOrder(t *testing.T) {
+func TestTheDevicesBeginFromOppositeEnds(t *testing.T) {
 	up, down := Ascending(10, 3), Descending(0, 3)
 	require.Equal(t, []int32{10, 11, 12}, slices.Collect(up.Free()))
 	require.Equal(t, []int32{2, 1, 0}, slices.Collect(down.Free()))
@@ -26,7 +26,7 @@ func TestDeviceOrder(t *testing.T) {
 }
 
 // Ensure that a shared block is replaced, not freed, before a write.
-func TestDevicePrivate(t *testing.T) {
+func TestASharedBlockIsReplacedBeforeAWrite(t *testing.T) {
 	d := Ascending(10, 3)
 	slot := d.Take()
 	require.False(t, d.Ref(slot))
@@ -40,7 +40,7 @@ func TestDevicePrivate(t *testing.T) {
 }
 
 // Ensure that Check sees what it is for.
-func TestDeviceCheck(t *testing.T) {
+func TestCheckFindsEveryWrongState(t *testing.T) {
 	for name, damage := range map[string]func(d *Device){
 		"a block twice in the stack":  func(d *Device) { d.free = append(d.free, d.free[0]) },
 		"a used block in the stack":   func(d *Device) { d.free = append(d.free, 10) },

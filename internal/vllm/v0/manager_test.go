@@ -38,7 +38,7 @@ func TestCheckSeesDamage(t *testing.T) {
 }
 
 // Ensure that misuse and what vLLM gets wrong is refused, with a reason.
-func TestRefused(t *testing.T) {
+func TestMisuseIsRefusedWithAReason(t *testing.T) {
 	for name, c := range map[string]Config{
 		"blocks without tokens":   {NumGPUBlocks: 1},
 		"a negative device":       {BlockSize: 1, NumGPUBlocks: -1},
@@ -73,7 +73,7 @@ func TestRefused(t *testing.T) {
 
 // Ensure that an append can do with a block that a promotion gives back in the
 // middle of it: the pool is full, and both blocks that it writes are shared.
-func TestPromotionHelps(t *testing.T) {
+func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 6, EnablePrefixCaching: true})
 	require.NoError(t, err)
 	tokens := []int32{1, 2, 3, 4, 5, 6}
@@ -81,7 +81,7 @@ func TestPromotionHelps(t *testing.T) {
 	require.NoError(t, m.Allocate(other))
 	s := &Seq{Len: 3, Tokens: tokens}
 	require.NoError(t, m.Allocate(s))
-	_, err = m.Append(nil, s, 1, 3) // an empty block behind the partial one
+	_, err = m.Append(nil, s, 1, 3) // an empty block after the partial one
 	require.NoError(t, err)
 	_, err = m.Append(nil, s, 3, 3)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestPromotionHelps(t *testing.T) {
 // Ensure that blocks count as computed when the batch that computes them is
 // made, the last one of a table never does, and a sequence that was scheduled
 // before keeps the answer it got then.
-func TestComputed(t *testing.T) {
+func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 20, EnablePrefixCaching: true})
 	require.NoError(t, err)
 	tokens := []int32{1, 2, 3, 4, 5, 6, 7}

@@ -9,7 +9,7 @@ import (
 )
 
 // Ensure that what cannot be is refused.
-func TestSchedulerRefuses(t *testing.T) {
+func TestTheSchedulerRefusesWhatCannotBe(t *testing.T) {
 	good := SchedulerConfig{Manager: Config{BlockSize: 2, NumGPUBlocks: 8}, MaxNumBatchedTokens: 8, MaxNumSeqs: 2, MaxModelLen: 8}
 	for name, spoil := range map[string]func(*SchedulerConfig){
 		"no tokens":          func(c *SchedulerConfig) { c.MaxNumBatchedTokens = 0 },
@@ -49,7 +49,7 @@ func TestSchedulerRefuses(t *testing.T) {
 
 // Ensure that a swapped request that has grown too long for the GPU is dropped,
 // and that its CPU blocks are lost, as vLLM loses them.
-func TestAbandoned(t *testing.T) {
+func TestASwappedRequestTooLongForTheGPUIsDropped(t *testing.T) {
 	s, err := NewScheduler(SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 3, NumCPUBlocks: 4},
 		MaxNumBatchedTokens: 8, MaxNumSeqs: 2, MaxModelLen: 8, Mode: Swap,
@@ -73,7 +73,7 @@ func TestAbandoned(t *testing.T) {
 
 // Ensure that a step that fails, because the CPU is full, loses nobody: when
 // there is room again, all go on.
-func TestFailedStep(t *testing.T) {
+func TestAFailedStepLosesNobody(t *testing.T) {
 	s, err := NewScheduler(SchedulerConfig{
 		Manager:             Config{BlockSize: 1, NumGPUBlocks: 6, NumCPUBlocks: 1},
 		MaxNumBatchedTokens: 8, MaxNumSeqs: 3, MaxModelLen: 8, Mode: Swap,

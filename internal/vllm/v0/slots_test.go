@@ -8,7 +8,7 @@ import (
 
 // Ensure that slots follow the table, with padding in front of a window's start,
 // and for a profile run.
-func TestSlots(t *testing.T) {
+func TestSlotsFollowTheTable(t *testing.T) {
 	table := []int32{7, 2}
 	require.Equal(t, []int64{28, 29, 30, 31, 8}, AppendSlots(nil, table, 4, 0, 5, 0))
 	require.Equal(t, []int64{31, 8}, AppendSlots(nil, table, 4, 3, 5, 0))
@@ -23,7 +23,7 @@ func TestSlots(t *testing.T) {
 
 // Ensure that admission and swapping in leave the watermark free, and that the
 // watermark makes a prompt impossible, but not a swap.
-func TestWatermark(t *testing.T) {
+func TestAdmissionLeavesTheWatermarkFree(t *testing.T) {
 	m, err := New(Config{BlockSize: 1, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.29})
 	require.NoError(t, err)
 	require.Equal(t, 2, m.Watermark())

@@ -235,7 +235,7 @@ func (x *traffic) dump() string {
 
 // Ensure that blocks are conserved after every operation, that a refused one
 // changes nothing, and that it is refused exactly if blocks would run out.
-func TestTraffic(t *testing.T) {
+func TestBlocksAreConservedAfterEveryOperation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, err := New(drawConfig(t))
 		require.NoError(t, err)
@@ -288,7 +288,7 @@ func drawScheduler(t *rapid.T) (*Scheduler, *servetest.System) {
 // Ensure that every sequence attends to its own tokens in each iteration, that
 // blocks are conserved and queues sound after every operation, and that what is
 // accepted is answered.
-func TestSchedulerTraffic(t *testing.T) {
+func TestTheSchedulersQueuesStaySound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		_, system := drawScheduler(t)
 		servetest.Run(t, system)

@@ -42,7 +42,7 @@ func (s *Scheduler) check() error {
 
 // Ensure that every sequence attends to its own tokens, whatever is preempted,
 // cut into chunks or hit.
-func TestTraffic(t *testing.T) {
+func TestEverySequenceAttendsToItsOwnTokens(t *testing.T) {
 	for _, caching := range []bool{false, true} {
 		t.Run(fmt.Sprintf("caching %t", caching), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -62,7 +62,7 @@ func TestTraffic(t *testing.T) {
 
 // Ensure that two prompts with the same beginning share blocks, and that what
 // they share is not computed again.
-func TestPrefixHit(t *testing.T) {
+func TestASharedPrefixIsNotComputedAgain(t *testing.T) {
 	s, err := New(config(4, 20, true))
 	require.NoError(t, err)
 	tokens := make([]int32, 20)
@@ -87,7 +87,7 @@ func TestPrefixHit(t *testing.T) {
 }
 
 // Ensure that accepted drafts count, and that V1's own end is the caller's.
-func TestDrafts(t *testing.T) {
+func TestAcceptedDraftsCount(t *testing.T) {
 	c := config(4, 20, false)
 	c.NumSpeculativeTokens, c.NumLookaheadTokens = 3, 3
 	s, err := New(c)
@@ -114,20 +114,23 @@ func TestDrafts(t *testing.T) {
 	require.ErrorIs(t, err, serve.ErrRequest)
 }
 
-func TestRefusals(t *testing.T) {
+func TestImpossibleRequestsAreRefused(t *testing.T) {
 	s, err := New(config(4, 4, true))
 	require.NoError(t, err)
-	for name, r := range map[string]serve.Request{
-		"a prompt of 0":                     {},
-		"2 sequences":                       {Prompt: 1, Seqs: 2},
-		"0 of 3 tokens are given":           {Prompt: 3},
-		"can take 5 blocks, the pool has 4": {Prompt: 16, Output: 1, Tokens: make([]int32, 16)},
-		"no sequence has more than 64":      {Prompt: 37, Output: 28, Tokens: make([]int32, 37)},
-		"token -1 of the prompt":            {Prompt: 1, Output: 1, Tokens: []int32{-1}},
+	for _, tc := range []struct {
+		name, wantErr string
+		request       serve.Request
+	}{
+		{"no prompt", "a prompt of 0", serve.Request{}},
+		{"two sequences", "2 sequences", serve.Request{Prompt: 1, Seqs: 2}},
+		{"missing tokens", "0 of 3 tokens are given", serve.Request{Prompt: 3}},
+		{"more blocks than the pool has", "can take 5 blocks, the pool has 4", serve.Request{Prompt: 16, Output: 1, Tokens: make([]int32, 16)}},
+		{"longer than the model", "no sequence has more than 64", serve.Request{Prompt: 37, Output: 28, Tokens: make([]int32, 37)}},
+		{"a negative token", "token -1 of the prompt", serve.Request{Prompt: 1, Output: 1, Tokens: []int32{-1}}},
 	} {
-		err := s.Add(r)
+		err := s.Add(tc.request)
 		require.ErrorIs(t, err, serve.ErrRequest)
-		require.ErrorContains(t, err, name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 2, Output: 4, Tokens: make([]int32, 2)}))
 	require.ErrorContains(t, s.Add(serve.Request{ID: 1, Prompt: 2, Output: 4, Tokens: make([]int32, 2)}), "there is one")

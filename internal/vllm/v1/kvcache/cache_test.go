@@ -9,45 +9,48 @@ import (
 	"llmmemory/internal/vllm/v1/pool"
 )
 
-func TestBadConfigs(t *testing.T) {
+func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 	full := []Group{{Kind: Full, BlockSize: 4}}
 	good := Config{NumGPUBlocks: 9, Groups: full, MaxModelLen: 64, EnablePrefixCaching: true, Hash: blockhash.LE{}}
 	_, err := New(good)
 	require.NoError(t, err)
-	for name, change := range map[string]func(c *Config){
-		"0 groups of layers":         func(c *Config) { c.Groups = nil },
-		"65 groups":                  func(c *Config) { c.Groups = make([]Group, 65) },
-		"blocks of 0":                func(c *Config) { c.Groups = []Group{{}} },
-		"a window of 0":              func(c *Config) { c.Groups = []Group{{Kind: SlidingWindow, BlockSize: 4}} },
-		"chunks of 0":                func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4}} },
-		"speculative":                func(c *Config) { c.Groups = []Group{{Kind: Mamba, BlockSize: 4, NumSpeculativeBlocks: -1}} },
-		"kind 9":                     func(c *Config) { c.Groups = []Group{{Kind: 9, BlockSize: 4}} },
-		"too long":                   func(c *Config) { c.MaxModelLen = 1<<31 - 1 },
-		"the longest sequence has 0": func(c *Config) { c.MaxModelLen = 0 },
-		"needs a hash":               func(c *Config) { c.Hash = nil },
-		"watermark":                  func(c *Config) { c.Watermark = -1 },
-		"a pool of 0 blocks":         func(c *Config) { c.NumGPUBlocks = 0 },
-		"a divisor":                  func(c *Config) { c.HashBlockSize = 3 },
-		"want the same":              func(c *Config) { c.HashBlockSize = 2 },
-		"must be a multiple":         func(c *Config) { c.SchedulerBlockSize = 6 },
-		"has no effect":              func(c *Config) { c.RetentionInterval = 8 },
-		"not a multiple": func(c *Config) {
+	for _, tc := range []struct {
+		name, wantErr string
+		change        func(c *Config)
+	}{
+		{"no groups", "0 groups of layers", func(c *Config) { c.Groups = nil }},
+		{"too many groups", "65 groups", func(c *Config) { c.Groups = make([]Group, 65) }},
+		{"an empty block", "blocks of 0", func(c *Config) { c.Groups = []Group{{}} }},
+		{"an empty window", "a window of 0", func(c *Config) { c.Groups = []Group{{Kind: SlidingWindow, BlockSize: 4}} }},
+		{"empty chunks", "chunks of 0", func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4}} }},
+		{"a negative number of speculative blocks", "speculative", func(c *Config) { c.Groups = []Group{{Kind: Mamba, BlockSize: 4, NumSpeculativeBlocks: -1}} }},
+		{"an unknown kind", "kind 9", func(c *Config) { c.Groups = []Group{{Kind: 9, BlockSize: 4}} }},
+		{"a length beyond 2^31", "too long", func(c *Config) { c.MaxModelLen = 1<<31 - 1 }},
+		{"no length", "the longest sequence has 0", func(c *Config) { c.MaxModelLen = 0 }},
+		{"no hash", "needs a hash", func(c *Config) { c.Hash = nil }},
+		{"a negative watermark", "watermark", func(c *Config) { c.Watermark = -1 }},
+		{"an empty pool", "a pool of 0 blocks", func(c *Config) { c.NumGPUBlocks = 0 }},
+		{"a hash block that does not divide", "a divisor", func(c *Config) { c.HashBlockSize = 3 }},
+		{"a hash block other than the block", "want the same", func(c *Config) { c.HashBlockSize = 2 }},
+		{"a scheduler block that is no multiple", "must be a multiple", func(c *Config) { c.SchedulerBlockSize = 6 }},
+		{"a retention interval with full attention", "has no effect", func(c *Config) { c.RetentionInterval = 8 }},
+		{"a retention interval that is no multiple", "not a multiple", func(c *Config) {
 			c.RetentionInterval, c.Groups = 6, []Group{{Kind: SlidingWindow, BlockSize: 4, Window: 4}}
-		},
-		"retention -2":      func(c *Config) { c.RetentionInterval = -2 },
-		"5 draft modules":   func(c *Config) { c.Eagle, c.PrefillLookahead = true, 5 },
-		"no EAGLE lookup":   func(c *Config) { c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}} },
-		"needs hits of one": func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}, {BlockSize: 8}} },
+		}},
+		{"a retention interval below -1", "retention -2", func(c *Config) { c.RetentionInterval = -2 }},
+		{"lookahead with EAGLE", "5 draft modules", func(c *Config) { c.Eagle, c.PrefillLookahead = true, 5 }},
+		{"EAGLE with chunked local attention", "no EAGLE lookup", func(c *Config) { c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}} }},
+		{"chunked local attention with two block sizes", "needs hits of one", func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}, {BlockSize: 8}} }},
 	} {
 		c := good
-		change(&c)
+		tc.change(&c)
 		_, err := New(c)
-		require.ErrorIs(t, err, ErrConfig, name)
-		require.ErrorContains(t, err, name)
+		require.ErrorIs(t, err, ErrConfig, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 }
 
-func TestMisuse(t *testing.T) {
+func TestMisuseOfTheCacheIsRefused(t *testing.T) {
 	c := newFull(t, 12)
 	_, err := c.Add(Spec{})
 	require.ErrorIs(t, err, ErrRequest)
@@ -57,14 +60,17 @@ func TestMisuse(t *testing.T) {
 	var hit Hit
 	c.Lookup(r, &hit)
 	require.Equal(t, 4, hit.NumTokens)
-	for name, a := range map[string]Alloc{
-		"nothing to allocate for": {},
-		"a negative number":       {NumNewTokens: -1},
-		"has blocks already":      {NumNewTokens: 1, NumExternalTokens: 4},
+	for _, tc := range []struct {
+		name, wantErr string
+		alloc         Alloc
+	}{
+		{"no tokens", "nothing to allocate for", Alloc{}},
+		{"a negative number of tokens", "a negative number", Alloc{NumNewTokens: -1}},
+		{"external tokens for a request with blocks", "has blocks already", Alloc{NumNewTokens: 1, NumExternalTokens: 4}},
 	} {
-		_, err := c.Allocate(r, &a)
-		require.ErrorIs(t, err, ErrRequest, name)
-		require.ErrorContains(t, err, name)
+		_, err := c.Allocate(r, &tc.alloc)
+		require.ErrorIs(t, err, ErrRequest, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorContains(t, err, "has blocks already")
@@ -96,7 +102,7 @@ func TestAStaleHitIsRefused(t *testing.T) {
 }
 
 // Ensure that reserved blocks are left to others, also when none is needed.
-func TestReservedBlocks(t *testing.T) {
+func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	c := newFull(t, 6)
 	r := computed(t, c, counting(7)) // two of five blocks
 	c.Append(r, 7)
@@ -139,7 +145,7 @@ func TestEagleDropsOnceForEachLength(t *testing.T) {
 }
 
 // A request that does not read the cache still writes it (vllm/v1/RULES.md §5).
-func TestNoRead(t *testing.T) {
+func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	c := newFull(t, 12)
 	r, err := c.Add(Spec{Tokens: counting(9), NoRead: true})
 	require.NoError(t, err)

@@ -117,7 +117,7 @@ func TestCopyOnWriteNeedsABlock(t *testing.T) {
 	require.Empty(t, c.TakeCopies(nil), "it is alone now")
 }
 
-func TestReplaceLast(t *testing.T) {
+func TestReplaceLastNamesOtherTokens(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(7))
 	c.Append(parent, 7)
@@ -145,8 +145,8 @@ func TestForkOfMambaIsRefused(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// Rejected drafts give back the blocks behind them, and only these.
-func TestRollback(t *testing.T) {
+// Rejected drafts give back the blocks after them, and only these.
+func TestRejectedDraftsGiveTheirBlocksBack(t *testing.T) {
 	c := newFull(t, 12)
 	r := computed(t, c, counting(6))
 	c.Append(r, 6)

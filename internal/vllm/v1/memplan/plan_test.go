@@ -47,7 +47,7 @@ const page = 16 * 2 * 64 * 4 * 2
 // The cases and their values are those of vLLM's test_get_kv_cache_configs in
 // tests/v1/core/test_kv_cache_utils.py, and of the rules that the comments of
 // kv_cache_utils.py state with an example.
-func TestPlans(t *testing.T) {
+func TestPlansAreThoseOfVLLMsTests(t *testing.T) {
 	big := full(2)
 	big.HeadSize = 128
 	wide := kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 32, Window: 1}

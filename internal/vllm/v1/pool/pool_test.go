@@ -14,14 +14,14 @@ func newPool(t testing.TB, blocks int) *Pool {
 	return p
 }
 
-func TestBadConfigs(t *testing.T) {
+func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 	for _, c := range []Config{{}, {NumGPUBlocks: -1, HashBlockSize: 1}, {NumGPUBlocks: 1 << 31, HashBlockSize: 1}, {NumGPUBlocks: 8}} {
 		_, err := New(c)
 		require.Error(t, err, "%+v", c)
 	}
 }
 
-func TestUsage(t *testing.T) {
+func TestUsageIsTheShareOfBlocksInUse(t *testing.T) {
 	p := newPool(t, 5)
 	require.Zero(t, p.Usage())
 	_, err := p.Get(nil, 1)
@@ -49,21 +49,24 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 func TestCheckSeesDamage(t *testing.T) {
 	c := &Content{Tokens: make([]int32, 16)}
 	c.Extend(blockhash.LE{}, 4)
-	for name, damage := range map[string]func(p *Pool){
-		"is in the queue with the count 1":  func(p *Pool) { p.recs[7].count = 1 },
-		"in the queue: false":               func(p *Pool) { p.recs[1].count = 0 },
-		"has the count -1":                  func(p *Pool) { p.recs[1].count = -1 },
-		"are said to be up to":              func(p *Pool) { p.free-- },
-		"follows":                           func(p *Pool) { p.recs[8].prev = 5 },
-		"the null block has":                func(p *Pool) { p.recs[0].count = 3 },
-		"is in the map without a key":       func(p *Pool) { p.recs[1].tokens = 0 },
-		"slot ":                             func(p *Pool) { p.recs[2].hash[4] ^= 1 },
-		"has another key":                   func(p *Pool) { p.recs[3].group = 9 },
-		"keys are in the map":               func(p *Pool) { p.used++ },
-		"blocks have 5 keys, the map has 4": func(p *Pool) { p.recs[6].tokens = 4; p.recs[6].entry = p.recs[1].entry },
-		"is not marked":                     func(p *Pool) { unmark(p) },
-		"is not the one in front":           func(p *Pool) { p.recs[3].older = 3 },
-		"has a key of block":                func(p *Pool) { p.more[0].block = 3 },
+	for _, tc := range []struct {
+		name, wantErr string
+		damage        func(p *Pool)
+	}{
+		{"count of a queued block", "is in the queue with the count 1", func(p *Pool) { p.recs[7].count = 1 }},
+		{"a block without users outside the queue", "in the queue: false", func(p *Pool) { p.recs[1].count = 0 }},
+		{"a negative count", "has the count -1", func(p *Pool) { p.recs[1].count = -1 }},
+		{"a wrong number of free blocks", "are said to be up to", func(p *Pool) { p.free-- }},
+		{"a wrong link", "follows", func(p *Pool) { p.recs[8].prev = 5 }},
+		{"a count of the null block", "the null block has", func(p *Pool) { p.recs[0].count = 3 }},
+		{"a map entry without a key", "is in the map without a key", func(p *Pool) { p.recs[1].tokens = 0 }},
+		{"a hash in the wrong slot", "slot ", func(p *Pool) { p.recs[2].hash[4] ^= 1 }},
+		{"a key of another group", "has another key", func(p *Pool) { p.recs[3].group = 9 }},
+		{"a wrong number of keys", "keys are in the map", func(p *Pool) { p.used++ }},
+		{"two keys in one entry", "blocks have 5 keys, the map has 4", func(p *Pool) { p.recs[6].tokens = 4; p.recs[6].entry = p.recs[1].entry }},
+		{"an entry that is not marked", "is not marked", func(p *Pool) { unmark(p) }},
+		{"a wrong order of copies", "is not the one in front", func(p *Pool) { p.recs[3].older = 3 }},
+		{"a key of another block", "has a key of block", func(p *Pool) { p.more[0].block = 3 }},
 	} {
 		p := newPool(t, 10)
 		_, err := p.Get(nil, 4)
@@ -73,10 +76,10 @@ func TestCheckSeesDamage(t *testing.T) {
 		_, ok := p.RegisterPart(c, 2, 4, 1)
 		require.True(t, ok)
 		require.NoError(t, p.Check())
-		damage(p)
+		tc.damage(p)
 		err = p.Check()
-		require.ErrorIs(t, err, ErrBroken, name)
-		require.ErrorContains(t, err, name)
+		require.ErrorIs(t, err, ErrBroken, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 }
 
@@ -88,7 +91,7 @@ func unmark(p *Pool) {
 
 // Ensure that a stored event tells everything: the parent, all tokens of the
 // range, one list of extra keys for each hash, and nothing of masked blocks.
-func TestStoredEvents(t *testing.T) {
+func TestAStoredEventTellsEverything(t *testing.T) {
 	p := newPool(t, 10)
 	c := &Content{Tokens: []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, LoRAID: 7}
 	c.Extras = blockhash.Extras{LoRA: "ada", Salt: "s"}

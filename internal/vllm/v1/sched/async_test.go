@@ -296,7 +296,7 @@ func TestAsyncResetDropsWhatIsInFlight(t *testing.T) {
 }
 
 // vLLM: what happens between the steps is seen in the counters of a request.
-func TestAsyncCounters(t *testing.T) {
+func TestAsyncCountersAreThoseOfVLLM(t *testing.T) {
 	p := newPipeline(t, asyncConfig(5))
 	decoder := add(t, p.s, Spec{Tokens: tokens(32, 1), MaxTokens: 8})
 	last := add(t, p.s, Spec{Tokens: tokens(32, 2), MaxTokens: 1})
@@ -313,7 +313,7 @@ func TestAsyncCounters(t *testing.T) {
 	require.Len(t, p.kept[decoder], 1)
 }
 
-func TestPipelineStages(t *testing.T) {
+func TestPipelineStagesEachHaveAStepInFlight(t *testing.T) {
 	c := asyncConfig(100)
 	c.PipelineParallelSize = 2
 	p := newPipeline(t, c)

@@ -66,38 +66,44 @@ func one(t testing.TB, s *Scheduler, step *Step) Outcome {
 	return out
 }
 
-func TestBadConfigs(t *testing.T) {
-	for name, change := range map[string]func(c *Config){
-		"policy":        func(c *Config) { c.Policy = 2 },
-		"0 running":     func(c *Config) { c.MaxNumSeqs = 0 },
-		"0 tokens":      func(c *Config) { c.MaxNumBatchedTokens = 0 },
-		"a negative":    func(c *Config) { c.NumSpeculativeTokens = -1 },
-		"cannot hold":   func(c *Config) { c.DisableChunkedPrefill = true },
-		"configuration": func(c *Config) { c.Cache.NumGPUBlocks = 0 },
+func TestImpossibleConfigurationsAreRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name, wantErr string
+		change        func(c *Config)
+	}{
+		{"an unknown policy", "policy", func(c *Config) { c.Policy = 2 }},
+		{"no running requests", "0 running", func(c *Config) { c.MaxNumSeqs = 0 }},
+		{"no tokens", "0 tokens", func(c *Config) { c.MaxNumBatchedTokens = 0 }},
+		{"a negative number of drafts", "a negative", func(c *Config) { c.NumSpeculativeTokens = -1 }},
+		{"whole prompts that do not fit a step", "cannot hold", func(c *Config) { c.DisableChunkedPrefill = true }},
+		{"a cache without blocks", "configuration", func(c *Config) { c.Cache.NumGPUBlocks = 0 }},
 	} {
 		c := small(9)
-		change(&c)
+		tc.change(&c)
 		_, err := New(c)
-		require.ErrorIs(t, err, ErrConfig, name)
-		require.ErrorContains(t, err, name)
+		require.ErrorIs(t, err, ErrConfig, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 }
 
-func TestBadRequests(t *testing.T) {
+func TestImpossibleRequestsAreRefused(t *testing.T) {
 	s := newSmall(t, small(9))
-	for name, spec := range map[string]Spec{
-		"a prompt of 0":        {MaxTokens: 1},
-		"a prompt of 64":       {MaxTokens: 1, Tokens: tokens(64, 0)},
-		"0 to 0 tokens":        {Tokens: tokens(1, 0)},
-		"-1 to 1":              {Tokens: tokens(1, 0), MaxTokens: 1, MinTokens: -1},
-		"token -1":             {Tokens: []int32{3, -1}, MaxTokens: 1},
-		"not a number":         {Tokens: tokens(1, 0), MaxTokens: 1, Arrival: math.NaN()},
-		"33 tokens can take 9": {Tokens: tokens(32, 0), MaxTokens: 1},
-		"embeddings of 0":      {Tokens: tokens(1, 0), MaxTokens: 1, Extras: blockhash.Extras{Embeddings: []byte{}}},
+	for _, tc := range []struct {
+		name, wantErr string
+		spec          Spec
+	}{
+		{"no prompt", "a prompt of 0", Spec{MaxTokens: 1}},
+		{"a prompt as long as the model", "a prompt of 64", Spec{MaxTokens: 1, Tokens: tokens(64, 0)}},
+		{"no output tokens", "0 to 0 tokens", Spec{Tokens: tokens(1, 0)}},
+		{"negative min_tokens", "-1 to 1", Spec{Tokens: tokens(1, 0), MaxTokens: 1, MinTokens: -1}},
+		{"a negative token", "token -1", Spec{Tokens: []int32{3, -1}, MaxTokens: 1}},
+		{"an arrival that is not a number", "not a number", Spec{Tokens: tokens(1, 0), MaxTokens: 1, Arrival: math.NaN()}},
+		{"more blocks than the pool has", "33 tokens can take 9", Spec{Tokens: tokens(32, 0), MaxTokens: 1}},
+		{"empty embeddings", "embeddings of 0", Spec{Tokens: tokens(1, 0), MaxTokens: 1, Extras: blockhash.Extras{Embeddings: []byte{}}}},
 	} {
-		_, err := s.Add(spec)
-		require.ErrorIs(t, err, ErrRequest, name)
-		require.ErrorContains(t, err, name)
+		_, err := s.Add(tc.spec)
+		require.ErrorIs(t, err, ErrRequest, tc.name)
+		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 	for _, id := range []ID{0, 1, 1 << 32, ^ID(0)} {
 		_, _, err := s.NumComputedTokens(id)
@@ -150,7 +156,7 @@ func TestStepForTheWorker(t *testing.T) {
 	require.Equal(t, []ID{b}, step.Finished)
 }
 
-func TestStops(t *testing.T) {
+func TestARequestStopsForTheRightReason(t *testing.T) {
 	s := newSmall(t, small(40))
 	var step Step
 	short := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 2})
@@ -185,7 +191,7 @@ func TestAVictimReturnsItsTokens(t *testing.T) {
 
 // Drafts of a row are verified; those that were not sampled are computed again,
 // and their blocks stay or go back.
-func TestRejectedDrafts(t *testing.T) {
+func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 	for _, returned := range []bool{false, true} {
 		c := small(9)
 		c.NumSpeculativeTokens, c.ReturnDrafts = 3, returned
@@ -240,7 +246,7 @@ func TestResetInTheMiddleOfAStep(t *testing.T) {
 	require.Equal(t, []ID{id}, step.Preempted)
 }
 
-func TestPause(t *testing.T) {
+func TestAPausedSchedulerSchedulesWhatThePauseAllows(t *testing.T) {
 	s := newSmall(t, small(9))
 	var step Step
 	add(t, s, Spec{Tokens: tokens(3, 1)})

@@ -127,7 +127,7 @@ func TestPastBatchesAreSentAgain(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-func TestBadPublishers(t *testing.T) {
+func TestBadEndpointsAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		config  Config

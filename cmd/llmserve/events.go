@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvevents/publish"
+)
+
+// eventOptions say where the events of the prefix cache go.
+type eventOptions struct {
+	endpoint, replay, topic string
+
+	publisher *publish.Publisher
+}
+
+func (o *eventOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.endpoint, "kv-events", "", "ZeroMQ address on which events of the prefix cache are published as vLLM does: tcp://*:5557, ipc:///run/kv")
+	f.StringVar(&o.replay, "kv-events-replay", "", "ZeroMQ address at which past events can be asked for again")
+	f.StringVar(&o.topic, "kv-events-topic", "", "topic of these messages")
+}
+
+// seedOfHashes makes equal blocks have equal hashes in all servers whose events a
+// router reads, as PYTHONHASHSEED=0 does for vLLM.
+const seedOfHashes = "0"
+
+// open opens the sockets, if there are to be any.
+func (o *eventOptions) open(c *engine.Config) (err error) {
+	if o.endpoint == "" {
+		if o.replay != "" || o.topic != "" {
+			return fmt.Errorf("--kv-events-replay and --kv-events-topic need --kv-events")
+		}
+		return nil
+	}
+	if c.NoPrefixCaching {
+		return fmt.Errorf("--kv-events publishes what is in the prefix cache; leave --no-prefix-caching out")
+	}
+	o.publisher, err = publish.New(publish.Config{Endpoint: o.endpoint, ReplayEndpoint: o.replay, Topic: o.topic})
+	if err != nil {
+		return fmt.Errorf("--kv-events: %w", err)
+	}
+	c.KVEvents, c.Hash = o.publisher, blockhash.CBOR(seedOfHashes)
+	return nil
+}
+
+// close sends what is queued.
+func (o *eventOptions) close() error {
+	if o.publisher == nil {
+		return nil
+	}
+	return o.publisher.Close()
+}

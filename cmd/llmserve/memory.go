@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"llmmemory/internal/block"
+	"llmmemory/internal/engine"
+	"llmmemory/internal/view"
+)
+
+const (
+	memoryFrames = 600              // that are kept for those who look
+	lookTime     = 15 * time.Second // somebody who has asked does look for so long
+	askTime      = 10 * time.Second // for which a page waits for news
+)
+
+// A memoryMap records what happens to the blocks while somebody looks at /memory.
+type memoryMap struct {
+	engine *engine.Engine
+	head   view.Recording
+	live   *view.Live
+	began  time.Time
+	pause  time.Duration // between frames in which nothing is rare
+
+	closing context.Context // ends when the server shuts down
+	close   func()
+
+	mu    sync.Mutex
+	until time.Time // somebody looks
+	shown time.Time // when the last frame was made
+	again map[int]bool
+}
+
+// newMemoryMap begins to watch an engine. The error wraps view.ErrRecording: there
+// are too many blocks for a page.
+func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
+	c, load := e.Config(), e.Load()
+	m := &memoryMap{engine: e, began: time.Now(), again: map[int]bool{}, head: view.Recording{
+		Title: name, System: "llmserve", Note: "Live: the page stays at the last step while you are there. It records while it is open.",
+		BlockSize: c.BlockSize, NumGPUBlocks: load.Blocks + 1, // the null block
+	}}
+	m.pause = 50*time.Millisecond + time.Duration(load.Blocks)*20*time.Microsecond // a browser has to draw them
+	live, err := view.NewLive(m.head, memoryFrames)
+	if err != nil {
+		return nil, err
+	}
+	m.live = live
+	m.closing, m.close = context.WithCancel(context.Background())
+	e.WatchMemory(m)
+	return m, nil
+}
+
+// look notes that somebody looks, and reports whether somebody did before.
+func (m *memoryMap) look() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	before := now.Before(m.until)
+	m.until = now.Add(lookTime)
+	return before
+}
+
+// Active implements engine.MemoryObserver.
+func (m *memoryMap) Active() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Now().Before(m.until)
+}
+
+// Memory implements engine.MemoryObserver. Steps that follow fast become one frame, unless
+// something rare happens.
+func (m *memoryMap) Memory(c *engine.MemoryChange) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if !c.Idle && len(c.Copies) == 0 && len(c.Preempted) == 0 && now.Sub(m.shown) < m.pause {
+		return false
+	}
+	was, ok := m.live.Last()
+	if !ok {
+		return true // nobody has opened the page yet
+	}
+	is := m.frame(c.State())
+	is.Copies = append(is.Copies, c.Copies...)
+	is.Hits = append(is.Hits, c.Hits...)
+	slices.Sort(is.Hits)
+	is.Hits = slices.Compact(is.Hits)
+	is.Said = m.head.Describe(&was, &is, &c.Iteration, c.Left, m.again)
+	if c.Steps > 1 {
+		is.Said = append(is.Said, fmt.Sprintf("These were %d steps of the model.", c.Steps))
+	}
+	for _, p := range c.Prefills {
+		delete(m.again, p.ID)
+	}
+	for _, p := range c.Preempted {
+		m.again[p.ID] = true
+	}
+	m.shown = now
+	return m.live.Add(is) == nil
+}
+
+// frame is a state as the page has it.
+func (m *memoryMap) frame(s *engine.MemoryState) view.Frame {
+	f := view.Frame{
+		Now: time.Since(m.began).Seconds(), Blocks: m.head.NumGPUBlocks, Waiting: s.Waiting, Running: s.Running, Cached: s.Cached,
+		Counts: []view.Count{{Block: 0, Count: 1}}, // the null block
+	}
+	for _, a := range s.Answers {
+		for i, id := range a.Table {
+			if id == 0 {
+				a.Table[i] = block.None
+			}
+		}
+		f.Sequences = append(f.Sequences, view.Sequence{Request: a.Request, Number: a.Index, Tokens: a.Tokens, Table: a.Table})
+	}
+	return f
+}
+
+// page answers GET /memory.
+func (m *memoryMap) page(w http.ResponseWriter, _ *http.Request) error {
+	if !m.look() {
+		m.live.Restart()
+		f := m.frame(m.engine.MemoryState())
+		f.Said = []string{"The memory as it is now."}
+		if err := m.live.Add(f); err != nil {
+			return err
+		}
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	return m.live.Write(w, "memory/frames?from=")
+}
+
+// frames answers GET /memory/frames with the frames from one on, or 204 if nothing
+// happens for a while.
+func (m *memoryMap) frames(w http.ResponseWriter, r *http.Request) error {
+	from, err := strconv.Atoi(r.URL.Query().Get("from"))
+	if err != nil || from < 0 {
+		http.Error(w, "from is the number of a frame", http.StatusBadRequest)
+		return nil
+	}
+	m.look()
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	defer context.AfterFunc(m.closing, cancel)()
+	data, err := m.live.Since(ctx, from)
+	switch {
+	case err != nil:
+		return err
+	case data == nil:
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(data) // the browser may be gone
+	return nil
+}
+
+// memoryPages are the handlers of the memory map, and what ends their waiting.
+func memoryPages(e *engine.Engine, name string) (pages map[string]func(http.ResponseWriter, *http.Request) error, stop func()) {
+	m, err := newMemoryMap(e, name)
+	if err != nil {
+		refuse := func(http.ResponseWriter, *http.Request) error { return err }
+		return map[string]func(http.ResponseWriter, *http.Request) error{"GET /memory": refuse}, func() {}
+	}
+	return map[string]func(http.ResponseWriter, *http.Request) error{"GET /memory": m.page, "GET /memory/frames": m.frames}, m.close
+}

@@ -1,0 +1,126 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+
+	"llmmemory/internal/serve"
+)
+
+// A Live is a recording that goes on: the page shows what is there and asks for
+// what comes. It is safe for concurrent use.
+type Live struct {
+	mu      sync.Mutex
+	head    Recording // without frames
+	frames  []Frame   // the last ones
+	first   int       // number of the first of them
+	most    int
+	changed chan struct{} // closed with the next frame
+}
+
+// NewLive begins a recording that keeps at most the given number of last frames. The error
+// wraps ErrRecording.
+func NewLive(head Recording, most int) (*Live, error) {
+	if err := head.checkPool(); err != nil {
+		return nil, err
+	}
+	if most < 2 {
+		return nil, fmt.Errorf("%w: %d frames: want at least 2", ErrRecording, most)
+	}
+	return &Live{head: head, most: most, changed: make(chan struct{})}, nil
+}
+
+// Add adds a frame, which must not change after that. The error wraps ErrRecording.
+func (l *Live) Add(f Frame) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.head.checkFrame(&f); err != nil {
+		return fmt.Errorf("%w: %w", ErrRecording, err)
+	}
+	l.frames = append(l.frames, f)
+	if n := len(l.frames) - l.most; n > 0 {
+		clear(l.frames[:n])
+		l.frames, l.first = l.frames[n:], l.first+n
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+	return nil
+}
+
+// Restart forgets all frames: what happened since the last one is not known.
+func (l *Live) Restart() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.first, l.frames = l.first+len(l.frames), nil
+}
+
+// Last is the last frame; false: there is none.
+func (l *Live) Last() (Frame, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.frames) == 0 {
+		return Frame{}, false
+	}
+	return l.frames[len(l.frames)-1], true
+}
+
+// Write writes the page. It asks source, with the number of a frame after it, for
+// the frames from that one on. There must be a frame.
+func (l *Live) Write(w io.Writer, source string) error {
+	l.mu.Lock()
+	r, first := l.head, l.first
+	r.Frames = l.frames[:len(l.frames):len(l.frames)]
+	l.mu.Unlock()
+	return write(w, &r, &liveness{Source: source, First: first})
+}
+
+// A liveness is what the script of a live page knows beside the recording.
+type liveness struct {
+	Source string `json:"source"`
+	First  int    `json:"first"` // number of the first frame
+}
+
+// Since waits for a frame with this number or a higher one, and returns the frames
+// from there on in the form of the page's script. It returns nil if ctx ends before.
+func (l *Live) Since(ctx context.Context, number int) ([]byte, error) {
+	for {
+		l.mu.Lock()
+		r, first, changed := l.head, l.first, l.changed
+		// A page that knows more frames than there are is from another run.
+		if number > first+len(l.frames) {
+			number = first
+		}
+		if number < first+len(l.frames) {
+			number = max(number, first)
+			r.Frames = l.frames[number-first : len(l.frames) : len(l.frames)]
+		}
+		l.mu.Unlock()
+		if len(r.Frames) > 0 {
+			p, err := pack(&r)
+			if err != nil {
+				return nil, err
+			}
+			p.Live = &liveness{First: number}
+			return json.Marshal(p)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, nil
+		}
+	}
+}
+
+// Describe tells in sentences what happened between two frames: what the
+// scheduler did, and which requests left. again are the requests that had lost their
+// blocks before.
+func (r *Recording) Describe(was, is *Frame, it *serve.Iteration, left []int, again map[int]bool) []string {
+	w := words{was: byRequest(was.Sequences), is: byRequest(is.Sequences), block: r.BlockSize, again: again}
+	if !it.Idle() || len(left) == 0 {
+		w.iteration(it)
+	}
+	return w.finished(left)
+}
