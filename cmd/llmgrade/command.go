@@ -61,7 +61,7 @@ func command(status *int) *cobra.Command {
 	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this file")
 	c.MarkFlagsMutuallyExclusive("only", "replay")
 	c.MarkFlagsMutuallyExclusive("html", "replay")
-	c.AddCommand(mergeCommand(), pointsCommand(), gateCommand())
+	c.AddCommand(mergeCommand(), similarCommand(), pointsCommand(), gateCommand())
 	addGradescope(c)
 	return c
 }

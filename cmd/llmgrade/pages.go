@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -73,6 +74,9 @@ func (p *pages) write() (warnings []string, err error) {
 		return nil, err
 	}
 	c := page.Class{Unknown: unknown}
+	if _, err := os.Stat(filepath.Join(p.Path, similarPage)); err == nil {
+		c.Similar = similarPage
+	}
 	if !p.part {
 		c.Gone = p.Gone(p.results)
 	}

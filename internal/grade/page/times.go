@@ -16,7 +16,7 @@ type stageTime struct {
 // Seconds has as many digits as are worth reading.
 func (stageTime) Seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-const whole = "everything"
+const everything = "everything"
 
 func stageTimes(entries []Entry) []stageTime {
 	var order []string
@@ -32,10 +32,10 @@ func stageTimes(entries []Entry) []stageTime {
 			}
 			times[name] = append(times[name], s.Time)
 		}
-		times[whole] = append(times[whole], e.Report.Time)
+		times[everything] = append(times[everything], e.Report.Time)
 	}
 	var all []stageTime
-	for _, name := range append(order, whole) {
+	for _, name := range append(order, everything) {
 		if runs := times[name]; len(runs) > 0 {
 			all = append(all, stageTime{name, len(runs), median(runs), slices.Max(runs)})
 		}
