@@ -305,6 +305,13 @@ typedef struct llm_cache_plan {
     llm_cache_i32s layer_tensors; /* out: the tensor of each layer; layers of different groups share one and use
                                      different blocks of it: block b begins at b x bytes / num_gpu_blocks */
     llm_cache_i64s tensor_bytes; /* out */
+    /* A caller's struct may end here. */
+    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless one request of this length fits; 0: not checked */
+    int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
+    int64_t request_bytes;        /* out: what one request of max_model_len takes */
+    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none. Also with
+                                     LLM_CACHE_E_MEMORY */
+    int32_t reserved;             /* 0 */
 } llm_cache_plan;
 
 enum { LLM_CACHE_MAX_LAYERS = 4096 };
@@ -312,7 +319,9 @@ enum { LLM_CACHE_MAX_LAYERS = 4096 };
 /*
  * Divides `bytes` of memory among n layers. num_gpu_blocks above 0 is used in place
  * of what the bytes suffice for. LLM_CACHE_E_RANGE if the blocks of layers cannot
- * be made alike, or fewer than 2 result.
+ * be made alike, or fewer than 2 result. With several workers (stages of a pipeline, or
+ * shares of the heads) plan each with its own layers and bytes, and then each once more with
+ * the smallest num_gpu_blocks of them.
  */
 int llm_cache_plan_memory(const llm_cache_layer *layers, int64_t n, int64_t bytes, int32_t num_gpu_blocks,
                           llm_cache_plan *plan);

@@ -72,7 +72,6 @@ type request struct {
 	resend    Kind // of its next row: KindRunning unless the worker does not know its table
 	dropStale bool // tokens sampled by stale rows do not count
 	held      bool // waits until Release
-	transfers transfers
 
 	maxTokens int
 	minTokens int
@@ -87,6 +86,8 @@ type request struct {
 
 	in         *queue   // nil: it runs
 	next, prev *request // in its queue (FCFS)
+
+	transfers transfers
 }
 
 // Add puts a request into the waiting queue.

@@ -70,7 +70,7 @@ func (s *Scheduler) advance(e *entry) {
 	r.inFlight += int(e.tokens)
 	r.prefill = computed < r.kv.NumTokens()+r.placeholders
 	e.samples = !r.prefill
-	if e.samples {
+	if e.samples && len(s.transfer.prefills) > 0 {
 		s.unreserve(r)
 	}
 	if !s.config.AsyncScheduling || r.prefill {
