@@ -186,15 +186,31 @@ type line struct {
 	MaxScore float64  `json:"max_score"`
 	Rejected string   `json:"rejected,omitempty"` // gate or compile
 	Failed   []string `json:"failed"`
+	Findings []told   `json:"findings,omitempty"`
 	Seconds  float64  `json:"seconds"`
 	Rules    string   `json:"rules"`             // the version of the rules
 	Trouble  string   `json:"trouble,omitempty"` // why it could not be graded
+}
+
+// told is a finding of a line.
+type told struct {
+	Name     string   `json:"name"`
+	Task     int      `json:"task"`
+	Gain     float64  `json:"gain"`            // points that fixing it gives back
+	Lines    []string `json:"lines,omitempty"` // of llm_memory.c
+	Stderr   string   `json:"stderr,omitempty"`
+	Sentence string   `json:"sentence"` // of the handout
+	Actual   string   `json:"actual"`
+	Expected string   `json:"expected"`
 }
 
 func writeJSON(w io.Writer, r *grade.Report) error {
 	l := line{File: r.File, Score: &r.Score, MaxScore: r.MaxScore, Failed: r.Failed(), Seconds: r.Time.Seconds(), Rules: r.Rules}
 	if r.Rejected != nil {
 		l.Rejected = string(r.Rejected.Stage)
+	}
+	for _, f := range r.Findings {
+		l.Findings = append(l.Findings, told{f.Name, f.Task, f.Gain, f.Lines, f.Said, f.Sentence, f.Actual, f.Expected})
 	}
 	return json.NewEncoder(w).Encode(l)
 }

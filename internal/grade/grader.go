@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
+	"llmmemory/internal/grade/subject"
 	"llmmemory/internal/jobs"
 )
 
@@ -154,7 +155,10 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	r.Stages = append(r.Stages, built)
 	built.Name, built.Time = Compile, time.Since(begin)
 	r.Stages = append(r.Stages, built)
-	if err := run(newGrading(g, r, program, source)); err != nil {
+	err = run(newGrading(g, r, program, source))
+	if errors.Is(err, subject.ErrAttack) {
+		r.reject(Attack, fmt.Sprintf("%s was ended: %v", filepath.Base(path), err))
+	} else if err != nil {
 		return nil, err
 	}
 	r.Time = time.Since(begin)

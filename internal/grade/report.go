@@ -27,10 +27,10 @@ type Report struct {
 	Time     time.Duration
 }
 
-// A Rejection says why a submission was not run: it scores 0, and staff should
-// look at it.
+// A Rejection says why a submission was not run, or not to its end: it scores 0,
+// and staff should look at it.
 type Rejection struct {
-	Stage StageName // Gate or Compile
+	Stage StageName // Gate, Compile or Attack
 	Text  string
 }
 
@@ -50,6 +50,7 @@ type StageName string
 // The stages, in their order.
 const (
 	Gate       StageName = "gate"
+	Attack     StageName = "attack" // a Rejection's: it was ended for a system call
 	Compile    StageName = "compile"
 	Directed   StageName = "directed traces"
 	OwnCalls   StageName = "own calls"
@@ -126,6 +127,12 @@ type Advice struct {
 	Sentence string // of the handout
 	Line     int    `json:",omitempty"` // of llm_memory.c
 	Text     string
+}
+
+// reject takes back what was found until then.
+func (r *Report) reject(stage StageName, text string) {
+	r.Rejected = &Rejection{stage, text}
+	r.Score, r.Stages, r.Tests, r.Findings, r.Advice, r.Notes = 0, nil, nil, nil, nil, nil
 }
 
 // Failed names what cost points.

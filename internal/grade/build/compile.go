@@ -47,7 +47,7 @@ func NewKit(flags ...string) (*Kit, error) {
 	}
 	k := &Kit{dir: dir, patience: patience, flags: append(strings.Fields(CourseFlags), flags...)}
 	for name, text := range map[string][]byte{
-		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "watched.c": grader.Watched, "tester.c": grader.Tester,
+		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "calls.c": grader.Calls, "watched.c": grader.Watched, "tester.c": grader.Tester,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			_ = k.Close()
