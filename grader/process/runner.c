@@ -29,7 +29,7 @@
 
 #include "calls.c"
 
-/* internal/grade/subject has the same. */
+/* internal/grade/subject has the same; its protocol_test.go compares them. */
 #define POOLS ((char *)0x200000000000)
 #define POOLS_SIZE (UINT64_C(64) << 20)
 #define HEAP ((char *)0x210000000000)
@@ -314,9 +314,9 @@ static void *map(void *at, size_t size, int fd, off_t offset) {
 /* What is after the last pool, and the bytes that the grader watches after it,
  * cannot be touched; nothing is mapped in front of the first. */
 static size_t pools_used;
+enum { WATCHED = 256, PAGE = 4096 };
 
 static void open_pool(const struct request *r) {
-    enum { WATCHED = 256, PAGE = 4096 }; /* internal/course/oracle has the same */
     uint64_t end = r->engine - (uint64_t)(uintptr_t)POOLS + r->size + WATCHED;
     if (r->engine >= (uint64_t)(uintptr_t)POOLS && end <= POOLS_SIZE) {
         end = (end + PAGE - 1) / PAGE * PAGE;
