@@ -112,3 +112,23 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 		})
 	}
 }
+
+// With every short sequence of calls a mistake is shown by the fewest calls, and the
+// score is that of the other stages.
+func TestExhaustiveShowsTheShortestTrace(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.Exhaustive, g.Tries = true, 0
+	file := filepath.Join(t.TempDir(), "llm_memory.c")
+	change := replaced(t, "                engine->ref_count[id]++;\n", "")
+	require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+	r, err := g.File(file)
+	require.NoError(t, err)
+	last := r.Findings[len(r.Findings)-1]
+	require.Equal(t, grade.Exhaustive, last.Stage)
+	require.Len(t, last.Ops, 3) // init, create, fork
+	require.Zero(t, last.Gain)
+	for task, points := range r.ByTask() {
+		require.Equal(t, task+1 != 3, points == 20, "task %d", task+1)
+	}
+}

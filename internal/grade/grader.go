@@ -26,17 +26,18 @@ const (
 
 // A Grader grades any number of submissions, several at a time.
 type Grader struct {
-	Seed      uint64 // for the random traces; 0: of the submission's own text
-	Only      string // part of the names of the directed traces to play; all if empty
-	Points    Points
-	AllStages bool                         // a stage is run for tasks that have failed before, too
-	Traces    int                          // random ones, and the same number with writes from outside
-	Tries     int                          // to make a trace shorter
-	Told      func(path string, f Finding) // is called with each finding as soon as it is known
-	kit       *build.Kit
-	cases     []directed.Case
-	setting   Setting
-	self      func() ([]byte, error) // the hash of this program
+	Seed       uint64 // for the random traces; 0: of the submission's own text
+	Only       string // part of the names of the directed traces to play; all if empty
+	Points     Points
+	AllStages  bool                         // a stage is run for tasks that have failed before, too
+	Exhaustive bool                         // every short sequence of calls is played, too
+	Traces     int                          // random ones, and the same number with writes from outside
+	Tries      int                          // to make a trace shorter
+	Told       func(path string, f Finding) // is called with each finding as soon as it is known
+	kit        *build.Kit
+	cases      []directed.Case
+	setting    Setting
+	self       func() ([]byte, error) // the hash of this program
 }
 
 // NewGrader compiles what every submission is linked with. The flags are added to

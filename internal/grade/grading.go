@@ -75,7 +75,11 @@ func (g *grading) run() error {
 		{Memcheck, g.memcheck},
 		{Sanitizers, g.sanitizers},
 		{Rules, g.rules},
+		{Exhaustive, g.exhaustively},
 	} {
+		if s.name == Exhaustive && !g.Exhaustive {
+			continue
+		}
 		begin := time.Now()
 		g.report.Stages.begin(s.name, g.AllStages)
 		if err := s.play(); err != nil {

@@ -60,6 +60,7 @@ const (
 	Memcheck   StageName = "Memcheck"
 	Sanitizers StageName = "sanitizers"
 	Rules      StageName = "static rules"
+	Exhaustive StageName = "exhaustive" // if asked for; costs no points
 )
 
 // A Stage is one look at a submission. Where a task has failed before, most stages
@@ -172,7 +173,12 @@ func (r *Report) ByTask() [Tasks]float64 {
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		alone := !slices.ContainsFunc(r.Findings, func(o Finding) bool { return o.Task == f.Task && o.Name != f.Name })
+		if f.Stage == Exhaustive { // no points depend on it
+			continue
+		}
+		alone := !slices.ContainsFunc(r.Findings, func(o Finding) bool {
+			return o.Task == f.Task && o.Name != f.Name && o.Stage != Exhaustive
+		})
 		for _, t := range r.Tests {
 			if t.Task == f.Task && (alone || t.Name == f.Name || slices.Contains(f.Same, t.Name)) {
 				f.Gain += t.MaxScore - t.Score
