@@ -55,7 +55,7 @@ func NewKit(flags ...string) (*Kit, error) {
 		}
 	}
 	for _, name := range []string{"runner", "watched"} {
-		if err := k.gcc("-std=gnu11", "-O2", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
+		if err := k.gcc("-std=gnu11", "-O1", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
 			_ = k.Close()
 			return nil, fmt.Errorf("compile the grader's %s.c: %w", name, err)
 		}
