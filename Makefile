@@ -32,7 +32,7 @@ B := build
 COURSE_FLAGS := -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb
 
 # Looked for by the recipes, which may have to install it first.
-GO := GOTOOLCHAIN=auto $$(.ci/tools go)
+GO := GOTOOLCHAIN=$$(.ci/tools toolchain) $$(.ci/tools go)
 BUILD := CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath
 
 # The runtime as a guest: no preemption signals and no changes of GOMAXPROCS, no
@@ -169,10 +169,10 @@ mutants:
 	@.ci/tools test
 	@$(TEST) -count=1 ./internal/grade -run TestNothingWrongPassesAndNothingRightFails -matrix
 
-# Deeper than make test, which has the same tests.
+# Deeper than make test, which has the same tests, and one broken rule after the other.
 exhaustive:
 	@.ci/tools test
-	@LLM_TEST_LONG=1 $(TEST) -count=1 -v -run 'Handouts' ./internal/course ./grader/suite | grep -v '^=== '
+	@LLM_TEST_LONG=1 $(TEST) -count=1 -v -run 'Handouts|BrokenRule' ./internal/course ./grader/suite | grep -v '^=== '
 
 repeat:
 	@.ci/tools test
