@@ -156,7 +156,7 @@ static void wire(llm_cache cache) {
     EXPECT(LLM_CACHE_E_SMALL, llm_cache_drain_msgpack(cache, 1.5, 2, 0, &batch));
     CHECK(batch.len == size && bytes[0] == 0);
     EXPECT(LLM_CACHE_E_NULL, llm_cache_drain_msgpack(cache, 1.5, 2, 0, NULL));
-    EXPECT(LLM_CACHE_E_RANGE, llm_cache_drain_msgpack(cache, 1.5, 2, 2, &batch));
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_drain_msgpack(cache, 1.5, 2, 4, &batch));
     batch.cap = sizeof bytes;
     OK(llm_cache_drain_msgpack(cache, 1.5, 2, LLM_CACHE_INT_HASHES, &batch));
     CHECK(batch.len == size && memcmp(bytes, want, (size_t)size) == 0);
