@@ -13,7 +13,7 @@ import (
 	"llmmemory/internal/grade/reproduce"
 )
 
-//go:embed README.md
+//go:embed README.txt
 var readme []byte
 
 //go:embed Makefile.in
@@ -36,7 +36,7 @@ func Write(dir string) (traces, programs int, err error) {
 			return 0, 0, errors.Join(err, fmt.Errorf("%s: %w", folder, ErrNotEmpty))
 		}
 	}
-	files := map[string][]byte{"README.md": readme, "Makefile": makefile, "llm_memory.h": grader.Header}
+	files := map[string][]byte{"README.txt": readme, "Makefile": makefile, "llm_memory.h": grader.Header}
 	for _, c := range cases {
 		if c.Advice { // which gives no points
 			continue
