@@ -202,6 +202,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"a processor twice", []string{"demo", "--cpus", "0-2,1"}, "processor 1 is named twice"},
 		{"events without a cache", []string{"demo", "--kv-events", "tcp://*:0", "--no-prefix-caching"}, "leave --no-prefix-caching out"},
 		{"no address for events", []string{"demo", "--kv-events", "here"}, "--kv-events: socket here"},
+		{"the demo by two workers", []string{"demo", "--tensor-parallel-size", "2"}, "the demo has 3 heads"},
 		{"threads", []string{"demo", "--threads", "0"}, "0 workers"},
 		{"longest sequence", []string{"demo", "--max-model-len", "100000"}, "the model knows positions up to 4096"},
 	}

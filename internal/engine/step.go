@@ -6,7 +6,6 @@ import (
 
 	"llmmemory/internal/engine/sampling"
 	"llmmemory/internal/kvstore"
-	"llmmemory/internal/model"
 	"llmmemory/internal/parallel"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -15,8 +14,7 @@ import (
 type step struct {
 	plan    sched.Step
 	rows    []row
-	batch   model.Batch
-	copies  []kvstore.Pair
+	message message
 	counts  []int32
 	sampled []int32
 	outcome sched.Outcome
@@ -62,7 +60,7 @@ func (e *Engine) runStep() {
 		return
 	}
 	begin = time.Now()
-	logits, err := e.compute()
+	logits, err := e.workers.compute(&e.step.message)
 	report.Model = time.Since(begin)
 	begin = time.Now()
 	if err == nil {
@@ -96,17 +94,17 @@ func (e *Engine) publish() {
 // buildBatch turns the scheduler's step into the model's batch.
 func (e *Engine) buildBatch() {
 	s, now := &e.step, time.Now()
-	b := &s.batch
+	b := &s.message.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
-	s.rows, s.copies, s.drafts = s.rows[:0], s.copies[:0], 0
+	s.rows, s.message.copies, s.drafts = s.rows[:0], s.message.copies[:0], 0
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
 			q.table = q.table[:0]
 		}
 	}
 	for _, c := range s.plan.Copies {
-		s.copies = append(s.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
+		s.message.copies = append(s.message.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
 		if q := e.live[c.ID]; q != nil && c.Index >= 0 && c.Index < len(q.table) {
 			q.table[c.Index] = c.Dst
 		}
@@ -131,7 +129,7 @@ func (e *Engine) buildBatch() {
 // step that was just scheduled are live: both happen under the lock.
 func (e *Engine) addRow(i int, now time.Time) int {
 	s := &e.step
-	b, planned := &s.batch, &s.plan.Rows[i]
+	b, planned := &s.message.batch, &s.plan.Rows[i]
 	q := e.live[planned.ID]
 	from, n := planned.NumComputedTokens, planned.NumScheduledTokens
 	start := s.plan.BlockStarts[i]
@@ -175,14 +173,6 @@ func (e *Engine) addRow(i int, now time.Time) int {
 	b.SeqLens = append(b.SeqLens, int32(from+n))
 	s.report.PromptTokens += max(0, min(from+n, q.prompt)-from)
 	return len(q.table)
-}
-
-// compute copies blocks and runs the model.
-func (e *Engine) compute() ([]float32, error) {
-	if err := e.store.CopyBlocks(e.step.copies); err != nil {
-		return nil, err
-	}
-	return e.runner.Forward(&e.step.batch)
 }
 
 // fail ends all requests of a step that could not be computed. Nothing that it

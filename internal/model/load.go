@@ -16,6 +16,8 @@ import (
 // was loaded.
 type Model struct {
 	Config
+	part      Part
+	vocab     span   // whose logits the part computes
 	embed     *table // nil: rows of the head
 	positions *table // nil: positions are rotations
 	cos, sin  []float32
@@ -35,6 +37,9 @@ type layer struct {
 	up           linear // with a gate, it comes first
 	down         linear
 }
+
+// Part is the part of the model that this is; the whole is part 0 of 1.
+func (m *Model) Part() Part { return Part{m.part.Rank, m.part.size()} }
 
 // Close gives the weights' memory back.
 func (m *Model) Close() error {
@@ -65,9 +70,9 @@ func (m *Model) WeightBytes() int {
 	return n + m.embed.bytes() + m.positions.bytes()
 }
 
-// OpenFolder loads a folder as Hugging Face publishes it. Memory is checked
+// OpenFolder loads a part of a folder as Hugging Face publishes it. Memory is checked
 // before any of it is taken.
-func OpenFolder(dir string, pool *parallel.Pool) (*Model, error) {
+func OpenFolder(dir string, pool *parallel.Pool, part Part) (*Model, error) {
 	c, err := readConfig(dir)
 	if err != nil {
 		return nil, err
@@ -76,17 +81,17 @@ func OpenFolder(dir string, pool *parallel.Pool) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrModel, err)
 	}
-	m, err := build(c, files, pool, false)
+	m, err := build(c, files, pool, false, part)
 	return m, errors.Join(err, files.Close())
 }
 
-// OpenGGUF loads a GGUF file that is open.
-func OpenGGUF(g *weights.GGUF, pool *parallel.Pool) (*Model, error) {
+// OpenGGUF loads a part of a GGUF file that is open.
+func OpenGGUF(g *weights.GGUF, pool *parallel.Pool, part Part) (*Model, error) {
 	c, err := configFromGGUF(g)
 	if err != nil {
 		return nil, err
 	}
-	return build(c, g.Tensors, pool, true)
+	return build(c, g.Tensors, pool, true, part)
 }
 
 // A loader finds the tensors of a model.
@@ -96,10 +101,14 @@ type loader struct {
 	pool   *parallel.Pool
 	names  *names
 	prefix string
+	part   Part
 }
 
-func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool) (*Model, error) {
-	l := &loader{config: c, files: files, pool: pool, names: &llamaNames}
+func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part) (*Model, error) {
+	if err := part.check(c); err != nil {
+		return nil, err
+	}
+	l := &loader{config: c, files: files, pool: pool, names: &llamaNames, part: part}
 	switch {
 	case gguf:
 		l.names = &ggufNames
@@ -116,7 +125,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool) (*
 	if err := l.enoughMemory(); err != nil {
 		return nil, err
 	}
-	m := &Model{Config: *c}
+	m := &Model{Config: *c, part: part}
 	if err := l.load(m); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -126,11 +135,12 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool) (*
 // enoughMemory compares what the weights take with what the system has to give.
 // Weights that are quantized in blocks take up to an eighth more when packed.
 func (l *loader) enoughMemory() error {
-	need := 0
+	need := 0 // for this part
 	for _, name := range l.files.Names() {
 		n := l.files.Get(name).Bytes()
 		need += n + n/8
 	}
+	need /= l.part.size()
 	have, ok := availableMemory()
 	if ok && need > have {
 		return fmt.Errorf("%w: its weights take about %d MB, %d MB of memory are available", ErrModel, need>>20, have>>20)
@@ -200,10 +210,10 @@ func (l *loader) norm(name string) (n norm, err error) {
 	return n, err
 }
 
-// Build makes a model of tensors that are named as in a folder of its family.
-func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool) (*Model, error) {
+// Build makes a part of a model of tensors that are named as in a folder of its family.
+func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool, part Part) (*Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return build(&c, tensors, pool, false)
+	return build(&c, tensors, pool, false, part)
 }
