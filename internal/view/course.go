@@ -107,8 +107,8 @@ func unplayable(op trace.Op, before int) string {
 		return fmt.Sprintf("%s is a write from outside, not a call: a map shows calls only", op.Kind)
 	case before == mostCalls:
 		return fmt.Sprintf("a map shows at most %d calls", mostCalls)
-	case op.Kind == trace.Init && op.A >= (mostBlocks+1)*course.BlockSize:
-		return fmt.Sprintf("a pool of %d blocks: a map shows at most %d", op.A/course.BlockSize, mostBlocks)
+	case op.Kind == trace.Init && op.Pool() >= (mostBlocks+1)*course.BlockSize:
+		return fmt.Sprintf("a pool of %d blocks: a map shows at most %d", op.Pool()/course.BlockSize, mostBlocks)
 	case op.Kind == trace.Forks && op.C > mostForks:
 		return fmt.Sprintf("%d forks in one step: a map shows at most %d", op.C, mostForks)
 	}

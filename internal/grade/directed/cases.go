@@ -84,6 +84,7 @@ func (c *Case) complete() error {
 		outcome := w.Play(op)
 		if slices.Contains(c.Real, op.Kind.Single()) && !outcome.Refused() {
 			c.Refuses = false
+			break
 		}
 	}
 	return nil
