@@ -20,7 +20,6 @@ type Model struct {
 	vocab     span   // whose logits the part computes
 	embed     *table // nil: rows of the head
 	positions *table // nil: positions are rotations
-	cos, sin  []float32
 	layers    []layer
 	norm      norm
 	head      linear

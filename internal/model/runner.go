@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
@@ -37,6 +38,8 @@ type Runner struct {
 	scratch []*matrix.Scratch
 
 	x, normed, qkv, attended, sums, up, act, logits, part []float32
+
+	angles tables
 
 	product  productJob
 	rows     rowJob
@@ -130,7 +133,8 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 		Slots: b.Slots,
 	}
 	if m.Rope != nil {
-		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: m.cos, Sin: m.sin, Size: m.HeadDim, Interleaved: m.Rope.Interleaved}
+		r.angles.reach(m.Rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
+		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: r.angles.cos, Sin: r.angles.sin, Size: m.HeadDim, Interleaved: m.Rope.Interleaved}
 		r.tokens.Rotation = &r.rotation
 	}
 	r.batch = attention.Batch{
