@@ -32,6 +32,7 @@ struct caller {
     _Atomic int inside; /* calls that it is in; more than one in a signal handler */
     int taken;
     int pausing;        /* this thread paused the others */
+    long tid;           /* the kernel's id of the thread */
 };
 
 static __thread struct caller *me __attribute__((tls_model("initial-exec")));
@@ -99,6 +100,7 @@ static void add_caller(void) {
     } else {
         me = mine;
         me->taken = 1;
+        me->tid = syscall(SYS_gettid);
         if (key == KEY) {
             pthread_setspecific(thread_exit, me); /* without, the record stays taken */
         }
@@ -177,8 +179,28 @@ int llm_calls_alone(void) {
     return alone;
 }
 
-int llm_calls_pause(int most_ms, sigset_t *before) {
+/*
+ * Waits until the other is not inside. A call comes to its end while its thread gets
+ * the processor, however late: only one that has not run for stuck_ms is given up,
+ * because it may be waiting for this thread.
+ */
+static int wait_outside(struct caller *other, int stuck_ms, int most_ms) {
     const struct timespec a_little = {.tv_nsec = 20000};
+    const int polls_a_ms = 20;
+    unsigned long runs = 0;
+    for (int polls = 0; atomic_load_explicit(&other->inside, memory_order_acquire) > 0; polls++) {
+        if (polls % (polls_a_ms * stuck_ms) == 0 && llm_thread_is_stuck(other->tid, &runs) && polls > 0) {
+            return 0;
+        }
+        if (polls == polls_a_ms * most_ms) {
+            return 0;
+        }
+        nanosleep(&a_little, NULL);
+    }
+    return 1;
+}
+
+int llm_calls_pause(int stuck_ms, int most_ms, sigset_t *before) {
     if (me == NULL) {
         add_caller();
     }
@@ -191,13 +213,9 @@ int llm_calls_pause(int most_ms, sigset_t *before) {
     if (others()) {
         barrier();
     }
-    int left = 20 * most_ms;
     for (struct caller *other = all; other != NULL; other = other->next) {
-        while (atomic_load_explicit(&other->inside, memory_order_acquire) > 0) {
-            if (left-- == 0) {
-                return 0;
-            }
-            nanosleep(&a_little, NULL);
+        if (!wait_outside(other, stuck_ms, most_ms)) {
+            return 0;
         }
     }
     return 1;
@@ -218,6 +236,9 @@ void llm_calls_forget(void) {
             c->taken = 0;
             atomic_store(&c->inside, 0);
         }
+    }
+    if (me != NULL) {
+        me->tid = syscall(SYS_gettid);
     }
 }
 

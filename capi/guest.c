@@ -17,7 +17,11 @@
 #include "_cgo_export.h"
 #include "guest.h"
 
-enum { START_MS = 500, FORK_MS = 200, EXIT_MS = 30000 };
+/*
+ * Limits of waiting, for what never comes: what does come is waited for on a busy
+ * machine, too. STUCK_MS is for a thread in a call that sleeps.
+ */
+enum { STUCK_MS = 200, REST_MS = 5000, MOST_MS = 30000 };
 
 static int watched; /* by Memcheck */
 static int left;    /* the program exits, and the runtime's threads have ended */
@@ -45,14 +49,14 @@ static void before_fork(void) {
         return;
     }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    int all_paused = llm_calls_pause(FORK_MS, &mask);
+    int all_paused = llm_calls_pause(STUCK_MS, MOST_MS, &mask);
     forker.cancel = cancel;
     forker.mask = mask;
     if (all_paused) {
         llm_rest();
-        llm_monitor_stop(FORK_MS);
+        llm_monitor_stop(REST_MS);
         llm_rest();
-        llm_threads_settle(FORK_MS);
+        llm_threads_settle(REST_MS);
     }
 }
 
@@ -110,7 +114,7 @@ __attribute__((constructor)) static void enter(void) {
     }
     llm_start(strict != NULL && strcmp(strict, "1") == 0, watched, watched || __lsan_enable != NULL);
     llm_rest();
-    llm_threads_settle(START_MS);
+    llm_threads_settle(REST_MS);
     llm_threads_block_signals(watched);
     pthread_atfork(before_fork, after_fork, in_child);
     if (watched) {
@@ -129,13 +133,13 @@ static void end_threads(void) {
     if (!watched || left) {
         return;
     }
-    if (!llm_calls_pause(EXIT_MS, &mask)) { /* this thread is in a call itself, or another never comes out */
+    if (!llm_calls_pause(MOST_MS, MOST_MS, &mask)) { /* this thread is in a call itself, or another never comes out */
         llm_calls_resume(&mask);
         return;
     }
     llm_rest();
-    llm_threads_settle(EXIT_MS);
-    llm_threads_end(EXIT_MS);
+    llm_threads_settle(MOST_MS);
+    llm_threads_end(MOST_MS);
     left = 1;
     llm_calls_stay_paused(&mask);
 }

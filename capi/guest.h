@@ -10,6 +10,12 @@
  */
 void llm_threads_settle(int most_ms);
 
+/*
+ * True if a thread of the process sleeps, and has not run since *runs, which was set
+ * by the last look at it (0 before the first).
+ */
+int llm_thread_is_stuck(long tid, unsigned long *runs);
+
 /* Leaves the host's signals to the host's threads. will_end: llm_threads_end will be called. */
 void llm_threads_block_signals(int will_end);
 
@@ -34,10 +40,11 @@ int llm_calls_alone(void);
 
 /*
  * Keeps the other threads out of the library, and waits until none is inside; 0
- * if that takes longer, or if this thread is inside itself. Signals are blocked
- * until all is resumed, which it must be in any case.
+ * if one of them has slept for stuck_ms there, or all takes longer than most_ms, or
+ * if this thread is inside itself. Signals are blocked until all is resumed, which it
+ * must be in any case.
  */
-int llm_calls_pause(int most_ms, sigset_t *before);
+int llm_calls_pause(int stuck_ms, int most_ms, sigset_t *before);
 void llm_calls_resume(const sigset_t *before);
 
 /* Instead of llm_calls_resume: the others stay out for good, only this thread may call. */

@@ -158,6 +158,12 @@ static int asleep(long tid, unsigned long *runs) {
     return 1;
 }
 
+int llm_thread_is_stuck(long tid, unsigned long *runs) {
+    unsigned long before = *runs;
+    *runs = 0;
+    return asleep(tid, runs) && *runs == before;
+}
+
 static int all_asleep(unsigned long *runs) {
     long tid;
     *runs = 0;

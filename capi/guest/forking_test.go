@@ -30,6 +30,14 @@ func TestAThreadForksOnOneProcessor(t *testing.T) {
 }
 
 func TestForkingThreadsAreCleanUnderPlainValgrind(t *testing.T) {
+	need(t, "valgrind")
+	for range level.Pick(1, 20) { // one in ten hung when a fork stopped the runtime's monitor out of its sleep
+		forkTogetherUnderValgrind(t)
+	}
+}
+
+func forkTogetherUnderValgrind(t *testing.T) {
+	t.Helper()
 	r := run(t, t.TempDir(), nil, "valgrind", "--leak-check=full", "--error-exitcode=9", "--errors-for-leak-kinds=definite",
 		shared.compile(t, "forking"), "together", "1")
 	require.Zero(t, r.status, r.stderr) // its children leave what glibc has for the parent's threads, in plain C, too

@@ -61,7 +61,7 @@ func put(t *testing.T, dir, name, before, after string) string {
 func TestAWrongSubmissionIsToldWhatBroke(t *testing.T) {
 	t.Parallel()
 	file := put(t, t.TempDir(), "llm_memory.c", "memcpy(pool", "if (fresh != 3) memcpy(pool")
-	status, out, _ := run(t, file)
+	status, out, _ := run(t, "--only", "task4_copies", file)
 	require.Equal(t, 1, status)
 	require.Contains(t, out, "append_kv is wrong (task4_copies_once_for_each_sharer)\n  handout:  CoW")
 	require.Contains(t, out, "byte 192 of the pool (block 3, record 0)")
@@ -71,23 +71,25 @@ func TestAWrongSubmissionIsToldWhatBroke(t *testing.T) {
 func TestWhatIsNotRunSaysWhy(t *testing.T) {
 	t.Parallel()
 	const first = "#include <limits.h>\n"
-	for name, c := range map[string]struct{ text, failed, says string }{
-		"syntax":      {"int x = ;\n", "compile", "\nllm_memory.c:9:9: error: expected expression"},
-		"warning":     {"static int unused;\n", "compile", "unused"},
-		"system":      {"#include <stdlib.h>\nstatic int run(void) { return system(\"true\"); }\nint (*volatile runner)(void) = run;\n", "gate", "system"},
-		"kernel":      {"static long run(void) {\n    long n = 39;\n    __asm__ volatile(\"syscall\" : \"+a\"(n) : : \"rcx\", \"r11\", \"memory\");\n    return n;\n}\nstatic long (*volatile runner)(void) = run;\nstatic long use(void) {\n    return runner();\n}\nstatic long (*volatile user)(void) __attribute__((used)) = use;\n", "gate", "llm_memory.c:11: __asm__ is assembly code: write C"},
-		"constructor": {"__attribute__((constructor)) static void first(void) {\n    static volatile int ran;\n    if (ran == 0) {\n        ran = 1;\n    }\n}\n", "gate", "llm_memory.c:9: the attribute constructor is not for a homework: take it out"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			file := put(t, t.TempDir(), "llm_memory.c", first, first+c.text)
-			status, out, _ := run(t, file)
-			require.Equal(t, 1, status)
-			require.Contains(t, out, ": 0.0 of 100 points\n")
-			require.Contains(t, out, c.says)
-			_, out, _ = run(t, "--json", file)
-			require.Contains(t, out, `"failed":["`+c.failed+`"]`)
-		})
+	class := t.TempDir()
+	cases := []struct{ name, text, failed, says string }{
+		{"constructor", "__attribute__((constructor)) static void first(void) {\n    static volatile int ran;\n    if (ran == 0) {\n        ran = 1;\n    }\n}\n", "gate", "constructor.c is not run: llm_memory.c:9: the attribute constructor is not for a homework: take it out"},
+		{"kernel", "static long run(void) {\n    long n = 39;\n    __asm__ volatile(\"syscall\" : \"+a\"(n) : : \"rcx\", \"r11\", \"memory\");\n    return n;\n}\nstatic long (*volatile runner)(void) = run;\nstatic long use(void) {\n    return runner();\n}\nstatic long (*volatile user)(void) __attribute__((used)) = use;\n", "gate", "kernel.c is not run: llm_memory.c:11: __asm__ is assembly code: write C"},
+		{"syntax", "int x = ;\n", "compile", "\nllm_memory.c:9:9: error: expected expression"},
+		{"system", "#include <stdlib.h>\nstatic int run(void) { return system(\"true\"); }\nint (*volatile runner)(void) = run;\n", "gate", "it uses system"},
+		{"warning", "static int unused;\n", "compile", "unused"},
+	}
+	for _, c := range cases {
+		put(t, class, c.name+".c", first, first+c.text)
+	}
+	status, out, _ := run(t, class)
+	require.Equal(t, 1, status)
+	status, lines, _ := run(t, "--json", class)
+	require.Equal(t, 1, status)
+	for i, c := range cases {
+		require.Contains(t, out, c.name+".c: 0.0 of 100 points\n")
+		require.Contains(t, out, c.says)
+		require.Contains(t, strings.Split(lines, "\n")[i], `"failed":["`+c.failed+`"]`, c.name)
 	}
 }
 
@@ -97,8 +99,8 @@ func TestAClassFolderIsGradedLineByLine(t *testing.T) {
 	const place = "    if (engine == NULL) {\n        return -1;\n    }\n    Sequence *seq = find"
 	put(t, class, "ada/llm_memory.c", "", "")
 	put(t, class, "bob.c", place, strings.Replace(place, "return -1", "for (;;) {\n        }", 1))
-	put(t, class, "cy/llm_memory.c", place, strings.Replace(place, "    if", "    if (seq_id == 7) {\n        *(volatile int *)engine = 0;\n        __builtin_trap();\n    }\n    if", 1))
-	status, out, _ := run(t, "--json", class)
+	put(t, class, "cy/llm_memory.c", place, strings.Replace(place, "    if", "    if (seq_id == 1) {\n        *(volatile int *)engine = 0;\n        __builtin_trap();\n    }\n    if", 1))
+	status, out, _ := run(t, "--only", "task2", "--json", class)
 	require.Equal(t, 1, status)
 	scores := map[string]float64{}
 	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
@@ -110,14 +112,14 @@ func TestAClassFolderIsGradedLineByLine(t *testing.T) {
 			Seconds float64  `json:"seconds"`
 		}
 		require.NoError(t, json.Unmarshal([]byte(line), &r))
-		require.Equal(t, 100.0, r.Max)
+		require.Equal(t, 14.0, r.Max)
 		require.Equal(t, r.Score == r.Max, len(r.Failed) == 0)
 		scores[strings.TrimPrefix(r.File, class+"/")] = r.Score
 	}
 	require.Len(t, scores, 3)
-	require.Equal(t, 100.0, scores["ada/llm_memory.c"])
-	require.Less(t, scores["bob.c"], 100.0)
-	require.Less(t, scores["cy/llm_memory.c"], 100.0)
+	require.Equal(t, 14.0, scores["ada/llm_memory.c"])
+	require.Less(t, scores["bob.c"], 14.0)
+	require.Less(t, scores["cy/llm_memory.c"], 14.0)
 }
 
 func TestAFindingCanBeReplayed(t *testing.T) {
@@ -127,7 +129,7 @@ func TestAFindingCanBeReplayed(t *testing.T) {
 	right := put(t, dir, "right.c", "", "")
 	saved := filepath.Join(dir, "first.trace")
 	program := filepath.Join(dir, "first.c")
-	status, _, said := run(t, "--trace", saved, "--main", program, "--only", "task4", wrong)
+	status, _, said := run(t, "--trace", saved, "--main", program, "--only", "task4_copies", wrong)
 	require.Equal(t, 1, status, said)
 	text, err := os.ReadFile(saved)
 	require.NoError(t, err)
@@ -148,12 +150,12 @@ func TestAFindingCanBeReplayed(t *testing.T) {
 	require.Contains(t, said, "line 2: \"grow\" is none of init, create")
 }
 
-func TestASeedGivesTheSameResult(t *testing.T) {
+func TestTheCorrectSubmissionHasFullMarks(t *testing.T) {
 	t.Parallel()
-	file := put(t, t.TempDir(), "llm_memory.c", "seq->node.next->prev = seq->node.prev;", "if (seq->seq_id != 4) {\n        seq->node.next->prev = seq->node.prev;\n    }")
-	_, first, _ := run(t, "--seed", "7", file)
-	_, second, _ := run(t, "--seed", "7", file)
-	require.Equal(t, first, second)
+	status, out, _ := run(t, "--seed", "7", put(t, t.TempDir(), "llm_memory.c", "", ""))
+	require.Zero(t, status)
+	require.Contains(t, out, "; seed 7; ")
+	require.Contains(t, out, "llm_memory.c: 100.0 of 100 points\n")
 }
 
 func TestTroubleIsStatusTwo(t *testing.T) {

@@ -6,7 +6,7 @@
  *
  *   runner MEMORY REQUESTS REPLIES    three open file descriptors
  *
- * MEMORY holds the pools and, behind them, the heap of the submission, whose
+ * MEMORY holds the pools and, after them, the heap of the submission, whose
  * malloc, calloc, realloc and free lead here (objcopy --redefine-sym), and then
  * the events. A chunk is never handed out twice, so that whoever uses one that
  * is gone is seen.
@@ -27,14 +27,14 @@
 
 #include "llm_memory.h"
 
-/* internal/grade/subject has the same. */
+/* internal/grade/subject has the same; its protocol_test.go compares them. */
 #define POOLS ((char *)0x200000000000)
 #define POOLS_SIZE (UINT64_C(64) << 20)
 #define HEAP ((char *)0x210000000000)
 #define HEAP_SIZE (UINT64_C(256) << 20)
 #define EVENTS ((char *)0x220000000000)
 
-enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, FORKS, CREATES, APPENDS, FREES, OPEN, ALLOCATE, GIVE_BACK };
+enum call { INIT, CREATE, FORK, APPEND, FREE, DESTROY, FORKS, CREATES, APPENDS, FREES, OPEN, ALLOCATE, GIVE_BACK, ALIAS };
 enum { READ_ONLY = 256 }; /* added to a call that must not write the pools */
 
 struct request {
@@ -42,7 +42,7 @@ struct request {
     int32_t a, b;      /* ids, lengths, data */
     uint32_t fail;     /* the allocation of this call that fails, from 1; 0: none */
     uint64_t engine;   /* or the pool */
-    uint64_t size;     /* of the pool or a chunk, or how many calls */
+    uint64_t size;     /* of the pool or a chunk, or how many calls or addresses */
 };
 
 struct reply {
@@ -96,6 +96,10 @@ static struct chunk *chunk_at(uint64_t at) {
     return NULL;
 }
 
+/* Larger chunks keep the zeros of the fresh file, so that nothing but address
+ * space is used for the ref_count of a large pool. */
+enum { MOST_FILLED = 16 << 20 };
+
 /* alignment is a power of two, 16 or more. */
 static void *get_aligned(enum what what, uint64_t size, int fill, uint64_t alignment) {
     uint64_t room = (size + 15) / 16 * 16 + 16; /* 16 bytes that belong to nobody */
@@ -107,7 +111,9 @@ static void *get_aligned(enum what what, uint64_t size, int fill, uint64_t align
     char *at = HEAP + from;
     heap_used = from + room;
     chunks[chunks_used++] = (struct chunk){(uint64_t)(uintptr_t)at, size, 0};
-    memset(at, fill, size);
+    if (size <= MOST_FILLED) {
+        memset(at, fill, size);
+    }
     memset(at + size, 0xfd, room - size);
     note(what, (uint64_t)(uintptr_t)at, size);
     return at;
@@ -143,7 +149,9 @@ void submission_free(void *p) {
         return;
     }
     chunk->gone = 1;
-    memset(p, 0xdd, chunk->size);
+    if (chunk->size <= MOST_FILLED) {
+        memset(p, 0xdd, chunk->size);
+    }
     note(RELEASE, chunk->at, chunk->size);
 }
 
@@ -223,6 +231,24 @@ static int64_t calls(const struct request *r, LLMEngine *engine) {
     return made;
 }
 
+static char *alias;
+static size_t alias_size;
+
+/* The end of a large pool: size bytes of the pools' file, at `engine`, are mapped a
+ * second time at the address whose halves are b and a. Between the beginning and
+ * the end of such a pool nothing is mapped. */
+static void map_alias(const struct request *r) {
+    void *from = (void *)(uintptr_t)r->engine;
+    void *to = (void *)(uintptr_t)((uint64_t)(uint32_t)r->b << 32 | (uint32_t)r->a);
+    if (alias != NULL) {
+        munmap(alias, alias_size);
+    }
+    mprotect(from, r->size, PROT_READ | PROT_WRITE);
+    void *p = mremap(from, 0, r->size, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    alias = p == MAP_FAILED ? NULL : p;
+    alias_size = r->size;
+}
+
 static int64_t call(const struct request *r) {
     LLMEngine *engine = (LLMEngine *)(uintptr_t)r->engine;
     switch (r->call % READ_ONLY) {
@@ -245,13 +271,18 @@ static int64_t call(const struct request *r) {
         return calls(r, engine);
     case OPEN:
         return 0;
+    case ALIAS:
+        map_alias(r);
+        return alias != NULL;
     case ALLOCATE: /* the grader's own, for what it writes from outside */
         for (int i = 0; i < r->a; i++) {
             get(MALLOC, r->size, 0xa5);
         }
         return 0;
     default:
-        submission_free((void *)(uintptr_t)r->engine);
+        for (uint64_t i = 0; i < r->size && i < MOST_EVENTS; i++) {
+            submission_free((void *)(uintptr_t)events[i].at); /* which notes it at i or before */
+        }
         return 0;
     }
 }
@@ -278,17 +309,24 @@ static void *map(void *at, size_t size, int fd, off_t offset) {
     return p;
 }
 
-/* What is behind the last pool, and the bytes that the grader watches behind it,
+/* What is after the last pool, and the bytes that the grader watches after it,
  * cannot be touched; nothing is mapped in front of the first. */
 static size_t pools_used;
+enum { WATCHED = 256, PAGE = 4096 };
 
 static void open_pool(const struct request *r) {
-    enum { WATCHED = 256, PAGE = 4096 }; /* internal/course/oracle has the same */
     uint64_t end = r->engine - (uint64_t)(uintptr_t)POOLS + r->size + WATCHED;
     if (r->engine >= (uint64_t)(uintptr_t)POOLS && end <= POOLS_SIZE) {
         end = (end + PAGE - 1) / PAGE * PAGE;
         pools_used = end > pools_used ? end : pools_used;
         mprotect(POOLS, pools_used, PROT_READ | PROT_WRITE);
+    }
+}
+
+static void protect(int how) {
+    mprotect(POOLS, pools_used, how);
+    if (alias != NULL) {
+        mprotect(alias, alias_size, how);
     }
 }
 
@@ -311,11 +349,11 @@ int main(int argc, char **argv) {
             open_pool(&request);
         }
         if (request.call & READ_ONLY) {
-            mprotect(POOLS, pools_used, PROT_READ);
+            protect(PROT_READ);
         }
         struct reply reply = {.returned = call(&request)};
         if (request.call & READ_ONLY) {
-            mprotect(POOLS, pools_used, PROT_READ | PROT_WRITE);
+            protect(PROT_READ | PROT_WRITE);
         }
         fail = 0;
         reply.events = events_used;

@@ -65,7 +65,7 @@ struct outcome {
     char text[2048]; /* what was seen, where it did not pass */
 };
 
-/* In a child process that gets so many seconds; dying there is a failure. */
+/* In a child process with this limit in seconds; dying there is a failure. */
 void check_forked(const struct test *test, unsigned seconds, struct outcome *outcome);
 
 /* In this process, for tools that want to see one process only. */

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// casesFile holds every state that so many calls reach in pools of 1 to 3 blocks,
+// casesFile holds every state that depth calls reach in pools of 1 to 3 blocks,
 // as play.c reads it.
 func casesFile(t *testing.T, calls int) string {
 	t.Helper()

@@ -22,7 +22,7 @@
 #include "heap.h"
 #include "play.h"
 
-enum { PATIENCE = 3 }; /* so many tests may time out, then the rest is not run */
+enum { PATIENCE = 3 }; /* after this many time-outs the other tests are not run */
 
 static const struct test *const files[] = {
     layout_tests, task1_tests, task2_tests,       task3_tests,   task4_tests,

@@ -241,7 +241,7 @@ TEST(outside_append_into_a_hole_in_l2, "Yes, if the L2 slot is -1 (unmapped).") 
     world_close(&w);
 }
 
-/* The record goes to its place, in block 1, behind tables that are not there. */
+/* The record goes to its place, in block 1, after tables that are not there. */
 static void append_far(int position) {
     struct world w;
     struct state s;

@@ -7,7 +7,7 @@
 #include "heap.h"
 #include "state.h"
 
-/* A sequence of so many records in a pool of so many blocks; id 1, blocks from 0 on. */
+/* A sequence with this many records in a pool with this many blocks; id 1, blocks from 0 on. */
 static Sequence *open_with(struct world *w, int blocks, int length) {
     world_open(w, blocks);
     Sequence *seq = create_sequence(w->engine, 1, length);
@@ -253,7 +253,7 @@ TEST(task4_allocates_an_l2_table, "Allocate an L2 table if it is NULL.") {
     s.ref_count[16] = 1;
     s.seq[0].kv_count = 257;
     s.seq[0].l2[1] = seq->block_table[1];
-    s.seq[0].entry[1][0] = 16; /* and -1 behind it */
+    s.seq[0].entry[1][0] = 16; /* and -1 after it */
     state_write(&s, &w, 16, 0, 33);
     CHECK_STATE(&s, &w);
     world_close(&w);

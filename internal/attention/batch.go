@@ -35,7 +35,7 @@ type Batch struct {
 
 	Scale         float32   // of q·k, usually 1/sqrt(head size)
 	AlibiSlopes   []float32 // [NumHeads]: adds slope · (token - query token); nil: none
-	SlidingWindow int       // a query token attends to the last so many tokens; 0: to all
+	SlidingWindow int       // how many of the last tokens a query token attends to; 0: all
 	SoftCap       float32   // logits become cap · tanh(logit / cap); 0: none
 	Sinks         []float32 // [NumHeads]: a logit that takes part in the sum and has no value; nil: none
 	Sparse        *BlockSparse

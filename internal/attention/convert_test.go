@@ -65,7 +65,7 @@ func TestLayoutsAreWhatTheySay(t *testing.T) {
 	s := Shape{BlockSize: 16, NumKVHeads: 3, HeadSize: 32, DType: F16}
 	for _, c := range []struct {
 		layout     Layout
-		key, value func(b, h, t, i int) int // elements behind the first key and the first value
+		key, value func(b, h, t, i int) int // elements after the first key and the first value
 	}{
 		{LayoutVLLM, func(b, h, t, i int) int { return (((b*3+h)*4+i/8)*16+t)*8 + i%8 }, func(b, h, t, i int) int { return ((b*3+h)*32+i)*16 + t }},
 		{LayoutFlash, func(b, h, t, i int) int { return ((b*16+t)*3+h)*32 + i }, func(b, h, t, i int) int { return ((b*16+t)*3+h)*32 + i }},

@@ -32,7 +32,7 @@ type assembly struct {
 	scoresTile, valuesTile                  [dtypes][]sized
 }
 
-// Sized is a function for so many rows.
+// Sized is a function for a fixed number of rows.
 type sized struct {
 	rows int
 	run  func(*call)

@@ -32,6 +32,7 @@ const (
 
 var layoutNames = [...]string{"tile", "vllm", "flash"}
 
+// String is "tile", "vllm" or "flash".
 func (l Layout) String() string {
 	if l >= layouts {
 		return "unknown layout"
@@ -47,7 +48,7 @@ func (s *Shape) tile() int {
 	return min(tileTokens, s.BlockSize&-s.BlockSize)
 }
 
-// keyIndex is where an element of a key lies, in elements behind the start of
+// keyIndex is where an element of a key lies, in elements after the start of
 // its block and head.
 func (s *Shape) keyIndex(token, element int) int {
 	switch s.Layout {
@@ -72,7 +73,7 @@ func (s *Shape) valueIndex(token, element int) int {
 	return token*s.HeadSize + element
 }
 
-// headSpan is the bytes from the first to behind the last element of a block
+// headSpan is the bytes from the first to after the last element of a block
 // and head, in Key as in Value.
 func (c *Cache) headSpan() int {
 	elements := c.BlockSize * c.HeadSize

@@ -74,7 +74,7 @@ func (r *Runner) unpackToken(w *scratch, seq, kvHead, token, t int) {
 	}
 }
 
-// unpackValue unpacks the elements of a value from one on, and zeros behind them.
+// unpackValue unpacks the elements of a value from one on, and zeros after them.
 func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t, from int) {
 	c := r.cache
 	for i := from; i < padded(c.HeadSize); i++ {

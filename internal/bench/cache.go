@@ -82,7 +82,7 @@ func decode(running int) run {
 	}
 }
 
-// lookup finds a cached prompt of so many tokens.
+// lookup finds a cached prompt of n tokens.
 func lookup(tokens int) run {
 	c := newCache(tokens/blockSize+2, blockhash.LE{})
 	var hit kvcache.Hit
@@ -99,7 +99,7 @@ func lookup(tokens int) run {
 	}
 }
 
-// hashing names all blocks of a prompt of so many tokens.
+// hashing names all blocks of a prompt of n tokens.
 func hashing(tokens int, hash blockhash.Function) run {
 	c := newCache(2, hash)
 	p := prompt(tokens, 1)

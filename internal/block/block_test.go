@@ -60,7 +60,7 @@ func TestShareIsAllOrNothing(t *testing.T) {
 }
 
 // The scans are compared with the handout's loop for every width that this
-// processor has, at every place a zero can have in a round and behind it.
+// processor has, at every place a zero can have in a round and after it.
 func TestTheScansFindTheFirstZero(t *testing.T) {
 	loop := func(counts []int32) int {
 		if i := slices.Index(counts, 0); i >= 0 {

@@ -17,7 +17,7 @@ const (
 // append require a new physical block?"). It changes nothing.
 func NeedOf(counts []int32, entry int32) Need {
 	if uint(entry) < uint(len(counts)) { // an int32 below 0 becomes huge
-		if counts[entry] > 1 {
+		if Shared(counts[entry]) {
 			return Copy
 		}
 		return Nothing
@@ -27,6 +27,10 @@ func NeedOf(counts []int32, entry int32) Need {
 	}
 	return Outside
 }
+
+// Shared reports whether a block that count table entries name must be copied
+// before a write.
+func Shared(count int32) bool { return count > 1 }
 
 // Assign points slot, whose entry needs Map or Copy, at the free block fresh,
 // and returns what it named before. The caller copies the bytes if that is a

@@ -7,8 +7,8 @@ import (
 )
 
 // A guardedArena is a Memory in which a freed chunk can never be touched again,
-// nor the byte behind a chunk: every chunk ends at the end of a page of its
-// own, the page behind it is not accessible, and freeing takes the access away.
+// nor the byte after a chunk: every chunk ends at the end of a page of its
+// own, the page after it is not accessible, and freeing takes the access away.
 // A violation is a Go panic (debug.SetPanicOnFault).
 type guardedArena struct {
 	space []byte
@@ -90,7 +90,7 @@ func (a *guardedArena) free(p unsafe.Pointer) {
 		panic("freed what was not allocated")
 	}
 	delete(a.live, p)
-	// A chunk of many pages (ref_count) keeps the pages behind its first.
+	// A chunk of many pages (ref_count) keeps the pages after its first.
 	page := (uintptr(p) - uintptr(unsafe.Pointer(&a.space[0]))) / pageSize * pageSize
 	must(syscall.Mprotect(a.space[page:page+pageSize], syscall.PROT_NONE))
 }

@@ -76,7 +76,7 @@ func (c *lookupCache) insert(h entry) {
 	c.put(h)
 }
 
-// insertLast adds an entry for s, which has just been linked behind last.
+// insertLast adds an entry for s, which has just been linked after last.
 func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()

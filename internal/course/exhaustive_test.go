@@ -249,7 +249,7 @@ func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
 	t.Logf("%d sequences of calls compared", x.calls)
 }
 
-// everySequence plays every sequence of so many calls after path.
+// everySequence plays every sequence of calls of the given length after path.
 func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
 	var state exhaustive.State
 	x.s.library = &Library{Memory: x.s.arena}

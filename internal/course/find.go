@@ -23,7 +23,7 @@ func (c *core) find(e *Engine, id int32) *Sequence {
 }
 
 // absent reports whether no sequence of the list has the id. If so, last is the
-// last node, or nil where a sequence linked behind it needs no cache entry.
+// last node, or nil where a sequence linked after it needs no cache entry.
 func (c *core) absent(e *Engine, id int32) (last *Node, ok bool) {
 	n, found := walkFirst(e, id)
 	if found || n == nil {

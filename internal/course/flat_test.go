@@ -11,7 +11,7 @@ import (
 )
 
 // A flatArena is a Memory in one stretch, which can be put back as it was. What
-// is freed is overwritten; a chunk has a few bytes behind it that stay as they
+// is freed is overwritten; a chunk has a few bytes after it that stay as they
 // are.
 type flatArena struct {
 	space  []byte
@@ -105,7 +105,7 @@ func (a *flatArena) live() int {
 	return n
 }
 
-// checkGuards finds a write behind a chunk, or into a freed one.
+// checkGuards finds a write after a chunk, or into a freed one.
 func (a *flatArena) checkGuards() error {
 	for _, c := range a.chunks {
 		if only(a.space[c.at+c.size:c.at+c.size+flatGuard], guardByte) && (c.live || only(a.space[c.at:c.at+c.size], freedByte)) {

@@ -73,7 +73,7 @@ func (e *Engine) counts() []int32 {
 }
 
 // records views the block id, which is inside the pool. The offset is computed
-// in 64 bits: block 2^25 lies 2 GiB behind the base.
+// in 64 bits: block 2^25 lies 2 GiB after the base.
 func (e *Engine) records(id int32) *[KVPerBlock]int32 {
 	return (*[KVPerBlock]int32)(unsafe.Add(e.Pool, int(id)*BlockSize))
 }

@@ -18,7 +18,7 @@ type order struct {
 
 const (
 	firstOrder = 512 // nodes in one page
-	mostAhead  = 8   // so many sequences freed in a row are skipped
+	mostAhead  = 8   // at most this many sequences freed in a row are skipped
 )
 
 // of makes o an order of e. A core with several engines that take turns guesses
@@ -39,7 +39,7 @@ func (o *order) ahead(from int, n *Node) int {
 }
 
 // met writes down that n comes after nodes[:to], and returns where the guess goes
-// on: behind what it has overwritten, or -1 if there is no memory.
+// on: after what it has overwritten, or -1 if there is no memory.
 func (o *order) met(to, from int, n *Node) int {
 	if to == len(o.nodes) {
 		if to == cap(o.nodes) && !o.grow() {

@@ -22,7 +22,7 @@ type record[R any] interface {
 
 const (
 	firstSlots = 64
-	keptSlots  = 1024 // an empty table of so many keeps its pages: it will be used again
+	keptSlots  = 1024 // an empty table of this size keeps its pages: it will be used again
 )
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
@@ -61,7 +61,7 @@ func (t *table[R]) add(r R) *R {
 	return slot
 }
 
-// remove takes the like of key out and closes the gap: every record behind it
+// remove takes the like of key out and closes the gap: every record after it
 // moves up unless that would put it before its home.
 func (t *table[R]) remove(key R) {
 	if t.used == 0 {

@@ -84,17 +84,27 @@ func layout(s *cc.StructType) Struct {
 	return l
 }
 
-// Constant returns the value of an integer macro.
+// Constant returns the value of an integer macro or of an enumerator at file scope.
 func (h *Header) Constant(name string) (int64, error) {
-	if m := h.ast.Macros[name]; m != nil {
-		switch v := m.Value().(type) {
-		case cc.Int64Value:
-			return int64(v), nil
-		case cc.UInt64Value:
-			return int64(v), nil
+	for _, node := range h.ast.Scope.Nodes[name] {
+		if e, ok := node.(*cc.Enumerator); ok {
+			return integer(e.Value(), h.path, name)
 		}
 	}
+	if m := h.ast.Macros[name]; m != nil {
+		return integer(m.Value(), h.path, name)
+	}
 	return 0, fmt.Errorf("%s: constant %s: %w", h.path, name, ErrUnknown)
+}
+
+func integer(v cc.Value, path, name string) (int64, error) {
+	switch v := v.(type) {
+	case cc.Int64Value:
+		return int64(v), nil
+	case cc.UInt64Value:
+		return int64(v), nil
+	}
+	return 0, fmt.Errorf("%s: constant %s: %w", path, name, ErrUnknown)
 }
 
 // Prototypes returns the functions that the header itself declares, not those of

@@ -49,5 +49,5 @@ func (e *Expr) IsZero() bool {
 	return e != nil && e.Op == Const && e.Value == 0
 }
 
-// Is tells a pointer with so many stars to a base from other types.
+// Is tells a pointer with the given number of stars to a base from other types.
 func (t Type) Is(stars int, base string) bool { return t.Stars == stars && t.Base == base && !t.Array }

@@ -49,7 +49,7 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler) {
 		if i == len(r.drafts) || t.ID != r.drafts[i] {
 			return
 		}
-		// What is written behind the tokens of the sequence is what update will
+		// What is written after the tokens of the sequence is what update will
 		// append there.
 		tokens = append(tokens, t.ID)
 	}

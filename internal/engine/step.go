@@ -33,7 +33,7 @@ type row struct {
 	wants  int     // rows of logits
 	prompt bool    // they are about the prompt, too
 	last   bool    // the last one is for the next token
-	drafts []int32 // that stand behind its tokens
+	drafts []int32 // that stand after its tokens
 	tokens []Token // what was sampled: one for each answer, or several with drafts
 }
 

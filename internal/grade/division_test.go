@@ -59,7 +59,12 @@ func rows(t *testing.T) []row {
 			"engine->ref_count = calloc((size_t)engine->total_local_blocks, sizeof *engine->ref_count);", "engine->ref_count = memset(engine + 1, 0, pool_size / BLOCK_SIZE * sizeof(int));",
 			"    free(engine->ref_count);\n    free(engine);\n", "    free(engine);\n"),
 			[grade.Tasks]float64{3}, [grade.Tasks]float64{7}},
-		{"append_kv is right and slow", replaced(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    for (volatile long i = 0; i < 3000000; i++) {\n    }\n"),
+		{"a sequence and its L1 table in one allocation", replaced(t,
+			"malloc(sizeof *seq);", "malloc(sizeof *seq + L1_PT_SIZE * sizeof(int *));",
+			"seq->block_table = malloc(L1_PT_SIZE * sizeof *seq->block_table);", "seq->block_table = (int **)(void *)(seq + 1);",
+			"    free(seq->block_table);\n    free(seq);\n}\n\nstatic void drop_blocks", "    free(seq);\n}\n\nstatic void drop_blocks"),
+			[grade.Tasks]float64{1: 3}, [grade.Tasks]float64{1: 7, 2: 7}},
+		{"append_kv is right and slow", replaced(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    for (volatile long i = 0; i < 1000000; i++) {\n    }\n"),
 			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: task}},
 		{"a copy is wrong at one position", replaced(t, "        if (id != -1) {\n            memcpy", "        if (id != -1 && l2 == 7 && l1 == 3) {\n            engine->ref_count[id]--;\n        } else if (id != -1) {\n            memcpy"),
 			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: 8}},
@@ -98,7 +103,7 @@ func TestOtherStylesAreGradedTheSame(t *testing.T) {
 		require.NoError(t, err)
 		all = append(all, corpus.Mutant{ID: "right", Kind: corpus.Equivalent})
 		for i, m := range all {
-			if i%10 != 0 && m.ID != "right" && !level.Long() {
+			if i%15 != 0 && m.ID != "right" && !level.Long() {
 				continue
 			}
 			t.Run(style+" "+m.ID, func(t *testing.T) {

@@ -29,7 +29,7 @@ type Grader struct {
 	Only      string // part of the names of the directed traces to play; all if empty
 	Points    Points
 	AllStages bool                         // a stage is run for tasks that have failed before, too
-	Traces    int                          // random ones, and so many with writes from outside
+	Traces    int                          // random ones, and the same number with writes from outside
 	Tries     int                          // to make a trace shorter
 	Told      func(path string, f Finding) // is called with each finding as soon as it is known
 	kit       *build.Kit
@@ -83,7 +83,7 @@ func (g *Grader) Version() string {
 }
 
 // edition counts up with each change of what is looked for that is not in the traces.
-const edition = 2
+const edition = 3
 
 // SetGate changes the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }

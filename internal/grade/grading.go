@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/grade/shrink"
 )
 
-// A function has its own end: so many calls that do not come back are waited for,
+// A function has its own end: this many calls that do not come back are waited for,
 // and its traces together may take so long, which is fifty times what they take.
 const (
 	mostHangs  = 3

@@ -24,9 +24,8 @@ type attack struct{ id, source, expect string }
 
 // typical are the attacks of every run, at least one of each kind, beside those that
 // are to be rejected, which cost next to nothing. make test-long runs all.
-var typical = strings.Fields(`exit_later exit_under_memcheck loop recursion memory_bomb static_bomb print_much forged_events
-	wild_writes forged_replies writes_after_its_reply closes_descriptors shortens_the_memory fake_report
-	kills_others fork_bomb writes_files`)
+var typical = strings.Fields(`exit_later exit_under_memcheck loop memory_bomb print_much forged_events
+	forged_replies closes_descriptors fake_report fork_bomb writes_files`)
 
 // attacks reads the table, and adds what would be long in it.
 func attacks(t *testing.T) []attack {

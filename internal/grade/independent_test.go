@@ -12,13 +12,12 @@ import (
 )
 
 // missed are the wrong files of testdata/submissions/independent that get full
-// marks: the first nine go wrong only when malloc fails, of which the handout
-// says nothing; the others only beyond 2 GiB of pool, which no trace has yet.
+// marks: they go wrong only when malloc fails, of which the handout says nothing
+// (cmd/llmgrade/README.md, "What costs nothing").
 var missed = []string{
 	"s1_06_init_leaks_engine_on_oom.c", "s1_37_fork_leaks_on_oom.c", "s1_52_create_first_fit_stale_rollback.c",
 	"s1_58_create_no_rollback.c", "s2_01_create_oom_leak.c", "s2_09_fork_rollback_zeroes_refs.c",
 	"s2_25_create_fork_oom_leaks_root.c", "s2_61_append_oom_loses_block.c", "s2_62_append_malloc_unchecked.c",
-	"s1_56_append_int_overflow_2gib.c", "s2_21_init_pool_size_as_int.c", "s2_46_cow_copy_int_overflow.c",
 }
 
 // Ensure that submissions whose authors knew only the handout are judged rightly:
@@ -32,7 +31,7 @@ func TestSubmissionsWrittenFromTheHandoutAlone(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, files)
 		for i, file := range files {
-			if i%level.Pick(40, 1) != 0 {
+			if i%level.Pick(64, 1) != 0 {
 				continue
 			}
 			t.Run(folder+"/"+strings.TrimSuffix(filepath.Base(file), ".c"), func(t *testing.T) {

@@ -37,7 +37,7 @@ type Rejection struct {
 // A Status is what became of a stage or a test.
 type Status string
 
-// The statuses. What was not run has not failed: it says what to mend first.
+// The statuses. What was not run has not failed: it says what to fix first.
 const (
 	Passed Status = "passed"
 	Failed Status = "failed"

@@ -24,9 +24,11 @@ func ParseShard(text string) (Shard, error) {
 	return Shard{i, n}, nil
 }
 
+// String is the form that ParseShard reads: "2/3".
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Of) }
 
-// Part is what a shard has of all: each n-th.
+// Part returns every n-th element, beginning with the shard's own index: shard 2/3
+// gets the 2nd, 5th, 8th.
 func Part[T any](s Shard, all []T) []T {
 	var part []T
 	for i := s.Index - 1; i < len(all); i += s.Of {

@@ -6,7 +6,7 @@ import (
 )
 
 // Poison overwrites blocks of the device in all layers with the byte 0xff, which
-// is NaN in every floating-point type and in the scales of Int8, so that whoever
+// is NaN in every floating-point type and in the scales of Int8, so that code that
 // reads them after they were freed says NaN. It does so with the tag invariants,
 // and nothing without. Numbers that are no blocks are passed over.
 func (s *Store) Poison(blocks []int32) {

@@ -30,7 +30,7 @@ type Row struct {
 	Tokens   int  // to compute now
 }
 
-// NewRequests makes tables for groups of layers over so many blocks.
+// NewRequests makes tables for groups of layers over a store of blocks.
 func NewRequests(groups, blockSize, blocks int) *Requests {
 	return &Requests{groups: groups, blockSize: blockSize, blocks: blocks, tables: map[uint64][][]int32{}}
 }

@@ -25,7 +25,7 @@ type Config struct {
 // get_cache_block_size).
 func (c *Config) BlockBytes() int { return c.Layers * c.Shape.BlockBytes() }
 
-// BlocksIn is how many blocks fit into so many bytes; 0 if none does (vLLM's
+// BlocksIn is how many blocks fit into the given bytes; 0 if none does (vLLM's
 // determine_num_available_blocks).
 func (c *Config) BlocksIn(bytes int64) int {
 	if bytes <= 0 || c.BlockBytes() <= 0 {

@@ -10,8 +10,9 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// A Batch is the tokens of one step. The tokens of sequence s are those from
-// QueryStart[s] to QueryStart[s+1]-1, the last ones of its SeqLens[s] tokens.
+// A Batch is the tokens of one step. Sequence s has SeqLens[s] tokens, of which the last
+// ones, Tokens[QueryStart[s]:QueryStart[s+1]], are computed now. Its block table is
+// BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
 type Batch struct {
 	Tokens    []int32
 	Positions []int32

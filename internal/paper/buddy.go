@@ -27,7 +27,7 @@ type list struct {
 	n          int
 }
 
-// NewBuddy carves so many blocks into chunks, the largest first, none larger
+// NewBuddy carves the blocks into chunks, the largest first, none larger
 // than largest, which must be a power of two.
 func NewBuddy(blocks, largest int) (*Buddy, error) {
 	if largest < 1 || largest&(largest-1) != 0 || blocks < 0 || blocks >= math.MaxInt32 {

@@ -21,46 +21,56 @@ func broken(format string, args ...any) error {
 // one that was just generated.
 func (m *Manager) Check(groups iter.Seq[*Group]) error {
 	for _, d := range []*device.Device{&m.gpu, &m.cpu} {
-		entries := func(yield func(int32) bool) {
-			for _, id := range m.prefix {
-				if d == &m.gpu && !yield(id) {
-					return
-				}
-			}
-			for g := range groups {
-				for i := range g.Seqs {
-					for _, id := range g.Seqs[i].table {
-						if m.deviceOf(g) == d && !yield(id) {
-							return
-						}
-					}
-				}
-			}
-		}
-		if err := d.Check(0, entries); err != nil {
+		if err := d.Check(0, m.entries(d, groups)); err != nil {
 			return fmt.Errorf("GPU: %t: %w", d == &m.gpu, err)
 		}
 	}
 	logical := 0
 	for g := range groups {
 		for i := range g.Seqs {
-			s := &g.Seqs[i]
+			if err := m.checkTable(g, &g.Seqs[i]); err != nil {
+				return err
+			}
 			if !g.swapped {
-				logical += len(s.table)
-			}
-			n := m.blocks(s.Len)
-			if g.swapped {
-				n -= len(m.prefix)
-			} else if len(s.table) > 0 && !slices.Equal(s.table[:min(len(s.table), len(m.prefix))], m.prefix) {
-				return broken("a table on the GPU does not begin with the prefix")
-			}
-			if s.Finished && len(s.table) > 0 || len(s.table) > n || len(s.table) > 0 && len(s.table) < n-1 {
-				return broken("a sequence of %d tokens has %d blocks, finished: %t", s.Len, len(s.table), s.Finished)
+				logical += len(g.Seqs[i].table)
 			}
 		}
 	}
 	if logical != m.logical {
 		return broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
+	}
+	return nil
+}
+
+// entries yields each table entry that names a block of the device, and the blocks
+// of the prefix.
+func (m *Manager) entries(d *device.Device, groups iter.Seq[*Group]) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		var ids []int32
+		if d == &m.gpu {
+			ids = append(ids, m.prefix...)
+		}
+		for g := range groups {
+			for i := range g.Seqs {
+				if m.deviceOf(g) == d {
+					ids = append(ids, g.Seqs[i].table...)
+				}
+			}
+		}
+		slices.Values(ids)(yield)
+	}
+}
+
+// checkTable compares the length of a table with that of its sequence.
+func (m *Manager) checkTable(g *Group, s *Seq) error {
+	n := m.blocks(s.Len)
+	if g.swapped {
+		n -= len(m.prefix)
+	} else if len(s.table) > 0 && !slices.Equal(s.table[:min(len(s.table), len(m.prefix))], m.prefix) {
+		return broken("a table on the GPU does not begin with the prefix")
+	}
+	if s.Finished && len(s.table) > 0 || len(s.table) > n || len(s.table) > 0 && len(s.table) < n-1 {
+		return broken("a sequence of %d tokens has %d blocks, finished: %t", s.Len, len(s.table), s.Finished)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func (m *Manager) Watermark() int { return m.watermark }
 // Logical is the number of table entries that name GPU blocks.
 func (m *Manager) Logical() int { return m.logical }
 
-// blocks is how many a sequence of so many tokens has.
+// blocks is the number of blocks of a sequence with n tokens.
 func (m *Manager) blocks(tokens int) int {
 	return (tokens + m.config.BlockSize - 1) / m.config.BlockSize
 }

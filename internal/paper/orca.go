@@ -11,7 +11,7 @@ const (
 	Max                  // the longest sequence
 )
 
-// Tokens is what Orca reserves for a prompt whose output will have so many
+// Tokens is what Orca reserves for a prompt whose output will have output
 // tokens, if no sequence has more than longest (vllm/v0/RULES.md §11).
 func (p Policy) Tokens(prompt, output, longest int) int {
 	switch p {
@@ -31,8 +31,8 @@ type OrcaConfig struct {
 	Policy       Policy
 }
 
-// A Reservation is Orca's memory: each sequence has one chunk of blocks for all
-// of its life.
+// A Reservation is the memory of the paper's Orca baseline: when a sequence starts it gets one
+// contiguous chunk of a buddy allocator, sized by OrcaConfig.Policy, and keeps it until it ends.
 type Reservation struct {
 	config OrcaConfig
 	buddy  *Buddy
@@ -57,7 +57,7 @@ func (r *Reservation) Blocks(prompt, output int) int {
 	return (r.config.Policy.Tokens(prompt, output, r.config.MaxModelLen) + size - 1) / size
 }
 
-// Fits says whether each of so many sequences can have its chunk.
+// Fits says whether each of n sequences can have its chunk.
 func (r *Reservation) Fits(prompt, output, sequences int) bool {
 	return r.buddy.Fits(r.Blocks(prompt, output), sequences)
 }
@@ -65,7 +65,7 @@ func (r *Reservation) Fits(prompt, output, sequences int) bool {
 // A Chunk is the blocks of a sequence.
 type Chunk struct{ Start, Size int32 }
 
-// Reserve appends a chunk for each of so many sequences to dst, all or none.
+// Reserve appends a chunk for each of n sequences to dst, all or none.
 func (r *Reservation) Reserve(dst []Chunk, prompt, output, sequences int) ([]Chunk, error) {
 	n := r.Blocks(prompt, output)
 	if !r.buddy.Fits(n, sequences) {

@@ -13,8 +13,9 @@ import (
 type Limits struct {
 	MaxNumBatchedTokens int // prompts, and one for each decoding sequence
 
-	// MaxNumSeqs is compared with the running requests, each counted once, and the
-	// sequences of the one that is to join: so did vLLM 0.1.1 (its issue 257). With several sequences to a request more than MaxNumSeqs run at once.
+	// MaxNumSeqs is compared with the running requests, each counted once, plus the
+	// sequences of the one that is to join, as in vLLM 0.1.1 (its issue 257). With
+	// several sequences to a request more than MaxNumSeqs run at once.
 	MaxNumSeqs int
 }
 
@@ -24,6 +25,7 @@ type Limits struct {
 type Scheduler struct {
 	limits   Limits
 	memory   memory
+	growing  growing // the same memory; nil if it does not grow
 	prefix   []int32 // blocks that every table begins with
 	cached   int     // tokens in them
 	requests reqtable.Table[request]
@@ -47,24 +49,29 @@ type request struct {
 	chunks    []Chunk
 }
 
-// memory is what the two systems differ in.
+// memory is where the two systems differ.
 type memory interface {
-	accept(q *request) error  // what speaks against adding it
+	accept(q *request) error  // why it cannot be added, if so
 	possible(q *request) bool // could be admitted if nothing else were there
 	canAdmit(q *request) bool
 	admit(q *request) error
-	canAppend(q *request) bool // one token to each sequence
-	append(it *serve.Iteration, q *request) error
-	canSwapIn(q *request) bool
-	canEverSwapIn(q *request) bool
-	swapIn(it *serve.Iteration, q *request) error
-	preempt(it *serve.Iteration, q *request) (swapped bool, err error)
 	free(q *request, sequence int)
 	refork(it *serve.Iteration, q *request, child, parent int) error
 	table(q *request, sequence int) []int32
 	counts() (gpu, cpu []int32)
 	usage() serve.Usage
 	check(s *Scheduler) error
+}
+
+// growing is memory that requests get while they run, so that it can run out:
+// then some are preempted. Orca reserves all at admission and has none of this.
+type growing interface {
+	canAppend(q *request) bool // one token to each sequence
+	append(it *serve.Iteration, q *request) error
+	preempt(it *serve.Iteration, q *request) (swapped bool, err error)
+	canSwapIn(q *request) bool
+	canEverSwapIn(q *request) bool
+	swapIn(it *serve.Iteration, q *request) error
 }
 
 var _ serve.GroupScheduler = (*Scheduler)(nil)
@@ -74,6 +81,7 @@ func newScheduler(limits Limits, m memory) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: at most %d tokens and %d sequences in an iteration: want at least 1", ErrConfig, limits.MaxNumBatchedTokens, limits.MaxNumSeqs)
 	}
 	s := &Scheduler{limits: limits, memory: m}
+	s.growing, _ = m.(growing)
 	s.waiting, s.running, s.swapped = s.requests.Queue(), s.requests.Queue(), s.requests.Queue()
 	s.queues = [...]*reqtable.Queue{s.running, s.swapped, s.waiting}
 	return s, nil
@@ -180,9 +188,12 @@ func (s *Scheduler) insert(q *reqtable.Queue, at int32) {
 // runRunning gives the running requests a slot for each sequence, by arrival,
 // and preempts from the end for those that have none.
 func (s *Scheduler) runRunning(it *serve.Iteration) error {
+	if s.growing == nil {
+		return nil
+	}
 	for at := s.running.Head(); at != reqtable.None; {
 		q := s.requests.At(at)
-		for !s.memory.canAppend(q) {
+		for !s.growing.canAppend(q) {
 			victim := s.running.Tail()
 			if err := s.preempt(it, victim); err != nil {
 				return err
@@ -191,7 +202,7 @@ func (s *Scheduler) runRunning(it *serve.Iteration) error {
 				return nil
 			}
 		}
-		if err := s.memory.append(it, q); err != nil {
+		if err := s.growing.append(it, q); err != nil {
 			return err
 		}
 		at = s.running.Next(at)
@@ -203,7 +214,7 @@ func (s *Scheduler) runRunning(it *serve.Iteration) error {
 // those that wait or are swapped is by arrival.
 func (s *Scheduler) preempt(it *serve.Iteration, at int32) error {
 	q := s.requests.At(at)
-	swapped, err := s.memory.preempt(it, q)
+	swapped, err := s.growing.preempt(it, q)
 	if err != nil {
 		return fmt.Errorf("request %d: %w", q.id, err)
 	}
@@ -239,8 +250,8 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 		if q.preempted == s.steps {
 			return nil
 		}
-		if !s.memory.canSwapIn(q) {
-			if s.memory.canEverSwapIn(q) {
+		if !s.growing.canSwapIn(q) {
+			if s.growing.canEverSwapIn(q) {
 				return nil
 			}
 			s.swapped.Remove(at)
@@ -250,13 +261,13 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 		if s.running.Len()+q.Running() > s.limits.MaxNumSeqs {
 			return nil
 		}
-		if err := s.memory.swapIn(it, q); err != nil {
+		if err := s.growing.swapIn(it, q); err != nil {
 			return err
 		}
 		s.swapped.Remove(at)
 		s.running.PushBack(at)
 		s.joined = append(s.joined, at)
-		if err := s.memory.append(it, q); err != nil {
+		if err := s.growing.append(it, q); err != nil {
 			return err
 		}
 	}

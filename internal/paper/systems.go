@@ -22,7 +22,7 @@ func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) 
 	return s, err
 }
 
-// NewOrca makes Orca. It preempts nobody: what runs has its memory.
+// NewOrca makes Orca. It never preempts: what runs has all its memory.
 func NewOrca(config OrcaConfig, limits Limits) (*Scheduler, error) {
 	r, err := NewReservation(config)
 	if err != nil {
@@ -158,13 +158,6 @@ func (r *reserved) admit(q *request) (err error) {
 	}
 	return nil
 }
-
-func (r *reserved) canAppend(*request) bool                          { return true }
-func (r *reserved) append(*serve.Iteration, *request) error          { return nil }
-func (r *reserved) canSwapIn(*request) bool                          { return false }
-func (r *reserved) canEverSwapIn(*request) bool                      { return false }
-func (r *reserved) swapIn(*serve.Iteration, *request) error          { panic("Orca swaps nothing in") }
-func (r *reserved) preempt(*serve.Iteration, *request) (bool, error) { panic("Orca preempts nobody") }
 
 func (r *reserved) free(q *request, sequence int) {
 	if len(q.chunks) > 0 {

@@ -22,7 +22,7 @@ func TestEveryRecordingOfV0AndThePaperPlaysEqual(t *testing.T) {
 			require.NoError(t, err)
 			lines := len(trace.Ops) + 1
 			if filepath.Base(file) == "v0_swa_overadmit.jsonl.gz" {
-				lines-- // a state of vLLM's own behind a failed allocate
+				lines-- // a state of vLLM's own after a failed allocate
 			}
 			require.Equal(t, lines, compared)
 		})

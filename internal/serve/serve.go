@@ -1,4 +1,4 @@
-// Package serve is the face that a scheduler of an LLM server shows to whoever
+// Package serve is the interface that a scheduler of an LLM server offers to whatever
 // runs its iterations: requests go in, an iteration comes out, is run, and
 // answers that are complete are reported. A simulator drives any of them
 // through it, or a worker with a model.
@@ -34,7 +34,7 @@ type Request struct {
 	// reserve memory for it read it: Orca's, and FasterTransformer's.
 	Output int
 
-	// Tokens is the prompt and, behind it, what the model is going to answer.
+	// Tokens is the prompt and, after it, what the model is going to answer.
 	// Only schedulers that cache prefixes read it, each token not before it is
 	// generated; others need none. The caller leaves it unchanged until the
 	// request is finished.

@@ -10,7 +10,7 @@ import (
 // Columns is how wide what a command prints may be.
 const Columns = 100
 
-// Wrap breaks a text at its spaces, for lines that begin behind indent columns. A
+// Wrap breaks a text at its spaces, for lines that begin after indent columns. A
 // word that is too long has a line of its own.
 func Wrap(text string, indent int) []string {
 	var all []string

@@ -25,7 +25,7 @@ const (
 	mostShown  = 64   // of a pool whose records are shown
 )
 
-// Course plays a trace (package trace) on package course. A comment behind a
+// Course plays a trace (package trace) on package course. A comment after a
 // call, or in lines of its own above it, is told with it; one line "# title:"
 // names the recording. An error wraps trace.ErrSyntax and names the line; that
 // of a writer from outside, too, because a map shows calls only.
@@ -107,8 +107,8 @@ func unplayable(op trace.Op, before int) string {
 		return fmt.Sprintf("%s is a write from outside, not a call: a map shows calls only", op.Kind)
 	case before == mostCalls:
 		return fmt.Sprintf("a map shows at most %d calls", mostCalls)
-	case op.Kind == trace.Init && op.A >= (mostBlocks+1)*course.BlockSize:
-		return fmt.Sprintf("a pool of %d blocks: a map shows at most %d", op.A/course.BlockSize, mostBlocks)
+	case op.Kind == trace.Init && op.Pool() >= (mostBlocks+1)*course.BlockSize:
+		return fmt.Sprintf("a pool of %d blocks: a map shows at most %d", op.Pool()/course.BlockSize, mostBlocks)
 	case op.Kind == trace.Forks && op.C > mostForks:
 		return fmt.Sprintf("%d forks in one step: a map shows at most %d", op.C, mostForks)
 	}

@@ -21,7 +21,7 @@ type Live struct {
 	changed chan struct{} // closed with the next frame
 }
 
-// NewLive begins a recording that keeps the last frames, at most so many. The error
+// NewLive begins a recording that keeps at most the given number of last frames. The error
 // wraps ErrRecording.
 func NewLive(head Recording, most int) (*Live, error) {
 	if err := head.checkPool(); err != nil {
@@ -67,7 +67,7 @@ func (l *Live) Last() (Frame, bool) {
 	return l.frames[len(l.frames)-1], true
 }
 
-// Write writes the page. It asks source, with the number of a frame behind it, for
+// Write writes the page. It asks source, with the number of a frame after it, for
 // the frames from that one on. There must be a frame.
 func (l *Live) Write(w io.Writer, source string) error {
 	l.mu.Lock()

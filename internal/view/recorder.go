@@ -16,8 +16,8 @@ type Limits struct {
 	Frames int     // at most
 }
 
-// A Recorder watches a scheduler. Whoever drives it calls Observe behind each
-// Step and Finished behind each Finish, also before the recording begins.
+// A Recorder watches a scheduler. Whoever drives it calls Observe after each
+// Step and Finished after each Finish, also before the recording begins.
 //
 // What it keeps are copies: the scheduler may go on.
 type Recorder struct {

@@ -28,7 +28,7 @@ type Recording struct {
 	Frames []Frame
 }
 
-// A Frame is the state behind one iteration or one call, and what was done.
+// A Frame is the state after one iteration or one call, and what was done.
 type Frame struct {
 	Now     float64  // s; of the course's engine: 0
 	Call    string   // of the course's engine, in C; may be empty

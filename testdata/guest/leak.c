@@ -1,5 +1,5 @@
 /*
- * leak SEQUENCES - loses an engine with so many sequences, as a faulty host
+ * leak SEQUENCES - loses an engine with SEQUENCES sequences, as a faulty host
  * would, and ends: Valgrind must still say so.
  */
 #include "check.h"

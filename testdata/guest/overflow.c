@@ -1,4 +1,4 @@
-/* overflow - a host that writes behind its own heap memory between calls: AddressSanitizer must say so. */
+/* overflow - a host that writes after its own heap memory between calls: AddressSanitizer must say so. */
 #include "check.h"
 
 static int pool[8 * KV_PER_BLOCK];

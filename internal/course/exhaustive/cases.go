@@ -23,7 +23,7 @@ type Bounds struct {
 	Calls int
 }
 
-// Small are the bounds of an engine with so many blocks, from llm_init on: three
+// Small are the bounds of an engine with the given blocks, from llm_init on: three
 // ids, and the lengths at which the number of blocks changes. ids are any three
 // that differ.
 func Small(blocks int, ids [3]int32, calls int) Bounds {

@@ -11,7 +11,7 @@ type ChangeKind int
 // The changes, each consistent by itself: mapping a block raises its count, and
 // lowers the free count where it was free; unmapping does the reverse.
 const (
-	NewEngine    ChangeKind = iota // over a pool of A bytes
+	NewEngine    ChangeKind = iota // over a pool of A bytes and B MiB (trace.Op.Pool)
 	DropEngine                     // and all its sequences
 	NewSequence                    // id A, kv_count B, no tables; the last of the list
 	DropSequence                   // id A: its blocks are unmapped, its tables freed
@@ -96,6 +96,10 @@ func (w *World) table(op trace.Op, e *course.Engine, s *course.Sequence) []Chang
 			if count == 0 {
 				return w.remap(op.Engine, e, s, wrap(op.B, course.MaxLogicalBlocks), int32(block))
 			}
+		}
+	case trace.Place:
+		if uint32(op.C) < uint32(e.Total) && Counts(e)[op.C] == 0 {
+			return w.remap(op.Engine, e, s, wrap(op.B, course.MaxLogicalBlocks), op.C)
 		}
 	case trace.Share:
 		other, logical := Find(e, op.B), wrap(op.C, course.MaxLogicalBlocks)

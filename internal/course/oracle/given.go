@@ -21,7 +21,7 @@ func (w *World) given(op trace.Op) []Change {
 	}
 	switch op.Kind {
 	case trace.Init:
-		return []Change{{Kind: NewEngine, Engine: op.Engine, A: op.A}}
+		return []Change{{Kind: NewEngine, Engine: op.Engine, A: op.A, B: op.B}}
 	case trace.Create:
 		return sequence(op.Engine, Find(e, op.A))
 	case trace.Fork:

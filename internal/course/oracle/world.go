@@ -4,6 +4,8 @@ import (
 	"errors"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/trace"
 )
@@ -13,7 +15,9 @@ type World struct {
 	arena   *arena
 	library course.Library
 	Engines [trace.Engines]*course.Engine
-	Pools   [trace.Engines][]byte // with Slack bytes on both sides, which no call may touch
+	Pools   [trace.Engines][]byte    // with Slack bytes on both sides, which no call may touch; nil if large
+	Ends    [trace.Engines][2][]byte // of a large pool: its first trace.End bytes with Slack before, its last with Slack after
+	large   [][]byte                 // what is mapped for large pools
 }
 
 // Slack is how many bytes on either side of a pool are watched.
@@ -27,7 +31,8 @@ func Fill(bytes []byte) {
 	}
 }
 
-// An Outcome is what a call returned.
+// An Outcome is what World.Play returned: Err is nil or one of package course's errors; Made is
+// how many of the calls of a multiple step (Creates, Forks, Appends, Frees) succeeded.
 type Outcome struct {
 	Err  error
 	Made int64 // of several
@@ -52,7 +57,12 @@ func New() (*World, error) {
 }
 
 // Close gives the memory back.
-func (w *World) Close() { w.arena.close() }
+func (w *World) Close() {
+	w.arena.close()
+	for _, space := range w.large {
+		_ = unix.Munmap(space)
+	}
+}
 
 // Live is the number of chunks that are allocated.
 func (w *World) Live() int { return w.arena.live }
@@ -105,12 +115,15 @@ func (w *World) init(op trace.Op) Outcome {
 		_, err := w.library.Init(nil, 10*course.BlockSize)
 		return Outcome{Err: err}
 	}
+	if op.Large() {
+		return w.initLarge(op)
+	}
 	space := w.arena.take(int(op.A) + 2*Slack)
 	pool := unsafe.Slice((*byte)(space), int(op.A)+2*Slack)
 	Fill(pool)
 	e, err := w.library.Init(unsafe.Add(space, Slack), uintptr(op.A))
 	if err == nil {
-		w.Engines[op.Engine], w.Pools[op.Engine] = e, pool
+		w.Engines[op.Engine], w.Pools[op.Engine], w.Ends[op.Engine] = e, pool, [2][]byte{}
 	}
 	return Outcome{Err: err}
 }

@@ -14,7 +14,7 @@ type Kind uint8
 
 // The six calls of llm_memory.h, and what a white-box tester does between them.
 const (
-	Init     Kind = iota // an engine over a pool of A bytes; A < 0: NULL
+	Init     Kind = iota // an engine over a pool of A bytes, and B MiB if it is large (Large); A < 0: NULL
 	Create               // id A, length B
 	Fork                 // parent A, id B
 	Append               // id A, record B
@@ -33,17 +33,18 @@ const (
 	Share                // sequence B maps logical block C to the block that sequence A maps there
 	Table                // sequence A gets an L2 table without a mapped entry in slot B
 	Map                  // sequence A maps logical block B to the first free block
+	Place                // sequence A maps logical block B to block C, if that is free
 	kinds
 )
 
 var words = [kinds]string{"init", "create", "fork", "append", "free", "destroy", "forks", "creates", "appends", "frees",
-	"hole", "move", "relocate", "rename", "unlink", "count", "share", "table", "map"}
+	"hole", "move", "relocate", "rename", "unlink", "count", "share", "table", "map", "place"}
 
 var functions = [...]string{"llm_init", "create_sequence", "fork_sequence", "append_kv", "free_sequence", "llm_destroy",
 	"fork_sequence", "create_sequence", "append_kv", "free_sequence"}
 
 // arguments is how many numbers follow the engine in the text.
-var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 3, 3, 3, 2, 2, 3, 2, 2, 1, 2, 3, 2, 2}
+var arguments = [kinds]int{1, 2, 2, 2, 1, 0, 3, 3, 3, 2, 2, 3, 2, 2, 1, 2, 3, 2, 2, 3}
 
 // Outside reports whether it is a write from outside, not a call.
 func (k Kind) Outside() bool { return k >= Hole }
@@ -66,6 +67,7 @@ func TaskOf(function string) int {
 	return 0
 }
 
+// String is the first word of a line in the text form, such as "create".
 func (k Kind) String() string { return words[k] }
 
 // An Op is one step of a trace.
@@ -77,7 +79,7 @@ type Op struct {
 	Given   bool  // the tester does the work of the call, in place of the submission
 }
 
-// A trace works on at most so many engines at a time.
+// The most engines of a trace at a time.
 const Engines = 4
 
 // None is the engine that is NULL.
@@ -97,7 +99,7 @@ func (o Op) String() string {
 		fmt.Fprintf(&b, " e%d", o.Engine)
 	}
 	for i, n := range []int32{o.A, o.B, o.C} {
-		if i < arguments[o.Kind] {
+		if i < arguments[o.Kind] || i == 1 && o.Large() {
 			fmt.Fprintf(&b, " %d", n)
 		}
 	}
@@ -115,6 +117,20 @@ func (o *Op) UnmarshalText(text []byte) (err error) {
 	*o, err = parse(strings.Fields(string(text)))
 	return err
 }
+
+// Pool is the size of the pool of an Init in bytes.
+func (o Op) Pool() int64 { return int64(o.A) + int64(o.B)<<20 }
+
+// Large reports whether an Init is over a pool that is only reserved: what lies
+// between the first and the last End bytes of it cannot be touched.
+func (o Op) Large() bool { return o.Kind == Init && o.B != 0 }
+
+// End is how much of a large pool can be touched at either end. MostLarge is the
+// most MiB of one: its ref_count has to fit into the heap of a submission.
+const (
+	End       = 64 << 10
+	MostLarge = 3 << 10
+)
 
 // Task is the task of the handout that an Op belongs to, 1 to 5. A write from
 // outside belongs to the last one that can have made what is written to.
@@ -193,7 +209,11 @@ func parse(fields []string) (Op, error) {
 		}
 		op.Fail, rest = fail, rest[:n-1]
 	}
-	if len(rest) != 1+arguments[kind] {
+	n := arguments[kind]
+	if kind == Init && len(rest) == 3 {
+		n = 2
+	}
+	if len(rest) != 1+n {
 		return Op{}, fmt.Errorf("%s wants an engine and %d numbers", kind, arguments[kind])
 	}
 	engine, err := parseEngine(rest[0])
@@ -201,7 +221,7 @@ func parse(fields []string) (Op, error) {
 		return Op{}, err
 	}
 	op.Engine = engine
-	for i, to := range []*int32{&op.A, &op.B, &op.C}[:arguments[kind]] {
+	for i, to := range []*int32{&op.A, &op.B, &op.C}[:n] {
 		n, err := strconv.ParseInt(rest[1+i], 10, 32)
 		if err != nil {
 			return Op{}, fmt.Errorf("%q is not an int", rest[1+i])
@@ -218,6 +238,9 @@ func (o Op) check() error {
 	}
 	if o.Given && (o.Kind.Outside() || o.Fail > 0) {
 		return fmt.Errorf("given stands before one of the calls, and its allocations do not fail")
+	}
+	if o.Large() && (o.A < 0 || o.A > 1<<20 || o.B < 1 || o.B > MostLarge) {
+		return fmt.Errorf("a large pool has 1 to %d MiB, and at most 1 MiB in bytes", MostLarge)
 	}
 	first, n := o.several()
 	if n < 0 || n > MostForks || first > math.MaxInt32-n {

@@ -26,6 +26,9 @@ func TestWhatIsPrintedCanBeParsed(t *testing.T) {
 			switch op.Kind {
 			case Init:
 				op.A = min(op.A, 1<<20)
+				if op.A >= 0 && rapid.Bool().Draw(t, "large") {
+					op.B = rapid.Int32Range(1, MostLarge).Draw(t, "MiB")
+				}
 			case Forks, Appends:
 				op.B, op.C = min(op.B, 1<<30), rapid.Int32Range(1, MostForks).Draw(t, "calls")
 			case Creates:
@@ -55,6 +58,9 @@ func TestWhatIsWrongWithATraceIsSaid(t *testing.T) {
 		"create e0 x 3":          `"x" is not an int`,
 		"create e0 1 3000000000": "is not an int",
 		"free e0 1 oom=0":        "oom=N names the N-th allocation, from 1",
+		"init e0 64 3073":        "a large pool has 1 to 3072 MiB",
+		"init e0 -1 2":           "a large pool has 1 to 3072 MiB",
+		"init e0 2097152 2":      "at most 1 MiB in bytes",
 		"init null 64":           "init has to name an engine",
 		"hole null 1 1":          "hole has to name an engine",
 		"init e0 2147483647":     "line 2: a trace has at most 100000 steps, and pools of 60 MiB in all",

@@ -42,7 +42,7 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	transport.CloseIdleConnections()
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() < 60 }, time.Minute, 10*time.Millisecond, "goroutines are left")
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() < 60 }, 10*time.Minute, 10*time.Millisecond, "goroutines are left")
 }
 
 // settle waits until nobody is served; then every block is free.

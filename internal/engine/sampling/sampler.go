@@ -13,7 +13,8 @@ type Logprob struct {
 	Value float32
 }
 
-// A Sampler has scratch memory for one thread.
+// A Sampler chooses tokens. It holds only scratch memory: any request can use any Sampler, but one
+// Sampler serves one goroutine at a time. The zero Sampler is ready.
 type Sampler struct {
 	logits []float32
 	sums   []float64

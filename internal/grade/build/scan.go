@@ -73,7 +73,7 @@ func newScanner(source []byte) *scanner {
 	return s
 }
 
-// peek is a byte ahead, 0 behind the end.
+// peek is a byte ahead, 0 after the end.
 func (s *scanner) peek(n int) byte {
 	if s.at+n < len(s.text) {
 		return s.text[s.at+n]

@@ -8,14 +8,15 @@ import (
 	"llmmemory/internal/grade"
 )
 
-// A Result is what became of one submission. Err is trouble of the grader's own.
+// A Result is the outcome of one submission: a Report, or an Err if the grader itself failed or
+// ctx was cancelled before it began. Err never means that the submission is wrong.
 type Result struct {
 	Submission
 	Report *grade.Report
 	Err    error
 }
 
-// Run grades so many submissions at a time and yields them in their order. When
+// Run grades jobs submissions at a time and yields them in their order. When
 // ctx is done, no more are begun, and those that were not have its error.
 func Run(ctx context.Context, all []Submission, jobs int, grader func(Submission) (*grade.Report, error)) iter.Seq[Result] {
 	done := make([]chan Result, len(all))

@@ -32,7 +32,7 @@ func (p *player) adopt() bool {
 // engineState reads engine i; false where it cannot be read to its end.
 func (p *player) engineState(i int) (s oracle.EngineState, whole bool) {
 	e := p.chunk(p.engines[i], engineSize)
-	if e == nil || u64(e, unsafe.Offsetof(course.Engine{}.Pool)) != p.pools[i]+oracle.Slack {
+	if e == nil || p.isLarge(i) || u64(e, unsafe.Offsetof(course.Engine{}.Pool)) != p.pools[i]+oracle.Slack {
 		return s, false
 	}
 	s.Total, s.Free = i32(e, unsafe.Offsetof(course.Engine{}.Total)), i32(e, freeOffset)

@@ -15,9 +15,15 @@ type heap struct {
 	live    map[uint64]uint64 // address to size
 	ordered []uint64          // addresses, some of them gone, in their order
 	shapes  map[trace.Kind]*Difference
+	// What the tester allocates and frees for itself (allocate, release).
+	stock    map[uint64][]uint64 // by size: chunks that nothing is in yet
+	asked    map[uint64]int      // by size: how many were asked for
+	released []uint64            // chunks that are to be freed before the next call
 }
 
-func newHeap() heap { return heap{live: map[uint64]uint64{}, shapes: map[trace.Kind]*Difference{}} }
+func newHeap() heap {
+	return heap{live: map[uint64]uint64{}, shapes: map[trace.Kind]*Difference{}, stock: map[uint64][]uint64{}, asked: map[uint64]int{}}
+}
 
 // edge fills what lies between two allocations.
 const edge = 0xfd
@@ -71,13 +77,11 @@ func (h *heap) add(at, size uint64) {
 	if n := len(h.ordered); n > 2*len(h.live)+64 {
 		h.ordered = slices.DeleteFunc(h.ordered, func(at uint64) bool { _, live := h.live[at]; return !live })
 	}
-	if n := len(h.ordered); n > 0 && h.ordered[n-1] >= at { // the submission lies about its events
+	if n := len(h.ordered); n == 0 || h.ordered[n-1] < at {
 		h.ordered = append(h.ordered, at)
-		slices.Sort(h.ordered)
-		h.ordered = slices.Compact(h.ordered)
-		return
+	} else if i, found := slices.BinarySearch(h.ordered, at); !found { // of the stock, or the submission lies about its events
+		h.ordered = slices.Insert(h.ordered, i, at)
 	}
-	h.ordered = append(h.ordered, at)
 }
 
 // home is the live chunk that an address lies in.

@@ -36,6 +36,7 @@ type player struct {
 	pools    [trace.Engines]uint64 // addresses of the slack before them
 	used     uint64                // bytes of the pools' region
 	heap                           // what is allocated
+	ends     [trace.Engines]uint64 // addresses of what can be touched at the end of a large pool; 0: none
 	open     bool                  // pools can be written in every call
 	trouble  error                 // the grader's own
 }
@@ -53,6 +54,9 @@ func Play(program string, ops []trace.Op) (Result, error) {
 		r, err = play(program, ops, false)
 	}
 	d := r.last()
+	if err == nil && d != nil && d.Channel == Death && hasLarge(ops) && memoryLeft() < mostForLarge {
+		return r, ErrMemory
+	}
 	if err != nil || d == nil || d.Channel != Death || d.Hangs || d.Op.Kind.Single() == trace.Append {
 		return r, err
 	}
@@ -112,12 +116,22 @@ func (p *player) step(op trace.Op) []*Difference {
 		if err := p.write(p.expected.Write(op)); err != nil {
 			return []*Difference{p.death(err)}
 		}
+		p.reserved(op)
 		return nil
 	}
-	request := p.request(op)
+	if err := p.settle(); err != nil {
+		return []*Difference{p.death(err)}
+	}
+	request, err := p.request(op)
+	if err != nil {
+		return []*Difference{p.death(err)}
+	}
 	going := p.going(op)
 	live := p.expected.Live()
 	outcome := p.expected.Play(op)
+	if !p.reserved(op) {
+		return nil
+	}
 	reply, err := p.subject.Do(request)
 	if err != nil {
 		return []*Difference{p.death(err)}
@@ -182,8 +196,8 @@ func (p *player) last(engine int) uint64 {
 
 // request is what the process is asked to do. Pools lie far enough apart that no
 // byte is watched twice.
-func (p *player) request(op trace.Op) subject.Request {
-	r := subject.Request{Call: calls[op.Kind], A: op.A, B: op.B, Fail: uint32(op.Fail)}
+func (p *player) request(op trace.Op) (r subject.Request, err error) {
+	r = subject.Request{Call: calls[op.Kind], A: op.A, B: op.B, Fail: uint32(op.Fail)}
 	if op.Kind.Single() != trace.Append && !p.open {
 		r.Call |= subject.ReadOnly
 	}
@@ -197,14 +211,14 @@ func (p *player) request(op trace.Op) subject.Request {
 		if op.Engine != trace.None {
 			r.Engine = p.engines[op.Engine]
 		}
-		return r
+		return r, nil
 	}
 	r.Size = 10 * course.BlockSize
 	if op.A >= 0 {
-		r.Size = uint64(op.A)
-		r.Engine = p.newPool(op.Engine, r.Size)
+		r.Size = uint64(op.Pool())
+		r.Engine, err = p.newPool(op.Engine, op.Large(), r.Size)
 	}
-	return r
+	return r, err
 }
 
 // poolOffset makes the address of a pool a multiple of 16 and of no more, as
@@ -212,12 +226,15 @@ func (p *player) request(op trace.Op) subject.Request {
 const poolOffset = 16
 
 // newPool is the address of a fresh pool, filled.
-func (p *player) newPool(engine int, size uint64) uint64 {
+func (p *player) newPool(engine int, large bool, size uint64) (uint64, error) {
+	if large {
+		return p.newLargePool(engine, size)
+	}
 	at := subject.Pools + p.used + poolOffset
 	p.used += (poolOffset + size + 2*oracle.Slack + 4095) &^ 4095
-	p.pools[engine] = at
+	p.pools[engine], p.ends[engine] = at, 0
 	oracle.Fill(p.subject.At(at, size+2*oracle.Slack))
-	return at + oracle.Slack
+	return at + oracle.Slack, nil
 }
 
 var calls = map[trace.Kind]subject.Call{trace.Init: subject.Init, trace.Create: subject.Create, trace.Fork: subject.Fork,

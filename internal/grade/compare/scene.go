@@ -45,7 +45,7 @@ const most = 64
 // Look plays a trace up to the step of a difference once more, to see the memory
 // around it.
 func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
-	if d.Op.Engine == trace.None || d.Hangs {
+	if d.Op.Engine == trace.None || d.Hangs || hasLarge(ops) {
 		return nil, nil
 	}
 	expected, err := oracle.New()

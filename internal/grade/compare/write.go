@@ -7,6 +7,7 @@ import (
 
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/subject"
 )
 
@@ -32,7 +33,8 @@ func (p *player) change(c oracle.Change) error {
 	case oracle.NewEngine:
 		return p.newEngine(c)
 	case oracle.DropEngine:
-		return p.dropEngine(c.Engine)
+		p.dropEngine(c.Engine)
+		return nil
 	case oracle.NewSequence:
 		return p.newSequence(c)
 	case oracle.Recorded:
@@ -45,7 +47,7 @@ func (p *player) change(c oracle.Change) error {
 	l1 := p.view(u64(s, blockTableOffset), l1Size)
 	switch c.Kind {
 	case oracle.DropSequence:
-		return p.dropSequence(c.Engine, address)
+		p.dropSequence(c.Engine, address)
 	case oracle.Unlinked:
 		p.unlink(address)
 	case oracle.Renamed:
@@ -95,35 +97,73 @@ func (p *player) refer(engine int, block, by int32) {
 	}
 }
 
-// allocate takes n chunks from the submission's allocator.
+// mostStock is how many chunks of one size are asked for at a time.
+const mostStock = 64
+
+// allocate takes n chunks from the submission's allocator. Of the small ones it
+// takes more than are needed now, because each request costs the switch to
+// another process and back.
 func (p *player) allocate(n int, size uint64) ([]uint64, error) {
-	reply, err := p.subject.Do(subject.Request{Call: subject.Allocate, A: int32(n), Size: size})
-	if err != nil {
-		return nil, err
+	stock := p.stock[size]
+	if len(stock) < n {
+		want := n
+		if size <= l1Size {
+			want = max(n, min(mostStock, 2*p.asked[size]))
+		}
+		fresh, err := p.take(want-len(stock), size)
+		if err != nil {
+			return nil, err
+		}
+		stock = append(stock, fresh...)
 	}
-	var all []uint64
-	for _, e := range reply.Events {
-		p.add(e.At, size)
-		all = append(all, e.At)
+	for len(stock) < n { // the heap is full: what is read there is nothing
+		stock = append(stock, 0)
 	}
-	for len(all) < n { // the heap is full: what is read there is nothing
-		all = append(all, 0)
+	p.stock[size] = stock[n:]
+	p.asked[size] += n
+	for _, at := range stock[:n] {
+		if at != 0 {
+			p.add(at, size)
+		}
 	}
-	return all, nil
+	return stock[:n:n], nil
 }
 
-func (p *player) release(address uint64) error {
+// take asks the submission's allocator for n chunks; there are fewer where its
+// heap is full.
+func (p *player) take(n int, size uint64) (all []uint64, err error) {
+	reply, err := p.subject.Do(subject.Request{Call: subject.Allocate, A: int32(n), Size: size})
+	for _, e := range reply.Events {
+		if e.At != 0 {
+			all = append(all, e.At)
+		}
+	}
+	return all, err
+}
+
+// release frees a chunk before the next call of the submission (settle).
+func (p *player) release(address uint64) {
 	delete(p.live, address)
-	_, err := p.subject.Do(subject.Request{Call: subject.GiveBack, Engine: address})
-	return err
+	p.released = append(p.released, address)
+}
+
+// settle frees what was released, in one request.
+func (p *player) settle() error {
+	released := p.released
+	p.released = p.released[:0]
+	return p.subject.GiveBack(released)
 }
 
 func (p *player) newEngine(c oracle.Change) error {
-	pool := p.newPool(c.Engine, uint64(c.A))
-	if _, err := p.subject.Do(subject.Request{Call: subject.Open, Engine: pool, Size: uint64(c.A)}); err != nil {
+	init := trace.Op{Kind: trace.Init, Engine: c.Engine, A: c.A, B: c.B}
+	pool, err := p.newPool(c.Engine, init.Large(), uint64(init.Pool()))
+	if err != nil {
 		return err
 	}
-	total := c.A / course.BlockSize
+	if _, err := p.subject.Do(subject.Request{Call: subject.Open, Engine: pool, Size: uint64(init.Pool())}); err != nil {
+		return err
+	}
+	total := int32(init.Pool() / course.BlockSize)
 	at, err := p.allocate(1, engineSize)
 	if err != nil {
 		return err
@@ -132,7 +172,9 @@ func (p *player) newEngine(c oracle.Change) error {
 	if err != nil {
 		return err
 	}
-	clear(p.view(counts[0], 4*uint64(total)))
+	if !init.Large() { // whose counts are fresh zeros
+		clear(p.view(counts[0], 4*uint64(total)))
+	}
 	e := p.view(at[0], engineSize)
 	put64(e, unsafe.Offsetof(course.Engine{}.Pool), pool)
 	put32(e, unsafe.Offsetof(course.Engine{}.Total), total)
@@ -144,18 +186,13 @@ func (p *player) newEngine(c oracle.Change) error {
 	return nil
 }
 
-func (p *player) dropEngine(engine int) error {
+func (p *player) dropEngine(engine int) {
 	for node := range p.nodes(engine) {
-		if err := p.dropSequence(engine, node-nodeOffset); err != nil {
-			return err
-		}
+		p.dropSequence(engine, node-nodeOffset)
 	}
-	err := p.release(u64(p.view(p.engines[engine], engineSize), refCountOffset))
-	if err == nil {
-		err = p.release(p.engines[engine])
-	}
+	p.release(u64(p.view(p.engines[engine], engineSize), refCountOffset))
+	p.release(p.engines[engine])
 	p.engines[engine] = 0
-	return err
 }
 
 func (p *player) newSequence(c oracle.Change) error {
@@ -206,7 +243,7 @@ func (p *player) newTables(l1 []byte, first, last int32) error {
 	return nil
 }
 
-func (p *player) dropSequence(engine int, sequence uint64) error {
+func (p *player) dropSequence(engine int, sequence uint64) {
 	s := p.view(sequence, sequenceSize)
 	table := u64(s, blockTableOffset)
 	l1 := p.view(table, l1Size)
@@ -221,14 +258,10 @@ func (p *player) dropSequence(engine int, sequence uint64) error {
 				p.entry(engine, l1, int32(slot)*course.L2Size+j, -1)
 			}
 		}
-		if err := p.release(l2); err != nil {
-			return err
-		}
+		p.release(l2)
 	}
-	if err := p.release(table); err != nil {
-		return err
-	}
-	return p.release(sequence)
+	p.release(table)
+	p.release(sequence)
 }
 
 func (p *player) unlink(sequence uint64) {
@@ -258,7 +291,8 @@ func (p *player) relocated(c oracle.Change, s, l1 []byte) error {
 	}
 	copy(p.view(at[0], size), p.view(old, size))
 	put64(holder, place, at[0])
-	return p.release(old)
+	p.release(old)
+	return nil
 }
 
 // address is where the submission has a sequence, 0 if its list does not lead there.

@@ -20,7 +20,7 @@ type Case struct {
 	Real     []trace.Kind // the functions that it is for; the tester does the work of the others
 	Refuses  bool         // all that is asked of them is to refuse
 	Shape    bool         // it asks for allocations, not for what is in them
-	Sweep    bool         // one of package sweep's
+	Sweep    bool         // built by sweeps.go, not read from a .trace file
 }
 
 //go:embed task*.trace
@@ -84,6 +84,7 @@ func (c *Case) complete() error {
 		outcome := w.Play(op)
 		if slices.Contains(c.Real, op.Kind.Single()) && !outcome.Refused() {
 			c.Refuses = false
+			break
 		}
 	}
 	return nil

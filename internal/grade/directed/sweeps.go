@@ -22,7 +22,7 @@ func (s *sweep) add(kind trace.Kind, engine int, numbers ...int) {
 	s.ops = append(s.ops, op)
 }
 
-// on starts an engine over so many blocks, in place of the one that was there.
+// on starts an engine over n blocks, in place of the one that was there.
 func (s *sweep) on(blocks int) {
 	if len(s.ops) > 0 {
 		s.add(trace.Destroy, 0)
@@ -59,6 +59,7 @@ var sweeps = []struct {
 	make           func(*sweep)
 }{
 	{1, "task1_any_size_of_pool", handout.InitTotal, sizes},
+	{1, "task1_pool_of_3_GiB", handout.InitTotal, initLarge},
 	{2, "task2_any_number_of_live_sequences", handout.CreateLinks, manyCreates},
 	{2, "task2_any_number_of_calls", handout.CreateRefuses, createsAndFrees},
 	{2, "task2_fits_exactly", handout.CreateProbes, exactFits},
@@ -81,6 +82,7 @@ var sweeps = []struct {
 	{4, "task4_any_number_of_calls", handout.AppendStores, manyAppends},
 	{4, "task4_uses_the_last_free_block", handout.AppendProbes, lastBlocks},
 	{4, "task4_any_block_of_a_large_pool", handout.AppendPosition, largePool},
+	{4, "task4_blocks_beyond_2_GiB", handout.AppendPosition, appendLarge},
 	{4, "task4_ids_are_whole_ints", handout.AppendFinds, appendIDs},
 	{5, "task5_frees_every_slot", handout.DestroyAll, destroySlots},
 	{5, "task5_any_number_of_sequences", handout.DestroyAll, destroyMany},
@@ -111,6 +113,34 @@ func sizes(s *sweep) {
 	}
 	for engine := range 4 {
 		s.init(engine, 64*(engine+3)+16*engine)
+	}
+}
+
+// large starts an engine over a pool of 3 GiB, of which only the ends can be
+// touched.
+func (s *sweep) large() { s.add(trace.Init, 0, 64+63, trace.MostLarge) }
+
+const largeBlocks = trace.MostLarge<<20/64 + 1
+
+func initLarge(s *sweep) {
+	s.large()
+	s.create(1, 40)
+}
+
+// appendLarge appends to blocks whose offsets in bytes need more than 31 bits, and
+// copies them.
+func appendLarge(s *sweep) {
+	s.large()
+	s.create(1, 16)
+	for i, block := range []int{largeBlocks - 1, largeBlocks - 2, largeBlocks - 1000} {
+		s.add(trace.Place, 0, 1, i+1, block)
+		s.count(1, 16*(i+1)+i)
+		s.append(1, 100+i)
+		s.append(1, 200+i)
+		s.fork(1, 2)
+		s.append(2, 300+i)
+		s.append(1, 400+i)
+		s.free(2)
 	}
 }
 

@@ -18,7 +18,7 @@ func pick(s strip, room int, width func(column int) int, gapWidth int) []int {
 		chosen[i] = true
 		if total(chosen, width, gapWidth) > room {
 			chosen[i] = false
-			if refused++; refused == 8 { // what is left is hardly narrower
+			if refused++; refused == 8 { // the rest is barely narrower
 				break
 			}
 		}
@@ -75,7 +75,7 @@ func total(chosen []bool, width func(int) int, gapWidth int) int {
 // A row is a line of a sequence: one of its tables, or, where it has none, none.
 type row struct{ sequence, table int }
 
-// rows chooses at most so many lines of the sequences, the most interesting ones,
+// rows chooses at most n lines of the sequences, the most interesting ones,
 // in their order. Where there is nothing to see, half as many are enough.
 func (v *view) rows(most int) (chosen []row, left int) {
 	var all []row

@@ -15,7 +15,7 @@ const (
 	indent    = 2
 )
 
-// Text draws a scene for a terminal of so many columns, at least 40; 0 means 80.
+// Text draws a scene for a terminal of columns columns, at least 40; 0 means 80.
 // The difference, which may be nil, names the call. Nothing is drawn of a scene
 // that is nil or has no engine at all. Lines end in "\n".
 func Text(s *compare.Scene, d *compare.Difference, width int, colour bool) string {

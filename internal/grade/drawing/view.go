@@ -441,7 +441,7 @@ type run struct {
 	first, last [moments]int32
 	there       [moments]bool
 	unmapped    bool // at all moments
-	full        bool // it is whole tables: so many, from that slot on
+	full        bool // it is whole tables: this number, from that slot on
 	slot, slots int
 }
 

@@ -219,9 +219,6 @@ func correct(t *testing.T) string {
 	return string(text)
 }
 
-// mistake is one that costs something.
-var mistake = [2]string{"    unlink_node(seq);\n", "    if (seq_id < 0) {\n        unlink_node(seq);\n    }\n"}
-
 // changed is the correct submission with one change.
 func changed(t *testing.T, before, after string) string {
 	t.Helper()
@@ -231,28 +228,34 @@ func changed(t *testing.T, before, after string) string {
 	return text
 }
 
+// tries is a statement of a submission that wants to write its own results.
+const tries = "    FILE *f = fopen(\"results/results.json\", \"w\");\n    if (f) {\n        fputs(\"{\\\"score\\\": 1000}\", f);\n        fclose(f);\n    }\n"
+
 func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
+	points := []byte(`{"tasks": [1, 2.5, 3, 4, 3.33], "directed": 50, "hidden": 30, "memory": 20}`)
+	for _, c := range []struct {
+		name   string
 		upload map[string]string
+		staff  []byte // points.json; nil: the default
+		points float64
 		check  func(*testing.T, Results)
 	}{
-		"correct": {map[string]string{wanted: correct(t)}, func(t *testing.T, r Results) {
-			require.Equal(t, 100.0, r.Score)
-			require.Equal(t, "The visible tests passed; 5 hidden tests are shown after the due date.\n", r.Output)
-			require.True(t, r.Extra.Counts)
-			require.NotEmpty(t, r.Extra.Versions.GCC)
-			require.NotEmpty(t, r.Extra.Stages)
-			require.Contains(t, r.Extra.Sandbox, "no_new_privs")
-			require.NotZero(t, r.Extra.Seed)
-			for _, test := range r.Tests {
-				require.Equal(t, Passed, test.Status, test.Name)
-				require.Equal(t, strings.HasSuffix(test.Name, "_hidden_traces"), test.Visibility == AfterDueDate, test.Name)
-			}
+		{"does not compile", map[string]string{wanted: "int x = ;\n"}, nil, 100, func(t *testing.T, r Results) {
+			require.Zero(t, r.Score)
+			require.Contains(t, r.Tests[0].Output, "llm_memory.c does not compile with the flags of the course")
+			require.Contains(t, r.Tests[0].Output, "llm_memory.c:1:9: error")
+			require.NotContains(t, r.Tests[0].Output, os.TempDir())
+			require.False(t, r.Extra.Counts)
 		}},
-		"wrong": {map[string]string{"hw/" + wanted: changed(t, mistake[0], mistake[1])}, func(t *testing.T, r Results) {
+		{"missing", map[string]string{"notes.txt": ""}, points, 13.83, func(t *testing.T, r Results) {
+			require.Zero(t, r.Score)
+			require.Contains(t, r.Tests[0].Output, `the upload has "notes.txt"`)
+			require.False(t, r.Extra.Counts)
+		}},
+		{"ends the process, for the points of the staff", map[string]string{"hw/" + wanted: changed(t, "    unlink_node(seq);\n", "    exit(0);\n    unlink_node(seq);\n")}, points, 13.83, func(t *testing.T, r Results) {
 			require.Greater(t, r.Score, 0.0)
-			require.Less(t, r.Score, 100.0)
+			require.Less(t, r.Score, 13.83)
 			require.Contains(t, r.Output, `"hw/llm_memory.c"`)
 			require.Contains(t, r.Output, "visible tests failed")
 			i := slices.IndexFunc(r.Tests, func(test Test) bool {
@@ -261,41 +264,15 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 			require.GreaterOrEqual(t, i, 0)
 			require.Regexp(t, `^2\.\d+$`, r.Tests[i].Number)
 			require.Contains(t, r.Tests[i].Output, "free_sequence(e[0]")
+			require.Contains(t, r.Tests[i].Output, "the process ended with exit status 0")
 			require.True(t, r.Extra.Counts)
 		}},
-		"does not compile": {map[string]string{wanted: "int x = ;\n"}, func(t *testing.T, r Results) {
-			require.Zero(t, r.Score)
-			require.Contains(t, r.Tests[0].Output, "llm_memory.c does not compile with the flags of the course")
-			require.Contains(t, r.Tests[0].Output, "llm_memory.c:1:9: error")
-			require.NotContains(t, r.Tests[0].Output, os.TempDir())
-			require.False(t, r.Extra.Counts)
-		}},
-		"missing": {map[string]string{"notes.txt": ""}, func(t *testing.T, r Results) {
-			require.Zero(t, r.Score)
-			require.Contains(t, r.Tests[0].Output, `the upload has "notes.txt"`)
-			require.False(t, r.Extra.Counts)
-		}},
-		"exits": {map[string]string{wanted: changed(t, "    unlink_node(seq);\n", "    exit(0);\n    unlink_node(seq);\n")}, func(t *testing.T, r Results) {
-			require.Less(t, r.Score, 100.0)
-			require.True(t, slices.ContainsFunc(r.Tests, func(test Test) bool {
-				return test.Status == Failed && strings.Contains(test.Output, "the process ended with exit status 0")
-			}))
-		}},
-		"writes the results": {map[string]string{wanted: changed(t, "    unlink_node(seq);\n",
-			"    unlink_node(seq);\n    FILE *f = fopen(\"results/results.json\", \"w\");\n    if (f) { fputs(\"{\\\"score\\\": 1000}\", f); fclose(f); }\n") +
-			"\n"}, func(t *testing.T, r Results) {
-			require.Equal(t, 100.0, r.Score, "the sandbox refuses it, and the rest is right")
-		}},
 	} {
-		if name == "writes the results" {
-			c.upload[wanted] = strings.Replace(c.upload[wanted], "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", 1)
-		}
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dir := container(t, Package{}, c.upload)
-			log := grading(t, dir)
-			require.Contains(t, log, "llmgrade ended with status 0")
-			c.check(t, read(t, dir, 100))
+			dir := container(t, Package{Points: c.staff}, c.upload)
+			require.Contains(t, grading(t, dir), "llmgrade ended with status 0")
+			c.check(t, read(t, dir, c.points))
 			nobodyWrites(t, filepath.Join(dir, "results"))
 		})
 	}
@@ -320,20 +297,33 @@ func nobodyWrites(t *testing.T, dir string) {
 }
 
 // What only hidden tests find leaves what a student sees as it is for the correct
-// submission.
+// submission, even for one that tries to write its own results.
 func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	t.Parallel()
-	late := changed(t, "int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    if (engine == NULL) {\n",
-		"int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    if (engine == NULL || (kv_data & 0x7f000000) == 0x5b000000) {\n")
+	right := changed(t, "    unlink_node(seq);\n", "    unlink_node(seq);\n"+tries)
+	right = strings.Replace(right, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", 1)
+	const head = "int append_kv(LLMEngine *engine, int seq_id, int kv_data) {\n    if (engine == NULL"
+	late := strings.Replace(right, head, head+" || (kv_data & 0x7f000000) == 0x5b000000", 1)
+	require.NotEqual(t, right, late)
 	var shown []string
-	for _, text := range []string{correct(t), late} {
+	for _, text := range []string{right, late} {
 		dir := container(t, Package{}, map[string]string{wanted: text})
 		grading(t, dir)
 		r := read(t, dir, 100)
+		require.True(t, r.Extra.Counts)
+		require.NotEmpty(t, r.Extra.Versions.GCC)
+		require.NotEmpty(t, r.Extra.Stages)
+		require.Contains(t, r.Extra.Sandbox, "no_new_privs")
+		require.NotZero(t, r.Extra.Seed)
+		require.Contains(t, r.Output, "The visible tests passed; 5 hidden tests are shown after the due date.\n")
+		require.Contains(t, r.Output, "Advice, which costs nothing: gate_refused\nllm_memory.c:178: it uses fopen")
 		for _, test := range r.Tests {
+			require.Equal(t, strings.HasSuffix(test.Name, "_hidden_traces"), test.Visibility == AfterDueDate, test.Name)
 			if test.Visibility == AfterDueDate && test.Number[0] == '4' && text == late {
 				require.Equal(t, Failed, test.Status)
 				require.Contains(t, test.Output, "expected: ")
+			} else {
+				require.Equal(t, Passed, test.Status, test.Name)
 			}
 		}
 		require.Equal(t, text == late, r.Score < 100)
@@ -343,19 +333,6 @@ func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 		shown = append(shown, r.Output+string(tests))
 	}
 	require.Equal(t, shown[0], shown[1])
-}
-
-func TestThePointsOfTheStaffAreUsed(t *testing.T) {
-	t.Parallel()
-	p := Package{Points: []byte(`{"tasks": [1, 2.5, 3, 4, 3.33], "directed": 50, "hidden": 30, "memory": 20}`)}
-	dir := container(t, p, map[string]string{wanted: changed(t, mistake[0], mistake[1])})
-	grading(t, dir)
-	require.Less(t, read(t, dir, 13.83).Score, 13.83)
-	for _, name := range []string{"missing", wanted} {
-		dir := container(t, p, map[string]string{name: "no C"})
-		grading(t, dir)
-		require.Zero(t, read(t, dir, 13.83).Score)
-	}
 }
 
 func TestTroubleIsSaid(t *testing.T) {
@@ -444,87 +421,6 @@ func TestARunThatTakesTooLongIsEnded(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_autograder"), []byte(script), 0o755))
 	require.Contains(t, grading(t, dir), "llmgrade ended with status 124")
 	require.Equal(t, unfinished, read(t, dir, 100).Output)
-}
-
-// submit grades once more in the same container, as another submission would be.
-func submit(t *testing.T, dir, text string, minute int, before ...previous) Results {
-	t.Helper()
-	type entry struct {
-		Time    time.Time `json:"submission_time"`
-		Score   float64   `json:"score"`
-		Errored bool      `json:"autograder_error"`
-		Results *Results  `json:"results,omitempty"`
-	}
-	var m struct {
-		Created  time.Time `json:"created_at"`
-		Previous []entry   `json:"previous_submissions"`
-	}
-	m.Created = at(minute)
-	for i, p := range before {
-		if i < len(before)-1 {
-			p.Results = nil // Gradescope has the latest only
-		}
-		m.Previous = append(m.Previous, entry(p))
-	}
-	meta, err := json.Marshal(m)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "submission_metadata.json"), meta, 0o644))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "submission", wanted), []byte(text), 0o644))
-	grading(t, dir)
-	return read(t, dir, 0)
-}
-
-func TestTheRateLimit(t *testing.T) {
-	t.Parallel()
-	dir := container(t, Package{Limit: "2/10m"}, nil)
-	wrong := changed(t, mistake[0], mistake[1])
-	var done []previous
-	step := func(text string, minute int) Results {
-		r := submit(t, dir, text, minute, done...)
-		done = append(done, previous{Time: at(minute), Score: r.Score, Results: &r})
-		return r
-	}
-	require.False(t, step("int x = ;\n", 1).Extra.Counts)
-	first := step(correct(t), 2)
-	require.Equal(t, 100.0, first.Score)
-	require.False(t, step("int x = ;\n", 3).Extra.Counts)
-	second := step(wrong, 4) // the second that counts
-	require.Less(t, second.Score, 100.0)
-	require.NotZero(t, second.Score)
-
-	for _, minute := range []int{5, 6} { // refused, and refused again: neither counts
-		r := step(correct(t), minute)
-		require.Equal(t, second.Score, r.Score)
-		require.Equal(t, second.Tests, r.Tests, "what was hidden stays hidden")
-		require.Equal(t, "This submission was not graded, and the score before it stays: at most 2 within 10m are graded. "+
-			"The next one is graded when it is submitted after 2026-11-21 12:12:00 -08:00.\n"+again+second.Output, r.Output)
-		require.False(t, r.Extra.Counts)
-	}
-	regraded := submit(t, dir, correct(t), 5, done...)
-	require.Equal(t, second.Score, regraded.Score, "the same when it is graded again")
-	require.Equal(t, 100.0, step(correct(t), 12).Score)
-	require.Equal(t, 100.0, step(wrong, 13).Score, "refused")
-	require.Equal(t, second.Score, step(wrong, 14).Score, "the one of minute 4 is out")
-}
-
-func TestTheRateLimitWithoutResults(t *testing.T) {
-	t.Parallel()
-	dir := container(t, Package{Limit: "1/10m"}, nil)
-	r := submit(t, dir, correct(t), 9, previous{Time: at(5), Score: 71.5}, previous{Time: at(6), Errored: true})
-	require.Equal(t, 71.5, r.Score)
-	require.Equal(t, AfterDueDate, r.Tests[0].Visibility, "or the sum would be seen")
-	r = submit(t, dir, correct(t), 9, previous{Time: at(5), Errored: true})
-	require.Equal(t, 100.0, r.Score)
-	r = submit(t, dir, correct(t), 9, previous{Time: at(5), Score: 71.5, Results: &Results{Score: 71.5, Tests: []Test{{Name: "stripped"}}}})
-	require.Equal(t, AfterDueDate, r.Tests[0].Visibility)
-
-	for _, text := range []string{"{", `{"created_at": "yesterday"}`}[:level.Pick(1, 2)] {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "submission_metadata.json"), []byte(text), 0o644))
-		require.Contains(t, grading(t, dir), "graded without the rate limit")
-		r := read(t, dir, 100)
-		require.Equal(t, 100.0, r.Score)
-		require.True(t, slices.ContainsFunc(r.Extra.Notes, func(n string) bool { return strings.HasPrefix(n, "metadata: ") }))
-	}
 }
 
 func TestTheResultsAreWholeOrNotThere(t *testing.T) {

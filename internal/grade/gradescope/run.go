@@ -35,6 +35,7 @@ type run struct {
 	log     io.Writer
 	draw    Draw
 	points  grade.Points
+	grader  func(file string, p grade.Points) (*grade.Report, error)
 	limit   Limit
 	meta    metadata
 	notes   []string
@@ -45,12 +46,28 @@ type run struct {
 // placeholder without points, in the end the results. The log is for staff. The
 // error is trouble of the grader's own; the results then say that there was some.
 func Run(dir string, log io.Writer, draw Draw) error {
-	r := &run{dir: dir, log: log, draw: draw, points: grade.DefaultPoints, started: time.Now()}
+	return (&run{dir: dir, log: log, draw: draw, grader: gradeFile}).write()
+}
+
+// gradeFile grades one file for these points.
+func gradeFile(file string, p grade.Points) (*grade.Report, error) {
+	g, err := grade.NewGrader()
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	g.Points = p
+	return g.File(file)
+}
+
+// write does what Run says.
+func (r *run) write() error {
+	r.points, r.started = grade.DefaultPoints, time.Now()
 	if err := own(r.results()); err != nil {
 		return err
 	}
 	var err error
-	if r.meta, err = readMetadata(filepath.Join(dir, "submission_metadata.json")); err != nil {
+	if r.meta, err = readMetadata(filepath.Join(r.dir, "submission_metadata.json")); err != nil {
 		r.note("%v", err)
 	}
 	placeholder := newResults(unfinished)
@@ -66,7 +83,7 @@ func Run(dir string, log io.Writer, draw Draw) error {
 	}
 	r.extra(out.Extra)
 	out.ExecutionTime = math.Ceil(time.Since(r.started).Seconds())
-	fmt.Fprintf(log, "score %v after %.0f s\n", out.Score, out.ExecutionTime)
+	fmt.Fprintf(r.log, "score %v after %.0f s\n", out.Score, out.ExecutionTime)
 	return cmp.Or(write(r.results(), out), err)
 }
 
@@ -169,13 +186,7 @@ func (r *run) grade(u upload) (*grade.Report, error) {
 	if err := os.WriteFile(file, u.text, 0o600); err != nil {
 		return nil, err
 	}
-	g, err := grade.NewGrader()
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
-	g.Points = r.points
-	report, err := g.File(file)
+	report, err := r.grader(file, r.points)
 	if err != nil {
 		return nil, err
 	}

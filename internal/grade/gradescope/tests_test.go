@@ -40,7 +40,7 @@ func set(r *grade.Report, name string, status grade.Status, part float64) *grade
 		if t := &r.Tests[i]; t.Name == name {
 			t.Status, t.Score = status, t.MaxScore*part
 			if status == grade.NotRun {
-				t.Why = "mend something first"
+				t.Why = "fix something first"
 			}
 			return t
 		}
@@ -122,10 +122,10 @@ func TestWhatWasNotRunHasNoStatus(t *testing.T) {
 	all := tests(r, nil)
 	require.Nil(t, named(t, all, "task1_b").Score)
 	require.Empty(t, named(t, all, "task1_b").Status)
-	require.Contains(t, named(t, all, "task1_b").Output, "Neither passed nor failed: mend something first.")
+	require.Contains(t, named(t, all, "task1_b").Output, "Neither passed nor failed: fix something first.")
 	require.Empty(t, named(t, all, "task1_memory").Status)
 	require.Equal(t, 0.38, *named(t, all, "task1_memory").Score, "what is given has to be said")
-	require.Contains(t, summary(upload{name: wanted}, r, all), "1 of the 6 visible tests failed, and 2 were not run, because something before them has to be mended; 2 hidden tests are shown after the due date.")
+	require.Contains(t, summary(upload{name: wanted}, r, all), "1 of the 6 visible tests failed, and 2 were not run, because something before them has to be fixed; 2 hidden tests are shown after the due date.")
 }
 
 // A student sees the same whether the hidden tests pass or not.

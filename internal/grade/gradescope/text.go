@@ -79,7 +79,7 @@ func summary(u upload, r *grade.Report, tests []Test) string {
 		fmt.Fprintf(&b, "Graded as %s: %q, as that is what the upload has.\n\n", wanted, u.name)
 	}
 	if r.Rejected != nil {
-		b.WriteString("The file was not run: see the test below for what has to be mended first. It does not count against a limit on submissions.\n")
+		b.WriteString("The file was not run: see the test below for what has to be fixed first. It does not count against a limit on submissions.\n")
 		return b.String()
 	}
 	visible, failed, skipped, later := 0, 0, 0, 0
@@ -101,7 +101,7 @@ func summary(u upload, r *grade.Report, tests []Test) string {
 	case skipped == 0:
 		fmt.Fprintf(&b, "%d of the %d visible tests failed", failed, visible)
 	default:
-		fmt.Fprintf(&b, "%d of the %d visible tests failed, and %d were not run, because something before them has to be mended", failed, visible, skipped)
+		fmt.Fprintf(&b, "%d of the %d visible tests failed, and %d were not run, because something before them has to be fixed", failed, visible, skipped)
 	}
 	if later > 0 {
 		fmt.Fprintf(&b, "; %d hidden tests are shown after the due date", later)
@@ -111,9 +111,6 @@ func summary(u upload, r *grade.Report, tests []Test) string {
 		fmt.Fprintf(&b, "\nAdvice, which costs nothing: %s\n", a.Name)
 		if a.Sentence != "" {
 			fmt.Fprintf(&b, "The handout: %s\n", a.Sentence)
-		}
-		if a.Line > 0 {
-			fmt.Fprintf(&b, "%s:%d: ", wanted, a.Line)
 		}
 		fmt.Fprintf(&b, "%s\n", a.Text)
 	}

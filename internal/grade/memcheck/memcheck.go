@@ -128,7 +128,7 @@ type frame struct {
 }
 
 // parse reads Valgrind's XML, protocol 4: one element that says at its end that
-// it is finished, and nothing behind it.
+// it is finished, and nothing after it.
 func parse(text []byte) ([]Finding, error) {
 	var report struct {
 		States []string `xml:"status>state"`

@@ -1,8 +1,12 @@
 package page_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -36,9 +40,51 @@ const (
 	hostileName = `<script>document.title = "caught"</script>"'&#50%?/../Zoë`
 )
 
-// graded are real reports: of the correct submission, of some mutants, of one that
-// hangs and of the hostile one, graded once.
-var graded = sync.OnceValues(func() (map[string]*grade.Report, error) {
+// reports are of the correct submission, of some mutants, of one that hangs and of
+// the hostile one. They lie in testdata, because to grade them takes a minute of
+// processor time; the tests of make test-long grade them.
+func reports(t *testing.T) map[string]*grade.Report {
+	t.Helper()
+	all, err := stored()
+	require.NoError(t, err)
+	return all
+}
+
+var update = flag.Bool("update", false, "grade the submissions and write testdata/reports.json.gz")
+
+const reportsFile = "testdata/reports.json.gz"
+
+var stored = sync.OnceValues(func() (map[string]*grade.Report, error) {
+	if *update || level.Long() {
+		all, err := graded()
+		if err == nil && *update {
+			err = store(all)
+		}
+		return all, err
+	}
+	f, err := os.Open(reportsFile)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	var all map[string]*grade.Report
+	return all, json.NewDecoder(z).Decode(&all)
+})
+
+func store(all map[string]*grade.Report) error {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if err := errors.Join(json.NewEncoder(z).Encode(all), z.Close()); err != nil {
+		return err
+	}
+	return os.WriteFile(reportsFile, b.Bytes(), 0o644)
+}
+
+func graded() (map[string]*grade.Report, error) {
 	const submissions = "../../../testdata/submissions/"
 	table, err := os.ReadFile(submissions + "mutants.txt")
 	if err != nil {
@@ -79,16 +125,9 @@ var graded = sync.OnceValues(func() (map[string]*grade.Report, error) {
 		if reports[id], err = g.File(file); err != nil {
 			return nil, err
 		}
+		reports[id].File = id + ".c"
 	}
 	return reports, nil
-})
-
-func reports(t *testing.T) map[string]*grade.Report {
-	t.Helper()
-	level.SkipQuick(t) // submissions are compiled for it
-	all, err := graded()
-	require.NoError(t, err)
-	return all
 }
 
 func student(t *testing.T, r *grade.Report, name string) string {
@@ -280,7 +319,7 @@ func TestAFindingWithoutADifferenceIsTold(t *testing.T) {
 	parse(t, student(t, &grade.Report{}, "nothing"))
 }
 
-// entries are a class of so many, made of the reports.
+// entries are a class of n, made of the reports.
 func entries(t *testing.T, many int) []page.Entry {
 	t.Helper()
 	all := reports(t)

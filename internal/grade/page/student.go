@@ -190,7 +190,7 @@ func note(op trace.Op) string {
 	switch op.Kind {
 	case trace.Init:
 		if op.A >= 0 {
-			said = append(said, fmt.Sprintf("a pool of %s", plural(int(op.A)/64, "block", "blocks")))
+			said = append(said, fmt.Sprintf("a pool of %s", plural(int(op.Pool())/64, "block", "blocks")))
 		}
 	case trace.Hole:
 		said = append(said, "the tester unmaps a logical block of the sequence between two calls, and keeps the counts right")

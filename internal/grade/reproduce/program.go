@@ -89,7 +89,7 @@ func comment(text string) string { return strings.ReplaceAll(text, "*/", "* /") 
 
 func sizes(ops []trace.Op) (most [trace.Engines]int32) {
 	for _, op := range ops {
-		if op.Kind == trace.Init && op.A >= 0 {
+		if op.Kind == trace.Init && op.A >= 0 && !op.Large() {
 			most[op.Engine] = max(most[op.Engine], op.A, 1)
 		}
 	}
@@ -135,7 +135,8 @@ func changed(c oracle.Change) string {
 	e, a := fmt.Sprintf("e[%d]", c.Engine), literal(c.A)
 	switch c.Kind {
 	case oracle.NewEngine:
-		return fmt.Sprintf("%s = given_engine(pool%d, %s);", e, c.Engine, a)
+		op := trace.Op{Kind: trace.Init, Engine: c.Engine, A: c.A, B: c.B}
+		return fmt.Sprintf("%s = given_engine(%s);", e, poolOf(op))
 	case oracle.DropEngine:
 		return fmt.Sprintf("drop_engine(%s);", e)
 	case oracle.NewSequence:

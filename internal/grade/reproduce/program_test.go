@@ -67,6 +67,7 @@ func TestAProgramChecksItself(t *testing.T) {
 		{"C17", "init e0 640\ncreate e0 -2147483648 5"},                                    // an entry of a table
 		{"F6", "given init e0 640\ngiven create e0 1 5\nfree e0 1"},                        // a leak
 		{"F11", "given init e0 640\nfree e0 1"},                                            // a value
+		{"C13", "given init e0 640\ncreate e0 1 300"},                                      // an allocation where none may be
 		{"A8", "given init e0 640\ngiven create e0 1 9\ngiven fork e0 1 2\nappend e0 1 5"}, // a byte
 		{"A3", "given init e0 640\ngiven create e0 1 9\ngiven fork e0 1 2\nappend e0 1 5"},
 		{"F13", "given init e0 64000\ngiven create e0 1 20\nmove e0 1 9 0\nfree e0 1"},

@@ -18,7 +18,7 @@ func Statement(op trace.Op) string {
 		if op.A < 0 {
 			return "llm_init(NULL, 640);"
 		}
-		return fmt.Sprintf("%s = llm_init(pool%d, %s);", engine, op.Engine, a)
+		return fmt.Sprintf("%s = llm_init(%s);", engine, poolOf(op))
 	case trace.Create:
 		return fmt.Sprintf("create_sequence(%s, %s, %s);", engine, a, b)
 	case trace.Fork:
@@ -47,9 +47,19 @@ func Statement(op trace.Op) string {
 		return fmt.Sprintf("share_block(%s, %s, %s, %s);", engine, a, b, c)
 	case trace.Table:
 		return fmt.Sprintf("given_table(%s, %s, %s);", engine, a, b)
+	case trace.Place:
+		return fmt.Sprintf("map_blocks(%s, %s, %s, %s, 1);", engine, a, b, c)
 	default:
 		return fmt.Sprintf("map_first_free(%s, %s, %s);", engine, a, b)
 	}
+}
+
+// poolOf is the pool of an Init and its size. A large one is reserved, not filled.
+func poolOf(op trace.Op) string {
+	if op.Large() {
+		return fmt.Sprintf("malloc((size_t)%d), (size_t)%d", op.Pool(), op.Pool())
+	}
+	return fmt.Sprintf("pool%d, %s", op.Engine, literal(op.A))
 }
 
 // many is a step of several calls as a loop, which counts those that succeed.

@@ -35,11 +35,6 @@ func Active() (Layers, error) {
 	return l, nil
 }
 
-// Whole reports whether nothing is missing that a kernel can have.
-func (l Layers) Whole() bool {
-	return l.Limits && l.UID != 0 && l.NoPrivileges && l.Landlock > 0 && l.Seccomp
-}
-
 // String is one line for the report; what is missing is in capitals.
 func (l Layers) String() string {
 	var all []string

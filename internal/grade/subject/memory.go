@@ -9,7 +9,7 @@ import (
 )
 
 // Where the process has the file, as in grader/process/runner.c: the pools first, the
-// heap behind them, then the events.
+// heap after them, then the events.
 const (
 	Pools      uint64 = 0x2000_0000_0000
 	PoolsSize         = 64 << 20
@@ -24,6 +24,8 @@ const (
 type memory struct {
 	file  *os.File
 	bytes []byte // pools, heap, events
+
+	aliasFrom, aliasTo, aliasSize uint64 // see Process.Alias
 }
 
 func newMemory() (*memory, error) {
@@ -61,6 +63,9 @@ func (m *memory) events(n uint64) []Event {
 // at views size bytes at an address of the process; nil if any lies outside the
 // pools and the heap.
 func (m *memory) at(address, size uint64) []byte {
+	if p := address - m.aliasTo; p < m.aliasSize && size <= m.aliasSize-p {
+		address = m.aliasFrom + p
+	}
 	offset, room := address-Pools, uint64(PoolsSize)
 	if address >= Heap {
 		offset, room = address-Heap, HeapSize

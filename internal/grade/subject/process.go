@@ -32,7 +32,8 @@ const (
 	Frees    // Size of them, of the ids A, A + 1, ...
 	Open     // the pool at Engine, of Size bytes, may be used
 	Allocate // A chunks of Size bytes
-	GiveBack // what is at Engine
+	GiveBack // the Size chunks whose addresses lie where events do
+	alias    // see Process.Alias
 )
 
 // ReadOnly is added to a Call that must not write a pool: one that does dies.
@@ -97,6 +98,9 @@ const (
 	mostIdle  = 10 * time.Second
 	mostClock = 3 * time.Minute
 )
+
+// ErrAlias is wrapped when there is no address space for the end of a large pool.
+var ErrAlias = errors.New("the end of a large pool cannot be mapped")
 
 // ErrDied is wrapped when the process ends during a call, by a signal or not.
 var ErrDied = errors.New("the process ended")
@@ -170,14 +174,6 @@ func (p *Process) Close() {
 	p.memory.close()
 }
 
-// CPU is what the process has used, once it is gone.
-func (p *Process) CPU() time.Duration {
-	if p.cmd.ProcessState == nil {
-		return 0
-	}
-	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-}
-
 func (p *Process) end() {
 	if p.cmd.ProcessState == nil {
 		p.kill()
@@ -205,6 +201,35 @@ func (p *Process) Do(r Request) (Reply, error) {
 		return Reply{}, err
 	}
 	return Reply{Returned: head.returned, Events: p.events(head.events)}, nil
+}
+
+// GiveBack frees chunks of the process's heap.
+func (p *Process) GiveBack(addresses []uint64) error {
+	for len(addresses) > 0 {
+		n := min(len(addresses), mostEvents)
+		events := p.events(uint64(n))
+		for i := range events {
+			events[i].At = addresses[i]
+		}
+		if _, err := p.Do(Request{Call: GiveBack, Size: uint64(n)}); err != nil {
+			return err
+		}
+		addresses = addresses[n:]
+	}
+	return nil
+}
+
+// Alias maps size bytes of the pools once more at another address, where the end of
+// a large pool is. The error wraps ErrAlias where the system refuses.
+func (p *Process) Alias(from, to, size uint64) error {
+	r, err := p.Do(Request{Call: alias, Engine: from, A: int32(uint32(to)), B: int32(uint32(to >> 32)), Size: size})
+	if err == nil && r.Returned != 1 {
+		err = ErrAlias
+	}
+	if err == nil {
+		p.aliasFrom, p.aliasTo, p.aliasSize = from, to, size
+	}
+	return err
 }
 
 // waiting is for one call.

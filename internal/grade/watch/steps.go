@@ -67,7 +67,7 @@ func (s Steps) encode() ([]byte, error) {
 		own = 1
 	}
 	for _, ops := range s.Traces {
-		if s.Own && slices.ContainsFunc(ops, takesApart) {
+		if slices.ContainsFunc(ops, trace.Op.Large) || s.Own && (slices.ContainsFunc(ops, takesApart) || slices.ContainsFunc(ops, slowlyFilled)) {
 			continue
 		}
 		step(end, 0, own)
@@ -103,6 +103,11 @@ func (s Steps) encode() ([]byte, error) {
 	step(over, 0)
 	return to, nil
 }
+
+// slowlyFilled reports whether the pool of an Init has so many blocks that a
+// submission which builds its states itself, and looks for each free block from the
+// first on, takes its whole processor time for them.
+func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }
 
 // takesApart reports whether the tester has to free or move by itself what may be
 // part of another allocation.

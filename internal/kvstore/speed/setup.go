@@ -81,7 +81,7 @@ func (b *bench) close() {
 	b.pool.Close()
 }
 
-// tables are the block tables of sequences of so many tokens that take all of
+// tables are the block tables of sequences of equal length that take all of
 // the memory in turn: the blocks at random, or as they lie.
 func (b *bench) tables(tokens int, random bool) [][]int32 {
 	order := make([]int32, b.cache.NumBlocks)
@@ -100,7 +100,7 @@ func (b *bench) tables(tokens int, random bool) [][]int32 {
 	return tables
 }
 
-// batch is so many sequences with new query tokens each, whose tables are set by
+// batch is n sequences with new query tokens each, whose tables are set by
 // use.
 func (b *bench) batch(seqs, tokens, queries int) *attention.Batch {
 	n := seqs * queries * queryHeads * headSize

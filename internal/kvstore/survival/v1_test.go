@@ -275,7 +275,7 @@ func (e *v1) check() {
 		want := onePass(e.machine.model, e.dtype, q.tokens)
 		for p, logits := range q.said {
 			if p >= len(q.tokens) {
-				continue // a draft behind a stop
+				continue // a draft after a stop
 			}
 			requireSameBits(e.t, want[p], logits, fmt.Sprintf("position %d of %d, prompt of %d", p, len(q.tokens), q.prompt))
 			e.logits++

@@ -153,7 +153,7 @@ func FromFloats(name string, rows, cols int, values []float32) *Tensor {
 	return &Tensor{Name: name, DType: F32, Rows: rows, Cols: cols, data: data}
 }
 
-// Collect makes Tensors of tensors.
+// Collect makes a Tensors that finds tensors by their names. Of equal names the last one counts.
 func Collect(tensors ...*Tensor) *Tensors {
 	t := &Tensors{byName: map[string]*Tensor{}}
 	for _, one := range tensors {

@@ -3,6 +3,7 @@ package capacity
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -102,8 +103,7 @@ func TestTheCapacityOfASimpleServerIsFound(t *testing.T) {
 // Ensure M/D/1: Poisson arrivals, one at a time, 0.1 s for each. They wait for
 // rho/(2(1-rho)) times that, so 0.15 s on the whole are kept at rho = 1/2.
 func TestTheCapacityOfMD1IsFound(t *testing.T) {
-	lengths, err := workload.Fixed(16, 10)
-	require.NoError(t, err)
+	lengths := fixed{16, 10}
 	p, err := scenario.Open(scenario.Scenario{Setup: line(t), Server: sim.Server{System: "sosp", MaxNumSeqs: 1}})
 	require.NoError(t, err)
 	l := &Load{}
@@ -352,3 +352,8 @@ func TestRequestsKeepTheirOwnHashes(t *testing.T) {
 	require.Equal(t, []int64{1, 2}, requests[0].Hashes)
 	require.Equal(t, []int64{1, 3}, requests[1].Hashes)
 }
+
+// fixed are requests that are all the same.
+type fixed struct{ prompt, output int }
+
+func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output }

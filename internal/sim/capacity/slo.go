@@ -22,7 +22,7 @@ type Metric int
 const (
 	Normalized Metric = iota // from arrival to end, by tokens of the answer
 	TTFT                     // to the first token
-	TPOT                     // from token to token behind the first, of answers with more than one
+	TPOT                     // from token to token after the first, of answers with more than one
 	E2E                      // from arrival to end
 )
 
@@ -135,7 +135,7 @@ func (s SLO) String() string {
 	return strings.Join(all, ", ")
 }
 
-// Times is the SLO with all limits so many times as high. A server that is twice
+// Times is the SLO with all limits multiplied by a factor. A server that is twice
 // as fast in everything sustains twice the rate that it sustains under Times(2).
 func (s SLO) Times(factor float64) SLO {
 	s = slices.Clone(s)

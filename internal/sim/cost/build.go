@@ -13,7 +13,7 @@ const (
 	tera  = 1e12
 )
 
-// Model is how long iterations of the setup take with blocks of so many tokens.
+// Model is how long iterations of the setup take with blocks of blockSize tokens.
 // The error wraps ErrFile.
 func (s Setup) Model(block int) (*Model, error) {
 	if err := s.check(); err != nil {
@@ -66,7 +66,7 @@ func (s Setup) roofline(m *Model) {
 }
 
 // allReduce: with tensor parallelism the workers add up their parts of every
-// token's state twice in a layer, behind attention and behind the feed-forward
+// token's state twice in a layer, after attention and after the feed-forward
 // part. In a ring a worker sends 2(w-1)/w of it.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {

@@ -6,7 +6,7 @@
 //	model, err := setup.Model(16)
 //	clock += model.Seconds(work)
 //
-// A setup is a language model on so many GPUs. The time comes from a line fitted
+// A setup is a language model on a number of GPUs. The time comes from a line fitted
 // to measurements, where there are some, or from a roofline: each part of an
 // iteration takes as long as its bytes or its operations, whichever is slower.
 //

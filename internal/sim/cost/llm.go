@@ -92,7 +92,7 @@ func (l LLM) weightBytes(workers int) float64 {
 	return l.ParameterBytes * (l.matrices(workers) + float64(l.Parameters) - l.matrices(1))
 }
 
-// activationElements is the most that so many tokens need at once: logits and
+// activationElements is the most that n tokens need at once: logits and
 // their normalized form, or input, output and residual of a layer's widest
 // matrix (the artifact's estimate).
 func (l LLM) activationElements(tokens, workers int) float64 {

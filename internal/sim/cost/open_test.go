@@ -234,7 +234,7 @@ func TestParametersFitTheDimensions(t *testing.T) {
 	require.NoError(t, l.check())
 }
 
-// Ensure that nothing behind the object is overlooked, and that text which is no
+// Ensure that nothing after the object is overlooked, and that text which is no
 // object is refused.
 func TestTextAfterTheObjectIsRefused(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("examples", "gpu.json"))

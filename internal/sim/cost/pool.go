@@ -26,7 +26,7 @@ const (
 	paperBlock      = 16 // tokens; the pool is counted in these
 )
 
-// Pool is how many blocks of so many tokens fit, on the GPUs and on the CPU.
+// Pool is how many blocks of blockSize tokens fit, on the GPUs and on the CPU.
 // Workers hold their part of every block, so it is the number for each of them.
 //
 // The memory is what whole blocks of 16 take, whatever the block size, so that

@@ -62,7 +62,7 @@ var DefaultEngine = Engine{
 	Copy:            5,
 }
 
-// New is a roofline of a model on so many GPUs, both by name or file.
+// New is a roofline of a model on a number of GPUs, both by name or file.
 // The error wraps ErrUnknown or ErrFile.
 func New(llm, gpu string, workers int) (Setup, error) {
 	s := Setup{Workers: workers, Engine: DefaultEngine, Memory: DefaultMemory}

@@ -11,16 +11,21 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that every comparison with the paper holds, at reduced length.
+// Ensure that every comparison with the paper holds, at reduced length. A normal run
+// leaves out figures that take long and whose systems other figures have.
 func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	level.SkipQuick(t)
-	report, err := Run(context.Background(), Options{Quick: true, Full: true})
+	o := Options{Quick: true, Only: []string{"table1", "fig1", "fig2", "fig11", "fig12", "fig13", "fig17", "cost"}}
+	if level.Long() {
+		o = Options{Quick: true, Full: true}
+	}
+	report, err := Run(context.Background(), o)
 	require.NoError(t, err)
 	for _, c := range report.Checks {
 		require.True(t, c.OK, "%+v", c)
 	}
-	require.Len(t, report.Checks, 95)
-	require.Len(t, report.Figures, 14)
+	require.Len(t, report.Checks, level.Pick(70, 108))
+	require.Len(t, report.Figures, level.Pick(7, 17))
 	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
 }
 
@@ -28,7 +33,7 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 // anything.
 func TestFiguresDoNotDependOnTheNumberOfJobs(t *testing.T) {
 	level.SkipQuick(t)
-	only := []string{"fig2", "fig17"}
+	only := level.Pick([]string{"table1", "fig17"}, []string{"fig2", "fig17"})
 	one, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 1})
 	require.NoError(t, err)
 	many, err := Run(context.Background(), Options{Quick: true, Only: only, Jobs: 7})
@@ -36,7 +41,7 @@ func TestFiguresDoNotDependOnTheNumberOfJobs(t *testing.T) {
 	require.Equal(t, one, many)
 	alone, err := Run(context.Background(), Options{Quick: true, Only: only[1:]})
 	require.NoError(t, err)
-	require.Equal(t, one.Figures[1:], alone.Figures)
+	require.Equal(t, one.Figures[len(one.Figures)-1:], alone.Figures)
 }
 
 // Ensure that more seeds are taken if asked for, and other numbers come out.
@@ -57,7 +62,7 @@ func TestMoreSeedsGiveOtherNumbers(t *testing.T) {
 func TestAnUnknownFigureIsRefused(t *testing.T) {
 	_, err := Run(context.Background(), Options{Only: []string{"fig3"}})
 	require.ErrorIs(t, err, ErrUnknown)
-	require.ErrorContains(t, err, "want table1, fig2, fig12")
+	require.ErrorContains(t, err, "want table1, fig1, fig2, fig11, fig12")
 }
 
 func TestACancelledFigureEnds(t *testing.T) {

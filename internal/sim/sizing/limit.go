@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/sim/cost"
 )
 
-// Kind is what a change is of.
+// Kind names the resource or setting that a Change changes.
 type Kind string
 
 const (

@@ -61,7 +61,7 @@ type Load struct {
 	Output   float64  `json:"meanOutputTokens"`
 }
 
-// Memory is what there is for keys and values.
+// Memory is the memory for keys and values.
 type Memory struct {
 	TokenBytes int64 `json:"bytesPerToken"` // over all layers and GPUs
 	BlockSize  int   `json:"blockSize"`

@@ -28,7 +28,7 @@ type Target struct {
 	Note    string   `json:"note,omitempty"`
 }
 
-// A Server is so many GPUs that share each layer.
+// A Server is a number of GPUs that share each layer.
 type Server struct {
 	Workers  int     `json:"workers"`
 	Rate     float64 `json:"rate"` // that lasts

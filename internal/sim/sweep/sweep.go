@@ -25,7 +25,7 @@ type Job struct {
 	BlockSize int     `json:"blockSize"`
 	Rate      float64 `json:"rate"`
 	Seed      uint64  `json:"seed"`
-	Requests  int     `json:"requests"` // about so many will arrive
+	Requests  int     `json:"requests"` // expected number of arrivals
 }
 
 func (j Job) String() string {

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"math"
+	"math/rand/v2"
 	"sort"
 	"testing"
 
@@ -11,8 +12,7 @@ import (
 // Ensure that Poisson arrivals have the rate asked for, and gaps that are
 // exponential.
 func TestPoissonArrivalsHaveTheRateAskedFor(t *testing.T) {
-	l, err := Fixed(1, 1)
-	require.NoError(t, err)
+	l := fixed{1, 1}
 	s, err := Poisson(l, 4, 1, 0, draws)
 	require.NoError(t, err)
 	var gaps []float64
@@ -34,8 +34,7 @@ func TestPoissonArrivalsHaveTheRateAskedFor(t *testing.T) {
 
 // Ensure that the end comes with time or count, whichever is first.
 func TestArrivalsEndByTimeOrCount(t *testing.T) {
-	l, err := Fixed(1, 1)
-	require.NoError(t, err)
+	l := fixed{1, 1}
 	s, err := Poisson(l, 2, 1, 1000, 0)
 	require.NoError(t, err)
 	all := drain(t, s)
@@ -75,8 +74,7 @@ func TestRateAndSeed(t *testing.T) {
 
 // Ensure that arrivals that cannot be are refused.
 func TestImpossibleArrivalsAreRefused(t *testing.T) {
-	l, err := Fixed(1, 1)
-	require.NoError(t, err)
+	l := fixed{1, 1}
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, rate := range []float64{0, -1, nan, inf} {
 		_, err := Poisson(l, rate, 1, 0, 1)
@@ -86,7 +84,7 @@ func TestImpossibleArrivalsAreRefused(t *testing.T) {
 		_, err := Poisson(l, 1, 1, until, 1)
 		require.ErrorIs(t, err, ErrSetting, "until %v", until)
 	}
-	_, err = Poisson(l, 1, 1, 0, -1)
+	_, err := Poisson(l, 1, 1, 0, -1)
 	require.ErrorIs(t, err, ErrSetting)
 	for _, gap := range []float64{-1, nan, inf} {
 		_, err := Every(l, gap, 1, 0, 1)
@@ -130,9 +128,13 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	require.Equal(t, len(all)-len(short), fitted.Dropped)
 	require.NotZero(t, fitted.Dropped)
 
-	l, err := Fixed(300, 200)
-	require.NoError(t, err)
+	l := fixed{300, 200}
 	s, err := Every(l, 1, 1, 0, 3)
 	require.NoError(t, err)
 	require.Len(t, drain(t, Fitting(s, longest)), 3, "a request may be exactly as long as the model takes")
 }
+
+// fixed are requests that are all the same.
+type fixed struct{ prompt, output int }
+
+func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output }

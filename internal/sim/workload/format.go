@@ -33,7 +33,7 @@ const (
 // BurstGPT: failed requests have 0 response tokens (README of HPMLL/BurstGPT);
 // six columns, with Session ID and Elapsed time eight (second hand: its files
 // were not at hand). Azure: the 2023 LLM inference traces of
-// Azure/AzurePublicDataset; those of 2024 write a zone behind the time (second
+// Azure/AzurePublicDataset; those of 2024 write a zone after the time (second
 // hand). Mooncake: FAST25-release/traces of
 // kvcache-ai/Mooncake; hash_ids are remapped hashes of 512 tokens and all
 // before these (its README).

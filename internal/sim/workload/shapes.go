@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 )
@@ -71,35 +70,15 @@ func (c chat) Draw(r *rand.Rand) (prompt, output int) {
 	return min(longest, prompt+query), min(longest, answer)
 }
 
-// Fixed are requests that are all the same.
-func Fixed(prompt, output int) (Lengths, error) {
-	if prompt < 1 || output < 1 {
-		return nil, fmt.Errorf("%w: prompts of %d and outputs of %d tokens; both must be at least 1", ErrSetting, prompt, output)
-	}
-	return fixed{prompt, output}, nil
-}
-
-type fixed struct{ prompt, output int }
-
-func (f fixed) Draw(*rand.Rand) (prompt, output int) { return f.prompt, f.output }
-
-// Prefix puts the same tokens in front of every prompt. Prompts become that
-// much longer, and Request.Shared counts them.
-func Prefix(l Lengths, tokens int) (Lengths, error) {
-	if tokens < 0 {
-		return nil, fmt.Errorf("%w: a shared prefix of %d tokens; it must be at least 0", ErrSetting, tokens)
-	}
-	return prefixed{l, tokens + sharedBy(l), tokens}, nil
-}
-
+// prefixed are lengths with the same tokens in front of every prompt.
 type prefixed struct {
 	Lengths
-	all, added int // tokens in common; those that l does not already have
+	tokens int // in front of every prompt; Request.Shared counts them
 }
 
 func (p prefixed) Draw(r *rand.Rand) (prompt, output int) {
 	prompt, output = p.Lengths.Draw(r)
-	return prompt + p.added, output
+	return prompt + p.tokens, output
 }
 
-func (p prefixed) shared() int { return p.all }
+func (p prefixed) shared() int { return p.tokens }

@@ -144,7 +144,7 @@ func TestShareGPT(t *testing.T) {
 }
 
 // Ensure that prompts and outputs of ShareGPT are correlated as the table says
-// before the filter, and as far as that leaves it behind it.
+// before the filter, and as far as that leaves it after it.
 func TestShareGPTCorrelation(t *testing.T) {
 	c := *shareGPT().(*copula)
 	prompts, outputs, _ := sample(&c, draws)
@@ -283,25 +283,12 @@ func TestWMT16(t *testing.T) {
 	}
 }
 
-// Ensure that a prefix adds to whatever is there, and that bad ones are refused.
-func TestFixedAndPrefix(t *testing.T) {
-	l, err := Fixed(7, 9)
-	require.NoError(t, err)
-	l, err = Prefix(l, 100)
-	require.NoError(t, err)
-	l, err = Prefix(l, 20)
-	require.NoError(t, err)
-	s, err := Every(l, 0, 1, 0, 2)
+// Ensure that a prefix lengthens every prompt, and is known as shared.
+func TestAPrefixLengthensEveryPrompt(t *testing.T) {
+	s, err := Every(prefixed{fixed{7, 9}, 120}, 0, 1, 0, 2)
 	require.NoError(t, err)
 	want := Request{Prompt: 127, Output: 9, Shared: 120}
 	require.Equal(t, []Request{want, want}, drain(t, s))
-
-	_, err = Prefix(l, -1)
-	require.ErrorIs(t, err, ErrSetting)
-	for _, bad := range [][2]int{{0, 1}, {1, 0}, {-1, 5}} {
-		_, err = Fixed(bad[0], bad[1])
-		require.ErrorIs(t, err, ErrSetting)
-	}
 }
 
 // Ensure that an unknown name is answered with those that are known.

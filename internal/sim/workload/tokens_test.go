@@ -46,7 +46,7 @@ func TestTokensInCommon(t *testing.T) {
 	})
 }
 
-// Ensure that the same block behind another one has other contents, and that
+// Ensure that the same block after another one has other contents, and that
 // outputs are the request's own.
 func TestTokensOfABlock(t *testing.T) {
 	a := Request{Prompt: 1024, Output: 600, Hashes: []int64{1, 7}}
@@ -62,7 +62,7 @@ func TestTokensOfABlock(t *testing.T) {
 }
 
 // Ensure that requests without anything in common differ from the first token,
-// and that ids go behind what is there.
+// and that ids go after what is there.
 func TestTokensOfTheirOwn(t *testing.T) {
 	r := Request{Prompt: 3, Output: 2}
 	seen := map[int32]bool{}

@@ -39,7 +39,7 @@ type Memory struct {
 	gpu, cpu map[int32][]uint64
 }
 
-// NewMemory makes blocks of so many tokens.
+// NewMemory makes blocks of blockSize tokens.
 func NewMemory(blockSize int) *Memory {
 	return &Memory{blockSize, map[int32][]uint64{}, map[int32][]uint64{}}
 }
@@ -85,7 +85,8 @@ func (m *Memory) Read(table []int32, q *Sequence, start, end int) error {
 	return nil
 }
 
-// Digests are those of each beginning of a sequence.
+// Digests returns for each i an FNV-1a hash of tokens[:i+1]: what Memory stores in
+// the slot of token i.
 func Digests(tokens []int32) []uint64 {
 	list := make([]uint64, len(tokens))
 	h := uint64(14695981039346656037) // FNV-1a

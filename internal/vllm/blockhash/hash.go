@@ -27,7 +27,7 @@ func (h *Hash) Low64() uint64 { return binary.BigEndian.Uint64(h[24:]) }
 type Function interface {
 	// Root is the parent of every first block (vLLM's NONE_HASH).
 	Root() Hash
-	// Sum writes the hash of the block with these tokens behind parent to
+	// Sum writes the hash of the block with these tokens after parent to
 	// out, which may be parent. No extra keys is different from empty ones:
 	// there are no empty ones (vllm/v1/RULES.md §3).
 	Sum(out, parent *Hash, tokens []int32, extra []Key)

@@ -12,7 +12,7 @@ func extraOfB() []Key {
 	return []Key{{Text: "ada"}, image, {Text: "s1"}}
 }
 
-// The answers that the trace format document gives, A and B behind A.
+// The answers that the trace format document gives, A and B after A.
 func TestHashesAreTheDocumentedOnes(t *testing.T) {
 	for name, want := range map[string][3]string{
 		"le": {

@@ -26,7 +26,7 @@ func TestItemsOfARun(t *testing.T) {
 	require.Nil(t, e.Block(128, 160, &at))
 }
 
-// Ensure that a run that starts behind token 0 looks at the last item only.
+// Ensure that a run that starts after token 0 looks at the last item only.
 func TestALaterRunStartsAtTheLastItem(t *testing.T) {
 	e := Extras{Items: []Item{{"a", 0, 100}, {"b", 100, 20}}}
 	at := Last

@@ -86,7 +86,7 @@ func (d *Device) Private(slot *int32, fresh int32) Pair {
 }
 
 // Shared reports whether a write to the block needs a copy.
-func (d *Device) Shared(id int32) bool { return block.NeedOf(d.counts, id-d.first) == block.Copy }
+func (d *Device) Shared(id int32) bool { return block.Shared(d.counts[id-d.first]) }
 
 // Count is how many table entries name the block.
 func (d *Device) Count(id int32) int32 { return d.counts[id-d.first] }

@@ -6,18 +6,18 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Status is what can be said about admission.
+// Status is vLLM's AllocStatus: whether a request can be admitted.
 type Status uint8
 
 const (
-	OK Status = iota
-	Later
-	Never
+	OK    Status = iota // now
+	Later               // not now; enough blocks exist, but others use them
+	Never               // the pool is too small
 )
 
 func (s Status) String() string { return [...]string{"OK", "LATER", "NEVER"}[s] }
 
-// CanAllocate says whether a prompt of so many tokens can be admitted. How many
+// CanAllocate says whether a prompt of n tokens can be admitted. How many
 // sequences it is for and what is cached does not matter (vllm/v0/RULES.md §3).
 func (m *Manager) CanAllocate(tokens, lookahead int) Status {
 	need := ceil(tokens+lookahead, m.config.BlockSize)
@@ -92,8 +92,9 @@ func (m *Manager) checkAllocate(first *Seq, others []*Seq) error {
 	return nil
 }
 
-// Fork gives child, which is unknown so far, the table of parent. It takes no
-// block. A parent that is unknown is none (vllm/v0/RULES.md §2).
+// Fork gives child a copy of parent's table and adds a reference to each block. It does nothing
+// if parent has no table. The error wraps ErrSequence: child has a table already, or blocks of
+// parent have left its sliding window (vllm/v0/RULES.md §2).
 func (m *Manager) Fork(parent, child *Seq) error {
 	if !parent.known {
 		return nil

@@ -10,7 +10,7 @@
 // stack, or, if prefixes are cached and it holds one, in the evictor, where a
 // hit can still find it.
 //
-// A call that fails changes nothing: where vLLM takes what there is and raises
+// A call that fails changes nothing: where vLLM takes the free blocks and raises
 // an exception half-way, the Manager counts before.
 //
 // Not modelled, because the recordings do not show them: encoder-decoder models,

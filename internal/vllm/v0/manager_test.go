@@ -81,7 +81,7 @@ func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {
 	require.NoError(t, m.Allocate(other))
 	s := &Seq{Len: 3, Tokens: tokens}
 	require.NoError(t, m.Allocate(s))
-	_, err = m.Append(nil, s, 1, 3) // an empty block behind the partial one
+	_, err = m.Append(nil, s, 1, 3) // an empty block after the partial one
 	require.NoError(t, err)
 	_, err = m.Append(nil, s, 3, 3)
 	require.NoError(t, err)

@@ -87,7 +87,7 @@ func (p *prefix) evictor() iter.Seq[int32] {
 	}
 }
 
-// register makes id the block that holds the prefix of so many tokens.
+// register makes id the block that holds the prefix of n tokens.
 func (p *prefix) register(id int32, key *blockhash.Hash, tokens int) {
 	b := &p.blocks[id]
 	b.key, b.tokens = *key, tokens
@@ -160,7 +160,7 @@ func (m *Manager) inUse(s *Seq) int {
 }
 
 // walkKeys computes the keys of the full blocks from block first on, up to the
-// token end, behind parent.
+// token end, after parent.
 func (m *Manager) walkKeys(s *Seq, first, end int, parent blockhash.Hash, f func(key *blockhash.Hash) bool) {
 	size := m.config.BlockSize
 	for at := (first + 1) * size; at <= end; at += size {
@@ -272,7 +272,7 @@ func (m *Manager) Computed(dst []int32, group ...*Seq) []int32 {
 
 // computedOf extends the list of s by the blocks computed since. The last block
 // never counts. Once a block was missing the list stays as it is, though the
-// computed ones behind it are in it.
+// computed ones after it are in it.
 func (m *Manager) computedOf(s *Seq) []int32 {
 	last := len(s.table) - 1
 	if s.gap || last < 0 {

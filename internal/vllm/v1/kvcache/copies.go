@@ -52,11 +52,10 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 }
 
 // shared reports whether another table names the block, so that a write needs
-// a copy (design, "One rule, two faces"). What a pending copy holds is no
+// a copy (internal/README.md, decision 6). What a pending copy holds is no
 // table: it is read before the write.
 func (c *Cache) shared(id int32) bool {
-	count := c.pool.Count(id) - c.pins[id]
-	return id != pool.Null && block.NeedOf([]int32{count}, 0) == block.Copy
+	return id != pool.Null && block.Shared(c.pool.Count(id)-c.pins[id])
 }
 
 // sharedSlots counts the blocks of r that tokens from start up to slots will be

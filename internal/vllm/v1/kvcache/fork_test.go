@@ -145,7 +145,7 @@ func TestForkOfMambaIsRefused(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// Rejected drafts give back the blocks behind them, and only these.
+// Rejected drafts give back the blocks after them, and only these.
 func TestRejectedDraftsGiveTheirBlocksBack(t *testing.T) {
 	c := newFull(t, 12)
 	r := computed(t, c, counting(6))

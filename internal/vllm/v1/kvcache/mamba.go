@@ -4,7 +4,7 @@ import "llmmemory/internal/vllm/v1/pool"
 
 // Mamba layers have a state instead of keys and values. In align mode a request
 // keeps one running state, in the last block of its table or, with speculative
-// blocks behind it, in the last but that many. Slots in front are null, or hold
+// blocks after it, in the last but that many. Slots in front are null, or hold
 // the state after (slot+1)×block tokens. A step that begins a new block copies
 // the state from the block it was in, which therefore lives one step longer
 // (vllm/v1/RULES.md §13, and vLLM's MambaManager at the commit named there).

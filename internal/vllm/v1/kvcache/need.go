@@ -51,8 +51,8 @@ func (c *Cache) evictable(ids []int32) int {
 	return n
 }
 
-// PeakBlocks is the most blocks that a request of so many tokens holds at a
-// time when it is alone, with so many steps in flight. A cache with fewer can
+// PeakBlocks is the most blocks that a request of n tokens holds at a
+// time when it is alone, with the given number of steps in flight. A cache with fewer can
 // make it wait for ever.
 func (c *Cache) PeakBlocks(tokens, steps int) int {
 	n := 0

@@ -155,7 +155,7 @@ func TestAdmissionOfALongPromptThroughAWindow(t *testing.T) {
 	}
 }
 
-// External tokens get blocks behind the hit, and none if the window skips them.
+// External tokens get blocks after the hit, and none if the window skips them.
 func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 	r, err := c.Add(Spec{Tokens: counting(18)})

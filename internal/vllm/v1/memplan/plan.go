@@ -64,7 +64,7 @@ type Tensor struct {
 	Layers []int
 }
 
-// Make plans for so many bytes. blocks above 0 is the number of blocks to
+// Make plans for the given bytes. blocks above 0 is the number of blocks to
 // use instead (vLLM's num_gpu_blocks_override).
 func Make(layers []Layer, bytes, blocks int) (*Plan, error) {
 	if err := check(layers); err != nil {

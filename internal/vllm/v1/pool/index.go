@@ -58,7 +58,7 @@ func (p *Pool) find(h *blockhash.Hash, group, tag uint32) (i uint32, found bool)
 	}
 }
 
-// entry returns the node: a block's primary key, or behind those one of more.
+// entry returns the node: a block's primary key, or after those one of more.
 func (p *Pool) entry(node int32) *entry {
 	if int(node) < p.config.NumGPUBlocks {
 		return &p.recs[node].entry

@@ -147,7 +147,7 @@ func (p *Pool) FreeTable(table []int32) {
 }
 
 // release takes one reference of id. An unhashed block that becomes free goes
-// behind at, the last one of this call to go to the head, or the sentinel.
+// after at, the last one of this call to go to the head, or the sentinel.
 func (p *Pool) release(id, at int32) int32 {
 	if id == Null {
 		return at

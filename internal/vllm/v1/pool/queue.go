@@ -3,12 +3,12 @@ package pool
 import "iter"
 
 // The queue of free blocks is a ring of links inside the records, closed by a
-// sentinel behind the last block: the block to be reused next is behind the
+// sentinel after the last block: the block to be reused next is after the
 // sentinel, the one to be kept longest in front of it.
 
 func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
-// link puts the free block id behind at.
+// link puts the free block id after at.
 func (p *Pool) link(id, at int32) {
 	next := p.recs[at].next
 	p.recs[at].next, p.recs[next].prev = id, id

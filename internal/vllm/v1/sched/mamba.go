@@ -35,7 +35,7 @@ func (m *mambaSplit) init(c *Config, cache *kvcache.Cache) {
 // its first step is as short as a decode.
 func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
 
-// clip returns how many of n tokens behind the first start ones to compute.
+// clip returns how many of n tokens after the first start ones to compute.
 func (m *mambaSplit) clip(r *kvcache.Request, start, n int) int {
 	if m.block == 0 {
 		return n

@@ -1,0 +1,129 @@
+package compare
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmmemory/internal/course"
+	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/subject"
+)
+
+const page = 4096
+
+// ErrMemory is wrapped where a submission dies over a large pool and the machine
+// has too little memory left to say that this is its own doing.
+var ErrMemory = errors.New("the machine has too little memory left for the ref_count of a pool of 3 GiB")
+
+// mostForLarge is what a submission may use for the reference counts of a large pool.
+const mostForLarge = 400 << 20
+
+// memoryLeft is what the machine, and the control group that the grader is in, have
+// left; as much as can be where neither says.
+func memoryLeft() int64 {
+	left := int64(math.MaxInt64)
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		if m := available.FindSubmatch(text); m != nil {
+			kib, _ := strconv.ParseInt(string(m[1]), 10, 64)
+			left = kib << 10
+		}
+	}
+	number := func(name string) (int64, error) {
+		text, err := os.ReadFile("/sys/fs/cgroup/" + name)
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	}
+	most, err := number("memory.max") // "max" is no number
+	if err != nil {
+		return left
+	}
+	if used, err := number("memory.current"); err == nil {
+		left = min(left, most-used)
+	}
+	return left
+}
+
+var available = regexp.MustCompile(`(?m)^MemAvailable: +(\d+) kB$`)
+
+// newLargePool is the address of a fresh pool of which only the ends can be
+// touched: they are pages of the pools' region, one after the other, and the
+// second is mapped again where the pool ends.
+func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
+	at := subject.Pools + p.used + poolOffset
+	high := at + oracle.Slack + size - trace.End // where it has to be
+	room := (high%page + trace.End + oracle.Slack + page - 1) &^ (page - 1)
+	p.used += (poolOffset + oracle.Slack + trace.End + page - 1) &^ (page - 1)
+	from := subject.Pools + p.used
+	p.used += room
+	if _, err := p.subject.Do(subject.Request{Call: subject.Open, Engine: at, Size: trace.End}); err != nil {
+		return 0, err
+	}
+	if err := p.subject.Alias(from, high&^(page-1), room); err != nil {
+		return 0, err
+	}
+	p.pools[engine], p.ends[engine] = at, high
+	oracle.Fill(p.subject.At(at, oracle.Slack+trace.End))
+	oracle.Fill(p.subject.At(high, trace.End+oracle.Slack))
+	return at + oracle.Slack, nil
+}
+
+// reserved reports whether a large pool could be made on the oracle's side. Where
+// not, that is trouble.
+func (p *player) reserved(op trace.Op) bool {
+	if op.Large() && p.expected.Engines[op.Engine] == nil {
+		p.trouble = oracle.ErrReserve
+	}
+	return p.trouble == nil
+}
+
+// isLarge reports whether an engine is over a large pool.
+func (p *player) isLarge(engine int) bool { return p.expected.Ends[engine][0] != nil }
+
+// hasLarge reports whether a trace has a large pool.
+func hasLarge(ops []trace.Op) bool { return slices.ContainsFunc(ops, trace.Op.Large) }
+
+// mostCounts of the reference counts are compared at either end of the array.
+const mostCounts = 1 << 20
+
+// looked are the blocks whose counts are compared, from and to: all of them but
+// for those of a large pool that cannot be touched.
+func looked(total int32) [][2]int32 {
+	if total <= 2*mostCounts {
+		return [][2]int32{{0, total}}
+	}
+	const some = trace.End / course.BlockSize
+	return [][2]int32{{0, some}, {total - some, total}}
+}
+
+// largePool compares what can be touched of a large pool.
+func (p *player) largePool(i int) *Difference {
+	for end, want := range p.expected.Ends[i] {
+		at, first := p.pools[i], -int64(oracle.Slack)
+		if end == 1 {
+			at = p.ends[i]
+			first = int64(p.ends[i] - p.pools[i] - oracle.Slack)
+		}
+		got := p.subject.At(at, uint64(len(want)))
+		if bytes.Equal(want, got) {
+			continue
+		}
+		n := 0
+		for n < len(want)-1 && want[n] == got[n] {
+			n++
+		}
+		byteAt := first + int64(n)
+		return differs(Pool, fmt.Sprintf("byte %d of the pool (block %d, record %d)", byteAt, byteAt/course.BlockSize, byteAt%course.BlockSize/course.KVSize),
+			fmt.Sprintf("%#02x", want[n]), fmt.Sprintf("%#02x", got[n]))
+	}
+	return nil
+}
