@@ -25,7 +25,8 @@ type sequence struct {
 	waiting int // forks to be made when the prompt is computed (answer 0)
 	arrived time.Time
 	started time.Time // when it was first scheduled
-	last    time.Time // when its last token came
+	first   time.Time // when its first token came
+	last    time.Time // when its last one came
 }
 
 // output is the answer so far.

@@ -124,6 +124,7 @@ func (e *Engine) give(q *sequence, token []Token, now time.Time) {
 	text, finish := q.take(token[0].ID)
 	event := Event{Index: q.index, Text: text, Tokens: token, Finish: finish}
 	if q.last.IsZero() {
+		q.first = now
 		e.observer.FirstToken(now.Sub(q.arrived))
 		if q.index == 0 {
 			event.Prompt = q.stream.prompt
