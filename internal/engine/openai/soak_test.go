@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -141,7 +142,10 @@ func (u *users) expect(status int, body string) []byte {
 }
 
 func body(rnd *rand.Rand, most int, more string) (text, answer string) {
-	code := fmt.Sprintf("%06d", rnd.IntN(1000000))
+	code := "" // of six different digits: after four equal ones the model cannot know where it is
+	for _, digit := range rnd.Perm(10)[:6] {
+		code += strconv.Itoa(digit)
+	}
 	prompt := strings.Repeat(story, rnd.IntN(3)) + "Your number is " + code + "! Your number is"
 	data, _ := json.Marshal(prompt)
 	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, data, most, more), " " + code
