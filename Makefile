@@ -32,7 +32,7 @@ B := build
 COURSE_FLAGS := -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb
 
 # Looked for by the recipes, which may have to install it first.
-GO := GOTOOLCHAIN=auto $$(.ci/tools go)
+GO := GOTOOLCHAIN=$$(.ci/tools toolchain) $$(.ci/tools go)
 BUILD := CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath
 
 # The runtime as a guest: no preemption signals and no changes of GOMAXPROCS, no

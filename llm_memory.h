@@ -22,7 +22,7 @@
  * Who owns what: the caller owns the pool. Engine, ref_count, sequences and
  * every table are separate malloc allocations; free_sequence and llm_destroy
  * free them. Calls on one engine from several threads are serialised; reading
- * fields while another thread is in a call is the caller's race.
+ * fields while another thread is in a call is a data race.
  */
 #ifndef LLM_MEMORY_H
 #define LLM_MEMORY_H
@@ -63,13 +63,13 @@ typedef struct {
 /*
  * Task 1. An engine over pool_size / BLOCK_SIZE blocks at pool_addr.
  * NULL when pool_addr is NULL, when pool_size is below BLOCK_SIZE or above
- * INT_MAX blocks, or when memory is out.
+ * INT_MAX blocks, or when malloc fails.
  */
 LLMEngine *llm_init(void *pool_addr, size_t pool_size);
 
 /*
- * Task 2. A new last sequence with blocks for initial_kv_len records; no byte of
- * the pool is written. NULL, with nothing changed, when engine is NULL,
+ * Task 2. Appends a sequence with blocks for initial_kv_len records to the list; no
+ * byte of the pool is written. NULL, with nothing changed, when engine is NULL,
  * initial_kv_len <= 0, seq_id exists, more than MAX_LOGICAL_BLOCKS or more than
  * the free blocks would be needed, or memory is out.
  */

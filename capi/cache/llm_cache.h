@@ -30,9 +30,9 @@
  * the steps. Two things make use of that, as in vLLM. With pipeline_parallel_size
  * other requests, or later chunks of a prompt, fill the stages. With
  * LLM_CACHE_ASYNC a request is scheduled again before its last token is known:
- * the row computes the token that the worker sampled by itself. What comes back
- * for a request that has finished, was aborted or has lost its blocks meanwhile
- * is sorted out by the update: `kept` says what counts. With drafts, `computed`
+ * the row's input is the token that the worker has just sampled. Tokens
+ * for a request that has finished, was aborted or was preempted meanwhile are
+ * kept or dropped by the update: `kept` says how many count. With drafts, `computed`
  * of a row is the most there can be, as if all drafts of the steps in flight were
  * accepted; the worker subtracts those that were not, and finds the slots in its
  * block table. preempted and finished of a step without rows come after the steps
@@ -46,13 +46,13 @@
  *
  * UNITS. Lengths and positions are tokens, capacities and `len` are entries of
  * an array, both unless said otherwise. Blocks are numbered from 0; block 0 is
- * the null block, which stands for what nobody reads and is never written. Slot
- * = block x tokens of a block + place in the block.
+ * the null block, a placeholder for blocks that are no longer read; it is never
+ * written. Slot = block x block_size + offset in the block.
  *
  * STRUCTS WITH A `size`. Set it to sizeof. 0 in any other field is its default.
  * A shorter struct, of an older header, is taken as if zeros followed (it must end
  * between two fields); a longer one, of a newer header, is refused if what this
- * library does not know is not 0. Statistics are filled as far as both know them, the rest with 0. Structs
+ * library does not know is not 0. Of llm_cache_stats the library writes only what fits into size, and 0 into fields it does not know. Structs
  * without a size (rows, copies, events, arrays, groups) never change.
  *
  * OWNERSHIP. Every array belongs to the caller. The library copies what it
@@ -62,11 +62,11 @@
  * OUTPUT ARRAYS have `at`, `cap` and `len`. On success len is the number of
  * entries written. When one is too small, the call returns LLM_CACHE_E_SMALL,
  * each len of the call is what is needed, and no entry has been written. Other
- * errors leave len alone. `at` may be NULL if cap is 0. What is to be handed out
- * is not lost: see llm_cache_schedule and llm_cache_events.
+ * errors leave len alone. `at` may be NULL if cap is 0. No result
+ * is lost: see llm_cache_schedule and llm_cache_events.
  *
- * HANDLES are numbers, and are looked up: a closed cache, a finished request, a
- * request of another open cache and any other number give an error.
+ * HANDLES are numbers, and are checked: a closed cache, a finished request, a
+ * request of another open cache and any number that is no handle are errors.
  *
  * ERRORS. 0 is success; everything else is negative and has a text. A call that
  * fails has changed nothing. Pointers and lengths are checked as far as they can
@@ -110,7 +110,7 @@ enum {
     LLM_CACHE_E_SMALL = -6,    /* an output array is too small; len is what is needed */
     LLM_CACHE_E_OVERLAP = -7,  /* two arrays or structs overlap */
     LLM_CACHE_E_ALIGN = -8,    /* an array or struct is not aligned for its type */
-    LLM_CACHE_E_ORDER = -9,    /* not between these calls: a step is open, or none is */
+    LLM_CACHE_E_ORDER = -9,    /* called in the wrong order: a step is in flight, or none is */
     LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
     LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool */
@@ -141,8 +141,8 @@ const char *llm_cache_error_text(int error);
 const char *llm_cache_error_detail(void);
 
 /*
- * Has every failed call reported to hook, with its code and detail, on the thread of
- * the call; NULL: none. hook must not call the library. It is for all caches of
+ * Calls hook for every failed call, with its code and detail, on the thread of
+ * the call; NULL removes the hook. hook must not call the library. It is for all caches of
  * the process.
  */
 typedef void (*llm_cache_log)(void *user, int error, const char *detail);
@@ -194,8 +194,8 @@ enum {
 
 /* What names a block of tokens. */
 enum {
-    LLM_CACHE_HASH_SHA256 = 0, /* vLLM's sha256_cbor: nobody can make two prompts collide */
-    LLM_CACHE_HASH_XXH3 = 1,   /* faster; only where all users may see each other's data, or have salts */
+    LLM_CACHE_HASH_SHA256 = 0, /* vLLM's sha256_cbor: collision-resistant */
+    LLM_CACHE_HASH_XXH3 = 1,   /* faster, but collisions can be made: only if users trust each other or have different salts */
     LLM_CACHE_HASH_NONE = 2    /* no prefix caching */
 };
 
@@ -204,7 +204,7 @@ enum {
     LLM_CACHE_WHOLE_PREFILLS = 2,     /* a prompt is computed in one step */
     LLM_CACHE_ADMIT_CHUNKS = 4,       /* admit a request if its first chunk fits */
     LLM_CACHE_RETURN_DRAFTS = 8,      /* give blocks of rejected drafts back at once */
-    /* 16 was LLM_CACHE_FORGET_UNSCHEDULED, which is what the library does unless: */
+    /* 16 was LLM_CACHE_FORGET_UNSCHEDULED, now the default; LLM_CACHE_AS_VLLM turns it off */
     LLM_CACHE_EAGLE = 32,             /* the drafts come from EAGLE */
     /*
      * Bit for bit as vLLM, also where that is unsafe: blocks can be hit that were
@@ -226,7 +226,7 @@ typedef struct llm_cache_config {
     /* A caller's struct may end here, or after any field below. */
     int32_t policy;        /* LLM_CACHE_FCFS or LLM_CACHE_PRIORITY */
     int32_t hash;          /* LLM_CACHE_HASH_... */
-    const char *hash_seed; /* SHA-256: as vLLM's PYTHONHASHSEED; NULL: random, the hashes agree with nobody's */
+    const char *hash_seed; /* SHA-256: as vLLM's PYTHONHASHSEED; NULL: random, so hashes differ from those of other processes */
     uint32_t flags;        /* LLM_CACHE_EVENTS and others */
     int32_t long_prefill_token_threshold; /* most tokens of one request in a step; 0: no limit */
     int32_t num_lookahead_tokens;   /* slots for the draft model of each request */
@@ -314,10 +314,10 @@ enum {
 
 typedef struct llm_cache_spec {
     uint32_t size;
-    uint32_t flags;          /* LLM_CACHE_NO_READ, LLM_CACHE_REPORT */
+    uint32_t flags;          /* LLM_CACHE_NO_READ, LLM_CACHE_REPORT, LLM_CACHE_HOLD */
     llm_cache_tokens tokens; /* the prompt: 1 to max_model_len - 1 */
     int32_t max_tokens;      /* most tokens to generate, at least 1 */
-    int32_t min_tokens;      /* fewer do not end it, whatever they are; at most max_tokens, and what max_model_len leaves */
+    int32_t min_tokens;      /* stop tokens are ignored before this many; at most max_tokens, and what max_model_len leaves */
     /* A caller's struct may end here, or after any field below. */
     llm_cache_tokens stop; /* tokens after which it stops, end of sequence among them */
     const char *salt;      /* requests share blocks only under equal salts; NULL or "": none */
@@ -381,7 +381,7 @@ typedef struct llm_cache_row {
     int32_t computed; /* tokens before this step */
     int32_t tokens;   /* to compute now, drafts included */
     int32_t drafts;
-    int32_t samples; /* 1: it has no more tokens to compute, so the update brings at least one for it */
+    int32_t samples; /* 1: this row ends at the request's last token, so sample for it; 0: do not */
     int32_t reserved;
 } llm_cache_row;
 
@@ -404,23 +404,23 @@ typedef struct llm_cache_copies {
 } llm_cache_copies;
 
 /*
- * What to compute. Capacities that always suffice are named where there are any
- * (G is the number of groups).
+ * What to compute. A field's comment ends with a capacity that always suffices, if
+ * there is one (G is the number of groups).
  *
  * blocks has the block ids of row 0 in group 0, 1, ..., then those of row 1, and
  * so on. Part i = row x G + group ends at block_ends[i] and goes into the request's
- * table from entry block_starts[i] on; what the table had there is gone.
+ * table from entry block_starts[i] on; what the table had from there on is replaced.
  */
 typedef struct llm_cache_step {
     uint32_t size;
     int32_t tokens;             /* out: of all rows */
-    llm_cache_rows rows;        /* max_seqs */
-    llm_cache_i32s drafts;      /* of all rows, one after the other; -1 is padding. max_tokens */
+    llm_cache_rows rows;        /* max_num_seqs */
+    llm_cache_i32s drafts;      /* of all rows, one after the other; -1 is padding. max_num_batched_tokens */
     llm_cache_i32s blocks;
-    llm_cache_i64s block_starts; /* max_seqs x G */
-    llm_cache_i64s block_ends;   /* max_seqs x G */
+    llm_cache_i64s block_starts; /* max_num_seqs x G */
+    llm_cache_i64s block_ends;   /* max_num_seqs x G */
     llm_cache_i64s slots;        /* group g: `tokens` entries from g x tokens on, where the keys and values of
-                                    each scheduled token go, in the order of rows; -1: nowhere. max_tokens x G */
+                                    each scheduled token go, in the order of rows; -1: nowhere. max_num_batched_tokens x G */
     llm_cache_copies copies;     /* in this order */
     llm_cache_i32s common;       /* by group: blocks that all running requests share at the beginning. G */
     llm_cache_ids preempted;     /* since the last step: their tables are gone */
@@ -446,7 +446,7 @@ enum {
 };
 
 typedef struct llm_cache_done {
-    llm_request id; /* names nothing any more */
+    llm_request id; /* no longer valid */
     uint64_t user_data;
     int32_t reason; /* LLM_CACHE_STOPPED or LLM_CACHE_LENGTH */
     int32_t reserved;
@@ -457,7 +457,7 @@ typedef struct llm_cache_dones {
     int64_t cap, len;
 } llm_cache_dones;
 
-/* What became of a step. Both arrays must have room for as many entries as the step has rows. */
+/* What llm_cache_update did with a step. Both arrays must have room for as many entries as the step has rows. */
 typedef struct llm_cache_outcome {
     uint32_t size;
     uint32_t reserved;    /* 0 */

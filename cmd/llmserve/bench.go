@@ -81,7 +81,8 @@ type timing struct {
 }
 
 func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *benchOptions) (err error) {
-	e, err := l.engine(o, nil)
+	var steps stepTimes
+	e, err := l.engine(o, &steps)
 	if err != nil {
 		return err
 	}
@@ -92,6 +93,7 @@ func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *b
 	begin := time.Now()
 	timings := l.load(ctx, e, b)
 	r := summarize(b, timings, time.Since(begin))
+	r.Overhead = steps.overhead()
 	for i := range timings {
 		if timings[i].err != nil {
 			return timings[i].err
@@ -106,6 +108,31 @@ func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *b
 		return err
 	}
 	return os.WriteFile(b.output, append(data, '\n'), 0o644)
+}
+
+// stepTimes add up where the time of steps goes. They observe an engine.
+type stepTimes struct {
+	mu           sync.Mutex
+	model, other time.Duration
+}
+
+// Step implements engine.Observer.
+func (s *stepTimes) Step(r engine.StepReport) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.model += r.Model
+	s.other += r.Schedule + r.Sample
+}
+
+func (s *stepTimes) FirstToken(time.Duration)      {}
+func (s *stepTimes) NextToken(time.Duration)       {}
+func (s *stepTimes) Finished(engine.RequestReport) {}
+
+// overhead is what scheduling, sampling and delivering take, in percent of the model's time.
+func (s *stepTimes) overhead() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return 100 * s.other.Seconds() / max(s.model.Seconds(), 1e-9)
 }
 
 // load sends all requests and waits for their answers.
@@ -174,6 +201,7 @@ type result struct {
 	RequestThroughput float64 `json:"request_throughput"`
 	OutputThroughput  float64 `json:"output_throughput"`
 	TotalThroughput   float64 `json:"total_token_throughput"`
+	Overhead          float64 `json:"overhead_percent"` // of steps, above the model; not vLLM's
 	quantiles
 }
 
@@ -245,6 +273,7 @@ func spread(x []float64) (mean, median, p90, p99 float64) {
 func (r *result) print(out io.Writer) {
 	fmt.Fprintf(out, "%d requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n",
 		r.Completed, r.Duration, r.RequestThroughput, r.OutputThroughput, r.TotalThroughput)
+	fmt.Fprintf(out, "scheduling, sampling and delivering take %.2f %% above the model's time\n", r.Overhead)
 	fmt.Fprintf(out, "%-24s%10s%10s%10s%10s\n", "ms", "mean", "median", "p90", "p99")
 	for _, line := range []struct {
 		name                   string

@@ -160,7 +160,7 @@ func TestBenchWritesWhatVLLMsBenchWrites(t *testing.T) {
 	require.EqualValues(t, 6, r["completed"])
 	require.EqualValues(t, 6*72, r["total_input_tokens"])
 	require.EqualValues(t, 30, r["total_output_tokens"])
-	for _, name := range []string{"duration", "output_throughput", "median_ttft_ms", "p90_tpot_ms", "p99_itl_ms"} {
+	for _, name := range []string{"duration", "output_throughput", "median_ttft_ms", "p90_tpot_ms", "p99_itl_ms", "overhead_percent"} {
 		require.Positive(t, r[name], name)
 	}
 }

@@ -65,6 +65,14 @@ type loaded struct {
 	template  *chat.Template
 }
 
+func (l *loaded) weightBytes() int {
+	n := l.model.WeightBytes()
+	for _, p := range l.peers {
+		n += p.Model.WeightBytes()
+	}
+	return n
+}
+
 func (l *loaded) close() error {
 	err := l.model.Close()
 	l.pool.Close()

@@ -20,12 +20,12 @@ func figuresCommand() *cobra.Command {
 		Short: "Repeat the PagedAttention paper's experiments",
 		Long: "figures runs the experiments of the paper (SOSP '23) for OPT-13B and draws what they show beside\n" +
 			"what the paper prints: an SVG, a PNG and a CSV of each figure, and a page of all. With --check it\n" +
-			"prints the comparison and the exit status is 1 if a number is outside its tolerance.\n\n" +
+			"prints each comparison and the exit status is 1 if one is outside its tolerance.\n\n" +
 			"Figures: " + strings.Join(experiment.Names(), ", ") + ".",
 		Example: "  llmsim figures -o figures\n" +
 			"  llmsim figures --check\n" +
 			"  llmsim figures -o figures --only fig13,fig15 --seeds 20\n" +
-			"  llmsim figures -o figures --full          # OPT-66B and OPT-175B, V0 and V1, too",
+			"  llmsim figures -o figures --full          # OPT-66B, OPT-175B, LLaMA-13B, V0 and V1, too",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
@@ -69,7 +69,7 @@ func figuresCommand() *cobra.Command {
 	f.StringVarP(&dir, "out", "o", "", "folder for the figures and index.html")
 	f.BoolVar(&check, "check", false, "print the comparison with the paper; exit status 1 if a number misses")
 	f.StringSliceVar(&o.Only, "only", nil, "names of figures (default all)")
-	f.BoolVar(&o.Full, "full", false, "latency of OPT-66B and OPT-175B, and of vLLM V0 and V1, too")
+	f.BoolVar(&o.Full, "full", false, "latency of OPT-66B, OPT-175B and LLaMA-13B, and of vLLM V0 and V1, too")
 	f.BoolVar(&o.Quick, "quick", false, "fewer seeds and shorter runs")
 	f.IntVar(&o.Seeds, "seeds", 0, "seeds of averages, from 1 (default 8)")
 	f.IntVar(&o.Jobs, "jobs", 0, "runs at once (default: one for each processor)")

@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
@@ -16,12 +18,64 @@ import (
 // addRun are the flags that say what one run is.
 func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
-	f.Float64Var(&s.Rate, "rate", 0, "requests a second (default 1; a trace: as it is)")
+	f.Var((*rateFlag)(s), "rate", "requests a second; inf: all at once (default 1; a trace: as it is)")
 	addBlockSize(f, &s.Server)
 	addRequests(f, s)
+	addClients(f, s)
 	addModel(f, s)
 	addDecoding(f, &s.Decoding)
 	addMemory(f, &s.Server)
+}
+
+// A rateFlag is a scenario's rate, or that all requests come at once.
+type rateFlag scenario.Scenario
+
+func (r *rateFlag) String() string { return "" }
+
+func (r *rateFlag) Type() string { return "float" }
+
+func (r *rateFlag) Set(text string) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return fmt.Errorf("%q is no number", text)
+	}
+	if r.AtOnce = math.IsInf(v, 1); r.AtOnce {
+		v = 0
+	}
+	r.Rate = v
+	return nil
+}
+
+// addClients are the flags that say how clients wait for answers, as in vLLM's "bench
+// serve".
+func addClients(f *pflag.FlagSet, s *scenario.Scenario) {
+	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency, "most requests that are sent and not answered; others wait with the clients, and their latency begins when they are sent (default: any number)")
+	f.Float64Var(&s.Turns, "turns", s.Turns, "mean turns of a conversation, each after the answer to the one before; of a trace with hash_ids: 1, its turns are found (default: no conversations)")
+	f.Float64Var(&s.Think, "think", s.Think, "seconds from an answer to the next turn: the mean; of a trace the least")
+	f.Var((*goodput)(&s.Goodput), "goodput", "count the requests that keep all of these, such as 'ttft<1s,tpot<50ms,e2e<30s'")
+}
+
+// A goodput is limits that each request keeps or not.
+type goodput sim.Goodput
+
+func (g *goodput) String() string { return "" }
+
+func (g *goodput) Type() string { return "limits" }
+
+func (g *goodput) Set(text string) error {
+	slo, err := capacity.ParseSLO(text)
+	if err != nil {
+		return err
+	}
+	*g = goodput{}
+	for _, o := range slo {
+		limit := map[capacity.Metric]*float64{capacity.TTFT: &g.First, capacity.TPOT: &g.Between, capacity.E2E: &g.Whole}[o.Metric]
+		if limit == nil || o.Level != 0 {
+			return fmt.Errorf("%q: of one request want ttft, tpot or e2e below a time, without @", o)
+		}
+		*limit = o.Limit
+	}
+	return nil
 }
 
 func addBlockSize(f *pflag.FlagSet, v *sim.Server) {
@@ -60,6 +114,7 @@ func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Trace, "trace", s.Trace, "requests of a file instead: CSV with the columns arrival (s), prompt and output (tokens), JSONL with these, BurstGPT's or Azure's CSV, Mooncake's JSONL; .gz too")
 	f.Float64Var(&s.Duration, "duration", s.Duration, "seconds of arrivals (default 1000, or the whole trace)")
 	f.IntVar(&s.Requests, "requests", s.Requests, "most requests (default: no limit)")
+	f.Float64Var(&s.Burstiness, "burstiness", s.Burstiness, "shape of the gamma distribution of gaps between requests: less than 1 comes in bursts, more is more even (default 1, Poisson)")
 }
 
 // addModel are the flags that say what runs where.

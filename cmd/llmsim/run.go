@@ -32,6 +32,9 @@ func runCommand() *cobra.Command {
 			"  llmsim run --system orca-max --rate 2 --duration 3600 --from 600 --stop\n" +
 			"  llmsim run --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv --requests 10000\n" +
 			"  llmsim run --workload alpaca --rate 20 --system sosp --samples 4 --beam\n" +
+			"  llmsim run --rate inf --max-concurrency 32 --requests 1000 --goodput 'ttft<1s,tpot<60ms'\n" +
+			"  llmsim run --rate 4 --burstiness 0.3 --setup llama-3-8b\n" +
+			"  llmsim run --rate 2 --turns 4 --think 20 --setup llama-3-8b\n" +
 			"  llmsim run --trace mooncake_trace.jsonl --setup llama-3-70b --max-len 131072",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -140,6 +143,9 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	}
 	if r.Seconds > 0 {
 		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds)
+	}
+	if s.Goodput != (sim.Goodput{}) {
+		fmt.Fprintf(w, "goodput\t%.2f requests/s: %d of %d requests within all limits\n", r.Goodput, r.Good, r.Arrived)
 	}
 	fmt.Fprintf(w, "\tmean\tp50\tp90\tp99\tmax\n")
 	row := func(name string, scale float64, unit string, d sim.Spread) {

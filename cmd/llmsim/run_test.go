@@ -159,7 +159,7 @@ func TestFiguresAreWrittenAndCompared(t *testing.T) {
 	status, stdout, stderr := llmsim(t, "figures", "--only", "table1,fig2", "--quick", "--check", "-o", dir)
 	require.Zero(t, status, stderr)
 	require.Contains(t, stdout, "15728 (983 blocks of 16)")
-	require.Contains(t, stdout, "17 of 17 hold")
+	require.Contains(t, stdout, "predicted: 17 of 17 within their tolerance")
 	for _, name := range []string{"index.html", "fig02-memory-waste.svg", "fig02-memory-waste.png", "fig02-memory-waste.csv"} {
 		require.FileExists(t, filepath.Join(dir, name))
 	}
@@ -179,5 +179,34 @@ func narrow(t *testing.T, text string) {
 	t.Helper()
 	for _, line := range strings.Split(text, "\n") {
 		require.LessOrEqual(t, utf8.RuneCountInString(line), terminal.Columns, line)
+	}
+}
+
+// Ensure that clients wait as with vLLM's "bench serve", and that what cannot be is said.
+func TestClientsThatWait(t *testing.T) {
+	status, out, _ := llmsim(t, "run", "--rate", "inf", "--max-concurrency", "8", "--requests", "100", "--goodput", "ttft<1s,tpot<60ms")
+	require.Zero(t, status)
+	require.Contains(t, out, "100 of 100 requests")
+	require.Contains(t, out, "goodput")
+	status, out, _ = llmsim(t, "run", "--rate", "1", "--turns", "3", "--think", "5", "--requests", "60", "--setup", "llama-3-8b")
+	require.Zero(t, status)
+	require.Contains(t, out, "prefix hits")
+	for _, c := range []struct {
+		name    string
+		args    []string
+		wantErr string
+	}{
+		{"all at once, without a number", []string{"--rate", "inf"}, "need a number"},
+		{"pauses without turns", []string{"--think", "3"}, "--turns"},
+		{"a turn less than one", []string{"--turns", "0.5"}, "at least 1"},
+		{"a burstiness below 0", []string{"--burstiness", "-1"}, "at least 0"},
+		{"a percentile as a goodput", []string{"--goodput", "ttft<1s@p99"}, "without @"},
+		{"turns of a trace without hashes", []string{"--trace", "../../internal/sim/workload/testdata/traces/own.csv", "--turns", "1"}, "hash_ids"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, _, stderr := llmsim(t, append([]string{"run"}, c.args...)...)
+			require.Equal(t, 1, status)
+			require.Contains(t, stderr, c.wantErr)
+		})
 	}
 }

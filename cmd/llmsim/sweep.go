@@ -70,6 +70,7 @@ func sweepCommand() *cobra.Command {
 	f.IntVar(&o.jobs, "jobs", 0, "runs at a time (default: one for each processor)")
 	addSLO(f, &o.slo)
 	addArrivals(f, &o.base)
+	addClients(f, &o.base)
 	addModel(f, &o.base)
 	addDecoding(f, &o.base.Decoding)
 	addMemory(f, &o.base.Server)

@@ -32,6 +32,7 @@ const (
 
 var layoutNames = [...]string{"tile", "vllm", "flash"}
 
+// String is "tile", "vllm" or "flash".
 func (l Layout) String() string {
 	if l >= layouts {
 		return "unknown layout"

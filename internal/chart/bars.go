@@ -98,7 +98,7 @@ func (b *barChart) Plot(c draw.Canvas, p *plot.Plot) {
 	for i := range b.data.Groups {
 		x := c.X(p.X.Norm(float64(i))) - slot*vg.Length(b.slots)/2
 		for _, s := range b.data.Series {
-			v, look := s.Values[i], b.styles.of(s.Name)
+			v, look := s.Values[i], b.look(i, s)
 			b.drawOurs(c, look, v, x, slot)
 			x += slot
 			if !s.fromPaper() {
@@ -111,6 +111,14 @@ func (b *barChart) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 	}
 	c.StrokeLine2(stroke(muted, 1), c.Min.X, b.base(c), c.Max.X, b.base(c))
+}
+
+// look is the series', or, where there is one series, that of a group that is Fixed.
+func (b *barChart) look(group int, s Series) look {
+	if name := b.data.Groups[group]; len(b.data.Series) == 1 && b.styles.isFixed(name) {
+		return b.styles.of(name)
+	}
+	return b.styles.of(s.Name)
 }
 
 // base is where bars stand: at 0, at the bottom of a logarithmic axis.

@@ -111,7 +111,7 @@ func TestAPictureIsHonestAlone(t *testing.T) {
 		require.Contains(t, svg, f.Kind.Meaning(), f.Name)
 		require.Contains(t, svg, f.Seeds, f.Name)
 		require.Contains(t, svg, f.Note, f.Name)
-		require.Equal(t, f.cut(), strings.Contains(svg, "Arrows: beyond the axis."), f.Name)
+		require.Equal(t, f.cut(), strings.Contains(svg, "Chevrons: beyond the axis."), f.Name)
 		require.Equal(t, f.spread(), strings.Contains(svg, "Whiskers:"), f.Name)
 	}
 }
@@ -340,8 +340,38 @@ func TestNoArrowHidesAnother(t *testing.T) {
 	require.GreaterOrEqual(t, math.Abs(x[0]-x[1]), 9., "their width")
 }
 
-// arrowPath is a triangle that points up.
-var arrowPath = regexp.MustCompile(`<path d="M[\d.]+,([\d.]+)L[\d.]+,[\d.]+L[\d.]+,[\d.]+Z" style="fill:#[0-9A-F]{6}"`)
+// arrowPath is a chevron that points up, which no series has for a marker.
+var arrowPath = regexp.MustCompile(`<path d="M[\d.]+,[\d.]+(L[\d.]+,[\d.]+){5}Z" style="fill:#[0-9A-F]{6}"`)
+
+// Ensure that no marker has the corners of a chevron.
+func TestNoMarkerLooksLikeACut(t *testing.T) {
+	for _, l := range looks {
+		require.NotEqual(t, 6, len(l.corners))
+	}
+}
+
+// Ensure that a name that is Fixed looks the same in every figure, and like no other
+// series of it.
+func TestFixedNamesLookTheSameInEveryFigure(t *testing.T) {
+	fixed := []string{"a", "b", "c"}
+	figure := func(names ...string) Figure {
+		var l Lines
+		for _, n := range names {
+			l.Lines = append(l.Lines, Line{Name: n})
+		}
+		return Figure{Fixed: fixed, Panels: []Panel{{Data: l}}}
+	}
+	both, alone := newStyles(figure("c", "other", "a")), newStyles(figure("c"))
+	require.Equal(t, looks[2], alone.of("c"))
+	require.Equal(t, looks[2], both.of("c"))
+	require.Equal(t, looks[0], both.of("a"))
+	require.Equal(t, looks[mostSeries], both.of("other"))
+
+	bars := Figure{Fixed: fixed, Panels: []Panel{{Data: Bars{Groups: []string{"b", "x"}, Series: []Series{{Name: "rate"}}}}}}
+	chart := &barChart{frame: &frame{styles: newStyles(bars)}, data: bars.Panels[0].Data.(Bars)}
+	require.Equal(t, looks[1], chart.look(0, chart.data.Series[0]))
+	require.Equal(t, looks[mostSeries], chart.look(1, chart.data.Series[0]))
+}
 
 func TestSeriesDifferWithoutColour(t *testing.T) {
 	for i, a := range looks {
@@ -386,17 +416,30 @@ func comparison() []Check {
 	return []Check{
 		{"Fig. 2, token states, Orca (Max)", "20.4 %", "19.80 %", "−0.60", "±2 points", true, Predicted},
 		{"Fig. 15, <b>Alpaca</b>", "9.79 %", "12.10 %", "+2.31", "±1 points", false, Calibrated},
+		{"Fig. 14, order", "a < b", "1 < 2", "", "order", true, OrderOnly},
+		{"Fig. 15, another shape", "9.79 %", "10.60 %", "+0.81", "±1 points", true, Explained},
+		{"Fig. 12, FasterTransformer", "22", "8", "−14", "", true, KnownMiss},
 	}
 }
 
 func TestTheChecksSayItInWords(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, WriteTable(&b, comparison()))
-	require.Equal(t, `ok    Fig. 2, token states, Orca (Max) (predicted)
-      paper 20.4 %, ours 19.80 %, difference −0.60, tolerance ±2 points
-MISS  Fig. 15, <b>Alpaca</b> (calibrated)
-      paper 9.79 %, ours 12.10 %, difference +2.31, tolerance ±1 points
-1 of 2 hold: they are within their tolerance, which does not make them equal to the paper's
+	require.Equal(t, `ok     Fig. 2, token states, Orca (Max) (predicted)
+       paper 20.4 %, ours 19.80 %, difference −0.60, tolerance ±2 points
+MISS   Fig. 15, <b>Alpaca</b> (calibrated)
+       paper 9.79 %, ours 12.10 %, difference +2.31, tolerance ±1 points
+ok     Fig. 14, order (order only)
+       paper a < b, ours 1 < 2, tolerance order
+after  Fig. 15, another shape (explained)
+       paper 9.79 %, ours 10.60 %, difference +0.81, tolerance ±1 points
+known  Fig. 12, FasterTransformer (known miss)
+       paper 22, ours 8, difference −14
+predicted: 1 of 1 within their tolerance: nothing was fitted to the paper's values shown here
+calibrated: 0 of 1 within their tolerance: constants were fitted to some of the paper's values shown here
+order only: 1 of 1 within their tolerance: only the order of the values counts, not the values
+explained: 1, not counted: found after the paper's values were compared, so it shows a cause and proves nothing
+known miss: 1, not counted: farther from the paper than its tolerance, for a reason that is stated
 `, b.String())
 	coloured := checkTable(comparison(), true)
 	require.Contains(t, coloured, "\x1b[32mok\x1b[")
@@ -427,7 +470,7 @@ func TestAPageExplainsTheKindsItHas(t *testing.T) {
 		return all
 	}
 	require.Equal(t, []string{"simulated"}, explained())
-	require.Equal(t, []string{"predicted", "calibrated", "simulated"}, explained(comparison()...))
+	require.Equal(t, []string{"predicted", "calibrated", "order only", "explained", "known miss", "simulated"}, explained(comparison()...))
 }
 
 func TestTheDifferenceFromThePaperIsSigned(t *testing.T) {

@@ -23,12 +23,27 @@ type Check struct {
 	Kind       Kind
 }
 
-// Result says whether a check holds, in a word.
+// Result returns "ok" or "MISS".
 func (c Check) Result() string {
-	if c.OK {
-		return "ok"
+	switch {
+	case !c.OK:
+		return "MISS"
+	case c.Kind == KnownMiss:
+		return "known"
+	case c.Kind == Explained:
+		return "after"
 	}
-	return "MISS"
+	return "ok"
+}
+
+// counted says whether a check is one that can pass: not what was found afterwards,
+// nor what is known to miss.
+func (c Check) counted() bool { return c.Kind != Explained && c.Kind != KnownMiss }
+
+// Class and Sign show the result on a page.
+func (c Check) Class() string { return map[string]string{"ok": "ok", "MISS": "miss"}[c.Result()] }
+func (c Check) Sign() string {
+	return map[string]string{"ok": "✓", "MISS": "✗"}[c.Result()]
 }
 
 func validChecks(checks []Check) error {
@@ -38,7 +53,7 @@ func validChecks(checks []Check) error {
 			err = errors.Join(err, printable("a text", s, false))
 		}
 		if c.Kind.Meaning() == "" {
-			err = errors.Join(err, fmt.Errorf("%q is not a kind: predicted, calibrated, order only or simulated", c.Kind))
+			err = errors.Join(err, fmt.Errorf("%q is not a kind: want one of %q", c.Kind, allKinds))
 		}
 		if err != nil {
 			return fmt.Errorf("%w: check %d (%q): %w", ErrFigure, i+1, c.Item, err)
@@ -64,7 +79,7 @@ func checkTable(checks []Check, coloured bool) string {
 	paint := painter(coloured)
 	var b strings.Builder
 	for _, c := range checks {
-		pad := strings.Repeat(" ", len("MISS")-len(c.Result()))
+		pad := strings.Repeat(" ", len("known")-len(c.Result()))
 		fmt.Fprintf(&b, "%s%s  %s (%s)\n", paint(c), pad, c.Item, c.Kind)
 		var said []string
 		for _, s := range []struct{ name, text string }{{"paper", c.Paper}, {"ours", c.Ours}, {"difference", c.Difference}, {"tolerance", c.Tolerance}} {
@@ -72,20 +87,37 @@ func checkTable(checks []Check, coloured bool) string {
 				said = append(said, s.name+" "+s.text)
 			}
 		}
-		fmt.Fprintf(&b, "      %s\n", strings.Join(said, ", "))
+		fmt.Fprintf(&b, "       %s\n", strings.Join(said, ", "))
 	}
-	fmt.Fprintf(&b, "%d of %d hold: they are within their tolerance, which does not make them equal to the paper's\n", holding(checks), len(checks))
+	for _, line := range Counts(checks) {
+		fmt.Fprintln(&b, line)
+	}
 	return b.String()
 }
 
-func holding(checks []Check) int {
-	n := 0
-	for _, c := range checks {
-		if c.OK {
-			n++
+// Counts says how many checks hold, kind by kind: what is only an order is not added
+// to what is a number, and what was explained afterwards is no pass.
+func Counts(checks []Check) []string {
+	var lines []string
+	for _, k := range allKinds {
+		all, ok := 0, 0
+		for _, c := range checks {
+			if c.Kind == k {
+				all++
+				if c.OK {
+					ok++
+				}
+			}
+		}
+		switch {
+		case all == 0:
+		case k == Explained || k == KnownMiss:
+			lines = append(lines, fmt.Sprintf("%s: %d, not counted: %s", k, all, k.Meaning()))
+		default:
+			lines = append(lines, fmt.Sprintf("%s: %d of %d within their tolerance: %s", k, ok, all, k.Meaning()))
 		}
 	}
-	return n
+	return lines
 }
 
 // painter colours the result of a check.
@@ -99,9 +131,12 @@ func painter(coloured bool) func(Check) string {
 		}
 	}
 	return func(c Check) string {
-		if c.OK {
-			return good.Sprint(c.Result())
+		switch {
+		case !c.OK:
+			return bad.Sprint(c.Result())
+		case !c.counted():
+			return c.Result()
 		}
-		return bad.Sprint(c.Result())
+		return good.Sprint(c.Result())
 	}
 }

@@ -78,7 +78,7 @@ func ExampleWrite() {
 	// fig12-latency.svg
 	// fig13-batched-requests.svg
 	// fig2-memory.svg
-	// ok    Fig. 2, vLLM, token states (predicted)
-	//       paper 96.3 %, ours 96.27 %, difference −0.03, tolerance ±2 points
-	// 1 of 1 hold: they are within their tolerance, which does not make them equal to the paper's
+	// ok     Fig. 2, vLLM, token states (predicted)
+	//        paper 96.3 %, ours 96.27 %, difference −0.03, tolerance ±2 points
+	// predicted: 1 of 1 within their tolerance: nothing was fitted to the paper's values shown here
 }

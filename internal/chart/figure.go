@@ -8,8 +8,14 @@ type Figure struct {
 	Title  string
 	Kind   Kind
 	Panels []Panel // side by side
-	Note   string  // what a reader must know: spread, known misses; may be empty
-	Seeds  string  // "seeds 1-8, 3,600 s"
+
+	// Fixed are names of series and bars that have the same colour and marker in every
+	// figure with the same Fixed, whichever of them it shows. Other series of such a
+	// figure have looks that none of the names has that are shown.
+	Fixed []string
+
+	Note  string // what a reader must know: spread, known misses; may be empty
+	Seeds string // "seeds 1-8, 3,600 s"
 }
 
 // Kind is how far a figure's numbers are to be believed.
@@ -19,8 +25,12 @@ const (
 	Predicted  Kind = "predicted"  // nothing was fitted to what is compared
 	Calibrated Kind = "calibrated" // a constant was fitted to what is compared
 	OrderOnly  Kind = "order only" // only which is more counts, not by how much
+	Explained  Kind = "explained"  // made after the comparison was known: shows a cause, proves nothing
+	KnownMiss  Kind = "known miss" // outside the tolerance, with its cause
 	Simulated  Kind = "simulated"  // there is nothing that it is compared with
 )
+
+var allKinds = []Kind{Predicted, Calibrated, OrderOnly, Explained, KnownMiss, Simulated}
 
 // Meaning says it to a reader.
 func (k Kind) Meaning() string {
@@ -31,6 +41,10 @@ func (k Kind) Meaning() string {
 		return "constants were fitted to some of the paper's values shown here"
 	case OrderOnly:
 		return "only the order of the values counts, not the values"
+	case Explained:
+		return "found after the paper's values were compared, so it shows a cause and proves nothing"
+	case KnownMiss:
+		return "farther from the paper than its tolerance, for a reason that is stated"
 	case Simulated:
 		return "computed with a cost model, compared neither with the paper nor with a GPU"
 	default:
@@ -145,7 +159,7 @@ type Bars struct {
 	Series []Series // one bar in each group
 }
 
-// A Series has a value for each group.
+// A Series is a named set of bars: Values[i] belongs to Bars.Groups[i].
 type Series struct {
 	Name   string
 	Values []Value

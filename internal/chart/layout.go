@@ -39,7 +39,7 @@ type layout struct {
 
 func newLayout(f Figure) *layout {
 	const room = pictureWidth - 2*margin
-	l := &layout{figure: f, styles: &styles{f.series()}, columns: min(len(f.Panels), 3)}
+	l := &layout{figure: f, styles: newStyles(f), columns: min(len(f.Panels), 3)}
 	if len(f.Panels) == 4 {
 		l.columns = 2
 	}
@@ -91,7 +91,7 @@ func (f Figure) caption() string {
 		all = append(all, "Whiskers: ±1 standard deviation over the seeds.")
 	}
 	if f.cut() {
-		all = append(all, "Arrows: beyond the axis.")
+		all = append(all, "Chevrons: beyond the axis.")
 	}
 	return strings.Join(append(all, f.Note), " ")
 }

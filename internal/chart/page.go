@@ -3,6 +3,7 @@ package chart
 import (
 	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"math"
@@ -18,10 +19,30 @@ var pageLayout = template.Must(template.New("index.html").Funcs(template.FuncMap
 		text, err := pageFiles.ReadFile("style.css")
 		return template.CSS(text), err
 	},
-	"hold":  holding,
-	"class": func(k Kind) string { return strings.ReplaceAll(string(k), " ", "-") },
-	"kinds": kinds,
+	"counts": Counts,
+	"class":  func(k Kind) string { return strings.ReplaceAll(string(k), " ", "-") },
+	"kinds":  kinds,
 }).ParseFS(pageFiles, "index.html"))
+
+// A Page is what index.html shows, from the top.
+type Page struct {
+	Title   string // "Figures of the simulator" if empty
+	Answer  string // what a reader came for, in a sentence or two; may be empty
+	Facts   []Fact // what the answer rests on
+	Figures []Figure
+	Checks  []Check
+}
+
+// A Fact is a named text.
+type Fact struct{ Name, Text string }
+
+func (p Page) validTexts() error {
+	err := errors.Join(printable("the page's title", p.Title, false), printable("the answer", p.Answer, false))
+	for _, f := range p.Facts {
+		err = errors.Join(err, printable("a fact's name", f.Name, false), printable("a fact", f.Text, false))
+	}
+	return err
+}
 
 // A shownFigure is a figure with its drawing.
 type shownFigure struct {
@@ -38,7 +59,7 @@ func kinds(figures []shownFigure, checks []Check) []Kind {
 	for _, c := range checks {
 		has[c.Kind] = true
 	}
-	return slices.DeleteFunc([]Kind{Predicted, Calibrated, OrderOnly, Simulated}, func(k Kind) bool { return !has[k] })
+	return slices.DeleteFunc(slices.Clone(allKinds), func(k Kind) bool { return !has[k] })
 }
 
 // inline lets the page choose the colours of what is not a series: it is light or
@@ -129,12 +150,15 @@ func signed(s string, v float64) string {
 }
 
 // index is the page.
-func index(figures []shownFigure, checks []Check) ([]byte, error) {
+func index(p Page, figures []shownFigure) ([]byte, error) {
+	if p.Title == "" {
+		p.Title = "Figures of the simulator"
+	}
 	var b bytes.Buffer
 	err := pageLayout.Execute(&b, struct {
+		Page
 		Figures []shownFigure
-		Checks  []Check
-	}{figures, checks})
+	}{p, figures})
 	if err != nil {
 		return nil, fmt.Errorf("chart: the page: %w", err)
 	}

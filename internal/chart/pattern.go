@@ -18,6 +18,7 @@ const (
 	squares
 	falling
 	crossed
+	pale   // of what is not Fixed
 	rising // the paper's, and nothing else's
 )
 

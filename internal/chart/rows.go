@@ -73,6 +73,17 @@ func (f Figure) series() []string {
 	return names
 }
 
+// groups are the names of bars that stand alone in a group.
+func (f Figure) groups() []string {
+	var names []string
+	for _, p := range f.Panels {
+		if b, is := p.Data.(Bars); is && len(b.Series) == 1 {
+			names = append(names, b.Groups...)
+		}
+	}
+	return names
+}
+
 func (l Lines) series() []string {
 	var names []string
 	for _, line := range l.Lines {

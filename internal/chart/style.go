@@ -32,7 +32,7 @@ type look struct {
 }
 
 // looks are Okabe and Ito's colours without yellow, which white swallows.
-var looks = [mostSeries]look{
+var looks = [mostSeries + 1]look{
 	{color.NRGBA{0x00, 0x72, 0xb2, 0xff}, nil, nil, solid},
 	{color.NRGBA{0xd5, 0x5e, 0x00, 0xff}, []vg.Length{7, 3}, square, stripes},
 	{color.NRGBA{0x00, 0x9e, 0x73, 0xff}, []vg.Length{2, 2.5}, triangle, dots},
@@ -40,6 +40,7 @@ var looks = [mostSeries]look{
 	{color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, []vg.Length{4, 2}, pyramid, squares},
 	{color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, []vg.Length{12, 3}, pentagon, falling},
 	{ink, []vg.Length{9, 2.5, 2, 2.5, 2, 2.5}, upright, crossed},
+	{color.NRGBA{0x7d, 0x78, 0x70, 0xff}, []vg.Length{1, 2}, flat, pale}, // of what is not Fixed
 }
 
 var (
@@ -49,12 +50,52 @@ var (
 	pyramid  = []float64{3. / 4, 1. / 12, 5. / 12}
 	pentagon = []float64{1. / 4, 9. / 20, 13. / 20, 17. / 20, 21. / 20}
 	upright  = []float64{0.2, 0.3, 0.7, 0.8}
+	flat     = []float64{0.05, 0.45, 0.55, 0.95}
 )
 
-// styles gives a series the same look in all panels of a figure.
-type styles struct{ names []string }
+// styles gives a series the same look in all panels of a figure, and names that are
+// Fixed the same in all figures.
+type styles struct {
+	fixed []string
+	looks map[string]int
+}
 
-func (s *styles) of(name string) look { return looks[max(0, slices.Index(s.names, name))%mostSeries] }
+func newStyles(f Figure) *styles {
+	s := &styles{fixed: f.Fixed, looks: map[string]int{}}
+	var shown, others []string
+	for _, name := range append(f.series(), f.groups()...) {
+		if at := slices.Index(f.Fixed, name); at >= 0 {
+			s.looks[name] = at % mostSeries
+			shown = append(shown, name)
+		}
+	}
+	for _, name := range f.series() {
+		if !slices.Contains(f.Fixed, name) {
+			others = append(others, name)
+		}
+	}
+	if len(shown) == 0 {
+		for i, name := range others {
+			s.looks[name] = i % mostSeries
+		}
+		return s
+	}
+	free := []int{mostSeries} // the neutral one first
+	for i := range mostSeries {
+		if !slices.ContainsFunc(shown, func(name string) bool { return s.looks[name] == i }) {
+			free = append(free, i)
+		}
+	}
+	for i, name := range others {
+		s.looks[name] = free[i%len(free)]
+	}
+	return s
+}
+
+func (s *styles) of(name string) look { return looks[s.looks[name]] }
+
+// isFixed says whether a bar's group has a look that is its own.
+func (s *styles) isFixed(name string) bool { return slices.Contains(s.fixed, name) }
 
 // Sizes of text, in points: one is a pixel of a picture 800 wide.
 const (
@@ -123,17 +164,21 @@ func (l look) outline(at vg.Point, radius vg.Length) vg.Path {
 	return path
 }
 
-// arrow points up from where something is cut.
+// arrow points up from where something is cut: a chevron, which is no series' marker.
 func arrow(c draw.Canvas, x, y vg.Length, colour color.Color, hollow bool) {
 	var path vg.Path
-	path.Move(vg.Point{X: x - 4.5, Y: y + 1.5})
-	path.Line(vg.Point{X: x, Y: y + 9})
-	path.Line(vg.Point{X: x + 4.5, Y: y + 1.5})
+	for i, p := range []vg.Point{{X: -5, Y: 0.5}, {X: 0, Y: 5}, {X: 5, Y: 0.5}, {X: 5, Y: 4.5}, {X: 0, Y: 9}, {X: -5, Y: 4.5}} {
+		if p.X, p.Y = p.X+x, p.Y+y; i == 0 {
+			path.Move(p)
+		} else {
+			path.Line(p)
+		}
+	}
 	path.Close()
 	if hollow {
 		c.SetColor(ground)
 		c.Fill(path)
-		c.SetLineStyle(stroke(colour, 1.3))
+		c.SetLineStyle(stroke(colour, 1.1))
 		c.Stroke(path)
 		return
 	}

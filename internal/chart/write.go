@@ -8,6 +8,11 @@ import (
 	"path/filepath"
 )
 
+// Write is Page.Write for figures and checks alone.
+func Write(dir string, figures []Figure, checks ...Check) error {
+	return Page{Figures: figures, Checks: checks}.Write(dir)
+}
+
 // Write writes for each figure NAME.svg, NAME.png and NAME.csv, and index.html,
 // the page of all of them with the checks as its table. The folder is made if
 // need be; other files in it stay.
@@ -15,11 +20,11 @@ import (
 // All is made first, in a folder beside, and then moved: a file is whole or not
 // there, and the page comes last. If a figure cannot be drawn nothing is written,
 // and the error has ErrFigure in its chain.
-func Write(dir string, figures []Figure, checks ...Check) error {
-	if err := errors.Join(validAll(figures), validChecks(checks)); err != nil {
+func (p Page) Write(dir string) error {
+	if err := errors.Join(validAll(p.Figures), validChecks(p.Checks), p.validTexts()); err != nil {
 		return err
 	}
-	files, err := render(figures, checks)
+	files, err := p.render()
 	if err != nil {
 		return err
 	}
@@ -36,10 +41,10 @@ type file struct {
 }
 
 // render makes all files, the page last.
-func render(figures []Figure, checks []Check) ([]file, error) {
+func (p Page) render() ([]file, error) {
 	var files []file
 	var shown []shownFigure
-	for _, f := range figures {
+	for _, f := range p.Figures {
 		l := newLayout(f)
 		svg, err := l.svg()
 		if err != nil {
@@ -52,7 +57,7 @@ func render(figures []Figure, checks []Check) ([]file, error) {
 		files = append(files, file{f.Name + ".svg", []byte(svg)}, file{f.Name + ".png", png}, file{f.Name + ".csv", []byte(f.table())})
 		shown = append(shown, shownFigure{f, inline(svg)})
 	}
-	page, err := index(shown, checks)
+	page, err := index(p, shown)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type RequestReport struct {
 	PromptTokens, GenerationTokens int
 	N, MaxTokens                   int
 	EndToEnd, Queue, Inference     time.Duration
+	Prefill, Decode                time.Duration // until the first token, and from it to the last
 }
 
 type silent struct{}
@@ -44,6 +45,9 @@ func (q *sequence) report(reason string) RequestReport {
 	}
 	if !q.started.IsZero() {
 		r.Queue, r.Inference = q.started.Sub(q.arrived), now.Sub(q.started)
+	}
+	if !q.first.IsZero() {
+		r.Prefill, r.Decode = q.first.Sub(q.started), q.last.Sub(q.first)
 	}
 	return r
 }

@@ -153,8 +153,13 @@ func (e *Engine) addRow(i int, now time.Time) int {
 	for p := from; p < from+n; p++ {
 		b.Positions = append(b.Positions, int32(p))
 	}
+	if len(s.rows) == cap(s.rows) {
+		s.rows = append(s.rows, row{})[:len(s.rows)]
+	}
+	unused := s.rows[:len(s.rows)+1][len(s.rows)].tokens
 	r := row{
-		q: q, from: from, logits: len(b.Logits), last: from+n == len(q.tokens)+len(drafts), drafts: drafts,
+		tokens: unused[:0],
+		q:      q, from: from, logits: len(b.Logits), last: from+n == len(q.tokens)+len(drafts), drafts: drafts,
 		prompt: q.stream.request.PromptLogprobs && from < q.prompt && q.index == 0,
 	}
 	switch {

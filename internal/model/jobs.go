@@ -152,7 +152,7 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 		}
 	}
 	if m.Rope != nil {
-		m.rotate(qkv[:query], j.positions[row])
+		m.rotate(qkv[:query], j.positions[row], &r.angles)
 	}
 }
 

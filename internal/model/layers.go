@@ -13,10 +13,10 @@ func (l *loader) load(m *Model) (err error) {
 	if m.norm, err = l.norm(l.names.norm); err != nil {
 		return err
 	}
-	if c.Rope != nil {
-		m.cos, m.sin = c.Rope.tables(c.MaxModelLen, c.HeadDim)
-	} else if m.positions, err = l.table(l.names.positions, c.MaxModelLen+c.PositionOffset); err != nil {
-		return err
+	if c.Rope == nil {
+		if m.positions, err = l.table(l.names.positions, c.MaxModelLen+c.PositionOffset); err != nil {
+			return err
+		}
 	}
 	if !c.TieEmbeddings {
 		if m.embed, err = l.table(l.names.embed, c.VocabSize); err != nil {

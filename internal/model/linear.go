@@ -73,26 +73,40 @@ func (t turned) Row(i int, dst []float32) {
 }
 
 // pack packs a source in parallel.
-func (l *loader) pack(kind matrix.Type, out, in, block int, src matrix.Source) (*matrix.Matrix, error) {
+func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix.Matrix, error) {
 	m, err := matrix.New(kind, out, in, block)
 	if err != nil {
 		return nil, err
 	}
 	job := &packing{m: m, src: src, errs: make([]error, m.Panels())}
-	l.pool.Run(m.Panels(), job)
+	// Some panels at a time, whose source pages are released: of a large matrix they would
+	// be as much again.
+	some := max(1, waveBytes/(matrix.Panel*in*4))
+	for job.first = 0; job.first < m.Panels(); job.first += some {
+		n := min(some, m.Panels()-job.first)
+		l.pool.Run(n, job)
+		src.release(job.first*matrix.Panel, min((job.first+n)*matrix.Panel, out))
+	}
 	if err := errors.Join(job.errs...); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
+// waveBytes is how much of a matrix, as f32, is packed before its source is released.
+const waveBytes = 32 << 20
+
 type packing struct {
-	m    *matrix.Matrix
-	src  matrix.Source
-	errs []error
+	m     *matrix.Matrix
+	src   matrix.Source
+	errs  []error
+	first int // panel
 }
 
-func (p *packing) Do(_, i int) { p.errs[i] = p.m.Pack(p.src, i, i+1) }
+func (p *packing) Do(_, i int) {
+	i += p.first
+	p.errs[i] = p.m.Pack(p.src, i, i+1)
+}
 
 // A shape is what a linear takes of its tensors, which have in inputs and outs outputs.
 type shape struct {

@@ -20,7 +20,6 @@ type Model struct {
 	vocab     span   // whose logits the part computes
 	embed     *table // nil: rows of the head
 	positions *table // nil: positions are rotations
-	cos, sin  []float32
 	layers    []layer
 	norm      norm
 	head      linear
@@ -210,7 +209,8 @@ func (l *loader) norm(name string) (n norm, err error) {
 	return n, err
 }
 
-// Build makes a part of a model of tensors that are named as in a folder of its family.
+// Build makes a part of a model from tensors that have the names of Hugging Face's checkpoints of the family.
+// The weights are packed on pool; a missing tensor or a wrong shape is an error.
 func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool, part Part) (*Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err

@@ -156,6 +156,24 @@ func (s *stack) at(i int) (*cut, int) {
 	panic("model: a row beyond the matrix")
 }
 
+// release tells the system that rows will not be read again.
+func (s *stack) release(from, to int) {
+	for i := from; i < to; i++ {
+		c, row := s.at(i)
+		t, ok := c.source.(*weights.Tensor)
+		if !ok || c.cols.len() < c.width {
+			continue // another part will read the rest
+		}
+		// As many rows as follow each other in the tensor.
+		first, n := c.row(row), 1
+		for i+n < to && row+n < count(c.rows) && c.row(row+n) == first+n {
+			n++
+		}
+		t.ReleaseRows(first, first+n)
+		i += n - 1
+	}
+}
+
 func (s *stack) Row(i int, dst []float32) {
 	c, row := s.at(i)
 	c.Row(row, dst)

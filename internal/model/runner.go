@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
@@ -9,8 +10,9 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// A Batch is the tokens of one step. The tokens of sequence s are those from
-// QueryStart[s] to QueryStart[s+1]-1, the last ones of its SeqLens[s] tokens.
+// A Batch is the tokens of one step. Sequence s has SeqLens[s] tokens, of which the last
+// ones, Tokens[QueryStart[s]:QueryStart[s+1]], are computed now. Its block table is
+// BlockTables[s*TableStride:(s+1)*TableStride]; unused entries are ignored.
 type Batch struct {
 	Tokens    []int32
 	Positions []int32
@@ -37,6 +39,8 @@ type Runner struct {
 	scratch []*matrix.Scratch
 
 	x, normed, qkv, attended, sums, up, act, logits, part []float32
+
+	angles tables
 
 	product  productJob
 	rows     rowJob
@@ -130,7 +134,8 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 		Slots: b.Slots,
 	}
 	if m.Rope != nil {
-		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: m.cos, Sin: m.sin, Size: m.HeadDim, Interleaved: m.Rope.Interleaved}
+		r.angles.reach(m.Rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
+		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: r.angles.cos, Sin: r.angles.sin, Size: m.HeadDim, Interleaved: m.Rope.Interleaved}
 		r.tokens.Rotation = &r.rotation
 	}
 	r.batch = attention.Batch{

@@ -31,8 +31,8 @@ type OrcaConfig struct {
 	Policy       Policy
 }
 
-// A Reservation is Orca's memory: each sequence has one chunk of blocks for all
-// of its life.
+// A Reservation is the memory of the paper's Orca baseline: when a sequence starts it gets one
+// contiguous chunk of a buddy allocator, sized by OrcaConfig.Policy, and keeps it until it ends.
 type Reservation struct {
 	config OrcaConfig
 	buddy  *Buddy

@@ -177,7 +177,7 @@ func (q *Queue) IDs(id func(at int32) int) []int {
 func (q *Queue) Next(at int32) int32 { return (*q.links)[at].next }
 func (q *Queue) Prev(at int32) int32 { return (*q.links)[at].prev }
 
-// PushBack adds a place at the tail.
+// PushBack adds a place at the tail. It panics if the place is in a queue already.
 func (q *Queue) PushBack(at int32) { q.insert(at, q.tail, None) }
 
 // PushFront adds a place at the head.

@@ -211,18 +211,24 @@ func (r *run) answer(at int32) {
 		return
 	}
 	if dropped {
+		r.clients.answered(0, r.now, r.requests.live)
 		r.r.Dropped++
 		r.depart(&q, false)
 		return
 	}
+	r.clients.answered(q.session, r.now, r.requests.live)
 	r.r.Answered++
-	seconds := r.now - q.arrival
+	seconds, between := r.now-q.arrival, 0.0
 	r.normalized.add(seconds / float64(q.output))
 	r.endToEnd.add(seconds)
 	r.firstToken.add(q.first - q.arrival)
 	r.depart(&q, true)
 	if q.output > 1 {
-		r.betweenTokens.add((r.now - q.first) / float64(q.output-1))
+		between = (r.now - q.first) / float64(q.output-1)
+		r.betweenTokens.add(between)
+	}
+	if r.config.Goodput.keeps(q.first-q.arrival, between, seconds) {
+		r.r.Good++
 	}
 }
 
@@ -231,6 +237,7 @@ func (r *run) drop(at int32) {
 	r.requests.all[r.requests.all[at].group].dropped = true
 	q := r.requests.all[at]
 	if r.requests.remove(at) {
+		r.clients.answered(0, r.now, r.requests.live)
 		r.r.Dropped++
 		r.depart(&q, false)
 	}

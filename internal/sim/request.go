@@ -15,6 +15,7 @@ type request struct {
 	arrival        float64
 	first          float64 // time of the first token
 	generated      int     // tokens of each sequence
+	session        int64   // of a turn; 0: none follows
 	tokens         []int32
 
 	group           int32 // place of the request that stands for all answers to the prompt
@@ -52,7 +53,7 @@ func (l *requestTable) insert(r *workload.Request, seqs int, group int32) int32 
 		l.all = append(l.all, request{})
 	}
 	q := &l.all[at]
-	*q = request{prompt: r.Prompt, output: r.Output, seqs: seqs, arrival: r.Arrival, tokens: q.tokens[:0], group: group}
+	*q = request{prompt: r.Prompt, output: r.Output, seqs: seqs, arrival: r.Arrival, session: r.Session, tokens: q.tokens[:0], group: group}
 	if group == reqtable.None {
 		q.group = at
 		l.live++

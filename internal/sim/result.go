@@ -5,7 +5,8 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// A Result is what a run measured.
+// A Result is what a run measured: counts of requests and tokens, latencies in seconds and
+// memory in blocks, over the whole run; Window covers only Config.From to Config.Until.
 type Result struct {
 	Seconds    float64 `json:"seconds"` // simulated
 	Iterations int     `json:"iterations"`
@@ -24,6 +25,10 @@ type Result struct {
 	First      Spread `json:"first"`
 	Between    Spread `json:"between"`
 
+	// Of Config.Goodput: requests that keep every limit, and how many of them a second.
+	Good    int     `json:"good,omitempty"`
+	Goodput float64 `json:"goodput,omitempty"`
+
 	Generated  int `json:"generated"`  // tokens of answers
 	Prompted   int `json:"prompted"`   // tokens of prompts that were computed, those computed again included
 	Hits       int `json:"hits"`       // tokens of prompts that were found in a cache
@@ -34,6 +39,20 @@ type Result struct {
 
 	// In the window, averages over iterations as in the artifact's scripts.
 	Window Window `json:"window"`
+}
+
+// Goodput are limits of one request's latencies in seconds, as of vLLM's "bench serve
+// --goodput": to the first token, from token to token, and of the whole answer. 0: none.
+type Goodput struct {
+	First   float64 `json:"first,omitempty"`
+	Between float64 `json:"between,omitempty"`
+	Whole   float64 `json:"whole,omitempty"`
+}
+
+// keeps says whether an answer with these latencies is within all limits.
+func (g Goodput) keeps(first, between, whole float64) bool {
+	within := func(v, limit float64) bool { return limit == 0 || v <= limit }
+	return within(first, g.First) && within(between, g.Between) && within(whole, g.Whole)
 }
 
 // A Departure is a request that has left, its times in seconds.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 
@@ -26,6 +25,12 @@ type Config struct {
 	// never is; else it goes on until all that arrives is answered.
 	From, Until float64
 	Stop        bool
+
+	// MaxConcurrency is how many requests are sent and not answered at most; others wait
+	// with the clients, and their latency begins when they are sent. 0: any number.
+	MaxConcurrency int
+
+	Goodput Goodput
 
 	// Observe, if not nil, is called with the scheduler before the first request.
 	Observe  func(serve.Scheduler) (Observer, error)
@@ -83,15 +88,14 @@ type run struct {
 	beams       serve.GroupScheduler // nil: no beams
 	drafts      serve.Speculator     // nil: no drafts
 	observer    Observer             // nil: nobody looks
-	source      workload.Source
+	clients     clients
 	rng         *rand.Rand
 	requests    requestTable
 	readsTokens bool
 
 	now               float64
 	stepsWithoutToken int              // iterations since the last token, or since a request left
-	next              workload.Request // the next to arrive
-	ended             bool             // the source
+	incoming          workload.Request // the one that arrives
 
 	it       serve.Iteration
 	reforks  serve.Iteration // copies that beams make after an iteration
@@ -116,6 +120,9 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	if err := config.Decoding.check(kind); err != nil {
 		return nil, err
 	}
+	if config.MaxConcurrency < 0 {
+		return nil, fmt.Errorf("%w: %d requests at once: want at least 1, or 0 for any number", ErrConfig, config.MaxConcurrency)
+	}
 	if config.Cost == nil || math.IsNaN(config.From) || math.IsNaN(config.Until) || config.Stop && config.Until <= 0 {
 		return nil, fmt.Errorf("%w: a cost model: %t, from %v s until %v s", ErrConfig, config.Cost != nil, config.From, config.Until)
 	}
@@ -124,7 +131,7 @@ func newRun(config Config, source workload.Source) (*run, error) {
 		return nil, err
 	}
 	r := &run{
-		config: config, kind: kind, scheduler: scheduler, source: source,
+		config: config, kind: kind, scheduler: scheduler, clients: newClients(source, config.MaxConcurrency),
 		rng:    rand.New(rand.NewPCG(config.Seed, 0x6265616d73)),
 		window: window{from: config.From, until: config.Until},
 	}
@@ -142,18 +149,7 @@ func newRun(config Config, source workload.Source) (*run, error) {
 			return nil, err
 		}
 	}
-	return r, r.pull()
-}
-
-// pull gets the next request of the source.
-func (r *run) pull() error {
-	switch err := r.source.Next(&r.next); {
-	case errors.Is(err, io.EOF):
-		r.ended = true
-	case err != nil:
-		return err
-	}
-	return nil
+	return r, r.clients.pull()
 }
 
 // serve runs until everything is answered, or the end.
@@ -174,10 +170,10 @@ func (r *run) serve(ctx context.Context) error {
 			return err
 		}
 		if r.requests.live == 0 {
-			if r.ended {
+			if r.clients.done() {
 				return nil
 			}
-			r.now = r.next.Arrival
+			r.now = r.clients.arrival()
 			continue
 		}
 		if err := r.iterate(); err != nil {
@@ -186,14 +182,18 @@ func (r *run) serve(ctx context.Context) error {
 	}
 }
 
-// arrive adds what has come by now.
+// arrive adds what has been sent by now.
 func (r *run) arrive() error {
-	for !r.ended && r.next.Arrival <= r.now {
+	c := &r.clients
+	for !c.done() && c.arrival() <= r.now && (c.most == 0 || r.requests.live < c.most) {
+		ofSource := c.take(&r.incoming)
 		if err := r.add(); err != nil {
 			return err
 		}
-		if err := r.pull(); err != nil {
-			return err
+		if ofSource {
+			if err := c.pull(); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -212,7 +212,7 @@ func (r *run) add() error {
 	r.r.Arrived++
 	group := reqtable.None
 	for sample := range requests {
-		at := r.requests.insert(&r.next, each, group)
+		at := r.requests.insert(&r.incoming, each, group)
 		q := &r.requests.all[at]
 		q.index = int32(index)
 		if r.readsTokens {
@@ -239,8 +239,8 @@ func (r *run) add() error {
 // tokens are those of a prompt and of one of its answers, which begin to differ
 // with their first token.
 func (r *run) tokens(dst []int32, index, sample int) []int32 {
-	dst = workload.Tokens(dst, &r.next, index)
-	for i := r.next.Prompt; i < len(dst) && sample > 0; i++ {
+	dst = workload.Tokens(dst, &r.incoming, index)
+	for i := r.incoming.Prompt; i < len(dst) && sample > 0; i++ {
 		dst[i] ^= int32(sample) << 20
 	}
 	return dst
@@ -251,5 +251,11 @@ func (r *run) result() *Result {
 	r.r.Normalized, r.r.EndToEnd = r.normalized.spread(), r.endToEnd.spread()
 	r.r.First, r.r.Between = r.firstToken.spread(), r.betweenTokens.spread()
 	r.r.Window = r.window.average()
+	switch {
+	case r.config.Goodput == (Goodput{}):
+		r.r.Good = 0
+	case r.now > 0:
+		r.r.Goodput = float64(r.r.Good) / r.now
+	}
 	return &r.r
 }

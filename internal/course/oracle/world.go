@@ -31,7 +31,8 @@ func Fill(bytes []byte) {
 	}
 }
 
-// An Outcome is what a call returned.
+// An Outcome is what World.Play returned: Err is nil or one of package course's errors; Made is
+// how many of the calls of a multiple step (Creates, Forks, Appends, Frees) succeeded.
 type Outcome struct {
 	Err  error
 	Made int64 // of several

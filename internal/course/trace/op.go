@@ -67,6 +67,7 @@ func TaskOf(function string) int {
 	return 0
 }
 
+// String is the first word of a line in the text form, such as "create".
 func (k Kind) String() string { return words[k] }
 
 // An Op is one step of a trace.

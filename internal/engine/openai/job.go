@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,7 +160,7 @@ func (j *job) merge(ctx context.Context) <-chan news {
 					return
 				}
 				select {
-				case out <- news{i, events}:
+				case out <- news{i, keep(events)}:
 				case <-ctx.Done():
 					return
 				}
@@ -173,6 +174,15 @@ func (j *job) merge(ctx context.Context) <-chan news {
 		close(out)
 	}()
 	return out
+}
+
+// keep copies events, which are good until the next call of Next.
+func keep(events []engine.Event) []engine.Event {
+	kept := slices.Clone(events)
+	for i := range kept {
+		kept[i].Tokens = slices.Clone(kept[i].Tokens)
+	}
+	return kept
 }
 
 type news struct {

@@ -8,7 +8,8 @@ import (
 	"llmmemory/internal/grade"
 )
 
-// A Result is what became of one submission. Err is trouble of the grader's own.
+// A Result is the outcome of one submission: a Report, or an Err if the grader itself failed or
+// ctx was cancelled before it began. Err never means that the submission is wrong.
 type Result struct {
 	Submission
 	Report *grade.Report

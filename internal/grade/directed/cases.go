@@ -20,7 +20,7 @@ type Case struct {
 	Real     []trace.Kind // the functions that it is for; the tester does the work of the others
 	Refuses  bool         // all that is asked of them is to refuse
 	Shape    bool         // it asks for allocations, not for what is in them
-	Sweep    bool         // one of package sweep's
+	Sweep    bool         // built by sweeps.go, not read from a .trace file
 }
 
 //go:embed task*.trace

@@ -34,7 +34,8 @@ func Write(w io.Writer, r *grade.Report) error {
 	return Rest(w, r)
 }
 
-// Finding writes one finding, as soon as it is known.
+// Finding writes one finding in full. Write it when Grader.Told reports it; Rest then
+// writes what is left at the end.
 func Finding(w io.Writer, f grade.Finding) error {
 	picture := drawing.Text(f.Scene, f.Difference, 78, !color.NoColor)
 	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(headline(f)), strings.TrimSpace(indent(Message(f)+"\n\n"+picture, "  ")))

@@ -43,7 +43,8 @@ type Pool chan struct{}
 // NewPool lets n runs go on.
 func NewPool(n int) Pool { return make(Pool, max(1, n)) }
 
-// Take waits until a run may begin. A nil Pool does not bound them.
+// Take waits until fewer than n runs are going on, or returns ctx's error. After Take
+// returns nil the caller must call Give. A nil Pool never waits.
 func (p Pool) Take(ctx context.Context) error {
 	if p == nil {
 		return ctx.Err()

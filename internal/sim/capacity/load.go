@@ -34,6 +34,7 @@ type requestSet struct {
 	requests []workload.Request
 	source   workload.Source // of more; nil: these are all
 	steady   bool            // arrivals are
+	shape    float64         // of their gaps, where they are
 	duration float64         // s of arrivals at any rate; 0: all requests
 	endless  bool            // there are as many as a run needs
 }
@@ -47,6 +48,9 @@ const DefaultRequests = 2000
 // seconds as it is, or its first Requests ones, are all the load.
 func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	s := p.Scenario
+	if err := openLoop(s); err != nil {
+		return nil, err
+	}
 	if s.Trace != "" {
 		return readLoad(p, DefaultRequests)
 	}
@@ -59,14 +63,14 @@ func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	}
 	l := &Load{}
 	for i := range uint64(seeds) {
-		d := &requestSet{steady: true}
+		d := &requestSet{steady: true, shape: burstiness(p)}
 		count := s.Requests
 		if s.Duration > 0 {
 			d.duration = s.Duration
 		} else if count == 0 {
 			count = DefaultRequests
 		}
-		drawn, err := workload.Poisson(lengths, 1, s.Seed+i, 0, count)
+		drawn, err := workload.Gamma(lengths, 1, burstiness(p), s.Seed+i, 0, count)
 		if err != nil {
 			return nil, err
 		}
@@ -89,6 +93,9 @@ func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 // otherwise.
 func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 	s := p.Scenario
+	if err := openLoop(s); err != nil {
+		return nil, err
+	}
 	if s.Trace != "" {
 		return readLoad(p, 0)
 	}
@@ -98,11 +105,11 @@ func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 	}
 	l := &Load{}
 	for i := range uint64(seeds + others) {
-		drawn, err := workload.Poisson(lengths, 1, s.Seed+i, 0, 0)
+		drawn, err := workload.Gamma(lengths, 1, burstiness(p), s.Seed+i, 0, 0)
 		if err != nil {
 			return nil, err
 		}
-		d := &requestSet{steady: true, endless: true, source: fitting(drawn, p)}
+		d := &requestSet{steady: true, shape: burstiness(p), endless: true, source: fitting(drawn, p)}
 		if err := d.draw(DefaultRequests); err != nil {
 			return nil, err
 		}
@@ -113,6 +120,23 @@ func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 		}
 	}
 	return l, l.check(p)
+}
+
+// openLoop refuses requests that wait for answers: a rate of those says nothing of
+// what the server could do.
+func openLoop(s scenario.Scenario) error {
+	if s.MaxConcurrency > 0 || s.Turns > 0 || s.AtOnce {
+		return fmt.Errorf("%w: requests that wait for answers (at most %d at once, %v turns) come as fast as they are served; a rate that holds is that of requests that come by themselves", ErrLoad, s.MaxConcurrency, s.Turns)
+	}
+	return nil
+}
+
+// burstiness is the shape of the gaps between arrivals.
+func burstiness(p *scenario.Plan) float64 {
+	if p.Scenario.Burstiness == 0 {
+		return 1
+	}
+	return p.Scenario.Burstiness
 }
 
 func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {

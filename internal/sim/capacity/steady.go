@@ -235,10 +235,13 @@ func (w *steadyRun) judgeEarly(now float64) verdict {
 }
 
 // overloaded is that more wait than chance explains: requests that come
-// independently of each other vary by the root of their number.
+// independently of each other vary by the root of their number, bursts by more.
 func (w *steadyRun) overloaded() bool {
+	if !w.set.steady {
+		return false
+	}
 	n := float64(w.next)
-	return w.set.steady && float64(w.waiting) > 64+6*math.Sqrt(n)+0.03*n
+	return float64(w.waiting) > 64+6*math.Sqrt(n/min(1, w.set.shape))+0.03*n
 }
 
 // known is the index of the first request that has not left.

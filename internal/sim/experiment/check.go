@@ -30,6 +30,29 @@ func (b *bench) checkWithinRange(kind chart.Kind, item, paper string, ours chart
 	b.check(kind, item, paper, meanAndSD(ours), "", tolerance, ours.Mean >= low && ours.Mean <= high)
 }
 
+// checkNearRange compares with a range of the paper: how far outside of it, and whether
+// that is within a percentage of the nearer end.
+func (b *bench) checkNearRange(kind chart.Kind, item string, paper [2]float64, ours chart.Value, percent float64) {
+	off, said := 0.0, "inside"
+	switch {
+	case ours.Mean < paper[0]:
+		off = 100 * (ours.Mean/paper[0] - 1)
+	case ours.Mean > paper[1]:
+		off = 100 * (ours.Mean/paper[1] - 1)
+	}
+	if off != 0 {
+		said = fmt.Sprintf("outside by %.1f %%", math.Abs(off))
+	}
+	b.check(kind, item, between(paper), meanAndSD(ours), said, fmt.Sprintf("at most %g %% outside", percent), math.Abs(off) <= percent)
+}
+
+// checkKnownMiss states a number that is farther from the paper's than any tolerance,
+// and why. It is not counted; but it must stay between low and high: another value
+// means that the cause is another one.
+func (b *bench) checkKnownMiss(item, paper string, ours chart.Value, low, high float64, cause string) {
+	b.check(chart.KnownMiss, item, paper, meanAndSD(ours), "", cause, ours.Mean >= low && ours.Mean <= high)
+}
+
 // checkOrder holds if ok; ours says in numbers why.
 func (b *bench) checkOrder(item, paper, ours string, ok bool) {
 	b.check(chart.OrderOnly, item, paper, ours, "", "order", ok)

@@ -56,7 +56,9 @@ type figure struct {
 
 var figures = []figure{
 	{"table1", "blocks and slots that fit (Table 1)", (*bench).table1},
+	{"fig1", "what memory holds, and how it grows", (*bench).layout},
 	{"fig2", "memory waste by system", (*bench).waste},
+	{"fig11", "lengths of prompts and answers", (*bench).lengths},
 	{"fig12", "normalized latency against rate", (*bench).latency},
 	{"fig13", "batched requests", (*bench).batched},
 	{"fig14", "parallel sampling and beam search", (*bench).sampling},
@@ -68,7 +70,7 @@ var figures = []figure{
 	{"cost", "times of iterations against published ones", (*bench).costs},
 }
 
-// Names are the figures that there are.
+// Names lists what Options.Only may select: "table1", "fig2", "fig12" to "fig19", "cost".
 func Names() []string {
 	var names []string
 	for i := range figures {
@@ -145,9 +147,15 @@ func label(system string) string {
 
 func server(system string) sim.Server { return sim.Server{System: system} }
 
-func (b *bench) add(f chart.Figure) { b.report.Figures = append(b.report.Figures, f) }
+// add keeps a figure. A system has one colour and one marker in all of them.
+func (b *bench) add(f chart.Figure) {
+	for _, name := range sim.Systems() {
+		f.Fixed = append(f.Fixed, label(name))
+	}
+	b.report.Figures = append(b.report.Figures, f)
+}
 
-// averageOverSeeds runs a scenario with some seeds and averages f averageOverSeeds them.
+// averageOverSeeds runs a scenario with some seeds and averages f over them.
 func (b *bench) averageOverSeeds(s scenario.Scenario, seeds []uint64, f func(*sim.Result) float64, paper *chart.Range) (chart.Value, error) {
 	results, err := b.seeds(s, seeds)
 	if err != nil {

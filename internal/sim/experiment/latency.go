@@ -1,8 +1,6 @@
 package experiment
 
 import (
-	"math"
-
 	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/scenario"
 )
@@ -28,7 +26,10 @@ func (b *bench) latency() error {
 	if err := b.latencyOf("paper-opt-66b", "OPT-66B on 4 A100s with 40 GB", "fig12-latency-opt-66b"); err != nil {
 		return err
 	}
-	return b.latencyOf("paper-opt-175b", "OPT-175B on 8 A100s with 80 GB", "fig12-latency-opt-175b")
+	if err := b.latencyOf("paper-opt-175b", "OPT-175B on 8 A100s with 80 GB", "fig12-latency-opt-175b"); err != nil {
+		return err
+	}
+	return b.latencyOf("paper-llama-13b", "LLaMA-13B on an A100 with 40 GB", "fig12-latency-llama-13b")
 }
 
 func (b *bench) latencyOf(setup, machine, name string) error {
@@ -120,7 +121,7 @@ func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []st
 	}
 	switch {
 	case setup != "":
-		name := map[string]string{"paper-opt-66b": "OPT-66B", "paper-opt-175b": "OPT-175B"}[setup] + ", " + title(workload)
+		name := map[string]string{"paper-opt-66b": "OPT-66B", "paper-opt-175b": "OPT-175B", "paper-llama-13b": "LLaMA-13B"}[setup] + ", " + title(workload)
 		ours := "vLLM/Oracle " + meanAndSD(oracle) + ", vLLM/Max " + meanAndSD(max)
 		others := max.Mean > oracle.Mean && static.Mean > max.Mean
 		if name == "OPT-175B, Alpaca" {
@@ -131,9 +132,9 @@ func (b *bench) rates(workload, setup string, by map[string]*curve) (groups []st
 			b.checkOrder("Fig. 12, "+name+", order of the systems", "vLLM > Oracle > Max > FasterTransformer", ours, oracle.Mean > 1.1 && others)
 		}
 	case workload == "sharegpt":
-		b.checkWithinRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Oracle)", between(r.Oracle), oracle, 1.5, 1.9)
-		b.checkWithinRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Max)", between(r.Max), max, 2.4, 3.1)
-		b.checkWithinRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/FasterTransformer", "up to 22", static, 5, math.Inf(1))
+		b.checkNearRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Oracle)", r.Oracle, oracle, 6)
+		b.checkNearRange(chart.Calibrated, "Fig. 12, ShareGPT, rate of vLLM/Orca (Max)", r.Max, max, 6)
+		b.checkKnownMiss("Fig. 12, ShareGPT, rate of vLLM/FasterTransformer", "up to 22", static, 6, 12, "the paper's is the most of three models along their whole curves; at 0.5 s/token ours are 10, 13 and 26 for OPT-13B, 66B and 175B, at 0.1 s/token 17, 26 and 82")
 	default:
 		b.checkWithinRange(chart.Calibrated, "Fig. 12, Alpaca, rate of vLLM/Orca (Oracle)", "1.3", oracle, 1.2, 1.5)
 	}

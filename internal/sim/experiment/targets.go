@@ -38,6 +38,10 @@ var targets = func() (t struct {
 		Parallel [2]float64 `json:"parallel_range"`
 		Beam     [2]float64 `json:"beam_range"`
 	} `json:"text_sharegpt_saving_pct"`
+	Lengths map[string]struct {
+		Prompt float64 `json:"mean_in"`
+		Output float64 `json:"mean_out"`
+	} `json:"lengths"`
 	Ratio struct {
 		Oracle       [2]float64 `json:"sharegpt_oracle"`
 		Max          [2]float64 `json:"sharegpt_max"`

@@ -33,6 +33,14 @@ type Scenario struct {
 	Requests int     `json:"requests,omitempty"` // most
 	Seed     uint64  `json:"seed"`
 
+	// How they come. A session's requests are counted by Requests and Rate like others.
+	Burstiness     float64     `json:"burstiness,omitempty"`     // shape of the gamma distribution of gaps; 0: 1, Poisson
+	MaxConcurrency int         `json:"maxConcurrency,omitempty"` // sent and not answered; 0: any number
+	AtOnce         bool        `json:"atOnce,omitempty"`         // all come at 0, instead of a rate; with MaxConcurrency, a closed loop
+	Turns          float64     `json:"turns,omitempty"`          // mean, of conversations; 0: there are none. Of a trace with hashes: 1 finds them
+	Think          float64     `json:"think,omitempty"`          // s, from an answer to the next turn; the mean, of a trace the least
+	Goodput        sim.Goodput `json:"goodput,omitzero"`
+
 	// Setup is a model on GPUs, by name or file; or Model, GPU and Workers are.
 	Setup   string `json:"setup,omitempty"`
 	Model   string `json:"model,omitempty"`
@@ -171,6 +179,9 @@ func (p *Plan) openRequests() (err error) {
 	case s.Trace != "" && s.Workload != "":
 		return fmt.Errorf("%w: requests are of the workload %q or of the trace %q, not of both", ErrScenario, s.Workload, s.Trace)
 	}
+	if err := s.checkClients(); err != nil {
+		return err
+	}
 	p.factor = 1
 	if s.Trace != "" {
 		if p.Trace == nil {
@@ -186,6 +197,9 @@ func (p *Plan) openRequests() (err error) {
 		if summary.Skipped > 0 {
 			p.About += fmt.Sprintf("; %d rows with 0 tokens of prompt or answer are left out", summary.Skipped)
 		}
+		if s.Turns > 0 && summary.Hashed == 0 {
+			return fmt.Errorf("%w: %s has no hash_ids, by which turns of a conversation are found", ErrScenario, s.Trace)
+		}
 		if s.Rate == 0 {
 			return nil
 		}
@@ -198,16 +212,39 @@ func (p *Plan) openRequests() (err error) {
 	if s.Workload == "" {
 		s.Workload = "sharegpt"
 	}
-	if s.Rate == 0 {
+	if s.Rate == 0 && !s.AtOnce {
 		s.Rate = 1
 	}
-	if s.Duration == 0 && s.Requests == 0 {
+	if !s.AtOnce && s.Duration == 0 && s.Requests == 0 {
 		s.Duration = 1000
 	}
 	var info workload.Info
 	p.lengths, info, err = workload.Named(s.Workload)
 	p.Trust, p.About = info.Trust, info.Description
 	return err
+}
+
+// checkClients is what the flags of arrivals need of each other.
+func (s *Scenario) checkClients() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrScenario}, args...)...)
+	}
+	not := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
+	switch {
+	case not(s.Burstiness) || not(s.Turns) || not(s.Think) || s.MaxConcurrency < 0:
+		return bad("a burstiness of %v, %d requests at once, %v turns with pauses of %v s: want numbers of at least 0", s.Burstiness, s.MaxConcurrency, s.Turns, s.Think)
+	case s.Trace != "" && s.Burstiness != 0:
+		return bad("a burstiness of %v: a trace says itself when requests come", s.Burstiness)
+	case s.AtOnce && (s.Burstiness != 0 || s.Rate != 0 || s.Duration != 0):
+		return bad("requests that all come at once have no rate, duration or burstiness")
+	case s.AtOnce && s.Trace == "" && s.Requests == 0:
+		return bad("requests that all come at once need a number: --requests")
+	case s.Turns > 0 && s.Turns < 1:
+		return bad("conversations of %v turns: want at least 1", s.Turns)
+	case s.Think > 0 && s.Turns == 0:
+		return bad("pauses of %v s are between turns of a conversation: say how many there are (--turns)", s.Think)
+	}
+	return nil
 }
 
 // openServer sizes the memory, and finds how long iterations take.
@@ -333,6 +370,7 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	until := s.end()
 	return sim.Run(ctx, sim.Config{
 		Server: s.Server, Decoding: s.Decoding, Cost: p.Model, Seed: s.Seed,
+		MaxConcurrency: s.MaxConcurrency, Goodput: s.Goodput,
 		From: s.From, Until: until, Stop: s.Stop && until > 0,
 		Observe: observe, Progress: progress,
 	}, source)
@@ -340,20 +378,51 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 
 // source opens the requests; done closes them.
 func (p *Plan) source() (source workload.Source, done func(), err error) {
-	s := &p.Scenario
 	if p.lengths != nil {
-		source, err = workload.Poisson(p.lengths, s.Rate, s.Seed, s.Duration, s.Requests)
+		source, err = p.drawn()
 		return source, func() {}, err
 	}
-	t, err := workload.Open(s.Trace)
+	t, err := workload.Open(p.Scenario.Trace)
 	if err != nil {
 		return nil, nil, err
 	}
-	source = t
-	if p.factor != 1 {
+	if source, err = p.traced(t); err != nil {
+		t.Close()
+		return nil, nil, err
+	}
+	return source, func() { t.Close() }, nil
+}
+
+// drawn are the requests of a named workload.
+func (p *Plan) drawn() (source workload.Source, err error) {
+	s := &p.Scenario
+	turns := max(1, s.Turns)
+	// A session begins once for all of its turns, so that requests have the rate.
+	requests := int(math.Ceil(float64(s.Requests) / turns))
+	if s.AtOnce {
+		source, err = workload.Every(p.lengths, 0, s.Seed, 0, requests)
+	} else {
+		shape := s.Burstiness
+		if shape == 0 {
+			shape = 1
+		}
+		source, err = workload.Gamma(p.lengths, s.Rate/turns, shape, s.Seed, s.Duration, requests)
+	}
+	if err != nil || s.Turns == 0 {
+		return source, err
+	}
+	return workload.Conversations(source, p.lengths, workload.Talk{Turns: s.Turns, Think: s.Think}, s.Seed, s.Server.MaxModelLen)
+}
+
+// traced are the requests of a trace.
+func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
+	s := &p.Scenario
+	switch {
+	case s.AtOnce:
+		source = workload.AtOnce(source)
+	case p.factor != 1:
 		if source, err = workload.Faster(source, p.factor); err != nil {
-			t.Close()
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	if s.Duration > 0 {
@@ -362,7 +431,10 @@ func (p *Plan) source() (source workload.Source, done func(), err error) {
 	if s.Requests > 0 {
 		source = workload.First(source, s.Requests)
 	}
-	return source, func() { t.Close() }, nil
+	if s.Turns > 0 {
+		return workload.SessionsOf(source, s.Think)
+	}
+	return source, nil
 }
 
 // Run opens a scenario and runs it.

@@ -21,6 +21,43 @@ func Poisson(l Lengths, rate float64, seed uint64, until float64, count int) (So
 	return arrive(l, seed, until, count, func() float64 { return gaps.ExpFloat64() / rate })
 }
 
+// Gamma is Poisson with gaps from a gamma distribution of the same mean, as vLLM's
+// "bench serve --burstiness" draws them: shape 1 is Poisson, less comes in bursts, more
+// is more even. The variance of a gap is its mean squared by shape.
+func Gamma(l Lengths, rate, shape float64, seed uint64, until float64, count int) (Source, error) {
+	if shape == 1 {
+		return Poisson(l, rate, seed, until, count)
+	}
+	if !(rate > 0) || math.IsInf(rate, 0) || !(shape >= leastShape) || math.IsInf(shape, 0) {
+		return nil, fmt.Errorf("%w: %v requests a second with a burstiness of %v; the rate must be a number above 0, the burstiness at least %v", ErrSetting, rate, shape, leastShape)
+	}
+	gaps := rand.New(rand.NewPCG(seed, 1))
+	return arrive(l, seed, until, count, func() float64 { return gamma(gaps, shape) / (shape * rate) })
+}
+
+// leastShape is where nearly all requests come at once.
+const leastShape = 0.01
+
+// gamma draws with a scale of 1: Marsaglia and Tsang's method (2000).
+func gamma(r *rand.Rand, shape float64) float64 {
+	if shape < 1 {
+		return gamma(r, shape+1) * math.Pow(1-r.Float64(), 1/shape)
+	}
+	d := shape - 1./3
+	c := 1 / math.Sqrt(9*d)
+	for {
+		x := r.NormFloat64()
+		v := 1 + c*x
+		if v <= 0 {
+			continue
+		}
+		v *= v * v
+		if u := 1 - r.Float64(); math.Log(u) < 0.5*x*x+d-d*v+d*math.Log(v) {
+			return d * v
+		}
+	}
+}
+
 // Every are requests of which the first arrives at 0 and each other one gap
 // seconds after the one before; a gap of 0 makes them arrive all at once. Ends
 // and the error are Poisson's.

@@ -34,12 +34,26 @@ type Request struct {
 	// prompt, the last may be partial. Nil: prompts have nothing in common
 	// but Shared. Valid until the next call of Next.
 	Hashes []int64
+
+	// Session is above 0 for a turn of a conversation: the number of that. A turn's
+	// prompt begins with the prompt and the answer of the turn before.
+	Session int64
 }
 
 // A Source yields requests in the order of arrival. Next fills all of the
 // request; io.EOF is the end. After an error it gives the same error again.
 type Source interface {
 	Next(*Request) error
+}
+
+// Sessions are a Source of the first turns of conversations. The turns after them
+// depend on when they are answered.
+type Sessions interface {
+	Source
+
+	// Follow fills r with the next turn of a session, whose last one was answered at a
+	// time in seconds, and reports whether there is one. It keeps r.Hashes unchanged.
+	Follow(session int64, answered float64, r *Request) bool
 }
 
 // Lengths are pairs of prompt and output lengths in tokens, at least 1 each,

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// First is the first n requests of a source.
+// First returns a source of the first n requests of s; then Next returns io.EOF.
 func First(s Source, n int) Source { return &first{s, n} }
 
 type first struct {
@@ -20,6 +20,17 @@ func (f *first) Next(r *Request) error {
 	}
 	f.left--
 	return f.Source.Next(r)
+}
+
+// AtOnce is a source whose requests all come at 0.
+func AtOnce(s Source) Source { return atOnce{s} }
+
+type atOnce struct{ Source }
+
+func (a atOnce) Next(r *Request) error {
+	err := a.Source.Next(r)
+	r.Arrival = 0
+	return err
 }
 
 // Faster is a source whose requests arrive factor times as often: arrivals are

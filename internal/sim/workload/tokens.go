@@ -5,11 +5,18 @@ package workload
 //
 // Ids are at least 0 and below 2^31. Two requests have the first Shared tokens
 // in common or, where there are hashes, those of their first hashes as far as
-// these are equal; the id after them differs for certain, if hashes lie in
+// these are equal; turns of a session without hashes have all of the turn before in
+// common. The id behind the hashes differs for certain, if hashes lie in
 // 0..2^30-1, as Mooncake's do. What no hash covers, and the output, no other
 // request has.
 func Tokens(dst []int32, r *Request, index int) []int32 {
 	at := 0
+	if r.Session > 0 && len(r.Hashes) == 0 {
+		for ; at < r.Prompt+r.Output; at++ { // answers too: the next prompt begins with them
+			dst = append(dst, private(mix(1<<63|uint64(r.Session), uint64(at))))
+		}
+		return dst
+	}
 	if len(r.Hashes) == 0 {
 		for ; at < min(r.Shared, r.Prompt); at++ {
 			dst = append(dst, common(mix(0, uint64(at))))

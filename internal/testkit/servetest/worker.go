@@ -85,7 +85,8 @@ func (m *Memory) Read(table []int32, q *Sequence, start, end int) error {
 	return nil
 }
 
-// Digests are those of each beginning of a sequence.
+// Digests returns for each i an FNV-1a hash of tokens[:i+1]: what Memory stores in
+// the slot of token i.
 func Digests(tokens []int32) []uint64 {
 	list := make([]uint64, len(tokens))
 	h := uint64(14695981039346656037) // FNV-1a

@@ -92,8 +92,9 @@ func (m *Manager) checkAllocate(first *Seq, others []*Seq) error {
 	return nil
 }
 
-// Fork gives child, which is unknown so far, the table of parent. It takes no
-// block. A parent that is unknown is none (vllm/v0/RULES.md §2).
+// Fork gives child a copy of parent's table and adds a reference to each block. It does nothing
+// if parent has no table. The error wraps ErrSequence: child has a table already, or blocks of
+// parent have left its sliding window (vllm/v0/RULES.md §2).
 func (m *Manager) Fork(parent, child *Seq) error {
 	if !parent.known {
 		return nil

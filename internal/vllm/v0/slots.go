@@ -1,6 +1,6 @@
 package v0
 
-// Pad is the slot of a token that is not written.
+// Pad is the slot of a token that is not written (vLLM's PAD_SLOT_ID).
 const Pad int64 = -1
 
 // SlotStart is the first position of a query that the model writes: with a

@@ -38,7 +38,7 @@ type Group struct {
 	Eagle bool // hits lose their last block, which the draft model must compute
 }
 
-// Dense as Config.Retention gives every block of a window that a hit can use
+// Dense as Config.RetentionInterval gives every block of a window that a hit can use
 // its key (vllm/v1/RULES.md §9).
 const Dense = -1
 

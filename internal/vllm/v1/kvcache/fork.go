@@ -76,9 +76,9 @@ func (c *Cache) ReplaceLast(r *Request, token int32) error {
 }
 
 // Rollback moves the computed tokens of r back, over drafts that were rejected,
-// and gives the blocks after them back (V1 keeps them, see
-// SetComputed). Blocks that are registered cannot be taken back, nor can
-// states of Mamba groups, which stay.
+// and frees the blocks after them (V1 keeps them, see
+// SetNumComputedTokens). Mamba groups keep all their blocks. The error wraps ErrRequest if computed
+// is out of range or a block after it is registered; nothing has changed then.
 func (c *Cache) Rollback(r *Request, computed int) error {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)

@@ -149,15 +149,15 @@ func (r *Request) NumTokens() int { return len(r.content.Tokens) }
 // PromptTokens is the length of the prompt.
 func (r *Request) NumPromptTokens() int { return r.prompt }
 
-// Computed is how many tokens have their keys and values in blocks.
+// NumComputedTokens is how many tokens have their keys and values in blocks.
 func (r *Request) NumComputedTokens() int { return r.computed }
 
-// SetComputed says so. The caller advances it after an allocation, and moves
+// SetNumComputedTokens sets it. The caller advances it after an allocation, and moves
 // it back when drafts are rejected: their blocks stay in the table and are used
 // later (vllm/v1/RULES.md §6). Rollback gives them back instead.
 func (r *Request) SetNumComputedTokens(tokens int) { r.computed = tokens }
 
-// Preemptions is how often the request has lost its blocks.
+// NumPreemptions is how often the request has lost its blocks.
 func (r *Request) NumPreemptions() int { return r.preemptions }
 
 // Junction is the end of a prefix that r shares with other requests and that a

@@ -74,7 +74,8 @@ func New(config Config) (*Scheduler, error) {
 	return s, nil
 }
 
-// SetPause changes what the next steps do (vllm/v1/RULES.md §14.3).
+// SetPause sets what the next steps leave out (vLLM's PauseState): PauseNew admits no waiting
+// request, PauseAll schedules nothing, PauseNone lifts it (vllm/v1/RULES.md §14.3).
 func (s *Scheduler) SetPause(p Pause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/sim/workload"
+)
+
+func alpacaAtOnce(t *testing.T, count int) workload.Source {
+	t.Helper()
+	lengths, _, err := workload.Named("alpaca")
+	require.NoError(t, err)
+	s, err := workload.Every(lengths, 0, 1, 0, count)
+	require.NoError(t, err)
+	return s
+}
+
+// Ensure that no more requests are in the system than the clients may have under way,
+// that as many are, and that waiting for a place is no latency.
+func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
+	for _, most := range []int{1, 8} {
+		underWay, highest := 0, 0
+		arrivals := []float64{}
+		config := Config{
+			Server: Server{System: "sosp"}, Cost: paperCost(t), MaxConcurrency: most,
+			Left: func(d Departure) {
+				arrivals = append(arrivals, d.Arrival)
+				underWay--
+			},
+		}
+		r, err := newRun(config, alpacaAtOnce(t, 60))
+		require.NoError(t, err)
+		for !r.clients.done() || r.requests.live > 0 {
+			before := r.r.Arrived
+			require.NoError(t, r.arrive())
+			underWay += r.r.Arrived - before
+			highest = max(highest, underWay)
+			require.NoError(t, r.iterate())
+		}
+		result := r.result()
+		require.Equal(t, 60, result.Answered)
+		require.Equal(t, most, highest)
+		if most == 1 { // alone, each has its first token after its prompt
+			require.InDelta(t, result.First.P50, result.First.Max, 0.5*result.First.P50)
+		}
+		last := 0.0
+		for _, at := range arrivals {
+			last = max(last, at)
+		}
+		require.Positive(t, last, "a request that had to wait is sent later")
+	}
+}
+
+// Ensure that the next turn of a conversation comes after the answer to the one before,
+// and that a prefix cache finds what was said.
+func TestTurnsFollowTheirAnswers(t *testing.T) {
+	lengths, _, err := workload.Named("sharegpt")
+	require.NoError(t, err)
+	first, err := workload.Poisson(lengths, 0.2, 1, 0, 20)
+	require.NoError(t, err)
+	source, err := workload.Conversations(first, lengths, workload.Talk{Turns: 3, Think: 5}, 1, 2048)
+	require.NoError(t, err)
+	result, err := Run(context.Background(), Config{Server: Server{System: "vllm-v1", NumGPUBlocks: 4000}, Cost: paperCost(t)}, source)
+	require.NoError(t, err)
+	require.Greater(t, result.Answered, 25)
+	require.Equal(t, result.Arrived, result.Answered)
+	require.Greater(t, result.Hits, result.Prompted/4, "turns begin with what is cached")
+}
+
+func TestGoodputCountsWhatKeepsEveryLimit(t *testing.T) {
+	run := func(g Goodput) *Result {
+		r, err := Run(context.Background(), Config{Server: Server{System: "sosp"}, Cost: paperCost(t), MaxConcurrency: 4, Goodput: g}, alpacaAtOnce(t, 40))
+		require.NoError(t, err)
+		return r
+	}
+	none := run(Goodput{})
+	require.Zero(t, none.Good)
+	all := run(Goodput{Whole: 1e9})
+	require.Equal(t, 40, all.Good)
+	require.InEpsilon(t, 40/all.Seconds, all.Goodput, 1e-9)
+	some := run(Goodput{Whole: all.EndToEnd.P50})
+	require.InDelta(t, 20, some.Good, 3)
+	require.Zero(t, run(Goodput{First: 1e-9}).Good)
+}
+
+// Ensure that turns leave the heap in the order of their arrival.
+func TestTurnsComeInOrder(t *testing.T) {
+	var c clients
+	c.ended = true
+	for _, at := range []float64{5, 3, 9, 1, 7, 3, 2} {
+		c.push(workload.Request{Arrival: at})
+	}
+	var got []float64
+	for !c.done() {
+		var r workload.Request
+		require.False(t, c.take(&r))
+		got = append(got, r.Arrival)
+	}
+	require.Equal(t, []float64{1, 2, 3, 3, 5, 7, 9}, got)
+}

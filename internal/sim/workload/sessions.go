@@ -1,0 +1,130 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+)
+
+// Talk is how conversations go on: Turns of them on average, geometrically distributed,
+// with exponential pauses of Think seconds on average from an answer to the next turn.
+type Talk struct {
+	Turns float64 // at least 1
+	Think float64 // s
+}
+
+// Conversations are sessions whose first turns come from a source, one session for each
+// of its requests. Every turn adds a drawn text to what was said before, and has a drawn
+// answer. A session ends before a turn that would be longer than longest tokens with its
+// answer. The error wraps ErrSetting.
+func Conversations(first Source, l Lengths, t Talk, seed uint64, longest int) (Sessions, error) {
+	if !(t.Turns >= 1) || math.IsInf(t.Turns, 0) || !(t.Think >= 0) || math.IsInf(t.Think, 0) {
+		return nil, fmt.Errorf("%w: conversations of %v turns with pauses of %v s: want at least 1 turn and 0 s", ErrSetting, t.Turns, t.Think)
+	}
+	return &conversations{Source: first, lengths: l, talk: t, longest: longest, rng: rand.New(rand.NewPCG(seed, 3)), said: map[int64]int{}}, nil
+}
+
+type conversations struct {
+	Source
+	lengths Lengths
+	talk    Talk
+	longest int
+	rng     *rand.Rand
+	last    int64
+	said    map[int64]int // tokens so far, by session
+}
+
+func (c *conversations) Next(r *Request) error {
+	if err := c.Source.Next(r); err != nil {
+		return err
+	}
+	c.last++
+	r.Session, r.Shared = c.last, 0
+	c.said[r.Session] = r.Prompt + r.Output
+	return nil
+}
+
+func (c *conversations) Follow(session int64, answered float64, r *Request) bool {
+	said, ends := c.said[session], c.rng.Float64() < 1/c.talk.Turns
+	prompt, output := c.lengths.Draw(c.rng)
+	if ends || said+prompt+output > c.longest {
+		delete(c.said, session)
+		return false
+	}
+	*r = Request{Arrival: answered + c.talk.Think*c.rng.ExpFloat64(), Prompt: said + prompt, Output: output, Session: session}
+	c.said[session] = r.Prompt + r.Output
+	return true
+}
+
+// SessionsOf finds the conversations in a trace whose rows have hashes, such as
+// Mooncake's: a row continues the last earlier one all of whose whole blocks of
+// HashTokens it begins with, unless another row does already. The first block alone
+// makes no conversation: a system prompt is the same for everybody. A turn comes when
+// its row says, but not before the turn it continues is answered and think seconds have
+// passed. All rows are read at once.
+func SessionsOf(s Source, think float64) (Sessions, error) {
+	if !(think >= 0) || math.IsInf(think, 0) {
+		return nil, fmt.Errorf("%w: a pause of %v s: want at least 0", ErrSetting, think)
+	}
+	t := &traced{think: think}
+	tails := map[int64]int{} // rows that nothing continues, by the hash of their last whole block
+	for {
+		var r Request
+		err := s.Next(&r)
+		if errors.Is(err, io.EOF) {
+			return t, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.Hashes = append([]int64(nil), r.Hashes...)
+		at := len(t.rows)
+		t.rows, t.after, t.first = append(t.rows, r), append(t.after, -1), append(t.first, true)
+		whole := r.Prompt / HashTokens
+		for i := min(whole, len(r.Hashes)) - 1; i > 0; i-- {
+			if before, ok := tails[r.Hashes[i]]; ok {
+				t.after[before], t.first[at] = at, false
+				delete(tails, r.Hashes[i])
+				t.Turns++
+				break
+			}
+		}
+		if whole > 1 && whole <= len(r.Hashes) {
+			tails[r.Hashes[whole-1]] = at
+		}
+	}
+}
+
+type traced struct {
+	Turns int // rows that continue another one
+	rows  []Request
+	after []int  // the row that continues a row, -1: none
+	first []bool // rows that continue none
+	next  int
+	think float64
+}
+
+func (t *traced) Next(r *Request) error {
+	for ; t.next < len(t.rows); t.next++ {
+		if t.first[t.next] {
+			*r = t.rows[t.next]
+			t.next++
+			r.Session = int64(t.next) // its row, from 1
+			return nil
+		}
+	}
+	return io.EOF
+}
+
+func (t *traced) Follow(session int64, answered float64, r *Request) bool {
+	next := t.after[session-1]
+	if next < 0 {
+		return false
+	}
+	*r = t.rows[next]
+	r.Arrival = max(r.Arrival, answered+t.think)
+	r.Session = int64(next + 1)
+	return true
+}
