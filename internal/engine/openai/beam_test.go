@@ -88,6 +88,17 @@ func TestOneBeamIsGreedy(t *testing.T) {
 	require.Equal(t, greedy.Choices[0].Text, a.Choices[0].Text)
 }
 
+func TestABodyThatIsNoObjectIsRefused(t *testing.T) {
+	s := start(t, nil)
+	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader("[1]"))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Equal(t, 400, r.StatusCode)
+	require.Contains(t, string(data), "The body is a JSON array; an object is expected.")
+}
+
 func TestBeamSearchRefusesWhatItCannotDo(t *testing.T) {
 	s := start(t, nil)
 	tests := []struct{ name, more, param string }{
