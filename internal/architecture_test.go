@@ -55,7 +55,7 @@ var rooms = map[string][]string{
 		"internal/terminal", "internal/vllm", "internal/vllm/blockhash", "internal/vllm/device"},
 
 	// The grader of submissions.
-	"internal/grade": {"grader", "internal/course", "internal/ctree", "internal/jobs"},
+	"internal/grade": {"grader", "internal/course", "internal/ctree", "internal/jobs", "internal/terminal"},
 
 	// What users start.
 	"capi": {"internal/course"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,8 +23,8 @@ func grades(t *testing.T, dir string) [][]string {
 	require.NoError(t, err)
 	lines, err := csv.NewReader(bytes.NewReader(text)).ReadAll()
 	require.NoError(t, err)
-	for _, line := range lines {
-		line[len(line)-2] = "" // seconds
+	for _, line := range lines[1:] {
+		line[slices.Index(lines[0], "seconds")] = ""
 	}
 	return lines
 }
@@ -54,8 +55,128 @@ func TestAClassIsGradedInPartsAndMerged(t *testing.T) {
 	require.Len(t, lines, 6)
 	require.Equal(t, []string{"ada", lines[1][3], ""}, []string{lines[1][0], lines[1][2], lines[1][9]})
 	require.Equal(t, []string{"cy", "0.00", "compile"}, []string{lines[3][0], lines[3][2], lines[3][9]})
-	require.Equal(t, []string{"dan", "0.00", "gate"}, []string{lines[4][0], lines[4][2], lines[4][9]})
-	require.Equal(t, []string{"eve", "0.00", "gate"}, []string{lines[5][0], lines[5][2], lines[5][9]})
+	require.Equal(t, []string{"dan", "0.00", "no file"}, []string{lines[4][0], lines[4][2], lines[4][9]})
+	require.Equal(t, []string{"eve", "0.00", "no file"}, []string{lines[5][0], lines[5][2], lines[5][9]})
+}
+
+// cell is what grades.csv says of a student.
+func cell(t *testing.T, dir, student, column string) string {
+	t.Helper()
+	lines := grades(t, dir)
+	for _, line := range lines[1:] {
+		if line[0] == student {
+			return line[slices.Index(lines[0], column)]
+		}
+	}
+	t.Fatalf("no row of %s", student)
+	return ""
+}
+
+func TestEveryEntryHasARowThatSaysWhy(t *testing.T) {
+	t.Parallel()
+	students, out := t.TempDir(), filepath.Join(t.TempDir(), "grades")
+	evil, long := "a\x1b[31mred\x07\n\u202e", strings.Repeat("n", 253)
+	for name, text := range map[string]string{
+		"syntax.c": "int x = ;\n", "notes.txt": "", "hw.zip": "PK", "two/a.c": "", "two/b.c": "", "binary.c": "\x7fELF",
+		"asm.c":     correct(t) + "\nvoid *volatile p;\nstatic void f(void) {\n    __asm__(\"nop\");\n}\nvoid (*volatile q)(void) = f;\n",
+		evil + ".c": "int \x1b[31m;\n", "=1+1.c": "int x = ;\n", long + ".c": "int x = ;\n",
+	} {
+		put(t, students, name, "", "")
+		require.NoError(t, os.WriteFile(filepath.Join(students, name), []byte(text), 0o644))
+	}
+	require.NoError(t, os.Symlink("/nowhere", filepath.Join(students, "gone.c")))
+	status, said, warned := run(t, "--html", out, students)
+	require.Equal(t, 1, status, warned)
+	page, err := os.ReadFile(filepath.Join(out, "index.html"))
+	require.NoError(t, err)
+	table, err := os.ReadFile(filepath.Join(out, "grades.csv"))
+	require.NoError(t, err)
+	_, lines, _ := run(t, "--json", students)
+	_, plain, _ := run(t, students)
+	for _, text := range []string{said, warned, string(page), string(table), lines, plain} {
+		require.NotRegexp(t, `[\x00-\x08\x0b-\x1f\x7f\x{80}-\x{9f}\x{202e}]`, text)
+	}
+	for _, c := range []struct{ name, rejected, reason string }{
+		{"syntax", "compile", "llm_memory.c:1:9: error"}, {"notes.txt", "no file", "it is not a C file"}, {"hw.zip", "no file", "it is an archive"},
+		{"two", "no file", "it is, is not clear"}, {"binary", "no file", "a compiled program"}, {"asm", "gate", "__asm__ is assembly code"},
+		{"gone", "no file", "a link that leads nowhere"}, {`a\x1b[31mred\x07\x0a\u202e`, "compile", ""}, {"'=1+1", "compile", "error"}, {long, "compile", "error"},
+	} {
+		require.Equal(t, c.rejected, cell(t, out, c.name, "rejected"), c.name)
+		require.Contains(t, cell(t, out, c.name, "reason"), c.reason, c.name)
+		require.NotEmpty(t, cell(t, out, c.name, "rules"), c.name)
+	}
+	require.Contains(t, string(page), "Refused: attacks, or what looks like one (1)")
+	require.Contains(t, string(page), "Does not compile (4)")
+	require.Contains(t, string(page), "Nothing to grade (5)")
+	files, err := filepath.Glob(filepath.Join(out, "students", "*.html"))
+	require.NoError(t, err)
+	require.Len(t, files, 10)
+}
+
+func TestWhatStaffDecideStaysWhenTheClassIsGradedAgain(t *testing.T) {
+	t.Parallel()
+	students, out := t.TempDir(), filepath.Join(t.TempDir(), "grades")
+	put(t, students, "ada.c", "", "")
+	put(t, students, "bob.c", "    unlink_node(seq);\n", "    if (seq_id < 0) {\n        unlink_node(seq);\n    }\n")
+	grade := func() (status int, page, said string) {
+		status, _, said = run(t, "--only", "task2_free", "--html", out, students)
+		text, err := os.ReadFile(filepath.Join(out, "index.html"))
+		require.NoError(t, err)
+		return status, string(text), said
+	}
+	_, page, _ := grade()
+	require.NotContains(t, page, "What changed")
+	was := cell(t, out, "bob", "score")
+
+	overrides := filepath.Join(out, "overrides.csv")
+	require.NoError(t, os.WriteFile(overrides, []byte("student,points,comment\nbob,12,\"late, agreed\"\nzoe,1,\n"), 0o644))
+	put(t, students, "bob.c", "", "")
+	_, page, said := grade()
+	require.Equal(t, []string{"12.00", "late, agreed"}, []string{cell(t, out, "bob", "score"), cell(t, out, "bob", "comment")})
+	require.NotEqual(t, was, cell(t, out, "bob", "graded_score"))
+	require.Contains(t, said, "warning: overrides.csv: there is no student zoe in this class\n")
+	require.Contains(t, page, "late, agreed")
+	require.Contains(t, page, "What changed")
+	require.Contains(t, page, "now passes: task2_free")
+	own, err := os.ReadFile(filepath.Join(out, "students", "bob.html"))
+	require.NoError(t, err)
+	require.Contains(t, string(own), "late, agreed")
+
+	kept, err := os.ReadFile(overrides)
+	require.NoError(t, err)
+	require.Contains(t, string(kept), "bob,12")
+	require.NoError(t, os.WriteFile(overrides, []byte("student,points,comment\nbob,most,\n"), 0o644))
+	status, _, said := grade()
+	require.Equal(t, 2, status)
+	require.Contains(t, said, `overrides.csv: not usable: line 2: the points of bob are "most", not a number`)
+}
+
+func TestWhatAKilledRunLeftIsRemovedByTheNext(t *testing.T) {
+	t.Parallel()
+	temporary, err := os.MkdirTemp("", "llmgrade-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(temporary) })
+	require.NoError(t, os.Chmod(temporary, 0o755))
+	left := func() []string {
+		all, err := filepath.Glob(filepath.Join(temporary, "*"))
+		require.NoError(t, err)
+		return all
+	}
+	start := func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0], "--only", "task1_accepts", put(t, t.TempDir(), "a.c", "", ""))
+		cmd.Env = append(os.Environ(), "BE_LLMGRADE=1", "TMPDIR="+temporary)
+		require.NoError(t, cmd.Start())
+		return cmd
+	}
+	killed := start()
+	require.Eventually(t, func() bool { return len(left()) > 0 }, 10*time.Minute, time.Millisecond)
+	require.NoError(t, killed.Process.Kill())
+	_ = killed.Wait()
+	for _, folder := range left() { // as it is a while later
+		require.NoError(t, os.Chtimes(folder, time.Time{}, time.Now().Add(-time.Hour)))
+	}
+	require.NoError(t, start().Wait())
+	require.Empty(t, left())
 }
 
 func TestAnInterruptedClassGoesOn(t *testing.T) {

@@ -29,7 +29,8 @@ func command(status *int) *cobra.Command {
 		Short: "Grade llm_memory.c",
 		Long: "llmgrade compiles each llm_memory.c with the flags of the course, runs it apart from itself,\n" +
 			"and compares everything it does with what the handout asks for.\n\n" +
-			"A folder holds one .c file, or one folder with llm_memory.c in it, per student.\n\n" +
+			"A class folder holds a .c file or a folder for each student. What cannot be graded has\n" +
+			"a row that says why.\n\n" +
 			"The exit status is 0 for full marks, 1 for less, 2 if something could not be graded.",
 		Example: "  llmgrade llm_memory.c\n" +
 			"  llmgrade --only task4 llm_memory.c\n" +
@@ -60,7 +61,7 @@ func command(status *int) *cobra.Command {
 	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this file")
 	c.MarkFlagsMutuallyExclusive("only", "replay")
 	c.MarkFlagsMutuallyExclusive("html", "replay")
-	c.AddCommand(mergeCommand(), pointsCommand(), gateCommand())
+	c.AddCommand(mergeCommand(), similarCommand(), pointsCommand(), gateCommand())
 	addGradescope(c)
 	return c
 }

@@ -8,7 +8,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -41,6 +43,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 		if pages, err = newPages(o.html); err != nil {
 			return err
 		}
+		pages.part = o.shard != ""
 	}
 	g, grader, err := o.grader(pages)
 	if err != nil {
@@ -55,10 +58,9 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	context.AfterFunc(ctx, stop) // a second one ends the process at once
 	failed := o.all(ctx, c.OutOrStdout(), all, grader, pages, one, status)
 	if pages != nil {
-		if err := pages.write(); err != nil {
-			return err
+		if err := pages.report(c.ErrOrStderr()); err != nil {
+			return errors.Join(failed, err)
 		}
-		fmt.Fprintln(c.ErrOrStderr(), "written:", pages.index())
 	}
 	return failed
 }
@@ -85,7 +87,7 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 			pages.add(r)
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.File, r.Err))
 			if o.json {
-				if err := json.NewEncoder(w).Encode(line{File: r.File, Failed: []string{}, Trouble: r.Err.Error()}); err != nil {
+				if err := writeLine(w, line{File: r.File, Failed: []string{}, Trouble: r.Err.Error()}); err != nil {
 					return err
 				}
 			}
@@ -150,11 +152,21 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 	g.Seed, g.Only, g.AllStages, g.Points = o.seed, o.only, o.allStages, points
 	switch {
 	case o.replay != "":
-		return g, func(s class.Submission) (*grade.Report, error) { return g.Replay(s.File, ops) }, nil
+		return g, given(g, func(s class.Submission) (*grade.Report, error) { return g.Replay(s.File, ops) }), nil
 	case pages != nil:
 		return g, func(s class.Submission) (*grade.Report, error) { return pages.grade(g, s) }, nil
 	default:
-		return g, func(s class.Submission) (*grade.Report, error) { return g.File(s.File) }, nil
+		return g, given(g, func(s class.Submission) (*grade.Report, error) { return g.File(s.File) }), nil
+	}
+}
+
+// given grades where there is something to grade.
+func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)) func(class.Submission) (*grade.Report, error) {
+	return func(s class.Submission) (*grade.Report, error) {
+		if s.Why != "" {
+			return g.None(s.File, s.Why), nil
+		}
+		return grader(s)
 	}
 }
 
@@ -170,8 +182,7 @@ func (o *options) write(w io.Writer, r *grade.Report, brief, told bool) error {
 	case o.json:
 		return writeJSON(w, r)
 	case brief:
-		_, err := fmt.Fprintf(w, "%s: %s\n", r.File, terminal.Score(r))
-		return err
+		return terminal.Line(w, r)
 	case told:
 		return terminal.Rest(w, r)
 	default:
@@ -182,9 +193,10 @@ func (o *options) write(w io.Writer, r *grade.Report, brief, told bool) error {
 // A line is what --json prints of one submission.
 type line struct {
 	File     string   `json:"file"`
-	Score    *float64 `json:"score,omitempty"` // none where there is trouble
+	Score    *float64 `json:"score,omitempty"` // none where there is trouble, and of a replay
 	MaxScore float64  `json:"max_score"`
-	Rejected string   `json:"rejected,omitempty"` // gate or compile
+	Rejected string   `json:"rejected,omitempty"` // no file, gate or compile
+	Reason   string   `json:"reason,omitempty"`   // why it was rejected
 	Failed   []string `json:"failed"`
 	Seconds  float64  `json:"seconds"`
 	Rules    string   `json:"rules"`             // the version of the rules
@@ -194,7 +206,29 @@ type line struct {
 func writeJSON(w io.Writer, r *grade.Report) error {
 	l := line{File: r.File, Score: &r.Score, MaxScore: r.MaxScore, Failed: r.Failed(), Seconds: r.Time.Seconds(), Rules: r.Rules}
 	if r.Rejected != nil {
-		l.Rejected = string(r.Rejected.Stage)
+		l.Rejected, l.Reason = string(r.Rejected.Stage), r.Rejected.Text
 	}
-	return json.NewEncoder(w).Encode(l)
+	if r.Replay && r.Rejected == nil { // one trace gives no points
+		l.Score = nil
+	}
+	return writeLine(w, l)
+}
+
+// writeLine escapes the control characters that JSON may have as they are, because
+// it may go to a terminal.
+func writeLine(w io.Writer, l line) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, r := range string(text) {
+		if unicode.In(r, unicode.Cc, unicode.Bidi_Control) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	_, err = fmt.Fprintln(w, b.String())
+	return err
 }

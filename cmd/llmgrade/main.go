@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"llmmemory/internal/grade/rules"
+	"llmmemory/internal/terminal"
 )
 
 // Exit statuses.
@@ -23,7 +24,7 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE) // an error of the write says it, and what is temporary is removed
 	status := fullMarks
 	if err := command(&status).Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "llmgrade:", err)
+		fmt.Fprintln(os.Stderr, "llmgrade:", terminal.Visible(err.Error()))
 		status = trouble
 	}
 	os.Exit(status)

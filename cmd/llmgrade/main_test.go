@@ -141,8 +141,9 @@ func TestAFindingCanBeReplayed(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, out, "byte 192 of the pool (block 3, record 0)")
 	require.NotContains(t, out, "points")
-	status, _, _ = run(t, "--replay", saved, right)
+	status, out, _ = run(t, "--json", "--replay", saved, right)
 	require.Zero(t, status)
+	require.NotContains(t, out, `"score"`)
 
 	require.NoError(t, os.WriteFile(saved, []byte("init e0 64\ngrow e0\n"), 0o644))
 	status, _, said = run(t, "--replay", saved, right)

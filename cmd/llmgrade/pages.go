@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -13,13 +14,16 @@ import (
 	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/page"
 	"llmmemory/internal/jobs"
+	"llmmemory/internal/terminal"
 )
 
 // pages is what --html writes: the reports, from which an interrupted run goes
 // on, and what people read.
 type pages struct {
 	class.Folder
-	results []class.Result
+	overrides class.Overrides
+	results   []class.Result
+	part      bool // of a class: --shard
 }
 
 func newPages(dir string) (*pages, error) {
@@ -27,11 +31,19 @@ func newPages(dir string) (*pages, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--html: %w", err)
 	}
-	return &pages{Folder: folder}, nil
+	overrides, err := folder.Overrides()
+	if err != nil {
+		return nil, err
+	}
+	return &pages{Folder: folder, overrides: overrides}, nil
 }
 
 // grade takes the report that is there, or makes one.
 func (p *pages) grade(g *grade.Grader, s class.Submission) (*grade.Report, error) {
+	if s.Why != "" {
+		r := g.None(s.File, s.Why)
+		return r, p.Save(s.Name, "nothing to grade: "+s.Why, r)
+	}
 	key, err := g.Key(s.File)
 	if err != nil {
 		return nil, err
@@ -55,22 +67,49 @@ func (p *pages) add(r class.Result) {
 
 func (p *pages) index() string { return filepath.Join(p.Path, "index.html") }
 
-// write writes grades.csv and the pages.
-func (p *pages) write() error {
-	var entries []page.Entry
-	for _, r := range p.results {
-		e := page.Entry{Name: r.Name, File: class.Page(r.Name), Report: r.Report}
-		if r.Err != nil {
-			e.Trouble, e.File = r.Err.Error(), ""
-		} else if err := p.put(e.File, func(w io.Writer) error { return page.Student(w, r.Report, r.Name) }); err != nil {
-			return err
+// write writes grades.csv and the pages. It returns what staff should know.
+func (p *pages) write() (warnings []string, err error) {
+	unknown, err := p.overrides.Apply(p.results)
+	if err != nil {
+		return nil, err
+	}
+	c := page.Class{Unknown: unknown}
+	if _, err := os.Stat(filepath.Join(p.Path, similarPage)); err == nil {
+		c.Similar = similarPage
+	}
+	if !p.part {
+		c.Gone = p.Gone(p.results)
+	}
+	for i := range p.results {
+		e := page.Entry{Result: &p.results[i], File: class.Page(p.results[i].Name)}
+		e.Before, e.Graded = p.Before(e.Name)
+		if e.Err != nil {
+			e.File = ""
+		} else if err := p.put(e.File, func(w io.Writer) error { return page.Student(w, e.Report, e.Name, e.Override) }); err != nil {
+			return nil, err
 		}
-		entries = append(entries, e)
+		c.Entries = append(c.Entries, e)
 	}
 	if err := p.put("grades.csv", func(w io.Writer) error { return class.WriteCSV(w, p.results) }); err != nil {
+		return nil, err
+	}
+	for _, name := range unknown {
+		warnings = append(warnings, fmt.Sprintf("%s: there is no student %s in this class", class.OverridesFile, terminal.VisibleName(name)))
+	}
+	return warnings, p.put("index.html", c.Write)
+}
+
+// report writes everything and says where.
+func (p *pages) report(w io.Writer) error {
+	warnings, err := p.write()
+	if err != nil {
 		return err
 	}
-	return p.put("index.html", func(w io.Writer) error { return page.Class(w, entries) })
+	for _, text := range warnings {
+		fmt.Fprintln(w, "warning:", text)
+	}
+	fmt.Fprintln(w, "written:", terminal.Visible(p.index()))
+	return nil
 }
 
 // put writes one file of the folder as a whole.
@@ -98,11 +137,8 @@ func mergeCommand() *cobra.Command {
 			if p.results, err = p.Merge(args); err != nil {
 				return err
 			}
-			if err := p.write(); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.OutOrStdout(), "%d submissions: %s\n", len(p.results), p.index())
-			return nil
+			fmt.Fprintf(c.OutOrStdout(), "%d submissions: %s\n", len(p.results), terminal.Visible(p.index()))
+			return p.report(c.ErrOrStderr())
 		},
 	}
 	c.Flags().StringVar(&html, "html", "", "the folder to write to")

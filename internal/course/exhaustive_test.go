@@ -266,6 +266,7 @@ func (x *explorer) everySequence(path, calls []trace.Op, depth int) {
 	x.require(x.s.differs(&state), path)
 	x.require(x.s.library.check(), path)
 	_ = x.s.library.Destroy(x.s.engine)
+	x.require(x.s.library.check(), path, "llm_destroy")
 	if depth == 0 {
 		return
 	}

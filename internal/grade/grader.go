@@ -97,6 +97,12 @@ func (g *Grader) File(path string) (*Report, error) {
 	return g.grade(path, func(g *grading) error { return g.run() })
 }
 
+// None is the report of a student who has handed in nothing that could be graded,
+// for the reason given.
+func (g *Grader) None(path, why string) *Report {
+	return &Report{File: path, MaxScore: g.Points.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{NoFile, why}}
+}
+
 // Replay plays one trace on a submission, for all the points or none.
 func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	return g.grade(path, func(g *grading) error {
@@ -125,7 +131,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	r := &Report{File: path, MaxScore: g.Points.max(), Seed: g.Seed, Setting: g.setting, Rules: g.Version()}
 	source, err := readSource(path)
 	if errors.Is(err, errNoSource) {
-		r.Rejected = &Rejection{Gate, err.Error()}
+		r.Rejected = &Rejection{NoFile, err.Error()}
 		return r, nil
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package grade
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"llmmemory/internal/course/trace"
@@ -30,8 +31,25 @@ type Report struct {
 // A Rejection says why a submission was not run: it scores 0, and staff should
 // look at it.
 type Rejection struct {
-	Stage StageName // Gate or Compile
+	Stage StageName // NoFile, Gate or Compile
 	Text  string
+}
+
+// Reason is the line of the text that says most: the compiler's first error, else
+// what stands after the words that all have.
+func (r *Rejection) Reason() string {
+	first, _, _ := strings.Cut(strings.TrimSpace(r.Text), "\n")
+	if r.Stage == Compile {
+		for line := range strings.Lines(r.Text) {
+			if strings.Contains(line, "error: ") {
+				return strings.TrimSpace(line)
+			}
+		}
+	}
+	if _, after, found := strings.Cut(first, " is not run: "); found {
+		return after
+	}
+	return first
 }
 
 // A Status is what became of a stage or a test.
@@ -49,6 +67,7 @@ type StageName string
 
 // The stages, in their order.
 const (
+	NoFile     StageName = "no file" // there is none that could be graded
 	Gate       StageName = "gate"
 	Compile    StageName = "compile"
 	Directed   StageName = "directed traces"
@@ -67,6 +86,35 @@ type Stage struct {
 	Name  StageName
 	Tasks [Tasks]Status // by task of the handout, from 1
 	Time  time.Duration
+}
+
+// AllStages are the stages with those that were not run, and for each task of a
+// stage what was not run: where no test of a task was played, it has not passed.
+func (r *Report) AllStages() []Stage {
+	all := slices.Clone([]Stage(r.Stages))
+	for _, name := range []StageName{Gate, Compile, Directed, OwnCalls, Random, Outside, Heap, Memcheck, Sanitizers, Rules} {
+		if r.Stages.at(name) == nil {
+			all = append(all, Stage{Name: name, Tasks: [Tasks]Status{NotRun, NotRun, NotRun, NotRun, NotRun}})
+		}
+	}
+	for i := range all {
+		for task := range Tasks {
+			if s := &all[i]; s.Tasks[task] == Passed && s.Name.plays() && !r.played(task+1) {
+				s.Tasks[task] = NotRun
+			}
+		}
+	}
+	return all
+}
+
+// plays reports whether a stage makes calls of the submission.
+func (n StageName) plays() bool { return n != Gate && n != Compile && n != Rules }
+
+// played reports whether a directed test of a task was run.
+func (r *Report) played(task int) bool {
+	return slices.ContainsFunc(r.Tests, func(t Test) bool {
+		return t.Task == task && t.Part == PartDirected && t.Status != NotRun
+	})
 }
 
 // Status is the worst of its tasks'.

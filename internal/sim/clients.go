@@ -7,10 +7,10 @@ import (
 	"llmmemory/internal/sim/workload"
 )
 
-// clients send the requests: those of a source, next turns of its sessions, and no more
+// Clients send the requests: those of a source, next turns of its sessions, and no more
 // at once than MaxConcurrency, as the clients of vLLM's "bench serve" do. Latency counts
 // from when a request is sent.
-type clients struct {
+type Clients struct {
 	source   workload.Source
 	sessions workload.Sessions // nil: no request follows another
 	most     int               // sent and not answered; 0: any number
@@ -21,14 +21,15 @@ type clients struct {
 	freed float64            // s; when the last of the most was answered
 }
 
-func newClients(source workload.Source, most int) clients {
-	c := clients{source: source, most: most}
+// NewClients are those of a source, with most requests at once; 0: any number.
+func NewClients(source workload.Source, most int) (*Clients, error) {
+	c := &Clients{source: source, most: most}
 	c.sessions, _ = source.(workload.Sessions)
-	return c
+	return c, c.Pull()
 }
 
-// pull gets the next request of the source.
-func (c *clients) pull() error {
+// Pull gets the next request of the source, after Take has taken one of it.
+func (c *Clients) Pull() error {
 	switch err := c.source.Next(&c.next); {
 	case errors.Is(err, io.EOF):
 		c.ended = true
@@ -38,11 +39,14 @@ func (c *clients) pull() error {
 	return nil
 }
 
-// done is that nobody sends anything before something is answered.
-func (c *clients) done() bool { return c.ended && len(c.turns) == 0 }
+// Done is that nobody sends anything before something is answered.
+func (c *Clients) Done() bool { return c.ended && len(c.turns) == 0 }
 
-// arrival is when the next request wants to be sent. There is one.
-func (c *clients) arrival() float64 {
+// Waits says whether answers decide when requests are sent.
+func (c *Clients) Waits() bool { return c.sessions != nil || c.most > 0 }
+
+// Arrival is when the next request wants to be sent. There is one.
+func (c *Clients) Arrival() float64 {
 	switch {
 	case len(c.turns) == 0:
 		return c.next.Arrival
@@ -52,9 +56,12 @@ func (c *clients) arrival() float64 {
 	return min(c.turns[0].Arrival, c.next.Arrival)
 }
 
-// take is the next request, at the time when it is sent. If it is the source's, pull
+// Full says whether no request can be sent, where live are under way.
+func (c *Clients) Full(live int) bool { return c.most > 0 && live >= c.most }
+
+// Take is the next request, at the time when it is sent. If it is the source's, Pull
 // comes next, after which its hashes are not valid any more.
-func (c *clients) take(r *workload.Request) (ofSource bool) {
+func (c *Clients) Take(r *workload.Request) (ofSource bool) {
 	turn := len(c.turns) > 0 && (c.ended || c.turns[0].Arrival <= c.next.Arrival)
 	if turn {
 		*r = c.pop()
@@ -67,8 +74,8 @@ func (c *clients) take(r *workload.Request) (ofSource bool) {
 	return !turn
 }
 
-// answered is that a request left, of which live ones are left now.
-func (c *clients) answered(session int64, now float64, live int) {
+// Answered is that a request of a session, or of none, left, of which live ones are left now.
+func (c *Clients) Answered(session int64, now float64, live int) {
 	if live == c.most-1 {
 		c.freed = now
 	}
@@ -81,7 +88,7 @@ func (c *clients) answered(session int64, now float64, live int) {
 	}
 }
 
-func (c *clients) push(r workload.Request) {
+func (c *Clients) push(r workload.Request) {
 	c.turns = append(c.turns, r)
 	for i := len(c.turns) - 1; i > 0; {
 		above := (i - 1) / 2
@@ -93,7 +100,7 @@ func (c *clients) push(r workload.Request) {
 	}
 }
 
-func (c *clients) pop() workload.Request {
+func (c *Clients) pop() workload.Request {
 	r, last := c.turns[0], len(c.turns)-1
 	c.turns[0] = c.turns[last]
 	c.turns = c.turns[:last]

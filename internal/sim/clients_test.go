@@ -33,7 +33,7 @@ func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 		}
 		r, err := newRun(config, alpacaAtOnce(t, 60))
 		require.NoError(t, err)
-		for !r.clients.done() || r.requests.live > 0 {
+		for !r.clients.Done() || r.requests.live > 0 {
 			before := r.r.Arrived
 			require.NoError(t, r.arrive())
 			underWay += r.r.Arrived - before
@@ -88,15 +88,15 @@ func TestGoodputCountsWhatKeepsEveryLimit(t *testing.T) {
 
 // Ensure that turns leave the heap in the order of their arrival.
 func TestTurnsComeInOrder(t *testing.T) {
-	var c clients
+	var c Clients
 	c.ended = true
 	for _, at := range []float64{5, 3, 9, 1, 7, 3, 2} {
 		c.push(workload.Request{Arrival: at})
 	}
 	var got []float64
-	for !c.done() {
+	for !c.Done() {
 		var r workload.Request
-		require.False(t, c.take(&r))
+		require.False(t, c.Take(&r))
 		got = append(got, r.Arrival)
 	}
 	require.Equal(t, []float64{1, 2, 3, 3, 5, 7, 9}, got)

@@ -9,27 +9,41 @@ import (
 
 // iterate runs one iteration.
 func (r *run) iterate() error {
+	seconds, err := r.begin()
+	if err != nil {
+		return err
+	}
+	r.now += seconds
+	return r.end()
+}
+
+// begin decides on an iteration, and says how long it takes.
+func (r *run) begin() (seconds float64, err error) {
 	if err := r.scheduler.Step(&r.it); err != nil {
-		return fmt.Errorf("%s at %.3f s: %w", r.kind.Name, r.now, err)
+		return 0, fmt.Errorf("%s at %.3f s: %w", r.kind.Name, r.now, err)
 	}
 	if r.observer != nil {
 		if err := r.observer.Observe(r.now, &r.it); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if r.it.Idle() {
-		return fmt.Errorf("%w: %d prompts wait for ever in %s at %.3f s", ErrStuck, r.requests.live, r.kind.Name, r.now)
+		return 0, fmt.Errorf("%w: %d prompts wait for ever in %s at %.3f s", ErrStuck, r.requests.live, r.kind.Name, r.now)
 	}
 	for _, id := range r.it.Ignored {
 		r.drop(int32(id))
 	}
-	seconds := r.config.Cost.Seconds(r.work())
+	seconds = r.config.Cost.Seconds(r.work())
 	if r.drafts != nil && len(r.it.Decodes) > 0 {
 		seconds += r.config.Decoding.DraftTime
 	}
 	r.r.Iterations++
 	r.measure(seconds)
-	r.now += seconds
+	return seconds, nil
+}
+
+// end is when the tokens of an iteration are there.
+func (r *run) end() error {
 	if err := r.generate(); err != nil {
 		return err
 	}
@@ -211,24 +225,20 @@ func (r *run) answer(at int32) {
 		return
 	}
 	if dropped {
-		r.clients.answered(0, r.now, r.requests.live)
+		r.sent(0)
 		r.r.Dropped++
 		r.depart(&q, false)
 		return
 	}
-	r.clients.answered(q.session, r.now, r.requests.live)
+	r.sent(q.session)
 	r.r.Answered++
-	seconds, between := r.now-q.arrival, 0.0
-	r.normalized.add(seconds / float64(q.output))
-	r.endToEnd.add(seconds)
-	r.firstToken.add(q.first - q.arrival)
-	r.depart(&q, true)
-	if q.output > 1 {
-		between = (r.now - q.first) / float64(q.output-1)
-		r.betweenTokens.add(between)
-	}
-	if r.config.Goodput.keeps(q.first-q.arrival, between, seconds) {
-		r.r.Good++
+	r.latencies.Add(r.depart(&q, true))
+}
+
+// sent tells the clients that a request left, if it is they who send.
+func (r *run) sent(session int64) {
+	if r.clients != nil {
+		r.clients.Answered(session, r.now, r.requests.live)
 	}
 }
 
@@ -237,15 +247,17 @@ func (r *run) drop(at int32) {
 	r.requests.all[r.requests.all[at].group].dropped = true
 	q := r.requests.all[at]
 	if r.requests.remove(at) {
-		r.clients.answered(0, r.now, r.requests.live)
+		r.sent(0)
 		r.r.Dropped++
 		r.depart(&q, false)
 	}
 }
 
 // depart tells that a request has left.
-func (r *run) depart(q *request, answered bool) {
+func (r *run) depart(q *request, answered bool) Departure {
+	d := Departure{Index: int(q.index), Session: q.session, Arrival: q.arrival, First: q.first, Done: r.now, Output: q.output, Answered: answered}
 	if r.config.Left != nil {
-		r.config.Left(Departure{Index: int(q.index), Arrival: q.arrival, First: q.first, Done: r.now, Output: q.output, Answered: answered})
+		r.config.Left(d)
 	}
+	return d
 }

@@ -11,6 +11,42 @@ type Spread struct {
 	Max  float64 `json:"max"`
 }
 
+// Latencies sum up what users see of requests.
+type Latencies struct {
+	goodput                                         Goodput
+	answered, good                                  int
+	normalized, endToEnd, firstToken, betweenTokens durations
+}
+
+// NewLatencies counts those that keep limits besides.
+func NewLatencies(g Goodput) *Latencies { return &Latencies{goodput: g} }
+
+// Add counts a request that was answered.
+func (l *Latencies) Add(d Departure) {
+	seconds, between := d.Done-d.Arrival, 0.0
+	l.answered++
+	l.normalized.add(seconds / float64(d.Output))
+	l.endToEnd.add(seconds)
+	l.firstToken.add(d.First - d.Arrival)
+	if d.Output > 1 {
+		between = (d.Done - d.First) / float64(d.Output-1)
+		l.betweenTokens.add(between)
+	}
+	if l.goodput.keeps(d.First-d.Arrival, between, seconds) {
+		l.good++
+	}
+}
+
+// Fill writes the latencies into a result that has its seconds.
+func (l *Latencies) Fill(r *Result) {
+	r.Answered = l.answered
+	r.Normalized, r.EndToEnd = l.normalized.spread(), l.endToEnd.spread()
+	r.First, r.Between = l.firstToken.spread(), l.betweenTokens.spread()
+	if l.goodput != (Goodput{}) && r.Seconds > 0 {
+		r.Good, r.Goodput = l.good, float64(l.good)/r.Seconds
+	}
+}
+
 // A durations sums up any number of durations in constant memory: buckets that
 // are 2 % wide, from a microsecond up.
 type durations struct {

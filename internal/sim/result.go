@@ -57,7 +57,8 @@ func (g Goodput) keeps(first, between, whole float64) bool {
 
 // A Departure is a request that has left, its times in seconds.
 type Departure struct {
-	Index                int // of the request, in the order of arrival, from 0
+	Index                int   // of the request, in the order of arrival, from 0
+	Session              int64 // of a turn
 	Arrival, First, Done float64
 	Output               int  // tokens
 	Answered             bool // else it was refused or dropped, and First means nothing

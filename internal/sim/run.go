@@ -88,7 +88,7 @@ type run struct {
 	beams       serve.GroupScheduler // nil: no beams
 	drafts      serve.Speculator     // nil: no drafts
 	observer    Observer             // nil: nobody looks
-	clients     clients
+	clients     *Clients
 	rng         *rand.Rand
 	requests    requestTable
 	readsTokens bool
@@ -103,9 +103,9 @@ type run struct {
 	answered []int
 	replaced []bool
 
-	window                                          window
-	normalized, endToEnd, firstToken, betweenTokens durations
-	r                                               Result
+	window    window
+	latencies Latencies
+	r         Result
 }
 
 func newRun(config Config, source workload.Source) (*run, error) {
@@ -131,7 +131,7 @@ func newRun(config Config, source workload.Source) (*run, error) {
 		return nil, err
 	}
 	r := &run{
-		config: config, kind: kind, scheduler: scheduler, clients: newClients(source, config.MaxConcurrency),
+		config: config, kind: kind, scheduler: scheduler,
 		rng:    rand.New(rand.NewPCG(config.Seed, 0x6265616d73)),
 		window: window{from: config.From, until: config.Until},
 	}
@@ -149,7 +149,12 @@ func newRun(config Config, source workload.Source) (*run, error) {
 			return nil, err
 		}
 	}
-	return r, r.clients.pull()
+	r.latencies.goodput = config.Goodput
+	if source == nil {
+		return r, nil // a Replica, which is given its requests
+	}
+	r.clients, err = NewClients(source, config.MaxConcurrency)
+	return r, err
 }
 
 // serve runs until everything is answered, or the end.
@@ -170,10 +175,10 @@ func (r *run) serve(ctx context.Context) error {
 			return err
 		}
 		if r.requests.live == 0 {
-			if r.clients.done() {
+			if r.clients.Done() {
 				return nil
 			}
-			r.now = r.clients.arrival()
+			r.now = r.clients.Arrival()
 			continue
 		}
 		if err := r.iterate(); err != nil {
@@ -184,14 +189,14 @@ func (r *run) serve(ctx context.Context) error {
 
 // arrive adds what has been sent by now.
 func (r *run) arrive() error {
-	c := &r.clients
-	for !c.done() && c.arrival() <= r.now && (c.most == 0 || r.requests.live < c.most) {
-		ofSource := c.take(&r.incoming)
+	c := r.clients
+	for !c.Done() && c.Arrival() <= r.now && !c.Full(r.requests.live) {
+		ofSource := c.Take(&r.incoming)
 		if err := r.add(); err != nil {
 			return err
 		}
 		if ofSource {
-			if err := c.pull(); err != nil {
+			if err := c.Pull(); err != nil {
 				return err
 			}
 		}
@@ -248,14 +253,7 @@ func (r *run) tokens(dst []int32, index, sample int) []int32 {
 
 func (r *run) result() *Result {
 	r.r.Seconds = r.now
-	r.r.Normalized, r.r.EndToEnd = r.normalized.spread(), r.endToEnd.spread()
-	r.r.First, r.r.Between = r.firstToken.spread(), r.betweenTokens.spread()
+	r.latencies.Fill(&r.r)
 	r.r.Window = r.window.average()
-	switch {
-	case r.config.Goodput == (Goodput{}):
-		r.r.Good = 0
-	case r.now > 0:
-		r.r.Goodput = float64(r.r.Good) / r.now
-	}
 	return &r.r
 }

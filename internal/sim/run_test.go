@@ -217,11 +217,11 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 		r.observer = &witness{t: t, r: r}
 		for {
 			require.NoError(t, r.arrive())
-			if r.requests.live == 0 && r.clients.done() {
+			if r.requests.live == 0 && r.clients.Done() {
 				break
 			}
 			if r.requests.live == 0 {
-				r.now = r.clients.arrival()
+				r.now = r.clients.Arrival()
 				continue
 			}
 			require.NoError(t, r.iterate())
@@ -563,7 +563,7 @@ func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 func TestTokensOfSamples(t *testing.T) {
 	r, err := newRun(Config{Server: Server{System: "vllm-v1"}, Cost: paperCost(t)}, &list{{Prompt: 5, Output: 4}})
 	require.NoError(t, err)
-	r.clients.take(&r.incoming)
+	r.clients.Take(&r.incoming)
 	a, b := r.tokens(nil, 3, 0), r.tokens(nil, 3, 1)
 	require.Equal(t, a[:5], b[:5])
 	for i := 5; i < 9; i++ {

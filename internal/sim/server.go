@@ -25,6 +25,8 @@ type Server struct {
 	NoCaching bool `json:"noCaching,omitempty"` // no prefix caching, where it is the default
 	Caching   bool `json:"caching,omitempty"`   // prefix caching, where it is not the default
 
+	Events bool `json:"-"` // record what prefix caches store and remove, for Replica.TakeEvents
+
 	BatchSize int `json:"batchSize,omitempty"` // requests of a static batch; 5
 }
 

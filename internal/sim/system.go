@@ -144,13 +144,17 @@ func buildV0(s Server, _ int) (serve.Scheduler, error) {
 	return v0.NewScheduler(config)
 }
 
+// BlockHash names the contents of blocks in all prefix caches of this process, so that a
+// router can compare them.
+var BlockHash = blockhash.NewFast()
+
 func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 	return adapter.New(sched.Config{
 		AsVLLM:              true,
 		MaxNumBatchedTokens: s.MaxNumBatchedTokens, MaxNumSeqs: s.MaxNumSeqs, NumSpeculativeTokens: drafts, NumLookaheadTokens: drafts,
 		Cache: kvcache.Config{
 			NumGPUBlocks: s.NumGPUBlocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: s.BlockSize}},
-			EnablePrefixCaching: !s.NoCaching, Hash: blockhash.NewFast(), MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
+			EnablePrefixCaching: !s.NoCaching, EnableEvents: s.Events && !s.NoCaching, Hash: BlockHash, MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
 		},
 	})
 }

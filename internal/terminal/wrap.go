@@ -1,5 +1,5 @@
-// Package terminal breaks text into lines that a terminal has room for. Nothing
-// here knows what the text is about.
+// Package terminal makes text fit for a terminal: lines that it has room for, and
+// no characters that it obeys. Nothing here knows what the text is about.
 package terminal
 
 import (

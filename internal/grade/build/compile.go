@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"llmmemory/grader"
+	"llmmemory/internal/jobs"
 )
 
 // CourseFlags is how the handout compiles a submission.
@@ -23,13 +24,14 @@ var ErrRejected = errors.New("does not compile with the flags of the course")
 // llm_memory.h and the compiled runner.
 type Kit struct {
 	Gate     Gate // what staff have changed of the gate's rules
-	dir      string
+	folder   *jobs.Temporary
+	dir      string        // its path
 	patience time.Duration // with one tool
 	flags    []string      // the course's, and what a distribution adds to them
 }
 
 // Close removes what the kit and its builds have made.
-func (k *Kit) Close() error { return os.RemoveAll(k.dir) }
+func (k *Kit) Close() error { return k.folder.Remove() }
 
 // NewKit compiles the runner and what Memcheck watches (package grader). The
 // flags are added to the course's: a distribution's compiler may have some of its
@@ -38,14 +40,15 @@ func NewKit(flags ...string) (*Kit, error) {
 	if err := enterable(os.TempDir()); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "llmgrade-")
-	if err == nil {
-		err = os.Chmod(dir, 0o711) // another uid executes what is in it
-	}
+	folder, err := jobs.NewTemporary("llmgrade-run-")
 	if err != nil {
 		return nil, err
 	}
-	k := &Kit{dir: dir, patience: patience, flags: append(strings.Fields(CourseFlags), flags...)}
+	dir := folder.Path
+	if err := os.Chmod(dir, 0o711); err != nil { // another uid executes what is in it
+		return nil, errors.Join(err, folder.Remove())
+	}
+	k := &Kit{folder: folder, dir: dir, patience: patience, flags: append(strings.Fields(CourseFlags), flags...)}
 	for name, text := range map[string][]byte{
 		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "watched.c": grader.Watched, "tester.c": grader.Tester,
 	} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,35 +14,6 @@ import (
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
 )
-
-func write(t *testing.T, parts ...string) string {
-	t.Helper()
-	path := filepath.Join(parts...)
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte("int x;\n"), 0o644))
-	return path
-}
-
-func TestEachStudentIsFoundOnce(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, "ada", "llm_memory.c")
-	write(t, dir, "ada.c")
-	write(t, dir, "bob", "main.c") // handed in something else
-	write(t, dir, "notes.txt")
-	write(t, dir, ".git", "llm_memory.c")
-	single := write(t, dir, "cy d.c")
-	all, err := class.Find([]string{dir, single})
-	require.NoError(t, err)
-	require.Equal(t, []class.Submission{
-		{Name: "ada", File: filepath.Join(dir, "ada", "llm_memory.c")},
-		{Name: "ada-2", File: filepath.Join(dir, "ada.c")},
-		{Name: "bob", File: filepath.Join(dir, "bob", "llm_memory.c")},
-		{Name: "cy d", File: single},
-		{Name: "cy d-2", File: single},
-	}, all)
-	_, err = class.Find([]string{t.TempDir()})
-	require.ErrorIs(t, err, class.ErrEmpty)
-}
 
 func TestOneThatFailsStopsNoOther(t *testing.T) {
 	all := []class.Submission{{Name: "a"}, {Name: "b"}, {Name: "c"}}
@@ -135,16 +107,53 @@ func TestFoldersAreMerged(t *testing.T) {
 	require.ErrorContains(t, err, "no reports in it")
 }
 
+func TestALongNameHasItsOwnFiles(t *testing.T) {
+	f, err := class.NewFolder(t.TempDir())
+	require.NoError(t, err)
+	names := []string{strings.Repeat("n", 255), strings.Repeat("n", 254) + "m", strings.Repeat("ü", 127), strings.Repeat("\x01", 255)}
+	for _, name := range names {
+		require.NoError(t, f.Save(name, "key", &grade.Report{File: name}))
+		require.LessOrEqual(t, len(filepath.Base(class.Page(name))), 255)
+		require.NoError(t, os.WriteFile(filepath.Join(f.Path, class.Page(name)), nil, 0o644))
+	}
+	to, err := class.NewFolder(t.TempDir())
+	require.NoError(t, err)
+	all, err := to.Merge([]string{f.Path})
+	require.NoError(t, err)
+	var merged []string
+	for _, r := range all {
+		merged = append(merged, r.Name)
+	}
+	require.ElementsMatch(t, names, merged)
+}
+
+func TestAReportRemembersTheOneBefore(t *testing.T) {
+	f, err := class.NewFolder(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, f.Save("ada", "1", &grade.Report{Score: 5, MaxScore: 10, Rules: "2.a"}))
+	before, _ := f.Before("ada")
+	require.Nil(t, before)
+	require.NoError(t, f.SaveTrouble(class.Submission{Name: "ada"}, errors.New("no gcc")))
+	require.NoError(t, f.Save("ada", "2", &grade.Report{Score: 7, MaxScore: 10}))
+	before, when := f.Before("ada")
+	require.Equal(t, &class.Outcome{Score: 5, MaxScore: 10, Failed: []string{}, Rules: "2.a"}, before)
+	require.False(t, when.IsZero())
+	require.Equal(t, []string{"ada"}, f.Gone(nil))
+	require.Empty(t, f.Gone([]class.Result{{Submission: class.Submission{Name: "ada"}}}))
+}
+
 func TestASpreadsheetReadsTheGrades(t *testing.T) {
-	r := &grade.Report{File: "=x.c", Score: 19, MaxScore: 40, Tests: []grade.Test{
+	r := &grade.Report{File: "=x.c", Score: 19, MaxScore: 40, Rules: "2.b", Tests: []grade.Test{
 		{Task: 1, Name: "one", Score: 10, MaxScore: 20}, {Task: 4, Name: "two", Score: 9, MaxScore: 20}}}
-	rejected := &grade.Report{File: "b.c", MaxScore: 40, Rejected: &grade.Rejection{Stage: grade.Compile}}
+	rejected := &grade.Report{File: "b\x1b[31m.c", MaxScore: 40, Rules: "2.b", Rejected: &grade.Rejection{Stage: grade.Compile, Text: "+b.c: error: 1\x1b[0m\nmore"}}
+	points := 30.0
 	var b bytes.Buffer
 	require.NoError(t, class.WriteCSV(&b, []class.Result{
-		{Submission: class.Submission{Name: `=cmd|"calc", a`}, Report: r}, {Submission: class.Submission{Name: "b"}, Report: rejected},
+		{Submission: class.Submission{Name: `=cmd|"calc", a`}, Report: r, Override: &class.Override{Points: &points, Comment: "@late,\nagreed"}},
+		{Submission: class.Submission{Name: "b\u202e\xff\n"}, Report: rejected},
 		{Submission: class.Submission{Name: "c", File: "c.c"}, Err: errors.New("no gcc")}}))
-	require.Equal(t, "name,file,score,max_score,task1,task2,task3,task4,task5,rejected,failed,seconds,trouble\n"+
-		`"'=cmd|""calc"", a",'=x.c,19.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00,`+"\n"+
-		"b,b.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00,\n"+
-		"c,c.c,,,,,,,,,,,no gcc\n", b.String())
+	require.Equal(t, "name,file,score,max_score,task1,task2,task3,task4,task5,rejected,failed,seconds,trouble,reason,rules,graded_score,comment\n"+
+		`"'=cmd|""calc"", a",'=x.c,30.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00,,,2.b,19.00,"'@late, agreed"`+"\n"+
+		`b\u202e\xff\x0a,b\x1b[31m.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00,,'+b.c: error: 1\x1b[0m,2.b,0.00,`+"\n"+
+		"c,c.c,,,,,,,,,,,no gcc,,,,\n", b.String())
 }

@@ -6,8 +6,10 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/terminal"
 )
 
 // WriteCSV writes a line for each student: what a spreadsheet of grades needs.
@@ -17,28 +19,12 @@ func WriteCSV(w io.Writer, all []Result) error {
 	for task := 1; task <= grade.Tasks; task++ {
 		head = append(head, fmt.Sprintf("task%d", task))
 	}
-	if err := c.Write(append(head, "rejected", "failed", "seconds", "trouble")); err != nil {
+	head = append(head, "rejected", "failed", "seconds", "trouble", "reason", "rules", "graded_score", "comment")
+	if err := c.Write(head); err != nil {
 		return err
 	}
-	for _, r := range all {
-		if r.Err != nil { // no score, which is not a score of 0
-			line := make([]string, len(head)+4)
-			line[0], line[1], line[len(line)-1] = text(r.Name), text(r.File), text(r.Err.Error())
-			if err := c.Write(line); err != nil {
-				return err
-			}
-			continue
-		}
-		line := []string{text(r.Name), text(r.Report.File), number(r.Report.Score), number(r.Report.MaxScore)}
-		for _, points := range r.Report.ByTask() {
-			line = append(line, number(points))
-		}
-		rejected := ""
-		if r.Report.Rejected != nil {
-			rejected = string(r.Report.Rejected.Stage)
-		}
-		line = append(line, rejected, strings.Join(r.Report.Failed(), " "), number(r.Report.Time.Seconds()), "")
-		if err := c.Write(line); err != nil {
+	for i := range all {
+		if err := c.Write(all[i].line()); err != nil {
 			return err
 		}
 	}
@@ -46,12 +32,55 @@ func WriteCSV(w io.Writer, all []Result) error {
 	return c.Error()
 }
 
-// text keeps a spreadsheet from taking a name for a formula.
-func text(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
+// line has an empty score where there is none, which is not a score of 0.
+func (r *Result) line() []string {
+	score, maxScore, graded := "", "", ""
+	if points, known := r.Score(); known {
+		score = number(points)
+	}
+	tasks := make([]string, grade.Tasks)
+	rejected, failed, seconds, trouble, reason, rules, file := "", "", "", "", "", "", r.File
+	if r.Err != nil {
+		trouble = text(brief(r.Err.Error()))
+	}
+	if r.Report != nil {
+		file, maxScore, graded, rules = r.Report.File, number(r.Report.MaxScore), number(r.Report.Score), r.Report.Rules
+		for i, points := range r.Report.ByTask() {
+			tasks[i] = number(points)
+		}
+		if r.Report.Rejected != nil {
+			rejected, reason = string(r.Report.Rejected.Stage), text(brief(r.Report.Rejected.Reason()))
+		}
+		failed, seconds = text(strings.Join(r.Report.Failed(), " ")), number(r.Report.Time.Seconds())
+	}
+	comment := ""
+	if r.Override != nil {
+		comment = text(brief(r.Override.Comment))
+	}
+	line := append([]string{text(r.Name), text(file), score, maxScore}, tasks...)
+	return append(line, rejected, failed, seconds, trouble, reason, rules, graded, comment)
+}
+
+// mostReason is how much of a reason a cell has.
+const mostReason = 300
+
+// brief is a text on one line.
+func brief(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if utf8.RuneCountInString(s) > mostReason {
+		s = string([]rune(s)[:mostReason]) + " ..."
 	}
 	return s
+}
+
+// text keeps a spreadsheet from taking a text for a formula, and control characters
+// from everybody.
+func text(s string) string {
+	shown := terminal.VisibleName(s)
+	if s != "" && strings.ContainsAny(string([]rune(s)[:1]), "=+-@\t\r\n＝＋－＠") {
+		return "'" + shown
+	}
+	return shown
 }
 
 func number(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) }

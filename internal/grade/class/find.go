@@ -3,34 +3,40 @@ package class
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"llmmemory/internal/grade/upload"
 )
 
-// A Submission is one student's file.
+// A Submission is what one student handed in.
 type Submission struct {
 	Name string // no other of the class has it
 	File string
+	Why  string // why there is nothing to grade; empty if there is
 }
 
 // ErrEmpty is wrapped when a folder holds nothing to grade.
-var ErrEmpty = errors.New("neither a .c file nor a folder of a student's in it")
+var ErrEmpty = errors.New("there is neither a .c file nor a student's folder in it")
 
-// Find lists the submissions: a file itself, of a folder each .c file and each
-// folder's llm_memory.c, whether it is there or not, in the order of their names.
+// Find lists the submissions: a file itself, and each entry of a folder, in the
+// order of their names. A folder with llm_memory.c and no folders in it is one
+// submission. Entries whose names begin with a dot are left out.
 func Find(paths []string) ([]Submission, error) {
 	var all []Submission
 	names := map[string]bool{}
-	add := func(name, file string) {
-		unique := name
+	add := func(s Submission) {
+		unique := s.Name
 		for n := 2; names[unique]; n++ {
-			unique = name + "-" + strconv.Itoa(n)
+			unique = s.Name + "-" + strconv.Itoa(n)
 		}
 		names[unique] = true
-		all = append(all, Submission{unique, file})
+		s.Name = unique
+		all = append(all, s)
 	}
 	for _, path := range paths {
 		info, err := os.Stat(path)
@@ -42,36 +48,143 @@ func Find(paths []string) ([]Submission, error) {
 			if path, err = filepath.EvalSymlinks(path); err != nil { // a link that somebody names is meant
 				return nil, err
 			}
-			add(name, path)
+			add(Submission{Name: name, File: path, Why: unreadable(path)})
 			continue
 		}
-		entries, err := os.ReadDir(path)
+		found, err := folder(path)
 		if err != nil {
 			return nil, err
 		}
-		before := len(all)
-		for _, e := range entries {
-			if name, file := submission(path, e); file != "" {
-				add(name, file)
-			}
-		}
-		if len(all) == before {
-			return nil, fmt.Errorf("%s: %w", path, ErrEmpty)
+		for _, s := range found {
+			add(s)
 		}
 	}
 	return all, nil
 }
 
-func submission(dir string, e fs.DirEntry) (name, file string) {
-	path := filepath.Join(dir, e.Name())
-	info, err := os.Stat(path) // a link is what it leads to
-	switch {
-	case strings.HasPrefix(e.Name(), "."):
-		return "", ""
-	case err == nil && info.IsDir():
-		return e.Name(), filepath.Join(path, "llm_memory.c")
-	case strings.HasSuffix(path, ".c"):
-		return strings.TrimSuffix(e.Name(), ".c"), path
+// folder lists what is in a folder.
+func folder(path string) ([]Submission, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
 	}
-	return "", ""
+	var all []Submission
+	folders, candidates, own := false, false, filepath.Join(path, upload.Wanted)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		s, isFolder := entry(filepath.Join(path, e.Name()))
+		folders = folders || isFolder
+		candidates = candidates || isFolder || isC(s.File)
+		all = append(all, s)
+	}
+	if !candidates {
+		return nil, fmt.Errorf("%s: %w", path, ErrEmpty)
+	}
+	if info, err := os.Lstat(own); err == nil && info.Mode().IsRegular() && !folders {
+		return []Submission{{Name: nameOf(path), File: own, Why: unreadable(own)}}, nil
+	}
+	return all, nil
+}
+
+// nameOf is the name of a folder, also of "." and the like.
+func nameOf(path string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	return filepath.Base(path)
+}
+
+// isC reports whether a file's name is that of a C file.
+func isC(name string) bool { return strings.EqualFold(filepath.Ext(name), ".c") }
+
+// entry is one of a class folder. A link is what it leads to.
+func entry(path string) (s Submission, isFolder bool) {
+	s = Submission{Name: filepath.Base(path), File: path}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.Why = "it is a link that leads nowhere"
+	case err != nil: // the grader says what is wrong
+	case info.IsDir():
+		return inFolder(s), true
+	case !info.Mode().IsRegular():
+		s.Why = "it is not a file, but a " + kind(info.Mode())
+	case upload.Archive(path):
+		s.Why = "it is an archive: unpack it to a folder with the student's name"
+	case !isC(path):
+		s.Why = "it is not a C file: its name does not end in .c"
+	default:
+		s.Why = unreadable(path)
+	}
+	if isC(path) {
+		s.Name = s.Name[:len(s.Name)-len(".c")]
+	}
+	return s, false
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	default:
+		return "device"
+	}
+}
+
+// inFolder finds the file in a student's folder.
+func inFolder(s Submission) Submission {
+	dir := s.File
+	s.File = filepath.Join(dir, upload.Wanted)
+	if _, err := os.Lstat(s.File); err == nil {
+		s.Why = unreadable(s.File)
+		return s
+	}
+	name, err := upload.Find(dir)
+	switch {
+	case errors.Is(err, upload.ErrUpload):
+		s.Why = err.Error()
+	case err == nil:
+		s.File = filepath.Join(dir, filepath.FromSlash(name))
+		s.Why = unreadable(s.File)
+	}
+	return s
+}
+
+// Beginnings of files that are handed in by mistake, and what they are.
+var beginnings = []struct{ bytes, what string }{
+	{"\x7fELF", "a compiled program"}, {"!<arch>", "a compiled library"}, {"PK\x03\x04", "a zip archive or an office document"},
+	{"%PDF", "a PDF"}, {"\x1f\x8b", "a gzip archive"}, {"7z\xbc\xaf", "an archive"}, {"Rar!", "an archive"},
+	{"\x89PNG", "a picture"}, {"\xff\xd8\xff", "a picture"}, {"\xff\xfe", "text in UTF-16"}, {"\xfe\xff", "text in UTF-16"},
+}
+
+// unreadable says why a file is no C source; "" if it may be some. What cannot be
+// opened, the grader says.
+func unreadable(path string) string {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	n, _ := io.ReadFull(f, head)
+	if strings.TrimSpace(string(head[:n])) == "" && int64(n) == info.Size() {
+		return "it is empty"
+	}
+	for _, b := range beginnings {
+		if strings.HasPrefix(string(head[:n]), b.bytes) {
+			return "it is not C source, but " + b.what
+		}
+	}
+	if strings.Count(string(head[:n]), "\x00") > n/8 {
+		return "it is a binary file, not C source"
+	}
+	return ""
 }

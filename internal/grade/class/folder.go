@@ -1,6 +1,8 @@
 package class
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/jobs"
@@ -19,11 +22,31 @@ type Folder struct{ Path string }
 
 // stored is a file of reports/.
 type stored struct {
-	Name    string // as fileName has it, because a name need not be UTF-8
+	Name    string // as encode has it, because a name need not be UTF-8
 	File    string
 	Key     string        // of everything that the report depends on
 	Report  *grade.Report `json:",omitempty"`
 	Trouble string        `json:",omitempty"` // why there is no report
+	Before  *Outcome      `json:",omitempty"` // of the report that this one took the place of
+	Graded  time.Time     // when
+}
+
+// An Outcome is what a report of an earlier run came to.
+type Outcome struct {
+	Score    float64
+	MaxScore float64
+	Rejected string   `json:",omitempty"`
+	Failed   []string // tests that cost points
+	Rules    string
+}
+
+// OutcomeOf is what a report comes to.
+func OutcomeOf(r *grade.Report) *Outcome {
+	o := &Outcome{Score: r.Score, MaxScore: r.MaxScore, Failed: r.Failed(), Rules: r.Rules}
+	if r.Rejected != nil {
+		o.Rejected = string(r.Rejected.Stage)
+	}
+	return o
 }
 
 // NewFolder makes the folder if it is not there.
@@ -39,25 +62,65 @@ func NewFolder(path string) (Folder, error) {
 // Load returns the report of a submission, if one with that key is there.
 func (f Folder) Load(name, key string) (*grade.Report, bool) {
 	s, err := read(f.report(name))
-	if err != nil || s.Name != fileName(name) || s.Key != key || s.Report == nil {
+	if err != nil || s.Name != encode(name) || s.Key != key || s.Report == nil {
 		return nil, false // it is made anew
 	}
 	return s.Report, true
 }
 
+// Before is the outcome of the report that the one of a student took the place of,
+// and when that was; nil if there was none.
+func (f Folder) Before(name string) (*Outcome, time.Time) {
+	s, err := read(f.report(name))
+	if err != nil || s.Name != encode(name) {
+		return nil, time.Time{}
+	}
+	return s.Before, s.Graded
+}
+
 // Save keeps a report: all of it or, if the machine stops, nothing.
 func (f Folder) Save(name, key string, r *grade.Report) error {
-	return f.save(name, stored{File: r.File, Key: key, Report: r})
+	s := stored{File: r.File, Key: key, Report: r, Graded: time.Now().UTC().Truncate(time.Second)}
+	if old, err := read(f.report(name)); err == nil && old.Name == encode(name) {
+		if s.Before = old.Before; old.Report != nil {
+			s.Before = OutcomeOf(old.Report)
+		}
+	}
+	return f.save(name, s)
 }
 
 // SaveTrouble keeps that a submission could not be graded, so that it is not
 // forgotten in a merge. The next run tries again.
 func (f Folder) SaveTrouble(s Submission, trouble error) error {
-	return f.save(s.Name, stored{File: s.File, Trouble: trouble.Error()})
+	kept := stored{File: s.File, Trouble: trouble.Error()}
+	if old, err := read(f.report(s.Name)); err == nil && old.Name == encode(s.Name) {
+		if kept.Before = old.Before; old.Report != nil {
+			kept.Before = OutcomeOf(old.Report)
+		}
+	}
+	return f.save(s.Name, kept)
+}
+
+// Gone are the students who were graded in an earlier run and are none of these.
+func (f Folder) Gone(all []Result) []string {
+	there := map[string]bool{}
+	for _, r := range all {
+		there[encode(r.Name)] = true
+	}
+	files, _ := filepath.Glob(filepath.Join(f.Path, "reports", "*.json"))
+	var gone []string
+	for _, file := range files {
+		if s, err := read(file); err == nil && !there[s.Name] {
+			if name, err := decode(s.Name); err == nil {
+				gone = append(gone, name)
+			}
+		}
+	}
+	return gone
 }
 
 func (f Folder) save(name string, s stored) error {
-	s.Name = fileName(name)
+	s.Name = encode(name)
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -72,9 +135,29 @@ func (f Folder) report(name string) string {
 // Page is the path of a student's page inside the folder.
 func Page(name string) string { return "students/" + fileName(name) + ".html" }
 
-// fileName is a name that is safe as a file's, and different for different names.
-func fileName(name string) string {
+// encode is a name in characters that are safe in a file's, and different for
+// different names.
+func encode(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(url.PathEscape(name), "=", "%3D"), "%", "=")
+}
+
+func decode(encoded string) (string, error) {
+	return url.PathUnescape(strings.ReplaceAll(encoded, "=", "%"))
+}
+
+// longest is what a file's name may have before its ending: file systems have room
+// for 255 bytes.
+const longest = 200
+
+// fileName is the name of a student's files: encoded, and one that is too long cut
+// short, with a hash of all of it.
+func fileName(name string) string {
+	whole := encode(name)
+	if len(whole) <= longest {
+		return whole
+	}
+	hash := sha256.Sum256([]byte(name))
+	return strings.TrimRight(whole[:longest-20], "=") + "=-" + hex.EncodeToString(hash[:8])
 }
 
 func read(path string) (stored, error) {
@@ -126,14 +209,14 @@ func (f Folder) Merge(from []string) ([]Result, error) {
 	}
 	var all []Result
 	for _, s := range seen {
-		name, err := url.PathUnescape(strings.ReplaceAll(s.Name, "=", "%"))
+		name, err := decode(s.Name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", where[s.Name], err)
 		}
 		if err := f.save(name, s); err != nil {
 			return nil, err
 		}
-		r := Result{Submission: Submission{name, s.File}, Report: s.Report}
+		r := Result{Submission: Submission{Name: name, File: s.File}, Report: s.Report}
 		if s.Trouble != "" {
 			r.Err = errors.New(s.Trouble)
 		}

@@ -12,8 +12,21 @@ import (
 // ctx was cancelled before it began. Err never means that the submission is wrong.
 type Result struct {
 	Submission
-	Report *grade.Report
-	Err    error
+	Report   *grade.Report
+	Err      error
+	Override *Override // what staff decided; nil: nothing
+}
+
+// Score is what counts: what staff decided, else the grader's score. Where there was
+// trouble it is not known.
+func (r *Result) Score() (points float64, known bool) {
+	switch {
+	case r.Override != nil && r.Override.Points != nil:
+		return *r.Override.Points, true
+	case r.Report != nil:
+		return r.Report.Score, true
+	}
+	return 0, false
 }
 
 // Run grades jobs submissions at a time and yields them in their order. When

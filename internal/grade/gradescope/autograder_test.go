@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/grade/upload"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
@@ -150,7 +151,7 @@ func read(t *testing.T, dir string, points float64) Results {
 }
 
 // container is a folder laid out as Gradescope lays out /autograder, from the zip.
-func container(t *testing.T, p Package, upload map[string]string) string {
+func container(t *testing.T, p Package, files map[string]string) string {
 	t.Helper()
 	z := unpacked(t, p)
 	dir := t.TempDir()
@@ -162,7 +163,7 @@ func container(t *testing.T, p Package, upload map[string]string) string {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_autograder"), runAutograder, 0o755))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "results"), 0o777)) // whatever it was
-	lay(t, filepath.Join(dir, "submission"), upload)
+	lay(t, filepath.Join(dir, "submission"), files)
 	return dir
 }
 
@@ -212,6 +213,20 @@ func grading(t *testing.T, dir string) (log string) {
 	return string(out)
 }
 
+// lay writes files into a folder. A name that ends in a slash is an empty folder.
+func lay(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		if strings.HasSuffix(name, "/") {
+			require.NoError(t, os.MkdirAll(file, 0o755))
+			continue
+		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+}
+
 func correct(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
@@ -236,12 +251,12 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 	points := []byte(`{"tasks": [1, 2.5, 3, 4, 3.33], "directed": 50, "hidden": 30, "memory": 20}`)
 	for _, c := range []struct {
 		name   string
-		upload map[string]string
+		files  map[string]string
 		staff  []byte // points.json; nil: the default
 		points float64
 		check  func(*testing.T, Results)
 	}{
-		{"does not compile", map[string]string{wanted: "int x = ;\n"}, nil, 100, func(t *testing.T, r Results) {
+		{"does not compile", map[string]string{upload.Wanted: "int x = ;\n"}, nil, 100, func(t *testing.T, r Results) {
 			require.Zero(t, r.Score)
 			require.Contains(t, r.Tests[0].Output, "llm_memory.c does not compile with the flags of the course")
 			require.Contains(t, r.Tests[0].Output, "llm_memory.c:1:9: error")
@@ -253,7 +268,7 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 			require.Contains(t, r.Tests[0].Output, `the upload has "notes.txt"`)
 			require.False(t, r.Extra.Counts)
 		}},
-		{"ends the process, for the points of the staff", map[string]string{"hw/" + wanted: changed(t, "    unlink_node(seq);\n", "    exit(0);\n    unlink_node(seq);\n")}, points, 13.83, func(t *testing.T, r Results) {
+		{"ends the process, for the points of the staff", map[string]string{"hw/" + upload.Wanted: changed(t, "    unlink_node(seq);\n", "    exit(0);\n    unlink_node(seq);\n")}, points, 13.83, func(t *testing.T, r Results) {
 			require.Greater(t, r.Score, 0.0)
 			require.Less(t, r.Score, 13.83)
 			require.Contains(t, r.Output, `"hw/llm_memory.c"`)
@@ -270,7 +285,7 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			dir := container(t, Package{Points: c.staff}, c.upload)
+			dir := container(t, Package{Points: c.staff}, c.files)
 			require.Contains(t, grading(t, dir), "llmgrade ended with status 0")
 			c.check(t, read(t, dir, c.points))
 			nobodyWrites(t, filepath.Join(dir, "results"))
@@ -307,7 +322,7 @@ func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	require.NotEqual(t, right, late)
 	var shown []string
 	for _, text := range []string{right, late} {
-		dir := container(t, Package{}, map[string]string{wanted: text})
+		dir := container(t, Package{}, map[string]string{upload.Wanted: text})
 		grading(t, dir)
 		r := read(t, dir, 100)
 		require.True(t, r.Extra.Counts)
@@ -344,7 +359,7 @@ func TestTroubleIsSaid(t *testing.T) {
 		"not a program":  {"llmgrade", "#!/nonexistent\n", "llmgrade ended with status 12"},
 		"program failed": {"llmgrade", "#!/bin/sh\nexit 2\n", "llmgrade ended with status 2"},
 	} {
-		dir := container(t, Package{}, map[string]string{wanted: correct(t)})
+		dir := container(t, Package{}, map[string]string{upload.Wanted: correct(t)})
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "source", c.file), []byte(c.text), 0o644))
 		lay(t, dir, map[string]string{"results/results.json": `{"score": 99}`}) // of a run before
 		require.Contains(t, grading(t, dir), c.says, name)
@@ -365,7 +380,7 @@ func hangs(t *testing.T) string {
 // A grader that is killed leaves its placeholder, and no process.
 func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 	t.Parallel()
-	dir := container(t, Package{}, map[string]string{wanted: hangs(t)})
+	dir := container(t, Package{}, map[string]string{upload.Wanted: hangs(t)})
 	cmd := exec.Command(filepath.Join(dir, "run_autograder"))
 	temp, err := os.MkdirTemp("", "llmgrade-killed-") // not the test's own, which other users cannot enter
 	require.NoError(t, err)
@@ -415,7 +430,7 @@ func processes(t *testing.T, program, argument string) (pids []int) {
 
 func TestARunThatTakesTooLongIsEnded(t *testing.T) {
 	t.Parallel()
-	dir := container(t, Package{}, map[string]string{wanted: hangs(t)})
+	dir := container(t, Package{}, map[string]string{upload.Wanted: hangs(t)})
 	script := strings.Replace(string(runAutograder), "\nlimit=540\n", "\nlimit=1\n", 1)
 	require.NotEqual(t, string(runAutograder), script)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_autograder"), []byte(script), 0o755))

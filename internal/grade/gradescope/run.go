@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/upload"
+	"llmmemory/internal/jobs"
 )
 
 // Root is where Gradescope has everything.
@@ -111,11 +113,11 @@ func (r *run) run() (Results, error) {
 	if r.limit.Count > 0 && r.meta.Created.IsZero() {
 		r.note("graded without the rate limit, because it is not known when this was submitted")
 	}
-	u, err := find(filepath.Join(r.dir, "submission"))
-	if errors.Is(err, ErrUpload) {
+	u, err := upload.Read(filepath.Join(r.dir, "submission"))
+	if errors.Is(err, upload.ErrUpload) {
 		r.note("%v", err)
 		out := newResults("The upload could not be graded: see the test below. It does not count against a limit on submissions.\n")
-		out.Tests = []Test{whole("upload", fmt.Sprintf("%v.\nUpload the file %s.\n", err, wanted), worth(r.points))}
+		out.Tests = []Test{whole("upload", fmt.Sprintf("%v.\nUpload the file %s.\n", err, upload.Wanted), worth(r.points))}
 		return out, nil
 	}
 	if err != nil {
@@ -176,14 +178,14 @@ func parseConfig(text []byte) (Limit, error) {
 
 // grade grades a copy, in a folder of our own and under the name that it has in
 // the messages.
-func (r *run) grade(u upload) (*grade.Report, error) {
-	dir, err := os.MkdirTemp("", "llmgrade-upload-")
+func (r *run) grade(u upload.File) (*grade.Report, error) {
+	folder, err := jobs.NewTemporary("llmgrade-upload-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, wanted)
-	if err := os.WriteFile(file, u.text, 0o600); err != nil {
+	defer func() { _ = folder.Remove() }()
+	file := filepath.Join(folder.Path, upload.Wanted)
+	if err := os.WriteFile(file, u.Text, 0o600); err != nil {
 		return nil, err
 	}
 	report, err := r.grader(file, r.points)
@@ -191,13 +193,13 @@ func (r *run) grade(u upload) (*grade.Report, error) {
 		return nil, err
 	}
 	if report.Rejected != nil {
-		report.Rejected.Text = strings.ReplaceAll(report.Rejected.Text, file, u.name)
+		report.Rejected.Text = strings.ReplaceAll(report.Rejected.Text, file, u.Name)
 	}
 	return report, nil
 }
 
 // told are the results that tell of a report.
-func (r *run) told(u upload, report *grade.Report) Results {
+func (r *run) told(u upload.File, report *grade.Report) Results {
 	tests := tests(report, r.draw)
 	out := newResults(summary(u, report, tests))
 	out.Tests = tests
@@ -218,7 +220,7 @@ func (r *run) told(u upload, report *grade.Report) Results {
 	for _, note := range report.Notes {
 		r.note("%s", note)
 	}
-	fmt.Fprintf(r.log, "%s, failed: %s\nsandbox: %s\nseed %d; %s; %s; %s\n", u.name, strings.Join(report.Failed(), " "),
+	fmt.Fprintf(r.log, "%s, failed: %s\nsandbox: %s\nseed %d; %s; %s; %s\n", u.Name, strings.Join(report.Failed(), " "),
 		report.Setting.Sandbox, report.Seed, report.Setting.GCC, report.Setting.Libc, report.Setting.Valgrind)
 	return out
 }

@@ -35,10 +35,10 @@ func put(t *testing.T) string {
 			name, file = hostileName, hostileFile
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(student(t, r, name)), 0o644))
-		entries = append(entries, page.Entry{Name: name, File: file, Report: r})
+		entries = append(entries, entry(name, file, r))
 	}
-	entries = append(entries, page.Entry{Name: "nobody", Trouble: "read the submission: no such file"})
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "class.html"), []byte(class(t, entries)), 0o644))
+	entries = append(entries, entry("nobody", "", nil))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "class.html"), []byte(classPage(t, entries)), 0o644))
 	return dir
 }
 

@@ -2,85 +2,133 @@ package page
 
 import (
 	"cmp"
-	"fmt"
+	"html/template"
 	"io"
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/class"
+	"llmmemory/internal/terminal"
 )
 
 // An Entry is one submission of a class.
 type Entry struct {
-	Name    string
-	File    string        // of the student's page, relative to that of the class; empty if there is none
-	Report  *grade.Report // nil if it could not be graded
-	Trouble string        // why it could not
+	*class.Result
+	File   string         // of the student's page, relative to that of the class; empty if there is none
+	Before *class.Outcome // of the report before this one; nil if there was none
+	Graded time.Time      // when the report was made
 }
 
-// Class writes the page of a class: what staff have to look at, how the scores are
-// spread, what most students get wrong, and everybody's points. The order of the
-// entries does not matter.
-func Class(w io.Writer, entries []Entry) error {
-	entries = slices.Clone(entries)
+// A Class is what the page of a class tells.
+type Class struct {
+	Entries []Entry  // in any order
+	Unknown []string // students of overrides.csv who are none of the class
+	Gone    []string // students of an earlier run who are not in this one
+	Similar string   // the page of similar submissions; empty if there is none
+}
+
+// Write writes the page: what staff have to look at, how the scores are spread, what
+// has changed, what most students get wrong, and everybody's points.
+func (c Class) Write(w io.Writer) error {
+	entries := slices.Clone(c.Entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.File, b.File))
 	})
-	page := classPage{Tasks: taskTitles[:]}
+	c.Unknown, c.Gone = shownAll(c.Unknown), shownAll(c.Gone)
+	page := classPage{Class: c, Tasks: taskTitles[:], Script: script, Policy: policy}
 	var scores []float64
 	for i := range entries {
-		row := newRow(&entries[i])
-		page.Students = append(page.Students, row)
-		if row.Flag != "" {
-			page.Flagged = append(page.Flagged, row)
-		}
-		if r := entries[i].Report; r != nil {
+		e := &entries[i]
+		page.Students = append(page.Students, newRow(e))
+		if r := e.Report; r != nil && !none(r) {
+			points, _ := e.Score()
 			page.Graded++
-			scores = append(scores, 100*r.Score/max(r.MaxScore, 1e-9))
-			if r.Score >= r.MaxScore {
+			scores = append(scores, 100*points/max(r.MaxScore, 1e-9))
+			if points >= r.MaxScore {
 				page.Full++
 			}
 		}
 	}
+	page.Flagged = flagged(page.Students)
+	for _, f := range page.Flagged {
+		page.Flags += len(f.Rows)
+	}
 	page.Median = median(scores)
 	page.Histogram = histogram(scores)
+	page.Changes = changes(entries)
+	page.Mistakes = sameMistakes(entries)
+	page.Tests = passRates(entries)
 	page.Broken = broken(entries)
 	page.Stages = stageTimes(entries)
 	return write(w, classLayout, page)
 }
 
+// shown is a student's name on one line.
+func shown(name string) string { return terminal.VisibleName(name) }
+
+func shownAll(names []string) []string {
+	all := slices.Clone(names)
+	for i := range all {
+		all[i] = shown(all[i])
+	}
+	return all
+}
+
+// none reports whether there was nothing to grade.
+func none(r *grade.Report) bool { return r.Rejected != nil && r.Rejected.Stage == grade.NoFile }
+
 type classPage struct {
+	Class
 	Graded, Full int
 	Median       float64 // percent
 	Tasks        []taskTitle
-	Flagged      []row
+	Flagged      []flag
+	Flags        int // rows of them
 	Histogram    bars
+	Changes      []change
+	Mistakes     []mistake
+	Tests        []passRate
 	Broken       []sentence
 	Stages       []stageTime
 	Students     []row
+	Script       template.JS
+	Policy       string
 }
 
 // A row is a student in a table.
 type row struct {
 	Name     string
 	URL      string
-	Flag     string // why staff should look
-	Said     string // what the compiler or the gate said
+	Kind     kind   // why it was not run; "" if it was
+	Reason   string // the same in a line
+	Said     string // all that the compiler or the gate said, if it is more
 	Report   *grade.Report
+	Override *class.Override
+	Score    float64
+	Known    bool               // the score is
 	Tasks    [grade.Tasks]*task // nil where nothing was graded
 	Mistakes int
 }
 
 func newRow(e *Entry) row {
-	r := row{Name: e.Name, URL: link(e.File, ""), Report: e.Report}
+	r := row{Name: shown(e.Name), URL: link(e.File, ""), Report: e.Report, Override: e.Override}
+	r.Score, r.Known = e.Score()
 	switch {
-	case e.Report == nil:
-		r.Flag, r.Said = "could not be graded", e.Trouble
+	case e.Err != nil || e.Report == nil:
+		r.Kind = trouble
+		if e.Err != nil {
+			r.Reason = firstLine(e.Err.Error())
+			r.Said = more(e.Err.Error())
+		}
 		return r
 	case e.Report.Rejected != nil:
-		r.Flag, r.Said = "rejected: "+string(e.Report.Rejected.Stage), e.Report.Rejected.Text
+		text := e.Report.Rejected.Text
+		r.Kind, r.Reason = kindOf(e.Report.Rejected.Stage), e.Report.Rejected.Reason()
+		r.Said = more(text)
 		r.URL = link(e.File, "rejected")
 	}
 	r.Mistakes = len(e.Report.Findings)
@@ -90,106 +138,44 @@ func newRow(e *Entry) row {
 	return r
 }
 
+// Decided reports whether staff gave the points.
+func (r row) Decided() bool { return r.Override != nil && r.Override.Points != nil }
+
+// Is are the words by which the script filters.
+func (r row) Is() string {
+	var words []string
+	for _, w := range []struct {
+		holds bool
+		word  string
+	}{
+		{r.Kind != "", "flagged"}, {r.Mistakes > 0, "mistakes"}, {r.Override != nil, "override"},
+		{r.Report != nil && r.Known && r.Score >= r.Report.MaxScore, "full"},
+	} {
+		if w.holds {
+			words = append(words, w.word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// firstLine is the first line of a text.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
+
+// more is a text of several lines, of which one does not say everything.
+func more(text string) string {
+	if !strings.Contains(strings.TrimSpace(text), "\n") {
+		return ""
+	}
+	return text
+}
+
 // link is a relative reference to a file, whatever characters its name has.
 func link(file, anchor string) string {
 	if file == "" {
 		return ""
 	}
 	return (&url.URL{Path: filepath.ToSlash(file), Fragment: anchor}).String()
-}
-
-// A sentence of the handout, and who breaks it.
-type sentence struct {
-	Text     string
-	Students []mention
-}
-
-// A mention is a student whose page tells of it.
-type mention struct{ Name, URL string }
-
-// mostNamed keeps the page of a large class small.
-const mostNamed = 40
-
-// broken ranks the sentences by how many students break them.
-func broken(entries []Entry) []sentence {
-	var all []sentence
-	at := map[string]int{}
-	for _, e := range entries {
-		if e.Report == nil {
-			continue
-		}
-		seen := map[string]bool{}
-		for i, f := range e.Report.Findings {
-			if f.Sentence == "" || seen[f.Sentence] {
-				continue
-			}
-			seen[f.Sentence] = true
-			n, known := at[f.Sentence]
-			if !known {
-				n = len(all)
-				at[f.Sentence] = n
-				all = append(all, sentence{Text: f.Sentence})
-			}
-			all[n].Students = append(all[n].Students, mention{e.Name, link(e.File, fmt.Sprintf("finding-%d", i+1))})
-		}
-	}
-	slices.SortFunc(all, func(a, b sentence) int {
-		return cmp.Or(len(b.Students)-len(a.Students), cmp.Compare(a.Text, b.Text))
-	})
-	return all
-}
-
-// Count is how many students break it.
-func (s sentence) Count() int { return len(s.Students) }
-
-// Named are those that are named.
-func (s sentence) Named() []mention { return s.Students[:min(mostNamed, len(s.Students))] }
-
-// Unnamed is how many are not.
-func (s sentence) Unnamed() int { return len(s.Students) - len(s.Named()) }
-
-// A stageTime is how long a stage took.
-type stageTime struct {
-	Name         string
-	Runs         int
-	Median, Most time.Duration
-}
-
-// Seconds has as many digits as are worth reading.
-func (stageTime) Seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
-
-const whole = "everything"
-
-func stageTimes(entries []Entry) []stageTime {
-	var order []string
-	times := map[string][]time.Duration{}
-	for _, e := range entries {
-		if e.Report == nil {
-			continue
-		}
-		for _, s := range e.Report.Stages {
-			name := string(s.Name)
-			if times[name] == nil {
-				order = append(order, name)
-			}
-			times[name] = append(times[name], s.Time)
-		}
-		times[whole] = append(times[whole], e.Report.Time)
-	}
-	var all []stageTime
-	for _, name := range append(order, whole) {
-		if runs := times[name]; len(runs) > 0 {
-			all = append(all, stageTime{name, len(runs), median(runs), slices.Max(runs)})
-		}
-	}
-	return all
-}
-
-func median[T time.Duration | float64](values []T) T {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -1,7 +1,9 @@
 package page
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
@@ -10,10 +12,31 @@ import (
 	"strings"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/terminal"
 )
 
-//go:embed student.html class.html style.css
+//go:embed student.html class.html similar.html style.css class.js
 var files embed.FS
+
+// script is that of the page of a class, which says everything without it, too.
+// The page is well-formed XML.
+var script = template.JS("//<![CDATA[\n" + read("class.js") + "//]]>\n")
+
+// policy lets a page run that script and nothing else, and ask for nothing.
+var policy = fmt.Sprintf("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-%s'", digest(string(script)))
+
+func digest(text string) string {
+	hash := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(hash[:])
+}
+
+func read(name string) string {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(text)
+}
 
 // A taskTitle is what the handout calls a task, and the functions it asks for.
 type taskTitle struct {
@@ -35,8 +58,11 @@ var functions = template.FuncMap{
 	"style":  style,
 	"plural": plural,
 	"sign":   sign,
-	"class":  class,
+	"class":  statusClass,
 	"add":    func(a, b int) int { return a + b },
+	"signed": func(p float64) string { return fmt.Sprintf("%+.4g", p) },
+	"head":   func(all []passRate) []passRate { return all[:min(mostRates, len(all))] },
+	"tail":   func(all []passRate) []passRate { return all[min(mostRates, len(all)):] },
 }
 
 // A layout is a page's template, parsed once.
@@ -44,12 +70,9 @@ func layout(name string) *template.Template {
 	return template.Must(template.New(name).Funcs(functions).ParseFS(files, name))
 }
 
-var studentLayout, classLayout = layout("student.html"), layout("class.html")
+var studentLayout, classLayout, similarLayout = layout("student.html"), layout("class.html"), layout("similar.html")
 
-func style() (template.CSS, error) {
-	text, err := files.ReadFile("style.css")
-	return template.CSS(text), err
-}
+func style() template.CSS { return template.CSS(read("style.css")) }
 
 // points has at most two decimals.
 func points(p float64) string {
@@ -75,8 +98,8 @@ func sign(s grade.Status) string {
 	}
 }
 
-// class is a status as a CSS class.
-func class(s grade.Status) string { return strings.ReplaceAll(string(s), " ", "-") }
+// statusClass is a status as a CSS class.
+func statusClass(s grade.Status) string { return strings.ReplaceAll(string(s), " ", "-") }
 
 func percent(part, whole float64) float64 {
 	if whole == 0 {
@@ -86,12 +109,12 @@ func percent(part, whole float64) float64 {
 }
 
 // write runs a template to its end before anything is written: a page is whole or
-// not there.
+// not there. Nothing in it is a control character, whoever wrote it.
 func write(w io.Writer, t *template.Template, data any) error {
 	var b strings.Builder
 	if err := t.Execute(&b, data); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, terminal.Visible(b.String()))
 	return err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/page"
 	"llmmemory/internal/grade/rules"
 	"llmmemory/internal/testkit/browsertest"
@@ -133,15 +134,24 @@ func graded() (map[string]*grade.Report, error) {
 func student(t *testing.T, r *grade.Report, name string) string {
 	t.Helper()
 	var b strings.Builder
-	require.NoError(t, page.Student(&b, r, name))
+	require.NoError(t, page.Student(&b, r, name, nil))
 	return b.String()
 }
 
-func class(t *testing.T, entries []page.Entry) string {
+func classPage(t *testing.T, entries []page.Entry) string {
 	t.Helper()
 	var b strings.Builder
-	require.NoError(t, page.Class(&b, entries))
+	require.NoError(t, page.Class{Entries: entries}.Write(&b))
 	return b.String()
+}
+
+// entry is a student who was graded; a report of nil is trouble.
+func entry(name, file string, r *grade.Report) page.Entry {
+	result := &class.Result{Submission: class.Submission{Name: name, File: name + ".c"}, Report: r}
+	if r == nil {
+		result.Err = errors.New("read the submission: no such file")
+	}
+	return page.Entry{Result: result, File: file}
 }
 
 // A document is what a test asks of a page. Pages are well-formed XML, too.
@@ -190,7 +200,7 @@ func parse(t *testing.T, html string) document {
 		case xml.EndElement:
 			open = open[:len(open)-1]
 		case xml.CharData:
-			if len(open) > 0 && open[len(open)-1] == "style" {
+			if len(open) > 0 && (open[len(open)-1] == "style" || open[len(open)-1] == "script") {
 				require.NotContains(t, string(token), "url(")
 				require.NotContains(t, string(token), "@import")
 				continue
@@ -198,7 +208,8 @@ func parse(t *testing.T, html string) document {
 			d.text += string(token)
 		}
 	}
-	for _, none := range []string{"script", "link", "img", "iframe", "object", "embed", "form"} {
+	require.LessOrEqual(t, d.tags["script"], 1) // of the class
+	for _, none := range []string{"link", "img", "iframe", "object", "embed", "form"} {
 		require.Zero(t, d.tags[none], none)
 	}
 	for _, one := range []string{"h1", "main", "header", "nav", "title", "style"} {
@@ -248,7 +259,7 @@ func TestEveryReportIsAWholePage(t *testing.T) {
 			require.Contains(t, d.text, n)
 		}
 		require.Contains(t, d.text, r.Setting.GCC)
-		require.Contains(t, d.text, fmt.Sprint("Seed ", r.Seed))
+		require.Contains(t, d.text, fmt.Sprint("seed ", r.Seed))
 	}
 }
 
@@ -306,7 +317,7 @@ func TestNothingOfASubmissionBecomesMarkup(t *testing.T) {
 	r.Tests = append(slices.Clone(r.Tests), grade.Test{Task: 1, Name: evil, Sentence: evil, Status: evil, Why: evil})
 	r.Stages = append(slices.Clone(r.Stages), grade.Stage{Name: evil, Tasks: [grade.Tasks]grade.Status{evil}})
 	require.GreaterOrEqual(t, strings.Count(parse(t, student(t, &r, evil)).text, evil), 15)
-	d = parse(t, class(t, []page.Entry{{Name: evil, File: evil, Report: &r}, {Name: evil, Trouble: evil}}))
+	d = parse(t, classPage(t, []page.Entry{entry(evil, evil, &r), entry(evil, "", nil)}))
 	require.GreaterOrEqual(t, strings.Count(d.text, evil), 5)
 }
 
@@ -331,27 +342,27 @@ func entries(t *testing.T, many int) []page.Entry {
 	var class []page.Entry
 	for i := range many {
 		name := fmt.Sprintf("student %03d", i)
-		class = append(class, page.Entry{Name: name, File: name + ".html", Report: all[ids[i%len(ids)]]})
+		class = append(class, entry(name, name+".html", all[ids[i%len(ids)]]))
 	}
 	return class
 }
 
 func TestAClassIsInOrderWhateverOrderItIsGivenIn(t *testing.T) {
 	all := entries(t, 30)
-	want := class(t, all)
+	want := classPage(t, all)
 	slices.Reverse(all)
-	require.Equal(t, want, class(t, all))
+	require.Equal(t, want, classPage(t, all))
 	d := parse(t, want)
 	require.Less(t, strings.Index(d.text, "To look at"), strings.Index(d.text, "student 000"))
 	require.Regexp(t, regexp.MustCompile(`student 000[\s\S]*student 001`), d.text[strings.LastIndex(d.text, "Mistakes"):])
 }
 
 func TestAClassMayBeSmallOrLarge(t *testing.T) {
-	parse(t, class(t, nil))
-	parse(t, class(t, []page.Entry{{Name: "nobody", Trouble: "no such file"}}))
-	one := parse(t, class(t, entries(t, 1)))
+	parse(t, classPage(t, nil))
+	parse(t, classPage(t, []page.Entry{entry("nobody", "", nil)}))
+	one := parse(t, classPage(t, entries(t, 1)))
 	require.Contains(t, one.text, "1 submission,")
-	large := class(t, entries(t, 500))
+	large := classPage(t, entries(t, 500))
 	parse(t, large)
 	require.Less(t, len(large), 400_000, "bytes")
 }
@@ -359,9 +370,9 @@ func TestAClassMayBeSmallOrLarge(t *testing.T) {
 func TestSentencesAreRankedByStudents(t *testing.T) {
 	all := reports(t)
 	common := all["F1"].Findings[0].Sentence
-	d := parse(t, class(t, []page.Entry{
-		{Name: "ada", File: "ada.html", Report: all["F1"]}, {Name: "bob", File: "bob.html", Report: all["F1"]},
-		{Name: "cy", File: "cy.html", Report: all["A8"]},
+	d := parse(t, classPage(t, []page.Entry{
+		entry("ada", "ada.html", all["F1"]), entry("bob", "bob.html", all["F1"]),
+		entry("cy", "cy.html", all["A8"]),
 	}))
 	words := strings.Join(strings.Fields(d.text), " ")
 	require.Contains(t, words, "2 students: "+common)
@@ -372,18 +383,18 @@ func TestSentencesAreRankedByStudents(t *testing.T) {
 func TestTimesAreMedianAndLongest(t *testing.T) {
 	var class3 []page.Entry
 	for i, d := range []time.Duration{time.Second, 5 * time.Second, 2 * time.Second} {
-		class3 = append(class3, page.Entry{Name: fmt.Sprint(i), Report: &grade.Report{MaxScore: 1, Time: 2 * d, Stages: []grade.Stage{{Name: grade.Heap, Time: d}}}})
+		class3 = append(class3, entry(fmt.Sprint(i), "", &grade.Report{MaxScore: 1, Time: 2 * d, Stages: []grade.Stage{{Name: grade.Heap, Time: d}}}))
 	}
-	words := strings.Join(strings.Fields(strings.ReplaceAll(class(t, class3), "<", " <")), " ")
+	words := strings.Join(strings.Fields(strings.ReplaceAll(classPage(t, class3), "<", " <")), " ")
 	require.Regexp(t, `heap.*>3 .*>2\.00 s .*>5\.00 s .*everything.*>4\.00 s .*>10\.00 s `, words)
 }
 
 // 99.99 of 100 points are not full marks.
 func TestFullMarksAreABarOfTheirOwn(t *testing.T) {
-	html := class(t, []page.Entry{
-		{Name: "a", Report: &grade.Report{Score: 99.99, MaxScore: 100}},
-		{Name: "b", Report: &grade.Report{Score: 100, MaxScore: 100}},
-		{Name: "c", Report: &grade.Report{Score: 10, MaxScore: 100}},
+	html := classPage(t, []page.Entry{
+		entry("a", "", &grade.Report{Score: 99.99, MaxScore: 100}),
+		entry("b", "", &grade.Report{Score: 100, MaxScore: 100}),
+		entry("c", "", &grade.Report{Score: 10, MaxScore: 100}),
 	})
 	require.Contains(t, html, "<desc>10 to below 20 percent: 1; 90 to below 100 percent: 1; full marks: 1</desc>")
 }

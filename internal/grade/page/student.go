@@ -10,6 +10,7 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/build"
+	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/drawing"
 	"llmmemory/internal/grade/reproduce"
@@ -17,11 +18,14 @@ import (
 
 // Student writes the page of one submission. The name is how it is called there,
 // whatever characters it has. Everything in the report is told: what a student
-// must not see yet has to be taken out before.
+// must not see yet has to be taken out before. What staff decided is told first.
 //
 // The page has the anchors finding-1, finding-2, ... and rejected.
-func Student(w io.Writer, r *grade.Report, name string) error {
-	page := studentPage{Name: name, Report: r, Flags: build.CourseFlags, Tasks: tasksOf(r)}
+func Student(w io.Writer, r *grade.Report, name string, o *class.Override) error {
+	page := studentPage{Name: shown(name), Report: r, Override: o, Points: r.Score, Flags: build.CourseFlags, Tasks: tasksOf(r), Stages: r.AllStages()}
+	if o != nil && o.Points != nil {
+		page.Points = *o.Points
+	}
 	for i := range r.Findings {
 		page.Findings = append(page.Findings, newFinding(i+1, &r.Findings[i]))
 	}
@@ -31,8 +35,11 @@ func Student(w io.Writer, r *grade.Report, name string) error {
 type studentPage struct {
 	Name string
 	*grade.Report
-	Flags    string // that the course compiles with
+	Override *class.Override // what staff decided; nil: nothing
+	Points   float64         // what counts
+	Flags    string          // that the course compiles with
 	Tasks    []task
+	Stages   []grade.Stage
 	Findings []finding
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"llmmemory/grader"
+	"llmmemory/internal/jobs"
 )
 
 // launcher is the compiled launcher, open for as long as the grader lives. The
@@ -26,12 +27,12 @@ func launcherPath() (string, error) {
 }
 
 func compile() (*os.File, error) {
-	dir, err := os.MkdirTemp("", "llmgrade-")
+	folder, err := jobs.NewTemporary("llmgrade-run-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "launch")
+	defer func() { _ = folder.Remove() }()
+	program := filepath.Join(folder.Path, "launch")
 	cmd := exec.Command("gcc", "-std=gnu11", "-O2", "-static", "-x", "c", "-", "-o", program)
 	cmd.Stdin = bytes.NewReader(grader.Launcher)
 	if said, err := cmd.CombinedOutput(); err != nil {

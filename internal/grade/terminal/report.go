@@ -4,6 +4,7 @@ package terminal
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/drawing"
+	"llmmemory/internal/terminal"
 )
 
 // mostSteps of a trace are shown; a shortened one rarely has more.
@@ -37,6 +39,7 @@ func Write(w io.Writer, r *grade.Report) error {
 // Finding writes one finding in full. Write it when Grader.Told reports it; Rest then
 // writes what is left at the end.
 func Finding(w io.Writer, f grade.Finding) error {
+	f = visible(f)
 	picture := drawing.Text(f.Scene, f.Difference, 78, !color.NoColor)
 	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(headline(f)), strings.TrimSpace(indent(Message(f)+"\n\n"+picture, "  ")))
 	return err
@@ -56,8 +59,9 @@ func headline(f grade.Finding) string {
 func Rest(w io.Writer, r *grade.Report) error {
 	var b strings.Builder
 	for _, f := range r.Findings {
+		f = visible(f)
 		fmt.Fprintf(&b, "%s\n", title.Sprint(headline(f)))
-		if f.Gain > 0 {
+		if f.Gain > 0 && !r.Replay {
 			fmt.Fprintf(&b, "  fixing it gives back %s\n", title.Sprintf("+%.1f points", f.Gain))
 		}
 		for _, line := range f.Lines {
@@ -69,18 +73,18 @@ func Rest(w io.Writer, r *grade.Report) error {
 		b.WriteString("\n")
 	}
 	for _, a := range r.Advice {
-		fmt.Fprintf(&b, "%s\n", title.Sprint("advice, which costs nothing: "+a.Name))
+		fmt.Fprintf(&b, "%s\n", faint.Sprint("advice, which costs nothing: "+a.Name))
 		if a.Sentence != "" {
 			fmt.Fprintf(&b, "  handout:  %s\n", a.Sentence)
 		}
-		fmt.Fprintf(&b, "  %s\n\n", a.Text)
+		fmt.Fprintf(&b, "  %s\n\n", terminal.Visible(a.Text))
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "note: %s\n", note)
+		fmt.Fprintf(&b, "note: %s\n", terminal.Visible(note))
 	}
 	stages(&b, r)
 	if r.Rejected != nil {
-		fmt.Fprintf(&b, "%s\n", r.Rejected.Text)
+		fmt.Fprintf(&b, "%s\n", terminal.Visible(r.Rejected.Text))
 	}
 	if r.Rejected == nil {
 		fmt.Fprintf(&b, "%s\n", faint.Sprintf("rules %s; seed %d; %s; %s; %s; sandbox: %s", r.Rules, r.Seed, r.Setting.GCC, r.Setting.Libc, r.Setting.Valgrind, r.Setting.Sandbox))
@@ -90,34 +94,59 @@ func Rest(w io.Writer, r *grade.Report) error {
 		if len(r.Findings) > 0 {
 			word = bad.Sprint("something differs")
 		}
-		fmt.Fprintf(&b, "%s: %s\n", r.File, word)
+		fmt.Fprintf(&b, "%s: %s\n", terminal.VisibleName(r.File), word)
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
-	score := good
-	if r.Score < r.MaxScore {
-		score = bad
-	}
-	fmt.Fprintf(&b, "%s: %s\n", r.File, score.Sprint(Score(r)))
+	b.WriteString(line(r))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// Score is the points in words.
-func Score(r *grade.Report) string {
-	return fmt.Sprintf("%.1f of %s points", r.Score, strconv.FormatFloat(r.MaxScore, 'f', -1, 64))
+// Line writes a report in one line, with the first words of why it was not run.
+func Line(w io.Writer, r *grade.Report) error {
+	text := strings.TrimSuffix(line(r), "\n")
+	if r.Rejected != nil {
+		text += ": " + terminal.VisibleName(r.Rejected.Reason())
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
 }
 
-// stages is a table of the stages by task, where something has failed.
+func line(r *grade.Report) string {
+	score := good
+	if r.Score < r.MaxScore {
+		score = bad
+	}
+	points := fmt.Sprintf("%.1f of %s points", r.Score, strconv.FormatFloat(r.MaxScore, 'f', -1, 64))
+	return fmt.Sprintf("%s: %s\n", terminal.VisibleName(r.File), score.Sprint(points))
+}
+
+// visible is a finding without characters that a terminal obeys.
+func visible(f grade.Finding) grade.Finding {
+	f.Lines = slices.Clone(f.Lines)
+	for i := range f.Lines {
+		f.Lines[i] = terminal.Visible(f.Lines[i])
+	}
+	if f.Difference != nil {
+		d := *f.Difference
+		d.Field, d.Expected, d.Actual = terminal.Visible(d.Field), terminal.Visible(d.Expected), terminal.Visible(d.Actual)
+		f.Difference = &d
+	}
+	return f
+}
+
+// stages is a table of the stages by task, where not everything has passed.
 func stages(b *strings.Builder, r *grade.Report) {
-	if r.Replay || len(r.Findings) == 0 || len(r.Stages) == 0 {
+	all := r.AllStages()
+	if r.Replay || r.Rejected != nil || !slices.ContainsFunc(all, func(s grade.Stage) bool { return s.Status() != grade.Passed }) {
 		return
 	}
 	fmt.Fprintf(b, "%-18s", "")
 	for task := 1; task <= grade.Tasks; task++ {
 		fmt.Fprintf(b, "%-9s", fmt.Sprintf("task %d", task))
 	}
-	for _, s := range r.Stages {
+	for _, s := range all {
 		fmt.Fprintf(b, "\n%-18s", s.Name)
 		for _, status := range s.Tasks {
 			word := fmt.Sprintf("%-9s", status)

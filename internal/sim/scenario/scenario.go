@@ -361,7 +361,7 @@ func (s *Scenario) end() float64 {
 
 // Run serves the requests. observe and progress may be nil; see sim.Config.
 func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Observer, error), progress func(now float64, arrived, answered int)) (*sim.Result, error) {
-	source, done, err := p.source()
+	source, done, err := p.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -376,8 +376,8 @@ func (p *Plan) Run(ctx context.Context, observe func(serve.Scheduler) (sim.Obser
 	}, source)
 }
 
-// source opens the requests; done closes them.
-func (p *Plan) source() (source workload.Source, done func(), err error) {
+// Source opens the requests; done closes them.
+func (p *Plan) Source() (source workload.Source, done func(), err error) {
 	if p.lengths != nil {
 		source, err = p.drawn()
 		return source, func() {}, err

@@ -40,6 +40,14 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 	return dst
 }
 
+// Common is how many tokens at the start of a prompt another request may have, too.
+func Common(r *Request) int {
+	if len(r.Hashes) > 0 || r.Session > 0 {
+		return r.Prompt
+	}
+	return min(r.Shared, r.Prompt)
+}
+
 // Ids that requests may have in common are below 2^30, those of one request
 // from there on.
 func common(word uint64) int32  { return int32(word & (1<<30 - 1)) }

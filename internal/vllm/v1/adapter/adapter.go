@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/vllm/v1/kvcache"
+	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
 
@@ -163,6 +164,9 @@ func (s *Scheduler) Generated(id, n int) error {
 	s.requests.At(at).yields = n
 	return nil
 }
+
+// TakeEvents moves the events of the prefix cache to dst, if the cache records them.
+func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.TakeEvents(dst) }
 
 // update tells V1 what the last step has sampled.
 func (s *Scheduler) update() error {

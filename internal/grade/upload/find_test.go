@@ -1,4 +1,4 @@
-package gradescope
+package upload
 
 import (
 	"archive/zip"
@@ -59,9 +59,9 @@ func TestTheFileIsFound(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		lay(t, dir, c.files)
-		u, err := find(dir)
+		u, err := Read(dir)
 		require.NoError(t, err, name)
-		require.Equal(t, upload{c.want, []byte("right")}, u, name)
+		require.Equal(t, File{c.want, []byte("right")}, u, name)
 	}
 }
 
@@ -86,11 +86,11 @@ func TestTheFileIsNotFound(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		lay(t, dir, c.files)
-		_, err := find(dir)
+		_, err := Read(dir)
 		require.ErrorIs(t, err, ErrUpload, name)
 		require.ErrorContains(t, err, c.says, name)
 	}
-	_, err := find("/nonexistent")
+	_, err := Read("/nonexistent")
 	require.ErrorIs(t, err, ErrUpload, "no folder")
 }
 
@@ -101,6 +101,6 @@ func TestManyFilesAreNotAllNamed(t *testing.T) {
 		files["f"+strings.Repeat("x", i)] = ""
 	}
 	lay(t, dir, files)
-	_, err := find(dir)
+	_, err := Read(dir)
 	require.ErrorContains(t, err, ", 20 more")
 }

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/fleet"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/terminal"
+)
+
+// fleetOptions are the flags of llmsim fleet that are not a scenario's.
+type fleetOptions struct {
+	s        scenario.Scenario
+	replicas int
+	also     []string
+	routers  []string
+	config   fleet.Config
+	scale    string
+	by       string
+	prices   string
+	asJSON   bool
+}
+
+func fleetCommand() *cobra.Command {
+	var o fleetOptions
+	c := &cobra.Command{
+		Use:   "fleet",
+		Short: "Run many replicas behind a router",
+		Long: "fleet serves a workload with several replicas. A router sends each request to one of them:\n" +
+			"  random, round-robin\n" +
+			"  least-loaded   the fewest requests that are not answered\n" +
+			"  power-of-two   the less loaded of two random ones\n" +
+			"  prefix         the least work: blocks of the prompt that the replica has not cached, and those\n" +
+			"                 of prompts it has not answered. What is cached the router hears from the\n" +
+			"                 replicas' events, --event-delay seconds late\n" +
+			"Several routers, or all, are compared on the same requests.",
+		Example: "  llmsim fleet --model llama-3-8b --gpu l4 --replicas 4 --rate 1.5 --turns 4 --think 10 \\\n" +
+			"    --router all\n" +
+			"  llmsim fleet --model llama-3-8b --gpu l4 --replicas 4 --also h100-80gb:1 --rate 20\n" +
+			"  llmsim fleet --model llama-3-8b --gpu l4 --scale 2:8 --rate 12 --duration 3600\n" +
+			"  llmsim fleet --model llama-3-8b --gpu l4 --replicas 4 --rate 6 --mtbf 3600 --down 120\n" +
+			"  llmsim fleet --setup llama-3-70b --trace mooncake_trace.jsonl --max-len 131072 \\\n" +
+			"    --replicas 8 --router prefix,random",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.IntVar(&o.replicas, "replicas", 2, "replicas at first")
+	f.StringSliceVar(&o.routers, "router", []string{string(fleet.LeastLoaded)}, "one, several with commas between them, or all")
+	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05, "seconds until the router prefix knows what a replica has cached")
+	f.StringSliceVar(&o.also, "also", nil, "more replicas of the same model on other GPUs: GPU:N")
+	f.Float64Var(&o.config.Failures.MTBF, "mtbf", 0, "seconds, mean, until a replica fails; its requests are sent again, its cache is lost (default: none fails)")
+	f.Float64Var(&o.config.Failures.Down, "down", 60, "seconds until a replica that failed serves again")
+	f.StringVar(&o.scale, "scale", "", "least and most replicas, MIN:MAX: their number follows the load (default: it stays)")
+	f.StringVar(&o.by, "scale-by", string(fleet.Queue), "what it follows: queue (requests without memory, of a replica) or kv (part of the blocks that is used)")
+	f.Float64Var(&o.config.Scaling.Target, "scale-target", 4, "of that, for each replica")
+	f.Float64Var(&o.config.Scaling.Every, "scale-every", 15, "seconds from one look to the next")
+	f.Float64Var(&o.config.Scaling.Startup, "start-up", 120, "seconds until a new replica serves")
+	f.StringVar(&o.prices, "prices", "", "file of prices and watts by GPU (default: the built-in one; llmsim list says where it is from)")
+	f.BoolVar(&o.asJSON, "json", false, "print the results as JSON")
+	addRun(f, &o.s)
+	for _, name := range []string{"samples", "beam", "replace", "drafts", "accept", "draft-time"} {
+		_ = f.MarkHidden(name) // a fleet's requests have one answer
+	}
+	return c
+}
+
+// A routed result is that of one router.
+type routed struct {
+	Router fleet.Router  `json:"router"`
+	Result *fleet.Result `json:"result"`
+}
+
+func (o *fleetOptions) run(ctx context.Context, out io.Writer) error {
+	if d := o.s.Decoding; d.Samples > 1 || d.Drafts > 0 {
+		return fmt.Errorf("a fleet's requests have one answer each, and no drafts")
+	}
+	if err := checkUsed(&o.s, o.s.Server.System); err != nil {
+		return err
+	}
+	plan, err := scenario.Open(o.s)
+	if err != nil {
+		return err
+	}
+	if err := o.complete(plan); err != nil {
+		return err
+	}
+	var all []routed
+	for _, name := range o.routers {
+		config := o.config
+		if config.Router, err = fleet.ParseRouter(name); err != nil {
+			return err
+		}
+		source, done, err := plan.Source()
+		if err != nil {
+			return err
+		}
+		r, err := fleet.Run(ctx, config, source)
+		done()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, routed{config.Router, r})
+	}
+	if o.asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "\t")
+		return e.Encode(struct {
+			Scenario scenario.Scenario `json:"scenario"`
+			Routers  []routed          `json:"routers"`
+		}{plan.Scenario, all})
+	}
+	return o.write(out, plan, all)
+}
+
+// complete puts the fleet together.
+func (o *fleetOptions) complete(plan *scenario.Plan) error {
+	prices, err := cost.OpenPrices(o.prices)
+	if err != nil {
+		return err
+	}
+	if len(o.routers) == 1 && o.routers[0] == "all" {
+		o.routers = nil
+		for _, r := range fleet.Routers() {
+			o.routers = append(o.routers, string(r))
+		}
+	}
+	kind := func(p *scenario.Plan, n int) fleet.Kind {
+		price := prices.GPUs[p.Setup.GPU.Name]
+		return fleet.Kind{
+			Name: fmt.Sprintf("%d x %s", p.Setup.Workers, p.Setup.GPU.Name), Count: n, GPUs: p.Setup.Workers,
+			Server: p.Scenario.Server, Cost: p.Model, Price: price.Dollars, Watts: price.Watts,
+		}
+	}
+	o.config.Kinds = []fleet.Kind{kind(plan, o.replicas)}
+	for _, also := range o.also {
+		gpu, count, _ := strings.Cut(also, ":")
+		n, err := strconv.Atoi(count)
+		if err != nil || n < 1 {
+			return fmt.Errorf("--also %s: want GPU:N, such as l4:2", also)
+		}
+		if plan.Scenario.Model == "" {
+			return fmt.Errorf("--also %s: name the model and its GPU with --model and --gpu", also)
+		}
+		s := o.s
+		s.GPU = gpu
+		other, err := plan.Vary(s)
+		if err != nil {
+			return fmt.Errorf("--also %s: %w", also, err)
+		}
+		o.config.Kinds = append(o.config.Kinds, kind(other, n))
+	}
+	o.config.Seed, o.config.Goodput, o.config.MaxConcurrency = plan.Scenario.Seed, plan.Scenario.Goodput, plan.Scenario.MaxConcurrency
+	if o.scale == "" {
+		o.config.Scaling = fleet.Scaling{}
+		return nil
+	}
+	o.config.Scaling.By = fleet.Measure(o.by)
+	if n, err := fmt.Sscanf(o.scale, "%d:%d", &o.config.Scaling.Least, &o.config.Scaling.Most); n != 2 || err != nil {
+		return fmt.Errorf("--scale %s: want MIN:MAX, such as 2:8", o.scale)
+	}
+	return nil
+}
+
+// write is the answer for a terminal: a line for each router.
+func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fact := func(name, text string) {
+		for _, line := range terminal.Wrap(text, len("requests  ")) {
+			fmt.Fprintf(w, "%s\t%s\n", name, line)
+			name = ""
+		}
+	}
+	var kinds []string
+	for _, k := range o.config.Kinds {
+		kinds = append(kinds, fmt.Sprintf("%d of %s", k.Count, k.Name))
+	}
+	fact("replicas", strings.Join(kinds, ", ")+", "+plan.Scenario.Server.System)
+	fact("requests", plan.About)
+	fact("cost", plan.Model.Describe())
+	fmt.Fprintln(w)
+	fmt.Fprintln(w, "router\tserved/s\tfirst token p50, p99\ttoken p99\tanswer p99\tcached\tmost/mean\t$/M tokens")
+	for _, x := range all {
+		r := x.Result
+		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\t%s\n", x.Router, float64(r.Answered)/r.Seconds,
+			digits(r.First.P50), digits(r.First.P99), digits(1000*r.Between.P99), digits(r.EndToEnd.P99), 100*r.HitRate(), r.Imbalance(), dollars(r.PerMillion()))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return o.writeNotes(out, all)
+}
+
+// dollars is a price, or that there is none.
+func dollars(v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// writeNotes says what a line of the table has no room for.
+func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
+	for _, x := range all {
+		r := x.Result
+		var notes []string
+		if r.Answered < r.Arrived {
+			notes = append(notes, fmt.Sprintf("%d of %d refused", r.Refused, r.Arrived))
+		}
+		if r.Failures > 0 {
+			notes = append(notes, fmt.Sprintf("%d failures, %d requests sent again", r.Failures, r.Retried))
+		}
+		if o.config.Scaling.Most > 0 {
+			notes = append(notes, fmt.Sprintf("up to %d replicas, %.1f on average", r.Most, r.GPUSeconds/r.Seconds/float64(max(1, o.config.Kinds[0].GPUs))))
+		}
+		if o.config.Goodput != (sim.Goodput{}) {
+			notes = append(notes, fmt.Sprintf("goodput %.2f requests/s", r.Goodput))
+		}
+		if r.KWh > 0 {
+			notes = append(notes, fmt.Sprintf("at most %.2f kWh", r.KWh))
+		}
+		if len(notes) > 0 {
+			if _, err := fmt.Fprintf(out, "%s: %s\n", x.Router, strings.Join(notes, "; ")); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := fmt.Fprintln(out, "cached: part of the prompts' tokens. most/mean: answers of the busiest replica against the mean.\n$: of all tokens of prompts and answers.")
+	return err
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/sim/fleet"
+)
+
+func TestFleetComparesRouters(t *testing.T) {
+	args := []string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--replicas", "3", "--rate", "1", "--turns", "3", "--think", "5", "--duration", "120"}
+	status, out, stderr := llmsim(t, append(args, "--router", "all")...)
+	require.Zero(t, status, stderr)
+	for _, r := range fleet.Routers() {
+		require.Contains(t, out, string(r))
+	}
+	narrow(t, out)
+
+	status, out, stderr = llmsim(t, append(args, "--router", "prefix,random", "--json")...)
+	require.Zero(t, status, stderr)
+	var got struct{ Routers []routed }
+	require.NoError(t, json.Unmarshal([]byte(out), &got))
+	require.Len(t, got.Routers, 2)
+	require.Greater(t, got.Routers[0].Result.HitRate(), got.Routers[1].Result.HitRate())
+	require.Positive(t, got.Routers[0].Result.Dollars)
+}
+
+func TestFleetFailsScalesAndMixes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"failures", []string{"--mtbf", "60", "--down", "20"}, "sent again"},
+		{"scaling", []string{"--scale", "2:4", "--start-up", "20", "--scale-target", "1", "--rate", "12"}, "up to"},
+		{"another GPU", []string{"--also", "h100-80gb:1"}, "1 of 1 x h100-80gb"},
+		{"goodput", []string{"--goodput", "ttft<1s"}, "goodput"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append([]string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--rate", "4", "--duration", "100"}, c.args...)
+			status, out, stderr := llmsim(t, args...)
+			require.Zero(t, status, stderr)
+			require.Contains(t, out, c.want)
+			narrow(t, out)
+		})
+	}
+}
+
+func TestFleetRefusesWhatCannotBe(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		args    []string
+		wantErr string
+	}{
+		{"an unknown router", []string{"--router", "best"}, "want random"},
+		{"no replica", []string{"--replicas", "0"}, "0 replicas"},
+		{"a GPU without a number", []string{"--also", "l4"}, "want GPU:N"},
+		{"another GPU of a setup", []string{"--also", "l4:1"}, "--model and --gpu"},
+		{"a range that is none", []string{"--scale", "8"}, "want MIN:MAX"},
+		{"samples", []string{"--samples", "2"}, "one answer"},
+		{"prices there are not", []string{"--prices", "no-such.json"}, "no-such.json"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, _, stderr := llmsim(t, append([]string{"fleet"}, c.args...)...)
+			require.Equal(t, 1, status)
+			require.Contains(t, stderr, c.wantErr)
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package internal
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	link       = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
+	makeTarget = regexp.MustCompile("(?m)(?:`|^    )make ([a-z-]+)")
+)
+
+// documents returns the texts of all Markdown files by path.
+func documents(t *testing.T) map[string]string {
+	all := map[string]string{}
+	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == ".git" || d.Name() == "build"):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		all[path] = string(text)
+		return err
+	}))
+	return all
+}
+
+func TestEveryLinkOfTheDocumentsLeadsToAFile(t *testing.T) {
+	for path, text := range documents(t) {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), m[1]))
+			require.NoErrorf(t, err, "linked in %s", path)
+		}
+	}
+}
+
+func TestEveryMakeTargetOfTheDocumentsExists(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	var targets []string
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllStringSubmatch(string(makefile), -1) {
+		targets = append(targets, m[1])
+	}
+	named := 0
+	for path, text := range documents(t) {
+		for _, m := range makeTarget.FindAllStringSubmatch(text, -1) {
+			named++
+			require.Truef(t, slices.Contains(targets, m[1]), "%s names make %s", path, m[1])
+		}
+	}
+	require.Greater(t, named, 10)
+}

@@ -1,0 +1,130 @@
+package class
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmmemory/internal/terminal"
+)
+
+// An Override is what staff decided about a student, whatever the grader says.
+type Override struct {
+	Student string
+	Points  *float64 // in place of the grader's; nil: as it says
+	Comment string
+	line    int
+}
+
+// Overrides are those of a class.
+type Overrides []Override
+
+// ErrOverrides is wrapped by what is wrong with overrides.csv.
+var ErrOverrides = errors.New("not usable")
+
+// OverridesFile is the name of the file, which staff put into the folder of the
+// pages. No run changes it.
+const OverridesFile = "overrides.csv"
+
+// Overrides reads overrides.csv; there are none where it is not there.
+func (f Folder) Overrides() (Overrides, error) {
+	path := filepath.Join(f.Path, OverridesFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := parseOverrides(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return all, nil
+}
+
+func parseOverrides(text []byte) (Overrides, error) {
+	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\ufeff"))))
+	r.FieldsPerRecord, r.TrimLeadingSpace = -1, true
+	var all Overrides
+	for first := true; ; first = false {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrOverrides, err)
+		}
+		line, _ := r.FieldPos(0)
+		if first {
+			if len(row) != 3 || !strings.EqualFold(row[0], "student") || !strings.EqualFold(row[1], "points") || !strings.EqualFold(row[2], "comment") {
+				return nil, fmt.Errorf("%w: the first line has to be student,points,comment, not %q", ErrOverrides, strings.Join(row, ","))
+			}
+			continue
+		}
+		o, err := parseOverride(row, line)
+		if err != nil {
+			return nil, err
+		}
+		if i := slices.IndexFunc(all, func(p Override) bool { return p.Student == o.Student }); i >= 0 {
+			return nil, fmt.Errorf("%w: line %d: %s stands in line %d already", ErrOverrides, line, terminal.VisibleName(o.Student), all[i].line)
+		}
+		all = append(all, o)
+	}
+}
+
+func parseOverride(row []string, line int) (Override, error) {
+	if len(row) != 3 {
+		return Override{}, fmt.Errorf("%w: line %d has %d fields, not student, points and comment: a comment with a comma in it has to be in quotation marks", ErrOverrides, line, len(row))
+	}
+	o := Override{Student: row[0], Comment: strings.TrimSpace(row[2]), line: line}
+	points := strings.TrimSpace(row[1])
+	switch {
+	case o.Student == "":
+		return o, fmt.Errorf("%w: line %d names no student", ErrOverrides, line)
+	case points == "" && o.Comment == "":
+		return o, fmt.Errorf("%w: line %d has neither points nor a comment", ErrOverrides, line)
+	case points == "":
+		return o, nil
+	}
+	n, err := strconv.ParseFloat(points, 64)
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) || n < 0 {
+		return o, fmt.Errorf("%w: line %d: the points of %s are %q, not a number from 0 up, such as 87.5", ErrOverrides, line, terminal.VisibleName(o.Student), points)
+	}
+	o.Points = &n
+	return o, nil
+}
+
+// Apply gives each result what staff decided about it. It returns the students of
+// overrides.csv that are none of the class.
+func (all Overrides) Apply(results []Result) (unknown []string, err error) {
+	for i := range all {
+		o := &all[i]
+		n := slices.IndexFunc(results, func(r Result) bool { return o.names(r.Name) })
+		if n < 0 {
+			unknown = append(unknown, o.Student)
+			continue
+		}
+		if r := results[n].Report; o.Points != nil && r != nil && *o.Points > r.MaxScore {
+			return nil, fmt.Errorf("%s: %w: line %d: %s gets %v points, which is more than the %v there are", OverridesFile, ErrOverrides, o.line,
+				terminal.VisibleName(o.Student), *o.Points, r.MaxScore)
+		}
+		results[n].Override = o
+	}
+	return unknown, nil
+}
+
+// names reports whether the override is of a student, whose name may be copied from
+// grades.csv.
+func (o *Override) names(student string) bool {
+	return o.Student == student || o.Student == text(student)
+}

@@ -1,0 +1,90 @@
+package fleet
+
+import "llmmemory/internal/sim"
+
+// A Result is what users and the fleet saw. Latencies are of all requests, from when
+// they were sent first.
+type Result struct {
+	sim.Result
+	Retried  int `json:"retried"`  // requests that were lost with a replica, and sent again
+	Failures int `json:"failures"` // of replicas
+	Most     int `json:"most"`     // replicas at once
+
+	GPUSeconds float64         `json:"gpuSeconds"` // that cost money: starting and down ones, too
+	Dollars    float64         `json:"dollars"`
+	KWh        float64         `json:"kWh"` // at most: of the GPUs' board power
+	Replicas   []ReplicaResult `json:"replicas"`
+}
+
+// A ReplicaResult is one place's.
+type ReplicaResult struct {
+	Kind       string  `json:"kind"`
+	Answered   int     `json:"answered"`
+	Iterations int     `json:"iterations"`
+	Generated  int     `json:"generated"` // tokens
+	Prompted   int     `json:"prompted"`
+	Hits       int     `json:"hits"`
+	Recomputed int     `json:"recomputed"` // preemptions
+	Failures   int     `json:"failures"`
+	GPUSeconds float64 `json:"gpuSeconds"`
+}
+
+func (p *ReplicaResult) add(r *sim.Result) {
+	p.Answered += r.Answered
+	p.Iterations += r.Iterations
+	p.Generated += r.Generated
+	p.Prompted += r.Prompted
+	p.Hits += r.Hits
+	p.Recomputed += r.Recomputed
+}
+
+// HitRate is the part of the prompts' tokens that caches saved.
+func (r *Result) HitRate() float64 {
+	if r.Hits+r.Prompted == 0 {
+		return 0
+	}
+	return float64(r.Hits) / float64(r.Hits+r.Prompted)
+}
+
+// PerMillion is the dollars for a million tokens of prompts and answers, cached ones
+// included; 0: no price is known.
+func (r *Result) PerMillion() float64 {
+	tokens := float64(r.Generated + r.Prompted + r.Hits)
+	if tokens == 0 {
+		return 0
+	}
+	return 1e6 * r.Dollars / tokens
+}
+
+// Imbalance is the answers of the busiest replica against the mean.
+func (r *Result) Imbalance() float64 {
+	most := 0
+	for _, p := range r.Replicas {
+		most = max(most, p.Answered)
+	}
+	if r.Answered == 0 {
+		return 0
+	}
+	return float64(most*len(r.Replicas)) / float64(r.Answered)
+}
+
+func (f *fleet) finish() *Result {
+	r := &f.result
+	f.latencies.Fill(&r.Result)
+	for _, p := range f.replicas {
+		if p.state != released {
+			f.close(p)
+		}
+		v := p.result
+		r.Iterations += v.Iterations
+		r.Generated += v.Generated
+		r.Prompted += v.Prompted
+		r.Hits += v.Hits
+		r.Recomputed += v.Recomputed
+		r.GPUSeconds += v.GPUSeconds
+		r.KWh += v.GPUSeconds / 3600 * p.kind.Watts / 1000
+		r.Dollars += v.GPUSeconds / 3600 * p.kind.Price
+		r.Replicas = append(r.Replicas, v)
+	}
+	return r
+}

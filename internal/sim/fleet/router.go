@@ -1,0 +1,132 @@
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/workload"
+	"llmmemory/internal/vllm/blockhash"
+)
+
+// Router is how a replica is chosen for a request.
+type Router string
+
+// The routers. Load is the number of requests sent and not answered.
+const (
+	Random      Router = "random"
+	RoundRobin  Router = "round-robin"
+	LeastLoaded Router = "least-loaded"
+	PowerOfTwo  Router = "power-of-two" // the less loaded of two random ones
+	PrefixAware Router = "prefix"       // see router.prefix
+)
+
+// Routers are all of them.
+func Routers() []Router {
+	return []Router{Random, RoundRobin, LeastLoaded, PowerOfTwo, PrefixAware}
+}
+
+// ParseRouter finds a router by its name. The error wraps sim.ErrConfig.
+func ParseRouter(name string) (Router, error) {
+	var names []string
+	for _, r := range Routers() {
+		if string(r) == name {
+			return r, nil
+		}
+		names = append(names, string(r))
+	}
+	return "", fmt.Errorf("%w: there is no router %q: want %s", sim.ErrConfig, name, strings.Join(names, ", "))
+}
+
+// A router chooses among replicas.
+type router struct {
+	kind   Router
+	rng    *rand.Rand
+	turn   int // of round robin
+	index  index
+	block  int // tokens of a block
+	tokens []int32
+	hashes []uint64
+	ready  []int // replicas that take requests
+}
+
+// choose is the replica for a request; -1: there is none.
+func (r *router) choose(replicas []*replica, q *workload.Request) int {
+	r.ready = r.ready[:0]
+	for i, p := range replicas {
+		if p.state == serving {
+			r.ready = append(r.ready, i)
+		}
+	}
+	n := len(r.ready)
+	if n == 0 {
+		return -1
+	}
+	switch r.kind {
+	case Random:
+		return r.ready[r.rng.IntN(n)]
+	case RoundRobin:
+		r.turn++
+		return r.ready[(r.turn-1)%n]
+	case PowerOfTwo:
+		a, b := r.ready[r.rng.IntN(n)], r.ready[r.rng.IntN(n)]
+		if replicas[b].Live() < replicas[a].Live() {
+			return b
+		}
+		return a
+	case PrefixAware:
+		return r.prefix(replicas, q)
+	}
+	return r.least(replicas)
+}
+
+// least is the replica with the fewest requests. Of several it is the next in turn: the
+// first ones would get all while the fleet is idle.
+func (r *router) least(replicas []*replica) int {
+	r.turn++
+	best := r.ready[r.turn%len(r.ready)]
+	for i := range r.ready {
+		if at := r.ready[(r.turn+i)%len(r.ready)]; replicas[at].Live() < replicas[best].Live() {
+			best = at
+		}
+	}
+	return best
+}
+
+// prefix is the replica with the least work after the request came: the blocks of its
+// prompt that the replica has not cached, and the blocks of prompts that it has not
+// answered yet. (NVIDIA Dynamo's KV router adds the same two.)
+func (r *router) prefix(replicas []*replica, q *workload.Request) int {
+	r.hash(q)
+	r.turn++
+	best, least := -1, 0
+	for i := range r.ready {
+		at := r.ready[(r.turn+i)%len(r.ready)]
+		work := replicas[at].pending + blocks(q.Prompt, r.block) - r.index.matches(r.hashes, at)
+		if best < 0 || work < least {
+			best, least = at, work
+		}
+	}
+	return best
+}
+
+// hash computes the hashes of the whole blocks that other requests may have, too, with
+// the function of the prefix caches. Behind these every prompt is different.
+func (r *router) hash(q *workload.Request) {
+	r.hashes = r.hashes[:0]
+	common := workload.Common(q)
+	if common < r.block {
+		return
+	}
+	r.tokens = workload.Tokens(r.tokens[:0], q, 0)
+	parent := sim.BlockHash.Root()
+	for at := r.block; at <= common; at += r.block {
+		var sum blockhash.Hash
+		sim.BlockHash.Sum(&sum, &parent, r.tokens[at-r.block:at], nil)
+		r.hashes = append(r.hashes, short(&sum))
+		parent = sum
+	}
+}
+
+func blocks(tokens, size int) int { return (tokens + size - 1) / size }

@@ -1,0 +1,43 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Visible shows the characters that move a cursor, change colors or reorder a line
+// as escapes, and bytes that are not UTF-8, too. Line ends and tabs stay.
+func Visible(text string) string {
+	return visible(text, func(r rune) bool { return r == '\n' || r == '\t' })
+}
+
+// VisibleName is Visible for what has to stay on one line, such as a file's name.
+func VisibleName(name string) string {
+	return visible(name, func(rune) bool { return false })
+}
+
+func visible(text string, stays func(rune) bool) string {
+	plain := func(r rune) bool {
+		return stays(r) || !unicode.In(r, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
+	}
+	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for i, r := range text {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case plain(r):
+			b.WriteRune(r)
+		case r < 0x100:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
