@@ -40,7 +40,7 @@ func benchCommand() *cobra.Command {
 		Long: "bench serves requests of random tokens to a model in this process, without HTTP, and prints what\n" +
 			"vllm bench serve prints, under the same names. MODEL is a folder, a GGUF file, or demo.",
 		Example: "  llmserve bench demo --num-prompts 64 --prefix-len 512 --input-len 32 --output-len 32 --output result.json",
-		Args:    cobra.ExactArgs(1),
+		Args:    needsModel(1, "MODEL"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if err := b.check(); err != nil {
 				return err

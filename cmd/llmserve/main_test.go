@@ -189,7 +189,9 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no model", nil, "accepts 1 arg"},
+		{"no model", nil, "0 arguments, want MODEL; a model is a folder, a .gguf file, or demo"},
+		{"more memory than there is", []string{"demo", "--kv-cache-gb", "900000"}, "GiB of memory are available"},
+		{"memory that is no number", []string{"demo", "--kv-cache-gb", "nan"}, "it must be above 0"},
 		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},
 		{"no GGUF", []string{write("x.gguf", "GGML and more than eight bytes")}, "does not begin as GGUF does"},
 		{"no tokenizer", []string{filepath.Join(dir, "none")}, "neither tokenizer.json nor vocab.json"},

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"llmmemory/internal/attention"
@@ -85,6 +86,9 @@ func (l *loaded) close() error {
 
 // loadDemo builds the model that needs no file.
 func loadDemo(o *modelOptions) (*loaded, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	if o.workers != 1 {
 		return nil, errors.New("--tensor-parallel-size: the demo has 3 heads, which are for one worker")
 	}
@@ -100,6 +104,27 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 	return &loaded{name: "demo", pool: pool, model: m, tokenizer: tok, template: t}, err
 }
 
+// check looks at what can be known before a model is loaded.
+func (o *modelOptions) check() error {
+	if !(o.kvGB > 0 && o.kvGB < 1<<20) {
+		return fmt.Errorf("--kv-cache-gb is %v; it must be above 0", o.kvGB)
+	}
+	if have, ok := model.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have) {
+		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available", o.kvGB, float64(have)/(1<<30))
+	}
+	return nil
+}
+
+// needsModel wants n arguments, the first of which is a model.
+func needsModel(n int, names string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("%d arguments, want %s; a model is a folder, a .gguf file, or demo (llmserve --help)", len(args), names)
+		}
+		return nil
+	}
+}
+
 // open opens what a user calls a model: demo, a folder or a file.
 func open(name string, o *modelOptions) (*loaded, error) {
 	if name == "demo" {
@@ -113,6 +138,9 @@ func load(path string, o *modelOptions) (*loaded, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w; MODEL is a folder or a .gguf file", err)
+	}
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	l := &loaded{name: strings.TrimSuffix(filepath.Base(path), ".gguf")}
 	if info.IsDir() {

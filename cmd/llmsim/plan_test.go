@@ -21,7 +21,7 @@ func TestPlanWritesWhatItSays(t *testing.T) {
 	require.NotContains(t, said, "\r", "no terminal, no bar")
 	require.Regexp(t, `^llama-3-8b on 1 x a100-40gb: [\d.]+ requests/s under ttft<2s@p99, tpot<0.04s@p90 \(one trace, [\d.]+\s+times the trace's own\);\n  limited by `, out)
 	narrow(t, out)
-	for _, word := range []string{"131072 bytes a token", "runs of 1500 requests, one trace", "up to a third off", "twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
+	for _, word := range []string{"128 KiB a token", "runs of 1500 requests, one trace", "up to a third off", "twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
 		require.Contains(t, strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(word), " "))
 	}
 	_, again, _ := llmsim(t, args...)
@@ -31,7 +31,11 @@ func TestPlanWritesWhatItSays(t *testing.T) {
 	var saved struct{ Verdict string }
 	require.NoError(t, json.Unmarshal(text, &saved))
 	require.Equal(t, strings.ReplaceAll(strings.SplitN(out, "\n\n", 2)[0], "\n ", ""), saved.Verdict)
-	require.FileExists(t, filepath.Join(dir, "index.html"))
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	require.NoError(t, err)
+	answer := strings.Index(string(page), `<p class="answer">llama-3-8b on 1 x a100-40gb: `)
+	require.Positive(t, answer)
+	require.Less(t, answer, strings.Index(string(page), "<figure"), "the answer comes first")
 	require.FileExists(t, filepath.Join(dir, "plan-latency.svg"))
 
 	bad := filepath.Join(t.TempDir(), "bad.csv")

@@ -96,12 +96,34 @@ func TestAssemblyConvertsLikeGo(t *testing.T) {
 				require.Equal(t, math.Float32bits(want), math.Float32bits(out[i]), "%v %v, number %d", k, d, i)
 			}
 		}
+	}
+}
+
+func TestTilesAreTransposedAndRowsCopied(t *testing.T) {
+	in := make([]uint16, 40*300)
+	for i := range in {
+		in[i] = uint16(i * 7)
+	}
+	for _, k := range instructionSets() {
 		for _, size := range []int{8, 72, 128} {
-			rows, out := x[:16*size], make([]float32, 16*size)
-			k.transpose(out, rows, size)
-			for i := range size {
-				for token := range 16 {
-					require.Equal(t, math.Float32bits(rows[token*size+i]), math.Float32bits(out[i*16+token]))
+			for _, past := range []bool{false, true} {
+				room := make([]uint32, 16*size+8)
+				skip := int(-uintptr(unsafe.Pointer(&room[0]))&31) / 4
+				out := room[skip:][:16*size]
+				short := unsafe.Slice((*uint16)(unsafe.Pointer(&out[0])), 16*size)
+				long := unsafe.Slice((*uint32)(unsafe.Pointer(&in[0])), len(in)/2)
+				const stride = 280 // numbers of 16 bits
+				k.transpose(unsafe.Pointer(&short[0]), unsafe.Pointer(&in[0]), 2*stride, size, 2, past)
+				for i := range short {
+					require.Equal(t, in[i%16*stride+i/16], short[i], "%v, heads of %d, past %v: element %d", k, size, past, i)
+				}
+				k.transpose(unsafe.Pointer(&out[0]), unsafe.Pointer(&in[0]), 2*stride, size, 4, past)
+				for i := range out {
+					require.Equal(t, long[i%16*stride/2+i/16], out[i], "%v, heads of %d, past %v: element %d", k, size, past, i)
+				}
+				k.copyRows(unsafe.Pointer(&short[0]), unsafe.Pointer(&in[0]), 2*stride, 16, 2*size, past)
+				for i := range short {
+					require.Equal(t, in[i/size*stride+i%size], short[i], "%v, heads of %d, past %v: element %d", k, size, past, i)
 				}
 			}
 		}

@@ -39,8 +39,12 @@ type kernels interface {
 	narrow(d DType, out unsafe.Pointer, x []float32) int
 	widen(d DType, x []float32, in unsafe.Pointer) int
 
-	// transpose turns 16 rows of size numbers into size rows of 16.
-	transpose(out, x []float32, size int)
+	// transpose turns 16 rows of size numbers of 2 or 4 bytes, stride bytes apart,
+	// into size rows of 16; size is a multiple of 8. copyRows copies n rows of
+	// size bytes, stride apart, to memory without gaps. Both can go past the
+	// caches, if out is aligned to 32 bytes.
+	transpose(out, in unsafe.Pointer, stride, size, bytes int, past bool)
+	copyRows(out, in unsafe.Pointer, stride, n, size int, past bool)
 
 	// ask says that memory will be read soon.
 	ask(k *call, lines []unsafe.Pointer)

@@ -204,7 +204,19 @@ func narrowF16AVX512(a *call)
 func narrowBF16AVX512(a *call)
 
 //go:noescape
-func transposeAVX512(a *call)
+func transpose32AVX512(a *call)
+
+//go:noescape
+func transpose16AVX512(a *call)
+
+//go:noescape
+func transpose32StreamAVX512(a *call)
+
+//go:noescape
+func transpose16StreamAVX512(a *call)
+
+//go:noescape
+func copyRowsAVX512(a *call)
 
 //go:noescape
 func scoresPanel4AVX2(a *call)
@@ -366,4 +378,16 @@ func narrowF16AVX2(a *call)
 func narrowBF16AVX2(a *call)
 
 //go:noescape
-func transposeAVX2(a *call)
+func transpose32AVX2(a *call)
+
+//go:noescape
+func transpose16AVX2(a *call)
+
+//go:noescape
+func transpose32StreamAVX2(a *call)
+
+//go:noescape
+func transpose16StreamAVX2(a *call)
+
+//go:noescape
+func copyRowsAVX2(a *call)

@@ -46,11 +46,38 @@ func (a *assembly) widen(d DType, x []float32, in unsafe.Pointer) int {
 	return len(x) / chunk * chunk
 }
 
-func (a *assembly) transpose(out, x []float32, size int) {
-	k := call{in: floats(x), out: floats(out), size: size}
+func (a *assembly) transpose(out, in unsafe.Pointer, stride, size, bytes int, past bool) {
+	k := call{in: in, inStride: stride, out: out, size: size}
+	wide, short := a == &avx512, bytes == 2
+	switch {
+	case wide && short && past:
+		transpose16StreamAVX512(&k)
+	case wide && short:
+		transpose16AVX512(&k)
+	case wide && past:
+		transpose32StreamAVX512(&k)
+	case wide:
+		transpose32AVX512(&k)
+	case short && past:
+		transpose16StreamAVX2(&k)
+	case short:
+		transpose16AVX2(&k)
+	case past:
+		transpose32StreamAVX2(&k)
+	default:
+		transpose32AVX2(&k)
+	}
+}
+
+func (a *assembly) copyRows(out, in unsafe.Pointer, stride, n, size int, past bool) {
+	if !past || size%32 != 0 {
+		portable{}.copyRows(out, in, stride, n, size, false)
+		return
+	}
+	k := call{in: in, inStride: stride, out: out, n: n, size: size}
 	if a == &avx512 {
-		transposeAVX512(&k)
+		copyRowsAVX512(&k)
 	} else {
-		transposeAVX2(&k)
+		copyRowsAVX2(&k)
 	}
 }

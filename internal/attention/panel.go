@@ -3,11 +3,12 @@ package attention
 import "math"
 
 // attendPanel is the way that any layout, type and number of rows can take: the
-// partition is unpacked to float32 once, and then read by blocks of rows.
-func (r *Runner) attendPanel(w *scratch, seq, kvHead, part int) {
+// partition is unpacked to float32 once, and then read by blocks of the rows r0 to
+// r1-1.
+func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	r.unpack(w, seq, kvHead, part)
-	for at := 0; at < len(w.rows); at += rowBlock {
-		r.attendRows(w, at, min(len(w.rows), at+rowBlock), part)
+	for at := r0; at < r1; at += rowBlock {
+		r.attendRows(w, at, min(r1, at+rowBlock), part)
 	}
 }
 

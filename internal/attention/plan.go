@@ -17,12 +17,15 @@ type plan struct {
 	running    []item
 }
 
-// An item is some partitions of the context, read by the query heads of one KV
-// head of some query tokens.
+// An item is some partitions of the context, read by the query heads of some KV
+// heads of some query tokens. Many query tokens read one KV head; one query token
+// reads several, partition after partition, so that a block is read by one core
+// at about the same time, as one stretch of memory.
 type item struct {
 	kind         itemKind
 	seq          int // -1: the query tokens are of any sequences
-	kvHead       int
+	kvHead       int // the first
+	heads        int // KV heads
 	token0       int // query tokens, in the batch
 	token1       int
 	part0, part1 int
@@ -41,7 +44,8 @@ const (
 
 // A reduction merges what runs have kept, in the order of partitions.
 type reduction struct {
-	seq, kvHead    int
+	seq            int
+	kvHead, heads  int
 	token0, token1 int
 	parts          int
 	first          int
@@ -72,7 +76,7 @@ func (p *plan) addPrefix(c *Cache, b *Batch, tokens int) {
 	for head := range c.NumKVHeads {
 		for at := 0; at < all; at += tokens {
 			p.prefix = append(p.prefix, item{
-				kind: itemPrefix, seq: -1, kvHead: head,
+				kind: itemPrefix, seq: -1, kvHead: head, heads: 1,
 				token0: at, token1: min(all, at+tokens), part1: p.prefixParts,
 			})
 		}
@@ -93,7 +97,12 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 			part0: max(p.prefixParts, from/PartitionSize), part1: (to-1)/PartitionSize + 1,
 		}
 		it.cost = cost(c, to-it.part0*PartitionSize, (end-at)*(b.NumHeads/c.NumKVHeads))
-		for head := range c.NumKVHeads {
+		it.heads = 1
+		if end-at == 1 {
+			it.heads = c.NumKVHeads
+		}
+		it.cost *= it.heads
+		for head := 0; head < c.NumKVHeads; head += it.heads {
 			it.kvHead = head
 			p.items = append(p.items, it)
 			total += it.cost
@@ -108,21 +117,44 @@ func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
 
-// split cuts items into runs of partitions where the version asks for it.
+// split cuts items where cores would idle otherwise, or the version asks for it:
+// into runs of partitions, or into fewer heads where V1 keeps the partitions
+// together.
 func (p *plan) split(b *Batch, group, total, workers int) {
 	share := total/(4*workers) + 1
-	rule := ruleV1(b)
-	for i := range p.items {
+	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
+	for i := 0; i < len(p.items); i++ {
 		it := p.items[i]
-		parts := it.part1 - it.part0
-		worth := it.cost > share && workers > 1
-		if rule {
-			worth = it.cost > 2*share && workers > 1
-		}
-		if parts < 2 || b.Version == V1 || b.Version == Auto && !worth {
+		if it.kind == itemRun {
 			continue
 		}
-		p.cut(i, group, max(1, int(int64(parts)*int64(share)/int64(max(1, it.cost)))))
+		parts := it.part1 - it.part0
+		large := it.cost > share && workers > 1
+		if large && (whole || parts < 2) {
+			p.cutHeads(i, max(1, int(int64(it.heads)*int64(share)/int64(it.cost))))
+			it = p.items[i]
+		}
+		if parts < 2 || b.Version == V1 || b.Version == Auto && !large {
+			continue
+		}
+		if !whole || it.heads == 1 && it.cost > 2*share {
+			p.cut(i, group, max(1, int(int64(parts)*int64(share)/int64(max(1, it.cost)))))
+		}
+	}
+}
+
+// cutHeads makes items of at most so many heads of an item.
+func (p *plan) cutHeads(i, heads int) {
+	all := p.items[i]
+	for at := 0; at < all.heads; at += heads {
+		piece := all
+		piece.kvHead, piece.heads = all.kvHead+at, min(heads, all.heads-at)
+		piece.cost = all.cost / all.heads * piece.heads
+		if at == 0 {
+			p.items[i] = piece
+		} else {
+			p.items = append(p.items, piece)
+		}
 	}
 }
 
@@ -130,9 +162,9 @@ func (p *plan) split(b *Batch, group, total, workers int) {
 func (p *plan) cut(i, group, step int) {
 	all := p.items[i]
 	parts := all.part1 - all.part0
-	red := reduction{all.seq, all.kvHead, all.token0, all.token1, parts, p.records}
+	red := reduction{all.seq, all.kvHead, all.heads, all.token0, all.token1, parts, p.records}
 	p.reductions = append(p.reductions, red)
-	p.records += parts * (all.token1 - all.token0) * group
+	p.records += parts * (all.token1 - all.token0) * all.heads * group
 	for at := all.part0; at < all.part1; at += step {
 		run := all
 		run.kind, run.part0, run.part1 = itemRun, at, min(all.part1, at+step)

@@ -102,11 +102,23 @@ func (portable) narrow(DType, unsafe.Pointer, []float32) int { return 0 }
 
 func (portable) widen(DType, []float32, unsafe.Pointer) int { return 0 }
 
-func (portable) transpose(out, x []float32, size int) {
-	for i := range size {
-		for t := range 16 {
-			out[i*16+t] = x[t*size+i]
+func (portable) transpose(out, in unsafe.Pointer, stride, size, bytes int, _ bool) {
+	for t := range tileTokens {
+		row := unsafe.Add(in, t*stride)
+		for i := range size {
+			from, to := unsafe.Add(row, i*bytes), unsafe.Add(out, (i*tileTokens+t)*bytes)
+			if bytes == 2 {
+				*(*uint16)(to) = *(*uint16)(from)
+			} else {
+				*(*uint32)(to) = *(*uint32)(from)
+			}
 		}
+	}
+}
+
+func (portable) copyRows(out, in unsafe.Pointer, stride, n, size int, _ bool) {
+	for i := range n {
+		copy(unsafe.Slice((*byte)(unsafe.Add(out, i*size)), size), unsafe.Slice((*byte)(unsafe.Add(in, i*stride)), size))
 	}
 }
 

@@ -94,12 +94,17 @@ func (r *Runner) run(w *scratch, it *item) {
 	}
 }
 
-// attend computes the results of a partition for the rows of w.
+// attend computes the results of a partition for the rows of w, one KV head
+// after the other.
 func (r *Runner) attend(w *scratch, it *item, part int) {
-	if r.fused(w, it) && r.attendTiles(w, it, part) {
-		return
+	each := len(w.rows) / it.heads
+	for h := range it.heads {
+		r0, r1 := h*each, (h+1)*each
+		if r.fused(it, each) && r.attendTiles(w, it, h, part) {
+			continue
+		}
+		r.attendPanel(w, max(0, it.seq), it.kvHead+h, r0, r1, part)
 	}
-	r.attendPanel(w, max(0, it.seq), it.kvHead, part)
 }
 
 // recordSize is the floats of a result: m, l and o.

@@ -56,7 +56,7 @@ func (r *Runner) setRows(w *scratch, it *item) {
 		first, _, position := b.queries(seq)
 		position += token - first
 		from, to := b.reach(position)
-		for g := range r.group {
+		for g := range it.heads * r.group {
 			w.rows = append(w.rows, row{token, it.kvHead*r.group + g, position, from, to})
 		}
 	}

@@ -12,6 +12,25 @@ func (s *Shape) Tiled() bool { return s.Layout == LayoutTile && s.BlockSize%tile
 // They are rows of head size numbers, already divided by their scales; room is
 // scratch memory of as many numbers.
 func (c *Cache) StoreTile(block, head, place int, keys, room []float32) {
-	fastest.transpose(room, keys, c.HeadSize)
+	fastest.transpose(unsafe.Pointer(&room[0]), unsafe.Pointer(&keys[0]), 4*c.HeadSize, c.HeadSize, 4, false)
 	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)]), room[:tileTokens*c.HeadSize])
 }
+
+// CopyKeys is StoreTile for keys of the cache's type, f32 or shorter by half, that
+// need no scale: the rows of t from row on, which are not converted. If past is
+// set, it writes past the caches, for what is not read again soon.
+func (c *Cache) CopyKeys(block, head, place int, t *Tensor, row int, past bool) {
+	bytes := c.DType.Size()
+	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)])
+	fastest.transpose(out, t.At(row, head*c.HeadSize), t.Stride*bytes, c.HeadSize, bytes, past && wholeVectors(out))
+}
+
+// CopyValues is CopyKeys for values.
+func (c *Cache) CopyValues(block, head, place int, t *Tensor, row int, past bool) {
+	bytes := c.DType.Size()
+	out := unsafe.Pointer(&c.Value[c.ValueOffset(block, head, place, 0)])
+	fastest.copyRows(out, t.At(row, head*c.HeadSize), t.Stride*bytes, tileTokens, c.HeadSize*bytes, past && wholeVectors(out))
+}
+
+// wholeVectors says whether memory can be written past the caches.
+func wholeVectors(p unsafe.Pointer) bool { return uintptr(p)%32 == 0 }

@@ -2,11 +2,10 @@ package attention
 
 import "unsafe"
 
-// fused says whether the rows of an item can read the blocks where they lie: they
-// are the heads of one query token, and the layout has whole tiles.
-func (r *Runner) fused(w *scratch, it *item) bool {
-	c := r.cache
-	return it.token1-it.token0 == 1 && len(w.rows) <= r.kernels.tileRows() && r.batch.Sparse == nil && tiled(c)
+// fused says whether an item's rows of one KV head can read the blocks where they
+// lie: they are the heads of one query token, and the layout has whole tiles.
+func (r *Runner) fused(it *item, rows int) bool {
+	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && r.batch.Sparse == nil && tiled(r.cache)
 }
 
 // tiled says whether blocks are whole tiles of whole registers.
@@ -14,14 +13,17 @@ func tiled(c *Cache) bool {
 	return c.Layout == LayoutTile && c.BlockSize%tileTokens == 0 && c.HeadSize%16 == 0
 }
 
-// attendTiles computes the results of a partition, reading each key and value
-// once. It is false if there is a number that it cannot read.
-func (r *Runner) attendTiles(w *scratch, it *item, part int) bool {
+// attendTiles computes the results of a partition for the rows of one of an item's
+// KV heads, reading each key and value once. It is false if there is a number
+// that it cannot read.
+func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	c, record := r.cache, recordSize(r.cache)
-	seq, rows := max(0, it.seq), len(w.rows)
+	each := len(w.rows) / it.heads
+	rows, q := w.rows[head*each:][:each], w.q[head*each*c.HeadSize:]
+	results := w.part[head*each*record:][:each*record]
 	tile0, n := w.from/16, (w.to-1)/16+1-w.from/16
-	r.findTiles(w, seq, it.kvHead, part, tile0, n)
-	if !r.kernels.tileScores(&w.call, c.DType, w.q, rows, c.HeadSize, &w.tiles[0], n, w.scores[tile0*16:]) {
+	r.findTiles(w, it, head, part, tile0, n)
+	if !r.kernels.tileScores(&w.call, c.DType, q, each, c.HeadSize, &w.tiles[0], n, w.scores[tile0*16:]) {
 		return false
 	}
 	if c.DType == Int8 {
@@ -31,18 +33,18 @@ func (r *Runner) attendTiles(w *scratch, it *item, part int) bool {
 	if c.DType == E4M3 {
 		factor = 256
 	}
-	clear(w.part[:rows*record])
-	for i := range w.rows {
+	clear(results)
+	for i := range rows {
 		scores := w.scores[i*scoreStride:][:scoreStride]
-		m, l := r.weigh(w, &w.rows[i], scores, part, tile0*16, (tile0+n)*16, factor)
-		w.part[i*record], w.part[i*record+1] = m, l
+		m, l := r.weigh(w, &rows[i], scores, part, tile0*16, (tile0+n)*16, factor)
+		results[i*record], results[i*record+1] = m, l
 	}
-	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], rows, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, w.part[2:], record) {
+	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], each, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[2:], record) {
 		return false
 	}
 	if factor != 1 {
-		for i := range w.rows {
-			o := w.part[i*record:][2:record]
+		for i := range rows {
+			o := results[i*record:][2:record]
 			for j := range o {
 				o[j] *= factor
 			}
@@ -52,8 +54,9 @@ func (r *Runner) attendTiles(w *scratch, it *item, part int) bool {
 }
 
 // findTiles looks up the addresses of n tiles of a partition, and of those that
-// are read after them: the first keys of the next partition.
-func (r *Runner) findTiles(w *scratch, seq, kvHead, part, tile0, n int) {
+// are read after them: the first keys of the next head or partition.
+func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
+	seq, kvHead := max(0, it.seq), it.kvHead+head
 	w.firstValue = (n + 1) &^ 1
 	for i := range n {
 		w.tiles[i], w.tiles[w.firstValue+i] = r.tile(w, i, seq, kvHead, part*PartitionSize+(tile0+i)*16)
@@ -64,11 +67,15 @@ func (r *Runner) findTiles(w *scratch, seq, kvHead, part, tile0, n int) {
 	if r.cache.DType == Int8 {
 		r.kernels.ask(&w.call, w.scales[:2*n]) // they come while the keys are read
 	}
+	kvHead, next := kvHead+1, part*PartitionSize+tile0*tileTokens
+	if head == it.heads-1 {
+		kvHead, next = it.kvHead, (part+1)*PartitionSize
+	}
 	last := w.firstValue + n
 	for i := range tilesAhead {
 		w.tiles[last+i] = w.tiles[last-1]
-		if next := (part+1)*PartitionSize + i*tileTokens; next < w.rows[0].to {
-			w.tiles[last+i] = r.keyTile(seq, kvHead, next)
+		if token := next + i*tileTokens; token < w.rows[0].to {
+			w.tiles[last+i] = r.keyTile(seq, kvHead, token)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (e *Engine) buildBatch() {
 		stride = max(stride, e.addRow(i, now))
 	}
 	b.Slots = s.plan.Slots[0]
-	b.TableStride = stride
+	b.TableStride, b.CommonPrefix = stride, e.commonPrefix()
 	b.BlockTables = b.BlockTables[:0]
 	for i := range s.rows {
 		table := s.rows[i].q.table
@@ -123,6 +123,29 @@ func (e *Engine) buildBatch() {
 			b.BlockTables = append(b.BlockTables, 0)
 		}
 	}
+}
+
+// commonPrefix is how many tokens all rows have in the same blocks, before what they
+// compute now: attention reads these once for all. (vLLM's num_common_prefix_blocks asks all
+// running requests, of which some may not be in this step.)
+func (e *Engine) commonPrefix() int {
+	rows, size := e.step.rows, e.config.BlockSize
+	if len(rows) < 2 || e.config.Model.SlidingWindow > 0 {
+		return 0
+	}
+	first := rows[0].q.table
+	n := rows[0].from / size
+	for i := 1; i < len(rows) && n > 0; i++ {
+		table := rows[i].q.table
+		n = min(n, rows[i].from/size)
+		for k := range n {
+			if table[k] != first[k] {
+				n = k
+				break
+			}
+		}
+	}
+	return n * size
 }
 
 // addRow adds row i and returns the length of its block table. All requests of a

@@ -36,7 +36,13 @@ type Writer struct {
 
 	cache  *attention.Cache
 	tokens *Tokens
+	parts  int  // of the heads
+	past   bool // the caches, as there is more than they hold
 }
+
+// large is how many bytes of keys and values are written past the caches, which
+// saves reading what is overwritten: more than the caches of a core hold.
+const large = 4 << 20
 
 // Room is scratch memory of a worker: 16 keys or values, and as much again.
 type room struct {
@@ -57,7 +63,9 @@ func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
 		return err
 	}
 	w.cache, w.tokens = c, t
-	w.pool.Run(c.NumKVHeads, w)
+	w.parts = min(c.NumKVHeads, w.pool.Size())
+	w.past = 2*len(t.Slots)*c.NumKVHeads*c.HeadSize*c.DType.Size() >= large
+	w.pool.Run(w.parts, w)
 	w.cache, w.tokens = nil, nil
 	return nil
 }
@@ -104,16 +112,20 @@ func (r *Rotation) check(tokens, headSize int) error {
 	return nil
 }
 
-// Do writes all tokens of a head; see parallel.Task.
-func (w *Writer) Do(worker, head int) {
-	x, slots := &w.workers[worker], w.tokens.Slots
+// Do writes all tokens of some heads; see parallel.Task. As no two workers share a
+// head, of tokens with the same slot the last one stays.
+func (w *Writer) Do(worker, part int) {
+	x, slots, heads := &w.workers[worker], w.tokens.Slots, w.cache.NumKVHeads
+	h0, h1 := heads*part/w.parts, heads*(part+1)/w.parts
 	for i := 0; i < len(slots); {
-		if n := attention.TileTokens; w.cache.Tiled() && wholeTile(slots[i:]) {
-			w.putTile(x, head, i)
-			i += n
+		if w.cache.Tiled() && wholeTile(slots[i:]) {
+			for head := h0; head < h1; head++ {
+				w.putTile(x, head, i)
+			}
+			i += attention.TileTokens
 			continue
 		}
-		if slots[i] >= 0 {
+		for head := h0; head < h1 && slots[i] >= 0; head++ {
 			w.put(x, head, i)
 		}
 		i++
@@ -143,36 +155,63 @@ func (w *Writer) place(slot int64) (block, place int) {
 func (w *Writer) putTile(room *room, head, i int) {
 	c, t := w.cache, w.tokens
 	block, place := w.place(t.Slots[i])
-	size := c.HeadSize
+	if t.Rotation == nil && asIs(c, &t.Key, c.KeyScale) {
+		c.CopyKeys(block, head, place, &t.Key, i, w.past)
+	} else {
+		w.convertKeys(room, head, i, block, place)
+	}
+	if asIs(c, &t.Value, c.ValueScale) {
+		c.CopyValues(block, head, place, &t.Value, i, w.past)
+		return
+	}
+	for j := range attention.TileTokens {
+		w.putValue(room, head, i+j, block, place+j)
+	}
+}
+
+// asIs says whether numbers are stored as they come.
+func asIs(c *attention.Cache, t *attention.Tensor, scale float32) bool {
+	return t.DType == c.DType && (scale == 0 || scale == 1)
+}
+
+// convertKeys writes keys of 16 tokens that are rotated, scaled or of another type.
+func (w *Writer) convertKeys(room *room, head, i, block, place int) {
+	c, size := w.cache, w.cache.HeadSize
 	for j := range attention.TileTokens {
 		x := room.rows[j*size:][:size]
 		w.loadKey(x, head, i+j)
 		w.divide(x, c.KeyScale, c.KeyScales, block, head, place+j)
 	}
 	c.StoreTile(block, head, place, room.rows[:attention.TileTokens*size], room.turned[:attention.TileTokens*size])
-	for j := range attention.TileTokens {
-		w.putValue(room, head, i+j, block, place+j)
-	}
 }
 
 // put writes token i.
 func (w *Writer) put(room *room, head, i int) {
-	c := w.cache
 	block, place := w.place(w.tokens.Slots[i])
-	x := room.rows[:c.HeadSize]
-	w.loadKey(x, head, i)
-	w.divide(x, c.KeyScale, c.KeyScales, block, head, place)
-	start := c.KeyOffset(block, head, place, 0)
-	if c.Layout == attention.LayoutFlash {
-		c.DType.StoreAll(unsafe.Pointer(&c.Key[start]), x)
-	} else {
-		bytes := unsafe.Slice((*byte)(unsafe.Pointer(&room.turned)), len(x)*c.DType.Size())
-		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), x)
-		for j := range x {
-			copyElement(c.Key[c.KeyOffset(block, head, place, j):], bytes[j*c.DType.Size():], c.DType.Size())
-		}
-	}
+	w.putKey(room, head, i, block, place)
 	w.putValue(room, head, i, block, place)
+}
+
+// putKey writes the key of token i.
+func (w *Writer) putKey(room *room, head, i, block, place int) {
+	c, t := w.cache, w.tokens
+	size := c.DType.Size()
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&room.turned)), c.HeadSize*size)
+	if t.Rotation == nil && asIs(c, &t.Key, c.KeyScale) {
+		bytes = unsafe.Slice((*byte)(t.Key.At(i, head*c.HeadSize)), c.HeadSize*size)
+	} else {
+		x := room.rows[:c.HeadSize]
+		w.loadKey(x, head, i)
+		w.divide(x, c.KeyScale, c.KeyScales, block, head, place)
+		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), x)
+	}
+	if c.Layout == attention.LayoutFlash {
+		copy(c.Key[c.KeyOffset(block, head, place, 0):], bytes)
+		return
+	}
+	for j := range c.HeadSize {
+		copyElement(c.Key[c.KeyOffset(block, head, place, j):], bytes[j*size:], size)
+	}
 }
 
 // copyElement copies 1, 2 or 4 bytes.
@@ -198,21 +237,22 @@ func (w *Writer) loadKey(x []float32, head, i int) {
 // putValue writes the value of token i.
 func (w *Writer) putValue(room *room, head, i, block, place int) {
 	c, v := w.cache, &w.tokens.Value
-	at := c.ValueOffset(block, head, place, 0)
-	if c.Layout != attention.LayoutVLLM && v.DType == c.DType && (c.ValueScale == 0 || c.ValueScale == 1) {
-		bytes := c.HeadSize * c.DType.Size()
-		copy(c.Value[at:at+bytes], unsafe.Slice((*byte)(v.At(i, head*c.HeadSize)), bytes))
-		return
+	size := c.DType.Size()
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&room.turned)), c.HeadSize*size)
+	if asIs(c, v, c.ValueScale) {
+		bytes = unsafe.Slice((*byte)(v.At(i, head*c.HeadSize)), c.HeadSize*size)
+	} else {
+		x := room.rows[:c.HeadSize]
+		v.Load(x, i, head*c.HeadSize)
+		w.divide(x, c.ValueScale, c.ValueScales, block, head, place)
+		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), x)
 	}
-	x := room.rows[:c.HeadSize]
-	v.Load(x, i, head*c.HeadSize)
-	w.divide(x, c.ValueScale, c.ValueScales, block, head, place)
 	if c.Layout != attention.LayoutVLLM {
-		c.DType.StoreAll(unsafe.Pointer(&c.Value[at]), x)
+		copy(c.Value[c.ValueOffset(block, head, place, 0):], bytes)
 		return
 	}
-	for j, e := range x {
-		c.DType.Store(unsafe.Pointer(&c.Value[c.ValueOffset(block, head, place, j)]), e)
+	for j := range c.HeadSize {
+		copyElement(c.Value[c.ValueOffset(block, head, place, j):], bytes[j*size:], size)
 	}
 }
 

@@ -140,16 +140,16 @@ func (l *loader) enoughMemory() error {
 		need += n + n/8
 	}
 	need /= l.part.size()
-	have, ok := availableMemory()
+	have, ok := AvailableMemory()
 	if ok && need > have {
 		return fmt.Errorf("%w: its weights take about %d MB, %d MB of memory are available", ErrModel, need>>20, have>>20)
 	}
 	return nil
 }
 
-// availableMemory is what can be had without pushing anything out; ok is false
+// AvailableMemory is what can be had without pushing anything out; ok is false
 // where that is not known.
-func availableMemory() (bytes int, ok bool) {
+func AvailableMemory() (bytes int, ok bool) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err == nil {
 		for _, line := range strings.Split(string(text), "\n") {

@@ -81,7 +81,7 @@ func generate() (map[string][]byte, error) {
 			name  string
 			write func(*gen)
 		}{
-			{"panel", panels}, {"weights", weights}, {"convert", converts}, {"scores", tileScores}, {"values", tileValues}, {"narrow", narrows}, {"loops", loops},
+			{"panel", panels}, {"weights", weights}, {"convert", converts}, {"scores", tileScores}, {"values", tileValues}, {"narrow", narrows}, {"transpose", transposes}, {"loops", loops},
 		} {
 			g := &gen{Context: build.NewContext(), width: w, known: map[string]operand.Mem{}}
 			part.write(g)

@@ -5,14 +5,12 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// narrows are the kernels that round float32 to 16 bits, and that turn rows of
-// keys into a tile.
+// narrows are the kernels that round float32 to 16 bits.
 func narrows(g *gen) {
 	narrow(g, "F16", func(i int) {
 		g.VCVTPS2PH(operand.U8(0), g.regs[i], g.half[i])
 	})
 	narrow(g, "BF16", func(i int) { g.roundBF16(i) })
-	transpose(g)
 }
 
 // narrow rounds 16·n numbers of in, to nearest and ties to even, and writes them
@@ -70,67 +68,4 @@ func (g *gen) roundBF16(i int) {
 	g.VPBLENDVB(g.regs[3], nan, x, x)
 	g.VEXTRACTI128(operand.U8(1), x, quarters[1])
 	g.VPACKUSDW(quarters[1], quarters[i], quarters[i])
-}
-
-// transpose turns 16 rows of size numbers into size rows of 16. size is a multiple
-// of 8.
-func transpose(g *gen) {
-	g.begin("transpose")
-	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atSize)
-	stride := g.arg(atSize)
-	g.SHLQ(operand.U8(2), stride)
-	g.SHRQ(operand.U8(3), n)
-	second := g.GP64()
-	g.LEAQ(operand.Mem{Base: in, Index: stride, Scale: 8}, second)
-	three := g.GP64()
-	g.LEAQ(operand.Mem{Base: stride, Index: stride, Scale: 2}, three)
-	g.loop(n, func() {
-		for half, base := range []reg.Register{in, second} {
-			g.transpose8(base, stride, three, out, 32*half)
-		}
-		g.ADDQ(operand.I32(32), in)
-		g.ADDQ(operand.I32(32), second)
-		g.ADDQ(operand.I32(8*64), out)
-	})
-	g.end()
-}
-
-// transpose8 turns an 8 by 8 corner around, in registers of 8 numbers.
-func (g *gen) transpose8(base, stride, three, out reg.Register, disp int) {
-	y := halves
-	four := g.GP64()
-	g.LEAQ(operand.Mem{Base: base, Index: stride, Scale: 4}, four)
-	for i := range 8 {
-		m := operand.Mem{Base: base}
-		if i >= 4 {
-			m.Base = four
-		}
-		switch i % 4 {
-		case 1:
-			m.Index, m.Scale = stride, 1
-		case 2:
-			m.Index, m.Scale = stride, 2
-		case 3:
-			m.Index, m.Scale = three, 1
-		}
-		g.VMOVUPS(m, y[i])
-	}
-	for i := range 4 { // pairs of rows
-		g.VUNPCKLPS(y[2*i+1], y[2*i], y[8+2*i])
-		g.VUNPCKHPS(y[2*i+1], y[2*i], y[9+2*i])
-	}
-	for i := range 2 { // fours
-		a, b := 8+4*i, 10+4*i
-		g.VUNPCKLPD(y[b], y[a], y[4*i])
-		g.VUNPCKHPD(y[b], y[a], y[4*i+1])
-		g.VUNPCKLPD(y[b+1], y[a+1], y[4*i+2])
-		g.VUNPCKHPD(y[b+1], y[a+1], y[4*i+3])
-	}
-	for i := range 4 {
-		g.VPERM2F128(operand.U8(0x20), y[4+i], y[i], y[8+i])
-		g.VPERM2F128(operand.U8(0x31), y[4+i], y[i], y[12+i])
-	}
-	for i := range 8 {
-		g.VMOVUPS(y[8+i], mem(out, 64*i+disp))
-	}
 }

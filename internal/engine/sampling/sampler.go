@@ -58,7 +58,7 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 // uniform is the random number of output token i, from 0 up to 1.
 func uniform(seed uint64, i int) float64 {
 	pcg := rand.NewPCG(seed, uint64(i)+0x9e3779b97f4a7c15)
-	return float64(pcg.Uint64()>>11) / (1 << 53)
+	return float64(pcg.Uint64()<<11>>11) / (1 << 53) // as rand.Float64 does
 }
 
 // adjust applies bias and penalties, in vLLM's order.

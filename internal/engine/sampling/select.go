@@ -8,13 +8,17 @@ import (
 // The heaviest tokens are found without sorting all: tokens are counted in buckets by the
 // first bits of their weight, and only those of one bucket are put in order.
 
-// bucketShift leaves the exponent and four bits of the mantissa of a weight from 0
-// to 1.
-const bucketShift = 19
+// A bucket has a sixteenth of an octave of weights up to 1: their exponent and four bits
+// of their mantissa. The first one has all that are below 2^-40.
+const (
+	bucketShift = 23 - 4
+	lightest    = (127 - 40) << 4
+	numBuckets  = 40<<4 + 1
+)
 
-const numBuckets = 1<<(31-bucketShift) + 1
-
-func bucket(w float32) uint32 { return math.Float32bits(w) >> bucketShift }
+func bucket(w float32) uint32 {
+	return max(math.Float32bits(w)>>bucketShift, lightest) - lightest
+}
 
 // buckets have the numbers of tokens and the sums of their weights.
 type buckets struct {

@@ -154,7 +154,7 @@ func (w *steadyRun) Next(r *workload.Request) error {
 	r.Arrival /= w.rate
 	if w.set.steady && r.Arrival >= w.until { // a trace comes as a whole
 		w.until = max(w.until, min(w.horizon.Answers*w.answer(r.Arrival), max(mostSeconds, w.atLeast())))
-		if r.Arrival >= w.until || w.next >= mostRequests {
+		if r.Arrival >= w.until && w.enough() || w.next >= mostRequests {
 			return io.EOF
 		}
 	}
@@ -167,6 +167,12 @@ func (w *steadyRun) Next(r *workload.Request) error {
 	w.first, w.done = append(w.first, math.Inf(1)), append(w.done, math.Inf(1))
 	w.refused = append(w.refused, false)
 	return nil
+}
+
+// enough is that as many requests have come as an interval needs after the warm-up: by
+// chance fewer may than the rate says.
+func (w *steadyRun) enough() bool {
+	return float64(w.next)*(1-warmUp) > 1.05*float64(w.horizon.Requests)+10
 }
 
 func (w *steadyRun) token(index int, now float64) {

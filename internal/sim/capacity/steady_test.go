@@ -158,3 +158,20 @@ func TestAGrowingQueueIsFoundAndAWanderingOneIsNot(t *testing.T) {
 	_, few := trend([]float64{1, 2})
 	require.Zero(t, few)
 }
+
+// Ensure that a run has as many requests as it needs, however few come by chance.
+func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
+	for seed := range uint64(20) {
+		s := scenario.Scenario{Workload: "alpaca", Seed: seed}
+		p, err := scenario.Open(s)
+		require.NoError(t, err)
+		load, err := NewSteadyLoad(p, 1, 0)
+		require.NoError(t, err)
+		slo, err := ParseSLO("ttft<1s@p99")
+		require.NoError(t, err)
+		point, err := measureSteady(context.Background(), p, load.sets[0], seed, 1e-4, slo, CompareHorizon, true)
+		require.NoError(t, err)
+		require.False(t, point.Short, point.Reason)
+		require.True(t, point.Holds, point.Reason)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 
 	"llmmemory/internal/chart"
@@ -19,17 +18,33 @@ func (r *Report) Save(dir string) error {
 	if err != nil {
 		return fmt.Errorf("plan.json: %w", err)
 	}
-	if figures := r.figures(); len(figures) > 0 {
-		if err := chart.Write(dir, figures); err != nil {
-			return err
-		}
-	} else if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("write the plan: %w", err)
+	page := chart.Page{Title: "Plan: " + r.Setup, Answer: r.Verdict + ".", Facts: r.pageFacts(), Figures: r.figures()}
+	if err := page.Write(dir); err != nil {
+		return err
 	}
 	if err := jobs.Replace(filepath.Join(dir, "plan.json"), append(text, '\n')); err != nil {
 		return fmt.Errorf("write the plan: %w", err)
 	}
 	return nil
+}
+
+// pageFacts are what the page says below its answer.
+func (r *Report) pageFacts() []chart.Fact {
+	all := []chart.Fact{{Name: "Requests", Text: r.Load.About}, {Name: "Iterations", Text: r.Cost}, {Name: "Memory", Text: r.Memory.String()}}
+	if r.Capacity.Rate == 0 {
+		return all
+	}
+	if r.atCapacity().Result != nil {
+		all = append(all, chart.Fact{Name: "Latency", Text: r.intervals()}, chart.Fact{Name: "Lasts", Text: r.lasts()})
+	}
+	all = append(all, chart.Fact{Name: "Take", Text: fmt.Sprintf("block size %d and %s", r.Take.BlockSize, r.Take.System)})
+	if r.Target != nil {
+		for _, s := range r.Target.Servers {
+			all = append(all, chart.Fact{Name: fmt.Sprintf("For %s/s", rate(r.Target.Rate)),
+				Text: fmt.Sprintf("%d GPU(s) a server, each at most %s/s: %d server(s), %d GPU(s)", s.Workers, rate(s.Rate), s.Replicas, s.GPUs)})
+		}
+	}
+	return all
 }
 
 // figures are none at a capacity of 0.
@@ -45,7 +60,7 @@ func (r *Report) figures() []chart.Figure {
 	limits := r.bars("plan-limits", "Capacity when one thing is different", "change", r.Limits, "as it is")
 	limits.Note = assumed + " What raises the capacity most is its limit; two of the bars, everything and the objectives, are for comparison."
 	latency := r.latency()
-	latency.Note = r.Verdict + ". " + assumed
+	latency.Note = assumed
 	return []chart.Figure{latency, limits, sizes, systems}
 }
 

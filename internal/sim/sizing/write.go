@@ -139,6 +139,12 @@ func fact(w io.Writer, name, text string) {
 	}
 }
 
+// String is the memory in a line, with units.
+func (m Memory) String() string {
+	return fmt.Sprintf("%.4g KiB a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
+		float64(m.TokenBytes)/1024, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit)
+}
+
 func (r *Report) writeFacts(w io.Writer) {
 	l, m := r.Load, r.Memory
 	fact(w, "requests", l.About)
@@ -154,8 +160,7 @@ func (r *Report) writeFacts(w io.Writer) {
 		text += fmt.Sprintf("; %d too long for %d tokens left out", l.TooLong, r.Scenario.Server.MaxModelLen)
 	}
 	fact(w, "", text)
-	fact(w, "memory", fmt.Sprintf("%d bytes a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
-		m.TokenBytes, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit))
+	fact(w, "memory", m.String())
 	fact(w, "iterations", r.Cost)
 	if strings.Contains(r.Cost, "chosen by hand") {
 		fact(w, "", rooflines)

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/sizing"
+)
+
+func cheapestCommand() *cobra.Command {
+	q := sizing.Question{Scenario: scenario.Scenario{Seed: 1}}
+	var slo, prices string
+	var gpus []string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "cheapest --model M --target R",
+		Short: "Which GPUs hold an objective at a rate for the least money",
+		Long: "cheapest finds, for each GPU and 1 to 8 of them in a server, the rate that holds an objective (see\n" +
+			"llmsim plan --help), how many servers a target takes, and what they cost an hour, for a million\n" +
+			"tokens, and in energy. The first answer is confirmed as a plan is: it lasts for an hour. The others\n" +
+			"are from shorter runs, and none of them is cheaper.",
+		Example: "  llmsim cheapest --model llama-3-8b --target 20 --slo 'ttft<1s@p99,tpot<50ms@p99'\n" +
+			"  llmsim cheapest --model llama-3-70b --gpus h100-80gb,h200-141gb --target 5 --prices mine.json",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if q.SLO, err = capacity.ParseSLO(slo); err != nil {
+				return err
+			}
+			if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
+				return err
+			}
+			list, err := cost.OpenPrices(prices)
+			if err != nil {
+				return err
+			}
+			if len(gpus) == 0 {
+				gpus = cost.GPUs()
+			}
+			all, err := sizing.Cheapest(c.Context(), q, gpus, list)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				e := json.NewEncoder(c.OutOrStdout())
+				e.SetIndent("", "\t")
+				return e.Encode(all)
+			}
+			return sizing.WriteOffers(c.OutOrStdout(), q, all, list.Source)
+		},
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&q.Scenario.Model, "model", "", "a name of llmsim list, or a .json file")
+	f.Float64Var(&q.Target, "target", 0, "requests a second that are wanted")
+	f.StringVar(&slo, "slo", "0.5s/token", "what has to hold")
+	f.StringSliceVar(&gpus, "gpus", nil, "names or .json files (default: all of llmsim list)")
+	f.StringVar(&prices, "prices", "", "file of prices and watts by GPU (default: the built-in one, whose source the answer says)")
+	f.StringVar(&q.Scenario.Engine, "engine", "", "an engine whose times are fitted to what is published")
+	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves (default vllm-v1)")
+	f.IntVar(&q.Seeds, "seeds", 1, "runs of the same with other random numbers")
+	f.Float64Var(&q.Precision, "precision", 0.03, "how exactly a rate is found")
+	addRequests(f, &q.Scenario)
+	f.BoolVar(&asJSON, "json", false, "print the offers as JSON")
+	_ = c.MarkFlagRequired("model")
+	_ = c.MarkFlagRequired("target")
+	return c
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// transposes turn 16 rows of size numbers into size rows of 16, inStride bytes from
+// one row to the next; size is a multiple of 8. Those that stream write past the
+// caches, to memory that is aligned to 32 bytes.
+func transposes(g *gen) {
+	for _, stream := range []bool{false, true} {
+		transpose32(g, stream)
+		transpose16(g, stream)
+	}
+	copyRows(g)
+}
+
+func streamed(name string, stream bool) string {
+	if stream {
+		return name + "Stream"
+	}
+	return name
+}
+
+// store writes half a register of AVX-512, a whole one of AVX2.
+func (g *gen) store(r reg.VecPhysical, m operand.Mem, stream bool) {
+	if stream {
+		g.VMOVNTDQ(r, m)
+		return
+	}
+	g.VMOVUPS(r, m)
+}
+
+// strides are 1 and 3 times inStride.
+func (g *gen) strides() (stride, three reg.GPVirtual) {
+	stride, three = g.arg(atInStride), g.GP64()
+	g.LEAQ(operand.Mem{Base: stride, Index: stride, Scale: 2}, three)
+	return stride, three
+}
+
+// rowOf is where row i of four is.
+func rowOf(base, stride, three reg.Register, i int) operand.Mem {
+	m := operand.Mem{Base: base}
+	switch i {
+	case 1:
+		m.Index, m.Scale = stride, 1
+	case 2:
+		m.Index, m.Scale = stride, 2
+	case 3:
+		m.Index, m.Scale = three, 1
+	}
+	return m
+}
+
+// transpose32 is for numbers of 32 bits.
+func transpose32(g *gen, stream bool) {
+	g.begin(streamed("transpose32", stream))
+	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atSize)
+	stride, three := g.strides()
+	g.SHRQ(operand.U8(3), n)
+	second := g.GP64()
+	g.LEAQ(operand.Mem{Base: in, Index: stride, Scale: 8}, second)
+	g.loop(n, func() {
+		for half, base := range []reg.Register{in, second} {
+			g.transpose8(base, stride, three, out, 32*half, stream)
+		}
+		g.ADDQ(operand.I32(32), in)
+		g.ADDQ(operand.I32(32), second)
+		g.ADDQ(operand.I32(8*64), out)
+	})
+	g.endStream(stream)
+}
+
+// transpose8 turns an 8 by 8 corner around, in registers of 8 numbers.
+func (g *gen) transpose8(base, stride, three, out reg.Register, disp int, stream bool) {
+	y := halves
+	four := g.GP64()
+	g.LEAQ(operand.Mem{Base: base, Index: stride, Scale: 4}, four)
+	for i := range 8 {
+		from := base
+		if i >= 4 {
+			from = four
+		}
+		g.VMOVUPS(rowOf(from, stride, three, i%4), y[i])
+	}
+	for i := range 4 { // pairs of rows
+		g.VUNPCKLPS(y[2*i+1], y[2*i], y[8+2*i])
+		g.VUNPCKHPS(y[2*i+1], y[2*i], y[9+2*i])
+	}
+	for i := range 2 { // fours
+		a, b := 8+4*i, 10+4*i
+		g.VUNPCKLPD(y[b], y[a], y[4*i])
+		g.VUNPCKHPD(y[b], y[a], y[4*i+1])
+		g.VUNPCKLPD(y[b+1], y[a+1], y[4*i+2])
+		g.VUNPCKHPD(y[b+1], y[a+1], y[4*i+3])
+	}
+	for i := range 4 {
+		g.VPERM2F128(operand.U8(0x20), y[4+i], y[i], y[8+i])
+		g.VPERM2F128(operand.U8(0x31), y[4+i], y[i], y[12+i])
+	}
+	for i := range 8 {
+		g.store(y[8+i], mem(out, 64*i+disp), stream)
+	}
+}
+
+// transpose16 is for numbers of 16 bits: 8 of each row at a time, rows 0 to 7 in
+// the lower halves of registers and 8 to 15 in the upper ones.
+func transpose16(g *gen, stream bool) {
+	g.begin(streamed("transpose16", stream))
+	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atSize)
+	stride, three := g.strides()
+	g.SHRQ(operand.U8(3), n)
+	bases := [4]reg.GPVirtual{in, g.GP64(), g.GP64(), g.GP64()} // of rows 0, 4, 8 and 12
+	for i := range 3 {
+		g.LEAQ(operand.Mem{Base: bases[i], Index: stride, Scale: 4}, bases[i+1])
+	}
+	y := halves
+	g.loop(n, func() {
+		for i := range 8 {
+			g.VMOVDQU(rowOf(bases[i/4], stride, three, i%4), quarters[i])
+			g.VINSERTI128(operand.U8(1), rowOf(bases[i/4+2], stride, three, i%4), y[i], y[i])
+		}
+		for i := range 4 { // pairs of rows
+			g.VPUNPCKLWD(y[2*i+1], y[2*i], y[8+2*i])
+			g.VPUNPCKHWD(y[2*i+1], y[2*i], y[9+2*i])
+		}
+		for i := range 2 { // fours
+			for half := range 2 {
+				a := 8 + 4*i + half
+				g.VPUNPCKLDQ(y[a+2], y[a], y[4*i+2*half])
+				g.VPUNPCKHDQ(y[a+2], y[a], y[4*i+2*half+1])
+			}
+		}
+		for i := range 4 {
+			g.VPUNPCKLQDQ(y[4+i], y[i], y[8+2*i])
+			g.VPUNPCKHQDQ(y[4+i], y[i], y[9+2*i])
+		}
+		for i := range 8 {
+			g.store(y[8+i], mem(out, 32*i), stream)
+		}
+		for _, b := range bases {
+			g.ADDQ(operand.I32(16), b)
+		}
+		g.ADDQ(operand.I32(8*32), out)
+	})
+	g.endStream(stream)
+}
+
+// copyRows copies n rows of size bytes, a multiple of 32, inStride bytes apart, to
+// memory without gaps that is aligned to 32 bytes, past the caches.
+func copyRows(g *gen) {
+	g.begin("copyRows")
+	in, out, n, stride := g.arg(atIn), g.arg(atOut), g.arg(atN), g.arg(atInStride)
+	g.loop(n, func() {
+		at, left := g.copyOf(in), g.arg(atSize)
+		again := g.label("part")
+		g.Label(again)
+		g.VMOVUPS(mem(at, 0), halves[0])
+		g.VMOVNTDQ(halves[0], mem(out, 0))
+		g.ADDQ(operand.I32(32), at)
+		g.ADDQ(operand.I32(32), out)
+		g.SUBQ(operand.I32(32), left)
+		g.JNZ(operand.LabelRef(again))
+		g.ADDQ(stride, in)
+	})
+	g.endStream(true)
+}
+
+// endStream is end; what was streamed is then visible in order.
+func (g *gen) endStream(stream bool) {
+	if stream {
+		g.SFENCE()
+	}
+	g.end()
+}

@@ -1,0 +1,188 @@
+package sizing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+
+	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/terminal"
+)
+
+// An Offer is servers of one kind that hold the objective.
+type Offer struct {
+	GPU       string  `json:"gpu"`
+	Workers   int     `json:"workers"`
+	Rate      float64 `json:"rate"` // requests/s of one server
+	Servers   int     `json:"servers"`
+	GPUs      int     `json:"gpus"` // of all servers
+	Hour      float64 `json:"dollarsPerHour"`
+	Million   float64 `json:"dollarsPerMillionTokens"` // of prompts and answers, at the rate that is wanted
+	KWh       float64 `json:"kWhPerMillionTokens"`     // at most
+	Confirmed bool    `json:"confirmed"`               // the rate lasts for an hour under all seeds
+	Trouble   string  `json:"trouble,omitempty"`       // why there is no offer
+
+	plan   *scenario.Plan
+	load   *capacity.Load
+	tokens float64 // of a request
+	price  cost.Price
+	found  capacity.Capacity
+}
+
+// Cheapest finds what a rate of requests costs at least on each GPU of a list, with 1 to 8
+// GPUs a server, from the cheapest up. The first offer is confirmed as plans are: others are ranked by
+// shorter runs, until none of them can be cheaper.
+func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices) ([]Offer, error) {
+	if len(q.SLO) == 0 {
+		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
+	}
+	if !(q.Target > 0) || math.IsInf(q.Target, 0) {
+		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0", scenario.ErrScenario, q.Target)
+	}
+	s := &sizer{Question: q}
+	if s.Precision == 0 {
+		s.Precision = 0.02
+	}
+	if s.Runs <= 0 {
+		s.Runs = runtime.GOMAXPROCS(0)
+	}
+	s.pool = capacity.NewPool(s.Runs)
+	var all []Offer
+	for _, gpu := range gpus {
+		for w := 1; w <= mostWorkers; w *= 2 {
+			o, err := s.offer(ctx, gpu, w, prices)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, o)
+			if o.Trouble == "" && o.Servers <= 1 {
+				break // more GPUs a server would only cost more
+			}
+		}
+	}
+	return s.confirmCheapest(ctx, all)
+}
+
+// offer is what one kind of server gives.
+func (s *sizer) offer(ctx context.Context, gpu string, workers int, prices cost.Prices) (Offer, error) {
+	o := Offer{GPU: gpu, Workers: workers, price: prices.GPUs[gpu]}
+	if o.price.Dollars == 0 {
+		o.Trouble = "no price is known: put one into a file for --prices"
+		return o, nil
+	}
+	scene := s.Scenario
+	scene.GPU, scene.Workers = gpu, workers
+	var err error
+	if o.plan, err = scenario.Open(scene); errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile) {
+		o.Trouble = err.Error()
+		return o, nil
+	} else if err != nil {
+		return o, err
+	}
+	if o.load, err = capacity.NewSteadyLoad(o.plan, max(1, s.Seeds), confirmingSeeds); err != nil {
+		return o, err
+	}
+	prompt, output := o.load.Means()
+	o.tokens = prompt + output
+	o.found, err = o.load.Find(ctx, o.plan, s.SLO, s.compare(nil))
+	switch {
+	case errors.Is(err, capacity.ErrUnbounded), errors.Is(err, capacity.ErrShort):
+		o.Trouble = err.Error()
+		return o, nil
+	case err != nil:
+		return o, err
+	case o.found.Rate == 0:
+		o.Trouble = "even requests that are alone miss the objective"
+		return o, nil
+	}
+	o.value(s.Target, o.found.Rate)
+	return o, nil
+}
+
+// value is what servers with a rate cost.
+func (o *Offer) value(target, rate float64) {
+	o.Rate = rate
+	o.Servers = int(math.Ceil(target/rate - 1e-9))
+	o.GPUs = o.Servers * o.Workers
+	o.Hour = float64(o.GPUs) * o.price.Dollars
+	million := 1e6 / (target * o.tokens) / 3600 // hours that a million tokens take
+	o.Million = o.Hour * million
+	o.KWh = float64(o.GPUs) * o.price.Watts / 1000 * million
+}
+
+// confirmCheapest confirms the cheapest offer, and as long as that makes it dearer than
+// another, the other.
+func (s *sizer) confirmCheapest(ctx context.Context, all []Offer) ([]Offer, error) {
+	for {
+		slices.SortStableFunc(all, func(a, b Offer) int {
+			switch {
+			case (a.Trouble == "") != (b.Trouble == ""):
+				if a.Trouble == "" {
+					return -1
+				}
+				return 1
+			case a.Hour != b.Hour:
+				return int(math.Copysign(1, a.Hour-b.Hour))
+			}
+			return a.GPUs - b.GPUs
+		})
+		o := &all[0]
+		if o.Trouble != "" || o.Confirmed {
+			return all, nil
+		}
+		found, err := o.load.Find(ctx, o.plan, s.SLO, s.answer(nil))
+		switch {
+		case errors.Is(err, capacity.ErrUnbounded), errors.Is(err, capacity.ErrShort):
+			o.Trouble = err.Error()
+		case err != nil:
+			return nil, err
+		case found.Rate == 0:
+			o.Trouble = "no rate lasts"
+		default:
+			o.value(s.Target, found.Rate)
+			o.Confirmed = true
+		}
+	}
+}
+
+// WriteOffers writes offers for a terminal: the answer first.
+func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if best := all[0]; best.Trouble == "" {
+		fmt.Fprintf(w, "%d x %s, %d to a server: $%.2f an hour for %s requests/s under %s\n\n",
+			best.GPUs, best.GPU, best.Workers, best.Hour, rate(q.Target), q.SLO)
+	} else {
+		fmt.Fprintf(w, "none of these holds %s at %s requests/s\n\n", q.SLO, rate(q.Target))
+	}
+	fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\t\n")
+	for _, o := range all {
+		if o.Trouble != "" {
+			continue
+		}
+		state := "from shorter runs"
+		if o.Confirmed {
+			state = "confirmed"
+		}
+		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers, o.Servers, o.Hour, o.Million, o.KWh, state)
+	}
+	fmt.Fprintln(w)
+	fact(w, "prices", source)
+	fact(w, "kWh", "at most: of the GPUs' board power, without the computers around them")
+	for _, o := range all {
+		if o.Trouble != "" {
+			fact(w, fmt.Sprintf("%d x %s", o.Workers, o.GPU), o.Trouble)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, terminal.Wrap("Servers get requests at random, each its share.", 0)[0])
+	return err
+}

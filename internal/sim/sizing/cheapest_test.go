@@ -1,0 +1,51 @@
+package sizing
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/testkit/level"
+)
+
+// Ensure that the cheapest offer comes first, is confirmed, and holds the
+// target with what it costs.
+func TestTheCheapestOfferComesFirst(t *testing.T) {
+	level.SkipQuick(t)
+	slo, err := capacity.ParseSLO("tpot<100ms")
+	require.NoError(t, err)
+	q := Question{Scenario: scenario.Scenario{Model: "llama-3-8b", Workload: "alpaca", Seed: 1}, SLO: slo, Seeds: 1, Precision: 0.2, Target: 3,
+		Lasts: capacity.Horizon{Seconds: 120, Answers: 16}}
+	prices := cost.Prices{Source: "a test", GPUs: map[string]cost.Price{"l4": {Dollars: 1, Watts: 72}, "l40s": {Dollars: 30, Watts: 350}}}
+	all, err := Cheapest(context.Background(), q, []string{"l40s", "l4", "mi300x"}, prices)
+	require.NoError(t, err)
+	best := all[0]
+	require.Equal(t, "l4", best.GPU)
+	require.True(t, best.Confirmed)
+	require.GreaterOrEqual(t, float64(best.Servers)*best.Rate, 3.0)
+	require.InEpsilon(t, float64(best.GPUs), best.Hour, 1e-9)
+	require.InEpsilon(t, best.Hour/(3*3600*best.tokens)*1e6, best.Million, 1e-9)
+	for i := 1; i < len(all) && all[i].Trouble == ""; i++ {
+		require.GreaterOrEqual(t, all[i].Hour, best.Hour)
+	}
+	last := all[len(all)-1]
+	require.Equal(t, "mi300x", last.GPU)
+	require.Contains(t, last.Trouble, "no price")
+	var out bytes.Buffer
+	require.NoError(t, WriteOffers(&out, q, all, prices.Source))
+	require.Contains(t, out.String(), "an hour for 3.00 requests/s")
+}
+
+func TestCheapestNeedsATarget(t *testing.T) {
+	slo, err := capacity.ParseSLO("1s/token")
+	require.NoError(t, err)
+	_, err = Cheapest(context.Background(), Question{SLO: slo}, []string{"l4"}, cost.Prices{})
+	require.ErrorIs(t, err, scenario.ErrScenario)
+	_, err = Cheapest(context.Background(), Question{Target: 1}, []string{"l4"}, cost.Prices{})
+	require.ErrorIs(t, err, capacity.ErrSLO)
+}
