@@ -8,18 +8,19 @@ import (
 
 // options are the flags.
 type options struct {
-	json      bool
-	html      string
-	points    string
-	gate      string
-	seed      uint64
-	jobs      int
-	shard     string
-	only      string
-	allStages bool
-	replay    string
-	trace     string
-	main      string
+	json       bool
+	html       string
+	points     string
+	gate       string
+	seed       uint64
+	jobs       int
+	shard      string
+	only       string
+	allStages  bool
+	exhaustive bool
+	replay     string
+	trace      string
+	main       string
 }
 
 func command(status *int) *cobra.Command {
@@ -56,6 +57,7 @@ func command(status *int) *cobra.Command {
 	f.StringVar(&o.shard, "shard", "", "grade the i-th of n parts of the submissions only: i/n, i from 1")
 	f.StringVar(&o.only, "only", "", "play only the traces whose name has this in it")
 	f.BoolVar(&o.allStages, "all-stages", false, "run each stage for tasks that have failed before, too")
+	f.BoolVar(&o.exhaustive, "exhaustive", false, "play every sequence of up to five calls on pools of one to three blocks, too, and tell the first difference; costs no points")
 	f.StringVar(&o.replay, "replay", "", "play this trace and nothing else")
 	f.StringVar(&o.trace, "trace", "", "write the trace of the first finding to this file")
 	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this file")

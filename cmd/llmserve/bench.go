@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +27,8 @@ type benchOptions struct {
 	rate        float64
 	seed        uint64
 	output      string
+	steps       string
+	arrivals    string
 }
 
 func benchCommand() *cobra.Command {
@@ -63,6 +63,8 @@ func benchCommand() *cobra.Command {
 	f.Float64Var(&b.rate, "request-rate", 0, "requests a second, at random (Poisson); 0: as soon as there is room")
 	f.Uint64Var(&b.seed, "seed", 0, "of prompts and arrivals")
 	f.StringVarP(&b.output, "output", "o", "", "file for the result in JSON")
+	f.StringVar(&b.steps, "steps", "", "file for the time of each step, as llmsim calibrate reads it")
+	f.StringVar(&b.arrivals, "arrivals", "", "file for the requests as they came, as llmsim run --trace reads it")
 	return c
 }
 
@@ -81,7 +83,7 @@ type timing struct {
 }
 
 func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *benchOptions) (err error) {
-	var steps stepTimes
+	steps := stepTimes{keep: b.steps != ""}
 	e, err := l.engine(o, &steps)
 	if err != nil {
 		return err
@@ -100,39 +102,7 @@ func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *b
 		}
 	}
 	r.print(out)
-	if b.output == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(b.output, append(data, '\n'), 0o644)
-}
-
-// stepTimes add up where the time of steps goes. They observe an engine.
-type stepTimes struct {
-	mu           sync.Mutex
-	model, other time.Duration
-}
-
-// Step implements engine.Observer.
-func (s *stepTimes) Step(r engine.StepReport) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.model += r.Model
-	s.other += r.Schedule + r.Sample
-}
-
-func (s *stepTimes) FirstToken(time.Duration)      {}
-func (s *stepTimes) NextToken(time.Duration)       {}
-func (s *stepTimes) Finished(engine.RequestReport) {}
-
-// overhead is what scheduling, sampling and delivering take, in percent of the model's time.
-func (s *stepTimes) overhead() float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return 100 * s.other.Seconds() / max(s.model.Seconds(), 1e-9)
+	return b.write(r, &steps, timings, begin)
 }
 
 // load sends all requests and waits for their answers.

@@ -148,9 +148,10 @@ func TestRunAnswersInTheTerminal(t *testing.T) {
 }
 
 func TestBenchWritesWhatVLLMsBenchWrites(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "result.json")
+	dir := t.TempDir()
+	file, steps, arrivals := filepath.Join(dir, "result.json"), filepath.Join(dir, "steps.csv"), filepath.Join(dir, "arrivals.csv")
 	out, err := llmserve("bench", "demo", "--kv-cache-gb", "0.2", "--num-prompts", "6", "--prefix-len", "64", "--input-len", "8",
-		"--output-len", "5", "--max-concurrency", "3", "--request-rate", "1000", "-o", file).Output()
+		"--output-len", "5", "--max-concurrency", "3", "--request-rate", "1000", "-o", file, "--steps", steps, "--arrivals", arrivals).Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), "6 requests in")
 	data, err := os.ReadFile(file)
@@ -163,6 +164,23 @@ func TestBenchWritesWhatVLLMsBenchWrites(t *testing.T) {
 	for _, name := range []string{"duration", "output_throughput", "median_ttft_ms", "p90_tpot_ms", "p99_itl_ms", "overhead_percent"} {
 		require.Positive(t, r[name], name)
 	}
+	list, err := os.ReadFile(steps)
+	require.NoError(t, err)
+	var tokens int
+	for line := range strings.Lines(strings.TrimPrefix(string(list), "batch,context,prompt,seconds\n")) {
+		var batch, context, prompt int
+		var seconds float64
+		_, err := fmt.Sscanf(strings.ReplaceAll(line, ",", " "), "%d %d %d %g", &batch, &context, &prompt, &seconds)
+		require.NoError(t, err, line)
+		require.Positive(t, seconds)
+		require.True(t, batch == 0 || context > 72, line)
+		tokens += batch
+	}
+	require.Equal(t, 6*4, tokens, "of each answer all but the first token, which comes from the prompt")
+	requests, err := os.ReadFile(arrivals)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(requests), "arrival,prompt,output\n"))
+	require.Equal(t, 6, strings.Count(string(requests), ",72,5\n"))
 }
 
 func TestQuantilesLieBetweenTheNearestValues(t *testing.T) {

@@ -15,6 +15,7 @@ type Observer interface {
 type StepReport struct {
 	Tokens                         int // computed
 	PromptTokens, GenerationTokens int
+	Decodes, Context               int // sequences that generate after their prompt; tokens that they attend to, in all
 	Preempted                      int
 	Drafts, AcceptedDrafts         int // speculative tokens
 	CacheQueries, CacheHits        int // tokens

@@ -199,6 +199,10 @@ func (e *Engine) addRow(i int, now time.Time) int {
 	s.rows = append(s.rows, r)
 	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
 	b.SeqLens = append(b.SeqLens, int32(from+n))
+	if from >= q.prompt && n == 1+len(drafts) {
+		s.report.Decodes++
+		s.report.Context += from + n
+	}
 	s.report.PromptTokens += max(0, min(from+n, q.prompt)-from)
 	return len(q.table)
 }
