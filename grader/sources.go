@@ -17,6 +17,11 @@ var Header []byte
 //go:embed process/runner.c
 var Runner []byte
 
+// Calls says what a submission asks the system for; Runner includes it.
+//
+//go:embed process/calls.c
+var Calls []byte
+
 // Watched is the program that plays a whole trace under Valgrind or a sanitizer.
 //
 //go:embed process/watched.c

@@ -149,7 +149,7 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 		return nil, nil, err
 	}
 	g.SetGate(gate)
-	g.Seed, g.Only, g.AllStages, g.Points = o.seed, o.only, o.allStages, points
+	g.Seed, g.Only, g.AllStages, g.Exhaustive, g.Points = o.seed, o.only, o.allStages, o.exhaustive, points
 	switch {
 	case o.replay != "":
 		return g, given(g, func(s class.Submission) (*grade.Report, error) { return g.Replay(s.File, ops) }), nil
@@ -195,18 +195,34 @@ type line struct {
 	File     string   `json:"file"`
 	Score    *float64 `json:"score,omitempty"` // none where there is trouble, and of a replay
 	MaxScore float64  `json:"max_score"`
-	Rejected string   `json:"rejected,omitempty"` // no file, gate or compile
+	Rejected string   `json:"rejected,omitempty"` // no file, gate, compile or attack
 	Reason   string   `json:"reason,omitempty"`   // why it was rejected
 	Failed   []string `json:"failed"`
+	Findings []told   `json:"findings,omitempty"`
 	Seconds  float64  `json:"seconds"`
 	Rules    string   `json:"rules"`             // the version of the rules
 	Trouble  string   `json:"trouble,omitempty"` // why it could not be graded
+}
+
+// told is a finding of a line.
+type told struct {
+	Name     string   `json:"name"`
+	Task     int      `json:"task"`
+	Gain     float64  `json:"gain"`            // points that fixing it gives back
+	Lines    []string `json:"lines,omitempty"` // of llm_memory.c
+	Stderr   string   `json:"stderr,omitempty"`
+	Sentence string   `json:"sentence"` // of the handout
+	Actual   string   `json:"actual"`
+	Expected string   `json:"expected"`
 }
 
 func writeJSON(w io.Writer, r *grade.Report) error {
 	l := line{File: r.File, Score: &r.Score, MaxScore: r.MaxScore, Failed: r.Failed(), Seconds: r.Time.Seconds(), Rules: r.Rules}
 	if r.Rejected != nil {
 		l.Rejected, l.Reason = string(r.Rejected.Stage), r.Rejected.Text
+	}
+	for _, f := range r.Findings {
+		l.Findings = append(l.Findings, told{f.Name, f.Task, f.Gain, f.Lines, f.Said, f.Sentence, f.Actual, f.Expected})
 	}
 	if r.Replay && r.Rejected == nil { // one trace gives no points
 		l.Score = nil

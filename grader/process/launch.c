@@ -30,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -178,7 +179,7 @@ static const struct permission runner_calls[] = {
     {SYS_rt_sigaction, NULL}, {SYS_rt_sigprocmask, NULL}, {SYS_rt_sigreturn, NULL}, {SYS_sigaltstack, NULL},
     {SYS_getpid, NULL}, {SYS_gettid, NULL}, {SYS_tgkill, &own_pid}, {SYS_futex, NULL}, {SYS_getrandom, NULL},
     {SYS_set_tid_address, NULL}, {SYS_set_robust_list, NULL}, {SYS_prlimit64, &own_pid_or_0},
-    {SYS_readlinkat, NULL}, {SYS_execve, NULL}, {SYS_exit, NULL}, {SYS_exit_group, NULL},
+    {SYS_readlinkat, NULL}, {SYS_execve, NULL}, {SYS_prctl, &harmless_prctl}, {SYS_exit, NULL}, {SYS_exit_group, NULL},
 #ifdef SYS_rseq
     {SYS_rseq, NULL},
 #endif
@@ -194,7 +195,7 @@ static const struct permission box_calls[] = {
     {SYS_ppoll, NULL}, {SYS_pselect6, NULL}, {SYS_nanosleep, NULL}, {SYS_clock_nanosleep, NULL}, {SYS_clock_gettime, NULL}, {SYS_clock_getres, NULL},
     {SYS_gettimeofday, NULL}, {SYS_times, NULL}, {SYS_getrusage, NULL}, {SYS_uname, NULL}, {SYS_sysinfo, NULL},
     {SYS_getppid, NULL}, {SYS_getuid, NULL}, {SYS_geteuid, NULL}, {SYS_getgid, NULL}, {SYS_getegid, NULL},
-    {SYS_prctl, &harmless_prctl}, {SYS_sched_yield, NULL}, {SYS_sched_getaffinity, &own_pid_or_0}, {SYS_membarrier, NULL},
+    {SYS_sched_yield, NULL}, {SYS_sched_getaffinity, &own_pid_or_0}, {SYS_membarrier, NULL},
     {SYS_kill, &own_pid}, {SYS_tkill, &own_pid}, {SYS_rt_sigtimedwait, NULL}, {SYS_rt_sigpending, NULL}, {SYS_wait4, NULL},
 #ifdef __x86_64__
     {SYS_open, NULL}, {SYS_stat, NULL}, {SYS_lstat, NULL}, {SYS_access, NULL}, {SYS_dup2, NULL}, {SYS_pipe, NULL}, {SYS_unlink, NULL},
@@ -209,7 +210,7 @@ static void emit(uint16_t code, uint32_t k, int yes, int no) {
     filter[length++] = (struct sock_filter){code, (uint8_t)yes, (uint8_t)no, k};
 }
 
-enum { LOAD = BPF_LD | BPF_W | BPF_ABS, EQUAL = BPF_JMP | BPF_JEQ | BPF_K, GIVE = BPF_RET | BPF_K };
+enum { LOAD = BPF_LD | BPF_W | BPF_ABS, EQUAL = BPF_JMP | BPF_JEQ | BPF_K, ANY_OF = BPF_JMP | BPF_JSET | BPF_K, GIVE = BPF_RET | BPF_K };
 static const uint32_t denied = SECCOMP_RET_ERRNO | EPERM, allowed = SECCOMP_RET_ALLOW;
 
 static uint32_t argument(int i) { return (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)i); } /* little endian */
@@ -247,6 +248,14 @@ static void seccomp(int box) {
     emit(EQUAL, here, 1, 0);
     emit(GIVE, SECCOMP_RET_KILL_PROCESS, 0, 0);
     emit(LOAD, offsetof(struct seccomp_data, nr), 0, 0);
+    if (!box) { /* memory never becomes executable; Valgrind's has to */
+        emit(EQUAL, SYS_mmap, 1, 0);
+        emit(EQUAL, SYS_mprotect, 0, 4);
+        emit(LOAD, argument(2), 0, 0);
+        emit(ANY_OF, PROT_EXEC, 0, 1);
+        emit(GIVE, denied, 0, 0);
+        emit(LOAD, offsetof(struct seccomp_data, nr), 0, 0);
+    }
     /* The x32 ABI's numbers are above all that are listed. */
     for (size_t i = 0; i < sizeof runner_calls / sizeof *runner_calls; i++) {
         permit(&runner_calls[i]);

@@ -27,6 +27,8 @@
 
 #include "llm_memory.h"
 
+#include "calls.c"
+
 /* internal/grade/subject has the same; its protocol_test.go compares them. */
 #define POOLS ((char *)0x200000000000)
 #define POOLS_SIZE (UINT64_C(64) << 20)
@@ -337,10 +339,12 @@ int main(int argc, char **argv) {
     int memory = atoi(argv[1]), requests = atoi(argv[2]), replies = atoi(argv[3]);
     map(POOLS, POOLS_SIZE, memory, 0);
     map(HEAP, HEAP_SIZE, memory, (off_t)POOLS_SIZE);
-    map(EVENTS, EVENTS_SIZE, memory, (off_t)(POOLS_SIZE + HEAP_SIZE));
+    map(EVENTS, EVENTS_SIZE + sizeof *told, memory, (off_t)(POOLS_SIZE + HEAP_SIZE));
+    told = (struct told *)(EVENTS + EVENTS_SIZE);
     close(memory);
     chunks = map(NULL, MOST_CHUNKS * sizeof *chunks, -1, 0);
     mprotect(POOLS, POOLS_SIZE, PROT_NONE);
+    watch_calls(replies);
     struct request request;
     while (transfer(read, requests, &request, sizeof request)) {
         events_used = 0;

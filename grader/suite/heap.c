@@ -1,7 +1,7 @@
 //go:build ignore
 
 /*
- * heap.c - malloc, calloc, realloc and free, forwarded to glibc. The blocks
+ * heap.c - malloc, calloc, realloc, aligned_alloc and free, forwarded to glibc. The blocks
  * that are allocated while heap_watch is on are recorded, filled with 0xA5
  * when they come and with 0x5A when they go: whoever relies on fresh memory
  * being zero, or reads memory after freeing it, then fails every time and not
@@ -23,6 +23,7 @@ struct block {
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
 extern void __libc_free(void *p);
 
 static struct block blocks[SLOTS]; /* open addressing; a freed slot stays, with at == &gone */
@@ -94,6 +95,23 @@ void *realloc(void *p, size_t size) {
     bool ours = observed && forget(p) != 0;
     void *moved = __libc_realloc(p, size);
     return watching || ours ? record(moved, size) : moved;
+}
+
+void *aligned_alloc(size_t alignment, size_t size) {
+    if (!watching) {
+        return __libc_memalign(alignment, size);
+    }
+    void *p = refused() ? NULL : record(__libc_memalign(alignment, size), size);
+    return p == NULL ? NULL : memset(p, 0xA5, size);
+}
+
+int posix_memalign(void **to, size_t alignment, size_t size) {
+    void *p = aligned_alloc(alignment, size);
+    if (p == NULL) {
+        return ENOMEM;
+    }
+    *to = p;
+    return 0;
 }
 
 void free(void *p) {

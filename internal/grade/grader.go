@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
+	"llmmemory/internal/grade/subject"
 	"llmmemory/internal/jobs"
 )
 
@@ -25,17 +26,18 @@ const (
 
 // A Grader grades any number of submissions, several at a time.
 type Grader struct {
-	Seed      uint64 // for the random traces; 0: of the submission's own text
-	Only      string // part of the names of the directed traces to play; all if empty
-	Points    Points
-	AllStages bool                         // a stage is run for tasks that have failed before, too
-	Traces    int                          // random ones, and the same number with writes from outside
-	Tries     int                          // to make a trace shorter
-	Told      func(path string, f Finding) // is called with each finding as soon as it is known
-	kit       *build.Kit
-	cases     []directed.Case
-	setting   Setting
-	self      func() ([]byte, error) // the hash of this program
+	Seed       uint64 // for the random traces; 0: of the submission's own text
+	Only       string // part of the names of the directed traces to play; all if empty
+	Points     Points
+	AllStages  bool                         // a stage is run for tasks that have failed before, too
+	Exhaustive bool                         // every short sequence of calls is played, too
+	Traces     int                          // random ones, and the same number with writes from outside
+	Tries      int                          // to make a trace shorter
+	Told       func(path string, f Finding) // is called with each finding as soon as it is known
+	kit        *build.Kit
+	cases      []directed.Case
+	setting    Setting
+	self       func() ([]byte, error) // the hash of this program
 }
 
 // NewGrader compiles what every submission is linked with. The flags are added to
@@ -160,7 +162,10 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	r.Stages = append(r.Stages, built)
 	built.Name, built.Time = Compile, time.Since(begin)
 	r.Stages = append(r.Stages, built)
-	if err := run(newGrading(g, r, program, source)); err != nil {
+	err = run(newGrading(g, r, program, source))
+	if errors.Is(err, subject.ErrAttack) {
+		r.reject(Attack, fmt.Sprintf("%s was ended: %v", filepath.Base(path), err))
+	} else if err != nil {
 		return nil, err
 	}
 	r.Time = time.Since(begin)

@@ -3,7 +3,9 @@ package grade
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"llmmemory/internal/course/handout"
@@ -12,6 +14,7 @@ import (
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/shrink"
+	"llmmemory/internal/grade/subject"
 )
 
 // A function has its own end: this many calls that do not come back are waited for,
@@ -36,12 +39,13 @@ type grading struct {
 	differences int                                // in traces of many functions
 	hangs       map[trace.Kind]int                 // calls that did not come back
 	spent       map[trace.Kind]time.Duration       // in traces of a function
+	refused     map[uint32]bool                    // system calls
 }
 
 func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *grading {
 	return &grading{Grader: g, report: r, program: program, source: source,
 		lost:  map[Part]*[Tasks + 1]bool{PartHidden: {}, PartMemory: {}},
-		hangs: map[trace.Kind]int{}, spent: map[trace.Kind]time.Duration{}}
+		hangs: map[trace.Kind]int{}, spent: map[trace.Kind]time.Duration{}, refused: map[uint32]bool{}}
 }
 
 // exhausted reports whether enough has been waited for one of the functions.
@@ -71,7 +75,11 @@ func (g *grading) run() error {
 		{Memcheck, g.memcheck},
 		{Sanitizers, g.sanitizers},
 		{Rules, g.rules},
+		{Exhaustive, g.exhaustively},
 	} {
+		if s.name == Exhaustive && !g.Exhaustive {
+			continue
+		}
 		begin := time.Now()
 		g.report.Stages.begin(s.name, g.AllStages)
 		if err := s.play(); err != nil {
@@ -87,6 +95,7 @@ func (g *grading) run() error {
 			g.others(task + 1)
 		}
 	}
+	g.tellRefused()
 	if g.anyExhausted() {
 		g.note("not everything was run, because calls do not come back or take far too long")
 	}
@@ -97,6 +106,18 @@ func (g *grading) run() error {
 	})
 	slices.SortStableFunc(g.report.Findings, func(a, b Finding) int { return a.Task - b.Task })
 	return nil
+}
+
+// tellRefused names the system calls that were refused in this run.
+func (g *grading) tellRefused() {
+	var names []string
+	for call := range g.refused {
+		names = append(names, subject.CallName(call))
+	}
+	slices.Sort(names)
+	if len(names) > 0 {
+		g.note("system calls that are refused here, at no cost: %s", strings.Join(names, ", "))
+	}
 }
 
 // probe asks how the submission allocates what it makes: the tester builds as it
@@ -130,9 +151,15 @@ func (g *grading) found(part Part, f Finding) {
 		lost[f.Task] = true
 	}
 	g.report.Stages.fail(f.Stage, f.Task)
+	if m := assertion.FindStringSubmatch(f.Said); m != nil && f.Channel == compare.Death {
+		f.Lines = append(f.Lines, m[0])
+	}
 	g.report.Findings = append(g.report.Findings, f)
 	g.Told(g.report.File, f)
 }
+
+// assertion is what a failed assert writes to standard error.
+var assertion = regexp.MustCompile(`(?m)llm_memory\.c:\d+: .*Assertion .* failed\.$`)
 
 // A named trace is one with the name of its test.
 type named struct {
@@ -224,6 +251,9 @@ func (g *grading) play(ops []trace.Op) (compare.Result, error) {
 	begin := time.Now()
 	r, err := compare.Play(g.program.Native(), ops)
 	took := time.Since(begin)
+	for _, call := range r.Calls {
+		g.refused[call] = true
+	}
 	for _, d := range r.All {
 		if d.Hangs {
 			g.hangs[d.Op.Kind.Single()]++

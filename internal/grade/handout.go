@@ -27,6 +27,11 @@ var clauses = []clause{
 	{trace.Init, compare.Counts, "", "", handout.InitCounts},
 	{trace.Init, compare.List, "", "", handout.InitList},
 
+	{trace.Init, compare.Heap, compare.Keeps, "", handout.InitCounts},
+	{trace.Create, compare.Heap, compare.Keeps, "", handout.CreateL2},
+	{trace.Fork, compare.Heap, compare.Keeps, "", handout.ForkCopies},
+	{trace.Append, compare.Heap, compare.Keeps, "", handout.AppendL2},
+
 	{trace.Create, compare.Returned, "", "NULL", handout.CreateProbes},
 	{trace.Create, compare.Returned, "", "", handout.CreateLinks},
 	{trace.Create, compare.Sequence, "kv_count", "", handout.CreateLinks},

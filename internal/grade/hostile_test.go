@@ -58,6 +58,8 @@ func deserved(expect string, r *grade.Report) bool {
 		return rejected || less && slices.ContainsFunc(r.Findings, is)
 	}
 	switch expect {
+	case "attack":
+		return rejected && r.Rejected.Stage == grade.Attack
 	case "rejected":
 		return rejected
 	case "less":

@@ -28,10 +28,10 @@ type Report struct {
 	Time     time.Duration
 }
 
-// A Rejection says why a submission was not run: it scores 0, and staff should
-// look at it.
+// A Rejection says why a submission was not run, or not to its end: it scores 0,
+// and staff should look at it.
 type Rejection struct {
-	Stage StageName // NoFile, Gate or Compile
+	Stage StageName // NoFile, Gate, Compile or Attack
 	Text  string
 }
 
@@ -46,8 +46,10 @@ func (r *Rejection) Reason() string {
 			}
 		}
 	}
-	if _, after, found := strings.Cut(first, " is not run: "); found {
-		return after
+	for _, before := range []string{" is not run: ", " was ended: "} {
+		if _, after, found := strings.Cut(first, before); found {
+			return after
+		}
 	}
 	return first
 }
@@ -69,6 +71,7 @@ type StageName string
 const (
 	NoFile     StageName = "no file" // there is none that could be graded
 	Gate       StageName = "gate"
+	Attack     StageName = "attack" // a Rejection's: it was ended for a system call
 	Compile    StageName = "compile"
 	Directed   StageName = "directed traces"
 	OwnCalls   StageName = "own calls"
@@ -78,6 +81,7 @@ const (
 	Memcheck   StageName = "Memcheck"
 	Sanitizers StageName = "sanitizers"
 	Rules      StageName = "static rules"
+	Exhaustive StageName = "exhaustive" // if asked for; costs no points
 )
 
 // A Stage is one look at a submission. Where a task has failed before, most stages
@@ -176,6 +180,12 @@ type Advice struct {
 	Text     string
 }
 
+// reject takes back what was found until then.
+func (r *Report) reject(stage StageName, text string) {
+	r.Rejected = &Rejection{stage, text}
+	r.Score, r.Stages, r.Tests, r.Findings, r.Advice, r.Notes = 0, nil, nil, nil, nil, nil
+}
+
 // Failed names what cost points.
 func (r *Report) Failed() []string {
 	names := []string{}
@@ -213,7 +223,12 @@ func (r *Report) ByTask() [Tasks]float64 {
 func (r *Report) gains() {
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		alone := !slices.ContainsFunc(r.Findings, func(o Finding) bool { return o.Task == f.Task && o.Name != f.Name })
+		if f.Stage == Exhaustive { // no points depend on it
+			continue
+		}
+		alone := !slices.ContainsFunc(r.Findings, func(o Finding) bool {
+			return o.Task == f.Task && o.Name != f.Name && o.Stage != Exhaustive
+		})
 		for _, t := range r.Tests {
 			if t.Task == f.Task && (alone || t.Name == f.Name || slices.Contains(f.Same, t.Name)) {
 				f.Gain += t.MaxScore - t.Score

@@ -34,7 +34,7 @@ func (s *stages) begin(name StageName, all bool) {
 // always reports whether a stage looks at a task whatever was found before: what
 // it sees is not what the others see.
 func (n StageName) always() bool {
-	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules
+	return n == Directed || n == Memcheck || n == Sanitizers || n == Rules || n == Exhaustive
 }
 
 // end says how long the last stage took.

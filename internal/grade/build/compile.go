@@ -50,7 +50,7 @@ func NewKit(flags ...string) (*Kit, error) {
 	}
 	k := &Kit{folder: folder, dir: dir, patience: patience, flags: append(strings.Fields(CourseFlags), flags...)}
 	for name, text := range map[string][]byte{
-		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "watched.c": grader.Watched, "tester.c": grader.Tester,
+		"llm_memory.h": grader.Header, "runner.c": grader.Runner, "calls.c": grader.Calls, "watched.c": grader.Watched, "tester.c": grader.Tester,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			_ = k.Close()
@@ -58,7 +58,7 @@ func NewKit(flags ...string) (*Kit, error) {
 		}
 	}
 	for _, name := range []string{"runner", "watched"} {
-		if err := k.gcc("-std=gnu11", "-O2", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
+		if err := k.gcc("-std=gnu11", "-O1", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
 			_ = k.Close()
 			return nil, fmt.Errorf("compile the grader's %s.c: %w", name, err)
 		}

@@ -10,6 +10,24 @@ type Buffer struct {
 	Most int
 }
 
+// A Tail keeps the last Most bytes that are written to it, and takes all.
+type Tail struct {
+	bytes []byte
+	Most  int
+}
+
+// Write implements io.Writer. It never fails.
+func (t *Tail) Write(p []byte) (int, error) {
+	t.bytes = append(t.bytes, p[max(0, len(p)-t.Most):]...)
+	if over := len(t.bytes) - t.Most; over > 0 {
+		t.bytes = append(t.bytes[:0], t.bytes[over:]...)
+	}
+	return len(p), nil
+}
+
+// Bytes are what is kept.
+func (t *Tail) Bytes() []byte { return t.bytes }
+
 // Write implements io.Writer. It never fails, so the program is not stopped by it.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.Buffer.Write(p[:min(len(p), b.Most-b.Len())])

@@ -35,6 +35,7 @@ func (p *player) engineState(i int) (s oracle.EngineState, whole bool) {
 	if e == nil || p.isLarge(i) || u64(e, unsafe.Offsetof(course.Engine{}.Pool)) != p.pools[i]+oracle.Slack {
 		return s, false
 	}
+	seen := map[uint64]bool{}
 	s.Total, s.Free = i32(e, unsafe.Offsetof(course.Engine{}.Total)), i32(e, freeOffset)
 	counts := p.chunk(u64(e, refCountOffset), 4*uint64(uint32(s.Total)))
 	if counts == nil || s.Total < 0 {
@@ -47,7 +48,7 @@ func (p *player) engineState(i int) (s oracle.EngineState, whole bool) {
 	before := head
 	for node := range p.nodes(i) {
 		bytes := p.view(node-nodeOffset, sequenceSize)
-		sequence, whole := p.values(bytes)
+		sequence, whole := p.values(bytes, seen)
 		if !whole || u64(bytes, uintptr(nodeOffset)) != before {
 			return s, false
 		}
@@ -61,22 +62,26 @@ func (p *player) engineState(i int) (s oracle.EngineState, whole bool) {
 	return s, true
 }
 
-func (p *player) values(bytes []byte) (s oracle.SequenceState, whole bool) {
+// values reads one sequence. Tables that another sequence has, too, which seen knows,
+// are no state to go on from: whatever is done to one of them is done to both.
+func (p *player) values(bytes []byte, seen map[uint64]bool) (s oracle.SequenceState, whole bool) {
 	s.ID = i32(bytes, unsafe.Offsetof(course.Sequence{}.ID))
 	s.KVCount = i32(bytes, unsafe.Offsetof(course.Sequence{}.KVCount))
 	l1 := p.chunk(u64(bytes, blockTableOffset), l1Size)
-	if l1 == nil {
+	if l1 == nil || seen[u64(bytes, blockTableOffset)] {
 		return s, false
 	}
+	seen[u64(bytes, blockTableOffset)] = true
 	for slot := range s.Tables {
 		address := u64(l1, uintptr(8*slot))
 		if address == 0 {
 			continue
 		}
 		l2 := p.chunk(address, l2Size)
-		if l2 == nil {
+		if l2 == nil || seen[address] {
 			return s, false
 		}
+		seen[address] = true
 		s.Tables[slot] = new([course.L2Size]int32)
 		for j := range s.Tables[slot] {
 			s.Tables[slot][j] = i32(l2, uintptr(4*j))

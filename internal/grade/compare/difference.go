@@ -38,13 +38,15 @@ type Difference struct {
 	Shape    string // Field without its numbers: what kind of field it is
 	Expected string
 	Actual   string
-	Hangs    bool `json:",omitempty"` // the call did not come back
+	Hangs    bool   `json:",omitempty"` // the call did not come back
+	Said     string `json:",omitempty"` // the end of what the submission wrote to its standard error
 }
 
 // A Result is what one trace showed.
 type Result struct {
 	All    []*Difference              // in their order
 	Shapes map[trace.Kind]*Difference // by call: what it does not make an allocation of its own
+	Calls  []uint32                   // of the system: those that were refused
 }
 
 // First is the difference that came first, nil if there is none.
@@ -75,7 +77,7 @@ func (r Result) Like(d *Difference) *Difference {
 // Same reports whether two differences show the same mistake: the same call, seen
 // in the same way, whichever number was wrong.
 func (d *Difference) Same(o *Difference) bool {
-	return d.Op.Kind.Function() == o.Op.Kind.Function() && d.Op.Kind.Many() == o.Op.Kind.Many() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
+	return d.Op.Kind.Function() == o.Op.Kind.Function() && (d.Op.Engine == trace.None) == (o.Op.Engine == trace.None) &&
 		d.Channel == o.Channel && d.Shape == o.Shape
 }
 

@@ -135,6 +135,10 @@ func (p *player) edges(op trace.Op) *Difference {
 // Leaks is the Shape of a difference of the heap: a call frees less than it has to.
 const Leaks = "the live allocations of what is freed"
 
+// Keeps is the Field of a difference of the heap: a call leaves more or fewer
+// allocations than what it makes consists of.
+const Keeps = "the allocations that a call leaves"
+
 // going are the chunks that a free or a destroy has to free: all that the
 // sequence or the engine consists of.
 func (p *player) going(op trace.Op) []uint64 {
@@ -195,7 +199,7 @@ func (p *player) balance(op trace.Op, going []uint64, want, got int) *Difference
 	if _, deviates := p.shapes[op.Kind.Single()]; deviates || got == want || op.Kind == trace.Frees && len(p.shapes) > 0 {
 		return nil
 	}
-	return differs(Heap, "the allocations that a call leaves", fmt.Sprintf("%d more", want), fmt.Sprintf("%d more", got))
+	return differs(Heap, Keeps, fmt.Sprintf("%d more", want), fmt.Sprintf("%d more", got))
 }
 
 // shape notes that something is not an allocation of its own.

@@ -111,6 +111,10 @@ func sizes(s *sweep) {
 		s.init(0, bytes)
 		s.add(trace.Destroy, 0)
 	}
+	for range 300 {
+		s.init(0, 640)
+		s.add(trace.Destroy, 0)
+	}
 	for engine := range 4 {
 		s.init(engine, 64*(engine+3)+16*engine)
 	}

@@ -17,7 +17,9 @@ const (
 	HeapSize          = 256 << 20
 	mostEvents        = 1 << 21
 	eventsSize        = mostEvents * int(unsafe.Sizeof(Event{}))
-	fileSize          = PoolsSize + HeapSize + eventsSize
+	mostTold          = 15 // calls that were refused
+	toldSize          = 4 * (1 + mostTold)
+	fileSize          = PoolsSize + HeapSize + eventsSize + toldSize
 )
 
 // memory is the file, mapped here too, at an address of its own.

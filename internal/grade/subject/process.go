@@ -6,12 +6,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 	"unsafe"
 
+	"llmmemory/internal/grade/capped"
 	"llmmemory/internal/grade/sandbox"
 )
 
@@ -112,17 +115,21 @@ type Process struct {
 	requests *os.File
 	replies  *os.File
 	patience Patience
-	look     time.Time // when the processor time of all calls is looked at next
+	said     capped.Tail // of its standard error
+	look     time.Time   // when the processor time of all calls is looked at next
 }
 
-// Start runs a linked runner, shut in (package sandbox). Its standard output and
-// error go nowhere.
+// mostSaid is what is kept of the end of its standard error.
+const mostSaid = 2 << 10
+
+// Start runs a linked runner, shut in (package sandbox). Its standard output goes
+// nowhere, and of its standard error the end is kept.
 func Start(program string, patience Patience) (*Process, error) {
 	m, err := newMemory()
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{memory: m, patience: patience, look: time.Now().Add(patience.Process)}
+	p := &Process{memory: m, patience: patience, said: capped.Tail{Most: mostSaid}, look: time.Now().Add(patience.Process)}
 	if err := p.start(program); err != nil {
 		m.close()
 		return nil, fmt.Errorf("start the submission: %w", err)
@@ -156,6 +163,7 @@ func (p *Process) start(program string) error {
 	defer theirReplies.Close()
 	p.requests, p.replies = ours, replies
 	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: []string{}}
+	p.cmd.Stderr, p.cmd.WaitDelay = &p.said, time.Second
 	p.cmd.ExtraFiles = []*os.File{p.file, theirRequests, theirReplies}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
@@ -172,6 +180,25 @@ func (p *Process) Close() {
 	_ = p.requests.Close()
 	_ = p.replies.Close()
 	p.memory.close()
+}
+
+// Said ends the process, and is the end of what it wrote to its standard error.
+func (p *Process) Said() string {
+	p.end()
+	return readable(p.said.Bytes())
+}
+
+var sourcePath = regexp.MustCompile(`[^ "'(]*/(llm_memory\.c)`)
+
+// readable takes out what a terminal would obey, and the folder of the submission.
+func readable(said []byte) string {
+	text := strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || r < ' ' && r != '\t' && r != '\n' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, string(said))
+	return strings.TrimSpace(sourcePath.ReplaceAllString(text, "$1"))
 }
 
 func (p *Process) end() {
@@ -199,6 +226,9 @@ func (p *Process) Do(r Request) (Reply, error) {
 	err = p.transfer(&w, unsafe.Slice((*byte)(unsafe.Pointer(&head)), unsafe.Sizeof(head)), p.replies.SetReadDeadline, p.replies.Read)
 	if err != nil {
 		return Reply{}, err
+	}
+	if head.returned == attackCall {
+		return Reply{}, p.attacked(head.events)
 	}
 	return Reply{Returned: head.returned, Events: p.events(head.events)}, nil
 }
@@ -277,9 +307,9 @@ func (p *Process) exceeded(w *waiting) error {
 	p.look = now.Add(lookEvery)
 	switch {
 	case used >= p.patience.Process:
-		return fmt.Errorf("%w: all calls together take more than %v of processor time", ErrTime, p.patience.Process)
+		return fmt.Errorf("%w: all calls together took %v of processor time, limit %v", ErrTime, used.Round(100*time.Millisecond), p.patience.Process)
 	case used-w.before >= p.patience.Call:
-		return fmt.Errorf("%w within %v of processor time", ErrTime, p.patience.Call)
+		return fmt.Errorf("%w: it took %v of processor time, limit %v", ErrTime, (used - w.before).Round(100*time.Millisecond), p.patience.Call.Round(100*time.Millisecond))
 	case now.Sub(w.moved) >= mostIdle:
 		return fmt.Errorf("%w: it has waited for %v without doing anything", ErrTime, mostIdle)
 	case now.Sub(w.begin) >= mostClock:
@@ -317,6 +347,9 @@ func (p *Process) why(err error) error {
 		return fmt.Errorf("%w within %v after it closed its pipe", ErrTime, mostIdle)
 	}
 	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		if status.Signal() == syscall.SIGSYS {
+			return fmt.Errorf("%w: a system call that the sandbox does not let pass", ErrAttack)
+		}
 		return fmt.Errorf("%w by %v", ErrDied, status.Signal())
 	}
 	return fmt.Errorf("%w with exit status %d", ErrDied, p.cmd.ProcessState.ExitCode())

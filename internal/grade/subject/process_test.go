@@ -78,7 +78,7 @@ func TestAProcessIsBoundedInAll(t *testing.T) {
 		_, err = p.Do(subject.Request{Call: subject.Init, Engine: subject.Pools, Size: 640})
 	}
 	require.ErrorIs(t, err, subject.ErrTime)
-	require.ErrorContains(t, err, "all calls together take more than 1s of processor time")
+	require.ErrorContains(t, err, "of processor time, limit 1s")
 }
 
 // A program with more static data than it may have; the gate would not let it

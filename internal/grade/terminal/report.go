@@ -175,6 +175,9 @@ func Message(f grade.Finding) string {
 		fmt.Fprintf(&b, "handout:  %s\n", f.Sentence)
 	}
 	fmt.Fprintf(&b, "%s\nexpected: %s\nactual:   %s\n", f.Field, f.Expected, f.Actual)
+	if f.Difference != nil && f.Said != "" {
+		fmt.Fprintf(&b, "stderr:   %s\n", strings.ReplaceAll(f.Said, "\n", "\n          "))
+	}
 	if len(f.Ops) > 0 {
 		b.WriteString("after:\n")
 		steps := f.Ops[:f.Step+1]

@@ -1,0 +1,81 @@
+package grade_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/build"
+	"llmmemory/internal/testkit/level"
+)
+
+// differs are the files that llmgrade and the C suite of grader/suite judge
+// differently; cmd/llmgrade/README.md says why.
+var differs = map[string]string{}
+
+// cSuite is the C suite's objects, of which Memcheck takes all but heap.o.
+func cSuite(t *testing.T) (all, watched []string) {
+	t.Helper()
+	sources, err := filepath.Glob("../../grader/suite/*.c")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for _, source := range sources {
+		object := filepath.Join(dir, strings.TrimSuffix(filepath.Base(source), ".c")+".o")
+		compile(t, "-O2", "-c", source, "-o", object)
+		all = append(all, object)
+		if filepath.Base(source) != "heap.c" {
+			watched = append(watched, object)
+		}
+	}
+	return all, watched
+}
+
+func compile(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.Command("gcc", append(append(strings.Fields(build.CourseFlags), "-I../.."), args...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// accepts runs the suite on a submission plainly and, where that finds nothing, under
+// Memcheck.
+func accepts(t *testing.T, file string, all, watched []string) bool {
+	t.Helper()
+	dir := t.TempDir()
+	object, program := filepath.Join(dir, "submission.o"), filepath.Join(dir, "suite")
+	compile(t, "-c", file, "-o", object)
+	link := func(objects []string) bool { // a file without one of the six does not link
+		return exec.Command("gcc", append([]string{object, "-o", program}, objects...)...).Run() == nil
+	}
+	if !link(all) || exec.Command(program, "--stop").Run() != nil || !link(watched) {
+		return false
+	}
+	return exec.Command("valgrind", "-q", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
+		"--error-exitcode=99", program, "--no-fork").Run() == nil
+}
+
+// Ensure that llmgrade and the C suite agree on the files whose authors knew only the
+// handout, but for those whose difference is explained.
+func TestTheCSuiteAgrees(t *testing.T) {
+	level.SkipQuick(t)
+	all, watched := cSuite(t)
+	for _, folder := range []string{"right", "wrong"} {
+		files, err := filepath.Glob(submissions + "independent/" + folder + "/*.c")
+		require.NoError(t, err)
+		for i, file := range files {
+			if i%level.Pick(64, 1) != 0 {
+				continue
+			}
+			name := filepath.Base(file)
+			t.Run(folder+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				full := folder == "right" || slices.Contains(missed, name) // as TestSubmissionsWrittenFromTheHandoutAlone holds
+				_, different := differs[name]
+				require.Equal(t, full != different, accepts(t, file, all, watched))
+			})
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package grade
+
+import (
+	"slices"
+
+	"llmmemory/internal/course/exhaustive"
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/compare"
+)
+
+const (
+	exhaustiveCalls  = 5    // of a sequence of calls, at most
+	exhaustiveBlocks = 3    // of a pool, at most
+	exhaustiveSteps  = 2000 // that one process plays
+)
+
+// exhaustively plays every short sequence of calls (package exhaustive), the shorter
+// ones first, until one shows a difference. No points depend on it.
+func (g *grading) exhaustively() error {
+	for blocks := 1; blocks <= exhaustiveBlocks; blocks++ {
+		var ops []trace.Op
+		for c := range exhaustive.Small(blocks, [3]int32{1, -1, 0}, exhaustiveCalls).Cases() {
+			ops = append(ops, slices.Concat(uses(c)...)...)
+			if len(ops) < exhaustiveSteps {
+				continue
+			}
+			if found, err := g.firstOf(ops); found || err != nil {
+				return err
+			}
+			ops = ops[:0]
+		}
+		if found, err := g.firstOf(ops); found || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uses are the traces of a case: its refused calls after its path, and each call that
+// changes something after the path alone. Allocations do not fail in them.
+func uses(c exhaustive.Case) (all [][]trace.Op) {
+	refused := slices.DeleteFunc(slices.Clone(c.Refused), func(op trace.Op) bool { return op.Fail > 0 })
+	if len(refused) > 0 {
+		all = append(all, append(slices.Clone(c.Path), refused...))
+	}
+	for _, op := range c.Changes {
+		if op.Fail == 0 {
+			all = append(all, append(slices.Clone(c.Path), op))
+		}
+	}
+	for i, ops := range all {
+		if ops[len(ops)-1].Kind != trace.Destroy {
+			all[i] = append(ops, trace.Op{Kind: trace.Destroy})
+		}
+	}
+	return all
+}
+
+// firstOf plays traces that follow each other, and tells of the first difference in
+// them: with its own trace alone where that shows it, too.
+func (g *grading) firstOf(ops []trace.Op) (found bool, err error) {
+	r, err := g.play(ops)
+	d := r.First()
+	if d == nil || err != nil {
+		return false, err
+	}
+	f := Finding{Name: "exhaustive", Task: d.Op.Task(), Stage: Exhaustive, Sentence: sentence(d), Ops: slices.Clone(ops[:d.Step+1]), Difference: d}
+	from := d.Step
+	for ops[from].Kind != trace.Init {
+		from--
+	}
+	alone, err := g.play(ops[from : d.Step+1])
+	if err != nil {
+		return true, err
+	}
+	if like := alone.Like(d); like != nil {
+		f.Ops, f.Difference = slices.Clone(ops[from:from+like.Step+1]), like
+	}
+	if f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference); err != nil {
+		return true, err
+	}
+	g.found("", f)
+	return true, nil
+}

@@ -1,0 +1,134 @@
+package grade_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/course/handout"
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/testkit/level"
+)
+
+// The first finding of a mistake is in its task, shows what was seen, and quotes the
+// sentence that fits.
+func TestAFindingHelps(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.Tries = 20
+	const position = "    int logical = seq->kv_count / KV_PER_BLOCK;\n"
+	for _, c := range []struct {
+		name     string
+		only     string // part of the names of the traces to play; all, if empty
+		change   func(string) string
+		channel  compare.Channel
+		sentence string
+		says     string // in what it says of the finding
+	}{
+		{"a fork that shares the tables costs points in its task alone", "",
+			replaced(t, "        child->block_table[i] = new_l2();\n        if (child->block_table[i] == NULL) {\n            free_tables(child);\n            return NULL;\n        }\n",
+				"        child->block_table[i] = parent->block_table[i];\n"),
+			compare.Heap, handout.ForkCopies, ""},
+		{"an id that lives twice is told by what the call returns", "task3_refuses_existing",
+			replaced(t, "    if (find(engine, new_seq_id) != NULL) {\n        return NULL;\n    }\n", ""),
+			compare.Returned, handout.ForkIDs, ""},
+		{"a failed assert is told with its text and its line", "task4_fills",
+			replaced(t, "#include <limits.h>", "#include <assert.h>\n#include <limits.h>", position, position+"    assert(logical != 3 && \"three\");\n"),
+			compare.Death, handout.Valgrind, "append_kv: Assertion `logical != 3 && \"three\"' failed."},
+		{"the end of standard error is told", "task4_fills",
+			replaced(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", position, position+"    if (logical == 3) {\n        fprintf(stderr, \"logical is %d\\033\\n\", logical);\n        abort();\n    }\n"),
+			compare.Death, handout.Valgrind, "logical is 3?"},
+		{"the time that a call took is told with its limit", "task4_fills",
+			replaced(t, position, position+"    while (logical == 3) {\n        seq->kv_count++;\n        seq->kv_count--;\n    }\n"),
+			compare.Death, handout.WhiteBox, "it does not come back: it took "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			g := *g
+			g.Only = c.only
+			file := filepath.Join(t.TempDir(), "llm_memory.c")
+			require.NoError(t, os.WriteFile(file, []byte(c.change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+			r, err := g.File(file)
+			require.NoError(t, err)
+			require.NotEmpty(t, r.Findings)
+			f := r.Findings[0]
+			require.Equal(t, c.channel, f.Channel, f.Difference)
+			require.Equal(t, c.sentence, f.Sentence)
+			require.Contains(t, f.Said+f.Actual, c.says)
+			if c.channel == compare.Death && f.Said != "" && c.says[0] == 'a' {
+				require.Regexp(t, `^llm_memory\.c:\d+: append_kv: Assertion`, f.Lines[0])
+			}
+			for task, points := range r.ByTask() {
+				if c.only == "" && task+1 != f.Task {
+					require.Equal(t, 20.0, points, "task %d", task+1)
+				}
+			}
+		})
+	}
+}
+
+// What a submission asks the system for is told: an attack ends it and scores 0, what
+// is only refused costs nothing.
+func TestRefusedSystemCallsAreNamed(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.Only = "task1_refuses"
+	const first = "    if (pool_addr == NULL ||"
+	for _, c := range []struct {
+		name, before string
+		attack       string // what it is told as; else it is a note
+		note         string
+	}{
+		{"a file of /proc", "    FILE *f = fopen(\"//proc/self/mem\", \"r\");\n    if (f != NULL) {\n        fclose(f);\n    }\n", "it opens a file of /proc (openat)", ""},
+		{"another file", "    FILE *f = fopen(\"debug.txt\", \"w\");\n    if (f != NULL) {\n        fclose(f);\n    }\n", "", "openat"},
+		{"output", "    printf(\"%p\\n\", pool_addr);\n    fflush(stdout);\n", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			change := replaced(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", first, c.before+first)
+			file := filepath.Join(t.TempDir(), "llm_memory.c")
+			require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+			r, err := g.File(file)
+			require.NoError(t, err)
+			if c.attack != "" {
+				require.NotNil(t, r.Rejected)
+				require.Equal(t, grade.Attack, r.Rejected.Stage)
+				require.Contains(t, r.Rejected.Text, c.attack)
+				require.Zero(t, r.Score)
+				return
+			}
+			require.Nil(t, r.Rejected)
+			require.Empty(t, r.Findings)
+			for _, note := range r.Notes {
+				if c.note == "" {
+					require.NotContains(t, note, "system calls")
+				}
+			}
+			if c.note != "" {
+				require.Contains(t, r.Notes, "system calls that are refused here, at no cost: "+c.note)
+			}
+		})
+	}
+}
+
+// With every short sequence of calls a mistake is shown by the fewest calls, and the
+// score is that of the other stages.
+func TestExhaustiveShowsTheShortestTrace(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.Exhaustive, g.Tries = true, 0
+	file := filepath.Join(t.TempDir(), "llm_memory.c")
+	change := replaced(t, "                engine->ref_count[id]++;\n", "")
+	require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+	r, err := g.File(file)
+	require.NoError(t, err)
+	last := r.Findings[len(r.Findings)-1]
+	require.Equal(t, grade.Exhaustive, last.Stage)
+	require.Len(t, last.Ops, 3) // init, create, fork
+	require.Zero(t, last.Gain)
+	for task, points := range r.ByTask() {
+		require.Equal(t, task+1 != 3, points == 20, "task %d", task+1)
+	}
+}

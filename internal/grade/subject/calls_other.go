@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package subject
+
+// sysOpen is openat everywhere else.
+const sysOpen = ^uint32(0)
+
+var archCallNames map[uint32]string
