@@ -16,11 +16,11 @@ import (
 
 const module = "llmmemory/"
 
-// rooms are the folders of the repository, and which others each may import. A package
+// allowedImports are the rows of the table in README.md, and which others each may import. A package
 // belongs to the longest that its path begins with, and may import what is in its own.
 // internal/README.md draws them.
-var rooms = map[string][]string{
-	// Rules of nobody.
+var allowedImports = map[string][]string{
+	// Without rules of the system.
 	"grader":              {},
 	"internal/chart":      {},
 	"internal/ctree":      {},
@@ -79,46 +79,46 @@ func goList(t *testing.T, arguments ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// roomOf is the longest room that a path begins with.
-func roomOf(t *testing.T, pkg string) string {
+// rowOf is the longest row that a path begins with.
+func rowOf(t *testing.T, pkg string) string {
 	t.Helper()
 	for at := strings.TrimPrefix(pkg, module); at != "."; at = path.Dir(at) {
-		if _, ok := rooms[at]; ok {
+		if _, ok := allowedImports[at]; ok {
 			return at
 		}
 	}
-	require.Failf(t, "no room", "%s is in no room: put a row into the table, and into internal/README.md", pkg)
+	require.Failf(t, "no row", "%s is in no row: put one into allowedImports, and into internal/README.md", pkg)
 	return ""
 }
 
-// Ensure that packages import only what their room may, and that each room that is
+// Ensure that packages import only what their row may, and that each row that is
 // named has packages.
-func TestPackagesImportOnlyWhatTheirRoomMay(t *testing.T) {
+func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 	seen := map[string]bool{}
 	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...") {
 		pkg, imports, _ := strings.Cut(line, " ")
 		if pkg == strings.TrimSuffix(module, "/")+"/internal" { // this test
 			continue
 		}
-		from := roomOf(t, pkg)
+		from := rowOf(t, pkg)
 		seen[from] = true
 		for _, imported := range strings.Fields(imports) {
 			if !strings.HasPrefix(imported, module) {
 				continue
 			}
-			to := roomOf(t, imported)
-			everything := slices.Contains(rooms[from], "internal/*") && strings.HasPrefix(to, "internal/") && to != "internal/testkit"
-			if to != from && !everything && !slices.Contains(rooms[from], to) {
-				t.Errorf("%s imports %s, but %s may import only %v", pkg, imported, from, rooms[from])
+			to := rowOf(t, imported)
+			everything := slices.Contains(allowedImports[from], "internal/*") && strings.HasPrefix(to, "internal/") && to != "internal/testkit"
+			if to != from && !everything && !slices.Contains(allowedImports[from], to) {
+				t.Errorf("%s imports %s, but %s may import only %v", pkg, imported, from, allowedImports[from])
 			}
 		}
 	}
-	require.ElementsMatch(t, slices.Collect(maps.Keys(rooms)), slices.Collect(maps.Keys(seen)), "rooms of the table, and rooms with packages")
+	require.ElementsMatch(t, slices.Collect(maps.Keys(allowedImports)), slices.Collect(maps.Keys(seen)), "rows, and rows with packages")
 }
 
-// tableOfRooms returns the first column of the table of packages in README.md, from the
+// tableOfPackages returns the first column of the table of packages in README.md, from the
 // top row to the bottom row.
-func tableOfRooms(t *testing.T) []string {
+func tableOfPackages(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -134,15 +134,15 @@ func tableOfRooms(t *testing.T) []string {
 	return table
 }
 
-// Ensure that README.md lists each room once, and that a room may import only rooms in
+// Ensure that README.md lists each row once, and that a row may import only
 // rows below its own, so that no import goes upwards.
 func TestImportsGoDownTheTableInTheReadme(t *testing.T) {
-	table := tableOfRooms(t)
-	require.ElementsMatch(t, slices.Collect(maps.Keys(rooms)), table, "rooms, and rows of the table in README.md")
-	for row, room := range table {
-		for _, imported := range rooms[room] {
+	table := tableOfPackages(t)
+	require.ElementsMatch(t, slices.Collect(maps.Keys(allowedImports)), table, "allowedImports, and the table in README.md")
+	for row, folder := range table {
+		for _, imported := range allowedImports[folder] {
 			if imported != "internal/*" {
-				require.Greater(t, slices.Index(table, imported), row, "%s may import %s, which must be in a lower row", room, imported)
+				require.Greater(t, slices.Index(table, imported), row, "%s may import %s, which must be in a lower row", folder, imported)
 			}
 		}
 	}

@@ -25,11 +25,12 @@ type cache struct {
 	closed bool
 	broken bool // a call panicked
 
-	step sched.Step
-	rows []int // of the steps in flight, the oldest first
-	kept bool  // step, the newest, has not been handed out
-	ids  []sched.ID
-	out  sched.Outcome
+	step  sched.Step
+	rows  []int           // of the steps in flight, the oldest first
+	kept  bool            // step, the newest, has not been handed out
+	loads []sched.Loading // of a step that failed before it was handed out
+	ids   []sched.ID
+	out   sched.Outcome
 
 	events     pool.Events
 	keptEvents bool
@@ -128,6 +129,15 @@ func (c *cache) private(id C.llm_request) (sched.ID, error) {
 
 // live is private for a request that has not finished.
 func (c *cache) live(id C.llm_request) (sched.ID, error) {
+	inside, err := c.known(id)
+	if err == nil && !c.s.Live(inside) {
+		err = fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
+	}
+	return inside, err
+}
+
+// known is private for a request that has blocks, or can have some.
+func (c *cache) known(id C.llm_request) (sched.ID, error) {
 	inside, err := c.private(id)
 	if err != nil {
 		return 0, err
@@ -140,8 +150,9 @@ func (c *cache) live(id C.llm_request) (sched.ID, error) {
 
 // room refuses one more request than ids can name.
 func (c *cache) room() error {
-	if load := c.s.Load(); load.Running+load.Waiting >= C.LLM_CACHE_MAX_REQUESTS {
-		return fail(C.LLM_CACHE_E_LIMIT, "the cache has %d live requests", load.Running+load.Waiting)
+	load := c.s.Load()
+	if n := load.Running + load.Waiting + load.Parked; n >= C.LLM_CACHE_MAX_REQUESTS {
+		return fail(C.LLM_CACHE_E_LIMIT, "the cache has %d live requests", n)
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		return none, fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(in.watermark))
 	}
 	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
-		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE | C.LLM_CACHE_ASYNC
+		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE | C.LLM_CACHE_ASYNC |
+		C.LLM_CACHE_KV_CONSUMER | C.LLM_CACHE_KV_PRODUCER | C.LLM_CACHE_KV_BEST_EFFORT
 	if unknown := in.flags &^ known; unknown != 0 {
 		return none, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 	}
@@ -64,6 +65,10 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		AsVLLM:                in.flags&C.LLM_CACHE_AS_VLLM != 0,
 		AsyncScheduling:       in.flags&C.LLM_CACHE_ASYNC != 0, PipelineParallelSize: int(in.pipeline_parallel_size),
 		MaxConcurrentBatches: int(in.max_concurrent_batches),
+		Connector: sched.Connector{
+			Consumer: in.flags&C.LLM_CACHE_KV_CONSUMER != 0, Producer: in.flags&C.LLM_CACHE_KV_PRODUCER != 0,
+			BestEffort: in.flags&C.LLM_CACHE_KV_BEST_EFFORT != 0,
+		},
 		Cache: kvcache.Config{
 			NumGPUBlocks: int(in.num_gpu_blocks), Groups: groups, EnablePrefixCaching: hash != nil, Hash: hash,
 			EnableEvents: in.flags&C.LLM_CACHE_EVENTS != 0, Eagle: in.flags&C.LLM_CACHE_EAGLE != 0,

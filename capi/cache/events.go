@@ -67,13 +67,16 @@ func llm_cache_drain_msgpack(h C.llm_cache, seconds C.double, rank C.int32_t, fl
 		if err := o.apart(); err != nil {
 			return err
 		}
-		if unknown := flags &^ C.LLM_CACHE_INT_HASHES; unknown != 0 {
+		if unknown := flags &^ (C.LLM_CACHE_INT_HASHES | C.LLM_CACHE_EVENT_ARRAYS); unknown != 0 {
 			return fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 		}
 		c.takeEvents()
 		c.batch = c.batch[:0]
 		if len(c.events.List) > 0 {
-			e := kvevents.Encoder{Groups: c.layers, DataParallelRank: int(rank), IntHashes: flags&C.LLM_CACHE_INT_HASHES != 0}
+			e := kvevents.Encoder{
+				Groups: c.layers, DataParallelRank: int(rank),
+				IntHashes: flags&C.LLM_CACHE_INT_HASHES != 0, Arrays: flags&C.LLM_CACHE_EVENT_ARRAYS != 0,
+			}
 			c.batch = e.AppendBatch(c.batch, float64(seconds), &c.events)
 		}
 		o.need(batch.cap, &batch.len, len(c.batch))

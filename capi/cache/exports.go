@@ -16,6 +16,7 @@ import "C"
 import (
 	"unsafe"
 
+	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -108,8 +109,9 @@ func llm_cache_add(h C.llm_cache, spec *C.llm_cache_spec_in, id *C.llm_request) 
 }
 
 func specOf(in *C.llm_cache_spec, s *spans) (spec sched.Spec, err error) {
-	if unknown := in.flags &^ (C.LLM_CACHE_NO_READ | C.LLM_CACHE_REPORT | C.LLM_CACHE_HOLD); unknown != 0 || in.reserved != 0 {
-		return spec, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known, or reserved is %d", uint32(unknown), in.reserved)
+	const known = C.LLM_CACHE_NO_READ | C.LLM_CACHE_REPORT | C.LLM_CACHE_HOLD | C.LLM_CACHE_LOAD_ASYNC | C.LLM_CACHE_ASK | C.LLM_CACHE_SEND
+	if unknown := in.flags &^ known; unknown != 0 {
+		return spec, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 	}
 	if in.stop.len > C.LLM_CACHE_MAX_STOP {
 		return spec, fail(C.LLM_CACHE_E_RANGE, "%d stop tokens: want at most %d", in.stop.len, C.LLM_CACHE_MAX_STOP)
@@ -129,9 +131,32 @@ func specOf(in *C.llm_cache_spec, s *spans) (spec sched.Spec, err error) {
 		Priority: int(in.priority), Arrival: float64(in.arrival), LoRAID: int64(in.lora_id),
 		NoRead: in.flags&C.LLM_CACHE_NO_READ != 0, Report: in.flags&C.LLM_CACHE_REPORT != 0,
 		Hold: in.flags&C.LLM_CACHE_HOLD != 0, UserData: uint64(in.user_data),
+		External: sched.Match{NumTokens: int(in.external), Async: in.flags&C.LLM_CACHE_LOAD_ASYNC != 0},
+		Ask:      in.flags&C.LLM_CACHE_ASK != 0, Send: in.flags&C.LLM_CACHE_SEND != 0,
 	}
 	spec.Extras.Salt, spec.Extras.LoRA = salt, lora
-	return spec, nil
+	spec.Extras.Items, err = itemsOf(in, s)
+	return spec, err
+}
+
+func itemsOf(in *C.llm_cache_spec, s *spans) ([]blockhash.Item, error) {
+	if in.items_len > C.LLM_CACHE_MAX_ITEMS {
+		return nil, fail(C.LLM_CACHE_E_RANGE, "%d items: want at most %d", in.items_len, C.LLM_CACHE_MAX_ITEMS)
+	}
+	var items []blockhash.Item
+	for i, item := range slice(s, "items", in.items, in.items_len) {
+		hash, err := text("the hash of an item", item.hash)
+		switch {
+		case err != nil:
+			return nil, err
+		case hash == "":
+			return nil, fail(C.LLM_CACHE_E_NULL, "item %d has no hash", i)
+		case int64(item.offset)+int64(item.length) > int64(in.tokens.len):
+			return nil, fail(C.LLM_CACHE_E_RANGE, "item %d ends at token %d of %d", i, int64(item.offset)+int64(item.length), int64(in.tokens.len))
+		}
+		items = append(items, blockhash.Item{Identifier: hash, Offset: int(item.offset), Length: int(item.length)})
+	}
+	return items, s.err
 }
 
 //export llm_cache_fork
@@ -208,7 +233,7 @@ func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int
 		if err := s.apart(); err != nil {
 			return err
 		}
-		inside, err := c.live(id)
+		inside, err := c.known(id)
 		if err != nil {
 			return err
 		}
@@ -247,7 +272,7 @@ func llm_cache_table(h C.llm_cache, id C.llm_request, group C.int32_t, table *C.
 		if err := o.apart(); err != nil {
 			return err
 		}
-		inside, err := c.live(id)
+		inside, err := c.known(id)
 		if err != nil {
 			return err
 		}
@@ -285,6 +310,7 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 		ours.in_flight, ours.preemptions = C.int64_t(load.InFlight), C.int64_t(counters.Preemptions)
 		ours.sampled, ours.drafts, ours.drafts_accepted = C.int64_t(counters.Tokens), C.int64_t(counters.Drafts), C.int64_t(counters.DraftsAccepted)
 		ours.admitted, ours.queue_ns = C.int64_t(counters.Admitted), C.int64_t(counters.QueueTime)
+		externalStats(&ours, &load, &counters)
 		to := unsafe.Slice((*byte)(unsafe.Pointer(stats)), n)
 		from := unsafe.Slice((*byte)(unsafe.Pointer(&ours)), C.sizeof_llm_cache_stats)
 		clear(to[copy(to, from):])

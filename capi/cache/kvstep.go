@@ -21,7 +21,7 @@ func llm_kvstore_begin(h C.llm_kvstore, step *C.llm_cache_step_in) C.int {
 func (k *store) begin(p *C.llm_cache_step) error {
 	var s spans
 	var in C.llm_cache_step
-	if err := sized(&s, "step", p, C.sizeof_llm_cache_step, &in); err != nil {
+	if err := sized(&s, "step", p, C.LLM_STEP_LEAST, &in); err != nil {
 		return err
 	}
 	rows := slice(&s, "rows", in.rows.at, in.rows.len)

@@ -38,6 +38,18 @@
  * block table. preempted and finished of a step without rows come after the steps
  * in flight.
  *
+ * KEYS AND VALUES FROM ELSEWHERE. With LLM_CACHE_KV_CONSUMER the keys and values of a
+ * prompt's beginning can be loaded instead of computed, from another machine or
+ * another memory. The host says how many tokens can be had: in `external` of the
+ * spec, or, with LLM_CACHE_ASK, when a step's `queries` names the request. What is
+ * in the cache is not loaded. Without LLM_CACHE_LOAD_ASYNC the request runs at once, and its
+ * row's `external` says what to load before the row is computed. With it, the request is
+ * in the step's `loads` and runs after llm_cache_received. What does not come is
+ * computed (llm_cache_load_failed). With LLM_CACHE_KV_PRODUCER the blocks of a finished request
+ * can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
+ * in flight a consumer gets blocks of finished requests only when no step in flight
+ * writes to them any more.
+ *
  * CORRECT BY DEFAULT. A block can be hit only if its tokens were computed: what
  * was scheduled and then preempted, aborted, sampled nothing or failed is
  * forgotten. The worker must compute every row of a step it was handed, also one
@@ -124,6 +136,7 @@ enum {
     LLM_CACHE_MAX_GROUPS = 64,
     LLM_CACHE_MAX_TEXT = 4096,      /* bytes of a salt, an adapter's name or a seed, without the final 0 */
     LLM_CACHE_MAX_STOP = 1024,      /* stop tokens of a request */
+    LLM_CACHE_MAX_ITEMS = 4096,     /* multimodal items of a request */
     LLM_CACHE_MAX_REQUESTS = 1 << 20, /* live in one cache */
     LLM_CACHE_MAX_OPEN = 4095       /* caches in a process */
 };
@@ -213,7 +226,12 @@ enum {
      * something can run in the next.
      */
     LLM_CACHE_AS_VLLM = 64,
-    LLM_CACHE_ASYNC = 128 /* schedule a request before its last token is known */
+    LLM_CACHE_ASYNC = 128, /* schedule a request before its last token is known */
+    /* See KEYS AND VALUES FROM ELSEWHERE (vLLM: kv_role; kv_both is both). */
+    LLM_CACHE_KV_CONSUMER = 256,    /* requests can load */
+    LLM_CACHE_KV_PRODUCER = 512,    /* blocks of finished requests can be sent */
+    LLM_CACHE_KV_BEST_EFFORT = 1024 /* what is sent goes to a cache, which may miss it: a request that was preempted
+                                       can finish with what steps in flight sample, without blocks */
 };
 
 typedef struct llm_cache_config {
@@ -287,6 +305,13 @@ typedef struct llm_cache_plan {
     llm_cache_i32s layer_tensors; /* out: the tensor of each layer; layers of different groups share one and use
                                      different blocks of it: block b begins at b x bytes / num_gpu_blocks */
     llm_cache_i64s tensor_bytes; /* out */
+    /* A caller's struct may end here. */
+    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless one request of this length fits; 0: not checked */
+    int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
+    int64_t request_bytes;        /* out: what one request of max_model_len takes */
+    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none. Also with
+                                     LLM_CACHE_E_MEMORY */
+    int32_t reserved;             /* 0 */
 } llm_cache_plan;
 
 enum { LLM_CACHE_MAX_LAYERS = 4096 };
@@ -294,7 +319,9 @@ enum { LLM_CACHE_MAX_LAYERS = 4096 };
 /*
  * Divides `bytes` of memory among n layers. num_gpu_blocks above 0 is used in place
  * of what the bytes suffice for. LLM_CACHE_E_RANGE if the blocks of layers cannot
- * be made alike, or fewer than 2 result.
+ * be made alike, or fewer than 2 result. With several workers (stages of a pipeline, or
+ * shares of the heads) plan each with its own layers and bytes, and then each once more with
+ * the smallest num_gpu_blocks of them.
  */
 int llm_cache_plan_memory(const llm_cache_layer *layers, int64_t n, int64_t bytes, int32_t num_gpu_blocks,
                           llm_cache_plan *plan);
@@ -309,12 +336,26 @@ typedef struct llm_cache_tokens {
 enum {
     LLM_CACHE_NO_READ = 1, /* do not hit the cache; the blocks are stored all the same */
     LLM_CACHE_REPORT = 2,  /* record events for hits, too */
-    LLM_CACHE_HOLD = 4     /* do not run before llm_cache_release; those added later do not wait for it */
+    LLM_CACHE_HOLD = 4,    /* do not run before llm_cache_release; those added later do not wait for it */
+    LLM_CACHE_LOAD_ASYNC = 8, /* `external` is loaded while the request waits and others run */
+    LLM_CACHE_ASK = 16,    /* do not run before llm_cache_match has said what can be loaded */
+    LLM_CACHE_SEND = 32    /* keep the blocks when it has finished, until llm_cache_sent */
 };
+
+/*
+ * An image, or other input whose placeholder tokens say nothing of its content:
+ * tokens offset to offset + length - 1 of the prompt. The text, of at most
+ * LLM_CACHE_MAX_TEXT bytes, is different for different contents.
+ */
+typedef struct llm_cache_item {
+    const char *hash;
+    int32_t offset;
+    int32_t length; /* at least 1 */
+} llm_cache_item;
 
 typedef struct llm_cache_spec {
     uint32_t size;
-    uint32_t flags;          /* LLM_CACHE_NO_READ, LLM_CACHE_REPORT, LLM_CACHE_HOLD */
+    uint32_t flags;          /* LLM_CACHE_NO_READ and others */
     llm_cache_tokens tokens; /* the prompt: 1 to max_model_len - 1 */
     int32_t max_tokens;      /* most tokens to generate, at least 1 */
     int32_t min_tokens;      /* stop tokens are ignored before this many; at most max_tokens, and what max_model_len leaves */
@@ -325,8 +366,10 @@ typedef struct llm_cache_spec {
     int64_t lora_id;       /* for events only */
     double arrival;        /* time in any unit; smaller comes first among equal priorities */
     int32_t priority;      /* smaller is more important */
-    int32_t reserved;      /* 0 */
+    int32_t external;      /* tokens from the first one on that can be loaded from elsewhere */
     uint64_t user_data;    /* the caller's: comes back in each row */
+    const llm_cache_item *items; /* by ascending offset, without overlaps; part of the names of the blocks that hold them */
+    int64_t items_len;     /* at most LLM_CACHE_MAX_ITEMS */
 } llm_cache_spec;
 
 /* Puts a request into the waiting queue. */
@@ -382,7 +425,7 @@ typedef struct llm_cache_row {
     int32_t tokens;   /* to compute now, drafts included */
     int32_t drafts;
     int32_t samples; /* 1: this row ends at the request's last token, so sample for it; 0: do not */
-    int32_t reserved;
+    int32_t external; /* the last of `computed`: load their keys and values before the row is computed */
 } llm_cache_row;
 
 typedef struct llm_cache_rows {
@@ -402,6 +445,36 @@ typedef struct llm_cache_copies {
     llm_cache_copy *at;
     int64_t cap, len;
 } llm_cache_copies;
+
+/*
+ * A request whose keys and values are to be loaded while it waits: those of the
+ * tokens from `computed` on, into the blocks of llm_cache_table (block 0 needs none),
+ * which are its own until llm_cache_received.
+ */
+typedef struct llm_cache_load {
+    llm_request id;
+    uint64_t user_data;
+    int32_t computed; /* tokens that are in the cache already */
+    int32_t external; /* tokens to load */
+} llm_cache_load;
+
+typedef struct llm_cache_loads {
+    llm_cache_load *at;
+    int64_t cap, len;
+} llm_cache_loads;
+
+/* A request with LLM_CACHE_ASK that waits for llm_cache_match. */
+typedef struct llm_cache_query {
+    llm_request id;
+    uint64_t user_data;
+    int32_t computed; /* tokens that are in the cache at present */
+    int32_t reserved;
+} llm_cache_query;
+
+typedef struct llm_cache_queries {
+    llm_cache_query *at;
+    int64_t cap, len;
+} llm_cache_queries;
 
 /*
  * What to compute. A field's comment ends with a capacity that always suffices, if
@@ -425,6 +498,9 @@ typedef struct llm_cache_step {
     llm_cache_i32s common;       /* by group: blocks that all running requests share at the beginning. G */
     llm_cache_ids preempted;     /* since the last step: their tables are gone */
     llm_cache_ids finished;      /* since the last step, aborted ones included */
+    /* A caller's struct may end here. */
+    llm_cache_loads loads;       /* to begin; also in a step without rows */
+    llm_cache_queries queries;   /* to answer; each step has all that are open */
 } llm_cache_step;
 
 /*
@@ -496,6 +572,42 @@ int llm_cache_step_failed(llm_cache cache);
 int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t *counts, int64_t n,
                          const int32_t *tokens, int64_t total);
 
+/* ---- Keys and values from elsewhere ---- */
+
+/*
+ * Says that the first `external` tokens of a request can be loaded; flags is
+ * LLM_CACHE_LOAD_ASYNC or 0. It counts for the next time the request gets blocks: once
+ * it has some, and after it has lost them, nothing can be loaded before another
+ * call. Without effect if it has blocks.
+ */
+int llm_cache_match(llm_cache cache, llm_request id, int32_t external, uint32_t flags);
+
+/*
+ * Says that loads of a step's `loads` are over: everything has come but the blocks
+ * of llm_cache_load_failed. What has come can be hit from now on. A request that
+ * was aborted meanwhile has kept its blocks until this call.
+ * LLM_CACHE_E_REQUEST if one of them is not being loaded; then nothing has changed.
+ */
+int llm_cache_received(llm_cache cache, const llm_request *ids, int64_t n);
+
+/*
+ * Says which blocks did not get their contents: of `loads` that are under way, or
+ * of rows with `external` in the oldest step in flight. It comes before
+ * llm_cache_received and before the update of that step. The requests compute these
+ * tokens themselves: what the update has for their rows does not count. affected
+ * is these requests; to end them instead, abort them (vLLM's policy "fail").
+ * Blocks that hold nothing of a request are passed over.
+ */
+int llm_cache_load_failed(llm_cache cache, const int32_t *blocks, int64_t n, llm_cache_ids *affected);
+
+/*
+ * Says that blocks of requests with LLM_CACHE_SEND were sent, or will not be. Until then
+ * llm_cache_table and llm_cache_progress still know the finished request: its blocks
+ * hold its first `computed` tokens (none if it was aborted with steps in flight).
+ * LLM_CACHE_E_REQUEST if one of them is not kept; then nothing has changed.
+ */
+int llm_cache_sent(llm_cache cache, const llm_request *ids, int64_t n);
+
 /* ---- Looking ---- */
 
 /* The block table of a request in a group; empty while it waits. */
@@ -516,6 +628,12 @@ typedef struct llm_cache_stats {
     int64_t drafts, drafts_accepted;
     int64_t admitted;    /* requests, those that were preempted included */
     int64_t queue_ns;    /* that these had waited, all together */
+    int64_t external_requests, external_queries, external_hits; /* admitted for the first time by a consumer: tokens
+                                                                   that were not in the cache, and of these, loaded */
+    int64_t resumed_external_requests, resumed_external_queries, resumed_external_hits; /* after a preemption */
+    int64_t loading, kept; /* requests, now: whose keys and values are being loaded; that have finished and whose
+                              blocks are being loaded or sent */
+    int64_t deferred_blocks; /* now: of requests that are gone, kept until the steps in flight are updated */
 } llm_cache_stats;
 
 /* Fills in stats and starts counting anew. */
@@ -575,7 +693,9 @@ typedef struct llm_cache_bytes {
 } llm_cache_bytes;
 
 enum {
-    LLM_CACHE_INT_HASHES = 1 /* hashes as numbers of 64 bits (vLLM: VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES) */
+    LLM_CACHE_INT_HASHES = 1,  /* hashes as numbers of 64 bits (vLLM: VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES) */
+    LLM_CACHE_EVENT_ARRAYS = 2 /* events as arrays of the fields that llm-d's indexer reads by position, as vLLM
+                                  sent them until 2026; otherwise as maps */
 };
 
 /*

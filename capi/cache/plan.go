@@ -23,7 +23,7 @@ func llm_cache_plan_memory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blo
 func planMemory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, t *C.llm_cache_plan) error {
 	var o outputs
 	var in C.llm_cache_plan
-	if err := filled(&o.spans, "plan", t, C.sizeof_llm_cache_plan, &in); err != nil {
+	if err := filled(&o.spans, "plan", t, C.LLM_PLAN_LEAST, &in); err != nil {
 		return err
 	}
 	if n < 1 || n > C.LLM_CACHE_MAX_LAYERS {
@@ -51,6 +51,9 @@ func planMemory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32
 	if p.NumGPUBlocks < 2 || p.NumGPUBlocks > C.LLM_CACHE_MAX_BLOCKS {
 		return fail(C.LLM_CACHE_E_RANGE, "%d bytes are %d blocks: want 2 to %d", bytes, p.NumGPUBlocks, C.LLM_CACHE_MAX_BLOCKS)
 	}
+	if err := checkLongest(&in, t, p); err != nil {
+		return err
+	}
 	o.need(t.groups.cap, &t.groups.len, len(p.Groups))
 	o.need(t.layer_groups.cap, &t.layer_groups.len, len(list))
 	o.need(t.layer_tensors.cap, &t.layer_tensors.len, len(list))
@@ -59,6 +62,28 @@ func planMemory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32
 		return err
 	}
 	writePlan(t, p)
+	return nil
+}
+
+// checkLongest refuses a plan in which one request of the longest length does not fit.
+func checkLongest(in, t *C.llm_cache_plan, p *memplan.Plan) error {
+	most, inFlight := int(in.max_model_len), int(in.max_in_flight_tokens)
+	switch {
+	case in.size < C.sizeof_llm_cache_plan:
+		return nil
+	case most < 0 || most > C.LLM_CACHE_MAX_MODEL_LEN || inFlight < 0 || inFlight > 1<<30 || in.reserved != 0:
+		return fail(C.LLM_CACHE_E_RANGE, "max_model_len is %d, max_in_flight_tokens %d, reserved %d: want 0 to %d, 0 to %d and 0",
+			most, inFlight, int(in.reserved), C.LLM_CACHE_MAX_MODEL_LEN, 1<<30)
+	case most == 0:
+		t.request_bytes, t.longest = 0, 0
+		return nil
+	case inFlight == 0:
+		inFlight = most
+	}
+	t.request_bytes, t.longest = C.int64_t(p.BytesFor(most, inFlight)), C.int32_t(p.LongestModelLen(most, inFlight))
+	if err := p.CheckModelLen(most, inFlight); err != nil {
+		return fail(C.LLM_CACHE_E_MEMORY, "%v", err)
+	}
 	return nil
 }
 

@@ -19,7 +19,7 @@ func llm_cache_schedule(h C.llm_cache, step *C.llm_cache_step) C.int {
 func (c *cache) schedule(t *C.llm_cache_step) error {
 	var o outputs
 	var in C.llm_cache_step
-	if err := filled(&o.spans, "step", t, C.sizeof_llm_cache_step, &in); err != nil {
+	if err := filled(&o.spans, "step", t, C.LLM_STEP_LEAST, &in); err != nil {
 		return err
 	}
 	if err := o.noteStep(&in); err != nil {
@@ -30,15 +30,27 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 			return err
 		}
 		c.kept = true
+		c.step.Loads = append(c.step.Loads, c.loads...)
+		c.loads = c.loads[:0]
 		if n := len(c.step.Rows); n > 0 {
 			c.rows = append(c.rows, n)
 		}
 	}
 	c.needStep(&o, t)
+	whole := in.size >= C.sizeof_llm_cache_step
+	if whole {
+		o.need(t.loads.cap, &t.loads.len, len(c.step.Loads))
+		o.need(t.queries.cap, &t.queries.len, len(c.step.Queries))
+	} else if len(c.step.Loads)+len(c.step.Queries) > 0 {
+		return fail(C.LLM_CACHE_E_SIZE, "the step ends before its fields loads and queries, and has some")
+	}
 	if err := o.fits(); err != nil {
 		return err
 	}
 	c.writeStep(t)
+	if whole {
+		c.writeTransfers(t)
+	}
 	c.kept = false
 	return nil
 }
@@ -55,6 +67,8 @@ func (o *outputs) noteStep(t *C.llm_cache_step) error {
 	output(&o.spans, "common", t.common.at, t.common.cap)
 	output(&o.spans, "preempted", t.preempted.at, t.preempted.cap)
 	output(&o.spans, "finished", t.finished.at, t.finished.cap)
+	output(&o.spans, "loads", t.loads.at, t.loads.cap)
+	output(&o.spans, "queries", t.queries.at, t.queries.cap)
 	return o.apart()
 }
 
@@ -80,7 +94,7 @@ func (c *cache) writeStep(t *C.llm_cache_step) {
 		r := &s.Rows[i]
 		rows[i] = C.llm_cache_row{
 			id: c.public(r.ID), user_data: C.uint64_t(r.UserData), kind: C.int32_t(r.Kind), computed: C.int32_t(r.NumComputedTokens),
-			tokens: C.int32_t(r.NumScheduledTokens), drafts: C.int32_t(r.NumDraftTokens),
+			tokens: C.int32_t(r.NumScheduledTokens), drafts: C.int32_t(r.NumDraftTokens), external: C.int32_t(r.NumExternalTokens),
 		}
 		if r.Samples {
 			rows[i].samples = 1
@@ -119,7 +133,11 @@ func llm_cache_step_failed(h C.llm_cache) C.int {
 		if err := c.s.StepFailed(); err != nil {
 			return err
 		}
-		c.rows, c.kept = c.rows[:0], false
+		if c.kept && len(c.step.Rows) > 0 { // nobody has seen it
+			c.loads = append(c.loads, c.step.Loads...)
+			c.kept = false
+		}
+		c.rows = c.rows[:0]
 		return nil
 	})
 }

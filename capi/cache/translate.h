@@ -27,6 +27,8 @@ typedef const llm_kvstore_pair llm_kvstore_pair_in;
 enum {
     LLM_CONFIG_LEAST = offsetof(llm_cache_config, policy),
     LLM_SPEC_LEAST = offsetof(llm_cache_spec, stop),
+    LLM_PLAN_LEAST = offsetof(llm_cache_plan, max_model_len),
+    LLM_STEP_LEAST = offsetof(llm_cache_step, loads),
     LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
 };
 

@@ -4,6 +4,8 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+
+	"llmmemory/internal/terminal"
 )
 
 // options are the flags.
@@ -35,8 +37,8 @@ func command(status *int) *cobra.Command {
 			"The exit status is 0 for full marks, 1 for less, 2 if something could not be graded.",
 		Example: "  llmgrade llm_memory.c\n" +
 			"  llmgrade --only task4 llm_memory.c\n" +
-			"  llmgrade --trace first.trace llm_memory.c   # what the first finding needs\n" +
-			"  llmgrade --replay first.trace llm_memory.c  # and nothing else\n" +
+			"  llmgrade --trace first.trace llm_memory.c   # the calls that show the first finding\n" +
+			"  llmgrade --replay first.trace llm_memory.c  # play it, and nothing else\n" +
 			"  llmgrade --main first.c llm_memory.c        # the same in C, for a debugger\n" +
 			"  llmgrade --json class/ >class.jsonl\n" +
 			"  llmgrade --html grades class/               # pages and grades.csv; run again, it goes on\n" +
@@ -47,23 +49,24 @@ func command(status *int) *cobra.Command {
 		SilenceErrors: true,
 		RunE:          func(c *cobra.Command, args []string) error { return o.run(c, args, status) },
 	}
+	c.SetFlagErrorFunc(terminal.SuggestFlag)
 	f := c.Flags()
 	f.BoolVar(&o.json, "json", false, "one line of JSON per submission")
-	f.StringVar(&o.html, "html", "", "write pages, grades.csv and the reports to this folder, and go on where it ended")
+	f.StringVar(&o.html, "html", "", "write pages and grades.csv to this folder, or go on with what is there")
 	f.StringVar(&o.points, "points", "", "points by task, from this file (llmgrade points prints one)")
 	f.StringVar(&o.gate, "gate", "", "what the gate refuses, from this file (llmgrade gate prints one)")
-	f.Uint64Var(&o.seed, "seed", 0, "of the random traces (default: from the submission's text)")
-	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "submissions at a time")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of the random traces (default: from the submission's text)")
+	f.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "this many submissions at a time")
 	f.StringVar(&o.shard, "shard", "", "grade the i-th of n parts of the submissions only: i/n, i from 1")
 	f.StringVar(&o.only, "only", "", "play only the traces whose name has this in it")
-	f.BoolVar(&o.allStages, "all-stages", false, "run each stage for tasks that have failed before, too")
+	f.BoolVar(&o.allStages, "all-stages", false, "run every stage for every task, also where an earlier one has failed")
 	f.BoolVar(&o.exhaustive, "exhaustive", false, "play every sequence of up to five calls on pools of one to three blocks, too, and tell the first difference; costs no points")
-	f.StringVar(&o.replay, "replay", "", "play this trace and nothing else")
+	f.StringVar(&o.replay, "replay", "", "play this trace and nothing else; there are no points")
 	f.StringVar(&o.trace, "trace", "", "write the trace of the first finding to this file")
 	f.StringVar(&o.main, "main", "", "write a C program that shows the first finding to this file")
 	c.MarkFlagsMutuallyExclusive("only", "replay")
 	c.MarkFlagsMutuallyExclusive("html", "replay")
-	c.AddCommand(mergeCommand(), similarCommand(), pointsCommand(), gateCommand())
+	c.AddCommand(mergeCommand(), similarCommand(), studentCommand(), pointsCommand(), gateCommand())
 	addGradescope(c)
 	return c
 }

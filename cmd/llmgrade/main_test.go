@@ -159,6 +159,18 @@ func TestTheCorrectSubmissionHasFullMarks(t *testing.T) {
 	require.Contains(t, out, "llm_memory.c: 100.0 of 100 points\n")
 }
 
+func TestAMisspelledFlagIsNamedRight(t *testing.T) {
+	t.Parallel()
+	status, _, said := run(t, "--hmtl", "grades", "x.c")
+	require.Equal(t, 2, status)
+	require.Contains(t, said, "unknown flag: --hmtl; did you mean --html?")
+	_, _, said = run(t, "similar", "--treshold", "4", "x.c")
+	require.Contains(t, said, "did you mean --threshold?")
+	status, out, _ := run(t, "completion", "bash")
+	require.Zero(t, status)
+	require.Contains(t, out, "llmgrade")
+}
+
 func TestTroubleIsStatusTwo(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"/nonexistent.c"}, {t.TempDir()}, {"--nonsense"},

@@ -48,7 +48,7 @@ func command() *cobra.Command {
 	}
 	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), fleetCommand(), calibrateCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
 	c.Version = version()
-	c.SetFlagErrorFunc(suggestFlag)
+	c.SetFlagErrorFunc(terminal.SuggestFlag)
 	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
 	c.SetUsageTemplate(strings.NewReplacer(
 		".LocalFlags.FlagUsages", "wrapped .LocalFlags", ".InheritedFlags.FlagUsages", "wrapped .InheritedFlags",

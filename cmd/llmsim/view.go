@@ -15,6 +15,7 @@ import (
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/terminal"
 	"llmmemory/internal/view"
 )
 
@@ -26,15 +27,16 @@ func viewCommand() *cobra.Command {
 		Use:   "view",
 		Short: "Write a page that plays memory back, step by step",
 		Long: "view writes one HTML file that plays a run back: blocks, block tables and queues, iteration by\n" +
-			"iteration. It needs no network and no server. Instead of a run it plays calls of the homework's\n" +
-			"engine: one of the built-in stories, or a trace in llmgrade's format, a call in each line:\n" +
+			"iteration. It needs no network and no server. Instead of a run it plays a built-in story, or calls\n" +
+			"of the homework's engine, a trace in llmgrade's format with a call in each line:\n" +
 			"init e0 512, create e0 1 40, fork e0 1 2, append e0 2 201, free e0 1. A comment behind a # is told\n" +
 			"with its call. llmgrade --trace FILE writes one.\n\n" +
 			"Open the page in a browser: space plays it, the arrow keys go step by step.\n\n" +
-			"Stories: " + strings.Join(view.Stories(), ", ") + ".",
+			strings.Join(terminal.Wrap("Stories: "+strings.Join(view.Stories(), ", ")+".", 0), "\n"),
 		Example: "  llmsim view --system sosp --rate 2.2 --from 300 -o run.html\n" +
 			"  llmsim view --system vllm-v1 --workload wmt16-5shot --rate 5 --blocks 120 -o prefix.html\n" +
-			"  llmsim view --story copy-on-write -o cow.html\n" +
+			"  llmsim view --story copy-on-write -o cow.html       # the homework's engine\n" +
+			"  llmsim view --story preemption -o preemption.html   # vLLM's rules, 12 blocks\n" +
 			"  llmsim view --course calls.trace -o calls.html",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -71,7 +73,7 @@ func viewCommand() *cobra.Command {
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVarP(&out, "out", "o", "", "the page")
-	f.StringVar(&story, "story", "", "a built-in trace of the homework's calls")
+	f.StringVar(&story, "story", "", "a built-in story: see above")
 	f.StringVar(&course, "course", "", "a trace of the homework's calls, in llmgrade's format")
 	f.Float64Var(&limits.From, "from", 0, "seconds of the run that are left out")
 	f.IntVar(&limits.Frames, "steps", 300, "steps to show, at most")

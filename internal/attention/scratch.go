@@ -26,8 +26,9 @@ type scratch struct {
 	values      []float32 // [chunks][PartitionSize][chunk]
 	keyScales   []float32 // [PartitionSize], Int8 only
 	valueScales []float32
-	finite      bool // all values are numbers
-	from, to    int  // tokens of the partition that some row reaches
+	finite      bool                              // all values are numbers
+	from, to    int                               // tokens of the partition that some row reaches
+	row         [tileTokens * MaxHeadSize]float32 // on its way
 
 	// Addresses of a partition's tiles in the order in which they are read: keys,
 	// an even number, values from firstValue on, and what comes after them.

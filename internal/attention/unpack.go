@@ -18,8 +18,8 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 		if whole && r.unpackTile(w, seq, kvHead, part*PartitionSize+t, t, from, to) {
 			continue
 		}
-		for t := from; t < to; t++ {
-			r.unpackToken(w, seq, kvHead, part*PartitionSize+t, t)
+		for t := from; t < to; {
+			t += r.unpackTokens(w, seq, kvHead, part*PartitionSize+t, t, to-t)
 		}
 	}
 }
@@ -59,31 +59,64 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	return true
 }
 
-// unpackToken unpacks a token of any layout to the place t.
-func (r *Runner) unpackToken(w *scratch, seq, kvHead, token, t int) {
+// unpackTokens unpacks the next of n tokens of any layout to the place t, or several
+// that lie side by side in LayoutTile, and says how many.
+func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 	c := r.cache
 	block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
-	for i := range c.HeadSize {
-		w.keys[(t/16*c.HeadSize+i)*16+t%16] = c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, i)]))
+	width := 1
+	if wide := c.Shape.tile(); c.Layout == LayoutTile && place%wide == 0 && wide <= n {
+		width = wide
 	}
-	r.unpackValue(w, block, kvHead, place, t, 0)
-	if c.DType == Int8 {
-		w.keyScales[t] = c.Scales(c.KeyScales, block, kvHead)[place]
-		w.valueScales[t] = c.Scales(c.ValueScales, block, kvHead)[place]
-		w.finite = w.finite && isFinite(w.valueScales[t])
+	r.unpackKeys(w, block, kvHead, place, t, width)
+	for i := range width {
+		r.unpackValue(w, block, kvHead, place+i, t+i, 0)
+		if c.DType == Int8 {
+			w.keyScales[t+i] = c.Scales(c.KeyScales, block, kvHead)[place+i]
+			w.valueScales[t+i] = c.Scales(c.ValueScales, block, kvHead)[place+i]
+			w.finite = w.finite && isFinite(w.valueScales[t+i])
+		}
+	}
+	return width
+}
+
+// unpackKeys unpacks keys of one token, or of a whole tile.
+func (r *Runner) unpackKeys(w *scratch, block, kvHead, place, t, width int) {
+	c := r.cache
+	size, to := c.HeadSize, w.keys[t/16*c.HeadSize*16+t%16:]
+	switch {
+	case c.Layout == LayoutTile && width > 1, c.Layout == LayoutFlash:
+		row := w.row[:size*width]
+		c.DType.LoadAll(row, unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, 0)]))
+		for i := range size {
+			copy(to[i*16:], row[i*width:][:width])
+		}
+	default:
+		for i := range size {
+			to[i*16] = c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, i)]))
+		}
 	}
 }
 
-// unpackValue unpacks the elements of a value from one on, and zeros after them.
+// unpackValue unpacks the elements of a value from one on, a multiple of a chunk, and
+// zeros after them.
 func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t, from int) {
 	c := r.cache
-	for i := from; i < padded(c.HeadSize); i++ {
-		v := float32(0)
-		if i < c.HeadSize {
-			v = c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))
+	row := w.row[:padded(c.HeadSize)]
+	clear(row[c.HeadSize:])
+	if c.Layout == LayoutVLLM {
+		for i := from; i < c.HeadSize; i++ {
+			row[i] = c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))
 		}
-		w.finite = w.finite && isFinite(v)
-		w.values[i/chunk*panelValues+t*chunk+i%chunk] = v
+	} else {
+		c.DType.LoadAll(row[from:c.HeadSize], unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, from)]))
+	}
+	for i := from; i < len(row); i += chunk {
+		part := row[i:][:chunk]
+		copy(w.values[i/chunk*panelValues+t*chunk:], part)
+		for _, v := range part {
+			w.finite = w.finite && isFinite(v)
+		}
 	}
 }
 

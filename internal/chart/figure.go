@@ -28,9 +28,10 @@ const (
 	Explained  Kind = "explained"  // made after the comparison was known: shows a cause, proves nothing
 	KnownMiss  Kind = "known miss" // outside the tolerance, with its cause
 	Simulated  Kind = "simulated"  // there is nothing that it is compared with
+	Measured   Kind = "measured"   // on one machine, which the note names
 )
 
-var allKinds = []Kind{Predicted, Calibrated, OrderOnly, Explained, KnownMiss, Simulated}
+var allKinds = []Kind{Predicted, Calibrated, OrderOnly, Explained, KnownMiss, Simulated, Measured}
 
 // Meaning says it to a reader.
 func (k Kind) Meaning() string {
@@ -47,6 +48,8 @@ func (k Kind) Meaning() string {
 		return "farther from the paper than its tolerance, for a reason that is stated"
 	case Simulated:
 		return "computed with a cost model, compared neither with the paper nor with a GPU"
+	case Measured:
+		return "measured on the machine that the note names; the paper's values are of another one"
 	default:
 		return ""
 	}

@@ -1,5 +1,6 @@
-// Package terminal makes text fit for a terminal: lines that it has room for, and
-// no characters that it obeys. Nothing here knows what the text is about.
+// Package terminal is what commands share towards who types: lines that a terminal has
+// room for, no characters that it obeys, the flag that was meant. Nothing here knows
+// what the text is about.
 package terminal
 
 import (

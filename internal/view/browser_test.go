@@ -372,7 +372,9 @@ func TestKeyboardAmongBlocks(t *testing.T) {
 	require.Equal(t, "2", browsertest.Evaluate[string](t, x, `document.querySelector('.cell[aria-selected]').dataset.block`), "kept from step to step")
 	require.Equal(t, "Block 2: in use by 1, 9 of 16 slots", browsertest.Evaluate[string](t, x, `document.activeElement.getAttribute('aria-label')`))
 	press(t, x, kb.Tab)
-	require.True(t, browsertest.Evaluate[bool](t, x, `document.activeElement.classList.contains('entry')`), "one Tab leaves the grid")
+	require.Equal(t, "SUMMARY", browsertest.Evaluate[string](t, x, `document.activeElement.tagName`), "one Tab leaves the grid")
+	press(t, x, kb.Tab, kb.Tab)
+	require.True(t, browsertest.Evaluate[bool](t, x, `document.activeElement.classList.contains('entry')`), "after the first sequence comes its table")
 	press(t, x, kb.ArrowRight, kb.ArrowDown)
 	require.Equal(t, "2", browsertest.Evaluate[string](t, x, `document.activeElement.closest('.table').dataset.sequence`))
 	for _, key := range []string{"?", "/"} {

@@ -286,7 +286,7 @@ function paint(i) {
       const cell = cells[device][id], mark = marks[device].get(id)
       const names = owners(b), used = b.owners.length > 0
       if (cell.lastChild.className === 'records') slots(cell.lastChild, f, f.before < 0 ? undefined : frames[f.before], id, b)
-      const key = [b.state, b.count, b.filled, b.owners.map(([s]) => s.name), mark, big].join('|')
+      const key = [b.state, b.count, b.filled, b.owners.map(([s]) => s.name), mark, big, b.state === 'free' && formerOf(i) && formerOf(i).get(id)].join('|')
       if (painted.get(cell) === key) return
       painted.set(cell, key)
       set(cell, 'state', b.state)
@@ -303,7 +303,9 @@ function paint(i) {
         cell.style.setProperty('--d', other ? colour(other[0]) : 'color-mix(in srgb, ' + colour(first) + ' 55%, var(--ground))')
       }
       const [, whoPart, countPart, wordPart, signPart] = cell.children
-      text(whoPart, who(b, big))
+      const former = big && b.state === 'free' && formerOf(i) && device === 0 ? formerOf(i).get(id) : undefined
+      text(whoPart, former ? 'was ' + former : who(b, big))
+      cell.classList.toggle('was', !!former)
       text(countPart, b.count > 1 || b.state === 'held' ? '×' + b.count : '')
       text(wordPart, mark ? mark[2] : '')
       text(signPart, mark ? mark[1] : '')
@@ -319,6 +321,21 @@ function paint(i) {
 }
 const usesEngines = frames.some(f => f.engine > 0)
 
+const element = (name, attributes, parent) => {
+  const e = document.createElementNS('http://www.w3.org/2000/svg', name)
+  for (const k in attributes) e.setAttribute(k, attributes[k])
+  if (parent) parent.append(e)
+  return e
+}
+
+// drawing is an empty one over the pools, with a head for its arrows.
+function drawing(id) {
+  const svg = element('svg', { id, class: 'over', 'aria-hidden': 'true' })
+  const marker = element('marker', { id: id + '-head', viewBox: '0 0 10 10', refX: 8, refY: 5, markerWidth: 4.5, markerHeight: 4.5, orient: 'auto' }, svg)
+  element('path', { d: 'M0 0L10 5L0 10z' }, marker)
+  return svg
+}
+
 // arrows are drawn from each copied block to its copy, within what can be told
 // apart.
 function arrows(i) {
@@ -326,17 +343,7 @@ function arrows(i) {
   const old = $('arrows')
   if (old) old.remove()
   if (!list.length || list.length > 24) return
-  const ns = 'http://www.w3.org/2000/svg', svg = document.createElementNS(ns, 'svg')
-  const element = (name, attributes, parent) => {
-    const e = document.createElementNS(ns, name)
-    for (const k in attributes) e.setAttribute(k, attributes[k])
-    parent.append(e)
-    return e
-  }
-  svg.id = 'arrows'
-  svg.setAttribute('aria-hidden', 'true')
-  const marker = element('marker', { id: 'head', viewBox: '0 0 10 10', refX: 8, refY: 5, markerWidth: 4.5, markerHeight: 4.5, orient: 'auto' }, svg)
-  element('path', { d: 'M0 0L10 5L0 10z' }, marker)
+  const svg = drawing('arrows')
   const origin = $('pools').getBoundingClientRect()
   for (const [d1, a, d2, b] of list) {
     if (!cells[d1][a] || !cells[d2][b]) continue
@@ -348,7 +355,7 @@ function arrows(i) {
     const bend = row ? Math.min(40, 14 + Math.abs(x2 - x1) / 9) : 0, side = row ? 0 : Math.min(40, Math.abs(y2 - y1) / 4)
     const path = row ? `M${x1} ${y1}C${x1} ${y1 - bend} ${x2} ${y2 - bend} ${x2} ${y2}` : `M${x1} ${y1}Q${(x1 + x2) / 2 + side} ${(y1 + y2) / 2} ${x2} ${y2}`
     element('path', { d: path, class: 'halo' }, svg)
-    element('path', { d: path, 'marker-end': 'url(#head)' }, svg)
+    element('path', { d: path, 'marker-end': 'url(#arrows-head)' }, svg)
   }
   $('pools').append(svg)
 }
@@ -448,6 +455,10 @@ function tableOf(s, pool, changed) {
   element.dataset.device = s.device
   element.dataset.table = s.table.join(' ')
   heading.append(make('small'))
+  heading.tabIndex = 0
+  heading.setAttribute('role', 'button')
+  heading.setAttribute('aria-pressed', 'false')
+  heading.title = 'Show its blocks'
   element.append(heading)
   const entries = (from, to) => {
     const row = make('div', 'entries')
@@ -477,6 +488,74 @@ function tableOf(s, pool, changed) {
     entries(0, s.table.length)
   }
   return element
+}
+
+// ---- A request that is pointed at: its blocks, and arrows from its table to them.
+
+let kept, pointed // names of sequences, as in data-sequence
+function light() {
+  const name = kept || pointed, old = $('names')
+  if (old) old.remove()
+  document.querySelectorAll('.lit').forEach(e => e.classList.remove('lit'))
+  document.querySelectorAll('.table h3[aria-pressed]').forEach(e => e.setAttribute('aria-pressed', kept !== undefined && e.parentElement.dataset.sequence === kept))
+  const table = name !== undefined && [...document.querySelectorAll('.table')].find(e => e.dataset.sequence === name)
+  $('pools').classList.toggle('dimmed', !!table)
+  if (!table) return
+  table.classList.add('lit')
+  const entries = [...table.querySelectorAll('.entry')].filter(e => Number(e.dataset.block) >= 0)
+  for (const e of entries) cells[e.dataset.device][e.dataset.block].classList.add('lit')
+  if (entries.length > 24) return
+  const svg = drawing('names'), origin = $('pools').getBoundingClientRect()
+  for (const e of entries) {
+    const p = e.getBoundingClientRect(), q = cells[e.dataset.device][e.dataset.block].getBoundingClientRect()
+    const beside = p.left > q.right, above = q.bottom < p.top
+    const x1 = (beside ? p.left : p.left + p.width / 2) - origin.left, y1 = (beside ? p.top + p.height / 2 : above ? p.top : p.bottom) - origin.top
+    const x2 = (beside ? q.right : q.left + q.width / 2) - origin.left, y2 = (beside ? q.top + q.height / 2 : above ? q.bottom : q.top) - origin.top
+    element('path', { d: `M${x1} ${y1}L${x2} ${y2}`, 'marker-end': 'url(#names-head)' }, svg)
+  }
+  $('pools').append(svg)
+}
+const tableAt = e => { const at = e.target.closest && e.target.closest('.table'); return at ? at.dataset.sequence : undefined }
+const point = name => { if (name !== pointed) { pointed = name; light() } }
+function keep(name) {
+  kept = kept === name ? undefined : name
+  light()
+}
+
+// ---- All events, to go to.
+
+function events() {
+  const list = $('event-list')
+  if (!$('events').open) return
+  if (recording.live || list.children.length !== frames.length) {
+    list.replaceChildren(...frames.map((f, i) => {
+      const li = make('li'), button = make('button', '', f.call || f.said[0] || '–')
+      button.type = 'button'
+      button.value = i
+      li.append(button)
+      return li
+    }))
+  }
+  list.querySelectorAll('[aria-current]').forEach(e => e.removeAttribute('aria-current'))
+  const current = list.children[now].firstChild
+  current.setAttribute('aria-current', 'step')
+  list.scrollTop = current.parentElement.offsetTop - list.clientHeight / 2
+}
+
+// formers are who had each free block last, of a pool that is small enough to show it.
+const formers = []
+function formerOf(i) {
+  if (recording.live || frames[i].blocks > 64) return undefined
+  for (let k = formers.length; k <= i; k++) {
+    const before = frames[k].before
+    if (before < 0) {
+      formers[k] = new Map()
+      continue
+    }
+    formers[k] = new Map(formers[before])
+    blocksOf(frames[before])[0].forEach((b, id) => { if (b.owners.length) formers[k].set(id, b.owners.map(([s]) => label(s)).join(' ')) })
+  }
+  return formers[i]
 }
 
 const ranges = (from, to) => from === to ? String(from) : `${from}–${to}`
@@ -536,6 +615,8 @@ function go(to, quiet) {
   for (const id of ['next', 'last']) $(id).disabled = now === end
   details()
   arrows(now)
+  light()
+  events()
   document.documentElement.dataset.step = now
   if (!quiet) remember()
 }
@@ -579,7 +660,7 @@ $('keys').onclick = () => $('help').showModal()
 const fromHash = () => { const m = /step=(\d+)/.exec(location.hash); return m ? Number(m[1]) : recording.live ? end : 0 }
 addEventListener('hashchange', () => { clearTimeout(resting); if (fromHash() !== now) { pause(); go(fromHash(), true) } })
 let size0
-addEventListener('resize', () => { cancelAnimationFrame(size0); size0 = requestAnimationFrame(() => { paint(now); arrows(now) }) })
+addEventListener('resize', () => { cancelAnimationFrame(size0); size0 = requestAnimationFrame(() => { paint(now); arrows(now); light() }) })
 
 // move goes to another block of a grid, or another entry of a table.
 function move(from, key) {
@@ -604,9 +685,11 @@ addEventListener('keydown', e => {
     ArrowLeft: () => step(-1), ArrowRight: () => step(1), ',': () => step(-1), '.': () => step(1), PageUp: () => step(-10), PageDown: () => step(10),
     Home: () => step(-end), End: () => step(end), ' ': toggle, '?': () => $('help').showModal(), '/': () => $('help').showModal(),
   }
-  if (inBlocks && e.key.startsWith('Arrow')) move(inBlocks, e.key)
+  const heading = at.closest && at.closest('.table h3')
+  if (heading && (e.key === 'Enter' || e.key === ' ')) keep(tableAt(e))
+  else if (inBlocks && e.key.startsWith('Arrow')) move(inBlocks, e.key)
   else if (inBlocks && e.key === 'Enter') pin(inBlocks)
-  else if (e.key === 'Escape') { pinned = undefined; details(); return }
+  else if (e.key === 'Escape') { pinned = kept = pointed = undefined; details(); light(); return }
   else if (!keys[e.key] || at === $('speed') || onControl && e.key === ' ') return
   else keys[e.key]()
   e.preventDefault()
@@ -627,6 +710,14 @@ for (const area of [$('pools'), $('tables')]) {
   area.addEventListener('focusout', () => look(undefined))
   area.addEventListener('click', e => { if (place(e)) pin(e.target.closest('.cell, .entry')) })
 }
+
+$('tables').addEventListener('mouseover', e => point(tableAt(e)))
+$('tables').addEventListener('mouseleave', () => point(undefined))
+$('tables').addEventListener('focusin', e => point(tableAt(e)))
+$('tables').addEventListener('focusout', () => point(undefined))
+$('tables').addEventListener('click', e => { if (e.target.closest('h3')) keep(tableAt(e)) })
+$('events').addEventListener('toggle', events)
+$('event-list').addEventListener('click', e => { const b = e.target.closest('button'); if (b) { pause(); go(Number(b.value)) } })
 
 // ---- The legend shows what occurs.
 

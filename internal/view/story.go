@@ -12,8 +12,17 @@ import (
 //go:embed stories
 var stories embed.FS
 
-// Stories are the names of the built-in traces.
+// Stories are the names of the built-in stories: calls of the homework's engine, and
+// requests under the rules of vLLM, the paper's system and Orca.
 func Stories() []string {
+	names := courseStories()
+	for i := range servingStories {
+		names = append(names, servingStories[i].name)
+	}
+	return names
+}
+
+func courseStories() []string {
 	entries, err := stories.ReadDir("stories")
 	if err != nil {
 		panic(err) // they are in the program
@@ -25,8 +34,13 @@ func Stories() []string {
 	return names
 }
 
-// Story plays a built-in trace.
+// Story plays a built-in story.
 func Story(name string) (*Recording, error) {
+	for i := range servingStories {
+		if s := &servingStories[i]; s.name == name {
+			return s.play()
+		}
+	}
 	if !slices.Contains(Stories(), name) {
 		return nil, fmt.Errorf("there is no story %q: there are %s", name, strings.Join(Stories(), ", "))
 	}

@@ -226,7 +226,7 @@ int main(void) {
         for (int layout = LLM_LAYOUT_TILE; layout <= LLM_LAYOUT_FLASH; layout++) {
             make(dtype, layout);
             writing();
-            if (dtype == LLM_F32) {
+            if (dtype == LLM_F32 || layout == dtype % 3) { /* each type, and each layout */
                 forward();
             }
         }

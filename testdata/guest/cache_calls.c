@@ -3,6 +3,8 @@
  * requests apart, priorities, stops, drafts, groups of layers, aborts inside a
  * step, events, resets.
  */
+#include <stddef.h>
+
 #include "cache_check.h"
 
 static llm_cache_step step;
@@ -154,7 +156,7 @@ static void wire(llm_cache cache) {
     EXPECT(LLM_CACHE_E_SMALL, llm_cache_drain_msgpack(cache, 1.5, 2, 0, &batch));
     CHECK(batch.len == size && bytes[0] == 0);
     EXPECT(LLM_CACHE_E_NULL, llm_cache_drain_msgpack(cache, 1.5, 2, 0, NULL));
-    EXPECT(LLM_CACHE_E_RANGE, llm_cache_drain_msgpack(cache, 1.5, 2, 2, &batch));
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_drain_msgpack(cache, 1.5, 2, 4, &batch));
     batch.cap = sizeof bytes;
     OK(llm_cache_drain_msgpack(cache, 1.5, 2, LLM_CACHE_INT_HASHES, &batch));
     CHECK(batch.len == size && memcmp(bytes, want, (size_t)size) == 0);
@@ -220,8 +222,17 @@ static void planned(void) {
     config.groups = plan.groups.at;
     config.groups_len = plan.groups.len;
     OK(llm_cache_close(opened(&config)));
+    plan.max_model_len = 576, plan.max_in_flight_tokens = 64;
+    OK(llm_cache_plan_memory(layers, 6, page * 2 * 50, 0, &plan));
+    CHECK(plan.longest == 576 && plan.request_bytes == page * 2 * 50);
+    plan.max_model_len = 1000;
+    EXPECT(LLM_CACHE_E_MEMORY, llm_cache_plan_memory(layers, 6, page * 2 * 50, 0, &plan));
+    CHECK(plan.longest == 576 && plan.request_bytes == page * 2 * 77);
+    CHECK(strstr(llm_cache_error_detail(), "one request of 1000 tokens") && strstr(llm_cache_error_detail(), "the longest that fits is 576"));
+    plan.size = offsetof(llm_cache_plan, max_model_len); /* of an older header */
     OK(llm_cache_plan_memory(layers, 6, 0, 7, &plan));
-    CHECK(plan.num_gpu_blocks == 7);
+    CHECK(plan.num_gpu_blocks == 7 && plan.longest == 576);
+    plan.size = sizeof plan, plan.max_model_len = 0;
     EXPECT(LLM_CACHE_E_NULL, llm_cache_plan_memory(NULL, 6, page, 0, &plan));
     EXPECT(LLM_CACHE_E_NULL, llm_cache_plan_memory(layers, 6, page, 0, NULL));
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 6, page, 0, &plan)); /* for no block */

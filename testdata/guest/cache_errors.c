@@ -199,8 +199,10 @@ static void requests(void) {
     BAD_SPEC(LLM_CACHE_E_RANGE, min_tokens, -1);
     BAD_SPEC(LLM_CACHE_E_RANGE, min_tokens, 5); /* more than max_tokens */
     CHECK(strstr(llm_cache_error_detail(), "5 to 4 tokens to generate") != NULL);
-    BAD_SPEC(LLM_CACHE_E_RANGE, flags, 8);
-    BAD_SPEC(LLM_CACHE_E_RANGE, reserved, 1);
+    BAD_SPEC(LLM_CACHE_E_RANGE, flags, 64);
+    BAD_SPEC(LLM_CACHE_E_RANGE, flags, LLM_CACHE_ASK);
+    BAD_SPEC(LLM_CACHE_E_RANGE, external, 1);
+    CHECK(strstr(llm_cache_error_detail(), "no consumer") != NULL);
     BAD_SPEC(LLM_CACHE_E_RANGE, arrival, (double)0 / (double)zeros[0]);
     BAD_SPEC(LLM_CACHE_E_NULL, stop, (llm_cache_tokens){NULL, 1});
     BAD_SPEC(LLM_CACHE_E_RANGE, stop, (llm_cache_tokens){tokens, LLM_CACHE_MAX_STOP + 1});

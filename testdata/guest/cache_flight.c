@@ -76,6 +76,33 @@ static void kept(void) {
     OK(llm_cache_close(cache));
 }
 
+/* Equal placeholders of different images are different blocks. */
+static void items(void) {
+    llm_cache_config config = config_small();
+    llm_cache cache = opened(&config);
+    int32_t tokens[50] = {0};
+    const struct {
+        const char *hash;
+        int32_t offset, hit;
+    } cases[] = {{"cat", 20, 0}, {"cat", 20, 48}, {"dog", 20, 16}, {"cat", 21, 16}, {NULL, 0, 16}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        llm_cache_item item = {.hash = cases[i].hash, .offset = cases[i].offset, .length = 10};
+        llm_cache_spec spec = {.size = sizeof spec, .tokens = {tokens, 50}, .max_tokens = 1, .items = &item, .items_len = cases[i].hash != NULL};
+        llm_request id = 0;
+        OK(llm_cache_add(cache, &spec, &id));
+        OK(llm_cache_schedule(cache, &step));
+        CHECK(step.rows.len == 1 && step.rows.at[0].computed == cases[i].hit);
+        one_token(cache, 1);
+    }
+    llm_cache_item bad[] = {{"a", 0, 0}, {"a", 45, 6}, {"", 1, 1}, {NULL, 1, 1}, {"a", -1, 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        llm_cache_spec spec = {.size = sizeof spec, .tokens = {tokens, 50}, .max_tokens = 1, .items = &bad[i], .items_len = 1};
+        llm_request id = 0;
+        CHECK(llm_cache_add(cache, &spec, &id) != LLM_CACHE_OK);
+    }
+    OK(llm_cache_close(cache));
+}
+
 /* Nothing that a failed step should have written is hit. */
 static void failed(void) {
     llm_cache_config config = config_small();
@@ -185,6 +212,7 @@ int main(void) {
     step = step_new();
     outcome = outcome_new();
     async();
+    items();
     kept();
     failed();
     nothing_sampled();

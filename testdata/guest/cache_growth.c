@@ -18,23 +18,27 @@ AT(llm_cache_config, watermark, 56);
 AT(llm_cache_config, groups, 64);
 AT(llm_cache_config, retention_interval, 80);
 AT(llm_cache_config, pipeline_parallel_size, 88);
-_Static_assert(sizeof(llm_cache_spec) == 96, "spec");
+_Static_assert(sizeof(llm_cache_spec) == 112, "spec");
 AT(llm_cache_spec, tokens, 8);
 AT(llm_cache_spec, max_tokens, 24);
 AT(llm_cache_spec, stop, 32);
 AT(llm_cache_spec, salt, 48);
 AT(llm_cache_spec, arrival, 72);
 AT(llm_cache_spec, priority, 80);
+AT(llm_cache_spec, external, 84);
 AT(llm_cache_spec, user_data, 88);
+AT(llm_cache_spec, items, 96);
 _Static_assert(sizeof(llm_cache_row) == 40 && sizeof(llm_cache_copy) == 24 && sizeof(llm_cache_done) == 24, "entries");
 AT(llm_cache_copy, id, 16);
 _Static_assert(sizeof(llm_cache_i32s) == 24 && sizeof(llm_cache_i64s) == 24 && sizeof(llm_cache_ids) == 24, "arrays");
-_Static_assert(sizeof(llm_cache_step) == 8 + 10 * 24, "step");
+_Static_assert(sizeof(llm_cache_step) == 8 + 12 * 24, "step");
 AT(llm_cache_step, rows, 8);
 AT(llm_cache_step, slots, 8 + 5 * 24);
 AT(llm_cache_step, finished, 8 + 9 * 24);
+AT(llm_cache_step, loads, 8 + 10 * 24);
+_Static_assert(sizeof(llm_cache_load) == 24 && sizeof(llm_cache_query) == 24 && sizeof(llm_cache_item) == 16, "transfers");
 _Static_assert(sizeof(llm_cache_outcome) == 8 + 2 * 24, "outcome");
-_Static_assert(sizeof(llm_cache_stats) == 144, "stats");
+_Static_assert(sizeof(llm_cache_stats) == 216, "stats");
 AT(llm_cache_stats, running, 8);
 AT(llm_cache_stats, resumed_hits, 80);
 _Static_assert(sizeof(llm_cache_hash) == 32 && sizeof(llm_cache_event) == 72, "events");
@@ -84,6 +88,17 @@ static void old_ones(void) {
         spec.size = (uint32_t)inside[i]; /* half a pointer would be read */
         EXPECT(LLM_CACHE_E_SIZE, llm_cache_add(cache, &spec, &id));
     }
+
+    llm_cache_step step = step_new();
+    step.size = offsetof(llm_cache_step, loads); /* of the first header of version 2 */
+    free(step.loads.at), step.loads = (llm_cache_loads){NULL, -1, 7};
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.len == 1 && step.loads.len == 7);
+    OK(llm_cache_step_failed(cache));
+    step.size -= 8;
+    EXPECT(LLM_CACHE_E_SIZE, llm_cache_schedule(cache, &step));
+    step.loads = (llm_cache_loads){NULL, 0, 0};
+    step_free(&step);
 
     llm_cache_stats stats;
     memset(&stats, 0x55, sizeof stats);

@@ -72,5 +72,53 @@ def main() -> None:
     print(f"{done} requests in {steps} steps, {stats.hits} of {stats.queries} prompt tokens hit, {stats.preemptions} preemptions")
 
 
+def put(memory, table, mine, positions, missing=()) -> None:
+    """Writes what is loaded; blocks that are missing get something else."""
+    for p in positions:
+        block = table[p // BLOCK_SIZE]
+        memory[block][p % BLOCK_SIZE] = -1 if block in missing else mine[p]
+
+
+def transfers() -> None:
+    """Loads prompts from elsewhere, of which every third comes with a block missing, and sends what is finished."""
+    memory = [[0] * BLOCK_SIZE for _ in range(BLOCKS)]
+    tokens, tables, done, failed = {}, {}, 0, 0
+    flags = llm_cache.KV_CONSUMER | llm_cache.KV_PRODUCER
+    with Cache(num_gpu_blocks=BLOCKS, block_size=BLOCK_SIZE, max_num_seqs=8, max_num_batched_tokens=128,
+               max_model_len=200, flags=flags) as cache:
+        for i in range(12):
+            prompt = [100 * i + k for k in range(50)]
+            how = [llm_cache.LOAD_ASYNC, 0, llm_cache.ASK][i % 3]
+            tokens[cache.add(prompt, max_tokens=4, lora=["", "ada"][i % 2], external=32, flags=how | llm_cache.SEND)] = prompt
+        while (step := cache.schedule()) or step.loads or step.queries:
+            for query in step.queries:
+                cache.match(query.id, 40)
+            for load in step.loads:
+                table = cache.table(load.id)
+                missing = table[1:2] if load.id % 3 == 0 else []
+                put(memory, table, values(tokens[load.id]), range(load.computed, load.computed + load.external), missing)
+                failed += len(cache.load_failed(*missing))
+                cache.received(load.id)
+            if not step:
+                continue
+            for row in step.rows:
+                if row.external:
+                    put(memory, row.blocks[0], values(tokens[row.id]), range(row.computed - row.external, row.computed))
+            sampled = run(step, tokens, tables, memory)
+            outcome = cache.update(sampled)
+            for row, new, kept in zip(step.rows, sampled, outcome.kept):
+                tokens[row.id] = tokens[row.id] + new[:kept]
+            for end in outcome.done:
+                table, mine = cache.table(end.id), values(tokens[end.id])
+                computed, _ = cache.progress(end.id)
+                assert all(memory[table[p // BLOCK_SIZE]][p % BLOCK_SIZE] == mine[p] for p in range(computed))
+                cache.sent(end.id)
+                done += 1
+        stats = cache.statistics()
+        assert done == 12 and failed > 0 and stats.external_hits > 300 and stats.free_blocks == stats.blocks, (done, failed)
+    print(f"{done} requests with {stats.external_hits} tokens loaded, {failed} of them in part")
+
+
 if __name__ == "__main__":
     main()
+    transfers()

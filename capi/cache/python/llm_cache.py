@@ -33,10 +33,11 @@ HASH_SHA256, HASH_XXH3, HASH_NONE = range(3)
 # Flags of a cache.
 EVENTS, WHOLE_PREFILLS, ADMIT_CHUNKS, RETURN_DRAFTS = 1, 2, 4, 8
 EAGLE, AS_VLLM, ASYNC = 32, 64, 128
+KV_CONSUMER, KV_PRODUCER, KV_BEST_EFFORT = 256, 512, 1024
 # Flags of a group.
 GROUP_ALIGN, GROUP_EAGLE = 1, 2
 # Flags of a request.
-NO_READ, REPORT, HOLD = 1, 2, 4
+NO_READ, REPORT, HOLD, LOAD_ASYNC, ASK, SEND = 1, 2, 4, 8, 16, 32
 # What the worker knows of a row's request.
 ROW_RUNNING, ROW_NEW, ROW_RESUMED = range(3)
 # Why a request has finished.
@@ -78,18 +79,23 @@ class _Tokens(c.Structure):
     _fields_ = [("at", c.POINTER(c.c_int32)), ("len", c.c_int64)]
 
 
+class _Item(c.Structure):
+    _fields_ = [("hash", c.c_char_p), ("offset", c.c_int32), ("length", c.c_int32)]
+
+
 class _Spec(c.Structure):
     _fields_ = [
         ("size", c.c_uint32), ("flags", c.c_uint32), ("tokens", _Tokens), ("max_tokens", c.c_int32), ("min_tokens", c.c_int32),
         ("stop", _Tokens), ("salt", c.c_char_p), ("lora", c.c_char_p), ("lora_id", c.c_int64), ("arrival", c.c_double),
-        ("priority", c.c_int32), ("reserved", c.c_int32), ("user_data", c.c_uint64),
+        ("priority", c.c_int32), ("external", c.c_int32), ("user_data", c.c_uint64), ("items", c.POINTER(_Item)),
+        ("items_len", c.c_int64),
     ]
 
 
 class _Row(c.Structure):
     _fields_ = [
         ("id", c.c_uint64), ("user_data", c.c_uint64), ("kind", c.c_int32), ("computed", c.c_int32), ("tokens", c.c_int32),
-        ("drafts", c.c_int32), ("samples", c.c_int32), ("reserved", c.c_int32),
+        ("drafts", c.c_int32), ("samples", c.c_int32), ("external", c.c_int32),
     ]
 
 
@@ -99,6 +105,14 @@ class _Copy(c.Structure):
 
 class _Done(c.Structure):
     _fields_ = [("id", c.c_uint64), ("user_data", c.c_uint64), ("reason", c.c_int32), ("reserved", c.c_int32)]
+
+
+class _Load(c.Structure):
+    _fields_ = [("id", c.c_uint64), ("user_data", c.c_uint64), ("computed", c.c_int32), ("external", c.c_int32)]
+
+
+class _Query(c.Structure):
+    _fields_ = [("id", c.c_uint64), ("user_data", c.c_uint64), ("computed", c.c_int32), ("reserved", c.c_int32)]
 
 
 def _array(kind: type) -> type:
@@ -113,7 +127,7 @@ class _Step(c.Structure):
     _fields_ = [
         ("size", c.c_uint32), ("tokens", c.c_int32), ("rows", _array(_Row)), ("drafts", _I32s), ("blocks", _I32s),
         ("block_starts", _I64s), ("block_ends", _I64s), ("slots", _I64s), ("copies", _array(_Copy)), ("common", _I32s),
-        ("preempted", _IDs), ("finished", _IDs),
+        ("preempted", _IDs), ("finished", _IDs), ("loads", _array(_Load)), ("queries", _array(_Query)),
     ]
 
 
@@ -129,14 +143,17 @@ class Statistics(c.Structure):
         ("blocks", c.c_int64), ("requests", c.c_int64), ("queries", c.c_int64), ("hits", c.c_int64), ("resumed", c.c_int64),
         ("resumed_queries", c.c_int64), ("resumed_hits", c.c_int64), ("in_flight", c.c_int64), ("preemptions", c.c_int64),
         ("sampled", c.c_int64), ("drafts", c.c_int64), ("drafts_accepted", c.c_int64), ("admitted", c.c_int64),
-        ("queue_ns", c.c_int64),
+        ("queue_ns", c.c_int64), ("external_requests", c.c_int64), ("external_queries", c.c_int64), ("external_hits", c.c_int64),
+        ("resumed_external_requests", c.c_int64), ("resumed_external_queries", c.c_int64), ("resumed_external_hits", c.c_int64),
+        ("loading", c.c_int64), ("kept", c.c_int64), ("deferred_blocks", c.c_int64),
     ]
 
 
 @dataclass(frozen=True)
 class Row:
     """A scheduled request. blocks[g] goes into its table in group g from entry starts[g] on;
-    slots[g] is where the keys and values of each of its tokens go (block x block size + place; -1: nowhere)."""
+    slots[g] is where the keys and values of each of its tokens go (block x block size + place; -1: nowhere).
+    The last external tokens of computed are to be loaded from elsewhere first."""
 
     id: int
     user_data: int
@@ -144,6 +161,7 @@ class Row:
     computed: int
     tokens: int
     samples: bool
+    external: int
     drafts: list[int]
     blocks: list[list[int]]
     starts: list[int]
@@ -163,14 +181,36 @@ class Copy:
 
 
 @dataclass(frozen=True)
+class Load:
+    """A request whose tokens from computed on are to be loaded into the blocks of Cache.table, until Cache.received."""
+
+    id: int
+    user_data: int
+    computed: int
+    external: int
+
+
+@dataclass(frozen=True)
+class Query:
+    """A request added with ASK that waits for Cache.match; computed of its tokens are in the cache."""
+
+    id: int
+    user_data: int
+    computed: int
+
+
+@dataclass(frozen=True)
 class Step:
-    """What to compute. A step without rows is false: nothing can run before another call."""
+    """What to compute. A step without rows is false: nothing can run before another call. Its loads and
+    queries are to be looked at all the same."""
 
     rows: list[Row]
     copies: list[Copy]
     common: list[int]
     preempted: list[int]
     finished: list[int]
+    loads: list[Load]
+    queries: list[Query]
 
     def __bool__(self) -> bool:
         return bool(self.rows)
@@ -267,14 +307,17 @@ class Cache:
 
     def add(
         self, tokens: Iterable[int], *, max_tokens: int, min_tokens: int = 0, stop: Iterable[int] = (), salt: str = "",
-        lora: str = "", lora_id: int = 0, arrival: float = 0.0, priority: int = 0, flags: int = 0, user_data: int = 0,
+        lora: str = "", lora_id: int = 0, arrival: float = 0.0, priority: int = 0, flags: int = 0, user_data: int = 0, external: int = 0,
+        items: Sequence[tuple[str, int, int]] = (),
     ) -> int:
-        """Puts a request into the waiting queue and returns its id."""
+        """Puts a request into the waiting queue and returns its id. items are images and the like: hash, offset, length."""
+        parts = (_Item * len(items))(*[_Item(hash.encode(), offset, length) for hash, offset, length in items])
         prompt, ends, id = _i32(tokens), _i32(stop), c.c_uint64(0)
         spec = _Spec(
             size=c.sizeof(_Spec), flags=flags, tokens=_Tokens(prompt, len(prompt)), max_tokens=max_tokens, min_tokens=min_tokens,
             stop=_Tokens(ends, len(ends)), salt=salt.encode(), lora=lora.encode(), lora_id=lora_id, arrival=arrival,
-            priority=priority, user_data=user_data,
+            priority=priority, user_data=user_data, external=external,
+            items=parts if items else None, items_len=len(items),
         )
         self._check(self._lib.llm_cache_add(self._handle, c.byref(spec), c.byref(id)))
         return id.value
@@ -295,6 +338,29 @@ class Cache:
         """Lets requests run that were added with HOLD."""
         self._check(self._lib.llm_cache_release(self._handle, (c.c_uint64 * len(ids))(*ids), c.c_int64(len(ids))))
 
+    def match(self, id: int, external: int, *, load_async: bool = False) -> None:
+        """Says that the first external tokens of a request can be loaded from elsewhere."""
+        self._check(self._lib.llm_cache_match(self._handle, c.c_uint64(id), external, LOAD_ASYNC if load_async else 0))
+
+    def received(self, *ids: int) -> None:
+        """Says that the loads of requests are over."""
+        self._check(self._lib.llm_cache_received(self._handle, (c.c_uint64 * len(ids))(*ids), c.c_int64(len(ids))))
+
+    def load_failed(self, *blocks: int) -> list[int]:
+        """Says which blocks did not get their contents, before received and before the update of the step.
+        Returns the requests that compute them again."""
+        affected = _IDs()
+        given = _i32(blocks)
+        while (code := self._lib.llm_cache_load_failed(self._handle, given, c.c_int64(len(given)), c.byref(affected))) == _SMALL:
+            room = (c.c_uint64 * affected.len)()
+            affected.at, affected.cap = c.cast(room, c.POINTER(c.c_uint64)), len(room)
+        self._check(code)
+        return _list(affected)
+
+    def sent(self, *ids: int) -> None:
+        """Says that the blocks of finished requests were sent, or will not be."""
+        self._check(self._lib.llm_cache_sent(self._handle, (c.c_uint64 * len(ids))(*ids), c.c_int64(len(ids))))
+
     def schedule(self) -> Step:
         """Schedules the next step."""
         t = self._step
@@ -310,13 +376,15 @@ class Cache:
                 parts.append(blocks[first:end])
                 first = end
             rows.append(Row(
-                r.id, r.user_data, r.kind, r.computed, r.tokens, bool(r.samples), drafts[draft : draft + r.drafts], parts,
+                r.id, r.user_data, r.kind, r.computed, r.tokens, bool(r.samples), r.external, drafts[draft : draft + r.drafts], parts,
                 starts[i * self._groups : (i + 1) * self._groups],
                 [slots[g * t.tokens + slot : g * t.tokens + slot + r.tokens] for g in range(self._groups)],
             ))
             draft, slot = draft + r.drafts, slot + r.tokens
         copies = [Copy(p.src, p.dst, p.group, p.index, p.id) for p in _list(t.copies)]
-        return Step(rows, copies, _list(t.common), _list(t.preempted), _list(t.finished))
+        loads = [Load(r.id, r.user_data, r.computed, r.external) for r in _list(t.loads)]
+        queries = [Query(r.id, r.user_data, r.computed) for r in _list(t.queries)]
+        return Step(rows, copies, _list(t.common), _list(t.preempted), _list(t.finished), loads, queries)
 
     def update(self, sampled: Sequence[Sequence[int]]) -> Outcome:
         """Takes what the model sampled in the oldest step in flight: a list of tokens for each row."""
@@ -362,11 +430,12 @@ class Cache:
         self._check(self._lib.llm_cache_statistics(self._handle, c.byref(stats)))
         return stats
 
-    def drain_msgpack(self, seconds: float, rank: int = 0, *, int_hashes: bool = False) -> bytes:
-        """The events since the last call as a batch in vLLM's encoding; empty if there are none."""
+    def drain_msgpack(self, seconds: float, rank: int = 0, *, int_hashes: bool = False, arrays: bool = False) -> bytes:
+        """The events since the last call as a batch in vLLM's encoding; empty if there are none. arrays: as
+        indexers read them that know fields by position."""
         b = _Bytes()
         while True:
-            code = self._lib.llm_cache_drain_msgpack(self._handle, c.c_double(seconds), rank, int(int_hashes), c.byref(b))
+            code = self._lib.llm_cache_drain_msgpack(self._handle, c.c_double(seconds), rank, int(int_hashes) + 2 * int(arrays), c.byref(b))
             if code != _SMALL:
                 break
             room = (c.c_uint8 * b.len)()

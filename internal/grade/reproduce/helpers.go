@@ -28,6 +28,16 @@ static int list_is(LLMEngine *engine, const int *ids, int n) {
     return node->next == &engine->active_seqs && engine->active_seqs.prev == node;
 }
 
+/* Each of the first n counts, as it has to be after a step. */
+static void expect_counts(int step, LLMEngine *engine, const int *counts, int n) {
+    for (int i = 0; i < n; i++) {
+        if (engine->ref_count[i] != counts[i]) {
+            printf("step %d: engine->ref_count[%d] is %d, expected %d\n", step, i, engine->ref_count[i], counts[i]);
+            wrong = 1;
+        }
+    }
+}
+
 /* Bytes of which no two blocks have the same. */
 static void fill(void *pool, size_t size) {
     for (size_t i = 0; i < size; i++) {

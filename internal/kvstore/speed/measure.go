@@ -68,6 +68,15 @@ func ratio(a, b []time.Duration) float64 {
 	return list[len(list)/2]
 }
 
+func micros(a []time.Duration) float64 { return float64(median(a).Nanoseconds()) / 1e3 }
+
+// must ends the program: what is measured does not fail.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 func median(a []time.Duration) time.Duration {
 	a = slices.Clone(a)
 	slices.Sort(a)

@@ -33,6 +33,12 @@ func shape(d attention.DType) attention.Shape {
 
 // newBench fills memory with keys and values of a type.
 func newBench(d attention.DType, l attention.Layout, bytes, threads int) (*bench, error) {
+	s := shape(d)
+	s.Layout = l
+	return newBenchOf(s, bytes, threads)
+}
+
+func newBenchOf(s attention.Shape, bytes, threads int) (*bench, error) {
 	cpus := make([]int, threads)
 	for i := range cpus {
 		cpus[i] = i
@@ -41,8 +47,7 @@ func newBench(d attention.DType, l attention.Layout, bytes, threads int) (*bench
 	if err != nil {
 		return nil, err
 	}
-	config := kvstore.Config{Shape: shape(d), Layers: 1}
-	config.Layout = l
+	config := kvstore.Config{Shape: s, Layers: 1}
 	config.NumBlocks = config.BlocksIn(int64(bytes))
 	store, err := kvstore.New(config, pool)
 	if err != nil {
@@ -56,7 +61,7 @@ func newBench(d attention.DType, l attention.Layout, bytes, threads int) (*bench
 // fill writes random keys and values of some tokens into all blocks.
 func (b *bench) fill() error {
 	r := rand.New(rand.NewPCG(1, 1))
-	n := min(64, b.cache.NumBlocks)
+	n, blockSize := min(64, b.cache.NumBlocks), b.cache.BlockSize
 	k, v := make([]float32, n*blockSize*kvHeads*headSize), make([]float32, n*blockSize*kvHeads*headSize)
 	for i := range k {
 		k[i], v[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
@@ -92,7 +97,7 @@ func (b *bench) tables(tokens int, random bool) [][]int32 {
 		r := rand.New(rand.NewPCG(2, 2))
 		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	}
-	n := (tokens + blockSize - 1) / blockSize
+	n := (tokens + b.cache.BlockSize - 1) / b.cache.BlockSize
 	var tables [][]int32
 	for at := 0; at+n <= len(order); at += n {
 		tables = append(tables, order[at:at+n])
@@ -113,7 +118,7 @@ func (b *bench) batch(seqs, tokens, queries int) *attention.Batch {
 	}
 	a := &attention.Batch{
 		NumHeads: queryHeads, Query: attention.Float32s(b.query[:n], queryHeads*headSize), Out: attention.Float32s(b.out[:n], queryHeads*headSize),
-		QueryStart: []int32{0}, Scale: 0.0884, TableStride: (tokens + blockSize - 1) / blockSize,
+		QueryStart: []int32{0}, Scale: 0.0884, TableStride: (tokens + b.cache.BlockSize - 1) / b.cache.BlockSize,
 	}
 	for i := range seqs {
 		a.QueryStart = append(a.QueryStart, int32((i+1)*queries))

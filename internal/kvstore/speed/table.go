@@ -21,15 +21,10 @@ type Options struct {
 
 // Print writes the tables.
 func Print(w io.Writer, o Options) error {
-	if o.Rounds < 1 || o.Threads < 0 {
-		return fmt.Errorf("%d rounds, %d threads: want at least 1 round", o.Rounds, o.Threads)
+	if err := o.check(); err != nil {
+		return err
 	}
-	if o.Threads == 0 {
-		o.Threads = runtime.NumCPU()
-	}
-	if o.CPU {
-		o.Threads = 1
-	}
+	o = o.complete()
 	for _, part := range []struct {
 		name  string
 		print func(io.Writer, Options) error
@@ -43,6 +38,24 @@ func Print(w io.Writer, o Options) error {
 		fmt.Fprintln(w)
 	}
 	return nil
+}
+
+func (o Options) check() error {
+	if o.Rounds < 1 || o.Threads < 0 {
+		return fmt.Errorf("%d rounds, %d threads: want at least 1 round", o.Rounds, o.Threads)
+	}
+	return nil
+}
+
+// complete fills in the number of threads.
+func (o Options) complete() Options {
+	if o.Threads == 0 {
+		o.Threads = runtime.NumCPU()
+	}
+	if o.CPU {
+		o.Threads = 1
+	}
+	return o
 }
 
 // threadCounts are one thread, and all.
@@ -97,26 +110,6 @@ func quantizedTable(w io.Writer, o Options) error {
 			b.close()
 		}
 		base.close()
-	}
-	return nil
-}
-
-// pagedTable is the paper's Fig. 18a: scattered blocks against contiguous ones.
-func pagedTable(w io.Writer, o Options) error {
-	fmt.Fprintf(w, "%-44s %9s %9s %9s %9s\n", "Fig. 18a: paged against contiguous, f16", "us", "contig.", "times", "to reach")
-	b, err := newBench(attention.F16, attention.LayoutTile, memory, o.Threads)
-	if err != nil {
-		return err
-	}
-	defer b.close()
-	for _, seqs := range []int{1, 8, 32} {
-		for tokens := 64; tokens <= 16384; tokens *= 4 {
-			paged := b.decode(b.batch(seqs, tokens, 1), b.tables(tokens, true))
-			contiguous := b.decode(b.batch(seqs, tokens, 1), b.tables(tokens, false))
-			t := o.alternate(paged, contiguous)
-			fmt.Fprintf(w, "%-44s %9.1f %9.1f %9.3f %9s\n", fmt.Sprintf("batch %d, context %d", seqs, tokens),
-				float64(median(t[0]))/1e3, float64(median(t[1]))/1e3, ratio(t[0], t[1]), "1.03")
-		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,22 +21,31 @@ var mutants = []mutant{
 	{"a popped block loses its keys", "vllm/v1/pool/pool.go", "if rec.tokens != 0 {\n\t\t\tp.forget", "if false {\n\t\t\tp.forget"},
 	{"the last token is never hit", "vllm/v1/kvcache/lookup.go", "limit := r.NumTokens() - 1", "limit := r.NumTokens()"},
 	{"a hit of a window needs the whole window", "vllm/v1/kvcache/lookup_kinds.go", "ceil(g.Window-1, g.BlockSize)", "ceil(g.Window-1, 2*g.BlockSize)"},
-	{"a shared block is not written in place", "vllm/v1/kvcache/copies.go", "return id != pool.Null && block.NeedOf", "return id == pool.Null && block.NeedOf"},
+	{"a shared block is not written in place", "vllm/v1/kvcache/copies.go", "return id != pool.Null && block.Shared", "return id == pool.Null && block.Shared"},
 	{"another last token has another hash", "vllm/v1/kvcache/fork.go", "r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", ""},
 	{"a worker writes where its table points", "vllm/v1/sched/write.go", "slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)"},
-	{"a child is new to the worker", "vllm/v1/sched/fork.go", "p.prefill, true\n", "p.prefill, false\n"},
+	{"a child is new to the worker", "vllm/v1/sched/fork.go", "p.prefill, KindNew\n", "p.prefill, KindRunning\n"},
 	{"rejected drafts are computed again", "vllm/v1/sched/update.go", "computed := r.kv.NumComputedTokens() - n", "computed := r.kv.NumComputedTokens() - max(0, n-1)"},
 	{"V0: a window needs two blocks more", "vllm/v0/manager.go", "m.config.SlidingWindow/m.config.BlockSize + 2", "m.config.SlidingWindow/m.config.BlockSize"},
 	{"the paper: a block is moved once, and all its tables name the copy", "paper/swap.go", "*seen = move{m.mark, to.Take()}\n\t\t\t\tdst = append(dst, device.Pair{Src: id, Dst: seen.to})", "*seen = move{m.mark, to.Take()}"},
 	{"the paper: a shared block is copied before a write", "paper/manager.go", "if !m.gpu.Shared(*last) {", "if *last >= 0 {"},
 	{"a copy is the whole block", "kvstore/move.go", "size*part/parts, size*(part+1)/parts", "size*part/parts, size*(part+1)/parts/2"},
 	{"copies are of all layers", "kvstore/move.go", "pool.Run(len(from)*m.parts, m)", "pool.Run(m.parts, m)"},
-	{"a key goes to its slot's place", "kvstore/write.go", "block, place := int(slot)/c.BlockSize, int(slot)%c.BlockSize", "block, place := int(slot)/c.BlockSize, (int(slot)+1)%c.BlockSize"},
+	{"a key goes to its slot's place", "kvstore/write.go", "return int(slot) / w.cache.BlockSize, int(slot) % w.cache.BlockSize", "return int(slot) / w.cache.BlockSize, (int(slot) + 1) % w.cache.BlockSize"},
 	{"a token's block is found in its own sequence's table", "attention/batch.go", "return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])", "return int(b.BlockTables[token/c.BlockSize])"},
 }
 
 // dataOnly leaves the checks of bookkeeping out, so that only the data judges.
 var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
+
+// The normal run does not break the rules, but sees that each can still be broken.
+func TestEveryRuleStandsOnceInItsFile(t *testing.T) {
+	for _, m := range mutants {
+		source, err := os.ReadFile(filepath.Join("../..", m.file))
+		require.NoError(t, err)
+		assert.Equal(t, 1, strings.Count(string(source), m.from), "%s: the text of the rule in %s", m.rule, m.file)
+	}
+}
 
 // Each rule is broken once, and the tests of this package go red by the data
 // alone.

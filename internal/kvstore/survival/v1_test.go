@@ -11,6 +11,7 @@ import (
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/sched"
@@ -339,6 +340,9 @@ var kinds = []struct {
 func TestEveryLogitSurvivesV1(t *testing.T) {
 	for i, kind := range kinds {
 		for j, d := range []attention.DType{attention.F32, attention.F16, attention.Int8, attention.E4M3} {
+			if j != 0 && j != 1+i%3 && !level.Long() {
+				continue // the other types take the same way through the blocks
+			}
 			t.Run(fmt.Sprintf("%s %v", kind.name, d), func(t *testing.T) {
 				const longest = 96
 				model := randomTransformer(uint64(i), longest+16)

@@ -66,6 +66,7 @@ var figures = []figure{
 	{"fig16", "shared prefix", (*bench).sharedPrefix},
 	{"fig17", "chat", (*bench).chat},
 	{"fig18", "block size", (*bench).blockSize},
+	{"fig18a", "attention over blocks, measured", (*bench).paged},
 	{"fig19", "swapping against recomputation", (*bench).swapping},
 	{"cost", "times of iterations against published ones", (*bench).costs},
 }

@@ -34,6 +34,10 @@ var targets = func() (t struct {
 		Parallel map[string]float64 `json:"parallel"`
 		Beam     map[string]float64 `json:"beam"`
 	} `json:"fig15_alpaca_saving_pct"`
+	Fig18a struct {
+		Contexts []int      `json:"contexts"`
+		Ratio    [2]float64 `json:"paged_against_contiguous"`
+	} `json:"fig18a"`
 	ShareGPTSaving struct {
 		Parallel [2]float64 `json:"parallel_range"`
 		Beam     [2]float64 `json:"beam_range"`

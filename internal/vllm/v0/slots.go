@@ -1,7 +1,7 @@
 package v0
 
-// Pad is the slot of a token that is not written (vLLM's PAD_SLOT_ID).
-const Pad int64 = -1
+// PadSlotID is the slot of a token that is not written (vLLM's PAD_SLOT_ID).
+const PadSlotID int64 = -1
 
 // SlotStart is the first position of a query that the model writes: with a
 // window, the head of a long prompt is not needed (vllm/v0/RULES.md §7). window is 0 for none.
@@ -13,17 +13,17 @@ func SlotStart(prompt bool, query, window int) int {
 }
 
 // AppendSlots appends where the keys and values of the tokens from context up
-// to length go: Pad for those in front of start, else block × size + place. A
+// to length go: PadSlotID for those in front of start, else block × size + place. A
 // nil table, which is that of a profile run, pads them all (vllm/v0/RULES.md §7).
 func AppendSlots(dst []int64, table []int32, blockSize, context, length, start int) []int64 {
 	if table == nil {
 		for range length {
-			dst = append(dst, Pad)
+			dst = append(dst, PadSlotID)
 		}
 		return dst
 	}
 	for range start - context {
-		dst = append(dst, Pad)
+		dst = append(dst, PadSlotID)
 	}
 	size := int64(blockSize)
 	for at := max(start, context); at < length; at++ {

@@ -12,9 +12,9 @@ func TestSlotsFollowTheTable(t *testing.T) {
 	table := []int32{7, 2}
 	require.Equal(t, []int64{28, 29, 30, 31, 8}, AppendSlots(nil, table, 4, 0, 5, 0))
 	require.Equal(t, []int64{31, 8}, AppendSlots(nil, table, 4, 3, 5, 0))
-	require.Equal(t, []int64{Pad, Pad, Pad, 31, 8}, AppendSlots(nil, table, 4, 0, 5, 3))
-	require.Equal(t, []int64{Pad, 31, 8}, AppendSlots(nil, table, 4, 2, 5, 3))
-	require.Equal(t, []int64{Pad, Pad}, AppendSlots(nil, nil, 4, 1, 2, 0))
+	require.Equal(t, []int64{PadSlotID, PadSlotID, PadSlotID, 31, 8}, AppendSlots(nil, table, 4, 0, 5, 3))
+	require.Equal(t, []int64{PadSlotID, 31, 8}, AppendSlots(nil, table, 4, 2, 5, 3))
+	require.Equal(t, []int64{PadSlotID, PadSlotID}, AppendSlots(nil, nil, 4, 1, 2, 0))
 	require.Equal(t, 3, SlotStart(true, 5, 2))
 	require.Equal(t, 0, SlotStart(true, 2, 5))
 	require.Equal(t, 0, SlotStart(false, 5, 2))

@@ -21,15 +21,17 @@ type Cache struct {
 	recycles  bool // some group gives blocks back early
 	plain     bool // no Mamba group
 
-	live   []*Request // in no order
-	spare  []*Request
-	copies []Copy
-	pins   map[int32]int32 // references that copies hold, by block
-	stats  Stats
-	hybrid []hitState // scratch of a lookup, by group
-	plans  []plan     // scratch of an allocation, by group
-	fresh  []int32    // scratch: blocks of an allocation
-	mask   []bool     // scratch of a registration
+	live     []*Request // in no order
+	spare    []*Request
+	copies   []Copy
+	pins     map[int32]int32 // references that copies hold, by block
+	held     map[int32]int32 // references that deferrals hold, by block
+	deferred []deferral      // the oldest first
+	stats    Stats
+	hybrid   []hitState // scratch of a lookup, by group
+	plans    []plan     // scratch of an allocation, by group
+	fresh    []int32    // scratch: blocks of an allocation
+	mask     []bool     // scratch of a registration
 
 	refuse func(group int) bool // tests only: a group for which there are no blocks
 }
@@ -55,6 +57,7 @@ func New(config Config) (*Cache, error) {
 		hybrid:    make([]hitState, len(config.Groups)),
 		plans:     make([]plan, len(config.Groups)),
 		pins:      map[int32]int32{},
+		held:      map[int32]int32{},
 	}
 	c.plain = true
 	for i := range config.Groups {

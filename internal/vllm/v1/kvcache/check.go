@@ -66,10 +66,12 @@ func (c *Cache) references(yield func(int32) bool) {
 			}
 		}
 	}
-	for id, n := range c.pins {
-		for range n {
-			if !yield(id) {
-				return
+	for _, held := range []map[int32]int32{c.pins, c.held} {
+		for id, n := range held {
+			for range n {
+				if !yield(id) {
+					return
+				}
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package kvcache
 
 import (
+	"slices"
+
 	"llmmemory/internal/block"
 	"llmmemory/internal/vllm/v1/pool"
 )
@@ -16,8 +18,8 @@ type Copy struct {
 
 // TakeCopies appends the pending copies to dst, group by group. Until now both
 // blocks of each were kept, so that nobody could reuse them before the copy is
-// known.
-func (c *Cache) TakeCopies(dst []Copy) []Copy {
+// known. With a step other than 0 they are kept until that step has been processed.
+func (c *Cache) TakeCopies(dst []Copy, step uint64) []Copy {
 	if len(c.copies) == 0 {
 		return dst
 	}
@@ -33,7 +35,13 @@ func (c *Cache) TakeCopies(dst []Copy) []Copy {
 	clear(c.copies)
 	c.copies = c.copies[:0]
 	clear(c.pins)
-	c.pool.Free(ends)
+	if step > 0 {
+		later := slices.Clone(ends)
+		slices.Reverse(later)
+		c.deferFree(later, step)
+	} else {
+		c.pool.Free(ends)
+	}
 	c.fresh = ends[:0]
 	return dst
 }
@@ -55,7 +63,7 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 // a copy (internal/README.md, decision 6). What a pending copy holds is no
 // table: it is read before the write.
 func (c *Cache) shared(id int32) bool {
-	return id != pool.Null && block.Shared(c.pool.Count(id)-c.pins[id])
+	return id != pool.Null && block.Shared(c.pool.Count(id)-c.pins[id]-c.held[id])
 }
 
 // sharedSlots counts the blocks of r that tokens from start up to slots will be

@@ -65,7 +65,7 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 		allocate(t, c, r, Alloc{NumNewTokens: 1})
 		r.SetNumComputedTokens(7)
 	}
-	copies := c.TakeCopies(nil)
+	copies := c.TakeCopies(nil, 0)
 	require.Len(t, copies, 2, "the last one is alone")
 	require.Equal(t, Copy{Src: 2, Dst: 3, Request: parent, Index: 1}, copies[0])
 	require.Equal(t, Copy{Src: 2, Dst: 4, Request: children[0], Index: 1}, copies[1])
@@ -75,7 +75,7 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 	require.NoError(t, c.Check())
 	c.Append(parent, 8)
 	allocate(t, c, parent, Alloc{NumNewTokens: 1})
-	require.Empty(t, c.TakeCopies(nil), "everybody is alone")
+	require.Empty(t, c.TakeCopies(nil, 0), "everybody is alone")
 	for _, r := range []*Request{parent, children[0], children[1]} {
 		c.Drop(r)
 	}
@@ -95,7 +95,7 @@ func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
 	c.Drop(parent)
 	require.NoError(t, c.Check())
 	require.Equal(t, 9, c.Pool().NumFree())
-	require.Equal(t, []Copy{{Src: 2, Dst: 3, Index: 1}}, c.TakeCopies(nil))
+	require.Equal(t, []Copy{{Src: 2, Dst: 3, Index: 1}}, c.TakeCopies(nil, 0))
 	require.Equal(t, 11, c.Pool().NumFree())
 	require.NoError(t, c.Check())
 }
@@ -111,10 +111,10 @@ func TestCopyOnWriteNeedsABlock(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.Equal(t, []int32{1, 2}, child.Table(0))
-	require.Empty(t, c.TakeCopies(nil))
+	require.Empty(t, c.TakeCopies(nil, 0))
 	c.Drop(parent)
 	allocate(t, c, child, Alloc{NumNewTokens: 1})
-	require.Empty(t, c.TakeCopies(nil), "it is alone now")
+	require.Empty(t, c.TakeCopies(nil, 0), "it is alone now")
 }
 
 func TestReplaceLastNamesOtherTokens(t *testing.T) {

@@ -41,7 +41,7 @@ func (m *memory) values(r *Request, drafts int) []uint64 {
 
 // step runs the copies, and then writes the positions from from on.
 func (m *memory) step(c *Cache, r *Request, from int) {
-	for _, p := range c.TakeCopies(nil) {
+	for _, p := range c.TakeCopies(nil, 0) {
 		for i := range c.groups[p.Group].BlockSize {
 			m.blocks[place{p.Group, p.Dst, i}] = m.blocks[place{p.Group, p.Src, i}]
 		}

@@ -16,6 +16,11 @@ type Encoder struct {
 	Groups           []kvcache.Group // of the cache: events name what their group attends to
 	DataParallelRank int
 	IntHashes        bool // hashes as numbers (VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES)
+
+	// Arrays writes events as arrays: their type, and the fields up to lora_name or
+	// medium. vLLM sent arrays before #42892 (2026), and llm-d's indexer reads exactly
+	// these fields, by position. Groups and extra keys are not among them.
+	Arrays bool
 }
 
 // medium is where the blocks are: vLLM's MEDIUM_GPU.
@@ -33,19 +38,42 @@ func (e *Encoder) AppendBatch(dst []byte, seconds float64, events *pool.Events) 
 	return appendInt(dst, int64(e.DataParallelRank))
 }
 
-// appendEvent adds a map. Fields that have a default, and have it, are left out.
+// appendEvent adds a map, in which fields that have a default, and have it, are
+// left out, or an array.
 func (e *Encoder) appendEvent(dst []byte, all *pool.Events, v *pool.Event) []byte {
 	switch v.Kind {
 	case pool.Stored:
 		return e.appendStored(dst, all, v)
 	case pool.Removed:
-		dst = appendMap(dst, 4)
-		dst = appendField(dst, "type", "BlockRemoved")
-		dst = e.appendHashes(appendText(dst, "block_hashes"), all.Hashes(v))
-		dst = appendField(dst, "medium", medium)
-		return appendInt(appendText(dst, "group_idx"), int64(v.Group))
+		fields := 4
+		if e.Arrays {
+			fields = 3
+		}
+		dst = e.begin(dst, fields, "BlockRemoved")
+		dst = e.appendHashes(e.name(dst, "block_hashes"), all.Hashes(v))
+		dst = appendText(e.name(dst, "medium"), medium)
+		if e.Arrays {
+			return dst
+		}
+		return appendInt(e.name(dst, "group_idx"), int64(v.Group))
 	}
-	return appendField(appendMap(dst, 1), "type", "AllBlocksCleared")
+	return e.begin(dst, 1, "AllBlocksCleared")
+}
+
+// begin starts an event of so many fields, its type included.
+func (e *Encoder) begin(dst []byte, fields int, kind string) []byte {
+	if e.Arrays {
+		return appendText(appendArray(dst, fields), kind)
+	}
+	return appendText(e.name(appendMap(dst, fields), "type"), kind)
+}
+
+// name adds the name of a field; an array has none.
+func (e *Encoder) name(dst []byte, field string) []byte {
+	if e.Arrays {
+		return dst
+	}
+	return appendText(dst, field)
 }
 
 func (e *Encoder) appendStored(dst []byte, all *pool.Events, v *pool.Event) []byte {
@@ -58,38 +86,48 @@ func (e *Encoder) appendStored(dst []byte, all *pool.Events, v *pool.Event) []by
 	if window > 0 {
 		fields++
 	}
-	dst = appendMap(dst, fields)
-	dst = appendField(dst, "type", "BlockStored")
-	dst = e.appendHashes(appendText(dst, "block_hashes"), hashes)
-	dst = appendText(dst, "parent_block_hash")
+	if e.Arrays {
+		fields = 8
+	}
+	dst = e.begin(dst, fields, "BlockStored")
+	dst = e.appendHashes(e.name(dst, "block_hashes"), hashes)
+	dst = e.name(dst, "parent_block_hash")
 	if v.HasParent {
 		dst = e.appendHash(dst, &v.Parent)
 	} else {
 		dst = appendNil(dst)
 	}
-	dst = appendArray(appendText(dst, "token_ids"), len(all.Tokens(v)))
+	dst = appendArray(e.name(dst, "token_ids"), len(all.Tokens(v)))
 	for _, t := range all.Tokens(v) {
 		dst = appendInt(dst, int64(t))
 	}
-	dst = appendInt(appendText(dst, "block_size"), int64(v.BlockSize))
-	dst = appendText(dst, "lora_id")
+	dst = appendInt(e.name(dst, "block_size"), int64(v.BlockSize))
+	dst = e.name(dst, "lora_id")
 	if v.LoRA == "" {
 		dst = appendNil(dst)
 	} else {
 		dst = appendInt(dst, v.LoRAID)
 	}
-	dst = appendField(dst, "medium", medium)
-	dst = appendText(dst, "lora_name")
+	dst = appendText(e.name(dst, "medium"), medium)
+	dst = e.name(dst, "lora_name")
 	if v.LoRA == "" {
 		dst = appendNil(dst)
 	} else {
 		dst = appendText(dst, v.LoRA)
 	}
-	if len(hashes) > 0 {
-		dst = appendExtras(appendText(dst, "extra_keys"), v.Extra, len(hashes))
+	if e.Arrays {
+		return dst
+	}
+	return appendOptional(dst, v, len(hashes), kind, window)
+}
+
+// appendOptional adds the fields of BlockStored that have defaults.
+func appendOptional(dst []byte, v *pool.Event, hashes int, kind string, window int) []byte {
+	if hashes > 0 {
+		dst = appendExtras(appendText(dst, "extra_keys"), v.Extra, hashes)
 	}
 	dst = appendInt(appendText(dst, "group_idx"), int64(v.Group))
-	dst = appendField(dst, "kv_cache_spec_kind", kind)
+	dst = appendText(appendText(dst, "kv_cache_spec_kind"), kind)
 	if window > 0 {
 		dst = appendInt(appendText(dst, "kv_cache_spec_sliding_window"), int64(window))
 	}

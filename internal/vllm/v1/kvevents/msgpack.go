@@ -78,6 +78,3 @@ func appendBytes(b, s []byte) []byte {
 	}
 	return append(b, s...)
 }
-
-// appendField adds a name and a text.
-func appendField(b []byte, name, value string) []byte { return appendText(appendText(b, name), value) }

@@ -18,14 +18,20 @@ func (s *Scheduler) admitWaiting() {
 		if r == nil {
 			break
 		}
-		if !r.ready() {
+		if !s.ready(r) {
 			r.in.remove(r)
 			s.aside = append(s.aside, r)
 			continue
 		}
-		if !s.admit(r, padding) {
-			break
+		switch s.admit(r, padding) {
+		case passedOver:
+			r.in.remove(r)
+			s.aside = append(s.aside, r)
+			continue
+		case runs:
+			continue
 		}
+		break
 	}
 	for i := len(s.aside) - 1; i >= 0; i-- {
 		s.skipped.pushFront(s.aside[i])
@@ -44,52 +50,98 @@ func (s *Scheduler) nextWaiting() *request {
 	return k
 }
 
-// ready reports whether a waiting request may run: nobody holds it, and no step
-// in flight will still deliver tokens for it.
-func (r *request) ready() bool { return !r.held && (r.stale == 0 || r.dropStale) }
+// ready reports whether a waiting request may run: nobody holds it, its keys and
+// values are not being loaded, and no step in flight will still deliver tokens
+// for it.
+func (s *Scheduler) ready(r *request) bool {
+	if t := &r.transfers; t.loading {
+		if !t.received {
+			return false
+		}
+		s.promote(r)
+	}
+	return !r.held && (r.stale == 0 || r.dropStale)
+}
 
-// admit lets r run if it fits.
-func (s *Scheduler) admit(r *request, padding bool) bool {
-	s.cache.Lookup(r.kv, &s.hit)
-	hit := s.hit.NumTokens
-	n, padded, ok := s.waitingTokens(r, hit, padding)
+// A verdict is what becomes of a waiting request when it is its turn.
+type verdict uint8
+
+const (
+	doesNotFit verdict = iota // nobody after it is looked at in this step
+	passedOver
+	runs
+)
+
+// admit lets r run if it fits: what the cache holds of it is adopted, what a
+// connector has is loaded, before or in its first step, and the rest is computed.
+// A request whose load is over has its blocks already.
+func (s *Scheduler) admit(r *request, padding bool) verdict {
+	loaded := r.kv.NumComputedTokens()
+	external, known := 0, true
+	if loaded > 0 {
+		s.hit.Clear()
+	} else {
+		external, known = s.match(r)
+	}
+	switch {
+	case !known:
+		return passedOver
+	case external > 0 && r.transfers.match.Async:
+		return s.load(r, external)
+	}
+	local := s.hit.NumTokens
+	computed := loaded + local + external
+	n, padded, ok := s.waitingTokens(r, computed, padding)
 	if !ok {
-		return false
+		return doesNotFit
 	}
 	a := kvcache.Alloc{
-		NumNewTokens: n, Hit: &s.hit, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight,
+		NumNewTokens: n, Hit: &s.hit, NumExternalTokens: external,
+		NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight,
 		FullSequenceMustFit: !s.config.AdmitChunks, NothingScheduled: len(s.running) == 0,
 	}
 	if !s.allocate(r, &a) {
-		return false
+		return doesNotFit
 	}
-	s.cache.Record(r.kv, hit)
+	if loaded == 0 {
+		s.cache.Record(r.kv, local)
+		s.count(r, local, external)
+	}
+	s.run(r, computed, n, padded)
+	s.noteLoad(r, external)
+	return runs
+}
+
+// run puts an admitted request among the running ones and into the batch.
+func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	s.counters.Admitted++
 	s.counters.QueueTime += time.Duration(now() - r.queued)
 	r.in.remove(r)
 	s.running = append(s.running, r)
-	e := entry{r: r, id: r.id, kind: KindNew, admitted: true, tokens: int32(n), computed: int32(hit)}
+	e := entry{r: r, id: r.id, kind: KindNew, admitted: true, tokens: int32(n), computed: int32(computed)}
 	if r.status == preempted {
 		e.kind = KindResumed
 	}
 	r.status = running
-	r.kv.SetNumComputedTokens(hit)
+	r.kv.SetNumComputedTokens(computed)
+	if computed+n < r.kv.NumTokens() {
+		s.reserve(r)
+	}
 	if padded {
 		s.pad(&e)
 	}
 	s.lengths(r)
 	s.schedule(e)
-	return true
 }
 
-// waitingTokens is how many tokens after its hit a waiting request computes in
+// waitingTokens is how many tokens after the computed ones a waiting request computes in
 // its first step; ok is false if it cannot be in this one. A decode is padded
 // to as many drafts as the other decodes have, so that all rows are alike.
-func (s *Scheduler) waitingTokens(r *request, hit int, padding bool) (n int, padded, ok bool) {
-	n = r.kv.NumTokens() - hit
+func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int, padded, ok bool) {
+	n = r.kv.NumTokens() - computed
 	if padding && s.config.NumSpeculativeTokens > 0 && n == 1 {
 		n += s.config.NumSpeculativeTokens
-		if n > s.batch.budget || hit+n > s.longest {
+		if n > s.batch.budget || computed+n > s.longest {
 			return 0, false, false
 		}
 		padded = true
@@ -100,8 +152,8 @@ func (s *Scheduler) waitingTokens(r *request, hit int, padding bool) (n int, pad
 	if s.config.DisableChunkedPrefill && n > s.batch.budget {
 		return 0, false, false
 	}
-	n = s.mamba.clip(r.kv, hit, min(n, s.batch.budget))
-	n = s.leaveLookahead(r, hit, n)
+	n = s.mamba.clip(r.kv, computed, min(n, s.batch.budget))
+	n = s.leaveLookahead(r, computed, n)
 	return n, padded, n > 0
 }
 

@@ -33,13 +33,16 @@ func (s *Scheduler) Check() error {
 		}
 		seen[id] = true
 		for g := range s.groups {
-			if len(r.kv.Table(g)) > 0 {
+			if r.kv.NumComputedTokens() == 0 && !r.transfers.loading && len(r.kv.Table(g)) > 0 {
 				return fmt.Errorf("%w: request %#x waits with %d blocks", ErrBroken, uint64(id), len(r.kv.Table(g)))
 			}
 		}
 	}
-	if n := s.requests.Len(); n != len(seen) {
-		return fmt.Errorf("%w: there are %d requests, %d in the queues", ErrBroken, n, len(seen))
+	if n := s.requests.Len(); n != len(seen)+s.transfer.parked {
+		return fmt.Errorf("%w: there are %d requests, %d in the queues and %d parked", ErrBroken, n, len(seen), s.transfer.parked)
+	}
+	if err := s.checkTransfers(); err != nil {
+		return err
 	}
 	if err := s.checkFlight(); err != nil {
 		return err

@@ -42,6 +42,9 @@ type Config struct {
 	//   - A step can be empty although something can run in the next one.
 	AsVLLM bool
 
+	// Connector says what keys and values go from and to elsewhere (RULES.md §19).
+	Connector Connector
+
 	// AsyncScheduling schedules the next step of a request before the tokens
 	// of the last one are known: placeholders stand for them (RULES.md §15).
 	AsyncScheduling bool

@@ -13,7 +13,8 @@ type batch struct {
 	finished  []ID
 
 	budget  int  // tokens left
-	starved bool // somebody was preempted
+	starved bool // somebody was preempted, or waits for blocks
+	waits   bool // somebody waits for blocks that an update will free
 	prefill bool // a running request that is not through its prompt is in it
 }
 

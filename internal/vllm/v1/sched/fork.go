@@ -30,7 +30,7 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.requests.Get(uint64(parent))
+	p := s.live(parent)
 	if p == nil {
 		return 0, unknown(parent)
 	}

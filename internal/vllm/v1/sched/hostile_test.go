@@ -28,7 +28,8 @@ func anyConfig(t *rapid.T) *Scheduler {
 		LongPrefillTokenThreshold: small("threshold", 6), NumLookaheadTokens: small("lookahead", 6),
 		NumSpeculativeTokens: small("drafts", 6), DisableChunkedPrefill: small("whole", 4) == 0,
 		AdmitChunks: rapid.Bool().Draw(t, "admit chunks"), ReturnDrafts: rapid.Bool().Draw(t, "return drafts"),
-		AsVLLM: rapid.Bool().Draw(t, "as vllm"), AsyncScheduling: rapid.Bool().Draw(t, "async"),
+		Connector: rapid.SampledFrom(connectors).Draw(t, "connector"),
+		AsVLLM:    rapid.Bool().Draw(t, "as vllm"), AsyncScheduling: rapid.Bool().Draw(t, "async"),
 		PipelineParallelSize: small("stages", 3), MaxConcurrentBatches: small("batches", 4),
 		Cache: kvcache.Config{
 			NumGPUBlocks: small("blocks", 30), Groups: rapid.SliceOfN(group, 1, 3).Draw(t, "groups"), MaxModelLen: 1 + small("longest", 40),
@@ -71,6 +72,8 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 					Tokens:    rapid.SliceOfN(rapid.Int32Range(0, 1), 0, 40).Draw(t, "prompt"),
 					MaxTokens: rapid.IntRange(-1, 50).Draw(t, "most"), MinTokens: rapid.IntRange(-1, 50).Draw(t, "least"),
 					Stop: []int32{2}, Priority: rapid.IntRange(-1, 1).Draw(t, "priority"), Hold: rapid.IntRange(0, 5).Draw(t, "hold") == 0,
+					External: Match{rapid.IntRange(-1, 20).Draw(t, "match"), rapid.Bool().Draw(t, "async")},
+					Ask:      rapid.IntRange(0, 5).Draw(t, "ask") == 0, Send: rapid.IntRange(0, 5).Draw(t, "send") == 0,
 				})
 				if err == nil {
 					ids = append(ids, id)
@@ -129,6 +132,14 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 			"drafts": func(t *rapid.T) {
 				n := rapid.Int32Range(0, 6).Draw(t, "drafts")
 				_ = s.SetDrafts([]ID{any(t)}, []int32{n}, make([]int32, n))
+			},
+			"match": func(t *rapid.T) {
+				_ = s.SetMatch(any(t), Match{rapid.IntRange(-1, 20).Draw(t, "match"), rapid.Bool().Draw(t, "async")})
+			},
+			"received": func(t *rapid.T) { _ = s.Received(any(t)) },
+			"sent":     func(t *rapid.T) { _ = s.Sent(any(t)) },
+			"load failed": func(t *rapid.T) {
+				_, _ = s.LoadFailed(nil, rapid.SliceOfN(rapid.Int32Range(-1, 30), 0, 6).Draw(t, "blocks")...)
 			},
 			"preempt all": func(*rapid.T) { _, _ = s.Reset(true) },
 			"reset":       func(t *rapid.T) { _, _ = s.Reset(rapid.Bool().Draw(t, "preempt")) },

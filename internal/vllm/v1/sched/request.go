@@ -37,6 +37,10 @@ type Spec struct {
 	NoRead   bool   // do not hit the cache
 	UserData uint64 // the caller's; in every row of the request
 
+	External Match // what can be loaded from elsewhere
+	Ask      bool  // pass the request over until SetMatch has said what can be loaded
+	Send     bool  // keep its blocks after it has finished, until Sent
+
 	Hold   bool // do not run before Release; requests added later do not wait for it
 	Report bool // record events for hits, too
 }
@@ -47,6 +51,7 @@ const (
 	waiting status = iota
 	preempted
 	running
+	parked // finished, its blocks are being loaded or sent
 )
 
 // A request is a Spec at work. What a decode looks at comes first, so that it is
@@ -81,6 +86,8 @@ type request struct {
 
 	in         *queue   // nil: it runs
 	next, prev *request // in its queue (FCFS)
+
+	transfers transfers
 }
 
 // Add puts a request into the waiting queue.
@@ -104,6 +111,9 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	case spec.Arrival != spec.Arrival:
 		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
 	}
+	if err := s.config.Connector.checkSpec(&spec); err != nil {
+		return 0, err
+	}
 	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.NumLookaheadTokens+s.config.NumSpeculativeTokens, longest)
 	if need, have := s.cache.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.Pool().NumBlocks()-1; need > have {
 		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
@@ -123,6 +133,7 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	r.stop = append(r.stop, spec.Stop...)
 	s.enter(r)
 	r.userData, r.queued = spec.UserData, now()
+	r.transfers = transfers{match: spec.External, asks: spec.Ask, unanswered: spec.Ask, send: spec.Send}
 	if r.held = spec.Hold; r.held {
 		s.skipped.push(r)
 	} else {
@@ -158,18 +169,21 @@ func (s *Scheduler) Abort(ids ...ID) int {
 	defer s.mu.Unlock()
 	n := 0
 	for _, id := range ids {
-		r := s.requests.Get(uint64(id))
+		r := s.live(id)
 		if r == nil {
 			continue
 		}
 		n++
 		if r.status == running {
 			if fresh := r.inFlight - r.stale; fresh > 0 { // nobody knows whether they will be computed
-				s.forgetFrom(r, r.kv.NumComputedTokens()-fresh)
+				s.forgetFrom(r, r.kv.NumComputedTokens()-fresh-r.transfers.unsettled)
 			}
 			s.removeRunning(r)
 		} else {
 			r.in.remove(r)
+		}
+		if s.flight.n > 0 { // nor whether what it hit has been
+			r.transfers.unsettled = r.kv.NumComputedTokens()
 		}
 		s.finish(r)
 	}
@@ -190,15 +204,39 @@ func (s *Scheduler) Release(ids ...ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		if r := s.requests.Get(uint64(id)); r != nil {
+		if r := s.live(id); r != nil {
 			r.held = false
 		}
 	}
 }
 
+// Live reports whether an ID names a request that has not finished.
+func (s *Scheduler) Live(id ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live(id) != nil
+}
+
+// live is the request of an ID, or nil if there is none or it has finished.
+func (s *Scheduler) live(id ID) *request {
+	r := s.requests.Get(uint64(id))
+	if r == nil || r.status == parked {
+		return nil
+	}
+	return r
+}
+
 // finish frees what r has. It is in no queue any more.
 func (s *Scheduler) finish(r *request) {
 	s.finished = append(s.finished, r.id)
+	if !s.park(r) {
+		s.drop(r)
+	}
+}
+
+// drop ends r for good.
+func (s *Scheduler) drop(r *request) {
+	s.free(r)
 	s.requests.Remove(uint64(r.id))
 	s.cache.Drop(r.kv)
 	stop, drafts := r.stop[:0], r.drafts[:0]

@@ -25,6 +25,7 @@ func (s *Scheduler) Schedule(step *Step) error {
 	b.reset()
 	s.steps++
 	s.batch, b.seq = b, s.steps
+	s.transfer.loads = s.transfer.loads[:0]
 	s.cache.StartStep()
 	s.cache.Pool().SetStamp(uint32(b.seq))
 	s.fill(b)
@@ -44,6 +45,7 @@ func (s *Scheduler) Schedule(step *Step) error {
 func (s *Scheduler) fill(b *batch) {
 	for {
 		b.budget, b.starved = s.config.MaxNumBatchedTokens, false
+		s.transfer.queries = s.transfer.queries[:0]
 		if s.pause == PauseAll {
 			b.budget = 0
 		}
@@ -51,7 +53,7 @@ func (s *Scheduler) fill(b *batch) {
 		if !b.starved && s.pause == PauseNone {
 			s.admitWaiting()
 		}
-		if len(b.rows) > 0 || !b.starved || s.config.AsVLLM {
+		if len(b.rows) > 0 || s.config.AsVLLM || b.waits || !b.starved && !s.freeLoaded() {
 			return
 		}
 	}
@@ -68,6 +70,9 @@ func (s *Scheduler) advance(e *entry) {
 	r.inFlight += int(e.tokens)
 	r.prefill = computed < r.kv.NumTokens()+r.placeholders
 	e.samples = !r.prefill
+	if e.samples && len(s.transfer.prefills) > 0 {
+		s.unreserve(r)
+	}
 	if !s.config.AsyncScheduling || r.prefill {
 		return
 	}
@@ -130,8 +135,8 @@ func (s *Scheduler) leaveLookahead(r *request, computed, n int) int {
 }
 
 // makeRoom allocates n tokens for r, which is number at of running, and
-// preempts others until that succeeds, or r itself. It returns the place of r
-// and whether r got its blocks.
+// preempts others until that succeeds, or r itself, or blocks are about to be free.
+// It returns the place of r and whether r got its blocks.
 func (s *Scheduler) makeRoom(r *request, n, at int) (int, bool) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
@@ -141,11 +146,18 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, bool) {
 		}
 		s.batch.from = s.batch.from[:from]
 		s.batch.starved = true
+		if s.cache.NumDeferred() > 0 && !s.config.AsVLLM {
+			s.batch.waits = true // blocks come with an update; vLLM would preempt everybody
+			return at, false
+		}
 		victim := s.victim()
+		v := s.running[victim]
+		if v == r && !s.config.AsVLLM && s.unloadLast() {
+			continue // rather than r, which would find the same blocks taken again
+		}
 		if victim < at {
 			at--
 		}
-		v := s.running[victim]
 		s.running = slices.Delete(s.running, victim, victim+1)
 		s.unschedule(v)
 		s.preempt(v)

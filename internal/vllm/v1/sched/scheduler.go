@@ -30,6 +30,7 @@ type Scheduler struct {
 	pause     Pause
 	preempted []ID // since the last step
 	finished  []ID
+	transfer  transfer
 
 	counters Counters
 
@@ -85,12 +86,17 @@ func (s *Scheduler) SetPause(p Pause) {
 // Reset forgets all cached prefixes, and reports whether that was possible: no
 // request may have blocks. With preempt it takes the blocks of all running
 // requests away before, from the last one to the first, so they stay in order.
+// Blocks that are being loaded or sent, or are kept for a step in flight, stay in
+// use: then nothing has changed.
 func (s *Scheduler) Reset(preempt bool) (bool, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.holdsBlocks() {
+		return false, nil
+	}
 	for preempt && len(s.running) > 0 {
 		last := len(s.running) - 1
 		r := s.running[last]
@@ -108,11 +114,13 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 // preempt sends r, which is in running no more, back to the front of the queue
 // without its blocks (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
+	s.free(r)
 	s.cache.Preempt(r.kv)
+	s.forgetMatch(r)
 	r.status = preempted
 	r.drafts = r.drafts[:0]
 	r.resend = KindRunning
-	r.dropStale = r.dropStale && r.stale > 0
+	r.dropStale = s.config.Connector.requiresKVDelivery() || r.dropStale && r.stale > 0
 	r.stale, r.placeholders = r.inFlight, 0
 	s.waiting.pushFront(r)
 	s.preempted = append(s.preempted, r.id)
@@ -141,7 +149,15 @@ type Counters struct {
 	Drafts, DraftsAccepted int           // verified, and sampled as well
 	Admitted               int           // requests, those that were preempted included
 	QueueTime              time.Duration // that these had waited, all together
+
+	// Lookups outside (RULES.md §19), of requests admitted for the first time and
+	// of those that had been preempted.
+	External, ExternalPreempted ExternalCounters
 }
+
+// ExternalCounters are tokens but for Requests: those not hit in the cache, and
+// those of them that are loaded.
+type ExternalCounters struct{ Requests, Queries, Hits int }
 
 // TakeCounters returns the counters and starts anew.
 func (s *Scheduler) TakeCounters() Counters {
@@ -160,8 +176,10 @@ func now() int64 { return int64(time.Since(started)) }
 // Load is how full a scheduler is.
 type Load struct {
 	Running, Waiting   int // requests
+	Loading, Parked    int // requests: waiting for keys and values; finished, with blocks in transfer
 	InFlight           int // steps
 	FreeBlocks, Blocks int // Blocks without the null block
+	Deferred           int // blocks of requests that are gone, kept for steps in flight
 }
 
 // Load returns the present figures.
@@ -169,7 +187,11 @@ func (s *Scheduler) Load() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.cache.Pool()
-	return Load{len(s.running), s.requests.Len() - len(s.running), s.flight.n, p.NumFree(), p.NumBlocks() - 1}
+	return Load{
+		Running: len(s.running), Waiting: s.requests.Len() - len(s.running) - s.transfer.parked,
+		Loading: s.transfer.loading, Parked: s.transfer.parked, InFlight: s.flight.n,
+		FreeBlocks: p.NumFree(), Blocks: p.NumBlocks() - 1, Deferred: s.cache.NumDeferred(),
+	}
 }
 
 // Running appends the running requests to dst, in the order of admission.
@@ -205,23 +227,28 @@ func (s *Scheduler) allWaiting() []*request {
 func (s *Scheduler) NumComputedTokens(id ID) (computed, tokens int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.requests.Get(uint64(id))
+	r := s.requests.Get(uint64(id)) // parked ones, too
 	if r == nil {
 		return 0, 0, unknown(id)
 	}
 	return r.kv.NumComputedTokens(), r.kv.NumTokens(), nil
 }
 
-// Table appends the block table of a request in a group to dst.
+// Table appends the block table of a request in a group to dst. Of a request that
+// has finished and whose blocks are still being sent or loaded, it is the part
+// with computed tokens.
 func (s *Scheduler) Table(dst []int32, id ID, group int) ([]int32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.requests.Get(uint64(id))
+	r := s.requests.Get(uint64(id)) // parked ones, too
 	if r == nil {
 		return dst, unknown(id)
 	}
 	if group < 0 || group >= s.groups {
 		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.groups)
+	}
+	if r.status == parked {
+		return append(dst, s.cache.ComputedTable(r.kv, group)...), nil
 	}
 	return append(dst, r.kv.Table(group)...), nil
 }

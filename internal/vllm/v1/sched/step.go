@@ -32,6 +32,9 @@ type Step struct {
 	Preempted             []ID    // since the last step
 	Finished              []ID    // since the last step
 	NumScheduledTokens    int     // of all rows
+
+	Loads   []Loading // to begin, for requests that wait for keys and values from elsewhere
+	Queries []Query   // requests that wait for SetMatch
 }
 
 // A Row is a scheduled request.
@@ -43,6 +46,7 @@ type Row struct {
 	NumComputedTokens  int  // tokens before this step
 	NumScheduledTokens int  // to compute now, drafts included
 	NumDraftTokens     int
+	NumExternalTokens  int // the last of NumComputedTokens: to be loaded from elsewhere before the row is computed
 }
 
 // A Copy is a pair of blocks whose bytes must be copied.
@@ -69,6 +73,7 @@ func (t *Step) reset(groups int) {
 	t.BlockStarts = t.BlockStarts[:0]
 	t.Copies, t.NumCommonPrefixBlocks = t.Copies[:0], t.NumCommonPrefixBlocks[:0]
 	t.Preempted, t.Finished, t.NumScheduledTokens = t.Preempted[:0], t.Finished[:0], 0
+	t.Loads, t.Queries = t.Loads[:0], t.Queries[:0]
 	for len(t.Slots) < groups {
 		t.Slots = append(t.Slots, nil)
 	}

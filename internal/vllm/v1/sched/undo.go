@@ -28,7 +28,11 @@ func (s *Scheduler) StepFailed() error {
 		b := s.flight.at(s.flight.n - 1)
 		for i := len(b.rows) - 1; i >= 0; i-- {
 			e := &b.rows[i]
-			if r := e.r; r.id == e.id {
+			switch r := e.r; {
+			case r.id != e.id:
+			case r.status == parked:
+				r.inFlight -= int(e.tokens)
+			default:
 				s.undo(r, e, b)
 			}
 		}
@@ -37,6 +41,7 @@ func (s *Scheduler) StepFailed() error {
 		s.finished = append(s.finished, b.finished...)
 		b.rows = b.rows[:0]
 	}
+	s.cache.Processed(s.steps)
 	return nil
 }
 
@@ -81,7 +86,9 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 // not been admitted.
 func (s *Scheduler) unadmit(r *request, e *entry) {
 	s.removeRunning(r)
+	s.unreserve(r)
 	s.cache.Unadmit(r.kv)
+	r.transfers.unsettled, r.transfers.blocks = 0, r.transfers.blocks[:0]
 	r.status = waiting
 	if e.kind == KindResumed {
 		r.status = preempted

@@ -42,6 +42,7 @@ func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	}
 	b, sampled := s.flight.at(0), 0
 	s.cache.Pool().SetStamp(uint32(b.seq))
+	s.cache.Processed(b.seq)
 	for i := range b.rows {
 		n := int(counts[i])
 		kept := s.updateRow(&b.rows[i], tokens[:n], out)
@@ -52,7 +53,7 @@ func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	s.counters.Tokens += sampled
 	s.flight.pop()
 	if len(out.Done) > 0 {
-		s.running = slices.DeleteFunc(s.running, func(r *request) bool { return r.id == 0 })
+		s.running = slices.DeleteFunc(s.running, func(r *request) bool { return r.id == 0 || r.status == parked })
 	}
 	return nil
 }
@@ -95,7 +96,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 		return 0 // finished since
 	}
 	stale := s.land(r, e)
-	if stale && r.dropStale || !e.samples {
+	if r.status == parked || stale && r.dropStale || !e.samples {
 		return 0
 	}
 	if len(tokens) == 0 {
@@ -135,6 +136,9 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 	r.inFlight -= int(e.tokens)
 	if r.stale == 0 {
+		if e.admitted {
+			s.forgetMatch(r)
+		}
 		return false
 	}
 	r.stale -= int(e.tokens)
@@ -188,7 +192,7 @@ func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 	}
 	for i, id := range ids {
 		n := int(counts[i])
-		if r := s.requests.Get(uint64(id)); r != nil {
+		if r := s.live(id); r != nil {
 			r.drafts = r.drafts[:0]
 			if s.takesDrafts(r) {
 				r.drafts = append(r.drafts, tokens[:n]...)

@@ -34,12 +34,13 @@ func newWorker(c *Config) *worker {
 
 // A job is a row at work.
 type job struct {
-	row    Row
-	void   bool // what it computes does not count: its request is gone, or has lost its blocks
-	gone   bool // aborted or finished; it is computed all the same
-	start  int
-	writes int // tokens whose keys and values are written: fewer if the step fails
-	drafts []int32
+	row     Row
+	void    bool // what it computes does not count: its request is gone, or has lost its blocks
+	gone    bool // aborted or finished; it is computed all the same
+	spoiled bool // computed from keys and values that did not come
+	start   int
+	writes  int // tokens whose keys and values are written: fewer if the step fails
+	drafts  []int32
 }
 
 // begin enters what a step says into the worker's state. known are the tokens
@@ -95,7 +96,7 @@ func (w *worker) run(step *Step, jobs []job) error {
 			}
 			values[i] = w.values(all)
 		}
-		if j.gone {
+		if j.void && !j.spoiled {
 			values[i] = w.values(w.tokens[j.row.ID])
 		}
 		for g := range w.groups {
@@ -133,7 +134,7 @@ func (w *worker) write(g int, place int64, j *job, values []uint64, k int) {
 	if place < 0 {
 		return
 	}
-	if j.void && !(j.gone && j.start+k < len(values)) {
+	if j.void && j.start+k >= len(values) {
 		w.garbage++
 		w.memory[g][place] = w.garbage
 		return

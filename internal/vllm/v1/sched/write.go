@@ -1,6 +1,10 @@
 package sched
 
-import "llmmemory/internal/vllm/v1/pool"
+import (
+	"slices"
+
+	"llmmemory/internal/vllm/v1/pool"
+)
 
 // write turns the batch into what the worker gets.
 func (s *Scheduler) write(step *Step) {
@@ -13,25 +17,34 @@ func (s *Scheduler) write(step *Step) {
 			step.NumCommonPrefixBlocks = append(step.NumCommonPrefixBlocks, 0)
 		}
 	}
+	n := len(b.rows)
+	step.Rows = slices.Grow(step.Rows, n)[:n]
+	step.BlockStarts = slices.Grow(step.BlockStarts, n*s.groups)[:n*s.groups]
+	step.BlockEnds = slices.Grow(step.BlockEnds, n*s.groups)[:n*s.groups]
 	for i := range b.rows {
-		s.writeRow(step, &b.rows[i])
+		s.writeRow(step, i, &b.rows[i])
 	}
 	s.writeCopies(step)
 	b.preempted = append(b.preempted, s.preempted...)
 	b.finished = append(b.finished, s.finished...)
 	step.Preempted = append(step.Preempted, b.preempted...)
 	step.Finished = append(step.Finished, b.finished...)
+	step.Loads = append(step.Loads, s.transfer.loads...)
+	step.Queries = append(step.Queries, s.transfer.queries...)
 	s.preempted, s.finished = s.preempted[:0], s.finished[:0]
 }
 
-func (s *Scheduler) writeRow(step *Step, e *entry) {
+func (s *Scheduler) writeRow(step *Step, i int, e *entry) {
 	b := s.batch
-	step.Rows = append(step.Rows, Row{
+	step.Rows[i] = Row{
 		ID: e.id, UserData: e.r.userData, Kind: e.kind, Samples: e.samples,
 		NumComputedTokens: int(e.computed), NumScheduledTokens: int(e.tokens), NumDraftTokens: int(e.drafts),
-	})
+	}
 	if e.drafts > 0 {
 		step.Drafts = append(step.Drafts, b.drafts[e.draft:e.draft+e.drafts]...)
+	}
+	if e.admitted {
+		step.Rows[i].NumExternalTokens = e.r.transfers.unsettled
 	}
 	step.NumScheduledTokens += int(e.tokens)
 	for g := range s.groups {
@@ -40,9 +53,11 @@ func (s *Scheduler) writeRow(step *Step, e *entry) {
 		if e.kind == KindRunning {
 			start = b.from[int(e.from)+g]
 		}
-		step.Blocks = append(step.Blocks, table[start:]...)
-		step.BlockStarts = append(step.BlockStarts, start)
-		step.BlockEnds = append(step.BlockEnds, len(step.Blocks))
+		if start < len(table) {
+			step.Blocks = append(step.Blocks, table[start:]...)
+		}
+		step.BlockStarts[i*s.groups+g] = start
+		step.BlockEnds[i*s.groups+g] = len(step.Blocks)
 		step.Slots[g] = appendSlots(step.Slots[g], table, s.blockSizes[g], int(e.computed), int(e.tokens))
 	}
 }
@@ -77,7 +92,7 @@ func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 // now; the copies run before anything of this step is written.
 func (s *Scheduler) writeCopies(step *Step) {
 	b := s.batch
-	b.copies = s.cache.TakeCopies(b.copies[:0])
+	b.copies = s.cache.TakeCopies(b.copies[:0], s.copyFence())
 	for _, c := range b.copies {
 		pair := Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, Index: -1}
 		if c.Request != nil { // not dropped since: then no table names Dst

@@ -1,0 +1,112 @@
+package main
+
+/*
+#include "translate.h"
+*/
+import "C"
+
+import (
+	"llmmemory/internal/vllm/v1/sched"
+)
+
+//export llm_cache_match
+func llm_cache_match(h C.llm_cache, id C.llm_request, external C.int32_t, flags C.uint32_t) C.int {
+	return with(h, func(c *cache) error {
+		if unknown := flags &^ C.LLM_CACHE_LOAD_ASYNC; unknown != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
+		}
+		inside, err := c.live(id)
+		if err != nil {
+			return err
+		}
+		return c.s.SetMatch(inside, sched.Match{NumTokens: int(external), Async: flags != 0})
+	})
+}
+
+//export llm_cache_received
+func llm_cache_received(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
+	return with(h, func(c *cache) error {
+		var s spans
+		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
+		if err != nil {
+			return err
+		}
+		return asRequest(c.s.Received(inside...))
+	})
+}
+
+//export llm_cache_sent
+func llm_cache_sent(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
+	return with(h, func(c *cache) error {
+		var s spans
+		inside, err := c.allPrivate(slice(&s, "ids", ids, n), &s)
+		if err != nil {
+			return err
+		}
+		return asRequest(c.s.Sent(inside...))
+	})
+}
+
+// asRequest is for errors that say that a request is not in the state for a call.
+func asRequest(err error) error {
+	if err != nil {
+		return fail(C.LLM_CACHE_E_REQUEST, "%v", err)
+	}
+	return nil
+}
+
+//export llm_cache_load_failed
+func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, affected *C.llm_cache_ids) C.int {
+	return with(h, func(c *cache) error {
+		var o outputs
+		if noteOne(&o.spans, "affected", affected); o.err != nil {
+			return o.err
+		}
+		given := slice(&o.spans, "blocks", (*int32)(blocks), n)
+		output(&o.spans, "affected.at", affected.at, affected.cap)
+		if err := o.apart(); err != nil {
+			return err
+		}
+		for i, id := range given {
+			if id < 1 || int(id) >= c.blocks {
+				return fail(C.LLM_CACHE_E_RANGE, "blocks[%d] is %d: want 1 to %d", i, id, c.blocks-1)
+			}
+		}
+		o.need(affected.cap, &affected.len, c.s.Affected(given...))
+		if err := o.fits(); err != nil {
+			return err
+		}
+		var err error
+		if c.ids, err = c.s.LoadFailed(c.ids[:0], given...); err != nil {
+			return err
+		}
+		affected.len = C.int64_t(len(c.ids))
+		c.writeIDs(affected, c.ids)
+		return nil
+	})
+}
+
+// writeTransfers writes what a step says about loads.
+func (c *cache) writeTransfers(t *C.llm_cache_step) {
+	loads := room(t.loads.at, t.loads.len)
+	for i := range loads {
+		l := &c.step.Loads[i]
+		loads[i] = C.llm_cache_load{
+			id: c.public(l.ID), user_data: C.uint64_t(l.UserData),
+			computed: C.int32_t(l.NumComputedTokens), external: C.int32_t(l.NumExternalTokens),
+		}
+	}
+	queries := room(t.queries.at, t.queries.len)
+	for i := range queries {
+		q := &c.step.Queries[i]
+		queries[i] = C.llm_cache_query{id: c.public(q.ID), user_data: C.uint64_t(q.UserData), computed: C.int32_t(q.NumComputedTokens)}
+	}
+}
+
+func externalStats(to *C.llm_cache_stats, load *sched.Load, counters *sched.Counters) {
+	first, again := &counters.External, &counters.ExternalPreempted
+	to.external_requests, to.external_queries, to.external_hits = C.int64_t(first.Requests), C.int64_t(first.Queries), C.int64_t(first.Hits)
+	to.resumed_external_requests, to.resumed_external_queries, to.resumed_external_hits =
+		C.int64_t(again.Requests), C.int64_t(again.Queries), C.int64_t(again.Hits)
+	to.loading, to.kept, to.deferred_blocks = C.int64_t(load.Loading), C.int64_t(load.Parked), C.int64_t(load.Deferred)
+}

@@ -1,0 +1,241 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/vllm/v1/kvcache"
+)
+
+// A Connector is what moves keys and values between this cache and others, or
+// other memory (vLLM's KVTransferConfig). The scheduler calls nobody: it is told what
+// can be loaded (Spec.External, SetMatch), says what to load (Row.NumExternalTokens,
+// Step.Loads), and is told what has become of it (Received, LoadFailed, Sent).
+type Connector struct {
+	Consumer bool // requests can load; with several steps in flight blocks are freed late (RULES.md §19)
+	Producer bool // blocks of finished requests can be sent
+
+	// BestEffort says that what a producer sends is a cache elsewhere, which can
+	// miss. Otherwise somebody waits for it, so a request whose blocks are taken away
+	// does not finish with what steps in flight sample: it computes again, and
+	// has blocks to send when it finishes (vLLM: requires_kv_delivery).
+	BestEffort bool
+}
+
+func (c *Connector) requiresKVDelivery() bool { return c.Producer && !c.BestEffort }
+
+func (c *Connector) used() bool { return c.Consumer || c.Producer }
+
+// A Match is a prefix of a request that can be loaded from elsewhere.
+type Match struct {
+	NumTokens int  // from the first one on; what is hit in the cache is not loaded
+	Async     bool // the request waits while it is loaded, and others run
+}
+
+// Loading is a request whose keys and values are to be loaded: those of the
+// tokens from NumComputedTokens on, into its block table. It runs after Received.
+type Loading struct {
+	ID                ID
+	UserData          uint64
+	NumComputedTokens int // hit in the cache, they need no loading
+	NumExternalTokens int
+}
+
+// A Query is a request that waits for SetMatch.
+type Query struct {
+	ID                ID
+	UserData          uint64
+	NumComputedTokens int // hit in the cache at present, without a part of a block
+}
+
+// transfers is what a request has to do with a connector.
+type transfers struct {
+	match      Match
+	asks       bool // wants an answer each time it waits without blocks
+	unanswered bool
+	send       bool
+	unsettled  int     // external tokens that a row in flight loads
+	blocks     []int32 // with states or windows: those that they go into, which the table can have lost since
+	loading    bool    // has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
+	received   bool    // that is over, and the queue has not noticed yet
+	failed     bool    // a part of it did not come
+	reserving  bool    // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
+}
+
+// transfer is what a scheduler has to do with a connector.
+type transfer struct {
+	loads    []Loading // of the step that is being scheduled
+	queries  []Query
+	prefills []*request // that are reserving
+	loading  int        // requests
+	parked   int
+}
+
+func (c *Connector) checkSpec(spec *Spec) error {
+	switch n := spec.External.NumTokens; {
+	case n < 0 || n > len(spec.Tokens):
+		return fmt.Errorf("%w: %d tokens to load for a prompt of %d", ErrRequest, n, len(spec.Tokens))
+	case !c.Consumer && (n > 0 || spec.Ask):
+		return fmt.Errorf("%w: it wants to load keys and values, but the scheduler's connector is no consumer", ErrRequest)
+	case !c.Producer && spec.Send:
+		return fmt.Errorf("%w: it wants to send its blocks, but the scheduler's connector is no producer", ErrRequest)
+	}
+	return nil
+}
+
+// SetMatch says what can be loaded for a request. It counts once, for the next
+// time the request is admitted without blocks. If it has blocks, nothing changes.
+func (s *Scheduler) SetMatch(id ID, m Match) error {
+	if invariants.Enabled {
+		defer invariants.Hold(s.Check)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.live(id)
+	switch {
+	case r == nil:
+		return unknown(id)
+	case !s.config.Connector.Consumer:
+		return fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
+	case m.NumTokens < 0 || m.NumTokens > r.kv.NumTokens():
+		return fmt.Errorf("%w: %d tokens to load of %d", ErrRequest, m.NumTokens, r.kv.NumTokens())
+	}
+	if r.status != running && r.kv.NumComputedTokens() == 0 {
+		r.transfers.match, r.transfers.unanswered = m, false
+	}
+	return nil
+}
+
+// forgetMatch ends what SetMatch said: it was used, or the request has lost its
+// blocks and may find something else.
+func (s *Scheduler) forgetMatch(r *request) {
+	t := &r.transfers
+	t.match, t.unanswered, t.unsettled, t.blocks = Match{}, t.asks, 0, t.blocks[:0]
+}
+
+// match is what a waiting request need not compute: s.hit, and external tokens
+// after it. known is false if that depends on SetMatch.
+func (s *Scheduler) match(r *request) (external int, known bool) {
+	s.cache.Lookup(r.kv, &s.hit)
+	t := &r.transfers
+	local := s.hit.NumTokens
+	part := local % s.cache.Config().SchedulerBlockSize
+	if t.unanswered {
+		s.transfer.queries = append(s.transfer.queries, Query{r.id, r.userData, local - part})
+		return 0, false
+	}
+	most := r.kv.NumTokens()
+	if !t.match.Async || most == 1 || !s.config.AsVLLM && s.cache.Recycles() {
+		most-- // the last token is computed in any case, and windows leave what it attends to
+	}
+	external = max(min(t.match.NumTokens, most)-(local-part), 0)
+	switch {
+	case part == 0:
+	case external > part: // what is loaded covers the part of a block, too
+		s.hit.Truncate(s.cache, local-part)
+	default:
+		external = 0
+	}
+	return external, true
+}
+
+// load gives r blocks for what its match has, and lets it wait for that.
+func (s *Scheduler) load(r *request, external int) verdict {
+	local := s.hit.NumTokens
+	ok := s.allocate(r, &kvcache.Alloc{
+		Hit: &s.hit, NumExternalTokens: external, DelayCacheBlocks: true, NumInFlightTokens: r.inFlight,
+		ReservedBlocks: s.reservedBlocks(), FullSequenceMustFit: !s.config.AdmitChunks, NothingScheduled: len(s.running) == 0,
+	})
+	if !ok {
+		return doesNotFit
+	}
+	s.cache.SetWaiting(r.kv)
+	s.count(r, local, external)
+	s.cache.Record(r.kv, local)
+	r.kv.SetNumComputedTokens(local + external)
+	r.transfers.loading = true
+	s.transfer.loading++
+	s.reserve(r)
+	s.transfer.loads = append(s.transfer.loads, Loading{r.id, r.userData, local, external})
+	return passedOver
+}
+
+// count counts an admission in which a connector was asked.
+func (s *Scheduler) count(r *request, local, external int) {
+	if !s.config.Connector.Consumer || r.kv.NumTokens() == local {
+		return
+	}
+	c := &s.counters.External
+	if r.kv.NumPreemptions() > 0 {
+		c = &s.counters.ExternalPreempted
+	}
+	c.Requests++
+	c.Queries += r.kv.NumTokens() - local
+	c.Hits += external
+}
+
+// reserve takes the blocks that r still needs into account until it is through its
+// prompt: others may load only into what is left, because a request that loads
+// cannot be preempted.
+func (s *Scheduler) reserve(r *request) {
+	if s.config.Connector.used() && !r.transfers.reserving {
+		r.transfers.reserving = true
+		s.transfer.prefills = append(s.transfer.prefills, r)
+	}
+}
+
+func (s *Scheduler) unreserve(r *request) {
+	if r.transfers.reserving {
+		r.transfers.reserving = false
+		s.transfer.prefills = slices.DeleteFunc(s.transfer.prefills, func(o *request) bool { return o == r })
+	}
+}
+
+func (s *Scheduler) reservedBlocks() int {
+	n := 0
+	for _, r := range s.transfer.prefills {
+		n += s.cache.RemainingBlocks(r.kv)
+	}
+	return n
+}
+
+// free gives the blocks of r back. If a step in flight may still write to them,
+// and a load could get them, that is done when the step has been processed.
+func (s *Scheduler) free(r *request) {
+	s.unreserve(r)
+	if r.inFlight > 0 && s.defersFrees() {
+		s.cache.FreeAfter(r.kv, s.flight.at(s.flight.n-1).seq)
+	}
+}
+
+func (s *Scheduler) defersFrees() bool {
+	return s.config.Connector.Consumer && s.config.MaxConcurrentBatches > 1
+}
+
+// copyFence is the step that must be processed before the blocks of its copies
+// can be free; 0: none.
+func (s *Scheduler) copyFence() uint64 {
+	if s.defersFrees() {
+		return s.batch.seq
+	}
+	return 0
+}
+
+// holdsBlocks reports whether blocks stay in use when no request runs.
+func (s *Scheduler) holdsBlocks() bool {
+	if s.transfer.parked > 0 || s.transfer.loading > 0 || s.cache.NumDeferred() > 0 {
+		return true
+	}
+	for _, r := range s.allWaiting() { // loaded, and not admitted
+		if r.transfers.loading || r.kv.NumComputedTokens() > 0 {
+			return true
+		}
+	}
+	for _, r := range s.running {
+		if r.inFlight > 0 && s.defersFrees() {
+			return true
+		}
+	}
+	return false
+}

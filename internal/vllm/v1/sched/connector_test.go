@@ -1,0 +1,393 @@
+package sched
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+)
+
+// The scenarios and the values they expect are those of vLLM's
+// tests/v1/kv_connector/unit and tests/v1/core/test_scheduler.py at the commit of
+// RULES.md.
+
+func transferConfig(blocks int) Config {
+	return Config{
+		MaxNumSeqs: 16, MaxNumBatchedTokens: 8192, AsVLLM: true, Connector: Connector{Consumer: true, Producer: true},
+		Cache: kvcache.Config{
+			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 8192,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.Dense,
+		},
+	}
+}
+
+const eos = 9999
+
+// remote is a request whose whole prompt can be loaded while others run.
+func remote(n int) Spec {
+	return Spec{External: Match{n, true}, Stop: []int32{eos}, MaxTokens: 16}
+}
+
+func TestLifeOfARemotePrefill(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	id := h.add(40, 1, remote(40))
+	require.Empty(t, h.schedule())
+	require.Equal(t, []Loading{{ID: id, NumExternalTokens: 40}}, h.step.Loads)
+	require.Equal(t, 40, h.computed(id))
+	require.Len(t, h.table(id), 3)
+	require.Zero(t, h.hashed(id), "nothing can be hit before it is loaded")
+	require.Empty(t, h.schedule())
+	require.Empty(t, h.step.Loads, "a load is told once")
+	require.NoError(t, h.Received(id))
+	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumComputedTokens: 39, NumScheduledTokens: 1}}, h.schedule())
+	require.Equal(t, 2, h.hashed(id))
+	require.Empty(t, h.update(1))
+	h.schedule()
+	require.Equal(t, []Done{{ID: id, Reason: StopToken}}, h.update(eos))
+	h.empty()
+}
+
+func TestRemotePrefillAmongOthers(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	local := Spec{Stop: []int32{eos}, MaxTokens: 16}
+	h.add(40, 1, local)
+	require.Len(t, h.schedule(), 1)
+	h.update(1)
+	h.add(40, 2, local)
+	id := h.add(40, 3, remote(40))
+	require.Len(t, h.schedule(), 2)
+	require.Equal(t, 1, h.Load().Waiting)
+	h.update(1)
+	for range 2 {
+		require.Len(t, h.schedule(), 2)
+		require.Equal(t, 1, h.Load().Loading)
+		h.update(1)
+	}
+	require.NoError(t, h.Received(id))
+	require.Len(t, h.schedule(), 3)
+	h.update(1)
+	h.schedule()
+	require.Len(t, h.update(eos), 3)
+	h.empty()
+}
+
+func TestBlocksThatAreBeingLoadedCannotBeHit(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	far := h.add(40, 1, remote(40))
+	h.schedule()
+	near := h.add(40, 1, Spec{})
+	require.Equal(t, []Row{{ID: near, Kind: KindNew, Samples: true, NumScheduledTokens: 40}}, h.schedule())
+	require.Equal(t, 2, h.hashed(near))
+	require.Zero(t, h.hashed(far))
+}
+
+func TestAPromptOfWholeBlocksIsLoadedWithoutItsLastToken(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	id := h.add(32, 1, remote(32))
+	h.schedule()
+	require.Len(t, h.table(id), 2)
+	require.NoError(t, h.Received(id))
+	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumComputedTokens: 31, NumScheduledTokens: 1}}, h.schedule())
+	require.Len(t, h.table(id), 2)
+	h.update(1)
+	h.schedule()
+	h.update(eos)
+	h.empty()
+}
+
+func TestALoadedRequestCanLoseItsBlocks(t *testing.T) {
+	h := newHost(t, transferConfig(6))
+	h.add(32, 1, Spec{Stop: []int32{eos}, MaxTokens: 16})
+	h.schedule()
+	h.update(1)
+	id := h.add(32, 2, remote(32))
+	require.Len(t, h.schedule(), 1)
+	h.update(1)
+	require.Zero(t, h.Load().FreeBlocks)
+	h.schedule()
+	h.update(1)
+	require.NoError(t, h.Received(id))
+	require.Len(t, h.schedule(), 2)
+	h.update(1)
+	require.Len(t, h.schedule(), 1, "it needs a block for its second token")
+	require.Equal(t, []ID{id}, h.step.Preempted)
+	h.update(1)
+	h.schedule()
+	h.update(eos)
+	require.Equal(t, []Row{{ID: id, Kind: KindResumed, Samples: true, NumComputedTokens: 32, NumScheduledTokens: 1}}, h.schedule())
+	h.update(1)
+	h.schedule()
+	h.update(eos)
+	h.empty()
+}
+
+func TestALoadWaitsForBlocks(t *testing.T) {
+	h := newHost(t, transferConfig(6))
+	h.add(32, 1, Spec{Stop: []int32{eos}, MaxTokens: 16})
+	h.schedule()
+	h.update(1)
+	id := h.add(40, 2, remote(40))
+	require.Len(t, h.schedule(), 1)
+	require.Empty(t, h.step.Loads)
+	h.update(1)
+	h.schedule()
+	h.update(eos)
+	require.Empty(t, h.schedule())
+	require.Equal(t, []Loading{{ID: id, NumExternalTokens: 40}}, h.step.Loads)
+	require.NoError(t, h.Received(id))
+	require.Len(t, h.schedule(), 1)
+	h.update(1)
+	h.schedule()
+	h.update(eos)
+	h.empty()
+}
+
+func TestALoadLeavesWhatOthersStillNeed(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		blocks int
+		loads  []int
+		begun  int
+	}{
+		{"not enough after the first one's rest", 8, []int{1, 4}, 1},
+		{"enough for both", 64, []int{1, 1}, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHost(t, transferConfig(test.blocks))
+			h.add(16*4, 1, Spec{External: Match{16 * test.loads[0], true}})
+			b := h.add(16*5, 2, Spec{External: Match{16 * test.loads[1], true}})
+			h.schedule()
+			require.Len(t, h.step.Loads, test.begun)
+			require.Equal(t, test.begun == 1, len(h.table(b)) == 0)
+		})
+	}
+}
+
+func TestAProducerComputesInChunksAndKeepsItsBlocks(t *testing.T) {
+	c := transferConfig(100)
+	c.MaxNumBatchedTokens = 32
+	h := newHost(t, c)
+	id := h.add(63, 1, Spec{MaxTokens: 1, Send: true})
+	require.Equal(t, 32, h.schedule()[0].NumScheduledTokens)
+	require.Empty(t, h.update(1))
+	require.Equal(t, 31, h.schedule()[0].NumScheduledTokens)
+	require.Equal(t, []Done{{ID: id, Reason: Length}}, h.update(1))
+	require.Len(t, h.table(id), 4)
+	require.Equal(t, 63, h.computed(id))
+}
+
+func TestLifeOfARemoteDecode(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		tokens, blocks int
+	}{
+		{"two blocks and a half", 40, 3},
+		{"half a block", 8, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h := newHost(t, transferConfig(100))
+			id := h.add(test.tokens, 1, Spec{MaxTokens: 1, Send: true})
+			require.Len(t, h.schedule(), 1)
+			require.Equal(t, []Done{{ID: id, Reason: Length}}, h.update(1))
+			require.Equal(t, 99-test.blocks, h.Load().FreeBlocks)
+			require.Len(t, h.table(id), test.blocks)
+			require.Empty(t, h.schedule())
+			require.Equal(t, []ID{id}, h.step.Finished)
+			require.Empty(t, h.schedule())
+			require.Empty(t, h.step.Finished)
+			require.Equal(t, 1, h.Load().Parked)
+			require.ErrorIs(t, h.Received(id), ErrRequest)
+			require.NoError(t, h.Sent(id))
+			require.ErrorIs(t, h.Sent(id), ErrRequest)
+			h.empty()
+		})
+	}
+}
+
+func TestAllBlocksAreSentAlsoThoseOfAHit(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	h.add(56, 1, Spec{MaxTokens: 1})
+	h.schedule()
+	h.update(1)
+	id := h.add(40, 1, Spec{MaxTokens: 1, Send: true})
+	require.Equal(t, 32, h.schedule()[0].NumComputedTokens)
+	h.update(1)
+	require.Len(t, h.table(id), 3)
+	require.NoError(t, h.Sent(id))
+	h.empty()
+}
+
+func TestAnAbortedRequestKeepsWhatIsInTransfer(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	sends := h.add(40, 1, Spec{MaxTokens: 1, Send: true})
+	h.schedule()
+	h.update(1)
+	require.Zero(t, h.Abort(sends), "it has finished")
+	loads := h.add(40, 2, remote(40))
+	h.schedule()
+	require.Equal(t, 1, h.Abort(loads))
+	require.Equal(t, 99-6, h.Load().FreeBlocks)
+	h.schedule()
+	require.Equal(t, []ID{loads}, h.step.Finished)
+	ok, err := h.Reset(true)
+	require.NoError(t, err)
+	require.False(t, ok, "blocks are in transfer")
+	require.NoError(t, h.Received(loads))
+	require.NoError(t, h.Sent(sends))
+	h.empty()
+}
+
+func TestExternalHits(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		h := newHost(t, transferConfig(10000))
+		for _, round := range []struct {
+			tokens, local, external int
+		}{{64, 0, 32}, {128, 64, 32}} {
+			var ids []ID
+			for i := range 2 {
+				ids = append(ids, h.add(round.tokens, i+1, Spec{External: Match{round.local + round.external, async}, MaxTokens: 3}))
+			}
+			if async {
+				require.Empty(t, h.schedule())
+				require.Len(t, h.step.Loads, 2)
+				require.Equal(t, round.local, h.step.Loads[1].NumComputedTokens)
+				require.Equal(t, round.external, h.step.Loads[1].NumExternalTokens)
+				require.NoError(t, h.Received(ids...))
+			}
+			rows := h.schedule()
+			require.Len(t, rows, 2)
+			for _, row := range rows {
+				require.Equal(t, round.tokens-round.local-round.external, row.NumScheduledTokens)
+				if !async {
+					require.Equal(t, round.external, row.NumExternalTokens)
+				}
+			}
+			h.update(1)
+			for range 2 {
+				h.schedule()
+				h.update(1)
+			}
+			h.empty()
+		}
+	}
+}
+
+func TestExternalHitsAreCounted(t *testing.T) {
+	for _, test := range []struct {
+		name                             string
+		local                            bool
+		requests, tokens, hits, external int
+	}{
+		{"none in the cache", false, 2, 8, 0, 4},
+		{"some in the cache", true, 1, 128, 64, 32},
+	} {
+		for _, async := range []bool{false, true} {
+			t.Run(test.name, func(t *testing.T) {
+				c := transferConfig(1000)
+				c.Cache.EnablePrefixCaching = test.local
+				h := newHost(t, c)
+				if test.local {
+					h.add(test.hits, 1, Spec{MaxTokens: 2})
+					for range 2 {
+						h.schedule()
+						h.update(1)
+					}
+					h.TakeCounters()
+				}
+				var ids []ID
+				for range test.requests {
+					ids = append(ids, h.add(test.tokens, 1, Spec{External: Match{test.hits + test.external, async}}))
+				}
+				h.schedule()
+				require.Equal(t, ExternalCounters{test.requests, (test.tokens - test.hits) * test.requests, test.external * test.requests},
+					h.TakeCounters().External)
+				if async {
+					require.NoError(t, h.Received(ids...))
+					h.schedule()
+				}
+				require.Zero(t, h.TakeCounters().External, "they count when blocks are there, not again when they run")
+			})
+		}
+	}
+}
+
+func TestALoadThatDoesNotFitWaits(t *testing.T) {
+	c := transferConfig(10)
+	c.Cache.Groups[0].BlockSize = 4
+	h := newHost(t, c)
+	for i := range 2 {
+		h.add(24, i+1, Spec{External: Match{8, false}, MaxTokens: 2})
+	}
+	for waiting := 1; waiting >= 0; waiting-- {
+		rows := h.schedule()
+		require.Len(t, rows, 1)
+		require.Equal(t, 16, rows[0].NumScheduledTokens)
+		require.Equal(t, waiting, h.Load().Waiting)
+		h.update(1)
+		h.schedule()
+		h.update(1)
+		require.Equal(t, 9, h.Load().FreeBlocks)
+	}
+}
+
+func TestAPreemptedRequestLoadsAgain(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		c := transferConfig(7)
+		c.Cache.Groups[0].BlockSize = 2
+		h := newHost(t, c)
+		var ids []ID
+		for i := range 2 {
+			ids = append(ids, h.add(5, i+1, Spec{External: Match{2, async}, MaxTokens: 4}))
+		}
+		if async {
+			require.Empty(t, h.schedule())
+			require.NoError(t, h.Received(ids...))
+		}
+		for step, want := range [][]int{{3, 3}, {1, 1}, {1}, {1}} {
+			var got []int
+			for _, row := range h.schedule() {
+				got = append(got, row.NumScheduledTokens)
+			}
+			require.Equal(t, want, got, "step %d", step)
+			h.update(1)
+		}
+		require.Equal(t, Load{Waiting: 1, FreeBlocks: 6, Blocks: 6}, h.Load())
+		// 4 of its 7 tokens are in the cache, and 2 outside.
+		require.NoError(t, h.SetMatch(ids[1], Match{6, async}))
+		if async {
+			require.Empty(t, h.schedule())
+			require.Equal(t, []Loading{{ID: ids[1], NumComputedTokens: 4, NumExternalTokens: 2}}, h.step.Loads)
+			require.NoError(t, h.Received(ids[1]))
+		}
+		rows := h.schedule()
+		require.Len(t, rows, 1)
+		require.Equal(t, 1, rows[0].NumScheduledTokens)
+		require.Equal(t, KindResumed, rows[0].Kind)
+		h.update(1)
+		h.schedule()
+		h.update(1)
+		require.Equal(t, Load{FreeBlocks: 6, Blocks: 6}, h.Load())
+	}
+}
+
+func TestARequestWaitsForAnAnswer(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	id := h.add(32, 1, Spec{Ask: true, UserData: 5})
+	other := h.add(32, 2, Spec{})
+	require.Equal(t, other, h.schedule()[0].ID, "those after it do not wait")
+	h.update(1)
+	for range 2 {
+		require.Len(t, h.schedule(), 1)
+		require.Equal(t, []Query{{id, 5, 0}}, h.step.Queries)
+		h.update(1)
+	}
+	require.NoError(t, h.SetMatch(id, Match{16, false}))
+	rows := h.schedule()
+	require.Equal(t, Row{ID: id, UserData: 5, Kind: KindNew, Samples: true, NumComputedTokens: 16, NumScheduledTokens: 16, NumExternalTokens: 16}, rows[1])
+	require.Empty(t, h.step.Queries)
+	stats := h.TakeStats()
+	require.Equal(t, 2, stats.Requests, "it counts once, however often it was asked for")
+	require.Equal(t, 64, stats.Queries)
+}

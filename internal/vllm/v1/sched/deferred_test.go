@@ -1,0 +1,175 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// As vLLM's tests/v1/core/test_deferred_block_free.py.
+
+func deferringConfig(steps int) Config {
+	c := transferConfig(10000)
+	c.AsyncScheduling, c.MaxConcurrentBatches = true, steps
+	c.Connector = Connector{Consumer: true}
+	return c
+}
+
+// inFlight is a host with a prefill and decodes of one request in flight.
+func inFlight(t *testing.T, c Config, steps int, spec Spec) (*host, ID, int) {
+	h := newHost(t, c)
+	spec.Stop = []int32{eos}
+	id := h.add(48, 1, spec)
+	for i := range steps {
+		rows := h.schedule()
+		require.Len(t, rows, 1)
+		if i > 0 {
+			require.Equal(t, 1, rows[0].NumScheduledTokens)
+		}
+	}
+	return h, id, h.Load().FreeBlocks
+}
+
+func TestBlocksAreFreeWhenNoStepInFlightWritesThem(t *testing.T) {
+	type action struct {
+		name string
+		do   func(h *host, id ID)
+	}
+	stop := action{"stop", func(h *host, _ ID) { h.update(eos) }}
+	abort := action{"abort", func(h *host, id ID) { h.Abort(id) }}
+	preempt := action{"preempt", func(h *host, id ID) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		r := h.requests.Get(uint64(id))
+		h.removeRunning(r)
+		h.preempt(r)
+	}}
+	plain := deferringConfig(2)
+	plain.Connector = Connector{}
+	pipeline := deferringConfig(2)
+	pipeline.AsyncScheduling, pipeline.PipelineParallelSize = false, 2
+	for _, test := range []struct {
+		name string
+		Config
+		steps int
+		action
+		kept int // updates after which the blocks are still in use
+	}{
+		{"without a connector, at once", plain, 2, stop, -1},
+		{"finished by a stop token, a step behind", deferringConfig(2), 2, stop, 0},
+		{"finished by the newest step", deferringConfig(2), 1, stop, -1},
+		{"aborted with two steps in flight", deferringConfig(2), 2, abort, 1},
+		{"aborted with three steps in flight", deferringConfig(3), 3, abort, 2},
+		{"preempted with two steps in flight", deferringConfig(2), 2, preempt, 1},
+		{"aborted in a pipeline", pipeline, 1, abort, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h, id, busy := inFlight(t, test.Config, test.steps, Spec{})
+			test.do(h, id)
+			for range test.kept {
+				require.Equal(t, busy, h.Load().FreeBlocks)
+				h.update(1)
+			}
+			if test.kept >= 0 {
+				require.Equal(t, busy, h.Load().FreeBlocks)
+				require.Positive(t, h.Load().Deferred)
+				h.update(1)
+			}
+			require.Equal(t, 9999, h.Load().FreeBlocks)
+			require.Zero(t, h.Load().Deferred)
+		})
+	}
+}
+
+func TestSeveralDeferralsEndInOrder(t *testing.T) {
+	h := newHost(t, deferringConfig(2))
+	for i := range 2 {
+		h.add(48, i, Spec{Stop: []int32{eos}})
+	}
+	h.schedule()
+	h.schedule()
+	require.Len(t, h.update(eos), 2)
+	require.Equal(t, 8, h.Load().Deferred)
+	h.update(1)
+	require.Equal(t, 9999, h.Load().FreeBlocks)
+}
+
+func TestARequestThatEndsByLengthFreesItsBlocksAtOnce(t *testing.T) {
+	h := newHost(t, deferringConfig(2))
+	short := h.add(48, 1, Spec{MaxTokens: 1})
+	long := h.add(48, 2, Spec{MaxTokens: 100})
+	h.schedule()
+	rows := h.schedule()
+	require.Len(t, rows, 1)
+	require.Equal(t, long, rows[0].ID)
+	before := h.Load().FreeBlocks
+	require.Equal(t, []Done{{ID: short, Reason: Length}}, h.update(1))
+	require.Greater(t, h.Load().FreeBlocks, before)
+	require.Zero(t, h.Load().Deferred)
+}
+
+func TestAChunkInFlightKeepsTheBlocksOfAnAbortedRequest(t *testing.T) {
+	c := deferringConfig(2)
+	c.LongPrefillTokenThreshold = 16
+	h := newHost(t, c)
+	id := h.add(48, 1, Spec{})
+	require.Equal(t, 16, h.schedule()[0].NumScheduledTokens)
+	busy := h.Load().FreeBlocks
+	h.Abort(id)
+	require.Equal(t, busy, h.Load().FreeBlocks)
+	h.update(1)
+	require.Equal(t, 9999, h.Load().FreeBlocks)
+}
+
+func TestAFailedStepFreesDeferredBlocks(t *testing.T) {
+	h, id, _ := inFlight(t, deferringConfig(2), 2, Spec{})
+	h.Abort(id)
+	require.NoError(t, h.StepFailed())
+	require.NoError(t, h.Check())
+	require.Equal(t, 9999, h.Load().FreeBlocks)
+}
+
+func TestAResetDoesNotBreakIntoAStepInFlight(t *testing.T) {
+	h, _, busy := inFlight(t, deferringConfig(2), 2, Spec{})
+	ok, err := h.Reset(true)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Equal(t, busy, h.Load().FreeBlocks, "nothing has changed")
+}
+
+// vLLM: test_kv_pressure_preempt_mid_handoff.
+func TestAPreemptedProducerComputesAgain(t *testing.T) {
+	for _, test := range []struct {
+		Connector
+		delivers bool
+	}{
+		{Connector{}, false},
+		{Connector{Producer: true}, true},
+		{Connector{Producer: true, Consumer: true}, true},
+		{Connector{Consumer: true}, false},
+		{Connector{Producer: true, BestEffort: true}, false},
+	} {
+		t.Run(fmt.Sprintf("%+v", test.Connector), func(t *testing.T) {
+			c := transferConfig(5)
+			c.MaxNumBatchedTokens, c.AsyncScheduling, c.Connector = 512, true, test.Connector
+			h := newHost(t, c)
+			h.add(32, 1, Spec{MaxTokens: 8})
+			handoff := h.add(32, 2, Spec{MaxTokens: 1})
+			h.schedule()
+			r := h.requests.Get(uint64(handoff))
+			require.Equal(t, 1, r.placeholders)
+			h.schedule()
+			require.Equal(t, preempted, r.status)
+			require.Equal(t, 32, r.stale)
+			require.Equal(t, test.delivers, r.dropStale)
+			done := h.update(1)
+			if test.delivers {
+				require.Empty(t, done, "the blocks to be sent are gone")
+				require.Zero(t, r.stale)
+			} else {
+				require.Equal(t, []Done{{ID: handoff, Reason: Length}}, done)
+			}
+		})
+	}
+}

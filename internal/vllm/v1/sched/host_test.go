@@ -1,0 +1,79 @@
+package sched
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A host is an engine whose model samples what it is told to.
+type host struct {
+	*Scheduler
+	t     *testing.T
+	step  Step
+	steps []Step // in flight
+	out   Outcome
+}
+
+func newHost(t *testing.T, c Config) *host { return &host{Scheduler: newSmall(t, c), t: t} }
+
+func (h *host) add(n, seed int, spec Spec) ID {
+	spec.Tokens = tokens(n, seed)
+	return add(h.t, h.Scheduler, spec)
+}
+
+// schedule returns the rows of the next step.
+func (h *host) schedule() []Row {
+	require.NoError(h.t, h.Schedule(&h.step))
+	require.NoError(h.t, h.Check())
+	if len(h.step.Rows) > 0 {
+		h.steps = append(h.steps, Step{Rows: slices.Clone(h.step.Rows)})
+	}
+	return slices.Clone(h.step.Rows)
+}
+
+// update ends the oldest step: each row that samples samples token.
+func (h *host) update(token int32) []Done {
+	var counts, sampled []int32
+	for _, row := range h.steps[0].Rows {
+		n := int32(0)
+		if row.Samples {
+			n = 1
+			sampled = append(sampled, token)
+		}
+		counts = append(counts, n)
+	}
+	h.steps = h.steps[1:]
+	require.NoError(h.t, h.Update(counts, sampled, &h.out))
+	require.NoError(h.t, h.Check())
+	return slices.Clone(h.out.Done)
+}
+
+func (h *host) table(id ID) []int32 {
+	table, err := h.Table(nil, id, 0)
+	require.NoError(h.t, err)
+	return table
+}
+
+func (h *host) computed(id ID) int {
+	computed, _, err := h.NumComputedTokens(id)
+	require.NoError(h.t, err)
+	return computed
+}
+
+// hashed is how many blocks of the table can be hit.
+func (h *host) hashed(id ID) int {
+	n := 0
+	for _, block := range h.table(id) {
+		if _, _, ok := h.cache.Pool().Primary(block); ok {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *host) empty() {
+	h.schedule()
+	require.Equal(h.t, Load{FreeBlocks: h.cache.Pool().NumBlocks() - 1, Blocks: h.cache.Pool().NumBlocks() - 1}, h.Load())
+}

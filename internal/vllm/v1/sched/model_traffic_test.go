@@ -1,0 +1,77 @@
+package sched
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func (e *engine) finish(t *rapid.T) {
+	e.SetPause(PauseNone)
+	e.release()
+	e.finishing = true
+	for steps := 0; len(e.ids) > 0 || e.transfers.pending(); steps++ {
+		require.Less(t, steps, 4000, "%d requests do not finish", len(e.ids))
+		e.endAll(t)
+		if (!e.schedule(t) || len(e.flights) == e.config.MaxConcurrentBatches) && len(e.flights) > 0 {
+			e.process(t)
+		}
+	}
+	for len(e.flights) > 0 {
+		e.process(t)
+	}
+	require.NoError(t, e.Check())
+	require.Equal(t, e.config.Cache.NumGPUBlocks-1, e.Load().FreeBlocks)
+}
+
+func (e *engine) traffic(t *rapid.T) {
+	t.Repeat(map[string]func(*rapid.T){
+		"add":      e.add,
+		"add one":  e.add,
+		"schedule": func(t *rapid.T) { e.schedule(t) },
+		"process":  e.process,
+		"step": func(t *rapid.T) {
+			e.schedule(t)
+			e.process(t)
+		},
+		"steps": func(t *rapid.T) {
+			for range 4 {
+				e.schedule(t)
+				if len(e.flights) > 0 {
+					e.process(t)
+				}
+			}
+		},
+		"fail":    e.fail,
+		"abort":   e.abort,
+		"fork":    e.fork,
+		"reset":   e.reset,
+		"release": func(*rapid.T) { e.release() },
+		"answer":  e.answer,
+		"receive": e.receive,
+		"send":    e.send,
+		"pause": func(t *rapid.T) {
+			e.SetPause(rapid.SampledFrom([]Pause{PauseNone, PauseNone, PauseNew, PauseAll}).Draw(t, "pause"))
+		},
+		"": func(t *rapid.T) { require.NoError(t, e.Check()) },
+	})
+	e.finish(t)
+}
+
+// Ensure that the state is sound after every operation, that a worker that
+// knows only the steps finds every request's own tokens in its blocks, that a
+// step is empty only if nothing can run, and that all requests finish when no
+// more come.
+func TestSchedulerStaysSound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { newEngine(t, drawConfig(t)).traffic(t) })
+}
+
+// Ensure the same where blocks are scarce and prompts are alike.
+func TestSchedulerStaysSoundUnderPressure(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := newEngine(t, underPressure(t))
+		e.reversed = rapid.Bool().Draw(t, "reversed")
+		e.traffic(t)
+	})
+}

@@ -1,0 +1,247 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// 100 blocks of prompt, 99 of them elsewhere, as in vLLM's
+// test_kv_load_failure_recovery.py and test_invalid_blocks_correctness.py.
+
+func TestALoadThatFailsInPartIsCutThere(t *testing.T) {
+	for _, invalid := range [][]int{{0, 98}, {50, 98}, {98}} {
+		t.Run(fmt.Sprint(invalid), func(t *testing.T) {
+			h := newHost(t, transferConfig(10000))
+			var ids []ID
+			for i := range 3 {
+				ids = append(ids, h.add(1600, 20*i, Spec{External: Match{1584, true}}))
+			}
+			require.Empty(t, h.schedule())
+			require.Len(t, h.step.Loads, 3)
+			var blocks []int32
+			for _, i := range invalid {
+				blocks = append(blocks, h.table(ids[1])[i])
+			}
+			affected, err := h.LoadFailed(nil, blocks...)
+			require.NoError(t, err)
+			require.Equal(t, ids[1:2], affected)
+			require.NoError(t, h.Received(ids[0], ids[2]))
+			for i, want := range []int{1584, invalid[0] * 16, 1584} {
+				require.Equal(t, want, h.computed(ids[i]))
+			}
+			require.Equal(t, Load{Waiting: 3, Loading: 1, FreeBlocks: 9999 - 3*99, Blocks: 9999}, h.Load())
+			require.NoError(t, h.Received(ids[1]))
+			rows := h.schedule()
+			require.Len(t, rows, 3)
+			require.Equal(t, invalid[0]*16, rows[1].NumComputedTokens)
+			require.Equal(t, 1600-invalid[0]*16, rows[1].NumScheduledTokens)
+		})
+	}
+}
+
+func TestALoadCanFailBitByBit(t *testing.T) {
+	for _, invalid := range [][]int{{0, 50, 98}, {98, 50, 0}} {
+		h := newHost(t, transferConfig(1000))
+		id := h.add(1600, 1, Spec{External: Match{1584, true}})
+		h.schedule()
+		table, least := h.table(id), 99
+		for _, i := range invalid {
+			_, err := h.LoadFailed(nil, table[i])
+			require.NoError(t, err)
+			least = min(least, i)
+			require.Equal(t, least*16, h.computed(id))
+		}
+	}
+}
+
+func TestARowWhoseLoadFailedIsComputedAgain(t *testing.T) {
+	for _, asVLLM := range []bool{true, false} {
+		for _, invalid := range [][]int{{0, 98}, {50, 98}, {98}} {
+			t.Run(fmt.Sprint(asVLLM, invalid), func(t *testing.T) {
+				c := transferConfig(10000)
+				c.AsVLLM = asVLLM
+				h := newHost(t, c)
+				var ids []ID
+				for i := range 3 {
+					ids = append(ids, h.add(1600, 20*i, Spec{External: Match{1584, false}, Stop: []int32{eos}}))
+				}
+				require.Len(t, h.schedule(), 3)
+				table := h.table(ids[1])
+				var blocks []int32
+				for _, i := range invalid {
+					blocks = append(blocks, table[i])
+				}
+				require.Equal(t, 1, h.Affected(blocks...))
+				affected, err := h.LoadFailed(nil, blocks...)
+				require.NoError(t, err)
+				require.Equal(t, ids[1:2], affected)
+				require.Len(t, h.update(eos), 2)
+				require.Zero(t, h.out.Kept[1])
+				require.Equal(t, invalid[0]*16, h.computed(ids[1]))
+				require.Equal(t, 1, h.Load().Running)
+				require.Equal(t, table, h.table(ids[1]), "it keeps its blocks")
+				if !asVLLM {
+					require.Equal(t, invalid[0], h.hashed(ids[1]), "what did not come cannot be hit")
+				}
+				rows := h.schedule()
+				require.Equal(t, 1600-invalid[0]*16, rows[0].NumScheduledTokens)
+				require.Equal(t, 100, h.hashed(ids[1]))
+			})
+		}
+	}
+}
+
+func TestABlockThatFailedForTwoIsComputedOnce(t *testing.T) {
+	for _, invalid := range [][]int{{0, 49}, {25, 49}, {49}} {
+		for _, asVLLM := range []bool{true, false} {
+			t.Run(fmt.Sprint(asVLLM, invalid), func(t *testing.T) {
+				c := transferConfig(10000)
+				c.AsVLLM = asVLLM
+				h := newHost(t, c)
+				a := h.add(1600, 1, Spec{External: Match{1584, false}})
+				b := add(t, h.Scheduler, Spec{Tokens: append(tokens(800, 1), tokens(800, 50)...)})
+				rows := h.schedule()
+				require.Equal(t, 1584, rows[0].NumComputedTokens)
+				require.Equal(t, 800, rows[1].NumComputedTokens)
+				table := h.table(a)
+				var blocks []int32
+				for _, i := range invalid {
+					blocks = append(blocks, table[i])
+				}
+				affected, err := h.LoadFailed(nil, blocks...)
+				require.NoError(t, err)
+				require.Equal(t, []ID{a, b}, affected)
+				h.update(1)
+				require.Equal(t, invalid[0]*16, h.computed(a))
+				if asVLLM {
+					require.Equal(t, 800, h.computed(b), "the first computes it for both")
+					return
+				}
+				require.Zero(t, h.computed(b), "it reads the block when it is whole")
+				rows = h.schedule()
+				require.Equal(t, a, rows[0].ID)
+				require.Equal(t, b, rows[1].ID)
+				require.Equal(t, 800, rows[1].NumComputedTokens)
+			})
+		}
+	}
+}
+
+func TestOnlyWhatWasLoadedIsCached(t *testing.T) {
+	h := newHost(t, transferConfig(1000))
+	id := h.add(1600, 1, Spec{External: Match{1584, true}})
+	h.schedule()
+	require.Equal(t, ExternalCounters{1, 1600, 1584}, h.TakeCounters().External)
+	_, err := h.LoadFailed(nil, h.table(id)[50])
+	require.NoError(t, err)
+	require.NoError(t, h.Received(id))
+	require.Zero(t, h.hashed(id))
+	h.mu.Lock()
+	h.promote(h.requests.Get(uint64(id)))
+	h.mu.Unlock()
+	require.Equal(t, 50, h.hashed(id))
+	require.Equal(t, 800, h.schedule()[0].NumScheduledTokens)
+}
+
+func TestALoadOfNothingGivesItsBlocksBack(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	id := h.add(40, 1, remote(40))
+	h.schedule()
+	_, err := h.LoadFailed(nil, h.table(id)...)
+	require.NoError(t, err)
+	require.NoError(t, h.Received(id))
+	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumScheduledTokens: 40}}, h.schedule(), "it is computed here")
+}
+
+func TestAbortAfterAFailedLoadIsThePolicyFail(t *testing.T) {
+	c := transferConfig(1000)
+	c.AsVLLM = false
+	h := newHost(t, c)
+	id := h.add(1600, 1, Spec{External: Match{1584, false}})
+	h.schedule()
+	invalid := h.table(id)[50]
+	affected, err := h.LoadFailed(nil, invalid)
+	require.NoError(t, err)
+	require.Equal(t, 1, h.Abort(affected...))
+	_, _, ok := h.cache.Pool().Primary(invalid)
+	require.False(t, ok, "nobody can hit the block")
+	require.Empty(t, h.update(1))
+	h.empty()
+}
+
+// A request computes on a shared block that did not come, loses its own blocks in
+// the next step, and only then the failure is known.
+func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
+	c := transferConfig(100)
+	c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = false, 2, true
+	h := newHost(t, c)
+	a := h.add(48, 1, Spec{External: Match{32, false}})
+	h.schedule()
+	long := append(tokens(48, 1), tokens(32, 7)...)
+	b := add(t, h.Scheduler, Spec{Tokens: long})
+	rows := h.schedule()
+	require.Equal(t, 48, rows[1].NumComputedTokens)
+	invalid := h.table(a)[1]
+	h.mu.Lock()
+	r := h.requests.Get(uint64(b))
+	h.removeRunning(r)
+	h.preempt(r)
+	h.mu.Unlock()
+	_, err := h.LoadFailed(nil, invalid)
+	require.NoError(t, err)
+	h.update(1)
+	require.Equal(t, 1, h.Abort(b))
+	h.update(1)
+	h.schedule() // a computes its blocks again
+	h.update(1)
+	c2 := add(t, h.Scheduler, Spec{Tokens: long})
+	rows = h.schedule()
+	require.Equal(t, c2, rows[len(rows)-1].ID)
+	require.LessOrEqual(t, rows[len(rows)-1].NumComputedTokens, 48, "b's own blocks were computed from what was not there")
+}
+
+func TestBadTransferCalls(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	id := h.add(40, 1, Spec{})
+	for _, test := range []struct {
+		name string
+		call func() error
+	}{
+		{"received, but not loading", func() error { return h.Received(id) }},
+		{"sent, but not finished", func() error { return h.Sent(id) }},
+		{"a block outside the pool", func() error { _, err := h.LoadFailed(nil, 100); return err }},
+		{"the null block", func() error { _, err := h.LoadFailed(nil, 0); return err }},
+		{"a match longer than the request", func() error { return h.SetMatch(id, Match{41, false}) }},
+		{"a match of nobody", func() error { return h.SetMatch(12345, Match{1, false}) }},
+		{"a prompt shorter than its match", func() error {
+			_, err := h.Add(Spec{Tokens: tokens(4, 1), MaxTokens: 1, External: Match{5, true}})
+			return err
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) { require.ErrorIs(t, test.call(), ErrRequest) })
+	}
+	alone := newHost(t, small(20))
+	for _, spec := range []Spec{{Ask: true}, {Send: true}, {External: Match{1, false}}} {
+		spec.Tokens, spec.MaxTokens = tokens(4, 1), 1
+		_, err := alone.Add(spec)
+		require.ErrorIs(t, err, ErrRequest, "no connector is configured")
+	}
+	require.ErrorIs(t, alone.SetMatch(alone.add(4, 1, Spec{}), Match{1, false}), ErrOrder)
+}
+
+func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
+	c := transferConfig(6)
+	c.AsVLLM, c.AdmitChunks, c.Policy = false, true, Priority
+	h := newHost(t, c)
+	low := h.add(64, 1, Spec{External: Match{48, true}, Priority: 2, MaxTokens: 1})
+	h.schedule()
+	require.NoError(t, h.Received(low))
+	high := h.add(48, 2, Spec{Priority: 1, MaxTokens: 1})
+	require.Equal(t, high, h.schedule()[0].ID, "the less important one gives its blocks up")
+	require.Len(t, h.update(1), 1)
+	require.Equal(t, low, h.schedule()[0].ID)
+	require.Len(t, h.update(1), 1)
+	h.empty()
+}

@@ -1,0 +1,255 @@
+/*
+ * cache_transfer - an engine with two steps in flight, priorities, adapters and a
+ * connector whose loads fail. Written from llm_cache.h. Its "model" computes for each
+ * position a number that depends on the adapter and all tokens up to it, and checks
+ * that each row finds its own numbers through its block table.
+ */
+#include "cache_check.h"
+
+enum { REQUESTS = 300, MOST = 256, BLOCKS = 40, SIZE = 16, AT_ONCE = 8 };
+
+typedef struct request_state {
+    llm_request id;
+    int32_t tokens[MOST], table[MOST / SIZE + 1];
+    int n, table_len, adapter, live, send;
+    int spoiled; /* rows in flight that were computed from what did not come */
+} request_state;
+
+static request_state all[REQUESTS];
+static uint64_t memory[BLOCKS * SIZE];
+static llm_cache cache;
+static llm_cache_step steps[2];
+static llm_cache_outcome outcome;
+static int in_flight, oldest, live, added;
+static int64_t failures, sent, loaded, asked;
+static llm_cache_load loads[REQUESTS]; /* under way */
+static int num_loads;
+static int sends[REQUESTS], num_sends;
+static uint32_t seed = 1;
+
+static uint32_t roll(uint32_t n) {
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % n;
+}
+
+static uint64_t value(const request_state *r, int position) {
+    uint64_t v = 1469598103934665603u + (uint64_t)r->adapter;
+    for (int i = 0; i <= position; i++) {
+        v = (v ^ (uint64_t)r->tokens[i]) * 1099511628211u;
+    }
+    return v;
+}
+
+static void add(void) {
+    static const char *adapters[] = {NULL, "ada", "bob"};
+    request_state *r = &all[added];
+    int n = 1 + (int)roll(90);
+    int family = (int)roll(4);
+    for (int i = 0; i < n; i++) {
+        r->tokens[i] = i < 64 ? family : (int32_t)roll(50);
+    }
+    r->n = n, r->live = 1, r->adapter = (int)roll(3), r->send = roll(3) == 0;
+    llm_cache_spec spec = {.size = sizeof spec, .tokens = {r->tokens, n}, .max_tokens = 1 + (int)roll(30), .user_data = (uint64_t)added,
+                           .priority = (int)roll(3), .arrival = added, .lora = adapters[r->adapter], .external = (int)roll((uint32_t)n + 1)};
+    spec.flags = (r->send ? LLM_CACHE_SEND : 0u) | (roll(2) ? LLM_CACHE_LOAD_ASYNC : 0u) | (roll(4) == 0 ? LLM_CACHE_ASK : 0u);
+    OK(llm_cache_add(cache, &spec, &r->id));
+    added++, live++;
+}
+
+/* Loads positions of a request; some blocks fail. The failed ones are appended to bad. */
+static int load(const request_state *r, const int32_t *table, int from, int to, int32_t *bad) {
+    int n = 0, fails = roll(4) == 0;
+    for (int p = from; p < to; p++) {
+        int32_t block = table[p / SIZE];
+        if ((p % SIZE == 0) && fails && roll(2)) {
+            bad[n++] = block;
+        }
+        memory[block * SIZE + p % SIZE] = n > 0 && bad[n - 1] == block ? 7 : value(r, p);
+    }
+    return n;
+}
+
+/* Tells which blocks did not come. Rows of these requests in the newer step are void. */
+static void tell(const int32_t *bad, int n) {
+    static llm_request ids[REQUESTS];
+    llm_cache_ids affected = {.at = ids, .cap = REQUESTS};
+    OK(llm_cache_load_failed(cache, bad, n, &affected));
+    CHECK(n == 0 || affected.len > 0);
+    failures += affected.len;
+    for (int64_t i = 0; i < affected.len; i++) {
+        for (int s = 0; s < in_flight; s++) {
+            const llm_cache_step *t = &steps[(oldest + s) % 2];
+            for (int64_t k = 0; k < t->rows.len; k++) {
+                if (t->rows.at[k].id == affected.at[i]) {
+                    all[t->rows.at[k].user_data].spoiled++;
+                }
+            }
+        }
+    }
+}
+
+static void take_table(const llm_cache_step *t, int64_t i, request_state *r) {
+    int64_t at = i == 0 ? 0 : t->block_ends.at[i - 1], start = t->block_starts.at[i];
+    for (r->table_len = (int)start; at < t->block_ends.at[i]; at++) {
+        r->table[r->table_len++] = t->blocks.at[at];
+    }
+}
+
+/* Runs and updates the oldest step. */
+static void process(void) {
+    const llm_cache_step *t = &steps[oldest];
+    int32_t counts[AT_ONCE], sampled[AT_ONCE], bad[MOST];
+    int64_t total = 0, slot = 0;
+    int failed = 0;
+    for (int64_t i = 0; i < t->rows.len; i++) {
+        const llm_cache_row *row = &t->rows.at[i];
+        request_state *r = &all[row->user_data];
+        take_table(t, i, r);
+        failed += load(r, r->table, row->computed - row->external, row->computed, bad + failed);
+        loaded += row->external;
+    }
+    if (failed) {
+        tell(bad, failed);
+    }
+    for (int64_t i = 0; i < t->rows.len; i++) {
+        const llm_cache_row *row = &t->rows.at[i];
+        request_state *r = &all[row->user_data];
+        int end = row->computed + row->tokens, known = r->live && end <= r->n && r->spoiled == 0;
+        for (int p = row->computed; p < end; p++, slot++) {
+            CHECK(t->slots.at[slot] == r->table[p / SIZE] * SIZE + p % SIZE);
+            memory[t->slots.at[slot]] = p < r->n && r->spoiled == 0 ? value(r, p) : 9;
+        }
+        for (int p = 0; known && p < end; p++) {
+            CHECK(memory[r->table[p / SIZE] * SIZE + p % SIZE] == value(r, p));
+        }
+        counts[i] = row->samples;
+        if (row->samples) {
+            sampled[total++] = known ? (int32_t)(value(r, end - 1) % 50) : 0;
+            if (known) {
+                r->tokens[r->n++] = sampled[total - 1];
+            }
+        }
+        r->spoiled -= r->spoiled > 0;
+        counts[i] |= known ? 0 : 2 * counts[i]; /* remembered below */
+    }
+    int32_t given[AT_ONCE];
+    for (int64_t i = 0; i < t->rows.len; i++) {
+        given[i] = counts[i] & 1;
+    }
+    OK(llm_cache_update(cache, given, t->rows.len, sampled, total, &outcome));
+    for (int64_t i = 0; i < t->rows.len; i++) {
+        if (counts[i] == 1 && outcome.kept.at[i] == 0) {
+            all[t->rows.at[i].user_data].n--; /* its request has lost its blocks meanwhile */
+        }
+    }
+    for (int64_t i = 0; i < outcome.done.len; i++) {
+        request_state *r = &all[outcome.done.at[i].user_data];
+        CHECK(r->id == outcome.done.at[i].id && r->live);
+        r->live = 0, live--;
+        if (r->send) {
+            sends[num_sends++] = (int)outcome.done.at[i].user_data;
+        }
+    }
+    oldest = (oldest + 1) % 2, in_flight--;
+}
+
+static int schedule(void) {
+    llm_cache_step *t = &steps[(oldest + in_flight) % 2];
+    OK(llm_cache_schedule(cache, t));
+    for (int64_t i = 0; i < t->loads.len; i++) {
+        loads[num_loads++] = t->loads.at[i];
+    }
+    for (int64_t i = 0; i < t->queries.len; i++, asked++) {
+        request_state *r = &all[t->queries.at[i].user_data];
+        OK(llm_cache_match(cache, r->id, (int)roll((uint32_t)r->n), roll(2) ? LLM_CACHE_LOAD_ASYNC : 0u));
+    }
+    in_flight += t->rows.len > 0;
+    return t->rows.len > 0;
+}
+
+static void finish_load(void) {
+    llm_cache_load l = loads[0];
+    memmove(loads, loads + 1, (size_t)--num_loads * sizeof *loads);
+    request_state *r = &all[l.user_data];
+    int32_t at[MOST / SIZE + 1], bad[MOST];
+    llm_cache_i32s table = {.at = at, .cap = MOST / SIZE + 1};
+    if (r->live) {
+        OK(llm_cache_table(cache, l.id, 0, &table));
+        int failed = load(r, at, l.computed, l.computed + l.external, bad);
+        if (failed) {
+            tell(bad, failed);
+        }
+        loaded += l.external;
+    }
+    OK(llm_cache_received(cache, &l.id, 1));
+    EXPECT(LLM_CACHE_E_REQUEST, llm_cache_received(cache, &l.id, 1));
+}
+
+static void finish_send(void) {
+    request_state *r = &all[sends[--num_sends]];
+    int32_t at[MOST / SIZE + 1];
+    llm_cache_i32s table = {.at = at, .cap = MOST / SIZE + 1};
+    int64_t computed = 0, n = 0;
+    OK(llm_cache_progress(cache, r->id, &computed, &n));
+    OK(llm_cache_table(cache, r->id, 0, &table));
+    for (int p = 0; p < computed; p++) {
+        CHECK(memory[at[p / SIZE] * SIZE + p % SIZE] == value(r, p));
+    }
+    sent += computed;
+    EXPECT(LLM_CACHE_E_REQUEST, llm_cache_match(cache, r->id, 0, 0));
+    OK(llm_cache_sent(cache, &r->id, 1));
+    EXPECT(LLM_CACHE_E_REQUEST, llm_cache_sent(cache, &r->id, 1));
+}
+
+static void abort_one(void) {
+    int i = (int)roll((uint32_t)added);
+    if (all[i].live) {
+        int64_t n = 0;
+        OK(llm_cache_abort(cache, &all[i].id, 1, &n));
+        CHECK(n == 1);
+        all[i].live = 0, live--;
+        if (all[i].send) {
+            OK(llm_cache_sent(cache, &all[i].id, 1)); /* it is not sent */
+        }
+    }
+}
+
+int main(void) {
+    llm_cache_config config = {.size = sizeof config, .num_gpu_blocks = BLOCKS, .block_size = SIZE, .max_num_seqs = AT_ONCE,
+                               .max_num_batched_tokens = 64, .max_model_len = MOST, .policy = LLM_CACHE_PRIORITY,
+                               .flags = LLM_CACHE_ASYNC | LLM_CACHE_KV_CONSUMER | LLM_CACHE_KV_PRODUCER};
+    OK(llm_cache_open(&config, &cache));
+    steps[0] = step_new(), steps[1] = step_new(), outcome = outcome_new();
+    llm_cache_stats stats = {.size = sizeof stats};
+    int64_t hits = 0, preempted = 0;
+    while (added < REQUESTS || live || num_loads || num_sends || in_flight) {
+        if (added < REQUESTS && live < 20) {
+            add();
+        }
+        if (roll(40) == 0) {
+            abort_one();
+        }
+        int some = in_flight < 2 && schedule();
+        if (in_flight == 2 || (in_flight && !some)) {
+            process();
+        }
+        if (num_loads && (!some || roll(3) == 0)) {
+            finish_load();
+        }
+        if (num_sends && (!some || roll(3) == 0)) {
+            finish_send();
+        }
+        OK(llm_cache_statistics(cache, &stats));
+        CHECK(stats.loading + stats.kept >= num_loads && stats.in_flight == in_flight);
+        hits += stats.external_hits + stats.resumed_external_hits, preempted += stats.preemptions;
+    }
+    OK(llm_cache_schedule(cache, &steps[0]));
+    OK(llm_cache_statistics(cache, &stats));
+    CHECK(stats.free_blocks == BLOCKS - 1 && stats.waiting == 0 && stats.kept == 0 && stats.deferred_blocks == 0);
+    CHECK(failures > 10 && sent > 1000 && loaded > 1000 && hits >= loaded && asked > 10 && preempted > 5);
+    printf("%lld tokens loaded, %lld loads failed, %lld tokens sent, %lld preemptions\n", (long long)loaded, (long long)failures,
+           (long long)sent, (long long)preempted);
+    OK(llm_cache_close(cache));
+    step_free(&steps[0]), step_free(&steps[1]), outcome_free(&outcome);
+    return 0;
+}
