@@ -30,14 +30,15 @@ func makeSubmission(t *testing.T, source string) (accepted bool, printed string)
 // All at once, as a tutor with several shells would: each gets its own verdict.
 func TestMakeJudgesSubmissions(t *testing.T) {
 	needValgrind(t)
-	wrong := corpus.Change("wrong", inFork, "    return NULL;\n"+inFork)
+	const initBody = "    LLMEngine *engine = malloc(sizeof *engine);\n"
+	keeps := corpus.Change("keeps", initBody, "    static void *kept;\n    kept = kept != NULL ? kept : malloc(1);\n"+initBody)
 	for _, c := range []struct {
 		name, source string
 		accepted     bool
 		says         string
 	}{
 		{"correct", read(t, submission), true, "does everything the handout asks for"},
-		{"wrong", mutate(t, wrong), false, "falls short"},
+		{"keeps a block to the end", mutate(t, keeps), false, "0 bytes lost, 1 blocks never freed"},
 		{"not C", "int main(", false, "not with the flags of the course"},
 		{"with a constructor", read(t, submission) +
 			"#include <stdio.h>\n__attribute__((constructor)) static void first(void) {\n" +

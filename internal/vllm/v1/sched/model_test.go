@@ -225,6 +225,7 @@ func (e *engine) add(t *rapid.T) {
 		spec.Priority = -int(e.added)
 	}
 	e.drawTransfers(t, &spec)
+	e.drawExtras(t, &spec)
 	spec.MinTokens = rapid.IntRange(0, min(2, spec.MaxTokens)).Draw(t, "min tokens")
 	id, err := e.Add(spec)
 	if err != nil {
@@ -232,6 +233,7 @@ func (e *engine) add(t *rapid.T) {
 		t.Skip("it would never fit")
 	}
 	e.ids = append(e.ids, id)
+	e.worker.extras[id] = spec.Extras
 	if spec.Hold {
 		e.held = append(e.held, id)
 	}
@@ -276,6 +278,7 @@ func (e *engine) fork(t *rapid.T) {
 	}
 	require.NoError(t, err)
 	e.ids = append(e.ids, child)
+	e.worker.extras[child] = e.worker.extras[parent]
 }
 
 func (e *engine) reset(t *rapid.T) {

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"llmmemory/internal/vllm/blockhash"
 )
 
 // A load is keys and values on their way into blocks.
@@ -39,6 +41,17 @@ func (e *engine) drawTransfers(t *rapid.T, spec *Spec) {
 	spec.Send = c.Producer && rapid.Bool().Draw(t, "send")
 }
 
+// drawExtras gives a request an adapter, and an image at its beginning.
+func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
+	spec.Extras.LoRA = rapid.SampledFrom([]string{"", "", "ada"}).Draw(t, "adapter")
+	if n := len(spec.Tokens); n > 2 && rapid.IntRange(0, 2).Draw(t, "image") == 0 {
+		spec.Extras.Items = []blockhash.Item{{
+			Identifier: rapid.SampledFrom([]string{"cat", "dog"}).Draw(t, "of"),
+			Offset:     rapid.IntRange(0, 1).Draw(t, "offset"), Length: rapid.IntRange(1, n-1).Draw(t, "length"),
+		}}
+	}
+}
+
 func (e *engine) drawMatch(t *rapid.T, most int) Match {
 	return Match{rapid.IntRange(0, most).Draw(t, "match"), rapid.Bool().Draw(t, "async")}
 }
@@ -53,7 +66,7 @@ func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	}
 	for _, l := range step.Loads {
 		r := e.requests.Get(uint64(l.ID))
-		now := load{id: l.ID, values: e.worker.values(r.kv.Tokens()), start: l.NumComputedTokens, end: l.NumComputedTokens + l.NumExternalTokens}
+		now := load{id: l.ID, values: e.worker.values(l.ID, r.kv.Tokens()), start: l.NumComputedTokens, end: l.NumComputedTokens + l.NumExternalTokens}
 		for g := range e.worker.groups {
 			now.tables = append(now.tables, slices.Clone(r.kv.Table(g)))
 		}
@@ -188,7 +201,7 @@ func (e *engine) spoilRows(jobs []job) {
 func (e *engine) loadOf(j *job) load {
 	l := load{id: j.row.ID, start: j.row.NumComputedTokens - j.row.NumExternalTokens, end: j.row.NumComputedTokens}
 	if l.start < l.end {
-		l.values = e.worker.values(e.worker.tokens[l.id])
+		l.values = e.worker.values(l.id, e.worker.tokens[l.id])
 		l.tables = e.worker.tables[l.id]
 	}
 	return l
@@ -210,7 +223,7 @@ func (e *engine) endTransfers(id ID) {
 	x := &e.transfers
 	x.asking = slices.DeleteFunc(x.asking, func(o ID) bool { return o == id })
 	if r := e.requests.Get(uint64(id)); r != nil && r.transfers.send {
-		x.sends = append(x.sends, delivery{id, e.worker.values(r.kv.Tokens())})
+		x.sends = append(x.sends, delivery{id, e.worker.values(id, r.kv.Tokens())})
 	}
 }
 

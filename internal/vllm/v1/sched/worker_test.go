@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 
+	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -16,6 +17,7 @@ type worker struct {
 	seed     maphash.Seed
 	tables   map[ID][][]int32
 	tokens   map[ID][]int32
+	extras   map[ID]blockhash.Extras // adapter and images: keys and values depend on them
 	computed map[ID]int
 	memory   []map[int64]uint64 // by group and slot
 	garbage  uint64
@@ -24,7 +26,7 @@ type worker struct {
 func newWorker(c *Config) *worker {
 	w := &worker{
 		groups: c.Cache.Groups, computes: c.AsyncScheduling && c.NumSpeculativeTokens > 0,
-		seed: maphash.MakeSeed(), tables: map[ID][][]int32{}, tokens: map[ID][]int32{}, computed: map[ID]int{},
+		seed: maphash.MakeSeed(), tables: map[ID][][]int32{}, tokens: map[ID][]int32{}, extras: map[ID]blockhash.Extras{}, computed: map[ID]int{},
 	}
 	for range w.groups {
 		w.memory = append(w.memory, map[int64]uint64{})
@@ -94,10 +96,10 @@ func (w *worker) run(step *Step, jobs []job) error {
 			if want := j.start + j.row.NumScheduledTokens; want > len(all) || j.row.Samples != (want == len(all)) {
 				return fmt.Errorf("request %#x computes up to token %d of %d and samples: %v", uint64(j.row.ID), want, len(all), j.row.Samples)
 			}
-			values[i] = w.values(all)
+			values[i] = w.values(j.row.ID, all)
 		}
 		if j.void && !j.spoiled {
-			values[i] = w.values(w.tokens[j.row.ID])
+			values[i] = w.values(j.row.ID, w.tokens[j.row.ID])
 		}
 		for g := range w.groups {
 			for k := range j.writes {
@@ -142,12 +144,19 @@ func (w *worker) write(g int, place int64, j *job, values []uint64, k int) {
 	w.memory[g][place] = values[j.start+k]
 }
 
-func (w *worker) values(tokens []int32) []uint64 {
+func (w *worker) values(id ID, tokens []int32) []uint64 {
 	var h maphash.Hash
 	h.SetSeed(w.seed)
+	extras := w.extras[id]
+	fmt.Fprint(&h, extras.LoRA, " ")
 	values := make([]uint64, len(tokens))
 	for i, t := range tokens {
 		fmt.Fprint(&h, t, " ")
+		for _, item := range extras.Items {
+			if item.Offset == i {
+				fmt.Fprint(&h, item.Identifier, " ")
+			}
+		}
 		values[i] = h.Sum64()
 	}
 	return values
