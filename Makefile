@@ -185,7 +185,7 @@ check:
 	@$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	@$(TEST) ./internal
 
-bench: $(B)/bench/bench $(B)/bench/cache llmbench
+bench: $(B)/bench/bench $(B)/bench/cache llmbench llmserve
 	@$(B)/bench/bench $(B)/bench/libllm_memory.so $(B)/bench/plain.so
 	@echo
 	@$(B)/llmbench bench
@@ -194,6 +194,10 @@ bench: $(B)/bench/bench $(B)/bench/cache llmbench
 	@$(B)/llmbench attention
 	@echo
 	@$(B)/llmbench replay $(addprefix testdata/traces/v1/,m02_full16_big.jsonl.gz s04_fcfs_longprefill_big.jsonl.gz)
+	@echo
+	@$(B)/llmserve bench demo --num-prompts 32 --max-concurrency 32 --input-len 32 --output-len 64
+	@$(B)/llmserve bench demo --num-prompts 16 --prefix-len 2048 --input-len 16 --output-len 64
+	@$(GO) test -buildvcs=false -run '^$$' -bench 'Forward|Sample' ./internal/model ./internal/engine/sampling
 	@echo
 	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./cmd/llmgrade
 	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./internal/sim

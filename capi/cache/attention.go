@@ -129,7 +129,7 @@ func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Te
 	t.DType, t.Stride = attention.DType(narrow(p.dtype)), int(p.stride)
 	switch {
 	case t.DType > attention.BF16:
-		return t, 0, fail(C.LLM_CACHE_E_RANGE, "%s has the type %d", what, p.dtype)
+		return t, 0, fail(C.LLM_CACHE_E_RANGE, "the dtype of %s is %d; it must be LLM_F32 (0), LLM_F16 (1) or LLM_BF16 (2)", what, p.dtype)
 	case p.reserved != 0:
 		return t, 0, fail(C.LLM_CACHE_E_RANGE, "reserved of %s is %d", what, p.reserved)
 	case p.rows < 0 || p.rows > mostEntries || p.stride < 0 || p.stride > mostEntries || p.rows > 0 && p.stride > (1<<50)/p.rows:

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +27,8 @@ type benchOptions struct {
 	rate        float64
 	seed        uint64
 	output      string
+	steps       string
+	arrivals    string
 }
 
 func benchCommand() *cobra.Command {
@@ -40,7 +40,7 @@ func benchCommand() *cobra.Command {
 		Long: "bench serves requests of random tokens to a model in this process, without HTTP, and prints what\n" +
 			"vllm bench serve prints, under the same names. MODEL is a folder, a GGUF file, or demo.",
 		Example: "  llmserve bench demo --num-prompts 64 --prefix-len 512 --input-len 32 --output-len 32 --output result.json",
-		Args:    cobra.ExactArgs(1),
+		Args:    needsModel(1, "MODEL"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if err := b.check(); err != nil {
 				return err
@@ -63,6 +63,8 @@ func benchCommand() *cobra.Command {
 	f.Float64Var(&b.rate, "request-rate", 0, "requests a second, at random (Poisson); 0: as soon as there is room")
 	f.Uint64Var(&b.seed, "seed", 0, "of prompts and arrivals")
 	f.StringVarP(&b.output, "output", "o", "", "file for the result in JSON")
+	f.StringVar(&b.steps, "steps", "", "file for the time of each step, as llmsim calibrate reads it")
+	f.StringVar(&b.arrivals, "arrivals", "", "file for the requests as they came, as llmsim run --trace reads it")
 	return c
 }
 
@@ -81,7 +83,8 @@ type timing struct {
 }
 
 func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *benchOptions) (err error) {
-	e, err := l.engine(o, nil)
+	steps := stepTimes{keep: b.steps != ""}
+	e, err := l.engine(o, &steps)
 	if err != nil {
 		return err
 	}
@@ -92,20 +95,14 @@ func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *b
 	begin := time.Now()
 	timings := l.load(ctx, e, b)
 	r := summarize(b, timings, time.Since(begin))
+	r.Overhead = steps.overhead()
 	for i := range timings {
 		if timings[i].err != nil {
 			return timings[i].err
 		}
 	}
 	r.print(out)
-	if b.output == "" {
-		return nil
-	}
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(b.output, append(data, '\n'), 0o644)
+	return b.write(r, &steps, timings, begin)
 }
 
 // load sends all requests and waits for their answers.
@@ -174,6 +171,7 @@ type result struct {
 	RequestThroughput float64 `json:"request_throughput"`
 	OutputThroughput  float64 `json:"output_throughput"`
 	TotalThroughput   float64 `json:"total_token_throughput"`
+	Overhead          float64 `json:"overhead_percent"` // of steps, above the model; not vLLM's
 	quantiles
 }
 
@@ -245,6 +243,7 @@ func spread(x []float64) (mean, median, p90, p99 float64) {
 func (r *result) print(out io.Writer) {
 	fmt.Fprintf(out, "%d requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n",
 		r.Completed, r.Duration, r.RequestThroughput, r.OutputThroughput, r.TotalThroughput)
+	fmt.Fprintf(out, "scheduling, sampling and delivering take %.2f %% above the model's time\n", r.Overhead)
 	fmt.Fprintf(out, "%-24s%10s%10s%10s%10s\n", "ms", "mean", "median", "p90", "p99")
 	for _, line := range []struct {
 		name                   string

@@ -38,7 +38,7 @@ func command() *cobra.Command {
 			"it (config.json, *.safetensors, tokenizer) or a GGUF file: Llama 1 to 3.3, Mistral, Qwen2,\n" +
 			"Qwen3, GPT-2, OPT.",
 		Example:       "  llmserve demo\n  llmserve ./Llama-3.2-1B-Instruct --port 8000\n  llmserve run ./model.gguf 'Once upon a time'",
-		Args:          cobra.ExactArgs(1),
+		Args:          needsModel(1, "MODEL"),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(c *cobra.Command, args []string) error {

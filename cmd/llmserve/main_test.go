@@ -148,9 +148,10 @@ func TestRunAnswersInTheTerminal(t *testing.T) {
 }
 
 func TestBenchWritesWhatVLLMsBenchWrites(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "result.json")
+	dir := t.TempDir()
+	file, steps, arrivals := filepath.Join(dir, "result.json"), filepath.Join(dir, "steps.csv"), filepath.Join(dir, "arrivals.csv")
 	out, err := llmserve("bench", "demo", "--kv-cache-gb", "0.2", "--num-prompts", "6", "--prefix-len", "64", "--input-len", "8",
-		"--output-len", "5", "--max-concurrency", "3", "--request-rate", "1000", "-o", file).Output()
+		"--output-len", "5", "--max-concurrency", "3", "--request-rate", "1000", "-o", file, "--steps", steps, "--arrivals", arrivals).Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), "6 requests in")
 	data, err := os.ReadFile(file)
@@ -160,9 +161,26 @@ func TestBenchWritesWhatVLLMsBenchWrites(t *testing.T) {
 	require.EqualValues(t, 6, r["completed"])
 	require.EqualValues(t, 6*72, r["total_input_tokens"])
 	require.EqualValues(t, 30, r["total_output_tokens"])
-	for _, name := range []string{"duration", "output_throughput", "median_ttft_ms", "p90_tpot_ms", "p99_itl_ms"} {
+	for _, name := range []string{"duration", "output_throughput", "median_ttft_ms", "p90_tpot_ms", "p99_itl_ms", "overhead_percent"} {
 		require.Positive(t, r[name], name)
 	}
+	list, err := os.ReadFile(steps)
+	require.NoError(t, err)
+	var tokens int
+	for line := range strings.Lines(strings.TrimPrefix(string(list), "batch,context,prompt,seconds\n")) {
+		var batch, context, prompt int
+		var seconds float64
+		_, err := fmt.Sscanf(strings.ReplaceAll(line, ",", " "), "%d %d %d %g", &batch, &context, &prompt, &seconds)
+		require.NoError(t, err, line)
+		require.Positive(t, seconds)
+		require.True(t, batch == 0 || context > 72, line)
+		tokens += batch
+	}
+	require.Equal(t, 6*4, tokens, "of each answer all but the first token, which comes from the prompt")
+	requests, err := os.ReadFile(arrivals)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(requests), "arrival,prompt,output\n"))
+	require.Equal(t, 6, strings.Count(string(requests), ",72,5\n"))
 }
 
 func TestQuantilesLieBetweenTheNearestValues(t *testing.T) {
@@ -189,7 +207,9 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no model", nil, "accepts 1 arg"},
+		{"no model", nil, "0 arguments, want MODEL; a model is a folder, a .gguf file, or demo"},
+		{"more memory than there is", []string{"demo", "--kv-cache-gb", "900000"}, "GiB of memory are available"},
+		{"memory that is no number", []string{"demo", "--kv-cache-gb", "nan"}, "it must be above 0"},
 		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},
 		{"no GGUF", []string{write("x.gguf", "GGML and more than eight bytes")}, "does not begin as GGUF does"},
 		{"no tokenizer", []string{filepath.Join(dir, "none")}, "neither tokenizer.json nor vocab.json"},
@@ -202,6 +222,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"a processor twice", []string{"demo", "--cpus", "0-2,1"}, "processor 1 is named twice"},
 		{"events without a cache", []string{"demo", "--kv-events", "tcp://*:0", "--no-prefix-caching"}, "leave --no-prefix-caching out"},
 		{"no address for events", []string{"demo", "--kv-events", "here"}, "--kv-events: socket here"},
+		{"the demo by two workers", []string{"demo", "--tensor-parallel-size", "2"}, "the demo has 3 heads"},
 		{"threads", []string{"demo", "--threads", "0"}, "0 workers"},
 		{"longest sequence", []string{"demo", "--max-model-len", "100000"}, "the model knows positions up to 4096"},
 	}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"llmmemory/internal/attention"
@@ -27,6 +28,7 @@ import (
 type modelOptions struct {
 	threads     int
 	cpus        string
+	workers     int
 	events      eventOptions
 	kvGB        float64
 	kvType      string
@@ -42,6 +44,7 @@ type modelOptions struct {
 func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.threads, "threads", runtime.NumCPU(), "threads that compute")
 	f.StringVar(&o.cpus, "cpus", "", "processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
+	f.IntVar(&o.workers, "tensor-parallel-size", 1, "workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")
 	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto", "type of keys and values: f32, f16, bf16, or auto, which is f16")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
@@ -58,18 +61,38 @@ type loaded struct {
 	name      string
 	pool      *parallel.Pool
 	model     *model.Model
+	peers     []engine.Peer // workers beside the first
 	tokenizer *tokenizer.Tokenizer
 	template  *chat.Template
 }
 
+func (l *loaded) weightBytes() int {
+	n := l.model.WeightBytes()
+	for _, p := range l.peers {
+		n += p.Model.WeightBytes()
+	}
+	return n
+}
+
 func (l *loaded) close() error {
+	err := l.model.Close()
 	l.pool.Close()
-	return l.model.Close()
+	for _, p := range l.peers {
+		err = errors.Join(err, p.Model.Close())
+		p.Pool.Close()
+	}
+	return err
 }
 
 // loadDemo builds the model that needs no file.
 func loadDemo(o *modelOptions) (*loaded, error) {
-	pool, err := o.pool()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.workers != 1 {
+		return nil, errors.New("--tensor-parallel-size: the demo has 3 heads, which are for one worker")
+	}
+	pool, err := o.pool(0)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +101,28 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 		return nil, err
 	}
 	t, err := chat.New(induction.Template, nil)
-	return &loaded{"demo", pool, m, tok, t}, err
+	return &loaded{name: "demo", pool: pool, model: m, tokenizer: tok, template: t}, err
+}
+
+// check looks at what can be known before a model is loaded.
+func (o *modelOptions) check() error {
+	if !(o.kvGB > 0 && o.kvGB < 1<<20) {
+		return fmt.Errorf("--kv-cache-gb is %v; it must be above 0", o.kvGB)
+	}
+	if have, ok := model.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have) {
+		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available", o.kvGB, float64(have)/(1<<30))
+	}
+	return nil
+}
+
+// needsModel wants n arguments, the first of which is a model.
+func needsModel(n int, names string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("%d arguments, want %s; a model is a folder, a .gguf file, or demo (llmserve --help)", len(args), names)
+		}
+		return nil
+	}
 }
 
 // open opens what a user calls a model: demo, a folder or a file.
@@ -95,25 +139,50 @@ func load(path string, o *modelOptions) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; MODEL is a folder or a .gguf file", err)
 	}
-	pool, err := o.pool()
-	if err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
-	l := &loaded{name: strings.TrimSuffix(filepath.Base(path), ".gguf"), pool: pool}
+	l := &loaded{name: strings.TrimSuffix(filepath.Base(path), ".gguf")}
 	if info.IsDir() {
-		err = l.openFolder(path)
+		err = l.openFolder(path, o)
 	} else {
-		err = l.openGGUF(path)
+		err = l.openGGUF(path, o)
 	}
 	if err != nil {
-		pool.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
+// open loads the parts of a model, each by the threads of its worker, so that weights
+// are near them.
+func (l *loaded) open(o *modelOptions, part func(*parallel.Pool, model.Part) (*model.Model, error)) error {
+	if n := o.workers; n != 1 && n != 2 && n != 4 {
+		return fmt.Errorf("--tensor-parallel-size is %d; 1, 2 and 4 are possible", n)
+	}
+	var opened []engine.Peer
+	for rank := range o.workers {
+		pool, err := o.pool(rank)
+		if err == nil {
+			var m *model.Model
+			if m, err = part(pool, model.Part{Rank: rank, Size: o.workers}); err == nil {
+				opened = append(opened, engine.Peer{Model: m, Pool: pool})
+				continue
+			}
+			pool.Close()
+		}
+		for _, p := range opened {
+			err = errors.Join(err, p.Model.Close())
+			p.Pool.Close()
+		}
+		return err
+	}
+	l.model, l.pool, l.peers = opened[0].Model, opened[0].Pool, opened[1:]
+	return nil
+}
+
 // openFolder opens the tokenizer first: without it loading would be for nothing.
-func (l *loaded) openFolder(dir string) (err error) {
+func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	if l.tokenizer, err = tokenizer.Open(dir); err != nil {
 		return err
 	}
@@ -126,11 +195,12 @@ func (l *loaded) openFolder(dir string) (err error) {
 			return err
 		}
 	}
-	l.model, err = model.OpenFolder(dir, l.pool)
-	return err
+	return l.open(o, func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
+		return model.OpenFolder(dir, pool, part)
+	})
 }
 
-func (l *loaded) openGGUF(path string) error {
+func (l *loaded) openGGUF(path string, o *modelOptions) error {
 	g, err := weights.OpenGGUF(path)
 	if err != nil {
 		return err
@@ -150,8 +220,7 @@ func (l *loaded) openGGUF(path string) error {
 			return err
 		}
 	}
-	l.model, err = model.OpenGGUF(g, l.pool)
-	return err
+	return l.open(o, func(pool *parallel.Pool, part model.Part) (*model.Model, error) { return model.OpenGGUF(g, pool, part) })
 }
 
 // folderTemplate reads chat_template.jinja, or tokenizer_config.json, which also
@@ -187,19 +256,30 @@ func folderTemplate(dir string) (source string, tokens map[string]string, err er
 	return source, tokens, nil
 }
 
-// pool makes the threads that compute.
-func (o *modelOptions) pool() (*parallel.Pool, error) {
-	if o.cpus == "" {
-		return parallel.New(o.threads)
+// pool makes the threads of a worker: its share of all.
+func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
+	threads := o.threads
+	var cpus []int
+	if o.cpus != "" {
+		var err error
+		if cpus, err = parseCPUs(o.cpus); err != nil {
+			return nil, fmt.Errorf("--cpus %s: %w", o.cpus, err)
+		}
+		threads = min(threads, len(cpus))
 	}
-	cpus, err := parseCPUs(o.cpus)
-	if err != nil {
-		return nil, fmt.Errorf("--cpus %s: %w", o.cpus, err)
+	if o.workers > 1 {
+		from, to := threads*rank/o.workers, threads*(rank+1)/o.workers
+		if threads = to - from; cpus != nil {
+			cpus = cpus[from:to]
+		}
+		if threads == 0 && cpus == nil {
+			threads = 1 // more workers than threads
+		}
 	}
-	if o.threads > len(cpus) {
-		o.threads = len(cpus)
+	if cpus != nil && threads == 0 {
+		return nil, fmt.Errorf("--cpus %s: %d workers need a processor each", o.cpus, o.workers)
 	}
-	return parallel.New(o.threads, cpus...)
+	return parallel.New(threads, cpus...)
 }
 
 // parseCPUs reads a list of processors as Linux writes it: 0-3,8.
@@ -232,7 +312,7 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 		return nil, fmt.Errorf("--kv-cache-dtype is %q; f32, f16, bf16 and auto are possible", o.kvType)
 	}
 	c := engine.Config{
-		Model: l.model, Tokenizer: l.tokenizer, Pool: l.pool, BlockSize: o.blockSize,
+		Model: l.model, Tokenizer: l.tokenizer, Pool: l.pool, Peers: l.peers, BlockSize: o.blockSize,
 		KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,
 		MaxNumSeqs: o.maxSeqs, MaxNumBatchedTokens: o.maxTokens, MaxWaiting: o.maxWaiting, NoPrefixCaching: o.noCaching,
 		NumSpeculativeTokens: o.speculative,

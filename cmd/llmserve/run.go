@@ -22,7 +22,7 @@ func runCommand() *cobra.Command {
 		Short:   "Answer one prompt in the terminal",
 		Long:    "run answers a prompt in the terminal. MODEL is a folder, a GGUF file, or demo.",
 		Example: "  llmserve run demo 'The door code is 4711. The door' --temperature 0 --max-tokens 13",
-		Args:    cobra.ExactArgs(2),
+		Args:    needsModel(2, "MODEL PROMPT"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			l, err := open(args[0], &o)
 			if err != nil {

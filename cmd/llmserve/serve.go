@@ -74,7 +74,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) err
 		return err
 	}
 	fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s\n",
-		l.name, l.model.Family, l.model.NumLayers, l.model.WeightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels())
+		l.name, l.model.Family, l.model.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels())
 	return serve(ctx, out, o, l)
 }
 

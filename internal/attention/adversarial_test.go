@@ -242,12 +242,14 @@ func TestTheRuleOfVLLMForV1(t *testing.T) {
 	}
 }
 
-// A fuzzed shape equals the reference, or is refused.
+// A fuzzed shape, with gaps between blocks and between rows, equals the reference, or
+// is refused.
 func FuzzShapes(f *testing.F) {
-	f.Add(uint64(1), uint8(2), uint8(4), uint8(64), uint8(16), uint16(700), uint8(3), uint8(1), uint8(0))
-	f.Add(uint64(2), uint8(1), uint8(7), uint8(40), uint8(24), uint16(33), uint8(33), uint8(5), uint8(2))
-	f.Add(uint64(3), uint8(3), uint8(1), uint8(128), uint8(1), uint16(17), uint8(1), uint8(3), uint8(1))
-	f.Fuzz(func(t *testing.T, seed uint64, kvHeads, group, size, block uint8, n uint16, queries, dtype, layout uint8) {
+	f.Add(uint64(1), uint8(2), uint8(4), uint8(64), uint8(16), uint16(700), uint8(3), uint8(1), uint8(0), uint8(0))
+	f.Add(uint64(2), uint8(1), uint8(7), uint8(40), uint8(24), uint16(33), uint8(33), uint8(5), uint8(2), uint8(9))
+	f.Add(uint64(3), uint8(3), uint8(1), uint8(128), uint8(1), uint16(17), uint8(1), uint8(3), uint8(1), uint8(3))
+	f.Add(uint64(4), uint8(1), uint8(3), uint8(64), uint8(15), uint16(600), uint8(0), uint8(5), uint8(0), uint8(1))
+	f.Fuzz(func(t *testing.T, seed uint64, kvHeads, group, size, block uint8, n uint16, queries, dtype, layout, gap uint8) {
 		s := Shape{
 			BlockSize: int(block%64) + 1, NumKVHeads: int(kvHeads%3) + 1, HeadSize: int(size),
 			DType: DType(dtype % 6), Layout: Layout(layout % 3),
@@ -259,11 +261,12 @@ func FuzzShapes(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		p := newProblem(r, problemSpec{
 			shape: s, heads: s.NumKVHeads * (int(group%9) + 1), lens: []int{tokens, 5}, queries: []int{1 + int(queries)%min(tokens, 40), 2},
+			gap: 4 * int(gap),
 		})
 		runner := newRunner(t, 2)
 		for _, k := range instructionSets()[1:] {
 			runner.kernels = k
-			require.NoError(t, runner.Forward(&p.cache, &p.batch))
+			require.NoError(t, p.stride(runner, int(gap)))
 			requireNear(t, p, 2*f32Bound)
 		}
 	})

@@ -144,8 +144,12 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 	from, _ := b.reach(position)
 	table := b.BlockTables
 	start, end := from/c.BlockSize, (position+n-1)/c.BlockSize+1
-	if end > b.TableStride && b.seqs() > 1 || seq*b.TableStride+end > len(table) {
-		return fmt.Errorf("%w: sequence %d needs %d entries of its block table, more than there are", ErrArgument, seq, end)
+	entries := max(0, len(table)-seq*b.TableStride)
+	if b.seqs() > 1 {
+		entries = min(entries, b.TableStride)
+	}
+	if end > entries {
+		return fmt.Errorf("%w: sequence %d needs %d entries of its block table; it has %d", ErrArgument, seq, end, entries)
 	}
 	for i, block := range table[seq*b.TableStride:][start:end] {
 		if uint(block) >= uint(c.NumBlocks) {

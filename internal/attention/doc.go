@@ -20,8 +20,10 @@
 // too; the portable code, without fused multiply-add, differs in rounding.
 //
 // Against float64 the error is below 2e-6 of the sum of |p·v| for logits up to 12
-// in size and below 4e-6 up to 30, where a sum of products in float32 is itself
-// no more exact (a test measures both).
+// in size and below 4e-6 up to 30 (a test measures both). Nearly all of it is the
+// sum q·k in order, in float32: 3.4e-6 on heads of 64 with logits up to 27, where
+// logits that are rounded only once give 0.7e-6, and sums of 16 elements each,
+// added up, would give 1.5e-6.
 //
 // Tokens outside a row's reach (after it, before its window, outside its sparse
 // pattern) are not multiplied by 0 but left out, so what lies there, NaN and

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"unsafe"
@@ -24,6 +25,7 @@ type problemSpec struct {
 	spare    int                        // blocks that nobody uses
 	common   int                        // tokens of a common prefix
 	contents func(r *rand.Rand) float32 // of keys, values and queries; nil: normal
+	gap      int                        // bytes between blocks, a multiple of 4
 }
 
 func aligned(n int) []byte {
@@ -44,6 +46,7 @@ func newProblem(r *rand.Rand, spec problemSpec) *problem {
 	if err != nil {
 		panic(err)
 	}
+	spread(&cache, spec.gap)
 	p.cache = cache
 	ids := r.Perm(blocks - 1)
 	tables := make([]int32, most*len(spec.lens))
@@ -85,6 +88,57 @@ func newProblem(r *rand.Rand, spec problemSpec) *problem {
 		Scale: float32(1 / math.Sqrt(float64(size))), CommonPrefix: spec.common,
 	}
 	return p
+}
+
+// spread gives a cache other memory, with gaps between its blocks.
+func spread(c *Cache, gap int) {
+	if gap == 0 {
+		return
+	}
+	c.BlockStride += gap
+	memory := aligned(c.BlockStride * c.NumBlocks)
+	c.Key, c.Value = memory, aligned(len(memory))
+	if c.Layout == LayoutTile {
+		half := c.BlockSize * c.HeadSize * c.DType.Size()
+		c.Value = memory[half:]
+		if c.DType == Int8 {
+			c.ScaleBlockStride = c.BlockStride
+			c.KeyScales, c.ValueScales = memory[2*half:], memory[2*half+4*c.BlockSize:]
+		}
+		return
+	}
+	if c.DType == Int8 {
+		c.ScaleBlockStride += gap
+		c.KeyScales, c.ValueScales = aligned(c.ScaleBlockStride*c.NumBlocks), aligned(c.ScaleBlockStride*c.NumBlocks)
+	}
+}
+
+// stride gives the rows of queries and outputs gaps, runs the batch, and leaves its
+// output in p.out. What is in the gaps stays.
+func (p *problem) stride(r *Runner, gap int) error {
+	b := p.batch
+	width := b.NumHeads * p.cache.HeadSize
+	rows := len(p.query) / width
+	query, out := make([]float32, rows*(width+gap)), make([]float32, rows*(width+gap))
+	for i := range rows {
+		copy(query[i*(width+gap):], p.query[i*width:][:width])
+	}
+	for i := range out {
+		out[i] = 77
+	}
+	b.Query, b.Out = Float32s(query, width+gap), Float32s(out, width+gap)
+	if err := r.Forward(&p.cache, &b); err != nil {
+		return err
+	}
+	for i := range rows {
+		copy(p.out[i*width:][:width], out[i*(width+gap):])
+		for j, v := range out[i*(width+gap)+width:][:gap] {
+			if v != 77 {
+				return fmt.Errorf("element %d after row %d was written", j, i)
+			}
+		}
+	}
+	return nil
 }
 
 // fill writes every element of every block, one by one through the formulas of

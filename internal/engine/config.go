@@ -25,6 +25,7 @@ type Config struct {
 	Model     *model.Model
 	Tokenizer *tokenizer.Tokenizer
 	Pool      *parallel.Pool
+	Peers     []Peer // workers that have the other parts of the model, by rank
 
 	BlockSize           int             // tokens; 0: 16
 	KVCacheBytes        int64           // memory for keys and values
@@ -79,28 +80,32 @@ func (c *Config) complete() error {
 	if n := c.NumSpeculativeTokens; n < 0 || n > maxSpeculative {
 		return fmt.Errorf("%w: %d speculative tokens; 0 to %d are possible", ErrConfig, n, maxSpeculative)
 	}
+	if want := c.Model.Part().Size; want != 1+len(c.Peers) {
+		return fmt.Errorf("%w: a model of %d parts for %d workers", ErrConfig, want, 1+len(c.Peers))
+	}
 	if c.MaxModelLen > c.Model.MaxModelLen {
 		return fmt.Errorf("%w: sequences of %d tokens, the model knows positions up to %d", ErrConfig, c.MaxModelLen, c.Model.MaxModelLen)
 	}
 	return nil
 }
 
-// store sizes the memory for keys and values. The scheduler keeps one block, the
-// null block, for itself.
-func (c *Config) store() (*kvstore.Store, error) {
+// stores sizes the memory for keys and values of each worker. The scheduler keeps one
+// block, the null block, for itself.
+func (c *Config) stores() (kvstore.Config, error) {
 	k := kvstore.Config{Shape: c.Model.KVShape(c.BlockSize, c.KVCacheDType), Layers: c.Model.NumLayers}
 	if err := k.Shape.Check(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return k, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	k.NumBlocks = k.BlocksIn(c.KVCacheBytes)
+	all := int64(1 + len(c.Peers))
+	k.NumBlocks = k.BlocksIn(c.KVCacheBytes / all)
 	if c.fit && k.NumBlocks > 1 {
 		c.MaxModelLen = min(c.MaxModelLen, (k.NumBlocks-1)*c.BlockSize)
 	}
 	if need := (c.MaxModelLen+c.BlockSize-1)/c.BlockSize + 1; k.NumBlocks < need {
-		return nil, fmt.Errorf("%w: %d MB for keys and values hold %d blocks of %d tokens; a sequence of %d tokens needs %d, which take %d MB: give more memory or a shorter longest sequence",
-			ErrConfig, c.KVCacheBytes>>20, k.NumBlocks, c.BlockSize, c.MaxModelLen, need, (int64(need)*int64(k.BlockBytes())+1<<20-1)>>20)
+		return k, fmt.Errorf("%w: %d MB for keys and values hold %d blocks of %d tokens; a sequence of %d tokens needs %d, which take %d MB: give more memory or a shorter longest sequence",
+			ErrConfig, c.KVCacheBytes>>20, k.NumBlocks, c.BlockSize, c.MaxModelLen, need, (int64(need)*int64(k.BlockBytes())*all+1<<20-1)>>20)
 	}
-	return kvstore.New(k, c.Pool)
+	return k, nil
 }
 
 func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"llmmemory/internal/kvstore"
-	"llmmemory/internal/model"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/pool"
 	"llmmemory/internal/vllm/v1/sched"
@@ -17,10 +15,9 @@ import (
 
 // An Engine answers requests. Its methods are safe for concurrent use.
 type Engine struct {
-	config Config
-	store  *kvstore.Store
-	runner *model.Runner
-	sched  *sched.Scheduler
+	config  Config
+	workers workers
+	sched   *sched.Scheduler
 
 	mu       sync.Mutex // of what follows; not held while the model computes
 	changed  sync.Cond  // there is work, or the engine closes
@@ -41,20 +38,20 @@ func New(config Config, observer Observer) (*Engine, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	store, err := config.store()
+	store, err := config.stores()
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{config: config, store: store, live: map[sched.ID]*sequence{}, observer: observer, stopped: make(chan struct{})}
+	e := &Engine{config: config, live: map[sched.ID]*sequence{}, observer: observer, stopped: make(chan struct{})}
 	e.changed.L = &e.mu
 	if observer == nil {
 		e.observer = silent{}
 	}
-	if e.sched, err = config.scheduler(store.Config().NumBlocks); err == nil {
-		e.runner, err = model.NewRunner(config.Model, store, config.Pool)
+	if e.sched, err = config.scheduler(store.NumBlocks); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %w", ErrConfig, err), store.Close())
+	if e.workers, err = newWorkers(&config, store); err != nil {
+		return nil, err
 	}
 	e.step.init(config.Pool)
 	go e.loop()
@@ -84,6 +81,9 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 	s.answers = append(s.answers, q)
 	for i := 1; i < r.N; i++ {
 		s.answers = append(s.answers, q.fork(i))
+	}
+	for _, a := range s.answers {
+		a.room(e.config.BlockSize)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -156,7 +156,7 @@ func (e *Engine) Drain(done <-chan struct{}) error {
 		e.mu.Unlock()
 		<-e.stopped
 	}
-	return e.store.Close()
+	return e.workers.close()
 }
 
 // Close cancels all requests and gives everything back.

@@ -127,7 +127,7 @@ func (e *Engine) noteSchedule() {
 			c.Preempted = append(c.Preempted, serve.Preemption{ID: q.stream.number})
 		}
 	}
-	for _, p := range s.copies {
+	for _, p := range s.message.copies {
 		c.Copies = append(c.Copies, device.Pair{Src: p.Src, Dst: p.Dst})
 	}
 	for i := range s.rows {

@@ -15,6 +15,7 @@ type Observer interface {
 type StepReport struct {
 	Tokens                         int // computed
 	PromptTokens, GenerationTokens int
+	Decodes, Context               int // sequences that generate after their prompt; tokens that they attend to, in all
 	Preempted                      int
 	Drafts, AcceptedDrafts         int // speculative tokens
 	CacheQueries, CacheHits        int // tokens
@@ -27,6 +28,7 @@ type RequestReport struct {
 	PromptTokens, GenerationTokens int
 	N, MaxTokens                   int
 	EndToEnd, Queue, Inference     time.Duration
+	Prefill, Decode                time.Duration // until the first token, and from it to the last
 }
 
 type silent struct{}
@@ -44,6 +46,9 @@ func (q *sequence) report(reason string) RequestReport {
 	}
 	if !q.started.IsZero() {
 		r.Queue, r.Inference = q.started.Sub(q.arrived), now.Sub(q.started)
+	}
+	if !q.first.IsZero() {
+		r.Prefill, r.Decode = q.first.Sub(q.started), q.last.Sub(q.first)
 	}
 	return r
 }

@@ -25,7 +25,8 @@ type sequence struct {
 	waiting int // forks to be made when the prompt is computed (answer 0)
 	arrived time.Time
 	started time.Time // when it was first scheduled
-	last    time.Time // when its last token came
+	first   time.Time // when its first token came
+	last    time.Time // when its last one came
 }
 
 // output is the answer so far.
@@ -49,9 +50,9 @@ func (q *sequence) take(id int32) (text string, finish Finish) {
 	if n >= r.MinTokens && slices.Contains(q.ends, id) {
 		return q.text.rest(), FinishStop
 	}
-	var piece []byte
+	var piece string
 	if !e.config.Tokenizer.Special(id) {
-		piece = e.config.Tokenizer.Piece(id)
+		piece = e.config.Tokenizer.Text(id)
 	}
 	text, stopped := q.text.add(piece, n >= r.MinTokens)
 	switch {
@@ -61,6 +62,13 @@ func (q *sequence) take(id int32) (text string, finish Finish) {
 		return text + q.text.rest(), FinishLength
 	}
 	return text, ""
+}
+
+// room makes room for what a sequence becomes, so that most answers never grow.
+func (q *sequence) room(blockSize int) {
+	const most = 1 << 12
+	q.tokens = slices.Grow(q.tokens, min(q.most, most))
+	q.table = slices.Grow(q.table, min(len(q.tokens)+q.most, most)/blockSize+1)
 }
 
 // fork is another answer that starts as q does.

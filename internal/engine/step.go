@@ -6,7 +6,6 @@ import (
 
 	"llmmemory/internal/engine/sampling"
 	"llmmemory/internal/kvstore"
-	"llmmemory/internal/model"
 	"llmmemory/internal/parallel"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -15,8 +14,7 @@ import (
 type step struct {
 	plan    sched.Step
 	rows    []row
-	batch   model.Batch
-	copies  []kvstore.Pair
+	message message
 	counts  []int32
 	sampled []int32
 	outcome sched.Outcome
@@ -62,7 +60,7 @@ func (e *Engine) runStep() {
 		return
 	}
 	begin = time.Now()
-	logits, err := e.compute()
+	logits, err := e.workers.compute(&e.step.message)
 	report.Model = time.Since(begin)
 	begin = time.Now()
 	if err == nil {
@@ -96,17 +94,17 @@ func (e *Engine) publish() {
 // buildBatch turns the scheduler's step into the model's batch.
 func (e *Engine) buildBatch() {
 	s, now := &e.step, time.Now()
-	b := &s.batch
+	b := &s.message.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
-	s.rows, s.copies, s.drafts = s.rows[:0], s.copies[:0], 0
+	s.rows, s.message.copies, s.drafts = s.rows[:0], s.message.copies[:0], 0
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
 			q.table = q.table[:0]
 		}
 	}
 	for _, c := range s.plan.Copies {
-		s.copies = append(s.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
+		s.message.copies = append(s.message.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
 		if q := e.live[c.ID]; q != nil && c.Index >= 0 && c.Index < len(q.table) {
 			q.table[c.Index] = c.Dst
 		}
@@ -116,7 +114,7 @@ func (e *Engine) buildBatch() {
 		stride = max(stride, e.addRow(i, now))
 	}
 	b.Slots = s.plan.Slots[0]
-	b.TableStride = stride
+	b.TableStride, b.CommonPrefix = stride, e.commonPrefix()
 	b.BlockTables = b.BlockTables[:0]
 	for i := range s.rows {
 		table := s.rows[i].q.table
@@ -127,11 +125,34 @@ func (e *Engine) buildBatch() {
 	}
 }
 
+// commonPrefix is how many tokens all rows have in the same blocks, before what they
+// compute now: attention reads these once for all. (vLLM's num_common_prefix_blocks asks all
+// running requests, of which some may not be in this step.)
+func (e *Engine) commonPrefix() int {
+	rows, size := e.step.rows, e.config.BlockSize
+	if len(rows) < 2 || e.config.Model.SlidingWindow > 0 {
+		return 0
+	}
+	first := rows[0].q.table
+	n := rows[0].from / size
+	for i := 1; i < len(rows) && n > 0; i++ {
+		table := rows[i].q.table
+		n = min(n, rows[i].from/size)
+		for k := range n {
+			if table[k] != first[k] {
+				n = k
+				break
+			}
+		}
+	}
+	return n * size
+}
+
 // addRow adds row i and returns the length of its block table. All requests of a
 // step that was just scheduled are live: both happen under the lock.
 func (e *Engine) addRow(i int, now time.Time) int {
 	s := &e.step
-	b, planned := &s.batch, &s.plan.Rows[i]
+	b, planned := &s.message.batch, &s.plan.Rows[i]
 	q := e.live[planned.ID]
 	from, n := planned.NumComputedTokens, planned.NumScheduledTokens
 	start := s.plan.BlockStarts[i]
@@ -155,8 +176,13 @@ func (e *Engine) addRow(i int, now time.Time) int {
 	for p := from; p < from+n; p++ {
 		b.Positions = append(b.Positions, int32(p))
 	}
+	if len(s.rows) == cap(s.rows) {
+		s.rows = append(s.rows, row{})[:len(s.rows)]
+	}
+	unused := s.rows[:len(s.rows)+1][len(s.rows)].tokens
 	r := row{
-		q: q, from: from, logits: len(b.Logits), last: from+n == len(q.tokens)+len(drafts), drafts: drafts,
+		tokens: unused[:0],
+		q:      q, from: from, logits: len(b.Logits), last: from+n == len(q.tokens)+len(drafts), drafts: drafts,
 		prompt: q.stream.request.PromptLogprobs && from < q.prompt && q.index == 0,
 	}
 	switch {
@@ -173,16 +199,12 @@ func (e *Engine) addRow(i int, now time.Time) int {
 	s.rows = append(s.rows, r)
 	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
 	b.SeqLens = append(b.SeqLens, int32(from+n))
+	if from >= q.prompt && n == 1+len(drafts) {
+		s.report.Decodes++
+		s.report.Context += from + n
+	}
 	s.report.PromptTokens += max(0, min(from+n, q.prompt)-from)
 	return len(q.table)
-}
-
-// compute copies blocks and runs the model.
-func (e *Engine) compute() ([]float32, error) {
-	if err := e.store.CopyBlocks(e.step.copies); err != nil {
-		return nil, err
-	}
-	return e.runner.Forward(&e.step.batch)
 }
 
 // fail ends all requests of a step that could not be computed. Nothing that it

@@ -16,6 +16,11 @@ type Stream struct {
 
 	mu     sync.Mutex
 	events []Event
+	tokens []Token // of events
+	read   struct {
+		events []Event
+		tokens []Token
+	} // what Next returned last
 	open   int // answers that have not finished
 	cached int
 	wake   chan struct{}
@@ -23,15 +28,21 @@ type Stream struct {
 
 // Next returns what has happened since the last call, at least one event. It
 // returns nil once all answers have finished and were read, and an error if ctx
-// ends before.
+// ends before. The events are good until the next call.
 func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	for {
 		s.mu.Lock()
 		events, open := s.events, s.open
-		s.events = nil
+		if len(events) > 0 {
+			s.events, s.read.events = s.read.events[:0], events
+			s.tokens, s.read.tokens = s.read.tokens[:0], s.tokens
+		}
 		s.mu.Unlock()
-		if len(events) > 0 || open == 0 {
+		switch {
+		case len(events) > 0:
 			return events, nil
+		case open == 0:
+			return nil, nil
 		}
 		select {
 		case <-s.wake:
@@ -53,8 +64,13 @@ func (s *Stream) CachedTokens() int {
 	return s.cached
 }
 
+// send keeps an event, with copies of its tokens.
 func (s *Stream) send(e Event) {
 	s.mu.Lock()
+	if first := len(s.tokens); len(e.Tokens) > 0 {
+		s.tokens = append(s.tokens, e.Tokens...)
+		e.Tokens = s.tokens[first:len(s.tokens):len(s.tokens)]
+	}
 	s.events = append(s.events, e)
 	if e.Finish != "" {
 		s.open--

@@ -13,10 +13,13 @@ type text struct {
 	held  string // whole characters that may begin a stop
 }
 
-// add appends the bytes of a token and returns what can be given out. stopped
+// add appends the text of a token and returns what can be given out. stopped
 // says that a stop was found; what comes before it is returned. With mayStop false stops
 // are text.
-func (t *text) add(piece []byte, mayStop bool) (out string, stopped bool) {
+func (t *text) add(piece string, mayStop bool) (out string, stopped bool) {
+	if len(t.stops) == 0 && len(t.bytes) == 0 && t.held == "" && utf8.ValidString(piece) {
+		return piece, false
+	}
 	t.bytes = append(t.bytes, piece...)
 	whole := wholeRunes(t.bytes)
 	t.held += strings.ToValidUTF8(string(t.bytes[:whole]), "\uFFFD")

@@ -60,7 +60,7 @@ func (e *Engine) deliver(r *row, now time.Time) {
 	if q.waiting == 0 {
 		e.step.report.AcceptedDrafts += len(r.tokens) - 1
 		for i := 0; i < len(r.tokens) && !q.done; i++ {
-			e.give(q, r.tokens[i], now)
+			e.give(q, r.tokens[i:i+1], now)
 		}
 		return
 	}
@@ -87,7 +87,7 @@ func (e *Engine) deliver(r *row, now time.Time) {
 	}
 	for i, a := range q.stream.answers {
 		if !a.done {
-			e.give(a, r.tokens[i], now)
+			e.give(a, r.tokens[i:i+1], now)
 		}
 	}
 	if owner == nil {
@@ -119,11 +119,12 @@ func (e *Engine) fork(a *sequence, parent sched.ID, token int32) {
 	e.live[id] = a
 }
 
-// give appends a token to an answer and tells the user.
-func (e *Engine) give(q *sequence, t Token, now time.Time) {
-	text, finish := q.take(t.ID)
-	event := Event{Index: q.index, Text: text, Tokens: []Token{t}, Finish: finish}
+// give appends one token to an answer and tells the user.
+func (e *Engine) give(q *sequence, token []Token, now time.Time) {
+	text, finish := q.take(token[0].ID)
+	event := Event{Index: q.index, Text: text, Tokens: token, Finish: finish}
 	if q.last.IsZero() {
+		q.first = now
 		e.observer.FirstToken(now.Sub(q.arrived))
 		if q.index == 0 {
 			event.Prompt = q.stream.prompt

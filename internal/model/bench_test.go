@@ -60,7 +60,7 @@ func benchModel(b *testing.B, shape int, pool *parallel.Pool) *model.Model {
 		Family: "llama", VocabSize: s.base, HiddenSize: s.hidden, NumLayers: s.layers, NumHeads: s.heads, NumKVHeads: s.heads,
 		HeadDim: s.hidden / s.heads, IntermediateSize: s.inter, MaxModelLen: 2048, NormEps: 1e-5, Activation: model.SiLU,
 		Rope: &model.Rope{Theta: 10000},
-	}, weights.Collect(all...), pool)
+	}, weights.Collect(all...), pool, model.Part{})
 	require.NoError(b, err)
 	return m
 }
@@ -75,7 +75,7 @@ func BenchmarkForward(b *testing.B) {
 			m := benchModel(b, shape, pool)
 			store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256}, pool)
 			require.NoError(b, err)
-			r, err := model.NewRunner(m, store, pool)
+			r, err := model.NewRunner(m, store, pool, nil)
 			require.NoError(b, err)
 			run := func(name string, batch *model.Batch) {
 				b.Run(fmt.Sprintf("%s/threads=%d/%s", s.name, workers, name), func(b *testing.B) {

@@ -7,7 +7,8 @@
 // values into a kvstore.Store where the slot mapping says, attends through the
 // block tables, and returns logits where they are asked for. The logits of a
 // sequence have the same bits whatever else is in the batch, however its prompt
-// was cut into chunks, and on any number of cores.
+// was cut into chunks, and on any number of cores. Workers that have a Part each, and
+// are joined by a Group, compute the bits of the whole.
 //
 // Which tokens are computed when is the scheduler's business, and what is made of
 // logits the engine's.

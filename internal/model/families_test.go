@@ -64,18 +64,18 @@ func families() []family {
 	mistral.ref.window = 11
 	learned := func(name string, config map[string]any) family {
 		return family{name: name, config: config, tied: true, ref: reference{
-			family: config["model_type"].(string), layers: 2, heads: 3, kvHeads: 3, dim: 16, hidden: 48, inter: 96, vocab: 97, eps: 1e-5,
+			family: config["model_type"].(string), layers: 2, heads: 6, kvHeads: 6, dim: 8, hidden: 48, inter: 96, vocab: 97, eps: 1e-5,
 		}}
 	}
 	return []family{
-		llama("Llama", "llama", 6, 3, 8, nil), scaled, linear, mistral,
+		llama("Llama", "llama", 6, 3, 8, nil), llama("Llama, 4 key heads", "llama", 8, 4, 16, nil), scaled, linear, mistral,
 		llama("Qwen2", "qwen2", 4, 2, 16, map[string]any{"tie_word_embeddings": true}),
 		llama("Qwen3", "qwen3", 4, 2, 32, nil),
 		learned("GPT-2", map[string]any{
-			"model_type": "gpt2", "vocab_size": 97, "n_embd": 48, "n_layer": 2, "n_head": 3, "n_inner": 96, "n_positions": length,
+			"model_type": "gpt2", "vocab_size": 97, "n_embd": 48, "n_layer": 2, "n_head": 6, "n_inner": 96, "n_positions": length,
 		}),
 		learned("OPT", map[string]any{
-			"model_type": "opt", "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3,
+			"model_type": "opt", "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6,
 			"ffn_dim": 96, "max_position_embeddings": length, "activation_function": "relu", "do_layer_norm_before": true,
 		}),
 	}
@@ -198,17 +198,21 @@ func newBench(t testing.TB, dir string, workers int) *bench {
 	pool, err := parallel.New(workers)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	m, err := model.OpenFolder(dir, pool)
+	m, err := model.OpenFolder(dir, pool, model.Part{})
 	require.NoError(t, err)
 	return benchOf(t, m, pool)
 }
 
 func benchOf(t testing.TB, m *model.Model, pool *parallel.Pool) *bench {
+	return benchOfPart(t, m, pool, nil)
+}
+
+func benchOfPart(t testing.TB, m *model.Model, pool *parallel.Pool, group model.Group) *bench {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(blockSize, attention.F32), Layers: m.NumLayers, NumBlocks: numBlocks}, pool)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	runner, err := model.NewRunner(m, store, pool)
+	runner, err := model.NewRunner(m, store, pool, group)
 	require.NoError(t, err)
 	return &bench{m, store, runner}
 }
@@ -237,6 +241,9 @@ func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
 	}
 	logits, err := b.runner.Forward(&batch)
 	require.NoError(t, err)
+	if logits == nil {
+		return nil // not the first worker of a group
+	}
 	var all [][][]float32
 	for _, p := range parts {
 		var rows [][]float32

@@ -104,7 +104,7 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 				family: family, layers: layers, heads: heads, kvHeads: kvHeads, dim: dim, hidden: hidden, inter: hidden, vocab: vocab,
 				eps: float64(float32(1e-5)), theta: 1000, w: published(g, family == "llama", dim),
 			}
-			m, err := model.OpenGGUF(g, pool)
+			m, err := model.OpenGGUF(g, pool, model.Part{})
 			require.NoError(t, err)
 			require.Equal(t, []int32{5}, m.End)
 			b := benchOf(t, m, pool)
@@ -120,6 +120,27 @@ func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
 			require.Greater(t, size/n, 0.25, "the logits are too small to show anything")
 		})
 	}
+}
+
+// quantizedLlama is a Llama with weights of several types.
+func quantizedLlama() []byte {
+	const hidden, vocab = 256, 97
+	rnd := rand.New(rand.NewPCG(5, 9))
+	ones := make([]float32, hidden)
+	for i := range ones {
+		ones[i] = 1
+	}
+	norm := func(name string) weightfile.Tensor { return weightfile.F32(name, ones, hidden) }
+	matrix := func(name, kind string, out int) weightfile.Tensor { return randomTensor(rnd, name, kind, out, hidden) }
+	return weightfile.GGUF(map[string]any{
+		"general.architecture": "llama", "llama.embedding_length": uint32(hidden), "llama.block_count": uint32(1),
+		"llama.attention.head_count": uint32(4), "llama.attention.head_count_kv": uint32(2), "llama.feed_forward_length": uint32(hidden),
+		"llama.context_length": uint32(length), "llama.rope.freq_base": float32(1000), "llama.attention.layer_norm_rms_epsilon": float32(1e-5),
+	}, matrix("token_embd.weight", "Q4_K", vocab), norm("output_norm.weight"), // the embeddings are the head, too
+		norm("blk.0.attn_norm.weight"), norm("blk.0.ffn_norm.weight"),
+		matrix("blk.0.attn_q.weight", "Q8_0", hidden), matrix("blk.0.attn_k.weight", "Q4_0", hidden/2), matrix("blk.0.attn_v.weight", "Q6_K", hidden/2),
+		matrix("blk.0.attn_output.weight", "Q4_K", hidden), matrix("blk.0.ffn_gate.weight", "Q4_K", hidden),
+		matrix("blk.0.ffn_up.weight", "BF16", hidden), matrix("blk.0.ffn_down.weight", "Q6_K", hidden))
 }
 
 // published gives the tensors the names of a folder. The rows of queries and keys

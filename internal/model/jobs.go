@@ -8,36 +8,59 @@ import (
 type productJob struct {
 	lin      *linear
 	dst, x   []float32
+	bias     []float32 // nil: none
 	residual []float32 // the result is added to it, too; nil: not
 	rows     int
+	first    int // panels
+	last     int
 	chunk    int // panels
 	scratch  []*matrix.Scratch
 }
 
 // multiply sets dst to x times the matrix, plus its bias.
-func (r *Runner) multiply(lin *linear, dst, x []float32, rows int, residual []float32) {
+func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
+	r.product.residual, r.product.bias = nil, lin.bias
+	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
+}
+
+// addProduct adds the product of x and a matrix, plus its bias, to the residual stream.
+// A worker of a group has a part of the inputs, and the product is the sum over all.
+func (r *Runner) addProduct(lin *linear, x []float32, rows int) {
+	if r.group == nil {
+		r.product.residual, r.product.bias = r.x, lin.bias
+		r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
+		return
+	}
+	r.product.residual, r.product.bias = nil, nil
+	r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
+	r.group.AllReduce(r.model.part.Rank, r.sums[:rows*lin.out])
+	r.each(rows, rowJob{op: opAdd, bias: lin.bias})
+}
+
+// multiplyPanels computes the outputs of panels from up to to.
+func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to int) {
 	if rows == 0 {
 		return
 	}
 	j := &r.product
-	j.lin, j.dst, j.x, j.rows, j.residual = lin, dst, x, rows, residual
-	panels := lin.panels()
-	j.chunk = max(1, panels/(4*r.pool.Size()))
-	r.pool.Run((panels+j.chunk-1)/j.chunk, j)
+	j.lin, j.dst, j.x, j.rows, j.first, j.last = lin, dst, x, rows, from, to
+	j.chunk = max(1, (to-from)/(4*r.pool.Size()))
+	r.pool.Run((to-from+j.chunk-1)/j.chunk, j)
 }
 
 // Do multiplies a chunk of panels.
 func (j *productJob) Do(worker, i int) {
-	from := i * j.chunk
-	j.lin.product(j.dst, j.x, j.rows, from, from+j.chunk, j.scratch[worker])
-	if j.lin.bias == nil && j.residual == nil {
+	from := j.first + i*j.chunk
+	to := min(from+j.chunk, j.last)
+	j.lin.product(j.dst, j.x, j.rows, from, to, j.scratch[worker])
+	if j.bias == nil && j.residual == nil {
 		return
 	}
-	first, last := j.lin.columns(from, from+j.chunk)
+	first, last := j.lin.columns(from, to)
 	for r := range j.rows {
 		out := j.dst[r*j.lin.out:][first:last]
-		if j.lin.bias != nil {
-			for c, b := range j.lin.bias[first:last] {
+		if j.bias != nil {
+			for c, b := range j.bias[first:last] {
 				out[c] += b
 			}
 		}
@@ -73,6 +96,7 @@ const (
 	opNorm     rowOp = iota // x to normed
 	opRotate                // queries; with QKNorm, queries and keys are normalized before
 	opActivate              // up to act
+	opAdd                   // sums, plus a bias, to x
 )
 
 // A rowJob does something to each row by itself.
@@ -80,6 +104,7 @@ type rowJob struct {
 	r         *Runner
 	op        rowOp
 	norm      *norm
+	bias      []float32
 	layer     *layer
 	positions []int32
 	chunk     int
@@ -108,13 +133,15 @@ func (j *rowJob) Do(_, i int) {
 			r.rotateRow(j, row)
 		case opActivate:
 			r.activateRow(row)
+		case opAdd:
+			r.addRow(row, j.bias)
 		}
 	}
 }
 
 func (r *Runner) rotateRow(j *rowJob, row int) {
 	m := r.model
-	query, kv := m.NumHeads*m.HeadDim, m.NumKVHeads*m.HeadDim
+	query, kv := r.local.NumHeads*m.HeadDim, r.local.NumKVHeads*m.HeadDim
 	qkv := r.qkv[row*(query+2*kv):]
 	if m.QKNorm {
 		for h := 0; h < query; h += m.HeadDim {
@@ -125,13 +152,28 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 		}
 	}
 	if m.Rope != nil {
-		m.rotate(qkv[:query], j.positions[row])
+		m.rotate(qkv[:query], j.positions[row], &r.angles)
+	}
+}
+
+// addRow adds a product to the residual stream, in the order in which one worker alone does.
+func (r *Runner) addRow(row int, bias []float32) {
+	hidden := r.model.HiddenSize
+	x, sums := r.x[row*hidden:][:hidden], r.sums[row*hidden:][:hidden]
+	if bias == nil {
+		for i, v := range sums {
+			x[i] += v
+		}
+		return
+	}
+	for i, v := range sums {
+		x[i] += v + bias[i]
 	}
 }
 
 func (r *Runner) activateRow(row int) {
 	m := r.model
-	n, width := m.IntermediateSize, m.layers[0].up.out
+	n, width := r.local.IntermediateSize, m.layers[0].up.out
 	in, out := r.up[row*width:][:width], r.act[row*n:][:n]
 	switch m.Activation {
 	case SiLU:

@@ -13,10 +13,10 @@ func (l *loader) load(m *Model) (err error) {
 	if m.norm, err = l.norm(l.names.norm); err != nil {
 		return err
 	}
-	if c.Rope != nil {
-		m.cos, m.sin = c.Rope.tables(c.MaxModelLen, c.HeadDim)
-	} else if m.positions, err = l.table(l.names.positions, c.MaxModelLen+c.PositionOffset); err != nil {
-		return err
+	if c.Rope == nil {
+		if m.positions, err = l.table(l.names.positions, c.MaxModelLen+c.PositionOffset); err != nil {
+			return err
+		}
 	}
 	if !c.TieEmbeddings {
 		if m.embed, err = l.table(l.names.embed, c.VocabSize); err != nil {
@@ -50,12 +50,25 @@ func (l *loader) head(m *Model) (err error) {
 	if t.Rows != c.VocabSize || t.Cols != c.HiddenSize {
 		return fmt.Errorf("%w: the tensor %q is %d × %d, the configuration says %d × %d", ErrModel, t.Name, t.Rows, t.Cols, c.VocabSize, c.HiddenSize)
 	}
+	n, rank := l.part.size(), l.part.Rank
+	m.vocab = span{c.VocabSize * rank / n, c.VocabSize * (rank + 1) / n}
+	rows := m.vocab
+	if c.TieEmbeddings { // it is whole in each part, which multiplies by some of its panels
+		panels := (c.VocabSize + matrix.Panel - 1) / matrix.Panel
+		m.vocab = span{panels * rank / n * matrix.Panel, min(panels*(rank+1)/n*matrix.Panel, c.VocabSize)}
+		rows = span{0, c.VocabSize}
+	}
+	if rows.len() < 1 {
+		return fmt.Errorf("%w: a vocabulary of %d cannot be shared out among %d workers", ErrModel, c.VocabSize, n)
+	}
 	kind, block := packedType(t)
-	packed, err := l.pack(kind, t.Rows, t.Cols, block, t)
+	source := &stack{cuts: []*cut{{source: t, rows: []span{rows}, width: t.Cols, cols: span{0, t.Cols}, block: block}}}
+	packed, err := l.pack(kind, rows.len(), t.Cols, block, source)
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.Name, err)
 	}
-	m.head = linear{parts: []*matrix.Matrix{packed}, out: c.VocabSize}
+	m.head = linear{parts: []*matrix.Matrix{packed}, out: rows.len()}
+	t.Release()
 	return nil
 }
 
@@ -77,24 +90,26 @@ func (l *loader) layer(i int) (layer layer, err error) {
 		}
 	}
 	query, kv := c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	qkv, outs := []string{at(n.q)}, []int{query + 2*kv}
+	qkv, s := []string{at(n.q)}, shape{in: c.HiddenSize, outs: []int{query + 2*kv}, rows: [][]span{l.part.fused(query, kv)}, bias: c.QKVBias}
 	if n.k != "" {
-		qkv, outs = []string{at(n.q), at(n.k), at(n.v)}, []int{query, kv, kv}
+		qkv, s.outs = []string{at(n.q), at(n.k), at(n.v)}, []int{query, kv, kv}
+		s.rows = [][]span{{l.part.span(query)}, {l.part.span(kv)}, {l.part.span(kv)}}
 	}
-	if layer.qkv, err = l.linear(c.HiddenSize, outs, c.QKVBias, qkv...); err != nil {
+	if layer.qkv, err = l.linear(s, qkv...); err != nil {
 		return layer, err
 	}
-	if layer.out, err = l.linear(query, []int{c.HiddenSize}, c.OutBias, at(n.out)); err != nil {
+	if layer.out, err = l.second(shape{in: query, outs: []int{c.HiddenSize}, bias: c.OutBias}, at(n.out)); err != nil {
 		return layer, err
 	}
-	up, outs := []string{at(n.up)}, []int{c.IntermediateSize}
+	inner := []span{l.part.span(c.IntermediateSize)}
+	up, s := []string{at(n.up)}, shape{in: c.HiddenSize, outs: []int{c.IntermediateSize}, rows: [][]span{inner}, bias: c.MLPBias}
 	if c.Gated() {
-		up, outs = []string{at(n.gate), at(n.up)}, []int{c.IntermediateSize, c.IntermediateSize}
+		up, s.outs, s.rows = []string{at(n.gate), at(n.up)}, []int{c.IntermediateSize, c.IntermediateSize}, [][]span{inner, inner}
 	}
-	if layer.up, err = l.linear(c.HiddenSize, outs, c.MLPBias, up...); err != nil {
+	if layer.up, err = l.linear(s, up...); err != nil {
 		return layer, err
 	}
-	layer.down, err = l.linear(c.IntermediateSize, []int{c.HiddenSize}, c.MLPBias, at(n.down))
+	layer.down, err = l.second(shape{in: c.IntermediateSize, outs: []int{c.HiddenSize}, bias: c.MLPBias}, at(n.down))
 	return layer, err
 }
 

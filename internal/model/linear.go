@@ -60,29 +60,6 @@ func packedType(t *weights.Tensor) (kind matrix.Type, block int) {
 	return matrix.F32, 0
 }
 
-// A stack is the rows of several tensors, one after the other.
-type stack struct{ tensors []*weights.Tensor }
-
-func (s stack) at(i int) (*weights.Tensor, int) {
-	for _, t := range s.tensors {
-		if i < t.Rows {
-			return t, i
-		}
-		i -= t.Rows
-	}
-	panic("model: a row beyond the matrix")
-}
-
-func (s stack) Row(i int, dst []float32) {
-	t, row := s.at(i)
-	t.Row(row, dst)
-}
-
-func (s stack) Quantized(i int, q []int8, scale, least []float32) {
-	t, row := s.at(i)
-	t.Quantized(row, q, scale, least)
-}
-
 // A turned is the columns of a matrix as rows.
 type turned struct {
 	values     []float32
@@ -96,42 +73,66 @@ func (t turned) Row(i int, dst []float32) {
 }
 
 // pack packs a source in parallel.
-func (l *loader) pack(kind matrix.Type, out, in, block int, src matrix.Source) (*matrix.Matrix, error) {
+func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix.Matrix, error) {
 	m, err := matrix.New(kind, out, in, block)
 	if err != nil {
 		return nil, err
 	}
 	job := &packing{m: m, src: src, errs: make([]error, m.Panels())}
-	l.pool.Run(m.Panels(), job)
+	// Some panels at a time, whose source pages are released: of a large matrix they would
+	// be as much again.
+	some := max(1, waveBytes/(matrix.Panel*in*4))
+	for job.first = 0; job.first < m.Panels(); job.first += some {
+		n := min(some, m.Panels()-job.first)
+		l.pool.Run(n, job)
+		src.release(job.first*matrix.Panel, min((job.first+n)*matrix.Panel, out))
+	}
 	if err := errors.Join(job.errs...); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
 }
 
+// waveBytes is how much of a matrix, as f32, is packed before its source is released.
+const waveBytes = 32 << 20
+
 type packing struct {
-	m    *matrix.Matrix
-	src  matrix.Source
-	errs []error
+	m     *matrix.Matrix
+	src   matrix.Source
+	errs  []error
+	first int // panel
 }
 
-func (p *packing) Do(_, i int) { p.errs[i] = p.m.Pack(p.src, i, i+1) }
+func (p *packing) Do(_, i int) {
+	i += p.first
+	p.errs[i] = p.m.Pack(p.src, i, i+1)
+}
 
-// linear loads matrices of in inputs with outs outputs. Those of the same type
-// are packed as one.
-func (l *loader) linear(in int, outs []int, withBias bool, tensors ...string) (linear, error) {
+// A shape is what a linear takes of its tensors, which have in inputs and outs outputs.
+type shape struct {
+	in   int
+	outs []int
+	rows [][]span // of each tensor; nil: all
+	cols span     // inputs; empty: all
+	bias bool
+}
+
+// linear loads matrices. Those of the same type are packed as one.
+func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 	var lin linear
+	if s.cols.len() == 0 {
+		s.cols = span{0, s.in}
+	}
 	var group stack
 	flush := func() error {
 		if len(group.tensors) == 0 {
 			return nil
 		}
-		rows := 0
-		for _, t := range group.tensors {
-			rows += t.Rows
-		}
 		kind, block := packedType(group.tensors[0])
-		m, err := l.pack(kind, rows, in, block, group)
+		if l.names.transposed {
+			block = 0
+		}
+		m, err := l.pack(kind, group.rows(), s.cols.len(), block, &group)
 		if err != nil {
 			return fmt.Errorf("%s: %w", group.tensors[0].Name, err)
 		}
@@ -139,48 +140,64 @@ func (l *loader) linear(in int, outs []int, withBias bool, tensors ...string) (l
 		for _, t := range group.tensors {
 			t.Release()
 		}
-		group.tensors = nil
+		group = stack{}
 		return nil
 	}
 	for i, name := range tensors {
-		t, err := l.matrix(name, outs[i], in)
+		t, err := l.matrix(name, s.outs[i], s.in)
+		if err == nil && len(group.tensors) > 0 && group.tensors[0].DType != t.DType {
+			err = flush()
+		}
 		if err != nil {
 			return lin, errors.Join(err, lin.close())
 		}
-		lin.out += outs[i]
+		rows := all(s.outs[i])
+		if s.rows != nil {
+			rows = s.rows[i]
+		}
+		c := &cut{source: t, rows: rows, width: s.in, cols: s.cols, block: t.Block()}
 		if l.names.transposed {
-			kind, _ := packedType(t)
-			m, err := l.pack(kind, outs[i], in, 0, turned{t.Vector(), t.Rows, t.Cols})
-			if err != nil {
-				return lin, errors.Join(err, lin.close())
-			}
-			lin.parts = append(lin.parts, m)
-			t.Release()
-			continue
+			c.source = turned{t.Vector(), t.Rows, t.Cols}
 		}
-		if len(group.tensors) > 0 && group.tensors[0].DType != t.DType {
-			if err := flush(); err != nil {
-				return lin, errors.Join(err, lin.close())
-			}
-		}
-		group.tensors = append(group.tensors, t)
+		lin.out += count(rows)
+		group.cuts, group.tensors = append(group.cuts, c), append(group.tensors, t)
 	}
 	if err := flush(); err != nil {
 		return lin, errors.Join(err, lin.close())
 	}
-	if withBias {
-		return lin, l.biases(&lin, outs, tensors)
+	if s.bias {
+		return lin, l.biases(&lin, &s, tensors)
 	}
 	return lin, nil
 }
 
-func (l *loader) biases(lin *linear, outs []int, tensors []string) error {
+func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
 	for i, name := range tensors {
-		v, err := l.vector(name+".bias", outs[i])
+		v, err := l.vector(name+".bias", s.outs[i])
 		if err != nil {
 			return errors.Join(err, lin.close())
+		}
+		if s.rows != nil {
+			v = pick(v, s.rows[i])
 		}
 		lin.bias = append(lin.bias, v...)
 	}
 	return nil
+}
+
+// second loads the second matrix of a half of a layer, of which each worker has some
+// inputs: its products are sums over slices, whatever the number of workers.
+func (l *loader) second(s shape, tensor string) (linear, error) {
+	n := l.part.size()
+	s.cols = l.part.span(s.in)
+	lin, err := l.linear(s, tensor)
+	if err != nil {
+		return lin, err
+	}
+	m := lin.parts[0]
+	slices := matrix.Slices(s.in, m.Block)
+	if slices < n {
+		return lin, errors.Join(fmt.Errorf("%w: the %d inputs of %q cannot be shared out among %d workers", ErrModel, s.in, tensor, n), lin.close())
+	}
+	return lin, m.Slice(slices / n)
 }

@@ -16,9 +16,10 @@ import (
 // was loaded.
 type Model struct {
 	Config
+	part      Part
+	vocab     span   // whose logits the part computes
 	embed     *table // nil: rows of the head
 	positions *table // nil: positions are rotations
-	cos, sin  []float32
 	layers    []layer
 	norm      norm
 	head      linear
@@ -35,6 +36,9 @@ type layer struct {
 	up           linear // with a gate, it comes first
 	down         linear
 }
+
+// Part is the part of the model that this is; the whole is part 0 of 1.
+func (m *Model) Part() Part { return Part{m.part.Rank, m.part.size()} }
 
 // Close gives the weights' memory back.
 func (m *Model) Close() error {
@@ -65,9 +69,9 @@ func (m *Model) WeightBytes() int {
 	return n + m.embed.bytes() + m.positions.bytes()
 }
 
-// OpenFolder loads a folder as Hugging Face publishes it. Memory is checked
+// OpenFolder loads a part of a folder as Hugging Face publishes it. Memory is checked
 // before any of it is taken.
-func OpenFolder(dir string, pool *parallel.Pool) (*Model, error) {
+func OpenFolder(dir string, pool *parallel.Pool, part Part) (*Model, error) {
 	c, err := readConfig(dir)
 	if err != nil {
 		return nil, err
@@ -76,17 +80,17 @@ func OpenFolder(dir string, pool *parallel.Pool) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrModel, err)
 	}
-	m, err := build(c, files, pool, false)
+	m, err := build(c, files, pool, false, part)
 	return m, errors.Join(err, files.Close())
 }
 
-// OpenGGUF loads a GGUF file that is open.
-func OpenGGUF(g *weights.GGUF, pool *parallel.Pool) (*Model, error) {
+// OpenGGUF loads a part of a GGUF file that is open.
+func OpenGGUF(g *weights.GGUF, pool *parallel.Pool, part Part) (*Model, error) {
 	c, err := configFromGGUF(g)
 	if err != nil {
 		return nil, err
 	}
-	return build(c, g.Tensors, pool, true)
+	return build(c, g.Tensors, pool, true, part)
 }
 
 // A loader finds the tensors of a model.
@@ -96,10 +100,14 @@ type loader struct {
 	pool   *parallel.Pool
 	names  *names
 	prefix string
+	part   Part
 }
 
-func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool) (*Model, error) {
-	l := &loader{config: c, files: files, pool: pool, names: &llamaNames}
+func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part) (*Model, error) {
+	if err := part.check(c); err != nil {
+		return nil, err
+	}
+	l := &loader{config: c, files: files, pool: pool, names: &llamaNames, part: part}
 	switch {
 	case gguf:
 		l.names = &ggufNames
@@ -116,7 +124,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool) (*
 	if err := l.enoughMemory(); err != nil {
 		return nil, err
 	}
-	m := &Model{Config: *c}
+	m := &Model{Config: *c, part: part}
 	if err := l.load(m); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
@@ -126,21 +134,22 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool) (*
 // enoughMemory compares what the weights take with what the system has to give.
 // Weights that are quantized in blocks take up to an eighth more when packed.
 func (l *loader) enoughMemory() error {
-	need := 0
+	need := 0 // for this part
 	for _, name := range l.files.Names() {
 		n := l.files.Get(name).Bytes()
 		need += n + n/8
 	}
-	have, ok := availableMemory()
+	need /= l.part.size()
+	have, ok := AvailableMemory()
 	if ok && need > have {
 		return fmt.Errorf("%w: its weights take about %d MB, %d MB of memory are available", ErrModel, need>>20, have>>20)
 	}
 	return nil
 }
 
-// availableMemory is what can be had without pushing anything out; ok is false
+// AvailableMemory is what can be had without pushing anything out; ok is false
 // where that is not known.
-func availableMemory() (bytes int, ok bool) {
+func AvailableMemory() (bytes int, ok bool) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err == nil {
 		for _, line := range strings.Split(string(text), "\n") {
@@ -200,11 +209,11 @@ func (l *loader) norm(name string) (n norm, err error) {
 	return n, err
 }
 
-// Build makes a model from tensors that have the names of Hugging Face's checkpoints of the family.
+// Build makes a part of a model from tensors that have the names of Hugging Face's checkpoints of the family.
 // The weights are packed on pool; a missing tensor or a wrong shape is an error.
-func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool) (*Model, error) {
+func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool, part Part) (*Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return build(&c, tensors, pool, false)
+	return build(&c, tensors, pool, false, part)
 }

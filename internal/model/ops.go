@@ -59,10 +59,10 @@ func relu(dst, x []float32) {
 }
 
 // rotate turns the heads of a row by the angles of a position.
-func (m *Model) rotate(heads []float32, position int32) {
+func (m *Model) rotate(heads []float32, position int32, t *tables) {
 	half := m.HeadDim / 2
-	cos := m.cos[int(position)*half:][:half]
-	sin := m.sin[int(position)*half:][:half]
+	cos := t.cos[int(position)*half:][:half]
+	sin := t.sin[int(position)*half:][:half]
 	for h := 0; h < len(heads); h += m.HeadDim {
 		if m.Rope.Interleaved {
 			head := heads[h:][:2*half]

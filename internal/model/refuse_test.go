@@ -77,7 +77,7 @@ func TestTensorsThatDoNotFitAreNamed(t *testing.T) {
 					tensors = append(tensors, weightfile.F32(n, values, shape...))
 				}
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
-				_, err := model.OpenFolder(dir, pool)
+				_, err := model.OpenFolder(dir, pool, model.Part{})
 				require.ErrorIs(t, err, model.ErrModel)
 				require.ErrorContains(t, err, name)
 			}

@@ -69,15 +69,25 @@ func (l *Llama3) stretch(f float64) float64 {
 	return (1-smooth)*f/l.Factor + smooth*f
 }
 
-// tables are the cosines and sines of positions up to n: [n][headDim/2].
-func (r *Rope) tables(n, headDim int) (cos, sin []float32) {
+// tables are cosines and sines: [positions][headDim/2].
+type tables struct{ cos, sin []float32 }
+
+// reach makes the tables go up to position n-1 at least. They grow by half or more.
+func (t *tables) reach(r *Rope, n, most, headDim int) {
 	half := headDim / 2
-	cos, sin = make([]float32, n*half), make([]float32, n*half)
+	have := len(t.cos) / half
+	if n <= have {
+		return
+	}
+	n = min(most, max(n, have+have/2, 2048))
+	cos, sin := make([]float32, n*half), make([]float32, n*half)
+	copy(cos, t.cos)
+	copy(sin, t.sin)
 	for i, f := range r.frequencies(headDim) {
-		for p := range n {
+		for p := have; p < n; p++ {
 			s, c := math.Sincos(float64(p) * f)
 			cos[p*half+i], sin[p*half+i] = float32(c), float32(s)
 		}
 	}
-	return cos, sin
+	t.cos, t.sin = cos, sin
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
@@ -30,12 +31,16 @@ type Batch struct {
 // time, and allocates nothing once it has seen its largest batch.
 type Runner struct {
 	model   *Model
+	local   Config // the shape of the part
+	group   Group  // nil: the part is the whole
 	store   *kvstore.Store
 	pool    *parallel.Pool
 	attend  *attention.Runner
 	scratch []*matrix.Scratch
 
-	x, normed, qkv, attended, sums, up, act, logits []float32
+	x, normed, qkv, attended, sums, up, act, logits, part []float32
+
+	angles tables
 
 	product  productJob
 	rows     rowJob
@@ -44,19 +49,26 @@ type Runner struct {
 	batch    attention.Batch
 }
 
-// KVShape is the shape of the keys and values of one layer.
-func (c *Config) KVShape(blockSize int, dtype attention.DType) attention.Shape {
-	return attention.Shape{BlockSize: blockSize, NumKVHeads: c.NumKVHeads, HeadSize: c.HeadDim, DType: dtype}
+// KVShape is the shape of the keys and values that the part has of one layer.
+func (m *Model) KVShape(blockSize int, dtype attention.DType) attention.Shape {
+	return attention.Shape{BlockSize: blockSize, NumKVHeads: m.local(m.part).NumKVHeads, HeadSize: m.HeadDim, DType: dtype}
 }
 
-// NewRunner makes a Runner. The store must have the model's shape.
-func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool) (*Runner, error) {
-	s := store.Config()
-	if s.Layers != m.NumLayers || s.NumKVHeads != m.NumKVHeads || s.HeadSize != m.HeadDim {
+// NewRunner makes a Runner. The store must have the shape of the model's part, and a
+// part that is not the whole needs a group, whose other workers compute the same batches
+// at the same time.
+func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group) (*Runner, error) {
+	s, local := store.Config(), m.local(m.part)
+	if s.Layers != m.NumLayers || s.NumKVHeads != local.NumKVHeads || s.HeadSize != m.HeadDim {
 		return nil, fmt.Errorf("%w: a store of %d layers of %d heads of %d for a model of %d layers of %d heads of %d", ErrBatch,
-			s.Layers, s.NumKVHeads, s.HeadSize, m.NumLayers, m.NumKVHeads, m.HeadDim)
+			s.Layers, s.NumKVHeads, s.HeadSize, m.NumLayers, local.NumKVHeads, m.HeadDim)
 	}
-	r := &Runner{model: m, store: store, pool: pool, attend: attention.NewRunner(pool)}
+	if m.part.size() == 1 {
+		group = nil
+	} else if group == nil {
+		return nil, fmt.Errorf("%w: a part of a model without the group of the others", ErrBatch)
+	}
+	r := &Runner{model: m, local: local, group: group, store: store, pool: pool, attend: attention.NewRunner(pool)}
 	for range pool.Size() {
 		r.scratch = append(r.scratch, matrix.NewScratch())
 	}
@@ -66,18 +78,18 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool) (*Runner, er
 
 // Forward computes a batch: it writes the keys and values of all tokens, and
 // returns the logits of those in b.Logits, one row of VocabSize after the other,
-// which stay until the next call. An error wraps ErrBatch or one of attention's and
+// which stay until the next call. Of a group, worker 0 returns them, the others nil. An error wraps ErrBatch or one of attention's and
 // kvstore's; blocks may have been written then, at the slots of the batch only.
 func (r *Runner) Forward(b *Batch) ([]float32, error) {
 	if err := r.check(b); err != nil {
 		return nil, err
 	}
 	m, n := r.model, len(b.Tokens)
-	query, width := m.NumHeads*m.HeadDim, (m.NumHeads+2*m.NumKVHeads)*m.HeadDim
+	query, width := r.local.NumHeads*m.HeadDim, (r.local.NumHeads+2*r.local.NumKVHeads)*m.HeadDim
 	r.x, r.normed = grow(r.x, n*m.HiddenSize), grow(r.normed, n*m.HiddenSize)
 	r.qkv, r.attended = grow(r.qkv, n*width), grow(r.attended, n*query)
 	r.sums = grow(r.sums, n*m.HiddenSize)
-	r.up, r.act = grow(r.up, n*m.layers[0].up.out), grow(r.act, n*m.IntermediateSize)
+	r.up, r.act = grow(r.up, n*m.layers[0].up.out), grow(r.act, n*r.local.IntermediateSize)
 	r.prepare(b, query, width)
 	r.embed(b)
 	for i := range m.layers {
@@ -115,18 +127,19 @@ func (r *Runner) check(b *Batch) error {
 // prepare sets up what is the same in all layers.
 func (r *Runner) prepare(b *Batch, query, width int) {
 	m := r.model
-	kv := m.NumKVHeads * m.HeadDim
+	kv := r.local.NumKVHeads * m.HeadDim
 	r.tokens = kvstore.Tokens{
 		Key:   attention.Float32s(r.qkv[query:], width),
 		Value: attention.Float32s(r.qkv[query+kv:], width),
 		Slots: b.Slots,
 	}
 	if m.Rope != nil {
-		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: m.cos, Sin: m.sin, Size: m.HeadDim, Interleaved: m.Rope.Interleaved}
+		r.angles.reach(m.Rope, int(slices.Max(b.Positions))+1, m.MaxModelLen, m.HeadDim)
+		r.rotation = kvstore.Rotation{Positions: b.Positions, Cos: r.angles.cos, Sin: r.angles.sin, Size: m.HeadDim, Interleaved: m.Rope.Interleaved}
 		r.tokens.Rotation = &r.rotation
 	}
 	r.batch = attention.Batch{
-		NumHeads: m.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
+		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
 		QueryStart: b.QueryStart, SeqLens: b.SeqLens, BlockTables: b.BlockTables, TableStride: b.TableStride,
 		Scale: m.Scale(), SlidingWindow: m.SlidingWindow, CommonPrefix: b.CommonPrefix,
 	}
@@ -155,7 +168,7 @@ func (r *Runner) layer(i int, b *Batch) error {
 	m, n := r.model, len(b.Tokens)
 	l := &m.layers[i]
 	r.each(n, rowJob{op: opNorm, norm: &l.attnNorm})
-	r.multiply(&l.qkv, r.qkv, r.normed, n, nil)
+	r.multiply(&l.qkv, r.qkv, r.normed, n)
 	if m.Rope != nil || m.QKNorm {
 		r.each(n, rowJob{op: opRotate, layer: l, positions: b.Positions})
 	}
@@ -165,11 +178,11 @@ func (r *Runner) layer(i int, b *Batch) error {
 	if err := r.attend.Forward(r.store.Layer(i), &r.batch); err != nil {
 		return err
 	}
-	r.multiply(&l.out, r.sums, r.attended, n, r.x)
+	r.addProduct(&l.out, r.attended, n)
 	r.each(n, rowJob{op: opNorm, norm: &l.mlpNorm})
-	r.multiply(&l.up, r.up, r.normed, n, nil)
+	r.multiply(&l.up, r.up, r.normed, n)
 	r.each(n, rowJob{op: opActivate})
-	r.multiply(&l.down, r.sums, r.act, n, r.x)
+	r.addProduct(&l.down, r.act, n)
 	return nil
 }
 
@@ -180,8 +193,27 @@ func (r *Runner) output(b *Batch) []float32 {
 	for i, t := range b.Logits {
 		m.normalize(r.sums[i*hidden:][:hidden], r.x[int(t)*hidden:][:hidden], &m.norm)
 	}
-	r.logits = grow(r.logits, len(b.Logits)*m.VocabSize)
-	r.multiply(&m.head, r.logits, r.sums, len(b.Logits), nil)
+	n := len(b.Logits)
+	if r.group == nil {
+		r.logits = grow(r.logits, n*m.VocabSize)
+		r.multiply(&m.head, r.logits, r.sums, n)
+		return r.logits
+	}
+	r.part = grow(r.part, n*m.head.out)
+	part, rank := r.part, m.part.Rank
+	if m.head.out == m.vocab.len() {
+		r.multiply(&m.head, part, r.sums, n)
+	} else {
+		r.multiplyPanels(&m.head, part, r.sums, n, m.vocab.from/matrix.Panel, (m.vocab.to+matrix.Panel-1)/matrix.Panel)
+		for i := range n {
+			copy(part[i*m.vocab.len():][:m.vocab.len()], part[i*m.head.out+m.vocab.from:])
+		}
+		part = part[:n*m.vocab.len()]
+	}
+	if rank == 0 {
+		r.logits = grow(r.logits, n*m.VocabSize)
+	}
+	r.group.Gather(rank, r.logits, m.VocabSize, part, m.vocab.len(), m.vocab.from)
 	return r.logits
 }
 

@@ -89,12 +89,15 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	a := &chatAnswer{server: s, id: newID("chatcmpl-"), created: time.Now().Unix(), logprobs: body.Logprobs}
+	if body.UseBeamSearch {
+		return s.beams(w, r, &body.common, [][]int32{prompt}, request, request.N, a)
+	}
 	j, err := s.submit(w, r, [][]int32{prompt}, request, request.N)
 	if err != nil {
 		return err
 	}
 	defer j.cancel()
-	a := &chatAnswer{server: s, id: newID("chatcmpl-"), created: time.Now().Unix(), logprobs: body.Logprobs}
 	if body.Stream {
 		return s.stream(w, r, j, a, body.StreamOptions)
 	}

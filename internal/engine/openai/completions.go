@@ -71,6 +71,9 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		request.N = *body.BestOf
 	}
 	a := &completionAnswer{server: s, body: &body, id: newID("cmpl-"), created: time.Now().Unix(), logprobs: request.Logprobs >= 0}
+	if body.UseBeamSearch {
+		return s.beams(w, r, &body.common, body.prompts(s), request, wanted, a)
+	}
 	if request.N > wanted && request.Logprobs < 0 {
 		request.Logprobs = 0 // to choose by
 	}

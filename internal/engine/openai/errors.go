@@ -94,6 +94,9 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error
 		e.status = http.StatusRequestEntityTooLarge
 		return e
 	case errors.As(err, &wrongType):
+		if wrongType.Field == "" {
+			return invalid("", "The body is a JSON %s; an object is expected.", wrongType.Value)
+		}
 		field := wrongType.Field[strings.LastIndexByte(wrongType.Field, '.')+1:]
 		return invalid(field, "%s is a JSON %s; that is not its type.", field, wrongType.Value)
 	case errors.Is(err, io.EOF):

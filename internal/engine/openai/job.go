@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,17 +60,7 @@ func (nopCloser) Close() error { return nil }
 
 // submit gives the prompts of a request to the engine: all of them, or none.
 func (s *Server) submit(w http.ResponseWriter, from *http.Request, prompts [][]int32, r engine.Request, wanted int) (*job, error) {
-	switch {
-	case len(prompts) == 0:
-		return nil, invalid("prompt", "prompt is missing or empty.")
-	case len(prompts) > s.config.MaxTexts:
-		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
-	}
-	tokens := 0
-	for _, p := range prompts {
-		tokens += len(p) + max(1, r.N)*max(0, min(r.MaxTokens, s.config.Engine.Config().MaxModelLen-len(p)))
-	}
-	if err := s.allowed[max(0, s.key(from))].take(w.Header(), tokens, time.Now()); err != nil {
+	if err := s.admit(w, from, prompts, &r); err != nil {
 		return nil, err
 	}
 	j := &job{prompts: prompts, n: wanted, of: r.N}
@@ -83,6 +74,21 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, prompts [][]i
 		j.streams = append(j.streams, stream)
 	}
 	return j, nil
+}
+
+// admit checks how many prompts there are, and counts a request against its key's rate.
+func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts [][]int32, r *engine.Request) error {
+	switch {
+	case len(prompts) == 0:
+		return invalid("prompt", "prompt is missing or empty.")
+	case len(prompts) > s.config.MaxTexts:
+		return invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
+	}
+	tokens := 0
+	for _, p := range prompts {
+		tokens += len(p) + max(1, r.N)*max(0, min(r.MaxTokens, s.config.Engine.Config().MaxModelLen-len(p)))
+	}
+	return s.allowed[max(0, s.key(from))].take(w.Header(), tokens, time.Now())
 }
 
 func (j *job) cancel() {
@@ -159,7 +165,7 @@ func (j *job) merge(ctx context.Context) <-chan news {
 					return
 				}
 				select {
-				case out <- news{i, events}:
+				case out <- news{i, keep(events)}:
 				case <-ctx.Done():
 					return
 				}
@@ -173,6 +179,15 @@ func (j *job) merge(ctx context.Context) <-chan news {
 		close(out)
 	}()
 	return out
+}
+
+// keep copies events, which are good until the next call of Next.
+func keep(events []engine.Event) []engine.Event {
+	kept := slices.Clone(events)
+	for i := range kept {
+		kept[i].Tokens = slices.Clone(kept[i].Tokens)
+	}
+	return kept
 }
 
 type news struct {

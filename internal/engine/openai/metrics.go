@@ -19,8 +19,9 @@ type Metrics struct {
 	drafts, accepted                               prometheus.Counter
 	success                                        *prometheus.CounterVec
 
-	iteration, firstToken, interToken, endToEnd, queue, inference prometheus.Histogram
-	promptTokens, generationTokens, n, maxTokens                  prometheus.Histogram
+	iteration, firstToken, interToken, perToken  prometheus.Histogram
+	endToEnd, queue, inference, prefill, decode  prometheus.Histogram
+	promptTokens, generationTokens, n, maxTokens prometheus.Histogram
 }
 
 // NewMetrics makes the metrics of a model.
@@ -53,9 +54,13 @@ func NewMetrics(model string) *Metrics {
 	m.iteration = histogram("iteration_tokens_total", "Tokens of a step.", []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384})
 	m.firstToken = histogram("time_to_first_token_seconds", "From the arrival of a request to its first token.", seconds)
 	m.interToken = histogram("inter_token_latency_seconds", "From a token to the next one.", seconds)
-	m.endToEnd = histogram("e2e_request_latency_seconds", "From the arrival of a request to its end.", seconds)
-	m.queue = histogram("request_queue_time_seconds", "Time that a request waits.", seconds)
-	m.inference = histogram("request_inference_time_seconds", "Time that a request is served.", seconds)
+	m.perToken = histogram("request_time_per_output_token_seconds", "From the first token of an answer to its end, for each further token.", seconds)
+	latencies := []float64{0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+	m.endToEnd = histogram("e2e_request_latency_seconds", "From the arrival of a request to its end.", latencies)
+	m.queue = histogram("request_queue_time_seconds", "Time that a request waits.", latencies)
+	m.inference = histogram("request_inference_time_seconds", "Time that a request is served.", latencies)
+	m.prefill = histogram("request_prefill_time_seconds", "From the first step of a request to its first token.", latencies)
+	m.decode = histogram("request_decode_time_seconds", "From the first token of a request to its last.", latencies)
 	m.promptTokens = histogram("request_prompt_tokens", "Tokens of a prompt.", sizes)
 	m.generationTokens = histogram("request_generation_tokens", "Tokens of an answer.", sizes)
 	m.n = histogram("request_params_n", "Answers that a request asks for.", []float64{1, 2, 5, 10, 20})
@@ -106,6 +111,11 @@ func (m *Metrics) Finished(r engine.RequestReport) {
 	m.endToEnd.Observe(r.EndToEnd.Seconds())
 	m.queue.Observe(r.Queue.Seconds())
 	m.inference.Observe(r.Inference.Seconds())
+	m.prefill.Observe(r.Prefill.Seconds())
+	m.decode.Observe(r.Decode.Seconds())
+	if r.GenerationTokens > 1 {
+		m.perToken.Observe(r.Decode.Seconds() / float64(r.GenerationTokens-1))
+	}
 	m.promptTokens.Observe(float64(r.PromptTokens))
 	m.generationTokens.Observe(float64(r.GenerationTokens))
 	m.n.Observe(float64(r.N))

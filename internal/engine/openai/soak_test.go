@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,11 +34,18 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	u := &users{t: t, url: s.url, http: &http.Client{Transport: transport}}
 	idle := u.connect(level.Pick(100, 1000))
-	rounds := level.Pick(200, 40000)
-	u.visit(rounds) // the pools and caches fill
+	const rounds = 200
+	least := level.Pick(0, 5*time.Minute) // each half of a soak of ten minutes
+	first := u.visit(rounds, least)       // the pools and caches fill
 	before := settle(t, s)
-	u.visit(rounds)
+	early := u.median()
+	second := u.visit(rounds, least)
 	after := settle(t, s)
+	late := u.median()
+	t.Logf("%d and %d visits; half of the answers came within %v and %v; %d and %d KB of heap", first, second, early, late, before.HeapAlloc>>10, after.HeapAlloc>>10)
+	if level.Long() { // so many that the machine's other work evens out
+		require.Less(t, late, 3*early, "answers have become slower")
+	}
 	require.Less(t, after.HeapAlloc, before.HeapAlloc+before.HeapAlloc/2+8<<20, "the heap has grown")
 	for _, c := range idle {
 		require.NoError(t, c.Close())
@@ -61,6 +70,18 @@ type users struct {
 	t    *testing.T
 	url  string
 	http *http.Client
+
+	mu    sync.Mutex
+	times []time.Duration // that polite users waited, since median was called
+}
+
+func (u *users) median() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	slices.Sort(u.times)
+	m := u.times[len(u.times)/2]
+	u.times = u.times[:0]
+	return m
 }
 
 // connect opens connections that say nothing.
@@ -74,8 +95,9 @@ func (u *users) connect(n int) []net.Conn {
 	return all
 }
 
-// visit has n users come, 40 at the same time.
-func (u *users) visit(n int) {
+// visit has users come, 40 at the same time: n, or more if that takes less than a time. It
+// returns how many came.
+func (u *users) visit(n int, least time.Duration) int {
 	kinds := []func(*rand.Rand){u.polite, u.polite, u.leaves, u.slow, u.tooLong, u.badJSON, u.several}
 	var wait sync.WaitGroup
 	turns := make(chan int)
@@ -87,11 +109,13 @@ func (u *users) visit(n int) {
 			}
 		})
 	}
-	for i := range n {
-		turns <- i
+	came := 0
+	for begin := time.Now(); came < n || time.Since(begin) < least; came++ {
+		turns <- came
 	}
 	close(turns)
 	wait.Wait()
+	return came
 }
 
 func (u *users) post(ctx context.Context, body string) (*http.Response, error) {
@@ -118,7 +142,10 @@ func (u *users) expect(status int, body string) []byte {
 }
 
 func body(rnd *rand.Rand, most int, more string) (text, answer string) {
-	code := fmt.Sprintf("%06d", rnd.IntN(1000000))
+	code := "" // of six different digits: after four equal ones the model cannot know where it is
+	for _, digit := range rnd.Perm(10)[:6] {
+		code += strconv.Itoa(digit)
+	}
 	prompt := strings.Repeat(story, rnd.IntN(3)) + "Your number is " + code + "! Your number is"
 	data, _ := json.Marshal(prompt)
 	return fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "temperature": 0%s}`, data, most, more), " " + code
@@ -126,6 +153,12 @@ func body(rnd *rand.Rand, most int, more string) (text, answer string) {
 
 func (u *users) polite(rnd *rand.Rand) {
 	text, answer := body(rnd, 7, "")
+	begin := time.Now()
+	defer func() {
+		u.mu.Lock()
+		u.times = append(u.times, time.Since(begin))
+		u.mu.Unlock()
+	}()
 	if got := u.expect(200, text); !bytes.Contains(got, []byte(`"text":"`+answer+`"`)) {
 		u.t.Errorf("%s, want %q", got, answer)
 	}

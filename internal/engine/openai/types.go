@@ -33,6 +33,8 @@ type common struct {
 	StreamOptions     *streamOptions     `json:"stream_options"`
 	User              string             `json:"user"`
 	CacheSalt         string             `json:"cache_salt"`
+	UseBeamSearch     bool               `json:"use_beam_search"`
+	LengthPenalty     *float64           `json:"length_penalty"`
 }
 
 type streamOptions struct {

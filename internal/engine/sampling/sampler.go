@@ -18,9 +18,10 @@ type Logprob struct {
 type Sampler struct {
 	logits []float32
 	sums   []float64
-	order  []int32 // a heap of tokens, and after it those taken out
-	popped int
+	order  []int32
 	seen   map[int32]bool
+
+	buckets *buckets
 }
 
 // A State is what a sequence has said.
@@ -45,16 +46,19 @@ func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 			}
 		}
 	}
-	u := uniform(p.Seed, len(st.Output))
-	if p.TopK == 0 && p.TopP == 1 {
-		return s.draw(u, best)
+	if p.TopK > 0 && p.TopK < len(logits) {
+		s.keepK(p.TopK)
 	}
-	return s.drawTop(p, u)
+	if p.TopP < 1 {
+		s.keepP(p.TopP)
+	}
+	return s.draw(uniform(p.Seed, len(st.Output)), best)
 }
 
 // uniform is the random number of output token i, from 0 up to 1.
 func uniform(seed uint64, i int) float64 {
-	return rand.New(rand.NewPCG(seed, uint64(i)+0x9e3779b97f4a7c15)).Float64()
+	pcg := rand.NewPCG(seed, uint64(i)+0x9e3779b97f4a7c15)
+	return float64(pcg.Uint64()<<11>>11) / (1 << 53) // as rand.Float64 does
 }
 
 // adjust applies bias and penalties, in vLLM's order.
@@ -156,50 +160,6 @@ func sumOf(x []float32) float64 {
 	return (a + b) + (c + d)
 }
 
-// drawTop draws from the most likely tokens: top-k of them, and of these as many
-// as it takes to reach top-p.
-func (s *Sampler) drawTop(p *Params, u float64) int32 {
-	total := sumOf(s.logits)
-	s.heapify()
-	k := len(s.logits)
-	if p.TopK > 0 {
-		k = min(k, p.TopK)
-	}
-	s.pop(k, func(kept int, sum float64) bool {
-		// With top-k, top-p is of what top-k leaves; that is known in the end.
-		return p.TopK == 0 && sum >= p.TopP*total
-	})
-	kept, sum := s.kept(), 0.0
-	for i, id := range kept {
-		if s.logits[id] == 0 && i > 0 {
-			kept = kept[:i]
-			break
-		}
-		sum += float64(s.logits[id])
-	}
-	if p.TopK > 0 && p.TopP < 1 {
-		kept, sum = s.cut(kept, p.TopP*sum)
-	}
-	u *= sum
-	for _, id := range kept {
-		if u -= float64(s.logits[id]); u < 0 {
-			return id
-		}
-	}
-	return kept[0]
-}
-
-// cut keeps the tokens that it takes to reach a sum.
-func (s *Sampler) cut(kept []int32, enough float64) ([]int32, float64) {
-	sum := 0.0
-	for i, id := range kept {
-		if sum += float64(s.logits[id]); sum >= enough {
-			return kept[:i+1], sum
-		}
-	}
-	return kept, sum
-}
-
 // TopLogprobs returns the logarithms of the probabilities of a token and of the n
 // most likely ones, before any of the user's wishes (vLLM's raw_logprobs).
 func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob, top []Logprob) {
@@ -210,9 +170,7 @@ func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob
 	own = Logprob{token, float32(float64(logits[token]) - norm)}
 	if n > 0 {
 		copy(s.logits, logits)
-		s.heapify()
-		s.pop(min(n, len(logits)), func(int, float64) bool { return false })
-		for _, id := range s.kept() {
+		for _, id := range s.heaviest(min(n, len(logits))) {
 			top = append(top, Logprob{id, float32(float64(logits[id]) - norm)})
 		}
 	}

@@ -49,7 +49,7 @@ func New(pool *parallel.Pool) (*model.Model, *tokenizer.Tokenizer, error) {
 		Family: "qwen2", VocabSize: 256, HiddenSize: hidden, NumLayers: 2, NumHeads: lags, NumKVHeads: lags,
 		HeadDim: headDim, IntermediateSize: 16, MaxModelLen: MaxModelLen, NormEps: 1e-6, Activation: model.SiLU,
 		Rope: &model.Rope{Theta: theta}, QKVBias: true, End: []int32{End},
-	}, tensors(), pool)
+	}, tensors(), pool, model.Part{})
 	return m, tokenizer.Bytes(Start, Begin, End), err
 }
 

@@ -24,7 +24,7 @@ func complete(t *testing.T, prompt string, n int) string {
 	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F32), Layers: m.NumLayers, NumBlocks: blocks}, pool)
 	require.NoError(t, err)
 	defer store.Close()
-	r, err := model.NewRunner(m, store, pool)
+	r, err := model.NewRunner(m, store, pool, nil)
 	require.NoError(t, err)
 	tokens := tok.Encode(prompt, true)
 	table := make([]int32, blocks)

@@ -60,9 +60,9 @@ var (
 	int4x512 = [...]blockKernel{mulInt4AVX512x1, mulInt4AVX512x2, mulInt4AVX512x3, mulInt4AVX512x4}
 )
 
-// multiply computes a panel for at most direct rows.
-func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte) {
-	to, from, k := uintptr(dstStride*4), uintptr(m.In*4), uintptr(m.In)
+// multiply computes a panel of n inputs for at most direct rows.
+func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte, n int) {
+	to, from, k := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n)
 	switch {
 	case m.Type == F16 && isa == avx512:
 		f16x512[rows-1](dst, to, x, from, w, k)
@@ -128,13 +128,23 @@ func exp(x []float32, top, scale float32) int {
 	return n
 }
 
-// siluMul does as many values as it can and returns how many.
+// siluMul does as many values as it can and returns how many: all or none, so that a
+// value's bits do not depend on its place.
 func siluMul(dst, gate, up []float32) int {
 	n := len(gate) &^ 15
-	if isa != avx512 || n == 0 {
+	if isa != avx512 {
 		return 0
 	}
-	_, _ = dst[:n], up[:n]
-	siluMulAVX512(&dst[0], &gate[0], &up[0], uintptr(n))
-	return n
+	_, _ = dst[:len(gate)], up[:len(gate)]
+	if n > 0 {
+		siluMulAVX512(&dst[0], &gate[0], &up[0], uintptr(n))
+	}
+	if n < len(gate) {
+		var out, in, factor [16]float32
+		copy(in[:], gate[n:])
+		copy(factor[:], up[n:])
+		siluMulAVX512(&out[0], &in[0], &factor[0], 16)
+		copy(dst[n:], out[:len(gate)-n])
+	}
+	return len(gate)
 }

@@ -9,7 +9,7 @@ const tileRows = 8
 
 func direct(Type) int { return 0 }
 
-func (m *Matrix) multiply(*float32, int, *float32, int, *byte) {}
+func (m *Matrix) multiply(*float32, int, *float32, int, *byte, int) {}
 
 func (m *Matrix) decode(dst *float32, w *byte, k int) { m.portableDecode(dst, w, k) }
 

@@ -49,6 +49,7 @@ type Matrix struct {
 	Out, In int
 	Block   int // k that share a scale; 0 if there are none
 
+	slices     int // of the inputs, each with a sum for itself: 1, 2 or 4
 	panelBytes int
 	memory     *Memory
 	data       []byte
@@ -72,6 +73,28 @@ func New(t Type, out, in, block int) (*Matrix, error) {
 	}
 	m.data = m.memory.Bytes()
 	return m, nil
+}
+
+// Slices are how many sums a product can be made of: 4, 2 or 1, as its inputs can
+// be shared out in whole blocks (block is 0 for types without scales).
+func Slices(in, block int) int {
+	for _, n := range []int{4, 2} {
+		if in%(n*max(1, block)) == 0 {
+			return n
+		}
+	}
+	return 1
+}
+
+// Slice has each product computed as a tree of sums over n slices of the inputs: 1, 2
+// or 4. Two matrices of half the inputs and half the slices each then have results
+// whose sum is that of the whole to the bit.
+func (m *Matrix) Slice(n int) error {
+	if n != 1 && n != 2 && n != 4 || m.In%(n*max(1, m.Block)) != 0 {
+		return fmt.Errorf("%w: %d slices of %d inputs in blocks of %d", ErrShape, n, m.In, m.Block)
+	}
+	m.slices = n
+	return nil
 }
 
 // Close gives the memory back. The matrix must not be used after that.

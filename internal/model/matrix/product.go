@@ -7,8 +7,9 @@ import (
 
 // A Scratch is memory that one thread needs for products.
 type Scratch struct {
-	slab []float32
-	edge []float32
+	slab   []float32
+	edge   []float32
+	slices [2][]float32
 }
 
 // NewScratch makes one.
@@ -24,35 +25,70 @@ func (m *Matrix) Product(dst []float32, stride int, x []float32, rows, from, to 
 	_, _ = dst[:(rows-1)*stride+m.Out], x[:rows*m.In] // the kernels check nothing
 	for p := from; p < to; p++ {
 		if n := m.Out - p*Panel; n < Panel {
-			m.edge(dst, stride, x, rows, p, n, s)
+			s.edge = grow(s.edge, rows*Panel)
+			m.sliced(&s.edge[0], Panel, &x[0], rows, p, s)
+			for r := range rows {
+				copy(dst[r*stride+p*Panel:][:n], s.edge[r*Panel:])
+			}
 			continue
 		}
-		m.product(&dst[p*Panel], stride, &x[0], rows, p, s)
+		m.sliced(&dst[p*Panel], stride, &x[0], rows, p, s)
 	}
 }
 
-// edge computes a panel that is not full in memory of its own.
-func (m *Matrix) edge(dst []float32, stride int, x []float32, rows, p, n int, s *Scratch) {
-	if len(s.edge) < rows*Panel {
-		s.edge = make([]float32, rows*Panel)
+// sliced computes a panel: a sum for each slice of the inputs, and the sums of these, two
+// and two, so that a matrix of the first or the second half of the slices computes a
+// part of the sum.
+func (m *Matrix) sliced(dst *float32, stride int, x *float32, rows, p int, s *Scratch) {
+	if m.slices <= 1 {
+		m.product(dst, stride, x, rows, p, 0, m.In, s)
+		return
 	}
-	m.product(&s.edge[0], Panel, &x[0], rows, p, s)
+	n := m.In / m.slices
+	for i := range s.slices {
+		s.slices[i] = grow(s.slices[i], rows*Panel)
+	}
+	first, second := &s.slices[0][0], &s.slices[1][0]
+	m.product(dst, stride, x, rows, p, 0, n, s)
+	m.product(first, Panel, x, rows, p, n, 2*n, s)
+	addPanel(dst, stride, first, rows)
+	if m.slices == 4 {
+		m.product(first, Panel, x, rows, p, 2*n, 3*n, s)
+		m.product(second, Panel, x, rows, p, 3*n, 4*n, s)
+		addPanel(first, Panel, second, rows)
+		addPanel(dst, stride, first, rows)
+	}
+}
+
+// addPanel adds rows of a panel to dst.
+func addPanel(dst *float32, stride int, x *float32, rows int) {
 	for r := range rows {
-		copy(dst[r*stride+p*Panel:][:n], s.edge[r*Panel:])
+		to, from := unsafe.Slice(add(dst, r*stride), Panel), unsafe.Slice(add(x, r*Panel), Panel)
+		for c, v := range from {
+			to[c] += v
+		}
 	}
 }
 
-// product computes a panel; rows of dst are stride values apart.
-func (m *Matrix) product(dst *float32, stride int, x *float32, rows, p int, s *Scratch) {
+func grow(s []float32, n int) []float32 {
+	if len(s) < n {
+		return make([]float32, n)
+	}
+	return s
+}
+
+// product computes a panel over the inputs from up to to; rows of dst are stride
+// values apart.
+func (m *Matrix) product(dst *float32, stride int, x *float32, rows, p, from, to int, s *Scratch) {
 	if rows <= direct(m.Type) {
-		m.multiply(dst, stride, x, rows, m.panel(p))
+		m.multiply(dst, stride, add(x, from), rows, &m.data[p*m.panelBytes+m.bytesOf(from)], to-from)
 		return
 	}
 	for r := range rows {
 		clear(unsafe.Slice(add(dst, r*stride), Panel))
 	}
-	for k := 0; k < m.In; k += slab {
-		n := min(slab, m.In-k)
+	for k := from; k < to; k += slab {
+		n := min(slab, to-k)
 		w := (*byte)(unsafe.Pointer(&s.slab[0]))
 		if at := unsafe.Pointer(&m.data[p*m.panelBytes+m.bytesOf(k)]); m.Type == F32 {
 			w = (*byte)(at)

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"fmt"
 	"strings"
+	"unsafe"
 
 	"github.com/dlclark/regexp2"
 	"golang.org/x/text/unicode/norm"
@@ -68,6 +69,12 @@ func (t *Tokenizer) Piece(id int32) []byte {
 		return nil
 	}
 	return t.pieces[id]
+}
+
+// Text is Piece as a string, in the same memory.
+func (t *Tokenizer) Text(id int32) string {
+	piece := t.Piece(id)
+	return unsafe.String(unsafe.SliceData(piece), len(piece))
 }
 
 // Token returns the token that stands for exactly this text, added tokens

@@ -113,23 +113,37 @@ func (t *Tensor) Vector() []float32 {
 
 // Release tells the system that the pages that lie wholly in t will not be read
 // again. They are read from the file again if they are.
-func (t *Tensor) Release() {
-	if !t.mapped {
+func (t *Tensor) Release() { t.release(t.data) }
+
+// ReleaseRows is Release for some rows.
+func (t *Tensor) ReleaseRows(from, to int) {
+	size := len(t.data) / t.Rows
+	t.release(t.data[from*size : to*size])
+}
+
+func (t *Tensor) release(data []byte) {
+	if !t.mapped || len(data) == 0 {
 		return
 	}
 	page := uintptr(os.Getpagesize())
-	start := uintptr(unsafe.Pointer(&t.data[0]))
+	start := uintptr(unsafe.Pointer(&data[0]))
 	skip := (page - start%page) % page
-	if size := uintptr(len(t.data)); size > skip+page {
+	if size := uintptr(len(data)); size > skip+page {
 		// A hint: nothing is wrong if it is not taken.
-		_ = unix.Madvise(t.data[skip:skip+(size-skip)/page*page], unix.MADV_DONTNEED)
+		_ = unix.Madvise(data[skip:skip+(size-skip)/page*page], unix.MADV_DONTNEED)
 	}
 }
 
-// CopyTo is the tensor in other memory of the same size.
+// CopyTo is the tensor in other memory of the same size. The pages it was in are released.
 func (t *Tensor) CopyTo(memory []byte) *Tensor {
+	const piece = 16 << 20
+	for at := 0; at < len(t.data); at += piece {
+		end := min(at+piece, len(t.data))
+		copy(memory[at:end], t.data[at:end])
+		t.release(t.data[at:end])
+	}
 	moved := *t
-	moved.data, moved.mapped = memory[:copy(memory, t.data)], false
+	moved.data, moved.mapped = memory[:len(t.data)], false
 	return &moved
 }
 

@@ -51,25 +51,10 @@ func Safetensors(tensors ...Tensor) []byte {
 // bool, []string, []float32 and []int32.
 func GGUF(meta map[string]any, tensors ...Tensor) []byte {
 	w := &writer{}
-	w.WriteString("GGUF")
-	w.put(uint32(3), uint64(len(tensors)), uint64(len(meta)))
-	var keys []string
-	for key := range meta {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		w.text(key)
-		w.value(meta[key])
-	}
+	w.begin(meta, len(tensors))
 	offset := 0
 	for _, t := range tensors {
-		w.text(t.Name)
-		w.put(uint32(len(t.Shape)))
-		for _, n := range slices.Backward(t.Shape) {
-			w.put(uint64(n))
-		}
-		w.put(t.Type, uint64(offset))
+		w.describe(&t, offset)
 		offset += aligned(len(t.Data))
 	}
 	w.pad()
@@ -83,6 +68,30 @@ func GGUF(meta map[string]any, tensors ...Tensor) []byte {
 func aligned(n int) int { return (n + 31) / 32 * 32 }
 
 type writer struct{ bytes.Buffer }
+
+// begin writes what is before the descriptions of tensors.
+func (w *writer) begin(meta map[string]any, tensors int) {
+	w.WriteString("GGUF")
+	w.put(uint32(3), uint64(tensors), uint64(len(meta)))
+	var keys []string
+	for key := range meta {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		w.text(key)
+		w.value(meta[key])
+	}
+}
+
+func (w *writer) describe(t *Tensor, offset int) {
+	w.text(t.Name)
+	w.put(uint32(len(t.Shape)))
+	for _, n := range slices.Backward(t.Shape) {
+		w.put(uint64(n))
+	}
+	w.put(t.Type, uint64(offset))
+}
 
 func (w *writer) pad() { w.Write(make([]byte, aligned(w.Len())-w.Len())) }
 

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// Ensure that a process never has more than 100 MB beside the packed weights: not while it loads
+// a file, and not when it has answered. Keys and values of one answer are a few MB.
+func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
+	const mostMB = 100
+	path := filepath.Join(t.TempDir(), "random.gguf")
+	require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{
+		Hidden: 1024, Layers: 4, Heads: 8, KVHeads: 8, Inter: 2816, Vocab: 16384, Context: 131072, Type: "F16",
+	}))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	for _, workers := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
+			s, line := serveModelFile(t, path, "--tensor-parallel-size", strconv.Itoa(workers))
+			weights := number(t, line, `weights of (\d+) MB`)
+			require.InDelta(t, info.Size()>>20, weights, 40)
+			require.Contains(t, text(t, s.post(t, "/completions", `{"model": "random", "prompt": "hello", "max_tokens": 8, "temperature": 0}`)), `"completion_tokens":8`)
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+			require.NoError(t, err)
+			peak := number(t, string(status), `VmHWM:\s+(\d+) kB`) >> 10
+			t.Logf("%d MB at most, %d of them weights", peak, weights)
+			require.Less(t, peak, weights+mostMB)
+			require.Greater(t, peak, weights)
+		})
+	}
+}
+
+func number(t *testing.T, text, pattern string) int {
+	found := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	require.Len(t, found, 2, text)
+	n, err := strconv.Atoi(found[1])
+	require.NoError(t, err)
+	return n
+}
+
+// serveModelFile serves a file and returns the line about its weights.
+func serveModelFile(t *testing.T, path string, args ...string) (*server, string) {
+	c := llmserve(append([]string{path, "--port", "0", "--kv-cache-gb", "0.2"}, args...)...)
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	c.Stderr = os.Stderr
+	require.NoError(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Kill() // it may have ended
+		_ = c.Wait()
+	})
+	s := &server{cmd: c, lines: bufio.NewReader(out)}
+	line, err := s.lines.ReadString('\n')
+	require.NoError(t, err)
+	next, err := s.lines.ReadString('\n')
+	require.NoError(t, err)
+	s.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(next)
+	require.NotEmpty(t, s.url, next)
+	return s, line
+}

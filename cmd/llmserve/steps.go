@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"llmmemory/internal/engine"
+)
+
+// stepTimes add up where the time of steps goes. They observe an engine.
+type stepTimes struct {
+	keep bool
+
+	mu           sync.Mutex
+	model, other time.Duration
+	each         []engine.StepReport // with keep
+}
+
+// Step implements engine.Observer.
+func (s *stepTimes) Step(r engine.StepReport) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.model += r.Model
+	s.other += r.Schedule + r.Sample
+	if s.keep {
+		s.each = append(s.each, r)
+	}
+}
+
+func (s *stepTimes) FirstToken(time.Duration)      {}
+func (s *stepTimes) NextToken(time.Duration)       {}
+func (s *stepTimes) Finished(engine.RequestReport) {}
+
+// overhead is what scheduling, sampling and delivering take, in percent of the model's time.
+func (s *stepTimes) overhead() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return 100 * s.other.Seconds() / max(s.model.Seconds(), 1e-9)
+}
+
+// csv has a line for each step: how many sequences decode, how many tokens each of them
+// attends to on average, tokens of prompts, and seconds.
+func (s *stepTimes) csv() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b strings.Builder
+	b.WriteString("batch,context,prompt,seconds\n")
+	for _, r := range s.each {
+		context := 0
+		if r.Decodes > 0 {
+			context = r.Context / r.Decodes
+		}
+		fmt.Fprintf(&b, "%d,%d,%d,%.9f\n", r.Decodes, context, r.Tokens-r.Decodes, (r.Schedule + r.Model + r.Sample).Seconds())
+	}
+	return b.String()
+}
+
+// write writes the files that were asked for.
+func (b *benchOptions) write(r *result, steps *stepTimes, timings []timing, begin time.Time) error {
+	if b.steps != "" {
+		if err := os.WriteFile(b.steps, []byte(steps.csv()), 0o644); err != nil {
+			return err
+		}
+	}
+	if b.arrivals != "" {
+		var text strings.Builder
+		text.WriteString("arrival,prompt,output\n")
+		for _, t := range timings {
+			fmt.Fprintf(&text, "%.6f,%d,%d\n", t.start.Sub(begin).Seconds(), b.prefixLen+b.inputLen, len(t.tokens))
+		}
+		if err := os.WriteFile(b.arrivals, []byte(text.String()), 0o644); err != nil {
+			return err
+		}
+	}
+	if b.output == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(b.output, append(data, '\n'), 0o644)
+}

@@ -1,0 +1,175 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"net/http"
+	"slices"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/sampling"
+)
+
+// Beam search as vLLM's server does it: in each step every beam is a request for one token
+// with the log probabilities of the most likely ones. What beams have in common is found in
+// the prefix cache.
+
+// maxBeams is how many the log probabilities of a token are enough for.
+const maxBeams = sampling.MaxLogprobs / 2
+
+// A beam is an answer that is searched.
+type beam struct {
+	tokens  []int32 // prompt and answer
+	logprob float64 // of the answer
+	ended   bool
+}
+
+// score is vLLM's get_beam_search_score: the end of a sequence does not count as a token.
+func (b *beam) score(penalty float64) float64 {
+	n := len(b.tokens)
+	if b.ended {
+		n--
+	}
+	return b.logprob / math.Pow(float64(n), penalty)
+}
+
+// A search is what beams are searched with.
+type search struct {
+	server  *Server
+	width   int
+	most    int // tokens of an answer
+	ends    []int32
+	penalty float64
+	salt    string
+}
+
+// search checks what a request asks for.
+func (s *Server) search(c *common, r *engine.Request) (*search, error) {
+	switch {
+	case r.N > maxBeams:
+		return nil, invalid("n", "n or best_of is %d; at most %d beams are possible.", r.N, maxBeams)
+	case c.Stream:
+		return nil, invalid("stream", "Beam search has no streaming: all beams are known at its end only.")
+	case r.Logprobs >= 0:
+		return nil, invalid("logprobs", "logprobs is not supported with use_beam_search.")
+	case len(r.Stop) > 0:
+		return nil, invalid("stop", "stop is not supported with use_beam_search; stop_token_ids is.")
+	case r.MaxTokens < 1:
+		return nil, invalid("max_tokens", "max_tokens is %d; it must be at least 1.", r.MaxTokens)
+	}
+	if err := r.Params.Check(s.config.Engine.Config().Model.VocabSize); err != nil {
+		return nil, err
+	}
+	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopToken, penalty: 1, salt: r.CacheSalt}
+	if c.LengthPenalty != nil {
+		f.penalty = *c.LengthPenalty
+	}
+	if !r.IgnoreEnd {
+		f.ends = append(slices.Clone(f.ends), s.config.Engine.Config().Model.End...)
+	}
+	return f, nil
+}
+
+// run returns the beams of a prompt, the best first.
+func (f *search) run(ctx context.Context, prompt []int32) ([]beam, error) {
+	live := []beam{{tokens: prompt}}
+	var done []beam
+	longest := f.server.config.Engine.Config().MaxModelLen
+	for step := 0; step < f.most && len(live) > 0 && len(live[0].tokens) < longest; step++ {
+		tops, err := f.step(ctx, live)
+		if err != nil {
+			return nil, err
+		}
+		var next []beam
+		for i, b := range live {
+			for _, t := range tops[i] {
+				c := beam{append(slices.Clone(b.tokens), t.Token), b.logprob + float64(t.Value), slices.Contains(f.ends, t.Token)}
+				if c.ended {
+					done = append(done, c)
+				} else {
+					next = append(next, c)
+				}
+			}
+		}
+		f.order(next)
+		live = next[:min(f.width, len(next))]
+	}
+	done = append(done, live...)
+	f.order(done)
+	return done[:min(f.width, len(done))], nil
+}
+
+func (f *search) order(beams []beam) {
+	slices.SortStableFunc(beams, func(a, b beam) int { return cmp.Compare(b.score(f.penalty), a.score(f.penalty)) })
+}
+
+// step asks for the most likely next tokens of all beams.
+func (f *search) step(ctx context.Context, beams []beam) (tops [][]sampling.Logprob, err error) {
+	j := &job{}
+	defer j.cancel()
+	for i := range beams {
+		r := engine.Request{Prompt: beams[i].tokens, MaxTokens: 1, IgnoreEnd: true, CacheSalt: f.salt, Params: sampling.Default()}
+		r.Temperature, r.Logprobs = 0, 2*f.width
+		stream, err := f.server.config.Engine.Submit(r)
+		if err != nil {
+			return nil, err
+		}
+		j.streams = append(j.streams, stream)
+	}
+	for _, stream := range j.streams {
+		for {
+			events, err := stream.Next(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if events == nil {
+				break
+			}
+			for _, e := range events {
+				if e.Err != nil {
+					return nil, e.Err
+				}
+				tops = append(tops, e.Tokens[0].Top)
+			}
+		}
+	}
+	return tops, nil
+}
+
+// beams answers a request with use_beam_search: wanted of the beams of each prompt.
+func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompts [][]int32, request engine.Request, wanted int, a form) error {
+	f, err := s.search(c, &request)
+	if err != nil {
+		return err
+	}
+	if err := s.admit(w, r, prompts, &request); err != nil {
+		return err
+	}
+	tokenizer := s.config.Engine.Config().Tokenizer
+	u := &usage{Details: &promptDetails{}}
+	var parts []part
+	for _, prompt := range prompts {
+		found, err := f.run(r.Context(), prompt)
+		if r.Context().Err() != nil {
+			return nil // the client has gone
+		}
+		if err != nil {
+			return err
+		}
+		u.PromptTokens += len(prompt)
+		for _, b := range found[:min(wanted, len(found))] {
+			p := part{index: len(parts), prompt: prompt, first: true, finish: engine.FinishLength}
+			answer := b.tokens[len(prompt):]
+			u.CompletionTokens += len(answer)
+			if b.ended {
+				answer, p.finish = answer[:len(answer)-1], engine.FinishStop
+			}
+			p.text = tokenizer.Decode(answer)
+			parts = append(parts, p)
+		}
+	}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	writeJSON(w, http.StatusOK, a.whole(parts, u))
+	return nil
+}

@@ -1,0 +1,119 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ask posts a completion and returns its status and its answer.
+func (s *served) ask(t *testing.T, body string) (int, answered) {
+	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	var a answered
+	require.NoError(t, json.Unmarshal(data, &a), "%s", data)
+	return r.StatusCode, a
+}
+
+type answered struct {
+	Choices []struct {
+		Text     string
+		Finish   string `json:"finish_reason"`
+		Logprobs struct {
+			Values []float64 `json:"token_logprobs"`
+		}
+	}
+	Usage struct {
+		Prompt     int `json:"prompt_tokens"`
+		Completion int `json:"completion_tokens"`
+	}
+	Error struct{ Message, Param string }
+}
+
+// logprob is how likely an answer of n tokens is after a prompt, as the server says of it when it
+// is a prompt itself.
+func (s *served) logprob(t *testing.T, prompt, answer string, n int) (sum float64) {
+	whole, _ := json.Marshal(prompt + answer)
+	status, a := s.ask(t, fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": 1, "echo": true, "logprobs": 0, "temperature": 0}`, whole))
+	require.Equal(t, 200, status)
+	values := a.Choices[0].Logprobs.Values
+	for _, v := range values[len(values)-1-n : len(values)-1] {
+		sum += v
+	}
+	return sum
+}
+
+func TestBeamsAreTheMostLikelyAnswersInOrder(t *testing.T) {
+	s := start(t, nil)
+	const tokens = 4
+	prompt := story + "The code of the vault"
+	text, _ := json.Marshal(prompt)
+	status, a := s.ask(t, fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": %d, "n": 4, "use_beam_search": true}`, text, tokens))
+	require.Equal(t, 200, status)
+	require.Len(t, a.Choices, 4)
+	require.Equal(t, " is ", a.Choices[0].Text)
+	require.Equal(t, 4*tokens, a.Usage.Completion)
+	seen, last := map[string]bool{}, 0.0
+	for i, c := range a.Choices {
+		require.False(t, seen[c.Text], "%q twice", c.Text)
+		seen[c.Text] = true
+		require.Equal(t, "length", c.Finish)
+		if strings.ContainsRune(c.Text, '\uFFFD') {
+			continue // its bytes cannot be sent back as text
+		}
+		sum := s.logprob(t, prompt, c.Text, tokens)
+		require.True(t, i == 0 || sum <= last+1e-3, "%q has %f, the one before %f", c.Text, sum, last)
+		last = sum
+	}
+	settle(t, s)
+}
+
+// One beam is the greedy answer, also where the sequence ends by itself.
+func TestOneBeamIsGreedy(t *testing.T) {
+	s := start(t, nil)
+	body := `{"model": "demo", "prompt": [1, 2, 72, 105, 3, 2], "max_tokens": 20, "temperature": 0%s}`
+	_, greedy := s.ask(t, fmt.Sprintf(body, ""))
+	status, a := s.ask(t, fmt.Sprintf(body, `, "use_beam_search": true`))
+	require.Equal(t, 200, status)
+	require.Equal(t, "Hi", greedy.Choices[0].Text)
+	require.Equal(t, "stop", a.Choices[0].Finish)
+	require.Equal(t, greedy.Choices[0].Text, a.Choices[0].Text)
+}
+
+func TestABodyThatIsNoObjectIsRefused(t *testing.T) {
+	s := start(t, nil)
+	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader("[1]"))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	data, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Equal(t, 400, r.StatusCode)
+	require.Contains(t, string(data), "The body is a JSON array; an object is expected.")
+}
+
+func TestBeamSearchRefusesWhatItCannotDo(t *testing.T) {
+	s := start(t, nil)
+	tests := []struct{ name, more, param string }{
+		{"streaming", `"stream": true`, "stream"},
+		{"too many beams", `"n": 11`, "n"},
+		{"log probabilities", `"logprobs": 1`, "logprobs"},
+		{"stop strings", `"stop": "x"`, "stop"},
+		{"no tokens", `"max_tokens": 0`, "max_tokens"},
+		{"a bad temperature", `"temperature": 9`, "temperature"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			status, a := s.ask(t, `{"model": "demo", "prompt": "abc", "use_beam_search": true, `+test.more+`}`)
+			require.Equal(t, 400, status)
+			require.Equal(t, test.param, a.Error.Param, a.Error.Message)
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package sampling
+
+import (
+	"math"
+	"slices"
+)
+
+// The heaviest tokens are found without sorting all: tokens are counted in buckets by the
+// first bits of their weight, and only those of one bucket are put in order.
+
+// A bucket has a sixteenth of an octave of weights up to 1: their exponent and four bits
+// of their mantissa. The first one has all that are below 2^-40.
+const (
+	bucketShift = 23 - 4
+	lightest    = (127 - 40) << 4
+	numBuckets  = 40<<4 + 1
+)
+
+func bucket(w float32) uint32 {
+	return max(math.Float32bits(w)>>bucketShift, lightest) - lightest
+}
+
+// buckets have the numbers of tokens and the sums of their weights.
+type buckets struct {
+	counts [numBuckets]int32
+	sums   [numBuckets]float64
+}
+
+func (s *Sampler) count() *buckets {
+	if s.buckets == nil {
+		s.buckets = &buckets{}
+	}
+	b := s.buckets
+	*b = buckets{}
+	for _, w := range s.logits {
+		if w > 0 {
+			at := bucket(w)
+			b.counts[at]++
+			b.sums[at] += float64(w)
+		}
+	}
+	return b
+}
+
+// before orders tokens by weight, the heaviest first, and by number.
+func (s *Sampler) before(a, b int32) int {
+	switch x, y := s.logits[a], s.logits[b]; {
+	case x > y:
+		return -1
+	case x < y:
+		return 1
+	}
+	return int(a - b)
+}
+
+// keepK sets all weights to 0 but the k heaviest.
+func (s *Sampler) keepK(k int) {
+	b, kept := s.count(), 0
+	for at := numBuckets - 1; at >= 0; at-- {
+		n := int(b.counts[at])
+		if kept+n > k {
+			list := s.bucketInOrder(uint32(at))
+			s.drop(uint32(at), list[k-kept:])
+			return
+		}
+		kept += n
+	}
+}
+
+// keepP sets all weights to 0 but the heaviest that it takes to reach a part p of
+// their sum.
+func (s *Sampler) keepP(p float64) {
+	b, total := s.count(), 0.0
+	for _, sum := range b.sums {
+		total += sum
+	}
+	enough, sum := p*total, 0.0
+	for at := numBuckets - 1; at >= 0; at-- {
+		if b.counts[at] == 0 || sum+b.sums[at] < enough {
+			sum += b.sums[at]
+			continue
+		}
+		list := s.bucketInOrder(uint32(at))
+		for i, id := range list {
+			if sum += float64(s.logits[id]); sum >= enough {
+				list = list[i+1:]
+				break
+			}
+			if i == len(list)-1 {
+				list = nil
+			}
+		}
+		s.drop(uint32(at), list)
+		return
+	}
+}
+
+// bucketInOrder are the tokens of a bucket, the heaviest first.
+func (s *Sampler) bucketInOrder(at uint32) []int32 {
+	s.order = s.order[:0]
+	for id, w := range s.logits {
+		if w > 0 && bucket(w) == at {
+			s.order = append(s.order, int32(id))
+		}
+	}
+	slices.SortFunc(s.order, s.before)
+	return s.order
+}
+
+// drop sets the weights of lighter buckets and of some tokens to 0.
+func (s *Sampler) drop(below uint32, some []int32) {
+	for id, w := range s.logits {
+		if bucket(w) < below {
+			s.logits[id] = 0
+		}
+	}
+	for _, id := range some {
+		s.logits[id] = 0
+	}
+}
+
+// heaviest are the n tokens with the largest values, which may be negative.
+func (s *Sampler) heaviest(n int) []int32 {
+	s.order = s.order[:0]
+	for i := range s.logits {
+		id := int32(i)
+		if len(s.order) == n && s.before(s.order[n-1], id) < 0 {
+			continue
+		}
+		if len(s.order) < n {
+			s.order = append(s.order, id)
+		}
+		at := len(s.order) - 1
+		for ; at > 0 && s.before(id, s.order[at-1]) < 0; at-- {
+			s.order[at] = s.order[at-1]
+		}
+		s.order[at] = id
+	}
+	return s.order
+}

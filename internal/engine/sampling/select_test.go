@@ -1,0 +1,82 @@
+package sampling
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that what is kept is the beginning of all tokens in order, also where many weigh the same.
+func TestWhatIsKeptIsTheBeginningOfASortedList(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 1))
+	for range 300 {
+		weights := make([]float32, 1+rnd.IntN(2000))
+		levels := 1 + rnd.IntN(400)
+		for i := range weights {
+			switch rnd.IntN(3) {
+			case 0:
+				weights[i] = float32(rnd.IntN(levels)) / float32(levels)
+			case 1:
+				weights[i] = rnd.Float32() * rnd.Float32() * rnd.Float32()
+			}
+		}
+		weights[rnd.IntN(len(weights))] = 1
+		sorted := Sampler{logits: weights}
+		order := make([]int32, len(weights))
+		total := 0.0
+		for i, w := range weights {
+			order[i] = int32(i)
+			total += float64(w)
+		}
+		slices.SortFunc(order, sorted.before)
+
+		k, p := 1+rnd.IntN(len(weights)), rnd.Float64()
+		var want []int32
+		for _, id := range order[:k] {
+			if weights[id] > 0 {
+				want = append(want, id)
+			}
+		}
+		require.ElementsMatch(t, want, kept(weights, func(s *Sampler) { s.keepK(k) }))
+
+		n, sum := 0, 0.0
+		for n < len(order) && sum < p*total {
+			sum += float64(weights[order[n]])
+			n++
+		}
+		require.ElementsMatch(t, order[:n], kept(weights, func(s *Sampler) { s.keepP(p) }))
+
+		top := min(20, len(weights))
+		s := Sampler{logits: weights}
+		require.Equal(t, order[:top], s.heaviest(top))
+	}
+}
+
+// kept are the tokens that have a weight afterwards.
+func kept(weights []float32, f func(*Sampler)) (ids []int32) {
+	s := Sampler{logits: slices.Clone(weights)}
+	f(&s)
+	for i, w := range s.logits {
+		if w > 0 {
+			ids = append(ids, int32(i))
+		}
+	}
+	return ids
+}
+
+func TestSamplingAllocatesNothing(t *testing.T) {
+	logits := make([]float32, 4000)
+	for i := range logits {
+		logits[i] = float32(i*7919%1000) / 100
+	}
+	p := Default()
+	p.TopP, p.TopK, p.MinP, p.PresencePenalty, p.RepetitionPenalty = 0.9, 1000, 1e-6, 0.5, 1.1
+	st := State{Prompt: []int32{1, 2, 3}, Output: []int32{4, 5, 6}}
+	var s Sampler
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		p.Seed++
+		s.Sample(&p, st, logits)
+	}))
+}

@@ -1,0 +1,52 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+)
+
+// Ensure that requests which share more than a partition of attention (512 tokens) in the same blocks,
+// and read it together, get the answers that they get alone; with one among them that shares nothing, too.
+func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
+	document := strings.Repeat(story, 13) // 637 tokens
+	rnd := rand.New(rand.NewPCG(6, 6))
+	var requests []engine.Request
+	for i := range 8 {
+		r := request(fmt.Sprintf("%sQuestion %d: the code of ", document, i), 24)
+		r.Temperature, r.Seed, r.IgnoreEnd, r.Logprobs = 1.2, rnd.Uint64(), true, 1
+		if i%3 == 2 {
+			r.N = 3
+		}
+		requests = append(requests, r)
+	}
+	stranger := request("Something else altogether, "+document, 12)
+	stranger.IgnoreEnd = true
+	alone := start(t, func(c *engine.Config) { c.NoPrefixCaching, c.MaxNumSeqs, c.KVCacheBytes = true, 1, 64<<20 })
+	var want []string
+	for _, r := range append(requests, stranger) {
+		if r.N > 1 {
+			r.N = 1 // one at a time: only the first answer is compared
+		}
+		want = append(want, transcript(t, alone, r))
+	}
+	together := start(t, func(c *engine.Config) { c.KVCacheBytes = 64 << 20 })
+	for _, with := range [][]engine.Request{requests, append(requests, stranger)} {
+		got := make([]string, len(with))
+		var wait sync.WaitGroup
+		for i, r := range with {
+			wait.Go(func() { got[i] = transcript(t, together, r) })
+		}
+		wait.Wait()
+		for i := range with {
+			require.True(t, strings.HasPrefix(got[i], want[i]), "request %d", i)
+		}
+	}
+	requireIdle(t, together)
+}

@@ -1,0 +1,107 @@
+package engine_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/model"
+	"llmmemory/internal/model/tokenizer"
+	"llmmemory/internal/model/weights"
+	"llmmemory/internal/parallel"
+)
+
+// randomLlama is a part of a Llama with random weights, whose tokens are bytes.
+func randomLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Model {
+	const hidden, heads, kvHeads, dim, inter = 64, 8, 4, 8, 96
+	rnd := rand.New(rand.NewPCG(4, 4))
+	tensor := func(name string, rows, cols int) *weights.Tensor {
+		v := make([]float32, rows*cols)
+		for i := range v {
+			v[i] = float32(rnd.NormFloat64() * 0.3)
+		}
+		return weights.FromFloats(name, rows, cols, v)
+	}
+	all := []*weights.Tensor{
+		tensor("model.embed_tokens.weight", 256, hidden), tensor("lm_head.weight", 256, hidden), tensor("model.norm.weight", 1, hidden),
+	}
+	for _, at := range []string{"model.layers.0.", "model.layers.1."} {
+		all = append(all, tensor(at+"input_layernorm.weight", 1, hidden), tensor(at+"post_attention_layernorm.weight", 1, hidden),
+			tensor(at+"self_attn.q_proj.weight", heads*dim, hidden), tensor(at+"self_attn.k_proj.weight", kvHeads*dim, hidden),
+			tensor(at+"self_attn.v_proj.weight", kvHeads*dim, hidden), tensor(at+"self_attn.o_proj.weight", hidden, heads*dim),
+			tensor(at+"mlp.gate_proj.weight", inter, hidden), tensor(at+"mlp.up_proj.weight", inter, hidden), tensor(at+"mlp.down_proj.weight", hidden, inter))
+	}
+	m, err := model.Build(model.Config{
+		Family: "llama", VocabSize: 256, HiddenSize: hidden, NumLayers: 2, NumHeads: heads, NumKVHeads: kvHeads, HeadDim: dim,
+		IntermediateSize: inter, MaxModelLen: 1024, NormEps: 1e-5, Activation: model.SiLU, Rope: &model.Rope{Theta: 10000}, End: []int32{3},
+	}, weights.Collect(all...), pool, part)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m
+}
+
+// startWorkers makes an engine of n workers over a random model.
+func startWorkers(t *testing.T, n int, change func(*engine.Config), o engine.Observer) *engine.Engine {
+	var peers []engine.Peer
+	for rank := range n {
+		pool, err := parallel.New(1)
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		peers = append(peers, engine.Peer{Model: randomLlama(t, pool, model.Part{Rank: rank, Size: n}), Pool: pool})
+	}
+	return startModel(t, peers[0].Model, tokenizer.Bytes(1, 2, 3), peers[0].Pool, func(c *engine.Config) {
+		c.Peers = peers[1:]
+		if change != nil {
+			change(c)
+		}
+	}, o)
+}
+
+// Ensure that requests, in little memory and with prefix hits, get the same answers from
+// one, two and four workers.
+func TestTheNumberOfWorkersDoesNotChangeAnswers(t *testing.T) {
+	const n = 24
+	rnd := rand.New(rand.NewPCG(8, 3))
+	requests := make([]engine.Request, n)
+	for i := range requests {
+		requests[i] = randomRequest(rnd)
+	}
+	want := make([]string, n)
+	one := startWorkers(t, 1, nil, nil)
+	for i, r := range requests {
+		want[i] = transcript(t, one, r)
+	}
+	counts := &counter{}
+	for _, workers := range []int{2, 4} {
+		e := startWorkers(t, workers, func(c *engine.Config) {
+			// Two of the longest requests: 2 layers of keys and values of 4 heads of 8.
+			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 61*8*2*2*4*8*4
+			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
+		}, counts)
+		got := make([]string, n)
+		var wait sync.WaitGroup
+		for i, r := range requests {
+			wait.Go(func() { got[i] = transcript(t, e, r) })
+		}
+		wait.Wait()
+		for i := range requests {
+			require.Equal(t, want[i], got[i], "%d workers, request %d: %+v", workers, i, requests[i])
+		}
+		requireIdle(t, e)
+	}
+	require.NotZero(t, counts.preempted, "nobody lost its blocks: the test shows less than it should")
+	require.NotZero(t, counts.hits)
+}
+
+func TestAPartWithoutTheOthersIsRefused(t *testing.T) {
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	m := randomLlama(t, pool, model.Part{Size: 2})
+	_, err = engine.New(engine.Config{Model: m, Tokenizer: tokenizer.Bytes(1, 2, 3), Pool: pool, KVCacheBytes: 1 << 20}, nil)
+	require.ErrorIs(t, err, engine.ErrConfig)
+	require.ErrorContains(t, err, "2 parts")
+}

@@ -1,0 +1,90 @@
+package model
+
+import "sync"
+
+// A Group joins the workers of a step, each of which has a part of the model. They call
+// the same methods in the same order; a call returns when its result is there.
+// Another implementation may send over a network.
+type Group interface {
+	// AllReduce replaces x, in all workers, by its sum over them: with 4 the
+	// sum of the first two plus the sum of the last two, in this order.
+	AllReduce(rank int, x []float32)
+
+	// Gather puts rows of part, width values each, into dst of worker 0, whose rows
+	// are stride values apart, from column from on.
+	Gather(rank int, dst []float32, stride int, part []float32, width, from int)
+}
+
+// Workers join workers of this process.
+type Workers struct {
+	size  int
+	share [][]float32
+	sum   []float32
+	to    []float32
+
+	mu      sync.Mutex
+	arrived int
+	turn    int
+	all     sync.Cond
+}
+
+// NewWorkers joins n workers: 1, 2 or 4.
+func NewWorkers(n int) *Workers {
+	w := &Workers{size: n, share: make([][]float32, n)}
+	w.all.L = &w.mu
+	return w
+}
+
+// wait returns when all workers have called it.
+func (w *Workers) wait() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	turn := w.turn
+	if w.arrived++; w.arrived == w.size {
+		w.arrived = 0
+		w.turn++
+		w.all.Broadcast()
+		return
+	}
+	for turn == w.turn {
+		w.all.Wait()
+	}
+}
+
+// AllReduce implements Group. Each worker adds up its share of the values.
+func (w *Workers) AllReduce(rank int, x []float32) {
+	w.share[rank] = x
+	if rank == 0 {
+		w.sum = grow(w.sum, len(x))
+	}
+	w.wait()
+	from, to := len(x)*rank/w.size, len(x)*(rank+1)/w.size
+	sum := w.sum[from:to]
+	switch s := w.share; w.size {
+	case 2:
+		a, b := s[0][from:to], s[1][from:to]
+		for i := range sum {
+			sum[i] = a[i] + b[i]
+		}
+	case 4:
+		a, b, c, d := s[0][from:to], s[1][from:to], s[2][from:to], s[3][from:to]
+		for i := range sum {
+			sum[i] = (a[i] + b[i]) + (c[i] + d[i])
+		}
+	}
+	w.wait()
+	copy(x, w.sum)
+	w.wait()
+}
+
+// Gather implements Group.
+func (w *Workers) Gather(rank int, dst []float32, stride int, part []float32, width, from int) {
+	if rank == 0 {
+		w.to = dst
+	}
+	w.wait()
+	for r := 0; r*width < len(part); r++ {
+		copy(w.to[r*stride+from:][:width], part[r*width:])
+	}
+	w.wait()
+}

@@ -1,0 +1,107 @@
+// Command forward measures this project's forward pass as ../llamacpp/bench.cpp measures llama.cpp's:
+// go run ./testdata/bench/forward MODEL THREADS ROUNDS
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"time"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/kvstore"
+	"llmmemory/internal/model"
+	"llmmemory/internal/model/weights"
+	"llmmemory/internal/parallel"
+)
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) != 4 {
+		log.Fatal("usage: forward MODEL THREADS ROUNDS")
+	}
+	threads, err1 := strconv.Atoi(os.Args[2])
+	rounds, err2 := strconv.Atoi(os.Args[3])
+	if err1 != nil || err2 != nil {
+		log.Fatal("THREADS and ROUNDS are numbers")
+	}
+	if err := measure(os.Args[1], threads, rounds); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func measure(path string, threads, rounds int) error {
+	pool, err := parallel.New(threads)
+	if err != nil {
+		return err
+	}
+	g, err := weights.OpenGGUF(path)
+	if err != nil {
+		return err
+	}
+	m, err := model.OpenGGUF(g, pool, model.Part{})
+	if err != nil {
+		return err
+	}
+	store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 1024}, pool)
+	if err != nil {
+		return err
+	}
+	r, err := model.NewRunner(m, store, pool, nil)
+	if err != nil {
+		return err
+	}
+	run := func(name string, tokens, rounds int, batch func(round int) *model.Batch) error {
+		fastest := time.Hour
+		for round := range rounds {
+			b := batch(round)
+			begin := time.Now()
+			if _, err := r.Forward(b); err != nil {
+				return err
+			}
+			fastest = min(fastest, time.Since(begin))
+		}
+		fmt.Printf("%s %.1f tokens/s\n", name, float64(tokens)/fastest.Seconds())
+		return nil
+	}
+	if err := run("prefill=512", 512, rounds, func(int) *model.Batch { return prefill(512) }); err != nil {
+		return err
+	}
+	for _, n := range []int{1, 16, 32} {
+		if err := run(fmt.Sprintf("decode=%d", n), n, 3*rounds, func(round int) *model.Batch { return decode(n, round) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func prefill(n int) *model.Batch {
+	b := &model.Batch{QueryStart: []int32{0, int32(n)}, SeqLens: []int32{int32(n)}, TableStride: n / 16, Logits: []int32{int32(n - 1)}}
+	for i := range n {
+		b.Tokens, b.Positions, b.Slots = append(b.Tokens, int32(i*37%32000)), append(b.Positions, int32(i)), append(b.Slots, int64(16+i))
+	}
+	for i := range n / 16 {
+		b.BlockTables = append(b.BlockTables, int32(1+i))
+	}
+	return b
+}
+
+// decode has n sequences after the 512 tokens of blocks 1 to 32, with 8 blocks each.
+func decode(n, round int) *model.Batch {
+	at := 512 + round%128
+	b := &model.Batch{QueryStart: []int32{0}, TableStride: 40}
+	for i := range n {
+		block := 40 + 8*i
+		b.Tokens, b.Positions = append(b.Tokens, int32(i)), append(b.Positions, int32(at))
+		b.Slots = append(b.Slots, int64(block*16+at-512))
+		b.QueryStart, b.SeqLens, b.Logits = append(b.QueryStart, int32(i+1)), append(b.SeqLens, int32(at+1)), append(b.Logits, int32(i))
+		for k := range 32 {
+			b.BlockTables = append(b.BlockTables, int32(1+k))
+		}
+		for k := range 8 {
+			b.BlockTables = append(b.BlockTables, int32(block+k))
+		}
+	}
+	return b
+}

@@ -1,0 +1,108 @@
+// Measures llama.cpp through its library: a prompt of 512 tokens, and decoding with 1, 16 and
+// 32 sequences after a context of 512 tokens that they share.
+// Usage: bench MODEL THREADS ROUNDS
+#include "llama.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+static double seconds() {
+    using namespace std::chrono;
+    return duration<double>(steady_clock::now().time_since_epoch()).count();
+}
+
+struct Settings {
+    int threads, sequences, context;
+    bool flash;
+};
+
+static llama_context *context(llama_model *model, const Settings &s) {
+    llama_context_params p = llama_context_default_params();
+    p.n_ctx = s.context;
+    p.n_batch = 2048;
+    p.n_ubatch = 512;
+    p.n_seq_max = s.sequences;
+    p.n_threads = p.n_threads_batch = s.threads;
+    p.flash_attn_type = s.flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    p.kv_unified = true;
+    p.no_perf = true;
+    return llama_init_from_model(model, p);
+}
+
+static void add(llama_batch &b, int token, int position, int sequence, bool logits) {
+    int i = b.n_tokens++;
+    b.token[i] = token;
+    b.pos[i] = position;
+    b.n_seq_id[i] = 1;
+    b.seq_id[i][0] = sequence;
+    b.logits[i] = logits;
+}
+
+static void decode(llama_context *c, llama_batch &b) {
+    if (llama_decode(c, b) != 0) {
+        std::fprintf(stderr, "llama_decode failed\n");
+        std::exit(1);
+    }
+    b.n_tokens = 0;
+}
+
+// prompt computes n tokens of a sequence.
+static void prompt(llama_context *c, llama_batch &b, int n, int sequence) {
+    for (int i = 0; i < n; i++) {
+        add(b, i * 37 % 32000, i, sequence, i == n - 1);
+        if (b.n_tokens == 512 || i == n - 1) decode(c, b);
+    }
+}
+
+// fastest: other work on the machine only makes a round slower.
+static double fastest(const std::vector<double> &v) {
+    return *std::min_element(v.begin(), v.end());
+}
+
+int main(int argc, char **argv) {
+    if (argc != 4) return 2;
+    const int threads = std::atoi(argv[2]), rounds = std::atoi(argv[3]);
+    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
+    llama_backend_init();
+    llama_model_params mp = llama_model_default_params();
+    mp.load_mode = LLAMA_LOAD_MODE_NONE; // read into memory, which can be in huge pages
+    llama_model *model = llama_model_load_from_file(argv[1], mp);
+    if (!model) {
+        std::fprintf(stderr, "the model cannot be loaded\n");
+        return 1;
+    }
+    llama_batch b = llama_batch_init(2048, 0, 1);
+    for (bool flash : {false, true}) {
+        {
+            llama_context *c = context(model, {threads, 1, 1024, flash});
+            std::vector<double> times;
+            for (int r = 0; r < rounds; r++) {
+                llama_memory_clear(llama_get_memory(c), true);
+                double begin = seconds();
+                prompt(c, b, 512, 0);
+                times.push_back(seconds() - begin);
+            }
+            std::printf("prefill=512 flash=%d %.1f tokens/s\n", flash, 512 / fastest(times));
+            llama_free(c);
+        }
+        for (int n : {1, 16, 32}) {
+            llama_context *c = context(model, {threads, n, 1024 + 64 * n, flash});
+            prompt(c, b, 512, 0);
+            for (int s = 1; s < n; s++) llama_memory_seq_cp(llama_get_memory(c), 0, s, 0, 512);
+            std::vector<double> times;
+            for (int r = 0; r < 3 * rounds; r++) {
+                for (int s = 0; s < n; s++) add(b, s, 512 + r, s, true);
+                double begin = seconds();
+                decode(c, b);
+                times.push_back(seconds() - begin);
+            }
+            std::printf("decode=%d flash=%d %.1f tokens/s\n", n, flash, n / fastest(times));
+            llama_free(c);
+        }
+    }
+    llama_batch_free(b);
+    llama_model_free(model);
+}
