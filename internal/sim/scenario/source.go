@@ -1,0 +1,92 @@
+package scenario
+
+import (
+	"fmt"
+	"math"
+
+	"llmmemory/internal/sim/workload"
+)
+
+// Source opens the requests; done closes them.
+func (p *Plan) Source() (source workload.Source, done func(), err error) {
+	if p.lengths != nil {
+		source, err = p.drawn()
+		return source, func() {}, err
+	}
+	t, err := workload.Open(p.Scenario.Trace)
+	if err != nil {
+		return nil, nil, err
+	}
+	if source, err = p.traced(t); err != nil {
+		t.Close()
+		return nil, nil, err
+	}
+	return source, func() { t.Close() }, nil
+}
+
+// drawn are the requests of a named workload.
+func (p *Plan) drawn() (source workload.Source, err error) {
+	s := &p.Scenario
+	turns := max(1, s.Turns)
+	// A session begins once for all of its turns, so that requests have the rate.
+	requests := int(math.Ceil(float64(s.Requests) / turns))
+	if s.AtOnce {
+		source, err = workload.Every(p.lengths, 0, s.Seed, 0, requests)
+	} else {
+		shape := s.Burstiness
+		if shape == 0 {
+			shape = 1
+		}
+		source, err = workload.Gamma(p.lengths, s.Rate/turns, shape, s.Seed, s.Duration, requests)
+	}
+	if err != nil || s.Turns == 0 {
+		return source, err
+	}
+	return workload.Conversations(source, p.lengths, workload.Talk{Turns: s.Turns, Think: s.Think}, s.Seed, s.Server.MaxModelLen)
+}
+
+// traced are the requests of a trace.
+func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
+	s := &p.Scenario
+	switch {
+	case s.AtOnce:
+		source = workload.AtOnce(source)
+	case p.factor != 1:
+		if source, err = workload.Faster(source, p.factor); err != nil {
+			return nil, err
+		}
+	}
+	if s.Duration > 0 {
+		source = workload.Before(source, s.Duration)
+	}
+	if s.Requests > 0 {
+		source = workload.First(source, s.Requests)
+	}
+	if s.Turns > 0 {
+		return workload.SessionsOf(source, s.Think)
+	}
+	return source, nil
+}
+
+// checkClients is what the flags of arrivals need of each other.
+func (s *Scenario) checkClients() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrScenario}, args...)...)
+	}
+	not := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
+	switch {
+	case not(s.Burstiness) || not(s.Turns) || not(s.Think) || s.MaxConcurrency < 0:
+		return bad("a burstiness of %v, %d requests at once, %v turns with pauses of %v s: want numbers of at least 0", s.Burstiness, s.MaxConcurrency, s.Turns, s.Think)
+	case s.Trace != "" && s.Burstiness != 0:
+		return bad("a burstiness of %v: a trace says itself when requests come", s.Burstiness)
+	case s.AtOnce && (s.Burstiness != 0 || s.Rate != 0 || s.Duration != 0):
+		return bad("requests that all come at once have no rate, duration or burstiness")
+	case s.AtOnce && s.Trace == "" && s.Requests == 0:
+		return bad("requests that all come at once need a number: --requests")
+	case s.Turns > 0 && s.Turns < 1:
+		return bad("conversations of %v turns: want at least 1", s.Turns)
+	case s.Think > 0 && s.Turns == 0:
+		return bad("pauses of %v s are between turns of a conversation: say how many there are (--turns)", s.Think)
+	}
+	return nil
+}
