@@ -2,7 +2,8 @@
 
 /*
  * Copy-on-write at every position of a sequence: all 256 logical blocks and all
- * 16 offsets. Only a test that sets kv_count gets everywhere.
+ * 16 offsets. Only a test that sets kv_count gets everywhere. Then many calls, and
+ * large block numbers.
  */
 #include <string.h>
 
@@ -75,7 +76,48 @@ TEST(sweep_append_at_every_position, "store kv_data at the correct offset. Incre
     world_close(&w);
 }
 
+TEST(sweep_any_number_of_calls, "Return NULL if initial_kv_len <= 0 or if seq_id already exists.") {
+    struct world w;
+    world_open(&w, 4);
+    for (int i = 0; i < 1200; i++) {
+        CHECK(create_sequence(w.engine, i % 3, KV_PER_BLOCK + 1) != NULL);
+        CHECK_INT(append_kv(w.engine, i % 3, i), 0);
+        CHECK(fork_sequence(w.engine, i % 3, 7) != NULL);
+        CHECK_INT(free_sequence(w.engine, i % 3), 0);
+        CHECK_INT(free_sequence(w.engine, 7), 0);
+    }
+    world_close(&w);
+}
+
+/* The tester holds all blocks whose numbers fit into 16 bits. */
+TEST(sweep_block_numbers_of_17_bits, "You calculate the memory address of Physical Block #3, jump to its 5th integer slot, and write the data.") {
+    enum { HELD = 1 << 16, LEFT = 4 };
+    struct world w;
+    world_open(&w, HELD + LEFT);
+    for (int i = 0; i < HELD; i++) {
+        w.engine->ref_count[i] = 1;
+    }
+    w.engine->free_local_blocks = LEFT;
+    Sequence *parent = create_sequence(w.engine, 1, KV_PER_BLOCK + 4);
+    CHECK(parent != NULL);
+    CHECK_INT(entry_at(parent, 0), HELD);
+    CHECK_INT(entry_at(parent, 1), HELD + 1);
+    CHECK_INT(append_kv(w.engine, 1, 71), 0);
+    Sequence *child = fork_sequence(w.engine, 1, 2);
+    CHECK(child != NULL);
+    CHECK_INT(append_kv(w.engine, 2, 72), 0);
+    CHECK_INT(entry_at(child, 1), HELD + 2);
+    CHECK_INT(record_at(&w, parent, KV_PER_BLOCK + 4), 71);
+    CHECK_INT(record_at(&w, child, KV_PER_BLOCK + 4), 71);
+    CHECK_INT(record_at(&w, child, KV_PER_BLOCK + 5), 72);
+    CHECK_INT(w.engine->ref_count[HELD + 1], 1);
+    CHECK_INT(w.engine->free_local_blocks, LEFT - 3);
+    world_close(&w);
+}
+
 const struct test sweep_tests[] = {
+    LISTED(sweep_any_number_of_calls),
+    LISTED(sweep_block_numbers_of_17_bits),
     LISTED(sweep_cow_at_every_position),
     LISTED(sweep_append_at_every_position),
     END_OF_LIST,

@@ -20,7 +20,7 @@ type Case struct {
 	Real     []trace.Kind // the functions that it is for; the tester does the work of the others
 	Refuses  bool         // all that is asked of them is to refuse
 	Shape    bool         // it asks for allocations, not for what is in them
-	Sweep    bool         // built by sweeps.go, not read from a .trace file
+	Sweep    bool         // long: it is played once, and not under Memcheck
 }
 
 //go:embed task*.trace
@@ -43,6 +43,7 @@ func Cases() ([]Case, error) {
 				return nil, fmt.Errorf("%s, %s: %w", file, name, err)
 			}
 			c := Case{Task: task, Name: name, Sentence: sentence, Advice: strings.HasPrefix(name, "advice_"), Ops: ops}
+			c.Sweep = slices.ContainsFunc(ops, func(op trace.Op) bool { return op.Kind == trace.Forks && op.C > 1000 })
 			c.Shape = strings.Contains(name, "_allocations_of_their_own")
 			if err := c.complete(); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", file, name, err)
