@@ -3,6 +3,7 @@ package sched
 import (
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
@@ -65,7 +66,7 @@ func underPressure(t *rapid.T) Config {
 		AdmitChunks:          true,
 		AsyncScheduling:      rapid.IntRange(0, 2).Draw(t, "async") == 0,
 		PipelineParallelSize: rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "stages"),
-		Connector:            rapid.SampledFrom(connectors).Draw(t, "connector"),
+		Connector:            rapid.SampledFrom(level.Pick(connectors[:1], connectors)).Draw(t, "connector"),
 		Cache: kvcache.Config{
 			NumGPUBlocks: rapid.SampledFrom([]int{11, 12, 14}).Draw(t, "blocks"),
 			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, MaxModelLen: longest,
