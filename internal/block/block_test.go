@@ -2,8 +2,11 @@ package block
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -57,6 +60,8 @@ func TestShareIsAllOrNothing(t *testing.T) {
 	require.Equal(t, []int32{2, 4, 0}, counts)
 	Unshare(counts, []int32{0, None, 1, 1})
 	require.Equal(t, []int32{1, 2, 0}, counts)
+	Unshare(counts, []int32{3, -2})
+	require.Equal(t, []int32{1, 2, 0}, counts, "an entry outside the pool is skipped")
 }
 
 // The scans are compared with the handout's loop for every width that this
@@ -92,6 +97,28 @@ func TestTheScansFindTheFirstZero(t *testing.T) {
 	}
 }
 
+// The page after the last count is not accessible: a read there ends the test.
+func TestFirstZeroReadsNothingAfterTheLastCount(t *testing.T) {
+	page := os.Getpagesize()
+	memory, err := syscall.Mmap(-1, 0, 2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	require.NoError(t, err)
+	defer func() { _ = syscall.Munmap(memory) }()
+	require.NoError(t, syscall.Mprotect(memory[page:], syscall.PROT_NONE))
+	counts := unsafe.Slice((*int32)(unsafe.Pointer(&memory[0])), page/4)
+	for i := range counts {
+		counts[i] = 1
+	}
+	defer func(was int) { width = was }(width)
+	for widest := width; width > portable; width-- {
+		for n := range 300 {
+			require.Equal(t, n, firstZero(counts[len(counts)-n:]), "width %d of %d", width, widest)
+		}
+	}
+	for n := range 300 {
+		require.Equal(t, n, firstZeroPortable(counts[len(counts)-n:]))
+	}
+}
+
 // A cursor finds what the handout's loop finds when it starts anew each time.
 func TestFirstFitEqualsStartingAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,6 +149,7 @@ func TestFillStopsWhereTheBlocksEnd(t *testing.T) {
 func TestConservedFindsEveryWrongCount(t *testing.T) {
 	entries := func(ids ...int32) func(func(int32) bool) { return slices.Values(ids) }
 	require.NoError(t, Conserved([]int32{2, 0, 1}, 1, entries(0, 2, 0)))
+	require.NoError(t, Conserved([]int32{2, 0, 0}, 2, entries(0, 0)))
 	for _, tc := range []struct {
 		name, wantErr string
 		err           error

@@ -1,14 +1,19 @@
 package openai_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/sampling"
 )
 
 // ask posts a completion and returns its status and its answer.
@@ -115,5 +120,39 @@ func TestBeamSearchRefusesWhatItCannotDo(t *testing.T) {
 			require.Equal(t, 400, status)
 			require.Equal(t, test.param, a.Error.Param, a.Error.Message)
 		})
+	}
+}
+
+// Of two tokens the beams are the best pairs that begin with one of the best first tokens.
+func TestBeamsOfSeveralBeginningsCompete(t *testing.T) {
+	s := start(t, nil)
+	const width = 4
+	next := func(prompt []int32) []sampling.Logprob {
+		r := engine.Request{Prompt: prompt, MaxTokens: 1, IgnoreEnd: true, Params: sampling.Default()}
+		r.Temperature, r.Logprobs = 0, 2*width
+		stream, err := s.engine.Submit(r)
+		require.NoError(t, err)
+		events, err := stream.Next(t.Context())
+		require.NoError(t, err)
+		return events[0].Tokens[0].Top
+	}
+	for _, prompt := range [][]int32{{1, 97}, {1, 97, 98, 97, 99, 97}, {1, 50, 51, 52, 50, 51, 53, 51}} {
+		type pair struct {
+			text string
+			sum  float32
+		}
+		var pairs []pair
+		for _, first := range next(prompt)[:width] {
+			for _, second := range next(append(slices.Clone(prompt), first.Token)) {
+				pairs = append(pairs, pair{s.engine.Config().Tokenizer.Decode([]int32{first.Token, second.Token}), first.Value + second.Value})
+			}
+		}
+		slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(b.sum, a.sum) })
+		ids, _ := json.Marshal(prompt)
+		status, a := s.ask(t, fmt.Sprintf(`{"model": "demo", "prompt": %s, "max_tokens": 2, "n": %d, "use_beam_search": true, "ignore_eos": true}`, ids, width))
+		require.Equal(t, 200, status)
+		for i, c := range a.Choices {
+			require.Equal(t, strings.ToValidUTF8(pairs[i].text, "\uFFFD"), strings.ToValidUTF8(c.Text, "\uFFFD"), "beam %d after %v", i, prompt)
+		}
 	}
 }
