@@ -9,6 +9,7 @@ import (
 
 	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/experiment"
+	"llmmemory/internal/terminal"
 )
 
 func figuresCommand() *cobra.Command {
@@ -21,7 +22,7 @@ func figuresCommand() *cobra.Command {
 		Long: "figures runs the experiments of the paper (SOSP '23) for OPT-13B and draws what they show beside\n" +
 			"what the paper prints: an SVG, a PNG and a CSV of each figure, and a page of all. With --check it\n" +
 			"prints each comparison and the exit status is 1 if one is outside its tolerance.\n\n" +
-			"Figures: " + strings.Join(experiment.Names(), ", ") + ".",
+			strings.Join(terminal.Wrap("Figures: "+strings.Join(experiment.Names(), ", ")+".", 0), "\n"),
 		Example: "  llmsim figures -o figures\n" +
 			"  llmsim figures --check\n" +
 			"  llmsim figures -o figures --only fig13,fig15 --seeds 20\n" +

@@ -67,7 +67,7 @@ func fleetCommand() *cobra.Command {
 	f.Float64Var(&o.config.Scaling.Target, "scale-target", 4, "of that, for each replica")
 	f.Float64Var(&o.config.Scaling.Every, "scale-every", 15, "seconds from one look to the next")
 	f.Float64Var(&o.config.Scaling.Startup, "start-up", 120, "seconds until a new replica serves")
-	f.StringVar(&o.prices, "prices", "", "file of prices and watts by GPU (default: the built-in one; llmsim list says where it is from)")
+	f.StringVar(&o.prices, "prices", "", "file of prices and watts by GPU (default: the built-in one)")
 	f.BoolVar(&o.asJSON, "json", false, "print the results as JSON")
 	addRun(f, &o.s)
 	for _, name := range []string{"samples", "beam", "replace", "drafts", "accept", "draft-time"} {

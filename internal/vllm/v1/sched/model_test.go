@@ -255,7 +255,8 @@ func (e *engine) abort(t *rapid.T) {
 	e.forget(id)
 	for i := len(e.flights) - 1; i >= 0; i-- {
 		f := e.flights[i]
-		admitted = admitted || slices.ContainsFunc(f.step.Rows, func(r Row) bool { return r.Kind != KindRunning && r.ID != id })
+		loads := len(f.step.Loads) > 0 || slices.ContainsFunc(f.after, func(o *flying) bool { return len(o.step.Loads) > 0 })
+		admitted = admitted || loads || slices.ContainsFunc(f.step.Rows, func(r Row) bool { return r.Kind != KindRunning && r.ID != id })
 		if !admitted {
 			f.skip[id] = true
 		}
