@@ -140,7 +140,7 @@ func ask(ctx context.Context, e *engine.Engine, prompt []int32, most int) timing
 	t := timing{start: time.Now()}
 	p := sampling.Default()
 	p.Temperature = 0
-	s, err := e.Submit(engine.Request{Prompt: prompt, MaxTokens: most, IgnoreEnd: true, Params: p})
+	s, err := e.Submit(engine.Request{Prompt: prompt, MaxTokens: most, IgnoreEOS: true, Params: p})
 	if err != nil {
 		return timing{err: err}
 	}

@@ -81,3 +81,31 @@ func fillCounts(e *Engine) {
 		*e.count(int32(i)) = 1
 	}
 }
+
+// What a batch writes down lies in pages from the kernel, which may give none.
+func TestABatchWithoutPagesIsRefused(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(2)
+	pagesFail = true
+	defer func() { pagesFail = false }()
+	data := []int32{1, 2}
+	require.ErrorIs(t, b.library.AppendBatch(e, &seqs[0], &data[0], 2), ErrNoMemory)
+	require.ErrorIs(t, b.library.AppendRun(e, seqs[0], &data[0], 2), ErrNoMemory)
+	require.NoError(t, e.Check())
+}
+
+func TestASequenceWithANullLinkIsNotFreed(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		b := newBench(t)
+		e, seqs := b.engine(2)
+		link := &seqs[1].Node.Next
+		if back {
+			link = &seqs[1].Node.Prev
+		}
+		was := *link
+		*link = nil
+		require.ErrorIs(t, b.library.Free(e, seqs[1].ID), ErrCorrupt)
+		*link = was
+		require.NoError(t, e.Check())
+	}
+}

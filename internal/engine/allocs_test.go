@@ -22,7 +22,7 @@ func TestASteadyStepAllocatesNothing(t *testing.T) {
 	watch := &allocations{}
 	e := startObserved(t, func(c *engine.Config) { c.MaxModelLen, c.KVCacheBytes = 700, 64<<20 }, watch)
 	r := request(story+"The code", 600)
-	r.IgnoreEnd, r.N, r.Temperature, r.TopP = true, 8, 1.5, 0.9
+	r.IgnoreEOS, r.N, r.Temperature, r.TopP = true, 8, 1.5, 0.9
 	for watch.counted.Load() == 0 { // again, if this goroutine was so late that most steps were over
 		s, err := e.Submit(r)
 		require.NoError(t, err)

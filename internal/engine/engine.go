@@ -74,8 +74,8 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 		stream: s, params: r.Params, tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt), most: most,
 		waiting: r.N - 1, text: text{stops: r.Stop}, arrived: time.Now(),
 	}
-	q.ends = slices.Clone(r.StopToken)
-	if !r.IgnoreEnd {
+	q.ends = slices.Clone(r.StopTokenIDs)
+	if !r.IgnoreEOS {
 		q.ends = append(q.ends, e.config.Model.End...)
 	}
 	s.answers = append(s.answers, q)

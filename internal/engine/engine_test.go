@@ -130,7 +130,7 @@ func TestTheLongestSequenceIsWhatFits(t *testing.T) {
 	})
 	require.Equal(t, 320, e.Config().MaxModelLen)
 	r := request(story, 1000)
-	r.IgnoreEnd = true
+	r.IgnoreEOS = true
 	require.Len(t, ask(t, e, r)[0].ids, 320-len(story))
 }
 
@@ -166,10 +166,10 @@ func TestTokensThatEndAnAnswer(t *testing.T) {
 	got := ask(t, e, request(prompt, 10))[0]
 	require.Equal(t, answer{"", []int32{3}, engine.FinishStop, nil}, got)
 	r := request(prompt, 5)
-	r.IgnoreEnd = true
+	r.IgnoreEOS = true
 	require.Equal(t, " stop"[:4], ask(t, e, r)[0].text)
 	r = request(story+"The code of the vault", 20)
-	r.StopToken = []int32{'K'}
+	r.StopTokenIDs = []int32{'K'}
 	require.Equal(t, " is 7", ask(t, e, r)[0].text)
 	r.MinTokens = 7
 	require.NotContains(t, ask(t, e, r)[0].text[:6], "K")
@@ -178,7 +178,7 @@ func TestTokensThatEndAnAnswer(t *testing.T) {
 func TestCancelFreesBlocksAtOnce(t *testing.T) {
 	e := start(t, nil)
 	r := request(strings.Repeat(story, 8), 500)
-	r.IgnoreEnd, r.N = true, 3
+	r.IgnoreEOS, r.N = true, 3
 	s, err := e.Submit(r)
 	require.NoError(t, err)
 	_, err = s.Next(context.Background())

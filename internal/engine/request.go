@@ -15,9 +15,9 @@ type Request struct {
 	MinTokens int
 	sampling.Params
 
-	Stop      []string // an answer ends before one of these
-	StopToken []int32  // an answer ends after one of these
-	IgnoreEnd bool     // the model's own end of a sequence does not end an answer
+	Stop         []string // an answer ends before one of these
+	StopTokenIDs []int32  // an answer ends after one of these
+	IgnoreEOS    bool     // the model's own end of a sequence does not end an answer
 
 	// CacheSalt keeps prefix hits among requests with the same salt.
 	CacheSalt string
@@ -59,7 +59,7 @@ func (e *Engine) check(r *Request) error {
 			return bad("stop", "A stop sequence is empty.")
 		}
 	}
-	for _, ids := range [][]int32{r.Prompt, r.StopToken} {
+	for _, ids := range [][]int32{r.Prompt, r.StopTokenIDs} {
 		for _, id := range ids {
 			if id < 0 || int(id) >= e.config.Model.VocabSize {
 				return bad("prompt", "Token %d is not in the vocabulary, which has %d.", id, e.config.Model.VocabSize)

@@ -20,14 +20,14 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	var requests []engine.Request
 	for i := range 8 {
 		r := request(fmt.Sprintf("%sQuestion %d: the code of ", document, i), 24)
-		r.Temperature, r.Seed, r.IgnoreEnd, r.Logprobs = 1.2, rnd.Uint64(), true, 1
+		r.Temperature, r.Seed, r.IgnoreEOS, r.Logprobs = 1.2, rnd.Uint64(), true, 1
 		if i%3 == 2 {
 			r.N = 3
 		}
 		requests = append(requests, r)
 	}
 	stranger := request("Something else altogether, "+document, 12)
-	stranger.IgnoreEnd = true
+	stranger.IgnoreEOS = true
 	alone := start(t, func(c *engine.Config) { c.NoPrefixCaching, c.MaxNumSeqs, c.KVCacheBytes = true, 1, 64<<20 })
 	var want []string
 	for _, r := range append(requests, stranger) {

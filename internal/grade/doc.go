@@ -3,10 +3,10 @@
 //	build      gate of the text and the object file, compiler, link
 //	directed   traces for sentences of the handout, and sweeps over all positions
 //	random     traces that nobody wrote down
-//	compare    plays a trace on the submission (subject, in a sandbox) and on the
+//	compare    plays a trace on the submission (runner, in a sandbox) and on the
 //	           oracle, writes what the tester writes, and finds differences
 //	shrink     makes the trace of a difference short
-//	memcheck, sanitize, watch   the same traces under Valgrind and the sanitizers
+//	memcheck, sanitize, supervise   the same traces under Valgrind and the sanitizers
 //	rules      the text
 //	reproduce, drawing, terminal, page, gradescope, class   what people read
 //

@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
-	"llmmemory/internal/grade/subject"
+	"llmmemory/internal/grade/runner"
 	"llmmemory/internal/jobs"
 )
 
@@ -163,7 +163,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	built.Name, built.Time = Compile, time.Since(begin)
 	r.Stages = append(r.Stages, built)
 	err = run(newGrading(g, r, program, source))
-	if errors.Is(err, subject.ErrAttack) {
+	if errors.Is(err, runner.ErrAttack) {
 		r.reject(Attack, fmt.Sprintf("%s was ended: %v", filepath.Base(path), err))
 	} else if err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/directed"
+	"llmmemory/internal/grade/runner"
 	"llmmemory/internal/grade/shrink"
-	"llmmemory/internal/grade/subject"
 )
 
 // A function has its own end: this many calls that do not come back are waited for,
@@ -112,7 +112,7 @@ func (g *grading) run() error {
 func (g *grading) tellRefused() {
 	var names []string
 	for call := range g.refused {
-		names = append(names, subject.CallName(call))
+		names = append(names, runner.CallName(call))
 	}
 	slices.Sort(names)
 	if len(names) > 0 {

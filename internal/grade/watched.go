@@ -12,12 +12,12 @@ import (
 	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/memcheck"
 	"llmmemory/internal/grade/sanitize"
-	"llmmemory/internal/grade/watch"
+	"llmmemory/internal/grade/supervise"
 )
 
 // steps are traces for a program that is watched.
-func (g *grading) steps(traces ...[]trace.Op) watch.Steps {
-	return watch.Steps{Traces: traces, Own: len(g.shapes) > 0}
+func (g *grading) steps(traces ...[]trace.Op) supervise.Steps {
+	return supervise.Steps{Traces: traces, Own: len(g.shapes) > 0}
 }
 
 // watchable are the clean traces of one task that Memcheck plays, by what they

@@ -61,11 +61,11 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	if err := r.Params.Check(s.config.Engine.Config().Model.VocabSize); err != nil {
 		return nil, err
 	}
-	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopToken, penalty: 1, salt: r.CacheSalt}
+	f := &search{server: s, width: r.N, most: r.MaxTokens, ends: r.StopTokenIDs, penalty: 1, salt: r.CacheSalt}
 	if c.LengthPenalty != nil {
 		f.penalty = *c.LengthPenalty
 	}
-	if !r.IgnoreEnd {
+	if !r.IgnoreEOS {
 		f.ends = append(slices.Clone(f.ends), s.config.Engine.Config().Model.End...)
 	}
 	return f, nil
@@ -109,7 +109,7 @@ func (f *search) step(ctx context.Context, beams []beam) (tops [][]sampling.Logp
 	j := &job{}
 	defer j.cancel()
 	for i := range beams {
-		r := engine.Request{Prompt: beams[i].tokens, MaxTokens: 1, IgnoreEnd: true, CacheSalt: f.salt, Params: sampling.Default()}
+		r := engine.Request{Prompt: beams[i].tokens, MaxTokens: 1, IgnoreEOS: true, CacheSalt: f.salt, Params: sampling.Default()}
 		r.Temperature, r.Logprobs = 0, 2*f.width
 		stream, err := f.server.config.Engine.Submit(r)
 		if err != nil {

@@ -128,7 +128,7 @@ func TestBeamsOfSeveralBeginningsCompete(t *testing.T) {
 	s := start(t, nil)
 	const width = 4
 	next := func(prompt []int32) []sampling.Logprob {
-		r := engine.Request{Prompt: prompt, MaxTokens: 1, IgnoreEnd: true, Params: sampling.Default()}
+		r := engine.Request{Prompt: prompt, MaxTokens: 1, IgnoreEOS: true, Params: sampling.Default()}
 		r.Temperature, r.Logprobs = 0, 2*width
 		stream, err := s.engine.Submit(r)
 		require.NoError(t, err)

@@ -62,7 +62,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 
 // request turns the fields into a request without a prompt.
 func (c *common) request() (engine.Request, error) {
-	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop, StopToken: c.StopTokenIDs, IgnoreEnd: c.IgnoreEOS, CacheSalt: c.CacheSalt}
+	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop, StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS, CacheSalt: c.CacheSalt}
 	if c.N != nil {
 		if r.N = *c.N; r.N < 1 {
 			return r, invalid("n", "n is %d; it must be at least 1.", r.N)

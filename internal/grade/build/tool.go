@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"llmmemory/internal/grade/capped"
+	"llmmemory/internal/grade/limitedbuffer"
 )
 
 // What a tool may use, which reads hostile files: 10 s of CPU, 1 GiB of memory,
@@ -65,7 +65,7 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + k.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	out, said := &capped.Buffer{Most: mostOutput}, &capped.Buffer{Most: mostSaid}
+	out, said := &limitedbuffer.Buffer{Most: mostOutput}, &limitedbuffer.Buffer{Most: mostSaid}
 	cmd.Stdout, cmd.Stderr = out, said
 	err = cmd.Run()
 	if err == nil {

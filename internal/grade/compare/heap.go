@@ -7,7 +7,7 @@ import (
 
 	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade/subject"
+	"llmmemory/internal/grade/runner"
 )
 
 // A heap is what the submission has allocated.
@@ -34,11 +34,11 @@ const mostAllocations = 1 << 16
 
 // account keeps the live chunks, and says what a call did to the heap that no call
 // may do, whatever else is right.
-func (p *player) account(op trace.Op, want oracle.Outcome, events []subject.Event) []*Difference {
+func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event) []*Difference {
 	var bad *Difference
 	allocations := 0
 	for _, e := range events {
-		if e.What != subject.Release {
+		if e.What != runner.Release {
 			allocations++
 		}
 		if allocations > mostAllocations+18*int(want.Made) {
@@ -46,15 +46,15 @@ func (p *player) account(op trace.Op, want oracle.Outcome, events []subject.Even
 			break
 		}
 		switch e.What {
-		case subject.Release:
+		case runner.Release:
 			delete(p.live, e.At)
-		case subject.BadRelease:
+		case runner.BadRelease:
 			what := "an address that is no allocation"
 			if e.Size != 0 {
 				what = "an allocation that was freed already"
 			}
 			bad = cmp.Or(bad, differs(Heap, "what is freed", "a live allocation", what))
-		case subject.Malloc, subject.Calloc, subject.Realloc:
+		case runner.Malloc, runner.Calloc, runner.Realloc:
 			p.add(e.At, e.Size)
 			fallthrough
 		default:

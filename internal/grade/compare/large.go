@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade/subject"
+	"llmmemory/internal/grade/runner"
 )
 
 const page = 4096
@@ -59,13 +59,13 @@ var available = regexp.MustCompile(`(?m)^MemAvailable: +(\d+) kB$`)
 // touched: they are pages of the pools' region, one after the other, and the
 // second is mapped again where the pool ends.
 func (p *player) newLargePool(engine int, size uint64) (uint64, error) {
-	at := subject.Pools + p.used + poolOffset
+	at := runner.Pools + p.used + poolOffset
 	high := at + oracle.Slack + size - trace.End // where it has to be
 	room := (high%page + trace.End + oracle.Slack + page - 1) &^ (page - 1)
 	p.used += (poolOffset + oracle.Slack + trace.End + page - 1) &^ (page - 1)
-	from := subject.Pools + p.used
+	from := runner.Pools + p.used
 	p.used += room
-	if _, err := p.subject.Do(subject.Request{Call: subject.Open, Engine: at, Size: trace.End}); err != nil {
+	if _, err := p.subject.Do(runner.Request{Call: runner.Open, Engine: at, Size: trace.End}); err != nil {
 		return 0, err
 	}
 	if err := p.subject.Alias(from, high&^(page-1), room); err != nil {

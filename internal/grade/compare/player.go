@@ -10,14 +10,14 @@ import (
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade/subject"
+	"llmmemory/internal/grade/runner"
 )
 
 // patience is no measure of speed.
-var patience = subject.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
+var patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
 // patienceWith is longer where a step is many calls: for each, a list is walked.
-func patienceWith(ops []trace.Op) subject.Patience {
+func patienceWith(ops []trace.Op) runner.Patience {
 	p := patience
 	for _, op := range ops {
 		if op.Kind.Many() {
@@ -32,7 +32,7 @@ func patienceWith(ops []trace.Op) subject.Patience {
 // A player holds both sides of a trace.
 type player struct {
 	expected *oracle.World
-	subject  *subject.Process
+	subject  *runner.Process
 	engines  [trace.Engines]uint64 // addresses, 0: none
 	pools    [trace.Engines]uint64 // addresses of the slack before them
 	used     uint64                // bytes of the pools' region
@@ -51,7 +51,7 @@ type player struct {
 // submission that dies is run again without that, to see what it wrote.
 func Play(program string, ops []trace.Op) (Result, error) {
 	r, err := play(program, ops, false)
-	if errors.Is(err, subject.ErrStarved) {
+	if errors.Is(err, runner.ErrStarved) {
 		r, err = play(program, ops, false)
 	}
 	d := r.last()
@@ -77,8 +77,8 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 		return Result{}, err
 	}
 	defer expected.Close()
-	process, err := subject.Start(program, patienceWith(ops))
-	if errors.Is(err, subject.ErrStart) && len(ops) > 0 {
+	process, err := runner.Start(program, patienceWith(ops))
+	if errors.Is(err, runner.ErrStart) && len(ops) > 0 {
 		d := differs(Death, "the program", "to start", err)
 		d.Op = ops[0]
 		return Result{All: []*Difference{d}}, nil
@@ -188,11 +188,11 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 // death is the difference that an error of the process is, unless it is trouble
 // of the grader's.
 func (p *player) death(err error) *Difference {
-	if !errors.Is(err, subject.ErrTime) && !errors.Is(err, subject.ErrDied) {
+	if !errors.Is(err, runner.ErrTime) && !errors.Is(err, runner.ErrDied) {
 		p.trouble = err
 	}
 	d := differs(Death, "the call", "a return", err)
-	d.Hangs = errors.Is(err, subject.ErrTime)
+	d.Hangs = errors.Is(err, runner.ErrTime)
 	return d
 }
 
@@ -203,10 +203,10 @@ func (p *player) last(engine int) uint64 {
 
 // request is what the process is asked to do. Pools lie far enough apart that no
 // byte is watched twice.
-func (p *player) request(op trace.Op) (r subject.Request, err error) {
-	r = subject.Request{Call: calls[op.Kind], A: op.A, B: op.B, Fail: uint32(op.Fail)}
+func (p *player) request(op trace.Op) (r runner.Request, err error) {
+	r = runner.Request{Call: calls[op.Kind], A: op.A, B: op.B, Fail: uint32(op.Fail)}
 	if op.Kind.Single() != trace.Append && !p.open {
-		r.Call |= subject.ReadOnly
+		r.Call |= runner.ReadOnly
 	}
 	switch op.Kind {
 	case trace.Forks, trace.Creates, trace.Appends:
@@ -237,16 +237,16 @@ func (p *player) newPool(engine int, large bool, size uint64) (uint64, error) {
 	if large {
 		return p.newLargePool(engine, size)
 	}
-	at := subject.Pools + p.used + poolOffset
+	at := runner.Pools + p.used + poolOffset
 	p.used += (poolOffset + size + 2*oracle.Slack + 4095) &^ 4095
 	p.pools[engine], p.ends[engine] = at, 0
 	oracle.Fill(p.subject.At(at, size+2*oracle.Slack))
 	return at + oracle.Slack, nil
 }
 
-var calls = map[trace.Kind]subject.Call{trace.Init: subject.Init, trace.Create: subject.Create, trace.Fork: subject.Fork,
-	trace.Append: subject.Append, trace.Free: subject.Free, trace.Destroy: subject.Destroy,
-	trace.Forks: subject.Forks, trace.Creates: subject.Creates, trace.Appends: subject.Appends, trace.Frees: subject.Frees}
+var calls = map[trace.Kind]runner.Call{trace.Init: runner.Init, trace.Create: runner.Create, trace.Fork: runner.Fork,
+	trace.Append: runner.Append, trace.Free: runner.Free, trace.Destroy: runner.Destroy,
+	trace.Forks: runner.Forks, trace.Creates: runner.Creates, trace.Appends: runner.Appends, trace.Frees: runner.Frees}
 
 // returned compares what the call returned, but for the address of a sequence:
 // that is compared when the list has been.

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade/subject"
+	"llmmemory/internal/grade/runner"
 )
 
 // A Scene is the memory of one engine around the step that differs: before it,
@@ -53,7 +53,7 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 		return nil, err
 	}
 	defer expected.Close()
-	process, err := subject.Start(program, patienceWith(ops))
+	process, err := runner.Start(program, patienceWith(ops))
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade/subject"
+	"llmmemory/internal/grade/runner"
 )
 
 var (
@@ -132,7 +132,7 @@ func (p *player) allocate(n int, size uint64) ([]uint64, error) {
 // take asks the submission's allocator for n chunks; there are fewer where its
 // heap is full.
 func (p *player) take(n int, size uint64) (all []uint64, err error) {
-	reply, err := p.subject.Do(subject.Request{Call: subject.Allocate, A: int32(n), Size: size})
+	reply, err := p.subject.Do(runner.Request{Call: runner.Allocate, A: int32(n), Size: size})
 	for _, e := range reply.Events {
 		if e.At != 0 {
 			all = append(all, e.At)
@@ -160,7 +160,7 @@ func (p *player) newEngine(c oracle.Change) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.subject.Do(subject.Request{Call: subject.Open, Engine: pool, Size: uint64(init.Pool())}); err != nil {
+	if _, err := p.subject.Do(runner.Request{Call: runner.Open, Engine: pool, Size: uint64(init.Pool())}); err != nil {
 		return err
 	}
 	total := int32(init.Pool() / course.BlockSize)

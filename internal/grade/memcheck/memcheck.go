@@ -15,7 +15,7 @@ import (
 
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/sandbox"
-	"llmmemory/internal/grade/watch"
+	"llmmemory/internal/grade/supervise"
 )
 
 // A Finding is one complaint.
@@ -42,7 +42,7 @@ const complained = 99
 
 // Run plays the traces, each on engines of its own, but not their writes from
 // outside. program is linked with grader/process/watched.c.
-func Run(program string, steps watch.Steps) ([]Finding, error) {
+func Run(program string, steps supervise.Steps) ([]Finding, error) {
 	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func Run(program string, steps watch.Steps) ([]Finding, error) {
 // time; but the exit status is Valgrind's own, and the offset of steps shows how
 // far it was played.
 func agree(found []Finding, parseErr error, exit int, steps *os.File) error {
-	all, err := watch.PlayedAll(steps)
+	all, err := supervise.PlayedAll(steps)
 	if err != nil {
 		return fmt.Errorf("memcheck: %w", err)
 	}
@@ -108,10 +108,10 @@ func run(program, box string, steps *os.File) (report []byte, exit int, err erro
 		return nil, 0, err
 	}
 	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
-	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, watch.Patience, mostReport)
+	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, supervise.Patience, mostReport)
 	switch {
 	case end.Starved():
-		return nil, 0, fmt.Errorf("memcheck: %w: %v of processor time in %v", watch.ErrStarved, end.CPU, watch.Patience)
+		return nil, 0, fmt.Errorf("memcheck: %w: %v of processor time in %v", supervise.ErrStarved, end.CPU, supervise.Patience)
 	case end.Signal != 0 && end.Late:
 		return end.Said, 0, fmt.Errorf("%w: it waits for something", ErrUnfinished)
 	case end.Signal != 0:
@@ -177,4 +177,4 @@ func place(frames []frame) (function string, line int) {
 }
 
 // String is the finding as a student reads it.
-func (f Finding) String() string { return watch.At(f.Line, f.What) }
+func (f Finding) String() string { return supervise.At(f.Line, f.What) }

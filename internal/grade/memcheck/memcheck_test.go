@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/memcheck"
-	"llmmemory/internal/grade/watch"
+	"llmmemory/internal/grade/supervise"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -24,7 +24,7 @@ func check(t *testing.T, kit *build.Kit, before, after string) ([]memcheck.Findi
 	require.NoError(t, err)
 	ops, err := trace.Parse("init e0 640\ncreate e0 1 20\nfork e0 1 2\nappend e0 2 7\nfree e0 1\ndestroy e0\n")
 	require.NoError(t, err)
-	return memcheck.Run(program.Watched(), watch.Steps{Traces: [][]trace.Op{ops}})
+	return memcheck.Run(program.Watched(), supervise.Steps{Traces: [][]trace.Op{ops}})
 }
 
 func TestWhatMemcheckSees(t *testing.T) {

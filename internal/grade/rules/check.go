@@ -14,7 +14,7 @@ import (
 
 	"llmmemory/grader"
 	"llmmemory/internal/ctree"
-	"llmmemory/internal/grade/capped"
+	"llmmemory/internal/grade/limitedbuffer"
 )
 
 // A Breach is a sentence of the handout that the text contradicts.
@@ -75,7 +75,7 @@ func Check(source []byte) ([]Breach, error) {
 	child.Env = []string{}
 	child.Dir = "/"
 	child.Stdin = bytes.NewReader(asked)
-	said, complaint := &capped.Buffer{Most: mostAnswer}, &capped.Buffer{Most: mostSaid}
+	said, complaint := &limitedbuffer.Buffer{Most: mostAnswer}, &limitedbuffer.Buffer{Most: mostSaid}
 	child.Stdout, child.Stderr = said, complaint
 	err = child.Run()
 	if ctx.Err() != nil {

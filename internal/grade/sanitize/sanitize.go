@@ -16,7 +16,7 @@ import (
 
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/sandbox"
-	"llmmemory/internal/grade/watch"
+	"llmmemory/internal/grade/supervise"
 )
 
 // A Finding is the first complaint, which ends the program.
@@ -27,7 +27,7 @@ type Finding struct {
 }
 
 // String is the finding as a student reads it.
-func (f Finding) String() string { return watch.At(f.Line, f.What) }
+func (f Finding) String() string { return supervise.At(f.Line, f.What) }
 
 // ErrUnfinished is wrapped when the program ended before its time without a word
 // of the sanitizers.
@@ -40,7 +40,7 @@ const (
 
 // Run plays the traces on a program that is linked with grader/process/watched.c and the
 // sanitizers. A nil Finding means that there is none.
-func Run(program string, steps watch.Steps) (*Finding, error) {
+func Run(program string, steps supervise.Steps) (*Finding, error) {
 	steps.Defined = true
 	file, err := steps.File(filepath.Dir(program))
 	if err != nil {
@@ -51,7 +51,7 @@ func Run(program string, steps watch.Steps) (*Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := watch.PlayedAll(file)
+	all, err := supervise.PlayedAll(file)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("sanitizers: %w", err)
@@ -73,10 +73,10 @@ func run(program string, steps *os.File) (said []byte, exit int, err error) {
 	options := fmt.Sprintf("exitcode=%d:print_stacktrace=1:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=256:hard_rss_limit_mb=1024", stopped)
 	cmd := &exec.Cmd{Path: path, Args: argv, Env: []string{"LC_ALL=C", "ASAN_OPTIONS=" + options, "UBSAN_OPTIONS=" + options}}
 	cmd.ExtraFiles = []*os.File{steps}
-	end, err := watch.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, watch.Patience, mostReport)
+	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, supervise.Patience, mostReport)
 	switch {
 	case end.Starved():
-		return nil, 0, fmt.Errorf("sanitizers: %w: %v of processor time in %v", watch.ErrStarved, end.CPU, watch.Patience)
+		return nil, 0, fmt.Errorf("sanitizers: %w: %v of processor time in %v", supervise.ErrStarved, end.CPU, supervise.Patience)
 	case end.Late:
 		return nil, 0, fmt.Errorf("%w: it waits for something", ErrUnfinished)
 	case err != nil:

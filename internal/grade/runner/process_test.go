@@ -1,4 +1,4 @@
-package subject_test
+package runner_test
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade/build"
-	"llmmemory/internal/grade/subject"
+	"llmmemory/internal/grade/runner"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -32,38 +32,38 @@ func program(t testing.TB, before string) string {
 	return p.Native()
 }
 
-var patient = subject.Patience{Call: time.Minute, Process: time.Minute}
+var patient = runner.Patience{Call: time.Minute, Process: time.Minute}
 
 func TestACallReturnsWhatItAllocated(t *testing.T) {
-	p, err := subject.Start(program(t, ""), patient)
+	p, err := runner.Start(program(t, ""), patient)
 	require.NoError(t, err)
 	defer p.Close()
-	r, err := p.Do(subject.Request{Call: subject.Init, Engine: subject.Pools, Size: 640})
+	r, err := p.Do(runner.Request{Call: runner.Init, Engine: runner.Pools, Size: 640})
 	require.NoError(t, err)
 	require.NotZero(t, r.Returned)
-	require.Equal(t, []subject.Event{
-		{What: subject.Malloc, At: uint64(r.Returned), Size: 40},
-		{What: subject.Calloc, At: uint64(r.Returned) + 64, Size: 40},
+	require.Equal(t, []runner.Event{
+		{What: runner.Malloc, At: uint64(r.Returned), Size: 40},
+		{What: runner.Calloc, At: uint64(r.Returned) + 64, Size: 40},
 	}, r.Events)
-	r, err = p.Do(subject.Request{Call: subject.Init, Engine: subject.Pools, Size: 640, Fail: 2})
+	r, err = p.Do(runner.Request{Call: runner.Init, Engine: runner.Pools, Size: 640, Fail: 2})
 	require.NoError(t, err)
 	require.Zero(t, r.Returned)
 	require.Len(t, r.Events, 3) // the engine, refused, the engine given back
-	require.Equal(t, subject.Refused, r.Events[1].What)
+	require.Equal(t, runner.Refused, r.Events[1].What)
 }
 
 func TestOnlyTheFileIsLookedAt(t *testing.T) {
-	p, err := subject.Start(program(t, ""), patient)
+	p, err := runner.Start(program(t, ""), patient)
 	require.NoError(t, err)
 	defer p.Close()
 	for _, c := range []struct {
 		address, size uint64
 		is            bool
 	}{
-		{subject.Pools, 1, true}, {subject.Pools - 1, 1, false}, {0, 0, false},
-		{subject.Pools + subject.PoolsSize - 1, 1, true}, {subject.Pools + subject.PoolsSize - 1, 2, false},
-		{subject.Heap, subject.HeapSize, true}, {subject.Heap, subject.HeapSize + 1, false}, {subject.Heap - 1, 2, false},
-		{subject.Heap + subject.HeapSize, 1, false}, {subject.Heap + 8, ^uint64(0), false}, {^uint64(0), 2, false},
+		{runner.Pools, 1, true}, {runner.Pools - 1, 1, false}, {0, 0, false},
+		{runner.Pools + runner.PoolsSize - 1, 1, true}, {runner.Pools + runner.PoolsSize - 1, 2, false},
+		{runner.Heap, runner.HeapSize, true}, {runner.Heap, runner.HeapSize + 1, false}, {runner.Heap - 1, 2, false},
+		{runner.Heap + runner.HeapSize, 1, false}, {runner.Heap + 8, ^uint64(0), false}, {^uint64(0), 2, false},
 	} {
 		require.Equal(t, c.is, p.At(c.address, c.size) != nil, "%#x, %d bytes", c.address, c.size)
 	}
@@ -71,13 +71,13 @@ func TestOnlyTheFileIsLookedAt(t *testing.T) {
 
 func TestAProcessIsBoundedInAll(t *testing.T) {
 	const slow = "    for (volatile int i = 0; i < 20000000; i++) {\n    }\n" // some tens of milliseconds
-	p, err := subject.Start(program(t, slow), subject.Patience{Call: time.Minute, Process: time.Second})
+	p, err := runner.Start(program(t, slow), runner.Patience{Call: time.Minute, Process: time.Second})
 	require.NoError(t, err)
 	defer p.Close()
 	for err == nil {
-		_, err = p.Do(subject.Request{Call: subject.Init, Engine: subject.Pools, Size: 640})
+		_, err = p.Do(runner.Request{Call: runner.Init, Engine: runner.Pools, Size: 640})
 	}
-	require.ErrorIs(t, err, subject.ErrTime)
+	require.ErrorIs(t, err, runner.ErrTime)
 	require.ErrorContains(t, err, "of processor time, limit 1s")
 }
 
@@ -92,14 +92,14 @@ func TestWhatDoesNotFitDoesNotStart(t *testing.T) {
 	require.NoError(t, os.WriteFile(path+".c", []byte("static volatile char much[1 << 30];\nint main(void) {\n    return much[5];\n}\n"), 0o644))
 	out, err := exec.Command("gcc", "-static", path+".c", "-o", path).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	_, err = subject.Start(path, patient)
-	require.ErrorIs(t, err, subject.ErrStart)
+	_, err = runner.Start(path, patient)
+	require.ErrorIs(t, err, runner.ErrStart)
 }
 
 func BenchmarkStart(b *testing.B) {
 	path := program(b, "")
 	for b.Loop() {
-		p, err := subject.Start(path, patient)
+		p, err := runner.Start(path, patient)
 		require.NoError(b, err)
 		p.Close()
 	}

@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package subject
+package runner
 
 // sysOpen is openat everywhere else.
 const sysOpen = ^uint32(0)

@@ -1,6 +1,6 @@
-// Package capped bounds what is kept of the output of a program that nobody
+// Package limitedbuffer bounds what is kept of the output of a program that nobody
 // trusts.
-package capped
+package limitedbuffer
 
 import "bytes"
 

@@ -1,4 +1,4 @@
-package subject
+package runner
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package subject
+package runner
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"llmmemory/internal/grade/capped"
+	"llmmemory/internal/grade/limitedbuffer"
 	"llmmemory/internal/grade/sandbox"
 )
 
@@ -115,8 +115,8 @@ type Process struct {
 	requests *os.File
 	replies  *os.File
 	patience Patience
-	said     capped.Tail // of its standard error
-	look     time.Time   // when the processor time of all calls is looked at next
+	said     limitedbuffer.Tail // of its standard error
+	look     time.Time          // when the processor time of all calls is looked at next
 }
 
 // mostSaid is what is kept of the end of its standard error.
@@ -129,7 +129,7 @@ func Start(program string, patience Patience) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{memory: m, patience: patience, said: capped.Tail{Most: mostSaid}, look: time.Now().Add(patience.Process)}
+	p := &Process{memory: m, patience: patience, said: limitedbuffer.Tail{Most: mostSaid}, look: time.Now().Add(patience.Process)}
 	if err := p.start(program); err != nil {
 		m.close()
 		return nil, fmt.Errorf("start the submission: %w", err)

@@ -1,7 +1,7 @@
-// Package watch runs a program that plays a file of steps while somebody looks
+// Package supervise runs a program that plays a file of steps while somebody looks
 // on, Memcheck or the sanitizers, and listens to what they say. What it means is
 // theirs to tell.
-package watch
+package supervise
 
 import (
 	"errors"
