@@ -75,21 +75,40 @@ func (w way) build(t *testing.T, name string, options []string) string {
 	if w == dropin {
 		return compileDropin(t, dir, name, options)
 	}
-	command := append([]string{"gcc"}, strings.Fields(courseFlags)...)
-	command = append(command, options...)
-	command = append(command, "-pthread", "-DWITH_EXT", "-I"+root, "-I"+filepath.Join(root, "capi"), source(name+".c"))
+	command := compiler(options)
 	switch w {
 	case shared:
-		command = append(command, "-L"+library(""), "-lllm_memory", "-Wl,-rpath,"+library(""))
+		command = append(command, object(t, name, options), "-L"+library(""), "-lllm_memory", "-Wl,-rpath,"+library(""))
 	case archive:
-		command = append(command, library("libllm_memory.a"))
+		command = append(command, object(t, name, options), library("libllm_memory.a"))
 	case plainC:
-		command = append(command, filepath.Join(root, "testdata", "submissions", "correct", "llm_memory.c"))
+		command = append(command, object(t, name, options), filepath.Join(root, "testdata", "submissions", "correct", "llm_memory.c"))
 	case loaded:
-		command = append(command, "-DLOADED", `-DLIBRARY="`+library("libllm_memory.so")+`"`, source("loader.c"))
+		command = append(command, source(name+".c"), "-DLOADED", `-DLIBRARY="`+library("libllm_memory.so")+`"`, source("loader.c"))
 	}
 	succeed(t, dir, nil, append(command, "-o", "prog")...)
 	return filepath.Join(dir, "prog")
+}
+
+// object compiles testdata/guest/name.c, once for all ways to link it.
+func object(t *testing.T, name string, options []string) string {
+	t.Helper()
+	made, _ := programs.all.LoadOrStore(fmt.Sprint("object", name, options), &program{})
+	p := made.(*program)
+	p.Do(func() {
+		dir, err := os.MkdirTemp(programs.dir, "")
+		require.NoError(t, err)
+		succeed(t, dir, nil, append(compiler(options), "-c", source(name+".c"), "-o", "prog.o")...)
+		p.path = filepath.Join(dir, "prog.o")
+	})
+	require.NotEmpty(t, p.path, "another test could not compile it")
+	return p.path
+}
+
+func compiler(options []string) []string {
+	command := append([]string{"gcc"}, strings.Fields(courseFlags)...)
+	command = append(command, options...)
+	return append(command, "-pthread", "-DWITH_EXT", "-I"+root, "-I"+filepath.Join(root, "capi"))
 }
 
 // compileDropin uses the two command lines of the course as they are, in a

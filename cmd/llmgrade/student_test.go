@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,9 @@ func makes(t *testing.T, dir string, target ...string) (said string, err error) 
 	t.Helper()
 	cmd := exec.Command("make", append([]string{"FLAGS=-std=c11 -Wall -Wextra -Wpedantic -Werror -O0"}, target...)...)
 	cmd.Dir = dir
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(entry string) bool { // those of a make that runs this test
+		return strings.HasPrefix(entry, "MAKE") || strings.HasPrefix(entry, "MFLAGS")
+	})
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -141,7 +141,7 @@ func TestWrongFlagsAreNamedWithWhatThereIs(t *testing.T) {
 		{[]string{"run", "--block-size", "-3"}, "blocks of -3 tokens"},
 		{[]string{"run", "--block-size", "0"}, "blocks of 0 tokens"},
 		{[]string{"figures"}, "give a folder for the figures (-o), or --check"},
-		{[]string{"figures", "--check", "--only", "fig1"}, "want table1, fig2"},
+		{[]string{"figures", "--check", "--only", "fig3"}, "want table1, fig1"},
 		{[]string{"figures", "--check", "--seeds", "-1"}, "--seeds -1"},
 		{[]string{"fly"}, "unknown command"},
 	} {

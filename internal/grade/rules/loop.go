@@ -33,26 +33,35 @@ func (p *program) loops() {
 			r := &loopReader{program: p}
 			r.stmts(f.Body, nil)
 			for _, l := range r.early {
-				b := Breach{Rule: l.rule, Function: f.Name, Line: l.line, Task: api.task, Advice: true}
-				switch l.rule {
-				case "l1_break":
-					b.Advice = api.name != "free_sequence"
-					b.Sentence = api.l1
-					b.Message = fmt.Sprintf("line %d ends the loop at the first NULL of the L1 table; tables behind it are left out", l.line)
-				case "l2_break":
-					b.Sentence = api.l2
-					b.Message = fmt.Sprintf("line %d ends the loop at the first -1 of an L2 table; blocks behind it are left out", l.line)
-				case "l1_all_slots":
-					b.Sentence = l1Sentence
-					b.Message = fmt.Sprintf("the loop in line %d ends where kv_count does; tables behind it are left out", l.line)
-					if api.name != "free_sequence" {
-						continue
-					}
+				if b := l.breach(api.name == "free_sequence", api.l1, api.l2); b != nil {
+					b.Function, b.Task = f.Name, api.task
+					p.report(*b)
 				}
-				p.report(b)
 			}
 		}
 	}
+}
+
+// breach is what is said of a loop that ends early in free_sequence or, as advice, in
+// another function, whose sentences are l1 and l2. It is nil if nothing is said.
+func (l early) breach(frees bool, l1, l2 string) *Breach {
+	b := &Breach{Rule: l.rule, Line: l.line, Advice: true}
+	switch l.rule {
+	case "l1_break":
+		b.Advice = !frees
+		b.Sentence = l1
+		b.Message = fmt.Sprintf("line %d ends the loop at the first NULL of the L1 table; tables behind it are left out", l.line)
+	case "l2_break":
+		b.Sentence = l2
+		b.Message = fmt.Sprintf("line %d ends the loop at the first -1 of an L2 table; blocks behind it are left out", l.line)
+	case "l1_all_slots":
+		if !frees {
+			return nil
+		}
+		b.Sentence = l1Sentence
+		b.Message = fmt.Sprintf("the loop in line %d ends where kv_count does; tables behind it are left out", l.line)
+	}
+	return b
 }
 
 // A loopReader looks for loops over the tables of a sequence, in which counts are

@@ -22,6 +22,8 @@ func TestKVBytesPerToken(t *testing.T) {
 		"mistral-7b":  131_072,
 		"qwen2.5-7b":  57_344,
 		"llama-7b":    524_288,
+		"llama-33b":   1_597_440,
+		"llama-65b":   2_621_440,
 		"gpt-j-6b":    458_752,
 		"falcon-180b": 163_840,
 	} {
@@ -29,7 +31,7 @@ func TestKVBytesPerToken(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, bytes, l.KVBytesPerToken(), name)
 	}
-	require.Len(t, LLMs(), 12, "the models above")
+	require.Len(t, LLMs(), 14, "the models above")
 }
 
 // Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B,
