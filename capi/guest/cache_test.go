@@ -45,7 +45,8 @@ func (w way) compileCache(t *testing.T, name string, options ...string) string {
 func memcheckCache(t *testing.T, command ...string) result {
 	t.Helper()
 	need(t, "valgrind")
-	valgrind := []string{"valgrind", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
+	// --fair-sched: threads that wait in a loop must not keep the others waiting.
+	valgrind := []string{"valgrind", "--fair-sched=try", "--leak-check=full", "--show-leak-kinds=all", "--errors-for-leak-kinds=all",
 		"--suppressions=" + filepath.Join(root, "valgrind", "llm_cache.supp"), "--error-exitcode=99"}
 	return run(t, t.TempDir(), nil, append(valgrind, command...)...)
 }
