@@ -172,11 +172,13 @@ func TestWhatAKilledRunLeftIsRemovedByTheNext(t *testing.T) {
 	require.Eventually(t, func() bool { return len(left()) > 0 }, 10*time.Minute, time.Millisecond)
 	require.NoError(t, killed.Process.Kill())
 	_ = killed.Wait()
-	for _, folder := range left() { // as it is a while later
-		require.NoError(t, os.Chtimes(folder, time.Time{}, time.Now().Add(-time.Hour)))
+	for run := 1; len(left()) > 0; run++ {
+		require.LessOrEqual(t, run, 30, left())
+		for _, folder := range left() { // as it is a while later
+			require.NoError(t, os.Chtimes(folder, time.Time{}, time.Now().Add(-time.Hour)))
+		}
+		require.NoError(t, start().Wait()) // a compiler that outlives the killed run may write once more: then the next one
 	}
-	require.NoError(t, start().Wait())
-	require.Empty(t, left())
 }
 
 func TestAnInterruptedClassGoesOn(t *testing.T) {
