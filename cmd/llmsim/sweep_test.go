@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // A sweep of 12 short jobs, and one of 12 that take long enough to be
@@ -137,6 +139,7 @@ func stop(t *testing.T, dir string, signal os.Signal) (stderr string) {
 }
 
 func TestAKilledSweepGoesOn(t *testing.T) {
+	level.SkipQuick(t)
 	t.Parallel()
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")

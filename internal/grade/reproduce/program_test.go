@@ -17,6 +17,7 @@ import (
 	"llmmemory/internal/grade/random"
 	"llmmemory/internal/grade/reproduce"
 	"llmmemory/internal/testkit/corpus"
+	"llmmemory/internal/testkit/level"
 )
 
 const root = "../../../"
@@ -24,6 +25,7 @@ const root = "../../../"
 // Every program compiles with the course's flags and a correct submission runs
 // it to its end.
 func TestEveryTraceIsAProgram(t *testing.T) {
+	level.SkipQuick(t)
 	cases, err := directed.Cases()
 	require.NoError(t, err)
 	for i := range uint64(8) {
@@ -47,6 +49,7 @@ func TestEveryTraceIsAProgram(t *testing.T) {
 
 // A program ends with 1 where the submission is wrong, and with 0 where it is right.
 func TestAProgramChecksItself(t *testing.T) {
+	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, kit.Close()) })

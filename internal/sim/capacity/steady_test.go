@@ -14,6 +14,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/testkit/level"
 )
 
 // promised finds a capacity as llmsim plan does.
@@ -48,6 +49,7 @@ func of(r *sim.Result, o Objective) float64 {
 // times the rate it fails under most of them. The rate that 300 requests sustain is of no use: they have come
 // before the first one is answered.
 func TestAPlanLastsForAnHour(t *testing.T) {
+	level.SkipQuick(t)
 	cases := []struct {
 		name, slo string
 		scenario  scenario.Scenario
@@ -126,6 +128,7 @@ func TestAllOfATraceIsTaken(t *testing.T) {
 // independent values, and, with 80 % at least, of those that depend on their
 // neighbours.
 func TestIntervalsHoldTheMeanAsOftenAsTheySay(t *testing.T) {
+	level.SkipQuick(t)
 	for _, level := range []float64{0, 0.5, 0.9, 0.99} {
 		for _, dependence := range []float64{0, 0.9} {
 			rng := rand.New(rand.NewPCG(1, 2))
