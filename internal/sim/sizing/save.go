@@ -41,7 +41,7 @@ func (r *Report) pageFacts() []chart.Fact {
 	if r.Target != nil {
 		for _, s := range r.Target.Servers {
 			all = append(all, chart.Fact{Name: fmt.Sprintf("For %s/s", rate(r.Target.Rate)),
-				Text: fmt.Sprintf("%d GPU(s) a server, each at most %s/s: %d server(s), %d GPU(s)", s.Workers, rate(s.Rate), s.Replicas, s.GPUs)})
+				Text: s.String()})
 		}
 	}
 	return all
