@@ -19,7 +19,12 @@ type StepReport struct {
 	Preempted                      int
 	Drafts, AcceptedDrafts         int // speculative tokens
 	CacheQueries, CacheHits        int // tokens
-	Schedule, Model, Sample        time.Duration
+
+	Schedule, Model, Sample, Deliver time.Duration
+
+	// Elapsed is the time that the step took in all. Scheduling and delivering count only as far
+	// as they did not overlap the model.
+	Elapsed time.Duration
 }
 
 // A RequestReport is about one answer that has ended.

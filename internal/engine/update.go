@@ -10,8 +10,8 @@ import (
 
 // update tells the scheduler and the users what was sampled. Rows that were
 // cancelled while the model computed count for nothing.
-func (e *Engine) update() {
-	s, now := &e.step, time.Now()
+func (e *Engine) update(s *step) {
+	now := time.Now()
 	s.counts, s.sampled = s.counts[:0], s.sampled[:0]
 	for i := range s.rows {
 		r := &s.rows[i]
@@ -27,7 +27,7 @@ func (e *Engine) update() {
 	}
 	for i := range s.rows {
 		if r := &s.rows[i]; s.counts[i] > 0 {
-			e.deliver(r, now)
+			e.deliver(r, &s.report, now)
 		}
 	}
 }
@@ -55,12 +55,13 @@ func (r *row) first() int32 {
 }
 
 // deliver gives the tokens of a row to their answers.
-func (e *Engine) deliver(r *row, now time.Time) {
+func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
 	q := r.q
 	if q.waiting == 0 {
-		e.step.report.AcceptedDrafts += len(r.tokens) - 1
+		report.AcceptedDrafts += len(r.tokens) - 1
 		for i := 0; i < len(r.tokens) && !q.done; i++ {
 			e.give(q, r.tokens[i:i+1], now)
+			report.GenerationTokens++
 		}
 		return
 	}
@@ -88,6 +89,7 @@ func (e *Engine) deliver(r *row, now time.Time) {
 	for i, a := range q.stream.answers {
 		if !a.done {
 			e.give(a, r.tokens[i:i+1], now)
+			report.GenerationTokens++
 		}
 	}
 	if owner == nil {
@@ -133,7 +135,6 @@ func (e *Engine) give(q *sequence, token []Token, now time.Time) {
 		e.observer.NextToken(now.Sub(q.last))
 	}
 	q.last = now
-	e.step.report.GenerationTokens++
 	if finish != "" {
 		e.drop(q)
 		e.observer.Finished(q.report(string(finish)))
