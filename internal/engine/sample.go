@@ -33,7 +33,7 @@ func (j *sampleJob) Do(worker, i int) {
 	if r.prompt {
 		j.promptLogprobs(r, s)
 	}
-	if !r.last || r.void {
+	if !r.last {
 		return
 	}
 	if r.q.waiting > 0 {

@@ -31,7 +31,6 @@ type row struct {
 	prompt      bool    // they are about the prompt, too
 	last        bool    // the last one is for the next token
 	placeholder int     // place in the batch of a token that the step before samples, or -1
-	void        bool    // the sequence ended with the step before
 	drafts      []int32 // that stand after its tokens
 	tokens      []Token // what was sampled: one for each answer, or several with drafts
 }
@@ -40,7 +39,8 @@ type row struct {
 // workers compute step k, it delivers what step k-1 sampled and schedules step k+1, with
 // placeholders for the tokens that step k will sample. When step k is computed it is sampled,
 // its tokens take the place of the placeholders, and step k+1 starts. A sequence that turns
-// out to have ended has a void row in the step that was scheduled before that was known.
+// out to have ended has a row in the step that was scheduled before that was known, which counts
+// for nothing.
 //
 // A step on a CPU takes much longer than scheduling the next one, so step k+1 is scheduled
 // as late as possible: when the workers begin the last layer of step k. A request that comes
@@ -160,12 +160,6 @@ func (e *Engine) finish(s, next *step) {
 	defer e.mu.Unlock()
 	e.update(s)
 	e.propose(s)
-	if next != nil {
-		for i := range next.rows {
-			r := &next.rows[i]
-			r.void = r.q.done
-		}
-	}
 	report := &s.report
 	stats := e.sched.TakeStats()
 	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
