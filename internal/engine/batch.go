@@ -124,6 +124,5 @@ func (e *Engine) addRow(s *step, i int, now time.Time) int {
 		s.report.Decodes++
 		s.report.Context += from + n
 	}
-	s.report.PromptTokens += max(0, min(from+n, q.prompt)-from)
 	return len(q.table)
 }

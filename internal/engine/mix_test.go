@@ -184,8 +184,10 @@ type counter struct{ preempted, hits, drafts, accepted int }
 func (c *counter) Step(r engine.StepReport) {
 	c.preempted += r.Preempted
 	c.hits += r.CacheHits
-	c.drafts += r.Drafts
-	c.accepted += r.AcceptedDrafts
+	c.drafts += r.DraftTokens
+	for _, n := range r.Accepted {
+		c.accepted += n
+	}
 }
 func (c *counter) FirstToken(time.Duration)      {}
 func (c *counter) NextToken(time.Duration)       {}

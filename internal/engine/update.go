@@ -20,7 +20,10 @@ func (e *Engine) update(s *step) {
 			s.sampled = r.scheduled(s.sampled)
 		}
 		s.counts = append(s.counts, int32(len(s.sampled)-before))
-		s.report.Drafts += len(r.drafts)
+		if len(r.drafts) > 0 {
+			s.report.Drafts++
+			s.report.DraftTokens += len(r.drafts)
+		}
 	}
 	if err := e.sched.Update(s.counts, s.sampled, &s.outcome); err != nil {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there
@@ -57,8 +60,15 @@ func (r *row) first() int32 {
 // deliver gives the tokens of a row to their answers.
 func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
 	q := r.q
+	if !q.stream.through {
+		q.stream.through = true
+		report.PromptTokens += q.prompt
+		report.CachedTokens += q.stream.CachedTokens()
+	}
 	if q.waiting == 0 {
-		report.AcceptedDrafts += len(r.tokens) - 1
+		for i := range len(r.tokens) - 1 {
+			report.Accepted[i]++
+		}
 		for i := 0; i < len(r.tokens) && !q.done; i++ {
 			e.give(q, r.tokens[i:i+1], now)
 			report.GenerationTokens++
