@@ -10,13 +10,15 @@ import (
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sizing"
 )
 
 const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
 it by making one thing after the other twice as good, and compares block sizes and systems.
-With --target it also says how many blocks, and how many GPUs, a rate takes.
+With --target it also says how many blocks, and how many GPUs, a rate takes. Where a price of the
+GPU is known, it says what a million tokens cost, and what each change may cost before it stops paying.
 
 Objectives, several with commas between them:
   0.5s/token     normalized latency: from arrival to end, by tokens of the answer, the paper's
@@ -47,6 +49,7 @@ const planExamples = `  llmsim plan --slo 0.5s/token
 type planOptions struct {
 	q          sizing.Question
 	slo, shard string
+	prices     string
 }
 
 func planCommand() *cobra.Command {
@@ -65,6 +68,7 @@ func planCommand() *cobra.Command {
 	f.Float64Var(&q.Target, "target", 0, "requests a second that are wanted: say how many blocks and GPUs they take (default: none)")
 	f.StringVarP(&q.Folder, "out", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, index.html, and what was run")
 	f.StringVar(&o.shard, "shard", "", "run the i-th of n parts only, into the folder: i/n, i from 1")
+	f.StringVar(&o.prices, "prices", "", "file of prices by GPU: say what tokens cost (default: the built-in one)")
 	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.BoolVar(&q.AllSystems, "all-systems", false, "compare with Orca and FasterTransformer too")
 	addBlockSize(f, &q.Scenario.Server)
@@ -89,6 +93,9 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 		return fmt.Errorf("--seeds %d, --precision %g: want at least 1 seed and a precision between 0 and 1", q.Seeds, q.Precision)
 	}
 	if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
+		return err
+	}
+	if q.Prices, err = cost.OpenPrices(o.prices); err != nil {
 		return err
 	}
 	if o.shard != "" {

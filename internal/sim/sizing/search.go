@@ -43,6 +43,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 			return nil, err
 		}
 	}
+	r.Money = s.money()
 	r.Verdict = r.verdict()
 	return r, nil
 }

@@ -11,6 +11,7 @@ import (
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
 )
 
@@ -23,6 +24,8 @@ type Question struct {
 	AllSystems bool             // compare with Orca and FasterTransformer too
 	Target     float64          // requests/s that are wanted; 0: none
 	Lasts      capacity.Horizon // for how long the answer has to hold; zero: capacity.DefaultHorizon
+
+	Prices cost.Prices // of GPUs; where that of the scenario's is known, the answer is also in money
 
 	// Folder keeps what was run, so that the same question goes on where it was stopped.
 	// With a Shard only a part of it is run; see Part.
@@ -50,6 +53,7 @@ type Report struct {
 	Systems    []Change `json:"systems"`
 	Take       Take     `json:"take"`
 	Target     *Target  `json:"target,omitempty"`
+	Money      *Money   `json:"money,omitempty"`
 
 	slo    capacity.SLO
 	system *sim.System
