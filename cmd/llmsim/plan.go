@@ -18,7 +18,8 @@ import (
 const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
 it by making one thing after the other twice as good, and compares block sizes and systems.
 With --target it also says how many blocks, and how many GPUs, a rate takes. Where a price of the
-GPU is known, it says what a million tokens cost, and what each change may cost before it stops paying.
+GPU is known, it says what a million tokens cost, and what each change may cost before it no longer
+pays.
 
 Objectives, several with commas between them:
   0.5s/token     normalized latency: from arrival to end, by tokens of the answer, the paper's
