@@ -345,6 +345,7 @@ func (s *Scheduler) restart(r *request) {
 	r.prefill = true
 	r.placeholders, r.eligible = 0, 0
 	r.stale, r.dropStale = r.inFlight, true
+	s.refindInputs(r)
 }
 
 // freeLoaded takes the blocks of a waiting request whose load is over, if nothing

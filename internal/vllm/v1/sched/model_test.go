@@ -55,6 +55,7 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, f.step.NumScheduledTokens, e.config.MaxNumBatchedTokens)
 	require.NoError(t, e.Check())
+	e.checkAdapters(t, &f.step)
 	e.noteTransfers(t, &f.step)
 	for _, row := range f.step.Rows {
 		require.LessOrEqual(t, row.NumDraftTokens, row.NumScheduledTokens-1)
@@ -175,6 +176,7 @@ func (e *engine) fail(t *rapid.T) {
 	}
 	for _, f := range e.flights[:rapid.IntRange(0, len(e.flights)).Draw(t, "begun")] {
 		e.worker.begin(&f.step, f.known)
+		e.worker.encoder.fail(&f.step, e.worker.extras)
 		jobs := e.jobs(t, f)
 		e.spoilRows(jobs)
 		for i := range jobs {
