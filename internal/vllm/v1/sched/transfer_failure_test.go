@@ -245,3 +245,38 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	require.Len(t, h.update(1), 1)
 	h.empty()
 }
+
+// Ensure that a request which loads after a hit computes that hit itself if the step
+// that should have computed it fails: nobody has written those blocks.
+func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		before func(h *host, writer, loader ID)
+	}{
+		{"while it loads", func(*host, ID, ID) {}},
+		{"after it has received the rest", func(h *host, _, loader ID) { require.NoError(h.t, h.Received(loader)) }},
+		{"after the keys of the blocks are gone", func(h *host, writer, _ ID) { h.Abort(writer) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := transferConfig(100)
+			c.AsyncScheduling, c.AsVLLM = true, false
+			h := newHost(t, c)
+			writer := h.add(64, 1, Spec{})
+			require.Len(t, h.schedule(), 1)
+			loader := h.add(64, 1, Spec{External: Match{60, true}})
+			h.schedule()
+			require.Equal(t, []Loading{{loader, 0, 48, 12}}, h.step.Loads)
+			tc.before(h, writer, loader)
+			require.NoError(t, h.StepFailed())
+			require.NoError(t, h.Check())
+			h.Abort(writer)
+			if h.Load().Loading > 0 {
+				require.NoError(t, h.Received(loader))
+			}
+			rows := h.schedule()
+			require.Len(t, rows, 1)
+			require.Equal(t, loader, rows[0].ID)
+			require.Zero(t, rows[0].NumComputedTokens)
+		})
+	}
+}

@@ -23,6 +23,7 @@ func (s *Scheduler) StepFailed() error {
 	if s.flight.n == 0 {
 		return fmt.Errorf("%w: no step is in flight", ErrOrder)
 	}
+	s.cutHits(s.flight.at(0).seq)
 	s.cache.ForgetSince(uint32(s.flight.at(0).seq))
 	if s.encoder.cache != nil {
 		s.encoder.cache.ForgetSince(s.flight.at(0).seq)
@@ -49,6 +50,16 @@ func (s *Scheduler) StepFailed() error {
 	}
 	s.cache.Processed(s.steps)
 	return nil
+}
+
+// cutHits gives up loads that follow a hit of blocks which the failed steps, from
+// step on, may not have computed. Such a request would keep the blocks of its hit.
+func (s *Scheduler) cutHits(step uint64) {
+	for _, r := range s.allWaiting() {
+		if t := &r.transfers; t.hitIn >= step && (t.loading || r.kv.NumComputedTokens() > 0) {
+			s.cutLoad(r, 0)
+		}
+	}
 }
 
 // undo takes back one row of a failed step, the newest of its request. Stale rows
