@@ -92,7 +92,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	if err != nil {
 		return errors.Join(err, o.model.events.close(), l.close())
 	}
-	metrics.Watch(e, name)
+	metrics.Watch(e)
 	keys := o.keys
 	if key := os.Getenv("LLMSERVE_API_KEY"); key != "" {
 		keys = append(keys, key)
