@@ -106,6 +106,7 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 		return doesNotFit
 	}
 	if loaded == 0 {
+		s.noteHit(r, local)
 		s.cache.Record(r.kv, local)
 		s.count(r, local, external)
 	}

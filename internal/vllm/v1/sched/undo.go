@@ -56,7 +56,7 @@ func (s *Scheduler) StepFailed() error {
 // step on, may not have computed. Such a request would keep the blocks of its hit.
 func (s *Scheduler) cutHits(step uint64) {
 	for _, r := range s.allWaiting() {
-		if t := &r.transfers; t.hitIn >= step && (t.loading || r.kv.NumComputedTokens() > 0) {
+		if s.hasHit(r, step) {
 			s.cutLoad(r, 0)
 		}
 	}
