@@ -65,7 +65,7 @@ func TestTheCacheServesTheExample(t *testing.T) {
 }
 
 func TestTheCachesCalls(t *testing.T) {
-	for _, program := range []string{"cache_errors", "cache_calls", "cache_growth", "cache_flight", "cache_transfer", "cache_traffic"} {
+	for _, program := range []string{"cache_errors", "cache_calls", "cache_growth", "cache_flight", "cache_items", "cache_transfer", "cache_traffic"} {
 		t.Run(program, func(t *testing.T) {
 			each(t, linked, func(t *testing.T, w way) {
 				succeed(t, t.TempDir(), nil, w.compileCache(t, program))
