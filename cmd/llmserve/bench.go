@@ -243,7 +243,7 @@ func spread(x []float64) (mean, median, p90, p99 float64) {
 func (r *result) print(out io.Writer) {
 	fmt.Fprintf(out, "%d requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n",
 		r.Completed, r.Duration, r.RequestThroughput, r.OutputThroughput, r.TotalThroughput)
-	fmt.Fprintf(out, "scheduling, sampling and delivering take %.2f %% above the model's time\n", r.Overhead)
+	fmt.Fprintf(out, "scheduling, sampling and delivering add %.2f %% to the model's time\n", r.Overhead)
 	fmt.Fprintf(out, "%-24s%10s%10s%10s%10s\n", "ms", "mean", "median", "p90", "p99")
 	for _, line := range []struct {
 		name                   string

@@ -118,6 +118,10 @@ func TestRequestsThatDoNotEndAreCutOff(t *testing.T) {
 	require.NoError(t, s.cmd.Wait())
 }
 
+func TestWithoutAsynchronousSchedulingTheAnswerIsTheSame(t *testing.T) {
+	require.Contains(t, text(t, serveDemo(t, "--no-async-scheduling").post(t, "/completions", question)), `"text":" three"`)
+}
+
 func TestAServerThatWasKilledStartsAgain(t *testing.T) {
 	s := serveDemo(t)
 	require.NoError(t, s.cmd.Process.Kill())

@@ -38,6 +38,7 @@ type modelOptions struct {
 	maxTokens   int
 	maxWaiting  int
 	noCaching   bool
+	noAsync     bool
 	speculative int
 }
 
@@ -53,6 +54,7 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 512, "tokens that a step computes")
 	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait")
 	f.IntVar(&o.speculative, "num-speculative-tokens", 0, "tokens that are proposed by looking up the last ones in the text so far; answers stay the same")
+	f.BoolVar(&o.noAsync, "no-async-scheduling", false, "schedule a step only when the one before has been delivered, instead of while the model computes it")
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute a prompt again even if its beginning is in memory")
 }
 
@@ -315,7 +317,7 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 		Model: l.model, Tokenizer: l.tokenizer, Pool: l.pool, Peers: l.peers, BlockSize: o.blockSize,
 		KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,
 		MaxNumSeqs: o.maxSeqs, MaxNumBatchedTokens: o.maxTokens, MaxWaiting: o.maxWaiting, NoPrefixCaching: o.noCaching,
-		NumSpeculativeTokens: o.speculative,
+		NumSpeculativeTokens: o.speculative, NoAsyncScheduling: o.noAsync,
 	}
 	if err := o.events.open(&c); err != nil {
 		return nil, err

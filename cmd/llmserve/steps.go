@@ -25,7 +25,7 @@ func (s *stepTimes) Step(r engine.StepReport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.model += r.Model
-	s.other += r.Schedule + r.Sample
+	s.other += r.Elapsed - r.Model
 	if s.keep {
 		s.each = append(s.each, r)
 	}
@@ -35,7 +35,7 @@ func (s *stepTimes) FirstToken(time.Duration)      {}
 func (s *stepTimes) NextToken(time.Duration)       {}
 func (s *stepTimes) Finished(engine.RequestReport) {}
 
-// overhead is what scheduling, sampling and delivering take, in percent of the model's time.
+// overhead is what scheduling, sampling and delivering add to the model's time, in percent of it.
 func (s *stepTimes) overhead() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *stepTimes) csv() string {
 		if r.Decodes > 0 {
 			context = r.Context / r.Decodes
 		}
-		fmt.Fprintf(&b, "%d,%d,%d,%.9f\n", r.Decodes, context, r.Tokens-r.Decodes, (r.Schedule + r.Model + r.Sample).Seconds())
+		fmt.Fprintf(&b, "%d,%d,%d,%.9f\n", r.Decodes, context, r.Tokens-r.Decodes, r.Elapsed.Seconds())
 	}
 	return b.String()
 }

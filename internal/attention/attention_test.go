@@ -68,9 +68,14 @@ func typesOf(k kernels) []DType {
 	return allDTypes
 }
 
-// forEachSet runs a test with each instruction set of this processor.
+// forEachSet runs a test with each instruction set of this processor, in make quick
+// with the one that the package uses here.
 func forEachSet(t *testing.T, test func(t *testing.T, r *Runner)) {
-	for _, k := range instructionSets() {
+	sets := instructionSets()
+	if testing.Short() {
+		sets = []kernels{fastest}
+	}
+	for _, k := range sets {
 		t.Run(k.String(), func(t *testing.T) {
 			r := newRunner(t, 2)
 			r.kernels = k

@@ -8,8 +8,9 @@ type kernels interface {
 	String() string
 
 	// scores computes rows × (16·n) products q·k. q has rows of size floats; keys
-	// are n tiles; row i of the result starts at i·scoreStride.
-	scores(k *call, q []float32, rows, size int, keys []float32, n int, out []float32)
+	// are n tiles; row i of the result starts at i·scoreStride. The products of sum
+	// elements, a multiple of 4, are added up in order, and then these sums.
+	scores(k *call, q []float32, rows, size, sum int, keys []float32, n int, out []float32)
 
 	// scale is x = factor·x + slope·(offset + index) over whole tiles.
 	scale(k *call, x []float32, factor, slope, offset float32)

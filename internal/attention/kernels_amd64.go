@@ -42,7 +42,7 @@ func (a *assembly) String() string { return a.name }
 
 func floats(x []float32) unsafe.Pointer { return unsafe.Pointer(&x[0]) }
 
-func (a *assembly) scores(k *call, q []float32, rows, size int, keys []float32, n int, out []float32) {
+func (a *assembly) scores(k *call, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
 	at := 0
 	for _, f := range a.scoresPanel {
 		groups := (rows - at) / f.rows
@@ -51,7 +51,7 @@ func (a *assembly) scores(k *call, q []float32, rows, size int, keys []float32, 
 		}
 		k.in, k.inStride, k.data = floats(q[at*size:]), size*4, floats(keys)
 		k.out, k.outStride = floats(out[at*scoreStride:]), scoreStride*4
-		k.n, k.size, k.groups = n, size, groups
+		k.n, k.size, k.groups, k.first = n, size, groups, sum
 		f.run(k)
 		at += groups * f.rows
 	}

@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func scoresPanel4AVX2(a *byte)
-// Requires: AVX, FMA3
+// Requires: AVX, CMOV, FMA3
 TEXT ·scoresPanel4AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
@@ -17,22 +17,30 @@ step1:
 	MOVQ DX, DI
 
 loop4:
-	MOVQ   CX, R8
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	VXORPS X4, X4, X4
-	VXORPS X5, X5, X5
-	VXORPS X6, X6, X6
-	VXORPS X7, X7, X7
-	MOVQ   48(AX), R9
-	SHRQ   $0x02, R9
-	MOVQ   BX, R10
-	MOVQ   8(AX), R11
-	LEAQ   (R11)(R11*2), R12
+	MOVQ CX, R8
+	MOVQ $+0, 96(AX)
 
-loop5:
+sum5:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	MOVQ    48(AX), R9
+	MOVQ    96(AX), R10
+	LEAQ    (BX)(R10*4), R11
+	SUBQ    R10, R9
+	CMPQ    R9, 64(AX)
+	CMOVQGT 64(AX), R9
+	SHRQ    $0x02, R9
+	MOVQ    R11, R10
+	MOVQ    8(AX), R11
+	LEAQ    (R11)(R11*2), R12
+
+loop6:
 	VMOVUPS      (R8), Y8
 	VMOVUPS      32(R8), Y9
 	VBROADCASTSS (R10), Y10
@@ -92,59 +100,84 @@ loop5:
 	ADDQ         $+16, R10
 	ADDQ         $+256, R8
 	DECQ         R9
-	JNZ          loop5
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, (R8)(R9*1)
-	VMOVUPS      Y3, 32(R8)(R9*1)
-	VMOVUPS      Y4, (R8)(R9*2)
-	VMOVUPS      Y5, 32(R8)(R9*2)
-	VMOVUPS      Y6, (R8)(R10*1)
-	VMOVUPS      Y7, 32(R8)(R10*1)
-	MOVQ         8(AX), R8
-	IMUL3Q       $0x04, R8, R8
-	ADDQ         R8, BX
-	MOVQ         32(AX), R8
-	IMUL3Q       $0x04, R8, R8
-	ADDQ         R8, DI
-	DECQ         SI
-	JNZ          loop4
-	MOVQ         48(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, CX
-	ADDQ         $+64, DX
-	JMP          step1
+	JNZ          loop6
+	MOVQ         DI, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	CMPQ         96(AX), $+0
+	JEQ          store7
+	VADDPS       (R9), Y0, Y0
+	VADDPS       32(R9), Y1, Y1
+	VADDPS       (R9)(R10*1), Y2, Y2
+	VADDPS       32(R9)(R10*1), Y3, Y3
+	VADDPS       (R9)(R10*2), Y4, Y4
+	VADDPS       32(R9)(R10*2), Y5, Y5
+	VADDPS       (R9)(R11*1), Y6, Y6
+	VADDPS       32(R9)(R11*1), Y7, Y7
+
+store7:
+	VMOVUPS Y0, (R9)
+	VMOVUPS Y1, 32(R9)
+	VMOVUPS Y2, (R9)(R10*1)
+	VMOVUPS Y3, 32(R9)(R10*1)
+	VMOVUPS Y4, (R9)(R10*2)
+	VMOVUPS Y5, 32(R9)(R10*2)
+	VMOVUPS Y6, (R9)(R11*1)
+	VMOVUPS Y7, 32(R9)(R11*1)
+	MOVQ    64(AX), R9
+	ADDQ    96(AX), R9
+	MOVQ    R9, 96(AX)
+	CMPQ    R9, 48(AX)
+	JLT     sum5
+	MOVQ    8(AX), R8
+	IMUL3Q  $0x04, R8, R8
+	ADDQ    R8, BX
+	MOVQ    32(AX), R8
+	IMUL3Q  $0x04, R8, R8
+	ADDQ    R8, DI
+	DECQ    SI
+	JNZ     loop4
+	MOVQ    48(AX), BX
+	SHLQ    $0x06, BX
+	ADDQ    BX, CX
+	ADDQ    $+64, DX
+	JMP     step1
 
 last2:
 	VZEROUPPER
 	RET
 
 // func scoresPanel1AVX2(a *byte)
-// Requires: AVX, FMA3
+// Requires: AVX, CMOV, FMA3
 TEXT ·scoresPanel1AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 	MOVQ 24(AX), DX
 
-step6:
+step8:
 	SUBQ $0x01, 40(AX)
-	JLT  last7
+	JLT  last9
 	MOVQ (AX), BX
 	MOVQ 56(AX), SI
 	MOVQ DX, DI
 
-loop9:
-	MOVQ   CX, R8
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	MOVQ   48(AX), R9
-	SHRQ   $0x02, R9
-	MOVQ   BX, R10
+loop11:
+	MOVQ CX, R8
+	MOVQ $+0, 96(AX)
 
-loop10:
+sum12:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	MOVQ    48(AX), R9
+	MOVQ    96(AX), R10
+	LEAQ    (BX)(R10*4), R11
+	SUBQ    R10, R9
+	CMPQ    R9, 64(AX)
+	CMOVQGT 64(AX), R9
+	SHRQ    $0x02, R9
+	MOVQ    R11, R10
+
+loop13:
 	VMOVUPS      (R8), Y2
 	VMOVUPS      32(R8), Y3
 	VBROADCASTSS (R10), Y4
@@ -168,25 +201,36 @@ loop10:
 	ADDQ         $+16, R10
 	ADDQ         $+256, R8
 	DECQ         R9
-	JNZ          loop10
-	MOVQ         DI, R8
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	MOVQ         8(AX), R8
-	IMUL3Q       $0x01, R8, R8
-	ADDQ         R8, BX
-	MOVQ         32(AX), R8
-	IMUL3Q       $0x01, R8, R8
-	ADDQ         R8, DI
-	DECQ         SI
-	JNZ          loop9
-	MOVQ         48(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, CX
-	ADDQ         $+64, DX
-	JMP          step6
+	JNZ          loop13
+	MOVQ         DI, R9
+	CMPQ         96(AX), $+0
+	JEQ          store14
+	VADDPS       (R9), Y0, Y0
+	VADDPS       32(R9), Y1, Y1
 
-last7:
+store14:
+	VMOVUPS Y0, (R9)
+	VMOVUPS Y1, 32(R9)
+	MOVQ    64(AX), R9
+	ADDQ    96(AX), R9
+	MOVQ    R9, 96(AX)
+	CMPQ    R9, 48(AX)
+	JLT     sum12
+	MOVQ    8(AX), R8
+	IMUL3Q  $0x01, R8, R8
+	ADDQ    R8, BX
+	MOVQ    32(AX), R8
+	IMUL3Q  $0x01, R8, R8
+	ADDQ    R8, DI
+	DECQ    SI
+	JNZ     loop11
+	MOVQ    48(AX), BX
+	SHLQ    $0x06, BX
+	ADDQ    BX, CX
+	ADDQ    $+64, DX
+	JMP     step8
+
+last9:
 	VZEROUPPER
 	RET
 
@@ -198,12 +242,12 @@ TEXT ·valuesPanel4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 	MOVQ 24(AX), BX
 
-loop11:
+loop15:
 	MOVQ (AX), SI
 	MOVQ BX, DI
 	MOVQ 56(AX), R8
 
-loop12:
+loop16:
 	MOVQ    DI, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -221,7 +265,7 @@ loop12:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop13:
+loop17:
 	VMOVUPS      (R10), Y8
 	VMOVUPS      32(R10), Y9
 	VBROADCASTSS (R11), Y10
@@ -239,7 +283,7 @@ loop13:
 	ADDQ         $+4, R11
 	ADDQ         $+128, R10
 	DECQ         R9
-	JNZ          loop13
+	JNZ          loop17
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -258,12 +302,12 @@ loop13:
 	IMUL3Q       $0x04, R9, R9
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop12
+	JNZ          loop16
 	MOVQ         (AX), SI
 	MOVQ         BX, DI
 	MOVQ         56(AX), R8
 
-loop14:
+loop18:
 	MOVQ    DI, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -281,7 +325,7 @@ loop14:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop15:
+loop19:
 	VMOVUPS      64(R10), Y8
 	VMOVUPS      96(R10), Y9
 	VBROADCASTSS (R11), Y10
@@ -299,7 +343,7 @@ loop15:
 	ADDQ         $+4, R11
 	ADDQ         $+128, R10
 	DECQ         R9
-	JNZ          loop15
+	JNZ          loop19
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -318,11 +362,11 @@ loop15:
 	IMUL3Q       $0x04, R9, R9
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop14
+	JNZ          loop18
 	ADDQ         $+65536, DX
 	ADDQ         $+128, BX
 	DECQ         CX
-	JNZ          loop11
+	JNZ          loop15
 	VZEROUPPER
 	RET
 
@@ -334,12 +378,12 @@ TEXT ·valuesPanel1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 	MOVQ 24(AX), BX
 
-loop16:
+loop20:
 	MOVQ (AX), SI
 	MOVQ BX, DI
 	MOVQ 56(AX), R8
 
-loop17:
+loop21:
 	MOVQ    DI, R9
 	VMOVUPS (R9), Y0
 	VMOVUPS 32(R9), Y1
@@ -347,7 +391,7 @@ loop17:
 	MOVQ    DX, R10
 	MOVQ    SI, R11
 
-loop18:
+loop22:
 	VMOVUPS      (R10), Y2
 	VMOVUPS      32(R10), Y3
 	VBROADCASTSS (R11), Y4
@@ -356,7 +400,7 @@ loop18:
 	ADDQ         $+4, R11
 	ADDQ         $+128, R10
 	DECQ         R9
-	JNZ          loop18
+	JNZ          loop22
 	MOVQ         DI, R9
 	VMOVUPS      Y0, (R9)
 	VMOVUPS      Y1, 32(R9)
@@ -367,12 +411,12 @@ loop18:
 	IMUL3Q       $0x01, R9, R9
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop17
+	JNZ          loop21
 	MOVQ         (AX), SI
 	MOVQ         BX, DI
 	MOVQ         56(AX), R8
 
-loop19:
+loop23:
 	MOVQ    DI, R9
 	VMOVUPS 64(R9), Y0
 	VMOVUPS 96(R9), Y1
@@ -380,7 +424,7 @@ loop19:
 	MOVQ    DX, R10
 	MOVQ    SI, R11
 
-loop20:
+loop24:
 	VMOVUPS      64(R10), Y2
 	VMOVUPS      96(R10), Y3
 	VBROADCASTSS (R11), Y4
@@ -389,7 +433,7 @@ loop20:
 	ADDQ         $+4, R11
 	ADDQ         $+128, R10
 	DECQ         R9
-	JNZ          loop20
+	JNZ          loop24
 	MOVQ         DI, R9
 	VMOVUPS      Y0, 64(R9)
 	VMOVUPS      Y1, 96(R9)
@@ -400,10 +444,10 @@ loop20:
 	IMUL3Q       $0x01, R9, R9
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop19
+	JNZ          loop23
 	ADDQ         $+65536, DX
 	ADDQ         $+128, BX
 	DECQ         CX
-	JNZ          loop16
+	JNZ          loop20
 	VZEROUPPER
 	RET

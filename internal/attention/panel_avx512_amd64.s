@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func scoresPanel12AVX512(a *byte)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, CMOV
 TEXT ·scoresPanel12AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
@@ -17,44 +17,52 @@ step1:
 	MOVQ DX, DI
 
 loop4:
-	MOVQ   CX, R8
-	MOVQ   CX, R9
-	MOVQ   48(AX), R10
-	SHLQ   $0x06, R10
-	ADDQ   R10, R9
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	VXORPS X4, X4, X4
-	VXORPS X5, X5, X5
-	VXORPS X6, X6, X6
-	VXORPS X7, X7, X7
-	VXORPS X8, X8, X8
-	VXORPS X9, X9, X9
-	VXORPS X10, X10, X10
-	VXORPS X11, X11, X11
-	VXORPS X12, X12, X12
-	VXORPS X13, X13, X13
-	VXORPS X14, X14, X14
-	VXORPS X15, X15, X15
-	VPXORD Z16, Z16, Z16
-	VPXORD Z17, Z17, Z17
-	VPXORD Z18, Z18, Z18
-	VPXORD Z19, Z19, Z19
-	VPXORD Z20, Z20, Z20
-	VPXORD Z21, Z21, Z21
-	VPXORD Z22, Z22, Z22
-	VPXORD Z23, Z23, Z23
-	MOVQ   48(AX), R10
-	SHRQ   $0x02, R10
-	MOVQ   BX, R11
-	MOVQ   8(AX), R12
-	LEAQ   (R12)(R12*2), R13
-	LEAQ   (R12)(R12*4), R14
-	LEAQ   (R11)(R13*2), R15
+	MOVQ CX, R8
+	MOVQ CX, R9
+	MOVQ 48(AX), R10
+	SHLQ $0x06, R10
+	ADDQ R10, R9
+	MOVQ $+0, 96(AX)
 
-loop5:
+sum5:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	VXORPS  X8, X8, X8
+	VXORPS  X9, X9, X9
+	VXORPS  X10, X10, X10
+	VXORPS  X11, X11, X11
+	VXORPS  X12, X12, X12
+	VXORPS  X13, X13, X13
+	VXORPS  X14, X14, X14
+	VXORPS  X15, X15, X15
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	MOVQ    48(AX), R10
+	MOVQ    96(AX), R11
+	LEAQ    (BX)(R11*4), R12
+	SUBQ    R11, R10
+	CMPQ    R10, 64(AX)
+	CMOVQGT 64(AX), R10
+	SHRQ    $0x02, R10
+	MOVQ    R12, R11
+	MOVQ    8(AX), R12
+	LEAQ    (R12)(R12*2), R13
+	LEAQ    (R12)(R12*4), R14
+	LEAQ    (R11)(R13*2), R15
+
+loop6:
 	VMOVUPS      (R8), Z24
 	VMOVUPS      (R9), Z25
 	VBROADCASTSS (R11), Z26
@@ -212,52 +220,85 @@ loop5:
 	ADDQ         $+256, R8
 	ADDQ         $+256, R9
 	DECQ         R10
-	JNZ          loop5
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	LEAQ         (R9)(R9*4), R11
-	LEAQ         (R8)(R10*2), R12
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, (R8)(R9*1)
-	VMOVUPS      Z3, 64(R8)(R9*1)
-	VMOVUPS      Z4, (R8)(R9*2)
-	VMOVUPS      Z5, 64(R8)(R9*2)
-	VMOVUPS      Z6, (R8)(R10*1)
-	VMOVUPS      Z7, 64(R8)(R10*1)
-	VMOVUPS      Z8, (R8)(R9*4)
-	VMOVUPS      Z9, 64(R8)(R9*4)
-	VMOVUPS      Z10, (R8)(R11*1)
-	VMOVUPS      Z11, 64(R8)(R11*1)
-	VMOVUPS      Z12, (R12)
-	VMOVUPS      Z13, 64(R12)
-	VMOVUPS      Z14, (R12)(R9*1)
-	VMOVUPS      Z15, 64(R12)(R9*1)
-	VMOVUPS      Z16, (R12)(R9*2)
-	VMOVUPS      Z17, 64(R12)(R9*2)
-	VMOVUPS      Z18, (R12)(R10*1)
-	VMOVUPS      Z19, 64(R12)(R10*1)
-	VMOVUPS      Z20, (R12)(R9*4)
-	VMOVUPS      Z21, 64(R12)(R9*4)
-	VMOVUPS      Z22, (R12)(R11*1)
-	VMOVUPS      Z23, 64(R12)(R11*1)
-	MOVQ         8(AX), R8
-	IMUL3Q       $0x0c, R8, R8
-	ADDQ         R8, BX
-	MOVQ         32(AX), R8
-	IMUL3Q       $0x0c, R8, R8
-	ADDQ         R8, DI
-	DECQ         SI
-	JNZ          loop4
-	MOVQ         48(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, CX
-	MOVQ         48(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, CX
-	ADDQ         $+128, DX
-	JMP          step1
+	JNZ          loop6
+	MOVQ         DI, R10
+	MOVQ         32(AX), R11
+	LEAQ         (R11)(R11*2), R12
+	LEAQ         (R11)(R11*4), R13
+	LEAQ         (R10)(R12*2), R14
+	CMPQ         96(AX), $+0
+	JEQ          store7
+	VADDPS       (R10), Z0, Z0
+	VADDPS       64(R10), Z1, Z1
+	VADDPS       (R10)(R11*1), Z2, Z2
+	VADDPS       64(R10)(R11*1), Z3, Z3
+	VADDPS       (R10)(R11*2), Z4, Z4
+	VADDPS       64(R10)(R11*2), Z5, Z5
+	VADDPS       (R10)(R12*1), Z6, Z6
+	VADDPS       64(R10)(R12*1), Z7, Z7
+	VADDPS       (R10)(R11*4), Z8, Z8
+	VADDPS       64(R10)(R11*4), Z9, Z9
+	VADDPS       (R10)(R13*1), Z10, Z10
+	VADDPS       64(R10)(R13*1), Z11, Z11
+	VADDPS       (R14), Z12, Z12
+	VADDPS       64(R14), Z13, Z13
+	VADDPS       (R14)(R11*1), Z14, Z14
+	VADDPS       64(R14)(R11*1), Z15, Z15
+	VADDPS       (R14)(R11*2), Z16, Z16
+	VADDPS       64(R14)(R11*2), Z17, Z17
+	VADDPS       (R14)(R12*1), Z18, Z18
+	VADDPS       64(R14)(R12*1), Z19, Z19
+	VADDPS       (R14)(R11*4), Z20, Z20
+	VADDPS       64(R14)(R11*4), Z21, Z21
+	VADDPS       (R14)(R13*1), Z22, Z22
+	VADDPS       64(R14)(R13*1), Z23, Z23
+
+store7:
+	VMOVUPS Z0, (R10)
+	VMOVUPS Z1, 64(R10)
+	VMOVUPS Z2, (R10)(R11*1)
+	VMOVUPS Z3, 64(R10)(R11*1)
+	VMOVUPS Z4, (R10)(R11*2)
+	VMOVUPS Z5, 64(R10)(R11*2)
+	VMOVUPS Z6, (R10)(R12*1)
+	VMOVUPS Z7, 64(R10)(R12*1)
+	VMOVUPS Z8, (R10)(R11*4)
+	VMOVUPS Z9, 64(R10)(R11*4)
+	VMOVUPS Z10, (R10)(R13*1)
+	VMOVUPS Z11, 64(R10)(R13*1)
+	VMOVUPS Z12, (R14)
+	VMOVUPS Z13, 64(R14)
+	VMOVUPS Z14, (R14)(R11*1)
+	VMOVUPS Z15, 64(R14)(R11*1)
+	VMOVUPS Z16, (R14)(R11*2)
+	VMOVUPS Z17, 64(R14)(R11*2)
+	VMOVUPS Z18, (R14)(R12*1)
+	VMOVUPS Z19, 64(R14)(R12*1)
+	VMOVUPS Z20, (R14)(R11*4)
+	VMOVUPS Z21, 64(R14)(R11*4)
+	VMOVUPS Z22, (R14)(R13*1)
+	VMOVUPS Z23, 64(R14)(R13*1)
+	MOVQ    64(AX), R10
+	ADDQ    96(AX), R10
+	MOVQ    R10, 96(AX)
+	CMPQ    R10, 48(AX)
+	JLT     sum5
+	MOVQ    8(AX), R8
+	IMUL3Q  $0x0c, R8, R8
+	ADDQ    R8, BX
+	MOVQ    32(AX), R8
+	IMUL3Q  $0x0c, R8, R8
+	ADDQ    R8, DI
+	DECQ    SI
+	JNZ     loop4
+	MOVQ    48(AX), BX
+	SHLQ    $0x06, BX
+	ADDQ    BX, CX
+	MOVQ    48(AX), BX
+	SHLQ    $0x06, BX
+	ADDQ    BX, CX
+	ADDQ    $+128, DX
+	JMP     step1
 
 last2:
 	ADDQ $0x01, 40(AX)
@@ -265,29 +306,37 @@ last2:
 	MOVQ (AX), BX
 	MOVQ 56(AX), SI
 
-loop6:
-	MOVQ   CX, DI
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	VXORPS X4, X4, X4
-	VXORPS X5, X5, X5
-	VXORPS X6, X6, X6
-	VXORPS X7, X7, X7
-	VXORPS X8, X8, X8
-	VXORPS X9, X9, X9
-	VXORPS X10, X10, X10
-	VXORPS X11, X11, X11
-	MOVQ   48(AX), R8
-	SHRQ   $0x02, R8
-	MOVQ   BX, R9
-	MOVQ   8(AX), R10
-	LEAQ   (R10)(R10*2), R11
-	LEAQ   (R10)(R10*4), R12
-	LEAQ   (R9)(R11*2), R13
+loop8:
+	MOVQ CX, DI
+	MOVQ $+0, 96(AX)
 
-loop7:
+sum9:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	VXORPS  X8, X8, X8
+	VXORPS  X9, X9, X9
+	VXORPS  X10, X10, X10
+	VXORPS  X11, X11, X11
+	MOVQ    48(AX), R8
+	MOVQ    96(AX), R9
+	LEAQ    (BX)(R9*4), R10
+	SUBQ    R9, R8
+	CMPQ    R8, 64(AX)
+	CMOVQGT 64(AX), R8
+	SHRQ    $0x02, R8
+	MOVQ    R10, R9
+	MOVQ    8(AX), R10
+	LEAQ    (R10)(R10*2), R11
+	LEAQ    (R10)(R10*4), R12
+	LEAQ    (R9)(R11*2), R13
+
+loop10:
 	VMOVUPS      (DI), Z12
 	VBROADCASTSS (R9), Z13
 	VFMADD231PS  Z13, Z12, Z0
@@ -392,72 +441,101 @@ loop7:
 	ADDQ         $+16, R13
 	ADDQ         $+256, DI
 	DECQ         R8
-	JNZ          loop7
-	MOVQ         DX, DI
-	MOVQ         32(AX), R8
-	LEAQ         (R8)(R8*2), R9
-	LEAQ         (R8)(R8*4), R10
-	LEAQ         (DI)(R9*2), R11
-	VMOVUPS      Z0, (DI)
-	VMOVUPS      Z1, (DI)(R8*1)
-	VMOVUPS      Z2, (DI)(R8*2)
-	VMOVUPS      Z3, (DI)(R9*1)
-	VMOVUPS      Z4, (DI)(R8*4)
-	VMOVUPS      Z5, (DI)(R10*1)
-	VMOVUPS      Z6, (R11)
-	VMOVUPS      Z7, (R11)(R8*1)
-	VMOVUPS      Z8, (R11)(R8*2)
-	VMOVUPS      Z9, (R11)(R9*1)
-	VMOVUPS      Z10, (R11)(R8*4)
-	VMOVUPS      Z11, (R11)(R10*1)
-	MOVQ         8(AX), DI
-	IMUL3Q       $0x0c, DI, DI
-	ADDQ         DI, BX
-	MOVQ         32(AX), DI
-	IMUL3Q       $0x0c, DI, DI
-	ADDQ         DI, DX
-	DECQ         SI
-	JNZ          loop6
+	JNZ          loop10
+	MOVQ         DX, R8
+	MOVQ         32(AX), R9
+	LEAQ         (R9)(R9*2), R10
+	LEAQ         (R9)(R9*4), R11
+	LEAQ         (R8)(R10*2), R12
+	CMPQ         96(AX), $+0
+	JEQ          store11
+	VADDPS       (R8), Z0, Z0
+	VADDPS       (R8)(R9*1), Z1, Z1
+	VADDPS       (R8)(R9*2), Z2, Z2
+	VADDPS       (R8)(R10*1), Z3, Z3
+	VADDPS       (R8)(R9*4), Z4, Z4
+	VADDPS       (R8)(R11*1), Z5, Z5
+	VADDPS       (R12), Z6, Z6
+	VADDPS       (R12)(R9*1), Z7, Z7
+	VADDPS       (R12)(R9*2), Z8, Z8
+	VADDPS       (R12)(R10*1), Z9, Z9
+	VADDPS       (R12)(R9*4), Z10, Z10
+	VADDPS       (R12)(R11*1), Z11, Z11
+
+store11:
+	VMOVUPS Z0, (R8)
+	VMOVUPS Z1, (R8)(R9*1)
+	VMOVUPS Z2, (R8)(R9*2)
+	VMOVUPS Z3, (R8)(R10*1)
+	VMOVUPS Z4, (R8)(R9*4)
+	VMOVUPS Z5, (R8)(R11*1)
+	VMOVUPS Z6, (R12)
+	VMOVUPS Z7, (R12)(R9*1)
+	VMOVUPS Z8, (R12)(R9*2)
+	VMOVUPS Z9, (R12)(R10*1)
+	VMOVUPS Z10, (R12)(R9*4)
+	VMOVUPS Z11, (R12)(R11*1)
+	MOVQ    64(AX), R8
+	ADDQ    96(AX), R8
+	MOVQ    R8, 96(AX)
+	CMPQ    R8, 48(AX)
+	JLT     sum9
+	MOVQ    8(AX), DI
+	IMUL3Q  $0x0c, DI, DI
+	ADDQ    DI, BX
+	MOVQ    32(AX), DI
+	IMUL3Q  $0x0c, DI, DI
+	ADDQ    DI, DX
+	DECQ    SI
+	JNZ     loop8
 
 done3:
 	VZEROUPPER
 	RET
 
 // func scoresPanel4AVX512(a *byte)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, CMOV
 TEXT ·scoresPanel4AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 	MOVQ 24(AX), DX
 
-step8:
+step12:
 	SUBQ $0x02, 40(AX)
-	JLT  last9
+	JLT  last13
 	MOVQ (AX), BX
 	MOVQ 56(AX), SI
 	MOVQ DX, DI
 
-loop11:
-	MOVQ   CX, R8
-	MOVQ   CX, R9
-	MOVQ   48(AX), R10
-	SHLQ   $0x06, R10
-	ADDQ   R10, R9
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	VXORPS X4, X4, X4
-	VXORPS X5, X5, X5
-	VXORPS X6, X6, X6
-	VXORPS X7, X7, X7
-	MOVQ   48(AX), R10
-	SHRQ   $0x02, R10
-	MOVQ   BX, R11
-	MOVQ   8(AX), R12
-	LEAQ   (R12)(R12*2), R13
+loop15:
+	MOVQ CX, R8
+	MOVQ CX, R9
+	MOVQ 48(AX), R10
+	SHLQ $0x06, R10
+	ADDQ R10, R9
+	MOVQ $+0, 96(AX)
 
-loop12:
+sum16:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	MOVQ    48(AX), R10
+	MOVQ    96(AX), R11
+	LEAQ    (BX)(R11*4), R12
+	SUBQ    R11, R10
+	CMPQ    R10, 64(AX)
+	CMOVQGT 64(AX), R10
+	SHRQ    $0x02, R10
+	MOVQ    R12, R11
+	MOVQ    8(AX), R12
+	LEAQ    (R12)(R12*2), R13
+
+loop17:
 	VMOVUPS      (R8), Z8
 	VMOVUPS      (R9), Z9
 	VBROADCASTSS (R11), Z10
@@ -518,54 +596,79 @@ loop12:
 	ADDQ         $+256, R8
 	ADDQ         $+256, R9
 	DECQ         R10
-	JNZ          loop12
-	MOVQ         DI, R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	VMOVUPS      Z2, (R8)(R9*1)
-	VMOVUPS      Z3, 64(R8)(R9*1)
-	VMOVUPS      Z4, (R8)(R9*2)
-	VMOVUPS      Z5, 64(R8)(R9*2)
-	VMOVUPS      Z6, (R8)(R10*1)
-	VMOVUPS      Z7, 64(R8)(R10*1)
-	MOVQ         8(AX), R8
-	IMUL3Q       $0x04, R8, R8
-	ADDQ         R8, BX
-	MOVQ         32(AX), R8
-	IMUL3Q       $0x04, R8, R8
-	ADDQ         R8, DI
-	DECQ         SI
-	JNZ          loop11
-	MOVQ         48(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, CX
-	MOVQ         48(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, CX
-	ADDQ         $+128, DX
-	JMP          step8
+	JNZ          loop17
+	MOVQ         DI, R10
+	MOVQ         32(AX), R11
+	LEAQ         (R11)(R11*2), R12
+	CMPQ         96(AX), $+0
+	JEQ          store18
+	VADDPS       (R10), Z0, Z0
+	VADDPS       64(R10), Z1, Z1
+	VADDPS       (R10)(R11*1), Z2, Z2
+	VADDPS       64(R10)(R11*1), Z3, Z3
+	VADDPS       (R10)(R11*2), Z4, Z4
+	VADDPS       64(R10)(R11*2), Z5, Z5
+	VADDPS       (R10)(R12*1), Z6, Z6
+	VADDPS       64(R10)(R12*1), Z7, Z7
 
-last9:
+store18:
+	VMOVUPS Z0, (R10)
+	VMOVUPS Z1, 64(R10)
+	VMOVUPS Z2, (R10)(R11*1)
+	VMOVUPS Z3, 64(R10)(R11*1)
+	VMOVUPS Z4, (R10)(R11*2)
+	VMOVUPS Z5, 64(R10)(R11*2)
+	VMOVUPS Z6, (R10)(R12*1)
+	VMOVUPS Z7, 64(R10)(R12*1)
+	MOVQ    64(AX), R10
+	ADDQ    96(AX), R10
+	MOVQ    R10, 96(AX)
+	CMPQ    R10, 48(AX)
+	JLT     sum16
+	MOVQ    8(AX), R8
+	IMUL3Q  $0x04, R8, R8
+	ADDQ    R8, BX
+	MOVQ    32(AX), R8
+	IMUL3Q  $0x04, R8, R8
+	ADDQ    R8, DI
+	DECQ    SI
+	JNZ     loop15
+	MOVQ    48(AX), BX
+	SHLQ    $0x06, BX
+	ADDQ    BX, CX
+	MOVQ    48(AX), BX
+	SHLQ    $0x06, BX
+	ADDQ    BX, CX
+	ADDQ    $+128, DX
+	JMP     step12
+
+last13:
 	ADDQ $0x01, 40(AX)
-	JLT  done10
+	JLT  done14
 	MOVQ (AX), BX
 	MOVQ 56(AX), SI
 
-loop13:
-	MOVQ   CX, DI
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	VXORPS X2, X2, X2
-	VXORPS X3, X3, X3
-	MOVQ   48(AX), R8
-	SHRQ   $0x02, R8
-	MOVQ   BX, R9
-	MOVQ   8(AX), R10
-	LEAQ   (R10)(R10*2), R11
+loop19:
+	MOVQ CX, DI
+	MOVQ $+0, 96(AX)
 
-loop14:
+sum20:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	MOVQ    48(AX), R8
+	MOVQ    96(AX), R9
+	LEAQ    (BX)(R9*4), R10
+	SUBQ    R9, R8
+	CMPQ    R8, 64(AX)
+	CMOVQGT 64(AX), R8
+	SHRQ    $0x02, R8
+	MOVQ    R10, R9
+	MOVQ    8(AX), R10
+	LEAQ    (R10)(R10*2), R11
+
+loop21:
 	VMOVUPS      (DI), Z4
 	VBROADCASTSS (R9), Z5
 	VFMADD231PS  Z5, Z4, Z0
@@ -605,54 +708,75 @@ loop14:
 	ADDQ         $+16, R9
 	ADDQ         $+256, DI
 	DECQ         R8
-	JNZ          loop14
-	MOVQ         DX, DI
-	MOVQ         32(AX), R8
-	LEAQ         (R8)(R8*2), R9
-	VMOVUPS      Z0, (DI)
-	VMOVUPS      Z1, (DI)(R8*1)
-	VMOVUPS      Z2, (DI)(R8*2)
-	VMOVUPS      Z3, (DI)(R9*1)
-	MOVQ         8(AX), DI
-	IMUL3Q       $0x04, DI, DI
-	ADDQ         DI, BX
-	MOVQ         32(AX), DI
-	IMUL3Q       $0x04, DI, DI
-	ADDQ         DI, DX
-	DECQ         SI
-	JNZ          loop13
+	JNZ          loop21
+	MOVQ         DX, R8
+	MOVQ         32(AX), R9
+	LEAQ         (R9)(R9*2), R10
+	CMPQ         96(AX), $+0
+	JEQ          store22
+	VADDPS       (R8), Z0, Z0
+	VADDPS       (R8)(R9*1), Z1, Z1
+	VADDPS       (R8)(R9*2), Z2, Z2
+	VADDPS       (R8)(R10*1), Z3, Z3
 
-done10:
+store22:
+	VMOVUPS Z0, (R8)
+	VMOVUPS Z1, (R8)(R9*1)
+	VMOVUPS Z2, (R8)(R9*2)
+	VMOVUPS Z3, (R8)(R10*1)
+	MOVQ    64(AX), R8
+	ADDQ    96(AX), R8
+	MOVQ    R8, 96(AX)
+	CMPQ    R8, 48(AX)
+	JLT     sum20
+	MOVQ    8(AX), DI
+	IMUL3Q  $0x04, DI, DI
+	ADDQ    DI, BX
+	MOVQ    32(AX), DI
+	IMUL3Q  $0x04, DI, DI
+	ADDQ    DI, DX
+	DECQ    SI
+	JNZ     loop19
+
+done14:
 	VZEROUPPER
 	RET
 
 // func scoresPanel1AVX512(a *byte)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, CMOV
 TEXT ·scoresPanel1AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 	MOVQ 24(AX), DX
 
-step15:
+step23:
 	SUBQ $0x02, 40(AX)
-	JLT  last16
+	JLT  last24
 	MOVQ (AX), BX
 	MOVQ 56(AX), SI
 	MOVQ DX, DI
 
-loop18:
-	MOVQ   CX, R8
-	MOVQ   CX, R9
-	MOVQ   48(AX), R10
-	SHLQ   $0x06, R10
-	ADDQ   R10, R9
-	VXORPS X0, X0, X0
-	VXORPS X1, X1, X1
-	MOVQ   48(AX), R10
-	SHRQ   $0x02, R10
-	MOVQ   BX, R11
+loop26:
+	MOVQ CX, R8
+	MOVQ CX, R9
+	MOVQ 48(AX), R10
+	SHLQ $0x06, R10
+	ADDQ R10, R9
+	MOVQ $+0, 96(AX)
 
-loop19:
+sum27:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	MOVQ    48(AX), R10
+	MOVQ    96(AX), R11
+	LEAQ    (BX)(R11*4), R12
+	SUBQ    R11, R10
+	CMPQ    R10, 64(AX)
+	CMOVQGT 64(AX), R10
+	SHRQ    $0x02, R10
+	MOVQ    R12, R11
+
+loop28:
 	VMOVUPS      (R8), Z2
 	VMOVUPS      (R9), Z3
 	VBROADCASTSS (R11), Z4
@@ -677,41 +801,60 @@ loop19:
 	ADDQ         $+256, R8
 	ADDQ         $+256, R9
 	DECQ         R10
-	JNZ          loop19
-	MOVQ         DI, R8
-	VMOVUPS      Z0, (R8)
-	VMOVUPS      Z1, 64(R8)
-	MOVQ         8(AX), R8
-	IMUL3Q       $0x01, R8, R8
-	ADDQ         R8, BX
-	MOVQ         32(AX), R8
-	IMUL3Q       $0x01, R8, R8
-	ADDQ         R8, DI
-	DECQ         SI
-	JNZ          loop18
-	MOVQ         48(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, CX
-	MOVQ         48(AX), BX
-	SHLQ         $0x06, BX
-	ADDQ         BX, CX
-	ADDQ         $+128, DX
-	JMP          step15
+	JNZ          loop28
+	MOVQ         DI, R10
+	CMPQ         96(AX), $+0
+	JEQ          store29
+	VADDPS       (R10), Z0, Z0
+	VADDPS       64(R10), Z1, Z1
 
-last16:
+store29:
+	VMOVUPS Z0, (R10)
+	VMOVUPS Z1, 64(R10)
+	MOVQ    64(AX), R10
+	ADDQ    96(AX), R10
+	MOVQ    R10, 96(AX)
+	CMPQ    R10, 48(AX)
+	JLT     sum27
+	MOVQ    8(AX), R8
+	IMUL3Q  $0x01, R8, R8
+	ADDQ    R8, BX
+	MOVQ    32(AX), R8
+	IMUL3Q  $0x01, R8, R8
+	ADDQ    R8, DI
+	DECQ    SI
+	JNZ     loop26
+	MOVQ    48(AX), BX
+	SHLQ    $0x06, BX
+	ADDQ    BX, CX
+	MOVQ    48(AX), BX
+	SHLQ    $0x06, BX
+	ADDQ    BX, CX
+	ADDQ    $+128, DX
+	JMP     step23
+
+last24:
 	ADDQ $0x01, 40(AX)
-	JLT  done17
+	JLT  done25
 	MOVQ (AX), BX
 	MOVQ 56(AX), SI
 
-loop20:
-	MOVQ   CX, DI
-	VXORPS X0, X0, X0
-	MOVQ   48(AX), R8
-	SHRQ   $0x02, R8
-	MOVQ   BX, R9
+loop30:
+	MOVQ CX, DI
+	MOVQ $+0, 96(AX)
 
-loop21:
+sum31:
+	VXORPS  X0, X0, X0
+	MOVQ    48(AX), R8
+	MOVQ    96(AX), R9
+	LEAQ    (BX)(R9*4), R10
+	SUBQ    R9, R8
+	CMPQ    R8, 64(AX)
+	CMOVQGT 64(AX), R8
+	SHRQ    $0x02, R8
+	MOVQ    R10, R9
+
+loop32:
 	VMOVUPS      (DI), Z1
 	VBROADCASTSS (R9), Z2
 	VFMADD231PS  Z2, Z1, Z0
@@ -727,19 +870,29 @@ loop21:
 	ADDQ         $+16, R9
 	ADDQ         $+256, DI
 	DECQ         R8
-	JNZ          loop21
-	MOVQ         DX, DI
-	VMOVUPS      Z0, (DI)
-	MOVQ         8(AX), DI
-	IMUL3Q       $0x01, DI, DI
-	ADDQ         DI, BX
-	MOVQ         32(AX), DI
-	IMUL3Q       $0x01, DI, DI
-	ADDQ         DI, DX
-	DECQ         SI
-	JNZ          loop20
+	JNZ          loop32
+	MOVQ         DX, R8
+	CMPQ         96(AX), $+0
+	JEQ          store33
+	VADDPS       (R8), Z0, Z0
 
-done17:
+store33:
+	VMOVUPS Z0, (R8)
+	MOVQ    64(AX), R8
+	ADDQ    96(AX), R8
+	MOVQ    R8, 96(AX)
+	CMPQ    R8, 48(AX)
+	JLT     sum31
+	MOVQ    8(AX), DI
+	IMUL3Q  $0x01, DI, DI
+	ADDQ    DI, BX
+	MOVQ    32(AX), DI
+	IMUL3Q  $0x01, DI, DI
+	ADDQ    DI, DX
+	DECQ    SI
+	JNZ     loop30
+
+done25:
 	VZEROUPPER
 	RET
 
@@ -751,12 +904,12 @@ TEXT ·valuesPanel12AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 	MOVQ 24(AX), BX
 
-loop22:
+loop34:
 	MOVQ (AX), SI
 	MOVQ BX, DI
 	MOVQ 56(AX), R8
 
-loop23:
+loop35:
 	MOVQ    DI, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -794,7 +947,7 @@ loop23:
 	LEAQ    (R12)(R12*4), R14
 	LEAQ    (R11)(R13*2), R15
 
-loop24:
+loop36:
 	VMOVUPS      (R10), Z24
 	VMOVUPS      64(R10), Z25
 	VBROADCASTSS (R11), Z26
@@ -837,7 +990,7 @@ loop24:
 	ADDQ         $+4, R15
 	ADDQ         $+128, R10
 	DECQ         R9
-	JNZ          loop24
+	JNZ          loop36
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -874,11 +1027,11 @@ loop24:
 	IMUL3Q       $0x0c, R9, R9
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop23
+	JNZ          loop35
 	ADDQ         $+65536, DX
 	ADDQ         $+128, BX
 	DECQ         CX
-	JNZ          loop22
+	JNZ          loop34
 	VZEROUPPER
 	RET
 
@@ -890,12 +1043,12 @@ TEXT ·valuesPanel4AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 	MOVQ 24(AX), BX
 
-loop25:
+loop37:
 	MOVQ (AX), SI
 	MOVQ BX, DI
 	MOVQ 56(AX), R8
 
-loop26:
+loop38:
 	MOVQ    DI, R9
 	MOVQ    32(AX), R10
 	LEAQ    (R10)(R10*2), R11
@@ -913,7 +1066,7 @@ loop26:
 	MOVQ    8(AX), R12
 	LEAQ    (R12)(R12*2), R13
 
-loop27:
+loop39:
 	VMOVUPS      (R10), Z8
 	VMOVUPS      64(R10), Z9
 	VBROADCASTSS (R11), Z10
@@ -931,7 +1084,7 @@ loop27:
 	ADDQ         $+4, R11
 	ADDQ         $+128, R10
 	DECQ         R9
-	JNZ          loop27
+	JNZ          loop39
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -950,11 +1103,11 @@ loop27:
 	IMUL3Q       $0x04, R9, R9
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop26
+	JNZ          loop38
 	ADDQ         $+65536, DX
 	ADDQ         $+128, BX
 	DECQ         CX
-	JNZ          loop25
+	JNZ          loop37
 	VZEROUPPER
 	RET
 
@@ -966,12 +1119,12 @@ TEXT ·valuesPanel1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), DX
 	MOVQ 24(AX), BX
 
-loop28:
+loop40:
 	MOVQ (AX), SI
 	MOVQ BX, DI
 	MOVQ 56(AX), R8
 
-loop29:
+loop41:
 	MOVQ    DI, R9
 	VMOVUPS (R9), Z0
 	VMOVUPS 64(R9), Z1
@@ -979,7 +1132,7 @@ loop29:
 	MOVQ    DX, R10
 	MOVQ    SI, R11
 
-loop30:
+loop42:
 	VMOVUPS      (R10), Z2
 	VMOVUPS      64(R10), Z3
 	VBROADCASTSS (R11), Z4
@@ -988,7 +1141,7 @@ loop30:
 	ADDQ         $+4, R11
 	ADDQ         $+128, R10
 	DECQ         R9
-	JNZ          loop30
+	JNZ          loop42
 	MOVQ         DI, R9
 	VMOVUPS      Z0, (R9)
 	VMOVUPS      Z1, 64(R9)
@@ -999,10 +1152,10 @@ loop30:
 	IMUL3Q       $0x01, R9, R9
 	ADDQ         R9, DI
 	DECQ         R8
-	JNZ          loop29
+	JNZ          loop41
 	ADDQ         $+65536, DX
 	ADDQ         $+128, BX
 	DECQ         CX
-	JNZ          loop28
+	JNZ          loop40
 	VZEROUPPER
 	RET

@@ -10,10 +10,11 @@ import (
 // A problem is a cache with random contents, a batch on it, and the same keys and
 // values as float64 by sequence.
 type problem struct {
-	cache Cache
-	batch Batch
-	query []float32
-	out   []float32
+	cache        Cache
+	batch        Batch
+	query        []float32
+	out          []float32
+	largestLogit float64 // of the rows that reference computed, in size
 }
 
 // problemSpec says what to make.
@@ -201,6 +202,7 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 		if b.AlibiSlopes != nil {
 			s += float64(b.AlibiSlopes[head]) * float64(t-position)
 		}
+		p.largestLogit = max(p.largestLogit, math.Abs(s))
 		logits, values = append(logits, s), append(values, v)
 		if s > most || s != s {
 			most = s

@@ -18,86 +18,38 @@ func (c *converter) expr(n cc.ExpressionNode) *Expr {
 }
 
 func (c *converter) operation(n cc.ExpressionNode) *Expr {
-	two := func(op Op, t cc.Token, left, right cc.ExpressionNode) *Expr {
-		return &Expr{Op: op, Operator: t.SrcStr(), Args: []*Expr{c.expr(left), c.expr(right)}}
-	}
 	switch n := n.(type) {
 	case *cc.ExpressionList:
-		if n.ExpressionList == nil {
-			return c.expr(n.AssignmentExpression)
-		}
-		comma := &Expr{Op: Comma}
-		for l := n; l != nil; l = l.ExpressionList {
-			comma.Args = append(comma.Args, c.expr(l.AssignmentExpression))
-		}
-		return comma
+		return c.comma(n)
 	case *cc.AssignmentExpression:
 		if n.Case == cc.AssignmentExpressionCond {
 			return c.expr(n.ConditionalExpression)
 		}
-		return two(Assign, n.Token, n.UnaryExpression, n.AssignmentExpression)
+		return &Expr{Op: Assign, Operator: n.Token.SrcStr(), Args: []*Expr{c.expr(n.UnaryExpression), c.expr(n.AssignmentExpression)}}
 	case *cc.ConditionalExpression:
-		if n.Case == cc.ConditionalExpressionLOr {
-			return c.expr(n.LogicalOrExpression)
-		}
-		cond := c.expr(n.LogicalOrExpression)
-		then := cond // a ?: b
-		if n.ExpressionList != nil {
-			then = c.expr(n.ExpressionList)
-		}
-		return &Expr{Op: Choose, Args: []*Expr{cond, then, c.expr(n.ConditionalExpression)}}
+		return c.choice(n)
 	case *cc.ConstantExpression:
 		return c.expr(n.ConditionalExpression)
 	case *cc.LogicalOrExpression:
-		if n.Case == cc.LogicalOrExpressionLAnd {
-			return c.expr(n.LogicalAndExpression)
-		}
-		return two(Or, n.Token, n.LogicalOrExpression, n.LogicalAndExpression)
+		return c.binary(n.Case == cc.LogicalOrExpressionLAnd, Or, n.Token, n.LogicalOrExpression, n.LogicalAndExpression)
 	case *cc.LogicalAndExpression:
-		if n.Case == cc.LogicalAndExpressionOr {
-			return c.expr(n.InclusiveOrExpression)
-		}
-		return two(And, n.Token, n.LogicalAndExpression, n.InclusiveOrExpression)
+		return c.binary(n.Case == cc.LogicalAndExpressionOr, And, n.Token, n.LogicalAndExpression, n.InclusiveOrExpression)
 	case *cc.InclusiveOrExpression:
-		if n.Case == cc.InclusiveOrExpressionXor {
-			return c.expr(n.ExclusiveOrExpression)
-		}
-		return two(Arithmetic, n.Token, n.InclusiveOrExpression, n.ExclusiveOrExpression)
+		return c.binary(n.Case == cc.InclusiveOrExpressionXor, Arithmetic, n.Token, n.InclusiveOrExpression, n.ExclusiveOrExpression)
 	case *cc.ExclusiveOrExpression:
-		if n.Case == cc.ExclusiveOrExpressionAnd {
-			return c.expr(n.AndExpression)
-		}
-		return two(Arithmetic, n.Token, n.ExclusiveOrExpression, n.AndExpression)
+		return c.binary(n.Case == cc.ExclusiveOrExpressionAnd, Arithmetic, n.Token, n.ExclusiveOrExpression, n.AndExpression)
 	case *cc.AndExpression:
-		if n.Case == cc.AndExpressionEq {
-			return c.expr(n.EqualityExpression)
-		}
-		return two(Arithmetic, n.Token, n.AndExpression, n.EqualityExpression)
+		return c.binary(n.Case == cc.AndExpressionEq, Arithmetic, n.Token, n.AndExpression, n.EqualityExpression)
 	case *cc.EqualityExpression:
-		if n.Case == cc.EqualityExpressionRel {
-			return c.expr(n.RelationalExpression)
-		}
-		return two(Compare, n.Token, n.EqualityExpression, n.RelationalExpression)
+		return c.binary(n.Case == cc.EqualityExpressionRel, Compare, n.Token, n.EqualityExpression, n.RelationalExpression)
 	case *cc.RelationalExpression:
-		if n.Case == cc.RelationalExpressionShift {
-			return c.expr(n.ShiftExpression)
-		}
-		return two(Compare, n.Token, n.RelationalExpression, n.ShiftExpression)
+		return c.binary(n.Case == cc.RelationalExpressionShift, Compare, n.Token, n.RelationalExpression, n.ShiftExpression)
 	case *cc.ShiftExpression:
-		if n.Case == cc.ShiftExpressionAdd {
-			return c.expr(n.AdditiveExpression)
-		}
-		return two(Arithmetic, n.Token, n.ShiftExpression, n.AdditiveExpression)
+		return c.binary(n.Case == cc.ShiftExpressionAdd, Arithmetic, n.Token, n.ShiftExpression, n.AdditiveExpression)
 	case *cc.AdditiveExpression:
-		if n.Case == cc.AdditiveExpressionMul {
-			return c.expr(n.MultiplicativeExpression)
-		}
-		return two(Arithmetic, n.Token, n.AdditiveExpression, n.MultiplicativeExpression)
+		return c.binary(n.Case == cc.AdditiveExpressionMul, Arithmetic, n.Token, n.AdditiveExpression, n.MultiplicativeExpression)
 	case *cc.MultiplicativeExpression:
-		if n.Case == cc.MultiplicativeExpressionCast {
-			return c.expr(n.CastExpression)
-		}
-		return two(Arithmetic, n.Token, n.MultiplicativeExpression, n.CastExpression)
+		return c.binary(n.Case == cc.MultiplicativeExpressionCast, Arithmetic, n.Token, n.MultiplicativeExpression, n.CastExpression)
 	case *cc.CastExpression:
 		if n.Case == cc.CastExpressionUnary {
 			return c.expr(n.UnaryExpression)
@@ -111,6 +63,38 @@ func (c *converter) operation(n cc.ExpressionNode) *Expr {
 		return c.primary(n)
 	}
 	return &Expr{Op: Other}
+}
+
+// binary converts a level of C's grammar of operators. Where the operator is absent,
+// the level is its right operand alone.
+func (c *converter) binary(absent bool, op Op, t cc.Token, left, right cc.ExpressionNode) *Expr {
+	if absent {
+		return c.expr(right)
+	}
+	return &Expr{Op: op, Operator: t.SrcStr(), Args: []*Expr{c.expr(left), c.expr(right)}}
+}
+
+func (c *converter) comma(n *cc.ExpressionList) *Expr {
+	if n.ExpressionList == nil {
+		return c.expr(n.AssignmentExpression)
+	}
+	e := &Expr{Op: Comma}
+	for l := n; l != nil; l = l.ExpressionList {
+		e.Args = append(e.Args, c.expr(l.AssignmentExpression))
+	}
+	return e
+}
+
+func (c *converter) choice(n *cc.ConditionalExpression) *Expr {
+	if n.Case == cc.ConditionalExpressionLOr {
+		return c.expr(n.LogicalOrExpression)
+	}
+	cond := c.expr(n.LogicalOrExpression)
+	then := cond // a ?: b
+	if n.ExpressionList != nil {
+		then = c.expr(n.ExpressionList)
+	}
+	return &Expr{Op: Choose, Args: []*Expr{cond, then, c.expr(n.ConditionalExpression)}}
 }
 
 func (c *converter) unary(n *cc.UnaryExpression) *Expr {

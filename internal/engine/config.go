@@ -39,6 +39,10 @@ type Config struct {
 	// looking up its last ones in what it has; 0: none.
 	NumSpeculativeTokens int
 
+	// NoAsyncScheduling schedules a step only when the one before has been delivered. With
+	// speculation this is always so: proposals need the tokens of the step before.
+	NoAsyncScheduling bool
+
 	// KVEvents gets the events of the prefix cache after each step; nil: nobody.
 	KVEvents EventPublisher
 
@@ -108,6 +112,10 @@ func (c *Config) stores() (kvstore.Config, error) {
 	return k, nil
 }
 
+func (c *Config) asyncScheduling() bool {
+	return !c.NoAsyncScheduling && c.NumSpeculativeTokens == 0
+}
+
 func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 	group := kvcache.Group{Kind: kvcache.Full, BlockSize: c.BlockSize}
 	if w := c.Model.SlidingWindow; w > 0 && w < c.MaxModelLen {
@@ -125,6 +133,6 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 	}
 	return sched.New(sched.Config{
 		Cache: cache, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,
-		NumSpeculativeTokens: c.NumSpeculativeTokens,
+		NumSpeculativeTokens: c.NumSpeculativeTokens, AsyncScheduling: c.asyncScheduling(),
 	})
 }

@@ -30,7 +30,13 @@ type Engine struct {
 	number   int // of requests that came
 
 	stopped chan struct{} // closed when the loop has ended
-	step    step
+
+	// The loop's, which alone uses them.
+	async     bool // two steps in flight
+	steps     [2]step
+	sampling  sampleJob
+	proposal  proposal
+	preempted int // in steps without rows
 }
 
 // New makes an engine and starts its loop. observer may be nil.
@@ -53,7 +59,8 @@ func New(config Config, observer Observer) (*Engine, error) {
 	if e.workers, err = newWorkers(&config, store); err != nil {
 		return nil, err
 	}
-	e.step.init(config.Pool)
+	e.sampling.init(config.Pool)
+	e.async = config.asyncScheduling()
 	go e.loop()
 	return e, nil
 }
@@ -164,24 +171,6 @@ func (e *Engine) Close() error {
 	now := make(chan struct{})
 	close(now)
 	return e.Drain(now)
-}
-
-// loop runs steps while there is work.
-func (e *Engine) loop() {
-	defer close(e.stopped)
-	for {
-		e.mu.Lock()
-		for len(e.live) == 0 && !e.closed {
-			e.showMemory(true)
-			e.changed.Wait()
-		}
-		if len(e.live) == 0 {
-			e.mu.Unlock()
-			return
-		}
-		e.mu.Unlock()
-		e.runStep()
-	}
 }
 
 // Load is how full the engine is.

@@ -116,11 +116,11 @@ func (e *Engine) watched() bool {
 }
 
 // noteSchedule notes what was scheduled.
-func (e *Engine) noteSchedule() {
+func (e *Engine) noteSchedule(s *step) {
 	if !e.watched() {
 		return
 	}
-	s, c := &e.step, &e.change
+	c := &e.change
 	c.Steps++
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {

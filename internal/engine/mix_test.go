@@ -63,7 +63,7 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 		requests[i] = randomRequest(rnd)
 	}
 	alone := make([]string, n)
-	one := start(t, func(c *engine.Config) { c.NoPrefixCaching = true })
+	one := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
 	for i, r := range requests {
 		alone[i] = transcript(t, one, r)
 	}
@@ -75,17 +75,23 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 		{"roomy", nil},
 		{"cramped", func(c *engine.Config) {
 			// 31 blocks of 8 tokens: two of the longest requests.
-			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*3*256*4
+			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
+			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
+		}},
+		{"one step at a time", func(c *engine.Config) { c.NoAsyncScheduling = true }},
+		{"one step at a time, cramped", func(c *engine.Config) {
+			c.NoAsyncScheduling = true
+			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 240, 31*8*2*2*4*8*4
 			c.MaxNumBatchedTokens, c.MaxNumSeqs = 24, 20
 		}},
 		{"speculating", func(c *engine.Config) { c.NumSpeculativeTokens, c.MaxNumSeqs = 3, 20 }},
 		{"speculating, cramped", func(c *engine.Config) {
 			c.NumSpeculativeTokens, c.MaxNumBatchedTokens, c.MaxNumSeqs = 4, 30, 20
-			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 36*8*2*2*3*256*4
+			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 36*8*2*2*4*8*4
 		}},
 	} {
 		t.Run(setting.name, func(t *testing.T) {
-			e := startObserved(t, setting.change, counts)
+			e := startWorkers(t, 1, setting.change, counts)
 			together := make([]string, n)
 			var wait sync.WaitGroup
 			for i, r := range requests {
@@ -123,7 +129,7 @@ func TestASlidingWindowGivesItsBlocksBack(t *testing.T) {
 	}), counts)
 	var wait sync.WaitGroup
 	rnd := rand.New(rand.NewPCG(5, 1))
-	for range 24 {
+	for range 16 {
 		r := randomRequest(rnd)
 		r.PromptLogprobs = false
 		alone := transcript(t, roomy, r)
@@ -158,7 +164,7 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 			break
 		}
 		for _, event := range events {
-			fmt.Fprintf(&texts[event.Index], "%q %v %v %v %v\n", event.Text, event.Tokens, event.Prompt, event.Finish, event.Err)
+			writeEvent(&texts[event.Index], event)
 		}
 	}
 	all := ""
@@ -168,14 +174,20 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 	return all
 }
 
+func writeEvent(to *strings.Builder, e engine.Event) {
+	fmt.Fprintf(to, "%q %v %v %v %v\n", e.Text, e.Tokens, e.Prompt, e.Finish, e.Err)
+}
+
 // A counter adds up what steps report.
 type counter struct{ preempted, hits, drafts, accepted int }
 
 func (c *counter) Step(r engine.StepReport) {
 	c.preempted += r.Preempted
 	c.hits += r.CacheHits
-	c.drafts += r.Drafts
-	c.accepted += r.AcceptedDrafts
+	c.drafts += r.DraftTokens
+	for _, n := range r.Accepted {
+		c.accepted += n
+	}
 }
 func (c *counter) FirstToken(time.Duration)      {}
 func (c *counter) NextToken(time.Duration)       {}

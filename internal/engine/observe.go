@@ -13,20 +13,29 @@ type Observer interface {
 
 // A StepReport is about one step.
 type StepReport struct {
-	Tokens                         int // computed
-	PromptTokens, GenerationTokens int
-	Decodes, Context               int // sequences that generate after their prompt; tokens that they attend to, in all
-	Preempted                      int
-	Drafts, AcceptedDrafts         int // speculative tokens
-	CacheQueries, CacheHits        int // tokens
-	Schedule, Model, Sample        time.Duration
+	Tokens                     int // computed
+	GenerationTokens           int
+	PromptTokens, CachedTokens int // of prompts that are through, and of these the part that was found in the cache
+	Decodes, Context           int // sequences that generate after their prompt; tokens that they attend to, in all
+	Preempted                  int
+	Drafts, DraftTokens        int                 // sequences with speculative tokens, and these tokens
+	Accepted                   [maxSpeculative]int // of these tokens, by place: the first of each sequence, ...
+	CacheQueries, CacheHits    int                 // tokens
+
+	Schedule, Model, Sample, Deliver time.Duration
+
+	// Elapsed is the time that the step took in all. Scheduling and delivering count only as far
+	// as they did not overlap the model.
+	Elapsed time.Duration
 }
 
 // A RequestReport is about one answer that has ended.
 type RequestReport struct {
 	Reason                         string // finish_reason, or abort
 	PromptTokens, GenerationTokens int
+	CachedTokens                   int // of the prompt
 	N, MaxTokens                   int
+	Longest                        int // tokens of the longest of N answers, if this is the last one to end; else 0
 	EndToEnd, Queue, Inference     time.Duration
 	Prefill, Decode                time.Duration // until the first token, and from it to the last
 }
@@ -42,7 +51,12 @@ func (q *sequence) report(reason string) RequestReport {
 	now := time.Now()
 	r := RequestReport{
 		Reason: reason, PromptTokens: q.prompt, GenerationTokens: len(q.output()),
-		N: len(q.stream.answers), MaxTokens: q.most, EndToEnd: now.Sub(q.arrived),
+		N: len(q.stream.answers), MaxTokens: q.most, EndToEnd: now.Sub(q.arrived), CachedTokens: q.stream.CachedTokens(),
+	}
+	if q.stream.unfinished() == 0 {
+		for _, a := range q.stream.answers {
+			r.Longest = max(r.Longest, len(a.output()))
+		}
 	}
 	if !q.started.IsZero() {
 		r.Queue, r.Inference = q.started.Sub(q.arrived), now.Sub(q.started)

@@ -14,11 +14,16 @@ type sampleJob struct {
 	vocab    int
 }
 
+func (j *sampleJob) init(pool *parallel.Pool) {
+	j.samplers = make([]sampling.Sampler, pool.Size())
+	j.pool = pool
+}
+
 // sample chooses the next token of every row that is through its prompt, and of
 // one that has just come through, one for each answer.
-func (e *Engine) sample(logits []float32) {
-	j := &e.step.job
-	j.rows, j.logits, j.vocab = e.step.rows, logits, e.config.Model.VocabSize
+func (e *Engine) sample(s *step, logits []float32) {
+	j := &e.sampling
+	j.rows, j.logits, j.vocab = s.rows, logits, e.config.Model.VocabSize
 	j.pool.Run(len(j.rows), j)
 }
 
@@ -38,6 +43,7 @@ func (j *sampleJob) Do(worker, i int) {
 		return
 	}
 	j.verify(r, s)
+	r.q.sampled = r.tokens[len(r.tokens)-1].ID
 }
 
 // verify samples as long as what was sampled is what was proposed, and once more.

@@ -22,6 +22,8 @@ type sequence struct {
 	text   text
 	done   bool
 
+	sampled int32 // the last token that was sampled, which is not in tokens before it is delivered
+
 	waiting int // forks to be made when the prompt is computed (answer 0)
 	arrived time.Time
 	started time.Time // when it was first scheduled

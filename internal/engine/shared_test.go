@@ -28,7 +28,7 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	}
 	stranger := request("Something else altogether, "+document, 12)
 	stranger.IgnoreEOS = true
-	alone := start(t, func(c *engine.Config) { c.NoPrefixCaching, c.MaxNumSeqs, c.KVCacheBytes = true, 1, 64<<20 })
+	alone := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching, c.MaxNumSeqs = true, 1 }, nil)
 	var want []string
 	for _, r := range append(requests, stranger) {
 		if r.N > 1 {
@@ -36,7 +36,7 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 		}
 		want = append(want, transcript(t, alone, r))
 	}
-	together := start(t, func(c *engine.Config) { c.KVCacheBytes = 64 << 20 })
+	together := startWorkers(t, 1, nil, nil)
 	for _, with := range [][]engine.Request{requests, append(requests, stranger)} {
 		got := make([]string, len(with))
 		var wait sync.WaitGroup

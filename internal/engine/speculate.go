@@ -39,16 +39,16 @@ type proposal struct {
 }
 
 // propose gives the scheduler drafts for the sequences of a step that go on.
-func (e *Engine) propose() {
+func (e *Engine) propose(s *step) {
 	n := e.config.NumSpeculativeTokens
 	if n == 0 {
 		return
 	}
-	p := &e.step.proposal
+	p := &e.proposal
 	p.ids, p.counts, p.tokens = p.ids[:0], p.counts[:0], p.tokens[:0]
-	for i := range e.step.rows {
-		q := e.step.rows[i].q
-		if q.id == 0 || len(e.step.rows[i].tokens) == 0 {
+	for i := range s.rows {
+		q := s.rows[i].q
+		if q.id == 0 || len(s.rows[i].tokens) == 0 {
 			continue
 		}
 		drafts := lookup(q.tokens, n)

@@ -4,13 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"llmmemory/internal/engine/sampling"
-	"llmmemory/internal/kvstore"
-	"llmmemory/internal/parallel"
 	"llmmemory/internal/vllm/v1/sched"
 )
 
-// A step is the arrays of a step, which are used again by the next one.
+// A step is the arrays of a step, which are used again by a later one.
 type step struct {
 	plan    sched.Step
 	rows    []row
@@ -20,63 +17,156 @@ type step struct {
 	outcome sched.Outcome
 	drafts  int // of plan.Drafts that belong to rows so far
 
-	proposal proposal
-	job      sampleJob
+	begun    time.Time // its launch, or its scheduling if no other step was running
+	launched time.Time // when the workers got it
 	report   StepReport
 }
 
 // A row is a sequence in a step.
 type row struct {
-	q      *sequence
-	from   int     // tokens that were computed before
-	logits int     // first of its rows of logits
-	wants  int     // rows of logits
-	prompt bool    // they are about the prompt, too
-	last   bool    // the last one is for the next token
-	drafts []int32 // that stand after its tokens
-	tokens []Token // what was sampled: one for each answer, or several with drafts
+	q           *sequence
+	from        int     // tokens that were computed before
+	logits      int     // first of its rows of logits
+	wants       int     // rows of logits
+	prompt      bool    // they are about the prompt, too
+	last        bool    // the last one is for the next token
+	placeholder int     // place in the batch of a token that the step before samples, or -1
+	drafts      []int32 // that stand after its tokens
+	tokens      []Token // what was sampled: one for each answer, or several with drafts
 }
 
-func (s *step) init(pool *parallel.Pool) {
-	s.job.samplers = make([]sampling.Sampler, pool.Size())
-	s.job.pool = pool
+// The loop has up to two steps in flight (vLLM's asynchronous scheduling). While the
+// workers compute step k, it delivers what step k-1 sampled and schedules step k+1, with
+// placeholders for the tokens that step k will sample. When step k is computed it is sampled,
+// its tokens take the place of the placeholders, and step k+1 starts. A sequence that turns
+// out to have ended has a row in the step that was scheduled before that was known, which counts
+// for nothing.
+//
+// A step on a CPU takes much longer than scheduling the next one, so step k+1 is scheduled
+// as late as possible: when the workers begin the last layer of step k. A request that comes
+// before that is in the next step.
+func (e *Engine) loop() {
+	defer close(e.stopped)
+	var current *step
+	for {
+		if current == nil {
+			if !e.awaitWork() {
+				return
+			}
+			begin := time.Now()
+			if current = e.schedule(nil); current == nil {
+				continue
+			}
+			e.launch(current)
+			current.begun = begin
+		}
+		current = e.advance(current)
+	}
 }
 
-// runStep schedules, computes and samples once.
-func (e *Engine) runStep() {
-	begin := time.Now()
-	e.step.report = StepReport{}
-	e.mu.Lock()
-	err := e.sched.Schedule(&e.step.plan)
-	if err != nil {
-		panic("engine: " + err.Error()) // only this package's own mistakes lead there
-	}
-	e.buildBatch()
-	e.noteSchedule()
-	e.mu.Unlock()
-	report := &e.step.report
-	report.Schedule, report.Preempted, report.Tokens = time.Since(begin), len(e.step.plan.Preempted), e.step.plan.NumScheduledTokens
-	if len(e.step.plan.Rows) == 0 {
-		return
-	}
-	begin = time.Now()
-	logits, err := e.workers.compute(&e.step.message)
-	report.Model = time.Since(begin)
-	begin = time.Now()
-	if err == nil {
-		e.sample(logits)
-	}
+// awaitWork returns when there are requests, or false when the engine is closed and has none.
+func (e *Engine) awaitWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err != nil {
-		e.fail(err)
-		return
+	for len(e.live) == 0 && !e.closed {
+		e.showMemory(true)
+		e.changed.Wait()
 	}
-	e.update()
-	e.propose()
-	report.Sample = time.Since(begin)
+	return len(e.live) > 0
+}
+
+// schedule makes the next step while the workers compute current, which may be nil. It
+// returns nil if nothing can run.
+func (e *Engine) schedule(current *step) *step {
+	begin := time.Now()
+	s := &e.steps[0]
+	if s == current {
+		s = &e.steps[1]
+	}
+	s.report = StepReport{}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.sched.Schedule(&s.plan); err != nil {
+		panic("engine: " + err.Error()) // only this package's own mistakes lead there
+	}
+	e.buildBatch(s)
+	e.noteSchedule(s)
+	if len(s.plan.Rows) == 0 {
+		e.preempted += len(s.plan.Preempted)
+		return nil
+	}
+	s.report.Preempted, s.report.Tokens = e.preempted+len(s.plan.Preempted), s.plan.NumScheduledTokens
+	e.preempted = 0
+	s.report.Schedule = time.Since(begin)
+	return s
+}
+
+// launch gives a step to the workers.
+func (e *Engine) launch(s *step) {
+	s.launched = time.Now()
+	s.begun = s.launched
+	e.workers.start(&s.message)
+}
+
+// advance waits for s, samples it, and starts the step after it if that could be scheduled
+// meanwhile; then it delivers what was sampled.
+func (e *Engine) advance(s *step) (next *step) {
+	e.workers.awaitLastLayer()
+	if e.async && !s.forks() {
+		next = e.schedule(s)
+	}
+	logits, err := e.workers.wait()
+	s.report.Model = time.Since(s.launched)
+	if err != nil {
+		e.fail(s, err)
+		return nil
+	}
+	begin := time.Now()
+	e.sample(s, logits)
+	s.report.Sample = time.Since(begin)
+	if next != nil {
+		next.fill()
+		e.launch(next)
+		s.report.Elapsed = next.begun.Sub(s.begun)
+	}
+	e.finish(s, next)
+	return next
+}
+
+// forks reports whether answers will be forked after s, which they can be with no other step in
+// flight.
+func (s *step) forks() bool {
+	for i := range s.rows {
+		if r := &s.rows[i]; r.last && r.q.waiting > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// fill puts the tokens that were sampled since in the place of placeholders.
+func (s *step) fill() {
+	for i := range s.rows {
+		if r := &s.rows[i]; r.placeholder >= 0 {
+			s.message.batch.Tokens[r.placeholder] = r.q.sampled
+		}
+	}
+}
+
+// finish tells the scheduler and the users what came out of s.
+func (e *Engine) finish(s, next *step) {
+	begin := time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.update(s)
+	e.propose(s)
+	report := &s.report
 	stats := e.sched.TakeStats()
 	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
+	report.Deliver = time.Since(begin)
+	if next == nil {
+		report.Elapsed = time.Since(s.begun)
+	}
 	e.observer.Step(*report)
 	e.publish()
 	e.showMemory(false)
@@ -91,131 +181,17 @@ func (e *Engine) publish() {
 	}
 }
 
-// buildBatch turns the scheduler's step into the model's batch.
-func (e *Engine) buildBatch() {
-	s, now := &e.step, time.Now()
-	b := &s.message.batch
-	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
-	b.QueryStart = append(b.QueryStart[:0], 0)
-	s.rows, s.message.copies, s.drafts = s.rows[:0], s.message.copies[:0], 0
-	for _, id := range s.plan.Preempted {
-		if q := e.live[id]; q != nil {
-			q.table = q.table[:0]
-		}
-	}
-	for _, c := range s.plan.Copies {
-		s.message.copies = append(s.message.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
-		if q := e.live[c.ID]; q != nil && c.Index >= 0 && c.Index < len(q.table) {
-			q.table[c.Index] = c.Dst
-		}
-	}
-	stride := 0
-	for i := range s.plan.Rows {
-		stride = max(stride, e.addRow(i, now))
-	}
-	b.Slots = s.plan.Slots[0]
-	b.TableStride, b.CommonPrefix = stride, e.commonPrefix()
-	b.BlockTables = b.BlockTables[:0]
+// fail ends all requests of a step that could not be computed. Nothing that it, and a step
+// that was scheduled after it, should have written can be hit.
+func (e *Engine) fail(s *step, cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for i := range s.rows {
-		table := s.rows[i].q.table
-		b.BlockTables = append(b.BlockTables, table...)
-		for range stride - len(table) {
-			b.BlockTables = append(b.BlockTables, 0)
-		}
-	}
-}
-
-// commonPrefix is how many tokens all rows have in the same blocks, before what they
-// compute now: attention reads these once for all. (vLLM's num_common_prefix_blocks asks all
-// running requests, of which some may not be in this step.)
-func (e *Engine) commonPrefix() int {
-	rows, size := e.step.rows, e.config.BlockSize
-	if len(rows) < 2 || e.config.Model.SlidingWindow > 0 {
-		return 0
-	}
-	first := rows[0].q.table
-	n := rows[0].from / size
-	for i := 1; i < len(rows) && n > 0; i++ {
-		table := rows[i].q.table
-		n = min(n, rows[i].from/size)
-		for k := range n {
-			if table[k] != first[k] {
-				n = k
-				break
-			}
-		}
-	}
-	return n * size
-}
-
-// addRow adds row i and returns the length of its block table. All requests of a
-// step that was just scheduled are live: both happen under the lock.
-func (e *Engine) addRow(i int, now time.Time) int {
-	s := &e.step
-	b, planned := &s.message.batch, &s.plan.Rows[i]
-	q := e.live[planned.ID]
-	from, n := planned.NumComputedTokens, planned.NumScheduledTokens
-	start := s.plan.BlockStarts[i]
-	if planned.Kind != sched.KindRunning {
-		start = 0
-	}
-	q.table = append(q.table[:start], s.plan.RowBlocks(i, 0)...)
-	if q.started.IsZero() {
-		q.started = now
-		q.stream.setCached(from)
-		for _, a := range q.stream.answers {
-			a.started = now
-		}
-	}
-	first, drafts := len(b.Tokens), s.plan.Drafts[s.drafts:s.drafts+planned.NumDraftTokens]
-	s.drafts += len(drafts)
-	b.Tokens = append(b.Tokens, q.tokens[from:from+n-len(drafts)]...)
-	for _, d := range drafts {
-		b.Tokens = append(b.Tokens, max(d, 0)) // -1 is padding
-	}
-	for p := from; p < from+n; p++ {
-		b.Positions = append(b.Positions, int32(p))
-	}
-	if len(s.rows) == cap(s.rows) {
-		s.rows = append(s.rows, row{})[:len(s.rows)]
-	}
-	unused := s.rows[:len(s.rows)+1][len(s.rows)].tokens
-	r := row{
-		tokens: unused[:0],
-		q:      q, from: from, logits: len(b.Logits), last: from+n == len(q.tokens)+len(drafts), drafts: drafts,
-		prompt: q.stream.request.PromptLogprobs && from < q.prompt && q.index == 0,
-	}
-	switch {
-	case r.prompt:
-		for k := range n {
-			b.Logits = append(b.Logits, int32(first+k))
-		}
-	case r.last:
-		for k := n - 1 - len(drafts); k < n; k++ {
-			b.Logits = append(b.Logits, int32(first+k))
-		}
-	}
-	r.wants = len(b.Logits) - r.logits
-	s.rows = append(s.rows, r)
-	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
-	b.SeqLens = append(b.SeqLens, int32(from+n))
-	if from >= q.prompt && n == 1+len(drafts) {
-		s.report.Decodes++
-		s.report.Context += from + n
-	}
-	s.report.PromptTokens += max(0, min(from+n, q.prompt)-from)
-	return len(q.table)
-}
-
-// fail ends all requests of a step that could not be computed. Nothing that it
-// should have written can be hit.
-func (e *Engine) fail(cause error) {
-	for i := range e.step.rows {
-		s := e.step.rows[i].q.stream
-		for _, q := range s.answers {
+		stream := s.rows[i].q.stream
+		for _, q := range stream.answers {
 			if !q.done {
 				e.drop(q)
-				s.send(Event{Index: q.index, Finish: FinishError, Err: fmt.Errorf("the model failed: %w", cause)})
+				stream.send(Event{Index: q.index, Finish: FinishError, Err: fmt.Errorf("the model failed: %w", cause)})
 				e.observer.Finished(q.report(string(FinishError)))
 			}
 		}

@@ -13,6 +13,7 @@ type Stream struct {
 	request *Request
 	answers []*sequence
 	prompt  []Token // logprobs of the prompt so far
+	through bool    // the prompt is computed
 
 	mu     sync.Mutex
 	events []Event

@@ -10,8 +10,8 @@ import (
 
 // update tells the scheduler and the users what was sampled. Rows that were
 // cancelled while the model computed count for nothing.
-func (e *Engine) update() {
-	s, now := &e.step, time.Now()
+func (e *Engine) update(s *step) {
+	now := time.Now()
 	s.counts, s.sampled = s.counts[:0], s.sampled[:0]
 	for i := range s.rows {
 		r := &s.rows[i]
@@ -20,14 +20,17 @@ func (e *Engine) update() {
 			s.sampled = r.scheduled(s.sampled)
 		}
 		s.counts = append(s.counts, int32(len(s.sampled)-before))
-		s.report.Drafts += len(r.drafts)
+		if len(r.drafts) > 0 {
+			s.report.Drafts++
+			s.report.DraftTokens += len(r.drafts)
+		}
 	}
 	if err := e.sched.Update(s.counts, s.sampled, &s.outcome); err != nil {
 		panic("engine: " + err.Error()) // only this package's own mistakes lead there
 	}
 	for i := range s.rows {
 		if r := &s.rows[i]; s.counts[i] > 0 {
-			e.deliver(r, now)
+			e.deliver(r, &s.report, now)
 		}
 	}
 }
@@ -55,12 +58,20 @@ func (r *row) first() int32 {
 }
 
 // deliver gives the tokens of a row to their answers.
-func (e *Engine) deliver(r *row, now time.Time) {
+func (e *Engine) deliver(r *row, report *StepReport, now time.Time) {
 	q := r.q
+	if !q.stream.through {
+		q.stream.through = true
+		report.PromptTokens += q.prompt
+		report.CachedTokens += q.stream.CachedTokens()
+	}
 	if q.waiting == 0 {
-		e.step.report.AcceptedDrafts += len(r.tokens) - 1
+		for i := range len(r.tokens) - 1 {
+			report.Accepted[i]++
+		}
 		for i := 0; i < len(r.tokens) && !q.done; i++ {
 			e.give(q, r.tokens[i:i+1], now)
+			report.GenerationTokens++
 		}
 		return
 	}
@@ -88,6 +99,7 @@ func (e *Engine) deliver(r *row, now time.Time) {
 	for i, a := range q.stream.answers {
 		if !a.done {
 			e.give(a, r.tokens[i:i+1], now)
+			report.GenerationTokens++
 		}
 	}
 	if owner == nil {
@@ -133,7 +145,6 @@ func (e *Engine) give(q *sequence, token []Token, now time.Time) {
 		e.observer.NextToken(now.Sub(q.last))
 	}
 	q.last = now
-	e.step.report.GenerationTokens++
 	if finish != "" {
 		e.drop(q)
 		e.observer.Finished(q.report(string(finish)))

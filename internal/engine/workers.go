@@ -27,14 +27,24 @@ type message struct {
 type worker struct {
 	runner *model.Runner
 	store  *kvstore.Store
-	in     chan *message // nil for the first, which runs in the engine's loop
-	out    chan error
+	in     chan *message
+	out    chan computed
+
+	// The first worker says here, once in each step, that it begins the last layer.
+	lastLayer chan struct{}
+	said      bool
+}
+
+// computed is what a worker has when it has computed a step.
+type computed struct {
+	logits []float32 // the first worker's
+	err    error
 }
 
 // workers are in lockstep.
 type workers []*worker
 
-// newWorkers gives each worker its store and starts those beside the first one.
+// newWorkers gives each worker its store and starts it.
 func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 	var all workers
 	group := model.NewWorkers(1 + len(c.Peers))
@@ -45,10 +55,12 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("%w: worker %d: %w", ErrConfig, i, err), all.close())
 		}
-		if i > 0 {
-			w.in, w.out = make(chan *message), make(chan error)
-			go w.loop()
+		if i == 0 {
+			w.lastLayer = make(chan struct{}, 1)
+			w.runner.BeforeLastLayer = w.sayLastLayer
 		}
+		w.in, w.out = make(chan *message), make(chan computed)
+		go w.loop()
 	}
 	return all, nil
 }
@@ -64,8 +76,17 @@ func (w *worker) open(p Peer, store kvstore.Config, group model.Group, c *Config
 
 func (w *worker) loop() {
 	for m := range w.in {
-		_, err := w.compute(m)
-		w.out <- err
+		w.said = false
+		logits, err := w.compute(m)
+		w.sayLastLayer() // if an error came before
+		w.out <- computed{logits, err}
+	}
+}
+
+func (w *worker) sayLastLayer() {
+	if w.lastLayer != nil && !w.said {
+		w.said = true
+		w.lastLayer <- struct{}{}
 	}
 }
 
@@ -77,15 +98,25 @@ func (w *worker) compute(m *message) ([]float32, error) {
 	return w.runner.Forward(&m.batch)
 }
 
-// compute has all workers compute a step and returns the first one's logits. An error is
-// about the message, so all have it.
-func (all workers) compute(m *message) ([]float32, error) {
-	for _, w := range all[1:] {
+// start has all workers compute a step. awaitLastLayer and then wait must follow.
+func (all workers) start(m *message) {
+	for _, w := range all {
 		w.in <- m
 	}
-	logits, err := all[0].compute(m)
-	for _, w := range all[1:] {
-		err = errors.Join(err, <-w.out)
+}
+
+// awaitLastLayer returns when the first worker begins the last layer.
+func (all workers) awaitLastLayer() { <-all[0].lastLayer }
+
+// wait returns the first worker's logits when all have computed the step. They are good until the
+// next start. An error is about the message, so all have it.
+func (all workers) wait() (logits []float32, err error) {
+	for i, w := range all {
+		c := <-w.out
+		if i == 0 {
+			logits = c.logits
+		}
+		err = errors.Join(err, c.err)
 	}
 	return logits, err
 }

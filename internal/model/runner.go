@@ -40,6 +40,10 @@ type Runner struct {
 
 	x, normed, qkv, attended, sums, up, act, logits, part []float32
 
+	// BeforeLastLayer, if it is not nil, is called in each Forward when all layers but the
+	// last are computed. It must return at once.
+	BeforeLastLayer func()
+
 	angles tables
 
 	product  productJob
@@ -93,6 +97,9 @@ func (r *Runner) Forward(b *Batch) ([]float32, error) {
 	r.prepare(b, query, width)
 	r.embed(b)
 	for i := range m.layers {
+		if i == len(m.layers)-1 && r.BeforeLastLayer != nil {
+			r.BeforeLastLayer()
+		}
 		if err := r.layer(i, b); err != nil {
 			return nil, fmt.Errorf("layer %d: %w", i, err)
 		}

@@ -73,7 +73,8 @@ func panels(g *gen) {
 
 // panelScores computes products of groups × n rows with some tiles of keys, two
 // registers of tokens at a time. in: queries; data: keys; out: products; n: tiles,
-// which is used up; size: elements of a head.
+// which is used up; size: elements of a head; first: elements of a sum, a multiple
+// of 4.
 func panelScores(g *gen, n int) {
 	g.begin(fmt.Sprintf("scoresPanel%d", n))
 	keys, out := g.arg(atData), g.arg(atOut)
@@ -124,22 +125,58 @@ func (g *gen) panelTiles(n, vecs int, keys, out reg.Register) {
 		} else {
 			k[1] = k[0]
 		}
-		for i := range n * vecs {
-			g.zero(i)
-		}
-		elements := g.arg(atSize)
-		g.SHRQ(operand.U8(2), elements)
-		q := g.newRows(in, atInStride, n)
-		g.loop(elements, func() { g.panelElements(n, vecs, half, k, q) })
-		o := g.newRows(to, atOutStride, n)
-		for row := range n {
-			for v := range vecs {
-				g.VMOVUPS(g.regs[row*vecs+v], o.at(row, v*g.bytes()))
-			}
-		}
+		g.MOVQ(operand.I32(0), g.argMem(atCount))
+		sum := g.label("sum")
+		g.Label(sum)
+		g.panelSum(n, vecs, half, k, in)
+		g.addSums(n, vecs, to, g.argMem(atCount), 0)
+		done := g.arg(atFirst)
+		g.ADDQ(g.argMem(atCount), done)
+		g.MOVQ(done, g.argMem(atCount))
+		g.CMPQ(done, g.argMem(atSize))
+		g.JLT(operand.LabelRef(sum))
 		g.nextGroup(in, atInStride, n)
 		g.nextGroup(to, atOutStride, n)
 	})
+}
+
+// panelSum sums products over the next elements of a sum, or over those that are
+// left.
+func (g *gen) panelSum(n, vecs, half int, k [2]reg.GPVirtual, in reg.Register) {
+	for i := range n * vecs {
+		g.zero(i)
+	}
+	elements, done, from := g.arg(atSize), g.arg(atCount), g.GP64()
+	g.LEAQ(operand.Mem{Base: in, Index: done, Scale: 4}, from)
+	g.SUBQ(done, elements)
+	g.CMPQ(elements, g.argMem(atFirst))
+	g.CMOVQGT(g.argMem(atFirst), elements)
+	g.SHRQ(operand.U8(2), elements)
+	q := g.newRows(from, atInStride, n)
+	g.loop(elements, func() { g.panelElements(n, vecs, half, k, q) })
+}
+
+// addSums adds n rows of sums to those at an address. They are stored there if
+// they are the first: if done is first, or there is no done.
+func (g *gen) addSums(n, vecs int, to reg.Register, done operand.Op, first int) {
+	o := g.newRows(to, atOutStride, n)
+	if done != nil {
+		store := g.label("store")
+		g.CMPQ(done, operand.I32(first))
+		g.JEQ(operand.LabelRef(store))
+		for row := range n {
+			for v := range vecs {
+				r := g.regs[row*vecs+v]
+				g.VADDPS(o.at(row, v*g.bytes()), r, r)
+			}
+		}
+		g.Label(store)
+	}
+	for row := range n {
+		for v := range vecs {
+			g.VMOVUPS(g.regs[row*vecs+v], o.at(row, v*g.bytes()))
+		}
+	}
 }
 
 // panelElements multiplies the next four elements.

@@ -23,106 +23,134 @@ func tileScores(g *gen) {
 	}
 }
 
+// sumElements is how many products of float32 keys are summed up before the sum is
+// added to those before it. For narrower types all products are one sum: their
+// rounding hides its error.
+const sumElements = 16
+
+// A scoreKernel multiplies n rows with tiles of keys.
+type scoreKernel struct {
+	d                        dtype
+	n, perStep               int // rows, and tiles at a time
+	keys, bcast              int // registers
+	constant, nan, magnitude int
+	checked                  bool
+	line                     int // bytes of an element of all keys of a tile
+	key, next, far           [2]reg.GPVirtual
+	list, at                 reg.GPVirtual
+}
+
 // tileScore computes products of n rows with tiles of keys, and asks for the
 // tiles that come next. in: queries; data: addresses of tiles, and of those that
 // are read after them;
-// out: products; n: tiles, an even number; size: elements of a head. out and n are
-// used up.
+// out: products; n: tiles, an even number; size: elements of a head, a multiple of
+// 16. out and n are used up.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scoresTile%s%d", d.name, n))
-	perStep := 1 // tiles
+	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, line: tileTokens * d.bytes, checked: d.name == "E4M3"}
 	if g.wide() {
-		perStep = 2
+		k.perStep, k.bcast = 2, 2*n+4
 	}
-	in, list := g.arg(atIn), g.arg(atData)
-	acc, keys, bcast := 0, 2*n, 2*n+4
-	constant, nan, magnitude := len(g.regs)-1, len(g.regs)-2, len(g.regs)-3
-	if !g.wide() {
-		bcast, keys = 2*n+2, 2*n
-	}
-	checked := d.name == "E4M3"
-	g.constants(d, constant)
-	if checked {
-		g.zero(nan)
+	k.constant, k.nan, k.magnitude = len(g.regs)-1, len(g.regs)-2, len(g.regs)-3
+	g.constants(d, k.constant)
+	if k.checked {
+		g.zero(k.nan)
 		m := g.constant("magnitude", 0x7f7f7f7f)
-		g.VPBROADCASTD(m, g.regs[magnitude])
+		g.VPBROADCASTD(m, g.regs[k.magnitude])
 	}
+	k.list = g.arg(atData)
 	step := g.label("step")
 	g.Label(step)
-	{
-		var key, next, far [2]reg.GPVirtual
-		for v := range perStep {
-			key[v], next[v], far[v] = g.GP64(), g.GP64(), g.GP64()
-			g.MOVQ(mem(list, 8*v), key[v])
-			g.MOVQ(mem(list, 8*(v+d.ahead())), next[v])
-			g.MOVQ(mem(list, 8*(v+d.far())), far[v])
-		}
-		for i := range 2 * n {
-			g.zero(acc + i)
-		}
-		line := tileTokens * d.bytes // bytes of an element of all keys
-		end := g.arg(atSize)
-		g.IMUL3Q(operand.U8(line), end, end)
-		g.MOVQ(end, g.argMem(atCount))
-		at := g.GP64()
-		g.XORQ(at, at)
-		q := g.newRows(in, atInStride, n)
-		again := g.label("elements")
-		g.Label(again)
-		for v := range perStep {
-			for disp := 0; disp < 4*line; disp += 64 {
-				g.PREFETCHT0(operand.Mem{Base: next[v], Index: at, Scale: 1, Disp: disp})
-				g.PREFETCHT2(operand.Mem{Base: far[v], Index: at, Scale: 1, Disp: disp})
-			}
-			if checked {
-				g.checkNaN(operand.Mem{Base: key[v], Index: at, Scale: 1}, 4*line, nan, magnitude, bcast)
-			}
-		}
-		for j := 0; j < 4; j += 2 {
-			g.tileElements(d, n, j, line, key, at, q, acc, keys, bcast, constant)
-		}
-		g.advance(q, 16)
-		g.ADDQ(operand.I32(4*line), at)
-		g.CMPQ(at, g.argMem(atCount))
-		g.JLT(operand.LabelRef(again))
-		o := g.newRows(g.arg(atOut), atOutStride, n)
-		for row := range n {
-			for v := range 2 {
-				g.VMOVUPS(g.regs[acc+2*row+v], o.at(row, v*g.bytes()))
-			}
-		}
-		g.ADDQ(operand.I32(perStep*tileTokens*4), g.argMem(atOut))
-		g.ADDQ(operand.I32(8*perStep), list)
-		g.SUBQ(operand.U8(perStep), g.argMem(atN))
-		g.JNZ(operand.LabelRef(step))
-	}
-	if checked {
-		g.foundNaNWide(nan, magnitude)
+	g.tileStep(&k)
+	g.ADDQ(operand.I32(k.perStep*tileTokens*4), g.argMem(atOut))
+	g.ADDQ(operand.I32(8*k.perStep), k.list)
+	g.SUBQ(operand.U8(k.perStep), g.argMem(atN))
+	g.JNZ(operand.LabelRef(step))
+	if k.checked {
+		g.foundNaNWide(k.nan, k.magnitude)
 	}
 	g.end()
 }
 
+// tileStep computes the products with the next tiles.
+func (g *gen) tileStep(k *scoreKernel) {
+	for v := range k.perStep {
+		k.key[v], k.next[v], k.far[v] = g.GP64(), g.GP64(), g.GP64()
+		g.MOVQ(mem(k.list, 8*v), k.key[v])
+		g.MOVQ(mem(k.list, 8*(v+k.d.ahead())), k.next[v])
+		g.MOVQ(mem(k.list, 8*(v+k.d.far())), k.far[v])
+	}
+	end := g.arg(atSize)
+	g.IMUL3Q(operand.U8(k.line), end, end)
+	g.MOVQ(end, g.argMem(atCount))
+	k.at = g.GP64()
+	g.XORQ(k.at, k.at)
+	again, sum := g.label("elements"), g.label("sum")
+	g.Label(sum)
+	for i := range 2 * k.n {
+		g.zero(i)
+	}
+	from := g.arg(atIn)
+	if k.d.name == "F32" { // the elements before are at/line, of 4 bytes each
+		done := g.copyOf(k.at)
+		g.SHRQ(operand.U8(4), done)
+		g.ADDQ(done, from)
+	}
+	q := g.newRows(from, atInStride, k.n)
+	g.Label(again)
+	g.tileAsk(k)
+	for j := 0; j < 4; j += 2 {
+		g.tileElements(k, j, q)
+	}
+	g.advance(q, 16)
+	g.ADDQ(operand.I32(4*k.line), k.at)
+	if k.d.name == "F32" {
+		g.TESTQ(operand.I32(sumElements*k.line-1), k.at)
+		g.JNZ(operand.LabelRef(again))
+		g.addSums(k.n, 2, g.arg(atOut), k.at, sumElements*k.line)
+		g.CMPQ(k.at, g.argMem(atCount))
+		g.JLT(operand.LabelRef(sum))
+		return
+	}
+	g.CMPQ(k.at, g.argMem(atCount))
+	g.JLT(operand.LabelRef(again))
+	g.addSums(k.n, 2, g.arg(atOut), nil, 0)
+}
+
+// tileAsk asks for what is read next, and looks for NaN in the next elements.
+func (g *gen) tileAsk(k *scoreKernel) {
+	for v := range k.perStep {
+		for disp := 0; disp < 4*k.line; disp += 64 {
+			g.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1, Disp: disp})
+			g.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.at, Scale: 1, Disp: disp})
+		}
+		if k.checked {
+			g.checkNaN(operand.Mem{Base: k.key[v], Index: k.at, Scale: 1}, 4*k.line, k.nan, k.magnitude, k.bcast)
+		}
+	}
+}
+
 // tileElements multiplies elements j and j+1.
-func (g *gen) tileElements(d dtype, n, j, line int, key [2]reg.GPVirtual, at reg.Register, q *rows, acc, keys, bcast, constant int) {
+func (g *gen) tileElements(k *scoreKernel, j int, q *rows) {
 	if g.wide() {
 		for v := range 2 {
-			g.loadPair(d, operand.Mem{Base: key[v], Index: at, Scale: 1, Disp: j * line}, keys+v, keys+2+v, constant)
+			g.loadPair(k.d, operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: j * k.line}, k.keys+v, k.keys+2+v, k.constant)
 		}
 	}
 	for e := range 2 {
-		k := keys + 2*e
+		key := k.keys + 2*e
 		if !g.wide() {
-			k = keys
-			g.loadPair(d, operand.Mem{Base: key[0], Index: at, Scale: 1, Disp: (j + e) * line}, keys, keys+1, constant)
+			key = k.keys
+			g.loadPair(k.d, operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: (j + e) * k.line}, key, key+1, k.constant)
 		}
-		for row := range n {
-			b := g.regs[bcast+row%2]
+		for row := range k.n {
+			b := g.regs[k.bcast+row%2]
 			if !g.wide() {
-				b = g.regs[bcast]
+				b = g.regs[k.bcast]
 			}
 			g.VBROADCASTSS(q.at(row, 4*(j+e)), b)
 			for v := range 2 {
-				g.VFMADD231PS(b, g.regs[k+v], g.regs[acc+2*row+v])
+				g.VFMADD231PS(b, g.regs[key+v], g.regs[2*row+v])
 			}
 		}
 	}

@@ -85,83 +85,110 @@ var expCoefficients = []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-
 // logit in x and the sum of weights in y.
 func softmax(g *gen) {
 	g.begin("softmax")
-	nv := 16 / g.lanes
-	top, sum, x, t, y, magic, c := 0, 2, 4, 5, 6, 7, 8
-	g.VBROADCASTSS(g.float("negInf", float32(math.Inf(-1))), g.regs[top])
+	k := softmaxKernel{gen: g, vecs: 16 / g.lanes, top: 0, sum: 2, x: 4, t: 5, y: 6, magic: 7, c: 8, spare: 12}
+	k.largest()
+	for v := range k.vecs {
+		g.zero(k.sum + v)
+	}
+	k.load()
 	in, n := g.arg(atIn), g.arg(atN)
 	g.loop(n, func() {
-		for v := range nv {
-			g.VMAXPS(mem(in, v*g.bytes()), g.regs[top], g.regs[top])
+		for v := range k.vecs {
+			k.exp(in, v)
 		}
 		g.ADDQ(operand.I32(tileTokens*4), in)
 	})
-	g.horizontal(top, t, g.VMAXPS)
-	g.VMOVSS(quarters[top], g.argMem(atX))
-	g.VBROADCASTSS(quarters[top], g.regs[top])
-	// Where all logits are -inf, subtract 0: the weights are 0 then.
-	skip := g.label("some")
-	g.VUCOMISS(g.float("negInf2", float32(math.Inf(-1))), quarters[top])
-	g.JNE(operand.LabelRef(skip))
-	g.JP(operand.LabelRef(skip))
-	g.zero(top)
-	g.Label(skip)
-	for v := range nv {
-		g.zero(sum + v)
+	if k.vecs == 2 {
+		g.VADDPS(g.regs[k.sum+1], g.regs[k.sum], g.regs[k.sum])
 	}
-	g.VBROADCASTSS(g.float("magic", roundMagic), g.regs[magic])
-	for i, f := range []float32{log2e, -ln2High, -ln2Low} {
-		g.VBROADCASTSS(g.float([]string{"log2e", "ln2High", "ln2Low"}[i], f), g.regs[c+i])
-	}
-	constants := make([]operand.Mem, len(expCoefficients)+2)
-	for i, f := range append(append([]float32{}, expCoefficients...), 1, minimum) {
-		constants[i] = g.float([]string{"c0", "c1", "c2", "c3", "c4", "c5", "one", "minimum"}[i], f)
-	}
-	spare := 12
-	if g.wide() {
-		spare = 16
-		for i := range constants {
-			g.VBROADCASTSS(constants[i], g.regs[spare+i])
-		}
-	}
-	constant := func(i int) reg.VecPhysical {
-		if g.wide() {
-			return g.regs[spare+i]
-		}
-		g.VBROADCASTSS(constants[i], g.regs[spare])
-		return g.regs[spare]
-	}
-	in, n = g.arg(atIn), g.arg(atN)
-	g.loop(n, func() {
-		for v := range nv {
-			g.VMOVUPS(mem(in, v*g.bytes()), g.regs[x])
-			g.VSUBPS(g.regs[top], g.regs[x], g.regs[x])
-			g.VMOVAPS(g.regs[x], g.regs[t])
-			g.VFMADD213PS(g.regs[magic], g.regs[c], g.regs[t]) // t = x·log2e + magic
-			g.VSUBPS(g.regs[magic], g.regs[t], g.regs[y])      // y = the power of 2
-			g.VMOVAPS(g.regs[x], g.regs[11])
-			g.VFMADD231PS(g.regs[y], g.regs[c+1], g.regs[x])
-			g.VFMADD231PS(g.regs[y], g.regs[c+2], g.regs[x]) // x = the rest
-			g.VMOVAPS(constant(0), g.regs[y])
-			for i := 1; i < 6; i++ {
-				g.VFMADD213PS(constant(i), g.regs[x], g.regs[y])
-			}
-			g.VMULPS(g.regs[x], g.regs[x], g.regs[13])
-			g.VFMADD213PS(g.regs[x], g.regs[13], g.regs[y])
-			g.VADDPS(constant(6), g.regs[y], g.regs[y])
-			g.VPSLLD(operand.U8(23), g.regs[t], g.regs[t])
-			g.VPADDD(g.regs[t], g.regs[y], g.regs[y])
-			g.keepNotLess(11, constant(7), y)
-			g.VMOVUPS(g.regs[y], mem(in, v*g.bytes()))
-			g.VADDPS(g.regs[y], g.regs[sum+v], g.regs[sum+v])
-		}
-		g.ADDQ(operand.I32(tileTokens*4), in)
-	})
-	if nv == 2 {
-		g.VADDPS(g.regs[sum+1], g.regs[sum], g.regs[sum])
-	}
-	g.horizontal(sum, t, g.VADDPS)
-	g.VMOVSS(quarters[sum], g.argMem(atY))
+	g.horizontal(k.sum, k.t, g.VADDPS)
+	g.VMOVSS(quarters[k.sum], g.argMem(atY))
 	g.end()
+}
+
+// A softmaxKernel knows its registers by number.
+type softmaxKernel struct {
+	*gen
+	vecs            int // registers of a tile
+	top, sum        int // largest logit; vecs sums of weights
+	x, t, y         int
+	magic, c, spare int // constants; c are three, spare is the first of the rest
+	constants       []operand.Mem
+}
+
+// largest finds the largest logit.
+func (k *softmaxKernel) largest() {
+	g := k.gen
+	g.VBROADCASTSS(g.float("negInf", float32(math.Inf(-1))), g.regs[k.top])
+	in, n := g.arg(atIn), g.arg(atN)
+	g.loop(n, func() {
+		for v := range k.vecs {
+			g.VMAXPS(mem(in, v*g.bytes()), g.regs[k.top], g.regs[k.top])
+		}
+		g.ADDQ(operand.I32(tileTokens*4), in)
+	})
+	g.horizontal(k.top, k.t, g.VMAXPS)
+	g.VMOVSS(quarters[k.top], g.argMem(atX))
+	g.VBROADCASTSS(quarters[k.top], g.regs[k.top])
+	// Where all logits are -inf, subtract 0: the weights are 0 then.
+	some := g.label("some")
+	g.VUCOMISS(g.float("negInf2", float32(math.Inf(-1))), quarters[k.top])
+	g.JNE(operand.LabelRef(some))
+	g.JP(operand.LabelRef(some))
+	g.zero(k.top)
+	g.Label(some)
+}
+
+// load puts constants into registers: some in AVX2, all in AVX-512.
+func (k *softmaxKernel) load() {
+	g := k.gen
+	g.VBROADCASTSS(g.float("magic", roundMagic), g.regs[k.magic])
+	for i, f := range []float32{log2e, -ln2High, -ln2Low} {
+		g.VBROADCASTSS(g.float([]string{"log2e", "ln2High", "ln2Low"}[i], f), g.regs[k.c+i])
+	}
+	for i, f := range append(append([]float32{}, expCoefficients...), 1, minimum) {
+		k.constants = append(k.constants, g.float([]string{"c0", "c1", "c2", "c3", "c4", "c5", "one", "minimum"}[i], f))
+	}
+	if g.wide() {
+		k.spare = 16
+		for i, m := range k.constants {
+			g.VBROADCASTSS(m, g.regs[k.spare+i])
+		}
+	}
+}
+
+// constant is a register with a constant.
+func (k *softmaxKernel) constant(i int) reg.VecPhysical {
+	if k.wide() {
+		return k.regs[k.spare+i]
+	}
+	k.VBROADCASTSS(k.constants[i], k.regs[k.spare])
+	return k.regs[k.spare]
+}
+
+// exp makes a register of logits into weights and adds them to their sum.
+func (k *softmaxKernel) exp(in reg.Register, v int) {
+	g, x, t, y, c := k.gen, k.x, k.t, k.y, k.c
+	g.VMOVUPS(mem(in, v*g.bytes()), g.regs[x])
+	g.VSUBPS(g.regs[k.top], g.regs[x], g.regs[x])
+	g.VMOVAPS(g.regs[x], g.regs[t])
+	g.VFMADD213PS(g.regs[k.magic], g.regs[c], g.regs[t]) // t = x·log2e + magic
+	g.VSUBPS(g.regs[k.magic], g.regs[t], g.regs[y])      // y = the power of 2
+	g.VMOVAPS(g.regs[x], g.regs[11])
+	g.VFMADD231PS(g.regs[y], g.regs[c+1], g.regs[x])
+	g.VFMADD231PS(g.regs[y], g.regs[c+2], g.regs[x]) // x = the rest
+	g.VMOVAPS(k.constant(0), g.regs[y])
+	for i := 1; i < 6; i++ {
+		g.VFMADD213PS(k.constant(i), g.regs[x], g.regs[y])
+	}
+	g.VMULPS(g.regs[x], g.regs[x], g.regs[13])
+	g.VFMADD213PS(g.regs[x], g.regs[13], g.regs[y])
+	g.VADDPS(k.constant(6), g.regs[y], g.regs[y])
+	g.VPSLLD(operand.U8(23), g.regs[t], g.regs[t])
+	g.VPADDD(g.regs[t], g.regs[y], g.regs[y])
+	g.keepNotLess(11, k.constant(7), y)
+	g.VMOVUPS(g.regs[y], mem(in, v*g.bytes()))
+	g.VADDPS(g.regs[y], g.regs[k.sum+v], g.regs[k.sum+v])
 }
 
 // keepNotLess makes lanes of y 0 where x is less than the limit; NaN is not.

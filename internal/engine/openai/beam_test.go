@@ -139,12 +139,12 @@ func TestBeamsOfSeveralBeginningsCompete(t *testing.T) {
 	for _, prompt := range [][]int32{{1, 97}, {1, 97, 98, 97, 99, 97}, {1, 50, 51, 52, 50, 51, 53, 51}} {
 		type pair struct {
 			text string
-			sum  float32
+			sum  float64
 		}
 		var pairs []pair
 		for _, first := range next(prompt)[:width] {
 			for _, second := range next(append(slices.Clone(prompt), first.Token)) {
-				pairs = append(pairs, pair{s.engine.Config().Tokenizer.Decode([]int32{first.Token, second.Token}), first.Value + second.Value})
+				pairs = append(pairs, pair{s.engine.Config().Tokenizer.Decode([]int32{first.Token, second.Token}), float64(first.Value) + float64(second.Value)})
 			}
 		}
 		slices.SortStableFunc(pairs, func(a, b pair) int { return cmp.Compare(b.sum, a.sum) })

@@ -1,7 +1,6 @@
 package openai_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -47,7 +46,7 @@ func start(t testing.TB, change func(*openai.Config, *engine.Config)) *served {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	oc.Engine = e
-	oc.Metrics.Watch(e, oc.Name)
+	oc.Metrics.Watch(e)
 	server := httptest.NewServer(openai.New(oc))
 	t.Cleanup(server.Close)
 	return &served{e, server.URL, client.NewClient(option.WithBaseURL(server.URL+"/v1"), option.WithAPIKey("secret"), option.WithMaxRetries(0))}
@@ -241,6 +240,9 @@ func TestErrorsHaveOpenAIsForm(t *testing.T) {
 		{"no role", "/v1/chat/completions", `{"model": "demo", "messages": [{"content": "x"}]}`, 400, "messages"},
 		{"picture", "/v1/chat/completions", `{"model": "demo", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}`, 400, "messages"},
 		{"tools", "/v1/chat/completions", `{"model": "demo", "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}`, 400, "tools"},
+		{"a JSON schema", "/v1/chat/completions", `{"model": "demo", "messages": [{"role": "user", "content": "x"}], "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}}`, 400, "response_format"},
+		{"JSON", "/v1/completions", `{"model": "demo", "prompt": "x", "response_format": {"type": "json_object"}}`, 400, "response_format"},
+		{"a grammar", "/v1/completions", `{"model": "demo", "prompt": "x", "structured_outputs": {"json": {}}}`, 400, "structured_outputs"},
 		{"top_logprobs alone", "/v1/chat/completions", `{"model": "demo", "messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}`, 400, "top_logprobs"},
 		{"no such path", "/v1/embeddings", `{}`, 404, nil},
 	}
@@ -274,28 +276,6 @@ func TestKeysAreAskedFor(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200, r.StatusCode)
 	require.NoError(t, r.Body.Close())
-}
-
-func TestMetricsHaveVLLMsNames(t *testing.T) {
-	s := start(t, nil)
-	_, err := s.client.Completions.New(t.Context(), completion(story, 5))
-	require.NoError(t, err)
-	r, err := http.Get(s.url + "/metrics")
-	require.NoError(t, err)
-	text, err := io.ReadAll(r.Body)
-	require.NoError(t, err)
-	require.NoError(t, r.Body.Close())
-	for _, line := range []string{
-		`vllm:generation_tokens_total{engine="0",model_name="demo"} 5`,
-		`vllm:num_requests_running{engine="0",model_name="demo"} 0`,
-		`vllm:kv_cache_usage_perc{engine="0",model_name="demo"} 0`,
-		`vllm:request_success_total{engine="0",finished_reason="length",model_name="demo"} 1`,
-		`vllm:time_to_first_token_seconds_count{engine="0",model_name="demo"} 1`,
-		`vllm:inter_token_latency_seconds_count{engine="0",model_name="demo"} 4`,
-		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="demo"} 1`,
-	} {
-		require.True(t, bytes.Contains(text, []byte(line)), "%s\n%s", line, text)
-	}
 }
 
 func TestAFullQueueIsSaid(t *testing.T) {

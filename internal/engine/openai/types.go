@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/sampling"
@@ -109,7 +110,7 @@ func (c *common) request() (engine.Request, error) {
 // unsupported refuses fields that would change the answer and are not served. null
 // and values that change nothing are let through.
 func unsupported(fields map[string]json.RawMessage) error {
-	for _, name := range []string{"tools", "functions", "tool_choice", "suffix", "response_format", "guided_json", "audio", "modalities"} {
+	for _, name := range []string{"tools", "functions", "tool_choice", "suffix", "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "audio", "modalities"} {
 		raw := bytes.TrimSpace(fields[name])
 		switch string(raw) {
 		case "", "null", "[]", `""`, `"none"`, `"auto"`, `["text"]`:
@@ -120,6 +121,9 @@ func unsupported(fields map[string]json.RawMessage) error {
 		}
 		if name == "response_format" && json.Unmarshal(raw, &format) == nil && format.Type == "text" {
 			continue
+		}
+		if name == "response_format" || name == "structured_outputs" || strings.HasPrefix(name, "guided_") {
+			return invalid(name, "%s is not supported by this server: it cannot hold answers to a schema or a grammar. Leave the field out, ask for JSON in the prompt, and check the answer.", name)
 		}
 		return invalid(name, "%s is not supported by this server.", name)
 	}

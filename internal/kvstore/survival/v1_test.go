@@ -119,6 +119,8 @@ func (e *v1) copy() {
 	require.NoError(e.t, e.machine.store.CopyBlocks(pairs))
 }
 
+func (e *v1) blockSize() int { return e.config.Cache.Groups[0].BlockSize }
+
 // batch is what the model computes in the step.
 func (e *v1) batch() *batch {
 	s, groups := &e.step, len(e.config.Cache.Groups)
@@ -148,6 +150,8 @@ func (e *v1) batch() *batch {
 		for g := range groups {
 			start := s.BlockStarts[i*groups+g]
 			q.tables[g] = append(q.tables[g][:start:start], s.RowBlocks(i, g)...)
+			first := min((row.NumComputedTokens+e.blockSize()-1)/e.blockSize(), len(q.tables[g]))
+			e.machine.store.Poison(q.tables[g][first:]) // nothing in them was computed for this request
 			table := make([]int32, stride)
 			copy(table, q.tables[g])
 			b.groups[g].tables = append(b.groups[g].tables, table...)

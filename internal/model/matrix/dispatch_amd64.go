@@ -49,11 +49,13 @@ func direct(t Type) int {
 
 type kernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
+type tileKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)
+
 type blockKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr)
 
 var (
-	tiles512 = [...]kernel{tileAVX512x1, tileAVX512x2, tileAVX512x3, tileAVX512x4, tileAVX512x5, tileAVX512x6}
-	tiles2   = [...]kernel{tileAVX2x1, tileAVX2x2, tileAVX2x3, tileAVX2x4, tileAVX2x5, tileAVX2x6}
+	tiles512 = [...]tileKernel{tileAVX512x1, tileAVX512x2, tileAVX512x3, tileAVX512x4, tileAVX512x5, tileAVX512x6}
+	tiles2   = [...]tileKernel{tileAVX2x1, tileAVX2x2, tileAVX2x3, tileAVX2x4, tileAVX2x5, tileAVX2x6}
 	f16x512  = [...]kernel{mulF16AVX512x1, mulF16AVX512x2, mulF16AVX512x3, mulF16AVX512x4}
 	bf16x512 = [...]kernel{mulBF16AVX512x1, mulBF16AVX512x2, mulBF16AVX512x3, mulBF16AVX512x4}
 	int8x512 = [...]blockKernel{mulInt8AVX512x1, mulInt8AVX512x2, mulInt8AVX512x3, mulInt8AVX512x4}
@@ -104,14 +106,16 @@ func (m *Matrix) decode(dst *float32, w *byte, n int) {
 	}
 }
 
-// tile adds rows of x times a slab of f32 weights to dst.
-func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows int) {
+// tile adds rows of x times a slab of f32 weights to dst, and asks for k lines from
+// ahead on, which may lie after the end of the weights.
+func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead uintptr, k, rows int) {
 	switch isa {
 	case avx512:
-		tiles512[rows-1](dst, uintptr(dstStride*4), x, uintptr(xStride*4), w, uintptr(k))
+		tiles512[rows-1](dst, uintptr(dstStride*4), x, uintptr(xStride*4), w, ahead, uintptr(k))
 	case avx2:
 		for c := 0; c < Panel; c += 16 {
-			tiles2[rows-1](add(dst, c), uintptr(dstStride*4), x, uintptr(xStride*4), (*byte)(unsafe.Add(unsafe.Pointer(w), c*4)), uintptr(k))
+			tiles2[rows-1](add(dst, c), uintptr(dstStride*4), x, uintptr(xStride*4), (*byte)(unsafe.Add(unsafe.Pointer(w), c*4)), ahead, uintptr(k))
+			ahead += uintptr(k * askedFor)
 		}
 	default:
 		portableTile(dst, dstStride, x, xStride, w, k, rows)

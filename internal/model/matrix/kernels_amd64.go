@@ -7,32 +7,32 @@ package matrix
 // tileAVX512x1 adds 1 rows of x times a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX512x2 adds 2 rows of x times a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX512x3 adds 3 rows of x times a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX512x4 adds 4 rows of x times a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX512x5 adds 5 rows of x times a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX512x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX512x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX512x6 adds 6 rows of x times a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX512x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX512x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // mulF16AVX512x1 sets dst to 1 rows of x times a panel of F16 weights.
 //
@@ -137,32 +137,32 @@ func decodeInt4AVX512(dst *float32, w *byte, blocks uintptr, block uintptr)
 // tileAVX2x1 adds 1 rows of x times 16 outputs of a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX2x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX2x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX2x2 adds 2 rows of x times 16 outputs of a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX2x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX2x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX2x3 adds 3 rows of x times 16 outputs of a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX2x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX2x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX2x4 adds 4 rows of x times 16 outputs of a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX2x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX2x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX2x5 adds 5 rows of x times 16 outputs of a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX2x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX2x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // tileAVX2x6 adds 6 rows of x times 16 outputs of a panel of f32 weights to dst.
 //
 //go:noescape
-func tileAVX2x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+func tileAVX2x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
 
 // mulF16AVX2 sets dst to a row of x times a panel of F16 weights.
 //

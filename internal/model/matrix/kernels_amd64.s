@@ -4,19 +4,22 @@
 
 #include "textflag.h"
 
-// func tileAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, AVX512F
-TEXT ·tileAVX512x1(SB), NOSPLIT, $0-48
+// func tileAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tileAVX512x1(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    x+16(FP), CX
 	MOVQ    w+32(FP), DX
-	MOVQ    k+40(FP), BX
+	MOVQ    ahead+40(FP), BX
+	MOVQ    k+48(FP), SI
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
 	VMOVUPS 192(AX), Z3
 
 step:
+	PREFETCHT1   (BX)
+	ADDQ         $0x40, BX
 	VMOVUPS      (DX), Z4
 	VMOVUPS      64(DX), Z5
 	VMOVUPS      128(DX), Z6
@@ -28,7 +31,7 @@ step:
 	VFMADD231PS  Z7, Z8, Z3
 	ADDQ         $0x04, CX
 	ADDQ         $0x00000100, DX
-	SUBQ         $0x00000001, BX
+	SUBQ         $0x00000001, SI
 	JNZ          step
 	VMOVUPS      Z0, (AX)
 	VMOVUPS      Z1, 64(AX)
@@ -37,15 +40,16 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, AVX512F
-TEXT ·tileAVX512x2(SB), NOSPLIT, $0-48
+// func tileAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tileAVX512x2(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    x+16(FP), DX
 	MOVQ    xStride+24(FP), BX
 	MOVQ    w+32(FP), SI
-	MOVQ    k+40(FP), DI
+	MOVQ    ahead+40(FP), DI
+	MOVQ    k+48(FP), R8
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -56,6 +60,8 @@ TEXT ·tileAVX512x2(SB), NOSPLIT, $0-48
 	VMOVUPS 192(AX)(CX*1), Z7
 
 step:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	VMOVUPS      (SI), Z8
 	VMOVUPS      64(SI), Z9
 	VMOVUPS      128(SI), Z10
@@ -72,7 +78,7 @@ step:
 	VFMADD231PS  Z11, Z12, Z7
 	ADDQ         $0x04, DX
 	ADDQ         $0x00000100, SI
-	SUBQ         $0x00000001, DI
+	SUBQ         $0x00000001, R8
 	JNZ          step
 	VMOVUPS      Z0, (AX)
 	VMOVUPS      Z1, 64(AX)
@@ -85,15 +91,16 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, AVX512F
-TEXT ·tileAVX512x3(SB), NOSPLIT, $0-48
+// func tileAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tileAVX512x3(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    x+16(FP), DX
 	MOVQ    xStride+24(FP), BX
 	MOVQ    w+32(FP), SI
-	MOVQ    k+40(FP), DI
+	MOVQ    ahead+40(FP), DI
+	MOVQ    k+48(FP), R8
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -108,6 +115,8 @@ TEXT ·tileAVX512x3(SB), NOSPLIT, $0-48
 	VMOVUPS 192(AX)(CX*2), Z11
 
 step:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	VMOVUPS      (SI), Z12
 	VMOVUPS      64(SI), Z13
 	VMOVUPS      128(SI), Z14
@@ -129,7 +138,7 @@ step:
 	VFMADD231PS  Z15, Z16, Z11
 	ADDQ         $0x04, DX
 	ADDQ         $0x00000100, SI
-	SUBQ         $0x00000001, DI
+	SUBQ         $0x00000001, R8
 	JNZ          step
 	VMOVUPS      Z0, (AX)
 	VMOVUPS      Z1, 64(AX)
@@ -146,9 +155,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, AVX512F
-TEXT ·tileAVX512x4(SB), NOSPLIT, $0-48
+// func tileAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tileAVX512x4(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	LEAQ    (CX)(CX*2), DX
@@ -156,7 +165,8 @@ TEXT ·tileAVX512x4(SB), NOSPLIT, $0-48
 	MOVQ    xStride+24(FP), SI
 	LEAQ    (SI)(SI*2), DI
 	MOVQ    w+32(FP), R8
-	MOVQ    k+40(FP), R9
+	MOVQ    ahead+40(FP), R9
+	MOVQ    k+48(FP), R10
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -175,6 +185,8 @@ TEXT ·tileAVX512x4(SB), NOSPLIT, $0-48
 	VMOVUPS 192(AX)(DX*1), Z15
 
 step:
+	PREFETCHT1   (R9)
+	ADDQ         $0x40, R9
 	VMOVUPS      (R8), Z16
 	VMOVUPS      64(R8), Z17
 	VMOVUPS      128(R8), Z18
@@ -201,7 +213,7 @@ step:
 	VFMADD231PS  Z19, Z20, Z15
 	ADDQ         $0x04, BX
 	ADDQ         $0x00000100, R8
-	SUBQ         $0x00000001, R9
+	SUBQ         $0x00000001, R10
 	JNZ          step
 	VMOVUPS      Z0, (AX)
 	VMOVUPS      Z1, 64(AX)
@@ -222,9 +234,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX512x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, AVX512F
-TEXT ·tileAVX512x5(SB), NOSPLIT, $0-48
+// func tileAVX512x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tileAVX512x5(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	LEAQ    (CX)(CX*2), DX
@@ -232,7 +244,8 @@ TEXT ·tileAVX512x5(SB), NOSPLIT, $0-48
 	MOVQ    xStride+24(FP), SI
 	LEAQ    (SI)(SI*2), DI
 	MOVQ    w+32(FP), R8
-	MOVQ    k+40(FP), R9
+	MOVQ    ahead+40(FP), R9
+	MOVQ    k+48(FP), R10
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -255,6 +268,8 @@ TEXT ·tileAVX512x5(SB), NOSPLIT, $0-48
 	VMOVUPS 192(AX)(CX*4), Z19
 
 step:
+	PREFETCHT1   (R9)
+	ADDQ         $0x40, R9
 	VMOVUPS      (R8), Z20
 	VMOVUPS      64(R8), Z21
 	VMOVUPS      128(R8), Z22
@@ -286,7 +301,7 @@ step:
 	VFMADD231PS  Z23, Z24, Z19
 	ADDQ         $0x04, BX
 	ADDQ         $0x00000100, R8
-	SUBQ         $0x00000001, R9
+	SUBQ         $0x00000001, R10
 	JNZ          step
 	VMOVUPS      Z0, (AX)
 	VMOVUPS      Z1, 64(AX)
@@ -311,9 +326,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX512x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, AVX512F
-TEXT ·tileAVX512x6(SB), NOSPLIT, $0-48
+// func tileAVX512x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tileAVX512x6(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	LEAQ    (CX)(CX*2), DX
@@ -323,7 +338,8 @@ TEXT ·tileAVX512x6(SB), NOSPLIT, $0-48
 	LEAQ    (DI)(DI*2), R8
 	LEAQ    (DI)(DI*4), R9
 	MOVQ    w+32(FP), R10
-	MOVQ    k+40(FP), R11
+	MOVQ    ahead+40(FP), R11
+	MOVQ    k+48(FP), R12
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -350,6 +366,8 @@ TEXT ·tileAVX512x6(SB), NOSPLIT, $0-48
 	VMOVUPS 192(AX)(BX*1), Z23
 
 step:
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
 	VMOVUPS      (R10), Z24
 	VMOVUPS      64(R10), Z25
 	VMOVUPS      128(R10), Z26
@@ -386,7 +404,7 @@ step:
 	VFMADD231PS  Z27, Z28, Z23
 	ADDQ         $0x04, SI
 	ADDQ         $0x00000100, R10
-	SUBQ         $0x00000001, R11
+	SUBQ         $0x00000001, R12
 	JNZ          step
 	VMOVUPS      Z0, (AX)
 	VMOVUPS      Z1, 64(AX)
@@ -1747,17 +1765,20 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, FMA3
-TEXT ·tileAVX2x1(SB), NOSPLIT, $0-48
+// func tileAVX2x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, FMA3, MMX+
+TEXT ·tileAVX2x1(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    x+16(FP), CX
 	MOVQ    w+32(FP), DX
-	MOVQ    k+40(FP), BX
+	MOVQ    ahead+40(FP), BX
+	MOVQ    k+48(FP), SI
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 
 step:
+	PREFETCHT1   (BX)
+	ADDQ         $0x40, BX
 	VMOVUPS      (DX), Y2
 	VMOVUPS      32(DX), Y3
 	VBROADCASTSS (CX), Y4
@@ -1765,28 +1786,31 @@ step:
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         $0x04, CX
 	ADDQ         $0x00000100, DX
-	SUBQ         $0x00000001, BX
+	SUBQ         $0x00000001, SI
 	JNZ          step
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
 	VZEROUPPER
 	RET
 
-// func tileAVX2x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, FMA3
-TEXT ·tileAVX2x2(SB), NOSPLIT, $0-48
+// func tileAVX2x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, FMA3, MMX+
+TEXT ·tileAVX2x2(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    x+16(FP), DX
 	MOVQ    xStride+24(FP), BX
 	MOVQ    w+32(FP), SI
-	MOVQ    k+40(FP), DI
+	MOVQ    ahead+40(FP), DI
+	MOVQ    k+48(FP), R8
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS (AX)(CX*1), Y2
 	VMOVUPS 32(AX)(CX*1), Y3
 
 step:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	VMOVUPS      (SI), Y4
 	VMOVUPS      32(SI), Y5
 	VBROADCASTSS (DX), Y6
@@ -1797,7 +1821,7 @@ step:
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         $0x04, DX
 	ADDQ         $0x00000100, SI
-	SUBQ         $0x00000001, DI
+	SUBQ         $0x00000001, R8
 	JNZ          step
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
@@ -1806,15 +1830,16 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, FMA3
-TEXT ·tileAVX2x3(SB), NOSPLIT, $0-48
+// func tileAVX2x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, FMA3, MMX+
+TEXT ·tileAVX2x3(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	MOVQ    x+16(FP), DX
 	MOVQ    xStride+24(FP), BX
 	MOVQ    w+32(FP), SI
-	MOVQ    k+40(FP), DI
+	MOVQ    ahead+40(FP), DI
+	MOVQ    k+48(FP), R8
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS (AX)(CX*1), Y2
@@ -1823,6 +1848,8 @@ TEXT ·tileAVX2x3(SB), NOSPLIT, $0-48
 	VMOVUPS 32(AX)(CX*2), Y5
 
 step:
+	PREFETCHT1   (DI)
+	ADDQ         $0x40, DI
 	VMOVUPS      (SI), Y6
 	VMOVUPS      32(SI), Y7
 	VBROADCASTSS (DX), Y8
@@ -1836,7 +1863,7 @@ step:
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         $0x04, DX
 	ADDQ         $0x00000100, SI
-	SUBQ         $0x00000001, DI
+	SUBQ         $0x00000001, R8
 	JNZ          step
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
@@ -1847,9 +1874,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, FMA3
-TEXT ·tileAVX2x4(SB), NOSPLIT, $0-48
+// func tileAVX2x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, FMA3, MMX+
+TEXT ·tileAVX2x4(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	LEAQ    (CX)(CX*2), DX
@@ -1857,7 +1884,8 @@ TEXT ·tileAVX2x4(SB), NOSPLIT, $0-48
 	MOVQ    xStride+24(FP), SI
 	LEAQ    (SI)(SI*2), DI
 	MOVQ    w+32(FP), R8
-	MOVQ    k+40(FP), R9
+	MOVQ    ahead+40(FP), R9
+	MOVQ    k+48(FP), R10
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS (AX)(CX*1), Y2
@@ -1868,6 +1896,8 @@ TEXT ·tileAVX2x4(SB), NOSPLIT, $0-48
 	VMOVUPS 32(AX)(DX*1), Y7
 
 step:
+	PREFETCHT1   (R9)
+	ADDQ         $0x40, R9
 	VMOVUPS      (R8), Y8
 	VMOVUPS      32(R8), Y9
 	VBROADCASTSS (BX), Y10
@@ -1884,7 +1914,7 @@ step:
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         $0x04, BX
 	ADDQ         $0x00000100, R8
-	SUBQ         $0x00000001, R9
+	SUBQ         $0x00000001, R10
 	JNZ          step
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
@@ -1897,9 +1927,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, FMA3
-TEXT ·tileAVX2x5(SB), NOSPLIT, $0-48
+// func tileAVX2x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, FMA3, MMX+
+TEXT ·tileAVX2x5(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	LEAQ    (CX)(CX*2), DX
@@ -1907,7 +1937,8 @@ TEXT ·tileAVX2x5(SB), NOSPLIT, $0-48
 	MOVQ    xStride+24(FP), SI
 	LEAQ    (SI)(SI*2), DI
 	MOVQ    w+32(FP), R8
-	MOVQ    k+40(FP), R9
+	MOVQ    ahead+40(FP), R9
+	MOVQ    k+48(FP), R10
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS (AX)(CX*1), Y2
@@ -1920,6 +1951,8 @@ TEXT ·tileAVX2x5(SB), NOSPLIT, $0-48
 	VMOVUPS 32(AX)(CX*4), Y9
 
 step:
+	PREFETCHT1   (R9)
+	ADDQ         $0x40, R9
 	VMOVUPS      (R8), Y10
 	VMOVUPS      32(R8), Y11
 	VBROADCASTSS (BX), Y12
@@ -1939,7 +1972,7 @@ step:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         $0x04, BX
 	ADDQ         $0x00000100, R8
-	SUBQ         $0x00000001, R9
+	SUBQ         $0x00000001, R10
 	JNZ          step
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
@@ -1954,9 +1987,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func tileAVX2x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
-// Requires: AVX, FMA3
-TEXT ·tileAVX2x6(SB), NOSPLIT, $0-48
+// func tileAVX2x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+// Requires: AVX, FMA3, MMX+
+TEXT ·tileAVX2x6(SB), NOSPLIT, $0-56
 	MOVQ    dst+0(FP), AX
 	MOVQ    dstStride+8(FP), CX
 	LEAQ    (CX)(CX*2), DX
@@ -1966,7 +1999,8 @@ TEXT ·tileAVX2x6(SB), NOSPLIT, $0-48
 	LEAQ    (DI)(DI*2), R8
 	LEAQ    (DI)(DI*4), R9
 	MOVQ    w+32(FP), R10
-	MOVQ    k+40(FP), R11
+	MOVQ    ahead+40(FP), R11
+	MOVQ    k+48(FP), R12
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS (AX)(CX*1), Y2
@@ -1981,6 +2015,8 @@ TEXT ·tileAVX2x6(SB), NOSPLIT, $0-48
 	VMOVUPS 32(AX)(BX*1), Y11
 
 step:
+	PREFETCHT1   (R11)
+	ADDQ         $0x40, R11
 	VMOVUPS      (R10), Y12
 	VMOVUPS      32(R10), Y13
 	VBROADCASTSS (SI), Y14
@@ -2003,7 +2039,7 @@ step:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         $0x04, SI
 	ADDQ         $0x00000100, R10
-	SUBQ         $0x00000001, R11
+	SUBQ         $0x00000001, R12
 	JNZ          step
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)

@@ -13,7 +13,7 @@ func (m *Matrix) multiply(*float32, int, *float32, int, *byte, int) {}
 
 func (m *Matrix) decode(dst *float32, w *byte, k int) { m.portableDecode(dst, w, k) }
 
-func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, k, rows int) {
+func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, _ uintptr, k, rows int) {
 	portableTile(dst, dstStride, x, xStride, w, k, rows)
 }
 

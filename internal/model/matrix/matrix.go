@@ -37,6 +37,10 @@ const Panel = 64
 // first cache while all rows are multiplied by them.
 const slab = 128
 
+// askedFor is how many bytes of the weights that come next a tile asks for with each
+// k.
+const askedFor = 64
+
 // A Matrix maps rows of In values to rows of Out values. It is made of panels of
 // 64 outputs; the last one is filled up with zeros.
 //

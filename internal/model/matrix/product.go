@@ -90,13 +90,16 @@ func (m *Matrix) product(dst *float32, stride int, x *float32, rows, p, from, to
 	for k := from; k < to; k += slab {
 		n := min(slab, to-k)
 		w := (*byte)(unsafe.Pointer(&s.slab[0]))
-		if at := unsafe.Pointer(&m.data[p*m.panelBytes+m.bytesOf(k)]); m.Type == F32 {
+		at := unsafe.Pointer(&m.data[p*m.panelBytes+m.bytesOf(k)])
+		if m.Type == F32 {
 			w = (*byte)(at)
 		} else {
 			m.decode(&s.slab[0], (*byte)(at), n)
 		}
+		ahead := uintptr(at) + uintptr(m.bytesOf(n))
 		for r := 0; r < rows; r += tileRows {
-			tile(add(dst, r*stride), stride, add(x, r*m.In+k), m.In, w, n, min(tileRows, rows-r))
+			tile(add(dst, r*stride), stride, add(x, r*m.In+k), m.In, w, ahead, n, min(tileRows, rows-r))
+			ahead += uintptr(n * askedFor)
 		}
 	}
 }

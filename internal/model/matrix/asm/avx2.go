@@ -18,11 +18,11 @@ func ymms(n int) []VecVirtual {
 
 // tile2 is tile512 for 16 of the 64 outputs, which are all that fit.
 func tile2(rows int) {
-	TEXT(fmt.Sprintf("tileAVX2x%d", rows), NOSPLIT, product)
+	TEXT(fmt.Sprintf("tileAVX2x%d", rows), NOSPLIT, tileProduct)
 	Doc(fmt.Sprintf("tileAVX2x%d adds %d rows of x times 16 outputs of a panel of f32 weights to dst.", rows, rows))
 	Pragma("noescape")
 	dst, x := loadStrided("dst", "dstStride", rows), loadStrided("x", "xStride", rows)
-	w, k := Load(Param("w"), GP64()), Load(Param("k"), GP64())
+	w, ahead, k := Load(Param("w"), GP64()), Load(Param("ahead"), GP64()), Load(Param("k"), GP64())
 	sums := make([][]VecVirtual, rows)
 	for r := range sums {
 		sums[r] = ymms(2)
@@ -31,6 +31,8 @@ func tile2(rows int) {
 	}
 	loop("step", k, 1, func() {
 		ws := ymms(2)
+		PREFETCHT1(Mem{Base: ahead})
+		ADDQ(Imm(64), ahead)
 		VMOVUPS(Mem{Base: w}, ws[0])
 		VMOVUPS(Mem{Base: w, Disp: 32}, ws[1])
 		for r := range sums {

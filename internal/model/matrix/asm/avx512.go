@@ -8,7 +8,10 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-const product = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)"
+const (
+	product     = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)"
+	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)"
+)
 
 // zmms allocates n registers.
 func zmms(n int) []VecVirtual {
@@ -67,17 +70,20 @@ func (s sums512) add(x strided, w []VecVirtual) {
 	}
 }
 
-// tile512 adds to what is in dst.
+// tile512 adds to what is in dst. A line of ahead is asked for with each k: the
+// weights that are decoded next come from memory while these are multiplied.
 func tile512(rows int) {
-	TEXT(fmt.Sprintf("tileAVX512x%d", rows), NOSPLIT, product)
+	TEXT(fmt.Sprintf("tileAVX512x%d", rows), NOSPLIT, tileProduct)
 	Doc(fmt.Sprintf("tileAVX512x%d adds %d rows of x times a panel of f32 weights to dst.", rows, rows))
 	Pragma("noescape")
 	dst, x := loadStrided("dst", "dstStride", rows), loadStrided("x", "xStride", rows)
-	w, k := Load(Param("w"), GP64()), Load(Param("k"), GP64())
+	w, ahead, k := Load(Param("w"), GP64()), Load(Param("ahead"), GP64()), Load(Param("k"), GP64())
 	sums := newSums512(rows)
 	sums.load(dst)
 	loop("step", k, 1, func() {
 		ws := zmms(panel / 16)
+		PREFETCHT1(Mem{Base: ahead})
+		ADDQ(Imm(64), ahead)
 		for i, z := range ws {
 			VMOVUPS(Mem{Base: w, Disp: i * 64}, z)
 		}

@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"time"
+
+	"llmmemory/internal/kvstore"
+	"llmmemory/internal/vllm/v1/sched"
+)
+
+// buildBatch turns the scheduler's step into the model's batch.
+func (e *Engine) buildBatch(s *step) {
+	now := time.Now()
+	b := &s.message.batch
+	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
+	b.QueryStart = append(b.QueryStart[:0], 0)
+	s.rows, s.message.copies, s.drafts = s.rows[:0], s.message.copies[:0], 0
+	for _, id := range s.plan.Preempted {
+		if q := e.live[id]; q != nil {
+			q.table = q.table[:0]
+		}
+	}
+	for _, c := range s.plan.Copies {
+		s.message.copies = append(s.message.copies, kvstore.Pair{Src: c.Src, Dst: c.Dst})
+		if q := e.live[c.ID]; q != nil && c.Index >= 0 && c.Index < len(q.table) {
+			q.table[c.Index] = c.Dst
+		}
+	}
+	stride := 0
+	for i := range s.plan.Rows {
+		stride = max(stride, e.addRow(s, i, now))
+	}
+	b.Slots = s.plan.Slots[0]
+	b.TableStride, b.CommonPrefix = stride, e.commonPrefix(s.rows)
+	b.BlockTables = b.BlockTables[:0]
+	for i := range s.rows {
+		table := s.rows[i].q.table
+		b.BlockTables = append(b.BlockTables, table...)
+		for range stride - len(table) {
+			b.BlockTables = append(b.BlockTables, 0)
+		}
+	}
+}
+
+// commonPrefix is how many tokens all rows have in the same blocks, before what they
+// compute now: attention reads these once for all. (vLLM's num_common_prefix_blocks asks all
+// running requests, of which some may not be in this step.)
+func (e *Engine) commonPrefix(rows []row) int {
+	size := e.config.BlockSize
+	if len(rows) < 2 || e.config.Model.SlidingWindow > 0 {
+		return 0
+	}
+	first := rows[0].q.table
+	n := rows[0].from / size
+	for i := 1; i < len(rows) && n > 0; i++ {
+		table := rows[i].q.table
+		n = min(n, rows[i].from/size)
+		for k := range n {
+			if table[k] != first[k] {
+				n = k
+				break
+			}
+		}
+	}
+	return n * size
+}
+
+// addRow adds row i and returns the length of its block table. All requests of a
+// step that was just scheduled are live: both happen under the lock.
+func (e *Engine) addRow(s *step, i int, now time.Time) int {
+	b, planned := &s.message.batch, &s.plan.Rows[i]
+	q := e.live[planned.ID]
+	from, n := planned.NumComputedTokens, planned.NumScheduledTokens
+	start := s.plan.BlockStarts[i]
+	if planned.Kind != sched.KindRunning {
+		start = 0
+	}
+	q.table = append(q.table[:start], s.plan.RowBlocks(i, 0)...)
+	if q.started.IsZero() {
+		q.started = now
+		q.stream.setCached(from)
+		for _, a := range q.stream.answers {
+			a.started = now
+		}
+	}
+	first, drafts := len(b.Tokens), s.plan.Drafts[s.drafts:s.drafts+planned.NumDraftTokens]
+	s.drafts += len(drafts)
+	placeholder := -1
+	if end := from + n - len(drafts); end <= len(q.tokens) {
+		b.Tokens = append(b.Tokens, q.tokens[from:end]...)
+	} else { // the step before samples the last one
+		b.Tokens = append(append(b.Tokens, q.tokens[from:]...), 0)
+		placeholder = len(b.Tokens) - 1
+	}
+	for _, d := range drafts {
+		b.Tokens = append(b.Tokens, max(d, 0)) // -1 is padding
+	}
+	for p := from; p < from+n; p++ {
+		b.Positions = append(b.Positions, int32(p))
+	}
+	if len(s.rows) == cap(s.rows) {
+		s.rows = append(s.rows, row{})[:len(s.rows)]
+	}
+	unused := s.rows[:len(s.rows)+1][len(s.rows)].tokens
+	r := row{
+		tokens: unused[:0],
+		q:      q, from: from, logits: len(b.Logits), last: planned.Samples, placeholder: placeholder, drafts: drafts,
+		prompt: q.stream.request.PromptLogprobs && from < q.prompt && q.index == 0,
+	}
+	switch {
+	case r.prompt:
+		for k := range n {
+			b.Logits = append(b.Logits, int32(first+k))
+		}
+	case r.last:
+		for k := n - 1 - len(drafts); k < n; k++ {
+			b.Logits = append(b.Logits, int32(first+k))
+		}
+	}
+	r.wants = len(b.Logits) - r.logits
+	s.rows = append(s.rows, r)
+	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
+	b.SeqLens = append(b.SeqLens, int32(from+n))
+	if from >= q.prompt && n == 1+len(drafts) {
+		s.report.Decodes++
+		s.report.Context += from + n
+	}
+	return len(q.table)
+}
