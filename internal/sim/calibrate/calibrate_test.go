@@ -157,3 +157,27 @@ func TestACostFileTimesASetup(t *testing.T) {
 	require.Contains(t, b.String(), "an iteration takes 6.1 ms + 0.02 a sequence")
 	require.Len(t, c.Figure("mine").Panels, 1)
 }
+
+// Ensure that steps which something else made long now and then, as on a machine that is not idle,
+// give the mean time: the sum over the steps is that which was measured.
+func TestLongStepsAreNotForgotten(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var points []Point
+	measured := 0.0
+	for range 2000 {
+		seqs := float64(1 + rng.IntN(16))
+		seconds := 1e-3 * (2 + 0.4*seqs)
+		if rng.IntN(10) == 0 {
+			seconds *= 4
+		}
+		points = append(points, Point{Steps: 1, Seqs: seqs, Context: 100 * seqs, Seconds: seconds})
+		measured += seconds
+	}
+	c, err := Fit(points)
+	require.NoError(t, err)
+	fitted := 0.0
+	for _, r := range c.Residuals {
+		fitted += 1e-3 * r.Fitted
+	}
+	require.InEpsilon(t, measured, fitted, 0.02)
+}
