@@ -121,7 +121,7 @@ func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 		}
 		sum := 0.0
 		for i, p := range points {
-			e := (at(x, p) - p.Seconds) / scaled[i].Seconds
+			e := (at(x, p) - p.Seconds) / scaled[i].Seconds * math.Sqrt(p.weight())
 			sum += e * e
 		}
 		if sum < least*(1-1e-9) {
@@ -151,7 +151,7 @@ func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 		a[i] = make([]float64, n+1)
 	}
 	for i, p := range points {
-		t, by := p.terms(), scaled[i].Seconds
+		t, by := p.terms(), scaled[i].Seconds/math.Sqrt(p.weight())
 		for i, k := range parts {
 			v := t[k] / by / scale[k]
 			for j, l := range parts {
