@@ -33,6 +33,7 @@ func collect(dir, machine, out string) error {
 	if err != nil {
 		return err
 	}
+	line.Name, line.Source = "llmserve", "llmserve bench under three other loads" // and not the folder's name
 	served := experiment.Served{Machine: machine, Date: time.Now().UTC().Format(time.DateOnly), Cost: line}
 	// predict-RATE-INPUT-OUTPUT-ROUND.json
 	files, err := filepath.Glob(filepath.Join(dir, "predict-*.json"))
