@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // The answers of the example's model are known beforehand, and it checks them.
@@ -13,18 +15,19 @@ func TestAttentionServesTheExample(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		r := succeed(t, t.TempDir(), nil, w.compileCache(t, example))
 		require.Contains(t, r.stdout, "all right")
-		succeed(t, t.TempDir(), nil, w.compileCache(t, example, sanitizers, "-fno-sanitize-recover=all"))
-		r = memcheckCache(t, w.compileCache(t, example))
-		require.Zero(t, r.status, r.stderr)
+		if level.Long() { // else under Valgrind the calls of attention_errors, which are the same
+			checkCache(t, w, example)
+		} else if w == shared {
+			succeed(t, t.TempDir(), nil, w.compileCache(t, example, sanitizers, "-fno-sanitize-recover=all"))
+		}
 	})
 }
 
 func TestAttentionRefusesBadInput(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		succeed(t, t.TempDir(), nil, w.compileCache(t, "attention_errors"))
-		r := succeed(t, t.TempDir(), nil, w.compileCache(t, "attention_errors", sanitizers, "-fno-sanitize-recover=all"))
-		require.Empty(t, r.stderr)
-		r = memcheckCache(t, w.compileCache(t, "attention_errors"))
-		require.Zero(t, r.status, r.stderr)
+		if w.checked(archive) {
+			checkCache(t, w, "attention_errors", level.Pick([]string{"1"}, nil)...)
+		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 var forkModes = []mode{
-	{"calling", level.Pick("100", "1000")},
+	{"calling", level.Pick("50", "1000")},
 	{"together", "20"},
 	{"handler", "100"},
 	{"cancelled", "20"},

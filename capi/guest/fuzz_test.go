@@ -26,7 +26,9 @@ var players = map[string]*player{}
 
 func startPlayer(t *testing.T, w way, strict string) *player {
 	t.Helper()
-	p := &player{cmd: exec.Command(w.compile(t, "fuzz"))}
+	prog := w.compile(t, "fuzz")
+	note([]string{prog})
+	p := &player{cmd: exec.Command(prog)}
 	p.cmd.Env = append(cleanEnv(t), "LLM_MEMORY_STRICT="+strict)
 	p.cmd.Stderr = &p.stderr
 	var err error

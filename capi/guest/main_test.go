@@ -43,7 +43,14 @@ func prepare(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "make lib cache: %v\n%s", err, out)
 		return 1
 	}
-	return m.Run()
+	status := m.Run()
+	if status == 0 {
+		if err := compareRuns(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return status
 }
 
 // noteInputs looks at what compilers and make read on the tests' behalf, so

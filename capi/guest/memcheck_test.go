@@ -45,9 +45,9 @@ func requireCleanProcesses(t *testing.T, r result, processes int) {
 }
 
 func TestNothingIsLeftUnderValgrind(t *testing.T) {
-	for program, ways := range map[string][]way{"scenario": linked[:1], "many": everyWay} {
+	for _, program := range level.Pick([]string{"many"}, []string{"many", "scenario"}) {
 		t.Run(program, func(t *testing.T) {
-			each(t, level.Pick(ways, everyWay), func(t *testing.T, w way) {
+			each(t, everyWay, func(t *testing.T, w way) {
 				requireClean(t, memcheck(t, nil, w.compile(t, program)))
 			})
 		})
@@ -110,14 +110,17 @@ func left(t *testing.T, r result, other way, mode string) map[string]string {
 	return found
 }
 
-// What the library remembers of a call must not look like the host's pointer.
+// What the library remembers of a call must not look like the host's pointer. 40
+// sequences are more than are always walked, so that look-ups are remembered.
 func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
-	each(t, someWays(), func(t *testing.T, w way) {
+	need(t, "valgrind")
+	strictest := filepath.Join(root, "valgrind", "run")
+	each(t, level.Pick(linked[:1], everyWay), func(t *testing.T, w way) {
 		prog := w.compile(t, "leak")
 		for _, sequences := range level.Pick([]string{"40"}, []string{"0", "1", "40"}) {
 			t.Run("with sequences "+sequences, func(t *testing.T) {
-				r := memcheck(t, nil, prog, sequences)
-				require.Equal(t, 9, r.status, r.stderr)
+				r := run(t, t.TempDir(), nil, strictest, prog, sequences)
+				require.Equal(t, 99, r.status, r.stderr)
 				require.Contains(t, r.stderr, "definitely lost: 40 bytes in 1 blocks")
 				require.Contains(t, r.stderr, "still reachable: 0 bytes in 0 blocks")
 			})
@@ -125,11 +128,8 @@ func TestAnEngineThatTheHostLosesIsDefinitelyLost(t *testing.T) {
 	})
 }
 
-func TestTheValgrindScriptFindsWhatIsLeft(t *testing.T) {
+func TestTheValgrindScriptAcceptsWhatIsClean(t *testing.T) {
 	t.Parallel()
 	need(t, "valgrind")
-	strictest := filepath.Join(root, "valgrind", "run")
-	succeed(t, t.TempDir(), nil, strictest, shared.compile(t, "scenario"))
-	r := run(t, t.TempDir(), nil, strictest, shared.compile(t, "leak"), "1")
-	require.Equal(t, 99, r.status, r.stderr)
+	succeed(t, t.TempDir(), nil, filepath.Join(root, "valgrind", "run"), shared.compile(t, "scenario"))
 }

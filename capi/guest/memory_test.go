@@ -1,6 +1,10 @@
 package guest_test
 
-import "testing"
+import (
+	"testing"
+
+	"llmmemory/internal/testkit/level"
+)
 
 func TestAGibibyteOfAddressSpaceIsEnough(t *testing.T) {
 	each(t, everyWay, func(t *testing.T, w way) {
@@ -16,7 +20,7 @@ func TestWhateverAllocationFailsTheCallIsRefusedAndNothingHasChanged(t *testing.
 }
 
 func TestATesterMayFreeAndBringTablesByHand(t *testing.T) {
-	each(t, someWays(), func(t *testing.T, w way) {
+	each(t, level.Pick([]way{archive}, everyWay), func(t *testing.T, w way) {
 		requireClean(t, memcheck(t, nil, w.compile(t, "by_hand")))
 	})
 }

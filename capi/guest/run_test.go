@@ -25,6 +25,7 @@ type result struct {
 func run(t *testing.T, dir string, env []string, command ...string) result {
 	t.Helper()
 	noteInputs()
+	note(command)
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(cleanEnv(t), env...)
@@ -80,6 +81,9 @@ func need(t *testing.T, tool string) {
 		if os.Getenv("CI") != "" {
 			require.NoError(t, err)
 		}
+		runs.Lock()
+		runs.skipped = true
+		runs.Unlock()
 		t.Skipf("%s is not installed: .ci/tools says how", tool)
 	}
 }

@@ -71,19 +71,20 @@ func gcc(args ...string) (string, error) {
 }
 
 // link builds the suite over a submission.
-func link(t *testing.T, source string, objects []string) (program, diagnostics string, err error) {
+func link(t *testing.T, source string, objects []string, options ...string) (program, diagnostics string, err error) {
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "llm_memory.c")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
 	program = filepath.Join(dir, "suite")
-	diagnostics, err = gcc(append([]string{"-I" + root, file, "-o", program}, objects...)...)
+	diagnostics, err = gcc(append(append([]string{"-I" + root, file, "-o", program}, objects...), options...)...)
 	return program, diagnostics, err
 }
 
-func build(t *testing.T, source string, objects []string) string {
+// build is link for a submission that compiles.
+func build(t *testing.T, source string, objects []string, options ...string) string {
 	t.Helper()
-	program, diagnostics, err := link(t, source, objects)
+	program, diagnostics, err := link(t, source, objects, options...)
 	require.NoError(t, err, "%s", diagnostics)
 	return program
 }
@@ -131,10 +132,10 @@ func execute(t *testing.T, program string, args ...string) result {
 	return result{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-func memcheck(t *testing.T, program string) result {
+func memcheck(t *testing.T, program string, args ...string) result {
 	t.Helper()
-	return execute(t, "valgrind", "--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible",
-		"--error-exitcode=99", program, "--no-fork")
+	return execute(t, "valgrind", append([]string{"--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible",
+		"--error-exitcode=99", program, "--no-fork"}, args...)...)
 }
 
 func needValgrind(t *testing.T) {
@@ -164,6 +165,7 @@ func TestCorrectSubmissionPasses(t *testing.T) {
 }
 
 func TestCorrectSubmissionPassesUnderMemcheck(t *testing.T) {
+	t.Parallel()
 	needValgrind(t)
 	r := memcheck(t, build(t, read(t, submission), objectsWithoutHeap))
 	require.True(t, r.passed(), "%s%s", r.stdout, r.stderr)
@@ -190,6 +192,15 @@ func TestTheLibraryPassesTheSuite(t *testing.T) {
 		require.True(t, r.passed(), "%s", r.stdout)
 		require.NotContains(t, r.stdout, "ADVICE")
 	}
+}
+
+// optimiser is the option for wrong submissions. They are optimised, as the course does it, in
+// make test-long and with -matrix only: that takes longer than all else.
+func optimiser() string {
+	if *matrix {
+		return "-O2"
+	}
+	return level.Pick("-O0", "-O2")
 }
 
 func mutants(t *testing.T) []corpus.Mutant {
@@ -228,7 +239,7 @@ func check(t *testing.T, m corpus.Mutant, source string) {
 		require.True(t, r.passed(), "%s", r.stdout)
 	case corpus.Memcheck:
 		needValgrind(t)
-		r := memcheck(t, build(t, source, objectsWithoutHeap))
+		r := memcheck(t, build(t, source, objectsWithoutHeap, optimiser()), level.Pick([]string{"--only", "task2"}, nil)...)
 		require.Equal(t, 99, r.status, "%s%s", r.stdout, r.stderr)
 	case corpus.Rejected:
 		program, diagnostics, err := link(t, source, objects)
@@ -238,7 +249,7 @@ func check(t *testing.T, m corpus.Mutant, source string) {
 		}
 		require.Contains(t, diagnostics, "-Werror")
 	default:
-		fails(t, m, build(t, source, objects))
+		fails(t, m, build(t, source, objects, optimiser()))
 	}
 }
 
@@ -274,7 +285,7 @@ func TestHostileSubmissions(t *testing.T) {
 			m := corpus.Change(c.name, inFork, c.inFork+"\n"+inFork)
 			source := "#include <stdio.h>\n" + mutate(t, m) +
 				"__attribute__((destructor)) static void at_end(void) {\n" + c.atEnd + "\n}\n"
-			r := execute(t, build(t, source, objects), "--seconds", "1", "--only", "task3_t")
+			r := execute(t, build(t, source, objects, optimiser()), "--seconds", "1", "--only", "task3_t")
 			require.True(t, r.failedCleanly(), "status %d\n%s", r.status, r.stdout)
 			require.Contains(t, r.stdout, "FAIL task3_takes_no_block\n  handout: To save memory,")
 			require.Contains(t, r.stdout, c.report)
@@ -284,8 +295,9 @@ func TestHostileSubmissions(t *testing.T) {
 }
 
 func TestGivesUpAfterThreeTimeouts(t *testing.T) {
+	t.Parallel()
 	m := corpus.Change("loops", inFork, "for (;;) {\n}\n"+inFork)
-	r := execute(t, build(t, mutate(t, m), objects), "--seconds", "1", "--only", "task3")
+	r := execute(t, build(t, mutate(t, m), objects, optimiser()), "--seconds", "1", "--only", "task3")
 	require.True(t, r.failedCleanly(), "%s", r.stdout)
 	require.Equal(t, 3, strings.Count(r.stdout, "timed out"))
 	require.Contains(t, r.last(), "0 passed, 3 failed, ")
@@ -322,12 +334,14 @@ func TestTheSuitesOptionsDoWhatTheySay(t *testing.T) {
 }
 
 func TestHeapTestsAreSkippedWithoutHeap(t *testing.T) {
+	t.Parallel()
 	r := execute(t, build(t, read(t, submission), objectsWithoutHeap))
 	require.True(t, r.passed())
 	require.Contains(t, r.last(), "skipped")
 }
 
 func TestAdviceIsNeverAFailure(t *testing.T) {
+	t.Parallel()
 	advice := map[string]string{
 		"U1": "advice_init_survives_malloc_failure",
 		"U2": "advice_create_survives_malloc_failure",
@@ -339,7 +353,7 @@ func TestAdviceIsNeverAFailure(t *testing.T) {
 		if !given {
 			continue
 		}
-		r := execute(t, build(t, mutate(t, m), objects), "--advice")
+		r := execute(t, build(t, mutate(t, m), objects, optimiser()), "--advice")
 		require.True(t, r.passed(), "%s", r.stdout)
 		require.Contains(t, r.stdout, "ADVICE "+name+"\n")
 		delete(advice, m.ID)

@@ -1,11 +1,11 @@
 /*
- * cache_traffic - the loop of the header, to the end, over random requests: with
+ * cache_traffic [ROUNDS] - the loop of the header, to the end, over random requests: with
  * priorities, in so few blocks that requests lose theirs all the time, with and
  * without steps in flight. It must not stop while requests wait, and must end.
  */
 #include "cache_check.h"
 
-enum { REQUESTS = 60, ROUNDS = 12, FLIGHTS = 4 };
+enum { REQUESTS = 60, FLIGHTS = 4 };
 
 static uint64_t seed = 1;
 
@@ -26,7 +26,8 @@ static void add(llm_cache cache, double arrival) {
     OK(llm_cache_add(cache, &spec, &id));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 12;
     llm_cache_step steps[FLIGHTS];
     for (int i = 0; i < FLIGHTS; i++) {
         steps[i] = step_new();
@@ -34,7 +35,7 @@ int main(void) {
     llm_cache_outcome outcome = outcome_new();
     static int32_t counts[ROOM], sampled[ROOM];
     int64_t preemptions = 0;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         llm_cache_config config = config_small();
         config.num_gpu_blocks = 18;
         config.block_size = 4;

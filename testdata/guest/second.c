@@ -1,8 +1,8 @@
 /*
- * second PROCESSES, second 0 [SEED] - the moment in which a second thread makes its first call
- * on an engine while the first is calling in a loop. Both append to the same
- * sequence, so if they were ever inside at once, a record or a count is lost.
- * The moment exists once per lock, of which the library has 64: hence many
+ * second PROCESSES, second 0 [SEED [ENGINES]] - the moment in which a second thread
+ * makes its first call on an engine while the first is calling in a loop. Both append
+ * to the same sequence, so if they were ever inside at once, a record or a count is
+ * lost. The moment exists once per lock, of which the library has 64: hence many
  * engines in each of many processes.
  */
 #define _GNU_SOURCE
@@ -19,6 +19,7 @@ enum { ENGINES = 96, BLOCKS = 64, FULL = BLOCKS * KV_PER_BLOCK };
 
 static int pools[ENGINES][FULL];
 static LLMEngine *engines[ENGINES];
+static int used = ENGINES;
 static atomic_int turn;             /* the engine on which the first thread calls, from 1 */
 static atomic_int delay;            /* how long the second waits before it comes */
 static atomic_int seconds[ENGINES]; /* the records that the second has written */
@@ -34,7 +35,7 @@ static void await(atomic_int *value, int wanted) {
 }
 
 static void *second(void *unused) {
-    for (int i = 0; i < ENGINES; i++) {
+    for (int i = 0; i < used; i++) {
         await(&turn, i + 1);
         for (volatile int spin = atomic_load(&delay); spin > 0; spin--) {
         }
@@ -73,17 +74,17 @@ static void meet(int i, int wait) {
 }
 
 static void run(int seed) {
-    for (int i = 0; i < ENGINES; i++) {
+    for (int i = 0; i < used; i++) {
         engines[i] = llm_init(pools[i], sizeof pools[i]);
         CHECK(engines[i] != NULL && create_sequence(engines[i], 1, 1) != NULL);
     }
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, second, NULL) == 0);
-    for (int i = 0; i < ENGINES; i++) {
+    for (int i = 0; i < used; i++) {
         meet(i, (i * 7919 + seed * 104729) % 20000);
     }
     CHECK(pthread_join(thread, NULL) == 0);
-    for (int i = 0; i < ENGINES; i++) {
+    for (int i = 0; i < used; i++) {
         CHECK(llm_destroy(engines[i]) == 0);
     }
 }
@@ -92,6 +93,8 @@ int main(int argc, char **argv) {
     CHECK(argc >= 2);
     int processes = atoi(argv[1]);
     if (processes == 0) {
+        used = argc > 3 ? atoi(argv[3]) : ENGINES;
+        CHECK(used > 0 && used <= ENGINES);
         run(argc > 2 ? atoi(argv[2]) : 1);
         return 0;
     }

@@ -72,7 +72,7 @@ var figures = []figure{
 	{"served", "llmserve on one machine, simulated against measured", (*bench).served},
 }
 
-// Names lists what Options.Only may select: "table1", "fig2", "fig12" to "fig19", "cost".
+// Names lists what Options.Only may select.
 func Names() []string {
 	var names []string
 	for i := range figures {

@@ -1,0 +1,122 @@
+package guest_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
+)
+
+var update = flag.Bool("update", false, "write down anew what is run")
+
+// runs counts how often each guest was run, by program, way and tool.
+var runs struct {
+	sync.Mutex
+	count   map[string]int
+	skipped bool // a tool is not installed
+}
+
+// note counts a command that runs a guest.
+func note(command []string) {
+	for i, word := range command {
+		known, ok := programs.guests.Load(word)
+		if !ok {
+			continue
+		}
+		g, tool := known.(guest), "-"
+		switch {
+		case g.sanitized:
+			tool = "sanitizers"
+		case i > 0:
+			tool = strings.TrimPrefix(command[0], root+"/")
+		}
+		runs.Lock()
+		defer runs.Unlock()
+		if runs.count == nil {
+			runs.count = map[string]int{}
+		}
+		runs.count[fmt.Sprintf("%-22s %-8s %s", filepath.Base(g.name), g.way, tool)]++
+		return
+	}
+}
+
+// golden is where all runs of make test are written down, and those of make test-long.
+func golden() string { return filepath.Join("testdata", level.Pick("runs.golden", "runs_long.golden")) }
+
+// compareRuns wants all runs of a level to be those that are written down: no case is
+// dropped unnoticed. If only some tests have been run it says nothing.
+func compareRuns() error {
+	for _, name := range []string{"run", "skip", "fuzz", "list"} {
+		if flag.Lookup("test."+name).Value.String() != "" {
+			return nil
+		}
+	}
+	if runs.skipped || flag.Lookup("test.count").Value.String() != "1" {
+		return nil
+	}
+	var table strings.Builder
+	for _, run := range slices.Sorted(maps.Keys(runs.count)) {
+		fmt.Fprintf(&table, "%3d  %s\n", runs.count[run], run)
+	}
+	if *update {
+		return os.WriteFile(golden(), []byte(table.String()), 0o644)
+	}
+	want, err := os.ReadFile(golden())
+	if err != nil {
+		return err
+	}
+	ran, wanted := strings.Split(table.String(), "\n"), strings.Split(string(want), "\n")
+	for _, line := range wanted {
+		if !slices.Contains(ran, line) {
+			err = fmt.Errorf("not run: %s", line)
+		}
+	}
+	for _, line := range ran {
+		if !slices.Contains(wanted, line) {
+			err = fmt.Errorf("run, but not in %s: %s", golden(), line)
+		}
+	}
+	return err
+}
+
+// Every program of testdata/guest is run, in make test already; each way to link comes
+// under Valgrind, and each that can under sanitizers.
+func TestEveryProgramAndEveryWayIsRun(t *testing.T) {
+	if *update {
+		t.Skip("they are being written down")
+	}
+	content, err := os.ReadFile(golden())
+	require.NoError(t, err)
+	run := map[string]bool{}
+	for line := range strings.Lines(string(content)) {
+		name, rest, _ := strings.Cut(strings.TrimSpace(strings.TrimLeft(line, " 0123456789")), " ")
+		run[name] = true
+		run[strings.TrimSpace(rest)] = true
+	}
+	sources, err := filepath.Glob(source("*.c"))
+	require.NoError(t, err)
+	require.NotEmpty(t, sources)
+	for _, name := range sources {
+		switch name := strings.TrimSuffix(filepath.Base(name), ".c"); name {
+		case "loader": // part of every program that calls dlopen
+		case "unusable": // by TestWithoutTheLibraryTheDropinSaysWhereItLookedAndEveryCallFails
+		default:
+			require.True(t, run[name], "%s is not run", name)
+		}
+	}
+	for _, w := range everyWay {
+		require.True(t, run[fmt.Sprintf("%-8s valgrind", w)], "%s is not run under Valgrind", w)
+	}
+	for _, w := range linked {
+		require.True(t, run[fmt.Sprintf("%-8s sanitizers", w)], "%s is not run with sanitizers", w)
+	}
+}
