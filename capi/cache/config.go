@@ -36,7 +36,9 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		{"num_speculative_tokens", in.num_speculative_tokens, 0, in.max_model_len},
 		{"scheduler_block_size", in.scheduler_block_size, 0, C.LLM_CACHE_MAX_MODEL_LEN},
 		{"max_in_flight_tokens", in.max_in_flight_tokens, 0, 1 << 30},
-		{"reserved", in.reserved, 0, 0},
+		{"max_loras", in.max_loras, 0, 1 << 30},
+		{"encoder_cache_size", in.encoder_cache_size, 0, 1 << 30},
+		{"max_num_encoder_input_tokens", in.max_num_encoder_input_tokens, 0, 1 << 30},
 	}
 	for _, l := range limits {
 		if l.value < l.from || l.value > l.to {
@@ -46,9 +48,12 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 	if !(in.watermark >= 0 && in.watermark <= 1) {
 		return none, fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(in.watermark))
 	}
+	if !(in.residency_sample >= 0 && in.residency_sample <= 1) {
+		return none, fail(C.LLM_CACHE_E_RANGE, "residency_sample is %v: want 0 to 1", float64(in.residency_sample))
+	}
 	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
 		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE | C.LLM_CACHE_ASYNC |
-		C.LLM_CACHE_KV_CONSUMER | C.LLM_CACHE_KV_PRODUCER | C.LLM_CACHE_KV_BEST_EFFORT
+		C.LLM_CACHE_KV_CONSUMER | C.LLM_CACHE_KV_PRODUCER | C.LLM_CACHE_KV_BEST_EFFORT | C.LLM_CACHE_WHOLE_ITEMS
 	if unknown := in.flags &^ known; unknown != 0 {
 		return none, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 	}
@@ -65,6 +70,8 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		AsVLLM:                in.flags&C.LLM_CACHE_AS_VLLM != 0,
 		AsyncScheduling:       in.flags&C.LLM_CACHE_ASYNC != 0, PipelineParallelSize: int(in.pipeline_parallel_size),
 		MaxConcurrentBatches: int(in.max_concurrent_batches),
+		MaxLoRAs:             int(in.max_loras), EncoderCacheSize: int(in.encoder_cache_size), MaxNumEncoderInputTokens: int(in.max_num_encoder_input_tokens),
+		DisableChunkedMMInput: in.flags&C.LLM_CACHE_WHOLE_ITEMS != 0,
 		Connector: sched.Connector{
 			Consumer: in.flags&C.LLM_CACHE_KV_CONSUMER != 0, Producer: in.flags&C.LLM_CACHE_KV_PRODUCER != 0,
 			BestEffort: in.flags&C.LLM_CACHE_KV_BEST_EFFORT != 0,
@@ -74,6 +81,7 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 			EnableEvents: in.flags&C.LLM_CACHE_EVENTS != 0, Eagle: in.flags&C.LLM_CACHE_EAGLE != 0,
 			MaxModelLen: int(in.max_model_len), Watermark: float64(in.watermark),
 			RetentionInterval: int(in.retention_interval), SchedulerBlockSize: int(in.scheduler_block_size), MaxInFlightTokens: int(in.max_in_flight_tokens),
+			ResidencySample: float64(in.residency_sample),
 		},
 	}, nil
 }

@@ -135,6 +135,9 @@ func specOf(in *C.llm_cache_spec, s *spans) (spec sched.Spec, err error) {
 		Ask:      in.flags&C.LLM_CACHE_ASK != 0, Send: in.flags&C.LLM_CACHE_SEND != 0,
 	}
 	spec.Extras.Salt, spec.Extras.LoRA = salt, lora
+	if in.is_embed != nil {
+		spec.IsEmbed = slice(s, "is_embed", (*byte)(in.is_embed), in.tokens.len)
+	}
 	spec.Extras.Items, err = itemsOf(in, s)
 	return spec, err
 }
@@ -311,6 +314,10 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 		ours.sampled, ours.drafts, ours.drafts_accepted = C.int64_t(counters.Tokens), C.int64_t(counters.Drafts), C.int64_t(counters.DraftsAccepted)
 		ours.admitted, ours.queue_ns = C.int64_t(counters.Admitted), C.int64_t(counters.QueueTime)
 		externalStats(&ours, &load, &counters)
+		ours.encoder_taken, ours.encoder_referenced = C.int64_t(load.Encoder.Taken), C.int64_t(load.Encoder.Referenced)
+		residency := taken.Residency
+		ours.evicted, ours.evicted_ns, ours.idle_ns = C.int64_t(residency.Evicted), C.int64_t(residency.Lifetime), C.int64_t(residency.Idle)
+		ours.gaps, ours.gaps_ns = C.int64_t(residency.Gaps), C.int64_t(residency.GapTime)
 		to := unsafe.Slice((*byte)(unsafe.Pointer(stats)), n)
 		from := unsafe.Slice((*byte)(unsafe.Pointer(&ours)), C.sizeof_llm_cache_stats)
 		clear(to[copy(to, from):])
@@ -327,4 +334,9 @@ func llm_cache_reset(h C.llm_cache, preempt C.int) C.int {
 		}
 		return err
 	})
+}
+
+//export llm_cache_reset_encoder
+func llm_cache_reset_encoder(h C.llm_cache) C.int {
+	return with(h, func(c *cache) error { return c.s.ResetEncoderCache() })
 }

@@ -35,8 +35,8 @@
  * kept or dropped by the update: `kept` says how many count. With drafts, `computed`
  * of a row is the most there can be, as if all drafts of the steps in flight were
  * accepted; the worker subtracts those that were not, and finds the slots in its
- * block table. preempted and finished of a step without rows come after the steps
- * in flight.
+ * block table. preempted, finished and freed_encoder_outputs of a step without rows
+ * come after the steps in flight.
  *
  * KEYS AND VALUES FROM ELSEWHERE. With LLM_CACHE_KV_CONSUMER the keys and values of a
  * prompt's beginning can be loaded instead of computed, from another machine or
@@ -49,6 +49,15 @@
  * can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
  * in flight a consumer gets blocks of finished requests only when no step in flight
  * writes to them any more.
+ *
+ * IMAGES AND OTHER ITEMS. `items` of a spec are parts of the prompt whose content the
+ * tokens do not tell: their hashes become part of the names of blocks. With an
+ * encoder_cache_size the library also says when an encoder must run. The step's
+ * encoder_inputs are the items to encode before its rows are computed; the worker keeps each
+ * output under the hash of its item until the hash is in freed_encoder_outputs of a step. A row whose tokens
+ * reach an item always finds its output. encoder_cache_size and
+ * max_num_encoder_input_tokens count embeddings; an item has as many as it has
+ * tokens, unless is_embed says that some are text.
  *
  * CORRECT BY DEFAULT. A block can be hit only if its tokens were computed: what
  * was scheduled and then preempted, aborted, sampled nothing or failed is
@@ -230,8 +239,10 @@ enum {
     /* See KEYS AND VALUES FROM ELSEWHERE (vLLM: kv_role; kv_both is both). */
     LLM_CACHE_KV_CONSUMER = 256,    /* requests can load */
     LLM_CACHE_KV_PRODUCER = 512,    /* blocks of finished requests can be sent */
-    LLM_CACHE_KV_BEST_EFFORT = 1024 /* what is sent goes to a cache, which may miss it: a request that was preempted
-                                       can finish with what steps in flight sample, without blocks */
+    LLM_CACHE_KV_BEST_EFFORT = 1024, /* what is sent goes to a cache, which may miss it: a request that was preempted
+                                        can finish with what steps in flight sample, without blocks */
+    LLM_CACHE_WHOLE_ITEMS = 2048 /* no chunk of a prompt ends inside an item, unless it begins there, too (vLLM:
+                                    disable_chunked_mm_input) */
 };
 
 typedef struct llm_cache_config {
@@ -260,7 +271,11 @@ typedef struct llm_cache_config {
     int32_t max_concurrent_batches; /* steps in flight; 0: pipeline_parallel_size, and one more with LLM_CACHE_ASYNC */
     int32_t max_in_flight_tokens;   /* bounds what windows hold back (vLLM: the product of batches and tokens of a
                                        step); 0: max_model_len */
-    int32_t reserved;               /* 0 */
+    int32_t max_loras;              /* adapters that run at a time: requests with lora_id above 0; 0: no limit */
+    int32_t encoder_cache_size;     /* embeddings that the worker keeps; 0: no encoder, items only name blocks */
+    int32_t max_num_encoder_input_tokens; /* embeddings to compute in a step; 0: encoder_cache_size */
+    double residency_sample;        /* part of the blocks, 0 to 1, whose time in the cache is measured (vLLM:
+                                       kv_cache_metrics_sample); see llm_cache_stats */
 } llm_cache_config;
 
 /* Makes a cache. */
@@ -363,13 +378,14 @@ typedef struct llm_cache_spec {
     llm_cache_tokens stop; /* tokens after which it stops, end of sequence among them */
     const char *salt;      /* requests share blocks only under equal salts; NULL or "": none */
     const char *lora;      /* name of the adapter; NULL or "": the base model */
-    int64_t lora_id;       /* for events only */
+    int64_t lora_id;       /* for events and max_loras; 0: the base model */
     double arrival;        /* time in any unit; smaller comes first among equal priorities */
     int32_t priority;      /* smaller is more important */
     int32_t external;      /* tokens from the first one on that can be loaded from elsewhere */
     uint64_t user_data;    /* the caller's: comes back in each row */
     const llm_cache_item *items; /* by ascending offset, without overlaps; part of the names of the blocks that hold them */
     int64_t items_len;     /* at most LLM_CACHE_MAX_ITEMS */
+    const uint8_t *is_embed; /* tokens.len bytes: 0 for tokens of items that take no embedding; NULL: all of them do */
 } llm_cache_spec;
 
 /* Puts a request into the waiting queue. */
@@ -476,6 +492,24 @@ typedef struct llm_cache_queries {
     int64_t cap, len;
 } llm_cache_queries;
 
+/* An item to encode before the rows of the step are computed. */
+typedef struct llm_cache_encoder_input {
+    llm_request id;
+    uint64_t user_data;
+    int32_t row;  /* of the request in this step */
+    int32_t item; /* index in items of its spec */
+} llm_cache_encoder_input;
+
+typedef struct llm_cache_encoder_inputs {
+    llm_cache_encoder_input *at;
+    int64_t cap, len;
+} llm_cache_encoder_inputs;
+
+typedef struct llm_cache_bytes {
+    uint8_t *at;
+    int64_t cap, len;
+} llm_cache_bytes;
+
 /*
  * What to compute. A field's comment ends with a capacity that always suffices, if
  * there is one (G is the number of groups).
@@ -498,9 +532,12 @@ typedef struct llm_cache_step {
     llm_cache_i32s common;       /* by group: blocks that all running requests share at the beginning. G */
     llm_cache_ids preempted;     /* since the last step: their tables are gone */
     llm_cache_ids finished;      /* since the last step, aborted ones included */
-    /* A caller's struct may end here. */
+    /* A caller's struct may end here, or after queries. */
     llm_cache_loads loads;       /* to begin; also in a step without rows */
     llm_cache_queries queries;   /* to answer; each step has all that are open */
+    llm_cache_encoder_inputs encoder_inputs;
+    llm_cache_bytes freed_encoder_outputs; /* hashes of items whose outputs are to be dropped before encoder_inputs are
+                                              computed, one after the other, each with its final 0; also in a step without rows */
 } llm_cache_step;
 
 /*
@@ -634,6 +671,12 @@ typedef struct llm_cache_stats {
     int64_t loading, kept; /* requests, now: whose keys and values are being loaded; that have finished and whose
                               blocks are being loaded or sent */
     int64_t deferred_blocks; /* now: of requests that are gone, kept until the steps in flight are updated */
+    int64_t encoder_taken, encoder_referenced; /* embeddings, now: that the worker keeps; of them, that requests still read */
+    /* Of the sampled blocks (residency_sample) that lost their contents since the last call, all together. */
+    int64_t evicted;       /* blocks */
+    int64_t evicted_ns;    /* from when they were handed out */
+    int64_t idle_ns;       /* from when a request hit them last, or they were handed out */
+    int64_t gaps, gaps_ns; /* between two hits; the last four of each block count */
 } llm_cache_stats;
 
 /* Fills in stats and starts counting anew. */
@@ -687,11 +730,6 @@ typedef struct llm_cache_events {
  */
 int llm_cache_drain(llm_cache cache, llm_cache_events *events);
 
-typedef struct llm_cache_bytes {
-    uint8_t *at;
-    int64_t cap, len;
-} llm_cache_bytes;
-
 enum {
     LLM_CACHE_INT_HASHES = 1,  /* hashes as numbers of 64 bits (vLLM: VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES) */
     LLM_CACHE_EVENT_ARRAYS = 2 /* events as arrays of the fields that llm-d's indexer reads by position, as vLLM
@@ -711,6 +749,12 @@ int llm_cache_drain_msgpack(llm_cache cache, double seconds, int32_t rank, uint3
  * preempt is not 0: then all running requests lose theirs and wait.
  */
 int llm_cache_reset(llm_cache cache, int preempt);
+
+/*
+ * Forgets all outputs of the encoder, because its weights have changed, say; the
+ * worker must drop them, too. LLM_CACHE_E_ORDER with a step in flight.
+ */
+int llm_cache_reset_encoder(llm_cache cache);
 
 #ifdef __cplusplus
 }

@@ -37,19 +37,29 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 		}
 	}
 	c.needStep(&o, t)
-	whole := in.size >= C.sizeof_llm_cache_step
-	if whole {
+	transfers, encoder := in.size >= C.LLM_STEP_TRANSFERS, in.size >= C.sizeof_llm_cache_step
+	freed := c.freedBytes()
+	if transfers {
 		o.need(t.loads.cap, &t.loads.len, len(c.step.Loads))
 		o.need(t.queries.cap, &t.queries.len, len(c.step.Queries))
 	} else if len(c.step.Loads)+len(c.step.Queries) > 0 {
 		return fail(C.LLM_CACHE_E_SIZE, "the step ends before its fields loads and queries, and has some")
 	}
+	if encoder {
+		o.need(t.encoder_inputs.cap, &t.encoder_inputs.len, len(c.step.EncoderInputs))
+		o.need(t.freed_encoder_outputs.cap, &t.freed_encoder_outputs.len, freed)
+	} else if len(c.step.EncoderInputs)+freed > 0 {
+		return fail(C.LLM_CACHE_E_SIZE, "the step ends before its fields encoder_inputs and freed_encoder_outputs, and has some")
+	}
 	if err := o.fits(); err != nil {
 		return err
 	}
 	c.writeStep(t)
-	if whole {
+	if transfers {
 		c.writeTransfers(t)
+	}
+	if encoder {
+		c.writeEncoder(t)
 	}
 	c.kept = false
 	return nil
@@ -69,6 +79,8 @@ func (o *outputs) noteStep(t *C.llm_cache_step) error {
 	output(&o.spans, "finished", t.finished.at, t.finished.cap)
 	output(&o.spans, "loads", t.loads.at, t.loads.cap)
 	output(&o.spans, "queries", t.queries.at, t.queries.cap)
+	output(&o.spans, "encoder_inputs", t.encoder_inputs.at, t.encoder_inputs.cap)
+	output(&o.spans, "freed_encoder_outputs", t.freed_encoder_outputs.at, t.freed_encoder_outputs.cap)
 	return o.apart()
 }
 
@@ -124,6 +136,30 @@ func (c *cache) writeIDs(t *C.llm_cache_ids, ids []sched.ID) {
 	to := room(t.at, t.len)
 	for i := range to {
 		to[i] = c.public(ids[i])
+	}
+}
+
+// freedBytes is how long the hashes of outputs to drop are, with their final zeros.
+func (c *cache) freedBytes() int {
+	n := 0
+	for _, hash := range c.step.FreedEncoderOutputs {
+		n += len(hash) + 1
+	}
+	return n
+}
+
+func (c *cache) writeEncoder(t *C.llm_cache_step) {
+	inputs := room(t.encoder_inputs.at, t.encoder_inputs.len)
+	for i := range inputs {
+		in := &c.step.EncoderInputs[i]
+		inputs[i] = C.llm_cache_encoder_input{
+			id: c.public(in.ID), user_data: C.uint64_t(in.UserData), row: C.int32_t(in.Row), item: C.int32_t(in.Item),
+		}
+	}
+	freed := room((*byte)(t.freed_encoder_outputs.at), t.freed_encoder_outputs.len)
+	for _, hash := range c.step.FreedEncoderOutputs {
+		freed[copy(freed, hash)] = 0
+		freed = freed[len(hash)+1:]
 	}
 }
 

@@ -68,7 +68,7 @@ func TestTheCachesCalls(t *testing.T) {
 		programs []string
 	}{
 		{shared, []string{"cache_errors", "cache_growth", "cache_transfer"}},
-		{archive, []string{"cache_calls", "cache_flight", "cache_traffic"}},
+		{archive, []string{"cache_calls", "cache_flight", "cache_items", "cache_traffic"}},
 	} {
 		for _, program := range group.programs {
 			t.Run(program, func(t *testing.T) {

@@ -56,7 +56,7 @@ func replayCommand() *cobra.Command {
 				}
 			}
 			if failed > 0 {
-				return fmt.Errorf("%d of %d recordings do not play equal", failed, len(files))
+				return fmt.Errorf("%d of %d recordings differ", failed, len(files))
 			}
 			return nil
 		},

@@ -30,7 +30,7 @@ func command(status *int) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "llmgrade FILE|DIR...",
 		Short: "Grade llm_memory.c",
-		Long: "llmgrade compiles each llm_memory.c with the flags of the course, runs it apart from itself,\n" +
+		Long: "llmgrade compiles each llm_memory.c with the flags of the course, runs it in a sandbox,\n" +
 			"and compares everything it does with what the handout asks for.\n\n" +
 			"A class folder holds a .c file or a folder for each student. What cannot be graded has\n" +
 			"a row that says why.\n\n" +
@@ -41,7 +41,7 @@ func command(status *int) *cobra.Command {
 			"  llmgrade --replay first.trace llm_memory.c  # play it, and nothing else\n" +
 			"  llmgrade --main first.c llm_memory.c        # the same in C, for a debugger\n" +
 			"  llmgrade --json class/ >class.jsonl\n" +
-			"  llmgrade --html grades class/               # pages and grades.csv; run again, it goes on\n" +
+			"  llmgrade --html grades class/               # pages and grades.csv; rerun to resume\n" +
 			"  llmgrade --html part3 --shard 3/8 class/    # one of eight machines,\n" +
 			"  llmgrade merge --html grades part*          # and all of them together",
 		Args:          cobra.MinimumNArgs(1),

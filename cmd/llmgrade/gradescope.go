@@ -48,8 +48,8 @@ func packageCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gradescope --out FILE",
 		Short: "Make the autograder.zip that staff upload to Gradescope",
-		Long: "gradescope writes a zip with this very program in it, and what installs gcc and\n" +
-			"Valgrind beside it. Upload it under \"Configure Autograder\"; README.txt in it has the rest.",
+		Long: "gradescope writes a zip with this program and a script that installs gcc and\n" +
+			"Valgrind. Upload it under \"Configure Autograder\"; README.txt in it has the rest.",
 		Example: "  llmgrade gradescope --out autograder.zip\n" +
 			"  llmgrade gradescope --out autograder.zip --points points.json --rate-limit 10/24h",
 		Args: cobra.NoArgs,

@@ -48,8 +48,8 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Serve a small model that needs no download",
-		Long: "demo serves a transformer that was built by hand: it goes on as the text went on after the\n" +
-			"last place where its end stood before, byte by byte. In a chat it repeats the last message.",
+		Long: "demo serves a transformer that was built by hand: it finds the last\n" +
+			"earlier occurrence of the end of the text and continues as the text did there, byte by byte. In a chat it repeats the last message.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			l, err := loadDemo(&o.model)

@@ -18,7 +18,7 @@ func calibrateCommand() *cobra.Command {
 	var lengths calibrate.Lengths
 	c := &cobra.Command{
 		Use:   "calibrate FILE... -o COST.json",
-		Short: "Make a cost file of what was measured on a machine",
+		Short: "Make a cost file from what was measured on a machine",
 		Long: "calibrate fits the time of an iteration to measurements and writes a cost file, which run, plan,\n" +
 			"sweep and view take with --cost. It states the errors of points that were left out of the fit.\n" +
 			"Ten minutes of measuring do: at least 8 points, of several batch sizes and several lengths.\n\n" +

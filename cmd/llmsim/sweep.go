@@ -46,7 +46,7 @@ func sweepCommand() *cobra.Command {
 			"among the machines of a job array: each runs its part, into a folder of its own or all into one\n" +
 			"that they share, and llmsim merge brings the parts together. sweep.csv has the same bytes, however\n" +
 			"it was run.\n\n" +
-			"What is measured is that of llmsim run. The exit status is 0 when all is run, and 1 else.",
+			"It measures what llmsim run does. The exit status is 0 when all is run, and 1 else.",
 		Example: "  llmsim sweep --systems sosp,orca-oracle --rates 0.5:3:0.25 --seeds 1-8 -o out\n" +
 			"  llmsim sweep --systems all --rates 1,2 --block-sizes 8,16,32 --duration 3600 -o out\n" +
 			"  llmsim sweep --trace BurstGPT_1.csv --requests 10000 --rates 1,2,4 --setup llama-3-8b -o out\n\n" +

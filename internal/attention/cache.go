@@ -26,7 +26,7 @@ const (
 type Shape struct {
 	BlockSize  int // tokens of a block
 	NumKVHeads int
-	HeadSize   int // elements; 32 to 256, a multiple of 8
+	HeadSize   int // elements; 8 to 256, a multiple of 8
 	DType      DType
 	Layout     Layout
 }

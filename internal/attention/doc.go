@@ -32,7 +32,12 @@
 // poison included, never shows. Tokens with a logit of -inf weigh nothing; a row
 // that reaches nothing is 0.
 //
+// The inner loops are in kernels.go: portable Go, and assembly for AVX2 and AVX-512,
+// which gen generates.
+//
 // A call allocates nothing once its Runner has grown to the batch. Who owns the
 // blocks' memory, and what is written there, is kvstore's business; which block
 // belongs to whom is the scheduler's.
 package attention
+
+//go:generate go run ./gen -o .

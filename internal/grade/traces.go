@@ -15,7 +15,7 @@ import (
 )
 
 // ErrOnly is wrapped when no trace has the name that Only asks for.
-var ErrOnly = errors.New("no trace is called so")
+var ErrOnly = errors.New("no trace has that name")
 
 // directed plays the traces of the handout's sentences. The tester does the work
 // of all functions but those that a trace is for, so that each is judged by what

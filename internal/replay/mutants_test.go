@@ -123,7 +123,7 @@ var mutants = []mutant{
 		"if r.inFlight > 0 && s.defersFrees() {\n\t\ts.cache", "if r.inFlight < 0 && s.defersFrees() {\n\t\ts.cache", "", "vllm/v1/sched"},
 	{"after a whole load the last token is computed", "vllm/v1/sched/load.go",
 		"if computed == r.kv.NumTokens() {", "if computed > r.kv.NumTokens() {", "", "vllm/v1/sched"},
-	{"a failed load is cut at its first invalid block", "vllm/v1/sched/load.go",
+	{"a failed load is cut at its first invalid block", "vllm/v1/sched/load_failed.go",
 		"return at * s.blockSizes[0]", "return (at + 1) * s.blockSizes[0]", "", "vllm/v1/sched"},
 	{"a finished request keeps what is being sent", "vllm/v1/sched/load.go",
 		"!t.send && (!t.loading || t.received) {", "!t.loading || t.received {", "", "vllm/v1/sched"},

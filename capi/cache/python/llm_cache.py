@@ -33,7 +33,7 @@ HASH_SHA256, HASH_XXH3, HASH_NONE = range(3)
 # Flags of a cache.
 EVENTS, WHOLE_PREFILLS, ADMIT_CHUNKS, RETURN_DRAFTS = 1, 2, 4, 8
 EAGLE, AS_VLLM, ASYNC = 32, 64, 128
-KV_CONSUMER, KV_PRODUCER, KV_BEST_EFFORT = 256, 512, 1024
+KV_CONSUMER, KV_PRODUCER, KV_BEST_EFFORT, WHOLE_ITEMS = 256, 512, 1024, 2048
 # Flags of a group.
 GROUP_ALIGN, GROUP_EAGLE = 1, 2
 # Flags of a request.
@@ -71,7 +71,8 @@ class _Config(c.Structure):
         ("num_lookahead_tokens", c.c_int32), ("num_speculative_tokens", c.c_int32), ("watermark", c.c_double),
         ("groups", c.POINTER(Group)), ("groups_len", c.c_int64), ("retention_interval", c.c_int32),
         ("scheduler_block_size", c.c_int32), ("pipeline_parallel_size", c.c_int32), ("max_concurrent_batches", c.c_int32),
-        ("max_in_flight_tokens", c.c_int32), ("reserved", c.c_int32),
+        ("max_in_flight_tokens", c.c_int32), ("max_loras", c.c_int32), ("encoder_cache_size", c.c_int32),
+        ("max_num_encoder_input_tokens", c.c_int32), ("residency_sample", c.c_double),
     ]
 
 
@@ -88,7 +89,7 @@ class _Spec(c.Structure):
         ("size", c.c_uint32), ("flags", c.c_uint32), ("tokens", _Tokens), ("max_tokens", c.c_int32), ("min_tokens", c.c_int32),
         ("stop", _Tokens), ("salt", c.c_char_p), ("lora", c.c_char_p), ("lora_id", c.c_int64), ("arrival", c.c_double),
         ("priority", c.c_int32), ("external", c.c_int32), ("user_data", c.c_uint64), ("items", c.POINTER(_Item)),
-        ("items_len", c.c_int64),
+        ("items_len", c.c_int64), ("is_embed", c.c_char_p),
     ]
 
 
@@ -115,6 +116,10 @@ class _Query(c.Structure):
     _fields_ = [("id", c.c_uint64), ("user_data", c.c_uint64), ("computed", c.c_int32), ("reserved", c.c_int32)]
 
 
+class _EncoderInput(c.Structure):
+    _fields_ = [("id", c.c_uint64), ("user_data", c.c_uint64), ("row", c.c_int32), ("item", c.c_int32)]
+
+
 def _array(kind: type) -> type:
     fields = [("at", c.POINTER(kind)), ("cap", c.c_int64), ("len", c.c_int64)]
     return type("_Array_" + kind.__name__, (c.Structure,), {"_fields_": fields, "kind": kind})
@@ -128,6 +133,7 @@ class _Step(c.Structure):
         ("size", c.c_uint32), ("tokens", c.c_int32), ("rows", _array(_Row)), ("drafts", _I32s), ("blocks", _I32s),
         ("block_starts", _I64s), ("block_ends", _I64s), ("slots", _I64s), ("copies", _array(_Copy)), ("common", _I32s),
         ("preempted", _IDs), ("finished", _IDs), ("loads", _array(_Load)), ("queries", _array(_Query)),
+        ("encoder_inputs", _array(_EncoderInput)), ("freed_encoder_outputs", _Bytes),
     ]
 
 
@@ -145,7 +151,9 @@ class Statistics(c.Structure):
         ("sampled", c.c_int64), ("drafts", c.c_int64), ("drafts_accepted", c.c_int64), ("admitted", c.c_int64),
         ("queue_ns", c.c_int64), ("external_requests", c.c_int64), ("external_queries", c.c_int64), ("external_hits", c.c_int64),
         ("resumed_external_requests", c.c_int64), ("resumed_external_queries", c.c_int64), ("resumed_external_hits", c.c_int64),
-        ("loading", c.c_int64), ("kept", c.c_int64), ("deferred_blocks", c.c_int64),
+        ("loading", c.c_int64), ("kept", c.c_int64), ("deferred_blocks", c.c_int64), ("encoder_taken", c.c_int64),
+        ("encoder_referenced", c.c_int64), ("evicted", c.c_int64), ("evicted_ns", c.c_int64), ("idle_ns", c.c_int64),
+        ("gaps", c.c_int64), ("gaps_ns", c.c_int64),
     ]
 
 
@@ -200,9 +208,19 @@ class Query:
 
 
 @dataclass(frozen=True)
+class EncoderInput:
+    """An item to encode before the rows are computed: number item of the request of rows[row]."""
+
+    id: int
+    user_data: int
+    row: int
+    item: int
+
+
+@dataclass(frozen=True)
 class Step:
-    """What to compute. A step without rows is false: nothing can run before another call. Its loads and
-    queries are to be looked at all the same."""
+    """What to compute. A step without rows is false: nothing can run before another call. Its loads,
+    queries and freed_encoder_outputs (hashes of items) are to be looked at all the same."""
 
     rows: list[Row]
     copies: list[Copy]
@@ -211,6 +229,8 @@ class Step:
     finished: list[int]
     loads: list[Load]
     queries: list[Query]
+    encoder_inputs: list[EncoderInput]
+    freed_encoder_outputs: list[str]
 
     def __bool__(self) -> bool:
         return bool(self.rows)
@@ -273,6 +293,7 @@ class Cache:
         hash_seed: str | None = None, flags: int = 0, long_prefill_token_threshold: int = 0, num_lookahead_tokens: int = 0,
         num_speculative_tokens: int = 0, watermark: float = 0.0, retention_interval: int = 0, scheduler_block_size: int = 0,
         pipeline_parallel_size: int = 0, max_concurrent_batches: int = 0, max_in_flight_tokens: int = 0,
+        max_loras: int = 0, encoder_cache_size: int = 0, max_num_encoder_input_tokens: int = 0, residency_sample: float = 0.0,
     ) -> None:
         self._lib, self._handle = _load(), c.c_uint64(0)
         layers = (Group * len(groups))(*groups)
@@ -284,7 +305,8 @@ class Cache:
             num_speculative_tokens=num_speculative_tokens, watermark=watermark, groups=layers if groups else None,
             groups_len=len(groups), retention_interval=retention_interval, scheduler_block_size=scheduler_block_size,
             pipeline_parallel_size=pipeline_parallel_size, max_concurrent_batches=max_concurrent_batches,
-            max_in_flight_tokens=max_in_flight_tokens,
+            max_in_flight_tokens=max_in_flight_tokens, max_loras=max_loras, encoder_cache_size=encoder_cache_size,
+            max_num_encoder_input_tokens=max_num_encoder_input_tokens, residency_sample=residency_sample,
         )
         self._check(self._lib.llm_cache_open(c.byref(config), c.byref(self._handle)))
         self._groups = len(groups) or 1
@@ -308,16 +330,19 @@ class Cache:
     def add(
         self, tokens: Iterable[int], *, max_tokens: int, min_tokens: int = 0, stop: Iterable[int] = (), salt: str = "",
         lora: str = "", lora_id: int = 0, arrival: float = 0.0, priority: int = 0, flags: int = 0, user_data: int = 0, external: int = 0,
-        items: Sequence[tuple[str, int, int]] = (),
+        items: Sequence[tuple[str, int, int]] = (), is_embed: bytes | None = None,
     ) -> int:
-        """Puts a request into the waiting queue and returns its id. items are images and the like: hash, offset, length."""
+        """Puts a request into the waiting queue and returns its id. items are images and the like: hash, offset, length;
+        is_embed has a byte for each token, 0 for those of items that take no embedding."""
         parts = (_Item * len(items))(*[_Item(hash.encode(), offset, length) for hash, offset, length in items])
         prompt, ends, id = _i32(tokens), _i32(stop), c.c_uint64(0)
+        if is_embed is not None and len(is_embed) != len(prompt):
+            raise ValueError(f"is_embed has {len(is_embed)} bytes for {len(prompt)} tokens")
         spec = _Spec(
             size=c.sizeof(_Spec), flags=flags, tokens=_Tokens(prompt, len(prompt)), max_tokens=max_tokens, min_tokens=min_tokens,
             stop=_Tokens(ends, len(ends)), salt=salt.encode(), lora=lora.encode(), lora_id=lora_id, arrival=arrival,
             priority=priority, user_data=user_data, external=external,
-            items=parts if items else None, items_len=len(items),
+            items=parts if items else None, items_len=len(items), is_embed=is_embed,
         )
         self._check(self._lib.llm_cache_add(self._handle, c.byref(spec), c.byref(id)))
         return id.value
@@ -384,7 +409,12 @@ class Cache:
         copies = [Copy(p.src, p.dst, p.group, p.index, p.id) for p in _list(t.copies)]
         loads = [Load(r.id, r.user_data, r.computed, r.external) for r in _list(t.loads)]
         queries = [Query(r.id, r.user_data, r.computed) for r in _list(t.queries)]
-        return Step(rows, copies, _list(t.common), _list(t.preempted), _list(t.finished), loads, queries)
+        inputs = [EncoderInput(r.id, r.user_data, r.row, r.item) for r in _list(t.encoder_inputs)]
+        freed = bytes(_list(t.freed_encoder_outputs)).split(b"\0")[:-1]
+        return Step(
+            rows, copies, _list(t.common), _list(t.preempted), _list(t.finished), loads, queries, inputs,
+            [hash.decode() for hash in freed],
+        )
 
     def update(self, sampled: Sequence[Sequence[int]]) -> Outcome:
         """Takes what the model sampled in the oldest step in flight: a list of tokens for each row."""
@@ -442,6 +472,10 @@ class Cache:
             b.at, b.cap = c.cast(room, c.POINTER(c.c_uint8)), len(room)
         self._check(code)
         return bytes(_list(b))
+
+    def reset_encoder(self) -> None:
+        """Forgets all outputs of the encoder; the worker must drop them, too."""
+        self._check(self._lib.llm_cache_reset_encoder(self._handle))
 
     def reset(self, *, preempt: bool = False) -> None:
         """Forgets all cached prefixes; with preempt all running requests lose their blocks before."""

@@ -2,7 +2,7 @@
 // (SOSP '23): which runs a figure needs, what is averaged over which time, and
 // what the paper prints beside it. It gives figures to draw, and the honest
 // comparison: whether what the paper prints is met, within tolerances that were
-// set before (sim/PAPER.md §4), and whether a number was predicted, fitted or counts
+// set after a first trial in Python (sim/PAPER.md §4), and whether a number was predicted, fitted or counts
 // only as an order.
 //
 // The paper's figures are in targets.json. How a run goes is package sim's

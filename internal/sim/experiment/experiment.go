@@ -71,7 +71,7 @@ var figures = []figure{
 	{"cost", "times of iterations against published ones", (*bench).costs},
 }
 
-// Names lists what Options.Only may select: "table1", "fig2", "fig12" to "fig19", "cost".
+// Names lists what Options.Only may select.
 func Names() []string {
 	var names []string
 	for i := range figures {

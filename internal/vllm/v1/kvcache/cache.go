@@ -44,7 +44,7 @@ func New(config Config) (*Cache, error) {
 	}
 	p, err := pool.New(pool.Config{
 		NumGPUBlocks: config.NumGPUBlocks, EnableCaching: config.EnablePrefixCaching, HashBlockSize: config.HashBlockSize,
-		EnableEvents: config.EnableEvents,
+		EnableEvents: config.EnableEvents, ResidencySample: config.ResidencySample,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)

@@ -50,6 +50,7 @@ type Config struct {
 	EnablePrefixCaching bool
 	Hash                blockhash.Function // may be nil without caching: no request gets hashes
 	EnableEvents        bool               // record what is stored and removed, until it is taken
+	ResidencySample     float64            // part of the blocks whose time in the cache is measured (vLLM: kv_cache_metrics_sample)
 
 	MaxModelLen       int
 	MaxInFlightTokens int     // most tokens scheduled and not yet settled; 0: MaxModelLen

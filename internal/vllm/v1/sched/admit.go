@@ -12,6 +12,7 @@ import (
 // yet are passed over, and are looked at first the next time.
 func (s *Scheduler) admitWaiting() {
 	b := s.batch
+	s.noteLoRAs()
 	padding := len(b.rows) > 0 && !b.prefill // only decodes are in the batch so far
 	for b.budget > 0 && len(s.running) < s.config.MaxNumSeqs {
 		r := s.nextWaiting()
@@ -60,7 +61,7 @@ func (s *Scheduler) ready(r *request) bool {
 		}
 		s.promote(r)
 	}
-	return !r.held && (r.stale == 0 || r.dropStale)
+	return !r.held && (r.stale == 0 || r.dropStale) && s.loras.admits(r.loraID)
 }
 
 // A verdict is what becomes of a waiting request when it is its turn.
@@ -101,9 +102,11 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 		FullSequenceMustFit: !s.config.AdmitChunks, NothingScheduled: len(s.running) == 0,
 	}
 	if !s.allocate(r, &a) {
+		s.freeInputs(r)
 		return doesNotFit
 	}
 	if loaded == 0 {
+		s.noteHit(r, local)
 		s.cache.Record(r.kv, local)
 		s.count(r, local, external)
 	}
@@ -123,6 +126,7 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 		e.kind = KindResumed
 	}
 	r.status = running
+	s.loras.add(r.loraID)
 	r.kv.SetNumComputedTokens(computed)
 	if computed+n < r.kv.NumTokens() {
 		s.reserve(r)
@@ -132,6 +136,7 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	}
 	s.lengths(r)
 	s.schedule(e)
+	s.encodePlanned(r)
 }
 
 // waitingTokens is how many tokens after the computed ones a waiting request computes in
@@ -153,7 +158,11 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 		return 0, false, false
 	}
 	n = s.mamba.clip(r.kv, computed, min(n, s.batch.budget))
+	n = s.encode(r, computed, n)
 	n = s.leaveLookahead(r, computed, n)
+	if n == 0 && !s.config.AsVLLM {
+		s.freeInputs(r) // vLLM lets it refer to outputs while it waits
+	}
 	return n, padded, n > 0
 }
 

@@ -44,6 +44,11 @@ func (s *Scheduler) Check() error {
 	if err := s.checkTransfers(); err != nil {
 		return err
 	}
+	if s.encoder.cache != nil {
+		if err := s.encoder.cache.Check(); err != nil {
+			return err
+		}
+	}
 	if err := s.checkFlight(); err != nil {
 		return err
 	}

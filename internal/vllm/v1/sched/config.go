@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -42,6 +43,16 @@ type Config struct {
 	//   - A step can be empty although something can run in the next one.
 	AsVLLM bool
 
+	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps;
+	// 0: there is no encoder, and items only name blocks. MaxNumEncoderInputTokens is how
+	// many it computes in a step; 0: EncoderCacheSize (RULES.md §20).
+	EncoderCacheSize         int
+	MaxNumEncoderInputTokens int
+	DisableChunkedMMInput    bool // no chunk of a prompt ends inside an item that was not begun before
+
+	// MaxLoRAs is how many adapters (Spec.LoRAID above 0) may run at a time; 0: no limit.
+	MaxLoRAs int
+
 	// Connector says what keys and values go from and to elsewhere (RULES.md §19).
 	Connector Connector
 
@@ -69,6 +80,7 @@ func (c *Config) complete() error {
 			c.MaxConcurrentBatches++
 		}
 	}
+	c.MaxNumEncoderInputTokens = cmp.Or(c.MaxNumEncoderInputTokens, c.EncoderCacheSize)
 	return c.check()
 }
 
@@ -94,6 +106,10 @@ func (c *Config) check() error {
 			ErrConfig, c.LongPrefillTokenThreshold, c.NumSpeculativeTokens)
 	case c.LongPrefillTokenThreshold < 0 || c.NumLookaheadTokens < 0 || c.NumSpeculativeTokens < 0:
 		return fmt.Errorf("%w: a negative number of tokens", ErrConfig)
+	case c.EncoderCacheSize < 0 || c.MaxNumEncoderInputTokens < 0 || c.MaxNumEncoderInputTokens > 0 && c.EncoderCacheSize == 0:
+		return fmt.Errorf("%w: an encoder cache of %d embeddings, %d in a step", ErrConfig, c.EncoderCacheSize, c.MaxNumEncoderInputTokens)
+	case c.MaxLoRAs < 0:
+		return fmt.Errorf("%w: %d adapters at most", ErrConfig, c.MaxLoRAs)
 	case c.DisableChunkedPrefill && c.MaxNumBatchedTokens < c.Cache.MaxModelLen:
 		return fmt.Errorf("%w: without chunks a step of %d tokens cannot hold a sequence of %d", ErrConfig, c.MaxNumBatchedTokens, c.Cache.MaxModelLen)
 	}

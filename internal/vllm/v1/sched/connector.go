@@ -58,6 +58,7 @@ type transfers struct {
 	unsettled  int     // external tokens that a row in flight loads
 	blocks     []int32 // with states or windows: those that they go into, which the table can have lost since
 	loading    bool    // has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
+	hitIn      uint64  // the step in which it hit the cache last: blocks that steps in flight then compute, perhaps; 0: it hit nothing
 	received   bool    // that is over, and the queue has not noticed yet
 	failed     bool    // a part of it did not come
 	reserving  bool    // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
@@ -155,10 +156,18 @@ func (s *Scheduler) load(r *request, external int) verdict {
 	s.cache.Record(r.kv, local)
 	r.kv.SetNumComputedTokens(local + external)
 	r.transfers.loading = true
+	s.noteHit(r, local)
 	s.transfer.loading++
 	s.reserve(r)
 	s.transfer.loads = append(s.transfer.loads, Loading{r.id, r.userData, local, external})
 	return passedOver
+}
+
+// noteHit remembers when r hit the cache.
+func (s *Scheduler) noteHit(r *request, local int) {
+	if r.transfers.hitIn = 0; local > 0 {
+		r.transfers.hitIn = s.batch.seq
+	}
 }
 
 // count counts an admission in which a connector was asked.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"llmmemory/internal/invariants"
+	"llmmemory/internal/vllm/v1/encodercache"
 )
 
 // A Child is how a fork differs from its parent.
@@ -62,6 +63,10 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	child.priority, child.arrival, child.name = p.priority, c.Arrival, c.Name
 	child.maxTokens, child.minTokens = p.maxTokens, p.minTokens
 	child.userData, child.queued = p.userData, now()
+	child.loraID = p.loraID
+	if p.inputs != nil {
+		child.inputs = encodercache.NewRequest(p.inputs.Inputs())
+	}
 	child.stop = append(child.stop, p.stop...)
 	s.enter(child)
 	if shares {

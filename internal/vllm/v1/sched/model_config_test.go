@@ -39,6 +39,12 @@ func drawConfig(t *rapid.T) Config {
 			Watermark:         rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "watermark"),
 		},
 	}
+	c.EncoderCacheSize = rapid.SampledFrom([]int{0, 12, 20, 30}).Draw(t, "encoder cache")
+	if c.EncoderCacheSize > 0 {
+		c.MaxNumEncoderInputTokens = rapid.SampledFrom([]int{0, 8, 40}).Draw(t, "encoder budget")
+		c.DisableChunkedMMInput = rapid.IntRange(0, 3).Draw(t, "whole items") == 0 && layout[len(layout)-1].Kind != kvcache.Mamba
+	}
+	c.MaxLoRAs = rapid.SampledFrom([]int{0, 1}).Draw(t, "adapters")
 	if rapid.IntRange(0, 3).Draw(t, "eagle") == 0 && layout[len(layout)-1].Kind != kvcache.ChunkedLocal {
 		c.Cache.Eagle, c.NumLookaheadTokens = true, c.NumSpeculativeTokens
 	}
@@ -72,5 +78,6 @@ func underPressure(t *rapid.T) Config {
 			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, MaxModelLen: longest,
 			EnablePrefixCaching: true, Hash: blockhash.LE{},
 		},
+		EncoderCacheSize: rapid.SampledFrom([]int{0, 12}).Draw(t, "encoder cache"),
 	}
 }

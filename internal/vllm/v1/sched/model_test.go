@@ -55,6 +55,7 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	require.NoError(t, err)
 	require.LessOrEqual(t, f.step.NumScheduledTokens, e.config.MaxNumBatchedTokens)
 	require.NoError(t, e.Check())
+	e.checkAdapters(t, &f.step)
 	e.noteTransfers(t, &f.step)
 	for _, row := range f.step.Rows {
 		require.LessOrEqual(t, row.NumDraftTokens, row.NumScheduledTokens-1)
@@ -93,10 +94,7 @@ func (e *engine) process(t *rapid.T) {
 	require.ErrorIs(t, e.Update(counts, append(tokens, 1), &e.out), ErrRequest)
 	require.NoError(t, e.Update(counts, tokens, &e.out))
 	e.flights = e.flights[1:]
-	for _, empty := range f.after {
-		e.worker.begin(&empty.step, nil)
-	}
-	f.after = nil
+	e.beginEmpty(f)
 	e.spare = append(e.spare, f)
 	require.NoError(t, e.Check())
 	for _, done := range e.out.Done {
@@ -167,14 +165,28 @@ func (e *engine) sample(t *rapid.T, jobs []job) (counts, tokens []int32) {
 	return counts, tokens
 }
 
+// beginEmpty tells the worker what the steps without rows after f say.
+func (e *engine) beginEmpty(f *flying) {
+	for _, empty := range f.after {
+		e.worker.begin(&empty.step, nil)
+	}
+	f.after = nil
+}
+
 // fail loses all steps in flight. The worker has done some of their rows, or
 // none, and nobody knows which.
 func (e *engine) fail(t *rapid.T) {
 	if len(e.flights) == 0 {
 		t.Skip("no step is in flight")
 	}
-	for _, f := range e.flights[:rapid.IntRange(0, len(e.flights)).Draw(t, "begun")] {
+	begun := rapid.IntRange(0, len(e.flights)).Draw(t, "begun")
+	for i, f := range e.flights {
+		if i >= begun {
+			e.beginEmpty(f)
+			continue
+		}
 		e.worker.begin(&f.step, f.known)
+		e.worker.encoder.fail(&f.step, e.worker.extras)
 		jobs := e.jobs(t, f)
 		e.spoilRows(jobs)
 		for i := range jobs {
@@ -182,6 +194,7 @@ func (e *engine) fail(t *rapid.T) {
 			jobs[i].writes = rapid.IntRange(0, jobs[i].row.NumScheduledTokens).Draw(t, "written")
 		}
 		require.NoError(t, e.worker.run(&f.step, jobs))
+		e.beginEmpty(f)
 	}
 	e.flights = nil
 	require.NoError(t, e.StepFailed())

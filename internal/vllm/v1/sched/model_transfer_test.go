@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/stretchr/testify/require"
@@ -41,14 +42,23 @@ func (e *engine) drawTransfers(t *rapid.T, spec *Spec) {
 	spec.Send = c.Producer && rapid.Bool().Draw(t, "send")
 }
 
-// drawExtras gives a request an adapter, and an image at its beginning.
+// drawExtras gives a request an adapter, and up to two items at its beginning. Every second
+// token of a dog is text.
 func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
-	spec.Extras.LoRA = rapid.SampledFrom([]string{"", "", "ada"}).Draw(t, "adapter")
-	if n := len(spec.Tokens); n > 2 && rapid.IntRange(0, 2).Draw(t, "image") == 0 {
-		spec.Extras.Items = []blockhash.Item{{
-			Identifier: rapid.SampledFrom([]string{"cat", "dog"}).Draw(t, "of"),
-			Offset:     rapid.IntRange(0, 1).Draw(t, "offset"), Length: rapid.IntRange(1, n-1).Draw(t, "length"),
-		}}
+	spec.LoRAID = int64(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "adapter"))
+	spec.Extras.LoRA = []string{"", "ada", "bob"}[spec.LoRAID]
+	spec.IsEmbed = make([]byte, len(spec.Tokens))
+	at := rapid.IntRange(0, 1).Draw(t, "offset")
+	for n := rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "items"); n > 0 && at+1 < len(spec.Tokens); n-- {
+		of := rapid.SampledFrom([]string{"cat", "dog"}).Draw(t, "of")
+		length := rapid.IntRange(1, min(14, len(spec.Tokens)-at-1)).Draw(t, "length")
+		spec.Extras.Items = append(spec.Extras.Items, blockhash.Item{Identifier: fmt.Sprint(of, length), Offset: at, Length: length})
+		for k := range length {
+			if of == "cat" || k%2 == 0 {
+				spec.IsEmbed[at+k] = 1
+			}
+		}
+		at += length + rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "gap")
 	}
 }
 

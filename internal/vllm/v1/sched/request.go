@@ -7,6 +7,7 @@ import (
 
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/encodercache"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -34,6 +35,7 @@ type Spec struct {
 
 	Extras   blockhash.Extras
 	LoRAID   int64
+	IsEmbed  []byte // by token of the prompt: 0 if it takes no embedding although it belongs to an item; nil: all do
 	NoRead   bool   // do not hit the cache
 	UserData uint64 // the caller's; in every row of the request
 
@@ -88,6 +90,8 @@ type request struct {
 	next, prev *request // in its queue (FCFS)
 
 	transfers transfers
+	inputs    *encodercache.Request // nil: nothing to encode
+	loraID    int64
 }
 
 // Add puts a request into the waiting queue.
@@ -106,6 +110,8 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	case spec.MinTokens > longest-len(spec.Tokens):
 		return 0, fmt.Errorf("%w: at least %d tokens to generate after a prompt of %d: no sequence has more than %d",
 			ErrRequest, spec.MinTokens, len(spec.Tokens), longest)
+	case spec.IsEmbed != nil && len(spec.IsEmbed) != len(spec.Tokens):
+		return 0, fmt.Errorf("%w: %d tokens take an embedding or not, the prompt has %d", ErrRequest, len(spec.IsEmbed), len(spec.Tokens))
 	case slices.Min(spec.Tokens) < 0:
 		return 0, fmt.Errorf("%w: token %d of the prompt", ErrRequest, slices.Min(spec.Tokens))
 	case spec.Arrival != spec.Arrival:
@@ -118,6 +124,10 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	if need, have := s.cache.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.Pool().NumBlocks()-1; need > have {
 		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
 	}
+	inputs, err := s.newEncoderRequest(spec.Extras.Items, spec.IsEmbed)
+	if err != nil {
+		return 0, err
+	}
 	kv, err := s.cache.Add(kvcache.Spec{
 		Tokens: spec.Tokens, Extras: spec.Extras, LoRAID: spec.LoRAID,
 		NoRead: spec.NoRead, Report: spec.Report,
@@ -127,7 +137,7 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 		return 0, err
 	}
 	r := s.blank()
-	r.kv = kv
+	r.kv, r.inputs, r.loraID = kv, inputs, spec.LoRAID
 	r.priority, r.arrival, r.name = spec.Priority, spec.Arrival, spec.Name
 	r.maxTokens, r.minTokens = spec.MaxTokens, spec.MinTokens
 	r.stop = append(r.stop, spec.Stop...)
@@ -229,6 +239,7 @@ func (s *Scheduler) live(id ID) *request {
 // finish frees what r has. It is in no queue any more.
 func (s *Scheduler) finish(r *request) {
 	s.finished = append(s.finished, r.id)
+	s.freeInputs(r)
 	if !s.park(r) {
 		s.drop(r)
 	}

@@ -46,6 +46,7 @@ func (s *Scheduler) fill(b *batch) {
 	for {
 		b.budget, b.starved = s.config.MaxNumBatchedTokens, false
 		s.transfer.queries = s.transfer.queries[:0]
+		s.encoder.budget, s.encoder.blocked = s.config.MaxNumEncoderInputTokens, false
 		if s.pause == PauseAll {
 			b.budget = 0
 		}
@@ -53,7 +54,7 @@ func (s *Scheduler) fill(b *batch) {
 		if !b.starved && s.pause == PauseNone {
 			s.admitWaiting()
 		}
-		if len(b.rows) > 0 || s.config.AsVLLM || b.waits || !b.starved && !s.freeLoaded() {
+		if len(b.rows) > 0 || s.config.AsVLLM || b.waits || !b.starved && !s.freeLoaded() && !s.freeBlockedInputs() {
 			return
 		}
 	}
@@ -94,14 +95,18 @@ func (s *Scheduler) scheduleRunning() {
 		if n <= 0 {
 			continue // the next one may go on
 		}
-		var ok bool
-		if at, ok = s.makeRoom(r, n, at); !ok {
+		var got room
+		if at, got = s.makeRoom(r, n, at); got == noRoom {
 			return
+		} else if got == again {
+			at--
+			continue
 		}
 		e := entry{r: r, id: r.id, kind: r.resend, tokens: int32(n), computed: int32(r.kv.NumComputedTokens())}
 		r.resend = KindRunning
 		s.takeDrafts(r, &e)
 		s.schedule(e)
+		s.encodePlanned(r)
 		b.prefill = b.prefill || r.prefill
 	}
 }
@@ -121,6 +126,7 @@ func (s *Scheduler) runningTokens(r *request) int {
 	}
 	n = min(n, s.batch.budget, s.longest-computed-1)
 	n = s.mamba.clip(r.kv, computed, n)
+	n = s.encode(r, computed, n)
 	return s.leaveLookahead(r, computed, n)
 }
 
@@ -134,21 +140,30 @@ func (s *Scheduler) leaveLookahead(r *request, computed, n int) int {
 	return max(n, 0)
 }
 
+// room is what makeRoom has achieved.
+type room uint8
+
+const (
+	noRoom  room = iota
+	hasRoom      // r has its blocks
+	again        // an output of the encoder is gone that r may have counted on: how many tokens it computes must be found anew
+)
+
 // makeRoom allocates n tokens for r, which is number at of running, and
 // preempts others until that succeeds, or r itself, or blocks are about to be free.
-// It returns the place of r and whether r got its blocks.
-func (s *Scheduler) makeRoom(r *request, n, at int) (int, bool) {
+// It returns the place of r.
+func (s *Scheduler) makeRoom(r *request, n, at int) (int, room) {
 	a := kvcache.Alloc{NumNewTokens: n, NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight}
 	for {
 		from := s.lengths(r)
 		if s.allocate(r, &a) {
-			return at, true
+			return at, hasRoom
 		}
 		s.batch.from = s.batch.from[:from]
 		s.batch.starved = true
 		if s.cache.NumDeferred() > 0 && !s.config.AsVLLM {
 			s.batch.waits = true // blocks come with an update; vLLM would preempt everybody
-			return at, false
+			return at, noRoom
 		}
 		victim := s.victim()
 		v := s.running[victim]
@@ -159,10 +174,13 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, bool) {
 			at--
 		}
 		s.running = slices.Delete(s.running, victim, victim+1)
-		s.unschedule(v)
+		gone := s.unschedule(v)
 		s.preempt(v)
-		if v == r {
-			return at, false
+		switch {
+		case v == r:
+			return at, noRoom
+		case gone && r.inputs != nil:
+			return at, again
 		}
 	}
 }
@@ -206,16 +224,18 @@ func (s *Scheduler) victim() int {
 }
 
 // unschedule takes a victim out of the batch, if it is there, and returns its
-// tokens to the budget. What it registered in this step will not be computed.
-func (s *Scheduler) unschedule(r *request) {
+// tokens to the budget. What it registered in this step will not be computed. It reports
+// whether an output of the encoder is gone, too.
+func (s *Scheduler) unschedule(r *request) (gone bool) {
 	b := s.batch
 	i := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == r })
 	if i < 0 {
-		return
+		return false
 	}
 	b.budget += int(b.rows[i].tokens)
 	s.forgetFrom(r, int(b.rows[i].computed))
 	b.rows = slices.Delete(b.rows, i, i+1)
+	return s.unscheduleEncoder(r)
 }
 
 // forgetFrom removes the keys of blocks of r that hold tokens from computed on.

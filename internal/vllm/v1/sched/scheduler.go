@@ -31,6 +31,8 @@ type Scheduler struct {
 	preempted []ID // since the last step
 	finished  []ID
 	transfer  transfer
+	encoder   encoder
+	loras     loras
 
 	counters Counters
 
@@ -64,8 +66,13 @@ func New(config Config) (*Scheduler, error) {
 	s.waiting.init(config.Policy)
 	s.skipped.init(config.Policy)
 	s.mamba.init(&s.config, cache)
+	s.encoder.init(&s.config)
+	s.loras.most = config.MaxLoRAs
 	if config.AsVLLM && config.NumSpeculativeTokens > 0 && s.mamba.clipsDecodes() {
 		return nil, fmt.Errorf("%w: a Mamba group in align mode clips the padding of a decode, and vLLM then schedules more drafts than tokens", ErrConfig)
+	}
+	if config.DisableChunkedMMInput && s.mamba.block > 0 && s.encoder.ahead > 0 {
+		return nil, fmt.Errorf("%w: blocks of a Mamba group divide prompts where items may not be divided, and a draft model reads ahead: some items would wait for ever", ErrConfig)
 	}
 	s.groups = len(cache.Config().Groups)
 	for _, g := range cache.Config().Groups {
@@ -115,6 +122,7 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 // without its blocks (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
 	s.free(r)
+	s.freeInputs(r)
 	s.cache.Preempt(r.kv)
 	s.forgetMatch(r)
 	r.status = preempted
@@ -180,6 +188,7 @@ type Load struct {
 	InFlight           int // steps
 	FreeBlocks, Blocks int // Blocks without the null block
 	Deferred           int // blocks of requests that are gone, kept for steps in flight
+	Encoder            EncoderUsage
 }
 
 // Load returns the present figures.
@@ -187,7 +196,12 @@ func (s *Scheduler) Load() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.cache.Pool()
+	var encoder EncoderUsage
+	if c := s.encoder.cache; c != nil {
+		encoder.Taken, encoder.Referenced = c.Usage()
+	}
 	return Load{
+		Encoder: encoder,
 		Running: len(s.running), Waiting: s.requests.Len() - len(s.running) - s.transfer.parked,
 		Loading: s.transfer.loading, Parked: s.transfer.parked, InFlight: s.flight.n,
 		FreeBlocks: p.NumFree(), Blocks: p.NumBlocks() - 1, Deferred: s.cache.NumDeferred(),

@@ -33,6 +33,9 @@ type Step struct {
 	Finished              []ID    // since the last step
 	NumScheduledTokens    int     // of all rows
 
+	EncoderInputs       []EncoderInput // to encode, before the rows are computed
+	FreedEncoderOutputs []string       // identifiers of items whose outputs are needed no more; to drop first
+
 	Loads   []Loading // to begin, for requests that wait for keys and values from elsewhere
 	Queries []Query   // requests that wait for SetMatch
 }
@@ -73,6 +76,7 @@ func (t *Step) reset(groups int) {
 	t.BlockStarts = t.BlockStarts[:0]
 	t.Copies, t.NumCommonPrefixBlocks = t.Copies[:0], t.NumCommonPrefixBlocks[:0]
 	t.Preempted, t.Finished, t.NumScheduledTokens = t.Preempted[:0], t.Finished[:0], 0
+	t.EncoderInputs, t.FreedEncoderOutputs = t.EncoderInputs[:0], t.FreedEncoderOutputs[:0]
 	t.Loads, t.Queries = t.Loads[:0], t.Queries[:0]
 	for len(t.Slots) < groups {
 		t.Slots = append(t.Slots, nil)

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/v1/kvcache"
 )
 
 // 100 blocks of prompt, 99 of them elsewhere, as in vLLM's
@@ -244,4 +246,86 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	require.Equal(t, low, h.schedule()[0].ID)
 	require.Len(t, h.update(1), 1)
 	h.empty()
+}
+
+// Ensure that a request which loads after a hit computes that hit itself if the step
+// that should have computed it fails: nobody has written those blocks.
+func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		before func(h *host, writer, loader ID)
+	}{
+		{"while it loads", func(*host, ID, ID) {}},
+		{"after it has received the rest", func(h *host, _, loader ID) { require.NoError(h.t, h.Received(loader)) }},
+		{"after the keys of the blocks are gone", func(h *host, writer, _ ID) { h.Abort(writer) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := transferConfig(100)
+			c.AsyncScheduling, c.AsVLLM = true, false
+			h := newHost(t, c)
+			writer := h.add(64, 1, Spec{})
+			require.Len(t, h.schedule(), 1)
+			loader := h.add(64, 1, Spec{External: Match{60, true}})
+			h.schedule()
+			require.Equal(t, []Loading{{loader, 0, 48, 12}}, h.step.Loads)
+			tc.before(h, writer, loader)
+			require.NoError(t, h.StepFailed())
+			require.NoError(t, h.Check())
+			h.Abort(writer)
+			if h.Load().Loading > 0 {
+				require.NoError(t, h.Received(loader))
+			}
+			rows := h.schedule()
+			require.Len(t, rows, 1)
+			require.Equal(t, loader, rows[0].ID)
+			require.Zero(t, rows[0].NumComputedTokens)
+		})
+	}
+}
+
+// Ensure that a request whose load came to nothing does not wait for the blocks that
+// it reserves itself when it loads again. In vLLM it waits for ever.
+func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
+	for _, asVLLM := range []bool{true, false} {
+		c := transferConfig(8)
+		c.AsVLLM = asVLLM
+		h := newHost(t, c)
+		id := h.add(64, 1, Spec{Ask: true, MaxTokens: 1})
+		h.schedule()
+		require.NoError(t, h.SetMatch(id, Match{64, true}))
+		h.schedule()
+		_, err := h.LoadFailed(nil, h.table(id)[0])
+		require.NoError(t, err)
+		require.NoError(t, h.Received(id))
+		h.schedule()
+		require.Len(t, h.step.Queries, 1)
+		require.NoError(t, h.SetMatch(id, Match{64, true}))
+		h.schedule()
+		require.Equal(t, !asVLLM, len(h.step.Loads) == 1)
+	}
+}
+
+// Ensure that what was computed after a load that failed cannot be read by those who
+// have hit it, although their own tables lack the block that failed: their window is past it.
+func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
+	c := transferConfig(100)
+	c.AsVLLM, c.MaxConcurrentBatches, c.MaxNumBatchedTokens = false, 3, 48
+	c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}, {Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 16}}
+	h := newHost(t, c)
+	first := h.add(64, 1, Spec{External: Match{16, false}})
+	require.Len(t, h.schedule(), 1)
+	invalid, err := h.Table(nil, first, 1)
+	require.NoError(t, err)
+	second := h.add(80, 1, Spec{})
+	require.Len(t, h.schedule(), 1)
+	computed := h.computed(second)
+	require.Positive(t, computed)
+	theirs, err := h.Table(nil, second, 1)
+	require.NoError(t, err)
+	require.NotContains(t, theirs, invalid[0])
+	affected, err := h.LoadFailed(nil, invalid[0])
+	require.NoError(t, err)
+	require.Equal(t, []ID{first, second}, affected)
+	require.LessOrEqual(t, len(affected), 2)
+	require.NoError(t, h.Check())
 }

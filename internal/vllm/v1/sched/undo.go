@@ -23,7 +23,11 @@ func (s *Scheduler) StepFailed() error {
 	if s.flight.n == 0 {
 		return fmt.Errorf("%w: no step is in flight", ErrOrder)
 	}
+	s.cutHits(s.flight.at(0).seq)
 	s.cache.ForgetSince(uint32(s.flight.at(0).seq))
+	if s.encoder.cache != nil {
+		s.encoder.cache.ForgetSince(s.flight.at(0).seq)
+	}
 	for ; s.flight.n > 0; s.flight.n-- {
 		b := s.flight.at(s.flight.n - 1)
 		for i := len(b.rows) - 1; i >= 0; i-- {
@@ -39,10 +43,23 @@ func (s *Scheduler) StepFailed() error {
 		// The worker may not have seen these.
 		s.preempted = append(s.preempted, b.preempted...)
 		s.finished = append(s.finished, b.finished...)
+		if s.encoder.cache != nil {
+			s.encoder.cache.Evicted(b.evicted)
+		}
 		b.rows = b.rows[:0]
 	}
 	s.cache.Processed(s.steps)
 	return nil
+}
+
+// cutHits gives up loads that follow a hit of blocks which the failed steps, from
+// step on, may not have computed. Such a request would keep the blocks of its hit.
+func (s *Scheduler) cutHits(step uint64) {
+	for _, r := range s.allWaiting() {
+		if s.hasHit(r, step) {
+			s.cutLoad(r, 0)
+		}
+	}
 }
 
 // undo takes back one row of a failed step, the newest of its request. Stale rows
@@ -77,6 +94,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 		s.preempt(r)
 		return
 	}
+	s.refindInputs(r)
 	r.prefill = e.prefill
 	r.drafts = r.drafts[:0]
 	r.drafts = append(r.drafts, b.drafts[e.draft:e.draft+e.drafts]...)
@@ -87,6 +105,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 func (s *Scheduler) unadmit(r *request, e *entry) {
 	s.removeRunning(r)
 	s.unreserve(r)
+	s.freeInputs(r)
 	s.cache.Unadmit(r.kv)
 	r.transfers.unsettled, r.transfers.blocks = 0, r.transfers.blocks[:0]
 	r.status = waiting
@@ -108,6 +127,7 @@ func (s *Scheduler) undoRow(r *request, e *entry) {
 		r.prefill = e.prefill
 		r.placeholders, r.eligible = 0, 0
 		r.stale = r.inFlight
+		s.refindInputs(r)
 	} else {
 		s.cache.ForgetFrom(r.kv, computed)
 		s.removeRunning(r)

@@ -96,7 +96,11 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 		return 0 // finished since
 	}
 	stale := s.land(r, e)
-	if r.status == parked || stale && r.dropStale || !e.samples {
+	if r.status == parked || stale && r.dropStale {
+		return 0
+	}
+	if !e.samples {
+		s.freePassedInputs(r)
 		return 0
 	}
 	if len(tokens) == 0 {
@@ -112,6 +116,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 			s.reject(r, rejected)
 		}
 	}
+	s.freePassedInputs(r)
 	var reason Reason
 	for stop := false; kept < len(tokens) && !stop; kept++ {
 		s.cache.Append(r.kv, tokens[kept])

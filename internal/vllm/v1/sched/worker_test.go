@@ -21,6 +21,7 @@ type worker struct {
 	computed map[ID]int
 	memory   []map[int64]uint64 // by group and slot
 	garbage  uint64
+	encoder  encoderWorker
 }
 
 func newWorker(c *Config) *worker {
@@ -28,6 +29,7 @@ func newWorker(c *Config) *worker {
 		groups: c.Cache.Groups, computes: c.AsyncScheduling && c.NumSpeculativeTokens > 0,
 		seed: maphash.MakeSeed(), tables: map[ID][][]int32{}, tokens: map[ID][]int32{}, extras: map[ID]blockhash.Extras{}, computed: map[ID]int{},
 	}
+	w.encoder = newEncoderWorker(c)
 	for range w.groups {
 		w.memory = append(w.memory, map[int64]uint64{})
 	}
@@ -51,6 +53,7 @@ func (w *worker) begin(step *Step, known map[ID][]int32) {
 	for _, id := range append(append([]ID{}, step.Preempted...), step.Finished...) {
 		delete(w.tables, id)
 	}
+	w.encoder.begin(step, w.extras)
 	for _, c := range step.Copies {
 		size := int64(w.groups[c.Group].BlockSize)
 		for i := range size {
@@ -89,6 +92,9 @@ func (w *worker) run(step *Step, jobs []job) error {
 	for i := range jobs {
 		j := &jobs[i]
 		if !j.void {
+			if err := w.encoder.check(&j.row, w.extras[j.row.ID]); err != nil {
+				return err
+			}
 			if !w.computes && j.row.NumComputedTokens != w.computed[j.row.ID] {
 				return fmt.Errorf("request %#x computes from token %d: the worker has %d", uint64(j.row.ID), j.row.NumComputedTokens, w.computed[j.row.ID])
 			}

@@ -29,6 +29,7 @@ func (s *Scheduler) write(step *Step) {
 	b.finished = append(b.finished, s.finished...)
 	step.Preempted = append(step.Preempted, b.preempted...)
 	step.Finished = append(step.Finished, b.finished...)
+	s.writeEncoder(step)
 	step.Loads = append(step.Loads, s.transfer.loads...)
 	step.Queries = append(step.Queries, s.transfer.queries...)
 	s.preempted, s.finished = s.preempted[:0], s.finished[:0]

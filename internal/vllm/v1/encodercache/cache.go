@@ -1,0 +1,191 @@
+package encodercache
+
+import "slices"
+
+// A Cache is the outputs that a worker has, or will have after the steps in flight.
+type Cache struct {
+	size         int // embeddings, as are the next two
+	free         int
+	unreferenced int // taken by outputs to which nobody refers
+	entries      map[string]*entry
+	oldest       []*entry // those to which nobody refers, the longest unreferenced first
+	evicted      []string // hashes since TakeEvicted
+}
+
+// An entry is one output.
+type entry struct {
+	hash   string
+	embeds int
+	step   uint64     // that computes it
+	users  []*Request // that refer to it
+}
+
+// New makes a cache for so many embeddings.
+func New(size int) *Cache {
+	return &Cache{size: size, free: size, entries: map[string]*entry{}}
+}
+
+// Use makes r refer to the output of its input i and reports whether there is one
+// (vLLM: check_and_update_cache).
+func (c *Cache) Use(r *Request, i int) bool {
+	e := c.entries[r.inputs[i].Hash]
+	if e == nil {
+		return false
+	}
+	if len(e.users) == 0 {
+		c.unreferenced -= e.embeds
+		c.unlist(e)
+	}
+	e.refer(r, i)
+	return true
+}
+
+// Reserve reports whether the output of input i of r can be kept beside planned
+// embeddings for which there is no entry yet. It evicts what is in the way
+// (vLLM: can_allocate).
+func (c *Cache) Reserve(r *Request, i, planned int) bool {
+	need := r.inputs[i].NumEmbeds + planned
+	if need > c.free+c.unreferenced {
+		return false
+	}
+	for need > c.free {
+		e := c.oldest[0]
+		c.remove(e)
+		c.evicted = append(c.evicted, e.hash)
+	}
+	return true
+}
+
+// Allocate enters the output of input i of r, which step computes. Reserve has
+// said that there is room.
+func (c *Cache) Allocate(r *Request, i int, step uint64) {
+	in := &r.inputs[i]
+	e := c.entries[in.Hash]
+	if e == nil {
+		e = &entry{hash: in.Hash, embeds: in.NumEmbeds, step: step}
+		c.entries[in.Hash] = e
+		c.free -= e.embeds
+	}
+	e.refer(r, i)
+}
+
+func (e *entry) refer(r *Request, i int) {
+	if !slices.Contains(e.users, r) {
+		e.users = append(e.users, r)
+	}
+	if !slices.Contains(r.held, i) {
+		r.held = append(r.held, i)
+	}
+}
+
+// FreeInput ends what r has to do with the output of its input i.
+func (c *Cache) FreeInput(r *Request, i int) {
+	r.held = slices.DeleteFunc(r.held, func(h int) bool { return h == i })
+	e := c.entries[r.inputs[i].Hash]
+	if e == nil || len(e.users) == 0 {
+		return
+	}
+	e.users = slices.DeleteFunc(e.users, func(u *Request) bool { return u == r })
+	if len(e.users) == 0 {
+		c.oldest = append(c.oldest, e)
+		c.unreferenced += e.embeds
+	}
+}
+
+// Free ends what r has to do with all outputs, in the order of its inputs.
+func (c *Cache) Free(r *Request) {
+	slices.Sort(r.held)
+	for len(r.held) > 0 {
+		c.FreeInput(r, r.held[0])
+	}
+}
+
+// FreePassed is FreeInput for the inputs that end at or before token end.
+func (c *Cache) FreePassed(r *Request, end int) {
+	slices.Sort(r.held)
+	for k := 0; k < len(r.held); {
+		if in := &r.inputs[r.held[k]]; in.Offset+in.Length <= end {
+			c.FreeInput(r, r.held[k])
+		} else {
+			k++
+		}
+	}
+}
+
+// Forget removes the output of input i of r, which will not be computed.
+func (c *Cache) Forget(r *Request, i int) { c.forget(c.entries[r.inputs[i].Hash]) }
+
+// ForgetSince removes the outputs that step and later ones compute, which failed.
+// The worker may have them: they count as evicted.
+func (c *Cache) ForgetSince(step uint64) {
+	var gone []string
+	for hash, e := range c.entries {
+		if e.step >= step {
+			gone = append(gone, hash)
+		}
+	}
+	slices.Sort(gone)
+	for _, hash := range gone {
+		c.forget(c.entries[hash])
+	}
+	c.evicted = append(c.evicted, gone...)
+}
+
+// Evicted tells the worker again what steps that failed have told it.
+func (c *Cache) Evicted(hashes []string) { c.evicted = append(c.evicted, hashes...) }
+
+// forget removes e; nobody refers to it any more.
+func (c *Cache) forget(e *entry) {
+	if e == nil {
+		return
+	}
+	for _, r := range e.users {
+		r.held = slices.DeleteFunc(r.held, func(i int) bool { return r.inputs[i].Hash == e.hash })
+	}
+	if len(e.users) > 0 {
+		e.users = nil
+		delete(c.entries, e.hash)
+		c.free += e.embeds
+		return
+	}
+	c.remove(e)
+}
+
+// remove takes an unreferenced e out.
+func (c *Cache) remove(e *entry) {
+	c.unlist(e)
+	c.unreferenced -= e.embeds
+	c.free += e.embeds
+	delete(c.entries, e.hash)
+}
+
+func (c *Cache) unlist(e *entry) {
+	i := slices.Index(c.oldest, e)
+	c.oldest = slices.Delete(c.oldest, i, i+1)
+}
+
+// TakeEvicted appends the hashes evicted since the last call to dst, without those
+// that have an entry again (vLLM: get_freed_mm_hashes).
+func (c *Cache) TakeEvicted(dst []string) []string {
+	for _, hash := range c.evicted {
+		if c.entries[hash] == nil && !slices.Contains(dst, hash) {
+			dst = append(dst, hash)
+		}
+	}
+	c.evicted = c.evicted[:0]
+	return dst
+}
+
+// Reset forgets all outputs. The worker must drop its own.
+func (c *Cache) Reset() {
+	for _, e := range c.entries {
+		c.forget(e)
+	}
+	c.evicted = c.evicted[:0]
+}
+
+// Usage is how many embeddings the entries take, and how many of these are of
+// outputs to which somebody refers.
+func (c *Cache) Usage() (taken, referenced int) {
+	return c.size - c.free, c.size - c.free - c.unreferenced
+}

@@ -1,0 +1,12 @@
+// Package encodercache says which outputs of the encoder (embeddings of images,
+// audio and the like) a worker keeps: vLLM's EncoderCacheManager, on paper
+// (vllm/v1/RULES.md §20).
+//
+// An output is known by the hash of its input, and its size is a number of
+// embeddings. Requests refer to the outputs they still read. An output to which
+// nobody refers stays until its place is needed; then the one that has been
+// unreferenced longest is evicted, and the worker is told.
+//
+// When an input is encoded is the scheduler's business; the embeddings
+// themselves are the worker's.
+package encodercache

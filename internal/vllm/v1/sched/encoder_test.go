@@ -1,0 +1,282 @@
+package sched
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+)
+
+func encoderConfig(tokens, cache, budget int) Config {
+	return Config{
+		MaxNumSeqs: 16, MaxNumBatchedTokens: tokens, EncoderCacheSize: cache, MaxNumEncoderInputTokens: budget,
+		Cache: kvcache.Config{
+			NumGPUBlocks: 10000, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 2048,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.Dense,
+		},
+	}
+}
+
+func item(hash string, offset, length int) Spec {
+	return Spec{Extras: blockhash.Extras{Items: []blockhash.Item{{Identifier: hash, Offset: offset, Length: length}}}}
+}
+
+// requireEncodes checks which items of which requests the last step encodes.
+func requireEncodes(h *host, want ...EncoderInput) {
+	h.t.Helper()
+	for i, in := range h.step.EncoderInputs {
+		require.Equal(h.t, in.ID, h.step.Rows[in.Row].ID)
+		h.step.EncoderInputs[i].Row = 0
+	}
+	require.Equal(h.t, want, append([]EncoderInput(nil), h.step.EncoderInputs...))
+}
+
+// The scenarios of vLLM's scheduler tests (test_schedule_multimodal_requests,
+// test_schedule_partial_requests, test_no_mm_input_chunking).
+
+func TestEachItemIsEncodedOnce(t *testing.T) {
+	h := newHost(t, encoderConfig(8192, 8192, 8192))
+	var want []EncoderInput
+	for i := range 10 {
+		want = append(want, EncoderInput{ID: h.add(200, 10*i, item(fmt.Sprint(i), i, 100))})
+	}
+	require.Len(t, h.schedule(), 10)
+	requireEncodes(h, want...)
+	h.update(1)
+	h.schedule()
+	require.Empty(t, h.step.EncoderInputs)
+	require.Equal(t, EncoderUsage{Taken: 1000}, h.Load().Encoder)
+}
+
+func TestAnItemBeyondTheBudgetEndsTheChunk(t *testing.T) {
+	h := newHost(t, encoderConfig(1024, 1024, 1024))
+	var ids []ID
+	for i := range 3 {
+		ids = append(ids, h.add(800, 10*i, item(fmt.Sprint(i), 100, 600)))
+	}
+	rows := h.schedule()
+	require.Equal(t, []int{800, 100, 100}, scheduled(rows))
+	requireEncodes(h, EncoderInput{ID: ids[0]})
+	h.update(1)
+	rows = h.schedule()
+	require.Equal(t, []int{1, 700}, scheduled(rows))
+	require.Equal(t, ids[:2], []ID{rows[0].ID, rows[1].ID})
+	requireEncodes(h, EncoderInput{ID: ids[1]})
+	require.Equal(t, []string{"0"}, h.step.FreedEncoderOutputs)
+}
+
+func scheduled(rows []Row) (tokens []int) {
+	for _, row := range rows {
+		tokens = append(tokens, row.NumScheduledTokens)
+	}
+	return tokens
+}
+
+func TestItemsAreNotDividedIfAskedFor(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		whole bool
+		want  []int
+	}{
+		{"divided", false, []int{1024, 176}},
+		{"whole", true, []int{400, 800}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := encoderConfig(1024, 1024, 1024)
+			c.DisableChunkedMMInput = tc.whole
+			h := newHost(t, c)
+			h.add(1200, 1, item("a", 400, 800))
+			for _, want := range tc.want {
+				require.Equal(t, []int{want}, scheduled(h.schedule()))
+				h.update(1)
+			}
+		})
+	}
+}
+
+// Ensure that an output is computed once for requests that have the same item, and stays as long as one
+// of them reads it.
+func TestRequestsShareAnOutput(t *testing.T) {
+	c := encoderConfig(64, 40, 40)
+	c.LongPrefillTokenThreshold = 32
+	h := newHost(t, c)
+	a, b := h.add(60, 1, item("a", 16, 30)), h.add(60, 2, item("a", 30, 30))
+	h.schedule()
+	requireEncodes(h, EncoderInput{ID: a})
+	require.Equal(t, EncoderUsage{30, 30}, h.Load().Encoder)
+	h.update(1)
+	h.schedule()
+	require.Empty(t, h.step.EncoderInputs)
+	h.update(1)
+	require.Equal(t, EncoderUsage{30, 0}, h.Load().Encoder)
+	h.Abort(a, b)
+	h.add(60, 3, item("b", 0, 20))
+	h.schedule()
+	require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
+}
+
+// Ensure that a draft model that reads one token ahead finds the output of the item that begins there.
+func TestADraftModelReadsAhead(t *testing.T) {
+	c := encoderConfig(64, 24, 24)
+	c.Cache.Eagle, c.LongPrefillTokenThreshold = true, 32
+	h := newHost(t, c)
+	a := h.add(60, 1, item("a", 32, 8))
+	h.add(60, 2, item("b", 32, 20))
+	require.Equal(t, []int{32, 31}, scheduled(h.schedule()), "there is no room for b, so its chunk ends one token earlier")
+	requireEncodes(h, EncoderInput{ID: a})
+}
+
+// tight has 5 requests' worth of single blocks of 4 tokens, and steps of 4 tokens a request.
+func tight(blocks int, asVLLM bool) Config {
+	c := small(blocks)
+	c.Policy, c.LongPrefillTokenThreshold, c.AdmitChunks, c.AsVLLM = Priority, 4, true, asVLLM
+	c.EncoderCacheSize = 8
+	return c
+}
+
+func importance(priority int, spec Spec) Spec {
+	spec.Priority, spec.MaxTokens = priority, 1
+	return spec
+}
+
+// Ensure that an output is computed although the row that should have done so was taken
+// out of the step: by the request that preempted it, or by another one that reads it.
+// vLLM believes that it is there.
+func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		asVLLM       bool
+		blocks       int
+		bystander    bool // a request between the two that reads the same item
+		rows, encode int
+	}{
+		{"the one that preempts it", false, 4, false, 1, 1},
+		{"another one", false, 6, true, 2, 1},
+		{"nobody in vLLM", true, 4, false, 1, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHost(t, tight(tc.blocks, tc.asVLLM))
+			h.add(8, 1, importance(9, item("a", 4, 4)))
+			if tc.bystander {
+				h.add(8, 2, importance(5, item("a", 4, 4)))
+				h.add(8, 3, importance(0, Spec{}))
+			} else {
+				h.add(8, 3, importance(0, item("a", 4, 4)))
+			}
+			h.schedule() // priorities: the last one is admitted first
+			h.update(1)
+			for i, j := 0, len(h.running)-1; i < j; i, j = i+1, j-1 {
+				h.running[i], h.running[j] = h.running[j], h.running[i]
+			}
+			require.Len(t, h.schedule(), tc.rows)
+			require.Len(t, h.step.EncoderInputs, tc.encode)
+		})
+	}
+}
+
+// Ensure that requests which hold outputs and wait for room for more do not wait for
+// each other for ever. In vLLM they do.
+func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
+	for _, asVLLM := range []bool{false, true} {
+		c := small(40)
+		c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize, c.AsVLLM = true, 4, 8, asVLLM
+		h := newHost(t, c)
+		for i := range 2 {
+			h.add(10, 1+i, Spec{MaxTokens: 2, Extras: blockhash.Extras{Items: []blockhash.Item{
+				{Identifier: fmt.Sprint("first", i), Offset: 0, Length: 4}, {Identifier: fmt.Sprint("second", i), Offset: 5, Length: 4},
+			}}})
+		}
+		for range 20 {
+			if len(h.schedule()) > 0 {
+				h.update(1)
+			}
+		}
+		require.Equal(t, asVLLM, h.Load().Running > 0)
+	}
+}
+
+func TestOutputsOfAStepThatFailedAreComputedAgain(t *testing.T) {
+	h := newHost(t, encoderConfig(64, 64, 64))
+	a := h.add(60, 1, item("a", 0, 8))
+	h.schedule()
+	require.NoError(t, h.StepFailed())
+	h.schedule()
+	requireEncodes(h, EncoderInput{ID: a})
+}
+
+func TestItemsThatNeverFitAreRefused(t *testing.T) {
+	for _, tc := range []struct {
+		name, wantErr string
+		change        func(c *Config)
+		items         []blockhash.Item
+	}{
+		{"larger than the cache", "40 embeddings at once, the encoder has room for 32", func(*Config) {}, item("a", 0, 40).Extras.Items},
+		{"larger than the budget", "room for 16", func(c *Config) { c.MaxNumEncoderInputTokens = 16 }, item("a", 0, 20).Extras.Items},
+		{"two at once under a draft model", "item 1 needs 40 embeddings", func(c *Config) { c.Cache.Eagle = true },
+			[]blockhash.Item{{Identifier: "a", Length: 20}, {Identifier: "b", Offset: 20, Length: 20}}},
+		{"longer than a step", "items may not be divided", func(c *Config) { c.DisableChunkedMMInput, c.LongPrefillTokenThreshold = true, 16 }, item("a", 0, 20).Extras.Items},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := encoderConfig(64, 32, 0)
+			tc.change(&c)
+			s := newSmall(t, c)
+			_, err := s.Add(Spec{Tokens: tokens(60, 1), MaxTokens: 1, Extras: blockhash.Extras{Items: tc.items}})
+			require.ErrorIs(t, err, ErrRequest)
+			require.ErrorContains(t, err, tc.wantErr)
+			require.Zero(t, s.Load().Waiting)
+		})
+	}
+	_, err := newSmall(t, encoderConfig(64, 32, 0)).Add(Spec{Tokens: tokens(60, 1), MaxTokens: 1, IsEmbed: []byte{1}})
+	require.ErrorIs(t, err, ErrRequest)
+}
+
+func TestTheEncoderCacheIsResetBetweenSteps(t *testing.T) {
+	h := newHost(t, encoderConfig(64, 64, 64))
+	h.add(60, 1, item("a", 0, 8))
+	h.schedule()
+	require.ErrorIs(t, h.ResetEncoderCache(), ErrOrder)
+	h.update(1)
+	require.NoError(t, h.ResetEncoderCache())
+	require.Zero(t, h.Load().Encoder)
+}
+
+// Ensure that no more adapters run than may, and that others do not wait for those that must.
+// vLLM counts only requests of the step, so it admits one too many beside a row in flight.
+func TestAdaptersAreLimited(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		asVLLM, flight bool
+		want           []int64
+	}{
+		{"in one step", false, false, []int64{1, 1, 0}},
+		{"beside a row in flight", false, true, []int64{1, 1, 0}},
+		{"as vLLM in one step", true, false, []int64{1, 1, 0}},
+		{"as vLLM beside a row in flight", true, true, []int64{1, 2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := small(60)
+			c.MaxLoRAs, c.AsVLLM, c.MaxConcurrentBatches = 1, tc.asVLLM, 2
+			h := newHost(t, c)
+			lora := func(id int64) { h.add(4, 7, Spec{LoRAID: id}) }
+			lora(1)
+			if tc.flight {
+				h.schedule()
+			}
+			for _, id := range []int64{2, 1, 0} {
+				lora(id)
+			}
+			h.schedule()
+			var got []int64
+			for _, r := range h.running {
+				got = append(got, r.loraID)
+			}
+			if tc.asVLLM && tc.flight {
+				got = got[:2]
+			}
+			require.Equal(t, tc.want, got)
+		})
+	}
+}
