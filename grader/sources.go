@@ -32,6 +32,11 @@ var Watched []byte
 //go:embed process/launch.c
 var Launcher []byte
 
+// Bare is what Launcher has in place of the C library, and includes.
+//
+//go:embed process/bare.c
+var Bare []byte
+
 // Tester is what a white-box tester does to an engine; Watched includes it.
 //
 //go:embed process/tester.c

@@ -10,70 +10,66 @@ import (
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sizing"
 )
 
+const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
+it by making one thing after the other twice as good, and compares block sizes and systems.
+With --target it also says how many blocks, and how many GPUs, a rate takes. Where a price of the
+GPU is known, it says what a million tokens cost, and what each change may cost before it no longer
+pays.
+
+Objectives, several with commas between them:
+  0.5s/token     normalized latency: from arrival to end, by tokens of the answer, the paper's
+  ttft<2s@p99    time to the first token
+  tpot<100ms@p90 time for each further token
+  e2e<30s@p50    time of the whole answer
+Behind the @ is what of all requests: mean (default), p50, p99.9, max and so on.
+
+What is answered lasts: it holds for an hour of arrivals, and for 40 times as long as an answer
+takes, under the seeds of the search and four others. Runs are made as long as that takes;
+--duration and --requests are the least that they have. A trace keeps its shape, bursts too; its
+arrivals only come faster or slower. All its rows are taken, if --requests and --duration do not
+say otherwise; one that is too short to tell what lasts is refused.
+
+With -o every run is kept in the folder: interrupted or killed, the same command goes on from there.
+With --shard, i/n, only the i-th of n parts is run. When the folders of all parts are copied into
+one, or were one, the command without --shard answers from what they ran.`
+
+const planExamples = `  llmsim plan --slo 0.5s/token
+  llmsim plan --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv \
+    --slo 'ttft<2s@p99,tpot<100ms@p90'
+  llmsim plan --setup llama-3-70b --trace mooncake_trace.jsonl --max-len 131072 --slo 'ttft<30s@p90'
+  llmsim plan --model qwen2.5-7b --gpu l4 --trace own.csv --slo 100ms/token --target 20 -o plan
+  llmsim plan --system sosp --all-systems --workload alpaca --slo 0.5s/token
+  llmsim plan --model llama-3-70b --gpu h100-80gb --workers 4 --slo 100ms/token --shard 2/3 -o plan`
+
+// planOptions are the flags of llmsim plan.
+type planOptions struct {
+	q          sizing.Question
+	slo, shard string
+	prices     string
+}
+
 func planCommand() *cobra.Command {
-	q := sizing.Question{Scenario: scenario.Scenario{Seed: 1}}
-	var slo, folder string
+	o := planOptions{q: sizing.Question{Scenario: scenario.Scenario{Seed: 1}}}
 	c := &cobra.Command{
-		Use:   "plan",
-		Short: "How many requests a second fit, what limits them, what to take",
-		Long: "plan finds the highest rate of requests that holds a service level objective, finds what limits\n" +
-			"it by making one thing after the other twice as good, and compares block sizes and systems.\n" +
-			"With --target it also says how many blocks, and how many GPUs, a rate takes.\n\n" +
-			"Objectives, several with commas between them:\n" +
-			"  0.5s/token     normalized latency: from arrival to end, by tokens of the answer, the paper's\n" +
-			"  ttft<2s@p99    time to the first token\n" +
-			"  tpot<100ms@p90 time for each further token\n" +
-			"  e2e<30s@p50    time of the whole answer\n" +
-			"Behind the @ is what of all requests: mean (default), p50, p99.9, max and so on.\n\n" +
-			"What is answered lasts: it holds for an hour of arrivals, and for 40 times as long as an answer\n" +
-			"takes, under the seeds of the search and four others. Runs are made as long as that takes;\n" +
-			"--duration and --requests are the least that they have. A trace keeps its shape, bursts too; its\n" +
-			"arrivals only come faster or slower. All its rows are taken, if --requests and --duration do not\n" +
-			"say otherwise; one that is too short to tell what lasts is refused.",
-		Example: "  llmsim plan --slo 0.5s/token\n" +
-			"  llmsim plan --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv \\\n" +
-			"    --slo 'ttft<2s@p99,tpot<100ms@p90'\n" +
-			"  llmsim plan --setup llama-3-70b --trace mooncake_trace.jsonl --max-len 131072 --slo 'ttft<30s@p90'\n" +
-			"  llmsim plan --model qwen2.5-7b --gpu l4 --trace own.csv --slo 100ms/token --target 20 -o plan\n" +
-			"  llmsim plan --system sosp --all-systems --workload alpaca --slo 0.5s/token",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if q.SLO, err = capacity.ParseSLO(slo); err != nil {
-				return err
-			}
-			if q.Seeds < 1 || !(q.Precision > 0 && q.Precision < 1) {
-				return fmt.Errorf("--seeds %d, --precision %g: want at least 1 seed and a precision between 0 and 1", q.Seeds, q.Precision)
-			}
-			if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
-				return err
-			}
-			if folder != "" {
-				if err := jobs.CheckFolder(folder); err != nil {
-					return err
-				}
-			}
-			var stop func()
-			q.Progress, stop = counted("searches")
-			report, err := sizing.Size(c.Context(), q)
-			stop()
-			if err != nil {
-				return err
-			}
-			if folder != "" {
-				err = report.Save(folder)
-			}
-			return errors.Join(report.Write(c.OutOrStdout()), err)
-		},
+		Use:     "plan",
+		Short:   "How many requests a second fit, what limits them, what to take",
+		Long:    planHelp,
+		Example: planExamples,
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
-	f := c.Flags()
+	f, q := c.Flags(), &o.q
 	f.SortFlags = false
-	f.StringVar(&slo, "slo", "0.5s/token", "what has to hold: see above")
+	f.StringVar(&o.slo, "slo", "0.5s/token", "what has to hold: see above")
 	f.Float64Var(&q.Target, "target", 0, "requests a second that are wanted: say how many blocks and GPUs they take (default: none)")
-	f.StringVarP(&folder, "out", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, and index.html")
+	f.StringVarP(&q.Folder, "out", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, index.html, and what was run")
+	f.StringVar(&o.shard, "shard", "", "run the i-th of n parts only, into the folder: i/n, i from 1")
+	f.StringVar(&o.prices, "prices", "", "file of prices by GPU: say what tokens cost (default: the built-in one)")
 	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.BoolVar(&q.AllSystems, "all-systems", false, "compare with Orca and FasterTransformer too")
 	addBlockSize(f, &q.Scenario.Server)
@@ -86,4 +82,54 @@ func planCommand() *cobra.Command {
 	addDecoding(f, &q.Scenario.Decoding)
 	addMemory(f, &q.Scenario.Server)
 	return c
+}
+
+// run checks all that can be wrong before the search.
+func (o *planOptions) run(c *cobra.Command) (err error) {
+	q := &o.q
+	if q.SLO, err = capacity.ParseSLO(o.slo); err != nil {
+		return err
+	}
+	if q.Seeds < 1 || !(q.Precision > 0 && q.Precision < 1) {
+		return fmt.Errorf("--seeds %d, --precision %g: want at least 1 seed and a precision between 0 and 1", q.Seeds, q.Precision)
+	}
+	if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
+		return err
+	}
+	if q.Prices, err = cost.OpenPrices(o.prices); err != nil {
+		return err
+	}
+	if o.shard != "" {
+		if q.Shard, err = jobs.ParseShard(o.shard); err != nil {
+			return fmt.Errorf("--shard: %w", err)
+		}
+		if q.Folder == "" {
+			return errors.New("--shard: want -o DIR, the folder that keeps what is run")
+		}
+	}
+	if q.Folder != "" {
+		if err := jobs.CheckFolder(q.Folder); err != nil {
+			return err
+		}
+	}
+	var stop func()
+	q.Progress, stop = counted("searches")
+	if o.shard != "" {
+		done, _, err := sizing.Part(c.Context(), *q)
+		stop()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(c.OutOrStdout(), "part %v: %d searches are in %s; with those of the other parts there, the same command without --shard answers\n", q.Shard, done, q.Folder)
+		return err
+	}
+	report, err := sizing.Size(c.Context(), *q)
+	stop()
+	if err != nil {
+		return err
+	}
+	if q.Folder != "" {
+		err = report.Save(q.Folder)
+	}
+	return errors.Join(report.Write(c.OutOrStdout()), err)
 }

@@ -53,6 +53,7 @@ func TestPlanWritesWhatItSays(t *testing.T) {
 		{"2 workers would do", []string{"--model", "opt-13b", "--gpu", "l4"}},
 		{"target", []string{"--target", "-1"}},
 		{"--seeds -2", []string{"--seeds", "-2"}},
+		{"not a shard", []string{"--shard", "3/2"}},
 	} {
 		dir := filepath.Join(t.TempDir(), "none")
 		status, out, said := llmsim(t, append([]string{"plan", "-o", dir}, c.args...)...)

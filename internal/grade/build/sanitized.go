@@ -50,5 +50,5 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	if len(p.Missing) > 0 {
 		link = append(link, p.file("missing.o"))
 	}
-	return k.gcc(link...)
+	return k.ld(link...)
 }

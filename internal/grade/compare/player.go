@@ -13,12 +13,13 @@ import (
 	"llmmemory/internal/grade/runner"
 )
 
-// patience is no measure of speed.
-var patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
+// Patience is what one process may take; it is no measure of speed. A test that
+// plays calls which never return makes it shorter, before it plays anything.
+var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
 // patienceWith is longer where a step is many calls: for each, a list is walked.
 func patienceWith(ops []trace.Op) runner.Patience {
-	p := patience
+	p := Patience
 	for _, op := range ops {
 		if op.Kind.Many() {
 			n := time.Duration(max(op.B, op.C))

@@ -111,9 +111,8 @@ var ErrDied = errors.New("the process ended")
 // A Process runs a submission.
 type Process struct {
 	*memory
+	pipes
 	cmd      *exec.Cmd
-	requests *os.File
-	replies  *os.File
 	patience Patience
 	said     limitedbuffer.Tail // of its standard error
 	look     time.Time          // when the processor time of all calls is looked at next
@@ -150,25 +149,19 @@ func (p *Process) start(program string) error {
 	if err != nil {
 		return err
 	}
-	theirRequests, ours, err := os.Pipe()
+	ours, requests, replies, err := newPipes()
 	if err != nil {
 		return err
 	}
-	defer theirRequests.Close()
-	replies, theirReplies, err := os.Pipe()
-	if err != nil {
-		_ = ours.Close()
-		return err
-	}
-	defer theirReplies.Close()
-	p.requests, p.replies = ours, replies
+	defer requests.Close()
+	defer replies.Close()
+	p.pipes = ours
 	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: []string{}}
 	p.cmd.Stderr, p.cmd.WaitDelay = &p.said, time.Second
-	p.cmd.ExtraFiles = []*os.File{p.file, theirRequests, theirReplies}
+	p.cmd.ExtraFiles = []*os.File{p.file, requests, replies}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
-		_ = ours.Close()
-		_ = replies.Close()
+		p.pipes.close()
 		return err
 	}
 	return nil
@@ -177,8 +170,7 @@ func (p *Process) start(program string) error {
 // Close ends the process and everything it started.
 func (p *Process) Close() {
 	p.end()
-	_ = p.requests.Close()
-	_ = p.replies.Close()
+	p.pipes.close()
 	p.memory.close()
 }
 
@@ -213,9 +205,7 @@ func (p *Process) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 // Do makes one call. After an error the process is gone.
 func (p *Process) Do(r Request) (Reply, error) {
 	w := waiting{begin: time.Now()}
-	// For both: a process that replies without being asked leaves the requests
-	// where they are, until no more fit.
-	err := p.transfer(&w, unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), p.requests.SetWriteDeadline, p.requests.Write)
+	err := p.transfer(&w, unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), p.write)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -223,7 +213,7 @@ func (p *Process) Do(r Request) (Reply, error) {
 		returned int64
 		events   uint64
 	}
-	err = p.transfer(&w, unsafe.Slice((*byte)(unsafe.Pointer(&head)), unsafe.Sizeof(head)), p.replies.SetReadDeadline, p.replies.Read)
+	err = p.transfer(&w, unsafe.Slice((*byte)(unsafe.Pointer(&head)), unsafe.Sizeof(head)), p.read)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -270,18 +260,15 @@ type waiting struct {
 }
 
 // transfer moves all bytes, and looks at the processor time whenever it has waited.
-func (p *Process) transfer(w *waiting, bytes []byte, deadline func(time.Time) error, move func([]byte) (int, error)) error {
+func (p *Process) transfer(w *waiting, bytes []byte, move func([]byte, time.Time) (int, error)) error {
 	for len(bytes) > 0 {
 		until := time.Now().Add(lookEvery)
 		if p.look.Before(until) {
 			until = p.look
 		}
-		_ = deadline(until)
-		n, err := move(bytes)
+		n, err := move(bytes, until)
 		bytes = bytes[n:]
 		switch {
-		case err == nil && n == 0:
-			return p.why(io.EOF)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if err := p.exceeded(w); err != nil {
 				p.end()

@@ -104,3 +104,13 @@ func BenchmarkStart(b *testing.B) {
 		p.Close()
 	}
 }
+
+func BenchmarkDo(b *testing.B) {
+	p, err := runner.Start(program(b, ""), patient)
+	require.NoError(b, err)
+	defer p.Close()
+	for b.Loop() {
+		_, err := p.Do(runner.Request{Call: runner.GiveBack})
+		require.NoError(b, err)
+	}
+}

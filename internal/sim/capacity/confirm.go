@@ -19,54 +19,49 @@ func confirmHorizon(p *scenario.Plan, o Options) Horizon {
 	return h
 }
 
-// confirmStep is how far the rates that are confirmed are apart.
-const confirmStep = 1.03
+// confirmStep is how far the rates that are confirmed are apart, fineStep how far those
+// are that not all seeds hold.
+const (
+	confirmStep = 1.03
+	fineStep    = 1.015
+	mostUp      = 20
+	mostDown    = 40
+)
 
-// confirm finds the rate that lasts for the horizon under most seeds, those of the
-// search and some others, with whole runs on a grid of rates; and answers a step
+// Confirm turns the result of Find, with a horizon and without Options.Confirm, into a
+// rate that lasts. It finds the rate that lasts for the horizon under most seeds, those
+// of the search and some others, with whole runs on a grid of rates; and answers a step
 // below, or more, if it takes that for all seeds to hold. Seeds differ by what
 // chance does in an hour: where bursts decide, the answer is further below.
-func (l *Load) confirm(ctx context.Context, p *scenario.Plan, slo SLO, o Options, c *Capacity) error {
-	k := &confirmation{ctx: ctx, plan: p, slo: slo, pool: o.Pool, horizon: confirmHorizon(p, o)}
-	k.sets = append(slices.Clone(l.sets), l.others[:min(o.Confirm, len(l.others))]...)
-	k.seeds = append(slices.Clone(l.Seeds), l.otherSeeds[:len(k.sets)-len(l.sets)]...)
-	k.held, k.failed = make([]Point, len(k.sets)), make([]Point, len(k.sets))
-	rate := c.Rate
-	up := 0
-	for ; ; up++ { // to the first rate that does not last
-		n, err := k.try(rate)
-		if err != nil {
-			return err
-		}
-		if 2*n <= len(k.sets) || up == 20 {
-			break
-		}
-		rate *= confirmStep
+func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, o Options, c *Capacity) error {
+	k := l.confirmation(ctx, p, slo, o)
+	rate, err := k.threshold(c.Rate)
+	if err != nil {
+		return err
 	}
-	steps := 2
-	if len(k.sets) == 1 {
-		steps = 1 // a trace: there is no other seed
+	c.Most = rate
+	if len(k.sets) > 1 { // a trace has no other seed
+		rate /= confirmStep
 	}
 	for down := 0; ; down++ {
-		if down == 40 {
-			return fmt.Errorf("%w: %.4g requests/s hold for a short time, and no such rate for %.0f s", ErrShort, c.Rate, k.horizon.Seconds)
+		if down == mostDown {
+			return k.short(c.Rate)
 		}
-		rate /= confirmStep
-		n, err := k.try(rate)
+		lasts, err := k.all(rate)
 		if err != nil {
 			return err
 		}
-		if 2*n > len(k.sets) {
-			if steps--; steps <= 0 && n == len(k.sets) {
-				c.Rate, c.Held, c.Tried = rate, n, len(k.sets)
-				break
-			}
+		if lasts {
+			break
 		}
+		rate /= fineStep
 	}
+	c.Rate, c.Held, c.Tried = rate, len(k.sets), len(k.sets)
 	// What a run at the answer itself shows is reported.
 	c.Confirmed = make([]Point, len(l.sets))
-	return each(len(l.sets), func(i int) error {
-		if c.Confirmed[i] = k.held[i]; k.held[i].Holds && k.held[i].Rate == c.Rate {
+	err = each(len(l.sets), func(i int) error {
+		if held := k.held[len(k.sets)-len(l.sets)+i]; held.Holds && held.Rate == rate {
+			c.Confirmed[i] = held
 			return nil
 		}
 		if err := o.Pool.Take(ctx); err != nil {
@@ -74,9 +69,13 @@ func (l *Load) confirm(ctx context.Context, p *scenario.Plan, slo SLO, o Options
 		}
 		defer o.Pool.Give()
 		var err error
-		c.Confirmed[i], err = observe(ctx, p, l.sets[i], l.Seeds[i], c.Rate, slo, k.horizon)
+		c.Confirmed[i], err = observe(ctx, p, l.sets[i], l.Seeds[i], rate, slo, k.horizon)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return l.curve(ctx, p, slo, o, c)
 }
 
 // A confirmation is whole runs under several seeds. A seed that held at a rate is
@@ -87,18 +86,107 @@ type confirmation struct {
 	slo     SLO
 	pool    Pool
 	horizon Horizon
-	sets    []*requestSet
+	sets    []*requestSet // those of the search come last: they are run at the answer in any case
 	seeds   []uint64
 	held    []Point // of each seed, at the highest rate that held
 	failed  []Point // at the lowest rate that failed
 }
 
-// try runs a rate, and returns how many seeds hold.
-func (k *confirmation) try(rate float64) (n int, err error) {
-	err = each(len(k.sets), func(i int) error {
-		if k.held[i].Holds && rate <= k.held[i].Rate || k.failed[i].Rate > 0 && rate >= k.failed[i].Rate {
-			return nil
+func (l *Load) confirmation(ctx context.Context, p *scenario.Plan, slo SLO, o Options) *confirmation {
+	others := min(o.Confirm, len(l.others))
+	k := &confirmation{ctx: ctx, plan: p, slo: slo, pool: o.Pool, horizon: confirmHorizon(p, o)}
+	k.sets = append(slices.Clone(l.others[:others]), l.sets...)
+	k.seeds = append(slices.Clone(l.otherSeeds[:others]), l.Seeds...)
+	k.held, k.failed = make([]Point, len(k.sets)), make([]Point, len(k.sets))
+	return k
+}
+
+// threshold is the highest rate of the grid that lasts under most seeds. An hour is
+// rarely better than the shorter runs from which rate is, so it begins a step below.
+func (k *confirmation) threshold(rate float64) (float64, error) {
+	begin := rate
+	if len(k.sets) > 1 {
+		rate /= confirmStep
+	}
+	lasts, err := k.most(rate)
+	if err != nil {
+		return 0, err
+	}
+	for up := 0; lasts && up < mostUp; up++ {
+		higher, err := k.most(rate * confirmStep)
+		if err != nil || !higher {
+			return rate, err
 		}
+		rate *= confirmStep
+	}
+	for down := 0; !lasts; down++ {
+		if down == mostDown {
+			return 0, k.short(begin)
+		}
+		rate /= confirmStep
+		if lasts, err = k.most(rate); err != nil {
+			return 0, err
+		}
+	}
+	return rate, nil
+}
+
+func (k *confirmation) short(rate float64) error {
+	return fmt.Errorf("%w: %.4g requests/s hold for a short time, and no such rate for %.0f s", ErrShort, rate, k.horizon.Seconds)
+}
+
+// most says whether more than half of the seeds hold at a rate. It runs no more of them
+// than that takes.
+func (k *confirmation) most(rate float64) (bool, error) {
+	n := len(k.sets)
+	for {
+		held, failed, open := k.known(rate)
+		if 2*held > n {
+			return true, nil
+		}
+		if 2*(n-failed) <= n {
+			return false, nil
+		}
+		next := min(n/2+1-held, n-n/2-failed)
+		if err := k.run(rate, open[:next]); err != nil {
+			return false, err
+		}
+	}
+}
+
+// all says whether every seed holds at a rate.
+func (k *confirmation) all(rate float64) (bool, error) {
+	_, failed, open := k.known(rate)
+	if failed > 0 {
+		return false, nil
+	}
+	if err := k.run(rate, open); err != nil {
+		return false, err
+	}
+	held, _, _ := k.known(rate)
+	return held == len(k.sets), nil
+}
+
+// known is how many seeds hold at a rate and how many fail, from what was run, and the
+// indexes of the others.
+func (k *confirmation) known(rate float64) (held, failed int, open []int) {
+	for i := range k.sets {
+		switch {
+		case k.held[i].Holds && rate <= k.held[i].Rate:
+			held++
+		case k.failed[i].Rate > 0 && rate >= k.failed[i].Rate:
+			failed++
+		default:
+			open = append(open, i)
+		}
+	}
+	return held, failed, open
+}
+
+// run runs a rate under some seeds.
+func (k *confirmation) run(rate float64, which []int) error {
+	return each(len(which), func(n int) error {
+		i := which[n]
 		if err := k.pool.Take(k.ctx); err != nil {
 			return err
 		}
@@ -116,12 +204,6 @@ func (k *confirmation) try(rate float64) (n int, err error) {
 		}
 		return nil
 	})
-	for i := range k.sets {
-		if k.held[i].Holds && rate <= k.held[i].Rate {
-			n++
-		}
-	}
-	return n, err
 }
 
 // curve measures what the scenario does at parts of the capacity. Runs end at the

@@ -47,31 +47,34 @@ func (w *steadyRun) value(o Objective, from, to int) estimated {
 	var values []float64
 	lost := 0
 	for i := from; i < to; i++ {
-		r := &w.requests[i]
 		if w.refused[i] {
 			lost++
-			continue
+		} else if v, counts := w.latency(o.Metric, i); counts {
+			values = append(values, v)
 		}
-		if o.Metric == TPOT && r.Output < 2 {
-			continue
-		}
-		arrival, v := r.Arrival/w.rate, 0.0
-		switch o.Metric {
-		case Normalized:
-			v = (w.done[i] - arrival) / float64(r.Output)
-		case TTFT:
-			v = w.first[i] - arrival
-		case TPOT:
-			v = (w.done[i] - w.first[i]) / float64(r.Output-1)
-		case E2E:
-			v = w.done[i] - arrival
-		}
-		values = append(values, v)
 	}
 	if lost > 0 && lost > (to-from)/100 {
 		return estimated{math.Inf(1), math.Inf(1), math.Inf(1), to - from}
 	}
-	return estimateOf(values, o.Level)
+	e := estimateOf(values, o.Level)
+	e.Low = max(0, e.Low) // no latency is less
+	return e
+}
+
+// latency is that of a request that was not refused, in s; +Inf: it has not left yet. An
+// answer of one token has none from token to token.
+func (w *steadyRun) latency(m Metric, i int) (seconds float64, counts bool) {
+	r := &w.requests[i]
+	arrival := r.Arrival / w.rate
+	switch m {
+	case Normalized:
+		return (w.done[i] - arrival) / float64(r.Output), true
+	case TTFT:
+		return w.first[i] - arrival, true
+	case TPOT:
+		return (w.done[i] - w.first[i]) / float64(r.Output-1), r.Output > 1
+	}
+	return w.done[i] - arrival, true
 }
 
 // estimateOf is the mean (level 0) or the quantile of values in the order of time.

@@ -37,6 +37,14 @@ type requestSet struct {
 	shape    float64         // of their gaps, where they are
 	duration float64         // s of arrivals at any rate; 0: all requests
 	endless  bool            // there are as many as a run needs
+	runs     *Runs           // nil: nothing is kept
+}
+
+// Keep makes searches with a horizon take what runs has and add to it what they run.
+func (l *Load) Keep(runs *Runs) {
+	for _, d := range append(slices.Clone(l.sets), l.others...) {
+		d.runs = runs
+	}
 }
 
 // DefaultRequests is how many are drawn, or read of a trace, where a scenario

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
@@ -46,6 +47,15 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 		return []byte("-1"), nil
 	}
 	return []byte(number(float64(s))), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	v, err := strconv.ParseFloat(string(text), 64)
+	if *s = Seconds(v); v == -1 {
+		*s = Seconds(math.Inf(1))
+	}
+	return err
 }
 
 // measure runs a deck at a rate. Whole runs are not cut.

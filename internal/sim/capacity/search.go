@@ -46,9 +46,12 @@ func (s *search) try(ctx context.Context, rate float64, whole bool) error {
 	}
 	var p Point
 	var err error
-	if s.horizon != nil {
+	switch {
+	case s.horizon != nil && rate == s.alone(): // what it takes is reported
+		p, err = observe(ctx, s.plan, s.set, s.seed, rate, s.slo, *s.horizon)
+	case s.horizon != nil:
 		p, err = measureSteady(ctx, s.plan, s.set, s.seed, rate, s.slo, *s.horizon, whole)
-	} else {
+	default:
 		p, err = measure(ctx, s.plan, s.set, s.seed, rate, s.slo, whole)
 	}
 	s.pool.Give()
@@ -81,6 +84,9 @@ func (s *search) monotone() bool {
 	return !slices.ContainsFunc(s.points, func(p Point) bool { return p.Holds && p.Rate > high })
 }
 
+// alone is a rate at which requests are alone, but for those that a trace has at once.
+func (s *search) alone() float64 { return s.estimate * 1e-6 }
+
 // cut is whether the run at a rate ended before its horizon.
 func (s *search) cut(rate float64) bool {
 	return slices.ContainsFunc(s.points, func(p Point) bool { return p.Rate == rate && p.Cut })
@@ -100,8 +106,7 @@ func (s *search) short(high float64) error {
 // a rate and goes on from it by a step that is squared each time, up to doubling.
 // A capacity of 0 is when even requests that are alone miss the objective.
 func (s *search) settle(ctx context.Context, start, step float64) error {
-	// Requests this far apart are alone, but for those that a trace has at once.
-	alone, most := s.estimate*1e-6, s.estimate*1e5
+	alone, most := s.alone(), s.estimate*1e5
 	for range 200 {
 		low, high := s.bracket()
 		next := 0.0

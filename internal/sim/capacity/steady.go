@@ -31,7 +31,7 @@ type Horizon struct {
 var (
 	DefaultHorizon = Horizon{Seconds: 3600, Answers: 40}
 	SearchHorizon  = Horizon{Seconds: 600, Answers: 20}
-	CompareHorizon = Horizon{Seconds: 300, Answers: 16}
+	CompareHorizon = Horizon{Seconds: 240, Answers: 16}
 )
 
 const (
@@ -92,13 +92,13 @@ const (
 // measureSteady runs a rate until it is clear whether it lasts. A whole run goes
 // on until its horizon, unless it fails before.
 func measureSteady(ctx context.Context, p *scenario.Plan, set *requestSet, seed uint64, rate float64, slo SLO, h Horizon, whole bool) (Point, error) {
-	return (&steadyRun{set: set, rate: rate, slo: slo, horizon: h, whole: whole}).run(ctx, p, seed)
+	return set.runs.point(ctx, p, seed, &steadyRun{set: set, rate: rate, slo: slo, horizon: h, whole: whole})
 }
 
 // observe is measureSteady for a rate whose objective may be missed: it ends before
 // the horizon only where the queue grows without end.
 func observe(ctx context.Context, p *scenario.Plan, set *requestSet, seed uint64, rate float64, slo SLO, h Horizon) (Point, error) {
-	return (&steadyRun{set: set, rate: rate, slo: slo, horizon: h, whole: true, patient: true}).run(ctx, p, seed)
+	return set.runs.point(ctx, p, seed, &steadyRun{set: set, rate: rate, slo: slo, horizon: h, whole: true, patient: true})
 }
 
 func (w *steadyRun) run(ctx context.Context, p *scenario.Plan, seed uint64) (Point, error) {
@@ -212,7 +212,7 @@ func (w *steadyRun) judgeEarly(now float64) verdict {
 	if now < w.check {
 		return open
 	}
-	w.check = 1.3 * now
+	w.check = min(1.3*now, now+max(300, w.until/12))
 	if w.overloaded() {
 		w.reason = overload
 		return fails
@@ -228,7 +228,7 @@ func (w *steadyRun) judgeEarly(now float64) verdict {
 		if v.count < w.slo.leastRequests() {
 			return open
 		}
-		if v.Low > o.Limit*1.02 {
+		if v.Low > o.Limit*1.02 || w.lost(o, from, known) {
 			w.reason = fmt.Sprintf("%s is above its limit", o.Of())
 			return fails
 		}
@@ -238,6 +238,23 @@ func (w *steadyRun) judgeEarly(now float64) verdict {
 		return holds
 	}
 	return open
+}
+
+// lost is that a quantile is above its limit whatever comes: more requests than may
+// be above it are, of all that are to come.
+func (w *steadyRun) lost(o Objective, from, to int) bool {
+	if !w.set.steady || o.Level == 0 {
+		return false
+	}
+	all := w.rate*w.until - float64(from)
+	all += 4 * math.Sqrt(max(all, 0)/min(1, w.set.shape))
+	may, above := (1-o.Level)*all, 0.0
+	for i := from; i < to && above <= may; i++ {
+		if v, counts := w.latency(o.Metric, i); counts && !w.refused[i] && v > o.Limit {
+			above++
+		}
+	}
+	return above > may
 }
 
 // overloaded is that more wait than chance explains: requests that come

@@ -44,51 +44,77 @@ func of(r *sim.Result, o Objective) float64 {
 	return d.Max
 }
 
+// servers and objectives of TestAPlanLastsForAnHour; the first of each are for make test.
+var (
+	planned = []struct {
+		name     string
+		scenario scenario.Scenario
+	}{
+		{"llama-3-8b on an L4", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Requests: 300}},
+		{"llama-3-8b on an H100", scenario.Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Requests: 300}},
+		{"llama-3-8b on an A100, TensorRT-LLM", scenario.Scenario{Model: "llama-3-8b", GPU: "a100-80gb", Engine: "tensorrt-llm"}},
+		{"opt-13b on an A100", scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}},
+		{"opt-13b on two L4", scenario.Scenario{Model: "opt-13b", GPU: "l4", Workers: 2}},
+		{"llama-2-70b on four A100", scenario.Scenario{Model: "llama-2-70b", GPU: "a100-80gb", Workers: 4}},
+		{"llama-2-70b on four H100", scenario.Scenario{Model: "llama-2-70b", GPU: "h100-80gb", Workers: 4}},
+		{"qwen2.5-7b on an L40S, in bursts", scenario.Scenario{Model: "qwen2.5-7b", GPU: "l40s", Burstiness: 0.5}},
+		{"mistral-7b on an RTX 4090, Alpaca", scenario.Scenario{Model: "mistral-7b", GPU: "rtx-4090", Workload: "alpaca"}},
+	}
+	objectives = []string{"ttft<2s@p99,tpot<150ms@p99", "0.1s/token", "e2e<60s@p90,ttft<1s@p90"}
+)
+
 // Ensure that what a plan promises lasts: a run of an hour holds the objective
 // under seeds that the plan has not seen, all but at most one of five, and at 1.1
-// times the rate it fails under most of them. The rate that 300 requests sustain is of no use: they have come
-// before the first one is answered.
+// times what lasts under most seeds it fails under most of them. Where an objective hardly
+// changes with the rate, seeds differ by more than that: 1.1 times the answer, which holds
+// under all seeds of the plan, is logged. The rate that 300 requests sustain is of no
+// use: they have come before the first one is answered.
 func TestAPlanLastsForAnHour(t *testing.T) {
 	level.SkipQuick(t)
-	cases := []struct {
-		name, slo string
-		scenario  scenario.Scenario
-	}{
-		{"llama-3-8b on an L4", "ttft<2s@p99,tpot<150ms@p99", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Requests: 300}},
+	servers, slos := planned[:1], objectives[:1]
+	if level.Long() {
+		servers, slos = planned, objectives
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			objective := slo(t, c.slo)
-			found, err := promised(t, c.scenario, objective)
+	for _, c := range servers {
+		for _, text := range slos {
+			t.Run(c.name+", "+text, func(t *testing.T) { requireThatAPlanLasts(t, c.scenario, slo(t, text)) })
+		}
+	}
+}
+
+func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
+	found, err := promised(t, s, objective)
+	require.NoError(t, err)
+	require.Positive(t, found.Rate)
+	require.GreaterOrEqual(t, found.Confirmed[0].Span, 3500.0)
+	hour := func(rate float64) (held int) {
+		s := s
+		s.Rate, s.Duration, s.Requests = rate, 3600, 0
+		for seed := range uint64(5) {
+			s.Seed = 1000 + seed
+			r, err := scenario.Run(context.Background(), s)
 			require.NoError(t, err)
-			require.Positive(t, found.Rate)
-			require.GreaterOrEqual(t, found.Confirmed[0].Span, 3500.0)
-			hour := func(rate float64) (held int) {
-				s := c.scenario
-				s.Rate, s.Duration, s.Requests = rate, 3600, 0
-				for seed := range uint64(5) {
-					s.Seed = 1000 + seed
-					r, err := scenario.Run(context.Background(), s)
-					require.NoError(t, err)
-					ok := true
-					for _, o := range objective {
-						ok = ok && of(r, o) <= 1.01*o.Limit // its quantiles are within 1 %
-					}
-					if ok {
-						held++
-					}
-				}
-				return held
+			ok := true
+			for _, o := range objective {
+				ok = ok && of(r, o) <= 1.01*o.Limit // its quantiles are within 1 %
 			}
-			require.GreaterOrEqual(t, hour(found.Rate), 4, "at %.4g requests/s", found.Rate)
-			require.LessOrEqual(t, hour(1.1*found.Rate), 2, "at 1.1 times %.4g requests/s", found.Rate)
-			for i, o := range objective {
-				v := found.Confirmed[0].Intervals[i]
-				require.LessOrEqual(t, v.Low, found.Confirmed[0].Values[i])
-				require.GreaterOrEqual(t, v.High, found.Confirmed[0].Values[i])
-				require.LessOrEqual(t, float64(found.Confirmed[0].Values[i]), o.Limit)
+			if ok {
+				held++
 			}
-		})
+		}
+		return held
+	}
+	at, above := hour(found.Rate), hour(1.1*found.Most)
+	if level.Long() {
+		t.Logf("%.4g requests/s: holds under %d of 5 seeds, at 1.1 times the rate under %d; 1.1 times %.4g under %d", found.Rate, at, hour(1.1*found.Rate), found.Most, above)
+	}
+	require.GreaterOrEqual(t, at, 4, "at %.4g requests/s", found.Rate)
+	require.LessOrEqual(t, above, 2, "at 1.1 times %.4g requests/s", found.Most)
+	for i, o := range objective {
+		v := found.Confirmed[0].Intervals[i]
+		require.LessOrEqual(t, v.Low, found.Confirmed[0].Values[i])
+		require.GreaterOrEqual(t, v.High, found.Confirmed[0].Values[i])
+		require.LessOrEqual(t, float64(found.Confirmed[0].Values[i]), o.Limit)
 	}
 }
 

@@ -37,11 +37,14 @@ func (r *Report) pageFacts() []chart.Fact {
 	if r.atCapacity().Result != nil {
 		all = append(all, chart.Fact{Name: "Latency", Text: r.intervals()}, chart.Fact{Name: "Lasts", Text: r.lasts()})
 	}
+	if r.Money != nil {
+		all = append(all, chart.Fact{Name: "Money", Text: r.Money.String()})
+	}
 	all = append(all, chart.Fact{Name: "Take", Text: fmt.Sprintf("block size %d and %s", r.Take.BlockSize, r.Take.System)})
 	if r.Target != nil {
 		for _, s := range r.Target.Servers {
 			all = append(all, chart.Fact{Name: fmt.Sprintf("For %s/s", rate(r.Target.Rate)),
-				Text: fmt.Sprintf("%d GPU(s) a server, each at most %s/s: %d server(s), %d GPU(s)", s.Workers, rate(s.Rate), s.Replicas, s.GPUs)})
+				Text: s.String()})
 		}
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 
+	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/cost"
@@ -23,6 +24,13 @@ type Question struct {
 	AllSystems bool             // compare with Orca and FasterTransformer too
 	Target     float64          // requests/s that are wanted; 0: none
 	Lasts      capacity.Horizon // for how long the answer has to hold; zero: capacity.DefaultHorizon
+
+	Prices cost.Prices // of GPUs; where that of the scenario's is known, the answer is also in money
+
+	// Folder keeps what was run, so that the same question goes on where it was stopped.
+	// With a Shard only a part of it is run; see Part.
+	Folder string
+	Shard  jobs.Shard
 
 	Runs     int                   // at the same time; 0: one for each processor. Results do not depend on it
 	Progress func(done, total int) // nil; searches. Called by one goroutine at a time
@@ -45,6 +53,7 @@ type Report struct {
 	Systems    []Change `json:"systems"`
 	Take       Take     `json:"take"`
 	Target     *Target  `json:"target,omitempty"`
+	Money      *Money   `json:"money,omitempty"`
 
 	slo    capacity.SLO
 	system *sim.System
@@ -96,27 +105,54 @@ type Change struct {
 // sizer is a question under way.
 type sizer struct {
 	Question
-	plan  *scenario.Plan
-	load  *capacity.Load
-	pool  capacity.Pool
-	base  capacity.Capacity
-	near  capacity.Capacity // the same with the horizon of changes, to compare them with
-	lock  sync.Mutex
-	done  int
-	total int
+	plan   *scenario.Plan
+	load   *capacity.Load
+	pool   capacity.Pool
+	found  capacity.Capacity // of the search, whose runs are shorter than what is promised
+	near   capacity.Capacity // the same with the horizon of changes, to compare them with
+	base   capacity.Capacity // what is answered: found, confirmed
+	others []otherServer     // with more GPUs or fewer; nil: not looked for
+	lock   sync.Mutex
+	done   int
+	total  int
 }
 
 // Size answers a question. The error is that of a name, a trace or a setting, or
 // the context's; nothing is answered then.
 func Size(ctx context.Context, q Question) (*Report, error) {
+	s, runs, err := open(q)
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.report(ctx)
+	return report, errors.Join(err, runs.Close())
+}
+
+// Part runs what Shard says of a question, and keeps it in Folder. When the files that
+// all shards have written are in one folder, Size with that folder has little left to
+// run. It returns how many searches it has done, of all.
+func Part(ctx context.Context, q Question) (done, total int, err error) {
+	if q.Folder == "" {
+		return 0, 0, fmt.Errorf("%w: shard %v has no folder to keep its runs in", scenario.ErrScenario, q.Shard)
+	}
+	s, runs, err := open(q)
+	if err != nil {
+		return 0, 0, err
+	}
+	_, err = s.searches(ctx)
+	return s.done, s.total, errors.Join(err, runs.Close())
+}
+
+// open checks a question and looks up all it names.
+func open(q Question) (*sizer, *capacity.Runs, error) {
 	if len(q.SLO) == 0 {
-		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
+		return nil, nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
 	if !(q.Target >= 0) || math.IsInf(q.Target, 0) {
-		return nil, fmt.Errorf("%w: a target of %v requests a second", scenario.ErrScenario, q.Target)
+		return nil, nil, fmt.Errorf("%w: a target of %v requests a second", scenario.ErrScenario, q.Target)
 	}
 	if q.Seeds < 0 || !(q.Precision >= 0) || q.Precision > 1 {
-		return nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want seeds of at least 1 and a part of 0 to 1", scenario.ErrScenario, q.Seeds, q.Precision)
+		return nil, nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want seeds of at least 1 and a part of 0 to 1", scenario.ErrScenario, q.Seeds, q.Precision)
 	}
 	if q.Precision == 0 {
 		q.Precision = 0.02
@@ -130,181 +166,18 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 	s := &sizer{Question: q, pool: capacity.NewPool(q.Runs)}
 	var err error
 	if s.plan, err = scenario.Open(q.Scenario); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if s.load, err = capacity.NewSteadyLoad(s.plan, q.Seeds, confirmingSeeds); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s.report(ctx)
-}
-
-func (s *sizer) report(ctx context.Context) (*Report, error) {
-	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe()}
-	limits, sizes, systems := s.limits(), s.blockSizes(), s.systems()
-	s.total = 1 + len(limits) + len(sizes) + len(systems)
-	var err error
-	s.base, err = s.load.Find(ctx, s.plan, s.SLO, s.answer(capacity.DefaultCurve))
+	if q.Folder == "" {
+		return s, nil, nil
+	}
+	runs, err := capacity.OpenRuns(q.Folder, q.Shard, q.Scenario)
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("the runs of a plan: %w", err)
 	}
-	r.Capacity = s.base
-	s.tick(1)
-	if s.base.Rate == 0 {
-		// Nothing is gained over nothing: another block or policy does not make a
-		// request that is alone faster.
-		r.Verdict = r.verdict()
-		if s.Question.Target > 0 {
-			r.Verdict += fmt.Sprintf("; no number of such servers holds it at %s requests/s", rate(s.Question.Target))
-		}
-		return r, nil
-	}
-	if s.near = s.base; s.load.Own == 0 { // a trace comes as a whole in every run
-		if s.near, err = s.load.Find(ctx, s.plan, s.SLO, s.compare(s.base.Rates())); err != nil {
-			return nil, err
-		}
-	}
-	all, err := s.changes(ctx, append(append(limits, sizes...), systems...))
-	if err != nil {
-		return nil, err
-	}
-	r.Limits = ranked(all[:len(limits)])
-	r.BlockSizes = all[len(limits):][:len(sizes)]
-	r.Systems = all[len(limits)+len(sizes):]
-	if i := limiting(r.Limits, s.Precision); i >= 0 {
-		r.Limit = r.Limits[i].Name
-	}
-	if r.Take, err = s.take(ctx, r.BlockSizes, r.Systems); err != nil {
-		return nil, err
-	}
-	if s.Question.Target > 0 {
-		if r.Target, err = s.target(ctx); err != nil {
-			return nil, err
-		}
-	}
-	r.Verdict = r.verdict()
-	return r, nil
-}
-
-// confirmingSeeds are runs of an hour, besides those of the search, that have to
-// hold at what is answered.
-const confirmingSeeds = 4
-
-// answer are the options of a search whose result is promised.
-func (s *sizer) answer(curve []float64) capacity.Options {
-	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon, Confirm: confirmingSeeds, ConfirmHorizon: s.Lasts, Curve: curve}
-}
-
-// compare are the options of a search whose result is compared with others.
-func (s *sizer) compare(near []float64) capacity.Options {
-	return capacity.Options{Precision: s.Precision, Pool: s.pool, Near: near, Horizon: &capacity.CompareHorizon}
-}
-
-func (s *sizer) tick(n int) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	s.done += n
-	s.total = max(s.total, s.done)
-	if s.Progress != nil {
-		s.Progress(s.done, s.total)
-	}
-}
-
-func (s *sizer) facts() Load {
-	l := Load{About: s.plan.About, Seeds: s.load.Seeds, Requests: s.load.Requests(), Own: s.load.Own, TooLong: s.load.TooLong}
-	if s.plan.Trust != "" {
-		l.About = fmt.Sprintf("%s (%s): %s", s.plan.Scenario.Workload, s.plan.Trust, l.About)
-	}
-	l.Prompt, l.Output = s.load.Means()
-	return l
-}
-
-func (s *sizer) memory() Memory {
-	v := s.plan.Scenario.Server
-	m := Memory{TokenBytes: s.plan.Setup.LLM.KVBytesPerToken(), BlockSize: v.BlockSize, Blocks: v.NumGPUBlocks, Slots: v.NumGPUBlocks * v.BlockSize}
-	m.Bytes = m.TokenBytes * int64(m.Slots)
-	prompt, output := s.load.Means()
-	m.Fit = v.NumGPUBlocks / int(math.Ceil((prompt+output)/float64(v.BlockSize)))
-	return m
-}
-
-// A trial is a change that is to be tried.
-type trial struct {
-	Change
-	setup  cost.Setup
-	server sim.Server
-	slo    capacity.SLO
-	times  float64 // what the rate found counts
-}
-
-// changes finds the capacities of trials, all at the same time.
-func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
-	all := make([]Change, len(trials))
-	errs := make([]error, len(trials))
-	var wait sync.WaitGroup
-	for i := range trials {
-		wait.Go(func() {
-			all[i], errs[i] = s.change(ctx, trials[i])
-			s.tick(1)
-		})
-	}
-	wait.Wait()
-	return all, errors.Join(errs...)
-}
-
-// change finds the capacity of one trial. That it cannot be is no error.
-func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
-	c := t.Change
-	found := s.near
-	if !c.Base {
-		plan, err := s.plan.With(t.setup, t.server)
-		if err == nil {
-			found, err = s.load.Find(ctx, plan, t.slo, s.compare(s.near.Rates()))
-		}
-		switch {
-		case ctx.Err() != nil:
-			return c, ctx.Err()
-		case errors.Is(err, sim.ErrConfig), errors.Is(err, cost.ErrMemory), errors.Is(err, cost.ErrFile), errors.Is(err, capacity.ErrUnbounded):
-			c.Trouble = err.Error()
-			return c, nil
-		case errors.Is(err, capacity.ErrShort):
-			c.Trouble = "the requests are too few to tell"
-			return c, nil
-		case err != nil:
-			return c, fmt.Errorf("%s: %w", c.Name, err)
-		}
-	}
-	c.rates = found.Rates()
-	for i := range c.rates {
-		c.rates[i] *= t.times
-	}
-	c.Gain, c.GainLow, c.GainHigh = gains(c.rates, s.near.Rates())
-	for i := range c.rates {
-		c.rates[i] *= s.base.Rate / s.near.Rate
-	}
-	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
-	return c, nil
-}
-
-// gains compare rates seed by seed, where there is something to compare with.
-func gains(rates, base []float64) (median, low, high float64) {
-	low, high = math.Inf(1), math.Inf(-1)
-	var all []float64
-	for i := range rates {
-		if base[i] == 0 {
-			continue
-		}
-		g := rates[i]/base[i] - 1
-		all = append(all, g)
-		low, high = min(low, g), max(high, g)
-	}
-	if len(all) == 0 {
-		return 0, 0, 0
-	}
-	return capacity.Median(all), low, high
-}
-
-// name is the model and the GPUs, however they were named.
-func (s *sizer) name() string {
-	c := s.plan.Setup
-	return fmt.Sprintf("%s on %d x %s", c.LLM.Name, c.Workers, c.GPU.Name)
+	s.load.Keep(runs)
+	return s, runs, nil
 }

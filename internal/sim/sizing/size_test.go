@@ -87,7 +87,7 @@ func based(t *testing.T, q Question) *sizer {
 	require.NoError(t, err)
 	s.base, err = s.load.Find(context.Background(), s.plan, q.SLO, s.compare(nil))
 	require.NoError(t, err)
-	s.near = s.base
+	s.near, s.found = s.base, s.base
 	return s
 }
 
@@ -98,6 +98,9 @@ func limitOf(t *testing.T, q Question) *Report {
 	s := based(t, q)
 	all, err := s.changes(context.Background(), s.limits())
 	require.NoError(t, err)
+	for i := range all {
+		s.scale(&all[i])
+	}
 	r := &Report{Capacity: s.base, Limits: ranked(all), Setup: s.name(), SLO: q.SLO.String(), slo: q.SLO, Load: s.facts()}
 	if i := limiting(r.Limits, s.Precision); i >= 0 {
 		r.Limit = r.Limits[i].Name
@@ -185,7 +188,7 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	require.Less(t, fits.Blocks, 983)
 	require.True(t, holds(z, fits.Blocks))
 	require.False(t, holds(z, fits.Blocks*97/100))
-	require.Equal(t, []Server{{Workers: 1, Rate: z.base.Rate, Replicas: 1, GPUs: 1}}, fits.Servers)
+	require.Equal(t, []Server{{Workers: 1, Rate: z.base.Rate, Confirmed: true, Replicas: 1, GPUs: 1}}, fits.Servers)
 
 	z, more := target(4, roofline)
 	require.False(t, more.Holds)

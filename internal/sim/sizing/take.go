@@ -133,6 +133,7 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	both := s.trial(fmt.Sprintf("%s, block size %s", system.Name, size.Name), System, system.sys, size.size)
 	var err error
 	t.Both, err = s.change(ctx, both)
+	s.scale(&t.Both)
 	return t, err
 }
 

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/scenario"
 )
 
 // A Target is what a given rate takes. All seeds have to hold.
@@ -30,10 +32,20 @@ type Target struct {
 
 // A Server is a number of GPUs that share each layer.
 type Server struct {
-	Workers  int     `json:"workers"`
-	Rate     float64 `json:"rate"` // that lasts
-	Replicas int     `json:"replicas"`
-	GPUs     int     `json:"gpus"` // of all replicas
+	Workers   int     `json:"workers"`
+	Rate      float64 `json:"rate"`      // that lasts, where it is confirmed
+	Confirmed bool    `json:"confirmed"` // as the answer of a plan is; else the rate is that of shorter runs
+	Replicas  int     `json:"replicas"`
+	GPUs      int     `json:"gpus"` // of all replicas
+}
+
+// String is the server in a line.
+func (s Server) String() string {
+	most := "at most"
+	if !s.Confirmed {
+		most = "by shorter runs about"
+	}
+	return fmt.Sprintf("%d GPU(s) a server, each %s %s/s: %d server(s), %d GPU(s)", s.GPUs/max(1, s.Replicas), most, rate(s.Rate), s.Replicas, s.GPUs)
 }
 
 // mostWorkers are what shares a fast link, in one machine.
@@ -50,42 +62,100 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 		return nil, err
 	}
 	t.Bytes = s.plan.Setup.LLM.KVBytesPerToken() * int64(t.Blocks) * int64(s.plan.Scenario.Server.BlockSize)
-	t.Servers = append(t.Servers, s.server(s.plan.Setup.Workers, s.base))
+	t.Servers = append(t.Servers, s.server(s.plan.Setup.Workers, s.base, true))
 	if t.Holds {
-		t.Servers[0].Replicas, t.Servers[0].GPUs = 1, s.plan.Setup.Workers
+		t.Servers[0].Replicas, t.Servers[0].GPUs = 1, s.plan.Setup.GPUs()
 		return t, nil
 	}
+	if t.Note = s.fixed(); t.Note != "" {
+		return t, nil
+	}
+	if s.others == nil {
+		if s.others, err = s.otherServers(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return t, s.fewest(ctx, t)
+}
+
+// fixed says why other numbers of GPUs in a server are not looked at, if they are not.
+func (s *sizer) fixed() string {
 	switch {
 	case s.plan.Setup.Linear != nil:
-		t.Note = "times measured with one number of GPUs say nothing of others: with --model and --gpu they are computed"
-		return t, nil
+		return "times measured with one number of GPUs say nothing of others: with --model and --gpu they are computed"
 	case s.Scenario.Server.NumGPUBlocks > 0:
-		t.Note = "--blocks is given, so other numbers of GPUs in a server were not tried"
-		return t, nil
+		return "--blocks is given, so other numbers of GPUs in a server were not tried"
+	}
+	return ""
+}
+
+// An otherServer is one with another number of GPUs.
+type otherServer struct {
+	workers int
+	plan    *scenario.Plan
+	found   capacity.Capacity
+}
+
+// otherServers are those that hold the objective at some rate, up to the first that
+// does at the target, by shorter runs.
+func (s *sizer) otherServers(ctx context.Context) ([]otherServer, error) {
+	all := []otherServer{}
+	if s.fixed() != "" {
+		return all, nil
 	}
 	for w := 1; w <= max(mostWorkers, s.plan.Setup.Workers); w *= 2 {
 		if w == s.plan.Setup.Workers {
 			continue
 		}
-		c, ok, err := s.workers(ctx, w)
+		o, ok, err := s.workers(ctx, w)
 		if err != nil {
 			return nil, err
 		}
-		if ok && c.Rate > 0 {
-			t.Servers = append(t.Servers, s.server(w, c))
-			if c.Rate >= t.Rate {
+		if ok && o.found.Rate > 0 {
+			all = append(all, o)
+			if o.found.Rate >= s.Question.Target {
 				break
 			}
 		}
 	}
-	return t, nil
+	return all, nil
 }
 
-func (s *sizer) server(workers int, c capacity.Capacity) Server {
-	v := Server{Workers: workers, Rate: c.Rate}
+// fewest adds the other servers, and confirms them as long as one that is not confirmed
+// would take the fewest GPUs.
+func (s *sizer) fewest(ctx context.Context, t *Target) error {
+	for _, o := range s.others {
+		t.Servers = append(t.Servers, s.server(o.workers, o.found, false))
+	}
+	for {
+		best := 0
+		for i, v := range t.Servers {
+			if v.GPUs < t.Servers[best].GPUs {
+				best = i
+			}
+		}
+		if t.Servers[best].Confirmed {
+			return nil
+		}
+		o := &s.others[best-1]
+		err := s.load.Confirm(ctx, o.plan, s.SLO, s.answer(nil), &o.found)
+		switch {
+		case errors.Is(err, capacity.ErrShort): // nothing lasts
+			t.Servers = slices.Delete(t.Servers, best, best+1)
+			s.others = slices.Delete(s.others, best-1, best)
+		case err != nil:
+			return err
+		default:
+			t.Servers[best] = s.server(o.workers, o.found, true)
+		}
+	}
+}
+
+func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server {
+	v := Server{Workers: workers, Rate: c.Rate, Confirmed: confirmed}
 	if c.Rate > 0 {
 		v.Replicas = int(math.Ceil(s.Question.Target/c.Rate - 1e-9))
-		v.GPUs = v.Replicas * workers
+		v.GPUs = v.Replicas * workers * max(1, s.plan.Setup.Stages)
 	}
 	return v
 }
@@ -141,21 +211,22 @@ func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 
 // workers finds the capacity with another number of GPUs; not ok: they do not
 // fit, or cannot share the heads.
-func (s *sizer) workers(ctx context.Context, w int) (c capacity.Capacity, ok bool, err error) {
+func (s *sizer) workers(ctx context.Context, w int) (o otherServer, ok bool, err error) {
 	setup, v := s.plan.Setup, s.plan.Scenario.Server
 	setup.Workers = w
 	setup.Name = fmt.Sprintf("%s on %d x %s", setup.LLM.Name, w, setup.GPU.Name)
 	v.NumGPUBlocks, v.NumCPUBlocks = 0, s.Scenario.Server.NumCPUBlocks
-	plan, err := s.plan.With(setup, v)
+	o.workers = w
+	o.plan, err = s.plan.With(setup, v)
 	if errors.Is(err, cost.ErrMemory) || errors.Is(err, cost.ErrFile) {
-		return c, false, nil
+		return o, false, nil
 	}
 	if err != nil {
-		return c, false, err
+		return o, false, err
 	}
-	c, err = s.load.Find(ctx, plan, s.SLO, s.answer(nil))
+	o.found, err = s.load.Find(ctx, o.plan, s.SLO, s.compare(nil))
 	if errors.Is(err, capacity.ErrUnbounded) || errors.Is(err, capacity.ErrShort) {
-		return c, false, nil
+		return o, false, nil
 	}
-	return c, err == nil, err
+	return o, err == nil, err
 }

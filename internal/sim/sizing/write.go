@@ -117,6 +117,9 @@ func (r *Report) Write(out io.Writer) error {
 	if r.Capacity.Rate > 0 {
 		r.writeCurve(w)
 		r.writeChanges(w, "with one change at a time", r.Limits)
+		if r.Money != nil {
+			r.writeMoney(w)
+		}
 		r.writeChanges(w, "block size, of the same bytes", r.BlockSizes)
 		r.writeChanges(w, "system", r.Systems)
 		r.writeTake(w)
@@ -186,6 +189,9 @@ func (r *Report) writeFacts(w io.Writer) {
 	}
 	fact(w, "latency", r.intervals())
 	fact(w, "lasts", r.lasts())
+	if r.Money != nil {
+		fact(w, "money", r.Money.String())
+	}
 	fact(w, "search", r.searched())
 }
 
@@ -202,7 +208,7 @@ func (r *Report) lasts() string {
 	if c.Tried == 1 {
 		return fmt.Sprintf("it held for %.0f s of arrivals", p.Span)
 	}
-	return fmt.Sprintf("it held for %.0f s of arrivals under all of %d seeds", p.Span, c.Tried)
+	return fmt.Sprintf("it held for %.0f s of arrivals under all of %d seeds; %s/s hold under most of them, and 3 %% more do not", p.Span, c.Tried, rate(c.Most))
 }
 
 // intervals are the objectives' values with what chance leaves open.
@@ -355,7 +361,11 @@ func (r *Report) writeTarget(w io.Writer) {
 		fmt.Fprintf(w, "the server does not, and no memory helps: %d times as much was tried\n", t.MostBlocks/r.Memory.Blocks)
 	}
 	for _, s := range t.Servers {
-		fmt.Fprintf(w, "\t%d GPU(s) a server, each at most %s/s: %d server(s), %d GPU(s)\n", s.Workers, rate(s.Rate), s.Replicas, s.GPUs)
+		price := ""
+		if r.Money != nil {
+			price = fmt.Sprintf(", $%.2f an hour", r.Money.GPU*float64(s.GPUs))
+		}
+		fmt.Fprintf(w, "\t%s%s\n", s, price)
 	}
 	if len(t.Servers) > 0 && t.Servers[0].Replicas > 1 {
 		fmt.Fprint(w, "\tservers get requests at random, each its share\n")

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"io"
 	"os"
 	"sync"
@@ -41,4 +42,18 @@ func open(path string) (io.ReadCloser, error) {
 		pipes.text[path] = text
 	}
 	return io.NopCloser(bytes.NewReader(text)), nil
+}
+
+// Digest is the SHA-256 of a trace's file.
+func Digest(path string) ([]byte, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return nil, err
+	}
+	return h.Sum(nil), nil
 }

@@ -1,0 +1,108 @@
+package sizing
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/testkit/level"
+)
+
+// small is a question that is answered in about a second.
+func small(t *testing.T) Question {
+	q := question(t, "0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca", Server: sim.Server{MaxNumSeqs: 4}})
+	q.Precision, q.Lasts = 0.2, capacity.Horizon{Seconds: 60, Answers: 8}
+	return q
+}
+
+func kept(t *testing.T, path string) int {
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return bytes.Count(text, []byte("\n"))
+}
+
+// Ensure that a plan that was stopped goes on with what it has, and answers the same.
+func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
+	level.SkipQuick(t)
+	q := small(t)
+	q.Prices = cost.Prices{Source: "a test", GPUs: map[string]cost.Price{"a100-40gb": {Dollars: 2}}}
+	answer := size(t, q)
+	requireMoney(t, answer)
+	want := words(t, answer)
+	q.Folder = t.TempDir()
+	file := filepath.Join(q.Folder, "runs-1-of-1.jsonl")
+
+	ctx, stop := context.WithCancel(context.Background())
+	q.Progress = func(done, _ int) {
+		if done == 5 {
+			stop()
+		}
+	}
+	_, err := Size(ctx, q)
+	require.ErrorIs(t, err, context.Canceled)
+	q.Progress = nil
+	first := kept(t, file)
+	require.Positive(t, first)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, text[:len(text)-7], 0o600), "as a killed one leaves it")
+
+	require.Equal(t, want, words(t, size(t, q)))
+	all := kept(t, file)
+	require.Greater(t, all, first)
+	require.Equal(t, want, words(t, size(t, q)))
+	require.Equal(t, all, kept(t, file), "nothing is run again")
+}
+
+// requireMoney is that tokens cost what a server of $2 costs in the time they take, and
+// that a change which is worth its price makes them cost the same.
+func requireMoney(t *testing.T, r *Report) {
+	m := r.Money
+	require.InEpsilon(t, 2/3600.0/(r.Capacity.Rate*(r.Load.Prompt+r.Load.Output))*1e6, m.Million, 1e-9)
+	require.Positive(t, r.Limits[0].Gain)
+	require.Less(t, m.million(r.Limits[0].Rate), m.Million)
+	dearer := *m
+	dearer.Server += m.worth(r.Limits[0])
+	require.InEpsilon(t, m.Million, dearer.million(r.Limits[0].Rate), 1e-9)
+	require.Contains(t, words(t, r), "for a million tokens at the capacity; a server costs $2.00 an hour. a test")
+	require.Contains(t, words(t, r), "a server may cost more, $/hour")
+}
+
+// Ensure that parts of a plan, each run by itself, leave little to run, and answer the same.
+func TestAPlanCanBeDivided(t *testing.T) {
+	level.SkipQuick(t)
+	q := small(t)
+	want := words(t, size(t, q))
+	all := t.TempDir()
+	for i := 1; i <= 2; i++ {
+		q.Folder, q.Shard = t.TempDir(), jobs.Shard{Index: i, Of: 2}
+		done, total, err := Part(context.Background(), q)
+		require.NoError(t, err)
+		require.Less(t, done, total)
+		name := map[int]string{1: "runs-1-of-2.jsonl", 2: "runs-2-of-2.jsonl"}[i]
+		text, err := os.ReadFile(filepath.Join(q.Folder, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(all, name), text, 0o600))
+	}
+	q.Folder, q.Shard = all, jobs.Shard{}
+	require.Equal(t, want, words(t, size(t, q)))
+	left := kept(t, filepath.Join(all, "runs-1-of-1.jsonl"))
+	require.Less(t, left, kept(t, filepath.Join(all, "runs-1-of-2.jsonl"))/2)
+
+	q.SLO = q.SLO.Times(1.5) // another question: nothing of it was run
+	size(t, q)
+	require.Greater(t, kept(t, filepath.Join(all, "runs-1-of-1.jsonl")), 2*left+5)
+
+	q.Folder = ""
+	_, _, err := Part(context.Background(), q)
+	require.ErrorIs(t, err, scenario.ErrScenario)
+}

@@ -1,0 +1,151 @@
+package sizing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"llmmemory/internal/sim/capacity"
+	"math"
+	"sync"
+)
+
+func (s *sizer) report(ctx context.Context) (*Report, error) {
+	r := &Report{Scenario: s.plan.Scenario, Setup: s.name(), SLO: s.SLO.String(), slo: s.SLO, system: s.plan.System, Load: s.facts(), Memory: s.memory(), Cost: s.plan.Model.Describe()}
+	all, err := s.searches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Capacity = s.base
+	if s.base.Rate == 0 {
+		// Nothing is gained over nothing: another block or policy does not make a
+		// request that is alone faster.
+		r.Verdict = r.verdict()
+		if s.Question.Target > 0 {
+			r.Verdict += fmt.Sprintf("; no number of such servers holds it at %s requests/s", rate(s.Question.Target))
+		}
+		return r, nil
+	}
+	for i := range all {
+		s.scale(&all[i])
+	}
+	limits, sizes := len(s.limits()), len(s.blockSizes())
+	r.Limits = ranked(all[:limits])
+	r.BlockSizes = all[limits:][:sizes]
+	r.Systems = all[limits+sizes:]
+	if i := limiting(r.Limits, s.Precision); i >= 0 {
+		r.Limit = r.Limits[i].Name
+	}
+	if r.Take, err = s.take(ctx, r.BlockSizes, r.Systems); err != nil {
+		return nil, err
+	}
+	if s.Question.Target > 0 {
+		if r.Target, err = s.target(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.Money = s.money()
+	r.Verdict = r.verdict()
+	return r, nil
+}
+
+// searches finds what is promised, the gains of all changes, and what other servers
+// sustain: all at the same time, once the search has said where to look. Of a shard it
+// does every n-th. Changes are those of limits, blockSizes and systems, not scaled.
+func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
+	trials := append(append(s.limits(), s.blockSizes()...), s.systems()...)
+	s.total = 1 + len(trials)
+	if s.found, err = s.load.Find(ctx, s.plan, s.SLO, s.search()); err != nil {
+		return nil, err
+	}
+	if s.base = s.found; s.found.Rate == 0 {
+		s.tick(1)
+		return nil, nil
+	}
+	return changes, together(
+		func() error {
+			if !s.mine(0) {
+				return nil
+			}
+			err := s.load.Confirm(ctx, s.plan, s.SLO, s.answer(capacity.DefaultCurve), &s.base)
+			s.tick(1)
+			return err
+		},
+		func() (err error) {
+			if s.near = s.found; s.load.Own == 0 { // a trace comes as a whole in every run
+				if s.near, err = s.load.Find(ctx, s.plan, s.SLO, s.compare(s.found.Rates())); err != nil {
+					return err
+				}
+			}
+			changes, err = s.changes(ctx, trials)
+			return err
+		},
+		func() (err error) {
+			// It is nearly sure that the server does not do it alone.
+			if s.Question.Target > 1.05*s.found.Rate && s.mine(1+len(trials)) {
+				s.others, err = s.otherServers(ctx)
+			}
+			return err
+		},
+	)
+}
+
+// mine says whether the i-th search is this shard's.
+func (s *sizer) mine(i int) bool { return s.Shard.Of <= 1 || i%s.Shard.Of == s.Shard.Index-1 }
+
+// together calls functions at the same time. The error is that of all.
+func together(do ...func() error) error {
+	errs := make([]error, len(do))
+	var wait sync.WaitGroup
+	for i := range do {
+		wait.Go(func() { errs[i] = do[i]() })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// confirmingSeeds are runs of an hour, besides those of the search, that have to
+// hold at what is answered.
+const confirmingSeeds = 4
+
+// answer are the options of a search whose result is promised.
+func (s *sizer) answer(curve []float64) capacity.Options {
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon, Confirm: confirmingSeeds, ConfirmHorizon: s.Lasts, Curve: curve}
+}
+
+// search are the options of a search whose result is confirmed later.
+func (s *sizer) search() capacity.Options {
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Horizon: &capacity.SearchHorizon}
+}
+
+// compare are the options of a search whose result is compared with others.
+func (s *sizer) compare(near []float64) capacity.Options {
+	return capacity.Options{Precision: s.Precision, Pool: s.pool, Near: near, Horizon: &capacity.CompareHorizon}
+}
+
+func (s *sizer) tick(n int) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.done += n
+	s.total = max(s.total, s.done)
+	if s.Progress != nil {
+		s.Progress(s.done, s.total)
+	}
+}
+
+func (s *sizer) facts() Load {
+	l := Load{About: s.plan.About, Seeds: s.load.Seeds, Requests: s.load.Requests(), Own: s.load.Own, TooLong: s.load.TooLong}
+	if s.plan.Trust != "" {
+		l.About = fmt.Sprintf("%s (%s): %s", s.plan.Scenario.Workload, s.plan.Trust, l.About)
+	}
+	l.Prompt, l.Output = s.load.Means()
+	return l
+}
+
+func (s *sizer) memory() Memory {
+	v := s.plan.Scenario.Server
+	m := Memory{TokenBytes: s.plan.Setup.LLM.KVBytesPerToken(), BlockSize: v.BlockSize, Blocks: v.NumGPUBlocks, Slots: v.NumGPUBlocks * v.BlockSize}
+	m.Bytes = m.TokenBytes * int64(m.Slots)
+	prompt, output := s.load.Means()
+	m.Fit = v.NumGPUBlocks / int(math.Ceil((prompt+output)/float64(v.BlockSize)))
+	return m
+}
