@@ -766,6 +766,16 @@ int llm_cache_drain_msgpack(llm_cache cache, double seconds, int32_t rank, uint3
  */
 int llm_cache_reset(llm_cache cache, int preempt);
 
+/* What steps leave out. */
+enum {
+    LLM_CACHE_PAUSE_NONE = 0,
+    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps */
+    LLM_CACHE_PAUSE_ALL = 2  /* nothing is scheduled */
+};
+
+/* Says what the next steps leave out, until another call (vLLM: PauseState), to change the model's weights, say. */
+int llm_cache_pause(llm_cache cache, int32_t pause);
+
 /*
  * Forgets all outputs of the encoder, because its weights have changed, say; the
  * worker must drop them, too. LLM_CACHE_E_ORDER with a step in flight.

@@ -188,7 +188,7 @@ func (s *Scheduler) Abort(ids ...ID) int {
 		n++
 		if r.status == running {
 			if fresh := r.inFlight - r.stale; fresh > 0 { // nobody knows whether they will be computed
-				s.forgetFrom(r, r.kv.NumComputedTokens()-fresh-r.transfers.unsettled)
+				s.evictFrom(r, r.kv.NumComputedTokens()-fresh-r.transfers.unsettled)
 			}
 			s.removeRunning(r)
 		} else {

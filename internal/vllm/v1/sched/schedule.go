@@ -240,15 +240,15 @@ func (s *Scheduler) unschedule(r *request) (gone bool) {
 		return false
 	}
 	b.budget += int(b.rows[i].tokens)
-	s.forgetFrom(r, int(b.rows[i].computed))
+	s.evictFrom(r, int(b.rows[i].computed))
 	b.rows = slices.Delete(b.rows, i, i+1)
 	return s.unscheduleEncoder(r)
 }
 
-// forgetFrom removes the keys of blocks of r that hold tokens from computed on.
-func (s *Scheduler) forgetFrom(r *request, computed int) {
+// evictFrom removes the keys of blocks of r that hold tokens from computed on.
+func (s *Scheduler) evictFrom(r *request, computed int) {
 	if !s.config.AsVLLM {
-		s.cache.ForgetFrom(r.kv, computed)
+		s.cache.EvictFrom(r.kv, computed)
 	}
 }
 
