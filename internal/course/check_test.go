@@ -49,6 +49,7 @@ func TestCheckSaysWhatIsBroken(t *testing.T) {
 		{"a sequence listed twice", "sequence 1 is listed twice", func(_ *Engine, s *Sequence) { s.ID = 1 }},
 		{"no block table", "sequence 0 has no block_table", func(_ *Engine, s *Sequence) { s.BlockTable = nil }},
 		{"a negative number of records", "sequence 0 has -1 records", func(_ *Engine, s *Sequence) { s.KVCount = -1 }},
+		{"more records than fit", "sequence 0 has 4097 records", func(_ *Engine, s *Sequence) { s.KVCount = maxRecords + 1 }},
 		{"a block outside the pool", "sequence 0, block_table[0][3] is 256", func(_ *Engine, s *Sequence) { s.BlockTable[0][3] = 256 }},
 		{"a count above its entries", "block 0 has the count 2, but 1 table entries", func(e *Engine, _ *Sequence) { *e.count(0) = 2 }},
 		{"an entry that was dropped", "block 0 has the count 1, but 0 table entries", func(_ *Engine, s *Sequence) { s.BlockTable[0][0] = -1 }},
@@ -65,7 +66,11 @@ func TestCheckSaysWhatIsBroken(t *testing.T) {
 		})
 	}
 	b := newBench(t)
-	e, _ := b.engine(2)
+	e, seqs := b.engine(2)
+	for _, records := range []int32{0, maxRecords} { // whatever is mapped
+		seqs[0].KVCount = records
+		require.NoError(t, e.Check())
+	}
 	*e.count(7) = 1
 	require.ErrorIs(t, e.Check(), block.ErrNotConserved)
 }
@@ -164,6 +169,7 @@ func TestBadBatchArgumentsAreRefused(t *testing.T) {
 	require.ErrorIs(t, l.AppendRun(e, nil, &data[0], 2), ErrArgument)
 	require.ErrorIs(t, l.AppendRun(e, seqs[0], nil, 2), ErrArgument)
 	require.ErrorIs(t, l.AppendRun(e, seqs[0], &data[0], -1<<31), ErrArgument)
+	require.ErrorIs(t, l.AppendRun(e, seqs[0], &data[0], 0), ErrArgument)
 	before := seqs[0].KVCount
 	require.ErrorIs(t, l.AppendBatch(e, &[]*Sequence{seqs[0], nil}[0], &data[0], 2), ErrArgument)
 	require.Equal(t, before, seqs[0].KVCount, "the first append was taken back")
