@@ -1,6 +1,7 @@
 package course
 
 import (
+	"math"
 	"testing"
 	"unsafe"
 
@@ -132,9 +133,12 @@ func TestInitRefusesWhatIsNoPool(t *testing.T) {
 	_, err := b.library.Init(nil, 640)
 	require.ErrorIs(t, err, ErrPool)
 	require.Zero(t, b.arena.calls, "nothing was asked of memory")
-	for fail := 1; fail <= 2; fail++ {
-		b.arena.fail = fail
-		_, err = b.library.Init(pool, 640)
+	for fail := 1; fail <= 3; fail++ {
+		size := uintptr(640)
+		if b.arena.fail = fail; fail == 3 { // the largest pool is one
+			b.arena.fail, size = 1, BlockSize*math.MaxInt32
+		}
+		_, err = b.library.Init(pool, size)
 		require.ErrorIs(t, err, ErrNoMemory)
 		require.Empty(t, b.arena.live)
 	}
