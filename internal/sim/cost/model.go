@@ -32,6 +32,7 @@ type Model struct {
 	experts                    experts // of a mixture: besides weights and token
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
 	swapBlock, swapEach        float64
+	received                   bool // prompts take no time
 	copyBlock                  float64
 }
 
@@ -41,6 +42,9 @@ func (m *Model) Seconds(w Work) float64 {
 	t := m.swapBlock*float64(w.SwapBlocks) + m.swapEach*float64(w.Swaps) + m.copyBlock*float64(w.CopyBlocks)
 	if w.Seqs == 0 && w.Prompt == 0 {
 		return t
+	}
+	if m.received {
+		w.Prompt, w.PromptContext = 0, 0
 	}
 	seqs, prompt := float64(w.Seqs), float64(w.Prompt)
 	t += m.base + m.seq*seqs + m.context*float64(w.Context) + m.prompt*prompt
@@ -53,6 +57,14 @@ func (m *Model) Seconds(w Work) float64 {
 	t += max(read, compute)
 	t += max(m.promptPair*float64(w.PromptContext), m.promptKV*prompt)
 	return t
+}
+
+// Received is the model of a server whose prompts come from another one, as keys and
+// values: they take no time here. The first token after them is decoded.
+func (m *Model) Received() *Model {
+	received := *m
+	received.received = true
+	return &received
 }
 
 // Describe says in one line what the model is of and what makes up its time.
