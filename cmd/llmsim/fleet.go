@@ -139,7 +139,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	kind := func(p *scenario.Plan, n int) fleet.Kind {
 		price := prices.GPUs[p.Setup.GPU.Name]
 		return fleet.Kind{
-			Name: fmt.Sprintf("%d x %s", p.Setup.Workers, p.Setup.GPU.Name), Count: n, GPUs: p.Setup.Workers,
+			Name: fmt.Sprintf("%d x %s", p.Setup.GPUs(), p.Setup.GPU.Name), Count: n, GPUs: p.Setup.GPUs(),
 			Server: p.Scenario.Server, Cost: p.Model, Price: price.Dollars, Watts: price.Watts,
 		}
 	}
@@ -194,7 +194,7 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	for _, x := range all {
 		r := x.Result
 		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\t%s\n", x.Router, float64(r.Answered)/r.Seconds,
-			digits(r.First.P50), digits(r.First.P99), digits(1000*r.Between.P99), digits(r.EndToEnd.P99), 100*r.HitRate(), r.Imbalance(), dollars(r.PerMillion()))
+			digits(r.TTFT.P50), digits(r.TTFT.P99), digits(1000*r.TPOT.P99), digits(r.EndToEnd.P99), 100*r.HitRate(), r.Imbalance(), dollars(r.PerMillion()))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -15,7 +15,7 @@ func encoderConfig(tokens, cache, budget int) Config {
 		MaxNumSeqs: 16, MaxNumBatchedTokens: tokens, EncoderCacheSize: cache, MaxNumEncoderInputTokens: budget,
 		Cache: kvcache.Config{
 			NumGPUBlocks: 10000, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 2048,
-			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.Dense,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
 		},
 	}
 }
@@ -66,6 +66,26 @@ func TestAnItemBeyondTheBudgetEndsTheChunk(t *testing.T) {
 	require.Equal(t, ids[:2], []ID{rows[0].ID, rows[1].ID})
 	requireEncodes(h, EncoderInput{ID: ids[1]})
 	require.Equal(t, []string{"0"}, h.step.FreedEncoderOutputs)
+}
+
+// Ensure that each of the two limits alone ends a chunk.
+func TestBudgetAndRoomAreTwoLimits(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		cache, budget int
+	}{
+		{"the budget of the step", 8192, 1024},
+		{"the room of the cache", 1024, 8192},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHost(t, encoderConfig(8192, tc.cache, tc.budget))
+			for i := range 3 {
+				h.add(800, 10*i, item(fmt.Sprint(i), 100, 600))
+			}
+			require.Equal(t, []int{800, 100, 100}, scheduled(h.schedule()))
+			require.Len(t, h.step.EncoderInputs, 1)
+		})
+	}
 }
 
 func scheduled(rows []Row) (tokens []int) {
