@@ -80,7 +80,7 @@ $(B)/libllm_memory.so: $(SOURCES) Makefile
 
 # After the other, because both may install tools. One object, so that the
 # runtime's constructor stays in front of ours, both run before those of the
-# program, which may call, and only the public names are global.
+# program, of whatever priority, which may call, and only the public names are global.
 $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	@.ci/tools build
 	@mkdir -p $(B)
@@ -88,7 +88,7 @@ $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$$dir/names && \
 	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && \
-	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00101 all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
+	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
 	  mv $$dir/libllm_memory.a $@
 
 cache: $(B)/libllm_cache.so $(B)/libllm_cache.a
@@ -107,7 +107,7 @@ $(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
 	  $(CACHE_BUILD) -buildmode=c-archive -ldflags="$(CACHE_LDFLAGS)" -o $$dir/members.a ./capi/cache && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/cache/exports.map >$$dir/names && \
 	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && \
-	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00101 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
+	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
 	  mv $$dir/libllm_cache.a $@
 
 ifdef SUBMISSION

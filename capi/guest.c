@@ -8,11 +8,16 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "_cgo_export.h"
 #include "guest.h"
@@ -100,6 +105,34 @@ static void stay_loaded(void) {
 }
 
 /*
+ * A process ends with its last thread, and the runtime's threads do not end. So when
+ * main has left by pthread_exit, the main thread stays in this destructor, the last of
+ * all, until no other thread of the program is left, and exits then as glibc would.
+ */
+static pthread_key_t main_thread;
+
+static void await_others(void *round) {
+    const struct timespec pause = {.tv_nsec = 10000000};
+    if ((intptr_t)round < PTHREAD_DESTRUCTOR_ITERATIONS) { /* the program's own come first */
+        pthread_setspecific(main_thread, (char *)round + 1);
+        return;
+    }
+    int others;
+    while ((others = llm_threads_of_host()) > 1) {
+        nanosleep(&pause, NULL);
+    }
+    if (others == 1 && !left) {
+        exit(0);
+    }
+}
+
+static void watch_main(void) {
+    if (syscall(SYS_gettid) == getpid() && pthread_key_create(&main_thread, await_others) == 0) {
+        pthread_setspecific(main_thread, (void *)1);
+    }
+}
+
+/*
  * Runs after the constructor of the Go runtime, which the linker put first, and
  * before the program's main or the return of dlopen.
  */
@@ -117,6 +150,7 @@ __attribute__((constructor)) static void enter(void) {
     llm_threads_settle(REST_MS);
     llm_threads_block_signals(watched);
     pthread_atfork(before_fork, after_fork, in_child);
+    watch_main();
     if (watched) {
         atexit(at_exit);
     }

@@ -16,6 +16,9 @@ void llm_threads_settle(int most_ms);
  */
 int llm_thread_is_stuck(long tid, unsigned long *runs);
 
+/* How many threads the process has without the runtime's; -1 if there is no /proc. */
+int llm_threads_of_host(void);
+
 /* Leaves the host's signals to the host's threads. will_end: llm_threads_end will be called. */
 void llm_threads_block_signals(int will_end);
 

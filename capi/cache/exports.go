@@ -340,3 +340,14 @@ func llm_cache_reset(h C.llm_cache, preempt C.int) C.int {
 func llm_cache_reset_encoder(h C.llm_cache) C.int {
 	return with(h, func(c *cache) error { return c.s.ResetEncoderCache() })
 }
+
+//export llm_cache_pause
+func llm_cache_pause(h C.llm_cache, pause C.int32_t) C.int {
+	return with(h, func(c *cache) error {
+		if pause < C.LLM_CACHE_PAUSE_NONE || pause > C.LLM_CACHE_PAUSE_ALL {
+			return fail(C.LLM_CACHE_E_RANGE, "pause is %d: want %d to %d", pause, C.LLM_CACHE_PAUSE_NONE, C.LLM_CACHE_PAUSE_ALL)
+		}
+		c.s.SetPause(sched.Pause(pause))
+		return nil
+	})
+}

@@ -329,17 +329,33 @@ typedef struct llm_cache_plan {
     int32_t reserved;             /* 0 */
 } llm_cache_plan;
 
-enum { LLM_CACHE_MAX_LAYERS = 4096 };
+enum { LLM_CACHE_MAX_LAYERS = 4096, LLM_CACHE_MAX_WORKERS = 1024 };
 
 /*
  * Divides `bytes` of memory among n layers. num_gpu_blocks above 0 is used in place
  * of what the bytes suffice for. LLM_CACHE_E_RANGE if the blocks of layers cannot
- * be made alike, or fewer than 2 result. With several workers (stages of a pipeline, or
- * shares of the heads) plan each with its own layers and bytes, and then each once more with
- * the smallest num_gpu_blocks of them.
+ * be made alike, or fewer than 2 result.
  */
 int llm_cache_plan_memory(const llm_cache_layer *layers, int64_t n, int64_t bytes, int32_t num_gpu_blocks,
                           llm_cache_plan *plan);
+
+/* A process that holds some layers of a model: a stage of a pipeline, or one of several that share its heads. */
+typedef struct llm_cache_worker {
+    int64_t bytes;         /* for keys and values */
+    const int32_t *layers; /* indexes of the layers that it holds, ascending; what a layer keeps is this worker's share */
+    int64_t layers_len;    /* at least 1 */
+} llm_cache_worker;
+
+/*
+ * llm_cache_plan_memory for several workers that use the same block tables (vLLM:
+ * get_kv_cache_configs). Layers are grouped over the whole model, and all workers have as
+ * many blocks as the one with the fewest, so num_gpu_blocks and groups of all plans
+ * are equal, but for LLM_CACHE_GROUP_EAGLE of a group of which a worker has no layer.
+ * plans[w] is the plan of worker w; in its layer_groups and layer_tensors,
+ * which have n entries, layers of other workers are -1.
+ */
+int llm_cache_plan_workers(const llm_cache_layer *layers, int64_t n, const llm_cache_worker *workers, int64_t workers_len,
+                           int32_t num_gpu_blocks, llm_cache_plan *const *plans);
 
 /* ---- Requests ---- */
 
@@ -749,6 +765,16 @@ int llm_cache_drain_msgpack(llm_cache cache, double seconds, int32_t rank, uint3
  * preempt is not 0: then all running requests lose theirs and wait.
  */
 int llm_cache_reset(llm_cache cache, int preempt);
+
+/* What steps leave out. */
+enum {
+    LLM_CACHE_PAUSE_NONE = 0,
+    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps */
+    LLM_CACHE_PAUSE_ALL = 2  /* nothing is scheduled */
+};
+
+/* Says what the next steps leave out, until another call (vLLM: PauseState), to change the model's weights, say. */
+int llm_cache_pause(llm_cache cache, int32_t pause);
 
 /*
  * Forgets all outputs of the encoder, because its weights have changed, say; the

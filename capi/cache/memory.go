@@ -13,7 +13,7 @@ import (
 // The memory of a call: everything that C points at is noted before it is used.
 
 const (
-	mostSpans   = 16
+	fewSpans    = 16      // of most calls; they need no allocation
 	mostEntries = 1 << 40 // of an array: no process has more memory
 	mostStruct  = 4096    // bytes of a struct of any version
 )
@@ -27,9 +27,25 @@ type span struct {
 // spans is the memory that a call reads and writes. The first complaint stays
 // until apart tells it: nothing may be read or written before.
 type spans struct {
-	n   int
-	at  [mostSpans]span
-	err error
+	n    int
+	few  [fewSpans]span
+	more []span
+	err  error
+}
+
+func (s *spans) at(i int) *span {
+	if i < fewSpans {
+		return &s.few[i]
+	}
+	return &s.more[i-fewSpans]
+}
+
+func (s *spans) add(from, to uintptr) {
+	if s.n >= fewSpans {
+		s.more = append(s.more, span{})
+	}
+	s.n++
+	*s.at(s.n - 1) = span{from: from, to: to}
 }
 
 // note adds n entries of a size and alignment at p.
@@ -47,8 +63,7 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 	case uintptr(p)+uintptr(n)*size < uintptr(p):
 		s.err = fail(C.LLM_CACHE_E_RANGE, "%s reaches beyond the end of memory", what)
 	default:
-		s.at[s.n].from, s.at[s.n].to = uintptr(p), uintptr(p)+uintptr(n)*size
-		s.n++
+		s.add(uintptr(p), uintptr(p)+uintptr(n)*size)
 	}
 }
 
@@ -60,8 +75,8 @@ func (s *spans) apart() error {
 	}
 	for i := 1; i < s.n; i++ {
 		for j := range i {
-			if a, b := &s.at[i], &s.at[j]; (a.written || b.written) && a.from < b.to && b.from < a.to {
-				return fail(C.LLM_CACHE_E_OVERLAP, "two arrays or structs overlap from %#x on", max(s.at[i].from, s.at[j].from))
+			if a, b := s.at(i), s.at(j); (a.written || b.written) && a.from < b.to && b.from < a.to {
+				return fail(C.LLM_CACHE_E_OVERLAP, "two arrays or structs overlap from %#x on", max(a.from, b.from))
 			}
 		}
 	}
@@ -76,7 +91,7 @@ func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	before := s.n
 	array := slice(s, what, p, n)
 	for i := before; i < s.n; i++ {
-		s.at[i].written = true
+		s.at(i).written = true
 	}
 	return array
 }
@@ -106,7 +121,8 @@ func size[T any](s *spans, name string, p *T, least uintptr) (uintptr, error) {
 			return 0, fail(C.LLM_CACHE_E_SIZE, "%s says it has %d bytes, which ends inside its field %s", name, n, what)
 		}
 	}
-	s.at[s.n-1].to = s.at[s.n-1].from + n
+	last := s.at(s.n - 1)
+	last.to = last.from + n
 	return n, nil
 }
 
@@ -133,7 +149,7 @@ func filled[T any](s *spans, what string, p *T, least uintptr, ours *T) error {
 	at := s.n
 	err := sized(s, what, p, least, ours)
 	if err == nil {
-		s.at[at].written = true
+		s.at(at).written = true
 	}
 	return err
 }

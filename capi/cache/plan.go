@@ -6,6 +6,8 @@ package main
 import "C"
 
 import (
+	"unsafe"
+
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/memplan"
 )
@@ -21,47 +23,125 @@ func llm_cache_plan_memory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blo
 }
 
 func planMemory(layers *C.llm_cache_layer_in, n, bytes C.int64_t, blocks C.int32_t, t *C.llm_cache_plan) error {
-	var o outputs
-	var in C.llm_cache_plan
-	if err := filled(&o.spans, "plan", t, C.LLM_PLAN_LEAST, &in); err != nil {
+	if bytes < 0 {
+		return fail(C.LLM_CACHE_E_RANGE, "%d bytes: want at least 0", bytes)
+	}
+	p := planner{blocks: blocks, plans: []*C.llm_cache_plan{t}}
+	if err := p.note(layers, n); err != nil {
 		return err
 	}
+	worker := memplan.Worker{Bytes: int(bytes)}
+	for i := range p.layers {
+		worker.Layers = append(worker.Layers, i)
+	}
+	p.workers = []memplan.Worker{worker}
+	return p.make()
+}
+
+//export llm_cache_plan_workers
+func llm_cache_plan_workers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, most C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) (result C.int) {
+	defer func() {
+		if p := recover(); p != nil {
+			result = status(internal(p))
+		}
+	}()
+	return status(planWorkers(layers, n, workers, most, blocks, plans))
+}
+
+func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache_worker_in, most C.int64_t, blocks C.int32_t, plans *C.llm_cache_plan_in) error {
+	if most < 1 || most > C.LLM_CACHE_MAX_WORKERS {
+		return fail(C.LLM_CACHE_E_RANGE, "%d workers: want 1 to %d", most, C.LLM_CACHE_MAX_WORKERS)
+	}
+	p := planner{blocks: blocks}
+	given := slice(&p.spans, "workers", workers, most)
+	for _, t := range slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), most) {
+		p.plans = append(p.plans, t)
+	}
+	if p.err != nil {
+		return p.err
+	}
+	for i := range given {
+		w := memplan.Worker{Bytes: int(given[i].bytes)}
+		if w.Bytes < 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "worker %d has %d bytes: want at least 0", i, w.Bytes)
+		}
+		if given[i].layers_len > C.LLM_CACHE_MAX_LAYERS {
+			return fail(C.LLM_CACHE_E_RANGE, "worker %d has %d layers: want at most %d", i, given[i].layers_len, C.LLM_CACHE_MAX_LAYERS)
+		}
+		for _, layer := range slice(&p.spans, "the layers of a worker", (*int32)(given[i].layers), given[i].layers_len) {
+			w.Layers = append(w.Layers, int(layer))
+		}
+		p.workers = append(p.workers, w)
+	}
+	if err := p.note(layers, n); err != nil {
+		return err
+	}
+	return p.make()
+}
+
+// A planner is a call that plans memory.
+type planner struct {
+	outputs
+	blocks  C.int32_t // to use instead of what the bytes suffice for; 0: none
+	layers  []memplan.Layer
+	workers []memplan.Worker
+	plans   []*C.llm_cache_plan // as given
+	in      []C.llm_cache_plan  // what they said before
+}
+
+// note checks the memory of the plans and the layers.
+func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 	if n < 1 || n > C.LLM_CACHE_MAX_LAYERS {
 		return fail(C.LLM_CACHE_E_RANGE, "%d layers: want 1 to %d", n, C.LLM_CACHE_MAX_LAYERS)
 	}
-	if bytes < 0 || blocks < 0 || blocks > C.LLM_CACHE_MAX_BLOCKS {
-		return fail(C.LLM_CACHE_E_RANGE, "%d bytes and %d blocks: want at least 0, and at most %d blocks", bytes, blocks, C.LLM_CACHE_MAX_BLOCKS)
+	if p.blocks < 0 || p.blocks > C.LLM_CACHE_MAX_BLOCKS {
+		return fail(C.LLM_CACHE_E_RANGE, "%d blocks: want 0 to %d", p.blocks, C.LLM_CACHE_MAX_BLOCKS)
 	}
-	given := slice(&o.spans, "layers", layers, n)
-	output(&o.spans, "groups", in.groups.at, in.groups.cap)
-	output(&o.spans, "layer_groups", in.layer_groups.at, in.layer_groups.cap)
-	output(&o.spans, "layer_tensors", in.layer_tensors.at, in.layer_tensors.cap)
-	output(&o.spans, "tensor_bytes", in.tensor_bytes.at, in.tensor_bytes.cap)
-	if err := o.apart(); err != nil {
+	p.in = make([]C.llm_cache_plan, len(p.plans))
+	for i, t := range p.plans {
+		if err := filled(&p.spans, "plan", t, C.LLM_PLAN_LEAST, &p.in[i]); err != nil {
+			return err
+		}
+		in := &p.in[i]
+		output(&p.spans, "groups", in.groups.at, in.groups.cap)
+		output(&p.spans, "layer_groups", in.layer_groups.at, in.layer_groups.cap)
+		output(&p.spans, "layer_tensors", in.layer_tensors.at, in.layer_tensors.cap)
+		output(&p.spans, "tensor_bytes", in.tensor_bytes.at, in.tensor_bytes.cap)
+	}
+	given := slice(&p.spans, "layers", layers, n)
+	if err := p.apart(); err != nil {
 		return err
 	}
-	list, err := layersOf(given)
+	var err error
+	p.layers, err = layersOf(given)
+	return err
+}
+
+func (p *planner) make() error {
+	made, err := memplan.MakeForWorkers(p.layers, p.workers, int(p.blocks))
 	if err != nil {
 		return err
 	}
-	p, err := memplan.Make(list, int(bytes), int(blocks))
-	if err != nil {
+	if n := made[0].NumGPUBlocks; n < 2 || n > C.LLM_CACHE_MAX_BLOCKS {
+		return fail(C.LLM_CACHE_E_RANGE, "the memory suffices for %d blocks: want 2 to %d", n, C.LLM_CACHE_MAX_BLOCKS)
+	}
+	for i, t := range p.plans {
+		if err := checkLongest(&p.in[i], t, made[i]); err != nil {
+			return err
+		}
+	}
+	for i, t := range p.plans {
+		p.need(t.groups.cap, &t.groups.len, len(made[i].Groups))
+		p.need(t.layer_groups.cap, &t.layer_groups.len, len(p.layers))
+		p.need(t.layer_tensors.cap, &t.layer_tensors.len, len(p.layers))
+		p.need(t.tensor_bytes.cap, &t.tensor_bytes.len, len(made[i].Tensors))
+	}
+	if err := p.fits(); err != nil {
 		return err
 	}
-	if p.NumGPUBlocks < 2 || p.NumGPUBlocks > C.LLM_CACHE_MAX_BLOCKS {
-		return fail(C.LLM_CACHE_E_RANGE, "%d bytes are %d blocks: want 2 to %d", bytes, p.NumGPUBlocks, C.LLM_CACHE_MAX_BLOCKS)
+	for i, t := range p.plans {
+		writePlan(t, made[i])
 	}
-	if err := checkLongest(&in, t, p); err != nil {
-		return err
-	}
-	o.need(t.groups.cap, &t.groups.len, len(p.Groups))
-	o.need(t.layer_groups.cap, &t.layer_groups.len, len(list))
-	o.need(t.layer_tensors.cap, &t.layer_tensors.len, len(list))
-	o.need(t.tensor_bytes.cap, &t.tensor_bytes.len, len(p.Tensors))
-	if err := o.fits(); err != nil {
-		return err
-	}
-	writePlan(t, p)
 	return nil
 }
 
@@ -124,6 +204,10 @@ func writePlan(t *C.llm_cache_plan, p *memplan.Plan) {
 	t.num_gpu_blocks = C.int32_t(p.NumGPUBlocks)
 	groups := room(t.groups.at, t.groups.len)
 	layerGroups := room((*int32)(t.layer_groups.at), t.layer_groups.len)
+	tensors := room((*int32)(t.layer_tensors.at), t.layer_tensors.len)
+	for i := range layerGroups {
+		layerGroups[i], tensors[i] = -1, -1 // another worker's
+	}
 	for i, g := range p.Groups {
 		groups[i] = C.llm_cache_group{
 			kind: C.int32_t(g.Kind), block_size: C.int32_t(g.BlockSize), window: C.int32_t(g.Window), retained: C.int32_t(g.Retained),
@@ -139,7 +223,6 @@ func writePlan(t *C.llm_cache_plan, p *memplan.Plan) {
 			layerGroups[layer] = int32(i)
 		}
 	}
-	tensors := room((*int32)(t.layer_tensors.at), t.layer_tensors.len)
 	sizes := room((*int64)(t.tensor_bytes.at), t.tensor_bytes.len)
 	for i, tensor := range p.Tensors {
 		sizes[i] = int64(tensor.Bytes)

@@ -13,6 +13,8 @@ typedef const llm_cache_spec llm_cache_spec_in;
 typedef const int32_t llm_i32_in;
 typedef const llm_request llm_request_in;
 typedef const llm_cache_layer llm_cache_layer_in;
+typedef const llm_cache_worker llm_cache_worker_in;
+typedef llm_cache_plan *const llm_cache_plan_in;
 typedef const int64_t llm_i64_in;
 typedef const llm_cache_step llm_cache_step_in;
 typedef const llm_attention_cache llm_attention_cache_in;

@@ -3,6 +3,8 @@ package guest_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"llmmemory/internal/testkit/level"
 )
 
@@ -28,6 +30,14 @@ var threadModes = []mode{
 func TestThreadsLeaveAConsistentState(t *testing.T) {
 	each(t, someWays(), func(t *testing.T, w way) {
 		eachMode(t, w.compile(t, "threads"), threadModes)
+	})
+}
+
+// The runtime's threads do not keep a process that plain C would end.
+func TestAProcessWhoseMainLeavesEndsWithItsLastThread(t *testing.T) {
+	each(t, append([]way{plainC}, everyWay...), func(t *testing.T, w way) {
+		r := succeed(t, t.TempDir(), nil, w.compile(t, "main_leaves"))
+		require.Equal(t, "8 free\n", r.stdout)
 	})
 }
 

@@ -122,7 +122,7 @@ func (l *loaded) load(ctx context.Context, e *engine.Engine, b *benchOptions) []
 	var wait sync.WaitGroup
 	for i := range timings {
 		prompt := append(slices.Clone(prefix), draw(b.inputLen)...)
-		if b.rate > 0 {
+		if b.rate > 0 && i > 0 { // the first one comes at once, as in vllm bench
 			next = next.Add(time.Duration(rnd.ExpFloat64() / b.rate * float64(time.Second)))
 			time.Sleep(time.Until(next))
 		}

@@ -306,6 +306,14 @@ func parseCPUs(list string) (cpus []int, err error) {
 	return cpus, nil
 }
 
+// leaveRoomBesideTheModel lets the scheduler and those who wait for tokens run while all threads
+// compute: Go would have them wait until one of the computing threads is preempted, up to 10 ms.
+func leaveRoomBesideTheModel(threads int) {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), threads+2))
+	}
+}
+
 // engine starts an engine over a model.
 func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engine, error) {
 	types := map[string]attention.DType{"auto": attention.F16, "f16": attention.F16, "bf16": attention.BF16, "f32": attention.F32}
@@ -322,5 +330,6 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 	if err := o.events.open(&c); err != nil {
 		return nil, err
 	}
+	leaveRoomBesideTheModel(o.threads)
 	return engine.New(c, observer)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,19 +43,20 @@ func (s *stepTimes) overhead() float64 {
 	return 100 * s.other.Seconds() / max(s.model.Seconds(), 1e-9)
 }
 
-// csv has a line for each step: how many sequences decode, how many tokens each of them
-// attends to on average, tokens of prompts, and seconds.
+// csv has a line for each step: how many sequences get a token, how many tokens of context those
+// of them that decode attend to, in all and divided by that number, tokens of prompts, and
+// seconds.
 func (s *stepTimes) csv() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
 	b.WriteString("batch,context,prompt,seconds\n")
 	for _, r := range s.each {
-		context := 0
-		if r.Decodes > 0 {
-			context = r.Context / r.Decodes
+		context := 0.0
+		if r.Sampled > 0 {
+			context = float64(r.Context) / float64(r.Sampled)
 		}
-		fmt.Fprintf(&b, "%d,%d,%d,%.9f\n", r.Decodes, context, r.Tokens-r.Decodes, r.Elapsed.Seconds())
+		fmt.Fprintf(&b, "%d,%.3f,%d,%.9f\n", r.Sampled, context, r.Tokens-r.Decodes, r.Elapsed.Seconds())
 	}
 	return b.String()
 }
@@ -69,6 +71,7 @@ func (b *benchOptions) write(r *result, steps *stepTimes, timings []timing, begi
 	if b.arrivals != "" {
 		var text strings.Builder
 		text.WriteString("arrival,prompt,output\n")
+		slices.SortFunc(timings, func(a, b timing) int { return a.start.Compare(b.start) })
 		for _, t := range timings {
 			fmt.Fprintf(&text, "%.6f,%d,%d\n", t.start.Sub(begin).Seconds(), b.prefixLen+b.inputLen, len(t.tokens))
 		}

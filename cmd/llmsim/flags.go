@@ -125,6 +125,11 @@ func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Engine, "engine", s.Engine, "for --model: an engine whose times are fitted to what is published: "+strings.Join(cost.Engines(), ", "))
 	f.StringVar(&s.Cost, "cost", s.Cost, "times of iterations from a cost file, written by llmsim calibrate")
 	f.IntVar(&s.Workers, "workers", s.Workers, "GPUs that share each layer (tensor parallelism) (default 1)")
+	f.IntVar(&s.Stages, "stages", s.Stages, "for --model: stages that have a part of the layers each, with --workers GPUs (pipeline parallelism) (default 1)")
+	f.BoolVar(&s.Apart, "experts-apart", s.Apart, "for --model, a mixture of experts: each expert is whole on one worker (expert parallelism)")
+	f.StringVar(&s.Weights, "weights", s.Weights, "for --model: numbers of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
+	f.StringVar(&s.KV, "kv", s.KV, "for --model: numbers of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
+	f.Float64Var(&s.SwapGB, "swap-gb-s", s.SwapGB, "with --swap: GB/s to what blocks are swapped to, at most, such as a disk (default: the link to the CPU)")
 }
 
 // addMemory are the flags of the block manager that all systems share.

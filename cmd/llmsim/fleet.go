@@ -139,7 +139,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	kind := func(p *scenario.Plan, n int) fleet.Kind {
 		price := prices.GPUs[p.Setup.GPU.Name]
 		return fleet.Kind{
-			Name: fmt.Sprintf("%d x %s", p.Setup.Workers, p.Setup.GPU.Name), Count: n, GPUs: p.Setup.Workers,
+			Name: fmt.Sprintf("%d x %s", p.Setup.GPUs(), p.Setup.GPU.Name), Count: n, GPUs: p.Setup.GPUs(),
 			Server: p.Scenario.Server, Cost: p.Model, Price: price.Dollars, Watts: price.Watts,
 		}
 	}

@@ -41,12 +41,13 @@ func command() *cobra.Command {
 		Use:   "llmsim",
 		Short: "Simulate LLM serving, repeat the PagedAttention paper, plan capacity",
 		Long: "llmsim runs the schedulers and block managers of vLLM, of the PagedAttention paper, of Orca\n" +
-			"and of FasterTransformer through simulated time. Equal commands give equal results, to the byte, on one kind of processor.\n" +
+			"and of FasterTransformer through simulated time. Equal commands give equal results,\n" +
+			"to the byte, on one kind of processor.\n" +
 			"The exit status is 0, or 1 when something is wrong, falls short or is interrupted.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), fleetCommand(), calibrateCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
+	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), disaggregateCommand(), fleetCommand(), calibrateCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
 	c.Version = version()
 	c.SetFlagErrorFunc(terminal.SuggestFlag)
 	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })

@@ -41,6 +41,7 @@ func figures() []figure {
 		{"  sha256_cbor", 0, 40 * us, func() run { return hashing(4096, blockhash.CBOR("0")) }},
 		{"  XXH3, 128 bits", 0, 0, func() run { return hashing(4096, blockhash.NewFast()) }},
 		{"schedule of 256 decodes + update", 3300 * us, 25 * us, func() run { return step(256) }},
+		{"  two steps in flight", 0, 30 * us, func() run { return steps(256, 1) }},
 	}
 }
 
@@ -159,7 +160,7 @@ func heapBytes() (heap, scan uint64) {
 
 // allocations is the mean of a decode step.
 func allocations(running, steps int) float64 {
-	d := newDecoder(running)
+	d := newDecoder(running, 0)
 	d.refill()
 	d.one()
 	var before, after runtime.MemStats

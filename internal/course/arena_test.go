@@ -66,6 +66,9 @@ func (a *guardedArena) Put(first, single unsafe.Pointer) {
 }
 
 func (a *guardedArena) alloc(size int, zero bool) unsafe.Pointer {
+	if size%4 != 0 {
+		panic("no struct or array of llm_memory.h has this size")
+	}
 	pages := (size+pageSize-1)/pageSize + 1
 	if (a.used+pages)*pageSize > len(a.space) {
 		panic("the test's arena is too small")

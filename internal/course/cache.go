@@ -49,7 +49,6 @@ func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 		return nil
 	}
 	if c.epoch != c.index.epoch.Load() {
-		c.entries.clear()
 		return nil
 	}
 	for i := hashID(e, id) >> c.entries.shift; ; i++ {
@@ -69,7 +68,8 @@ func (c *lookupCache) lookup(e *Engine, id int32) *Sequence {
 	}
 }
 
-// insert adds h, in place of what there was for its id and for its sequence.
+// insert adds h, in place of what there was for its sequence. For its id lookup has
+// found nothing.
 func (c *lookupCache) insert(h entry) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
@@ -80,7 +80,6 @@ func (c *lookupCache) insert(h entry) {
 func (c *lookupCache) insertLast(e *Engine, s *Sequence, last *Node) {
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
-	c.sync()
 	if h := c.of(e, last); h != nil && h.next == &e.Active {
 		c.renext(h, &s.Node)
 	}
@@ -95,7 +94,6 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	}
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
-	c.sync()
 	c.removeOf(s)
 	// By address alone: what a link leads to need not be a sequence.
 	prev, next := s.Node.Prev, s.Node.Next
@@ -105,27 +103,18 @@ func (c *lookupCache) unlinking(e *Engine, s *Sequence) {
 	if h := c.of(e, next); h != nil && h.prev == &s.Node {
 		c.reprev(h, prev)
 	}
-	c.invalidateRest(s)
+	c.giveUp(s)
 }
 
-// invalidate removes what names s, which is about to be freed.
+// invalidate is for s that is about to be freed with its engine, which has no entries
+// any more.
 func (c *lookupCache) invalidate(s *Sequence) {
 	if !c.index.any() {
 		return
 	}
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
-	c.sync()
-	c.removeOf(s)
-	c.invalidateRest(s)
-}
-
-// invalidateRest gives everything up if an entry mentions s still: an outside
-// writer has been at work.
-func (c *lookupCache) invalidateRest(s *Sequence) {
-	if c.index.names(s) {
-		c.index.reset()
-	}
+	c.giveUp(s)
 }
 
 // removeEngine removes every entry for e, whose address may soon be another's.
@@ -135,7 +124,6 @@ func (c *lookupCache) removeEngine(e *Engine) {
 	}
 	c.index.mu.Lock()
 	defer c.index.mu.Unlock()
-	c.sync()
 	for i := 0; i < len(c.entries.slots); {
 		if h := &c.entries.slots[i]; !h.empty() && h.engine == e {
 			c.remove(h) // pulls a later one into this place
@@ -147,27 +135,21 @@ func (c *lookupCache) removeEngine(e *Engine) {
 
 // The rest is called with the index locked.
 
-// sync drops entries that are older than the last reset.
-func (c *lookupCache) sync() {
-	if epoch := c.index.epoch.Load(); c.epoch != epoch {
-		c.entries.clear()
-		c.epoch = epoch
+// giveUp forgets everything if an entry names s still: an outside writer has been at
+// work.
+func (c *lookupCache) giveUp(s *Sequence) {
+	if c.index.names(s) {
+		c.index.reset()
 	}
 }
 
-// of returns the entry of the sequence that n is part of, if it is one of e's
-// here. One for another engine is removed.
+// of returns the entry of the sequence that n is part of, if it is one of e's.
 func (c *lookupCache) of(e *Engine, n *Node) *entry {
 	if n == &e.Active {
 		return nil
 	}
-	s := sequenceOf(n)
-	engine, id, ok := c.index.keyOf(s)
-	if !ok {
-		return nil
-	}
-	if engine != e {
-		c.removeOf(s)
+	engine, id, ok := c.index.keyOf(sequenceOf(n))
+	if !ok || engine != e {
 		return nil
 	}
 	return c.entries.get(entry{engine: e, id: id})
@@ -192,15 +174,16 @@ func (c *lookupCache) reprev(h *entry, prev *Node) {
 	h.prev = prev
 }
 
+// put adds h, for whose id lookup has just found no entry. It is here alone that
+// entries older than the last reset are dropped: what the index has is never older.
 func (c *lookupCache) put(h entry) {
-	c.sync()
 	c.removeOf(h.seq)
-	if old := c.entries.get(h); old != nil {
-		c.remove(old)
+	if epoch := c.index.epoch.Load(); c.epoch != epoch {
+		c.entries.clear()
+		c.epoch = epoch
 	}
-	c.sync()
-	if c.entries.add(h) != nil && !c.index.add(&h) {
-		c.entries.remove(h)
+	if c.entries.add(h) != nil {
+		c.index.add(&h)
 	}
 }
 
@@ -221,7 +204,6 @@ func (c *lookupCache) removeOf(s *Sequence) {
 	}
 	if coreOf(e) != c.core {
 		c.index.reset()
-		c.sync()
 		return
 	}
 	if h := c.entries.get(entry{engine: e, id: id}); h != nil {

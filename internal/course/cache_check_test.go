@@ -88,8 +88,10 @@ func TestWhatIsLinkedBesideTheListHasNoEntry(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	e.Active.Prev = &seqs[38].Node
+	used := b.library.cores[coreOf(e)].cache.entries.used
 	_, err := b.library.Create(e, 100, 1)
 	require.NoError(t, err)
+	require.Equal(t, used, b.library.cores[coreOf(e)].cache.entries.used)
 	require.True(t, b.reaches(e, 100, sequenceOf(e.Active.Prev)))
 	b.misses(e, 39) // cut off by the new one
 	require.NoError(t, b.library.check())

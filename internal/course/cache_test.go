@@ -273,6 +273,8 @@ func TestASequenceDestroyedWithAnotherEngineIsNotFollowed(t *testing.T) {
 	linkTail(&f.Active, &seqs[30].Node)
 	require.NoError(t, b.library.Destroy(f))
 	b.misses(e, 30)
+	require.True(t, b.reaches(e, 31, seqs[31]))
+	require.NoError(t, b.library.check())
 }
 
 // The engine's address comes back as another engine's, whose ids are the same.
@@ -303,9 +305,14 @@ func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
 	b.library = &Library{Memory: arena}
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(t, err)
+	table := &b.library.cores[coreOf(e)].cache.entries
 	b.fill(e, 40)
-	used := b.library.cores[coreOf(e)].cache.entries.used
-	require.NotZero(t, used)
+	for id := int32(40); table.slots[0].empty(); id++ { // the first slot is used, too
+		if hashID(e, id)>>table.shift == 0 {
+			_, err := b.library.Create(e, id, 1)
+			require.NoError(t, err)
+		}
+	}
 	arena.drop(unsafe.Pointer(e))
 	again, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
 	require.NoError(t, err)
@@ -327,17 +334,24 @@ func TestStrictRemembersNothing(t *testing.T) {
 
 // Without memory for hints everything is found all the same.
 func TestNoHintWithoutPages(t *testing.T) {
-	b := newBench(t)
-	e, seqs := b.engine(40)
-	pagesFail = true
 	defer func() { pagesFail = false }()
-	for id := int32(100); id < 200; id++ {
-		_, err := b.library.Create(e, id, 1)
-		require.NoError(t, err)
-		require.NoError(t, b.library.Append(e, id, 1))
+	for n := 25; n < 60; n++ { // with each, another table is the first that cannot grow
+		pagesFail = false
+		b := newBench(t)
+		e, seqs := b.engine(n)
+		pagesFail = true
+		for id := int32(100); id < 140; id++ {
+			_, err := b.library.Create(e, id, 1)
+			require.NoError(t, err)
+			require.NoError(t, b.library.check())
+			require.NoError(t, b.library.Append(e, id, 1))
+			require.NoError(t, b.library.check())
+		}
+		require.True(t, b.reaches(e, int32(n-1), seqs[n-1]))
+		require.NoError(t, b.library.Free(e, int32(n-1)))
+		require.NoError(t, b.library.check())
+		require.ErrorIs(t, b.library.AppendRun(e, seqs[0], &[]int32{1}[0], 1), ErrNoMemory)
 	}
-	require.True(t, b.reaches(e, 39, seqs[39]))
-	require.ErrorIs(t, b.library.AppendRun(e, seqs[0], &[]int32{1}[0], 1), ErrNoMemory)
 }
 
 func TestTheTableKeepsWhatItHolds(t *testing.T) {
@@ -358,5 +372,26 @@ func TestTheTableKeepsWhatItHolds(t *testing.T) {
 	}
 	for i := range seqs {
 		require.Equal(t, in[&seqs[i]], table.get(named{seq: &seqs[i]}) != nil)
+		table.remove(named{seq: &seqs[i]}) // or it is not there, and nothing happens
+		delete(in, &seqs[i])
+		require.Equal(t, len(in), table.used)
+	}
+	table.remove(named{seq: &seqs[0]})
+	require.Zero(t, table.used)
+}
+
+// An empty table keeps its pages when they are few.
+func TestAnEmptyTableGivesBackWhatIsMuch(t *testing.T) {
+	seqs := make([]Sequence, keptSlots)
+	for _, c := range []struct{ most, slots int }{{keptSlots / 2, keptSlots}, {keptSlots/2 + 1, 0}} {
+		var table table[named]
+		for i := range c.most {
+			require.NotNil(t, table.add(named{seq: &seqs[i], mentions: 1}))
+		}
+		for i := range c.most {
+			table.remove(named{seq: &seqs[i]})
+		}
+		require.Len(t, table.slots, c.slots)
+		table.clear()
 	}
 }

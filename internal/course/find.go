@@ -73,9 +73,9 @@ func (c *core) walkRest(e *Engine, n *Node, id int32) (s *Sequence, last *Node) 
 		return s, nil
 	}
 	switch {
-	case !w.found && w.next == &e.Active:
+	case !w.found:
 		last = w.prev
-	case w.found && w.next.Prev == w.prev && w.next.Next != nil: // a list need not lead back
+	case w.next.Prev == w.prev && w.next.Next != nil: // a list need not lead back
 		c.cache.insert(entry{engine: e, id: id, seq: s, prev: w.prev, next: w.next.Next})
 	}
 	return s, last

@@ -52,14 +52,12 @@ func (x *index) keyOf(s *Sequence) (e *Engine, id int32, ok bool) {
 // names reports whether any entry names s.
 func (x *index) names(s *Sequence) bool { return x.table.get(named{seq: s}) != nil }
 
-// add indexes h. False, and everything forgotten, if there is no memory.
-func (x *index) add(h *entry) bool {
-	if x.change(h.seq, func(n *named) { n.engine, n.id = h.engine, h.id }) &&
-		x.mention(h.engine, h.prev, +1) && x.mention(h.engine, h.next, +1) {
-		return true
+// add indexes h. Everything is forgotten if there is no memory for that.
+func (x *index) add(h *entry) {
+	if !x.change(h.seq, func(n *named) { n.engine, n.id = h.engine, h.id }) ||
+		!x.mention(h.engine, h.prev, +1) || !x.mention(h.engine, h.next, +1) {
+		x.reset() // half-indexed: too rare to take apart
 	}
-	x.reset() // half-indexed: too rare to take apart
-	return false
 }
 
 // remove takes h out.

@@ -168,7 +168,7 @@ func (c *core) allocate(tables int) (*Sequence, bool) {
 // of active_seqs"). last is what absent returned.
 func (c *core) link(e *Engine, s *Sequence, last *Node) {
 	linkTail(&e.Active, &s.Node)
-	if last != nil && last == s.Node.Prev { // else the list backward is another
+	if last == s.Node.Prev { // else there is no last, or the list backward is another
 		c.cache.insertLast(e, s, last)
 	}
 }

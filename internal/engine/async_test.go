@@ -50,7 +50,7 @@ func TestCancelsBesideStepsInFlightChangeNoAnswer(t *testing.T) {
 		}
 		requireIdle(t, e)
 	}
-	require.NotZero(t, counts.preempted, "nobody lost its blocks: the test shows less than it should")
+	require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
 }
 
 // impatient reads events until there were so many, and cancels.

@@ -120,6 +120,9 @@ func (e *Engine) addRow(s *step, i int, now time.Time) int {
 	s.rows = append(s.rows, r)
 	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
 	b.SeqLens = append(b.SeqLens, int32(from+n))
+	if r.last {
+		s.report.Sampled++
+	}
 	if from >= q.prompt && n == 1+len(drafts) {
 		s.report.Decodes++
 		s.report.Context += from + n

@@ -15,9 +15,9 @@ import (
 
 // A relay stands between an engine and its worker, and can look at each step.
 type relay struct {
-	steps     int
-	lastLayer func(step int, m *message) // before the engine learns of the last layer
-	computed  func(step int, m *message) error
+	steps    int
+	nearEnd  func(step int, m *message) // before the engine learns that the step is near its end
+	computed func(step int, m *message) error
 }
 
 // startRelayed makes an engine over the hand-built model, whose steps go through r.
@@ -36,18 +36,18 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	real := e.workers[0]
-	w := &worker{in: make(chan *message), out: make(chan computed), lastLayer: make(chan struct{}, 1), store: real.store}
+	w := &worker{in: make(chan *message), out: make(chan computed), nearEnd: make(chan struct{}, 1), store: real.store}
 	e.workers = workers{w}
 	go func() {
 		defer close(real.in)
 		for m := range w.in {
 			r.steps++
 			real.in <- m
-			<-real.lastLayer
-			if r.lastLayer != nil {
-				r.lastLayer(r.steps, m)
+			<-real.nearEnd
+			if r.nearEnd != nil {
+				r.nearEnd(r.steps, m)
 			}
-			w.lastLayer <- struct{}{}
+			w.nearEnd <- struct{}{}
 			c := <-real.out
 			if r.computed != nil {
 				if err := r.computed(r.steps, m); err != nil {
@@ -125,14 +125,13 @@ func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	require.Equal(t, " is 7Kx-31.", got)
 }
 
-// Ensure that a request that comes while a step is computed, before its last layer, is in the
-// next one.
-func TestARequestIsInTheNextStepIfItComesBeforeTheLastLayer(t *testing.T) {
+// Ensure that a request that comes while the layers of a step are computed is in the next one.
+func TestARequestIsInTheNextStepIfItComesBeforeTheLogits(t *testing.T) {
 	var e *Engine
 	var late *Stream
 	r := &relay{}
 	tokens := map[int]int{}
-	r.lastLayer = func(step int, m *message) {
+	r.nearEnd = func(step int, m *message) {
 		tokens[step] = len(m.batch.Tokens)
 		if step == 3 {
 			late = ask(t, e, knowledge+"The code", 3)
@@ -180,7 +179,7 @@ func TestAFailedStepVoidsTheNextOne(t *testing.T) {
 	var late *Stream
 	broken := errors.New("broken")
 	r := &relay{}
-	r.lastLayer = func(step int, _ *message) {
+	r.nearEnd = func(step int, _ *message) {
 		if step == 3 {
 			late = ask(t, e, knowledge+"The code", 11)
 		}

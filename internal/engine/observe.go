@@ -16,6 +16,7 @@ type StepReport struct {
 	Tokens                     int // computed
 	GenerationTokens           int
 	PromptTokens, CachedTokens int // of prompts that are through, and of these the part that was found in the cache
+	Sampled                    int // sequences that get a token
 	Decodes, Context           int // sequences that generate after their prompt; tokens that they attend to, in all
 	Preempted                  int
 	Drafts, DraftTokens        int                 // sequences with speculative tokens, and these tokens

@@ -50,3 +50,32 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	}
 	requireIdle(t, together)
 }
+
+// Ensure that eight answers to a prompt have its blocks once, and only what they say, and a copy of the
+// block in which the prompt ends, for themselves.
+func TestSeveralAnswersHoldThePromptOnce(t *testing.T) {
+	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
+	r := request(strings.Repeat(story, 5), 200) // 245 tokens: 15 blocks and 5 tokens
+	r.N, r.IgnoreEOS, r.Temperature = 8, true, 1.5
+	s, err := e.Submit(r)
+	require.NoError(t, err)
+	for said := 0; said < 8*3; {
+		events, err := s.Next(t.Context())
+		require.NoError(t, err)
+		for _, event := range events {
+			said += len(event.Tokens)
+		}
+	}
+	state := e.MemoryState()
+	s.Cancel()
+	require.Len(t, state.Answers, 8)
+	own := map[int32]bool{}
+	for _, a := range state.Answers {
+		require.Equal(t, state.Answers[0].Table[:15], a.Table[:15])
+		for _, id := range a.Table[15:] {
+			require.False(t, own[id], "block %d of two answers", id)
+			own[id] = true
+		}
+	}
+	requireIdle(t, e)
+}

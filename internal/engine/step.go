@@ -43,8 +43,8 @@ type row struct {
 // for nothing.
 //
 // A step on a CPU takes much longer than scheduling the next one, so step k+1 is scheduled
-// as late as possible: when the workers begin the last layer of step k. A request that comes
-// before that is in the next step.
+// late: when the workers have computed all layers of step k and begin the logits. A request that
+// comes before that is in the next step.
 func (e *Engine) loop() {
 	defer close(e.stopped)
 	var current *step
@@ -111,7 +111,7 @@ func (e *Engine) launch(s *step) {
 // advance waits for s, samples it, and starts the step after it if that could be scheduled
 // meanwhile; then it delivers what was sampled.
 func (e *Engine) advance(s *step) (next *step) {
-	e.workers.awaitLastLayer()
+	e.workers.awaitNearEnd()
 	if e.async && !s.forks() {
 		next = e.schedule(s)
 	}

@@ -30,9 +30,9 @@ type worker struct {
 	in     chan *message
 	out    chan computed
 
-	// The first worker says here, once in each step, that it begins the last layer.
-	lastLayer chan struct{}
-	said      bool
+	// The first worker says here, once in each step, that only the logits are left to compute.
+	nearEnd chan struct{}
+	said    bool
 }
 
 // computed is what a worker has when it has computed a step.
@@ -56,8 +56,8 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 			return nil, errors.Join(fmt.Errorf("%w: worker %d: %w", ErrConfig, i, err), all.close())
 		}
 		if i == 0 {
-			w.lastLayer = make(chan struct{}, 1)
-			w.runner.BeforeLastLayer = w.sayLastLayer
+			w.nearEnd = make(chan struct{}, 1)
+			w.runner.BeforeOutput = w.sayNearEnd
 		}
 		w.in, w.out = make(chan *message), make(chan computed)
 		go w.loop()
@@ -78,15 +78,15 @@ func (w *worker) loop() {
 	for m := range w.in {
 		w.said = false
 		logits, err := w.compute(m)
-		w.sayLastLayer() // if an error came before
+		w.sayNearEnd() // if an error came before
 		w.out <- computed{logits, err}
 	}
 }
 
-func (w *worker) sayLastLayer() {
-	if w.lastLayer != nil && !w.said {
+func (w *worker) sayNearEnd() {
+	if w.nearEnd != nil && !w.said {
 		w.said = true
-		w.lastLayer <- struct{}{}
+		w.nearEnd <- struct{}{}
 	}
 }
 
@@ -98,15 +98,15 @@ func (w *worker) compute(m *message) ([]float32, error) {
 	return w.runner.Forward(&m.batch)
 }
 
-// start has all workers compute a step. awaitLastLayer and then wait must follow.
+// start has all workers compute a step. awaitNearEnd and then wait must follow.
 func (all workers) start(m *message) {
 	for _, w := range all {
 		w.in <- m
 	}
 }
 
-// awaitLastLayer returns when the first worker begins the last layer.
-func (all workers) awaitLastLayer() { <-all[0].lastLayer }
+// awaitNearEnd returns when the first worker has computed all layers, and not the logits.
+func (all workers) awaitNearEnd() { <-all[0].nearEnd }
 
 // wait returns the first worker's logits when all have computed the step. They are good until the
 // next start. An error is about the message, so all have it.

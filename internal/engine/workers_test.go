@@ -92,8 +92,8 @@ func TestTheNumberOfWorkersDoesNotChangeAnswers(t *testing.T) {
 		}
 		requireIdle(t, e)
 	}
-	require.NotZero(t, counts.preempted, "nobody lost its blocks: the test shows less than it should")
-	require.NotZero(t, counts.hits)
+	require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
+	require.NotZero(t, counts.hits.Load())
 }
 
 func TestAPartWithoutTheOthersIsRefused(t *testing.T) {

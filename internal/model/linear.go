@@ -16,14 +16,6 @@ type linear struct {
 	bias  []float32 // nil: none
 }
 
-func (l *linear) close() error {
-	var err error
-	for _, m := range l.parts {
-		err = errors.Join(err, m.Close())
-	}
-	return err
-}
-
 func (l *linear) panels() int {
 	n := 0
 	for _, m := range l.parts {
@@ -74,7 +66,7 @@ func (t turned) Row(i int, dst []float32) {
 
 // pack packs a source in parallel.
 func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix.Matrix, error) {
-	m, err := matrix.New(kind, out, in, block)
+	m, err := l.weights.New(kind, out, in, block)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +80,7 @@ func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix
 		src.release(job.first*matrix.Panel, min((job.first+n)*matrix.Panel, out))
 	}
 	if err := errors.Join(job.errs...); err != nil {
-		return nil, errors.Join(err, m.Close())
+		return nil, err
 	}
 	return m, nil
 }
@@ -149,7 +141,7 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 			err = flush()
 		}
 		if err != nil {
-			return lin, errors.Join(err, lin.close())
+			return lin, err
 		}
 		rows := all(s.outs[i])
 		if s.rows != nil {
@@ -163,7 +155,7 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 		group.cuts, group.tensors = append(group.cuts, c), append(group.tensors, t)
 	}
 	if err := flush(); err != nil {
-		return lin, errors.Join(err, lin.close())
+		return lin, err
 	}
 	if s.bias {
 		return lin, l.biases(&lin, &s, tensors)
@@ -175,7 +167,7 @@ func (l *loader) biases(lin *linear, s *shape, tensors []string) error {
 	for i, name := range tensors {
 		v, err := l.vector(name+".bias", s.outs[i])
 		if err != nil {
-			return errors.Join(err, lin.close())
+			return err
 		}
 		if s.rows != nil {
 			v = pick(v, s.rows[i])
@@ -197,7 +189,7 @@ func (l *loader) second(s shape, tensor string) (linear, error) {
 	m := lin.parts[0]
 	slices := matrix.Slices(s.in, m.Block)
 	if slices < n {
-		return lin, errors.Join(fmt.Errorf("%w: the %d inputs of %q cannot be shared out among %d workers", ErrModel, s.in, tensor, n), lin.close())
+		return lin, fmt.Errorf("%w: the %d inputs of %q cannot be shared out among %d workers", ErrModel, s.in, tensor, n)
 	}
 	return lin, m.Slice(slices / n)
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"llmmemory/internal/model/matrix"
 	"llmmemory/internal/model/weights"
 	"llmmemory/internal/parallel"
 )
@@ -23,6 +24,7 @@ type Model struct {
 	layers    []layer
 	norm      norm
 	head      linear
+	weights   matrix.Arena // of all matrices
 }
 
 type norm struct{ weight, bias []float32 }
@@ -42,12 +44,7 @@ func (m *Model) Part() Part { return Part{m.part.Rank, m.part.size()} }
 
 // Close gives the weights' memory back.
 func (m *Model) Close() error {
-	err := m.head.close()
-	for i := range m.layers {
-		l := &m.layers[i]
-		err = errors.Join(err, l.qkv.close(), l.out.close(), l.up.close(), l.down.close())
-	}
-	return errors.Join(err, m.embed.close(), m.positions.close())
+	return errors.Join(m.weights.Close(), m.embed.close(), m.positions.close())
 }
 
 // WeightBytes is the size of the packed weights.
@@ -101,6 +98,8 @@ type loader struct {
 	names  *names
 	prefix string
 	part   Part
+
+	weights *matrix.Arena
 }
 
 func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part) (*Model, error) {
@@ -125,6 +124,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 		return nil, err
 	}
 	m := &Model{Config: *c, part: part}
+	l.weights = &m.weights
 	if err := l.load(m); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}

@@ -40,9 +40,9 @@ type Runner struct {
 
 	x, normed, qkv, attended, sums, up, act, logits, part []float32
 
-	// BeforeLastLayer, if it is not nil, is called in each Forward when all layers but the
-	// last are computed. It must return at once.
-	BeforeLastLayer func()
+	// BeforeOutput, if it is not nil, is called in each Forward when all layers are computed and the
+	// logits are not. It must return at once.
+	BeforeOutput func()
 
 	angles tables
 
@@ -97,12 +97,12 @@ func (r *Runner) Forward(b *Batch) ([]float32, error) {
 	r.prepare(b, query, width)
 	r.embed(b)
 	for i := range m.layers {
-		if i == len(m.layers)-1 && r.BeforeLastLayer != nil {
-			r.BeforeLastLayer()
-		}
 		if err := r.layer(i, b); err != nil {
 			return nil, fmt.Errorf("layer %d: %w", i, err)
 		}
+	}
+	if r.BeforeOutput != nil {
+		r.BeforeOutput()
 	}
 	return r.output(b), nil
 }

@@ -210,7 +210,7 @@ func (m *Manager) Append(g *Group, i int) (copied device.Pair, isCopy bool, err 
 	if fresh == block.None {
 		return copied, false, fmt.Errorf("%w: for a copy", ErrNoFreeBlocks)
 	}
-	return m.gpu.Private(last, fresh), true, nil
+	return m.gpu.CopyOnWrite(last, fresh), true, nil
 }
 
 // Refork makes sequence child a copy of sequence parent: what it had is freed

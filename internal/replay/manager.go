@@ -24,7 +24,7 @@ func cacheConfig(c *Config, hash blockhash.Function) (kvcache.Config, error) {
 		NumGPUBlocks: c.NumBlocks, EnablePrefixCaching: c.Caching, EnableEvents: c.Events,
 		MaxModelLen: c.MaxModelLen, Watermark: c.Watermark,
 		SchedulerBlockSize: c.SchedulerBlock, HashBlockSize: c.HashBlock,
-		RetentionInterval: kvcache.Dense, Eagle: c.Eagle,
+		RetentionInterval: kvcache.RetainAll, Eagle: c.Eagle,
 	}
 	if orTrue(c.Hashing) {
 		out.Hash = hash

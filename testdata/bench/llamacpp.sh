@@ -36,6 +36,9 @@ fi
 [ -e "$dir/134m-F16.gguf" ] || go run ./testdata/bench/randomgguf "$dir"
 go build -o "$dir/ours" ./testdata/bench/forward
 
+go build -o "$dir/llmserve" ./cmd/llmserve
+go build -o "$dir/overhttp" ./testdata/bench/overhttp
+
 for model in 25m-F16 134m-F16 134m-Q8_0 134m-Q4_0; do
     for turn in 1 2; do
         echo "$model, llama.cpp, turn $turn"
@@ -43,4 +46,12 @@ for model in 25m-F16 134m-F16 134m-Q8_0 134m-Q4_0; do
         echo "$model, this project, turn $turn"
         "$dir/ours" "$dir/$model.gguf" "$threads" "$rounds"
     done
+done
+# Requests that share a prompt, and several completions: llama.cpp's side is its library, which does what
+# its server would and does not pay for HTTP; ours is llmserve over HTTP.
+for model in 25m-F16 134m-F16; do
+    echo "$model, llama.cpp, served"
+    "$dir/bench" "$dir/$model.gguf" "$threads" 1 served
+    echo "$model, this project, served"
+    "$dir/overhttp" "$dir/llmserve" "$dir/$model.gguf" "$threads" 3
 done

@@ -199,6 +199,45 @@ static void events(void) {
     OK(llm_cache_close(cache));
 }
 
+/* Two stages of a pipeline: groups are those of the whole model, and both have as many blocks as the smaller one. */
+static void planned_for_workers(void) {
+    const llm_cache_layer full = {.kind = LLM_CACHE_FULL, .block_size = 16, .kv_heads = 2, .head_size = 64, .element_bytes = 4};
+    llm_cache_layer window = full;
+    window.kind = LLM_CACHE_SLIDING_WINDOW, window.window = 32;
+    const llm_cache_layer layers[] = {full, window, window, window};
+    const int64_t page = 16 * 2 * 64 * 4 * 2;
+    const int32_t stages[2][2] = {{0, 1}, {2, 3}}, back[2] = {1, 0};
+    llm_cache_worker workers[] = {{page * 40, stages[0], 2}, {page * 30, stages[1], 2}};
+    llm_cache_plan first = {.size = sizeof first}, second = {.size = sizeof second};
+    llm_cache_plan *plans[] = {&first, &second};
+    EXPECT(LLM_CACHE_E_SMALL, llm_cache_plan_workers(layers, 4, workers, 2, 0, plans));
+    CHECK(second.groups.len == 4 && second.layer_groups.len == 4 && second.tensor_bytes.len == 1);
+    for (int i = 0; i < 2; i++) {
+        GIVE(plans[i]->groups), GIVE(plans[i]->layer_groups), GIVE(plans[i]->layer_tensors), GIVE(plans[i]->tensor_bytes);
+        plans[i]->max_model_len = 64;
+    }
+    OK(llm_cache_plan_workers(layers, 4, workers, 2, 0, plans));
+    const int32_t groups[2][4] = {{0, 1, -1, -1}, {-1, -1, 2, 3}}, tensors[2][4] = {{0, 0, -1, -1}, {-1, -1, 0, 0}};
+    for (int i = 0; i < 2; i++) {
+        CHECK(plans[i]->num_gpu_blocks == 30 && plans[i]->tensor_bytes.at[0] == page * 30 && plans[i]->longest == 64);
+        CHECK(memcmp(plans[i]->layer_groups.at, groups[i], sizeof groups[i]) == 0);
+        CHECK(memcmp(plans[i]->layer_tensors.at, tensors[i], sizeof tensors[i]) == 0);
+    }
+    plans[1] = &first;
+    EXPECT(LLM_CACHE_E_OVERLAP, llm_cache_plan_workers(layers, 4, workers, 2, 0, plans));
+    plans[1] = NULL;
+    EXPECT(LLM_CACHE_E_NULL, llm_cache_plan_workers(layers, 4, workers, 2, 0, plans));
+    plans[1] = &second;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_workers(layers, 4, workers, 0, 0, plans));
+    workers[1].layers = back;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_workers(layers, 4, workers, 2, 0, plans));
+    workers[1].bytes = -1;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_workers(layers, 4, workers, 2, 0, plans));
+    for (int i = 0; i < 2; i++) {
+        TAKE(plans[i]->groups), TAKE(plans[i]->layer_groups), TAKE(plans[i]->layer_tensors), TAKE(plans[i]->tensor_bytes);
+    }
+}
+
 /* A model with windows: the plan of its memory opens a cache. */
 static void planned(void) {
     llm_cache_layer layers[6];
@@ -259,6 +298,7 @@ int main(void) {
     aborts();
     events();
     planned();
+    planned_for_workers();
     step_free(&step);
     outcome_free(&outcome);
     return 0;

@@ -1,6 +1,6 @@
 /*
  * cache_items - multimodal items: when an encoder runs and which outputs it keeps;
- * how many adapters run; how long blocks stay.
+ * how many adapters run; how long blocks stay; pauses.
  */
 #include <stddef.h>
 
@@ -134,6 +134,27 @@ static void residency(void) {
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_open(&config, &cache));
 }
 
+static void paused(void) {
+    llm_cache_config config = config_small();
+    llm_cache cache = opened(&config);
+    llm_request running = request(cache, 0, 20, 5);
+    OK(llm_cache_schedule(cache, &step));
+    sample(cache, &step, &outcome);
+    request(cache, 100, 20, 5);
+    OK(llm_cache_pause(cache, LLM_CACHE_PAUSE_NEW));
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.len == 1 && step.rows.at[0].id == running);
+    sample(cache, &step, &outcome);
+    OK(llm_cache_pause(cache, LLM_CACHE_PAUSE_ALL));
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.len == 0);
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_pause(cache, 3));
+    OK(llm_cache_pause(cache, LLM_CACHE_PAUSE_NONE));
+    OK(llm_cache_schedule(cache, &step));
+    CHECK(step.rows.len == 2);
+    OK(llm_cache_close(cache));
+}
+
 int main(void) {
     step = step_new();
     outcome = outcome_new();
@@ -142,6 +163,7 @@ int main(void) {
     older();
     adapters();
     residency();
+    paused();
     step_free(&step);
     outcome_free(&outcome);
     return 0;

@@ -28,6 +28,8 @@ VERSION = 2
 FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA = range(4)
 # The order of waiting requests.
 FCFS, PRIORITY = range(2)
+# What steps leave out.
+PAUSE_NONE, PAUSE_NEW, PAUSE_ALL = range(3)
 # What names a block of tokens.
 HASH_SHA256, HASH_XXH3, HASH_NONE = range(3)
 # Flags of a cache.
@@ -472,6 +474,10 @@ class Cache:
             b.at, b.cap = c.cast(room, c.POINTER(c.c_uint8)), len(room)
         self._check(code)
         return bytes(_list(b))
+
+    def pause(self, pause: int) -> None:
+        """Says what the next steps leave out: PAUSE_NONE, PAUSE_NEW (no waiting request is admitted) or PAUSE_ALL."""
+        self._check(self._lib.llm_cache_pause(self._handle, pause))
 
     def reset_encoder(self) -> None:
         """Forgets all outputs of the encoder; the worker must drop them, too."""

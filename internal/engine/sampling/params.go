@@ -71,5 +71,10 @@ func (p *Params) Check(vocabSize int) error {
 	return nil
 }
 
+// unadjusted reports whether logits count as they are.
+func (p *Params) unadjusted() bool {
+	return len(p.LogitBias) == 0 && p.RepetitionPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0
+}
+
 // greedy reports whether nothing is drawn (vLLM's _SAMPLING_EPS).
 func (p *Params) greedy() bool { return p.Temperature < 1e-5 }

@@ -32,6 +32,9 @@ type State struct {
 
 // Sample chooses the next token. logits stay as they are.
 func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
+	if p.greedy() && p.unadjusted() && len(st.Forbidden) == 0 {
+		return argmax(logits)
+	}
 	s.logits = append(s.logits[:0], logits...)
 	s.adjust(p, st)
 	best := argmax(s.logits)
@@ -105,10 +108,10 @@ func (s *Sampler) once(a, b []int32, f func(int32)) {
 }
 
 func argmax(x []float32) int32 {
-	best := 0
+	best, most := 0, x[0]
 	for i, v := range x {
-		if v > x[best] {
-			best = i
+		if v > most {
+			best, most = i, v
 		}
 	}
 	return int32(best)

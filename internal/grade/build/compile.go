@@ -184,7 +184,10 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 }
 
 // ld links.
-func (k *Kit) ld(args ...string) error { return k.gcc(append(slices.Clone(k.linker), args...)...) }
+func (k *Kit) ld(args ...string) error {
+	args = append(slices.Clone(k.linker), args...)
+	return k.gcc(append(args, "-Wl,--as-needed", "-lm")...) // for ceil and the like
+}
 
 // heap are the functions of grader/process/runner.c that take the place of the
 // C library's.

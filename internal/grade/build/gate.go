@@ -30,13 +30,27 @@ var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_mem
 	strtol strtoul strtoll strtoull strtod strtof strtold strtoimax strtoumax atoi atol atoll atof
 	abs labs llabs imaxabs div ldiv lldiv imaxdiv qsort bsearch rand srand rand_r
 	isalnum isalpha isblank iscntrl isdigit isgraph islower isprint ispunct isspace isupper isxdigit tolower toupper
-	fabs fmin fmax fmod floor ceil round trunc lround llround lrint rint sqrt pow exp exp2 log log2 log10 sin cos tan
+	strchrnul strsep strcasestr memmem rawmemchr stpncpy swab qsort_r strerror_r isascii toascii a64l l64a
+	wcslen wcscpy wcsncpy wcscmp wcsncmp wmemcpy wmemset wmemcmp towupper towlower iswalpha iswdigit iswspace mbstowcs wcstombs
+	random srandom drand48 erand48 lrand48 nrand48 mrand48 srand48
 	setjmp _setjmp longjmp
 	printf fprintf puts putchar putc fputs fputc fwrite fflush perror snprintf sprintf vprintf vfprintf vsnprintf vsprintf
 	dprintf vdprintf sscanf vsscanf setvbuf setbuf ferror feof clearerr
 	stdout stderr stdin abort exit _Exit _exit __assert_fail __assert __errno_location
 	__stack_chk_fail _GLOBAL_OFFSET_TABLE_ stpcpy mempcpy __popcountdi2 __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc
 	__overflow __sigsetjmp __longjmp_chk __memcpy_chk __udivti3 __umodti3 __divti3 __modti3`)
+
+// mathematics are the functions of <math.h>: each has twins for float and long
+// double, NAMEf and NAMEl.
+var mathematics = strings.Fields(`acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim
+	floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint
+	nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc exp10 sincos`)
+
+func init() {
+	for _, name := range mathematics {
+		allowed = append(allowed, name, name+"f", name+"l")
+	}
+}
 
 // refusing is what links, and asks the system for something that the sandbox
 // refuses in every run.

@@ -140,6 +140,10 @@ func TestTheWholeCLibraryThatComputesMayBeUsed(t *testing.T) {
 	k := newKit(t)
 	p, err := k.Build("a.c", []byte(correct(t)+`
 #include <ctype.h>
+#include <math.h>
+__attribute__((used)) static int rounds(volatile double x, volatile float y, volatile long double z) {
+    return (int)(ceil(x / 16) + pow(x, 2) + hypot(x, x) + atan2(x, x) + ceilf(y) + roundf(y) + sqrtf(y) + log2f(y) + fmaxf(y, y) + powl(z, z));
+}
 __attribute__((used)) static int computes(int n) {
     div_t d = div(n, 16);
     void *a = aligned_alloc(64, 128);

@@ -55,13 +55,35 @@ type Matrix struct {
 
 	slices     int // of the inputs, each with a sum for itself: 1, 2 or 4
 	panelBytes int
-	memory     *Memory
+	memory     *Memory // nil: an arena's
 	data       []byte
 }
 
 // New makes a matrix of zeros. block is 0 for types without scales, else 16, 32
 // or another even divisor of 128 that divides in.
 func New(t Type, out, in, block int) (*Matrix, error) {
+	m, err := shaped(t, out, in, block)
+	if err != nil {
+		return nil, err
+	}
+	if m.memory, err = Allocate(m.Panels() * m.panelBytes); err != nil {
+		return nil, err
+	}
+	m.data = m.memory.Bytes()
+	return m, nil
+}
+
+// New makes a matrix of zeros in the arena's memory.
+func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
+	m, err := shaped(t, out, in, block)
+	if err != nil {
+		return nil, err
+	}
+	m.data, err = a.take(m.Panels() * m.panelBytes)
+	return m, err
+}
+
+func shaped(t Type, out, in, block int) (*Matrix, error) {
 	m := &Matrix{Type: t, Out: out, In: in, Block: block}
 	if out < 1 || in < 1 {
 		return nil, fmt.Errorf("%w: %d × %d", ErrShape, out, in)
@@ -71,11 +93,6 @@ func New(t Type, out, in, block int) (*Matrix, error) {
 		return nil, fmt.Errorf("%w: %v of %d inputs in blocks of %d", ErrShape, t, in, block)
 	}
 	m.panelBytes = m.bytesOf(in)
-	var err error
-	if m.memory, err = Allocate(m.Panels() * m.panelBytes); err != nil {
-		return nil, err
-	}
-	m.data = m.memory.Bytes()
 	return m, nil
 }
 
@@ -101,8 +118,14 @@ func (m *Matrix) Slice(n int) error {
 	return nil
 }
 
-// Close gives the memory back. The matrix must not be used after that.
-func (m *Matrix) Close() error { return m.memory.Close() }
+// Close gives the memory back, which an arena's matrix has none of. The matrix must not be used after
+// that.
+func (m *Matrix) Close() error {
+	if m.memory == nil {
+		return nil
+	}
+	return m.memory.Close()
+}
 
 // Panels is the number of panels.
 func (m *Matrix) Panels() int { return (m.Out + Panel - 1) / Panel }

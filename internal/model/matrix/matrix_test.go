@@ -234,3 +234,37 @@ func BenchmarkProduct(b *testing.B) {
 		require.NoError(b, m.Close())
 	}
 }
+
+// Ensure that matrices of an arena lie apart, at cache lines, and that a large one and many small ones
+// fit: what is written to one is in no other.
+func TestMatricesOfAnArenaLieApart(t *testing.T) {
+	var a Arena
+	var all []*Matrix
+	for i, in := range []int{3, 64, 1, 200, 1 << 17, 5, 1 << 17, 128} { // 2 of 64 MB with their neighbours
+		m, err := a.New(F32, 64, in, 0)
+		require.NoError(t, err)
+		require.NoError(t, m.Pack(constant{float32(i + 1)}, 0, 1))
+		all = append(all, m)
+	}
+	for i, m := range all {
+		row := make([]float32, m.In)
+		for out := range 64 {
+			m.Row(out, row)
+			require.Equal(t, float32(i+1), row[0])
+			require.Equal(t, float32(i+1), row[m.In-1])
+		}
+		require.NoError(t, m.Close())
+	}
+	_, err := a.New(Int8, 64, 33, 32)
+	require.ErrorIs(t, err, ErrShape)
+	require.NoError(t, a.Close())
+	require.NoError(t, a.Close())
+}
+
+type constant struct{ value float32 }
+
+func (c constant) Row(_ int, dst []float32) {
+	for k := range dst {
+		dst[k] = c.value
+	}
+}

@@ -157,3 +157,52 @@ func TestACostFileTimesASetup(t *testing.T) {
 	require.Contains(t, b.String(), "an iteration takes 6.1 ms + 0.02 a sequence")
 	require.Len(t, c.Figure("mine").Panels, 1)
 }
+
+// Ensure that the iterations of a server's trace are one point for each kind of work, so that the many
+// small batches do not outweigh the few large ones.
+func TestATraceIsMergedByWork(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("batch,context,prompt,seconds\n")
+	for i := range 300 {
+		fmt.Fprintf(&b, "1,%d,0,0.002\n", 100+i)
+		if i%30 == 0 {
+			b.WriteString("8,100,0,0.006\n1,0,65,0.012\n1,0,80,0.014\n1,0,300,0.05\n")
+		}
+	}
+	points, err := Read(file(t, b.String()), Lengths{})
+	require.NoError(t, err)
+	require.Len(t, points, 4)
+	require.InDelta(t, 300, points[0].Steps, 0)
+	require.InDelta(t, 0.6, points[0].Seconds, 1e-9)
+	require.InDelta(t, 300*(100+299.0/2), points[0].Context, 1e-6)
+	require.InDelta(t, 20, points[2].Steps, 0)
+	require.InDelta(t, 10*(65+80), points[2].Prompt, 1e-9)
+	require.Equal(t, "batch 1, prompt about 80", points[2].Label)
+	c, err := Fit(points)
+	require.NoError(t, err)
+	require.InEpsilon(t, 6, c.Linear.Base+8*c.Linear.Seq+800*c.Linear.Context, 0.01)
+}
+
+// Ensure that steps which something else made long now and then, as on a machine that is not idle,
+// give the mean time: the sum over the steps is that which was measured.
+func TestLongStepsAreNotForgotten(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var points []Point
+	measured := 0.0
+	for range 2000 {
+		seqs := float64(1 + rng.IntN(16))
+		seconds := 1e-3 * (2 + 0.4*seqs)
+		if rng.IntN(10) == 0 {
+			seconds *= 4
+		}
+		points = append(points, Point{Steps: 1, Seqs: seqs, Context: 100 * seqs, Seconds: seconds})
+		measured += seconds
+	}
+	c, err := Fit(points)
+	require.NoError(t, err)
+	fitted := 0.0
+	for _, r := range c.Residuals {
+		fitted += 1e-3 * r.Fitted
+	}
+	require.InEpsilon(t, measured, fitted, 0.02)
+}

@@ -27,9 +27,12 @@ type Calibration struct {
 	Residuals []Residual
 }
 
+// mostParts is how many parts the points are divided into at most; each of them is left out of a
+// fit once. Fewer points are left out one at a time.
+const mostParts = 40
+
 // Fit finds the line with the least relative errors whose parts are not negative.
-// The errors it states are of points that were left out of the fit, one at a
-// time. The error wraps ErrInput.
+// The errors it states are of points that were left out of the fit. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
 	for _, p := range points {
 		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) || !(p.Prompt >= 0) {
@@ -45,13 +48,25 @@ func Fit(points []Point) (*Calibration, error) {
 	}
 	c := &Calibration{Linear: cost.Linear{Base: 1e3 * x[0], Seq: 1e3 * x[1], Context: 1e3 * x[2], Prompt: 1e3 * x[3]}}
 	var errs []float64
-	for i, p := range points {
-		r := Residual{Label: p.Label, Measured: 1e3 * p.Seconds, Fitted: 1e3 * at(x, p)}
-		if y, ok := solve(slices.Delete(slices.Clone(points), i, i+1)); ok {
-			r.LeftOut = 1e3 * at(y, p)
-			errs = append(errs, math.Abs(r.LeftOut/r.Measured-1))
+	c.Residuals = make([]Residual, len(points))
+	parts := min(len(points), mostParts)
+	for part := range parts {
+		var others []Point
+		for i, p := range points {
+			if i%parts != part {
+				others = append(others, p)
+			}
 		}
-		c.Residuals = append(c.Residuals, r)
+		y, ok := solve(others)
+		for i := part; i < len(points); i += parts {
+			p := points[i]
+			r := Residual{Label: p.Label, Measured: 1e3 * p.Seconds, Fitted: 1e3 * at(x, p)}
+			if ok {
+				r.LeftOut = 1e3 * at(y, p)
+				errs = append(errs, math.Abs(r.LeftOut/r.Measured-1))
+			}
+			c.Residuals[i] = r
+		}
 	}
 	c.Fit.Points = len(points)
 	if len(errs) > 0 {
@@ -66,10 +81,32 @@ func at(x [4]float64, p Point) float64 {
 	return x[0]*t[0] + x[1]*t[1] + x[2]*t[2] + x[3]*t[3]
 }
 
-// solve tries every set of parts that has the base: of those without a negative
-// part the one with the least squares of relative errors. With four parts that is
-// quicker than an active-set method, and exact.
+// solve finds the line with the least relative errors, relative to the line: relative to what was
+// measured, a time that something else made long would count for less than one that is as
+// much too short, and the line would be below the mean. Each round takes the errors relative to the
+// line of the one before.
 func solve(points []Point) (best [4]float64, ok bool) {
+	scaled := slices.Clone(points)
+	for range rounds {
+		x, solved := nearest(points, scaled)
+		if !solved {
+			return best, ok
+		}
+		best, ok = x, true
+		for i := range scaled {
+			scaled[i].Seconds = at(best, points[i])
+		}
+	}
+	return best, ok
+}
+
+// rounds are enough for three digits.
+const rounds = 4
+
+// nearest tries every set of parts that has the base: of those without a negative
+// part the one with the least squares of errors relative to scaled. With four parts that is
+// quicker than an active-set method, and exact.
+func nearest(points, scaled []Point) (best [4]float64, ok bool) {
 	least := math.Inf(1)
 	for set := 1; set < 16; set += 2 {
 		var parts []int
@@ -78,13 +115,13 @@ func solve(points []Point) (best [4]float64, ok bool) {
 				parts = append(parts, k)
 			}
 		}
-		x, solved := leastSquares(points, parts)
+		x, solved := leastSquares(points, scaled, parts)
 		if !solved || x[0] <= 0 || slices.Min(x[:]) < 0 {
 			continue
 		}
 		sum := 0.0
-		for _, p := range points {
-			e := at(x, p)/p.Seconds - 1
+		for i, p := range points {
+			e := (at(x, p) - p.Seconds) / scaled[i].Seconds * math.Sqrt(p.weight())
 			sum += e * e
 		}
 		if sum < least*(1-1e-9) {
@@ -94,15 +131,15 @@ func solve(points []Point) (best [4]float64, ok bool) {
 	return best, ok
 }
 
-// leastSquares solves the normal equations of the relative errors for some parts.
-func leastSquares(points []Point, parts []int) (x [4]float64, ok bool) {
+// leastSquares solves the normal equations of the errors relative to scaled for some parts.
+func leastSquares(points, scaled []Point, parts []int) (x [4]float64, ok bool) {
 	n := len(parts)
 	if n > len(points) {
 		return x, false
 	}
 	var scale [4]float64 // the parts are of different sizes
 	for _, k := range parts {
-		for _, p := range points {
+		for _, p := range scaled {
 			scale[k] = max(scale[k], p.terms()[k]/p.Seconds)
 		}
 		if scale[k] == 0 {
@@ -113,14 +150,14 @@ func leastSquares(points []Point, parts []int) (x [4]float64, ok bool) {
 	for i := range a {
 		a[i] = make([]float64, n+1)
 	}
-	for _, p := range points {
-		t := p.terms()
+	for i, p := range points {
+		t, by := p.terms(), scaled[i].Seconds/math.Sqrt(p.weight())
 		for i, k := range parts {
-			v := t[k] / p.Seconds / scale[k]
+			v := t[k] / by / scale[k]
 			for j, l := range parts {
-				a[i][j] += v * t[l] / p.Seconds / scale[l]
+				a[i][j] += v * t[l] / by / scale[l]
 			}
-			a[i][n] += v
+			a[i][n] += v * p.Seconds / by
 		}
 	}
 	for i := range n {

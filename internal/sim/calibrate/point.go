@@ -1,6 +1,9 @@
 package calibrate
 
-import "errors"
+import (
+	"errors"
+	"math"
+)
 
 // ErrInput is wrapped by what is wrong with measurements.
 var ErrInput = errors.New("bad measurements")
@@ -14,6 +17,8 @@ type Point struct {
 	Context float64 // tokens that these attend to, over all iterations
 	Prompt  float64 // prompt tokens that are computed
 	Seconds float64
+
+	merged int // measurements of the same work in this point; 0: 1
 }
 
 // run is a point of a batch that is prefilled and then decodes: n sequences with
@@ -33,5 +38,9 @@ func run(label string, n, prompt, output, seconds float64) Point {
 func decodes(n, context, steps float64) Point {
 	return Point{Steps: steps, Seqs: n * steps, Context: n * steps * (context + (steps-1)/2)}
 }
+
+// weight is how much a point counts: more if it is the mean of many measurements, but not as much more,
+// because the line itself is off at some points.
+func (p Point) weight() float64 { return math.Sqrt(float64(max(1, p.merged))) }
 
 func (p Point) terms() [4]float64 { return [4]float64{p.Steps, p.Seqs, p.Context, p.Prompt} }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -178,7 +179,7 @@ func parseCSV(text []byte) (points []Point, err error) {
 	for {
 		row, err := c.Read()
 		if err == io.EOF {
-			return points, nil
+			return merge(points), nil
 		}
 		if err != nil {
 			return nil, err
@@ -195,4 +196,37 @@ func parseCSV(text []byte) (points []Point, err error) {
 			Steps: 1, Seqs: v[0], Context: v[0] * v[1], Prompt: v[2], Seconds: v[3],
 		})
 	}
+}
+
+// leastTrace is how many iterations are a server's trace and not a table.
+const leastTrace = 200
+
+// merge makes one point of the iterations of a trace that compute about the same: as many sequences,
+// and as many prompt tokens within a factor of √2. There are thousands of those of small batches, and a line
+// through all iterations would be one through these.
+func merge(points []Point) []Point {
+	if len(points) < leastTrace {
+		return points
+	}
+	type work struct{ seqs, prompt float64 }
+	var merged []Point
+	at := map[work]int{}
+	for _, p := range points {
+		w := work{p.Seqs, math.Floor(2 * math.Log2(p.Prompt))} // -Inf without a prompt
+		i, ok := at[w]
+		if !ok {
+			at[w] = len(merged)
+			merged = append(merged, p)
+			continue
+		}
+		m := &merged[i]
+		m.merged = max(1, m.merged) + 1
+		m.Label = fmt.Sprintf("batch %.0f, prompt about %.0f", p.Seqs, p.Prompt)
+		m.Steps += p.Steps
+		m.Seqs += p.Seqs
+		m.Context += p.Context
+		m.Prompt += p.Prompt
+		m.Seconds += p.Seconds
+	}
+	return merged
 }

@@ -31,6 +31,7 @@ func (s Setup) Model(block int) (*Model, error) {
 	} else {
 		s.roofline(m)
 		s.allReduce(m)
+		s.pipeline(m)
 	}
 	s.transfers(m, block)
 	m.describe = s.describe(m, block)
@@ -46,10 +47,13 @@ func (s Setup) roofline(m *Model) {
 	// Linear layers: all weights are read once, and each multiplies and adds for
 	// each token; those of the head only where a token is generated. Of an
 	// embedding that is not also the head only some rows are read.
-	layers, head := l.layerMatrices(s.Workers), l.headMatrix(s.Workers)
+	layers, head := l.sharedMatrices(s.Workers), l.headMatrix(s.Workers)
 	m.weights = l.ParameterBytes * (layers + head) / (bandwidth * e.Weights)
 	m.token = 2 * layers / (flops * e.Compute)
 	m.logits = 2 * head / (flops * e.Compute)
+	if l.Experts > 0 {
+		m.experts = s.experts(bandwidth*e.Weights, flops*e.Compute)
+	}
 
 	// Attention: a token that attends to another reads its key and its value, and
 	// each head multiplies and adds its elements with both. A prompt at least
@@ -82,15 +86,15 @@ func (s Setup) allReduce(m *Model) {
 
 // transfers: each worker moves its part of a block, over its own link.
 func (s Setup) transfers(m *Model, block int) {
-	bytes := float64(s.LLM.geometry(s.Workers).blockBytes(block))
-	m.swapBlock = bytes / (giga * s.GPU.HostLink * s.Engine.HostLink)
-	m.swapEach = 2 * float64(s.LLM.Layers) * micro * s.Engine.Copy
+	bytes := float64(s.blockBytes(block))
+	m.swapBlock = bytes / (giga * s.swapLink())
+	m.swapEach = 2 * float64(s.LLM.Layers/s.stages()) * micro * s.Engine.Copy
 	m.copyBlock = 2 * bytes / (giga * s.GPU.Bandwidth * s.Engine.Weights) // read and written
 }
 
 func (s Setup) describe(m *Model, block int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.Workers, s.GPU.Name)
+	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.GPUs(), s.GPU.Name)
 	if s.Linear != nil {
 		if s.Measured != nil {
 			fmt.Fprintf(&b, "%s, %s: ", s.Measured.Name, s.Measured.Fit)
@@ -105,6 +109,12 @@ func (s Setup) describe(m *Model, block int) string {
 		}
 		fmt.Fprintf(&b, "roofline: %.4g ms (weights %.4g) + %.3g a sequence + %.3g a context token + %.3g a prompt token beyond %.0f",
 			(m.base+m.weights)/milli, m.weights/milli, m.seq/milli, m.context/milli, (m.token+m.prompt)/milli, m.weights/m.token)
+	}
+	if m.experts.all > 0 {
+		fmt.Fprintf(&b, "; experts up to %.4g ms", m.experts.all/milli)
+	}
+	if note := s.unmeasured(); note != "" {
+		fmt.Fprintf(&b, "; %s: a roofline, held against no measurement", note)
 	}
 	fmt.Fprintf(&b, "; a block of %d swaps in %.3g ms", block, (m.swapBlock+m.swapEach)/milli)
 	return b.String()

@@ -11,14 +11,20 @@ type LLM struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the figures; for readers
 
-	Layers     int   `json:"layers"`
-	Hidden     int   `json:"hidden"` // elements of a token's state
-	Heads      int   `json:"heads"`
-	KVHeads    int   `json:"kv_heads"`  // fewer than heads if groups of them share keys and values
-	HeadSize   int   `json:"head_size"` // elements
-	FFN        int   `json:"ffn"`       // elements between the matrices of the feed-forward part
-	Gated      bool  `json:"gated"`     // the feed-forward part has three matrices (SwiGLU), not two
-	Vocabulary int   `json:"vocabulary"`
+	Layers     int  `json:"layers"`
+	Hidden     int  `json:"hidden"` // elements of a token's state
+	Heads      int  `json:"heads"`
+	KVHeads    int  `json:"kv_heads"`  // fewer than heads if groups of them share keys and values
+	HeadSize   int  `json:"head_size"` // elements
+	FFN        int  `json:"ffn"`       // elements between the matrices of the feed-forward part
+	Gated      bool `json:"gated"`     // the feed-forward part has three matrices (SwiGLU), not two
+	Vocabulary int  `json:"vocabulary"`
+
+	// Of a mixture of experts the feed-forward part is there Experts times, and a token
+	// goes through ExpertsPerToken of them. 0: there is one, for all tokens.
+	Experts         int `json:"experts,omitempty"`
+	ExpertsPerToken int `json:"experts_per_token,omitempty"`
+
 	Tied       bool  `json:"tied"`       // one matrix is both the embedding and the head
 	Parameters int64 `json:"parameters"` // all of them, norms, biases and positions included
 
@@ -61,16 +67,30 @@ func (l LLM) splits(workers int) error {
 	return nil
 }
 
-// layerMatrices are one worker's parameters that multiply every token.
+// layerMatrices are one worker's parameters in all layers, of all experts.
 func (l LLM) layerMatrices(workers int) float64 {
-	h, w := float64(l.Hidden), float64(workers)
-	feedForward := 2.0
-	if l.Gated {
-		feedForward = 3
-	}
-	query := float64(l.Heads*l.HeadSize) / w // and output
+	return l.sharedMatrices(workers) + float64(l.Experts)*l.expertMatrices(workers)
+}
+
+// sharedMatrices are one worker's parameters that multiply every token.
+func (l LLM) sharedMatrices(workers int) float64 {
+	query := float64(l.Heads*l.HeadSize) / float64(workers) // and output
 	keys := float64(l.workerKVHeads(workers) * l.HeadSize)
-	return float64(l.Layers) * h * (2*query + 2*keys + feedForward*float64(l.FFN)/w)
+	attention := float64(l.Layers) * float64(l.Hidden) * (2*query + 2*keys)
+	if l.Experts > 0 {
+		return attention
+	}
+	return attention + l.expertMatrices(workers)
+}
+
+// expertMatrices are the parameters of one feed-forward part in all layers, by the number
+// of workers: they share each one, or have whole ones.
+func (l LLM) expertMatrices(workers int) float64 {
+	matrices := 2.0
+	if l.Gated {
+		matrices = 3
+	}
+	return matrices * float64(l.Layers) * float64(l.Hidden) * float64(l.FFN) / float64(workers)
 }
 
 // headMatrix is one worker's parameters that make logits.
@@ -128,6 +148,9 @@ func (l LLM) check() error {
 	}
 	if err := within("bytes_per_parameter", l.ParameterBytes, 1.0/16, 8); err != nil {
 		return err
+	}
+	if l.Experts < 0 || l.Experts > maxHeads || l.ExpertsPerToken < 0 || l.ExpertsPerToken > l.Experts || l.Experts > 0 && l.ExpertsPerToken == 0 {
+		return fmt.Errorf("experts is %d, of which experts_per_token, %d, has to be a part", l.Experts, l.ExpertsPerToken)
 	}
 	if l.Heads%l.KVHeads != 0 {
 		return fmt.Errorf("heads is %d, which kv_heads, %d, does not divide", l.Heads, l.KVHeads)

@@ -29,8 +29,10 @@ type Model struct {
 	// All in seconds, of an iteration or of one thing of it.
 	base, seq, context, prompt float64
 	weights, token, logits     float64 // linear layers: read the weights, or compute the tokens and the logits
+	experts                    experts // of a mixture: besides weights and token
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
 	swapBlock, swapEach        float64
+	received                   bool // prompts take no time
 	copyBlock                  float64
 }
 
@@ -41,12 +43,28 @@ func (m *Model) Seconds(w Work) float64 {
 	if w.Seqs == 0 && w.Prompt == 0 {
 		return t
 	}
+	if m.received {
+		w.Prompt, w.PromptContext = 0, 0
+	}
 	seqs, prompt := float64(w.Seqs), float64(w.Prompt)
 	t += m.base + m.seq*seqs + m.context*float64(w.Context) + m.prompt*prompt
 	// A prompt that is completed counts as one token too many here.
-	t += max(m.weights, m.token*(seqs+prompt)+m.logits*seqs)
+	read, compute := m.weights, m.token*(seqs+prompt)+m.logits*seqs
+	if m.experts.all > 0 {
+		expertRead, expertCompute := m.experts.seconds(seqs + prompt)
+		read, compute = read+expertRead, compute+expertCompute
+	}
+	t += max(read, compute)
 	t += max(m.promptPair*float64(w.PromptContext), m.promptKV*prompt)
 	return t
+}
+
+// Received is the model of a server whose prompts come from another one, as keys and
+// values: they take no time here. The first token after them is decoded.
+func (m *Model) Received() *Model {
+	received := *m
+	received.received = true
+	return &received
 }
 
 // Describe says in one line what the model is of and what makes up its time.

@@ -40,7 +40,7 @@ func (s Setup) Pool(block int) (gpu, cpu int, err error) {
 		return 0, 0, err
 	}
 	memory := s.memory()
-	gpu, cpu = memory.blocks(s.LLM.geometry(s.Workers).blockBytes(paperBlock))
+	gpu, cpu = memory.blocks(s.blockBytes(paperBlock))
 	gpu, cpu = gpu*paperBlock/block, cpu*paperBlock/block
 	if gpu == 0 {
 		return 0, 0, s.tooLarge(memory, block)
@@ -54,14 +54,14 @@ func (s Setup) memory() profile {
 	return profile{
 		Total:       s.GPU.MemoryBytes,
 		Utilization: s.Memory.Utilization,
-		TorchPeak:   int64(math.Ceil(s.LLM.weightBytes(s.Workers) + activations)),
+		TorchPeak:   int64(math.Ceil(s.stageWeights() + activations)),
 		NonTorch:    s.Memory.Workspace,
 		Swap:        s.Memory.Swap,
 	}
 }
 
 func (s Setup) tooLarge(memory profile, block int) error {
-	need := memory.TorchPeak + memory.NonTorch + s.LLM.geometry(s.Workers).blockBytes(max(block, paperBlock))
+	need := memory.TorchPeak + memory.NonTorch + s.blockBytes(max(block, paperBlock))
 	missing := need - int64(float64(memory.Total)*memory.Utilization)
 	advice := "no number of workers would do"
 	if w := s.enough(block); w > 0 {
@@ -78,7 +78,7 @@ func (s Setup) enough(block int) int {
 		if s.LLM.splits(s.Workers) != nil {
 			continue
 		}
-		gpu, _ := s.memory().blocks(s.LLM.geometry(s.Workers).blockBytes(paperBlock))
+		gpu, _ := s.memory().blocks(s.blockBytes(paperBlock))
 		if gpu*paperBlock >= max(block, s.LLM.MaxLength) {
 			return s.Workers
 		}

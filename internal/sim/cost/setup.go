@@ -9,6 +9,10 @@ type Setup struct {
 	GPU     GPU
 	Workers int // GPUs that share each layer (tensor parallelism) under one block table
 
+	Stages        int     // that have a part of the layers each, on Workers GPUs (pipeline parallelism); 0: 1
+	ExpertsApart  bool    // each expert is whole on one worker (expert parallelism), not shared by all
+	SwapGigabytes float64 // GB/s at which blocks are swapped, at most, as to a disk; 0: as the link to the CPU
+
 	Linear   *Linear   // nil: a roofline
 	Measured *Measured // where Linear is from; nil: not a cost file
 	Engine   Engine
@@ -88,6 +92,9 @@ func (s Setup) check() error {
 		return err
 	}
 	if err := s.LLM.splits(s.Workers); err != nil {
+		return err
+	}
+	if err := s.checkParallel(); err != nil {
 		return err
 	}
 	if s.GPU.rate(s.LLM.Computed) == 0 {

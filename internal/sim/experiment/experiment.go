@@ -69,6 +69,7 @@ var figures = []figure{
 	{"fig18a", "attention over blocks, measured", (*bench).paged},
 	{"fig19", "swapping against recomputation", (*bench).swapping},
 	{"cost", "times of iterations against published ones", (*bench).costs},
+	{"served", "llmserve on one machine, simulated against measured", (*bench).served},
 }
 
 // Names lists what Options.Only may select.

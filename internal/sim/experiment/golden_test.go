@@ -13,15 +13,19 @@ import (
 	"llmmemory/internal/chart"
 )
 
-var update = flag.Bool("update", false, "write the picture of the README anew")
+var update = flag.Bool("update", false, "write the pictures of the READMEs anew")
 
-// Ensure that the picture of the README is what the experiment gives.
-func TestPictureOfTheREADME(t *testing.T) {
-	const name = "fig02-memory-waste.svg"
+// Ensure that the pictures of the READMEs are what the experiments give.
+func TestPicturesOfTheREADMEs(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("another processor may round differently")
 	}
-	report, err := Run(context.Background(), Options{Only: []string{"fig2"}})
+	t.Run("fig2", func(t *testing.T) { requirePicture(t, "fig2", "fig02-memory-waste.svg") })
+	t.Run("served", func(t *testing.T) { requirePicture(t, "served", "served.svg") })
+}
+
+func requirePicture(t *testing.T, figure, name string) {
+	report, err := Run(context.Background(), Options{Only: []string{figure}})
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, chart.Write(dir, report.Figures, report.Checks...))

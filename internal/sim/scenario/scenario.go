@@ -42,12 +42,17 @@ type Scenario struct {
 	Goodput        sim.Goodput `json:"goodput,omitzero"`
 
 	// Setup is a model on GPUs, by name or file; or Model, GPU and Workers are.
-	Setup   string `json:"setup,omitempty"`
-	Model   string `json:"model,omitempty"`
-	GPU     string `json:"gpu,omitempty"`
-	Workers int    `json:"workers,omitempty"` // of Model on GPU; 1
-	Engine  string `json:"engine,omitempty"`  // of Model on GPU: one of cost.Engines, whose times are fitted to what is published
-	Cost    string `json:"cost,omitempty"`    // a cost file of llmsim calibrate, whose times stand instead of the setup's
+	Setup   string  `json:"setup,omitempty"`
+	Model   string  `json:"model,omitempty"`
+	GPU     string  `json:"gpu,omitempty"`
+	Workers int     `json:"workers,omitempty"`      // of Model on GPU; 1
+	Stages  int     `json:"stages,omitempty"`       // of Model on GPU, each with Workers (pipeline parallelism); 1
+	Weights string  `json:"weights,omitempty"`      // of Model on GPU: the numbers they are in; "": the model's
+	KV      string  `json:"kv,omitempty"`           // the same of keys and values
+	Apart   bool    `json:"expertsApart,omitempty"` // experts of Model on GPU are whole on one worker each
+	SwapGB  float64 `json:"swapGB,omitempty"`       // GB/s to what blocks are swapped to, at most; 0: the link to the CPU
+	Engine  string  `json:"engine,omitempty"`       // of Model on GPU: one of cost.Engines, whose times are fitted to what is published
+	Cost    string  `json:"cost,omitempty"`         // a cost file of llmsim calibrate, whose times stand instead of the setup's
 
 	Server   sim.Server   `json:"server"`
 	Decoding sim.Decoding `json:"decoding"`
@@ -135,17 +140,25 @@ func (p *Plan) openModel() (err error) {
 		if s.Workers > 0 {
 			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario, s.Workers)
 		}
+		if s.Stages > 0 || s.Apart || s.Weights != "" || s.KV != "" {
+			return fmt.Errorf("%w: stages, experts and numbers are for a model on a GPU; a setup has its own", ErrScenario)
+		}
 		if s.Setup == "" {
 			s.Setup = PaperSetup
 		}
 		p.Setup, err = cost.Open(s.Setup)
+		p.Setup.SwapGigabytes = s.SwapGB
 		return err
 	case s.GPU == "":
 		return fmt.Errorf("%w: a model needs a GPU: name one beside %q: %s, or a .json file", ErrScenario, s.Model, strings.Join(cost.GPUs(), ", "))
 	case s.Model == "":
 		return fmt.Errorf("%w: a GPU needs a model: name one beside %q: %s, or a .json file", ErrScenario, s.GPU, strings.Join(cost.LLMs(), ", "))
 	}
-	if p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers)); err != nil || s.Engine == "" {
+	if p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers)); err != nil {
+		return err
+	}
+	p.Setup.Stages, p.Setup.ExpertsApart, p.Setup.SwapGigabytes = s.Stages, s.Apart, s.SwapGB
+	if p.Setup, err = p.Setup.Quantised(s.Weights, s.KV); err != nil || s.Engine == "" {
 		return err
 	}
 	fitted, err := cost.OpenEngine(s.Engine, p.Setup.GPU.Name)
@@ -281,7 +294,7 @@ func (p *Plan) staticBatch() int {
 		return b
 	}
 	v := &p.Scenario.Server
-	machine := fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.Workers, p.Setup.GPU.Name)
+	machine := fmt.Sprintf("%s on %d x %s", p.Setup.LLM.Name, p.Setup.GPUs(), p.Setup.GPU.Name)
 	if all, _, err := p.Setup.Pool(v.BlockSize); err != nil || v.NumGPUBlocks != all {
 		machine = "" // with other memory
 	}

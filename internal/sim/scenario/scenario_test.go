@@ -138,3 +138,33 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 	_, err = Open(Scenario{Trace: put(t, "arrival,prompt,output\n0,1,1\n0,x,1\n")})
 	require.ErrorContains(t, err, ":3:")
 }
+
+// Ensure that other numbers, stages and experts that are apart reach the setup, and are
+// refused where they mean nothing.
+func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
+	p, err := Open(Scenario{Model: "mixtral-8x7b", GPU: "h100-80gb", Workers: 2, Stages: 2, Apart: true, Weights: "fp8", KV: "fp8", SwapGB: 3})
+	require.NoError(t, err)
+	require.Equal(t, 4, p.Setup.GPUs())
+	require.True(t, p.Setup.ExpertsApart)
+	require.EqualValues(t, 1, p.Setup.LLM.ParameterBytes)
+	require.Equal(t, 1, p.Setup.LLM.KVBytes)
+	require.EqualValues(t, 3, p.Setup.SwapGigabytes)
+	for _, c := range []struct {
+		name string
+		s    Scenario
+	}{
+		{"numbers of a setup", Scenario{Weights: "fp8"}},
+		{"stages of a setup", Scenario{Stages: 2}},
+		{"experts of a setup", Scenario{Apart: true}},
+		{"stages that are not whole layers", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Stages: 3}},
+		{"experts of a dense model", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Apart: true}},
+		{"no such numbers", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", KV: "int2"}},
+		{"a negative link", Scenario{SwapGB: -1}},
+		{"negative stages", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Stages: -1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Open(c.s)
+			require.Error(t, err)
+		})
+	}
+}

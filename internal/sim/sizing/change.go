@@ -99,5 +99,5 @@ func gains(rates, base []float64) (median, low, high float64) {
 // name is the model and the GPUs, however they were named.
 func (s *sizer) name() string {
 	c := s.plan.Setup
-	return fmt.Sprintf("%s on %d x %s", c.LLM.Name, c.Workers, c.GPU.Name)
+	return fmt.Sprintf("%s on %d x %s", c.LLM.Name, c.GPUs(), c.GPU.Name)
 }

@@ -110,7 +110,7 @@ func (s *sizer) offer(ctx context.Context, gpu string, workers int, prices cost.
 func (o *Offer) value(target, rate float64) {
 	o.Rate = rate
 	o.Servers = int(math.Ceil(target/rate - 1e-9))
-	o.GPUs = o.Servers * o.Workers
+	o.GPUs = o.Servers * o.plan.Setup.GPUs()
 	o.Hour = float64(o.GPUs) * o.price.Dollars
 	million := 1e6 / (target * o.tokens) / 3600 // hours that a million tokens take
 	o.Million = o.Hour * million

@@ -82,7 +82,12 @@ func (s *sizer) faster() []fast {
 		return all
 	}
 	add("twice the GPU's memory bandwidth", func(f *cost.Setup) { f.GPU.Bandwidth *= 2 })
-	add("twice the GPU's FLOPS", func(f *cost.Setup) { f.GPU.FP16 *= 2 })
+	add("twice the GPU's FLOPS", func(f *cost.Setup) {
+		f.GPU.FP16 *= 2
+		f.GPU.FP8 *= 2
+		f.GPU.INT8 *= 2
+		f.GPU.INT4 *= 2
+	})
 	add("half the overhead (launches, scheduling)", func(f *cost.Setup) {
 		f.Engine.Base /= 2
 		f.Engine.Layer /= 2

@@ -21,7 +21,7 @@ func (s *sizer) money() *Money {
 		return nil
 	}
 	prompt, output := s.load.Means()
-	m := &Money{GPU: price, Server: price * float64(s.plan.Setup.Workers), Source: s.Prices.Source, tokens: prompt + output}
+	m := &Money{GPU: price, Server: price * float64(s.plan.Setup.GPUs()), Source: s.Prices.Source, tokens: prompt + output}
 	m.Million = m.million(s.base.Rate)
 	return m
 }

@@ -45,7 +45,7 @@ func (s Server) String() string {
 	if !s.Confirmed {
 		most = "by shorter runs about"
 	}
-	return fmt.Sprintf("%d GPU(s) a server, each %s %s/s: %d server(s), %d GPU(s)", s.Workers, most, rate(s.Rate), s.Replicas, s.GPUs)
+	return fmt.Sprintf("%d GPU(s) a server, each %s %s/s: %d server(s), %d GPU(s)", s.GPUs/max(1, s.Replicas), most, rate(s.Rate), s.Replicas, s.GPUs)
 }
 
 // mostWorkers are what shares a fast link, in one machine.
@@ -64,7 +64,7 @@ func (s *sizer) target(ctx context.Context) (*Target, error) {
 	t.Bytes = s.plan.Setup.LLM.KVBytesPerToken() * int64(t.Blocks) * int64(s.plan.Scenario.Server.BlockSize)
 	t.Servers = append(t.Servers, s.server(s.plan.Setup.Workers, s.base, true))
 	if t.Holds {
-		t.Servers[0].Replicas, t.Servers[0].GPUs = 1, s.plan.Setup.Workers
+		t.Servers[0].Replicas, t.Servers[0].GPUs = 1, s.plan.Setup.GPUs()
 		return t, nil
 	}
 	if t.Note = s.fixed(); t.Note != "" {
@@ -155,7 +155,7 @@ func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server 
 	v := Server{Workers: workers, Rate: c.Rate, Confirmed: confirmed}
 	if c.Rate > 0 {
 		v.Replicas = int(math.Ceil(s.Question.Target/c.Rate - 1e-9))
-		v.GPUs = v.Replicas * workers
+		v.GPUs = v.Replicas * workers * max(1, s.plan.Setup.Stages)
 	}
 	return v
 }

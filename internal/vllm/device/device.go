@@ -76,9 +76,9 @@ func (d *Device) Ref(id int32) (first bool) {
 	return d.counts[id-d.first] == 1
 }
 
-// Private points slot at the block fresh, which Take returned, and takes a
+// CopyOnWrite points slot at the block fresh, which Take returned, and takes a
 // reference from the shared block it named (copy-on-write).
-func (d *Device) Private(slot *int32, fresh int32) Pair {
+func (d *Device) CopyOnWrite(slot *int32, fresh int32) Pair {
 	local := *slot - d.first
 	old := block.Assign(d.counts, &local, fresh-d.first)
 	*slot = fresh

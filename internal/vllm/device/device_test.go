@@ -31,7 +31,7 @@ func TestASharedBlockIsReplacedBeforeAWrite(t *testing.T) {
 	slot := d.Take()
 	require.False(t, d.Ref(slot))
 	require.True(t, d.Shared(slot))
-	require.Equal(t, Pair{10, 11}, d.Private(&slot, d.Take()))
+	require.Equal(t, Pair{10, 11}, d.CopyOnWrite(&slot, d.Take()))
 	require.EqualValues(t, 11, slot)
 	require.Equal(t, []int32{1, 1, 0}, d.Counts())
 	require.True(t, d.Unref(10), "it is nobody's, and not in the stack")

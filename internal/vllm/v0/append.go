@@ -42,7 +42,7 @@ func (m *Manager) append(dst []device.Pair, s *Seq, lookahead, computed int) []d
 	for at := s.full / size; s.full < s.Len; at++ {
 		s.full = min(s.Len, (at+1)*size)
 		if m.gpu.Shared(s.table[at]) {
-			dst = append(dst, m.gpu.Private(&s.table[at], m.take()))
+			dst = append(dst, m.gpu.CopyOnWrite(&s.table[at], m.take()))
 		}
 		if m.prefix != nil && s.full == (at+1)*size {
 			m.promote(s, at)

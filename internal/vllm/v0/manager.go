@@ -74,9 +74,6 @@ func (m *Manager) FreeGPU() int {
 // FreeCPU is how many CPU blocks can be taken.
 func (m *Manager) FreeCPU() int { return m.cpu.NumFree() }
 
-// Logical is the number of table entries that name GPU blocks.
-func (m *Manager) Logical() int { return m.logical }
-
 // Watermark is the number of GPU blocks that admission leaves free.
 func (m *Manager) Watermark() int { return m.watermark }
 

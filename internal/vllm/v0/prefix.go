@@ -287,14 +287,6 @@ func (m *Manager) computedOf(s *Seq) []int32 {
 	return s.computed
 }
 
-// Hits is how many full blocks of prompts were looked up, and found.
-func (m *Manager) Hits() (queries, hits int) {
-	if m.prefix == nil {
-		return 0, 0
-	}
-	return m.prefix.queries, m.prefix.hits
-}
-
 // An Evictable is a cached block that no table names.
 type Evictable struct {
 	ID     int32

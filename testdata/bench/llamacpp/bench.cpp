@@ -1,6 +1,9 @@
 // Measures llama.cpp through its library: a prompt of 512 tokens, and decoding with 1, 16 and
 // 32 sequences after a context of 512 tokens that they share.
-// Usage: bench MODEL THREADS ROUNDS
+// Then what its server computes, without the server: 16 requests at once over one prompt of 2,048 tokens,
+// which each slot computes for itself, and 64 tokens for each; and 8 completions of one prompt of
+// 1,024 tokens, whose slots get a copy of its cells, and 64 tokens for each.
+// Usage: bench MODEL THREADS ROUNDS [served]
 #include "llama.h"
 
 #include <algorithm>
@@ -16,7 +19,7 @@ static double seconds() {
 
 struct Settings {
     int threads, sequences, context;
-    bool flash;
+    bool flash, unified = true; // unified: all sequences share the cells
 };
 
 static llama_context *context(llama_model *model, const Settings &s) {
@@ -27,7 +30,7 @@ static llama_context *context(llama_model *model, const Settings &s) {
     p.n_seq_max = s.sequences;
     p.n_threads = p.n_threads_batch = s.threads;
     p.flash_attn_type = s.flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    p.kv_unified = true;
+    p.kv_unified = s.unified;
     p.no_perf = true;
     return llama_init_from_model(model, p);
 }
@@ -62,8 +65,36 @@ static double fastest(const std::vector<double> &v) {
     return *std::min_element(v.begin(), v.end());
 }
 
+// argmax is greedy sampling, the cheapest there is.
+static int argmax(const float *x, int n) { return (int)(std::max_element(x, x + n) - x); }
+
+// served is the time of some requests: of prompts of n tokens, each computed or all copied from the
+// first, and 64 tokens of each.
+static double served(llama_model *model, int threads, int rounds, int requests, int n, bool copied, bool flash, bool unified) {
+    const int vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    llama_context *c = context(model, {threads, requests, (n + 64) * requests, flash, unified});
+    llama_batch b = llama_batch_init(2048, 0, 1);
+    std::vector<double> times;
+    for (int r = 0; r < rounds; r++) {
+        llama_memory_clear(llama_get_memory(c), true);
+        std::vector<int> next(requests, 1);
+        double begin = seconds();
+        for (int s = 0; s < (copied ? 1 : requests); s++) prompt(c, b, n, s);
+        for (int s = 1; copied && s < requests; s++) llama_memory_seq_cp(llama_get_memory(c), 0, s, 0, n);
+        for (int k = 0; k < 64; k++) {
+            for (int s = 0; s < requests; s++) add(b, next[s], n + k, s, true);
+            decode(c, b);
+            for (int s = 0; s < requests; s++) next[s] = argmax(llama_get_logits_ith(c, s), vocab);
+        }
+        times.push_back(seconds() - begin);
+    }
+    llama_batch_free(b);
+    llama_free(c);
+    return fastest(times);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    if (argc != 4 && argc != 5) return 2;
     const int threads = std::atoi(argv[2]), rounds = std::atoi(argv[3]);
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_backend_init();
@@ -73,6 +104,17 @@ int main(int argc, char **argv) {
     if (!model) {
         std::fprintf(stderr, "the model cannot be loaded\n");
         return 1;
+    }
+    if (argc == 5) {
+        for (bool flash : {false, true}) {
+            std::printf("shared=16 flash=%d %.2f s\n", flash, served(model, threads, rounds, 16, 2048, false, flash, false));
+            std::fflush(stdout);
+            // llama.cpp copies the beginning of a sequence only where all share the cells.
+            std::printf("n=8 flash=%d %.2f s\n", flash, served(model, threads, rounds, 8, 1024, true, flash, true));
+            std::fflush(stdout);
+        }
+        llama_model_free(model);
+        return 0;
     }
     llama_batch b = llama_batch_init(2048, 0, 1);
     for (bool flash : {false, true}) {

@@ -115,9 +115,9 @@ func (c *Cache) FreePassed(r *Request, end int) {
 // Forget removes the output of input i of r, which will not be computed.
 func (c *Cache) Forget(r *Request, i int) { c.forget(c.entries[r.inputs[i].Hash]) }
 
-// ForgetSince removes the outputs that step and later ones compute, which failed.
+// EvictSince removes the outputs that step and later ones compute, which failed.
 // The worker may have them: they count as evicted.
-func (c *Cache) ForgetSince(step uint64) {
+func (c *Cache) EvictSince(step uint64) {
 	var gone []string
 	for hash, e := range c.entries {
 		if e.step >= step {

@@ -147,7 +147,7 @@ func TestCountsAreRightAfterAnyOperations(t *testing.T) {
 			},
 			"step": func(*rapid.T) { step++ },
 			"fail": func(*rapid.T) {
-				c.ForgetSince(step)
+				c.EvictSince(step)
 				for _, r := range requests {
 					for i, in := range r.inputs {
 						if c.entries[in.Hash] == nil {

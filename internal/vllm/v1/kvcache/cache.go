@@ -169,5 +169,5 @@ func (c *Cache) StartStep() {
 	}
 }
 
-// FineHits reports whether hits can end inside a block, at any hash.
-func (c *Cache) FineHits() bool { return c.finest }
+// PartialBlockHits reports whether hits can end inside a block, at any hash.
+func (c *Cache) PartialBlockHits() bool { return c.finest }

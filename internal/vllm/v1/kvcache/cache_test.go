@@ -125,7 +125,7 @@ func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 // two lacks 6 and 7, so the hit is 5 blocks; dropping twice would make it less.
 func TestEagleDropsOnceForEachLength(t *testing.T) {
 	c, err := New(Config{
-		NumGPUBlocks: 40, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Eagle: true, RetentionInterval: Dense,
+		NumGPUBlocks: 40, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, Eagle: true, RetentionInterval: RetainAll,
 		Groups: []Group{{Kind: Full, BlockSize: 4}, {Kind: SlidingWindow, BlockSize: 4, Window: 5}, {Kind: SlidingWindow, BlockSize: 4, Window: 6}},
 	})
 	require.NoError(t, err)

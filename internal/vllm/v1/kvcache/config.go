@@ -38,9 +38,9 @@ type Group struct {
 	Eagle bool // hits lose their last block, which the draft model must compute
 }
 
-// Dense as Config.RetentionInterval gives every block of a window that a hit can use
+// RetainAll as Config.RetentionInterval gives every block of a window that a hit can use
 // its key (vllm/v1/RULES.md §9).
-const Dense = -1
+const RetainAll = -1
 
 // Config describes a cache. Lengths are tokens unless said otherwise.
 type Config struct {
@@ -59,7 +59,7 @@ type Config struct {
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	RetentionInterval int  // of window blocks: Dense, 0: only at boundaries, or every so many tokens
+	RetentionInterval int  // of window blocks: RetainAll, 0: only at boundaries, or every so many tokens
 	Eagle             bool // all groups are Eagle if none is marked
 	PrefillLookahead  int  // draft modules that read ahead of a prefill (multi-module MTP)
 }
@@ -117,7 +117,7 @@ func (c *Config) checkRetention(bad func(string, ...any) error) error {
 	switch {
 	case c.RetentionInterval > 0 && !sparse:
 		return bad("retention %d has no effect: no group has a window or is Mamba", c.RetentionInterval)
-	case c.RetentionInterval < Dense || c.RetentionInterval > 0 && c.RetentionInterval%c.SchedulerBlockSize != 0:
+	case c.RetentionInterval < RetainAll || c.RetentionInterval > 0 && c.RetentionInterval%c.SchedulerBlockSize != 0:
 		return bad("retention %d is not a multiple of the scheduler's block of %d", c.RetentionInterval, c.SchedulerBlockSize)
 	case c.PrefillLookahead < 0 || c.EnablePrefixCaching && eagle && c.SchedulerBlockSize < c.PrefillLookahead:
 		return bad("%d draft modules read ahead over the scheduler's block of %d", c.PrefillLookahead, c.SchedulerBlockSize)

@@ -11,7 +11,7 @@ import (
 func newFull(t *testing.T, blocks int) *Cache {
 	c, err := New(Config{
 		NumGPUBlocks: blocks, Groups: []Group{{Kind: Full, BlockSize: 4}}, EnablePrefixCaching: true, Hash: blockhash.LE{},
-		MaxModelLen: 64, RetentionInterval: Dense,
+		MaxModelLen: 64, RetentionInterval: RetainAll,
 	})
 	require.NoError(t, err)
 	return c

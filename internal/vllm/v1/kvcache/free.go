@@ -34,8 +34,8 @@ func (c *Cache) Preempt(r *Request) {
 	r.running = false
 }
 
-// Unadmit frees r as if it had never been allocated for.
-func (c *Cache) Unadmit(r *Request) {
+// UndoAdmit frees r as if it had never been allocated for.
+func (c *Cache) UndoAdmit(r *Request) {
 	c.Free(r)
 	r.computed = 0
 	r.running = false
@@ -50,9 +50,9 @@ func (c *Cache) Evict(id int32) error {
 	return nil
 }
 
-// ForgetFrom removes the keys of r's blocks that hold tokens from computed on:
+// EvictFrom removes the keys of r's blocks that hold tokens from computed on:
 // they will not be computed.
-func (c *Cache) ForgetFrom(r *Request, computed int) {
+func (c *Cache) EvictFrom(r *Request, computed int) {
 	for i := range r.tables {
 		t := &r.tables[i]
 		for _, id := range t.ids[min(computed/c.groups[i].BlockSize, len(t.ids)):] {
@@ -71,7 +71,7 @@ func (c *Cache) Rewind(r *Request, computed int) bool {
 	if !c.plain {
 		return false
 	}
-	c.ForgetFrom(r, computed)
+	c.EvictFrom(r, computed)
 	for i := range r.tables {
 		t := &r.tables[i]
 		t.registered = min(t.registered, computed/c.groups[i].BlockSize)
@@ -80,9 +80,9 @@ func (c *Cache) Rewind(r *Request, computed int) bool {
 	return true
 }
 
-// ForgetSince removes all keys that were inserted in a step or a later one,
+// EvictSince removes all keys that were inserted in a step or a later one,
 // because these steps failed.
-func (c *Cache) ForgetSince(step uint32) {
+func (c *Cache) EvictSince(step uint32) {
 	for id := range int32(c.pool.NumBlocks()) {
 		if c.pool.InsertedSince(id, step) {
 			c.pool.Evict(id)

@@ -40,7 +40,7 @@ func drawCache(t *rapid.T) *Cache {
 		MaxInFlightTokens:   rapid.IntRange(1, 48).Draw(t, "in flight"),
 		Watermark:           rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "watermark"),
 		Eagle:               rapid.SampledFrom([]bool{false, false, true}).Draw(t, "eagle"),
-		RetentionInterval:   rapid.SampledFrom([]int{Dense, Dense, 0, 4, 8}).Draw(t, "retention"),
+		RetentionInterval:   rapid.SampledFrom([]int{RetainAll, RetainAll, 0, 4, 8}).Draw(t, "retention"),
 	}
 	if config.EnablePrefixCaching {
 		config.Hash = blockhash.LE{}

@@ -18,7 +18,7 @@ func (c *Cache) retained(r *Request, g *group, from, to int) []bool {
 func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 	need, shift := windowBlocks(&g.Group, g.eagle), eagleBlock(g.eagle)
 	segment := c.config.RetentionInterval
-	if segment == Dense {
+	if segment == RetainAll {
 		segment = c.config.SchedulerBlockSize
 	}
 	per := segment / g.BlockSize
@@ -31,7 +31,7 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 			mask[i-from] = (i-shift)%per >= per-need
 		}
 	}
-	if c.config.RetentionInterval != Dense {
+	if c.config.RetentionInterval != RetainAll {
 		for _, boundary := range r.boundaries() {
 			end := floorTo(boundary, c.config.SchedulerBlockSize)/g.BlockSize + shift
 			for i := max(from, end-need); i < min(to, end); i++ {
@@ -46,7 +46,7 @@ func (c *Cache) retainedWindow(r *Request, g *group, from, to int) []bool {
 // one block.
 func (c *Cache) retainedStates(r *Request, g *group, from, to int) []bool {
 	segment := c.config.RetentionInterval
-	if segment == Dense {
+	if segment == RetainAll {
 		return nil
 	}
 	per := segment / g.BlockSize

@@ -11,7 +11,7 @@ import (
 // Rules that no recording reaches, with numbers worked out by hand.
 
 func newHybrid(t *testing.T, change func(c *Config), groups ...Group) *Cache {
-	config := Config{NumGPUBlocks: 60, Groups: groups, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, RetentionInterval: Dense}
+	config := Config{NumGPUBlocks: 60, Groups: groups, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, RetentionInterval: RetainAll}
 	if change != nil {
 		change(&config)
 	}

@@ -1,5 +1,5 @@
 // Package memplan divides the memory for keys and values among the layers of a
-// model, as vLLM's get_kv_cache_groups and get_kv_cache_config_from_groups do
+// model, as vLLM's get_kv_cache_configs does
 // (vllm/v1/core/kv_cache_utils.py): from bytes to blocks, groups of layers and
 // tensors (RULES.md §18).
 //
@@ -67,35 +67,15 @@ type Tensor struct {
 // Make plans for the given bytes. blocks above 0 is the number of blocks to
 // use instead (vLLM's num_gpu_blocks_override).
 func Make(layers []Layer, bytes, blocks int) (*Plan, error) {
-	if err := check(layers); err != nil {
-		return nil, err
+	all := make([]int, len(layers))
+	for i := range all {
+		all[i] = i
 	}
-	if len(layers) == 0 {
-		return &Plan{NumGPUBlocks: 1}, nil // there is always a null block
-	}
-	if oneType(layers) {
-		return makeOneType(layers, bytes, blocks), nil
-	}
-	pages, layers, err := unifyPages(layers)
+	plans, err := MakeForWorkers(layers, []Worker{{bytes, all}}, blocks)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Groups: split(layers)}
-	size := 0 // layers of a group, with padding
-	for _, g := range p.Groups {
-		size = max(size, len(g.Layers))
-	}
-	p.NumGPUBlocks = orElse(blocks, max(bytes, 0)/pages/size)
-	for i := range size {
-		t := Tensor{Bytes: pages * p.NumGPUBlocks}
-		for _, g := range p.Groups {
-			if i < len(g.Layers) {
-				t.Layers = append(t.Layers, g.Layers[i])
-			}
-		}
-		p.Tensors = append(p.Tensors, t)
-	}
-	return p, nil
+	return plans[0], nil
 }
 
 func check(layers []Layer) error {
@@ -127,20 +107,6 @@ func oneType(layers []Layer) bool {
 		}
 	}
 	return true
-}
-
-// makeOneType gives each layer a tensor of its own, as large as its page asks.
-func makeOneType(layers []Layer, bytes, blocks int) *Plan {
-	all, sum := Group{Group: layers[0].Group}, 0
-	for i := range layers {
-		all.Layers = append(all.Layers, i)
-		sum += layers[i].PageBytes()
-	}
-	p := &Plan{NumGPUBlocks: orElse(blocks, max(bytes, 0)/sum), Groups: []Group{all}}
-	for i := range layers {
-		p.Tensors = append(p.Tensors, Tensor{layers[i].PageBytes() * p.NumGPUBlocks, []int{i}})
-	}
-	return p
 }
 
 // unifyPages makes the pages of all layers as large as the largest: by more tokens

@@ -136,7 +136,9 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	}
 	s.lengths(r)
 	s.schedule(e)
-	s.encodePlanned(r)
+	if r.encodes {
+		s.encodePlanned(r)
+	}
 }
 
 // waitingTokens is how many tokens after the computed ones a waiting request computes in
@@ -158,7 +160,9 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 		return 0, false, false
 	}
 	n = s.mamba.clip(r.kv, computed, min(n, s.batch.budget))
-	n = s.encode(r, computed, n)
+	if r.encodes {
+		n = s.encode(r, computed, n)
+	}
 	n = s.leaveLookahead(r, computed, n)
 	if n == 0 && !s.config.AsVLLM {
 		s.freeInputs(r) // vLLM lets it refer to outputs while it waits

@@ -20,7 +20,7 @@ func asyncConfig(blocks int) Config {
 		MaxNumSeqs: 16, MaxNumBatchedTokens: 8192, AsyncScheduling: true, AsVLLM: true,
 		Cache: kvcache.Config{
 			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 8192,
-			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.Dense,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
 		},
 	}
 }

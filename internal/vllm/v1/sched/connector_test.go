@@ -18,7 +18,7 @@ func transferConfig(blocks int) Config {
 		MaxNumSeqs: 16, MaxNumBatchedTokens: 8192, AsVLLM: true, Connector: Connector{Consumer: true, Producer: true},
 		Cache: kvcache.Config{
 			NumGPUBlocks: blocks, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 8192,
-			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.Dense,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
 		},
 	}
 }

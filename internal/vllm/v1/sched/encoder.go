@@ -106,7 +106,7 @@ func (s *Scheduler) checkInput(inputs []encodercache.Input) error {
 func (s *Scheduler) encode(r *request, computed, n int) int {
 	e := &s.encoder
 	e.planned, e.left = e.planned[:0], e.budget
-	if r.inputs == nil || n <= 0 {
+	if n <= 0 {
 		return n
 	}
 	end := computed + n + e.ahead
@@ -138,9 +138,6 @@ func (s *Scheduler) encode(r *request, computed, n int) int {
 // encodePlanned puts the items that encode has planned for r into the step.
 func (s *Scheduler) encodePlanned(r *request) {
 	e, b := &s.encoder, s.batch
-	if r.inputs == nil || len(e.planned) == 0 {
-		return
-	}
 	for _, i := range e.planned {
 		e.cache.Allocate(r.inputs, i, b.seq)
 		b.encode = append(b.encode, encodeEntry{r, i})
@@ -159,7 +156,7 @@ type encodeEntry struct {
 // for them. vLLM keeps the entries of all, so later requests read what nobody
 // has computed.
 func (s *Scheduler) unscheduleEncoder(r *request) (gone bool) {
-	if r.inputs == nil {
+	if !r.encodes {
 		return false
 	}
 	b, e := s.batch, &s.encoder
@@ -188,7 +185,7 @@ func (s *Scheduler) unscheduleEncoder(r *request) (gone bool) {
 func (s *Scheduler) encodeForOther(r *request, item int) bool {
 	b := s.batch
 	for i := range b.rows {
-		if o := b.rows[i].r; o != r && o.inputs != nil {
+		if o := b.rows[i].r; o != r && o.encodes {
 			if own, ok := o.inputs.Shares(r.inputs, item); ok {
 				b.moved = append(b.moved, encodeEntry{o, own})
 				return true
@@ -201,7 +198,7 @@ func (s *Scheduler) encodeForOther(r *request, item int) bool {
 
 // freeInputs ends what r, which is gone or waits, has to do with encoder outputs.
 func (s *Scheduler) freeInputs(r *request) {
-	if r.inputs != nil {
+	if r.encodes {
 		s.encoder.cache.Free(r.inputs)
 	}
 }
@@ -217,7 +214,7 @@ func (s *Scheduler) refindInputs(r *request) {
 // freePassedInputs does so for the items that r has computed, and that no rejected
 // draft and no draft model reads again.
 func (s *Scheduler) freePassedInputs(r *request) {
-	if r.inputs != nil {
+	if r.encodes {
 		s.encoder.cache.FreePassed(r.inputs, r.kv.NumComputedTokens()-r.placeholders-s.encoder.ahead)
 	}
 }

@@ -15,7 +15,7 @@ func encoderConfig(tokens, cache, budget int) Config {
 		MaxNumSeqs: 16, MaxNumBatchedTokens: tokens, EncoderCacheSize: cache, MaxNumEncoderInputTokens: budget,
 		Cache: kvcache.Config{
 			NumGPUBlocks: 10000, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 16}}, MaxModelLen: 2048,
-			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.Dense,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
 		},
 	}
 }

@@ -46,6 +46,20 @@ func (b *batch) reset() {
 	}
 }
 
+// add returns a new row, to be filled where it stays: a decode is mostly such copies.
+func (b *batch) add() *entry {
+	n := len(b.rows)
+	if n == cap(b.rows) {
+		b.rows = append(b.rows, entry{})
+		return &b.rows[n]
+	}
+	b.rows = b.rows[:n+1]
+	e := &b.rows[n]
+	e.admitted, e.prefill, e.samples = false, false, false
+	e.draft, e.drafts = 0, 0
+	return e
+}
+
 // A flight is the steps that are scheduled and not updated, the oldest first.
 type flight struct {
 	ring  []batch

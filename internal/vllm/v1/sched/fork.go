@@ -65,7 +65,7 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	child.userData, child.queued = p.userData, now()
 	child.loraID = p.loraID
 	if p.inputs != nil {
-		child.inputs = encodercache.NewRequest(p.inputs.Inputs())
+		child.inputs, child.encodes = encodercache.NewRequest(p.inputs.Inputs()), true
 	}
 	child.stop = append(child.stop, p.stop...)
 	s.enter(child)

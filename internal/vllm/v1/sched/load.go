@@ -94,7 +94,7 @@ func (s *Scheduler) promote(r *request) {
 		if !s.config.AsVLLM {
 			s.unreserve(r) // vLLM keeps the reservation, and the request can wait for itself
 		}
-		s.cache.Unadmit(r.kv)
+		s.cache.UndoAdmit(r.kv)
 	default:
 		if err := s.cache.Store(r.kv, computed); err != nil {
 			panic("sched: " + err.Error())
@@ -120,7 +120,7 @@ func (s *Scheduler) noteLoad(r *request, external int) {
 // unload takes back what r, which waits, has loaded.
 func (s *Scheduler) unload(r *request) {
 	s.unreserve(r)
-	s.cache.Unadmit(r.kv)
+	s.cache.UndoAdmit(r.kv)
 	s.loadIsOver(r)
 }
 

@@ -77,7 +77,7 @@ func (s *Scheduler) failHits(dst []ID) []ID {
 			if e := s.oldestEntry(r); e != nil {
 				s.void(e)
 			}
-			s.cache.ForgetFrom(r.kv, 0)
+			s.cache.EvictFrom(r.kv, 0)
 			s.removeRunning(r)
 			s.preempt(r)
 			r.dropStale = true
@@ -116,7 +116,7 @@ func (s *Scheduler) dropStale(dst []ID) []ID {
 		}
 	}
 	if len(dst) > before || slices.ContainsFunc(s.allWaiting(), func(r *request) bool { return r.stale > 0 }) {
-		s.cache.ForgetSince(uint32(s.flight.at(0).seq))
+		s.cache.EvictSince(uint32(s.flight.at(0).seq))
 	}
 	return dst
 }
@@ -177,7 +177,7 @@ func (s *Scheduler) cutLoad(r *request, at int) {
 	case computed > 0:
 		s.cache.Rewind(r.kv, computed)
 	default:
-		s.cache.ForgetFrom(r.kv, 0)
+		s.cache.EvictFrom(r.kv, 0)
 		s.unload(r)
 	}
 }
@@ -210,7 +210,7 @@ func (s *Scheduler) failLoad(r *request, e *entry, at, computed int, invalid, ag
 		s.restart(r)
 		return
 	}
-	s.cache.ForgetFrom(r.kv, max(first, 0))
+	s.cache.EvictFrom(r.kv, max(first, 0))
 	s.removeRunning(r)
 	s.preempt(r)
 	r.dropStale = true

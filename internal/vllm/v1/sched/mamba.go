@@ -22,7 +22,7 @@ func (m *mambaSplit) init(c *Config, cache *kvcache.Cache) {
 		m.eagle = m.eagle || g.Eagle
 	}
 	m.eagle = m.eagle || config.Eagle
-	if cache.FineHits() {
+	if cache.PartialBlockHits() {
 		m.hash = config.HashBlockSize
 	}
 	m.budget = c.MaxNumBatchedTokens

@@ -35,7 +35,7 @@ func drawConfig(t *rapid.T) Config {
 		Cache: kvcache.Config{
 			NumGPUBlocks: rapid.SampledFrom([]int{6, 8, 11, 14, 18, 25, 40}).Draw(t, "blocks"), Groups: layout, MaxModelLen: longest,
 			EnablePrefixCaching: rapid.SampledFrom([]bool{true, true, false}).Draw(t, "caching"), Hash: blockhash.LE{},
-			RetentionInterval: rapid.SampledFrom([]int{kvcache.Dense, 0}).Draw(t, "retention"),
+			RetentionInterval: rapid.SampledFrom([]int{kvcache.RetainAll, 0}).Draw(t, "retention"),
 			Watermark:         rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "watermark"),
 		},
 	}

@@ -74,6 +74,7 @@ type request struct {
 	resend    Kind // of its next row: KindRunning unless the worker does not know its table
 	dropStale bool // tokens sampled by stale rows do not count
 	held      bool // waits until Release
+	encodes   bool // inputs is not nil; kept here because each step asks
 
 	maxTokens int
 	minTokens int
@@ -137,7 +138,8 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 		return 0, err
 	}
 	r := s.blank()
-	r.kv, r.inputs, r.loraID = kv, inputs, spec.LoRAID
+	r.kv, r.loraID = kv, spec.LoRAID
+	r.inputs, r.encodes = inputs, inputs != nil
 	r.priority, r.arrival, r.name = spec.Priority, spec.Arrival, spec.Name
 	r.maxTokens, r.minTokens = spec.MaxTokens, spec.MinTokens
 	r.stop = append(r.stop, spec.Stop...)
@@ -186,7 +188,7 @@ func (s *Scheduler) Abort(ids ...ID) int {
 		n++
 		if r.status == running {
 			if fresh := r.inFlight - r.stale; fresh > 0 { // nobody knows whether they will be computed
-				s.forgetFrom(r, r.kv.NumComputedTokens()-fresh-r.transfers.unsettled)
+				s.evictFrom(r, r.kv.NumComputedTokens()-fresh-r.transfers.unsettled)
 			}
 			s.removeRunning(r)
 		} else {

@@ -102,11 +102,16 @@ func (s *Scheduler) scheduleRunning() {
 			at--
 			continue
 		}
-		e := entry{r: r, id: r.id, kind: r.resend, tokens: int32(n), computed: int32(r.kv.NumComputedTokens())}
+		e := b.add()
+		e.r, e.id, e.kind = r, r.id, r.resend
+		e.tokens, e.computed = int32(n), int32(r.kv.NumComputedTokens())
+		e.from = int32(len(b.from) - s.groups)
 		r.resend = KindRunning
-		s.takeDrafts(r, &e)
-		s.schedule(e)
-		s.encodePlanned(r)
+		s.takeDrafts(r, e)
+		b.budget -= n
+		if r.encodes {
+			s.encodePlanned(r)
+		}
 		b.prefill = b.prefill || r.prefill
 	}
 }
@@ -126,7 +131,9 @@ func (s *Scheduler) runningTokens(r *request) int {
 	}
 	n = min(n, s.batch.budget, s.longest-computed-1)
 	n = s.mamba.clip(r.kv, computed, n)
-	n = s.encode(r, computed, n)
+	if r.encodes {
+		n = s.encode(r, computed, n)
+	}
 	return s.leaveLookahead(r, computed, n)
 }
 
@@ -233,15 +240,15 @@ func (s *Scheduler) unschedule(r *request) (gone bool) {
 		return false
 	}
 	b.budget += int(b.rows[i].tokens)
-	s.forgetFrom(r, int(b.rows[i].computed))
+	s.evictFrom(r, int(b.rows[i].computed))
 	b.rows = slices.Delete(b.rows, i, i+1)
 	return s.unscheduleEncoder(r)
 }
 
-// forgetFrom removes the keys of blocks of r that hold tokens from computed on.
-func (s *Scheduler) forgetFrom(r *request, computed int) {
+// evictFrom removes the keys of blocks of r that hold tokens from computed on.
+func (s *Scheduler) evictFrom(r *request, computed int) {
 	if !s.config.AsVLLM {
-		s.cache.ForgetFrom(r.kv, computed)
+		s.cache.EvictFrom(r.kv, computed)
 	}
 }
 
@@ -263,8 +270,7 @@ func (s *Scheduler) setDrafts(e *entry, drafts []int32) {
 
 // schedule puts e into the batch. The lengths of its tables were noted last.
 func (s *Scheduler) schedule(e entry) {
-	b := s.batch
-	e.from = int32(len(b.from) - s.groups)
-	b.rows = append(b.rows, e)
-	b.budget -= int(e.tokens)
+	e.from = int32(len(s.batch.from) - s.groups)
+	*s.batch.add() = e
+	s.batch.budget -= int(e.tokens)
 }

@@ -24,9 +24,9 @@ func (s *Scheduler) StepFailed() error {
 		return fmt.Errorf("%w: no step is in flight", ErrOrder)
 	}
 	s.cutHits(s.flight.at(0).seq)
-	s.cache.ForgetSince(uint32(s.flight.at(0).seq))
+	s.cache.EvictSince(uint32(s.flight.at(0).seq))
 	if s.encoder.cache != nil {
-		s.encoder.cache.ForgetSince(s.flight.at(0).seq)
+		s.encoder.cache.EvictSince(s.flight.at(0).seq)
 	}
 	for ; s.flight.n > 0; s.flight.n-- {
 		b := s.flight.at(s.flight.n - 1)
@@ -87,7 +87,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	}
 	switch {
 	case e.admitted:
-		s.unadmit(r, e)
+		s.undoAdmit(r, e)
 		return
 	case copied || !s.cache.Rewind(r.kv, computed):
 		s.removeRunning(r)
@@ -100,13 +100,13 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 	r.drafts = append(r.drafts, b.drafts[e.draft:e.draft+e.drafts]...)
 }
 
-// unadmit puts a request back to the front of the waiting ones, as if it had
+// undoAdmit puts a request back to the front of the waiting ones, as if it had
 // not been admitted.
-func (s *Scheduler) unadmit(r *request, e *entry) {
+func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.removeRunning(r)
 	s.unreserve(r)
 	s.freeInputs(r)
-	s.cache.Unadmit(r.kv)
+	s.cache.UndoAdmit(r.kv)
 	r.transfers.unsettled, r.transfers.blocks = 0, r.transfers.blocks[:0]
 	r.status = waiting
 	if e.kind == KindResumed {
@@ -129,7 +129,7 @@ func (s *Scheduler) undoRow(r *request, e *entry) {
 		r.stale = r.inFlight
 		s.refindInputs(r)
 	} else {
-		s.cache.ForgetFrom(r.kv, computed)
+		s.cache.EvictFrom(r.kv, computed)
 		s.removeRunning(r)
 		s.preempt(r)
 	}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/disagg"
+	"llmmemory/internal/sim/scenario"
+)
+
+// disaggregateOptions are the flags of llmsim disaggregate.
+type disaggregateOptions struct {
+	q      disagg.Question
+	slo    string
+	asJSON bool
+}
+
+func disaggregateCommand() *cobra.Command {
+	o := disaggregateOptions{q: disagg.Question{Scenario: scenario.Scenario{Seed: 1}}}
+	c := &cobra.Command{
+		Use:   "disaggregate --model M --gpu G --servers N",
+		Short: "How many of N servers should only prefill, and how many only decode",
+		Long: "disaggregate finds, for each division of N servers into those that compute prompts and those that\n" +
+			"decode, the highest rate that holds an objective (see llmsim plan --help), beside N servers that do\n" +
+			"both. Keys and values of a prompt are sent over a link out of each prefill server, one request after\n" +
+			"the other. Requests are given to servers in turn. The rates are from runs of --seconds, and not\n" +
+			"confirmed for an hour as a plan's are; times are the cost model's, and nothing was measured.",
+		Example: "  llmsim disaggregate --model llama-3-8b --gpu h100-80gb --slo 'ttft<300ms@p99,tpot<30ms@p99'\n" +
+			"  llmsim disaggregate --model llama-3-8b --gpu l4 --servers 8 --link-gb-s 1.25 --slo 'ttft<2s@p90'",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
+	}
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.slo, "slo", "ttft<1s@p99,tpot<50ms@p99", "what has to hold")
+	f.IntVar(&o.q.Servers, "servers", 4, "servers together")
+	f.Float64Var(&o.q.Link, "link-gb-s", 50, "GB/s out of each prefill server: 50 is a network card of 400 Gbit/s")
+	f.Float64Var(&o.q.Latency, "link-seconds", 0.001, "seconds that a transfer takes besides")
+	f.Float64Var(&o.q.Seconds, "seconds", 120, "seconds of arrivals in each run")
+	f.StringVar(&o.q.Scenario.Workload, "workload", "", "requests: a name of llmsim list (default sharegpt)")
+	f.Float64Var(&o.q.Scenario.Burstiness, "burstiness", 0, "shape of the gamma distribution of gaps between requests (default 1, Poisson)")
+	f.Uint64Var(&o.q.Scenario.Seed, "seed", 1, "of all that is random")
+	addModel(f, &o.q.Scenario)
+	f.BoolVar(&o.asJSON, "json", false, "print the ratios as JSON")
+	return c
+}
+
+func (o *disaggregateOptions) run(c *cobra.Command) (err error) {
+	if o.q.SLO, err = capacity.ParseSLO(o.slo); err != nil {
+		return err
+	}
+	o.q.Pool = capacity.NewPool(runtime.GOMAXPROCS(0))
+	ratios, err := disagg.Search(c.Context(), o.q)
+	if err != nil {
+		return err
+	}
+	if o.asJSON {
+		e := json.NewEncoder(c.OutOrStdout())
+		e.SetIndent("", "\t")
+		return e.Encode(ratios)
+	}
+	return o.write(c.OutOrStdout(), ratios)
+}
+
+// write writes the ratios for a terminal: the answer first.
+func (o *disaggregateOptions) write(out io.Writer, ratios []disagg.Ratio) error {
+	best := ratios[0]
+	for _, r := range ratios {
+		if r.Rate > best.Rate {
+			best = r
+		}
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	switch {
+	case best.Rate == 0:
+		fmt.Fprintf(w, "no division of %d servers holds %s\n\n", o.q.Servers, o.q.SLO)
+	case best.Prefill == 0:
+		fmt.Fprintf(w, "all %d servers should do both: %.3g requests/s under %s\n\n", o.q.Servers, best.Rate, o.q.SLO)
+	default:
+		fmt.Fprintf(w, "%d servers should prefill and %d decode: %.3g requests/s under %s", best.Prefill, best.Decode, best.Rate, o.q.SLO)
+		if ratios[0].Rate > 0 {
+			fmt.Fprintf(w, "; doing both they sustain %.3g", ratios[0].Rate)
+		}
+		fmt.Fprint(w, "\n\n")
+	}
+	fmt.Fprint(w, "prefill\tdecode\trequests/s")
+	for _, objective := range o.q.SLO {
+		fmt.Fprintf(w, "\t%s", objective.Of())
+	}
+	fmt.Fprint(w, "\ttransfer\tpreempted\n")
+	for _, r := range ratios {
+		if r.Prefill == 0 {
+			fmt.Fprintf(w, "all do both\t\t%.3g", r.Rate)
+		} else {
+			fmt.Fprintf(w, "%d\t%d\t%.3g", r.Prefill, r.Decode, r.Rate)
+		}
+		for i := range o.q.SLO {
+			if r.Rate == 0 {
+				fmt.Fprint(w, "\t-")
+				continue
+			}
+			fmt.Fprintf(w, "\t%.3g ms", 1000*r.Values[i])
+		}
+		fmt.Fprintf(w, "\t%.3g ms\t%d\n", 1000*r.Sent, r.Recomputed)
+	}
+	fmt.Fprintf(w, "\nRuns of %g s of arrivals; the cost model's times, held against no measurement of such servers.\n", o.q.Seconds)
+	return w.Flush()
+}

@@ -1,0 +1,168 @@
+package course
+
+import (
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a cache forgets, and what it gives back.
+
+// A walk that finds makes an entry, also when everything was forgotten before.
+func TestAnEntryIsMadeByTheWalkThatFinds(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(40)
+	cache := &b.library.cores[coreOf(e)].cache
+	for _, id := range []int32{30, 39, 25} {
+		b.library.index.reset()
+		require.Nil(t, cache.lookup(e, id), "what was forgotten is not believed")
+		require.True(t, b.reaches(e, id, seqs[id]))
+		require.Same(t, seqs[id], cache.lookup(e, id))
+		require.Equal(t, 1, cache.entries.used)
+		require.NoError(t, b.library.check())
+	}
+}
+
+// An entry from before everything was forgotten goes without a trace: the index knows
+// nothing of it.
+func TestAForgottenEntryIsNotStruckFromTheIndex(t *testing.T) {
+	b := newBench(t)
+	e, _ := b.engine(40)
+	f := b.otherCore(e)
+	b.library.index.reset()
+	b.fill(f, 40)
+	cache := &b.library.cores[coreOf(e)].cache
+	require.NotZero(t, cache.entries.used)
+	cache.removeEngine(e)
+	require.Zero(t, cache.entries.used)
+	require.NoError(t, b.library.check())
+}
+
+// Two engines of one core: what is forgotten of one is not forgotten of the other.
+func TestRemovingAnEngineKeepsTheOthersEntries(t *testing.T) {
+	b := newBench(t)
+	e, _ := b.engine(40)
+	f, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	for require.NoError(t, err); coreOf(f) != coreOf(e); require.NoError(t, err) {
+		f, err = b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
+	}
+	b.fill(f, 40)
+	cache := &b.library.cores[coreOf(e)].cache
+	used := cache.entries.used
+	cache.removeEngine(e)
+	require.Equal(t, used/2, cache.entries.used)
+	require.NotNil(t, cache.lookup(f, 30))
+	require.NoError(t, b.library.check())
+}
+
+// When the index is full and cannot grow, an entry whose neighbour goes does not get
+// another one that the index knows nothing of.
+func TestAnEntryGetsNoNeighbourWithoutAnIndexForIt(t *testing.T) {
+	defer func() { pagesFail = false }()
+	for _, gone := range []int32{39, 70} { // before the first with an entry, and after the last
+		pagesFail = false
+		b := newBench(t)
+		e, seqs := b.engine(90)
+		b.library.index.reset()
+		for id := 40; id < 70; id++ {
+			require.True(t, b.reaches(e, int32(id), seqs[id]))
+		}
+		index := &b.library.index.table
+		require.Equal(t, len(index.slots), 2*index.used, "the index is full")
+		pagesFail = true
+		require.NoError(t, b.library.Free(e, gone))
+		require.NoError(t, b.library.check())
+	}
+}
+
+// addressSpace is how many bytes the process has mapped.
+func addressSpace(t *testing.T) int64 {
+	t.Helper()
+	var pages int64
+	file, err := syscall.Open("/proc/self/statm", syscall.O_RDONLY, 0)
+	require.NoError(t, err)
+	defer func() { _ = syscall.Close(file) }()
+	var text [64]byte
+	n, err := syscall.Read(file, text[:])
+	require.NoError(t, err)
+	for _, digit := range text[:n] {
+		if digit < '0' {
+			break
+		}
+		pages = 10*pages + int64(digit-'0')
+	}
+	return pages * pageSize
+}
+
+// Whatever takes pages gives them back: many rounds map no more than one.
+func TestPagesAreGivenBack(t *testing.T) {
+	seqs := make([]Sequence, 9000)
+	e := &Engine{}
+	n := &e.Active
+	for i := range seqs {
+		seqs[i].ID = int32(i)
+		n.Next = &seqs[i].Node
+		n = n.Next
+	}
+	n.Next = &e.Active
+	for _, c := range []struct {
+		name  string
+		round func()
+	}{
+		{"a journal that grows", func() {
+			var j journal
+			require.True(t, j.open(&Engine{}, 1))
+			require.True(t, j.open(&Engine{}, 3*keptBytes/int(bytesPerStep)))
+			j.close()
+			require.Zero(t, j.size)
+		}},
+		{"an order that grows", func() {
+			var o order
+			w := walk{engine: e, id: -1, next: e.Active.Next}
+			w.guided(o.of(e))
+			require.Len(t, o.nodes, len(seqs))
+			require.Same(t, &seqs[0].Node, o.nodes[0])
+			require.Same(t, &seqs[len(seqs)-1].Node, o.nodes[len(seqs)-1])
+			o.release()
+			require.Nil(t, o.nodes)
+			o.release() // a second time there is nothing
+		}},
+		{"a table that grows", func() {
+			var table table[named]
+			for i := range seqs[:1000] {
+				table.add(named{seq: &seqs[i], mentions: 1})
+			}
+			require.Equal(t, 1000, table.used)
+			table.clear()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.round()
+			before := addressSpace(t)
+			for range 600 {
+				c.round()
+			}
+			require.Less(t, addressSpace(t)-before, int64(8<<20))
+		})
+	}
+}
+
+// The three parts of a journal lie in its memory one after the other.
+func TestAJournalHasRoomForItsSteps(t *testing.T) {
+	for _, n := range []int{1, 100, keptBytes/int(bytesPerStep) + 1, 100_000} {
+		var j journal
+		require.True(t, j.open(&Engine{}, n))
+		steps, tables, chunks := unsafe.Pointer(unsafe.SliceData(j.steps)), unsafe.Pointer(unsafe.SliceData(j.tables)), unsafe.Pointer(unsafe.SliceData(j.chunks))
+		require.Equal(t, j.memory, steps)
+		require.Len(t, j.steps, n)
+		require.Equal(t, n, cap(j.tables))
+		require.Equal(t, n, cap(j.chunks))
+		require.Equal(t, unsafe.Add(steps, n*int(unsafe.Sizeof(step{}))), tables)
+		require.Equal(t, unsafe.Add(tables, n*int(unsafe.Sizeof(L2Table{}))), chunks)
+		end := uintptr(n)*unsafe.Sizeof(Chunk{}) + uintptr(chunks) - uintptr(steps)
+		require.LessOrEqual(t, end, j.size)
+		j.release()
+	}
+}

@@ -1,0 +1,171 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// stages are at least 1.
+func (s Setup) stages() int { return max(1, s.Stages) }
+
+// GPUs is how many there are: Workers in each stage.
+func (s Setup) GPUs() int { return s.Workers * s.stages() }
+
+func (s Setup) checkParallel() error {
+	switch {
+	case s.Stages < 0 || s.LLM.Layers%s.stages() != 0:
+		return fmt.Errorf("%d stages cannot share the %d layers of %s evenly", s.Stages, s.LLM.Layers, s.LLM.Name)
+	case s.ExpertsApart && s.LLM.Experts == 0:
+		return fmt.Errorf("%s is no mixture of experts, so its experts cannot be apart", s.LLM.Name)
+	case s.ExpertsApart && s.LLM.Experts%s.Workers != 0:
+		return fmt.Errorf("%d workers cannot share the %d experts of %s evenly", s.Workers, s.LLM.Experts, s.LLM.Name)
+	case s.Linear != nil && (s.stages() > 1 || s.ExpertsApart):
+		return fmt.Errorf("times measured with one arrangement of GPUs say nothing of stages or of experts that are apart")
+	}
+	return within("swap_gb_s", s.SwapGigabytes, 0, 1e9)
+}
+
+// unmeasured names what no measurement that is built in has to do with.
+func (s Setup) unmeasured() string {
+	var all []string
+	if s.stages() > 1 {
+		all = append(all, fmt.Sprintf("%d stages", s.stages()))
+	}
+	if s.LLM.Experts > 0 {
+		all = append(all, fmt.Sprintf("%d of %d experts a token", s.LLM.ExpertsPerToken, s.LLM.Experts))
+	}
+	if s.ExpertsApart {
+		all = append(all, "experts apart")
+	}
+	if s.Fitted == nil && s.Linear == nil && (s.LLM.ParameterBytes != 2 || s.LLM.KVBytes != 2) {
+		all = append(all, "numbers other than fp16")
+	}
+	return strings.Join(all, ", ")
+}
+
+// blockBytes is what a GPU holds of a block: the layers of its stage.
+func (s Setup) blockBytes(tokens int) int64 {
+	return s.LLM.geometry(s.Workers).blockBytes(tokens) / int64(s.stages())
+}
+
+// stageWeights are the bytes of weights on the fullest GPU: with several stages the first
+// has the embedding and the last the head, so that none has both.
+func (s Setup) stageWeights() float64 {
+	n, l := float64(s.stages()), s.LLM
+	if n == 1 {
+		return l.weightBytes(s.Workers)
+	}
+	rest := float64(l.Parameters) - l.matrices(1)
+	return l.ParameterBytes * (l.layerMatrices(s.Workers)/n + l.headMatrix(s.Workers) + rest)
+}
+
+// pipeline: as many batches are under way as there are stages (vLLM's
+// max_concurrent_batches), each with its part of the sequences, so a sequence has its
+// next token after every stage has computed every batch. Each batch reads all weights, as
+// without stages; what grows with the tokens of a batch is divided by the stages. Between
+// stages the state of each token is sent to the next one. All stages are equally slow,
+// and no stage waits: a bound from below.
+func (s Setup) pipeline(m *Model) {
+	if s.stages() == 1 {
+		return
+	}
+	n := float64(s.stages())
+	m.base += (n - 1) * milli * s.Engine.Base // of each stage
+	for _, part := range []*float64{&m.seq, &m.context, &m.prompt, &m.token, &m.logits, &m.promptPair, &m.promptKV, &m.experts.token} {
+		*part /= n
+	}
+	m.experts.batches = n
+	m.base += n * micro * s.GPU.LinkLatency
+	hop := float64(s.LLM.Hidden) * activationBytes / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
+	m.seq += hop
+	m.prompt += hop
+}
+
+// experts is what those of a mixture cost, in seconds, on one worker.
+type experts struct {
+	all     float64 // to read all of them
+	unused  float64 // the probability that a token does not go through a given one
+	token   float64 // to compute a token
+	picks   float64 // experts of a token
+	workers float64 // that experts are divided among; 1: all workers share each one
+	batches float64 // that a step is divided into, by stages
+}
+
+func (s Setup) experts(bandwidth, flops float64) experts {
+	l := s.LLM
+	one := l.expertMatrices(s.Workers)
+	x := experts{
+		all:     l.ParameterBytes * float64(l.Experts) * one / bandwidth,
+		unused:  1 - float64(l.ExpertsPerToken)/float64(l.Experts),
+		token:   2 * float64(l.ExpertsPerToken) * one / flops,
+		picks:   float64(l.ExpertsPerToken),
+		workers: 1, batches: 1,
+	}
+	if s.ExpertsApart {
+		x.workers = float64(s.Workers)
+	}
+	return x
+}
+
+// seconds are what n tokens take to read the experts that they go through, and to be
+// computed there. Tokens choose each expert equally often and independently: then an
+// expert is read with the probability 1 - unused^n. Where experts are apart, all wait for
+// the worker with the most tokens: of n picks thrown at w workers the fullest has about
+// n/w + √(2 n/w ln w) (Raab and Steger, "Balls into bins", 1998).
+func (x experts) seconds(n float64) (read, compute float64) {
+	batch := n / x.batches
+	read = x.all * (1 - math.Pow(x.unused, batch))
+	if x.workers == 1 {
+		return read, x.token * n
+	}
+	mean := batch * x.picks / x.workers
+	fullest := min(batch*x.picks, mean+math.Sqrt(2*mean*math.Log(x.workers)))
+	return read, x.token * n * fullest / mean
+}
+
+// swapLink is the GB/s at which blocks are swapped.
+func (s Setup) swapLink() float64 {
+	link := s.GPU.HostLink * s.Engine.HostLink
+	if s.SwapGigabytes > 0 {
+		return min(link, s.SwapGigabytes)
+	}
+	return link
+}
+
+// int4Bytes are those of a weight in 4 bits with a scale of 16 and a zero of 4 bits for
+// each 128, as AWQ and GPTQ store it (group size 128).
+const int4Bytes = (4 + 20.0/128) / 8
+
+// Quantised is the setup with weights, and keys and values, in other numbers; "" leaves
+// them. In fp8 and int8 linear layers are computed; int4 is only stored, and computed in
+// fp16. The error wraps ErrFile.
+func (s Setup) Quantised(weights, kv string) (Setup, error) {
+	switch weights {
+	case "":
+	case "fp16", "bf16":
+		s.LLM.ParameterBytes, s.LLM.Computed = 2, weights
+	case "fp8", "int8":
+		s.LLM.ParameterBytes, s.LLM.Computed = 1, weights
+	case "int4":
+		s.LLM.ParameterBytes, s.LLM.Computed = int4Bytes, "fp16"
+	default:
+		return s, fmt.Errorf("%w: weights in %q: want fp16, bf16, fp8, int8 or int4", ErrFile, weights)
+	}
+	switch kv {
+	case "":
+	case "fp16", "bf16":
+		s.LLM.KVBytes = 2
+	case "fp8", "int8":
+		s.LLM.KVBytes = 1
+	default:
+		return s, fmt.Errorf("%w: keys and values in %q: want fp16, bf16, fp8 or int8", ErrFile, kv)
+	}
+	if s.Linear != nil && weights+kv != "" {
+		return s, fmt.Errorf("%w: %s: times measured with other numbers say nothing of weights in %q, keys and values in %q", ErrFile, s.Name, weights, kv)
+	}
+	if err := s.check(); err != nil {
+		return s, fmt.Errorf("%w: %s: %w", ErrFile, s.Name, err)
+	}
+	return s, nil
+}

@@ -1,0 +1,167 @@
+package cost
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func roofline(t *testing.T, llm, gpu string, workers int) Setup {
+	s, err := New(llm, gpu, workers)
+	require.NoError(t, err)
+	return s
+}
+
+func timed(t *testing.T, s Setup) *Model {
+	m, err := s.Model(16)
+	require.NoError(t, err)
+	return m
+}
+
+// Ensure that numbers change what they should: the bytes of weights and of keys and values,
+// and the rate of linear layers where they are computed in them.
+func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
+	plain := roofline(t, "llama-3-8b", "h100-80gb", 1)
+	base := timed(t, plain)
+	for _, c := range []struct {
+		name, weights, kv     string
+		read, compute, tokens float64 // of fp16
+	}{
+		{"weights in fp8", "fp8", "", 0.5, plain.GPU.FP16 / plain.GPU.FP8, 1},
+		{"weights in int8", "int8", "", 0.5, plain.GPU.FP16 / plain.GPU.INT8, 1},
+		{"weights in int4 are computed in fp16", "int4", "", 0.2598, 1, 1},
+		{"keys and values in fp8", "", "fp8", 1, 1, 0.5},
+		{"both", "fp8", "int8", 0.5, plain.GPU.FP16 / plain.GPU.FP8, 0.5},
+		{"as it is", "bf16", "fp16", 1, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := plain.Quantised(c.weights, c.kv)
+			require.NoError(t, err)
+			m := timed(t, s)
+			require.InEpsilon(t, c.read, m.weights/base.weights, 1e-3)
+			require.InEpsilon(t, c.compute, m.token/base.token, 1e-9)
+			require.InEpsilon(t, c.tokens, m.context/base.context, 1e-9)
+			blocks, _, err := s.Pool(16)
+			require.NoError(t, err)
+			before, _, err := plain.Pool(16)
+			require.NoError(t, err)
+			if c.read < 1 || c.tokens < 1 {
+				require.Greater(t, blocks, before)
+			} else {
+				require.Equal(t, before, blocks)
+			}
+		})
+	}
+	for _, c := range []struct{ name, gpu, weights, kv, want string }{
+		{"a GPU without fp8", "a100-40gb", "fp8", "", "cannot do"},
+		{"no such numbers", "h100-80gb", "fp3", "", "want fp16"},
+		{"keys and values in 4 bits", "h100-80gb", "", "int4", "want fp16"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := roofline(t, "llama-3-8b", c.gpu, 1).Quantised(c.weights, c.kv)
+			require.ErrorIs(t, err, ErrFile)
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	line, err := Open("paper-opt-13b")
+	require.NoError(t, err)
+	_, err = line.Quantised("int8", "")
+	require.ErrorIs(t, err, ErrFile)
+}
+
+// Ensure that stages share the layers: a token takes as long as before and the hops, what
+// grows with the batch is divided, and each GPU has room for more blocks.
+func TestStagesShareTheLayers(t *testing.T) {
+	one := roofline(t, "llama-3-8b", "h100-80gb", 1)
+	two := one
+	two.Stages = 2
+	a, b := timed(t, one), timed(t, two)
+	single := Work{Seqs: 1, Context: 1}
+	hops := 2*micro*one.GPU.LinkLatency + milli*one.Engine.Base
+	require.InDelta(t, a.Seconds(single)+hops, b.Seconds(single), 2*a.seq)
+	prompts := Work{Seqs: 1, Prompt: 1 << 20, PromptContext: 1 << 36}
+	require.InEpsilon(t, 0.5, b.Seconds(prompts)/a.Seconds(prompts), 0.02)
+	gpu1, _, err := one.Pool(16)
+	require.NoError(t, err)
+	gpu2, _, err := two.Pool(16)
+	require.NoError(t, err)
+	require.Greater(t, gpu2, 2*gpu1, "half of the layers and half of the weights")
+	require.Equal(t, 2, two.GPUs())
+	require.Contains(t, b.Describe(), "2 stages: a roofline, held against no measurement")
+
+	two.Stages = 5
+	_, err = two.Model(16)
+	require.ErrorContains(t, err, "5 stages cannot share the 32 layers")
+	large := roofline(t, "llama-3-70b", "h100-80gb", 1)
+	_, _, err = large.Pool(16)
+	require.ErrorIs(t, err, ErrMemory)
+	large.Stages = 4
+	_, _, err = large.Pool(16)
+	require.NoError(t, err, "what one GPU has no room for")
+}
+
+// Ensure that a token reads its experts and no others, many tokens read all of them, and
+// all are in memory.
+func TestTokensReadTheExpertsTheyGoThrough(t *testing.T) {
+	s := roofline(t, "mixtral-8x7b", "h100-80gb", 2)
+	m := timed(t, s)
+	require.InEpsilon(t, 90.2e9/2, m.experts.all*giga*s.GPU.Bandwidth*s.Engine.Weights, 0.01, "45.1 G parameters of 2 bytes, on two GPUs")
+	for _, c := range []struct {
+		name   string
+		tokens float64
+		part   float64
+	}{
+		{"one token", 1, 2.0 / 8},
+		{"two", 2, 1 - 0.75*0.75},
+		{"many", 200, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			read, compute := m.experts.seconds(c.tokens)
+			require.InEpsilon(t, c.part, read/m.experts.all, 1e-9)
+			require.InEpsilon(t, c.tokens*2*2*s.LLM.expertMatrices(2)/(tera*s.GPU.FP16*s.Engine.Compute), compute, 1e-9)
+		})
+	}
+	require.InEpsilon(t, 46.7e9*2/2, s.LLM.weightBytes(2), 0.01)
+	_, _, err := roofline(t, "mixtral-8x7b", "a100-80gb", 1).Pool(16)
+	require.ErrorIs(t, err, ErrMemory)
+}
+
+// Ensure that where experts are apart the fullest worker is waited for, the less the more
+// tokens there are.
+func TestExpertsApartWaitForTheFullestWorker(t *testing.T) {
+	s := roofline(t, "mixtral-8x7b", "h100-80gb", 4)
+	shared := timed(t, s)
+	s.ExpertsApart = true
+	apart := timed(t, s)
+	last := math.Inf(1)
+	for _, n := range []float64{1, 8, 64, 4096} {
+		readShared, computeShared := shared.experts.seconds(n)
+		readApart, computeApart := apart.experts.seconds(n)
+		require.Equal(t, readShared, readApart)
+		require.Greater(t, computeApart, computeShared)
+		require.Less(t, computeApart/computeShared, last)
+		last = computeApart / computeShared
+	}
+	require.InEpsilon(t, 1+math.Sqrt(2*math.Log(4)/2048), last, 1e-9)
+
+	s.LLM.Experts = 6
+	_, err := s.Model(16)
+	require.ErrorIs(t, err, ErrFile)
+	dense := roofline(t, "llama-3-8b", "h100-80gb", 2)
+	dense.ExpertsApart = true
+	_, err = dense.Model(16)
+	require.ErrorContains(t, err, "no mixture of experts")
+}
+
+// Ensure that blocks are swapped no faster than what they are swapped to.
+func TestASlowDiskSlowsSwaps(t *testing.T) {
+	s := roofline(t, "opt-13b", "a100-40gb", 1)
+	toCPU := timed(t, s)
+	s.SwapGigabytes = 2
+	toDisk := timed(t, s)
+	require.InEpsilon(t, float64(s.LLM.KVBytesPerToken())*16/2e9, toDisk.swapBlock, 1e-9)
+	require.Greater(t, toDisk.swapBlock, 5*toCPU.swapBlock)
+	s.SwapGigabytes = 1e6
+	require.Equal(t, toCPU.swapBlock, timed(t, s).swapBlock)
+}

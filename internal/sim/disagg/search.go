@@ -1,0 +1,216 @@
+package disagg
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"llmmemory/internal/sim/capacity"
+	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/workload"
+)
+
+// A Question is which ratio of servers sustains most.
+type Question struct {
+	Scenario scenario.Scenario // of one server; its workload is a named one
+	SLO      capacity.SLO
+	Servers  int     // together
+	Link     float64 // GB/s
+	Latency  float64 // s
+	Seconds  float64 // of arrivals in each run
+	Pool     capacity.Pool
+}
+
+// A Ratio is what some servers of each kind sustain.
+type Ratio struct {
+	Prefill    int       `json:"prefill"` // 0: all servers do both
+	Decode     int       `json:"decode"`
+	Rate       float64   `json:"rate"`             // requests/s of all servers, to 3 %; 0: none
+	Values     []float64 `json:"values,omitempty"` // s, of the objectives at it
+	Sent       float64   `json:"sent"`             // s; the mean time of a transfer
+	Recomputed int       `json:"recomputed"`
+}
+
+// precision of a rate, and the part of the arrivals that is warm-up.
+const (
+	precision = 0.03
+	warmUp    = 0.2
+)
+
+// Search finds what each ratio sustains in runs of Question.Seconds, servers that do both
+// first. It is no plan: nothing is confirmed for an hour.
+func Search(ctx context.Context, q Question) ([]Ratio, error) {
+	s := q.Scenario
+	switch {
+	case q.Servers < 2 || q.Servers > 64:
+		return nil, fmt.Errorf("%w: %d servers: want 2 to 64", scenario.ErrScenario, q.Servers)
+	case !(q.Seconds >= 60) || q.Seconds > 1e5:
+		return nil, fmt.Errorf("%w: arrivals of %v s: want 60 to 1e5", scenario.ErrScenario, q.Seconds)
+	case s.Trace != "" || s.MaxConcurrency > 0 || s.Turns > 0 || s.AtOnce:
+		return nil, fmt.Errorf("%w: the ratio is looked for with a workload that comes at a rate, not with a trace or sessions", scenario.ErrScenario)
+	case !(q.Link > 0) || !(q.Latency >= 0):
+		return nil, fmt.Errorf("%w: a link of %v GB/s and %v s", scenario.ErrScenario, q.Link, q.Latency)
+	}
+	p, err := scenario.Open(s)
+	if err != nil {
+		return nil, err
+	}
+	ratios := make([]Ratio, q.Servers)
+	errs := make([]error, q.Servers)
+	var wait sync.WaitGroup
+	for prefill := range q.Servers {
+		r := &ratios[prefill]
+		r.Prefill, r.Decode = prefill, q.Servers-prefill
+		wait.Go(func() {
+			if errs[prefill] = q.Pool.Take(ctx); errs[prefill] == nil {
+				errs[prefill] = q.find(ctx, p, r)
+				q.Pool.Give()
+			}
+		})
+	}
+	wait.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return nil, errs[i]
+	}
+	return ratios, nil
+}
+
+// find doubles the rate from a low one until it fails, and bisects.
+func (q Question) find(ctx context.Context, p *scenario.Plan, r *Ratio) error {
+	low, high := 0.0, math.Inf(1)
+	rate := 0.05 * float64(q.Servers)
+	for high > low*(1+precision) && rate > 1e-3 && rate < 1e5 {
+		holds, err := q.try(ctx, p, r, rate)
+		if err != nil {
+			return err
+		}
+		switch {
+		case holds:
+			low = rate
+		default:
+			high = rate
+		}
+		switch {
+		case math.IsInf(high, 1):
+			rate *= 2
+		case low == 0:
+			rate /= 2
+		default:
+			rate = math.Sqrt(low * high)
+		}
+	}
+	return nil
+}
+
+// try runs a rate, and keeps what it shows if the objective holds.
+func (q Question) try(ctx context.Context, p *scenario.Plan, r *Ratio, rate float64) (bool, error) {
+	requests, err := q.requests(p, rate)
+	if err != nil {
+		return false, err
+	}
+	c := Config{
+		Prefill: r.Prefill, Decode: r.Decode, Server: p.Scenario.Server, Cost: p.Model, TokenBytes: p.Setup.LLM.KVBytesPerToken(),
+		Link: q.Link, Latency: q.Latency, Seed: p.Scenario.Seed,
+	}
+	answers, recomputed, err := Run(ctx, c, requests)
+	if err != nil {
+		return false, err
+	}
+	measured := answers[int(warmUp*float64(len(answers))):]
+	if falls(measured) || slices.ContainsFunc(measured, func(a Answer) bool { return a.Refused }) {
+		return false, nil
+	}
+	var values []float64
+	for _, o := range q.SLO {
+		v := value(measured, o)
+		if v > o.Limit {
+			return false, nil
+		}
+		values = append(values, v)
+	}
+	r.Rate, r.Values, r.Recomputed, r.Sent = rate, values, recomputed, 0
+	for _, a := range answers {
+		r.Sent += a.Sent / float64(len(answers))
+	}
+	return true, nil
+}
+
+// least is how many requests a run has at least: percentiles of fewer say nothing.
+const least = 400
+
+func (q Question) requests(p *scenario.Plan, rate float64) ([]workload.Request, error) {
+	lengths, _, err := workload.Named(p.Scenario.Workload)
+	if err != nil {
+		return nil, err
+	}
+	shape := p.Scenario.Burstiness
+	if shape == 0 {
+		shape = 1
+	}
+	drawn, err := workload.Gamma(lengths, 1, shape, p.Scenario.Seed, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	fitting := workload.Fitting(drawn, p.Scenario.Server.MaxModelLen)
+	var all []workload.Request
+	for {
+		var r workload.Request
+		if err := fitting.Next(&r); err != nil {
+			return nil, err
+		}
+		if r.Arrival /= rate; r.Arrival > q.Seconds && len(all) >= least {
+			return all, nil
+		}
+		r.Hashes = slices.Clone(r.Hashes)
+		all = append(all, r)
+	}
+}
+
+// falls says that the servers fall behind: whole answers of the last quarter take longer
+// than those of the first by more than 5 % of the time between the two.
+func falls(answers []Answer) bool {
+	quarter := len(answers) / 4
+	mean := func(part []Answer) (seconds, at float64) {
+		for _, a := range part {
+			seconds += (a.Done - a.Arrival) / float64(len(part))
+			at += a.Arrival / float64(len(part))
+		}
+		return seconds, at
+	}
+	first, firstAt := mean(answers[:quarter])
+	last, lastAt := mean(answers[3*quarter:])
+	return last-first > 0.05*(lastAt-firstAt)
+}
+
+// value is an objective's over answers, in seconds.
+func value(answers []Answer, o capacity.Objective) float64 {
+	var all []float64
+	for _, a := range answers {
+		switch o.Metric {
+		case capacity.TTFT:
+			all = append(all, a.First-a.Arrival)
+		case capacity.TPOT:
+			if a.Output > 1 {
+				all = append(all, (a.Done-a.First)/float64(a.Output-1))
+			}
+		case capacity.E2E:
+			all = append(all, a.Done-a.Arrival)
+		case capacity.Normalized:
+			all = append(all, (a.Done-a.Arrival)/float64(a.Output))
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	if o.Level == 0 {
+		sum := 0.0
+		for _, v := range all {
+			sum += v
+		}
+		return sum / float64(len(all))
+	}
+	slices.Sort(all)
+	return all[max(0, int(math.Ceil(o.Level*float64(len(all))-1e-9))-1)]
+}

@@ -1,0 +1,151 @@
+package memplan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Worker is a process that holds some layers of a model: a stage of a pipeline, or
+// one of several that share the heads of the same layers.
+type Worker struct {
+	Bytes  int   // for keys and values
+	Layers []int // numbers of the model's layers, ascending
+}
+
+// MakeForWorkers plans for all workers, which use the same block tables: layers are
+// grouped over the whole model, each worker has its layers of each group, and all have as
+// many blocks as the one with the fewest (vLLM's get_kv_cache_configs). Plans
+// name layers by their numbers in the model; a group of a plan can be empty.
+func MakeForWorkers(layers []Layer, workers []Worker, blocks int) ([]*Plan, error) {
+	order, err := modelOrder(layers, workers)
+	if err != nil {
+		return nil, err
+	}
+	used := make([]Layer, len(order)) // in the order in which vLLM merges them
+	for i, l := range order {
+		used[i] = layers[l]
+	}
+	groups, used, pages, err := group(used)
+	if err != nil {
+		return nil, err
+	}
+	for g := range groups {
+		for i, l := range groups[g].Layers {
+			groups[g].Layers[i] = order[l]
+		}
+	}
+	sizes := make([]int, len(layers)) // of a block of each layer
+	for i, l := range order {
+		sizes[l] = pages
+		if pages == 0 {
+			sizes[l] = used[i].PageBytes()
+		}
+	}
+	var plans []*Plan
+	fewest := -1
+	for _, w := range workers {
+		p := project(groups, w, sizes, blocks)
+		if fewest < 0 || p.NumGPUBlocks < fewest {
+			fewest = p.NumGPUBlocks
+		}
+		plans = append(plans, p)
+	}
+	for _, p := range plans {
+		p.shrink(fewest)
+	}
+	return plans, nil
+}
+
+// modelOrder is the layers that workers hold, in the order in which they come first.
+func modelOrder(layers []Layer, workers []Worker) ([]int, error) {
+	if len(workers) == 0 {
+		return nil, fmt.Errorf("%w: there are no workers", ErrLayers)
+	}
+	var order []int
+	seen := make([]bool, len(layers))
+	for i, w := range workers {
+		if len(w.Layers) == 0 && len(layers) > 0 {
+			return nil, fmt.Errorf("%w: worker %d has no layers", ErrLayers, i)
+		}
+		for k, l := range w.Layers {
+			switch {
+			case l < 0 || l >= len(layers):
+				return nil, fmt.Errorf("%w: worker %d has layer %d of %d", ErrLayers, i, l, len(layers))
+			case k > 0 && l <= w.Layers[k-1]:
+				return nil, fmt.Errorf("%w: worker %d has layer %d after %d: want them in ascending order", ErrLayers, i, l, w.Layers[k-1])
+			case !seen[l]:
+				seen[l] = true
+				order = append(order, l)
+			}
+		}
+	}
+	return order, nil
+}
+
+// group makes the groups of a model. pages is what a block of each layer takes, or 0 if
+// there is one group and each layer's block is as large as it asks.
+func group(layers []Layer) (groups []Group, unified []Layer, pages int, err error) {
+	if err := check(layers); err != nil || len(layers) == 0 {
+		return nil, layers, 0, err
+	}
+	if oneType(layers) {
+		all := Group{Group: layers[0].Group}
+		for i := range layers {
+			all.Layers = append(all.Layers, i)
+		}
+		return []Group{all}, layers, 0, nil
+	}
+	pages, layers, err = unifyPages(layers)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	return split(layers), layers, pages, nil
+}
+
+// project is the plan of one worker with its layers of each group (vLLM's
+// _project_kv_cache_groups_to_worker and get_kv_cache_config_from_groups).
+func project(groups []Group, w Worker, sizes []int, blocks int) *Plan {
+	if len(groups) == 0 {
+		return &Plan{NumGPUBlocks: 1} // there is always a null block
+	}
+	p := &Plan{}
+	tensors := 0
+	for _, g := range groups {
+		mine := Group{Group: g.Group}
+		for _, l := range g.Layers {
+			if slices.Contains(w.Layers, l) {
+				mine.Layers = append(mine.Layers, l)
+			}
+		}
+		mine.Eagle = g.Eagle && len(mine.Layers) > 0
+		p.Groups = append(p.Groups, mine)
+		tensors = max(tensors, len(mine.Layers))
+	}
+	perBlock := 0
+	for i := range tensors {
+		t := Tensor{}
+		for _, g := range p.Groups {
+			if i < len(g.Layers) {
+				t.Layers = append(t.Layers, g.Layers[i])
+			}
+		}
+		t.Bytes = sizes[t.Layers[0]]
+		perBlock += t.Bytes
+		p.Tensors = append(p.Tensors, t)
+	}
+	p.NumGPUBlocks = orElse(blocks, max(w.Bytes, 0)/perBlock)
+	for i := range p.Tensors {
+		p.Tensors[i].Bytes *= p.NumGPUBlocks
+	}
+	return p
+}
+
+// shrink leaves n blocks of a plan.
+func (p *Plan) shrink(n int) {
+	for i := range p.Tensors {
+		if p.NumGPUBlocks > 0 {
+			p.Tensors[i].Bytes = p.Tensors[i].Bytes / p.NumGPUBlocks * n
+		}
+	}
+	p.NumGPUBlocks = n
+}
