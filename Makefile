@@ -62,7 +62,7 @@ CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h
 
 # What hangs is ended; a slow or busy machine is not.
 TEST := $(GO) test -buildvcs=false -timeout 6h
-CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper ./internal/kvstore/...
+CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper ./internal/kvstore/... ./internal/engine
 
 .PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat figures bench dropin install uninstall check clean
 .DELETE_ON_ERROR:

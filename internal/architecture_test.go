@@ -43,7 +43,7 @@ var allowedImports = map[string][]string{
 	"internal/attention": {"internal/invariants", "internal/parallel"},
 	"internal/kvstore":   {"internal/attention", "internal/block", "internal/invariants", "internal/parallel", "internal/vllm"},
 	"internal/model":     {"internal/attention", "internal/kvstore", "internal/parallel"},
-	"internal/engine": {"internal/attention", "internal/kvstore", "internal/model", "internal/parallel", "internal/serve", "internal/vllm",
+	"internal/engine": {"internal/attention", "internal/invariants", "internal/kvstore", "internal/model", "internal/parallel", "internal/serve", "internal/vllm",
 		"internal/vllm/blockhash", "internal/vllm/device"},
 
 	// What is measured and shown.

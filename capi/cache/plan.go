@@ -54,9 +54,7 @@ func planWorkers(layers *C.llm_cache_layer_in, n C.int64_t, workers *C.llm_cache
 	}
 	p := planner{blocks: blocks}
 	given := slice(&p.spans, "workers", workers, most)
-	for _, t := range slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), most) {
-		p.plans = append(p.plans, t)
-	}
+	p.plans = append(p.plans, slice(&p.spans, "plans", (**C.llm_cache_plan)(unsafe.Pointer(plans)), most)...)
 	if p.err != nil {
 		return p.err
 	}

@@ -27,7 +27,7 @@ func TestReplayComparesRecordings(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.jsonl")
 	require.NoError(t, os.WriteFile(bad, []byte("{\n"), 0o600))
 	out, err = run("replay", "--passes", "1", bad, good)
-	require.EqualError(t, err, "1 of 2 recordings do not play equal")
+	require.EqualError(t, err, "1 of 2 recordings differ")
 	require.Contains(t, out, "bad.jsonl: bad trace: line 1")
 	require.Contains(t, out, "p01_pool_caching", "it goes on with the next one")
 

@@ -23,7 +23,7 @@ $`, out)
 		`{"op":"can_allocate","group":0,"seqs":[0],"n":4,"ok":true,"free":[8,3]}` + "\n"
 	require.NoError(t, os.WriteFile(bad, []byte(line), 0o600))
 	out, err = run("replay", bad)
-	require.EqualError(t, err, "1 of 1 recordings do not play equal")
+	require.EqualError(t, err, "1 of 1 recordings differ")
 	require.Contains(t, out, "bad.jsonl, line 2: can_allocate")
 	require.Contains(t, out, "field     free\n  recorded  [8,3]\n  played    [8,2]\n")
 }

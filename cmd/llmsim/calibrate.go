@@ -13,9 +13,14 @@ import (
 	"llmmemory/internal/sim/calibrate"
 )
 
+// calibrateOptions are the flags of llmsim calibrate.
+type calibrateOptions struct {
+	out, name, figures string
+	lengths            calibrate.Lengths
+}
+
 func calibrateCommand() *cobra.Command {
-	var out, name, figures string
-	var lengths calibrate.Lengths
+	var o calibrateOptions
 	c := &cobra.Command{
 		Use:   "calibrate FILE... -o COST.json",
 		Short: "Make a cost file from what was measured on a machine",
@@ -32,52 +37,55 @@ func calibrateCommand() *cobra.Command {
 			"  # llama-batched-bench -m m.gguf -npp 128,512 -ntg 32 -npl 1,2,4 --output-format jsonl > cpu.jsonl\n" +
 			"  llmsim calibrate cpu.jsonl -o my-cpu.json --figures calibration\n" +
 			"  llmsim plan --model llama-3-8b --gpu h100-80gb --cost my-gpu.json --slo 'ttft<1s@p99'",
-		RunE: func(c *cobra.Command, files []string) error {
-			if len(files) == 0 {
-				return errors.New("say which files have measurements: llmsim calibrate bench.json -o cost.json")
-			}
-			var points []calibrate.Point
-			for _, file := range files {
-				more, err := calibrate.Read(file, lengths)
-				if err != nil {
-					return err
-				}
-				points = append(points, more...)
-			}
-			fit, err := calibrate.Fit(points)
-			if err != nil {
-				return err
-			}
-			if name == "" {
-				name = strings.TrimSuffix(filepath.Base(out), ".json")
-			}
-			if figures != "" {
-				if err := chart.Write(figures, []chart.Figure{fit.Figure(name)}); err != nil {
-					return err
-				}
-			}
-			source := "measured: " + strings.Join(files, ", ")
-			if host, err := os.Hostname(); err == nil {
-				source += " on " + host
-			}
-			if err := fit.Save(out, name, source); err != nil {
-				return err
-			}
-			if err := fit.Write(c.OutOrStdout()); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "\nwritten to %s: take it with --cost %s\n", out, out)
-			return err
-		},
+		RunE: func(c *cobra.Command, files []string) error { return o.run(c, files) },
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVarP(&out, "out", "o", "", "the cost file")
-	f.StringVar(&name, "name", "", "of the cost, in answers (default: the file's)")
-	f.StringVar(&figures, "figures", "", "folder for a picture of what was fitted over what was measured")
-	f.IntVar(&lengths.Batch, "batch-size", 0, "of vllm bench latency")
-	f.IntVar(&lengths.Prompt, "input-len", 0, "of vllm bench latency")
-	f.IntVar(&lengths.Output, "output-len", 0, "of vllm bench latency")
+	f.StringVarP(&o.out, "out", "o", "", "the cost file")
+	f.StringVar(&o.name, "name", "", "of the cost, in answers (default: the file's)")
+	f.StringVar(&o.figures, "figures", "", "folder for a picture of what was fitted over what was measured")
+	f.IntVar(&o.lengths.Batch, "batch-size", 0, "of vllm bench latency")
+	f.IntVar(&o.lengths.Prompt, "input-len", 0, "of vllm bench latency")
+	f.IntVar(&o.lengths.Output, "output-len", 0, "of vllm bench latency")
 	_ = c.MarkFlagRequired("out")
 	return c
+}
+
+// run reads the measurements, fits them and writes the cost file.
+func (o *calibrateOptions) run(c *cobra.Command, files []string) error {
+	if len(files) == 0 {
+		return errors.New("say which files have measurements: llmsim calibrate bench.json -o cost.json")
+	}
+	var points []calibrate.Point
+	for _, file := range files {
+		more, err := calibrate.Read(file, o.lengths)
+		if err != nil {
+			return err
+		}
+		points = append(points, more...)
+	}
+	fit, err := calibrate.Fit(points)
+	if err != nil {
+		return err
+	}
+	if o.name == "" {
+		o.name = strings.TrimSuffix(filepath.Base(o.out), ".json")
+	}
+	if o.figures != "" {
+		if err := chart.Write(o.figures, []chart.Figure{fit.Figure(o.name)}); err != nil {
+			return err
+		}
+	}
+	source := "measured: " + strings.Join(files, ", ")
+	if host, err := os.Hostname(); err == nil {
+		source += " on " + host
+	}
+	if err := fit.Save(o.out, o.name, source); err != nil {
+		return err
+	}
+	if err := fit.Write(c.OutOrStdout()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "\nwritten to %s: take it with --cost %s\n", o.out, o.out)
+	return err
 }

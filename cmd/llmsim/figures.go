@@ -12,10 +12,15 @@ import (
 	"llmmemory/internal/terminal"
 )
 
+// figuresOptions are the flags of llmsim figures.
+type figuresOptions struct {
+	experiment.Options
+	dir   string
+	check bool
+}
+
 func figuresCommand() *cobra.Command {
-	var o experiment.Options
-	var dir string
-	var check bool
+	var o figuresOptions
 	c := &cobra.Command{
 		Use:   "figures",
 		Short: "Repeat the PagedAttention paper's experiments",
@@ -28,51 +33,54 @@ func figuresCommand() *cobra.Command {
 			"  llmsim figures -o figures --only fig13,fig15 --seeds 20\n" +
 			"  llmsim figures -o figures --full          # OPT-66B, OPT-175B, LLaMA-13B, V0 and V1, too",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			switch {
-			case dir == "" && !check:
-				return fmt.Errorf("nothing to do: give a folder for the figures (-o), or --check, or both")
-			case o.Seeds < 0 || o.Jobs < 0:
-				return fmt.Errorf("--seeds %d, --jobs %d: want at least 1", o.Seeds, o.Jobs)
-			}
-			if dir != "" { // better known before than after the runs
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					return err
-				}
-			}
-			var stop func()
-			o.Progress, stop = counted("runs")
-			report, err := experiment.Run(c.Context(), o)
-			stop()
-			if err != nil {
-				return err
-			}
-			if dir != "" {
-				if err := chart.Write(dir, report.Figures, report.Checks...); err != nil {
-					return err
-				}
-				fmt.Fprintf(c.OutOrStdout(), "%d figures in %s, see index.html\n", len(report.Figures), dir)
-			}
-			if !check {
-				return nil
-			}
-			if err := chart.WriteTable(c.OutOrStdout(), report.Checks); err != nil {
-				return err
-			}
-			if n := report.Misses(); n > 0 {
-				return fmt.Errorf("%d of %d comparisons miss", n, len(report.Checks))
-			}
-			return nil
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVarP(&dir, "out", "o", "", "folder for the figures and index.html")
-	f.BoolVar(&check, "check", false, "print the comparison with the paper; exit status 1 if a number misses")
+	f.StringVarP(&o.dir, "out", "o", "", "folder for the figures and index.html")
+	f.BoolVar(&o.check, "check", false, "print the comparison with the paper; exit status 1 if a number misses")
 	f.StringSliceVar(&o.Only, "only", nil, "names of figures (default all)")
 	f.BoolVar(&o.Full, "full", false, "latency of OPT-66B, OPT-175B and LLaMA-13B, and of vLLM V0 and V1, too")
 	f.BoolVar(&o.Quick, "quick", false, "fewer seeds and shorter runs")
 	f.IntVar(&o.Seeds, "seeds", 0, "seeds of averages, from 1 (default 8)")
 	f.IntVar(&o.Jobs, "jobs", 0, "runs at once (default: one for each processor)")
 	return c
+}
+
+// run runs the experiments, and draws or checks them.
+func (o *figuresOptions) run(c *cobra.Command) error {
+	switch {
+	case o.dir == "" && !o.check:
+		return fmt.Errorf("nothing to do: give a folder for the figures (-o), or --check, or both")
+	case o.Seeds < 0 || o.Jobs < 0:
+		return fmt.Errorf("--seeds %d, --jobs %d: want at least 1", o.Seeds, o.Jobs)
+	}
+	if o.dir != "" { // better known before than after the runs
+		if err := os.MkdirAll(o.dir, 0o755); err != nil {
+			return err
+		}
+	}
+	var stop func()
+	o.Progress, stop = counted("runs")
+	report, err := experiment.Run(c.Context(), o.Options)
+	stop()
+	if err != nil {
+		return err
+	}
+	if o.dir != "" {
+		if err := chart.Write(o.dir, report.Figures, report.Checks...); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.OutOrStdout(), "%d figures in %s, see index.html\n", len(report.Figures), o.dir)
+	}
+	if !o.check {
+		return nil
+	}
+	if err := chart.WriteTable(c.OutOrStdout(), report.Checks); err != nil {
+		return err
+	}
+	if n := report.Misses(); n > 0 {
+		return fmt.Errorf("%d of %d comparisons miss", n, len(report.Checks))
+	}
+	return nil
 }

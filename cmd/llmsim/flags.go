@@ -69,7 +69,7 @@ func (g *goodput) Set(text string) error {
 	}
 	*g = goodput{}
 	for _, o := range slo {
-		limit := map[capacity.Metric]*float64{capacity.TTFT: &g.First, capacity.TPOT: &g.Between, capacity.E2E: &g.Whole}[o.Metric]
+		limit := map[capacity.Metric]*float64{capacity.TTFT: &g.TTFT, capacity.TPOT: &g.TPOT, capacity.E2E: &g.E2E}[o.Metric]
 		if limit == nil || o.Level != 0 {
 			return fmt.Errorf("%q: of one request want ttft, tpot or e2e below a time, without @", o)
 		}

@@ -194,7 +194,7 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	for _, x := range all {
 		r := x.Result
 		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\t%s\n", x.Router, float64(r.Answered)/r.Seconds,
-			digits(r.First.P50), digits(r.First.P99), digits(1000*r.Between.P99), digits(r.EndToEnd.P99), 100*r.HitRate(), r.Imbalance(), dollars(r.PerMillion()))
+			digits(r.TTFT.P50), digits(r.TTFT.P99), digits(1000*r.TPOT.P99), digits(r.EndToEnd.P99), 100*r.HitRate(), r.Imbalance(), dollars(r.PerMillion()))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -157,12 +157,18 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	}
 	row("normalized latency", 1, "s/token", r.Normalized)
 	row("end to end", 1, "s", r.EndToEnd)
-	row("to the first token", 1, "s", r.First)
-	row("between tokens", 1000, "ms", r.Between)
+	row("to the first token", 1, "s", r.TTFT)
+	row("between tokens", 1000, "ms", r.TPOT)
+	writeMemory(w, plan.System, r)
+	return w.Flush()
+}
+
+// writeMemory writes the averages of the window, and what was moved.
+func writeMemory(w io.Writer, system *sim.System, r *sim.Result) {
 	a := &r.Window
 	fmt.Fprintf(w, "averages over\t%d iterations of %.1f ms\n", a.Iterations, a.Milli)
 	fmt.Fprintf(w, "batch\t%.2f requests, %.2f sequences; %.2f requests wait\n", a.Requests, a.Sequences, a.Waiting)
-	if plan.System.Memory != sim.Static {
+	if system.Memory != sim.Static {
 		fmt.Fprintf(w, "of the pool\t%.1f %% token states, %.1f %% reserved, %.1f %% internal, %.1f %% external or free\n",
 			100*a.Tokens, 100*a.Reservation, 100*a.Internal, 100*a.External)
 	}
@@ -178,5 +184,4 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	if r.CopyBlocks > 0 {
 		fmt.Fprintf(w, "copied blocks\t%d\n", r.CopyBlocks)
 	}
-	return w.Flush()
 }

@@ -19,10 +19,15 @@ import (
 	"llmmemory/internal/view"
 )
 
+// viewOptions are the flags of llmsim view.
+type viewOptions struct {
+	s                  scenario.Scenario
+	out, story, course string
+	limits             view.Limits
+}
+
 func viewCommand() *cobra.Command {
-	var s scenario.Scenario
-	var out, story, course string
-	var limits view.Limits
+	var o viewOptions
 	c := &cobra.Command{
 		Use:   "view",
 		Short: "Write a page that plays memory back, step by step",
@@ -39,46 +44,49 @@ func viewCommand() *cobra.Command {
 			"  llmsim view --story preemption -o preemption.html   # vLLM's rules, 12 blocks\n" +
 			"  llmsim view --course calls.trace -o calls.html",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			given := 0
-			for _, name := range []string{"story", "course", "system"} {
-				if c.Flags().Changed(name) {
-					given++
-				}
-			}
-			switch {
-			case out == "":
-				return errors.New("say where the page goes: -o page.html")
-			case given > 1:
-				return errors.New("one of --story, --course and --system: a page shows one thing")
-			}
-			if err := checkUsed(&s, s.Server.System); err != nil {
-				return err
-			}
-			recording, err := record(c.Context(), s, story, course, limits)
-			if err != nil {
-				return err
-			}
-			var page bytes.Buffer
-			if err := view.Write(&page, recording); err != nil {
-				return err
-			}
-			if err := jobs.Replace(out, page.Bytes()); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: %d steps of %s\n", out, len(recording.Frames), recording.Title)
-			return nil
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVarP(&out, "out", "o", "", "the page")
-	f.StringVar(&story, "story", "", "a built-in story: see above")
-	f.StringVar(&course, "course", "", "a trace of the homework's calls, in llmgrade's format")
-	f.Float64Var(&limits.From, "from", 0, "seconds of the run that are left out")
-	f.IntVar(&limits.Frames, "steps", 300, "steps to show, at most")
-	addRun(f, &s)
+	f.StringVarP(&o.out, "out", "o", "", "the page")
+	f.StringVar(&o.story, "story", "", "a built-in story: see above")
+	f.StringVar(&o.course, "course", "", "a trace of the homework's calls, in llmgrade's format")
+	f.Float64Var(&o.limits.From, "from", 0, "seconds of the run that are left out")
+	f.IntVar(&o.limits.Frames, "steps", 300, "steps to show, at most")
+	addRun(f, &o.s)
 	return c
+}
+
+// run records what is asked for and writes the page.
+func (o *viewOptions) run(c *cobra.Command) error {
+	given := 0
+	for _, name := range []string{"story", "course", "system"} {
+		if c.Flags().Changed(name) {
+			given++
+		}
+	}
+	switch {
+	case o.out == "":
+		return errors.New("say where the page goes: -o page.html")
+	case given > 1:
+		return errors.New("one of --story, --course and --system: a page shows one thing")
+	}
+	if err := checkUsed(&o.s, o.s.Server.System); err != nil {
+		return err
+	}
+	recording, err := record(c.Context(), o.s, o.story, o.course, o.limits)
+	if err != nil {
+		return err
+	}
+	var page bytes.Buffer
+	if err := view.Write(&page, recording); err != nil {
+		return err
+	}
+	if err := jobs.Replace(o.out, page.Bytes()); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s: %d steps of %s\n", o.out, len(recording.Frames), recording.Title)
+	return nil
 }
 
 func record(ctx context.Context, s scenario.Scenario, story, course string, limits view.Limits) (*view.Recording, error) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/kvstore"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -13,7 +14,7 @@ func (e *Engine) buildBatch(s *step) {
 	b := &s.message.batch
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
-	s.rows, s.message.copies, s.drafts = s.rows[:0], s.message.copies[:0], 0
+	s.rows, s.message.copies, s.message.fresh, s.drafts = s.rows[:0], s.message.copies[:0], s.message.fresh[:0], 0
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
 			q.table = q.table[:0]
@@ -28,6 +29,10 @@ func (e *Engine) buildBatch(s *step) {
 	stride := 0
 	for i := range s.plan.Rows {
 		stride = max(stride, e.addRow(s, i, now))
+		if invariants.Enabled {
+			r := &s.rows[i]
+			s.message.fresh = append(s.message.fresh, r.q.table[min(len(r.q.table), (r.from+e.config.BlockSize-1)/e.config.BlockSize):]...)
+		}
 	}
 	b.Slots = s.plan.Slots[0]
 	b.TableStride, b.CommonPrefix = stride, e.commonPrefix(s.rows)

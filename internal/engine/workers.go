@@ -19,6 +19,7 @@ type Peer struct {
 // have answered.
 type message struct {
 	copies []kvstore.Pair
+	fresh  []int32     // with the tag invariants: blocks of which nothing was computed before
 	batch  model.Batch // tokens, block tables, slot mapping
 }
 
@@ -90,11 +91,13 @@ func (w *worker) sayNearEnd() {
 	}
 }
 
-// compute copies blocks and runs the model.
+// compute copies blocks and runs the model. With the tag invariants, what it reads of a
+// fresh block before it has written there is NaN.
 func (w *worker) compute(m *message) ([]float32, error) {
 	if err := w.store.CopyBlocks(m.copies); err != nil {
 		return nil, err
 	}
+	w.store.Poison(m.fresh)
 	return w.runner.Forward(&m.batch)
 }
 

@@ -44,7 +44,7 @@ func TestAClosedLoopKeepsItsConcurrency(t *testing.T) {
 		require.Equal(t, 60, result.Answered)
 		require.Equal(t, most, highest)
 		if most == 1 { // alone, each has its first token after its prompt
-			require.InDelta(t, result.First.P50, result.First.Max, 0.5*result.First.P50)
+			require.InDelta(t, result.TTFT.P50, result.TTFT.Max, 0.5*result.TTFT.P50)
 		}
 		last := 0.0
 		for _, at := range arrivals {
@@ -78,12 +78,12 @@ func TestGoodputCountsWhatKeepsEveryLimit(t *testing.T) {
 	}
 	none := run(Goodput{})
 	require.Zero(t, none.Good)
-	all := run(Goodput{Whole: 1e9})
+	all := run(Goodput{E2E: 1e9})
 	require.Equal(t, 40, all.Good)
 	require.InEpsilon(t, 40/all.Seconds, all.Goodput, 1e-9)
-	some := run(Goodput{Whole: all.EndToEnd.P50})
+	some := run(Goodput{E2E: all.EndToEnd.P50})
 	require.InDelta(t, 20, some.Good, 3)
-	require.Zero(t, run(Goodput{First: 1e-9}).Good)
+	require.Zero(t, run(Goodput{TTFT: 1e-9}).Good)
 }
 
 // Ensure that turns leave the heap in the order of their arrival.

@@ -10,7 +10,7 @@
 // Subpackages: workload is where requests come from, cost how long an iteration
 // takes and how many blocks fit, calibrate what a user measured of that, scenario
 // one run as a user writes it down, sweep many of them, experiment what the paper's
-// figures need, fleet many replicas, disagg prefill and decode on different servers, capacity the highest rate that holds an objective, sizing what
-// limits it and what to take. No rule of a scheduler or of a block manager may live
-// here.
+// figures need, fleet many replicas, disagg prefill and decode on different servers,
+// capacity the highest rate that holds an objective, sizing what limits it and what to
+// take. No rule of a scheduler or of a block manager may live here.
 package sim

@@ -41,7 +41,7 @@ func (l *Latencies) Add(d Departure) {
 func (l *Latencies) Fill(r *Result) {
 	r.Answered = l.answered
 	r.Normalized, r.EndToEnd = l.normalized.spread(), l.endToEnd.spread()
-	r.First, r.Between = l.firstToken.spread(), l.betweenTokens.spread()
+	r.TTFT, r.TPOT = l.firstToken.spread(), l.betweenTokens.spread()
 	if l.goodput != (Goodput{}) && r.Seconds > 0 {
 		r.Good, r.Goodput = l.good, float64(l.good)/r.Seconds
 	}

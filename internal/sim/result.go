@@ -18,12 +18,12 @@ type Result struct {
 	Refusal  string `json:"refusal,omitempty"`
 
 	// Per request, in seconds. Normalized is the end-to-end latency by the
-	// tokens of the answer, the paper's metric; First is to the first token;
-	// Between is from token to token after it, of answers with more than one.
+	// tokens of the answer, the paper's metric; TTFT is to the first token; TPOT is the
+	// mean from token to token after it, of answers with more than one.
 	Normalized Spread `json:"normalized"`
 	EndToEnd   Spread `json:"endToEnd"`
-	First      Spread `json:"first"`
-	Between    Spread `json:"between"`
+	TTFT       Spread `json:"first"`
+	TPOT       Spread `json:"between"`
 
 	// Of Config.Goodput: requests that keep every limit, and how many of them a second.
 	Good    int     `json:"good,omitempty"`
@@ -44,15 +44,15 @@ type Result struct {
 // Goodput are limits of one request's latencies in seconds, as of vLLM's "bench serve
 // --goodput": to the first token, from token to token, and of the whole answer. 0: none.
 type Goodput struct {
-	First   float64 `json:"first,omitempty"`
-	Between float64 `json:"between,omitempty"`
-	Whole   float64 `json:"whole,omitempty"`
+	TTFT float64 `json:"first,omitempty"`
+	TPOT float64 `json:"between,omitempty"`
+	E2E  float64 `json:"whole,omitempty"`
 }
 
 // keeps says whether an answer with these latencies is within all limits.
 func (g Goodput) keeps(first, between, whole float64) bool {
 	within := func(v, limit float64) bool { return limit == 0 || v <= limit }
-	return within(first, g.First) && within(between, g.Between) && within(whole, g.Whole)
+	return within(first, g.TTFT) && within(between, g.TPOT) && within(whole, g.E2E)
 }
 
 // A Departure is a request that has left, its times in seconds.

@@ -59,10 +59,10 @@ func TestOneRequestTakesWhatTheModelSays(t *testing.T) {
 	first := 0.0363
 	whole := first + 2*0.0223 + 0.0007e-3*(101+102)
 	require.InDelta(t, 5+whole, r.Seconds, 1e-12)
-	require.InDelta(t, first, r.First.Mean, 1e-12)
+	require.InDelta(t, first, r.TTFT.Mean, 1e-12)
 	require.InDelta(t, whole, r.EndToEnd.Mean, 1e-12)
 	require.InDelta(t, whole/3, r.Normalized.Mean, 1e-12)
-	require.InDelta(t, (whole-first)/2, r.Between.Mean, 1e-12)
+	require.InDelta(t, (whole-first)/2, r.TPOT.Mean, 1e-12)
 	require.Equal(t, 3, r.Iterations)
 	require.Equal(t, 3, r.Generated)
 	require.Equal(t, 100, r.Prompted)

@@ -75,72 +75,92 @@ func encode(r *Recording, live *liveness) ([]byte, error) {
 
 // pack writes each frame as its difference from the one before.
 func pack(r *Recording) (*packed, error) {
-	p := &packed{Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}
-	names := map[[2]int]int{}
-	name := func(s *Sequence) int {
-		k := [2]int{s.Request, s.Number}
-		n, known := names[k]
-		if !known {
-			n = len(p.Names)
-			names[k] = n
-			p.Names = append(p.Names, k)
-		}
-		return n
-	}
-	var was Frame
-	live := map[int]*Sequence{}
+	p := &packer{packed: packed{Block: r.BlockSize, CPU: r.NumCPUBlocks, Course: r.Course, Names: [][2]int{}, Frames: []delta{}}, names: map[[2]int]int{}}
 	for i := range r.Frames {
-		is := &r.Frames[i]
-		d := delta{Now: is.Now, Call: is.Call, Said: is.Said, Engine: is.Engine}
-		if is.Refused {
-			d.Refused = 1
+		if err := p.add(&r.Frames[i]); err != nil {
+			return nil, fmt.Errorf("%w: frame %d has %w", ErrRecording, i, err)
 		}
-		if i == 0 || is.Blocks != was.Blocks {
-			d.Blocks = &is.Blocks
-		}
-		next := map[int]*Sequence{}
-		for j := range is.Sequences {
-			s := &is.Sequences[j]
-			n := name(s)
-			if next[n] != nil {
-				return nil, fmt.Errorf("%w: frame %d has sequence %d of %d twice", ErrRecording, i, s.Number, s.Request)
-			}
-			next[n] = s
-			old := live[n]
-			switch {
-			case old != nil && old.CPU == s.CPU && slices.Equal(old.Table, s.Table):
-				if s.Tokens == old.Tokens {
-					break
-				}
-				if s.Tokens == old.Tokens+1 {
-					d.Grown = append(d.Grown, n)
-					break
-				}
-				fallthrough
-			default:
-				d.Changed = append(d.Changed, change(n, old, s))
-			}
-		}
-		for n := range live {
-			if next[n] == nil {
-				d.Gone = append(d.Gone, n)
-			}
-		}
-		slices.Sort(d.Gone)
-		d.Waiting, d.Running = splice(was.Waiting, is.Waiting), splice(was.Running, is.Running)
-		d.Swapped, d.Cached = splice(was.Swapped, is.Swapped), splice(was.Cached, is.Cached)
-		d.SwapOut, d.SwapIn, d.Copies = flat(is.SwapOut), flat(is.SwapIn), flat(is.Copies)
-		for _, id := range is.Hits {
-			d.Hits = append(d.Hits, int(id))
-		}
-		for _, c := range is.Counts {
-			d.Counts = append(d.Counts, deviceIndex(c.CPU), int(c.Block), int(c.Count))
-		}
-		d.Records = written(was.Records, is.Records)
-		p.Frames = append(p.Frames, d)
-		was, live = *is, next
 	}
-	return p, nil
+	return &p.packed, nil
+}
+
+// A packer has packed some frames.
+type packer struct {
+	packed
+	names map[[2]int]int    // indexes of Names
+	live  map[int]*Sequence // of the last frame, by name
+	was   Frame             // the last one
+}
+
+// name is the index of a sequence's name.
+func (p *packer) name(s *Sequence) int {
+	k := [2]int{s.Request, s.Number}
+	n, known := p.names[k]
+	if !known {
+		n = len(p.Names)
+		p.names[k] = n
+		p.Names = append(p.Names, k)
+	}
+	return n
+}
+
+// add packs the next frame.
+func (p *packer) add(is *Frame) error {
+	d := delta{Now: is.Now, Call: is.Call, Said: is.Said, Engine: is.Engine}
+	if is.Refused {
+		d.Refused = 1
+	}
+	if len(p.Frames) == 0 || is.Blocks != p.was.Blocks {
+		d.Blocks = &is.Blocks
+	}
+	if err := p.sequences(&d, is); err != nil {
+		return err
+	}
+	was := &p.was
+	d.Waiting, d.Running = splice(was.Waiting, is.Waiting), splice(was.Running, is.Running)
+	d.Swapped, d.Cached = splice(was.Swapped, is.Swapped), splice(was.Cached, is.Cached)
+	d.SwapOut, d.SwapIn, d.Copies = flat(is.SwapOut), flat(is.SwapIn), flat(is.Copies)
+	for _, id := range is.Hits {
+		d.Hits = append(d.Hits, int(id))
+	}
+	for _, c := range is.Counts {
+		d.Counts = append(d.Counts, deviceIndex(c.CPU), int(c.Block), int(c.Count))
+	}
+	d.Records = written(was.Records, is.Records)
+	p.Frames = append(p.Frames, d)
+	p.was = *is
+	return nil
+}
+
+// sequences packs those of a frame: what has one token more, what is otherwise
+// different, and what is gone.
+func (p *packer) sequences(d *delta, is *Frame) error {
+	next := map[int]*Sequence{}
+	for j := range is.Sequences {
+		s := &is.Sequences[j]
+		n := p.name(s)
+		if next[n] != nil {
+			return fmt.Errorf("sequence %d of %d twice", s.Number, s.Request)
+		}
+		next[n] = s
+		old := p.live[n]
+		same := old != nil && old.CPU == s.CPU && slices.Equal(old.Table, s.Table)
+		switch {
+		case same && s.Tokens == old.Tokens:
+		case same && s.Tokens == old.Tokens+1:
+			d.Grown = append(d.Grown, n)
+		default:
+			d.Changed = append(d.Changed, change(n, old, s))
+		}
+	}
+	for n := range p.live {
+		if next[n] == nil {
+			d.Gone = append(d.Gone, n)
+		}
+	}
+	slices.Sort(d.Gone)
+	p.live = next
+	return nil
 }
 
 func change(name int, old, s *Sequence) entry {

@@ -208,10 +208,10 @@ func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	point, err := measure(context.Background(), p, l.sets[0], 0, 2, slo(t, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max"), true)
 	require.NoError(t, err)
 	r := point.Result
-	for i, want := range []float64{r.Normalized.Mean, r.First.Mean, r.Between.Mean, r.EndToEnd.Mean, r.First.P90, r.Between.P50, r.EndToEnd.Max} {
+	for i, want := range []float64{r.Normalized.Mean, r.TTFT.Mean, r.TPOT.Mean, r.EndToEnd.Mean, r.TTFT.P90, r.TPOT.P50, r.EndToEnd.Max} {
 		require.InEpsilon(t, want, float64(point.Values[i]), 0.012, "%d", i) // its quantiles are within 1 %
 	}
-	require.InEpsilon(t, r.First.Mean, float64(point.Values[1]), 1e-9)
+	require.InEpsilon(t, r.TTFT.Mean, float64(point.Values[1]), 1e-9)
 }
 
 func TestPercentilesAreTakenByRank(t *testing.T) {

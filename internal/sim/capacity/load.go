@@ -148,7 +148,7 @@ func burstiness(p *scenario.Plan) float64 {
 }
 
 func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {
-	return workload.Fitting(source, p.Scenario.Server.MaxModelLen)
+	return workload.WithoutLonger(source, p.Scenario.Server.MaxModelLen)
 }
 
 // readLoad is NewLoad for a trace; usual is how many requests are taken where the
@@ -162,13 +162,13 @@ func readLoad(p *scenario.Plan, usual int) (*Load, error) {
 	defer t.Close()
 	var source workload.Source = t
 	if s.Duration > 0 {
-		source = workload.Before(source, s.Duration)
+		source = workload.ArrivingBefore(source, s.Duration)
 	}
 	switch {
 	case s.Requests > 0:
-		source = workload.First(source, s.Requests)
+		source = workload.FirstRequests(source, s.Requests)
 	case s.Duration == 0 && usual > 0:
-		source = workload.First(source, usual)
+		source = workload.FirstRequests(source, usual)
 	}
 	fit := fitting(source, p)
 	d := &requestSet{source: fit}

@@ -30,7 +30,7 @@ func promised(t *testing.T, s scenario.Scenario, slo SLO) (Capacity, error) {
 
 // of is what llmsim run prints of an objective.
 func of(r *sim.Result, o Objective) float64 {
-	d := map[Metric]sim.Spread{Normalized: r.Normalized, TTFT: r.First, TPOT: r.Between, E2E: r.EndToEnd}[o.Metric]
+	d := map[Metric]sim.Spread{Normalized: r.Normalized, TTFT: r.TTFT, TPOT: r.TPOT, E2E: r.EndToEnd}[o.Metric]
 	switch o.Level {
 	case 0:
 		return d.Mean

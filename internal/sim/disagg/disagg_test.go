@@ -91,7 +91,7 @@ func TestServersThatDoBothAreThoseOfARun(t *testing.T) {
 	for _, a := range answers {
 		first += (a.First - a.Arrival) / 50
 	}
-	require.InEpsilon(t, want.First.Mean, first, 1e-9)
+	require.InEpsilon(t, want.TTFT.Mean, first, 1e-9)
 }
 
 // Ensure that the search finds rates that hold, and 10 % more do not; and that a link

@@ -153,7 +153,7 @@ func (q Question) requests(p *scenario.Plan, rate float64) ([]workload.Request, 
 	if err != nil {
 		return nil, err
 	}
-	fitting := workload.Fitting(drawn, p.Scenario.Server.MaxModelLen)
+	fitting := workload.WithoutLonger(drawn, p.Scenario.Server.MaxModelLen)
 	var all []workload.Request
 	for {
 		var r workload.Request

@@ -54,10 +54,10 @@ var servedMetrics = []struct {
 	simulated  func(*ServedRun, *sim.Result) float64
 }{
 	{"throughput", "tokens/s", 10, func(r *ServedRun) float64 { return r.Measured.Throughput }, throughput},
-	{"time to first token, median", "ms", 15, func(r *ServedRun) float64 { return r.Measured.MedianTTFT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.First.P50 }},
-	{"time to first token, p90", "ms", 25, func(r *ServedRun) float64 { return r.Measured.P90TTFT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.First.P90 }},
-	{"time per token, median", "ms", 15, func(r *ServedRun) float64 { return r.Measured.MedianTPOT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.Between.P50 }},
-	{"time per token, p90", "ms", 25, func(r *ServedRun) float64 { return r.Measured.P90TPOT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.Between.P90 }},
+	{"time to first token, median", "ms", 15, func(r *ServedRun) float64 { return r.Measured.MedianTTFT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TTFT.P50 }},
+	{"time to first token, p90", "ms", 25, func(r *ServedRun) float64 { return r.Measured.P90TTFT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TTFT.P90 }},
+	{"time per token, median", "ms", 15, func(r *ServedRun) float64 { return r.Measured.MedianTPOT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P50 }},
+	{"time per token, p90", "ms", 25, func(r *ServedRun) float64 { return r.Measured.P90TPOT }, func(_ *ServedRun, r *sim.Result) float64 { return 1e3 * r.TPOT.P90 }},
 }
 
 // throughput is that of a run which begins with the measurement: a simulation begins with the first request.

@@ -76,7 +76,7 @@ func TestAFleetOfOneIsAServer(t *testing.T) {
 				require.Equal(t, want.Iterations, got.Iterations)
 				require.Equal(t, want.Hits, got.Hits)
 				require.Equal(t, want.EndToEnd, got.EndToEnd)
-				require.Equal(t, want.First, got.First)
+				require.Equal(t, want.TTFT, got.TTFT)
 				require.Equal(t, want.Seconds, got.Seconds)
 			})
 		}

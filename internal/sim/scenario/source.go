@@ -52,15 +52,15 @@ func (p *Plan) traced(source workload.Source) (_ workload.Source, err error) {
 	case s.AtOnce:
 		source = workload.AtOnce(source)
 	case p.factor != 1:
-		if source, err = workload.Faster(source, p.factor); err != nil {
+		if source, err = workload.AtMultiple(source, p.factor); err != nil {
 			return nil, err
 		}
 	}
 	if s.Duration > 0 {
-		source = workload.Before(source, s.Duration)
+		source = workload.ArrivingBefore(source, s.Duration)
 	}
 	if s.Requests > 0 {
-		source = workload.First(source, s.Requests)
+		source = workload.FirstRequests(source, s.Requests)
 	}
 	if s.Turns > 0 {
 		return workload.SessionsOf(source, s.Think)

@@ -93,7 +93,7 @@ func TestImpossibleArrivalsAreRefused(t *testing.T) {
 	_, err = Every(l, 0, 1, 10, 0)
 	require.ErrorIs(t, err, ErrSetting, "endless at once")
 	for _, factor := range []float64{0, -1, nan, inf} {
-		_, err := Faster(nil, factor)
+		_, err := AtMultiple(nil, factor)
 		require.ErrorIs(t, err, ErrSetting, "factor %v", factor)
 	}
 }
@@ -106,11 +106,11 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 		return s
 	}
 	all := drain(t, source())
-	require.Equal(t, all[:7], drain(t, First(source(), 7)))
-	require.Equal(t, all, drain(t, First(source(), 2000)))
-	require.Empty(t, drain(t, First(source(), 0)))
+	require.Equal(t, all[:7], drain(t, FirstRequests(source(), 7)))
+	require.Equal(t, all, drain(t, FirstRequests(source(), 2000)))
+	require.Empty(t, drain(t, FirstRequests(source(), 0)))
 
-	f, err := Faster(source(), 2)
+	f, err := AtMultiple(source(), 2)
 	require.NoError(t, err)
 	for i, r := range drain(t, f) {
 		require.Equal(t, all[i].Arrival/2, r.Arrival)
@@ -123,7 +123,7 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 			short = append(short, r)
 		}
 	}
-	fitted := Fitting(source(), longest)
+	fitted := WithoutLonger(source(), longest)
 	require.Equal(t, short, drain(t, fitted))
 	require.Equal(t, len(all)-len(short), fitted.Dropped)
 	require.NotZero(t, fitted.Dropped)
@@ -131,7 +131,7 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	l := fixed{300, 200}
 	s, err := Every(l, 1, 1, 0, 3)
 	require.NoError(t, err)
-	require.Len(t, drain(t, Fitting(s, longest)), 3, "a request may be exactly as long as the model takes")
+	require.Len(t, drain(t, WithoutLonger(s, longest)), 3, "a request may be exactly as long as the model takes")
 }
 
 // fixed are requests that are all the same.

@@ -5,7 +5,7 @@
 //	lengths, info, err := workload.Named("sharegpt")
 //	source, err := workload.Poisson(lengths, 2, seed, 3600, 0)
 //	trace, err := workload.Open("BurstGPT_1.csv")
-//	fitted := workload.Fitting(workload.First(trace, 1000), 2048)
+//	fitted := workload.WithoutLonger(workload.FirstRequests(trace, 1000), 2048)
 //
 // A Source yields requests in the order of arrival. The same seed gives the
 // same requests; the rate changes their arrivals only. A trace is read as a

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// First returns a source of the first n requests of s; then Next returns io.EOF.
-func First(s Source, n int) Source { return &first{s, n} }
+// FirstRequests returns a source of the first n requests of s; then Next returns io.EOF.
+func FirstRequests(s Source, n int) Source { return &first{s, n} }
 
 type first struct {
 	Source
@@ -33,9 +33,9 @@ func (a atOnce) Next(r *Request) error {
 	return err
 }
 
-// Faster is a source whose requests arrive factor times as often: arrivals are
+// AtMultiple is a source whose requests arrive factor times as often: arrivals are
 // divided by it. The error wraps ErrSetting.
-func Faster(s Source, factor float64) (Source, error) {
+func AtMultiple(s Source, factor float64) (Source, error) {
 	if !(factor > 0) || math.IsInf(factor, 0) {
 		return nil, fmt.Errorf("%w: arrivals %v times as often; the factor must be a number above 0", ErrSetting, factor)
 	}
@@ -53,9 +53,9 @@ func (f *faster) Next(r *Request) error {
 	return err
 }
 
-// Fitting drops requests that are longer than a model takes, prompt and output
+// WithoutLonger drops requests that are longer than a model takes, prompt and output
 // together, and counts them.
-func Fitting(s Source, longest int) *Fitted { return &Fitted{source: s, longest: longest} }
+func WithoutLonger(s Source, longest int) *Fitted { return &Fitted{source: s, longest: longest} }
 
 // Fitted is a source without what is too long.
 type Fitted struct {
@@ -74,8 +74,8 @@ func (f *Fitted) Next(r *Request) error {
 	}
 }
 
-// Before is the requests of a source that arrive before until, in seconds.
-func Before(s Source, until float64) Source { return &before{s, until} }
+// ArrivingBefore is the requests of a source that arrive before until, in seconds.
+func ArrivingBefore(s Source, until float64) Source { return &before{s, until} }
 
 type before struct {
 	Source

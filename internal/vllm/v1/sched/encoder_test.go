@@ -68,6 +68,26 @@ func TestAnItemBeyondTheBudgetEndsTheChunk(t *testing.T) {
 	require.Equal(t, []string{"0"}, h.step.FreedEncoderOutputs)
 }
 
+// Ensure that each of the two limits alone ends a chunk.
+func TestBudgetAndRoomAreTwoLimits(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		cache, budget int
+	}{
+		{"the budget of the step", 8192, 1024},
+		{"the room of the cache", 1024, 8192},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHost(t, encoderConfig(8192, tc.cache, tc.budget))
+			for i := range 3 {
+				h.add(800, 10*i, item(fmt.Sprint(i), 100, 600))
+			}
+			require.Equal(t, []int{800, 100, 100}, scheduled(h.schedule()))
+			require.Len(t, h.step.EncoderInputs, 1)
+		})
+	}
+}
+
 func scheduled(rows []Row) (tokens []int) {
 	for _, row := range rows {
 		tokens = append(tokens, row.NumScheduledTokens)

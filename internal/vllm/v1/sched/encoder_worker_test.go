@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/stretchr/testify/require"
@@ -14,12 +15,13 @@ import (
 type encoderWorker struct {
 	on      bool
 	room    int // embeddings
+	budget  int // of a step
 	ahead   int // tokens that a draft model reads past the row
 	outputs map[string]int
 }
 
 func newEncoderWorker(c *Config) encoderWorker {
-	w := encoderWorker{on: c.EncoderCacheSize > 0, room: c.EncoderCacheSize, outputs: map[string]int{}}
+	w := encoderWorker{on: c.EncoderCacheSize > 0, room: c.EncoderCacheSize, budget: cmp.Or(c.MaxNumEncoderInputTokens, c.EncoderCacheSize), outputs: map[string]int{}}
 	if c.Cache.Eagle {
 		w.ahead = 1
 	}
@@ -38,12 +40,17 @@ func (w *encoderWorker) begin(step *Step, extras map[ID]blockhash.Extras) {
 	for _, hash := range step.FreedEncoderOutputs {
 		delete(w.outputs, hash)
 	}
+	encoded := 0
 	for _, in := range step.EncoderInputs {
 		if step.Rows[in.Row].ID != in.ID {
 			panic("an item of another row")
 		}
 		item := extras[in.ID].Items[in.Item]
 		w.outputs[item.Identifier] = embeds(item)
+		encoded += embeds(item)
+	}
+	if encoded > w.budget {
+		panic(fmt.Sprintf("%d embeddings in a step, the budget is %d", encoded, w.budget))
 	}
 	sum := 0
 	for _, n := range w.outputs {
