@@ -119,6 +119,29 @@ def transfers() -> None:
     print(f"{done} requests with {stats.external_hits} tokens loaded, {failed} of them in part")
 
 
+def images() -> None:
+    """Serves prompts with images for which the encoder has little room, and checks that each row finds its output."""
+    outputs, images_of, encoded, done = set(), {}, 0, 0
+    with Cache(num_gpu_blocks=BLOCKS, block_size=BLOCK_SIZE, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=200,
+               encoder_cache_size=60, max_num_encoder_input_tokens=40, residency_sample=1.0) as cache:
+        for i in range(10):
+            item = (f"image {i % 4}", 10, 20 + i % 4)
+            images_of[cache.add([i] * 40, max_tokens=3, items=[item])] = item
+        while step := cache.schedule():
+            outputs -= set(step.freed_encoder_outputs)
+            for new in step.encoder_inputs:
+                outputs.add(images_of[new.id][0])
+                encoded += 1
+            for row in step.rows:
+                name, offset, length = images_of[row.id]
+                assert name in outputs or row.computed >= offset + length or row.computed + row.tokens <= offset
+            done += len(cache.update([[7] if row.samples else [] for row in step.rows]).done)
+        stats = cache.statistics()
+        assert done == 10 and 4 <= encoded <= 10 and stats.encoder_referenced == 0 < stats.encoder_taken <= 60, (done, encoded)
+    print(f"{done} requests with images, {encoded} of them encoded")
+
+
 if __name__ == "__main__":
     main()
     transfers()
+    images()
