@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -83,9 +85,9 @@ func (p *pages) write() (warnings []string, err error) {
 	for i := range p.results {
 		e := page.Entry{Result: &p.results[i], File: class.Page(p.results[i].Name)}
 		e.Before, e.Graded = p.Before(e.Name)
-		if e.Err != nil {
-			e.File = ""
-		} else if err := p.put(e.File, func(w io.Writer) error { return page.Student(w, e.Report, e.Name, e.Override) }); err != nil {
+		if errors.Is(e.Err, context.Canceled) {
+			e.File = "" // the page of an earlier run may be there; the next run comes to it
+		} else if err := p.put(e.File, e.Write); err != nil {
 			return nil, err
 		}
 		c.Entries = append(c.Entries, e)

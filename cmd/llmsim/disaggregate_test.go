@@ -4,9 +4,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 func TestDisaggregateSaysTheBestDivisionFirst(t *testing.T) {
+	level.SkipQuick(t)
 	args := []string{"disaggregate", "--model", "llama-3-8b", "--gpu", "l4", "--servers", "2", "--seconds", "60", "--slo", "ttft<1s@p90,tpot<90ms@p90"}
 	status, out, said := llmsim(t, args...)
 	require.Zero(t, status, said)

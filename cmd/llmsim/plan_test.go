@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that the command plans for a trace, writes all it says it writes,
-// and says in words what is wrong with a question, leaving nothing behind.
+// Ensure that the command plans for a trace, and writes all it says it writes.
 func TestPlanWritesWhatItSays(t *testing.T) {
+	level.SkipQuick(t)
 	dir := filepath.Join(t.TempDir(), "plan")
 	args := []string{"--trace", "testdata/bursts.csv", "--model", "llama-3-8b", "--gpu", "a100-40gb", "--slo", "ttft<2s@p99,tpot<40ms@p90", "--target", "3"}
 	args = append([]string{"plan"}, args...)
@@ -37,7 +39,10 @@ func TestPlanWritesWhatItSays(t *testing.T) {
 	require.Positive(t, answer)
 	require.Less(t, answer, strings.Index(string(page), "<figure"), "the answer comes first")
 	require.FileExists(t, filepath.Join(dir, "plan-latency.svg"))
+}
 
+// Ensure that plan says in words what is wrong with a question, and leaves nothing behind.
+func TestABadQuestionLeavesNothingBehind(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.csv")
 	require.NoError(t, os.WriteFile(bad, []byte("arrival,prompt,output\n0,10,10\n1,ten,10\n"), 0o600))
 	for _, c := range []struct {

@@ -14,6 +14,7 @@ import (
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/terminal"
+	"llmmemory/internal/testkit/level"
 )
 
 // Ensure that a run prints the same twice, and says what it ran.
@@ -155,6 +156,7 @@ func TestWrongFlagsAreNamedWithWhatThereIs(t *testing.T) {
 // Ensure that figures are written and compared, and that the page is the last
 // thing to be there.
 func TestFiguresAreWrittenAndCompared(t *testing.T) {
+	level.SkipQuick(t)
 	dir := filepath.Join(t.TempDir(), "figures")
 	status, stdout, stderr := llmsim(t, "figures", "--only", "table1,fig2", "--quick", "--check", "-o", dir)
 	require.Zero(t, status, stderr)

@@ -85,6 +85,7 @@ func TestASweepSaysWhatIsDone(t *testing.T) {
 }
 
 func TestShardsAndMergeAreOneRun(t *testing.T) {
+	level.SkipQuick(t)
 	t.Parallel()
 	dir := t.TempDir()
 	status, whole, stderr := llmsim(t, with(short, "-o", filepath.Join(dir, "whole"), "--jobs", "3")...)

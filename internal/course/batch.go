@@ -69,7 +69,6 @@ func (c *core) appendRun(e *Engine, s *Sequence, data []int32) error {
 	if !j.open(e, steps) {
 		return ErrNoMemory
 	}
-	defer j.close()
 	if err := c.reachAll(s, first, steps); err != nil {
 		return err
 	}

@@ -155,23 +155,20 @@ func (c *lookupCache) of(e *Engine, n *Node) *entry {
 	return c.entries.get(entry{engine: e, id: id})
 }
 
-// renext and reprev change one neighbour in an entry.
+// renext and reprev change one neighbour in an entry. If the index has no memory for that
+// the entry keeps the one it has, and no longer holds.
 func (c *lookupCache) renext(h *entry, next *Node) {
-	if !c.index.mention(h.engine, next, +1) {
-		c.index.reset()
-		return
+	if c.index.mention(h.engine, next, +1) {
+		c.index.mention(h.engine, h.next, -1)
+		h.next = next
 	}
-	c.index.mention(h.engine, h.next, -1)
-	h.next = next
 }
 
 func (c *lookupCache) reprev(h *entry, prev *Node) {
-	if !c.index.mention(h.engine, prev, +1) {
-		c.index.reset()
-		return
+	if c.index.mention(h.engine, prev, +1) {
+		c.index.mention(h.engine, h.prev, -1)
+		h.prev = prev
 	}
-	c.index.mention(h.engine, h.prev, -1)
-	h.prev = prev
 }
 
 // put adds h, for whose id lookup has just found no entry. It is here alone that

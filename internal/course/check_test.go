@@ -1,6 +1,7 @@
 package course
 
 import (
+	"math"
 	"testing"
 	"unsafe"
 
@@ -49,6 +50,7 @@ func TestCheckSaysWhatIsBroken(t *testing.T) {
 		{"a sequence listed twice", "sequence 1 is listed twice", func(_ *Engine, s *Sequence) { s.ID = 1 }},
 		{"no block table", "sequence 0 has no block_table", func(_ *Engine, s *Sequence) { s.BlockTable = nil }},
 		{"a negative number of records", "sequence 0 has -1 records", func(_ *Engine, s *Sequence) { s.KVCount = -1 }},
+		{"more records than fit", "sequence 0 has 4097 records", func(_ *Engine, s *Sequence) { s.KVCount = maxRecords + 1 }},
 		{"a block outside the pool", "sequence 0, block_table[0][3] is 256", func(_ *Engine, s *Sequence) { s.BlockTable[0][3] = 256 }},
 		{"a count above its entries", "block 0 has the count 2, but 1 table entries", func(e *Engine, _ *Sequence) { *e.count(0) = 2 }},
 		{"an entry that was dropped", "block 0 has the count 1, but 0 table entries", func(_ *Engine, s *Sequence) { s.BlockTable[0][0] = -1 }},
@@ -65,7 +67,11 @@ func TestCheckSaysWhatIsBroken(t *testing.T) {
 		})
 	}
 	b := newBench(t)
-	e, _ := b.engine(2)
+	e, seqs := b.engine(2)
+	for _, records := range []int32{0, maxRecords} { // whatever is mapped
+		seqs[0].KVCount = records
+		require.NoError(t, e.Check())
+	}
 	*e.count(7) = 1
 	require.ErrorIs(t, e.Check(), block.ErrNotConserved)
 }
@@ -127,9 +133,12 @@ func TestInitRefusesWhatIsNoPool(t *testing.T) {
 	_, err := b.library.Init(nil, 640)
 	require.ErrorIs(t, err, ErrPool)
 	require.Zero(t, b.arena.calls, "nothing was asked of memory")
-	for fail := 1; fail <= 2; fail++ {
-		b.arena.fail = fail
-		_, err = b.library.Init(pool, 640)
+	for fail := 1; fail <= 3; fail++ {
+		size := uintptr(640)
+		if b.arena.fail = fail; fail == 3 { // the largest pool is one
+			b.arena.fail, size = 1, BlockSize*math.MaxInt32
+		}
+		_, err = b.library.Init(pool, size)
 		require.ErrorIs(t, err, ErrNoMemory)
 		require.Empty(t, b.arena.live)
 	}
@@ -164,6 +173,7 @@ func TestBadBatchArgumentsAreRefused(t *testing.T) {
 	require.ErrorIs(t, l.AppendRun(e, nil, &data[0], 2), ErrArgument)
 	require.ErrorIs(t, l.AppendRun(e, seqs[0], nil, 2), ErrArgument)
 	require.ErrorIs(t, l.AppendRun(e, seqs[0], &data[0], -1<<31), ErrArgument)
+	require.ErrorIs(t, l.AppendRun(e, seqs[0], &data[0], 0), ErrArgument)
 	before := seqs[0].KVCount
 	require.ErrorIs(t, l.AppendBatch(e, &[]*Sequence{seqs[0], nil}[0], &data[0], 2), ErrArgument)
 	require.Equal(t, before, seqs[0].KVCount, "the first append was taken back")

@@ -2,12 +2,27 @@ package course
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
 // Each refusal names its reason, the first in the handout's order of validation.
+// The first table can be shared, the second cannot: then the first is not either.
+func TestAForkThatIsRefusedTakesNoReference(t *testing.T) {
+	b := newBench(t)
+	e, seqs := b.engine(1)
+	s, err := b.library.Create(e, 7, 300)
+	require.NoError(t, err)
+	s.BlockTable[1][2] = 256
+	before := slices.Clone(e.counts())
+	_, err = b.library.Fork(e, 7, 8)
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.Equal(t, before, e.counts())
+	require.True(t, b.reaches(e, 0, seqs[0]))
+}
+
 func TestARefusalSaysWhy(t *testing.T) {
 	record := int32(7)
 	for _, c := range []struct {

@@ -2,6 +2,7 @@ package course
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"syscall"
 	"unsafe"
@@ -230,6 +231,9 @@ func (s *subject) differs(want *exhaustive.State) error {
 	e := s.engine
 	if e.Pool != unsafe.Pointer(&s.pool[0]) || int(e.Total) != len(want.Counts) || e.Free != want.Free {
 		return fmt.Errorf("the engine has %d of %d blocks free, not %d of %d", e.Free, e.Total, want.Free, len(want.Counts))
+	}
+	if c := s.arena.find(unsafe.Pointer(e.RefCount)); c == nil || c.size != 4*len(want.Counts) {
+		return errors.New("ref_count has another size")
 	}
 	for id, count := range want.Counts {
 		if *e.count(int32(id)) != count {

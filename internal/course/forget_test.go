@@ -72,7 +72,7 @@ func TestAnEntryGetsNoNeighbourWithoutAnIndexForIt(t *testing.T) {
 		index := &b.library.index.table
 		require.Equal(t, len(index.slots), 2*index.used, "the index is full")
 		pagesFail = true
-		require.NoError(t, b.library.Free(e, gone))
+		b.library.cores[coreOf(e)].cache.unlinking(e, seqs[gone])
 		require.NoError(t, b.library.check())
 	}
 }

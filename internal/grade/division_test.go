@@ -64,7 +64,7 @@ func rows(t *testing.T) []row {
 			"seq->block_table = malloc(L1_PT_SIZE * sizeof *seq->block_table);", "seq->block_table = (int **)(void *)(seq + 1);",
 			"    free(seq->block_table);\n    free(seq);\n}\n\nstatic void drop_blocks", "    free(seq);\n}\n\nstatic void drop_blocks"),
 			[grade.Tasks]float64{1: 3}, [grade.Tasks]float64{1: 7}},
-		{"append_kv is right and slow", replaced(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    for (volatile long i = 0; i < 1000000; i++) {\n    }\n"),
+		{"append_kv is right and slow", replaced(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    for (volatile long i = 0; seq->kv_count > 1000 && i < 2000000; i++) {\n    }\n"),
 			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: task}},
 		{"a copy is wrong at one position", replaced(t, "        if (id != -1) {\n            memcpy", "        if (id != -1 && l2 == 7 && l1 == 3) {\n            engine->ref_count[id]--;\n        } else if (id != -1) {\n            memcpy"),
 			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: 8}},

@@ -121,7 +121,7 @@ func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	require.Less(t, peak(t), 400<<20, "bytes of the grader's memory")
 }
 
-// honestOnes are the correct submission and some that are wrong in one place.
+// honestOnes are the correct submission and one that is wrong in one place.
 func honestOnes(t *testing.T) []attack {
 	t.Helper()
 	correct := read(t, submissions+"correct/llm_memory.c")
@@ -129,13 +129,13 @@ func honestOnes(t *testing.T) []attack {
 	require.NoError(t, err)
 	all := []attack{{id: "correct", source: correct}}
 	for _, m := range mutants {
-		if slices.Contains([]string{"I6", "C5", "F3"}, m.ID) {
+		if slices.Contains([]string{"C5"}, m.ID) {
 			source, err := m.Apply(correct)
 			require.NoError(t, err)
 			all = append(all, attack{id: m.ID, source: source})
 		}
 	}
-	require.Len(t, all, 4)
+	require.Len(t, all, 2)
 	return all
 }
 

@@ -4,12 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
-	"os"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
@@ -25,35 +20,6 @@ var ErrMemory = errors.New("the machine has too little memory left for the ref_c
 
 // mostForLarge is what a submission may use for the reference counts of a large pool.
 const mostForLarge = 400 << 20
-
-// memoryLeft is what the machine, and the control group that the grader is in, have
-// left; as much as can be where neither says.
-func memoryLeft() int64 {
-	left := int64(math.MaxInt64)
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
-		if m := available.FindSubmatch(text); m != nil {
-			kib, _ := strconv.ParseInt(string(m[1]), 10, 64)
-			left = kib << 10
-		}
-	}
-	number := func(name string) (int64, error) {
-		text, err := os.ReadFile("/sys/fs/cgroup/" + name)
-		if err != nil {
-			return 0, err
-		}
-		return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	}
-	most, err := number("memory.max") // "max" is no number
-	if err != nil {
-		return left
-	}
-	if used, err := number("memory.current"); err == nil {
-		left = min(left, most-used)
-	}
-	return left
-}
-
-var available = regexp.MustCompile(`(?m)^MemAvailable: +(\d+) kB$`)
 
 // newLargePool is the address of a fresh pool of which only the ends can be
 // touched: they are pages of the pools' region, one after the other, and the

@@ -56,7 +56,7 @@ func Play(program string, ops []trace.Op) (Result, error) {
 		r, err = play(program, ops, false)
 	}
 	d := r.last()
-	if err == nil && d != nil && d.Channel == Death && hasLarge(ops) && memoryLeft() < mostForLarge {
+	if err == nil && d != nil && d.Channel == Death && hasLarge(ops) && memoryLeft("/") < mostForLarge {
 		return r, ErrMemory
 	}
 	if err != nil || d == nil || d.Channel != Death || d.Hangs || d.Op.Kind.Single() == trace.Append {

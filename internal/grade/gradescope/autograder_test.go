@@ -212,6 +212,7 @@ func TestTroubleIsSaid(t *testing.T) {
 		r := read(t, dir, 100)
 		require.Zero(t, r.Score)
 		require.Empty(t, r.Tests)
+		require.Contains(t, r.Output, "Your file was not graded, because the autograder failed.", name)
 		require.Contains(t, r.Output, "Please tell the staff", name)
 		require.NotContains(t, r.Output, "json", "nothing of ours to students")
 		require.False(t, r.Extra.Counts)

@@ -80,8 +80,8 @@ func (r *run) write() error {
 	out, err := r.run()
 	if err != nil {
 		r.note("%v", err)
-		out = newResults("The grader met with trouble of its own, so there is no score yet. " +
-			"Please tell the staff, who see what it was. This does not count against a limit on submissions.")
+		out = newResults("Your file was not graded, because the autograder failed. That says nothing about your file, and there is no score yet. " +
+			"Please tell the staff: they see the error in the autograder's output. This does not count against a limit on submissions.")
 	}
 	r.extra(out.Extra)
 	out.ExecutionTime = math.Ceil(time.Since(r.started).Seconds())

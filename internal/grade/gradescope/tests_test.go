@@ -110,6 +110,8 @@ func TestAFindingIsToldInItsTest(t *testing.T) {
 		require.Contains(t, out.Output, part)
 	}
 	require.NotContains(t, out.Output, "\na leak\n", "it is told as the difference")
+	lost := r.Tests[0].MaxScore + r.Tests[1].MaxScore
+	require.Contains(t, out.Output, fmt.Sprintf("Fixing it gives back +%.2f points in the visible tests.", lost))
 	require.Contains(t, named(t, all, "task1_b").Output, "another difference\nThe same mistake as in 1.1 task1_a.")
 	require.NotContains(t, named(t, all, "task1_c").Output, "77")
 	require.NotContains(t, named(t, all, "task2_a").Output, "77")

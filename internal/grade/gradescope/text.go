@@ -46,12 +46,28 @@ func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
 		}
 	}
 	lines(b, f)
+	if gain := s.gain(f); gain > 0 {
+		fmt.Fprintf(b, "Fixing it gives back +%.2f points in the visible tests.\n", gain)
+	}
 	if same := slices.DeleteFunc(slices.Clone(f.Same), hiddenTrace); len(same) > 0 {
 		fmt.Fprintf(b, "The same mistake shows in: %s\n", strings.Join(same, ", "))
 	}
 	if traced {
 		fmt.Fprintf(b, "\nThe same as a program:\n\n%s\n", reproduce.Program(f.Name, f.Ops, f.Difference))
 	}
+}
+
+// gain is what fixing a finding gives back in the directed tests that show it. What
+// the other tests of its task would give is not told, because a hidden one is among
+// them.
+func (s *sheet) gain(f *grade.Finding) float64 {
+	gain := 0.0
+	for _, t := range s.Tests {
+		if t.Part == grade.PartDirected && (t.Name == f.Name || slices.Contains(f.Same, t.Name)) {
+			gain += t.MaxScore - t.Score
+		}
+	}
+	return gain
 }
 
 // lines are those of the submission that a finding names, but for the one that is

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-//go:embed student.html class.html similar.html style.css class.js
+//go:embed student.html trouble.html class.html similar.html style.css class.js
 var files embed.FS
 
 // script is that of the page of a class, which says everything without it, too.
@@ -70,7 +70,9 @@ func layout(name string) *template.Template {
 	return template.Must(template.New(name).Funcs(functions).ParseFS(files, name))
 }
 
-var studentLayout, classLayout, similarLayout = layout("student.html"), layout("class.html"), layout("similar.html")
+var studentLayout, troubleLayout = layout("student.html"), layout("trouble.html")
+
+var classLayout, similarLayout = layout("class.html"), layout("similar.html")
 
 func style() template.CSS { return template.CSS(read("style.css")) }
 

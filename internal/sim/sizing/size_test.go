@@ -148,7 +148,9 @@ func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 
 // Ensure that big blocks are seen to waste memory, and that what is taken is the default then.
 func TestLargeBlocksWasteMemory(t *testing.T) {
+	level.SkipQuick(t)
 	q := question(t, "0.1s/token", scenario.Scenario{Workload: "alpaca", Requests: 400, Server: sim.Server{System: "sosp", NumGPUBlocks: 20, BlockSize: 256}})
+	q.Precision, q.Lasts = 0.05, capacity.Horizon{Seconds: 120, Answers: 8}
 	r := size(t, q)
 	require.Len(t, r.BlockSizes, 6)
 	for i, c := range r.BlockSizes {
@@ -168,9 +170,10 @@ func TestLargeBlocksWasteMemory(t *testing.T) {
 // Ensure that a target says how many blocks and GPUs it takes: so many blocks do
 // and 3 % less do not.
 func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
+	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
 		q := question(t, "0.1s/token", s)
-		q.Target, q.Precision = rate, 0.04
+		q.Target, q.Precision = rate, 0.1
 		z := based(t, q)
 		found, err := z.target(context.Background())
 		require.NoError(t, err)

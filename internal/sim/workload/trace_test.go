@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"llmmemory/internal/testkit/level"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -319,6 +320,7 @@ func rows(format string, n int) io.Reader {
 // Ensure that a million rows need no more memory than a thousand: hardly any
 // allocation for a row, and nothing kept.
 func TestAMillionRowsTakeConstantMemory(t *testing.T) {
+	level.SkipQuick(t)
 	const n = 1_000_000
 	for format, most := range map[string]float64{"burstgpt": 0.01, "mooncake": 8} {
 		t.Run(format, func(t *testing.T) {

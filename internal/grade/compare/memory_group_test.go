@@ -1,0 +1,79 @@
+package compare_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/testkit/corpus"
+)
+
+// memoryGroup makes a control group with a limit on memory, and returns its folder.
+func memoryGroup(t *testing.T, limit string) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/cgroup")
+	require.NoError(t, err)
+	mount, file, pattern := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", `(?m)^\d+:memory:(.*)$`
+	if _, err := os.Stat(mount); err != nil {
+		mount, file, pattern = "/sys/fs/cgroup", "memory.max", `(?m)^0::(.*)$`
+	}
+	path := regexp.MustCompile(pattern).FindSubmatch(text)
+	if path == nil {
+		t.Skip("this system has no control group for memory")
+	}
+	dir, err := os.MkdirTemp(filepath.Join(mount, string(path[1])), "llmgrade-test-")
+	if err != nil {
+		t.Skip("no control group can be made here: ", err)
+	}
+	t.Cleanup(func() { _ = os.Remove(dir) }) // by rmdir: its files are no files
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(limit), 0o644); err != nil {
+		t.Skip("the group cannot be limited: ", err)
+	}
+	return dir
+}
+
+// A submission that writes the whole ref_count of a pool of 3 GiB is killed where
+// there is no memory for it. That is trouble, and no difference.
+func TestTooLittleMemoryIsTroubleAndNoFailure(t *testing.T) {
+	ops, err := trace.Parse(fmt.Sprintf("init e0 127 %d\n", trace.MostLarge))
+	require.NoError(t, err)
+	if program := os.Getenv("LLMGRADE_TEST_PROGRAM"); program != "" { // in the group
+		r, err := compare.Play(program, ops)
+		fmt.Println("differences:", r.All, "trouble:", errors.Is(err, compare.ErrMemory))
+		return
+	}
+	change := corpus.Change("all", "    engine->ref_count = calloc((size_t)engine->total_local_blocks, sizeof *engine->ref_count);\n",
+		"    engine->ref_count = malloc((size_t)engine->total_local_blocks * sizeof *engine->ref_count);\n"+
+			"    for (int i = 0; engine->ref_count != NULL && i < engine->total_local_blocks; i++) {\n"+
+			"        engine->ref_count[i] = 0;\n    }\n")
+	text, err := change.Apply(string(read(t, "testdata", "submissions", "correct", "llm_memory.c")))
+	require.NoError(t, err)
+	program, err := newKit(t).Build("all", []byte(text))
+	require.NoError(t, err)
+	for _, c := range []struct{ name, limit, says string }{
+		{"enough", "2147483648", "differences: [] trouble: false"},
+		{"too little", "134217728", "trouble: true"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			group := memoryGroup(t, c.limit)
+			cmd := exec.Command("/bin/sh", "-c", `echo $$ >"$0" && exec "$1" -test.run "$2" -test.v`, filepath.Join(group, "cgroup.procs"),
+				os.Args[0], "^"+strings.SplitN(t.Name(), "/", 2)[0]+"$")
+			cmd.Env = append(os.Environ(), "LLMGRADE_TEST_PROGRAM="+program.Native())
+			out, err := cmd.CombinedOutput()
+			if err != nil && strings.Contains(string(out), "cgroup.procs") {
+				t.Skip("no process can enter the group: ", string(out))
+			}
+			require.NoError(t, err, "%s", out)
+			require.Contains(t, string(out), c.says)
+		})
+	}
+}
