@@ -11,7 +11,7 @@ import (
 // way, or of those that the oldest step in flight should have done; it comes before
 // Received and before the update of that step. Requests compute again from the first such
 // block on, and what the step has for them does not count. The IDs of these
-// requests are appended to dst. Blocks that hold nothing of a request are passed over.
+// requests are appended to dst. Blocks that hold nothing of a request are skipped.
 func (s *Scheduler) LoadFailed(dst []ID, blocks ...int32) ([]ID, error) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -33,15 +33,12 @@ func (s *Scheduler) LoadFailed(dst []ID, blocks ...int32) ([]ID, error) {
 		}
 	}
 	if len(invalid) > 0 && !s.config.AsVLLM {
-		dst = s.dropStale(dst)
+		dst = s.voidStaleRows(dst)
 	}
 	again := map[int32]bool{} // blocks that a request before computes again
 	for _, r := range slices.Clone(s.running) {
 		e := s.oldestEntry(r)
-		computed := r.kv.NumComputedTokens()
-		if e != nil {
-			computed -= int(e.tokens)
-		}
+		computed := s.notInFlight(r, e)
 		if at := s.firstInvalid(r, invalid, computed); at >= 0 {
 			s.failLoad(r, e, at, computed, invalid, again)
 			dst = append(dst, r.id)
@@ -104,10 +101,10 @@ func (s *Scheduler) ownOnly(r *request, invalid map[int32]bool) {
 	}
 }
 
-// dropStale voids the rows in flight of requests that have lost their blocks since:
+// voidStaleRows voids the rows in flight of requests that have lost their blocks since:
 // they may have computed from what did not come. So may their blocks have been,
 // which are cached. vLLM delivers what such rows sample.
-func (s *Scheduler) dropStale(dst []ID) []ID {
+func (s *Scheduler) voidStaleRows(dst []ID) []ID {
 	before := len(dst)
 	for _, r := range s.allWaiting() {
 		if r.stale > 0 && !r.dropStale {
@@ -164,6 +161,20 @@ func (s *Scheduler) oldestEntry(r *request) *entry {
 		}
 	}
 	return nil
+}
+
+// notInFlight is how many computed tokens of r no row in flight computes. Stale
+// rows are not among the computed tokens. vLLM subtracts the row in the oldest step
+// whatever became of it, and takes a negative number for none.
+func (s *Scheduler) notInFlight(r *request, e *entry) int {
+	computed := r.kv.NumComputedTokens()
+	switch {
+	case !s.config.AsVLLM:
+		computed -= r.inFlight - r.stale
+	case e != nil:
+		computed = max(computed-int(e.tokens), 0)
+	}
+	return computed
 }
 
 // cutLoad shortens what r, which waits, has loaded to the blocks before block

@@ -329,3 +329,45 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	require.LessOrEqual(t, len(affected), 2)
 	require.NoError(t, h.Check())
 }
+
+// A request that computes again has a row in flight that no longer counts: the
+// row's tokens are not among the computed ones.
+func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		asVLLM    bool
+		blockSize int
+		external  int
+	}{
+		{"blocks of one token", false, 1, 44},
+		{"blocks of one token, as vLLM", true, 1, 44},
+		{"blocks of sixteen tokens", false, 16, 48},
+		{"blocks of sixteen tokens, as vLLM", true, 16, 48},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := transferConfig(200)
+			c.AsVLLM, c.MaxConcurrentBatches, c.AsyncScheduling = test.asVLLM, 2, true
+			c.Cache.Groups[0].BlockSize = test.blockSize
+			h := newHost(t, c)
+			back := h.add(85, 1, Spec{External: Match{test.external, false}})
+			other := h.add(20, 200, Spec{External: Match{16, true}})
+			require.Len(t, h.schedule(), 1)
+			require.Len(t, h.schedule(), 1)
+			affected, err := h.LoadFailed(nil, h.table(back)[0])
+			require.NoError(t, err)
+			require.Equal(t, []ID{back}, affected)
+			h.update(1)
+			require.Zero(t, h.out.Kept[0])
+			require.Zero(t, h.computed(back))
+			affected, err = h.LoadFailed(nil, h.table(other)[0])
+			require.NoError(t, err)
+			require.Equal(t, []ID{other}, affected)
+			require.NoError(t, h.Received(other))
+			h.update(1)
+			require.Zero(t, h.out.Kept[0], "its second row was computed from what did not come")
+			rows := h.schedule()
+			require.Len(t, rows, 2)
+			require.Equal(t, []int{85, 20}, []int{rows[0].NumScheduledTokens, rows[1].NumScheduledTokens})
+		})
+	}
+}
