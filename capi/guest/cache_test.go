@@ -200,3 +200,11 @@ func TestTheInstalledPythonModuleServesItsExample(t *testing.T) {
 	}, "python3", alone)
 	require.Contains(t, r.stdout, "24 requests")
 }
+
+func TestThePythonModuleRefusesNumbersThatItsFieldsCannotHold(t *testing.T) {
+	t.Parallel()
+	need(t, "python3")
+	succeed(t, t.TempDir(), []string{
+		"PYTHONPATH=" + filepath.Join(root, "capi", "cache", "python"), "PYTHONDONTWRITEBYTECODE=1", "LD_LIBRARY_PATH=" + library(""),
+	}, "python3", source("cache_ranges.py"))
+}

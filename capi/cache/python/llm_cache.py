@@ -13,11 +13,20 @@ are the caller's::
 All lengths and positions are tokens. llm_cache.h, beside the library, describes
 everything in full; names here are those there. The library is looked for as
 libllm_cache.so.2 where the dynamic linker looks; LLM_CACHE_LIBRARY names another.
+
+A call raises ValueError if a number does not fit the field of llm_cache.h (tokens,
+blocks, lengths and most others are int32_t, ids and user_data uint64_t) or a text has
+a NUL, and CacheError if the library refuses it. Both change nothing.
+
+The module has no llm_cache_plan_memory and llm_cache_plan_workers, no llm_cache_drain
+(the events as arrays; drain_msgpack has them as vLLM sends them), no
+llm_cache_set_log and nothing of llm_attention.h.
 """
 
 from __future__ import annotations
 
 import ctypes as c
+import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +39,7 @@ FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA = range(4)
 FCFS, PRIORITY = range(2)
 # What steps leave out.
 PAUSE_NONE, PAUSE_NEW, PAUSE_ALL = range(3)
-# What names a block of tokens.
+# Hash function for blocks.
 HASH_SHA256, HASH_XXH3, HASH_NONE = range(3)
 # Flags of a cache.
 EVENTS, WHOLE_PREFILLS, ADMIT_CHUNKS, RETURN_DRAFTS = 1, 2, 4, 8
@@ -56,7 +65,39 @@ class CacheError(Exception):
         self.code = code
 
 
-class Group(c.Structure):
+_RANGES = {
+    c.c_int32: (-(2**31), 2**31 - 1), c.c_uint32: (0, 2**32 - 1),
+    c.c_int64: (-(2**63), 2**63 - 1), c.c_uint64: (0, 2**64 - 1),
+}  # ctypes cuts off what does not fit, without a word
+
+
+def _number(name: str, value: int, kind: type) -> int:
+    least, most = _RANGES[kind]
+    value = operator.index(value)
+    if not least <= value <= most:
+        raise ValueError(f"{name} is {value}: want {least} to {most}")
+    return value
+
+
+def _text(name: str, value: str) -> bytes:
+    at = value.find("\0")
+    if at >= 0:
+        raise ValueError(f"{name} has a NUL after {at} characters")
+    return value.encode()
+
+
+class _Checked(c.Structure):
+    """A struct that refuses numbers which its fields cannot hold."""
+
+    def __init_subclass__(cls) -> None:
+        cls._kinds = dict(cls._fields_)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        kind = self._kinds.get(name)
+        super().__setattr__(name, _number(name, value, kind) if kind in _RANGES else value)
+
+
+class Group(_Checked):
     """Layers that share a block table."""
 
     _fields_ = [
@@ -65,7 +106,7 @@ class Group(c.Structure):
     ]
 
 
-class _Config(c.Structure):
+class _Config(_Checked):
     _fields_ = [
         ("size", c.c_uint32), ("num_gpu_blocks", c.c_int32), ("block_size", c.c_int32), ("max_num_seqs", c.c_int32),
         ("max_num_batched_tokens", c.c_int32), ("max_model_len", c.c_int32), ("policy", c.c_int32), ("hash", c.c_int32),
@@ -82,11 +123,11 @@ class _Tokens(c.Structure):
     _fields_ = [("at", c.POINTER(c.c_int32)), ("len", c.c_int64)]
 
 
-class _Item(c.Structure):
+class _Item(_Checked):
     _fields_ = [("hash", c.c_char_p), ("offset", c.c_int32), ("length", c.c_int32)]
 
 
-class _Spec(c.Structure):
+class _Spec(_Checked):
     _fields_ = [
         ("size", c.c_uint32), ("flags", c.c_uint32), ("tokens", _Tokens), ("max_tokens", c.c_int32), ("min_tokens", c.c_int32),
         ("stop", _Tokens), ("salt", c.c_char_p), ("lora", c.c_char_p), ("lora_id", c.c_int64), ("arrival", c.c_double),
@@ -267,9 +308,28 @@ def _load() -> c.CDLL:
     return _library
 
 
-def _i32(values: Iterable[int]) -> c.Array:
-    values = list(values)
-    return (c.c_int32 * len(values))(*values)
+def _numbers(name: str, values: Iterable[int], kind: type) -> c.Array:
+    values, (least, most) = list(values), _RANGES[kind]
+    if values and not (least <= min(values) and max(values) <= most):
+        for i, value in enumerate(values):
+            _number(f"{name}[{i}]", value, kind)
+    return (kind * len(values))(*values)
+
+
+def _i32s(name: str, values: Iterable[int]) -> c.Array:
+    return _numbers(name, values, c.c_int32)
+
+
+def _i32(name: str, value: int) -> c.c_int32:
+    return c.c_int32(_number(name, value, c.c_int32))
+
+
+def _ids(ids: Iterable[int]) -> c.Array:
+    return _numbers("ids", ids, c.c_uint64)
+
+
+def _id(id: int) -> c.c_uint64:
+    return c.c_uint64(_number("id", id, c.c_uint64))
 
 
 def _grow(struct: c.Structure, names: Sequence[str]) -> None:
@@ -302,7 +362,7 @@ class Cache:
         config = _Config(
             size=c.sizeof(_Config), num_gpu_blocks=num_gpu_blocks, block_size=block_size, max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens, max_model_len=max_model_len, policy=policy, hash=hash,
-            hash_seed=None if hash_seed is None else hash_seed.encode(), flags=flags,
+            hash_seed=None if hash_seed is None else _text("hash_seed", hash_seed), flags=flags,
             long_prefill_token_threshold=long_prefill_token_threshold, num_lookahead_tokens=num_lookahead_tokens,
             num_speculative_tokens=num_speculative_tokens, watermark=watermark, groups=layers if groups else None,
             groups_len=len(groups), retention_interval=retention_interval, scheduler_block_size=scheduler_block_size,
@@ -336,13 +396,13 @@ class Cache:
     ) -> int:
         """Puts a request into the waiting queue and returns its id. items are images and the like: hash, offset, length;
         is_embed has a byte for each token, 0 for those of items that take no embedding."""
-        parts = (_Item * len(items))(*[_Item(hash.encode(), offset, length) for hash, offset, length in items])
-        prompt, ends, id = _i32(tokens), _i32(stop), c.c_uint64(0)
+        parts = (_Item * len(items))(*[_Item(_text("the hash of an item", hash), offset, length) for hash, offset, length in items])
+        prompt, ends, id = _i32s("tokens", tokens), _i32s("stop", stop), c.c_uint64(0)
         if is_embed is not None and len(is_embed) != len(prompt):
             raise ValueError(f"is_embed has {len(is_embed)} bytes for {len(prompt)} tokens")
         spec = _Spec(
             size=c.sizeof(_Spec), flags=flags, tokens=_Tokens(prompt, len(prompt)), max_tokens=max_tokens, min_tokens=min_tokens,
-            stop=_Tokens(ends, len(ends)), salt=salt.encode(), lora=lora.encode(), lora_id=lora_id, arrival=arrival,
+            stop=_Tokens(ends, len(ends)), salt=_text("salt", salt), lora=_text("lora", lora), lora_id=lora_id, arrival=arrival,
             priority=priority, user_data=user_data, external=external,
             items=parts if items else None, items_len=len(items), is_embed=is_embed,
         )
@@ -352,32 +412,32 @@ class Cache:
     def fork(self, parent: int, *, last: int = -1, arrival: float = 0.0) -> int:
         """Makes a request with the tokens of another one; last replaces its last generated token."""
         child = c.c_uint64(0)
-        self._check(self._lib.llm_cache_fork(self._handle, c.c_uint64(parent), last, c.c_double(arrival), c.byref(child)))
+        self._check(self._lib.llm_cache_fork(self._handle, _id(parent), _i32("last", last), c.c_double(arrival), c.byref(child)))
         return child.value
 
     def abort(self, *ids: int) -> int:
         """Ends requests, and returns how many had not finished."""
         aborted = c.c_int64(0)
-        self._check(self._lib.llm_cache_abort(self._handle, (c.c_uint64 * len(ids))(*ids), c.c_int64(len(ids)), c.byref(aborted)))
+        self._check(self._lib.llm_cache_abort(self._handle, _ids(ids), c.c_int64(len(ids)), c.byref(aborted)))
         return aborted.value
 
     def release(self, *ids: int) -> None:
         """Lets requests run that were added with HOLD."""
-        self._check(self._lib.llm_cache_release(self._handle, (c.c_uint64 * len(ids))(*ids), c.c_int64(len(ids))))
+        self._check(self._lib.llm_cache_release(self._handle, _ids(ids), c.c_int64(len(ids))))
 
     def match(self, id: int, external: int, *, load_async: bool = False) -> None:
         """Says that the first external tokens of a request can be loaded from elsewhere."""
-        self._check(self._lib.llm_cache_match(self._handle, c.c_uint64(id), external, LOAD_ASYNC if load_async else 0))
+        self._check(self._lib.llm_cache_match(self._handle, _id(id), _i32("external", external), LOAD_ASYNC if load_async else 0))
 
     def received(self, *ids: int) -> None:
         """Says that the loads of requests are over."""
-        self._check(self._lib.llm_cache_received(self._handle, (c.c_uint64 * len(ids))(*ids), c.c_int64(len(ids))))
+        self._check(self._lib.llm_cache_received(self._handle, _ids(ids), c.c_int64(len(ids))))
 
     def load_failed(self, *blocks: int) -> list[int]:
         """Says which blocks did not get their contents, before received and before the update of the step.
         Returns the requests that compute them again."""
         affected = _IDs()
-        given = _i32(blocks)
+        given = _i32s("blocks", blocks)
         while (code := self._lib.llm_cache_load_failed(self._handle, given, c.c_int64(len(given)), c.byref(affected))) == _SMALL:
             room = (c.c_uint64 * affected.len)()
             affected.at, affected.cap = c.cast(room, c.POINTER(c.c_uint64)), len(room)
@@ -386,7 +446,7 @@ class Cache:
 
     def sent(self, *ids: int) -> None:
         """Says that the blocks of finished requests were sent, or will not be."""
-        self._check(self._lib.llm_cache_sent(self._handle, (c.c_uint64 * len(ids))(*ids), c.c_int64(len(ids))))
+        self._check(self._lib.llm_cache_sent(self._handle, _ids(ids), c.c_int64(len(ids))))
 
     def schedule(self) -> Step:
         """Schedules the next step."""
@@ -420,7 +480,7 @@ class Cache:
 
     def update(self, sampled: Sequence[Sequence[int]]) -> Outcome:
         """Takes what the model sampled in the oldest step in flight: a list of tokens for each row."""
-        counts, tokens = _i32(len(row) for row in sampled), _i32(t for row in sampled for t in row)
+        counts, tokens = _i32s("counts", map(len, sampled)), _i32s("sampled", (t for row in sampled for t in row))
         o = self._outcome
         while True:
             code = self._lib.llm_cache_update(
@@ -437,14 +497,14 @@ class Cache:
 
     def set_drafts(self, drafts: dict[int, Sequence[int]]) -> None:
         """Gives requests, by id, the draft tokens to verify in their next step."""
-        ids, counts = (c.c_uint64 * len(drafts))(*drafts), _i32(len(d) for d in drafts.values())
-        tokens = _i32(t for d in drafts.values() for t in d)
+        ids, counts = _ids(drafts), _i32s("counts", map(len, drafts.values()))
+        tokens = _i32s("drafts", (t for d in drafts.values() for t in d))
         self._check(self._lib.llm_cache_set_drafts(self._handle, ids, counts, c.c_int64(len(ids)), tokens, c.c_int64(len(tokens))))
 
     def table(self, id: int, group: int = 0) -> list[int]:
         """The block table of a request in a group; empty while it waits."""
         t = _I32s()
-        while (code := self._lib.llm_cache_table(self._handle, c.c_uint64(id), group, c.byref(t))) == _SMALL:
+        while (code := self._lib.llm_cache_table(self._handle, _id(id), _i32("group", group), c.byref(t))) == _SMALL:
             room = (c.c_int32 * t.len)()
             t.at, t.cap = c.cast(room, c.POINTER(c.c_int32)), len(room)
         self._check(code)
@@ -453,7 +513,7 @@ class Cache:
     def progress(self, id: int) -> tuple[int, int]:
         """How many tokens of a request are computed, and how many it has."""
         computed, tokens = c.c_int64(0), c.c_int64(0)
-        self._check(self._lib.llm_cache_progress(self._handle, c.c_uint64(id), c.byref(computed), c.byref(tokens)))
+        self._check(self._lib.llm_cache_progress(self._handle, _id(id), c.byref(computed), c.byref(tokens)))
         return computed.value, tokens.value
 
     def statistics(self) -> Statistics:
@@ -465,9 +525,9 @@ class Cache:
     def drain_msgpack(self, seconds: float, rank: int = 0, *, int_hashes: bool = False, arrays: bool = False) -> bytes:
         """The events since the last call as a batch in vLLM's encoding; empty if there are none. arrays: as
         indexers read them that know fields by position."""
-        b = _Bytes()
+        b, flags = _Bytes(), bool(int_hashes) + 2 * bool(arrays)
         while True:
-            code = self._lib.llm_cache_drain_msgpack(self._handle, c.c_double(seconds), rank, int(int_hashes) + 2 * int(arrays), c.byref(b))
+            code = self._lib.llm_cache_drain_msgpack(self._handle, c.c_double(seconds), _i32("rank", rank), flags, c.byref(b))
             if code != _SMALL:
                 break
             room = (c.c_uint8 * b.len)()
@@ -477,7 +537,7 @@ class Cache:
 
     def pause(self, pause: int) -> None:
         """Says what the next steps leave out: PAUSE_NONE, PAUSE_NEW (no waiting request is admitted) or PAUSE_ALL."""
-        self._check(self._lib.llm_cache_pause(self._handle, pause))
+        self._check(self._lib.llm_cache_pause(self._handle, _i32("pause", pause)))
 
     def reset_encoder(self) -> None:
         """Forgets all outputs of the encoder; the worker must drop them, too."""
@@ -485,4 +545,4 @@ class Cache:
 
     def reset(self, *, preempt: bool = False) -> None:
         """Forgets all cached prefixes; with preempt all running requests lose their blocks before."""
-        self._check(self._lib.llm_cache_reset(self._handle, int(preempt)))
+        self._check(self._lib.llm_cache_reset(self._handle, int(bool(preempt))))
