@@ -131,7 +131,8 @@ enum {
     LLM_CACHE_E_SMALL = -6,    /* an output array is too small; len is what is needed */
     LLM_CACHE_E_OVERLAP = -7,  /* two arrays or structs overlap */
     LLM_CACHE_E_ALIGN = -8,    /* an array or struct is not aligned for its type */
-    LLM_CACHE_E_ORDER = -9,    /* called in the wrong order: a step is in flight, or none is */
+    LLM_CACHE_E_ORDER = -9,    /* called in the wrong order: a step is in flight, or none is; or the cache has no such
+                                  role: llm_cache_match or llm_cache_load_failed without LLM_CACHE_KV_CONSUMER, say */
     LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
     LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool */
@@ -196,7 +197,7 @@ enum {
     LLM_CACHE_GROUP_EAGLE = 2  /* hits lose their last block, which the draft model computes */
 };
 
-/* Layers that share a block table. */
+/* Layers that share a block table. A field of another kind must be 0. */
 typedef struct llm_cache_group {
     int32_t kind;
     int32_t block_size; /* tokens of a block */
@@ -251,7 +252,7 @@ typedef struct llm_cache_config {
     int32_t block_size;    /* tokens of a block of one group of full attention; 0 if groups are given */
     int32_t max_num_seqs;  /* running requests */
     int32_t max_num_batched_tokens; /* in a step, of all requests */
-    int32_t max_model_len; /* of a request, prompt and output */
+    int32_t max_model_len; /* of a request, prompt and output; at least 2 */
     /* A caller's struct may end here, or after any field below. */
     int32_t policy;        /* LLM_CACHE_FCFS or LLM_CACHE_PRIORITY */
     int32_t hash;          /* LLM_CACHE_HASH_... */
@@ -314,18 +315,20 @@ typedef struct llm_cache_group_list {
 /* How memory is divided, as vLLM does. Capacities that suffice: the number of layers. */
 typedef struct llm_cache_plan {
     uint32_t size;
-    int32_t num_gpu_blocks;      /* out: for llm_cache_config, as are the groups */
+    int32_t num_gpu_blocks;      /* out: for llm_cache_config, as are the groups; includes the null block */
     llm_cache_group_list groups; /* out: layers that share a block table */
     llm_cache_i32s layer_groups; /* out: the group of each layer */
     llm_cache_i32s layer_tensors; /* out: the tensor of each layer; layers of different groups share one and use
                                      different blocks of it: block b begins at b x bytes / num_gpu_blocks */
     llm_cache_i64s tensor_bytes; /* out */
     /* A caller's struct may end here. */
-    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless one request of this length fits; 0: not checked */
+    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless llm_cache_add takes a request of this length, with one step
+                                     in flight; 0: not checked. The null block is not counted (in vLLM it is); Mamba with
+                                     LLM_CACHE_GROUP_ALIGN takes more with several steps in flight */
     int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
-    int64_t request_bytes;        /* out: what one request of max_model_len takes */
-    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none. Also with
-                                     LLM_CACHE_E_MEMORY */
+    int64_t request_bytes;        /* out: what one request of max_model_len takes. Also with LLM_CACHE_E_MEMORY, as is
+                                     longest; both are 0 if max_model_len is 0 */
+    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none */
     int32_t reserved;             /* 0 */
 } llm_cache_plan;
 
@@ -392,7 +395,8 @@ typedef struct llm_cache_spec {
     int32_t min_tokens;      /* stop tokens are ignored before this many; at most max_tokens, and what max_model_len leaves */
     /* A caller's struct may end here, or after any field below. */
     llm_cache_tokens stop; /* tokens after which it stops, end of sequence among them */
-    const char *salt;      /* requests share blocks only under equal salts; NULL or "": none */
+    const char *salt;      /* requests share blocks only under equal salts; NULL or "": none. No salt may be the name of
+                              an adapter: see llm_cache_add */
     const char *lora;      /* name of the adapter; NULL or "": the base model */
     int64_t lora_id;       /* for events and max_loras; 0: the base model */
     double arrival;        /* time in any unit; smaller comes first among equal priorities */
@@ -404,7 +408,15 @@ typedef struct llm_cache_spec {
     const uint8_t *is_embed; /* tokens.len bytes: 0 for tokens of items that take no embedding; NULL: all of them do */
 } llm_cache_spec;
 
-/* Puts a request into the waiting queue. */
+/*
+ * Puts a request into the waiting queue.
+ *
+ * In the hash of a block, as in vLLM's, a salt and an adapter's name are texts that do not
+ * say which of the two they are. So the first block of a request of the base model with the
+ * salt "x" has the hash of the same block of the adapter "x" without a salt, and one can hit
+ * the other's. Give salts a prefix that no adapter's name has. Only other hashes could
+ * keep the two apart, and these must be those that vLLM and indexers of its events compute.
+ */
 int llm_cache_add(llm_cache cache, const llm_cache_spec *spec, llm_request *id);
 
 /*
