@@ -111,15 +111,8 @@ func (e *Engine) addRow(s *step, i int, now time.Time) int {
 		q:      q, from: from, logits: len(b.Logits), last: planned.Samples, placeholder: placeholder, drafts: drafts,
 		prompt: q.stream.request.PromptLogprobs && from < q.prompt && q.index == 0,
 	}
-	switch {
-	case r.prompt:
-		for k := range n {
-			b.Logits = append(b.Logits, int32(first+k))
-		}
-	case r.last:
-		for k := n - 1 - len(drafts); k < n; k++ {
-			b.Logits = append(b.Logits, int32(first+k))
-		}
+	for k := n - r.wantedLogits(n); k < n; k++ {
+		b.Logits = append(b.Logits, int32(first+k))
 	}
 	r.wants = len(b.Logits) - r.logits
 	s.rows = append(s.rows, r)
@@ -133,4 +126,15 @@ func (e *Engine) addRow(s *step, i int, now time.Time) int {
 		s.report.Context += from + n
 	}
 	return len(q.table)
+}
+
+// wantedLogits is for how many of the last of n tokens the row needs logits.
+func (r *row) wantedLogits(n int) int {
+	switch {
+	case r.prompt:
+		return n
+	case r.last:
+		return 1 + len(r.drafts)
+	}
+	return 0
 }

@@ -11,7 +11,7 @@ import (
 // What is in the page is JSON: who has tables once, in names, and each frame as
 // its difference from the one before. A list that changes is spliced: how many
 // entries stay at its beginning, how many at its end, and what is between them.
-// page.js reads it.
+// script/frames.js reads it.
 type packed struct {
 	Block  int      `json:"block"`
 	CPU    int      `json:"cpu"`

@@ -10,8 +10,11 @@ import (
 	"strings"
 )
 
-//go:embed page.html page.css page.js
+//go:embed page.html page.css script
 var files embed.FS
+
+// The script's files in their order: each may use what those before it have.
+var scripts = []string{"script/frames.js", "script/grids.js", "script/tables.js", "script/steps.js"}
 
 var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{"list": list}).ParseFS(files, "page.html"))
 
@@ -29,7 +32,7 @@ func write(w io.Writer, r *Recording, live *liveness) error {
 	if err != nil {
 		return err
 	}
-	style, script := file("page.css"), file("page.js")
+	style, script := file("page.css"), program()
 	policy := fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; base-uri 'none'; form-action 'none'", sum(style), sum(script))
 	if live != nil {
 		policy += "; connect-src 'self'"
@@ -53,6 +56,17 @@ func write(w io.Writer, r *Recording, live *liveness) error {
 	}
 	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// program is the script: one function, so that its names are its own.
+func program() string {
+	var b strings.Builder
+	b.WriteString("(() => {\n'use strict'\n\n")
+	for _, name := range scripts {
+		b.WriteString(file(name))
+	}
+	b.WriteString("})()\n")
+	return b.String()
 }
 
 func file(name string) string {
