@@ -45,7 +45,7 @@ const char *llm_cache_error_text(int error) {
     case LLM_CACHE_E_SMALL: return "an output array is too small";
     case LLM_CACHE_E_OVERLAP: return "arrays or structs overlap";
     case LLM_CACHE_E_ALIGN: return "an array or struct is not aligned";
-    case LLM_CACHE_E_ORDER: return "called out of order: a step is open, or none is";
+    case LLM_CACHE_E_ORDER: return "called out of order: a step is in flight, or none is, or the cache has no such role";
     case LLM_CACHE_E_BUSY: return "blocks are in use";
     case LLM_CACHE_E_LIMIT: return "too many open caches or live requests";
     case LLM_CACHE_E_MEMORY: return "not enough memory for the pool";

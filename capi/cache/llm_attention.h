@@ -68,7 +68,8 @@ typedef struct llm_attention_cache {
     uint32_t size;
     int32_t dtype, layout;
     int32_t blocks, block_size; /* tokens of a block */
-    int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 256 */
+    int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 256; with LLM_LAYOUT_VLLM its elements
+                                    also fill multiples of 16 bytes (16 of them for fp8 and int8) */
     float key_scale, value_scale; /* factors of all keys and values; 0 means 1 */
     int32_t reserved;             /* 0 */
     void *key, *value;            /* value may lie in the memory of key */

@@ -11,7 +11,7 @@
  *                                .max_num_seqs = 64, .max_num_batched_tokens = 2048, .max_model_len = 4096};
  *     llm_cache cache;
  *     int error = llm_cache_open(&config, &cache);
- *     if (error) { fputs(llm_cache_error_text(error), stderr); }
+ *     if (error) { fputs(llm_cache_error_text(error), stderr); return 1; }
  *     llm_cache_spec spec = {.size = sizeof spec, .tokens = {prompt, n}, .max_tokens = 100};
  *     llm_request id;
  *     llm_cache_add(cache, &spec, &id);
@@ -51,7 +51,7 @@
  * writes to them any more.
  *
  * IMAGES AND OTHER ITEMS. `items` of a spec are parts of the prompt whose content the
- * tokens do not tell: their hashes become part of the names of blocks. With an
+ * tokens do not tell: their hashes become part of the hashes of blocks. With an
  * encoder_cache_size the library also says when an encoder must run. The step's
  * encoder_inputs are the items to encode before its rows are computed; the worker keeps each
  * output under the hash of its item until the hash is in freed_encoder_outputs of a step. A row whose tokens
@@ -66,7 +66,7 @@
  * say llm_cache_step_failed. LLM_CACHE_AS_VLLM is the only flag that changes this.
  *
  * UNITS. Lengths and positions are tokens, capacities and `len` are entries of
- * an array, both unless said otherwise. Blocks are numbered from 0; block 0 is
+ * an array, unless said otherwise. Blocks are numbered from 0; block 0 is
  * the null block, a placeholder for blocks that are no longer read; it is never
  * written. Slot = block x block_size + offset in the block.
  *
@@ -84,13 +84,14 @@
  * entries written. When one is too small, the call returns LLM_CACHE_E_SMALL,
  * each len of the call is what is needed, and no entry has been written. Other
  * errors leave len alone. `at` may be NULL if cap is 0. No result
- * is lost: see llm_cache_schedule and llm_cache_events.
+ * is lost: see llm_cache_schedule and llm_cache_drain.
  *
  * HANDLES are numbers, and are checked: a closed cache, a finished request, a
  * request of another open cache and any number that is no handle are errors.
  *
  * ERRORS. 0 is success; everything else is negative and has a text. A call that
- * fails has changed nothing. Pointers and lengths are checked as far as they can
+ * fails has changed nothing, except that llm_cache_schedule keeps the step it has scheduled
+ * when it returns LLM_CACHE_E_SMALL. Pointers and lengths are checked as far as they can
  * be: NULL, negative and huge lengths, misaligned arrays and arrays that overlap
  * one that is written are errors. A pointer to memory that is not there is a crash, as everywhere in C.
  *
@@ -126,12 +127,14 @@ enum {
     LLM_CACHE_E_HANDLE = -1,   /* no open cache has this handle */
     LLM_CACHE_E_REQUEST = -2,  /* no live request of this cache has this id */
     LLM_CACHE_E_NULL = -3,     /* a pointer is NULL that must not be */
-    LLM_CACHE_E_SIZE = -4,     /* the size of a struct is not one that this library knows */
+    LLM_CACHE_E_SIZE = -4,     /* the size of a struct is not one that this library knows, or a step ends before a field
+                                  that would have entries */
     LLM_CACHE_E_RANGE = -5,    /* a number is out of range, or numbers do not fit together */
     LLM_CACHE_E_SMALL = -6,    /* an output array is too small; len is what is needed */
     LLM_CACHE_E_OVERLAP = -7,  /* two arrays or structs overlap */
     LLM_CACHE_E_ALIGN = -8,    /* an array or struct is not aligned for its type */
-    LLM_CACHE_E_ORDER = -9,    /* called in the wrong order: a step is in flight, or none is */
+    LLM_CACHE_E_ORDER = -9,    /* called in the wrong order: a step is in flight, or none is; or the cache has no such
+                                  role: llm_cache_match or llm_cache_load_failed without LLM_CACHE_KV_CONSUMER, say */
     LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
     LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool */
@@ -187,7 +190,8 @@ typedef struct llm_cache_i64s {
 enum {
     LLM_CACHE_FULL = 0,           /* all tokens */
     LLM_CACHE_SLIDING_WINDOW = 1, /* the last `window` tokens */
-    LLM_CACHE_CHUNKED_LOCAL = 2,  /* the tokens of the same chunk of `chunk` */
+    LLM_CACHE_CHUNKED_LOCAL = 2,  /* the tokens of the same chunk of `chunk`; with prefix caching all groups must have the
+                                     same block size */
     LLM_CACHE_MAMBA = 3           /* a running state */
 };
 
@@ -196,7 +200,7 @@ enum {
     LLM_CACHE_GROUP_EAGLE = 2  /* hits lose their last block, which the draft model computes */
 };
 
-/* Layers that share a block table. */
+/* Layers that share a block table. A field of another kind must be 0. */
 typedef struct llm_cache_group {
     int32_t kind;
     int32_t block_size; /* tokens of a block */
@@ -214,7 +218,7 @@ enum {
     LLM_CACHE_PRIORITY = 1 /* by priority, then arrival; smaller first */
 };
 
-/* What names a block of tokens. */
+/* Hash function for blocks. */
 enum {
     LLM_CACHE_HASH_SHA256 = 0, /* vLLM's sha256_cbor: collision-resistant */
     LLM_CACHE_HASH_XXH3 = 1,   /* faster, but collisions can be made: only if users trust each other or have different salts */
@@ -225,7 +229,8 @@ enum {
     LLM_CACHE_EVENTS = 1,             /* record events; they are kept until they are drained */
     LLM_CACHE_WHOLE_PREFILLS = 2,     /* a prompt is computed in one step */
     LLM_CACHE_ADMIT_CHUNKS = 4,       /* admit a request if its first chunk fits */
-    LLM_CACHE_RETURN_DRAFTS = 8,      /* give blocks of rejected drafts back at once */
+    LLM_CACHE_RETURN_DRAFTS = 8,      /* give blocks of rejected drafts back at once; only with one step in flight, so not
+                                         with LLM_CACHE_ASYNC */
     /* 16 was LLM_CACHE_FORGET_UNSCHEDULED, now the default; LLM_CACHE_AS_VLLM turns it off */
     LLM_CACHE_EAGLE = 32,             /* the drafts come from EAGLE */
     /*
@@ -251,7 +256,7 @@ typedef struct llm_cache_config {
     int32_t block_size;    /* tokens of a block of one group of full attention; 0 if groups are given */
     int32_t max_num_seqs;  /* running requests */
     int32_t max_num_batched_tokens; /* in a step, of all requests */
-    int32_t max_model_len; /* of a request, prompt and output */
+    int32_t max_model_len; /* of a request, prompt and output; at least 2 */
     /* A caller's struct may end here, or after any field below. */
     int32_t policy;        /* LLM_CACHE_FCFS or LLM_CACHE_PRIORITY */
     int32_t hash;          /* LLM_CACHE_HASH_... */
@@ -265,14 +270,14 @@ typedef struct llm_cache_config {
     int64_t groups_len;
     int32_t retention_interval; /* of window and Mamba blocks that stay in the cache: 0 those at the end of the
                                    prompt and of prefixes that requests share, which is vLLM's default; n > 0 also
-                                   every n tokens; -1 every block */
+                                   every n tokens; -1 every block. n > 0 is LLM_CACHE_E_RANGE without a window or Mamba group */
     int32_t scheduler_block_size; /* granularity of hits; 0: least common multiple of the blocks */
     int32_t pipeline_parallel_size; /* stages that compute a step one after the other; 0: one */
     int32_t max_concurrent_batches; /* steps in flight; 0: pipeline_parallel_size, and one more with LLM_CACHE_ASYNC */
     int32_t max_in_flight_tokens;   /* bounds what windows hold back (vLLM: the product of batches and tokens of a
                                        step); 0: max_model_len */
     int32_t max_loras;              /* adapters that run at a time: requests with lora_id above 0; 0: no limit */
-    int32_t encoder_cache_size;     /* embeddings that the worker keeps; 0: no encoder, items only name blocks */
+    int32_t encoder_cache_size;     /* embeddings that the worker keeps; 0: no encoder, items only count in hashes */
     int32_t max_num_encoder_input_tokens; /* embeddings to compute in a step; 0: encoder_cache_size */
     double residency_sample;        /* part of the blocks, 0 to 1, whose time in the cache is measured (vLLM:
                                        kv_cache_metrics_sample); see llm_cache_stats */
@@ -314,18 +319,20 @@ typedef struct llm_cache_group_list {
 /* How memory is divided, as vLLM does. Capacities that suffice: the number of layers. */
 typedef struct llm_cache_plan {
     uint32_t size;
-    int32_t num_gpu_blocks;      /* out: for llm_cache_config, as are the groups */
+    int32_t num_gpu_blocks;      /* out: for llm_cache_config, as are the groups; includes the null block */
     llm_cache_group_list groups; /* out: layers that share a block table */
     llm_cache_i32s layer_groups; /* out: the group of each layer */
     llm_cache_i32s layer_tensors; /* out: the tensor of each layer; layers of different groups share one and use
                                      different blocks of it: block b begins at b x bytes / num_gpu_blocks */
     llm_cache_i64s tensor_bytes; /* out */
     /* A caller's struct may end here. */
-    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless one request of this length fits; 0: not checked */
+    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless llm_cache_add takes a request of this length, with one step
+                                     in flight; 0: not checked. The null block is not counted (in vLLM it is); Mamba with
+                                     LLM_CACHE_GROUP_ALIGN takes more with several steps in flight */
     int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
-    int64_t request_bytes;        /* out: what one request of max_model_len takes */
-    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none. Also with
-                                     LLM_CACHE_E_MEMORY */
+    int64_t request_bytes;        /* out: what one request of max_model_len takes. Also with LLM_CACHE_E_MEMORY, as is
+                                     longest; both are 0 if max_model_len is 0 */
+    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none */
     int32_t reserved;             /* 0 */
 } llm_cache_plan;
 
@@ -368,6 +375,7 @@ enum {
     LLM_CACHE_NO_READ = 1, /* do not hit the cache; the blocks are stored all the same */
     LLM_CACHE_REPORT = 2,  /* record events for hits, too */
     LLM_CACHE_HOLD = 4,    /* do not run before llm_cache_release; those added later do not wait for it */
+    /* The first two only with LLM_CACHE_KV_CONSUMER, the third with LLM_CACHE_KV_PRODUCER. */
     LLM_CACHE_LOAD_ASYNC = 8, /* `external` is loaded while the request waits and others run */
     LLM_CACHE_ASK = 16,    /* do not run before llm_cache_match has said what can be loaded */
     LLM_CACHE_SEND = 32    /* keep the blocks when it has finished, until llm_cache_sent */
@@ -375,8 +383,8 @@ enum {
 
 /*
  * An image, or other input whose placeholder tokens say nothing of its content:
- * tokens offset to offset + length - 1 of the prompt. The text, of at most
- * LLM_CACHE_MAX_TEXT bytes, is different for different contents.
+ * tokens offset to offset + length - 1 of the prompt. The text, of 1 to LLM_CACHE_MAX_TEXT
+ * bytes, is different for different contents; NULL and "" are LLM_CACHE_E_NULL.
  */
 typedef struct llm_cache_item {
     const char *hash;
@@ -392,19 +400,28 @@ typedef struct llm_cache_spec {
     int32_t min_tokens;      /* stop tokens are ignored before this many; at most max_tokens, and what max_model_len leaves */
     /* A caller's struct may end here, or after any field below. */
     llm_cache_tokens stop; /* tokens after which it stops, end of sequence among them */
-    const char *salt;      /* requests share blocks only under equal salts; NULL or "": none */
+    const char *salt;      /* requests share blocks only under equal salts; NULL or "": none. No salt may be the name of
+                              an adapter: see llm_cache_add */
     const char *lora;      /* name of the adapter; NULL or "": the base model */
     int64_t lora_id;       /* for events and max_loras; 0: the base model */
     double arrival;        /* time in any unit; smaller comes first among equal priorities */
     int32_t priority;      /* smaller is more important */
     int32_t external;      /* tokens from the first one on that can be loaded from elsewhere */
     uint64_t user_data;    /* the caller's: comes back in each row */
-    const llm_cache_item *items; /* by ascending offset, without overlaps; part of the names of the blocks that hold them */
+    const llm_cache_item *items; /* by ascending offset, without overlaps; part of the hashes of the blocks that hold them */
     int64_t items_len;     /* at most LLM_CACHE_MAX_ITEMS */
     const uint8_t *is_embed; /* tokens.len bytes: 0 for tokens of items that take no embedding; NULL: all of them do */
 } llm_cache_spec;
 
-/* Puts a request into the waiting queue. */
+/*
+ * Puts a request into the waiting queue.
+ *
+ * In the hash of a block, as in vLLM's, a salt and an adapter's name are texts that do not
+ * say which of the two they are. So the first block of a request of the base model with the
+ * salt "x" has the hash of the same block of the adapter "x" without a salt, and one can hit
+ * the other's. Give salts a prefix that no adapter's name has. Only other hashes could
+ * keep the two apart, and these must be those that vLLM and indexers of its events compute.
+ */
 int llm_cache_add(llm_cache cache, const llm_cache_spec *spec, llm_request *id);
 
 /*
@@ -412,22 +429,24 @@ int llm_cache_add(llm_cache cache, const llm_cache_spec *spec, llm_request *id);
  * beam search. If the parent runs and there is room for one more, the child runs
  * and shares its blocks; the first of the two that writes to a shared block gets
  * a copy of it, named in the next step's copies. Otherwise the child waits. last
- * replaces the last generated token, which must not be computed yet; negative
- * keeps it. The child has its parent's user_data. LLM_CACHE_E_ORDER with a step in
- * flight.
+ * replaces the last generated token; LLM_CACHE_E_RANGE if the parent has generated nothing
+ * or the token is computed; negative keeps it. The child inherits user_data, max_tokens,
+ * min_tokens, stop, salt, adapter, items and priority; max_tokens counts what the parent
+ * has generated. It is not held, loads nothing and sends nothing.
+ * LLM_CACHE_E_ORDER with a step in flight.
  */
 int llm_cache_fork(llm_cache cache, llm_request parent, int32_t last, double arrival, llm_request *child);
 
 /*
  * Ends requests wherever they are; also between schedule and update. Those that
- * have finished already are passed over; *aborted is how many had not. An id
- * that cannot be of this cache is LLM_CACHE_E_REQUEST, and none is aborted.
+ * have finished already are skipped; *aborted is how many had not; aborted must not be
+ * NULL. An id that cannot be of this cache is LLM_CACHE_E_REQUEST, and none is aborted.
  */
 int llm_cache_abort(llm_cache cache, const llm_request *ids, int64_t n, int64_t *aborted);
 
 /*
  * Lets requests run that were added with LLM_CACHE_HOLD. Those that have finished
- * or were not held are passed over.
+ * or were not held are skipped.
  */
 int llm_cache_release(llm_cache cache, const llm_request *ids, int64_t n);
 
@@ -546,9 +565,13 @@ typedef struct llm_cache_step {
                                     each scheduled token go, in the order of rows; -1: nowhere. max_num_batched_tokens x G */
     llm_cache_copies copies;     /* in this order */
     llm_cache_i32s common;       /* by group: blocks that all running requests share at the beginning. G */
-    llm_cache_ids preempted;     /* since the last step: their tables are gone */
-    llm_cache_ids finished;      /* since the last step, aborted ones included */
-    /* A caller's struct may end here, or after queries. */
+    /*
+     * Since the last step; after llm_cache_step_failed those of the failed steps come again,
+     * so an id can come twice. preemptions of llm_cache_stats does not count such repetitions.
+     */
+    llm_cache_ids preempted;     /* their tables are gone */
+    llm_cache_ids finished;      /* aborted ones included */
+    /* A caller's struct may end here, or after queries. If it ends before loads and queries and there are any: LLM_CACHE_E_SIZE. */
     llm_cache_loads loads;       /* to begin; also in a step without rows */
     llm_cache_queries queries;   /* to answer; each step has all that are open */
     llm_cache_encoder_inputs encoder_inputs;
@@ -619,7 +642,7 @@ int llm_cache_step_failed(llm_cache cache);
  * Gives requests the draft tokens to verify in their next step: counts[i] for
  * ids[i], one after the other in tokens; n is the number of ids, total the sum
  * of counts. Requests that have finished, wait, have a row in flight, or are not
- * through their prompt, are passed over. With LLM_CACHE_ASYNC drafts are
+ * through their prompt, are skipped. With LLM_CACHE_ASYNC drafts are
  * placeholders (-1) that the worker fills in; this call sets how many there are.
  */
 int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t *counts, int64_t n,
@@ -647,9 +670,11 @@ int llm_cache_received(llm_cache cache, const llm_request *ids, int64_t n);
  * Says which blocks did not get their contents: of `loads` that are under way, or
  * of rows with `external` in the oldest step in flight. It comes before
  * llm_cache_received and before the update of that step. The requests compute these
- * tokens themselves: what the update has for their rows does not count. affected
- * is these requests; to end them instead, abort them (vLLM's policy "fail").
- * Blocks that hold nothing of a request are passed over.
+ * tokens themselves: tokens that llm_cache_update gets for their rows are ignored. affected
+ * is those of them that still run or wait; to end them instead, abort them (vLLM's policy
+ * "fail"). A row of a request that was preempted or aborted meanwhile is void too, though
+ * it is not named: treat every row whose table has a failed block as void.
+ * Blocks that hold nothing of a request are skipped.
  */
 int llm_cache_load_failed(llm_cache cache, const int32_t *blocks, int64_t n, llm_cache_ids *affected);
 
@@ -762,7 +787,10 @@ int llm_cache_drain_msgpack(llm_cache cache, double seconds, int32_t rank, uint3
 
 /*
  * Forgets all cached prefixes. LLM_CACHE_E_BUSY if a request has blocks, unless
- * preempt is not 0: then all running requests lose theirs and wait.
+ * preempt is not 0: then all running requests lose theirs and wait, also with steps in
+ * flight, whose updates drop what they must. Even then LLM_CACHE_E_BUSY while blocks are
+ * loaded or sent, or a cache with LLM_CACHE_KV_CONSUMER and max_concurrent_batches above 1
+ * has requests in flight.
  */
 int llm_cache_reset(llm_cache cache, int preempt);
 

@@ -158,8 +158,12 @@ func checkLongest(in, t *C.llm_cache_plan, p *memplan.Plan) error {
 	case inFlight == 0:
 		inFlight = most
 	}
-	t.request_bytes, t.longest = C.int64_t(p.BytesFor(most, inFlight)), C.int32_t(p.LongestModelLen(most, inFlight))
-	if err := p.CheckModelLen(most, inFlight); err != nil {
+	longest, err := p.LongestModelLen(most, inFlight)
+	if err != nil {
+		return err
+	}
+	t.request_bytes, t.longest = C.int64_t(p.BytesFor(most, inFlight)), C.int32_t(longest)
+	if err := p.CheckModelLen(most, inFlight, longest); err != nil {
 		return fail(C.LLM_CACHE_E_MEMORY, "%v", err)
 	}
 	return nil

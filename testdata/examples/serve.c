@@ -105,6 +105,8 @@ static void schedule(llm_cache cache, llm_cache_step *step) {
         GROW(step->common);
         GROW(step->preempted);
         GROW(step->finished);
+        GROW(step->loads); /* of a connector, which is not used here: without these two its loop would never end */
+        GROW(step->queries);
     }
     CHECK(error == LLM_CACHE_OK);
 }
@@ -120,6 +122,8 @@ static void free_step(llm_cache_step *step) {
     free(step->common.at);
     free(step->preempted.at);
     free(step->finished.at);
+    free(step->loads.at);
+    free(step->queries.at);
 }
 
 /* Copies come first: what they save may be overwritten in this step. */

@@ -262,10 +262,10 @@ static void planned(void) {
     config.groups_len = plan.groups.len;
     OK(llm_cache_close(opened(&config)));
     plan.max_model_len = 576, plan.max_in_flight_tokens = 64;
-    OK(llm_cache_plan_memory(layers, 6, page * 2 * 50, 0, &plan));
+    OK(llm_cache_plan_memory(layers, 6, page * 2 * 51, 0, &plan)); /* the null block, and 50 for the request */
     CHECK(plan.longest == 576 && plan.request_bytes == page * 2 * 50);
     plan.max_model_len = 1000;
-    EXPECT(LLM_CACHE_E_MEMORY, llm_cache_plan_memory(layers, 6, page * 2 * 50, 0, &plan));
+    EXPECT(LLM_CACHE_E_MEMORY, llm_cache_plan_memory(layers, 6, page * 2 * 51, 0, &plan));
     CHECK(plan.longest == 576 && plan.request_bytes == page * 2 * 77);
     CHECK(strstr(llm_cache_error_detail(), "one request of 1000 tokens") && strstr(llm_cache_error_detail(), "the longest that fits is 576"));
     plan.size = offsetof(llm_cache_plan, max_model_len); /* of an older header */
@@ -287,6 +287,43 @@ static void planned(void) {
     TAKE(plan.groups), TAKE(plan.layer_groups), TAKE(plan.layer_tensors), TAKE(plan.tensor_bytes);
 }
 
+/* The longest request of a plan is one that its cache takes, and serves. */
+static void longest(void) {
+    const llm_cache_layer full = {.kind = LLM_CACHE_FULL, .block_size = 16, .kv_heads = 2, .head_size = 64, .element_bytes = 2};
+    llm_cache_layer window = full, chunk = full, state = full;
+    window.kind = LLM_CACHE_SLIDING_WINDOW, window.window = 32;
+    chunk.kind = LLM_CACHE_CHUNKED_LOCAL, chunk.chunk = 32;
+    state.kind = LLM_CACHE_MAMBA, state.state_bytes = 100, state.num_speculative_blocks = 1;
+    llm_cache_layer align = state;
+    align.flags = LLM_CACHE_GROUP_ALIGN, align.block_size = 64; /* coarser than the others: hits end inside blocks */
+    const llm_cache_layer models[][2] = {{full, full}, {full, window}, {window, window}, {full, chunk}, {full, state}, {full, align}};
+    llm_cache_plan plan = {.size = sizeof plan};
+    GIVE(plan.groups), GIVE(plan.layer_groups), GIVE(plan.layer_tensors), GIVE(plan.tensor_bytes);
+    for (int i = 0; i < 6 * 28; i++) {
+        plan.max_model_len = 200;
+        int error = llm_cache_plan_memory(models[i / 28], 2, 0, 2 + i % 28, &plan);
+        CHECK(error == (plan.longest == 200 ? LLM_CACHE_OK : LLM_CACHE_E_MEMORY));
+        if (plan.longest == 0) {
+            continue;
+        }
+        plan.max_model_len = plan.longest;
+        OK(llm_cache_plan_memory(models[i / 28], 2, 0, 2 + i % 28, &plan));
+        CHECK(plan.longest == plan.max_model_len);
+        llm_cache_config config = config_small();
+        config.block_size = 0, config.groups = plan.groups.at, config.groups_len = plan.groups.len;
+        config.num_gpu_blocks = plan.num_gpu_blocks, config.max_model_len = plan.longest;
+        llm_cache cache = opened(&config);
+        request(cache, 1, plan.longest - 1, 1);
+        do {
+            OK(llm_cache_schedule(cache, &step));
+            CHECK(step.rows.len == 1);
+            sample(cache, &step, &outcome);
+        } while (outcome.done.len == 0);
+        OK(llm_cache_close(cache));
+    }
+    TAKE(plan.groups), TAKE(plan.layer_groups), TAKE(plan.layer_tensors), TAKE(plan.tensor_bytes);
+}
+
 int main(void) {
     step = step_new();
     outcome = outcome_new();
@@ -298,6 +335,7 @@ int main(void) {
     aborts();
     events();
     planned();
+    longest();
     planned_for_workers();
     step_free(&step);
     outcome_free(&outcome);

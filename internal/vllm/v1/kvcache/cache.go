@@ -145,8 +145,8 @@ func (c *Cache) checkSets() error {
 			return fmt.Errorf("%w: chunked local attention has no EAGLE lookup", ErrConfig)
 		}
 		if s.spec.BlockSize != c.hitUnit {
-			return fmt.Errorf("%w: chunked local attention needs hits of one block of %d, they are %d",
-				ErrConfig, s.spec.BlockSize, c.hitUnit)
+			return fmt.Errorf("%w: chunked local attention with blocks of %d needs scheduler_block_size %d, it is %d",
+				ErrConfig, s.spec.BlockSize, s.spec.BlockSize, c.hitUnit)
 		}
 	}
 	return nil

@@ -40,7 +40,7 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 		{"a retention interval below -1", "retention -2", func(c *Config) { c.RetentionInterval = -2 }},
 		{"lookahead with EAGLE", "5 draft modules", func(c *Config) { c.Eagle, c.PrefillLookahead = true, 5 }},
 		{"EAGLE with chunked local attention", "no EAGLE lookup", func(c *Config) { c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}} }},
-		{"chunked local attention with two block sizes", "needs hits of one", func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}, {BlockSize: 8}} }},
+		{"chunked local attention with two block sizes", "with blocks of 4 needs scheduler_block_size 4, it is 8", func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}, {BlockSize: 8}} }},
 	} {
 		c := good
 		tc.change(&c)

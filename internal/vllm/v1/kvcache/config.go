@@ -87,8 +87,11 @@ func (c *Config) complete() error {
 	lcm, gcd := 1, 0
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		if err := g.check(c.MaxModelLen); err != nil {
+		if err := g.Check(); err != nil {
 			return bad("group %d: %v", i, err)
+		}
+		if c.MaxModelLen > 1<<31-1-2*g.BlockSize {
+			return bad("group %d: sequences of %d tokens are too long", i, c.MaxModelLen)
 		}
 		lcm, gcd = lcm/divisor(lcm, g.BlockSize)*g.BlockSize, divisor(gcd, g.BlockSize)
 	}
@@ -125,7 +128,8 @@ func (c *Config) checkRetention(bad func(string, ...any) error) error {
 	return nil
 }
 
-func (g *Group) check(maxLen int) error {
+// Check refuses a group that no cache takes, also one with options of another kind.
+func (g *Group) Check() error {
 	switch {
 	case g.BlockSize < 1:
 		return fmt.Errorf("blocks of %d tokens", g.BlockSize)
@@ -137,8 +141,12 @@ func (g *Group) check(maxLen int) error {
 		return fmt.Errorf("%d speculative blocks", g.NumSpeculativeBlocks)
 	case g.Kind > Mamba:
 		return fmt.Errorf("kind %d", g.Kind)
-	case maxLen > 1<<31-1-2*g.BlockSize:
-		return fmt.Errorf("sequences of %d tokens are too long", maxLen)
+	case g.Kind != SlidingWindow && (g.Window != 0 || g.Retained != 0):
+		return fmt.Errorf("a window of %d tokens and %d retained, which only a group of kind %d (sliding window) can have", g.Window, g.Retained, SlidingWindow)
+	case g.Kind != ChunkedLocal && g.Chunk != 0:
+		return fmt.Errorf("chunks of %d tokens, which only a group of kind %d (chunked local) can have", g.Chunk, ChunkedLocal)
+	case g.Kind != Mamba && (g.NumSpeculativeBlocks != 0 || g.Align):
+		return fmt.Errorf("%d speculative blocks and align %t, which only a group of kind %d (Mamba) can have", g.NumSpeculativeBlocks, g.Align, Mamba)
 	}
 	return nil
 }

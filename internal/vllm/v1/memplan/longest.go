@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 
+	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -47,22 +48,50 @@ func (p *Plan) BytesFor(tokens, inFlight int) int {
 }
 
 // LongestModelLen is the longest request, of at most most tokens, that the plan's
-// blocks hold; 0 if there is none.
-func (p *Plan) LongestModelLen(most, inFlight int) int {
-	return sort.Search(most, func(i int) bool { return p.BytesFor(i+1, inFlight) > p.available() })
+// blocks hold and that a scheduler with one step in flight takes; 0 if there is none.
+// vLLM's bound counts the null block as one that a request can have; this does not.
+func (p *Plan) LongestModelLen(most, inFlight int) (int, error) {
+	c, err := p.cache(most, inFlight)
+	if err != nil {
+		return 0, err
+	}
+	n := sort.Search(most, func(i int) bool {
+		return p.BytesFor(i+1, inFlight) > p.available() || c.PeakBlocks(i+1, 1) > p.NumGPUBlocks-1
+	})
+	if n < 2 {
+		return 0, nil // a prompt and a generated token
+	}
+	return n, nil
 }
 
-func (p *Plan) available() int { return p.NumGPUBlocks * p.BytesPerBlock() }
+// cache is one with the plan's groups and hardly any blocks.
+func (p *Plan) cache(most, inFlight int) (*kvcache.Cache, error) {
+	config := kvcache.Config{
+		NumGPUBlocks: 2, MaxModelLen: most, MaxInFlightTokens: inFlight, EnablePrefixCaching: true, Hash: blockhash.LE{},
+	}
+	for i := range p.Groups {
+		config.Groups = append(config.Groups, p.Groups[i].Group)
+	}
+	c, err := kvcache.New(config)
+	if err != nil { // there are groups without prefix caching
+		config.EnablePrefixCaching = false
+		c, err = kvcache.New(config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLayers, err)
+	}
+	return c, nil
+}
 
-// CheckModelLen wraps ErrMemory if a request of maxModelLen tokens does not fit,
-// with the figures that vLLM gives (_check_enough_kv_cache_memory).
-func (p *Plan) CheckModelLen(maxModelLen, inFlight int) error {
-	need := p.BytesFor(maxModelLen, inFlight)
-	if need <= p.available() {
+func (p *Plan) available() int { return (p.NumGPUBlocks - 1) * p.BytesPerBlock() }
+
+// CheckModelLen wraps ErrMemory if longest, of LongestModelLen, is below maxModelLen.
+func (p *Plan) CheckModelLen(maxModelLen, inFlight, longest int) error {
+	if longest >= maxModelLen {
 		return nil
 	}
-	return fmt.Errorf("%w: to serve one request of %d tokens, %s GiB are needed, and %s GiB are available; the longest that fits is %d",
-		ErrMemory, maxModelLen, gib(need), gib(p.available()), p.LongestModelLen(maxModelLen, inFlight))
+	return fmt.Errorf("%w: to serve one request of %d tokens, %s GiB are needed, and %s GiB are available without the null block; the longest that fits is %d",
+		ErrMemory, maxModelLen, gib(p.BytesFor(maxModelLen, inFlight)), gib(p.available()), longest)
 }
 
 func gib(bytes int) string { return fmt.Sprintf("%.2f", float64(bytes)/(1<<30)) }

@@ -9,7 +9,7 @@ import (
 )
 
 // The values are those of vLLM's tests/v1/core/test_kv_cache_utils.py and of the
-// rules of RULES.md §18.
+// rules of RULES.md §18, with one block more for the null block.
 func TestTheLongestRequestThatFits(t *testing.T) {
 	full := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: 8, HeadSize: 128, ElementBytes: 2}
 	window, align, chunk := full, full, full
@@ -25,25 +25,30 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 		inFlight, need int // blocks, for 4,096 tokens
 		longest        int
 	}{
-		{"full attention", []Layer{full, full}, 100, 0, 256, 1600},
-		{"one token too many", []Layer{full, full}, 255, 0, 256, 4080},
-		{"it fits", []Layer{full, full}, 256, 0, 256, 4096},
-		{"a window holds what is in flight, and one block more", []Layer{window}, 60, 2048, 193, 944},
-		{"chunks", []Layer{chunk}, 60, 2048, 160, 960},
-		{"full attention and a window", []Layer{full, window}, 300, 1024, 256 + 129, 2736},
-		{"a state is of any length", []Layer{full, align}, 20, 0, 256 + 3, 272},
-		{"nothing fits", []Layer{window}, 1, 0, 65, 0},
+		{"full attention", []Layer{full, full}, 101, 0, 256, 1600},
+		{"one token too many", []Layer{full, full}, 256, 0, 256, 4080},
+		{"it fits", []Layer{full, full}, 257, 0, 256, 4096},
+		{"a window holds what is in flight, and one block more", []Layer{window}, 61, 2048, 193, 944},
+		{"chunks", []Layer{chunk}, 61, 2048, 160, 960},
+		{"full attention and a window", []Layer{full, window}, 301, 1024, 256 + 129, 2736},
+		{"a state is of any length", []Layer{full, align}, 21, 0, 256 + 3, 272},
+		{"nothing fits", []Layer{window}, 2, 0, 65, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := Make(test.layers, 0, test.blocks)
 			require.NoError(t, err)
 			require.Equal(t, test.need*p.BytesPerBlock(), p.BytesFor(4096, test.inFlight))
-			require.Equal(t, test.longest, p.LongestModelLen(4096, test.inFlight))
-			err = p.CheckModelLen(4096, test.inFlight)
+			longest, err := p.LongestModelLen(4096, test.inFlight)
+			require.NoError(t, err)
+			require.Equal(t, test.longest, longest)
+			err = p.CheckModelLen(4096, test.inFlight, longest)
 			require.Equal(t, test.longest < 4096, err != nil)
 		})
 	}
-	p, err := Make([]Layer{full}, 10*page, 0)
+	p, err := Make([]Layer{full}, 11*page, 0)
 	require.NoError(t, err)
-	require.EqualError(t, p.CheckModelLen(1<<20, 0), "not enough memory: to serve one request of 1048576 tokens, 4.00 GiB are needed, and 0.00 GiB are available; the longest that fits is 160")
+	longest, err := p.LongestModelLen(1<<20, 0)
+	require.NoError(t, err)
+	require.EqualError(t, p.CheckModelLen(1<<20, 0, longest), "not enough memory: to serve one request of 1048576 tokens, 4.00 GiB are needed, "+
+		"and 0.00 GiB are available without the null block; the longest that fits is 160")
 }

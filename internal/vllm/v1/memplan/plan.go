@@ -83,16 +83,13 @@ func check(layers []Layer) error {
 		l := &layers[i]
 		mamba := l.Kind == kvcache.Mamba
 		switch {
-		case l.Kind > kvcache.Mamba:
-			return fmt.Errorf("%w: layer %d is of kind %d", ErrLayers, i, l.Kind)
-		case l.BlockSize < 1:
-			return fmt.Errorf("%w: layer %d has blocks of %d tokens", ErrLayers, i, l.BlockSize)
 		case mamba && l.StateBytes < 1:
 			return fmt.Errorf("%w: layer %d has states of %d bytes", ErrLayers, i, l.StateBytes)
 		case !mamba && (l.KVHeads < 1 || l.HeadSize < 1 || l.ElementBytes < 1):
 			return fmt.Errorf("%w: layer %d has %d heads of %d numbers of %d bytes", ErrLayers, i, l.KVHeads, l.HeadSize, l.ElementBytes)
-		case l.Kind == kvcache.SlidingWindow && l.Window < 1 || l.Kind == kvcache.ChunkedLocal && l.Chunk < 1:
-			return fmt.Errorf("%w: layer %d has a window of %d tokens and chunks of %d", ErrLayers, i, l.Window, l.Chunk)
+		}
+		if err := l.Group.Check(); err != nil {
+			return fmt.Errorf("%w: layer %d: %w", ErrLayers, i, err)
 		}
 	}
 	return nil

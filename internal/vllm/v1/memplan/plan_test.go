@@ -101,17 +101,22 @@ func TestLayersWithoutAPlan(t *testing.T) {
 	strange.Kind = 9
 	none := full(1)
 	none.BlockSize = 0
+	windowed, retained := full(1), window(1)
+	windowed.Window = 8
+	retained.Window, retained.Retained = 8, -1
 	for _, test := range []struct {
 		name    string
 		layers  []Layer
 		wantErr string
 	}{
 		{"pages that do not divide", []Layer{full(2), odd}, "a block of layer 0 takes 16384 bytes, which do not divide the 24576 of the largest"},
-		{"a kind", []Layer{strange}, "layer 0 is of kind 9"},
-		{"a block", []Layer{full(1), none}, "layer 1 has blocks of 0 tokens"},
+		{"a kind", []Layer{strange}, "layer 0: kind 9"},
+		{"a block", []Layer{full(1), none}, "layer 1: blocks of 0 tokens"},
 		{"heads", []Layer{full(0)}, "layer 0 has 0 heads"},
 		{"a state", []Layer{mamba(0)}, "states of 0 bytes"},
 		{"a window", []Layer{{Group: kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 4}, KVHeads: 1, HeadSize: 1, ElementBytes: 1}}, "a window of 0 tokens"},
+		{"retained tokens", []Layer{retained}, "layer 0: a window of 8 tokens and -1 retained"},
+		{"a window of full attention", []Layer{windowed}, "layer 0: a window of 8 tokens and 0 retained, which only a group of kind 1 (sliding window) can have"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Make(test.layers, 1<<30, 0)

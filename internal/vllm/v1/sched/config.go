@@ -91,6 +91,8 @@ func (c *Config) check() error {
 	switch {
 	case c.Policy > Priority:
 		return fmt.Errorf("%w: policy %d", ErrConfig, c.Policy)
+	case c.Cache.MaxModelLen == 1:
+		return fmt.Errorf("%w: a sequence has a token of prompt and a generated one at least, and at most 1 is allowed (max_model_len)", ErrConfig)
 	case c.MaxNumSeqs < 1:
 		return fmt.Errorf("%w: %d running requests at most", ErrConfig, c.MaxNumSeqs)
 	case c.MaxNumBatchedTokens < 1:

@@ -77,7 +77,7 @@ func (c *Connector) checkSpec(spec *Spec) error {
 	switch n := spec.External.NumTokens; {
 	case n < 0 || n > len(spec.Tokens):
 		return fmt.Errorf("%w: %d tokens to load for a prompt of %d", ErrRequest, n, len(spec.Tokens))
-	case !c.Consumer && (n > 0 || spec.Ask):
+	case !c.Consumer && (n > 0 || spec.Ask || spec.External.Async):
 		return fmt.Errorf("%w: it wants to load keys and values, but the scheduler's connector is no consumer", ErrRequest)
 	case !c.Producer && spec.Send:
 		return fmt.Errorf("%w: it wants to send its blocks, but the scheduler's connector is no producer", ErrRequest)

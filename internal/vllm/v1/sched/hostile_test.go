@@ -14,13 +14,20 @@ import (
 func anyConfig(t *rapid.T) *Scheduler {
 	small := func(name string, most int) int { return rapid.IntRange(0, most).Draw(t, name) }
 	group := rapid.Custom(func(t *rapid.T) kvcache.Group {
-		return kvcache.Group{
+		g := kvcache.Group{
 			Kind:      kvcache.Kind(rapid.IntRange(0, 3).Draw(t, "kind")),
 			BlockSize: rapid.SampledFrom([]int{1, 2, 3, 4, 8}).Draw(t, "block"),
-			Window:    rapid.IntRange(0, 9).Draw(t, "window"), Retained: rapid.IntRange(0, 3).Draw(t, "retained"),
-			Chunk: rapid.IntRange(0, 9).Draw(t, "chunk"), NumSpeculativeBlocks: rapid.IntRange(0, 2).Draw(t, "speculative"),
-			Align: rapid.Bool().Draw(t, "align"), Eagle: rapid.IntRange(0, 3).Draw(t, "group eagle") == 0,
+			Eagle:     rapid.IntRange(0, 3).Draw(t, "group eagle") == 0,
 		}
+		switch g.Kind {
+		case kvcache.SlidingWindow:
+			g.Window, g.Retained = rapid.IntRange(0, 9).Draw(t, "window"), rapid.IntRange(0, 3).Draw(t, "retained")
+		case kvcache.ChunkedLocal:
+			g.Chunk = rapid.IntRange(0, 9).Draw(t, "chunk")
+		case kvcache.Mamba:
+			g.NumSpeculativeBlocks, g.Align = rapid.IntRange(0, 2).Draw(t, "speculative"), rapid.Bool().Draw(t, "align")
+		}
+		return g
 	})
 	c := Config{
 		Policy:     Policy(small("policy", 1)),

@@ -73,6 +73,12 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 		{"no tokens", "0 tokens", func(c *Config) { c.MaxNumBatchedTokens = 0 }},
 		{"a negative number of drafts", "a negative", func(c *Config) { c.NumSpeculativeTokens = -1 }},
 		{"whole prompts that do not fit a step", "cannot hold", func(c *Config) { c.DisableChunkedPrefill = true }},
+		{"no room for a prompt and an answer", "a generated one at least", func(c *Config) { c.Cache.MaxModelLen = 1 }},
+		{"a window of full attention", "a window of 4 tokens and 0 retained", func(c *Config) { c.Cache.Groups[0].Window = 4 }},
+		{"retained tokens of full attention", "a window of 0 tokens and 4 retained", func(c *Config) { c.Cache.Groups[0].Retained = 4 }},
+		{"chunks of full attention", "chunks of 4 tokens", func(c *Config) { c.Cache.Groups[0].Chunk = 4 }},
+		{"speculative blocks of full attention", "1 speculative blocks", func(c *Config) { c.Cache.Groups[0].NumSpeculativeBlocks = 1 }},
+		{"aligned states of full attention", "align true", func(c *Config) { c.Cache.Groups[0].Align = true }},
 		{"a cache without blocks", "configuration", func(c *Config) { c.Cache.NumGPUBlocks = 0 }},
 	} {
 		c := small(9)
@@ -96,6 +102,7 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 		{"a negative token", "token -1", Spec{Tokens: []int32{3, -1}, MaxTokens: 1}},
 		{"an arrival that is not a number", "not a number", Spec{Tokens: tokens(1, 0), MaxTokens: 1, Arrival: math.NaN()}},
 		{"more blocks than the pool has", "33 tokens can take 9", Spec{Tokens: tokens(32, 0), MaxTokens: 1}},
+		{"a load without a consumer", "no consumer", Spec{Tokens: tokens(1, 0), MaxTokens: 1, External: Match{Async: true}}},
 		{"empty embeddings", "embeddings of 0", Spec{Tokens: tokens(1, 0), MaxTokens: 1, Extras: blockhash.Extras{Embeddings: []byte{}}}},
 	} {
 		_, err := s.Add(tc.spec)
