@@ -210,6 +210,19 @@ TEST(outside_fork_copies_a_far_mapping, EACH_TABLE) {
     fork_and_compare(&w, parent);
 }
 
+TEST(outside_fork_copies_an_empty_table, EACH_TABLE) {
+    static const int places[] = {0, 1, 15};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        struct world w;
+        Sequence *parent = open_with_600(&w);
+        if (parent->block_table[places[i]] != NULL) {
+            drop_table(&w, parent, places[i]);
+        }
+        parent->block_table[places[i]] = new_table();
+        fork_and_compare(&w, parent);
+    }
+}
+
 TEST(outside_fork_does_not_look_at_kv_count, EACH_TABLE) {
     static const int counts[] = {0, 1, 256, 4096};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -694,6 +707,7 @@ const struct test outside_tests[] = {
     LISTED(outside_fork_passes_a_hole_at_l1_1),
     LISTED(outside_fork_passes_a_hole_in_l2),
     LISTED(outside_fork_copies_a_far_mapping),
+    LISTED(outside_fork_copies_an_empty_table),
     LISTED(outside_fork_does_not_look_at_kv_count),
     LISTED(outside_append_into_a_hole_in_l2),
     LISTED(outside_append_allocates_a_table_in_the_middle),

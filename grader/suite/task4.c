@@ -535,6 +535,25 @@ TEST(task4_three_sharers_copy_twice,
     world_close(&w);
 }
 
+TEST(task4_256_sharers_copy_once_each,
+     "Yes, if the L2 slot is mapped but ref_count > 1 (Requires CoW).") {
+    struct world w;
+    Sequence *parent, *child;
+    open_shared(&w, 10, &parent, &child);
+    for (int id = 3; id <= 257; id++) {
+        CHECK(fork_sequence(w.engine, 1, id) != NULL);
+    }
+    CHECK_INT(w.engine->ref_count[1], 257);
+    CHECK_INT(append_kv(w.engine, 2, 1111), 0);
+    CHECK_INT(w.engine->ref_count[1], 256);
+    CHECK_INT(child->block_table[0][1], 2);
+    CHECK_INT(append_kv(w.engine, 3, 2222), 0);
+    CHECK_INT(w.engine->ref_count[1], 255);
+    CHECK_INT(record_at(&w, child, 20), 1111);
+    CHECK_CONSERVED(&w);
+    world_close(&w);
+}
+
 TEST(task4_branches_stay_apart,
      "creates multiple Branches (child sequences) from the same initial user prompt.") {
     struct world w;
@@ -641,6 +660,7 @@ const struct test task4_tests[] = {
     LISTED(task4_last_sharer_writes_in_place),
     LISTED(task4_parent_copies_if_it_appends_first),
     LISTED(task4_three_sharers_copy_twice),
+    LISTED(task4_256_sharers_copy_once_each),
     LISTED(task4_branches_stay_apart),
     LISTED(task4_full_shared_block_is_not_copied),
     LISTED(task4_cow_in_a_later_table),
