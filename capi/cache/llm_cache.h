@@ -270,7 +270,8 @@ typedef struct llm_cache_config {
     int64_t groups_len;
     int32_t retention_interval; /* of window and Mamba blocks that stay in the cache: 0 those at the end of the
                                    prompt and of prefixes that requests share, which is vLLM's default; n > 0 also
-                                   every n tokens; -1 every block. n > 0 is LLM_CACHE_E_RANGE without a window or Mamba group */
+                                   every n tokens; -1 every block. n > 0 is LLM_CACHE_E_RANGE without a window or
+                                   Mamba group */
     int32_t scheduler_block_size; /* granularity of hits; 0: least common multiple of the blocks */
     int32_t pipeline_parallel_size; /* stages that compute a step one after the other; 0: one */
     int32_t max_concurrent_batches; /* steps in flight; 0: pipeline_parallel_size, and one more with LLM_CACHE_ASYNC */
@@ -571,7 +572,10 @@ typedef struct llm_cache_step {
      */
     llm_cache_ids preempted;     /* their tables are gone */
     llm_cache_ids finished;      /* aborted ones included */
-    /* A caller's struct may end here, or after queries. If it ends before loads and queries and there are any: LLM_CACHE_E_SIZE. */
+    /*
+     * A caller's struct may end here, or after queries. If there is something to say in the fields
+     * that it lacks, the call returns LLM_CACHE_E_SIZE.
+     */
     llm_cache_loads loads;       /* to begin; also in a step without rows */
     llm_cache_queries queries;   /* to answer; each step has all that are open */
     llm_cache_encoder_inputs encoder_inputs;

@@ -151,7 +151,7 @@ static void handles(void) {
     llm_request old = request(a, 1, 20, 2);
     OK(llm_cache_abort(a, &old, 1, &aborted));
     CHECK(aborted == 1);
-    OK(llm_cache_abort(a, &old, 1, &aborted)); /* it has finished: passed over */
+    OK(llm_cache_abort(a, &old, 1, &aborted)); /* it has finished: skipped */
     CHECK(aborted == 0);
     const llm_request strange[] = {of_b, 0, 1, ~(llm_request)0, old};
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {

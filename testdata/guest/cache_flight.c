@@ -185,7 +185,7 @@ static void held(void) {
     OK(llm_cache_schedule(cache, &step));
     CHECK(step.rows.len == 0);
     OK(llm_cache_release(cache, &id, 1));
-    OK(llm_cache_release(cache, &other, 1)); /* has finished: passed over */
+    OK(llm_cache_release(cache, &other, 1)); /* has finished: skipped */
     OK(llm_cache_schedule(cache, &step));
     CHECK(step.rows.len == 1 && step.rows.at[0].id == id);
     OK(llm_cache_close(cache));

@@ -214,7 +214,45 @@ static void abort_one(void) {
     }
 }
 
+/*
+ * A load fails whose request has a second row in flight: the request goes back to its
+ * first token. The row is void, and another load can fail before its update.
+ */
+static void a_load_fails_after_a_request_went_back(void) {
+    llm_cache_config config = config_small();
+    config.num_gpu_blocks = 200, config.block_size = 1, config.flags = LLM_CACHE_ASYNC | LLM_CACHE_KV_CONSUMER;
+    llm_cache c = opened(&config);
+    int32_t prompt[85] = {0}, other[20] = {1}, block = 0, count = 1, token = 5;
+    llm_cache_spec row = {.size = sizeof row, .tokens = {prompt, 85}, .max_tokens = 9, .external = 44};
+    llm_cache_spec load = {.size = sizeof load, .tokens = {other, 20}, .max_tokens = 9, .external = 16, .flags = LLM_CACHE_LOAD_ASYNC};
+    llm_request a = 0, b = 0, at[2];
+    llm_cache_ids affected = {at, 2, 0};
+    llm_cache_step s = step_new();
+    llm_cache_outcome o = outcome_new();
+    llm_cache_i32s table = {0};
+    GIVE(table);
+    OK(llm_cache_add(c, &row, &a));
+    OK(llm_cache_add(c, &load, &b));
+    OK(llm_cache_schedule(c, &s));
+    CHECK(s.rows.len == 1 && s.rows.at[0].external == 44 && s.loads.len == 1);
+    block = s.blocks.at[0];
+    OK(llm_cache_schedule(c, &s));
+    CHECK(s.rows.len == 1 && s.rows.at[0].id == a);
+    OK(llm_cache_load_failed(c, &block, 1, &affected));
+    CHECK(affected.len == 1 && at[0] == a);
+    OK(llm_cache_update(c, &count, 1, &token, 1, &o));
+    CHECK(o.kept.at[0] == 0);
+    OK(llm_cache_table(c, b, 0, &table));
+    OK(llm_cache_load_failed(c, table.at, 1, &affected));
+    CHECK(affected.len == 1 && at[0] == b);
+    OK(llm_cache_update(c, &count, 1, &token, 1, &o));
+    CHECK(o.kept.at[0] == 0);
+    OK(llm_cache_close(c));
+    TAKE(table), step_free(&s), outcome_free(&o);
+}
+
 int main(void) {
+    a_load_fails_after_a_request_went_back();
     llm_cache_config config = {.size = sizeof config, .num_gpu_blocks = BLOCKS, .block_size = SIZE, .max_num_seqs = AT_ONCE,
                                .max_num_batched_tokens = 64, .max_model_len = MOST, .policy = LLM_CACHE_PRIORITY,
                                .flags = LLM_CACHE_ASYNC | LLM_CACHE_KV_CONSUMER | LLM_CACHE_KV_PRODUCER};

@@ -435,7 +435,7 @@ class Cache:
 
     def load_failed(self, *blocks: int) -> list[int]:
         """Says which blocks did not get their contents, before received and before the update of the step.
-        Returns the requests that compute them again."""
+        Returns the requests that compute them again, of those that still run or wait."""
         affected = _IDs()
         given = _i32s("blocks", blocks)
         while (code := self._lib.llm_cache_load_failed(self._handle, given, c.c_int64(len(given)), c.byref(affected))) == _SMALL:

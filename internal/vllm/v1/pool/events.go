@@ -42,7 +42,7 @@ type Events struct {
 func (v *Events) Hashes(e *Event) []blockhash.Hash { return v.hashes[e.hashes.from:e.hashes.to] }
 
 // Tokens are those of the whole range of a Stored event, with the blocks that
-// were passed over.
+// were skipped.
 func (v *Events) Tokens(e *Event) []int32 { return v.tokens[e.tokens.from:e.tokens.to] }
 
 // TakeEvents moves the recorded events to dst and starts anew.

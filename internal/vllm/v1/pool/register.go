@@ -16,7 +16,7 @@ type Content struct {
 
 // Register gives blocks from to to-1 of a table their keys; they are full
 // blocks of blockSize tokens (vllm/v1/RULES.md §4). Null blocks and those that mask,
-// which starts at from, leaves out are passed over; a nil mask leaves none out.
+// which starts at from, leaves out are skipped; a nil mask leaves none out.
 // A partial entry that a block had before is removed. There is one event for
 // the whole range, even if nothing is stored (vllm/v1/RULES.md §12).
 func (p *Pool) Register(c *Content, table []int32, from, to, blockSize int, group uint32, mask []bool) {

@@ -9,7 +9,7 @@ import (
 // admitWaiting is the second pass: requests from the head of the queue run as
 // long as they fit. The first that does not stops it, so that it is not
 // overtaken for ever; nobody is preempted for it. Those that cannot run at all
-// yet are passed over, and are looked at first the next time.
+// yet are skipped, and are looked at first the next time.
 func (s *Scheduler) admitWaiting() {
 	b := s.batch
 	s.noteLoRAs()
@@ -41,7 +41,7 @@ func (s *Scheduler) admitWaiting() {
 	s.aside = s.aside[:0]
 }
 
-// nextWaiting is the head of the two queues: requests that were passed over
+// nextWaiting is the head of the two queues: requests that were skipped
 // before come first, unless priorities say otherwise.
 func (s *Scheduler) nextWaiting() *request {
 	w, k := s.waiting.head(), s.skipped.head()

@@ -172,7 +172,7 @@ func (s *Scheduler) blank() *request {
 }
 
 // Abort ends requests wherever they are. IDs of requests that have finished are
-// passed over; it returns how many have not.
+// skipped; it returns how many have not.
 func (s *Scheduler) Abort(ids ...ID) int {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
@@ -208,7 +208,7 @@ func (s *Scheduler) removeRunning(r *request) {
 }
 
 // Release lets requests run that were added with Hold. Requests that have
-// finished, or were not held, are passed over.
+// finished, or were not held, are skipped.
 func (s *Scheduler) Release(ids ...ID) {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)

@@ -25,7 +25,7 @@ type Done struct {
 // none; one with drafts has the accepted ones and one more. None for a row that
 // samples means that nothing was sampled there: the request goes back to where
 // it was before the step, and the row comes again. Rows whose request was
-// aborted since are passed over; how those of preempted ones count is in
+// aborted since are skipped; how those of preempted ones count is in
 // vllm/v1/RULES.md §15. If the numbers do not fit the step, nothing has changed.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 	if invariants.Enabled {
@@ -173,7 +173,7 @@ func (s *Scheduler) reject(r *request, n int) {
 
 // SetDrafts gives requests the draft tokens to verify in their next step:
 // counts[i] for ids[i], one after the other in tokens. Requests that have
-// finished, wait, or are not through their prompt, are passed over (vllm/v1/RULES.md
+// finished, wait, or are not through their prompt, are skipped (vllm/v1/RULES.md
 // §14), as are those with a row in flight. With asynchronous scheduling, drafts are placeholders, which the worker
 // fills in by itself, and this sets how many there are.
 func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
