@@ -23,39 +23,8 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 	if err != nil {
 		return none, err
 	}
-	limits := []struct {
-		name     string
-		value    C.int32_t
-		from, to C.int32_t
-	}{
-		{"num_gpu_blocks", in.num_gpu_blocks, 2, C.LLM_CACHE_MAX_BLOCKS},
-		{"max_model_len", in.max_model_len, 1, C.LLM_CACHE_MAX_MODEL_LEN},
-		{"policy", in.policy, C.LLM_CACHE_FCFS, C.LLM_CACHE_PRIORITY},
-		{"hash", in.hash, C.LLM_CACHE_HASH_SHA256, C.LLM_CACHE_HASH_NONE},
-		{"num_lookahead_tokens", in.num_lookahead_tokens, 0, in.max_model_len},
-		{"num_speculative_tokens", in.num_speculative_tokens, 0, in.max_model_len},
-		{"scheduler_block_size", in.scheduler_block_size, 0, C.LLM_CACHE_MAX_MODEL_LEN},
-		{"max_in_flight_tokens", in.max_in_flight_tokens, 0, 1 << 30},
-		{"max_loras", in.max_loras, 0, 1 << 30},
-		{"encoder_cache_size", in.encoder_cache_size, 0, 1 << 30},
-		{"max_num_encoder_input_tokens", in.max_num_encoder_input_tokens, 0, 1 << 30},
-	}
-	for _, l := range limits {
-		if l.value < l.from || l.value > l.to {
-			return none, fail(C.LLM_CACHE_E_RANGE, "%s is %d: want %d to %d", l.name, l.value, l.from, l.to)
-		}
-	}
-	if !(in.watermark >= 0 && in.watermark <= 1) {
-		return none, fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(in.watermark))
-	}
-	if !(in.residency_sample >= 0 && in.residency_sample <= 1) {
-		return none, fail(C.LLM_CACHE_E_RANGE, "residency_sample is %v: want 0 to 1", float64(in.residency_sample))
-	}
-	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
-		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE | C.LLM_CACHE_ASYNC |
-		C.LLM_CACHE_KV_CONSUMER | C.LLM_CACHE_KV_PRODUCER | C.LLM_CACHE_KV_BEST_EFFORT | C.LLM_CACHE_WHOLE_ITEMS
-	if unknown := in.flags &^ known; unknown != 0 {
-		return none, fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
+	if err := checkNumbers(in); err != nil {
+		return none, err
 	}
 	hash, err := hashOf(in)
 	if err != nil {
@@ -84,6 +53,45 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 			ResidencySample: float64(in.residency_sample),
 		},
 	}, nil
+}
+
+// checkNumbers refuses numbers that a config cannot have, and flags that are not known.
+func checkNumbers(in *C.llm_cache_config) error {
+	limits := []struct {
+		name     string
+		value    C.int32_t
+		from, to C.int32_t
+	}{
+		{"num_gpu_blocks", in.num_gpu_blocks, 2, C.LLM_CACHE_MAX_BLOCKS},
+		{"max_model_len", in.max_model_len, 1, C.LLM_CACHE_MAX_MODEL_LEN},
+		{"policy", in.policy, C.LLM_CACHE_FCFS, C.LLM_CACHE_PRIORITY},
+		{"hash", in.hash, C.LLM_CACHE_HASH_SHA256, C.LLM_CACHE_HASH_NONE},
+		{"num_lookahead_tokens", in.num_lookahead_tokens, 0, in.max_model_len},
+		{"num_speculative_tokens", in.num_speculative_tokens, 0, in.max_model_len},
+		{"scheduler_block_size", in.scheduler_block_size, 0, C.LLM_CACHE_MAX_MODEL_LEN},
+		{"max_in_flight_tokens", in.max_in_flight_tokens, 0, 1 << 30},
+		{"max_loras", in.max_loras, 0, 1 << 30},
+		{"encoder_cache_size", in.encoder_cache_size, 0, 1 << 30},
+		{"max_num_encoder_input_tokens", in.max_num_encoder_input_tokens, 0, 1 << 30},
+	}
+	for _, l := range limits {
+		if l.value < l.from || l.value > l.to {
+			return fail(C.LLM_CACHE_E_RANGE, "%s is %d: want %d to %d", l.name, l.value, l.from, l.to)
+		}
+	}
+	if !(in.watermark >= 0 && in.watermark <= 1) {
+		return fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(in.watermark))
+	}
+	if !(in.residency_sample >= 0 && in.residency_sample <= 1) {
+		return fail(C.LLM_CACHE_E_RANGE, "residency_sample is %v: want 0 to 1", float64(in.residency_sample))
+	}
+	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
+		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE | C.LLM_CACHE_ASYNC |
+		C.LLM_CACHE_KV_CONSUMER | C.LLM_CACHE_KV_PRODUCER | C.LLM_CACHE_KV_BEST_EFFORT | C.LLM_CACHE_WHOLE_ITEMS
+	if unknown := in.flags &^ known; unknown != 0 {
+		return fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
+	}
+	return nil
 }
 
 func groupsOf(in *C.llm_cache_config, s *spans) ([]kvcache.Group, error) {
