@@ -68,14 +68,18 @@ func typesOf(k kernels) []DType {
 	return allDTypes
 }
 
-// forEachSet runs a test with each instruction set of this processor, in make quick
-// with the one that the package uses here.
-func forEachSet(t *testing.T, test func(t *testing.T, r *Runner)) {
-	sets := instructionSets()
+// testedSets are the instruction sets of this processor, in make quick the one that the
+// package uses here.
+func testedSets() []kernels {
 	if testing.Short() {
-		sets = []kernels{fastest}
+		return []kernels{fastest}
 	}
-	for _, k := range sets {
+	return instructionSets()
+}
+
+// forEachSet runs a test with each of testedSets.
+func forEachSet(t *testing.T, test func(t *testing.T, r *Runner)) {
+	for _, k := range testedSets() {
 		t.Run(k.String(), func(t *testing.T) {
 			r := newRunner(t, 2)
 			r.kernels = k
@@ -153,7 +157,7 @@ func requireSameBits(t *testing.T, want, got []float32, what string) {
 }
 
 func TestNeitherVersionNorCoresNorTheBatchChangeABit(t *testing.T) {
-	for _, k := range instructionSets() {
+	for _, k := range testedSets() {
 		for _, dtype := range typesOf(k) {
 			t.Run(fmt.Sprintf("%v %v", k, dtype), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(3, 3))
@@ -193,7 +197,7 @@ func alone(b *Batch, seq int) {
 }
 
 func TestCascadeChangesNoBit(t *testing.T) {
-	for _, k := range instructionSets() {
+	for _, k := range testedSets() {
 		for _, dtype := range typesOf(k) {
 			t.Run(fmt.Sprintf("%v %v", k, dtype), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(4, 4))
@@ -224,7 +228,7 @@ func TestCascadeChangesNoBit(t *testing.T) {
 // A query token decoded alone and the same one in a chunk of a prompt, of any
 // size, are the same rows.
 func TestChunksOfAPromptChangeNoBit(t *testing.T) {
-	for _, k := range instructionSets() {
+	for _, k := range testedSets() {
 		for _, dtype := range typesOf(k) {
 			t.Run(fmt.Sprintf("%v %v", k, dtype), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(5, 5))
