@@ -10,15 +10,18 @@
  * install` or `make dropin` wrote below. If it is in none of these places, that
  * is said once on stderr and every call fails: NULL or -1.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include "llm_memory.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define INSTALLED "@installed@"
@@ -118,12 +121,44 @@ static int alone(void) {
 }
 
 /*
+ * Under Valgrind: how many threads are in a call, whether the program exits, and
+ * for each thread how many calls it is in (a signal handler may call, too) and
+ * whether it is the one that exits.
+ */
+static int watched;
+static atomic_int inside;
+static atomic_int exiting;
+static _Thread_local int calls;
+static _Thread_local int exits;
+
+/* Memcheck preloads a library of its own; it is looked for by name. */
+static int is_valgrind(struct dl_phdr_info *info, size_t size, void *unused) {
+    (void)size, (void)unused;
+    return info->dlpi_name != NULL && strstr(info->dlpi_name, "/vgpreload_") != NULL;
+}
+
+static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
+
+/* Waits until no thread is in a call, but not for ever: one may have been ended in it. */
+static int keep_others_out(void) {
+    exits = 1;
+    atomic_store(&exiting, 1);
+    for (int i = 0; atomic_load(&inside) > 0; i++) {
+        if (i == 1000) {
+            return 0;
+        }
+        rest();
+    }
+    return 1;
+}
+
+/*
  * When the program exits under Valgrind, the library ends the threads of its
  * runtime, and can be unloaded with all that was allocated to load it. Elsewhere
  * the threads run on. A call from a destructor of the program loads it again.
  */
 static void unload(void) {
-    if (loaded && alone()) {
+    if (watched && loaded && calls == 0 && (alone() || keep_others_out())) {
         loaded = 0;
         once = PTHREAD_ONCE_INIT;
         dlclose(handle);
@@ -135,33 +170,70 @@ static void unload(void) {
  * calls atexit, too: what it does there comes before unload.
  */
 __attribute__((constructor)) static void start(void) {
+    watched = dl_iterate_phdr(is_valgrind, NULL);
     atexit(unload);
     pthread_once(&once, load);
 }
 
-
-/* Another constructor may call before ours has run. */
-static int ready(void) {
+/*
+ * Another constructor may call before ours has run. A thread that calls while
+ * another one exits waits, usually until the process is gone. After a second it
+ * goes on, and loads the library again: a destructor may be waiting for it.
+ */
+static int enter(void) {
+    if (watched && calls++ == 0) {
+        atomic_fetch_add(&inside, 1);
+        if (atomic_load(&exiting) && !exits) {
+            atomic_fetch_sub(&inside, 1);
+            for (int i = 0; i < 1000; i++) {
+                rest();
+            }
+            exits = 1;
+            atomic_fetch_add(&inside, 1);
+        }
+    }
     pthread_once(&once, load);
     return loaded;
 }
 
+static void leave(void) {
+    if (watched && --calls == 0) {
+        atomic_fetch_sub(&inside, 1);
+    }
+}
+
 LLMEngine *llm_init(void *pool_addr, size_t pool_size) {
-    return ready() ? library.init(pool_addr, pool_size) : NULL;
+    LLMEngine *engine = enter() ? library.init(pool_addr, pool_size) : NULL;
+    leave();
+    return engine;
 }
 
 Sequence *create_sequence(LLMEngine *engine, int seq_id, int initial_kv_len) {
-    return ready() ? library.create(engine, seq_id, initial_kv_len) : NULL;
+    Sequence *seq = enter() ? library.create(engine, seq_id, initial_kv_len) : NULL;
+    leave();
+    return seq;
 }
 
 Sequence *fork_sequence(LLMEngine *engine, int parent_seq_id, int new_seq_id) {
-    return ready() ? library.fork(engine, parent_seq_id, new_seq_id) : NULL;
+    Sequence *child = enter() ? library.fork(engine, parent_seq_id, new_seq_id) : NULL;
+    leave();
+    return child;
 }
 
 int append_kv(LLMEngine *engine, int seq_id, int kv_data) {
-    return ready() ? library.append(engine, seq_id, kv_data) : -1;
+    int result = enter() ? library.append(engine, seq_id, kv_data) : -1;
+    leave();
+    return result;
 }
 
-int free_sequence(LLMEngine *engine, int seq_id) { return ready() ? library.release(engine, seq_id) : -1; }
+int free_sequence(LLMEngine *engine, int seq_id) {
+    int result = enter() ? library.release(engine, seq_id) : -1;
+    leave();
+    return result;
+}
 
-int llm_destroy(LLMEngine *engine) { return ready() ? library.destroy(engine) : -1; }
+int llm_destroy(LLMEngine *engine) {
+    int result = enter() ? library.destroy(engine) : -1;
+    leave();
+    return result;
+}
