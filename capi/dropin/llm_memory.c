@@ -10,7 +10,9 @@
  * install` or `make dropin` wrote below. If it is in none of these places, that
  * is said once on stderr and every call fails: NULL or -1.
  */
-#define _GNU_SOURCE
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for dl_iterate_phdr */
+#endif
 #include "llm_memory.h"
 
 #include <dirent.h>
