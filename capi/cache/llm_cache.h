@@ -35,8 +35,8 @@
  * kept or dropped by the update: `kept` says how many count. With drafts, `computed`
  * of a row is the most there can be, as if all drafts of the steps in flight were
  * accepted; the worker subtracts those that were not, and finds the slots in its
- * block table. preempted, finished and freed_encoder_outputs of a step without rows
- * come after the steps in flight.
+ * block table. preempted, finished, zero and freed_encoder_outputs of a step without
+ * rows come after the steps in flight.
  *
  * KEYS AND VALUES FROM ELSEWHERE. With LLM_CACHE_KV_CONSUMER the keys and values of a
  * prompt's beginning can be loaded instead of computed, from another machine or
@@ -246,8 +246,10 @@ enum {
     LLM_CACHE_KV_PRODUCER = 512,    /* blocks of finished requests can be sent */
     LLM_CACHE_KV_BEST_EFFORT = 1024, /* what is sent goes to a cache, which may miss it: a request that was preempted
                                         can finish with what steps in flight sample, without blocks */
-    LLM_CACHE_WHOLE_ITEMS = 2048 /* no chunk of a prompt ends inside an item, unless it begins there, too (vLLM:
-                                    disable_chunked_mm_input) */
+    LLM_CACHE_WHOLE_ITEMS = 2048, /* no chunk of a prompt ends inside an item, unless it begins there, too (vLLM:
+                                     disable_chunked_mm_input) */
+    LLM_CACHE_ZERO_BLOCKS = 4096 /* steps have `zero`. vLLM needs it with Mamba groups, and with layers of different precision:
+                                    what one of them leaves in a block another can read as not a number */
 };
 
 typedef struct llm_cache_config {
@@ -545,6 +547,27 @@ typedef struct llm_cache_queries {
     int64_t cap, len;
 } llm_cache_queries;
 
+/*
+ * For a cache with LLM_CACHE_KV_PRODUCER and a LLM_CACHE_MAMBA group with LLM_CACHE_GROUP_ALIGN whose
+ * blocks are larger than another group's: the state at the last end of such a smaller block in a request's
+ * prompt, which lies inside a block of the Mamba group (vLLM: partial_tail_offloads). The block
+ * has it once the step's copies are made, no table names it, and it is kept until the blocks of
+ * the request are free. A connector can send it, so that elsewhere `external` can be `tokens`.
+ */
+typedef struct llm_cache_tail {
+    llm_request id;
+    uint64_t user_data;
+    int32_t group;
+    int32_t block;
+    int32_t tokens; /* of the prompt, before the state */
+    int32_t reserved;
+} llm_cache_tail;
+
+typedef struct llm_cache_tails {
+    llm_cache_tail *at;
+    int64_t cap, len;
+} llm_cache_tails;
+
 /* An item to encode before the rows of the step are computed. */
 typedef struct llm_cache_encoder_input {
     llm_request id;
@@ -590,14 +613,18 @@ typedef struct llm_cache_step {
     llm_cache_ids preempted;     /* their tables are gone */
     llm_cache_ids finished;      /* aborted ones included */
     /*
-     * A caller's struct may end here, or after queries. If there is something to say in the fields
-     * that it lacks, the call returns LLM_CACHE_E_SIZE.
+     * A caller's struct may end here, after queries, or after freed_encoder_outputs. If there is something to
+     * say in the fields that it lacks, the call returns LLM_CACHE_E_SIZE; only tails are then left out.
      */
     llm_cache_loads loads;       /* to begin; also in a step without rows */
     llm_cache_queries queries;   /* to answer; each step has all that are open */
     llm_cache_encoder_inputs encoder_inputs;
     llm_cache_bytes freed_encoder_outputs; /* hashes of items whose outputs are to be dropped before encoder_inputs are
                                               computed, one after the other, each with its final 0; also in a step without rows */
+    llm_cache_i32s zero;         /* with LLM_CACHE_ZERO_BLOCKS: blocks whose bytes are to be zeroed in all tensors before the copies and
+                                    the rows; those that `loads` go into are not among them. An id can come twice. Also in a
+                                    step without rows */
+    llm_cache_tails tails;
 } llm_cache_step;
 
 /*
