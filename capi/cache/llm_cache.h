@@ -340,9 +340,8 @@ typedef struct llm_cache_plan {
                                      different blocks of it: block b begins at b x bytes / num_gpu_blocks */
     llm_cache_i64s tensor_bytes; /* out */
     /* A caller's struct may end here. */
-    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless llm_cache_add takes a request of this length, with one step
-                                     in flight; 0: not checked. The null block is not counted (in vLLM it is); Mamba with
-                                     LLM_CACHE_GROUP_ALIGN takes more with several steps in flight */
+    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless request_bytes are there without the null block (vLLM counts it) and
+                                     llm_cache_add takes a request of this length; 0: not checked */
     int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
     int64_t request_bytes;        /* out: what one request of max_model_len takes. Also with LLM_CACHE_E_MEMORY, as is
                                      longest; both are 0 if max_model_len is 0 */
@@ -354,6 +353,9 @@ typedef struct llm_cache_plan {
                                      different blocks. So with LLM_CACHE_PLAN_CROSS_LAYERS, and for LLM_CACHE_LAYER_KEYS_ONLY
                                      with windows whose pages differ (DeepSeek V4). 0: not packed */
     llm_cache_i64s layer_offsets; /* out: of each layer, -1 if another worker's; without entries if not packed */
+    int32_t max_concurrent_batches; /* in: steps in flight, as in llm_cache_config: with more than one, a request of a Mamba group with
+                                       LLM_CACHE_GROUP_ALIGN can take more blocks. 0: 1 */
+    int32_t reserved;             /* 0 */
 } llm_cache_plan;
 
 enum { LLM_CACHE_MAX_LAYERS = 4096, LLM_CACHE_MAX_WORKERS = 1024 };

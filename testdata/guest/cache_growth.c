@@ -40,7 +40,7 @@ AT(llm_cache_step, finished, 8 + 9 * 24);
 AT(llm_cache_step, loads, 8 + 10 * 24);
 AT(llm_cache_step, encoder_inputs, 8 + 12 * 24);
 AT(llm_cache_step, zero, 8 + 14 * 24);
-_Static_assert(sizeof(llm_cache_layer) == 48 && sizeof(llm_cache_worker) == 24 && sizeof(llm_cache_plan) == 160, "plan");
+_Static_assert(sizeof(llm_cache_layer) == 48 && sizeof(llm_cache_worker) == 24 && sizeof(llm_cache_plan) == 168, "plan");
 AT(llm_cache_plan, max_model_len, 104);
 AT(llm_cache_plan, block_stride, 128);
 _Static_assert(sizeof(llm_cache_load) == 24 && sizeof(llm_cache_query) == 24 && sizeof(llm_cache_encoder_input) == 24 && sizeof(llm_cache_item) == 16, "transfers");
