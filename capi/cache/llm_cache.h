@@ -23,7 +23,7 @@
  *     }
  *     llm_cache_close(cache);
  *
- * testdata/examples/serve.c is a whole program.
+ * testdata/examples/serve.c is a whole program, images.c beside it one with an encoder.
  *
  * SEVERAL STEPS IN FLIGHT. With max_concurrent_batches above 1, schedule may be
  * called again before the update of the step before; updates come in the order of

@@ -62,6 +62,16 @@ func TestTheCacheServesTheExample(t *testing.T) {
 	})
 }
 
+func TestTheCacheServesTheExampleWithImages(t *testing.T) {
+	t.Parallel()
+	images := filepath.Join("..", "examples", "images")
+	r := succeed(t, t.TempDir(), nil, shared.compileCache(t, images))
+	require.Contains(t, r.stdout, "48 requests with 72 images")
+	if level.Long() {
+		checkCache(t, shared, images)
+	}
+}
+
 func TestTheCachesCalls(t *testing.T) {
 	for _, group := range []struct {
 		way      way // in which it is checked in make test
