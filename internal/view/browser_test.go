@@ -55,11 +55,12 @@ func at(t *testing.T, x context.Context) string {
 	return browsertest.Evaluate[string](t, x, `document.documentElement.dataset.step`)
 }
 
+// story is the first recording of a story.
 func story(t *testing.T, name string) *view.Recording {
 	t.Helper()
-	r, err := view.Story(name)
+	s, err := view.Story(name)
 	require.NoError(t, err)
-	return r
+	return s.Recordings[0]
 }
 
 // copyStep is the first step of a story that copies a block.

@@ -74,7 +74,7 @@ func (l *Live) Write(w io.Writer, source string) error {
 	r, first := l.head, l.first
 	r.Frames = l.frames[:len(l.frames):len(l.frames)]
 	l.mu.Unlock()
-	return write(w, &r, &liveness{Source: source, First: first})
+	return write(w, []*Scene{alone(&r)}, &liveness{Source: source, First: first})
 }
 
 // A liveness is what the script of a live page knows beside the recording.

@@ -101,7 +101,7 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 // Reforked takes note of a beam that became a copy of another one, with the
 // copies that were made for it. The next frame tells it.
 func (r *Recorder) Reforked(id, child, parent int, copies ...device.Pair) {
-	r.pending = append(r.pending, fmt.Sprintf("Beam %d of request %d becomes a copy of beam %d.", child, id, parent))
+	r.pending = append(r.pending, fmt.Sprintf("Beam %d%s becomes a copy of beam %d%s.", id, letter(child), id, letter(parent)))
 	r.copies = append(r.copies, copies...)
 }
 

@@ -12,8 +12,7 @@ import (
 // said are all sentences of a story.
 func said(t *testing.T, name string) (*view.Recording, string) {
 	t.Helper()
-	r, err := view.Story(name)
-	require.NoError(t, err)
+	r := story(t, name)
 	var all []string
 	for _, f := range r.Frames {
 		all = append(all, f.Said...)

@@ -11,7 +11,7 @@ import (
 )
 
 // servingStories are those that run under a scheduler's rules.
-var servingStories = []string{"block-table-grows", "prefix-cache", "preemption", "beams", "orca-reserves", "paged-requests"}
+var servingStories = []string{"block-table-grows", "prefix-cache", "preemption", "beams", "orca-beside-paged"}
 
 // arrowsThatReach counts the arrows that begin at an entry of the table and end at the
 // edge of a block that is lit.
@@ -61,7 +61,7 @@ func TestStoriesCanBeFollowedAtBothWidths(t *testing.T) {
 // Ensure that a free block says who had it, until it is taken again.
 func TestAFreeBlockShowsWhoHadIt(t *testing.T) {
 	in := browsertest.Start(t)
-	r := recording(t, "paged-requests")
+	r := recording(t, "preemption")
 	x := open(t, in, r, browsertest.Look{Width: desktop, Fragment: fmt.Sprintf("step=%d", len(r.Frames)-1)})
 	require.Positive(t, browsertest.Evaluate[int](t, x, `[...document.querySelectorAll('#gpu .cell.was .who')].filter(e => /^was \d/.test(e.textContent)).length`))
 	press(t, x, kb.Home)
