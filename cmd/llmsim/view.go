@@ -37,12 +37,13 @@ func viewCommand() *cobra.Command {
 			"of the homework's engine, a trace in llmgrade's format with a call in each line:\n" +
 			"init e0 512, create e0 1 40, fork e0 1 2, append e0 2 201, free e0 1. A comment behind a # is told\n" +
 			"with its call. llmgrade --trace FILE writes one.\n\n" +
-			"Open the page in a browser: space plays it, the arrow keys go step by step.\n\n" +
-			strings.Join(terminal.Wrap("Stories: "+strings.Join(view.Stories(), ", ")+".", 0), "\n"),
+			"Open the page in a browser: space plays it, the arrow keys go step by step, n to the next event.\n\n" +
+			strings.Join(terminal.Wrap("Stories: "+strings.Join(view.Stories(), ", ")+"; all: one page with all of them.", 0), "\n"),
 		Example: "  llmsim view --system sosp --rate 2.2 --from 300 -o run.html\n" +
 			"  llmsim view --system vllm-v1 --workload wmt16-5shot --rate 5 --blocks 120 -o prefix.html\n" +
 			"  llmsim view --story copy-on-write -o cow.html       # the homework's engine\n" +
-			"  llmsim view --story preemption -o preemption.html   # vLLM's rules, 12 blocks\n" +
+			"  llmsim view --story preemption -o preemption.html   # vLLM's rules beside them, 12 blocks\n" +
+			"  llmsim view --story all -o stories.html             # all stories\n" +
 			"  llmsim view --course calls.trace -o calls.html",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },

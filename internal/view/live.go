@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"llmmemory/internal/serve"
@@ -122,5 +123,5 @@ func (r *Recording) Describe(was, is *Frame, it *serve.Iteration, left []int, ag
 	if !it.Idle() || len(left) == 0 {
 		w.iteration(it)
 	}
-	return w.finished(left)
+	return slices.Concat(w.finished(left), evictions(was.Cached, is), arrivals(was, is))
 }

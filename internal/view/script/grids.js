@@ -22,7 +22,7 @@ function build(b, device, n) {
 }
 
 // spread chooses the columns of a few large blocks: large cells, full rows.
-const largest = [148, 108] // of one board, of two
+const largest = [148, 124] // of one board, of two
 function spread(n, width, tall, gap, largest) {
   let best = [-Infinity, 1, 76]
   for (let across = 1; across <= n; across++) {
@@ -145,7 +145,7 @@ function dressCell(run, cell, block, mark, old) {
   set(cell, 'mark', mark && mark[0])
   set(cell, 'full', used && block.filled === run.size)
   set(cell, 'reserved', used && block.filled === 0)
-  set(cell, 'was', old.length ? [...new Set(old.map(([, , name]) => labelOf(run, name)))].join(' ') : undefined)
+  set(cell, 'was', old.length ? [...new Set(old.map(([, , name]) => labelOf(run, name)))].join(', ') : undefined)
   cell.style.setProperty('--fill', used ? 100 * block.filled / run.size : 0)
   if (old.length) cell.style.setProperty('--was', colour(run, old[0][2]))
   if (used) {

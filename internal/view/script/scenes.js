@@ -10,13 +10,13 @@ function enter(n) {
   const { title, note, boards: recordings } = scenes[n], hues = new Map()
   boards = recordings.map(r => newRun(r, hues)).map((run, k) => newBoard(run, k, recordings.length))
   kept = pointed = undefined
+  $('after').append($('events')) // out of the board that goes
   $('boards').replaceChildren(...boards.map(b => b.element))
   $('boards').classList.toggle('pair', boards.length > 1)
   end = boards[0].run.frames.length - 1
   $('slider').max = end
   $('event-list').replaceChildren()
-  if (boards.length > 1) $('after').append($('events'))
-  else boards[0].parts.queues.after($('events'))
+  if (boards.length === 1) boards[0].parts.queues.after($('events'))
   if (scenes.length > 1) {
     const [run] = boards.map(b => b.run)
     $('title').textContent = title
@@ -60,8 +60,8 @@ function legend() {
   const list = [
     sample('own', '', `in use by ${user} 2, half filled`, '', '2', { fill: 50 }),
     sample('shared', '', 'shared, with two references', '', '×2', { full: '' }),
-    sample('free', '', 'free, never used', '', ''),
-    sample('free', '', `free, was of ${user} 2: faint until it is overwritten`, '', '2', { was: '' }),
+    sample('free', '', 'free', '', ''),
+    sample('free', '', `free; what ${user} 2 wrote is there until it is overwritten`, '', '2', { was: '' }),
   ]
   if (any((f, run) => f.sequences.some(s => s.table.length * run.size >= s.tokens + run.size))) list.push(sample('own', '', 'reserved, nothing written', '', '2', { reserved: '', fill: 0 }))
   if (any(f => f.cached.length)) list.push(sample('cached', '', 'free, but a prefix hit can find it', '', ''))
