@@ -294,7 +294,18 @@ int llm_cache_close(llm_cache cache);
 
 enum {
     LLM_CACHE_LAYER_KEYS_ONLY = 4, /* keys and values are the same numbers (MLA) */
-    LLM_CACHE_LAYER_STRIDED = 8    /* the kernel finds a block by a stride, so blocks can be padded */
+    LLM_CACHE_LAYER_STRIDED = 8,   /* the kernel finds a block by a stride, so blocks can be padded */
+    LLM_CACHE_LAYER_PAGE = 16,     /* not Mamba: a block of block_size tokens takes state_bytes, whatever the heads: padded (vLLM:
+                                      page_size_padded), compressed (compress_ratio) or quantized with scales */
+    LLM_CACHE_LAYER_HIDDEN = 32    /* LLM_CACHE_FULL: hidden states, one vector a token, for a model that drafts or another reader
+                                      (vLLM: HiddenStateCacheSpec) */
+};
+
+enum {
+    LLM_CACHE_PLAN_CROSS_LAYERS = 1, /* the blocks of all layers of a group side by side, if there are several groups, so
+                                        that one piece of memory is sent for a block (vLLM: enable_cross_layers_blocks) */
+    LLM_CACHE_PLAN_FULL = 2 /* windows and chunks keep all tokens, so that all layers share a block table (vLLM:
+                               disable_hybrid_kv_cache_manager) */
 };
 
 /* What one layer keeps. */
@@ -309,7 +320,7 @@ typedef struct llm_cache_layer {
     int32_t kv_heads;      /* not Mamba */
     int32_t head_size;     /* numbers of a head */
     int32_t element_bytes; /* of a number, at most 16 */
-    int64_t state_bytes;   /* Mamba: of a state */
+    int64_t state_bytes;   /* Mamba: of a state; LLM_CACHE_LAYER_PAGE: of a block */
 } llm_cache_layer;
 
 typedef struct llm_cache_group_list {
@@ -334,7 +345,13 @@ typedef struct llm_cache_plan {
     int64_t request_bytes;        /* out: what one request of max_model_len takes. Also with LLM_CACHE_E_MEMORY, as is
                                      longest; both are 0 if max_model_len is 0 */
     int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none */
-    int32_t reserved;             /* 0 */
+    uint32_t flags;               /* in: LLM_CACHE_PLAN_...; the same for all workers */
+    /* A caller's struct may end here; a packed plan is then LLM_CACHE_E_SIZE. */
+    int64_t block_stride;         /* out: packed, there is one tensor, and block b of a layer begins at b x block_stride +
+                                     its entry of layer_offsets; layers of different groups lie over each other and use
+                                     different blocks. So with LLM_CACHE_PLAN_CROSS_LAYERS, and for LLM_CACHE_LAYER_KEYS_ONLY
+                                     with windows whose pages differ (DeepSeek V4). 0: not packed */
+    llm_cache_i64s layer_offsets; /* out: of each layer, -1 if another worker's; without entries if not packed */
 } llm_cache_plan;
 
 enum { LLM_CACHE_MAX_LAYERS = 4096, LLM_CACHE_MAX_WORKERS = 1024 };

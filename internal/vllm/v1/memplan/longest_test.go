@@ -1,6 +1,7 @@
 package memplan
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,7 +39,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 		{"nothing fits", []Layer{window}, 2, 0, 65, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, err := Make(test.layers, 0, test.blocks)
+			p, err := Make(test.layers, 0, Options{Blocks: test.blocks})
 			require.NoError(t, err)
 			require.Equal(t, test.need*p.BytesPerBlock(), p.BytesFor(4096, test.inFlight))
 			longest, err := p.LongestModelLen(4096, test.inFlight)
@@ -48,10 +49,16 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 			require.Equal(t, test.longest < 4096, err != nil)
 		})
 	}
-	p, err := Make([]Layer{full}, 11*page, 0)
+	p, err := Make([]Layer{full}, 11*page, Options{})
 	require.NoError(t, err)
 	longest, err := p.LongestModelLen(1<<20, 0)
 	require.NoError(t, err)
 	require.EqualError(t, p.CheckModelLen(1<<20, 0, longest), "not enough memory: to serve one request of 1048576 tokens, 4.00 GiB are needed, "+
 		"and 0.00 GiB are available without the null block; the longest that fits is 160")
+}
+
+func TestARequestOfMoreBytesThanANumberHolds(t *testing.T) {
+	p, err := Make([]Layer{{Group: kvcache.Group{BlockSize: 1}, Page: 1 << 44}}, 0, Options{Blocks: 100})
+	require.NoError(t, err)
+	require.Equal(t, math.MaxInt, p.BytesFor(1<<24, 0))
 }
