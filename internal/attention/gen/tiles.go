@@ -15,8 +15,9 @@ func (d dtype) ahead() int { return max(2, 4/d.bytes) }
 func (d dtype) far() int { return 2 * d.ahead() }
 
 // tileScores are the kernels that multiply a few rows with keys where they lie.
+// Those of Int8 are integers'.
 func tileScores(g *gen) {
-	for _, d := range dtypes {
+	for _, d := range dtypes[:len(dtypes)-1] {
 		for _, n := range g.tileRows {
 			tileScore(g, d, n)
 		}
@@ -34,7 +35,7 @@ type scoreKernel struct {
 	n, perStep               int // rows, and tiles at a time
 	keys, bcast              int // registers
 	constant, nan, magnitude int
-	checked                  bool
+	checked, integers        bool
 	line                     int // bytes of an element of all keys of a tile
 	key, next, far           [2]reg.GPVirtual
 	list, at                 reg.GPVirtual
@@ -47,12 +48,15 @@ type scoreKernel struct {
 // 16. out and n are used up.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scoresTile%s%d", d.name, n))
-	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, line: tileTokens * d.bytes, checked: d.name == "E4M3"}
+	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, line: tileTokens * d.bytes, checked: d.name == "E4M3", integers: d.name == "Int8"}
 	if g.wide() {
 		k.perStep, k.bcast = 2, 2*n+4
 	}
 	k.constant, k.nan, k.magnitude = len(g.regs)-1, len(g.regs)-2, len(g.regs)-3
 	g.constants(d, k.constant)
+	if k.integers {
+		g.pairing(k.constant)
+	}
 	if k.checked {
 		g.zero(k.nan)
 		m := g.constant("magnitude", 0x7f7f7f7f)
@@ -99,10 +103,14 @@ func (g *gen) tileStep(k *scoreKernel) {
 	q := g.newRows(from, atInStride, k.n)
 	g.Label(again)
 	g.tileAsk(k)
-	for j := 0; j < 4; j += 2 {
-		g.tileElements(k, j, q)
+	if k.integers {
+		g.tilePairs(k, q)
+	} else {
+		for j := 0; j < 4; j += 2 {
+			g.tileElements(k, j, q)
+		}
+		g.advance(q, 16)
 	}
-	g.advance(q, 16)
 	g.ADDQ(operand.I32(4*k.line), k.at)
 	if k.d.name == "F32" {
 		g.TESTQ(operand.I32(sumElements*k.line-1), k.at)
@@ -114,6 +122,9 @@ func (g *gen) tileStep(k *scoreKernel) {
 	}
 	g.CMPQ(k.at, g.argMem(atCount))
 	g.JLT(operand.LabelRef(again))
+	if k.integers {
+		g.toFloat(2 * k.n)
+	}
 	g.addSums(k.n, 2, g.arg(atOut), nil, 0)
 }
 
