@@ -93,6 +93,7 @@ type call struct {
 	x, y, z   float32
 	_         float32
 	count     int
+	room      unsafe.Pointer // for two tiles of float16, aligned to 64 bytes
 }
 
 // fastest is the best that the processor can do.

@@ -237,6 +237,30 @@ func transpose16StreamAVX512(a *call)
 func copyRowsAVX512(a *call)
 
 //go:noescape
+func scoresTileE4M38AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileE4M34AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileE4M32AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileE4M31AVX512VNNI(a *call)
+
+//go:noescape
+func valuesTileE4M38AVX512VNNI(a *call)
+
+//go:noescape
+func valuesTileE4M34AVX512VNNI(a *call)
+
+//go:noescape
+func valuesTileE4M32AVX512VNNI(a *call)
+
+//go:noescape
+func valuesTileE4M31AVX512VNNI(a *call)
+
+//go:noescape
 func integersPanel12AVX512VNNI(a *call)
 
 //go:noescape

@@ -60,5 +60,7 @@ var avx512vnni = func() assembly {
 	a.name = "avx512vnni"
 	a.integersPanel = []sized{{12, integersPanel12AVX512VNNI}, {4, integersPanel4AVX512VNNI}, {1, integersPanel1AVX512VNNI}}
 	a.scoresTile[Int8] = []sized{{8, scoresTileInt88AVX512VNNI}, {4, scoresTileInt84AVX512VNNI}, {2, scoresTileInt82AVX512VNNI}, {1, scoresTileInt81AVX512VNNI}}
+	a.scoresTile[E4M3] = []sized{{8, scoresTileE4M38AVX512VNNI}, {4, scoresTileE4M34AVX512VNNI}, {2, scoresTileE4M32AVX512VNNI}, {1, scoresTileE4M31AVX512VNNI}}
+	a.valuesTile[E4M3] = []sized{{8, valuesTileE4M38AVX512VNNI}, {4, valuesTileE4M34AVX512VNNI}, {2, valuesTileE4M32AVX512VNNI}, {1, valuesTileE4M31AVX512VNNI}}
 	return a
 }()

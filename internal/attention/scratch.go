@@ -39,6 +39,7 @@ type scratch struct {
 	firstValue int
 	scales     [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
 	call       call
+	room       [2*tileTokens*MaxHeadSize*2 + 64]byte // for the call's, which is aligned
 }
 
 // A row is one query head of one query token.

@@ -43,6 +43,7 @@ const (
 	atY         = 84
 	atZ         = 88
 	atCount     = 96
+	atRoom      = 104
 )
 
 // Sizes that the package and its assembly agree on, in bytes.
@@ -84,7 +85,7 @@ func generate() (map[string][]byte, error) {
 			{"panel", panels}, {"weights", weights}, {"convert", converts}, {"scores", tileScores}, {"values", tileValues},
 			{"integers", integers}, {"narrow", narrows}, {"transpose", transposes}, {"loops", loops},
 		} {
-			if w.vnni && part.name != "integers" {
+			if w.vnni && part.name != "integers" && part.name != "scores" && part.name != "values" {
 				continue
 			}
 			g := &gen{Context: build.NewContext(), width: w, known: map[string]operand.Mem{}}

@@ -40,7 +40,11 @@ func table() []byte {
 	w := avx512vnni
 	fmt.Fprintf(&b, "\n// %s is avx512 with the functions that VNNI makes faster.\nvar %[1]s = func() assembly {\n\ta := avx512\n\ta.name = %[1]q\n", w.name)
 	fmt.Fprintf(&b, "\ta.integersPanel = []sized{%s}\n", functions(w, "integersPanel", w.rows))
-	fmt.Fprintf(&b, "\ta.scoresTile[Int8] = []sized{%s}\n\treturn a\n}()\n", functions(w, "scoresTileInt8", w.tileRows))
+	for _, name := range []string{"scoresTileInt8", "scoresTileE4M3", "valuesTileE4M3"} {
+		field, dtype := name[:len("scoresTile")], name[len("scoresTile"):]
+		fmt.Fprintf(&b, "\ta.%s[%s] = []sized{%s}\n", field, dtype, functions(w, name, w.tileRows))
+	}
+	b.WriteString("\treturn a\n}()\n")
 	return b.Bytes()
 }
 
