@@ -13,6 +13,7 @@ import (
 type arena struct {
 	space []byte
 	used  int
+	most  int // that was used at any time: World.Adopt takes some back
 	live  int // chunks
 	fail  int // the chunk that fails, from 1; 0: none
 }
@@ -41,8 +42,8 @@ func newArena() (*arena, error) {
 }
 
 func (a *arena) close() {
-	if a.used <= mostKept {
-		clear(a.space[:a.used])
+	if a.most <= mostKept {
+		clear(a.space[:a.most])
 		select {
 		case spaces <- a.space:
 			return
@@ -73,6 +74,7 @@ func (a *arena) take(size int) unsafe.Pointer {
 	}
 	p := unsafe.Pointer(&a.space[a.used])
 	a.used += (size + 15) &^ 15
+	a.most = max(a.most, a.used)
 	return p
 }
 

@@ -18,6 +18,7 @@ func TestAWorldBeginsWithZeros(t *testing.T) {
 		for i := range bytes {
 			bytes[i] = 0xee
 		}
+		a.used = 0 // as where a state cannot be adopted
 		a.close()
 	}
 }
