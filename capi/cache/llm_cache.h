@@ -818,7 +818,8 @@ int llm_cache_reset(llm_cache cache, int preempt);
 /* What steps leave out. */
 enum {
     LLM_CACHE_PAUSE_NONE = 0,
-    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps */
+    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps; one that
+                                is preempted meanwhile waits until the pause is over */
     LLM_CACHE_PAUSE_ALL = 2  /* nothing is scheduled */
 };
 

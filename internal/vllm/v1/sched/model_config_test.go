@@ -81,3 +81,24 @@ func underPressure(t *rapid.T) Config {
 		EncoderCacheSize: rapid.SampledFrom([]int{0, 12}).Draw(t, "encoder cache"),
 	}
 }
+
+// contended is a configuration in which requests hold what others wait for: outputs of the
+// encoder, places of adapters, blocks that are loaded or sent.
+func contended(t *rapid.T) Config {
+	return Config{
+		Policy:                    rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),
+		MaxNumSeqs:                rapid.IntRange(2, 4).Draw(t, "seqs"),
+		MaxNumBatchedTokens:       rapid.IntRange(6, 16).Draw(t, "tokens"),
+		LongPrefillTokenThreshold: rapid.SampledFrom([]int{4, 5, 0}).Draw(t, "long prefill"),
+		AdmitChunks:               rapid.Bool().Draw(t, "admit chunks"),
+		AsyncScheduling:           rapid.IntRange(0, 3).Draw(t, "async") == 0,
+		Connector:                 rapid.SampledFrom(connectors).Draw(t, "connector"),
+		MaxLoRAs:                  rapid.SampledFrom([]int{0, 1}).Draw(t, "adapters"),
+		EncoderCacheSize:          rapid.SampledFrom([]int{10, 12, 16}).Draw(t, "encoder cache"),
+		Cache: kvcache.Config{
+			NumGPUBlocks: rapid.SampledFrom([]int{11, 14, 30}).Draw(t, "blocks"),
+			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, MaxModelLen: longest,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, Eagle: rapid.Bool().Draw(t, "eagle"),
+		},
+	}
+}
