@@ -244,7 +244,9 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	c := small(40)
 	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12
 	h := newHost(t, c)
-	picture := func(hash string, offset, length int) blockhash.Item { return item(hash, offset, length).Extras.Items[0] }
+	picture := func(hash string, offset, length int) blockhash.Item {
+		return item(hash, offset, length).Extras.Items[0]
+	}
 	h.add(25, 1, Spec{MaxTokens: 1, Extras: blockhash.Extras{Items: []blockhash.Item{picture("a", 0, 3), picture("b", 4, 5), picture("c", 9, 4)}}})
 	for range 2 {
 		h.add(16, 2, Spec{MaxTokens: 1, Extras: blockhash.Extras{Items: []blockhash.Item{picture("d", 0, 4), picture("e", 5, 5)}}})
