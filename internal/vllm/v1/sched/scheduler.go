@@ -31,6 +31,7 @@ type Scheduler struct {
 	preempted []ID // since the last step
 	finished  []ID
 	transfer  transfer
+	zero      zeroing
 	encoder   encoder
 	loras     loras
 
@@ -58,6 +59,7 @@ func New(config Config) (*Scheduler, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
+	config.Cache.RecordNewBlocks, config.Cache.HandOffTails = config.ZeroNewBlocks, config.Connector.Producer
 	cache, err := kvcache.New(config.Cache)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)

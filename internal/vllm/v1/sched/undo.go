@@ -46,6 +46,7 @@ func (s *Scheduler) StepFailed() error {
 		if s.encoder.cache != nil {
 			s.encoder.cache.Evicted(b.evicted)
 		}
+		s.zero.again = append(s.zero.again, b.zero...)
 		b.rows = b.rows[:0]
 	}
 	s.cache.Processed(s.steps)
