@@ -132,6 +132,9 @@ func (p *planner) make() error {
 	if n := made[0].NumGPUBlocks; n < 2 || n > C.LLM_CACHE_MAX_BLOCKS {
 		return fail(C.LLM_CACHE_E_RANGE, "the memory suffices for %d blocks: want 2 to %d", n, C.LLM_CACHE_MAX_BLOCKS)
 	}
+	if n := len(made[0].Groups); n > C.LLM_CACHE_MAX_GROUPS {
+		return fail(C.LLM_CACHE_E_RANGE, "%d groups of layers result: a cache has at most %d", n, C.LLM_CACHE_MAX_GROUPS)
+	}
 	longest, err := p.longest(made)
 	if err != nil {
 		return err
@@ -247,6 +250,8 @@ func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 				i, l.kv_heads, l.head_size, l.element_bytes, most, most, bytes)
 		case l.state_bytes < 0 || l.state_bytes > state:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has states of %d bytes: want at most %d", i, l.state_bytes, state)
+		case l.num_speculative_blocks > C.LLM_CACHE_MAX_BLOCK_SIZE:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has %d speculative blocks: want at most %d", i, l.num_speculative_blocks, C.LLM_CACHE_MAX_BLOCK_SIZE)
 		case l.flags&C.LLM_CACHE_LAYER_PAGE != 0 && l.state_bytes == 0:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has a page of 0 bytes", i)
 		case l.flags&^known != 0:

@@ -100,7 +100,7 @@ func TestTheCachesCalls(t *testing.T) {
 		way      way // in which it is checked in make test
 		programs []string
 	}{
-		{shared, []string{"cache_errors", "cache_growth", "cache_transfer"}},
+		{shared, []string{"cache_errors", "cache_growth", "cache_hostile", "cache_transfer"}},
 		{archive, []string{"cache_calls", "cache_flight", "cache_items", "cache_traffic"}},
 	} {
 		for _, program := range group.programs {
