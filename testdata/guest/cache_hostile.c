@@ -30,7 +30,7 @@ static const int64_t stops[] = {INT64_MIN, -1, 1, LLM_CACHE_MAX_STOP, LLM_CACHE_
 static const int64_t counts[] = {INT64_MIN, -1, 0, 1, LLM_CACHE_MAX_ITEMS, LLM_CACHE_MAX_ITEMS + 1, (int64_t)1 << 39, INT64_MAX};
 static const int64_t adapters[] = {INT64_MIN, -1, 1, 2, INT64_MAX};
 static const uint32_t sizes[] = {0, 1, offsetof(llm_cache_spec, stop), offsetof(llm_cache_spec, salt), offsetof(llm_cache_spec, items),
-                                 offsetof(llm_cache_spec, items_len), offsetof(llm_cache_spec, is_embed), sizeof(llm_cache_spec) + 1, UINT32_MAX};
+                                 offsetof(llm_cache_spec, items_len), offsetof(llm_cache_spec, is_embed), 4097, UINT32_MAX};
 static const uint32_t flags[] = {1, 2, 4, 8, 16, 32, 63, 64, 128, UINT32_MAX};
 static int32_t tokens[LLM_CACHE_MAX_STOP + 1];
 static llm_cache_item items[LLM_CACHE_MAX_ITEMS + 1];
