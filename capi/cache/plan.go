@@ -106,6 +106,9 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 		output(&p.spans, "layer_tensors", in.layer_tensors.at, in.layer_tensors.cap)
 		output(&p.spans, "tensor_bytes", in.tensor_bytes.at, in.tensor_bytes.cap)
 		output(&p.spans, "layer_offsets", in.layer_offsets.at, in.layer_offsets.cap)
+		if b := in.max_concurrent_batches; b < 0 || b > 64 || in.reserved != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "max_concurrent_batches is %d and reserved %d: want 0 to 64 and 0", b, in.reserved)
+		}
 		if in.flags&^(C.LLM_CACHE_PLAN_CROSS_LAYERS|C.LLM_CACHE_PLAN_FULL) != 0 || in.flags != p.in[0].flags {
 			return fail(C.LLM_CACHE_E_RANGE, "plan %d has the flags %#x, and plan 0 %#x: want the same, of LLM_CACHE_PLAN_...", i, in.flags, p.in[0].flags)
 		}
@@ -193,7 +196,7 @@ func checkLongest(in, t *C.llm_cache_plan, p *memplan.Plan) error {
 	case inFlight == 0:
 		inFlight = most
 	}
-	longest, err := p.LongestModelLen(most, inFlight)
+	longest, err := p.LongestModelLen(most, inFlight, max(int(in.max_concurrent_batches), 1))
 	if err != nil {
 		return err
 	}
