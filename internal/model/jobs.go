@@ -7,7 +7,8 @@ import (
 // A productJob multiplies rows by a linear, some panels at a time.
 type productJob struct {
 	lin      *linear
-	dst, x   []float32
+	dst      []float32
+	x        matrix.Input
 	bias     []float32 // nil: none
 	residual []float32 // the result is added to it, too; nil: not
 	rows     int
@@ -43,16 +44,35 @@ func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to in
 		return
 	}
 	j := &r.product
-	j.lin, j.dst, j.x, j.rows, j.first, j.last = lin, dst, x, rows, from, to
+	j.lin, j.dst, j.rows, j.first, j.last = lin, dst, rows, from, to
+	r.pack(j.x.Set(x, rows, lin.parts[0].In))
 	j.chunk = max(1, (to-from)/(4*r.pool.Size()))
 	r.pool.Run((to-from+j.chunk-1)/j.chunk, j)
+}
+
+// A packJob packs groups of the rows of a product.
+type packJob struct{ product *productJob }
+
+// Do packs a group.
+func (j *packJob) Do(_, group int) { j.product.x.Pack(group) }
+
+// pack packs the groups of the product's rows. Few are packed sooner than others are woken.
+func (r *Runner) pack(groups int) {
+	if groups > 2 {
+		r.packing.product = &r.product
+		r.pool.Run(groups, &r.packing)
+		return
+	}
+	for group := range groups {
+		r.product.x.Pack(group)
+	}
 }
 
 // Do multiplies a chunk of panels.
 func (j *productJob) Do(worker, i int) {
 	from := j.first + i*j.chunk
 	to := min(from+j.chunk, j.last)
-	j.lin.product(j.dst, j.x, j.rows, from, to, j.scratch[worker])
+	j.lin.product(j.dst, &j.x, from, to, j.scratch[worker])
 	if j.bias == nil && j.residual == nil {
 		return
 	}
