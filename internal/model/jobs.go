@@ -14,7 +14,8 @@ type productJob struct {
 	rows     int
 	first    int // panels
 	last     int
-	chunk    int // panels
+	large    int // panels of the first task of each worker
+	small    int // panels of the others
 	scratch  []*matrix.Scratch
 }
 
@@ -46,8 +47,16 @@ func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to in
 	j := &r.product
 	j.lin, j.dst, j.rows, j.first, j.last = lin, dst, rows, from, to
 	r.pack(j.x.Set(x, rows, lin.parts[0].In))
-	j.chunk = max(1, (to-from)/(4*r.pool.Size()))
-	r.pool.Run((to-from+j.chunk-1)/j.chunk, j)
+	r.pool.Run(j.share(to-from, len(j.scratch)), j)
+}
+
+// share cuts n panels into tasks and returns their number. Each worker first has a large one, whose
+// weights it reads as one stretch of memory, and then small ones, so that all end together.
+func (j *productJob) share(n, workers int) int {
+	j.large = n * 5 / 8 / workers
+	rest := n - j.large*workers
+	j.small = max(1, rest/(4*workers))
+	return workers + (rest+j.small-1)/j.small
 }
 
 // A packJob packs groups of the rows of a product.
@@ -68,10 +77,17 @@ func (r *Runner) pack(groups int) {
 	}
 }
 
-// Do multiplies a chunk of panels.
+// Do multiplies some panels.
 func (j *productJob) Do(worker, i int) {
-	from := j.first + i*j.chunk
-	to := min(from+j.chunk, j.last)
+	workers := len(j.scratch)
+	from, n := j.first+i*j.large, j.large
+	if i >= workers {
+		from, n = j.first+workers*j.large+(i-workers)*j.small, j.small
+	}
+	to := min(from+n, j.last)
+	if from == to {
+		return
+	}
 	j.lin.product(j.dst, &j.x, from, to, j.scratch[worker])
 	if j.bias == nil && j.residual == nil {
 		return

@@ -38,14 +38,15 @@ var (
 
 // wide adds the product of the packed rows of x and the inputs from up to to of a panel to sums, 64
 // values a row. A slab of the weights stays in the first cache for all rows; meanwhile the next
-// one is asked for. Weights in blocks are decoded first if there is more than one group.
+// one is asked for. Weights are decoded first where groups are so many that decoding in each
+// of them takes longer.
 func (m *Matrix) wide(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += slab {
 		n := min(slab, to-k)
 		w, kind, bytes := &m.data[p*m.panelBytes+m.bytesOf(k)], m.Type, m.bytesOf(n)
 		ahead := uintptr(unsafe.Pointer(w)) + uintptr(bytes)
-		if m.Type != F32 && groups > 1 {
+		if groups > 2 && m.Type != F32 || groups > 1 && m.Block != 0 {
 			m.decode(&s.slab[0], w, n)
 			w, kind = (*byte)(unsafe.Pointer(&s.slab[0])), F32
 		}
