@@ -75,7 +75,7 @@ $(B)/libllm_memory.so: $(SOURCES) Makefile
 	@.ci/tools build
 	@mkdir -p $(B) && ln -sf libllm_memory.so $(B)/$(SONAME)
 	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extld=$(CURDIR)/capi/link -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
+	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) '-extld=\"$(CURDIR)/capi/link\"' -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
 	  mv $$dir/libllm_memory.so $@
 
 # After the other, because both may install tools. One object, so that the

@@ -13,7 +13,7 @@ import (
 // The memory of a call: everything that C points at is noted before it is used.
 
 const (
-	fewSpans    = 16      // of most calls; they need no allocation
+	fewSpans    = 20      // of most calls, a step among them; they need no allocation
 	mostEntries = 1 << 40 // of an array: no process has more memory
 	mostStruct  = 4096    // bytes of a struct of any version
 )

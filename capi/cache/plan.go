@@ -105,6 +105,13 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 		output(&p.spans, "layer_groups", in.layer_groups.at, in.layer_groups.cap)
 		output(&p.spans, "layer_tensors", in.layer_tensors.at, in.layer_tensors.cap)
 		output(&p.spans, "tensor_bytes", in.tensor_bytes.at, in.tensor_bytes.cap)
+		output(&p.spans, "layer_offsets", in.layer_offsets.at, in.layer_offsets.cap)
+		if b := in.max_concurrent_batches; b < 0 || b > 64 || in.reserved != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "max_concurrent_batches is %d and reserved %d: want 0 to 64 and 0", b, in.reserved)
+		}
+		if in.flags&^(C.LLM_CACHE_PLAN_CROSS_LAYERS|C.LLM_CACHE_PLAN_FULL) != 0 || in.flags != p.in[0].flags {
+			return fail(C.LLM_CACHE_E_RANGE, "plan %d has the flags %#x, and plan 0 %#x: want the same, of LLM_CACHE_PLAN_...", i, in.flags, p.in[0].flags)
+		}
 	}
 	given := slice(&p.spans, "layers", layers, n)
 	if err := p.apart(); err != nil {
@@ -116,7 +123,9 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 }
 
 func (p *planner) make() error {
-	made, err := memplan.MakeForWorkers(p.layers, p.workers, int(p.blocks))
+	made, err := memplan.MakeForWorkers(p.layers, p.workers, memplan.Options{
+		Blocks: int(p.blocks), CrossLayers: p.in[0].flags&C.LLM_CACHE_PLAN_CROSS_LAYERS != 0, FullAllocation: p.in[0].flags&C.LLM_CACHE_PLAN_FULL != 0,
+	})
 	if err != nil {
 		return err
 	}
@@ -129,36 +138,65 @@ func (p *planner) make() error {
 		}
 	}
 	for i, t := range p.plans {
-		p.need(t.groups.cap, &t.groups.len, len(made[i].Groups))
-		p.need(t.layer_groups.cap, &t.layer_groups.len, len(p.layers))
-		p.need(t.layer_tensors.cap, &t.layer_tensors.len, len(p.layers))
-		p.need(t.tensor_bytes.cap, &t.tensor_bytes.len, len(made[i].Tensors))
+		if err := p.needs(t, &p.in[i], made[i]); err != nil {
+			return err
+		}
 	}
 	if err := p.fits(); err != nil {
 		return err
 	}
 	for i, t := range p.plans {
 		writePlan(t, made[i])
+		if p.in[i].size >= C.sizeof_llm_cache_plan {
+			writePacking(t, made[i])
+		}
 	}
 	return nil
+}
+
+// needs says how many entries each array of a plan needs.
+func (p *planner) needs(t, in *C.llm_cache_plan, made *memplan.Plan) error {
+	tensors, offsets := len(made.Tensors), 0
+	if stride(made) > 0 {
+		tensors, offsets = 1, len(p.layers)
+		if in.size < C.sizeof_llm_cache_plan {
+			return fail(C.LLM_CACHE_E_SIZE, "the plan ends before its fields block_stride and layer_offsets, and is packed")
+		}
+	}
+	p.need(t.groups.cap, &t.groups.len, len(made.Groups))
+	p.need(t.layer_groups.cap, &t.layer_groups.len, len(p.layers))
+	p.need(t.layer_tensors.cap, &t.layer_tensors.len, len(p.layers))
+	p.need(t.tensor_bytes.cap, &t.tensor_bytes.len, tensors)
+	if in.size >= C.sizeof_llm_cache_plan {
+		p.need(t.layer_offsets.cap, &t.layer_offsets.len, offsets)
+	}
+	return nil
+}
+
+// stride is from one block of a packed plan to the next; 0 if it is not packed.
+func stride(made *memplan.Plan) int {
+	if len(made.Tensors) == 0 {
+		return 0
+	}
+	return made.Tensors[0].Stride
 }
 
 // checkLongest refuses a plan in which one request of the longest length does not fit.
 func checkLongest(in, t *C.llm_cache_plan, p *memplan.Plan) error {
 	most, inFlight := int(in.max_model_len), int(in.max_in_flight_tokens)
 	switch {
-	case in.size < C.sizeof_llm_cache_plan:
+	case in.size < C.LLM_PLAN_PACKED:
 		return nil
-	case most < 0 || most > C.LLM_CACHE_MAX_MODEL_LEN || inFlight < 0 || inFlight > 1<<30 || in.reserved != 0:
-		return fail(C.LLM_CACHE_E_RANGE, "max_model_len is %d, max_in_flight_tokens %d, reserved %d: want 0 to %d, 0 to %d and 0",
-			most, inFlight, int(in.reserved), C.LLM_CACHE_MAX_MODEL_LEN, 1<<30)
+	case most < 0 || most > C.LLM_CACHE_MAX_MODEL_LEN || inFlight < 0 || inFlight > 1<<30:
+		return fail(C.LLM_CACHE_E_RANGE, "max_model_len is %d and max_in_flight_tokens %d: want 0 to %d and 0 to %d",
+			most, inFlight, C.LLM_CACHE_MAX_MODEL_LEN, 1<<30)
 	case most == 0:
 		t.request_bytes, t.longest = 0, 0
 		return nil
 	case inFlight == 0:
 		inFlight = most
 	}
-	longest, err := p.LongestModelLen(most, inFlight)
+	longest, err := p.LongestModelLen(most, inFlight, max(int(in.max_concurrent_batches), 1))
 	if err != nil {
 		return err
 	}
@@ -175,7 +213,8 @@ func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 	var list []memplan.Layer
 	for i := range given {
 		l := &given[i]
-		const known = C.LLM_CACHE_GROUP_ALIGN | C.LLM_CACHE_GROUP_EAGLE | C.LLM_CACHE_LAYER_KEYS_ONLY | C.LLM_CACHE_LAYER_STRIDED
+		const known = C.LLM_CACHE_GROUP_ALIGN | C.LLM_CACHE_GROUP_EAGLE | C.LLM_CACHE_LAYER_KEYS_ONLY |
+			C.LLM_CACHE_LAYER_STRIDED | C.LLM_CACHE_LAYER_PAGE | C.LLM_CACHE_LAYER_HIDDEN
 		switch {
 		case l.kind < C.LLM_CACHE_FULL || l.kind > C.LLM_CACHE_MAMBA:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has the kind %d: want 0 to %d", i, l.kind, C.LLM_CACHE_MAMBA)
@@ -186,10 +225,12 @@ func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 				i, l.kv_heads, l.head_size, l.element_bytes, most, most, bytes)
 		case l.state_bytes < 0 || l.state_bytes > state:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has states of %d bytes: want at most %d", i, l.state_bytes, state)
+		case l.flags&C.LLM_CACHE_LAYER_PAGE != 0 && l.state_bytes == 0:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has a page of 0 bytes", i)
 		case l.flags&^known != 0:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has the flags %#x", i, l.flags)
 		}
-		list = append(list, memplan.Layer{
+		made := memplan.Layer{
 			Group: kvcache.Group{
 				Kind: kvcache.Kind(l.kind), BlockSize: int(l.block_size), Window: int(l.window), Retained: int(l.retained),
 				Chunk: int(l.chunk), NumSpeculativeBlocks: int(l.num_speculative_blocks),
@@ -197,7 +238,12 @@ func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 			},
 			KVHeads: int(l.kv_heads), HeadSize: int(l.head_size), ElementBytes: int(l.element_bytes), StateBytes: int(l.state_bytes),
 			KeysOnly: l.flags&C.LLM_CACHE_LAYER_KEYS_ONLY != 0, Strided: l.flags&C.LLM_CACHE_LAYER_STRIDED != 0,
-		})
+			Hidden: l.flags&C.LLM_CACHE_LAYER_HIDDEN != 0,
+		}
+		if l.flags&C.LLM_CACHE_LAYER_PAGE != 0 {
+			made.Page, made.StateBytes = made.StateBytes, 0
+		}
+		list = append(list, made)
 	}
 	return list, nil
 }
@@ -227,9 +273,29 @@ func writePlan(t *C.llm_cache_plan, p *memplan.Plan) {
 	}
 	sizes := room((*int64)(t.tensor_bytes.at), t.tensor_bytes.len)
 	for i, tensor := range p.Tensors {
+		if tensor.Stride > 0 {
+			i = 0 // all are views of one
+		}
 		sizes[i] = int64(tensor.Bytes)
 		for _, layer := range tensor.Layers {
 			tensors[layer] = int32(i)
+		}
+	}
+}
+
+// writePacking says where layers begin in a block, if the plan is packed.
+func writePacking(t *C.llm_cache_plan, p *memplan.Plan) {
+	t.block_stride = C.int64_t(stride(p))
+	offsets := room((*int64)(t.layer_offsets.at), t.layer_offsets.len)
+	for i := range offsets {
+		offsets[i] = -1
+	}
+	for _, tensor := range p.Tensors {
+		if tensor.Stride == 0 {
+			break
+		}
+		for _, layer := range tensor.Layers {
+			offsets[layer] = int64(tensor.Offset)
 		}
 	}
 }

@@ -86,6 +86,18 @@ func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, aff
 	})
 }
 
+// writeTails writes the states at ends of prompts that a connector can send.
+func (c *cache) writeTails(t *C.llm_cache_step) {
+	tails := room(t.tails.at, t.tails.len)
+	for i := range tails {
+		s := &c.step.Tails[i]
+		tails[i] = C.llm_cache_tail{
+			id: c.public(s.ID), user_data: C.uint64_t(s.UserData),
+			group: C.int32_t(s.Group), block: C.int32_t(s.Block), tokens: C.int32_t(s.NumTokens),
+		}
+	}
+}
+
 // writeTransfers writes what a step says about loads.
 func (c *cache) writeTransfers(t *C.llm_cache_step) {
 	loads := room(t.loads.at, t.loads.len)

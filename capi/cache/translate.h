@@ -30,8 +30,10 @@ enum {
     LLM_CONFIG_LEAST = offsetof(llm_cache_config, policy),
     LLM_SPEC_LEAST = offsetof(llm_cache_spec, stop),
     LLM_PLAN_LEAST = offsetof(llm_cache_plan, max_model_len),
+    LLM_PLAN_PACKED = offsetof(llm_cache_plan, block_stride),
     LLM_STEP_LEAST = offsetof(llm_cache_step, loads),
     LLM_STEP_TRANSFERS = offsetof(llm_cache_step, encoder_inputs),
+    LLM_STEP_ENCODER = offsetof(llm_cache_step, zero),
     LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
 };
 

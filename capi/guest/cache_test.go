@@ -21,6 +21,29 @@ var publicCache = []string{
 	"llm_kvstore_swap_in", "llm_kvstore_swap_out", "llm_kvstore_write",
 }
 
+// Ensure that llm_cache.h leads from the calls of every host to the rare ones, as its index
+// says, and has them all.
+func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "capi", "cache", "llm_cache.h"))
+	require.NoError(t, err)
+	order := strings.Fields(`error_text error_detail open close add abort schedule update step_failed statistics progress table
+		plan_memory plan_workers release fork set_drafts match received load_failed sent drain drain_msgpack reset pause reset_encoder set_log`)
+	body, at := string(text), 0
+	index := body[strings.Index(body, "THE CALLS"):strings.Index(body, "SEVERAL STEPS IN FLIGHT")]
+	for _, name := range order {
+		require.Contains(t, publicCache, "llm_cache_"+name)
+		require.Regexp(t, `\b(llm_cache)?_`+name+`\b`, index)
+		next := strings.Index(body[at:], "llm_cache_"+name+"(")
+		require.GreaterOrEqual(t, next, 0, "%s is not there, or too early", name)
+		at += next
+	}
+	for _, name := range publicCache {
+		if strings.HasPrefix(name, "llm_cache_") {
+			require.Contains(t, order, strings.TrimPrefix(name, "llm_cache_"))
+		}
+	}
+}
+
 // example is the program that the documentation shows.
 var example = filepath.Join("..", "examples", "serve")
 
@@ -60,6 +83,16 @@ func TestTheCacheServesTheExample(t *testing.T) {
 			checkCache(t, w, example)
 		}
 	})
+}
+
+func TestTheCacheServesTheExampleWithImages(t *testing.T) {
+	t.Parallel()
+	images := filepath.Join("..", "examples", "images")
+	r := succeed(t, t.TempDir(), nil, shared.compileCache(t, images))
+	require.Contains(t, r.stdout, "48 requests with 72 images")
+	if level.Long() {
+		checkCache(t, shared, images)
+	}
 }
 
 func TestTheCachesCalls(t *testing.T) {

@@ -2,6 +2,7 @@ package guest_test
 
 import (
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,6 +33,28 @@ func buildWith(t *testing.T, libdir string, env ...string) {
 	command = append(command, "-DWITH_EXT", source("many.c"), "-o", "prog")
 	succeed(t, dir, nil, append(command, flags...)...)
 	succeed(t, dir, []string{"LD_LIBRARY_PATH=" + libdir}, filepath.Join(dir, "prog"))
+}
+
+func TestBothLibrariesBuildInAFolderWithASpaceInItsName(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "a new user")
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		from, to := filepath.Join(root, entry.Name()), filepath.Join(folder, entry.Name())
+		switch {
+		case entry.Name() == ".git" || entry.Name() == "build":
+		case entry.IsDir():
+			require.NoError(t, os.CopyFS(to, os.DirFS(from)))
+		default:
+			copyFile(t, from, to)
+		}
+	}
+	r := runMake(t, "-C", folder, "lib", "cache")
+	require.Zero(t, r.status, r.stderr)
+	for _, library := range []string{"libllm_memory.so", "libllm_memory.a", "libllm_cache.so", "libllm_cache.a"} {
+		require.FileExists(t, filepath.Join(folder, "build", library))
+	}
 }
 
 func TestAnInstalledLibraryIsFoundByPkgConfig(t *testing.T) {

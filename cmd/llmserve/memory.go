@@ -43,7 +43,7 @@ func newMemoryMap(e *engine.Engine, name string) (*memoryMap, error) {
 	c, load := e.Config(), e.Load()
 	m := &memoryMap{engine: e, began: time.Now(), again: map[int]bool{}, head: view.Recording{
 		Title: name, System: "llmserve", Note: "Live: the page stays at the last step while you are there. It records while it is open.",
-		BlockSize: c.BlockSize, NumGPUBlocks: load.Blocks + 1, // the null block
+		BlockSize: c.BlockSize, NumGPUBlocks: load.Blocks + 1, Held: view.NullBlock,
 	}}
 	m.pause = 50*time.Millisecond + time.Duration(load.Blocks)*20*time.Microsecond // a browser has to draw them
 	live, err := view.NewLive(m.head, memoryFrames)

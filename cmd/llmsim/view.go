@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,12 +37,13 @@ func viewCommand() *cobra.Command {
 			"of the homework's engine, a trace in llmgrade's format with a call in each line:\n" +
 			"init e0 512, create e0 1 40, fork e0 1 2, append e0 2 201, free e0 1. A comment behind a # is told\n" +
 			"with its call. llmgrade --trace FILE writes one.\n\n" +
-			"Open the page in a browser: space plays it, the arrow keys go step by step.\n\n" +
-			strings.Join(terminal.Wrap("Stories: "+strings.Join(view.Stories(), ", ")+".", 0), "\n"),
+			"Open the page in a browser: space plays it, the arrow keys go step by step, n to the next event.\n\n" +
+			strings.Join(terminal.Wrap("Stories: "+strings.Join(view.Stories(), ", ")+"; all: one page with all of them.", 0), "\n"),
 		Example: "  llmsim view --system sosp --rate 2.2 --from 300 -o run.html\n" +
 			"  llmsim view --system vllm-v1 --workload wmt16-5shot --rate 5 --blocks 120 -o prefix.html\n" +
 			"  llmsim view --story copy-on-write -o cow.html       # the homework's engine\n" +
-			"  llmsim view --story preemption -o preemption.html   # vLLM's rules, 12 blocks\n" +
+			"  llmsim view --story preemption -o preemption.html   # vLLM's rules beside them, 12 blocks\n" +
+			"  llmsim view --story all -o stories.html             # all stories\n" +
 			"  llmsim view --course calls.trace -o calls.html",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
@@ -74,26 +76,55 @@ func (o *viewOptions) run(c *cobra.Command) error {
 	if err := checkUsed(&o.s, o.s.Server.System); err != nil {
 		return err
 	}
-	recording, err := record(c.Context(), o.s, o.story, o.course, o.limits)
-	if err != nil {
-		return err
-	}
 	var page bytes.Buffer
-	if err := view.Write(&page, recording); err != nil {
+	about, err := o.write(c.Context(), &page)
+	if err != nil {
 		return err
 	}
 	if err := jobs.Replace(o.out, page.Bytes()); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.OutOrStdout(), "%s: %d steps of %s\n", o.out, len(recording.Frames), recording.Title)
+	fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", o.out, about)
 	return nil
 }
 
-func record(ctx context.Context, s scenario.Scenario, story, course string, limits view.Limits) (*view.Recording, error) {
-	switch {
-	case story != "":
-		return view.Story(story)
-	case course != "":
+// allStories is the --story of a page with all of them.
+const allStories = "all"
+
+// write writes the page, and returns what is on it.
+func (o *viewOptions) write(ctx context.Context, page io.Writer) (about string, err error) {
+	if o.story != "" {
+		return writeStories(page, o.story)
+	}
+	recording, err := record(ctx, o.s, o.course, o.limits)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d steps of %s", len(recording.Frames), recording.Title), view.Write(page, recording)
+}
+
+func writeStories(page io.Writer, story string) (about string, err error) {
+	names := []string{story}
+	if story == allStories {
+		names = view.Stories()
+	}
+	var scenes []*view.Scene
+	for _, name := range names {
+		s, err := view.Story(name)
+		if err != nil {
+			return "", err
+		}
+		scenes = append(scenes, s)
+	}
+	about = fmt.Sprintf("%d stories", len(scenes))
+	if len(scenes) == 1 {
+		about = fmt.Sprintf("%d steps of %s", len(scenes[0].Recordings[0].Frames), scenes[0].Title)
+	}
+	return about, view.WriteScenes(page, scenes...)
+}
+
+func record(ctx context.Context, s scenario.Scenario, course string, limits view.Limits) (*view.Recording, error) {
+	if course != "" {
 		f, err := os.Open(course)
 		if err != nil {
 			return nil, err
@@ -129,6 +160,7 @@ func recordRun(ctx context.Context, s scenario.Scenario, limits view.Limits) (*v
 		recording.BlockSize, recording.NumGPUBlocks, recording.NumCPUBlocks = v.MaxModelLen, v.BatchSize, 0
 	case plan.System.NullBlock: // which is not among the server's
 		recording.NumGPUBlocks++
+		recording.Held = view.NullBlock
 	}
 	if !plan.System.UsesCPUBlocks {
 		recording.NumCPUBlocks = 0

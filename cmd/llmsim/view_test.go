@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/sim"
+	"llmmemory/internal/view"
 )
 
 // Ensure that every system's run, with samples, beams and prefixes, becomes a
@@ -43,6 +44,15 @@ func TestHomeworkCallsBecomeAPage(t *testing.T) {
 	require.Zero(t, status, stderr)
 	require.Contains(t, stdout, "Copy-on-write")
 	require.FileExists(t, path)
+
+	status, stdout, stderr = llmsim(t, "view", "--story", "all", "-o", path)
+	require.Zero(t, status, stderr)
+	require.Contains(t, stdout, "7 stories")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, name := range view.Stories() {
+		require.Contains(t, string(text), `"name":"`+name+`"`)
+	}
 
 	calls := filepath.Join(dir, "calls.trace")
 	require.NoError(t, os.WriteFile(calls, []byte("e0 = llm_init(4)\nfly e0\n"), 0o600))

@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,12 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/testkit/browsertest"
-	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
-	"llmmemory/internal/vllm/device"
 )
 
 const phone, desktop = 390, 1280
+
+// moment is between two looks at what happens by itself.
+const moment = 10 * time.Millisecond
 
 // patience is for what happens by itself in a page. It is no measure of speed.
 const patience = 10 * time.Minute
@@ -30,12 +28,7 @@ const patience = 10 * time.Minute
 // open shows a recording in a tab of its own.
 func open(t *testing.T, in context.Context, r *view.Recording, l browsertest.Look) context.Context {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "run.html")
-	to, err := os.Create(file)
-	require.NoError(t, err)
-	require.NoError(t, view.Write(to, r))
-	require.NoError(t, to.Close())
-	return browsertest.Open(t, in, file, l)
+	return browsertest.Open(t, in, pageOf(t, &view.Scene{Title: r.Title, Note: r.Note, Recordings: []*view.Recording{r}}), l)
 }
 
 func press(t *testing.T, x context.Context, keys ...string) {
@@ -55,11 +48,12 @@ func at(t *testing.T, x context.Context) string {
 	return browsertest.Evaluate[string](t, x, `document.documentElement.dataset.step`)
 }
 
+// story is the first recording of a story.
 func story(t *testing.T, name string) *view.Recording {
 	t.Helper()
-	r, err := view.Story(name)
+	s, err := view.Story(name)
 	require.NoError(t, err)
-	return r
+	return s.Recordings[0]
 }
 
 // copyStep is the first step of a story that copies a block.
@@ -73,15 +67,11 @@ func copyStep(t *testing.T, r *view.Recording) int {
 // made are the recordings of runs, each made once for all tests.
 var made = map[string]*view.Recording{}
 
-// recording is that of a run or of a story.
+// recording is that of a run.
 func recording(t *testing.T, name string) *view.Recording {
 	t.Helper()
 	if made[name] == nil {
-		if run := runs[name]; run != nil {
-			made[name] = run(t)
-		} else {
-			made[name] = story(t, name)
-		}
+		made[name] = runs[name](t)
 	}
 	return made[name]
 }
@@ -89,143 +79,6 @@ func recording(t *testing.T, name string) *view.Recording {
 // recordingNames are one of each kind of scheduler, and the stories.
 func recordingNames() []string {
 	return append(slices.Sorted(maps.Keys(runs)), view.Stories()...)
-}
-
-// A shownFrame is what a page shows of a frame: of each block its count, filled
-// slots and owners; of each sequence its tokens, device and table.
-type shownFrame struct {
-	Blocks [2][]string
-	Tables []string
-	Queues []string
-}
-
-const shown = `(() => {
-  const blocks = id => [...document.querySelectorAll('#' + id + ' .cell')].map(c => [c.dataset.state, c.dataset.count, c.dataset.filled, c.dataset.owners].join('/'))
-  return {
-    Blocks: [document.getElementById('gpu').hidden ? [] : blocks('gpu'), blocks('cpu')],
-    Tables: [...document.querySelectorAll('.table')].map(e => [e.dataset.sequence, e.dataset.tokens, e.dataset.device, e.dataset.table].join('/')),
-    Queues: [...document.querySelectorAll('[data-queue]')].map(e => e.dataset.queue + ':' + e.dataset.requests),
-  }
-})()`
-
-// A shownStep is the step that a page is at.
-type shownStep struct {
-	At    string
-	Said  []string
-	Frame shownFrame
-}
-
-// walk looks at the page, and again after a key was pressed so many times, and so on.
-const walk = `(() => {
-  const steps = [], shown = () => %s
-  for (let n = %[3]d; n > 0; n--) {
-    steps.push({ At: document.documentElement.dataset.step, Said: [...document.querySelectorAll('#said p:not(.more)')].map(e => e.textContent), Frame: shown() })
-    for (let i = 0; i < %[4]d; i++) document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '%[2]s', bubbles: true }))
-  }
-  return steps
-})()`
-
-// want is the same from the recording alone.
-func want(r *view.Recording, f *view.Frame, several map[int]bool) shownFrame {
-	name := func(s *view.Sequence) string {
-		if several[s.Request] {
-			return strconv.Itoa(s.Request) + string(rune('a'+s.Number))
-		}
-		return strconv.Itoa(s.Request)
-	}
-	w := shownFrame{Tables: []string{}, Queues: []string{}}
-	for device, n := range []int{f.Blocks, r.NumCPUBlocks} {
-		w.Blocks[device] = make([]string, n)
-		for id := range n {
-			count, filled, cached := 0, 0, device == 0 && slices.Contains(f.Cached, int32(id))
-			var owners []string
-			for i := range f.Sequences {
-				s := &f.Sequences[i]
-				for l, b := range s.Table {
-					if s.CPU == (device == 1) && b == int32(id) {
-						count++
-						filled = max(filled, min(r.BlockSize, s.Tokens-l*r.BlockSize))
-						if !slices.Contains(owners, name(s)) {
-							owners = append(owners, name(s))
-						}
-					}
-				}
-			}
-			for _, c := range f.Counts {
-				if c.CPU == (device == 1) && c.Block == int32(id) {
-					count = int(c.Count)
-				}
-			}
-			state := "free"
-			switch {
-			case count > 1 && owners != nil:
-				state = "shared"
-			case owners != nil:
-				state = "own"
-			case count > 0:
-				state = "held"
-			case cached:
-				state = "cached"
-			}
-			w.Blocks[device][id] = fmt.Sprintf("%s/%d/%d/%s", state, count, filled, strings.Join(owners, " "))
-		}
-	}
-	for i := range f.Sequences {
-		s := &f.Sequences[i]
-		device := 0
-		if s.CPU {
-			device = 1
-		}
-		w.Tables = append(w.Tables, fmt.Sprintf("%s/%d/%d/%s", name(s), s.Tokens, device, strings.Trim(fmt.Sprint(s.Table), "[]")))
-	}
-	if !r.Course {
-		queue := func(name string, ids []int) {
-			if len(ids) > 0 || name != "swapped" || r.NumCPUBlocks > 0 {
-				w.Queues = append(w.Queues, name+":"+strings.Trim(fmt.Sprint(ids), "[]"))
-			}
-		}
-		queue("waiting", f.Waiting)
-		queue("running", f.Running)
-		queue("swapped", f.Swapped)
-	}
-	return w
-}
-
-// Ensure that what the page shows of every step is the recording's state,
-// forwards and backwards.
-func TestThePageShowsTheState(t *testing.T) {
-	in := browsertest.Start(t)
-	for _, name := range recordingNames() {
-		if !level.Long() && (name == "large" || name == "reserved") { // "paged" has as many blocks
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			r := recording(t, name)
-			several := map[int]bool{}
-			for _, f := range r.Frames {
-				for _, s := range f.Sequences {
-					several[s.Request] = several[s.Request] || s.Number > 0
-				}
-			}
-			x := open(t, in, r, browsertest.Look{Width: desktop})
-			last := len(r.Frames) - 1
-			stride := level.Pick(1+max(last/30, len(r.Frames)*r.NumGPUBlocks/8000), 1)
-			forwards := browsertest.Evaluate[[]shownStep](t, x, fmt.Sprintf(walk, shown, "ArrowRight", last/stride+1, stride))
-			require.Len(t, forwards, last/stride+1)
-			for n, step := range forwards {
-				i := n * stride
-				said := r.Frames[i].Said
-				require.Equal(t, shownStep{strconv.Itoa(i), said[:min(6, len(said))], want(r, &r.Frames[i], several)}, step)
-			}
-			press(t, x, kb.End)
-			backwards := browsertest.Evaluate[[]shownStep](t, x, fmt.Sprintf(walk, shown, "ArrowLeft", min(last/7+1, level.Pick(6, last)), 7))
-			for i, step := range backwards {
-				at := last - 7*i
-				require.Equal(t, strconv.Itoa(at), step.At)
-				require.Equal(t, want(r, &r.Frames[at], several), step.Frame, "step %d, backwards", at)
-			}
-		})
-	}
 }
 
 // Ensure that a student sees copy-on-write: the copy is marked with a word and an
@@ -382,137 +235,5 @@ func TestKeyboardAmongBlocks(t *testing.T) {
 		require.True(t, browsertest.Evaluate[bool](t, x, `document.getElementById('help').open`))
 		press(t, x, kb.Escape)
 		require.False(t, browsertest.Evaluate[bool](t, x, `document.getElementById('help').open`))
-	}
-}
-
-// contrast lists the texts with less than 4.5 : 1 (WCAG, AA). A block's text lies
-// on the colour of its request, and on the ground mixed into that, which is
-// between the two: so it must be readable on both.
-const contrast = `(() => {
-  const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true })
-  const known = {}, rgba = s => known[s] ||= read(s), read = s => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = s; canvas.fillRect(0, 0, 1, 1); const d = canvas.getImageData(0, 0, 1, 1).data; return [d[0], d[1], d[2], d[3] / 255] }
-  const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3])).concat(1)
-  const light = c => { const [r, g, b] = c.slice(0, 3).map(x => (x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b }
-  const ground = e => { const layers = []; for (; e; e = e.parentElement) layers.push(rgba(getComputedStyle(e).backgroundColor)); return layers.reverse().reduce((below, c) => over(c, below), [255, 255, 255, 1]) }
-  const page = rgba(getComputedStyle(document.body).backgroundColor)
-  const bad = new Set(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
-  let seen = 0
-  for (let n; n = walk.nextNode();) {
-    const e = n.parentElement
-    if (!n.data.trim() || !e.getClientRects().length || e.disabled || ['script', 'style', 'option', 'noscript'].includes(e.localName)) continue
-    const colour = rgba(getComputedStyle(e).color)
-    for (const below of e.closest('.cell') && !e.closest('.word, .sign, .just') ? [ground(e), page] : [ground(e)]) {
-      const [a, b] = [light(over(colour, below)), light(below)]
-      const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)
-      seen++
-      if (ratio < 4.5) bad.add(e.className + ' ' + n.data.trim() + ': ' + ratio.toFixed(2))
-    }
-  }
-  return seen ? [...bad] : ['no text']
-})()`
-
-// Ensure that the page can be used on a phone and on a desk, in light and dark.
-func TestThePageFitsPhoneAndDeskInLightAndDark(t *testing.T) {
-	in := browsertest.Start(t)
-	for i, name := range []string{"copy-on-write", "two-levels", "paged", "reserved", "cached", "static", "swapped", "large"} {
-		looks := []browsertest.Look{{Width: desktop}, {Width: desktop, Dark: true}, {Width: phone}, {Width: phone, Dark: true}}
-		switch {
-		case level.Long():
-		case name == "large":
-			looks = looks[2:3] // it takes long
-		case i > 0:
-			looks = looks[3*(i%2):][:1] // both widths, both schemes, of different pages
-		}
-		for _, l := range looks {
-			t.Run(fmt.Sprintf("%s %d dark %t", name, l.Width, l.Dark), func(t *testing.T) {
-				r := recording(t, name)
-				l.Fragment = "step=" + strconv.Itoa(min(len(r.Frames)-1, max(4, len(r.Frames)/2)))
-				x := open(t, in, r, l)
-				fits := func() {
-					browsertest.RequireFits(t, x, l)
-				}
-				fits()
-				require.Greater(t, browsertest.Evaluate[int64](t, x, `document.getElementById('pools').clientWidth`), min(l.Width/2, 300), "the blocks have no room")
-				require.Empty(t, browsertest.Evaluate[[]string](t, x, contrast))
-				require.Empty(t, browsertest.Evaluate[[]string](t, x, `[...document.querySelectorAll('#gpu .cell')].filter(c => c.getBoundingClientRect().width < 8.9).map(c => c.dataset.block)`), "a block cannot be hit")
-				browsertest.Shoot(t, x, fmt.Sprintf("%s-%d-dark-%t", name, l.Width, l.Dark))
-				press(t, x, kb.End)
-				fits()
-				press(t, x, "?")
-				require.Empty(t, browsertest.Evaluate[[]string](t, x, contrast))
-				fits()
-			})
-		}
-	}
-}
-
-// Ensure that nothing is said by colour alone: without any, two blocks of
-// different states differ in text, border or pattern.
-func TestStatesDifferWithoutColour(t *testing.T) {
-	in := browsertest.Start(t)
-	x := open(t, in, recording(t, "cached"), browsertest.Look{Width: desktop})
-	looks := browsertest.Evaluate[map[string]string](t, x, `(() => {
-  const all = {}
-  for (const c of document.querySelectorAll('#legend .cell')) {
-    const s = getComputedStyle(c), before = getComputedStyle(c, '::before')
-    all[c.nextSibling.textContent] = [c.textContent, s.borderTopStyle, s.borderTopWidth, s.backgroundImage.split('(')[0], before.display, before.width, before.backgroundImage.split('(')[0], s.boxShadow.split(') ')[1]].join('|')
-  }
-  return all
-})()`)
-	require.GreaterOrEqual(t, len(looks), 7)
-	seen := map[string]string{}
-	for name, l := range looks {
-		require.NotContains(t, seen, l, "%s looks like %s", name, seen[l])
-		seen[l] = name
-	}
-}
-
-func TestReducedMotionIsRespected(t *testing.T) {
-	in := browsertest.Start(t)
-	r := story(t, "copy-on-write")
-	for _, still := range []bool{false, true} {
-		x := open(t, in, r, browsertest.Look{Width: desktop, Still: still, Fragment: "step=" + strconv.Itoa(copyStep(t, r))})
-		require.Equal(t, still, browsertest.Evaluate[string](t, x, `getComputedStyle(document.querySelector('#arrows path[marker-end]')).animationName`) == "none")
-	}
-}
-
-// Ensure that the page is not empty without scripts.
-func TestWithoutScriptsThePageIsNotEmpty(t *testing.T) {
-	in := browsertest.Start(t)
-	l := browsertest.Look{Width: phone, NoScript: true}
-	x := open(t, in, story(t, "copy-on-write"), l)
-	text := browsertest.Evaluate[string](t, x, `document.body.innerText`)
-	require.Contains(t, text, "scripts are switched off")
-	require.Contains(t, text, "No sequence has blocks.")
-	require.NotContains(t, text, "Play")
-	browsertest.RequireFits(t, x, l)
-	y := open(t, in, recording(t, "paged"), l)
-	require.Regexp(t, `\d+\s+\d+\s+blocks? \d+`, browsertest.Evaluate[string](t, y, `document.body.innerText`))
-}
-
-func TestThePagePrintsOnPaper(t *testing.T) {
-	in := browsertest.Start(t)
-	x := open(t, in, story(t, "copy-on-write"), browsertest.Look{Width: desktop, Dark: true, Fragment: "step=4"})
-	browsertest.Print(t, x)
-	require.False(t, browsertest.Evaluate[bool](t, x, `document.querySelector('.bar').checkVisibility()`), "there is nothing to press on paper")
-	require.Equal(t, "rgb(255, 255, 255)", browsertest.Evaluate[string](t, x, `getComputedStyle(document.body).backgroundColor`))
-	require.Empty(t, browsertest.Evaluate[[]string](t, x, contrast))
-}
-
-const hostile = `</script><script>document.title="owned"</script><img src=x onerror="document.title='owned'">&amp;\u2028` + "\u2028'\"`${1}"
-
-// Ensure that no text of a recording becomes markup or script.
-func TestNoTextOfARecordingBecomesMarkup(t *testing.T) {
-	in := browsertest.Start(t)
-	r := &view.Recording{Title: hostile, System: hostile, Note: hostile, BlockSize: 4, NumGPUBlocks: 4, Frames: []view.Frame{
-		{Said: []string{hostile}, Call: hostile, Blocks: 4, Sequences: []view.Sequence{{Request: 1, Tokens: 5, Table: []int32{2, 0}}}},
-		{Said: []string{hostile, "},{"}, Blocks: 4, Copies: []device.Pair{{Src: 2, Dst: 3}}},
-	}}
-	for _, noScript := range []bool{false, true} {
-		x := open(t, in, r, browsertest.Look{Width: desktop, NoScript: noScript})
-		require.Equal(t, hostile+" – memory map", browsertest.Evaluate[string](t, x, `document.querySelector('title').textContent`))
-		require.Equal(t, hostile, browsertest.Evaluate[string](t, x, `document.querySelector('h1').textContent`))
-		require.Contains(t, browsertest.Evaluate[string](t, x, `document.body.innerText`), `onerror="document.title='owned'"`)
-		require.Zero(t, browsertest.Evaluate[int](t, x, `document.querySelectorAll('img').length`))
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // Ensure that the stories show what they are for.
 func TestTheStoriesShowWhatTheyAreFor(t *testing.T) {
-	require.Equal(t, []string{"copy-on-write", "two-levels", "block-table-grows", "prefix-cache", "preemption", "beams", "orca-reserves", "paged-requests"}, view.Stories())
+	require.Equal(t, []string{"copy-on-write", "two-levels", "block-table-grows", "prefix-cache", "preemption", "beams", "orca-beside-paged"}, view.Stories())
 	r := story(t, "copy-on-write")
 	var copies, refused, freed, shared int
 	for _, f := range r.Frames {

@@ -15,7 +15,8 @@
 //	}
 //	view.Write(file, r)
 //
-// Course and Story play a trace of the course's calls on package course. Nothing
-// here decides anything about memory: what a frame shows is read from block
-// tables, and reference counts and filled slots follow from those.
+// Course plays a trace of the course's calls on package course. Story plays a built-in
+// Scene: one recording, or two side by side on one clock. WriteScenes puts several into
+// one page. Nothing here decides anything about memory: what a frame shows is read from
+// block tables, and reference counts and filled slots follow from those.
 package view

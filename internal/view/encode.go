@@ -8,11 +8,26 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// What is in the page is JSON: who has tables once, in names, and each frame as
-// its difference from the one before. A list that changes is spliced: how many
+// What is in the page is JSON: the scenes, and of each recording who has tables once,
+// in names, and each frame as its difference from the one before. A list that changes is spliced: how many
 // entries stay at its beginning, how many at its end, and what is between them.
 // script/frames.js reads it.
+type packedPage struct {
+	Scenes []packedScene `json:"scenes"`
+	Live   *liveness     `json:"live,omitempty"`
+}
+
+type packedScene struct {
+	Name   string    `json:"name,omitempty"`
+	Title  string    `json:"title"`
+	Note   string    `json:"note,omitempty"`
+	Boards []*packed `json:"boards"`
+}
+
 type packed struct {
+	System string   `json:"system,omitempty"`
+	Note   string   `json:"note,omitempty"`
+	Held   string   `json:"held,omitempty"`
 	Block  int      `json:"block"`
 	CPU    int      `json:"cpu"`
 	Course bool     `json:"course,omitempty"`
@@ -56,19 +71,28 @@ type entry []int
 // mostBytes is the largest recording that a page holds.
 const mostBytes = 24 << 20
 
-// encode turns a recording into the page's JSON, in which < and > are escaped.
-func encode(r *Recording, live *liveness) ([]byte, error) {
-	p, err := pack(r)
-	if err != nil {
-		return nil, err
+// encode turns scenes into the page's JSON, in which < and > are escaped.
+func encode(scenes []*Scene, live *liveness) ([]byte, error) {
+	page, frames := packedPage{Live: live}, 0
+	for _, s := range scenes {
+		scene := packedScene{Name: s.Name, Title: s.Title, Note: s.Note}
+		for _, r := range s.Recordings {
+			p, err := pack(r)
+			if err != nil {
+				return nil, err
+			}
+			p.System, p.Note, p.Held = r.System, r.Note, r.Held
+			scene.Boards = append(scene.Boards, p)
+			frames += len(r.Frames)
+		}
+		page.Scenes = append(page.Scenes, scene)
 	}
-	p.Live = live
-	text, err := json.Marshal(p)
+	text, err := json.Marshal(page)
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > mostBytes {
-		return nil, fmt.Errorf("%w: %d frames are %d MB, a page holds %d: record fewer", ErrRecording, len(r.Frames), len(text)>>20, mostBytes>>20)
+		return nil, fmt.Errorf("%w: %d frames are %d MB, a page holds %d: record fewer", ErrRecording, frames, len(text)>>20, mostBytes>>20)
 	}
 	return text, nil
 }

@@ -9,14 +9,15 @@ import (
 
 // Unpacked reads what Write puts into the page.
 func Unpacked(r *Recording) ([]Frame, error) {
-	text, err := encode(r, nil)
+	text, err := encode([]*Scene{alone(r)}, nil)
 	if err != nil {
 		return nil, err
 	}
-	var p packed
-	if err := json.Unmarshal(text, &p); err != nil {
+	var page packedPage
+	if err := json.Unmarshal(text, &page); err != nil {
 		return nil, err
 	}
+	p := page.Scenes[0].Boards[0]
 	var frames []Frame
 	live := map[int]Sequence{}
 	var last Frame

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"llmmemory/internal/serve"
@@ -74,7 +75,7 @@ func (l *Live) Write(w io.Writer, source string) error {
 	r, first := l.head, l.first
 	r.Frames = l.frames[:len(l.frames):len(l.frames)]
 	l.mu.Unlock()
-	return write(w, &r, &liveness{Source: source, First: first})
+	return write(w, []*Scene{alone(&r)}, &liveness{Source: source, First: first})
 }
 
 // A liveness is what the script of a live page knows beside the recording.
@@ -122,5 +123,5 @@ func (r *Recording) Describe(was, is *Frame, it *serve.Iteration, left []int, ag
 	if !it.Idle() || len(left) == 0 {
 		w.iteration(it)
 	}
-	return w.finished(left)
+	return slices.Concat(w.finished(left), evictions(was.Cached, is), arrivals(was, is))
 }

@@ -72,10 +72,12 @@ func TestDescribeTellsWhatStepsDid(t *testing.T) {
 			"Admits request 1: 4 tokens of its prompt → block 3; 2 tokens are in the cache already."},
 		{"left", one, view.Frame{}, serve.Iteration{}, []int{1}, "Request 1 leaves after 4 tokens: 1 block free."},
 		{"nothing", one, one, serve.Iteration{}, nil, "Nothing runs."},
+		{"evicted", view.Frame{Cached: []int32{2, 3}}, one, serve.Iteration{Prefills: []serve.Prefill{{ID: 1, Tokens: 4}}}, nil,
+			"Admits request 1: 4 tokens of its prompt → block 3. Evicts from the cache: block 3."},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, []string{test.want}, r.Describe(&test.was, &test.is, &test.it, test.left, nil))
+			require.Equal(t, test.want, strings.Join(r.Describe(&test.was, &test.is, &test.it, test.left, nil), " "))
 		})
 	}
 }

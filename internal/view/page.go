@@ -14,21 +14,37 @@ import (
 var files embed.FS
 
 // The script's files in their order: each may use what those before it have.
-var scripts = []string{"script/frames.js", "script/grids.js", "script/tables.js", "script/steps.js"}
+var scripts = []string{
+	"script/frames.js", "script/past.js", "script/grids.js", "script/groups.js", "script/tables.js", "script/light.js",
+	"script/boards.js", "script/steps.js", "script/scenes.js",
+}
 
-var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{"list": list}).ParseFS(files, "page.html"))
+var layout = template.Must(template.New("page.html").Funcs(template.FuncMap{
+	"list":     list,
+	"first":    func(r *Recording) *Frame { return &r.Frames[0] },
+	"last":     func(r *Recording) *Frame { return &r.Frames[len(r.Frames)-1] },
+	"lastStep": func(r *Recording) int { return len(r.Frames) - 1 },
+}).ParseFS(files, "page.html"))
 
 // Write writes the page that plays a recording back: one file that works from
 // the disk. An error wraps ErrRecording where the recording is at fault, and
 // then nothing is written.
-func Write(w io.Writer, r *Recording) error { return write(w, r, nil) }
+func Write(w io.Writer, r *Recording) error { return write(w, []*Scene{alone(r)}, nil) }
+
+// WriteScenes writes a page on which a reader chooses among scenes. Errors are those of Write.
+func WriteScenes(w io.Writer, scenes ...*Scene) error { return write(w, scenes, nil) }
 
 // write writes the page; with live it asks its server for further frames.
-func write(w io.Writer, r *Recording, live *liveness) error {
-	if err := r.check(); err != nil {
-		return err
+func write(w io.Writer, scenes []*Scene, live *liveness) error {
+	if len(scenes) == 0 {
+		return fmt.Errorf("%w: there is nothing to show", ErrRecording)
 	}
-	data, err := encode(r, live)
+	for _, s := range scenes {
+		if err := s.check(); err != nil {
+			return err
+		}
+	}
+	data, err := encode(scenes, live)
 	if err != nil {
 		return err
 	}
@@ -38,17 +54,14 @@ func write(w io.Writer, r *Recording, live *liveness) error {
 		policy += "; connect-src 'self'"
 	}
 	page := struct {
-		*Recording
+		Scenes []*Scene
 		Policy string
 		Style  template.CSS
 		Script template.JS
 		Data   template.JS // JSON without < and >
-		First  *Frame
-		Last   *Frame
-		End    int
+		End    int         // of the first scene
 	}{
-		r, policy, template.CSS(style), template.JS(script), template.JS(data),
-		&r.Frames[0], &r.Frames[len(r.Frames)-1], len(r.Frames) - 1,
+		scenes, policy, template.CSS(style), template.JS(script), template.JS(data), len(scenes[0].Recordings[0].Frames) - 1,
 	}
 	var b strings.Builder
 	if err := layout.Execute(&b, page); err != nil {

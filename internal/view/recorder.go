@@ -28,6 +28,7 @@ type Recorder struct {
 	last      state         // of the last frame
 	pending   []string      // said in the next frame
 	copies    []device.Pair // made since the last frame
+	cached    []int32       // as in the last frame
 }
 
 // progress is what the iterations have told of a request that may have blocks.
@@ -101,7 +102,7 @@ func (r *Recorder) Finished(now float64, ids ...int) error {
 // Reforked takes note of a beam that became a copy of another one, with the
 // copies that were made for it. The next frame tells it.
 func (r *Recorder) Reforked(id, child, parent int, copies ...device.Pair) {
-	r.pending = append(r.pending, fmt.Sprintf("Beam %d of request %d becomes a copy of beam %d.", child, id, parent))
+	r.pending = append(r.pending, fmt.Sprintf("Beam %d%s becomes a copy of beam %d%s.", id, letter(child), id, letter(parent)))
 	r.copies = append(r.copies, copies...)
 }
 
@@ -153,6 +154,11 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []stri
 	}
 	if c, is := r.from.(Cacher); is {
 		f.Cached = slices.Clone(c.Cached())
+		f.Said = append(f.Said, evictions(r.cached, &f)...)
+		r.cached = f.Cached
+	}
+	if n := len(r.recording.Frames); n > 0 {
+		f.Said = append(f.Said, arrivals(&r.recording.Frames[n-1], &f)...)
 	}
 	if err := r.recording.checkFrame(&f); err != nil {
 		return fmt.Errorf("%w: %w", ErrRecording, err)

@@ -15,7 +15,7 @@ import (
 	"llmmemory/internal/testkit/servetest"
 	"llmmemory/internal/view"
 	"llmmemory/internal/vllm/device"
-	"llmmemory/internal/vllm/v0"
+	v0 "llmmemory/internal/vllm/v0"
 )
 
 // A watched scheduler is recorded, and each frame is held against it.

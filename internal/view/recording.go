@@ -12,6 +12,9 @@ import (
 // for a page.
 var ErrRecording = errors.New("bad recording")
 
+// NullBlock says of a Recording what is held.
+const NullBlock = "vLLM's null block: a place holder in block tables, which no request gets"
+
 // A Recording is a run that can be played back.
 type Recording struct {
 	Title        string
@@ -20,6 +23,7 @@ type Recording struct {
 	BlockSize    int    // tokens in a block
 	NumGPUBlocks int    // blocks; of the course's engine: of the largest pool
 	NumCPUBlocks int
+	Held         string // what a block is that is held and in no table, see NullBlock; may be empty
 
 	// Course says that it is the course's engine: who has tables are sequences,
 	// a token is a record, and a table has two levels.

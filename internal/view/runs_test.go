@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/serve"
 	"llmmemory/internal/view"
 	"llmmemory/internal/vllm/device"
-	"llmmemory/internal/vllm/v0"
+	v0 "llmmemory/internal/vllm/v0"
 )
 
 // A load is a closed set of requests.

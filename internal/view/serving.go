@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"fmt"
 
 	"llmmemory/internal/paper"
@@ -11,13 +12,21 @@ import (
 	"llmmemory/internal/vllm/v1/sched"
 )
 
-// A servingStory is a few requests in a small pool, under the rules of a real scheduler.
+// A servingStory is a few requests in a small pool, under the rules of real schedulers; or
+// under those of one, beside calls of the homework's engine that come to the same.
 type servingStory struct {
-	name, title, system, note string
-	scheduler                 func() (serve.Scheduler, error)
-	null                      int // blocks that are never used
-	requests                  []toldRequest
-	reforks                   []toldRefork
+	name, title, note string
+	systems           []toldSystem
+	homework          []int // times of the calls in stories/beside, see storyteller.now
+	requests          []toldRequest
+	reforks           []toldRefork
+}
+
+// A toldSystem is a scheduler, and what to look at.
+type toldSystem struct {
+	name, note string
+	scheduler  func() (serve.Scheduler, error)
+	null       int // blocks that are never used
 }
 
 // A toldRequest comes before a step. Tokens that begin alike make prefix hits.
@@ -52,71 +61,117 @@ func storyOrca() (serve.Scheduler, error) {
 	return paper.NewOrca(paper.OrcaConfig{BlockSize: storyBlock, NumGPUBlocks: storyBlocks, MaxModelLen: 16, Policy: paper.Max}, paper.Limits{MaxNumBatchedTokens: 64, MaxNumSeqs: 8})
 }
 
-// five are the requests that Orca and the paged system get alike.
-var five = []toldRequest{
-	{step: 0, prompt: 5, output: 4}, {step: 0, prompt: 3, output: 6}, {step: 1, prompt: 6, output: 3}, {step: 1, prompt: 2, output: 5}, {step: 2, prompt: 4, output: 4},
+// A toldSystem with a note of its story.
+func v1Told(note string) []toldSystem {
+	return []toldSystem{{name: "vLLM V1", note: note, scheduler: storyV1, null: 1}}
 }
 
 var servingStories = []servingStory{
 	{
-		name: "block-table-grows", title: "A block table grows", system: "vLLM V1",
-		note:      "A block has 4 slots. A request takes a block when its last one is full, from anywhere; its table keeps the order.",
-		scheduler: storyV1, null: 1,
+		name: "block-table-grows", title: "A block table grows",
+		note:     "Two requests get longer, token by token. Each takes a block when its last one is full, whichever is free; its block table keeps the order.",
+		systems:  v1Told("A block has 4 slots."),
+		homework: []int{-1, 0, 10, 20, 30, 32, 40, 50, 60, 80, 85, 87},
 		requests: []toldRequest{{step: 0, prompt: 6, output: 9}, {step: 3, prompt: 3, output: 6, family: 1}},
 	},
 	{
-		name: "prefix-cache", title: "A prefix is shared, kept, and evicted", system: "vLLM V1",
-		note: "Requests 0 and 1 begin with the same 8 tokens, and share two blocks. Finished blocks stay findable until somebody needs them: " +
-			"request 2 needs nearly all, so of the prefix that request 3 begins with only the first block is left.",
-		scheduler: storyV1, null: 1,
+		name: "prefix-cache", title: "A prefix is shared, kept, and evicted",
+		note: "The same beginning, computed once. vLLM finds it by its hash, also when the request that computed it is gone, until somebody needs the blocks. " +
+			"The homework's engine shares only by fork, and forgets a block with its last reader.",
+		systems:  v1Told("Requests 1 and 2 begin with the same 8 tokens: two blocks. Request 3 needs nearly all blocks, so of the prefix that request 4 begins with only the first block is left."),
+		homework: []int{-1, 0, 20, 30, 35, 45, 60, 85, 100, 125},
 		requests: []toldRequest{
 			{step: 0, prompt: 10, output: 4, same: 8}, {step: 2, prompt: 11, output: 3, same: 8},
 			{step: 6, prompt: 41, output: 3, family: 7}, {step: 10, prompt: 10, output: 3, same: 8},
 		},
 	},
 	{
-		name: "preemption", title: "Preemption and resumption", system: "vLLM V1",
-		note:      "Three requests grow until no block is free. The last one is preempted: it loses its blocks, waits, and computes its tokens again.",
-		scheduler: storyV1, null: 1,
+		name: "preemption", title: "Preemption and resumption",
+		note: "Three requests grow until no block is free. vLLM takes the blocks of the last one, which waits and computes its tokens again. " +
+			"The homework's engine refuses the call, and its caller has to decide.",
+		systems:  v1Told("The last request that came is preempted."),
+		homework: []int{-1, 0, 3, 10, 20, 30, 40, 50, 60, 62, 70, 80, 115, 117, 120, 130, 165},
 		requests: []toldRequest{{step: 0, prompt: 11, output: 12}, {step: 0, prompt: 10, output: 12, family: 1}, {step: 1, prompt: 9, output: 10, family: 2}},
 	},
 	{
-		name: "beams", title: "Beams that part", system: "vLLM (SOSP '23)",
-		note:      "Three beams share the blocks of their prompt. A beam that is not good enough becomes a copy of a better one: it drops its blocks and shares the other's; a shared last block is copied before it is written.",
-		scheduler: storySOSP,
-		requests:  []toldRequest{{step: 0, prompt: 6, output: 9, seqs: 3}},
-		reforks:   []toldRefork{{2, 0, 1, 0}, {4, 0, 2, 1}, {6, 0, 0, 2}},
+		name: "beams", title: "Beams that part",
+		note:     "Three beams share the blocks of their prompt. A beam that is not good enough becomes a copy of a better one: it drops its blocks and shares the other's. A shared last block is copied before it is written.",
+		systems:  []toldSystem{{name: "vLLM (SOSP '23)", note: "The beams of request 1 are 1a, 1b and 1c.", scheduler: storySOSP}},
+		homework: []int{-1, 0, 3, 6, 10, 12, 14, 30, 32, 34, 36, 85, 87, 89},
+		requests: []toldRequest{{step: 0, prompt: 6, output: 9, seqs: 3}},
+		reforks:  []toldRefork{{2, 1, 1, 0}, {4, 1, 2, 1}, {6, 1, 0, 2}},
 	},
 	{
-		name: "orca-reserves", title: "Five requests, reserved", system: "Orca (Max)",
-		note:      "Each request reserves 16 tokens in one piece, the longest answer there may be: three fit. The story paged-requests has the same five.",
-		scheduler: storyOrca, requests: five,
-	},
-	{
-		name: "paged-requests", title: "Five requests, paged", system: "vLLM (SOSP '23)",
-		note:      "The five requests of the story orca-reserves: blocks are taken one by one, and all five run at once.",
-		scheduler: storySOSP, requests: five,
+		name: "orca-beside-paged", title: "Five requests, reserved and paged",
+		note: "The same five requests in the same memory, at the same time. Orca reserves room for the longest answer there may be, in one piece; vLLM takes a block when it is needed.",
+		systems: []toldSystem{
+			{name: "Orca (Max)", note: "Each request reserves 16 tokens: three fit.", scheduler: storyOrca},
+			{name: "vLLM (SOSP '23)", note: "Blocks are taken one by one: all five run at once.", scheduler: storySOSP},
+		},
+		requests: []toldRequest{
+			{step: 0, prompt: 5, output: 4}, {step: 0, prompt: 3, output: 6}, {step: 1, prompt: 6, output: 3}, {step: 1, prompt: 2, output: 5}, {step: 2, prompt: 4, output: 4},
+		},
 	},
 }
 
-// play runs the story to its end.
-func (s *servingStory) play() (*Recording, error) {
-	scheduler, err := s.scheduler()
-	if err != nil {
-		return nil, err
+// play runs the story to its end, under the rules of each system.
+func (s *servingStory) play() (*Scene, error) {
+	var all []clocked
+	for i := range s.systems {
+		c, err := s.under(&s.systems[i])
+		if err != nil {
+			return nil, fmt.Errorf("story %s, %s: %w", s.name, s.systems[i].name, err)
+		}
+		all = append(all, c)
 	}
-	r := &Recording{Title: s.title, System: s.system, Note: s.note, BlockSize: storyBlock, NumGPUBlocks: storyBlocks + s.null}
+	if len(s.homework) > 0 {
+		c, err := s.calls()
+		if err != nil {
+			return nil, fmt.Errorf("story %s: %w", s.name, err)
+		}
+		all = append(all, c)
+	}
+	return &Scene{Name: s.name, Title: s.title, Note: s.note, Recordings: beside(all...)}, nil
+}
+
+// calls plays what the homework's engine does beside.
+func (s *servingStory) calls() (clocked, error) {
+	text, err := stories.ReadFile("stories/beside/" + s.name + ".trace")
+	if err != nil {
+		return clocked{}, err
+	}
+	r, err := Course(bytes.NewReader(text))
+	if err != nil {
+		return clocked{}, err
+	}
+	r.System, r.Note = "The homework's engine", r.Title
+	if len(s.homework) != len(r.Frames) {
+		return clocked{}, fmt.Errorf("%d calls at %d times", len(r.Frames), len(s.homework))
+	}
+	return clocked{r, s.homework}, nil
+}
+
+// under runs the story's requests on a system.
+func (s *servingStory) under(system *toldSystem) (clocked, error) {
+	scheduler, err := system.scheduler()
+	if err != nil {
+		return clocked{}, err
+	}
+	r := &Recording{Title: s.title, System: system.name, Note: system.note, BlockSize: storyBlock, NumGPUBlocks: storyBlocks + system.null}
+	if system.null > 0 {
+		r.Held = NullBlock
+	}
 	rec, err := NewRecorder(r, scheduler, Limits{Frames: 100})
 	if err != nil {
-		return nil, err
+		return clocked{}, err
 	}
-	p := storyteller{story: s, scheduler: scheduler, rec: rec, left: map[int]int{}}
+	p := storyteller{story: s, scheduler: scheduler, rec: rec, left: map[int]int{}, times: []int{-1}}
 	for !p.ended() {
 		if err := p.step(); err != nil {
-			return nil, fmt.Errorf("story %s, step %d: %w", s.name, p.at, err)
+			return clocked{}, fmt.Errorf("step %d: %w", p.at, err)
 		}
 	}
-	return r, nil
+	return clocked{r, p.times}, nil
 }
 
 // A storyteller plays a servingStory.
@@ -127,10 +182,20 @@ type storyteller struct {
 	it        serve.Iteration
 	at, next  int
 	left      map[int]int // tokens to generate, by request
+	times     []int       // of the frames
 }
 
 func (p *storyteller) ended() bool {
 	return p.next == len(p.story.requests) && len(p.left) == 0 || p.at == 90
+}
+
+// now is the time on the story's clock: -1 before all, 10 n in iteration n, and 10 n + 5 when
+// requests leave after it. Between these are calls of the homework's engine.
+func (p *storyteller) now(left bool) int {
+	if left {
+		return 10*p.at + 5
+	}
+	return 10 * p.at
 }
 
 // seconds is the time that a reader sees: an iteration takes 30 ms.
@@ -138,19 +203,24 @@ func (p *storyteller) seconds() float64 { return 0.03 * float64(p.at) }
 
 func (p *storyteller) step() error {
 	for ; p.next < len(p.story.requests) && p.story.requests[p.next].step <= p.at; p.next++ {
-		q := p.story.requests[p.next]
-		err := p.scheduler.Add(serve.Request{ID: p.next, Prompt: q.prompt, Output: q.output, Seqs: max(1, q.seqs), Tokens: q.tokens(p.next)})
+		q, id := p.story.requests[p.next], p.next+1
+		err := p.scheduler.Add(serve.Request{ID: id, Prompt: q.prompt, Output: q.output, Seqs: max(1, q.seqs), Tokens: q.tokens(id)})
 		if err != nil {
 			return err
 		}
-		p.left[p.next] = q.output
+		p.left[id] = q.output
 	}
 	if err := p.scheduler.Step(&p.it); err != nil {
 		return err
 	}
+	if p.it.Idle() { // between requests
+		p.at++
+		return nil
+	}
 	if err := p.rec.Observe(p.seconds(), &p.it); err != nil {
 		return err
 	}
+	p.times = append(p.times, p.now(false))
 	var done []int
 	token := func(id int) {
 		if p.left[id]--; p.left[id] == 0 {
@@ -175,6 +245,9 @@ func (p *storyteller) step() error {
 	for _, id := range answered {
 		delete(p.left, id)
 	}
+	if len(answered) > 0 {
+		p.times = append(p.times, p.now(true))
+	}
 	err = p.rec.Finished(p.seconds(), answered...)
 	p.at++
 	return err
@@ -198,7 +271,7 @@ func (p *storyteller) refork() error {
 func (q *toldRequest) tokens(id int) []int32 {
 	tokens := make([]int32, q.prompt+q.output)
 	for i := range tokens {
-		tokens[i] = int32(1000*(id+1) + i)
+		tokens[i] = int32(1000*id + i)
 		if i < q.same {
 			tokens[i] = 100*q.family + int32(i)
 		}

@@ -1,6 +1,9 @@
 package view_test
 
 import (
+	"flag"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -9,87 +12,184 @@ import (
 	"llmmemory/internal/view"
 )
 
-// said are all sentences of a story.
-func said(t *testing.T, name string) (*view.Recording, string) {
-	t.Helper()
-	r, err := view.Story(name)
+var update = flag.Bool("update", false, "write what the stories tell anew")
+
+// told is a story in words: each step, with what happens on each board and the tables after it.
+func told(s *view.Scene) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n%s\n", s.Name, s.Title, s.Note)
+	for i := range s.Recordings[0].Frames {
+		fmt.Fprintf(&b, "step %d\n", i)
+		for _, r := range s.Recordings {
+			f := &r.Frames[i]
+			fmt.Fprintf(&b, "  %s\n", strings.TrimRight(fmt.Sprintf("%s: %s %s", r.System, f.Call, strings.Join(f.Said, " ")), " "))
+			for _, q := range f.Sequences {
+				fmt.Fprintf(&b, "    %d.%d %d tokens, blocks %v\n", q.Request, q.Number, q.Tokens, q.Table)
+			}
+		}
+	}
+	return b.String()
+}
+
+// Ensure that each story tells what it did when somebody last read it.
+func TestStoriesTellWhatTheyDid(t *testing.T) {
+	var all []string
+	for _, name := range view.Stories() {
+		all = append(all, told(scene(t, name)))
+	}
+	const golden = "testdata/stories.golden"
+	if *update {
+		require.NoError(t, os.WriteFile(golden, []byte(strings.Join(all, "\n")), 0o644))
+	}
+	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
+	require.Equal(t, string(want), strings.Join(all, "\n"))
+}
+
+// said are all sentences of a recording.
+func said(r *view.Recording) string {
 	var all []string
 	for _, f := range r.Frames {
 		all = append(all, f.Said...)
 	}
-	return r, strings.Join(all, "\n")
+	return strings.Join(all, "\n")
 }
 
-// most is how many requests have blocks at once.
-func most(r *view.Recording) int {
-	n := 0
-	for _, f := range r.Frames {
-		owners := map[int]bool{}
-		for _, s := range f.Sequences {
-			owners[s.Request] = true
-		}
-		n = max(n, len(owners))
+// Ensure that the boards of a story are at the same time in each step, that something
+// happens on one of them, and that a board on which nothing happens stays as it is.
+func TestBoardsOfAStoryAreOnOneClock(t *testing.T) {
+	for _, name := range paired {
+		t.Run(name, func(t *testing.T) {
+			s := scene(t, name)
+			require.Len(t, s.Recordings, 2)
+			a, b := s.Recordings[0].Frames, s.Recordings[1].Frames
+			require.Len(t, b, len(a))
+			for i := range a {
+				require.True(t, len(a[i].Said) > 0 || len(b[i].Said) > 0, "step %d", i)
+				for _, frames := range [][]view.Frame{a, b} {
+					if i > 0 && len(frames[i].Said) == 0 {
+						require.Equal(t, frames[i-1].Sequences, frames[i].Sequences, "step %d", i)
+						require.Equal(t, frames[i-1].Cached, frames[i].Cached, "step %d", i)
+						require.Empty(t, [4]int{len(frames[i].Hits), len(frames[i].Copies), len(frames[i].SwapIn), len(frames[i].SwapOut)}, "step %d", i)
+					}
+				}
+				if !s.Recordings[1].Course && len(a[i].Said) > 0 && len(b[i].Said) > 0 {
+					require.InDelta(t, a[i].Now, b[i].Now, 1e-9, "step %d", i)
+				}
+			}
+			for _, r := range s.Recordings {
+				require.GreaterOrEqual(t, r.NumGPUBlocks, 12)
+				require.LessOrEqual(t, r.NumGPUBlocks, 13)
+			}
+		})
 	}
-	return n
 }
 
 func TestABlockTableGrowsInItsStory(t *testing.T) {
-	r, _ := said(t, "block-table-grows")
-	lengths := map[int]bool{}
-	for _, f := range r.Frames {
-		for _, s := range f.Sequences {
-			if s.Request == 0 {
-				lengths[len(s.Table)] = true
+	for _, r := range scene(t, "block-table-grows").Recordings {
+		lengths := map[int]bool{}
+		for _, f := range r.Frames {
+			for _, s := range f.Sequences {
+				if s.Request == 1 {
+					lengths[len(s.Table)] = true
+				}
 			}
 		}
+		require.Equal(t, map[int]bool{2: true, 3: true, 4: !r.Course}, map[int]bool{2: lengths[2], 3: lengths[3], 4: lengths[4]}, r.System)
 	}
-	require.Equal(t, map[int]bool{2: true, 3: true, 4: true}, lengths)
 }
 
 func TestAPrefixIsSharedAndEvictedInItsStory(t *testing.T) {
-	r, _ := said(t, "prefix-cache")
+	recordings := scene(t, "prefix-cache").Recordings
 	var hits []int // blocks
-	shared := false
-	for _, f := range r.Frames {
+	for _, f := range recordings[0].Frames {
 		if len(f.Hits) > 0 {
 			hits = append(hits, len(f.Hits))
 		}
-		tables := map[int32]int{}
-		for _, s := range f.Sequences {
-			for _, b := range s.Table {
-				tables[b]++
-				shared = shared || tables[b] > 1
+	}
+	for _, r := range recordings {
+		shared := false
+		for _, f := range r.Frames {
+			tables := map[int32]int{}
+			for _, s := range f.Sequences {
+				for _, b := range s.Table {
+					tables[b]++
+					shared = shared || tables[b] > 1
+				}
 			}
 		}
+		require.True(t, shared, "two tables of %s name a block", r.System)
 	}
-	require.True(t, shared, "two tables name a block")
 	require.Equal(t, []int{2, 1}, hits, "the second request finds both blocks, the fourth what the third has left")
 }
 
 func TestARequestIsPreemptedAndResumedInItsStory(t *testing.T) {
-	r, all := said(t, "preemption")
-	require.Contains(t, all, "Preempts request 2 (recompute)")
-	require.Contains(t, all, "again", "it comes back")
-	last := r.Frames[len(r.Frames)-1]
+	recordings := scene(t, "preemption").Recordings
+	require.Contains(t, said(recordings[0]), "Preempts request 3 (recompute)")
+	require.Contains(t, said(recordings[0]), "Admits request 3 again", "it comes back")
+	last := recordings[0].Frames[len(recordings[0].Frames)-1]
 	require.Empty(t, last.Running)
 	require.Empty(t, last.Waiting, "all are answered")
+	refused := 0
+	for _, f := range recordings[1].Frames {
+		if f.Refused {
+			refused++
+		}
+	}
+	require.Equal(t, 1, refused, "the homework's engine says no")
 }
 
 func TestBeamsPartInTheirStory(t *testing.T) {
-	r, all := said(t, "beams")
-	require.Equal(t, 3, strings.Count(all, "becomes a copy of beam"))
-	copies := 0
-	for _, f := range r.Frames {
-		copies += len(f.Copies)
+	recordings := scene(t, "beams").Recordings
+	require.Equal(t, 3, strings.Count(said(recordings[0]), "becomes a copy of beam"))
+	for _, r := range recordings {
+		copies := 0
+		for _, f := range r.Frames {
+			copies += len(f.Copies)
+		}
+		require.Positive(t, copies, "%s: a shared last block is copied before it is written", r.System)
 	}
-	require.Positive(t, copies, "a shared last block is copied before it is written")
 }
 
 func TestOrcaServesFewerAtOnceThanPaging(t *testing.T) {
-	orca, _ := said(t, "orca-reserves")
-	paged, _ := said(t, "paged-requests")
-	require.Equal(t, 3, most(orca))
-	require.Equal(t, 5, most(paged))
-	require.Less(t, len(paged.Frames), len(orca.Frames))
+	var most, ends [2]int
+	for k, r := range scene(t, "orca-beside-paged").Recordings {
+		for i, f := range r.Frames {
+			owners := map[int]bool{}
+			for _, s := range f.Sequences {
+				owners[s.Request] = true
+			}
+			most[k] = max(most[k], len(owners))
+			if len(owners) > 0 {
+				ends[k] = i
+			}
+		}
+	}
+	require.Equal(t, [2]int{3, 5}, most)
+	require.Less(t, ends[1], ends[0])
+}
+
+func TestScenesThatDoNotFitAreRefused(t *testing.T) {
+	r := func(frames int) *view.Recording {
+		return &view.Recording{BlockSize: 4, NumGPUBlocks: 1, Frames: make([]view.Frame, frames)}
+	}
+	tests := []struct {
+		name   string
+		scenes []*view.Scene
+		want   string
+	}{
+		{"none", nil, "there is nothing to show"},
+		{"empty", []*view.Scene{{Title: "a"}}, `scene "a" has 0 recordings: want 1 or 2`},
+		{"three", []*view.Scene{{Title: "b", Recordings: []*view.Recording{r(1), r(1), r(1)}}}, "has 3 recordings"},
+		{"not as long", []*view.Scene{{Title: "c", Recordings: []*view.Recording{r(2), r(3)}}}, `scene "c": 3 frames beside 2`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var b strings.Builder
+			err := view.WriteScenes(&b, test.scenes...)
+			require.ErrorIs(t, err, view.ErrRecording)
+			require.ErrorContains(t, err, test.want)
+			require.Empty(t, b.String())
+		})
+	}
 }

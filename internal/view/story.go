@@ -29,13 +29,16 @@ func courseStories() []string {
 	}
 	var names []string
 	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
 		names = append(names, strings.TrimSuffix(e.Name(), ".trace"))
 	}
 	return names
 }
 
 // Story plays a built-in story.
-func Story(name string) (*Recording, error) {
+func Story(name string) (*Scene, error) {
 	for i := range servingStories {
 		if s := &servingStories[i]; s.name == name {
 			return s.play()
@@ -48,5 +51,11 @@ func Story(name string) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Course(bytes.NewReader(text))
+	r, err := Course(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	s := alone(r)
+	s.Name = name
+	return s, nil
 }

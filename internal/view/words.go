@@ -251,6 +251,40 @@ func (w *words) decodes(it *serve.Iteration) {
 	w.said = append(w.said, text+".")
 }
 
+// arrivals tell who has come and was not admitted.
+func arrivals(was, is *Frame) []string {
+	var who []string
+	for _, id := range is.Waiting {
+		if !slices.Contains(was.Waiting, id) && !slices.Contains(was.Running, id) && !slices.Contains(was.Swapped, id) {
+			who = append(who, strconv.Itoa(id))
+		}
+	}
+	switch len(who) {
+	case 0:
+		return nil
+	case 1:
+		return []string{fmt.Sprintf("Request %s has come, and waits.", who[0])}
+	default:
+		return []string{fmt.Sprintf("Requests %s have come, and wait.", listed(who))}
+	}
+}
+
+// evictions tell which blocks that a hit could find a step before now hold something else.
+func evictions(cached []int32, is *Frame) []string {
+	used := byRequest(is.Sequences).used(false)
+	var gone []int32
+	for _, id := range cached {
+		if used[id] > 0 && !slices.Contains(is.Hits, id) {
+			gone = append(gone, id)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	slices.Sort(gone)
+	return []string{fmt.Sprintf("Evicts from the cache: %s.", blocks(gone))}
+}
+
 // finished tells who has left.
 func (w *words) finished(ids []int) []string {
 	for _, id := range ids {

@@ -287,6 +287,61 @@ static void planned(void) {
     TAKE(plan.groups), TAKE(plan.layer_groups), TAKE(plan.layer_tensors), TAKE(plan.tensor_bytes);
 }
 
+/*
+ * Packed plans, with the values of vLLM's test_contiguous_kv_packing.py: layers of keys only, whose windows keep
+ * states of other sizes; then blocks across layers; then plans that are not packed.
+ */
+static void planned_packed(void) {
+    const llm_cache_layer keys = {.kind = LLM_CACHE_FULL, .block_size = 256, .flags = LLM_CACHE_LAYER_KEYS_ONLY | LLM_CACHE_LAYER_PAGE};
+    llm_cache_layer layers[8];
+    const int64_t pages[] = {32768, 4608, 32768, 4608, 32768, 8192, 32768, 8192}, stride = 2 * (32768 + 8192);
+    for (int i = 0; i < 8; i++) {
+        layers[i] = keys, layers[i].state_bytes = pages[i];
+        if (i >= 4) {
+            layers[i].kind = LLM_CACHE_SLIDING_WINDOW, layers[i].block_size = 4, layers[i].window = 8;
+        }
+    }
+    llm_cache_plan plan = {.size = sizeof plan};
+    EXPECT(LLM_CACHE_E_SMALL, llm_cache_plan_memory(layers, 8, stride * 32, 0, &plan));
+    CHECK(plan.groups.len == 2 && plan.tensor_bytes.len == 1 && plan.layer_offsets.len == 8);
+    GIVE(plan.groups), GIVE(plan.layer_groups), GIVE(plan.layer_tensors), GIVE(plan.tensor_bytes), GIVE(plan.layer_offsets);
+    OK(llm_cache_plan_memory(layers, 8, stride * 32, 0, &plan));
+    const int64_t offsets[] = {0, 32768, 37376, 70144, 0, 32768, 40960, 73728};
+    CHECK(plan.num_gpu_blocks == 32 && plan.block_stride == stride && plan.tensor_bytes.at[0] == stride * 32);
+    CHECK(memcmp(plan.layer_offsets.at, offsets, sizeof offsets) == 0 && plan.layer_tensors.at[7] == 0 && plan.layer_groups.at[7] == 1);
+    llm_cache_config config = config_small();
+    config.block_size = 0, config.num_gpu_blocks = plan.num_gpu_blocks, config.groups = plan.groups.at, config.groups_len = plan.groups.len;
+    OK(llm_cache_close(opened(&config)));
+    plan.size = offsetof(llm_cache_plan, block_stride); /* of an older header */
+    EXPECT(LLM_CACHE_E_SIZE, llm_cache_plan_memory(layers, 8, stride * 32, 0, &plan));
+    plan.size = sizeof plan;
+    layers[0].state_bytes = 0;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 8, stride * 32, 0, &plan)); /* a page of no bytes */
+    layers[0].state_bytes = pages[0], layers[7].flags &= ~LLM_CACHE_LAYER_KEYS_ONLY;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(layers, 8, stride * 32, 0, &plan)); /* keys and values among keys only */
+
+    const llm_cache_layer full = {.kind = LLM_CACHE_FULL, .block_size = 16, .kv_heads = 2, .head_size = 64, .element_bytes = 2};
+    llm_cache_layer window = full, hidden = full;
+    window.kind = LLM_CACHE_SLIDING_WINDOW, window.window = 32;
+    hidden.flags = LLM_CACHE_LAYER_HIDDEN, hidden.head_size = 512; /* 2,048 bytes a token: 4 of them in a page */
+    const int64_t page = 2 * 16 * 2 * 64 * 2, second[] = {0, page, 0, page};
+    const llm_cache_layer model[] = {full, full, window, window, hidden};
+    plan.flags = LLM_CACHE_PLAN_CROSS_LAYERS;
+    OK(llm_cache_plan_memory(model, 4, page * 2 * 32, 0, &plan));
+    CHECK(plan.block_stride == 2 * page && plan.num_gpu_blocks == 32 && memcmp(plan.layer_offsets.at, second, sizeof second) == 0);
+    plan.flags = 0;
+    OK(llm_cache_plan_memory(model, 5, page * 2 * 32, 0, &plan));
+    CHECK(plan.block_stride == 0 && plan.layer_offsets.len == 0 && plan.groups.len == 3 && plan.groups.at[2].block_size == 4);
+    plan.flags = LLM_CACHE_PLAN_FULL;
+    OK(llm_cache_plan_memory(model, 4, page * 4 * 32, 0, &plan));
+    CHECK(plan.groups.len == 1 && plan.groups.at[0].kind == LLM_CACHE_FULL && plan.num_gpu_blocks == 32);
+    plan.flags = 0, plan.max_concurrent_batches = 65;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(model, 4, page * 4 * 32, 0, &plan));
+    plan.flags = 4, plan.max_concurrent_batches = 0;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(model, 4, page * 4 * 32, 0, &plan));
+    TAKE(plan.groups), TAKE(plan.layer_groups), TAKE(plan.layer_tensors), TAKE(plan.tensor_bytes), TAKE(plan.layer_offsets);
+}
+
 /* The longest request of a plan is one that its cache takes, and serves. */
 static void longest(void) {
     const llm_cache_layer full = {.kind = LLM_CACHE_FULL, .block_size = 16, .kv_heads = 2, .head_size = 64, .element_bytes = 2};
@@ -296,11 +351,11 @@ static void longest(void) {
     state.kind = LLM_CACHE_MAMBA, state.state_bytes = 100, state.num_speculative_blocks = 1;
     llm_cache_layer align = state;
     align.flags = LLM_CACHE_GROUP_ALIGN, align.block_size = 64; /* coarser than the others: hits end inside blocks */
-    const llm_cache_layer models[][2] = {{full, full}, {full, window}, {window, window}, {full, chunk}, {full, state}, {full, align}};
+    const llm_cache_layer models[][2] = {{full, full}, {full, window}, {window, window}, {full, chunk}, {full, state}, {full, align}, {full, align}};
     llm_cache_plan plan = {.size = sizeof plan};
     GIVE(plan.groups), GIVE(plan.layer_groups), GIVE(plan.layer_tensors), GIVE(plan.tensor_bytes);
-    for (int i = 0; i < 6 * 28; i++) {
-        plan.max_model_len = 200;
+    for (int i = 0; i < 7 * 28; i++) {
+        plan.max_model_len = 200, plan.max_concurrent_batches = i < 6 * 28 ? 0 : 2;
         int error = llm_cache_plan_memory(models[i / 28], 2, 0, 2 + i % 28, &plan);
         CHECK(error == (plan.longest == 200 ? LLM_CACHE_OK : LLM_CACHE_E_MEMORY));
         if (plan.longest == 0) {
@@ -312,6 +367,7 @@ static void longest(void) {
         llm_cache_config config = config_small();
         config.block_size = 0, config.groups = plan.groups.at, config.groups_len = plan.groups.len;
         config.num_gpu_blocks = plan.num_gpu_blocks, config.max_model_len = plan.longest;
+        config.max_concurrent_batches = plan.max_concurrent_batches;
         llm_cache cache = opened(&config);
         request(cache, 1, plan.longest - 1, 1);
         do {
@@ -335,6 +391,7 @@ int main(void) {
     aborts();
     events();
     planned();
+    planned_packed();
     longest();
     planned_for_workers();
     step_free(&step);

@@ -70,6 +70,22 @@ func visit(t testing.TB, in context.Context, address url.URL, l Look, check func
 	command(t, tab, runtime.Enable, cdp.Empty{})
 	command(t, tab, cdplog.Enable, cdp.Empty{})
 	command(t, tab, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: l.NoScript})
+	Change(t, tab, l)
+	t.Cleanup(func() {
+		seen.lock.Lock()
+		defer seen.lock.Unlock()
+		check(seen.asked)
+		assert.Empty(t, seen.problems, "the page complains")
+	})
+	address.Fragment = l.Fragment
+	require.NoError(t, chromedp.Do(tab, chromedp.Navigate(address.String())))
+	return tab
+}
+
+// Change looks at the page of a tab in another way: another width, scheme or motion. It
+// does not load the page again.
+func Change(t testing.TB, tab context.Context, l Look) {
+	t.Helper()
 	command(t, tab, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: l.Width, Height: 900, DeviceScaleFactor: 1, Mobile: l.Width < 600})
 	scheme, motion := "light", "no-preference"
 	if l.Dark {
@@ -81,15 +97,6 @@ func visit(t testing.TB, in context.Context, address url.URL, l Look, check func
 	command(t, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion},
 	}})
-	t.Cleanup(func() {
-		seen.lock.Lock()
-		defer seen.lock.Unlock()
-		check(seen.asked)
-		assert.Empty(t, seen.problems, "the page complains")
-	})
-	address.Fragment = l.Fragment
-	require.NoError(t, chromedp.Do(tab, chromedp.Navigate(address.String())))
-	return tab
 }
 
 // events are what a tab asked for, and what it complained about.

@@ -1,8 +1,5 @@
-// The recording: its frames, and what follows from them.
+// A run: the frames of one recording, and what follows from them.
 
-// What Go wrote: see encode.go.
-const recording = JSON.parse(document.getElementById('recording').textContent)
-const size = recording.block, course = recording.course === true
 const $ = id => document.getElementById(id)
 const make = (tag, className, text) => {
   const e = document.createElement(tag)
@@ -11,7 +8,21 @@ const make = (tag, className, text) => {
   return e
 }
 const plural = (n, one, more) => n === 1 ? '1 ' + one : n.toLocaleString('en') + ' ' + more
-const token = course ? 'record' : 'token', devices = ['GPU', 'CPU']
+const capital = s => s[0].toUpperCase() + s.slice(1)
+const devices = ['GPU', 'CPU']
+
+// newRun reads what Go wrote: see encode.go. hues are the colours by request; runs side
+// by side have the same.
+function newRun(recording, hues) {
+  const run = {
+    size: recording.block, course: recording.course === true, cpu: recording.cpu, system: recording.system, note: recording.note || '', held: recording.held,
+    frames: [], named: recording.names, several: new Set(), hues, memory: new Map(), past: undefined,
+  }
+  run.named.forEach(key => dress(run, key))
+  unpack(run, recording, n => n, false)
+  run.usesEngines = run.frames.some(f => f.engine > 0)
+  return run
+}
 
 // ---- Frames: each is whole here; lists that did not change are shared.
 
@@ -21,10 +32,11 @@ const pairs = list => {
   for (let i = 0; list && i < list.length; i += 2) all.push([list[i], list[i + 1]])
   return all
 }
+const compare = (a, b) => a[0] - b[0] || a[1] - b[1]
 
-const frames = []
 // unpack adds frames. joined says that they follow the last one without a gap.
-function unpack(recording, nameOf, joined) {
+function unpack(run, recording, nameOf, joined) {
+  const { frames, named } = run
   let records = new Map()
   let live = new Map(), blocks = 0, waiting = [], running = [], swapped = [], cached = []
   const last = new Map(joined ? [[0, frames.length - 1]] : []) // the frame before, by engine
@@ -45,7 +57,7 @@ function unpack(recording, nameOf, joined) {
     const engine = d.e || 0, counts = []
     for (let i = 0; d.k && i < d.k.length; i += 3) counts.push(d.k.slice(i, i + 3))
     let sequences = [...live.values()]
-    if (!course) sequences.sort((a, b) => compare(named[a.name], named[b.name]))
+    if (!run.course) sequences.sort((a, b) => compare(named[a.name], named[b.name]))
     frames.push({
       index: frames.length, time: d.t || 0, call: d.x || '', said: d.s || [], refused: d.no === 1, engine, blocks, sequences, live,
       waiting, running, swapped, cached, counts, records, out: pairs(d.so), in: pairs(d.si), copies: pairs(d.cp), hits: d.h || [],
@@ -54,23 +66,36 @@ function unpack(recording, nameOf, joined) {
     last.set(engine, frames.length - 1)
   }
 }
-const compare = (a, b) => a[0] - b[0] || a[1] - b[1]
-const named = recording.names
-unpack(recording, n => n, false)
-let end = frames.length - 1
+
+// ---- Names and colours.
+
+function dress(run, [request, number]) {
+  if (number > 0) run.several.add(request)
+  if (!run.hues.has(request)) run.hues.set(request, run.hues.size % 8)
+}
+const letter = n => n < 26 ? String.fromCharCode(97 + n) : letter(Math.floor(n / 26) - 1) + letter(n % 26)
+const labelOf = (run, name) => {
+  const [request, number] = run.named[name]
+  return request + (run.several.has(request) ? letter(number) : '')
+}
+const label = (run, s) => labelOf(run, s.name)
+const owner = run => run.course ? 'sequence' : 'request'
+const title = (run, s) => `${owner(run)} ${label(run, s)}`
+const hue = (run, request) => run.hues.has(request) ? `var(--c${run.hues.get(request)})` : 'var(--raised)'
+const colour = (run, name) => hue(run, run.named[name][0])
 
 // ---- Blocks: who names them, how often, how full they are.
 
-function blocksOf(frame) {
+function blocksOf(run, frame) {
   const make = n => Array.from({ length: n }, () => ({ owners: [], count: 0, filled: 0 }))
-  const pool = [make(frame.blocks), make(recording.cpu)]
+  const pool = [make(frame.blocks), make(run.cpu)]
   for (const s of frame.sequences) {
     s.table.forEach((id, at) => {
       if (id < 0) return
       const b = pool[s.device][id]
       b.owners.push([s, at])
       b.count++
-      b.filled = Math.max(b.filled, Math.min(size, s.tokens - at * size), 0)
+      b.filled = Math.max(b.filled, Math.min(run.size, s.tokens - at * run.size), 0)
     })
   }
   for (const [device, id, count] of frame.counts) pool[device][id].count = count
@@ -86,45 +111,27 @@ function stateOf(b) {
   return b.cached ? 'cached' : 'free'
 }
 
-const memory = new Map() // a few frames, derived
-function derived(i) {
+// derived keeps the blocks of a few frames.
+function derived(run, i) {
+  const memory = run.memory
   if (!memory.has(i)) {
     if (memory.size > 8) memory.delete(memory.keys().next().value)
-    memory.set(i, blocksOf(frames[i]))
+    memory.set(i, blocksOf(run, run.frames[i]))
   }
   return memory.get(i)
 }
 
-// since is the step in which a block came to be in use, or free.
-function since(i, device, id) {
-  const used = k => { const b = blockAt(k, device, id); return b !== undefined && b.count > 0 }
-  const now = used(i)
-  let at = i
-  while (frames[at].before >= 0 && used(frames[at].before) === now) at = frames[at].before
-  return at
-}
-// blockAt is one block, without the rest of its frame where that is not derived.
-function blockAt(i, device, id) {
-  if (memory.has(i)) return memory.get(i)[device][id]
-  const f = frames[i]
-  if (id >= (device ? recording.cpu : f.blocks)) return undefined
-  const said = f.counts.find(c => c[0] === device && c[1] === id)
-  let count = 0
-  for (const s of f.sequences) if (s.device === device) for (const b of s.table) if (b === id) count++
-  return { count: said ? said[2] : count }
-}
-
 // marksOf says what a step did to each block it touched.
-function marksOf(i) {
-  const marks = [new Map(), new Map()], f = frames[i]
+function marksOf(run, i) {
+  const marks = [new Map(), new Map()], f = run.frames[i]
   if (f.before < 0) return marks
-  const was = derived(f.before), is = derived(i)
-  const old = frames[f.before].live
+  const was = derived(run, f.before), is = derived(run, i)
+  const old = run.frames[f.before].live
   for (const s of f.sequences) {
     const before = old.get(s.name)
     if (!before || before.device !== s.device) continue
     for (let t = before.tokens; t < s.tokens; t++) {
-      const id = s.table[Math.floor(t / size)]
+      const id = s.table[Math.floor(t / run.size)]
       if (id >= 0) marks[s.device].set(id, ['write', '', 'write', 'written to'])
     }
   }

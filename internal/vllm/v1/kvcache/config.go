@@ -50,6 +50,8 @@ type Config struct {
 	EnablePrefixCaching bool
 	Hash                blockhash.Function // may be nil without caching: no request gets hashes
 	EnableEvents        bool               // record what is stored and removed, until it is taken
+	RecordNewBlocks     bool               // see TakeNewBlocks
+	HandOffTails        bool               // see TakeTails
 	ResidencySample     float64            // part of the blocks whose time in the cache is measured (vLLM: kv_cache_metrics_sample)
 
 	MaxModelLen       int

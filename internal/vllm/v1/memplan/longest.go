@@ -3,6 +3,7 @@ package memplan
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 
 	"llmmemory/internal/vllm/blockhash"
@@ -16,6 +17,9 @@ var ErrMemory = errors.New("not enough memory")
 func (p *Plan) BytesPerBlock() int {
 	n := 0
 	for i := range p.Tensors {
+		if p.Tensors[i].Stride > 0 {
+			return p.Tensors[i].Stride
+		}
 		n += p.Tensors[i].Bytes / max(p.NumGPUBlocks, 1)
 	}
 	return n
@@ -38,25 +42,28 @@ func (g *Group) blocksFor(tokens, inFlight int) int {
 }
 
 // BytesFor is what one request of so many tokens takes, with inFlight tokens
-// scheduled and not settled.
+// scheduled and not settled; at most math.MaxInt.
 func (p *Plan) BytesFor(tokens, inFlight int) int {
 	blocks := 0
 	for i := range p.Groups {
 		blocks += p.Groups[i].blocksFor(tokens, inFlight)
 	}
-	return blocks * p.BytesPerBlock()
+	if bytes := p.BytesPerBlock(); bytes == 0 || blocks <= math.MaxInt/bytes {
+		return blocks * bytes
+	}
+	return math.MaxInt
 }
 
 // LongestModelLen is the longest request, of at most most tokens, that the plan's
-// blocks hold and that a scheduler with one step in flight takes; 0 if there is none.
+// blocks hold and that a scheduler with so many steps in flight takes; 0 if there is none.
 // vLLM's bound counts the null block as one that a request can have; this does not.
-func (p *Plan) LongestModelLen(most, inFlight int) (int, error) {
+func (p *Plan) LongestModelLen(most, inFlight, steps int) (int, error) {
 	c, err := p.cache(most, inFlight)
 	if err != nil {
 		return 0, err
 	}
 	n := sort.Search(most, func(i int) bool {
-		return p.BytesFor(i+1, inFlight) > p.available() || c.PeakBlocks(i+1, 1) > p.NumGPUBlocks-1
+		return p.BytesFor(i+1, inFlight) > p.available() || c.PeakBlocks(i+1, steps) > p.NumGPUBlocks-1
 	})
 	if n < 2 {
 		return 0, nil // a prompt and a generated token

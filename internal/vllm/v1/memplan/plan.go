@@ -9,7 +9,6 @@ package memplan
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"llmmemory/internal/vllm/v1/kvcache"
 )
@@ -27,18 +26,36 @@ type Layer struct {
 	KeysOnly     bool // keys and values are the same numbers (MLA)
 	StateBytes   int  // Mamba: of a state, in place of the four above
 
+	// Page above 0 is what a block takes, in place of what the product of the
+	// four says: more if it is padded (vLLM's page_size_padded, alignment), less
+	// or more if tokens are compressed or quantized (compress_ratio,
+	// state_content_bytes).
+	Page int
+
 	// Strided says that the layer's kernel finds a block by a stride, so that its
 	// page can be padded (vLLM's indexes_kv_by_block_stride).
 	Strided bool
+
+	// Hidden says that the layer keeps hidden states, one vector a token, and no
+	// keys and values (vLLM's HiddenStateCacheSpec). Its kind is full attention.
+	Hidden bool
 }
 
 // PageBytes is what a block of the layer takes.
 func (l *Layer) PageBytes() int {
-	if l.Kind == kvcache.Mamba {
+	switch {
+	case l.Kind == kvcache.Mamba:
 		return l.StateBytes
+	case l.Page > 0:
+		return l.Page
 	}
+	return l.content()
+}
+
+// content is what the numbers of a block take.
+func (l *Layer) content() int {
 	n := l.BlockSize * l.KVHeads * l.HeadSize * l.ElementBytes
-	if l.KeysOnly {
+	if l.KeysOnly || l.Hidden {
 		return n
 	}
 	return 2 * n
@@ -59,19 +76,37 @@ type Group struct {
 
 // A Tensor is memory that one layer of each group shares: layers of different
 // groups use different blocks of it.
+//
+// In a packed plan all tensors are views of the same Bytes: block b of a tensor begins
+// at b x Stride + Offset.
 type Tensor struct {
 	Bytes  int
 	Layers []int
+	Offset int
+	Stride int // from one block to the next; 0: not packed
 }
 
-// Make plans for the given bytes. blocks above 0 is the number of blocks to
-// use instead (vLLM's num_gpu_blocks_override).
-func Make(layers []Layer, bytes, blocks int) (*Plan, error) {
+// Options are what a plan can do differently.
+type Options struct {
+	Blocks int // above 0: the number of blocks to use, whatever the bytes (vLLM's num_gpu_blocks_override)
+
+	// CrossLayers puts the blocks of all layers of a group side by side, so that a
+	// connector moves one piece a block (vLLM's enable_cross_layers_blocks). Without effect
+	// on a plan of one group.
+	CrossLayers bool
+
+	// FullAllocation keeps all tokens of windows and chunks, so that all layers
+	// share a block table (vLLM's disable_hybrid_kv_cache_manager).
+	FullAllocation bool
+}
+
+// Make plans for one worker with the given bytes.
+func Make(layers []Layer, bytes int, options Options) (*Plan, error) {
 	all := make([]int, len(layers))
 	for i := range all {
 		all[i] = i
 	}
-	plans, err := MakeForWorkers(layers, []Worker{{bytes, all}}, blocks)
+	plans, err := MakeForWorkers(layers, []Worker{{bytes, all}}, options)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +120,11 @@ func check(layers []Layer) error {
 		switch {
 		case mamba && l.StateBytes < 1:
 			return fmt.Errorf("%w: layer %d has states of %d bytes", ErrLayers, i, l.StateBytes)
-		case !mamba && (l.KVHeads < 1 || l.HeadSize < 1 || l.ElementBytes < 1):
+		case l.Page < 0 || mamba && l.Page > 0:
+			return fmt.Errorf("%w: layer %d, of kind %d, has a page of %d bytes", ErrLayers, i, l.Kind, l.Page)
+		case l.Hidden && (l.Kind != kvcache.Full || l.Eagle || l.Page > 0):
+			return fmt.Errorf("%w: layer %d keeps hidden states: want kind %d (full attention), no page and no drafts", ErrLayers, i, kvcache.Full)
+		case !mamba && l.Page == 0 && (l.KVHeads < 1 || l.HeadSize < 1 || l.ElementBytes < 1):
 			return fmt.Errorf("%w: layer %d has %d heads of %d numbers of %d bytes", ErrLayers, i, l.KVHeads, l.HeadSize, l.ElementBytes)
 		}
 		if err := l.Group.Check(); err != nil {
@@ -93,75 +132,6 @@ func check(layers []Layer) error {
 		}
 	}
 	return nil
-}
-
-// oneType reports whether all layers need the same slots, so that one block table
-// does for all (UniformTypeKVCacheSpecs).
-func oneType(layers []Layer) bool {
-	for i := range layers {
-		if layers[i].Group != layers[0].Group {
-			return false
-		}
-	}
-	return true
-}
-
-// unifyPages makes the pages of all layers as large as the largest: by more tokens
-// in a block, or by padding.
-func unifyPages(layers []Layer) (int, []Layer, error) {
-	largest := 0
-	for i := range layers {
-		largest = max(largest, layers[i].PageBytes())
-	}
-	layers = slices.Clone(layers)
-	for i := range layers {
-		l := &layers[i]
-		page := l.PageBytes()
-		switch {
-		case l.Kind == kvcache.Mamba:
-			l.StateBytes = largest
-		case largest%page == 0:
-			l.BlockSize *= largest / page
-		case !l.Strided:
-			return 0, nil, fmt.Errorf("%w: a block of layer %d takes %d bytes, which do not divide the %d of the largest, and cannot be padded", ErrLayers, i, page, largest)
-		}
-	}
-	return largest, layers, nil
-}
-
-// split makes groups of equal layers, all of the same number of layers but for
-// padding: that of the kind with the fewest, or that with the most if it is
-// less than half as many again.
-func split(layers []Layer) []Group {
-	var kinds []Group
-	for i := range layers {
-		at := slices.IndexFunc(kinds, func(g Group) bool { return g.Group == layers[i].Group && layers[g.Layers[0]] == layers[i] })
-		if at < 0 {
-			kinds = append(kinds, Group{Group: layers[i].Group})
-			at = len(kinds) - 1
-		}
-		kinds[at].Layers = append(kinds[at].Layers, i)
-	}
-	fewest, most := len(layers), 0
-	for _, k := range kinds {
-		fewest, most = min(fewest, len(k.Layers)), max(most, len(k.Layers))
-	}
-	size := fewest
-	if 2*most < 3*fewest {
-		size = most
-	}
-	var groups []Group
-	for _, k := range kinds {
-		n := (len(k.Layers) + size - 1) / size
-		for first := range n { // every n-th layer, so that stages of a pipeline get some of each
-			g := Group{Group: k.Group}
-			for at := first; at < len(k.Layers); at += n {
-				g.Layers = append(g.Layers, k.Layers[at])
-			}
-			groups = append(groups, g)
-		}
-	}
-	return groups
 }
 
 func orElse(v, otherwise int) int {

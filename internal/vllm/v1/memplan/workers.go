@@ -2,6 +2,7 @@ package memplan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -16,7 +17,7 @@ type Worker struct {
 // grouped over the whole model, each worker has its layers of each group, and all have as
 // many blocks as the one with the fewest (vLLM's get_kv_cache_configs). Plans
 // name layers by their numbers in the model; a group of a plan can be empty.
-func MakeForWorkers(layers []Layer, workers []Worker, blocks int) ([]*Plan, error) {
+func MakeForWorkers(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {
 	order, err := modelOrder(layers, workers)
 	if err != nil {
 		return nil, err
@@ -25,26 +26,27 @@ func MakeForWorkers(layers []Layer, workers []Worker, blocks int) ([]*Plan, erro
 	for i, l := range order {
 		used[i] = layers[l]
 	}
-	groups, used, pages, err := group(used)
+	g, err := group(used, options.FullAllocation)
 	if err != nil {
 		return nil, err
 	}
-	for g := range groups {
-		for i, l := range groups[g].Layers {
-			groups[g].Layers[i] = order[l]
+	for k := range g.groups {
+		for i, l := range g.groups[k].Layers {
+			g.groups[k].Layers[i] = order[l]
 		}
 	}
 	sizes := make([]int, len(layers)) // of a block of each layer
 	for i, l := range order {
-		sizes[l] = pages
-		if pages == 0 {
-			sizes[l] = used[i].PageBytes()
-		}
+		sizes[l] = g.layers[i].PageBytes()
 	}
+	packed := g.packed || options.CrossLayers && len(g.groups) > 1
 	var plans []*Plan
 	fewest := -1
 	for _, w := range workers {
-		p := project(groups, w, sizes, blocks)
+		p, err := project(g.groups, w, sizes, packed, options.Blocks)
+		if err != nil {
+			return nil, err
+		}
 		if fewest < 0 || p.NumGPUBlocks < fewest {
 			fewest = p.NumGPUBlocks
 		}
@@ -82,34 +84,13 @@ func modelOrder(layers []Layer, workers []Worker) ([]int, error) {
 	return order, nil
 }
 
-// group makes the groups of a model. pages is what a block of each layer takes, or 0 if
-// there is one group and each layer's block is as large as it asks.
-func group(layers []Layer) (groups []Group, unified []Layer, pages int, err error) {
-	if err := check(layers); err != nil || len(layers) == 0 {
-		return nil, layers, 0, err
-	}
-	if oneType(layers) {
-		all := Group{Group: layers[0].Group}
-		for i := range layers {
-			all.Layers = append(all.Layers, i)
-		}
-		return []Group{all}, layers, 0, nil
-	}
-	pages, layers, err = unifyPages(layers)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	return split(layers), layers, pages, nil
-}
-
 // project is the plan of one worker with its layers of each group (vLLM's
 // _project_kv_cache_groups_to_worker and get_kv_cache_config_from_groups).
-func project(groups []Group, w Worker, sizes []int, blocks int) *Plan {
+func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*Plan, error) {
 	if len(groups) == 0 {
-		return &Plan{NumGPUBlocks: 1} // there is always a null block
+		return &Plan{NumGPUBlocks: 1}, nil // there is always a null block
 	}
 	p := &Plan{}
-	tensors := 0
 	for _, g := range groups {
 		mine := Group{Group: g.Group}
 		for _, l := range g.Layers {
@@ -119,25 +100,44 @@ func project(groups []Group, w Worker, sizes []int, blocks int) *Plan {
 		}
 		mine.Eagle = g.Eagle && len(mine.Layers) > 0
 		p.Groups = append(p.Groups, mine)
-		tensors = max(tensors, len(mine.Layers))
 	}
 	perBlock := 0
-	for i := range tensors {
+	if packed {
+		p.Tensors, perBlock = pack(p.Groups, sizes)
+		for i := range p.Tensors {
+			p.Tensors[i].Bytes = perBlock
+		}
+	} else {
+		p.Tensors, perBlock = share(p.Groups, sizes)
+	}
+	if blocks > math.MaxInt/perBlock {
+		return nil, fmt.Errorf("%w: %d blocks of %d bytes are more than there can be", ErrLayers, blocks, perBlock)
+	}
+	p.NumGPUBlocks = orElse(blocks, max(w.Bytes, 0)/perBlock)
+	for i := range p.Tensors {
+		p.Tensors[i].Bytes *= p.NumGPUBlocks
+	}
+	return p, nil
+}
+
+// share gives the i-th layers of all groups a tensor; its Bytes are those of a block.
+func share(groups []Group, sizes []int) (tensors []Tensor, perBlock int) {
+	most := 0
+	for _, g := range groups {
+		most = max(most, len(g.Layers))
+	}
+	for i := range most {
 		t := Tensor{}
-		for _, g := range p.Groups {
+		for _, g := range groups {
 			if i < len(g.Layers) {
 				t.Layers = append(t.Layers, g.Layers[i])
 			}
 		}
 		t.Bytes = sizes[t.Layers[0]]
 		perBlock += t.Bytes
-		p.Tensors = append(p.Tensors, t)
+		tensors = append(tensors, t)
 	}
-	p.NumGPUBlocks = orElse(blocks, max(w.Bytes, 0)/perBlock)
-	for i := range p.Tensors {
-		p.Tensors[i].Bytes *= p.NumGPUBlocks
-	}
-	return p
+	return tensors, perBlock
 }
 
 // shrink leaves n blocks of a plan.

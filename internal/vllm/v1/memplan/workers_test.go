@@ -36,7 +36,7 @@ func TestPlansForWorkersAreThoseOfVLLMsTests(t *testing.T) {
 			7, [][][]int{{{0}}, {{1}}}, []int{1, 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			plans, err := MakeForWorkers(tc.layers, tc.workers, tc.blocks)
+			plans, err := MakeForWorkers(tc.layers, tc.workers, Options{Blocks: tc.blocks})
 			require.NoError(t, err)
 			require.Len(t, plans, len(tc.workers))
 			for i, p := range plans {
@@ -59,14 +59,14 @@ func TestPlansForWorkersAreThoseOfVLLMsTests(t *testing.T) {
 // makes no groups of its own.
 func TestWorkersShareTheGroupsOfTheModel(t *testing.T) {
 	layers := list(times(1, full(2)), times(3, window(2)))
-	plans, err := MakeForWorkers(layers, []Worker{{page * 30, []int{0, 1}}, {page * 30, []int{2, 3}}}, 0)
+	plans, err := MakeForWorkers(layers, []Worker{{page * 30, []int{0, 1}}, {page * 30, []int{2, 3}}}, Options{})
 	require.NoError(t, err)
 	for _, p := range plans {
 		require.Len(t, p.Groups, 4)
 		require.Equal(t, 30, p.NumGPUBlocks)
 	}
-	require.Equal(t, []Tensor{{page * 30, []int{0, 1}}}, plans[0].Tensors)
-	require.Equal(t, []Tensor{{page * 30, []int{2, 3}}}, plans[1].Tensors)
+	require.Equal(t, tensors(page*30, []int{0, 1}), plans[0].Tensors)
+	require.Equal(t, tensors(page*30, []int{2, 3}), plans[1].Tensors)
 }
 
 func TestBadWorkersAreRefused(t *testing.T) {
@@ -80,7 +80,7 @@ func TestBadWorkersAreRefused(t *testing.T) {
 		{"layers out of order", "layer 0 after 1", []Worker{{100, []int{1, 0}}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := MakeForWorkers(times(2, full(2)), tc.workers, 0)
+			_, err := MakeForWorkers(times(2, full(2)), tc.workers, Options{})
 			require.ErrorIs(t, err, ErrLayers)
 			require.ErrorContains(t, err, tc.wantErr)
 		})

@@ -56,6 +56,11 @@ type Config struct {
 	// Connector says what keys and values go from and to elsewhere (RULES.md §19).
 	Connector Connector
 
+	// ZeroNewBlocks has steps say which blocks to zero: where a block can hold what another
+	// layer reads as not a number, as with Mamba groups and with layers of different
+	// precision (vLLM's needs_kv_cache_zeroing).
+	ZeroNewBlocks bool
+
 	// AsyncScheduling schedules the next step of a request before the tokens
 	// of the last one are known: placeholders stand for them (RULES.md §15).
 	AsyncScheduling bool

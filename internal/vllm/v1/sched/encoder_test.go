@@ -88,6 +88,31 @@ func TestBudgetAndRoomAreTwoLimits(t *testing.T) {
 	}
 }
 
+// The scenarios of vLLM's tests/v1/core/test_encoder_cache_manager.py,
+// test_schedule_request_multi_images_respect_space_limit and ..._compute_limit: two items of 5
+// and 6 embeddings, and room for 10, or a budget of 10.
+func TestTheSecondItemOfARequestWaits(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		cache, budget int
+	}{
+		{"the budget of the step", 100, 10},
+		{"the room of the cache", 10, 100},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHost(t, encoderConfig(8192, tc.cache, tc.budget))
+			id := h.add(20, 1, Spec{Extras: blockhash.Extras{Items: []blockhash.Item{
+				{Identifier: "a", Offset: 0, Length: 5}, {Identifier: "b", Offset: 5, Length: 6},
+			}}})
+			require.Equal(t, []int{5}, scheduled(h.schedule()))
+			requireEncodes(h, EncoderInput{ID: id})
+			h.update(1)
+			require.Equal(t, []int{15}, scheduled(h.schedule()))
+			requireEncodes(h, EncoderInput{ID: id, Item: 1})
+		})
+	}
+}
+
 func scheduled(rows []Row) (tokens []int) {
 	for _, row := range rows {
 		tokens = append(tokens, row.NumScheduledTokens)

@@ -187,6 +187,7 @@ func (s *Scheduler) cutLoad(r *request, at int) {
 		t.failed = true
 	case computed > 0:
 		s.cache.Rewind(r.kv, computed)
+		s.noteUnwritten(r, computed)
 	default:
 		s.cache.EvictFrom(r.kv, 0)
 		s.unload(r)

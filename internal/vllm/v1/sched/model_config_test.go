@@ -44,6 +44,7 @@ func drawConfig(t *rapid.T) Config {
 		c.MaxNumEncoderInputTokens = rapid.SampledFrom([]int{0, 8, 40}).Draw(t, "encoder budget")
 		c.DisableChunkedMMInput = rapid.IntRange(0, 3).Draw(t, "whole items") == 0 && layout[len(layout)-1].Kind != kvcache.Mamba
 	}
+	c.ZeroNewBlocks = rapid.Bool().Draw(t, "zero")
 	c.MaxLoRAs = rapid.SampledFrom([]int{0, 1}).Draw(t, "adapters")
 	if rapid.IntRange(0, 3).Draw(t, "eagle") == 0 && layout[len(layout)-1].Kind != kvcache.ChunkedLocal {
 		c.Cache.Eagle, c.NumLookaheadTokens = true, c.NumSpeculativeTokens

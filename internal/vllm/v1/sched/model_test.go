@@ -57,6 +57,7 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	require.NoError(t, e.Check())
 	e.checkAdapters(t, &f.step)
 	e.noteTransfers(t, &f.step)
+	e.checkZeroBlocks(t, &f.step)
 	for _, row := range f.step.Rows {
 		require.LessOrEqual(t, row.NumDraftTokens, row.NumScheduledTokens-1)
 		if row.Kind != KindRunning {

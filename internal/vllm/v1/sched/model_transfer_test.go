@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
 )
 
 // A load is keys and values on their way into blocks.
@@ -84,6 +85,27 @@ func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 			e.worker.fill(&now, nil)
 		}
 		x.loads = append(x.loads, now)
+	}
+}
+
+// checkZeroBlocks requires that new blocks of running requests are to be zeroed, and only
+// blocks of rows are. What must stay is checked by who reads it.
+func (e *engine) checkZeroBlocks(t *rapid.T, step *Step) {
+	var tables []int32
+	for i, row := range step.Rows {
+		for g := range e.worker.groups {
+			tables = append(tables, e.live(row.ID).kv.Table(g)...)
+			if row.Kind == KindRunning && e.config.ZeroNewBlocks && e.worker.groups[g].Kind != kvcache.Mamba {
+				require.Subset(t, step.ZeroBlocks, step.RowBlocks(i, g))
+			}
+		}
+	}
+	require.Subset(t, tables, step.ZeroBlocks, "only blocks of rows")
+	for _, tail := range step.Tails {
+		require.True(t, slices.ContainsFunc(step.Copies, func(c Copy) bool { return c.Dst == tail.Block && c.Group == tail.Group }))
+		for g := range e.worker.groups {
+			require.NotContains(t, e.live(tail.ID).kv.Table(g), tail.Block)
+		}
 	}
 }
 

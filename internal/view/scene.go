@@ -1,0 +1,77 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Scene is what a reader watches at a time: a recording, or two side by side.
+type Scene struct {
+	Name       string // in the page's address; of a page with several scenes
+	Title      string
+	Note       string       // what a reader sees, in a sentence or two
+	Recordings []*Recording // if there are two, their frames with equal numbers are at the same time
+}
+
+// alone is the scene of one recording.
+func alone(r *Recording) *Scene {
+	return &Scene{Title: r.Title, Note: r.Note, Recordings: []*Recording{r}}
+}
+
+// Paired reports whether two recordings are side by side.
+func (s *Scene) Paired() bool { return len(s.Recordings) > 1 }
+
+func (s *Scene) check() error {
+	if n := len(s.Recordings); n < 1 || n > 2 {
+		return fmt.Errorf("%w: scene %q has %d recordings: want 1 or 2", ErrRecording, s.Title, n)
+	}
+	for _, r := range s.Recordings {
+		if err := r.check(); err != nil {
+			return err
+		}
+		if n := len(s.Recordings[0].Frames); len(r.Frames) != n {
+			return fmt.Errorf("%w: scene %q: %d frames beside %d", ErrRecording, s.Title, len(r.Frames), n)
+		}
+	}
+	return nil
+}
+
+// A clocked recording knows when each of its frames is: at a time that never goes back.
+type clocked struct {
+	*Recording
+	at []int
+}
+
+// beside puts recordings on one clock: at each time of one of them, the others keep the
+// state that they have.
+func beside(all ...clocked) []*Recording {
+	var times []int
+	for _, c := range all {
+		times = append(times, c.at...)
+	}
+	slices.Sort(times)
+	times = slices.Compact(times)
+	var list []*Recording
+	for _, c := range all {
+		r := *c.Recording
+		r.Frames = nil
+		next := 0
+		for _, now := range times {
+			if next < len(c.at) && c.at[next] == now {
+				r.Frames = append(r.Frames, c.Frames[next])
+				next++
+				continue
+			}
+			r.Frames = append(r.Frames, still(c.Frames[max(0, next-1)]))
+		}
+		list = append(list, &r)
+	}
+	return list
+}
+
+// still is a frame in which nothing happens.
+func still(f Frame) Frame {
+	f.Call, f.Said, f.Refused = "", nil, false
+	f.SwapOut, f.SwapIn, f.Copies, f.Hits = nil, nil, nil, nil
+	return f
+}
