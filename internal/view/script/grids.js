@@ -34,11 +34,11 @@ function spread(n, width, tall, gap, largest) {
   return best.slice(1)
 }
 
-// fit sizes the cells, where something has changed since.
+// fit sizes the cells, where something has changed since: to ask for a width costs a layout.
 function fit(b) {
-  const { run, cells } = b, key = [b.parts.pools.clientWidth, innerHeight, cells[0].length, cells[1].length].join()
-  if (key === b.fitted) return
-  b.fitted = key
+  const { run, cells } = b
+  if (b.fitted) return
+  b.fitted = true
   const most = largest[b.element.parentElement.classList.contains('pair') ? 1 : 0], tall = [Math.max(300, innerHeight - 340), 220]
   for (const device of [0, 1]) {
     const grid = b.grids[device], n = cells[device].length
@@ -111,7 +111,7 @@ function paint(b, i) {
   const { run, grids, cells, parts } = b
   const f = run.frames[i], pool = derived(run, i), marks = marksOf(run, i), past = pastOf(run, i)
   for (const device of [0, 1]) {
-    if (cells[device].length !== pool[device].length) { build(b, device, pool[device].length); b.ordered = undefined }
+    if (cells[device].length !== pool[device].length) { build(b, device, pool[device].length); b.ordered = undefined; b.fitted = false }
   }
   parts.gpu.hidden = f.blocks === 0
   parts.none.hidden = f.blocks > 0

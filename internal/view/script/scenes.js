@@ -34,7 +34,7 @@ function only(which) {
   $('which').value = boards[Number(which) - 1] ? which : ''
   boards.forEach((b, k) => { b.element.hidden = $('which').value !== '' && $('which').value !== String(k + 1) })
   $('boards').classList.toggle('pair', boards.length > 1 && !$('which').value)
-  for (const b of boards) b.fitted = ''
+  for (const b of boards) b.fitted = false
 }
 
 // ---- The legend shows what occurs.
