@@ -28,7 +28,7 @@ function spread(n, width, tall, gap, largest) {
   for (let across = 1; across <= n; across++) {
     const side = Math.min(largest, Math.floor((width + gap) / across) - gap), rows = Math.ceil(n / across)
     if (side < 76) break
-    const score = side - 6 * (rows * across - n) / rows - 4 * rows - (rows * (side + gap) > Math.max(tall, 330) ? 100 : 0)
+    const score = side - 6 * (rows * across - n) / rows - 6 * rows - (rows * (side + gap) > Math.max(tall, 330) ? 100 : 0)
     if (score >= best[0]) best = [score, across, side]
   }
   return best.slice(1)
@@ -164,8 +164,9 @@ function dressCell(run, cell, block, mark, old) {
 function nameCell(run, cell, id, block, mark, big, old) {
   const [, , whoPart, countPart, wordPart, signPart] = cell.children, used = block.owners.length > 0, names = owners(run, block)
   const former = !used && old.length > 0
-  whoPart.replaceChildren(!big && former ? cell.dataset.was : who(run, block, big))
-  if (big && former) whoPart.append(make('small', '', `was ${short(run)}${cell.dataset.was}`))
+  if (!former) text(whoPart, who(run, block, big))
+  else if (!big) text(whoPart, cell.dataset.was)
+  else whoPart.replaceChildren(make('span', '', who(run, block, big)), make('small', '', `was ${short(run)}${cell.dataset.was}`))
   text(countPart, block.count > 1 || block.state === 'held' ? '×' + block.count : '')
   text(wordPart, mark ? mark[2] : '')
   text(signPart, mark ? mark[1] : '')

@@ -64,6 +64,7 @@ function legend() {
     sample('free', '', `free; what ${user} 2 wrote is there until it is overwritten`, '', '2', { was: '' }),
   ]
   if (any((f, run) => f.sequences.some(s => s.table.length * run.size >= s.tokens + run.size))) list.push(sample('own', '', 'reserved, nothing written', '', '2', { reserved: '', fill: 0 }))
+  if (any((f, run) => run.course && f.sequences.length > 0 && f.blocks <= 64)) list.push(sample('own', '', 'a record that no append_kv has written', '', '·', { full: '' }))
   if (any(f => f.cached.length)) list.push(sample('cached', '', 'free, but a prefix hit can find it', '', ''))
   if (any(f => f.counts.length)) list.push(sample('held', '', runs.map(run => run.held).find(Boolean) || 'held, but in no table here', '', ''))
   list.push(sample('own', 'new', 'taken in this step', '+', '2', { full: '' }), sample('free', 'freed', 'freed', '−', ''), sample('shared', 'count', 'count changed', '±', '×2', { full: '' }))
