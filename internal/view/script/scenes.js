@@ -10,13 +10,16 @@ function enter(n) {
   const { title, note, boards: recordings } = scenes[n], hues = new Map()
   boards = recordings.map(r => newRun(r, hues)).map((run, k) => newBoard(run, k, recordings.length))
   kept = pointed = undefined
-  $('after').append($('events')) // out of the board that goes
+  $('after').append($('legend'), $('events')) // out of the board that goes
   $('boards').replaceChildren(...boards.map(b => b.element))
   $('boards').classList.toggle('pair', boards.length > 1)
   end = boards[0].run.frames.length - 1
   $('slider').max = end
   $('event-list').replaceChildren()
-  if (boards.length === 1) boards[0].parts.queues.after($('events'))
+  if (boards.length === 1) {
+    boards[0].parts.queues.after($('events'))
+    boards[0].parts.pools.append($('legend'))
+  }
   if (scenes.length > 1) {
     const [run] = boards.map(b => b.run)
     $('title').textContent = title
