@@ -41,6 +41,7 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 		MaxConcurrentBatches: int(in.max_concurrent_batches),
 		MaxLoRAs:             int(in.max_loras), EncoderCacheSize: int(in.encoder_cache_size), MaxNumEncoderInputTokens: int(in.max_num_encoder_input_tokens),
 		DisableChunkedMMInput: in.flags&C.LLM_CACHE_WHOLE_ITEMS != 0,
+		ZeroNewBlocks:         in.flags&C.LLM_CACHE_ZERO_BLOCKS != 0,
 		Connector: sched.Connector{
 			Consumer: in.flags&C.LLM_CACHE_KV_CONSUMER != 0, Producer: in.flags&C.LLM_CACHE_KV_PRODUCER != 0,
 			BestEffort: in.flags&C.LLM_CACHE_KV_BEST_EFFORT != 0,
@@ -87,7 +88,8 @@ func checkNumbers(in *C.llm_cache_config) error {
 	}
 	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
 		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE | C.LLM_CACHE_ASYNC |
-		C.LLM_CACHE_KV_CONSUMER | C.LLM_CACHE_KV_PRODUCER | C.LLM_CACHE_KV_BEST_EFFORT | C.LLM_CACHE_WHOLE_ITEMS
+		C.LLM_CACHE_KV_CONSUMER | C.LLM_CACHE_KV_PRODUCER | C.LLM_CACHE_KV_BEST_EFFORT | C.LLM_CACHE_WHOLE_ITEMS |
+		C.LLM_CACHE_ZERO_BLOCKS
 	if unknown := in.flags &^ known; unknown != 0 {
 		return fail(C.LLM_CACHE_E_RANGE, "flags %#x are not known", uint32(unknown))
 	}

@@ -23,7 +23,15 @@
  *     }
  *     llm_cache_close(cache);
  *
- * testdata/examples/serve.c is a whole program.
+ * testdata/examples/serve.c is a whole program, images.c beside it one with an encoder.
+ *
+ * THE CALLS, as they come below. Every host has llm_cache_open, _add, _schedule, _update and
+ * _close, and llm_cache_error_text; most also have llm_cache_abort, _step_failed, _statistics and
+ * _error_detail. The rest is for some: llm_cache_progress and _table look at a request;
+ * llm_cache_plan_memory and _plan_workers find num_gpu_blocks and groups; llm_cache_release,
+ * _fork and _set_drafts are for grammars, beams and draft models; llm_cache_match, _received, _load_failed
+ * and _sent for keys and values from elsewhere; llm_cache_drain and _drain_msgpack for indexers;
+ * llm_cache_reset, _pause and _reset_encoder for new weights; llm_cache_set_log for all errors.
  *
  * SEVERAL STEPS IN FLIGHT. With max_concurrent_batches above 1, schedule may be
  * called again before the update of the step before; updates come in the order of
@@ -35,8 +43,8 @@
  * kept or dropped by the update: `kept` says how many count. With drafts, `computed`
  * of a row is the most there can be, as if all drafts of the steps in flight were
  * accepted; the worker subtracts those that were not, and finds the slots in its
- * block table. preempted, finished and freed_encoder_outputs of a step without rows
- * come after the steps in flight.
+ * block table. preempted, finished, zero and freed_encoder_outputs of a step without
+ * rows come after the steps in flight.
  *
  * KEYS AND VALUES FROM ELSEWHERE. With LLM_CACHE_KV_CONSUMER the keys and values of a
  * prompt's beginning can be loaded instead of computed, from another machine or
@@ -55,7 +63,7 @@
  * encoder_cache_size the library also says when an encoder must run. The step's
  * encoder_inputs are the items to encode before its rows are computed; the worker keeps each
  * output under the hash of its item until the hash is in freed_encoder_outputs of a step. A row whose tokens
- * reach an item always finds its output. encoder_cache_size and
+ * take an embedding of an item always finds its output. encoder_cache_size and
  * max_num_encoder_input_tokens count embeddings; an item has as many as it has
  * tokens, unless is_embed says that some are text.
  *
@@ -91,7 +99,7 @@
  *
  * ERRORS. 0 is success; everything else is negative and has a text. A call that
  * fails has changed nothing, except that llm_cache_schedule keeps the step it has scheduled
- * when it returns LLM_CACHE_E_SMALL. Pointers and lengths are checked as far as they can
+ * when it returns LLM_CACHE_E_SMALL, or LLM_CACHE_E_SIZE because the struct lacks a field. Pointers and lengths are checked as far as they can
  * be: NULL, negative and huge lengths, misaligned arrays and arrays that overlap
  * one that is written are errors. A pointer to memory that is not there is a crash, as everywhere in C.
  *
@@ -127,8 +135,8 @@ enum {
     LLM_CACHE_E_HANDLE = -1,   /* no open cache has this handle */
     LLM_CACHE_E_REQUEST = -2,  /* no live request of this cache has this id */
     LLM_CACHE_E_NULL = -3,     /* a pointer is NULL that must not be */
-    LLM_CACHE_E_SIZE = -4,     /* the size of a struct is not one that this library knows, or a step ends before a field
-                                  that would have entries */
+    LLM_CACHE_E_SIZE = -4,     /* the size of a struct is not one that this library knows, or a step or
+                                  a plan ends before a field that would have something to say */
     LLM_CACHE_E_RANGE = -5,    /* a number is out of range, or numbers do not fit together */
     LLM_CACHE_E_SMALL = -6,    /* an output array is too small; len is what is needed */
     LLM_CACHE_E_OVERLAP = -7,  /* two arrays or structs overlap */
@@ -137,7 +145,7 @@ enum {
                                   role: llm_cache_match or llm_cache_load_failed without LLM_CACHE_KV_CONSUMER, say */
     LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
-    LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool */
+    LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool, or in a plan, for one request */
     LLM_CACHE_E_INTERNAL = -13 /* a mistake in the library; the cache can only be closed */
 };
 
@@ -164,14 +172,6 @@ const char *llm_cache_error_text(int error);
  * in memory of the thread; "" if none has failed.
  */
 const char *llm_cache_error_detail(void);
-
-/*
- * Calls hook for every failed call, with its code and detail, on the thread of
- * the call; NULL removes the hook. hook must not call the library. It is for all caches of
- * the process.
- */
-typedef void (*llm_cache_log)(void *user, int error, const char *detail);
-void llm_cache_set_log(llm_cache_log hook, void *user);
 
 /* Arrays that a call fills; see OUTPUT ARRAYS. */
 typedef struct llm_cache_i32s {
@@ -246,8 +246,10 @@ enum {
     LLM_CACHE_KV_PRODUCER = 512,    /* blocks of finished requests can be sent */
     LLM_CACHE_KV_BEST_EFFORT = 1024, /* what is sent goes to a cache, which may miss it: a request that was preempted
                                         can finish with what steps in flight sample, without blocks */
-    LLM_CACHE_WHOLE_ITEMS = 2048 /* no chunk of a prompt ends inside an item, unless it begins there, too (vLLM:
-                                    disable_chunked_mm_input) */
+    LLM_CACHE_WHOLE_ITEMS = 2048, /* no chunk of a prompt ends inside an item, unless it begins there, too (vLLM:
+                                     disable_chunked_mm_input) */
+    LLM_CACHE_ZERO_BLOCKS = 4096 /* steps have `zero`. vLLM needs it with Mamba groups, and with layers of different precision:
+                                    what one of them leaves in a block another can read as not a number */
 };
 
 typedef struct llm_cache_config {
@@ -289,98 +291,6 @@ int llm_cache_open(const llm_cache_config *config, llm_cache *cache);
 
 /* Ends a cache and all its requests. Its memory is used again. */
 int llm_cache_close(llm_cache cache);
-
-/* ---- Planning memory ---- */
-
-enum {
-    LLM_CACHE_LAYER_KEYS_ONLY = 4, /* keys and values are the same numbers (MLA) */
-    LLM_CACHE_LAYER_STRIDED = 8,   /* the kernel finds a block by a stride, so blocks can be padded */
-    LLM_CACHE_LAYER_PAGE = 16,     /* not Mamba: a block of block_size tokens takes state_bytes, whatever the heads: padded (vLLM:
-                                      page_size_padded), compressed (compress_ratio) or quantized with scales */
-    LLM_CACHE_LAYER_HIDDEN = 32    /* LLM_CACHE_FULL: hidden states, one vector a token, for a model that drafts or another reader
-                                      (vLLM: HiddenStateCacheSpec) */
-};
-
-enum {
-    LLM_CACHE_PLAN_CROSS_LAYERS = 1, /* the blocks of all layers of a group side by side, if there are several groups, so
-                                        that one piece of memory is sent for a block (vLLM: enable_cross_layers_blocks) */
-    LLM_CACHE_PLAN_FULL = 2 /* windows and chunks keep all tokens, so that all layers share a block table (vLLM:
-                               disable_hybrid_kv_cache_manager) */
-};
-
-/* What one layer keeps. */
-typedef struct llm_cache_layer {
-    int32_t kind;       /* LLM_CACHE_FULL and others; the fields up to flags as in llm_cache_group */
-    int32_t block_size; /* wanted; the plan can enlarge it */
-    int32_t window;
-    int32_t retained;
-    int32_t chunk;
-    int32_t num_speculative_blocks;
-    int32_t flags;         /* LLM_CACHE_GROUP_... and LLM_CACHE_LAYER_... */
-    int32_t kv_heads;      /* not Mamba */
-    int32_t head_size;     /* numbers of a head */
-    int32_t element_bytes; /* of a number, at most 16 */
-    int64_t state_bytes;   /* Mamba: of a state; LLM_CACHE_LAYER_PAGE: of a block */
-} llm_cache_layer;
-
-typedef struct llm_cache_group_list {
-    llm_cache_group *at;
-    int64_t cap, len;
-} llm_cache_group_list;
-
-/* How memory is divided, as vLLM does. Capacities that suffice: the number of layers. */
-typedef struct llm_cache_plan {
-    uint32_t size;
-    int32_t num_gpu_blocks;      /* out: for llm_cache_config, as are the groups; includes the null block */
-    llm_cache_group_list groups; /* out: layers that share a block table */
-    llm_cache_i32s layer_groups; /* out: the group of each layer */
-    llm_cache_i32s layer_tensors; /* out: the tensor of each layer; layers of different groups share one and use
-                                     different blocks of it: block b begins at b x bytes / num_gpu_blocks */
-    llm_cache_i64s tensor_bytes; /* out */
-    /* A caller's struct may end here. */
-    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless llm_cache_add takes a request of this length, with one step
-                                     in flight; 0: not checked. The null block is not counted (in vLLM it is); Mamba with
-                                     LLM_CACHE_GROUP_ALIGN takes more with several steps in flight */
-    int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
-    int64_t request_bytes;        /* out: what one request of max_model_len takes. Also with LLM_CACHE_E_MEMORY, as is
-                                     longest; both are 0 if max_model_len is 0 */
-    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none */
-    uint32_t flags;               /* in: LLM_CACHE_PLAN_...; the same for all workers */
-    /* A caller's struct may end here; a packed plan is then LLM_CACHE_E_SIZE. */
-    int64_t block_stride;         /* out: packed, there is one tensor, and block b of a layer begins at b x block_stride +
-                                     its entry of layer_offsets; layers of different groups lie over each other and use
-                                     different blocks. So with LLM_CACHE_PLAN_CROSS_LAYERS, and for LLM_CACHE_LAYER_KEYS_ONLY
-                                     with windows whose pages differ (DeepSeek V4). 0: not packed */
-    llm_cache_i64s layer_offsets; /* out: of each layer, -1 if another worker's; without entries if not packed */
-} llm_cache_plan;
-
-enum { LLM_CACHE_MAX_LAYERS = 4096, LLM_CACHE_MAX_WORKERS = 1024 };
-
-/*
- * Divides `bytes` of memory among n layers. num_gpu_blocks above 0 is used in place
- * of what the bytes suffice for. LLM_CACHE_E_RANGE if the blocks of layers cannot
- * be made alike, or fewer than 2 result.
- */
-int llm_cache_plan_memory(const llm_cache_layer *layers, int64_t n, int64_t bytes, int32_t num_gpu_blocks,
-                          llm_cache_plan *plan);
-
-/* A process that holds some layers of a model: a stage of a pipeline, or one of several that share its heads. */
-typedef struct llm_cache_worker {
-    int64_t bytes;         /* for keys and values */
-    const int32_t *layers; /* indexes of the layers that it holds, ascending; what a layer keeps is this worker's share */
-    int64_t layers_len;    /* at least 1 */
-} llm_cache_worker;
-
-/*
- * llm_cache_plan_memory for several workers that use the same block tables (vLLM:
- * get_kv_cache_configs). Layers are grouped over the whole model, and all workers have as
- * many blocks as the one with the fewest, so num_gpu_blocks and groups of all plans
- * are equal, but for LLM_CACHE_GROUP_EAGLE of a group of which a worker has no layer.
- * plans[w] is the plan of worker w; in its layer_groups and layer_tensors,
- * which have n entries, layers of other workers are -1.
- */
-int llm_cache_plan_workers(const llm_cache_layer *layers, int64_t n, const llm_cache_worker *workers, int64_t workers_len,
-                           int32_t num_gpu_blocks, llm_cache_plan *const *plans);
 
 /* ---- Requests ---- */
 
@@ -443,33 +353,11 @@ typedef struct llm_cache_spec {
 int llm_cache_add(llm_cache cache, const llm_cache_spec *spec, llm_request *id);
 
 /*
- * Makes a request with the tokens of another one, for parallel sampling and
- * beam search. If the parent runs and there is room for one more, the child runs
- * and shares its blocks; the first of the two that writes to a shared block gets
- * a copy of it, named in the next step's copies. Otherwise the child waits. last
- * replaces the last generated token; LLM_CACHE_E_RANGE if the parent has generated nothing
- * or the token is computed; negative keeps it. The child inherits user_data, max_tokens,
- * min_tokens, stop, salt, adapter, items and priority; max_tokens counts what the parent
- * has generated. It is not held, loads nothing and sends nothing.
- * LLM_CACHE_E_ORDER with a step in flight.
- */
-int llm_cache_fork(llm_cache cache, llm_request parent, int32_t last, double arrival, llm_request *child);
-
-/*
  * Ends requests wherever they are; also between schedule and update. Those that
  * have finished already are skipped; *aborted is how many had not; aborted must not be
  * NULL. An id that cannot be of this cache is LLM_CACHE_E_REQUEST, and none is aborted.
  */
 int llm_cache_abort(llm_cache cache, const llm_request *ids, int64_t n, int64_t *aborted);
-
-/*
- * Lets requests run that were added with LLM_CACHE_HOLD. Those that have finished
- * or were not held are skipped.
- */
-int llm_cache_release(llm_cache cache, const llm_request *ids, int64_t n);
-
-/* How many tokens of a request are computed, and how many it has. */
-int llm_cache_progress(llm_cache cache, llm_request id, int64_t *computed, int64_t *tokens);
 
 /* ---- A step ---- */
 
@@ -545,6 +433,27 @@ typedef struct llm_cache_queries {
     int64_t cap, len;
 } llm_cache_queries;
 
+/*
+ * For a cache with LLM_CACHE_KV_PRODUCER and a LLM_CACHE_MAMBA group with LLM_CACHE_GROUP_ALIGN whose
+ * blocks are larger than another group's: the state at the last end of such a smaller block in a request's
+ * prompt, which lies inside a block of the Mamba group (vLLM: partial_tail_offloads). The block
+ * has it once the step's copies are made, no table names it, and it is kept until the blocks of
+ * the request are free. A connector can send it, so that elsewhere `external` can be `tokens`.
+ */
+typedef struct llm_cache_tail {
+    llm_request id;
+    uint64_t user_data;
+    int32_t group;
+    int32_t block;
+    int32_t tokens; /* of the prompt, before the state */
+    int32_t reserved;
+} llm_cache_tail;
+
+typedef struct llm_cache_tails {
+    llm_cache_tail *at;
+    int64_t cap, len;
+} llm_cache_tails;
+
 /* An item to encode before the rows of the step are computed. */
 typedef struct llm_cache_encoder_input {
     llm_request id;
@@ -590,14 +499,18 @@ typedef struct llm_cache_step {
     llm_cache_ids preempted;     /* their tables are gone */
     llm_cache_ids finished;      /* aborted ones included */
     /*
-     * A caller's struct may end here, or after queries. If there is something to say in the fields
-     * that it lacks, the call returns LLM_CACHE_E_SIZE.
+     * A caller's struct may end here, after queries, or after freed_encoder_outputs. If there is something to
+     * say in the fields that it lacks, the call returns LLM_CACHE_E_SIZE; only tails are then left out.
      */
     llm_cache_loads loads;       /* to begin; also in a step without rows */
-    llm_cache_queries queries;   /* to answer; each step has all that are open */
+    llm_cache_queries queries;   /* to answer: those reached in this step; one that is not answered comes again */
     llm_cache_encoder_inputs encoder_inputs;
     llm_cache_bytes freed_encoder_outputs; /* hashes of items whose outputs are to be dropped before encoder_inputs are
                                               computed, one after the other, each with its final 0; also in a step without rows */
+    llm_cache_i32s zero;         /* with LLM_CACHE_ZERO_BLOCKS: blocks whose bytes are to be zeroed in all tensors before the copies and
+                                    the rows; those that `loads` go into are not among them. An id can come twice. Also in a
+                                    step without rows */
+    llm_cache_tails tails;
 } llm_cache_step;
 
 /*
@@ -607,7 +520,8 @@ typedef struct llm_cache_step {
  *
  * LLM_CACHE_E_SMALL: the step is scheduled and kept inside, because it is known
  * only then how large it is. Call again with arrays of at least len entries
- * to get the same step. It is in flight meanwhile; its update before it was handed
+ * to get the same step. LLM_CACHE_E_SIZE for a field that the struct lacks: likewise, with
+ * a struct that has it. It is in flight meanwhile; its update before it was handed
  * out is LLM_CACHE_E_ORDER.
  */
 int llm_cache_schedule(llm_cache cache, llm_cache_step *step);
@@ -659,6 +573,162 @@ int llm_cache_update(llm_cache cache, const int32_t *counts, int64_t rows, const
  */
 int llm_cache_step_failed(llm_cache cache);
 
+/* ---- Looking ---- */
+
+typedef struct llm_cache_stats {
+    uint32_t size;
+    int32_t reset; /* 1 if the cache was reset since the last call */
+    /* now */
+    int64_t running, waiting;    /* requests */
+    int64_t free_blocks, blocks; /* without the null block */
+    /* since the last call; tokens, but for the numbers of requests */
+    int64_t requests, queries, hits;                     /* admitted for the first time */
+    int64_t resumed, resumed_queries, resumed_hits;      /* admitted after a preemption */
+    int64_t in_flight;   /* steps, now */
+    int64_t preemptions; /* since the last call, as all that follow */
+    int64_t sampled;     /* tokens that count */
+    int64_t drafts, drafts_accepted;
+    int64_t admitted;    /* requests, those that were preempted included */
+    int64_t queue_ns;    /* that these had waited, all together */
+    int64_t external_requests, external_queries, external_hits; /* admitted for the first time by a consumer: tokens
+                                                                   that were not in the cache, and of these, loaded */
+    int64_t resumed_external_requests, resumed_external_queries, resumed_external_hits; /* after a preemption */
+    int64_t loading, kept; /* requests, now: whose keys and values are being loaded; that have finished and whose
+                              blocks are being loaded or sent */
+    int64_t deferred_blocks; /* now: of requests that are gone, kept until the steps in flight are updated */
+    int64_t encoder_taken, encoder_referenced; /* embeddings, now: that the worker keeps; of them, that requests still read */
+    /* Of the sampled blocks (residency_sample) that lost their contents since the last call, all together. */
+    int64_t evicted;       /* blocks */
+    int64_t evicted_ns;    /* from when they were handed out */
+    int64_t idle_ns;       /* from when a request hit them last, or they were handed out */
+    int64_t gaps, gaps_ns; /* between two hits; the last four of each block count */
+} llm_cache_stats;
+
+/* Fills in stats and starts counting anew. */
+int llm_cache_statistics(llm_cache cache, llm_cache_stats *stats);
+
+/* How many tokens of a request are computed, and how many it has. */
+int llm_cache_progress(llm_cache cache, llm_request id, int64_t *computed, int64_t *tokens);
+
+/* The block table of a request in a group; empty while it waits. */
+int llm_cache_table(llm_cache cache, llm_request id, int32_t group, llm_cache_i32s *table);
+
+/* ---- Planning memory ---- */
+
+enum {
+    LLM_CACHE_LAYER_KEYS_ONLY = 4, /* keys and values are the same numbers (MLA) */
+    LLM_CACHE_LAYER_STRIDED = 8,   /* the kernel finds a block by a stride, so blocks can be padded */
+    LLM_CACHE_LAYER_PAGE = 16,     /* not Mamba: a block of block_size tokens takes state_bytes, whatever the heads: padded (vLLM:
+                                      page_size_padded), compressed (compress_ratio) or quantized with scales */
+    LLM_CACHE_LAYER_HIDDEN = 32    /* LLM_CACHE_FULL: hidden states, one vector a token, for a model that drafts or another reader
+                                      (vLLM: HiddenStateCacheSpec) */
+};
+
+enum {
+    LLM_CACHE_PLAN_CROSS_LAYERS = 1, /* the blocks of all layers of a group side by side, if there are several groups, so
+                                        that one piece of memory is sent for a block (vLLM: enable_cross_layers_blocks) */
+    LLM_CACHE_PLAN_FULL = 2 /* windows and chunks keep all tokens, so that all layers share a block table (vLLM:
+                               disable_hybrid_kv_cache_manager) */
+};
+
+/* What one layer keeps. */
+typedef struct llm_cache_layer {
+    int32_t kind;       /* LLM_CACHE_FULL and others; the fields up to flags as in llm_cache_group */
+    int32_t block_size; /* wanted; the plan can enlarge it */
+    int32_t window;
+    int32_t retained;
+    int32_t chunk;
+    int32_t num_speculative_blocks;
+    int32_t flags;         /* LLM_CACHE_GROUP_... and LLM_CACHE_LAYER_... */
+    int32_t kv_heads;      /* not Mamba */
+    int32_t head_size;     /* numbers of a head */
+    int32_t element_bytes; /* of a number, at most 16 */
+    int64_t state_bytes;   /* Mamba: of a state; LLM_CACHE_LAYER_PAGE: of a block */
+} llm_cache_layer;
+
+typedef struct llm_cache_group_list {
+    llm_cache_group *at;
+    int64_t cap, len;
+} llm_cache_group_list;
+
+/* How memory is divided, as vLLM does. Capacities that suffice: the number of layers. */
+typedef struct llm_cache_plan {
+    uint32_t size;
+    int32_t num_gpu_blocks;      /* out: for llm_cache_config, as are the groups; includes the null block */
+    llm_cache_group_list groups; /* out: layers that share a block table */
+    llm_cache_i32s layer_groups; /* out: the group of each layer */
+    llm_cache_i32s layer_tensors; /* out: the tensor of each layer; layers of different groups share one and use
+                                     different blocks of it: block b begins at b x bytes / num_gpu_blocks */
+    llm_cache_i64s tensor_bytes; /* out */
+    /* A caller's struct may end here. */
+    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless request_bytes are there without the null block (vLLM counts it) and
+                                     llm_cache_add takes a request of this length; 0: not checked */
+    int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
+    int64_t request_bytes;        /* out: what one request of max_model_len takes. Also with LLM_CACHE_E_MEMORY, as is
+                                     longest; both are 0 if max_model_len is 0 */
+    int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none */
+    uint32_t flags;               /* in: LLM_CACHE_PLAN_...; the same for all workers */
+    /* A caller's struct may end here; a packed plan is then LLM_CACHE_E_SIZE. */
+    int64_t block_stride;         /* out: packed, there is one tensor, and block b of a layer begins at b x block_stride +
+                                     its entry of layer_offsets; layers of different groups lie over each other and use
+                                     different blocks. So with LLM_CACHE_PLAN_CROSS_LAYERS, and for LLM_CACHE_LAYER_KEYS_ONLY
+                                     with windows whose pages differ (DeepSeek V4). 0: not packed */
+    llm_cache_i64s layer_offsets; /* out: of each layer, -1 if another worker's; without entries if not packed */
+    int32_t max_concurrent_batches; /* in: steps in flight, as in llm_cache_config: with more than one, a request of a Mamba group with
+                                       LLM_CACHE_GROUP_ALIGN can take more blocks. 0: 1 */
+    int32_t reserved;             /* 0 */
+} llm_cache_plan;
+
+enum { LLM_CACHE_MAX_LAYERS = 4096, LLM_CACHE_MAX_WORKERS = 1024 };
+
+/*
+ * Divides `bytes` of memory among n layers. num_gpu_blocks above 0 is used in place
+ * of what the bytes suffice for. LLM_CACHE_E_RANGE if the blocks of layers cannot
+ * be made alike with at most LLM_CACHE_MAX_BLOCK_SIZE tokens, more than LLM_CACHE_MAX_GROUPS
+ * groups result, or fewer than 2 blocks.
+ */
+int llm_cache_plan_memory(const llm_cache_layer *layers, int64_t n, int64_t bytes, int32_t num_gpu_blocks,
+                          llm_cache_plan *plan);
+
+/* A process that holds some layers of a model: a stage of a pipeline, or one of several that share its heads. */
+typedef struct llm_cache_worker {
+    int64_t bytes;         /* for keys and values */
+    const int32_t *layers; /* indexes of the layers that it holds, ascending; what a layer keeps is this worker's share */
+    int64_t layers_len;    /* at least 1 */
+} llm_cache_worker;
+
+/*
+ * llm_cache_plan_memory for several workers that use the same block tables (vLLM:
+ * get_kv_cache_configs). Layers are grouped over the whole model, and all workers have as
+ * many blocks as the one with the fewest, so num_gpu_blocks and groups of all plans
+ * are equal, but for LLM_CACHE_GROUP_EAGLE of a group of which a worker has no layer.
+ * plans[w] is the plan of worker w; in its layer_groups and layer_tensors,
+ * which have n entries, layers of other workers are -1.
+ */
+int llm_cache_plan_workers(const llm_cache_layer *layers, int64_t n, const llm_cache_worker *workers, int64_t workers_len,
+                           int32_t num_gpu_blocks, llm_cache_plan *const *plans);
+
+/* ---- Holding back, forking, drafts ---- */
+
+/*
+ * Lets requests run that were added with LLM_CACHE_HOLD. Those that have finished
+ * or were not held are skipped.
+ */
+int llm_cache_release(llm_cache cache, const llm_request *ids, int64_t n);
+
+/*
+ * Makes a request with the tokens of another one, for parallel sampling and
+ * beam search. If the parent runs and there is room for one more, the child runs
+ * and shares its blocks; the first of the two that writes to a shared block gets
+ * a copy of it, named in the next step's copies. Otherwise the child waits. last
+ * replaces the last generated token; LLM_CACHE_E_RANGE if the parent has generated nothing
+ * or the token is computed; negative keeps it. The child inherits user_data, max_tokens,
+ * min_tokens, stop, salt, adapter, items and priority; max_tokens counts what the parent
+ * has generated. It is not held, loads nothing and sends nothing.
+ * LLM_CACHE_E_ORDER with a step in flight.
+ */
+int llm_cache_fork(llm_cache cache, llm_request parent, int32_t last, double arrival, llm_request *child);
+
 /*
  * Gives requests the draft tokens to verify in their next step: counts[i] for
  * ids[i], one after the other in tokens; n is the number of ids, total the sum
@@ -707,42 +777,7 @@ int llm_cache_load_failed(llm_cache cache, const int32_t *blocks, int64_t n, llm
  */
 int llm_cache_sent(llm_cache cache, const llm_request *ids, int64_t n);
 
-/* ---- Looking ---- */
-
-/* The block table of a request in a group; empty while it waits. */
-int llm_cache_table(llm_cache cache, llm_request id, int32_t group, llm_cache_i32s *table);
-
-typedef struct llm_cache_stats {
-    uint32_t size;
-    int32_t reset; /* 1 if the cache was reset since the last call */
-    /* now */
-    int64_t running, waiting;    /* requests */
-    int64_t free_blocks, blocks; /* without the null block */
-    /* since the last call; tokens, but for the numbers of requests */
-    int64_t requests, queries, hits;                     /* admitted for the first time */
-    int64_t resumed, resumed_queries, resumed_hits;      /* admitted after a preemption */
-    int64_t in_flight;   /* steps, now */
-    int64_t preemptions; /* since the last call, as all that follow */
-    int64_t sampled;     /* tokens that count */
-    int64_t drafts, drafts_accepted;
-    int64_t admitted;    /* requests, those that were preempted included */
-    int64_t queue_ns;    /* that these had waited, all together */
-    int64_t external_requests, external_queries, external_hits; /* admitted for the first time by a consumer: tokens
-                                                                   that were not in the cache, and of these, loaded */
-    int64_t resumed_external_requests, resumed_external_queries, resumed_external_hits; /* after a preemption */
-    int64_t loading, kept; /* requests, now: whose keys and values are being loaded; that have finished and whose
-                              blocks are being loaded or sent */
-    int64_t deferred_blocks; /* now: of requests that are gone, kept until the steps in flight are updated */
-    int64_t encoder_taken, encoder_referenced; /* embeddings, now: that the worker keeps; of them, that requests still read */
-    /* Of the sampled blocks (residency_sample) that lost their contents since the last call, all together. */
-    int64_t evicted;       /* blocks */
-    int64_t evicted_ns;    /* from when they were handed out */
-    int64_t idle_ns;       /* from when a request hit them last, or they were handed out */
-    int64_t gaps, gaps_ns; /* between two hits; the last four of each block count */
-} llm_cache_stats;
-
-/* Fills in stats and starts counting anew. */
-int llm_cache_statistics(llm_cache cache, llm_cache_stats *stats);
+/* ---- Events ---- */
 
 /* What happened to the prefix cache. */
 enum {
@@ -806,6 +841,8 @@ enum {
  */
 int llm_cache_drain_msgpack(llm_cache cache, double seconds, int32_t rank, uint32_t flags, llm_cache_bytes *batch);
 
+/* ---- Resetting, pausing, logging ---- */
+
 /*
  * Forgets all cached prefixes. LLM_CACHE_E_BUSY if a request has blocks, unless
  * preempt is not 0: then all running requests lose theirs and wait, also with steps in
@@ -818,7 +855,8 @@ int llm_cache_reset(llm_cache cache, int preempt);
 /* What steps leave out. */
 enum {
     LLM_CACHE_PAUSE_NONE = 0,
-    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps */
+    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps; one that
+                                is preempted meanwhile waits until the pause is over */
     LLM_CACHE_PAUSE_ALL = 2  /* nothing is scheduled */
 };
 
@@ -830,6 +868,14 @@ int llm_cache_pause(llm_cache cache, int32_t pause);
  * worker must drop them, too. LLM_CACHE_E_ORDER with a step in flight.
  */
 int llm_cache_reset_encoder(llm_cache cache);
+
+/*
+ * Calls hook for every failed call, with its code and detail, on the thread of
+ * the call; NULL removes the hook. hook must not call the library. It is for all caches of
+ * the process.
+ */
+typedef void (*llm_cache_log)(void *user, int error, const char *detail);
+void llm_cache_set_log(llm_cache_log hook, void *user);
 
 #ifdef __cplusplus
 }

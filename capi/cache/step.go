@@ -37,31 +37,51 @@ func (c *cache) schedule(t *C.llm_cache_step) error {
 		}
 	}
 	c.needStep(&o, t)
-	transfers, encoder := in.size >= C.LLM_STEP_TRANSFERS, in.size >= C.sizeof_llm_cache_step
-	freed := c.freedBytes()
-	if transfers {
-		o.need(t.loads.cap, &t.loads.len, len(c.step.Loads))
-		o.need(t.queries.cap, &t.queries.len, len(c.step.Queries))
-	} else if len(c.step.Loads)+len(c.step.Queries) > 0 {
-		return fail(C.LLM_CACHE_E_SIZE, "the step ends before its fields loads and queries, and has some")
-	}
-	if encoder {
-		o.need(t.encoder_inputs.cap, &t.encoder_inputs.len, len(c.step.EncoderInputs))
-		o.need(t.freed_encoder_outputs.cap, &t.freed_encoder_outputs.len, freed)
-	} else if len(c.step.EncoderInputs)+freed > 0 {
-		return fail(C.LLM_CACHE_E_SIZE, "the step ends before its fields encoder_inputs and freed_encoder_outputs, and has some")
+	if err := c.needLater(&o, t, in.size); err != nil {
+		return err
 	}
 	if err := o.fits(); err != nil {
 		return err
 	}
 	c.writeStep(t)
-	if transfers {
+	if in.size >= C.LLM_STEP_TRANSFERS {
 		c.writeTransfers(t)
 	}
-	if encoder {
+	if in.size >= C.LLM_STEP_ENCODER {
 		c.writeEncoder(t)
 	}
+	if in.size >= C.sizeof_llm_cache_step {
+		copy(room((*int32)(t.zero.at), t.zero.len), c.step.ZeroBlocks)
+		c.writeTails(t)
+	}
 	c.kept = false
+	return nil
+}
+
+// needLater says how many entries the fields need that a struct of size bytes may lack.
+func (c *cache) needLater(o *outputs, t *C.llm_cache_step, size C.uint32_t) error {
+	s, freed := &c.step, c.freedBytes()
+	lacks := func(fields string) error {
+		return fail(C.LLM_CACHE_E_SIZE, "the step ends before its %s, and has some", fields)
+	}
+	if size >= C.LLM_STEP_TRANSFERS {
+		o.need(t.loads.cap, &t.loads.len, len(s.Loads))
+		o.need(t.queries.cap, &t.queries.len, len(s.Queries))
+	} else if len(s.Loads)+len(s.Queries) > 0 {
+		return lacks("fields loads and queries")
+	}
+	if size >= C.LLM_STEP_ENCODER {
+		o.need(t.encoder_inputs.cap, &t.encoder_inputs.len, len(s.EncoderInputs))
+		o.need(t.freed_encoder_outputs.cap, &t.freed_encoder_outputs.len, freed)
+	} else if len(s.EncoderInputs)+freed > 0 {
+		return lacks("fields encoder_inputs and freed_encoder_outputs")
+	}
+	if size >= C.sizeof_llm_cache_step {
+		o.need(t.zero.cap, &t.zero.len, len(s.ZeroBlocks))
+		o.need(t.tails.cap, &t.tails.len, len(s.Tails))
+	} else if len(s.ZeroBlocks) > 0 {
+		return lacks("field zero")
+	}
 	return nil
 }
 
@@ -81,6 +101,8 @@ func (o *outputs) noteStep(t *C.llm_cache_step) error {
 	output(&o.spans, "queries", t.queries.at, t.queries.cap)
 	output(&o.spans, "encoder_inputs", t.encoder_inputs.at, t.encoder_inputs.cap)
 	output(&o.spans, "freed_encoder_outputs", t.freed_encoder_outputs.at, t.freed_encoder_outputs.cap)
+	output(&o.spans, "zero", t.zero.at, t.zero.cap)
+	output(&o.spans, "tails", t.tails.at, t.tails.cap)
 	return o.apart()
 }
 

@@ -33,6 +33,7 @@ enum {
     LLM_PLAN_PACKED = offsetof(llm_cache_plan, block_stride),
     LLM_STEP_LEAST = offsetof(llm_cache_step, loads),
     LLM_STEP_TRANSFERS = offsetof(llm_cache_step, encoder_inputs),
+    LLM_STEP_ENCODER = offsetof(llm_cache_step, zero),
     LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
 };
 

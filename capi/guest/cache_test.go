@@ -13,12 +13,39 @@ import (
 
 // publicCache is every name that libllm_cache may add to a program.
 var publicCache = []string{
-	"llm_cache_abort", "llm_cache_add", "llm_cache_close", "llm_cache_drain", "llm_cache_drain_msgpack", "llm_cache_error_detail",
-	"llm_cache_error_text", "llm_cache_fork", "llm_cache_load_failed", "llm_cache_match", "llm_cache_open", "llm_cache_pause", "llm_cache_plan_memory", "llm_cache_plan_workers", "llm_cache_progress", "llm_cache_received", "llm_cache_release", "llm_cache_reset", "llm_cache_reset_encoder",
-	"llm_cache_schedule", "llm_cache_sent", "llm_cache_set_drafts", "llm_cache_set_log", "llm_cache_statistics", "llm_cache_step_failed", "llm_cache_table", "llm_cache_update",
-	"llm_attention_describe", "llm_attention_forward", "llm_attention_write", "llm_kvstore_attend", "llm_kvstore_begin",
-	"llm_kvstore_blocks", "llm_kvstore_close", "llm_kvstore_copy", "llm_kvstore_layer", "llm_kvstore_open",
-	"llm_kvstore_swap_in", "llm_kvstore_swap_out", "llm_kvstore_write",
+	"llm_cache_abort", "llm_cache_add", "llm_cache_close", "llm_cache_drain",
+	"llm_cache_drain_msgpack", "llm_cache_error_detail", "llm_cache_error_text", "llm_cache_fork",
+	"llm_cache_load_failed", "llm_cache_match", "llm_cache_open", "llm_cache_pause",
+	"llm_cache_plan_memory", "llm_cache_plan_workers", "llm_cache_progress", "llm_cache_received",
+	"llm_cache_release", "llm_cache_reset", "llm_cache_reset_encoder", "llm_cache_schedule",
+	"llm_cache_sent", "llm_cache_set_drafts", "llm_cache_set_log", "llm_cache_statistics",
+	"llm_cache_step_failed", "llm_cache_table", "llm_cache_update", "llm_attention_describe",
+	"llm_attention_forward", "llm_attention_write", "llm_kvstore_attend", "llm_kvstore_begin",
+	"llm_kvstore_blocks", "llm_kvstore_close", "llm_kvstore_copy", "llm_kvstore_layer",
+	"llm_kvstore_open", "llm_kvstore_swap_in", "llm_kvstore_swap_out", "llm_kvstore_write",
+}
+
+// Ensure that llm_cache.h leads from the calls of every host to the rare ones, as its index
+// says, and has them all.
+func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "capi", "cache", "llm_cache.h"))
+	require.NoError(t, err)
+	order := strings.Fields(`error_text error_detail open close add abort schedule update step_failed statistics progress table
+		plan_memory plan_workers release fork set_drafts match received load_failed sent drain drain_msgpack reset pause reset_encoder set_log`)
+	body, at := string(text), 0
+	index := body[strings.Index(body, "THE CALLS"):strings.Index(body, "SEVERAL STEPS IN FLIGHT")]
+	for _, name := range order {
+		require.Contains(t, publicCache, "llm_cache_"+name)
+		require.Regexp(t, `\b(llm_cache)?_`+name+`\b`, index)
+		next := strings.Index(body[at:], "llm_cache_"+name+"(")
+		require.GreaterOrEqual(t, next, 0, "%s is not there, or too early", name)
+		at += next
+	}
+	for _, name := range publicCache {
+		if strings.HasPrefix(name, "llm_cache_") {
+			require.Contains(t, order, strings.TrimPrefix(name, "llm_cache_"))
+		}
+	}
 }
 
 // example is the program that the documentation shows.
@@ -62,12 +89,22 @@ func TestTheCacheServesTheExample(t *testing.T) {
 	})
 }
 
+func TestTheCacheServesTheExampleWithImages(t *testing.T) {
+	t.Parallel()
+	images := filepath.Join("..", "examples", "images")
+	r := succeed(t, t.TempDir(), nil, shared.compileCache(t, images))
+	require.Contains(t, r.stdout, "48 requests with 72 images")
+	if level.Long() {
+		checkCache(t, shared, images)
+	}
+}
+
 func TestTheCachesCalls(t *testing.T) {
 	for _, group := range []struct {
 		way      way // in which it is checked in make test
 		programs []string
 	}{
-		{shared, []string{"cache_errors", "cache_growth", "cache_transfer"}},
+		{shared, []string{"cache_errors", "cache_growth", "cache_hostile", "cache_transfer"}},
 		{archive, []string{"cache_calls", "cache_flight", "cache_items", "cache_traffic"}},
 	} {
 		for _, program := range group.programs {

@@ -56,7 +56,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second one ends the process at once
-	failed := o.all(ctx, c.OutOrStdout(), all, grader, pages, one, status)
+	failed := o.all(ctx, c.OutOrStdout(), all, g.Version(), grader, pages, one, status)
 	if pages != nil {
 		if err := pages.report(c.ErrOrStderr()); err != nil {
 			return errors.Join(failed, err)
@@ -65,12 +65,13 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	return failed
 }
 
-// all grades everything. What cannot be graded does not stop the rest.
-func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, grader func(class.Submission) (*grade.Report, error), pages *pages, told bool, status *int) error {
+// all grades everything by the rules of that version. What cannot be graded does not stop
+// the rest.
+func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, rules string, grader func(class.Submission) (*grade.Report, error), pages *pages, told bool, status *int) error {
 	bar := progress(len(all))
 	var failed error
 	before := "" // the first that an interruption kept from being graded
-	for r := range class.Run(ctx, all, o.jobs, grader) {
+	for r := range class.Run(ctx, all, o.jobs, rules, grader) {
 		_ = bar.Add(1)
 		if errors.Is(r.Err, context.Canceled) { // what is done has its pages all the same
 			if before == "" {
@@ -82,12 +83,12 @@ func (o *options) all(ctx context.Context, w io.Writer, all []class.Submission, 
 		}
 		if r.Err != nil {
 			if pages != nil {
-				failed = errors.Join(failed, pages.SaveTrouble(r.Submission, r.Err))
+				failed = errors.Join(failed, pages.SaveTrouble(r))
 			}
 			pages.add(r)
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.File, r.Err))
 			if o.json {
-				if err := writeLine(w, line{File: r.File, Failed: []string{}, Trouble: r.Err.Error()}); err != nil {
+				if err := writeLine(w, line{File: r.File, Failed: []string{}, Rules: r.Rules, Trouble: r.Err.Error()}); err != nil {
 					return err
 				}
 			}

@@ -54,10 +54,17 @@ static const int attacks[] = {
 #endif
 };
 
-/* Whether a path leads into /proc. */
+/* Whether a path leads into /proc. What the C library reads there for sysconf and
+ * qsort tells nothing of a process, and is only refused. */
 static int leads_into_proc(const char *path) {
+    static const char *const harmless[] = {"/proc/meminfo", "/proc/stat", "/proc/cpuinfo"};
     if (path == NULL || *path != '/') {
         return 0;
+    }
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+        if (strcmp(path, harmless[i]) == 0) {
+            return 0;
+        }
     }
     while (*path == '/') {
         path++;

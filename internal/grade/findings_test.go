@@ -3,6 +3,7 @@ package grade_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -83,11 +84,12 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 		note         string
 	}{
 		{"a file of /proc", "    FILE *f = fopen(\"//proc/self/mem\", \"r\");\n    if (f != NULL) {\n        fclose(f);\n    }\n", "it opens a file of /proc (openat)", ""},
+		{"what the C library reads in /proc", "    (void)sysconf(_SC_NPROCESSORS_ONLN);\n", "", "openat, sched_getaffinity"},
 		{"another file", "    FILE *f = fopen(\"debug.txt\", \"w\");\n    if (f != NULL) {\n        fclose(f);\n    }\n", "", "openat"},
 		{"output", "    printf(\"%p\\n\", pool_addr);\n    fflush(stdout);\n", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			change := replaced(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", first, c.before+first)
+			change := replaced(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>\n#include <unistd.h>", first, c.before+first)
 			file := filepath.Join(t.TempDir(), "llm_memory.c")
 			require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
 			r, err := g.File(file)
@@ -111,6 +113,30 @@ func TestRefusedSystemCallsAreNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What Memcheck and the sanitizers play was played plainly before, so that the list of
+// the plain run stands for them: it has every call, wherever it is made.
+func TestRefusedSystemCallsAreNamedWhereverTheyAreMade(t *testing.T) {
+	level.SkipQuick(t)
+	change := replaced(t,
+		"#include <limits.h>", "#include <limits.h>\n#include <stdio.h>\n#include <time.h>\n#include <unistd.h>",
+		"    LLMEngine *engine = malloc(", "    (void)access(\"a\", F_OK); /* init */\n    LLMEngine *engine = malloc(",
+		"    if (required > engine->free_local_blocks) {\n", "    if (required > engine->free_local_blocks) {\n        (void)unlink(\"a\"); /* refused create */\n",
+		"    link_tail(engine, seq);\n", "    (void)rename(\"a\", \"b\"); /* create */\n    link_tail(engine, seq);\n",
+		"    link_tail(engine, child);\n", "    struct timespec wait = {0, 1};\n    (void)nanosleep(&wait, NULL); /* fork */\n    link_tail(engine, child);\n",
+		"        if (id != -1) {\n            memcpy", "        if (id != -1 && logical == 255 && offset == 15) {\n            (void)clock(); /* the last copy of a sweep */\n        }\n        if (id != -1) {\n            memcpy",
+		"    unlink_node(seq);\n", "    if (seq->block_table[15] != NULL) {\n        FILE *f = fopen(\"a\", \"r\"); /* free */\n        if (f != NULL) {\n            fclose(f);\n        }\n    }\n    unlink_node(seq);\n",
+		"        node = node->next;\n        free_tables(seq);\n", "        node = node->next;\n        (void)sysconf(_SC_NPROCESSORS_ONLN); /* destroy */\n        free_tables(seq);\n")
+	file := filepath.Join(t.TempDir(), "llm_memory.c")
+	text := "#define _DEFAULT_SOURCE\n#define _POSIX_C_SOURCE 200809L\n" + change(read(t, submissions+"correct/llm_memory.c"))
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	r, err := newGrader(t).File(file)
+	require.NoError(t, err)
+	require.Nil(t, r.Rejected)
+	require.Equal(t, r.MaxScore, r.Score, r.Failed())
+	require.Regexp(t, `refused here, at no cost: f?access(at)?, clock_gettime, clock_nanosleep, openat, rename(at2?)?, sched_getaffinity, unlink(at)?$`,
+		strings.Join(r.Notes, "\n"))
 }
 
 // With every short sequence of calls a mistake is shown by the fewest calls, and the

@@ -70,6 +70,8 @@ var clauses = []clause{
 // sentence is the one of the handout that a difference breaks.
 func sentence(d *compare.Difference) string {
 	switch {
+	case d.Field == compare.Frees && d.Actual == compare.ThePool:
+		return handout.DestroyKeepsPool
 	case d.Hangs:
 		return handout.WhiteBox
 	case d.Op.Engine == trace.None:

@@ -91,8 +91,7 @@ func (g *grading) test(c directed.Case) (Test, *compare.Difference, error) {
 }
 
 // decides is the difference for which a directed trace fails: one in a call that
-// it is for. What is written outside an allocation or freed twice is a matter of
-// the stage Heap.
+// it is for. What is written outside an allocation is a matter of the stage Heap.
 func (g *grading) decides(c directed.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
@@ -103,7 +102,7 @@ func (g *grading) decides(c directed.Case, r compare.Result) *compare.Difference
 		}
 	}
 	for _, d := range r.All {
-		if d.Memory() {
+		if d.Overrun() {
 			continue
 		}
 		if slices.Contains(c.Real, d.Op.Kind.Single()) || d.Op.Engine == trace.None {

@@ -335,9 +335,10 @@ static void planned_packed(void) {
     plan.flags = LLM_CACHE_PLAN_FULL;
     OK(llm_cache_plan_memory(model, 4, page * 4 * 32, 0, &plan));
     CHECK(plan.groups.len == 1 && plan.groups.at[0].kind == LLM_CACHE_FULL && plan.num_gpu_blocks == 32);
-    plan.flags = 4;
+    plan.flags = 0, plan.max_concurrent_batches = 65;
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(model, 4, page * 4 * 32, 0, &plan));
-    plan.flags = 0;
+    plan.flags = 4, plan.max_concurrent_batches = 0;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_plan_memory(model, 4, page * 4 * 32, 0, &plan));
     TAKE(plan.groups), TAKE(plan.layer_groups), TAKE(plan.layer_tensors), TAKE(plan.tensor_bytes), TAKE(plan.layer_offsets);
 }
 
@@ -350,11 +351,11 @@ static void longest(void) {
     state.kind = LLM_CACHE_MAMBA, state.state_bytes = 100, state.num_speculative_blocks = 1;
     llm_cache_layer align = state;
     align.flags = LLM_CACHE_GROUP_ALIGN, align.block_size = 64; /* coarser than the others: hits end inside blocks */
-    const llm_cache_layer models[][2] = {{full, full}, {full, window}, {window, window}, {full, chunk}, {full, state}, {full, align}};
+    const llm_cache_layer models[][2] = {{full, full}, {full, window}, {window, window}, {full, chunk}, {full, state}, {full, align}, {full, align}};
     llm_cache_plan plan = {.size = sizeof plan};
     GIVE(plan.groups), GIVE(plan.layer_groups), GIVE(plan.layer_tensors), GIVE(plan.tensor_bytes);
-    for (int i = 0; i < 6 * 28; i++) {
-        plan.max_model_len = 200;
+    for (int i = 0; i < 7 * 28; i++) {
+        plan.max_model_len = 200, plan.max_concurrent_batches = i < 6 * 28 ? 0 : 2;
         int error = llm_cache_plan_memory(models[i / 28], 2, 0, 2 + i % 28, &plan);
         CHECK(error == (plan.longest == 200 ? LLM_CACHE_OK : LLM_CACHE_E_MEMORY));
         if (plan.longest == 0) {
@@ -366,6 +367,7 @@ static void longest(void) {
         llm_cache_config config = config_small();
         config.block_size = 0, config.groups = plan.groups.at, config.groups_len = plan.groups.len;
         config.num_gpu_blocks = plan.num_gpu_blocks, config.max_model_len = plan.longest;
+        config.max_concurrent_batches = plan.max_concurrent_batches;
         llm_cache cache = opened(&config);
         request(cache, 1, plan.longest - 1, 1);
         do {

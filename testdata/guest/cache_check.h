@@ -43,14 +43,14 @@ static inline llm_cache_step step_new(void) {
     llm_cache_step s = {.size = sizeof s};
     GIVE(s.rows), GIVE(s.drafts), GIVE(s.blocks), GIVE(s.block_starts), GIVE(s.block_ends), GIVE(s.slots);
     GIVE(s.copies), GIVE(s.common), GIVE(s.preempted), GIVE(s.finished), GIVE(s.loads), GIVE(s.queries);
-    GIVE(s.encoder_inputs), GIVE(s.freed_encoder_outputs);
+    GIVE(s.encoder_inputs), GIVE(s.freed_encoder_outputs), GIVE(s.zero), GIVE(s.tails);
     return s;
 }
 
 static inline void step_free(llm_cache_step *s) {
     TAKE(s->rows), TAKE(s->drafts), TAKE(s->blocks), TAKE(s->block_starts), TAKE(s->block_ends), TAKE(s->slots);
     TAKE(s->copies), TAKE(s->common), TAKE(s->preempted), TAKE(s->finished), TAKE(s->loads), TAKE(s->queries);
-    TAKE(s->encoder_inputs), TAKE(s->freed_encoder_outputs);
+    TAKE(s->encoder_inputs), TAKE(s->freed_encoder_outputs), TAKE(s->zero), TAKE(s->tails);
 }
 
 static inline llm_cache_outcome outcome_new(void) {

@@ -4,6 +4,8 @@
  * position a number that depends on the adapter and all tokens up to it, and checks
  * that each row finds its own numbers through its block table.
  */
+#include <stddef.h>
+
 #include "cache_check.h"
 
 enum { REQUESTS = 300, MOST = 256, BLOCKS = 40, SIZE = 16, AT_ONCE = 8 };
@@ -251,8 +253,110 @@ static void a_load_fails_after_a_request_went_back(void) {
     TAKE(table), step_free(&s), outcome_free(&o);
 }
 
+/*
+ * From one cache to another, as from a prefill worker to a decode worker: 10 tokens in blocks of 4, so the last
+ * block has 2 of them. They are sent as they are, and the row begins at the last token, inside that block.
+ */
+static void a_prompt_goes_from_one_cache_to_another(void) {
+    llm_cache_config config = config_small();
+    config.block_size = 4, config.flags = LLM_CACHE_KV_PRODUCER;
+    llm_cache from = opened(&config);
+    config.flags = LLM_CACHE_KV_CONSUMER;
+    llm_cache to = opened(&config);
+    int32_t prompt[10], ours[400] = {0}, theirs[400] = {0}, count = 1, token = 5;
+    for (int i = 0; i < 10; i++) {
+        prompt[i] = 100 + i;
+    }
+    llm_cache_spec spec = {.size = sizeof spec, .tokens = {prompt, 10}, .max_tokens = 1, .flags = LLM_CACHE_SEND};
+    llm_request sender = 0, receiver = 0;
+    llm_cache_step s = step_new();
+    llm_cache_outcome o = outcome_new();
+    llm_cache_i32s source = {0}, target = {0};
+    GIVE(source), GIVE(target);
+    OK(llm_cache_add(from, &spec, &sender));
+    OK(llm_cache_schedule(from, &s));
+    for (int64_t i = 0; i < s.slots.len; i++) {
+        ours[s.slots.at[i]] = prompt[i];
+    }
+    OK(llm_cache_update(from, &count, 1, &token, 1, &o));
+    CHECK(o.done.len == 1);
+    int64_t computed = 0, n = 0;
+    OK(llm_cache_progress(from, sender, &computed, &n));
+    OK(llm_cache_table(from, sender, 0, &source));
+    CHECK(computed == 10 && source.len == 3);
+    spec.flags = LLM_CACHE_LOAD_ASYNC, spec.external = (int32_t)computed, spec.max_tokens = 4;
+    request(to, 1, 3, 4); /* so that blocks have other numbers there */
+    OK(llm_cache_add(to, &spec, &receiver));
+    OK(llm_cache_schedule(to, &s));
+    CHECK(s.loads.len == 1 && s.loads.at[0].id == receiver && s.loads.at[0].computed == 0 && s.loads.at[0].external == 10);
+    OK(llm_cache_table(to, receiver, 0, &target));
+    CHECK(target.len == 3 && target.at[0] != source.at[0]);
+    for (int p = 0; p < 10; p++) {
+        theirs[target.at[p / 4] * 4 + p % 4] = ours[source.at[p / 4] * 4 + p % 4];
+    }
+    sample(to, &s, &o);
+    OK(llm_cache_received(to, &receiver, 1));
+    OK(llm_cache_sent(from, &sender, 1));
+    OK(llm_cache_schedule(to, &s));
+    CHECK(s.rows.len == 2 && s.rows.at[1].id == receiver && s.rows.at[1].computed == 9 && s.rows.at[1].tokens == 1 && s.rows.at[1].samples);
+    CHECK(s.slots.at[1] == target.at[2] * 4 + 1);
+    for (int p = 0; p < 10; p++) {
+        CHECK(theirs[target.at[p / 4] * 4 + p % 4] == prompt[p]);
+    }
+    sample(to, &s, &o);
+    OK(llm_cache_schedule(to, &s));
+    CHECK(s.rows.at[1].computed == 10 && s.slots.at[1] == target.at[2] * 4 + 2); /* the rest of the block is its own */
+    OK(llm_cache_close(from));
+    OK(llm_cache_close(to));
+    TAKE(source), TAKE(target), step_free(&s), outcome_free(&o);
+}
+
+/* A state inside a block is handed to a producer when it is copied; new blocks of full attention are to be zeroed. */
+static void tails_and_zeros(void) {
+    const llm_cache_group groups[] = {{.kind = LLM_CACHE_FULL, .block_size = 2},
+                                      {.kind = LLM_CACHE_MAMBA, .block_size = 4, .flags = LLM_CACHE_GROUP_ALIGN}};
+    llm_cache_config config = config_small();
+    config.block_size = 0, config.groups = groups, config.groups_len = 2, config.flags = LLM_CACHE_KV_PRODUCER | LLM_CACHE_ZERO_BLOCKS;
+    llm_cache c = opened(&config);
+    llm_cache_step s = step_new();
+    llm_cache_outcome o = outcome_new();
+    int tails = 0, zeros = 0, steps_of = 0;
+    const llm_request id = request(c, 1, 6, 4);
+    s.size = offsetof(llm_cache_step, zero); /* of an older header: it lacks blocks to zero */
+    EXPECT(LLM_CACHE_E_SIZE, llm_cache_schedule(c, &s));
+    s.size = sizeof s;
+    do {
+        OK(llm_cache_schedule(c, &s));
+        for (int64_t i = 0; i < s.tails.len; i++, tails++) {
+            CHECK(s.tails.at[i].id == id && s.tails.at[i].group == 1 && s.tails.at[i].tokens == 6 && s.tails.at[i].reserved == 0);
+            CHECK(s.copies.len == 1 && s.copies.at[0].dst == s.tails.at[i].block);
+        }
+        zeros += (int)s.zero.len;
+        if (s.rows.len) {
+            sample(c, &s, &o);
+        }
+    } while (s.rows.len && ++steps_of);
+    CHECK(tails == 1 && zeros == 5); /* 9 tokens computed: 5 blocks of full attention, none of states */
+    OK(llm_cache_close(c));
+
+    config.flags = LLM_CACHE_KV_PRODUCER;
+    c = opened(&config);
+    request(c, 1, 6, 4);
+    s.size = offsetof(llm_cache_step, zero);
+    do {
+        OK(llm_cache_schedule(c, &s)); /* tails are left out */
+        if (s.rows.len) {
+            sample(c, &s, &o);
+        }
+    } while (s.rows.len);
+    OK(llm_cache_close(c));
+    step_free(&s), outcome_free(&o);
+}
+
 int main(void) {
     a_load_fails_after_a_request_went_back();
+    a_prompt_goes_from_one_cache_to_another();
+    tails_and_zeros();
     llm_cache_config config = {.size = sizeof config, .num_gpu_blocks = BLOCKS, .block_size = SIZE, .max_num_seqs = AT_ONCE,
                                .max_num_batched_tokens = 64, .max_model_len = MOST, .policy = LLM_CACHE_PRIORITY,
                                .flags = LLM_CACHE_ASYNC | LLM_CACHE_KV_CONSUMER | LLM_CACHE_KV_PRODUCER};

@@ -44,7 +44,7 @@ HASH_SHA256, HASH_XXH3, HASH_NONE = range(3)
 # Flags of a cache.
 EVENTS, WHOLE_PREFILLS, ADMIT_CHUNKS, RETURN_DRAFTS = 1, 2, 4, 8
 EAGLE, AS_VLLM, ASYNC = 32, 64, 128
-KV_CONSUMER, KV_PRODUCER, KV_BEST_EFFORT, WHOLE_ITEMS = 256, 512, 1024, 2048
+KV_CONSUMER, KV_PRODUCER, KV_BEST_EFFORT, WHOLE_ITEMS, ZERO_BLOCKS = 256, 512, 1024, 2048, 4096
 # Flags of a group.
 GROUP_ALIGN, GROUP_EAGLE = 1, 2
 # Flags of a request.
@@ -163,6 +163,13 @@ class _EncoderInput(c.Structure):
     _fields_ = [("id", c.c_uint64), ("user_data", c.c_uint64), ("row", c.c_int32), ("item", c.c_int32)]
 
 
+class _Tail(c.Structure):
+    _fields_ = [
+        ("id", c.c_uint64), ("user_data", c.c_uint64), ("group", c.c_int32), ("block", c.c_int32), ("tokens", c.c_int32),
+        ("reserved", c.c_int32),
+    ]
+
+
 def _array(kind: type) -> type:
     fields = [("at", c.POINTER(kind)), ("cap", c.c_int64), ("len", c.c_int64)]
     return type("_Array_" + kind.__name__, (c.Structure,), {"_fields_": fields, "kind": kind})
@@ -177,6 +184,7 @@ class _Step(c.Structure):
         ("block_starts", _I64s), ("block_ends", _I64s), ("slots", _I64s), ("copies", _array(_Copy)), ("common", _I32s),
         ("preempted", _IDs), ("finished", _IDs), ("loads", _array(_Load)), ("queries", _array(_Query)),
         ("encoder_inputs", _array(_EncoderInput)), ("freed_encoder_outputs", _Bytes),
+        ("zero", _I32s), ("tails", _array(_Tail)),
     ]
 
 
@@ -261,9 +269,21 @@ class EncoderInput:
 
 
 @dataclass(frozen=True)
+class Tail:
+    """With KV_PRODUCER: a block that has, once copies are made, the Mamba state before token number tokens of a prompt."""
+
+    id: int
+    user_data: int
+    group: int
+    block: int
+    tokens: int
+
+
+@dataclass(frozen=True)
 class Step:
     """What to compute. A step without rows is false: nothing can run before another call. Its loads,
-    queries and freed_encoder_outputs (hashes of items) are to be looked at all the same."""
+    queries, zero and freed_encoder_outputs (hashes of items) are to be looked at all the same. zero, with
+    ZERO_BLOCKS, is blocks whose bytes are to be zeroed before copies and rows."""
 
     rows: list[Row]
     copies: list[Copy]
@@ -274,6 +294,8 @@ class Step:
     queries: list[Query]
     encoder_inputs: list[EncoderInput]
     freed_encoder_outputs: list[str]
+    zero: list[int]
+    tails: list[Tail]
 
     def __bool__(self) -> bool:
         return bool(self.rows)
@@ -475,7 +497,7 @@ class Cache:
         freed = bytes(_list(t.freed_encoder_outputs)).split(b"\0")[:-1]
         return Step(
             rows, copies, _list(t.common), _list(t.preempted), _list(t.finished), loads, queries, inputs,
-            [hash.decode() for hash in freed],
+            [hash.decode() for hash in freed], _list(t.zero), [Tail(r.id, r.user_data, r.group, r.block, r.tokens) for r in _list(t.tails)],
         )
 
     def update(self, sampled: Sequence[Sequence[int]]) -> Outcome:

@@ -13,13 +13,26 @@ import (
 type arena struct {
 	space []byte
 	used  int
+	most  int // that was used at any time: World.Adopt takes some back
 	live  int // chunks
 	fail  int // the chunk that fails, from 1; 0: none
 }
 
 const arenaSize = 1 << 30
 
+// spaces are mappings to be used again, all zeros: where the pages are there already, a
+// world costs no page faults.
+var spaces = make(chan []byte, 4)
+
+// mostKept of a mapping is used again; what was larger would keep memory for nothing.
+const mostKept = 16 << 20
+
 func newArena() (*arena, error) {
+	select {
+	case space := <-spaces:
+		return &arena{space: space}, nil
+	default:
+	}
 	space, err := unix.Mmap(-1, 0, arenaSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
@@ -28,7 +41,17 @@ func newArena() (*arena, error) {
 	return &arena{space: space}, nil
 }
 
-func (a *arena) close() { _ = unix.Munmap(a.space) }
+func (a *arena) close() {
+	if a.most <= mostKept {
+		clear(a.space[:a.most])
+		select {
+		case spaces <- a.space:
+			return
+		default:
+		}
+	}
+	_ = unix.Munmap(a.space)
+}
 
 // Get implements course.Memory.
 func (a *arena) Get(chunks []course.Chunk) bool {
@@ -51,6 +74,7 @@ func (a *arena) take(size int) unsafe.Pointer {
 	}
 	p := unsafe.Pointer(&a.space[a.used])
 	a.used += (size + 15) &^ 15
+	a.most = max(a.most, a.used)
 	return p
 }
 

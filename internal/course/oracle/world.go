@@ -26,10 +26,18 @@ const Slack = 256
 // Fill is what a pool and its slack hold before a trace: no two blocks the same,
 // so that what is not copied shows.
 func Fill(bytes []byte) {
+	for len(bytes) > 0 {
+		bytes = bytes[copy(bytes, filling[:]):]
+	}
+}
+
+// filling repeats itself: 256 blocks, each 29 more than the one before.
+var filling = func() (bytes [256 * course.BlockSize]byte) {
 	for i := range bytes {
 		bytes[i] = byte(0xc3 + i*11 + i/course.BlockSize*29)
 	}
-}
+	return bytes
+}()
 
 // An Outcome is what World.Play returned: Err is nil or one of package course's errors; Made is
 // how many of the calls of a multiple step (Creates, Forks, Appends, Frees) succeeded.

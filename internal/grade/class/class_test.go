@@ -19,7 +19,7 @@ func TestOneThatFailsStopsNoOther(t *testing.T) {
 	all := []class.Submission{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	trouble := errors.New("no more memory")
 	var got []string
-	for r := range class.Run(context.Background(), all, 2, func(s class.Submission) (*grade.Report, error) {
+	for r := range class.Run(context.Background(), all, 2, "2.a", func(s class.Submission) (*grade.Report, error) {
 		if s.Name == "b" {
 			return nil, trouble
 		}
@@ -38,7 +38,7 @@ func TestNoneIsBegunAfterAnInterruption(t *testing.T) {
 	all := []class.Submission{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	ctx, cancel := context.WithCancel(context.Background())
 	begun := 0
-	for r := range class.Run(ctx, all, 1, func(class.Submission) (*grade.Report, error) {
+	for r := range class.Run(ctx, all, 1, "2.a", func(class.Submission) (*grade.Report, error) {
 		begun++
 		cancel()
 		return &grade.Report{}, nil
@@ -88,7 +88,7 @@ func TestFoldersAreMerged(t *testing.T) {
 	trouble, err := class.NewFolder(t.TempDir())
 	require.NoError(t, err)
 	for _, name := range []string{"a", "c"} {
-		require.NoError(t, trouble.SaveTrouble(class.Submission{Name: name, File: "c.c"}, errors.New("no gcc")))
+		require.NoError(t, trouble.SaveTrouble(class.Result{Submission: class.Submission{Name: name, File: "c.c"}, Err: errors.New("no gcc"), Rules: "2.a"}))
 	}
 	to, err := class.NewFolder(t.TempDir())
 	require.NoError(t, err)
@@ -99,6 +99,7 @@ func TestFoldersAreMerged(t *testing.T) {
 	require.NotNil(t, all[0].Report)
 	require.Equal(t, "b\xff", all[1].Name)
 	require.EqualError(t, all[2].Err, "no gcc") // nobody is lost
+	require.Equal(t, "2.a", all[2].Rules)
 	_, found := to.Load("b\xff", "1")
 	require.True(t, found)
 	_, err = to.Merge([]string{other})
@@ -133,7 +134,7 @@ func TestAReportRemembersTheOneBefore(t *testing.T) {
 	require.NoError(t, f.Save("ada", "1", &grade.Report{Score: 5, MaxScore: 10, Rules: "2.a"}))
 	before, _ := f.Before("ada")
 	require.Nil(t, before)
-	require.NoError(t, f.SaveTrouble(class.Submission{Name: "ada"}, errors.New("no gcc")))
+	require.NoError(t, f.SaveTrouble(class.Result{Submission: class.Submission{Name: "ada"}, Err: errors.New("no gcc")}))
 	require.NoError(t, f.Save("ada", "2", &grade.Report{Score: 7, MaxScore: 10}))
 	before, when := f.Before("ada")
 	require.Equal(t, &class.Outcome{Score: 5, MaxScore: 10, Failed: []string{}, Rules: "2.a"}, before)
@@ -151,9 +152,9 @@ func TestASpreadsheetReadsTheGrades(t *testing.T) {
 	require.NoError(t, class.WriteCSV(&b, []class.Result{
 		{Submission: class.Submission{Name: `=cmd|"calc", a`}, Report: r, Override: &class.Override{Points: &points, Comment: "@late,\nagreed"}},
 		{Submission: class.Submission{Name: "b\u202e\xff\n"}, Report: rejected},
-		{Submission: class.Submission{Name: "c", File: "c.c"}, Err: errors.New("no gcc")}}))
+		{Submission: class.Submission{Name: "c", File: "c.c"}, Err: errors.New("no gcc"), Rules: "2.b"}}))
 	require.Equal(t, "name,file,score,max_score,task1,task2,task3,task4,task5,rejected,failed,seconds,trouble,reason,rules,graded_score,comment\n"+
 		`"'=cmd|""calc"", a",'=x.c,30.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00,,,2.b,19.00,"'@late, agreed"`+"\n"+
 		`b\u202e\xff\x0a,b\x1b[31m.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00,,'+b.c: error: 1\x1b[0m,2.b,0.00,`+"\n"+
-		"c,c.c,,,,,,,,,,,no gcc,,,,\n", b.String())
+		"c,c.c,,,,,,,,,,,no gcc,,2.b,,\n", b.String())
 }

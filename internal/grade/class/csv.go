@@ -39,7 +39,7 @@ func (r *Result) line() []string {
 		score = number(points)
 	}
 	tasks := make([]string, grade.Tasks)
-	rejected, failed, seconds, trouble, reason, rules, file := "", "", "", "", "", "", r.File
+	rejected, failed, seconds, trouble, reason, rules, file := "", "", "", "", "", r.Rules, r.File
 	if r.Err != nil {
 		trouble = text(brief(r.Err.Error()))
 	}

@@ -27,6 +27,7 @@ type stored struct {
 	Key     string        // of everything that the report depends on
 	Report  *grade.Report `json:",omitempty"`
 	Trouble string        `json:",omitempty"` // why there is no report
+	Rules   string        `json:",omitempty"` // with Trouble: the version of the rules
 	Before  *Outcome      `json:",omitempty"` // of the report that this one took the place of
 	Graded  time.Time     // when
 }
@@ -91,14 +92,14 @@ func (f Folder) Save(name, key string, r *grade.Report) error {
 
 // SaveTrouble keeps that a submission could not be graded, so that it is not
 // forgotten in a merge. The next run tries again.
-func (f Folder) SaveTrouble(s Submission, trouble error) error {
-	kept := stored{File: s.File, Trouble: trouble.Error()}
-	if old, err := read(f.report(s.Name)); err == nil && old.Name == encode(s.Name) {
+func (f Folder) SaveTrouble(r Result) error {
+	kept := stored{File: r.File, Trouble: r.Err.Error(), Rules: r.Rules}
+	if old, err := read(f.report(r.Name)); err == nil && old.Name == encode(r.Name) {
 		if kept.Before = old.Before; old.Report != nil {
 			kept.Before = OutcomeOf(old.Report)
 		}
 	}
-	return f.save(s.Name, kept)
+	return f.save(r.Name, kept)
 }
 
 // Gone are the students who were graded in an earlier run and are none of these.
@@ -216,7 +217,7 @@ func (f Folder) Merge(from []string) ([]Result, error) {
 		if err := f.save(name, s); err != nil {
 			return nil, err
 		}
-		r := Result{Submission: Submission{Name: name, File: s.File}, Report: s.Report}
+		r := Result{Submission: Submission{Name: name, File: s.File}, Report: s.Report, Rules: s.Rules}
 		if s.Trouble != "" {
 			r.Err = errors.New(s.Trouble)
 		}

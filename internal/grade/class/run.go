@@ -14,6 +14,7 @@ type Result struct {
 	Submission
 	Report   *grade.Report
 	Err      error
+	Rules    string    // the version of the rules where there is no Report
 	Override *Override // what staff decided; nil: nothing
 }
 
@@ -29,9 +30,9 @@ func (r *Result) Score() (points float64, known bool) {
 	return 0, false
 }
 
-// Run grades jobs submissions at a time and yields them in their order. When
-// ctx is done, no more are begun, and those that were not have its error.
-func Run(ctx context.Context, all []Submission, jobs int, grader func(Submission) (*grade.Report, error)) iter.Seq[Result] {
+// Run grades jobs submissions at a time, by the rules of that version, and yields them in
+// their order. When ctx is done, no more are begun, and those that were not have its error.
+func Run(ctx context.Context, all []Submission, jobs int, rules string, grader func(Submission) (*grade.Report, error)) iter.Seq[Result] {
 	done := make([]chan Result, len(all))
 	for i := range done {
 		done[i] = make(chan Result, 1)
@@ -40,7 +41,7 @@ func Run(ctx context.Context, all []Submission, jobs int, grader func(Submission
 	for range min(max(1, jobs), len(all)) {
 		go func() {
 			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
-				r := Result{Submission: all[i], Err: ctx.Err()}
+				r := Result{Submission: all[i], Err: ctx.Err(), Rules: rules}
 				if r.Err == nil {
 					r.Report, r.Err = grader(all[i])
 				}

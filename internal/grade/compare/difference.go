@@ -81,11 +81,19 @@ func (d *Difference) Same(o *Difference) bool {
 		d.Channel == o.Channel && d.Shape == o.Shape
 }
 
+// Frees is the Field of a difference of the heap: a call frees what is no allocation, or
+// no longer one. ThePool is its Actual where that is the caller's pool.
+const (
+	Frees   = "what is freed"
+	ThePool = "the pool, which is the caller's"
+)
+
 // Memory reports whether it is a matter of memory alone: something is written
 // outside an allocation, or freed that is not allocated.
-func (d *Difference) Memory() bool {
-	return d.Channel == Heap && (d.Field == "what is freed" || strings.HasPrefix(d.Field, "byte "))
-}
+func (d *Difference) Memory() bool { return d.Channel == Heap && (d.Field == Frees || d.Overrun()) }
+
+// Overrun reports whether something is written outside an allocation.
+func (d *Difference) Overrun() bool { return d.Channel == Heap && strings.HasPrefix(d.Field, "byte ") }
 
 // Error is one line of it.
 func (d *Difference) Error() string {

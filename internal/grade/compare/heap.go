@@ -52,8 +52,10 @@ func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event
 			what := "an address that is no allocation"
 			if e.Size != 0 {
 				what = "an allocation that was freed already"
+			} else if p.isPool(e.At) {
+				what = ThePool
 			}
-			bad = cmp.Or(bad, differs(Heap, "what is freed", "a live allocation", what))
+			bad = cmp.Or(bad, differs(Heap, Frees, "a live allocation", what))
 		case runner.Malloc, runner.Calloc, runner.Realloc:
 			p.add(e.At, e.Size)
 			fallthrough
@@ -70,6 +72,11 @@ func (p *player) account(op trace.Op, want oracle.Outcome, events []runner.Event
 		return nil
 	}
 	return []*Difference{bad}
+}
+
+// isPool reports whether an address is that of a pool.
+func (p *player) isPool(address uint64) bool {
+	return slices.Contains(p.pools[:], address-oracle.Slack)
 }
 
 func (h *heap) add(at, size uint64) {

@@ -40,6 +40,7 @@ type player struct {
 	heap                           // what is allocated
 	ends     [trace.Engines]uint64 // addresses of what can be touched at the end of a large pool; 0: none
 	open     bool                  // pools can be written in every call
+	made     made                  // the tester's last sequence
 	trouble  error                 // the grader's own
 }
 

@@ -113,17 +113,17 @@ func (p *player) sequence(want *course.Sequence, got []byte) *Difference {
 	if id := i32(got, unsafe.Offsetof(want.ID)); id != want.ID {
 		return differs(List, "the sequence at this place of the list", want.ID, id)
 	}
-	name := fmt.Sprintf("sequence %d: ", want.ID)
+	name := func(field string) string { return fmt.Sprintf("sequence %d: %s", want.ID, field) }
 	if n := i32(got, unsafe.Offsetof(want.KVCount)); n != want.KVCount {
-		return differs(Sequence, name+"kv_count", want.KVCount, n)
+		return differs(Sequence, name("kv_count"), want.KVCount, n)
 	}
 	l1 := p.chunk(u64(got, unsafe.Offsetof(want.BlockTable)), l1Size)
 	if l1 == nil {
-		return differs(Sequence, name+"block_table", "an allocation of 128 bytes", "none of that size")
+		return differs(Sequence, name("block_table"), "an allocation of 128 bytes", "none of that size")
 	}
 	for i, l2 := range want.BlockTable {
 		address := u64(l1, uintptr(8*i))
-		field := func() string { return fmt.Sprintf("%sblock_table[%d]", name, i) }
+		field := func() string { return name(fmt.Sprintf("block_table[%d]", i)) }
 		if (l2 == nil) != (address == 0) {
 			return differs(Sequence, field(), pointer(l2 != nil), pointer(address != 0))
 		}

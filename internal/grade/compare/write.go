@@ -20,6 +20,7 @@ var (
 // write makes the tester's changes in the memory of the submission, which was
 // equal to the oracle's before them.
 func (p *player) write(changes []oracle.Change) error {
+	defer func() { p.made = made{} }()
 	for _, c := range changes {
 		if err := p.change(c); err != nil {
 			return err
@@ -33,6 +34,7 @@ func (p *player) change(c oracle.Change) error {
 	case oracle.NewEngine:
 		return p.newEngine(c)
 	case oracle.DropEngine:
+		p.made = made{}
 		p.dropEngine(c.Engine)
 		return nil
 	case oracle.NewSequence:
@@ -45,6 +47,10 @@ func (p *player) change(c oracle.Change) error {
 	address := p.address(c.Engine, c.A)
 	s := p.view(address, sequenceSize)
 	l1 := p.view(u64(s, blockTableOffset), l1Size)
+	switch c.Kind {
+	case oracle.DropSequence, oracle.Unlinked, oracle.Renamed:
+		p.made = made{}
+	}
 	switch c.Kind {
 	case oracle.DropSequence:
 		p.dropSequence(c.Engine, address)
@@ -215,6 +221,7 @@ func (p *player) newSequence(c oracle.Change) error {
 	put64(s, uintptr(nodeOffset)+8, head)
 	put64(p.view(last, 16), 8, at[0]+nodeOffset)
 	put64(p.view(head, 16), 0, at[0]+nodeOffset)
+	p.made = made{c.Engine, c.A, at[0]}
 	return nil
 }
 
@@ -295,8 +302,19 @@ func (p *player) relocated(c oracle.Change, s, l1 []byte) error {
 	return nil
 }
 
+// made is where the tester has put the sequence that it made last. It holds for the
+// changes of one step, and until one of them takes a sequence away or renames it.
+type made struct {
+	engine   int
+	id       int32
+	sequence uint64 // 0: none
+}
+
 // address is where the submission has a sequence, 0 if its list does not lead there.
 func (p *player) address(engine int, id int32) uint64 {
+	if p.made.sequence != 0 && p.made.engine == engine && p.made.id == id {
+		return p.made.sequence
+	}
 	for node := range p.nodes(engine) {
 		if i32(p.view(node-nodeOffset, sequenceSize), unsafe.Offsetof(course.Sequence{}.ID)) == id {
 			return node - nodeOffset

@@ -24,14 +24,17 @@ type Cache struct {
 	live     []*Request // in no order
 	spare    []*Request
 	copies   []Copy
+	tails    []Tail          // that nobody took yet
 	pins     map[int32]int32 // references that copies hold, by block
-	held     map[int32]int32 // references that deferrals hold, by block
+	held     map[int32]int32 // references that deferrals and requests' tails hold, by block
 	deferred []deferral      // the oldest first
 	stats    Stats
 	hybrid   []hitState // scratch of a lookup, by group
 	plans    []plan     // scratch of an allocation, by group
 	fresh    []int32    // scratch: blocks of an allocation
-	mask     []bool     // scratch of a registration
+
+	newBlocks [][]int32 // by group: since they were taken; see TakeNewBlocks
+	mask      []bool    // scratch of a registration
 
 	refuse func(group int) bool // tests only: a group for which there are no blocks
 }
@@ -56,6 +59,7 @@ func New(config Config) (*Cache, error) {
 		hold:      max(0, config.PrefillLookahead-1),
 		hybrid:    make([]hitState, len(config.Groups)),
 		plans:     make([]plan, len(config.Groups)),
+		newBlocks: make([][]int32, len(config.Groups)),
 		pins:      map[int32]int32{},
 		held:      map[int32]int32{},
 	}

@@ -50,6 +50,8 @@ type Config struct {
 	EnablePrefixCaching bool
 	Hash                blockhash.Function // may be nil without caching: no request gets hashes
 	EnableEvents        bool               // record what is stored and removed, until it is taken
+	RecordNewBlocks     bool               // see TakeNewBlocks
+	HandOffTails        bool               // see TakeTails
 	ResidencySample     float64            // part of the blocks whose time in the cache is measured (vLLM: kv_cache_metrics_sample)
 
 	MaxModelLen       int
@@ -94,6 +96,9 @@ func (c *Config) complete() error {
 			return bad("group %d: sequences of %d tokens are too long", i, c.MaxModelLen)
 		}
 		lcm, gcd = lcm/divisor(lcm, g.BlockSize)*g.BlockSize, divisor(gcd, g.BlockSize)
+		if lcm > 1<<31-1 {
+			return bad("the least common multiple of the blocks of the first %d groups is %d tokens: want at most %d", i+1, lcm, 1<<31-1)
+		}
 	}
 	c.SchedulerBlockSize = orElse(c.SchedulerBlockSize, lcm)
 	c.HashBlockSize = orElse(c.HashBlockSize, gcd)

@@ -7,10 +7,13 @@ import (
 )
 
 // Free gives the blocks of r back, group by group, each table from its end
-// (vllm/v1/RULES.md §2.4, §7). Without blocks it does nothing.
+// (vllm/v1/RULES.md §2.4, §7), after its tails. Without blocks it does nothing.
 func (c *Cache) Free(r *Request) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
+	}
+	if kept := c.forgetTails(r); len(kept) > 0 {
+		c.pool.Free(kept)
 	}
 	for i := range r.tables {
 		t := &r.tables[i]

@@ -1,6 +1,8 @@
 package kvcache
 
 import (
+	"slices"
+
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/pool"
 )
@@ -15,12 +17,12 @@ type deferral struct {
 
 // FreeAfter is Free for a request whose blocks a step in flight may still write:
 // they are given back by Processed, all groups in one call, from the last block to
-// the first (vllm/v1/RULES.md §2.6).
+// the first, and then the tails (vllm/v1/RULES.md §2.6).
 func (c *Cache) FreeAfter(r *Request, step uint64) {
 	if invariants.Enabled {
 		defer invariants.Hold(c.Check)
 	}
-	var ids []int32
+	ids := slices.Clone(c.forgetTails(r))
 	for i := range r.tables {
 		t := &r.tables[i]
 		for _, id := range t.ids {
@@ -53,9 +55,7 @@ func (c *Cache) Processed(step uint64) {
 		ids := c.deferred[0].ids
 		c.deferred = c.deferred[1:]
 		for _, id := range ids {
-			if c.held[id]--; c.held[id] == 0 {
-				delete(c.held, id)
-			}
+			c.release(id)
 		}
 		c.pool.FreeTable(ids)
 	}

@@ -116,6 +116,9 @@ func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 		c.pins[private]++
 		c.pool.Pin(own)
 		c.copies = append(c.copies, Copy{Src: own, Dst: private, Group: i, Index: -1, Request: r})
+		if c.config.HandOffTails {
+			c.tails = append(c.tails, Tail{Request: r, Group: i, Block: private, NumTokens: t.tail})
+		}
 		if key, _, ok := c.pool.Primary(private); ok {
 			g.justStored = append(g.justStored, key)
 		}
@@ -167,6 +170,7 @@ func (c *Cache) registerPromptState(r *Request, i, tokens int) (key pool.Key, ok
 	if key, ok = c.pool.RegisterPart(&r.content, t.ids[at], tokens, g.id); ok {
 		t.partial = at
 		t.registered = at
+		t.tail = tokens
 	}
 	return key, ok
 }

@@ -88,6 +88,7 @@ func (c *Cache) commit(r *Request, d *demand) {
 	for i := range c.plans {
 		n := c.plans[i].external
 		r.tables[i].ids = append(r.tables[i].ids, fresh[:n]...)
+		c.noteNew(i, fresh[:n])
 		fresh = fresh[n:]
 	}
 	for i := range c.plans {
@@ -129,6 +130,7 @@ func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 	case t.partial >= 0:
 		p.copied = blocks[0]
 		c.copyOnWrite(r, i, t.partial, blocks[0])
+		c.noteNew(i, blocks[:1])
 		t.partial = -1
 		blocks = blocks[1:]
 	case p.private > 0:
@@ -136,6 +138,7 @@ func (c *Cache) extend(r *Request, i int, d *demand, blocks []int32) {
 		blocks = blocks[p.private:]
 	}
 	t.ids = append(t.ids, blocks...)
+	c.noteNew(i, blocks)
 }
 
 // own counts the table's owner, for the common prefix.

@@ -35,8 +35,9 @@ type Request struct {
 	running     bool // was allocated for since it began to wait
 	noRead      bool
 	report      bool
-	forked      bool // shares blocks that it may have to write
-	junction    int  // end of a prefix shared with others that no sparse group holds; 0: none
+	forked      bool    // shares blocks that it may have to write
+	junction    int     // end of a prefix shared with others that no sparse group holds; 0: none
+	kept        []int32 // tails that a connector was told of
 	tables      []table
 	place       int // in Cache.live
 }
@@ -55,6 +56,7 @@ type table struct {
 
 	allocated bool // Mamba: had an allocation
 	lastState int  // Mamba: index of the block with the state before the running one; -1: none
+	tail      int  // Mamba: tokens before the state in block number partial, which is the request's own
 }
 
 // Add makes a request.
@@ -122,8 +124,8 @@ func (c *Cache) Drop(r *Request) {
 	c.live[r.place] = c.live[last]
 	c.live[r.place].place = r.place
 	c.live = c.live[:last]
-	tables, content := r.tables, r.content
-	*r = Request{tables: tables}
+	tables, content, kept := r.tables, r.content, r.kept
+	*r = Request{tables: tables, kept: kept}
 	r.content.Tokens, r.content.Hashes = content.Tokens[:0], content.Hashes[:0]
 	c.spare = append(c.spare, r)
 }

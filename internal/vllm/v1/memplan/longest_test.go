@@ -26,23 +26,25 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 		blocks         int
 		inFlight, need int // blocks, for 4,096 tokens
 		longest        int
+		steps          int // in flight; 0: 1
 	}{
-		{"full attention", []Layer{full, full}, 101, 0, 256, 1600},
-		{"one token too many", []Layer{full, full}, 256, 0, 256, 4080},
-		{"it fits", []Layer{full, full}, 257, 0, 256, 4096},
-		{"a window holds what is in flight, and one block more", []Layer{window}, 61, 2048, 193, 944},
-		{"chunks", []Layer{chunk}, 61, 2048, 160, 960},
-		{"full attention and a window", []Layer{full, window}, 301, 1024, 256 + 129, 2736},
-		{"a state is of any length", []Layer{full, align}, 21, 0, 256 + 3, 272},
-		{"one token leaves none to generate", []Layer{one}, 2, 0, 4096, 0},
-		{"two tokens", []Layer{one}, 3, 0, 4096, 2},
-		{"nothing fits", []Layer{window}, 2, 0, 65, 0},
+		{"full attention", []Layer{full, full}, 101, 0, 256, 1600, 0},
+		{"one token too many", []Layer{full, full}, 256, 0, 256, 4080, 0},
+		{"it fits", []Layer{full, full}, 257, 0, 256, 4096, 0},
+		{"a window holds what is in flight, and one block more", []Layer{window}, 61, 2048, 193, 944, 0},
+		{"chunks", []Layer{chunk}, 61, 2048, 160, 960, 0},
+		{"full attention and a window", []Layer{full, window}, 301, 1024, 256 + 129, 2736, 0},
+		{"a state is of any length", []Layer{full, align}, 21, 0, 256 + 3, 272, 0},
+		{"one token leaves none to generate", []Layer{one}, 2, 0, 4096, 0, 0},
+		{"two tokens", []Layer{one}, 3, 0, 4096, 2, 0},
+		{"nothing fits", []Layer{window}, 2, 0, 65, 0, 0},
+		{"with two steps in flight a state can stay as long as the request", []Layer{full, align}, 21, 0, 256 + 3, 144, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := Make(test.layers, 0, Options{Blocks: test.blocks})
 			require.NoError(t, err)
 			require.Equal(t, test.need*p.BytesPerBlock(), p.BytesFor(4096, test.inFlight))
-			longest, err := p.LongestModelLen(4096, test.inFlight)
+			longest, err := p.LongestModelLen(4096, test.inFlight, max(test.steps, 1))
 			require.NoError(t, err)
 			require.Equal(t, test.longest, longest)
 			err = p.CheckModelLen(4096, test.inFlight, longest)
@@ -51,7 +53,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 	}
 	p, err := Make([]Layer{full}, 11*page, Options{})
 	require.NoError(t, err)
-	longest, err := p.LongestModelLen(1<<20, 0)
+	longest, err := p.LongestModelLen(1<<20, 0, 1)
 	require.NoError(t, err)
 	require.EqualError(t, p.CheckModelLen(1<<20, 0, longest), "not enough memory: to serve one request of 1048576 tokens, 4.00 GiB are needed, "+
 		"and 0.00 GiB are available without the null block; the longest that fits is 160")

@@ -41,6 +41,10 @@ type Config struct {
 	//   - Of requests of equal priority and arrival, the first in the list of
 	//     running ones is preempted, so two can preempt each other for ever.
 	//   - A step can be empty although something can run in the next one.
+	//   - Blocks whose loads failed or are not over can be hit, and requests can wait
+	//     for blocks that others hold for ever (RULES.md §19).
+	//   - Outputs of an encoder that nobody has computed can be read, and requests can
+	//     wait for each other's for ever; max_loras can be exceeded (RULES.md §20).
 	AsVLLM bool
 
 	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps;
@@ -55,6 +59,11 @@ type Config struct {
 
 	// Connector says what keys and values go from and to elsewhere (RULES.md §19).
 	Connector Connector
+
+	// ZeroNewBlocks has steps say which blocks to zero: where a block can hold what another
+	// layer reads as not a number, as with Mamba groups and with layers of different
+	// precision (vLLM's needs_kv_cache_zeroing).
+	ZeroNewBlocks bool
 
 	// AsyncScheduling schedules the next step of a request before the tokens
 	// of the last one are known: placeholders stand for them (RULES.md §15).

@@ -157,10 +157,13 @@ func (s *Scheduler) load(r *request, external int) verdict {
 	r.kv.SetNumComputedTokens(local + external)
 	r.transfers.loading = true
 	s.noteHit(r, local)
+	if s.config.ZeroNewBlocks {
+		s.zero.skip = s.cache.BlocksIn(s.zero.skip, r.kv, local, local+external)
+	}
 	s.transfer.loading++
 	s.reserve(r)
 	s.transfer.loads = append(s.transfer.loads, Loading{r.id, r.userData, local, external})
-	return passedOver
+	return skipped
 }
 
 // noteHit remembers when r hit the cache.

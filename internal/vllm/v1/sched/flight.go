@@ -15,6 +15,7 @@ type batch struct {
 	moved     []encodeEntry // by unscheduleEncoder
 	dropped   []int
 	evicted   []string // outputs of the encoder, as the step told the worker
+	zero      []int32  // blocks, as the step told the worker
 
 	budget  int  // tokens left
 	starved bool // somebody was preempted, or waits for blocks
@@ -42,7 +43,7 @@ func (b *batch) reset() {
 	*b = batch{
 		rows: b.rows[:0], drafts: b.drafts[:0], from: b.from[:0], copies: b.copies[:0],
 		preempted: b.preempted[:0], finished: b.finished[:0],
-		encode: b.encode[:0], moved: b.moved[:0], dropped: b.dropped[:0], evicted: b.evicted[:0],
+		encode: b.encode[:0], moved: b.moved[:0], dropped: b.dropped[:0], evicted: b.evicted[:0], zero: b.zero[:0],
 	}
 }
 

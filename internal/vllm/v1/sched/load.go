@@ -99,6 +99,9 @@ func (s *Scheduler) promote(r *request) {
 		if err := s.cache.Store(r.kv, computed); err != nil {
 			panic("sched: " + err.Error())
 		}
+		if t.failed {
+			s.noteUnwritten(r, computed)
+		}
 		if computed == r.kv.NumTokens() { // the last token is computed, to be sampled from
 			r.kv.SetNumComputedTokens(computed - 1)
 		}

@@ -31,6 +31,7 @@ type Scheduler struct {
 	preempted []ID // since the last step
 	finished  []ID
 	transfer  transfer
+	zero      zeroing
 	encoder   encoder
 	loras     loras
 
@@ -58,11 +59,13 @@ func New(config Config) (*Scheduler, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
+	config.Cache.RecordNewBlocks, config.Cache.HandOffTails = config.ZeroNewBlocks, config.Connector.Producer
 	cache, err := kvcache.New(config.Cache)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen}
+	s.zero.held = map[int32]bool{}
 	s.waiting.init(config.Policy)
 	s.skipped.init(config.Policy)
 	s.mamba.init(&s.config, cache)
@@ -124,6 +127,7 @@ func (s *Scheduler) preempt(r *request) {
 	s.free(r)
 	s.freeInputs(r)
 	s.cache.Preempt(r.kv)
+	s.zero.loose = true
 	s.forgetMatch(r)
 	r.status = preempted
 	r.drafts = r.drafts[:0]

@@ -36,6 +36,11 @@ type Step struct {
 	EncoderInputs       []EncoderInput // to encode, before the rows are computed
 	FreedEncoderOutputs []string       // identifiers of items whose outputs are needed no more; to drop first
 
+	// ZeroBlocks are blocks whose bytes must be zeroed before copies and rows, with
+	// Config.ZeroNewBlocks; an id can come twice.
+	ZeroBlocks []int32
+	Tails      []Tail // for a connector that sends, once the copies are made
+
 	Loads   []Loading // to begin, for requests that wait for keys and values from elsewhere
 	Queries []Query   // requests that wait for SetMatch
 }
@@ -60,6 +65,16 @@ type Copy struct {
 	Index    int // slot of the table that the worker has, where Dst goes; -1: none, or the step has the whole table
 }
 
+// A Tail is a block with the state at the last hash of a prompt, inside a block of a Mamba
+// group (kvcache.Tail). It stays until the blocks of the request are free.
+type Tail struct {
+	ID        ID
+	UserData  uint64
+	Group     int
+	Block     int32
+	NumTokens int
+}
+
 // RowBlocks are the block ids of a row in a group: all of them for a new or
 // resumed request, else those added in this step.
 func (t *Step) RowBlocks(row, group int) []int32 {
@@ -78,6 +93,7 @@ func (t *Step) reset(groups int) {
 	t.Preempted, t.Finished, t.NumScheduledTokens = t.Preempted[:0], t.Finished[:0], 0
 	t.EncoderInputs, t.FreedEncoderOutputs = t.EncoderInputs[:0], t.FreedEncoderOutputs[:0]
 	t.Loads, t.Queries = t.Loads[:0], t.Queries[:0]
+	t.ZeroBlocks, t.Tails = t.ZeroBlocks[:0], t.Tails[:0]
 	for len(t.Slots) < groups {
 		t.Slots = append(t.Slots, nil)
 	}

@@ -54,6 +54,13 @@ func (w *worker) begin(step *Step, known map[ID][]int32) {
 		delete(w.tables, id)
 	}
 	w.encoder.begin(step, w.extras)
+	for _, id := range step.ZeroBlocks {
+		for g, group := range w.groups {
+			for i := range int64(group.BlockSize) {
+				delete(w.memory[g], int64(id)*int64(group.BlockSize)+i)
+			}
+		}
+	}
 	for _, c := range step.Copies {
 		size := int64(w.groups[c.Group].BlockSize)
 		for i := range size {

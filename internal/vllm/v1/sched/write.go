@@ -24,6 +24,8 @@ func (s *Scheduler) write(step *Step) {
 	for i := range b.rows {
 		s.writeRow(step, i, &b.rows[i])
 	}
+	s.writeZeroBlocks(step)
+	s.writeTails(step)
 	s.writeCopies(step)
 	b.preempted = append(b.preempted, s.preempted...)
 	b.finished = append(b.finished, s.finished...)

@@ -1,0 +1,159 @@
+package kvcache
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The scenarios and their values are those of vLLM's
+// tests/v1/core/prefix_cache/test_partial_prefix_cache_hits.py.
+
+// withTail is a cache whose Mamba group has blocks of two hashes.
+func withTail(t *testing.T) *Cache {
+	return newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.HandOffTails = 24, true },
+		Group{Kind: Full, BlockSize: 2}, Group{Kind: Mamba, BlockSize: 4, Align: true})
+}
+
+// continued is a request whose prompt of n tokens is computed, with slots for one more.
+func continued(t *testing.T, c *Cache, n int) *Request {
+	r := prefilled(t, c, n)
+	require.Empty(t, c.TakeTails(nil), "the state is still the request's own")
+	r.SetNumComputedTokens(n)
+	c.Append(r, 3)
+	allocate(t, c, r, Alloc{NumNewTokens: 1})
+	return r
+}
+
+// test_take_partial_tail_offloads_returns_cow_target
+func TestTheStateAtTheEndOfAPromptIsHandedOff(t *testing.T) {
+	c := withTail(t)
+	r := continued(t, c, 6)
+	tails := c.TakeTails(nil)
+	copies := c.TakeCopies(nil, 0)
+	require.Len(t, copies, 1)
+	require.Equal(t, []Tail{{Request: r, Group: 1, Block: copies[0].Dst, NumTokens: 6}}, tails)
+	require.Equal(t, copies[0].Src, r.Table(1)[1], "the request goes on in its block")
+	require.Empty(t, c.TakeTails(nil))
+
+	require.EqualValues(t, 1, c.pool.Count(copies[0].Dst), "the request keeps it")
+	require.NoError(t, c.Check())
+	c.Free(r)
+	c.Free(r)
+	require.NoError(t, c.Check())
+	require.Zero(t, c.pool.Count(copies[0].Dst))
+	require.Equal(t, 23, c.pool.NumFree())
+}
+
+// test_partial_tail_pin_survives_released_cow_retention: here the copies are taken first.
+func TestAHandedOffStateIsNotReused(t *testing.T) {
+	c := withTail(t)
+	r := continued(t, c, 6)
+	copies := c.TakeCopies(nil, 0)
+	tails := c.TakeTails(nil)
+	require.Equal(t, copies[0].Dst, tails[0].Block)
+	require.NoError(t, c.Check())
+	rest, err := c.pool.Get(nil, c.pool.NumFree())
+	require.NoError(t, err)
+	require.NotContains(t, rest, tails[0].Block)
+	require.EqualValues(t, 1, c.pool.Count(tails[0].Block))
+	require.Equal(t, r, tails[0].Request)
+}
+
+// test_partial_tail_offload_dropped_when_request_freed_before_drain
+func TestAStateOfARequestThatIsGoneIsNotHandedOff(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(c *Cache, r *Request)
+	}{
+		{"free", func(c *Cache, r *Request) { c.Free(r) }},
+		{"preempt", func(c *Cache, r *Request) { c.Preempt(r) }},
+		{"drop", func(c *Cache, r *Request) { c.Drop(r) }},
+		{"free later", func(c *Cache, r *Request) { c.FreeAfter(r, 1) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := withTail(t)
+			tc.end(c, continued(t, c, 6))
+			require.Empty(t, c.TakeTails(nil))
+			require.NoError(t, c.Check())
+		})
+	}
+}
+
+// test_take_partial_tail_offloads_empty_without_partial_tail
+func TestAPromptOfWholeBlocksHandsNothingOff(t *testing.T) {
+	c := withTail(t)
+	continued(t, c, 4)
+	require.Empty(t, c.TakeTails(nil))
+}
+
+// Ensure that what hits the state does not hand it off once more.
+func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
+	c := withTail(t)
+	continued(t, c, 6)
+	c.TakeTails(nil)
+	c.TakeCopies(nil, 0)
+	c.StartStep()
+	r, err := c.Add(Spec{Tokens: append(counting(6), 9, 9, 9)})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, 6, hit.NumTokens)
+	allocate(t, c, r, Alloc{Hit: &hit, NumNewTokens: 2})
+	require.Len(t, c.copies, 1)
+	require.Empty(t, c.TakeTails(nil))
+}
+
+// Ensure that a block that was handed off waits for the step, too, and that it is given back
+// after the others, which are given back from the last one on (pop_blocks_for_free).
+func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
+	c := withTail(t)
+	r := continued(t, c, 6)
+	tail := c.TakeTails(nil)[0].Block
+	c.TakeCopies(nil, 0)
+	c.FreeAfter(r, 5)
+	require.NoError(t, c.Check())
+	require.EqualValues(t, 1, c.pool.Count(tail))
+	require.Equal(t, tail, c.deferred[0].ids[0])
+	c.Processed(5)
+	require.Equal(t, 23, c.pool.NumFree())
+	require.NoError(t, c.Check())
+}
+
+// Ensure that new blocks are told once, in groups with keys and values: also one for the copy
+// of a block that a hit ends in, but none for states.
+func TestNewBlocksAreTold(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		align bool
+	}{{"states at ends of blocks", true}, {"states of all blocks", false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newHybrid(t, func(c *Config) { c.HashBlockSize, c.RecordNewBlocks = 2, true },
+				Group{Kind: Full, BlockSize: 4}, Group{Kind: Mamba, BlockSize: 4, Align: tc.align})
+			r := prefilled(t, c, 6)
+			require.Equal(t, r.Table(0), c.TakeNewBlocks(nil))
+			r.SetNumComputedTokens(6)
+			c.Append(r, 3)
+			allocate(t, c, r, Alloc{NumNewTokens: 1})
+			c.TakeCopies(nil, 0)
+			c.StartStep()
+			require.Empty(t, c.TakeNewBlocks(nil))
+			again, err := c.Add(Spec{Tokens: append(counting(6), 9, 9, 9)})
+			require.NoError(t, err)
+			var hit Hit
+			c.Lookup(again, &hit)
+			allocate(t, c, again, Alloc{Hit: &hit, NumNewTokens: 9 - hit.NumTokens})
+			require.Equal(t, again.Table(0)[hit.NumTokens/4:], c.TakeNewBlocks(nil))
+			c.NoteUnwritten(again, 4)
+			require.Equal(t, again.Table(0)[1:], c.TakeNewBlocks(nil))
+		})
+	}
+}
+
+// test_zeroing_block_ids_cover_only_loaded_attention_blocks of
+// tests/v1/kv_connector/unit/test_nixl_connector_hma.py
+func TestBlocksOfSomeTokens(t *testing.T) {
+	c := newHybrid(t, func(c *Config) { c.MaxModelLen = 128 }, Group{Kind: Full, BlockSize: 16}, Group{Kind: Mamba, BlockSize: 16})
+	r := prefilled(t, c, 96)
+	require.Equal(t, r.Table(0)[1:4], c.BlocksIn(nil, r, 16, 56))
+}
