@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "cache_check.h"
+#include "llm_attention.h"
 
 static llm_cache_step step;
 static llm_cache_outcome outcome;
@@ -303,6 +304,45 @@ static void plans_of_no_cache(void) {
     EXPECT(LLM_CACHE_E_SMALL, llm_cache_plan_memory(windows, LLM_CACHE_MAX_GROUPS, 1 << 30, 0, &plans[0]));
 }
 
+/* A store does not begin a part of a step: its blocks and the step before stay as they are. */
+static void steps_of_no_scheduler(void) {
+    llm_kvstore_config config = {.size = sizeof config, .layers = 1, .blocks = 8, .block_size = 16, .kv_heads = 1, .head_size = 32, .threads = 1};
+    llm_kvstore store;
+    OK(llm_kvstore_open(&config, &store));
+    llm_attention_cache memory = {.size = sizeof memory};
+    OK(llm_kvstore_layer(store, 0, &memory));
+    float data[32] = {1, 2, 3};
+    llm_tensor keys = {.at = data, .rows = 1, .stride = 32}, values = keys;
+    llm_cache_row row = {.id = 5, .kind = LLM_CACHE_ROW_NEW, .tokens = 1};
+    llm_cache_copy copy = {.src = 1, .dst = 2, .index = -1, .id = 5};
+    llm_request gone = 5;
+    int32_t block = 1;
+    int64_t start = 0, end = 1, slot = 16;
+    llm_cache_step good = {.size = sizeof good, .tokens = 1, .rows = {&row, 1, 1}, .blocks = {&block, 1, 1}};
+    good.block_starts = (llm_cache_i64s){&start, 1, 1}, good.block_ends = (llm_cache_i64s){&end, 1, 1}, good.slots = (llm_cache_i64s){&slot, 1, 1};
+    OK(llm_kvstore_begin(store, &good));
+    OK(llm_kvstore_write(store, 0, &keys, &values, NULL));
+    unsigned char *was = malloc((size_t)memory.key_bytes);
+    CHECK(was != NULL);
+    memcpy(was, memory.key, (size_t)memory.key_bytes);
+    llm_cache_step bad = good;
+    bad.copies = (llm_cache_copies){&copy, 1, 1};
+    block = 8; /* there are 8, from 0 on */
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &bad));
+    block = 1, row.tokens = 2;
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &bad));
+    row.tokens = 1, row.kind = LLM_CACHE_ROW_RUNNING;
+    bad.preempted = (llm_cache_ids){&gone, 1, 1};
+    EXPECT(LLM_CACHE_E_REQUEST, llm_kvstore_begin(store, &bad));
+    CHECK(memcmp(was, memory.key, (size_t)memory.key_bytes) == 0);
+    OK(llm_kvstore_write(store, 0, &keys, &values, NULL)); /* of the step before */
+    bad.preempted.len = 0, row.computed = 1, start = 1, end = 0, bad.blocks.len = 0;
+    OK(llm_kvstore_begin(store, &bad)); /* its table is still there */
+    CHECK(memcmp(was, memory.key, (size_t)memory.key_bytes) != 0);
+    OK(llm_kvstore_close(store));
+    free(was);
+}
+
 int main(int argc, char **argv) {
     step = step_new();
     outcome = outcome_new();
@@ -319,6 +359,7 @@ int main(int argc, char **argv) {
     no_loads();
     plans_that_fail();
     plans_of_no_cache();
+    steps_of_no_scheduler();
     configs(argc > 1 ? atoi(argv[1]) : 10);
     specs(argc > 1 ? atoi(argv[1]) : 10);
     step_free(&step);
