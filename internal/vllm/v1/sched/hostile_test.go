@@ -37,6 +37,7 @@ func anyConfig(t *rapid.T) *Scheduler {
 		AdmitChunks: rapid.Bool().Draw(t, "admit chunks"), ReturnDrafts: rapid.Bool().Draw(t, "return drafts"),
 		Connector: rapid.SampledFrom(connectors).Draw(t, "connector"),
 		AsVLLM:    rapid.Bool().Draw(t, "as vllm"), AsyncScheduling: rapid.Bool().Draw(t, "async"),
+		ZeroNewBlocks:        rapid.Bool().Draw(t, "zero"),
 		PipelineParallelSize: small("stages", 3), MaxConcurrentBatches: small("batches", 4),
 		Cache: kvcache.Config{
 			NumGPUBlocks: small("blocks", 30), Groups: rapid.SliceOfN(group, 1, 3).Draw(t, "groups"), MaxModelLen: 1 + small("longest", 40),
