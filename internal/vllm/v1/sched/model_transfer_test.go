@@ -48,6 +48,10 @@ func (e *engine) drawTransfers(t *rapid.T, spec *Spec) {
 func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 	spec.LoRAID = int64(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "adapter"))
 	spec.Extras.LoRA = []string{"", "ada", "bob"}[spec.LoRAID]
+	if e.pictures {
+		e.drawPictures(t, spec)
+		return
+	}
 	spec.IsEmbed = make([]byte, len(spec.Tokens))
 	at := rapid.IntRange(0, 1).Draw(t, "offset")
 	for n := rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "items"); n > 0 && at+1 < len(spec.Tokens); n-- {
@@ -60,6 +64,15 @@ func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 			}
 		}
 		at += length + rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "gap")
+	}
+}
+
+// drawPictures draws items that few other requests have, one after the other.
+func (e *engine) drawPictures(t *rapid.T, spec *Spec) {
+	for at := 0; at+5 < len(spec.Tokens) && len(spec.Extras.Items) < 3; {
+		length := rapid.IntRange(3, 5).Draw(t, "length")
+		spec.Extras.Items = append(spec.Extras.Items, blockhash.Item{Identifier: fmt.Sprint(e.added%5, at, length), Offset: at, Length: length})
+		at += length + rapid.IntRange(0, 2).Draw(t, "gap")
 	}
 }
 
