@@ -6,16 +6,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// begun has two requests of two groups.
+func begun(t *testing.T) *Requests {
+	q := NewRequests(2, 4, 10)
+	rows := []Row{{ID: 1, Fresh: true, Tokens: 6}, {ID: 2, Fresh: true, Tokens: 3}}
+	blocks, starts, ends := []int32{1, 2, 3, 4, 5, 6}, []int64{0, 0, 0, 0}, []int64{2, 4, 5, 6}
+	require.NoError(t, q.Check(nil, rows, blocks, starts, ends))
+	q.Begin(rows, blocks, starts, ends)
+	return q
+}
+
 // Ensure that a step that is wrong anywhere is refused as a whole.
 func TestAStepThatCannotBeginChangesNothing(t *testing.T) {
-	begin := func() *Requests {
-		q := NewRequests(2, 4, 10)
-		rows := []Row{{ID: 1, Fresh: true, Tokens: 6}, {ID: 2, Fresh: true, Tokens: 3}}
-		blocks, starts, ends := []int32{1, 2, 3, 4, 5, 6}, []int64{0, 0, 0, 0}, []int64{2, 4, 5, 6}
-		require.NoError(t, q.Check(nil, rows, blocks, starts, ends))
-		q.Begin(rows, blocks, starts, ends)
-		return q
-	}
 	type step struct {
 		gone         []uint64
 		rows         []Row
@@ -49,11 +51,11 @@ func TestAStepThatCannotBeginChangesNothing(t *testing.T) {
 		{"too few blocks", func(s *step) { s.rows[1].Tokens = 5 }, ErrArgument},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			q, s := begin(), good()
+			q, s := begun(t), good()
 			tc.change(&s)
 			err := q.Check(s.gone, s.rows, s.blocks, s.starts, s.ends)
 			require.ErrorIs(t, err, tc.wantErr)
-			want := begin()
+			want := begun(t)
 			require.Equal(t, want.tables, q.tables)
 			require.Equal(t, want.Starts, q.Starts)
 			require.Equal(t, want.Lens, q.Lens)
