@@ -134,6 +134,17 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	require.Len(t, drain(t, WithoutLonger(s, longest)), 3, "a request may be exactly as long as the model takes")
 }
 
+// Ensure that requests without an end, all of which are too long, are given up.
+func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
+	s, err := Gamma(fixed{300, 200}, 1, 1, 1, 0, 0)
+	require.NoError(t, err)
+	var r Request
+	err = WithoutLonger(s, 499).Next(&r)
+	require.ErrorIs(t, err, ErrNoneFits)
+	require.ErrorContains(t, err, "longer than the 499 tokens of a sequence; raise --max-len")
+	require.NoError(t, WithoutLonger(s, 500).Next(&r))
+}
+
 // fixed are requests that are all the same.
 type fixed struct{ prompt, output int }
 

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -53,6 +54,13 @@ func (f *faster) Next(r *Request) error {
 	return err
 }
 
+// ErrNoneFits is wrapped when all requests of a workload seem to be too long.
+var ErrNoneFits = errors.New("no request fits")
+
+// mostDropped is how many requests in a row may be too long before a source is given up:
+// one without an end would be read for ever.
+const mostDropped = 100_000
+
 // WithoutLonger drops requests that are longer than a model takes, prompt and output
 // together, and counts them.
 func WithoutLonger(s Source, longest int) *Fitted { return &Fitted{source: s, longest: longest} }
@@ -64,14 +72,16 @@ type Fitted struct {
 	longest int
 }
 
-// Next implements Source.
+// Next implements Source. The error wraps ErrNoneFits after 100,000 requests in a row that
+// are too long.
 func (f *Fitted) Next(r *Request) error {
-	for {
+	for range mostDropped {
 		if err := f.source.Next(r); err != nil || r.Prompt+r.Output <= f.longest {
 			return err
 		}
 		f.Dropped++
 	}
+	return fmt.Errorf("%w: %d in a row are longer than the %d tokens of a sequence; raise --max-len or take another model", ErrNoneFits, mostDropped, f.longest)
 }
 
 // ArrivingBefore is the requests of a source that arrive before until, in seconds.
