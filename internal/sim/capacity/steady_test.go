@@ -280,3 +280,18 @@ func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 		require.True(t, point.Holds, point.Reason)
 	}
 }
+
+// Ensure that requests of a workload, of which there are as many as it takes, are never too
+// few, also at rates near which answers begin to take longer.
+func TestAWorkloadIsNeverTooShort(t *testing.T) {
+	p, err := scenario.Open(scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Workers: 2})
+	require.NoError(t, err)
+	load, err := NewSteadyLoad(p, 1, 0)
+	require.NoError(t, err)
+	for _, rate := range []float64{2.12, 2.14, 2.16, 2.24} {
+		point, err := measureSteady(context.Background(), p, load.sets[0], 0, rate, slo(t, "ttft<1s@p99,tpot<80ms@p99"), CompareHorizon, false)
+		require.NoError(t, err)
+		require.False(t, point.Short, "%v requests/s: %s", rate, point.Reason)
+		require.True(t, point.Holds, "%v requests/s, of 4.11: %s", rate, point.Reason)
+	}
+}
