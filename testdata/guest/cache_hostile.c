@@ -1,6 +1,6 @@
 /*
- * cache_hostile - what a caller gives may be anything: requests whose fields are at and around every limit get an
- * answer other than LLM_CACHE_E_INTERNAL, and the cache goes on. A call that fails has written nothing, but each len
+ * cache_hostile - what a caller gives may be anything: configs and requests whose fields are at and around every limit
+ * get an answer other than LLM_CACHE_E_INTERNAL, and the cache goes on. A call that fails has written nothing, but each len
  * that it needs with LLM_CACHE_E_SMALL, and what fits with LLM_CACHE_E_MEMORY.
  * Its argument is the number of hundreds of requests.
  */
@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "cache_check.h"
+#include "llm_attention.h"
 
 static llm_cache_step step;
 static llm_cache_outcome outcome;
@@ -68,7 +69,8 @@ static void specs(int hundreds) {
         llm_cache_spec spec = any_spec();
         llm_request id = 99;
         int got = llm_cache_add(cache, &spec, &id);
-        CHECK(got == LLM_CACHE_OK || got == LLM_CACHE_E_NULL || got == LLM_CACHE_E_SIZE || got == LLM_CACHE_E_RANGE);
+        CHECK(got == LLM_CACHE_OK || got == LLM_CACHE_E_NULL || got == LLM_CACHE_E_SIZE || got == LLM_CACHE_E_RANGE ||
+              got == LLM_CACHE_E_OVERLAP); /* a long array reaches id */
         CHECK((got == LLM_CACHE_OK) != (id == 99));
         if (got) {
             refused++;
@@ -87,6 +89,66 @@ static void specs(int hundreds) {
         OK(llm_cache_close(cache));
     }
     CHECK(added > 10 * hundreds && refused > 10 * hundreds);
+}
+
+static llm_cache_group groups[LLM_CACHE_MAX_GROUPS];
+
+static llm_cache_config any_config(void) {
+    static const int32_t blocks[] = {INT32_MIN, -1, 0, 1, 2, 3, LLM_CACHE_MAX_BLOCKS + 1, INT32_MAX};
+    static const int32_t block_sizes[] = {INT32_MIN, 0, 1, 3, 65521, LLM_CACHE_MAX_BLOCK_SIZE, LLM_CACHE_MAX_BLOCK_SIZE + 1, INT32_MAX};
+    static const int32_t longest_of[] = {INT32_MIN, 0, 1, 2, LLM_CACHE_MAX_MODEL_LEN, LLM_CACHE_MAX_MODEL_LEN + 1, INT32_MAX};
+    static const uint32_t some_flags[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 0xfff, UINT32_MAX};
+    static const double parts[] = {-1, 0, 0.5, 1, 2, INFINITY, NAN};
+    const char *const seeds[] = {"", "a", longest, too_long};
+    llm_cache_config c = config_small();
+    c.num_gpu_blocks = MOSTLY(100, blocks), c.block_size = MOSTLY(16, block_sizes), c.max_num_seqs = MOSTLY(8, numbers);
+    c.max_num_batched_tokens = MOSTLY(512, numbers), c.max_model_len = MOSTLY(512, longest_of);
+    c.policy = MOSTLY(1, numbers), c.hash = (int32_t)draw(3), c.hash_seed = MOSTLY(NULL, seeds);
+    c.flags = (draw(2) ? 0 : ONE_OF(some_flags)) | (draw(2) ? 0 : ONE_OF(some_flags));
+    c.long_prefill_token_threshold = MOSTLY(0, numbers), c.num_lookahead_tokens = MOSTLY(0, numbers), c.num_speculative_tokens = MOSTLY(0, numbers);
+    c.watermark = MOSTLY(0, parts), c.retention_interval = MOSTLY(0, numbers), c.scheduler_block_size = MOSTLY(0, block_sizes);
+    c.pipeline_parallel_size = MOSTLY(0, numbers), c.max_concurrent_batches = MOSTLY(0, numbers), c.max_in_flight_tokens = MOSTLY(0, numbers);
+    c.max_loras = MOSTLY(0, numbers), c.encoder_cache_size = MOSTLY(20, numbers), c.max_num_encoder_input_tokens = MOSTLY(0, numbers);
+    c.residency_sample = MOSTLY(0, parts);
+    for (int g = 0; g < 3; g++) {
+        groups[g] = (llm_cache_group){.kind = (int32_t)draw(4), .block_size = MOSTLY(16, block_sizes), .flags = draw(4) ? 0 : (int32_t)draw(5)};
+        groups[g].window = groups[g].kind == LLM_CACHE_SLIDING_WINDOW ? MOSTLY(8, numbers) : MOSTLY(0, numbers);
+        groups[g].chunk = groups[g].kind == LLM_CACHE_CHUNKED_LOCAL ? MOSTLY(32, numbers) : MOSTLY(0, numbers);
+        groups[g].retained = MOSTLY(0, numbers), groups[g].num_speculative_blocks = MOSTLY(0, numbers), groups[g].reserved = MOSTLY(0, numbers);
+    }
+    if (draw(2)) {
+        c.groups = groups, c.groups_len = draw(12) ? 1 + draw(3) : ONE_OF(lengths), c.block_size = 0;
+    }
+    return c;
+}
+
+/* A config is refused, or its cache serves. */
+static void configs(int hundreds) {
+    int made = 0, refused = 0;
+    for (int round = 0; round < 100 * hundreds; round++) {
+        llm_cache_config config = any_config();
+        llm_cache cache = 99;
+        int got = llm_cache_open(&config, &cache);
+        CHECK(got == LLM_CACHE_OK || got == LLM_CACHE_E_RANGE); /* groups are counted before their memory is looked at */
+        CHECK((got == LLM_CACHE_OK) != (cache == 99));
+        if (got) {
+            refused++;
+            continue;
+        }
+        made++;
+        llm_cache_spec spec = {.size = sizeof spec, .tokens = {tokens, 10}, .max_tokens = 3};
+        llm_request id;
+        got = llm_cache_add(cache, &spec, &id);
+        CHECK(got == LLM_CACHE_OK || got == LLM_CACHE_E_RANGE); /* too long, or too few blocks */
+        for (int steps = 0; steps < 3; steps++) {
+            OK(llm_cache_schedule(cache, &step));
+            if (step.rows.len > 0) {
+                sample(cache, &step, &outcome);
+            }
+        }
+        OK(llm_cache_close(cache));
+    }
+    CHECK(made > 5 * hundreds && refused > 5 * hundreds);
 }
 
 /* The len of each array of a step. */
@@ -242,6 +304,45 @@ static void plans_of_no_cache(void) {
     EXPECT(LLM_CACHE_E_SMALL, llm_cache_plan_memory(windows, LLM_CACHE_MAX_GROUPS, 1 << 30, 0, &plans[0]));
 }
 
+/* A store does not begin a part of a step: its blocks and the step before stay as they are. */
+static void steps_of_no_scheduler(void) {
+    llm_kvstore_config config = {.size = sizeof config, .layers = 1, .blocks = 8, .block_size = 16, .kv_heads = 1, .head_size = 32, .threads = 1};
+    llm_kvstore store;
+    OK(llm_kvstore_open(&config, &store));
+    llm_attention_cache memory = {.size = sizeof memory};
+    OK(llm_kvstore_layer(store, 0, &memory));
+    float data[32] = {1, 2, 3};
+    llm_tensor keys = {.at = data, .rows = 1, .stride = 32}, values = keys;
+    llm_cache_row row = {.id = 5, .kind = LLM_CACHE_ROW_NEW, .tokens = 1};
+    llm_cache_copy copy = {.src = 1, .dst = 2, .index = -1, .id = 5};
+    llm_request gone = 5;
+    int32_t block = 1;
+    int64_t start = 0, end = 1, slot = 16;
+    llm_cache_step good = {.size = sizeof good, .tokens = 1, .rows = {&row, 1, 1}, .blocks = {&block, 1, 1}};
+    good.block_starts = (llm_cache_i64s){&start, 1, 1}, good.block_ends = (llm_cache_i64s){&end, 1, 1}, good.slots = (llm_cache_i64s){&slot, 1, 1};
+    OK(llm_kvstore_begin(store, &good));
+    OK(llm_kvstore_write(store, 0, &keys, &values, NULL));
+    unsigned char *was = malloc((size_t)memory.key_bytes);
+    CHECK(was != NULL);
+    memcpy(was, memory.key, (size_t)memory.key_bytes);
+    llm_cache_step bad = good;
+    bad.copies = (llm_cache_copies){&copy, 1, 1};
+    block = 8; /* there are 8, from 0 on */
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &bad));
+    block = 1, row.tokens = 2;
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &bad));
+    row.tokens = 1, row.kind = LLM_CACHE_ROW_RUNNING;
+    bad.preempted = (llm_cache_ids){&gone, 1, 1};
+    EXPECT(LLM_CACHE_E_REQUEST, llm_kvstore_begin(store, &bad));
+    CHECK(memcmp(was, memory.key, (size_t)memory.key_bytes) == 0);
+    OK(llm_kvstore_write(store, 0, &keys, &values, NULL)); /* of the step before */
+    bad.preempted.len = 0, row.computed = 1, start = 1, end = 0, bad.blocks.len = 0;
+    OK(llm_kvstore_begin(store, &bad)); /* its table is still there */
+    CHECK(memcmp(was, memory.key, (size_t)memory.key_bytes) != 0);
+    OK(llm_kvstore_close(store));
+    free(was);
+}
+
 int main(int argc, char **argv) {
     step = step_new();
     outcome = outcome_new();
@@ -258,6 +359,8 @@ int main(int argc, char **argv) {
     no_loads();
     plans_that_fail();
     plans_of_no_cache();
+    steps_of_no_scheduler();
+    configs(argc > 1 ? atoi(argv[1]) : 10);
     specs(argc > 1 ? atoi(argv[1]) : 10);
     step_free(&step);
     outcome_free(&outcome);
