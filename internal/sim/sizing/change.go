@@ -72,10 +72,17 @@ func (s *sizer) scale(c *Change) {
 	if c.Trouble != "" {
 		return
 	}
-	for i := range c.rates {
-		c.rates[i] *= s.base.Rate / s.near.Rate
-	}
+	c.rates = s.scaled(c.rates)
 	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
+}
+
+// scaled are rates of the runs that are compared as they are to what is answered.
+func (s *sizer) scaled(rates []float64) []float64 {
+	all := make([]float64, len(rates))
+	for i := range rates {
+		all[i] = rates[i] * s.base.Rate / s.near.Rate
+	}
+	return all
 }
 
 // gains compare rates seed by seed, where there is something to compare with.

@@ -28,6 +28,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	for i := range all {
 		s.scale(&all[i])
 	}
+	r.asIs = s.scaled(s.near.Rates())
 	limits, sizes := len(s.limits()), len(s.blockSizes())
 	r.Limits = ranked(all[:limits])
 	r.BlockSizes = all[limits:][:sizes]
