@@ -56,6 +56,24 @@ TEST(task4_finds_any_sequence_of_the_list, "Find the sequence.") {
     world_close(&w);
 }
 
+/* A pool that begins at a multiple of 4 and of no more. */
+TEST(task4_any_address_of_the_pool, "Calculate the exact physical memory address of the target block") {
+    static _Alignas(16) int space[1 + 4 * KV_PER_BLOCK];
+    int *pool = space + 1;
+    LLMEngine *engine = llm_init(pool, 4 * BLOCK_SIZE);
+    CHECK(engine != NULL && engine->pool_base_ptr == pool);
+    CHECK(create_sequence(engine, 1, 17) != NULL);
+    CHECK_INT(append_kv(engine, 1, 5), 0);
+    CHECK_INT(pool[KV_PER_BLOCK + 1], 5);
+    CHECK(fork_sequence(engine, 1, 2) != NULL);
+    CHECK_INT(append_kv(engine, 1, 6), 0); /* a copy of block 1 in block 2 */
+    CHECK_INT(pool[2 * KV_PER_BLOCK + 1], 5);
+    CHECK_INT(pool[2 * KV_PER_BLOCK + 2], 6);
+    CHECK_INT(pool[KV_PER_BLOCK + 2], 0);
+    CHECK_INT(space[0], 0);
+    CHECK_INT(llm_destroy(engine), 0);
+}
+
 TEST(task4_returns_zero, "Increment kv_count and return 0.") {
     struct world w;
     open_with(&w, 10, 1);
