@@ -74,6 +74,22 @@ TEST(task4_any_address_of_the_pool, "Calculate the exact physical memory address
     CHECK_INT(llm_destroy(engine), 0);
 }
 
+/* Nobody remembers that an append was refused. */
+TEST(task4_refused_append_may_succeed_later, "No, if the L2 slot is mapped and ref_count == 1 (Exclusive access).") {
+    struct world w;
+    open_with(&w, 1, 5);
+    CHECK(fork_sequence(w.engine, 1, 2) != NULL);
+    refuses(&w, 1);
+    CHECK_INT(free_sequence(w.engine, 2), 0); /* no block is freed by it */
+    struct state s;
+    state_take(&s, &w);
+    CHECK_INT(append_kv(w.engine, 1, 9), 0);
+    s.seq[0].kv_count = 6;
+    state_write(&s, &w, 0, 5, 9);
+    CHECK_STATE(&s, &w);
+    world_close(&w);
+}
+
 TEST(task4_returns_zero, "Increment kv_count and return 0.") {
     struct world w;
     open_with(&w, 10, 1);
@@ -644,6 +660,7 @@ const struct test task4_tests[] = {
     LISTED(task4_refuses_unknown_id),
     LISTED(task4_finds_any_sequence_of_the_list),
     LISTED(task4_any_address_of_the_pool),
+    LISTED(task4_refused_append_may_succeed_later),
     LISTED(task4_returns_zero),
     LISTED(task4_increments_kv_count),
     LISTED(task4_stores_at_the_offset),
