@@ -78,9 +78,9 @@ $(B)/libllm_memory.so: $(SOURCES) Makefile
 	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) '-extld=\"$(CURDIR)/capi/link\"' -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
 	  mv $$dir/libllm_memory.so $@
 
-# After the other, because both may install tools. One object, so that the
-# runtime's constructor stays in front of ours, both run before those of the
-# program, of whatever priority, which may call, and only the public names are global.
+# After the other, because both may install tools. It is one object, so that only the
+# public names are global and the runtime's constructor stays in front of ours. Both
+# run before the constructors of the program, whose priorities begin at 101: these may call.
 $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	@.ci/tools build
 	@mkdir -p $(B)

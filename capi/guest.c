@@ -106,28 +106,43 @@ static void stay_loaded(void) {
 
 /*
  * A process ends with its last thread, and the runtime's threads do not end. So when
- * main has left by pthread_exit, the main thread stays in this destructor, the last of
- * all, until no other thread of the program is left, and exits then as glibc would.
+ * main leaves by pthread_exit, its last destructor starts a thread that waits until no
+ * other thread of the program is left, and exits then as glibc would. The kernel goes on
+ * counting a main thread that has left. Under Memcheck the main thread waits itself,
+ * since the exit ends the runtime's threads and that one would be among them.
  */
 static pthread_key_t main_thread;
+static sigset_t mask_of_main;
 
-static void await_others(void *round) {
+static void *await_others(void *unused) {
     const struct timespec pause = {.tv_nsec = 10000000};
-    if ((intptr_t)round < PTHREAD_DESTRUCTOR_ITERATIONS) { /* the program's own come first */
-        pthread_setspecific(main_thread, (char *)round + 1);
-        return;
-    }
     int others;
     while ((others = llm_threads_of_host()) > 1) {
         nanosleep(&pause, NULL);
     }
     if (others == 1 && !left) {
+        pthread_sigmask(SIG_SETMASK, &mask_of_main, NULL);
         exit(0);
     }
+    return unused;
+}
+
+static void main_leaves(void *round) {
+    pthread_t waits;
+    if ((intptr_t)round < PTHREAD_DESTRUCTOR_ITERATIONS) { /* the program's own come first */
+        pthread_setspecific(main_thread, (char *)round + 1);
+        return;
+    }
+    pthread_sigmask(SIG_SETMASK, NULL, &mask_of_main);
+    if (watched || pthread_create(&waits, NULL, await_others, NULL) != 0) {
+        await_others(NULL);
+        return;
+    }
+    pthread_detach(waits);
 }
 
 static void watch_main(void) {
-    if (syscall(SYS_gettid) == getpid() && pthread_key_create(&main_thread, await_others) == 0) {
+    if (syscall(SYS_gettid) == getpid() && pthread_key_create(&main_thread, main_leaves) == 0) {
         pthread_setspecific(main_thread, (void *)1);
     }
 }

@@ -154,8 +154,6 @@ func itemsOf(in *C.llm_cache_spec, s *spans) ([]blockhash.Item, error) {
 			return nil, err
 		case hash == "":
 			return nil, fail(C.LLM_CACHE_E_NULL, "item %d has no hash", i)
-		case int64(item.offset)+int64(item.length) > int64(in.tokens.len):
-			return nil, fail(C.LLM_CACHE_E_RANGE, "item %d ends at token %d of %d", i, int64(item.offset)+int64(item.length), int64(in.tokens.len))
 		}
 		items = append(items, blockhash.Item{Identifier: hash, Offset: int(item.offset), Length: int(item.length)})
 	}

@@ -38,20 +38,25 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	if in.tokens < 0 || len(slots) != int(in.tokens)*k.groups {
 		return fail(C.LLM_CACHE_E_RANGE, "%d slots for %d tokens in %d groups", len(slots), in.tokens, k.groups)
 	}
-	k.begun = false
+	k.gone = k.gone[:0]
 	for _, id := range slices.Concat(preempted, finished) {
-		k.requests.Forget(uint64(id))
+		k.gone = append(k.gone, uint64(id))
 	}
-	if err := k.copy(copies); err != nil {
+	if err := k.rowsOf(rows, int(in.tokens)); err != nil {
 		return err
 	}
-	if err := k.enter(rows, blocks, starts, ends, int(in.tokens)); err != nil {
+	if err := k.requests.Check(k.gone, k.rows, blocks, starts, ends); err != nil {
 		return err
 	}
+	if err := k.copy(copies); err != nil { // the last thing that can fail
+		return err
+	}
+	k.requests.Begin(k.rows, blocks, starts, ends)
 	k.slots, k.begun = append(k.slots[:0], slots...), true
 	return nil
 }
 
+// copy copies blocks, and drops the tables of requests that are gone.
 func (k *store) copy(copies []C.llm_cache_copy) error {
 	k.pairs = k.pairs[:0]
 	for _, c := range copies {
@@ -60,13 +65,16 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 	if err := k.s.CopyBlocks(k.pairs); err != nil {
 		return err
 	}
+	for _, id := range k.gone {
+		k.requests.Forget(id)
+	}
 	for _, c := range copies {
 		k.requests.Point(uint64(c.id), int(c.group), int(c.index), int32(c.dst))
 	}
 	return nil
 }
 
-func (k *store) enter(rows []C.llm_cache_row, blocks []int32, starts, ends []int64, tokens int) error {
+func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	left := tokens
 	for _, r := range rows {
@@ -78,7 +86,7 @@ func (k *store) enter(rows []C.llm_cache_row, blocks []int32, starts, ends []int
 	if left != 0 {
 		return fail(C.LLM_CACHE_E_RANGE, "the rows have %d tokens, the step %d", tokens-left, tokens)
 	}
-	return k.requests.Begin(k.rows, blocks, starts, ends)
+	return nil
 }
 
 // slotsOf are the slots of the step's tokens in a layer.

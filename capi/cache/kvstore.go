@@ -26,7 +26,8 @@ type store struct {
 	groups   int
 
 	rows  []kvstore.Row
-	slots []int64 // of the step, group by group
+	gone  []uint64 // requests that have lost their blocks
+	slots []int64  // of the step, group by group
 	pairs []kvstore.Pair
 	begun bool
 }

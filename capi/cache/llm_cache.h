@@ -63,7 +63,7 @@
  * encoder_cache_size the library also says when an encoder must run. The step's
  * encoder_inputs are the items to encode before its rows are computed; the worker keeps each
  * output under the hash of its item until the hash is in freed_encoder_outputs of a step. A row whose tokens
- * reach an item always finds its output. encoder_cache_size and
+ * take an embedding of an item always finds its output. encoder_cache_size and
  * max_num_encoder_input_tokens count embeddings; an item has as many as it has
  * tokens, unless is_embed says that some are text.
  *
@@ -99,7 +99,7 @@
  *
  * ERRORS. 0 is success; everything else is negative and has a text. A call that
  * fails has changed nothing, except that llm_cache_schedule keeps the step it has scheduled
- * when it returns LLM_CACHE_E_SMALL. Pointers and lengths are checked as far as they can
+ * when it returns LLM_CACHE_E_SMALL, or LLM_CACHE_E_SIZE because the struct lacks a field. Pointers and lengths are checked as far as they can
  * be: NULL, negative and huge lengths, misaligned arrays and arrays that overlap
  * one that is written are errors. A pointer to memory that is not there is a crash, as everywhere in C.
  *
@@ -145,7 +145,7 @@ enum {
                                   role: llm_cache_match or llm_cache_load_failed without LLM_CACHE_KV_CONSUMER, say */
     LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
-    LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool */
+    LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool, or in a plan, for one request */
     LLM_CACHE_E_INTERNAL = -13 /* a mistake in the library; the cache can only be closed */
 };
 
@@ -503,7 +503,7 @@ typedef struct llm_cache_step {
      * say in the fields that it lacks, the call returns LLM_CACHE_E_SIZE; only tails are then left out.
      */
     llm_cache_loads loads;       /* to begin; also in a step without rows */
-    llm_cache_queries queries;   /* to answer; each step has all that are open */
+    llm_cache_queries queries;   /* to answer: those reached in this step; one that is not answered comes again */
     llm_cache_encoder_inputs encoder_inputs;
     llm_cache_bytes freed_encoder_outputs; /* hashes of items whose outputs are to be dropped before encoder_inputs are
                                               computed, one after the other, each with its final 0; also in a step without rows */
@@ -520,7 +520,8 @@ typedef struct llm_cache_step {
  *
  * LLM_CACHE_E_SMALL: the step is scheduled and kept inside, because it is known
  * only then how large it is. Call again with arrays of at least len entries
- * to get the same step. It is in flight meanwhile; its update before it was handed
+ * to get the same step. LLM_CACHE_E_SIZE for a field that the struct lacks: likewise, with
+ * a struct that has it. It is in flight meanwhile; its update before it was handed
  * out is LLM_CACHE_E_ORDER.
  */
 int llm_cache_schedule(llm_cache cache, llm_cache_step *step);
@@ -683,7 +684,8 @@ enum { LLM_CACHE_MAX_LAYERS = 4096, LLM_CACHE_MAX_WORKERS = 1024 };
 /*
  * Divides `bytes` of memory among n layers. num_gpu_blocks above 0 is used in place
  * of what the bytes suffice for. LLM_CACHE_E_RANGE if the blocks of layers cannot
- * be made alike, or fewer than 2 result.
+ * be made alike with at most LLM_CACHE_MAX_BLOCK_SIZE tokens, more than LLM_CACHE_MAX_GROUPS
+ * groups result, or fewer than 2 blocks.
  */
 int llm_cache_plan_memory(const llm_cache_layer *layers, int64_t n, int64_t bytes, int32_t num_gpu_blocks,
                           llm_cache_plan *plan);
@@ -853,7 +855,8 @@ int llm_cache_reset(llm_cache cache, int preempt);
 /* What steps leave out. */
 enum {
     LLM_CACHE_PAUSE_NONE = 0,
-    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps */
+    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps; one that
+                                is preempted meanwhile waits until the pause is over */
     LLM_CACHE_PAUSE_ALL = 2  /* nothing is scheduled */
 };
 

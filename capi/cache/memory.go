@@ -190,17 +190,40 @@ func text(what string, p *C.char) (string, error) {
 // is known how many entries each needs, then all are filled or none.
 type outputs struct {
 	spans
-	small bool
+	small   bool
+	n       int
+	lengths [fewSpans]length
+	rest    []length
 }
 
-// need sets len to n, and remembers when the array is too small for that. It
-// comes when nothing can fail any more but for lack of room.
-func (o *outputs) need(capacity C.int64_t, length *C.int64_t, n int) {
-	*length = C.int64_t(n)
-	o.small = o.small || int64(n) > int64(capacity)
+// A length is how many entries an array of C needs, and where to say so.
+type length struct {
+	at *C.int64_t
+	n  C.int64_t
 }
 
+// need remembers that an array needs n entries, and when it is too small for that.
+// Nothing is written before fits, because what comes until then can still fail.
+func (o *outputs) need(capacity C.int64_t, at *C.int64_t, n int) {
+	l := length{at, C.int64_t(n)}
+	if o.n < len(o.lengths) {
+		o.lengths[o.n] = l
+		o.n++
+	} else {
+		o.rest = append(o.rest, l)
+	}
+	o.small = o.small || l.n > capacity
+}
+
+// fits sets the len of each array. It comes when nothing can fail any more but for lack
+// of room.
 func (o *outputs) fits() error {
+	for _, l := range o.lengths[:o.n] {
+		*l.at = l.n
+	}
+	for _, l := range o.rest {
+		*l.at = l.n
+	}
 	if o.small {
 		return fail(C.LLM_CACHE_E_SMALL, "an output array is too small: each len is what is needed")
 	}

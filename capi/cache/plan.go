@@ -132,10 +132,12 @@ func (p *planner) make() error {
 	if n := made[0].NumGPUBlocks; n < 2 || n > C.LLM_CACHE_MAX_BLOCKS {
 		return fail(C.LLM_CACHE_E_RANGE, "the memory suffices for %d blocks: want 2 to %d", n, C.LLM_CACHE_MAX_BLOCKS)
 	}
-	for i, t := range p.plans {
-		if err := checkLongest(&p.in[i], t, made[i]); err != nil {
-			return err
-		}
+	if n := len(made[0].Groups); n > C.LLM_CACHE_MAX_GROUPS {
+		return fail(C.LLM_CACHE_E_RANGE, "%d groups of layers result: a cache has at most %d", n, C.LLM_CACHE_MAX_GROUPS)
+	}
+	longest, err := p.longest(made)
+	if err != nil {
+		return err
 	}
 	for i, t := range p.plans {
 		if err := p.needs(t, &p.in[i], made[i]); err != nil {
@@ -145,6 +147,7 @@ func (p *planner) make() error {
 	if err := p.fits(); err != nil {
 		return err
 	}
+	p.writeLongest(longest)
 	for i, t := range p.plans {
 		writePlan(t, made[i])
 		if p.in[i].size >= C.sizeof_llm_cache_plan {
@@ -181,30 +184,52 @@ func stride(made *memplan.Plan) int {
 	return made.Tensors[0].Stride
 }
 
-// checkLongest refuses a plan in which one request of the longest length does not fit.
-func checkLongest(in, t *C.llm_cache_plan, p *memplan.Plan) error {
-	most, inFlight := int(in.max_model_len), int(in.max_in_flight_tokens)
-	switch {
-	case in.size < C.LLM_PLAN_PACKED:
-		return nil
-	case most < 0 || most > C.LLM_CACHE_MAX_MODEL_LEN || inFlight < 0 || inFlight > 1<<30:
-		return fail(C.LLM_CACHE_E_RANGE, "max_model_len is %d and max_in_flight_tokens %d: want 0 to %d and 0 to %d",
-			most, inFlight, C.LLM_CACHE_MAX_MODEL_LEN, 1<<30)
-	case most == 0:
-		t.request_bytes, t.longest = 0, 0
-		return nil
-	case inFlight == 0:
-		inFlight = most
+// A longestRequest is what a plan says of the longest request.
+type longestRequest struct {
+	bytes  int
+	tokens int
+}
+
+// longest refuses plans in which one request of the longest length does not fit. Then it
+// says in all of them what does.
+func (p *planner) longest(made []*memplan.Plan) ([]longestRequest, error) {
+	found := make([]longestRequest, len(made))
+	var small error
+	for i := range made {
+		in := &p.in[i]
+		most, inFlight := int(in.max_model_len), int(in.max_in_flight_tokens)
+		switch {
+		case in.size < C.LLM_PLAN_PACKED:
+			continue
+		case most < 0 || most > C.LLM_CACHE_MAX_MODEL_LEN || inFlight < 0 || inFlight > 1<<30:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "max_model_len is %d and max_in_flight_tokens %d: want 0 to %d and 0 to %d",
+				most, inFlight, C.LLM_CACHE_MAX_MODEL_LEN, 1<<30)
+		case most == 0:
+			continue
+		case inFlight == 0:
+			inFlight = most
+		}
+		tokens, err := made[i].LongestModelLen(most, inFlight, max(int(in.max_concurrent_batches), 1))
+		if err != nil {
+			return nil, err
+		}
+		found[i] = longestRequest{made[i].BytesFor(most, inFlight), tokens}
+		if err := made[i].CheckModelLen(most, inFlight, tokens); err != nil && small == nil {
+			small = fail(C.LLM_CACHE_E_MEMORY, "plan %d: %v", i, err)
+		}
 	}
-	longest, err := p.LongestModelLen(most, inFlight, max(int(in.max_concurrent_batches), 1))
-	if err != nil {
-		return err
+	if small != nil {
+		p.writeLongest(found)
 	}
-	t.request_bytes, t.longest = C.int64_t(p.BytesFor(most, inFlight)), C.int32_t(longest)
-	if err := p.CheckModelLen(most, inFlight, longest); err != nil {
-		return fail(C.LLM_CACHE_E_MEMORY, "%v", err)
+	return found, small
+}
+
+func (p *planner) writeLongest(found []longestRequest) {
+	for i, t := range p.plans {
+		if p.in[i].size >= C.LLM_PLAN_PACKED {
+			t.request_bytes, t.longest = C.int64_t(found[i].bytes), C.int32_t(found[i].tokens)
+		}
 	}
-	return nil
 }
 
 // layersOf keeps numbers so small that no product of them overflows.
@@ -225,6 +250,8 @@ func layersOf(given []C.llm_cache_layer_in) ([]memplan.Layer, error) {
 				i, l.kv_heads, l.head_size, l.element_bytes, most, most, bytes)
 		case l.state_bytes < 0 || l.state_bytes > state:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has states of %d bytes: want at most %d", i, l.state_bytes, state)
+		case l.num_speculative_blocks > C.LLM_CACHE_MAX_BLOCK_SIZE:
+			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has %d speculative blocks: want at most %d", i, l.num_speculative_blocks, C.LLM_CACHE_MAX_BLOCK_SIZE)
 		case l.flags&C.LLM_CACHE_LAYER_PAGE != 0 && l.state_bytes == 0:
 			return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d has a page of 0 bytes", i)
 		case l.flags&^known != 0:

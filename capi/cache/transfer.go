@@ -67,16 +67,14 @@ func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, aff
 		if err := o.apart(); err != nil {
 			return err
 		}
-		for i, id := range given {
-			if id < 1 || int(id) >= c.blocks {
-				return fail(C.LLM_CACHE_E_RANGE, "blocks[%d] is %d: want 1 to %d", i, id, c.blocks-1)
-			}
+		most, err := c.s.Affected(given...)
+		if err != nil {
+			return err
 		}
-		o.need(affected.cap, &affected.len, c.s.Affected(given...))
+		o.need(affected.cap, &affected.len, most)
 		if err := o.fits(); err != nil {
 			return err
 		}
-		var err error
 		if c.ids, err = c.s.LoadFailed(c.ids[:0], given...); err != nil {
 			return err
 		}

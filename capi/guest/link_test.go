@@ -106,7 +106,7 @@ func (w way) compile(t *testing.T, name string, options ...string) string {
 func (w way) link(t *testing.T, name string, options []string, libraries map[way][]string) string {
 	t.Helper()
 	need(t, "gcc")
-	prog := once(t, fmt.Sprint(w, name, options), func(dir string) string {
+	prog := once(t, fmt.Sprint(w, name, options, libraries[w]), func(dir string) string {
 		command := compiler(options)
 		switch w {
 		case dropin:

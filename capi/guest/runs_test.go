@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -78,12 +79,12 @@ func compareRuns() error {
 	ran, wanted := strings.Split(table.String(), "\n"), strings.Split(string(want), "\n")
 	for _, line := range wanted {
 		if !slices.Contains(ran, line) {
-			err = fmt.Errorf("not run: %s", line)
+			err = errors.Join(err, fmt.Errorf("not run: %s", line))
 		}
 	}
 	for _, line := range ran {
 		if !slices.Contains(wanted, line) {
-			err = fmt.Errorf("run, but not in %s: %s", golden, line)
+			err = errors.Join(err, fmt.Errorf("run, but not in %s: %s", golden, line))
 		}
 	}
 	return err

@@ -36,8 +36,11 @@ func TestThreadsLeaveAConsistentState(t *testing.T) {
 // The runtime's threads do not keep a process that plain C would end.
 func TestAProcessWhoseMainLeavesEndsWithItsLastThread(t *testing.T) {
 	each(t, append([]way{plainC}, everyWay...), func(t *testing.T, w way) {
-		r := succeed(t, t.TempDir(), nil, w.compile(t, "main_leaves"))
-		require.Equal(t, "8 free\n", r.stdout)
+		prog := w.compile(t, "main_leaves")
+		for _, last := range []string{"detached", "joined"} {
+			r := succeed(t, t.TempDir(), nil, prog, last)
+			require.Equal(t, "8 free\n", r.stdout, last)
+		}
 	})
 }
 

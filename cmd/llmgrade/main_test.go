@@ -68,6 +68,16 @@ func TestAWrongSubmissionIsToldWhatBroke(t *testing.T) {
 	require.Contains(t, out, "fork e0 1 3\n")
 }
 
+// Submissions run as another user where the grader is root. That user may execute what the
+// grader has built even if the umask of staff hides their files.
+func TestAUmaskThatHidesFilesIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `umask 077 && exec "$0" "$@"`, os.Args[0], "--only", "task1_accepts", put(t, t.TempDir(), "a.c", "", ""))
+	cmd.Env = append(os.Environ(), "BE_LLMGRADE=1")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
 func TestWhatIsNotRunSaysWhy(t *testing.T) {
 	t.Parallel()
 	const first = "#include <limits.h>\n"

@@ -260,6 +260,7 @@ func folderTemplate(dir string) (source string, tokens map[string]string, err er
 
 // pool makes the threads of a worker: its share of all.
 func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
+	leaveRoomBesideTheModel(o.threads)
 	threads := o.threads
 	var cpus []int
 	if o.cpus != "" {
@@ -330,6 +331,5 @@ func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engi
 	if err := o.events.open(&c); err != nil {
 		return nil, err
 	}
-	leaveRoomBesideTheModel(o.threads)
 	return engine.New(c, observer)
 }

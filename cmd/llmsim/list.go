@@ -61,12 +61,34 @@ func listCommand() *cobra.Command {
 			writeList(w, "setups, with the time of an iteration in ms", setups)
 			writeList(w, "models, for --model", [][2]string{{strings.Join(cost.LLMs(), ", ")}})
 			writeList(w, "GPUs, for --gpu", [][2]string{{strings.Join(cost.GPUs(), ", ")}})
-			writeList(w, "engines, for --engine", [][2]string{{strings.Join(cost.Engines(), ", ")}})
+			engines, err := listEngines()
+			if err != nil {
+				return err
+			}
+			writeList(w, "engines, for --engine: the newest release with data on the GPU, or one, as in vllm-0.7.3", engines)
 			return nil
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the names as JSON")
 	return c
+}
+
+// listEngines are the GPUs that something is published of each release on.
+func listEngines() (rows [][2]string, err error) {
+	for _, engine := range cost.Engines() {
+		releases, err := cost.Releases(engine, "")
+		if err != nil {
+			return nil, err
+		}
+		for _, release := range releases {
+			gpus, err := cost.EngineGPUs(engine, release)
+			if err != nil {
+				return nil, err
+			}
+			rows = append(rows, [2]string{engine + "-" + release, strings.Join(gpus, ", ")})
+		}
+	}
+	return rows, nil
 }
 
 // writeList writes names with what they are.

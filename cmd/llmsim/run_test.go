@@ -135,7 +135,7 @@ func TestWrongFlagsAreNamedWithWhatThereIs(t *testing.T) {
 		{[]string{"run", "--model", "opt-13b"}, "a model needs a GPU"},
 		{[]string{"run", "--model", "opt-13b", "--gpu", "a100"}, "a100-40gb"},
 		{[]string{"run", "--model", "opt-175b", "--gpu", "l4"}, "workers would do"},
-		{[]string{"run", "--rate", "-1"}, "numbers of at least 0"},
+		{[]string{"run", "--rate", "-1"}, "a rate of -1 requests a second"},
 		{[]string{"run", "--trace", "x.csv", "--workload", "alpaca"}, "not of both"},
 		{[]string{"run", "--system", "vllm-v1", "--beam", "--samples", "2"}, "take one of orca-max, orca-pow2, orca-oracle, sosp"},
 		{[]string{"run", "--system", "orca-max", "--max-len", "2000"}, "125"},

@@ -301,3 +301,51 @@ func FuzzShapes(f *testing.F) {
 		}
 	})
 }
+
+// Beside int8 keys a query is rounded to integers. Its size does not matter, and
+// what is no number stays with its head.
+func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for _, c := range []struct {
+			name   string
+			factor float32 // of head 1's query
+			first  float32 // element 3 of head 1's query, if not 0
+			nan    bool
+		}{
+			{"zero", 0, 0, false},
+			{"denormal", 0x1p-140, 0, false},
+			{"small", 0x1p-90, 0, false},
+			{"large", 0x1p100, 0, false},
+			{"NaN", 1, nan, true},
+			{"infinite", 1, -inf, true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				for _, queries := range []int{1, 20} { // tile by tile, and unpacked
+					p := newProblem(rand.New(rand.NewPCG(15, 1)), problemSpec{
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 48, DType: Int8}, heads: 2, lens: []int{600}, queries: []int{queries},
+					})
+					for i := range p.query {
+						if i/48%2 == 1 {
+							p.query[i] *= c.factor
+						}
+					}
+					if c.factor > 0x1p-100 {
+						p.batch.Scale /= c.factor // then head 0's logits are 0, or its weights one token's
+					}
+					if c.first != 0 {
+						p.query[48+3] = c.first
+					}
+					require.NoError(t, runner.Forward(&p.cache, &p.batch))
+					if c.nan {
+						for i, v := range p.out {
+							require.Equal(t, i/48 == 1, v != v, "element %d", i)
+						}
+						continue
+					}
+					requireNear(t, p, f32Bound)
+				}
+			})
+		}
+	})
+}

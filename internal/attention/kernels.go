@@ -12,6 +12,21 @@ type kernels interface {
 	// elements, a multiple of 4, are added up in order, and then these sums.
 	scores(k *call, q []float32, rows, size, sum int, keys []float32, n int, out []float32)
 
+	// integerScores is scores of quantized queries and packed keys: rows of pairs
+	// of integers, whose sums are exact and then rounded.
+	integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32)
+
+	// largest is the bits of the largest number of x in size, more than those of
+	// infinity if one is NaN. quantize rounds x·factor to integers of 16 bits, two
+	// in each number of out. The length of x is a multiple of 8.
+	largest(k *call, x []float32) (bits uint32)
+	quantize(k *call, x []float32, factor float32, out []float32)
+
+	// pack makes pairs of the integers of a tile of keys, as quantize does of those
+	// of a query: 16 numbers of out are two rows of 16. out may begin where the keys
+	// do, or before.
+	pack(k *call, keys, out []float32)
+
 	// scale is x = factor·x + slope·(offset + index) over whole tiles.
 	scale(k *call, x []float32, factor, slope, offset float32)
 
@@ -53,7 +68,7 @@ type kernels interface {
 	// tileRows is how many rows tileScores and tileValues take; 0: there are none.
 	tileRows() int
 
-	// tileScores is scores for n tiles of keys where they lie. tiles are their
+	// tileScores is scores for n tiles of keys where they lie, of Int8 integerScores. tiles are their
 	// addresses, n rounded up to an even number, and those of tilesAhead that are
 	// read next. tileValues is values for n tokens of values where they lie, the
 	// first at a place of its tile. Products and sums of E4M3 lack a factor of
@@ -78,6 +93,7 @@ type call struct {
 	x, y, z   float32
 	_         float32
 	count     int
+	room      unsafe.Pointer // for two tiles of float16, aligned to 64 bytes
 }
 
 // fastest is the best that the processor can do.

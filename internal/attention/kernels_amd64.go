@@ -9,6 +9,8 @@ import (
 // choose asks the processor for its instructions.
 func choose() kernels {
 	switch {
+	case hasVNNI():
+		return &avx512vnni
 	case hasAVX512():
 		return &avx512
 	case hasAVX2():
@@ -21,13 +23,16 @@ func hasAVX512() bool {
 	return hasAVX2() && cpuid.CPU.Supports(cpuid.AVX512F, cpuid.AVX512BW, cpuid.AVX512DQ, cpuid.AVX512VL)
 }
 
+func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI, cpuid.GFNI) }
+
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
 // Assembly is the functions of an instruction set.
 type assembly struct {
 	name                                    string
-	scoresPanel, valuesPanel                []sized
+	scoresPanel, valuesPanel, integersPanel []sized
 	scaleTo, soften, product, blend, askFor func(*call)
+	magnitude, quantized, packed            func(*call)
 	unpack                                  [dtypes]func(*call)
 	scoresTile, valuesTile                  [dtypes][]sized
 }
@@ -43,8 +48,18 @@ func (a *assembly) String() string { return a.name }
 func floats(x []float32) unsafe.Pointer { return unsafe.Pointer(&x[0]) }
 
 func (a *assembly) scores(k *call, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
+	multiply(k, a.scoresPanel, q, rows, size, sum, keys, n, out)
+}
+
+func (a *assembly) integerScores(k *call, q []float32, rows, pairs int, keys []float32, n int, out []float32) {
+	multiply(k, a.integersPanel, q, rows, pairs, pairs, keys, n, out)
+}
+
+// multiply computes products of rows with n tiles, as many rows at a time as there
+// is a function for.
+func multiply(k *call, list []sized, q []float32, rows, size, sum int, keys []float32, n int, out []float32) {
 	at := 0
-	for _, f := range a.scoresPanel {
+	for _, f := range list {
 		groups := (rows - at) / f.rows
 		if groups == 0 {
 			continue
@@ -102,14 +117,33 @@ func (a *assembly) convert(k *call, d DType, in unsafe.Pointer, stride, n int, o
 	return k.flag == 0, true
 }
 
+func (a *assembly) largest(k *call, x []float32) uint32 {
+	k.in, k.n = floats(x), len(x)/8
+	a.magnitude(k)
+	return uint32(k.flag)
+}
+
+func (a *assembly) quantize(k *call, x []float32, factor float32, out []float32) {
+	k.in, k.n, k.x, k.out = floats(x), len(x)/8, factor, floats(out)
+	a.quantized(k)
+}
+
+func (a *assembly) pack(k *call, keys, out []float32) {
+	k.in, k.n, k.out = floats(keys), len(keys)/32, floats(out)
+	a.packed(k)
+}
+
 func (a *assembly) tileRows() int { return 2 * a.scoresTile[0][0].rows }
 
 func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) bool {
-	at := 0
+	at, width := 0, size
+	if d == Int8 {
+		width /= 2
+	}
 	k.flag = 0
 	for at < rows {
 		f := widest(a.scoresTile[d], rows-at)
-		k.in, k.inStride, k.data = floats(q[at*size:]), size*4, unsafe.Pointer(tiles)
+		k.in, k.inStride, k.data = floats(q[at*width:]), width*4, unsafe.Pointer(tiles)
 		k.out, k.outStride = floats(out[at*scoreStride:]), scoreStride*4
 		k.n, k.size = (n+1)&^1, size
 		f.run(k)

@@ -114,18 +114,6 @@ func scoresTileE5M22AVX512(a *call)
 func scoresTileE5M21AVX512(a *call)
 
 //go:noescape
-func scoresTileInt88AVX512(a *call)
-
-//go:noescape
-func scoresTileInt84AVX512(a *call)
-
-//go:noescape
-func scoresTileInt82AVX512(a *call)
-
-//go:noescape
-func scoresTileInt81AVX512(a *call)
-
-//go:noescape
 func valuesTileF328AVX512(a *call)
 
 //go:noescape
@@ -198,6 +186,36 @@ func valuesTileInt82AVX512(a *call)
 func valuesTileInt81AVX512(a *call)
 
 //go:noescape
+func integersPanel12AVX512(a *call)
+
+//go:noescape
+func integersPanel4AVX512(a *call)
+
+//go:noescape
+func integersPanel1AVX512(a *call)
+
+//go:noescape
+func scoresTileInt88AVX512(a *call)
+
+//go:noescape
+func scoresTileInt84AVX512(a *call)
+
+//go:noescape
+func scoresTileInt82AVX512(a *call)
+
+//go:noescape
+func scoresTileInt81AVX512(a *call)
+
+//go:noescape
+func magnitudeAVX512(a *call)
+
+//go:noescape
+func quantizeAVX512(a *call)
+
+//go:noescape
+func packAVX512(a *call)
+
+//go:noescape
 func narrowF16AVX512(a *call)
 
 //go:noescape
@@ -217,6 +235,51 @@ func transpose16StreamAVX512(a *call)
 
 //go:noescape
 func copyRowsAVX512(a *call)
+
+//go:noescape
+func scoresTileE4M38AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileE4M34AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileE4M32AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileE4M31AVX512VNNI(a *call)
+
+//go:noescape
+func valuesTileE4M38AVX512VNNI(a *call)
+
+//go:noescape
+func valuesTileE4M34AVX512VNNI(a *call)
+
+//go:noescape
+func valuesTileE4M32AVX512VNNI(a *call)
+
+//go:noescape
+func valuesTileE4M31AVX512VNNI(a *call)
+
+//go:noescape
+func integersPanel12AVX512VNNI(a *call)
+
+//go:noescape
+func integersPanel4AVX512VNNI(a *call)
+
+//go:noescape
+func integersPanel1AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileInt88AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileInt84AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileInt82AVX512VNNI(a *call)
+
+//go:noescape
+func scoresTileInt81AVX512VNNI(a *call)
 
 //go:noescape
 func scoresPanel4AVX2(a *call)
@@ -309,15 +372,6 @@ func scoresTileE5M22AVX2(a *call)
 func scoresTileE5M21AVX2(a *call)
 
 //go:noescape
-func scoresTileInt84AVX2(a *call)
-
-//go:noescape
-func scoresTileInt82AVX2(a *call)
-
-//go:noescape
-func scoresTileInt81AVX2(a *call)
-
-//go:noescape
 func valuesTileF324AVX2(a *call)
 
 //go:noescape
@@ -370,6 +424,30 @@ func valuesTileInt82AVX2(a *call)
 
 //go:noescape
 func valuesTileInt81AVX2(a *call)
+
+//go:noescape
+func integersPanel4AVX2(a *call)
+
+//go:noescape
+func integersPanel1AVX2(a *call)
+
+//go:noescape
+func scoresTileInt84AVX2(a *call)
+
+//go:noescape
+func scoresTileInt82AVX2(a *call)
+
+//go:noescape
+func scoresTileInt81AVX2(a *call)
+
+//go:noescape
+func magnitudeAVX2(a *call)
+
+//go:noescape
+func quantizeAVX2(a *call)
+
+//go:noescape
+func packAVX2(a *call)
 
 //go:noescape
 func narrowF16AVX2(a *call)

@@ -3,10 +3,12 @@
 package attention
 
 var avx512 = assembly{
-	name:        "avx512",
-	scoresPanel: []sized{{12, scoresPanel12AVX512}, {4, scoresPanel4AVX512}, {1, scoresPanel1AVX512}},
-	valuesPanel: []sized{{12, valuesPanel12AVX512}, {4, valuesPanel4AVX512}, {1, valuesPanel1AVX512}},
-	scaleTo:     scaleAVX512, soften: softmaxAVX512, product: multiplyAVX512, blend: combineAVX512, askFor: askAVX512,
+	name:          "avx512",
+	scoresPanel:   []sized{{12, scoresPanel12AVX512}, {4, scoresPanel4AVX512}, {1, scoresPanel1AVX512}},
+	valuesPanel:   []sized{{12, valuesPanel12AVX512}, {4, valuesPanel4AVX512}, {1, valuesPanel1AVX512}},
+	integersPanel: []sized{{12, integersPanel12AVX512}, {4, integersPanel4AVX512}, {1, integersPanel1AVX512}},
+	scaleTo:       scaleAVX512, soften: softmaxAVX512, product: multiplyAVX512, blend: combineAVX512, askFor: askAVX512,
+	magnitude: magnitudeAVX512, quantized: quantizeAVX512, packed: packAVX512,
 	unpack: [dtypes]func(*call){F32: convertF32AVX512, F16: convertF16AVX512, BF16: convertBF16AVX512, E4M3: convertE4M3AVX512, E5M2: convertE5M2AVX512, Int8: convertInt8AVX512},
 	scoresTile: [dtypes][]sized{
 		F32:  {{8, scoresTileF328AVX512}, {4, scoresTileF324AVX512}, {2, scoresTileF322AVX512}, {1, scoresTileF321AVX512}},
@@ -27,10 +29,12 @@ var avx512 = assembly{
 }
 
 var avx2 = assembly{
-	name:        "avx2",
-	scoresPanel: []sized{{4, scoresPanel4AVX2}, {1, scoresPanel1AVX2}},
-	valuesPanel: []sized{{4, valuesPanel4AVX2}, {1, valuesPanel1AVX2}},
-	scaleTo:     scaleAVX2, soften: softmaxAVX2, product: multiplyAVX2, blend: combineAVX2, askFor: askAVX2,
+	name:          "avx2",
+	scoresPanel:   []sized{{4, scoresPanel4AVX2}, {1, scoresPanel1AVX2}},
+	valuesPanel:   []sized{{4, valuesPanel4AVX2}, {1, valuesPanel1AVX2}},
+	integersPanel: []sized{{4, integersPanel4AVX2}, {1, integersPanel1AVX2}},
+	scaleTo:       scaleAVX2, soften: softmaxAVX2, product: multiplyAVX2, blend: combineAVX2, askFor: askAVX2,
+	magnitude: magnitudeAVX2, quantized: quantizeAVX2, packed: packAVX2,
 	unpack: [dtypes]func(*call){F32: convertF32AVX2, F16: convertF16AVX2, BF16: convertBF16AVX2, E4M3: convertE4M3AVX2, E5M2: convertE5M2AVX2, Int8: convertInt8AVX2},
 	scoresTile: [dtypes][]sized{
 		F32:  {{4, scoresTileF324AVX2}, {2, scoresTileF322AVX2}, {1, scoresTileF321AVX2}},
@@ -49,3 +53,14 @@ var avx2 = assembly{
 		Int8: {{4, valuesTileInt84AVX2}, {2, valuesTileInt82AVX2}, {1, valuesTileInt81AVX2}},
 	},
 }
+
+// avx512vnni is avx512 with the functions that VNNI makes faster.
+var avx512vnni = func() assembly {
+	a := avx512
+	a.name = "avx512vnni"
+	a.integersPanel = []sized{{12, integersPanel12AVX512VNNI}, {4, integersPanel4AVX512VNNI}, {1, integersPanel1AVX512VNNI}}
+	a.scoresTile[Int8] = []sized{{8, scoresTileInt88AVX512VNNI}, {4, scoresTileInt84AVX512VNNI}, {2, scoresTileInt82AVX512VNNI}, {1, scoresTileInt81AVX512VNNI}}
+	a.scoresTile[E4M3] = []sized{{8, scoresTileE4M38AVX512VNNI}, {4, scoresTileE4M34AVX512VNNI}, {2, scoresTileE4M32AVX512VNNI}, {1, scoresTileE4M31AVX512VNNI}}
+	a.valuesTile[E4M3] = []sized{{8, valuesTileE4M38AVX512VNNI}, {4, valuesTileE4M34AVX512VNNI}, {2, valuesTileE4M32AVX512VNNI}, {1, valuesTileE4M31AVX512VNNI}}
+	return a
+}()

@@ -9,7 +9,7 @@ func (a *assembly) narrow(d DType, out unsafe.Pointer, x []float32) int {
 		return 0
 	}
 	k := call{in: floats(x), out: out, n: len(x) / 16}
-	wide := a == &avx512
+	wide := a != &avx2
 	switch {
 	case d == F16 && wide:
 		narrowF16AVX512(&k)
@@ -30,7 +30,7 @@ func (a *assembly) widen(d DType, x []float32, in unsafe.Pointer) int {
 		return 0
 	}
 	k := call{in: in, inStride: chunk * d.Size(), out: floats(x), n: len(x) / chunk}
-	wide := a == &avx512
+	wide := a != &avx2
 	switch {
 	case d == F16 && wide:
 		convertF16AVX512(&k)
@@ -48,7 +48,7 @@ func (a *assembly) widen(d DType, x []float32, in unsafe.Pointer) int {
 
 func (a *assembly) transpose(out, in unsafe.Pointer, stride, size, bytes int, past bool) {
 	k := call{in: in, inStride: stride, out: out, size: size}
-	wide, short := a == &avx512, bytes == 2
+	wide, short := a != &avx2, bytes == 2
 	switch {
 	case wide && short && past:
 		transpose16StreamAVX512(&k)
@@ -75,7 +75,7 @@ func (a *assembly) copyRows(out, in unsafe.Pointer, stride, n, size int, past bo
 		return
 	}
 	k := call{in: in, inStride: stride, out: out, n: n, size: size}
-	if a == &avx512 {
+	if a != &avx2 {
 		copyRowsAVX512(&k)
 	} else {
 		copyRowsAVX2(&k)

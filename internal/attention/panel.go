@@ -28,7 +28,12 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 		return
 	}
 	tile0, tile1 := from/16, (to-1)/16+1
-	r.kernels.scores(&w.call, w.q[r0*size:], r1-r0, size, sumElements(r.cache), w.keys[tile0*size*16:], tile1-tile0, w.scores[tile0*16:])
+	q, keys := w.q[r0*r.queryWidth():], w.keys[tile0*16*r.queryWidth():]
+	if r.cache.DType == Int8 {
+		r.kernels.integerScores(&w.call, q, r1-r0, size/2, keys, tile1-tile0, w.scores[tile0*16:])
+	} else {
+		r.kernels.scores(&w.call, q, r1-r0, size, sumElements(r.cache), keys, tile1-tile0, w.scores[tile0*16:])
+	}
 	for i := r0; i < r1; i++ {
 		result := w.part[i*record:][:record]
 		scores := w.scores[(i-r0)*scoreStride:][:scoreStride]
@@ -72,6 +77,9 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	}
 	keyFactor, _ := r.cache.factors()
 	factor *= b.Scale * keyFactor
+	if r.cache.DType == Int8 {
+		factor *= row.unit
+	}
 	var slope, offset float32
 	if b.AlibiSlopes != nil {
 		slope, offset = b.AlibiSlopes[row.head], float32(part*PartitionSize+first-row.position)

@@ -31,6 +31,58 @@ func (portable) scores(_ *call, q []float32, rows, size, _ int, keys []float32, 
 	}
 }
 
+func (portable) integerScores(_ *call, q []float32, rows, pairs int, keys []float32, n int, out []float32) {
+	for i := range rows {
+		q := q[i*pairs:][:pairs]
+		for tile := range n {
+			var sum [16]int32
+			for j, x := range q {
+				k := (*[16]float32)(keys[(tile*pairs+j)*16:])
+				x0, x1 := pairOf(x)
+				for lane := range sum {
+					k0, k1 := pairOf(k[lane])
+					sum[lane] += x0*k0 + x1*k1
+				}
+			}
+			to := (*[16]float32)(out[i*scoreStride+tile*16:])
+			for lane, s := range sum {
+				to[lane] = float32(s)
+			}
+		}
+	}
+}
+
+// pairOf is the two integers of a pair.
+func pairOf(x float32) (a, b int32) {
+	bits := math.Float32bits(x)
+	return int32(int16(bits)), int32(int16(bits >> 16))
+}
+
+func pairFrom(a, b float32) float32 {
+	return math.Float32frombits(uint32(uint16(int16(a))) | uint32(uint16(int16(b)))<<16)
+}
+
+func (portable) largest(_ *call, x []float32) (bits uint32) {
+	for _, v := range x {
+		bits = max(bits, math.Float32bits(v)&^(1<<31))
+	}
+	return bits
+}
+
+func (portable) quantize(_ *call, x []float32, factor float32, out []float32) {
+	round := func(v float32) float32 { return float32(math.RoundToEven(float64(v * factor))) }
+	for i := 0; i < len(x); i += 2 {
+		out[i/2] = pairFrom(round(x[i]), round(x[i+1]))
+	}
+}
+
+func (portable) pack(_ *call, keys, out []float32) {
+	for i := range len(keys) / 2 {
+		row := i / 16 * 32
+		out[i] = pairFrom(keys[row+i%16], keys[row+16+i%16])
+	}
+}
+
 func (portable) scale(_ *call, x []float32, factor, slope, offset float32) {
 	for i := range x {
 		x[i] = x[i]*factor + slope*(offset+float32(i))

@@ -1,6 +1,8 @@
 package attention
 
 import (
+	"unsafe"
+
 	"llmmemory/internal/parallel"
 )
 
@@ -27,7 +29,12 @@ type Runner struct {
 
 // NewRunner makes a Runner on a pool, which may be shared with others.
 func NewRunner(pool *parallel.Pool) *Runner {
-	return &Runner{pool: pool, kernels: fastest, workers: make([]scratch, pool.Size())}
+	r := &Runner{pool: pool, kernels: fastest, workers: make([]scratch, pool.Size())}
+	for i := range r.workers {
+		w := &r.workers[i]
+		w.call.room = unsafe.Pointer(&w.room[-uintptr(unsafe.Pointer(&w.room))&63])
+	}
+	return r
 }
 
 // Forward computes batch.Out. The error wraps ErrArgument; nothing has been

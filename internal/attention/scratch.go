@@ -1,6 +1,9 @@
 package attention
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 const (
 	chunk       = 32                    // floats of a value that are accumulated together
@@ -15,14 +18,14 @@ const (
 // and the results.
 type scratch struct {
 	rows  []row
-	q     []float32 // [rows][head size]
+	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2] of pairs of integers
 	state []float32 // [rows] records: all partitions so far
 	part  []float32 // [rows] records: this partition
 
 	scores []float32 // [rowBlock][scoreStride]
 
 	// A partition, as float32.
-	keys        []float32 // [tiles][head size][16]
+	keys        []float32 // [tiles][head size][16]; with Int8 [tiles][head size / 2][16] of pairs
 	values      []float32 // [chunks][PartitionSize][chunk]
 	keyScales   []float32 // [PartitionSize], Int8 only
 	valueScales []float32
@@ -36,13 +39,15 @@ type scratch struct {
 	firstValue int
 	scales     [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
 	call       call
+	room       [2*tileTokens*MaxHeadSize*2 + 64]byte // for the call's, which is aligned
 }
 
 // A row is one query head of one query token.
 type row struct {
-	token, head int // in the batch
-	position    int // of the token in its sequence
-	from, to    int // tokens that it reaches
+	token, head int     // in the batch
+	position    int     // of the token in its sequence
+	from, to    int     // tokens that it reaches
+	unit        float32 // Int8: what the integers of its query are multiples of
 }
 
 // setRows makes the rows of an item and loads their queries and states.
@@ -58,21 +63,62 @@ func (r *Runner) setRows(w *scratch, it *item) {
 		position += token - first
 		from, to := b.reach(position)
 		for g := range it.heads * r.group {
-			w.rows = append(w.rows, row{token, it.kvHead*r.group + g, position, from, to})
+			w.rows = append(w.rows, row{token: token, head: it.kvHead*r.group + g, position: position, from: from, to: to})
 		}
 	}
 	n, record := len(w.rows), recordSize(c)
-	w.q = grow(w.q, n*c.HeadSize)
+	w.q = grow(w.q, n*r.queryWidth())
 	w.state = grow(w.state, n*record)
 	w.part = grow(w.part, n*record)
 	w.scores = grow(w.scores, rowBlock*scoreStride)
 	if c.DType == Int8 {
 		w.keyScales, w.valueScales = grow(w.keyScales, PartitionSize), grow(w.valueScales, PartitionSize)
 	}
-	for i, row := range w.rows {
-		b.Query.Load(w.q[i*c.HeadSize:][:c.HeadSize], row.token, row.head*c.HeadSize)
-		r.initial(w.state[i*record:][:record], &row, it)
+	for i := range w.rows {
+		r.loadQuery(w, i)
+		r.initial(w.state[i*record:][:record], &w.rows[i], it)
 	}
+}
+
+// queryWidth is the floats of a row's query in scratch memory.
+func (r *Runner) queryWidth() int {
+	if r.cache.DType == Int8 {
+		return r.cache.HeadSize / 2
+	}
+	return r.cache.HeadSize
+}
+
+// loadQuery loads the query of a row.
+func (r *Runner) loadQuery(w *scratch, i int) {
+	row, size, width := &w.rows[i], r.cache.HeadSize, r.queryWidth()
+	q := w.q[i*width:][:width]
+	if r.cache.DType != Int8 {
+		r.batch.Query.Load(q, row.token, row.head*size)
+		return
+	}
+	x := w.row[:size]
+	r.batch.Query.Load(x, row.token, row.head*size)
+	row.unit = r.quantize(w, x, q)
+}
+
+// largestInteger is that of a query beside int8 keys. The products of 256 of them
+// fit into 32 bits.
+const largestInteger = 32512
+
+// quantize makes pairs of integers of a query and says what they are multiples of:
+// NaN if a number is NaN or infinite.
+func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
+	top := math.Float32frombits(r.kernels.largest(&w.call, x))
+	if !isFinite(top) {
+		clear(q)
+		return float32(math.NaN())
+	}
+	factor := float32(0)
+	if top > 0x1p-100 { // else its inverse would be infinite
+		factor = largestInteger / top
+	}
+	r.kernels.quantize(&w.call, x, factor, q)
+	return top / largestInteger
 }
 
 // reaches says whether any row reaches a partition.

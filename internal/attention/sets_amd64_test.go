@@ -9,5 +9,8 @@ func instructionSets() []kernels {
 	if hasAVX512() {
 		sets = append(sets, &avx512)
 	}
+	if hasVNNI() {
+		sets = append(sets, &avx512vnni)
+	}
 	return sets
 }

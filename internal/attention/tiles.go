@@ -19,7 +19,7 @@ func tiled(c *Cache) bool {
 func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	c, record := r.cache, recordSize(r.cache)
 	each := len(w.rows) / it.heads
-	rows, q := w.rows[head*each:][:each], w.q[head*each*c.HeadSize:]
+	rows, q := w.rows[head*each:][:each], w.q[head*each*r.queryWidth():]
 	results := w.part[head*each*record:][:each*record]
 	tile0, n := w.from/16, (w.to-1)/16+1-w.from/16
 	r.findTiles(w, it, head, part, tile0, n)

@@ -15,11 +15,13 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	whole := tiled(c) && r.kernels.tileRows() > 0
 	for t := w.from &^ 15; t < w.to; t += 16 {
 		from, to := max(t, w.from), min(t+16, w.to)
-		if whole && r.unpackTile(w, seq, kvHead, part*PartitionSize+t, t, from, to) {
-			continue
+		if !whole || !r.unpackTile(w, seq, kvHead, part*PartitionSize+t, t, from, to) {
+			for t := from; t < to; {
+				t += r.unpackTokens(w, seq, kvHead, part*PartitionSize+t, t, to-t)
+			}
 		}
-		for t := from; t < to; {
-			t += r.unpackTokens(w, seq, kvHead, part*PartitionSize+t, t, to-t)
+		if c.DType == Int8 {
+			r.kernels.pack(&w.call, w.keys[t*c.HeadSize:][:16*c.HeadSize], w.keys[t*c.HeadSize/2:])
 		}
 	}
 }

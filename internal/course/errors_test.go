@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each refusal names its reason, the first in the handout's order of validation.
 // The first table can be shared, the second cannot: then the first is not either.
 func TestAForkThatIsRefusedTakesNoReference(t *testing.T) {
 	b := newBench(t)
@@ -23,6 +22,7 @@ func TestAForkThatIsRefusedTakesNoReference(t *testing.T) {
 	require.True(t, b.reaches(e, 0, seqs[0]))
 }
 
+// Each refusal names its reason, the first in the handout's order of validation.
 func TestARefusalSaysWhy(t *testing.T) {
 	record := int32(7)
 	for _, c := range []struct {

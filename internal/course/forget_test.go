@@ -1,6 +1,7 @@
 package course
 
 import (
+	"math"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -96,7 +97,9 @@ func addressSpace(t *testing.T) int64 {
 	return pages * pageSize
 }
 
-// Whatever takes pages gives them back: many rounds map no more than one.
+// Whatever takes pages gives them back: many rounds map no more than one. The process has
+// other parts that map memory now and then, so that one measurement may grow; a part of
+// this package that keeps its pages grows in all.
 func TestPagesAreGivenBack(t *testing.T) {
 	seqs := make([]Sequence, 9000)
 	e := &Engine{}
@@ -140,11 +143,15 @@ func TestPagesAreGivenBack(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.round()
-			before := addressSpace(t)
-			for range 600 {
-				c.round()
+			least := int64(math.MaxInt64)
+			for range 5 {
+				before := addressSpace(t)
+				for range 600 {
+					c.round()
+				}
+				least = min(least, addressSpace(t)-before)
 			}
-			require.Less(t, addressSpace(t)-before, int64(8<<20))
+			require.Less(t, least, int64(8<<20))
 		})
 	}
 }

@@ -115,8 +115,8 @@ func (e *Engine) advance(s *step) (next *step) {
 	if e.async && !s.forks() {
 		next = e.schedule(s)
 	}
-	logits, err := e.workers.wait()
-	s.report.Model = time.Since(s.launched)
+	logits, computedAt, err := e.workers.wait()
+	s.report.Model = computedAt.Sub(s.launched)
 	if err != nil {
 		e.fail(s, err)
 		return nil

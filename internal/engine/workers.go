@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"llmmemory/internal/kvstore"
 	"llmmemory/internal/model"
@@ -40,6 +41,7 @@ type worker struct {
 type computed struct {
 	logits []float32 // the first worker's
 	err    error
+	at     time.Time
 }
 
 // workers are in lockstep.
@@ -80,7 +82,7 @@ func (w *worker) loop() {
 		w.said = false
 		logits, err := w.compute(m)
 		w.sayNearEnd() // if an error came before
-		w.out <- computed{logits, err}
+		w.out <- computed{logits, err, time.Now()}
 	}
 }
 
@@ -111,17 +113,20 @@ func (all workers) start(m *message) {
 // awaitNearEnd returns when the first worker has computed all layers, and not the logits.
 func (all workers) awaitNearEnd() { <-all[0].nearEnd }
 
-// wait returns the first worker's logits when all have computed the step. They are good until the
-// next start. An error is about the message, so all have it.
-func (all workers) wait() (logits []float32, err error) {
+// wait returns the first worker's logits when all have computed the step, and when the last
+// one had. The logits are good until the next start. An error is about the message, so all have it.
+func (all workers) wait() (logits []float32, at time.Time, err error) {
 	for i, w := range all {
 		c := <-w.out
 		if i == 0 {
 			logits = c.logits
 		}
+		if c.at.After(at) {
+			at = c.at
+		}
 		err = errors.Join(err, c.err)
 	}
-	return logits, err
+	return logits, at, err
 }
 
 // close ends the workers and gives their stores' memory back.

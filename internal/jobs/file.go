@@ -8,8 +8,15 @@ import (
 	"path/filepath"
 )
 
-// Replace writes a file as a whole: all of it or, if the machine stops, nothing.
+// Replace writes a file as a whole: all of it or, if the machine stops, nothing. What a link
+// points to is replaced, and a device or a pipe is written to.
 func Replace(path string, text []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return writeTo(path, text)
+	}
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-")
 	if err != nil {
 		return named(path, err)
@@ -24,6 +31,15 @@ func Replace(path string, text []byte) error {
 		return named(path, err)
 	}
 	return nil
+}
+
+func writeTo(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
 }
 
 // named is an error of a temporary file in the name of what it was to become.

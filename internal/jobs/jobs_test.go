@@ -1,8 +1,10 @@
 package jobs_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,6 +26,34 @@ func TestShardsAreAllOfIt(t *testing.T) {
 		_, err := jobs.ParseShard(text)
 		require.ErrorIs(t, err, jobs.ErrShard, text)
 	}
+}
+
+// A name that is a link, or no file, stays what it is.
+func TestALinkAndADeviceAreWrittenThrough(t *testing.T) {
+	dir := t.TempDir()
+	target, link, pipe := filepath.Join(dir, "target"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")
+	require.NoError(t, os.WriteFile(target, []byte("one"), 0o644))
+	require.NoError(t, os.Symlink(target, link))
+	require.NoError(t, jobs.Replace(link, []byte("two")))
+	text, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, "two", string(text))
+	kind, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeSymlink, kind.Mode().Type())
+
+	require.NoError(t, syscall.Mkfifo(pipe, 0o644))
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer reader.Close()
+	require.NoError(t, jobs.Replace(pipe, []byte("three")))
+	read := make([]byte, 5)
+	_, err = io.ReadFull(reader, read)
+	require.NoError(t, err)
+	require.Equal(t, "three", string(read))
+	kind, err = os.Lstat(pipe)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeNamedPipe, kind.Mode().Type())
 }
 
 func TestAFileIsReplacedOrLeftAlone(t *testing.T) {

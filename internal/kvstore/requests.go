@@ -3,6 +3,7 @@ package kvstore
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrRequest is wrapped when a step goes on with a request that no step has begun.
@@ -15,6 +16,7 @@ type Requests struct {
 	blockSize int
 	blocks    int
 	tables    map[uint64][][]int32 // by request and group
+	checked   [][][]int32          // tables of the rows of the step that was checked last; nil: they begin anew
 
 	// Of the step that was begun last.
 	Starts, Lens []int32 // attention's QueryStart and SeqLens
@@ -50,59 +52,93 @@ func (q *Requests) Point(id uint64, group, index int, block int32) {
 	}
 }
 
-// Begin enters the blocks of a step: part i = row · groups + group of blocks ends
-// at ends[i] and goes into its table from entry starts[i] on; what the table had
-// there is gone. An error leaves the tables of the rows before it changed.
-func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) error {
+// Check refuses a step that Begin could not enter: part i = row · groups + group of blocks
+// ends at ends[i] and goes into its table from entry starts[i] on. The tables of the requests
+// gone will be dropped before.
+func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends []int64) error {
 	if len(starts) != len(rows)*q.groups || len(ends) != len(starts) {
 		return fmt.Errorf("%w: %d rows of %d groups with %d starts and %d ends of blocks", ErrArgument, len(rows), q.groups, len(starts), len(ends))
 	}
-	q.Starts, q.Lens, q.stride = append(q.Starts[:0], 0), q.Lens[:0], 1
+	q.checked = q.checked[:0]
 	at := int64(0)
 	for i := range rows {
+		tables, err := q.tablesBefore(&rows[i], gone)
+		if err != nil {
+			return err
+		}
+		q.checked = append(q.checked, tables)
 		for g := range q.groups {
 			end := ends[i*q.groups+g]
 			if end < at || end > int64(len(blocks)) {
 				return fmt.Errorf("%w: row %d has the blocks %d to %d of %d", ErrArgument, i, at, end, len(blocks))
 			}
-			if err := q.enter(&rows[i], g, starts[i*q.groups+g], blocks[at:end]); err != nil {
+			had := 0
+			if tables != nil {
+				had = len(tables[g])
+			}
+			if err := q.checkBlocks(&rows[i], had, starts[i*q.groups+g], blocks[at:end]); err != nil {
 				return err
 			}
 			at = end
 		}
-		n := q.Starts[i] + int32(rows[i].Tokens)
-		q.Starts, q.Lens = append(q.Starts, n), append(q.Lens, int32(rows[i].Computed+rows[i].Tokens))
 	}
-	q.layOut(rows)
 	return nil
 }
 
-func (q *Requests) enter(r *Row, group int, start int64, blocks []int32) error {
+// tablesBefore is the tables to which the blocks of a row are added; nil if there are none yet.
+func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	const most = 1 << 30
 	if r.Computed < 0 || r.Tokens < 1 || r.Computed > most || r.Tokens > most {
-		return fmt.Errorf("%w: request %#x has %d tokens computed and %d to compute", ErrArgument, r.ID, r.Computed, r.Tokens)
+		return nil, fmt.Errorf("%w: request %#x has %d tokens computed and %d to compute", ErrArgument, r.ID, r.Computed, r.Tokens)
 	}
-	if r.Fresh && group == 0 {
-		q.tables[r.ID] = make([][]int32, q.groups)
+	if r.Fresh {
+		return nil, nil
 	}
 	tables := q.tables[r.ID]
-	if tables == nil {
-		return fmt.Errorf("%w %#x", ErrRequest, r.ID)
+	if tables == nil || slices.Contains(gone, r.ID) {
+		return nil, fmt.Errorf("%w %#x", ErrRequest, r.ID)
 	}
-	if start < 0 || start > int64(len(tables[group])) {
-		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but the table has %d", ErrArgument, r.ID, start, len(tables[group]))
+	return tables, nil
+}
+
+// checkBlocks refuses blocks that do not continue a table of had entries, or are too few.
+func (q *Requests) checkBlocks(r *Row, had int, start int64, blocks []int32) error {
+	if start < 0 || start > int64(had) {
+		return fmt.Errorf("%w: blocks of request %#x go from entry %d on, but the table has %d", ErrArgument, r.ID, start, had)
 	}
 	for _, id := range blocks {
 		if uint(id) >= uint(q.blocks) {
 			return fmt.Errorf("%w: request %#x gets block %d of %d", ErrArgument, r.ID, id, q.blocks)
 		}
 	}
-	tables[group] = append(tables[group][:start], blocks...)
-	if need := (r.Computed + r.Tokens + q.blockSize - 1) / q.blockSize; need > len(tables[group]) {
-		return fmt.Errorf("%w: request %#x has %d blocks for %d tokens", ErrArgument, r.ID, len(tables[group]), r.Computed+r.Tokens)
+	n := int(start) + len(blocks)
+	if need := (r.Computed + r.Tokens + q.blockSize - 1) / q.blockSize; need > n {
+		return fmt.Errorf("%w: request %#x has %d blocks for %d tokens", ErrArgument, r.ID, n, r.Computed+r.Tokens)
 	}
-	q.stride = max(q.stride, len(tables[group]))
 	return nil
+}
+
+// Begin enters the blocks of the step that was checked last, with nothing found; what the tables had
+// from their starts on is gone.
+func (q *Requests) Begin(rows []Row, blocks []int32, starts, ends []int64) {
+	q.Starts, q.Lens, q.stride = append(q.Starts[:0], 0), q.Lens[:0], 1
+	at := int64(0)
+	for i := range rows {
+		r := &rows[i]
+		tables := q.checked[i]
+		if tables == nil {
+			tables = make([][]int32, q.groups)
+			q.tables[r.ID] = tables
+		}
+		for g := range q.groups {
+			part := i*q.groups + g
+			tables[g] = append(tables[g][:starts[part]], blocks[at:ends[part]]...)
+			at = ends[part]
+			q.stride = max(q.stride, len(tables[g]))
+		}
+		q.Starts, q.Lens = append(q.Starts, q.Starts[i]+int32(r.Tokens)), append(q.Lens, int32(r.Computed+r.Tokens))
+	}
+	q.layOut(rows)
 }
 
 // layOut copies the tables of the rows, padded to the longest.

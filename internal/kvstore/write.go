@@ -209,8 +209,20 @@ func (w *Writer) putKey(room *room, head, i, block, place int) {
 		copy(c.Key[c.KeyOffset(block, head, place, 0):], bytes)
 		return
 	}
+	if c.Layout == attention.LayoutTile {
+		at := c.KeyOffset(block, head, place, 0)
+		spread(c.Key[at:], c.KeyOffset(block, head, place, 1)-at, bytes, size)
+		return
+	}
 	for j := range c.HeadSize {
 		copyElement(c.Key[c.KeyOffset(block, head, place, j):], bytes[j*size:], size)
+	}
+}
+
+// spread copies elements to places that are step bytes apart.
+func spread(to []byte, step int, from []byte, size int) {
+	for j, at := 0, 0; j < len(from); j, at = j+size, at+step {
+		copyElement(to[at:], from[j:], size)
 	}
 }
 

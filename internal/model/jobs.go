@@ -7,13 +7,15 @@ import (
 // A productJob multiplies rows by a linear, some panels at a time.
 type productJob struct {
 	lin      *linear
-	dst, x   []float32
+	dst      []float32
+	x        matrix.Input
 	bias     []float32 // nil: none
 	residual []float32 // the result is added to it, too; nil: not
 	rows     int
 	first    int // panels
 	last     int
-	chunk    int // panels
+	large    int // panels of the first task of each worker
+	small    int // panels of the others
 	scratch  []*matrix.Scratch
 }
 
@@ -43,16 +45,50 @@ func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to in
 		return
 	}
 	j := &r.product
-	j.lin, j.dst, j.x, j.rows, j.first, j.last = lin, dst, x, rows, from, to
-	j.chunk = max(1, (to-from)/(4*r.pool.Size()))
-	r.pool.Run((to-from+j.chunk-1)/j.chunk, j)
+	j.lin, j.dst, j.rows, j.first, j.last = lin, dst, rows, from, to
+	r.pack(j.x.Set(x, rows, lin.parts[0].In))
+	r.pool.Run(j.share(to-from, len(j.scratch)), j)
 }
 
-// Do multiplies a chunk of panels.
+// share cuts n panels into tasks and returns their number. Each worker first has a large one, whose
+// weights it reads as one stretch of memory, and then small ones, so that all end together.
+func (j *productJob) share(n, workers int) int {
+	j.large = n * 5 / 8 / workers
+	rest := n - j.large*workers
+	j.small = max(1, rest/(4*workers))
+	return workers + (rest+j.small-1)/j.small
+}
+
+// A packJob packs groups of the rows of a product.
+type packJob struct{ product *productJob }
+
+// Do packs a group.
+func (j *packJob) Do(_, group int) { j.product.x.Pack(group) }
+
+// pack packs the groups of the product's rows. Few are packed sooner than others are woken.
+func (r *Runner) pack(groups int) {
+	if groups > 2 {
+		r.packing.product = &r.product
+		r.pool.Run(groups, &r.packing)
+		return
+	}
+	for group := range groups {
+		r.product.x.Pack(group)
+	}
+}
+
+// Do multiplies some panels.
 func (j *productJob) Do(worker, i int) {
-	from := j.first + i*j.chunk
-	to := min(from+j.chunk, j.last)
-	j.lin.product(j.dst, j.x, j.rows, from, to, j.scratch[worker])
+	workers := len(j.scratch)
+	from, n := j.first+i*j.large, j.large
+	if i >= workers {
+		from, n = j.first+workers*j.large+(i-workers)*j.small, j.small
+	}
+	to := min(from+n, j.last)
+	if from == to {
+		return
+	}
+	j.lin.product(j.dst, &j.x, from, to, j.scratch[worker])
 	if j.bias == nil && j.residual == nil {
 		return
 	}

@@ -26,11 +26,11 @@ func (l *linear) panels() int {
 
 // product computes panels from up to to, counted over all parts, without the
 // bias.
-func (l *linear) product(dst, x []float32, rows, from, to int, s *matrix.Scratch) {
+func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix.Scratch) {
 	column := 0
 	for _, m := range l.parts {
 		if n := m.Panels(); from < n && to > 0 {
-			m.Product(dst[column:], l.out, x, rows, max(from, 0), min(to, n), s)
+			m.Product(dst[column:], l.out, x, max(from, 0), min(to, n), s)
 		}
 		from, to = from-m.Panels(), to-m.Panels()
 		column += m.Out

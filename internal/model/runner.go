@@ -47,6 +47,7 @@ type Runner struct {
 	angles tables
 
 	product  productJob
+	packing  packJob
 	rows     rowJob
 	tokens   kvstore.Tokens
 	rotation kvstore.Rotation

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Task is n pieces of work. Do is called once for each i, by several
@@ -19,8 +20,9 @@ type Task interface {
 // Run. It is safe for concurrent use; calls of Run wait for each other. A task
 // must not call Run of its own pool.
 type Pool struct {
-	size int
-	mu   sync.Mutex // held by a Run
+	size     int
+	patience time.Duration
+	mu       sync.Mutex // held by a Run
 
 	task   Task
 	n      int64
@@ -34,10 +36,17 @@ type Pool struct {
 
 type failure struct{ value any }
 
-// spins is how often a worker looks for the next Run before it sleeps, about
-// 20 µs: waking a sleeper takes about 5 µs, and the operations of a small model
-// follow each other faster than that.
-const spins = 2000
+// patience is how long a worker looks for the next Run before it sleeps, and the caller for the end
+// of one: waking a sleeper takes 5 to 50 µs, and a step of a model consists of a hundred Runs, with
+// little work between them. Where who looks may keep somebody from computing it is less: a goroutine of
+// this process, or a worker of a pool that is larger than the machine.
+const (
+	patience     = 100 * time.Microsecond
+	lessPatience = 10 * time.Microsecond
+)
+
+// looks is how often a worker looks before it looks at the clock.
+const looks = 500
 
 // New makes a pool of size workers, which is at least 1. cpus are the
 // processors to pin them to: worker i runs on cpus[i] alone, but for worker 0,
@@ -49,7 +58,10 @@ func New(size int, cpus ...int) (*Pool, error) {
 	if len(cpus) != 0 && len(cpus) < size {
 		return nil, fmt.Errorf("%d processors for %d workers; name one for each, or none", len(cpus), size)
 	}
-	p := &Pool{size: size, done: make(chan struct{}, 1)}
+	p := &Pool{size: size, patience: patience, done: make(chan struct{}, 1)}
+	if size >= runtime.GOMAXPROCS(0) || size > runtime.NumCPU() {
+		p.patience = lessPatience
+	}
 	started := make(chan error, size)
 	for i := 1; i < size; i++ {
 		w := &worker{pool: p, number: i, cpu: -1, wake: make(chan struct{}, 1)}
@@ -128,9 +140,12 @@ func (p *Pool) leave() {
 }
 
 func (p *Pool) wait() {
-	for range spins {
-		if p.busy.Load() == 0 {
-			break
+	for begin := time.Now(); time.Since(begin) < p.patience; {
+		for range looks {
+			if p.busy.Load() == 0 {
+				<-p.done
+				return
+			}
 		}
 	}
 	<-p.done
@@ -191,9 +206,12 @@ func (w *worker) loop(started chan<- error) {
 
 // await returns when start was called.
 func (w *worker) await() {
-	for range spins {
-		if w.state.CompareAndSwap(called, waiting) {
-			return
+	for begin := time.Now(); time.Since(begin) < w.pool.patience; {
+		for range looks {
+			if w.state.Load() == called {
+				w.state.Store(waiting)
+				return
+			}
 		}
 	}
 	if w.state.CompareAndSwap(waiting, asleep) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"unsafe"
@@ -120,6 +121,7 @@ type player struct {
 	world     *oracle.World
 	recording *Recording
 	last      [trace.Engines]Frame
+	appended  [trace.Engines]map[int]bool // places in the pool that append_kv has written, or a copy of one
 }
 
 func (p *player) play(c call) {
@@ -130,11 +132,38 @@ func (p *player) play(c call) {
 	f.Records = records(p.world.Pools[engine], f.Blocks)
 	was := &p.last[engine]
 	f.Copies = copies(c.Op, was, &f)
+	p.onlyAppended(engine, c.Op, &f)
 	share(was, &f)
 	f.Said = append([]string{told(c.Op, out, was, &f)}, c.said...)
 	p.recording.NumGPUBlocks = max(p.recording.NumGPUBlocks, f.Blocks)
 	p.recording.Frames = append(p.recording.Frames, f)
 	p.last[engine] = f
+}
+
+// unwritten is a record that no append_kv has written, whatever is in the memory.
+const unwritten = math.MinInt32
+
+// onlyAppended leaves those records that somebody appended.
+func (p *player) onlyAppended(engine int, op trace.Op, f *Frame) {
+	if f.Records == nil || op.Kind == trace.Init && !f.Refused {
+		p.appended[engine] = map[int]bool{}
+	}
+	known := p.appended[engine]
+	for _, c := range f.Copies {
+		for k := range course.KVPerBlock {
+			known[int(c.Dst)*course.KVPerBlock+k] = known[int(c.Src)*course.KVPerBlock+k]
+		}
+	}
+	if op.Kind == trace.Append && !f.Refused {
+		q := find(f, int(op.A))
+		at := q.Tokens - 1
+		known[int(q.Table[at/course.KVPerBlock])*course.KVPerBlock+at%course.KVPerBlock] = true
+	}
+	for i := range f.Records {
+		if !known[i] {
+			f.Records[i] = unwritten
+		}
+	}
 }
 
 // look reads what hangs on an engine.

@@ -105,8 +105,8 @@ func isEvent(r *view.Recording, i int) bool {
 // Ensure that the button and the keys go from event to event, and that the list has these
 // events and goes to them.
 func TestNextEventPassesOverWhatIsAlwaysTheSame(t *testing.T) {
-	x := newTour(t, browsertest.Look{Width: desktop}, "paged", "orca-beside-paged")
-	for _, name := range []string{"paged", "orca-beside-paged"} {
+	x := newTour(t, browsertest.Look{Width: desktop}, "paged", "swapped", "orca-beside-paged")
+	for _, name := range []string{"paged", "swapped", "orca-beside-paged"} {
 		t.Run(name, func(t *testing.T) {
 			s := x.scenes[name]
 			var events []string

@@ -29,7 +29,7 @@ for round in $(seq "$rounds"); do
     serve predict 12 96 56 "$round"
 done
 go build -o "$dir/llmsim" ./cmd/llmsim
-find "$dir" -name 'calibrate-*-*-*-?.csv' -exec "$dir/llmsim" calibrate -o "$dir/cost.json" {} + | sed -n 1,2p
+find "$dir" -name 'calibrate-*.csv' ! -name '*.arrivals.csv' -exec "$dir/llmsim" calibrate -o "$dir/cost.json" {} + | sed -n 1,2p
 machine=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 go run ./testdata/bench/served "$dir" "$machine, $(nproc) threads; $(basename "$model")" internal/sim/experiment/serving.json
 go run ./cmd/llmsim figures --only served --check -o "$dir/figures"

@@ -105,8 +105,13 @@ static void schedule(llm_cache cache, llm_cache_step *step) {
         GROW(step->common);
         GROW(step->preempted);
         GROW(step->finished);
-        GROW(step->loads); /* of a connector, which is not used here: without these two its loop would never end */
+        /* Empty here; with a connector, an encoder or blocks to zero, a loop that does not grow them never ends. */
+        GROW(step->loads);
         GROW(step->queries);
+        GROW(step->encoder_inputs);
+        GROW(step->freed_encoder_outputs);
+        GROW(step->zero);
+        GROW(step->tails);
     }
     CHECK(error == LLM_CACHE_OK);
 }

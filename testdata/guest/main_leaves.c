@@ -1,11 +1,12 @@
 /*
  * main_leaves - main ends by pthread_exit, and the process with its last thread, which
  * another detached thread has started. A destructor of main, that thread and an exit
- * handler call.
+ * handler call. With "joined" that thread waits for main by pthread_join.
  */
 #define _DEFAULT_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -15,6 +16,8 @@ static LLMEngine *engine;
 static pthread_key_t own;
 
 static atomic_int main_left;
+static pthread_t main_thread;
+static int joins;
 
 static void of_main(void *value) {
     CHECK(value == &own && append_kv(engine, 1, 7) == 0);
@@ -27,6 +30,7 @@ static void at_end(void) {
 }
 
 static void *last(void *unused) {
+    CHECK(!joins || pthread_join(main_thread, NULL) == 0);
     while (!atomic_load(&main_left)) {
         usleep(100);
     }
@@ -40,7 +44,9 @@ static void *first(void *unused) {
     return unused;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    joins = argc > 1 && strcmp(argv[1], "joined") == 0;
+    main_thread = pthread_self();
     engine = llm_init(pool, sizeof pool);
     CHECK(engine != NULL && create_sequence(engine, 1, 1) != NULL);
     CHECK(pthread_key_create(&own, of_main) == 0 && pthread_setspecific(own, &own) == 0);

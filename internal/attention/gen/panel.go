@@ -64,7 +64,7 @@ func (r *rows) at(row, disp int) operand.Mem {
 // panels are the kernels that read a partition which was unpacked to float32.
 func panels(g *gen) {
 	for _, n := range g.rows {
-		panelScores(g, n)
+		panelScores(g, n, false)
 	}
 	for _, n := range g.rows {
 		panelValues(g, n)
@@ -74,9 +74,13 @@ func panels(g *gen) {
 // panelScores computes products of groups × n rows with some tiles of keys, two
 // registers of tokens at a time. in: queries; data: keys; out: products; n: tiles,
 // which is used up; size: elements of a head; first: elements of a sum, a multiple
-// of 4.
-func panelScores(g *gen, n int) {
-	g.begin(fmt.Sprintf("scoresPanel%d", n))
+// of 4. With integers an element is a pair of them, and all are one sum.
+func panelScores(g *gen, n int, integers bool) {
+	name := "scoresPanel%d"
+	if integers {
+		name = "integersPanel%d"
+	}
+	g.begin(fmt.Sprintf(name, n))
 	keys, out := g.arg(atData), g.arg(atOut)
 	step, last, done := g.label("step"), g.label("last"), g.label("done")
 	tiles := 1 // of two registers
@@ -86,7 +90,7 @@ func panelScores(g *gen, n int) {
 	g.Label(step)
 	g.SUBQ(operand.U8(tiles), g.argMem(atN))
 	g.JLT(operand.LabelRef(last))
-	g.panelTiles(n, 2, keys, out)
+	g.panelTiles(n, 2, integers, keys, out)
 	for range tiles {
 		g.nextTile(keys)
 	}
@@ -96,7 +100,7 @@ func panelScores(g *gen, n int) {
 	if g.wide() {
 		g.ADDQ(operand.U8(1), g.argMem(atN))
 		g.JLT(operand.LabelRef(done))
-		g.panelTiles(n, 1, keys, out)
+		g.panelTiles(n, 1, integers, keys, out)
 	}
 	g.Label(done)
 	g.end()
@@ -111,7 +115,7 @@ func (g *gen) nextTile(keys reg.Register) {
 
 // panelTiles computes products of all groups of n rows with vecs registers of
 // tokens: two tiles, or with AVX2 the halves of one.
-func (g *gen) panelTiles(n, vecs int, keys, out reg.Register) {
+func (g *gen) panelTiles(n, vecs int, integers bool, keys, out reg.Register) {
 	in, groups, to := g.arg(atIn), g.arg(atGroups), g.copyOf(out)
 	g.loop(groups, func() {
 		k := [2]reg.GPVirtual{g.copyOf(keys), nil}
@@ -128,7 +132,7 @@ func (g *gen) panelTiles(n, vecs int, keys, out reg.Register) {
 		g.MOVQ(operand.I32(0), g.argMem(atCount))
 		sum := g.label("sum")
 		g.Label(sum)
-		g.panelSum(n, vecs, half, k, in)
+		g.panelSum(n, vecs, half, integers, k, in)
 		g.addSums(n, vecs, to, g.argMem(atCount), 0)
 		done := g.arg(atFirst)
 		g.ADDQ(g.argMem(atCount), done)
@@ -142,7 +146,7 @@ func (g *gen) panelTiles(n, vecs int, keys, out reg.Register) {
 
 // panelSum sums products over the next elements of a sum, or over those that are
 // left.
-func (g *gen) panelSum(n, vecs, half int, k [2]reg.GPVirtual, in reg.Register) {
+func (g *gen) panelSum(n, vecs, half int, integers bool, k [2]reg.GPVirtual, in reg.Register) {
 	for i := range n * vecs {
 		g.zero(i)
 	}
@@ -153,7 +157,10 @@ func (g *gen) panelSum(n, vecs, half int, k [2]reg.GPVirtual, in reg.Register) {
 	g.CMOVQGT(g.argMem(atFirst), elements)
 	g.SHRQ(operand.U8(2), elements)
 	q := g.newRows(from, atInStride, n)
-	g.loop(elements, func() { g.panelElements(n, vecs, half, k, q) })
+	g.loop(elements, func() { g.panelElements(n, vecs, half, integers, k, q) })
+	if integers {
+		g.toFloat(n * vecs)
+	}
 }
 
 // addSums adds n rows of sums to those at an address. They are stored there if
@@ -180,7 +187,7 @@ func (g *gen) addSums(n, vecs int, to reg.Register, done operand.Op, first int) 
 }
 
 // panelElements multiplies the next four elements.
-func (g *gen) panelElements(n, vecs, half int, k [2]reg.GPVirtual, q *rows) {
+func (g *gen) panelElements(n, vecs, half int, integers bool, k [2]reg.GPVirtual, q *rows) {
 	for j := range 4 {
 		for v := range vecs {
 			g.VMOVUPS(mem(k[v], j*tileTokens*4+v*half), g.regs[n*vecs+v])
@@ -189,7 +196,11 @@ func (g *gen) panelElements(n, vecs, half int, k [2]reg.GPVirtual, q *rows) {
 			b := g.regs[n*vecs+vecs+row%2]
 			g.VBROADCASTSS(q.at(row, 4*j), b)
 			for v := range vecs {
-				g.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
+				if integers {
+					g.dot(b, g.regs[n*vecs+v], g.regs[row*vecs+v], g.regs[n*vecs+vecs+2])
+				} else {
+					g.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
+				}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"strings"
 )
 
 // table lists the functions of each instruction set for package attention.
@@ -12,18 +13,13 @@ func table() []byte {
 	for _, w := range []width{avx512, avx2} {
 		fmt.Fprintf(&b, "\nvar %s = assembly{\n\tname: %q,\n", w.name, w.name)
 		list := func(field, function string, rows []int) {
-			fmt.Fprintf(&b, "\t%s {", field)
-			for i, n := range rows {
-				if i > 0 {
-					b.WriteString(", ")
-				}
-				fmt.Fprintf(&b, "{%d, %s%d%s}", n, function, n, w.suffix)
-			}
-			b.WriteString("},\n")
+			fmt.Fprintf(&b, "\t%s {%s},\n", field, functions(w, function, rows))
 		}
 		list("scoresPanel: []sized", "scoresPanel", w.rows)
 		list("valuesPanel: []sized", "valuesPanel", w.rows)
+		list("integersPanel: []sized", "integersPanel", w.rows)
 		fmt.Fprintf(&b, "\tscaleTo: scale%[1]s, soften: softmax%[1]s, product: multiply%[1]s, blend: combine%[1]s, askFor: ask%[1]s,\n", w.suffix)
+		fmt.Fprintf(&b, "\tmagnitude: magnitude%[1]s, quantized: quantize%[1]s, packed: pack%[1]s,\n", w.suffix)
 		b.WriteString("\tunpack: [dtypes]func(*call){")
 		for i, d := range dtypes {
 			if i > 0 {
@@ -41,5 +37,22 @@ func table() []byte {
 		}
 		b.WriteString("}\n")
 	}
+	w := avx512vnni
+	fmt.Fprintf(&b, "\n// %s is avx512 with the functions that VNNI makes faster.\nvar %[1]s = func() assembly {\n\ta := avx512\n\ta.name = %[1]q\n", w.name)
+	fmt.Fprintf(&b, "\ta.integersPanel = []sized{%s}\n", functions(w, "integersPanel", w.rows))
+	for _, name := range []string{"scoresTileInt8", "scoresTileE4M3", "valuesTileE4M3"} {
+		field, dtype := name[:len("scoresTile")], name[len("scoresTile"):]
+		fmt.Fprintf(&b, "\ta.%s[%s] = []sized{%s}\n", field, dtype, functions(w, name, w.tileRows))
+	}
+	b.WriteString("\treturn a\n}()\n")
 	return b.Bytes()
+}
+
+// functions are those of a name for several numbers of rows.
+func functions(w width, name string, rows []int) string {
+	var list []string
+	for _, n := range rows {
+		list = append(list, fmt.Sprintf("{%d, %s%d%s}", n, name, n, w.suffix))
+	}
+	return strings.Join(list, ", ")
 }

@@ -15,8 +15,12 @@ func (d dtype) ahead() int { return max(2, 4/d.bytes) }
 func (d dtype) far() int { return 2 * d.ahead() }
 
 // tileScores are the kernels that multiply a few rows with keys where they lie.
+// Those of Int8 are integers'.
 func tileScores(g *gen) {
-	for _, d := range dtypes {
+	for _, d := range dtypes[:len(dtypes)-1] {
+		if g.vnni && d.name != "E4M3" {
+			continue
+		}
 		for _, n := range g.tileRows {
 			tileScore(g, d, n)
 		}
@@ -34,8 +38,9 @@ type scoreKernel struct {
 	n, perStep               int // rows, and tiles at a time
 	keys, bcast              int // registers
 	constant, nan, magnitude int
-	checked                  bool
-	line                     int // bytes of an element of all keys of a tile
+	checked, integers, words bool
+	read                     dtype // as which the keys are read
+	line                     int   // bytes of an element of all keys of a tile
 	key, next, far           [2]reg.GPVirtual
 	list, at                 reg.GPVirtual
 }
@@ -47,12 +52,19 @@ type scoreKernel struct {
 // 16. out and n are used up.
 func tileScore(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("scoresTile%s%d", d.name, n))
-	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, line: tileTokens * d.bytes, checked: d.name == "E4M3"}
+	k := scoreKernel{d: d, n: n, perStep: 1, keys: 2 * n, bcast: 2*n + 2, checked: d.name == "E4M3", integers: d.name == "Int8", words: g.words(d), read: g.readAs(d)}
+	k.line = tileTokens * k.read.bytes
 	if g.wide() {
 		k.perStep, k.bcast = 2, 2*n+4
 	}
 	k.constant, k.nan, k.magnitude = len(g.regs)-1, len(g.regs)-2, len(g.regs)-3
 	g.constants(d, k.constant)
+	if k.words {
+		g.wordConstants()
+	}
+	if k.integers {
+		g.pairing(k.constant)
+	}
 	if k.checked {
 		g.zero(k.nan)
 		m := g.constant("magnitude", 0x7f7f7f7f)
@@ -80,6 +92,9 @@ func (g *gen) tileStep(k *scoreKernel) {
 		g.MOVQ(mem(k.list, 8*(v+k.d.ahead())), k.next[v])
 		g.MOVQ(mem(k.list, 8*(v+k.d.far())), k.far[v])
 	}
+	if k.words {
+		g.keyWords(k)
+	}
 	end := g.arg(atSize)
 	g.IMUL3Q(operand.U8(k.line), end, end)
 	g.MOVQ(end, g.argMem(atCount))
@@ -99,10 +114,15 @@ func (g *gen) tileStep(k *scoreKernel) {
 	q := g.newRows(from, atInStride, k.n)
 	g.Label(again)
 	g.tileAsk(k)
-	for j := 0; j < 4; j += 2 {
-		g.tileElements(k, j, q)
+	switch {
+	case k.integers:
+		g.tilePairs(k, q)
+	default:
+		for j := 0; j < 4; j += 2 {
+			g.tileElements(k, j, q)
+		}
+		g.advance(q, 16)
 	}
-	g.advance(q, 16)
 	g.ADDQ(operand.I32(4*k.line), k.at)
 	if k.d.name == "F32" {
 		g.TESTQ(operand.I32(sumElements*k.line-1), k.at)
@@ -114,15 +134,23 @@ func (g *gen) tileStep(k *scoreKernel) {
 	}
 	g.CMPQ(k.at, g.argMem(atCount))
 	g.JLT(operand.LabelRef(again))
+	if k.integers {
+		g.toFloat(2 * k.n)
+	}
 	g.addSums(k.n, 2, g.arg(atOut), nil, 0)
 }
 
 // tileAsk asks for what is read next, and looks for NaN in the next elements.
 func (g *gen) tileAsk(k *scoreKernel) {
 	for v := range k.perStep {
-		for disp := 0; disp < 4*k.line; disp += 64 {
+		for disp := 0; disp < 4*tileTokens*k.d.bytes; disp += 64 {
 			g.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1, Disp: disp})
 			g.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.at, Scale: 1, Disp: disp})
+		}
+		if k.words { // which at passes twice as fast
+			g.SUBQ(operand.U8(64), k.next[v])
+			g.SUBQ(operand.U8(64), k.far[v])
+			continue
 		}
 		if k.checked {
 			g.checkNaN(operand.Mem{Base: k.key[v], Index: k.at, Scale: 1}, 4*k.line, k.nan, k.magnitude, k.bcast)
@@ -134,14 +162,14 @@ func (g *gen) tileAsk(k *scoreKernel) {
 func (g *gen) tileElements(k *scoreKernel, j int, q *rows) {
 	if g.wide() {
 		for v := range 2 {
-			g.loadPair(k.d, operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: j * k.line}, k.keys+v, k.keys+2+v, k.constant)
+			g.loadPair(k.read, operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: j * k.line}, k.keys+v, k.keys+2+v, k.constant)
 		}
 	}
 	for e := range 2 {
 		key := k.keys + 2*e
 		if !g.wide() {
 			key = k.keys
-			g.loadPair(k.d, operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: (j + e) * k.line}, key, key+1, k.constant)
+			g.loadPair(k.read, operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: (j + e) * k.line}, key, key+1, k.constant)
 		}
 		for row := range k.n {
 			b := g.regs[k.bcast+row%2]
@@ -189,6 +217,9 @@ func (g *gen) foundNaNWide(nan, magnitude int) {
 // tileValues are the kernels that sum p·v over values where they lie.
 func tileValues(g *gen) {
 	for _, d := range dtypes {
+		if g.vnni && d.name != "E4M3" {
+			continue
+		}
 		for _, n := range g.tileRows {
 			tileValue(g, d, n)
 		}
@@ -201,19 +232,23 @@ func tileValues(g *gen) {
 // elements of a head, a multiple of 16. in, data, n and first are used up.
 func tileValue(g *gen, d dtype, n int) {
 	g.begin(fmt.Sprintf("valuesTile%s%d", d.name, n))
+	read := g.readAs(d)
 	row := g.arg(atSize) // bytes of a value
-	if d.bytes > 1 {
-		g.SHLQ(operand.U8(d.bytes/2), row)
+	if read.bytes > 1 {
+		g.SHLQ(operand.U8(read.bytes/2), row)
 	}
 	constant, nan, magnitude := len(g.regs)-1, len(g.regs)-2, len(g.regs)-3
 	checked := d.name == "E4M3"
 	g.constants(d, constant)
+	if g.words(d) {
+		g.wordConstants()
+	}
 	if checked {
 		g.zero(nan)
 		m := g.constant("magnitude", 0x7f7f7f7f)
 		g.VPBROADCASTD(m, g.regs[magnitude])
 	}
-	k := valueKernel{d: d, n: n, constant: constant, nan: nan, magnitude: magnitude, checked: checked, row: row}
+	k := valueKernel{d: d, n: n, constant: constant, nan: nan, magnitude: magnitude, checked: checked, row: row, words: g.words(d), read: read}
 	done, tile := g.label("done"), g.label("tile")
 	g.Label(tile)
 	g.tileCount(done)
@@ -222,8 +257,13 @@ func tileValue(g *gen, d dtype, n int) {
 	g.MOVQ(mem(list, 0), k.values)
 	g.MOVQ(mem(list, 8*d.ahead()), k.next)
 	g.MOVQ(mem(list, 8*d.far()), k.far)
-	g.IMULQ(row, place)
-	g.ADDQ(place, k.values)
+	if k.words {
+		g.IMULQ(g.argMem(atSize), place)
+		g.valueWords(&k, place)
+	} else {
+		g.IMULQ(row, place)
+		g.ADDQ(place, k.values)
+	}
 	g.ADDQ(place, k.next)
 	g.ADDQ(place, k.far)
 	g.tilePasses(&k)
@@ -259,7 +299,8 @@ type valueKernel struct {
 	d                        dtype
 	n                        int
 	constant, nan, magnitude int
-	checked                  bool
+	checked, words           bool
+	read                     dtype // as which the values are read
 	values, next, far, row   reg.GPVirtual
 }
 
@@ -281,9 +322,9 @@ func (g *gen) tilePasses(k *valueKernel) {
 		g.CMPQ(elements, operand.I32(size*g.lanes))
 		g.JLT(operand.LabelRef(done))
 		g.tilePass(k, size, to)
-		for _, p := range []reg.Register{k.values, k.next, k.far} {
-			g.ADDQ(operand.I32(size*g.lanes*k.d.bytes), p)
-		}
+		g.ADDQ(operand.I32(size*g.lanes*k.read.bytes), k.values)
+		g.ADDQ(operand.I32(size*g.lanes*k.d.bytes), k.next)
+		g.ADDQ(operand.I32(size*g.lanes*k.d.bytes), k.far)
 		g.ADDQ(operand.I32(size*g.bytes()), to)
 		g.SUBQ(operand.I32(size*g.lanes), elements)
 		g.JMP(operand.LabelRef(pass))
@@ -306,12 +347,12 @@ func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 			g.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: line})
 		}
 		if vecs == 1 {
-			g.load(k.d, operand.Mem{Base: k.values, Index: at, Scale: 1}, values, k.constant)
+			g.load(k.read, operand.Mem{Base: k.values, Index: at, Scale: 1}, values, k.constant)
 		}
 		for v := 0; v+1 < vecs; v += 2 {
-			g.loadPair(k.d, operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * g.lanes * k.d.bytes}, values+v, values+v+1, k.constant)
+			g.loadPair(k.read, operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * g.lanes * k.read.bytes}, values+v, values+v+1, k.constant)
 		}
-		if k.checked {
+		if k.checked && !k.words {
 			g.checkRow(operand.Mem{Base: k.values, Index: at, Scale: 1}, size, k, bcast)
 		}
 		for row := range n {
@@ -322,7 +363,16 @@ func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 		}
 		g.advance(p, 4)
 		g.ADDQ(k.row, at)
+		if k.words { // which at passes twice as fast
+			g.SUBQ(g.argMem(atSize), k.next)
+			g.SUBQ(g.argMem(atSize), k.far)
+		}
 	})
+	if k.words {
+		g.SHRQ(operand.U8(1), at)
+		g.ADDQ(at, k.next)
+		g.ADDQ(at, k.far)
+	}
 	g.sums(n, vecs, to, 0, false)
 }
 

@@ -12,6 +12,7 @@ type width struct {
 	quarter      []reg.VecPhysical
 	rows         []int // of a panel, most first
 	tileRows     []int // of a tile kernel
+	vnni         bool  // sums of products of integers in one instruction
 }
 
 var avx512 = width{
@@ -25,6 +26,13 @@ var avx512 = width{
 	rows:     []int{12, 4, 1},
 	tileRows: []int{8, 4, 2, 1},
 }
+
+// Avx512vnni is avx512 with other functions where VNNI makes them faster.
+var avx512vnni = func() width {
+	w := avx512
+	w.name, w.suffix, w.vnni = "avx512vnni", "AVX512VNNI", true
+	return w
+}()
 
 var avx2 = width{
 	name: "avx2", suffix: "AVX2", lanes: 8,

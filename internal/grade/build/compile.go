@@ -180,17 +180,21 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	if err := k.run("objcopy", redirect...); err != nil {
 		return err
 	}
-	if err := k.ld(append([]string{"-static", "runner.o", native, "-o", p.file("native")}, stubs...)...); err != nil {
+	if err := k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, stubs...)...); err != nil {
 		return err
 	}
-	watched := append([]string{"watched.o", p.object, "-o", p.file("watched")}, k.library...)
-	return k.ld(append(watched, stubs...)...)
+	watched := append([]string{"watched.o", p.object}, k.library...)
+	return k.ld(p.file("watched"), append(watched, stubs...)...)
 }
 
-// ld links.
-func (k *Kit) ld(args ...string) error {
+// ld links a program that another uid may execute, whatever the umask.
+func (k *Kit) ld(program string, args ...string) error {
 	args = append(slices.Clone(k.linker), args...)
-	return k.gcc(append(args, "-Wl,--as-needed", "-lm")...) // for ceil and the like
+	args = append(args, "-o", program, "-Wl,--as-needed", "-lm") // for ceil and the like
+	if err := k.gcc(args...); err != nil {
+		return err
+	}
+	return os.Chmod(filepath.Join(k.dir, program), 0o755)
 }
 
 // heap are the functions of grader/process/runner.c that take the place of the

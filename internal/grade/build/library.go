@@ -24,7 +24,8 @@ func (k *Kit) withoutDebugInfo() (flags []string) {
 		if err != nil || !changeBuildID(library) {
 			return nil
 		}
-		if os.WriteFile(filepath.Join(k.dir, name), library, 0o755) != nil {
+		to := filepath.Join(k.dir, name)
+		if os.WriteFile(to, library, 0o755) != nil || os.Chmod(to, 0o755) != nil { // whatever the umask
 			return nil
 		}
 	}

@@ -46,9 +46,9 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	if err := k.run("objcopy", local...); err != nil {
 		return err
 	}
-	link := []string{"watched.o", object, "-o", p.file("sanitized"), watch}
+	link := []string{"watched.o", object, watch}
 	if len(p.Missing) > 0 {
 		link = append(link, p.file("missing.o"))
 	}
-	return k.ld(link...)
+	return k.ld(p.file("sanitized"), link...)
 }

@@ -139,7 +139,7 @@ func Start(program string, patience Patience) (*Process, error) {
 		if errors.Is(err, ErrDied) && p.cmd.ProcessState.ExitCode() == -1 { // by a signal, of which ours has none
 			return nil, fmt.Errorf("%w (%w)", ErrStart, err)
 		}
-		return nil, fmt.Errorf("start the submission: %w", err)
+		return nil, fmt.Errorf("start the submission: %w; it said: %s", err, p.Said())
 	}
 	return p, nil
 }

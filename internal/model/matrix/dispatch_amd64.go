@@ -32,6 +32,9 @@ func best() instructions {
 // Kernels names the instruction set in use.
 func Kernels() string { return [...]string{"portable", "AVX2", "AVX-512"}[isa] }
 
+// direct512 is how many rows AVX-512 kernels multiply where they lie; more are packed.
+const direct512 = 4
+
 // tileRows is how many rows a tile has at most.
 const tileRows = 6
 
@@ -39,8 +42,8 @@ const tileRows = 6
 // pay for decoding a slab.
 func direct(t Type) int {
 	switch {
-	case isa == avx512 && t != F32:
-		return 4
+	case isa == avx512:
+		return direct512
 	case isa == avx2 && (t == F16 || t == BF16):
 		return 1
 	}
@@ -54,8 +57,8 @@ type tileKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintpt
 type blockKernel func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks, block uintptr)
 
 var (
-	tiles512 = [...]tileKernel{tileAVX512x1, tileAVX512x2, tileAVX512x3, tileAVX512x4, tileAVX512x5, tileAVX512x6}
 	tiles2   = [...]tileKernel{tileAVX2x1, tileAVX2x2, tileAVX2x3, tileAVX2x4, tileAVX2x5, tileAVX2x6}
+	f32x512  = [...]kernel{mulF32AVX512x1, mulF32AVX512x2, mulF32AVX512x3, mulF32AVX512x4}
 	f16x512  = [...]kernel{mulF16AVX512x1, mulF16AVX512x2, mulF16AVX512x3, mulF16AVX512x4}
 	bf16x512 = [...]kernel{mulBF16AVX512x1, mulBF16AVX512x2, mulBF16AVX512x3, mulBF16AVX512x4}
 	int8x512 = [...]blockKernel{mulInt8AVX512x1, mulInt8AVX512x2, mulInt8AVX512x3, mulInt8AVX512x4}
@@ -66,6 +69,8 @@ var (
 func (m *Matrix) multiply(dst *float32, dstStride int, x *float32, rows int, w *byte, n int) {
 	to, from, k := uintptr(dstStride*4), uintptr(m.In*4), uintptr(n)
 	switch {
+	case m.Type == F32:
+		f32x512[rows-1](dst, to, x, from, w, k)
 	case m.Type == F16 && isa == avx512:
 		f16x512[rows-1](dst, to, x, from, w, k)
 	case m.Type == BF16 && isa == avx512:
@@ -110,8 +115,6 @@ func (m *Matrix) decode(dst *float32, w *byte, n int) {
 // ahead on, which may lie after the end of the weights.
 func tile(dst *float32, dstStride int, x *float32, xStride int, w *byte, ahead uintptr, k, rows int) {
 	switch isa {
-	case avx512:
-		tiles512[rows-1](dst, uintptr(dstStride*4), x, uintptr(xStride*4), w, ahead, uintptr(k))
 	case avx2:
 		for c := 0; c < Panel; c += 16 {
 			tiles2[rows-1](add(dst, c), uintptr(dstStride*4), x, uintptr(xStride*4), (*byte)(unsafe.Add(unsafe.Pointer(w), c*4)), ahead, uintptr(k))

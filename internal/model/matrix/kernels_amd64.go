@@ -4,35 +4,10 @@
 
 package matrix
 
-// tileAVX512x1 adds 1 rows of x times a panel of f32 weights to dst.
+// mulF32AVX512x1 sets dst to 1 rows of x times a panel of F32 weights.
 //
 //go:noescape
-func tileAVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX512x2 adds 2 rows of x times a panel of f32 weights to dst.
-//
-//go:noescape
-func tileAVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX512x3 adds 3 rows of x times a panel of f32 weights to dst.
-//
-//go:noescape
-func tileAVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX512x4 adds 4 rows of x times a panel of f32 weights to dst.
-//
-//go:noescape
-func tileAVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX512x5 adds 5 rows of x times a panel of f32 weights to dst.
-//
-//go:noescape
-func tileAVX512x5(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
-
-// tileAVX512x6 adds 6 rows of x times a panel of f32 weights to dst.
-//
-//go:noescape
-func tileAVX512x6(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead uintptr, k uintptr)
+func mulF32AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
 // mulF16AVX512x1 sets dst to 1 rows of x times a panel of F16 weights.
 //
@@ -54,6 +29,11 @@ func mulInt8AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintpt
 //go:noescape
 func mulInt4AVX512x1(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
+// mulF32AVX512x2 sets dst to 2 rows of x times a panel of F32 weights.
+//
+//go:noescape
+func mulF32AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+
 // mulF16AVX512x2 sets dst to 2 rows of x times a panel of F16 weights.
 //
 //go:noescape
@@ -73,6 +53,11 @@ func mulInt8AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintpt
 //
 //go:noescape
 func mulInt4AVX512x2(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// mulF32AVX512x3 sets dst to 3 rows of x times a panel of F32 weights.
+//
+//go:noescape
+func mulF32AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
 
 // mulF16AVX512x3 sets dst to 3 rows of x times a panel of F16 weights.
 //
@@ -94,6 +79,11 @@ func mulInt8AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintpt
 //go:noescape
 func mulInt4AVX512x3(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
 
+// mulF32AVX512x4 sets dst to 4 rows of x times a panel of F32 weights.
+//
+//go:noescape
+func mulF32AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)
+
 // mulF16AVX512x4 sets dst to 4 rows of x times a panel of F16 weights.
 //
 //go:noescape
@@ -113,6 +103,136 @@ func mulInt8AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintpt
 //
 //go:noescape
 func mulInt4AVX512x4(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, blocks uintptr, block uintptr)
+
+// wideF32AVX512x8 adds 8 rows of x times a panel of F32 weights to sums.
+//
+//go:noescape
+func wideF32AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideF16AVX512x8 adds 8 rows of x times a panel of F16 weights to sums.
+//
+//go:noescape
+func wideF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideBF16AVX512x8 adds 8 rows of x times a panel of BF16 weights to sums.
+//
+//go:noescape
+func wideBF16AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideInt8AVX512x8 adds 8 rows of x times a panel of Int8 weights to sums.
+//
+//go:noescape
+func wideInt8AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4AVX512x8 adds 8 rows of x times a panel of Int4 weights to sums.
+//
+//go:noescape
+func wideInt4AVX512x8(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideF32AVX512x12 adds 12 rows of x times a panel of F32 weights to sums.
+//
+//go:noescape
+func wideF32AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideF16AVX512x12 adds 12 rows of x times a panel of F16 weights to sums.
+//
+//go:noescape
+func wideF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideBF16AVX512x12 adds 12 rows of x times a panel of BF16 weights to sums.
+//
+//go:noescape
+func wideBF16AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideInt8AVX512x12 adds 12 rows of x times a panel of Int8 weights to sums.
+//
+//go:noescape
+func wideInt8AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4AVX512x12 adds 12 rows of x times a panel of Int4 weights to sums.
+//
+//go:noescape
+func wideInt4AVX512x12(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideF32AVX512x16 adds 16 rows of x times a panel of F32 weights to sums.
+//
+//go:noescape
+func wideF32AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideF16AVX512x16 adds 16 rows of x times a panel of F16 weights to sums.
+//
+//go:noescape
+func wideF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideBF16AVX512x16 adds 16 rows of x times a panel of BF16 weights to sums.
+//
+//go:noescape
+func wideBF16AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideInt8AVX512x16 adds 16 rows of x times a panel of Int8 weights to sums.
+//
+//go:noescape
+func wideInt8AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4AVX512x16 adds 16 rows of x times a panel of Int4 weights to sums.
+//
+//go:noescape
+func wideInt4AVX512x16(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideF32AVX512x20 adds 20 rows of x times a panel of F32 weights to sums.
+//
+//go:noescape
+func wideF32AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideF16AVX512x20 adds 20 rows of x times a panel of F16 weights to sums.
+//
+//go:noescape
+func wideF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideBF16AVX512x20 adds 20 rows of x times a panel of BF16 weights to sums.
+//
+//go:noescape
+func wideBF16AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideInt8AVX512x20 adds 20 rows of x times a panel of Int8 weights to sums.
+//
+//go:noescape
+func wideInt8AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4AVX512x20 adds 20 rows of x times a panel of Int4 weights to sums.
+//
+//go:noescape
+func wideInt4AVX512x20(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideF32AVX512x24 adds 24 rows of x times a panel of F32 weights to sums.
+//
+//go:noescape
+func wideF32AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideF16AVX512x24 adds 24 rows of x times a panel of F16 weights to sums.
+//
+//go:noescape
+func wideF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideBF16AVX512x24 adds 24 rows of x times a panel of BF16 weights to sums.
+//
+//go:noescape
+func wideBF16AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, k uintptr)
+
+// wideInt8AVX512x24 adds 24 rows of x times a panel of Int8 weights to sums.
+//
+//go:noescape
+func wideInt8AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// wideInt4AVX512x24 adds 24 rows of x times a panel of Int4 weights to sums.
+//
+//go:noescape
+func wideInt4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
+
+// gather4AVX512 puts n values of 4 rows side by side, stride bytes from one k to the next; n is a multiple of 16.
+//
+//go:noescape
+func gather4AVX512(dst *float32, stride uintptr, a *float32, b *float32, c *float32, d *float32, n uintptr)
 
 // decodeF16AVX512 writes k × 64 weights as f32.
 //

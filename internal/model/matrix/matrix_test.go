@@ -64,6 +64,14 @@ func activations(rows, in int) []float32 {
 	return x
 }
 
+func input(x []float32, rows, in int) *Input {
+	i := new(Input)
+	for group := range i.Set(x, rows, in) {
+		i.Pack(group)
+	}
+	return i
+}
+
 var shapes = []struct {
 	kind           Type
 	out, in, block int
@@ -83,7 +91,7 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 				const rows = 13
 				x, row := activations(rows, s.in), make([]float32, s.in)
 				dst := make([]float32, rows*s.out)
-				m.Product(dst, s.out, x, rows, 0, m.Panels(), NewScratch())
+				m.Product(dst, s.out, input(x, rows, s.in), 0, m.Panels(), NewScratch())
 				for i := range s.out {
 					m.Row(i, row)
 					for r := range rows {
@@ -107,15 +115,16 @@ func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 		setLevel(t, level)
 		for _, s := range shapes {
 			m := packed(t, s.kind, s.out, s.in, s.block)
-			x := activations(9, s.in)
-			alone := make([]float32, 9*s.out)
-			for r := range 9 {
-				m.Product(alone[r*s.out:(r+1)*s.out], s.out, x[r*s.in:], 1, 0, m.Panels(), NewScratch())
+			const most = 53
+			x := activations(most, s.in)
+			alone := make([]float32, most*s.out)
+			for r := range most {
+				m.Product(alone[r*s.out:(r+1)*s.out], s.out, input(x[r*s.in:], 1, s.in), 0, m.Panels(), NewScratch())
 			}
-			for rows := 1; rows <= 9; rows++ {
-				together := make([]float32, rows*s.out)
+			for _, rows := range []int{1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 19, 24, 25, 32, 47, most} {
+				together, in := make([]float32, rows*s.out), input(x, rows, s.in)
 				for p := m.Panels() - 1; p >= 0; p-- {
-					m.Product(together, s.out, x, rows, p, p+1, NewScratch())
+					m.Product(together, s.out, in, p, p+1, NewScratch())
 				}
 				require.Equal(t, alone[:rows*s.out], together, "%s, %v, %d rows", Kernels(), s.kind, rows)
 			}
@@ -223,10 +232,10 @@ func BenchmarkProduct(b *testing.B) {
 		}
 		for _, rows := range []int{1, 4, 16, 32, 512} {
 			b.Run(fmt.Sprintf("%v/rows=%d", kind, rows), func(b *testing.B) {
-				x, dst, s := activations(rows, m.In), make([]float32, rows*m.Out), NewScratch()
+				x, dst, s := input(activations(rows, m.In), rows, m.In), make([]float32, rows*m.Out), NewScratch()
 				b.SetBytes(int64(m.Bytes()))
 				for b.Loop() {
-					m.Product(dst, m.Out, x, rows, 0, m.Panels(), s)
+					m.Product(dst, m.Out, x, 0, m.Panels(), s)
 				}
 				b.ReportMetric(2*float64(rows*m.In*m.Out)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOP/s")
 			})

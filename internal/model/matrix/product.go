@@ -7,79 +7,93 @@ import (
 
 // A Scratch is memory that one thread needs for products.
 type Scratch struct {
-	slab   []float32
-	edge   []float32
-	slices [2][]float32
+	slab []float32
+	sums [3][]float32
 }
 
 // NewScratch makes one.
 func NewScratch() *Scratch { return &Scratch{slab: make([]float32, slab*Panel)} }
 
-// Product sets the outputs of panels from up to to, for each of rows rows: row r
-// of dst, which begins at dst[r×stride], to row r of x, which begins at x[r×m.In],
-// times the matrix.
-func (m *Matrix) Product(dst []float32, stride int, x []float32, rows, from, to int, s *Scratch) {
-	if rows == 0 || from >= to {
+// Product sets the outputs of panels from up to to, for each row of x: row r of dst,
+// which begins at dst[r×stride], to row r of x, which has m.In values, times the matrix.
+func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
+	if x.rows == 0 || from >= to {
 		return
 	}
-	_, _ = dst[:(rows-1)*stride+m.Out], x[:rows*m.In] // the kernels check nothing
+	_ = dst[:(x.rows-1)*stride+m.Out] // the kernels check nothing
+	if x.in != m.In {
+		panic("matrix: an input of another width")
+	}
+	if x.group == 0 && m.slices <= 1 {
+		m.direct(dst, stride, x, from, to, s)
+		return
+	}
 	for p := from; p < to; p++ {
-		if n := m.Out - p*Panel; n < Panel {
-			s.edge = grow(s.edge, rows*Panel)
-			m.sliced(&s.edge[0], Panel, &x[0], rows, p, s)
-			for r := range rows {
-				copy(dst[r*stride+p*Panel:][:n], s.edge[r*Panel:])
-			}
+		sums := m.sliced(x, p, s)
+		width := min(Panel, m.Out-p*Panel)
+		for r := range x.rows {
+			copy(dst[r*stride+p*Panel:][:width], sums[r*Panel:])
+		}
+	}
+}
+
+// direct computes panels without going through sums of slices.
+func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Scratch) {
+	for p := from; p < to; p++ {
+		if m.Out-p*Panel >= Panel {
+			m.product(&dst[p*Panel], stride, x, p, 0, m.In, s)
 			continue
 		}
-		m.sliced(&dst[p*Panel], stride, &x[0], rows, p, s)
-	}
-}
-
-// sliced computes a panel: a sum for each slice of the inputs, and the sums of these, two
-// and two, so that a matrix of the first or the second half of the slices computes a
-// part of the sum.
-func (m *Matrix) sliced(dst *float32, stride int, x *float32, rows, p int, s *Scratch) {
-	if m.slices <= 1 {
-		m.product(dst, stride, x, rows, p, 0, m.In, s)
-		return
-	}
-	n := m.In / m.slices
-	for i := range s.slices {
-		s.slices[i] = grow(s.slices[i], rows*Panel)
-	}
-	first, second := &s.slices[0][0], &s.slices[1][0]
-	m.product(dst, stride, x, rows, p, 0, n, s)
-	m.product(first, Panel, x, rows, p, n, 2*n, s)
-	addPanel(dst, stride, first, rows)
-	if m.slices == 4 {
-		m.product(first, Panel, x, rows, p, 2*n, 3*n, s)
-		m.product(second, Panel, x, rows, p, 3*n, 4*n, s)
-		addPanel(first, Panel, second, rows)
-		addPanel(dst, stride, first, rows)
-	}
-}
-
-// addPanel adds rows of a panel to dst.
-func addPanel(dst *float32, stride int, x *float32, rows int) {
-	for r := range rows {
-		to, from := unsafe.Slice(add(dst, r*stride), Panel), unsafe.Slice(add(x, r*Panel), Panel)
-		for c, v := range from {
-			to[c] += v
+		sums := m.sliced(x, p, s)
+		for r := range x.rows {
+			copy(dst[r*stride+p*Panel:][:m.Out-p*Panel], sums[r*Panel:])
 		}
 	}
 }
 
-func grow(s []float32, n int) []float32 {
-	if len(s) < n {
-		return make([]float32, n)
+// sliced computes a panel, 64 values a row: a sum for each slice of the inputs, and the sums of these, two
+// and two, so that a matrix of the first or the second half of the slices computes a
+// part of the sum.
+func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
+	rows, slices := x.rows, max(1, m.slices)
+	if x.group != 0 {
+		rows = (x.groups()-1)*x.group + x.size(x.groups()-1)
 	}
-	return s
+	n := m.In / slices
+	slice := func(i, at int) []float32 {
+		s.sums[at] = grow(s.sums[at], rows*Panel)
+		sums := s.sums[at][:rows*Panel]
+		if x.group == 0 {
+			m.product(&sums[0], Panel, x, p, i*n, (i+1)*n, s)
+		} else {
+			clear(sums)
+			m.wide(sums, x, p, i*n, (i+1)*n, s)
+		}
+		return sums
+	}
+	sums := slice(0, 0)
+	if slices > 1 {
+		addTo(sums, slice(1, 1))
+	}
+	if slices == 4 {
+		half := slice(2, 1)
+		addTo(half, slice(3, 2))
+		addTo(sums, half)
+	}
+	return sums
+}
+
+// addTo adds x to sums.
+func addTo(sums, x []float32) {
+	for i, v := range x[:len(sums)] {
+		sums[i] += v
+	}
 }
 
 // product computes a panel over the inputs from up to to; rows of dst are stride
 // values apart.
-func (m *Matrix) product(dst *float32, stride int, x *float32, rows, p, from, to int, s *Scratch) {
+func (m *Matrix) product(dst *float32, stride int, input *Input, p, from, to int, s *Scratch) {
+	x, rows := &input.x[0], input.rows
 	if rows <= direct(m.Type) {
 		m.multiply(dst, stride, add(x, from), rows, &m.data[p*m.panelBytes+m.bytesOf(from)], to-from)
 		return
@@ -102,10 +116,6 @@ func (m *Matrix) product(dst *float32, stride int, x *float32, rows, p, from, to
 			ahead += uintptr(n * askedFor)
 		}
 	}
-}
-
-func add(p *float32, n int) *float32 {
-	return (*float32)(unsafe.Add(unsafe.Pointer(p), n*4))
 }
 
 // Exp replaces each x by exp((x − top) × scale).

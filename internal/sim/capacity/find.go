@@ -23,8 +23,8 @@ type Options struct {
 	// Requests and Duration of the scenario the least that they have.
 	Horizon *Horizon
 
-	// Confirm is how many other seeds than those of the search, up to as many as
-	// the load has, have to hold for the horizon at what is answered; see
+	// Confirm is under how many other seeds than those of the search, of a workload, what
+	// is answered has to hold for the horizon; more where few requests come in an hour. See
 	// Capacity.Rate.
 	Confirm        int
 	ConfirmHorizon Horizon // zero: DefaultHorizon
@@ -67,7 +67,7 @@ func (p Pool) Give() {
 // A Capacity is the highest rate that holds, in requests a second.
 type Capacity struct {
 	// Rate is the median of the seeds', or, where Confirm was asked for, a rate that
-	// lasts under all seeds, at least 3 % below what fails under most; 0: even requests that are alone miss the objective.
+	// lasts under all seeds, of many under all but one in 16, at least 3 % below what fails under most; 0: even requests that are alone miss the objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"` // of the seeds
 	High      float64 `json:"high"`

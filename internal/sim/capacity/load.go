@@ -26,6 +26,8 @@ type Load struct {
 
 	others     []*requestSet // to confirm with; none of a trace
 	otherSeeds []uint64
+	draw       func(seed uint64) (*requestSet, error) // more of them; nil: a trace
+	drawing    sync.Mutex
 }
 
 // A requestSet is requests that arrive at a rate of one a second.
@@ -111,14 +113,17 @@ func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Load{}
-	for i := range uint64(seeds + others) {
-		drawn, err := workload.Gamma(lengths, 1, burstiness(p), s.Seed+i, 0, 0)
+	l := &Load{draw: func(seed uint64) (*requestSet, error) {
+		drawn, err := workload.Gamma(lengths, 1, burstiness(p), seed, 0, 0)
 		if err != nil {
 			return nil, err
 		}
 		d := &requestSet{steady: true, shape: burstiness(p), endless: true, source: fitting(drawn, p)}
-		if err := d.draw(DefaultRequests); err != nil {
+		return d, d.draw(DefaultRequests)
+	}}
+	for i := range uint64(seeds + others) {
+		d, err := l.draw(s.Seed + i)
+		if err != nil {
 			return nil, err
 		}
 		if i < uint64(seeds) {
@@ -128,6 +133,24 @@ func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 		}
 	}
 	return l, l.check(p)
+}
+
+// confirming are the sets to confirm with and their seeds, at least n of them, but none
+// of a trace.
+func (l *Load) confirming(n int) ([]*requestSet, []uint64, error) {
+	l.drawing.Lock()
+	defer l.drawing.Unlock()
+	for l.draw != nil && len(l.others) < n {
+		seed := l.Seeds[0] + uint64(len(l.Seeds)+len(l.others))
+		d, err := l.draw(seed)
+		if err != nil {
+			return nil, nil, err
+		}
+		d.runs = l.sets[0].runs
+		l.others, l.otherSeeds = append(l.others, d), append(l.otherSeeds, seed)
+	}
+	n = min(n, len(l.others))
+	return slices.Clone(l.others[:n]), slices.Clone(l.otherSeeds[:n]), nil
 }
 
 // openLoop refuses requests that wait for answers: a rate of those says nothing of

@@ -38,6 +38,7 @@ const (
 	leastAnswers = 8         // mean answer times of arrivals below which nothing is judged
 	mostSeconds  = 20 * 3600 // of arrivals, unless fewer requests come in them than have to
 	mostRequests = 5 << 20   // of a run
+	margin       = 1.25      // by which answers may take longer in the end than while requests come
 	warmUp       = 0.1       // share of the arrivals that is not measured
 	warmAnswers  = 2.0       // mean answer times that are not measured
 )
@@ -153,7 +154,7 @@ func (w *steadyRun) Next(r *workload.Request) error {
 	*r = w.requests[w.next]
 	r.Arrival /= w.rate
 	if w.set.steady && r.Arrival >= w.until { // a trace comes as a whole
-		w.until = max(w.until, min(w.horizon.Answers*w.answer(r.Arrival), max(mostSeconds, w.atLeast())))
+		w.until = max(w.until, min(margin*w.horizon.Answers*w.answer(r.Arrival), max(mostSeconds, w.atLeast())))
 		if r.Arrival >= w.until && w.enough() || w.next >= mostRequests {
 			return io.EOF
 		}
@@ -314,6 +315,8 @@ func (w *steadyRun) judge(p *Point) {
 	case !p.Holds:
 	case w.grows(end):
 		p.Holds, p.Grows, p.Reason = false, true, "the queue grows to the end"
+	case w.set.endless && end < mostSeconds/2 && end < 2*leastAnswers*mean && w.answered > 0:
+		p.Holds, p.Reason = false, "answers take longer the longer requests come"
 	case w.next-from < w.slo.leastRequests() || end < 2*leastAnswers*mean && w.answered > 0:
 		p.Holds, p.Short = false, true
 		p.Reason = fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s and an answer takes %.3g s: it takes arrivals over %d answers, and %d requests after the warm-up",

@@ -14,6 +14,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/workload"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -87,35 +88,110 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	require.NoError(t, err)
 	require.Positive(t, found.Rate)
 	require.GreaterOrEqual(t, found.Confirmed[0].Span, 3500.0)
-	hour := func(rate float64) (held int) {
-		s := s
-		s.Rate, s.Duration, s.Requests = rate, 3600, 0
-		for seed := range uint64(5) {
-			s.Seed = 1000 + seed
-			r, err := scenario.Run(context.Background(), s)
-			require.NoError(t, err)
-			ok := true
-			for _, o := range objective {
-				ok = ok && of(r, o) <= 1.01*o.Limit // its quantiles are within 1 %
-			}
-			if ok {
-				held++
-			}
-		}
-		return held
-	}
-	at, above := hour(found.Rate), hour(1.1*found.Most)
+	at := hours(t, s, found.Rate, objective, 4)
+	above := hours(t, s, 1.1*found.Most, objective, 3)
 	if level.Long() {
-		t.Logf("%.4g requests/s: holds under %d of 5 seeds, at 1.1 times the rate under %d; 1.1 times %.4g under %d", found.Rate, at, hour(1.1*found.Rate), found.Most, above)
+		t.Logf("%.4g requests/s: %v; 1.1 times %.4g, which lasts under most seeds of the plan: %v; 1.1 times the answer: %v",
+			found.Rate, at, found.Most, above, hours(t, s, 1.1*found.Rate, objective, 3))
 	}
-	require.GreaterOrEqual(t, at, 4, "at %.4g requests/s", found.Rate)
-	require.LessOrEqual(t, above, 2, "at 1.1 times %.4g requests/s", found.Most)
+	require.GreaterOrEqual(t, at.held, 4, "at %.4g requests/s: %v", found.Rate, at)
+	require.GreaterOrEqual(t, above.failed, 3, "at 1.1 times %.4g requests/s: %v", found.Most, above)
 	for i, o := range objective {
 		v := found.Confirmed[0].Intervals[i]
 		require.LessOrEqual(t, v.Low, found.Confirmed[0].Values[i])
 		require.GreaterOrEqual(t, v.High, found.Confirmed[0].Values[i])
 		require.LessOrEqual(t, float64(found.Confirmed[0].Values[i]), o.Limit)
 	}
+}
+
+// outcome is under how many of five seeds an objective was held. Seeds that cannot change
+// what is asked are not run.
+type outcome struct{ held, failed int }
+
+func (o outcome) String() string {
+	return fmt.Sprintf("%d of 5 seeds hold, %d fail, %d open", o.held, o.failed, 5-o.held-o.failed)
+}
+
+// hours runs a rate for an hour under five seeds that no plan has seen, until as many as
+// are enough held or failed, or one of the two no longer can.
+func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enough int) (o outcome) {
+	s.Rate, s.Duration, s.Requests = rate, 3600, 0
+	for seed := uint64(1000); seed < 1005; seed++ {
+		if o.held >= enough || o.failed >= enough || o.held > 5-enough && o.failed > 5-enough {
+			break
+		}
+		s.Seed = seed
+		if hourHolds(t, s, objective) {
+			o.held++
+		} else {
+			o.failed++
+		}
+	}
+	return o
+}
+
+// hourHolds says whether llmsim run prints what holds the objective, whose quantiles are
+// within 1 %. A run ends early where so many requests are 3 % above a limit, of all that
+// come, that it cannot.
+func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
+	p, err := scenario.Open(s)
+	require.NoError(t, err)
+	all := 0
+	source, done, err := p.Source()
+	require.NoError(t, err)
+	for r := (workload.Request{}); source.Next(&r) == nil; all++ {
+	}
+	done()
+	source, done, err = p.Source()
+	require.NoError(t, err)
+	defer done()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	sums := make([]float64, len(objective))
+	missed := false
+	result, err := sim.Run(ctx, sim.Config{
+		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: s.Seed, Until: s.Duration,
+		Left: func(d sim.Departure) {
+			for i, o := range objective {
+				v, most := latencyOf(d, o.Metric), 0.0
+				if o.Level == 0 {
+					sums[i], most = sums[i]+v, 1.03*o.Limit*float64(all)
+				} else if v > 1.03*o.Limit {
+					sums[i]++
+				}
+				if o.Level > 0 {
+					most = (1-o.Level)*float64(all) + 1
+				}
+				missed = missed || sums[i] > most
+			}
+			if missed {
+				cancel()
+			}
+		},
+	}, source)
+	if missed && ctx.Err() != nil {
+		return false
+	}
+	require.NoError(t, err)
+	for _, o := range objective {
+		if of(result, o) > 1.01*o.Limit {
+			return false
+		}
+	}
+	return true
+}
+
+// latencyOf is one of an answer, in s.
+func latencyOf(d sim.Departure, m Metric) float64 {
+	switch m {
+	case Normalized:
+		return (d.Done - d.Arrival) / float64(d.Output)
+	case TTFT:
+		return d.First - d.Arrival
+	case TPOT:
+		return (d.Done - d.First) / float64(max(1, d.Output-1))
+	}
+	return d.Done - d.Arrival
 }
 
 // Ensure that a trace of 4 rows is refused with what is missing, where it used to
@@ -202,5 +278,20 @@ func TestARunHasEnoughRequestsAtAnyRate(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, point.Short, point.Reason)
 		require.True(t, point.Holds, point.Reason)
+	}
+}
+
+// Ensure that requests of a workload, of which there are as many as it takes, are never too
+// few, also at rates near which answers begin to take longer.
+func TestAWorkloadIsNeverTooShort(t *testing.T) {
+	p, err := scenario.Open(scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Workers: 2})
+	require.NoError(t, err)
+	load, err := NewSteadyLoad(p, 1, 0)
+	require.NoError(t, err)
+	for _, rate := range []float64{2.12, 2.14, 2.16, 2.24} {
+		point, err := measureSteady(context.Background(), p, load.sets[0], 0, rate, slo(t, "ttft<1s@p99,tpot<80ms@p99"), CompareHorizon, false)
+		require.NoError(t, err)
+		require.False(t, point.Short, "%v requests/s: %s", rate, point.Reason)
+		require.True(t, point.Holds, "%v requests/s, of 4.11: %s", rate, point.Reason)
 	}
 }

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -52,7 +53,7 @@ func (s Setup) roofline(m *Model) {
 	m.token = 2 * layers / (flops * e.Compute)
 	m.logits = 2 * head / (flops * e.Compute)
 	if l.Experts > 0 {
-		m.experts = s.experts(bandwidth*e.Weights, flops*e.Compute)
+		m.experts = s.experts(bandwidth*e.Weights, flops*cmp.Or(e.ExpertCompute, e.Compute))
 	}
 
 	// Attention: a token that attends to another reads its key and its value, and
@@ -60,12 +61,17 @@ func (s Setup) roofline(m *Model) {
 	// writes its keys and values and reads them once.
 	kv := float64(l.geometry(s.Workers).blockBytes(1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
-	reads := 1 + e.Reread*(float64(l.Heads)/float64(l.KVHeads)-1)
+	group, reread := float64(l.Heads)/float64(l.KVHeads), e.Reread
+	if group <= e.SharedGroup {
+		reread = e.SharedReread
+	}
+	reads := 1 + reread*(group-1)
 	m.context = max(reads*kv/(bandwidth*e.Attention), pair/(attention*e.Compute))
 	m.promptPair = pair / (attention * e.PromptAttention)
 	m.promptKV = 2 * kv / (bandwidth * e.Attention)
 
 	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
+	m.prompting = milli * e.PromptLayer * float64(l.Layers)
 	m.seq = milli * e.Seq
 }
 
@@ -77,7 +83,7 @@ func (s Setup) allReduce(m *Model) {
 		return
 	}
 	w, times := float64(s.Workers), 2*float64(s.LLM.Layers)
-	m.base += times * micro * s.GPU.LinkLatency
+	m.base += times * micro * cmp.Or(s.Engine.AllReduce, s.GPU.LinkLatency)
 	state := float64(s.LLM.Hidden) * activationBytes
 	token := times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 	m.seq += token
@@ -105,10 +111,17 @@ func (s Setup) describe(m *Model, block int) string {
 		if s.Fitted != nil {
 			fmt.Fprintf(&b, "%s; ", s.Fitted)
 		} else {
-			fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data; ")
+			fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data")
+			if with := enginesOn(s.GPU.Name); len(with) > 0 {
+				fmt.Fprintf(&b, " (there are some on %s, with --engine %s)", s.GPU.Name, strings.Join(with, " or "))
+			}
+			fmt.Fprint(&b, "; ")
 		}
 		fmt.Fprintf(&b, "roofline: %.4g ms (weights %.4g) + %.3g a sequence + %.3g a context token + %.3g a prompt token beyond %.0f",
 			(m.base+m.weights)/milli, m.weights/milli, m.seq/milli, m.context/milli, (m.token+m.prompt)/milli, m.weights/m.token)
+		if m.prompting > 0 {
+			fmt.Fprintf(&b, " and %.3g where there is one", m.prompting/milli)
+		}
 	}
 	if m.experts.all > 0 {
 		fmt.Fprintf(&b, "; experts up to %.4g ms", m.experts.all/milli)

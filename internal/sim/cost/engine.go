@@ -1,57 +1,159 @@
 package cost
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// A Fitted is an engine on a GPU: constants that were fitted to one half of what is
-// published of them, and the errors on the other half.
+// A Fitted is a release of an engine on a GPU: constants that were fitted to one half of
+// what is published of them, and the errors on the other half.
 type Fitted struct {
-	Name    string // of the engine
+	Name    string // of the engine, and its release
 	GPU     string
 	Engine  Engine
 	HeldOut Fit // whose Points are those of both halves
+	Worst   Published
+
+	numbers []string // in which weights of the points are
+	experts bool     // some are of a mixture of experts
 }
 
-// engineFile is the constants of an engine, by GPU, as the test of engines writes
-// them.
+// engineFile is the constants of an engine, by release and GPU, as the test of engines
+// writes them.
 type engineFile struct {
-	Name   string            `json:"name"`
-	Source string            `json:"source"`
-	GPUs   map[string]Engine `json:"gpus"`
+	Name     string                       `json:"name"`
+	Source   string                       `json:"source"`
+	Releases map[string]map[string]Engine `json:"releases"`
 }
 
 // Engines are the names of what is fitted to published measurements, sorted.
 func Engines() []string { return names("engines") }
 
-// OpenEngine is an engine on a GPU. The error wraps ErrUnknown if there is no such
-// engine, or nothing is published of it on this GPU, or ErrFile.
-func OpenEngine(name, gpu string) (Fitted, error) {
-	if !slices.Contains(Engines(), name) {
-		return Fitted{}, fmt.Errorf("engine %q: %w; known are %s", name, ErrUnknown, strings.Join(Engines(), ", "))
+// Releases are those of an engine that something is published of on a GPU, or on any for
+// "", from the oldest to the newest.
+func Releases(engine, gpu string) ([]string, error) {
+	f, err := openEngine(engine)
+	if err != nil {
+		return nil, err
 	}
-	var f engineFile
-	if err := read("engines", name, &f); err != nil {
-		return Fitted{}, fmt.Errorf("engine %q: %w", name, err)
-	}
-	e, ok := f.GPUs[gpu]
-	if !ok {
-		var have []string
-		for g := range f.GPUs {
-			have = append(have, g)
+	var all []string
+	for release, gpus := range f.Releases {
+		if _, ok := gpus[gpu]; ok || gpu == "" {
+			all = append(all, release)
 		}
-		slices.Sort(have)
-		return Fitted{}, fmt.Errorf("engine %q: %w: nothing is published of it on %q, but on %s; measure, and take llmsim calibrate", name, ErrUnknown, gpu, strings.Join(have, ", "))
 	}
-	fitted, heldOut := Split(name, gpu)
-	errors, err := Errors(heldOut, e)
+	slices.SortFunc(all, compareReleases)
+	return all, nil
+}
+
+// EngineGPUs are those that a release has constants for, sorted.
+func EngineGPUs(engine, release string) ([]string, error) {
+	f, err := openEngine(engine)
+	return slices.Sorted(maps.Keys(f.Releases[release])), err
+}
+
+// enginesOn are those with a release of which enough is published on a GPU.
+func enginesOn(gpu string) []string {
+	points := map[string]map[string]int{}
+	for _, p := range published() {
+		if p.GPU == gpu && p.Excluded == "" {
+			if points[p.Engine] == nil {
+				points[p.Engine] = map[string]int{}
+			}
+			points[p.Engine][p.Release]++
+		}
+	}
+	for engine, releases := range points {
+		if !(Fit{Points: slices.Max(slices.Collect(maps.Values(releases)))}).Enough() {
+			delete(points, engine)
+		}
+	}
+	return slices.Sorted(maps.Keys(points))
+}
+
+// compareReleases orders 0.9.1 before 0.10.0.
+func compareReleases(a, b string) int {
+	numbers := func(s string) []int {
+		var all []int
+		for part := range strings.SplitSeq(s, ".") {
+			n, err := strconv.Atoi(part)
+			if err != nil {
+				n = -1
+			}
+			all = append(all, n)
+		}
+		return all
+	}
+	return slices.Compare(numbers(a), numbers(b))
+}
+
+func openEngine(name string) (engineFile, error) {
+	var f engineFile
+	if !slices.Contains(Engines(), name) {
+		return f, fmt.Errorf("engine %q: %w; known are %s, and their releases, as in vllm-0.7.3", name, ErrUnknown, strings.Join(Engines(), ", "))
+	}
+	if err := read("engines", name, &f); err != nil {
+		return f, fmt.Errorf("engine %q: %w", name, err)
+	}
+	return f, nil
+}
+
+// OpenEngine is an engine on a GPU: a release of it, as in vllm-0.7.3, or without one the
+// newest that something is published of on this GPU. The error wraps ErrUnknown if there
+// is no such engine, or nothing is published of it on this GPU, or ErrFile.
+func OpenEngine(name, gpu string) (Fitted, error) {
+	engine, release := name, ""
+	for _, e := range Engines() {
+		if after, ok := strings.CutPrefix(name, e+"-"); ok {
+			engine, release = e, after
+		}
+	}
+	f, err := openEngine(engine)
+	if err != nil {
+		return Fitted{}, err
+	}
+	releases, err := Releases(engine, gpu)
+	switch {
+	case err != nil:
+		return Fitted{}, err
+	case len(releases) == 0:
+		return Fitted{}, fmt.Errorf("engine %q: %w: nothing is published of it on %q, but on %s; measure, and take llmsim calibrate", name, ErrUnknown, gpu, strings.Join(f.gpus(), ", "))
+	case release != "" && !slices.Contains(releases, release):
+		return Fitted{}, fmt.Errorf("engine %q: %w: published on %q are %s-%s; measure, and take llmsim calibrate", name, ErrUnknown, gpu, engine, strings.Join(releases, ", "+engine+"-"))
+	}
+	release = cmp.Or(release, releases[len(releases)-1])
+	fitted, heldOut := Split(engine, release, gpu)
+	e := f.Releases[release][gpu]
+	errors, worst, err := Errors(heldOut, e)
 	if err != nil {
 		return Fitted{}, err
 	}
 	errors.Points = len(fitted) + len(heldOut)
-	return Fitted{Name: name, GPU: gpu, Engine: e, HeldOut: errors}, nil
+	of := Fitted{Name: engine + " " + release, GPU: gpu, Engine: e, HeldOut: errors, Worst: worst}
+	for _, p := range append(fitted, heldOut...) {
+		of.numbers = append(of.numbers, p.DType)
+		l, err := OpenLLM(p.Model)
+		if err != nil {
+			return Fitted{}, err
+		}
+		of.experts = of.experts || l.Experts > 0
+	}
+	return of, nil
+}
+
+// gpus are those of any release, sorted.
+func (f engineFile) gpus() []string {
+	all := map[string]bool{}
+	for _, gpus := range f.Releases {
+		for g := range gpus {
+			all[g] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // On is the setup with the times of an engine.
@@ -64,6 +166,6 @@ func (f Fitted) String() string {
 	if f.HeldOut.Points < leastPoints {
 		return fmt.Sprintf("%s on %s: %d published points, fewer than %d: without data for its errors", f.Name, f.GPU, f.HeldOut.Points, leastPoints)
 	}
-	return fmt.Sprintf("%s on %s: fitted to half of %d published points, errors of the other half: median %.0f %%, worst %.0f %%",
-		f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, 100*f.HeldOut.Worst)
+	return fmt.Sprintf("%s on %s: fitted to half of %d published points, errors of the other half: median %.0f %%, worst %.0f %% (%s)",
+		f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, 100*f.HeldOut.Worst, f.Worst)
 }

@@ -3,6 +3,7 @@ package cost
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -11,47 +12,102 @@ import (
 
 var update = flag.Bool("update", false, "write the engines' constants, fitted to one half of the published points")
 
-// Ensure that the constants in the file are what the fitted half gives, that the
+// Ensure that the constants in the files are what the fitted half gives, that the
 // other half was not used, and that its errors are those that are stated: at most
-// 15 % in the median, and at most 35 %, but on the H100, where the half that is
-// fitted has no long answer of a model with grouped heads.
+// 15 % in the median, and at most 35 %, but where the table of exceptions says more.
 func TestEnginesAreNearTheirPublishedFigures(t *testing.T) {
-	file := engineFile{Name: "tensorrt-llm", Source: "fitted by this package's tests (-update) to one half of published/points.json, which names the sources; see README.md", GPUs: map[string]Engine{}}
-	start := DefaultEngine
-	start.Layer, start.Seq, start.Base, start.Reread = 0.02, 0.005, 0.2, 0.1
-	for _, gpu := range []string{"h100-80gb", "a100-80gb", "l40s"} {
-		fitted, heldOut := Split(file.Name, gpu)
-		for _, p := range fitted {
-			require.NotContains(t, heldOut, p)
-		}
-		require.InDelta(t, len(fitted), len(heldOut), 1)
-		if *update {
-			e, err := FitEngine(fitted, start)
-			require.NoError(t, err)
-			file.GPUs[gpu] = e
-		}
-	}
 	if *update {
-		text, err := json.MarshalIndent(file, "", "\t")
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile("engines/"+file.Name+".json", append(text, '\n'), 0o644))
+		fitEngines(t)
 		t.Skip("written: build again")
 	}
-	for gpu, worst := range map[string]float64{"h100-80gb": 0.45, "a100-80gb": 0.35, "l40s": 0.35} {
-		f, err := OpenEngine(file.Name, gpu)
+	for _, engine := range Engines() {
+		releases, err := Releases(engine, "")
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, f.HeldOut.Points, leastPoints)
-		require.LessOrEqual(t, f.HeldOut.Median, 0.15, gpu)
-		require.LessOrEqual(t, f.HeldOut.Worst, worst, gpu)
-		fitted, _ := Split(file.Name, gpu)
-		least, err := Errors(fitted, f.Engine)
+		for _, release := range releases {
+			for _, gpu := range GPUs() {
+				fitted, heldOut := Split(engine, release, gpu)
+				if len(fitted) == 0 {
+					continue
+				}
+				name := engine + "-" + release + " on " + gpu
+				for _, p := range fitted {
+					require.NotContains(t, heldOut, p)
+				}
+				require.InDelta(t, len(fitted), len(heldOut), 2, name)
+				f, err := OpenEngine(engine+"-"+release, gpu)
+				require.NoError(t, err)
+				t.Log(f)
+				requireNear(t, name, f, fitted)
+			}
+		}
+	}
+}
+
+// requireInReadme ensures that the table has the errors that come out.
+func requireInReadme(t *testing.T, f Fitted) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	row := fmt.Sprintf("| %s | %s | %d | %.0f %% | %.0f %% |", f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, 100*f.HeldOut.Worst)
+	require.Contains(t, string(text), row)
+}
+
+// requireNear holds a release to the bounds, and its constants to be better than others.
+func requireNear(t *testing.T, name string, f Fitted, fitted []Published) {
+	if f.HeldOut.Points < leastPoints {
+		return // the answer says that there is no data
+	}
+	requireInReadme(t, f)
+	bounds := [2]float64{0.15, 0.35}
+	if wider, ok := missed[name]; ok {
+		bounds = wider
+	}
+	require.LessOrEqual(t, f.HeldOut.Median, bounds[0], name)
+	require.LessOrEqual(t, f.HeldOut.Worst, bounds[1], name)
+	least, _, err := Errors(fitted, f.Engine)
+	require.NoError(t, err)
+	e := f.Engine
+	e.Weights *= 0.7
+	e.Compute *= 0.7
+	other, _, err := Errors(fitted, e)
+	require.NoError(t, err)
+	require.Greater(t, other.Median, least.Median, "%s: other constants fit worse", name)
+}
+
+// missed are bounds of what comes out farther off; README.md says why.
+var missed = map[string][2]float64{
+	"tensorrt-llm-0.6.1 on h100-80gb":  {0.20, 0.50},
+	"tensorrt-llm-0.8.0 on h100-80gb":  {0.15, 0.55},
+	"tensorrt-llm-0.8.0 on h200-141gb": {0.20, 0.50},
+	"tensorrt-llm-0.9.0 on h100-80gb":  {0.15, 0.40},
+	"vllm-0.7.3 on a100-40gb":          {0.15, 0.55},
+	"vllm-0.7.3 on a100-80gb":          {0.30, 0.35},
+	"vllm-0.7.3 on h200-141gb":         {0.15, 0.55},
+	"vllm-0.7.3 on rtx-4090":           {0.20, 0.50},
+}
+
+func fitEngines(t *testing.T) {
+	files := map[string]engineFile{}
+	for _, p := range PublishedPoints() {
+		f, ok := files[p.Engine]
+		if !ok {
+			f = engineFile{Name: p.Engine, Source: "fitted by this package's tests (-update) to one half of published/points.json, which names the sources; see README.md", Releases: map[string]map[string]Engine{}}
+			files[p.Engine] = f
+		}
+		if f.Releases[p.Release] == nil {
+			f.Releases[p.Release] = map[string]Engine{}
+		}
+		if _, ok := f.Releases[p.Release][p.GPU]; ok {
+			continue
+		}
+		fitted, _ := Split(p.Engine, p.Release, p.GPU)
+		e, err := FitEngine(fitted, startOf(p))
 		require.NoError(t, err)
-		e := f.Engine
-		e.Weights *= 0.7
-		e.Compute *= 0.7
-		other, err := Errors(fitted, e)
+		f.Releases[p.Release][p.GPU] = e
+	}
+	for _, f := range files {
+		text, err := json.MarshalIndent(f, "", "\t")
 		require.NoError(t, err)
-		require.Greater(t, other.Median, least.Median, "other constants fit worse")
+		require.NoError(t, os.WriteFile("engines/"+f.Name+".json", append(text, '\n'), 0o644))
 	}
 }
 
@@ -60,19 +116,23 @@ func TestEnginesAreNearTheirPublishedFigures(t *testing.T) {
 func TestEnginesWithoutDataAreRefused(t *testing.T) {
 	_, err := OpenEngine("tensorrt-llm", "l4")
 	require.ErrorIs(t, err, ErrUnknown)
-	require.ErrorContains(t, err, "but on a100-80gb, h100-80gb, l40s")
+	require.ErrorContains(t, err, "but on a100-80gb, h100-80gb, h200-141gb, l40s")
+	_, err = OpenEngine("vllm-0.6.6", "l40s")
+	require.ErrorIs(t, err, ErrUnknown)
+	_, err = OpenEngine("vllm-0.9", "mi300x")
+	require.ErrorContains(t, err, "vllm-0.6.6, vllm-0.7.3, vllm-0.8.5, vllm-0.9.1")
 	_, err = OpenEngine("sglang", "l4")
 	require.ErrorIs(t, err, ErrUnknown)
 	s, err := New("llama-7b", "a100-80gb", 1)
 	require.NoError(t, err)
-	f, err := OpenEngine("tensorrt-llm", "a100-80gb")
+	f, err := OpenEngine("tensorrt-llm-0.6.1", "a100-80gb")
 	require.NoError(t, err)
 	m, err := s.On(f).Model(16)
 	require.NoError(t, err)
 	require.Contains(t, m.Describe(), "fitted to half of 21 published points")
 	m, err = s.Model(16)
 	require.NoError(t, err)
-	require.Contains(t, m.Describe(), "without data")
+	require.Contains(t, m.Describe(), "without data (there are some on a100-80gb, with --engine tensorrt-llm or vllm)")
 	f.HeldOut.Points = 7
 	require.Contains(t, f.String(), "without data")
 }
@@ -89,4 +149,22 @@ func TestNumbersOfAGPU(t *testing.T) {
 	p.GPU, p.DType = "a100-80gb", "fp8"
 	_, err = p.Predict(DefaultEngine)
 	require.ErrorContains(t, err, "computed in fp8, which a100-80gb cannot do")
+}
+
+// startOf is where the fit of a release begins, from what is known without its points.
+// FlashAttention-2 computes prompts at half of an A100's peak and more (Dao, 2023, Fig. 4).
+// TensorRT-LLM's kernel for decodes reads keys nearly at the memory's rate, as the fitted
+// halves of 0.6.1 on other GPUs show (0.89 to 1.00). From 0.8 on it has another one (XQA)
+// for groups as of Llama 2 70B (docs/source/gpt_attention.md; performance.md turns it on).
+func startOf(p Published) Engine {
+	e := DefaultEngine
+	e.PromptAttention = 0.5
+	e.Layer, e.PromptLayer, e.Seq, e.Base, e.Reread = 0.02, 0.02, 0.005, 0.2, 0.1
+	if p.Engine == "tensorrt-llm" {
+		e.Attention = 0.9
+		if compareReleases(p.Release, "0.8") > 0 {
+			e.SharedGroup, e.SharedReread = 8, 0.1
+		}
+	}
+	return e
 }

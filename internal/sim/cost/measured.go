@@ -14,6 +14,9 @@ type Fit struct {
 // what was not measured.
 const leastPoints = 8
 
+// Enough is that errors of other points can be stated.
+func (f Fit) Enough() bool { return f.Points >= leastPoints }
+
 func (f Fit) String() string {
 	if f.Points < leastPoints {
 		return fmt.Sprintf("fitted to %d points, fewer than %d: without data for its errors", f.Points, leastPoints)

@@ -28,6 +28,7 @@ type Model struct {
 
 	// All in seconds, of an iteration or of one thing of it.
 	base, seq, context, prompt float64
+	prompting                  float64 // of an iteration that computes prompts
 	weights, token, logits     float64 // linear layers: read the weights, or compute the tokens and the logits
 	experts                    experts // of a mixture: besides weights and token
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
@@ -49,6 +50,9 @@ func (m *Model) Seconds(w Work) float64 {
 	seqs, prompt := float64(w.Seqs), float64(w.Prompt)
 	t += m.base + m.seq*seqs + m.context*float64(w.Context) + m.prompt*prompt
 	// A prompt that is completed counts as one token too many here.
+	if w.Prompt > 0 {
+		t += m.prompting
+	}
 	read, compute := m.weights, m.token*(seqs+prompt)+m.logits*seqs
 	if m.experts.all > 0 {
 		expertRead, expertCompute := m.experts.seconds(seqs + prompt)

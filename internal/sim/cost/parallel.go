@@ -1,8 +1,10 @@
 package cost
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -32,7 +34,7 @@ func (s Setup) unmeasured() string {
 	if s.stages() > 1 {
 		all = append(all, fmt.Sprintf("%d stages", s.stages()))
 	}
-	if s.LLM.Experts > 0 {
+	if s.LLM.Experts > 0 && (s.Fitted == nil || !s.Fitted.experts) {
 		all = append(all, fmt.Sprintf("%d of %d experts a token", s.LLM.ExpertsPerToken, s.LLM.Experts))
 	}
 	if s.ExpertsApart {
@@ -41,7 +43,18 @@ func (s Setup) unmeasured() string {
 	if s.Fitted == nil && s.Linear == nil && (s.LLM.ParameterBytes != 2 || s.LLM.KVBytes != 2) {
 		all = append(all, "numbers other than fp16")
 	}
+	if s.Fitted != nil && !slices.Contains(s.Fitted.numbers, s.LLM.numbers()) && !(s.LLM.numbers() == "bf16" && slices.Contains(s.Fitted.numbers, "fp16")) && !(s.LLM.numbers() == "fp16" && slices.Contains(s.Fitted.numbers, "bf16")) {
+		all = append(all, "weights in "+s.LLM.numbers())
+	}
 	return strings.Join(all, ", ")
+}
+
+// numbers are those that weights are in.
+func (l LLM) numbers() string {
+	if l.ParameterBytes < 1 {
+		return "int4"
+	}
+	return cmp.Or(l.Computed, "fp16")
 }
 
 // blockBytes is what a GPU holds of a block: the layers of its stage.

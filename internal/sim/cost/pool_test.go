@@ -27,12 +27,15 @@ func TestKVBytesPerToken(t *testing.T) {
 		"gpt-j-6b":     458_752,
 		"falcon-180b":  163_840,
 		"mixtral-8x7b": 131_072,
+		"qwen2.5-0.5b": 12_288,
+
+		"llama-3.1-405b": 516_096,
 	} {
 		l, err := OpenLLM(name)
 		require.NoError(t, err)
 		require.Equal(t, bytes, l.KVBytesPerToken(), name)
 	}
-	require.Len(t, LLMs(), 15, "the models above")
+	require.Len(t, LLMs(), 17, "the models above")
 }
 
 // Ensure that the pools are the paper's: 983 blocks, 15,728 slots, for OPT-13B,

@@ -7,36 +7,62 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 )
 
 //go:embed published/points.json
 var publishedJSON []byte
 
-// A Published is a measurement that somebody has published: a batch that is
-// prefilled at once and decodes until all its answers are complete.
+// A Published is a measurement that somebody has published, of batches whose size and
+// lengths are known.
 type Published struct {
-	Engine  string  `json:"engine"`
-	Version string  `json:"version"`
-	GPU     string  `json:"gpu"`
-	Source  string  `json:"source"` // repository@commit:file
-	DType   string  `json:"dtype"`  // of weights and linear layers; with fp8 keys and values are, too
+	Engine  string `json:"engine"`
+	Release string `json:"release"` // the version whose constants it belongs to; as Version if absent
+	Version string `json:"version"`
+	GPU     string `json:"gpu"`
+	Source  string `json:"source"` // repository@commit:file
+	DType   string `json:"dtype"`  // of weights and linear layers
+	KV      string `json:"kv"`     // of keys and values; absent: fp8 if DType is, else 16 bits
+
+	// Excluded is why a point is in neither half: a reason that was known without its error.
+	Excluded string `json:"excluded"`
+
 	Model   string  `json:"model"`
 	Workers int     `json:"workers"`
-	Batch   int     `json:"batch"`
-	Prompt  int     `json:"prompt"` // tokens of each sequence
-	Output  int     `json:"output"`
-	Metric  string  `json:"metric"` // tokens_per_s of answers on all workers, or first_token_ms
+	Batch   int     `json:"batch"`   // sequences at once
+	Prompt  int     `json:"prompt"`  // tokens of each sequence
+	Output  int     `json:"output"`  // tokens of each answer, the mean
+	Longest int     `json:"longest"` // tokens of the longest answer; absent: all are equally long
+	Metric  string  `json:"metric"`  // see Seconds
 	Value   float64 `json:"value"`
 }
 
-// PublishedPoints are all that are known, in the order of the file.
-func PublishedPoints() []Published {
-	var all []Published
-	if err := json.Unmarshal(publishedJSON, &all); err != nil {
+// PublishedPoints are all that are known, in the order of the file, which lists the points
+// of each source together.
+func PublishedPoints() []Published { return slices.Clone(published()) }
+
+var published = sync.OnceValue(func() []Published {
+	var sources []struct {
+		Published
+		Points []json.RawMessage `json:"points"`
+	}
+	if err := json.Unmarshal(publishedJSON, &sources); err != nil {
 		panic(err) // it is embedded
 	}
+	var all []Published
+	for _, s := range sources {
+		for _, text := range s.Points {
+			p := s.Published
+			if err := json.Unmarshal(text, &p); err != nil {
+				panic(err)
+			}
+			p.Release = cmp.Or(p.Release, p.Version)
+			p.Longest = cmp.Or(p.Longest, p.Output)
+			all = append(all, p)
+		}
+	}
 	return all
-}
+})
 
 // Setup is what the point was measured on, with an engine.
 func (p Published) Setup(e Engine) (Setup, error) {
@@ -45,21 +71,28 @@ func (p Published) Setup(e Engine) (Setup, error) {
 		return Setup{}, err
 	}
 	s.Engine = e
-	if p.DType == "fp8" {
-		s.LLM.ParameterBytes, s.LLM.KVBytes, s.LLM.Computed = 1, 1, "fp8"
+	kv := p.KV
+	if kv == "" && p.DType == "fp8" {
+		kv = "fp8"
 	}
-	return s, s.check()
+	return s.Quantised(p.DType, kv)
 }
 
-// Seconds is what the point took: until the first token, or for the batch.
+// Seconds is what the point took. What is published is tokens of answers a second over all
+// workers of a batch that is prefilled at once (tokens_per_s) or of clients that send
+// their next prompt when they have an answer (closed_tokens_per_s), seconds of such a batch
+// (batch_s), ms to the first token (first_token_ms) or from token to token (token_ms).
 func (p Published) Seconds() float64 {
-	if p.Metric == "first_token_ms" {
+	switch p.Metric {
+	case "first_token_ms", "token_ms":
 		return p.Value * milli
+	case "batch_s":
+		return p.Value
 	}
 	return float64(p.Batch*p.Output) / p.Value
 }
 
-// Predict is what a setup makes of it.
+// Predict is what an engine makes of it.
 func (p Published) Predict(e Engine) (float64, error) {
 	s, err := p.Setup(e)
 	if err != nil {
@@ -69,23 +102,40 @@ func (p Published) Predict(e Engine) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n := int64(p.Prompt)
-	t := m.Seconds(Work{Seqs: p.Batch, Prompt: p.Batch * p.Prompt, PromptContext: int64(p.Batch) * n * (n + 1) / 2})
-	if steps := p.Output - 1; steps > 0 {
-		context := p.Batch * (2*p.Prompt + p.Output + 1) / 2 // at the middle: time is a line in the context
-		t += float64(steps) * m.Seconds(Work{Seqs: p.Batch, Context: context})
-	}
-	return t, nil
+	return p.on(m), nil
 }
 
-// Split divides the points of a GPU in two halves without looking at their values:
-// sorted by metric and lengths and then by model, every second one of a load is
+// on is how long it takes with a model of times. Time is all but a line in the context, so
+// the middle of an answer stands for all of it; where answers differ, the batch is smaller
+// on the average and its sequences are farther on.
+func (p Published) on(m *Model) float64 {
+	prefill := func(seqs int) float64 {
+		n := int64(p.Prompt)
+		return m.Seconds(Work{Seqs: seqs, Prompt: seqs * p.Prompt, PromptContext: int64(seqs) * n * (n + 1) / 2})
+	}
+	steps := p.Longest - 1
+	if steps == 0 {
+		return prefill(p.Batch)
+	}
+	running := int(math.Round(float64(p.Batch*(p.Output-1)) / float64(steps)))
+	step := m.Seconds(Work{Seqs: running, Context: running * (4*p.Prompt + p.Output + p.Longest + 2) / 4})
+	switch p.Metric {
+	case "token_ms":
+		return step
+	case "closed_tokens_per_s": // prompts have iterations of their own, as in vLLM V0
+		return float64(steps)*step + float64(p.Batch)*prefill(1)
+	}
+	return prefill(p.Batch) + float64(steps)*step
+}
+
+// Split divides the points of an engine on a GPU in two halves without looking at their
+// values: sorted by metric and lengths and then by model, every second one of a load is
 // held out, and of the next load the others, so that both halves have every model
 // and every kind of load.
-func Split(engine, gpu string) (fitted, heldOut []Published) {
+func Split(engine, release, gpu string) (fitted, heldOut []Published) {
 	var all []Published
-	for _, p := range PublishedPoints() {
-		if p.Engine == engine && p.GPU == gpu {
+	for _, p := range published() {
+		if p.Engine == engine && p.Release == release && p.GPU == gpu && p.Excluded == "" {
 			all = append(all, p)
 		}
 	}
@@ -95,7 +145,7 @@ func Split(engine, gpu string) (fitted, heldOut []Published) {
 	loads, position := 0, 0
 	for i, p := range all {
 		if position++; i > 0 && (p.Metric != all[i-1].Metric || p.Prompt != all[i-1].Prompt || p.Output != all[i-1].Output) {
-			loads, position = loads+1, 0
+			loads, position = loads+1, 1
 		}
 		if (loads+position)%2 == 0 {
 			fitted = append(fitted, p)
@@ -106,67 +156,29 @@ func Split(engine, gpu string) (fitted, heldOut []Published) {
 	return fitted, heldOut
 }
 
-// Errors are those of predictions, relative: the median and the worst.
-func Errors(points []Published, e Engine) (Fit, error) {
+// String says what was measured, but for the engine and the GPU.
+func (p Published) String() string {
+	return fmt.Sprintf("%s %s on %d, batch %d, %d + %d tokens", p.Model, p.DType, p.Workers, p.Batch, p.Prompt, p.Output)
+}
+
+// Errors are those of predictions, relative: the median and the worst, and which that is.
+func Errors(points []Published, e Engine) (Fit, Published, error) {
 	var all []float64
+	var worst Published
+	most := -1.0
 	for _, p := range points {
 		t, err := p.Predict(e)
 		if err != nil {
-			return Fit{}, fmt.Errorf("%s on %s: %w", p.Model, p.GPU, err)
+			return Fit{}, p, fmt.Errorf("%s on %s: %w", p.Model, p.GPU, err)
 		}
-		all = append(all, math.Abs(t/p.Seconds()-1))
+		off := math.Abs(t/p.Seconds() - 1)
+		if all = append(all, off); off > most {
+			worst, most = p, off
+		}
 	}
 	if len(all) == 0 {
-		return Fit{}, nil
+		return Fit{}, worst, nil
 	}
 	slices.Sort(all)
-	return Fit{len(all), all[(len(all)-1)/2], all[len(all)-1]}, nil
-}
-
-// FitEngine finds the parts of peaks that are reached, and the overheads, with
-// the least squares of logarithms of predicted over measured: one part after the
-// other is changed by a step that becomes smaller. Links to the host are the
-// start's.
-func FitEngine(points []Published, start Engine) (Engine, error) {
-	badness := func(e Engine) (float64, error) {
-		if err := e.check(); err != nil {
-			return math.Inf(1), nil
-		}
-		sum := 0.0
-		for _, p := range points {
-			t, err := p.Predict(e)
-			if err != nil {
-				return 0, err
-			}
-			d := math.Log(t / p.Seconds())
-			sum += d * d
-		}
-		return sum, nil
-	}
-	best := start
-	least, err := badness(best)
-	if err != nil {
-		return best, err
-	}
-	for step := 1.6; step > 1.005; {
-		better := false
-		for part := range 8 {
-			for _, factor := range []float64{step, 1 / step} {
-				e := best
-				v := []*float64{&e.Weights, &e.Compute, &e.Attention, &e.PromptAttention, &e.WorkerLink, &e.Layer, &e.Seq, &e.Reread}[part]
-				*v *= factor
-				got, err := badness(e)
-				if err != nil {
-					return best, err
-				}
-				if got < least*(1-1e-6) {
-					best, least, better = e, got, true
-				}
-			}
-		}
-		if !better {
-			step = math.Sqrt(step)
-		}
-	}
-	return best, nil
+	return Fit{len(all), all[(len(all)-1)/2], most}, worst, nil
 }

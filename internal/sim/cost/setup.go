@@ -32,13 +32,18 @@ type Linear struct {
 type Engine struct {
 	Weights         float64 `json:"weights"`          // of the memory's bandwidth, when weights are read
 	Compute         float64 `json:"compute"`          // of the FLOPS, in the linear layers
+	ExpertCompute   float64 `json:"expert_compute"`   // the same, in the experts of a mixture; 0: Compute
 	Attention       float64 `json:"attention"`        // of the memory's bandwidth, when keys and values are read
 	PromptAttention float64 `json:"prompt_attention"` // of the FLOPS, in attention
 	Reread          float64 `json:"kv_reread"`        // 0: a key is read once for all query heads that share it; 1: once for each
+	SharedGroup     float64 `json:"kv_shared_group"`  // groups of up to so many query heads have a kernel of their own,
+	SharedReread    float64 `json:"kv_shared_reread"` // for which this is kv_reread
 	HostLink        float64 `json:"host_link"`        // of the link to the CPU
 	WorkerLink      float64 `json:"worker_link"`      // of the link between workers
+	AllReduce       float64 `json:"all_reduce_us"`    // of few bytes; 0: what is assumed of the GPU
 	Base            float64 `json:"base_ms"`          // an iteration
 	Layer           float64 `json:"per_layer_ms"`     // what is neither bytes nor operations: launches, norms, gaps
+	PromptLayer     float64 `json:"prompt_layer_ms"`  // the same, more of it where prompts are computed: without CUDA graphs
 	Seq             float64 `json:"per_seq_ms"`       // scheduling, sampling, decoding of text
 	Copy            float64 `json:"per_copy_us"`      // of one copy between GPU and CPU
 }
@@ -137,12 +142,17 @@ func (e Engine) check() error {
 		{"weights", e.Weights, 1e-3, 1},
 		{"compute", e.Compute, 1e-3, 1},
 		{"attention", e.Attention, 1e-3, 1},
+		{"expert_compute", e.ExpertCompute, 0, 1},
 		{"prompt_attention", e.PromptAttention, 1e-3, 1},
 		{"kv_reread", e.Reread, 0, 1},
+		{"kv_shared_group", e.SharedGroup, 0, maxHeads},
+		{"kv_shared_reread", e.SharedReread, 0, 1},
 		{"host_link", e.HostLink, 1e-3, 1},
 		{"worker_link", e.WorkerLink, 1e-3, 1},
+		{"all_reduce_us", e.AllReduce, 0, 1e9},
 		{"base_ms", e.Base, 0, 1e9},
 		{"per_layer_ms", e.Layer, 0, 1e9},
+		{"prompt_layer_ms", e.PromptLayer, 0, 1e9},
 		{"per_seq_ms", e.Seq, 0, 1e9},
 		{"per_copy_us", e.Copy, 0, 1e9},
 	} {

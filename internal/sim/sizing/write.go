@@ -208,7 +208,15 @@ func (r *Report) lasts() string {
 	if c.Tried == 1 {
 		return fmt.Sprintf("it held for %.0f s of arrivals", p.Span)
 	}
-	return fmt.Sprintf("it held for %.0f s of arrivals under all of %d seeds; %s/s hold under most of them, and 3 %% more do not", p.Span, c.Tried, rate(c.Most))
+	return fmt.Sprintf("it held for %.0f s of arrivals under %s; %s/s hold under most of them, and 3 %% more do not", p.Span, seeds(c), rate(c.Most))
+}
+
+// seeds says under which the answer holds.
+func seeds(c capacity.Capacity) string {
+	if c.Held == c.Tried {
+		return fmt.Sprintf("all of %d seeds", c.Tried)
+	}
+	return fmt.Sprintf("%d of %d seeds", c.Held, c.Tried)
 }
 
 // intervals are the objectives' values with what chance leaves open.

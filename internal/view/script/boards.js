@@ -1,7 +1,7 @@
 // A board shows one run; a page has one board, or two side by side on one clock.
 
 function newBoard(run, n, of) {
-  const b = { run, n, cells: [[], []], fitted: '', painted: new WeakMap(), shown: new Map(), order: 'number' }
+  const b = { run, n, cells: [[], []], fitted: false, painted: new WeakMap(), shown: new Map(), order: 'number' }
   b.element = $('board').content.firstElementChild.cloneNode(true)
   b.parts = {}
   for (const e of b.element.querySelectorAll('[id]')) {
@@ -17,9 +17,17 @@ function newBoard(run, n, of) {
   b.parts['cpu-part'].hidden = run.cpu === 0
   const large = Math.max(run.cpu, ...run.frames.map(f => f.blocks)) > 64
   b.parts.grouping.hidden = !large
-  b.parts.order.onchange = () => { b.order = b.parts.order.value; b.fitted = ''; show(b, now); arrows(b, now); light() }
+  b.parts.order.onchange = () => { b.order = b.parts.order.value; b.fitted = false; show(b, now); arrows(b, now); light() }
   listen(b)
+  let width
+  new ResizeObserver(() => { if (b.parts.pools.clientWidth !== width) { width = b.parts.pools.clientWidth; refit([b]) } }).observe(b.parts.pools)
   return b
+}
+
+// refit draws boards again whose place has changed.
+function refit(list) {
+  for (const b of list) if (boards.includes(b)) { b.fitted = false; paint(b, now); arrows(b, now) }
+  light()
 }
 
 // show draws a frame on its board.

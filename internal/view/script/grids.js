@@ -28,17 +28,17 @@ function spread(n, width, tall, gap, largest) {
   for (let across = 1; across <= n; across++) {
     const side = Math.min(largest, Math.floor((width + gap) / across) - gap), rows = Math.ceil(n / across)
     if (side < 76) break
-    const score = side - 6 * (rows * across - n) / rows - 4 * rows - (rows * (side + gap) > Math.max(tall, 330) ? 100 : 0)
+    const score = side - 6 * (rows * across - n) / rows - 6 * rows - (rows * (side + gap) > Math.max(tall, 330) ? 100 : 0)
     if (score >= best[0]) best = [score, across, side]
   }
   return best.slice(1)
 }
 
-// fit sizes the cells, where something has changed since.
+// fit sizes the cells, where something has changed since: to ask for a width costs a layout.
 function fit(b) {
-  const { run, cells } = b, key = [b.parts.pools.clientWidth, innerHeight, cells[0].length, cells[1].length].join()
-  if (key === b.fitted) return
-  b.fitted = key
+  const { run, cells } = b
+  if (b.fitted) return
+  b.fitted = true
   const most = largest[b.element.parentElement.classList.contains('pair') ? 1 : 0], tall = [Math.max(300, innerHeight - 340), 220]
   for (const device of [0, 1]) {
     const grid = b.grids[device], n = cells[device].length
@@ -111,7 +111,7 @@ function paint(b, i) {
   const { run, grids, cells, parts } = b
   const f = run.frames[i], pool = derived(run, i), marks = marksOf(run, i), past = pastOf(run, i)
   for (const device of [0, 1]) {
-    if (cells[device].length !== pool[device].length) { build(b, device, pool[device].length); b.ordered = undefined }
+    if (cells[device].length !== pool[device].length) { build(b, device, pool[device].length); b.ordered = undefined; b.fitted = false }
   }
   parts.gpu.hidden = f.blocks === 0
   parts.none.hidden = f.blocks > 0
@@ -164,8 +164,9 @@ function dressCell(run, cell, block, mark, old) {
 function nameCell(run, cell, id, block, mark, big, old) {
   const [, , whoPart, countPart, wordPart, signPart] = cell.children, used = block.owners.length > 0, names = owners(run, block)
   const former = !used && old.length > 0
-  whoPart.replaceChildren(!big && former ? cell.dataset.was : who(run, block, big))
-  if (big && former) whoPart.append(make('small', '', `was ${short(run)}${cell.dataset.was}`))
+  if (!former) text(whoPart, who(run, block, big))
+  else if (!big) text(whoPart, cell.dataset.was)
+  else whoPart.replaceChildren(make('span', '', who(run, block, big)), make('small', '', `was ${short(run)}${cell.dataset.was}`))
   text(countPart, block.count > 1 || block.state === 'held' ? '×' + block.count : '')
   text(wordPart, mark ? mark[2] : '')
   text(signPart, mark ? mark[1] : '')

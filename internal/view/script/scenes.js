@@ -10,13 +10,16 @@ function enter(n) {
   const { title, note, boards: recordings } = scenes[n], hues = new Map()
   boards = recordings.map(r => newRun(r, hues)).map((run, k) => newBoard(run, k, recordings.length))
   kept = pointed = undefined
-  $('after').append($('events')) // out of the board that goes
+  $('after').append($('legend'), $('events')) // out of the board that goes
   $('boards').replaceChildren(...boards.map(b => b.element))
   $('boards').classList.toggle('pair', boards.length > 1)
   end = boards[0].run.frames.length - 1
   $('slider').max = end
   $('event-list').replaceChildren()
-  if (boards.length === 1) boards[0].parts.queues.after($('events'))
+  if (boards.length === 1) {
+    boards[0].parts.queues.after($('events'))
+    boards[0].parts.pools.append($('legend'))
+  }
   if (scenes.length > 1) {
     const [run] = boards.map(b => b.run)
     $('title').textContent = title
@@ -34,7 +37,7 @@ function only(which) {
   $('which').value = boards[Number(which) - 1] ? which : ''
   boards.forEach((b, k) => { b.element.hidden = $('which').value !== '' && $('which').value !== String(k + 1) })
   $('boards').classList.toggle('pair', boards.length > 1 && !$('which').value)
-  for (const b of boards) b.fitted = ''
+  for (const b of boards) b.fitted = false
 }
 
 // ---- The legend shows what occurs.
@@ -64,6 +67,7 @@ function legend() {
     sample('free', '', `free; what ${user} 2 wrote is there until it is overwritten`, '', '2', { was: '' }),
   ]
   if (any((f, run) => f.sequences.some(s => s.table.length * run.size >= s.tokens + run.size))) list.push(sample('own', '', 'reserved, nothing written', '', '2', { reserved: '', fill: 0 }))
+  if (any((f, run) => run.course && f.sequences.length > 0 && f.blocks <= 64)) list.push(sample('own', '', 'a record that no append_kv has written', '', '·', { full: '' }))
   if (any(f => f.cached.length)) list.push(sample('cached', '', 'free, but a prefix hit can find it', '', ''))
   if (any(f => f.counts.length)) list.push(sample('held', '', runs.map(run => run.held).find(Boolean) || 'held, but in no table here', '', ''))
   list.push(sample('own', 'new', 'taken in this step', '+', '2', { full: '' }), sample('free', 'freed', 'freed', '−', ''), sample('shared', 'count', 'count changed', '±', '×2', { full: '' }))

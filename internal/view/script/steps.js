@@ -111,7 +111,7 @@ $('event-list').addEventListener('click', e => { const at = e.target.closest('bu
 
 addEventListener('hashchange', () => { clearTimeout(resting); if (location.hash !== address()) { pause(); follow() } })
 let resized
-addEventListener('resize', () => { cancelAnimationFrame(resized); resized = requestAnimationFrame(() => { for (const b of boards) { paint(b, now); arrows(b, now) } light() }) })
+addEventListener('resize', () => { cancelAnimationFrame(resized); resized = requestAnimationFrame(() => refit(boards)) })
 
 // ---- Keys.
 
@@ -148,7 +148,7 @@ addEventListener('keydown', e => {
     ArrowLeft: () => step(-1), ArrowRight: () => step(1), ',': () => step(-1), '.': () => step(1), PageUp: () => step(-10), PageDown: () => step(10),
     Home: () => step(-end), End: () => step(end), ' ': toggle, n: () => jump(1), p: () => jump(-1), '?': () => $('help').showModal(), '/': () => $('help').showModal(),
   }
-  if (within('.table h3, .tag') && (e.key === 'Enter' || e.key === ' ')) keep(named(e))
+  if (within('.table h3') && (e.key === 'Enter' || e.key === ' ')) keep(named(e))
   else if (inBlocks && e.key.startsWith('Arrow')) move(inBlocks, e.key)
   else if (inBlocks && e.key === 'Enter') pin(boardOf(inBlocks), inBlocks)
   else if (e.key === 'Escape') { kept = pointed = undefined; for (const b of boards) { b.pinned = undefined; details(b) } light(); return }

@@ -16,7 +16,7 @@ function counters(b, i, pool) {
   const list = [
     ['', 'used', `${used.toLocaleString('en')} of ${plural(gpu.length, 'block', 'blocks')}`],
     ['filled', 'filled slots', filled.toLocaleString('en')],
-    ['empty', 'empty slots in used blocks', `${empty.toLocaleString('en')} (waste ${percent(empty, slots)})`],
+    ['empty', 'empty slots', `${empty.toLocaleString('en')} (${percent(empty, slots)} waste)`],
     ['', 'free', (gpu.length - used).toLocaleString('en')],
     ['', 'shared', shared.toLocaleString('en')],
     ['', 'saved by sharing', plural(Math.max(0, logical - (used - held)), 'block', 'blocks')],

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -32,6 +33,7 @@ func main() {
 }
 
 func measure(path string, threads, rounds int) error {
+	runtime.GOMAXPROCS(threads + 2) // as llmserve does
 	pool, err := parallel.New(threads)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -53,6 +54,9 @@ func measure(binary, model, threads string, rounds int) error {
 	url := ""
 	for lines := bufio.NewScanner(out); url == "" && lines.Scan(); {
 		url = address.FindString(lines.Text())
+	}
+	if url == "" {
+		return errors.New("llmserve ended before it said its address")
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	for _, work := range []struct {

@@ -37,8 +37,11 @@ func collect(dir, machine, out string) error {
 	served := experiment.Served{Machine: machine, Date: time.Now().UTC().Format(time.DateOnly), Cost: line}
 	// predict-RATE-INPUT-OUTPUT-ROUND.json
 	files, err := filepath.Glob(filepath.Join(dir, "predict-*.json"))
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("no results predict-*.json in %s: %w", dir, err)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("no results predict-*.json in %s", dir)
 	}
 	for _, file := range files {
 		run, err := read(strings.TrimSuffix(file, ".json"))

@@ -10,7 +10,7 @@ import (
 
 const (
 	product     = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, k uintptr)"
-	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)"
+	tileProduct = "func(dst *float32, dstStride uintptr, x *float32, xStride uintptr, w *byte, ahead, k uintptr)" // of AVX2
 )
 
 // zmms allocates n registers.
@@ -41,14 +41,6 @@ func (s sums512) zero() {
 	}
 }
 
-func (s sums512) load(dst strided) {
-	for r := range s {
-		for i, z := range s[r] {
-			VMOVUPS(dst.at(r, i*64), z)
-		}
-	}
-}
-
 func (s sums512) store(dst strided) {
 	for r := range s {
 		for i, z := range s[r] {
@@ -70,31 +62,7 @@ func (s sums512) add(x strided, w []VecVirtual) {
 	}
 }
 
-// tile512 adds to what is in dst. A line of ahead is asked for with each k: the
-// weights that are decoded next come from memory while these are multiplied.
-func tile512(rows int) {
-	TEXT(fmt.Sprintf("tileAVX512x%d", rows), NOSPLIT, tileProduct)
-	Doc(fmt.Sprintf("tileAVX512x%d adds %d rows of x times a panel of f32 weights to dst.", rows, rows))
-	Pragma("noescape")
-	dst, x := loadStrided("dst", "dstStride", rows), loadStrided("x", "xStride", rows)
-	w, ahead, k := Load(Param("w"), GP64()), Load(Param("ahead"), GP64()), Load(Param("k"), GP64())
-	sums := newSums512(rows)
-	sums.load(dst)
-	loop("step", k, 1, func() {
-		ws := zmms(panel / 16)
-		PREFETCHT1(Mem{Base: ahead})
-		ADDQ(Imm(64), ahead)
-		for i, z := range ws {
-			VMOVUPS(Mem{Base: w, Disp: i * 64}, z)
-		}
-		sums.add(x, ws)
-		ADDQ(Imm(4), x.base)
-		ADDQ(U32(panel*4), w)
-	})
-	sums.store(dst)
-}
-
-// half512 multiplies by f16 or bf16 weights.
+// half512 multiplies by f32, f16 or bf16 weights.
 func half512(rows int, kind string) {
 	TEXT(fmt.Sprintf("mul%sAVX512x%d", kind, rows), NOSPLIT, product)
 	Doc(fmt.Sprintf("mul%sAVX512x%d sets dst to %d rows of x times a panel of %s weights.", kind, rows, rows, kind))
@@ -105,14 +73,15 @@ func half512(rows int, kind string) {
 	sums.zero()
 	loop("step", k, 1, func() {
 		ws := zmms(panel / 16)
-		PREFETCHT0(Mem{Base: w, Disp: prefetch})
-		PREFETCHT0(Mem{Base: w, Disp: prefetch + 64})
+		for line := 0; line < panel*sizes[kind]; line += 64 {
+			PREFETCHT0(Mem{Base: w, Disp: prefetch + line})
+		}
 		for i, z := range ws {
-			loadHalf512(kind, Mem{Base: w, Disp: i * 32}, z)
+			loadHalf512(kind, Mem{Base: w, Disp: i * 16 * sizes[kind]}, z)
 		}
 		sums.add(x, ws)
 		ADDQ(Imm(4), x.base)
-		ADDQ(U32(panel*2), w)
+		ADDQ(U32(uint32(panel*sizes[kind])), w)
 	})
 	sums.store(dst)
 }
@@ -122,12 +91,15 @@ func half512(rows int, kind string) {
 const prefetch = 4096
 
 func loadHalf512(kind string, m Mem, z VecVirtual) {
-	if kind == f16 {
+	switch kind {
+	case f32:
+		VMOVUPS(m, z)
+	case f16:
 		VCVTPH2PS(m, z)
-		return
+	case bf16:
+		VPMOVZXWD(m, z)
+		VPSLLD(Imm(16), z, z)
 	}
-	VPMOVZXWD(m, z)
-	VPSLLD(Imm(16), z, z)
 }
 
 // int8x512 multiplies by blocks of 8-bit weights: 64 scales in f16, then the

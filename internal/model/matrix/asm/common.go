@@ -6,11 +6,15 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// The half types.
+// The types without scales.
 const (
+	f32  = "F32"
 	f16  = "F16"
 	bf16 = "BF16"
 )
+
+// sizes are the bytes of a weight.
+var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 
 // panel is how many outputs are interleaved: panel values of k = 0, then of
 // k = 1, and so on.

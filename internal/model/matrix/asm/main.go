@@ -10,15 +10,21 @@ import . "github.com/mmcloughlin/avo/build"
 
 func main() {
 	ConstraintExpr("amd64,!purego")
-	for rows := 1; rows <= 6; rows++ {
-		tile512(rows)
-	}
 	for rows := 1; rows <= 4; rows++ {
+		half512(rows, f32)
 		half512(rows, f16)
 		half512(rows, bf16)
 		int8x512(rows)
 		int4x512(rows)
 	}
+	for rows := 8; rows <= 24; rows += 4 {
+		wideHalf512(rows, f32)
+		wideHalf512(rows, f16)
+		wideHalf512(rows, bf16)
+		wideInt8x512(rows)
+		wideInt4x512(rows)
+	}
+	gather4()
 	decodeHalf512(f16)
 	decodeHalf512(bf16)
 	decodeInt8x512()

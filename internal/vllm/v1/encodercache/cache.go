@@ -20,7 +20,7 @@ type entry struct {
 	users  []*Request // that refer to it
 }
 
-// New makes a cache for so many embeddings.
+// New makes a cache with room for size embeddings.
 func New(size int) *Cache {
 	return &Cache{size: size, free: size, entries: map[string]*entry{}}
 }

@@ -39,8 +39,15 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 		}},
 		{"a retention interval below -1", "retention -2", func(c *Config) { c.RetentionInterval = -2 }},
 		{"lookahead with EAGLE", "5 draft modules", func(c *Config) { c.Eagle, c.PrefillLookahead = true, 5 }},
-		{"EAGLE with chunked local attention", "no EAGLE lookup", func(c *Config) { c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}} }},
-		{"chunked local attention with two block sizes", "with blocks of 4 needs scheduler_block_size 4, it is 8", func(c *Config) { c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}, {BlockSize: 8}} }},
+		{"EAGLE with chunked local attention", "no EAGLE lookup", func(c *Config) {
+			c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}}
+		}},
+		{"chunked local attention with two block sizes", "with blocks of 4 needs scheduler_block_size 4, it is 8", func(c *Config) {
+			c.Groups = []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}, {BlockSize: 8}}
+		}},
+		{"blocks whose least common multiple is no number", "multiple of the blocks of the first 2 groups", func(c *Config) {
+			c.Groups = []Group{{BlockSize: 65521}, {BlockSize: 65536}, {BlockSize: 65519}}
+		}},
 	} {
 		c := good
 		tc.change(&c)

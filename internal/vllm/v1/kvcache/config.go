@@ -96,6 +96,9 @@ func (c *Config) complete() error {
 			return bad("group %d: sequences of %d tokens are too long", i, c.MaxModelLen)
 		}
 		lcm, gcd = lcm/divisor(lcm, g.BlockSize)*g.BlockSize, divisor(gcd, g.BlockSize)
+		if lcm > 1<<31-1 {
+			return bad("the least common multiple of the blocks of the first %d groups is %d tokens: want at most %d", i+1, lcm, 1<<31-1)
+		}
 	}
 	c.SchedulerBlockSize = orElse(c.SchedulerBlockSize, lcm)
 	c.HashBlockSize = orElse(c.HashBlockSize, gcd)

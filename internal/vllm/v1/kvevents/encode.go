@@ -60,7 +60,7 @@ func (e *Encoder) appendEvent(dst []byte, all *pool.Events, v *pool.Event) []byt
 	return e.begin(dst, 1, "AllBlocksCleared")
 }
 
-// begin starts an event of so many fields, its type included.
+// begin starts an event of the given number of fields, its type included.
 func (e *Encoder) begin(dst []byte, fields int, kind string) []byte {
 	if e.Arrays {
 		return appendText(appendArray(dst, fields), kind)

@@ -119,6 +119,10 @@ func unifyPages(layers []Layer, list []int) (int, error) {
 		case l.Kind == kvcache.Mamba:
 			l.StateBytes = largest
 		case largest%page == 0:
+			if l.BlockSize > MaxBlockSize/(largest/page) {
+				return 0, fmt.Errorf("%w: a block of layer %d, of %d tokens, takes %d bytes, and the largest %d: a block as large would have more than %d tokens",
+					ErrLayers, i, l.BlockSize, page, largest, MaxBlockSize)
+			}
 			l.BlockSize *= largest / page
 			l.Page *= largest / page
 		case !l.Strided:

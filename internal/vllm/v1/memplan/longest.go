@@ -25,7 +25,7 @@ func (p *Plan) BytesPerBlock() int {
 	return n
 }
 
-// blocksFor is the most blocks that one request of so many tokens holds in the group
+// blocksFor is the most blocks that one request of the given tokens holds in the group
 // (vLLM's max_memory_usage_bytes, divided by the page).
 func (g *Group) blocksFor(tokens, inFlight int) int {
 	switch {
@@ -41,7 +41,7 @@ func (g *Group) blocksFor(tokens, inFlight int) int {
 	return ceil(tokens, g.BlockSize)
 }
 
-// BytesFor is what one request of so many tokens takes, with inFlight tokens
+// BytesFor is what one request of the given tokens takes, with inFlight tokens
 // scheduled and not settled; at most math.MaxInt.
 func (p *Plan) BytesFor(tokens, inFlight int) int {
 	blocks := 0
@@ -55,7 +55,7 @@ func (p *Plan) BytesFor(tokens, inFlight int) int {
 }
 
 // LongestModelLen is the longest request, of at most most tokens, that the plan's
-// blocks hold and that a scheduler with so many steps in flight takes; 0 if there is none.
+// blocks hold and that a scheduler with the given steps in flight takes; 0 if there is none.
 // vLLM's bound counts the null block as one that a request can have; this does not.
 func (p *Plan) LongestModelLen(most, inFlight, steps int) (int, error) {
 	c, err := p.cache(most, inFlight)

@@ -62,7 +62,7 @@ func splitPacked(layers []Layer) ([]Group, error) {
 	return groups, nil
 }
 
-// dealTuples makes n groups of every n-th of the tuples of so many layers each.
+// dealTuples makes n groups, of every n-th tuple each; each layers in a row are a tuple.
 func dealTuples(layers []Layer, list []int, each, n int) []Group {
 	var groups []Group
 	for first := range n {

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
-// keys is a layer of keys only, with pages of so many bytes; window 0 is full attention.
+// keys is a layer of keys only, with pages of the given bytes; window 0 is full attention.
 func keys(block, window, bytes int) Layer {
 	l := Layer{Group: kvcache.Group{BlockSize: block, Window: window}, KeysOnly: true, Page: bytes}
 	if window > 0 {

@@ -16,6 +16,9 @@ import (
 // ErrLayers is wrapped by every complaint about layers.
 var ErrLayers = errors.New("no plan for these layers")
 
+// MaxBlockSize is the most tokens of a block that a plan has made larger. (vLLM has no bound.)
+const MaxBlockSize = 1 << 16
+
 // A Layer is what one layer keeps. BlockSize is in tokens.
 type Layer struct {
 	kvcache.Group

@@ -32,7 +32,7 @@ func strided(l Layer) Layer {
 	return l
 }
 
-// tensors is one of so many bytes for each list of layers.
+// tensors is one tensor of the given bytes for each list of layers.
 func tensors(bytes int, layers ...[]int) (list []Tensor) {
 	for _, l := range layers {
 		list = append(list, Tensor{Bytes: bytes, Layers: l})
@@ -89,7 +89,8 @@ func TestPlansAreThoseOfVLLMsTests(t *testing.T) {
 			tensors(page*10, []int{0, 4}, []int{1, 5}, []int{2, 6}, []int{3, 7}, []int{8})},
 		{"half as many again: the smaller number", list(times(2, full(2)), times(3, window(2))), page * 2 * 10, 0, 10,
 			[]Group{{f, []int{0, 1}}, {w, []int{2, 4}}, {w, []int{3}}}, tensors(page*10, []int{0, 2, 3}, []int{1, 4})},
-		{"one kind with larger heads", []Layer{big, full(2)}, page * 3 * 32, 0, 32, []Group{{f, []int{0, 1}}}, []Tensor{{Bytes: 2 * page * 32, Layers: []int{0}}, {Bytes: page * 32, Layers: []int{1}}}},
+		{"one kind with larger heads", []Layer{big, full(2)}, page * 3 * 32, 0, 32,
+			[]Group{{f, []int{0, 1}}}, []Tensor{{Bytes: 2 * page * 32, Layers: []int{0}}, {Bytes: page * 32, Layers: []int{1}}}},
 		{"windows with smaller pages get larger blocks", []Layer{big, window(2)}, page * 2 * 32, 0, 32,
 			[]Group{{f, []int{0}}, {wide, []int{1}}}, tensors(2*page*32, []int{0, 1})},
 		{"a page that is stated grows with the block", []Layer{{Group: w, Page: page / 2}, full(2)}, page * 32, 0, 32,
@@ -145,12 +146,14 @@ func TestLayersWithoutAPlan(t *testing.T) {
 		{"hidden states of a window", []Layer{hidden}, no, "layer 0 keeps hidden states"},
 		{"a hidden state larger than a block", []Layer{full(2), window(2), large}, no, "a hidden state of layer 2 takes 131072 bytes, and a block 16384"},
 		{"full allocation without full attention", []Layer{window(2), mamba(page)}, Options{FullAllocation: true}, "windows and chunks as full attention do not"},
-		{"chunks whose pages cannot be made alike", []Layer{keyed(full(2)), odd, {Group: kvcache.Group{Kind: kvcache.ChunkedLocal, BlockSize: 16, Chunk: 4}, Page: 100}}, no, "cannot be padded"},
+		{"chunks whose pages cannot be made alike",
+			[]Layer{keyed(full(2)), odd, {Group: kvcache.Group{Kind: kvcache.ChunkedLocal, BlockSize: 16, Chunk: 4}, Page: 100}}, no, "cannot be padded"},
 		{"a window of keys and values among those of keys only", []Layer{keyed(full(2)), keyed(odd), window(2)}, no, "layer 2 is not of keys only"},
 		{"windows of keys only without full attention", []Layer{keyed(odd), keyed(longer)}, no, "and no full attention"},
 		{"full attention with blocks of two sizes", []Layer{keyed(full(2)), keyed(odd), keyed(wide)}, no, "layer 2 has blocks of 32 tokens, and one before it of 16"},
 		{"more bytes than a number holds", []Layer{{Group: f, Page: 1 << 40}}, Options{Blocks: 1 << 24}, "16777216 blocks of 1099511627776 bytes are more than there can be"},
-		{"one layer more of one page size", []Layer{keyed(full(2)), keyed(odd), keyed(odd), keyed(odd), keyed(window(1))}, no, "3 layers like layer 1 have pages of 12288 bytes, and 1 like layer 4 of 4096"},
+		{"one layer more of one page size", []Layer{keyed(full(2)), keyed(odd), keyed(odd), keyed(odd), keyed(window(1))}, no,
+			"3 layers like layer 1 have pages of 12288 bytes, and 1 like layer 4 of 4096"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Make(test.layers, 1<<30, test.options)

@@ -94,7 +94,7 @@ func project(groups []Group, w Worker, sizes []int, packed bool, blocks int) (*P
 	for _, g := range groups {
 		mine := Group{Group: g.Group}
 		for _, l := range g.Layers {
-			if slices.Contains(w.Layers, l) {
+			if _, found := slices.BinarySearch(w.Layers, l); found {
 				mine.Layers = append(mine.Layers, l)
 			}
 		}

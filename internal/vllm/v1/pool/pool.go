@@ -21,7 +21,7 @@ type Config struct {
 	HashBlockSize int  // tokens that one hash of a request covers
 	EnableEvents  bool // record what is stored and removed
 
-	ResidencySample float64 // part of the blocks whose time in the cache is measured, 0 to 1
+	ResidencySample float64 // part of the blocks whose time in the cache is measured, 0 to 1; no effect without caching
 }
 
 // A Pool hands out blocks by id.
@@ -64,7 +64,10 @@ func New(config Config) (*Pool, error) {
 	if !(config.ResidencySample >= 0 && config.ResidencySample <= 1) {
 		return nil, fmt.Errorf("a part of %v of the blocks is measured: want 0 to 1", config.ResidencySample)
 	}
-	p := &Pool{config: config, sampler: newSampler(config.ResidencySample), recs: large[record](n + 1), free: n - 1}
+	p := &Pool{config: config, recs: large[record](n + 1), free: n - 1}
+	if config.EnableCaching { // without, blocks have no contents to lose
+		p.sampler = newSampler(config.ResidencySample)
+	}
 	for i := range p.recs {
 		p.recs[i].next, p.recs[i].prev = int32(i+1), int32(i-1)
 	}

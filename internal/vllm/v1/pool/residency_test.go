@@ -42,3 +42,15 @@ func TestResidencyIsNotMeasuredUnlessAskedFor(t *testing.T) {
 	_, err = New(Config{NumGPUBlocks: 4, HashBlockSize: 4, ResidencySample: 2})
 	require.ErrorContains(t, err, "a part of 2")
 }
+
+// Ensure that blocks without contents that could be hit are not counted: they have none to lose.
+func TestResidencyIsNotMeasuredWithoutCaching(t *testing.T) {
+	p, err := New(Config{NumGPUBlocks: 2, HashBlockSize: 4, ResidencySample: 1})
+	require.NoError(t, err)
+	for range 2 {
+		ids, err := p.Get(nil, 1)
+		require.NoError(t, err)
+		p.Free(ids)
+	}
+	require.Zero(t, p.TakeResidency())
+}

@@ -25,7 +25,7 @@ func (s *Scheduler) admitWaiting() {
 			continue
 		}
 		switch s.admit(r, padding) {
-		case passedOver:
+		case skipped:
 			r.in.remove(r)
 			s.aside = append(s.aside, r)
 			continue
@@ -69,7 +69,7 @@ type verdict uint8
 
 const (
 	doesNotFit verdict = iota // nobody after it is looked at in this step
-	passedOver
+	skipped
 	runs
 )
 
@@ -86,7 +86,7 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 	}
 	switch {
 	case !known:
-		return passedOver
+		return skipped
 	case external > 0 && r.transfers.match.Async:
 		return s.load(r, external)
 	}

@@ -41,6 +41,10 @@ type Config struct {
 	//   - Of requests of equal priority and arrival, the first in the list of
 	//     running ones is preempted, so two can preempt each other for ever.
 	//   - A step can be empty although something can run in the next one.
+	//   - Blocks whose loads failed or are not over can be hit, and requests can wait
+	//     for blocks that others hold for ever (RULES.md §19).
+	//   - Outputs of an encoder that nobody has computed can be read, and requests can
+	//     wait for each other's for ever; max_loras can be exceeded (RULES.md §20).
 	AsVLLM bool
 
 	// EncoderCacheSize is how many embeddings of multimodal items the worker keeps;

@@ -163,7 +163,7 @@ func (s *Scheduler) load(r *request, external int) verdict {
 	s.transfer.loading++
 	s.reserve(r)
 	s.transfer.loads = append(s.transfer.loads, Loading{r.id, r.userData, local, external})
-	return passedOver
+	return skipped
 }
 
 // noteHit remembers when r hit the cache.

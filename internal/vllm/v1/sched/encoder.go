@@ -223,7 +223,7 @@ func (s *Scheduler) freePassedInputs(r *request) {
 // requests hold outputs and wait for room for more, and reports whether it did.
 // In vLLM they wait for ever.
 func (s *Scheduler) freeBlockedInputs() bool {
-	if !s.encoder.blocked || s.flight.n > 0 || s.pause != PauseNone || len(s.running) < 2 {
+	if !s.encoder.blocked || s.flight.n > 0 || s.pause == PauseAll || len(s.running) < 2 {
 		return false
 	}
 	victim := s.victim()

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -223,24 +224,64 @@ func TestAnOutputIsComputedWhenItsRowIsTakenOut(t *testing.T) {
 }
 
 // Ensure that requests which hold outputs and wait for room for more do not wait for
-// each other for ever. In vLLM they do.
+// each other for ever, also if no request is admitted meanwhile. In vLLM they do.
 func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
-	for _, asVLLM := range []bool{false, true} {
-		c := small(40)
-		c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize, c.AsVLLM = true, 4, 8, asVLLM
-		h := newHost(t, c)
-		for i := range 2 {
-			h.add(10, 1+i, Spec{MaxTokens: 2, Extras: blockhash.Extras{Items: []blockhash.Item{
-				{Identifier: fmt.Sprint("first", i), Offset: 0, Length: 4}, {Identifier: fmt.Sprint("second", i), Offset: 5, Length: 4},
-			}}})
-		}
-		for range 20 {
-			if len(h.schedule()) > 0 {
-				h.update(1)
+	for _, tc := range []struct {
+		name             string
+		asVLLM           bool
+		pause            Pause
+		running, waiting int // in the end
+	}{
+		{"one goes first", false, PauseNone, 0, 0},
+		{"one waits for the end of a pause", false, PauseNew, 0, 1},
+		{"in vLLM", true, PauseNone, 2, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := small(40)
+			c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize, c.AsVLLM = true, 4, 8, tc.asVLLM
+			h := newHost(t, c)
+			for i := range 2 {
+				h.add(10, 1+i, Spec{MaxTokens: 2, Extras: blockhash.Extras{Items: []blockhash.Item{
+					{Identifier: fmt.Sprint("first", i), Offset: 0, Length: 4}, {Identifier: fmt.Sprint("second", i), Offset: 5, Length: 4},
+				}}})
 			}
-		}
-		require.Equal(t, asVLLM, h.Load().Running > 0)
+			for range 20 {
+				if len(h.schedule()) > 0 {
+					h.update(1)
+				}
+				h.SetPause(tc.pause)
+			}
+			require.Equal(t, []int{tc.running, tc.waiting}, []int{h.Load().Running, h.Load().Waiting})
+			h.SetPause(PauseNone)
+			for range 10 {
+				if len(h.schedule()) > 0 {
+					h.update(1)
+				}
+			}
+			require.Equal(t, []int{tc.running, 0}, []int{h.Load().Running, h.Load().Waiting})
+		})
 	}
+}
+
+// Ensure that a request which is preempted for its outputs does not come back before those who waited
+// for them: the last one reads the same output as the one before it, so nothing is free when it goes.
+func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
+	c := small(40)
+	c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize = true, 4, 12
+	h := newHost(t, c)
+	picture := func(hash string, offset, length int) blockhash.Item {
+		return item(hash, offset, length).Extras.Items[0]
+	}
+	h.add(25, 1, Spec{MaxTokens: 1, Extras: blockhash.Extras{Items: []blockhash.Item{picture("a", 0, 3), picture("b", 4, 5), picture("c", 9, 4)}}})
+	for range 2 {
+		h.add(16, 2, Spec{MaxTokens: 1, Extras: blockhash.Extras{Items: []blockhash.Item{picture("d", 0, 4), picture("e", 5, 5)}}})
+	}
+	for range 40 {
+		if len(h.schedule()) > 0 {
+			h.update(1)
+		}
+	}
+	require.Equal(t, []int{0, 0}, []int{h.Load().Running, h.Load().Waiting})
 }
 
 func TestOutputsOfAStepThatFailedAreComputedAgain(t *testing.T) {
@@ -278,6 +319,41 @@ func TestItemsThatNeverFitAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrRequest)
 }
 
+// Ensure that items outside the prompt, empty or out of order are refused before anything
+// is made of them, with and without an encoder and is_embed.
+func TestItemsMustLieInThePromptInOrder(t *testing.T) {
+	embed := make([]byte, 20)
+	for _, tc := range []struct {
+		name  string
+		items []blockhash.Item
+	}{
+		{"begins before the prompt", []blockhash.Item{{Identifier: "a", Offset: -5, Length: 3}}},
+		{"begins and ends before the prompt", []blockhash.Item{{Identifier: "a", Offset: math.MinInt, Length: 3}}},
+		{"has no tokens", []blockhash.Item{{Identifier: "a", Offset: 2}}},
+		{"has fewer than none", []blockhash.Item{{Identifier: "a", Offset: 2, Length: -1}}},
+		{"has far fewer than none", []blockhash.Item{{Identifier: "a", Offset: 2, Length: -3}}},
+		{"ends after the prompt", []blockhash.Item{{Identifier: "a", Offset: 18, Length: 3}}},
+		{"begins after the prompt", []blockhash.Item{{Identifier: "a", Offset: 20, Length: 1}}},
+		{"ends beyond all numbers", []blockhash.Item{{Identifier: "a", Offset: 2, Length: math.MaxInt}}},
+		{"begins beyond all numbers", []blockhash.Item{{Identifier: "a", Offset: math.MaxInt, Length: math.MaxInt}}},
+		{"begins in the one before", []blockhash.Item{{Identifier: "a", Offset: 2, Length: 3}, {Identifier: "b", Offset: 4, Length: 1}}},
+		{"begins before the one before", []blockhash.Item{{Identifier: "a", Offset: 2, Length: 3}, {Identifier: "b", Offset: -1, Length: 1}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, isEmbed := range [][]byte{nil, embed} {
+				for _, size := range []int{0, 32} {
+					s := newSmall(t, encoderConfig(64, size, 0))
+					_, err := s.Add(Spec{Tokens: tokens(20, 1), MaxTokens: 1, IsEmbed: isEmbed, Extras: blockhash.Extras{Items: tc.items}})
+					require.ErrorIs(t, err, ErrRequest)
+					require.ErrorContains(t, err, fmt.Sprintf("item %d", len(tc.items)-1))
+					require.NoError(t, s.Check())
+					require.Zero(t, s.Load().Waiting)
+				}
+			}
+		})
+	}
+}
+
 func TestTheEncoderCacheIsResetBetweenSteps(t *testing.T) {
 	h := newHost(t, encoderConfig(64, 64, 64))
 	h.add(60, 1, item("a", 0, 8))
@@ -286,42 +362,4 @@ func TestTheEncoderCacheIsResetBetweenSteps(t *testing.T) {
 	h.update(1)
 	require.NoError(t, h.ResetEncoderCache())
 	require.Zero(t, h.Load().Encoder)
-}
-
-// Ensure that no more adapters run than may, and that others do not wait for those that must.
-// vLLM counts only requests of the step, so it admits one too many beside a row in flight.
-func TestAdaptersAreLimited(t *testing.T) {
-	for _, tc := range []struct {
-		name           string
-		asVLLM, flight bool
-		want           []int64
-	}{
-		{"in one step", false, false, []int64{1, 1, 0}},
-		{"beside a row in flight", false, true, []int64{1, 1, 0}},
-		{"as vLLM in one step", true, false, []int64{1, 1, 0}},
-		{"as vLLM beside a row in flight", true, true, []int64{1, 2}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := small(60)
-			c.MaxLoRAs, c.AsVLLM, c.MaxConcurrentBatches = 1, tc.asVLLM, 2
-			h := newHost(t, c)
-			lora := func(id int64) { h.add(4, 7, Spec{LoRAID: id}) }
-			lora(1)
-			if tc.flight {
-				h.schedule()
-			}
-			for _, id := range []int64{2, 1, 0} {
-				lora(id)
-			}
-			h.schedule()
-			var got []int64
-			for _, r := range h.running {
-				got = append(got, r.loraID)
-			}
-			if tc.asVLLM && tc.flight {
-				got = got[:2]
-			}
-			require.Equal(t, tc.want, got)
-		})
-	}
 }

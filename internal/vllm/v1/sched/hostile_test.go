@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,7 @@ func anyConfig(t *rapid.T) *Scheduler {
 		Connector: rapid.SampledFrom(connectors).Draw(t, "connector"),
 		AsVLLM:    rapid.Bool().Draw(t, "as vllm"), AsyncScheduling: rapid.Bool().Draw(t, "async"),
 		PipelineParallelSize: small("stages", 3), MaxConcurrentBatches: small("batches", 4),
+		MaxLoRAs: small("adapters", 2), EncoderCacheSize: rapid.SampledFrom([]int{0, 4, 12}).Draw(t, "encoder"),
 		Cache: kvcache.Config{
 			NumGPUBlocks: small("blocks", 30), Groups: rapid.SliceOfN(group, 1, 3).Draw(t, "groups"), MaxModelLen: 1 + small("longest", 40),
 			EnablePrefixCaching: rapid.Bool().Draw(t, "caching"), Hash: blockhash.LE{}, EnableEvents: true,
@@ -54,6 +56,17 @@ func anyConfig(t *rapid.T) *Scheduler {
 		t.Skip("not allowed")
 	}
 	return s
+}
+
+// anyItems is items that may be outside a prompt, empty or in any order.
+func anyItems(t *rapid.T) (e blockhash.Extras) {
+	for range rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "items") {
+		e.Items = append(e.Items, blockhash.Item{
+			Identifier: rapid.SampledFrom([]string{"cat", "dog"}).Draw(t, "of"),
+			Offset:     rapid.OneOf(rapid.IntRange(-2, 10), rapid.Int()).Draw(t, "offset"), Length: rapid.OneOf(rapid.IntRange(-2, 6), rapid.Int()).Draw(t, "length"),
+		})
+	}
+	return e
 }
 
 // Ensure that no sequence of calls panics or breaks the state, whatever the
@@ -76,11 +89,13 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 					t.Skip("enough")
 				}
 				id, err := s.Add(Spec{
-					Tokens:    rapid.SliceOfN(rapid.Int32Range(0, 1), 0, 40).Draw(t, "prompt"),
+					Tokens:    rapid.OneOf(rapid.SliceOfN(rapid.Int32Range(0, 1), 0, 40), rapid.SliceOfN(rapid.Int32Range(0, 1), 8, 8)).Draw(t, "prompt"),
 					MaxTokens: rapid.IntRange(-1, 50).Draw(t, "most"), MinTokens: rapid.IntRange(-1, 50).Draw(t, "least"),
 					Stop: []int32{2}, Priority: rapid.IntRange(-1, 1).Draw(t, "priority"), Hold: rapid.IntRange(0, 5).Draw(t, "hold") == 0,
 					External: Match{rapid.IntRange(-1, 20).Draw(t, "match"), rapid.Bool().Draw(t, "async")},
 					Ask:      rapid.IntRange(0, 5).Draw(t, "ask") == 0, Send: rapid.IntRange(0, 5).Draw(t, "send") == 0,
+					Extras: anyItems(t), LoRAID: rapid.Int64Range(-1, 2).Draw(t, "adapter"),
+					IsEmbed: rapid.SampledFrom([][]byte{nil, nil, {}, {1, 0, 1, 0}, make([]byte, 8), slices.Repeat([]byte{1}, 8)}).Draw(t, "is embed"),
 				})
 				if err == nil {
 					ids = append(ids, id)
@@ -148,9 +163,11 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 			"load failed": func(t *rapid.T) {
 				_, _ = s.LoadFailed(nil, rapid.SliceOfN(rapid.Int32Range(-1, 30), 0, 6).Draw(t, "blocks")...)
 			},
-			"preempt all": func(*rapid.T) { _, _ = s.Reset(true) },
-			"reset":       func(t *rapid.T) { _, _ = s.Reset(rapid.Bool().Draw(t, "preempt")) },
-			"":            func(t *rapid.T) { require.NoError(t, s.Check()) },
+			"reset encoder": func(*rapid.T) { _ = s.ResetEncoderCache() },
+			"pause":         func(t *rapid.T) { s.SetPause(Pause(rapid.IntRange(0, 2).Draw(t, "pause"))) },
+			"preempt all":   func(*rapid.T) { _, _ = s.Reset(true) },
+			"reset":         func(t *rapid.T) { _, _ = s.Reset(rapid.Bool().Draw(t, "preempt")) },
+			"":              func(t *rapid.T) { require.NoError(t, s.Check()) },
 		})
 	})
 }

@@ -100,7 +100,7 @@ func (s *Scheduler) promote(r *request) {
 			panic("sched: " + err.Error())
 		}
 		if t.failed {
-			s.cache.NoteUnwritten(r.kv, computed)
+			s.noteUnwritten(r, computed)
 		}
 		if computed == r.kv.NumTokens() { // the last token is computed, to be sampled from
 			r.kv.SetNumComputedTokens(computed - 1)

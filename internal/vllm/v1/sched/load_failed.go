@@ -18,12 +18,9 @@ func (s *Scheduler) LoadFailed(dst []ID, blocks ...int32) ([]ID, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	invalid := map[int32]bool{}
-	for _, id := range blocks {
-		if id < 1 || int(id) >= s.cache.Pool().NumBlocks() {
-			return dst, fmt.Errorf("%w: block %d of a pool of %d", ErrRequest, id, s.cache.Pool().NumBlocks())
-		}
-		invalid[id] = true
+	invalid, err := s.invalidBlocks(blocks)
+	if err != nil {
+		return dst, err
 	}
 	for _, r := range s.allWaiting() {
 		if at := s.firstInvalid(r, invalid, r.kv.NumComputedTokens()); at >= 0 {
@@ -119,20 +116,36 @@ func (s *Scheduler) voidStaleRows(dst []ID) []ID {
 }
 
 // Affected is how many requests LoadFailed would return at most.
-func (s *Scheduler) Affected(blocks ...int32) int {
+func (s *Scheduler) Affected(blocks ...int32) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	invalid, n := map[int32]bool{}, 0
-	for _, id := range blocks {
-		invalid[id] = true
+	invalid, err := s.invalidBlocks(blocks)
+	if err != nil {
+		return 0, err
 	}
+	n := 0
 	for _, r := range append(s.allWaiting(), s.running...) {
 		hit := s.flight.n > 0 && s.hitsHideBlocks() && s.hasHit(r, s.flight.at(0).seq)
 		if hit || r.stale > 0 || s.firstInvalid(r, invalid, r.kv.NumComputedTokens()) >= 0 {
 			n++
 		}
 	}
-	return n
+	return n, nil
+}
+
+// invalidBlocks is the set of blocks whose loads have failed.
+func (s *Scheduler) invalidBlocks(blocks []int32) (map[int32]bool, error) {
+	if !s.config.Connector.Consumer {
+		return nil, fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
+	}
+	invalid := map[int32]bool{}
+	for i, id := range blocks {
+		if id < 1 || int(id) >= s.cache.Pool().NumBlocks() {
+			return nil, fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, s.cache.Pool().NumBlocks()-1)
+		}
+		invalid[id] = true
+	}
+	return invalid, nil
 }
 
 // firstInvalid is the index of the first such block that holds some of the
@@ -187,7 +200,7 @@ func (s *Scheduler) cutLoad(r *request, at int) {
 		t.failed = true
 	case computed > 0:
 		s.cache.Rewind(r.kv, computed)
-		s.cache.NoteUnwritten(r.kv, computed)
+		s.noteUnwritten(r, computed)
 	default:
 		s.cache.EvictFrom(r.kv, 0)
 		s.unload(r)

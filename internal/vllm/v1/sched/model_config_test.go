@@ -64,7 +64,8 @@ func drawConfig(t *rapid.T) Config {
 }
 
 // underPressure is a configuration in which requests lose their blocks, and hit
-// each other's, all the time.
+// each other's, all the time. Without make test-long, half of them have no connector: one that
+// keeps blocks takes most of the pressure away.
 func underPressure(t *rapid.T) Config {
 	return Config{
 		Policy:               rapid.SampledFrom([]Policy{Priority, Priority, FCFS}).Draw(t, "policy"),
@@ -73,12 +74,33 @@ func underPressure(t *rapid.T) Config {
 		AdmitChunks:          true,
 		AsyncScheduling:      rapid.IntRange(0, 2).Draw(t, "async") == 0,
 		PipelineParallelSize: rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "stages"),
-		Connector:            rapid.SampledFrom(level.Pick(connectors[:1], connectors)).Draw(t, "connector"),
+		Connector:            rapid.SampledFrom(level.Pick(connectors[1:3], connectors)).Draw(t, "connector"),
 		Cache: kvcache.Config{
 			NumGPUBlocks: rapid.SampledFrom([]int{11, 12, 14}).Draw(t, "blocks"),
 			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, MaxModelLen: longest,
 			EnablePrefixCaching: true, Hash: blockhash.LE{},
 		},
 		EncoderCacheSize: rapid.SampledFrom([]int{0, 12}).Draw(t, "encoder cache"),
+	}
+}
+
+// contended is a configuration in which requests hold what others wait for: outputs of the
+// encoder, places of adapters, blocks that are loaded or sent.
+func contended(t *rapid.T) Config {
+	return Config{
+		Policy:                    rapid.SampledFrom([]Policy{Priority, FCFS}).Draw(t, "policy"),
+		MaxNumSeqs:                rapid.IntRange(2, 4).Draw(t, "seqs"),
+		MaxNumBatchedTokens:       rapid.IntRange(6, 16).Draw(t, "tokens"),
+		LongPrefillTokenThreshold: rapid.SampledFrom([]int{4, 5, 0}).Draw(t, "long prefill"),
+		AdmitChunks:               rapid.Bool().Draw(t, "admit chunks"),
+		AsyncScheduling:           rapid.IntRange(0, 3).Draw(t, "async") == 0,
+		Connector:                 rapid.SampledFrom(connectors).Draw(t, "connector"),
+		MaxLoRAs:                  rapid.SampledFrom([]int{0, 1}).Draw(t, "adapters"),
+		EncoderCacheSize:          rapid.SampledFrom([]int{10, 12, 16}).Draw(t, "encoder cache"),
+		Cache: kvcache.Config{
+			NumGPUBlocks: rapid.SampledFrom([]int{11, 14, 30}).Draw(t, "blocks"),
+			Groups:       []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, MaxModelLen: longest,
+			EnablePrefixCaching: true, Hash: blockhash.LE{}, Eagle: rapid.Bool().Draw(t, "eagle"),
+		},
 	}
 }

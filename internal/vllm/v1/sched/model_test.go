@@ -27,6 +27,7 @@ type engine struct {
 	out       Outcome
 	transfers engineTransfers
 
+	pictures  bool // prompts are pictures one after the other
 	reversed  bool // the last request is the most important one
 	finishing bool // no more requests come, and every row samples
 }
@@ -67,6 +68,7 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	if len(f.step.Rows) == 0 {
 		if len(e.flights) == 0 {
 			e.worker.begin(&f.step, nil)
+			require.True(t, e.pause == PauseAll || e.Load().Running == 0, "an empty step, although requests run")
 			require.True(t, len(e.held) == len(e.ids) || e.pause != PauseNone || e.transfers.pending(), "an empty step, although a request could run")
 			e.spare = append(e.spare, f)
 			return false

@@ -75,3 +75,47 @@ func TestSchedulerStaysSoundUnderPressure(t *testing.T) {
 		e.traffic(t)
 	})
 }
+
+// drain lets what runs end while nothing is admitted.
+func (e *engine) drain(t *rapid.T) {
+	e.SetPause(PauseNew)
+	e.finishing = true
+	for steps := 0; e.Load().Running > 0 || len(e.flights) > 0; steps++ {
+		require.Less(t, steps, 1000, "%d requests run and do not finish", e.Load().Running)
+		if (!e.schedule(t) || len(e.flights) == e.config.MaxConcurrentBatches) && len(e.flights) > 0 {
+			e.process(t)
+		}
+	}
+	e.finishing = false
+}
+
+// Ensure that what runs goes on to its end while no request is admitted, whatever the requests
+// that run and those that wait hold of what the others need.
+func TestWhatRunsEndsDuringAPause(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := newEngine(t, contended(t))
+		e.pictures = true
+		t.Repeat(map[string]func(*rapid.T){
+			"add":     e.add,
+			"add one": e.add,
+			"step": func(t *rapid.T) {
+				if e.schedule(t); len(e.flights) > 0 {
+					e.process(t)
+				}
+			},
+			"drain":   e.drain,
+			"abort":   e.abort,
+			"fork":    e.fork,
+			"release": func(*rapid.T) { e.release() },
+			"answer":  e.answer,
+			"receive": e.receive,
+			"send":    e.send,
+			"pause": func(t *rapid.T) {
+				e.SetPause(rapid.SampledFrom([]Pause{PauseNone, PauseNone, PauseNew, PauseAll}).Draw(t, "pause"))
+			},
+			"": func(t *rapid.T) { require.NoError(t, e.Check()) },
+		})
+		e.drain(t)
+		e.finish(t)
+	})
+}

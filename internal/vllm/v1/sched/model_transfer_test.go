@@ -48,6 +48,10 @@ func (e *engine) drawTransfers(t *rapid.T, spec *Spec) {
 func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 	spec.LoRAID = int64(rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "adapter"))
 	spec.Extras.LoRA = []string{"", "ada", "bob"}[spec.LoRAID]
+	if e.pictures {
+		e.drawPictures(t, spec)
+		return
+	}
 	spec.IsEmbed = make([]byte, len(spec.Tokens))
 	at := rapid.IntRange(0, 1).Draw(t, "offset")
 	for n := rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "items"); n > 0 && at+1 < len(spec.Tokens); n-- {
@@ -60,6 +64,15 @@ func (e *engine) drawExtras(t *rapid.T, spec *Spec) {
 			}
 		}
 		at += length + rapid.SampledFrom([]int{0, 0, 3}).Draw(t, "gap")
+	}
+}
+
+// drawPictures draws items that few other requests have, one after the other.
+func (e *engine) drawPictures(t *rapid.T, spec *Spec) {
+	for at := 0; at+5 < len(spec.Tokens) && len(spec.Extras.Items) < 3; {
+		length := rapid.IntRange(3, 5).Draw(t, "length")
+		spec.Extras.Items = append(spec.Extras.Items, blockhash.Item{Identifier: fmt.Sprint(e.added%5, at, length), Offset: at, Length: length})
+		at += length + rapid.IntRange(0, 2).Draw(t, "gap")
 	}
 }
 
@@ -88,16 +101,19 @@ func (e *engine) noteTransfers(t *rapid.T, step *Step) {
 	}
 }
 
-// checkZeroBlocks requires that new blocks of running requests are to be zeroed, and that
-// no blocks are that something is loaded into. What must stay is checked by who reads it.
+// checkZeroBlocks requires that new blocks of running requests are to be zeroed, and only
+// blocks of rows are. What must stay is checked by who reads it.
 func (e *engine) checkZeroBlocks(t *rapid.T, step *Step) {
+	var tables []int32
 	for i, row := range step.Rows {
 		for g := range e.worker.groups {
+			tables = append(tables, e.live(row.ID).kv.Table(g)...)
 			if row.Kind == KindRunning && e.config.ZeroNewBlocks && e.worker.groups[g].Kind != kvcache.Mamba {
 				require.Subset(t, step.ZeroBlocks, step.RowBlocks(i, g))
 			}
 		}
 	}
+	require.Subset(t, tables, step.ZeroBlocks, "only blocks of rows")
 	for _, tail := range step.Tails {
 		require.True(t, slices.ContainsFunc(step.Copies, func(c Copy) bool { return c.Dst == tail.Block && c.Group == tail.Group }))
 		for g := range e.worker.groups {

@@ -102,25 +102,10 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	longest := s.cache.Config().MaxModelLen
-	switch {
-	case len(spec.Tokens) == 0 || len(spec.Tokens) >= longest:
-		return 0, fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
-	case spec.MaxTokens < 1 || spec.MinTokens < 0 || spec.MinTokens > spec.MaxTokens:
-		return 0, fmt.Errorf("%w: %d to %d tokens to generate", ErrRequest, spec.MinTokens, spec.MaxTokens)
-	case spec.MinTokens > longest-len(spec.Tokens):
-		return 0, fmt.Errorf("%w: at least %d tokens to generate after a prompt of %d: no sequence has more than %d",
-			ErrRequest, spec.MinTokens, len(spec.Tokens), longest)
-	case spec.IsEmbed != nil && len(spec.IsEmbed) != len(spec.Tokens):
-		return 0, fmt.Errorf("%w: %d tokens take an embedding or not, the prompt has %d", ErrRequest, len(spec.IsEmbed), len(spec.Tokens))
-	case slices.Min(spec.Tokens) < 0:
-		return 0, fmt.Errorf("%w: token %d of the prompt", ErrRequest, slices.Min(spec.Tokens))
-	case spec.Arrival != spec.Arrival:
-		return 0, fmt.Errorf("%w: the arrival is not a number", ErrRequest)
-	}
-	if err := s.config.Connector.checkSpec(&spec); err != nil {
+	if err := s.checkSpec(&spec); err != nil {
 		return 0, err
 	}
+	longest := s.cache.Config().MaxModelLen
 	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.NumLookaheadTokens+s.config.NumSpeculativeTokens, longest)
 	if need, have := s.cache.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.Pool().NumBlocks()-1; need > have {
 		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
@@ -152,6 +137,43 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 		s.waiting.push(r)
 	}
 	return r.id, nil
+}
+
+// checkSpec refuses what no request can be.
+func (s *Scheduler) checkSpec(spec *Spec) error {
+	longest := s.cache.Config().MaxModelLen
+	switch {
+	case len(spec.Tokens) == 0 || len(spec.Tokens) >= longest:
+		return fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
+	case spec.MaxTokens < 1 || spec.MinTokens < 0 || spec.MinTokens > spec.MaxTokens:
+		return fmt.Errorf("%w: %d to %d tokens to generate", ErrRequest, spec.MinTokens, spec.MaxTokens)
+	case spec.MinTokens > longest-len(spec.Tokens):
+		return fmt.Errorf("%w: at least %d tokens to generate after a prompt of %d: no sequence has more than %d",
+			ErrRequest, spec.MinTokens, len(spec.Tokens), longest)
+	case spec.IsEmbed != nil && len(spec.IsEmbed) != len(spec.Tokens):
+		return fmt.Errorf("%w: %d tokens take an embedding or not, the prompt has %d", ErrRequest, len(spec.IsEmbed), len(spec.Tokens))
+	case slices.Min(spec.Tokens) < 0:
+		return fmt.Errorf("%w: token %d of the prompt", ErrRequest, slices.Min(spec.Tokens))
+	case spec.Arrival != spec.Arrival:
+		return fmt.Errorf("%w: the arrival is not a number", ErrRequest)
+	}
+	if err := checkItems(spec.Extras.Items, len(spec.Tokens)); err != nil {
+		return err
+	}
+	return s.config.Connector.checkSpec(spec)
+}
+
+// checkItems refuses items that are not parts of a prompt of n tokens, one after the other.
+func checkItems(items []blockhash.Item, n int) error {
+	for i, item := range items {
+		if item.Offset > n || item.Length > n-item.Offset {
+			return fmt.Errorf("%w: item %d has %d tokens from %d on, the prompt has %d", ErrRequest, i, item.Length, item.Offset, n)
+		}
+	}
+	if err := (&blockhash.Extras{Items: items}).Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return nil
 }
 
 // enter gives r its ID.

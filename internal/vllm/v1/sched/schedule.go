@@ -43,6 +43,7 @@ func (s *Scheduler) Schedule(step *Step) error {
 // step without rows, in which blocks are free again: vLLM gives it to the
 // engine, which schedules once more.
 func (s *Scheduler) fill(b *batch) {
+	admits := s.pause == PauseNone
 	for {
 		b.budget, b.starved = s.config.MaxNumBatchedTokens, false
 		s.transfer.queries = s.transfer.queries[:0]
@@ -51,10 +52,16 @@ func (s *Scheduler) fill(b *batch) {
 			b.budget = 0
 		}
 		s.scheduleRunning()
-		if !b.starved && s.pause == PauseNone {
+		if admits && !b.starved {
 			s.admitWaiting()
 		}
-		if len(b.rows) > 0 || s.config.AsVLLM || b.waits || !b.starved && !s.freeLoaded() && !s.freeBlockedInputs() {
+		switch {
+		case len(b.rows) > 0 || s.config.AsVLLM || b.waits:
+			return
+		case b.starved || s.freeLoaded():
+		case s.freeBlockedInputs():
+			admits = false // or the one that was preempted comes back, in place of those that waited for it
+		default:
 			return
 		}
 	}

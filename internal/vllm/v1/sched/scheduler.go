@@ -65,6 +65,7 @@ func New(config Config) (*Scheduler, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen}
+	s.zero.held = map[int32]bool{}
 	s.waiting.init(config.Policy)
 	s.skipped.init(config.Policy)
 	s.mamba.init(&s.config, cache)
@@ -126,6 +127,7 @@ func (s *Scheduler) preempt(r *request) {
 	s.free(r)
 	s.freeInputs(r)
 	s.cache.Preempt(r.kv)
+	s.zero.loose = true
 	s.forgetMatch(r)
 	r.status = preempted
 	r.drafts = r.drafts[:0]

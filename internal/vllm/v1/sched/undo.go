@@ -28,6 +28,7 @@ func (s *Scheduler) StepFailed() error {
 	if s.encoder.cache != nil {
 		s.encoder.cache.EvictSince(s.flight.at(0).seq)
 	}
+	var told []int32
 	for ; s.flight.n > 0; s.flight.n-- {
 		b := s.flight.at(s.flight.n - 1)
 		for i := len(b.rows) - 1; i >= 0; i-- {
@@ -46,9 +47,10 @@ func (s *Scheduler) StepFailed() error {
 		if s.encoder.cache != nil {
 			s.encoder.cache.Evicted(b.evicted)
 		}
-		s.zero.again = append(s.zero.again, b.zero...)
+		told = append(told, b.zero...)
 		b.rows = b.rows[:0]
 	}
+	s.zeroAgain(told)
 	s.cache.Processed(s.steps)
 	return nil
 }

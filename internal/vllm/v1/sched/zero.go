@@ -9,34 +9,87 @@ import (
 // zeroing is what a scheduler knows of blocks to zero (RULES.md §21).
 type zeroing struct {
 	skip  []int32 // into which loads of the step go
-	again []int32 // that failed steps have told
+	open  []int32 // that are to be told, some to requests without a row yet
+	loose bool    // somebody may have lost blocks that are new, or has some without a row
+	held  map[int32]bool
 	tails []kvcache.Tail
 }
 
 // writeZeroBlocks says which blocks to zero: the new ones, but for those into which a load
-// of this step goes, which could come before.
+// of this step goes, which could come before. Told are only blocks of rows of the
+// step: a load of a later step can get no such block before this step has run.
 func (s *Scheduler) writeZeroBlocks(step *Step) {
 	if !s.config.ZeroNewBlocks {
 		return
 	}
 	z := &s.zero
-	if len(z.again) > 0 { // what has been loaded since, or is being loaded, stays
-		var loaded []int32
-		for _, r := range s.allWaiting() {
-			loaded = s.cache.BlocksIn(loaded, r.kv, 0, s.longest)
-		}
-		step.ZeroBlocks = without(append(step.ZeroBlocks, z.again...), loaded)
+	old := len(z.open)
+	z.open = s.cache.TakeNewBlocks(z.open)
+	if len(z.skip) > 0 {
+		z.open = slices.DeleteFunc(z.open, func(id int32) bool { return slices.Contains(z.skip, id) })
 	}
-	step.ZeroBlocks = without(s.cache.TakeNewBlocks(step.ZeroBlocks), z.skip)
-	z.skip, z.again = z.skip[:0], z.again[:0]
+	if s.config.AsVLLM || old == 0 && !z.loose {
+		step.ZeroBlocks = append(step.ZeroBlocks, z.open...)
+		z.open = z.open[:0]
+	} else {
+		s.tellOpen(step)
+	}
+	z.skip, z.loose = z.skip[:0], false
 	s.batch.zero = append(s.batch.zero, step.ZeroBlocks...)
 }
 
-func without(ids, others []int32) []int32 {
-	if len(others) == 0 {
-		return ids
+// tellOpen tells the open blocks of rows, keeps those of other requests, and drops
+// those of nobody, which are told when somebody gets them.
+func (s *Scheduler) tellOpen(step *Step) {
+	z := &s.zero
+	clear(z.held)
+	for _, r := range append(s.allWaiting(), s.running...) {
+		s.hold(r, false)
 	}
-	return slices.DeleteFunc(ids, func(id int32) bool { return slices.Contains(others, id) })
+	for i := range s.batch.rows {
+		s.hold(s.batch.rows[i].r, true)
+	}
+	z.open = slices.DeleteFunc(z.open, func(id int32) bool {
+		row, held := z.held[id]
+		if row {
+			step.ZeroBlocks = append(step.ZeroBlocks, id)
+			delete(z.held, id) // once is enough
+		}
+		return row || !held
+	})
+}
+
+// hold notes the blocks of r, and whether it has a row.
+func (s *Scheduler) hold(r *request, row bool) {
+	for g := range s.groups {
+		for _, id := range r.kv.Table(g) {
+			s.zero.held[id] = row
+		}
+	}
+}
+
+// zeroAgain has the blocks told once more that failed steps have told, but for those into
+// which something was loaded since.
+func (s *Scheduler) zeroAgain(told []int32) {
+	if len(told) == 0 {
+		return
+	}
+	var loaded []int32
+	for _, r := range s.allWaiting() {
+		loaded = s.cache.BlocksIn(loaded, r.kv, 0, s.longest)
+	}
+	for _, id := range told {
+		if !slices.Contains(loaded, id) {
+			s.zero.open = append(s.zero.open, id)
+		}
+	}
+}
+
+// noteUnwritten has the blocks of r zeroed that hold tokens from computed on: what should
+// have been loaded into them has not come.
+func (s *Scheduler) noteUnwritten(r *request, computed int) {
+	s.cache.NoteUnwritten(r.kv, computed)
+	s.zero.loose = true
 }
 
 // writeTails hands out the states at the ends of prompts that a connector can send.

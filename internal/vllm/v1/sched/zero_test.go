@@ -165,9 +165,14 @@ func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	require.NoError(t, h.StepFailed())
 	h.steps = nil
 	h.schedule()
-	for _, id := range h.table(loads) {
-		require.NotContains(t, h.step.ZeroBlocks, id)
+	require.NoError(t, h.Received(loads))
+	for range 2 { // before and after the step in which it runs
+		for _, id := range h.table(loads)[:2] {
+			require.NotContains(t, h.step.ZeroBlocks, id)
+		}
+		h.schedule()
 	}
+	require.Contains(t, []ID{h.step.Rows[0].ID, h.step.Rows[len(h.step.Rows)-1].ID}, loads)
 }
 
 // Ensure that blocks of a load that is over are zeroed, if it is said only then that they
@@ -176,7 +181,7 @@ func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	c := zeroingConfig(7)
 	c.AsVLLM, c.AdmitChunks = false, true
 	h := newHost(t, c)
-	h.add(40, 1, Spec{})
+	h.add(40, 1, Spec{Stop: []int32{eos}})
 	id := h.add(90, 2, Spec{External: Match{48, true}, MaxTokens: 6})
 	h.schedule()
 	h.update(1)
@@ -189,7 +194,30 @@ func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 16, h.computed(id))
 	h.schedule()
-	require.Equal(t, table[1:], h.step.ZeroBlocks)
+	require.Empty(t, h.step.ZeroBlocks, "it has no row yet")
+	h.update(eos)
+	require.Equal(t, []int{1, 0}, []int{h.Load().Waiting, h.Load().Running})
+	require.Equal(t, 16, h.schedule()[0].NumComputedTokens)
+	require.Subset(t, h.step.ZeroBlocks, table[1:])
+	require.Len(t, h.step.ZeroBlocks, 5)
+}
+
+// Ensure that a block which a request has got and lost in the same step is not zeroed: while
+// the step is in flight, a load can get it.
+func TestABlockThatWasLostInTheStepIsNotZeroed(t *testing.T) {
+	c := zeroingConfig(8, kvcache.Group{Kind: kvcache.Full, BlockSize: 4})
+	c.AsVLLM, c.AdmitChunks, c.Policy, c.LongPrefillTokenThreshold = false, true, Priority, 8
+	h := newHost(t, c)
+	h.add(24, 1, Spec{Priority: 1, MaxTokens: 4})
+	h.schedule()
+	h.update(1)
+	id := h.add(4, 2, Spec{})
+	h.schedule()
+	h.update(1)
+	h.zero.held[6] = true // as an earlier step could leave it
+	require.Len(t, h.schedule(), 1, "the first one got two blocks and lost them to the second, which took one")
+	require.Len(t, h.step.Preempted, 1)
+	require.Equal(t, h.table(id)[1:], h.step.ZeroBlocks)
 }
 
 // Ensure that the state at the end of a prompt is told to a producer, once it is copied.

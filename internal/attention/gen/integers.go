@@ -1,0 +1,164 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// integers are the kernels of int8 keys, whose products with queries of 16 bits
+// are summed as integers. Keys and queries come in pairs of elements: two numbers
+// of 16 bits in 32.
+func integers(g *gen) {
+	for _, n := range g.rows {
+		panelScores(g, n, true)
+	}
+	for _, n := range g.tileRows {
+		tileScore(g, dtypes[len(dtypes)-1], n)
+	}
+	if !g.vnni {
+		magnitude(g)
+		quantize(g)
+		pack(g)
+	}
+}
+
+// dot adds the products of pairs a and b to the sum of each. spare is used up
+// without VNNI.
+func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
+	if g.vnni {
+		g.VPDPWSSD(a, b, sum)
+		return
+	}
+	g.VPMADDWD(a, b, spare)
+	g.VPADDD(spare, sum, sum)
+}
+
+// toFloat rounds the first n registers of integers.
+func (g *gen) toFloat(n int) {
+	for i := range n {
+		g.VCVTDQ2PS(g.regs[i], g.regs[i])
+	}
+}
+
+// pairing loads into register k how tilePairs orders the words of two elements.
+func (g *gen) pairing(k int) {
+	if !g.wide() {
+		return
+	}
+	if _, ok := g.known["pairing"]; !ok {
+		g.known["pairing"] = g.StaticGlobal("pairing" + g.suffix)
+		g.DataAttributes(attr.RODATA | attr.NOPTR)
+		for i := range tileTokens {
+			g.AddDatum(4*i, operand.U32(i|(tileTokens+i)<<16))
+		}
+	}
+	g.VMOVDQU64(g.known["pairing"], g.regs[k])
+}
+
+// tilePairs multiplies the next four elements, two pairs of them.
+func (g *gen) tilePairs(k *scoreKernel, q *rows) {
+	for pair := range 2 {
+		for v := range 2 {
+			g.loadPairs(k, v, pair)
+		}
+		for row := range k.n {
+			b := g.regs[k.keys+4]
+			g.VPBROADCASTD(q.at(row, 4*pair), b)
+			for v := range 2 {
+				g.dot(b, g.regs[k.keys+v], g.regs[2*row+v], g.regs[k.keys+5])
+			}
+		}
+	}
+	g.advance(q, 8)
+}
+
+// loadPairs reads a pair of elements of the keys of tile v, or with AVX2 of half v
+// of a tile.
+func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
+	r := g.regs[k.keys+v]
+	m := operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
+	if g.wide() {
+		m.Base = k.key[v]
+		g.VPMOVSXBW(m, r)
+		g.VPERMW(r, g.regs[k.constant], r)
+		return
+	}
+	m.Disp += v * g.lanes
+	g.VPMOVSXBD(m, r)
+	m.Disp += k.line
+	high := g.regs[k.keys+2]
+	g.VPMOVSXBD(m, high)
+	g.VPSLLD(operand.U8(16), high, high)
+	g.VPBLENDW(operand.U8(0xaa), high, r, r)
+}
+
+// magnitude finds the largest of 8·n numbers in size. in: numbers. It leaves the
+// bits of it in flag; those of NaN are larger than any other.
+func magnitude(g *gen) {
+	g.begin("magnitude")
+	in, n := g.arg(atIn), g.arg(atN)
+	top, x, mask := halves[0], halves[1], halves[2]
+	g.zero(0)
+	g.VPBROADCASTD(g.constant("abs", 0x7fffffff), mask)
+	g.loop(n, func() {
+		g.VPAND(mem(in, 0), mask, x)
+		g.VPMAXSD(x, top, top)
+		g.ADDQ(operand.I32(32), in)
+	})
+	g.VEXTRACTI128(operand.U8(1), top, quarters[1])
+	g.VPMAXSD(quarters[1], quarters[0], quarters[0])
+	for _, order := range []uint8{0x4e, 0xb1} {
+		g.VPSHUFD(operand.U8(order), quarters[0], quarters[1])
+		g.VPMAXSD(quarters[1], quarters[0], quarters[0])
+	}
+	bits := g.GP32()
+	g.VMOVD(quarters[0], bits)
+	g.MOVQ(bits.As64(), g.argMem(atFlag))
+	g.end()
+}
+
+// quantize rounds 8·n numbers, times x, to integers of 16 bits. in: numbers; out:
+// integers.
+func quantize(g *gen) {
+	g.begin("quantize")
+	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	factor, x := halves[0], halves[1]
+	g.VBROADCASTSS(g.argMem(atX), factor)
+	g.loop(n, func() {
+		g.VMULPS(mem(in, 0), factor, x)
+		g.VCVTPS2DQ(x, x)
+		g.VEXTRACTI128(operand.U8(1), x, quarters[2])
+		g.VPACKSSDW(quarters[2], quarters[1], quarters[1])
+		g.VMOVDQU(quarters[1], mem(out, 0))
+		g.ADDQ(operand.I32(32), in)
+		g.ADDQ(operand.I32(16), out)
+	})
+	g.end()
+}
+
+// pack makes pairs of integers of n pairs of rows of 16 of them in float32. in:
+// numbers; out: pairs, which may begin where the numbers do.
+func pack(g *gen) {
+	g.begin("pack")
+	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
+	low, high, mask := g.regs[0], g.regs[1], g.regs[2]
+	g.VPBROADCASTD(g.constant("low", 0xffff), mask)
+	g.loop(n, func() {
+		for v := range 16 / g.lanes {
+			g.VCVTPS2DQ(mem(in, v*g.bytes()), low)
+			g.VCVTPS2DQ(mem(in, v*g.bytes()+tileTokens*4), high)
+			g.and(mask, low)
+			g.VPSLLD(operand.U8(16), high, high)
+			if g.wide() {
+				g.VPORD(high, low, low)
+			} else {
+				g.VPOR(high, low, low)
+			}
+			g.VMOVUPS(low, mem(out, v*g.bytes()))
+		}
+		g.ADDQ(operand.I32(2*tileTokens*4), in)
+		g.ADDQ(operand.I32(tileTokens*4), out)
+	})
+	g.end()
+}

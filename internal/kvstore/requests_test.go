@@ -1,0 +1,86 @@
+package kvstore
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// begun has two requests of two groups.
+func begun(t *testing.T) *Requests {
+	q := NewRequests(2, 4, 10)
+	rows := []Row{{ID: 1, Fresh: true, Tokens: 6}, {ID: 2, Fresh: true, Tokens: 3}}
+	blocks, starts, ends := []int32{1, 2, 3, 4, 5, 6}, []int64{0, 0, 0, 0}, []int64{2, 4, 5, 6}
+	require.NoError(t, q.Check(nil, rows, blocks, starts, ends))
+	q.Begin(rows, blocks, starts, ends)
+	return q
+}
+
+// Ensure that a step that is wrong anywhere is refused as a whole.
+func TestAStepThatCannotBeginChangesNothing(t *testing.T) {
+	type step struct {
+		gone         []uint64
+		rows         []Row
+		blocks       []int32
+		starts, ends []int64
+	}
+	good := func() step {
+		return step{
+			rows:   []Row{{ID: 1, Computed: 6, Tokens: 3}, {ID: 3, Fresh: true, Tokens: 1}},
+			blocks: []int32{7, 7, 8, 9}, starts: []int64{2, 2, 0, 0}, ends: []int64{1, 2, 3, 4},
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		change  func(s *step)
+		wantErr error
+	}{
+		{"nothing wrong", func(*step) {}, nil},
+		{"too few starts", func(s *step) { s.starts = s.starts[1:] }, ErrArgument},
+		{"too few ends", func(s *step) { s.ends = s.ends[1:] }, ErrArgument},
+		{"no tokens in the last row", func(s *step) { s.rows[1].Tokens = 0 }, ErrArgument},
+		{"computed below 0", func(s *step) { s.rows[1].Computed = -1 }, ErrArgument},
+		{"an unknown request", func(s *step) { s.rows[1].Fresh = false }, ErrRequest},
+		{"a request that the step drops", func(s *step) { s.gone = []uint64{1} }, ErrRequest},
+		{"a block outside the store", func(s *step) { s.blocks[3] = 10 }, ErrArgument},
+		{"a block below 0", func(s *step) { s.blocks[3] = -1 }, ErrArgument},
+		{"ends that go back", func(s *step) { s.ends[3] = 2 }, ErrArgument},
+		{"an end after the blocks", func(s *step) { s.ends[3] = 5 }, ErrArgument},
+		{"a start after the table", func(s *step) { s.starts[3] = 1 }, ErrArgument},
+		{"a start below 0", func(s *step) { s.starts[3] = -1 }, ErrArgument},
+		{"too few blocks", func(s *step) { s.rows[1].Tokens = 5 }, ErrArgument},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			q, s := begun(t), good()
+			tc.change(&s)
+			err := q.Check(s.gone, s.rows, s.blocks, s.starts, s.ends)
+			require.ErrorIs(t, err, tc.wantErr)
+			want := begun(t)
+			require.Equal(t, want.tables, q.tables)
+			require.Equal(t, want.Starts, q.Starts)
+			require.Equal(t, want.Lens, q.Lens)
+			require.Equal(t, want.flat, q.flat)
+			if tc.wantErr == nil {
+				q.Begin(s.rows, s.blocks, s.starts, s.ends)
+				require.Equal(t, [][]int32{{1, 2, 7}, {3, 4, 7}}, q.tables[1])
+				require.Equal(t, []int32{0, 3, 4}, q.Starts)
+				require.Equal(t, []int32{9, 1}, q.Lens)
+				first, stride := q.Tables(0)
+				require.Equal(t, 3, stride)
+				require.Equal(t, []int32{1, 2, 7, 8, 0, 0}, first)
+			}
+		})
+	}
+}
+
+// Ensure that a request can lose its blocks and get others in the same step.
+func TestARequestIsDroppedAndComesBackInOneStep(t *testing.T) {
+	q := NewRequests(1, 4, 10)
+	rows := []Row{{ID: 1, Fresh: true, Tokens: 4}}
+	require.NoError(t, q.Check(nil, rows, []int32{1}, []int64{0}, []int64{1}))
+	q.Begin(rows, []int32{1}, []int64{0}, []int64{1})
+	require.NoError(t, q.Check([]uint64{1}, rows, []int32{2}, []int64{0}, []int64{1}))
+	q.Forget(1)
+	q.Begin(rows, []int32{2}, []int64{0}, []int64{1})
+	require.Equal(t, [][]int32{{2}}, q.tables[1])
+}

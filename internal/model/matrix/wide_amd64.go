@@ -1,0 +1,84 @@
+//go:build amd64 && !purego
+
+package matrix
+
+import "unsafe"
+
+// widest is the rows of the largest kernel of a group.
+const widest = 24
+
+// groupOf is how many rows a group has: 0 if kernels read the rows as they are.
+func groupOf(rows int) int {
+	if isa != avx512 || rows <= direct512 {
+		return 0
+	}
+	groups := (rows + widest - 1) / widest
+	return fillUp((rows + groups - 1) / groups)
+}
+
+// fillUp is the rows of the smallest kernel for so many.
+func fillUp(rows int) int { return max(8, (rows+3)&^3) }
+
+type wideKernel func(sums, x *float32, w *byte, ahead, step, k uintptr)
+
+type wideBlocksKernel func(sums, x *float32, w *byte, ahead, step, blocks, block uintptr)
+
+// For 8, 12, 16, 20 and 24 rows.
+var (
+	wideKernels = [...][5]wideKernel{
+		F32:  {wideF32AVX512x8, wideF32AVX512x12, wideF32AVX512x16, wideF32AVX512x20, wideF32AVX512x24},
+		F16:  {wideF16AVX512x8, wideF16AVX512x12, wideF16AVX512x16, wideF16AVX512x20, wideF16AVX512x24},
+		BF16: {wideBF16AVX512x8, wideBF16AVX512x12, wideBF16AVX512x16, wideBF16AVX512x20, wideBF16AVX512x24},
+	}
+	wideBlocksKernels = [...][5]wideBlocksKernel{
+		Int8: {wideInt8AVX512x8, wideInt8AVX512x12, wideInt8AVX512x16, wideInt8AVX512x20, wideInt8AVX512x24},
+		Int4: {wideInt4AVX512x8, wideInt4AVX512x12, wideInt4AVX512x16, wideInt4AVX512x20, wideInt4AVX512x24},
+	}
+)
+
+// wide adds the product of the packed rows of x and the inputs from up to to of a panel to sums, 64
+// values a row. A slab of the weights stays in the first cache for all rows; meanwhile the next
+// one is asked for. Weights are decoded first where groups are so many that decoding in each
+// of them takes longer.
+func (m *Matrix) wide(sums []float32, x *Input, p, from, to int, s *Scratch) {
+	groups := x.groups()
+	for k := from; k < to; k += slab {
+		n := min(slab, to-k)
+		w, kind, bytes := &m.data[p*m.panelBytes+m.bytesOf(k)], m.Type, m.bytesOf(n)
+		ahead := uintptr(unsafe.Pointer(w)) + uintptr(bytes)
+		if groups > 2 && m.Type != F32 || groups > 1 && m.Block != 0 {
+			m.decode(&s.slab[0], w, n)
+			w, kind = (*byte)(unsafe.Pointer(&s.slab[0])), F32
+		}
+		for g := range groups {
+			size := x.size(g)
+			to, in := &sums[g*x.group*Panel], x.at(g, k)
+			share := bytes / groups
+			step := uintptr(share/(n*passes(size)) + 1)
+			if kind == Int8 || kind == Int4 {
+				wideBlocksKernels[kind][size/4-2](to, in, w, ahead, step, uintptr(n/m.Block), uintptr(m.Block))
+			} else {
+				wideKernels[kind][size/4-2](to, in, w, ahead, step, uintptr(n))
+			}
+			ahead += uintptr(share)
+		}
+	}
+}
+
+// passes is how often a kernel goes over the weights.
+func passes(rows int) int {
+	if rows <= 12 {
+		return 2
+	}
+	return 4
+}
+
+// gather packs as many values of 4 rows as it can and returns how many.
+func gather(dst []float32, stride int, rows *[4][]float32) int {
+	n := len(rows[0]) &^ 15
+	if n > 0 {
+		_ = dst[(n-1)*stride+3]
+		gather4AVX512(&dst[0], uintptr(stride*4), &rows[0][0], &rows[1][0], &rows[2][0], &rows[3][0], uintptr(n))
+	}
+	return n
+}
