@@ -47,7 +47,8 @@ enum {
     LLM_BF16 = 2,
     LLM_E4M3 = 3, /* keys and values only */
     LLM_E5M2 = 4, /* keys and values only */
-    LLM_INT8 = 5  /* keys and values only; with a float scale for each token and head */
+    LLM_INT8 = 5  /* keys and values only; with a float scale for each token and head; the
+                     query that meets such keys is rounded to 16 bits */
 };
 
 /* Where the elements of a block are. */

@@ -53,7 +53,8 @@
  * in the cache is not loaded. Without LLM_CACHE_LOAD_ASYNC the request runs at once, and its
  * row's `external` says what to load before the row is computed. With it, the request is
  * in the step's `loads` and runs after llm_cache_received. What does not come is
- * computed (llm_cache_load_failed). With LLM_CACHE_KV_PRODUCER the blocks of a finished request
+ * computed (llm_cache_load_failed). The last block may be partly filled: neither `external` nor
+ * what is sent need be a multiple of a block. With LLM_CACHE_KV_PRODUCER the blocks of a finished request
  * can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
  * in flight a consumer gets blocks of finished requests only when no step in flight
  * writes to them any more.
@@ -664,8 +665,9 @@ typedef struct llm_cache_plan {
     int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless request_bytes are there without the null block (vLLM counts it) and
                                      llm_cache_add takes a request of this length; 0: not checked */
     int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
-    int64_t request_bytes;        /* out: what one request of max_model_len takes. Also with LLM_CACHE_E_MEMORY, as is
-                                     longest; both are 0 if max_model_len is 0 */
+    int64_t request_bytes;        /* out: what one request of max_model_len takes; what num_gpu_blocks blocks take, divided by it,
+                                     is vLLM's "maximum concurrency". Also with LLM_CACHE_E_MEMORY, as is longest; both are 0
+                                     if max_model_len is 0 */
     int32_t longest;              /* out: the longest request of at most max_model_len that fits; 0: none */
     uint32_t flags;               /* in: LLM_CACHE_PLAN_...; the same for all workers */
     /* A caller's struct may end here; a packed plan is then LLM_CACHE_E_SIZE. */

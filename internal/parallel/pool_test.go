@@ -1,8 +1,10 @@
 package parallel_test
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,6 +43,25 @@ func TestEveryTaskIsDoneOnce(t *testing.T) {
 			}
 		}
 		p.Close()
+	}
+}
+
+// Workers that looked for a Run in vain have gone to sleep, and are woken.
+func TestSleepingWorkersAreWoken(t *testing.T) {
+	for _, procs := range []int{3, 6} { // without and with processors to spare for looking
+		was := runtime.GOMAXPROCS(procs)
+		p, err := parallel.New(3)
+		require.NoError(t, err)
+		for range 20 {
+			time.Sleep(time.Millisecond)
+			c := newCounts(7, 3)
+			p.Run(7, c)
+			for i := range c.done {
+				require.EqualValues(t, 1, c.done[i].Load())
+			}
+		}
+		p.Close()
+		runtime.GOMAXPROCS(was)
 	}
 }
 

@@ -81,15 +81,42 @@ func recordingNames() []string {
 	return append(slices.Sorted(maps.Keys(runs)), view.Stories()...)
 }
 
-// Ensure that a student sees copy-on-write: the copy is marked with a word and an
-// arrow, and the two sequences have different blocks afterwards.
-func TestCopyOnWriteIsSeen(t *testing.T) {
+// goTo goes to a step of a page with one scene, on which nothing is pointed at.
+func goTo(t *testing.T, x context.Context, step int) {
+	t.Helper()
+	press(t, x, kb.Escape)
+	browsertest.Evaluate[bool](t, x, fmt.Sprintf(`(document.activeElement.blur(), history.replaceState(null, '', '#step=%d'), dispatchEvent(new HashChangeEvent('hashchange')))`, step))
+	require.Equal(t, strconv.Itoa(step), at(t, x))
+}
+
+// Ensure that a story can be read, pointed at, played and printed: on one page, as each costs
+// time to load.
+func TestAStoryCanBeReadPointedAtPlayedAndPrinted(t *testing.T) {
 	in := browsertest.Start(t)
 	r := story(t, "copy-on-write")
+	x := open(t, in, r, browsertest.Look{Width: desktop})
+	tests := []struct {
+		name  string
+		holds func(*testing.T, context.Context, *view.Recording)
+	}{
+		{"keys go among blocks", keysGoAmongBlocks},
+		{"pointing at a block shows its details", pointingAtABlockShowsItsDetails},
+		{"copy-on-write is seen", copyOnWriteIsSeen},
+		{"playing moves through the frames", playingMovesThroughTheFrames},
+		{"reduced motion is respected", reducedMotionIsRespected},
+		{"the page prints on paper", thePagePrintsOnPaper},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { test.holds(t, x, r) })
+	}
+}
+
+// A student sees copy-on-write: the copy is marked with a word and an
+// arrow, and the two sequences have different blocks afterwards.
+func copyOnWriteIsSeen(t *testing.T, x context.Context, r *view.Recording) {
 	step := copyStep(t, r)
 	pair := r.Frames[step].Copies[0]
-	x := open(t, in, r, browsertest.Look{Width: desktop, Fragment: "step=" + strconv.Itoa(step-1)})
-	require.Equal(t, strconv.Itoa(step-1), at(t, x))
+	goTo(t, x, step-1)
 	cell := func(id int32, what string) string {
 		return browsertest.Evaluate[string](t, x, fmt.Sprintf(`String(document.querySelector('#gpu [data-block="%d"]')%s)`, id, what))
 	}
@@ -145,10 +172,8 @@ func TestTheButtonsStepThroughTheFrames(t *testing.T) {
 	require.Contains(t, browsertest.Evaluate[string](t, x, `document.getElementById('slider').getAttribute('aria-valuetext')`), "step 0 of "+end+": e0 = llm_init(pool, 512)")
 }
 
-func TestPlayingMovesThroughTheFrames(t *testing.T) {
-	in := browsertest.Start(t)
-	r := story(t, "copy-on-write")
-	x := open(t, in, r, browsertest.Look{Width: desktop})
+func playingMovesThroughTheFrames(t *testing.T, x context.Context, r *view.Recording) {
+	goTo(t, x, 0)
 	require.True(t, browsertest.Evaluate[bool](t, x, `(document.getElementById('speed').value = '10', true)`))
 	live := `document.getElementById('said').getAttribute('aria-live')`
 	require.Equal(t, "polite", browsertest.Evaluate[string](t, x, live))
@@ -165,12 +190,10 @@ func TestPlayingMovesThroughTheFrames(t *testing.T) {
 	require.Equal(t, "▶ Play", browsertest.Evaluate[string](t, x, `document.getElementById('play').textContent`), "it stops at the end")
 }
 
-func TestPointingAtABlockShowsItsDetails(t *testing.T) {
-	in := browsertest.Start(t)
-	r := story(t, "copy-on-write")
+func pointingAtABlockShowsItsDetails(t *testing.T, x context.Context, r *view.Recording) {
 	step := copyStep(t, r)
 	pair := r.Frames[step].Copies[0]
-	x := open(t, in, r, browsertest.Look{Width: desktop, Fragment: "step=" + strconv.Itoa(step)})
+	goTo(t, x, step)
 	details := func() string {
 		return browsertest.Evaluate[string](t, x, `document.getElementById('details').innerText`)
 	}
@@ -201,9 +224,8 @@ func TestPointingAtABlockShowsItsDetails(t *testing.T) {
 	require.Contains(t, details(), "Point at a block")
 }
 
-func TestKeyboardAmongBlocks(t *testing.T) {
-	in := browsertest.Start(t)
-	x := open(t, in, story(t, "copy-on-write"), browsertest.Look{Width: desktop, Fragment: "step=4"})
+func keysGoAmongBlocks(t *testing.T, x context.Context, _ *view.Recording) {
+	goTo(t, x, 4)
 	focused := `document.activeElement.dataset.block`
 	for range 30 {
 		press(t, x, kb.Tab)

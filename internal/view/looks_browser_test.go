@@ -1,9 +1,9 @@
 package view_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -96,14 +96,10 @@ func TestStatesDifferWithoutColour(t *testing.T) {
 	}
 }
 
-func TestReducedMotionIsRespected(t *testing.T) {
-	in := browsertest.Start(t)
-	r := story(t, "copy-on-write")
-	l := browsertest.Look{Width: desktop, Fragment: "step=" + strconv.Itoa(copyStep(t, r))}
-	x := open(t, in, r, l)
+func reducedMotionIsRespected(t *testing.T, x context.Context, r *view.Recording) {
+	goTo(t, x, copyStep(t, r))
 	for _, still := range []bool{false, true} {
-		l.Still = still
-		browsertest.Change(t, x, l)
+		browsertest.Change(t, x, browsertest.Look{Width: desktop, Still: still})
 		require.Equal(t, still, browsertest.Evaluate[string](t, x, `getComputedStyle(document.querySelector('#arrows path[marker-end]')).animationName`) == "none")
 	}
 }
@@ -122,9 +118,9 @@ func TestWithoutScriptsThePageIsNotEmpty(t *testing.T) {
 	require.Regexp(t, `\d+\s+\d+\s+blocks? \d+`, browsertest.Evaluate[string](t, y, `document.body.innerText`))
 }
 
-func TestThePagePrintsOnPaper(t *testing.T) {
-	in := browsertest.Start(t)
-	x := open(t, in, story(t, "copy-on-write"), browsertest.Look{Width: desktop, Dark: true, Fragment: "step=4"})
+func thePagePrintsOnPaper(t *testing.T, x context.Context, _ *view.Recording) {
+	browsertest.Change(t, x, browsertest.Look{Width: desktop, Dark: true})
+	goTo(t, x, 4)
 	browsertest.Print(t, x)
 	require.False(t, browsertest.Evaluate[bool](t, x, `document.querySelector('.bar').checkVisibility()`), "there is nothing to press on paper")
 	require.Equal(t, "rgb(255, 255, 255)", browsertest.Evaluate[string](t, x, `getComputedStyle(document.body).backgroundColor`))

@@ -33,9 +33,9 @@ var names = [...]string{"f32", "f16", "bf16", "int8", "int4"}
 // split.
 const Panel = 64
 
-// slab is how many k are decoded at a time: 128 × 64 × 4 bytes stay in the
-// first cache while all rows are multiplied by them.
-const slab = 128
+// slab is how many k are decoded at a time: 96 × 64 × 4 bytes stay in the first cache,
+// beside the values of a group of rows, while all rows are multiplied by them.
+const slab = 96
 
 // askedFor is how many bytes of the weights that come next a tile asks for with each
 // k.
@@ -60,7 +60,7 @@ type Matrix struct {
 }
 
 // New makes a matrix of zeros. block is 0 for types without scales, else 16, 32
-// or another even divisor of 128 that divides in.
+// or another even divisor of 96 that divides in.
 func New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {

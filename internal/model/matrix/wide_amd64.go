@@ -37,32 +37,43 @@ var (
 )
 
 // wide adds the product of the packed rows of x and the inputs from up to to of a panel to sums, 64
-// values a row. A slab of the weights stays in the first cache for all rows; meanwhile the next
-// one is asked for. Weights are decoded first where groups are so many that decoding in each
-// of them takes longer.
+// values a row. A slab of the weights stays in the first cache for all rows. Weights are decoded
+// first where groups are so many that decoding in each of them takes longer.
 func (m *Matrix) wide(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += slab {
 		n := min(slab, to-k)
-		w, kind, bytes := &m.data[p*m.panelBytes+m.bytesOf(k)], m.Type, m.bytesOf(n)
-		ahead := uintptr(unsafe.Pointer(w)) + uintptr(bytes)
+		w, kind := &m.data[p*m.panelBytes+m.bytesOf(k)], m.Type
+		next := uintptr(unsafe.Pointer(w)) + uintptr(m.bytesOf(n))
 		if groups > 2 && m.Type != F32 || groups > 1 && m.Block != 0 {
 			m.decode(&s.slab[0], w, n)
 			w, kind = (*byte)(unsafe.Pointer(&s.slab[0])), F32
 		}
 		for g := range groups {
-			size := x.size(g)
-			to, in := &sums[g*x.group*Panel], x.at(g, k)
-			share := bytes / groups
-			step := uintptr(share/(n*passes(size)) + 1)
+			ahead, step := m.ahead(x, next, g, k, n)
+			to, in, size := &sums[g*x.group*Panel], x.at(g, k), x.size(g)
 			if kind == Int8 || kind == Int4 {
 				wideBlocksKernels[kind][size/4-2](to, in, w, ahead, step, uintptr(n/m.Block), uintptr(m.Block))
 			} else {
 				wideKernels[kind][size/4-2](to, in, w, ahead, step, uintptr(n))
 			}
-			ahead += uintptr(share)
 		}
 	}
+}
+
+// ahead is what a kernel asks for while it computes n k of a group, and by how many bytes it moves on
+// with each k of each pass: of few groups each asks for its share of the next weights. Of many, each asks
+// for the next group's values; the weights are little beside these, and are decoded in a stream.
+func (m *Matrix) ahead(x *Input, next uintptr, g, k, n int) (ahead, step uintptr) {
+	size, groups := x.size(g), x.groups()
+	if groups > 2 {
+		return uintptr(unsafe.Pointer(x.at((g+1)%groups, k))), uintptr(size*4/passes(size) + 1)
+	}
+	share, times := m.bytesOf(n)/groups, n*passes(size)
+	if m.Type == Int4 && groups == 1 {
+		times /= 2 // the kernel takes two k at a time
+	}
+	return next + uintptr(g*share), uintptr(share/times + 1)
 }
 
 // passes is how often a kernel goes over the weights.

@@ -164,23 +164,63 @@ func TestATraceIsMergedByWork(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("batch,context,prompt,seconds\n")
 	for i := range 300 {
-		fmt.Fprintf(&b, "1,%d,0,0.002\n", 100+i)
+		fmt.Fprintf(&b, "1,%d,0,0.002\n", 130+i%50)
 		if i%30 == 0 {
-			b.WriteString("8,100,0,0.006\n1,0,65,0.012\n1,0,80,0.014\n1,0,300,0.05\n")
+			b.WriteString("8,100,0,0.006\n1,0,65,0.012\n1,0,80,0.014\n1,0,300,0.05\n1,1000,0,0.003\n")
 		}
 	}
 	points, err := Read(file(t, b.String()), Lengths{})
 	require.NoError(t, err)
-	require.Len(t, points, 4)
+	require.Len(t, points, 5)
 	require.InDelta(t, 300, points[0].Steps, 0)
 	require.InDelta(t, 0.6, points[0].Seconds, 1e-9)
-	require.InDelta(t, 300*(100+299.0/2), points[0].Context, 1e-6)
+	require.InDelta(t, 300*(130+49.0/2), points[0].Context, 1e-6)
 	require.InDelta(t, 20, points[2].Steps, 0)
 	require.InDelta(t, 10*(65+80), points[2].Prompt, 1e-9)
-	require.Equal(t, "batch 1, prompt about 80", points[2].Label)
+	require.Equal(t, "batch 1 of about 0, prompt about 72", points[2].Label)
+	require.Equal(t, "batch 1 of about 1000, prompt about 0", points[4].Label)
 	c, err := Fit(points)
 	require.NoError(t, err)
 	require.InEpsilon(t, 6, c.Linear.Base+8*c.Linear.Seq+800*c.Linear.Context, 0.01)
+	require.Equal(t, 350, c.Fit.Measured)
+}
+
+// Ensure that the line of a table comes back from any number of rows, and that its errors are those of
+// rows, not of the means of many.
+func TestALineIsFoundInATableOfAnyLength(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		rows int
+		says string
+	}{
+		{"below the length of a trace", 199, "fitted to 199 points, errors"},
+		{"at the length of a trace", 250, "points merged of 250 measurements, errors"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, noise := range []float64{0, 0.2} {
+				var b strings.Builder
+				b.WriteString("batch,context,prompt,seconds\n")
+				for i := range c.rows {
+					seqs, context := float64(1+i/25), float64(100*(1+i%25))
+					off := 1 + noise*float64(i%2*2-1)
+					fmt.Fprintf(&b, "%g,%g,0,%g\n", seqs, context, 1e-3*(2+0.3*seqs+0.0005*seqs*context)*off)
+				}
+				points, err := Read(file(t, b.String()), Lengths{})
+				require.NoError(t, err)
+				fit, err := Fit(points)
+				require.NoError(t, err)
+				require.Contains(t, fit.Fit.String(), c.says)
+				if noise > 0 {
+					require.Greater(t, fit.Fit.Median, 0.15)
+					continue
+				}
+				require.InEpsilon(t, 2, fit.Linear.Base, 1e-4)
+				require.InEpsilon(t, 0.3, fit.Linear.Seq, 1e-4)
+				require.InEpsilon(t, 0.0005, fit.Linear.Context, 1e-4)
+				require.Less(t, fit.Fit.Worst, 1e-4)
+			}
+		})
+	}
 }
 
 // Ensure that steps which something else made long now and then, as on a machine that is not idle,

@@ -32,7 +32,7 @@ type Calibration struct {
 const mostParts = 40
 
 // Fit finds the line with the least relative errors whose parts are not negative.
-// The errors it states are of points that were left out of the fit. The error wraps ErrInput.
+// The errors it states are of measurements whose points were left out of the fit. The error wraps ErrInput.
 func Fit(points []Point) (*Calibration, error) {
 	for _, p := range points {
 		if !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || !(p.Steps > 0) || !(p.Seqs >= 0) || !(p.Context >= 0) || !(p.Prompt >= 0) {
@@ -63,12 +63,21 @@ func Fit(points []Point) (*Calibration, error) {
 			r := Residual{Label: p.Label, Measured: 1e3 * p.Seconds, Fitted: 1e3 * at(x, p)}
 			if ok {
 				r.LeftOut = 1e3 * at(y, p)
-				errs = append(errs, math.Abs(r.LeftOut/r.Measured-1))
+				for _, m := range p.measured() {
+					errs = append(errs, math.Abs(at(y, m)/m.Seconds-1))
+				}
 			}
 			c.Residuals[i] = r
 		}
 	}
 	c.Fit.Points = len(points)
+	measured := 0
+	for _, p := range points {
+		measured += len(p.measured())
+	}
+	if measured > len(points) {
+		c.Fit.Measured = measured
+	}
 	if len(errs) > 0 {
 		slices.Sort(errs)
 		c.Fit.Median, c.Fit.Worst = errs[(len(errs)-1)/2], errs[len(errs)-1]

@@ -18,7 +18,7 @@ type Point struct {
 	Prompt  float64 // prompt tokens that are computed
 	Seconds float64
 
-	merged int // measurements of the same work in this point; 0: 1
+	lines []Point // measurements of about the same work whose sum this point is; nil: it is one itself
 }
 
 // run is a point of a batch that is prefilled and then decodes: n sequences with
@@ -41,6 +41,14 @@ func decodes(n, context, steps float64) Point {
 
 // weight is how much a point counts: more if it is the mean of many measurements, but not as much more,
 // because the line itself is off at some points.
-func (p Point) weight() float64 { return math.Sqrt(float64(max(1, p.merged))) }
+func (p Point) weight() float64 { return math.Sqrt(float64(max(1, len(p.lines)))) }
+
+// measured are the measurements of a point.
+func (p Point) measured() []Point {
+	if p.lines == nil {
+		return []Point{p}
+	}
+	return p.lines
+}
 
 func (p Point) terms() [4]float64 { return [4]float64{p.Steps, p.Seqs, p.Context, p.Prompt} }

@@ -202,31 +202,33 @@ func parseCSV(text []byte) (points []Point, err error) {
 const leastTrace = 200
 
 // merge makes one point of the iterations of a trace that compute about the same: as many sequences,
-// and as many prompt tokens within a factor of √2. There are thousands of those of small batches, and a line
-// through all iterations would be one through these.
+// and as many context tokens and prompt tokens within a factor of √2. There are thousands of those of
+// small batches, and a line through all iterations would be one through these.
 func merge(points []Point) []Point {
 	if len(points) < leastTrace {
 		return points
 	}
-	type work struct{ seqs, prompt float64 }
+	type work struct{ seqs, context, prompt float64 }
 	var merged []Point
 	at := map[work]int{}
 	for _, p := range points {
-		w := work{p.Seqs, math.Floor(2 * math.Log2(p.Prompt))} // -Inf without a prompt
+		w := work{p.Seqs, math.Floor(2 * math.Log2(p.Context)), math.Floor(2 * math.Log2(p.Prompt))} // -Inf without any
 		i, ok := at[w]
 		if !ok {
 			at[w] = len(merged)
-			merged = append(merged, p)
+			first := p
+			first.lines = []Point{p}
+			merged = append(merged, first)
 			continue
 		}
 		m := &merged[i]
-		m.merged = max(1, m.merged) + 1
-		m.Label = fmt.Sprintf("batch %.0f, prompt about %.0f", p.Seqs, p.Prompt)
+		m.lines = append(m.lines, p)
 		m.Steps += p.Steps
 		m.Seqs += p.Seqs
 		m.Context += p.Context
 		m.Prompt += p.Prompt
 		m.Seconds += p.Seconds
+		m.Label = fmt.Sprintf("batch %.0f of about %.0f, prompt about %.0f", p.Seqs, m.Context/max(1, m.Seqs), m.Prompt/m.Steps)
 	}
 	return merged
 }

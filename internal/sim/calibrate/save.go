@@ -74,7 +74,7 @@ func (c *Calibration) Figure(name string) chart.Figure {
 		measured.Points = append(measured.Points, chart.Point{X: r.Measured, Value: chart.Value{Mean: r.Measured, Seeds: 1}})
 	}
 	return chart.Figure{
-		Name: "calibration", Title: "Times of iterations: " + name, Kind: chart.Calibrated, Seeds: fmt.Sprintf("%d measurements", len(all)),
+		Name: "calibration", Title: "Times of iterations: " + name, Kind: chart.Calibrated, Seeds: fmt.Sprintf("%d measurements", max(c.Fit.Measured, c.Fit.Points)),
 		Note: c.Fit.String() + ".",
 		Panels: []chart.Panel{{
 			X: chart.XAxis{Title: "measured (ms)", Log: true}, Y: chart.YAxis{Title: "fitted (ms)", Log: true},

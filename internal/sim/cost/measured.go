@@ -2,12 +2,13 @@ package cost
 
 import "fmt"
 
-// A Fit is how well a line fits what it was fitted to, as errors of points that
-// were left out. Relative: 0.1 is 10 %.
+// A Fit is how well a line fits what it was fitted to, as errors of measurements
+// that were left out. Relative: 0.1 is 10 %.
 type Fit struct {
-	Points int     `json:"points"`
-	Median float64 `json:"median_error"`
-	Worst  float64 `json:"worst_error"`
+	Points   int     `json:"points"`
+	Measured int     `json:"measurements,omitempty"` // that the points are merged of; 0: one each
+	Median   float64 `json:"median_error"`
+	Worst    float64 `json:"worst_error"`
 }
 
 // leastPoints is how many measurements it takes for a fit to say anything about
@@ -21,7 +22,11 @@ func (f Fit) String() string {
 	if f.Points < leastPoints {
 		return fmt.Sprintf("fitted to %d points, fewer than %d: without data for its errors", f.Points, leastPoints)
 	}
-	return fmt.Sprintf("fitted to %d points, errors of those left out: median %.0f %%, worst %.0f %%", f.Points, 100*f.Median, 100*f.Worst)
+	points := fmt.Sprintf("%d points", f.Points)
+	if f.Measured > 0 {
+		points += fmt.Sprintf(" merged of %d measurements", f.Measured)
+	}
+	return fmt.Sprintf("fitted to %s, errors of those left out: median %.0f %%, worst %.0f %%", points, 100*f.Median, 100*f.Worst)
 }
 
 // Measured is a cost file, as llmsim calibrate writes it: a line through times
@@ -42,7 +47,7 @@ func OpenMeasured(path string) (Measured, error) {
 	if err := m.Linear.check(); err != nil {
 		return Measured{}, fmt.Errorf("cost file %q: %w: linear_ms: %w", path, ErrFile, err)
 	}
-	if m.Fit.Points < 0 || !(m.Fit.Median >= 0) || !(m.Fit.Worst >= 0) {
+	if m.Fit.Points < 0 || m.Fit.Measured < 0 || !(m.Fit.Median >= 0) || !(m.Fit.Worst >= 0) {
 		return Measured{}, fmt.Errorf("cost file %q: %w: fit: want numbers of at least 0", path, ErrFile)
 	}
 	return m, nil

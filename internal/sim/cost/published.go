@@ -180,5 +180,5 @@ func Errors(points []Published, e Engine) (Fit, Published, error) {
 		return Fit{}, worst, nil
 	}
 	slices.Sort(all)
-	return Fit{len(all), all[(len(all)-1)/2], most}, worst, nil
+	return Fit{Points: len(all), Median: all[(len(all)-1)/2], Worst: most}, worst, nil
 }

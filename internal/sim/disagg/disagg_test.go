@@ -133,6 +133,7 @@ func TestImpossibleDivisionsAreRefused(t *testing.T) {
 		{"no link", func(q *Question) { q.Link = 0 }, "0 GB/s"},
 		{"a short run", func(q *Question) { q.Seconds = 1 }, "1 s"},
 		{"a trace", func(q *Question) { q.Scenario.Trace = "x.csv" }, "not with a trace"},
+		{"no request fits", func(q *Question) { q.Scenario.Server.MaxModelLen = 2 }, "longer than the 2 tokens of a sequence"},
 		{"no such model", func(q *Question) { q.Scenario.Model = "llama-9" }, "known are"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -176,9 +176,8 @@ const (
 	mostRequests = 1e9
 )
 
-// openRequests finds the workload, or reads the trace.
-func (p *Plan) openRequests() (err error) {
-	s := &p.Scenario
+// checkAmounts refuses numbers that no run has.
+func (s *Scenario) checkAmounts() error {
 	bad := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
 	switch {
 	case bad(s.Rate) || s.Rate > mostRate:
@@ -195,6 +194,15 @@ func (p *Plan) openRequests() (err error) {
 		return fmt.Errorf("%w: averages from %v s until %v s are of nothing: begin earlier, or end later", ErrScenario, s.From, s.end())
 	case s.Trace != "" && s.Workload != "":
 		return fmt.Errorf("%w: requests are of the workload %q or of the trace %q, not of both", ErrScenario, s.Workload, s.Trace)
+	}
+	return nil
+}
+
+// openRequests finds the workload, or reads the trace.
+func (p *Plan) openRequests() (err error) {
+	s := &p.Scenario
+	if err := s.checkAmounts(); err != nil {
+		return err
 	}
 	if err := s.checkClients(); err != nil {
 		return err

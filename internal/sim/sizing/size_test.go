@@ -15,6 +15,7 @@ import (
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/workload"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -279,6 +280,8 @@ func TestImpossibleQuestionsAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, scenario.ErrScenario)
 		require.ErrorContains(t, err, says)
 	}
+	_, err = Size(ctx, question(t, "0.1s/token", scenario.Scenario{Server: sim.Server{MaxModelLen: 2}}))
+	require.ErrorIs(t, err, workload.ErrNoneFits)
 	done, cancel := context.WithCancel(ctx)
 	cancel()
 	_, err = Size(done, question(t, "0.1s/token", scenario.Scenario{}))

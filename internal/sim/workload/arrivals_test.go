@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"sort"
@@ -132,6 +133,42 @@ func TestASourceCanBeCutAndSpedUp(t *testing.T) {
 	s, err := Every(l, 1, 1, 0, 3)
 	require.NoError(t, err)
 	require.Len(t, drain(t, WithoutLonger(s, longest)), 3, "a request may be exactly as long as the model takes")
+}
+
+// Ensure that requests without an end, next to all of which are too long, are given up.
+func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
+	sharegpt, _, err := Named("sharegpt")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name    string
+		lengths Lengths
+		longest int
+		want    error
+	}{
+		{"none fits", fixed{300, 200}, 499, ErrNoneFits},
+		{"all fit", fixed{300, 200}, 500, nil},
+		{"one in many thousands fits", sharegpt, 2, ErrNoneFits},
+		{"most fit", sharegpt, 500, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := Gamma(c.lengths, 1, 1, 0, 0, 0)
+			require.NoError(t, err)
+			fitted := WithoutLonger(s, c.longest)
+			var r Request
+			for range 2000 {
+				if err = fitted.Next(&r); err != nil {
+					break
+				}
+			}
+			require.ErrorIs(t, err, c.want)
+			if c.want != nil {
+				require.ErrorContains(t, err, fmt.Sprintf("longer than the %d tokens of a sequence; raise --max-len", c.longest))
+			}
+		})
+	}
+	s, err := Gamma(fixed{300, 200}, 1, 1, 0, 0, 20_000)
+	require.NoError(t, err)
+	require.Empty(t, drain(t, WithoutLonger(s, 499)), "these have an end")
 }
 
 // fixed are requests that are all the same.

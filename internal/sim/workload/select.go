@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -53,24 +54,48 @@ func (f *faster) Next(r *Request) error {
 	return err
 }
 
+// ErrNoneFits is wrapped when next to all requests of a workload are too long.
+var ErrNoneFits = errors.New("next to no request fits")
+
+// Of a workload without an end, which could be read for ever, one request in leastFitting
+// has to fit, after manyDropped that do not.
+const (
+	leastFitting = 1000
+	manyDropped  = 10_000
+)
+
 // WithoutLonger drops requests that are longer than a model takes, prompt and output
 // together, and counts them.
-func WithoutLonger(s Source, longest int) *Fitted { return &Fitted{source: s, longest: longest} }
+func WithoutLonger(s Source, longest int) *Fitted {
+	d, ok := s.(*drawn)
+	return &Fitted{source: s, longest: longest, endless: ok && d.endless && d.until == 0}
+}
 
 // Fitted is a source without what is too long.
 type Fitted struct {
 	Dropped int // so far
+	taken   int
 	source  Source
 	longest int
+	endless bool
 }
 
-// Next implements Source.
+// Next implements Source. The error wraps ErrNoneFits if a workload without an end has
+// next to none that fit.
 func (f *Fitted) Next(r *Request) error {
 	for {
-		if err := f.source.Next(r); err != nil || r.Prompt+r.Output <= f.longest {
+		if err := f.source.Next(r); err != nil {
 			return err
 		}
+		if r.Prompt+r.Output <= f.longest {
+			f.taken++
+			return nil
+		}
 		f.Dropped++
+		if f.endless && f.Dropped >= manyDropped && f.Dropped > leastFitting*f.taken {
+			return fmt.Errorf("%w: %d of %d requests are longer than the %d tokens of a sequence; raise --max-len or take another model or workload",
+				ErrNoneFits, f.Dropped, f.Dropped+f.taken, f.longest)
+		}
 	}
 }
 

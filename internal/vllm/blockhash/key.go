@@ -51,7 +51,7 @@ func (e *Extras) Check() error {
 	end := 0
 	for i, item := range e.Items {
 		if item.Offset < end || item.Length < 1 {
-			return fmt.Errorf("item %d has %d tokens from %d on: want at least 1, behind the %d of the items before",
+			return fmt.Errorf("item %d has %d tokens from %d on: want at least 1, from %d on",
 				i, item.Length, item.Offset, end)
 		}
 		end = item.end()

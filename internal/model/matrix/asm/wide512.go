@@ -17,7 +17,7 @@ const (
 // sums, which are 64 values a row. It goes over the weights once for each 16 or 32 of the 64
 // outputs, as many as leave registers for all rows: a weight is made a float once in a pass, and
 // each product takes the value of x from memory. With each k it asks for the memory at ahead,
-// which moves on by step bytes: the weights that come next.
+// which moves on by step bytes: what is read next.
 type wide struct {
 	rows, vectors           int
 	sums, x, w, ahead, step Register
@@ -72,7 +72,7 @@ func (k *wide) add(w VecVirtual, vector, i int) {
 
 // next asks for memory and goes on by n times k.
 func (k *wide) next(n int) {
-	PREFETCHT1(Mem{Base: k.ahead})
+	PREFETCHT0(Mem{Base: k.ahead})
 	ADDQ(k.step, k.ahead)
 	ADDQ(U32(uint32(n*k.rows*4)), k.at)
 }

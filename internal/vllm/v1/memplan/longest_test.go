@@ -64,3 +64,28 @@ func TestARequestOfMoreBytesThanANumberHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, math.MaxInt, p.BytesFor(1<<24, 0))
 }
+
+// Ensure that blocks divided by those of a request are what vLLM reports as the maximum
+// concurrency. The values are those of test_get_max_concurrency_for_kv_cache_config.
+func TestTheNumberOfRequestsThatFit(t *testing.T) {
+	full := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: 32, HeadSize: 128, ElementBytes: 2}
+	window := full
+	window.Group = kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 1024}
+	for _, tc := range []struct {
+		name   string
+		layers []Layer
+		blocks int
+		want   float64
+	}{
+		{"full attention", times(32, full), 1024 * 3 / 2, 1.5},
+		{"windows", times(32, window), 129 * 3, 3},
+		{"both", list(times(32, full), times(32, window)), (1024 + 129) * 3, 3},
+		{"both, in groups of different lengths", list(times(4, full), times(3, window)), 1153 * 3, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, err := Make(tc.layers, 0, Options{Blocks: tc.blocks})
+			require.NoError(t, err)
+			require.Equal(t, tc.want, float64(p.NumGPUBlocks*p.BytesPerBlock())/float64(p.BytesFor(16384, 1024)))
+		})
+	}
+}

@@ -38,6 +38,7 @@ func anyConfig(t *rapid.T) *Scheduler {
 		AdmitChunks: rapid.Bool().Draw(t, "admit chunks"), ReturnDrafts: rapid.Bool().Draw(t, "return drafts"),
 		Connector: rapid.SampledFrom(connectors).Draw(t, "connector"),
 		AsVLLM:    rapid.Bool().Draw(t, "as vllm"), AsyncScheduling: rapid.Bool().Draw(t, "async"),
+		ZeroNewBlocks:        rapid.Bool().Draw(t, "zero"),
 		PipelineParallelSize: small("stages", 3), MaxConcurrentBatches: small("batches", 4),
 		MaxLoRAs: small("adapters", 2), EncoderCacheSize: rapid.SampledFrom([]int{0, 4, 12}).Draw(t, "encoder"),
 		Cache: kvcache.Config{
