@@ -208,7 +208,7 @@ func (r *Report) lasts() string {
 	if c.Tried == 1 {
 		return fmt.Sprintf("it held for %.0f s of arrivals", p.Span)
 	}
-	return fmt.Sprintf("it held for %.0f s of arrivals under %s; %s/s hold under most of them, and 3 %% more do not", p.Span, seeds(c), rate(c.Most))
+	return fmt.Sprintf("it, or a higher rate, held for %.0f s of arrivals under %s; %s/s hold under most of them, and 3 %% more do not", p.Span, seeds(c), rate(c.Most))
 }
 
 // seeds says under which the answer holds.
