@@ -56,6 +56,40 @@ TEST(task4_finds_any_sequence_of_the_list, "Find the sequence.") {
     world_close(&w);
 }
 
+/* A pool that begins at a multiple of 4 and of no more. */
+TEST(task4_any_address_of_the_pool, "Calculate the exact physical memory address of the target block") {
+    static _Alignas(16) int space[1 + 4 * KV_PER_BLOCK];
+    int *pool = space + 1;
+    LLMEngine *engine = llm_init(pool, 4 * BLOCK_SIZE);
+    CHECK(engine != NULL && engine->pool_base_ptr == pool);
+    CHECK(create_sequence(engine, 1, 17) != NULL);
+    CHECK_INT(append_kv(engine, 1, 5), 0);
+    CHECK_INT(pool[KV_PER_BLOCK + 1], 5);
+    CHECK(fork_sequence(engine, 1, 2) != NULL);
+    CHECK_INT(append_kv(engine, 1, 6), 0); /* a copy of block 1 in block 2 */
+    CHECK_INT(pool[2 * KV_PER_BLOCK + 1], 5);
+    CHECK_INT(pool[2 * KV_PER_BLOCK + 2], 6);
+    CHECK_INT(pool[KV_PER_BLOCK + 2], 0);
+    CHECK_INT(space[0], 0);
+    CHECK_INT(llm_destroy(engine), 0);
+}
+
+/* Nobody remembers that an append was refused. */
+TEST(task4_refused_append_may_succeed_later, "No, if the L2 slot is mapped and ref_count == 1 (Exclusive access).") {
+    struct world w;
+    open_with(&w, 1, 5);
+    CHECK(fork_sequence(w.engine, 1, 2) != NULL);
+    refuses(&w, 1);
+    CHECK_INT(free_sequence(w.engine, 2), 0); /* no block is freed by it */
+    struct state s;
+    state_take(&s, &w);
+    CHECK_INT(append_kv(w.engine, 1, 9), 0);
+    s.seq[0].kv_count = 6;
+    state_write(&s, &w, 0, 5, 9);
+    CHECK_STATE(&s, &w);
+    world_close(&w);
+}
+
 TEST(task4_returns_zero, "Increment kv_count and return 0.") {
     struct world w;
     open_with(&w, 10, 1);
@@ -625,6 +659,8 @@ TEST(task4_cow_allocates_no_table,
 const struct test task4_tests[] = {
     LISTED(task4_refuses_unknown_id),
     LISTED(task4_finds_any_sequence_of_the_list),
+    LISTED(task4_any_address_of_the_pool),
+    LISTED(task4_refused_append_may_succeed_later),
     LISTED(task4_returns_zero),
     LISTED(task4_increments_kv_count),
     LISTED(task4_stores_at_the_offset),

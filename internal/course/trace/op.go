@@ -121,6 +121,10 @@ func (o *Op) UnmarshalText(text []byte) (err error) {
 // Pool is the size of the pool of an Init in bytes.
 func (o Op) Pool() int64 { return int64(o.A) + int64(o.B)<<20 }
 
+// ForInts reports whether the pool of an Init begins at an address that is a multiple of 4
+// and of no more, as an array of int in a struct does: one whose size is no multiple of 16.
+func (o Op) ForInts() bool { return o.Kind == Init && !o.Large() && o.A > 0 && o.A%16 != 0 }
+
 // Large reports whether an Init is over a pool that is only reserved: what lies
 // between the first and the last End bytes of it cannot be touched.
 func (o Op) Large() bool { return o.Kind == Init && o.B != 0 }

@@ -225,23 +225,31 @@ func (p *player) request(op trace.Op) (r runner.Request, err error) {
 	r.Size = 10 * course.BlockSize
 	if op.A >= 0 {
 		r.Size = uint64(op.Pool())
-		r.Engine, err = p.newPool(op.Engine, op.Large(), r.Size)
+		r.Engine, err = p.newPool(op)
 	}
 	return r, err
 }
 
 // poolOffset makes the address of a pool a multiple of 16 and of no more, as
-// malloc's are.
-const poolOffset = 16
+// malloc's are. intOffset makes it one of 4 (trace.Op.ForInts).
+const (
+	poolOffset = 16
+	intOffset  = 4
+)
 
-// newPool is the address of a fresh pool, filled.
-func (p *player) newPool(engine int, large bool, size uint64) (uint64, error) {
-	if large {
-		return p.newLargePool(engine, size)
+// newPool is the address of the fresh pool of an Init, filled.
+func (p *player) newPool(init trace.Op) (uint64, error) {
+	size := uint64(init.Pool())
+	if init.Large() {
+		return p.newLargePool(init.Engine, size)
 	}
-	at := runner.Pools + p.used + poolOffset
-	p.used += (poolOffset + size + 2*oracle.Slack + 4095) &^ 4095
-	p.pools[engine], p.ends[engine] = at, 0
+	offset := uint64(poolOffset)
+	if init.ForInts() {
+		offset = intOffset
+	}
+	at := runner.Pools + p.used + offset
+	p.used += (offset + size + 2*oracle.Slack + 4095) &^ 4095
+	p.pools[init.Engine], p.ends[init.Engine] = at, 0
 	oracle.Fill(p.subject.At(at, size+2*oracle.Slack))
 	return at + oracle.Slack, nil
 }

@@ -162,7 +162,7 @@ func (p *player) settle() error {
 
 func (p *player) newEngine(c oracle.Change) error {
 	init := trace.Op{Kind: trace.Init, Engine: c.Engine, A: c.A, B: c.B}
-	pool, err := p.newPool(c.Engine, init.Large(), uint64(init.Pool()))
+	pool, err := p.newPool(init)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package reproduce
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"llmmemory/internal/course/oracle"
@@ -99,7 +100,11 @@ func sizes(ops []trace.Op) (most [trace.Engines]int32) {
 func pools(ops []trace.Op) string {
 	var b strings.Builder
 	for engine, size := range sizes(ops) {
-		if size > 0 {
+		switch {
+		case size > 0 && slices.ContainsFunc(ops, func(op trace.Op) bool { return op.Engine == engine && op.ForInts() }):
+			fmt.Fprintf(&b, "static struct {\n    _Alignas(16) int before;\n    int ints[%d];\n} space%d;\n", (size+3)/4, engine)
+			fmt.Fprintf(&b, "#define pool%d space%d.ints /* aligned for ints and no more */\n", engine, engine)
+		case size > 0:
 			fmt.Fprintf(&b, "static int pool%d[%d];\n", engine, (size+3)/4)
 		}
 	}

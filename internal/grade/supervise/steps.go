@@ -50,18 +50,7 @@ const mostOfMany = 40
 // What the tester does is worked out here: the process knows nothing of what is
 // right.
 func (s Steps) encode() ([]byte, error) {
-	var to []byte
-	step := func(call uint32, engine int, numbers ...int32) {
-		to = binary.NativeEndian.AppendUint32(to, call)
-		to = binary.NativeEndian.AppendUint32(to, uint32(engine))
-		for i := range 4 {
-			n := int32(0)
-			if i < len(numbers) {
-				n = numbers[i]
-			}
-			to = binary.NativeEndian.AppendUint32(to, uint32(n))
-		}
-	}
+	var all stepText
 	own := int32(0)
 	if s.Own {
 		own = 1
@@ -70,37 +59,64 @@ func (s Steps) encode() ([]byte, error) {
 		if slices.ContainsFunc(ops, trace.Op.Large) || s.Own && (slices.ContainsFunc(ops, takesApart) || slices.ContainsFunc(ops, slowlyFilled)) {
 			continue
 		}
-		step(end, 0, own)
-		w, err := oracle.New()
+		all.add(end, 0, own)
+		steps, err := encoded.of(ops, s.Defined)
 		if err != nil {
 			return nil, err
 		}
-		for _, op := range ops {
-			if op.Given || op.Kind.Outside() {
-				for _, c := range w.Write(op) {
-					step(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
-				}
+		all = append(all, steps...)
+		all.add(end, 0, own)
+	}
+	all.add(over, 0)
+	return all, nil
+}
+
+// stepText is struct step after struct step of watched.c.
+type stepText []byte
+
+func (to *stepText) add(call uint32, engine int, numbers ...int32) {
+	text := binary.NativeEndian.AppendUint32(*to, call)
+	text = binary.NativeEndian.AppendUint32(text, uint32(engine))
+	for i := range 4 {
+		n := int32(0)
+		if i < len(numbers) {
+			n = numbers[i]
+		}
+		text = binary.NativeEndian.AppendUint32(text, uint32(n))
+	}
+	*to = text
+}
+
+// encodeTrace is one trace; defined as in Steps.
+func encodeTrace(ops []trace.Op, defined bool) (stepText, error) {
+	w, err := oracle.New()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	var to stepText
+	for _, op := range ops {
+		if op.Given || op.Kind.Outside() {
+			for _, c := range w.Write(op) {
+				to.add(change+uint32(c.Kind), c.Engine, c.A, c.B, c.C, c.N)
+			}
+			continue
+		}
+		if op.Fail > 0 {
+			continue
+		}
+		n := 0
+		for single := range op.Each {
+			if defined && single.Kind == trace.Create && single.B > math.MaxInt32-15 {
 				continue
 			}
-			if op.Fail > 0 {
-				continue
-			}
-			n := 0
-			for single := range op.Each {
-				if s.Defined && single.Kind == trace.Create && single.B > math.MaxInt32-15 {
-					continue
-				}
-				w.Play(single)
-				step(uint32(single.Kind), single.Engine, single.A, single.B)
-				if n++; n == mostOfMany {
-					break
-				}
+			w.Play(single)
+			to.add(uint32(single.Kind), single.Engine, single.A, single.B)
+			if n++; n == mostOfMany {
+				break
 			}
 		}
-		step(end, 0, own)
-		w.Close()
 	}
-	step(over, 0)
 	return to, nil
 }
 

@@ -47,52 +47,67 @@ func (l *Load) Confirm(ctx context.Context, p *scenario.Plan, slo SLO, o Options
 	if len(k.sets) > 1 { // a trace has no other seed
 		rate /= confirmStep
 	}
-	for down := 0; ; down++ {
-		if down == mostDown {
-			return k.short(c.Rate)
-		}
+	if c.Rate, c.Confirmed, err = k.lasting(rate); err != nil {
+		return err
+	}
+	c.Held, _, _ = k.known(c.Rate)
+	c.Tried = len(k.sets)
+	return l.curve(ctx, p, slo, o, c)
+}
+
+// lasting is the highest of some rates from begin down that lasts under nearly all seeds, and
+// runs at it under the search's.
+func (k *confirmation) lasting(begin float64) (rate float64, runs []Point, err error) {
+	rate = begin
+	for range mostDown {
 		lasts, err := k.nearlyAll(rate)
 		if err != nil {
-			return err
+			return 0, nil, err
 		}
 		if lasts {
-			break
+			if runs, lasts, err = k.reported(rate); err != nil || lasts {
+				return rate, runs, err
+			}
 		}
 		rate /= fineStep
 	}
-	held, _, _ := k.known(rate)
-	c.Rate, c.Held, c.Tried = rate, held, len(k.sets)
-	// What a run at the answer itself shows is reported.
-	c.Confirmed = make([]Point, len(l.sets))
-	err = each(len(l.sets), func(i int) error {
-		if held := k.held[len(k.sets)-len(l.sets)+i]; held.Holds && held.Rate == rate {
-			c.Confirmed[i] = held
+	return 0, nil, k.short(begin)
+}
+
+// reported are runs at a rate under the seeds of the search, and whether all hold. What held
+// at a higher rate need not hold here: then that counts no more.
+func (k *confirmation) reported(rate float64) (runs []Point, hold bool, err error) {
+	first := len(k.sets) - k.own
+	runs = make([]Point, k.own)
+	err = each(k.own, func(n int) (err error) {
+		i := first + n
+		if k.held[i].Holds && k.held[i].Rate == rate {
+			runs[n] = k.held[i]
 			return nil
 		}
-		if err := o.Pool.Take(ctx); err != nil {
-			return err
-		}
-		defer o.Pool.Give()
-		var err error
-		c.Confirmed[i], err = observe(ctx, p, l.sets[i], l.Seeds[i], rate, slo, k.horizon)
+		runs[n], err = k.observe(i, rate)
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, false, err
 	}
-	return l.curve(ctx, p, slo, o, c)
+	hold = true
+	for n, p := range runs {
+		if !p.Holds {
+			k.held[first+n], k.failed[first+n], hold = Point{}, p, false
+		}
+	}
+	return runs, hold, nil
 }
 
 // A confirmation is whole runs under several seeds. A seed that held at a rate is
 // not tried below it, nor one that failed above it.
 type confirmation struct {
-	ctx     context.Context
-	plan    *scenario.Plan
-	slo     SLO
-	pool    Pool
 	horizon Horizon
-	sets    []*requestSet // those of the search come last: they are run at the answer in any case
-	own     int           // sets of the search
+	measure func(i int, rate float64) (Point, error) // a whole run under the i-th seed
+	observe func(i int, rate float64) (Point, error) // which also goes on where it does not hold
+	sets    []*requestSet                            // those of the search come last: they are run at the answer in any case
+	own     int                                      // sets of the search
 	seeds   []uint64
 	held    []Point // of each seed, at the highest rate that held
 	failed  []Point // at the lowest rate that failed
@@ -108,7 +123,17 @@ const (
 
 // confirmation is of a rate near this one.
 func (l *Load) confirmation(ctx context.Context, p *scenario.Plan, slo SLO, o Options, rate float64) (*confirmation, error) {
-	k := &confirmation{ctx: ctx, plan: p, slo: slo, pool: o.Pool, horizon: confirmHorizon(p, o), own: len(l.sets)}
+	k := &confirmation{horizon: confirmHorizon(p, o), own: len(l.sets)}
+	k.measure = func(i int, rate float64) (Point, error) {
+		return pooled(ctx, o.Pool, func() (Point, error) {
+			return measureSteady(ctx, p, k.sets[i], k.seeds[i], rate, slo, k.horizon, true)
+		})
+	}
+	k.observe = func(i int, rate float64) (Point, error) {
+		return pooled(ctx, o.Pool, func() (Point, error) {
+			return observe(ctx, p, k.sets[i], k.seeds[i], rate, slo, k.horizon)
+		})
+	}
 	hours := math.Ceil(confirmRequests / (3600 * rate))
 	others, seeds, err := l.confirming(max(o.Confirm, int(min(hours, mostConfirm+1))-len(l.sets)))
 	if err != nil {
@@ -214,11 +239,7 @@ func (k *confirmation) known(rate float64) (held, failed int, open []int) {
 func (k *confirmation) run(rate float64, which []int) error {
 	return each(len(which), func(n int) error {
 		i := which[n]
-		if err := k.pool.Take(k.ctx); err != nil {
-			return err
-		}
-		defer k.pool.Give()
-		point, err := measureSteady(k.ctx, k.plan, k.sets[i], k.seeds[i], rate, k.slo, k.horizon, true)
+		point, err := k.measure(i, rate)
 		switch {
 		case err != nil:
 			return err
@@ -233,6 +254,15 @@ func (k *confirmation) run(rate float64, which []int) error {
 	})
 }
 
+// pooled is a run that waits for its turn.
+func pooled(ctx context.Context, pool Pool, run func() (Point, error)) (Point, error) {
+	if err := pool.Take(ctx); err != nil {
+		return Point{}, err
+	}
+	defer pool.Give()
+	return run()
+}
+
 // curve measures what the scenario does at parts of the capacity. Runs end at the
 // search's horizon, or where the queue grows without end.
 func (l *Load) curve(ctx context.Context, p *scenario.Plan, slo SLO, o Options, c *Capacity) error {
@@ -240,11 +270,9 @@ func (l *Load) curve(ctx context.Context, p *scenario.Plan, slo SLO, o Options, 
 	return each(len(o.Curve), func(i int) error {
 		step := Step{Rate: c.Rate * o.Curve[i], Points: make([]Point, len(l.sets))}
 		for k, set := range l.sets {
-			if err := o.Pool.Take(ctx); err != nil {
-				return err
-			}
-			point, err := observe(ctx, p, set, l.Seeds[k], step.Rate, slo, *o.Horizon)
-			o.Pool.Give()
+			point, err := pooled(ctx, o.Pool, func() (Point, error) {
+				return observe(ctx, p, set, l.Seeds[k], step.Rate, slo, *o.Horizon)
+			})
 			if err != nil {
 				return err
 			}

@@ -46,12 +46,12 @@ func NewPool(n int) Pool { return make(Pool, max(1, n)) }
 // Take waits until fewer than n runs are going on, or returns ctx's error. After Take
 // returns nil the caller must call Give. A nil Pool never waits.
 func (p Pool) Take(ctx context.Context) error {
-	if p == nil {
+	if p == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	select {
 	case p <- struct{}{}:
-		return ctx.Err()
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -66,8 +66,9 @@ func (p Pool) Give() {
 
 // A Capacity is the highest rate that holds, in requests a second.
 type Capacity struct {
-	// Rate is the median of the seeds', or, where Confirm was asked for, a rate that
-	// lasts under all seeds, of many under all but one in 16, at least 3 % below what fails under most; 0: even requests that are alone miss the objective.
+	// Rate is the median of the seeds'. Where Confirm was asked for, it is a rate that
+	// lasts under all seeds, of many under all but one in 16, and of a workload at least
+	// 3 % below Most. 0: even requests that are alone miss the objective.
 	Rate      float64 `json:"rate"`
 	Low       float64 `json:"low"` // of the seeds
 	High      float64 `json:"high"`
@@ -75,7 +76,7 @@ type Capacity struct {
 	Seeds     []Seed  `json:"seeds"`
 	Confirmed []Point `json:"confirmed,omitempty"` // whole runs at Rate, under the seeds of the search
 	Most      float64 `json:"most,omitempty"`      // requests/s that last under most of the seeds; 3 % more do not
-	Held      int     `json:"held,omitempty"`      // seeds under which Rate lasts, of those Tried: the search's and others
+	Held      int     `json:"held,omitempty"`      // seeds under which Rate, or a higher one, lasts, of those Tried: the search's and others
 	Tried     int     `json:"tried,omitempty"`
 	Curve     []Step  `json:"curve,omitempty"`
 }
@@ -157,9 +158,11 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	}
 	if o.Horizon != nil {
 		if o.Confirm > 0 {
-			return c, l.Confirm(ctx, p, slo, o, &c)
+			err = l.Confirm(ctx, p, slo, o, &c)
+		} else {
+			err = l.curve(ctx, p, slo, o, &c)
 		}
-		return c, l.curve(ctx, p, slo, o, &c)
+		return c, err
 	}
 	var curve []float64
 	for _, part := range o.Curve {

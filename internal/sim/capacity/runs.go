@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -166,7 +165,7 @@ func (r *Runs) add(key string, point Point) error {
 	r.known[key] = point
 	r.Added++
 	if _, err := r.file.Write(append(line, '\n')); err != nil {
-		return errors.Join(errors.New("the runs so far cannot be kept"), err)
+		return fmt.Errorf("a run cannot be kept (those kept so far are not run again): %w; make room or take another folder", err)
 	}
 	return nil
 }

@@ -228,7 +228,14 @@ func TestIntervalsHoldTheMeanAsOftenAsTheySay(t *testing.T) {
 					inside++
 				}
 			}
-			require.GreaterOrEqual(t, inside, 160, "level %v, dependence %v", level, dependence)
+			least := 178 // of 190 expected; four standard deviations below
+			switch {
+			case dependence > 0:
+				least = 160
+			case level == 0.99: // 99th percentiles of 1,000 values are a little too low
+				least = 168
+			}
+			require.GreaterOrEqual(t, inside, least, "level %v, dependence %v", level, dependence)
 		}
 	}
 	require.True(t, math.IsInf(estimateOf([]float64{1, 2, 3}, 0.99).High, 1), "too few say nothing")
@@ -273,5 +280,41 @@ func TestAWorkloadIsNeverTooShort(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, point.Short, "%v requests/s: %s", rate, point.Reason)
 		require.True(t, point.Holds, "%v requests/s, of 4.11: %s", rate, point.Reason)
+	}
+}
+
+// Ensure that a seed which held at a higher rate, but does not at the answer, brings the answer
+// down to where all runs that are reported hold.
+func TestWhatIsReportedHolds(t *testing.T) {
+	const gap = 1.9 // just below it nothing holds under the second seed
+	run := func(i int, rate float64) (Point, error) {
+		return Point{Rate: rate, Holds: rate < 2.1 && (i == 0 || rate > gap || rate < gap*0.96)}, nil
+	}
+	k := &confirmation{sets: make([]*requestSet, 2), own: 2, measure: run, observe: run}
+	k.held, k.failed = []Point{{Rate: 2, Holds: true}, {Rate: 2, Holds: true}}, make([]Point, 2)
+	rate, runs, err := k.lasting(1.89)
+	require.NoError(t, err)
+	require.Less(t, rate, gap*0.96)
+	require.Greater(t, rate, gap*0.94)
+	require.Len(t, runs, 2)
+	for _, p := range runs {
+		require.True(t, p.Holds)
+		require.Equal(t, rate, p.Rate)
+	}
+	held, _, _ := k.known(rate)
+	require.Equal(t, 2, held)
+	k.held, k.failed = make([]Point, 2), []Point{{Rate: 1e-9}, {Rate: 1e-9}}
+	_, _, err = k.lasting(1.89)
+	require.ErrorIs(t, err, ErrShort)
+}
+
+// Ensure that a wait which is over before it begins takes no turn.
+func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 100 {
+		pool := NewPool(1)
+		require.ErrorIs(t, pool.Take(done), context.Canceled)
+		require.Empty(t, pool)
 	}
 }

@@ -49,7 +49,7 @@ func (s Setup) roofline(m *Model) {
 	// each token; those of the head only where a token is generated. Of an
 	// embedding that is not also the head only some rows are read.
 	layers, head := l.sharedMatrices(s.Workers), l.headMatrix(s.Workers)
-	m.weights = l.ParameterBytes * (layers + head) / (bandwidth * e.Weights)
+	m.weights = (l.ParameterBytes*layers + l.outerBytes()*head) / (bandwidth * e.Weights)
 	m.token = 2 * layers / (flops * e.Compute)
 	m.logits = 2 * head / (flops * e.Compute)
 	if l.Experts > 0 {

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -28,10 +29,11 @@ type LLM struct {
 	Tied       bool  `json:"tied"`       // one matrix is both the embedding and the head
 	Parameters int64 `json:"parameters"` // all of them, norms, biases and positions included
 
-	ParameterBytes float64 `json:"bytes_per_parameter"`   // 2 for fp16, 0.5 for 4 bits
-	Computed       string  `json:"computed_in,omitempty"` // fp16 (default), bf16, fp8, int8 or int4: in what linear layers are computed
-	KVBytes        int     `json:"bytes_per_kv_element"`  // 2 for fp16, 1 for fp8
-	MaxLength      int     `json:"max_length"`            // tokens of a sequence
+	ParameterBytes float64 `json:"bytes_per_parameter"`                 // 2 for fp16, 0.5 for 4 bits
+	OuterBytes     float64 `json:"bytes_per_outer_parameter,omitempty"` // of what is not in the matrices of layers: embedding, head, norms; 0: ParameterBytes
+	Computed       string  `json:"computed_in,omitempty"`               // fp16 (default), bf16, fp8, int8 or int4: in what linear layers are computed
+	KVBytes        int     `json:"bytes_per_kv_element"`                // 2 for fp16, 1 for fp8
+	MaxLength      int     `json:"max_length"`                          // tokens of a sequence
 }
 
 // What dimensions may be, so that no product of them overflows.
@@ -109,8 +111,12 @@ func (l LLM) matrices(workers int) float64 {
 // weightBytes is what the parameters of one worker take. Matrices are shared
 // out; each worker has its own copy of the rest, as in the paper's artifact.
 func (l LLM) weightBytes(workers int) float64 {
-	return l.ParameterBytes * (l.matrices(workers) + float64(l.Parameters) - l.matrices(1))
+	layers := l.layerMatrices(workers)
+	return l.ParameterBytes*layers + l.outerBytes()*(l.matrices(workers)-layers+float64(l.Parameters)-l.matrices(1))
 }
+
+// outerBytes are those of a parameter outside the matrices of layers.
+func (l LLM) outerBytes() float64 { return cmp.Or(l.OuterBytes, l.ParameterBytes) }
 
 // activationElements is the most that n tokens need at once: logits and
 // their normalized form, or input, output and residual of a layer's widest
@@ -147,6 +153,9 @@ func (l LLM) check() error {
 		return fmt.Errorf("computed_in is %q, must be fp16, bf16, fp8, int8 or int4", l.Computed)
 	}
 	if err := within("bytes_per_parameter", l.ParameterBytes, 1.0/16, 8); err != nil {
+		return err
+	}
+	if err := within("bytes_per_outer_parameter", l.OuterBytes, 0, 8); err != nil {
 		return err
 	}
 	if l.Experts < 0 || l.Experts > maxHeads || l.ExpertsPerToken < 0 || l.ExpertsPerToken > l.Experts || l.Experts > 0 && l.ExpertsPerToken == 0 {

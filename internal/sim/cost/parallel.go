@@ -70,7 +70,7 @@ func (s Setup) stageWeights() float64 {
 		return l.weightBytes(s.Workers)
 	}
 	rest := float64(l.Parameters) - l.matrices(1)
-	return l.ParameterBytes * (l.layerMatrices(s.Workers)/n + l.headMatrix(s.Workers) + rest)
+	return l.ParameterBytes*l.layerMatrices(s.Workers)/n + l.outerBytes()*(l.headMatrix(s.Workers)+rest)
 }
 
 // pipeline: as many batches are under way as there are stages (vLLM's
@@ -151,17 +151,19 @@ func (s Setup) swapLink() float64 {
 const int4Bytes = (4 + 20.0/128) / 8
 
 // Quantised is the setup with weights, and keys and values, in other numbers; "" leaves
-// them. In fp8 and int8 linear layers are computed; int4 is only stored, and computed in
+// them. In int4 are the matrices of layers: AWQ and GPTQ usually leave the embedding, the
+// head and norms in 16 bits. Checkpoints in fp8 and int8 usually do, too, but engines were
+// fitted with all of these in 8 bits. In fp8 and int8 linear layers are computed; int4 is only stored, and computed in
 // fp16. The error wraps ErrFile.
 func (s Setup) Quantised(weights, kv string) (Setup, error) {
 	switch weights {
 	case "":
 	case "fp16", "bf16":
-		s.LLM.ParameterBytes, s.LLM.Computed = 2, weights
+		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = 2, 0, weights
 	case "fp8", "int8":
-		s.LLM.ParameterBytes, s.LLM.Computed = 1, weights
+		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = 1, 0, weights
 	case "int4":
-		s.LLM.ParameterBytes, s.LLM.Computed = int4Bytes, "fp16"
+		s.LLM.ParameterBytes, s.LLM.OuterBytes, s.LLM.Computed = int4Bytes, 2, "fp16"
 	default:
 		return s, fmt.Errorf("%w: weights in %q: want fp16, bf16, fp8, int8 or int4", ErrFile, weights)
 	}

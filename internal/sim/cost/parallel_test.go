@@ -30,7 +30,7 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 	}{
 		{"weights in fp8", "fp8", "", 0.5, plain.GPU.FP16 / plain.GPU.FP8, 1},
 		{"weights in int8", "int8", "", 0.5, plain.GPU.FP16 / plain.GPU.INT8, 1},
-		{"weights in int4 are computed in fp16", "int4", "", 0.2598, 1, 1},
+		{"weights in int4 are computed in fp16", "int4", "", 0.3116, 1, 1}, // the head is in 16 bits
 		{"keys and values in fp8", "", "fp8", 1, 1, 0.5},
 		{"both", "fp8", "int8", 0.5, plain.GPU.FP16 / plain.GPU.FP8, 0.5},
 		{"as it is", "bf16", "fp16", 1, 1, 1},
@@ -53,6 +53,9 @@ func TestQuantisedNumbersChangeBytesAndRates(t *testing.T) {
 			}
 		})
 	}
+	int4, err := plain.Quantised("int4", "")
+	require.NoError(t, err)
+	require.InEpsilon(t, 5.73e9, int4.LLM.weightBytes(1), 1e-3, "embedding and head are in 16 bits")
 	for _, c := range []struct{ name, gpu, weights, kv, want string }{
 		{"a GPU without fp8", "a100-40gb", "fp8", "", "cannot do"},
 		{"no such numbers", "h100-80gb", "fp3", "", "want fp16"},

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/cost"
-	"math"
 )
 
 // A trial is a change that is to be tried.
@@ -23,9 +24,9 @@ type trial struct {
 // the runs that are compared; see scale.
 func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	all := make([]Change, len(trials))
-	do := make([]func() error, len(trials))
+	do := make([]func(context.Context) error, len(trials))
 	for i := range trials {
-		do[i] = func() (err error) {
+		do[i] = func(ctx context.Context) (err error) {
 			if !s.mine(1 + i) {
 				return nil
 			}
@@ -34,7 +35,7 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 			return err
 		}
 	}
-	return all, together(do...)
+	return all, together(ctx, do...)
 }
 
 // change finds the capacity of one trial. That it cannot be is no error.
@@ -55,6 +56,8 @@ func (s *sizer) change(ctx context.Context, t trial) (Change, error) {
 		case errors.Is(err, capacity.ErrShort):
 			c.Trouble = "the requests are too few to tell"
 			return c, nil
+		case err != nil && c.Is == BlockSize:
+			return c, fmt.Errorf("block size %s: %w", c.Name, err)
 		case err != nil:
 			return c, fmt.Errorf("%s: %w", c.Name, err)
 		}
@@ -72,10 +75,17 @@ func (s *sizer) scale(c *Change) {
 	if c.Trouble != "" {
 		return
 	}
-	for i := range c.rates {
-		c.rates[i] *= s.base.Rate / s.near.Rate
-	}
+	c.rates = s.scaled(c.rates)
 	c.Rate, c.Low, c.High = s.base.Rate*(1+c.Gain), s.base.Rate*(1+c.GainLow), s.base.Rate*(1+c.GainHigh)
+}
+
+// scaled are rates of the runs that are compared as they are to what is answered.
+func (s *sizer) scaled(rates []float64) []float64 {
+	all := make([]float64, len(rates))
+	for i := range rates {
+		all[i] = rates[i] * s.base.Rate / s.near.Rate
+	}
+	return all
 }
 
 // gains compare rates seed by seed, where there is something to compare with.

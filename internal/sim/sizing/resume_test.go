@@ -3,6 +3,7 @@ package sizing
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -105,4 +106,16 @@ func TestAPlanCanBeDivided(t *testing.T) {
 	q.Folder = ""
 	_, _, err := Part(context.Background(), q)
 	require.ErrorIs(t, err, scenario.ErrScenario)
+}
+
+// Ensure that searches which go on at the same time end with the first error, once.
+func TestTheFirstErrorStopsTheOthers(t *testing.T) {
+	full := errors.New("no space left on device")
+	waits := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	err := together(context.Background(), waits, func(context.Context) error { return full }, waits)
+	require.Equal(t, full, err)
+	require.NoError(t, together(context.Background(), func(context.Context) error { return nil }))
 }

@@ -133,7 +133,7 @@ func (r *Report) bars(name, title, x string, changes []Change, base string) char
 		groups, values = append(groups, name), append(values, chart.Average(rates))
 	}
 	if base != "" {
-		add(base, r.Capacity.Rates())
+		add(base, r.asIs)
 	}
 	for _, c := range changes {
 		if c.Trouble == "" {

@@ -2,11 +2,11 @@ package sizing
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"llmmemory/internal/sim/capacity"
 	"math"
 	"sync"
+
+	"llmmemory/internal/sim/capacity"
 )
 
 func (s *sizer) report(ctx context.Context) (*Report, error) {
@@ -28,6 +28,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 	for i := range all {
 		s.scale(&all[i])
 	}
+	r.asIs = s.scaled(s.near.Rates())
 	limits, sizes := len(s.limits()), len(s.blockSizes())
 	r.Limits = ranked(all[:limits])
 	r.BlockSizes = all[limits:][:sizes]
@@ -61,8 +62,8 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 		s.tick(1)
 		return nil, nil
 	}
-	return changes, together(
-		func() error {
+	return changes, together(ctx,
+		func(ctx context.Context) error {
 			if !s.mine(0) {
 				return nil
 			}
@@ -70,7 +71,7 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 			s.tick(1)
 			return err
 		},
-		func() (err error) {
+		func(ctx context.Context) (err error) {
 			if s.near = s.found; s.load.Own == 0 { // a trace comes as a whole in every run
 				if s.near, err = s.load.Find(ctx, s.plan, s.SLO, s.compare(s.found.Rates())); err != nil {
 					return err
@@ -79,7 +80,7 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 			changes, err = s.changes(ctx, trials)
 			return err
 		},
-		func() (err error) {
+		func(ctx context.Context) (err error) {
 			// It is nearly sure that the server does not do it alone.
 			if s.Question.Target > 1.05*s.found.Rate && s.mine(1+len(trials)) {
 				s.others, err = s.otherServers(ctx)
@@ -92,15 +93,24 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 // mine says whether the i-th search is this shard's.
 func (s *sizer) mine(i int) bool { return s.Shard.Of <= 1 || i%s.Shard.Of == s.Shard.Index-1 }
 
-// together calls functions at the same time. The error is that of all.
-func together(do ...func() error) error {
-	errs := make([]error, len(do))
+// together calls functions at the same time. After an error the others are stopped; it is
+// the first one.
+func together(ctx context.Context, do ...func(ctx context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var wait sync.WaitGroup
+	var once sync.Once
+	var first error
 	for i := range do {
-		wait.Go(func() { errs[i] = do[i]() })
+		wait.Go(func() {
+			if err := do[i](ctx); err != nil {
+				once.Do(func() { first = err })
+				stop()
+			}
+		})
 	}
 	wait.Wait()
-	return errors.Join(errs...)
+	return first
 }
 
 // confirmingSeeds are runs of an hour, besides those of the search, that have to

@@ -57,6 +57,7 @@ type Report struct {
 
 	slo    capacity.SLO
 	system *sim.System
+	asIs   []float64 // requests/s of the server as it is, by seed, to draw beside changes
 }
 
 // Load is what arrives.

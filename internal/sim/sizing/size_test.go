@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/chart"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
@@ -209,6 +210,55 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	_, never := target(1e6, scenario.Scenario{})
 	require.Zero(t, never.Blocks)
 	require.Contains(t, never.Note, "--model")
+}
+
+// Ensure that more memory is not advised where it gains nothing: a server with 4 sequences at
+// once uses 2 % of it. Shorter runs hold at higher rates than those of an hour.
+func TestMemoryIsAdvisedOnlyWhereItIsMissing(t *testing.T) {
+	q := question(t, "0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca", Server: sim.Server{MaxNumSeqs: 4}})
+	q.Precision = 0.05
+	z := based(t, q)
+	z.base.Rate = 0.9 * z.near.Rate // as confirmed
+	for _, c := range []struct {
+		name         string
+		of           float64 // the answer
+		holds, near  bool
+		blocks, most int
+		says         string
+	}{
+		{"above the answer", 1.1, false, false, 0, 0, "the server does not, and memory is not what is missing: 64 times as much was tried"},
+		{"just above the answer", 1.0001, false, true, 0, 0, "the server does not, but nearly"},
+		{"below the answer", 0.9, true, false, 1, 200, "the server does; by shorter runs "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			z.Question.Target = c.of * z.base.Rate
+			found := &Target{Rate: z.Question.Target, Holds: c.holds, MostBlocks: mostMemory * z.plan.Scenario.Server.NumGPUBlocks}
+			var err error
+			found.Blocks, err = z.blocks(context.Background(), found)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, found.Blocks, c.blocks)
+			require.LessOrEqual(t, found.Blocks, c.most)
+			require.Equal(t, c.near, found.Near)
+			require.Contains(t, found.memory(z.memory()), c.says)
+		})
+	}
+}
+
+// Ensure that a change which gains nothing has the bar and the rate of the server as it is,
+// and that the rates of the search are not taken for those of the answer, which is below.
+func TestAChangeThatGainsNothingIsDrawnAsTheServer(t *testing.T) {
+	found := capacity.Capacity{Rate: 2.2, Low: 2.1, High: 2.3, Seeds: []capacity.Seed{{Seed: 1, Rate: 2.1}, {Seed: 2, Rate: 2.3}}}
+	s := &sizer{near: found, base: found}
+	s.base.Rate = 2
+	same := Change{Name: "the same", Is: KVMemory, rates: s.near.Rates()}
+	s.scale(&same)
+	r := &Report{Capacity: s.base, Setup: "x", Load: Load{Seeds: []uint64{1, 2}}, Limits: []Change{same}, asIs: s.scaled(s.near.Rates())}
+	bars := r.bars("n", "t", "x", r.Limits, "as it is").Panels[0].Data.(chart.Bars)
+	require.Equal(t, []string{"as it is", "the same"}, bars.Groups)
+	require.Equal(t, bars.Series[0].Values[0], bars.Series[0].Values[1])
+	require.InDelta(t, 2, bars.Series[0].Values[0].Mean, 1e-9)
+	require.InDelta(t, 2, same.Rate, 1e-9)
+	require.Contains(t, r.verdict(), "2.00 requests/s under  (seeds 1-2, whose shorter runs hold 2.10 to 2.30); ")
 }
 
 // Ensure that the report, as text and as files, is the same however many runs go

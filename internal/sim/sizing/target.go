@@ -19,11 +19,14 @@ type Target struct {
 	Holds bool    `json:"holds"` // as the server is
 
 	// Blocks is the smallest number that holds, to 2 %; 0: none up to MostBlocks
-	// does, it is not memory that is missing. That more blocks are never worse is
-	// taken for granted.
+	// does, it is not memory that is missing, or the target is too near to the capacity
+	// to tell. It is that of shorter runs, which are not confirmed, at a rate that is to
+	// theirs what the target is to the answer. That more blocks are never worse is taken
+	// for granted.
 	Blocks     int   `json:"blocks"`
 	Bytes      int64 `json:"bytes"`
 	MostBlocks int   `json:"mostBlocks"`
+	Near       bool  `json:"near,omitempty"` // to the capacity: shorter runs hold with the server's own blocks
 
 	// Servers are ways to have it with more GPUs, the scenario's own first.
 	Servers []Server `json:"servers"`
@@ -160,6 +163,8 @@ func (s *sizer) server(workers int, c capacity.Capacity, confirmed bool) Server 
 	return v
 }
 
+// holds says whether a number of blocks holds at the target, by shorter runs. These hold at
+// higher rates than those of an hour, so the target is scaled by what they make of the server.
 func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	v := s.plan.Scenario.Server
 	v.NumGPUBlocks = blocks
@@ -170,7 +175,7 @@ func (s *sizer) holds(ctx context.Context, blocks int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target, s.pool)
+	return s.load.Holds(ctx, plan, s.SLO, s.Question.Target*s.near.Low/s.base.Rate, s.pool)
 }
 
 // blocks bisects between what the longest request needs and what there is, or
@@ -182,6 +187,10 @@ func (s *sizer) blocks(ctx context.Context, t *Target) (int, error) {
 	}
 	high := v.NumGPUBlocks
 	if !t.Holds {
+		var err error
+		if t.Near, err = s.holds(ctx, high); err != nil || t.Near {
+			return 0, err
+		}
 		high = t.MostBlocks
 		if ok, err := s.holds(ctx, high); err != nil || !ok {
 			return 0, err

@@ -62,7 +62,7 @@ func (r *Report) verdict() string {
 	}
 	spread := r.Load.seeds()
 	if len(c.Seeds) > 1 {
-		spread += fmt.Sprintf(": up to %s to %s", rate(c.Low), rate(c.High))
+		spread += fmt.Sprintf(", whose shorter runs hold %s to %s", rate(c.Low), rate(c.High))
 	}
 	return fmt.Sprintf("%s: %s requests/s under %s (%s%s); %s", r.Setup, rate(c.Rate), r.SLO, spread, trace, r.limited())
 }
@@ -208,7 +208,7 @@ func (r *Report) lasts() string {
 	if c.Tried == 1 {
 		return fmt.Sprintf("it held for %.0f s of arrivals", p.Span)
 	}
-	return fmt.Sprintf("it held for %.0f s of arrivals under %s; %s/s hold under most of them, and 3 %% more do not", p.Span, seeds(c), rate(c.Most))
+	return fmt.Sprintf("it, or a higher rate, held for %.0f s of arrivals under %s; %s/s hold under most of them, and 3 %% more do not", p.Span, seeds(c), rate(c.Most))
 }
 
 // seeds says under which the answer holds.
@@ -354,20 +354,28 @@ func (r *Report) writeTake(w io.Writer) {
 // kernels is what every reader of block sizes has to know.
 const kernels = "small blocks cost an attention kernel time, which is not modelled: sizes below 16 show only what memory gains"
 
-func (r *Report) writeTarget(w io.Writer) {
-	t := r.Target
-	block := r.Memory.BlockSize
-	fmt.Fprintf(w, "\nfor %s/s\t", rate(t.Rate))
+// memory is what the target takes of it.
+func (t *Target) memory(m Memory) string {
+	blocks := fmt.Sprintf("%d blocks of %d, %.1f GB,", t.Blocks, m.BlockSize, float64(t.Bytes)/1e9)
 	switch {
 	case t.Holds && t.Blocks > 0:
-		fmt.Fprintf(w, "the server does; %d blocks of %d, %.1f GB, suffice\n", t.Blocks, block, float64(t.Bytes)/1e9)
+		return fmt.Sprintf("the server does; by shorter runs %s suffice", blocks)
 	case t.Holds:
-		fmt.Fprint(w, "the server does\n")
+		return "the server does"
+	case t.Near:
+		return "the server does not, but nearly; shorter runs do not show that memory is missing"
 	case t.Blocks > 0:
-		fmt.Fprintf(w, "the server does not; it would with %d blocks of %d, %.1f GB, instead of %d\n", t.Blocks, block, float64(t.Bytes)/1e9, r.Memory.Blocks)
-	default:
-		fmt.Fprintf(w, "the server does not, and no memory helps: %d times as much was tried\n", t.MostBlocks/r.Memory.Blocks)
+		return fmt.Sprintf("the server does not; by shorter runs it would with %s instead of %d", blocks, m.Blocks)
+	case t.MostBlocks > 0 && m.Blocks > 0:
+		return fmt.Sprintf("the server does not, and memory is not what is missing: %d times as much was tried", t.MostBlocks/m.Blocks)
 	}
+	return "the server does not"
+}
+
+func (r *Report) writeTarget(w io.Writer) {
+	t := r.Target
+	fmt.Fprintln(w)
+	fact(w, fmt.Sprintf("for %s/s", rate(t.Rate)), t.memory(r.Memory))
 	for _, s := range t.Servers {
 		price := ""
 		if r.Money != nil {
