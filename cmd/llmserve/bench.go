@@ -45,11 +45,17 @@ func benchCommand() *cobra.Command {
 			if err := b.check(); err != nil {
 				return err
 			}
-			l, err := open(args[0], &o)
+			l, err := prepare(args[0], &o)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, l.close()) }()
+			if need := b.prefixLen + b.inputLen + b.outputLen; need > l.longest {
+				return fmt.Errorf("a request has %d tokens, the longest sequence %d", need, l.longest)
+			}
+			if err := l.loadWeights(&o); err != nil {
+				return err
+			}
 			return l.bench(c.Context(), c.OutOrStdout(), &o, &b)
 		},
 	}
@@ -89,9 +95,6 @@ func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *b
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	if need := b.prefixLen + b.inputLen + b.outputLen; need > e.Config().MaxModelLen {
-		return fmt.Errorf("a request has %d tokens, the longest sequence %d", need, e.Config().MaxModelLen)
-	}
 	begin := time.Now()
 	timings := l.load(ctx, e, b)
 	r := summarize(b, timings, time.Since(begin))
@@ -111,7 +114,7 @@ func (l *loaded) load(ctx context.Context, e *engine.Engine, b *benchOptions) []
 	draw := func(n int) []int32 {
 		ids := make([]int32, n)
 		for i := range ids {
-			ids[i] = rnd.Int32N(int32(l.model.VocabSize))
+			ids[i] = rnd.Int32N(int32(l.config.VocabSize))
 		}
 		return ids
 	}

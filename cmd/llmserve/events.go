@@ -28,22 +28,28 @@ func (o *eventOptions) flags(f *pflag.FlagSet) {
 const seedOfHashes = "0"
 
 // open opens the sockets, if there are to be any.
-func (o *eventOptions) open(c *engine.Config) (err error) {
+func (o *eventOptions) open(noCaching bool) (err error) {
 	if o.endpoint == "" {
 		if o.replay != "" || o.topic != "" {
 			return fmt.Errorf("--kv-events-replay and --kv-events-topic need --kv-events")
 		}
 		return nil
 	}
-	if c.NoPrefixCaching {
+	if noCaching {
 		return fmt.Errorf("--kv-events publishes what is in the prefix cache; leave --no-prefix-caching out")
 	}
 	o.publisher, err = publish.New(publish.Config{Endpoint: o.endpoint, ReplayEndpoint: o.replay, Topic: o.topic})
 	if err != nil {
 		return fmt.Errorf("--kv-events: %w", err)
 	}
-	c.KVEvents, c.Hash = o.publisher, blockhash.CBOR(seedOfHashes)
 	return nil
+}
+
+// publishTo has an engine publish its events at the sockets that are open.
+func (o *eventOptions) publishTo(c *engine.Config) {
+	if o.publisher != nil {
+		c.KVEvents, c.Hash = o.publisher, blockhash.CBOR(seedOfHashes)
+	}
 }
 
 // close sends what is queued.

@@ -202,10 +202,11 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		return path
 	}
 	tokenizer := `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}`
-	write("none/config.json", "{}")
 	write("mamba/config.json", `{"model_type": "mamba"}`)
 	write("mamba/tokenizer.json", tokenizer)
-	write("bare/config.json", `{"model_type": "llama", "vocab_size": 1, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}`)
+	bare := `{"model_type": "llama", "vocab_size": 1, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}`
+	write("none/config.json", bare)
+	write("bare/config.json", bare)
 	write("bare/tokenizer.json", tokenizer)
 	tests := []struct {
 		name string
@@ -228,7 +229,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"events without a cache", []string{"demo", "--kv-events", "tcp://*:0", "--no-prefix-caching"}, "leave --no-prefix-caching out"},
 		{"no address for events", []string{"demo", "--kv-events", "here"}, "--kv-events: socket here"},
 		{"the demo by two workers", []string{"demo", "--tensor-parallel-size", "2"}, "the demo has 3 heads"},
-		{"threads", []string{"demo", "--threads", "0"}, "0 workers"},
+		{"threads", []string{"demo", "--threads", "0"}, "--threads is 0"},
 		{"longest sequence", []string{"demo", "--max-model-len", "100000"}, "the model knows positions up to 4096"},
 	}
 	for _, test := range tests {

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,39 +56,49 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute a prompt again even if its beginning is in memory")
 }
 
-// A loaded model is ready to be served.
+// A loaded model is ready to be served. Until loadWeights was called it has no weights.
 type loaded struct {
 	name      string
-	pool      *parallel.Pool
-	model     *model.Model
-	peers     []engine.Peer // workers beside the first
+	config    *model.Config
+	longest   int // tokens of a sequence
+	workers   []engine.Peer
 	tokenizer *tokenizer.Tokenizer
 	template  *chat.Template
+
+	files *weights.GGUF // nil: a folder
+	part  func(*parallel.Pool, model.Part) (*model.Model, error)
 }
 
 func (l *loaded) weightBytes() int {
-	n := l.model.WeightBytes()
-	for _, p := range l.peers {
-		n += p.Model.WeightBytes()
+	n := 0
+	for _, w := range l.workers {
+		n += w.Model.WeightBytes()
 	}
 	return n
 }
 
 func (l *loaded) close() error {
-	err := l.model.Close()
-	l.pool.Close()
-	for _, p := range l.peers {
-		err = errors.Join(err, p.Model.Close())
-		p.Pool.Close()
+	var err error
+	for _, w := range l.workers {
+		if w.Model != nil {
+			err = errors.Join(err, w.Model.Close())
+		}
+		w.Pool.Close()
 	}
+	return errors.Join(err, l.closeFiles())
+}
+
+func (l *loaded) closeFiles() error {
+	if l.files == nil {
+		return nil
+	}
+	err := l.files.Close()
+	l.files = nil
 	return err
 }
 
 // loadDemo builds the model that needs no file.
 func loadDemo(o *modelOptions) (*loaded, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
 	if o.workers != 1 {
 		return nil, errors.New("--tensor-parallel-size: the demo has 3 heads, which are for one worker")
 	}
@@ -100,19 +108,51 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 	}
 	m, tok, err := induction.New(pool)
 	if err != nil {
+		pool.Close()
 		return nil, err
 	}
-	t, err := chat.New(induction.Template, nil)
-	return &loaded{name: "demo", pool: pool, model: m, tokenizer: tok, template: t}, err
+	l := &loaded{name: "demo", config: &m.Config, workers: []engine.Peer{{Model: m, Pool: pool}}, tokenizer: tok}
+	if l.template, err = chat.New(induction.Template, nil); err == nil {
+		err = l.check(o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.close())
+	}
+	return l, nil
 }
 
-// check looks at what can be known before a model is loaded.
+// check looks at what can be known without a model.
 func (o *modelOptions) check() error {
 	if !(o.kvGB > 0 && o.kvGB < 1<<20) {
 		return fmt.Errorf("--kv-cache-gb is %v; it must be above 0", o.kvGB)
 	}
 	if have, ok := model.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have) {
-		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available", o.kvGB, float64(have)/(1<<30))
+		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
+	}
+	if n := o.workers; n != 1 && n != 2 && n != 4 {
+		return fmt.Errorf("--tensor-parallel-size is %d; 1, 2 and 4 are possible", n)
+	}
+	if o.threads < 1 {
+		return fmt.Errorf("--threads is %d; it must be at least 1", o.threads)
+	}
+	return nil
+}
+
+// check looks at what can be known from a model's shape and the flags.
+func (l *loaded) check(o *modelOptions) error {
+	c, err := o.engine()
+	if err == nil {
+		l.longest, err = c.Check(l.config, o.workers)
+	}
+	return err
+}
+
+// checkMemory compares what weights, keys and values will take with what there is.
+func (o *modelOptions) checkMemory(files *weights.Tensors) error {
+	need, kv := model.PackedBytes(files), int(o.kvGB*(1<<30))
+	if have, ok := model.AvailableMemory(); ok && need+kv > have {
+		return fmt.Errorf("the weights take about %d MB, keys and values %d MB, and %d MB of memory are available: give a smaller --kv-cache-gb, or a model with smaller weights",
+			need>>20, kv>>20, have>>20)
 	}
 	return nil
 }
@@ -127,22 +167,18 @@ func needsModel(n int, names string) cobra.PositionalArgs {
 	}
 }
 
-// open opens what a user calls a model: demo, a folder or a file.
-func open(name string, o *modelOptions) (*loaded, error) {
-	if name == "demo" {
+// prepare reads all of a model but its weights, and refuses what cannot be served. A model is
+// demo, a folder or a GGUF file.
+func prepare(path string, o *modelOptions) (*loaded, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if path == "demo" {
 		return loadDemo(o)
 	}
-	return load(name, o)
-}
-
-// load opens a folder or a GGUF file.
-func load(path string, o *modelOptions) (*loaded, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w; MODEL is a folder or a .gguf file", err)
-	}
-	if err := o.check(); err != nil {
-		return nil, err
 	}
 	l := &loaded{name: strings.TrimSuffix(filepath.Base(path), ".gguf")}
 	if info.IsDir() {
@@ -151,40 +187,41 @@ func load(path string, o *modelOptions) (*loaded, error) {
 		err = l.openGGUF(path, o)
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
 }
 
-// open loads the parts of a model, each by the threads of its worker, so that weights
-// are near them.
-func (l *loaded) open(o *modelOptions, part func(*parallel.Pool, model.Part) (*model.Model, error)) error {
-	if n := o.workers; n != 1 && n != 2 && n != 4 {
-		return fmt.Errorf("--tensor-parallel-size is %d; 1, 2 and 4 are possible", n)
+// loadWeights reads and packs the parts of a model, each by the threads of its worker, so that weights
+// are near them. What is there when it fails can be closed.
+func (l *loaded) loadWeights(o *modelOptions) error {
+	if l.workers != nil {
+		return nil // the demo
 	}
-	var opened []engine.Peer
 	for rank := range o.workers {
 		pool, err := o.pool(rank)
-		if err == nil {
-			var m *model.Model
-			if m, err = part(pool, model.Part{Rank: rank, Size: o.workers}); err == nil {
-				opened = append(opened, engine.Peer{Model: m, Pool: pool})
-				continue
-			}
-			pool.Close()
+		if err != nil {
+			return err
 		}
-		for _, p := range opened {
-			err = errors.Join(err, p.Model.Close())
-			p.Pool.Close()
-		}
-		return err
+		l.workers = append(l.workers, engine.Peer{Pool: pool})
 	}
-	l.model, l.pool, l.peers = opened[0].Model, opened[0].Pool, opened[1:]
-	return nil
+	for rank := range l.workers {
+		var err error
+		w := &l.workers[rank]
+		if w.Model, err = l.part(w.Pool, model.Part{Rank: rank, Size: o.workers}); err != nil {
+			return err
+		}
+	}
+	return l.closeFiles()
 }
 
-// openFolder opens the tokenizer first: without it loading would be for nothing.
 func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
+	if l.config, err = model.ReadConfig(dir); err != nil {
+		return err
+	}
+	if err := l.check(o); err != nil {
+		return err
+	}
 	if l.tokenizer, err = tokenizer.Open(dir); err != nil {
 		return err
 	}
@@ -197,17 +234,28 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 			return err
 		}
 	}
-	return l.open(o, func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
+	files, err := weights.OpenSafetensors(dir)
+	if err != nil {
+		return err
+	}
+	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
 		return model.OpenFolder(dir, pool, part)
-	})
+	}
+	return errors.Join(o.checkMemory(files), files.Close())
 }
 
-func (l *loaded) openGGUF(path string, o *modelOptions) error {
+func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	g, err := weights.OpenGGUF(path)
 	if err != nil {
 		return err
 	}
-	defer g.Close()
+	l.files = g
+	if l.config, err = model.ConfigFromGGUF(g); err != nil {
+		return err
+	}
+	if err := l.check(o); err != nil {
+		return err
+	}
 	if l.tokenizer, err = tokenizer.FromGGUF(g.Meta); err != nil {
 		return err
 	}
@@ -222,7 +270,8 @@ func (l *loaded) openGGUF(path string, o *modelOptions) error {
 			return err
 		}
 	}
-	return l.open(o, func(pool *parallel.Pool, part model.Part) (*model.Model, error) { return model.OpenGGUF(g, pool, part) })
+	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) { return model.OpenGGUF(g, pool, part) }
+	return o.checkMemory(g.Tensors)
 }
 
 // folderTemplate reads chat_template.jinja, or tokenizer_config.json, which also
@@ -258,78 +307,27 @@ func folderTemplate(dir string) (source string, tokens map[string]string, err er
 	return source, tokens, nil
 }
 
-// pool makes the threads of a worker: its share of all.
-func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
-	leaveRoomBesideTheModel(o.threads)
-	threads := o.threads
-	var cpus []int
-	if o.cpus != "" {
-		var err error
-		if cpus, err = parseCPUs(o.cpus); err != nil {
-			return nil, fmt.Errorf("--cpus %s: %w", o.cpus, err)
-		}
-		threads = min(threads, len(cpus))
+// engine is what an engine is told by the flags.
+func (o *modelOptions) engine() (engine.Config, error) {
+	types := map[string]attention.DType{"auto": attention.F16, "f16": attention.F16, "bf16": attention.BF16, "f32": attention.F32}
+	dtype, ok := types[o.kvType]
+	if !ok {
+		return engine.Config{}, fmt.Errorf("--kv-cache-dtype is %q; f32, f16, bf16 and auto are possible", o.kvType)
 	}
-	if o.workers > 1 {
-		from, to := threads*rank/o.workers, threads*(rank+1)/o.workers
-		if threads = to - from; cpus != nil {
-			cpus = cpus[from:to]
-		}
-		if threads == 0 && cpus == nil {
-			threads = 1 // more workers than threads
-		}
-	}
-	if cpus != nil && threads == 0 {
-		return nil, fmt.Errorf("--cpus %s: %d workers need a processor each", o.cpus, o.workers)
-	}
-	return parallel.New(threads, cpus...)
-}
-
-// parseCPUs reads a list of processors as Linux writes it: 0-3,8.
-func parseCPUs(list string) (cpus []int, err error) {
-	for part := range strings.SplitSeq(list, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		first, err1 := strconv.Atoi(from)
-		last, err2 := strconv.Atoi(to)
-		if err1 != nil || err2 != nil || first < 0 || last < first || last >= 1<<16 {
-			return nil, fmt.Errorf("%q is neither a processor nor a range like 0-3", part)
-		}
-		for cpu := first; cpu <= last; cpu++ {
-			if slices.Contains(cpus, cpu) {
-				return nil, fmt.Errorf("processor %d is named twice", cpu)
-			}
-			cpus = append(cpus, cpu)
-		}
-	}
-	return cpus, nil
-}
-
-// leaveRoomBesideTheModel lets the scheduler and those who wait for tokens run while all threads
-// compute: Go would have them wait until one of the computing threads is preempted, up to 10 ms.
-func leaveRoomBesideTheModel(threads int) {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), threads+2))
-	}
+	return engine.Config{
+		BlockSize: o.blockSize, KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,
+		MaxNumSeqs: o.maxSeqs, MaxNumBatchedTokens: o.maxTokens, MaxWaiting: o.maxWaiting, NoPrefixCaching: o.noCaching,
+		NumSpeculativeTokens: o.speculative, NoAsyncScheduling: o.noAsync,
+	}, nil
 }
 
 // engine starts an engine over a model.
 func (l *loaded) engine(o *modelOptions, observer engine.Observer) (*engine.Engine, error) {
-	types := map[string]attention.DType{"auto": attention.F16, "f16": attention.F16, "bf16": attention.BF16, "f32": attention.F32}
-	dtype, ok := types[o.kvType]
-	if !ok {
-		return nil, fmt.Errorf("--kv-cache-dtype is %q; f32, f16, bf16 and auto are possible", o.kvType)
-	}
-	c := engine.Config{
-		Model: l.model, Tokenizer: l.tokenizer, Pool: l.pool, Peers: l.peers, BlockSize: o.blockSize,
-		KVCacheBytes: int64(o.kvGB * (1 << 30)), KVCacheDType: dtype, MaxModelLen: o.maxModelLen,
-		MaxNumSeqs: o.maxSeqs, MaxNumBatchedTokens: o.maxTokens, MaxWaiting: o.maxWaiting, NoPrefixCaching: o.noCaching,
-		NumSpeculativeTokens: o.speculative, NoAsyncScheduling: o.noAsync,
-	}
-	if err := o.events.open(&c); err != nil {
+	c, err := o.engine()
+	if err != nil {
 		return nil, err
 	}
+	c.Model, c.Pool, c.Peers, c.Tokenizer = l.workers[0].Model, l.workers[0].Pool, l.workers[1:], l.tokenizer
+	o.events.publishTo(&c)
 	return engine.New(c, observer)
 }

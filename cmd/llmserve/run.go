@@ -24,7 +24,7 @@ func runCommand() *cobra.Command {
 		Example: "  llmserve run demo 'The door code is 4711. The door' --temperature 0 --max-tokens 13",
 		Args:    needsModel(2, "MODEL PROMPT"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			l, err := open(args[0], &o)
+			l, err := prepare(args[0], &o)
 			if err != nil {
 				return err
 			}
@@ -35,6 +35,12 @@ func runCommand() *cobra.Command {
 				r.Seed = uint64(seed)
 			}
 			if r.Prompt, err = l.prompt(args[1], asChat); err != nil {
+				return err
+			}
+			if err := r.Check(l.longest, l.config.VocabSize); err != nil {
+				return err
+			}
+			if err := l.loadWeights(&o); err != nil {
 				return err
 			}
 			return l.run(c, &o, r)

@@ -52,11 +52,7 @@ func demoCommand() *cobra.Command {
 			"earlier occurrence of the end of the text and continues as the text did there, byte by byte. In a chat it repeats the last message.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			l, err := loadDemo(&o.model)
-			if err != nil {
-				return err
-			}
-			return serve(c.Context(), c.OutOrStdout(), &o, l)
+			return serveModel(c.Context(), c.OutOrStdout(), &o, "demo")
 		},
 	}
 	o.model.flags(c.Flags())
@@ -67,22 +63,49 @@ func demoCommand() *cobra.Command {
 	return c
 }
 
-func serveModel(ctx context.Context, out io.Writer, o *options, path string) error {
+func serveModel(ctx context.Context, out io.Writer, o *options, path string) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
 	begin := time.Now()
-	l, err := load(path, &o.model)
+	l, err := prepare(path, &o.model)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s\n",
-		l.name, l.model.Family, l.model.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels())
+	defer func() { err = errors.Join(err, l.close()) }()
+	if err := o.model.events.open(o.model.noCaching); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.model.events.close()) }()
+	if err := l.loadWeights(&o.model); err != nil {
+		return err
+	}
+	if path != "demo" {
+		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s\n",
+			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels())
+	}
 	return serve(ctx, out, o, l)
+}
+
+// check looks at what can be known before a model is loaded. The port is only tried: nobody should
+// be able to connect as long as nobody answers.
+func (o *options) check() error {
+	if o.limits.Requests < 0 || o.limits.Tokens < 0 {
+		return errors.New("--requests-per-minute and --tokens-per-minute must be at least 0")
+	}
+	listener, err := o.listen()
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func (o *options) listen() (net.Listener, error) {
+	return net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
 }
 
 // serve answers until ctx ends, and then until the requests there are answered.
 func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
-	if o.limits.Requests < 0 || o.limits.Tokens < 0 {
-		return errors.Join(errors.New("--requests-per-minute and --tokens-per-minute must be at least 0"), l.close())
-	}
 	name := o.name
 	if name == "" {
 		name = l.name
@@ -90,7 +113,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	metrics := openai.NewMetrics(name)
 	e, err := l.engine(&o.model, metrics)
 	if err != nil {
-		return errors.Join(err, o.model.events.close(), l.close())
+		return err
 	}
 	metrics.Watch(e)
 	keys := o.keys
@@ -98,9 +121,9 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		keys = append(keys, key)
 	}
 	pages, stop := memoryPages(e, name)
-	listener, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
+	listener, err := o.listen()
 	if err != nil {
-		return errors.Join(err, e.Close(), o.model.events.close(), l.close())
+		return errors.Join(err, e.Close())
 	}
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
@@ -130,7 +153,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	if errors.Is(shutdown, context.DeadlineExceeded) {
 		shutdown = server.Close()
 	}
-	return errors.Join(err, <-stopped, o.model.events.close(), shutdown, l.close())
+	return errors.Join(err, <-stopped, shutdown)
 }
 
 func example(name string) string {

@@ -62,15 +62,32 @@ type EventPublisher interface {
 // maxSpeculative keeps the logits of a step small.
 const maxSpeculative = 16
 
-// complete fills in defaults and refuses what cannot work.
-func (c *Config) complete() error {
+// Check tells whether the engine could serve a model of the given shape, without the model:
+// Model, Tokenizer, Pool and Peers are not looked at. It returns the longest sequence.
+func (c Config) Check(m *model.Config, workers int) (maxModelLen int, err error) {
+	if err := (model.Part{Size: workers}).Check(m); err != nil {
+		return 0, err
+	}
+	_, err = c.complete(m, workers)
+	return c.MaxModelLen, err
+}
+
+// complete fills in defaults, refuses what cannot work, and sizes the memory for keys and values.
+func (c *Config) complete(m *model.Config, workers int) (kvstore.Config, error) {
+	if err := c.defaults(m); err != nil {
+		return kvstore.Config{}, err
+	}
+	return c.stores(m, workers)
+}
+
+func (c *Config) defaults(m *model.Config) error {
 	c.fit = c.MaxModelLen == 0
 	for _, d := range []struct {
 		value     *int
 		otherwise int
 		name      string
 	}{
-		{&c.BlockSize, 16, "block size"}, {&c.MaxModelLen, c.Model.MaxModelLen, "longest sequence"},
+		{&c.BlockSize, 16, "block size"}, {&c.MaxModelLen, m.MaxModelLen, "longest sequence"},
 		{&c.MaxNumSeqs, 64, "number of sequences"}, {&c.MaxNumBatchedTokens, 512, "number of tokens in a step"},
 		{&c.MaxWaiting, 1024, "number of waiting requests"},
 	} {
@@ -84,23 +101,23 @@ func (c *Config) complete() error {
 	if n := c.NumSpeculativeTokens; n < 0 || n > maxSpeculative {
 		return fmt.Errorf("%w: %d speculative tokens; 0 to %d are possible", ErrConfig, n, maxSpeculative)
 	}
-	if want := c.Model.Part().Size; want != 1+len(c.Peers) {
-		return fmt.Errorf("%w: a model of %d parts for %d workers", ErrConfig, want, 1+len(c.Peers))
+	if c.MaxModelLen < 2 {
+		return fmt.Errorf("%w: the longest sequence is %d; it has at least a token of the prompt and one of the answer", ErrConfig, c.MaxModelLen)
 	}
-	if c.MaxModelLen > c.Model.MaxModelLen {
-		return fmt.Errorf("%w: sequences of %d tokens, the model knows positions up to %d", ErrConfig, c.MaxModelLen, c.Model.MaxModelLen)
+	if c.MaxModelLen > m.MaxModelLen {
+		return fmt.Errorf("%w: sequences of %d tokens, the model knows positions up to %d", ErrConfig, c.MaxModelLen, m.MaxModelLen)
 	}
 	return nil
 }
 
 // stores sizes the memory for keys and values of each worker. The scheduler keeps one
 // block, the null block, for itself.
-func (c *Config) stores() (kvstore.Config, error) {
-	k := kvstore.Config{Shape: c.Model.KVShape(c.BlockSize, c.KVCacheDType), Layers: c.Model.NumLayers}
+func (c *Config) stores(m *model.Config, workers int) (kvstore.Config, error) {
+	k := kvstore.Config{Shape: m.KVShapeOf(model.Part{Size: workers}, c.BlockSize, c.KVCacheDType), Layers: m.NumLayers}
 	if err := k.Shape.Check(); err != nil {
 		return k, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	all := int64(1 + len(c.Peers))
+	all := int64(workers)
 	k.NumBlocks = k.BlocksIn(c.KVCacheBytes / all)
 	if c.fit && k.NumBlocks > 1 {
 		c.MaxModelLen = min(c.MaxModelLen, (k.NumBlocks-1)*c.BlockSize)

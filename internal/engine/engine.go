@@ -41,10 +41,10 @@ type Engine struct {
 
 // New makes an engine and starts its loop. observer may be nil.
 func New(config Config, observer Observer) (*Engine, error) {
-	if err := config.complete(); err != nil {
-		return nil, err
+	if want := config.Model.Part().Size; want != 1+len(config.Peers) {
+		return nil, fmt.Errorf("%w: a model of %d parts for %d workers", ErrConfig, want, 1+len(config.Peers))
 	}
-	store, err := config.stores()
+	store, err := config.complete(&config.Model.Config, 1+len(config.Peers))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (e *Engine) Config() Config { return e.config }
 // ErrClosed.
 func (e *Engine) Submit(r Request) (*Stream, error) {
 	r.N = max(r.N, 1)
-	if err := e.check(&r); err != nil {
+	if err := r.Check(e.config.MaxModelLen, e.config.Model.VocabSize); err != nil {
 		return nil, err
 	}
 	s := &Stream{engine: e, request: &r, open: r.N, wake: make(chan struct{}, 1)}

@@ -34,17 +34,17 @@ var (
 // MaxN is how many answers a request can ask for.
 const MaxN = 128
 
-// check refuses what cannot be served, before anything is allocated.
-func (e *Engine) check(r *Request) error {
-	longest := e.config.MaxModelLen
+// Check refuses what an engine cannot answer whose longest sequence has maxModelLen tokens of a vocabulary.
+// The error is a *sampling.Invalid.
+func (r *Request) Check(maxModelLen, vocab int) error {
 	bad := func(param, format string, args ...any) error {
 		return &sampling.Invalid{Param: param, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case len(r.Prompt) == 0:
 		return bad("prompt", "The prompt is empty.")
-	case len(r.Prompt) >= longest:
-		return bad("prompt", "The prompt has %d tokens; the model's maximum context length is %d tokens, of which at least one is the answer's.", len(r.Prompt), longest)
+	case len(r.Prompt) >= maxModelLen:
+		return bad("prompt", "The prompt has %d tokens; the model's maximum context length is %d tokens, of which at least one is the answer's.", len(r.Prompt), maxModelLen)
 	case r.N < 0 || r.N > MaxN:
 		return bad("n", "n is %d; it must be from 1 to %d.", r.N, MaxN)
 	case r.MaxTokens < 1:
@@ -61,12 +61,12 @@ func (e *Engine) check(r *Request) error {
 	}
 	for _, ids := range [][]int32{r.Prompt, r.StopTokenIDs} {
 		for _, id := range ids {
-			if id < 0 || int(id) >= e.config.Model.VocabSize {
-				return bad("prompt", "Token %d is not in the vocabulary, which has %d.", id, e.config.Model.VocabSize)
+			if id < 0 || int(id) >= vocab {
+				return bad("prompt", "Token %d is not in the vocabulary, which has %d.", id, vocab)
 			}
 		}
 	}
-	return r.Params.Check(e.config.Model.VocabSize)
+	return r.Params.Check(vocab)
 }
 
 // Finish is why an answer ended; OpenAI's finish_reason.

@@ -7,9 +7,9 @@ import (
 	"llmmemory/internal/model/weights"
 )
 
-// configFromGGUF reads the metadata of a GGUF file. Mistral calls itself llama
+// ConfigFromGGUF reads the metadata of a GGUF file. Mistral calls itself llama
 // there.
-func configFromGGUF(g *weights.GGUF) (*Config, error) {
+func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 	family := g.Meta["general.architecture"].String()
 	if family != "llama" && family != "qwen2" && family != "qwen3" {
 		return nil, fmt.Errorf("%w: general.architecture is %q; llama, qwen2 and qwen3 are supported in GGUF", ErrModel, family)

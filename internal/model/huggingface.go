@@ -57,9 +57,9 @@ type scaling struct {
 	Llama3
 }
 
-// readConfig reads config.json, and the tokens that end a sequence from
+// ReadConfig reads config.json of a folder, and the tokens that end a sequence from
 // generation_config.json where it has them.
-func readConfig(dir string) (*Config, error) {
+func ReadConfig(dir string) (*Config, error) {
 	data, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w; a folder needs config.json, model.safetensors and a tokenizer", ErrModel, err)

@@ -66,6 +66,9 @@ func (t turned) Row(i int, dst []float32) {
 
 // pack packs a source in parallel.
 func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix.Matrix, error) {
+	if l.shapes {
+		return &matrix.Matrix{Out: out, In: in, Block: block}, nil
+	}
 	m, err := l.weights.New(kind, out, in, block)
 	if err != nil {
 		return nil, err
@@ -148,7 +151,7 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 			rows = s.rows[i]
 		}
 		c := &cut{source: t, rows: rows, width: s.in, cols: s.cols, block: t.Block()}
-		if l.names.transposed {
+		if l.names.transposed && !l.shapes {
 			c.source = turned{t.Vector(), t.Rows, t.Cols}
 		}
 		lin.out += count(rows)

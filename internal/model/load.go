@@ -69,7 +69,7 @@ func (m *Model) WeightBytes() int {
 // OpenFolder loads a part of a folder as Hugging Face publishes it. Memory is checked
 // before any of it is taken.
 func OpenFolder(dir string, pool *parallel.Pool, part Part) (*Model, error) {
-	c, err := readConfig(dir)
+	c, err := ReadConfig(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func OpenFolder(dir string, pool *parallel.Pool, part Part) (*Model, error) {
 
 // OpenGGUF loads a part of a GGUF file that is open.
 func OpenGGUF(g *weights.GGUF, pool *parallel.Pool, part Part) (*Model, error) {
-	c, err := configFromGGUF(g)
+	c, err := ConfigFromGGUF(g)
 	if err != nil {
 		return nil, err
 	}
@@ -99,11 +99,12 @@ type loader struct {
 	prefix string
 	part   Part
 
+	shapes  bool // only names and shapes are compared with the configuration
 	weights *matrix.Arena
 }
 
 func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part) (*Model, error) {
-	if err := part.check(c); err != nil {
+	if err := part.Check(c); err != nil {
 		return nil, err
 	}
 	l := &loader{config: c, files: files, pool: pool, names: &llamaNames, part: part}
@@ -123,6 +124,12 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	if err := l.enoughMemory(); err != nil {
 		return nil, err
 	}
+	// What is missing or has another shape is said before anything is packed.
+	l.shapes = true
+	if err := l.load(&Model{}); err != nil {
+		return nil, err
+	}
+	l.shapes = false
 	m := &Model{Config: *c, part: part}
 	l.weights = &m.weights
 	if err := l.load(m); err != nil {
@@ -131,15 +138,20 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	return m, nil
 }
 
-// enoughMemory compares what the weights take with what the system has to give.
-// Weights that are quantized in blocks take up to an eighth more when packed.
-func (l *loader) enoughMemory() error {
-	need := 0 // for this part
-	for _, name := range l.files.Names() {
-		n := l.files.Get(name).Bytes()
-		need += n + n/8
+// PackedBytes is about what the weights of a model take, all parts together. Weights that are
+// quantized in blocks take up to an eighth more when packed.
+func PackedBytes(files *weights.Tensors) int {
+	bytes := 0
+	for _, name := range files.Names() {
+		n := files.Get(name).Bytes()
+		bytes += n + n/8
 	}
-	need /= l.part.size()
+	return bytes
+}
+
+// enoughMemory compares what the weights of the part take with what the system has to give.
+func (l *loader) enoughMemory() error {
+	need := PackedBytes(l.files) / l.part.size()
 	have, ok := AvailableMemory()
 	if ok && need > have {
 		return fmt.Errorf("%w: its weights take about %d MB, %d MB of memory are available", ErrModel, need>>20, have>>20)

@@ -23,8 +23,8 @@ func (p Part) span(n int) span {
 	return span{n / p.size() * p.Rank, n / p.size() * (p.Rank + 1)}
 }
 
-// check refuses what cannot be shared out.
-func (p Part) check(c *Config) error {
+// Check refuses what cannot be shared out.
+func (p Part) Check(c *Config) error {
 	n := p.size()
 	if n != 1 && n != 2 && n != 4 || p.Rank < 0 || p.Rank >= n {
 		return fmt.Errorf("%w: worker %d of %d; 1, 2 and 4 workers are possible", ErrModel, p.Rank, n)

@@ -56,7 +56,12 @@ type Runner struct {
 
 // KVShape is the shape of the keys and values that the part has of one layer.
 func (m *Model) KVShape(blockSize int, dtype attention.DType) attention.Shape {
-	return attention.Shape{BlockSize: blockSize, NumKVHeads: m.local(m.part).NumKVHeads, HeadSize: m.HeadDim, DType: dtype}
+	return m.KVShapeOf(m.part, blockSize, dtype)
+}
+
+// KVShapeOf is the shape of the keys and values that a part would have of one layer.
+func (c *Config) KVShapeOf(p Part, blockSize int, dtype attention.DType) attention.Shape {
+	return attention.Shape{BlockSize: blockSize, NumKVHeads: c.local(p).NumKVHeads, HeadSize: c.HeadDim, DType: dtype}
 }
 
 // NewRunner makes a Runner. The store must have the shape of the model's part, and a

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 )
 
 // A Llama is a shape. Weights are random, tokens the bytes and pairs of them.
@@ -27,14 +28,7 @@ func LlamaFile(path string, l Llama) error {
 	}
 	defer f.Close()
 	tensors := l.tensors(kind)
-	header := &writer{}
-	header.begin(l.meta(), len(tensors))
-	offset := 0
-	for _, t := range tensors {
-		header.describe(t, offset)
-		offset += aligned(t.bytes())
-	}
-	header.pad()
+	header, _ := l.header(tensors)
 	w := bufio.NewWriterSize(f, 1<<20)
 	if _, err := w.Write(header.Bytes()); err != nil {
 		return err
@@ -60,6 +54,29 @@ func LlamaFile(path string, l Llama) error {
 		return err
 	}
 	return f.Close()
+}
+
+// LlamaHole writes a file of F16 whose weights are a hole, which takes no room on a disk. The tensor
+// called without is left out.
+func LlamaHole(path string, l Llama, without string) error {
+	tensors := slices.DeleteFunc(l.tensors(1), func(t *Tensor) bool { return t.Name == without })
+	header, size := l.header(tensors)
+	if err := os.WriteFile(path, header.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Truncate(path, int64(header.Len()+size))
+}
+
+// header is what stands before the data, which has size bytes.
+func (l *Llama) header(tensors []*Tensor) (header *writer, size int) {
+	header = &writer{}
+	header.begin(l.meta(), len(tensors))
+	for _, t := range tensors {
+		header.describe(t, size)
+		size += aligned(t.bytes())
+	}
+	header.pad()
+	return header, size
 }
 
 func (t *Tensor) bytes() int {

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/model"
+	"llmmemory/internal/testkit/weightfile"
+)
+
+// refused runs the command and returns its only line, and the most memory that it had.
+func refused(t *testing.T, args ...string) (line string, peakMB int64) {
+	c := llmserve(args...)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	require.Error(t, c.Run())
+	require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr.String())
+	return stderr.String(), c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
+}
+
+// The file has 600 MB of weights, of which the last tensor is missing. What can be known from its
+// header and the flags is said first, then that the tensor is missing, and no weights are packed.
+func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
+	shape := weightfile.Llama{Hidden: 6 * 128, Layers: 4, Heads: 6, KVHeads: 2, Inter: 32768, Vocab: 4096, Context: 131072}
+	path := filepath.Join(t.TempDir(), "hole.gguf")
+	require.NoError(t, weightfile.LlamaHole(path, shape, "blk.3.ffn_down.weight"))
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	have, ok := model.AvailableMemory()
+	require.True(t, ok)
+	most := fmt.Sprintf("%.3f", 0.95*float64(have)/(1<<30))
+	tests := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"memory for one sequence", []string{"--kv-cache-gb", "0.01", "--max-model-len", "100000"}, "give more memory or a shorter longest sequence"},
+		{"longest sequence", []string{"--max-model-len", "131073"}, "the model knows positions up to 131072"},
+		{"sequences of one token", []string{"--max-model-len", "1"}, "the longest sequence is 1"},
+		{"blocks", []string{"--block-size", "-1"}, "the block size is -1"},
+		{"type of keys and values", []string{"--kv-cache-dtype", "f8"}, "f32, f16, bf16 and auto are possible"},
+		{"heads", []string{"--tensor-parallel-size", "4"}, "2 key heads cannot be shared out among 4 workers"},
+		{"workers", []string{"--tensor-parallel-size", "3"}, "1, 2 and 4 are possible"},
+		{"threads", []string{"--threads", "0"}, "--threads is 0"},
+		{"processors of the second worker", []string{"--threads", "2", "--cpus", "0,60000", "--tensor-parallel-size", "2"}, "60000"},
+		{"too few processors", []string{"--cpus", "0", "--tensor-parallel-size", "2"}, "2 workers need a processor each"},
+		{"memory for weights and for keys and values", []string{"--kv-cache-gb", most, "--max-model-len", "2048"}, "of memory are available"},
+		{"a tensor", nil, `the tensor "blk.3.ffn_down.weight" is missing`},
+	}
+	for _, command := range []struct {
+		name  string
+		words []string
+		more  []string
+	}{{"serve", nil, []string{"--port", "0"}}, {"run", []string{"run"}, nil}, {"bench", []string{"bench"}, nil}} {
+		for _, test := range tests {
+			t.Run(command.name+"/"+test.name, func(t *testing.T) {
+				args := append(append([]string{}, command.words...), path)
+				if command.name == "run" {
+					args = append(args, "hello")
+				}
+				args = append(append(append(args, "--kv-cache-gb", "0.2"), command.more...), test.args...)
+				line, peak := refused(t, args...)
+				require.Contains(t, line, test.want)
+				require.Less(t, peak, int64(250))
+			})
+		}
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"a port in use", []string{path, "--port", port}, "address already in use"},
+		{"the demo at a port in use", []string{"demo", "--port", port}, "address already in use"},
+		{"rates", []string{path, "--requests-per-minute", "-1"}, "must be at least 0"},
+		{"events", []string{path, "--port", "0", "--kv-events", "here"}, "--kv-events: socket here"},
+		{"a long prompt", []string{"run", path, strings.Repeat("x", 64), "--max-model-len", "16"}, "maximum context length is 16"},
+		{"no template", []string{"run", path, "x", "--chat"}, "has no chat template"},
+		{"long requests", []string{"bench", path, "--input-len", "200", "--max-model-len", "128"}, "the longest sequence 128"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			line, peak := refused(t, append(test.args, "--kv-cache-gb", "0.2")...)
+			require.Contains(t, line, test.want)
+			require.Less(t, peak, int64(250))
+		})
+	}
+}
+
+// A file larger than any memory, with a header in order.
+func TestWeightsThatDoNotFitAreRefusedWithWhatTheyTake(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "huge.gguf")
+	require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{
+		Hidden: 8192, Layers: 4, Heads: 64, KVHeads: 8, Inter: 1 << 23, Vocab: 4096, Context: 4096,
+	}, ""))
+	line, _ := refused(t, path, "--port", "0", "--kv-cache-gb", "0.2")
+	require.Regexp(t, `weights take about \d{7} MB, .*204 MB.* MB of memory are available`, line)
+}
+
+func TestAModelThatIsNotSupportedIsNamedBeforeItsTokenizerIsMissed(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type": "mixtral"}`), 0o644))
+	line, _ := refused(t, dir)
+	require.Contains(t, line, `model_type is "mixtral"; llama, mistral`)
+	path := filepath.Join(dir, "moe.gguf")
+	require.NoError(t, os.WriteFile(path, weightfile.GGUF(map[string]any{"general.architecture": "mixtral"}), 0o644))
+	line, _ = refused(t, path)
+	require.Contains(t, line, `general.architecture is "mixtral"; llama, qwen2`)
+}

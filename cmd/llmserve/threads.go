@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"llmmemory/internal/parallel"
+)
+
+// pool makes the threads of a worker: its share of all.
+func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
+	leaveRoomBesideTheModel(o.threads)
+	threads := o.threads
+	var cpus []int
+	if o.cpus != "" {
+		var err error
+		if cpus, err = parseCPUs(o.cpus); err != nil {
+			return nil, fmt.Errorf("--cpus %s: %w", o.cpus, err)
+		}
+		threads = min(threads, len(cpus))
+	}
+	if o.workers > 1 {
+		from, to := threads*rank/o.workers, threads*(rank+1)/o.workers
+		if threads = to - from; cpus != nil {
+			cpus = cpus[from:to]
+		}
+		if threads == 0 && cpus == nil {
+			threads = 1 // more workers than threads
+		}
+	}
+	if cpus != nil && threads == 0 {
+		return nil, fmt.Errorf("--cpus %s: %d workers need a processor each", o.cpus, o.workers)
+	}
+	return parallel.New(threads, cpus...)
+}
+
+// parseCPUs reads a list of processors as Linux writes it: 0-3,8.
+func parseCPUs(list string) (cpus []int, err error) {
+	for part := range strings.SplitSeq(list, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || first < 0 || last < first || last >= 1<<16 {
+			return nil, fmt.Errorf("%q is neither a processor nor a range like 0-3", part)
+		}
+		for cpu := first; cpu <= last; cpu++ {
+			if slices.Contains(cpus, cpu) {
+				return nil, fmt.Errorf("processor %d is named twice", cpu)
+			}
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+// leaveRoomBesideTheModel lets the scheduler and those who wait for tokens run while all threads
+// compute: Go would have them wait until one of the computing threads is preempted, up to 10 ms.
+func leaveRoomBesideTheModel(threads int) {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), threads+2))
+	}
+}
