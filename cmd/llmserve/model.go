@@ -236,7 +236,7 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 	}
 	files, err := weights.OpenSafetensors(dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", model.ErrModel, err)
 	}
 	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
 		return model.OpenFolder(dir, pool, part)
