@@ -129,6 +129,7 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if q.Folder != "" {
+		fmt.Fprintln(c.ErrOrStderr(), report.Kept)
 		err = report.Save(q.Folder)
 	}
 	return errors.Join(report.Write(c.OutOrStdout()), err)
