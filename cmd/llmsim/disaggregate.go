@@ -29,8 +29,9 @@ func disaggregateCommand() *cobra.Command {
 		Long: "disaggregate finds, for each division of N servers into those that compute prompts and those that\n" +
 			"decode, the highest rate that holds an objective (see llmsim plan --help), beside N servers that do\n" +
 			"both. Keys and values of a prompt are sent over a link out of each prefill server, one request after\n" +
-			"the other. Requests are given to servers in turn. The rates are from runs of --seconds, and not\n" +
-			"confirmed for an hour as a plan's are; times are the cost model's, and nothing was measured.",
+			"the other. Requests are given to servers in turn. The rates are from runs of --seconds with one\n" +
+			"seed, by which they differ by some percent, and not confirmed for an hour as a plan's are; times\n" +
+			"are the cost model's, and nothing was measured.",
 		Example: "  llmsim disaggregate --model llama-3-8b --gpu h100-80gb --slo 'ttft<300ms@p99,tpot<30ms@p99'\n" +
 			"  llmsim disaggregate --model llama-3-8b --gpu l4 --servers 8 --link-gb-s 1.25 --slo 'ttft<2s@p90'",
 		Args: cobra.NoArgs,
@@ -47,7 +48,7 @@ func disaggregateCommand() *cobra.Command {
 	f.Float64Var(&o.q.Scenario.Burstiness, "burstiness", 0, "shape of the gamma distribution of gaps between requests (default 1, Poisson)")
 	f.Uint64Var(&o.q.Scenario.Seed, "seed", 1, "of all that is random")
 	addModel(f, &o.q.Scenario)
-	f.BoolVar(&o.asJSON, "json", false, "print the ratios as JSON")
+	f.BoolVar(&o.asJSON, "json", false, "print the question and the ratios as JSON")
 	return c
 }
 
@@ -63,7 +64,14 @@ func (o *disaggregateOptions) run(c *cobra.Command) (err error) {
 	if o.asJSON {
 		e := json.NewEncoder(c.OutOrStdout())
 		e.SetIndent("", "\t")
-		return e.Encode(ratios)
+		return e.Encode(struct {
+			Scenario scenario.Scenario `json:"scenario"`
+			SLO      string            `json:"slo"`
+			Link     float64           `json:"linkGBPerSecond"`
+			Latency  float64           `json:"linkSeconds"`
+			Seconds  float64           `json:"seconds"`
+			Ratios   []disagg.Ratio    `json:"ratios"`
+		}{o.q.Scenario, o.q.SLO.String(), o.q.Link, o.q.Latency, o.q.Seconds, ratios})
 	}
 	return o.write(c.OutOrStdout(), ratios)
 }
@@ -83,7 +91,7 @@ func (o *disaggregateOptions) write(out io.Writer, ratios []disagg.Ratio) error 
 	case best.Prefill == 0:
 		fmt.Fprintf(w, "all %d servers should do both: %.3g requests/s under %s\n\n", o.q.Servers, best.Rate, o.q.SLO)
 	default:
-		fmt.Fprintf(w, "%d servers should prefill and %d decode: %.3g requests/s under %s", best.Prefill, best.Decode, best.Rate, o.q.SLO)
+		fmt.Fprintf(w, "%d of %d servers should prefill and %d decode: %.3g requests/s under %s", best.Prefill, o.q.Servers, best.Decode, best.Rate, o.q.SLO)
 		if ratios[0].Rate > 0 {
 			fmt.Fprintf(w, "; doing both they sustain %.3g", ratios[0].Rate)
 		}
@@ -109,6 +117,6 @@ func (o *disaggregateOptions) write(out io.Writer, ratios []disagg.Ratio) error 
 		}
 		fmt.Fprintf(w, "\t%.3g ms\t%d\n", 1000*r.Sent, r.Recomputed)
 	}
-	fmt.Fprintf(w, "\nRuns of %g s of arrivals; the cost model's times, held against no measurement of such servers.\n", o.q.Seconds)
+	fmt.Fprintf(w, "\nRuns of %g s of arrivals with seed %d: others differ by some percent.\nThe cost model's times, held against no measurement of such servers.\n", o.q.Seconds, o.q.Scenario.Seed)
 	return w.Flush()
 }

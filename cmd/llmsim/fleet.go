@@ -86,7 +86,7 @@ func (o *fleetOptions) run(ctx context.Context, out io.Writer) error {
 	if d := o.s.Decoding; d.Samples > 1 || d.Drafts > 0 {
 		return fmt.Errorf("a fleet's requests have one answer each, and no drafts")
 	}
-	if err := checkUsed(&o.s, o.s.Server.System); err != nil {
+	if err := checkRun(&o.s, o.s.Server.System); err != nil {
 		return err
 	}
 	plan, err := scenario.Open(o.s)

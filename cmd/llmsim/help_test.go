@@ -51,6 +51,7 @@ func TestFlagsThatDoNothingAreRefused(t *testing.T) {
 		{"run --caching --no-caching", "take one of them"},
 		{"run --system sosp --beam", "add --samples 2 or more"},
 		{"run --system sosp --no-caching", "--no-caching does nothing with sosp: it is for vllm-v1"},
+		{"run --swap-gb-s 5", "--swap-gb-s does nothing without --swap"},
 		{"run --cpu-blocks 5", "--cpu-blocks does nothing with vllm-v1, the default: it is for sosp, vllm-v0"},
 		{"run --system orca-max --watermark 0.1", "--watermark does nothing with orca-max: it is for sosp, vllm-v0, vllm-v1"},
 		{"run --system fastertransformer --max-seqs 3", "--max-seqs does nothing with fastertransformer"},

@@ -26,13 +26,13 @@ Objectives, several with commas between them:
   ttft<2s@p99    time to the first token
   tpot<100ms@p90 time for each further token
   e2e<30s@p50    time of the whole answer
-Behind the @ is what of all requests: mean (default), p50, p99.9, max and so on.
+After the @ stands what of all requests: mean (default), p50, p99.9, max and so on.
 
 What is answered lasts: it holds for an hour of arrivals, and for 40 times as long as an answer
-takes, under the seeds of the search and four others or more. Runs are made as long as that takes;
---duration and --requests are the least that they have. A trace keeps its shape, bursts too; its
-arrivals only come faster or slower. All its rows are taken, if --requests and --duration do not
-say otherwise; one that is too short to tell what lasts is refused.
+takes, under the seeds of the search and, of a workload, four others or more. Runs are made as
+long as that takes; --duration and --requests are the least that they have. A trace keeps its
+shape, bursts too; its arrivals only come faster or slower. All its rows are taken, if --requests
+and --duration do not say otherwise; one that is too short to tell what lasts is refused.
 
 With -o every run is kept in the folder: interrupted or killed, the same command goes on from there.
 With --shard, i/n, only the i-th of n parts is run. When the folders of all parts are copied into
@@ -129,6 +129,7 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if q.Folder != "" {
+		fmt.Fprintln(c.ErrOrStderr(), report.Kept)
 		err = report.Save(q.Folder)
 	}
 	return errors.Join(report.Write(c.OutOrStdout()), err)

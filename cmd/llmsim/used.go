@@ -44,6 +44,15 @@ func checkUsed(s *scenario.Scenario, systems ...string) error {
 	return nil
 }
 
+// checkRun is checkUsed for commands that run what was asked and nothing else: a plan also
+// tries systems that swap.
+func checkRun(s *scenario.Scenario, systems ...string) error {
+	if s.SwapGB != 0 && !s.Server.Swap {
+		return fmt.Errorf("--swap-gb-s does nothing without --swap")
+	}
+	return checkUsed(s, systems...)
+}
+
 // checkFlag refuses a flag that only systems in by look at, if none of them runs.
 func checkFlag(flag string, by, systems []string) error {
 	for _, system := range systems {

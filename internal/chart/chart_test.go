@@ -414,11 +414,11 @@ func TestWordsAreBrokenWhereTheyHaveRoom(t *testing.T) {
 
 func comparison() []Check {
 	return []Check{
-		{"Fig. 2, token states, Orca (Max)", "20.4 %", "19.80 %", "−0.60", "±2 points", true, Predicted},
-		{"Fig. 15, <b>Alpaca</b>", "9.79 %", "12.10 %", "+2.31", "±1 points", false, Calibrated},
-		{"Fig. 14, order", "a < b", "1 < 2", "", "order", true, OrderOnly},
-		{"Fig. 15, another shape", "9.79 %", "10.60 %", "+0.81", "±1 points", true, Explained},
-		{"Fig. 12, FasterTransformer", "22", "8", "−14", "", true, KnownMiss},
+		{"Fig. 2, token states, Orca (Max)", "20.4 %", "19.80 %", "−0.60", "±2 points", true, Predicted, ""},
+		{"Fig. 15, <b>Alpaca</b>", "9.79 %", "12.10 %", "+2.31", "±1 points", false, Calibrated, ""},
+		{"Fig. 14, order", "a < b", "1 < 2", "", "order", true, OrderOnly, ""},
+		{"Fig. 15, another shape", "9.79 %", "10.60 %", "+0.81", "±1 points", true, Explained, ""},
+		{"Fig. 12, FasterTransformer", "22", "8", "−14", "", true, KnownMiss, ""},
 	}
 }
 
@@ -583,4 +583,13 @@ func TestTheSpreadIsThatOfASample(t *testing.T) {
 	v := Average([]float64{1, 2, 6})
 	require.InDelta(t, 3, v.Mean, 1e-12)
 	require.InDelta(t, math.Sqrt(7), v.SD, 1e-12)
+}
+
+// Ensure that what is compared with a measurement is not called the paper's.
+func TestATableNamesWhatItComparesWith(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, WriteTable(&b, []Check{{Item: "x", Paper: "2", Ours: "3", Reference: "measured", OK: true, Kind: Predicted}}))
+	require.Contains(t, b.String(), "measured 2, ours 3")
+	require.Contains(t, b.String(), "nothing was fitted to the values shown here")
+	require.NotContains(t, b.String(), "paper")
 }

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ type Check struct {
 	Tolerance  string
 	OK         bool
 	Kind       Kind
+	Reference  string // what Paper is where it is not the paper's: "measured"
 }
 
 // Result returns "ok" or "MISS".
@@ -49,7 +51,7 @@ func (c Check) Sign() string {
 func validChecks(checks []Check) error {
 	for i, c := range checks {
 		err := printable("the item", c.Item, true)
-		for _, s := range []string{c.Paper, c.Ours, c.Difference, c.Tolerance} {
+		for _, s := range []string{c.Reference, c.Paper, c.Ours, c.Difference, c.Tolerance} {
 			err = errors.Join(err, printable("a text", s, false))
 		}
 		if c.Kind.Meaning() == "" {
@@ -82,7 +84,7 @@ func checkTable(checks []Check, coloured bool) string {
 		pad := strings.Repeat(" ", len("known")-len(c.Result()))
 		fmt.Fprintf(&b, "%s%s  %s (%s)\n", paint(c), pad, c.Item, c.Kind)
 		var said []string
-		for _, s := range []struct{ name, text string }{{"paper", c.Paper}, {"ours", c.Ours}, {"difference", c.Difference}, {"tolerance", c.Tolerance}} {
+		for _, s := range []struct{ name, text string }{{cmp.Or(c.Reference, "paper"), c.Paper}, {"ours", c.Ours}, {"difference", c.Difference}, {"tolerance", c.Tolerance}} {
 			if s.text != "" {
 				said = append(said, s.name+" "+s.text)
 			}
@@ -100,10 +102,13 @@ func checkTable(checks []Check, coloured bool) string {
 func Counts(checks []Check) []string {
 	var lines []string
 	for _, k := range allKinds {
-		all, ok := 0, 0
+		all, ok, meaning := 0, 0, k.Meaning()
 		for _, c := range checks {
 			if c.Kind == k {
 				all++
+				if c.Reference != "" {
+					meaning = strings.Replace(meaning, "the paper's values", "the values", 1)
+				}
 				if c.OK {
 					ok++
 				}
@@ -112,9 +117,9 @@ func Counts(checks []Check) []string {
 		switch {
 		case all == 0:
 		case k == Explained || k == KnownMiss:
-			lines = append(lines, fmt.Sprintf("%s: %d, not counted: %s", k, all, k.Meaning()))
+			lines = append(lines, fmt.Sprintf("%s: %d, not counted: %s", k, all, meaning))
 		default:
-			lines = append(lines, fmt.Sprintf("%s: %d of %d within their tolerance: %s", k, ok, all, k.Meaning()))
+			lines = append(lines, fmt.Sprintf("%s: %d of %d within their tolerance: %s", k, ok, all, meaning))
 		}
 	}
 	return lines

@@ -92,7 +92,7 @@ var mutants = []mutant{
 	{"the prompt's state moves to a copy", "vllm/v1/kvcache/mamba.go",
 		"c.pool.Move(own, private)", "_ = own", "s09", ""},
 	{"nobody is admitted after a preemption", "vllm/v1/sched/schedule.go",
-		"if !b.starved && s.pause", "if s.pause", "s01 s02 s03", ""},
+		"if admits && !b.starved {", "if admits {", "s01 s02 s03", ""},
 	{"a preempted request waits in front", "vllm/v1/sched/scheduler.go",
 		"s.waiting.pushFront(r)", "s.waiting.push(r)", "s01 s03", ""},
 	{"of equal victims the first is taken", "vllm/v1/sched/schedule.go",

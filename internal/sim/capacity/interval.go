@@ -11,7 +11,7 @@ type Interval struct {
 	High Seconds `json:"high"`
 }
 
-// An estimate is a mean or a quantile with its 95 % confidence interval, in s.
+// An estimated value is a mean or a quantile with its 95 % confidence interval, in s.
 type estimated struct {
 	Mean, Low, High float64
 	count           int

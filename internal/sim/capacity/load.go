@@ -283,7 +283,7 @@ func (d *requestSet) at(rate float64) ([]workload.Request, error) {
 	return d.requests[:max(1, n)], nil
 }
 
-// A scaled source is requests of a deck at a rate.
+// A scaled source is requests of a set at a rate.
 type scaled struct {
 	requests []workload.Request
 	rate     float64

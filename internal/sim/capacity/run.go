@@ -32,8 +32,9 @@ type Point struct {
 	Intervals []Interval `json:"intervals,omitempty"`
 	Span      float64    `json:"span,omitempty"`
 
-	// Values are those of the objectives, in the SLO's order, in seconds, over all
-	// requests, with a horizon over those after the warm-up; +Inf, written as -1, if one that counts had no answer (up to 1 % refused do not count).
+	// Values are those of the objectives, in the SLO's order, in seconds: over all
+	// requests, or with a horizon over those after the warm-up. Up to 1 % refused do not
+	// count. +Inf, written as -1: one that counts had no answer.
 	Values []Seconds   `json:"values,omitempty"`
 	Result *sim.Result `json:"result,omitempty"` // averages are over the time of arrivals
 }
@@ -58,7 +59,7 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// measure runs a deck at a rate. Whole runs are not cut.
+// measure runs a set of requests at a rate. Whole runs are not cut.
 func measure(ctx context.Context, p *scenario.Plan, d *requestSet, seed uint64, rate float64, slo SLO, whole bool) (Point, error) {
 	point := Point{Rate: rate}
 	requests, err := d.at(rate)

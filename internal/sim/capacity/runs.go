@@ -28,6 +28,7 @@ type Runs struct {
 	lock  sync.Mutex
 	known map[string]Point
 	file  *os.File
+	Kept  int // points that were there, also those of other questions and programs, which are of no use
 	Taken int // points that did not have to be run
 	Added int // points that were
 }
@@ -64,6 +65,7 @@ func OpenRuns(dir string, shard jobs.Shard, s scenario.Scenario) (*Runs, error) 
 			return nil, err
 		}
 	}
+	r.Kept = len(r.known)
 	own := filepath.Join(dir, fmt.Sprintf("runs-%d-of-%d.jsonl", max(1, shard.Index), max(1, shard.Of)))
 	if r.file, err = os.OpenFile(own, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
 		return nil, err

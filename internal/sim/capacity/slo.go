@@ -14,7 +14,7 @@ import (
 var ErrSLO = errors.New("bad objective")
 
 const sloForms = "want 0.5s/token (normalized latency), ttft<2s (first token), tpot<100ms (each further token) or e2e<30s (whole answer), " +
-	"each with @mean, @p50, @p99.9, @max and so on behind it (default @mean); several with commas between them"
+	"each followed by @mean, @p50, @p99.9, @max and so on (default @mean); several with commas between them"
 
 // A Metric is one latency of a request.
 type Metric int

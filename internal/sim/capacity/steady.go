@@ -39,7 +39,7 @@ const (
 	mostSeconds  = 20 * 3600 // of arrivals, unless fewer requests come in them than have to
 	mostRequests = 5 << 20   // of a run
 	margin       = 1.25      // by which answers may take longer in the end than while requests come
-	warmUp       = 0.1       // share of the arrivals that is not measured
+	WarmUp       = 0.1       // share of the arrivals that is not measured
 	warmAnswers  = 2.0       // mean answer times that are not measured
 )
 
@@ -137,7 +137,7 @@ func (w *steadyRun) run(ctx context.Context, p *scenario.Plan, seed uint64) (Poi
 
 // atLeast is the seconds of arrivals that a run has whatever answers take.
 func (w *steadyRun) atLeast() float64 {
-	return max(w.horizon.Seconds, float64(w.horizon.Requests)/(1-warmUp)/w.rate)
+	return max(w.horizon.Seconds, float64(w.horizon.Requests)/(1-WarmUp)/w.rate)
 }
 
 // Next implements workload.Source: it decides how long the run is.
@@ -173,7 +173,7 @@ func (w *steadyRun) Next(r *workload.Request) error {
 // enough is that as many requests have come as an interval needs after the warm-up: by
 // chance fewer may than the rate says.
 func (w *steadyRun) enough() bool {
-	return float64(w.next)*(1-warmUp) > 1.05*float64(w.horizon.Requests)+10
+	return float64(w.next)*(1-WarmUp) > 1.05*float64(w.horizon.Requests)+10
 }
 
 func (w *steadyRun) token(index int, now float64) {
@@ -284,7 +284,7 @@ func (w *steadyRun) warm(end float64) int {
 	if w.answered > 0 {
 		mean = w.answering / float64(w.answered)
 	}
-	from := max(warmUp*end, warmAnswers*mean)
+	from := max(WarmUp*end, warmAnswers*mean)
 	for i := range w.next {
 		if w.requests[i].Arrival/w.rate >= from {
 			return i
@@ -327,7 +327,7 @@ func (w *steadyRun) judge(p *Point) {
 // grows says that more wait the longer the run lasts: the trend of the queue over
 // the measured time is not chance, and it is more than 1 % of what arrives.
 func (w *steadyRun) grows(end float64) bool {
-	from := warmUp * end
+	from := WarmUp * end
 	const parts = 10
 	var sums, counts [parts]float64
 	for _, s := range w.queue {

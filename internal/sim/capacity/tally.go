@@ -125,6 +125,20 @@ func (t *tally) value(o Objective) float64 {
 	return values[at]
 }
 
+// ValuesOf are those of the objectives, in their order and in seconds, over requests that have
+// all left; requests come in the order of arrival, and Index of a departure is into them.
+func (slo SLO) ValuesOf(requests []workload.Request, left []sim.Departure) []float64 {
+	t := newTally(requests, 1, slo)
+	for _, d := range left {
+		t.left(d)
+	}
+	var all []float64
+	for _, o := range slo {
+		all = append(all, t.value(o))
+	}
+	return all
+}
+
 func (t *tally) arrival(i int) float64 { return t.requests[i].Arrival / t.rate }
 
 // grows says that the server falls behind: those who come in the last quarter

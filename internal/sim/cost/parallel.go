@@ -78,7 +78,8 @@ func (s Setup) stageWeights() float64 {
 // next token after every stage has computed every batch. Each batch reads all weights, as
 // without stages; what grows with the tokens of a batch is divided by the stages. Between
 // stages the state of each token is sent to the next one. All stages are equally slow,
-// and no stage waits: a bound from below.
+// and no stage waits: a bound from below. So is the head divided by the stages, although it
+// is on the last one alone and every token passes it.
 func (s Setup) pipeline(m *Model) {
 	if s.stages() == 1 {
 		return

@@ -2,6 +2,7 @@ package disagg
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -122,6 +123,24 @@ func TestTheSearchFindsWhatARatioSustains(t *testing.T) {
 	require.Zero(t, slow.Rate)
 }
 
+// Ensure that values are a plan's: up to 1 % of the requests may be refused, and more make them
+// infinite.
+func TestValuesAreThoseOfAPlan(t *testing.T) {
+	slo, err := capacity.ParseSLO("ttft<1s@p50,e2e<9s")
+	require.NoError(t, err)
+	requests := prompts(200, 1)
+	answers := make([]Answer, 200)
+	for i := range answers {
+		at := requests[i].Arrival
+		answers[i] = Answer{Arrival: at, First: at + 0.5, Done: at + 2, Output: 20}
+	}
+	answers[7].Refused, answers[9].Refused = true, true
+	require.InDeltaSlice(t, []float64{0.5, 2}, values(slo, requests, answers), 1e-9)
+	require.False(t, falls(answers))
+	answers[11].Refused = true
+	require.True(t, math.IsInf(values(slo, requests, answers)[1], 1))
+}
+
 func TestImpossibleDivisionsAreRefused(t *testing.T) {
 	good := Question{Scenario: scenario.Scenario{Model: "llama-3-8b", GPU: "l4"}, Servers: 2, Link: 1, Seconds: 60}
 	for _, c := range []struct {
@@ -131,6 +150,7 @@ func TestImpossibleDivisionsAreRefused(t *testing.T) {
 	}{
 		{"one server", func(q *Question) { q.Servers = 1 }, "1 servers"},
 		{"no link", func(q *Question) { q.Link = 0 }, "0 GB/s"},
+		{"transfers without end", func(q *Question) { q.Latency = math.Inf(1) }, "+Inf s: want numbers"},
 		{"a short run", func(q *Question) { q.Seconds = 1 }, "1 s"},
 		{"a trace", func(q *Question) { q.Scenario.Trace = "x.csv" }, "not with a trace"},
 		{"no request fits", func(q *Question) { q.Scenario.Server.MaxModelLen = 2 }, "longer than the 2 tokens of a sequence"},

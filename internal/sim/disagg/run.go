@@ -32,8 +32,8 @@ type Answer struct {
 }
 
 // Run serves requests, whose arrivals do not decrease, and returns their answers in order;
-// recomputed is how many requests decode servers preempted: the time to compute them again
-// is not counted, because they are sent again.
+// recomputed is how many requests decode servers preempted: neither the time to compute their
+// keys and values again nor that to send them again is counted.
 func Run(ctx context.Context, c Config, requests []workload.Request) (answers []Answer, recomputed int, err error) {
 	if c.Prefill < 0 || c.Decode < 1 || c.Prefill > 0 && !(c.Link > 0) || !(c.Latency >= 0) {
 		return nil, 0, fmt.Errorf("%w: %d servers prefill and %d decode, over %v GB/s and %v s: want at least one that decodes, and a link", sim.ErrConfig, c.Prefill, c.Decode, c.Link, c.Latency)

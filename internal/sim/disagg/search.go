@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
@@ -27,20 +28,20 @@ type Question struct {
 type Ratio struct {
 	Prefill    int       `json:"prefill"` // 0: all servers do both
 	Decode     int       `json:"decode"`
-	Rate       float64   `json:"rate"`             // requests/s of all servers, to 3 %; 0: none
+	Rate       float64   `json:"rate"`             // requests/s of all servers, to 3 % under the seed; 0: none of at least 0.001
 	Values     []float64 `json:"values,omitempty"` // s, of the objectives at it
 	Sent       float64   `json:"sent"`             // s; the mean time of a transfer
 	Recomputed int       `json:"recomputed"`
 }
 
-// precision of a rate, and the part of the arrivals that is warm-up.
-const (
-	precision = 0.03
-	warmUp    = 0.2
-)
+// precision of a rate.
+const precision = 0.03
+
+// leastRate is where the search for one ends, in requests/s.
+const leastRate = 1e-3
 
 // Search finds what each ratio sustains in runs of Question.Seconds, servers that do both
-// first. It is no plan: nothing is confirmed for an hour.
+// first. It is no plan: there is one seed, and nothing is confirmed for an hour.
 func Search(ctx context.Context, q Question) ([]Ratio, error) {
 	s := q.Scenario
 	switch {
@@ -50,8 +51,8 @@ func Search(ctx context.Context, q Question) ([]Ratio, error) {
 		return nil, fmt.Errorf("%w: arrivals of %v s: want 60 to 1e5", scenario.ErrScenario, q.Seconds)
 	case s.Trace != "" || s.MaxConcurrency > 0 || s.Turns > 0 || s.AtOnce:
 		return nil, fmt.Errorf("%w: the ratio is looked for with a workload that comes at a rate, not with a trace or sessions", scenario.ErrScenario)
-	case !(q.Link > 0) || !(q.Latency >= 0):
-		return nil, fmt.Errorf("%w: a link of %v GB/s and %v s", scenario.ErrScenario, q.Link, q.Latency)
+	case !(q.Link > 0) || !(q.Latency >= 0) || math.IsInf(q.Link, 0) || math.IsInf(q.Latency, 0):
+		return nil, fmt.Errorf("%w: a link of %v GB/s and %v s: want numbers above 0, and at least 0", scenario.ErrScenario, q.Link, q.Latency)
 	}
 	p, err := scenario.Open(s)
 	if err != nil {
@@ -81,7 +82,7 @@ func Search(ctx context.Context, q Question) ([]Ratio, error) {
 func (q Question) find(ctx context.Context, p *scenario.Plan, r *Ratio) error {
 	low, high := 0.0, math.Inf(1)
 	rate := 0.05 * float64(q.Servers)
-	for high > low*(1+precision) && rate > 1e-3 && rate < 1e5 {
+	for high > low*(1+precision) && rate > leastRate && rate < 1e5 {
 		holds, err := q.try(ctx, p, r, rate)
 		if err != nil {
 			return err
@@ -118,17 +119,15 @@ func (q Question) try(ctx context.Context, p *scenario.Plan, r *Ratio, rate floa
 	if err != nil {
 		return false, err
 	}
-	measured := answers[int(warmUp*float64(len(answers))):]
-	if falls(measured) || slices.ContainsFunc(measured, func(a Answer) bool { return a.Refused }) {
+	warm := int(capacity.WarmUp * float64(len(answers)))
+	values := values(q.SLO, requests[warm:], answers[warm:])
+	if falls(answers[warm:]) {
 		return false, nil
 	}
-	var values []float64
-	for _, o := range q.SLO {
-		v := value(measured, o)
-		if v > o.Limit {
+	for i, o := range q.SLO {
+		if values[i] > o.Limit {
 			return false, nil
 		}
-		values = append(values, v)
 	}
 	r.Rate, r.Values, r.Recomputed, r.Sent = rate, values, recomputed, 0
 	for _, a := range answers {
@@ -168,49 +167,30 @@ func (q Question) requests(p *scenario.Plan, rate float64) ([]workload.Request, 
 	}
 }
 
-// falls says that the servers fall behind: whole answers of the last quarter take longer
+// values are those of the objectives, as a plan has them: up to 1 % refused do not count.
+func values(slo capacity.SLO, requests []workload.Request, answers []Answer) []float64 {
+	left := make([]sim.Departure, len(answers))
+	for i, a := range answers {
+		left[i] = sim.Departure{Index: i, Arrival: a.Arrival, First: a.First, Done: a.Done, Output: a.Output, Answered: !a.Refused}
+	}
+	return slo.ValuesOf(requests, left)
+}
+
+// falls says that the servers fall behind. A plan looks at first tokens, which do not wait
+// for decode servers; here whole answers of the last quarter take longer
 // than those of the first by more than 5 % of the time between the two.
 func falls(answers []Answer) bool {
 	quarter := len(answers) / 4
 	mean := func(part []Answer) (seconds, at float64) {
+		n := 0.0
 		for _, a := range part {
-			seconds += (a.Done - a.Arrival) / float64(len(part))
-			at += a.Arrival / float64(len(part))
+			if !a.Refused {
+				seconds, at, n = seconds+a.Done-a.Arrival, at+a.Arrival, n+1
+			}
 		}
-		return seconds, at
+		return seconds / max(1, n), at / max(1, n)
 	}
 	first, firstAt := mean(answers[:quarter])
 	last, lastAt := mean(answers[3*quarter:])
 	return last-first > 0.05*(lastAt-firstAt)
-}
-
-// value is an objective's over answers, in seconds.
-func value(answers []Answer, o capacity.Objective) float64 {
-	var all []float64
-	for _, a := range answers {
-		switch o.Metric {
-		case capacity.TTFT:
-			all = append(all, a.First-a.Arrival)
-		case capacity.TPOT:
-			if a.Output > 1 {
-				all = append(all, (a.Done-a.First)/float64(a.Output-1))
-			}
-		case capacity.E2E:
-			all = append(all, a.Done-a.Arrival)
-		case capacity.Normalized:
-			all = append(all, (a.Done-a.Arrival)/float64(a.Output))
-		}
-	}
-	if len(all) == 0 {
-		return 0
-	}
-	if o.Level == 0 {
-		sum := 0.0
-		for _, v := range all {
-			sum += v
-		}
-		return sum / float64(len(all))
-	}
-	slices.Sort(all)
-	return all[max(0, int(math.Ceil(o.Level*float64(len(all))-1e-9))-1)]
 }

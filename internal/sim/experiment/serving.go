@@ -99,6 +99,7 @@ func (b *bench) served() error {
 			}
 			measured.Values, simulated.Values = append(measured.Values, one(middle(real))), append(simulated.Values, one(middle(ours)))
 			b.checkWithinPercent(chart.Predicted, fmt.Sprintf("llmserve, %s: %s (%s)", load, m.name, m.unit), one(middle(ours)), middle(real), m.percent)
+			b.report.Checks[len(b.report.Checks)-1].Reference = "measured"
 		}
 		figure.Panels = append(figure.Panels, chart.Panel{
 			Title: m.name, X: chart.XAxis{Title: "load"}, Y: chart.YAxis{Title: m.unit},

@@ -140,7 +140,7 @@ func (p *Plan) openModel() (err error) {
 		if s.Workers > 0 {
 			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario, s.Workers)
 		}
-		if s.Stages > 0 || s.Apart || s.Weights != "" || s.KV != "" {
+		if s.Stages != 0 || s.Apart || s.Weights != "" || s.KV != "" {
 			return fmt.Errorf("%w: stages, experts and numbers are for a model on a GPU; a setup has its own", ErrScenario)
 		}
 		if s.Setup == "" {

@@ -155,6 +155,7 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 	}{
 		{"numbers of a setup", Scenario{Weights: "fp8"}},
 		{"stages of a setup", Scenario{Stages: 2}},
+		{"negative stages of a setup", Scenario{Setup: "roofline-opt-13b", Stages: -1}},
 		{"experts of a setup", Scenario{Apart: true}},
 		{"stages that are not whole layers", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Stages: 3}},
 		{"experts of a dense model", Scenario{Model: "llama-3-8b", GPU: "h100-80gb", Apart: true}},

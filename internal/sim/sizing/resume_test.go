@@ -60,8 +60,10 @@ func TestAPlanGoesOnWhereItWasStopped(t *testing.T) {
 	require.Equal(t, want, words(t, size(t, q)))
 	all := kept(t, file)
 	require.Greater(t, all, first)
-	require.Equal(t, want, words(t, size(t, q)))
+	again := size(t, q)
+	require.Equal(t, want, words(t, again))
 	require.Equal(t, all, kept(t, file), "nothing is run again")
+	require.Regexp(t, `^[1-9]\d* of the [1-9]\d* runs kept in .* were taken, 0 were added$`, again.Kept)
 }
 
 // requireMoney is that tokens cost what a server of $2 costs in the time they take, and

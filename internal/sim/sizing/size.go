@@ -55,6 +55,8 @@ type Report struct {
 	Target     *Target  `json:"target,omitempty"`
 	Money      *Money   `json:"money,omitempty"`
 
+	Kept string `json:"-"` // what was taken from Question.Folder; not part of the answer
+
 	slo    capacity.SLO
 	system *sim.System
 	asIs   []float64 // requests/s of the server as it is, by seed, to draw beside changes
@@ -126,6 +128,9 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 		return nil, err
 	}
 	report, err := s.report(ctx)
+	if err == nil && runs != nil {
+		report.Kept = fmt.Sprintf("%d of the %d runs kept in %s were taken, %d were added", runs.Taken, runs.Kept, q.Folder, runs.Added)
+	}
 	return report, errors.Join(err, runs.Close())
 }
 

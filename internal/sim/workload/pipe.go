@@ -3,6 +3,7 @@ package workload
 import (
 	"bytes"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -36,12 +37,24 @@ func open(path string) (io.ReadCloser, error) {
 			defer f.Close()
 		}
 		var err error
-		if text, err = io.ReadAll(f); err != nil {
-			return nil, err
+		if text, err = readAtMost(f, mostPiped); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		pipes.text[path] = text
 	}
 	return io.NopCloser(bytes.NewReader(text)), nil
+}
+
+// mostPiped is how many bytes of a file that can be read only once are kept.
+const mostPiped = 1 << 30
+
+// readAtMost is io.ReadAll of no more than so many bytes.
+func readAtMost(r io.Reader, most int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(text)) > most {
+		return nil, fmt.Errorf("%w: it is no regular file and has more than %d bytes: write it to one", ErrTrace, most)
+	}
+	return text, err
 }
 
 // Digest is the SHA-256 of a trace's file.
