@@ -66,8 +66,8 @@ func (m *Model) WeightBytes() int {
 	return n + m.embed.bytes() + m.positions.bytes()
 }
 
-// OpenFolder loads a part of a folder as Hugging Face publishes it. Memory is checked
-// before any of it is taken.
+// OpenFolder loads a part of a folder as Hugging Face publishes it. Names and shapes of tensors, and
+// memory, are checked before any memory is taken.
 func OpenFolder(dir string, pool *parallel.Pool, part Part) (*Model, error) {
 	c, err := ReadConfig(dir)
 	if err != nil {
