@@ -27,16 +27,19 @@ func refused(t *testing.T, args ...string) (line string, peakMB int64) {
 	return stderr.String(), c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
 }
 
-// The file has 600 MB of weights, of which the last tensor is missing. What can be known from its
-// header and the flags is said first, then that the tensor is missing, and no weights are packed.
-func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
-	shape := weightfile.Llama{Hidden: 6 * 128, Layers: 4, Heads: 6, KVHeads: 2, Inter: 32768, Vocab: 4096, Context: 131072}
+// hole is a file with 600 MB of weights, of which the last tensor is missing.
+func hole(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "hole.gguf")
-	require.NoError(t, weightfile.LlamaHole(path, shape, "blk.3.ffn_down.weight"))
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer taken.Close()
-	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
+	require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{
+		Hidden: 768, Layers: 4, Heads: 6, KVHeads: 2, Inter: 32768, Vocab: 4096, Context: 131072,
+	}, "blk.3.ffn_down.weight"))
+	return path
+}
+
+// What can be known from the file's header and the flags is said first, then that a tensor is missing,
+// and no weights are packed.
+func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
+	path := hole(t)
 	tests := []struct {
 		name string
 		args []string
@@ -73,6 +76,14 @@ func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestWhatIsWrongWithACommandIsSaidBeforeWeightsArePacked(t *testing.T) {
+	path := hole(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
 	for _, test := range []struct {
 		name string
 		args []string
