@@ -52,8 +52,9 @@
  * spec, or, with LLM_CACHE_ASK, when a step's `queries` names the request. What is
  * in the cache is not loaded. Without LLM_CACHE_LOAD_ASYNC the request runs at once, and its
  * row's `external` says what to load before the row is computed. With it, the request is
- * in the step's `loads` and runs after llm_cache_received. What does not come is
- * computed (llm_cache_load_failed). The last block may be partly filled: neither `external` nor
+ * in the step's `loads` and runs after llm_cache_received. Before its first row its blocks
+ * can be taken for a running request; then that row computes them. What does not come is
+ * computed, too (llm_cache_load_failed). The last block may be partly filled: neither `external` nor
  * what is sent need be a multiple of a block. With LLM_CACHE_KV_PRODUCER the blocks of a finished request
  * can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
  * in flight a consumer gets blocks of finished requests only when no step in flight
@@ -193,7 +194,8 @@ enum {
     LLM_CACHE_SLIDING_WINDOW = 1, /* the last `window` tokens */
     LLM_CACHE_CHUNKED_LOCAL = 2,  /* the tokens of the same chunk of `chunk`; with prefix caching all groups must have the
                                      same block size */
-    LLM_CACHE_MAMBA = 3           /* a running state */
+    LLM_CACHE_MAMBA = 3           /* a running state. A row reads it from block (computed - 1) / block_size of its table and
+                                     writes it to that of its last token; the group's slots say nothing */
 };
 
 enum {
@@ -570,7 +572,8 @@ int llm_cache_update(llm_cache cache, const int32_t *counts, int64_t rows, const
  * was before the oldest of them, and what they should have written cannot be hit.
  * Requests that lost their blocks meanwhile, had blocks to copy, or have a Mamba
  * state, which was overwritten, wait and are computed again. The next row of each
- * request has its whole table.
+ * request that had one in these steps has its whole table. What they said of blocks to zero,
+ * items to compute or drop, and drafts comes again.
  */
 int llm_cache_step_failed(llm_cache cache);
 
@@ -629,7 +632,8 @@ enum {
     LLM_CACHE_PLAN_CROSS_LAYERS = 1, /* the blocks of all layers of a group side by side, if there are several groups, so
                                         that one piece of memory is sent for a block (vLLM: enable_cross_layers_blocks) */
     LLM_CACHE_PLAN_FULL = 2 /* windows and chunks keep all tokens, so that all layers share a block table (vLLM:
-                               disable_hybrid_kv_cache_manager) */
+                               disable_hybrid_kv_cache_manager). Done in any case where their pages cannot be
+                               made as large as those of others */
 };
 
 /* What one layer keeps. */
@@ -857,8 +861,9 @@ int llm_cache_reset(llm_cache cache, int preempt);
 /* What steps leave out. */
 enum {
     LLM_CACHE_PAUSE_NONE = 0,
-    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps; one that
-                                is preempted meanwhile waits until the pause is over */
+    LLM_CACHE_PAUSE_NEW = 1, /* no waiting request is admitted: those that run go on, to their ends perhaps, also if their
+                                first row was in a failed step; one that is preempted meanwhile waits until the
+                                pause is over */
     LLM_CACHE_PAUSE_ALL = 2  /* nothing is scheduled */
 };
 

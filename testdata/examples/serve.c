@@ -129,6 +129,10 @@ static void free_step(llm_cache_step *step) {
     free(step->finished.at);
     free(step->loads.at);
     free(step->queries.at);
+    free(step->encoder_inputs.at);
+    free(step->freed_encoder_outputs.at);
+    free(step->zero.at);
+    free(step->tails.at);
 }
 
 /* Copies come first: what they save may be overwritten in this step. */

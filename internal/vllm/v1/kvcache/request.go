@@ -29,8 +29,9 @@ type Request struct {
 	Tag uint64 // for the caller
 
 	content     pool.Content
-	prompt      int // tokens
-	computed    int // tokens whose keys and values are in blocks, or will be after this step
+	prompt      int  // tokens
+	computed    int  // tokens whose keys and values are in blocks, or will be after this step
+	recorded    bool // Record has counted it
 	preemptions int
 	running     bool // was allocated for since it began to wait
 	noRead      bool

@@ -13,7 +13,8 @@ type Stats struct {
 	Residency pool.Residency // of sampled blocks
 }
 
-// Record counts an admitted request and the tokens it hit.
+// Record counts an admitted request and the tokens it hit. One whose admission was undone, and
+// that was not preempted, is not counted again.
 func (c *Cache) Record(r *Request, hit int) {
 	if !c.config.EnablePrefixCaching || r.noRead {
 		return
@@ -25,6 +26,10 @@ func (c *Cache) Record(r *Request, hit int) {
 		s.Rehits += hit
 		return
 	}
+	if r.recorded {
+		return
+	}
+	r.recorded = true
 	s.Requests++
 	s.Queries += r.NumTokens()
 	s.Hits += hit

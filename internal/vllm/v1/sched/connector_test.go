@@ -123,6 +123,30 @@ func TestALoadedRequestCanLoseItsBlocks(t *testing.T) {
 	h.empty()
 }
 
+// As in vLLM's metrics of requests: a load whose blocks were taken back before the first row is no
+// second request.
+func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
+	config := transferConfig(4)
+	config.AsVLLM = false
+	h := newHost(t, config)
+	h.add(16, 1, Spec{Stop: []int32{eos}, MaxTokens: 10})
+	id := h.add(32, 2, remote(32))
+	require.Len(t, h.schedule(), 1)
+	require.Len(t, h.step.Loads, 1)
+	require.NoError(t, h.Received(id))
+	h.update(1)
+	require.Len(t, h.schedule(), 1, "its second token needs a block")
+	computed, _, err := h.NumComputedTokens(id)
+	require.NoError(t, err)
+	require.Zero(t, computed, "the loaded blocks were taken back")
+	h.update(eos)
+	require.Equal(t, KindNew, h.schedule()[0].Kind)
+	stats, counters := h.TakeStats(), h.Scheduler.counters
+	require.Equal(t, 2, stats.Requests)
+	require.Equal(t, 48, stats.Queries)
+	require.Equal(t, 2, counters.External.Requests)
+}
+
 func TestALoadWaitsForBlocks(t *testing.T) {
 	h := newHost(t, transferConfig(6))
 	h.add(32, 1, Spec{Stop: []int32{eos}, MaxTokens: 16})
