@@ -587,7 +587,8 @@ typedef struct llm_cache_stats {
     int64_t free_blocks, blocks; /* without the null block */
     /* since the last call; tokens, but for the numbers of requests */
     int64_t requests, queries, hits;                     /* admitted for the first time */
-    int64_t resumed, resumed_queries, resumed_hits;      /* admitted after a preemption */
+    int64_t resumed, resumed_queries, resumed_hits;      /* admitted after a preemption, or again because a
+                                                            load or a step failed or loaded blocks were taken */
     int64_t in_flight;   /* steps, now */
     int64_t preemptions; /* since the last call, as all that follow */
     int64_t sampled;     /* tokens that count */
@@ -596,7 +597,7 @@ typedef struct llm_cache_stats {
     int64_t queue_ns;    /* that these had waited, all together */
     int64_t external_requests, external_queries, external_hits; /* admitted for the first time by a consumer: tokens
                                                                    that were not in the cache, and of these, loaded */
-    int64_t resumed_external_requests, resumed_external_queries, resumed_external_hits; /* after a preemption */
+    int64_t resumed_external_requests, resumed_external_queries, resumed_external_hits; /* admitted again */
     int64_t loading, kept; /* requests, now: whose keys and values are being loaded; that have finished and whose
                               blocks are being loaded or sent */
     int64_t deferred_blocks; /* now: of requests that are gone, kept until the steps in flight are updated */

@@ -3,8 +3,8 @@ package kvcache
 import "llmmemory/internal/vllm/v1/pool"
 
 // Stats counts the lookups of requests that were admitted (vllm/v1/RULES.md §12), in
-// tokens where it is not requests. Requests that had been preempted count
-// apart; those that may not read the cache do not count.
+// tokens where it is not requests. Requests that had been preempted, or
+// admitted before, count apart; those that may not read the cache do not count.
 type Stats struct {
 	Reset                               bool // the cache was reset
 	Requests, Queries, Hits             int
@@ -13,20 +13,17 @@ type Stats struct {
 	Residency pool.Residency // of sampled blocks
 }
 
-// Record counts an admitted request and the tokens it hit. One whose admission was undone, and
-// that was not preempted, is not counted again.
+// Record counts an admitted request and the tokens it hit. One whose admission was undone counts
+// as a preempted one when it is admitted again.
 func (c *Cache) Record(r *Request, hit int) {
 	if !c.config.EnablePrefixCaching || r.noRead {
 		return
 	}
 	s := &c.stats
-	if r.preemptions > 0 {
+	if r.preemptions > 0 || r.recorded {
 		s.Preempted++
 		s.PreemptedQueries += r.NumTokens()
 		s.Rehits += hit
-		return
-	}
-	if r.recorded {
 		return
 	}
 	r.recorded = true

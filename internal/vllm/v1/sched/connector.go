@@ -180,11 +180,8 @@ func (s *Scheduler) count(r *request, local, external int) {
 		return
 	}
 	c := &s.counters.External
-	switch {
-	case r.kv.NumPreemptions() > 0:
+	if r.kv.NumPreemptions() > 0 || r.transfers.counted { // or its admission was undone
 		c = &s.counters.ExternalPreempted
-	case r.transfers.counted: // its admission was undone
-		return
 	}
 	r.transfers.counted = true
 	c.Requests++

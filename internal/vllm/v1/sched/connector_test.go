@@ -144,6 +144,7 @@ func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	stats, counters := h.TakeStats(), h.Scheduler.counters
 	require.Equal(t, 2, stats.Requests)
 	require.Equal(t, 48, stats.Queries)
+	require.Equal(t, 1, stats.Preempted, "it is admitted again")
 	require.Equal(t, 2, counters.External.Requests)
 }
 
