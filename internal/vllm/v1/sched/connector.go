@@ -160,6 +160,7 @@ func (s *Scheduler) load(r *request, external int) verdict {
 	s.noteHit(r, local)
 	if s.config.ZeroNewBlocks {
 		s.zero.skip = s.cache.BlocksIn(s.zero.skip, r.kv, local, local+external)
+		s.skipStates(r)
 	}
 	s.transfer.loading++
 	s.reserve(r)

@@ -68,6 +68,19 @@ func (s *Scheduler) hold(r *request, row bool) {
 	}
 }
 
+// skipStates has blocks of r not zeroed that a state is loaded into. They are never new as such, but
+// a failed step can have told one as a block of keys and values. vLLM has no steps that fail.
+func (s *Scheduler) skipStates(r *request) {
+	if s.config.AsVLLM {
+		return
+	}
+	for g := range s.groups {
+		if s.config.Cache.Groups[g].Kind == kvcache.Mamba {
+			s.zero.skip = append(s.zero.skip, r.kv.Table(g)...)
+		}
+	}
+}
+
 // zeroAgain has the blocks told once more that failed steps have told, but for those into
 // which something was loaded since.
 func (s *Scheduler) zeroAgain(told []int32) {
@@ -76,7 +89,9 @@ func (s *Scheduler) zeroAgain(told []int32) {
 	}
 	var loaded []int32
 	for _, r := range s.allWaiting() {
-		loaded = s.cache.BlocksIn(loaded, r.kv, 0, s.longest)
+		for g := range s.groups {
+			loaded = append(loaded, r.kv.Table(g)...)
+		}
 	}
 	for _, id := range told {
 		if !slices.Contains(loaded, id) {

@@ -256,3 +256,28 @@ func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 		})
 	}
 }
+
+// A block that a failed step had zeroed for keys and values can become the state of a request that
+// loads. Its next row must not have it zeroed: the state is in it.
+func TestAStateThatIsLoadedIsNotZeroedForAFailedStep(t *testing.T) {
+	c := transferConfig(7)
+	c.AsVLLM, c.ZeroNewBlocks = false, true
+	c.MaxNumSeqs, c.MaxNumBatchedTokens = 1, 4
+	c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true}}
+	h := newHost(t, c)
+	asks := h.add(3, 1, Spec{MaxTokens: 1, Ask: true})
+	h.add(3, 1, Spec{MaxTokens: 1})
+	h.schedule()
+	told := h.step.ZeroBlocks[0]
+	require.NoError(t, h.StepFailed())
+	require.NoError(t, h.SetMatch(asks, Match{1, true}))
+	h.schedule()
+	require.Len(t, h.step.Loads, 1)
+	states, err := h.Table(nil, asks, 1)
+	require.NoError(t, err)
+	require.Equal(t, []int32{told}, states, "the case is the one that is meant")
+	require.NoError(t, h.Received(asks))
+	h.update(1)
+	require.Equal(t, asks, h.schedule()[0].ID)
+	require.NotContains(t, h.step.ZeroBlocks, told)
+}
