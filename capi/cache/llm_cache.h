@@ -572,8 +572,9 @@ int llm_cache_update(llm_cache cache, const int32_t *counts, int64_t rows, const
  * was before the oldest of them, and what they should have written cannot be hit.
  * Requests that lost their blocks meanwhile, had blocks to copy, or have a Mamba
  * state, which was overwritten, wait and are computed again. The next row of each
- * request that had one in these steps has its whole table. What they said of blocks to zero,
- * items to compute or drop, and drafts comes again.
+ * request that had one in these steps has its whole table. Items to compute or drop come again,
+ * and blocks to zero, but for those that something was loaded into since. Requests that go on
+ * running keep their drafts.
  */
 int llm_cache_step_failed(llm_cache cache);
 

@@ -31,7 +31,7 @@ type Request struct {
 	content     pool.Content
 	prompt      int  // tokens
 	computed    int  // tokens whose keys and values are in blocks, or will be after this step
-	recorded    bool // Record has counted it
+	recorded    bool // Record was called for it
 	preemptions int
 	running     bool // was allocated for since it began to wait
 	noRead      bool

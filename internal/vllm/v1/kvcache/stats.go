@@ -16,21 +16,25 @@ type Stats struct {
 // Record counts an admitted request and the tokens it hit. One whose admission was undone counts
 // as a preempted one when it is admitted again.
 func (c *Cache) Record(r *Request, hit int) {
+	again := r.Readmitted()
+	r.recorded = true
 	if !c.config.EnablePrefixCaching || r.noRead {
 		return
 	}
 	s := &c.stats
-	if r.preemptions > 0 || r.recorded {
+	if again {
 		s.Preempted++
 		s.PreemptedQueries += r.NumTokens()
 		s.Rehits += hit
 		return
 	}
-	r.recorded = true
 	s.Requests++
 	s.Queries += r.NumTokens()
 	s.Hits += hit
 }
+
+// Readmitted reports whether r was admitted before: it was preempted, or its admission was undone.
+func (r *Request) Readmitted() bool { return r.preemptions > 0 || r.recorded }
 
 // TakeStats returns the counts since the last call.
 func (c *Cache) TakeStats() Stats {

@@ -107,8 +107,8 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 	}
 	if loaded == 0 {
 		s.noteHit(r, local)
-		s.cache.Record(r.kv, local)
 		s.count(r, local, external)
+		s.cache.Record(r.kv, local)
 	}
 	s.run(r, computed, n, padded)
 	s.noteLoad(r, external)

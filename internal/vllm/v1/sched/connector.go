@@ -61,7 +61,6 @@ type transfers struct {
 	hitIn      uint64  // the step in which it hit the cache last: blocks that steps in flight then compute, perhaps; 0: it hit nothing
 	received   bool    // that is over, and the queue has not noticed yet
 	failed     bool    // a part of it did not come
-	counted    bool    // is among the requests of TakeStats' External
 	reserving  bool    // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
 }
 
@@ -181,10 +180,9 @@ func (s *Scheduler) count(r *request, local, external int) {
 		return
 	}
 	c := &s.counters.External
-	if r.kv.NumPreemptions() > 0 || r.transfers.counted { // or its admission was undone
+	if r.kv.Readmitted() {
 		c = &s.counters.ExternalPreempted
 	}
-	r.transfers.counted = true
 	c.Requests++
 	c.Queries += r.kv.NumTokens() - local
 	c.Hits += external

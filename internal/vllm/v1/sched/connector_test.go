@@ -123,8 +123,7 @@ func TestALoadedRequestCanLoseItsBlocks(t *testing.T) {
 	h.empty()
 }
 
-// As in vLLM's metrics of requests: a load whose blocks were taken back before the first row is no
-// second request.
+// A load whose blocks were taken back before the first row is no second request.
 func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	config := transferConfig(4)
 	config.AsVLLM = false
