@@ -305,7 +305,7 @@ func (w *steadyRun) judge(p *Point) {
 	for _, o := range w.slo {
 		v := w.value(o, from, w.next)
 		p.Values = append(p.Values, Seconds(v.Mean))
-		p.Intervals = append(p.Intervals, Interval{Seconds(v.Low), Seconds(v.High)})
+		p.Intervals = append(p.Intervals, Interval{Seconds(v.Low), Seconds(v.High), v.rough})
 		if all := w.value(o, 0, w.next); v.Mean > o.Limit || all.Mean > o.Limit {
 			p.Holds, p.Reason = false, fmt.Sprintf("%s is above its limit", o.Of())
 		}
