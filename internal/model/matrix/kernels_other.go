@@ -28,3 +28,9 @@ func gather([]float32, int, *[4][]float32) int { return 0 }
 func exp([]float32, float32, float32) int { return 0 }
 
 func siluMul(_, _, _ []float32) int { return 0 }
+
+func quantize([]int8, []step, []step, []float32) bool { return false }
+
+func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, _ *Scratch) {
+	m.portableDot(sums, x, p, k, n)
+}

@@ -64,10 +64,10 @@ func activations(rows, in int) []float32 {
 	return x
 }
 
-func input(x []float32, rows, in int) *Input {
+func input(x []float32, rows int, m *Matrix) *Input {
 	i := new(Input)
-	for group := range i.Set(x, rows, in) {
-		i.Pack(group)
+	for call := range i.Set(x, rows, m.In, m.Form()) {
+		i.Pack(call)
 	}
 	return i
 }
@@ -91,7 +91,7 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 				const rows = 13
 				x, row := activations(rows, s.in), make([]float32, s.in)
 				dst := make([]float32, rows*s.out)
-				m.Product(dst, s.out, input(x, rows, s.in), 0, m.Panels(), NewScratch())
+				m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
 				for i := range s.out {
 					m.Row(i, row)
 					for r := range rows {
@@ -119,10 +119,10 @@ func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 			x := activations(most, s.in)
 			alone := make([]float32, most*s.out)
 			for r := range most {
-				m.Product(alone[r*s.out:(r+1)*s.out], s.out, input(x[r*s.in:], 1, s.in), 0, m.Panels(), NewScratch())
+				m.Product(alone[r*s.out:(r+1)*s.out], s.out, input(x[r*s.in:], 1, m), 0, m.Panels(), NewScratch())
 			}
 			for _, rows := range []int{1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 19, 24, 25, 32, 47, most} {
-				together, in := make([]float32, rows*s.out), input(x, rows, s.in)
+				together, in := make([]float32, rows*s.out), input(x, rows, m)
 				for p := m.Panels() - 1; p >= 0; p-- {
 					m.Product(together, s.out, in, p, p+1, NewScratch())
 				}
@@ -232,7 +232,7 @@ func BenchmarkProduct(b *testing.B) {
 		}
 		for _, rows := range []int{1, 4, 16, 32, 512} {
 			b.Run(fmt.Sprintf("%v/rows=%d", kind, rows), func(b *testing.B) {
-				x, dst, s := input(activations(rows, m.In), rows, m.In), make([]float32, rows*m.Out), NewScratch()
+				x, dst, s := input(activations(rows, m.In), rows, m), make([]float32, rows*m.Out), NewScratch()
 				b.SetBytes(int64(m.Bytes()))
 				for b.Loop() {
 					m.Product(dst, m.Out, x, 0, m.Panels(), s)
