@@ -136,7 +136,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 		return nil, err
 	}
 	if l.int8Activations && !shape.rounds() {
-		return nil, fmt.Errorf("%w: 8-bit activations are for quantized weights (Q8_0, Q4_0, Q4_K or Q6_K), and it has none", ErrModel)
+		return nil, ErrNotQuantized
 	}
 	l.shapes = false
 	m := &Model{Config: *c, part: part}
@@ -150,9 +150,13 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 // An Option changes how a model is loaded.
 type Option func(*loader)
 
+// ErrNotQuantized is wrapped when Int8Activations is asked for with a model that has no weights for it.
+var ErrNotQuantized = fmt.Errorf("%w: its weights are not quantized (Q8_0, Q4_0, Q4_K or Q6_K), so there are none to multiply 8-bit activations by", ErrModel)
+
 // Int8Activations has the inputs of products with quantized weights rounded to 8 bits, in blocks of 32
 // with a scale each, so that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8.
-// A model without quantized weights is an error.
+// Weights that are not quantized are multiplied as without it; a model that has no others is refused with
+// ErrNotQuantized.
 func Int8Activations(l *loader) { l.int8Activations = true }
 
 // rounds reports whether a matrix is multiplied by rounded activations.

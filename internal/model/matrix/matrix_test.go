@@ -46,9 +46,11 @@ func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	var src Source = random{}
 	switch kind {
-	case Int8:
-		src = quantized{in: in, block: block, low: -127, high: 127}
-	case Int4:
+	case Int8, W8A8:
+		src = quantized{in: in, block: block, low: -128, high: 127}
+	case W4A8:
+		src = quantized{in: in, block: block, low: 0, high: 15}
+	case Int4, W4A8Min:
 		src = quantized{in: in, block: block, low: 0, high: 15, least: true}
 	}
 	require.NoError(t, m.Pack(src, 0, m.Panels()))
@@ -113,7 +115,7 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 	for _, level := range levels() {
 		setLevel(t, level)
-		for _, s := range shapes {
+		for _, s := range append(shapes, dotShapes...) {
 			m := packed(t, s.kind, s.out, s.in, s.block)
 			const most = 53
 			x := activations(most, s.in)
@@ -207,6 +209,10 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 		{"integers without blocks", Int8, 4, 64, 0},
 		{"blocks that do not divide", Int4, 4, 48, 32},
 		{"blocks larger than a slab", Int4, 4, 512, 256},
+		{"blocks of 4 bits that are shorter than those of activations", W4A8, 4, 64, 16},
+		{"half a block of activations", W8A8, 4, 48, 16},
+		{"8-bit activations without blocks", W4A8Min, 4, 64, 0},
+		{"blocks that kernels have not", W8A8, 4, 96, 8},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -17,7 +17,7 @@ type step struct {
 
 // Rounded activations are integers from -127 to 127 times the scale of their block of 32: its largest
 // magnitude divided by 127. A block whose magnitudes are all below tiny becomes zeros. The scale of a
-// block with an infinity or a NaN is NaN, and so is each product with it.
+// block with an infinity or a NaN is NaN, and so is each product with it, whatever its integers are.
 type rounded struct {
 	q       []int8
 	steps32 []step // of blocks of 32
@@ -64,7 +64,7 @@ func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
 	}
 	halves[0], halves[1] = step{scale: scale}, step{scale: scale}
 	for i, v := range x {
-		q[i] = 0 // beside a scale that is NaN it does not matter
+		q[i] = 0
 		if scale == scale {
 			q[i] = int8(math.RoundToEven(float64(v * inverse)))
 		}
