@@ -56,7 +56,7 @@ const DefaultRequests = 2000
 // MostSeeds is how many seeds a search has at most: each keeps its requests in memory.
 const MostSeeds = 100
 
-// NewLoad draws the requests of a plan, with so many seeds from the scenario's on
+// NewLoad draws the requests of a plan, with the given number of seeds from the scenario's on
 // (0: 3). A trace has no randomness: it is read once, and its first Duration
 // seconds as it is, or its first Requests ones, are all the load.
 func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
