@@ -30,19 +30,24 @@ func seeds(c capacity.Capacity) string {
 func (r *Report) intervals() string {
 	p := r.atCapacity()
 	var all []string
+	rough := ""
 	for i, o := range r.slo {
-		all = append(all, fmt.Sprintf("%s %s (%s)", o.Of(), seconds(float64(p.Values[i])), interval(p.Intervals[i])))
+		v := p.Intervals[i]
+		all = append(all, fmt.Sprintf("%s %s (%s)", o.Of(), seconds(float64(p.Values[i])), interval(v)))
+		if v.Rough {
+			rough = ". Rough: too few independent answers for 95 %, the true value may be farther away"
+		}
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, ", ") + rough
 }
 
 func interval(v capacity.Interval) string {
-	text := fmt.Sprintf("95 %%: %s to %s", seconds(float64(v.Low)), seconds(float64(v.High)))
-	if math.IsInf(float64(v.High), 1) {
-		text = fmt.Sprintf("95 %%: at least %s", seconds(float64(v.Low)))
-	}
+	level := "95 %"
 	if v.Rough {
-		text += ", or wider: the run has too few independent answers to say"
+		level = "rough"
 	}
-	return text
+	if math.IsInf(float64(v.High), 1) {
+		return fmt.Sprintf("%s: at least %s", level, seconds(float64(v.Low)))
+	}
+	return fmt.Sprintf("%s: %s to %s", level, seconds(float64(v.Low)), seconds(float64(v.High)))
 }
