@@ -77,7 +77,7 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	}
 	keyFactor, _ := r.cache.factors()
 	factor *= b.Scale * keyFactor
-	if r.cache.DType == Int8 {
+	if r.cache.DType == Int8 || r.half {
 		factor *= row.unit
 	}
 	var slope, offset float32
@@ -100,6 +100,11 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	m, l = r.kernels.softmax(&w.call, x)
 	if r.cache.DType == Int8 {
 		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
+	}
+	if r.half {
+		clear(scores[first:from]) // their scales may be anything
+		clear(scores[to:last])
+		r.pair(w, row, x)
 	}
 	return m, l
 }

@@ -47,7 +47,8 @@ type row struct {
 	token, head int     // in the batch
 	position    int     // of the token in its sequence
 	from, to    int     // tokens that it reaches
-	unit        float32 // Int8: what the integers of its query are multiples of
+	unit        float32 // Int8 and float16: what the numbers of its query are multiples of
+	weight      float32 // float16: what its weights are multiples of
 }
 
 // setRows makes the rows of an item and loads their queries and states.
@@ -82,8 +83,11 @@ func (r *Runner) setRows(w *scratch, it *item) {
 
 // queryWidth is the floats of a row's query in scratch memory.
 func (r *Runner) queryWidth() int {
-	if r.cache.DType == Int8 {
+	switch {
+	case r.cache.DType == Int8:
 		return r.cache.HeadSize / 2
+	case r.half:
+		return r.cache.HeadSize * expansion
 	}
 	return r.cache.HeadSize
 }
@@ -92,13 +96,17 @@ func (r *Runner) queryWidth() int {
 func (r *Runner) loadQuery(w *scratch, i int) {
 	row, size, width := &w.rows[i], r.cache.HeadSize, r.queryWidth()
 	q := w.q[i*width:][:width]
-	if r.cache.DType != Int8 {
+	if r.cache.DType != Int8 && !r.half {
 		r.batch.Query.Load(q, row.token, row.head*size)
 		return
 	}
 	x := w.row[:size]
 	r.batch.Query.Load(x, row.token, row.head*size)
-	row.unit = r.quantize(w, x, q)
+	if r.cache.DType == Int8 {
+		row.unit = r.quantize(w, x, q)
+	} else {
+		row.unit = r.expand(w, x, q)
+	}
 }
 
 // largestInteger is that of a query beside int8 keys. The products of 256 of them
