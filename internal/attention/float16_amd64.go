@@ -21,12 +21,15 @@ func (a *assembly) words(k *call, d DType, in unsafe.Pointer, n int, out []uint1
 }
 
 func (a *assembly) halfValues(k *call, d DType, p []float32, rows []row, n, place int, tiles *unsafe.Pointer, size int, out []float32, stride int) bool {
-	at := 0
+	at, width := 0, size
+	if d == words {
+		width = pieces(size)
+	}
 	k.flag = 0
 	for at < len(rows) {
 		f := widest(a.valuesTile[d], len(rows)-at)
 		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, unsafe.Pointer(tiles)
-		k.n, k.first, k.size = n, place, size
+		k.n, k.first, k.size = n, place, width
 		f.run(k)
 		for i := range f.rows {
 			k.in, k.out = unsafe.Add(k.room, i*4*MaxHeadSize), floats(out[(at+i)*stride:])

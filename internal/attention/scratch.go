@@ -29,9 +29,15 @@ type scratch struct {
 	values      []float32 // [chunks][PartitionSize][chunk]
 	keyScales   []float32 // [PartitionSize], Int8 only
 	valueScales []float32
-	finite      bool                              // all values are numbers
-	from, to    int                               // tokens of the partition that some row reaches
-	row         [tileTokens * MaxHeadSize]float32 // on its way
+
+	// Or as float16.
+	words   []uint16                            // [tiles][head size][16] of keys, [PartitionSize][pieces] of values
+	reached []uint16                            // [PartitionSize][pieces] of values that a row reaches
+	bytes   [2 * tileTokens * MaxHeadSize]uint8 // of a tile's keys and values, on their way
+
+	finite   bool                              // all values are numbers
+	from, to int                               // tokens of the partition that some row reaches
+	row      [tileTokens * MaxHeadSize]float32 // on its way
 
 	// Addresses of a partition's tiles in the order in which they are read: keys,
 	// an even number, values from firstValue on, and what comes after them.
