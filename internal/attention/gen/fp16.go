@@ -9,8 +9,8 @@ import (
 )
 
 // Instructions of AVX512-FP16, which Go's assembler does not have, on whole
-// registers. They are written as bytes (Intel's manual, volume 2, 2.7 and
-// chapter 5; a test lists what another assembler makes of them).
+// registers. They are written as bytes (Intel's manual, volume 2, 2.7, and the AVX512-FP16
+// specification); a test compares them with GNU as.
 
 // An fp16 is an instruction: a map of opcodes, a prefix (0: none, 1: 66, 2: F3) and
 // an opcode.
