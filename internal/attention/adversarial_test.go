@@ -143,37 +143,41 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 	nan := float32(math.NaN())
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		for _, dtype := range []DType{F32, F16, BF16, E4M3, E5M2} {
-			for _, value := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%v value %v", dtype, value), func(t *testing.T) {
+			for _, at := range []struct {
+				value                bool
+				size, element, token int
+			}{{false, 32, 5, 30}, {true, 32, 5, 30}, {true, 48, 37, 30}, {true, 48, 37, 40}} {
+				t.Run(fmt.Sprintf("%v value %v, head of %d, token %d", dtype, at.value, at.size, at.token), func(t *testing.T) {
+					const n = 41
 					r := rand.New(rand.NewPCG(13, 1))
 					p := newProblem(r, problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: dtype},
-						heads: 4, lens: []int{40, 40}, queries: []int{20, 1},
+						shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: at.size, DType: dtype},
+						heads: 4, lens: []int{n, n}, queries: []int{20, 1},
 					})
 					c := &p.cache
-					// Everything that belongs to nobody, and token 30 of sequence 0.
+					// Everything that belongs to nobody, and a token of sequence 0.
 					used := map[int]bool{}
 					for seq := range 2 {
-						for token := range 40 {
+						for token := range n {
 							used[p.batch.blockOf(c, seq, token)*16+token%16] = true
 						}
 					}
 					for slot := range c.NumBlocks * 16 {
 						if !used[slot] {
-							p.poison(slot, nan, 0, true)
-							p.poison(slot, nan, 0, false)
+							p.poison(slot, nan, at.element, true)
+							p.poison(slot, nan, at.element, false)
 						}
 					}
-					p.poison(p.batch.blockOf(c, 0, 30)*16+30%16, nan, 0, value)
+					p.poison(p.batch.blockOf(c, 0, at.token)*16+at.token%16, nan, at.element, at.value)
 					require.NoError(t, runner.Forward(c, &p.batch))
 					for seq := range 2 {
-						first, n, position := p.batch.queries(seq)
-						for q := range n {
+						first, queries, position := p.batch.queries(seq)
+						for q := range queries {
 							for head := range 4 {
-								reached := seq == 0 && head < 2 && position+q >= 30
-								out := p.out[((first+q)*4+head)*32:][:32]
-								if !value && reached || value && reached {
-									require.True(t, out[5] != out[5], "sequence %d, query %d, head %d", seq, q, head)
+								reached := seq == 0 && head < 2 && position+q >= at.token
+								out := p.out[((first+q)*4+head)*at.size:][:at.size]
+								if reached {
+									require.True(t, out[at.element] != out[at.element], "sequence %d, query %d, head %d", seq, q, head)
 									continue
 								}
 								for i, v := range out {
@@ -188,12 +192,12 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 	})
 }
 
-// poison sets element 5 of a key or value.
-func (p *problem) poison(slot int, v float32, kvHead int, value bool) {
+// poison sets an element of a key or value of the first KV head.
+func (p *problem) poison(slot int, v float32, element int, value bool) {
 	c := &p.cache
-	data, at := c.Key, c.KeyOffset(slot/16, kvHead, slot%16, 5)
+	data, at := c.Key, c.KeyOffset(slot/16, 0, slot%16, element)
 	if value {
-		data, at = c.Value, c.ValueOffset(slot/16, kvHead, slot%16, 5)
+		data, at = c.Value, c.ValueOffset(slot/16, 0, slot%16, element)
 	}
 	c.DType.Store(unsafe.Pointer(&data[at]), v)
 }
@@ -209,13 +213,13 @@ func TestMinusInfinityWeighsNothing(t *testing.T) {
 		for token := range 600 {
 			if token < 512 || token%2 == 0 {
 				slot := p.batch.blockOf(&p.cache, 1, token)*16 + token%16
-				p.poison(slot, float32(math.Inf(-1)), 0, false)
+				p.poison(slot, float32(math.Inf(-1)), 5, false)
 			}
 		}
 		require.NoError(t, runner.Forward(&p.cache, &p.batch))
 		requireNear(t, runner, p, f32Bound)
 		for token := range 600 {
-			p.poison(p.batch.blockOf(&p.cache, 1, token)*16+token%16, float32(math.Inf(-1)), 0, false)
+			p.poison(p.batch.blockOf(&p.cache, 1, token)*16+token%16, float32(math.Inf(-1)), 5, false)
 		}
 		require.NoError(t, runner.Forward(&p.cache, &p.batch))
 		for _, v := range p.out[3*32 : 4*32] {

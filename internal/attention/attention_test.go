@@ -137,12 +137,12 @@ func TestDecodingEqualsTheReference(t *testing.T) {
 func TestPrefillEqualsTheReference(t *testing.T) {
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		for _, dtype := range allDTypes {
-			for i, size := range []int{64, 80, 128} {
+			for i, size := range []int{64, 80, 128, 48} {
 				t.Run(fmt.Sprintf("%v %d", dtype, size), func(t *testing.T) {
 					r := rand.New(rand.NewPCG(2, uint64(size)))
 					p := newProblem(r, problemSpec{
 						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: dtype},
-						heads: []int{1, 4, 3}[i], lens: []int{40, 600, 515}, queries: []int{40, 7, 1},
+						heads: []int{1, 4, 3, 2}[i], lens: []int{40, 600, 515, 33}, queries: []int{40, 7, 1, 3},
 					})
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
 					requireNear(t, runner, p, f32Bound)

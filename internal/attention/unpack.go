@@ -47,16 +47,39 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 		}
 		w.finite = w.finite && finite
 	}
-	if size%chunk != 0 {
-		block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
-		for t0 := from; t0 < to; t0++ {
-			r.unpackValue(w, block, kvHead, place+t0-t, t0, size/chunk*chunk)
-		}
+	if size%chunk != 0 && !r.unpackTails(w, value, from, to) {
+		return false
 	}
 	if c.DType == Int8 {
 		for _, s := range w.valueScales[from:to] {
 			w.finite = w.finite && isFinite(s)
 		}
+	}
+	return true
+}
+
+// unpackTails unpacks what is left of values after their whole chunks, half a chunk, of the tokens
+// from to to-1; nothing but zeros is ever written after it. The values lie side by side, so that two of
+// them are whole chunks. It is false if there is a number that the kernels cannot read.
+func (r *Runner) unpackTails(w *scratch, value unsafe.Pointer, from, to int) bool {
+	c := r.cache
+	size, n := c.HeadSize, to-from
+	even := n &^ 1
+	row := w.row[:n*size]
+	if even > 0 {
+		finite, ok := r.kernels.convert(&w.call, c.DType, value, chunk*c.DType.Size(), even*size/chunk, row)
+		if !ok {
+			return false
+		}
+		w.finite = w.finite && finite
+	}
+	c.DType.LoadAll(row[even*size:], unsafe.Add(value, even*size*c.DType.Size()))
+	tail := size / chunk * chunk
+	for t := range n {
+		copy(w.values[tail/chunk*panelValues+(from+t)*chunk:], row[t*size+tail:(t+1)*size])
+	}
+	for _, v := range row[even*size:] {
+		w.finite = w.finite && isFinite(v)
 	}
 	return true
 }

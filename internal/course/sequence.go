@@ -146,7 +146,7 @@ func (c *core) free(e *Engine, id int32) error {
 	return nil
 }
 
-// allocate gets a sequence, its L1 table, all NULL, and so many L2 tables,
+// allocate gets a sequence, its L1 table, all NULL, and the given number of L2 tables,
 // which it leaves in chunks[2:]. Nothing is linked or counted yet.
 func (c *core) allocate(tables int) (*Sequence, bool) {
 	chunks := c.chunks[:2+tables]

@@ -87,7 +87,7 @@ func answer(t *testing.T, s *Stream) (text string, err error) {
 	}
 }
 
-// inFlight waits until so many steps are.
+// inFlight waits until n steps are in flight.
 func inFlight(e *Engine, n int) {
 	for e.sched.Load().InFlight < n {
 		time.Sleep(50 * time.Microsecond)

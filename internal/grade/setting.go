@@ -11,14 +11,15 @@ import (
 // A Setting is what a result may depend on but for the submission: the same file
 // and seed in the same setting give the same score.
 type Setting struct {
-	GCC, Libc, Valgrind string // what they say of their versions; empty if they are missing
-	Sandbox             string // what shuts the submission in
+	GCC, Linker, Libc, Valgrind string // what they say of their versions; empty if they are missing
+	Sandbox                     string // what shuts the submission in
 }
 
 func newSetting() (Setting, error) {
 	layers, err := sandbox.Active()
 	return Setting{
 		GCC:      firstLine("gcc", "--version"),
+		Linker:   firstLine("ld", "--version"), // which gcc calls
 		Libc:     firstLine("ldd", "--version"),
 		Valgrind: firstLine("valgrind", "--version"),
 		Sandbox:  layers.String(),

@@ -20,8 +20,8 @@ func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Te
 	return attention.Tensor{DType: d, Data: data, Stride: stride}
 }
 
-// Numbers of the cache's type are stored bit for bit, whether they are so many that
-// they are written past the caches, a few tiles, or single tokens.
+// Numbers of the cache's type are stored bit for bit, whether they are many enough
+// to be written past the caches, a few tiles, or single tokens.
 func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 	const n, heads, size = 1100, 8, 128
 	const width = heads * size

@@ -76,7 +76,7 @@ func TestABadTraceIsNamedWithItsLine(t *testing.T) {
 	require.True(t, errors.Is(err, io.ErrUnexpectedEOF))
 }
 
-// forks are so many steps of 64 forks, the last of 1.
+// forks are steps of 64 forks each, and a last one of 1.
 func forks(steps int) string {
 	text := ""
 	for i := range steps - 1 {

@@ -156,8 +156,8 @@ func (o Op) Task() int {
 // ErrSyntax is wrapped by what Parse finds wrong, with the number of the line.
 var ErrSyntax = errors.New("not a trace")
 
-// A trace has at most so many steps, and its pools, each with Room bytes around
-// it, so many bytes in all: what the memory of a submission holds.
+// A trace has at most MostSteps steps, and its pools, each with Room bytes around
+// it, at most MostPools bytes in all: what the memory of a submission holds.
 const (
 	MostSteps = 100_000
 	MostForks = 100_000 // of one step: children, sequences, records

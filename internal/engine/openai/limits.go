@@ -31,7 +31,7 @@ func newAllowance(l Limits) *allowance {
 	return &allowance{bucket(l.Requests), bucket(l.Tokens)}
 }
 
-// take uses a request of so many tokens up, or nothing and returns the error. It writes OpenAI's
+// take takes a request's tokens off the allowance, or nothing and returns the error. It writes OpenAI's
 // headers.
 func (a *allowance) take(h http.Header, tokens int, now time.Time) error {
 	defer func() {

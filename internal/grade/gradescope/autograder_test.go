@@ -173,6 +173,7 @@ func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 		r := read(t, dir, 100)
 		require.True(t, r.Extra.Counts)
 		require.NotEmpty(t, r.Extra.Versions.GCC)
+		require.NotEmpty(t, r.Extra.Versions.Linker)
 		require.NotEmpty(t, r.Extra.Stages)
 		require.Contains(t, r.Extra.Sandbox, "no_new_privs")
 		require.NotZero(t, r.Extra.Seed)

@@ -52,8 +52,8 @@ var (
 	formats      = []string{"", "text", "html", "simple_format", "md", "ansi"}
 )
 
-// read reads results.json and holds it against the contract. Its tests are worth
-// so many points, if it has any.
+// read reads results.json and holds it against the contract. Its tests, if it has
+// any, are worth the given points.
 func read(t *testing.T, dir string, points float64) Results {
 	t.Helper()
 	file := filepath.Join(dir, "results", "results.json")

@@ -220,8 +220,8 @@ func (r *run) told(u upload.File, report *grade.Report) Results {
 	for _, note := range report.Notes {
 		r.note("%s", note)
 	}
-	fmt.Fprintf(r.log, "%s, failed: %s\nsandbox: %s\nseed %d; %s; %s; %s\n", u.Name, strings.Join(report.Failed(), " "),
-		report.Setting.Sandbox, report.Seed, report.Setting.GCC, report.Setting.Libc, report.Setting.Valgrind)
+	fmt.Fprintf(r.log, "%s, failed: %s\nsandbox: %s\nseed %d; %s; %s; %s; %s\n", u.Name, strings.Join(report.Failed(), " "),
+		report.Setting.Sandbox, report.Seed, report.Setting.GCC, report.Setting.Linker, report.Setting.Libc, report.Setting.Valgrind)
 	return out
 }
 

@@ -259,6 +259,7 @@ func TestEveryReportIsAWholePage(t *testing.T) {
 			require.Contains(t, d.text, n)
 		}
 		require.Contains(t, d.text, r.Setting.GCC)
+		require.Contains(t, d.text, r.Setting.Linker)
 		require.Contains(t, d.text, fmt.Sprint("seed ", r.Seed))
 	}
 }

@@ -120,7 +120,7 @@ func encodeTrace(ops []trace.Op, defined bool) (stepText, error) {
 	return to, nil
 }
 
-// slowlyFilled reports whether the pool of an Init has so many blocks that a
+// slowlyFilled reports whether the pool of an Init has enough blocks that a
 // submission which builds its states itself, and looks for each free block from the
 // first on, takes its whole processor time for them.
 func slowlyFilled(op trace.Op) bool { return op.Kind == trace.Init && op.A > 1<<20 }

@@ -87,7 +87,7 @@ func Rest(w io.Writer, r *grade.Report) error {
 		fmt.Fprintf(&b, "%s\n", terminal.Visible(r.Rejected.Text))
 	}
 	if r.Rejected == nil {
-		fmt.Fprintf(&b, "%s\n", faint.Sprintf("rules %s; seed %d; %s; %s; %s; sandbox: %s", r.Rules, r.Seed, r.Setting.GCC, r.Setting.Libc, r.Setting.Valgrind, r.Setting.Sandbox))
+		fmt.Fprintf(&b, "%s\n", faint.Sprintf("rules %s; seed %d; %s; %s; %s; %s; sandbox: %s", r.Rules, r.Seed, r.Setting.GCC, r.Setting.Linker, r.Setting.Libc, r.Setting.Valgrind, r.Setting.Sandbox))
 	}
 	if r.Replay {
 		word := good.Sprint("nothing differs")

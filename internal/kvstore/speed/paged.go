@@ -87,7 +87,7 @@ func pagedTable(w io.Writer, o Options) error {
 	return err
 }
 
-// blockSizeRow measures blocks of so many tokens.
+// blockSizeRow measures blocks of the given number of tokens.
 func blockSizeRow(o Options, tokens int) (BlockSize, error) {
 	row := BlockSize{Tokens: tokens}
 	s := shape(attention.F16)

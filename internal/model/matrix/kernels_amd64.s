@@ -4981,3 +4981,44 @@ step:
 	JNZ          step
 	VZEROUPPER
 	RET
+
+// func largestAVX512(x *float32, n uintptr) float32
+// Requires: AVX, AVX512F, SSE
+TEXT ·largestAVX512(SB), NOSPLIT, $0-20
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVL         $0xff800000, DX
+	VPBROADCASTD DX, Z0
+	MOVL         $0xff800000, DX
+	VPBROADCASTD DX, Z1
+	MOVL         $0xff800000, DX
+	VPBROADCASTD DX, Z2
+	MOVL         $0xff800000, DX
+	VPBROADCASTD DX, Z3
+
+step:
+	VMOVUPS       (AX), Z4
+	VMAXPS        Z0, Z4, Z0
+	VMOVUPS       64(AX), Z4
+	VMAXPS        Z1, Z4, Z1
+	VMOVUPS       128(AX), Z4
+	VMAXPS        Z2, Z4, Z2
+	VMOVUPS       192(AX), Z4
+	VMAXPS        Z3, Z4, Z3
+	ADDQ          $0x00000100, AX
+	SUBQ          $0x00000040, CX
+	JNZ           step
+	VMAXPS        Z1, Z0, Z0
+	VMAXPS        Z3, Z2, Z2
+	VMAXPS        Z2, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y1
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VMAXPS        X1, X0, X0
+	VPERMILPS     $0x4e, X0, X1
+	VMAXPS        X1, X0, X0
+	VPERMILPS     $0xb1, X0, X1
+	VMAXPS        X1, X0, X0
+	MOVSS         X0, ret+16(FP)
+	VZEROUPPER
+	RET

@@ -2,6 +2,8 @@
 
 package matrix
 
+import "math"
+
 // Kernels names the instruction set in use.
 func Kernels() string { return "portable" }
 
@@ -26,5 +28,7 @@ func (m *Matrix) wide([]float32, *Input, int, int, int, *Scratch) {}
 func gather([]float32, int, *[4][]float32) int { return 0 }
 
 func exp([]float32, float32, float32) int { return 0 }
+
+func largest([]float32) (int, float32) { return 0, float32(math.Inf(-1)) }
 
 func siluMul(_, _, _ []float32) int { return 0 }

@@ -165,6 +165,43 @@ func TestExpIsTheExponential(t *testing.T) {
 	}
 }
 
+func TestArgMaxIsTheFirstOfTheLargest(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, level := range levels() {
+		setLevel(t, level)
+		for _, n := range []int{1, 15, 63, 64, 65, 127, 128, 1000, 1024, 1025, 1088, 4096, 32000, 50257} {
+			x := make([]float32, n)
+			for i := range x {
+				x[i] = -1 - float32(i*7919%1000)/1000
+			}
+			for _, at := range []int{0, 1, 7, 16, 33, 50, 62, 63, 64, 100, 1023, 1024, 1087, 2000, n - 1} {
+				if at >= n {
+					continue
+				}
+				keep := x[at]
+				for _, v := range []float32{-0.5, 3, inf} {
+					x[at] = v
+					require.Equal(t, at, ArgMax(x), "%s: %v at %d of %d", Kernels(), v, at, n)
+				}
+				last := x[n-1]
+				x[n-1] = inf
+				require.Equal(t, at, ArgMax(x), "%s: of two at %d and at the end of %d", Kernels(), at, n)
+				x[at], x[n-1] = keep, last
+			}
+			for i := range x[:n-1] {
+				x[i] = nan
+			}
+			x[n-1] = -3
+			require.Equal(t, n-1, ArgMax(x), "%s: after %d NaN", Kernels(), n-1)
+			x[n-1] = nan
+			require.Zero(t, ArgMax(x), "%s: of %d NaN", Kernels(), n)
+			x[n-1] = -inf
+			require.Equal(t, n-1, ArgMax(x), "%s: -Inf after %d NaN", Kernels(), n-1)
+		}
+		require.Zero(t, ArgMax(nil))
+	}
+}
+
 func TestHalvesRoundToTheNearest(t *testing.T) {
 	for h := range 1 << 16 {
 		if f := FromF16(uint16(h)); f == f {

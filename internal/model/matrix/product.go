@@ -126,6 +126,36 @@ func Exp(x []float32, top, scale float32) {
 	}
 }
 
+// compared is how many values are compared with each other before one of them is looked for.
+const compared = 1024
+
+// ArgMax is the place of the largest x, of several the first. NaN are never the largest.
+func ArgMax(x []float32) int {
+	best, most := 0, float32(math.Inf(-1))
+	for at := 0; at < len(x); at += compared {
+		if v := largestOf(x[at:min(at+compared, len(x))]); v > most {
+			best, most = at, v
+		}
+	}
+	for i := best; i < len(x); i++ {
+		if x[i] == most {
+			return i
+		}
+	}
+	return best
+}
+
+// largestOf is the largest x, -Inf if all are NaN.
+func largestOf(x []float32) float32 {
+	n, most := largest(x)
+	for _, v := range x[n:] {
+		if v > most {
+			most = v
+		}
+	}
+	return most
+}
+
 // SiLUMul sets dst to gate/(1+exp(-gate)) × up.
 func SiLUMul(dst, gate, up []float32) {
 	n := siluMul(dst, gate, up)

@@ -78,8 +78,8 @@ func slo(t require.TestingT, text string) SLO {
 
 // Ensure the capacity where it follows from arithmetic. Answers of 100 tokens
 // take 100 iterations of 10 ms. One at a time, requests that come evenly are
-// answered after a second if at most one comes a second; so many at a time, if
-// so many do.
+// answered after a second if at most one comes a second; n at a time, if at most
+// n do.
 func TestTheCapacityOfASimpleServerIsFound(t *testing.T) {
 	file := trace(t, 400, ",16,100\n")
 	for seqs, want := range map[int]float64{1: 1, 4: 4} {

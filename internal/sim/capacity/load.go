@@ -53,7 +53,7 @@ func (l *Load) Keep(runs *Runs) {
 // does not say.
 const DefaultRequests = 2000
 
-// NewLoad draws the requests of a plan, with so many seeds from the scenario's on
+// NewLoad draws the requests of a plan, with the given number of seeds from the scenario's on
 // (0: 3). A trace has no randomness: it is read once, and its first Duration
 // seconds as it is, or its first Requests ones, are all the load.
 func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {

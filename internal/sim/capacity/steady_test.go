@@ -115,8 +115,8 @@ func hours(t *testing.T, s scenario.Scenario, rate float64, objective SLO, enoug
 }
 
 // hourHolds says whether a run as llmsim run makes it holds the objective, whose values are
-// exact here where the program's quantiles are within 1 %. A run ends early where so many
-// requests are above a limit, of all that come, that it cannot.
+// exact here where the program's quantiles are within 1 %. A run ends early where too many
+// requests are above a limit for it to hold.
 func hourHolds(t *testing.T, s scenario.Scenario, objective SLO) bool {
 	p, err := scenario.Open(s)
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ type Engine struct {
 	Attention       float64 `json:"attention"`        // of the memory's bandwidth, when keys and values are read
 	PromptAttention float64 `json:"prompt_attention"` // of the FLOPS, in attention
 	Reread          float64 `json:"kv_reread"`        // 0: a key is read once for all query heads that share it; 1: once for each
-	SharedGroup     float64 `json:"kv_shared_group"`  // groups of up to so many query heads have a kernel of their own,
+	SharedGroup     float64 `json:"kv_shared_group"`  // groups of up to this many query heads have another kernel,
 	SharedReread    float64 `json:"kv_shared_reread"` // for which this is kv_reread
 	HostLink        float64 `json:"host_link"`        // of the link to the CPU
 	WorkerLink      float64 `json:"worker_link"`      // of the link between workers

@@ -12,8 +12,8 @@ import (
 	"llmmemory/internal/sim/scenario"
 )
 
-// A lab runs scenarios, each once however often it is asked for, so many at a
-// time. Which one ends first changes nothing.
+// A lab runs scenarios, each once however often it is asked for, a few at the
+// same time. Which one ends first changes nothing.
 type lab struct {
 	ctx      context.Context
 	pool     capacity.Pool

@@ -296,7 +296,7 @@ func (p *Plan) openServer() (err error) {
 }
 
 // staticBatch is FasterTransformer's largest batch: what the artifact found to
-// fit on its GPUs (sim/PAPER.md §1), and for others so many of the longest sequences.
+// fit on its GPUs (sim/PAPER.md §1), and for others how many of the longest sequences fit.
 func (p *Plan) staticBatch() int {
 	alpaca := strings.HasPrefix(p.Scenario.Workload, "alpaca")
 	pick := func(a, b int) int {

@@ -169,8 +169,8 @@ func TestLargeBlocksWasteMemory(t *testing.T) {
 	require.Contains(t, text, "not modelled")
 }
 
-// Ensure that a target says how many blocks and GPUs it takes: so many blocks do
-// and 3 % less do not.
+// Ensure that a target says how many blocks and GPUs it takes: that many blocks are
+// enough, and 3 % fewer are not.
 func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {

@@ -14,7 +14,7 @@ type Watcher struct {
 	Done     func(o Outcome)           // a job is finished and kept; one at a time
 }
 
-// Run runs the jobs of the folder's shard that have no result, so many at a time
+// Run runs the jobs of the folder's shard that have no result, at most atOnce at a time
 // (0: one for each processor). It returns when they are finished, when ctx is
 // done, with its error, or when an outcome cannot be kept. A job that fails is an
 // outcome.

@@ -48,7 +48,7 @@ func open(path string) (io.ReadCloser, error) {
 // mostPiped is how many bytes of a file that can be read only once are kept.
 const mostPiped = 1 << 30
 
-// readAtMost is io.ReadAll of no more than so many bytes.
+// readAtMost is io.ReadAll, but fails after most bytes.
 func readAtMost(r io.Reader, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err == nil && int64(len(text)) > most {

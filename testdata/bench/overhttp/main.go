@@ -110,7 +110,7 @@ func ask(url string, requests, n, prompt, round int) (time.Duration, error) {
 	return took, nil
 }
 
-// post asks for an answer of so many tokens.
+// post asks for an answer of want tokens.
 func post(url string, body []byte, want int) error {
 	r, err := http.Post(url+"/completions", "application/json", bytes.NewReader(body))
 	if err != nil {

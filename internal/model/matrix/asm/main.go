@@ -40,5 +40,6 @@ func main() {
 	decodeInt4x2()
 	siluMul512()
 	exp512()
+	largest512()
 	Generate()
 }

@@ -61,7 +61,7 @@ type Config struct {
 	SchedulerBlockSize int // granularity of hits; 0: least common multiple of the blocks
 	HashBlockSize      int // tokens of one hash; 0: greatest common divisor of the blocks
 
-	RetentionInterval int  // of window blocks: RetainAll, 0: only at boundaries, or every so many tokens
+	RetentionInterval int  // of window blocks: RetainAll, 0: only at boundaries, or the tokens between two that are kept
 	Eagle             bool // all groups are Eagle if none is marked
 	PrefillLookahead  int  // draft modules that read ahead of a prefill (multi-module MTP)
 }
