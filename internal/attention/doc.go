@@ -48,7 +48,7 @@
 // units of the sum of |p·v|; together up to 0.003 of it for normally distributed numbers with
 // logits up to 5. Products below 2^-14 are multiples of 2^-24 there, so that E5M2
 // loses more where all numbers are tiny: up to 2^-8 of a logit of 1 whose keys are all
-// 2^-16, up to 2^-4 of o where all values are. Tests measure all of these.
+// 2^-16, up to 2^-3 of o where all values are. Tests measure all of these.
 //
 // Tokens outside a row's reach (after it, before its window, outside its sparse
 // pattern) are not multiplied by 0 but left out, so what lies there, NaN and

@@ -62,7 +62,7 @@ var limits = []struct {
 	{"large factors", eightBitTypes, signed, signed, 1, 1, 1e20, 0},
 	{"small factors", eightBitTypes, signed, signed, 1, 1, 1e-20, 0},
 	{"the smallest values", []DType{E4M3}, signed, smallest(0x1p-9), 1, 1, 1, 0},
-	{"the smallest values", []DType{E5M2}, signed, smallest(0x1p-16), 1, 1, 1, 0x1p-4},
+	{"the smallest values", []DType{E5M2}, signed, smallest(0x1p-16), 1, 1, 1, 0x1p-3},
 	{"the smallest keys", []DType{E4M3}, smallest(0x1p-9), signed, 1, 1 << 15, 1, 0},
 	{"the smallest keys", []DType{E5M2}, smallest(0x1p-16), signed, 1, 1 << 25, 1, 0x1p-8},
 	{"zeros", eightBitTypes, smallest(0), smallest(0), 0, 1, 1, 0},
