@@ -81,8 +81,8 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 		return err
 	}
 	if path != "demo" {
-		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s\n",
-			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels())
+		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s; activations: %s\n",
+			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels(), o.model.activations)
 	}
 	return serve(ctx, out, o, l)
 }

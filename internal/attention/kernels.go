@@ -30,9 +30,10 @@ type kernels interface {
 	// scale is x = factor·x + slope·(offset + index) over whole tiles.
 	scale(k *call, x []float32, factor, slope, offset float32)
 
-	// softmax turns logits, whole tiles of them, into weights. m is the largest
-	// logit and l the sum of weights; where all logits are -inf, weights are 0.
-	softmax(k *call, x []float32) (m, l float32)
+	// softmax turns x, whole tiles of it, into the weights of logits factor·x, the
+	// factor being positive. m is the largest logit and l the sum of weights; where
+	// all logits are -inf, weights are 0.
+	softmax(k *call, x []float32, factor float32) (m, l float32)
 
 	// multiply is x *= y over whole tiles.
 	multiply(k *call, x, y []float32)

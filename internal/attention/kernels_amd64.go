@@ -85,8 +85,8 @@ func (a *assembly) scale(k *call, x []float32, factor, slope, offset float32) {
 	a.scaleTo(k)
 }
 
-func (a *assembly) softmax(k *call, x []float32) (m, l float32) {
-	k.in, k.n = floats(x), len(x)/16
+func (a *assembly) softmax(k *call, x []float32, factor float32) (m, l float32) {
+	k.in, k.n, k.x = floats(x), len(x)/16, factor
 	a.soften(k)
 	return k.x, k.y
 }

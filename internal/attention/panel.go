@@ -102,24 +102,16 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	if r.cache.DType == Int8 || r.half {
 		factor *= row.unit
 	}
-	var slope, offset float32
-	if b.AlibiSlopes != nil {
-		slope, offset = b.AlibiSlopes[row.head], float32(part*PartitionSize+first-row.position)
-	}
-	if b.SoftCap != 0 {
-		r.kernels.scale(&w.call, x, factor, 0, 0)
-		capLogits(x, b.SoftCap)
+	if b.SoftCap != 0 || b.AlibiSlopes != nil || !(factor > 0) {
+		r.modify(w, row, x, factor, part*PartitionSize+first)
 		factor = 1
-	}
-	if b.SoftCap == 0 || slope != 0 {
-		r.kernels.scale(&w.call, x, factor, slope, offset)
 	}
 	fill(scores[first:from], negInf)
 	fill(scores[to:last], negInf)
 	if b.Sparse != nil {
 		r.hide(row, scores, part, from, to)
 	}
-	m, l = r.kernels.softmax(&w.call, x)
+	m, l = r.kernels.softmax(&w.call, x, factor)
 	if r.cache.DType == Int8 {
 		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
 	}
@@ -129,6 +121,24 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 		r.pair(w, row, x)
 	}
 	return m, l
+}
+
+// modify turns products, of tokens from one on, into logits where they are more than
+// products times a positive factor.
+func (r *Runner) modify(w *scratch, row *row, x []float32, factor float32, token int) {
+	b := r.batch
+	var slope, offset float32
+	if b.AlibiSlopes != nil {
+		slope, offset = b.AlibiSlopes[row.head], float32(token-row.position)
+	}
+	if b.SoftCap != 0 {
+		r.kernels.scale(&w.call, x, factor, 0, 0)
+		capLogits(x, b.SoftCap)
+		factor = 1
+	}
+	if b.SoftCap == 0 || slope != 0 {
+		r.kernels.scale(&w.call, x, factor, slope, offset)
+	}
 }
 
 func fill(x []float32, v float32) {

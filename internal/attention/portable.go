@@ -89,20 +89,21 @@ func (portable) scale(_ *call, x []float32, factor, slope, offset float32) {
 	}
 }
 
-func (portable) softmax(_ *call, x []float32) (m, l float32) {
+func (portable) softmax(_ *call, x []float32, factor float32) (m, l float32) {
 	m = negInf
 	for _, s := range x {
 		if s > m || s != s {
 			m = s
 		}
 	}
+	m *= factor
 	base := m
 	if m == negInf {
 		base = 0
 	}
 	var lanes [16]float32
 	for i, s := range x {
-		p := weight(s - base)
+		p := weight(float32(factor*s) - base)
 		x[i] = p
 		lanes[i%16] += p
 	}
