@@ -87,22 +87,18 @@ var missed = map[string][2]float64{
 
 func fitEngines(t *testing.T) {
 	files := map[string]engineFile{}
-	for _, p := range PublishedPoints() {
-		f, ok := files[p.Engine]
+	for _, g := range fitGroups(fittedHalves()) {
+		f, ok := files[g.engine]
 		if !ok {
-			f = engineFile{Name: p.Engine, Source: "fitted by this package's tests (-update) to one half of published/points.json, which names the sources; see README.md", Releases: map[string]map[string]Engine{}}
-			files[p.Engine] = f
+			f = engineFile{Name: g.engine, Source: "fitted by this package's tests (-update) to one half of published/points.json, which names the sources; see README.md", Releases: map[string]map[string]Engine{}}
+			files[g.engine] = f
 		}
-		if f.Releases[p.Release] == nil {
-			f.Releases[p.Release] = map[string]Engine{}
+		for pair, e := range g.fit(t, allConstants) {
+			if f.Releases[pair.release] == nil {
+				f.Releases[pair.release] = map[string]Engine{}
+			}
+			f.Releases[pair.release][pair.gpu] = e
 		}
-		if _, ok := f.Releases[p.Release][p.GPU]; ok {
-			continue
-		}
-		fitted, _ := Split(p.Engine, p.Release, p.GPU)
-		e, err := FitEngine(fitted, startOf(p))
-		require.NoError(t, err)
-		f.Releases[p.Release][p.GPU] = e
 	}
 	for _, f := range files {
 		text, err := json.MarshalIndent(f, "", "\t")
@@ -149,22 +145,4 @@ func TestNumbersOfAGPU(t *testing.T) {
 	p.GPU, p.DType = "a100-80gb", "fp8"
 	_, err = p.Predict(DefaultEngine)
 	require.ErrorContains(t, err, "computed in fp8, which a100-80gb cannot do")
-}
-
-// startOf is where the fit of a release begins, from what is known without its points.
-// FlashAttention-2 computes prompts at half of an A100's peak and more (Dao, 2023, Fig. 4).
-// TensorRT-LLM's kernel for decodes reads keys nearly at the memory's rate, as the fitted
-// halves of 0.6.1 on other GPUs show (0.89 to 1.00). From 0.8 on it has another one (XQA)
-// for groups as of Llama 2 70B (docs/source/gpt_attention.md; performance.md turns it on).
-func startOf(p Published) Engine {
-	e := DefaultEngine
-	e.PromptAttention = 0.5
-	e.Layer, e.PromptLayer, e.Seq, e.Base, e.Reread = 0.02, 0.02, 0.005, 0.2, 0.1
-	if p.Engine == "tensorrt-llm" {
-		e.Attention = 0.9
-		if compareReleases(p.Release, "0.8") > 0 {
-			e.SharedGroup, e.SharedReread = 8, 0.1
-		}
-	}
-	return e
 }
