@@ -10,7 +10,7 @@ import (
 // all releases of an engine.
 const (
 	PullToHand = 1e-3
-	PullToAll  = 5e-2
+	PullToAll  = 0.1
 )
 
 // FitEngine finds the constants with the least squares of logarithms of predicted over
