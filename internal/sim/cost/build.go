@@ -80,7 +80,7 @@ func (s Setup) roofline(m *Model) {
 	// Norms, sums and activation functions read and write the states of each token.
 	m.state = e.Activations * activationBytes * l.activations(s.Workers) / bandwidth
 
-	m.base = milli * (e.Base + e.ServedBase + e.Layer*float64(l.Layers))
+	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
 	m.prompted = milli * e.PromptBase
 	m.launches = milli * e.PromptLayer * float64(l.Layers)
 	m.seq = milli * (e.Seq + e.ServedSeq)

@@ -82,20 +82,21 @@ func allConstants(*Engine) {}
 // TensorRT-LLM's kernel for decodes reads keys nearly at the memory's rate, as the fitted
 // halves of 0.6.1 show (0.89 to 1.00). From 0.8 on it has another one (XQA)
 // for groups as of Llama 2 70B (docs/source/gpt_attention.md; performance.md turns it on).
-// 128 x 128 are the tiles that matrices are multiplied in: half of one is no work.
-// AccelMark has vLLM's server and its batches, so what is served has constants of its own.
+// Matrices are multiplied in tiles of 128 tokens; 64 are half of one.
+// AccelMark has vLLM's server and its batches, so a served sequence has a constant.
 func startOf(points []Published) Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
 	e.Layer, e.PromptLayer, e.Seq, e.Base, e.Reread, e.AllReduce = 0.02, 0.02, 0.005, 0.2, 0.1, 20
+	e.HalfTokens = 64
 	if points[0].Engine == "tensorrt-llm" {
-		e.Attention, e.HalfTokens = 0.9, 64
+		e.Attention = 0.9
 		e.SharedGroup, e.SharedReread = 8, 0.1
 		return e
 	}
 	e.PromptBase = 0.5
 	if slices.ContainsFunc(points, func(p Published) bool { return p.Metric == "closed_tokens_per_s" }) {
-		e.ServedBase, e.ServedSeq = 0.5, 0.05
+		e.ServedSeq = 0.05
 	}
 	return e
 }
@@ -128,9 +129,9 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 		{"tensorrt-llm without activations", "tensorrt-llm", func(e *Engine) { e.Activations = 0 }},
 		{"tensorrt-llm without half_tokens", "tensorrt-llm", func(e *Engine) { e.HalfTokens = 0 }},
 		{"vllm as it is", "vllm", allConstants},
-		{"vllm without activations", "vllm", func(e *Engine) { e.Activations = 0 }},
+		{"vllm without half_tokens", "vllm", func(e *Engine) { e.HalfTokens = 0 }},
 		{"vllm without prompt_base_ms", "vllm", func(e *Engine) { e.PromptBase = 0 }},
-		{"vllm without served constants", "vllm", func(e *Engine) { e.ServedBase, e.ServedSeq = 0, 0 }},
+		{"vllm without served_seq_ms", "vllm", func(e *Engine) { e.ServedSeq = 0 }},
 	}
 	least := map[string]float64{}
 	for _, f := range forms {

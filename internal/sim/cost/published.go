@@ -81,10 +81,10 @@ func (p Published) Setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, kv)
 }
 
-// engine is what of an engine the point has: these two metrics are of batches, without a server.
+// engine is an engine without its server, if the point is of a batch.
 func (p Published) engine(e Engine) Engine {
 	if p.Metric == "tokens_per_s" || p.Metric == "batch_s" {
-		e.ServedBase, e.ServedSeq = 0, 0
+		e.ServedSeq = 0
 	}
 	return e
 }

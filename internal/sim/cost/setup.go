@@ -48,8 +48,7 @@ type Engine struct {
 	PromptBase      float64 `json:"prompt_base_ms"`   // more of it where prompts are computed
 	PromptLayer     float64 `json:"prompt_layer_ms"`  // launches of a layer where prompts are computed, without CUDA graphs; the GPU computes meanwhile
 	Seq             float64 `json:"per_seq_ms"`       // scheduling, sampling, decoding of text
-	ServedBase      float64 `json:"served_base_ms"`   // an iteration, more of it in a server than in a batch
-	ServedSeq       float64 `json:"served_seq_ms"`    // a sequence, likewise
+	ServedSeq       float64 `json:"served_seq_ms"`    // more of it in a server than in a batch
 	Copy            float64 `json:"per_copy_us"`      // of one copy between GPU and CPU
 }
 
@@ -162,7 +161,6 @@ func (e Engine) check() error {
 		{"prompt_base_ms", e.PromptBase, 0, 1e9},
 		{"prompt_layer_ms", e.PromptLayer, 0, 1e9},
 		{"per_seq_ms", e.Seq, 0, 1e9},
-		{"served_base_ms", e.ServedBase, 0, 1e9},
 		{"served_seq_ms", e.ServedSeq, 0, 1e9},
 		{"per_copy_us", e.Copy, 0, 1e9},
 	} {
