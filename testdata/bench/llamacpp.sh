@@ -45,6 +45,10 @@ for model in 25m-F16 134m-F16 134m-Q8_0 134m-Q4_0; do
         "$dir/bench" "$dir/$model.gguf" "$threads" "$rounds"
         echo "$model, this project, turn $turn"
         "$dir/ours" "$dir/$model.gguf" "$threads" "$rounds"
+        case $model in *-Q*) # llama.cpp rounds activations to 8 bits with these weights
+            echo "$model, this project with activations in 8 bits, too, turn $turn"
+            "$dir/ours" "$dir/$model.gguf" "$threads" "$rounds" int8 ;;
+        esac
     done
 done
 # Requests that share a prompt, and several completions: llama.cpp's side is its library, which does what

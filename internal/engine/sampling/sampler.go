@@ -33,11 +33,11 @@ type State struct {
 // Sample chooses the next token. logits stay as they are.
 func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
 	if p.greedy() && p.unadjusted() && len(st.Forbidden) == 0 {
-		return argmax(logits)
+		return int32(matrix.ArgMax(logits))
 	}
 	s.logits = append(s.logits[:0], logits...)
 	s.adjust(p, st)
-	best := argmax(s.logits)
+	best := int32(matrix.ArgMax(s.logits))
 	if p.greedy() {
 		return best
 	}
@@ -107,16 +107,6 @@ func (s *Sampler) once(a, b []int32, f func(int32)) {
 	}
 }
 
-func argmax(x []float32) int32 {
-	best, most := 0, x[0]
-	for i, v := range x {
-		if v > most {
-			best, most = i, v
-		}
-	}
-	return int32(best)
-}
-
 // chunk is how many weights are summed up at a time.
 const chunk = 512
 
@@ -167,7 +157,7 @@ func sumOf(x []float32) float64 {
 // most likely ones, before any of the user's wishes (vLLM's raw_logprobs).
 func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob, top []Logprob) {
 	s.logits = append(s.logits[:0], logits...)
-	largest := logits[argmax(logits)]
+	largest := logits[matrix.ArgMax(logits)]
 	matrix.Exp(s.logits, largest, 1)
 	norm := float64(largest) + math.Log(sumOf(s.logits))
 	own = Logprob{token, float32(float64(logits[token]) - norm)}

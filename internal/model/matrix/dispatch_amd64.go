@@ -3,6 +3,7 @@
 package matrix
 
 import (
+	"math"
 	"unsafe"
 
 	"golang.org/x/sys/cpu"
@@ -133,6 +134,15 @@ func exp(x []float32, top, scale float32) int {
 	}
 	expAVX512(&x[0], uintptr(n), top, scale)
 	return n
+}
+
+// largest compares as many values as it can, and returns how many and the largest of them.
+func largest(x []float32) (n int, most float32) {
+	n = len(x) &^ 63
+	if isa != avx512 || n == 0 {
+		return 0, float32(math.Inf(-1))
+	}
+	return n, largestAVX512(&x[0], uintptr(n))
 }
 
 // siluMul does as many values as it can and returns how many: all or none, so that a

@@ -46,9 +46,11 @@ func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	var src Source = random{}
 	switch kind {
-	case Int8:
-		src = quantized{in: in, block: block, low: -127, high: 127}
-	case Int4:
+	case Int8, W8A8:
+		src = quantized{in: in, block: block, low: -128, high: 127}
+	case W4A8:
+		src = quantized{in: in, block: block, low: 0, high: 15}
+	case Int4, W4A8Min:
 		src = quantized{in: in, block: block, low: 0, high: 15, least: true}
 	}
 	require.NoError(t, m.Pack(src, 0, m.Panels()))
@@ -64,10 +66,10 @@ func activations(rows, in int) []float32 {
 	return x
 }
 
-func input(x []float32, rows, in int) *Input {
+func input(x []float32, rows int, m *Matrix) *Input {
 	i := new(Input)
-	for group := range i.Set(x, rows, in) {
-		i.Pack(group)
+	for call := range i.Set(x, rows, m.In, m.Form()) {
+		i.Pack(call)
 	}
 	return i
 }
@@ -91,7 +93,7 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 				const rows = 13
 				x, row := activations(rows, s.in), make([]float32, s.in)
 				dst := make([]float32, rows*s.out)
-				m.Product(dst, s.out, input(x, rows, s.in), 0, m.Panels(), NewScratch())
+				m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
 				for i := range s.out {
 					m.Row(i, row)
 					for r := range rows {
@@ -113,16 +115,16 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 	for _, level := range levels() {
 		setLevel(t, level)
-		for _, s := range shapes {
+		for _, s := range append(shapes, dotShapes...) {
 			m := packed(t, s.kind, s.out, s.in, s.block)
 			const most = 53
 			x := activations(most, s.in)
 			alone := make([]float32, most*s.out)
 			for r := range most {
-				m.Product(alone[r*s.out:(r+1)*s.out], s.out, input(x[r*s.in:], 1, s.in), 0, m.Panels(), NewScratch())
+				m.Product(alone[r*s.out:(r+1)*s.out], s.out, input(x[r*s.in:], 1, m), 0, m.Panels(), NewScratch())
 			}
 			for _, rows := range []int{1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 19, 24, 25, 32, 47, most} {
-				together, in := make([]float32, rows*s.out), input(x, rows, s.in)
+				together, in := make([]float32, rows*s.out), input(x, rows, m)
 				for p := m.Panels() - 1; p >= 0; p-- {
 					m.Product(together, s.out, in, p, p+1, NewScratch())
 				}
@@ -162,6 +164,43 @@ func TestExpIsTheExponential(t *testing.T) {
 			want := math.Exp((float64(v) - 3) * 0.5)
 			require.InDelta(t, want, x[i], want*3e-6+1e-38, "%s: %v", Kernels(), v)
 		}
+	}
+}
+
+func TestArgMaxIsTheFirstOfTheLargest(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, level := range levels() {
+		setLevel(t, level)
+		for _, n := range []int{1, 15, 63, 64, 65, 127, 128, 1000, 1024, 1025, 1088, 4096, 32000, 50257} {
+			x := make([]float32, n)
+			for i := range x {
+				x[i] = -1 - float32(i*7919%1000)/1000
+			}
+			for _, at := range []int{0, 1, 7, 16, 33, 50, 62, 63, 64, 100, 1023, 1024, 1087, 2000, n - 1} {
+				if at >= n {
+					continue
+				}
+				keep := x[at]
+				for _, v := range []float32{-0.5, 3, inf} {
+					x[at] = v
+					require.Equal(t, at, ArgMax(x), "%s: %v at %d of %d", Kernels(), v, at, n)
+				}
+				last := x[n-1]
+				x[n-1] = inf
+				require.Equal(t, at, ArgMax(x), "%s: of two at %d and at the end of %d", Kernels(), at, n)
+				x[at], x[n-1] = keep, last
+			}
+			for i := range x[:n-1] {
+				x[i] = nan
+			}
+			x[n-1] = -3
+			require.Equal(t, n-1, ArgMax(x), "%s: after %d NaN", Kernels(), n-1)
+			x[n-1] = nan
+			require.Zero(t, ArgMax(x), "%s: of %d NaN", Kernels(), n)
+			x[n-1] = -inf
+			require.Equal(t, n-1, ArgMax(x), "%s: -Inf after %d NaN", Kernels(), n-1)
+		}
+		require.Zero(t, ArgMax(nil))
 	}
 }
 
@@ -207,6 +246,10 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 		{"integers without blocks", Int8, 4, 64, 0},
 		{"blocks that do not divide", Int4, 4, 48, 32},
 		{"blocks larger than a slab", Int4, 4, 512, 256},
+		{"blocks of 4 bits that are shorter than those of activations", W4A8, 4, 64, 16},
+		{"half a block of activations", W8A8, 4, 48, 16},
+		{"8-bit activations without blocks", W4A8Min, 4, 64, 0},
+		{"blocks that kernels have not", W8A8, 4, 96, 8},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -232,7 +275,7 @@ func BenchmarkProduct(b *testing.B) {
 		}
 		for _, rows := range []int{1, 4, 16, 32, 512} {
 			b.Run(fmt.Sprintf("%v/rows=%d", kind, rows), func(b *testing.B) {
-				x, dst, s := input(activations(rows, m.In), rows, m.In), make([]float32, rows*m.Out), NewScratch()
+				x, dst, s := input(activations(rows, m.In), rows, m), make([]float32, rows*m.Out), NewScratch()
 				b.SetBytes(int64(m.Bytes()))
 				for b.Loop() {
 					m.Product(dst, m.Out, x, 0, m.Panels(), s)
