@@ -22,6 +22,9 @@ import (
 	"llmmemory/internal/parallel"
 )
 
+// maxThreads is far above what gains, and below what Go's runtime refuses by ending the process.
+const maxThreads = 1024
+
 // modelOptions say how a model is run.
 type modelOptions struct {
 	threads     int
@@ -128,17 +131,31 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 
 // check looks at what can be known without a model.
 func (o *modelOptions) check() error {
-	if !(o.kvGB > 0 && o.kvGB < 1<<20) {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"threads", o.threads}, {"block-size", o.blockSize}, {"max-num-seqs", o.maxSeqs},
+		{"max-num-batched-tokens", o.maxTokens}, {"max-waiting", o.maxWaiting},
+	} {
+		if f.value < 1 {
+			return fmt.Errorf("--%s is %d; it must be at least 1", f.name, f.value)
+		}
+	}
+	if o.threads > maxThreads {
+		return fmt.Errorf("--threads is %d; at most %d are possible, and more than this machine's %d processors gain nothing", o.threads, maxThreads, runtime.NumCPU())
+	}
+	if !(o.kvGB > 0) {
 		return fmt.Errorf("--kv-cache-gb is %v; it must be above 0", o.kvGB)
 	}
 	if have, ok := model.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have) {
 		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
 	}
+	if o.kvGB >= 1<<20 { // would not fit in an int of bytes
+		return fmt.Errorf("--kv-cache-gb is %v; it must be below %d", o.kvGB, 1<<20)
+	}
 	if n := o.workers; n != 1 && n != 2 && n != 4 {
 		return fmt.Errorf("--tensor-parallel-size is %d; 1, 2 and 4 are possible", n)
-	}
-	if o.threads < 1 {
-		return fmt.Errorf("--threads is %d; it must be at least 1", o.threads)
 	}
 	if o.activations != "f32" && o.activations != "int8" {
 		return fmt.Errorf("--activation-dtype is %q; f32 and int8 are possible", o.activations)

@@ -48,7 +48,7 @@ func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
 		{"memory for one sequence", []string{"--kv-cache-gb", "0.01", "--max-model-len", "100000"}, "give more memory or a shorter longest sequence"},
 		{"longest sequence", []string{"--max-model-len", "131073"}, "the model knows positions up to 131072"},
 		{"sequences of one token", []string{"--max-model-len", "1"}, "the longest sequence is 1"},
-		{"blocks", []string{"--block-size", "-1"}, "the block size is -1"},
+		{"blocks", []string{"--block-size", "-1"}, "--block-size is -1"},
 		{"type of keys and values", []string{"--kv-cache-dtype", "f8"}, "f32, f16, bf16 and auto are possible"},
 		{"heads", []string{"--tensor-parallel-size", "4"}, "2 key heads cannot be shared out among 4 workers"},
 		{"workers", []string{"--tensor-parallel-size", "3"}, "1, 2 and 4 are possible"},
