@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -78,7 +79,30 @@ func (b *benchOptions) check() error {
 	if b.prompts < 1 || b.inputLen < 1 || b.prefixLen < 0 || b.outputLen < 1 || b.concurrency < 1 || !(b.rate >= 0) {
 		return errors.New("--num-prompts, --input-len, --output-len and --max-concurrency must be at least 1, --prefix-len and --request-rate at least 0")
 	}
+	for _, path := range []string{b.output, b.steps, b.arrivals} {
+		if path == "" {
+			continue
+		}
+		if err := writable(path); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// writable tries whether a file can be written, before something is measured that would be lost. What
+// is there stays there.
+func writable(path string) error {
+	_, missing := os.Lstat(path)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	err = f.Close()
+	if errors.Is(missing, os.ErrNotExist) {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // A timing is what was seen of one request.

@@ -18,15 +18,23 @@ import (
 // a file, and not when it has answered. Keys and values of one answer are a few MB.
 func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
 	const mostMB = 100
-	path := filepath.Join(t.TempDir(), "random.gguf")
-	require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{
-		Hidden: 1024, Layers: 4, Heads: 8, KVHeads: 8, Inter: 2816, Vocab: 16384, Context: 131072, Type: "F16",
-	}))
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	for _, workers := range []int{1, 2} {
-		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
-			s, line := serveModelFile(t, path, "--tensor-parallel-size", strconv.Itoa(workers))
+	for _, test := range []struct {
+		name, weights, activations string
+		args                       []string
+	}{
+		{"1 worker", "F16", "f32", nil},
+		{"2 workers", "F16", "f32", []string{"--tensor-parallel-size", "2"}},
+		{"activations in 8 bits", "Q8_0", "int8", []string{"--activation-dtype", "int8"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "random.gguf")
+			require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{
+				Hidden: 1024, Layers: 4, Heads: 8, KVHeads: 8, Inter: 2816, Vocab: 16384, Context: 131072, Type: test.weights,
+			}))
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			s, line := serveModelFile(t, path, test.args...)
+			require.Contains(t, line, "activations: "+test.activations)
 			weights := number(t, line, `weights of (\d+) MB`)
 			require.InDelta(t, info.Size()>>20, weights, 40)
 			require.Contains(t, text(t, s.post(t, "/completions", `{"model": "random", "prompt": "hello", "max_tokens": 8, "temperature": 0}`)), `"completion_tokens":8`)

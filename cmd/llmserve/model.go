@@ -22,6 +22,9 @@ import (
 	"llmmemory/internal/parallel"
 )
 
+// maxThreads is far above what gains, and below what Go's runtime refuses by ending the process.
+const maxThreads = 1024
+
 // modelOptions say how a model is run.
 type modelOptions struct {
 	threads     int
@@ -30,6 +33,7 @@ type modelOptions struct {
 	events      eventOptions
 	kvGB        float64
 	kvType      string
+	activations string
 	blockSize   int
 	maxModelLen int
 	maxSeqs     int
@@ -46,6 +50,7 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.workers, "tensor-parallel-size", 1, "workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")
 	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto", "type of keys and values: f32, f16, bf16, or auto, which is f16")
+	f.StringVar(&o.activations, "activation-dtype", "f32", "type of what quantized weights are multiplied by: f32, or int8, which is faster and rounds (W8A8 and W4A8)")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
 	f.IntVar(&o.maxModelLen, "max-model-len", 0, "tokens of the longest sequence (default: as many as the model knows, or the memory holds if that is less)")
 	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "sequences that run at the same time")
@@ -102,6 +107,9 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 	if o.workers != 1 {
 		return nil, errors.New("--tensor-parallel-size: the demo has 3 heads, which are for one worker")
 	}
+	if o.activations != "f32" {
+		return nil, fmt.Errorf("--activation-dtype %s: the demo's weights are not quantized", o.activations)
+	}
 	pool, err := o.pool(0)
 	if err != nil {
 		return nil, err
@@ -123,17 +131,42 @@ func loadDemo(o *modelOptions) (*loaded, error) {
 
 // check looks at what can be known without a model.
 func (o *modelOptions) check() error {
-	if !(o.kvGB > 0 && o.kvGB < 1<<20) {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"threads", o.threads}, {"block-size", o.blockSize}, {"max-num-seqs", o.maxSeqs},
+		{"max-num-batched-tokens", o.maxTokens}, {"max-waiting", o.maxWaiting},
+	} {
+		if f.value < 1 {
+			return fmt.Errorf("--%s is %d; it must be at least 1", f.name, f.value)
+		}
+	}
+	if o.threads > maxThreads {
+		return fmt.Errorf("--threads is %d; at most %d are possible, and more than this machine's %d processors gain nothing", o.threads, maxThreads, runtime.NumCPU())
+	}
+	if !(o.kvGB > 0) {
 		return fmt.Errorf("--kv-cache-gb is %v; it must be above 0", o.kvGB)
 	}
 	if have, ok := model.AvailableMemory(); ok && o.kvGB*(1<<30) > float64(have) {
 		return fmt.Errorf("--kv-cache-gb %v: %.1f GiB of memory are available; give less", o.kvGB, float64(have)/(1<<30))
 	}
+	if o.kvGB >= 1<<20 { // would not fit in an int of bytes
+		return fmt.Errorf("--kv-cache-gb is %v; it must be below %d", o.kvGB, 1<<20)
+	}
 	if n := o.workers; n != 1 && n != 2 && n != 4 {
 		return fmt.Errorf("--tensor-parallel-size is %d; 1, 2 and 4 are possible", n)
 	}
-	if o.threads < 1 {
-		return fmt.Errorf("--threads is %d; it must be at least 1", o.threads)
+	if o.activations != "f32" && o.activations != "int8" {
+		return fmt.Errorf("--activation-dtype is %q; f32 and int8 are possible", o.activations)
+	}
+	return nil
+}
+
+// options are how the flags want a model loaded.
+func (o *modelOptions) options() []model.Option {
+	if o.activations == "int8" {
+		return []model.Option{model.Int8Activations}
 	}
 	return nil
 }
@@ -208,7 +241,9 @@ func (l *loaded) loadWeights(o *modelOptions) error {
 	for rank := range l.workers {
 		var err error
 		w := &l.workers[rank]
-		if w.Model, err = l.part(w.Pool, model.Part{Rank: rank, Size: o.workers}); err != nil {
+		if w.Model, err = l.part(w.Pool, model.Part{Rank: rank, Size: o.workers}); errors.Is(err, model.ErrNotQuantized) {
+			return fmt.Errorf("--activation-dtype %s: %w", o.activations, err)
+		} else if err != nil {
 			return err
 		}
 	}
@@ -239,7 +274,7 @@ func (l *loaded) openFolder(dir string, o *modelOptions) (err error) {
 		return fmt.Errorf("%w: %w", model.ErrModel, err)
 	}
 	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
-		return model.OpenFolder(dir, pool, part)
+		return model.OpenFolder(dir, pool, part, o.options()...)
 	}
 	return errors.Join(o.checkMemory(files), files.Close())
 }
@@ -270,7 +305,9 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 			return err
 		}
 	}
-	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) { return model.OpenGGUF(g, pool, part) }
+	l.part = func(pool *parallel.Pool, part model.Part) (*model.Model, error) {
+		return model.OpenGGUF(g, pool, part, o.options()...)
+	}
 	return o.checkMemory(g.Tensors)
 }
 

@@ -48,11 +48,12 @@ func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
 		{"memory for one sequence", []string{"--kv-cache-gb", "0.01", "--max-model-len", "100000"}, "give more memory or a shorter longest sequence"},
 		{"longest sequence", []string{"--max-model-len", "131073"}, "the model knows positions up to 131072"},
 		{"sequences of one token", []string{"--max-model-len", "1"}, "the longest sequence is 1"},
-		{"blocks", []string{"--block-size", "-1"}, "the block size is -1"},
+		{"blocks", []string{"--block-size", "-1"}, "--block-size is -1"},
 		{"type of keys and values", []string{"--kv-cache-dtype", "f8"}, "f32, f16, bf16 and auto are possible"},
 		{"heads", []string{"--tensor-parallel-size", "4"}, "2 key heads cannot be shared out among 4 workers"},
 		{"workers", []string{"--tensor-parallel-size", "3"}, "1, 2 and 4 are possible"},
 		{"threads", []string{"--threads", "0"}, "--threads is 0"},
+		{"type of activations", []string{"--activation-dtype", "int4"}, `--activation-dtype is "int4"; f32 and int8 are possible`},
 		{"processors of the second worker", []string{"--threads", "4", "--cpus", "0,1,60000,60001", "--tensor-parallel-size", "2"}, "processor"},
 		{"too few processors", []string{"--cpus", "0", "--tensor-parallel-size", "2"}, "2 workers need a processor each"},
 		{"a tensor", nil, `the tensor "blk.3.ffn_down.weight" is missing`},
@@ -95,6 +96,7 @@ func TestWhatIsWrongWithACommandIsSaidBeforeWeightsArePacked(t *testing.T) {
 		{"events", []string{path, "--port", "0", "--kv-events", "here"}, "--kv-events: socket here"},
 		{"a long prompt", []string{"run", path, strings.Repeat("x", 64), "--max-model-len", "16"}, "maximum context length is 16"},
 		{"no template", []string{"run", path, "x", "--chat"}, "has no chat template"},
+		{"the demo in 8 bits", []string{"demo", "--activation-dtype", "int8"}, "the demo's weights are not quantized"},
 		{"long requests", []string{"bench", path, "--input-len", "200", "--max-model-len", "128"}, "the longest sequence 128"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -122,6 +124,16 @@ func TestWeightsThatDoNotFitAreRefusedWithWhatTheyTake(t *testing.T) {
 	}, "blk.63.ffn_down.weight"))
 	line, _ = refused(t, path, "--port", "0", "--kv-cache-gb", fmt.Sprintf("%.3f", 0.8*float64(have)/(1<<30)))
 	require.Contains(t, line, "of memory are available", "weights alone and keys and values alone fit")
+}
+
+func TestInt8ActivationsOfWeightsThatAreNotQuantizedAreRefusedBeforeTheyArePacked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "halves.gguf")
+	require.NoError(t, weightfile.LlamaHole(path, weightfile.Llama{
+		Hidden: 768, Layers: 4, Heads: 6, KVHeads: 2, Inter: 32768, Vocab: 4096, Context: 4096,
+	}, ""))
+	line, peak := refused(t, path, "--port", "0", "--kv-cache-gb", "0.2", "--activation-dtype", "int8")
+	require.Contains(t, line, "--activation-dtype int8: cannot load the model: its weights are not quantized")
+	require.Less(t, peak, int64(250))
 }
 
 func TestAModelThatIsNotSupportedIsNamedBeforeItsTokenizerIsMissed(t *testing.T) {

@@ -85,14 +85,16 @@ func (l *loaded) run(c *cobra.Command, o *modelOptions, r engine.Request) (err e
 			return err
 		}
 		if events == nil {
-			fmt.Fprintln(c.OutOrStdout())
-			return nil
+			_, err := fmt.Fprintln(c.OutOrStdout())
+			return err
 		}
 		for _, event := range events {
 			if event.Err != nil {
 				return event.Err
 			}
-			fmt.Fprint(c.OutOrStdout(), event.Text)
+			if _, err := fmt.Fprint(c.OutOrStdout(), event.Text); err != nil {
+				return err
+			}
 		}
 	}
 }

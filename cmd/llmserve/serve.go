@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,9 +30,11 @@ type options struct {
 	drain   time.Duration
 	maxBody int64
 	limits  openai.Limits
+	given   *pflag.FlagSet
 }
 
 func (o *options) flags(f *pflag.FlagSet) {
+	o.given = f
 	f.StringVar(&o.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 is all of them")
 	f.IntVar(&o.port, "port", 8000, "port to listen on; 0 is any free one")
 	f.StringVar(&o.name, "served-model-name", "", "name of the model in requests (default: that of its file)")
@@ -81,8 +84,8 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 		return err
 	}
 	if path != "demo" {
-		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s\n",
-			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels())
+		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s; activations: %s\n",
+			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels(), o.model.activations)
 	}
 	return serve(ctx, out, o, l)
 }
@@ -90,8 +93,21 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 // check looks at what can be known before a model is loaded. The port is only tried: nobody should
 // be able to connect as long as nobody answers.
 func (o *options) check() error {
+	// As when the shell's variable is not set.
+	if o.given.Changed("api-key") && (len(o.keys) == 0 || slices.Contains(o.keys, "")) {
+		return errors.New("--api-key is empty; give a key, or leave the flag out to let everybody in")
+	}
+	if o.maxBody < 1 {
+		return fmt.Errorf("--max-body is %d; it must be at least 1", o.maxBody)
+	}
+	if o.drain < 0 {
+		return fmt.Errorf("--drain is %v; it must be at least 0", o.drain)
+	}
 	if o.limits.Requests < 0 || o.limits.Tokens < 0 {
 		return errors.New("--requests-per-minute and --tokens-per-minute must be at least 0")
+	}
+	if err := o.model.check(); err != nil {
+		return err
 	}
 	listener, err := o.listen()
 	if err != nil {
@@ -134,10 +150,14 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	}
 	server.RegisterOnShutdown(stop)
 	load := e.Load()
+	address := reachable(listener.Addr())
 	fmt.Fprintf(out, "serving %q at http://%s/v1, %d blocks of %d tokens, sequences of up to %d\n",
-		name, listener.Addr(), load.Blocks, o.model.blockSize, e.Config().MaxModelLen)
-	fmt.Fprintf(out, "  memory map: http://%s/memory\n", listener.Addr())
-	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json' -d '%s'\n", listener.Addr(), example(name))
+		name, address, load.Blocks, o.model.blockSize, e.Config().MaxModelLen)
+	if address != listener.Addr().String() {
+		fmt.Fprintln(out, "  and at every other address of this machine")
+	}
+	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)
+	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address, bearer(keys), example(name))
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -154,6 +174,22 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		shutdown = server.Close()
 	}
 	return errors.Join(err, <-stopped, shutdown)
+}
+
+// reachable is an address by which this machine reaches a listener: that of all addresses is none.
+func reachable(a net.Addr) string {
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return a.String()
+}
+
+// bearer is the header that curl needs where there are keys, without a key: output is kept in logs.
+func bearer(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return " -H 'Authorization: Bearer KEY'"
 }
 
 func example(name string) string {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"llmmemory/internal/parallel"
 )
 
@@ -19,6 +21,9 @@ func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
 	if o.cpus != "" {
 		var err error
 		if cpus, err = parseCPUs(o.cpus); err != nil {
+			return nil, fmt.Errorf("--cpus %s: %w", o.cpus, err)
+		}
+		if err := present(cpus); err != nil {
 			return nil, fmt.Errorf("--cpus %s: %w", o.cpus, err)
 		}
 		threads = min(threads, len(cpus))
@@ -58,6 +63,20 @@ func parseCPUs(list string) (cpus []int, err error) {
 		}
 	}
 	return cpus, nil
+}
+
+// present refuses processors that this process cannot run on.
+func present(cpus []int) error {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return err
+	}
+	for _, cpu := range cpus {
+		if !allowed.IsSet(cpu) {
+			return fmt.Errorf("processor %d is not one of the %d that this process can run on", cpu, allowed.Count())
+		}
+	}
+	return nil
 }
 
 // leaveRoomBesideTheModel lets the scheduler and those who wait for tokens run while all threads

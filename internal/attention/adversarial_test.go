@@ -54,7 +54,7 @@ func TestOptionsEqualTheReference(t *testing.T) {
 				for _, v := range []Version{V1, V2} {
 					p.batch.Version = v
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					requireNear(t, p, 3*f32Bound) // what a cap of 10 leaves of float32 is 1e-6
+					requireNear(t, runner, p, 3*f32Bound) // what a cap of 10 leaves of float32 is 1e-6
 				}
 			})
 		}
@@ -103,7 +103,7 @@ func TestHardInputsEqualTheReference(t *testing.T) {
 							bound = 2 * f32Bound // their products are one sum
 						}
 					}
-					requireNear(t, p, bound)
+					requireNear(t, runner, p, bound)
 				})
 			}
 		}
@@ -131,7 +131,7 @@ func TestFloat32WithTheLargestLogitAt30(t *testing.T) {
 					}
 					p.batch.Scale *= float32(30 / p.largestLogit)
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					requireNear(t, p, 3*f32Bound)
+					requireNear(t, runner, p, 3*f32Bound)
 				})
 			}
 		}
@@ -217,7 +217,7 @@ func TestMinusInfinityWeighsNothing(t *testing.T) {
 			}
 		}
 		require.NoError(t, runner.Forward(&p.cache, &p.batch))
-		requireNear(t, p, f32Bound)
+		requireNear(t, runner, p, f32Bound)
 		for token := range 600 {
 			p.poison(p.batch.blockOf(&p.cache, 1, token)*16+token%16, float32(math.Inf(-1)), 5, false)
 		}
@@ -301,7 +301,7 @@ func FuzzShapes(f *testing.F) {
 		for _, k := range instructionSets()[1:] {
 			runner.kernels = k
 			require.NoError(t, p.stride(runner, int(gap)))
-			requireNear(t, p, 2*f32Bound)
+			requireNear(t, runner, p, 2*f32Bound)
 		}
 	})
 }
@@ -347,7 +347,7 @@ func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 						}
 						continue
 					}
-					requireNear(t, p, f32Bound)
+					requireNear(t, runner, p, f32Bound)
 				}
 			})
 		}

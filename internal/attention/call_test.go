@@ -37,11 +37,13 @@ func TestTheAssemblyKnowsTheFieldsOfACall(t *testing.T) {
 }
 
 func TestForwardAllocatesNothing(t *testing.T) {
-	p := smallProblem(F16)
-	r := newRunner(t, 2)
-	for _, v := range []Version{Auto, V1, V2} {
-		p.batch.Version = v
-		require.NoError(t, r.Forward(&p.cache, &p.batch))
-		require.Zero(t, testing.AllocsPerRun(20, func() { _ = r.Forward(&p.cache, &p.batch) }))
+	for _, d := range []DType{F16, E4M3, Int8} {
+		p := smallProblem(d)
+		r := newRunner(t, 2)
+		for _, v := range []Version{Auto, V1, V2} {
+			p.batch.Version = v
+			require.NoError(t, r.Forward(&p.cache, &p.batch))
+			require.Zero(t, testing.AllocsPerRun(20, func() { _ = r.Forward(&p.cache, &p.batch) }), "%v, version %d", d, v)
+		}
 	}
 }

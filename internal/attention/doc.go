@@ -20,7 +20,20 @@
 // and prefill, with or without partitions of their own (V1 and V2), alone or in
 // a batch, with a shared prefix or without, on any number of cores. So none of
 // these changes a bit of a row's output. AVX2 and AVX-512, with VNNI or without,
-// agree to the bit, too; the portable code, without fused multiply-add, differs in rounding.
+// agree to the bit, too; the portable code, without fused multiply-add, differs in rounding,
+// and so do 8-bit types on processors with AVX512-FP16.
+//
+// There the products of 8-bit types are sums of float16, and what is rounded to float16
+// is scaled by a power of 2 before, so that no sum overflows:
+//
+//	q·k of E4M3 and E5M2: q, scaled so that its largest element lies in [2^8, 2^9) beside
+//		E4M3, whose keys become float16 of 2^-8 times the number, and in [2^-7, 2^-6)
+//		beside E5M2; of 64 elements, sum j of four adds up products j, j+4, ... in order;
+//		then (sum 0 + sum 2) + (sum 1 + sum 3), and these in order in float32
+//	o: p, scaled by 2^11 for E4M3 and by 2^-4 for E5M2; p times the token's scale for Int8,
+//		scaled so that the largest of the row's partition lies in [2^-4, 2^-3), its
+//		values being float16 of 2^8 times the number; the sum of p·v over the tokens in
+//		order from one multiple of 16 to the next; then these in order in float32
 //
 // Against float64 the error for keys in float32 is below 2e-6 of the sum of |p·v|
 // for normally distributed numbers with logits up to 27, and below 6e-6 where the
@@ -28,15 +41,22 @@
 // rounded by up to 0.95e-6, four times on its way into a weight. Narrower types,
 // whose products are one sum, stay below 4e-6 on the first; what they lost when
 // they were stored is not counted. Beside keys in int8, rounding q adds up to
-// 4.4e-5; the keys' own rounding is 250 times as coarse. Tests measure all of these.
+// 4.4e-5; the keys' own rounding is 250 times as coarse.
+//
+// Float16 adds an error in units of 2^-11, half a unit of E4M3 being 2^-4 and of
+// E5M2 2^-3: to a logit at most half a unit of scale times the sum of |q·k|, to o at most 4
+// units of the sum of |p·v|; together up to 0.003 of it for normally distributed numbers with
+// logits up to 5. Products below 2^-14 are multiples of 2^-24 there, so that E5M2
+// loses more where all numbers are tiny: up to 2^-8 of a logit of 1 whose keys are all
+// 2^-16, up to 2^-3 of o where all values are. Tests measure all of these.
 //
 // Tokens outside a row's reach (after it, before its window, outside its sparse
 // pattern) are not multiplied by 0 but left out, so what lies there, NaN and
 // poison included, never shows. Tokens with a logit of -inf weigh nothing; a row
 // that reaches nothing is 0.
 //
-// The inner loops are in kernels.go: portable Go, and assembly for AVX2, AVX-512 and
-// AVX-512 with VNNI, which gen generates.
+// The inner loops are in kernels.go: portable Go, and assembly for AVX2, AVX-512,
+// AVX-512 with VNNI and AVX512-FP16, which gen generates.
 //
 // A call allocates nothing once its Runner has grown to the batch. Who owns the
 // blocks' memory, and what is written there, is kvstore's business; which block

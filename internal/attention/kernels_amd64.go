@@ -9,6 +9,8 @@ import (
 // choose asks the processor for its instructions.
 func choose() kernels {
 	switch {
+	case hasFP16():
+		return &avx512fp16
 	case hasVNNI():
 		return &avx512vnni
 	case hasAVX512():
@@ -25,6 +27,8 @@ func hasAVX512() bool {
 
 func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI, cpuid.GFNI) }
 
+func hasFP16() bool { return hasVNNI() && cpuid.CPU.Supports(cpuid.AVX512FP16, cpuid.BMI2) }
+
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
 // Assembly is the functions of an instruction set.
@@ -34,7 +38,11 @@ type assembly struct {
 	scaleTo, soften, product, blend, askFor func(*call)
 	magnitude, quantized, packed            func(*call)
 	unpack                                  [dtypes]func(*call)
-	scoresTile, valuesTile                  [dtypes][]sized
+	scoresTile, valuesTile                  [dtypes + 1][]sized
+
+	// AVX512-FP16 only.
+	expanded, paired, ordered func(*call)
+	toWords                   [dtypes]func(*call)
 }
 
 // Sized is a function for a fixed number of rows.
@@ -77,8 +85,8 @@ func (a *assembly) scale(k *call, x []float32, factor, slope, offset float32) {
 	a.scaleTo(k)
 }
 
-func (a *assembly) softmax(k *call, x []float32) (m, l float32) {
-	k.in, k.n = floats(x), len(x)/16
+func (a *assembly) softmax(k *call, x []float32, factor float32) (m, l float32) {
+	k.in, k.n, k.x = floats(x), len(x)/16, factor
 	a.soften(k)
 	return k.x, k.y
 }
@@ -137,8 +145,11 @@ func (a *assembly) tileRows() int { return 2 * a.scoresTile[0][0].rows }
 
 func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) bool {
 	at, width := 0, size
-	if d == Int8 {
+	switch {
+	case d == Int8:
 		width /= 2
+	case d == words || a.float16(d):
+		width *= expansion
 	}
 	k.flag = 0
 	for at < rows {

@@ -282,6 +282,87 @@ func scoresTileInt82AVX512VNNI(a *call)
 func scoresTileInt81AVX512VNNI(a *call)
 
 //go:noescape
+func scoresTileE4M34AVX512FP16(a *call)
+
+//go:noescape
+func scoresTileE4M32AVX512FP16(a *call)
+
+//go:noescape
+func scoresTileE4M31AVX512FP16(a *call)
+
+//go:noescape
+func scoresTileE5M24AVX512FP16(a *call)
+
+//go:noescape
+func scoresTileE5M22AVX512FP16(a *call)
+
+//go:noescape
+func scoresTileE5M21AVX512FP16(a *call)
+
+//go:noescape
+func scoresTileWords4AVX512FP16(a *call)
+
+//go:noescape
+func scoresTileWords2AVX512FP16(a *call)
+
+//go:noescape
+func scoresTileWords1AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileE4M34AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileE4M32AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileE4M31AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileE5M24AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileE5M22AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileE5M21AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileInt84AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileInt82AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileInt81AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileWords4AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileWords2AVX512FP16(a *call)
+
+//go:noescape
+func valuesTileWords1AVX512FP16(a *call)
+
+//go:noescape
+func expandAVX512FP16(a *call)
+
+//go:noescape
+func pairAVX512FP16(a *call)
+
+//go:noescape
+func inOrderAVX512FP16(a *call)
+
+//go:noescape
+func wordsE4M3AVX512FP16(a *call)
+
+//go:noescape
+func wordsE5M2AVX512FP16(a *call)
+
+//go:noescape
+func wordsInt8AVX512FP16(a *call)
+
+//go:noescape
 func scoresPanel4AVX2(a *call)
 
 //go:noescape

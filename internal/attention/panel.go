@@ -3,10 +3,14 @@ package attention
 import "math"
 
 // attendPanel is the way that any layout, type and number of rows can take: the
-// partition is unpacked to float32 once, and then read by blocks of the rows r0 to
-// r1-1.
+// partition is unpacked to float32 or float16 once, and then read by blocks of the
+// rows r0 to r1-1.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
-	r.unpack(w, seq, kvHead, part)
+	if r.half {
+		r.unpackHalf(w, seq, kvHead, part)
+	} else {
+		r.unpack(w, seq, kvHead, part)
+	}
 	for at := r0; at < r1; at += rowBlock {
 		r.attendRows(w, at, min(r1, at+rowBlock), part)
 	}
@@ -14,7 +18,7 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 
 // attendRows computes the results of rows r0 to r1-1.
 func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
-	size, record := r.cache.HeadSize, recordSize(r.cache)
+	record := recordSize(r.cache)
 	from, to := PartitionSize, 0
 	for i := r0; i < r1; i++ {
 		f, t := w.rows[i].within(part)
@@ -22,25 +26,43 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 			from, to = min(from, f), max(to, t)
 		}
 	}
-	results := w.part[r0*record : r1*record]
-	clear(results)
+	clear(w.part[r0*record : r1*record])
 	if from >= to {
 		return
 	}
 	tile0, tile1 := from/16, (to-1)/16+1
-	q, keys := w.q[r0*r.queryWidth():], w.keys[tile0*16*r.queryWidth():]
-	if r.cache.DType == Int8 {
-		r.kernels.integerScores(&w.call, q, r1-r0, size/2, keys, tile1-tile0, w.scores[tile0*16:])
-	} else {
-		r.kernels.scores(&w.call, q, r1-r0, size, sumElements(r.cache), keys, tile1-tile0, w.scores[tile0*16:])
-	}
+	r.panelScores(w, r0, r1, tile0, tile1)
 	for i := r0; i < r1; i++ {
 		result := w.part[i*record:][:record]
 		scores := w.scores[(i-r0)*scoreStride:][:scoreStride]
 		result[0], result[1] = r.weigh(w, &w.rows[i], scores, part, tile0*16, tile1*16, 1)
 	}
+	if r.half {
+		r.halfValues(w, r0, r1, part, tile0, tile1)
+		return
+	}
+	r.panelValues(w, r0, r1, part, from, to)
+}
+
+// panelScores are the products of rows with tiles of keys.
+func (r *Runner) panelScores(w *scratch, r0, r1, tile0, tile1 int) {
+	size, width := r.cache.HeadSize, r.queryWidth()
+	q, scores := w.q[r0*width:], w.scores[tile0*16:]
+	switch {
+	case r.cache.DType == Int8:
+		r.kernels.integerScores(&w.call, q, r1-r0, width, w.keys[tile0*16*width:], tile1-tile0, scores)
+	case r.half:
+		r.halfScores(w, q, r1-r0, tile0, tile1)
+	default:
+		r.kernels.scores(&w.call, q, r1-r0, size, sumElements(r.cache), w.keys[tile0*16*width:], tile1-tile0, scores)
+	}
+}
+
+// panelValues are the sums of p·v of rows.
+func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
+	size, record := r.cache.HeadSize, recordSize(r.cache)
 	if w.finite {
-		r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, results[2:], record)
+		r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, w.part[r0*record+2:r1*record], record)
 		return
 	}
 	for i := r0; i < r1; i++ {
@@ -77,12 +99,37 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	}
 	keyFactor, _ := r.cache.factors()
 	factor *= b.Scale * keyFactor
-	if r.cache.DType == Int8 {
+	if r.cache.DType == Int8 || r.half {
 		factor *= row.unit
 	}
+	if b.SoftCap != 0 || b.AlibiSlopes != nil || !(factor > 0) {
+		r.modify(w, row, x, factor, part*PartitionSize+first)
+		factor = 1
+	}
+	fill(scores[first:from], negInf)
+	fill(scores[to:last], negInf)
+	if b.Sparse != nil {
+		r.hide(row, scores, part, from, to)
+	}
+	m, l = r.kernels.softmax(&w.call, x, factor)
+	if r.cache.DType == Int8 {
+		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
+	}
+	if r.half {
+		clear(scores[first:from]) // their scales may be anything
+		clear(scores[to:last])
+		r.pair(w, row, x)
+	}
+	return m, l
+}
+
+// modify turns products, of tokens from one on, into logits where they are more than
+// products times a positive factor.
+func (r *Runner) modify(w *scratch, row *row, x []float32, factor float32, token int) {
+	b := r.batch
 	var slope, offset float32
 	if b.AlibiSlopes != nil {
-		slope, offset = b.AlibiSlopes[row.head], float32(part*PartitionSize+first-row.position)
+		slope, offset = b.AlibiSlopes[row.head], float32(token-row.position)
 	}
 	if b.SoftCap != 0 {
 		r.kernels.scale(&w.call, x, factor, 0, 0)
@@ -92,16 +139,6 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	if b.SoftCap == 0 || slope != 0 {
 		r.kernels.scale(&w.call, x, factor, slope, offset)
 	}
-	fill(scores[first:from], negInf)
-	fill(scores[to:last], negInf)
-	if b.Sparse != nil {
-		r.hide(row, scores, part, from, to)
-	}
-	m, l = r.kernels.softmax(&w.call, x)
-	if r.cache.DType == Int8 {
-		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
-	}
-	return m, l
 }
 
 func fill(x []float32, v float32) {

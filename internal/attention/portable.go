@@ -89,20 +89,21 @@ func (portable) scale(_ *call, x []float32, factor, slope, offset float32) {
 	}
 }
 
-func (portable) softmax(_ *call, x []float32) (m, l float32) {
+func (portable) softmax(_ *call, x []float32, factor float32) (m, l float32) {
 	m = negInf
 	for _, s := range x {
 		if s > m || s != s {
 			m = s
 		}
 	}
+	m *= factor
 	base := m
 	if m == negInf {
 		base = 0
 	}
 	var lanes [16]float32
 	for i, s := range x {
-		p := weight(s - base)
+		p := weight(float32(factor*s) - base)
 		x[i] = p
 		lanes[i%16] += p
 	}
@@ -190,3 +191,15 @@ func (portable) tileScores(*call, DType, []float32, int, int, *unsafe.Pointer, i
 func (portable) tileValues(*call, DType, []float32, int, int, int, *unsafe.Pointer, int, []float32, int) bool {
 	return false
 }
+
+func (portable) float16(DType) bool { return false }
+
+func (portable) expand(*call, []float32, float32, []float32) {}
+
+func (portable) pair(*call, []float32, float32) {}
+
+func (portable) halfValues(*call, DType, []float32, []row, int, int, *unsafe.Pointer, int, []float32, int) bool {
+	return false
+}
+
+func (portable) words(*call, DType, unsafe.Pointer, int, []uint16) bool { return false }

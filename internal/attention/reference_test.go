@@ -15,6 +15,7 @@ type problem struct {
 	query        []float32
 	out          []float32
 	largestLogit float64 // of the rows that reference computed, in size
+	products     float64 // of the last row that reference computed, the largest scale · sum of |q·k|
 }
 
 // problemSpec says what to make.
@@ -178,6 +179,7 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	var values [][]float64
 	most := math.Inf(-1)
 	from := 0
+	p.products = 0
 	if b.SlidingWindow > 0 {
 		from = max(0, position-b.SlidingWindow+1)
 	}
@@ -190,12 +192,15 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 		if c.DType == Int8 {
 			ks, vs = float64(c.Scales(c.KeyScales, block, kvHead)[place]), float64(c.Scales(c.ValueScales, block, kvHead)[place])
 		}
-		dot, v := 0.0, make([]float64, c.HeadSize)
+		dot, products, v := 0.0, 0.0, make([]float64, c.HeadSize)
 		for i := range c.HeadSize {
-			dot += float64(q[i]) * float64(c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, i)]))) * ks
+			x := float64(q[i]) * float64(c.DType.Load(unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, i)]))) * ks
+			dot += x
+			products += math.Abs(x)
 			v[i] = float64(c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))) * vs
 		}
 		s := dot * float64(b.Scale)
+		p.products = max(p.products, products*math.Abs(float64(b.Scale)))
 		if b.SoftCap != 0 {
 			s = float64(b.SoftCap) * math.Tanh(s/float64(b.SoftCap))
 		}

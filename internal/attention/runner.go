@@ -20,7 +20,8 @@ type Runner struct {
 	// Of the call that runs.
 	cache    *Cache
 	batch    *Batch
-	group    int // query heads of a KV head
+	group    int  // query heads of a KV head
+	half     bool // products are computed in float16; of Int8 only those with values
 	plan     plan
 	partials []float32 // records of partitions that are merged by a reduction
 	prefix   []float32 // records of the common prefix, by query token and head
@@ -47,6 +48,7 @@ func (r *Runner) Forward(c *Cache, b *Batch) error {
 		return err
 	}
 	r.cache, r.batch, r.group = c, b, b.NumHeads/c.NumKVHeads
+	r.half = r.kernels.float16(c.DType)
 	r.plan.make(c, b, r.pool.Size())
 	record := recordSize(c)
 	r.partials = grow(r.partials, r.plan.records*record)

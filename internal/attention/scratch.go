@@ -29,9 +29,15 @@ type scratch struct {
 	values      []float32 // [chunks][PartitionSize][chunk]
 	keyScales   []float32 // [PartitionSize], Int8 only
 	valueScales []float32
-	finite      bool                              // all values are numbers
-	from, to    int                               // tokens of the partition that some row reaches
-	row         [tileTokens * MaxHeadSize]float32 // on its way
+
+	// Or as float16.
+	words   []uint16                            // [tiles][head size][16] of keys, [PartitionSize][pieces] of values
+	reached []uint16                            // [PartitionSize][pieces] of values that a row reaches
+	bytes   [2 * tileTokens * MaxHeadSize]uint8 // of a tile's keys and values, on their way
+
+	finite   bool                              // all values are numbers
+	from, to int                               // tokens of the partition that some row reaches
+	row      [tileTokens * MaxHeadSize]float32 // on its way
 
 	// Addresses of a partition's tiles in the order in which they are read: keys,
 	// an even number, values from firstValue on, and what comes after them.
@@ -47,7 +53,8 @@ type row struct {
 	token, head int     // in the batch
 	position    int     // of the token in its sequence
 	from, to    int     // tokens that it reaches
-	unit        float32 // Int8: what the integers of its query are multiples of
+	unit        float32 // Int8 and float16: what the numbers of its query are multiples of
+	weight      float32 // float16: what its weights are multiples of
 }
 
 // setRows makes the rows of an item and loads their queries and states.
@@ -82,8 +89,11 @@ func (r *Runner) setRows(w *scratch, it *item) {
 
 // queryWidth is the floats of a row's query in scratch memory.
 func (r *Runner) queryWidth() int {
-	if r.cache.DType == Int8 {
+	switch {
+	case r.cache.DType == Int8:
 		return r.cache.HeadSize / 2
+	case r.half:
+		return r.cache.HeadSize * expansion
 	}
 	return r.cache.HeadSize
 }
@@ -92,13 +102,17 @@ func (r *Runner) queryWidth() int {
 func (r *Runner) loadQuery(w *scratch, i int) {
 	row, size, width := &w.rows[i], r.cache.HeadSize, r.queryWidth()
 	q := w.q[i*width:][:width]
-	if r.cache.DType != Int8 {
+	if r.cache.DType != Int8 && !r.half {
 		r.batch.Query.Load(q, row.token, row.head*size)
 		return
 	}
 	x := w.row[:size]
 	r.batch.Query.Load(x, row.token, row.head*size)
-	row.unit = r.quantize(w, x, q)
+	if r.cache.DType == Int8 {
+		row.unit = r.quantize(w, x, q)
+	} else {
+		row.unit = r.expand(w, x, q)
+	}
 }
 
 // largestInteger is that of a query beside int8 keys. The products of 256 of them

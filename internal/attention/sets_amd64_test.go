@@ -12,5 +12,8 @@ func instructionSets() []kernels {
 	if hasVNNI() {
 		sets = append(sets, &avx512vnni)
 	}
+	if hasFP16() {
+		sets = append(sets, &avx512fp16)
+	}
 	return sets
 }

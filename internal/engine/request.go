@@ -59,10 +59,13 @@ func (r *Request) Check(maxModelLen, vocab int) error {
 			return bad("stop", "A stop sequence is empty.")
 		}
 	}
-	for _, ids := range [][]int32{r.Prompt, r.StopTokenIDs} {
-		for _, id := range ids {
+	for _, list := range []struct {
+		param string
+		ids   []int32
+	}{{"prompt", r.Prompt}, {"stop_token_ids", r.StopTokenIDs}} {
+		for _, id := range list.ids {
 			if id < 0 || int(id) >= vocab {
-				return bad("prompt", "Token %d is not in the vocabulary, which has %d.", id, vocab)
+				return bad(list.param, "Token %d is not in the vocabulary, which has %d.", id, vocab)
 			}
 		}
 	}

@@ -136,9 +136,12 @@ func decodeBatch(n int) *model.Batch {
 
 // A step of a size that was seen before allocates nothing.
 func TestForwardAllocatesNothing(t *testing.T) {
-	f := families()[0]
-	b := newBench(t, f.write(t), 2)
-	batch := decodeBatch(3)
+	requireNoAllocations(t, newBench(t, families()[0].write(t), 2), 3)
+}
+
+// requireNoAllocations computes a batch of n sequences again and again.
+func requireNoAllocations(t *testing.T, b *bench, n int) {
+	batch := decodeBatch(n)
 	for i := range batch.BlockTables {
 		batch.BlockTables[i] %= numBlocks
 	}

@@ -3,6 +3,7 @@ package model_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -55,71 +56,100 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 	return weightfile.Tensor{Name: name, Type: k.number, Shape: []int{rows, cols}, Data: data}
 }
 
+// A model of all the types of GGUF, with shapes that all of them have blocks for.
+const ggufHidden, ggufHeads, ggufKVHeads, ggufDim, ggufVocab, ggufLayers = 256, 4, 2, 64, 97, 2
+
+// mixedGGUF is a file whose matrices have all the types of GGUF; those in place are replaced.
+func mixedGGUF(family string, place map[string]string) []byte {
+	const hidden, heads, kvHeads, dim = ggufHidden, ggufHeads, ggufKVHeads, ggufDim
+	rnd := rand.New(rand.NewPCG(3, 9))
+	random := func(name, kind string, rows, cols int) weightfile.Tensor {
+		if other, ok := place[kind]; ok {
+			kind = other
+		}
+		return randomTensor(rnd, name, kind, rows, cols)
+	}
+	ones := func(name string, n int) weightfile.Tensor {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = 1 + float32(rnd.NormFloat64()*0.1)
+		}
+		return weightfile.F32(name, v, n)
+	}
+	tensors := []weightfile.Tensor{
+		random("token_embd.weight", "Q8_0", ggufVocab, hidden), random("output.weight", "Q6_K", ggufVocab, hidden), ones("output_norm.weight", hidden),
+	}
+	for l := range ggufLayers {
+		at := fmt.Sprintf("blk.%d.", l)
+		tensors = append(tensors, ones(at+"attn_norm.weight", hidden), ones(at+"ffn_norm.weight", hidden),
+			random(at+"attn_q.weight", "Q8_0", heads*dim, hidden), random(at+"attn_k.weight", "Q4_0", kvHeads*dim, hidden),
+			random(at+"attn_v.weight", "Q6_K", kvHeads*dim, hidden), random(at+"attn_output.weight", "Q4_K", hidden, heads*dim),
+			random(at+"ffn_gate.weight", "Q4_K", hidden, hidden), random(at+"ffn_up.weight", "BF16", hidden, hidden),
+			random(at+"ffn_down.weight", []string{"Q6_K", "F16"}[l], hidden, hidden))
+		if family == "qwen2" {
+			tensors = append(tensors, ones(at+"attn_q.bias", heads*dim), ones(at+"attn_k.bias", kvHeads*dim), ones(at+"attn_v.bias", kvHeads*dim))
+		}
+		if family == "qwen3" {
+			tensors = append(tensors, ones(at+"attn_q_norm.weight", dim), ones(at+"attn_k_norm.weight", dim))
+		}
+	}
+	return weightfile.GGUF(map[string]any{
+		"general.architecture": family, family + ".embedding_length": uint32(hidden), family + ".block_count": uint32(ggufLayers),
+		family + ".attention.head_count": uint32(heads), family + ".attention.head_count_kv": uint32(kvHeads),
+		family + ".feed_forward_length": uint32(hidden), family + ".context_length": uint32(length), family + ".rope.freq_base": float32(1000),
+		family + ".attention.layer_norm_rms_epsilon": float32(1e-5), "tokenizer.ggml.eos_token_id": uint32(5),
+	}, tensors...)
+}
+
+func openGGUF(t *testing.T, data []byte) *weights.GGUF {
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	g, err := weights.OpenGGUF(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	return g
+}
+
+func ggufReference(g *weights.GGUF, family string) *reference {
+	return &reference{
+		family: family, layers: ggufLayers, heads: ggufHeads, kvHeads: ggufKVHeads, dim: ggufDim, hidden: ggufHidden, inter: ggufHidden, vocab: ggufVocab,
+		eps: float64(float32(1e-5)), theta: 1000, w: published(g, family == "llama", ggufDim),
+	}
+}
+
 // A model with matrices of all the types of GGUF has the logits of the reference
 // over the weights that the types stand for. Scales of Q4_K and Q6_K are rounded
 // to 11 bits when they are packed.
 func TestGGUFLogitsAreThoseOfTheReference(t *testing.T) {
-	const hidden, heads, kvHeads, dim, vocab, layers = 256, 4, 2, 64, 97, 2
 	for _, family := range []string{"llama", "qwen2", "qwen3"} {
 		t.Run(family, func(t *testing.T) {
-			rnd := rand.New(rand.NewPCG(3, 9))
-			ones := func(name string, n int) weightfile.Tensor {
-				v := make([]float32, n)
-				for i := range v {
-					v[i] = 1 + float32(rnd.NormFloat64()*0.1)
-				}
-				return weightfile.F32(name, v, n)
-			}
-			tensors := []weightfile.Tensor{
-				randomTensor(rnd, "token_embd.weight", "Q8_0", vocab, hidden), randomTensor(rnd, "output.weight", "Q6_K", vocab, hidden), ones("output_norm.weight", hidden),
-			}
-			for l := range layers {
-				at := fmt.Sprintf("blk.%d.", l)
-				tensors = append(tensors, ones(at+"attn_norm.weight", hidden), ones(at+"ffn_norm.weight", hidden),
-					randomTensor(rnd, at+"attn_q.weight", "Q8_0", heads*dim, hidden), randomTensor(rnd, at+"attn_k.weight", "Q4_0", kvHeads*dim, hidden),
-					randomTensor(rnd, at+"attn_v.weight", "Q6_K", kvHeads*dim, hidden), randomTensor(rnd, at+"attn_output.weight", "Q4_K", hidden, heads*dim),
-					randomTensor(rnd, at+"ffn_gate.weight", "Q4_K", hidden, hidden), randomTensor(rnd, at+"ffn_up.weight", "BF16", hidden, hidden),
-					randomTensor(rnd, at+"ffn_down.weight", []string{"Q6_K", "F16"}[l], hidden, hidden))
-				if family == "qwen2" {
-					tensors = append(tensors, ones(at+"attn_q.bias", heads*dim), ones(at+"attn_k.bias", kvHeads*dim), ones(at+"attn_v.bias", kvHeads*dim))
-				}
-				if family == "qwen3" {
-					tensors = append(tensors, ones(at+"attn_q_norm.weight", dim), ones(at+"attn_k_norm.weight", dim))
-				}
-			}
-			path := filepath.Join(t.TempDir(), "m.gguf")
-			require.NoError(t, os.WriteFile(path, weightfile.GGUF(map[string]any{
-				"general.architecture": family, family + ".embedding_length": uint32(hidden), family + ".block_count": uint32(layers),
-				family + ".attention.head_count": uint32(heads), family + ".attention.head_count_kv": uint32(kvHeads),
-				family + ".feed_forward_length": uint32(hidden), family + ".context_length": uint32(length), family + ".rope.freq_base": float32(1000),
-				family + ".attention.layer_norm_rms_epsilon": float32(1e-5), "tokenizer.ggml.eos_token_id": uint32(5),
-			}, tensors...), 0o644))
-			g, err := weights.OpenGGUF(path)
-			require.NoError(t, err)
-			defer g.Close()
+			g := openGGUF(t, mixedGGUF(family, nil))
 			pool, err := parallel.New(2)
 			require.NoError(t, err)
 			t.Cleanup(pool.Close)
-			ref := reference{
-				family: family, layers: layers, heads: heads, kvHeads: kvHeads, dim: dim, hidden: hidden, inter: hidden, vocab: vocab,
-				eps: float64(float32(1e-5)), theta: 1000, w: published(g, family == "llama", dim),
-			}
 			m, err := model.OpenGGUF(g, pool, model.Part{})
 			require.NoError(t, err)
 			require.Equal(t, []int32{5}, m.End)
-			b := benchOf(t, m, pool)
-			tokens := randomTokens(1, 30)
-			logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
-			size, n := 0.0, 0.0
-			for i, token := range tokens {
-				for j, want := range ref.next(token) {
-					require.InDelta(t, want, logits[i][j], 0.02, "position %d, logit %d", i, j)
-					size, n = size+want*want, n+1
-				}
-			}
-			require.Greater(t, size/n, 0.25, "the logits are too small to show anything")
+			most, _, size := logitErrors(t, benchOf(t, m, pool), ggufReference(g, family))
+			require.Less(t, most, 0.02)
+			require.Greater(t, size, 0.5, "the logits are too small to show anything")
 		})
 	}
+}
+
+// logitErrors compares the logits of 30 tokens: the largest error, the root of the mean squared error, and
+// that of the logits.
+func logitErrors(t *testing.T, b *bench, ref *reference) (most, mean, size float64) {
+	tokens := randomTokens(1, 30)
+	logits := b.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
+	n := 0.0
+	for i, token := range tokens {
+		for j, want := range ref.next(token) {
+			off := math.Abs(want - float64(logits[i][j]))
+			most, mean, size, n = max(most, off), mean+off*off, size+want*want, n+1
+		}
+	}
+	return most, math.Sqrt(mean / n), math.Sqrt(size / n)
 }
 
 // quantizedLlama is a Llama with weights of several types.

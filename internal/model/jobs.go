@@ -46,7 +46,7 @@ func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to in
 	}
 	j := &r.product
 	j.lin, j.dst, j.rows, j.first, j.last = lin, dst, rows, from, to
-	r.pack(j.x.Set(x, rows, lin.parts[0].In))
+	r.pack(j.x.Set(x, rows, lin.parts[0].In, lin.forms()))
 	r.pool.Run(j.share(to-from, len(j.scratch)), j)
 }
 
@@ -59,21 +59,21 @@ func (j *productJob) share(n, workers int) int {
 	return workers + (rest+j.small-1)/j.small
 }
 
-// A packJob packs groups of the rows of a product.
+// A packJob packs the rows of a product.
 type packJob struct{ product *productJob }
 
-// Do packs a group.
-func (j *packJob) Do(_, group int) { j.product.x.Pack(group) }
+// Do packs some of them.
+func (j *packJob) Do(_, call int) { j.product.x.Pack(call) }
 
-// pack packs the groups of the product's rows. Few are packed sooner than others are woken.
-func (r *Runner) pack(groups int) {
-	if groups > 2 {
+// pack packs the product's rows in some calls. Few are done sooner than others are woken.
+func (r *Runner) pack(calls int) {
+	if calls > 2 {
 		r.packing.product = &r.product
-		r.pool.Run(groups, &r.packing)
+		r.pool.Run(calls, &r.packing)
 		return
 	}
-	for group := range groups {
-		r.product.x.Pack(group)
+	for call := range calls {
+		r.product.x.Pack(call)
 	}
 }
 

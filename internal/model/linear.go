@@ -24,6 +24,15 @@ func (l *linear) panels() int {
 	return n
 }
 
+// forms are those of activations that the matrices read.
+func (l *linear) forms() matrix.Form {
+	var forms matrix.Form
+	for _, m := range l.parts {
+		forms |= m.Form()
+	}
+	return forms
+}
+
 // product computes panels from up to to, counted over all parts, without the
 // bias.
 func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix.Scratch) {
@@ -38,12 +47,24 @@ func (l *linear) product(dst []float32, x *matrix.Input, from, to int, s *matrix
 }
 
 // packedType is how weights of a type are kept, and in blocks of how many.
-func packedType(t *weights.Tensor) (kind matrix.Type, block int) {
+func (l *loader) packedType(t *weights.Tensor) (kind matrix.Type, block int) {
 	switch t.DType {
 	case weights.F16:
 		return matrix.F16, 0
 	case weights.BF16:
 		return matrix.BF16, 0
+	}
+	if l.int8Activations {
+		switch t.DType {
+		case weights.Q8_0, weights.Q6_K:
+			return matrix.W8A8, t.Block()
+		case weights.Q4_0:
+			return matrix.W4A8, t.Block()
+		case weights.Q4_K:
+			return matrix.W4A8Min, t.Block()
+		}
+	}
+	switch t.DType {
 	case weights.Q8_0, weights.Q6_K:
 		return matrix.Int8, t.Block()
 	case weights.Q4_0, weights.Q4_K:
@@ -67,7 +88,7 @@ func (t turned) Row(i int, dst []float32) {
 // pack packs a source in parallel.
 func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix.Matrix, error) {
 	if l.shapes {
-		return &matrix.Matrix{Out: out, In: in, Block: block}, nil
+		return &matrix.Matrix{Type: kind, Out: out, In: in, Block: block}, nil
 	}
 	m, err := l.weights.New(kind, out, in, block)
 	if err != nil {
@@ -123,7 +144,7 @@ func (l *loader) linear(s shape, tensors ...string) (linear, error) {
 		if len(group.tensors) == 0 {
 			return nil
 		}
-		kind, block := packedType(group.tensors[0])
+		kind, block := l.packedType(group.tensors[0])
 		if l.names.transposed {
 			block = 0
 		}
@@ -190,7 +211,7 @@ func (l *loader) second(s shape, tensor string) (linear, error) {
 		return lin, err
 	}
 	m := lin.parts[0]
-	slices := matrix.Slices(s.in, m.Block)
+	slices := matrix.Slices(s.in, m.Unit())
 	if slices < n {
 		return lin, fmt.Errorf("%w: the %d inputs of %q cannot be shared out among %d workers", ErrModel, s.in, tensor, n)
 	}

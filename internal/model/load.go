@@ -68,7 +68,7 @@ func (m *Model) WeightBytes() int {
 
 // OpenFolder loads a part of a folder as Hugging Face publishes it. Names and shapes of tensors, and
 // memory, are checked before any memory is taken.
-func OpenFolder(dir string, pool *parallel.Pool, part Part) (*Model, error) {
+func OpenFolder(dir string, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
 	c, err := ReadConfig(dir)
 	if err != nil {
 		return nil, err
@@ -77,17 +77,17 @@ func OpenFolder(dir string, pool *parallel.Pool, part Part) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrModel, err)
 	}
-	m, err := build(c, files, pool, false, part)
+	m, err := build(c, files, pool, false, part, opts)
 	return m, errors.Join(err, files.Close())
 }
 
 // OpenGGUF loads a part of a GGUF file that is open.
-func OpenGGUF(g *weights.GGUF, pool *parallel.Pool, part Part) (*Model, error) {
+func OpenGGUF(g *weights.GGUF, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
 	c, err := ConfigFromGGUF(g)
 	if err != nil {
 		return nil, err
 	}
-	return build(c, g.Tensors, pool, true, part)
+	return build(c, g.Tensors, pool, true, part, opts)
 }
 
 // A loader finds the tensors of a model.
@@ -99,15 +99,20 @@ type loader struct {
 	prefix string
 	part   Part
 
+	int8Activations bool
+
 	shapes  bool // only names and shapes are compared with the configuration
 	weights *matrix.Arena
 }
 
-func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part) (*Model, error) {
+func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, part Part, opts []Option) (*Model, error) {
 	if err := part.Check(c); err != nil {
 		return nil, err
 	}
 	l := &loader{config: c, files: files, pool: pool, names: &llamaNames, part: part}
+	for _, option := range opts {
+		option(l)
+	}
 	switch {
 	case gguf:
 		l.names = &ggufNames
@@ -126,8 +131,12 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	}
 	// What is missing or has another shape is said before anything is packed.
 	l.shapes = true
-	if err := l.load(&Model{}); err != nil {
+	shape := &Model{}
+	if err := l.load(shape); err != nil {
 		return nil, err
+	}
+	if l.int8Activations && !shape.rounds() {
+		return nil, ErrNotQuantized
 	}
 	l.shapes = false
 	m := &Model{Config: *c, part: part}
@@ -136,6 +145,28 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
+}
+
+// An Option changes how a model is loaded.
+type Option func(*loader)
+
+// ErrNotQuantized is wrapped when Int8Activations is asked for with a model that has no weights for it.
+var ErrNotQuantized = fmt.Errorf("%w: its weights are not quantized (Q8_0, Q4_0, Q4_K or Q6_K), so there are none to multiply 8-bit activations by", ErrModel)
+
+// Int8Activations has the inputs of products with quantized weights rounded to 8 bits, in blocks of 32
+// with a scale each, so that products are of integers, as in llama.cpp. vLLM calls that W8A8 and W4A8.
+// Weights that are not quantized are multiplied as without it; a model that has no others is refused with
+// ErrNotQuantized.
+func Int8Activations(l *loader) { l.int8Activations = true }
+
+// rounds reports whether a matrix is multiplied by rounded activations.
+func (m *Model) rounds() bool {
+	forms := m.head.forms()
+	for i := range m.layers {
+		l := &m.layers[i]
+		forms |= l.qkv.forms() | l.out.forms() | l.up.forms() | l.down.forms()
+	}
+	return forms&matrix.Rounded != 0
 }
 
 // PackedBytes is about what the weights of a model take, all parts together. Weights that are
@@ -223,9 +254,9 @@ func (l *loader) norm(name string) (n norm, err error) {
 
 // Build makes a part of a model from tensors that have the names of Hugging Face's checkpoints of the family.
 // The weights are packed on pool; a missing tensor or a wrong shape is an error.
-func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool, part Part) (*Model, error) {
+func Build(c Config, tensors *weights.Tensors, pool *parallel.Pool, part Part, opts ...Option) (*Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return build(&c, tensors, pool, false, part)
+	return build(&c, tensors, pool, false, part, opts)
 }

@@ -2,15 +2,12 @@ package model_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/model"
-	"llmmemory/internal/model/weights"
 	"llmmemory/internal/parallel"
 )
 
@@ -80,15 +77,15 @@ func TestPartsTogetherComputeTheBitsOfTheWhole(t *testing.T) {
 	require.GreaterOrEqual(t, shared[4], 1)
 }
 
-// The same of weights with 4 and 8 bits, whose blocks share scales.
+// The same of weights with 4 and 8 bits, whose blocks share scales, and of activations in 8 bits.
 func TestPartsOfQuantizedWeightsComputeTheBitsOfTheWhole(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "m.gguf")
-	require.NoError(t, os.WriteFile(path, quantizedLlama(), 0o644))
-	g, err := weights.OpenGGUF(path)
-	require.NoError(t, err)
-	defer g.Close()
-	open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) { return model.OpenGGUF(g, pool, p) }
-	requireSameBits(t, join(t, 1, open), join(t, 2, open))
+	g := openGGUF(t, quantizedLlama())
+	for _, options := range [][]model.Option{nil, {model.Int8Activations}} {
+		open := func(pool *parallel.Pool, p model.Part) (*model.Model, error) {
+			return model.OpenGGUF(g, pool, p, options...)
+		}
+		requireSameBits(t, join(t, 1, open), join(t, 2, open))
+	}
 }
 
 func TestModelsThatCannotBeSharedOutAreRefused(t *testing.T) {

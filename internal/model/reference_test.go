@@ -16,7 +16,8 @@ type reference struct {
 	scale                       func(frequency float64) float64 // of rope; nil: none
 	bias                        bool                            // Llama with attention_bias
 	w                           map[string][]float32
-	keys, values                [][][]float64 // layer, token
+	rounds                      map[string]bool // matrices whose activations are rounded to 8 bits
+	keys, values                [][][]float64   // layer, token
 }
 
 // times is the product with a matrix [out, in] (GPT-2: [in, out]) and its bias,
@@ -28,6 +29,9 @@ func (r *reference) times(name string, x []float64, out int) []float64 {
 	}
 	bias := r.w[name+".bias"]
 	y := make([]float64, out)
+	if r.rounds[name] {
+		x = rounded(x)
+	}
 	for o := range y {
 		for i, v := range x {
 			if r.family == "gpt2" && name != "transformer.wte" {
@@ -39,6 +43,19 @@ func (r *reference) times(name string, x []float64, out int) []float64 {
 		if bias != nil {
 			y[o] += float64(bias[o])
 		}
+	}
+	return y
+}
+
+// rounded is a row in blocks of 32, each in 255 steps of its largest magnitude divided by 127.
+func rounded(x []float64) []float64 {
+	y := make([]float64, len(x))
+	for i := range x {
+		step := 0.0
+		for _, v := range x[i/32*32:][:32] {
+			step = max(step, math.Abs(v)/127)
+		}
+		y[i] = math.RoundToEven(x[i]/step) * step
 	}
 	return y
 }

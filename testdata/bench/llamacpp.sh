@@ -85,7 +85,11 @@ pair() {
     ${MEASURE:-} "$dir/bench" "$dir/$2.gguf" "$threads" $3 >"$out.theirs"
     ${MEASURE:-} $4 >"$out.ours"
     { sed "s/^/$2 theirs /" "$out.theirs" && sed "s/^/$2 ours /" "$out.ours"; } >"$out.part"
-    rm "$out.theirs" "$out.ours" && mv "$out.part" "$out"
+    case $2 in *-Q*) # llama.cpp rounds activations to 8 bits with these weights
+        ${MEASURE:-} $4 int8 >"$out.int8"
+        sed "s/^/$2 int8 /" "$out.int8" >>"$out.part" ;;
+    esac
+    rm -f "$out.theirs" "$out.ours" "$out.int8" && mv "$out.part" "$out"
 }
 for turn in $(seq "$rounds"); do
     for model in 25m-F16 134m-F16 134m-Q8_0 134m-Q4_0; do

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/operand"
@@ -69,23 +71,25 @@ func (g *gen) counting(name string, n int) operand.Mem {
 	return m
 }
 
-// Coefficients of e^x on ±ln 2 / 2 (Cephes, expf), to about one unit in the last
-// place. 1.5·2^23 rounds to an integer, whose bits are then the lowest.
+// Coefficients of e^x on ±ln 2 / 2, after 1 + x: from that of x^6 to that of x^2.
+// With exact arithmetic the relative error would be 3e-9, a tenth of what rounding
+// the sum costs. 1.5·2^23 rounds to an integer, whose bits are then the lowest.
 const (
 	log2e      = 1.44269504088896341
-	ln2High    = 0.693359375
-	ln2Low     = -2.12194440e-4
+	ln2        = 0.693147180559945309 // as float32 too large by 1.9e-9, for each power of 2
 	roundMagic = 12582912
 	minimum    = -87.336544 // e^x below is no normal number
 )
 
-var expCoefficients = []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1}
+var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-2, 1.6666520684e-1, 4.9999993451e-1, 1, 1}
 
-// softmax makes logits into weights. in: logits; n: tiles. It leaves the largest
-// logit in x and the sum of weights in y.
+// softmax makes products into weights, exp(x·product - the largest logit). in:
+// products; n: tiles; x: a positive factor. It leaves the largest logit in x and
+// the sum of weights in y.
 func softmax(g *gen) {
 	g.begin("softmax")
-	k := softmaxKernel{gen: g, vecs: 16 / g.lanes, top: 0, sum: 2, x: 4, t: 5, y: 6, magic: 7, c: 8, spare: 12}
+	k := softmaxKernel{gen: g, vecs: 16 / g.lanes, top: 0, sum: 1, factor: 3, x: 4, t: 5, y: 6, magic: 7, log2e: 8, ln2: 9, spare: 10}
+	g.VBROADCASTSS(g.argMem(atX), g.regs[k.factor])
 	k.largest()
 	for v := range k.vecs {
 		g.zero(k.sum + v)
@@ -109,30 +113,55 @@ func softmax(g *gen) {
 // A softmaxKernel knows its registers by number.
 type softmaxKernel struct {
 	*gen
-	vecs            int // registers of a tile
-	top, sum        int // largest logit; vecs sums of weights
-	x, t, y         int
-	magic, c, spare int // constants; c are three, spare is the first of the rest
-	constants       []operand.Mem
+	vecs              int // registers of a tile
+	top, sum, factor  int // largest logit; vecs sums of weights
+	x, t, y           int
+	magic, log2e, ln2 int // constants
+	spare             int // the first of the rest: coefficients and the minimum
+	constants         []operand.Mem
 }
 
-// largest finds the largest logit.
+// largest finds the largest logit. Several registers look for it, so that none
+// waits for the one before.
 func (k *softmaxKernel) largest() {
-	g := k.gen
-	g.VBROADCASTSS(g.float("negInf", float32(math.Inf(-1))), g.regs[k.top])
+	g, tops := k.gen, []int{k.top, k.x, k.t, k.y}
+	infinite := g.float("negInf", float32(math.Inf(-1)))
+	for _, top := range tops {
+		g.VBROADCASTSS(infinite, g.regs[top])
+	}
 	in, n := g.arg(atIn), g.arg(atN)
+	several, rest, found := g.label("several"), g.label("rest"), g.label("found")
+	tiles := len(tops) / k.vecs
+	g.Label(several)
+	g.SUBQ(operand.U8(tiles), n)
+	g.JLT(operand.LabelRef(rest))
+	for i, top := range tops {
+		g.VMAXPS(mem(in, i*g.bytes()), g.regs[top], g.regs[top])
+	}
+	g.ADDQ(operand.I32(tiles*tileTokens*4), in)
+	g.JMP(operand.LabelRef(several))
+	g.Label(rest)
+	g.ADDQ(operand.U8(tiles), n)
+	g.JZ(operand.LabelRef(found))
 	g.loop(n, func() {
 		for v := range k.vecs {
-			g.VMAXPS(mem(in, v*g.bytes()), g.regs[k.top], g.regs[k.top])
+			g.VMAXPS(mem(in, v*g.bytes()), g.regs[tops[v]], g.regs[tops[v]])
 		}
 		g.ADDQ(operand.I32(tileTokens*4), in)
 	})
+	g.Label(found)
+	for half := len(tops) / 2; half > 0; half /= 2 {
+		for i := range half {
+			g.VMAXPS(g.regs[tops[i+half]], g.regs[tops[i]], g.regs[tops[i]])
+		}
+	}
 	g.horizontal(k.top, k.t, g.VMAXPS)
+	g.VMULSS(quarters[k.factor], quarters[k.top], quarters[k.top])
 	g.VMOVSS(quarters[k.top], g.argMem(atX))
 	g.VBROADCASTSS(quarters[k.top], g.regs[k.top])
 	// Where all logits are -inf, subtract 0: the weights are 0 then.
 	some := g.label("some")
-	g.VUCOMISS(g.float("negInf2", float32(math.Inf(-1))), quarters[k.top])
+	g.VUCOMISS(infinite, quarters[k.top])
 	g.JNE(operand.LabelRef(some))
 	g.JP(operand.LabelRef(some))
 	g.zero(k.top)
@@ -143,11 +172,10 @@ func (k *softmaxKernel) largest() {
 func (k *softmaxKernel) load() {
 	g := k.gen
 	g.VBROADCASTSS(g.float("magic", roundMagic), g.regs[k.magic])
-	for i, f := range []float32{log2e, -ln2High, -ln2Low} {
-		g.VBROADCASTSS(g.float([]string{"log2e", "ln2High", "ln2Low"}[i], f), g.regs[k.c+i])
-	}
-	for i, f := range append(append([]float32{}, expCoefficients...), 1, minimum) {
-		k.constants = append(k.constants, g.float([]string{"c0", "c1", "c2", "c3", "c4", "c5", "one", "minimum"}[i], f))
+	g.VBROADCASTSS(g.float("log2e", log2e), g.regs[k.log2e])
+	g.VBROADCASTSS(g.float("ln2", -ln2), g.regs[k.ln2])
+	for i, f := range append(slices.Clone(expCoefficients), minimum) {
+		k.constants = append(k.constants, g.float(fmt.Sprintf("exp%d", i), f))
 	}
 	if g.wide() {
 		k.spare = 16
@@ -166,40 +194,35 @@ func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 	return k.regs[k.spare]
 }
 
-// exp makes a register of logits into weights and adds them to their sum.
+// exp makes a register of products into weights and adds them to their sum. A
+// weight is 0 where the logit is less than the minimum; where it is NaN, so is the weight.
 func (k *softmaxKernel) exp(in reg.Register, v int) {
-	g, x, t, y, c := k.gen, k.x, k.t, k.y, k.c
-	g.VMOVUPS(mem(in, v*g.bytes()), g.regs[x])
-	g.VSUBPS(g.regs[k.top], g.regs[x], g.regs[x])
-	g.VMOVAPS(g.regs[x], g.regs[t])
-	g.VFMADD213PS(g.regs[k.magic], g.regs[c], g.regs[t]) // t = x·log2e + magic
-	g.VSUBPS(g.regs[k.magic], g.regs[t], g.regs[y])      // y = the power of 2
-	g.VMOVAPS(g.regs[x], g.regs[11])
-	g.VFMADD231PS(g.regs[y], g.regs[c+1], g.regs[x])
-	g.VFMADD231PS(g.regs[y], g.regs[c+2], g.regs[x]) // x = the rest
-	g.VMOVAPS(k.constant(0), g.regs[y])
-	for i := 1; i < 6; i++ {
-		g.VFMADD213PS(k.constant(i), g.regs[x], g.regs[y])
-	}
-	g.VMULPS(g.regs[x], g.regs[x], g.regs[13])
-	g.VFMADD213PS(g.regs[x], g.regs[13], g.regs[y])
-	g.VADDPS(k.constant(6), g.regs[y], g.regs[y])
-	g.VPSLLD(operand.U8(23), g.regs[t], g.regs[t])
-	g.VPADDD(g.regs[t], g.regs[y], g.regs[y])
-	g.keepNotLess(11, k.constant(7), y)
-	g.VMOVUPS(g.regs[y], mem(in, v*g.bytes()))
-	g.VADDPS(g.regs[y], g.regs[k.sum+v], g.regs[k.sum+v])
-}
-
-// keepNotLess makes lanes of y 0 where x is less than the limit; NaN is not.
-func (g *gen) keepNotLess(x int, limit reg.VecPhysical, y int) {
+	g, x, t, y := k.gen, k.regs[k.x], k.regs[k.t], k.regs[k.y]
+	not := k.regs[k.spare+1] // where the logit is not less
+	g.VMULPS(mem(in, v*g.bytes()), g.regs[k.factor], x)
+	g.VSUBPS(g.regs[k.top], x, x)
 	if g.wide() {
-		g.VCMPPS(operand.U8(5), limit, g.regs[x], reg.K1)
-		g.VMOVAPS_Z(g.regs[y], reg.K1, g.regs[y])
-		return
+		g.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, reg.K1)
+	} else {
+		g.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, not)
 	}
-	g.VCMPPS(operand.U8(5), limit, g.regs[x], g.regs[x])
-	g.VANDPS(g.regs[x], g.regs[y], g.regs[y])
+	g.VMOVAPS(x, t)
+	g.VFMADD213PS(g.regs[k.magic], g.regs[k.log2e], t) // t = x·log2e + magic
+	g.VSUBPS(g.regs[k.magic], t, y)                    // y = the power of 2
+	g.VFMADD231PS(y, g.regs[k.ln2], x)                 // x = the rest
+	g.VMOVAPS(k.constant(0), y)
+	for i := range expCoefficients[1:] {
+		g.VFMADD213PS(k.constant(i+1), x, y)
+	}
+	g.VPSLLD(operand.U8(23), t, t)
+	if g.wide() {
+		g.VPADDD_Z(t, y, reg.K1, y)
+	} else {
+		g.VPADDD(t, y, y)
+		g.VANDPS(not, y, y)
+	}
+	g.VMOVUPS(y, mem(in, v*g.bytes()))
+	g.VADDPS(y, g.regs[k.sum+v], g.regs[k.sum+v])
 }
 
 // horizontal combines the lanes of a register into its first: lane i with i+8,

@@ -67,6 +67,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if body.MaxCompletionTokens != nil {
+		if *body.MaxCompletionTokens < 1 {
+			return invalid("max_completion_tokens", "max_completion_tokens is %d; it must be at least 1.", *body.MaxCompletionTokens)
+		}
 		body.MaxTokens = body.MaxCompletionTokens
 	}
 	request.MaxTokens = s.config.Engine.Config().MaxModelLen
@@ -74,15 +77,14 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 		request.MaxTokens = *body.MaxTokens
 	}
 	switch {
-	case body.TopLogprobs != nil && !body.Logprobs:
+	case body.TopLogprobs != nil && *body.TopLogprobs != 0 && !body.Logprobs:
 		return invalid("top_logprobs", "top_logprobs is only allowed when logprobs is true.")
 	case body.Logprobs:
 		request.Logprobs = 0
 		if body.TopLogprobs != nil {
-			request.Logprobs = *body.TopLogprobs
-		}
-		if request.Logprobs < 0 {
-			return invalid("top_logprobs", "top_logprobs is %d; it must be at least 0.", request.Logprobs)
+			if request.Logprobs, err = logprobs("top_logprobs", *body.TopLogprobs); err != nil {
+				return err
+			}
 		}
 	}
 	prompt, err := s.chatPrompt(&body)

@@ -28,6 +28,7 @@ func (p *prompts) UnmarshalJSON(data []byte) error {
 	var text string
 	var tokens []int32
 	switch {
+	case string(data) == "null":
 	case json.Unmarshal(data, &text) == nil:
 		p.texts = []string{text}
 	case json.Unmarshal(data, &tokens) == nil:
@@ -59,14 +60,17 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		request.MaxTokens = 16
 	}
 	if body.Logprobs != nil {
-		if request.Logprobs = *body.Logprobs; request.Logprobs < 0 {
-			return invalid("logprobs", "logprobs is %d; it must be at least 0.", request.Logprobs)
+		if request.Logprobs, err = logprobs("logprobs", *body.Logprobs); err != nil {
+			return err
 		}
 	}
 	wanted := request.N
 	if body.BestOf != nil {
 		if *body.BestOf < wanted || body.Stream && *body.BestOf != wanted {
 			return invalid("best_of", "best_of is %d and n is %d; best_of must be at least n, and equal to it when stream is true.", *body.BestOf, wanted)
+		}
+		if *body.BestOf > engine.MaxN {
+			return invalid("best_of", "best_of is %d; it must be from 1 to %d.", *body.BestOf, engine.MaxN)
 		}
 		request.N = *body.BestOf
 	}
@@ -101,6 +105,9 @@ func (s *Server) parse(raw json.RawMessage, body any, c *common) error {
 	}
 	if err := reread(raw, body); err != nil {
 		return err
+	}
+	if c.Model == "" {
+		return invalid("model", "model is missing; this server has %q.", s.config.Name)
 	}
 	return s.checkModel(c.Model)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"llmmemory/internal/engine"
@@ -78,8 +79,23 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
+// isJSON refuses a body that says that it is something else, as vLLM's validate_json_request does.
+func isJSON(r *http.Request) error {
+	kind := r.Header.Get("Content-Type")
+	media, _, _ := strings.Cut(kind, ";")
+	if kind == "" || strings.EqualFold(strings.TrimSpace(media), "application/json") {
+		return nil
+	}
+	e := invalid("", "The body's Content-Type is %q; send JSON, with the header Content-Type: application/json.", kind)
+	e.status = http.StatusUnsupportedMediaType
+	return e
+}
+
 // decode reads a JSON body of at most limit bytes.
 func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
+	if err := isJSON(r); err != nil {
+		return err
+	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
 	err := d.Decode(into)
 	var tooLarge *http.MaxBytesError
@@ -97,15 +113,35 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error
 		if wrongType.Field == "" {
 			return invalid("", "The body is a JSON %s; an object is expected.", wrongType.Value)
 		}
-		field := wrongType.Field[strings.LastIndexByte(wrongType.Field, '.')+1:]
-		return invalid(field, "%s is a JSON %s; that is not its type.", field, wrongType.Value)
+		field := strings.TrimPrefix(wrongType.Field, "common.") // which is no field of the body
+		return invalid(field, "%s is a JSON %s; %s is expected.", field, wrongType.Value, kindName(wrongType))
 	case errors.Is(err, io.EOF):
 		return invalid("", "The body is empty; a JSON object is expected.")
 	default:
 		return invalid("", "The body is not valid JSON: %v.", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return invalid("", "There is more behind the JSON object in the body.")
+		return invalid("", "There is more after the JSON object in the body.")
 	}
 	return nil
+}
+
+// kindName is what a field holds, in words.
+func kindName(e *json.UnmarshalTypeError) string {
+	switch e.Type.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		if number, ok := strings.CutPrefix(e.Value, "number "); ok && strings.Trim(number, "-0123456789") == "" {
+			return fmt.Sprintf("a whole number of at most %d bits", e.Type.Bits()-1)
+		}
+		return "a whole number"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object"
 }

@@ -25,12 +25,12 @@ type part struct {
 	index    int
 	prompt   []int32
 	first    bool // nothing of it was sent before
-	offset   int  // characters that were sent before
 	text     string
 	tokens   []engine.Token
 	prefix   []engine.Token // of the prompt, if its logprobs are wanted
 	finish   engine.Finish
-	consumed int // tokens so far
+	consumed int    // tokens so far
+	place    *place // after the tokens that were sent before
 }
 
 // score is the sum of the logarithms of the tokens' probabilities.
@@ -80,7 +80,7 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, prompts [][]i
 func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts [][]int32, r *engine.Request) error {
 	switch {
 	case len(prompts) == 0:
-		return invalid("prompt", "prompt is missing or empty.")
+		return invalid("prompt", "prompt is missing.")
 	case len(prompts) > s.config.MaxTexts:
 		return invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
 	}
@@ -139,6 +139,7 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job, f form) e
 		prefix := parts[0].prefix
 		for k := range parts {
 			parts[k].prompt, parts[k].first, parts[k].prefix, parts[k].text = j.prompts[i], true, prefix, texts[k].String()
+			parts[k].place = new(place)
 		}
 		if j.n < j.of {
 			parts = best(parts, j.n)

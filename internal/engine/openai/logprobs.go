@@ -18,14 +18,43 @@ type completionLogprobs struct {
 // name is how a token is written: its text, special tokens by their names.
 func (s *Server) name(id int32) string { return string(s.config.Engine.Config().Tokenizer.Piece(id)) }
 
+// logprobs checks how many alternatives to a token are wanted.
+func logprobs(field string, n int) (int, error) {
+	if n < 0 || n > sampling.MaxLogprobs {
+		return 0, invalid(field, "%s is %d; it must be from 0 to %d.", field, n, sampling.MaxLogprobs)
+	}
+	return n, nil
+}
+
+// A place is where the next token begins in a text, in characters. A character of several tokens
+// counts when its last byte is there.
+type place struct {
+	offset int
+	begun  []byte // of a character
+}
+
+// pass returns where a token begins, and goes past it.
+func (p *place) pass(piece []byte) int {
+	at := p.offset
+	p.begun = append(p.begun, piece...)
+	for utf8.FullRune(p.begun) {
+		_, n := utf8.DecodeRune(p.begun)
+		p.begun = p.begun[n:]
+		p.offset++
+	}
+	return at
+}
+
 func (s *Server) completionLogprobs(p *part) *completionLogprobs {
 	l := &completionLogprobs{Tokens: []string{}, Values: []*float32{}, Top: []map[string]float32{}, TextOffsets: []int{}}
-	offset := p.offset
+	tokenizer := s.config.Engine.Config().Tokenizer
 	add := func(t engine.Token, known bool) {
-		name := s.name(t.ID)
+		name, inText := s.name(t.ID), tokenizer.Piece(t.ID)
+		if tokenizer.Special(t.ID) {
+			inText = nil
+		}
 		l.Tokens = append(l.Tokens, name)
-		l.TextOffsets = append(l.TextOffsets, offset)
-		offset += utf8.RuneCountInString(name)
+		l.TextOffsets = append(l.TextOffsets, p.place.pass(inText))
 		if !known {
 			// An empty map, not null, which the official client takes for no list at all.
 			l.Values, l.Top = append(l.Values, nil), append(l.Top, map[string]float32{})

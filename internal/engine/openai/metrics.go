@@ -58,10 +58,10 @@ func (m *Metrics) counters() {
 	m.cached = counter("prompt_tokens_cached_total", "Tokens of prompts that were found in the prefix cache.")
 	m.generation = counter("generation_tokens_total", "Tokens that were generated.")
 	m.queries = counter("prefix_cache_queries_total", "Tokens that were looked up in the prefix cache.")
-	m.hits = counter("prefix_cache_hits_total", "Tokens that were found there.")
+	m.hits = counter("prefix_cache_hits_total", "Tokens that were found in the prefix cache.")
 	m.drafts = counter("spec_decode_num_drafts_total", "Proposals of one or more tokens by speculation.")
 	m.draftTokens = counter("spec_decode_num_draft_tokens_total", "Tokens that were proposed by speculation.")
-	m.accepted = counter("spec_decode_num_accepted_tokens_total", "Of these, those that the model sampled as well.")
+	m.accepted = counter("spec_decode_num_accepted_tokens_total", "Proposed tokens that the model sampled as well.")
 	m.position = labelled("spec_decode_num_accepted_tokens_per_pos_total", "The same by the place in the proposal.", "position")
 	m.success = labelled("request_success_total", "Answers that have ended.", "finished_reason", "stop", "length", "abort", "error")
 }

@@ -63,6 +63,12 @@ func New(c Config) *Server {
 	for pattern, page := range c.Pages {
 		s.mux.HandleFunc(pattern, s.page(page))
 	}
+	for path, method := range map[string]string{"/v1/completions": "POST", "/v1/chat/completions": "POST", "/v1/models": "GET"} {
+		s.mux.HandleFunc(path, s.guarded(func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Allow", method)
+			return failure(http.StatusMethodNotAllowed, "invalid_request_error", "method_not_supported", fmt.Sprintf("%s takes %s, not %s.", path, method, r.Method))
+		}))
+	}
 	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
 		return failure(http.StatusNotFound, "invalid_request_error", "", fmt.Sprintf("There is no %s %s here.", r.Method, r.URL.Path))
 	}))
@@ -102,7 +108,8 @@ func (s *Server) page(h func(http.ResponseWriter, *http.Request) error) http.Han
 // key is the place of a request's key among the server's, -1 if it has none of
 // them. It compares digests, which takes the same time whatever the key.
 func (s *Server) key(r *http.Request) int {
-	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	scheme, key, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	ok = ok && strings.EqualFold(scheme, "Bearer") // RFC 9110, section 11.1
 	sum, found := sha256.Sum256([]byte(key)), -1
 	for i := range s.keys {
 		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], s.keys[i][:]), i, found)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"time"
-	"unicode/utf8"
 
 	"llmmemory/internal/engine"
 )
@@ -21,6 +20,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, 
 	w.WriteHeader(http.StatusOK)
 	out.flush() // the client learns at once that it was accepted
 	parts := make([]part, len(j.streams)*j.of)
+	prefixes := make([][]engine.Token, len(j.streams)) // come with the first answer to a prompt
 	made := 0
 	for n := range j.merge(r.Context()) {
 		for _, e := range n.events {
@@ -29,7 +29,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, 
 				return nil
 			}
 			p := &parts[n.prompt*j.of+e.Index]
+			if e.Prompt != nil {
+				prefixes[n.prompt] = e.Prompt
+			}
 			j.next(p, n.prompt, e)
+			if p.first {
+				p.prefix, p.place = prefixes[n.prompt], new(place)
+			}
 			made += len(e.Tokens)
 			if opening := f.opening(p.index); p.first && opening != nil {
 				out.send(opening)
@@ -54,8 +60,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, 
 // next makes p what is new by an event.
 func (j *job) next(p *part, prompt int, e engine.Event) {
 	*p = part{
-		index: prompt*j.n + e.Index, prompt: j.prompts[prompt], first: p.consumed == 0, offset: p.offset + utf8.RuneCountInString(p.text),
-		text: e.Text, tokens: e.Tokens, prefix: e.Prompt, finish: e.Finish, consumed: p.consumed + len(e.Tokens),
+		index: prompt*j.n + e.Index, prompt: j.prompts[prompt], first: p.consumed == 0, place: p.place,
+		text: e.Text, tokens: e.Tokens, finish: e.Finish, consumed: p.consumed + len(e.Tokens),
 	}
 }
 

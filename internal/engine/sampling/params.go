@@ -53,11 +53,11 @@ func (p *Params) Check(vocabSize int) error {
 	}
 	for _, r := range ranges {
 		if !(r.value >= r.low && r.value <= r.high) || r.open && r.value == r.low {
-			above := "from"
+			want := fmt.Sprintf("from %v to %.10g", r.low, r.high)
 			if r.open {
-				above = "above"
+				want = fmt.Sprintf("above %v and at most %v", r.low, r.high)
 			}
-			return &Invalid{r.name, fmt.Sprintf("%s is %v; it must be %s %v to %v.", r.name, r.value, above, r.low, r.high)}
+			return &Invalid{r.name, fmt.Sprintf("%s is %v; it must be %s.", r.name, r.value, want)}
 		}
 	}
 	for id, bias := range p.LogitBias {

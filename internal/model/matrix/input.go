@@ -13,19 +13,48 @@ type Input struct {
 	group  int // 0: kernels read x itself
 	packed []float32
 	zeros  []float32
+
+	rounded rounded // if forms say so
+	forms   Form
 }
 
-// Set makes the input rows of in values each, which stay where they are, and returns the number of
-// groups, which Pack must be called for before a product, by any thread.
-func (x *Input) Set(values []float32, rows, in int) (groups int) {
-	x.x, x.rows, x.in, x.group = values[:rows*in], rows, in, groupOf(rows)
-	if x.group == 0 {
-		return 0
+// A Form is how a product reads activations. Forms can be combined.
+type Form uint8
+
+const (
+	Floats  Form = 1 << iota
+	Rounded      // to 8 bits
+)
+
+// Form is what a product with the matrix reads.
+func (m *Matrix) Form() Form {
+	if m.Type.rounds() {
+		return Rounded
 	}
-	groups = x.groups()
-	x.zeros = grow(x.zeros, in)
-	x.packed = grow(x.packed, (groups-1)*x.group*in+x.size(groups-1)*in)
-	return groups
+	return Floats
+}
+
+// roundedTogether is how many rows are rounded in one call of Pack.
+const roundedTogether = 8
+
+// Set makes the input rows of in values each, which stay where they are, and returns the number of
+// calls of Pack, from 0 on and by any thread, that it takes before a product. forms are those that the
+// matrices to come read.
+func (x *Input) Set(values []float32, rows, in int, forms Form) (calls int) {
+	x.x, x.rows, x.in, x.group, x.forms = values[:rows*in], rows, in, 0, forms
+	if forms&Floats != 0 {
+		x.group = groupOf(rows)
+	}
+	if x.group != 0 {
+		calls = x.groups()
+		x.zeros = grow(x.zeros, in)
+		x.packed = grow(x.packed, (calls-1)*x.group*in+x.size(calls-1)*in)
+	}
+	if forms&Rounded != 0 {
+		x.rounded.reach(rows * in)
+		calls += (rows + roundedTogether - 1) / roundedTogether
+	}
+	return calls
 }
 
 func (x *Input) groups() int { return (x.rows + x.group - 1) / x.group }
@@ -38,8 +67,22 @@ func (x *Input) at(group, k int) *float32 {
 	return &x.packed[group*x.group*x.in+k*x.size(group)]
 }
 
-// Pack packs a group.
-func (x *Input) Pack(group int) {
+// Pack does one of the calls that Set asked for.
+func (x *Input) Pack(call int) {
+	if x.group != 0 {
+		if call < x.groups() {
+			x.pack(call)
+			return
+		}
+		call -= x.groups()
+	}
+	for r := call * roundedTogether; r < min((call+1)*roundedTogether, x.rows); r++ {
+		x.rounded.row(r, x.x[r*x.in:][:x.in])
+	}
+}
+
+// pack packs a group.
+func (x *Input) pack(group int) {
 	size, dst := x.size(group), x.packed[group*x.group*x.in:]
 	for r := 0; r < size; r += 4 {
 		var four [4][]float32

@@ -229,6 +229,126 @@ func wideInt8AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step u
 //go:noescape
 func wideInt4AVX512x24(sums *float32, x *float32, w *byte, ahead uintptr, step uintptr, blocks uintptr, block uintptr)
 
+// dotAVX512x1 adds 1 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX512x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotMinAVX512x1 adds 1 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX512x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotAVX512x2 adds 2 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX512x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotMinAVX512x2 adds 2 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX512x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotAVX512x3 adds 3 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX512x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotMinAVX512x3 adds 3 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX512x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotAVX512x4 adds 4 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX512x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotMinAVX512x4 adds 4 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX512x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotAVX512x5 adds 5 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX512x5(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotMinAVX512x5 adds 5 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX512x5(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotAVX512x6 adds 6 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX512x6(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotMinAVX512x6 adds 6 rows of 8-bit activations times a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX512x6(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
+
+// dotAVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+
+// dotMinAVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+
+// dotAVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+
+// dotMinAVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+
+// dotAVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+
+// dotMinAVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+
+// dotAVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotAVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+
+// dotMinAVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotMinAVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+
+// nibblesAVX512 makes bytes of blocks of 32 × 64 nibbles.
+//
+//go:noescape
+func nibblesAVX512(dst *byte, w *byte, wStride uintptr, blocks uintptr)
+
+// nibblesAVX2 makes bytes of blocks of 32 × 64 nibbles.
+//
+//go:noescape
+func nibblesAVX2(dst *byte, w *byte, wStride uintptr, blocks uintptr)
+
+// quantizeAVX512 rounds blocks of 32 activations to 8 bits.
+//
+//go:noescape
+func quantizeAVX512(q *int8, steps32 *uint64, steps16 *uint64, x *float32, blocks uintptr)
+
+// quantizeAVX2 rounds blocks of 32 activations to 8 bits.
+//
+//go:noescape
+func quantizeAVX2(q *int8, steps32 *uint64, steps16 *uint64, x *float32, blocks uintptr)
+
 // gather4AVX512 puts n values of 4 rows side by side, stride bytes from one k to the next; n is a multiple of 16.
 //
 //go:noescape

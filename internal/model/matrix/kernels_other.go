@@ -32,3 +32,9 @@ func exp([]float32, float32, float32) int { return 0 }
 func largest([]float32) (int, float32) { return 0, float32(math.Inf(-1)) }
 
 func siluMul(_, _, _ []float32) int { return 0 }
+
+func quantize([]int8, []step, []step, []float32) bool { return false }
+
+func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, _ *Scratch) {
+	m.portableDot(sums, x, p, k, n)
+}

@@ -18,3 +18,21 @@ func setLevel(t testing.TB, l instructions) {
 	isa = l
 	t.Cleanup(func() { isa = was })
 }
+
+// eachLevel calls f with each instruction set, and with AVX-512 without its products of bytes, too.
+func eachLevel(t testing.TB, f func(name string)) {
+	had := vnni
+	t.Cleanup(func() { vnni = had })
+	for _, l := range levels() {
+		setLevel(t, l)
+		vnni = false
+		f(Kernels())
+		if l == avx512 && had {
+			vnni = true
+			f(Kernels() + " with VNNI")
+		}
+	}
+}
+
+// fuses reports whether sums have the bits of the kernels.
+func fuses() bool { return isa != portable }

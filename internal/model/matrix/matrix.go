@@ -18,6 +18,11 @@ const (
 	BF16
 	Int8 // blocks of 8-bit integers times a scale
 	Int4 // blocks of 4-bit integers times a scale, plus a minimum
+
+	// The same, multiplied by activations that are rounded to 8 bits in blocks of 32.
+	W8A8    // 8-bit integers times a scale
+	W4A8    // 4-bit integers less 8, times a scale
+	W4A8Min // 4-bit integers times a scale, plus a minimum
 )
 
 func (t Type) String() string {
@@ -27,7 +32,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-var names = [...]string{"f32", "f16", "bf16", "int8", "int4"}
+var names = [...]string{"f32", "f16", "bf16", "int8", "int4", "w8a8", "w4a8", "w4a8 with minima"}
 
 // Panel is how many outputs are interleaved, and the unit in which work can be
 // split.
@@ -47,7 +52,7 @@ const askedFor = 64
 // In a panel of F32, F16 and BF16 the 64 weights of k = 0 come first, then those
 // of k = 1. Panels of Int8 and Int4 consist of blocks of Block k: 64 scales in
 // F16, for Int4 64 minima in F16, and the integers, two k to a byte for Int4 with the
-// smaller k in the low half.
+// smaller k in the low half. Blocks of the types that round activations are described at place.
 type Matrix struct {
 	Type    Type
 	Out, In int
@@ -60,7 +65,8 @@ type Matrix struct {
 }
 
 // New makes a matrix of zeros. block is 0 for types without scales, else 16, 32
-// or another even divisor of 96 that divides in.
+// or another even divisor of 96 that divides in. Types that round activations want 32, or 16 for W8A8, and
+// in a multiple of 32.
 func New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {
@@ -89,18 +95,28 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 		return nil, fmt.Errorf("%w: %d × %d", ErrShape, out, in)
 	}
 	scaled := t == Int8 || t == Int4
-	if scaled && (block < 2 || block%2 != 0 || slab%block != 0 || in%block != 0) || !scaled && block != 0 {
+	if scaled && (block < 2 || block%2 != 0 || slab%block != 0 || in%block != 0) || !scaled && !t.rounds() && block != 0 ||
+		t.rounds() && (block != 32 && (block != 16 || t != W8A8) || in%inputBlock != 0) {
 		return nil, fmt.Errorf("%w: %v of %d inputs in blocks of %d", ErrShape, t, in, block)
 	}
 	m.panelBytes = m.bytesOf(in)
 	return m, nil
 }
 
-// Slices are how many sums a product can be made of: 4, 2 or 1, as its inputs can
-// be shared out in whole blocks (block is 0 for types without scales).
-func Slices(in, block int) int {
+// Unit is how many inputs of the matrix cannot be shared out: those of a block, of weights or of rounded
+// activations.
+func (m *Matrix) Unit() int {
+	if m.Type.rounds() {
+		return inputBlock
+	}
+	return max(1, m.Block)
+}
+
+// Slices are how many sums a product can be made of: 4, 2 or 1, as its inputs can be shared out in whole
+// units.
+func Slices(in, unit int) int {
 	for _, n := range []int{4, 2} {
-		if in%(n*max(1, block)) == 0 {
+		if in%(n*unit) == 0 {
 			return n
 		}
 	}
@@ -111,8 +127,8 @@ func Slices(in, block int) int {
 // or 4. Two matrices of half the inputs and half the slices each then have results
 // whose sum is that of the whole to the bit.
 func (m *Matrix) Slice(n int) error {
-	if n != 1 && n != 2 && n != 4 || m.In%(n*max(1, m.Block)) != 0 {
-		return fmt.Errorf("%w: %d slices of %d inputs in blocks of %d", ErrShape, n, m.In, m.Block)
+	if n != 1 && n != 2 && n != 4 || m.In%(n*m.Unit()) != 0 {
+		return fmt.Errorf("%w: %d slices of %d inputs in blocks of %d", ErrShape, n, m.In, m.Unit())
 	}
 	m.slices = n
 	return nil
@@ -141,10 +157,12 @@ func (m *Matrix) bytesOf(k int) int {
 	switch m.Type {
 	case F32:
 		return k * Panel * 4
-	case Int8:
+	case Int8, W8A8:
 		return k / m.Block * Panel * (2 + m.Block)
-	case Int4:
+	case Int4, W4A8Min:
 		return k / m.Block * Panel * (4 + m.Block/2)
+	case W4A8:
+		return k / m.Block * Panel * (2 + m.Block/2)
 	}
 	return k * Panel * 2
 }

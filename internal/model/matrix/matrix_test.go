@@ -46,9 +46,11 @@ func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	var src Source = random{}
 	switch kind {
-	case Int8:
-		src = quantized{in: in, block: block, low: -127, high: 127}
-	case Int4:
+	case Int8, W8A8:
+		src = quantized{in: in, block: block, low: -128, high: 127}
+	case W4A8:
+		src = quantized{in: in, block: block, low: 0, high: 15}
+	case Int4, W4A8Min:
 		src = quantized{in: in, block: block, low: 0, high: 15, least: true}
 	}
 	require.NoError(t, m.Pack(src, 0, m.Panels()))
@@ -64,10 +66,10 @@ func activations(rows, in int) []float32 {
 	return x
 }
 
-func input(x []float32, rows, in int) *Input {
+func input(x []float32, rows int, m *Matrix) *Input {
 	i := new(Input)
-	for group := range i.Set(x, rows, in) {
-		i.Pack(group)
+	for call := range i.Set(x, rows, m.In, m.Form()) {
+		i.Pack(call)
 	}
 	return i
 }
@@ -91,7 +93,7 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 				const rows = 13
 				x, row := activations(rows, s.in), make([]float32, s.in)
 				dst := make([]float32, rows*s.out)
-				m.Product(dst, s.out, input(x, rows, s.in), 0, m.Panels(), NewScratch())
+				m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
 				for i := range s.out {
 					m.Row(i, row)
 					for r := range rows {
@@ -113,16 +115,16 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 func TestProductDoesNotDependOnOtherRows(t *testing.T) {
 	for _, level := range levels() {
 		setLevel(t, level)
-		for _, s := range shapes {
+		for _, s := range append(shapes, dotShapes...) {
 			m := packed(t, s.kind, s.out, s.in, s.block)
 			const most = 53
 			x := activations(most, s.in)
 			alone := make([]float32, most*s.out)
 			for r := range most {
-				m.Product(alone[r*s.out:(r+1)*s.out], s.out, input(x[r*s.in:], 1, s.in), 0, m.Panels(), NewScratch())
+				m.Product(alone[r*s.out:(r+1)*s.out], s.out, input(x[r*s.in:], 1, m), 0, m.Panels(), NewScratch())
 			}
 			for _, rows := range []int{1, 2, 3, 4, 5, 6, 8, 9, 12, 13, 16, 19, 24, 25, 32, 47, most} {
-				together, in := make([]float32, rows*s.out), input(x, rows, s.in)
+				together, in := make([]float32, rows*s.out), input(x, rows, m)
 				for p := m.Panels() - 1; p >= 0; p-- {
 					m.Product(together, s.out, in, p, p+1, NewScratch())
 				}
@@ -244,6 +246,10 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 		{"integers without blocks", Int8, 4, 64, 0},
 		{"blocks that do not divide", Int4, 4, 48, 32},
 		{"blocks larger than a slab", Int4, 4, 512, 256},
+		{"blocks of 4 bits that are shorter than those of activations", W4A8, 4, 64, 16},
+		{"half a block of activations", W8A8, 4, 48, 16},
+		{"8-bit activations without blocks", W4A8Min, 4, 64, 0},
+		{"blocks that kernels have not", W8A8, 4, 96, 8},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -269,7 +275,7 @@ func BenchmarkProduct(b *testing.B) {
 		}
 		for _, rows := range []int{1, 4, 16, 32, 512} {
 			b.Run(fmt.Sprintf("%v/rows=%d", kind, rows), func(b *testing.B) {
-				x, dst, s := input(activations(rows, m.In), rows, m.In), make([]float32, rows*m.Out), NewScratch()
+				x, dst, s := input(activations(rows, m.In), rows, m), make([]float32, rows*m.Out), NewScratch()
 				b.SetBytes(int64(m.Bytes()))
 				for b.Loop() {
 					m.Product(dst, m.Out, x, 0, m.Panels(), s)

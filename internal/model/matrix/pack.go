@@ -19,8 +19,8 @@ type Quantized interface {
 	Quantized(i int, q []int8, scale, min []float32)
 }
 
-// Pack fills panels from up to to. The rows of an Int8 or Int4 matrix must come from a
-// Quantized source of its block, with min = 0 for Int8 and 0 ≤ q < 16 for Int4.
+// Pack fills panels from up to to. The rows of a matrix of blocks must come from a Quantized source of
+// its block: with min = 0 for Int8 and W8A8, 0 ≤ q < 16 for 4 bits, and min = -8 × scale for W4A8.
 // Scales and minima are rounded to F16.
 func (m *Matrix) Pack(src Source, from, to int) error {
 	quantized, ok := src.(Quantized)
@@ -65,6 +65,10 @@ func (m *Matrix) setRow(p, c int, row []float32) {
 }
 
 func (m *Matrix) setQuantized(p, c int, q []int8, scale, least []float32) {
+	if m.Type.rounds() {
+		m.setQuads(p, c, q, scale, least)
+		return
+	}
 	data := m.data[p*m.panelBytes : (p+1)*m.panelBytes]
 	size := m.bytesOf(m.Block)
 	for b := range scale {
@@ -102,8 +106,10 @@ func (m *Matrix) Row(i int, dst []float32) {
 		for k := range m.In {
 			dst[k] = FromBF16(from[k*Panel+c])
 		}
-	default:
+	case Int8, Int4:
 		m.quantizedRow(p, c, dst)
+	default:
+		m.quadsRow(p, c, dst)
 	}
 }
 

@@ -7,12 +7,15 @@ import (
 
 // A Scratch is memory that one thread needs for products.
 type Scratch struct {
-	slab []float32
-	sums [3][]float32
+	slab  []float32
+	bytes []byte
+	sums  [3][]float32
 }
 
 // NewScratch makes one.
-func NewScratch() *Scratch { return &Scratch{slab: make([]float32, slab*Panel)} }
+func NewScratch() *Scratch {
+	return &Scratch{slab: make([]float32, slab*Panel), bytes: make([]byte, dotInputs*Panel)}
+}
 
 // Product sets the outputs of panels from up to to, for each row of x: row r of dst,
 // which begins at dst[r×stride], to row r of x, which has m.In values, times the matrix.
@@ -24,7 +27,10 @@ func (m *Matrix) Product(dst []float32, stride int, x *Input, from, to int, s *S
 	if x.in != m.In {
 		panic("matrix: an input of another width")
 	}
-	if x.group == 0 && m.slices <= 1 {
+	if x.forms&m.Form() == 0 {
+		panic("matrix: an input that was not set for the matrix")
+	}
+	if x.group == 0 && m.slices <= 1 && !m.Type.rounds() {
 		m.direct(dst, stride, x, from, to, s)
 		return
 	}
@@ -56,14 +62,17 @@ func (m *Matrix) direct(dst []float32, stride int, x *Input, from, to int, s *Sc
 // part of the sum.
 func (m *Matrix) sliced(x *Input, p int, s *Scratch) []float32 {
 	rows, slices := x.rows, max(1, m.slices)
-	if x.group != 0 {
+	if x.group != 0 && !m.Type.rounds() {
 		rows = (x.groups()-1)*x.group + x.size(x.groups()-1)
 	}
 	n := m.In / slices
 	slice := func(i, at int) []float32 {
 		s.sums[at] = grow(s.sums[at], rows*Panel)
 		sums := s.sums[at][:rows*Panel]
-		if x.group == 0 {
+		if m.Type.rounds() {
+			clear(sums)
+			m.dot(sums, x, p, i*n, (i+1)*n, s)
+		} else if x.group == 0 {
 			m.product(&sums[0], Panel, x, p, i*n, (i+1)*n, s)
 		} else {
 			clear(sums)

@@ -1,5 +1,7 @@
 // Command forward measures this project's forward pass as ../llamacpp/bench.cpp measures llama.cpp's:
-// go run ./testdata/bench/forward MODEL THREADS ROUNDS
+// go run ./testdata/bench/forward MODEL THREADS ROUNDS [int8]
+//
+// With int8, activations are rounded to 8 bits, as llama.cpp does with Q8_0 and Q4_0.
 package main
 
 import (
@@ -19,20 +21,24 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 4 {
-		log.Fatal("usage: forward MODEL THREADS ROUNDS")
+	if len(os.Args) != 4 && (len(os.Args) != 5 || os.Args[4] != "int8") {
+		log.Fatal("usage: forward MODEL THREADS ROUNDS [int8]")
 	}
 	threads, err1 := strconv.Atoi(os.Args[2])
 	rounds, err2 := strconv.Atoi(os.Args[3])
 	if err1 != nil || err2 != nil {
 		log.Fatal("THREADS and ROUNDS are numbers")
 	}
-	if err := measure(os.Args[1], threads, rounds); err != nil {
+	var options []model.Option
+	if len(os.Args) == 5 {
+		options = append(options, model.Int8Activations)
+	}
+	if err := measure(os.Args[1], threads, rounds, options...); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func measure(path string, threads, rounds int) error {
+func measure(path string, threads, rounds int, options ...model.Option) error {
 	runtime.GOMAXPROCS(threads + 2) // as llmserve does
 	pool, err := parallel.New(threads)
 	if err != nil {
@@ -42,7 +48,7 @@ func measure(path string, threads, rounds int) error {
 	if err != nil {
 		return err
 	}
-	m, err := model.OpenGGUF(g, pool, model.Part{})
+	m, err := model.OpenGGUF(g, pool, model.Part{}, options...)
 	if err != nil {
 		return err
 	}

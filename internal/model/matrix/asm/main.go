@@ -3,7 +3,8 @@
 //	go run ./internal/model/matrix/asm -out internal/model/matrix/kernels_amd64.s -stubs internal/model/matrix/kernels_amd64.go -pkg matrix
 //
 // Every kernel adds the products of one output in the order of k, with one
-// fused multiply-add each, so that all of them give the same bits.
+// fused multiply-add each, so that all of them give the same bits. Kernels for
+// 8-bit activations do so with the exact sums of blocks.
 package main
 
 import . "github.com/mmcloughlin/avo/build"
@@ -24,6 +25,18 @@ func main() {
 		wideInt8x512(rows)
 		wideInt4x512(rows)
 	}
+	for rows := 1; rows <= 6; rows++ {
+		dot512(rows, false)
+		dot512(rows, true)
+	}
+	for rows := 1; rows <= 4; rows++ {
+		dot2(rows, false)
+		dot2(rows, true)
+	}
+	nibbles512()
+	bytesOfNibbles2()
+	quantize512()
+	quantize2()
 	gather4()
 	decodeHalf512(f16)
 	decodeHalf512(bf16)

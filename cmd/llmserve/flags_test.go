@@ -1,0 +1,71 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAFlagWhoseValueCannotBeMeantIsRefusedByName(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"an empty key would let everybody in", []string{"--api-key", ""}, "--api-key is empty"},
+		{"blocks of no token", []string{"--block-size", "0"}, "--block-size is 0; it must be at least 1"},
+		{"no sequence", []string{"--max-num-seqs", "0"}, "--max-num-seqs is 0"},
+		{"steps of no token", []string{"--max-num-batched-tokens", "0"}, "--max-num-batched-tokens is 0"},
+		{"no place in the queue", []string{"--max-waiting", "0"}, "--max-waiting is 0"},
+		{"bodies of no byte", []string{"--max-body", "0"}, "--max-body is 0"},
+		{"a negative time", []string{"--drain", "-1s"}, "--drain is -1s"},
+		{"more threads than a process can have", []string{"--threads", "100000"}, "--threads is 100000; at most 1024"},
+		{"a processor that is not there", []string{"--cpus", "60000", "--port", "0"}, "processor 60000"},
+		{"more memory than there is", []string{"--kv-cache-gb", "1e9"}, "of memory are available"},
+		{"no memory", []string{"--kv-cache-gb", "0"}, "--kv-cache-gb is 0; it must be above 0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			line, _ := refused(t, append([]string{"demo", "--port", "99999"}, test.args...)...)
+			require.Contains(t, line, test.want)
+		})
+	}
+}
+
+func TestRunNoticesThatItsAnswerCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	c := llmserve("run", "demo", "abc abc", "--max-tokens", "3")
+	c.Stdout = full
+	require.Error(t, c.Run())
+}
+
+func TestBenchTriesItsFilesBeforeItMeasures(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing", "result")
+	for _, flag := range []string{"--output", "--steps", "--arrivals"} {
+		t.Run(flag, func(t *testing.T) {
+			c := llmserve("bench", "demo", "--num-prompts", "1", "--input-len", "4", "--output-len", "2", flag, missing)
+			out, err := c.Output()
+			require.Error(t, err)
+			require.Empty(t, out, "nothing was measured")
+		})
+	}
+	kept := filepath.Join(t.TempDir(), "result.json")
+	require.NoError(t, os.WriteFile(kept, []byte("before"), 0o644))
+	require.NoError(t, writable(kept))
+	data, err := os.ReadFile(kept)
+	require.NoError(t, err)
+	require.Equal(t, "before", string(data))
+	require.NoError(t, writable(kept+".new"))
+	require.NoFileExists(t, kept+".new")
+}
+
+func TestTheAddressesShownCanBeUsedAsTheyAre(t *testing.T) {
+	require.Equal(t, "127.0.0.1:5", reachable(&net.TCPAddr{IP: net.IPv6unspecified, Port: 5}))
+	require.Equal(t, "10.0.0.1:5", reachable(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}))
+	require.Empty(t, bearer(nil))
+	require.Contains(t, bearer([]string{"secret"}), "Authorization: Bearer KEY")
+}

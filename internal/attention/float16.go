@@ -1,0 +1,48 @@
+package attention
+
+import "math"
+
+// With AVX512-FP16 the products of 8-bit types are computed in float16, where a
+// register holds twice as many numbers. What is rounded to float16 is scaled by a
+// power of 2 first, so that no sum overflows, whatever the keys and values are.
+
+// Exponents of 2 which the largest query and weight in float16 stay below. A sum has 64
+// products with keys and 16 with values, which are at most 1.75 (E4M3, which lacks
+// a factor of 2^8), 57344 (E5M2) and 32768 (Int8, with a factor of 2^8 too many).
+var (
+	queryExponent  = [dtypes]int{E4M3: 9, E5M2: -6}
+	weightExponent = [dtypes]int{E4M3: 11, E5M2: -4, Int8: -3}
+	lacks          = [dtypes]float32{E4M3: 0x1p8, E5M2: 1, Int8: 0x1p-8}
+)
+
+// expand rounds a query to float16 and says what its numbers are multiples of.
+func (r *Runner) expand(w *scratch, x, q []float32) (unit float32) {
+	d := r.cache.DType
+	factor := scaleBelow(r.kernels.largest(&w.call, x), queryExponent[d])
+	r.kernels.expand(&w.call, x, factor, q)
+	return lacks[d] / factor
+}
+
+// pair rounds the weights x of a row to float16, two equal ones in each number, and
+// notes what they are multiples of.
+func (r *Runner) pair(w *scratch, row *row, x []float32) {
+	d := r.cache.DType
+	factor := powerOf2(weightExponent[d])
+	if d == Int8 { // the others are at most 1
+		factor = scaleBelow(r.kernels.largest(&w.call, x), weightExponent[d])
+	}
+	r.kernels.pair(&w.call, x, factor)
+	row.weight = lacks[d] / factor
+}
+
+// scaleBelow is the power of 2 that brings a number, given by its bits, just below
+// another power of 2, as far as it and its inverse are numbers. It does not matter
+// for what is not finite.
+func scaleBelow(bits uint32, exponent int) float32 {
+	if bits == 0 {
+		return 1
+	}
+	return powerOf2(max(-118, min(118, exponent-1-(int(bits>>23)-127))))
+}
+
+func powerOf2(exponent int) float32 { return math.Float32frombits(uint32(127+exponent) << 23) }

@@ -1,0 +1,228 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
+)
+
+var eightBitTypes = []DType{E4M3, E5M2, Int8}
+
+// Every number of 8 bits becomes float16, less the factor that the type lacks.
+func TestEveryNumberOf8BitsBecomesFloat16(t *testing.T) {
+	for _, k := range instructionSets() {
+		for _, d := range eightBitTypes {
+			if !k.float16(d) {
+				continue
+			}
+			var c call
+			for first := 0; first < 256; first += piece {
+				in, out := aligned(piece), make([]uint16, piece)
+				finite := true
+				for i := range in {
+					in[i] = byte(first + i)
+					finite = finite && isFinite(d.Load(unsafe.Pointer(&in[i])))
+				}
+				require.Equal(t, finite, k.words(&c, d, unsafe.Pointer(&in[0]), 1, out), "%v from %#x on", d, first)
+				for i := range in {
+					want := d.Load(unsafe.Pointer(&in[i])) / lacks[d]
+					got := f16ToF32(out[wordIndex(i)])
+					if d == E4M3 && want != want {
+						continue // what it is read as does not matter
+					}
+					require.Equal(t, math.Float32bits(want), math.Float32bits(got), "%v %#x", d, in[i])
+				}
+			}
+		}
+	}
+}
+
+// limits are contents with which a sum in float16 would overflow, or lose what it sums,
+// if nothing was scaled.
+var limits = []struct {
+	name       string
+	dtypes     []DType
+	key, value func(r *rand.Rand, largest float32) float32
+	query      float32
+	scale      float32 // of queries times keys
+	factors    float32 // of keys and values; with Int8 of every token
+	extra      float64 // what float16 loses of products that are denormal there
+}{
+	{"the largest keys and values", eightBitTypes, atMost, atMost, 1, 1, 1, 0},
+	{"the largest keys and values, of all signs", eightBitTypes, signed, signed, 1, 1, 1, 0},
+	{"queries of 1e30", eightBitTypes, signed, signed, 1e30, 1, 1, 0},
+	{"queries of 1e-30", eightBitTypes, signed, signed, 1e-30, 1, 1, 0},
+	{"denormal queries", eightBitTypes, signed, signed, 1e-40, 1e-3, 1, 0},
+	{"large factors", eightBitTypes, signed, signed, 1, 1, 1e20, 0},
+	{"small factors", eightBitTypes, signed, signed, 1, 1, 1e-20, 0},
+	{"the smallest values", []DType{E4M3}, signed, smallest(0x1p-9), 1, 1, 1, 0},
+	{"the smallest values", []DType{E5M2}, signed, smallest(0x1p-16), 1, 1, 1, 0x1p-3},
+	{"the smallest keys", []DType{E4M3}, smallest(0x1p-9), signed, 1, 1 << 15, 1, 0},
+	{"the smallest keys", []DType{E5M2}, smallest(0x1p-16), signed, 1, 1 << 25, 1, 0x1p-8},
+	{"zeros", eightBitTypes, smallest(0), smallest(0), 0, 1, 1, 0},
+}
+
+func atMost(_ *rand.Rand, largest float32) float32 { return largest }
+
+func signed(r *rand.Rand, largest float32) float32 { return largest * float32(2*r.IntN(2)-1) }
+
+func smallest(x float32) func(*rand.Rand, float32) float32 {
+	return func(r *rand.Rand, _ float32) float32 { return signed(r, x) }
+}
+
+func TestEightBitTypesAtTheirLimits(t *testing.T) {
+	largest := map[DType]float32{E4M3: 448, E5M2: 57344, Int8: 127}
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		if runner.kernels != fastest && !level.Long() {
+			return // float32 has no such limits
+		}
+		for _, c := range limits {
+			for _, d := range c.dtypes {
+				t.Run(fmt.Sprintf("%s %v", c.name, d), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(31, uint64(d)))
+					p := newProblem(r, problemSpec{
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 128, DType: d},
+						heads: 4, lens: []int{530, 16, 33}, queries: []int{1, 1, 20},
+						contents: func(*rand.Rand) float32 { return 0 },
+					})
+					p.setAll(func() float32 { return c.key(r, largest[d]) }, func() float32 { return c.value(r, largest[d]) })
+					p.setFactors(c.factors)
+					for i := range p.query {
+						p.query[i] = c.query * float32(r.NormFloat64())
+					}
+					p.batch.Scale *= c.scale / max(c.query, 1e-37) / largest[d] / c.factors
+					require.NoError(t, runner.Forward(&p.cache, &p.batch))
+					bound := f32Bound
+					if runner.kernels.float16(d) {
+						bound += c.extra
+					}
+					requireNear(t, runner, p, bound)
+				})
+			}
+		}
+	})
+}
+
+// setAll stores keys and values.
+func (p *problem) setAll(key, value func() float32) {
+	c := &p.cache
+	for b := range c.NumBlocks {
+		for token := range c.BlockSize {
+			for i := range c.HeadSize {
+				c.DType.Store(unsafe.Pointer(&c.Key[c.KeyOffset(b, 0, token, i)]), key())
+				c.DType.Store(unsafe.Pointer(&c.Value[c.ValueOffset(b, 0, token, i)]), value())
+			}
+		}
+	}
+}
+
+func (p *problem) setFactors(x float32) {
+	c := &p.cache
+	c.KeyScale, c.ValueScale = x, x
+	for b := range c.NumBlocks {
+		for token := range c.BlockSize {
+			if c.DType == Int8 {
+				c.Scales(c.KeyScales, b, 0)[token], c.Scales(c.ValueScales, b, 0)[token] = x, x
+			}
+		}
+	}
+}
+
+// The scales of tokens differ by any factor: the largest product of weight and scale
+// decides, and what is far below it does not count.
+func TestInt8ScalesOfAnySize(t *testing.T) {
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for _, most := range []float32{1e-35, 1, 1e30} {
+			t.Run(fmt.Sprint(most), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(32, 1))
+				p := newProblem(r, problemSpec{
+					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64, DType: Int8}, heads: 4, lens: []int{600, 40}, queries: []int{1, 20},
+				})
+				for b := range p.cache.NumBlocks {
+					for token := range 16 {
+						p.cache.Scales(p.cache.ValueScales, b, 0)[token] = most * float32(math.Pow(2, -8*r.Float64()))
+					}
+				}
+				require.NoError(t, runner.Forward(&p.cache, &p.batch))
+				requireNear(t, runner, p, f32Bound)
+			})
+		}
+	})
+}
+
+// What lies where a row does not reach changes no bit of it, even if it is no number
+// and other rows of the same tile reach it.
+func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, k := range testedSets() {
+		for _, d := range allDTypes {
+			t.Run(fmt.Sprintf("%v %v", k, d), func(t *testing.T) {
+				for _, sparse := range []*BlockSparse{nil, {LocalBlocks: 1, VertStride: 3, BlockSize: 16}} {
+					runner := newRunner(t, 1)
+					runner.kernels = k
+					const n, heads, size = 40, 3, 48
+					p := newProblem(rand.New(rand.NewPCG(33, 1)), problemSpec{
+						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: d}, heads: heads, lens: []int{n}, queries: []int{n},
+					})
+					p.batch.Sparse = sparse
+					want := outputs(t, runner, p, nil)
+					for _, value := range []bool{false, true} {
+						token := p.batch.blockOf(&p.cache, 0, 25)*16 + 25%16
+						if d == Int8 {
+							p.scaleOf(token, value, nan)
+						} else {
+							p.poison(token, nan, 0, value)
+						}
+					}
+					got := outputs(t, runner, p, nil)
+					requireSameBits(t, want[:25*heads*size], got[:25*heads*size], "before the NaN")
+					for i, v := range got[25*heads*size : 26*heads*size] {
+						require.True(t, v != v, "element %d of the row at the NaN", i)
+					}
+				}
+			})
+		}
+	}
+}
+
+// scaleOf sets the scale of a key or value.
+func (p *problem) scaleOf(slot int, value bool, x float32) {
+	c := &p.cache
+	data := c.KeyScales
+	if value {
+		data = c.ValueScales
+	}
+	c.Scales(data, slot/16, 0)[slot%16] = x
+}
+
+// Infinite values of E5M2 give infinite outputs, and NaN where signs differ.
+func TestInfiniteValuesOfE5M2(t *testing.T) {
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for _, queries := range []int{1, 20} {
+			p := newProblem(rand.New(rand.NewPCG(34, 1)), problemSpec{
+				shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: E5M2}, heads: 2, lens: []int{600}, queries: []int{queries},
+			})
+			set := func(token, element int, bits uint8) {
+				c := &p.cache
+				c.Value[c.ValueOffset(p.batch.blockOf(c, 0, token), 0, token%16, element)] = bits
+			}
+			set(3, 7, 0x7c)
+			set(3, 9, 0xfc)
+			set(570, 9, 0x7c)
+			require.NoError(t, runner.Forward(&p.cache, &p.batch))
+			for row := range 2 * queries {
+				out := p.out[row*32:][:32]
+				for i, v := range out {
+					require.Equal(t, i == 7, math.IsInf(float64(v), 1), "row %d, element %d", row, i)
+					require.Equal(t, i == 9, v != v, "row %d, element %d", row, i)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package model_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/model"
+	"llmmemory/internal/model/weights"
+	"llmmemory/internal/parallel"
+)
+
+func int8Model(t *testing.T, g *weights.GGUF) *bench {
+	pool, err := parallel.New(2)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	m, err := model.OpenGGUF(g, pool, model.Part{}, model.Int8Activations)
+	require.NoError(t, err)
+	return benchOf(t, m, pool)
+}
+
+// The logits are those of the reference that rounds where the model does. A value between two steps may be
+// rounded to either, which changes the logits of its token and of those after it: sequences are short, and a
+// quarter of the tokens may be off. Packing changes no weight of these types.
+func TestInt8ActivationsRoundAndNothingElse(t *testing.T) {
+	const sequences, tokens = 40, 3
+	for _, family := range []string{"llama", "qwen2", "qwen3"} {
+		t.Run(family, func(t *testing.T) {
+			g := openGGUF(t, mixedGGUF(family, map[string]string{"Q4_K": "Q4_0", "Q6_K": "Q8_0"}))
+			b, ref := int8Model(t, g), ggufReference(g, family)
+			ref.rounds = map[string]bool{"lm_head": true}
+			for _, name := range []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.down_proj"} {
+				ref.rounds["model.layers.0."+name], ref.rounds["model.layers.1."+name] = true, name != "mlp.down_proj" // which is F16 there
+			}
+			off := 0
+			for seed := range uint64(sequences) {
+				ref.keys, ref.values = nil, nil
+				prompt := randomTokens(seed, tokens)
+				logits := b.step(t, part{tokens: prompt, table: randomTable(1, 0, 8)})[0]
+				for i, token := range prompt {
+					most := 0.0
+					for j, want := range ref.next(token) {
+						most = max(most, math.Abs(want-float64(logits[i][j])))
+					}
+					require.Less(t, most, 0.5)
+					if most > 1e-4 {
+						off++
+					}
+				}
+			}
+			t.Logf("%d of %d tokens are off", off, sequences*tokens)
+			require.Less(t, off, sequences*tokens/4)
+		})
+	}
+}
+
+// With weights of all types the logits differ from those of the reference that rounds nothing by 5 % of their
+// size in the mean at most.
+func TestInt8ActivationsChangeLogitsLittle(t *testing.T) {
+	for _, family := range []string{"llama", "qwen2", "qwen3"} {
+		t.Run(family, func(t *testing.T) {
+			g := openGGUF(t, mixedGGUF(family, nil))
+			most, mean, size := logitErrors(t, int8Model(t, g), ggufReference(g, family))
+			t.Logf("off by %.4f at most, %.4f in the mean, of %.2f", most, mean, size)
+			require.Less(t, mean, 0.05*size)
+			require.Less(t, most, 0.6)
+			require.Greater(t, mean, 1e-4, "nothing was rounded")
+		})
+	}
+}
+
+func TestInt8ActivationsWantQuantizedWeights(t *testing.T) {
+	pool, err := parallel.New(1)
+	require.NoError(t, err)
+	defer pool.Close()
+	_, err = model.OpenFolder(families()[0].write(t), pool, model.Part{}, model.Int8Activations)
+	require.ErrorIs(t, err, model.ErrNotQuantized)
+	require.ErrorIs(t, err, model.ErrModel)
+}
+
+func TestForwardWithInt8ActivationsAllocatesNothing(t *testing.T) {
+	requireNoAllocations(t, int8Model(t, openGGUF(t, quantizedLlama())), 20)
+}

@@ -1,0 +1,116 @@
+//go:build amd64 && !purego
+
+package matrix
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+// vnni is whether AVX-512 multiplies bytes; tests lower it.
+var vnni = cpu.X86.HasAVX512VNNI
+
+// quantize rounds a row to 8 bits and reports whether it did.
+func quantize(q []int8, steps32, steps16 []step, x []float32) bool {
+	switch isa {
+	case avx512:
+		quantizeAVX512(&q[0], word(&steps32[0]), word(&steps16[0]), &x[0], uintptr(len(steps32)))
+	case avx2:
+		quantizeAVX2(&q[0], word(&steps32[0]), word(&steps16[0]), &x[0], uintptr(len(steps32)))
+	}
+	return isa != portable
+}
+
+func word(s *step) *uint64 { return (*uint64)(unsafe.Pointer(s)) }
+
+type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr,
+	scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift uintptr)
+
+type dotKernel2 func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr,
+	scales *byte, scalesStride uintptr, blocks, quads uintptr, offset uint32)
+
+var (
+	dot512    = [...]dotKernel{dotAVX512x1, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
+	dotMin512 = [...]dotKernel{dotMinAVX512x1, dotMinAVX512x2, dotMinAVX512x3, dotMinAVX512x4, dotMinAVX512x5, dotMinAVX512x6}
+	dotTwo    = [...]dotKernel2{dotAVX2x1, dotAVX2x2, dotAVX2x3, dotAVX2x4}
+	dotMinTwo = [...]dotKernel2{dotMinAVX2x1, dotMinAVX2x2, dotMinAVX2x3, dotMinAVX2x4}
+)
+
+// A dotPart is a slab of a panel for kernels: n inputs from k on, of which the weights are bytes.
+type dotPart struct {
+	m          *Matrix
+	x          *Input
+	k, n       int
+	w, scales  *byte
+	skip, size int // bytes from the end of a block's weights to the next, and from scales to the next
+}
+
+// dotSlab adds the product of the rounded rows of x and n inputs of a panel from k on to sums.
+func (m *Matrix) dotSlab(sums []float32, x *Input, p, k, n int, s *Scratch) {
+	if isa == portable {
+		m.portableDot(sums, x, p, k, n)
+		return
+	}
+	d := dotPart{m: m, x: x, k: k, n: n, size: m.bytesOf(m.Block), skip: m.Type.scaleBytes()}
+	at := m.data[p*m.panelBytes+m.bytesOf(k):]
+	d.scales, d.w = &at[0], &at[d.skip]
+	wide := isa == avx512 && vnni
+	if m.Type != W8A8 {
+		nibbles := nibblesAVX2
+		if wide {
+			nibbles = nibblesAVX512
+		}
+		nibbles(&s.bytes[0], d.w, uintptr(d.size), uintptr(n/m.Block))
+		d.w, d.skip = &s.bytes[0], 0
+	}
+	if wide {
+		d.multiply512(sums)
+	} else {
+		d.multiply2(sums)
+	}
+}
+
+// rows has the activations of row r, and their steps with the bytes from one row to the next.
+func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
+	blocks, x := d.m.In/d.m.Block, &d.x.rounded
+	return &x.q[r*d.m.In+d.k], word(&x.of(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
+}
+
+// multiply512 computes about as many rows at a time in each kernel, and asks for the weights that come
+// next.
+func (d *dotPart) multiply512(sums []float32) {
+	kernels, m := &dot512, d.m
+	if m.Type == W4A8Min {
+		kernels = &dotMin512
+	}
+	shift := uintptr(32) // nothing stays
+	if m.Type != W4A8Min {
+		shift = uintptr(bits.TrailingZeros32(uint32(m.Type.offset())))
+	}
+	rows, bytes := d.x.rows, m.bytesOf(d.n)
+	tiles := (rows + len(kernels) - 1) / len(kernels)
+	ahead, share := uintptr(unsafe.Pointer(d.scales))+uintptr(bytes), bytes/tiles
+	for t := range tiles {
+		r, end := rows*t/tiles, rows*(t+1)/tiles
+		q, steps, stride := d.rows(r)
+		kernels[end-r-1](&sums[r*Panel], q, uintptr(m.In), steps, stride, d.w, uintptr(d.skip), d.scales, uintptr(d.size),
+			ahead+uintptr(t*share), uintptr(share*4/d.n+1), uintptr(d.n/m.Block), uintptr(m.Block/4), shift)
+	}
+}
+
+func (d *dotPart) multiply2(sums []float32) {
+	kernels, m := &dotTwo, d.m
+	if m.Type == W4A8Min {
+		kernels = &dotMinTwo
+	}
+	for r := 0; r < d.x.rows; r += len(kernels) {
+		q, steps, stride := d.rows(r)
+		for c := 0; c < Panel; c += 16 {
+			w, scales := (*byte)(unsafe.Add(unsafe.Pointer(d.w), c*4)), (*byte)(unsafe.Add(unsafe.Pointer(d.scales), c*2))
+			kernels[min(len(kernels), d.x.rows-r)-1](&sums[r*Panel+c], q, uintptr(m.In), steps, stride, w, uintptr(d.skip),
+				scales, uintptr(d.size), uintptr(d.n/m.Block), uintptr(m.Block/4), uint32(m.Type.offset())*0x01010101)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package matrix
+
+import "math"
+
+// inputBlock is how many activations share a scale when they are rounded to 8 bits.
+const inputBlock = 32
+
+// tiny is the magnitude below which activations count as zeros, so that 127/magnitude is finite.
+const tiny = 1.0 / (1 << 100)
+
+// A step is the scale of a block of rounded activations, and the sum of the integers, which is kept
+// negative: kernels begin with it to take away what was added to the weights.
+type step struct {
+	scale float32
+	minus int32
+}
+
+// Rounded activations are integers from -127 to 127 times the scale of their block of 32: its largest
+// magnitude divided by 127. A block whose magnitudes are all below tiny becomes zeros. The scale of a
+// block with an infinity or a NaN is NaN, and so is each product with it, whatever its integers are.
+type rounded struct {
+	q       []int8
+	steps32 []step // of blocks of 32
+	steps16 []step // of their halves, for weights whose scales are of 16
+}
+
+// reach makes room for values in all rows.
+func (r *rounded) reach(values int) {
+	if len(r.q) < values {
+		r.q, r.steps32, r.steps16 = make([]int8, values), make([]step, values/32), make([]step, values/16)
+	}
+}
+
+// row rounds one row.
+func (r *rounded) row(row int, x []float32) {
+	in := len(x)
+	q, steps32, steps16 := r.q[row*in:][:in], r.steps32[row*in/32:][:in/32], r.steps16[row*in/16:][:in/16]
+	if quantize(q, steps32, steps16, x) {
+		return
+	}
+	for b := range steps32 {
+		quantizeBlock(q[b*32:][:32], &steps32[b], steps16[2*b:][:2], x[b*32:][:32])
+	}
+}
+
+// of has the steps of blocks of 32 or 16.
+func (r *rounded) of(block int) []step {
+	if block == 16 {
+		return r.steps16
+	}
+	return r.steps32
+}
+
+// quantizeBlock does the same operations as the kernels do.
+func quantizeBlock(q []int8, whole *step, halves []step, x []float32) {
+	var top uint32 // magnitudes compare as integers, of which a NaN is the largest
+	for _, v := range x {
+		top = max(top, math.Float32bits(v)&0x7fffffff)
+	}
+	largest := math.Float32frombits(top)
+	scale, inverse := largest/127+(largest-largest), 127/largest
+	if largest < tiny {
+		scale, inverse = 0, 0
+	}
+	halves[0], halves[1] = step{scale: scale}, step{scale: scale}
+	for i, v := range x {
+		q[i] = 0
+		if scale == scale {
+			q[i] = int8(math.RoundToEven(float64(v * inverse)))
+		}
+		halves[i/16].minus -= int32(q[i])
+	}
+	*whole = step{scale, halves[0].minus + halves[1].minus}
+}

@@ -1,0 +1,315 @@
+package matrix
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var dotShapes = []struct {
+	kind           Type
+	out, in, block int
+}{
+	{W8A8, 96, 320, 32}, {W8A8, 64, 32, 32}, {W8A8, 70, 544, 16}, {W4A8, 70, 288, 32}, {W4A8, 128, 800, 32},
+	{W4A8Min, 129, 320, 32}, {W4A8Min, 64, 32, 32},
+}
+
+// nearest is a row as README.md of llmserve describes the rounding: in blocks of 32, to whole multiples of
+// the largest magnitude divided by 127. errors is what each value may be off by.
+func nearest(x []float32) (q []int, values, errors []float64) {
+	for b := 0; b < len(x); b += 32 {
+		largest := float32(0)
+		for _, v := range x[b : b+32] {
+			largest = max(largest, float32(math.Abs(float64(v))))
+		}
+		scale, inverse := largest/127, 127/largest
+		if largest < 1.0/(1<<100) {
+			scale, inverse = 0, 0
+		}
+		for _, v := range x[b : b+32] {
+			n := math.RoundToEven(float64(v * inverse))
+			q, values = append(q, int(n)), append(values, n*float64(scale))
+			errors = append(errors, float64(scale)*(0.5+1e-4)+1.0/(1<<100))
+		}
+	}
+	return q, values, errors
+}
+
+// checkRounded compares products with those of the rounded activations in float64, and with those of the
+// activations as they are: each may be off by half a step times its weight.
+func checkRounded(t testing.TB, m *Matrix, x, dst []float32, rows int) {
+	w := make([]float32, m.In)
+	for i := range m.Out {
+		m.Row(i, w)
+		for r := range rows {
+			_, rounded, off := nearest(x[r*m.In:][:m.In])
+			sum, size, exact, bound := 0.0, 0.0, 0.0, 0.0
+			for k, v := range rounded {
+				weight := float64(w[k])
+				sum += v * weight
+				exact += float64(x[r*m.In+k]) * weight
+				bound += off[k] * math.Abs(weight)
+				// A minimum is multiplied by the sum of a block, so that neither may cancel in the bound.
+				size += (math.Abs(v) + off[k]) * (math.Abs(weight) + 0.5)
+			}
+			have := float64(dst[r*m.Out+i])
+			require.InDelta(t, sum, have, size*2e-6+1e-35, "row %d, output %d, rounded", r, i)
+			require.InDelta(t, exact, have, bound+size*2e-6+1e-35, "row %d, output %d, as it is", r, i)
+		}
+	}
+}
+
+func TestProductIsThatOfTheRoundedActivations(t *testing.T) {
+	eachLevel(t, func(name string) {
+		for _, s := range dotShapes {
+			t.Run(fmt.Sprintf("%s/%v/%dx%d", name, s.kind, s.out, s.in), func(t *testing.T) {
+				m := packed(t, s.kind, s.out, s.in, s.block)
+				for _, rows := range []int{1, 7, 13} {
+					x, dst := activations(rows, s.in), make([]float32, rows*s.out)
+					clear(x[:32]) // a block of zeros
+					for i := range x[:32] {
+						x[len(x)-32+i] *= 1e-30
+					}
+					m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
+					checkRounded(t, m, x, dst, rows)
+				}
+			})
+		}
+	})
+}
+
+// The kernels of all instruction sets give the same bits, and so does the rounding in Go.
+func TestRoundedProductsHaveTheSameBitsWithEachInstructionSet(t *testing.T) {
+	for _, s := range dotShapes {
+		const rows = 11
+		m, x := packed(t, s.kind, s.out, s.in, s.block), activations(rows, s.in)
+		var first []float32
+		var firstInput *Input
+		eachLevel(t, func(name string) {
+			in, dst := input(x, rows, m), make([]float32, rows*s.out)
+			m.Product(dst, s.out, in, 0, m.Panels(), NewScratch())
+			if firstInput == nil {
+				firstInput = in
+			}
+			require.Equal(t, firstInput.rounded, in.rounded, name)
+			if !fuses() {
+				return
+			}
+			if first == nil {
+				first = dst
+			}
+			require.Equal(t, first, dst, "%s, %v", name, s.kind)
+		})
+	}
+}
+
+func TestActivationsAreRoundedToTheNearestStep(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	fill := func(values ...float32) []float32 { return append(values, make([]float32, 32-len(values))...) }
+	tests := []struct {
+		name  string
+		in    []float32
+		want  []int8
+		scale float32
+	}{
+		{"ties to even", fill(127, 0.5, 1.5, -0.5, -2.5), []int8{127, 0, 2, 0, -2}, 1},
+		{"the negative is the largest", fill(-254, 3, 100), []int8{-127, 2, 50}, 2},
+		{"zeros", fill(), []int8{0}, 0},
+		{"negative zeros", fill(float32(math.Copysign(0, -1))), []int8{0}, 0},
+		{"denormals", fill(1e-40, -3e-45), []int8{0, 0}, 0},
+		{"the smallest that counts", fill(1.0/(1<<100), -1.0/(1<<101)), []int8{127, -64}, float32(1.0/(1<<100)) / 127},
+		{"below the smallest", fill(0.99 / (1 << 100)), []int8{0}, 0},
+		{"the largest", fill(math.MaxFloat32, -math.MaxFloat32), []int8{127, -127}, float32(math.MaxFloat32) / 127},
+		{"an infinity", fill(1, -inf), nil, nan},
+		{"a NaN", fill(1, nan), nil, nan},
+		{"a NaN and an infinity", fill(inf, nan), nil, nan},
+	}
+	eachLevel(t, func(level string) {
+		for _, test := range tests {
+			t.Run(level+"/"+test.name, func(t *testing.T) {
+				var r rounded
+				r.reach(32)
+				r.row(0, test.in)
+				sum := [2]int32{}
+				for i, q := range r.q {
+					sum[i/16] -= int32(q)
+				}
+				for _, s := range []step{r.steps32[0], r.steps16[0], r.steps16[1]} {
+					if test.scale != test.scale {
+						require.True(t, s.scale != s.scale)
+					} else {
+						require.Equal(t, test.scale, s.scale)
+					}
+				}
+				if test.scale != test.scale {
+					return // the integers do not matter
+				}
+				require.Equal(t, sum[0]+sum[1], r.steps32[0].minus)
+				require.Equal(t, sum, [2]int32{r.steps16[0].minus, r.steps16[1].minus})
+				require.Equal(t, test.want, r.q[:len(test.want)])
+			})
+		}
+	})
+}
+
+// One row that is not finite does not touch the others.
+func TestAnInfinityMakesItsRowNaNAndNoOther(t *testing.T) {
+	eachLevel(t, func(name string) {
+		for _, s := range dotShapes {
+			m, x := packed(t, s.kind, s.out, s.in, s.block), activations(3, s.in)
+			x[s.in+5] = float32(math.Inf(1))
+			dst := make([]float32, 3*s.out)
+			m.Product(dst, s.out, input(x, 3, m), 0, m.Panels(), NewScratch())
+			for i, v := range dst {
+				require.Equal(t, i/s.out == 1, v != v, "%s, %v, value %d is %v", name, s.kind, i, v)
+			}
+		}
+	})
+}
+
+// fixed is a source of one integer.
+type fixed struct{ q int8 }
+
+func (fixed) Row(int, []float32) { panic("rows of integers were asked for as numbers") }
+
+func (f fixed) Quantized(_ int, q []int8, scale, least []float32) {
+	for k := range q {
+		q[k] = f.q
+	}
+	for b := range scale {
+		scale[b], least[b] = 1, 0
+	}
+}
+
+// The largest products fit into all sums.
+func TestExtremesDoNotOverflow(t *testing.T) {
+	tests := []struct {
+		kind   Type
+		q      int8
+		weight float64
+	}{{W8A8, -128, -128}, {W8A8, 127, 127}, {W4A8, 0, -8}, {W4A8, 15, 7}, {W4A8Min, 15, 15}}
+	for _, test := range tests {
+		for _, sign := range []float32{1, -1} {
+			m, err := New(test.kind, 64, 64, 32)
+			require.NoError(t, err)
+			require.NoError(t, m.Pack(fixed{test.q}, 0, 1))
+			x, dst := make([]float32, 64), make([]float32, 64)
+			for i := range x {
+				x[i] = 127 * sign
+			}
+			eachLevel(t, func(name string) {
+				m.Product(dst, 64, input(x, 1, m), 0, 1, NewScratch())
+				for _, v := range dst {
+					require.Equal(t, float32(64*127*test.weight)*sign, v, "%s, %v of %d", name, test.kind, test.q)
+				}
+			})
+			require.NoError(t, m.Close())
+		}
+	}
+}
+
+func TestRowsOfQuadsAreTheSourcesWeights(t *testing.T) {
+	for _, s := range dotShapes {
+		m, w := packed(t, s.kind, s.out, s.in, s.block), make([]float32, s.in)
+		src := quantized{in: s.in, block: s.block, low: -128, high: 127}
+		if s.kind != W8A8 {
+			src.low, src.high, src.least = 0, 15, s.kind == W4A8Min
+		}
+		q, scale, least := make([]int8, s.in), make([]float32, s.in/s.block), make([]float32, s.in/s.block)
+		for i := range s.out {
+			m.Row(i, w)
+			src.Quantized(i, q, scale, least)
+			for k, have := range w {
+				f, l, v := FromF16(ToF16(scale[k/s.block])), FromF16(ToF16(least[k/s.block])), float32(q[k])
+				if s.kind == W4A8 {
+					v -= 8
+				}
+				require.Equal(t, fma(v, f, l), have, "%v, output %d, weight %d", s.kind, i, k)
+			}
+		}
+	}
+}
+
+// Two matrices of half the inputs give the whole to the bit.
+func TestSlicesOfRoundedProductsAddUp(t *testing.T) {
+	const in, out, rows = 256, 64, 5
+	for _, kind := range []Type{W8A8, W4A8, W4A8Min} {
+		whole := packed(t, kind, out, in, 32)
+		require.NoError(t, whole.Slice(4))
+		require.ErrorIs(t, whole.Slice(3), ErrShape)
+		x := activations(rows, in)
+		want := make([]float32, rows*out)
+		whole.Product(want, out, input(x, rows, whole), 0, 1, NewScratch())
+		sum := make([]float32, rows*out)
+		for half := range 2 {
+			m, err := New(kind, out, in/2, 32)
+			require.NoError(t, err)
+			copy(m.data, whole.data[half*whole.bytesOf(in/2):])
+			require.NoError(t, m.Slice(2))
+			var some []float32
+			for r := range rows {
+				some = append(some, x[r*in+half*in/2:][:in/2]...)
+			}
+			part := make([]float32, rows*out)
+			m.Product(part, out, input(some, rows, m), 0, 1, NewScratch())
+			addTo(sum, part)
+			require.NoError(t, m.Close())
+		}
+		require.Equal(t, want, sum, "%v", kind)
+	}
+	m, err := New(W8A8, 64, 96, 16)
+	require.NoError(t, err)
+	require.ErrorIs(t, m.Slice(2), ErrShape, "48 inputs are not whole blocks of activations")
+	require.NoError(t, m.Close())
+}
+
+// fuzzShapes are small, so that many are tried.
+var fuzzShapes = []struct {
+	kind           Type
+	out, in, block int
+}{{W8A8, 64, 64, 32}, {W8A8, 5, 64, 16}, {W4A8, 64, 64, 32}, {W4A8Min, 5, 96, 32}}
+
+// Any bits as activations: all instruction sets agree, and finite ones give the sum in float64.
+func FuzzRoundedProduct(f *testing.F) {
+	f.Add([]byte{0, 0, 128, 63}, uint8(0))
+	f.Add([]byte{255, 255, 127, 127, 1, 0, 0, 0}, uint8(3))
+	f.Add([]byte{0, 0, 128, 255, 0, 0, 192, 127}, uint8(5))
+	f.Fuzz(func(t *testing.T, data []byte, shape uint8) {
+		if len(data) < 4 {
+			return
+		}
+		s := fuzzShapes[int(shape)%len(fuzzShapes)]
+		m := packed(t, s.kind, s.out, s.in, s.block)
+		rows := 1 + len(data)%3
+		x, finite := make([]float32, rows*s.in), true
+		for i := range x {
+			at := i * 4 % (len(data) &^ 3)
+			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[at:]))
+			finite = finite && math.Abs(float64(x[i])) < 1e30
+		}
+		var first []uint32
+		eachLevel(t, func(name string) {
+			dst := make([]float32, rows*s.out)
+			m.Product(dst, s.out, input(x, rows, m), 0, m.Panels(), NewScratch())
+			if finite {
+				checkRounded(t, m, x, dst, rows)
+			}
+			if !fuses() {
+				return
+			}
+			bits := make([]uint32, len(dst))
+			for i, v := range dst {
+				if bits[i] = math.Float32bits(v); v != v {
+					bits[i] = 0x7fc00000 // a NaN is as good as any other
+				}
+			}
+			if first == nil {
+				first = bits
+			}
+			require.Equal(t, first, bits, name)
+		})
+	})
+}
