@@ -90,8 +90,11 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	if q.SLO, err = capacity.ParseSLO(o.slo); err != nil {
 		return err
 	}
-	if q.Seeds < 1 || !(q.Precision > 0 && q.Precision < 1) {
-		return fmt.Errorf("--seeds %d, --precision %g: want at least 1 seed and a precision between 0 and 1", q.Seeds, q.Precision)
+	if err := checkSeeds(q.Seeds); err != nil {
+		return err
+	}
+	if !(q.Precision > 0 && q.Precision < 1) {
+		return fmt.Errorf("--precision %g: want a number between 0 and 1", q.Precision)
 	}
 	if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 		return err
@@ -131,6 +134,9 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	if q.Folder != "" {
 		fmt.Fprintln(c.ErrOrStderr(), report.Kept)
 		err = report.Save(q.Folder)
+	}
+	if err == nil && report.Capacity.Rate == 0 {
+		err = fmt.Errorf("nothing holds %s", q.SLO)
 	}
 	return errors.Join(report.Write(c.OutOrStdout()), err)
 }
