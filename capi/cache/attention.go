@@ -23,19 +23,25 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	if err := sized(&s, "cache", cache, C.sizeof_llm_attention_cache, &in); err != nil {
 		return err
 	}
-	shape := shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size)
-	if err := shape.Check(); err != nil {
+	shape, err := shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size)
+	if err != nil {
 		return err
 	}
-	if in.blocks < 1 {
-		return fail(C.LLM_CACHE_E_RANGE, "%d blocks", in.blocks)
+	if in.blocks < 1 || in.reserved != 0 {
+		return fail(C.LLM_CACHE_E_RANGE, "%d blocks, reserved is %d", in.blocks, in.reserved)
+	}
+	if err := attention.CheckScales(float32(in.key_scale), float32(in.value_scale)); err != nil {
+		return err
 	}
 	need := int64(shape.BlockBytes()) * int64(in.blocks)
 	if memory == nil {
 		cache.key_bytes = C.int64_t(need)
 		return nil
 	}
-	s.note("memory", memory, int64(bytes), 1, 64)
+	output(&s, "memory", (*byte)(memory), bytes)
+	if s.err == nil && uintptr(memory)%64 != 0 {
+		return fail(C.LLM_CACHE_E_ALIGN, "memory is not aligned to 64 bytes")
+	}
 	if err := s.apart(); err != nil {
 		return err
 	}
@@ -50,19 +56,17 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	return nil
 }
 
-// shapeOf makes numbers that no type or layout has ones that Check refuses.
-func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) attention.Shape {
-	return attention.Shape{
-		DType: attention.DType(narrow(dtype)), Layout: attention.Layout(narrow(layout)),
+// shapeOf is a shape that was checked.
+func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.Shape, error) {
+	if dtype < 0 || dtype > C.LLM_INT8 || layout < 0 || layout > C.LLM_LAYOUT_FLASH {
+		return attention.Shape{}, fail(C.LLM_CACHE_E_RANGE, "dtype is %d, layout %d; want at most LLM_INT8 (%d) and LLM_LAYOUT_FLASH (%d)",
+			dtype, layout, C.LLM_INT8, C.LLM_LAYOUT_FLASH)
+	}
+	s := attention.Shape{
+		DType: attention.DType(dtype), Layout: attention.Layout(layout),
 		BlockSize: int(blockSize), NumKVHeads: int(kvHeads), HeadSize: int(headSize),
 	}
-}
-
-func narrow(n C.int32_t) uint8 {
-	if n < 0 || n > 255 {
-		return 255
-	}
-	return uint8(n)
+	return s, s.Check()
 }
 
 // fillIn writes pointers, bytes and strides of a cache for C.
@@ -88,7 +92,9 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	if in.reserved != 0 {
 		return c, fail(C.LLM_CACHE_E_RANGE, "reserved is %d", in.reserved)
 	}
-	c.Shape = shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size)
+	if c.Shape, err = shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size); err != nil {
+		return c, err
+	}
 	c.NumBlocks, c.BlockStride, c.HeadStride = int(in.blocks), int(in.block_stride), int(in.head_stride)
 	c.ScaleBlockStride, c.ScaleHeadStride = int(in.scale_block_stride), int(in.scale_head_stride)
 	c.KeyScale, c.ValueScale = float32(in.key_scale), float32(in.value_scale)
@@ -117,18 +123,20 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 			return c, own.err
 		}
 	}
-	return c, c.Check()
+	if err := c.Check(); err != nil {
+		return c, err
+	}
+	return c, c.CheckStrides()
 }
 
 // tensorOf is C's rows of elements.
 func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Tensor, rows int, err error) {
-	noteOne(s, what, p)
-	if s.err != nil {
+	if slice(s, what, p, 1); s.err != nil {
 		return t, 0, s.err
 	}
-	t.DType, t.Stride = attention.DType(narrow(p.dtype)), int(p.stride)
+	t.DType, t.Stride = attention.DType(p.dtype), int(p.stride)
 	switch {
-	case t.DType > attention.BF16:
+	case p.dtype < 0 || p.dtype > C.LLM_BF16:
 		return t, 0, fail(C.LLM_CACHE_E_RANGE, "the dtype of %s is %d; it must be LLM_F32 (0), LLM_F16 (1) or LLM_BF16 (2)", what, p.dtype)
 	case p.reserved != 0:
 		return t, 0, fail(C.LLM_CACHE_E_RANGE, "reserved of %s is %d", what, p.reserved)
@@ -162,6 +170,9 @@ func llm_attention_write(cache *C.llm_attention_cache_in, keys, values *C.llm_te
 		if err != nil {
 			return err
 		}
+		if err := c.CheckApart(); err != nil {
+			return err
+		}
 		return m.writer.Write(&c, t)
 	})
 }
@@ -189,6 +200,12 @@ func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []
 		if t.Rotation, err = rotationOf(s, rotation, len(slots)); err != nil {
 			return nil, err
 		}
+	}
+	for _, part := range [...]struct {
+		name string
+		data []byte
+	}{{"key", c.Key}, {"value", c.Value}, {"key_scales", c.KeyScales}, {"value_scales", c.ValueScales}} {
+		s.avoid(part.name, part.data)
 	}
 	return t, s.apart()
 }
@@ -248,6 +265,7 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	if err := optionsOf(s, c, b, in.options); err != nil {
 		return nil, err
 	}
+	s.avoid("outputs", b.Out.Data)
 	return b, s.apart()
 }
 

@@ -32,6 +32,7 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	slots := slice(&s, "slots", (*int64)(in.slots.at), in.slots.len)
 	preempted := slice(&s, "preempted", in.preempted.at, in.preempted.len)
 	finished := slice(&s, "finished", in.finished.at, in.finished.len)
+	k.avoided(&s)
 	if err := s.apart(); err != nil {
 		return err
 	}
@@ -45,6 +46,14 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	if err := k.rowsOf(rows, int(in.tokens)); err != nil {
 		return err
 	}
+	for _, c := range copies {
+		if c.group < 0 || int(c.group) >= k.groups {
+			return fail(C.LLM_CACHE_E_RANGE, "block %d is copied in group %d of %d", c.src, c.group, k.groups)
+		}
+	}
+	if err := k.requests.CheckSlots(slots); err != nil {
+		return err
+	}
 	if err := k.requests.Check(k.gone, k.rows, blocks, starts, ends); err != nil {
 		return err
 	}
@@ -54,6 +63,13 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	k.requests.Begin(k.rows, blocks, starts, ends)
 	k.slots, k.begun = append(k.slots[:0], slots...), true
 	return nil
+}
+
+// avoided complains of what was noted and lies in the memory of the store.
+func (k *store) avoided(s *spans) {
+	device, host := k.s.Memory()
+	s.avoid("the store", device)
+	s.avoid("the host blocks of the store", host)
 }
 
 // copy copies blocks, and drops the tables of requests that are gone.
@@ -78,6 +94,9 @@ func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	left := tokens
 	for _, r := range rows {
+		if r.kind < C.LLM_CACHE_ROW_RUNNING || r.kind > C.LLM_CACHE_ROW_RESUMED {
+			return fail(C.LLM_CACHE_E_RANGE, "the row of request %#x is of kind %d", uint64(r.id), r.kind)
+		}
 		k.rows = append(k.rows, kvstore.Row{
 			ID: uint64(r.id), Fresh: r.kind != C.LLM_CACHE_ROW_RUNNING, Computed: int(r.computed), Tokens: int(r.tokens),
 		})
@@ -137,6 +156,9 @@ func llm_kvstore_attend(h C.llm_kvstore, layer, heads C.int32_t, queries, output
 		if err := optionsOf(&s, c, b, (*C.llm_attention_options)(options)); err != nil {
 			return err
 		}
+		s.avoid("outputs", b.Out.Data)
+		output(&s, "outputs", unsafe.SliceData(b.Out.Data), C.int64_t(len(b.Out.Data)))
+		k.avoided(&s)
 		if err := s.apart(); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"sync"
 
@@ -68,27 +69,19 @@ func llm_kvstore_open(config *C.llm_kvstore_config_in, h *C.llm_kvstore) C.int {
 func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 	var s spans
 	var in C.llm_kvstore_config
-	if err := sized(&s, "config", p, C.sizeof_llm_kvstore_config, &in); err != nil {
+	if err := sized(&s, "config", p, C.LLM_KVSTORE_LEAST, &in); err != nil {
 		return err
 	}
 	noteOne(&s, "store", h)
-	config := kvstore.Config{
-		Shape: shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size), Layers: int(in.layers),
-		NumBlocks: int(in.blocks), HostBlocks: int(in.host_blocks),
-	}
-	if err := config.Check(); err != nil {
+	config, err := storeConfig(&in)
+	if err != nil {
 		return err
-	}
-	if in.reserved != 0 || in.groups < 0 || in.groups > C.LLM_CACHE_MAX_GROUPS || in.layers < 1 || in.layers > 1<<16 {
-		return fail(C.LLM_CACHE_E_RANGE, "%d groups of %d layers, reserved is %d", in.groups, in.layers, in.reserved)
-	}
-	if in.blocks == 0 {
-		config.NumBlocks = config.BlocksIn(int64(in.bytes))
 	}
 	k := &store{groups: max(1, int(in.groups)), groupOf: make([]int32, in.layers)}
 	if in.layer_group != nil {
 		copy(k.groupOf, slice(&s, "layer_group", (*int32)(in.layer_group), C.int64_t(in.layers)))
 	}
+	keyScales, valueScales := layerScales(&s, "key_scales", in.key_scales, in.layers), layerScales(&s, "value_scales", in.value_scales, in.layers)
 	if err := s.apart(); err != nil {
 		return err
 	}
@@ -96,15 +89,60 @@ func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 		if g < 0 || int(g) >= k.groups {
 			return fail(C.LLM_CACHE_E_RANGE, "layer %d is of group %d of %d", i, g, k.groups)
 		}
+		if err := attention.CheckScales(keyScales[i], valueScales[i]); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
 	}
 	threads, err := threadCount(in.threads)
 	if err != nil {
 		return err
 	}
-	return k.open(config, threads, h)
+	if err := k.mapped(config, threads); err != nil {
+		return err
+	}
+	for i := range k.groupOf {
+		c := k.s.Layer(i)
+		c.KeyScale, c.ValueScale = keyScales[i], valueScales[i]
+	}
+	stores.Lock()
+	defer stores.Unlock()
+	*h = C.llm_kvstore(stores.table.Add(k))
+	return nil
 }
 
-func (k *store) open(config kvstore.Config, threads int, h *C.llm_kvstore) error {
+// storeConfig is what C wants a store to hold.
+func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
+	if c.Shape, err = shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size); err != nil {
+		return c, err
+	}
+	switch {
+	case in.layers < 1 || in.layers > kvstore.MaxLayers:
+		return c, fail(C.LLM_CACHE_E_RANGE, "%d layers: want 1 to %d", in.layers, kvstore.MaxLayers)
+	case in.groups < 0 || in.groups > C.LLM_CACHE_MAX_GROUPS || in.reserved != 0:
+		return c, fail(C.LLM_CACHE_E_RANGE, "%d groups, reserved is %d: want 0 to %d, and 0", in.groups, in.reserved, C.LLM_CACHE_MAX_GROUPS)
+	case in.bytes < 0:
+		return c, fail(C.LLM_CACHE_E_RANGE, "bytes is %d", in.bytes)
+	}
+	c.Layers, c.NumBlocks, c.HostBlocks = int(in.layers), int(in.blocks), int(in.host_blocks)
+	if in.blocks == 0 {
+		if c.NumBlocks = c.BlocksIn(int64(in.bytes)); c.NumBlocks == 0 {
+			return c, fail(C.LLM_CACHE_E_RANGE, "blocks is 0 and bytes %d: a block of all layers takes %d bytes", in.bytes, c.BlockBytes())
+		}
+	}
+	return c, nil
+}
+
+// layerScales is a scale for each layer, 0 where there are none.
+func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32 {
+	scales := make([]float32, layers)
+	if at != nil {
+		copy(scales, slice(s, what, (*float32)(at), C.int64_t(layers)))
+	}
+	return scales
+}
+
+// mapped gets threads and memory.
+func (k *store) mapped(config kvstore.Config, threads int) error {
 	machine, err := newComputer(threads)
 	if err != nil {
 		return err
@@ -118,9 +156,6 @@ func (k *store) open(config kvstore.Config, threads int, h *C.llm_kvstore) error
 		return fail(C.LLM_CACHE_E_MEMORY, "%v", err)
 	}
 	k.requests = kvstore.NewRequests(k.groups, config.BlockSize, config.NumBlocks)
-	stores.Lock()
-	defer stores.Unlock()
-	*h = C.llm_kvstore(stores.table.Add(k))
 	return nil
 }
 

@@ -165,6 +165,8 @@ typedef struct llm_kvstore_config {
     int32_t groups;      /* of layers, as in the cache's configuration; 0: one */
     int32_t reserved;    /* 0 */
     const int32_t *layer_group; /* [layers]: the group of each; NULL: 0 */
+    /* A caller's struct may end here. */
+    const float *key_scales, *value_scales; /* [layers]: key_scale and value_scale of each; NULL: 1 */
 } llm_kvstore_config;
 
 /* Maps the memory, in huge pages where the system allows; zeroed. */

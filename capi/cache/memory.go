@@ -18,8 +18,9 @@ const (
 	mostStruct  = 4096    // bytes of a struct of any version
 )
 
-// A span is memory from one address to another.
+// A span is memory from one address to another, and what a complaint calls it.
 type span struct {
+	what     string
 	from, to uintptr
 	written  bool
 }
@@ -40,12 +41,12 @@ func (s *spans) at(i int) *span {
 	return &s.more[i-fewSpans]
 }
 
-func (s *spans) add(from, to uintptr) {
+func (s *spans) add(what string, from, to uintptr) {
 	if s.n >= fewSpans {
 		s.more = append(s.more, span{})
 	}
 	s.n++
-	*s.at(s.n - 1) = span{from: from, to: to}
+	*s.at(s.n - 1) = span{what: what, from: from, to: to}
 }
 
 // note adds n entries of a size and alignment at p.
@@ -63,7 +64,7 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 	case uintptr(p)+uintptr(n)*size < uintptr(p):
 		s.err = fail(C.LLM_CACHE_E_RANGE, "%s reaches beyond the end of memory", what)
 	default:
-		s.add(uintptr(p), uintptr(p)+uintptr(n)*size)
+		s.add(what, uintptr(p), uintptr(p)+uintptr(n)*size)
 	}
 }
 
@@ -76,11 +77,27 @@ func (s *spans) apart() error {
 	for i := 1; i < s.n; i++ {
 		for j := range i {
 			if a, b := s.at(i), s.at(j); (a.written || b.written) && a.from < b.to && b.from < a.to {
-				return fail(C.LLM_CACHE_E_OVERLAP, "two arrays or structs overlap from %#x on", max(a.from, b.from))
+				return fail(C.LLM_CACHE_E_OVERLAP, "%s and %s overlap from %#x on", b.what, a.what, max(a.from, b.from))
 			}
 		}
 	}
 	return nil
+}
+
+// avoid wants that memory which the call writes, and which need not be apart from other
+// such memory, overlaps with nothing that was noted.
+func (s *spans) avoid(what string, data []byte) {
+	if s.err != nil || len(data) == 0 {
+		return
+	}
+	from := uintptr(unsafe.Pointer(&data[0]))
+	to := from + uintptr(len(data))
+	for i := range s.n {
+		if a := s.at(i); a.from < to && from < a.to {
+			s.err = fail(C.LLM_CACHE_E_OVERLAP, "%s and %s overlap from %#x on", a.what, what, max(a.from, from))
+			return
+		}
+	}
 }
 
 // noteOne notes what p points at, which the call writes.

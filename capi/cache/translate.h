@@ -34,6 +34,7 @@ enum {
     LLM_STEP_LEAST = offsetof(llm_cache_step, loads),
     LLM_STEP_TRANSFERS = offsetof(llm_cache_step, encoder_inputs),
     LLM_STEP_ENCODER = offsetof(llm_cache_step, zero),
+    LLM_KVSTORE_LEAST = offsetof(llm_kvstore_config, key_scales),
     LLM_STATS_LEAST = offsetof(llm_cache_stats, running)
 };
 

@@ -34,8 +34,8 @@ func cheapestCommand() *cobra.Command {
 			if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 				return err
 			}
-			if err := checkSeeds(q.Seeds); err != nil {
-				return err
+			if q.Seeds < 1 || q.Seeds > capacity.MostSeeds {
+				return fmt.Errorf("--seeds %d: want 1 to %d seeds", q.Seeds, capacity.MostSeeds)
 			}
 			list, err := cost.OpenPrices(prices)
 			if err != nil {

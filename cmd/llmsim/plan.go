@@ -90,11 +90,8 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	if q.SLO, err = capacity.ParseSLO(o.slo); err != nil {
 		return err
 	}
-	if err := checkSeeds(q.Seeds); err != nil {
-		return err
-	}
-	if !(q.Precision > 0 && q.Precision < 1) {
-		return fmt.Errorf("--precision %g: want a number between 0 and 1", q.Precision)
+	if q.Seeds < 1 || q.Seeds > capacity.MostSeeds || !(q.Precision > 0 && q.Precision < 1) {
+		return fmt.Errorf("--seeds %d, --precision %g: want 1 to %d seeds and a precision between 0 and 1", q.Seeds, q.Precision, capacity.MostSeeds)
 	}
 	if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 		return err

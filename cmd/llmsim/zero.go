@@ -7,17 +7,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// mostSeeds is how many runs of the same a search may take: each keeps its requests in memory.
-const mostSeeds = 100
-
-// checkSeeds refuses a number of seeds that no search takes.
-func checkSeeds(n int) error {
-	if n < 1 || n > mostSeeds {
-		return fmt.Errorf("--seeds %d: want at least 1 seed and at most %d", n, mostSeeds)
-	}
-	return nil
-}
-
 // defaultedFlags are those for whose default a zero stands inside a scenario. Where it is given, a zero
 // is no wish that can be met.
 var defaultedFlags = []string{

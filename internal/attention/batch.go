@@ -3,6 +3,7 @@ package attention
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Version is how a sequence's context is shared out.
@@ -40,9 +41,9 @@ type Batch struct {
 	Sinks         []float32 // [NumHeads]: a logit that takes part in the sum and has no value; nil: none
 	Sparse        *BlockSparse
 
-	// CommonPrefix is how many tokens of context all sequences share, in the
-	// same blocks (vLLM's num_common_prefix_blocks × block size). They are read
-	// once for all of them; the result is the same bits.
+	// CommonPrefix is how many tokens of context all sequences with query tokens
+	// share, in the same blocks (vLLM's num_common_prefix_blocks × block size). They
+	// are read once for all of them; the result is the same bits.
 	CommonPrefix int
 
 	Version Version
@@ -98,6 +99,8 @@ func (b *Batch) check(c *Cache) error {
 		return fmt.Errorf("%w: a window of %d tokens", ErrArgument, b.SlidingWindow)
 	case !(b.SoftCap >= 0) || math.IsInf(float64(b.SoftCap), 1):
 		return fmt.Errorf("%w: a soft cap of %v", ErrArgument, b.SoftCap)
+	case math.IsNaN(float64(b.Scale)) || math.IsInf(float64(b.Scale), 0):
+		return fmt.Errorf("%w: a scale of %v", ErrArgument, b.Scale)
 	case b.TableStride < 0 || b.Version > V2:
 		return fmt.Errorf("%w: table stride %d, version %d", ErrArgument, b.TableStride, b.Version)
 	}
@@ -172,10 +175,42 @@ func (b *Batch) checkShared(c *Cache) error {
 	if b.CommonPrefix == 0 {
 		return nil
 	}
+	first := -1
 	for seq := range b.seqs() {
 		_, n, position := b.queries(seq)
-		if n > 0 && b.CommonPrefix > position {
+		if n == 0 {
+			continue
+		}
+		if b.CommonPrefix > position {
 			return fmt.Errorf("%w: a common prefix of %d tokens, but sequence %d has only %d before its queries", ErrArgument, b.CommonPrefix, seq, position)
+		}
+		if first < 0 {
+			first = seq
+		}
+		if err := b.checkCommon(c, first, seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkCommon wants that a sequence has, in what it reaches of the common prefix,
+// the blocks of the first sequence, through whose table they are read.
+func (b *Batch) checkCommon(c *Cache, first, seq int) error {
+	_, _, position := b.queries(seq)
+	from, _ := b.reach(position)
+	start, end := from/c.BlockSize, (b.CommonPrefix+c.BlockSize-1)/c.BlockSize
+	if start >= end {
+		return nil
+	}
+	common, mine := b.BlockTables[first*b.TableStride:][start:end], b.BlockTables[seq*b.TableStride:][start:end]
+	if slices.Equal(common, mine) {
+		return nil
+	}
+	for i := range mine {
+		if mine[i] != common[i] {
+			return fmt.Errorf("%w: the first %d tokens are not common to all sequences: entry %d of the block table of sequence %d is block %d, of sequence %d block %d",
+				ErrArgument, b.CommonPrefix, start+i, first, common[i], seq, mine[i])
 		}
 	}
 	return nil

@@ -78,6 +78,9 @@ func (c *Cache) Check() error {
 	if c.NumBlocks < 1 || c.NumBlocks > math.MaxInt32 {
 		return fmt.Errorf("%w: %d blocks", ErrArgument, c.NumBlocks)
 	}
+	if err := CheckScales(c.KeyScale, c.ValueScale); err != nil {
+		return err
+	}
 	span := c.headSpan()
 	for _, part := range []struct {
 		name        string
@@ -114,6 +117,68 @@ func (c *Cache) checkPart(name string, data []byte, block, head, span, align int
 		return fmt.Errorf("%w: %d blocks of the %s take %d bytes and there are %d", ErrArgument, c.NumBlocks, name, need, len(data))
 	case uintptr(unsafe.Pointer(&data[0]))%uintptr(align) != 0:
 		return fmt.Errorf("%w: the %s are not aligned to %d bytes", ErrArgument, name, align)
+	}
+	return nil
+}
+
+// CheckScales refuses factors of keys and values that are no numbers.
+func CheckScales(key, value float32) error {
+	for _, x := range [...]float32{key, value} {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return fmt.Errorf("%w: factors of %v of keys and %v of values", ErrArgument, key, value)
+		}
+	}
+	return nil
+}
+
+// CheckStrides refuses blocks and heads that share memory, after Check.
+func (c *Cache) CheckStrides() error {
+	row, pitch := c.headSpan(), 0 // of a head in a block; what lies between the rows of LayoutFlash
+	if c.Layout == LayoutFlash {
+		row, pitch = c.HeadSize*c.DType.Size(), c.NumKVHeads*c.HeadSize*c.DType.Size()
+	}
+	if !disjoint(c.BlockStride, c.NumBlocks, c.HeadStride, c.NumKVHeads, row, c.headSpan(), pitch) {
+		return fmt.Errorf("%w: blocks or heads overlap: %d bytes from block to block, %d from head to head", ErrArgument, c.BlockStride, c.HeadStride)
+	}
+	scales := 4 * c.BlockSize
+	if c.DType == Int8 && !disjoint(c.ScaleBlockStride, c.NumBlocks, c.ScaleHeadStride, c.NumKVHeads, scales, scales, 0) {
+		return fmt.Errorf("%w: scales overlap: %d bytes from block to block, %d from head to head", ErrArgument, c.ScaleBlockStride, c.ScaleHeadStride)
+	}
+	return nil
+}
+
+// disjoint says whether pieces of span bytes at i·a + j·b, for i below n and j below m,
+// have nothing in common. With a pitch they are rows that far apart, between which
+// those of other j can lie.
+func disjoint(a, n, b, m, row, span, pitch int) bool {
+	if pitch > 0 && b < span {
+		fits := m == 1 || b >= row && (m-1)*b+row <= pitch
+		return fits && (n == 1 || a >= span+(m-1)*b)
+	}
+	inner := (m == 1 || b >= span) && (n == 1 || a >= (m-1)*b+span)
+	outer := (n == 1 || a >= span) && (m == 1 || b >= (n-1)*a+span)
+	return inner || outer
+}
+
+// CheckApart refuses keys that share memory with values, after CheckStrides.
+func (c *Cache) CheckApart() error {
+	distance := int(uintptr(unsafe.Pointer(&c.Value[0])) - uintptr(unsafe.Pointer(&c.Key[0])))
+	heads, span := c.NumKVHeads, c.headSpan()
+	if c.Layout == LayoutFlash { // the heads of a block are one piece
+		heads, span = 1, span+(heads-1)*c.HeadStride
+	}
+	for h := 1 - heads; h < heads; h++ {
+		apart := distance + h*c.HeadStride // and a multiple of the block stride
+		if c.NumBlocks > 1 {
+			blocks := min(max(apart/c.BlockStride, 1-c.NumBlocks), c.NumBlocks-1)
+			apart -= blocks * c.BlockStride
+			if n := c.BlockStride - max(apart, -apart); n > 0 && n < span && max(blocks, -blocks) < c.NumBlocks-1 {
+				apart = n
+			}
+		}
+		if apart < span && apart > -span {
+			return fmt.Errorf("%w: %w: keys and values share memory", ErrArgument, ErrOverlap)
+		}
 	}
 	return nil
 }

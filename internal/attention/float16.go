@@ -23,11 +23,22 @@ func (r *Runner) expand(w *scratch, x, q []float32) (unit float32) {
 	return lacks[d] / factor
 }
 
-// pair rounds the weights x of a row to float16, two equal ones in each number, and
-// notes what they are multiples of.
-func (r *Runner) pair(w *scratch, row *row, x []float32) {
+// pair rounds the weights of the tokens from to to-1 of a partition to float16, two
+// equal ones in each number, and notes what they are multiples of. Weights of tokens
+// that the row does not see become 0, whatever their scales are.
+func (r *Runner) pair(w *scratch, row *row, p []float32, part, from, to int) {
 	d := r.cache.DType
-	factor := powerOf2(weightExponent[d])
+	first, last := from&^15, (to+15)&^15
+	clear(p[first:from])
+	clear(p[to:last])
+	if r.batch.Sparse != nil && !w.finite {
+		for t := from; t < to; t++ {
+			if !r.sees(row, part*PartitionSize+t) {
+				p[t] = 0
+			}
+		}
+	}
+	x, factor := p[first:last], powerOf2(weightExponent[d])
 	if d == Int8 { // the others are at most 1
 		factor = scaleBelow(r.kernels.largest(&w.call, x), weightExponent[d])
 	}

@@ -163,14 +163,22 @@ func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 	for _, k := range testedSets() {
 		for _, d := range allDTypes {
 			t.Run(fmt.Sprintf("%v %v", k, d), func(t *testing.T) {
-				for _, sparse := range []*BlockSparse{nil, {LocalBlocks: 1, VertStride: 3, BlockSize: 16}} {
+				for _, hidden := range []struct {
+					name   string
+					change func(b *Batch)
+					later  bool // rows from token 32 on do not see token 25
+				}{
+					{"nothing", func(*Batch) {}, false},
+					{"sparse", func(b *Batch) { b.Sparse = &BlockSparse{LocalBlocks: 1, VertStride: 3, BlockSize: 16} }, true},
+					{"window", func(b *Batch) { b.SlidingWindow = 7 }, true},
+				} {
 					runner := newRunner(t, 1)
 					runner.kernels = k
 					const n, heads, size = 40, 3, 48
 					p := newProblem(rand.New(rand.NewPCG(33, 1)), problemSpec{
 						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: d}, heads: heads, lens: []int{n}, queries: []int{n},
 					})
-					p.batch.Sparse = sparse
+					hidden.change(&p.batch)
 					want := outputs(t, runner, p, nil)
 					for _, value := range []bool{false, true} {
 						token := p.batch.blockOf(&p.cache, 0, 25)*16 + 25%16
@@ -182,6 +190,9 @@ func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 					}
 					got := outputs(t, runner, p, nil)
 					requireSameBits(t, want[:25*heads*size], got[:25*heads*size], "before the NaN")
+					if hidden.later {
+						requireSameBits(t, want[32*heads*size:], got[32*heads*size:], "after the NaN: "+hidden.name)
+					}
 					for i, v := range got[25*heads*size : 26*heads*size] {
 						require.True(t, v != v, "element %d of the row at the NaN", i)
 					}

@@ -144,20 +144,19 @@ func (r *Runner) halfValues(w *scratch, r0, r1, part, tile0, tile1 int) {
 	w.reached = grow(w.reached, PartitionSize*wide)
 	for i := r0; i < r1; i++ {
 		p := w.scores[(i-r0)*scoreStride:]
-		r.keepReached(w, &w.rows[i], p, values, part, tile0, tile1)
+		r.keepReached(w, &w.rows[i], values, part, tile0, tile1)
 		r.kernels.halfValues(&w.call, words, p[tile0*tileTokens:], w.rows[i:i+1], n, 0, &w.tiles[0], size, w.part[i*record+2:], record)
 	}
 }
 
 // keepReached copies the values of a row whose partition has some that are no
-// numbers; of the tokens that it does not reach, values and weights become 0.
-func (r *Runner) keepReached(w *scratch, row *row, p []float32, values []uint16, part, tile0, tile1 int) {
+// numbers; those of the tokens that it does not see become 0.
+func (r *Runner) keepReached(w *scratch, row *row, values []uint16, part, tile0, tile1 int) {
 	wide := pieces(r.cache.HeadSize)
 	from, to := row.within(part)
 	for t := tile0 * tileTokens; t < tile1*tileTokens; t++ {
 		v := w.reached[t*wide:][:wide]
 		if t < from || t >= to || !r.sees(row, part*PartitionSize+t) {
-			p[t] = 0
 			clear(v)
 			continue
 		}

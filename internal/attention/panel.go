@@ -116,9 +116,7 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
 	}
 	if r.half {
-		clear(scores[first:from]) // their scales may be anything
-		clear(scores[to:last])
-		r.pair(w, row, x)
+		r.pair(w, row, scores, part, from, to)
 	}
 	return m, l
 }

@@ -59,7 +59,8 @@ func (p *plan) make(c *Cache, b *Batch, workers int) {
 	p.prefix, p.items, p.reductions = p.prefix[:0], p.items[:0], p.reductions[:0]
 	p.records, p.prefixParts = 0, 0
 	tokens := max(1, rowsOfItem/(b.NumHeads/c.NumKVHeads))
-	if b.CommonPrefix >= PartitionSize && b.seqs() > 1 {
+	// The prefix is read through the table of sequence 0, so this must have been checked.
+	if b.CommonPrefix >= PartitionSize && b.seqs() > 1 && b.QueryStart[1] > 0 {
 		p.prefixParts = b.CommonPrefix / PartitionSize
 		p.addPrefix(c, b, tokens)
 	}

@@ -2,6 +2,7 @@ package kvstore
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,15 @@ const pageSize = 4096
 // use huge pages from its first byte: reading random blocks is several times
 // faster with them than with pages of 4 KB.
 const hugePage = 2 << 20
+
+// machineMemory is the bytes that the machine has, swap space included.
+func machineMemory() uint64 {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return math.MaxUint64
+	}
+	return (uint64(info.Totalram) + uint64(info.Totalswap)) * uint64(info.Unit)
+}
 
 // mapMemory returns zeroed memory, in huge pages where the system allows.
 func mapMemory(size int) ([]byte, error) {

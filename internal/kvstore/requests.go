@@ -85,6 +85,17 @@ func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends
 	return nil
 }
 
+// CheckSlots refuses slots that no block has; -1 is none.
+func (q *Requests) CheckSlots(slots []int64) error {
+	n := int64(q.blocks) * int64(q.blockSize)
+	for i, slot := range slots {
+		if slot < -1 || slot >= n {
+			return fmt.Errorf("%w: token %d goes to slot %d; there are %d, and -1 is none", ErrArgument, i, slot, n)
+		}
+	}
+	return nil
+}
+
 // tablesBefore is the tables to which the blocks of a row are added; nil if there are none yet.
 func (q *Requests) tablesBefore(r *Row, gone []uint64) ([][]int32, error) {
 	const most = 1 << 30

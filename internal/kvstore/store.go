@@ -13,6 +13,15 @@ import (
 // block. Nothing has been written then.
 var ErrArgument = errors.New("bad argument")
 
+// Limits of a store.
+const (
+	MaxLayers = 1 << 16
+	MaxBlocks = 1 << 24
+)
+
+// ErrMemory is wrapped if the machine has less memory than a store takes.
+var ErrMemory = errors.New("not enough memory")
+
 // Config is what a store holds.
 type Config struct {
 	attention.Shape
@@ -25,13 +34,13 @@ type Config struct {
 // get_cache_block_size).
 func (c *Config) BlockBytes() int { return c.Layers * c.Shape.BlockBytes() }
 
-// BlocksIn is how many blocks fit into the given bytes; 0 if none does (vLLM's
+// BlocksIn is how many blocks fit into the given bytes, at most MaxBlocks; 0 if none does (vLLM's
 // determine_num_available_blocks).
 func (c *Config) BlocksIn(bytes int64) int {
 	if bytes <= 0 || c.BlockBytes() <= 0 {
 		return 0
 	}
-	return int(min(bytes/int64(c.BlockBytes()), math.MaxInt32))
+	return int(min(bytes/int64(c.BlockBytes()), MaxBlocks))
 }
 
 func (c *Config) check() error {
@@ -39,10 +48,10 @@ func (c *Config) check() error {
 		return err
 	}
 	switch {
-	case c.Layers < 1 || c.Layers > 1<<16:
+	case c.Layers < 1 || c.Layers > MaxLayers:
 		return fmt.Errorf("%w: %d layers", ErrArgument, c.Layers)
-	case c.NumBlocks < 1 || c.HostBlocks < 0 || c.NumBlocks > math.MaxInt32 || c.HostBlocks > math.MaxInt32:
-		return fmt.Errorf("%w: %d blocks and %d on the host", ErrArgument, c.NumBlocks, c.HostBlocks)
+	case c.NumBlocks < 1 || c.HostBlocks < 0 || c.NumBlocks > MaxBlocks || c.HostBlocks > MaxBlocks:
+		return fmt.Errorf("%w: %d blocks and %d on the host; 1 to %d and 0 to %d are possible", ErrArgument, c.NumBlocks, c.HostBlocks, MaxBlocks, MaxBlocks)
 	case max(c.NumBlocks, c.HostBlocks) > math.MaxInt/4/c.BlockBytes():
 		return fmt.Errorf("%w: %d blocks of %d bytes", ErrArgument, max(c.NumBlocks, c.HostBlocks), c.BlockBytes())
 	}
@@ -66,10 +75,16 @@ type tier struct {
 	blocks int
 }
 
-// New maps the memory of a store, zeroed. The pool does its writing and copying.
+// New maps the memory of a store, zeroed. The system gives it page by page when it is
+// first used, so New refuses with ErrMemory what the machine could not give. The pool does its writing and copying.
 func New(c Config, pool *parallel.Pool) (*Store, error) {
 	if err := c.check(); err != nil {
 		return nil, err
+	}
+	need, have := (uint64(c.NumBlocks)+uint64(c.HostBlocks))*uint64(c.BlockBytes()), machineMemory()
+	if need > have {
+		return nil, fmt.Errorf("%w: %d blocks, %d of them on the host, take %d bytes; the machine has %d", ErrMemory,
+			c.NumBlocks+c.HostBlocks, c.HostBlocks, need, have)
 	}
 	s := &Store{config: c, pool: pool, writer: NewWriter(pool)}
 	var err error
@@ -109,6 +124,9 @@ func (s *Store) Close() error {
 	s.device, s.host = tier{}, tier{}
 	return err
 }
+
+// Memory is that of the blocks of all layers, on the device and on the host.
+func (s *Store) Memory() (device, host []byte) { return s.device.memory, s.host.memory }
 
 // Config is what the store was made with.
 func (s *Store) Config() Config { return s.config }

@@ -122,7 +122,7 @@ func (r *run) measure(seconds float64) {
 		w.reservation += float64(l.reserved) / slots
 		w.internal += float64(l.neverUsed) / slots
 	case Paged:
-		u := r.scheduler.Usage()
+		u := r.usage()
 		used := u.Used * r.config.Server.BlockSize
 		ragged := min(l.emptySlots, used)
 		w.tokens += float64(used-ragged) / slots

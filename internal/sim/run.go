@@ -11,6 +11,7 @@ import (
 	"llmmemory/internal/serve"
 	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/workload"
+	"llmmemory/internal/vllm/v1/ample"
 )
 
 // Config describes a run.
@@ -31,6 +32,12 @@ type Config struct {
 	MaxConcurrency int
 
 	Goodput Goodput
+
+	// Ample takes for granted that memory is never short and that requests share nothing,
+	// which makes a run many times as fast and changes nothing in what is reported. Where
+	// that is not so, Run ends with ErrAmple: what it has reported by then is void, and
+	// the run has to be made without Ample.
+	Ample bool
 
 	// Observe, if not nil, is called with the scheduler before the first request.
 	Observe  func(serve.Scheduler) (Observer, error)
@@ -97,6 +104,10 @@ type run struct {
 	stepsWithoutToken int              // iterations since the last token, or since a request left
 	incoming          workload.Request // the one that arrives
 
+	ample *ample.Scheduler // with Config.Ample, in place of scheduler
+	step  ample.Step
+	ended []int32
+
 	it       serve.Iteration
 	reforks  serve.Iteration // copies that beams make after an iteration
 	done     []int
@@ -126,16 +137,25 @@ func newRun(config Config, source workload.Source) (*run, error) {
 	if config.Cost == nil || math.IsNaN(config.From) || math.IsNaN(config.Until) || config.Stop && config.Until <= 0 {
 		return nil, fmt.Errorf("%w: a cost model: %t, from %v s until %v s", ErrConfig, config.Cost != nil, config.From, config.Until)
 	}
-	scheduler, err := kind.new(config.Server, config.Decoding.Drafts)
-	if err != nil {
-		return nil, err
-	}
 	r := &run{
-		config: config, kind: kind, scheduler: scheduler,
+		config: config, kind: kind,
 		rng:    rand.New(rand.NewPCG(config.Seed, 0x6265616d73)),
 		window: window{from: config.From, until: config.Until},
 	}
 	r.requests.server, r.requests.kind = &r.config.Server, kind
+	if config.Ample {
+		if err := r.countOnMemory(); err != nil {
+			return nil, err
+		}
+		r.latencies.goodput = config.Goodput
+		r.clients, err = NewClients(source, config.MaxConcurrency)
+		return r, err
+	}
+	scheduler, err := kind.new(config.Server, config.Decoding.Drafts)
+	if err != nil {
+		return nil, err
+	}
+	r.scheduler = scheduler
 	r.readsTokens = config.Server.readsTokens(kind)
 	if config.Decoding.Beam && config.Decoding.Samples > 1 {
 		r.beams = scheduler.(serve.GroupScheduler)
@@ -181,7 +201,11 @@ func (r *run) serve(ctx context.Context) error {
 			r.now = r.clients.Arrival()
 			continue
 		}
-		if err := r.iterate(); err != nil {
+		iterate := r.iterate
+		if r.ample != nil {
+			iterate = r.iterateAmple
+		}
+		if err := iterate(); err != nil {
 			return err
 		}
 	}
@@ -220,6 +244,9 @@ func (r *run) add() error {
 		at := r.requests.insert(&r.incoming, each, group)
 		q := &r.requests.all[at]
 		q.index = int32(index)
+		if r.ample != nil {
+			return r.addAmple(at)
+		}
 		if r.readsTokens {
 			q.tokens = r.tokens(q.tokens, index, sample)
 		}

@@ -10,6 +10,7 @@ import (
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v0"
 	"llmmemory/internal/vllm/v1/adapter"
+	"llmmemory/internal/vllm/v1/ample"
 	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/sched"
 )
@@ -52,6 +53,7 @@ type System struct {
 
 	policy paper.Policy // of Reserved
 	build  func(s Server, drafts int) (serve.Scheduler, error)
+	ample  func(s Server) (*ample.Scheduler, error) // nil: there is none that counts on memory; see Config.Ample
 }
 
 var systems = []System{
@@ -75,7 +77,7 @@ var systems = []System{
 	{
 		Name: "vllm-v1", Label: "vLLM V1", About: "vLLM V1: chunked prefills, prefix caching",
 		Drafts: true, Chunks: true, CachesPrefixes: true, UsesWatermark: true, UsesLimits: true, NullBlock: true,
-		Generation: 3, build: buildV1,
+		Generation: 3, build: buildV1, ample: ampleV1,
 	},
 }
 
@@ -156,5 +158,12 @@ func buildV1(s Server, drafts int) (serve.Scheduler, error) {
 			NumGPUBlocks: s.NumGPUBlocks + 1, Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: s.BlockSize}},
 			EnablePrefixCaching: !s.NoCaching, EnableEvents: s.Events && !s.NoCaching, Hash: BlockHash, MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
 		},
+	})
+}
+
+func ampleV1(s Server) (*ample.Scheduler, error) {
+	return ample.New(ample.Config{
+		NumGPUBlocks: s.NumGPUBlocks, BlockSize: s.BlockSize, MaxNumBatchedTokens: s.MaxNumBatchedTokens,
+		MaxNumSeqs: s.MaxNumSeqs, MaxModelLen: s.MaxModelLen, Watermark: s.watermark(),
 	})
 }

@@ -85,6 +85,41 @@ static void same(void) {
         same();                                                              \
     } while (0)
 
+/* Outputs that would be written onto something that the call reads. */
+static void onto_input(void) {
+    static float room[QUERIES * WIDTH];
+#define ONTO(field, n)                                                        \
+    do {                                                                      \
+        memset(room, 0, sizeof room);                                         \
+        memcpy(room, field, sizeof *(field) * (n));                           \
+        __typeof__(field) good_ = (field);                                    \
+        (field) = (void *)room;                                               \
+        BAD(LLM_CACHE_E_OVERLAP, batch.outputs.at, room);                     \
+        CHECK(memcmp(room, good_, sizeof *(field) * (n)) == 0);               \
+        (field) = good_;                                                      \
+    } while (0)
+    ONTO(batch.query_start, SEQS + 1);
+    ONTO(batch.seq_lens, SEQS);
+    ONTO(batch.block_tables, SEQS * 3);
+    llm_attention_options zeros = {.size = sizeof zeros};
+    batch.options = &zeros;
+    zeros.sinks = room;
+    EXPECT(LLM_CACHE_OK, llm_attention_forward(&cache, &batch, 1));
+    void *good = batch.outputs.at;
+    batch.outputs.at = room;
+    EXPECT(LLM_CACHE_E_OVERLAP, llm_attention_forward(&cache, &batch, 1));
+    zeros.sinks = NULL;
+    memcpy(room, &zeros, sizeof zeros);
+    batch.options = (void *)room;
+    EXPECT(LLM_CACHE_E_OVERLAP, llm_attention_forward(&cache, &batch, 1));
+    batch.options = NULL;
+    memcpy(room, &cache, sizeof cache);
+    EXPECT(LLM_CACHE_E_OVERLAP, llm_attention_forward((void *)room, &batch, 1));
+    CHECK(memcmp(room, &cache, sizeof cache) == 0);
+    batch.outputs.at = good;
+    same();
+}
+
 static void forward(void) {
     const int32_t wrong[] = {INT32_MIN, -1, INT32_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -128,6 +163,9 @@ static void forward(void) {
     BAD(LLM_CACHE_E_ALIGN, batch.seq_lens, (const int32_t *)(const void *)((char *)lens - 1));
     BAD(LLM_CACHE_E_OVERLAP, batch.outputs.at, query - 1);
     BAD(LLM_CACHE_E_OVERLAP, batch.outputs.at, cache.key);
+    BAD(LLM_CACHE_E_RANGE, cache.block_stride, 0);
+    BAD(LLM_CACHE_E_RANGE, cache.head_stride, 0);
+    BAD(LLM_CACHE_E_RANGE, cache.key_scale, NAN);
     EXPECT(LLM_CACHE_E_NULL, llm_attention_forward(NULL, &batch, 1));
     EXPECT(LLM_CACHE_E_NULL, llm_attention_forward(&cache, NULL, 1));
     EXPECT(LLM_CACHE_E_RANGE, llm_attention_forward(&cache, &batch, -1));
@@ -140,6 +178,9 @@ static void forward(void) {
     BAD(LLM_CACHE_E_RANGE, batch.options, &options);
     options = (llm_attention_options){.size = sizeof options, .common_prefix = 18};
     BAD(LLM_CACHE_E_RANGE, batch.options, &options);
+    options = (llm_attention_options){.size = sizeof options, .scale = INFINITY};
+    BAD(LLM_CACHE_E_RANGE, batch.options, &options);
+    onto_input();
     /* Queries and outputs in one place are fine. */
     memcpy(output, query, sizeof before);
     llm_attention_batch one = batch;
@@ -169,6 +210,14 @@ static void writing(void) {
     if (cache.dtype == LLM_F32) {
         EXPECT(LLM_CACHE_E_OVERLAP, llm_attention_write(&cache, &inside, &one, slots, 1, NULL, 1));
     }
+    EXPECT(LLM_CACHE_E_OVERLAP, llm_attention_write(&cache, &keys, &values, cache.key, n, NULL, 1));
+    llm_attention_cache other = cache;
+    other.block_stride = 0;
+    EXPECT(LLM_CACHE_E_RANGE, llm_attention_write(&other, &keys, &values, slots, n, NULL, 1));
+    other = cache;
+    other.value = cache.key;
+    other.value_bytes = cache.key_bytes;
+    EXPECT(LLM_CACHE_E_OVERLAP, llm_attention_write(&other, &keys, &values, slots, n, NULL, 1));
     same();
 }
 
@@ -194,6 +243,8 @@ static void stores(void) {
         REFUSED(groups, wrong[i]);
         REFUSED(reserved, wrong[i]);
     }
+    REFUSED(blocks, INT32_MAX);
+    REFUSED(bytes, -1);
     REFUSED(blocks, -1);
     REFUSED(blocks, 0); /* no bytes either */
     REFUSED(host_blocks, -1);
@@ -222,6 +273,50 @@ static void stores(void) {
     EXPECT(LLM_CACHE_E_HANDLE, llm_kvstore_close(store));
 }
 
+/* A step of two requests, made by hand. */
+static void steps(void) {
+    llm_kvstore store;
+    llm_kvstore_config config = {.size = sizeof config, .layers = 2, .dtype = LLM_E4M3, .blocks = 4, .block_size = 16,
+                                 .kv_heads = KV, .head_size = SIZE, .threads = 2};
+    llm_kvstore_config huge = config;
+    huge.blocks = 1 << 24, huge.layers = 1 << 16;
+    EXPECT(LLM_CACHE_E_MEMORY, llm_kvstore_open(&huge, &store));
+    float scales[2] = {1, NAN};
+    config.key_scales = scales;
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_open(&config, &store));
+    scales[1] = 0.5f;
+    OK(llm_kvstore_open(&config, &store));
+    llm_attention_cache layer = {.size = sizeof layer};
+    OK(llm_kvstore_layer(store, 1, &layer));
+    CHECK(layer.key_scale == 0.5f);
+    llm_cache_row rows[2] = {{.id = 1, .kind = LLM_CACHE_ROW_NEW, .tokens = 3}, {.id = 2, .kind = LLM_CACHE_ROW_NEW, .tokens = 1}};
+    int32_t blocks[2] = {1, 2};
+    int64_t starts[2] = {0, 0}, ends[2] = {1, 2}, places[4] = {16, 17, 18, 32};
+    llm_cache_copy copy = {.src = 1, .dst = 2, .group = 1, .index = -1, .id = 1};
+    llm_cache_step step = {.size = sizeof step, .tokens = 4, .rows = {rows, 2, 2}, .blocks = {blocks, 2, 2},
+                           .block_starts = {starts, 2, 2}, .block_ends = {ends, 2, 2}, .slots = {places, 4, 4}};
+    places[3] = 64;
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
+    places[3] = 32, rows[1].kind = 3;
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
+    rows[1].kind = LLM_CACHE_ROW_NEW, step.copies = (llm_cache_copies){&copy, 1, 1};
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
+    step.copies.len = 0;
+    llm_tensor in = keys, at = {.at = query, .rows = 4, .stride = WIDTH};
+    in.rows = 4;
+    EXPECT(LLM_CACHE_E_ORDER, llm_kvstore_write(store, 1, &in, &in, NULL));
+    OK(llm_kvstore_begin(store, &step));
+    OK(llm_kvstore_write(store, 1, &in, &in, NULL)); /* one struct for both is fine */
+    llm_tensor inside = at;
+    OK(llm_kvstore_layer(store, 0, &layer));
+    inside.at = layer.key;
+    EXPECT(LLM_CACHE_E_OVERLAP, llm_kvstore_attend(store, 1, HEADS, &at, &inside, NULL)); /* in another layer */
+    memcpy(output, query, sizeof before);
+    at.at = output;
+    OK(llm_kvstore_attend(store, 1, HEADS, &at, &at, NULL)); /* in place */
+    OK(llm_kvstore_close(store));
+}
+
 int main(int argc, char **argv) {
     int types = argc > 1 ? atoi(argv[1]) : LLM_INT8 + 1;
     for (int dtype = LLM_F32; dtype < types; dtype++) {
@@ -234,5 +329,6 @@ int main(int argc, char **argv) {
         }
     }
     stores();
+    steps();
     return 0;
 }

@@ -88,7 +88,7 @@ var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-
 // the sum of weights in y.
 func softmax(g *gen) {
 	g.begin("softmax")
-	k := softmaxKernel{gen: g, vecs: 16 / g.lanes, top: 0, sum: 1, factor: 3, x: 4, t: 5, y: 6, magic: 7, log2e: 8, ln2: 9, spare: 10}
+	k := softmaxKernel{gen: g, vecs: 16 / g.lanes, top: 0, sum: 1, factor: 3, x: 4, t: 5, y: 6, magic: 7, log2e: 8, ln2: 9, spare: 10, none: 12}
 	g.VBROADCASTSS(g.argMem(atX), g.regs[k.factor])
 	k.largest()
 	for v := range k.vecs {
@@ -117,6 +117,7 @@ type softmaxKernel struct {
 	top, sum, factor  int // largest logit; vecs sums of weights
 	x, t, y           int
 	magic, log2e, ln2 int // constants
+	none              int // 0
 	spare             int // the first of the rest: coefficients and the minimum
 	constants         []operand.Mem
 }
@@ -172,6 +173,7 @@ func (k *softmaxKernel) largest() {
 func (k *softmaxKernel) load() {
 	g := k.gen
 	g.VBROADCASTSS(g.float("magic", roundMagic), g.regs[k.magic])
+	g.zero(k.none)
 	g.VBROADCASTSS(g.float("log2e", log2e), g.regs[k.log2e])
 	g.VBROADCASTSS(g.float("ln2", -ln2), g.regs[k.ln2])
 	for i, f := range append(slices.Clone(expCoefficients), minimum) {
@@ -206,7 +208,7 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	} else {
 		g.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, not)
 	}
-	g.VMOVAPS(x, t)
+	g.VMINPS(g.regs[k.none], x, t)                     // 0 for NaN, whose bits are not to be added to those of y
 	g.VFMADD213PS(g.regs[k.magic], g.regs[k.log2e], t) // t = x·log2e + magic
 	g.VSUBPS(g.regs[k.magic], t, y)                    // y = the power of 2
 	g.VFMADD231PS(y, g.regs[k.ln2], x)                 // x = the rest

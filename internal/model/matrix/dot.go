@@ -38,7 +38,8 @@ func (m *Matrix) dot(sums []float32, x *Input, p, from, to int, s *Scratch) {
 }
 
 // place is where a block of a panel has the byte of an output's weight k, and by how many bits it is
-// shifted there.
+// shifted there. After the scales in F16, and minima, the bytes of 4 k of an output lie side by side, as an
+// instruction takes them, then those of the next output. With 4 bits a byte has the weights of k and k + 4.
 func (m *Matrix) place(c, k int) (at, shift int) {
 	if m.Type == W8A8 {
 		return m.Type.scaleBytes() + k/4*4*Panel + c*4 + k%4, 0

@@ -7,22 +7,17 @@ import (
 
 // An Interval is the 95 % confidence interval of a value, in seconds.
 type Interval struct {
-	Low  Seconds `json:"low"`
-	High Seconds `json:"high"`
+	Low   Seconds `json:"low"`
+	High  Seconds `json:"high"`
+	Rough bool    `json:"rough,omitempty"` // too few independent values: it may miss more often than that
 }
 
 // An estimated value is a mean or a quantile with its 95 % confidence interval, in s.
 type estimated struct {
 	Mean, Low, High float64
+	rough           bool
 	count           int
 }
-
-// batches are what a run is divided into: neighbours in time see the same queue,
-// so single values are not independent, means of long batches nearly are.
-const batches = 20
-
-// student is the 97.5 % quantile of Student's t with batches-1 degrees of freedom.
-const student = 2.093
 
 // leastRequests is how many values it takes for an interval of each objective: for
 // a quantile q, as many as exceed it at least once with 97.5 %, 1 - qⁿ.
@@ -54,7 +49,7 @@ func (w *steadyRun) value(o Objective, from, to int) estimated {
 		}
 	}
 	if lost > 0 && lost > (to-from)/100 {
-		return estimated{math.Inf(1), math.Inf(1), math.Inf(1), to - from}
+		return estimated{Mean: math.Inf(1), Low: math.Inf(1), High: math.Inf(1), count: to - from}
 	}
 	e := estimateOf(values, o.Level)
 	e.Low = max(0, e.Low) // no latency is less
@@ -77,79 +72,114 @@ func (w *steadyRun) latency(m Metric, i int) (seconds float64, counts bool) {
 	return w.done[i] - arrival, true
 }
 
-// estimateOf is the mean (level 0) or the quantile of values in the order of time.
+// estimateOf is the mean (level 0) or the quantile of values in the order of time, which
+// depend on their neighbours.
+//
+// The interval of a quantile is that of the part of the values which exceed it, taken back
+// to values (Woodruff, Confidence intervals for medians and other position measures, JASA
+// 47, 1952). Its centre is the quantile of all values: quantiles of parts of a run are
+// biased. The test of this file counts how often it contains the true value.
 func estimateOf(values []float64, level float64) estimated {
 	n := len(values)
 	if n == 0 {
 		return estimated{}
 	}
 	if level == 0 {
-		mean, half := batchMeans(values)
-		return estimated{mean, mean - half, mean + half, n}
+		e := estimated{Mean: mean(values), count: n}
+		var half float64
+		half, e.rough = halfWidth(values, e.Mean, leastOfMean)
+		e.Low, e.High = e.Mean-half, e.Mean+half
+		return e
 	}
 	sorted := slices.Sorted(slices.Values(values))
 	at := sorted[rank(level, n)-1]
 	if level == 1 {
-		return estimated{at, at, at, n}
+		return estimated{Mean: at, Low: at, High: at, count: n}
 	}
-	if n/batches >= leastOf(level) {
-		low, high := batchQuantiles(values, level)
-		return estimated{at, min(at, low), max(at, high), n}
-	}
-	// How many values exceed the quantile in a batch says how far the rank of the
-	// true one may be away.
 	above := make([]float64, n)
 	for i, v := range values {
 		if v > at {
 			above[i] = 1
 		}
 	}
-	_, half := batchMeans(above)
+	half, rough := halfWidth(above, mean(above), max(leastIndependent, leastAbove/min(level, 1-level)))
 	half = max(half, 1.96*math.Sqrt(level*(1-level)/float64(n)))
-	low := sorted[rank(max(level-half, 0), n)-1]
-	high := math.Inf(1)
-	if level+half < 1 {
-		high = sorted[min(n, rank(level+half, n))-1]
+	e := estimated{Mean: at, Low: math.Inf(-1), High: math.Inf(1), rough: rough, count: n}
+	if level > half {
+		e.Low = sorted[rank(level-half, n)-1]
 	}
-	return estimated{at, low, high, n}
+	if level+half <= 1 {
+		e.High = sorted[rank(level+half, n)-1]
+	}
+	return e
 }
 
-// batchQuantiles is the confidence interval of a quantile from those of batches.
-func batchQuantiles(values []float64, level float64) (low, high float64) {
-	var each [batches]float64
-	mean, square := 0.0, 0.0
-	for b := range each {
-		part := slices.Sorted(slices.Values(values[b*len(values)/batches : (b+1)*len(values)/batches]))
-		each[b] = part[rank(level, len(part))-1]
-		mean += each[b] / batches
-	}
-	for _, q := range each {
-		square += (q - mean) * (q - mean)
-	}
-	half := student * math.Sqrt(square/(batches-1)/batches)
-	return mean - half, mean + half
-}
+// An interval that is not rough has as many independent values, and so many of them beyond
+// its quantile, on the side with fewer. They are chosen so that in at most 5 % of all runs
+// there is such an interval and the true value is outside.
+const (
+	leastIndependent = 40
+	leastAbove       = 5
+	leastOfMean      = 200 // of a mean, which a few large values move
+)
 
-// batchMeans is the mean of values and half of its confidence interval.
-func batchMeans(values []float64) (mean, half float64) {
+// batchings are numbers of batches and the 97.5 % quantiles of Student's t with one degree
+// of freedom less. Long batches depend less on each other, many say more of the variance:
+// the widest interval counts. That choice is ours.
+var batchings = []struct {
+	n       int
+	student float64
+}{{5, 2.776}, {10, 2.262}, {20, 2.093}}
+
+// halfWidth is half of the confidence interval of the mean of values, by batch means. The
+// variance is raised for the dependence r of each batch on the one before, by (1+r)/(1-r)
+// (Tafazzoli and Wilson, Skart, IIE Transactions 43, 2011). It is rough where the values
+// say no more than least independent ones.
+func halfWidth(values []float64, mean, least float64) (half float64, rough bool) {
+	if len(values) < 2*batchings[len(batchings)-1].n {
+		return math.Inf(1), true
+	}
+	single := 0.0 // variance of the mean of independent values
 	for _, v := range values {
-		mean += v
+		single += (v - mean) * (v - mean)
 	}
-	mean /= float64(len(values))
-	if len(values) < 2*batches {
-		return mean, math.Inf(1)
+	n := float64(len(values))
+	single /= n * n
+	most := single
+	for _, b := range batchings {
+		variance := batchVariance(values, mean, b.n)
+		half, most = max(half, b.student*math.Sqrt(variance)), max(most, variance)
 	}
-	square := 0.0
-	for b := range batches {
-		part := values[b*len(values)/batches : (b+1)*len(values)/batches]
-		m := 0.0
+	return half, n*single < least*most
+}
+
+// batchVariance is the variance of the mean of values by that of n batches.
+func batchVariance(values []float64, mean float64, n int) float64 {
+	square, product, last := 0.0, 0.0, 0.0
+	for b := range n {
+		part := values[b*len(values)/n : (b+1)*len(values)/n]
+		sum := 0.0
 		for _, v := range part {
-			m += v
+			sum += v
 		}
-		d := m/float64(len(part)) - mean
+		d := sum/float64(len(part)) - mean
 		square += d * d
+		product += d * last
+		last = d
 	}
-	return mean, student * math.Sqrt(square/(batches-1)/batches)
+	if square == 0 {
+		return 0
+	}
+	r := min(0.8, max(0, product/square+1/float64(n))) // of independent batches the estimate is -1/n
+	return square / float64(n-1) / float64(n) * (1 + r) / (1 - r)
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
 }
 
 // trend is the slope of a line through values, for each of them, and how many

@@ -53,6 +53,9 @@ func (l *Load) Keep(runs *Runs) {
 // does not say.
 const DefaultRequests = 2000
 
+// MostSeeds is how many seeds a search has at most: each keeps its requests in memory.
+const MostSeeds = 100
+
 // NewLoad draws the requests of a plan, with the given number of seeds from the scenario's on
 // (0: 3). A trace has no randomness: it is read once, and its first Duration
 // seconds as it is, or its first Requests ones, are all the load.
@@ -112,6 +115,9 @@ func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 	lengths, _, err := workload.Named(s.Workload)
 	if err != nil {
 		return nil, err
+	}
+	if seeds < 1 || seeds > MostSeeds {
+		return nil, fmt.Errorf("%w: %d seeds: want 1 to %d", ErrLoad, seeds, MostSeeds)
 	}
 	l := &Load{draw: func(seed uint64) (*requestSet, error) {
 		drawn, err := workload.Gamma(lengths, 1, burstiness(p), seed, 0, 0)

@@ -102,14 +102,25 @@ func observe(ctx context.Context, p *scenario.Plan, set *requestSet, seed uint64
 	return set.runs.point(ctx, p, seed, &steadyRun{set: set, rate: rate, slo: slo, horizon: h, whole: true, patient: true})
 }
 
+// run runs the rate, first as if memory were never short, which takes a small part of the time.
 func (w *steadyRun) run(ctx context.Context, p *scenario.Plan, seed uint64) (Point, error) {
+	counting := *w
+	point, err := counting.attempt(ctx, p, seed, true)
+	if errors.Is(err, sim.ErrAmple) {
+		return w.attempt(ctx, p, seed, false)
+	}
+	*w = counting
+	return point, err
+}
+
+func (w *steadyRun) attempt(ctx context.Context, p *scenario.Plan, seed uint64, ample bool) (Point, error) {
 	w.horizon.Requests = max(w.horizon.Requests, w.slo.leastRequests())
 	w.until = w.atLeast()
 	w.check = min(120, w.until/4)
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	config := sim.Config{
-		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: seed,
+		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: seed, Ample: ample,
 		Left: w.leave, First: w.token,
 		Progress: func(now float64, _, _ int) {
 			w.queue = append(w.queue, sample{now, w.waiting})
@@ -305,7 +316,7 @@ func (w *steadyRun) judge(p *Point) {
 	for _, o := range w.slo {
 		v := w.value(o, from, w.next)
 		p.Values = append(p.Values, Seconds(v.Mean))
-		p.Intervals = append(p.Intervals, Interval{Seconds(v.Low), Seconds(v.High)})
+		p.Intervals = append(p.Intervals, Interval{Seconds(v.Low), Seconds(v.High), v.rough})
 		if all := w.value(o, 0, w.next); v.Mean > o.Limit || all.Mean > o.Limit {
 			p.Holds, p.Reason = false, fmt.Sprintf("%s is above its limit", o.Of())
 		}

@@ -141,31 +141,31 @@ func (slo SLO) ValuesOf(requests []workload.Request, left []sim.Departure) []flo
 
 func (t *tally) arrival(i int) float64 { return t.requests[i].Arrival / t.rate }
 
-// grows says that the server falls behind: those who come in the last quarter
-// wait longer for their first token than those of the second by more than 5 % of
-// the time between the two, so less than 95 % is served. That matters where runs
-// are short: a limit of seconds can be kept for a while at any rate.
+// grows is FallsBehind by the time to the first token.
 func (t *tally) grows() bool {
-	quarter := len(t.requests) / 4
-	if quarter == 0 {
-		return false
-	}
-	second, secondAt := t.wait(quarter, 2*quarter)
-	last, lastAt := t.wait(3*quarter, 4*quarter)
-	return last-second > 0.05*(lastAt-secondAt)
+	return FallsBehind(len(t.requests), func(i int) (arrival, seconds float64, known bool) {
+		return t.arrival(i), t.first[i] - t.arrival(i), !math.IsInf(t.first[i], 1)
+	})
 }
 
-// wait is how long requests wait for their first token, on average, and when
-// they come.
-func (t *tally) wait(from, to int) (seconds, at float64) {
-	n := 0.0
-	for i := from; i < to; i++ {
-		if !math.IsInf(t.first[i], 1) {
-			n++
-			seconds += t.first[i] - t.arrival(i)
-			at += t.arrival(i)
+// FallsBehind says that a server serves less than 95 % of what comes: a latency of those n
+// requests that come in the last quarter is longer than that of the second quarter by more
+// than 5 % of the time between the two, on average. That matters where runs are short: a
+// limit of seconds can be kept for a while at any rate. Requests come in the order of
+// arrival; latency is that of the i-th, in seconds, if it is known.
+func FallsBehind(n int, latency func(i int) (arrival, seconds float64, known bool)) bool {
+	mean := func(from, to int) (seconds, at float64) {
+		count := 0.0
+		for i := from; i < to; i++ {
+			if arrival, s, known := latency(i); known {
+				count, seconds, at = count+1, seconds+s, at+arrival
+			}
 		}
+		count = max(count, 1)
+		return seconds / count, at / count
 	}
-	n = max(n, 1)
-	return seconds / n, at / n
+	quarter := n / 4
+	second, secondAt := mean(quarter, 2*quarter)
+	last, lastAt := mean(3*quarter, 4*quarter)
+	return last-second > 0.05*(lastAt-secondAt)
 }

@@ -23,6 +23,13 @@ func (s Setup) Model(block int) (*Model, error) {
 	if err := checkBlock(block); err != nil {
 		return nil, err
 	}
+	m := s.times(block)
+	m.describe = s.describe(m, block)
+	return m, nil
+}
+
+// times are those of Model, without its description.
+func (s Setup) times(block int) *Model {
 	m := &Model{}
 	if s.Linear != nil {
 		m.base = milli * s.Linear.Base
@@ -35,8 +42,7 @@ func (s Setup) Model(block int) (*Model, error) {
 		s.pipeline(m)
 	}
 	s.transfers(m, block)
-	m.describe = s.describe(m, block)
-	return m, nil
+	return m
 }
 
 // roofline: every part is bytes over bandwidth or operations over FLOPS. All
@@ -52,6 +58,7 @@ func (s Setup) roofline(m *Model) {
 	m.weights = (l.ParameterBytes*layers + l.outerBytes()*head) / (bandwidth * e.Weights)
 	m.token = 2 * layers / (flops * e.Compute)
 	m.logits = 2 * head / (flops * e.Compute)
+	m.halfTokens = e.HalfTokens
 	if l.Experts > 0 {
 		m.experts = s.experts(bandwidth*e.Weights, flops*cmp.Or(e.ExpertCompute, e.Compute))
 	}
@@ -70,24 +77,26 @@ func (s Setup) roofline(m *Model) {
 	m.promptPair = pair / (attention * e.PromptAttention)
 	m.promptKV = 2 * kv / (bandwidth * e.Attention)
 
+	// Norms, sums and activation functions read and write the states of each token.
+	m.state = e.Activations * activationBytes * l.activations(s.Workers) / bandwidth
+
 	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
-	m.prompting = milli * e.PromptLayer * float64(l.Layers)
-	m.seq = milli * e.Seq
+	m.prompted = milli * e.PromptBase
+	m.launches = milli * e.PromptLayer * float64(l.Layers)
+	m.seq = milli * (e.Seq + e.ServedSeq)
 }
 
 // allReduce: with tensor parallelism the workers add up their parts of every
 // token's state twice in a layer, after attention and after the feed-forward
-// part. In a ring a worker sends 2(w-1)/w of it.
+// part, or once, if these are parallel. In a ring a worker sends 2(w-1)/w of it.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return
 	}
-	w, times := float64(s.Workers), 2*float64(s.LLM.Layers)
-	m.base += times * micro * cmp.Or(s.Engine.AllReduce, s.GPU.LinkLatency)
+	w, times := float64(s.Workers), s.LLM.allReduces()*float64(s.LLM.Layers)
+	m.reduce = times * micro * cmp.Or(s.Engine.AllReduce, s.GPU.LinkLatency)
 	state := float64(s.LLM.Hidden) * activationBytes
-	token := times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
-	m.seq += token
-	m.prompt += token
+	m.state += times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 }
 
 // transfers: each worker moves its part of a block, over its own link.
@@ -118,9 +127,13 @@ func (s Setup) describe(m *Model, block int) string {
 			fmt.Fprint(&b, "; ")
 		}
 		fmt.Fprintf(&b, "roofline: %.4g ms (weights %.4g) + %.3g a sequence + %.3g a context token + %.3g a prompt token beyond %.0f",
-			(m.base+m.weights)/milli, m.weights/milli, m.seq/milli, m.context/milli, (m.token+m.prompt)/milli, m.weights/m.token)
-		if m.prompting > 0 {
-			fmt.Fprintf(&b, " and %.3g where there is one", m.prompting/milli)
+			(m.base+m.reduce+m.weights)/milli, m.weights/milli, (m.seq+m.state)/milli, m.context/milli, (m.token+m.prompt+m.state)/milli,
+			max(0, m.weights/m.token-m.halfTokens))
+		if m.prompted > 0 {
+			fmt.Fprintf(&b, " and %.3g where there is one", m.prompted/milli)
+		}
+		if m.launches > 0 {
+			fmt.Fprintf(&b, ", which takes the GPU at least %.3g", m.launches/milli)
 		}
 	}
 	if m.experts.all > 0 {

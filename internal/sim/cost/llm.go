@@ -21,6 +21,10 @@ type LLM struct {
 	Gated      bool `json:"gated"`     // the feed-forward part has three matrices (SwiGLU), not two
 	Vocabulary int  `json:"vocabulary"`
 
+	// Parallel is that attention and the feed-forward part have the same input and are
+	// added up, so that workers add up their parts once in a layer, not twice.
+	Parallel bool `json:"parallel,omitempty"`
+
 	// Of a mixture of experts the feed-forward part is there Experts times, and a token
 	// goes through ExpertsPerToken of them. 0: there is one, for all tokens.
 	Experts         int `json:"experts,omitempty"`
@@ -106,6 +110,26 @@ func (l LLM) matrices(workers int) float64 {
 		return l.layerMatrices(workers) + l.headMatrix(workers)
 	}
 	return l.layerMatrices(workers) + 2*l.headMatrix(workers)
+}
+
+// activations are the elements of a token's states that one worker writes and reads in all
+// layers if each goes through memory once: input, norm and sum of both parts of a layer, and
+// what is between the matrices of the feed-forward part.
+func (l LLM) activations(workers int) float64 {
+	matrices := 2.0
+	if l.Gated {
+		matrices = 3
+	}
+	wide := matrices * float64(max(1, l.ExpertsPerToken)) * float64(l.FFN) / float64(workers)
+	return float64(l.Layers) * (8*float64(l.Hidden) + wide)
+}
+
+// allReduces are those of a layer.
+func (l LLM) allReduces() float64 {
+	if l.Parallel {
+		return 1
+	}
+	return 2
 }
 
 // weightBytes is what the parameters of one worker take. Matrices are shared

@@ -21,15 +21,17 @@ type Work struct {
 	CopyBlocks int // blocks copied on the GPU for copy-on-write
 }
 
-// A Model is how long iterations take: a sum of terms, two of which are the
+// A Model is how long iterations take: a sum of terms, some of which are the
 // larger of two. Immutable, safe for concurrent use.
 type Model struct {
 	describe string
 
 	// All in seconds, of an iteration or of one thing of it.
 	base, seq, context, prompt float64
-	prompting                  float64 // of an iteration that computes prompts
+	prompted, launches         float64 // of an iteration that computes prompts: before the GPU computes, and meanwhile
+	reduce, state              float64 // all-reduces: of an iteration; and of a token, with what its states take in memory
 	weights, token, logits     float64 // linear layers: read the weights, or compute the tokens and the logits
+	halfTokens                 float64 // with so many tokens these are computed at half of the rate
 	experts                    experts // of a mixture: besides weights and token
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
 	swapBlock, swapEach        float64
@@ -48,19 +50,25 @@ func (m *Model) Seconds(w Work) float64 {
 		w.Prompt, w.PromptContext = 0, 0
 	}
 	seqs, prompt := float64(w.Seqs), float64(w.Prompt)
-	t += m.base + m.seq*seqs + m.context*float64(w.Context) + m.prompt*prompt
+	t += m.base + m.seq*seqs
 	// A prompt that is completed counts as one token too many here.
-	if w.Prompt > 0 {
-		t += m.prompting
+	tokens := seqs + prompt
+	gpu := m.context*float64(w.Context) + m.prompt*prompt + m.reduce + m.state*tokens
+	read, compute := m.weights, m.token*tokens+m.logits*seqs
+	if m.halfTokens > 0 && tokens > 0 {
+		compute *= 1 + m.halfTokens/tokens
 	}
-	read, compute := m.weights, m.token*(seqs+prompt)+m.logits*seqs
 	if m.experts.all > 0 {
-		expertRead, expertCompute := m.experts.seconds(seqs + prompt)
+		expertRead, expertCompute := m.experts.seconds(tokens)
 		read, compute = read+expertRead, compute+expertCompute
 	}
-	t += max(read, compute)
-	t += max(m.promptPair*float64(w.PromptContext), m.promptKV*prompt)
-	return t
+	gpu += max(read, compute)
+	gpu += max(m.promptPair*float64(w.PromptContext), m.promptKV*prompt)
+	if w.Prompt > 0 {
+		t += m.prompted
+		gpu = max(gpu, m.launches)
+	}
+	return t + gpu
 }
 
 // Received is the model of a server whose prompts come from another one, as keys and

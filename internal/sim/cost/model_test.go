@@ -107,6 +107,13 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 		"base":             {func(e *Engine) { e.Base = 1 }, one, func(s float64) float64 { return s + 1e-3 }},
 		"layer":            {func(e *Engine) { e.Layer = 1 }, one, func(s float64) float64 { return s + 2e-3 }},
 		"sequence":         {func(e *Engine) { e.Seq = 1 }, seqs, func(s float64) float64 { return s + 1e3 }},
+		"served sequence":  {func(e *Engine) { e.ServedSeq = 1 }, seqs, func(s float64) float64 { return s + 1e3 }},
+		"few tokens":       {func(e *Engine) { e.HalfTokens = 1e6 }, seqs, func(s float64) float64 { return 2 * s }},
+		"activations":      {func(e *Engine) { e.Activations = 1 }, seqs, func(s float64) float64 { return s + 1e6*2*(8*100+2*256)*2e-9 }},
+		"prompt base":      {func(e *Engine) { e.PromptBase = 1e3 }, prompt, func(s float64) float64 { return s + 1 }},
+		"no prompt":        {func(e *Engine) { e.PromptBase, e.PromptLayer = 1, 1 }, one, func(s float64) float64 { return s }},
+		"launches":         {func(e *Engine) { e.PromptLayer = 1e6 }, prompt, func(float64) float64 { return 2e3 }},
+		"hidden launches":  {func(e *Engine) { e.PromptLayer = 1 }, prompt, func(s float64) float64 { return s }},
 		"host link":        {func(e *Engine) { e.HostLink = 0.5 }, Work{SwapBlocks: 1}, func(s float64) float64 { return 2 * s }},
 		"copy":             {func(e *Engine) { e.Copy = 1 }, Work{Swaps: 1}, func(float64) float64 { return 4e-6 }},
 	} {
@@ -149,11 +156,14 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 	require.InEpsilon(t, alone.promptPair/2, two.promptPair, 1e-12)
 	require.InEpsilon(t, alone.swapBlock/2, two.swapBlock, 1e-12)
 	require.InEpsilon(t, alone.copyBlock/2, two.copyBlock, 1e-12)
-	require.InEpsilon(t, token, two.prompt, 1e-12)
-	require.InEpsilon(t, token*1.5, tiny(4).model(t, 16).prompt, 1e-12, "3/4 instead of 1/2")
+	require.InEpsilon(t, token, two.state, 1e-12)
+	require.InEpsilon(t, token*1.5, tiny(4).model(t, 16).state, 1e-12, "3/4 instead of 1/2")
 	s := tiny(2)
 	s.Engine.WorkerLink = 0.5
-	require.InEpsilon(t, 2*token, s.model(t, 16).prompt, 1e-12)
+	require.InEpsilon(t, 2*token, s.model(t, 16).state, 1e-12)
+	parallel := tiny(2)
+	parallel.LLM.Parallel = true
+	require.InEpsilon(t, alone.Seconds(Work{Seqs: 1})/2+(latency+token)/2, parallel.model(t, 16).Seconds(Work{Seqs: 1}), 1e-12, "one all-reduce in a layer")
 }
 
 // Ensure that workers beyond the KV heads keep copies: each still has one head's

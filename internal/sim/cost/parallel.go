@@ -86,10 +86,11 @@ func (s Setup) pipeline(m *Model) {
 	}
 	n := float64(s.stages())
 	m.base += (n - 1) * milli * s.Engine.Base // of each stage
-	for _, part := range []*float64{&m.seq, &m.context, &m.prompt, &m.token, &m.logits, &m.promptPair, &m.promptKV, &m.experts.token} {
+	for _, part := range []*float64{&m.seq, &m.context, &m.prompt, &m.state, &m.token, &m.logits, &m.promptPair, &m.promptKV, &m.experts.token} {
 		*part /= n
 	}
 	m.experts.batches = n
+	m.halfTokens *= n
 	m.base += n * micro * s.GPU.LinkLatency
 	hop := float64(s.LLM.Hidden) * activationBytes / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 	m.seq += hop

@@ -32,9 +32,11 @@ type Linear struct {
 type Engine struct {
 	Weights         float64 `json:"weights"`          // of the memory's bandwidth, when weights are read
 	Compute         float64 `json:"compute"`          // of the FLOPS, in the linear layers
+	HalfTokens      float64 `json:"half_tokens"`      // with so many tokens at once half of Compute is reached: n/(n + HalfTokens) of it with n
 	ExpertCompute   float64 `json:"expert_compute"`   // the same, in the experts of a mixture; 0: Compute
 	Attention       float64 `json:"attention"`        // of the memory's bandwidth, when keys and values are read
 	PromptAttention float64 `json:"prompt_attention"` // of the FLOPS, in attention
+	Activations     float64 `json:"activations"`      // how often the states between the matrices of a layer go through memory
 	Reread          float64 `json:"kv_reread"`        // 0: a key is read once for all query heads that share it; 1: once for each
 	SharedGroup     float64 `json:"kv_shared_group"`  // groups of up to this many query heads have another kernel,
 	SharedReread    float64 `json:"kv_shared_reread"` // for which this is kv_reread
@@ -43,8 +45,10 @@ type Engine struct {
 	AllReduce       float64 `json:"all_reduce_us"`    // of few bytes; 0: what is assumed of the GPU
 	Base            float64 `json:"base_ms"`          // an iteration
 	Layer           float64 `json:"per_layer_ms"`     // what is neither bytes nor operations: launches, norms, gaps
-	PromptLayer     float64 `json:"prompt_layer_ms"`  // the same, more of it where prompts are computed: without CUDA graphs
+	PromptBase      float64 `json:"prompt_base_ms"`   // more of it where prompts are computed
+	PromptLayer     float64 `json:"prompt_layer_ms"`  // launches of a layer where prompts are computed, without CUDA graphs; the GPU computes meanwhile
 	Seq             float64 `json:"per_seq_ms"`       // scheduling, sampling, decoding of text
+	ServedSeq       float64 `json:"served_seq_ms"`    // more of it in a server than in a batch
 	Copy            float64 `json:"per_copy_us"`      // of one copy between GPU and CPU
 }
 
@@ -144,6 +148,8 @@ func (e Engine) check() error {
 		{"attention", e.Attention, 1e-3, 1},
 		{"expert_compute", e.ExpertCompute, 0, 1},
 		{"prompt_attention", e.PromptAttention, 1e-3, 1},
+		{"half_tokens", e.HalfTokens, 0, 1e9},
+		{"activations", e.Activations, 0, 1e9},
 		{"kv_reread", e.Reread, 0, 1},
 		{"kv_shared_group", e.SharedGroup, 0, maxHeads},
 		{"kv_shared_reread", e.SharedReread, 0, 1},
@@ -152,8 +158,10 @@ func (e Engine) check() error {
 		{"all_reduce_us", e.AllReduce, 0, 1e9},
 		{"base_ms", e.Base, 0, 1e9},
 		{"per_layer_ms", e.Layer, 0, 1e9},
+		{"prompt_base_ms", e.PromptBase, 0, 1e9},
 		{"prompt_layer_ms", e.PromptLayer, 0, 1e9},
 		{"per_seq_ms", e.Seq, 0, 1e9},
+		{"served_seq_ms", e.ServedSeq, 0, 1e9},
 		{"per_copy_us", e.Copy, 0, 1e9},
 	} {
 		if err := within(f.name, f.value, f.least, f.most); err != nil {

@@ -176,21 +176,11 @@ func values(slo capacity.SLO, requests []workload.Request, answers []Answer) []f
 	return slo.ValuesOf(requests, left)
 }
 
-// falls says that the servers fall behind. A plan looks at first tokens, which do not wait
-// for decode servers; here whole answers of the last quarter take longer
-// than those of the first by more than 5 % of the time between the two.
+// falls is that the servers fall behind. A plan looks at first tokens, which do not wait
+// for decode servers; here it is whole answers.
 func falls(answers []Answer) bool {
-	quarter := len(answers) / 4
-	mean := func(part []Answer) (seconds, at float64) {
-		n := 0.0
-		for _, a := range part {
-			if !a.Refused {
-				seconds, at, n = seconds+a.Done-a.Arrival, at+a.Arrival, n+1
-			}
-		}
-		return seconds / max(1, n), at / max(1, n)
-	}
-	first, firstAt := mean(answers[:quarter])
-	last, lastAt := mean(answers[3*quarter:])
-	return last-first > 0.05*(lastAt-firstAt)
+	return capacity.FallsBehind(len(answers), func(i int) (arrival, seconds float64, known bool) {
+		a := &answers[i]
+		return a.Arrival, a.Done - a.Arrival, !a.Refused
+	})
 }

@@ -96,27 +96,25 @@ func (b *bench) published(p cost.Published, e cost.Engine) error {
 		return fmt.Sprintf("%.4g tokens/s", p.Value*p.Seconds()/seconds)
 	}
 	kind, tolerance, ok := chart.Predicted, "within 35 %", math.Abs(off) <= worstError
-	if cause := missCause(p); !ok && cause != "" {
-		kind, tolerance, ok = chart.KnownMiss, cause, math.Abs(off) <= 2*worstError
+	if cause, most := missCause(p); !ok && cause != "" {
+		kind, tolerance, ok = chart.KnownMiss, cause, math.Abs(off) <= most
 	}
 	b.check(kind, item, show(p.Seconds()), show(seconds), fmt.Sprintf("%+.0f %% of the time", 100*off), tolerance, ok)
 	return nil
 }
 
 // missCause is why a prediction of a point is farther off than others, as far as it is
-// known; "": it is not.
-func missCause(p cost.Published) string {
+// known, and how far it then may be; "": it is not known.
+func missCause(p cost.Published) (cause string, most float64) {
 	switch {
-	case p.Engine == "tensorrt-llm" && p.Release == "0.6.1" && p.GPU == "h100-80gb":
-		return "the fitted half has long answers only of models with grouped heads, and long prompts only of large models"
 	case p.Engine == "tensorrt-llm" && p.Model == "falcon-180b" && p.Metric == "first_token_ms":
-		return "Falcon 180B was built with GEMM plugins, the others without; its short prompts are held out"
-	case p.Engine == "vllm" && p.Model == "qwen2.5-0.5b":
-		return "a model so small waits for the host: the publication names the processor, not its load; on five hosts this release takes 2.2 to 5.2 ms a token"
-	case p.Engine == "vllm" && p.Metric == "first_token_ms":
-		return "a single short prompt waits for the host, as the smallest model does"
-	case p.Engine == "vllm" && p.GPU == "rtx-4090" && p.Workers > 1:
-		return "how the GPUs reach each other over PCIe is not published"
+		return "Falcon 180B was built with GEMM plugins, the others without; its short prompts are held out", 0.5
+	case p.Engine == "vllm" && p.Model == "qwen2.5-0.5b" && p.Metric == "closed_tokens_per_s":
+		return "what a sequence takes in the server is fitted to 4 and 8 clients of larger models; 32 of so small a one are held out on every GPU", 1.75
+	case p.Engine == "vllm" && p.Metric == "token_ms" && p.Prompt > 20000:
+		return "a long sequence that is alone does not fill the GPU, which no term says", 0.7
+	case p.Engine == "vllm" && (p.Metric == "first_token_ms" || p.Metric == "token_ms"):
+		return "a single short prompt, and a token of it, wait for the host: the publication names the processor, not its load; on five hosts this release takes 2.2 to 5.2 ms a token of the smallest model", 0.7
 	}
-	return ""
+	return "", 0
 }

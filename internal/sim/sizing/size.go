@@ -157,8 +157,8 @@ func open(q Question) (*sizer, *capacity.Runs, error) {
 	if !(q.Target >= 0) || math.IsInf(q.Target, 0) {
 		return nil, nil, fmt.Errorf("%w: a target of %v requests a second", scenario.ErrScenario, q.Target)
 	}
-	if q.Seeds < 0 || !(q.Precision >= 0) || q.Precision > 1 {
-		return nil, nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want seeds of at least 1 and a part of 0 to 1", scenario.ErrScenario, q.Seeds, q.Precision)
+	if q.Seeds < 0 || q.Seeds > capacity.MostSeeds || !(q.Precision >= 0) || q.Precision > 1 {
+		return nil, nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want 1 to %d seeds and a part of 0 to 1", scenario.ErrScenario, q.Seeds, q.Precision, capacity.MostSeeds)
 	}
 	if q.Precision == 0 {
 		q.Precision = 0.02

@@ -201,35 +201,6 @@ func (r *Report) atCapacity() capacity.Point {
 	return r.Capacity.Confirmed[max(0, i)]
 }
 
-// lasts says for how long the rate was tried, and with which values.
-func (r *Report) lasts() string {
-	c := r.Capacity
-	p := r.atCapacity()
-	if c.Tried == 1 {
-		return fmt.Sprintf("it held for %.0f s of arrivals", p.Span)
-	}
-	return fmt.Sprintf("it, or a higher rate, held for %.0f s of arrivals under %s; %s/s hold under most of them, and 3 %% more do not", p.Span, seeds(c), rate(c.Most))
-}
-
-// seeds says under which the answer holds.
-func seeds(c capacity.Capacity) string {
-	if c.Held == c.Tried {
-		return fmt.Sprintf("all of %d seeds", c.Tried)
-	}
-	return fmt.Sprintf("%d of %d seeds", c.Held, c.Tried)
-}
-
-// intervals are the objectives' values with what chance leaves open.
-func (r *Report) intervals() string {
-	p := r.atCapacity()
-	var all []string
-	for i, o := range r.slo {
-		v := p.Intervals[i]
-		all = append(all, fmt.Sprintf("%s %s (95 %%: %s to %s)", o.Of(), seconds(float64(p.Values[i])), seconds(float64(v.Low)), seconds(float64(v.High))))
-	}
-	return strings.Join(all, ", ")
-}
-
 // searched says what was done about latency near the knee.
 func (r *Report) searched() string {
 	n, above := 0, 0

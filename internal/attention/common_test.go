@@ -1,0 +1,63 @@
+package attention
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sharing is three sequences of some lengths whose first 1,024 tokens lie in the same blocks.
+func sharing(lens ...int) *problem {
+	p := newProblem(rand.New(rand.NewPCG(5, 6)), problemSpec{
+		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: F16}, heads: 4, lens: lens, queries: []int{1, 1, 1}, common: 1024,
+	})
+	return p
+}
+
+func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {
+	runner := newRunner(t, 2)
+	for _, c := range []struct {
+		name    string
+		change  func(p *problem)
+		wantErr string
+	}{
+		{"common", func(*problem) {}, ""},
+		{"longer than what is common", func(p *problem) { p.batch.CommonPrefix = 1040 }, "the first 1040 tokens are not common"},
+		{"another block in the last sequence", func(p *problem) {
+			table := p.batch.BlockTables[2*p.batch.TableStride:]
+			table[3], table[4] = table[4], table[3]
+		}, "entry 3 of the block table of sequence 0"},
+		{"another block below the window", func(p *problem) {
+			p.batch.SlidingWindow = 600 // sequence 0 reaches only what is after the prefix
+			p.batch.BlockTables[3] = -1
+		}, ""},
+		{"no block where another sequence reaches", func(p *problem) {
+			p.batch.SlidingWindow = 600
+			p.batch.BlockTables[50] = -1
+		}, "entry 50 of the block table of sequence 0 is block -1"},
+		{"the first sequence has no queries", func(p *problem) {
+			p.batch.QueryStart = []int32{0, 0, 1, 2}
+			for i := range p.batch.TableStride {
+				p.batch.BlockTables[i] = math.MaxInt32
+			}
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := sharing(3000, 1100, 1200)
+			c.change(p)
+			err := runner.Forward(&p.cache, &p.batch)
+			if c.wantErr != "" {
+				require.ErrorIs(t, err, ErrArgument)
+				require.ErrorContains(t, err, c.wantErr)
+				return
+			}
+			require.NoError(t, err)
+			got := append([]float32{}, p.out...)
+			p.batch.CommonPrefix = 0
+			require.NoError(t, runner.Forward(&p.cache, &p.batch))
+			require.Equal(t, p.out, got)
+		})
+	}
+}

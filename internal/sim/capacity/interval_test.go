@@ -1,0 +1,148 @@
+package capacity
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
+)
+
+// A process is values that depend on each other, whose true mean and quantiles are known.
+type process struct {
+	name string
+	fill func(rng *rand.Rand, values []float64)
+	mean float64
+	at   func(level float64) float64 // quantile
+}
+
+// waits are the waiting times of an M/M/1 queue with services of 1 s on average, from
+// steady state on (Lindley's recursion).
+func waits(load float64) process {
+	return process{
+		name: fmt.Sprintf("M/M/1 at load %v", load),
+		fill: func(rng *rand.Rand, values []float64) {
+			wait := 0.0
+			if rng.Float64() < load {
+				wait = rng.ExpFloat64() / (1 - load)
+			}
+			for i := range values {
+				values[i] = wait
+				wait = max(0, wait+rng.ExpFloat64()-rng.ExpFloat64()/load)
+			}
+		},
+		mean: load / (1 - load),
+		at:   func(level float64) float64 { return math.Log(load/(1-level)) / (1 - load) },
+	}
+}
+
+// lognormal are exponentials of normal values, each of which has a correlation with the one
+// before.
+func lognormal(correlation float64) process {
+	return process{
+		name: fmt.Sprintf("lognormal, correlation %v", correlation),
+		fill: func(rng *rand.Rand, values []float64) {
+			x := rng.NormFloat64()
+			for i := range values {
+				values[i] = math.Exp(x)
+				x = correlation*x + math.Sqrt(1-correlation*correlation)*rng.NormFloat64()
+			}
+		},
+		mean: math.Exp(0.5),
+		at:   func(level float64) float64 { return math.Exp(math.Sqrt2 * math.Erfinv(2*level-1)) },
+	}
+}
+
+// A coverage is of intervals of one level, in parts of all runs.
+type coverage struct {
+	inside float64 // contain the truth
+	stated float64 // are not called rough
+	missed float64 // are not, and do not contain it
+}
+
+// levels are a mean and quantiles.
+var levels = []float64{0, 0.5, 0.9, 0.99}
+
+// cover counts intervals of n values in as many runs, for each of levels.
+func cover(p process, n, runs int) []coverage {
+	rng := rand.New(rand.NewPCG(1, uint64(n)))
+	all := make([]coverage, len(levels))
+	values := make([]float64, n)
+	each := 1 / float64(runs)
+	for range runs {
+		p.fill(rng, values)
+		for i, level := range levels {
+			truth := p.mean
+			if level > 0 {
+				truth = p.at(level)
+			}
+			e, c := estimateOf(values, level), &all[i]
+			inside := e.Low <= truth && truth <= e.High
+			if inside {
+				c.inside += each
+			}
+			if !e.rough {
+				c.stated += each
+			}
+			if !e.rough && !inside {
+				c.missed += each
+			}
+		}
+	}
+	return all
+}
+
+// Ensure that 95 % intervals contain the true value in 95 % of all runs: of independent
+// values, of latencies that depend on their neighbours, and of a queue, with as many
+// requests as come in an hour at 1 and at 5 requests/s. Where these are too few, as for the
+// 99th percentile at a high load, intervals are called rough, and in 5 % of the runs at
+// most is there one that is not and misses (8 % here: two standard deviations of 200 runs).
+func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
+	level.SkipQuick(t)
+	for _, p := range []struct {
+		process
+		enough bool // 3,600 values say enough
+	}{{lognormal(0), true}, {lognormal(0.9), true}, {waits(0.5), true}, {waits(0.8), false}, {waits(0.9), false}} {
+		for _, n := range []int{400, 3600, 18_000} {
+			t.Run(fmt.Sprintf("%s, %d values", p.name, n), func(t *testing.T) {
+				for i, c := range cover(p.process, n, 200) {
+					t.Logf("level %v: %.3f inside, %.3f stated, %.3f stated and missed", levels[i], c.inside, c.stated, c.missed)
+					require.LessOrEqual(t, c.missed, 0.08, "level %v", levels[i])
+					if p.enough && n >= 3600 {
+						require.GreaterOrEqual(t, c.inside, 0.95, "level %v", levels[i])
+					}
+					if p.enough && n == 18_000 {
+						require.GreaterOrEqual(t, c.stated, 0.9, "level %v", levels[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+// Ensure that intervals of independent values are at most twice as wide as they have to be.
+func TestIntervalsAreNotTooWide(t *testing.T) {
+	const n, runs = 3600, 20
+	rng := rand.New(rand.NewPCG(3, 4))
+	values := make([]float64, n)
+	for _, level := range []float64{0.5, 0.9, 0.99} {
+		width := 0.0
+		for range runs {
+			for i := range values {
+				values[i] = rng.Float64()
+			}
+			e := estimateOf(values, level)
+			width += (min(e.High, 1) - e.Low) / runs
+		}
+		require.Less(t, width, 2*2*1.96*math.Sqrt(level*(1-level)/n), "level %v", level)
+	}
+}
+
+func TestTooFewValuesHaveARoughIntervalWithoutAnEnd(t *testing.T) {
+	e := estimateOf([]float64{1, 2, 3}, 0.99)
+	require.True(t, e.rough)
+	require.True(t, math.IsInf(e.High, 1))
+}

@@ -1,0 +1,53 @@
+package sizing
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"llmmemory/internal/sim/capacity"
+)
+
+// lasts says for how long the rate was tried, and with which values.
+func (r *Report) lasts() string {
+	c := r.Capacity
+	p := r.atCapacity()
+	if c.Tried == 1 {
+		return fmt.Sprintf("it held for %.0f s of arrivals", p.Span)
+	}
+	return fmt.Sprintf("it, or a higher rate, held for %.0f s of arrivals under %s; %s/s hold under most of them, and 3 %% more do not", p.Span, seeds(c), rate(c.Most))
+}
+
+// seeds says under which the answer holds.
+func seeds(c capacity.Capacity) string {
+	if c.Held == c.Tried {
+		return fmt.Sprintf("all of %d seeds", c.Tried)
+	}
+	return fmt.Sprintf("%d of %d seeds", c.Held, c.Tried)
+}
+
+// intervals are the objectives' values with what chance leaves open.
+func (r *Report) intervals() string {
+	p := r.atCapacity()
+	var all []string
+	rough := ""
+	for i, o := range r.slo {
+		v := p.Intervals[i]
+		all = append(all, fmt.Sprintf("%s %s (%s)", o.Of(), seconds(float64(p.Values[i])), interval(v)))
+		if v.Rough {
+			rough = ". Rough: too few independent answers for 95 %, the true value may be farther away"
+		}
+	}
+	return strings.Join(all, ", ") + rough
+}
+
+func interval(v capacity.Interval) string {
+	level := "95 %"
+	if v.Rough {
+		level = "rough"
+	}
+	if math.IsInf(float64(v.High), 1) {
+		return fmt.Sprintf("%s: at least %s", level, seconds(float64(v.Low)))
+	}
+	return fmt.Sprintf("%s: %s to %s", level, seconds(float64(v.Low)), seconds(float64(v.High)))
+}

@@ -1,0 +1,215 @@
+// Package ample schedules as vLLM V1 does where memory is never short and no two requests
+// share a block. Then a step follows from few numbers, and costs the same whatever the
+// batch is: what runs and decodes is only counted, and when each request ends is known
+// when its prompt is complete. ErrAmple says that this is not so; then package sched has to
+// schedule from the beginning. Requests that memory or a prefix hit would treat differently
+// may not live here.
+package ample
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrAmple is wrapped when memory is short, or a request is none that this package knows.
+var ErrAmple = errors.New("memory is not ample")
+
+// Config is what vLLM calls these. NumGPUBlocks is without the null block.
+type Config struct {
+	NumGPUBlocks, BlockSize         int
+	MaxNumBatchedTokens, MaxNumSeqs int
+	MaxModelLen                     int
+	Watermark                       float64 // part of the blocks that admission leaves free
+}
+
+// A Prefill is a chunk of a prompt.
+type Prefill struct {
+	ID            int32
+	Start, Tokens int
+	Last          bool // the prompt is complete: it generates a token
+}
+
+// A Step is what runs together. Its arrays are used again.
+type Step struct {
+	Prefills []Prefill // in the order of admission
+	Decodes  int       // requests
+	Context  int       // tokens that these attend to, together
+}
+
+// A Scheduler takes requests first come, first served. It is not safe for concurrent use.
+type Scheduler struct {
+	config    Config
+	watermark int // blocks
+	now       int // number of the step
+
+	requests []request // by id
+	waiting  []int32   // from head on, in the order of arrival
+	head     int
+	partial  int32 // the request whose prompt is not complete, the last of those that run; -1: none
+
+	running int       // requests
+	decodes int       // of these, past their prompts
+	context int       // tokens of decodes
+	tokens  int       // in blocks
+	used    int       // blocks
+	ends    [][]int32 // requests whose last token comes with step number i modulo the length
+	grow    []int     // decodes that need a block in step number i modulo the block size
+	done    []int32   // requests of this step that end with their first token
+}
+
+type request struct{ prompt, output, computed int }
+
+// New makes a scheduler. A step must have room for the decodes of all sequences.
+func New(c Config) (*Scheduler, error) {
+	if c.NumGPUBlocks < 1 || c.BlockSize < 1 || c.MaxNumSeqs < 1 || c.MaxModelLen < 2 || c.MaxNumBatchedTokens < c.MaxNumSeqs || !(c.Watermark >= 0) {
+		return nil, fmt.Errorf("%w: %+v", ErrAmple, c)
+	}
+	return &Scheduler{
+		config: c, partial: -1, watermark: int(min(c.Watermark, 1) * float64(c.NumGPUBlocks+1)),
+		ends: make([][]int32, c.MaxModelLen), grow: make([]int, c.BlockSize),
+	}, nil
+}
+
+// Add puts a request at the end of the waiting ones. Ids of requests that have ended come
+// again.
+func (s *Scheduler) Add(id int32, prompt, output int) error {
+	if prompt < 1 || output < 1 || prompt > s.config.MaxModelLen-output || s.blocks(prompt+output) > s.config.NumGPUBlocks {
+		return fmt.Errorf("%w: a prompt of %d tokens and an answer of %d", ErrAmple, prompt, output)
+	}
+	if int(id) >= len(s.requests) {
+		s.requests = append(s.requests, make([]request, int(id)+1-len(s.requests))...)
+	}
+	s.requests[id] = request{prompt: prompt, output: output}
+	if 2*s.head >= len(s.waiting) {
+		s.waiting, s.head = s.waiting[:copy(s.waiting, s.waiting[s.head:])], 0
+	}
+	s.waiting = append(s.waiting, id)
+	return nil
+}
+
+func (s *Scheduler) blocks(tokens int) int {
+	return (tokens + s.config.BlockSize - 1) / s.config.BlockSize
+}
+
+// Step is the next step (vllm/v1/RULES.md §14): what runs goes on, in the order of
+// admission, so that decodes come before the prompt that is not complete; then the first
+// of those that wait are admitted as long as there are tokens and sequences left.
+func (s *Scheduler) Step(step *Step) error {
+	s.now++
+	s.done = s.done[:0]
+	step.Prefills = step.Prefills[:0]
+	s.context += s.decodes
+	s.tokens += s.decodes
+	s.used += s.grow[s.now%s.config.BlockSize]
+	step.Decodes, step.Context = s.decodes, s.context
+	budget := s.config.MaxNumBatchedTokens - s.decodes
+	if id := s.partial; id >= 0 && budget > 0 {
+		budget -= s.prefill(step, id, budget)
+	}
+	if s.used > s.config.NumGPUBlocks {
+		return fmt.Errorf("%w: %d blocks of %d are needed", ErrAmple, s.used, s.config.NumGPUBlocks)
+	}
+	for budget > 0 && s.running < s.config.MaxNumSeqs && s.head < len(s.waiting) {
+		id := s.waiting[s.head]
+		need := s.blocks(s.requests[id].prompt) // the whole prompt has to fit, whatever of it is computed now
+		if s.running > 0 {
+			need += s.watermark
+		}
+		if need > s.config.NumGPUBlocks-s.used {
+			return fmt.Errorf("%w: %d blocks for a prompt, %d of %d are used", ErrAmple, need, s.used, s.config.NumGPUBlocks)
+		}
+		s.head++
+		s.running++
+		budget -= s.prefill(step, id, budget)
+	}
+	return nil
+}
+
+// prefill computes as much of a prompt as there are tokens for, and returns how many.
+func (s *Scheduler) prefill(step *Step, id int32, budget int) int {
+	r := &s.requests[id]
+	n := min(r.prompt-r.computed, budget)
+	s.used += s.blocks(r.computed+n) - s.blocks(r.computed)
+	s.tokens += n
+	last := r.computed+n == r.prompt
+	step.Prefills = append(step.Prefills, Prefill{ID: id, Start: r.computed, Tokens: n, Last: last})
+	r.computed += n
+	s.partial = id
+	if !last {
+		return n
+	}
+	s.partial = -1
+	if r.output == 1 {
+		s.done = append(s.done, id)
+		return n
+	}
+	s.decodes++
+	s.context += r.prompt
+	end := s.now + r.output - 1
+	s.ends[end%len(s.ends)] = append(s.ends[end%len(s.ends)], id)
+	s.grow[s.grows(r, end)]++
+	return n
+}
+
+// grows is in which steps, modulo the block size, a request that ends with a step needs a
+// block: when it has filled those it has.
+func (s *Scheduler) grows(r *request, end int) int {
+	first := end - r.output + 2 // with the first token of the answer as input
+	size := s.config.BlockSize
+	return ((first-r.prompt)%size + size) % size
+}
+
+// Finish ends the requests whose last token comes with the step, and appends them to done,
+// in the order of the rows: prompts, then decodes.
+func (s *Scheduler) Finish(done []int32) []int32 {
+	ends := &s.ends[s.now%len(s.ends)]
+	done = append(done, s.done...)
+	done = append(done, *ends...)
+	for _, id := range s.done {
+		s.free(s.requests[id].prompt)
+	}
+	for _, id := range *ends {
+		r := &s.requests[id]
+		length := r.prompt + r.output - 1 // the last token is not computed
+		s.free(length)
+		s.decodes--
+		s.context -= length
+		s.grow[s.grows(r, s.now)]--
+	}
+	*ends = (*ends)[:0]
+	return done
+}
+
+func (s *Scheduler) free(length int) {
+	s.running--
+	s.tokens -= length
+	s.used -= s.blocks(length)
+}
+
+// Used is how many blocks are in use, and how many tokens are in them.
+func (s *Scheduler) Used() (blocks, tokens int) { return s.used, s.tokens }
+
+// Check reports a sum that is not that of the requests.
+func (s *Scheduler) Check() error {
+	decodes, used, tokens, context := 0, 0, 0, 0
+	count := func(length int) { used, tokens = used+s.blocks(length), tokens+length }
+	for i, ends := range s.ends {
+		for _, id := range ends {
+			r := &s.requests[id]
+			left := ((i-s.now)%len(s.ends) + len(s.ends)) % len(s.ends) // steps
+			length := r.prompt + r.output - 1 - left
+			count(length)
+			decodes, context = decodes+1, context+length
+		}
+	}
+	running := decodes
+	if s.partial >= 0 {
+		count(s.requests[s.partial].computed)
+		running++
+	}
+	if decodes != s.decodes || context != s.context || used != s.used || tokens != s.tokens || running != s.running {
+		return fmt.Errorf("%d decodes of %d, context %d of %d, %d blocks of %d, %d tokens of %d, %d running of %d",
+			s.decodes, decodes, s.context, context, s.used, used, s.tokens, tokens, s.running, running)
+	}
+	return nil
+}
