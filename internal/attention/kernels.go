@@ -9,7 +9,8 @@ type kernels interface {
 
 	// scores computes rows × (16·n) products q·k. q has rows of size floats; keys
 	// are n tiles; row i of the result starts at i·scoreStride. The products of sum
-	// elements, a multiple of 4, are added up in order, and then these sums.
+	// elements, a multiple of 4, are added up in order, and then these sums. Meanwhile
+	// it asks for memory at the addresses in the list k.ahead, as integerScores does.
 	scores(k *call, q []float32, rows, size, sum int, keys []float32, n int, out []float32)
 
 	// integerScores is scores of quantized queries and packed keys: rows of pairs
@@ -115,6 +116,7 @@ type call struct {
 	_         float32
 	count     int
 	room      unsafe.Pointer // for two tiles of float16, aligned to 64 bytes
+	ahead     unsafe.Pointer // addresses of what is read next
 }
 
 // fastest is the best that the processor can do.

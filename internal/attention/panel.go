@@ -1,6 +1,9 @@
 package attention
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // attendPanel is the way that any layout, type and number of rows can take: the
 // partition is unpacked to float32 or float16 once, and then read by blocks of the
@@ -14,6 +17,28 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	for at := r0; at < r1; at += rowBlock {
 		r.attendRows(w, at, min(r1, at+rowBlock), part)
 	}
+}
+
+// expect lists the blocks of an item's next partition, a piece for each time that the
+// kernels go through the queries of some rows. Asking for them all at once would
+// keep other reading waiting.
+func (r *Runner) expect(w *scratch, it *item, head, part int) {
+	c, n := r.cache, 0
+	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()
+	to := min((part+2)*PartitionSize, w.rows[len(w.rows)-1].to)
+	if part+1 == it.part1 || !tiled(c) {
+		to = 0
+	}
+	for token := (part + 1) * PartitionSize; token < to; token += tileTokens {
+		key, value := r.tileAt(max(0, it.seq), it.kvHead+head, token)
+		for at := 0; at < bytes; at += piece {
+			w.ahead[n], w.ahead[n+bytes/piece] = unsafe.Add(key, at), unsafe.Add(value, at)
+			n++
+		}
+		n += bytes / piece
+	}
+	w.ahead[n] = nil
+	w.call.ahead = unsafe.Pointer(&w.ahead[0])
 }
 
 // attendRows computes the results of rows r0 to r1-1.

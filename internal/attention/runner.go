@@ -33,6 +33,7 @@ func NewRunner(pool *parallel.Pool) *Runner {
 	r := &Runner{pool: pool, kernels: fastest, workers: make([]scratch, pool.Size())}
 	for i := range r.workers {
 		w := &r.workers[i]
+		w.call.ahead = unsafe.Pointer(&w.ahead[0])
 		w.call.room = unsafe.Pointer(&w.room[-uintptr(unsafe.Pointer(&w.room))&63])
 	}
 	return r
@@ -112,6 +113,8 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 		if r.fused(it, each) && r.attendTiles(w, it, h, part) {
 			continue
 		}
+		r.expect(w, it, h, part)
+		r.expect(w, it, h, part)
 		r.attendPanel(w, max(0, it.seq), it.kvHead+h, r0, r1, part)
 	}
 }

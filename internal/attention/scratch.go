@@ -43,9 +43,13 @@ type scratch struct {
 	// an even number, values from firstValue on, and what comes after them.
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
-	scales     [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
-	call       call
-	room       [2*tileTokens*MaxHeadSize*2 + 64]byte // for the call's, which is aligned
+
+	// Addresses in the next partition, which the kernels ask for while they multiply
+	// with the keys of this one, and nil after the last.
+	ahead  [2*tiles*4 + 1]unsafe.Pointer
+	scales [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
+	call   call
+	room   [2*tileTokens*MaxHeadSize*2 + 64]byte // for the call's, which is aligned
 }
 
 // A row is one query head of one query token.

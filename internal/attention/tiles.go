@@ -78,29 +78,28 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	for i := range tilesAhead {
 		w.tiles[last+i] = w.tiles[last-1]
 		if token := next + i*tileTokens; token < w.rows[0].to {
-			w.tiles[last+i] = r.keyTile(seq, kvHead, token)
+			w.tiles[last+i], _ = r.tileAt(seq, kvHead, token)
 		}
 	}
 }
 
-// keyTile is where the keys of 16 tokens are.
-func (r *Runner) keyTile(seq, kvHead, token int) unsafe.Pointer {
+// tileAt is where the keys and values of 16 tokens are, from a multiple of 16 on.
+func (r *Runner) tileAt(seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
-	at := c.start(r.batch.blockOf(c, seq, token), kvHead)
-	return unsafe.Pointer(&c.Key[at+token%c.BlockSize*c.HeadSize*c.DType.Size()])
+	at := c.start(r.batch.blockOf(c, seq, token), kvHead) + token%c.BlockSize*c.HeadSize*c.DType.Size()
+	return unsafe.Pointer(&c.Key[at]), unsafe.Pointer(&c.Value[at])
 }
 
 // tile is where the keys and values of 16 tokens are, from a multiple of 16 on;
 // where their scales are is noted as those of tile i.
 func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
-	block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
-	at := c.start(block, kvHead) + place*c.HeadSize*c.DType.Size()
 	if c.DType == Int8 {
+		block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
 		w.scales[2*i] = unsafe.Pointer(&c.Scales(c.KeyScales, block, kvHead)[place])
 		w.scales[2*i+1] = unsafe.Pointer(&c.Scales(c.ValueScales, block, kvHead)[place])
 	}
-	return unsafe.Pointer(&c.Key[at]), unsafe.Pointer(&c.Value[at])
+	return r.tileAt(seq, kvHead, token)
 }
 
 // copyScales puts the scales of n tiles side by side, from tile0 on.

@@ -44,6 +44,7 @@ const (
 	atZ         = 88
 	atCount     = 96
 	atRoom      = 104
+	atAhead     = 112
 )
 
 // Sizes that the package and its assembly agree on, in bytes.

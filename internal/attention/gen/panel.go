@@ -74,7 +74,7 @@ func panels(g *gen) {
 // panelScores computes products of groups × n rows with some tiles of keys, two
 // registers of tokens at a time. in: queries; data: keys; out: products; n: tiles,
 // which is used up; size: elements of a head; first: elements of a sum, a multiple
-// of 4. With integers an element is a pair of them, and all are one sum.
+// of 4; ahead: addresses of 16·size bytes to ask for, and 0; those taken are used up. With integers an element is a pair of them, and all are one sum.
 func panelScores(g *gen, n int, integers bool) {
 	name := "scoresPanel%d"
 	if integers {
@@ -130,9 +130,10 @@ func (g *gen) panelTiles(n, vecs int, integers bool, keys, out reg.Register) {
 			k[1] = k[0]
 		}
 		g.MOVQ(operand.I32(0), g.argMem(atCount))
+		ahead := g.nextAhead(in)
 		sum := g.label("sum")
 		g.Label(sum)
-		g.panelSum(n, vecs, half, integers, k, in)
+		g.panelSum(n, vecs, half, integers, k, in, ahead)
 		g.addSums(n, vecs, to, g.argMem(atCount), 0)
 		done := g.arg(atFirst)
 		g.ADDQ(g.argMem(atCount), done)
@@ -144,9 +145,22 @@ func (g *gen) panelTiles(n, vecs int, integers bool, keys, out reg.Register) {
 	})
 }
 
+// nextAhead takes the next address from the list ahead, which 0 ends; after the
+// end it is another address, which is in the cache.
+func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
+	list, after, ahead := g.arg(atAhead), g.GP64(), g.GP64()
+	g.LEAQ(mem(list, 8), after)
+	g.MOVQ(mem(list, 0), ahead)
+	g.TESTQ(ahead, ahead)
+	g.CMOVQEQ(other, ahead)
+	g.CMOVQNE(after, list)
+	g.MOVQ(list, g.argMem(atAhead))
+	return ahead
+}
+
 // panelSum sums products over the next elements of a sum, or over those that are
-// left.
-func (g *gen) panelSum(n, vecs, half int, integers bool, k [2]reg.GPVirtual, in reg.Register) {
+// left, and asks for a cache line after each four of them.
+func (g *gen) panelSum(n, vecs, half int, integers bool, k [2]reg.GPVirtual, in reg.Register, ahead reg.GPVirtual) {
 	for i := range n * vecs {
 		g.zero(i)
 	}
@@ -157,7 +171,11 @@ func (g *gen) panelSum(n, vecs, half int, integers bool, k [2]reg.GPVirtual, in 
 	g.CMOVQGT(g.argMem(atFirst), elements)
 	g.SHRQ(operand.U8(2), elements)
 	q := g.newRows(from, atInStride, n)
-	g.loop(elements, func() { g.panelElements(n, vecs, half, integers, k, q) })
+	g.loop(elements, func() {
+		g.panelElements(n, vecs, half, integers, k, q)
+		g.PREFETCHT1(mem(ahead, 0))
+		g.ADDQ(operand.I32(64), ahead)
+	})
 	if integers {
 		g.toFloat(n * vecs)
 	}
