@@ -197,7 +197,7 @@ bench: $(B)/bench/bench $(B)/bench/cache llmbench llmserve
 	@echo
 	@$(B)/llmserve bench demo --num-prompts 32 --max-concurrency 32 --input-len 32 --output-len 64
 	@$(B)/llmserve bench demo --num-prompts 16 --prefix-len 2048 --input-len 16 --output-len 64
-	@$(GO) test -buildvcs=false -run '^$$' -bench 'Forward|Sample' ./internal/model ./internal/engine/sampling
+	@$(GO) test -buildvcs=false -run '^$$' -bench 'Forward|AgainstReading|Sample' ./internal/model ./internal/engine/sampling
 	@echo
 	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./cmd/llmgrade
 	@$(GO) test -buildvcs=false -run '^$$' -bench . -benchtime 3x ./internal/sim
@@ -236,7 +236,7 @@ install: lib cache
 	@sed 's|@installed@|$(LIBDIR)/$(SONAME)|' capi/dropin/llm_memory.c >"$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c"
 	@install -m 644 valgrind/llm_cache.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory/python"
-	@install -m 644 capi/cache/python/llm_cache.py "$(DESTDIR)$(PREFIX)/share/llm_memory/python"
+	@install -m 644 capi/cache/python/llm_cache.py capi/cache/python/llm_attention.py "$(DESTDIR)$(PREFIX)/share/llm_memory/python"
 	@echo "installed in $(DESTDIR)$(PREFIX); if programs do not find the library, run ldconfig"
 
 uninstall:
@@ -245,7 +245,7 @@ uninstall:
 	@rm -f "$(DESTDIR)$(LIBDIR)/libllm_memory.a" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
 	@rm -f "$(DESTDIR)$(INCLUDEDIR)/llm_cache.h" "$(DESTDIR)$(INCLUDEDIR)/llm_attention.h" "$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc" "$(DESTDIR)$(LIBDIR)"/libllm_cache.*
 	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
-	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/python/llm_cache.py"
+	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/python/llm_cache.py" "$(DESTDIR)$(PREFIX)/share/llm_memory/python/llm_attention.py"
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory/python" "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
 
 clean:

@@ -20,15 +20,29 @@
  *                        llm_kvstore_attend(store, layer, &queries, &outputs, &options);
  *        llm_cache_update(...);
  *
+ *    Every step that llm_cache_schedule returns must be begun, also one without rows
+ *    and one that then fails: after llm_cache_step_failed, go on with the next step.
+ *    The same holds with several steps in flight; each is begun, written and attended
+ *    with before the next is begun.
+ *
  * testdata/examples/attention.c is a whole program.
  *
  * What is computed: vLLM's paged_attention, as decoding, as prefill over a cached
- * prefix, or mixed. The bits of a sequence's output do not depend on the number
- * of threads, nor on what else is in the batch.
+ * prefix, or mixed. The logit of the query at position p and the key at position k,
+ * which is at most p, is
+ *
+ *        x = scale * (q . k);  x = soft_cap * tanh(x / soft_cap);  x += alibi * (k - p)
+ *
+ * and the output is the sum of exp(x) * v divided by the sum of exp(x), to which exp(sink)
+ * is added if there are sinks. A token outside the window or the sparse pattern takes no part. A
+ * query that reaches no token at all gets zeros. The bits of a sequence's output do not
+ * depend on the number of threads, nor on what else is in the batch.
  *
  * Units, structs with a size, ownership, errors, threads and process are as in
  * llm_cache.h; the codes are the same. A call that fails has computed and
- * written nothing. Strides of tensors are elements, other offsets and strides
+ * written nothing. What a call writes must not overlap with anything that it reads, but
+ * outputs may be in the place of the queries. Calls on one store run one after the
+ * other, those on different ones in parallel. Strides of tensors are elements, other offsets and strides
  * bytes. Up to 256 threads; 0 is one for each processor.
  */
 #ifndef LLM_ATTENTION_H
@@ -52,7 +66,8 @@ enum {
     LLM_E4M3 = 3, /* keys and values only */
     LLM_E5M2 = 4, /* keys and values only */
     LLM_INT8 = 5  /* keys and values only; with a float scale for each token and head; the
-                     query that meets such keys is rounded to 16 bits */
+                     query that meets such keys is rounded to 16 bits. The scale is the
+                     largest magnitude divided by 127 */
 };
 
 /* Where the elements of a block are. */
@@ -64,9 +79,12 @@ enum {
     /* vLLM: keys [blocks, KV heads, head size / x, block size, x], x elements being
        16 bytes; values [blocks, KV heads, head size, block size] */
     LLM_LAYOUT_VLLM = 1,
-    /* FlashAttention: keys and values [blocks, block size, KV heads, head size] */
+    /* FlashAttention: keys and values [blocks, block size, KV heads, head size]. The tokens of a
+       block are always KV heads x head size elements apart */
     LLM_LAYOUT_FLASH = 2
 };
+/* With the layouts of vLLM and FlashAttention, llm_attention_describe puts all keys first, then all
+   values, then the scales of keys and those of values, each [blocks, KV heads, block size]. */
 
 /* The blocks of one layer, in the caller's memory. */
 typedef struct llm_attention_cache {
@@ -75,12 +93,15 @@ typedef struct llm_attention_cache {
     int32_t blocks, block_size; /* tokens of a block */
     int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 256; with LLM_LAYOUT_VLLM its elements
                                     also fill multiples of 16 bytes (16 of them for fp8 and int8) */
-    float key_scale, value_scale; /* factors of all keys and values; 0 means 1 */
+    float key_scale, value_scale; /* factors of all keys and values: what is stored times this is meant; 0 means 1; not
+                                     with LLM_INT8 */
     int32_t reserved;             /* 0 */
-    void *key, *value;            /* value may lie in the memory of key */
+    void *key, *value;            /* value may lie in the memory of key, but no element in the place of another */
     int64_t key_bytes, value_bytes;
-    int64_t block_stride, head_stride; /* of key and of value, bytes */
-    void *key_scales, *value_scales;   /* LLM_INT8 only; may lie in the memory of key */
+    int64_t block_stride, head_stride; /* bytes; block b and KV head h begin at key + b x block_stride + h x head_stride, and
+                                          likewise from value on; inside, elements are as in `layout`, without gaps */
+    void *key_scales, *value_scales;   /* LLM_INT8 only; may lie in the memory of key. That of token t of a block: t floats
+                                          after b x scale_block_stride + h x scale_head_stride */
     int64_t key_scales_bytes, value_scales_bytes;
     int64_t scale_block_stride, scale_head_stride;
 } llm_attention_cache;
@@ -88,7 +109,7 @@ typedef struct llm_attention_cache {
 /*
  * Fills in pointers, bytes and strides for blocks without gaps in memory of so
  * many bytes, aligned to 64, from dtype, layout, blocks, block_size, kv_heads and
- * head_size. With memory NULL it only sets key_bytes to the bytes that are needed.
+ * head_size; key_scale and value_scale stay. With memory NULL it only sets key_bytes to the bytes that are needed.
  */
 int llm_attention_describe(llm_attention_cache *cache, void *memory, int64_t bytes);
 
@@ -103,7 +124,7 @@ typedef struct llm_tensor {
 /* Rotary embedding of keys on their way into the cache. */
 typedef struct llm_rotation {
     uint32_t size;
-    int32_t rotated;         /* elements of a head, even */
+    int32_t rotated;         /* the first elements of a head, an even number */
     int32_t interleaved;     /* 1: pairs 2i and 2i+1 (GPT-J); 0: i and i + rotated/2 */
     int32_t reserved;        /* 0 */
     const int32_t *positions; /* of each token */
@@ -113,7 +134,8 @@ typedef struct llm_rotation {
 
 /*
  * Puts the key and value of token i into slots[i]; -1: nowhere (vLLM's
- * reshape_and_cache). n is the number of slots and of rows. rotation may be NULL.
+ * reshape_and_cache). n is the number of slots and of rows. rotation may be NULL. keys and values may be
+ * the same struct or memory. Of tokens with one slot the last is kept.
  */
 int llm_attention_write(const llm_attention_cache *cache, const llm_tensor *keys, const llm_tensor *values,
                         const int64_t *slots, int64_t n, const llm_rotation *rotation, int32_t threads);
@@ -125,12 +147,21 @@ typedef struct llm_attention_options {
     const float *alibi;   /* a slope for each query head, or NULL */
     const float *sinks;   /* a logit for each query head that has no value, or NULL */
     float soft_cap;       /* 0: none */
-    int32_t window;       /* tokens that a query attends to; 0: all */
-    int32_t common_prefix; /* tokens that all sequences share, in the same blocks */
+    int32_t window;       /* tokens that a query attends to, itself included; 0: all */
+    int32_t common_prefix; /* tokens that all sequences share, in the same blocks: they are read once for all. At most what
+                              the sequence with the fewest has before its queries. common.at[group] x block_size of a
+                              step, unless a row has less `computed`: then 0, say. LLM_CACHE_E_RANGE if block tables
+                              differ there. The output's bits stay the same */
     int32_t version;      /* 0: as is fastest; 1: paged_attention_v1; 2: _v2. Same bits. */
-    /* Block-sparse attention, if sparse_block is not 0 (vLLM's blocksparse parameters). */
-    int32_t sparse_block; /* tokens */
-    int32_t sparse_local, sparse_stride, sparse_head_step, sparse_rank;
+    /*
+     * Block-sparse attention, if sparse_block is not 0 (vLLM's blocksparse parameters): of sparse
+     * blocks, a query attends to the last sparse_local, its own included, and to those whose number plus
+     * an offset of the head is a multiple of sparse_stride. The offset is
+     * (sparse_rank x heads + query head) x sparse_head_step + 1, or, if sparse_head_step is negative,
+     * (sparse_rank x KV heads + KV head) x -sparse_head_step + 1.
+     */
+    int32_t sparse_block; /* tokens: a multiple of the block size */
+    int32_t sparse_local, sparse_stride, sparse_head_step, sparse_rank; /* sparse_stride at least 1 */
     int32_t reserved; /* 0 */
 } llm_attention_options;
 
@@ -138,15 +169,16 @@ typedef struct llm_attention_options {
 typedef struct llm_attention_batch {
     uint32_t size;
     int32_t heads; /* of queries: a multiple of the KV heads */
-    llm_tensor queries, outputs; /* the same memory, or apart */
-    const int32_t *query_start; /* [seqs + 1]: where the queries of each sequence begin; the first is 0 */
+    llm_tensor queries, outputs; /* the same memory, with the same dtype and stride, or apart */
+    const int32_t *query_start; /* [seqs + 1]: where the queries of each sequence begin; the first is 0, the last is the
+                                   number of rows of queries */
     const int32_t *seq_lens;    /* [seqs]: tokens, queries included */
-    const int32_t *block_tables; /* [seqs, table_stride] */
+    const int32_t *block_tables; /* [seqs, table_stride]; entries that no query reaches can be anything */
     int64_t seqs, table_stride;
     const llm_attention_options *options; /* or NULL */
 } llm_attention_batch;
 
-/* Computes the outputs. */
+/* Computes the outputs. The keys and values of the queries' own tokens must have been written. */
 int llm_attention_forward(const llm_attention_cache *cache, const llm_attention_batch *batch, int32_t threads);
 
 /* ---- A store: the blocks of all layers ---- */
@@ -157,7 +189,7 @@ typedef struct llm_kvstore_config {
     uint32_t size;
     int32_t layers;
     int32_t dtype, layout;
-    int32_t blocks;      /* of the device; 0: as many as fit into `bytes` */
+    int32_t blocks;      /* of the device, the null block included: num_gpu_blocks of the cache; 0: as many as fit into `bytes` */
     int32_t host_blocks; /* for swapping; 0: none */
     int32_t block_size, kv_heads, head_size;
     int32_t threads;
@@ -169,7 +201,10 @@ typedef struct llm_kvstore_config {
     const float *key_scales, *value_scales; /* [layers]: key_scale and value_scale of each; NULL: 1 */
 } llm_kvstore_config;
 
-/* Maps the memory, in huge pages where the system allows; zeroed. */
+/*
+ * Maps the memory, in huge pages where the system allows; zeroed. The system gives it when it
+ * is first used. LLM_CACHE_E_MEMORY if it is more than the machine has.
+ */
 int llm_kvstore_open(const llm_kvstore_config *config, llm_kvstore *store);
 
 /* Gives the memory back. Nothing may point into it any more. */
@@ -178,7 +213,7 @@ int llm_kvstore_close(llm_kvstore store);
 /* How many blocks the device has. */
 int llm_kvstore_blocks(llm_kvstore store, int32_t *blocks);
 
-/* Where the blocks of a layer are, until the store is closed. */
+/* Where the blocks of a layer are, until the store is closed. Set cache->size before. */
 int llm_kvstore_layer(llm_kvstore store, int32_t layer, llm_attention_cache *cache);
 
 /*
@@ -192,7 +227,7 @@ int llm_kvstore_begin(llm_kvstore store, const llm_cache_step *step);
 int llm_kvstore_write(llm_kvstore store, int32_t layer, const llm_tensor *keys, const llm_tensor *values,
                       const llm_rotation *rotation);
 
-/* Attends with the step's tokens in a layer. */
+/* Attends with the step's tokens in a layer, in the order of its rows. queries and outputs may be the same struct. */
 int llm_kvstore_attend(llm_kvstore store, int32_t layer, int32_t heads, const llm_tensor *queries,
                        const llm_tensor *outputs, const llm_attention_options *options);
 
@@ -200,7 +235,10 @@ typedef struct llm_kvstore_pair {
     int32_t src, dst;
 } llm_kvstore_pair;
 
-/* Copies blocks in all layers, pair after pair: on the device, out to the host, in from it. */
+/*
+ * Copies blocks in all layers, pair after pair: on the device; from src of the device to dst of the host;
+ * from src of the host to dst of the device. Tables are not changed. llm_kvstore_begin makes the copies of a step itself.
+ */
 int llm_kvstore_copy(llm_kvstore store, const llm_kvstore_pair *pairs, int64_t n);
 int llm_kvstore_swap_out(llm_kvstore store, const llm_kvstore_pair *pairs, int64_t n);
 int llm_kvstore_swap_in(llm_kvstore store, const llm_kvstore_pair *pairs, int64_t n);

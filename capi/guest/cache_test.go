@@ -220,22 +220,22 @@ func TestAnInstalledCacheIsFoundByPkgConfig(t *testing.T) {
 	succeed(t, t.TempDir(), []string{"LD_LIBRARY_PATH=" + libdir}, prog)
 }
 
-func TestTheInstalledPythonModuleServesItsExample(t *testing.T) {
+func TestTheInstalledPythonModulesServeTheirExamples(t *testing.T) {
 	t.Parallel()
 	need(t, "python3")
 	prefix := filepath.Join(t.TempDir(), "opt")
 	require.Zero(t, runMake(t, "install", "PREFIX="+prefix).status)
-	example, err := filepath.Abs(filepath.Join(root, "capi", "cache", "python", "example.py"))
-	require.NoError(t, err)
-	content, err := os.ReadFile(example)
-	require.NoError(t, err)
-	alone := filepath.Join(t.TempDir(), "example.py") // the module beside it is not to be found
-	require.NoError(t, os.WriteFile(alone, content, 0o644))
-	r := succeed(t, t.TempDir(), []string{
-		"PYTHONPATH=" + filepath.Join(prefix, "share", "llm_memory", "python"), "PYTHONDONTWRITEBYTECODE=1",
-		"LD_LIBRARY_PATH=" + filepath.Join(prefix, "lib"),
-	}, "python3", alone)
-	require.Contains(t, r.stdout, "24 requests")
+	for _, name := range []string{"example.py", "example_attention.py"} {
+		content, err := os.ReadFile(filepath.Join(root, "capi", "cache", "python", name))
+		require.NoError(t, err)
+		alone := filepath.Join(t.TempDir(), name) // the modules beside it are not to be found
+		require.NoError(t, os.WriteFile(alone, content, 0o644))
+		r := succeed(t, t.TempDir(), []string{
+			"PYTHONPATH=" + filepath.Join(prefix, "share", "llm_memory", "python"), "PYTHONDONTWRITEBYTECODE=1",
+			"LD_LIBRARY_PATH=" + filepath.Join(prefix, "lib"),
+		}, "python3", alone)
+		require.Contains(t, r.stdout, "24 requests", name)
+	}
 }
 
 func TestThePythonModuleRefusesNumbersThatItsFieldsCannotHold(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,9 @@ func cheapestCommand() *cobra.Command {
 			if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 				return err
 			}
+			if q.Seeds < 1 || q.Seeds > capacity.MostSeeds {
+				return fmt.Errorf("--seeds %d: want 1 to %d seeds", q.Seeds, capacity.MostSeeds)
+			}
 			list, err := cost.OpenPrices(prices)
 			if err != nil {
 				return err
@@ -49,7 +53,13 @@ func cheapestCommand() *cobra.Command {
 				e.SetIndent("", "\t")
 				return e.Encode(all)
 			}
-			return sizing.WriteOffers(c.OutOrStdout(), q, all, list.Source)
+			if err := sizing.WriteOffers(c.OutOrStdout(), q, all, list.Source); err != nil {
+				return err
+			}
+			if all[0].Trouble != "" {
+				return fmt.Errorf("nothing holds %s", q.SLO)
+			}
+			return nil
 		},
 	}
 	f := c.Flags()

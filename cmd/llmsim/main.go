@@ -49,6 +49,7 @@ func command() *cobra.Command {
 	}
 	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), disaggregateCommand(), fleetCommand(), calibrateCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
 	c.Version = version()
+	c.PersistentPreRunE = refuseZeros
 	c.SetFlagErrorFunc(terminal.SuggestFlag)
 	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
 	c.SetUsageTemplate(strings.NewReplacer(

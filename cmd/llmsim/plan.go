@@ -132,5 +132,8 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 		fmt.Fprintln(c.ErrOrStderr(), report.Kept)
 		err = report.Save(q.Folder)
 	}
+	if err == nil && report.Capacity.Rate == 0 {
+		err = fmt.Errorf("nothing holds %s", q.SLO)
+	}
 	return errors.Join(report.Write(c.OutOrStdout()), err)
 }

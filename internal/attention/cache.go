@@ -167,6 +167,9 @@ func (c *Cache) CheckApart() error {
 	if c.Layout == LayoutFlash { // the heads of a block are one piece
 		heads, span = 1, span+(heads-1)*c.HeadStride
 	}
+	if distance >= span && distance+span <= c.HeadStride && c.BlockStride >= heads*c.HeadStride {
+		return nil // side by side in each head, as LayoutTile has them
+	}
 	for h := 1 - heads; h < heads; h++ {
 		apart := distance + h*c.HeadStride // and a multiple of the block stride
 		if c.NumBlocks > 1 {

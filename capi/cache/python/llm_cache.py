@@ -19,8 +19,8 @@ blocks, lengths and most others are int32_t, ids and user_data uint64_t) or a te
 a NUL, and CacheError if the library refuses it. Both change nothing.
 
 The module has no llm_cache_plan_memory and llm_cache_plan_workers, no llm_cache_drain
-(the events as arrays; drain_msgpack has them as vLLM sends them), no
-llm_cache_set_log and nothing of llm_attention.h.
+(the events as arrays; drain_msgpack has them as vLLM sends them) and no
+llm_cache_set_log. llm_attention, the module beside it, has attention and a store for keys and values.
 """
 
 from __future__ import annotations

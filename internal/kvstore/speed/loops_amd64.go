@@ -14,8 +14,8 @@ func multiplyAVX2(n int)
 
 var wide = cpuid.CPU.Supports(cpuid.AVX512F)
 
-// read adds up memory as float32, a multiple of 512 bytes.
-func read(p []byte) {
+// Read adds up memory as float32, a multiple of 512 bytes.
+func Read(p []byte) {
 	if wide {
 		readAVX512(&p[0], len(p))
 	} else {

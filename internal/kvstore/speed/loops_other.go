@@ -4,8 +4,8 @@ package speed
 
 var sink byte
 
-// read looks at every cache line.
-func read(p []byte) {
+// Read looks at every cache line.
+func Read(p []byte) {
 	sum := byte(0)
 	for i := 0; i < len(p); i += 64 {
 		sum += p[i]

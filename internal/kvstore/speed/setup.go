@@ -152,7 +152,7 @@ func (r *reader) Do(_, part int) {
 	size := r.cache.BlockStride
 	n := len(r.blocks) / r.pool.Size()
 	for _, id := range r.blocks[part*n : (part+1)*n] {
-		read(r.cache.Key[int(id)*size:][:size])
+		Read(r.cache.Key[int(id)*size:][:size])
 	}
 }
 

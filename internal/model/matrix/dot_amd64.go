@@ -29,13 +29,16 @@ type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, step
 	scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift uintptr)
 
 type dotKernel2 func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr,
-	scales *byte, scalesStride uintptr, blocks, quads uintptr, offset uint32)
+	scales *byte, scalesStride uintptr, blocks, quads uintptr)
 
 var (
 	dot512    = [...]dotKernel{dotAVX512x1, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
 	dotMin512 = [...]dotKernel{dotMinAVX512x1, dotMinAVX512x2, dotMinAVX512x3, dotMinAVX512x4, dotMinAVX512x5, dotMinAVX512x6}
-	dotTwo    = [...]dotKernel2{dotAVX2x1, dotAVX2x2, dotAVX2x3, dotAVX2x4}
-	dotMinTwo = [...]dotKernel2{dotMinAVX2x1, dotMinAVX2x2, dotMinAVX2x3, dotMinAVX2x4}
+	dotTwo    = [...][4]dotKernel2{
+		W8A8:    {dotInt8AVX2x1, dotInt8AVX2x2, dotInt8AVX2x3, dotInt8AVX2x4},
+		W4A8:    {dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4},
+		W4A8Min: {dotInt4MinAVX2x1, dotInt4MinAVX2x2, dotInt4MinAVX2x3, dotInt4MinAVX2x4},
+	}
 )
 
 // A dotPart is a slab of a panel for kernels: n inputs from k on, of which the weights are bytes.
@@ -101,16 +104,13 @@ func (d *dotPart) multiply512(sums []float32) {
 }
 
 func (d *dotPart) multiply2(sums []float32) {
-	kernels, m := &dotTwo, d.m
-	if m.Type == W4A8Min {
-		kernels = &dotMinTwo
-	}
+	m, kernels := d.m, &dotTwo[d.m.Type]
 	for r := 0; r < d.x.rows; r += len(kernels) {
 		q, steps, stride := d.rows(r)
 		for c := 0; c < Panel; c += 16 {
 			w, scales := (*byte)(unsafe.Add(unsafe.Pointer(d.w), c*4)), (*byte)(unsafe.Add(unsafe.Pointer(d.scales), c*2))
 			kernels[min(len(kernels), d.x.rows-r)-1](&sums[r*Panel+c], q, uintptr(m.In), steps, stride, w, uintptr(d.skip),
-				scales, uintptr(d.size), uintptr(d.n/m.Block), uintptr(m.Block/4), uint32(m.Type.offset())*0x01010101)
+				scales, uintptr(d.size), uintptr(d.n/m.Block), uintptr(m.Block/4))
 		}
 	}
 }

@@ -289,45 +289,65 @@ func dotAVX512x6(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsSt
 //go:noescape
 func dotMinAVX512x6(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, ahead uintptr, aheadStep uintptr, blocks uintptr, quads uintptr, shift uintptr)
 
-// dotAVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+// dotInt8AVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotAVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+func dotInt8AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 
-// dotMinAVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+// dotInt4AVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotMinAVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+func dotInt4AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 
-// dotAVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+// dotInt4MinAVX2x1 adds 1 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotAVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+func dotInt4MinAVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 
-// dotMinAVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+// dotInt8AVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotMinAVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+func dotInt8AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 
-// dotAVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+// dotInt4AVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotAVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+func dotInt4AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 
-// dotMinAVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+// dotInt4MinAVX2x2 adds 2 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotMinAVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+func dotInt4MinAVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 
-// dotAVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+// dotInt8AVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotAVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+func dotInt8AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 
-// dotMinAVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+// dotInt4AVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
 //
 //go:noescape
-func dotMinAVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+func dotInt4AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
+
+// dotInt4MinAVX2x3 adds 3 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotInt4MinAVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
+
+// dotInt8AVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotInt8AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
+
+// dotInt4AVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotInt4AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
+
+// dotInt4MinAVX2x4 adds 4 rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.
+//
+//go:noescape
+func dotInt4MinAVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 
 // nibblesAVX512 makes bytes of blocks of 32 × 64 nibbles.
 //

@@ -5835,18 +5835,19 @@ quad:
 	VZEROUPPER
 	RET
 
-// func dotAVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+// func dotInt8AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
-TEXT ·dotAVX2x1(SB), NOSPLIT, $0-92
-	MOVQ         sums+0(FP), AX
-	MOVQ         scales+56(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         steps+24(FP), BX
-	MOVQ         w+40(FP), SI
-	MOVQ         blocks+72(FP), DI
-	VBROADCASTSS offset+88(FP), Y0
-	VPCMPEQW     Y1, Y1, Y1
-	VPSRLW       $0x0f, Y1, Y1
+TEXT ·dotInt8AVX2x1(SB), NOSPLIT, $0-88
+	MOVQ      sums+0(FP), AX
+	MOVQ      scales+56(FP), CX
+	MOVQ      x+8(FP), DX
+	MOVQ      steps+24(FP), BX
+	MOVQ      w+40(FP), SI
+	MOVQ      blocks+72(FP), DI
+	VPCMPEQW  Y0, Y0, Y0
+	VPSLLW    $0x0f, Y0, Y1
+	VPACKSSWB Y1, Y1, Y1
+	VPSRLW    $0x0f, Y0, Y0
 
 block:
 	VPXOR Y2, Y2, Y2
@@ -5855,20 +5856,20 @@ block:
 
 quad:
 	VMOVDQU      (SI), Y4
-	VPSUBB       Y0, Y4, Y4
+	VPSUBB       Y1, Y4, Y4
 	VPABSB       Y4, Y5
 	VPBROADCASTD (DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     Y1, Y6, Y6
+	VPMADDWD     Y0, Y6, Y6
 	VPADDD       Y6, Y2, Y2
 	VMOVDQU      32(SI), Y4
-	VPSUBB       Y0, Y4, Y4
+	VPSUBB       Y1, Y4, Y4
 	VPABSB       Y4, Y5
 	VPBROADCASTD (DX), Y6
 	VPSIGNB      Y4, Y6, Y6
 	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     Y1, Y6, Y6
+	VPMADDWD     Y0, Y6, Y6
 	VPADDD       Y6, Y3, Y3
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, DX
@@ -5894,67 +5895,55 @@ quad:
 	VZEROUPPER
 	RET
 
-// func dotMinAVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+// func dotInt4AVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
-TEXT ·dotMinAVX2x1(SB), NOSPLIT, $0-92
-	MOVQ         sums+0(FP), AX
-	MOVQ         scales+56(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         steps+24(FP), BX
-	MOVQ         w+40(FP), SI
-	MOVQ         blocks+72(FP), DI
-	VBROADCASTSS offset+88(FP), Y0
-	VPCMPEQW     Y1, Y1, Y1
-	VPSRLW       $0x0f, Y1, Y1
+TEXT ·dotInt4AVX2x1(SB), NOSPLIT, $0-88
+	MOVQ     sums+0(FP), AX
+	MOVQ     scales+56(FP), CX
+	MOVQ     x+8(FP), DX
+	MOVQ     steps+24(FP), BX
+	MOVQ     w+40(FP), SI
+	MOVQ     blocks+72(FP), DI
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x0f, Y0, Y0
 
 block:
+	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
-	VPXOR Y3, Y3, Y3
 	MOVQ  quads+80(FP), R8
 
 quad:
-	VMOVDQU      (SI), Y4
-	VPSUBB       Y0, Y4, Y4
-	VPABSB       Y4, Y5
-	VPBROADCASTD (DX), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     Y1, Y6, Y6
-	VPADDD       Y6, Y2, Y2
+	VMOVDQU      (SI), Y3
 	VMOVDQU      32(SI), Y4
-	VPSUBB       Y0, Y4, Y4
-	VPABSB       Y4, Y5
-	VPBROADCASTD (DX), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPMADDWD     Y1, Y6, Y6
-	VPADDD       Y6, Y3, Y3
+	VPBROADCASTD (DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
 	ADDQ         $0x00000100, SI
 	ADDQ         $0x04, DX
 	SUBQ         $0x00000001, R8
 	JNZ          quad
-	VCVTPH2PS    (CX), Y4
-	VCVTPH2PS    128(CX), Y5
-	VBROADCASTSS (BX), Y6
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y4, Y2, Y2
-	VFMADD213PS  (AX), Y6, Y2
+	VCVTPH2PS    (CX), Y3
+	VPMADDWD     Y0, Y1, Y1
 	VPBROADCASTD 4(BX), Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y6, Y4, Y4
-	VFNMADD231PS Y5, Y4, Y2
-	VMOVUPS      Y2, (AX)
-	VCVTPH2PS    16(CX), Y2
-	VCVTPH2PS    144(CX), Y4
-	VBROADCASTSS (BX), Y5
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y2, Y3, Y3
-	VFMADD213PS  32(AX), Y5, Y3
-	VPBROADCASTD 4(BX), Y2
+	VPSLLD       $0x03, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VBROADCASTSS (BX), Y4
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VFMADD213PS  (AX), Y4, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTPH2PS    16(CX), Y1
+	VPMADDWD     Y0, Y2, Y2
+	VPBROADCASTD 4(BX), Y3
+	VPSLLD       $0x03, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VBROADCASTSS (BX), Y3
 	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y5, Y2, Y2
-	VFNMADD231PS Y4, Y2, Y3
-	VMOVUPS      Y3, 32(AX)
+	VMULPS       Y1, Y2, Y2
+	VFMADD213PS  32(AX), Y3, Y2
+	VMOVUPS      Y2, 32(AX)
 	ADDQ         $0x08, BX
 	ADDQ         wStride+48(FP), SI
 	ADDQ         scalesStride+64(FP), CX
@@ -5963,20 +5952,82 @@ quad:
 	VZEROUPPER
 	RET
 
-// func dotAVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+// func dotInt4MinAVX2x1(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
-TEXT ·dotAVX2x2(SB), NOSPLIT, $0-92
-	MOVQ         sums+0(FP), AX
-	MOVQ         scales+56(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         xStride+16(FP), BX
-	MOVQ         steps+24(FP), SI
-	MOVQ         stepsStride+32(FP), DI
-	MOVQ         w+40(FP), R8
-	MOVQ         blocks+72(FP), R9
-	VBROADCASTSS offset+88(FP), Y0
-	VPCMPEQW     Y1, Y1, Y1
-	VPSRLW       $0x0f, Y1, Y1
+TEXT ·dotInt4MinAVX2x1(SB), NOSPLIT, $0-88
+	MOVQ     sums+0(FP), AX
+	MOVQ     scales+56(FP), CX
+	MOVQ     x+8(FP), DX
+	MOVQ     steps+24(FP), BX
+	MOVQ     w+40(FP), SI
+	MOVQ     blocks+72(FP), DI
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x0f, Y0, Y0
+
+block:
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	MOVQ  quads+80(FP), R8
+
+quad:
+	VMOVDQU      (SI), Y3
+	VMOVDQU      32(SI), Y4
+	VPBROADCASTD (DX), Y5
+	VPMADDUBSW   Y5, Y3, Y3
+	VPADDW       Y3, Y1, Y1
+	VPMADDUBSW   Y5, Y4, Y3
+	VPADDW       Y3, Y2, Y2
+	ADDQ         $0x00000100, SI
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, R8
+	JNZ          quad
+	VCVTPH2PS    (CX), Y3
+	VCVTPH2PS    128(CX), Y4
+	VPMADDWD     Y0, Y1, Y1
+	VBROADCASTSS (BX), Y5
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VFMADD213PS  (AX), Y5, Y1
+	VPBROADCASTD 4(BX), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VFNMADD231PS Y4, Y3, Y1
+	VMOVUPS      Y1, (AX)
+	VCVTPH2PS    16(CX), Y1
+	VCVTPH2PS    144(CX), Y3
+	VPMADDWD     Y0, Y2, Y2
+	VBROADCASTSS (BX), Y4
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VFMADD213PS  32(AX), Y4, Y2
+	VPBROADCASTD 4(BX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VFNMADD231PS Y3, Y1, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x08, BX
+	ADDQ         wStride+48(FP), SI
+	ADDQ         scalesStride+64(FP), CX
+	SUBQ         $0x00000001, DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func dotInt8AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·dotInt8AVX2x2(SB), NOSPLIT, $0-88
+	MOVQ      sums+0(FP), AX
+	MOVQ      scales+56(FP), CX
+	MOVQ      x+8(FP), DX
+	MOVQ      xStride+16(FP), BX
+	MOVQ      steps+24(FP), SI
+	MOVQ      stepsStride+32(FP), DI
+	MOVQ      w+40(FP), R8
+	MOVQ      blocks+72(FP), R9
+	VPCMPEQW  Y0, Y0, Y0
+	VPSLLW    $0x0f, Y0, Y1
+	VPACKSSWB Y1, Y1, Y1
+	VPSRLW    $0x0f, Y0, Y0
 
 block:
 	VPXOR Y2, Y2, Y2
@@ -5987,30 +6038,30 @@ block:
 
 quad:
 	VMOVDQU      (R8), Y6
-	VPSUBB       Y0, Y6, Y6
+	VPSUBB       Y1, Y6, Y6
 	VPABSB       Y6, Y7
 	VPBROADCASTD (DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
-	VPMADDWD     Y1, Y8, Y8
+	VPMADDWD     Y0, Y8, Y8
 	VPADDD       Y8, Y2, Y2
 	VPBROADCASTD (DX)(BX*1), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
-	VPMADDWD     Y1, Y8, Y8
+	VPMADDWD     Y0, Y8, Y8
 	VPADDD       Y8, Y4, Y4
 	VMOVDQU      32(R8), Y6
-	VPSUBB       Y0, Y6, Y6
+	VPSUBB       Y1, Y6, Y6
 	VPABSB       Y6, Y7
 	VPBROADCASTD (DX), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
-	VPMADDWD     Y1, Y8, Y8
+	VPMADDWD     Y0, Y8, Y8
 	VPADDD       Y8, Y3, Y3
 	VPBROADCASTD (DX)(BX*1), Y8
 	VPSIGNB      Y6, Y8, Y8
 	VPMADDUBSW   Y8, Y7, Y8
-	VPMADDWD     Y1, Y8, Y8
+	VPMADDWD     Y0, Y8, Y8
 	VPADDD       Y8, Y5, Y5
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x04, DX
@@ -6046,99 +6097,82 @@ quad:
 	VZEROUPPER
 	RET
 
-// func dotMinAVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+// func dotInt4AVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
-TEXT ·dotMinAVX2x2(SB), NOSPLIT, $0-92
-	MOVQ         sums+0(FP), AX
-	MOVQ         scales+56(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         xStride+16(FP), BX
-	MOVQ         steps+24(FP), SI
-	MOVQ         stepsStride+32(FP), DI
-	MOVQ         w+40(FP), R8
-	MOVQ         blocks+72(FP), R9
-	VBROADCASTSS offset+88(FP), Y0
-	VPCMPEQW     Y1, Y1, Y1
-	VPSRLW       $0x0f, Y1, Y1
+TEXT ·dotInt4AVX2x2(SB), NOSPLIT, $0-88
+	MOVQ     sums+0(FP), AX
+	MOVQ     scales+56(FP), CX
+	MOVQ     x+8(FP), DX
+	MOVQ     xStride+16(FP), BX
+	MOVQ     steps+24(FP), SI
+	MOVQ     stepsStride+32(FP), DI
+	MOVQ     w+40(FP), R8
+	MOVQ     blocks+72(FP), R9
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x0f, Y0, Y0
 
 block:
+	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	VPXOR Y4, Y4, Y4
-	VPXOR Y5, Y5, Y5
 	MOVQ  quads+80(FP), R10
 
 quad:
-	VMOVDQU      (R8), Y6
-	VPSUBB       Y0, Y6, Y6
-	VPABSB       Y6, Y7
-	VPBROADCASTD (DX), Y8
-	VPSIGNB      Y6, Y8, Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPMADDWD     Y1, Y8, Y8
-	VPADDD       Y8, Y2, Y2
-	VPBROADCASTD (DX)(BX*1), Y8
-	VPSIGNB      Y6, Y8, Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPMADDWD     Y1, Y8, Y8
-	VPADDD       Y8, Y4, Y4
+	VMOVDQU      (R8), Y5
 	VMOVDQU      32(R8), Y6
-	VPSUBB       Y0, Y6, Y6
-	VPABSB       Y6, Y7
-	VPBROADCASTD (DX), Y8
-	VPSIGNB      Y6, Y8, Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPMADDWD     Y1, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VPBROADCASTD (DX)(BX*1), Y8
-	VPSIGNB      Y6, Y8, Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPMADDWD     Y1, Y8, Y8
-	VPADDD       Y8, Y5, Y5
+	VPBROADCASTD (DX), Y7
+	VPMADDUBSW   Y7, Y5, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y2, Y2
+	VPBROADCASTD (DX)(BX*1), Y7
+	VPMADDUBSW   Y7, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y7, Y6, Y5
+	VPADDW       Y5, Y4, Y4
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x04, DX
 	SUBQ         $0x00000001, R10
 	JNZ          quad
-	VCVTPH2PS    (CX), Y6
-	VCVTPH2PS    128(CX), Y7
-	VBROADCASTSS (SI), Y8
+	VCVTPH2PS    (CX), Y5
+	VPMADDWD     Y0, Y1, Y1
+	VPBROADCASTD 4(SI), Y6
+	VPSLLD       $0x03, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VBROADCASTSS (SI), Y6
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y1, Y1
+	VFMADD213PS  (AX), Y6, Y1
+	VMOVUPS      Y1, (AX)
+	VPMADDWD     Y0, Y3, Y3
+	VPBROADCASTD 4(SI)(DI*1), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VBROADCASTSS (SI)(DI*1), Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VFMADD213PS  256(AX), Y1, Y3
+	VMOVUPS      Y3, 256(AX)
+	VCVTPH2PS    16(CX), Y1
+	VPMADDWD     Y0, Y2, Y2
+	VPBROADCASTD 4(SI), Y3
+	VPSLLD       $0x03, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VBROADCASTSS (SI), Y3
 	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y6, Y2, Y2
-	VFMADD213PS  (AX), Y8, Y2
-	VPBROADCASTD 4(SI), Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y8, Y9, Y9
-	VFNMADD231PS Y7, Y9, Y2
-	VMOVUPS      Y2, (AX)
+	VMULPS       Y1, Y2, Y2
+	VFMADD213PS  32(AX), Y3, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMADDWD     Y0, Y4, Y4
+	VPBROADCASTD 4(SI)(DI*1), Y2
+	VPSLLD       $0x03, Y2, Y2
+	VPADDD       Y2, Y4, Y4
 	VBROADCASTSS (SI)(DI*1), Y2
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y6, Y4, Y4
-	VFMADD213PS  256(AX), Y2, Y4
-	VPBROADCASTD 4(SI)(DI*1), Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y2, Y6, Y6
-	VFNMADD231PS Y7, Y6, Y4
-	VMOVUPS      Y4, 256(AX)
-	VCVTPH2PS    16(CX), Y2
-	VCVTPH2PS    144(CX), Y4
-	VBROADCASTSS (SI), Y6
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y2, Y3, Y3
-	VFMADD213PS  32(AX), Y6, Y3
-	VPBROADCASTD 4(SI), Y7
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VFNMADD231PS Y4, Y7, Y3
-	VMOVUPS      Y3, 32(AX)
-	VBROADCASTSS (SI)(DI*1), Y3
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y2, Y5, Y5
-	VFMADD213PS  288(AX), Y3, Y5
-	VPBROADCASTD 4(SI)(DI*1), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y3, Y2, Y2
-	VFNMADD231PS Y4, Y2, Y5
-	VMOVUPS      Y5, 288(AX)
+	VMULPS       Y1, Y4, Y4
+	VFMADD213PS  288(AX), Y2, Y4
+	VMOVUPS      Y4, 288(AX)
 	ADDQ         $0x08, SI
 	ADDQ         wStride+48(FP), R8
 	ADDQ         scalesStride+64(FP), CX
@@ -6147,20 +6181,111 @@ quad:
 	VZEROUPPER
 	RET
 
-// func dotAVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+// func dotInt4MinAVX2x2(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
-TEXT ·dotAVX2x3(SB), NOSPLIT, $0-92
-	MOVQ         sums+0(FP), AX
-	MOVQ         scales+56(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         xStride+16(FP), BX
-	MOVQ         steps+24(FP), SI
-	MOVQ         stepsStride+32(FP), DI
-	MOVQ         w+40(FP), R8
-	MOVQ         blocks+72(FP), R9
-	VBROADCASTSS offset+88(FP), Y0
-	VPCMPEQW     Y1, Y1, Y1
-	VPSRLW       $0x0f, Y1, Y1
+TEXT ·dotInt4MinAVX2x2(SB), NOSPLIT, $0-88
+	MOVQ     sums+0(FP), AX
+	MOVQ     scales+56(FP), CX
+	MOVQ     x+8(FP), DX
+	MOVQ     xStride+16(FP), BX
+	MOVQ     steps+24(FP), SI
+	MOVQ     stepsStride+32(FP), DI
+	MOVQ     w+40(FP), R8
+	MOVQ     blocks+72(FP), R9
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x0f, Y0, Y0
+
+block:
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	MOVQ  quads+80(FP), R10
+
+quad:
+	VMOVDQU      (R8), Y5
+	VMOVDQU      32(R8), Y6
+	VPBROADCASTD (DX), Y7
+	VPMADDUBSW   Y7, Y5, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y2, Y2
+	VPBROADCASTD (DX)(BX*1), Y7
+	VPMADDUBSW   Y7, Y5, Y5
+	VPADDW       Y5, Y3, Y3
+	VPMADDUBSW   Y7, Y6, Y5
+	VPADDW       Y5, Y4, Y4
+	ADDQ         $0x00000100, R8
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, R10
+	JNZ          quad
+	VCVTPH2PS    (CX), Y5
+	VCVTPH2PS    128(CX), Y6
+	VPMADDWD     Y0, Y1, Y1
+	VBROADCASTSS (SI), Y7
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y5, Y1, Y1
+	VFMADD213PS  (AX), Y7, Y1
+	VPBROADCASTD 4(SI), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VFNMADD231PS Y6, Y8, Y1
+	VMOVUPS      Y1, (AX)
+	VPMADDWD     Y0, Y3, Y3
+	VBROADCASTSS (SI)(DI*1), Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VFMADD213PS  256(AX), Y1, Y3
+	VPBROADCASTD 4(SI)(DI*1), Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VFNMADD231PS Y6, Y5, Y3
+	VMOVUPS      Y3, 256(AX)
+	VCVTPH2PS    16(CX), Y1
+	VCVTPH2PS    144(CX), Y3
+	VPMADDWD     Y0, Y2, Y2
+	VBROADCASTSS (SI), Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VFMADD213PS  32(AX), Y5, Y2
+	VPBROADCASTD 4(SI), Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VFNMADD231PS Y3, Y6, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMADDWD     Y0, Y4, Y4
+	VBROADCASTSS (SI)(DI*1), Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VFMADD213PS  288(AX), Y2, Y4
+	VPBROADCASTD 4(SI)(DI*1), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VFNMADD231PS Y3, Y1, Y4
+	VMOVUPS      Y4, 288(AX)
+	ADDQ         $0x08, SI
+	ADDQ         wStride+48(FP), R8
+	ADDQ         scalesStride+64(FP), CX
+	SUBQ         $0x00000001, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func dotInt8AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·dotInt8AVX2x3(SB), NOSPLIT, $0-88
+	MOVQ      sums+0(FP), AX
+	MOVQ      scales+56(FP), CX
+	MOVQ      x+8(FP), DX
+	MOVQ      xStride+16(FP), BX
+	MOVQ      steps+24(FP), SI
+	MOVQ      stepsStride+32(FP), DI
+	MOVQ      w+40(FP), R8
+	MOVQ      blocks+72(FP), R9
+	VPCMPEQW  Y0, Y0, Y0
+	VPSLLW    $0x0f, Y0, Y1
+	VPACKSSWB Y1, Y1, Y1
+	VPSRLW    $0x0f, Y0, Y0
 
 block:
 	VPXOR Y2, Y2, Y2
@@ -6173,40 +6298,40 @@ block:
 
 quad:
 	VMOVDQU      (R8), Y8
-	VPSUBB       Y0, Y8, Y8
+	VPSUBB       Y1, Y8, Y8
 	VPABSB       Y8, Y9
 	VPBROADCASTD (DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
+	VPMADDWD     Y0, Y10, Y10
 	VPADDD       Y10, Y2, Y2
 	VPBROADCASTD (DX)(BX*1), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
+	VPMADDWD     Y0, Y10, Y10
 	VPADDD       Y10, Y4, Y4
 	VPBROADCASTD (DX)(BX*2), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
+	VPMADDWD     Y0, Y10, Y10
 	VPADDD       Y10, Y6, Y6
 	VMOVDQU      32(R8), Y8
-	VPSUBB       Y0, Y8, Y8
+	VPSUBB       Y1, Y8, Y8
 	VPABSB       Y8, Y9
 	VPBROADCASTD (DX), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
+	VPMADDWD     Y0, Y10, Y10
 	VPADDD       Y10, Y3, Y3
 	VPBROADCASTD (DX)(BX*1), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
+	VPMADDWD     Y0, Y10, Y10
 	VPADDD       Y10, Y5, Y5
 	VPBROADCASTD (DX)(BX*2), Y10
 	VPSIGNB      Y8, Y10, Y10
 	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
+	VPMADDWD     Y0, Y10, Y10
 	VPADDD       Y10, Y7, Y7
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x04, DX
@@ -6252,129 +6377,107 @@ quad:
 	VZEROUPPER
 	RET
 
-// func dotMinAVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+// func dotInt4AVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
-TEXT ·dotMinAVX2x3(SB), NOSPLIT, $0-92
-	MOVQ         sums+0(FP), AX
-	MOVQ         scales+56(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         xStride+16(FP), BX
-	MOVQ         steps+24(FP), SI
-	MOVQ         stepsStride+32(FP), DI
-	MOVQ         w+40(FP), R8
-	MOVQ         blocks+72(FP), R9
-	VBROADCASTSS offset+88(FP), Y0
-	VPCMPEQW     Y1, Y1, Y1
-	VPSRLW       $0x0f, Y1, Y1
+TEXT ·dotInt4AVX2x3(SB), NOSPLIT, $0-88
+	MOVQ     sums+0(FP), AX
+	MOVQ     scales+56(FP), CX
+	MOVQ     x+8(FP), DX
+	MOVQ     xStride+16(FP), BX
+	MOVQ     steps+24(FP), SI
+	MOVQ     stepsStride+32(FP), DI
+	MOVQ     w+40(FP), R8
+	MOVQ     blocks+72(FP), R9
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x0f, Y0, Y0
 
 block:
+	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	VPXOR Y4, Y4, Y4
 	VPXOR Y5, Y5, Y5
 	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
 	MOVQ  quads+80(FP), R10
 
 quad:
-	VMOVDQU      (R8), Y8
-	VPSUBB       Y0, Y8, Y8
-	VPABSB       Y8, Y9
-	VPBROADCASTD (DX), Y10
-	VPSIGNB      Y8, Y10, Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD (DX)(BX*1), Y10
-	VPSIGNB      Y8, Y10, Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
-	VPADDD       Y10, Y4, Y4
-	VPBROADCASTD (DX)(BX*2), Y10
-	VPSIGNB      Y8, Y10, Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
-	VPADDD       Y10, Y6, Y6
+	VMOVDQU      (R8), Y7
 	VMOVDQU      32(R8), Y8
-	VPSUBB       Y0, Y8, Y8
-	VPABSB       Y8, Y9
-	VPBROADCASTD (DX), Y10
-	VPSIGNB      Y8, Y10, Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
-	VPADDD       Y10, Y3, Y3
-	VPBROADCASTD (DX)(BX*1), Y10
-	VPSIGNB      Y8, Y10, Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
-	VPADDD       Y10, Y5, Y5
-	VPBROADCASTD (DX)(BX*2), Y10
-	VPSIGNB      Y8, Y10, Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPMADDWD     Y1, Y10, Y10
-	VPADDD       Y10, Y7, Y7
+	VPBROADCASTD (DX), Y9
+	VPMADDUBSW   Y9, Y7, Y10
+	VPADDW       Y10, Y1, Y1
+	VPMADDUBSW   Y9, Y8, Y9
+	VPADDW       Y9, Y2, Y2
+	VPBROADCASTD (DX)(BX*1), Y9
+	VPMADDUBSW   Y9, Y7, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y9, Y8, Y9
+	VPADDW       Y9, Y4, Y4
+	VPBROADCASTD (DX)(BX*2), Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y9, Y8, Y7
+	VPADDW       Y7, Y6, Y6
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x04, DX
 	SUBQ         $0x00000001, R10
 	JNZ          quad
-	VCVTPH2PS    (CX), Y8
-	VCVTPH2PS    128(CX), Y9
-	VBROADCASTSS (SI), Y10
+	VCVTPH2PS    (CX), Y7
+	VPMADDWD     Y0, Y1, Y1
+	VPBROADCASTD 4(SI), Y8
+	VPSLLD       $0x03, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VBROADCASTSS (SI), Y8
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y1, Y1
+	VFMADD213PS  (AX), Y8, Y1
+	VMOVUPS      Y1, (AX)
+	VPMADDWD     Y0, Y3, Y3
+	VPBROADCASTD 4(SI)(DI*1), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VBROADCASTSS (SI)(DI*1), Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	VFMADD213PS  256(AX), Y1, Y3
+	VMOVUPS      Y3, 256(AX)
+	VPMADDWD     Y0, Y5, Y5
+	VPBROADCASTD 4(SI)(DI*2), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VBROADCASTSS (SI)(DI*2), Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VFMADD213PS  512(AX), Y1, Y5
+	VMOVUPS      Y5, 512(AX)
+	VCVTPH2PS    16(CX), Y1
+	VPMADDWD     Y0, Y2, Y2
+	VPBROADCASTD 4(SI), Y3
+	VPSLLD       $0x03, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VBROADCASTSS (SI), Y3
 	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y8, Y2, Y2
-	VFMADD213PS  (AX), Y10, Y2
-	VPBROADCASTD 4(SI), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VFNMADD231PS Y9, Y11, Y2
-	VMOVUPS      Y2, (AX)
+	VMULPS       Y1, Y2, Y2
+	VFMADD213PS  32(AX), Y3, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMADDWD     Y0, Y4, Y4
+	VPBROADCASTD 4(SI)(DI*1), Y2
+	VPSLLD       $0x03, Y2, Y2
+	VPADDD       Y2, Y4, Y4
 	VBROADCASTSS (SI)(DI*1), Y2
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y8, Y4, Y4
-	VFMADD213PS  256(AX), Y2, Y4
-	VPBROADCASTD 4(SI)(DI*1), Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y2, Y10, Y10
-	VFNMADD231PS Y9, Y10, Y4
-	VMOVUPS      Y4, 256(AX)
+	VMULPS       Y1, Y4, Y4
+	VFMADD213PS  288(AX), Y2, Y4
+	VMOVUPS      Y4, 288(AX)
+	VPMADDWD     Y0, Y6, Y6
+	VPBROADCASTD 4(SI)(DI*2), Y2
+	VPSLLD       $0x03, Y2, Y2
+	VPADDD       Y2, Y6, Y6
 	VBROADCASTSS (SI)(DI*2), Y2
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y8, Y6, Y6
-	VFMADD213PS  512(AX), Y2, Y6
-	VPBROADCASTD 4(SI)(DI*2), Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y2, Y4, Y4
-	VFNMADD231PS Y9, Y4, Y6
-	VMOVUPS      Y6, 512(AX)
-	VCVTPH2PS    16(CX), Y2
-	VCVTPH2PS    144(CX), Y4
-	VBROADCASTSS (SI), Y6
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y2, Y3, Y3
-	VFMADD213PS  32(AX), Y6, Y3
-	VPBROADCASTD 4(SI), Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y6, Y8, Y8
-	VFNMADD231PS Y4, Y8, Y3
-	VMOVUPS      Y3, 32(AX)
-	VBROADCASTSS (SI)(DI*1), Y3
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y2, Y5, Y5
-	VFMADD213PS  288(AX), Y3, Y5
-	VPBROADCASTD 4(SI)(DI*1), Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y3, Y6, Y6
-	VFNMADD231PS Y4, Y6, Y5
-	VMOVUPS      Y5, 288(AX)
-	VBROADCASTSS (SI)(DI*2), Y3
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y2, Y7, Y7
-	VFMADD213PS  544(AX), Y3, Y7
-	VPBROADCASTD 4(SI)(DI*2), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y3, Y2, Y2
-	VFNMADD231PS Y4, Y2, Y7
-	VMOVUPS      Y7, 544(AX)
+	VMULPS       Y1, Y6, Y6
+	VFMADD213PS  544(AX), Y2, Y6
+	VMOVUPS      Y6, 544(AX)
 	ADDQ         $0x08, SI
 	ADDQ         wStride+48(FP), R8
 	ADDQ         scalesStride+64(FP), CX
@@ -6383,22 +6486,140 @@ quad:
 	VZEROUPPER
 	RET
 
-// func dotAVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+// func dotInt4MinAVX2x3(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
-TEXT ·dotAVX2x4(SB), NOSPLIT, $0-92
-	MOVQ         sums+0(FP), AX
-	MOVQ         scales+56(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         xStride+16(FP), BX
-	LEAQ         (BX)(BX*2), SI
-	MOVQ         steps+24(FP), DI
-	MOVQ         stepsStride+32(FP), R8
-	LEAQ         (R8)(R8*2), R9
-	MOVQ         w+40(FP), R10
-	MOVQ         blocks+72(FP), R11
-	VBROADCASTSS offset+88(FP), Y0
-	VPCMPEQW     Y1, Y1, Y1
-	VPSRLW       $0x0f, Y1, Y1
+TEXT ·dotInt4MinAVX2x3(SB), NOSPLIT, $0-88
+	MOVQ     sums+0(FP), AX
+	MOVQ     scales+56(FP), CX
+	MOVQ     x+8(FP), DX
+	MOVQ     xStride+16(FP), BX
+	MOVQ     steps+24(FP), SI
+	MOVQ     stepsStride+32(FP), DI
+	MOVQ     w+40(FP), R8
+	MOVQ     blocks+72(FP), R9
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x0f, Y0, Y0
+
+block:
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	MOVQ  quads+80(FP), R10
+
+quad:
+	VMOVDQU      (R8), Y7
+	VMOVDQU      32(R8), Y8
+	VPBROADCASTD (DX), Y9
+	VPMADDUBSW   Y9, Y7, Y10
+	VPADDW       Y10, Y1, Y1
+	VPMADDUBSW   Y9, Y8, Y9
+	VPADDW       Y9, Y2, Y2
+	VPBROADCASTD (DX)(BX*1), Y9
+	VPMADDUBSW   Y9, Y7, Y10
+	VPADDW       Y10, Y3, Y3
+	VPMADDUBSW   Y9, Y8, Y9
+	VPADDW       Y9, Y4, Y4
+	VPBROADCASTD (DX)(BX*2), Y9
+	VPMADDUBSW   Y9, Y7, Y7
+	VPADDW       Y7, Y5, Y5
+	VPMADDUBSW   Y9, Y8, Y7
+	VPADDW       Y7, Y6, Y6
+	ADDQ         $0x00000100, R8
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, R10
+	JNZ          quad
+	VCVTPH2PS    (CX), Y7
+	VCVTPH2PS    128(CX), Y8
+	VPMADDWD     Y0, Y1, Y1
+	VBROADCASTSS (SI), Y9
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y7, Y1, Y1
+	VFMADD213PS  (AX), Y9, Y1
+	VPBROADCASTD 4(SI), Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VFNMADD231PS Y8, Y10, Y1
+	VMOVUPS      Y1, (AX)
+	VPMADDWD     Y0, Y3, Y3
+	VBROADCASTSS (SI)(DI*1), Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	VFMADD213PS  256(AX), Y1, Y3
+	VPBROADCASTD 4(SI)(DI*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y1, Y9, Y9
+	VFNMADD231PS Y8, Y9, Y3
+	VMOVUPS      Y3, 256(AX)
+	VPMADDWD     Y0, Y5, Y5
+	VBROADCASTSS (SI)(DI*2), Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VFMADD213PS  512(AX), Y1, Y5
+	VPBROADCASTD 4(SI)(DI*2), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VFNMADD231PS Y8, Y3, Y5
+	VMOVUPS      Y5, 512(AX)
+	VCVTPH2PS    16(CX), Y1
+	VCVTPH2PS    144(CX), Y3
+	VPMADDWD     Y0, Y2, Y2
+	VBROADCASTSS (SI), Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VFMADD213PS  32(AX), Y5, Y2
+	VPBROADCASTD 4(SI), Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VFNMADD231PS Y3, Y7, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMADDWD     Y0, Y4, Y4
+	VBROADCASTSS (SI)(DI*1), Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VFMADD213PS  288(AX), Y2, Y4
+	VPBROADCASTD 4(SI)(DI*1), Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y2, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y4
+	VMOVUPS      Y4, 288(AX)
+	VPMADDWD     Y0, Y6, Y6
+	VBROADCASTSS (SI)(DI*2), Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VFMADD213PS  544(AX), Y2, Y6
+	VPBROADCASTD 4(SI)(DI*2), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VFNMADD231PS Y3, Y1, Y6
+	VMOVUPS      Y6, 544(AX)
+	ADDQ         $0x08, SI
+	ADDQ         wStride+48(FP), R8
+	ADDQ         scalesStride+64(FP), CX
+	SUBQ         $0x00000001, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func dotInt8AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·dotInt8AVX2x4(SB), NOSPLIT, $0-88
+	MOVQ      sums+0(FP), AX
+	MOVQ      scales+56(FP), CX
+	MOVQ      x+8(FP), DX
+	MOVQ      xStride+16(FP), BX
+	LEAQ      (BX)(BX*2), SI
+	MOVQ      steps+24(FP), DI
+	MOVQ      stepsStride+32(FP), R8
+	LEAQ      (R8)(R8*2), R9
+	MOVQ      w+40(FP), R10
+	MOVQ      blocks+72(FP), R11
+	VPCMPEQW  Y0, Y0, Y0
+	VPSLLW    $0x0f, Y0, Y1
+	VPACKSSWB Y1, Y1, Y1
+	VPSRLW    $0x0f, Y0, Y0
 
 block:
 	VPXOR Y2, Y2, Y2
@@ -6413,50 +6634,50 @@ block:
 
 quad:
 	VMOVDQU      (R10), Y10
-	VPSUBB       Y0, Y10, Y10
+	VPSUBB       Y1, Y10, Y10
 	VPABSB       Y10, Y11
 	VPBROADCASTD (DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
+	VPMADDWD     Y0, Y12, Y12
 	VPADDD       Y12, Y2, Y2
 	VPBROADCASTD (DX)(BX*1), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
+	VPMADDWD     Y0, Y12, Y12
 	VPADDD       Y12, Y4, Y4
 	VPBROADCASTD (DX)(BX*2), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
+	VPMADDWD     Y0, Y12, Y12
 	VPADDD       Y12, Y6, Y6
 	VPBROADCASTD (DX)(SI*1), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
+	VPMADDWD     Y0, Y12, Y12
 	VPADDD       Y12, Y8, Y8
 	VMOVDQU      32(R10), Y10
-	VPSUBB       Y0, Y10, Y10
+	VPSUBB       Y1, Y10, Y10
 	VPABSB       Y10, Y11
 	VPBROADCASTD (DX), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
+	VPMADDWD     Y0, Y12, Y12
 	VPADDD       Y12, Y3, Y3
 	VPBROADCASTD (DX)(BX*1), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
+	VPMADDWD     Y0, Y12, Y12
 	VPADDD       Y12, Y5, Y5
 	VPBROADCASTD (DX)(BX*2), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
+	VPMADDWD     Y0, Y12, Y12
 	VPADDD       Y12, Y7, Y7
 	VPBROADCASTD (DX)(SI*1), Y12
 	VPSIGNB      Y10, Y12, Y12
 	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
+	VPMADDWD     Y0, Y12, Y12
 	VPADDD       Y12, Y9, Y9
 	ADDQ         $0x00000100, R10
 	ADDQ         $0x04, DX
@@ -6512,24 +6733,24 @@ quad:
 	VZEROUPPER
 	RET
 
-// func dotMinAVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr, offset uint32)
+// func dotInt4AVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
-TEXT ·dotMinAVX2x4(SB), NOSPLIT, $0-92
-	MOVQ         sums+0(FP), AX
-	MOVQ         scales+56(FP), CX
-	MOVQ         x+8(FP), DX
-	MOVQ         xStride+16(FP), BX
-	LEAQ         (BX)(BX*2), SI
-	MOVQ         steps+24(FP), DI
-	MOVQ         stepsStride+32(FP), R8
-	LEAQ         (R8)(R8*2), R9
-	MOVQ         w+40(FP), R10
-	MOVQ         blocks+72(FP), R11
-	VBROADCASTSS offset+88(FP), Y0
-	VPCMPEQW     Y1, Y1, Y1
-	VPSRLW       $0x0f, Y1, Y1
+TEXT ·dotInt4AVX2x4(SB), NOSPLIT, $0-88
+	MOVQ     sums+0(FP), AX
+	MOVQ     scales+56(FP), CX
+	MOVQ     x+8(FP), DX
+	MOVQ     xStride+16(FP), BX
+	LEAQ     (BX)(BX*2), SI
+	MOVQ     steps+24(FP), DI
+	MOVQ     stepsStride+32(FP), R8
+	LEAQ     (R8)(R8*2), R9
+	MOVQ     w+40(FP), R10
+	MOVQ     blocks+72(FP), R11
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x0f, Y0, Y0
 
 block:
+	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	VPXOR Y4, Y4, Y4
@@ -6537,136 +6758,255 @@ block:
 	VPXOR Y6, Y6, Y6
 	VPXOR Y7, Y7, Y7
 	VPXOR Y8, Y8, Y8
-	VPXOR Y9, Y9, Y9
 	MOVQ  quads+80(FP), R12
 
 quad:
-	VMOVDQU      (R10), Y10
-	VPSUBB       Y0, Y10, Y10
-	VPABSB       Y10, Y11
-	VPBROADCASTD (DX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
-	VPADDD       Y12, Y2, Y2
-	VPBROADCASTD (DX)(BX*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
-	VPADDD       Y12, Y4, Y4
-	VPBROADCASTD (DX)(BX*2), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
-	VPADDD       Y12, Y6, Y6
-	VPBROADCASTD (DX)(SI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
-	VPADDD       Y12, Y8, Y8
+	VMOVDQU      (R10), Y9
 	VMOVDQU      32(R10), Y10
-	VPSUBB       Y0, Y10, Y10
-	VPABSB       Y10, Y11
-	VPBROADCASTD (DX), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
-	VPADDD       Y12, Y3, Y3
-	VPBROADCASTD (DX)(BX*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
-	VPADDD       Y12, Y5, Y5
-	VPBROADCASTD (DX)(BX*2), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPBROADCASTD (DX)(SI*1), Y12
-	VPSIGNB      Y10, Y12, Y12
-	VPMADDUBSW   Y12, Y11, Y12
-	VPMADDWD     Y1, Y12, Y12
-	VPADDD       Y12, Y9, Y9
+	VPBROADCASTD (DX), Y11
+	VPMADDUBSW   Y11, Y9, Y12
+	VPADDW       Y12, Y1, Y1
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD (DX)(BX*1), Y11
+	VPMADDUBSW   Y11, Y9, Y12
+	VPADDW       Y12, Y3, Y3
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VPBROADCASTD (DX)(BX*2), Y11
+	VPMADDUBSW   Y11, Y9, Y12
+	VPADDW       Y12, Y5, Y5
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VPBROADCASTD (DX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y11, Y10, Y9
+	VPADDW       Y9, Y8, Y8
 	ADDQ         $0x00000100, R10
 	ADDQ         $0x04, DX
 	SUBQ         $0x00000001, R12
 	JNZ          quad
-	VCVTPH2PS    (CX), Y10
-	VCVTPH2PS    128(CX), Y11
-	VBROADCASTSS (DI), Y12
+	VCVTPH2PS    (CX), Y9
+	VPMADDWD     Y0, Y1, Y1
+	VPBROADCASTD 4(DI), Y10
+	VPSLLD       $0x03, Y10, Y10
+	VPADDD       Y10, Y1, Y1
+	VBROADCASTSS (DI), Y10
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y9, Y1, Y1
+	VFMADD213PS  (AX), Y10, Y1
+	VMOVUPS      Y1, (AX)
+	VPMADDWD     Y0, Y3, Y3
+	VPBROADCASTD 4(DI)(R8*1), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VBROADCASTSS (DI)(R8*1), Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y9, Y3, Y3
+	VFMADD213PS  256(AX), Y1, Y3
+	VMOVUPS      Y3, 256(AX)
+	VPMADDWD     Y0, Y5, Y5
+	VPBROADCASTD 4(DI)(R8*2), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VBROADCASTSS (DI)(R8*2), Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y9, Y5, Y5
+	VFMADD213PS  512(AX), Y1, Y5
+	VMOVUPS      Y5, 512(AX)
+	VPMADDWD     Y0, Y7, Y7
+	VPBROADCASTD 4(DI)(R9*1), Y1
+	VPSLLD       $0x03, Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VBROADCASTSS (DI)(R9*1), Y1
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VFMADD213PS  768(AX), Y1, Y7
+	VMOVUPS      Y7, 768(AX)
+	VCVTPH2PS    16(CX), Y1
+	VPMADDWD     Y0, Y2, Y2
+	VPBROADCASTD 4(DI), Y3
+	VPSLLD       $0x03, Y3, Y3
+	VPADDD       Y3, Y2, Y2
+	VBROADCASTSS (DI), Y3
 	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y10, Y2, Y2
-	VFMADD213PS  (AX), Y12, Y2
-	VPBROADCASTD 4(DI), Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VFNMADD231PS Y11, Y13, Y2
-	VMOVUPS      Y2, (AX)
+	VMULPS       Y1, Y2, Y2
+	VFMADD213PS  32(AX), Y3, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMADDWD     Y0, Y4, Y4
+	VPBROADCASTD 4(DI)(R8*1), Y2
+	VPSLLD       $0x03, Y2, Y2
+	VPADDD       Y2, Y4, Y4
 	VBROADCASTSS (DI)(R8*1), Y2
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y10, Y4, Y4
-	VFMADD213PS  256(AX), Y2, Y4
-	VPBROADCASTD 4(DI)(R8*1), Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y2, Y12, Y12
-	VFNMADD231PS Y11, Y12, Y4
-	VMOVUPS      Y4, 256(AX)
+	VMULPS       Y1, Y4, Y4
+	VFMADD213PS  288(AX), Y2, Y4
+	VMOVUPS      Y4, 288(AX)
+	VPMADDWD     Y0, Y6, Y6
+	VPBROADCASTD 4(DI)(R8*2), Y2
+	VPSLLD       $0x03, Y2, Y2
+	VPADDD       Y2, Y6, Y6
 	VBROADCASTSS (DI)(R8*2), Y2
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y10, Y6, Y6
-	VFMADD213PS  512(AX), Y2, Y6
+	VMULPS       Y1, Y6, Y6
+	VFMADD213PS  544(AX), Y2, Y6
+	VMOVUPS      Y6, 544(AX)
+	VPMADDWD     Y0, Y8, Y8
+	VPBROADCASTD 4(DI)(R9*1), Y2
+	VPSLLD       $0x03, Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VBROADCASTSS (DI)(R9*1), Y2
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y1, Y8, Y8
+	VFMADD213PS  800(AX), Y2, Y8
+	VMOVUPS      Y8, 800(AX)
+	ADDQ         $0x08, DI
+	ADDQ         wStride+48(FP), R10
+	ADDQ         scalesStride+64(FP), CX
+	SUBQ         $0x00000001, R11
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func dotInt4MinAVX2x4(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, scales *byte, scalesStride uintptr, blocks uintptr, quads uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·dotInt4MinAVX2x4(SB), NOSPLIT, $0-88
+	MOVQ     sums+0(FP), AX
+	MOVQ     scales+56(FP), CX
+	MOVQ     x+8(FP), DX
+	MOVQ     xStride+16(FP), BX
+	LEAQ     (BX)(BX*2), SI
+	MOVQ     steps+24(FP), DI
+	MOVQ     stepsStride+32(FP), R8
+	LEAQ     (R8)(R8*2), R9
+	MOVQ     w+40(FP), R10
+	MOVQ     blocks+72(FP), R11
+	VPCMPEQW Y0, Y0, Y0
+	VPSRLW   $0x0f, Y0, Y0
+
+block:
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	MOVQ  quads+80(FP), R12
+
+quad:
+	VMOVDQU      (R10), Y9
+	VMOVDQU      32(R10), Y10
+	VPBROADCASTD (DX), Y11
+	VPMADDUBSW   Y11, Y9, Y12
+	VPADDW       Y12, Y1, Y1
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD (DX)(BX*1), Y11
+	VPMADDUBSW   Y11, Y9, Y12
+	VPADDW       Y12, Y3, Y3
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VPBROADCASTD (DX)(BX*2), Y11
+	VPMADDUBSW   Y11, Y9, Y12
+	VPADDW       Y12, Y5, Y5
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VPBROADCASTD (DX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y9, Y9
+	VPADDW       Y9, Y7, Y7
+	VPMADDUBSW   Y11, Y10, Y9
+	VPADDW       Y9, Y8, Y8
+	ADDQ         $0x00000100, R10
+	ADDQ         $0x04, DX
+	SUBQ         $0x00000001, R12
+	JNZ          quad
+	VCVTPH2PS    (CX), Y9
+	VCVTPH2PS    128(CX), Y10
+	VPMADDWD     Y0, Y1, Y1
+	VBROADCASTSS (DI), Y11
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y9, Y1, Y1
+	VFMADD213PS  (AX), Y11, Y1
+	VPBROADCASTD 4(DI), Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y11, Y12, Y12
+	VFNMADD231PS Y10, Y12, Y1
+	VMOVUPS      Y1, (AX)
+	VPMADDWD     Y0, Y3, Y3
+	VBROADCASTSS (DI)(R8*1), Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y9, Y3, Y3
+	VFMADD213PS  256(AX), Y1, Y3
+	VPBROADCASTD 4(DI)(R8*1), Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VFNMADD231PS Y10, Y11, Y3
+	VMOVUPS      Y3, 256(AX)
+	VPMADDWD     Y0, Y5, Y5
+	VBROADCASTSS (DI)(R8*2), Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y9, Y5, Y5
+	VFMADD213PS  512(AX), Y1, Y5
+	VPBROADCASTD 4(DI)(R8*2), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VFNMADD231PS Y10, Y3, Y5
+	VMOVUPS      Y5, 512(AX)
+	VPMADDWD     Y0, Y7, Y7
+	VBROADCASTSS (DI)(R9*1), Y1
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VFMADD213PS  768(AX), Y1, Y7
+	VPBROADCASTD 4(DI)(R9*1), Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VFNMADD231PS Y10, Y3, Y7
+	VMOVUPS      Y7, 768(AX)
+	VCVTPH2PS    16(CX), Y1
+	VCVTPH2PS    144(CX), Y3
+	VPMADDWD     Y0, Y2, Y2
+	VBROADCASTSS (DI), Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VFMADD213PS  32(AX), Y5, Y2
+	VPBROADCASTD 4(DI), Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VFNMADD231PS Y3, Y7, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMADDWD     Y0, Y4, Y4
+	VBROADCASTSS (DI)(R8*1), Y2
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VFMADD213PS  288(AX), Y2, Y4
+	VPBROADCASTD 4(DI)(R8*1), Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y2, Y5, Y5
+	VFNMADD231PS Y3, Y5, Y4
+	VMOVUPS      Y4, 288(AX)
+	VPMADDWD     Y0, Y6, Y6
+	VBROADCASTSS (DI)(R8*2), Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VFMADD213PS  544(AX), Y2, Y6
 	VPBROADCASTD 4(DI)(R8*2), Y4
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y2, Y4, Y4
-	VFNMADD231PS Y11, Y4, Y6
-	VMOVUPS      Y6, 512(AX)
+	VFNMADD231PS Y3, Y4, Y6
+	VMOVUPS      Y6, 544(AX)
+	VPMADDWD     Y0, Y8, Y8
 	VBROADCASTSS (DI)(R9*1), Y2
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y10, Y8, Y8
-	VFMADD213PS  768(AX), Y2, Y8
-	VPBROADCASTD 4(DI)(R9*1), Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y2, Y4, Y4
-	VFNMADD231PS Y11, Y4, Y8
-	VMOVUPS      Y8, 768(AX)
-	VCVTPH2PS    16(CX), Y2
-	VCVTPH2PS    144(CX), Y4
-	VBROADCASTSS (DI), Y6
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y2, Y3, Y3
-	VFMADD213PS  32(AX), Y6, Y3
-	VPBROADCASTD 4(DI), Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y6, Y8, Y8
-	VFNMADD231PS Y4, Y8, Y3
-	VMOVUPS      Y3, 32(AX)
-	VBROADCASTSS (DI)(R8*1), Y3
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y2, Y5, Y5
-	VFMADD213PS  288(AX), Y3, Y5
-	VPBROADCASTD 4(DI)(R8*1), Y6
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y3, Y6, Y6
-	VFNMADD231PS Y4, Y6, Y5
-	VMOVUPS      Y5, 288(AX)
-	VBROADCASTSS (DI)(R8*2), Y3
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y2, Y7, Y7
-	VFMADD213PS  544(AX), Y3, Y7
-	VPBROADCASTD 4(DI)(R8*2), Y5
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y3, Y5, Y5
-	VFNMADD231PS Y4, Y5, Y7
-	VMOVUPS      Y7, 544(AX)
-	VBROADCASTSS (DI)(R9*1), Y3
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y2, Y9, Y9
-	VFMADD213PS  800(AX), Y3, Y9
-	VPBROADCASTD 4(DI)(R9*1), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y3, Y2, Y2
-	VFNMADD231PS Y4, Y2, Y9
-	VMOVUPS      Y9, 800(AX)
+	VMULPS       Y1, Y8, Y8
+	VFMADD213PS  800(AX), Y2, Y8
+	VPBROADCASTD 4(DI)(R9*1), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VFNMADD231PS Y3, Y1, Y8
+	VMOVUPS      Y8, 800(AX)
 	ADDQ         $0x08, DI
 	ADDQ         wStride+48(FP), R10
 	ADDQ         scalesStride+64(FP), CX

@@ -149,6 +149,9 @@ func (m *Matrix) Panels() int { return (m.Out + Panel - 1) / Panel }
 // Bytes is the size of the packed weights.
 func (m *Matrix) Bytes() int { return len(m.data) }
 
+// Data is the packed weights themselves, for those who measure how fast they can be read.
+func (m *Matrix) Data() []byte { return m.data }
+
 // bytesOf is what k inputs of a panel take.
 func (m *Matrix) bytesOf(k int) int {
 	switch m.Type {

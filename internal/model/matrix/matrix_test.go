@@ -263,7 +263,7 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 
 // BenchmarkProduct prints bytes of weights, which are the limit for one row.
 func BenchmarkProduct(b *testing.B) {
-	for _, kind := range []Type{F32, F16, BF16, Int8, Int4} {
+	for _, kind := range []Type{F32, F16, BF16, Int8, Int4, W8A8, W4A8, W4A8Min} {
 		block := 0
 		if kind >= Int8 {
 			block = 32

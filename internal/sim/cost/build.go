@@ -122,7 +122,7 @@ func (s Setup) describe(m *Model, block int) string {
 		} else {
 			fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data")
 			if with := enginesOn(s.GPU.Name); len(with) > 0 {
-				fmt.Fprintf(&b, " (there are some on %s, with --engine %s)", s.GPU.Name, strings.Join(with, " or "))
+				fmt.Fprintf(&b, " (--engine %s has newer releases, fitted to measurements on %s)", strings.Join(with, " or "), s.GPU.Name)
 			}
 			fmt.Fprint(&b, "; ")
 		}

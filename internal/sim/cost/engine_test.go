@@ -131,7 +131,7 @@ func TestEnginesWithoutDataAreRefused(t *testing.T) {
 	require.Contains(t, m.Describe(), "fitted to half of 21 published points")
 	m, err = s.Model(16)
 	require.NoError(t, err)
-	require.Contains(t, m.Describe(), "without data (there are some on a100-80gb, with --engine tensorrt-llm or vllm)")
+	require.Contains(t, m.Describe(), "without data (--engine tensorrt-llm or vllm has newer releases, fitted to measurements on a100-80gb)")
 	f.HeldOut.Points = 7
 	require.Contains(t, f.String(), "without data")
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"llmmemory/internal/sim/capacity"
@@ -15,6 +16,8 @@ import (
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/terminal"
 )
+
+const noPrice = "no price is known: put one into a file for --prices"
 
 // An Offer is servers of one kind that hold the objective.
 type Offer struct {
@@ -74,7 +77,7 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 func (s *sizer) offer(ctx context.Context, gpu string, workers int, prices cost.Prices) (Offer, error) {
 	o := Offer{GPU: gpu, Workers: workers, price: prices.GPUs[gpu]}
 	if o.price.Dollars == 0 {
-		o.Trouble = "no price is known: put one into a file for --prices"
+		o.Trouble = noPrice
 		return o, nil
 	}
 	scene := s.Scenario
@@ -173,12 +176,24 @@ func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
 		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers, o.Servers, o.Hour, o.Million, o.KWh, state)
 	}
 	fmt.Fprintln(w)
-	fact(w, "prices", source)
+	if best := all[0]; best.Trouble == "" {
+		fact(w, "iterations", "of the first: "+best.plan.Model.Describe())
+	}
+	if source != "" {
+		fact(w, "prices", source)
+	}
 	fact(w, "kWh", "at most: of the GPUs' board power, without the computers around them")
+	var priceless []string
 	for _, o := range all {
-		if o.Trouble != "" {
+		switch {
+		case o.Trouble == noPrice && !slices.Contains(priceless, o.GPU):
+			priceless = append(priceless, o.GPU)
+		case o.Trouble != "" && o.Trouble != noPrice:
 			fact(w, fmt.Sprintf("%d x %s", o.Workers, o.GPU), o.Trouble)
 		}
+	}
+	if len(priceless) > 0 {
+		fact(w, "left out", strings.Join(priceless, ", ")+": "+noPrice)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -9,86 +9,134 @@ import (
 )
 
 const dotProduct2 = "func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, " +
-	"scales *byte, scalesStride uintptr, blocks, quads uintptr, offset uint32)"
+	"scales *byte, scalesStride uintptr, blocks, quads uintptr)"
 
-// dot2 is dot512 for 16 of the 64 outputs. Pairs of products are added in 16 bits, in which those of
-// unsigned weights of 8 bits may not fit: offset, in each of 4 bytes, is taken off the weights, and their
-// signs go to the activations.
-func dot2(rows int, minima bool) {
-	name := "dotAVX2x"
-	if minima {
-		name = "dotMinAVX2x"
-	}
-	TEXT(fmt.Sprintf("%s%d", name, rows), NOSPLIT, dotProduct2)
-	Doc(fmt.Sprintf("%s%d adds %d rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.", name, rows, rows))
+// A dot2 is a dot kernel for 16 of the 64 outputs.
+type dot2 struct {
+	kind         string
+	x, steps     strided
+	sums, scales Register
+	ones         VecVirtual // in 16 bits
+	offset       VecVirtual // of 8-bit weights
+	acc          [][]VecVirtual
+}
+
+// dotInt8x2 takes the offset of 8-bit weights off and gives their signs to the activations, because pairs
+// of products are added in 16 bits, in which those of unsigned weights may not fit.
+func dotInt8x2(rows int) {
+	newDot2("Int8", rows, func(d *dot2, w Register) {
+		for v := range 2 {
+			signed, size := YMM(), YMM()
+			VMOVDQU(Mem{Base: w, Disp: v * 32}, signed)
+			VPSUBB(d.offset, signed, signed)
+			VPABSB(signed, size)
+			for r := range d.acc {
+				b := YMM()
+				VPBROADCASTD(d.x.at(r, 0), b)
+				VPSIGNB(signed, b, b)
+				VPMADDUBSW(b, size, b)
+				VPMADDWD(d.ones, b, b)
+				VPADDD(b, d.acc[r][v], d.acc[r][v])
+			}
+		}
+	})
+}
+
+// dotInt4x2 adds all products of a block in 16 bits, in pairs: 8 × 2 × 15 × 127 fits.
+func dotInt4x2(kind string, rows int) {
+	newDot2(kind, rows, func(d *dot2, w Register) {
+		ws := ymms(2)
+		VMOVDQU(Mem{Base: w}, ws[0])
+		VMOVDQU(Mem{Base: w, Disp: 32}, ws[1])
+		for r := range d.acc {
+			b := YMM()
+			VPBROADCASTD(d.x.at(r, 0), b)
+			for v, z := range d.acc[r] {
+				products := YMM()
+				VPMADDUBSW(b, ws[v], products)
+				VPADDW(products, z, z)
+			}
+		}
+	})
+}
+
+// newDot2 makes a kernel that calls quad for each 4 k.
+func newDot2(kind string, rows int, quad func(d *dot2, w Register)) {
+	name := fmt.Sprintf("dot%sAVX2x%d", kind, rows)
+	TEXT(name, NOSPLIT, dotProduct2)
+	Doc(fmt.Sprintf("%s adds %d rows of 8-bit activations times 16 outputs of a panel of 8-bit weights to sums.", name, rows))
 	Pragma("noescape")
-	sums, scales := Load(Param("sums"), GP64()), Load(Param("scales"), GP64())
-	x, steps := loadStrided("x", "xStride", rows), loadStrided("steps", "stepsStride", rows)
+	d := &dot2{kind: kind, sums: Load(Param("sums"), GP64()), scales: Load(Param("scales"), GP64()), ones: YMM()}
+	d.x, d.steps = loadStrided("x", "xStride", rows), loadStrided("steps", "stepsStride", rows)
 	w, blocks, n := Load(Param("w"), GP64()), Load(Param("blocks"), GP64()), GP64()
-	offset, ones := YMM(), YMM()
-	VBROADCASTSS(address("offset"), offset)
-	VPCMPEQW(ones, ones, ones)
-	VPSRLW(Imm(15), ones, ones)
-	acc := make([][]VecVirtual, rows)
-	for r := range acc {
-		acc[r] = ymms(2)
+	VPCMPEQW(d.ones, d.ones, d.ones)
+	if kind == "Int8" {
+		d.offset = YMM() // 128 in each byte
+		VPSLLW(Imm(15), d.ones, d.offset)
+		VPACKSSWB(d.offset, d.offset, d.offset)
+	}
+	VPSRLW(Imm(15), d.ones, d.ones)
+	for range rows {
+		d.acc = append(d.acc, ymms(2))
 	}
 	loop("block", blocks, 1, func() {
-		for r := range acc {
-			VPXOR(acc[r][0], acc[r][0], acc[r][0])
-			VPXOR(acc[r][1], acc[r][1], acc[r][1])
+		for r := range d.acc {
+			VPXOR(d.acc[r][0], d.acc[r][0], d.acc[r][0])
+			VPXOR(d.acc[r][1], d.acc[r][1], d.acc[r][1])
 		}
 		Load(Param("quads"), n)
 		loop("quad", n, 1, func() {
-			for v := range 2 {
-				signed, size := YMM(), YMM()
-				VMOVDQU(Mem{Base: w, Disp: v * 32}, signed)
-				VPSUBB(offset, signed, signed)
-				VPABSB(signed, size)
-				for r := range acc {
-					b := YMM()
-					VPBROADCASTD(x.at(r, 0), b)
-					VPSIGNB(signed, b, b)
-					VPMADDUBSW(b, size, b)
-					VPMADDWD(ones, b, b)
-					VPADDD(b, acc[r][v], acc[r][v])
-				}
-			}
+			quad(d, w)
 			ADDQ(U32(quads), w)
-			ADDQ(Imm(4), x.base)
+			ADDQ(Imm(4), d.x.base)
 		})
-		end2(acc, sums, scales, steps, minima)
-		ADDQ(Imm(8), steps.base)
+		d.end()
+		ADDQ(Imm(8), d.steps.base)
 		ADDQ(address("wStride"), w)
-		ADDQ(address("scalesStride"), scales)
+		ADDQ(address("scalesStride"), d.scales)
 	})
 	VZEROUPPER()
 	RET()
 }
 
-// end2 adds the sums of a block to those of all blocks.
-func end2(acc [][]VecVirtual, sums, scales Register, steps strided, minima bool) {
+// end adds the sums of a block to those of all blocks.
+func (d *dot2) end() {
 	for v := range 2 {
 		scale, least := YMM(), YMM()
-		VCVTPH2PS(Mem{Base: scales, Disp: v * 16}, scale)
-		if minima {
-			VCVTPH2PS(Mem{Base: scales, Disp: panel*2 + v*16}, least)
+		VCVTPH2PS(Mem{Base: d.scales, Disp: v * 16}, scale)
+		if d.kind == "Int4Min" {
+			VCVTPH2PS(Mem{Base: d.scales, Disp: panel*2 + v*16}, least)
 		}
-		for r := range acc {
-			b, sum, z := YMM(), Mem{Base: sums, Disp: r*panel*4 + v*32}, acc[r][v]
-			VBROADCASTSS(steps.at(r, 0), b)
+		for r := range d.acc {
+			b, sum, z := YMM(), Mem{Base: d.sums, Disp: r*panel*4 + v*32}, d.acc[r][v]
+			d.whole(r, z)
+			VBROADCASTSS(d.steps.at(r, 0), b)
 			VCVTDQ2PS(z, z)
 			VMULPS(scale, z, z)
 			VFMADD213PS(sum, b, z)
-			if minima {
+			if d.kind == "Int4Min" {
 				minus := YMM()
-				VPBROADCASTD(steps.at(r, 4), minus)
+				VPBROADCASTD(d.steps.at(r, 4), minus)
 				VCVTDQ2PS(minus, minus)
 				VMULPS(b, minus, minus)
 				VFNMADD231PS(least, minus, z)
 			}
 			VMOVUPS(z, sum)
 		}
+	}
+}
+
+// whole adds the pairs of 16 bits, and takes away what was added to weights of 4 bits.
+func (d *dot2) whole(r int, z VecVirtual) {
+	if d.kind == "Int8" {
+		return
+	}
+	VPMADDWD(d.ones, z, z)
+	if d.kind == "Int4" {
+		minus := YMM()
+		VPBROADCASTD(d.steps.at(r, 4), minus)
+		VPSLLD(Imm(3), minus, minus)
+		VPADDD(minus, z, z)
 	}
 }
 

@@ -30,8 +30,9 @@ func main() {
 		dot512(rows, true)
 	}
 	for rows := 1; rows <= 4; rows++ {
-		dot2(rows, false)
-		dot2(rows, true)
+		dotInt8x2(rows)
+		dotInt4x2("Int4", rows)
+		dotInt4x2("Int4Min", rows)
 	}
 	nibbles512()
 	bytesOfNibbles2()

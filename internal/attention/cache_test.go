@@ -1,0 +1,53 @@
+package attention
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Strides and places in which blocks of 16 tokens of 2 heads of 32 float32 numbers lie, 2,048 bytes each.
+func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
+	const span = 16 * 32 * 4
+	for _, c := range []struct {
+		name                string
+		layout              Layout
+		block, head, values int // strides, and where values begin, in bytes
+		wantErr             string
+	}{
+		{"heads in blocks, values after each head", LayoutTile, 4 * span, 2 * span, span, ""},
+		{"heads in blocks, values after all keys", LayoutVLLM, 2 * span, span, 6 * span, ""},
+		{"blocks in heads", LayoutVLLM, span, 3 * span, 6 * span, ""},
+		{"values after each block", LayoutVLLM, 4 * span, span, 2 * span, ""},
+		{"rows of heads side by side, values after each block", LayoutFlash, 4 * span, 128, 2 * span, ""},
+		{"no block stride", LayoutVLLM, 0, span, 6 * span, "blocks or heads overlap"},
+		{"no head stride", LayoutVLLM, 2 * span, 0, 6 * span, "blocks or heads overlap"},
+		{"blocks shorter than their heads", LayoutVLLM, span + 4, span, 6 * span, "blocks or heads overlap"},
+		{"heads shorter than a row", LayoutFlash, 2 * span, 64, 6 * span, "blocks or heads overlap"},
+		{"rows beyond those of the next token", LayoutFlash, 4 * span, 192, 8 * span, "blocks or heads overlap"},
+		{"the same place", LayoutVLLM, 2 * span, span, 0, "share memory"},
+		{"values in the keys of the same head", LayoutVLLM, 4 * span, span, 64, "share memory"},
+		{"values in the keys of the next head", LayoutVLLM, 8 * span, 2 * span, 2*span + 64, "share memory"},
+		{"values in the keys of the next block", LayoutVLLM, 8 * span, 2 * span, 8*span - 64, "share memory"},
+		{"values of the first head in the keys of the last block", LayoutFlash, 2 * span, 128, 6*span - 4, "share memory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			memory := aligned(30 * span)
+			cache := Cache{
+				Shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: F32, Layout: c.layout}, NumBlocks: 3,
+				BlockStride: c.block, HeadStride: c.head, Key: memory, Value: memory[c.values:],
+			}
+			require.NoError(t, cache.Check())
+			err := cache.CheckStrides()
+			if err == nil {
+				err = cache.CheckApart()
+			}
+			if c.wantErr == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ErrArgument)
+			require.ErrorContains(t, err, c.wantErr)
+		})
+	}
+}

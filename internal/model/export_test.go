@@ -1,0 +1,20 @@
+package model
+
+// PackedWeights are the matrices that decoding reads in each step.
+func (m *Model) PackedWeights() [][]byte {
+	var all [][]byte
+	add := func(l *linear) {
+		for _, p := range l.parts {
+			all = append(all, p.Data())
+		}
+	}
+	for i := range m.layers {
+		l := &m.layers[i]
+		add(&l.qkv)
+		add(&l.out)
+		add(&l.up)
+		add(&l.down)
+	}
+	add(&m.head)
+	return all
+}
