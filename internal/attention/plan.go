@@ -119,8 +119,8 @@ func cost(c *Cache, tokens, rows int) int {
 }
 
 // split cuts items where cores would idle otherwise, or the version asks for it:
-// into runs of partitions, or into fewer heads where V1 keeps the partitions
-// together.
+// into runs of partitions, and into fewer heads where V1 keeps the partitions
+// together or they are few: a context of 513 tokens has two, of 512 and 1.
 func (p *plan) split(b *Batch, group, total, workers int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
@@ -131,8 +131,12 @@ func (p *plan) split(b *Batch, group, total, workers int) {
 		}
 		parts := it.part1 - it.part0
 		large := it.cost > share && workers > 1
-		if large && (whole || parts < 2) {
-			p.cutHeads(i, max(1, int(int64(it.heads)*int64(share)/int64(it.cost))))
+		if large {
+			runs := max(1, parts) // that the item is cut into as well
+			if whole {
+				runs = 1
+			}
+			p.cutHeads(i, max(1, int(int64(it.heads)*int64(share)*int64(runs)/int64(it.cost))))
 			it = p.items[i]
 		}
 		if parts < 2 || b.Version == V1 || b.Version == Auto && !large {
