@@ -155,3 +155,28 @@ func TestEachAnswerOfAStreamHasTheLogprobsOfTheEchoedPrompt(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesOfFieldsInAnotherCaseAreUnknownFields(t *testing.T) {
+	s := start(t, nil)
+	const text = `{"model": "demo", "prompt": "ab12 ab", "temperature": 0, `
+	for _, test := range []struct{ name, body string }{
+		{"a number", text + `"max_tokens": 2, "MAX_TOKENS": 1}`},
+		{"before the right one", text + `"Max_Tokens": 1, "max_tokens": 2}`},
+		{"of a wrong type", text + `"max_tokens": 2, "STREAM": 5}`},
+		{"that is refused in its own case", text + `"max_tokens": 2, "N": 0}`},
+		{"inside an object", text + `"max_tokens": 2, "stream": true, "stream_options": {"INCLUDE_USAGE": 5}}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(test.body))
+			require.NoError(t, err)
+			defer r.Body.Close()
+			data, err := io.ReadAll(r.Body)
+			require.NoError(t, err)
+			require.Equal(t, 200, r.StatusCode, string(data))
+			require.Regexp(t, `"text":"1?2"`, string(data), "two tokens")
+		})
+	}
+	r, e := s.send(t, "POST", "/v1/completions", "application/json", `{"MODEL": "demo", "prompt": "x"}`)
+	require.Equal(t, 400, r.StatusCode)
+	require.Equal(t, "model", e["param"])
+}
