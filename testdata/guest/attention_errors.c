@@ -326,7 +326,9 @@ static void steps(void) {
                            .block_starts = {starts, 2, 2}, .block_ends = {ends, 2, 2}, .slots = {places, 4, 4}};
     places[3] = 64;
     EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
-    places[3] = 32, rows[1].kind = 3;
+    places[3] = 32, rows[1].id = 1;
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
+    rows[1].id = 2, rows[1].kind = 3;
     EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
     rows[1].kind = LLM_CACHE_ROW_NEW, step.copies = (llm_cache_copies){&copy, 1, 1};
     EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
