@@ -82,8 +82,11 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		request.Logprobs = 0 // to choose by
 	}
 	request.PromptLogprobs = body.Echo && a.logprobs
-	j, err := s.submit(w, r, body.prompts(s), request, wanted)
-	if err != nil {
+	j := &job{prompts: body.prompts(s), n: wanted, promptOnly: body.Echo && request.MaxTokens == 0}
+	if j.promptOnly && request.MinTokens > 0 {
+		return invalid("min_tokens", "min_tokens is %d; it must be 0 when max_tokens is.", request.MinTokens)
+	}
+	if err = s.submit(w, r, request, j); err != nil {
 		return err
 	}
 	defer j.cancel()
