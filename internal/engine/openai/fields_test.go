@@ -53,6 +53,9 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 		{"a cut prompt", text + `"truncate_prompt_tokens": 5}`, "truncate_prompt_tokens", "not supported"},
 		{"a prompt without its first token", text + `"add_special_tokens": false}`, "add_special_tokens", "not supported"},
 		{"an answer that goes on", talk + `"continue_final_message": true}`, "continue_final_message", "not supported"},
+		{"settings of the template", talk + `"chat_template_kwargs": {"enable_thinking": false}}`, "chat_template_kwargs", "not supported"},
+		{"an echo of a chat", talk + `"echo": true}`, "echo", "not supported"},
+		{"numbers of tokens", text + `"logprobs": 1, "return_tokens_as_token_ids": true}`, "return_tokens_as_token_ids", "not supported"},
 		{"another template", talk + `"chat_template": "x"}`, "chat_template", "not supported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -66,7 +69,7 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 			require.Contains(t, e["message"], test.want)
 		})
 	}
-	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talk+`"max_tokens": 1, "logprobs": false, "top_logprobs": 0, "continue_final_message": false, "add_special_tokens": false}`)
+	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talk+`"max_tokens": 1, "logprobs": false, "top_logprobs": 0, "continue_final_message": false, "add_special_tokens": false, "chat_template_kwargs": {}, "echo": false}`)
 	require.Equal(t, 200, r.StatusCode, e)
 }
 
