@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -34,8 +33,8 @@ func cheapestCommand() *cobra.Command {
 			if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 				return err
 			}
-			if q.Seeds < 1 || q.Seeds > capacity.MostSeeds {
-				return fmt.Errorf("--seeds %d: want 1 to %d seeds", q.Seeds, capacity.MostSeeds)
+			if err := checkSearch(&q); err != nil {
+				return err
 			}
 			list, err := cost.OpenPrices(prices)
 			if err != nil {
@@ -51,15 +50,14 @@ func cheapestCommand() *cobra.Command {
 			if asJSON {
 				e := json.NewEncoder(c.OutOrStdout())
 				e.SetIndent("", "\t")
-				return e.Encode(all)
+				err = e.Encode(all)
+			} else {
+				err = sizing.WriteOffers(c.OutOrStdout(), q, all, list.Source)
 			}
-			if err := sizing.WriteOffers(c.OutOrStdout(), q, all, list.Source); err != nil {
+			if err != nil {
 				return err
 			}
-			if all[0].Trouble != "" {
-				return fmt.Errorf("nothing holds %s", q.SLO)
-			}
-			return nil
+			return sizing.Missing(q, all)
 		},
 	}
 	f := c.Flags()

@@ -11,7 +11,7 @@ import (
 // is no wish that can be met.
 var defaultedFlags = []string{
 	"rate", "duration", "burstiness", "workers", "stages", "samples",
-	"blocks", "max-tokens", "max-seqs", "max-len", "batch",
+	"blocks", "cpu-blocks", "max-tokens", "max-seqs", "max-len", "batch", "swap-gb-s", "watermark",
 }
 
 // refuseZeros refuses a zero where more is needed, instead of taking the default for it.
@@ -29,6 +29,9 @@ func refuseZeros(c *cobra.Command, _ []string) error {
 			}
 		}
 		if v, err := strconv.ParseFloat(text, 64); err == nil && v == 0 {
+			if name == "watermark" {
+				return fmt.Errorf("--watermark 0: want more than 0, or -1 for none")
+			}
 			return fmt.Errorf("--%s 0: want more than 0, or leave the flag out for its default", name)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,20 @@ func TestMoreSeedsThanMemoryHoldsAreRefused(t *testing.T) {
 	}
 }
 
+func TestAWatermarkOfZeroIsNotTakenForTheDefault(t *testing.T) {
+	status, _, stderr := llmsim(t, "run", "--requests", "2", "--watermark", "0")
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "--watermark 0: want more than 0, or -1 for none")
+}
+
+func TestAPrecisionThatCannotBeMeantIsRefused(t *testing.T) {
+	for _, precision := range []string{"0", "1", "NaN"} {
+		status, _, stderr := llmsim(t, "cheapest", "--model", "llama-3-8b", "--target", "1", "--precision", precision)
+		require.Equal(t, 1, status)
+		require.Contains(t, stderr, "a precision between 0 and 1")
+	}
+}
+
 func TestAWindowWithoutIterationsHasNoAverages(t *testing.T) {
 	status, stdout, stderr := llmsim(t, "run", "--requests", "5", "--from", "100000")
 	require.Equal(t, 0, status, stderr)
@@ -46,5 +61,20 @@ func TestWhatNothingHoldsIsAFailure(t *testing.T) {
 		require.Equal(t, 1, status, stdout)
 		require.Contains(t, stdout, "hold")
 		require.Contains(t, stderr, "nothing holds ttft<0.001s")
+		status, stdout, stderr = llmsim(t, append(args, "--json")...)
+		require.Equal(t, 1, status, stdout)
+		require.True(t, json.Valid([]byte(stdout)), stdout)
+		require.Contains(t, stderr, "nothing holds ttft<0.001s")
 	}
+}
+
+func TestGPUsWithoutAPriceAreNotSaidToMissTheObjective(t *testing.T) {
+	status, stdout, stderr := llmsim(t, "cheapest", "--model", "llama-3-8b", "--gpus", "rtx-3090,a800-80gb", "--target", "1")
+	require.Equal(t, 1, status)
+	require.NotContains(t, stdout+stderr, "hold")
+	require.Contains(t, stderr, "rtx-3090, a800-80gb: no price is known")
+	status, _, stderr = llmsim(t, "cheapest", "--model", "llama-3-8b", "--gpus", "nosuch", "--target", "1")
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "nosuch")
+	require.NotContains(t, stderr, "price", "it is no GPU")
 }

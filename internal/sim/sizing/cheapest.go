@@ -57,6 +57,11 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 		s.Runs = runtime.GOMAXPROCS(0)
 	}
 	s.pool = capacity.NewPool(s.Runs)
+	for _, gpu := range gpus {
+		if _, err := cost.OpenGPU(gpu); err != nil {
+			return nil, err
+		}
+	}
 	var all []Offer
 	for _, gpu := range gpus {
 		for w := 1; w <= mostWorkers; w *= 2 {
@@ -155,6 +160,28 @@ func (s *sizer) confirmCheapest(ctx context.Context, all []Offer) ([]Offer, erro
 	}
 }
 
+// Missing is why none of the offers is an answer, nil if one is.
+func Missing(q Question, all []Offer) error {
+	switch {
+	case all[0].Trouble == "":
+		return nil
+	case !slices.ContainsFunc(all, func(o Offer) bool { return o.Trouble != noPrice }):
+		return fmt.Errorf("%s: %s", strings.Join(withoutPrice(all), ", "), noPrice)
+	}
+	return fmt.Errorf("nothing holds %s", q.SLO)
+}
+
+// withoutPrice are the GPUs that were not tried.
+func withoutPrice(all []Offer) []string {
+	var gpus []string
+	for _, o := range all {
+		if o.Trouble == noPrice && !slices.Contains(gpus, o.GPU) {
+			gpus = append(gpus, o.GPU)
+		}
+	}
+	return gpus
+}
+
 // WriteOffers writes offers for a terminal: the answer first.
 func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -162,7 +189,7 @@ func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
 		fmt.Fprintf(w, "%d x %s, %d to a server: $%.2f an hour for %s requests/s under %s\n\n",
 			best.GPUs, best.GPU, best.Workers, best.Hour, rate(q.Target), q.SLO)
 	} else {
-		fmt.Fprintf(w, "none of these holds %s at %s requests/s\n\n", q.SLO, rate(q.Target))
+		fmt.Fprintf(w, "no answer: %v\n\n", Missing(q, all))
 	}
 	fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\t\n")
 	for _, o := range all {
@@ -183,17 +210,13 @@ func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
 		fact(w, "prices", source)
 	}
 	fact(w, "kWh", "at most: of the GPUs' board power, without the computers around them")
-	var priceless []string
 	for _, o := range all {
-		switch {
-		case o.Trouble == noPrice && !slices.Contains(priceless, o.GPU):
-			priceless = append(priceless, o.GPU)
-		case o.Trouble != "" && o.Trouble != noPrice:
+		if o.Trouble != "" && o.Trouble != noPrice {
 			fact(w, fmt.Sprintf("%d x %s", o.Workers, o.GPU), o.Trouble)
 		}
 	}
-	if len(priceless) > 0 {
-		fact(w, "left out", strings.Join(priceless, ", ")+": "+noPrice)
+	if gpus := withoutPrice(all); len(gpus) > 0 {
+		fact(w, "left out", strings.Join(gpus, ", ")+": "+noPrice)
 	}
 	if err := w.Flush(); err != nil {
 		return err
