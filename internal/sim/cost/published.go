@@ -72,7 +72,7 @@ func (p Published) Setup(e Engine) (Setup, error) {
 	if err != nil {
 		return Setup{}, err
 	}
-	s.Engine = p.engine(e)
+	s.Engine = e
 	if p.Engine == "tensorrt-llm" && compareReleases(p.Version, "0.6") < 0 {
 		s.LLM.Parallel = false // two all-reduces: NVIDIA/TensorRT-LLM@027cd518e3b63809a5c5799187991e7f1164fb12:tensorrt_llm/models/falcon/model.py
 	}
@@ -81,14 +81,6 @@ func (p Published) Setup(e Engine) (Setup, error) {
 		kv = "fp8"
 	}
 	return s.Quantised(p.DType, kv)
-}
-
-// engine is an engine without its server, if the point is of a batch.
-func (p Published) engine(e Engine) Engine {
-	if p.Metric == "tokens_per_s" || p.Metric == "batch_s" {
-		e.ServedSeq = 0
-	}
-	return e
 }
 
 // Seconds is what the point took. What is published is tokens of answers a second over all
