@@ -81,7 +81,7 @@ func newFit(points []Published, start Engine, pull float64) (*engineFit, error) 
 func (f *engineFit) off(e Engine) (off []float64, sum float64) {
 	for i, p := range f.points {
 		s := f.setups[i]
-		s.Engine = e
+		s.Engine = p.engine(e)
 		off = append(off, math.Log(p.on(s.times(16))/p.Seconds()))
 	}
 	now, start := e.parts(), f.start.parts()

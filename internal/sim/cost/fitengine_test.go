@@ -140,6 +140,7 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 		{"without half_tokens", "ROCm/", func(e *Engine) { e.HalfTokens = 0 }},
 		{"as it is", "FreedomIntelligence/", allConstants},
 		{"with half_tokens", "FreedomIntelligence/", func(e *Engine) { e.HalfTokens = 64 }},
+		{"without per_layer_ms", "FreedomIntelligence/", func(e *Engine) { e.Base, e.Layer = 2, 0 }},
 		{"without graph_context", "FreedomIntelligence/", func(e *Engine) { e.GraphContext = 0 }},
 		{"without activations", "FreedomIntelligence/", func(e *Engine) { e.Activations = 0 }},
 		{"without prompt_base_ms", "FreedomIntelligence/", func(e *Engine) { e.PromptBase = 0 }},

@@ -72,7 +72,7 @@ func (p Published) Setup(e Engine) (Setup, error) {
 	if err != nil {
 		return Setup{}, err
 	}
-	s.Engine = e
+	s.Engine = p.engine(e)
 	if p.Engine == "tensorrt-llm" && compareReleases(p.Version, "0.6") < 0 {
 		s.LLM.Parallel = false // two all-reduces: NVIDIA/TensorRT-LLM@027cd518e3b63809a5c5799187991e7f1164fb12:tensorrt_llm/models/falcon/model.py
 	}
@@ -81,6 +81,15 @@ func (p Published) Setup(e Engine) (Setup, error) {
 		kv = "fp8"
 	}
 	return s.Quantised(p.DType, kv)
+}
+
+// engine is an engine without what the point's release does not have: TensorRT-LLM's kernel
+// for groups (XQA) is of 0.8.
+func (p Published) engine(e Engine) Engine {
+	if p.Engine == "tensorrt-llm" && compareReleases(p.Release, "0.8") < 0 {
+		e.SharedGroup, e.SharedReread = 0, 0
+	}
+	return e
 }
 
 // Seconds is what the point took. What is published is tokens of answers a second over all
