@@ -147,6 +147,25 @@ func TestWhatAPointWasMeasuredOn(t *testing.T) {
 	require.Greater(t, before, since)
 }
 
+// Ensure that a small model with many clients is not far off on any GPU: no earlier half that
+// was fitted had such a load, and it came out up to 2.7 times too slow.
+func TestASmallModelWithManyClientsIsNotFarOff(t *testing.T) {
+	seen := 0
+	for _, p := range PublishedPoints() {
+		if p.Model != "qwen2.5-0.5b" || p.Metric != "closed_tokens_per_s" {
+			continue
+		}
+		f, err := OpenEngine(p.Engine+"-"+p.Release, p.GPU)
+		require.NoError(t, err)
+		seconds, err := p.Predict(f.Engine)
+		require.NoError(t, err)
+		t.Logf("%s: %.2f", p.GPU, seconds/p.Seconds())
+		require.InDelta(t, 1, seconds/p.Seconds(), 0.45, p.GPU)
+		seen++
+	}
+	require.Equal(t, 11, seen)
+}
+
 // Ensure that fp8 halves what is read, and cannot be had where the GPU has none.
 func TestNumbersOfAGPU(t *testing.T) {
 	p := Published{Model: "llama-7b", GPU: "h100-80gb", Workers: 1, DType: "fp8", Batch: 1, Prompt: 128, Output: 128, Metric: "tokens_per_s", Value: 1}

@@ -117,7 +117,7 @@ func missCause(p cost.Published) (cause string, most float64) {
 	case short && p.Prompt > 20000:
 		return "28,634 tokens of a sequence that is alone: neither the prompt's nor the decode's kernel is the one of short ones", 0.6
 	case p.GPU == "h200-141gb" && p.Model == "llama-3-70b":
-		return "this GPU's host is the slowest of all for a single small model, and per_layer_ms takes that for the layers", 1.05
+		return "this GPU's host is one of the slowest for a single small model, and per_layer_ms takes that for the layers", 1.05
 	case short && p.Model == "qwen2.5-0.5b":
 		return "a first token of the smallest model waits for the host; the publication names the processor, not its load", 0.85
 	case p.Model == "mixtral-8x7b" || p.GPU == "h200-141gb":
