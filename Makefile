@@ -28,6 +28,9 @@ VERSION := 1.0.0
 SONAME := libllm_memory.so.1
 B := build
 
+# What a program says by --version.
+STAMP := -X=llmmemory/internal/terminal.version=$$(.ci/version $(VERSION))
+
 # As in the handout.
 COURSE_FLAGS := -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb
 
@@ -133,12 +136,12 @@ llmbench:
 llmsim:
 	@.ci/tools build
 	@mkdir -p $(B)
-	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmsim ./cmd/llmsim
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags="$(STAMP)" -o $(B)/llmsim ./cmd/llmsim
 
 llmserve:
 	@.ci/tools build
 	@mkdir -p $(B)
-	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmserve ./cmd/llmserve
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags="$(STAMP)" -o $(B)/llmserve ./cmd/llmserve
 
 figures: llmsim
 	@$(B)/llmsim figures --check -o $(B)/figures

@@ -6,6 +6,7 @@ package main
 import "C"
 
 import (
+	"math"
 	"unsafe"
 
 	"llmmemory/internal/attention"
@@ -32,6 +33,9 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	}
 	if err := attention.CheckScales(float32(in.key_scale), float32(in.value_scale)); err != nil {
 		return err
+	}
+	if int64(in.blocks) > math.MaxInt64/int64(shape.BlockBytes()) {
+		return fail(C.LLM_CACHE_E_RANGE, "%d blocks of %d bytes", in.blocks, shape.BlockBytes())
 	}
 	need := int64(shape.BlockBytes()) * int64(in.blocks)
 	if memory == nil {

@@ -8,7 +8,7 @@
  *    does, for memory without gaps), write keys and values where a slot mapping
  *    says, and attend through block tables:
  *
- *        llm_attention_write(&cache, &tokens, threads);
+ *        llm_attention_write(&cache, &keys, &values, slots, n, NULL, threads);
  *        llm_attention_forward(&cache, &batch, threads);
  *
  * 2. With a store, which owns the memory of all layers and keeps the block tables

@@ -25,6 +25,7 @@ func TestAFlagWhoseValueCannotBeMeantIsRefusedByName(t *testing.T) {
 		{"more threads than a process can have", []string{"--threads", "100000"}, "--threads is 100000; at most 1024"},
 		{"a processor that is not there", []string{"--cpus", "60000", "--port", "0"}, "processor 60000"},
 		{"more memory than there is", []string{"--kv-cache-gb", "1e9"}, "of memory are available"},
+		{"a near miss of a flag", []string{"--prot", "1"}, "unknown flag: --prot; did you mean --port?"},
 		{"no memory", []string{"--kv-cache-gb", "0"}, "--kv-cache-gb is 0; it must be above 0"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -32,6 +33,12 @@ func TestAFlagWhoseValueCannotBeMeantIsRefusedByName(t *testing.T) {
 			require.Contains(t, line, test.want)
 		})
 	}
+}
+
+func TestTheVersionIsSaid(t *testing.T) {
+	out, err := llmserve("--version").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "llmserve version ")
 }
 
 func TestRunNoticesThatItsAnswerCannotBeWritten(t *testing.T) {
@@ -66,6 +73,8 @@ func TestBenchTriesItsFilesBeforeItMeasures(t *testing.T) {
 func TestTheAddressesShownCanBeUsedAsTheyAre(t *testing.T) {
 	require.Equal(t, "127.0.0.1:5", reachable(&net.TCPAddr{IP: net.IPv6unspecified, Port: 5}))
 	require.Equal(t, "10.0.0.1:5", reachable(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}))
+	require.True(t, loopback(&net.TCPAddr{IP: net.IPv6loopback, Port: 5}))
+	require.False(t, loopback(&net.TCPAddr{IP: net.IPv6unspecified, Port: 5}))
 	require.Empty(t, bearer(nil))
 	require.Contains(t, bearer([]string{"secret"}), "Authorization: Bearer KEY")
 }

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"llmmemory/internal/terminal"
 )
@@ -49,9 +47,6 @@ func command() *cobra.Command {
 	o.flags(c.Flags())
 	c.AddCommand(demoCommand(), runCommand(), benchCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
-	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
-	c.SetUsageTemplate(strings.NewReplacer(
-		".LocalFlags.FlagUsages", "wrapped .LocalFlags", ".InheritedFlags.FlagUsages", "wrapped .InheritedFlags",
-	).Replace(c.UsageTemplate()))
+	terminal.Program(c)
 	return c
 }

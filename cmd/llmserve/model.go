@@ -55,7 +55,7 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxModelLen, "max-model-len", 0, "tokens of the longest sequence (default: as many as the model knows, or the memory holds if that is less)")
 	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "sequences that run at the same time")
 	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 512, "tokens that a step computes")
-	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait")
+	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait when --max-num-seqs run")
 	f.IntVar(&o.speculative, "num-speculative-tokens", 0, "tokens that are proposed by looking up the last ones in the text so far; answers stay the same")
 	f.BoolVar(&o.noAsync, "no-async-scheduling", false, "schedule a step only when the one before has been delivered, instead of while the model computes it")
 	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute a prompt again even if its beginning is in memory")

@@ -33,6 +33,9 @@ func cheapestCommand() *cobra.Command {
 			if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 				return err
 			}
+			if err := checkSearch(&q); err != nil {
+				return err
+			}
 			list, err := cost.OpenPrices(prices)
 			if err != nil {
 				return err
@@ -47,9 +50,14 @@ func cheapestCommand() *cobra.Command {
 			if asJSON {
 				e := json.NewEncoder(c.OutOrStdout())
 				e.SetIndent("", "\t")
-				return e.Encode(all)
+				err = e.Encode(all)
+			} else {
+				err = sizing.WriteOffers(c.OutOrStdout(), q, all, list.Source)
 			}
-			return sizing.WriteOffers(c.OutOrStdout(), q, all, list.Source)
+			if err != nil {
+				return err
+			}
+			return sizing.Missing(q, all)
 		},
 	}
 	f := c.Flags()

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"io"
-	"runtime/debug"
-	"strings"
-)
+import "io"
 
 // A checkedWriter remembers the first error, so that no write to a full disk goes
 // unnoticed.
@@ -19,22 +15,4 @@ func (w *checkedWriter) Write(text []byte) (int, error) {
 		w.err = err
 	}
 	return n, err
-}
-
-// version is the commit that the program was built from, where the build says it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v, commit := info.Main.Version, ""
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			commit = s.Value
-		}
-	}
-	if v == "" {
-		v = "(devel)"
-	}
-	return strings.TrimSpace(v + " " + commit)
 }

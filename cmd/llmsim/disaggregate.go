@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ func (o *disaggregateOptions) run(c *cobra.Command) (err error) {
 	if o.asJSON {
 		e := json.NewEncoder(c.OutOrStdout())
 		e.SetIndent("", "\t")
-		return e.Encode(struct {
+		err = e.Encode(struct {
 			Scenario scenario.Scenario `json:"scenario"`
 			SLO      string            `json:"slo"`
 			Link     float64           `json:"linkGBPerSecond"`
@@ -72,8 +73,13 @@ func (o *disaggregateOptions) run(c *cobra.Command) (err error) {
 			Seconds  float64           `json:"seconds"`
 			Ratios   []disagg.Ratio    `json:"ratios"`
 		}{o.q.Scenario, o.q.SLO.String(), o.q.Link, o.q.Latency, o.q.Seconds, ratios})
+	} else {
+		err = o.write(c.OutOrStdout(), ratios)
 	}
-	return o.write(c.OutOrStdout(), ratios)
+	if err == nil && !slices.ContainsFunc(ratios, func(r disagg.Ratio) bool { return r.Rate > 0 }) {
+		err = fmt.Errorf("nothing holds %s", o.q.SLO)
+	}
+	return err
 }
 
 // write writes the ratios for a terminal: the answer first.

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"llmmemory/internal/terminal"
 )
@@ -48,11 +46,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), disaggregateCommand(), fleetCommand(), calibrateCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
-	c.Version = version()
-	c.SetFlagErrorFunc(terminal.SuggestFlag)
-	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(terminal.Columns) })
-	c.SetUsageTemplate(strings.NewReplacer(
-		".LocalFlags.FlagUsages", "wrapped .LocalFlags", ".InheritedFlags.FlagUsages", "wrapped .InheritedFlags",
-	).Replace(c.UsageTemplate()))
+	c.PersistentPreRunE = refuseZeros
+	terminal.Program(c)
 	return c
 }

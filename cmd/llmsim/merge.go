@@ -15,8 +15,8 @@ func mergeCommand() *cobra.Command {
 		Use:   "merge DIR... -o OUT",
 		Short: "Bring the shards of a sweep together",
 		Long: "merge takes what llmsim sweep --shard has left in folders, on one machine or many, and writes what\n" +
-			"one run of the whole sweep would have written, to the byte. If a job is missing it writes nothing,\n" +
-			"and says which command runs it.",
+			"one run of the whole sweep would have written, to the byte but for the order of lines in\n" +
+			"results-*.jsonl. If a job is missing it writes nothing, and says which command runs it.",
 		Example: "  llmsim merge part* -o out\n" +
 			"  llmsim merge shared -o shared    # shards that wrote to one folder",
 		RunE: func(c *cobra.Command, dirs []string) error {

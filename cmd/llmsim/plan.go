@@ -90,8 +90,8 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	if q.SLO, err = capacity.ParseSLO(o.slo); err != nil {
 		return err
 	}
-	if q.Seeds < 1 || q.Seeds > capacity.MostSeeds || !(q.Precision > 0 && q.Precision < 1) {
-		return fmt.Errorf("--seeds %d, --precision %g: want 1 to %d seeds and a precision between 0 and 1", q.Seeds, q.Precision, capacity.MostSeeds)
+	if err := checkSearch(q); err != nil {
+		return err
 	}
 	if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 		return err
@@ -132,5 +132,16 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 		fmt.Fprintln(c.ErrOrStderr(), report.Kept)
 		err = report.Save(q.Folder)
 	}
+	if err == nil && report.Capacity.Rate == 0 {
+		err = fmt.Errorf("nothing holds %s", q.SLO)
+	}
 	return errors.Join(report.Write(c.OutOrStdout()), err)
+}
+
+// checkSearch refuses a search that cannot be meant.
+func checkSearch(q *sizing.Question) error {
+	if q.Seeds < 1 || q.Seeds > capacity.MostSeeds || !(q.Precision > 0 && q.Precision < 1) {
+		return fmt.Errorf("--seeds %d, --precision %g: want 1 to %d seeds and a precision between 0 and 1", q.Seeds, q.Precision, capacity.MostSeeds)
+	}
+	return nil
 }

@@ -166,9 +166,13 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 // writeMemory writes the averages of the window, and what was moved.
 func writeMemory(w io.Writer, system *sim.System, r *sim.Result) {
 	a := &r.Window
-	fmt.Fprintf(w, "averages over\t%d iterations of %.1f ms\n", a.Iterations, a.Milli)
-	fmt.Fprintf(w, "batch\t%.2f requests, %.2f sequences; %.2f requests wait\n", a.Requests, a.Sequences, a.Waiting)
-	if system.Memory != sim.Static {
+	if a.Iterations == 0 {
+		fmt.Fprint(w, "averages over\tno iteration: none is between --from and --until\n")
+	} else {
+		fmt.Fprintf(w, "averages over\t%d iterations of %.1f ms\n", a.Iterations, a.Milli)
+		fmt.Fprintf(w, "batch\t%.2f requests, %.2f sequences; %.2f requests wait\n", a.Requests, a.Sequences, a.Waiting)
+	}
+	if system.Memory != sim.Static && a.Iterations > 0 {
 		fmt.Fprintf(w, "of the pool\t%.1f %% token states, %.1f %% reserved, %.1f %% internal, %.1f %% external or free\n",
 			100*a.Tokens, 100*a.Reservation, 100*a.Internal, 100*a.External)
 	}

@@ -173,7 +173,7 @@ func recordRun(ctx context.Context, s scenario.Scenario, limits view.Limits) (*v
 		return nil, err
 	}
 	if len(recording.Frames) == 0 {
-		return nil, fmt.Errorf("nothing happens behind --from %g", limits.From)
+		return nil, fmt.Errorf("nothing happens after --from %g", limits.From)
 	}
 	return recording, nil
 }

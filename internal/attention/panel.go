@@ -21,12 +21,12 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 
 // expect lists the blocks of an item's next partition, a piece for each time that the
 // kernels go through the queries of some rows. Asking for them all at once would
-// keep other reading waiting.
+// keep other reading waiting. Kernels of words ask for nothing.
 func (r *Runner) expect(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()
 	to := min((part+2)*PartitionSize, w.rows[len(w.rows)-1].to)
-	if part+1 == it.part1 || !tiled(c) {
+	if part+1 == it.part1 || !tiled(c) || r.half && c.DType != Int8 {
 		to = 0
 	}
 	for token := (part + 1) * PartitionSize; token < to; token += tileTokens {

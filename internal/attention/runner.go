@@ -114,7 +114,6 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 			continue
 		}
 		r.expect(w, it, h, part)
-		r.expect(w, it, h, part)
 		r.attendPanel(w, max(0, it.seq), it.kvHead+h, r0, r1, part)
 	}
 }

@@ -57,7 +57,7 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 }
 
 // findTiles looks up the addresses of n tiles of a partition, and of those that
-// are read after them: the first keys of the next head or partition.
+// are read after them: the first keys of the next head, or of the item's next partition.
 func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	seq, kvHead := max(0, it.seq), it.kvHead+head
 	w.firstValue = (n + 1) &^ 1
@@ -74,10 +74,10 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	if head == it.heads-1 {
 		kvHead, next = it.kvHead, (part+1)*PartitionSize
 	}
-	last := w.firstValue + n
+	last, end := w.firstValue+n, min(w.rows[0].to, it.part1*PartitionSize)
 	for i := range tilesAhead {
 		w.tiles[last+i] = w.tiles[last-1]
-		if token := next + i*tileTokens; token < w.rows[0].to {
+		if token := next + i*tileTokens; token < end {
 			w.tiles[last+i], _ = r.tileAt(seq, kvHead, token)
 		}
 	}

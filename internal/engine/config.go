@@ -49,7 +49,7 @@ type Config struct {
 	// Hash names the contents of blocks; nil: SHA-256 under a random seed.
 	Hash blockhash.Function
 
-	MaxWaiting int // requests that may wait; 0: 1,024
+	MaxWaiting int // requests that may wait when MaxNumSeqs run; 0: 1,024
 
 	fit bool // MaxModelLen is what fits
 }

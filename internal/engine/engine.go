@@ -97,7 +97,7 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 	if e.closed {
 		return nil, ErrClosed
 	}
-	if e.sched.Load().Waiting >= e.config.MaxWaiting {
+	if e.full() {
 		return nil, ErrBusy
 	}
 	id, err := e.sched.Add(sched.Spec{
@@ -113,6 +113,13 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 	e.live[id] = q
 	e.changed.Signal()
 	return s, nil
+}
+
+// full reports whether as many requests wait as may. Those for which there is a place in the next
+// step do not count as waiting.
+func (e *Engine) full() bool {
+	load := e.sched.Load()
+	return load.Waiting >= e.config.MaxWaiting+max(0, e.config.MaxNumSeqs-load.Running)
 }
 
 // Seed draws a seed for a request that has none.

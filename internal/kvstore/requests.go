@@ -16,6 +16,7 @@ type Requests struct {
 	blockSize int
 	blocks    int
 	tables    map[uint64][][]int32 // by request and group
+	seen      map[uint64]struct{}  // requests of the step that was checked last
 	checked   [][][]int32          // tables of the rows of the step that was checked last; nil: they begin anew
 
 	// Of the step that was begun last.
@@ -34,7 +35,7 @@ type Row struct {
 
 // NewRequests makes tables for groups of layers over a store of blocks.
 func NewRequests(groups, blockSize, blocks int) *Requests {
-	return &Requests{groups: groups, blockSize: blockSize, blocks: blocks, tables: map[uint64][][]int32{}}
+	return &Requests{groups: groups, blockSize: blockSize, blocks: blocks, tables: map[uint64][][]int32{}, seen: map[uint64]struct{}{}}
 }
 
 // Tables are the block tables of a group's rows, one after the other, and how
@@ -60,8 +61,13 @@ func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends
 		return fmt.Errorf("%w: %d rows of %d groups with %d starts and %d ends of blocks", ErrArgument, len(rows), q.groups, len(starts), len(ends))
 	}
 	q.checked = q.checked[:0]
+	clear(q.seen)
 	at := int64(0)
 	for i := range rows {
+		q.seen[rows[i].ID] = struct{}{}
+		if len(q.seen) <= i {
+			return fmt.Errorf("%w: request %#x is in two rows", ErrArgument, rows[i].ID)
+		}
 		tables, err := q.tablesBefore(&rows[i], gone)
 		if err != nil {
 			return err

@@ -40,6 +40,7 @@ func TestAStepThatCannotBeginChangesNothing(t *testing.T) {
 		{"too few ends", func(s *step) { s.ends = s.ends[1:] }, ErrArgument},
 		{"no tokens in the last row", func(s *step) { s.rows[1].Tokens = 0 }, ErrArgument},
 		{"computed below 0", func(s *step) { s.rows[1].Computed = -1 }, ErrArgument},
+		{"a request in two rows", func(s *step) { s.rows[1].ID = 1 }, ErrArgument},
 		{"an unknown request", func(s *step) { s.rows[1].Fresh = false }, ErrRequest},
 		{"a request that the step drops", func(s *step) { s.gone = []uint64{1} }, ErrRequest},
 		{"a block outside the store", func(s *step) { s.blocks[3] = 10 }, ErrArgument},

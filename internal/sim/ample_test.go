@@ -129,3 +129,28 @@ func TestWhatCannotCountOnMemoryIsSaid(t *testing.T) {
 	_, err := Run(context.Background(), shared, &list{{Prompt: 50, Output: 5, Shared: 20}})
 	require.NoError(t, err, "without prefix caching sharing changes nothing")
 }
+
+// Ensure that a request which would have to wait for memory, or for what the watermark
+// leaves free, is not admitted.
+func TestARequestThatWouldWaitForMemoryEndsARunThatCountsOnIt(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		blocks    int
+		watermark float64
+		short     bool
+	}{
+		{"room for both prompts", 8, -1, false},
+		{"room for one", 7, -1, true},
+		{"room for both, but for the watermark", 9, 0.3, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := Config{Server: Server{NumGPUBlocks: c.blocks, Watermark: c.watermark}, Cost: paperCost(t), Ample: true}
+			_, err := Run(context.Background(), config, &list{{Prompt: 64, Output: 1}, {Prompt: 64, Output: 1}})
+			if c.short {
+				require.ErrorIs(t, err, ErrAmple)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}

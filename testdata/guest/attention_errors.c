@@ -221,6 +221,35 @@ static void writing(void) {
     same();
 }
 
+/* Memory that does not hold the blocks. A refused call changes nothing. */
+static void describing(void) {
+    static _Alignas(64) char memory[4096];
+    llm_attention_cache good = {.size = sizeof good, .dtype = LLM_F32, .blocks = 1, .block_size = 16, .kv_heads = 1, .head_size = 8};
+#define UNDESCRIBED(code, at, bytes)                                       \
+    do {                                                                   \
+        llm_attention_cache was = c;                                       \
+        EXPECT(code, llm_attention_describe(&c, at, bytes));               \
+        CHECK(memcmp(&was, &c, sizeof c) == 0);                            \
+    } while (0)
+    llm_attention_cache c = good;
+    UNDESCRIBED(LLM_CACHE_E_RANGE, memory, 1023);
+    UNDESCRIBED(LLM_CACHE_E_RANGE, memory, 0);
+    UNDESCRIBED(LLM_CACHE_E_RANGE, memory, -1);
+    UNDESCRIBED(LLM_CACHE_E_ALIGN, memory + 32, 2048);
+    UNDESCRIBED(LLM_CACHE_E_OVERLAP, (void *)((uintptr_t)&c & ~(uintptr_t)63), 2048);
+    c.reserved = 1;
+    UNDESCRIBED(LLM_CACHE_E_RANGE, memory, 2048);
+    c = good, c.blocks = 0;
+    UNDESCRIBED(LLM_CACHE_E_RANGE, NULL, 0);
+    /* More bytes than an int64_t counts. */
+    c = good, c.blocks = INT32_MAX, c.block_size = 65536, c.kv_heads = 4096, c.head_size = 256;
+    UNDESCRIBED(LLM_CACHE_E_RANGE, NULL, 0);
+    UNDESCRIBED(LLM_CACHE_E_RANGE, memory, sizeof memory);
+    c = good;
+    OK(llm_attention_describe(&c, memory, 1024));
+    CHECK(c.key == memory && c.key_bytes == 1024);
+}
+
 static void stores(void) {
     llm_kvstore store = 77;
     llm_kvstore_config config = {.size = sizeof config, .layers = 2, .dtype = LLM_F16, .blocks = 4, .host_blocks = 2,
@@ -297,7 +326,9 @@ static void steps(void) {
                            .block_starts = {starts, 2, 2}, .block_ends = {ends, 2, 2}, .slots = {places, 4, 4}};
     places[3] = 64;
     EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
-    places[3] = 32, rows[1].kind = 3;
+    places[3] = 32, rows[1].id = 1;
+    EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
+    rows[1].id = 2, rows[1].kind = 3;
     EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
     rows[1].kind = LLM_CACHE_ROW_NEW, step.copies = (llm_cache_copies){&copy, 1, 1};
     EXPECT(LLM_CACHE_E_RANGE, llm_kvstore_begin(store, &step));
@@ -328,6 +359,7 @@ int main(int argc, char **argv) {
             }
         }
     }
+    describing();
     stores();
     steps();
     return 0;

@@ -95,8 +95,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if body.UseBeamSearch {
 		return s.beams(w, r, &body.common, [][]int32{prompt}, request, request.N, a)
 	}
-	j, err := s.submit(w, r, [][]int32{prompt}, request, request.N)
-	if err != nil {
+	j := &job{prompts: [][]int32{prompt}, n: request.N}
+	if err = s.submit(w, r, request, j); err != nil {
 		return err
 	}
 	defer j.cancel()

@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -82,8 +83,11 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 		request.Logprobs = 0 // to choose by
 	}
 	request.PromptLogprobs = body.Echo && a.logprobs
-	j, err := s.submit(w, r, body.prompts(s), request, wanted)
-	if err != nil {
+	j := &job{prompts: body.prompts(s), n: wanted, promptOnly: body.Echo && request.MaxTokens == 0}
+	if j.promptOnly && request.MinTokens > 0 {
+		return invalid("min_tokens", "min_tokens is %d; it must be 0 when max_tokens is.", request.MinTokens)
+	}
+	if err = s.submit(w, r, request, j); err != nil {
 		return err
 	}
 	defer j.cancel()
@@ -103,7 +107,7 @@ func (s *Server) parse(raw json.RawMessage, body any, c *common) error {
 	if err := unsupported(fields); err != nil {
 		return err
 	}
-	if err := reread(raw, body); err != nil {
+	if err := reread(exactNames(raw, reflect.TypeOf(body)), body); err != nil {
 		return err
 	}
 	if c.Model == "" {

@@ -18,6 +18,10 @@ type job struct {
 	prompts [][]int32
 	n       int // answers to a prompt that are wanted
 	of      int // answers to a prompt that are made
+
+	// promptOnly leaves out the answers (echo with max_tokens 0). The engine makes a token
+	// of each, as vLLM's does.
+	promptOnly bool
 }
 
 // A part is an answer, or what is new of it.
@@ -58,22 +62,33 @@ type nopCloser struct{ *bytes.Reader }
 
 func (nopCloser) Close() error { return nil }
 
-// submit gives the prompts of a request to the engine: all of them, or none.
-func (s *Server) submit(w http.ResponseWriter, from *http.Request, prompts [][]int32, r engine.Request, wanted int) (*job, error) {
-	if err := s.admit(w, from, prompts, &r); err != nil {
-		return nil, err
+// submit gives the prompts of a job to the engine: all of them, or none.
+func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Request, j *job) error {
+	if err := s.admit(w, from, j.prompts, &r); err != nil {
+		return err
 	}
-	j := &job{prompts: prompts, n: wanted, of: r.N}
-	for _, p := range prompts {
+	j.of = r.N
+	if j.promptOnly {
+		r.MaxTokens = 1
+	}
+	for _, p := range j.prompts {
 		r.Prompt = p
 		stream, err := s.config.Engine.Submit(r)
 		if err != nil {
 			j.cancel()
-			return nil, err
+			return err
 		}
 		j.streams = append(j.streams, stream)
 	}
-	return j, nil
+	return nil
+}
+
+// trim leaves out of an event what the user does not get.
+func (j *job) trim(e engine.Event) engine.Event {
+	if j.promptOnly && e.Err == nil {
+		e.Text, e.Tokens, e.Finish = "", nil, engine.FinishLength
+	}
+	return e
 }
 
 // admit checks how many prompts there are, and counts a request against its key's rate.
@@ -126,6 +141,7 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job, f form) e
 				if e.Err != nil {
 					return e.Err
 				}
+				e = j.trim(e)
 				p := &parts[e.Index]
 				texts[e.Index].WriteString(e.Text)
 				p.tokens = append(p.tokens, e.Tokens...)

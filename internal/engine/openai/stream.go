@@ -28,6 +28,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, 
 				out.send(errorBody{translate(e.Err)})
 				return nil
 			}
+			e = j.trim(e)
 			p := &parts[n.prompt*j.of+e.Index]
 			if e.Prompt != nil {
 				prefixes[n.prompt] = e.Prompt

@@ -114,6 +114,7 @@ func TestTheCapacityOfMD1IsFound(t *testing.T) {
 		require.NoError(t, d.draw(-1))
 		l.Seeds, l.sets = append(l.Seeds, seed), append(l.sets, d)
 	}
+	require.NoError(t, l.check(p))
 	c, err := l.Find(context.Background(), p, slo(t, "e2e<150ms"), Options{})
 	require.NoError(t, err)
 	require.InDelta(t, 5, c.Rate, 0.2)
@@ -351,6 +352,22 @@ func TestRequestsKeepTheirOwnHashes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{1, 2}, requests[0].Hashes)
 	require.Equal(t, []int64{1, 3}, requests[1].Hashes)
+}
+
+// Ensure that a search begins at the same rate whatever other searches have drawn by then.
+func TestMeansStayWhenMoreIsDrawn(t *testing.T) {
+	p, err := scenario.Open(scenario.Scenario{Seed: 3})
+	require.NoError(t, err)
+	l, err := NewSteadyLoad(p, 1, 0)
+	require.NoError(t, err)
+	prompt, output := l.Means()
+	require.InEpsilon(t, 161, prompt, 0.2)
+	before := l.estimate(p)
+	_, err = l.sets[0].first(3 * DefaultRequests)
+	require.NoError(t, err)
+	again, further := l.Means()
+	require.Equal(t, []float64{prompt, output}, []float64{again, further})
+	require.Equal(t, before, l.estimate(p))
 }
 
 // fixed are requests that are all the same.

@@ -22,6 +22,8 @@ type Load struct {
 	TooLong int     // requests of a trace that are longer than sequences may be, and left out
 	Longest int     // tokens of the longest one, of the first seed
 
+	prompt, output float64 // see Means
+
 	sets []*requestSet // one for each seed
 
 	others     []*requestSet // to confirm with; none of a trace
@@ -227,19 +229,15 @@ func (l *Load) check(p *scenario.Plan) error {
 	}
 	for i := range first {
 		l.Longest = max(l.Longest, first[i].Prompt+first[i].Output)
+		l.prompt += float64(first[i].Prompt) / float64(len(first))
+		l.output += float64(first[i].Output) / float64(len(first))
 	}
 	return nil
 }
 
-// Means are the mean lengths in tokens, of the first seed.
-func (l *Load) Means() (prompt, output float64) {
-	all := l.sets[0].requests
-	for i := range all {
-		prompt += float64(all[i].Prompt)
-		output += float64(all[i].Output)
-	}
-	return prompt / float64(len(all)), output / float64(len(all))
-}
+// Means are the mean lengths in tokens, of the first seed and of what was drawn at first:
+// they are the same however many requests runs have drawn since.
+func (l *Load) Means() (prompt, output float64) { return l.prompt, l.output }
 
 // Requests is how many there are for a seed, 0 if that depends on the rate.
 func (l *Load) Requests() int {

@@ -27,9 +27,10 @@ type Runs struct {
 	base  []byte // digest of the program and the trace
 	lock  sync.Mutex
 	known map[string]Point
+	left  map[string]bool // those that were there and are not taken yet
 	file  *os.File
 	Kept  int // points that were there, also those of other questions and programs, which are of no use
-	Taken int // points that did not have to be run
+	Taken int // of these, those that did not have to be run
 	Added int // points that were
 }
 
@@ -44,7 +45,7 @@ func OpenRuns(dir string, shard jobs.Shard, s scenario.Scenario) (*Runs, error) 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	r := &Runs{known: map[string]Point{}}
+	r := &Runs{known: map[string]Point{}, left: map[string]bool{}}
 	var err error
 	if r.base, err = jobs.Program(); err != nil {
 		return nil, err
@@ -66,6 +67,9 @@ func OpenRuns(dir string, shard jobs.Shard, s scenario.Scenario) (*Runs, error) 
 		}
 	}
 	r.Kept = len(r.known)
+	for key := range r.known {
+		r.left[key] = true
+	}
 	own := filepath.Join(dir, fmt.Sprintf("runs-%d-of-%d.jsonl", max(1, shard.Index), max(1, shard.Of)))
 	if r.file, err = os.OpenFile(own, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
 		return nil, err
@@ -125,7 +129,8 @@ func (r *Runs) point(ctx context.Context, p *scenario.Plan, seed uint64, w *stea
 	}
 	r.lock.Lock()
 	known, ok := r.known[key]
-	if ok {
+	if r.left[key] {
+		delete(r.left, key)
 		r.Taken++
 	}
 	r.lock.Unlock()

@@ -139,7 +139,7 @@ func TestWhatDoesNotFitIsToldWithItsBytes(t *testing.T) {
 
 	// Exactly the missing bytes more of memory, all of it used, and one block fits.
 	text := err.Error()
-	missing, err := strconv.ParseInt(text[strings.Index(text, "need ")+5:strings.Index(text, " bytes more")], 10, 64)
+	missing, err := strconv.ParseInt(text[strings.Index(text, "GB (")+4:strings.Index(text, " bytes) more")], 10, 64)
 	require.NoError(t, err)
 	usable := int64(float64(s.GPU.MemoryBytes) * s.Memory.Utilization)
 	s.Memory.Utilization = 1

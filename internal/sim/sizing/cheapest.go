@@ -8,6 +8,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"llmmemory/internal/sim/capacity"
@@ -15,6 +16,8 @@ import (
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/terminal"
 )
+
+const noPrice = "no price is known: put one into a file for --prices"
 
 // An Offer is servers of one kind that hold the objective.
 type Offer struct {
@@ -54,6 +57,11 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 		s.Runs = runtime.GOMAXPROCS(0)
 	}
 	s.pool = capacity.NewPool(s.Runs)
+	for _, gpu := range gpus {
+		if _, err := cost.OpenGPU(gpu); err != nil {
+			return nil, err
+		}
+	}
 	var all []Offer
 	for _, gpu := range gpus {
 		for w := 1; w <= mostWorkers; w *= 2 {
@@ -74,7 +82,7 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 func (s *sizer) offer(ctx context.Context, gpu string, workers int, prices cost.Prices) (Offer, error) {
 	o := Offer{GPU: gpu, Workers: workers, price: prices.GPUs[gpu]}
 	if o.price.Dollars == 0 {
-		o.Trouble = "no price is known: put one into a file for --prices"
+		o.Trouble = noPrice
 		return o, nil
 	}
 	scene := s.Scenario
@@ -152,6 +160,28 @@ func (s *sizer) confirmCheapest(ctx context.Context, all []Offer) ([]Offer, erro
 	}
 }
 
+// Missing is why none of the offers is an answer, nil if one is.
+func Missing(q Question, all []Offer) error {
+	switch {
+	case all[0].Trouble == "":
+		return nil
+	case !slices.ContainsFunc(all, func(o Offer) bool { return o.Trouble != noPrice }):
+		return fmt.Errorf("%s: %s", strings.Join(withoutPrice(all), ", "), noPrice)
+	}
+	return fmt.Errorf("nothing holds %s", q.SLO)
+}
+
+// withoutPrice are the GPUs that were not tried.
+func withoutPrice(all []Offer) []string {
+	var gpus []string
+	for _, o := range all {
+		if o.Trouble == noPrice && !slices.Contains(gpus, o.GPU) {
+			gpus = append(gpus, o.GPU)
+		}
+	}
+	return gpus
+}
+
 // WriteOffers writes offers for a terminal: the answer first.
 func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -159,7 +189,7 @@ func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
 		fmt.Fprintf(w, "%d x %s, %d to a server: $%.2f an hour for %s requests/s under %s\n\n",
 			best.GPUs, best.GPU, best.Workers, best.Hour, rate(q.Target), q.SLO)
 	} else {
-		fmt.Fprintf(w, "none of these holds %s at %s requests/s\n\n", q.SLO, rate(q.Target))
+		fmt.Fprintf(w, "no answer: %v\n\n", Missing(q, all))
 	}
 	fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\t\n")
 	for _, o := range all {
@@ -173,12 +203,20 @@ func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
 		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers, o.Servers, o.Hour, o.Million, o.KWh, state)
 	}
 	fmt.Fprintln(w)
-	fact(w, "prices", source)
+	if best := all[0]; best.Trouble == "" {
+		fact(w, "iterations", "of the first: "+best.plan.Model.Describe())
+	}
+	if source != "" {
+		fact(w, "prices", source)
+	}
 	fact(w, "kWh", "at most: of the GPUs' board power, without the computers around them")
 	for _, o := range all {
-		if o.Trouble != "" {
+		if o.Trouble != "" && o.Trouble != noPrice {
 			fact(w, fmt.Sprintf("%d x %s", o.Workers, o.GPU), o.Trouble)
 		}
+	}
+	if gpus := withoutPrice(all); len(gpus) > 0 {
+		fact(w, "left out", strings.Join(gpus, ", ")+": "+noPrice)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -3,6 +3,7 @@ package sizing
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,6 +40,8 @@ func TestTheCheapestOfferComesFirst(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, WriteOffers(&out, q, all, prices.Source))
 	require.Contains(t, out.String(), "an hour for 3.00 requests/s")
+	require.Contains(t, out.String(), "constants chosen by hand", "what the times of the answer are from")
+	require.Equal(t, 1, strings.Count(out.String(), "no price"), "said once, whatever the number of GPUs in a server")
 }
 
 func TestCheapestNeedsATarget(t *testing.T) {

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine/sampling"
+)
+
+// Ensure that as many requests are taken as may run and wait, however many of them have been
+// scheduled, and that one more is taken for each that ends.
+func TestAsManyRequestsWaitAsMay(t *testing.T) {
+	for _, test := range []struct {
+		name               string
+		seqs, waiting, all int
+		hold               int // the step that lasts until all have come
+	}{
+		{"before any step has ended", 2, 2, 8, 1},
+		{"one at a time", 1, 3, 8, 1},
+		{"more may wait than run", 3, 5, 20, 2},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			held, release := make(chan struct{}), make(chan struct{})
+			e := startRelayed(t, &relay{computed: func(step int, _ *message) error {
+				if step == test.hold {
+					close(held)
+					<-release
+				}
+				return nil
+			}}, func(c *Config) { c.MaxNumSeqs, c.MaxWaiting = test.seqs, test.waiting })
+			goOn := sync.OnceFunc(func() { close(release) })
+			t.Cleanup(goOn) // before the engine is closed, also when the test fails
+			r := Request{Prompt: []int32{'a', 'b', 'a'}, MaxTokens: 20, IgnoreEOS: true, Params: sampling.Default()}
+			var taken []*Stream
+			for i := range test.all {
+				s, err := e.Submit(r)
+				if i < test.seqs+test.waiting {
+					require.NoError(t, err, "request %d", i)
+					taken = append(taken, s)
+				} else {
+					require.ErrorIs(t, err, ErrBusy, "request %d", i)
+				}
+				if i == 0 {
+					<-held
+				}
+			}
+			taken[len(taken)-1].Cancel()
+			s, err := e.Submit(r)
+			require.NoError(t, err)
+			_, err = e.Submit(r)
+			require.ErrorIs(t, err, ErrBusy)
+			goOn()
+			for _, s := range append(taken[:len(taken)-1], s) {
+				_, err := answer(t, s)
+				require.NoError(t, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package terminal
+
+import (
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// version is what the Makefile writes here when it links a program.
+var version string
+
+// Program gives the command of a whole program what all programs share: --version, the name
+// that is nearest to a flag that does not exist, and help that fits a terminal.
+func Program(c *cobra.Command) {
+	c.Version = Version()
+	c.SetFlagErrorFunc(SuggestFlag)
+	cobra.AddTemplateFunc("wrapped", func(f *pflag.FlagSet) string { return f.FlagUsagesWrapped(Columns) })
+	c.SetUsageTemplate(strings.NewReplacer(
+		".LocalFlags.FlagUsages", "wrapped .LocalFlags", ".InheritedFlags.FlagUsages", "wrapped .InheritedFlags",
+	).Replace(c.UsageTemplate()))
+}
+
+// Version is the project's version and the commit that the program was built from. A program
+// that was not built by make knows what Go's build says of it, which may be nothing.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v, commit := info.Main.Version, ""
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			commit = s.Value
+		}
+	}
+	if v == "" {
+		v = "(devel)"
+	}
+	return strings.TrimSpace(v + " " + commit)
+}
