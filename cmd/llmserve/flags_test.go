@@ -73,6 +73,8 @@ func TestBenchTriesItsFilesBeforeItMeasures(t *testing.T) {
 func TestTheAddressesShownCanBeUsedAsTheyAre(t *testing.T) {
 	require.Equal(t, "127.0.0.1:5", reachable(&net.TCPAddr{IP: net.IPv6unspecified, Port: 5}))
 	require.Equal(t, "10.0.0.1:5", reachable(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5}))
+	require.True(t, loopback(&net.TCPAddr{IP: net.IPv6loopback, Port: 5}))
+	require.False(t, loopback(&net.TCPAddr{IP: net.IPv6unspecified, Port: 5}))
 	require.Empty(t, bearer(nil))
 	require.Contains(t, bearer([]string{"secret"}), "Authorization: Bearer KEY")
 }

@@ -144,7 +144,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
 			Engine: e, Name: name, Template: l.template, Metrics: metrics, APIKeys: keys, MaxBody: o.maxBody, Limits: o.limits,
-			Pages: pages,
+			Pages: pages, Local: loopback(listener.Addr()),
 		}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 	}
@@ -194,4 +194,10 @@ func bearer(keys []string) string {
 
 func example(name string) string {
 	return strings.ReplaceAll(`{"model": "NAME", "prompt": "one two three, one two", "max_tokens": 6, "temperature": 0}`, "NAME", name)
+}
+
+// loopback reports whether only this machine can reach an address.
+func loopback(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
 }

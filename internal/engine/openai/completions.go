@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -106,7 +107,7 @@ func (s *Server) parse(raw json.RawMessage, body any, c *common) error {
 	if err := unsupported(fields); err != nil {
 		return err
 	}
-	if err := reread(raw, body); err != nil {
+	if err := reread(exactNames(raw, reflect.TypeOf(body)), body); err != nil {
 		return err
 	}
 	if c.Model == "" {

@@ -106,7 +106,7 @@ func TestNoTokensWithoutEchoAreRefused(t *testing.T) {
 		{"fewer than none", "/v1/completions", `"prompt": "x", "echo": true, "max_tokens": -1`, "max_tokens"},
 		{"at least one token", "/v1/completions", `"prompt": "x", "echo": true, "max_tokens": 0, "min_tokens": 1`, "min_tokens"},
 		{"beams", "/v1/completions", `"prompt": "x", "echo": true, "max_tokens": 0, "use_beam_search": true`, "max_tokens"},
-		{"chat", "/v1/chat/completions", `"messages": [{"role": "user", "content": "x"}], "echo": true, "max_tokens": 0`, "max_tokens"},
+		{"chat", "/v1/chat/completions", `"messages": [{"role": "user", "content": "x"}], "max_tokens": 0`, "max_tokens"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r, e := s.send(t, "POST", test.path, "application/json", `{"model": "demo", `+test.fields+`}`)

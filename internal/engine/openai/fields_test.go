@@ -53,6 +53,9 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 		{"a cut prompt", text + `"truncate_prompt_tokens": 5}`, "truncate_prompt_tokens", "not supported"},
 		{"a prompt without its first token", text + `"add_special_tokens": false}`, "add_special_tokens", "not supported"},
 		{"an answer that goes on", talk + `"continue_final_message": true}`, "continue_final_message", "not supported"},
+		{"settings of the template", talk + `"chat_template_kwargs": {"enable_thinking": false}}`, "chat_template_kwargs", "not supported"},
+		{"an echo of a chat", talk + `"echo": true}`, "echo", "not supported"},
+		{"numbers of tokens", text + `"logprobs": 1, "return_tokens_as_token_ids": true}`, "return_tokens_as_token_ids", "not supported"},
 		{"another template", talk + `"chat_template": "x"}`, "chat_template", "not supported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -66,7 +69,7 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 			require.Contains(t, e["message"], test.want)
 		})
 	}
-	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talk+`"max_tokens": 1, "logprobs": false, "top_logprobs": 0, "continue_final_message": false, "add_special_tokens": false}`)
+	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talk+`"max_tokens": 1, "logprobs": false, "top_logprobs": 0, "continue_final_message": false, "add_special_tokens": false, "chat_template_kwargs": {}, "echo": false}`)
 	require.Equal(t, 200, r.StatusCode, e)
 }
 
@@ -154,4 +157,29 @@ func TestEachAnswerOfAStreamHasTheLogprobsOfTheEchoedPrompt(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestNamesOfFieldsInAnotherCaseAreUnknownFields(t *testing.T) {
+	s := start(t, nil)
+	const text = `{"model": "demo", "prompt": "ab12 ab", "temperature": 0, `
+	for _, test := range []struct{ name, body string }{
+		{"a number", text + `"max_tokens": 2, "MAX_TOKENS": 1}`},
+		{"before the right one", text + `"Max_Tokens": 1, "max_tokens": 2}`},
+		{"of a wrong type", text + `"max_tokens": 2, "STREAM": 5}`},
+		{"that is refused in its own case", text + `"max_tokens": 2, "N": 0}`},
+		{"inside an object", text + `"max_tokens": 2, "stream": true, "stream_options": {"INCLUDE_USAGE": 5}}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(test.body))
+			require.NoError(t, err)
+			defer r.Body.Close()
+			data, err := io.ReadAll(r.Body)
+			require.NoError(t, err)
+			require.Equal(t, 200, r.StatusCode, string(data))
+			require.Regexp(t, `"text":"1?2"`, string(data), "two tokens")
+		})
+	}
+	r, e := s.send(t, "POST", "/v1/completions", "application/json", `{"MODEL": "demo", "prompt": "x"}`)
+	require.Equal(t, 400, r.StatusCode)
+	require.Equal(t, "model", e["param"])
 }

@@ -24,6 +24,7 @@ type Config struct {
 	MaxBody  int64    // bytes; 0: 8 MB
 	MaxTexts int      // prompts in one request; 0: 128
 	Limits   Limits   // of each key
+	Local    bool     // only this machine can reach the server
 
 	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may bring
 	// the key as the password of HTTP's basic authentication.
@@ -37,6 +38,7 @@ type Server struct {
 	keys    [][sha256.Size]byte
 	allowed []*allowance // of each key; without keys, of all requests
 	mux     *http.ServeMux
+	origin  http.CrossOriginProtection
 }
 
 // New makes a server.
@@ -75,7 +77,13 @@ func New(c Config) *Server {
 	return s
 }
 
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := s.trusted(r); err != nil {
+		writeError(w, err)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
 
 // guarded asks for a key, and writes the error of a handler that has not written
 // anything.

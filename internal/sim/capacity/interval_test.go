@@ -146,3 +146,37 @@ func TestTooFewValuesHaveARoughIntervalWithoutAnEnd(t *testing.T) {
 	require.True(t, e.rough)
 	require.True(t, math.IsInf(e.High, 1))
 }
+
+// Ensure that batches whose means follow each other say less: of the same means, in turn up
+// and down, or ten up and then ten down, the variance of the mean is (1 + 0.8)/(1 - 0.8)
+// times as large, where 0.8 is the largest dependence that is counted.
+func TestBatchesThatDependOnTheOneBeforeRaiseTheVariance(t *testing.T) {
+	const batches, size = 20, 10
+	inTurn, apart := make([]float64, batches*size), make([]float64, batches*size)
+	for i := range inTurn {
+		inTurn[i] = float64(1 - i/size%2*2)
+		apart[i] = float64(1 - i/size/(batches/2)*2)
+	}
+	independent := batchVariance(inTurn, 0, batches)
+	require.InEpsilon(t, 1.0/(batches-1), independent, 1e-9, "of %d means of 1 and -1", batches)
+	require.InEpsilon(t, 9*independent, batchVariance(apart, 0, batches), 1e-9)
+}
+
+// Ensure that an interval is rough where fewer than five values are beyond the quantile, and
+// is not where there are many more.
+func TestAQuantileWithFewValuesBeyondItIsRough(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		n     int
+		rough bool
+	}{{"four beyond", 400, true}, {"36 beyond", 3600, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			values := make([]float64, c.n)
+			for i := range values {
+				values[i] = rng.Float64()
+			}
+			require.Equal(t, c.rough, estimateOf(values, 0.99).rough)
+		})
+	}
+}

@@ -330,9 +330,26 @@ func (w *steadyRun) judge(p *Point) {
 		p.Holds, p.Reason = false, "answers take longer the longer requests come"
 	case w.next-from < w.slo.leastRequests() || end < 2*leastAnswers*mean && w.answered > 0:
 		p.Holds, p.Short = false, true
-		p.Reason = fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s and an answer takes %.3g s: it takes arrivals over %d answers, and %d requests after the warm-up",
-			w.next, end, w.rate, mean, 2*leastAnswers, w.slo.leastRequests())
+		p.Reason = w.tooShort(end, mean, w.next-from)
 	}
+}
+
+// tooShort says how many requests a run has, of which some were measured, and about how many it
+// takes at least. How fast they come only matters where there would be enough of them at another rate.
+func (w *steadyRun) tooShort(end, answer float64, measured int) string {
+	if least := w.slo.leastRequests(); measured < least {
+		return fmt.Sprintf("%d requests, of which %d come after the warm-up; it takes %d after the warm-up, so at least about %g in all",
+			w.next, measured, least, enough(float64(w.next*least)/float64(max(1, measured))))
+	}
+	span := 2 * leastAnswers * answer
+	return fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s, so at least about %g requests",
+		w.next, end, w.rate, 2*leastAnswers, answer, enough(float64(w.next)*span/end))
+}
+
+// enough is a little more than n, a number with two digits that are not zero.
+func enough(n float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(n))-1)
+	return unit * math.Ceil(1.02*n/unit)
 }
 
 // grows says that more wait the longer the run lasts: the trend of the queue over

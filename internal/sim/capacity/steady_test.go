@@ -191,8 +191,26 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2,100,10\n3,100,10\n"), 0o600))
 	_, err := promised(t, scenario.Scenario{Trace: path}, slo(t, "ttft<1s@p99"))
 	require.ErrorIs(t, err, ErrShort)
-	require.ErrorContains(t, err, "4 requests come within")
-	require.ErrorContains(t, err, "368 requests after the warm-up")
+	require.ErrorContains(t, err, "4 requests, of which 3 come after the warm-up; it takes 368 after the warm-up, so at least about 510 in all")
+	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
+}
+
+// Ensure that a trace with as many rows as a refusal asks for is not refused for the same, and that
+// what a rate takes beyond that is said with the rate.
+func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
+	refusal := func(rows int) string {
+		text := "arrival,prompt,output\n"
+		for i := range rows {
+			text += fmt.Sprintf("%d,100,10\n", i)
+		}
+		path := filepath.Join(t.TempDir(), "rows.csv")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := promised(t, scenario.Scenario{Trace: path}, slo(t, "0.5s/token"))
+		require.ErrorIs(t, err, ErrShort)
+		return err.Error()
+	}
+	require.Contains(t, refusal(20), "it takes 100 after the warm-up, so at least about 120 in all")
+	require.Regexp(t, `120 requests come within .* s at .* requests/s; .* so at least about 1\d0 requests`, refusal(120))
 }
 
 // Ensure that all rows of a trace are taken, not the first 2,000.

@@ -210,11 +210,11 @@ func (r *Report) searched() string {
 			above++
 		}
 	}
-	text := fmt.Sprintf("%d rates tried, to %.2g %%; above one that fails, none is taken to hold", n, 100*r.Capacity.Precision)
+	text := fmt.Sprintf("%d rates tried, to %.2g %%; ", n, 100*r.Capacity.Precision)
 	if above == 0 {
-		return text + ", and of those tried none did"
+		return text + "no rate held that is above one that failed"
 	}
-	return text + fmt.Sprintf(", but under %d of %d seeds one did: the lowest that failed counts", above, len(r.Capacity.Seeds))
+	return text + fmt.Sprintf("under %d of %d seeds a rate held that is above one that failed: the lowest that failed counts", above, len(r.Capacity.Seeds))
 }
 
 // median is that of a number of a step's points.
@@ -286,6 +286,7 @@ func (r *Report) writeCurve(w io.Writer) {
 			window(func(p capacity.Point) float64 { return 100 * (1 - p.Result.Window.External) }),
 			window(func(p capacity.Point) float64 { return float64(p.Result.Recomputed + p.Result.Swapped) }))
 	}
+	fmt.Fprintln(w, "These runs are shorter than the one at the top, so its batch and latencies differ.")
 	fmt.Fprintln(w, "Batch, waiting and memory are means over a run: in a burst they are more.")
 }
 
