@@ -36,7 +36,7 @@ func cheapestCommand() *cobra.Command {
 			if err := checkSearch(&q); err != nil {
 				return err
 			}
-			list, err := cost.OpenPrices(prices)
+			list, err := openPrices(c.ErrOrStderr(), prices, gpus...)
 			if err != nil {
 				return err
 			}

@@ -83,3 +83,19 @@ func TestTheVersionAndTheNamesAreSaid(t *testing.T) {
 	require.Zero(t, status)
 	require.Contains(t, stdout, "llmsim")
 }
+
+func TestAShellCompletesNames(t *testing.T) {
+	for _, c := range []struct{ name, args, want string }{
+		{"model", "plan --model", "llama-3-8b"},
+		{"GPU", "run --gpu", "h100-80gb"},
+		{"GPUs", "cheapest --gpus", "h100-80gb"},
+		{"engine", "plan --engine", "tensorrt-llm"},
+		{"system", "run --system", "vllm-v1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, stdout, _ := llmsim(t, append(strings.Fields("__complete "+c.args), "")...)
+			require.Zero(t, status)
+			require.Contains(t, strings.Split(stdout, "\n"), c.want)
+		})
+	}
+}

@@ -46,6 +46,9 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 	}
 	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), disaggregateCommand(), fleetCommand(), calibrateCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
+	for _, sub := range c.Commands() {
+		completeNames(sub)
+	}
 	c.PersistentPreRunE = refuseZeros
 	terminal.Program(c)
 	return c

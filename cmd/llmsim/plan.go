@@ -10,7 +10,6 @@ import (
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
-	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sizing"
 )
@@ -96,7 +95,7 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	if err := checkUsed(&q.Scenario, q.Scenario.Server.System); err != nil {
 		return err
 	}
-	if q.Prices, err = cost.OpenPrices(o.prices); err != nil {
+	if q.Prices, err = openPrices(c.ErrOrStderr(), o.prices, q.Scenario.GPU); err != nil {
 		return err
 	}
 	if o.shard != "" {

@@ -15,16 +15,25 @@ func SuggestFlag(c *cobra.Command, err error) error {
 	if !unknown {
 		return err
 	}
-	best, least := "", 3
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if d := distance(name, f.Name); d < least {
-			best, least = f.Name, d
-		}
-	})
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	best := Nearest(name, names)
 	if best == "" {
 		return err
 	}
 	return fmt.Errorf("%w; did you mean --%s?", err, best)
+}
+
+// Nearest is the first of the names that differ least from one, in at most two letters; "" if there
+// is none.
+func Nearest(name string, names []string) string {
+	best, least := "", 3
+	for _, other := range names {
+		if d := distance(name, other); d < least {
+			best, least = other, d
+		}
+	}
+	return best
 }
 
 // distance is how many letters have to be put in, taken out or changed.

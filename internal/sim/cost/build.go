@@ -82,8 +82,9 @@ func (s Setup) roofline(m *Model) {
 
 	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
 	m.prompted = milli * e.PromptBase
+	m.graphContext = e.GraphContext
 	m.launches = milli * e.PromptLayer * float64(l.Layers)
-	m.seq = milli * (e.Seq + e.ServedSeq)
+	m.seq = milli * e.Seq
 }
 
 // allReduce: with tensor parallelism the workers add up their parts of every

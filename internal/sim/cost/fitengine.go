@@ -10,7 +10,7 @@ import (
 // all releases of an engine.
 const (
 	PullToHand = 1e-3
-	PullToAll  = 0.1
+	PullToAll  = 0.05
 )
 
 // FitEngine finds the constants with the least squares of logarithms of predicted over
@@ -177,6 +177,6 @@ func (e *Engine) parts() []part {
 		{&e.Reread, 1e-3, 1}, {&e.SharedReread, 1e-3, 1},
 		{&e.WorkerLink, 1e-2, 1}, {&e.AllReduce, 0.1, 1e4},
 		{&e.Base, 1e-4, 1e3}, {&e.Layer, 1e-5, 100}, {&e.PromptBase, 1e-3, 1e3}, {&e.PromptLayer, 1e-5, 100},
-		{&e.Seq, 1e-5, 100}, {&e.ServedSeq, 1e-5, 1e3},
+		{&e.Seq, 1e-5, 100},
 	}
 }

@@ -29,6 +29,7 @@ type Model struct {
 	// All in seconds, of an iteration or of one thing of it.
 	base, seq, context, prompt float64
 	prompted, launches         float64 // of an iteration that computes prompts: before the GPU computes, and meanwhile
+	graphContext               float64 // tokens a sequence up to which decodes have CUDA graphs; beyond, they have launches as well; 0: always
 	reduce, state              float64 // all-reduces: of an iteration; and of a token, with what its states take in memory
 	weights, token, logits     float64 // linear layers: read the weights, or compute the tokens and the logits
 	halfTokens                 float64 // with so many tokens these are computed at half of the rate
@@ -66,6 +67,8 @@ func (m *Model) Seconds(w Work) float64 {
 	gpu += max(m.promptPair*float64(w.PromptContext), m.promptKV*prompt)
 	if w.Prompt > 0 {
 		t += m.prompted
+	}
+	if w.Prompt > 0 || m.graphContext > 0 && float64(w.Context) > m.graphContext*seqs {
 		gpu = max(gpu, m.launches)
 	}
 	return t + gpu

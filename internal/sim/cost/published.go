@@ -1,7 +1,9 @@
 package cost
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -81,10 +83,11 @@ func (p Published) Setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, kv)
 }
 
-// engine is an engine without its server, if the point is of a batch.
+// engine is an engine without what the point's release does not have: TensorRT-LLM's kernel
+// for groups (XQA) is of 0.8.
 func (p Published) engine(e Engine) Engine {
-	if p.Metric == "tokens_per_s" || p.Metric == "batch_s" {
-		e.ServedSeq = 0
+	if p.Engine == "tensorrt-llm" && compareReleases(p.Release, "0.8") < 0 {
+		e.SharedGroup, e.SharedReread = 0, 0
 	}
 	return e
 }
@@ -140,9 +143,8 @@ func (p Published) on(m *Model) float64 {
 }
 
 // Split divides the points of an engine on a GPU in two halves without looking at their
-// values: sorted by metric and lengths and then by model, every second one of a load is
-// held out, and of the next load the others, so that both halves have every model
-// and every kind of load.
+// values: ordered by the SHA-256 of what they are of, the first, the third and so on are
+// fitted. As the GPU is in that text, a load is fitted on some GPUs and held out on others.
 func Split(engine, release, gpu string) (fitted, heldOut []Published) {
 	var all []Published
 	for _, p := range published() {
@@ -151,20 +153,22 @@ func Split(engine, release, gpu string) (fitted, heldOut []Published) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Published) int {
-		return cmp.Or(cmp.Compare(a.Metric, b.Metric), cmp.Compare(a.Prompt, b.Prompt), cmp.Compare(a.Output, b.Output), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Batch, b.Batch))
+		first, second := a.digest(), b.digest()
+		return bytes.Compare(first[:], second[:])
 	})
-	loads, position := 0, 0
 	for i, p := range all {
-		if position++; i > 0 && (p.Metric != all[i-1].Metric || p.Prompt != all[i-1].Prompt || p.Output != all[i-1].Output) {
-			loads, position = loads+1, 1
-		}
-		if (loads+position)%2 == 0 {
+		if i%2 == 0 {
 			fitted = append(fitted, p)
 		} else {
 			heldOut = append(heldOut, p)
 		}
 	}
 	return fitted, heldOut
+}
+
+// digest is that of the fields that tell a point from the others, as text.
+func (p Published) digest() [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%s|%s|%s|%d|%s|%s|%d|%d|%d", p.Release, p.GPU, p.Model, p.Workers, p.DType, p.Metric, p.Prompt, p.Output, p.Batch))
 }
 
 // String says what was measured, but for the engine and the GPU.

@@ -47,8 +47,8 @@ type Engine struct {
 	Layer           float64 `json:"per_layer_ms"`     // what is neither bytes nor operations: launches, norms, gaps
 	PromptBase      float64 `json:"prompt_base_ms"`   // more of it where prompts are computed
 	PromptLayer     float64 `json:"prompt_layer_ms"`  // launches of a layer where prompts are computed, without CUDA graphs; the GPU computes meanwhile
+	GraphContext    float64 `json:"graph_context"`    // decodes of more tokens a sequence have no CUDA graphs either; 0: all have
 	Seq             float64 `json:"per_seq_ms"`       // scheduling, sampling, decoding of text
-	ServedSeq       float64 `json:"served_seq_ms"`    // more of it in a server than in a batch
 	Copy            float64 `json:"per_copy_us"`      // of one copy between GPU and CPU
 }
 
@@ -160,8 +160,8 @@ func (e Engine) check() error {
 		{"per_layer_ms", e.Layer, 0, 1e9},
 		{"prompt_base_ms", e.PromptBase, 0, 1e9},
 		{"prompt_layer_ms", e.PromptLayer, 0, 1e9},
+		{"graph_context", e.GraphContext, 0, 1e9},
 		{"per_seq_ms", e.Seq, 0, 1e9},
-		{"served_seq_ms", e.ServedSeq, 0, 1e9},
 		{"per_copy_us", e.Copy, 0, 1e9},
 	} {
 		if err := within(f.name, f.value, f.least, f.most); err != nil {

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"llmmemory/internal/sim"
+	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/workload"
+)
+
+// completeNames has a shell complete the names that flags of a command take. Without one that fits
+// it offers files.
+func completeNames(c *cobra.Command) {
+	for _, flag := range []struct {
+		name   string
+		values func() []string
+	}{
+		{"model", cost.LLMs}, {"gpu", cost.GPUs}, {"gpus", cost.GPUs}, {"engine", cost.Engines},
+		{"setup", cost.Setups}, {"workload", workload.Names}, {"system", sim.Systems},
+	} {
+		if c.Flags().Lookup(flag.name) != nil {
+			_ = c.RegisterFlagCompletionFunc(flag.name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+				return flag.values(), cobra.ShellCompDirectiveDefault
+			}) // fails only for a flag that does not exist or is registered already
+		}
+	}
+}
