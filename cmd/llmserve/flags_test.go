@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestAFlagWhoseValueCannotBeMeantIsRefusedByName(t *testing.T) {
@@ -16,6 +17,7 @@ func TestAFlagWhoseValueCannotBeMeantIsRefusedByName(t *testing.T) {
 		want string
 	}{
 		{"an empty key would let everybody in", []string{"--api-key", ""}, "--api-key is empty"},
+		{"a blank key", []string{"--api-key", " "}, "--api-key is empty"},
 		{"blocks of no token", []string{"--block-size", "0"}, "--block-size is 0; it must be at least 1"},
 		{"no sequence", []string{"--max-num-seqs", "0"}, "--max-num-seqs is 0"},
 		{"steps of no token", []string{"--max-num-batched-tokens", "0"}, "--max-num-batched-tokens is 0"},
@@ -39,6 +41,14 @@ func TestTheVersionIsSaid(t *testing.T) {
 	out, err := llmserve("--version").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(out), "llmserve version ")
+}
+
+func TestAnEmptyKeyOfTheEnvironmentIsRefused(t *testing.T) {
+	for _, key := range []string{"", " "} {
+		t.Setenv("LLMSERVE_API_KEY", key)
+		line, _ := refused(t, "demo", "--port", "99999")
+		require.Contains(t, line, "LLMSERVE_API_KEY is empty")
+	}
 }
 
 func TestRunNoticesThatItsAnswerCannotBeWritten(t *testing.T) {
@@ -66,6 +76,9 @@ func TestBenchTriesItsFilesBeforeItMeasures(t *testing.T) {
 	data, err := os.ReadFile(kept)
 	require.NoError(t, err)
 	require.Equal(t, "before", string(data))
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	require.NoError(t, writable(pipe), "it is not opened, which waits for a reader")
 	require.NoError(t, writable(kept+".new"))
 	require.NoFileExists(t, kept+".new")
 }

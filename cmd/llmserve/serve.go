@@ -93,9 +93,8 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 // check looks at what can be known before a model is loaded. The port is only tried: nobody should
 // be able to connect as long as nobody answers.
 func (o *options) check() error {
-	// As when the shell's variable is not set.
-	if o.given.Changed("api-key") && (len(o.keys) == 0 || slices.Contains(o.keys, "")) {
-		return errors.New("--api-key is empty; give a key, or leave the flag out to let everybody in")
+	if err := o.readKeys(); err != nil {
+		return err
 	}
 	if o.maxBody < 1 {
 		return fmt.Errorf("--max-body is %d; it must be at least 1", o.maxBody)
@@ -116,6 +115,23 @@ func (o *options) check() error {
 	return listener.Close()
 }
 
+// readKeys adds the key of the environment to those of the flag. An empty one is refused: it comes from a
+// shell variable that is not set, and would let everybody in.
+func (o *options) readKeys() error {
+	blank := func(key string) bool { return strings.TrimSpace(key) == "" }
+	if o.given.Changed("api-key") && (len(o.keys) == 0 || slices.ContainsFunc(o.keys, blank)) {
+		return errors.New("--api-key is empty; give a key, or leave the flag out to let everybody in")
+	}
+	key, set := os.LookupEnv("LLMSERVE_API_KEY")
+	if set && blank(key) {
+		return errors.New("LLMSERVE_API_KEY is empty; give a key, or unset it to let everybody in")
+	}
+	if set {
+		o.keys = append(o.keys, key)
+	}
+	return nil
+}
+
 func (o *options) listen() (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
 }
@@ -132,10 +148,6 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		return err
 	}
 	metrics.Watch(e)
-	keys := o.keys
-	if key := os.Getenv("LLMSERVE_API_KEY"); key != "" {
-		keys = append(keys, key)
-	}
 	pages, stop := memoryPages(e, name)
 	listener, err := o.listen()
 	if err != nil {
@@ -143,7 +155,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	}
 	server := &http.Server{
 		Handler: openai.New(openai.Config{
-			Engine: e, Name: name, Template: l.template, Metrics: metrics, APIKeys: keys, MaxBody: o.maxBody, Limits: o.limits,
+			Engine: e, Name: name, Template: l.template, Metrics: metrics, APIKeys: o.keys, MaxBody: o.maxBody, Limits: o.limits,
 			Pages: pages, Local: loopback(listener.Addr()),
 		}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
@@ -157,7 +169,7 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 		fmt.Fprintln(out, "  and at every other address of this machine")
 	}
 	fmt.Fprintf(out, "  memory map: http://%s/memory\n", address)
-	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address, bearer(keys), example(name))
+	fmt.Fprintf(out, "  curl http://%s/v1/completions -H 'Content-Type: application/json'%s -d '%s'\n", address, bearer(o.keys), example(name))
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {

@@ -53,7 +53,7 @@ func TestCancelsBesideStepsInFlightChangeNoAnswer(t *testing.T) {
 	require.NotZero(t, counts.preempted.Load(), "nobody lost its blocks: the test shows less than it should")
 }
 
-// impatient reads at most most events, and cancels.
+// impatient reads events up to a number of them, and cancels.
 func impatient(t *testing.T, e *engine.Engine, r engine.Request, most int) string {
 	s, err := e.Submit(r)
 	if err != nil {

@@ -16,9 +16,9 @@ type Replica struct {
 	end     float64 // s; of the iteration under way
 }
 
-// NewReplica makes one. What a Config says of windows and clients does not count.
+// NewReplica makes one. What a Config says of windows, clients and Ample does not count.
 func NewReplica(config Config) (*Replica, error) {
-	config.From, config.Until, config.Stop, config.MaxConcurrency = 0, 0, false, 0
+	config.From, config.Until, config.Stop, config.MaxConcurrency, config.Ample = 0, 0, false, 0, false
 	r, err := newRun(config, nil)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ type Play func([]trace.Op) (*compare.Difference, error)
 
 // Shrink leaves steps out, and makes numbers small, as long as what is left ends
 // in the same difference: the same call, seen in the same way. It never slips to
-// another mistake and never loses the first finding. It plays at most most
-// times: a number, not a time, so that the result is the same everywhere.
+// another mistake and never loses the first finding. How often it plays is limited by
+// most: a number, not a time, so that the result is the same everywhere.
 func Shrink(ops []trace.Op, d *compare.Difference, play Play, most int) ([]trace.Op, *compare.Difference, error) {
 	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most}
 	for again := true; again && s.err == nil; {
