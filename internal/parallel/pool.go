@@ -22,7 +22,6 @@ type Task interface {
 type Pool struct {
 	size     int
 	patience time.Duration
-	yields   bool       // to other goroutines, after lessPatience
 	mu       sync.Mutex // held by a Run
 
 	task   Task
@@ -38,10 +37,9 @@ type Pool struct {
 type failure struct{ value any }
 
 // patience is how long a worker looks for the next Run before it sleeps, and the caller for the end
-// of one: waking a sleeper takes 20 to 100 µs, and a step of a model consists of a hundred Runs, with
-// little work between them. Where the workers may be on all processors that this process has, they
-// yield to its other goroutines after lessPatience; those of a pool that is larger than the machine
-// sleep then, because they keep each other from computing.
+// of one: waking a sleeper takes 5 to 50 µs, and a step of a model consists of a hundred Runs, with
+// little work between them. Where who looks may keep somebody from computing it is less: a goroutine of
+// this process, or a worker of a pool that is larger than the machine.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond
@@ -60,8 +58,8 @@ func New(size int, cpus ...int) (*Pool, error) {
 	if len(cpus) != 0 && len(cpus) < size {
 		return nil, fmt.Errorf("%d processors for %d workers; name one for each, or none", len(cpus), size)
 	}
-	p := &Pool{size: size, patience: patience, yields: size >= runtime.GOMAXPROCS(0), done: make(chan struct{}, 1)}
-	if size > runtime.NumCPU() {
+	p := &Pool{size: size, patience: patience, done: make(chan struct{}, 1)}
+	if size >= runtime.GOMAXPROCS(0) || size > runtime.NumCPU() {
 		p.patience = lessPatience
 	}
 	started := make(chan error, size)
@@ -142,7 +140,7 @@ func (p *Pool) leave() {
 }
 
 func (p *Pool) wait() {
-	for begin := time.Now(); p.keepsLooking(begin); {
+	for begin := time.Now(); time.Since(begin) < p.patience; {
 		for range looks {
 			if p.busy.Load() == 0 {
 				<-p.done
@@ -151,18 +149,6 @@ func (p *Pool) wait() {
 		}
 	}
 	<-p.done
-}
-
-// keepsLooking says whether who began to look then looks on.
-func (p *Pool) keepsLooking(begin time.Time) bool {
-	spent := time.Since(begin)
-	if spent >= p.patience {
-		return false
-	}
-	if p.yields && spent >= lessPatience {
-		runtime.Gosched()
-	}
-	return true
 }
 
 // Close ends the workers. No Run may follow.
@@ -220,7 +206,7 @@ func (w *worker) loop(started chan<- error) {
 
 // await returns when start was called.
 func (w *worker) await() {
-	for begin := time.Now(); w.pool.keepsLooking(begin); {
+	for begin := time.Now(); time.Since(begin) < w.pool.patience; {
 		for range looks {
 			if w.state.Load() == called {
 				w.state.Store(waiting)

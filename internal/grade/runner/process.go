@@ -337,6 +337,9 @@ func (p *Process) why(err error) error {
 		if status.Signal() == syscall.SIGSYS {
 			return fmt.Errorf("%w: a system call that the sandbox does not let pass", ErrAttack)
 		}
+		if status.Signal() == syscall.SIGKILL {
+			p.memory.empty()
+		}
 		return fmt.Errorf("%w by %v", ErrDied, status.Signal())
 	}
 	return fmt.Errorf("%w with exit status %d", ErrDied, p.cmd.ProcessState.ExitCode())
