@@ -79,7 +79,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
-// isJSON refuses a body that says that it is something else, as vLLM's validate_json_request does.
+// isJSON refuses a body whose Content-Type says that it is something else. Without one it is taken for JSON.
 func isJSON(r *http.Request) error {
 	kind := r.Header.Get("Content-Type")
 	media, _, _ := strings.Cut(kind, ";")
