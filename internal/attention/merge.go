@@ -41,16 +41,16 @@ func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 	}
 	a, b := float32(1), float32(1)
 	if m > state[0] {
-		a, state[0] = exp(state[0]-m), m
+		a, state[0] = exp(state[0], m), m
 	} else {
-		b = exp(m - state[0])
+		b = exp(m, state[0])
 	}
 	state[1] = state[1]*a + l*b
 	r.kernels.combine(&w.call, state[2:], part[2:], a, b)
 }
 
-// exp is e^x, rounded to float32.
-func exp(x float32) float32 { return float32(math.Exp(float64(x))) }
+// exp is e^(x-y), rounded to float32.
+func exp(x, y float32) float32 { return float32(math.Exp(float64(x) - float64(y))) }
 
 // clearResults notes that a partition has nothing for any row.
 func (w *scratch) clearResults() {
