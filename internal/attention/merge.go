@@ -2,7 +2,7 @@ package attention
 
 import "math"
 
-// A record is a row's result over some tokens: m, l and o, o being padded.
+// A record is a row's result over some tokens; see recordSize.
 
 var negInf = float32(math.Inf(-1))
 
@@ -46,7 +46,7 @@ func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 		b = exp(m, state[0])
 	}
 	state[1] = state[1]*a + l*b
-	r.kernels.combine(&w.call, state[2:], part[2:], a, b)
+	r.kernels.combine(&w.call, state[recordHead:], part[recordHead:], a, b)
 }
 
 // exp is e^(x-y), rounded to float32.
@@ -94,7 +94,7 @@ func (r *Runner) finish(w *scratch) {
 	_, factor := r.cache.factors()
 	for i := range w.rows {
 		state := w.state[i*record:][:record]
-		o := state[2:][:size]
+		o := state[recordHead:][:size]
 		if state[1] == 0 {
 			clear(o)
 		}

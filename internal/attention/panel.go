@@ -92,7 +92,7 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	size, record := r.cache.HeadSize, recordSize(r.cache)
 	if !w.finite {
 		for i := r0; i < r1; i++ {
-			r.addReached(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record:][2:record])
+			r.addReached(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record:][recordHead:record])
 		}
 		return
 	}
@@ -100,7 +100,7 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	if r.cache.DType == F32 {
 		apart = tileTokens - from%tileTokens
 	}
-	r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, w.part[r0*record+2:r1*record], record, apart)
+	r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, w.part[r0*record+recordHead:r1*record], record, apart)
 }
 
 // sumEnd is where the tokens end that are summed up together with one of them, or to:
