@@ -64,7 +64,26 @@ type BlockSparse struct {
 	Rank            int // of the worker, with tensor parallelism
 }
 
+// Limits of a sparse pattern. They keep the offsets of heads far from overflow.
+const (
+	maxRank     = 1 << 16
+	maxHeadStep = 1 << 31
+)
+
 func (b *Batch) seqs() int { return len(b.SeqLens) }
+
+// table is the block table of a sequence, and what follows it in its row. The stride does not count
+// if there is only one sequence.
+func (b *Batch) table(seq int) []int32 {
+	switch {
+	case b.seqs() == 1:
+		return b.BlockTables
+	case seq > 0 && b.TableStride > len(b.BlockTables)/seq:
+		return nil
+	}
+	rest := b.BlockTables[seq*b.TableStride:]
+	return rest[:min(len(rest), b.TableStride)]
+}
 
 // queries are the first query token of a sequence, how many there are, and the
 // position of the first in its context.
@@ -145,16 +164,12 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 		return nil
 	}
 	from, _ := b.reach(position)
-	table := b.BlockTables
+	table := b.table(seq)
 	start, end := from/c.BlockSize, (position+n-1)/c.BlockSize+1
-	entries := max(0, len(table)-seq*b.TableStride)
-	if b.seqs() > 1 {
-		entries = min(entries, b.TableStride)
+	if end > len(table) {
+		return fmt.Errorf("%w: sequence %d needs %d entries of its block table; it has %d", ErrArgument, seq, end, len(table))
 	}
-	if end > entries {
-		return fmt.Errorf("%w: sequence %d needs %d entries of its block table; it has %d", ErrArgument, seq, end, entries)
-	}
-	for i, block := range table[seq*b.TableStride:][start:end] {
+	for i, block := range table[start:end] {
 		if uint(block) >= uint(c.NumBlocks) {
 			return fmt.Errorf("%w: entry %d of the block table of sequence %d is block %d of %d", ErrArgument, start+i, seq, block, c.NumBlocks)
 		}
@@ -165,8 +180,10 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 // checkShared looks at the sparse pattern and the common prefix.
 func (b *Batch) checkShared(c *Cache) error {
 	if s := b.Sparse; s != nil {
-		if s.LocalBlocks < 0 || s.VertStride < 1 || s.BlockSize < 1 || s.BlockSize%c.BlockSize != 0 || s.Rank < 0 {
-			return fmt.Errorf("%w: sparse blocks of %d tokens, %d local ones, stride %d, rank %d", ErrArgument, s.BlockSize, s.LocalBlocks, s.VertStride, s.Rank)
+		if s.LocalBlocks < 0 || s.VertStride < 1 || s.BlockSize < 1 || s.BlockSize%c.BlockSize != 0 ||
+			s.Rank < 0 || s.Rank > maxRank || max(s.HeadSlidingStep, -s.HeadSlidingStep) > maxHeadStep {
+			return fmt.Errorf("%w: sparse blocks of %d tokens on blocks of %d, %d local, stride %d, rank %d, head step %d",
+				ErrArgument, s.BlockSize, c.BlockSize, s.LocalBlocks, s.VertStride, s.Rank, s.HeadSlidingStep)
 		}
 	}
 	if b.CommonPrefix < 0 {
@@ -203,7 +220,7 @@ func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	if start >= end {
 		return nil
 	}
-	common, mine := b.BlockTables[first*b.TableStride:][start:end], b.BlockTables[seq*b.TableStride:][start:end]
+	common, mine := b.table(first)[start:end], b.table(seq)[start:end]
 	if slices.Equal(common, mine) {
 		return nil
 	}

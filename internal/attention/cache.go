@@ -82,7 +82,7 @@ func (c *Cache) Check() error {
 		return err
 	}
 	span := c.headSpan()
-	for _, part := range []struct {
+	for i, part := range [...]struct {
 		name        string
 		data        []byte
 		block, head int
@@ -93,8 +93,8 @@ func (c *Cache) Check() error {
 		{"scales of keys", c.KeyScales, c.ScaleBlockStride, c.ScaleHeadStride, 4 * c.BlockSize, 4},
 		{"scales of values", c.ValueScales, c.ScaleBlockStride, c.ScaleHeadStride, 4 * c.BlockSize, 4},
 	} {
-		if part.align == 4 && part.span == 4*c.BlockSize && c.DType != Int8 {
-			continue // no scales
+		if i == 2 && c.DType != Int8 {
+			break // no scales
 		}
 		if err := c.checkPart(part.name, part.data, part.block, part.head, part.span, part.align); err != nil {
 			return err
@@ -160,30 +160,43 @@ func disjoint(a, n, b, m, row, span, pitch int) bool {
 	return inner || outer
 }
 
-// CheckApart refuses keys that share memory with values, after CheckStrides.
+// CheckApart refuses keys that share memory with values, and their scales, after CheckStrides.
 func (c *Cache) CheckApart() error {
-	distance := int(uintptr(unsafe.Pointer(&c.Value[0])) - uintptr(unsafe.Pointer(&c.Key[0])))
 	heads, span := c.NumKVHeads, c.headSpan()
 	if c.Layout == LayoutFlash { // the heads of a block are one piece
 		heads, span = 1, span+(heads-1)*c.HeadStride
 	}
-	if distance >= span && distance+span <= c.HeadStride && c.BlockStride >= heads*c.HeadStride {
-		return nil // side by side in each head, as LayoutTile has them
+	if c.meet(c.Key, c.Value, c.BlockStride, c.HeadStride, heads, span) {
+		return fmt.Errorf("%w: %w: keys and values share memory", ErrArgument, ErrOverlap)
+	}
+	if c.DType == Int8 && c.meet(c.KeyScales, c.ValueScales, c.ScaleBlockStride, c.ScaleHeadStride, c.NumKVHeads, 4*c.BlockSize) {
+		return fmt.Errorf("%w: %w: scales of keys and of values share memory", ErrArgument, ErrOverlap)
+	}
+	return nil
+}
+
+// meet says whether pieces of span bytes, one for each block and head, share memory in a and b, where
+// they have the same strides. A piece of b is a multiple of each stride away from one of a, besides the
+// distance of the first ones: for each difference of heads, meet looks at the two nearest of blocks.
+func (c *Cache) meet(a, b []byte, block, head, heads, span int) bool {
+	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
+	if distance >= span && distance+span <= head && block >= heads*head {
+		return false // side by side in each head, as LayoutTile has them
 	}
 	for h := 1 - heads; h < heads; h++ {
-		apart := distance + h*c.HeadStride // and a multiple of the block stride
+		apart := distance + h*head
 		if c.NumBlocks > 1 {
-			blocks := min(max(apart/c.BlockStride, 1-c.NumBlocks), c.NumBlocks-1)
-			apart -= blocks * c.BlockStride
-			if n := c.BlockStride - max(apart, -apart); n > 0 && n < span && max(blocks, -blocks) < c.NumBlocks-1 {
+			blocks := min(max(apart/block, 1-c.NumBlocks), c.NumBlocks-1)
+			apart -= blocks * block
+			if n := block - max(apart, -apart); n > 0 && n < span && max(blocks, -blocks) < c.NumBlocks-1 {
 				apart = n
 			}
 		}
 		if apart < span && apart > -span {
-			return fmt.Errorf("%w: %w: keys and values share memory", ErrArgument, ErrOverlap)
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // factors are KeyScale and ValueScale, 1 where they are not given.
@@ -198,9 +211,19 @@ func (c *Cache) factors() (key, value float32) {
 	return key, value
 }
 
+// parts are the memory of the blocks.
+func (c *Cache) parts() [4][]byte { return [...][]byte{c.Key, c.Value, c.KeyScales, c.ValueScales} }
+
 // Overlaps says whether a tensor's memory overlaps with that of the blocks.
-func (c *Cache) Overlaps(t *Tensor) bool {
-	return overlap(t.Data, c.Key) || overlap(t.Data, c.Value) || overlap(t.Data, c.KeyScales) || overlap(t.Data, c.ValueScales)
+func (c *Cache) Overlaps(t *Tensor) bool { return c.overlaps(t.Data) }
+
+func (c *Cache) overlaps(data []byte) bool {
+	for _, part := range c.parts() {
+		if overlap(data, part) {
+			return true
+		}
+	}
+	return false
 }
 
 func overlap(a, b []byte) bool {

@@ -22,8 +22,10 @@ func Convert(to, from *Cache) error {
 	if (to.DType == Int8) != (from.DType == Int8) {
 		return fmt.Errorf("%w: %v does not become %v without new scales", ErrArgument, from.DType, to.DType)
 	}
-	if overlap(to.Key, from.Key) || overlap(to.Value, from.Value) {
-		return fmt.Errorf("%w: %w", ErrArgument, ErrOverlap)
+	for _, part := range from.parts() {
+		if to.overlaps(part) {
+			return fmt.Errorf("%w: %w: the blocks to be written and to be read", ErrArgument, ErrOverlap)
+		}
 	}
 	keys, values := ratioOf(from.KeyScale, to.KeyScale), ratioOf(from.ValueScale, to.ValueScale)
 	for block := range from.NumBlocks {
