@@ -97,7 +97,8 @@ func rank(level float64, n int) int { return max(1, int(math.Ceil(level*float64(
 
 // value is the objective's mean or quantile over all requests. One without an
 // answer has waited for ever; but 1 % of the requests may be refused, because
-// they are too long for the system, and do not count then. No value at all is 0.
+// they are too long for the system, and do not count then. Without any value there is nothing to
+// judge by: that is +Inf, too.
 func (t *tally) value(o Objective) float64 {
 	values, n := t.seen[o.Metric], t.of(o.Metric)
 	if t.refused > 0 && t.refused <= len(t.requests)/100 {
@@ -105,7 +106,7 @@ func (t *tally) value(o Objective) float64 {
 	}
 	switch {
 	case n == 0:
-		return 0
+		return math.Inf(1)
 	case o.Level == 0:
 		if len(values) < n {
 			return math.Inf(1)
