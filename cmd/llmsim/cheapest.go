@@ -52,7 +52,7 @@ func cheapestCommand() *cobra.Command {
 				e.SetIndent("", "\t")
 				err = e.Encode(all)
 			} else {
-				err = sizing.WriteOffers(c.OutOrStdout(), q, all, list.Source)
+				err = sizing.WriteOffers(c.OutOrStdout(), q, all, list)
 			}
 			if err != nil {
 				return err

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,6 +48,24 @@ func TestFleetFailsScalesAndMixes(t *testing.T) {
 			narrow(t, out)
 		})
 	}
+}
+
+// A fleet of which one GPU has no price was said to cost what the others do.
+func TestFleetSaysWhichGPUsHaveNoPrice(t *testing.T) {
+	prices := filepath.Join(t.TempDir(), "prices.json")
+	require.NoError(t, os.WriteFile(prices, []byte(`{"gpus":{"l4":{"dollars_per_hour":1,"watts":72},"h100-80g":{"dollars_per_hour":3,"watts":700}}}`), 0o600))
+	fleet := []string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--rate", "2", "--duration", "50", "--prices", prices}
+	status, out, stderr := llmsim(t, fleet...)
+	require.Zero(t, status, stderr)
+	require.Contains(t, stderr, "did you mean h100-80gb?")
+	require.NotContains(t, out, "no price")
+	require.Contains(t, out, "kWh")
+	status, out, stderr = llmsim(t, append(fleet, "--also", "h100-80gb:1")...)
+	require.Zero(t, status, stderr)
+	require.Contains(t, out, "h100-80gb: no price is known: put one into a file for --prices")
+	require.Regexp(t, `least-loaded .* -\n`, out)
+	require.NotContains(t, out, "kWh")
+	narrow(t, out)
 }
 
 func TestFleetRefusesWhatCannotBe(t *testing.T) {

@@ -38,7 +38,7 @@ func TestTheCheapestOfferComesFirst(t *testing.T) {
 	require.Equal(t, "mi300x", last.GPU)
 	require.Contains(t, last.Trouble, "no price")
 	var out bytes.Buffer
-	require.NoError(t, WriteOffers(&out, q, all, prices.Source))
+	require.NoError(t, WriteOffers(&out, q, all, prices))
 	require.Contains(t, out.String(), "an hour for 3.00 requests/s")
 	require.Contains(t, out.String(), "constants chosen by hand", "what the times of the answer are from")
 	require.Equal(t, 1, strings.Count(out.String(), "no price"), "said once, whatever the number of GPUs in a server")
