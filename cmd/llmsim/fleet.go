@@ -198,7 +198,11 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	}
 	fact("replicas", strings.Join(kinds, ", ")+", "+plan.Scenario.Server.System)
 	fact("requests", plan.About)
-	fact("cost", plan.Model.Describe())
+	name := "cost"
+	for _, k := range o.config.Kinds {
+		fact(name, k.Cost.Describe())
+		name = ""
+	}
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "router\tserved/s\tfirst token p50, p99\ttoken p99\tanswer p99\tcached\tmost/mean\t$/M tokens")
 	for _, x := range all {

@@ -27,6 +27,7 @@ type Offer struct {
 	Hour      float64 `json:"dollarsPerHour"`
 	Million   float64 `json:"dollarsPerMillionTokens"` // of prompts and answers, at the rate that is wanted
 	KWh       float64 `json:"kWhPerMillionTokens"`     // at most
+	Times     string  `json:"timesOf"`                 // the engine that iterations are as long as
 	Confirmed bool    `json:"confirmed"`               // the rate lasts for an hour under all seeds
 	Trouble   string  `json:"trouble,omitempty"`       // why there is no offer
 
@@ -95,6 +96,7 @@ func (s *sizer) offer(ctx context.Context, gpu string, workers int, price cost.P
 	} else if err != nil {
 		return o, err
 	}
+	o.Times = o.plan.Scenario.Engine
 	if o.load, err = capacity.NewSteadyLoad(o.plan, max(1, s.Seeds), confirmingSeeds); err != nil {
 		return o, err
 	}
@@ -183,6 +185,11 @@ func withoutPrice(all []Offer) []string {
 	return gpus
 }
 
+// several says whether the times of offers are those of more than one engine.
+func several(all []Offer) bool {
+	return slices.ContainsFunc(all, func(o Offer) bool { return o.Trouble == "" && o.Times != all[0].Times })
+}
+
 // WriteOffers writes offers for a terminal: the answer first.
 func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -192,7 +199,7 @@ func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) err
 	} else {
 		fmt.Fprintf(w, "no answer: %v\n\n", Missing(q, all))
 	}
-	fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\t\n")
+	fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\ttimes of\t\n")
 	for _, o := range all {
 		if o.Trouble != "" {
 			continue
@@ -201,11 +208,15 @@ func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) err
 		if o.Confirmed {
 			state = "confirmed"
 		}
-		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers, o.Servers, o.Hour, o.Million, o.KWh, state)
+		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers, o.Servers, o.Hour, o.Million, o.KWh, o.Times, state)
 	}
 	fmt.Fprintln(w)
 	if best := all[0]; best.Trouble == "" {
 		fact(w, "iterations", "of the first: "+best.plan.Model.Describe())
+	}
+	if several(all) {
+		fact(w, "times", "of several engines, so the table compares these as well as the GPUs: --engine NAME takes one for all; "+
+			scenario.DataSheet+" is vLLM of 2023, up to 2 times slower than newer releases")
 	}
 	if prices.Source != "" {
 		fact(w, "prices", prices.Source)
