@@ -62,16 +62,10 @@ type steadyRun struct {
 	waiting     int     // arrived, without a first token
 	answered    int     // and the time that took, together
 	answering   float64 // s
-	queue       []sample
+	queue       []Sample
 	check       float64 // s; when the run is judged next
 	verdict     verdict
 	reason      string
-}
-
-// A sample is how many requests wait at a time.
-type sample struct {
-	now     float64
-	waiting int
 }
 
 // errDecided ends a run whose outcome is clear.
@@ -122,7 +116,7 @@ func (w *steadyRun) attempt(ctx context.Context, p *scenario.Plan, seed uint64, 
 		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: seed, Ample: ample,
 		Left: w.leave, First: w.token,
 		Progress: func(now float64, _, _ int) {
-			w.queue = append(w.queue, sample{now, w.waiting})
+			w.queue = append(w.queue, Sample{now, w.waiting})
 			if w.verdict = w.judgeEarly(now); w.verdict != open {
 				cancel()
 			}
@@ -340,33 +334,6 @@ func (w *steadyRun) judge(p *Point) {
 		p.Holds, p.Short = false, true
 		p.Reason = w.tooShort(end, mean, measured, w.next-from)
 	}
-}
-
-// grows says that more wait the longer the run lasts: the trend of the queue over
-// the measured time is not chance, and it is more than 1 % of what arrives.
-func (w *steadyRun) grows(end float64) bool {
-	from := WarmUp * end
-	const parts = 10
-	var sums, counts [parts]float64
-	for _, s := range w.queue {
-		if s.now >= from && s.now < end {
-			i := min(parts-1, int(parts*(s.now-from)/(end-from)))
-			sums[i] += float64(s.waiting)
-			counts[i]++
-		}
-	}
-	var means []float64
-	for i := range sums {
-		if counts[i] > 0 {
-			means = append(means, sums[i]/counts[i])
-		}
-	}
-	slope, deviations := trend(means)
-	arrived := 0
-	for i := w.next - 1; i >= 0 && w.requests[i].Arrival/w.rate >= from; i-- {
-		arrived++
-	}
-	return deviations > 3 && slope*float64(len(means)) > 0.01*float64(arrived)
 }
 
 // first is at least n requests, if there are as many.
