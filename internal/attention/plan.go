@@ -55,6 +55,9 @@ type reduction struct {
 // values is little work beside computing with them.
 const rowsOfItem = 512
 
+// mostKept is how many bytes of results are kept for reductions at most. What does not fit is not cut.
+const mostKept = 1 << 28
+
 func (p *plan) make(c *Cache, b *Batch, workers int) {
 	p.prefix, p.items, p.reductions = p.prefix[:0], p.items[:0], p.reductions[:0]
 	p.records, p.prefixParts = 0, 0
@@ -68,7 +71,7 @@ func (p *plan) make(c *Cache, b *Batch, workers int) {
 	for seq := range b.seqs() {
 		total += p.addSequence(c, b, seq, tokens)
 	}
-	p.split(b, b.NumHeads/c.NumKVHeads, total, workers)
+	p.split(b, b.NumHeads/c.NumKVHeads, total, workers, mostKept/(4*recordSize(c)))
 	slices.SortStableFunc(p.items, func(a, b item) int { return cmp.Compare(b.cost, a.cost) })
 }
 
@@ -121,7 +124,7 @@ func cost(c *Cache, tokens, rows int) int {
 // split cuts items where cores would idle otherwise, or the version asks for it:
 // into runs of partitions, and into fewer heads where V1 keeps the partitions
 // together or they are few: a context of 513 tokens has two, of 512 and 1.
-func (p *plan) split(b *Batch, group, total, workers int) {
+func (p *plan) split(b *Batch, group, total, workers, most int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
 	for i := 0; i < len(p.items); i++ {
@@ -143,7 +146,7 @@ func (p *plan) split(b *Batch, group, total, workers int) {
 			continue
 		}
 		if !whole || it.heads == 1 && it.cost > 2*share {
-			p.cut(i, group, max(1, int(int64(parts)*int64(share)/int64(max(1, it.cost)))))
+			p.cut(i, group, max(1, int(int64(parts)*int64(share)/int64(max(1, it.cost)))), most)
 		}
 	}
 }
@@ -163,13 +166,17 @@ func (p *plan) cutHeads(i, heads int) {
 	}
 }
 
-// cut makes runs of step partitions of an item.
-func (p *plan) cut(i, group, step int) {
+// cut makes runs of step partitions of an item, unless there would be more than most records.
+func (p *plan) cut(i, group, step, most int) {
 	all := p.items[i]
 	parts := all.part1 - all.part0
+	records := parts * (all.token1 - all.token0) * all.heads * group
+	if p.records+records > most {
+		return
+	}
 	red := reduction{all.seq, all.kvHead, all.heads, all.token0, all.token1, parts, p.records}
 	p.reductions = append(p.reductions, red)
-	p.records += parts * (all.token1 - all.token0) * all.heads * group
+	p.records += records
 	for at := all.part0; at < all.part1; at += step {
 		run := all
 		run.kind, run.part0, run.part1 = itemRun, at, min(all.part1, at+step)

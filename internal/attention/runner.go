@@ -49,7 +49,7 @@ func (r *Runner) Forward(c *Cache, b *Batch) error {
 		return err
 	}
 	r.cache, r.batch, r.group = c, b, b.NumHeads/c.NumKVHeads
-	r.half = r.kernels.float16(c.DType)
+	r.half, r.reducing = r.kernels.float16(c.DType), false // also after a call that panicked
 	r.plan.make(c, b, r.pool.Size())
 	record := recordSize(c)
 	r.partials = grow(r.partials, r.plan.records*record)

@@ -146,3 +146,23 @@ func TestWritingAndCopyingAllocateNothing(t *testing.T) {
 		}), "%v", d)
 	}
 }
+
+// The scale of numbers below 2^-120 has no inverse in float32: they are stored as 0.
+func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
+	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 8, DType: attention.Int8}
+	for _, largest := range []float32{1, 0x1p-119, 0x1p-121, 0x1p-149} {
+		s := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 1})
+		k := []float32{largest, -largest, largest / 8, -largest / 8, 0, largest / 300, -largest / 2, 0}
+		tokens := &kvstore.Tokens{Key: attention.Float32s(k, 8), Value: attention.Float32s(k, 8), Slots: []int64{3}}
+		require.NoError(t, s.Write(0, tokens))
+		for i, want := range k {
+			for _, value := range []bool{false, true} {
+				near := float64(largest) / 254
+				if largest < 0x1p-120 {
+					near, want = 0, 0
+				}
+				require.InDelta(t, want, stored(s.Layer(0), value, 3, 0, i), near*1.001, "element %d beside %v", i, largest)
+			}
+		}
+	}
+}
