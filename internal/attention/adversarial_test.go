@@ -154,42 +154,50 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 						shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: at.size, DType: dtype},
 						heads: 4, lens: []int{n, n}, queries: []int{20, 1},
 					})
-					c := &p.cache
-					// Everything that belongs to nobody, and a token of sequence 0.
-					used := map[int]bool{}
-					for seq := range 2 {
-						for token := range n {
-							used[p.batch.blockOf(c, seq, token)*16+token%16] = true
+					p.poisonUnused(nan, at.element)
+					p.poison(p.batch.blockOf(&p.cache, 0, at.token)*16+at.token%16, nan, at.element, at.value)
+					require.NoError(t, runner.Forward(&p.cache, &p.batch))
+					p.forEachRow(func(seq, position, head int, out []float32) {
+						if seq == 0 && head < 2 && position >= at.token {
+							require.True(t, out[at.element] != out[at.element], "sequence %d, position %d, head %d", seq, position, head)
+							return
 						}
-					}
-					for slot := range c.NumBlocks * 16 {
-						if !used[slot] {
-							p.poison(slot, nan, at.element, true)
-							p.poison(slot, nan, at.element, false)
+						for i, v := range out {
+							require.False(t, v != v, "sequence %d, position %d, head %d, element %d", seq, position, head, i)
 						}
-					}
-					p.poison(p.batch.blockOf(c, 0, at.token)*16+at.token%16, nan, at.element, at.value)
-					require.NoError(t, runner.Forward(c, &p.batch))
-					for seq := range 2 {
-						first, queries, position := p.batch.queries(seq)
-						for q := range queries {
-							for head := range 4 {
-								reached := seq == 0 && head < 2 && position+q >= at.token
-								out := p.out[((first+q)*4+head)*at.size:][:at.size]
-								if reached {
-									require.True(t, out[at.element] != out[at.element], "sequence %d, query %d, head %d", seq, q, head)
-									continue
-								}
-								for i, v := range out {
-									require.False(t, v != v, "sequence %d, query %d, head %d, element %d", seq, q, head, i)
-								}
-							}
-						}
-					}
+					})
 				})
 			}
 		}
 	})
+}
+
+// poisonUnused sets an element of every key and value that belongs to no sequence.
+func (p *problem) poisonUnused(v float32, element int) {
+	c, used := &p.cache, map[int]bool{}
+	for seq, n := range p.batch.SeqLens {
+		for token := range int(n) {
+			used[p.batch.blockOf(c, seq, token)*16+token%16] = true
+		}
+	}
+	for slot := range c.NumBlocks * 16 {
+		if !used[slot] {
+			p.poison(slot, v, element, true)
+			p.poison(slot, v, element, false)
+		}
+	}
+}
+
+// forEachRow is for the output of each query token and head.
+func (p *problem) forEachRow(do func(seq, position, head int, out []float32)) {
+	size := p.cache.HeadSize
+	for seq := range p.batch.seqs() {
+		first, queries, position := p.batch.queries(seq)
+		for row := range queries * p.batch.NumHeads {
+			query, head := row/p.batch.NumHeads, row%p.batch.NumHeads
+			do(seq, position+query, head, p.out[((first+query)*p.batch.NumHeads+head)*size:][:size])
+		}
+	}
 }
 
 // poison sets an element of a key or value of the first KV head.

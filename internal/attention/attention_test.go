@@ -28,31 +28,26 @@ func requireNear(t *testing.T, runner *Runner, p *problem, bound float64) {
 		bound += int8Bound
 	}
 	worst := 0.0
-	for seq := range b.seqs() {
-		first, n, _ := b.queries(seq)
-		for query := range n {
-			for head := range b.NumHeads {
-				want, size := p.reference(seq, query, head)
-				bound := bound
-				if half {
-					bound += p.float16Bound()
-				}
-				got := p.out[((first+query)*b.NumHeads+head)*p.cache.HeadSize:]
-				for i := range want {
-					if math.IsNaN(want[i]) {
-						require.True(t, math.IsNaN(float64(got[i])), "sequence %d, query %d, head %d, element %d is %v, not NaN", seq, query, head, i, got[i])
-						continue
-					}
-					d := math.Abs(float64(got[i]) - want[i])
-					require.False(t, math.IsNaN(d), "sequence %d, query %d, head %d, element %d is NaN, not %v", seq, query, head, i, want[i])
-					if d > 0 {
-						worst = max(worst, d/size[i])
-					}
-					require.LessOrEqual(t, d, bound*size[i]+denormal, "sequence %d, query %d, head %d, element %d: %v, reference %v", seq, query, head, i, got[i], want[i])
-				}
-			}
+	p.forEachRow(func(seq, position, head int, got []float32) {
+		_, _, first := b.queries(seq)
+		want, size := p.reference(seq, position-first, head)
+		bound := bound
+		if half {
+			bound += p.float16Bound()
 		}
-	}
+		for i := range want {
+			if math.IsNaN(want[i]) {
+				require.True(t, math.IsNaN(float64(got[i])), "sequence %d, position %d, head %d, element %d is %v, not NaN", seq, position, head, i, got[i])
+				continue
+			}
+			d := math.Abs(float64(got[i]) - want[i])
+			require.False(t, math.IsNaN(d), "sequence %d, position %d, head %d, element %d is NaN, not %v", seq, position, head, i, want[i])
+			if d > 0 {
+				worst = max(worst, d/size[i])
+			}
+			require.LessOrEqual(t, d, bound*size[i]+denormal, "sequence %d, position %d, head %d, element %d: %v, reference %v", seq, position, head, i, got[i], want[i])
+		}
+	})
 	t.Logf("at most %.2g of the sum of |p·v|", worst)
 }
 

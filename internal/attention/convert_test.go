@@ -77,15 +77,10 @@ func TestLayoutsAreWhatTheySay(t *testing.T) {
 		s.Layout = c.layout
 		cache, err := NewCache(s, aligned(5*s.BlockBytes()))
 		require.NoError(t, err)
-		for b := range 5 {
-			for h := range 3 {
-				for token := range 16 {
-					for i := range 32 {
-						require.Equal(t, 2*c.key(b, h, token, i), cache.KeyOffset(b, h, token, i), "%v", c.layout)
-						require.Equal(t, 2*c.value(b, h, token, i), cache.ValueOffset(b, h, token, i), "%v", c.layout)
-					}
-				}
-			}
+		for at := range 5 * 3 * 16 * 32 {
+			b, h, token, i := at/(3*16*32), at/(16*32)%3, at/32%16, at%32
+			require.Equal(t, 2*c.key(b, h, token, i), cache.KeyOffset(b, h, token, i), "%v", c.layout)
+			require.Equal(t, 2*c.value(b, h, token, i), cache.ValueOffset(b, h, token, i), "%v", c.layout)
 		}
 	}
 }
