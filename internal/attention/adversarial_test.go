@@ -240,10 +240,8 @@ func TestNarrowQueriesAndOutputs(t *testing.T) {
 			out := make([]uint16, len(narrow))
 			b := p.batch
 			width := b.NumHeads * p.cache.HeadSize
-			b.Query, b.Out = Float16s(narrow, width), Float16s(out, width)
-			if d == BF16 {
-				b.Query, b.Out = BFloat16s(narrow, width), BFloat16s(out, width)
-			}
+			bytes := func(x []uint16) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 2*len(x)) }
+			b.Query, b.Out = Tensor{d, bytes(narrow), width}, Tensor{d, bytes(out), width}
 			require.NoError(t, runner.Forward(&p.cache, &b))
 			for i, v := range want {
 				var rounded uint16

@@ -6,6 +6,38 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Scales of 3 blocks of 16 tokens of 2 heads, 64 bytes each.
+func TestScalesThatShareMemoryAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		block, head, values int
+		wantErr             string
+	}{
+		{"values after all keys", 128, 64, 384, ""},
+		{"values after each head", 256, 128, 64, ""},
+		{"the same place", 128, 64, 0, "scales of keys and of values share memory"},
+		{"values in the keys of the next head", 256, 128, 124, "scales of keys and of values share memory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			scales := aligned(1024)
+			cache := Cache{
+				Shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: Int8}, NumBlocks: 3,
+				BlockStride: 1024, HeadStride: 512, Key: aligned(3072), Value: aligned(3072),
+				ScaleBlockStride: c.block, ScaleHeadStride: c.head, KeyScales: scales, ValueScales: scales[c.values:],
+			}
+			require.NoError(t, cache.Check())
+			require.NoError(t, cache.CheckStrides())
+			err := cache.CheckApart()
+			if c.wantErr == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ErrOverlap)
+			require.ErrorContains(t, err, c.wantErr)
+		})
+	}
+}
+
 // Strides and places in which blocks of 16 tokens of 2 heads of 32 float32 numbers lie, 2,048 bytes each.
 func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 	const span = 16 * 32 * 4

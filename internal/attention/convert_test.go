@@ -58,6 +58,9 @@ func TestConvertingRoundsAndRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, Convert(&wrong, &from), ErrArgument)
 	require.ErrorIs(t, Convert(&from, &from), ErrOverlap)
+	moved := to
+	moved.Key, moved.Value = to.Value, aligned(len(to.Value))
+	require.ErrorIs(t, Convert(&moved, &to), ErrOverlap, "keys are written where values are read")
 }
 
 // The formulas, once more and apart, on indices as vLLM and FlashAttention have them.

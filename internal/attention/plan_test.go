@@ -25,3 +25,40 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 		}
 	}
 }
+
+// V2 keeps a result of each row and partition for its reductions: 4.4 GB for a prompt's 4,096 tokens on
+// 32,768. What does not fit into mostKept is not cut.
+func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
+	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
+	for _, tc := range []struct {
+		name            string
+		queries, tokens int32
+		cut             bool
+	}{
+		{"one token", 1, 32768, true},
+		{"a chunk of a prompt", 4096, 32768, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := &Batch{NumHeads: 32, QueryStart: []int32{0, tc.queries}, SeqLens: []int32{tc.tokens}, Version: V2}
+			var p plan
+			p.make(c, b, 2)
+			require.LessOrEqual(t, 4*p.records*recordSize(c), mostKept)
+			require.Equal(t, tc.cut, p.records > 0)
+			require.Equal(t, int(tc.queries)*8, rowsOf(p.items, p.reductions), "each token and KV head has one output")
+		})
+	}
+}
+
+// rowsOf is how many outputs of query tokens and KV heads items and reductions compute.
+func rowsOf(items []item, reductions []reduction) int {
+	n := 0
+	for _, it := range items {
+		if it.kind == itemWhole {
+			n += (it.token1 - it.token0) * it.heads
+		}
+	}
+	for _, r := range reductions {
+		n += (r.token1 - r.token0) * r.heads
+	}
+	return n
+}
