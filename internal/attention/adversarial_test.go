@@ -61,7 +61,7 @@ func TestOptionsEqualTheReference(t *testing.T) {
 	})
 }
 
-// contents of keys, values and queries that are hard.
+// Contents of keys, values and queries that are hard to compute with.
 var hardContents = []struct {
 	name string
 	make func(r *rand.Rand) float32
@@ -138,7 +138,7 @@ func TestFloat32WithTheLargestLogitAt30(t *testing.T) {
 	})
 }
 
-// NaN shows where a row reaches it, and only there, whichever way the row takes.
+// Rows that reach a NaN are NaN, and only those, however they are computed.
 func TestNaNStaysWhereItIsReached(t *testing.T) {
 	nan := float32(math.NaN())
 	forEachSet(t, func(t *testing.T, runner *Runner) {
@@ -188,7 +188,7 @@ func (p *problem) poisonUnused(v float32, element int) {
 	}
 }
 
-// forEachRow is for the output of each query token and head.
+// forEachRow calls do with the output of each query token and head.
 func (p *problem) forEachRow(do func(seq, position, head int, out []float32)) {
 	size := p.cache.HeadSize
 	for seq := range p.batch.seqs() {
@@ -210,7 +210,7 @@ func (p *problem) poison(slot int, v float32, element int, value bool) {
 	c.DType.Store(unsafe.Pointer(&data[at]), v)
 }
 
-// A token whose logit is -inf weighs nothing; a row without weights is 0.
+// A token whose logit is -inf has no weight; a row without any weight is 0.
 func TestMinusInfinityWeighsNothing(t *testing.T) {
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		r := rand.New(rand.NewPCG(14, 1))
@@ -312,8 +312,8 @@ func FuzzShapes(f *testing.F) {
 	})
 }
 
-// Beside int8 keys a query is rounded to integers. Its size does not matter, and
-// what is no number stays with its head.
+// Queries of int8 keys are rounded to integers. Their size does not matter, and NaN and
+// infinity show only in their own head.
 func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	forEachSet(t, func(t *testing.T, runner *Runner) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Scales of 3 blocks of 16 tokens of 2 heads, 64 bytes each.
+// The cache has 3 blocks with 2 heads, whose scales are 64 bytes each.
 func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -39,7 +39,7 @@ func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	}
 }
 
-// Strides and places in which blocks of 16 tokens of 2 heads of 32 float32 numbers lie, 2,048 bytes each.
+// The cache has 3 blocks with 2 heads, whose keys are 2,048 bytes each, and so are the values.
 func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 	const span = 16 * 32 * 4
 	for _, c := range []struct {

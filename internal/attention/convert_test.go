@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A layout changes where a number lies and nothing else: the same numbers in
-// another layout give the same bits, and come back as they were.
+// The same numbers in another layout give the same bits, and converting them back gives
+// the same memory.
 func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, block := range []int{8, 16, 24, 32} {
@@ -63,7 +63,7 @@ func TestConvertingRoundsAndRefuses(t *testing.T) {
 	require.ErrorIs(t, Convert(&moved, &to), ErrOverlap, "keys are written where values are read")
 }
 
-// The formulas, once more and apart, on indices as vLLM and FlashAttention have them.
+// The formulas, written again with the indices of vLLM and FlashAttention.
 func TestLayoutsAreWhatTheySay(t *testing.T) {
 	s := Shape{BlockSize: 16, NumKVHeads: 3, HeadSize: 32, DType: F16}
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 
 var eightBitTypes = []DType{E4M3, E5M2, Int8}
 
-// Every number of 8 bits becomes float16, less the factor that the type lacks.
+// Every number of 8 bits becomes float16, divided by the factor that its type lacks.
 func TestEveryNumberOf8BitsBecomesFloat16(t *testing.T) {
 	for _, k := range instructionSets() {
 		for _, d := range eightBitTypes {
@@ -28,7 +28,7 @@ func TestEveryNumberOf8BitsBecomesFloat16(t *testing.T) {
 	}
 }
 
-// requireWords looks at a piece of numbers, from the given one on.
+// requireWords checks a piece of numbers, from the given one on.
 func requireWords(t *testing.T, k kernels, d DType, first int) {
 	var c call
 	in, out := aligned(piece), make([]uint16, piece)
@@ -48,8 +48,8 @@ func requireWords(t *testing.T, k kernels, d DType, first int) {
 	}
 }
 
-// limits are contents with which a sum in float16 would overflow, or lose what it sums,
-// if nothing was scaled.
+// limits are contents with which a sum in float16 would overflow or lose its terms if
+// nothing was scaled.
 var limits = []struct {
 	name       string
 	dtypes     []DType
@@ -139,8 +139,8 @@ func (p *problem) setFactors(x float32) {
 	}
 }
 
-// The scales of tokens differ by any factor: the largest product of weight and scale
-// decides, and what is far below it does not count.
+// The scales of tokens can differ by any factor. Weights are scaled by the largest product of
+// weight and scale.
 func TestInt8ScalesOfAnySize(t *testing.T) {
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		for _, most := range []float32{1e-35, 1, 1e30} {
@@ -161,8 +161,8 @@ func TestInt8ScalesOfAnySize(t *testing.T) {
 	})
 }
 
-// What lies where a row does not reach changes no bit of it, even if it is no number
-// and other rows of the same tile reach it.
+// What a row does not reach changes no bit of it, even if it is NaN and other rows
+// of the same tile reach it.
 func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 	for _, k := range testedSets() {
 		for _, d := range allDTypes {
@@ -237,7 +237,7 @@ func TestInfiniteValuesOfE5M2(t *testing.T) {
 	})
 }
 
-// Scratch memory is used again: what an earlier call left there changes no bit.
+// Scratch memory is reused: what an earlier call left there changes no bit.
 func TestNothingOfAnEarlierCallShows(t *testing.T) {
 	for _, k := range testedSets() {
 		for _, d := range allDTypes {

@@ -115,8 +115,8 @@ func spread(c *Cache, gap int) {
 	}
 }
 
-// stride gives the rows of queries and outputs gaps, runs the batch, and leaves its
-// output in p.out. What is in the gaps stays.
+// stride runs the batch with gaps between the rows of queries and of outputs, and copies the
+// outputs to p.out. It fails if a gap was written.
 func (p *problem) stride(r *Runner, gap int) error {
 	b := p.batch
 	width := b.NumHeads * p.cache.HeadSize
@@ -245,7 +245,7 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	return out, size
 }
 
-// sparseSees is the condition of vLLM's kernel, written as it is there.
+// sparseSees is the condition in vLLM's kernel, in the same form.
 func sparseSees(s *BlockSparse, heads, kvHeads, head, position, token int) bool {
 	var offset int
 	if s.HeadSlidingStep >= 0 {

@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/vllm/v0"
 )
 
-// A worker runs a model for the schedulers that servetest drives. Tokens are
-// given, so what it says of each is compared at once.
+// A worker runs a model for the schedulers that servetest drives. Tokens are given
+// beforehand, so the logits of each are checked at once.
 type worker struct {
 	machine *machine
 	dtype   attention.DType
@@ -108,7 +108,7 @@ func (w *worker) equal(q *servetest.Sequence, position int, logits []float32) er
 // Read implements servetest.Worker: attention has read already.
 func (w *worker) Read([]int32, *servetest.Sequence, int, int) error { return nil }
 
-// checkOf is a check of bookkeeping.
+// checkOf is a check of bookkeeping, or none if only the data counts.
 func checkOf(check func() error) func() error {
 	if dataOnly {
 		return func() error { return nil }

@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// A transformer is layers of attention and what is done to a token between them.
+// A transformer is layers of attention, and what happens to a token between them.
 type transformer struct {
 	dim, layers, heads, kvHeads, size int
 
@@ -69,7 +69,7 @@ func newMachine(m *transformer, d attention.DType, blockSize, blocks, hostBlocks
 	if err != nil {
 		panic(err)
 	}
-	// What was never written is NaN, so that it shows.
+	// NaN everywhere, so that reading what was not written shows.
 	for layer := range m.layers {
 		c := store.Layer(layer)
 		for i := range c.Key {
