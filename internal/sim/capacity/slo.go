@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"llmmemory/internal/sim/workload"
 )
 
 // ErrSLO is wrapped when an objective cannot be read.
@@ -133,6 +135,20 @@ func (s SLO) String() string {
 		all = append(all, o.String())
 	}
 	return strings.Join(all, ", ")
+}
+
+// has says whether one of the objectives is of a metric.
+func (s SLO) has(m Metric) bool {
+	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
+}
+
+// Judgeable is an error that wraps ErrLoad if an objective has no value under these requests: times
+// from token to token where every answer has one token.
+func (s SLO) Judgeable(requests []workload.Request) error {
+	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
+		return nil
+	}
+	return fmt.Errorf("%w: every answer has one token, so there is no time between tokens for tpot to be judged by; leave tpot out", ErrLoad)
 }
 
 // Times is the SLO with all limits multiplied by a factor. A server that is twice

@@ -51,7 +51,7 @@ type Scenario struct {
 	KV      string  `json:"kv,omitempty"`           // the same of keys and values
 	Apart   bool    `json:"expertsApart,omitempty"` // experts of Model on GPU are whole on one worker each
 	SwapGB  float64 `json:"swapGB,omitempty"`       // GB/s to what blocks are swapped to, at most; 0: the link to the CPU
-	Engine  string  `json:"engine,omitempty"`       // of Model on GPU: one of cost.Engines, whose times are fitted to what is published
+	Engine  string  `json:"engine,omitempty"`       // of Model on GPU: one of cost.Engines, or a release, or DataSheet; see chooseEngine
 	Cost    string  `json:"cost,omitempty"`         // a cost file of llmsim calibrate, whose times stand instead of the setup's
 
 	Server   sim.Server   `json:"server"`
@@ -158,15 +158,10 @@ func (p *Plan) openModel() (err error) {
 		return err
 	}
 	p.Setup.Stages, p.Setup.ExpertsApart, p.Setup.SwapGigabytes = s.Stages, s.Apart, s.SwapGB
-	if p.Setup, err = p.Setup.Quantised(s.Weights, s.KV); err != nil || s.Engine == "" {
+	if p.Setup, err = p.Setup.Quantised(s.Weights, s.KV); err != nil {
 		return err
 	}
-	fitted, err := cost.OpenEngine(s.Engine, p.Setup.GPU.Name)
-	if err != nil {
-		return err
-	}
-	p.Setup = p.Setup.On(fitted)
-	return nil
+	return p.chooseEngine()
 }
 
 // More than these is no server's, and would end for want of memory or time.

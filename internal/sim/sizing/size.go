@@ -59,6 +59,7 @@ type Report struct {
 
 	slo    capacity.SLO
 	system *sim.System
+	gpu    string    // its name
 	asIs   []float64 // requests/s of the server as it is, by seed, to draw beside changes
 }
 

@@ -186,7 +186,7 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 		require.NoError(t, err)
 		return ok
 	}
-	roofline := scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}
+	roofline := scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb", Engine: scenario.DataSheet}
 
 	z, fits := target(1, roofline)
 	require.True(t, fits.Holds)

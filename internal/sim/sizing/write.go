@@ -189,9 +189,7 @@ func (r *Report) writeFacts(w io.Writer) {
 	}
 	fact(w, "latency", r.intervals())
 	fact(w, "lasts", r.lasts())
-	if r.Money != nil {
-		fact(w, "money", r.Money.String())
-	}
+	fact(w, "money", r.inMoney())
 	fact(w, "search", r.searched())
 }
 
