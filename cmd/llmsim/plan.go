@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -137,6 +138,9 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	}
 	report, err := sizing.Size(c.Context(), *q)
 	stop()
+	if errors.Is(err, context.Canceled) && q.Folder != "" {
+		fmt.Fprintf(c.ErrOrStderr(), "what was run is kept in %s: the same command goes on from there\n", q.Folder)
+	}
 	if err != nil {
 		return err
 	}
