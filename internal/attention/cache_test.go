@@ -1,12 +1,13 @@
 package attention
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// Scales of 3 blocks of 16 tokens of 2 heads, 64 bytes each.
+// The cache has 3 blocks with 2 heads, whose scales are 64 bytes each.
 func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		name                string
@@ -38,7 +39,7 @@ func TestScalesThatShareMemoryAreRefused(t *testing.T) {
 	}
 }
 
-// Strides and places in which blocks of 16 tokens of 2 heads of 32 float32 numbers lie, 2,048 bytes each.
+// The cache has 3 blocks with 2 heads, whose keys are 2,048 bytes each, and so are the values.
 func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 	const span = 16 * 32 * 4
 	for _, c := range []struct {
@@ -80,6 +81,28 @@ func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 			}
 			require.ErrorIs(t, err, ErrArgument)
 			require.ErrorContains(t, err, c.wantErr)
+		})
+	}
+}
+
+func TestScalesMustBeFiniteAndHaveAnInverse(t *testing.T) {
+	inf := float32(math.Inf(1))
+	for _, c := range []struct {
+		name  string
+		scale float32
+		ok    bool
+	}{
+		{"none", 0, true}, {"2", 2, true}, {"the smallest", 0x1p-127, true}, {"negative", -0x1p100, true},
+		{"NaN", float32(math.NaN()), false}, {"infinite", -inf, false}, {"without an inverse", 0x1p-128, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, err := range []error{CheckScales(c.scale, 1), CheckScales(1, c.scale)} {
+				if c.ok {
+					require.NoError(t, err)
+					continue
+				}
+				require.ErrorIs(t, err, ErrArgument)
+			}
 		})
 	}
 }

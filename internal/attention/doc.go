@@ -17,14 +17,14 @@
 //
 // and (m, l, o) of the partitions are merged in the order of their index. Every
 // path through the package does exactly these operations for a row: decoding
-// and prefill, with or without partitions of their own (V1 and V2), alone or in
+// and prefill, partitions one after the other (V1) or apart (V2), alone or in
 // a batch, with a shared prefix or without, on any number of cores. So none of
 // these changes a bit of a row's output. AVX2 and AVX-512, with VNNI or without,
-// agree to the bit, too; the portable code, without fused multiply-add, differs in rounding,
+// give the same bits too. The portable code, which has no fused multiply-add, rounds differently,
 // and so do 8-bit types on processors with AVX512-FP16.
 //
-// There the products of 8-bit types are sums of float16, and what is rounded to float16
-// is scaled by a power of 2 before, so that no sum overflows:
+// There the products of 8-bit types are sums of float16. What is rounded to float16
+// is first scaled by a power of 2, so that no sum overflows:
 //
 //	q·k of E4M3 and E5M2: q, scaled so that its largest element lies in [2^8, 2^9) beside
 //		E4M3, whose keys become float16 of 2^-8 times the number, and in [2^-7, 2^-6)
@@ -50,17 +50,17 @@
 // loses more where all numbers are tiny: up to 2^-8 of a logit of 1 whose keys are all
 // 2^-16, up to 2^-3 of o where all values are. Tests measure all of these.
 //
-// Tokens outside a row's reach (after it, before its window, outside its sparse
-// pattern) are not multiplied by 0 but left out, so what lies there, NaN and
-// poison included, never shows. Tokens with a logit of -inf weigh nothing; a row
-// that reaches nothing is 0.
+// Tokens that a row does not reach (after it, before its window, outside its sparse
+// pattern) are left out, not multiplied by 0. So what is stored there has no
+// effect, even if it is NaN. Tokens with a logit of -inf have no weight; a row
+// without any weight is 0.
 //
 // The inner loops are in kernels.go: portable Go, and assembly for AVX2, AVX-512,
 // AVX-512 with VNNI and AVX512-FP16, which gen generates.
 //
-// A call allocates nothing once its Runner has grown to the batch. Who owns the
-// blocks' memory, and what is written there, is kvstore's business; which block
-// belongs to whom is the scheduler's.
+// A call allocates nothing once its Runner has grown to the batch. Package kvstore has
+// the memory of the blocks and writes to it; which request has which block is for the
+// scheduler to decide.
 package attention
 
 //go:generate go run ./gen -o .

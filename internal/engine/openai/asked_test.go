@@ -1,0 +1,139 @@
+package openai_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/model/tokenizer"
+)
+
+// spaced is a tokenizer in the way of SentencePiece: it puts a space before a text, cuts it into bytes, and has a token
+// with the name <end>.
+func spaced(t *testing.T) *tokenizer.Tokenizer {
+	vocabulary := map[string]int{}
+	for b := range 256 {
+		vocabulary[fmt.Sprintf("<0x%02X>", b)] = b
+	}
+	text, err := json.Marshal(map[string]any{
+		"normalizer":   map[string]any{"type": "Prepend", "prepend": "▁"},
+		"added_tokens": []any{map[string]any{"id": 2, "content": "<end>", "special": true}},
+		"model":        map[string]any{"type": "BPE", "vocab": vocabulary, "merges": []string{}, "byte_fallback": true},
+	})
+	require.NoError(t, err)
+	tok, err := tokenizer.Parse(text)
+	require.NoError(t, err)
+	return tok
+}
+
+func TestEchoIsThePromptAsItWasGiven(t *testing.T) {
+	s := start(t, func(_ *openai.Config, c *engine.Config) { c.Tokenizer = spaced(t) })
+	const prompt = "ab<end>ñ ab"
+	var got struct {
+		Choices []struct {
+			Text     string
+			Logprobs struct {
+				Offsets []int `json:"text_offset"`
+			}
+		}
+	}
+	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(
+		fmt.Sprintf(`{"model": "demo", "prompt": %q, "echo": true, "logprobs": 0, "max_tokens": 1, "logit_bias": {"120": 100}, "temperature": 0}`, prompt)))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	require.NoError(t, json.NewDecoder(r.Body).Decode(&got))
+	require.Equal(t, prompt+"x", got.Choices[0].Text)
+	offsets := got.Choices[0].Logprobs.Offsets
+	require.Equal(t, len([]rune(prompt)), offsets[len(offsets)-1], "where the answer begins")
+}
+
+func TestTokensThatAreNoTextHaveKeysOfTheirOwn(t *testing.T) {
+	s := start(t, nil)
+	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(
+		`{"model": "demo", "prompt": "ñ ñ", "max_tokens": 1, "temperature": 0, "logprobs": 3, "logit_bias": {"195": 100}}`))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	var got struct {
+		Choices []struct {
+			Logprobs struct {
+				Tokens []string
+				Top    []json.RawMessage `json:"top_logprobs"`
+			}
+		}
+	}
+	require.NoError(t, json.NewDecoder(r.Body).Decode(&got))
+	l := got.Choices[0].Logprobs
+	require.Equal(t, []string{`bytes:\xc3`}, l.Tokens)
+	keys := map[string]bool{}
+	d := json.NewDecoder(bytes.NewReader(l.Top[0]))
+	for d.More() {
+		token, err := d.Token()
+		require.NoError(t, err)
+		if key, ok := token.(string); ok {
+			require.False(t, keys[key], "%q twice in %s", key, l.Top[0])
+			keys[key] = true
+		}
+	}
+	require.True(t, keys[l.Tokens[0]], "%s", l.Top[0])
+}
+
+func TestABodyThatIsCodedIsRefusedByName(t *testing.T) {
+	s := start(t, nil)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := w.Write([]byte(`{"model": "demo", "prompt": "x"}`))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	for _, test := range []struct {
+		name, coding, body string
+		status             int
+		want               string
+	}{
+		{"gzip", "gzip", packed.String(), 415, `Content-Encoding is "gzip"`},
+		{"Latin-1", "", "{\"model\": \"demo\", \"prompt\": \"Gr\xf6\xdfe\"}", 400, "not UTF-8"},
+		{"as it is", "identity", `{"model": "demo", "prompt": "x"}`, 200, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r, err := http.NewRequest("POST", s.url+"/v1/completions", strings.NewReader(test.body))
+			require.NoError(t, err)
+			if test.coding != "" {
+				r.Header.Set("Content-Encoding", test.coding)
+			}
+			got, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			defer got.Body.Close()
+			require.Equal(t, test.status, got.StatusCode)
+			var answer struct{ Error struct{ Message string } }
+			require.NoError(t, json.NewDecoder(got.Body).Decode(&answer))
+			require.Contains(t, answer.Error.Message, test.want)
+		})
+	}
+}
+
+// A client that closes its side after its request gets no empty answer with status 200.
+func TestAClientThatClosesItsSideIsTold(t *testing.T) {
+	s := start(t, nil)
+	for _, more := range []string{"", `, "use_beam_search": true`} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		require.NoError(t, err)
+		defer c.Close()
+		body := `{"model": "demo", "prompt": "ab ab", "max_tokens": 900, "ignore_eos": true` + more + `}`
+		_, err = fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		require.NoError(t, err)
+		require.NoError(t, c.(*net.TCPConn).CloseWrite())
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, 499, r.StatusCode)
+		require.NoError(t, r.Body.Close())
+	}
+}
