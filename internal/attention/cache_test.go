@@ -2,6 +2,7 @@ package attention
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -105,4 +106,45 @@ func TestScalesMustBeFiniteAndHaveAnInverse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the checks let pass has every element at a place of its own, and what CheckApart refuses has not
+// (but it takes the heads of a block of LayoutFlash as one piece).
+func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
+	r := rand.New(rand.NewPCG(44, 1))
+	passed, refused := 0, 0
+	for range 3000 {
+		memory := aligned(4096)
+		c := Cache{
+			Shape:     Shape{BlockSize: 1 + r.IntN(3), NumKVHeads: 1 + r.IntN(3), HeadSize: 16, DType: E4M3, Layout: allLayouts[r.IntN(3)]},
+			NumBlocks: 1 + r.IntN(4), BlockStride: 8 * r.IntN(40), HeadStride: 8 * r.IntN(40),
+			Key: memory[1024:], Value: memory[1024+8*(r.IntN(160)-80):],
+		}
+		if c.Check() != nil || c.CheckStrides() != nil {
+			continue
+		}
+		places, elements := c.places()
+		if err := c.CheckApart(); err == nil {
+			passed++
+			require.Equal(t, elements, places, "%+v", c.Shape)
+		} else if c.Layout != LayoutFlash {
+			refused++
+			require.Less(t, places, elements, "%+v", c.Shape)
+		}
+	}
+	require.Positive(t, passed)
+	require.Positive(t, refused)
+}
+
+// places is at how many addresses the elements of keys and values are, and how many elements there are.
+func (c *Cache) places() (places, elements int) {
+	found := map[*byte]bool{}
+	n := c.NumBlocks * c.NumKVHeads * c.BlockSize * c.HeadSize
+	for i := range n {
+		b, h := i/(c.NumKVHeads*c.BlockSize*c.HeadSize), i/(c.BlockSize*c.HeadSize)%c.NumKVHeads
+		token, e := i/c.HeadSize%c.BlockSize, i%c.HeadSize
+		found[&c.Key[c.KeyOffset(b, h, token, e)]] = true
+		found[&c.Value[c.ValueOffset(b, h, token, e)]] = true
+	}
+	return len(found), 2 * n
 }
