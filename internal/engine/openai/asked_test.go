@@ -127,12 +127,12 @@ func TestABodyThatIsCodedIsRefusedByName(t *testing.T) {
 
 // A client that closes its side after its request gets no empty answer with status 200.
 func TestAClientThatClosesItsSideIsTold(t *testing.T) {
-	s := start(t, nil)
+	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen, c.KVCacheBytes = 4096, 64<<20 })
 	for _, more := range []string{"", `, "use_beam_search": true`} {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		require.NoError(t, err)
 		defer c.Close()
-		body := `{"model": "demo", "prompt": "ab ab", "max_tokens": 900, "ignore_eos": true` + more + `}`
+		body := `{"model": "demo", "prompt": "ab ab", "max_tokens": 4000, "ignore_eos": true` + more + `}`
 		_, err = fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		require.NoError(t, err)
 		require.NoError(t, c.(*net.TCPConn).CloseWrite())
