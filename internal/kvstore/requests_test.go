@@ -89,7 +89,7 @@ func TestARequestIsDroppedAndComesBackInOneStep(t *testing.T) {
 	require.Equal(t, [][]int32{{2}}, q.tables[1])
 }
 
-// A worker's table ends where the scheduler goes on: after it has taken back blocks of drafts.
+// A scheduler that has taken back the blocks of drafts gives new ones from there on.
 func TestBlocksTakeThePlaceOfATablesLastEntries(t *testing.T) {
 	q := begun(t)
 	rows := []Row{{ID: 1, Computed: 3, Tokens: 4}}
@@ -114,7 +114,7 @@ func TestAnEntryIsPointedToTheCopyOfItsBlock(t *testing.T) {
 	require.Equal(t, map[uint64][][]int32{1: {{1, 2}, {9, 4}}, 2: {{5}, {6}}}, q.tables)
 }
 
-// Lengths are numbers of 32 bits.
+// Lens are numbers of 32 bits.
 func TestASequenceOf2To31TokensIsRefused(t *testing.T) {
 	const blockSize = 1 << 16
 	q := NewRequests(1, blockSize, 1<<15)
