@@ -6,7 +6,6 @@ package main
 import "C"
 
 import (
-	"slices"
 	"unsafe"
 
 	"llmmemory/internal/attention"
@@ -41,8 +40,10 @@ func (k *store) begin(p *C.llm_cache_step) error {
 			len(slots), in.tokens, k.groups)
 	}
 	k.gone = k.gone[:0]
-	for _, id := range slices.Concat(preempted, finished) {
-		k.gone = append(k.gone, uint64(id))
+	for _, ids := range [...][]C.llm_request{preempted, finished} {
+		for _, id := range ids {
+			k.gone = append(k.gone, uint64(id))
+		}
 	}
 	if err := k.rowsOf(rows, int(in.tokens)); err != nil {
 		return err

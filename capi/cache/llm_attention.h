@@ -4,7 +4,7 @@
  *
  * Two ways to use it:
  *
- * 1. Over your own memory. Fill a llm_attention_cache (llm_attention_describe
+ * 1. Over your own memory. Fill in an llm_attention_cache (llm_attention_describe
  *    does, for memory without gaps), write keys and values where a slot mapping
  *    says, and attend through block tables:
  *

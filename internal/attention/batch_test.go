@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What C callers can get wrong is in testdata/guest/attention_errors.c; this is what they cannot, or
-// what that program does not try.
+// testdata/guest/attention_errors.c has what C callers can get wrong. This is what they cannot, or what
+// that program does not try.
 func TestABatchThatCannotBeComputedIsRefused(t *testing.T) {
 	runner := newRunner(t, 1)
 	for _, c := range []struct {
@@ -20,6 +20,8 @@ func TestABatchThatCannotBeComputedIsRefused(t *testing.T) {
 		{"a table stride whose multiples overflow to negative numbers", func(b *Batch) {
 			b.QueryStart, b.TableStride = []int32{0, 1, 1, 1, 2, 2}, 1<<62
 		}, "sequence 3 needs 3 entries of its block table; it has 0"},
+		{"outputs that begin in the second row of queries", func(b *Batch) { b.Out.Data = b.Query.Data[32*4:] }, "outputs overlap with queries"},
+		{"outputs in the place of queries with another stride", func(b *Batch) { b.Out, b.Query.Stride = b.Query, 40 }, "outputs overlap with queries"},
 		{"a sparse block that is no multiple of a block", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 24} }, "sparse blocks of 24 tokens"},
 		{"a sparse stride of 0", func(b *Batch) { b.Sparse = &BlockSparse{BlockSize: 32} }, "stride 0"},
 		{"local blocks below 0", func(b *Batch) { b.Sparse = &BlockSparse{VertStride: 1, BlockSize: 32, LocalBlocks: -1} }, "-1 local"},
@@ -35,6 +37,8 @@ func TestABatchThatCannotBeComputedIsRefused(t *testing.T) {
 			p := newProblem(rand.New(rand.NewPCG(42, 1)), problemSpec{
 				shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32}, heads: 1, lens: []int{33, 33, 33, 33, 33}, queries: []int{1, 0, 0, 0, 1},
 			})
+			rows := make([]float32, 3*40) // more than the two query tokens need
+			p.batch.Query, p.batch.Out = Float32s(rows, 32), Float32s(make([]float32, 2*32), 32)
 			c.change(&p.batch)
 			err := runner.Forward(&p.cache, &p.batch)
 			require.ErrorIs(t, err, ErrArgument)

@@ -18,7 +18,7 @@ var ErrOverlap = errors.New("memory overlaps")
 // Limits of a shape. They keep every product of sizes far from overflow.
 const (
 	MaxHeadSize  = 256
-	MaxBlockSize = 1 << 16
+	maxBlockSize = 1 << 16
 	MaxHeads     = 1 << 12
 )
 
@@ -53,8 +53,8 @@ type Cache struct {
 // Check refuses a shape with which this package cannot compute.
 func (s *Shape) Check() error {
 	switch {
-	case s.BlockSize < 1 || s.BlockSize > MaxBlockSize:
-		return fmt.Errorf("%w: blocks of %d tokens; 1 to %d are possible", ErrArgument, s.BlockSize, MaxBlockSize)
+	case s.BlockSize < 1 || s.BlockSize > maxBlockSize:
+		return fmt.Errorf("%w: blocks of %d tokens; 1 to %d are possible", ErrArgument, s.BlockSize, maxBlockSize)
 	case s.NumKVHeads < 1 || s.NumKVHeads > MaxHeads:
 		return fmt.Errorf("%w: %d KV heads; 1 to %d are possible", ErrArgument, s.NumKVHeads, MaxHeads)
 	case s.HeadSize < 8 || s.HeadSize > MaxHeadSize || s.HeadSize%8 != 0:
@@ -120,11 +120,12 @@ func (c *Cache) checkPart(name string, data []byte, block, head, span, align int
 	return nil
 }
 
-// CheckScales refuses factors of keys and values that are NaN or infinite.
+// CheckScales refuses factors of keys and values that are NaN or infinite, or whose inverse
+// is: numbers are multiplied by it when they are stored.
 func CheckScales(key, value float32) error {
 	for _, x := range [...]float32{key, value} {
-		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return fmt.Errorf("%w: keys are multiplied by %v and values by %v; both must be finite", ErrArgument, key, value)
+		if !isFinite(x) || x != 0 && !isFinite(1/x) {
+			return fmt.Errorf("%w: scales of %v for keys and %v for values; each must be 0, or finite with a finite inverse", ErrArgument, key, value)
 		}
 	}
 	return nil

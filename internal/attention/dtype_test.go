@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every number of 8 and 16 bits comes back, and NaN stays NaN.
+// Every number of 8 or 16 bits becomes itself again after float32, and NaN stays NaN.
 func TestNumbersComeBack(t *testing.T) {
 	for _, c := range []struct {
 		dtype DType
@@ -37,7 +37,7 @@ func TestNumbersComeBack(t *testing.T) {
 	}
 }
 
-// Between two neighbours the nearer one is taken, and the even one of equal ones.
+// A number between two neighbours becomes the nearer one, or the even one if both are equally near.
 func TestNumbersAreRoundedToNearest(t *testing.T) {
 	for _, c := range []struct {
 		dtype DType

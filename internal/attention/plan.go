@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A plan is how a batch is cut into pieces of work. It decides who computes
-// what, never what is computed.
+// A plan is how a batch is cut into pieces of work. It decides in what order and on
+// which core something is computed, never what.
 type plan struct {
 	prefixParts int // partitions of the common prefix that are read once
 	records     int // results that are kept for the reductions
@@ -17,10 +17,10 @@ type plan struct {
 	running    []item
 }
 
-// An item is some partitions of the context, read by the query heads of some KV
-// heads of some query tokens. Many query tokens read one KV head; one query token
-// reads several, partition after partition, so that a block is read by one core
-// at about the same time, as one stretch of memory.
+// An item is a piece of work: some partitions of the context for some query tokens and
+// the query heads of some KV heads. With many query tokens it has one KV head. With one
+// it has several, partition after partition, so that one core reads a whole block
+// at about the same time.
 type item struct {
 	kind         itemKind
 	seq          int // -1: the query tokens are of any sequences
@@ -31,18 +31,18 @@ type item struct {
 	part0, part1 int
 	first        int // itemRun: the record of row 0, partition part0
 	stride       int // itemRun: records from one row to the next
-	cost         int // bytes of keys and values, or what takes as long
+	cost         int // bytes of keys and values, or bytes that take as long
 }
 
 type itemKind uint8
 
 const (
-	itemWhole  itemKind = iota // all that is left of the context: computes the output
-	itemRun                    // some partitions, each of which is kept for a reduction
-	itemPrefix                 // partitions of the common prefix, merged
+	itemWhole  itemKind = iota // the whole context after the common prefix: computes the output
+	itemRun                    // some partitions, whose results are kept for a reduction
+	itemPrefix                 // all partitions of the common prefix, merged
 )
 
-// A reduction merges what runs have kept, in the order of partitions.
+// A reduction merges the results that runs have kept, in the order of partitions.
 type reduction struct {
 	seq            int
 	kvHead, heads  int
@@ -51,18 +51,19 @@ type reduction struct {
 	first          int
 }
 
-// rowsOfItem is how many rows an item has at most: enough that unpacking keys and
-// values is little work beside computing with them.
+// rowsOfItem is the most rows of an item, or the rows of one token if these are more. It is so
+// large that unpacking keys and values takes little time compared with computing with them.
 const rowsOfItem = 512
 
-// mostKept is how many bytes of results are kept for reductions at most. What does not fit is not cut.
+// mostKept is the most bytes of results that are kept for reductions. Items whose results do not fit
+// are not cut into runs.
 const mostKept = 1 << 28
 
 func (p *plan) make(c *Cache, b *Batch, workers int) {
 	p.prefix, p.items, p.reductions = p.prefix[:0], p.items[:0], p.reductions[:0]
 	p.records, p.prefixParts = 0, 0
 	tokens := max(1, rowsOfItem/(b.NumHeads/c.NumKVHeads))
-	// The prefix is read through the table of sequence 0, so this must have been checked.
+	// The prefix is read through the table of sequence 0, which is checked only if it has queries.
 	if b.CommonPrefix >= PartitionSize && b.seqs() > 1 && b.QueryStart[1] > 0 {
 		p.prefixParts = b.CommonPrefix / PartitionSize
 		p.addPrefix(c, b, tokens)
@@ -121,9 +122,10 @@ func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
 
-// split cuts items where cores would idle otherwise, or the version asks for it:
-// into runs of partitions, and into fewer heads where V1 keeps the partitions
-// together or they are few: a context of 513 tokens has two, of 512 and 1.
+// split cuts items where cores would be idle otherwise, or the version asks for it: into
+// runs of partitions, and into fewer heads where V1 keeps the partitions together or
+// they are few: a context of 513 tokens has two, of 512 and 1. At most most results
+// are kept.
 func (p *plan) split(b *Batch, group, total, workers, most int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
@@ -135,7 +137,7 @@ func (p *plan) split(b *Batch, group, total, workers, most int) {
 		parts := it.part1 - it.part0
 		large := it.cost > share && workers > 1
 		if large {
-			runs := max(1, parts) // that the item is cut into as well
+			runs := max(1, parts) // of partitions, into which the item is cut as well
 			if whole {
 				runs = 1
 			}
@@ -151,7 +153,7 @@ func (p *plan) split(b *Batch, group, total, workers, most int) {
 	}
 }
 
-// cutHeads makes items of at most so many heads of an item.
+// cutHeads cuts an item into items with at most the given number of heads.
 func (p *plan) cutHeads(i, heads int) {
 	all := p.items[i]
 	for at := 0; at < all.heads; at += heads {
@@ -166,7 +168,7 @@ func (p *plan) cutHeads(i, heads int) {
 	}
 }
 
-// cut makes runs of step partitions of an item, unless there would be more than most records.
+// cut cuts an item into runs of step partitions, unless there would be more than most records.
 func (p *plan) cut(i, group, step, most int) {
 	all := p.items[i]
 	parts := all.part1 - all.part0
@@ -190,9 +192,9 @@ func (p *plan) cut(i, group, step, most int) {
 	}
 }
 
-// ruleV1 is vLLM's choice between its kernels (PagedAttention.forward_decode,
-// use_v1): one partition needs no reduction, and many sequences and heads keep
-// all cores busy; but its V1 kernel ends at 8,192 tokens of context.
+// ruleV1 is vLLM's choice between its kernels (use_v1 in PagedAttention.forward_decode):
+// one partition needs no reduction, and with many sequences and heads all cores have
+// work; but its V1 kernel takes at most 8,192 tokens of context.
 func ruleV1(b *Batch) bool {
 	longest := int32(0)
 	for _, n := range b.SeqLens {

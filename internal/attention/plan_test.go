@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One token attends to a context of few partitions, of which the last may be short. No piece of
-// work is so large that other cores wait for the one that does it.
+// One query token has a context of few partitions, and the last can be short. No piece of work is so
+// large that the other cores wait for it.
 func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 12, HeadSize: 64, DType: F16}}
 	for _, tokens := range []int{513, 700, 1100, 1600} {
@@ -49,7 +49,7 @@ func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
 	}
 }
 
-// rowsOf is how many outputs of query tokens and KV heads items and reductions compute.
+// rowsOf counts the query tokens and KV heads whose outputs are computed by items and reductions.
 func rowsOf(items []item, reductions []reduction) int {
 	n := 0
 	for _, it := range items {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -252,4 +253,23 @@ func TestSomeAnswersEndAtOnce(t *testing.T) {
 		requireIdle(t, e)
 	}
 	require.Len(t, at, 2, "the first answer is to end at once in some, and to go on in others")
+}
+
+// Ensure that requests that wait hold their prompt once, however many answers they ask for.
+func TestAnswersThatWaitShareTheirPrompt(t *testing.T) {
+	e := start(t, func(c *engine.Config) { c.MaxNumSeqs = 1 })
+	first := request("ab ab", 900)
+	first.IgnoreEOS = true
+	_, err := e.Submit(first)
+	require.NoError(t, err)
+	many := request(strings.Repeat("x", 900), 100)
+	many.N = 128
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 20 {
+		_, err := e.Submit(many)
+		require.NoError(t, err)
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/20, uint64(384<<10), "bytes for a request; with 128 copies of its prompt 800 kB")
 }

@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/kvstore"
 )
 
-// bits are rows of any numbers of a type, NaN among them.
+// bits are rows of random bits, NaN among them.
 func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Tensor {
 	data := make([]byte, (rows*stride+width)*d.Size()+8)
 	for i := 0; i+8 <= len(data); i += 8 {
@@ -20,8 +20,8 @@ func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Te
 	return attention.Tensor{DType: d, Data: data, Stride: stride}
 }
 
-// Numbers of the cache's type are stored bit for bit, whether they are many enough
-// to be written past the caches, a few tiles, or single tokens.
+// Numbers of the cache's type are stored bit for bit: written past the processor's caches, as a few
+// tiles, and token by token.
 func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 	const n, heads, size = 1100, 8, 128
 	const width = heads * size

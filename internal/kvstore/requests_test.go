@@ -89,7 +89,32 @@ func TestARequestIsDroppedAndComesBackInOneStep(t *testing.T) {
 	require.Equal(t, [][]int32{{2}}, q.tables[1])
 }
 
-// Lengths are numbers of 32 bits.
+// A scheduler that has taken back the blocks of drafts gives new ones from there on.
+func TestBlocksTakeThePlaceOfATablesLastEntries(t *testing.T) {
+	q := begun(t)
+	rows := []Row{{ID: 1, Computed: 3, Tokens: 4}}
+	starts, ends := []int64{1, 0}, []int64{1, 3}
+	require.NoError(t, q.Check(nil, rows, []int32{7, 8, 9}, starts, ends))
+	q.Begin(rows, []int32{7, 8, 9}, starts, ends)
+	require.Equal(t, [][]int32{{1, 7}, {8, 9}}, q.tables[1])
+}
+
+func TestAnEntryIsPointedToTheCopyOfItsBlock(t *testing.T) {
+	q := begun(t)
+	q.Point(1, 1, 0, 9)
+	for _, none := range []struct {
+		name         string
+		id           uint64
+		group, index int
+	}{
+		{"no entry", 1, 1, -1}, {"after the table", 1, 1, 2}, {"no such group", 1, 2, 0}, {"no such request", 5, 0, 0},
+	} {
+		q.Point(none.id, none.group, none.index, 8)
+	}
+	require.Equal(t, map[uint64][][]int32{1: {{1, 2}, {9, 4}}, 2: {{5}, {6}}}, q.tables)
+}
+
+// Lens are numbers of 32 bits.
 func TestASequenceOf2To31TokensIsRefused(t *testing.T) {
 	const blockSize = 1 << 16
 	q := NewRequests(1, blockSize, 1<<15)

@@ -115,7 +115,7 @@ func newTier(c *Config, blocks int) (tier, error) {
 	return t, nil
 }
 
-// Close unmaps the memory. What Layer and Host returned must not be used any more.
+// Close unmaps the memory. What Layer has returned must not be used any more.
 func (s *Store) Close() error {
 	err := errors.Join(unmapMemory(s.device.memory), unmapMemory(s.host.memory))
 	s.device, s.host = tier{}, tier{}
@@ -131,9 +131,6 @@ func (s *Store) Config() Config { return s.config }
 // Layer is the device's blocks of a layer, valid until Close. Its KeyScale and
 // ValueScale may be set before the first Write.
 func (s *Store) Layer(i int) *attention.Cache { return &s.device.layers[i] }
-
-// Host is the host's blocks of a layer.
-func (s *Store) Host(i int) *attention.Cache { return &s.host.layers[i] }
 
 // Write writes keys and values of tokens into a layer; see Writer.Write.
 func (s *Store) Write(layer int, t *Tokens) error {

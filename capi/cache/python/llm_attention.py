@@ -16,7 +16,7 @@ have [heads, head size] numbers for each token of the step, in the order of its 
 reference, and has the same names. Calls raise the same errors as those of llm_cache.
 
 The module does not have llm_attention_write and llm_attention_forward (attention over the caller's own
-memory), nor llm_kvstore_layer.
+memory), nor llm_kvstore_layer. Store.write does not rotate keys.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ func TestEveryLogitSurvivesV1(t *testing.T) {
 	}
 }
 
-// traffic comes and goes; prompts begin like others.
+// traffic adds requests whose prompts begin alike, and forks some, for a number of steps. Then it
+// runs until all are done.
 func (e *v1) traffic(steps int, fork bool) {
 	for range steps {
 		if len(e.ids) < 8 && e.r.IntN(3) > 0 {
@@ -138,8 +139,8 @@ func TestWhatStoodInThePromptIsRecalledV1(t *testing.T) {
 	require.Greater(t, words, 200)
 }
 
-// recallPrompt is different tokens, those of others for a while, and one of them
-// again.
+// recallPrompt is different tokens, the first of them the same in all prompts, and then one
+// of them again.
 func recallPrompt(r *rand.Rand, common []int, n int) []int32 {
 	order := slices.Clone(common)
 	from := r.IntN(n)

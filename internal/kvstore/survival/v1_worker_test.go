@@ -160,8 +160,8 @@ func (e *v1) batch() *batch {
 	return b
 }
 
-// verify notes what was said, and returns the drafts that were right and the next
-// token; nothing for a prompt that is not complete.
+// verify keeps the logits, and returns the drafts that were right and the next token; nothing for
+// a prompt that is not complete.
 func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float32) []int32 {
 	known := row.NumScheduledTokens - row.NumDraftTokens
 	for i := range known {
@@ -182,7 +182,7 @@ func (e *v1) verify(q *request, row sched.Row, drafts []int32, logits [][]float3
 	return got
 }
 
-// settle appends what counts.
+// settle appends the tokens that the scheduler has kept.
 func (e *v1) settle(counts, sampled []int32) {
 	for i, row := range e.step.Rows {
 		kept := e.out.Kept[i]
@@ -210,7 +210,7 @@ func (e *v1) abort() {
 	e.forget(id)
 }
 
-// fork makes a child that goes on with another last token.
+// fork makes a child that continues with another last token.
 func (e *v1) fork() {
 	if len(e.ids) == 0 {
 		return

@@ -312,22 +312,24 @@ func TestWordsAreCutByTheModelsPattern(t *testing.T) {
 }
 
 func TestTokenizersThatCannotBeUsedAreRefused(t *testing.T) {
-	tests := []struct{ name, json string }{
-		{"no JSON", "{"},
-		{"WordPiece", `{"model": {"type": "WordPiece"}}`},
-		{"a normalizer", `{"normalizer": {"type": "Lowercase"}, "model": {"type": "BPE"}}`},
-		{"a pre-tokenizer", `{"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "BPE"}}`},
-		{"a merge of what is not there", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}`},
-		{"a merge of three", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "a", "a"]]}}`},
-		{"a negative token", `{"model": {"type": "BPE", "vocab": {"a": -1}}}`},
-		{"a huge token", `{"model": {"type": "BPE", "vocab": {"a": 1000000000}}}`},
-		{"a template with what is no token", `{"model": {"type": "BPE"}, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}]}}`},
-		{"a pattern that is none", `{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}}`},
+	tests := []struct{ name, json, want string }{
+		{"no JSON", "{", "unexpected end"},
+		{"WordPiece", `{"model": {"type": "WordPiece"}}`, `"WordPiece"`},
+		{"no vocabulary", `{"model": {"type": "BPE", "vocab": {}}}`, "no vocabulary"},
+		{"a normalizer", `{"normalizer": {"type": "Lowercase"}, "model": {"type": "BPE", "vocab": {"a": 0}}}`, `the normalizer "Lowercase"`},
+		{"a pre-tokenizer", `{"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "BPE", "vocab": {"a": 0}}}`, `the pre-tokenizer "Whitespace"`},
+		{"a merge of what is not there", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}`, `merge 0 of "a" and "b"`},
+		{"a merge of three", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "a", "a"]]}}`, "merge 0 has 3 parts"},
+		{"a negative token", `{"model": {"type": "BPE", "vocab": {"a": -1}}}`, "token -1"},
+		{"a huge token", `{"model": {"type": "BPE", "vocab": {"a": 1000000000}}}`, "token 1000000000"},
+		{"a template with what is no token", `{"model": {"type": "BPE", "vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}]}}`, `"<s>", which is no token`},
+		{"a pattern that is none", `{"model": {"type": "BPE", "vocab": {"a": 0}}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}}`, `the pattern "("`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Parse([]byte(test.json))
 			require.ErrorIs(t, err, ErrFormat)
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 	_, err := Open(t.TempDir())
