@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -67,4 +68,19 @@ func TestABadQuestionLeavesNothingBehind(t *testing.T) {
 		require.Empty(t, out)
 		require.NoDirExists(t, dir)
 	}
+}
+
+func TestAnInterruptedPlanSaysHowItGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	cmd := program("plan", "--precision", "0.001", "-o", dir)
+	var said strings.Builder
+	cmd.Stderr = &said
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool {
+		kept, err := os.Stat(filepath.Join(dir, "runs-1-of-1.jsonl"))
+		return err == nil && kept.Size() > 0
+	}, 10*time.Minute, time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.Error(t, cmd.Wait())
+	require.Contains(t, said.String(), "what was run is kept in "+dir+": the same command goes on from there\nllmsim: interrupted\n")
 }

@@ -111,7 +111,7 @@ func Counts(checks []Check) []string {
 			if c.Kind == k {
 				all++
 				if c.Reference != "" {
-					meaning = strings.NewReplacer("the paper's values", "the values", "the paper than", "what it is compared with than").Replace(meaning)
+					meaning = k.meaning(c.Reference)
 				}
 				if c.OK {
 					ok++

@@ -67,7 +67,7 @@ func parseObjective(item string) (o Objective, err error) {
 	if !compared {
 		perToken := false
 		if limit, perToken = strings.CutSuffix(strings.TrimSpace(item), "/token"); !perToken {
-			return o, errors.New("neither a metric < a time nor a time /token")
+			return o, errors.New("neither metric<time nor time/token")
 		}
 	} else {
 		at := slices.Index(metricNames, strings.TrimSpace(name))
@@ -76,7 +76,7 @@ func parseObjective(item string) (o Objective, err error) {
 		}
 		o.Metric = Metric(at)
 	}
-	d, err := time.ParseDuration(strings.TrimSpace(limit))
+	d, err := time.ParseDuration(strings.ReplaceAll(limit, " ", ""))
 	if err != nil {
 		return o, fmt.Errorf("no time %q, such as 0.5s or 100ms", strings.TrimSpace(limit))
 	}
@@ -97,7 +97,7 @@ func parseLevel(text string) (float64, error) {
 			return p / 100, nil
 		}
 	}
-	return 0, fmt.Errorf("no part of the requests %q", text)
+	return 0, fmt.Errorf("%q is no mean, max, or percentile from p0.001 to p100", text)
 }
 
 // Of is what the objective looks at: "ttft p99".

@@ -190,7 +190,7 @@ func TestImpossibleDivisionsAreRefused(t *testing.T) {
 	}{
 		{"one server", func(q *Question) { q.Servers = 1 }, "1 servers"},
 		{"no link", func(q *Question) { q.Link = 0 }, "0 GB/s"},
-		{"transfers without end", func(q *Question) { q.Latency = math.Inf(1) }, "+Inf s: want numbers"},
+		{"transfers without end", func(q *Question) { q.Latency = math.Inf(1) }, "+Inf s for each transfer: want"},
 		{"a short run", func(q *Question) { q.Seconds = 1 }, "1 s"},
 		{"a trace", func(q *Question) { q.Scenario.Trace = "x.csv" }, "not with a trace"},
 		{"no request fits", func(q *Question) { q.Scenario.Server.MaxModelLen = 2 }, "longer than the 2 tokens of a sequence"},

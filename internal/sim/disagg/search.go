@@ -56,7 +56,7 @@ func Search(ctx context.Context, q Question) (ratios []Ratio, seconds float64, e
 	case s.Trace != "" || s.MaxConcurrency > 0 || s.Turns > 0 || s.AtOnce:
 		return nil, 0, fmt.Errorf("%w: the ratio is looked for with a workload that comes at a rate, not with a trace or sessions", scenario.ErrScenario)
 	case !(q.Link > 0) || !(q.Latency >= 0) || math.IsInf(q.Link, 0) || math.IsInf(q.Latency, 0):
-		return nil, 0, fmt.Errorf("%w: a link of %v GB/s and %v s: want numbers above 0, and at least 0", scenario.ErrScenario, q.Link, q.Latency)
+		return nil, 0, fmt.Errorf("%w: a link of %v GB/s, and %v s for each transfer: want more than 0 GB/s, and at least 0 s", scenario.ErrScenario, q.Link, q.Latency)
 	}
 	p, err := scenario.Open(s)
 	if err != nil {

@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"llmmemory/internal/chart"
 	"llmmemory/internal/sim/cost"
@@ -50,14 +51,14 @@ func (b *bench) costsOf(engine string) error {
 				}
 			}
 			points += f.HeldOut.Points
-			groups = append(groups, release+" "+gpu)
+			groups = append(groups, release+" "+strings.ReplaceAll(gpu, "-", " "))
 			median.Values = append(median.Values, chart.Value{Mean: 100 * f.HeldOut.Median, Seeds: 1})
 			worst.Values = append(worst.Values, chart.Value{Mean: 100 * f.HeldOut.Worst, Seeds: 1})
 			b.costMedian(f, len(heldOut))
 		}
 	}
 	b.add(chart.Figure{
-		Name: "cost-" + engine, Title: "Predicted against published: " + engine, Kind: chart.Predicted,
+		Name: "cost-" + engine, Title: "Predicted against published: " + engine, Kind: chart.Predicted, Reference: "published",
 		Panels: []chart.Panel{{
 			X: chart.XAxis{Title: "release and GPU"}, Y: chart.YAxis{Title: "error of points that were held out (%)"},
 			Data: chart.Bars{Groups: groups, Series: []chart.Series{median, worst}},

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"llmmemory/internal/serve"
@@ -130,7 +131,7 @@ func (p *Plan) openModel() (err error) {
 	s := &p.Scenario
 	switch {
 	case s.Setup != "" && (s.Model != "" || s.GPU != ""):
-		return fmt.Errorf("%w: the setup %q has a model and a GPU already: leave out %q and %q", ErrScenario, s.Setup, s.Model, s.GPU)
+		return fmt.Errorf("%w: the setup %q has a model and a GPU already: leave out %s", ErrScenario, s.Setup, strings.Join(slices.DeleteFunc([]string{s.Model, s.GPU}, func(n string) bool { return n == "" }), " and "))
 	case s.Workers < 0:
 		return fmt.Errorf("%w: %d workers: want at least 1", ErrScenario, s.Workers)
 	case s.Model == "" && s.GPU == "":
@@ -141,7 +142,7 @@ func (p *Plan) openModel() (err error) {
 			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario, s.Workers)
 		}
 		if s.Stages != 0 || s.Apart || s.Weights != "" || s.KV != "" {
-			return fmt.Errorf("%w: stages, experts and numbers are for a model on a GPU; a setup has its own", ErrScenario)
+			return fmt.Errorf("%w: --stages, --experts-apart, --weights and --kv go with --model and --gpu: a setup has its own", ErrScenario)
 		}
 		if s.Setup == "" {
 			s.Setup = PaperSetup

@@ -45,8 +45,8 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 	if len(q.SLO) == 0 {
 		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
-	if !(q.Target > 0) || math.IsInf(q.Target, 0) {
-		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0", scenario.ErrScenario, q.Target)
+	if !(q.Target > 0 && q.Target <= mostTarget) {
+		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0, and at most %g", scenario.ErrScenario, q.Target, float64(mostTarget))
 	}
 	s := &sizer{Question: q}
 	if s.Precision == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"sync"
 
@@ -35,6 +34,9 @@ type Question struct {
 	Runs     int                   // at the same time; 0: one for each processor. Results do not depend on it
 	Progress func(done, total int) // nil; searches. Called by one goroutine at a time
 }
+
+// mostTarget is more requests a second than all servers of the world get.
+const mostTarget = 1e6
 
 // A Report is the answer. Rates are requests a second.
 type Report struct {
@@ -155,8 +157,8 @@ func open(q Question) (*sizer, *capacity.Runs, error) {
 	if len(q.SLO) == 0 {
 		return nil, nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
-	if !(q.Target >= 0) || math.IsInf(q.Target, 0) {
-		return nil, nil, fmt.Errorf("%w: a target of %v requests a second", scenario.ErrScenario, q.Target)
+	if !(q.Target >= 0 && q.Target <= mostTarget) {
+		return nil, nil, fmt.Errorf("%w: a target of %v requests a second: want more than 0, and at most %g", scenario.ErrScenario, q.Target, float64(mostTarget))
 	}
 	if q.Seeds < 0 || q.Seeds > capacity.MostSeeds || !(q.Precision >= 0) || q.Precision > 1 {
 		return nil, nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want 1 to %d seeds and a part of 0 to 1", scenario.ErrScenario, q.Seeds, q.Precision, capacity.MostSeeds)

@@ -351,3 +351,14 @@ func TestRatesAndPercentagesAreRoundedForReaders(t *testing.T) {
 	require.Equal(t, []int{8, 256}, insert([]int{8}, 256))
 	require.Equal(t, "vllm-v0 --swap --chunked", policy{system: "vllm-v0", swap: true, chunked: true}.String())
 }
+
+// A rate that two of three seeds do not hold, because the queue grows, has no median of the third.
+func TestAGrowingQueueIsNotLeftOutOfAMedian(t *testing.T) {
+	point := func(seconds float64) capacity.Point {
+		return capacity.Point{Result: &sim.Result{Normalized: sim.Spread{Mean: seconds}}}
+	}
+	of := func(p capacity.Point) float64 { return p.Result.Normalized.Mean }
+	grows := capacity.Point{Cut: true}
+	require.Equal(t, 3.0, median(capacity.Step{Points: []capacity.Point{point(2), grows, point(3)}}, of))
+	require.True(t, math.IsInf(median(capacity.Step{Points: []capacity.Point{point(2), grows, grows}}, of), 1))
+}
