@@ -167,5 +167,5 @@ func (s *served) requireMetrics(t *testing.T, lines []string) {
 		for _, line := range lines {
 			assert.True(c, strings.Contains(text, line), "%s\n%s", line, text)
 		}
-	}, time.Minute, time.Millisecond)
+	}, 10*time.Minute, time.Millisecond)
 }
