@@ -7,7 +7,7 @@
 // from token 0. In a partition
 //
 //	logit t = scale · (q·k), the product summed over the head's elements in order;
-//		with keys in float32, 16 elements at a time, and then these sums in order;
+//		with keys in float32, 32 elements at a time, and then these sums in order;
 //		where that makes a logit above 8 in size, in float64, even elements and odd
 //		ones; with keys in int8, q rounded to integers of 16 bits, whose largest is
 //		32512, and the sum of integers exact
@@ -42,13 +42,13 @@
 // differences from m: a float32 of 30 is rounded by up to 0.95e-6, and so would be its weight.
 //
 // Against float64 the error for keys in float32 is below 2e-6 of the sum of |p·v| for logits up
-// to 30, if their products do not cancel. The tests find at most 0.9e-6 (in 200 problems 1.9e-6) for
-// normally distributed numbers, and 0.9e-6 for logits that are all or nearly equal, one that is
-// huge, one element that makes the logit, outputs that cancel, ALiBi and soft caps. Where
-// products cancel, S being the largest scale · sum of |q·k|, it is below 1e-7·S, thus below 2e-6
-// for S up to 20. This is what is found, not what is proved: a logit above 8 is within 2^-45·S,
-// but one below is proved only to be within (16 + head size/16)·2^-24·S, as if all its roundings
-// went the same way.
+// to 30, if their products do not cancel. The tests find at most 0.9e-6 (in 200 problems 1.5e-6) for
+// normally distributed numbers, 0.9e-6 for logits that are all or nearly equal, one that is
+// huge, one element that makes the logit, and outputs that cancel, and 1.4e-6 with ALiBi, sinks and soft
+// caps. Where products cancel, S being the largest scale · sum of |q·k|, it is below 1.5e-7·S,
+// thus below 2e-6 for S up to 13. This is what is found, not what is proved: a logit above 8
+// is within 2^-45·S, but one below is proved only to be within (32 + head size/32)·2^-24·S, as
+// if all its roundings went the same way.
 //
 // Narrower types, whose products are one sum and whose logits are float32, stay below 4e-6 for
 // normally distributed numbers with logits up to 27; what they lost when they were stored is not

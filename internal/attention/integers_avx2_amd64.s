@@ -151,7 +151,7 @@ loop6:
 	VCVTDQ2PS    Y6, Y6
 	VCVTDQ2PS    Y7, Y7
 	CMPQ         96(AX), $+0
-	JEQ          store7
+	JLE          store7
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R12
@@ -274,7 +274,7 @@ loop13:
 	VCVTDQ2PS    Y0, Y0
 	VCVTDQ2PS    Y1, Y1
 	CMPQ         96(AX), $+0
-	JEQ          store14
+	JLE          store14
 	MOVQ         DI, R9
 	VADDPS       (R9), Y0, Y0
 	VADDPS       32(R9), Y1, Y1

@@ -351,7 +351,7 @@ loop6:
 	VCVTDQ2PS    Z22, Z22
 	VCVTDQ2PS    Z23, Z23
 	CMPQ         96(AX), $+0
-	JEQ          store7
+	JLE          store7
 	MOVQ         DI, R10
 	MOVQ         32(AX), R11
 	LEAQ         (R11)(R11*2), R13
@@ -646,7 +646,7 @@ loop10:
 	VCVTDQ2PS    Z10, Z10
 	VCVTDQ2PS    Z11, Z11
 	CMPQ         96(AX), $+0
-	JEQ          store11
+	JLE          store11
 	MOVQ         DX, R8
 	MOVQ         32(AX), R9
 	LEAQ         (R9)(R9*2), R11
@@ -855,7 +855,7 @@ loop17:
 	VCVTDQ2PS    Z6, Z6
 	VCVTDQ2PS    Z7, Z7
 	CMPQ         96(AX), $+0
-	JEQ          store18
+	JLE          store18
 	MOVQ         DI, R10
 	MOVQ         32(AX), R11
 	LEAQ         (R11)(R11*2), R13
@@ -999,7 +999,7 @@ loop21:
 	VCVTDQ2PS    Z2, Z2
 	VCVTDQ2PS    Z3, Z3
 	CMPQ         96(AX), $+0
-	JEQ          store22
+	JLE          store22
 	MOVQ         DX, R8
 	MOVQ         32(AX), R9
 	LEAQ         (R9)(R9*2), R11
@@ -1114,7 +1114,7 @@ loop28:
 	VCVTDQ2PS    Z0, Z0
 	VCVTDQ2PS    Z1, Z1
 	CMPQ         96(AX), $+0
-	JEQ          store29
+	JLE          store29
 	MOVQ         DI, R10
 	VADDPS       (R10), Z0, Z0
 	VADDPS       64(R10), Z1, Z1
@@ -1198,7 +1198,7 @@ loop32:
 	JNZ          loop32
 	VCVTDQ2PS    Z0, Z0
 	CMPQ         96(AX), $+0
-	JEQ          store33
+	JLE          store33
 	MOVQ         DX, R8
 	VADDPS       (R8), Z0, Z0
 

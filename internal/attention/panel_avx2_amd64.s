@@ -111,7 +111,7 @@ loop6:
 	DECQ         R9
 	JNZ          loop6
 	CMPQ         96(AX), $+0
-	JEQ          store7
+	JLE          store7
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R12
@@ -224,7 +224,7 @@ loop13:
 	DECQ         R9
 	JNZ          loop13
 	CMPQ         96(AX), $+0
-	JEQ          store14
+	JLE          store14
 	MOVQ         DI, R9
 	VADDPS       (R9), Y0, Y0
 	VADDPS       32(R9), Y1, Y1
@@ -329,7 +329,7 @@ loop19:
 	DECQ         R10
 	JNZ          loop19
 	CMPQ         64(AX), $+0
-	JEQ          store20
+	JLE          store20
 	MOVQ         DI, R10
 	MOVQ         32(AX), R12
 	LEAQ         (R12)(R12*2), R13
@@ -437,7 +437,7 @@ loop24:
 	DECQ         R10
 	JNZ          loop24
 	CMPQ         64(AX), $+0
-	JEQ          store25
+	JLE          store25
 	MOVQ         DI, R10
 	MOVQ         32(AX), R12
 	LEAQ         (R12)(R12*2), R13
@@ -536,7 +536,7 @@ loop30:
 	DECQ         R10
 	JNZ          loop30
 	CMPQ         64(AX), $+0
-	JEQ          store31
+	JLE          store31
 	MOVQ         DI, R10
 	VADDPS       (R10), Y0, Y0
 	VADDPS       32(R10), Y1, Y1
@@ -597,7 +597,7 @@ loop35:
 	DECQ         R10
 	JNZ          loop35
 	CMPQ         64(AX), $+0
-	JEQ          store36
+	JLE          store36
 	MOVQ         DI, R10
 	VADDPS       64(R10), Y0, Y0
 	VADDPS       96(R10), Y1, Y1

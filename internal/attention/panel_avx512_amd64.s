@@ -231,7 +231,7 @@ loop6:
 	DECQ         R10
 	JNZ          loop6
 	CMPQ         96(AX), $+0
-	JEQ          store7
+	JLE          store7
 	MOVQ         DI, R10
 	MOVQ         32(AX), R11
 	LEAQ         (R11)(R11*2), R13
@@ -466,7 +466,7 @@ loop10:
 	DECQ         R8
 	JNZ          loop10
 	CMPQ         96(AX), $+0
-	JEQ          store11
+	JLE          store11
 	MOVQ         DX, R8
 	MOVQ         32(AX), R9
 	LEAQ         (R9)(R9*2), R11
@@ -635,7 +635,7 @@ loop17:
 	DECQ         R10
 	JNZ          loop17
 	CMPQ         96(AX), $+0
-	JEQ          store18
+	JLE          store18
 	MOVQ         DI, R10
 	MOVQ         32(AX), R11
 	LEAQ         (R11)(R11*2), R13
@@ -759,7 +759,7 @@ loop21:
 	DECQ         R8
 	JNZ          loop21
 	CMPQ         96(AX), $+0
-	JEQ          store22
+	JLE          store22
 	MOVQ         DX, R8
 	MOVQ         32(AX), R9
 	LEAQ         (R9)(R9*2), R11
@@ -864,7 +864,7 @@ loop28:
 	DECQ         R10
 	JNZ          loop28
 	CMPQ         96(AX), $+0
-	JEQ          store29
+	JLE          store29
 	MOVQ         DI, R10
 	VADDPS       (R10), Z0, Z0
 	VADDPS       64(R10), Z1, Z1
@@ -943,7 +943,7 @@ loop32:
 	DECQ         R8
 	JNZ          loop32
 	CMPQ         96(AX), $+0
-	JEQ          store33
+	JLE          store33
 	MOVQ         DX, R8
 	VADDPS       (R8), Z0, Z0
 
@@ -1102,7 +1102,7 @@ loop38:
 	DECQ         R10
 	JNZ          loop38
 	CMPQ         64(AX), $+0
-	JEQ          store39
+	JLE          store39
 	MOVQ         DI, R10
 	MOVQ         32(AX), R12
 	LEAQ         (R12)(R12*2), R13
@@ -1278,7 +1278,7 @@ loop44:
 	DECQ         R10
 	JNZ          loop44
 	CMPQ         64(AX), $+0
-	JEQ          store45
+	JLE          store45
 	MOVQ         DI, R10
 	MOVQ         32(AX), R12
 	LEAQ         (R12)(R12*2), R13
@@ -1377,7 +1377,7 @@ loop50:
 	DECQ         R10
 	JNZ          loop50
 	CMPQ         64(AX), $+0
-	JEQ          store51
+	JLE          store51
 	MOVQ         DI, R10
 	VADDPS       (R10), Z0, Z0
 	VADDPS       64(R10), Z1, Z1

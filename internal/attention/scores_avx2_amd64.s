@@ -100,24 +100,28 @@ elements2:
 	VFMADD231PS  Y10, Y9, Y7
 	ADDQ         $+16, R8
 	ADDQ         $+256, DI
-	TESTQ        $+1023, DI
+	CMPQ         DI, 96(AX)
+	JGE          last4
+	TESTQ        $+2047, DI
 	JNZ          elements2
-	MOVQ         24(AX), R8
-	CMPQ         DI, $+1024
-	JEQ          store4
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VADDPS       (R9), Y0, Y0
-	VADDPS       32(R9), Y1, Y1
-	VADDPS       (R9)(R10*1), Y2, Y2
-	VADDPS       32(R9)(R10*1), Y3, Y3
-	VADDPS       (R9)(R10*2), Y4, Y4
-	VADDPS       32(R9)(R10*2), Y5, Y5
-	VADDPS       (R9)(R11*1), Y6, Y6
-	VADDPS       32(R9)(R11*1), Y7, Y7
 
-store4:
+last4:
+	MOVQ   24(AX), R8
+	CMPQ   DI, $+2048
+	JLE    store5
+	MOVQ   R8, R9
+	MOVQ   32(AX), R10
+	LEAQ   (R10)(R10*2), R11
+	VADDPS (R9), Y0, Y0
+	VADDPS 32(R9), Y1, Y1
+	VADDPS (R9)(R10*1), Y2, Y2
+	VADDPS 32(R9)(R10*1), Y3, Y3
+	VADDPS (R9)(R10*2), Y4, Y4
+	VADDPS 32(R9)(R10*2), Y5, Y5
+	VADDPS (R9)(R11*1), Y6, Y6
+	VADDPS 32(R9)(R11*1), Y7, Y7
+
+store5:
 	MOVQ    32(AX), R9
 	LEAQ    (R9)(R9*2), R10
 	VMOVUPS Y0, (R8)
@@ -143,7 +147,7 @@ TEXT ·scoresTileF322AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step5:
+step6:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -152,7 +156,7 @@ step5:
 	MOVQ   DI, 96(AX)
 	XORQ   DI, DI
 
-sum7:
+sum8:
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
 	VXORPS X2, X2, X2
@@ -163,7 +167,7 @@ sum7:
 	ADDQ   R9, R8
 	MOVQ   8(AX), R9
 
-elements6:
+elements7:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	PREFETCHT0   64(BX)(DI*1)
@@ -206,30 +210,34 @@ elements6:
 	VFMADD231PS  Y6, Y5, Y3
 	ADDQ         $+16, R8
 	ADDQ         $+256, DI
-	TESTQ        $+1023, DI
-	JNZ          elements6
-	MOVQ         24(AX), R8
-	CMPQ         DI, $+1024
-	JEQ          store8
-	MOVQ         R8, R9
-	MOVQ         32(AX), R10
-	VADDPS       (R9), Y0, Y0
-	VADDPS       32(R9), Y1, Y1
-	VADDPS       (R9)(R10*1), Y2, Y2
-	VADDPS       32(R9)(R10*1), Y3, Y3
+	CMPQ         DI, 96(AX)
+	JGE          last9
+	TESTQ        $+2047, DI
+	JNZ          elements7
 
-store8:
+last9:
+	MOVQ   24(AX), R8
+	CMPQ   DI, $+2048
+	JLE    store10
+	MOVQ   R8, R9
+	MOVQ   32(AX), R10
+	VADDPS (R9), Y0, Y0
+	VADDPS 32(R9), Y1, Y1
+	VADDPS (R9)(R10*1), Y2, Y2
+	VADDPS 32(R9)(R10*1), Y3, Y3
+
+store10:
 	MOVQ    32(AX), R9
 	VMOVUPS Y0, (R8)
 	VMOVUPS Y1, 32(R8)
 	VMOVUPS Y2, (R8)(R9*1)
 	VMOVUPS Y3, 32(R8)(R9*1)
 	CMPQ    DI, 96(AX)
-	JLT     sum7
+	JLT     sum8
 	ADDQ    $+64, 24(AX)
 	ADDQ    $+8, CX
 	SUBQ    $0x01, 40(AX)
-	JNZ     step5
+	JNZ     step6
 	VZEROUPPER
 	RET
 
@@ -239,7 +247,7 @@ TEXT ·scoresTileF321AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step9:
+step11:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -248,7 +256,7 @@ step9:
 	MOVQ   DI, 96(AX)
 	XORQ   DI, DI
 
-sum11:
+sum13:
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R8
@@ -256,7 +264,7 @@ sum11:
 	SHRQ   $0x04, R9
 	ADDQ   R9, R8
 
-elements10:
+elements12:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	PREFETCHT0   64(BX)(DI*1)
@@ -287,24 +295,28 @@ elements10:
 	VFMADD231PS  Y4, Y3, Y1
 	ADDQ         $+16, R8
 	ADDQ         $+256, DI
-	TESTQ        $+1023, DI
-	JNZ          elements10
-	MOVQ         24(AX), R8
-	CMPQ         DI, $+1024
-	JEQ          store12
-	MOVQ         R8, R9
-	VADDPS       (R9), Y0, Y0
-	VADDPS       32(R9), Y1, Y1
+	CMPQ         DI, 96(AX)
+	JGE          last14
+	TESTQ        $+2047, DI
+	JNZ          elements12
 
-store12:
+last14:
+	MOVQ   24(AX), R8
+	CMPQ   DI, $+2048
+	JLE    store15
+	MOVQ   R8, R9
+	VADDPS (R9), Y0, Y0
+	VADDPS 32(R9), Y1, Y1
+
+store15:
 	VMOVUPS Y0, (R8)
 	VMOVUPS Y1, 32(R8)
 	CMPQ    DI, 96(AX)
-	JLT     sum11
+	JLT     sum13
 	ADDQ    $+64, 24(AX)
 	ADDQ    $+8, CX
 	SUBQ    $0x01, 40(AX)
-	JNZ     step9
+	JNZ     step11
 	VZEROUPPER
 	RET
 
@@ -314,7 +326,7 @@ TEXT ·scoresTileF164AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step13:
+step16:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -334,7 +346,7 @@ step13:
 	MOVQ   8(AX), R9
 	LEAQ   (R9)(R9*2), R10
 
-elements14:
+elements17:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	PREFETCHT0   64(BX)(DI*1)
@@ -398,7 +410,7 @@ elements14:
 	ADDQ         $+16, R8
 	ADDQ         $+128, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements14
+	JLT          elements17
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	LEAQ         (BX)(BX*2), SI
@@ -413,7 +425,7 @@ elements14:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step13
+	JNZ          step16
 	VZEROUPPER
 	RET
 
@@ -423,7 +435,7 @@ TEXT ·scoresTileF162AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step16:
+step19:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -438,7 +450,7 @@ step16:
 	MOVQ   (AX), R8
 	MOVQ   8(AX), R9
 
-elements17:
+elements20:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	PREFETCHT0   64(BX)(DI*1)
@@ -478,7 +490,7 @@ elements17:
 	ADDQ         $+16, R8
 	ADDQ         $+128, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements17
+	JLT          elements20
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	VMOVUPS      Y0, (DX)
@@ -488,7 +500,7 @@ elements17:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step16
+	JNZ          step19
 	VZEROUPPER
 	RET
 
@@ -498,7 +510,7 @@ TEXT ·scoresTileF161AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step19:
+step22:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -510,7 +522,7 @@ step19:
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R8
 
-elements20:
+elements23:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	PREFETCHT0   64(BX)(DI*1)
@@ -538,14 +550,14 @@ elements20:
 	ADDQ         $+16, R8
 	ADDQ         $+128, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements20
+	JLT          elements23
 	MOVQ         24(AX), DX
 	VMOVUPS      Y0, (DX)
 	VMOVUPS      Y1, 32(DX)
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step19
+	JNZ          step22
 	VZEROUPPER
 	RET
 
@@ -555,7 +567,7 @@ TEXT ·scoresTileBF164AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step22:
+step25:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -575,7 +587,7 @@ step22:
 	MOVQ   8(AX), R9
 	LEAQ   (R9)(R9*2), R10
 
-elements23:
+elements26:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	PREFETCHT0   64(BX)(DI*1)
@@ -647,7 +659,7 @@ elements23:
 	ADDQ         $+16, R8
 	ADDQ         $+128, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements23
+	JLT          elements26
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	LEAQ         (BX)(BX*2), SI
@@ -662,7 +674,7 @@ elements23:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step22
+	JNZ          step25
 	VZEROUPPER
 	RET
 
@@ -672,7 +684,7 @@ TEXT ·scoresTileBF162AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step25:
+step28:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -687,7 +699,7 @@ step25:
 	MOVQ   (AX), R8
 	MOVQ   8(AX), R9
 
-elements26:
+elements29:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	PREFETCHT0   64(BX)(DI*1)
@@ -735,7 +747,7 @@ elements26:
 	ADDQ         $+16, R8
 	ADDQ         $+128, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements26
+	JLT          elements29
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	VMOVUPS      Y0, (DX)
@@ -745,7 +757,7 @@ elements26:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step25
+	JNZ          step28
 	VZEROUPPER
 	RET
 
@@ -755,7 +767,7 @@ TEXT ·scoresTileBF161AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step28:
+step31:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -767,7 +779,7 @@ step28:
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R8
 
-elements29:
+elements32:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	PREFETCHT0   64(BX)(DI*1)
@@ -803,14 +815,14 @@ elements29:
 	ADDQ         $+16, R8
 	ADDQ         $+128, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements29
+	JLT          elements32
 	MOVQ         24(AX), DX
 	VMOVUPS      Y0, (DX)
 	VMOVUPS      Y1, 32(DX)
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step28
+	JNZ          step31
 	VZEROUPPER
 	RET
 
@@ -823,7 +835,7 @@ TEXT ·scoresTileE4M34AVX2(SB), NOSPLIT, $0-8
 	VPBROADCASTD magnitudeAVX2<>+0(SB), Y13
 	MOVQ         16(AX), CX
 
-step31:
+step34:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -843,7 +855,7 @@ step31:
 	MOVQ   8(AX), R9
 	LEAQ   (R9)(R9*2), R10
 
-elements32:
+elements35:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	VPAND        (DX)(DI*1), Y13, Y10
@@ -933,7 +945,7 @@ elements32:
 	ADDQ         $+16, R8
 	ADDQ         $+64, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements32
+	JLT          elements35
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	LEAQ         (BX)(BX*2), SI
@@ -948,7 +960,7 @@ elements32:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step31
+	JNZ          step34
 	VPBROADCASTD nan8AVX2<>+0(SB), Y13
 	VPCMPEQB     Y13, Y14, Y14
 	VPMOVMSKB    Y14, CX
@@ -974,7 +986,7 @@ TEXT ·scoresTileE4M32AVX2(SB), NOSPLIT, $0-8
 	VPBROADCASTD magnitudeAVX2<>+0(SB), Y13
 	MOVQ         16(AX), CX
 
-step34:
+step37:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -989,7 +1001,7 @@ step34:
 	MOVQ   (AX), R8
 	MOVQ   8(AX), R9
 
-elements35:
+elements38:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	VPAND        (DX)(DI*1), Y13, Y6
@@ -1055,7 +1067,7 @@ elements35:
 	ADDQ         $+16, R8
 	ADDQ         $+64, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements35
+	JLT          elements38
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	VMOVUPS      Y0, (DX)
@@ -1065,7 +1077,7 @@ elements35:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step34
+	JNZ          step37
 	VPBROADCASTD nan8AVX2<>+0(SB), Y13
 	VPCMPEQB     Y13, Y14, Y14
 	VPMOVMSKB    Y14, CX
@@ -1082,7 +1094,7 @@ TEXT ·scoresTileE4M31AVX2(SB), NOSPLIT, $0-8
 	VPBROADCASTD magnitudeAVX2<>+0(SB), Y13
 	MOVQ         16(AX), CX
 
-step37:
+step40:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -1094,7 +1106,7 @@ step37:
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R8
 
-elements38:
+elements41:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	VPAND        (DX)(DI*1), Y13, Y4
@@ -1148,14 +1160,14 @@ elements38:
 	ADDQ         $+16, R8
 	ADDQ         $+64, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements38
+	JLT          elements41
 	MOVQ         24(AX), DX
 	VMOVUPS      Y0, (DX)
 	VMOVUPS      Y1, 32(DX)
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step37
+	JNZ          step40
 	VPBROADCASTD nan8AVX2<>+0(SB), Y13
 	VPCMPEQB     Y13, Y14, Y14
 	VPMOVMSKB    Y14, CX
@@ -1169,7 +1181,7 @@ TEXT ·scoresTileE5M24AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step40:
+step43:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -1189,7 +1201,7 @@ step40:
 	MOVQ   8(AX), R9
 	LEAQ   (R9)(R9*2), R10
 
-elements41:
+elements44:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	VPMOVZXBW    (DX)(DI*1), X8
@@ -1267,7 +1279,7 @@ elements41:
 	ADDQ         $+16, R8
 	ADDQ         $+64, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements41
+	JLT          elements44
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	LEAQ         (BX)(BX*2), SI
@@ -1282,7 +1294,7 @@ elements41:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step40
+	JNZ          step43
 	VZEROUPPER
 	RET
 
@@ -1292,7 +1304,7 @@ TEXT ·scoresTileE5M22AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step43:
+step46:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -1307,7 +1319,7 @@ step43:
 	MOVQ   (AX), R8
 	MOVQ   8(AX), R9
 
-elements44:
+elements47:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	VPMOVZXBW    (DX)(DI*1), X4
@@ -1361,7 +1373,7 @@ elements44:
 	ADDQ         $+16, R8
 	ADDQ         $+64, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements44
+	JLT          elements47
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	VMOVUPS      Y0, (DX)
@@ -1371,7 +1383,7 @@ elements44:
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step43
+	JNZ          step46
 	VZEROUPPER
 	RET
 
@@ -1381,7 +1393,7 @@ TEXT ·scoresTileE5M21AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step46:
+step49:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -1393,7 +1405,7 @@ step46:
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R8
 
-elements47:
+elements50:
 	PREFETCHT0   (BX)(DI*1)
 	PREFETCHT2   (SI)(DI*1)
 	VPMOVZXBW    (DX)(DI*1), X2
@@ -1435,13 +1447,13 @@ elements47:
 	ADDQ         $+16, R8
 	ADDQ         $+64, DI
 	CMPQ         DI, 96(AX)
-	JLT          elements47
+	JLT          elements50
 	MOVQ         24(AX), DX
 	VMOVUPS      Y0, (DX)
 	VMOVUPS      Y1, 32(DX)
 	ADDQ         $+64, 24(AX)
 	ADDQ         $+8, CX
 	SUBQ         $0x01, 40(AX)
-	JNZ          step46
+	JNZ          step49
 	VZEROUPPER
 	RET

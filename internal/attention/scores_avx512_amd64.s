@@ -170,34 +170,38 @@ elements2:
 	ADDQ         $+16, R11
 	ADDQ         $+16, R15
 	ADDQ         $+256, R10
-	TESTQ        $+1023, R10
+	CMPQ         R10, 96(AX)
+	JGE          last4
+	TESTQ        $+2047, R10
 	JNZ          elements2
-	MOVQ         24(AX), R11
-	CMPQ         R10, $+1024
-	JEQ          store4
-	MOVQ         R11, R12
-	MOVQ         32(AX), R13
-	LEAQ         (R13)(R13*2), R14
-	LEAQ         (R13)(R13*4), R15
-	LEAQ         (R12)(R14*2), BP
-	VADDPS       (R12), Z0, Z0
-	VADDPS       64(R12), Z1, Z1
-	VADDPS       (R12)(R13*1), Z2, Z2
-	VADDPS       64(R12)(R13*1), Z3, Z3
-	VADDPS       (R12)(R13*2), Z4, Z4
-	VADDPS       64(R12)(R13*2), Z5, Z5
-	VADDPS       (R12)(R14*1), Z6, Z6
-	VADDPS       64(R12)(R14*1), Z7, Z7
-	VADDPS       (R12)(R13*4), Z8, Z8
-	VADDPS       64(R12)(R13*4), Z9, Z9
-	VADDPS       (R12)(R15*1), Z10, Z10
-	VADDPS       64(R12)(R15*1), Z11, Z11
-	VADDPS       (BP), Z12, Z12
-	VADDPS       64(BP), Z13, Z13
-	VADDPS       (BP)(R13*1), Z14, Z14
-	VADDPS       64(BP)(R13*1), Z15, Z15
 
-store4:
+last4:
+	MOVQ   24(AX), R11
+	CMPQ   R10, $+2048
+	JLE    store5
+	MOVQ   R11, R12
+	MOVQ   32(AX), R13
+	LEAQ   (R13)(R13*2), R14
+	LEAQ   (R13)(R13*4), R15
+	LEAQ   (R12)(R14*2), BP
+	VADDPS (R12), Z0, Z0
+	VADDPS 64(R12), Z1, Z1
+	VADDPS (R12)(R13*1), Z2, Z2
+	VADDPS 64(R12)(R13*1), Z3, Z3
+	VADDPS (R12)(R13*2), Z4, Z4
+	VADDPS 64(R12)(R13*2), Z5, Z5
+	VADDPS (R12)(R14*1), Z6, Z6
+	VADDPS 64(R12)(R14*1), Z7, Z7
+	VADDPS (R12)(R13*4), Z8, Z8
+	VADDPS 64(R12)(R13*4), Z9, Z9
+	VADDPS (R12)(R15*1), Z10, Z10
+	VADDPS 64(R12)(R15*1), Z11, Z11
+	VADDPS (BP), Z12, Z12
+	VADDPS 64(BP), Z13, Z13
+	VADDPS (BP)(R13*1), Z14, Z14
+	VADDPS 64(BP)(R13*1), Z15, Z15
+
+store5:
 	MOVQ    32(AX), R12
 	LEAQ    (R12)(R12*2), R13
 	LEAQ    (R12)(R12*4), R14
@@ -233,7 +237,7 @@ TEXT ·scoresTileF324AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step5:
+step6:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -245,7 +249,7 @@ step5:
 	MOVQ   R10, 96(AX)
 	XORQ   R10, R10
 
-sum7:
+sum8:
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
 	VXORPS X2, X2, X2
@@ -261,7 +265,7 @@ sum7:
 	MOVQ   8(AX), R12
 	LEAQ   (R12)(R12*2), R13
 
-elements6:
+elements7:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -336,24 +340,28 @@ elements6:
 	VFMADD231PS  Z13, Z11, Z7
 	ADDQ         $+16, R11
 	ADDQ         $+256, R10
-	TESTQ        $+1023, R10
-	JNZ          elements6
-	MOVQ         24(AX), R11
-	CMPQ         R10, $+1024
-	JEQ          store8
-	MOVQ         R11, R12
-	MOVQ         32(AX), R13
-	LEAQ         (R13)(R13*2), R14
-	VADDPS       (R12), Z0, Z0
-	VADDPS       64(R12), Z1, Z1
-	VADDPS       (R12)(R13*1), Z2, Z2
-	VADDPS       64(R12)(R13*1), Z3, Z3
-	VADDPS       (R12)(R13*2), Z4, Z4
-	VADDPS       64(R12)(R13*2), Z5, Z5
-	VADDPS       (R12)(R14*1), Z6, Z6
-	VADDPS       64(R12)(R14*1), Z7, Z7
+	CMPQ         R10, 96(AX)
+	JGE          last9
+	TESTQ        $+2047, R10
+	JNZ          elements7
 
-store8:
+last9:
+	MOVQ   24(AX), R11
+	CMPQ   R10, $+2048
+	JLE    store10
+	MOVQ   R11, R12
+	MOVQ   32(AX), R13
+	LEAQ   (R13)(R13*2), R14
+	VADDPS (R12), Z0, Z0
+	VADDPS 64(R12), Z1, Z1
+	VADDPS (R12)(R13*1), Z2, Z2
+	VADDPS 64(R12)(R13*1), Z3, Z3
+	VADDPS (R12)(R13*2), Z4, Z4
+	VADDPS 64(R12)(R13*2), Z5, Z5
+	VADDPS (R12)(R14*1), Z6, Z6
+	VADDPS 64(R12)(R14*1), Z7, Z7
+
+store10:
 	MOVQ    32(AX), R12
 	LEAQ    (R12)(R12*2), R13
 	VMOVUPS Z0, (R11)
@@ -365,11 +373,11 @@ store8:
 	VMOVUPS Z6, (R11)(R13*1)
 	VMOVUPS Z7, 64(R11)(R13*1)
 	CMPQ    R10, 96(AX)
-	JLT     sum7
+	JLT     sum8
 	ADDQ    $+128, 24(AX)
 	ADDQ    $+16, CX
 	SUBQ    $0x02, 40(AX)
-	JNZ     step5
+	JNZ     step6
 	VZEROUPPER
 	RET
 
@@ -379,7 +387,7 @@ TEXT ·scoresTileF322AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step9:
+step11:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -391,7 +399,7 @@ step9:
 	MOVQ   R10, 96(AX)
 	XORQ   R10, R10
 
-sum11:
+sum13:
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
 	VXORPS X2, X2, X2
@@ -402,7 +410,7 @@ sum11:
 	ADDQ   R12, R11
 	MOVQ   8(AX), R12
 
-elements10:
+elements12:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -453,30 +461,34 @@ elements10:
 	VFMADD231PS  Z9, Z7, Z3
 	ADDQ         $+16, R11
 	ADDQ         $+256, R10
-	TESTQ        $+1023, R10
-	JNZ          elements10
-	MOVQ         24(AX), R11
-	CMPQ         R10, $+1024
-	JEQ          store12
-	MOVQ         R11, R12
-	MOVQ         32(AX), R13
-	VADDPS       (R12), Z0, Z0
-	VADDPS       64(R12), Z1, Z1
-	VADDPS       (R12)(R13*1), Z2, Z2
-	VADDPS       64(R12)(R13*1), Z3, Z3
+	CMPQ         R10, 96(AX)
+	JGE          last14
+	TESTQ        $+2047, R10
+	JNZ          elements12
 
-store12:
+last14:
+	MOVQ   24(AX), R11
+	CMPQ   R10, $+2048
+	JLE    store15
+	MOVQ   R11, R12
+	MOVQ   32(AX), R13
+	VADDPS (R12), Z0, Z0
+	VADDPS 64(R12), Z1, Z1
+	VADDPS (R12)(R13*1), Z2, Z2
+	VADDPS 64(R12)(R13*1), Z3, Z3
+
+store15:
 	MOVQ    32(AX), R12
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
 	VMOVUPS Z2, (R11)(R12*1)
 	VMOVUPS Z3, 64(R11)(R12*1)
 	CMPQ    R10, 96(AX)
-	JLT     sum11
+	JLT     sum13
 	ADDQ    $+128, 24(AX)
 	ADDQ    $+16, CX
 	SUBQ    $0x02, 40(AX)
-	JNZ     step9
+	JNZ     step11
 	VZEROUPPER
 	RET
 
@@ -486,7 +498,7 @@ TEXT ·scoresTileF321AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step13:
+step16:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -498,7 +510,7 @@ step13:
 	MOVQ   R10, 96(AX)
 	XORQ   R10, R10
 
-sum15:
+sum18:
 	VXORPS X0, X0, X0
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R11
@@ -506,7 +518,7 @@ sum15:
 	SHRQ   $0x04, R12
 	ADDQ   R12, R11
 
-elements14:
+elements17:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -545,24 +557,28 @@ elements14:
 	VFMADD231PS  Z6, Z5, Z1
 	ADDQ         $+16, R11
 	ADDQ         $+256, R10
-	TESTQ        $+1023, R10
-	JNZ          elements14
-	MOVQ         24(AX), R11
-	CMPQ         R10, $+1024
-	JEQ          store16
-	MOVQ         R11, R12
-	VADDPS       (R12), Z0, Z0
-	VADDPS       64(R12), Z1, Z1
+	CMPQ         R10, 96(AX)
+	JGE          last19
+	TESTQ        $+2047, R10
+	JNZ          elements17
 
-store16:
+last19:
+	MOVQ   24(AX), R11
+	CMPQ   R10, $+2048
+	JLE    store20
+	MOVQ   R11, R12
+	VADDPS (R12), Z0, Z0
+	VADDPS 64(R12), Z1, Z1
+
+store20:
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
 	CMPQ    R10, 96(AX)
-	JLT     sum15
+	JLT     sum18
 	ADDQ    $+128, 24(AX)
 	ADDQ    $+16, CX
 	SUBQ    $0x02, 40(AX)
-	JNZ     step13
+	JNZ     step16
 	VZEROUPPER
 	RET
 
@@ -572,7 +588,7 @@ TEXT ·scoresTileF168AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step17:
+step21:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -605,7 +621,7 @@ step17:
 	LEAQ   (R12)(R12*4), R14
 	LEAQ   (R11)(R13*2), R15
 
-elements18:
+elements22:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -722,7 +738,7 @@ elements18:
 	ADDQ         $+16, R15
 	ADDQ         $+128, R10
 	CMPQ         R10, 96(AX)
-	JLT          elements18
+	JLT          elements22
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	LEAQ         (BX)(BX*2), SI
@@ -747,7 +763,7 @@ elements18:
 	ADDQ         $+128, 24(AX)
 	ADDQ         $+16, CX
 	SUBQ         $0x02, 40(AX)
-	JNZ          step17
+	JNZ          step21
 	VZEROUPPER
 	RET
 
@@ -757,7 +773,7 @@ TEXT ·scoresTileF164AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step20:
+step24:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -780,7 +796,7 @@ step20:
 	MOVQ   8(AX), R12
 	LEAQ   (R12)(R12*2), R13
 
-elements21:
+elements25:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -848,7 +864,7 @@ elements21:
 	ADDQ         $+16, R11
 	ADDQ         $+128, R10
 	CMPQ         R10, 96(AX)
-	JLT          elements21
+	JLT          elements25
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	LEAQ         (BX)(BX*2), SI
@@ -863,7 +879,7 @@ elements21:
 	ADDQ         $+128, 24(AX)
 	ADDQ         $+16, CX
 	SUBQ         $0x02, 40(AX)
-	JNZ          step20
+	JNZ          step24
 	VZEROUPPER
 	RET
 
@@ -873,7 +889,7 @@ TEXT ·scoresTileF162AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step23:
+step27:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -891,7 +907,7 @@ step23:
 	MOVQ   (AX), R11
 	MOVQ   8(AX), R12
 
-elements24:
+elements28:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -935,7 +951,7 @@ elements24:
 	ADDQ         $+16, R11
 	ADDQ         $+128, R10
 	CMPQ         R10, 96(AX)
-	JLT          elements24
+	JLT          elements28
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	VMOVUPS      Z0, (DX)
@@ -945,7 +961,7 @@ elements24:
 	ADDQ         $+128, 24(AX)
 	ADDQ         $+16, CX
 	SUBQ         $0x02, 40(AX)
-	JNZ          step23
+	JNZ          step27
 	VZEROUPPER
 	RET
 
@@ -955,7 +971,7 @@ TEXT ·scoresTileF161AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step26:
+step30:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -970,7 +986,7 @@ step26:
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R11
 
-elements27:
+elements31:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -1002,14 +1018,14 @@ elements27:
 	ADDQ         $+16, R11
 	ADDQ         $+128, R10
 	CMPQ         R10, 96(AX)
-	JLT          elements27
+	JLT          elements31
 	MOVQ         24(AX), DX
 	VMOVUPS      Z0, (DX)
 	VMOVUPS      Z1, 64(DX)
 	ADDQ         $+128, 24(AX)
 	ADDQ         $+16, CX
 	SUBQ         $0x02, 40(AX)
-	JNZ          step26
+	JNZ          step30
 	VZEROUPPER
 	RET
 
@@ -1019,7 +1035,7 @@ TEXT ·scoresTileBF168AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step29:
+step33:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -1052,7 +1068,7 @@ step29:
 	LEAQ   (R12)(R12*4), R14
 	LEAQ   (R11)(R13*2), R15
 
-elements30:
+elements34:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -1177,7 +1193,7 @@ elements30:
 	ADDQ         $+16, R15
 	ADDQ         $+128, R10
 	CMPQ         R10, 96(AX)
-	JLT          elements30
+	JLT          elements34
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	LEAQ         (BX)(BX*2), SI
@@ -1202,7 +1218,7 @@ elements30:
 	ADDQ         $+128, 24(AX)
 	ADDQ         $+16, CX
 	SUBQ         $0x02, 40(AX)
-	JNZ          step29
+	JNZ          step33
 	VZEROUPPER
 	RET
 
@@ -1212,7 +1228,7 @@ TEXT ·scoresTileBF164AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step32:
+step36:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -1235,7 +1251,7 @@ step32:
 	MOVQ   8(AX), R12
 	LEAQ   (R12)(R12*2), R13
 
-elements33:
+elements37:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -1311,7 +1327,7 @@ elements33:
 	ADDQ         $+16, R11
 	ADDQ         $+128, R10
 	CMPQ         R10, 96(AX)
-	JLT          elements33
+	JLT          elements37
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	LEAQ         (BX)(BX*2), SI
@@ -1326,7 +1342,7 @@ elements33:
 	ADDQ         $+128, 24(AX)
 	ADDQ         $+16, CX
 	SUBQ         $0x02, 40(AX)
-	JNZ          step32
+	JNZ          step36
 	VZEROUPPER
 	RET
 
@@ -1336,7 +1352,7 @@ TEXT ·scoresTileBF162AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step35:
+step39:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -1354,7 +1370,7 @@ step35:
 	MOVQ   (AX), R11
 	MOVQ   8(AX), R12
 
-elements36:
+elements40:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -1406,7 +1422,7 @@ elements36:
 	ADDQ         $+16, R11
 	ADDQ         $+128, R10
 	CMPQ         R10, 96(AX)
-	JLT          elements36
+	JLT          elements40
 	MOVQ         24(AX), DX
 	MOVQ         32(AX), BX
 	VMOVUPS      Z0, (DX)
@@ -1416,7 +1432,7 @@ elements36:
 	ADDQ         $+128, 24(AX)
 	ADDQ         $+16, CX
 	SUBQ         $0x02, 40(AX)
-	JNZ          step35
+	JNZ          step39
 	VZEROUPPER
 	RET
 
@@ -1426,7 +1442,7 @@ TEXT ·scoresTileBF161AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step38:
+step42:
 	MOVQ   (CX), DX
 	MOVQ   16(CX), BX
 	MOVQ   32(CX), SI
@@ -1441,7 +1457,7 @@ step38:
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R11
 
-elements39:
+elements43:
 	PREFETCHT0   (BX)(R10*1)
 	PREFETCHT2   (SI)(R10*1)
 	PREFETCHT0   64(BX)(R10*1)
@@ -1481,14 +1497,14 @@ elements39:
 	ADDQ         $+16, R11
 	ADDQ         $+128, R10
 	CMPQ         R10, 96(AX)
-	JLT          elements39
+	JLT          elements43
 	MOVQ         24(AX), DX
 	VMOVUPS      Z0, (DX)
 	VMOVUPS      Z1, 64(DX)
 	ADDQ         $+128, 24(AX)
 	ADDQ         $+16, CX
 	SUBQ         $0x02, 40(AX)
-	JNZ          step38
+	JNZ          step42
 	VZEROUPPER
 	RET
 
@@ -1501,7 +1517,7 @@ TEXT ·scoresTileE4M38AVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
 	MOVQ         16(AX), CX
 
-step41:
+step45:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -1534,7 +1550,7 @@ step41:
 	LEAQ   (R12)(R12*4), R14
 	LEAQ   (R11)(R13*2), R15
 
-elements42:
+elements46:
 	PREFETCHT0    (BX)(R10*1)
 	PREFETCHT2    (SI)(R10*1)
 	VPANDD        (DX)(R10*1), Z29, Z20
@@ -1667,7 +1683,7 @@ elements42:
 	ADDQ          $+16, R15
 	ADDQ          $+64, R10
 	CMPQ          R10, 96(AX)
-	JLT           elements42
+	JLT           elements46
 	MOVQ          24(AX), DX
 	MOVQ          32(AX), BX
 	LEAQ          (BX)(BX*2), SI
@@ -1692,7 +1708,7 @@ elements42:
 	ADDQ          $+128, 24(AX)
 	ADDQ          $+16, CX
 	SUBQ          $0x02, 40(AX)
-	JNZ           step41
+	JNZ           step45
 	VPCMPEQB      Z29, Z30, K1
 	KMOVQ         K1, CX
 	XORL          DX, DX
@@ -1717,7 +1733,7 @@ TEXT ·scoresTileE4M34AVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
 	MOVQ         16(AX), CX
 
-step44:
+step48:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -1740,7 +1756,7 @@ step44:
 	MOVQ   8(AX), R12
 	LEAQ   (R12)(R12*2), R13
 
-elements45:
+elements49:
 	PREFETCHT0    (BX)(R10*1)
 	PREFETCHT2    (SI)(R10*1)
 	VPANDD        (DX)(R10*1), Z29, Z12
@@ -1824,7 +1840,7 @@ elements45:
 	ADDQ          $+16, R11
 	ADDQ          $+64, R10
 	CMPQ          R10, 96(AX)
-	JLT           elements45
+	JLT           elements49
 	MOVQ          24(AX), DX
 	MOVQ          32(AX), BX
 	LEAQ          (BX)(BX*2), SI
@@ -1839,7 +1855,7 @@ elements45:
 	ADDQ          $+128, 24(AX)
 	ADDQ          $+16, CX
 	SUBQ          $0x02, 40(AX)
-	JNZ           step44
+	JNZ           step48
 	VPCMPEQB      Z29, Z30, K1
 	KMOVQ         K1, CX
 	XORL          DX, DX
@@ -1858,7 +1874,7 @@ TEXT ·scoresTileE4M32AVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
 	MOVQ         16(AX), CX
 
-step47:
+step51:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -1876,7 +1892,7 @@ step47:
 	MOVQ   (AX), R11
 	MOVQ   8(AX), R12
 
-elements48:
+elements52:
 	PREFETCHT0    (BX)(R10*1)
 	PREFETCHT2    (SI)(R10*1)
 	VPANDD        (DX)(R10*1), Z29, Z8
@@ -1936,7 +1952,7 @@ elements48:
 	ADDQ          $+16, R11
 	ADDQ          $+64, R10
 	CMPQ          R10, 96(AX)
-	JLT           elements48
+	JLT           elements52
 	MOVQ          24(AX), DX
 	MOVQ          32(AX), BX
 	VMOVUPS       Z0, (DX)
@@ -1946,7 +1962,7 @@ elements48:
 	ADDQ          $+128, 24(AX)
 	ADDQ          $+16, CX
 	SUBQ          $0x02, 40(AX)
-	JNZ           step47
+	JNZ           step51
 	VPCMPEQB      Z29, Z30, K1
 	KMOVQ         K1, CX
 	XORL          DX, DX
@@ -1965,7 +1981,7 @@ TEXT ·scoresTileE4M31AVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD magnitudeAVX512<>+0(SB), Z29
 	MOVQ         16(AX), CX
 
-step50:
+step54:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -1980,7 +1996,7 @@ step50:
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R11
 
-elements51:
+elements55:
 	PREFETCHT0    (BX)(R10*1)
 	PREFETCHT2    (SI)(R10*1)
 	VPANDD        (DX)(R10*1), Z29, Z6
@@ -2028,14 +2044,14 @@ elements51:
 	ADDQ          $+16, R11
 	ADDQ          $+64, R10
 	CMPQ          R10, 96(AX)
-	JLT           elements51
+	JLT           elements55
 	MOVQ          24(AX), DX
 	VMOVUPS       Z0, (DX)
 	VMOVUPS       Z1, 64(DX)
 	ADDQ          $+128, 24(AX)
 	ADDQ          $+16, CX
 	SUBQ          $0x02, 40(AX)
-	JNZ           step50
+	JNZ           step54
 	VPCMPEQB      Z29, Z30, K1
 	KMOVQ         K1, CX
 	XORL          DX, DX
@@ -2051,7 +2067,7 @@ TEXT ·scoresTileE5M28AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step53:
+step57:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -2084,7 +2100,7 @@ step53:
 	LEAQ   (R12)(R12*4), R14
 	LEAQ   (R11)(R13*2), R15
 
-elements54:
+elements58:
 	PREFETCHT0    (BX)(R10*1)
 	PREFETCHT2    (SI)(R10*1)
 	PREFETCHT0    (R8)(R10*1)
@@ -2209,7 +2225,7 @@ elements54:
 	ADDQ          $+16, R15
 	ADDQ          $+64, R10
 	CMPQ          R10, 96(AX)
-	JLT           elements54
+	JLT           elements58
 	MOVQ          24(AX), DX
 	MOVQ          32(AX), BX
 	LEAQ          (BX)(BX*2), SI
@@ -2234,7 +2250,7 @@ elements54:
 	ADDQ          $+128, 24(AX)
 	ADDQ          $+16, CX
 	SUBQ          $0x02, 40(AX)
-	JNZ           step53
+	JNZ           step57
 	VZEROUPPER
 	RET
 
@@ -2244,7 +2260,7 @@ TEXT ·scoresTileE5M24AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step56:
+step60:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -2267,7 +2283,7 @@ step56:
 	MOVQ   8(AX), R12
 	LEAQ   (R12)(R12*2), R13
 
-elements57:
+elements61:
 	PREFETCHT0    (BX)(R10*1)
 	PREFETCHT2    (SI)(R10*1)
 	PREFETCHT0    (R8)(R10*1)
@@ -2343,7 +2359,7 @@ elements57:
 	ADDQ          $+16, R11
 	ADDQ          $+64, R10
 	CMPQ          R10, 96(AX)
-	JLT           elements57
+	JLT           elements61
 	MOVQ          24(AX), DX
 	MOVQ          32(AX), BX
 	LEAQ          (BX)(BX*2), SI
@@ -2358,7 +2374,7 @@ elements57:
 	ADDQ          $+128, 24(AX)
 	ADDQ          $+16, CX
 	SUBQ          $0x02, 40(AX)
-	JNZ           step56
+	JNZ           step60
 	VZEROUPPER
 	RET
 
@@ -2368,7 +2384,7 @@ TEXT ·scoresTileE5M22AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step59:
+step63:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -2386,7 +2402,7 @@ step59:
 	MOVQ   (AX), R11
 	MOVQ   8(AX), R12
 
-elements60:
+elements64:
 	PREFETCHT0    (BX)(R10*1)
 	PREFETCHT2    (SI)(R10*1)
 	PREFETCHT0    (R8)(R10*1)
@@ -2438,7 +2454,7 @@ elements60:
 	ADDQ          $+16, R11
 	ADDQ          $+64, R10
 	CMPQ          R10, 96(AX)
-	JLT           elements60
+	JLT           elements64
 	MOVQ          24(AX), DX
 	MOVQ          32(AX), BX
 	VMOVUPS       Z0, (DX)
@@ -2448,7 +2464,7 @@ elements60:
 	ADDQ          $+128, 24(AX)
 	ADDQ          $+16, CX
 	SUBQ          $0x02, 40(AX)
-	JNZ           step59
+	JNZ           step63
 	VZEROUPPER
 	RET
 
@@ -2458,7 +2474,7 @@ TEXT ·scoresTileE5M21AVX512(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
-step62:
+step66:
 	MOVQ   (CX), DX
 	MOVQ   32(CX), BX
 	MOVQ   64(CX), SI
@@ -2473,7 +2489,7 @@ step62:
 	VXORPS X1, X1, X1
 	MOVQ   (AX), R11
 
-elements63:
+elements67:
 	PREFETCHT0    (BX)(R10*1)
 	PREFETCHT2    (SI)(R10*1)
 	PREFETCHT0    (R8)(R10*1)
@@ -2513,13 +2529,13 @@ elements63:
 	ADDQ          $+16, R11
 	ADDQ          $+64, R10
 	CMPQ          R10, 96(AX)
-	JLT           elements63
+	JLT           elements67
 	MOVQ          24(AX), DX
 	VMOVUPS       Z0, (DX)
 	VMOVUPS       Z1, 64(DX)
 	ADDQ          $+128, 24(AX)
 	ADDQ          $+16, CX
 	SUBQ          $0x02, 40(AX)
-	JNZ           step62
+	JNZ           step66
 	VZEROUPPER
 	RET

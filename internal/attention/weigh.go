@@ -6,11 +6,12 @@ import (
 )
 
 // sumElements is how many products of q·k are added up before their sum is added
-// to those of the elements before. One sum over a head of float32 has an error of
-// 3.4e-6 where sums of 16 have 1.5e-6; what narrower types lose hides it.
+// to those of the elements before. With one sum over a head of 256, float32 logits up to
+// refineAbove make errors of 3e-6, with sums of 32 of 0.8e-6; sums of 16 take 3 % more
+// time and are no better. What narrower types lose hides it.
 func sumElements(c *Cache) int {
 	if c.DType == F32 {
-		return 16
+		return 32
 	}
 	return c.HeadSize
 }

@@ -183,11 +183,11 @@ func (g *gen) panelSum(n, vecs, half int, integers bool, k [2]reg.GPVirtual, in 
 }
 
 // addSums adds n rows of sums to those at disp from an address. They are stored there
-// instead if done is first.
+// instead if done is at most first.
 func (g *gen) addSums(n, vecs int, to reg.Register, disp int, done operand.Op, first int) {
 	store := g.label("store")
 	g.CMPQ(done, operand.I32(first))
-	g.JEQ(operand.LabelRef(store))
+	g.JLE(operand.LabelRef(store))
 	g.addRows(n, vecs, to, disp)
 	g.Label(store)
 	g.sums(n, vecs, to, disp, false)

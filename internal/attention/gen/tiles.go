@@ -30,7 +30,7 @@ func tileScores(g *gen) {
 // sumElements is how many products of float32 keys are summed up before the sum is
 // added to those before it. For narrower types all products are one sum: their
 // rounding hides its error.
-const sumElements = 16
+const sumElements = 32
 
 // A scoreKernel multiplies n rows with tiles of keys.
 type scoreKernel struct {
@@ -125,8 +125,12 @@ func (g *gen) tileStep(k *scoreKernel) {
 	}
 	g.ADDQ(operand.I32(4*k.line), k.at)
 	if k.d.name == "F32" {
+		last := g.label("last")
+		g.CMPQ(k.at, g.argMem(atCount))
+		g.JGE(operand.LabelRef(last))
 		g.TESTQ(operand.I32(sumElements*k.line-1), k.at)
 		g.JNZ(operand.LabelRef(again))
+		g.Label(last)
 		g.addSums(k.n, 2, g.arg(atOut), 0, k.at, sumElements*k.line)
 		g.CMPQ(k.at, g.argMem(atCount))
 		g.JLT(operand.LabelRef(sum))
