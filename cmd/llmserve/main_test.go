@@ -95,7 +95,7 @@ func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 // After a signal a request that is under way is answered to its end, and no new one
 // is taken.
 func TestASignalLetsRequestsEnd(t *testing.T) {
-	s := serveDemo(t)
+	s := serveDemo(t, "--drain", patience.String())
 	r := s.post(t, "/completions", `{"model": "demo", "prompt": "abc abc", "max_tokens": 300, "stream": true, "ignore_eos": true, "temperature": 0}`)
 	_, err := r.Body.Read(make([]byte, 1))
 	require.NoError(t, err)
@@ -138,7 +138,7 @@ func waitForRequests(t *testing.T, s *server, n int) {
 		r, err := http.Get(strings.TrimSuffix(s.url, "/v1") + "/metrics")
 		require.NoError(t, err)
 		return running.MatchString(text(t, r))
-	}, time.Minute, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 }
 
 func TestWithoutAsynchronousSchedulingTheAnswerIsTheSame(t *testing.T) {
@@ -236,7 +236,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no model", nil, "0 arguments, want MODEL; a model is a folder, a .gguf file, or demo"},
+		{"no model", nil, "want MODEL, got 0 arguments; a model is a folder, a .gguf file, or demo"},
 		{"more memory than there is", []string{"demo", "--kv-cache-gb", "900000"}, "GiB of memory are available"},
 		{"memory that is no number", []string{"demo", "--kv-cache-gb", "nan"}, "it must be above 0"},
 		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,7 +134,11 @@ func (o *options) readKeys() error {
 }
 
 func (o *options) listen() (net.Listener, error) {
-	return net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
+	l, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w; give another --port, or 0 for any free one", err)
+	}
+	return l, err
 }
 
 // partingTime is how long the errors of requests that are cut off may take to be sent.

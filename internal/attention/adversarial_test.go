@@ -54,7 +54,11 @@ func TestOptionsEqualTheReference(t *testing.T) {
 				for _, v := range []Version{V1, V2} {
 					p.batch.Version = v
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					requireNear(t, runner, p, 3*f32Bound) // what a cap of 10 leaves of float32 is 1e-6
+					bound := f32Bound
+					if dtype != F32 {
+						bound = 3 * f32Bound // what a cap of 10 leaves of float32 is 1e-6
+					}
+					requireNear(t, runner, p, bound)
 				}
 			})
 		}
@@ -104,34 +108,6 @@ func TestHardInputsEqualTheReference(t *testing.T) {
 						}
 					}
 					requireNear(t, runner, p, bound)
-				})
-			}
-		}
-	})
-}
-
-// With the largest logit at 30, float32 rounds it by up to 0.95e-6, and does so
-// four times: q·k, its product with the scale, and both for the largest logit that
-// is subtracted. So the bound is wider here, whatever the size of a head.
-func TestFloat32WithTheLargestLogitAt30(t *testing.T) {
-	forEachSet(t, func(t *testing.T, runner *Runner) {
-		for _, size := range []int{32, 40, 80, 128, 256} {
-			for seed := range level.Pick(1, 40) {
-				t.Run(fmt.Sprintf("head of %d, seed %d", size, seed), func(t *testing.T) {
-					r := rand.New(rand.NewPCG(21, uint64(seed)))
-					p := newProblem(r, problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: F32},
-						heads: 4, lens: []int{700, 530, 33}, queries: []int{1, 5, 12},
-						contents: func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 2.3 },
-					})
-					for seq, queries := range []int{1, 5, 12} {
-						for row := range 4 * queries {
-							p.reference(seq, row/4, row%4)
-						}
-					}
-					p.batch.Scale *= float32(30 / p.largestLogit)
-					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					requireNear(t, runner, p, 3*f32Bound)
 				})
 			}
 		}
@@ -203,9 +179,10 @@ func (p *problem) forEachRow(do func(seq, position, head int, out []float32)) {
 // poison sets an element of a key or value of the first KV head.
 func (p *problem) poison(slot int, v float32, element int, value bool) {
 	c := &p.cache
-	data, at := c.Key, c.KeyOffset(slot/16, 0, slot%16, element)
+	block, place := slot/c.BlockSize, slot%c.BlockSize
+	data, at := c.Key, c.KeyOffset(block, 0, place, element)
 	if value {
-		data, at = c.Value, c.ValueOffset(slot/16, 0, slot%16, element)
+		data, at = c.Value, c.ValueOffset(block, 0, place, element)
 	}
 	c.DType.Store(unsafe.Pointer(&data[at]), v)
 }

@@ -76,9 +76,18 @@ var (
 // types in the same way.
 func typesOf(k kernels) []DType {
 	if k == (portable{}) {
-		return []DType{F16, Int8}
+		return []DType{F32, Int8}
 	}
 	return allDTypes
+}
+
+// contentsOf makes contents for a type: beside float32 logits up to 30, so that some are
+// computed in float64.
+func contentsOf(d DType) func(r *rand.Rand) float32 {
+	if d == F32 {
+		return func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 2.3 }
+	}
+	return nil
 }
 
 // testedSets are all instruction sets of this processor, or in make quick the one that the
@@ -176,7 +185,7 @@ func TestNeitherVersionNorCoresNorTheBatchChangeABit(t *testing.T) {
 				r := rand.New(rand.NewPCG(3, 3))
 				p := newProblem(r, problemSpec{
 					shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
-					heads: 6, lens: []int{2100, 3, 700, 1030}, queries: []int{1, 1, 5, 1},
+					heads: 6, lens: []int{2100, 3, 700, 1030}, queries: []int{1, 1, 5, 1}, contents: contentsOf(dtype),
 				})
 				one := newRunner(t, 1)
 				one.kernels = k
@@ -216,7 +225,7 @@ func TestCascadeChangesNoBit(t *testing.T) {
 				r := rand.New(rand.NewPCG(4, 4))
 				p := newProblem(r, problemSpec{
 					shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
-					heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104,
+					heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104, contents: contentsOf(dtype),
 				})
 				runner := newRunner(t, 3)
 				runner.kernels = k
@@ -247,7 +256,7 @@ func TestChunksOfAPromptChangeNoBit(t *testing.T) {
 				const n, heads, size = 560, 4, 32
 				p := newProblem(r, problemSpec{
 					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: dtype},
-					heads: heads, lens: []int{n}, queries: []int{n},
+					heads: heads, lens: []int{n}, queries: []int{n}, contents: contentsOf(dtype),
 				})
 				runner := newRunner(t, 2)
 				runner.kernels = k
@@ -276,7 +285,7 @@ func TestInstructionSetsGiveTheSameBits(t *testing.T) {
 		r := rand.New(rand.NewPCG(6, 6))
 		p := newProblem(r, problemSpec{
 			shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 80, DType: dtype},
-			heads: 14, lens: []int{1300, 33, 600}, queries: []int{1, 20, 2},
+			heads: 14, lens: []int{1300, 33, 600}, queries: []int{1, 20, 2}, contents: contentsOf(dtype),
 		})
 		p.batch.AlibiSlopes = []float32{.5, .4, .3, .2, .1, .05, .02, .5, .4, .3, .2, .1, .05, .02}
 		runner := newRunner(t, 2)

@@ -141,14 +141,14 @@ func (p *plan) split(b *Batch, group, total, workers, most int) {
 			if whole {
 				runs = 1
 			}
-			p.cutHeads(i, max(1, int(int64(it.heads)*int64(share)*int64(runs)/int64(it.cost))))
+			p.cutHeads(i, max(1, it.heads*share*runs/it.cost))
 			it = p.items[i]
 		}
 		if parts < 2 || b.Version == V1 || b.Version == Auto && !large {
 			continue
 		}
 		if !whole || it.heads == 1 && it.cost > 2*share {
-			p.cut(i, group, max(1, int(int64(parts)*int64(share)/int64(max(1, it.cost)))), most)
+			p.cut(i, group, max(1, parts*share/max(1, it.cost)), most)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (p *plan) cut(i, group, step, most int) {
 		run := all
 		run.kind, run.part0, run.part1 = itemRun, at, min(all.part1, at+step)
 		run.first, run.stride = red.first+at-all.part0, parts
-		run.cost = int(int64(all.cost) * int64(run.part1-run.part0) / int64(parts))
+		run.cost = all.cost * (run.part1 - run.part0) / parts
 		if at == all.part0 {
 			p.items[i] = run
 		} else {

@@ -118,8 +118,11 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 	}
 }
 
-// recordSize is the number of floats of a result: m, l and o.
-func recordSize(c *Cache) int { return 2 + padded(c.HeadSize) }
+// recordSize is the number of floats of a result: m, l, and from recordHead on o, which shares no
+// cache line with another.
+func recordSize(c *Cache) int { return recordHead + padded(c.HeadSize) }
+
+const recordHead = 16
 
 // padded is the length of a value in scratch memory: whole chunks.
 func padded(headSize int) int { return (headSize + chunk - 1) / chunk * chunk }

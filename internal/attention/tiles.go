@@ -40,14 +40,14 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 		results[i*record], results[i*record+1] = m, l
 	}
 	if r.half {
-		return r.kernels.halfValues(&w.call, c.DType, w.scores[w.from:], rows, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[2:], record)
+		return r.kernels.halfValues(&w.call, c.DType, w.scores[w.from:], rows, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[recordHead:], record)
 	}
-	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], each, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[2:], record) {
+	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], each, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[recordHead:], record) {
 		return false
 	}
 	if factor != 1 {
 		for i := range rows {
-			o := results[i*record:][2:record]
+			o := results[i*record:][recordHead:record]
 			for j := range o {
 				o[j] *= factor
 			}

@@ -131,13 +131,12 @@ func requireSameBlock(t *testing.T, s *kvstore.Store, a, b int) {
 	t.Helper()
 	shape := s.Config().Shape
 	for layer := range s.Config().Layers {
-		for place := range shape.BlockSize {
-			for h := range shape.NumKVHeads {
-				for j := range shape.HeadSize {
-					x, y := a*shape.BlockSize+place, b*shape.BlockSize+place
-					require.Equal(t, stored(s.Layer(layer), false, x, h, j), stored(s.Layer(layer), false, y, h, j))
-					require.Equal(t, stored(s.Layer(layer), true, x, h, j), stored(s.Layer(layer), true, y, h, j))
-				}
+		c := s.Layer(layer)
+		for i := range shape.BlockSize * shape.NumKVHeads * shape.HeadSize {
+			place, h, j := i/shape.HeadSize/shape.NumKVHeads, i/shape.HeadSize%shape.NumKVHeads, i%shape.HeadSize
+			x, y := a*shape.BlockSize+place, b*shape.BlockSize+place
+			if stored(c, false, x, h, j) != stored(c, false, y, h, j) || stored(c, true, x, h, j) != stored(c, true, y, h, j) {
+				require.Failf(t, "blocks differ", "%d and %d in layer %d, place %d, head %d, element %d", a, b, layer, place, h, j)
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"net/http"
 	"strings"
@@ -15,7 +17,10 @@ import (
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/model"
 	"llmmemory/internal/model/tokenizer"
+	"llmmemory/internal/model/weights"
+	"llmmemory/internal/parallel"
 )
 
 // spaced is a tokenizer in the way of SentencePiece: it puts a space before a text, cuts it into bytes, and has a token
@@ -122,12 +127,12 @@ func TestABodyThatIsCodedIsRefusedByName(t *testing.T) {
 
 // A client that closes its side after its request gets no empty answer with status 200.
 func TestAClientThatClosesItsSideIsTold(t *testing.T) {
-	s := start(t, nil)
+	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxModelLen, c.KVCacheBytes = 4096, 64<<20 })
 	for _, more := range []string{"", `, "use_beam_search": true`} {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		require.NoError(t, err)
 		defer c.Close()
-		body := `{"model": "demo", "prompt": "ab ab", "max_tokens": 900, "ignore_eos": true` + more + `}`
+		body := `{"model": "demo", "prompt": "ab ab", "max_tokens": 4000, "ignore_eos": true` + more + `}`
 		_, err = fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		require.NoError(t, err)
 		require.NoError(t, c.(*net.TCPConn).CloseWrite())
@@ -136,4 +141,59 @@ func TestAClientThatClosesItsSideIsTold(t *testing.T) {
 		require.Equal(t, 499, r.StatusCode)
 		require.NoError(t, r.Body.Close())
 	}
+}
+
+// A model whose weights are damaged gives logits that are not numbers, which JSON cannot hold.
+func TestLogprobsThatAreNoNumbersAreAnError(t *testing.T) {
+	s := start(t, func(_ *openai.Config, c *engine.Config) {
+		pool, err := parallel.New(1)
+		require.NoError(t, err)
+		t.Cleanup(pool.Close)
+		c.Pool, c.Model = pool, damaged(t, pool)
+	})
+	const fields = `"prompt": [1, 2], "max_tokens": 2, "logprobs": 1, "stream": `
+	r, e := s.send(t, "POST", "/v1/completions", "application/json", `{"model": "demo", `+fields+`false}`)
+	require.Equal(t, 500, r.StatusCode)
+	require.Contains(t, e["message"], "not numbers")
+	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader(`{"model": "demo", `+fields+`true}`))
+	require.NoError(t, err)
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `data: {"error":{"message":"The model's logits are not numbers`)
+	require.NotContains(t, string(text), "[DONE]")
+}
+
+// damaged is a GPT-2 of one layer, of which one weight of the last norm is NaN.
+func damaged(t *testing.T, pool *parallel.Pool) *model.Model {
+	const hidden, vocabulary, longest = 8, 256, 1024
+	var tensors []*weights.Tensor
+	add := func(name string, rows, cols int) {
+		values := make([]float32, rows*cols)
+		if name == "ln_f.bias" {
+			values[0] = float32(math.NaN())
+		}
+		tensors = append(tensors, weights.FromFloats(name, rows, cols, values))
+	}
+	add("wte.weight", vocabulary, hidden)
+	add("wpe.weight", longest, hidden)
+	for _, norm := range []string{"h.0.ln_1", "h.0.ln_2", "ln_f"} {
+		add(norm+".weight", 1, hidden)
+		add(norm+".bias", 1, hidden)
+	}
+	for _, m := range []struct {
+		name    string
+		in, out int
+	}{{"attn.c_attn", hidden, 3 * hidden}, {"attn.c_proj", hidden, hidden}, {"mlp.c_fc", hidden, hidden}, {"mlp.c_proj", hidden, hidden}} {
+		add("h.0."+m.name+".weight", m.in, m.out)
+		add("h.0."+m.name+".bias", 1, m.out)
+	}
+	m, err := model.Build(model.Config{
+		Family: "gpt2", VocabSize: vocabulary, HiddenSize: hidden, NumLayers: 1, NumHeads: 1, NumKVHeads: 1, HeadDim: hidden,
+		IntermediateSize: hidden, MaxModelLen: longest, Norm: model.LayerNorm, NormEps: 1e-5, Activation: model.GELU,
+		TieEmbeddings: true, QKVBias: true, OutBias: true, MLPBias: true,
+	}, weights.Collect(tensors...), pool, model.Part{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m
 }

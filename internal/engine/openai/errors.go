@@ -78,10 +78,18 @@ func writeError(w http.ResponseWriter, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		writeError(w, errNoNumber)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	_, _ = w.Write(append(data, '\n')) // the client may be gone
 }
+
+// errNoNumber is for log probabilities that JSON cannot hold; all else of an answer it can.
+var errNoNumber = failure(http.StatusInternalServerError, "server_error", "", "The model's logits are not numbers; its weights may be damaged.")
 
 // isJSON refuses a body whose headers say that it is compressed, or something else than JSON. Without a
 // Content-Type it is taken for JSON.

@@ -58,7 +58,7 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 	}{
 		"memory":       {"0.1s/token", scenario.Scenario{Server: sim.Server{NumGPUBlocks: 200}}, "twice the KV memory", "limited by KV memory: twice the KV memory gives +"},
 		"sequences":    {"0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxNumSeqs: 4}}, "twice --max-seqs", "limited by sequences at once"},
-		"token budget": {"1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxNumBatchedTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
+		"token budget": {"1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca", Server: sim.Server{MaxNumBatchedTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
 		"slow GPU":     {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Server: sim.Server{NumGPUBlocks: 20000}}, "twice the GPU's memory bandwidth", "limited by iteration time, not by memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
