@@ -56,7 +56,7 @@ SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map
 # its symbol table, by which Valgrind's suppressions name a function.
 CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
 CACHE_BUILD := $(BUILD) -tags valgrind
-CACHE_VERSION := 2.0.0
+CACHE_VERSION := 2.1.0
 CACHE_SONAME := libllm_cache.so.2
 CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
 CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \

@@ -205,13 +205,61 @@ func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []
 			return nil, err
 		}
 	}
+	s.avoidBlocks(c)
+	return t, s.apart()
+}
+
+// avoidBlocks notes that the blocks of a cache are written.
+func (s *spans) avoidBlocks(c *attention.Cache) {
 	for _, part := range [...]struct {
 		name string
 		data []byte
 	}{{"key", c.Key}, {"value", c.Value}, {"key_scales", c.KeyScales}, {"value_scales", c.ValueScales}} {
 		s.avoid(part.name, part.data)
 	}
-	return t, s.apart()
+}
+
+//export llm_attention_copy
+func llm_attention_copy(to, from *C.llm_attention_cache_in, pairs *C.llm_kvstore_pair_in, n C.int64_t, threads C.int32_t) C.int {
+	return compute(threads, func(m *computer) error {
+		var s spans
+		list, err := pairsOf(&s, (*C.llm_kvstore_pair)(pairs), n, nil)
+		if err != nil {
+			return err
+		}
+		dst, src, err := cachesOf(&s, to, from)
+		if err != nil {
+			return err
+		}
+		return m.copier.Copy(&dst, &src, list)
+	})
+}
+
+//export llm_attention_convert
+func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
+	return status(guarded(func() error {
+		var s spans
+		dst, src, err := cachesOf(&s, to, from)
+		if err != nil {
+			return err
+		}
+		return attention.Convert(&dst, &src)
+	}))
+}
+
+// cachesOf is a cache that is written and one that is read. What else the call reads has been noted.
+func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
+	if dst, err = cacheOf(s, (*C.llm_attention_cache)(to)); err != nil {
+		return dst, src, err
+	}
+	if err := dst.CheckApart(); err != nil {
+		return dst, src, err
+	}
+	if src, err = cacheOf(s, (*C.llm_attention_cache)(from)); err != nil {
+		return dst, src, err
+	}
+	s.avoidBlocks(&dst)
+	return dst, src, s.apart()
 }
 
 func rotationOf(s *spans, p *C.llm_rotation, tokens int) (*kvstore.Rotation, error) {

@@ -19,6 +19,7 @@ type computer struct {
 	mu     sync.Mutex // held by every call that uses it without a store
 	runner *attention.Runner
 	writer *kvstore.Writer
+	copier *kvstore.Copier
 	pool   *parallel.Pool
 }
 
@@ -73,7 +74,7 @@ func newComputer(threads int) (*computer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &computer{runner: attention.NewRunner(pool), writer: kvstore.NewWriter(pool), pool: pool}, nil
+	return &computer{runner: attention.NewRunner(pool), writer: kvstore.NewWriter(pool), copier: kvstore.NewCopier(pool), pool: pool}, nil
 }
 
 // threadCount is how many threads C asks for: 0 means one for each processor.

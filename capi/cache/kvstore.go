@@ -253,13 +253,21 @@ func llm_kvstore_swap_in(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int6
 
 func (k *store) move(p *C.llm_kvstore_pair, n C.int64_t, do func([]kvstore.Pair) error) error {
 	var s spans
-	list := slice(&s, "pairs", p, n)
-	if err := s.apart(); err != nil {
+	var err error
+	if k.pairs, err = pairsOf(&s, p, n, k.pairs[:0]); err != nil {
 		return err
 	}
-	k.pairs = k.pairs[:0]
-	for _, c := range list {
-		k.pairs = append(k.pairs, kvstore.Pair{Src: int32(c.src), Dst: int32(c.dst)})
-	}
 	return do(k.pairs)
+}
+
+// pairsOf appends C's pairs to a list.
+func pairsOf(s *spans, p *C.llm_kvstore_pair, n C.int64_t, list []kvstore.Pair) ([]kvstore.Pair, error) {
+	pairs := slice(s, "pairs", p, n)
+	if err := s.apart(); err != nil {
+		return list, err
+	}
+	for _, c := range pairs {
+		list = append(list, kvstore.Pair{Src: int32(c.src), Dst: int32(c.dst)})
+	}
+	return list, nil
 }

@@ -11,6 +11,9 @@
  *        llm_attention_write(&cache, &keys, &values, slots, n, NULL, threads);
  *        llm_attention_forward(&cache, &batch, threads);
  *
+ *    llm_attention_copy makes the copies of a step and swaps blocks; llm_attention_convert
+ *    turns blocks of one layout into those of another.
+ *
  * 2. With a store, which owns the memory of all layers and keeps the block tables
  *    of requests. A step is then:
  *
@@ -141,6 +144,27 @@ typedef struct llm_rotation {
 int llm_attention_write(const llm_attention_cache *cache, const llm_tensor *keys, const llm_tensor *values,
                         const int64_t *slots, int64_t n, const llm_rotation *rotation, int32_t threads);
 
+/* A block to be copied, and the block that becomes its copy. */
+typedef struct llm_kvstore_pair {
+    int32_t src, dst;
+} llm_kvstore_pair;
+
+/*
+ * Copies blocks, pair after pair: a later pair sees what an earlier one has written. `to` and `from` describe the
+ * same memory in the same way (vLLM's copy_blocks), or memory that lies apart, with strides and numbers of
+ * blocks of its own (swap_blocks): dtype, layout, block_size, kv_heads, head_size and scales must be equal. Copy
+ * the blocks of every layer. Since version 2.1 of the library.
+ */
+int llm_attention_copy(const llm_attention_cache *to, const llm_attention_cache *from, const llm_kvstore_pair *pairs,
+                       int64_t n, int32_t threads);
+
+/*
+ * Copies all blocks of `from` to the same blocks of `to`, which has another dtype, layout, scales or strides; block_size,
+ * kv_heads and head_size must be equal. Numbers are rounded to nearest; LLM_INT8 can be converted only to LLM_INT8. The
+ * memory must lie apart. It runs on one thread. Since version 2.1 of the library.
+ */
+int llm_attention_convert(const llm_attention_cache *to, const llm_attention_cache *from);
+
 /* What changes the logits. NULL means none of it, and a scale of 1/sqrt(head size). */
 typedef struct llm_attention_options {
     uint32_t size;
@@ -232,10 +256,6 @@ int llm_kvstore_write(llm_kvstore store, int32_t layer, const llm_tensor *keys, 
 /* Computes attention of the step's tokens in a layer, in the order of its rows. queries and outputs may be the same struct. */
 int llm_kvstore_attend(llm_kvstore store, int32_t layer, int32_t heads, const llm_tensor *queries,
                        const llm_tensor *outputs, const llm_attention_options *options);
-
-typedef struct llm_kvstore_pair {
-    int32_t src, dst;
-} llm_kvstore_pair;
 
 /*
  * Copies blocks in all layers, pair after pair: on the device; from src of the device to dst of the host;

@@ -56,7 +56,7 @@ func (q *sequence) take(id int32) (text string, finish Finish) {
 	if !e.config.Tokenizer.Special(id) {
 		piece = e.config.Tokenizer.Text(id)
 	}
-	text, stopped := q.text.add(piece, n >= r.MinTokens)
+	text, stopped := q.text.add(piece, n > r.MinTokens) // as vLLM's detokenizer
 	switch {
 	case stopped:
 		return text, FinishStop

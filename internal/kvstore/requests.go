@@ -67,7 +67,7 @@ func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends
 	}
 	q.checked = q.checked[:0]
 	clear(q.seen)
-	at := int64(0)
+	at, tokens := int64(0), 0
 	for i := range rows {
 		q.seen[rows[i].ID] = struct{}{}
 		if len(q.seen) <= i {
@@ -76,6 +76,9 @@ func (q *Requests) Check(gone []uint64, rows []Row, blocks []int32, starts, ends
 		tables, err := q.tablesBefore(&rows[i], gone)
 		if err != nil {
 			return err
+		}
+		if tokens += rows[i].Tokens; tokens > math.MaxInt32 {
+			return fmt.Errorf("%w: the step has more than %d tokens to compute", attention.ErrArgument, math.MaxInt32)
 		}
 		q.checked = append(q.checked, tables)
 		for g := range q.groups {

@@ -77,6 +77,45 @@ func TestAStepThatCannotBeginChangesNothing(t *testing.T) {
 	}
 }
 
+// Ensure that lengths and starts of queries that do not fit into an int32 are refused.
+func TestAStepOfTooManyTokensIsRefused(t *testing.T) {
+	const half = 1 << 30
+	for _, tc := range []struct {
+		name    string
+		rows    []Row
+		wantErr bool
+	}{
+		{"as many as fit", []Row{{ID: 1, Fresh: true, Computed: half - 1, Tokens: half}}, false},
+		{"computed and new ones are one too many", []Row{{ID: 1, Fresh: true, Computed: half, Tokens: half}}, true},
+		{"new ones alone are too many", []Row{{ID: 1, Fresh: true, Tokens: 1 << 40}}, true},
+		{"the sum of both overflows", []Row{{ID: 1, Fresh: true, Computed: math.MaxInt, Tokens: math.MaxInt}}, true},
+		{"as many as fit in two rows", []Row{{ID: 1, Fresh: true, Tokens: half}, {ID: 2, Fresh: true, Tokens: half - 1}}, false},
+		{"two rows have one too many", []Row{{ID: 1, Fresh: true, Tokens: half}, {ID: 2, Fresh: true, Tokens: half}}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			const entries = 1 << 15
+			q := NewRequests(1, 1<<16, 1)
+			var blocks []int32
+			var starts, ends []int64
+			for range tc.rows {
+				blocks = append(blocks, make([]int32, entries)...)
+				starts, ends = append(starts, 0), append(ends, int64(len(blocks)))
+			}
+			err := q.Check(nil, tc.rows, blocks, starts, ends)
+			if tc.wantErr {
+				require.ErrorIs(t, err, attention.ErrArgument)
+				return
+			}
+			require.NoError(t, err)
+			q.Begin(tc.rows, blocks, starts, ends)
+			for i := range tc.rows {
+				require.Less(t, q.Starts[i], q.Starts[i+1])
+				require.Positive(t, q.Lens[i])
+			}
+		})
+	}
+}
+
 // Ensure that a request can lose its blocks and get others in the same step.
 func TestARequestIsDroppedAndComesBackInOneStep(t *testing.T) {
 	q := NewRequests(1, 4, 10)

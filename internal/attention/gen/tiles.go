@@ -184,36 +184,6 @@ func (g *gen) tileElements(k *scoreKernel, j int, q *rows) {
 	}
 }
 
-// checkNaN keeps the largest magnitudes of n bytes in register nan.
-func (g *gen) checkNaN(m operand.Mem, n, nan, magnitude, spare int) {
-	for at := 0; at < n; at += g.bytes() {
-		m := m
-		m.Disp += at
-		if g.wide() {
-			g.VPANDD(m, g.regs[magnitude], g.regs[spare])
-		} else {
-			g.VPAND(m, g.regs[magnitude], g.regs[spare])
-		}
-		g.VPMAXUB(g.regs[spare], g.regs[nan], g.regs[nan])
-	}
-}
-
-// foundNaNWide is foundNaN for a whole register.
-func (g *gen) foundNaNWide(nan, magnitude int) {
-	if !g.wide() {
-		g.foundNaN(nan, magnitude)
-		return
-	}
-	bits := g.GP64()
-	g.VPCMPEQB(g.regs[magnitude], g.regs[nan], reg.K1)
-	g.KMOVQ(reg.K1, bits)
-	hit := g.GP32()
-	g.XORL(hit, hit)
-	g.TESTQ(bits, bits)
-	g.SETNE(hit.As8L())
-	g.MOVL(hit, g.argMem(atFlag))
-}
-
 // tileValues are the kernels that sum p·v over values where they lie.
 func tileValues(g *gen) {
 	for _, d := range dtypes {

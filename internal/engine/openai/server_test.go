@@ -290,6 +290,7 @@ func TestAFullQueueIsSaid(t *testing.T) {
 		if err := stream.Err(); err != nil {
 			require.ErrorAs(t, err, &apiError)
 			require.Equal(t, 429, apiError.StatusCode)
+			require.Equal(t, "1", apiError.Response.Header.Get("Retry-After"))
 			refused++
 		}
 	}

@@ -338,6 +338,27 @@ func TestTokenizersThatCannotBeUsedAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, ErrFormat)
 }
 
+// What tokenizer.json says beside the vocabulary is done.
+func TestSettingsOfATokenizerAreFollowed(t *testing.T) {
+	const letters = `"a": 0, "b": 1, "ab": 2, "▁": 3, "▁a": 4, "é": 5, "<x>": 6`
+	for _, test := range []struct {
+		name, settings, text string
+		want                 []int32
+	}{
+		{"merges", `"model": {"vocab": {%s}, "merges": []}`, "ab", []int32{0, 1}},
+		{"ignore_merges", `"model": {"vocab": {%s}, "merges": [], "ignore_merges": true}`, "ab", []int32{2}},
+		{"NFC", `"normalizer": {"type": "NFC"}, "model": {"vocab": {%s}}`, "e\u0301", []int32{5}},
+		{"a space before each part", `"pre_tokenizer": {"type": "Metaspace", "split": false}, "added_tokens": [{"id": 6, "content": "<x>"}], "model": {"vocab": {%s}}`, "b<x>b", []int32{3, 1, 6, 3, 1}},
+		{"a space before the first part", `"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "first", "split": false}, "added_tokens": [{"id": 6, "content": "<x>"}], "model": {"vocab": {%s}}`, "b<x>b", []int32{3, 1, 6, 1}},
+		{"no space", `"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "never", "split": false}, "model": {"vocab": {%s}}`, "b", []int32{1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tok := parsed(t, []byte("{"+fmt.Sprintf(test.settings, letters)+"}"))
+			require.Equal(t, test.want, tok.Encode(test.text, true))
+		})
+	}
+}
+
 // A long text without a place to cut is no reason to stop.
 func TestLongWordsTakeTimeInProportion(t *testing.T) {
 	tok := parsed(t, llamaJSON(t))
