@@ -175,7 +175,7 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 	position += query
 	kvHead := head / (b.NumHeads / c.NumKVHeads)
 	q := p.query[((first+query)*b.NumHeads+head)*c.HeadSize:][:c.HeadSize]
-	keyFactor, valueFactor := c.factors()
+	keyFactor, valueFactor := c.Factors()
 	from := 0
 	p.products = 0
 	if b.SlidingWindow > 0 {

@@ -15,8 +15,8 @@ have [heads, head size] numbers for each token of the step, in the order of its 
 "e" float16; "H" is the bits of bfloat16 numbers. llm_attention.h, beside the library, is the full
 reference, and has the same names. Calls raise the same errors as those of llm_cache.
 
-The module does not have llm_attention_write and llm_attention_forward (attention over the caller's own
-memory), nor llm_kvstore_layer. Store.write does not rotate keys.
+The module has the store only: none of the calls over the caller's own memory (llm_attention_describe,
+_write, _copy, _convert, _forward), nor llm_kvstore_layer. Store.write does not rotate keys.
 """
 
 from __future__ import annotations
