@@ -253,6 +253,17 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	return out, size
 }
 
+// eachRow visits the rows of the batch and their outputs.
+func (p *problem) eachRow(visit func(seq, query, head int, out []float32)) {
+	b, size := &p.batch, p.cache.HeadSize
+	for seq := range b.seqs() {
+		first, n, _ := b.queries(seq)
+		for row := range n * b.NumHeads {
+			visit(seq, row/b.NumHeads, row%b.NumHeads, p.out[(first*b.NumHeads+row)*size:][:size])
+		}
+	}
+}
+
 // sparseSees is the condition in vLLM's kernel, in the same form.
 func sparseSees(s *BlockSparse, heads, kvHeads, head, position, token int) bool {
 	var offset int
