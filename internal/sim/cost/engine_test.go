@@ -96,9 +96,14 @@ func fitEngines(t *testing.T) {
 			f = engineFile{Name: g.engine, Source: "fitted by this package's tests (-update) to one half of published/points.json, which names the sources; see README.md", Releases: map[string]map[string]Engine{}}
 			files[g.engine] = f
 		}
-		for pair, e := range g.fit(t, allConstants) {
+		fitted := g.fit(t, allConstants)
+		for _, pair := range fitted.pairs {
 			if f.Releases[pair.release] == nil {
 				f.Releases[pair.release] = map[string]Engine{}
+			}
+			e := fitted.of(pair)
+			if !hasSharedKernel(g.engine, pair.release) {
+				e.SharedGroup, e.SharedReread = 0, 0
 			}
 			f.Releases[pair.release][pair.gpu] = e
 		}
