@@ -79,7 +79,7 @@ func startOf(points []Published) Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
 	e.Layer, e.PromptLayer, e.Seq, e.Base, e.Reread, e.AllReduce = 0.02, 0.02, 0.005, 0.2, 0.1, 20
-	e.HalfTokens, e.Rounded = 64, true
+	e.HalfTokens, e.Rounded = 64, 1
 	if points[0].Engine == "tensorrt-llm" {
 		e.Attention = 0.9
 		e.SharedGroup, e.SharedReread = 8, 0.1
@@ -104,9 +104,9 @@ func load(p Published) string {
 	return fmt.Sprint(p.Model, p.DType, p.Metric, p.Prompt, p.Batch)
 }
 
-// Ensure that each constant that is fitted makes the errors smaller of points that are left
-// out of the fitted halves, one at a time and a load at a time, and that one that is not
-// fitted does not. README.md has these errors; the other halves have no part in them.
+// Ensure that no other form has clearly smaller errors of points that are left out of the fitted
+// halves, one at a time and a load at a time. README.md has these errors; the other halves
+// have no part in them.
 func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 	if !level.Long() {
 		t.Skip("fits all engines once for each point, load and form; set LLM_TEST_LONG=1")
@@ -124,7 +124,7 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 		{"as it is", "FreedomIntelligence/", allConstants},
 		{"without per_served_seq_ms", "FreedomIntelligence/", func(e *Engine) { e.ServedSeq = 0 }},
 		{"without workers_layer_ms", "FreedomIntelligence/", func(e *Engine) { e.WorkersLayer = 0 }},
-		{"without rounded", "FreedomIntelligence/", func(e *Engine) { e.Rounded = false }},
+		{"without rounded", "FreedomIntelligence/", func(e *Engine) { e.Rounded = 0 }},
 		{"with half_tokens", "FreedomIntelligence/", func(e *Engine) { e.HalfTokens = 64 }},
 		{"without per_layer_ms", "FreedomIntelligence/", func(e *Engine) { e.Base, e.Layer = 2, 0 }},
 		{"without graph_context", "FreedomIntelligence/", func(e *Engine) { e.GraphContext = 0 }},
@@ -132,10 +132,16 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 		{"without prompt_base_ms", "FreedomIntelligence/", func(e *Engine) { e.PromptBase = 0 }},
 		{"without per_seq_ms", "FreedomIntelligence/", func(e *Engine) { e.Seq = 0 }},
 	}
+	least := map[string]float64{}
 	for _, f := range forms {
 		points := slices.DeleteFunc(fittedHalves(), func(p Published) bool { return !strings.HasPrefix(p.Source, f.publisher) })
 		fitted := fitGroup{engine: points[0].Engine, points: points}.fit(t, f.change)
-		t.Logf("%s %s: one left out %.3f, a load %.3f", f.publisher, f.name, fitted.leftOut(point), fitted.leftOut(load))
+		one, many := fitted.leftOut(point), fitted.leftOut(load)
+		t.Logf("%s %s: one left out %.3f, a load %.3f", f.publisher, f.name, one, many)
+		if _, ok := least[f.publisher]; !ok {
+			least[f.publisher] = one + many
+		}
+		require.Greater(t, one+many, least[f.publisher]-0.01, f.publisher+f.name)
 	}
 }
 

@@ -38,8 +38,8 @@ type Model struct {
 	experts                    experts // of a mixture: besides weights and token
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
 	swapBlock, swapEach        float64
-	received                   bool // prompts take no time
-	rounded                    bool // see larger
+	received                   bool    // prompts take no time
+	rounded                    float64 // see larger
 	copyBlock                  float64
 }
 
@@ -58,9 +58,9 @@ func (m *Model) Seconds(w Work) float64 {
 	// A prompt that is completed counts as one token too many here.
 	tokens := seqs + prompt
 	gpu := m.context*float64(w.Context) + m.prompt*prompt + m.reduce + m.state*tokens
-	read, compute := m.weights, m.token*tokens+m.logits*seqs
-	if m.halfTokens > 0 && tokens > 0 {
-		compute *= 1 + m.halfTokens/tokens
+	read, compute := m.weights, m.token*(tokens+m.halfTokens)
+	if w.Seqs > 0 { // logits are made of the tokens that are generated
+		compute += m.logits * (seqs + m.halfTokens)
 	}
 	if m.experts.all > 0 {
 		expertRead, expertCompute := m.experts.seconds(tokens)
@@ -78,16 +78,16 @@ func (m *Model) Seconds(w Work) float64 {
 }
 
 // larger is how long two things take that are done at the same time: as long as the longer
-// one. Rounded, it is up to 19 % more, where they are equally long: then neither reaches its
-// peak (the fourth root of the sum of their fourth powers).
+// one. Rounded by 1 it is the fourth root of the sum of their fourth powers, at most 19 % more,
+// where they are equally long: then neither reaches its peak.
 func (m *Model) larger(a, b float64) float64 {
 	more, less := max(a, b), min(a, b)
-	if !m.rounded || more == 0 {
+	if m.rounded == 0 || more == 0 {
 		return more
 	}
 	part := less / more
 	part *= part
-	return more * math.Sqrt(math.Sqrt(1+part*part))
+	return more * (1 + m.rounded*(math.Sqrt(math.Sqrt(1+part*part))-1))
 }
 
 // Received is the model of a server whose prompts come from another one, as keys and

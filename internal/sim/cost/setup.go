@@ -51,7 +51,7 @@ type Engine struct {
 	GraphContext    float64 `json:"graph_context"`     // decodes of more tokens a sequence have no CUDA graphs either; 0: all have
 	Seq             float64 `json:"per_seq_ms"`        // scheduling, sampling, decoding of text
 	ServedSeq       float64 `json:"per_served_seq_ms"` // more of it in a server, which gives out each token by itself
-	Rounded         bool    `json:"rounded"`           // where two limits are close, neither is reached
+	Rounded         float64 `json:"rounded"`           // 0: two things done at once take as long as the longer one; 1: up to 19 % more, see Model.larger
 	Copy            float64 `json:"per_copy_us"`       // of one copy between GPU and CPU
 }
 
@@ -167,6 +167,7 @@ func (e Engine) check() error {
 		{"graph_context", e.GraphContext, 0, 1e9},
 		{"per_seq_ms", e.Seq, 0, 1e9},
 		{"per_served_seq_ms", e.ServedSeq, 0, 1e9},
+		{"rounded", e.Rounded, 0, 1},
 		{"per_copy_us", e.Copy, 0, 1e9},
 	} {
 		if err := within(f.name, f.value, f.least, f.most); err != nil {

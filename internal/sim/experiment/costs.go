@@ -70,12 +70,8 @@ func (b *bench) costsOf(engine string) error {
 
 // costMedian is a row for a release on a GPU.
 func (b *bench) costMedian(f cost.Fitted, points int) {
-	kind, tolerance, ok := chart.Predicted, "at most 15 %", f.HeldOut.Median <= typicalError
-	if !ok {
-		kind, tolerance, ok = chart.KnownMiss, "at most 25 %: see its points", f.HeldOut.Median <= 0.25
-	}
-	b.check(kind, fmt.Sprintf("%s on %s, median error of what was held out", f.Name, f.GPU), "0 %",
-		fmt.Sprintf("%.1f %% of %d points", 100*f.HeldOut.Median, points), "", tolerance, ok)
+	b.check(chart.Predicted, fmt.Sprintf("%s on %s, median error of what was held out", f.Name, f.GPU), "0 %",
+		fmt.Sprintf("%.1f %% of %d points", 100*f.HeldOut.Median, points), "", "at most 15 %", f.HeldOut.Median <= typicalError)
 }
 
 // published is one point of the table.
@@ -110,20 +106,16 @@ func missCause(p cost.Published) (cause string, most float64) {
 	switch {
 	case p.Engine == "tensorrt-llm" && p.Model == "falcon-180b":
 		return "Falcon 180B was built with GEMM plugins, the others without", 0.46
-	case p.Engine == "tensorrt-llm" && p.Batch == 1024:
-		return "the largest batch of the smallest model, H200", 0.4
 	case p.Engine == "tensorrt-llm":
-		return "attention over 2,048 to 4,096 tokens in fp8 is too slow; what the kernel for groups reads again is known of few points", 0.55
+		return "attention over 2,048 to 4,096 tokens of Llama 2 70B in fp8 is too slow, of which few points are known", 0.55
 	case short && p.Prompt > 20000:
-		return "28,634 tokens of a sequence that is alone: neither the prompt's nor the decode's kernel is the one of short ones", 0.6
+		return "28,634 tokens of a sequence that is alone: neither the prompt's nor the decode's kernel is the one of short ones", 0.54
 	case p.GPU == "h200-141gb" && p.Model == "llama-3-70b":
-		return "this GPU's host is one of the slowest for a single small model, and per_layer_ms takes that for the layers", 1.05
-	case short && p.Model == "qwen2.5-0.5b":
-		return "a first token of the smallest model waits for the host; the publication names the processor, not its load", 0.85
-	case p.Model == "mixtral-8x7b" || p.GPU == "h200-141gb":
-		return "a single short sequence waits for the host; the publication names the processor, not its load", 0.45
-	case p.Model == "qwen2.5-0.5b":
-		return "32 clients of the smallest model wait for the host; the publication names the processor, not its load", 0.4
+		return "this GPU's host gets slower within a run; the publication names the processor, not its load", 0.51
+	case p.GPU == "h20-141gb" && p.Model == "qwen2.5-0.5b":
+		return "the smallest model waits for the host; the publication names the processor, not its load", 0.61
+	case p.GPU == "rtx-4090" && p.Workers > 1:
+		return "all-reduces without NVLink: the same constants are fitted to 4 and 8 GPUs", 0.39
 	}
 	return "", 0
 }

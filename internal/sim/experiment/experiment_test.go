@@ -24,7 +24,7 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	for _, c := range report.Checks {
 		require.True(t, c.OK, "%+v", c)
 	}
-	require.Equal(t, level.Pick(375, 429), len(report.Checks))
+	require.Equal(t, level.Pick(394, 448), len(report.Checks))
 	require.Equal(t, level.Pick(8, 21), len(report.Figures))
 	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
 }
