@@ -29,7 +29,7 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 		return err
 	}
 	if in.blocks < 1 || in.reserved != 0 {
-		return fail(C.LLM_CACHE_E_RANGE, "%d blocks, reserved is %d", in.blocks, in.reserved)
+		return fail(C.LLM_CACHE_E_RANGE, "blocks is %d, reserved is %d: want at least 1, and 0", in.blocks, in.reserved)
 	}
 	if err := attention.CheckScales(float32(in.key_scale), float32(in.value_scale)); err != nil {
 		return err
@@ -50,7 +50,7 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 		return err
 	}
 	if int64(bytes) < need {
-		return fail(C.LLM_CACHE_E_RANGE, "%d blocks take %d bytes: there are %d", in.blocks, need, bytes)
+		return fail(C.LLM_CACHE_E_RANGE, "%d blocks take %d bytes, but memory has %d", in.blocks, need, bytes)
 	}
 	c, err := attention.NewCache(shape, unsafe.Slice((*byte)(memory), need))
 	if err != nil {
@@ -60,7 +60,7 @@ func describe(cache *C.llm_attention_cache, memory unsafe.Pointer, bytes C.int64
 	return nil
 }
 
-// shapeOf is a shape that was checked.
+// shapeOf makes a shape, and checks it.
 func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.Shape, error) {
 	if dtype < 0 || dtype > C.LLM_INT8 || layout < 0 || layout > C.LLM_LAYOUT_FLASH {
 		return attention.Shape{}, fail(C.LLM_CACHE_E_RANGE, "dtype is %d, layout %d; want at most LLM_INT8 (%d) and LLM_LAYOUT_FLASH (%d)",
@@ -73,7 +73,7 @@ func shapeOf(dtype, layout, blockSize, kvHeads, headSize C.int32_t) (attention.S
 	return s, s.Check()
 }
 
-// fillIn writes pointers, bytes and strides of a cache for C.
+// fillIn writes the number of blocks, pointers, bytes and strides of a cache for C.
 func fillIn(out *C.llm_attention_cache, c *attention.Cache) {
 	out.blocks, out.block_stride, out.head_stride = C.int32_t(c.NumBlocks), C.int64_t(c.BlockStride), C.int64_t(c.HeadStride)
 	out.scale_block_stride, out.scale_head_stride = C.int64_t(c.ScaleBlockStride), C.int64_t(c.ScaleHeadStride)
@@ -87,14 +87,14 @@ func address(data []byte) (unsafe.Pointer, C.int64_t) {
 	return unsafe.Pointer(unsafe.SliceData(data)), C.int64_t(len(data))
 }
 
-// cacheOf is C's description of blocks.
+// cacheOf is the cache that C describes.
 func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) {
 	var in C.llm_attention_cache
 	if err := sized(s, "cache", p, C.sizeof_llm_attention_cache, &in); err != nil {
 		return c, err
 	}
 	if in.reserved != 0 {
-		return c, fail(C.LLM_CACHE_E_RANGE, "reserved is %d", in.reserved)
+		return c, fail(C.LLM_CACHE_E_RANGE, "reserved of cache is %d: want 0", in.reserved)
 	}
 	if c.Shape, err = shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size); err != nil {
 		return c, err
@@ -102,7 +102,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	c.NumBlocks, c.BlockStride, c.HeadStride = int(in.blocks), int(in.block_stride), int(in.head_stride)
 	c.ScaleBlockStride, c.ScaleHeadStride = int(in.scale_block_stride), int(in.scale_head_stride)
 	c.KeyScale, c.ValueScale = float32(in.key_scale), float32(in.value_scale)
-	// These may share memory, so each is noted for itself.
+	// These may alternate in the same memory, so each has its own spans.
 	parts := [...]struct {
 		name  string
 		at    unsafe.Pointer
@@ -133,7 +133,7 @@ func cacheOf(s *spans, p *C.llm_attention_cache) (c attention.Cache, err error) 
 	return c, c.CheckStrides()
 }
 
-// tensorOf is C's rows of elements.
+// tensorOf is C's tensor with rows of width elements, and how many rows it has.
 func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Tensor, rows int, err error) {
 	if slice(s, what, p, 1); s.err != nil {
 		return t, 0, s.err
@@ -143,7 +143,7 @@ func tensorOf(s *spans, what string, p *C.llm_tensor, width int) (t attention.Te
 	case p.dtype < 0 || p.dtype > C.LLM_BF16:
 		return t, 0, fail(C.LLM_CACHE_E_RANGE, "the dtype of %s is %d; it must be LLM_F32 (0), LLM_F16 (1) or LLM_BF16 (2)", what, p.dtype)
 	case p.reserved != 0:
-		return t, 0, fail(C.LLM_CACHE_E_RANGE, "reserved of %s is %d", what, p.reserved)
+		return t, 0, fail(C.LLM_CACHE_E_RANGE, "reserved of %s is %d: want 0", what, p.reserved)
 	case p.rows < 0 || p.rows > mostEntries || p.stride < 0 || p.stride > mostEntries || p.rows > 0 && p.stride > (1<<50)/p.rows:
 		return t, 0, fail(C.LLM_CACHE_E_RANGE, "%s has %d rows, %d elements apart", what, p.rows, p.stride)
 	case p.rows == 0:
@@ -181,7 +181,7 @@ func llm_attention_write(cache *C.llm_attention_cache_in, keys, values *C.llm_te
 	})
 }
 
-// tokensOf is what C wants to be written.
+// tokensOf is the keys and values that C wants to write.
 func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []int64, rotation *C.llm_rotation) (*kvstore.Tokens, error) {
 	width := c.NumKVHeads * c.HeadSize
 	t := &kvstore.Tokens{Slots: slots}
@@ -205,13 +205,61 @@ func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []
 			return nil, err
 		}
 	}
+	s.avoidBlocks(c)
+	return t, s.apart()
+}
+
+// avoidBlocks notes that the blocks of a cache are written.
+func (s *spans) avoidBlocks(c *attention.Cache) {
 	for _, part := range [...]struct {
 		name string
 		data []byte
 	}{{"key", c.Key}, {"value", c.Value}, {"key_scales", c.KeyScales}, {"value_scales", c.ValueScales}} {
 		s.avoid(part.name, part.data)
 	}
-	return t, s.apart()
+}
+
+//export llm_attention_copy
+func llm_attention_copy(to, from *C.llm_attention_cache_in, pairs *C.llm_kvstore_pair_in, n C.int64_t, threads C.int32_t) C.int {
+	return compute(threads, func(m *computer) error {
+		var s spans
+		list, err := pairsOf(&s, (*C.llm_kvstore_pair)(pairs), n, nil)
+		if err != nil {
+			return err
+		}
+		dst, src, err := cachesOf(&s, to, from)
+		if err != nil {
+			return err
+		}
+		return m.copier.Copy(&dst, &src, list)
+	})
+}
+
+//export llm_attention_convert
+func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
+	return status(guarded(func() error {
+		var s spans
+		dst, src, err := cachesOf(&s, to, from)
+		if err != nil {
+			return err
+		}
+		return attention.Convert(&dst, &src)
+	}))
+}
+
+// cachesOf is a cache that is written and one that is read. What else the call reads has been noted.
+func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
+	if dst, err = cacheOf(s, (*C.llm_attention_cache)(to)); err != nil {
+		return dst, src, err
+	}
+	if err := dst.CheckApart(); err != nil {
+		return dst, src, err
+	}
+	if src, err = cacheOf(s, (*C.llm_attention_cache)(from)); err != nil {
+		return dst, src, err
+	}
+	s.avoidBlocks(&dst)
+	return dst, src, s.apart()
 }
 
 func rotationOf(s *spans, p *C.llm_rotation, tokens int) (*kvstore.Rotation, error) {
@@ -220,7 +268,7 @@ func rotationOf(s *spans, p *C.llm_rotation, tokens int) (*kvstore.Rotation, err
 		return nil, err
 	}
 	if in.reserved != 0 || in.interleaved < 0 || in.interleaved > 1 {
-		return nil, fail(C.LLM_CACHE_E_RANGE, "interleaved is %d, reserved %d", in.interleaved, in.reserved)
+		return nil, fail(C.LLM_CACHE_E_RANGE, "interleaved is %d, reserved is %d: want 0 or 1, and 0", in.interleaved, in.reserved)
 	}
 	return &kvstore.Rotation{
 		Positions: slice(s, "positions", (*int32)(in.positions), C.int64_t(tokens)),
@@ -251,7 +299,7 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 		return nil, err
 	}
 	if in.seqs < 0 || in.seqs > 1<<24 || in.table_stride < 0 || in.table_stride > 1<<24 {
-		return nil, fail(C.LLM_CACHE_E_RANGE, "%d sequences with %d entries of block tables", in.seqs, in.table_stride)
+		return nil, fail(C.LLM_CACHE_E_RANGE, "seqs is %d, table_stride is %d: want 0 to %d", in.seqs, in.table_stride, 1<<24)
 	}
 	b := &attention.Batch{
 		QueryStart: slice(s, "query_start", (*int32)(in.query_start), in.seqs+1),
@@ -261,7 +309,7 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	if s.err != nil {
 		return nil, s.err
 	}
-	// The copies of the tensors are ours, and lie nowhere near C's memory.
+	// in, with the structs of the tensors, is our copy: outputs cannot overlap with it.
 	var own spans
 	if err := queriesOf(&own, c, b, int(in.heads), &in.queries, &in.outputs); err != nil {
 		return nil, err
@@ -273,7 +321,7 @@ func batchOf(s *spans, c *attention.Cache, p *C.llm_attention_batch) (*attention
 	return b, s.apart()
 }
 
-// queriesOf enters queries and outputs, as many rows as there are query tokens.
+// queriesOf sets the queries and outputs of a batch, which have a row for each query token.
 func queriesOf(s *spans, c *attention.Cache, b *attention.Batch, heads int, queries, outputs *C.llm_tensor) error {
 	if heads < 1 || heads > attention.MaxHeads {
 		return fail(C.LLM_CACHE_E_RANGE, "%d query heads: want 1 to %d", heads, attention.MaxHeads)
@@ -294,6 +342,7 @@ func queriesOf(s *spans, c *attention.Cache, b *attention.Batch, heads int, quer
 	return nil
 }
 
+// optionsOf sets what changes the logits.
 func optionsOf(s *spans, c *attention.Cache, b *attention.Batch, p *C.llm_attention_options) error {
 	b.Scale = defaultScale(c.HeadSize)
 	if p == nil {
@@ -304,7 +353,7 @@ func optionsOf(s *spans, c *attention.Cache, b *attention.Batch, p *C.llm_attent
 		return err
 	}
 	if in.reserved != 0 || in.version < 0 || in.version > 2 {
-		return fail(C.LLM_CACHE_E_RANGE, "version is %d, reserved %d", in.version, in.reserved)
+		return fail(C.LLM_CACHE_E_RANGE, "version is %d, reserved is %d: want 0 to 2, and 0", in.version, in.reserved)
 	}
 	if in.scale != 0 {
 		b.Scale = float32(in.scale)

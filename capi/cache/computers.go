@@ -14,23 +14,24 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// A computer is threads and what they need to attend and to write.
+// A computer is a thread pool, and what computes attention and writes keys and values on it.
 type computer struct {
-	mu     sync.Mutex // held by every call
+	mu     sync.Mutex // held by every call that uses it without a store
 	runner *attention.Runner
 	writer *kvstore.Writer
+	copier *kvstore.Copier
 	pool   *parallel.Pool
 }
 
 const mostThreads = 256
 
-// computers are the pools by number of threads. Calls that ask for the same number share one, in turn.
+// computers are by number of threads. Calls that ask for the same number use the same one, in turn.
 var computers struct {
 	sync.Mutex
 	of [mostThreads + 1]*computer
 }
 
-// compute runs f with that many threads. A panic does not leave it.
+// compute runs f on the computer with so many threads. A panic ends here; the next call begins anew.
 func compute(threads C.int32_t, f func(c *computer) error) C.int {
 	c, err := computerOf(threads)
 	if err != nil {
@@ -73,10 +74,10 @@ func newComputer(threads int) (*computer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &computer{runner: attention.NewRunner(pool), writer: kvstore.NewWriter(pool), pool: pool}, nil
+	return &computer{runner: attention.NewRunner(pool), writer: kvstore.NewWriter(pool), copier: kvstore.NewCopier(pool), pool: pool}, nil
 }
 
-// threadCount is one for each processor if none is asked for.
+// threadCount is how many threads C asks for: 0 means one for each processor.
 func threadCount(threads C.int32_t) (int, error) {
 	if threads < 0 || threads > mostThreads {
 		return 0, fail(C.LLM_CACHE_E_RANGE, "%d threads: want 0 to %d", threads, mostThreads)

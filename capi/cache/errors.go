@@ -30,7 +30,7 @@ func fail(code C.int, format string, args ...any) error {
 	return &fault{code, fmt.Sprintf(format, args...)}
 }
 
-// status is what C gets for err. The detail stays behind in the thread.
+// status is the code that C gets for err. The thread keeps the detail.
 func status(err error) C.int {
 	if err == nil {
 		return C.LLM_CACHE_OK
@@ -51,7 +51,7 @@ func codeOf(err error) C.int {
 		return C.LLM_CACHE_E_OVERLAP
 	case errors.Is(err, kvstore.ErrRequest):
 		return C.LLM_CACHE_E_REQUEST
-	case errors.Is(err, attention.ErrArgument), errors.Is(err, kvstore.ErrArgument):
+	case errors.Is(err, attention.ErrArgument):
 		return C.LLM_CACHE_E_RANGE
 	case errors.Is(err, sched.ErrRequest), errors.Is(err, sched.ErrConfig), errors.Is(err, kvcache.ErrFork),
 		errors.Is(err, memplan.ErrLayers):

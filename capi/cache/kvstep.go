@@ -6,7 +6,6 @@ package main
 import "C"
 
 import (
-	"slices"
 	"unsafe"
 
 	"llmmemory/internal/attention"
@@ -37,18 +36,21 @@ func (k *store) begin(p *C.llm_cache_step) error {
 		return err
 	}
 	if in.tokens < 0 || len(slots) != int(in.tokens)*k.groups {
-		return fail(C.LLM_CACHE_E_RANGE, "%d slots for %d tokens in %d groups", len(slots), in.tokens, k.groups)
+		return fail(C.LLM_CACHE_E_RANGE, "the step has %d slots for %d tokens in %d groups: want one for each token and group",
+			len(slots), in.tokens, k.groups)
 	}
 	k.gone = k.gone[:0]
-	for _, id := range slices.Concat(preempted, finished) {
-		k.gone = append(k.gone, uint64(id))
+	for _, ids := range [...][]C.llm_request{preempted, finished} {
+		for _, id := range ids {
+			k.gone = append(k.gone, uint64(id))
+		}
 	}
 	if err := k.rowsOf(rows, int(in.tokens)); err != nil {
 		return err
 	}
 	for _, c := range copies {
 		if c.group < 0 || int(c.group) >= k.groups {
-			return fail(C.LLM_CACHE_E_RANGE, "block %d is copied in group %d of %d", c.src, c.group, k.groups)
+			return fail(C.LLM_CACHE_E_RANGE, "block %d is copied for group %d: the store has %d", c.src, c.group, k.groups)
 		}
 	}
 	if err := k.requests.CheckSlots(slots); err != nil {
@@ -57,7 +59,8 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	if err := k.requests.Check(k.gone, k.rows, blocks, starts, ends); err != nil {
 		return err
 	}
-	if err := k.copy(copies); err != nil { // the last thing that can fail
+	// Nothing fails after the copies, so a step that is refused has changed no table.
+	if err := k.copy(copies); err != nil {
 		return err
 	}
 	k.requests.Begin(k.rows, blocks, starts, ends)
@@ -65,14 +68,15 @@ func (k *store) begin(p *C.llm_cache_step) error {
 	return nil
 }
 
-// avoided complains of what was noted and lies in the memory of the store.
+// avoided refuses what was noted and lies in the memory of the store.
 func (k *store) avoided(s *spans) {
 	device, host := k.s.Memory()
 	s.avoid("the store", device)
 	s.avoid("the host blocks of the store", host)
 }
 
-// copy copies blocks, and drops the tables of requests that are gone.
+// copy copies blocks, drops the tables of requests that are gone, and lets those of the
+// others name the copies.
 func (k *store) copy(copies []C.llm_cache_copy) error {
 	k.pairs = k.pairs[:0]
 	for _, c := range copies {
@@ -90,12 +94,13 @@ func (k *store) copy(copies []C.llm_cache_copy) error {
 	return nil
 }
 
+// rowsOf keeps the rows of a step, which must have all of its tokens.
 func (k *store) rowsOf(rows []C.llm_cache_row, tokens int) error {
 	k.rows = k.rows[:0]
 	left := tokens
 	for _, r := range rows {
 		if r.kind < C.LLM_CACHE_ROW_RUNNING || r.kind > C.LLM_CACHE_ROW_RESUMED {
-			return fail(C.LLM_CACHE_E_RANGE, "the row of request %#x is of kind %d", uint64(r.id), r.kind)
+			return fail(C.LLM_CACHE_E_RANGE, "the row of request %#x has the kind %d, which is none", uint64(r.id), r.kind)
 		}
 		k.rows = append(k.rows, kvstore.Row{
 			ID: uint64(r.id), Fresh: r.kind != C.LLM_CACHE_ROW_RUNNING, Computed: int(r.computed), Tokens: int(r.tokens),

@@ -20,6 +20,7 @@ import (
 type store struct {
 	mu       sync.Mutex // held by every call
 	closed   bool
+	broken   bool // a call panicked
 	s        *kvstore.Store
 	machine  *computer
 	requests *kvstore.Requests
@@ -30,7 +31,7 @@ type store struct {
 	gone  []uint64 // requests that have lost their blocks
 	slots []int64  // of the step, group by group
 	pairs []kvstore.Pair
-	begun bool
+	begun bool // a step has begun
 }
 
 // stores are those that are open.
@@ -41,7 +42,7 @@ var stores struct {
 
 func defaultScale(headSize int) float32 { return float32(1 / math.Sqrt(float64(headSize))) }
 
-// withStore runs f on the store of a handle, alone.
+// withStore runs f on the store of a handle, alone. A panic ends here.
 func withStore(h C.llm_kvstore, f func(k *store) error) C.int {
 	stores.RLock()
 	k := stores.table.Get(uint64(h))
@@ -49,12 +50,25 @@ func withStore(h C.llm_kvstore, f func(k *store) error) C.int {
 	if k == nil {
 		return status(unknownStore(h))
 	}
+	return status(k.run(h, f))
+}
+
+func (k *store) run(h C.llm_kvstore, f func(k *store) error) (err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.closed {
-		return status(unknownStore(h))
+	switch {
+	case k.closed:
+		return unknownStore(h)
+	case k.broken:
+		return internal("an earlier call failed")
 	}
-	return status(guarded(func() error { return f(k) }))
+	defer func() {
+		if p := recover(); p != nil {
+			k.broken = true
+			err = internal(p)
+		}
+	}()
+	return f(k)
 }
 
 func unknownStore(h C.llm_kvstore) error {
@@ -87,7 +101,7 @@ func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 	}
 	for i, g := range k.groupOf {
 		if g < 0 || int(g) >= k.groups {
-			return fail(C.LLM_CACHE_E_RANGE, "layer %d is of group %d of %d", i, g, k.groups)
+			return fail(C.LLM_CACHE_E_RANGE, "layer_group of layer %d is %d: there are %d groups", i, g, k.groups)
 		}
 		if err := attention.CheckScales(keyScales[i], valueScales[i]); err != nil {
 			return fmt.Errorf("layer %d: %w", i, err)
@@ -104,13 +118,18 @@ func openStore(p *C.llm_kvstore_config, h *C.llm_kvstore) error {
 		c := k.s.Layer(i)
 		c.KeyScale, c.ValueScale = keyScales[i], valueScales[i]
 	}
-	stores.Lock()
-	defer stores.Unlock()
-	*h = C.llm_kvstore(stores.table.Add(k))
+	*h = enterStore(k)
 	return nil
 }
 
-// storeConfig is what C wants a store to hold.
+// enterStore gives a store a handle.
+func enterStore(k *store) C.llm_kvstore {
+	stores.Lock()
+	defer stores.Unlock()
+	return C.llm_kvstore(stores.table.Add(k))
+}
+
+// storeConfig is the configuration that C asks for.
 func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
 	if c.Shape, err = shapeOf(in.dtype, in.layout, in.block_size, in.kv_heads, in.head_size); err != nil {
 		return c, err
@@ -126,7 +145,7 @@ func storeConfig(in *C.llm_kvstore_config) (c kvstore.Config, err error) {
 	c.Layers, c.NumBlocks, c.HostBlocks = int(in.layers), int(in.blocks), int(in.host_blocks)
 	if in.blocks == 0 {
 		if c.NumBlocks = c.BlocksIn(int64(in.bytes)); c.NumBlocks == 0 {
-			return c, fail(C.LLM_CACHE_E_RANGE, "blocks is 0 and bytes %d: a block of all layers takes %d bytes", in.bytes, c.BlockBytes())
+			return c, fail(C.LLM_CACHE_E_RANGE, "blocks is 0 and bytes is %d: one block of all layers takes %d bytes", in.bytes, c.BlockBytes())
 		}
 	}
 	return c, nil
@@ -141,7 +160,7 @@ func layerScales(s *spans, what string, at *C.float, layers C.int32_t) []float32
 	return scales
 }
 
-// mapped gets threads and memory.
+// mapped starts the threads and maps the memory.
 func (k *store) mapped(config kvstore.Config, threads int) error {
 	machine, err := newComputer(threads)
 	if err != nil {
@@ -150,7 +169,7 @@ func (k *store) mapped(config kvstore.Config, threads int) error {
 	k.machine = machine
 	if k.s, err = kvstore.New(config, machine.pool); err != nil {
 		machine.pool.Close()
-		if errors.Is(err, kvstore.ErrArgument) || errors.Is(err, attention.ErrArgument) {
+		if errors.Is(err, attention.ErrArgument) {
 			return err
 		}
 		return fail(C.LLM_CACHE_E_MEMORY, "%v", err)
@@ -190,10 +209,10 @@ func llm_kvstore_blocks(h C.llm_kvstore, blocks *C.int32_t) C.int {
 	})
 }
 
-// layer is the blocks of a layer.
+// layer is the device's blocks of a layer.
 func (k *store) layer(i C.int32_t) (*attention.Cache, error) {
 	if i < 0 || int(i) >= len(k.groupOf) {
-		return nil, fail(C.LLM_CACHE_E_RANGE, "layer %d of %d", i, len(k.groupOf))
+		return nil, fail(C.LLM_CACHE_E_RANGE, "no layer %d: the store has %d", i, len(k.groupOf))
 	}
 	return k.s.Layer(int(i)), nil
 }
@@ -234,13 +253,21 @@ func llm_kvstore_swap_in(h C.llm_kvstore, pairs *C.llm_kvstore_pair_in, n C.int6
 
 func (k *store) move(p *C.llm_kvstore_pair, n C.int64_t, do func([]kvstore.Pair) error) error {
 	var s spans
-	list := slice(&s, "pairs", p, n)
-	if err := s.apart(); err != nil {
+	var err error
+	if k.pairs, err = pairsOf(&s, p, n, k.pairs[:0]); err != nil {
 		return err
 	}
-	k.pairs = k.pairs[:0]
-	for _, c := range list {
-		k.pairs = append(k.pairs, kvstore.Pair{Src: int32(c.src), Dst: int32(c.dst)})
-	}
 	return do(k.pairs)
+}
+
+// pairsOf appends C's pairs to a list.
+func pairsOf(s *spans, p *C.llm_kvstore_pair, n C.int64_t, list []kvstore.Pair) ([]kvstore.Pair, error) {
+	pairs := slice(s, "pairs", p, n)
+	if err := s.apart(); err != nil {
+		return list, err
+	}
+	for _, c := range pairs {
+		list = append(list, kvstore.Pair{Src: int32(c.src), Dst: int32(c.dst)})
+	}
+	return list, nil
 }

@@ -4,12 +4,15 @@
  *
  * Two ways to use it:
  *
- * 1. Over your own memory. Fill a llm_attention_cache (llm_attention_describe
+ * 1. Over your own memory. Fill in an llm_attention_cache (llm_attention_describe
  *    does, for memory without gaps), write keys and values where a slot mapping
  *    says, and attend through block tables:
  *
  *        llm_attention_write(&cache, &keys, &values, slots, n, NULL, threads);
  *        llm_attention_forward(&cache, &batch, threads);
+ *
+ *    llm_attention_copy makes the copies of a step and swaps blocks; llm_attention_convert
+ *    turns blocks of one layout into those of another.
  *
  * 2. With a store, which owns the memory of all layers and keeps the block tables
  *    of requests. A step is then:
@@ -20,30 +23,30 @@
  *                        llm_kvstore_attend(store, layer, &queries, &outputs, &options);
  *        llm_cache_update(...);
  *
- *    Every step that llm_cache_schedule returns must be begun, also one without rows
- *    and one that then fails: after llm_cache_step_failed, go on with the next step.
- *    The same holds with several steps in flight; each is begun, written and attended
- *    with before the next is begun.
+ *    Begin every step that llm_cache_schedule returns, even one without rows, and even
+ *    one that then fails: after llm_cache_step_failed, continue with the next step. With
+ *    several steps in flight, begin, write and attend one before you begin the next.
  *
  * testdata/examples/attention.c is a whole program.
  *
- * What is computed: vLLM's paged_attention, as decoding, as prefill over a cached
- * prefix, or mixed. The logit of the query at position p and the key at position k,
- * which is at most p, is
+ * What is computed: vLLM's paged_attention, for decoding, for prefill over a cached
+ * prefix, and for both in one batch. The logit of the query at position p and the key at
+ * position k, which is at most p, is
  *
  *        x = scale * (q . k);  x = soft_cap * tanh(x / soft_cap);  x += alibi * (k - p)
  *
  * and the output is the sum of exp(x) * v divided by the sum of exp(x), to which exp(sink)
- * is added if there are sinks. A token outside the window or the sparse pattern takes no part. A
- * query that reaches no token at all gets zeros. The bits of a sequence's output do not
- * depend on the number of threads, nor on what else is in the batch.
+ * is added if there are sinks. Tokens outside the window or the sparse pattern are left out; if
+ * all are, the output is zeros. The bits of a sequence's output do not depend on the number of
+ * threads, nor on what else is in the batch.
  *
- * Units, structs with a size, ownership, errors, threads and process are as in
- * llm_cache.h; the codes are the same. A call that fails has computed and
- * written nothing. What a call writes must not overlap with anything that it reads, but
- * outputs may be in the place of the queries. Calls on one store run one after the
- * other, those on different ones in parallel. Strides of tensors are elements, other offsets and strides
- * bytes. Up to 256 threads; 0 is one for each processor.
+ * The rules of llm_cache.h for units, sizes of structs, ownership, errors, threads and
+ * processes hold here too, and the error codes are the same. A call that fails has computed
+ * and written nothing; after LLM_CACHE_E_INTERNAL a store can only be closed. What a call
+ * writes must not overlap with anything that it reads, except that outputs may be the memory
+ * of the queries. Calls on one store run one after the other, calls on different stores in
+ * parallel. Strides of tensors are in elements, other offsets and strides in bytes. At most
+ * 256 threads; 0 means one for each processor.
  */
 #ifndef LLM_ATTENTION_H
 #define LLM_ATTENTION_H
@@ -65,9 +68,9 @@ enum {
     LLM_BF16 = 2,
     LLM_E4M3 = 3, /* keys and values only */
     LLM_E5M2 = 4, /* keys and values only */
-    LLM_INT8 = 5  /* keys and values only; with a float scale for each token and head; the
-                     query that meets such keys is rounded to 16 bits. The scale is the
-                     largest magnitude divided by 127 */
+    LLM_INT8 = 5  /* keys and values only; with a float scale for each token and head, the
+                     largest magnitude divided by 127. Queries are rounded to 16 bits
+                     before they are multiplied with such keys */
 };
 
 /* Where the elements of a block are. */
@@ -91,25 +94,26 @@ typedef struct llm_attention_cache {
     uint32_t size;
     int32_t dtype, layout;
     int32_t blocks, block_size; /* tokens of a block */
-    int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 256; with LLM_LAYOUT_VLLM its elements
-                                    also fill multiples of 16 bytes (16 of them for fp8 and int8) */
-    float key_scale, value_scale; /* factors of all keys and values: what is stored times this is meant; 0 means 1; not
-                                     with LLM_INT8 */
+    int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 256, and with LLM_LAYOUT_VLLM a multiple of
+                                    16 bytes (of 16 elements for fp8 and int8) */
+    float key_scale, value_scale; /* a key is the stored number times key_scale, a value the stored one times value_scale;
+                                     0 means 1; ignored with LLM_INT8 */
     int32_t reserved;             /* 0 */
-    void *key, *value;            /* value may lie in the memory of key, but no element in the place of another */
+    void *key, *value;            /* keys and values may alternate in the same memory, but must not overlap */
     int64_t key_bytes, value_bytes;
-    int64_t block_stride, head_stride; /* bytes; block b and KV head h begin at key + b x block_stride + h x head_stride, and
+    int64_t block_stride, head_stride; /* block b and KV head h begin at key + b x block_stride + h x head_stride, and
                                           likewise from value on; inside, elements are as in `layout`, without gaps */
-    void *key_scales, *value_scales;   /* LLM_INT8 only; may lie in the memory of key. That of token t of a block: t floats
-                                          after b x scale_block_stride + h x scale_head_stride */
+    void *key_scales, *value_scales;   /* LLM_INT8 only; may lie between keys and values. The scale of token t of block b: t
+                                          floats after b x scale_block_stride + h x scale_head_stride */
     int64_t key_scales_bytes, value_scales_bytes;
     int64_t scale_block_stride, scale_head_stride;
 } llm_attention_cache;
 
 /*
- * Fills in pointers, bytes and strides for blocks without gaps in memory of so
- * many bytes, aligned to 64, from dtype, layout, blocks, block_size, kv_heads and
- * head_size; key_scale and value_scale stay. With memory NULL it only sets key_bytes to the bytes that are needed.
+ * Fills in the pointers, bytes and strides of a cache whose dtype, layout, blocks, block_size,
+ * kv_heads and head_size are set, for blocks without gaps in `memory`, which has `bytes` bytes
+ * and is aligned to 64. key_scale and value_scale stay. With memory NULL it only sets key_bytes,
+ * to the bytes that are needed.
  */
 int llm_attention_describe(llm_attention_cache *cache, void *memory, int64_t bytes);
 
@@ -121,7 +125,7 @@ typedef struct llm_tensor {
     int32_t reserved; /* 0 */
 } llm_tensor;
 
-/* Rotary embedding of keys on their way into the cache. */
+/* Rotary embedding of keys before they are written. */
 typedef struct llm_rotation {
     uint32_t size;
     int32_t rotated;         /* the first elements of a head, an even number */
@@ -133,26 +137,47 @@ typedef struct llm_rotation {
 } llm_rotation;
 
 /*
- * Puts the key and value of token i into slots[i]; -1: nowhere (vLLM's
- * reshape_and_cache). n is the number of slots and of rows. rotation may be NULL. keys and values may be
- * the same struct or memory. Of tokens with one slot the last is kept.
+ * Writes the key and value of token i into slots[i], or nowhere if that is -1 (vLLM's
+ * reshape_and_cache). n is the number of slots and of rows. rotation may be NULL. keys and values
+ * may be the same struct or memory. If tokens have the same slot, the last one is kept.
  */
 int llm_attention_write(const llm_attention_cache *cache, const llm_tensor *keys, const llm_tensor *values,
                         const int64_t *slots, int64_t n, const llm_rotation *rotation, int32_t threads);
 
-/* What changes logits; NULL stands for none of it and a scale of 1/sqrt(head size). */
+/* A block to be copied, and the block that becomes its copy. */
+typedef struct llm_kvstore_pair {
+    int32_t src, dst;
+} llm_kvstore_pair;
+
+/*
+ * Copies blocks, pair after pair: a later pair sees what an earlier one has written. `to` and `from` describe the
+ * same memory in the same way (vLLM's copy_blocks), or memory that lies apart, with strides and numbers of
+ * blocks of its own (swap_blocks): dtype, layout, block_size, kv_heads, head_size and scales must be equal. Copy
+ * the blocks of every layer. Since version 2.1 of the library.
+ */
+int llm_attention_copy(const llm_attention_cache *to, const llm_attention_cache *from, const llm_kvstore_pair *pairs,
+                       int64_t n, int32_t threads);
+
+/*
+ * Copies all blocks of `from` to the same blocks of `to`, which has another dtype, layout, scales or strides; block_size,
+ * kv_heads and head_size must be equal. Numbers are rounded to nearest; LLM_INT8 can be converted only to LLM_INT8. The
+ * memory must lie apart. It runs on one thread. Since version 2.1 of the library.
+ */
+int llm_attention_convert(const llm_attention_cache *to, const llm_attention_cache *from);
+
+/* What changes the logits. NULL means none of it, and a scale of 1/sqrt(head size). */
 typedef struct llm_attention_options {
     uint32_t size;
     float scale;          /* of q x k; 0: 1/sqrt(head size) */
     const float *alibi;   /* a slope for each query head, or NULL */
-    const float *sinks;   /* a logit for each query head that has no value, or NULL */
+    const float *sinks;   /* for each query head a logit without a value, or NULL */
     float soft_cap;       /* 0: none */
     int32_t window;       /* tokens that a query attends to, itself included; 0: all */
-    int32_t common_prefix; /* tokens that all sequences share, in the same blocks: they are read once for all. At most what
-                              the sequence with the fewest has before its queries. common.at[group] x block_size of a
-                              step, unless a row has less `computed`: then 0, say. LLM_CACHE_E_RANGE if block tables
-                              differ there. The output's bits stay the same */
-    int32_t version;      /* 0: as is fastest; 1: paged_attention_v1; 2: _v2. Same bits. */
+    int32_t common_prefix; /* first tokens that all sequences share, in the same blocks: they are read once for all, and
+                              the output is the same. No sequence may have fewer tokens before its queries. For a step:
+                              common.at[group] x block_size, but 0 if a row has fewer `computed`. LLM_CACHE_E_RANGE if
+                              the blocks are not the same */
+    int32_t version;      /* 0: whichever is faster; 1: paged_attention_v1; 2: _v2. The output is the same */
     /*
      * Block-sparse attention, if sparse_block is not 0 (vLLM's blocksparse parameters): of sparse
      * blocks, a query attends to the last sparse_local, its own included, and to those whose number plus
@@ -173,12 +198,13 @@ typedef struct llm_attention_batch {
     const int32_t *query_start; /* [seqs + 1]: where the queries of each sequence begin; the first is 0, the last is the
                                    number of rows of queries */
     const int32_t *seq_lens;    /* [seqs]: tokens, queries included */
-    const int32_t *block_tables; /* [seqs, table_stride]; entries that no query reaches can be anything */
+    const int32_t *block_tables; /* [seqs, table_stride]; entries after a sequence's last token, and of tokens before all
+                                    windows, can be anything */
     int64_t seqs, table_stride;
     const llm_attention_options *options; /* or NULL */
 } llm_attention_batch;
 
-/* Computes the outputs. The keys and values of the queries' own tokens must have been written. */
+/* Computes the outputs. The keys and values of the query tokens must have been written before. */
 int llm_attention_forward(const llm_attention_cache *cache, const llm_attention_batch *batch, int32_t threads);
 
 /* ---- A store: the blocks of all layers ---- */
@@ -189,7 +215,7 @@ typedef struct llm_kvstore_config {
     uint32_t size;
     int32_t layers;
     int32_t dtype, layout;
-    int32_t blocks;      /* of the device, the null block included: num_gpu_blocks of the cache; 0: as many as fit into `bytes` */
+    int32_t blocks;      /* of the device, with the null block: num_gpu_blocks of the cache; 0: as many as fit into `bytes` */
     int32_t host_blocks; /* for swapping; 0: none */
     int32_t block_size, kv_heads, head_size;
     int32_t threads;
@@ -202,12 +228,12 @@ typedef struct llm_kvstore_config {
 } llm_kvstore_config;
 
 /*
- * Maps the memory, in huge pages where the system allows; zeroed. The system gives it when it
- * is first used. LLM_CACHE_E_MEMORY if it is more than the machine has.
+ * Maps zeroed memory, in huge pages where the system allows. The system provides it on first
+ * use. LLM_CACHE_E_MEMORY if it is more than the machine has.
  */
 int llm_kvstore_open(const llm_kvstore_config *config, llm_kvstore *store);
 
-/* Gives the memory back. Nothing may point into it any more. */
+/* Unmaps the memory. Pointers into it become invalid. */
 int llm_kvstore_close(llm_kvstore store);
 
 /* How many blocks the device has. */
@@ -218,8 +244,8 @@ int llm_kvstore_layer(llm_kvstore store, int32_t layer, llm_attention_cache *cac
 
 /*
  * Begins a step that llm_cache_schedule has filled: drops the tables of preempted
- * and finished requests, copies blocks, enters new blocks into tables. The step's
- * arrays may be used again after that.
+ * and finished requests, copies blocks, enters new blocks into tables. After that the
+ * step's arrays may be used for something else.
  */
 int llm_kvstore_begin(llm_kvstore store, const llm_cache_step *step);
 
@@ -227,13 +253,9 @@ int llm_kvstore_begin(llm_kvstore store, const llm_cache_step *step);
 int llm_kvstore_write(llm_kvstore store, int32_t layer, const llm_tensor *keys, const llm_tensor *values,
                       const llm_rotation *rotation);
 
-/* Attends with the step's tokens in a layer, in the order of its rows. queries and outputs may be the same struct. */
+/* Computes attention of the step's tokens in a layer, in the order of its rows. queries and outputs may be the same struct. */
 int llm_kvstore_attend(llm_kvstore store, int32_t layer, int32_t heads, const llm_tensor *queries,
                        const llm_tensor *outputs, const llm_attention_options *options);
-
-typedef struct llm_kvstore_pair {
-    int32_t src, dst;
-} llm_kvstore_pair;
 
 /*
  * Copies blocks in all layers, pair after pair: on the device; from src of the device to dst of the host;

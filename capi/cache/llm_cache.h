@@ -148,7 +148,7 @@ enum {
     LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
     LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool, or in a plan, for one request */
-    LLM_CACHE_E_INTERNAL = -13 /* a mistake in the library; the cache can only be closed */
+    LLM_CACHE_E_INTERNAL = -13 /* a mistake in the library; the cache or store can only be closed */
 };
 
 enum {

@@ -18,15 +18,15 @@ const (
 	mostStruct  = 4096    // bytes of a struct of any version
 )
 
-// A span is memory from one address to another, and what a complaint calls it.
+// A span is memory from one address to another, and its name in errors.
 type span struct {
 	what     string
 	from, to uintptr
 	written  bool
 }
 
-// spans is the memory that a call reads and writes. The first complaint stays
-// until apart tells it: nothing may be read or written before.
+// spans is the memory that a call reads and writes. The first error is kept until
+// apart returns it: nothing may be read or written before.
 type spans struct {
 	n    int
 	few  [fewSpans]span
@@ -68,8 +68,7 @@ func (s *spans) note(what string, p unsafe.Pointer, n int64, size, align uintptr
 	}
 }
 
-// apart wants that there was no complaint, and that nothing overlaps what is
-// written.
+// apart returns the first error, or one if anything overlaps with memory that is written.
 func (s *spans) apart() error {
 	if s.err != nil {
 		return s.err
@@ -84,8 +83,8 @@ func (s *spans) apart() error {
 	return nil
 }
 
-// avoid wants that memory which the call writes, and which need not be apart from other
-// such memory, overlaps with nothing that was noted.
+// avoid refuses memory that the call writes if it overlaps with anything that was noted. It is
+// not noted itself, so two such pieces may overlap.
 func (s *spans) avoid(what string, data []byte) {
 	if s.err != nil || len(data) == 0 {
 		return
@@ -114,7 +113,7 @@ func output[T any](s *spans, what string, p *T, n C.int64_t) []T {
 }
 
 // slice is C's array of n entries for the length of a call, for reading; nil after
-// a complaint.
+// an error.
 func slice[T any](s *spans, what string, p *T, n C.int64_t) []T {
 	var zero T
 	s.note(what, unsafe.Pointer(p), int64(n), unsafe.Sizeof(zero), unsafe.Alignof(zero))

@@ -23,6 +23,15 @@ func TestAttentionServesTheExample(t *testing.T) {
 	})
 }
 
+func TestBlocksInTheCallersMemoryAreCopiedAndConverted(t *testing.T) {
+	succeed(t, t.TempDir(), nil, archive.compileCache(t, "attention_blocks"))
+	r := succeed(t, t.TempDir(), nil, shared.compileCache(t, "attention_blocks", sanitizers, "-fno-sanitize-recover=all"))
+	require.Empty(t, r.stderr)
+	if level.Long() {
+		checkCache(t, archive, "attention_blocks")
+	}
+}
+
 func TestAttentionRefusesBadInput(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		succeed(t, t.TempDir(), nil, w.compileCache(t, "attention_errors"))

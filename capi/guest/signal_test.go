@@ -34,7 +34,7 @@ func TestTheRuntimesThreadsTakeNoneOfTheHostsSignals(t *testing.T) {
 		for i, signal := range []syscall.Signal{
 			syscall.SIGALRM, syscall.SIGUSR1, syscall.SIGTERM, syscall.SIGINT, syscall.SIGPROF, syscall.SIGCHLD,
 		} {
-			if !level.Long() && (i+slices.Index(everyWay, w))%2 == 0 { // each signal in two ways
+			if !level.Long() && i%len(everyWay) != slices.Index(everyWay, w) { // each signal in one way
 				continue
 			}
 			t.Run(signal.String(), func(t *testing.T) {

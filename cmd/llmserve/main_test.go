@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -94,7 +95,7 @@ func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 // After a signal a request that is under way is answered to its end, and no new one
 // is taken.
 func TestASignalLetsRequestsEnd(t *testing.T) {
-	s := serveDemo(t)
+	s := serveDemo(t, "--drain", patience.String())
 	r := s.post(t, "/completions", `{"model": "demo", "prompt": "abc abc", "max_tokens": 300, "stream": true, "ignore_eos": true, "temperature": 0}`)
 	_, err := r.Body.Read(make([]byte, 1))
 	require.NoError(t, err)
@@ -107,15 +108,37 @@ func TestASignalLetsRequestsEnd(t *testing.T) {
 	require.Error(t, err)
 }
 
+// Requests that do not end while the server drains are cut off, and told so.
 func TestRequestsThatDoNotEndAreCutOff(t *testing.T) {
 	s := serveDemo(t, "--drain", "10ms")
-	r := s.post(t, "/completions", `{"model": "demo", "prompt": "abc abc", "max_tokens": 4000, "stream": true, "ignore_eos": true}`)
+	const body = `{"model": "demo", "prompt": "abc abc", "max_tokens": 4000, "ignore_eos": true, "stream": `
+	whole := make(chan *http.Response, 1)
+	go func() {
+		r, _ := http.Post(s.url+"/completions", "application/json", strings.NewReader(body+"false}"))
+		whole <- r
+	}()
+	r := s.post(t, "/completions", body+"true}")
 	_, err := r.Body.Read(make([]byte, 1))
 	require.NoError(t, err)
+	waitForRequests(t, s, 2)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-	rest, _ := io.ReadAll(r.Body) // the connection may be cut
-	require.False(t, bytes.HasSuffix(rest, []byte("[DONE]\n\n")))
+	rest := text(t, r)
+	require.Contains(t, rest[max(0, len(rest)-200):], `data: {"error":{"message":"The server is shutting down."`)
+	cut := <-whole
+	require.NotNil(t, cut, "an answer, not a closed connection")
+	require.Equal(t, 503, cut.StatusCode)
+	require.Contains(t, text(t, cut), "shutting_down")
 	require.NoError(t, s.cmd.Wait())
+}
+
+// waitForRequests returns when n requests run.
+func waitForRequests(t *testing.T, s *server, n int) {
+	running := regexp.MustCompile(fmt.Sprintf(`\nvllm:num_requests_running\{.*\} %d\n`, n))
+	require.Eventually(t, func() bool {
+		r, err := http.Get(strings.TrimSuffix(s.url, "/v1") + "/metrics")
+		require.NoError(t, err)
+		return running.MatchString(text(t, r))
+	}, patience, 5*time.Millisecond)
 }
 
 func TestWithoutAsynchronousSchedulingTheAnswerIsTheSame(t *testing.T) {
@@ -213,7 +236,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no model", nil, "0 arguments, want MODEL; a model is a folder, a .gguf file, or demo"},
+		{"no model", nil, "want MODEL, got 0 arguments; a model is a folder, a .gguf file, or demo"},
 		{"more memory than there is", []string{"demo", "--kv-cache-gb", "900000"}, "GiB of memory are available"},
 		{"memory that is no number", []string{"demo", "--kv-cache-gb", "nan"}, "it must be above 0"},
 		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},

@@ -194,7 +194,7 @@ func (o *modelOptions) checkMemory(files *weights.Tensors) error {
 func needsModel(n int, names string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("%d arguments, want %s; a model is a folder, a .gguf file, or demo (llmserve --help)", len(args), names)
+			return fmt.Errorf("want %s, got %d arguments; a model is a folder, a .gguf file, or demo (llmserve --help)", names, len(args))
 		}
 		return nil
 	}

@@ -45,7 +45,7 @@ func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"memory for one sequence", []string{"--kv-cache-gb", "0.01", "--max-model-len", "100000"}, "give more memory or a shorter longest sequence"},
+		{"memory for one sequence", []string{"--kv-cache-gb", "0.01", "--max-model-len", "100000"}, "give more memory, or a smaller length"},
 		{"longest sequence", []string{"--max-model-len", "131073"}, "the model knows positions up to 131072"},
 		{"sequences of one token", []string{"--max-model-len", "1"}, "the longest sequence is 1"},
 		{"blocks", []string{"--block-size", "-1"}, "--block-size is -1"},
@@ -90,8 +90,8 @@ func TestWhatIsWrongWithACommandIsSaidBeforeWeightsArePacked(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"a port in use", []string{path, "--port", port}, "address already in use"},
-		{"the demo at a port in use", []string{"demo", "--port", port}, "address already in use"},
+		{"a port in use", []string{path, "--port", port}, "address already in use; give another --port"},
+		{"the demo at a port in use", []string{"demo", "--port", port}, "address already in use; give another --port"},
 		{"rates", []string{path, "--requests-per-minute", "-1"}, "must be at least 0"},
 		{"events", []string{path, "--port", "0", "--kv-events", "here"}, "--kv-events: socket here"},
 		{"a long prompt", []string{"run", path, strings.Repeat("x", 64), "--max-model-len", "16"}, "maximum context length is 16"},

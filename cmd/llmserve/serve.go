@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,8 +134,15 @@ func (o *options) readKeys() error {
 }
 
 func (o *options) listen() (net.Listener, error) {
-	return net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
+	l, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w; give another --port, or 0 for any free one", err)
+	}
+	return l, err
 }
+
+// partingTime is how long the errors of requests that are cut off may take to be sent.
+const partingTime = 5 * time.Second
 
 // serve answers until ctx ends, and then until the requests there are answered.
 func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
@@ -181,7 +189,9 @@ func serve(ctx context.Context, out io.Writer, o *options, l *loaded) error {
 	defer cancel()
 	stopped := make(chan error, 1)
 	go func() { stopped <- e.Drain(limit.Done()) }()
-	shutdown := server.Shutdown(limit)
+	end, cancelEnd := context.WithTimeout(context.Background(), o.drain+partingTime)
+	defer cancelEnd()
+	shutdown := server.Shutdown(end)
 	if errors.Is(shutdown, context.DeadlineExceeded) {
 		shutdown = server.Close()
 	}

@@ -52,7 +52,7 @@ func cheapestCommand() *cobra.Command {
 				e.SetIndent("", "\t")
 				err = e.Encode(all)
 			} else {
-				err = sizing.WriteOffers(c.OutOrStdout(), q, all, list.Source)
+				err = sizing.WriteOffers(c.OutOrStdout(), q, all, list)
 			}
 			if err != nil {
 				return err
@@ -67,7 +67,7 @@ func cheapestCommand() *cobra.Command {
 	f.StringVar(&slo, "slo", "0.5s/token", "what has to hold")
 	f.StringSliceVar(&gpus, "gpus", nil, "names or .json files (default: all of llmsim list)")
 	f.StringVar(&prices, "prices", "", "file of prices and watts by GPU (default: the built-in one, whose source the answer says)")
-	f.StringVar(&q.Scenario.Engine, "engine", "", "an engine whose times are fitted to what is published")
+	f.StringVar(&q.Scenario.Engine, "engine", "", "whose times: see llmsim plan --help (default: of each GPU vllm's newest release with data on it, else "+scenario.DataSheet+")")
 	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves (default vllm-v1)")
 	f.IntVar(&q.Seeds, "seeds", 1, "runs of the same with other random numbers")
 	f.Float64Var(&q.Precision, "precision", 0.03, "how exactly a rate is found")

@@ -10,9 +10,10 @@ type checkedWriter struct {
 }
 
 func (w *checkedWriter) Write(text []byte) (int, error) {
-	n, err := w.to.Write(text)
-	if err != nil && w.err == nil {
-		w.err = err
+	if w.err != nil { // said once: the rest would fail for the same reason
+		return 0, w.err
 	}
-	return n, err
+	var n int
+	n, w.err = w.to.Write(text)
+	return n, w.err
 }

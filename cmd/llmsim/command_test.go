@@ -36,6 +36,23 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 		{"nothing arrives", "run --rate 0.0001 --duration 1", "no request arrived"},
 		{"nothing is served", "run --max-len 20 --max-tokens 20 --requests 3", "none of 3 requests was served; the first was refused: "},
 		{"near miss of a flag", "run --ratee 3", "did you mean --rate?"},
+		{"a flag that a plan cannot have", "plan --rate 3", "--rate: a plan finds the rate; --target says what a rate takes"},
+		{"clients of a plan", "plan --turns 3", "do not wait for answers"},
+		{"a target that is none", "plan --target 1e300", "want more than 0, and at most 1e+06"},
+		{"a target that is no number", "plan --target NaN", "want more than 0"},
+		{"fewer than no sequences", "run --max-seqs -1", "--max-seqs -1: want at least 1"},
+		{"fewer than no tokens", "plan --max-tokens -7", "--max-tokens -7: want at least 1"},
+		{"a GPU by half of its name", "run --model llama-3-8b --gpu H100", "did you mean h100-80gb?"},
+		{"a GPU by part of two names", "run --model llama-3-8b --gpu a100", "did you mean a100-40gb or a100-80gb?"},
+		{"a model with a letter missing", "run --model llama3-8b --gpu l4", "did you mean llama-3-8b?"},
+		{"a GPU beside a setup", "run --setup llama-3-8b --gpu l4", "already: leave out l4\n"},
+		{"numbers of a setup", "run --weights int4", "--weights and --kv go with --model and --gpu"},
+		{"one number of several", "run --max-concurrency -1", "requests at once: -1: want a number of at least 0"},
+		{"one probability of two", "run --drafts 2 --accept 2", "a draft is accepted with the probability 2: want 0 to 1"},
+		{"failures", "fleet --mtbf -1", "seconds until a replica fails: -1: want a number of at least 0"},
+		{"no range", "fleet --scale 4:2", "replicas to be scaled from 4 to 2"},
+		{"more at first than at most", "fleet --replicas 9 --scale 2:4", "9 replicas at first, to be scaled from 2 to 4"},
+		{"a percentile that is none", "plan --slo ttft<1s@p0", `"p0" is no mean, max, or percentile`},
 		{"far from any flag", "run --zebra 3", "unknown flag: --zebra"},
 		{"a folder that cannot be", "plan -o /dev/null/plan", "/dev/null"},
 	} {
@@ -52,7 +69,7 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 
 // Ensure that every command notices that its output cannot be written.
 func TestAFullDiskIsNoticed(t *testing.T) {
-	for _, args := range []string{"list", "list --json", "run --requests 5", "--help", "--version"} {
+	for _, args := range []string{"list", "list --json", "run --requests 5", "fleet --duration 5", "plan --slo tpot<20ms --seeds 1", "--help", "--version"} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		require.NoError(t, err)
 		cmd := program(strings.Fields(args)...)
@@ -60,7 +77,7 @@ func TestAFullDiskIsNoticed(t *testing.T) {
 		var said strings.Builder
 		cmd.Stderr = &said
 		require.Error(t, cmd.Run(), args)
-		require.Contains(t, said.String(), "no space left on device", args)
+		require.Equal(t, 1, strings.Count(said.String(), "no space left on device"), args)
 		require.NoError(t, full.Close())
 	}
 	status, _, stderr := llmsim(t, "view", "--story", "copy-on-write", "-o", filepath.Join(t.TempDir(), "none", "page.html"))

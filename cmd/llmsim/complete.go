@@ -5,6 +5,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
 )
 
@@ -15,7 +16,7 @@ func completeNames(c *cobra.Command) {
 		name   string
 		values func() []string
 	}{
-		{"model", cost.LLMs}, {"gpu", cost.GPUs}, {"gpus", cost.GPUs}, {"engine", cost.Engines},
+		{"model", cost.LLMs}, {"gpu", cost.GPUs}, {"gpus", cost.GPUs}, {"engine", scenario.Engines},
 		{"setup", cost.Setups}, {"workload", workload.Names}, {"system", sim.Systems},
 	} {
 		if c.Flags().Lookup(flag.name) != nil {

@@ -30,9 +30,9 @@ func disaggregateCommand() *cobra.Command {
 		Long: "disaggregate finds, for each division of N servers into those that compute prompts and those that\n" +
 			"decode, the highest rate that holds an objective (see llmsim plan --help), beside N servers that do\n" +
 			"both. Keys and values of a prompt are sent over a link out of each prefill server, one request after\n" +
-			"the other. Requests are given to servers in turn. The rates are from runs of --seconds with one\n" +
-			"seed, by which they differ by some percent, and not confirmed for an hour as a plan's are; times\n" +
-			"are the cost model's, and nothing was measured.",
+			"the other. Requests are given to servers in turn. A rate at which the queue grows does not hold,\n" +
+			"as in a plan; but the rates are from runs of some minutes with one seed, by which they differ by\n" +
+			"some percent, and not confirmed for an hour. Times are the cost model's, and nothing was measured.",
 		Example: "  llmsim disaggregate --model llama-3-8b --gpu h100-80gb --slo 'ttft<300ms@p99,tpot<30ms@p99'\n" +
 			"  llmsim disaggregate --model llama-3-8b --gpu l4 --servers 8 --link-gb-s 1.25 --slo 'ttft<2s@p90'",
 		Args: cobra.NoArgs,
@@ -44,7 +44,7 @@ func disaggregateCommand() *cobra.Command {
 	f.IntVar(&o.q.Servers, "servers", 4, "servers together")
 	f.Float64Var(&o.q.Link, "link-gb-s", 50, "GB/s out of each prefill server: 50 is a network card of 400 Gbit/s")
 	f.Float64Var(&o.q.Latency, "link-seconds", 0.001, "seconds that a transfer takes besides")
-	f.Float64Var(&o.q.Seconds, "seconds", 120, "seconds of arrivals in each run")
+	f.Float64Var(&o.q.Seconds, "seconds", 300, "seconds of arrivals in each run, at least; 30 times as long as an answer takes without load if that is more")
 	f.StringVar(&o.q.Scenario.Workload, "workload", "", "requests: a name of llmsim list (default sharegpt)")
 	f.Float64Var(&o.q.Scenario.Burstiness, "burstiness", 0, "shape of the gamma distribution of gaps between requests (default 1, Poisson)")
 	f.Uint64Var(&o.q.Scenario.Seed, "seed", 1, "of all that is random")
@@ -58,10 +58,11 @@ func (o *disaggregateOptions) run(c *cobra.Command) (err error) {
 		return err
 	}
 	o.q.Pool = capacity.NewPool(runtime.GOMAXPROCS(0))
-	ratios, err := disagg.Search(c.Context(), o.q)
+	ratios, seconds, err := disagg.Search(c.Context(), o.q)
 	if err != nil {
 		return err
 	}
+	o.q.Seconds = seconds
 	if o.asJSON {
 		e := json.NewEncoder(c.OutOrStdout())
 		e.SetIndent("", "\t")
@@ -84,18 +85,17 @@ func (o *disaggregateOptions) run(c *cobra.Command) (err error) {
 
 // write writes the ratios for a terminal: the answer first.
 func (o *disaggregateOptions) write(out io.Writer, ratios []disagg.Ratio) error {
-	best := ratios[0]
-	for _, r := range ratios {
-		if r.Rate > best.Rate {
-			best = r
-		}
-	}
+	best, most := disagg.Best(ratios)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	switch {
 	case best.Rate == 0:
 		fmt.Fprintf(w, "no division of %d servers holds %s\n\n", o.q.Servers, o.q.SLO)
 	case best.Prefill == 0:
-		fmt.Fprintf(w, "all %d servers should do both: %.3g requests/s under %s\n\n", o.q.Servers, best.Rate, o.q.SLO)
+		fmt.Fprintf(w, "all %d servers should do both: %.3g requests/s under %s", o.q.Servers, best.Rate, o.q.SLO)
+		if most.Rate > best.Rate {
+			fmt.Fprintf(w, "; with %d to prefill they sustain %.3g,\nwhich is not more than seeds differ by", most.Prefill, most.Rate)
+		}
+		fmt.Fprint(w, "\n\n")
 	default:
 		fmt.Fprintf(w, "%d of %d servers should prefill and %d decode: %.3g requests/s under %s", best.Prefill, o.q.Servers, best.Decode, best.Rate, o.q.SLO)
 		if ratios[0].Rate > 0 {

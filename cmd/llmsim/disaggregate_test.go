@@ -13,7 +13,7 @@ import (
 
 func TestDisaggregateSaysTheBestDivisionFirst(t *testing.T) {
 	level.SkipQuick(t)
-	args := []string{"disaggregate", "--model", "llama-3-8b", "--gpu", "l4", "--servers", "2", "--seconds", "60", "--slo", "ttft<1s@p90,tpot<90ms@p90"}
+	args := []string{"disaggregate", "--model", "llama-3-8b", "--gpu", "l4", "--servers", "2", "--seconds", "60", "--workload", "alpaca", "--slo", "ttft<1s@p90,tpot<90ms@p90"}
 	status, out, said := llmsim(t, args...)
 	require.Zero(t, status, said)
 	answer := regexp.MustCompile(`^(all 2 servers should do both|1 of 2 servers should prefill and 1 decode): ([\d.]+) requests/s under `).FindStringSubmatch(out)

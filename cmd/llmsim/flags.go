@@ -120,9 +120,9 @@ func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 // addModel are the flags that say what runs where.
 func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Setup, "setup", s.Setup, "model, GPU and times of iterations: a name of llmsim list, or a .json file (default "+scenario.PaperSetup+")")
-	f.StringVar(&s.Model, "model", s.Model, "instead of --setup, with --gpu: a name of llmsim list, or a .json file; times are computed from data sheets (a roofline)")
+	f.StringVar(&s.Model, "model", s.Model, "instead of --setup, with --gpu: a name of llmsim list, or a .json file")
 	f.StringVar(&s.GPU, "gpu", s.GPU, "GPU for --model: a name of llmsim list, or a .json file")
-	f.StringVar(&s.Engine, "engine", s.Engine, "for --model: an engine whose times are fitted to what is published: "+strings.Join(cost.Engines(), ", ")+", or a release, as in vllm-0.7.3; llmsim list has which GPUs")
+	f.StringVar(&s.Engine, "engine", s.Engine, "for --model: whose times: "+strings.Join(cost.Engines(), ", ")+" or a release, as in vllm-0.7.3, fitted to what is published (llmsim list has which GPUs); or "+scenario.DataSheet+", constants chosen by hand for vLLM of 2023 (default: vllm's newest release with data on the GPU, else "+scenario.DataSheet+")")
 	f.StringVar(&s.Cost, "cost", s.Cost, "times of iterations from a cost file, written by llmsim calibrate")
 	f.IntVar(&s.Workers, "workers", s.Workers, "GPUs that share each layer (tensor parallelism) (default 1)")
 	f.IntVar(&s.Stages, "stages", s.Stages, "for --model: stages that have a part of the layers each, with --workers GPUs (pipeline parallelism) (default 1)")

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/sim"
-	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/fleet"
 	"llmmemory/internal/sim/scenario"
+	"llmmemory/internal/sim/sizing"
 	"llmmemory/internal/terminal"
 )
 
@@ -28,6 +28,7 @@ type fleetOptions struct {
 	scale    string
 	by       string
 	prices   string
+	unpriced []string // GPUs
 	asJSON   bool
 }
 
@@ -52,7 +53,7 @@ func fleetCommand() *cobra.Command {
 			"  llmsim fleet --setup llama-3-70b --trace mooncake_trace.jsonl --max-len 131072 \\\n" +
 			"    --replicas 8 --router prefix,random",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()
 	f.SortFlags = false
@@ -82,7 +83,8 @@ type routed struct {
 	Result *fleet.Result `json:"result"`
 }
 
-func (o *fleetOptions) run(ctx context.Context, out io.Writer) error {
+func (o *fleetOptions) run(c *cobra.Command) error {
+	ctx, out := c.Context(), c.OutOrStdout()
 	if d := o.s.Decoding; d.Samples > 1 || d.Drafts > 0 {
 		return fmt.Errorf("a fleet's requests have one answer each, and no drafts")
 	}
@@ -93,7 +95,7 @@ func (o *fleetOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := o.complete(plan); err != nil {
+	if err := o.complete(plan, c.ErrOrStderr()); err != nil {
 		return err
 	}
 	var all []routed
@@ -124,9 +126,14 @@ func (o *fleetOptions) run(ctx context.Context, out io.Writer) error {
 	return o.write(out, plan, all)
 }
 
-// complete puts the fleet together.
-func (o *fleetOptions) complete(plan *scenario.Plan) error {
-	prices, err := cost.OpenPrices(o.prices)
+// complete puts the fleet together. Names in the file of prices that no GPU has are warned of.
+func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
+	used := []string{plan.Scenario.GPU}
+	for _, also := range o.also {
+		gpu, _, _ := strings.Cut(also, ":")
+		used = append(used, gpu)
+	}
+	prices, err := openPrices(warn, o.prices, used...)
 	if err != nil {
 		return err
 	}
@@ -138,6 +145,9 @@ func (o *fleetOptions) complete(plan *scenario.Plan) error {
 	}
 	kind := func(p *scenario.Plan, n int) fleet.Kind {
 		price := prices.GPUs[p.Setup.GPU.Name]
+		if price.Dollars == 0 && !slices.Contains(o.unpriced, p.Setup.GPU.Name) {
+			o.unpriced = append(o.unpriced, p.Setup.GPU.Name)
+		}
 		return fleet.Kind{
 			Name: fmt.Sprintf("%d x %s", p.Setup.GPUs(), p.Setup.GPU.Name), Count: n, GPUs: p.Setup.GPUs(),
 			Server: p.Scenario.Server, Cost: p.Model, Price: price.Dollars, Watts: price.Watts,
@@ -188,7 +198,11 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 	}
 	fact("replicas", strings.Join(kinds, ", ")+", "+plan.Scenario.Server.System)
 	fact("requests", plan.About)
-	fact("cost", plan.Model.Describe())
+	name := "cost"
+	for _, k := range o.config.Kinds {
+		fact(name, k.Cost.Describe())
+		name = ""
+	}
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "router\tserved/s\tfirst token p50, p99\ttoken p99\tanswer p99\tcached\tmost/mean\t$/M tokens")
 	for _, x := range all {
@@ -234,6 +248,11 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 			if _, err := fmt.Fprintf(out, "%s: %s\n", x.Router, strings.Join(notes, "; ")); err != nil {
 				return err
 			}
+		}
+	}
+	if len(o.unpriced) > 0 {
+		if _, err := fmt.Fprintf(out, "%s: %s\n", strings.Join(o.unpriced, ", "), sizing.NoPrice); err != nil {
+			return err
 		}
 	}
 	_, err := fmt.Fprintln(out, "cached: part of the prompts' tokens. most/mean: answers of the busiest replica against the mean.\n$: of all tokens of prompts and answers.")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,6 +38,7 @@ func TestFleetFailsScalesAndMixes(t *testing.T) {
 		{"failures", []string{"--mtbf", "60", "--down", "20"}, "sent again"},
 		{"scaling", []string{"--scale", "2:4", "--start-up", "20", "--scale-target", "1", "--rate", "12"}, "up to"},
 		{"another GPU", []string{"--also", "h100-80gb:1"}, "1 of 1 x h100-80gb"},
+		{"its times", []string{"--also", "h100-80gb:1"}, "vllm 0.7.3 on h100-80gb"},
 		{"goodput", []string{"--goodput", "ttft<1s"}, "goodput"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -46,6 +49,24 @@ func TestFleetFailsScalesAndMixes(t *testing.T) {
 			narrow(t, out)
 		})
 	}
+}
+
+// A fleet of which one GPU has no price was said to cost what the others do.
+func TestFleetSaysWhichGPUsHaveNoPrice(t *testing.T) {
+	prices := filepath.Join(t.TempDir(), "prices.json")
+	require.NoError(t, os.WriteFile(prices, []byte(`{"gpus":{"l4":{"dollars_per_hour":1,"watts":72},"h100-80g":{"dollars_per_hour":3,"watts":700}}}`), 0o600))
+	fleet := []string{"fleet", "--model", "llama-3-8b", "--gpu", "l4", "--rate", "2", "--duration", "50", "--prices", prices}
+	status, out, stderr := llmsim(t, fleet...)
+	require.Zero(t, status, stderr)
+	require.Contains(t, stderr, "did you mean h100-80gb?")
+	require.NotContains(t, out, "no price")
+	require.Contains(t, out, "kWh")
+	status, out, stderr = llmsim(t, append(fleet, "--also", "h100-80gb:1")...)
+	require.Zero(t, status, stderr)
+	require.Contains(t, out, "h100-80gb: no price is known: put one into a file for --prices")
+	require.Regexp(t, `least-loaded .* -\n`, out)
+	require.NotContains(t, out, "kWh")
+	narrow(t, out)
 }
 
 func TestFleetRefusesWhatCannotBe(t *testing.T) {

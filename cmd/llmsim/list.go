@@ -10,6 +10,7 @@ import (
 
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
 	"llmmemory/internal/terminal"
 )
@@ -53,7 +54,7 @@ func listCommand() *cobra.Command {
 				e.SetIndent("", "\t")
 				return e.Encode(map[string][]string{
 					"systems": sim.Systems(), "workloads": workload.Names(), "setups": cost.Setups(),
-					"models": cost.LLMs(), "gpus": cost.GPUs(), "engines": cost.Engines(),
+					"models": cost.LLMs(), "gpus": cost.GPUs(), "engines": scenario.Engines(),
 				})
 			}
 			writeList(w, "systems", systems)
@@ -88,7 +89,8 @@ func listEngines() (rows [][2]string, err error) {
 			rows = append(rows, [2]string{engine + "-" + release, strings.Join(gpus, ", ")})
 		}
 	}
-	return rows, nil
+	return append(rows, [2]string{scenario.DataSheet, "any GPU: constants chosen by hand for vLLM of 2023, without data. " +
+		"The default is vllm's newest release with data on the GPU, and this where there is none"}), nil
 }
 
 // writeList writes names with what they are.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sizing"
+	"llmmemory/internal/terminal"
 )
 
 const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
@@ -62,6 +64,7 @@ func planCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
+	c.SetFlagErrorFunc(explainFlag)
 	f, q := c.Flags(), &o.q
 	f.SortFlags = false
 	f.StringVar(&o.slo, "slo", "0.5s/token", "what has to hold: see above")
@@ -81,6 +84,17 @@ func planCommand() *cobra.Command {
 	addDecoding(f, &q.Scenario.Decoding)
 	addMemory(f, &q.Scenario.Server)
 	return c
+}
+
+// explainFlag says why a plan has no flag that run has.
+func explainFlag(c *cobra.Command, err error) error {
+	switch _, name, _ := strings.Cut(err.Error(), "unknown flag: --"); name {
+	case "rate":
+		return fmt.Errorf("%w: a plan finds the rate; --target says what a rate takes", err)
+	case "max-concurrency", "turns", "think", "goodput":
+		return fmt.Errorf("%w: the requests of a plan do not wait for answers, and --slo says what has to hold; llmsim run has the flag", err)
+	}
+	return terminal.SuggestFlag(c, err)
 }
 
 // run checks all that can be wrong before the search.
@@ -124,6 +138,9 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	}
 	report, err := sizing.Size(c.Context(), *q)
 	stop()
+	if errors.Is(err, context.Canceled) && q.Folder != "" {
+		fmt.Fprintf(c.ErrOrStderr(), "what was run is kept in %s: the same command goes on from there\n", q.Folder)
+	}
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,7 +24,7 @@ func TestPlanWritesWhatItSays(t *testing.T) {
 	require.NotContains(t, said, "\r", "no terminal, no bar")
 	require.Regexp(t, `^llama-3-8b on 1 x a100-40gb: [\d.]+ requests/s under ttft<2s@p99, tpot<0.04s@p90 \(one trace, [\d.]+\s+times the trace's own\);\n  limited by `, out)
 	narrow(t, out)
-	for _, word := range []string{"128 KiB a token", "runs of 1500 requests, one trace", "up to a third off", "twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
+	for _, word := range []string{"128 KiB a token", "runs of 1500 requests, one trace", "vllm 0.7.3 on a100-40gb: fitted to half of", "twice the KV memory", "\ntake  block size 16", "for 3.00/s"} {
 		require.Contains(t, strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(word), " "))
 	}
 	_, again, _ := llmsim(t, args...)
@@ -67,4 +68,19 @@ func TestABadQuestionLeavesNothingBehind(t *testing.T) {
 		require.Empty(t, out)
 		require.NoDirExists(t, dir)
 	}
+}
+
+func TestAnInterruptedPlanSaysHowItGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	cmd := program("plan", "--precision", "0.001", "-o", dir)
+	var said strings.Builder
+	cmd.Stderr = &said
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool {
+		kept, err := os.Stat(filepath.Join(dir, "runs-1-of-1.jsonl"))
+		return err == nil && kept.Size() > 0
+	}, 10*time.Minute, time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.Error(t, cmd.Wait())
+	require.Contains(t, said.String(), "what was run is kept in "+dir+": the same command goes on from there\nllmsim: interrupted\n")
 }

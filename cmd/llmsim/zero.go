@@ -14,7 +14,8 @@ var defaultedFlags = []string{
 	"blocks", "cpu-blocks", "max-tokens", "max-seqs", "max-len", "batch", "swap-gb-s", "watermark",
 }
 
-// refuseZeros refuses a zero where more is needed, instead of taking the default for it.
+// refuseZeros refuses a zero where more is needed, instead of taking the default for it, and numbers of
+// things below that.
 func refuseZeros(c *cobra.Command, _ []string) error {
 	for _, name := range defaultedFlags {
 		f := c.Flags().Lookup(name)
@@ -28,7 +29,11 @@ func refuseZeros(c *cobra.Command, _ []string) error {
 				continue
 			}
 		}
-		if v, err := strconv.ParseFloat(text, 64); err == nil && v == 0 {
+		v, err := strconv.ParseFloat(text, 64)
+		if err == nil && v < 0 && f.Value.Type() == "int" {
+			return fmt.Errorf("--%s %s: want at least 1", name, text)
+		}
+		if err == nil && v == 0 {
 			if name == "watermark" {
 				return fmt.Errorf("--watermark 0: want more than 0, or -1 for none")
 			}

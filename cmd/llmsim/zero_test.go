@@ -37,6 +37,21 @@ func TestAWatermarkOfZeroIsNotTakenForTheDefault(t *testing.T) {
 	require.Contains(t, stderr, "--watermark 0: want more than 0, or -1 for none")
 }
 
+func TestAWatermarkIsAPartOfTheBlocks(t *testing.T) {
+	for _, watermark := range []string{"1", "2", "-2", "-0.01", "NaN", "+Inf"} {
+		for _, system := range []string{"sosp", "vllm-v0", "vllm-v1"} {
+			status, _, stderr := llmsim(t, "run", "--requests", "2", "--system", system, "--watermark="+watermark)
+			require.Equal(t, 1, status, "%s %s", system, watermark)
+			require.Contains(t, stderr, "want a part of the blocks, more than 0 and less than 1, or -1 for none")
+		}
+	}
+	status, _, stderr := llmsim(t, "plan", "--watermark", "1.5")
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "a watermark of 1.5")
+	status, _, stderr = llmsim(t, "run", "--requests", "2", "--watermark", "0.99")
+	require.Equal(t, 0, status, stderr)
+}
+
 func TestAPrecisionThatCannotBeMeantIsRefused(t *testing.T) {
 	for _, precision := range []string{"0", "1", "NaN"} {
 		status, _, stderr := llmsim(t, "cheapest", "--model", "llama-3-8b", "--target", "1", "--precision", precision)
@@ -55,7 +70,7 @@ func TestAWindowWithoutIterationsHasNoAverages(t *testing.T) {
 func TestWhatNothingHoldsIsAFailure(t *testing.T) {
 	for _, args := range [][]string{
 		{"cheapest", "--model", "llama-3-8b", "--gpus", "l4", "--target", "1", "--slo", "ttft<1ms"},
-		{"disaggregate", "--model", "llama-3-8b", "--gpu", "l4", "--servers", "2", "--seconds", "60", "--slo", "ttft<1ms"},
+		{"disaggregate", "--model", "llama-3-8b", "--gpu", "l4", "--servers", "2", "--seconds", "60", "--workload", "alpaca", "--slo", "ttft<1ms"},
 	} {
 		status, stdout, stderr := llmsim(t, args...)
 		require.Equal(t, 1, status, stdout)

@@ -19,8 +19,8 @@ func newRunner(t testing.TB, workers int) *Runner {
 	return NewRunner(pool)
 }
 
-// requireNear compares every output with the reference: at most bound times the
-// sum of |p·v| apart, and what float16 loses where the runner computes in it.
+// requireNear wants every output within bound times the sum of |p·v| of the reference,
+// and within what float16 loses where the runner computes in it.
 func requireNear(t *testing.T, runner *Runner, p *problem, bound float64) {
 	t.Helper()
 	b, half := &p.batch, runner.kernels.float16(p.cache.DType)
@@ -28,36 +28,31 @@ func requireNear(t *testing.T, runner *Runner, p *problem, bound float64) {
 		bound += int8Bound
 	}
 	worst := 0.0
-	for seq := range b.seqs() {
-		first, n, _ := b.queries(seq)
-		for query := range n {
-			for head := range b.NumHeads {
-				want, size := p.reference(seq, query, head)
-				bound := bound
-				if half {
-					bound += p.float16Bound()
-				}
-				got := p.out[((first+query)*b.NumHeads+head)*p.cache.HeadSize:]
-				for i := range want {
-					if math.IsNaN(want[i]) {
-						require.True(t, math.IsNaN(float64(got[i])), "sequence %d, query %d, head %d, element %d is %v, not NaN", seq, query, head, i, got[i])
-						continue
-					}
-					d := math.Abs(float64(got[i]) - want[i])
-					require.False(t, math.IsNaN(d), "sequence %d, query %d, head %d, element %d is NaN, not %v", seq, query, head, i, want[i])
-					if d > 0 {
-						worst = max(worst, d/size[i])
-					}
-					require.LessOrEqual(t, d, bound*size[i]+denormal, "sequence %d, query %d, head %d, element %d: %v, reference %v", seq, query, head, i, got[i], want[i])
-				}
-			}
+	p.forEachRow(func(seq, position, head int, got []float32) {
+		_, _, first := b.queries(seq)
+		want, size := p.reference(seq, position-first, head)
+		bound := bound
+		if half {
+			bound += p.float16Bound()
 		}
-	}
+		for i := range want {
+			if math.IsNaN(want[i]) {
+				require.True(t, math.IsNaN(float64(got[i])), "sequence %d, position %d, head %d, element %d is %v, not NaN", seq, position, head, i, got[i])
+				continue
+			}
+			d := math.Abs(float64(got[i]) - want[i])
+			require.False(t, math.IsNaN(d), "sequence %d, position %d, head %d, element %d is NaN, not %v", seq, position, head, i, want[i])
+			if d > 0 {
+				worst = max(worst, d/size[i])
+			}
+			require.LessOrEqual(t, d, bound*size[i]+denormal, "sequence %d, position %d, head %d, element %d: %v, reference %v", seq, position, head, i, got[i], want[i])
+		}
+	})
 	t.Logf("at most %.2g of the sum of |p·v|", worst)
 }
 
-// float16Bound is what float16 may lose of the last row that reference computed: of a
-// logit half a unit of the sum of |q·k|, of p·v 4 units. Keys of Int8 are not float16.
+// float16Bound is the error that float16 may add to the last row that reference computed:
+// half a unit of the sum of |q·k| to a logit, 4 units to p·v. Keys of Int8 are not float16.
 func (p *problem) float16Bound() float64 {
 	const unit = 0x1p-11
 	if p.cache.DType == Int8 {
@@ -77,17 +72,26 @@ var (
 	allLayouts = []Layout{LayoutTile, LayoutVLLM, LayoutFlash}
 )
 
-// typesOf are those to test bits with: portable code is slow, and has one way to
-// read any of them.
+// typesOf are the types with which bits are compared. Portable code is slow, and reads all
+// types in the same way.
 func typesOf(k kernels) []DType {
 	if k == (portable{}) {
-		return []DType{F16, Int8}
+		return []DType{F32, Int8}
 	}
 	return allDTypes
 }
 
-// testedSets are the instruction sets of this processor, in make quick the one that the
-// package uses here.
+// contentsOf makes contents for a type: beside float32 logits up to 30, so that some are
+// computed in float64.
+func contentsOf(d DType) func(r *rand.Rand) float32 {
+	if d == F32 {
+		return func(r *rand.Rand) float32 { return float32(r.NormFloat64()) * 2.3 }
+	}
+	return nil
+}
+
+// testedSets are all instruction sets of this processor, or in make quick the one that the
+// package uses.
 func testedSets() []kernels {
 	if testing.Short() {
 		return []kernels{fastest}
@@ -181,7 +185,7 @@ func TestNeitherVersionNorCoresNorTheBatchChangeABit(t *testing.T) {
 				r := rand.New(rand.NewPCG(3, 3))
 				p := newProblem(r, problemSpec{
 					shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
-					heads: 6, lens: []int{2100, 3, 700, 1030}, queries: []int{1, 1, 5, 1},
+					heads: 6, lens: []int{2100, 3, 700, 1030}, queries: []int{1, 1, 5, 1}, contents: contentsOf(dtype),
 				})
 				one := newRunner(t, 1)
 				one.kernels = k
@@ -221,7 +225,7 @@ func TestCascadeChangesNoBit(t *testing.T) {
 				r := rand.New(rand.NewPCG(4, 4))
 				p := newProblem(r, problemSpec{
 					shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
-					heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104,
+					heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104, contents: contentsOf(dtype),
 				})
 				runner := newRunner(t, 3)
 				runner.kernels = k
@@ -243,8 +247,7 @@ func TestCascadeChangesNoBit(t *testing.T) {
 	}
 }
 
-// A query token decoded alone and the same one in a chunk of a prompt, of any
-// size, are the same rows.
+// A query token gives the same bits alone and in a chunk of a prompt, whatever its size.
 func TestChunksOfAPromptChangeNoBit(t *testing.T) {
 	for _, k := range testedSets() {
 		for _, dtype := range typesOf(k) {
@@ -253,7 +256,7 @@ func TestChunksOfAPromptChangeNoBit(t *testing.T) {
 				const n, heads, size = 560, 4, 32
 				p := newProblem(r, problemSpec{
 					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: dtype},
-					heads: heads, lens: []int{n}, queries: []int{n},
+					heads: heads, lens: []int{n}, queries: []int{n}, contents: contentsOf(dtype),
 				})
 				runner := newRunner(t, 2)
 				runner.kernels = k
@@ -282,7 +285,7 @@ func TestInstructionSetsGiveTheSameBits(t *testing.T) {
 		r := rand.New(rand.NewPCG(6, 6))
 		p := newProblem(r, problemSpec{
 			shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 80, DType: dtype},
-			heads: 14, lens: []int{1300, 33, 600}, queries: []int{1, 20, 2},
+			heads: 14, lens: []int{1300, 33, 600}, queries: []int{1, 20, 2}, contents: contentsOf(dtype),
 		})
 		p.batch.AlibiSlopes = []float32{.5, .4, .3, .2, .1, .05, .02, .5, .4, .3, .2, .1, .05, .02}
 		runner := newRunner(t, 2)

@@ -6,15 +6,18 @@ import (
 	"slices"
 )
 
-// Version is how a sequence's context is shared out.
+// Version is how the work on a sequence's context is divided. It changes no bit of the output.
 type Version uint8
 
 const (
-	// Auto is V1 or V2 by vLLM's rule, but cuts long sequences into partitions
-	// wherever cores would idle otherwise.
+	// Auto is V1 or V2 by vLLM's rule, and cuts a long sequence into partitions
+	// also where cores would be idle otherwise.
 	Auto Version = iota
 	V1           // a sequence and KV head is one piece of work (paged_attention_v1)
-	V2           // each partition is a piece of work; then a reduction (paged_attention_v2)
+
+	// V2 computes partitions apart and merges their results in a reduction
+	// (paged_attention_v2), as far as mostKept has room for the results.
+	V2
 )
 
 // A Batch is one step's attention in one layer: query tokens of some sequences,
@@ -43,7 +46,7 @@ type Batch struct {
 
 	// CommonPrefix is how many tokens of context all sequences with query tokens
 	// share, in the same blocks (vLLM's num_common_prefix_blocks × block size). They
-	// are read once for all of them; the result is the same bits.
+	// are read once for all of them; the output has the same bits.
 	CommonPrefix int
 
 	Version Version
@@ -57,14 +60,32 @@ type BlockSparse struct {
 	VertStride  int
 	BlockSize   int // tokens of a sparse block; a multiple of the cache's block size
 
-	// HeadSlidingStep: if at least 0, the offset of query head h is
-	// (rank·heads + h)·HeadSlidingStep + 1; if below, that of its KV head k is
-	// (rank·KV heads + k)·-HeadSlidingStep + 1.
+	// The offset of query head h, whose KV head is k, is (rank·heads + h)·HeadSlidingStep + 1;
+	// if HeadSlidingStep is negative, it is (rank·KV heads + k)·-HeadSlidingStep + 1.
 	HeadSlidingStep int
 	Rank            int // of the worker, with tensor parallelism
 }
 
+// Limits of a sparse pattern. They keep the offsets of heads far from overflow.
+const (
+	maxRank     = 1 << 16
+	maxHeadStep = 1 << 31
+)
+
 func (b *Batch) seqs() int { return len(b.SeqLens) }
+
+// table is a sequence's row of BlockTables. A sequence that is alone has all of them, whatever
+// the stride.
+func (b *Batch) table(seq int) []int32 {
+	switch {
+	case b.seqs() == 1:
+		return b.BlockTables
+	case seq > 0 && b.TableStride > len(b.BlockTables)/seq:
+		return nil
+	}
+	rest := b.BlockTables[seq*b.TableStride:]
+	return rest[:min(len(rest), b.TableStride)]
+}
 
 // queries are the first query token of a sequence, how many there are, and the
 // position of the first in its context.
@@ -86,9 +107,9 @@ func (b *Batch) check(c *Cache) error {
 	seqs := b.seqs()
 	switch {
 	case b.NumHeads < 1 || b.NumHeads > MaxHeads || b.NumHeads%c.NumKVHeads != 0:
-		return fmt.Errorf("%w: %d query heads on %d KV heads; a multiple is needed", ErrArgument, b.NumHeads, c.NumKVHeads)
+		return fmt.Errorf("%w: %d query heads; multiples of the %d KV heads up to %d are possible", ErrArgument, b.NumHeads, c.NumKVHeads, MaxHeads)
 	case len(b.QueryStart) != seqs+1:
-		return fmt.Errorf("%w: %d starts of queries for %d sequences; one more than sequences is needed", ErrArgument, len(b.QueryStart), seqs)
+		return fmt.Errorf("%w: %d starts of queries for %d sequences; there must be one more", ErrArgument, len(b.QueryStart), seqs)
 	case b.QueryStart[0] != 0:
 		return fmt.Errorf("%w: the first query token is %d, not 0", ErrArgument, b.QueryStart[0])
 	case b.AlibiSlopes != nil && len(b.AlibiSlopes) != b.NumHeads:
@@ -96,13 +117,13 @@ func (b *Batch) check(c *Cache) error {
 	case b.Sinks != nil && len(b.Sinks) != b.NumHeads:
 		return fmt.Errorf("%w: %d sinks for %d heads", ErrArgument, len(b.Sinks), b.NumHeads)
 	case b.SlidingWindow < 0:
-		return fmt.Errorf("%w: a window of %d tokens", ErrArgument, b.SlidingWindow)
+		return fmt.Errorf("%w: a window of %d tokens; it must be at least 0", ErrArgument, b.SlidingWindow)
 	case !(b.SoftCap >= 0) || math.IsInf(float64(b.SoftCap), 1):
-		return fmt.Errorf("%w: a soft cap of %v", ErrArgument, b.SoftCap)
+		return fmt.Errorf("%w: a soft cap of %v; it must be finite and at least 0", ErrArgument, b.SoftCap)
 	case math.IsNaN(float64(b.Scale)) || math.IsInf(float64(b.Scale), 0):
-		return fmt.Errorf("%w: a scale of %v", ErrArgument, b.Scale)
+		return fmt.Errorf("%w: a scale of %v; it must be finite", ErrArgument, b.Scale)
 	case b.TableStride < 0 || b.Version > V2:
-		return fmt.Errorf("%w: table stride %d, version %d", ErrArgument, b.TableStride, b.Version)
+		return fmt.Errorf("%w: table stride %d, version %d; they must be at least 0, and at most %d", ErrArgument, b.TableStride, b.Version, V2)
 	}
 	for seq := range seqs {
 		if err := b.checkSequence(c, seq); err != nil {
@@ -122,11 +143,12 @@ func (b *Batch) check(c *Cache) error {
 	return b.checkOverlap(c)
 }
 
-// checkOverlap allows outputs in the place of the queries.
+// checkOverlap refuses outputs that overlap with what is read, except exactly in the
+// place of the queries: no query is read after its output was written.
 func (b *Batch) checkOverlap(c *Cache) error {
 	q, o := &b.Query, &b.Out
 	if overlap(q.Data, o.Data) && (&q.Data[0] != &o.Data[0] || q.DType != o.DType || q.Stride != o.Stride) {
-		return fmt.Errorf("%w: %w: outputs overlap with queries but are not in their place", ErrArgument, ErrOverlap)
+		return fmt.Errorf("%w: %w: outputs overlap with queries, but do not have the same address, type and stride", ErrArgument, ErrOverlap)
 	}
 	if c.Overlaps(o) {
 		return fmt.Errorf("%w: %w: outputs overlap with keys or values", ErrArgument, ErrOverlap)
@@ -145,28 +167,26 @@ func (b *Batch) checkSequence(c *Cache, seq int) error {
 		return nil
 	}
 	from, _ := b.reach(position)
-	table := b.BlockTables
+	table := b.table(seq)
 	start, end := from/c.BlockSize, (position+n-1)/c.BlockSize+1
-	entries := max(0, len(table)-seq*b.TableStride)
-	if b.seqs() > 1 {
-		entries = min(entries, b.TableStride)
+	if end > len(table) {
+		return fmt.Errorf("%w: sequence %d needs %d entries of its block table; it has %d", ErrArgument, seq, end, len(table))
 	}
-	if end > entries {
-		return fmt.Errorf("%w: sequence %d needs %d entries of its block table; it has %d", ErrArgument, seq, end, entries)
-	}
-	for i, block := range table[seq*b.TableStride:][start:end] {
+	for i, block := range table[start:end] {
 		if uint(block) >= uint(c.NumBlocks) {
-			return fmt.Errorf("%w: entry %d of the block table of sequence %d is block %d of %d", ErrArgument, start+i, seq, block, c.NumBlocks)
+			return fmt.Errorf("%w: entry %d of the block table of sequence %d is block %d; there are %d", ErrArgument, start+i, seq, block, c.NumBlocks)
 		}
 	}
 	return nil
 }
 
-// checkShared looks at the sparse pattern and the common prefix.
+// checkShared checks the sparse pattern and the common prefix.
 func (b *Batch) checkShared(c *Cache) error {
 	if s := b.Sparse; s != nil {
-		if s.LocalBlocks < 0 || s.VertStride < 1 || s.BlockSize < 1 || s.BlockSize%c.BlockSize != 0 || s.Rank < 0 {
-			return fmt.Errorf("%w: sparse blocks of %d tokens, %d local ones, stride %d, rank %d", ErrArgument, s.BlockSize, s.LocalBlocks, s.VertStride, s.Rank)
+		if s.LocalBlocks < 0 || s.VertStride < 1 || s.BlockSize < 1 || s.BlockSize%c.BlockSize != 0 ||
+			s.Rank < 0 || s.Rank > maxRank || max(s.HeadSlidingStep, -s.HeadSlidingStep) > maxHeadStep {
+			return fmt.Errorf("%w: sparse blocks of %d tokens on blocks of %d, %d local, stride %d, rank %d, head step %d",
+				ErrArgument, s.BlockSize, c.BlockSize, s.LocalBlocks, s.VertStride, s.Rank, s.HeadSlidingStep)
 		}
 	}
 	if b.CommonPrefix < 0 {
@@ -194,8 +214,8 @@ func (b *Batch) checkShared(c *Cache) error {
 	return nil
 }
 
-// checkCommon wants that a sequence has, in what it reaches of the common prefix,
-// the blocks of the first sequence, through whose table they are read.
+// checkCommon refuses a sequence that reaches other blocks of the common prefix than those
+// of the first sequence, through whose table all of them are read.
 func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	_, _, position := b.queries(seq)
 	from, _ := b.reach(position)
@@ -203,7 +223,7 @@ func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 	if start >= end {
 		return nil
 	}
-	common, mine := b.BlockTables[first*b.TableStride:][start:end], b.BlockTables[seq*b.TableStride:][start:end]
+	common, mine := b.table(first)[start:end], b.table(seq)[start:end]
 	if slices.Equal(common, mine) {
 		return nil
 	}

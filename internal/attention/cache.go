@@ -7,18 +7,18 @@ import (
 	"unsafe"
 )
 
-// ErrArgument is wrapped by every complaint about a cache, a batch or a slot.
-// Nothing has been read or written then.
+// ErrArgument is wrapped by every error about a cache, a batch or a slot. Nothing
+// has been computed or written then.
 var ErrArgument = errors.New("bad argument")
 
-// ErrOverlap is wrapped, beside ErrArgument, if what is written overlaps with
-// what is read.
+// ErrOverlap is wrapped, together with ErrArgument, if memory that is written overlaps
+// with other memory of the call.
 var ErrOverlap = errors.New("memory overlaps")
 
 // Limits of a shape. They keep every product of sizes far from overflow.
 const (
 	MaxHeadSize  = 256
-	MaxBlockSize = 1 << 16
+	maxBlockSize = 1 << 16
 	MaxHeads     = 1 << 12
 )
 
@@ -31,8 +31,7 @@ type Shape struct {
 	Layout     Layout
 }
 
-// A Cache is the blocks of one layer, in memory that belongs to somebody else.
-// Offsets are in bytes.
+// A Cache is the blocks of one layer, in the caller's memory. Strides are in bytes.
 type Cache struct {
 	Shape
 	NumBlocks int
@@ -42,47 +41,47 @@ type Cache struct {
 	Key, Value              []byte
 	BlockStride, HeadStride int
 
-	// Int8 only: the float32 scale of a token lies at 4·token behind
-	// b·ScaleBlockStride + h·ScaleHeadStride.
+	// Int8 only: the float32 scale of a token is at b·ScaleBlockStride +
+	// h·ScaleHeadStride + 4·token.
 	KeyScales, ValueScales            []byte
 	ScaleBlockStride, ScaleHeadStride int
 
-	// Factors of all stored keys and values; 0 means 1. Not for Int8.
+	// Stored keys and values are multiplied by these; 0 means 1. Ignored with Int8.
 	KeyScale, ValueScale float32
 }
 
-// Check says whether the shape is one that the package can compute with.
+// Check refuses a shape with which this package cannot compute.
 func (s *Shape) Check() error {
 	switch {
-	case s.BlockSize < 1 || s.BlockSize > MaxBlockSize:
-		return fmt.Errorf("%w: blocks of %d tokens; 1 to %d are possible", ErrArgument, s.BlockSize, MaxBlockSize)
+	case s.BlockSize < 1 || s.BlockSize > maxBlockSize:
+		return fmt.Errorf("%w: blocks of %d tokens; 1 to %d are possible", ErrArgument, s.BlockSize, maxBlockSize)
 	case s.NumKVHeads < 1 || s.NumKVHeads > MaxHeads:
 		return fmt.Errorf("%w: %d KV heads; 1 to %d are possible", ErrArgument, s.NumKVHeads, MaxHeads)
 	case s.HeadSize < 8 || s.HeadSize > MaxHeadSize || s.HeadSize%8 != 0:
 		return fmt.Errorf("%w: heads of %d elements; multiples of 8 up to %d are possible", ErrArgument, s.HeadSize, MaxHeadSize)
 	case s.DType >= dtypes:
-		return fmt.Errorf("%w: type %d of keys and values", ErrArgument, s.DType)
+		return fmt.Errorf("%w: keys and values of type %d; %d to %d are possible", ErrArgument, s.DType, F32, dtypes-1)
 	case s.Layout >= layouts:
-		return fmt.Errorf("%w: layout %d", ErrArgument, s.Layout)
+		return fmt.Errorf("%w: layout %d; %d to %d are possible", ErrArgument, s.Layout, LayoutTile, layouts-1)
 	case s.Layout == LayoutVLLM && s.HeadSize%(16/s.DType.Size()) != 0:
 		return fmt.Errorf("%w: vLLM's layout takes vectors of 16 bytes, which do not divide heads of %d %v", ErrArgument, s.HeadSize, s.DType)
 	}
 	return nil
 }
 
-// Check says whether the memory holds what the shape and the strides say.
+// Check refuses memory in which blocks of the shape do not lie at the given strides.
 func (c *Cache) Check() error {
 	if err := c.Shape.Check(); err != nil {
 		return err
 	}
 	if c.NumBlocks < 1 || c.NumBlocks > math.MaxInt32 {
-		return fmt.Errorf("%w: %d blocks", ErrArgument, c.NumBlocks)
+		return fmt.Errorf("%w: %d blocks; 1 to %d are possible", ErrArgument, c.NumBlocks, math.MaxInt32)
 	}
 	if err := CheckScales(c.KeyScale, c.ValueScale); err != nil {
 		return err
 	}
 	span := c.headSpan()
-	for _, part := range []struct {
+	for i, part := range [...]struct {
 		name        string
 		data        []byte
 		block, head int
@@ -93,8 +92,8 @@ func (c *Cache) Check() error {
 		{"scales of keys", c.KeyScales, c.ScaleBlockStride, c.ScaleHeadStride, 4 * c.BlockSize, 4},
 		{"scales of values", c.ValueScales, c.ScaleBlockStride, c.ScaleHeadStride, 4 * c.BlockSize, 4},
 	} {
-		if part.align == 4 && part.span == 4*c.BlockSize && c.DType != Int8 {
-			continue // no scales
+		if i == 2 && c.DType != Int8 {
+			break // no scales
 		}
 		if err := c.checkPart(part.name, part.data, part.block, part.head, part.span, part.align); err != nil {
 			return err
@@ -106,7 +105,7 @@ func (c *Cache) Check() error {
 func (c *Cache) checkPart(name string, data []byte, block, head, span, align int) error {
 	const most = 1 << 40
 	if block < 0 || head < 0 || block > most || head > most || block%align != 0 || head%align != 0 {
-		return fmt.Errorf("%w: strides of %d and %d bytes of the %s", ErrArgument, block, head, name)
+		return fmt.Errorf("%w: the %s have strides of %d and %d bytes; multiples of %d up to %d are possible", ErrArgument, name, block, head, align, most)
 	}
 	if block > 0 && c.NumBlocks-1 > 1<<60/block {
 		return fmt.Errorf("%w: %d blocks of %d bytes", ErrArgument, c.NumBlocks, block)
@@ -114,24 +113,25 @@ func (c *Cache) checkPart(name string, data []byte, block, head, span, align int
 	need := (c.NumBlocks-1)*block + (c.NumKVHeads-1)*head + span
 	switch {
 	case need > len(data):
-		return fmt.Errorf("%w: %d blocks of the %s take %d bytes and there are %d", ErrArgument, c.NumBlocks, name, need, len(data))
+		return fmt.Errorf("%w: the %s of %d blocks take %d bytes; there are %d", ErrArgument, name, c.NumBlocks, need, len(data))
 	case uintptr(unsafe.Pointer(&data[0]))%uintptr(align) != 0:
 		return fmt.Errorf("%w: the %s are not aligned to %d bytes", ErrArgument, name, align)
 	}
 	return nil
 }
 
-// CheckScales refuses factors of keys and values that are no numbers.
+// CheckScales refuses factors of keys and values that are NaN or infinite, or whose inverse
+// is: numbers are multiplied by it when they are stored.
 func CheckScales(key, value float32) error {
 	for _, x := range [...]float32{key, value} {
-		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return fmt.Errorf("%w: factors of %v of keys and %v of values", ErrArgument, key, value)
+		if !isFinite(x) || x != 0 && !isFinite(1/x) {
+			return fmt.Errorf("%w: scales of %v for keys and %v for values; each must be 0, or finite with a finite inverse", ErrArgument, key, value)
 		}
 	}
 	return nil
 }
 
-// CheckStrides refuses blocks and heads that share memory, after Check.
+// CheckStrides refuses blocks or heads that share memory with each other. Check comes first.
 func (c *Cache) CheckStrides() error {
 	row, pitch := c.headSpan(), 0 // of a head in a block; what lies between the rows of LayoutFlash
 	if c.Layout == LayoutFlash {
@@ -147,9 +147,8 @@ func (c *Cache) CheckStrides() error {
 	return nil
 }
 
-// disjoint says whether pieces of span bytes at i·a + j·b, for i below n and j below m,
-// have nothing in common. With a pitch they are rows that far apart, between which
-// those of other j can lie.
+// disjoint says whether pieces of span bytes at i·a + j·b, for i below n and j below m, do not
+// overlap. With a pitch, a piece is rows of that distance, and those of other j can lie between them.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
 		fits := m == 1 || b >= row && (m-1)*b+row <= pitch
@@ -160,33 +159,48 @@ func disjoint(a, n, b, m, row, span, pitch int) bool {
 	return inner || outer
 }
 
-// CheckApart refuses keys that share memory with values, after CheckStrides.
+// CheckApart refuses keys that share memory with values, and scales of keys that share
+// memory with those of values. CheckStrides comes first.
 func (c *Cache) CheckApart() error {
-	distance := int(uintptr(unsafe.Pointer(&c.Value[0])) - uintptr(unsafe.Pointer(&c.Key[0])))
 	heads, span := c.NumKVHeads, c.headSpan()
 	if c.Layout == LayoutFlash { // the heads of a block are one piece
 		heads, span = 1, span+(heads-1)*c.HeadStride
 	}
-	if distance >= span && distance+span <= c.HeadStride && c.BlockStride >= heads*c.HeadStride {
-		return nil // side by side in each head, as LayoutTile has them
+	if c.meet(c.Key, c.Value, c.BlockStride, c.HeadStride, heads, span) {
+		return fmt.Errorf("%w: %w: keys and values share memory", ErrArgument, ErrOverlap)
 	}
-	for h := 1 - heads; h < heads; h++ {
-		apart := distance + h*c.HeadStride // and a multiple of the block stride
-		if c.NumBlocks > 1 {
-			blocks := min(max(apart/c.BlockStride, 1-c.NumBlocks), c.NumBlocks-1)
-			apart -= blocks * c.BlockStride
-			if n := c.BlockStride - max(apart, -apart); n > 0 && n < span && max(blocks, -blocks) < c.NumBlocks-1 {
-				apart = n
-			}
-		}
-		if apart < span && apart > -span {
-			return fmt.Errorf("%w: %w: keys and values share memory", ErrArgument, ErrOverlap)
-		}
+	if c.DType == Int8 && c.meet(c.KeyScales, c.ValueScales, c.ScaleBlockStride, c.ScaleHeadStride, c.NumKVHeads, 4*c.BlockSize) {
+		return fmt.Errorf("%w: %w: scales of keys and of values share memory", ErrArgument, ErrOverlap)
 	}
 	return nil
 }
 
-// factors are KeyScale and ValueScale, 1 where they are not given.
+// meet says whether the pieces of a and of b, which have span bytes for each block and head and the same
+// strides, share memory. The distance from a piece of a to one of b depends only on how many heads and blocks
+// lie between them: for each number of heads, meet looks at the one or two numbers of blocks that bring
+// them closest.
+func (c *Cache) meet(a, b []byte, block, head, heads, span int) bool {
+	distance := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&a[0])))
+	if distance >= span && distance+span <= head && block >= heads*head {
+		return false // side by side in each head, as LayoutTile has them
+	}
+	for h := 1 - heads; h < heads; h++ {
+		apart := distance + h*head
+		if c.NumBlocks > 1 {
+			blocks := min(max(apart/block, 1-c.NumBlocks), c.NumBlocks-1)
+			apart -= blocks * block
+			if n := block - max(apart, -apart); n > 0 && n < span && max(blocks, -blocks) < c.NumBlocks-1 {
+				apart = n
+			}
+		}
+		if apart < span && apart > -span {
+			return true
+		}
+	}
+	return false
+}
+
+// factors are what stored keys and values are multiplied by.
 func (c *Cache) factors() (key, value float32) {
 	key, value = c.KeyScale, c.ValueScale
 	if key == 0 || c.DType == Int8 {
@@ -198,9 +212,19 @@ func (c *Cache) factors() (key, value float32) {
 	return key, value
 }
 
+// parts are the memory of the blocks.
+func (c *Cache) parts() [4][]byte { return [...][]byte{c.Key, c.Value, c.KeyScales, c.ValueScales} }
+
 // Overlaps says whether a tensor's memory overlaps with that of the blocks.
-func (c *Cache) Overlaps(t *Tensor) bool {
-	return overlap(t.Data, c.Key) || overlap(t.Data, c.Value) || overlap(t.Data, c.KeyScales) || overlap(t.Data, c.ValueScales)
+func (c *Cache) Overlaps(t *Tensor) bool { return c.overlaps(t.Data) }
+
+func (c *Cache) overlaps(data []byte) bool {
+	for _, part := range c.parts() {
+		if overlap(data, part) {
+			return true
+		}
+	}
+	return false
 }
 
 func overlap(a, b []byte) bool {

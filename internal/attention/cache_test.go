@@ -1,12 +1,46 @@
 package attention
 
 import (
+	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// Strides and places in which blocks of 16 tokens of 2 heads of 32 float32 numbers lie, 2,048 bytes each.
+// The cache has 3 blocks with 2 heads, whose scales are 64 bytes each.
+func TestScalesThatShareMemoryAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		block, head, values int
+		wantErr             string
+	}{
+		{"values after all keys", 128, 64, 384, ""},
+		{"values after each head", 256, 128, 64, ""},
+		{"the same place", 128, 64, 0, "scales of keys and of values share memory"},
+		{"values in the keys of the next head", 256, 128, 124, "scales of keys and of values share memory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			scales := aligned(1024)
+			cache := Cache{
+				Shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: Int8}, NumBlocks: 3,
+				BlockStride: 1024, HeadStride: 512, Key: aligned(3072), Value: aligned(3072),
+				ScaleBlockStride: c.block, ScaleHeadStride: c.head, KeyScales: scales, ValueScales: scales[c.values:],
+			}
+			require.NoError(t, cache.Check())
+			require.NoError(t, cache.CheckStrides())
+			err := cache.CheckApart()
+			if c.wantErr == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ErrOverlap)
+			require.ErrorContains(t, err, c.wantErr)
+		})
+	}
+}
+
+// The cache has 3 blocks with 2 heads, whose keys are 2,048 bytes each, and so are the values.
 func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 	const span = 16 * 32 * 4
 	for _, c := range []struct {
@@ -50,4 +84,67 @@ func TestBlocksThatShareMemoryAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, c.wantErr)
 		})
 	}
+}
+
+func TestScalesMustBeFiniteAndHaveAnInverse(t *testing.T) {
+	inf := float32(math.Inf(1))
+	for _, c := range []struct {
+		name  string
+		scale float32
+		ok    bool
+	}{
+		{"none", 0, true}, {"2", 2, true}, {"the smallest", 0x1p-127, true}, {"negative", -0x1p100, true},
+		{"NaN", float32(math.NaN()), false}, {"infinite", -inf, false}, {"without an inverse", 0x1p-128, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, err := range []error{CheckScales(c.scale, 1), CheckScales(1, c.scale)} {
+				if c.ok {
+					require.NoError(t, err)
+					continue
+				}
+				require.ErrorIs(t, err, ErrArgument)
+			}
+		})
+	}
+}
+
+// What the checks let pass has every element at a place of its own, and what CheckApart refuses has not
+// (but it takes the heads of a block of LayoutFlash as one piece).
+func TestCheckedCachesHaveNoElementTwice(t *testing.T) {
+	r := rand.New(rand.NewPCG(44, 1))
+	passed, refused := 0, 0
+	for range 3000 {
+		memory := aligned(4096)
+		c := Cache{
+			Shape:     Shape{BlockSize: 1 + r.IntN(3), NumKVHeads: 1 + r.IntN(3), HeadSize: 16, DType: E4M3, Layout: allLayouts[r.IntN(3)]},
+			NumBlocks: 1 + r.IntN(4), BlockStride: 8 * r.IntN(40), HeadStride: 8 * r.IntN(40),
+			Key: memory[1024:], Value: memory[1024+8*(r.IntN(160)-80):],
+		}
+		if c.Check() != nil || c.CheckStrides() != nil {
+			continue
+		}
+		places, elements := c.places()
+		if err := c.CheckApart(); err == nil {
+			passed++
+			require.Equal(t, elements, places, "%+v", c.Shape)
+		} else if c.Layout != LayoutFlash {
+			refused++
+			require.Less(t, places, elements, "%+v", c.Shape)
+		}
+	}
+	require.Positive(t, passed)
+	require.Positive(t, refused)
+}
+
+// places is at how many addresses the elements of keys and values are, and how many elements there are.
+func (c *Cache) places() (places, elements int) {
+	found := map[*byte]bool{}
+	n := c.NumBlocks * c.NumKVHeads * c.BlockSize * c.HeadSize
+	for i := range n {
+		b, h := i/(c.NumKVHeads*c.BlockSize*c.HeadSize), i/(c.BlockSize*c.HeadSize)%c.NumKVHeads
+		token, e := i/c.HeadSize%c.BlockSize, i%c.HeadSize
+		found[&c.Key[c.KeyOffset(b, h, token, e)]] = true
+		found[&c.Value[c.ValueOffset(b, h, token, e)]] = true
+	}
+	return len(found), 2 * n
 }

@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Convert copies all blocks of a cache to another of the same size in another
-// layout or type. Numbers are rounded to nearest; of Int8 the scales go along, so
-// both must be Int8 or neither.
+// Convert copies all blocks of a cache to another one with the same block size, heads and
+// head size, in any layout and type. Numbers are rounded to nearest. Int8 is only
+// converted to Int8: the scales are copied too.
 func Convert(to, from *Cache) error {
 	if err := from.Check(); err != nil {
 		return err
@@ -16,14 +16,16 @@ func Convert(to, from *Cache) error {
 		return err
 	}
 	if to.NumBlocks < from.NumBlocks || to.BlockSize != from.BlockSize || to.NumKVHeads != from.NumKVHeads || to.HeadSize != from.HeadSize {
-		return fmt.Errorf("%w: %d blocks of %d tokens, %d heads of %d do not go into %d of %d, %d of %d", ErrArgument,
+		return fmt.Errorf("%w: %d blocks of %d tokens and %d heads of %d elements do not fit into %d blocks of %d and %d of %d", ErrArgument,
 			from.NumBlocks, from.BlockSize, from.NumKVHeads, from.HeadSize, to.NumBlocks, to.BlockSize, to.NumKVHeads, to.HeadSize)
 	}
 	if (to.DType == Int8) != (from.DType == Int8) {
-		return fmt.Errorf("%w: %v does not become %v without new scales", ErrArgument, from.DType, to.DType)
+		return fmt.Errorf("%w: %v cannot be converted to %v: only int8 has scales of tokens", ErrArgument, from.DType, to.DType)
 	}
-	if overlap(to.Key, from.Key) || overlap(to.Value, from.Value) {
-		return fmt.Errorf("%w: %w", ErrArgument, ErrOverlap)
+	for _, part := range from.parts() {
+		if to.overlaps(part) {
+			return fmt.Errorf("%w: %w: the blocks to be written and to be read", ErrArgument, ErrOverlap)
+		}
 	}
 	keys, values := ratioOf(from.KeyScale, to.KeyScale), ratioOf(from.ValueScale, to.ValueScale)
 	for block := range from.NumBlocks {
@@ -34,7 +36,7 @@ func Convert(to, from *Cache) error {
 	return nil
 }
 
-// ratioOf is what stored numbers are multiplied with; 0 stands for a scale of 1.
+// ratioOf is what stored numbers are multiplied by; a scale of 0 means 1.
 func ratioOf(from, to float32) float32 {
 	if from == 0 {
 		from = 1

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A layout changes where a number lies and nothing else: the same numbers in
-// another layout give the same bits, and come back as they were.
+// The same numbers in another layout give the same bits, and converting them back gives
+// the same memory.
 func TestLayoutsHoldTheSameNumbers(t *testing.T) {
 	for _, dtype := range allDTypes {
 		for _, block := range []int{8, 16, 24, 32} {
@@ -58,9 +58,12 @@ func TestConvertingRoundsAndRefuses(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, Convert(&wrong, &from), ErrArgument)
 	require.ErrorIs(t, Convert(&from, &from), ErrOverlap)
+	moved := to
+	moved.Key, moved.Value = to.Value, aligned(len(to.Value))
+	require.ErrorIs(t, Convert(&moved, &to), ErrOverlap, "keys are written where values are read")
 }
 
-// The formulas, once more and apart, on indices as vLLM and FlashAttention have them.
+// The formulas, written again with the indices of vLLM and FlashAttention.
 func TestLayoutsAreWhatTheySay(t *testing.T) {
 	s := Shape{BlockSize: 16, NumKVHeads: 3, HeadSize: 32, DType: F16}
 	for _, c := range []struct {
@@ -74,15 +77,10 @@ func TestLayoutsAreWhatTheySay(t *testing.T) {
 		s.Layout = c.layout
 		cache, err := NewCache(s, aligned(5*s.BlockBytes()))
 		require.NoError(t, err)
-		for b := range 5 {
-			for h := range 3 {
-				for token := range 16 {
-					for i := range 32 {
-						require.Equal(t, 2*c.key(b, h, token, i), cache.KeyOffset(b, h, token, i), "%v", c.layout)
-						require.Equal(t, 2*c.value(b, h, token, i), cache.ValueOffset(b, h, token, i), "%v", c.layout)
-					}
-				}
-			}
+		for at := range 5 * 3 * 16 * 32 {
+			b, h, token, i := at/(3*16*32), at/(16*32)%3, at/32%16, at%32
+			require.Equal(t, 2*c.key(b, h, token, i), cache.KeyOffset(b, h, token, i), "%v", c.layout)
+			require.Equal(t, 2*c.value(b, h, token, i), cache.ValueOffset(b, h, token, i), "%v", c.layout)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func f32ToE5M2(f float32) uint8 {
 	return sign | uint8((abs-0x38000000)>>21)
 }
 
-// Load reads a number of the type. It knows no scales.
+// Load reads a number of the type, without any scale.
 func (d DType) Load(p unsafe.Pointer) float32 {
 	switch d {
 	case F32:
@@ -163,7 +163,7 @@ func (d DType) Store(p unsafe.Pointer, v float32) {
 	}
 }
 
-// LoadAll reads len(x) numbers of the type from p on. It knows no scales.
+// LoadAll reads len(x) numbers of the type from p on, without any scale.
 func (d DType) LoadAll(x []float32, p unsafe.Pointer) {
 	if d == F32 {
 		copy(x, unsafe.Slice((*float32)(p), len(x)))

@@ -6,9 +6,9 @@ import "math"
 // register holds twice as many numbers. What is rounded to float16 is scaled by a
 // power of 2 first, so that no sum overflows, whatever the keys and values are.
 
-// Exponents of 2 which the largest query and weight in float16 stay below. A sum has 64
-// products with keys and 16 with values, which are at most 1.75 (E4M3, which lacks
-// a factor of 2^8), 57344 (E5M2) and 32768 (Int8, with a factor of 2^8 too many).
+// Queries and weights are scaled so that the largest of them stays below 2 to the power of these
+// exponents. A sum has 64 products of queries, or 16 of weights; stored numbers are at most 448 (E4M3),
+// 57344 (E5M2) and 128 (Int8). In float16 they are divided by what lacks says.
 var (
 	queryExponent  = [dtypes]int{E4M3: 9, E5M2: -6}
 	weightExponent = [dtypes]int{E4M3: 11, E5M2: -4, Int8: -3}
@@ -46,9 +46,9 @@ func (r *Runner) pair(w *scratch, row *row, p []float32, part, from, to int) {
 	row.weight = lacks[d] / factor
 }
 
-// scaleBelow is the power of 2 that brings a number, given by its bits, just below
-// another power of 2, as far as it and its inverse are numbers. It does not matter
-// for what is not finite.
+// scaleBelow is the power of 2 by which a number, given by its bits, comes just below
+// 2^exponent. It is limited, so that it and its inverse are normal numbers. For what is
+// not finite, any power will do.
 func scaleBelow(bits uint32, exponent int) float32 {
 	if bits == 0 {
 		return 1

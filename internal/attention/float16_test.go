@@ -14,37 +14,42 @@ import (
 
 var eightBitTypes = []DType{E4M3, E5M2, Int8}
 
-// Every number of 8 bits becomes float16, less the factor that the type lacks.
+// Every number of 8 bits becomes float16, divided by the factor that its type lacks.
 func TestEveryNumberOf8BitsBecomesFloat16(t *testing.T) {
 	for _, k := range instructionSets() {
 		for _, d := range eightBitTypes {
 			if !k.float16(d) {
 				continue
 			}
-			var c call
 			for first := 0; first < 256; first += piece {
-				in, out := aligned(piece), make([]uint16, piece)
-				finite := true
-				for i := range in {
-					in[i] = byte(first + i)
-					finite = finite && isFinite(d.Load(unsafe.Pointer(&in[i])))
-				}
-				require.Equal(t, finite, k.words(&c, d, unsafe.Pointer(&in[0]), 1, out), "%v from %#x on", d, first)
-				for i := range in {
-					want := d.Load(unsafe.Pointer(&in[i])) / lacks[d]
-					got := f16ToF32(out[wordIndex(i)])
-					if d == E4M3 && want != want {
-						continue // what it is read as does not matter
-					}
-					require.Equal(t, math.Float32bits(want), math.Float32bits(got), "%v %#x", d, in[i])
-				}
+				requireWords(t, k, d, first)
 			}
 		}
 	}
 }
 
-// limits are contents with which a sum in float16 would overflow, or lose what it sums,
-// if nothing was scaled.
+// requireWords checks a piece of numbers, from the given one on.
+func requireWords(t *testing.T, k kernels, d DType, first int) {
+	var c call
+	in, out := aligned(piece), make([]uint16, piece)
+	finite := true
+	for i := range in {
+		in[i] = byte(first + i)
+		finite = finite && isFinite(d.Load(unsafe.Pointer(&in[i])))
+	}
+	require.Equal(t, finite, k.words(&c, d, unsafe.Pointer(&in[0]), 1, out), "%v from %#x on", d, first)
+	for i := range in {
+		want := d.Load(unsafe.Pointer(&in[i])) / lacks[d]
+		got := f16ToF32(out[wordIndex(i)])
+		if d == E4M3 && want != want {
+			continue // what it is read as does not matter
+		}
+		require.Equal(t, math.Float32bits(want), math.Float32bits(got), "%v %#x", d, in[i])
+	}
+}
+
+// limits are contents with which a sum in float16 would overflow or lose its terms if
+// nothing was scaled.
 var limits = []struct {
 	name       string
 	dtypes     []DType
@@ -134,8 +139,8 @@ func (p *problem) setFactors(x float32) {
 	}
 }
 
-// The scales of tokens differ by any factor: the largest product of weight and scale
-// decides, and what is far below it does not count.
+// The scales of tokens can differ by any factor. Weights are scaled by the largest product of
+// weight and scale.
 func TestInt8ScalesOfAnySize(t *testing.T) {
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		for _, most := range []float32{1e-35, 1, 1e30} {
@@ -156,10 +161,9 @@ func TestInt8ScalesOfAnySize(t *testing.T) {
 	})
 }
 
-// What lies where a row does not reach changes no bit of it, even if it is no number
-// and other rows of the same tile reach it.
+// What a row does not reach changes no bit of it, even if it is NaN and other rows
+// of the same tile reach it.
 func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
-	nan := float32(math.NaN())
 	for _, k := range testedSets() {
 		for _, d := range allDTypes {
 			t.Run(fmt.Sprintf("%v %v", k, d), func(t *testing.T) {
@@ -180,14 +184,9 @@ func TestWhatIsNotReachedChangesNoBit(t *testing.T) {
 					})
 					hidden.change(&p.batch)
 					want := outputs(t, runner, p, nil)
-					for _, value := range []bool{false, true} {
-						token := p.batch.blockOf(&p.cache, 0, 25)*16 + 25%16
-						if d == Int8 {
-							p.scaleOf(token, value, nan)
-						} else {
-							p.poison(token, nan, 0, value)
-						}
-					}
+					slot := p.batch.blockOf(&p.cache, 0, 25)*16 + 25%16
+					p.makeNaN(slot, false)
+					p.makeNaN(slot, true)
 					got := outputs(t, runner, p, nil)
 					requireSameBits(t, want[:25*heads*size], got[:25*heads*size], "before the NaN")
 					if hidden.later {
@@ -236,4 +235,43 @@ func TestInfiniteValuesOfE5M2(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Scratch memory is reused: what an earlier call left there changes no bit.
+func TestNothingOfAnEarlierCallShows(t *testing.T) {
+	for _, k := range testedSets() {
+		for _, d := range allDTypes {
+			for _, layout := range []Layout{LayoutTile, LayoutFlash} {
+				t.Run(fmt.Sprintf("%v %v %v", k, d, layout), func(t *testing.T) {
+					make := func(seed uint64, tokens int) *problem {
+						return newProblem(rand.New(rand.NewPCG(seed, 1)), problemSpec{
+							shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 48, DType: d, Layout: layout}, heads: 2,
+							lens: []int{tokens}, queries: []int{2},
+						})
+					}
+					before, p := make(35, 48), make(36, 40)
+					for slot := range before.cache.NumBlocks * 16 {
+						before.makeNaN(slot, true)
+					}
+					p.batch.SlidingWindow = 36 // it begins and ends within a tile
+					used, fresh := newRunner(t, 1), newRunner(t, 1)
+					used.kernels, fresh.kernels = k, k
+					outputs(t, used, before, nil)
+					requireSameBits(t, outputs(t, fresh, p, nil), outputs(t, used, p, nil), "after NaN")
+				})
+			}
+		}
+	}
+}
+
+// makeNaN makes the key or value of a slot and the first KV head NaN.
+func (p *problem) makeNaN(slot int, value bool) {
+	nan := float32(math.NaN())
+	if p.cache.DType == Int8 {
+		p.scaleOf(slot, value, nan)
+		return
+	}
+	for i := range p.cache.HeadSize {
+		p.poison(slot, nan, i, value)
+	}
 }

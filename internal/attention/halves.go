@@ -138,14 +138,14 @@ func (r *Runner) halfValues(w *scratch, r0, r1, part, tile0, tile1 int) {
 	}
 	n := (tile1 - tile0) * tileTokens
 	if w.finite {
-		r.kernels.halfValues(&w.call, words, w.scores[tile0*tileTokens:], w.rows[r0:r1], n, 0, &w.tiles[0], size, w.part[r0*record+2:], record)
+		r.kernels.halfValues(&w.call, words, w.scores[tile0*tileTokens:], w.rows[r0:r1], n, 0, &w.tiles[0], size, w.part[r0*record+recordHead:], record)
 		return
 	}
 	w.reached = grow(w.reached, PartitionSize*wide)
 	for i := r0; i < r1; i++ {
 		p := w.scores[(i-r0)*scoreStride:]
 		r.keepReached(w, &w.rows[i], values, part, tile0, tile1)
-		r.kernels.halfValues(&w.call, words, p[tile0*tileTokens:], w.rows[i:i+1], n, 0, &w.tiles[0], size, w.part[i*record+2:], record)
+		r.kernels.halfValues(&w.call, words, p[tile0*tileTokens:], w.rows[i:i+1], n, 0, &w.tiles[0], size, w.part[i*record+recordHead:], record)
 	}
 }
 

@@ -150,11 +150,11 @@ loop6:
 	VCVTDQ2PS    Y5, Y5
 	VCVTDQ2PS    Y6, Y6
 	VCVTDQ2PS    Y7, Y7
+	CMPQ         96(AX), $+0
+	JEQ          store7
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R12
-	CMPQ         96(AX), $+0
-	JEQ          store7
 	VADDPS       (R9), Y0, Y0
 	VADDPS       32(R9), Y1, Y1
 	VADDPS       (R9)(R10*1), Y2, Y2
@@ -165,6 +165,9 @@ loop6:
 	VADDPS       32(R9)(R12*1), Y7, Y7
 
 store7:
+	MOVQ    DI, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R12
 	VMOVUPS Y0, (R9)
 	VMOVUPS Y1, 32(R9)
 	VMOVUPS Y2, (R9)(R10*1)
@@ -270,13 +273,14 @@ loop13:
 	JNZ          loop13
 	VCVTDQ2PS    Y0, Y0
 	VCVTDQ2PS    Y1, Y1
-	MOVQ         DI, R9
 	CMPQ         96(AX), $+0
 	JEQ          store14
+	MOVQ         DI, R9
 	VADDPS       (R9), Y0, Y0
 	VADDPS       32(R9), Y1, Y1
 
 store14:
+	MOVQ    DI, R9
 	VMOVUPS Y0, (R9)
 	VMOVUPS Y1, 32(R9)
 	MOVQ    64(AX), R9

@@ -350,13 +350,13 @@ loop6:
 	VCVTDQ2PS    Z21, Z21
 	VCVTDQ2PS    Z22, Z22
 	VCVTDQ2PS    Z23, Z23
+	CMPQ         96(AX), $+0
+	JEQ          store7
 	MOVQ         DI, R10
 	MOVQ         32(AX), R11
 	LEAQ         (R11)(R11*2), R13
 	LEAQ         (R11)(R11*4), R14
 	LEAQ         (R10)(R13*2), R15
-	CMPQ         96(AX), $+0
-	JEQ          store7
 	VADDPS       (R10), Z0, Z0
 	VADDPS       64(R10), Z1, Z1
 	VADDPS       (R10)(R11*1), Z2, Z2
@@ -383,6 +383,11 @@ loop6:
 	VADDPS       64(R15)(R14*1), Z23, Z23
 
 store7:
+	MOVQ    DI, R10
+	MOVQ    32(AX), R11
+	LEAQ    (R11)(R11*2), R13
+	LEAQ    (R11)(R11*4), R14
+	LEAQ    (R10)(R13*2), R15
 	VMOVUPS Z0, (R10)
 	VMOVUPS Z1, 64(R10)
 	VMOVUPS Z2, (R10)(R11*1)
@@ -640,13 +645,13 @@ loop10:
 	VCVTDQ2PS    Z9, Z9
 	VCVTDQ2PS    Z10, Z10
 	VCVTDQ2PS    Z11, Z11
+	CMPQ         96(AX), $+0
+	JEQ          store11
 	MOVQ         DX, R8
 	MOVQ         32(AX), R9
 	LEAQ         (R9)(R9*2), R11
 	LEAQ         (R9)(R9*4), R12
 	LEAQ         (R8)(R11*2), R13
-	CMPQ         96(AX), $+0
-	JEQ          store11
 	VADDPS       (R8), Z0, Z0
 	VADDPS       (R8)(R9*1), Z1, Z1
 	VADDPS       (R8)(R9*2), Z2, Z2
@@ -661,6 +666,11 @@ loop10:
 	VADDPS       (R13)(R12*1), Z11, Z11
 
 store11:
+	MOVQ    DX, R8
+	MOVQ    32(AX), R9
+	LEAQ    (R9)(R9*2), R11
+	LEAQ    (R9)(R9*4), R12
+	LEAQ    (R8)(R11*2), R13
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z1, (R8)(R9*1)
 	VMOVUPS Z2, (R8)(R9*2)
@@ -844,11 +854,11 @@ loop17:
 	VCVTDQ2PS    Z5, Z5
 	VCVTDQ2PS    Z6, Z6
 	VCVTDQ2PS    Z7, Z7
+	CMPQ         96(AX), $+0
+	JEQ          store18
 	MOVQ         DI, R10
 	MOVQ         32(AX), R11
 	LEAQ         (R11)(R11*2), R13
-	CMPQ         96(AX), $+0
-	JEQ          store18
 	VADDPS       (R10), Z0, Z0
 	VADDPS       64(R10), Z1, Z1
 	VADDPS       (R10)(R11*1), Z2, Z2
@@ -859,6 +869,9 @@ loop17:
 	VADDPS       64(R10)(R13*1), Z7, Z7
 
 store18:
+	MOVQ    DI, R10
+	MOVQ    32(AX), R11
+	LEAQ    (R11)(R11*2), R13
 	VMOVUPS Z0, (R10)
 	VMOVUPS Z1, 64(R10)
 	VMOVUPS Z2, (R10)(R11*1)
@@ -985,17 +998,20 @@ loop21:
 	VCVTDQ2PS    Z1, Z1
 	VCVTDQ2PS    Z2, Z2
 	VCVTDQ2PS    Z3, Z3
+	CMPQ         96(AX), $+0
+	JEQ          store22
 	MOVQ         DX, R8
 	MOVQ         32(AX), R9
 	LEAQ         (R9)(R9*2), R11
-	CMPQ         96(AX), $+0
-	JEQ          store22
 	VADDPS       (R8), Z0, Z0
 	VADDPS       (R8)(R9*1), Z1, Z1
 	VADDPS       (R8)(R9*2), Z2, Z2
 	VADDPS       (R8)(R11*1), Z3, Z3
 
 store22:
+	MOVQ    DX, R8
+	MOVQ    32(AX), R9
+	LEAQ    (R9)(R9*2), R11
 	VMOVUPS Z0, (R8)
 	VMOVUPS Z1, (R8)(R9*1)
 	VMOVUPS Z2, (R8)(R9*2)
@@ -1097,13 +1113,14 @@ loop28:
 	JNZ          loop28
 	VCVTDQ2PS    Z0, Z0
 	VCVTDQ2PS    Z1, Z1
-	MOVQ         DI, R10
 	CMPQ         96(AX), $+0
 	JEQ          store29
+	MOVQ         DI, R10
 	VADDPS       (R10), Z0, Z0
 	VADDPS       64(R10), Z1, Z1
 
 store29:
+	MOVQ    DI, R10
 	VMOVUPS Z0, (R10)
 	VMOVUPS Z1, 64(R10)
 	MOVQ    64(AX), R10
@@ -1180,12 +1197,13 @@ loop32:
 	DECQ         R8
 	JNZ          loop32
 	VCVTDQ2PS    Z0, Z0
-	MOVQ         DX, R8
 	CMPQ         96(AX), $+0
 	JEQ          store33
+	MOVQ         DX, R8
 	VADDPS       (R8), Z0, Z0
 
 store33:
+	MOVQ    DX, R8
 	VMOVUPS Z0, (R8)
 	MOVQ    64(AX), R8
 	ADDQ    96(AX), R8

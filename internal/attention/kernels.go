@@ -33,16 +33,28 @@ type kernels interface {
 
 	// softmax turns x, whole tiles of it, into the weights of logits factor·x, the
 	// factor being positive. m is the largest logit and l the sum of weights; where
-	// all logits are -inf, weights are 0.
+	// all logits are -inf, weights are 0. softmaxPairs does so with logits
+	// factor·(x + low), whose differences from m are rounded to no float32.
 	softmax(k *call, x []float32, factor float32) (m, l float32)
+	softmaxPairs(k *call, x, low []float32, factor float32) (m, l float32)
+
+	// refine replaces products x of a query and whole tiles of float32 keys, the tiles being
+	// at these addresses: x + low becomes the product of float64 where x is finite and
+	// larger than limit in size, elsewhere low becomes 0. If it says that there are none,
+	// low is not written.
+	refine(k *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool
+
+	// scalePair is scale of x + low, of which nothing is lost.
+	scalePair(k *call, x, low []float32, factor, slope, offset float32)
 
 	// multiply is x *= y over whole tiles.
 	multiply(k *call, x, y []float32)
 
-	// values adds the sums of p·v over n tokens to rows. p has rows of scoreStride
-	// floats, values are chunks of panelValues floats, row i of the sums starts
+	// values adds p·v of n tokens to the sums of rows. If apart is not 0, they are summed up
+	// apart and then added: the first of them, apart at most, and then 16 at a time. p has rows
+	// of scoreStride floats, values are chunks of panelValues floats, row i of the sums starts
 	// at i·stride.
-	values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride int)
+	values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, apart int)
 
 	// combine is x = x·a + y·b over whole tiles.
 	combine(k *call, x, y []float32, a, b float32)
@@ -74,7 +86,7 @@ type kernels interface {
 	// addresses, n rounded up to an even number, and those of tilesAhead that are
 	// read next. tileValues is values for n tokens of values where they lie, the
 	// first at a place of its tile. Products and sums of E4M3 lack a factor of
-	// 256. ok is false if E4M3 has a NaN.
+	// 256. Those of F32 are sums apart of each tile. ok is false if E4M3 has a NaN.
 	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 	tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32, stride int) (ok bool)
 
@@ -117,6 +129,8 @@ type call struct {
 	count     int
 	room      unsafe.Pointer // for two tiles of float16, aligned to 64 bytes
 	ahead     unsafe.Pointer // addresses of what is read next
+	low       unsafe.Pointer // what float32 leaves of logits
+	left      int
 }
 
 // fastest is the best that the processor can do.

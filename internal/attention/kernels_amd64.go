@@ -37,6 +37,7 @@ type assembly struct {
 	scoresPanel, valuesPanel, integersPanel []sized
 	scaleTo, soften, product, blend, askFor func(*call)
 	magnitude, quantized, packed            func(*call)
+	refined, scalePairs, softenPairs        func(*call)
 	unpack                                  [dtypes]func(*call)
 	scoresTile, valuesTile                  [dtypes + 1][]sized
 
@@ -91,6 +92,24 @@ func (a *assembly) softmax(k *call, x []float32, factor float32) (m, l float32) 
 	return k.x, k.y
 }
 
+func (a *assembly) softmaxPairs(k *call, x, low []float32, factor float32) (m, l float32) {
+	k.in, k.low, k.n, k.x = floats(x), floats(low), len(x)/16, factor
+	a.softenPairs(k)
+	return k.x, k.y
+}
+
+func (a *assembly) refine(k *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool {
+	k.in, k.data, k.out, k.low = floats(q), unsafe.Pointer(tiles), floats(x), floats(low)
+	k.n, k.size, k.x, k.flag = len(x)/16, len(q), limit, 0
+	a.refined(k)
+	return k.flag != 0
+}
+
+func (a *assembly) scalePair(k *call, x, low []float32, factor, slope, offset float32) {
+	k.in, k.low, k.n, k.x, k.y, k.z = floats(x), floats(low), len(x)/16, factor, slope, offset
+	a.scalePairs(k)
+}
+
 func (a *assembly) multiply(k *call, x, y []float32) {
 	k.in, k.data, k.n = floats(x), floats(y), len(x)/16
 	a.product(k)
@@ -101,7 +120,7 @@ func (a *assembly) combine(k *call, x, y []float32, f, g float32) {
 	a.blend(k)
 }
 
-func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride int) {
+func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, apart int) {
 	at := 0
 	for _, f := range a.valuesPanel {
 		groups := (rows - at) / f.rows
@@ -110,7 +129,7 @@ func (a *assembly) values(k *call, p []float32, rows, n int, values []float32, c
 		}
 		k.in, k.inStride, k.data = floats(p[at*scoreStride:]), scoreStride*4, floats(values)
 		k.out, k.outStride = floats(out[at*stride:]), stride*4
-		k.n, k.size, k.groups = n, chunks, groups
+		k.n, k.size, k.groups, k.first = n, chunks, groups, apart
 		f.run(k)
 		at += groups * f.rows
 	}

@@ -36,6 +36,15 @@ func combineAVX512(a *call)
 func askAVX512(a *call)
 
 //go:noescape
+func refineAVX512(a *call)
+
+//go:noescape
+func scalePairsAVX512(a *call)
+
+//go:noescape
+func softmaxPairsAVX512(a *call)
+
+//go:noescape
 func convertF32AVX512(a *call)
 
 //go:noescape
@@ -388,6 +397,15 @@ func combineAVX2(a *call)
 
 //go:noescape
 func askAVX2(a *call)
+
+//go:noescape
+func refineAVX2(a *call)
+
+//go:noescape
+func scalePairsAVX2(a *call)
+
+//go:noescape
+func softmaxPairsAVX2(a *call)
 
 //go:noescape
 func convertF32AVX2(a *call)

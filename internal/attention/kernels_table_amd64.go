@@ -9,6 +9,7 @@ var avx512 = assembly{
 	integersPanel: []sized{{12, integersPanel12AVX512}, {4, integersPanel4AVX512}, {1, integersPanel1AVX512}},
 	scaleTo:       scaleAVX512, soften: softmaxAVX512, product: multiplyAVX512, blend: combineAVX512, askFor: askAVX512,
 	magnitude: magnitudeAVX512, quantized: quantizeAVX512, packed: packAVX512,
+	refined: refineAVX512, scalePairs: scalePairsAVX512, softenPairs: softmaxPairsAVX512,
 	unpack: [dtypes]func(*call){F32: convertF32AVX512, F16: convertF16AVX512, BF16: convertBF16AVX512, E4M3: convertE4M3AVX512, E5M2: convertE5M2AVX512, Int8: convertInt8AVX512},
 	scoresTile: [dtypes + 1][]sized{
 		F32:  {{8, scoresTileF328AVX512}, {4, scoresTileF324AVX512}, {2, scoresTileF322AVX512}, {1, scoresTileF321AVX512}},
@@ -35,6 +36,7 @@ var avx2 = assembly{
 	integersPanel: []sized{{4, integersPanel4AVX2}, {1, integersPanel1AVX2}},
 	scaleTo:       scaleAVX2, soften: softmaxAVX2, product: multiplyAVX2, blend: combineAVX2, askFor: askAVX2,
 	magnitude: magnitudeAVX2, quantized: quantizeAVX2, packed: packAVX2,
+	refined: refineAVX2, scalePairs: scalePairsAVX2, softenPairs: softmaxPairsAVX2,
 	unpack: [dtypes]func(*call){F32: convertF32AVX2, F16: convertF16AVX2, BF16: convertBF16AVX2, E4M3: convertE4M3AVX2, E5M2: convertE5M2AVX2, Int8: convertInt8AVX2},
 	scoresTile: [dtypes + 1][]sized{
 		F32:  {{4, scoresTileF324AVX2}, {2, scoresTileF322AVX2}, {1, scoresTileF321AVX2}},

@@ -13,11 +13,10 @@ const (
 	//
 	//	[kv heads] of keys [block size / w, head size, w], then values [block size, head size]
 	//
-	// where w is 16, or the largest power of 2 that divides a block size which 16
-	// does not: one vector holds the same element of w keys, so that the logits
-	// of w tokens grow side by side and nothing has to be summed across a
-	// vector. With Int8, block size float32 scales of keys and as many of values
-	// follow the values of each head.
+	// where w is 16, or the largest power of 2 that divides the block size if 16 does
+	// not. A vector holds the same element of w keys, so the logits of w tokens are
+	// summed side by side, and nothing is summed across a vector. With Int8, the values
+	// of each head are followed by the float32 scales of its keys, then of its values.
 	LayoutTile Layout = iota
 
 	// LayoutVLLM is vLLM's: keys [blocks, kv heads, head size / x, block size, x]
@@ -48,8 +47,8 @@ func (s *Shape) tile() int {
 	return min(tileTokens, s.BlockSize&-s.BlockSize)
 }
 
-// keyIndex is where an element of a key lies, in elements after the start of
-// its block and head.
+// keyIndex is the offset of an element of a key from the start of its block and
+// head, in elements.
 func (s *Shape) keyIndex(token, element int) int {
 	switch s.Layout {
 	case LayoutVLLM:
@@ -73,8 +72,8 @@ func (s *Shape) valueIndex(token, element int) int {
 	return token*s.HeadSize + element
 }
 
-// headSpan is the bytes from the first to after the last element of a block
-// and head, in Key as in Value.
+// headSpan is the bytes from the first element of a block and head to the end of the
+// last, in Key and likewise in Value.
 func (c *Cache) headSpan() int {
 	elements := c.BlockSize * c.HeadSize
 	if c.Layout == LayoutFlash {
@@ -83,8 +82,7 @@ func (c *Cache) headSpan() int {
 	return elements * c.DType.Size()
 }
 
-// BlockBytes is the memory of a block in one layer: keys, values and, with Int8,
-// scales.
+// BlockBytes is the bytes of a block in one layer: keys, values and, with Int8, scales.
 func (s *Shape) BlockBytes() int {
 	n := 2 * s.BlockSize * s.NumKVHeads * s.HeadSize * s.DType.Size()
 	if s.DType == Int8 {
@@ -138,18 +136,18 @@ func (c *Cache) split(memory []byte) {
 	}
 }
 
-// KeyOffset is where in Key an element lies, in bytes.
+// KeyOffset is the offset of an element in Key, in bytes.
 func (c *Cache) KeyOffset(block, head, token, element int) int {
 	return c.start(block, head) + c.keyIndex(token, element)*c.DType.Size()
 }
 
-// ValueOffset is where in Value an element lies, in bytes.
+// ValueOffset is the offset of an element in Value, in bytes.
 func (c *Cache) ValueOffset(block, head, token, element int) int {
 	return c.start(block, head) + c.valueIndex(token, element)*c.DType.Size()
 }
 
-// Scales are the factors of the tokens of a block and head in KeyScales or
-// ValueScales, which only Int8 has.
+// Scales are the scales of the tokens of a block and head in data, which is KeyScales or
+// ValueScales; with Int8 only.
 func (c *Cache) Scales(data []byte, block, head int) []float32 {
 	at := block*c.ScaleBlockStride + head*c.ScaleHeadStride
 	return unsafe.Slice((*float32)(unsafe.Pointer(&data[at])), c.BlockSize)

@@ -2,7 +2,7 @@ package attention
 
 import "math"
 
-// A record is a row's result over some tokens: m, l and o, o being padded.
+// A record is a row's result over some tokens; see recordSize.
 
 var negInf = float32(math.Inf(-1))
 
@@ -41,16 +41,16 @@ func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 	}
 	a, b := float32(1), float32(1)
 	if m > state[0] {
-		a, state[0] = exp(state[0]-m), m
+		a, state[0] = exp(state[0], m), m
 	} else {
-		b = exp(m - state[0])
+		b = exp(m, state[0])
 	}
 	state[1] = state[1]*a + l*b
-	r.kernels.combine(&w.call, state[2:], part[2:], a, b)
+	r.kernels.combine(&w.call, state[recordHead:], part[recordHead:], a, b)
 }
 
-// exp is e^x, rounded to float32.
-func exp(x float32) float32 { return float32(math.Exp(float64(x))) }
+// exp is e^(x-y), rounded to float32.
+func exp(x, y float32) float32 { return float32(math.Exp(float64(x) - float64(y))) }
 
 // clearResults notes that a partition has nothing for any row.
 func (w *scratch) clearResults() {
@@ -94,7 +94,7 @@ func (r *Runner) finish(w *scratch) {
 	_, factor := r.cache.factors()
 	for i := range w.rows {
 		state := w.state[i*record:][:record]
-		o := state[2:][:size]
+		o := state[recordHead:][:size]
 		if state[1] == 0 {
 			clear(o)
 		}

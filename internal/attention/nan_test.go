@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A key of any NaN makes outputs NaN, also of that which poisoned memory has.
+// A key with any kind of NaN makes outputs NaN, also with the one of poisoned memory.
 func TestEveryNaNOfAKeyShows(t *testing.T) {
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		for _, bits := range []uint32{0x7fc00000, 0xffc00000, 0x7f800001, 0x7fffffff, 0xffffffff} {

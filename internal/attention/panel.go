@@ -1,7 +1,6 @@
 package attention
 
 import (
-	"math"
 	"unsafe"
 )
 
@@ -56,6 +55,11 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 		return
 	}
 	tile0, tile1 := from/16, (to-1)/16+1
+	if r.cache.DType == F32 {
+		for i := range tile1 - tile0 {
+			w.tiles[i] = unsafe.Pointer(&w.keys[(tile0+i)*tileTokens*r.cache.HeadSize])
+		}
+	}
 	r.panelScores(w, r0, r1, tile0, tile1)
 	for i := r0; i < r1; i++ {
 		result := w.part[i*record:][:record]
@@ -86,110 +90,48 @@ func (r *Runner) panelScores(w *scratch, r0, r1, tile0, tile1 int) {
 // panelValues are the sums of p·v of rows.
 func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	size, record := r.cache.HeadSize, recordSize(r.cache)
-	if w.finite {
-		r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, w.part[r0*record+2:r1*record], record)
+	if !w.finite {
+		for i := r0; i < r1; i++ {
+			r.addReached(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record:][recordHead:record])
+		}
 		return
 	}
-	for i := r0; i < r1; i++ {
-		r.addReached(w, &w.rows[i], w.scores[(i-r0)*scoreStride:], part, w.part[i*record:][2:record])
+	apart := 0
+	if r.cache.DType == F32 {
+		apart = tileTokens - from%tileTokens
 	}
+	r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, w.part[r0*record+recordHead:r1*record], record, apart)
 }
 
-// sumElements is how many products of q·k are added up before their sum is added
-// to those of the elements before. One sum over a head of float32 has an error of
-// 3.4e-6 where sums of 16 have 1.5e-6; what narrower types lose hides it.
-func sumElements(c *Cache) int {
-	if c.DType == F32 {
-		return 16
+// sumEnd is where the tokens end that are summed up together with one of them, or to:
+// with float32 the tokens of a tile, otherwise all. One sum of equal numbers over a
+// partition can lose 1e-5 of it.
+func (r *Runner) sumEnd(token, to int) int {
+	if r.cache.DType == F32 {
+		return min(to, token/tileTokens*tileTokens+tileTokens)
 	}
-	return c.HeadSize
-}
-
-// weigh turns products q·k, times a factor, into weights p, and returns m and l.
-// Weights of tokens between lo and hi that the row does not reach become 0; lo
-// and hi are multiples of 16.
-func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int, factor float32) (m, l float32) {
-	from, to := row.within(part)
-	if from >= to {
-		clear(scores[lo:hi])
-		return 0, 0
-	}
-	b := r.batch
-	first, last := from&^15, (to+15)&^15
-	clear(scores[lo:first])
-	clear(scores[last:hi])
-	x := scores[first:last]
-	if r.cache.DType == Int8 {
-		r.kernels.multiply(&w.call, x, w.keyScales[first:last])
-	}
-	keyFactor, _ := r.cache.factors()
-	factor *= b.Scale * keyFactor
-	if r.cache.DType == Int8 || r.half {
-		factor *= row.unit
-	}
-	if b.SoftCap != 0 || b.AlibiSlopes != nil || !(factor > 0) {
-		r.modify(w, row, x, factor, part*PartitionSize+first)
-		factor = 1
-	}
-	fill(scores[first:from], negInf)
-	fill(scores[to:last], negInf)
-	if b.Sparse != nil {
-		r.hide(row, scores, part, from, to)
-	}
-	m, l = r.kernels.softmax(&w.call, x, factor)
-	if r.cache.DType == Int8 {
-		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
-	}
-	if r.half {
-		r.pair(w, row, scores, part, from, to)
-	}
-	return m, l
-}
-
-// modify turns products, of tokens from one on, into logits where they are more than
-// products times a positive factor.
-func (r *Runner) modify(w *scratch, row *row, x []float32, factor float32, token int) {
-	b := r.batch
-	var slope, offset float32
-	if b.AlibiSlopes != nil {
-		slope, offset = b.AlibiSlopes[row.head], float32(token-row.position)
-	}
-	if b.SoftCap != 0 {
-		r.kernels.scale(&w.call, x, factor, 0, 0)
-		capLogits(x, b.SoftCap)
-		factor = 1
-	}
-	if b.SoftCap == 0 || slope != 0 {
-		r.kernels.scale(&w.call, x, factor, slope, offset)
-	}
-}
-
-func fill(x []float32, v float32) {
-	for i := range x {
-		x[i] = v
-	}
-}
-
-// capLogits turns logits into cap·tanh(logit / cap).
-func capLogits(x []float32, softCap float32) {
-	for i, s := range x {
-		x[i] = softCap * float32(math.Tanh(float64(s)/float64(softCap)))
-	}
+	return to
 }
 
 // addReached sums p·v of a row whose partition has values that are no numbers:
 // only over tokens that it reaches.
 func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []float32) {
 	from, to := row.within(part)
+	together := w.row[:len(sums)]
 	for from < to {
-		end := from + 1
-		seen := r.sees(row, part*PartitionSize+from)
-		for end < to && r.sees(row, part*PartitionSize+end) == seen {
-			end++
+		last := r.sumEnd(from, to)
+		clear(together)
+		for from < last {
+			end := from + 1
+			seen := r.sees(row, part*PartitionSize+from)
+			for end < last && r.sees(row, part*PartitionSize+end) == seen {
+				end++
+			}
+			if seen {
+				r.kernels.values(&w.call, p[from:], 1, end-from, w.values[from*chunk:], len(sums)/chunk, together, len(sums), 0)
+			}
+			from = end
 		}
-		if seen {
-			r.kernels.values(&w.call, p[from:], 1, end-from, w.values[from*chunk:], len(sums)/chunk, sums, len(sums))
-		}
-		from = end
+		r.kernels.combine(&w.call, sums, together, 1, 1)
 	}
 }

@@ -110,11 +110,11 @@ loop6:
 	ADDQ         $+64, R11
 	DECQ         R9
 	JNZ          loop6
+	CMPQ         96(AX), $+0
+	JEQ          store7
 	MOVQ         DI, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R12
-	CMPQ         96(AX), $+0
-	JEQ          store7
 	VADDPS       (R9), Y0, Y0
 	VADDPS       32(R9), Y1, Y1
 	VADDPS       (R9)(R10*1), Y2, Y2
@@ -125,6 +125,9 @@ loop6:
 	VADDPS       32(R9)(R12*1), Y7, Y7
 
 store7:
+	MOVQ    DI, R9
+	MOVQ    32(AX), R10
+	LEAQ    (R10)(R10*2), R12
 	VMOVUPS Y0, (R9)
 	VMOVUPS Y1, 32(R9)
 	VMOVUPS Y2, (R9)(R10*1)
@@ -220,13 +223,14 @@ loop13:
 	ADDQ         $+64, R11
 	DECQ         R9
 	JNZ          loop13
-	MOVQ         DI, R9
 	CMPQ         96(AX), $+0
 	JEQ          store14
+	MOVQ         DI, R9
 	VADDPS       (R9), Y0, Y0
 	VADDPS       32(R9), Y1, Y1
 
 store14:
+	MOVQ    DI, R9
 	VMOVUPS Y0, (R9)
 	VMOVUPS Y1, 32(R9)
 	MOVQ    64(AX), R9
@@ -253,7 +257,7 @@ last9:
 	RET
 
 // func valuesPanel4AVX2(a *byte)
-// Requires: AVX, FMA3
+// Requires: AVX, CMOV, FMA3
 TEXT ·valuesPanel4AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
@@ -266,206 +270,358 @@ loop15:
 	MOVQ 56(AX), R8
 
 loop16:
-	MOVQ    DI, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS (R9)(R10*1), Y2
-	VMOVUPS 32(R9)(R10*1), Y3
-	VMOVUPS (R9)(R10*2), Y4
-	VMOVUPS 32(R9)(R10*2), Y5
-	VMOVUPS (R9)(R11*1), Y6
-	VMOVUPS 32(R9)(R11*1), Y7
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
 	MOVQ    40(AX), R9
-	MOVQ    DX, R10
-	MOVQ    SI, R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
+	MOVQ    64(AX), R10
+	TESTQ   R10, R10
+	JNE     apart17
+	MOVQ    DI, R10
+	MOVQ    32(AX), R11
+	LEAQ    (R11)(R11*2), R12
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS (R10)(R11*1), Y2
+	VMOVUPS 32(R10)(R11*1), Y3
+	VMOVUPS (R10)(R11*2), Y4
+	VMOVUPS 32(R10)(R11*2), Y5
+	VMOVUPS (R10)(R12*1), Y6
+	VMOVUPS 32(R10)(R12*1), Y7
+	MOVQ    R9, R10
 
-loop17:
-	VMOVUPS      (R10), Y8
-	VMOVUPS      32(R10), Y9
-	VBROADCASTSS (R11), Y10
-	VFMADD231PS  Y10, Y8, Y0
-	VFMADD231PS  Y10, Y9, Y1
-	VBROADCASTSS (R11)(R12*1), Y11
-	VFMADD231PS  Y11, Y8, Y2
-	VFMADD231PS  Y11, Y9, Y3
-	VBROADCASTSS (R11)(R12*2), Y10
-	VFMADD231PS  Y10, Y8, Y4
-	VFMADD231PS  Y10, Y9, Y5
-	VBROADCASTSS (R11)(R13*1), Y11
-	VFMADD231PS  Y11, Y8, Y6
-	VFMADD231PS  Y11, Y9, Y7
-	ADDQ         $+4, R11
-	ADDQ         $+128, R10
-	DECQ         R9
-	JNZ          loop17
-	MOVQ         DI, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, (R9)(R10*1)
-	VMOVUPS      Y3, 32(R9)(R10*1)
-	VMOVUPS      Y4, (R9)(R10*2)
-	VMOVUPS      Y5, 32(R9)(R10*2)
-	VMOVUPS      Y6, (R9)(R11*1)
-	VMOVUPS      Y7, 32(R9)(R11*1)
-	MOVQ         8(AX), R9
-	IMUL3Q       $0x04, R9, R9
-	ADDQ         R9, SI
-	MOVQ         32(AX), R9
-	IMUL3Q       $0x04, R9, R9
-	ADDQ         R9, DI
-	DECQ         R8
-	JNZ          loop16
-	MOVQ         (AX), SI
-	MOVQ         BX, DI
-	MOVQ         56(AX), R8
+apart17:
+	MOVQ R9, 128(AX)
+	MOVQ DX, R9
+	MOVQ SI, R11
 
-loop18:
-	MOVQ    DI, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS 64(R9), Y0
-	VMOVUPS 96(R9), Y1
-	VMOVUPS 64(R9)(R10*1), Y2
-	VMOVUPS 96(R9)(R10*1), Y3
-	VMOVUPS 64(R9)(R10*2), Y4
-	VMOVUPS 96(R9)(R10*2), Y5
-	VMOVUPS 64(R9)(R11*1), Y6
-	VMOVUPS 96(R9)(R11*1), Y7
-	MOVQ    40(AX), R9
-	MOVQ    DX, R10
-	MOVQ    SI, R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
+tokens18:
+	CMPQ    R10, 128(AX)
+	CMOVQGT 128(AX), R10
+	SUBQ    R10, 128(AX)
+	MOVQ    R11, R12
+	MOVQ    8(AX), R13
+	LEAQ    (R13)(R13*2), R14
+	LEAQ    (R11)(R10*4), R11
 
 loop19:
-	VMOVUPS      64(R10), Y8
-	VMOVUPS      96(R10), Y9
-	VBROADCASTSS (R11), Y10
+	VMOVUPS      (R9), Y8
+	VMOVUPS      32(R9), Y9
+	VBROADCASTSS (R12), Y10
 	VFMADD231PS  Y10, Y8, Y0
 	VFMADD231PS  Y10, Y9, Y1
-	VBROADCASTSS (R11)(R12*1), Y11
+	VBROADCASTSS (R12)(R13*1), Y11
 	VFMADD231PS  Y11, Y8, Y2
 	VFMADD231PS  Y11, Y9, Y3
-	VBROADCASTSS (R11)(R12*2), Y10
+	VBROADCASTSS (R12)(R13*2), Y10
 	VFMADD231PS  Y10, Y8, Y4
 	VFMADD231PS  Y10, Y9, Y5
-	VBROADCASTSS (R11)(R13*1), Y11
+	VBROADCASTSS (R12)(R14*1), Y11
 	VFMADD231PS  Y11, Y8, Y6
 	VFMADD231PS  Y11, Y9, Y7
-	ADDQ         $+4, R11
-	ADDQ         $+128, R10
-	DECQ         R9
+	ADDQ         $+4, R12
+	ADDQ         $+128, R9
+	DECQ         R10
 	JNZ          loop19
-	MOVQ         DI, R9
-	MOVQ         32(AX), R10
-	LEAQ         (R10)(R10*2), R11
-	VMOVUPS      Y0, 64(R9)
-	VMOVUPS      Y1, 96(R9)
-	VMOVUPS      Y2, 64(R9)(R10*1)
-	VMOVUPS      Y3, 96(R9)(R10*1)
-	VMOVUPS      Y4, 64(R9)(R10*2)
-	VMOVUPS      Y5, 96(R9)(R10*2)
-	VMOVUPS      Y6, 64(R9)(R11*1)
-	VMOVUPS      Y7, 96(R9)(R11*1)
-	MOVQ         8(AX), R9
-	IMUL3Q       $0x04, R9, R9
-	ADDQ         R9, SI
-	MOVQ         32(AX), R9
-	IMUL3Q       $0x04, R9, R9
-	ADDQ         R9, DI
-	DECQ         R8
-	JNZ          loop18
-	ADDQ         $+65536, DX
-	ADDQ         $+128, BX
-	DECQ         CX
-	JNZ          loop15
+	CMPQ         64(AX), $+0
+	JEQ          store20
+	MOVQ         DI, R10
+	MOVQ         32(AX), R12
+	LEAQ         (R12)(R12*2), R13
+	VADDPS       (R10), Y0, Y0
+	VADDPS       32(R10), Y1, Y1
+	VADDPS       (R10)(R12*1), Y2, Y2
+	VADDPS       32(R10)(R12*1), Y3, Y3
+	VADDPS       (R10)(R12*2), Y4, Y4
+	VADDPS       32(R10)(R12*2), Y5, Y5
+	VADDPS       (R10)(R13*1), Y6, Y6
+	VADDPS       32(R10)(R13*1), Y7, Y7
+
+store20:
+	MOVQ    DI, R10
+	MOVQ    32(AX), R12
+	LEAQ    (R12)(R12*2), R13
+	VMOVUPS Y0, (R10)
+	VMOVUPS Y1, 32(R10)
+	VMOVUPS Y2, (R10)(R12*1)
+	VMOVUPS Y3, 32(R10)(R12*1)
+	VMOVUPS Y4, (R10)(R12*2)
+	VMOVUPS Y5, 32(R10)(R12*2)
+	VMOVUPS Y6, (R10)(R13*1)
+	VMOVUPS Y7, 32(R10)(R13*1)
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	MOVQ    $+16, R10
+	CMPQ    128(AX), $+0
+	JNE     tokens18
+	MOVQ    8(AX), R9
+	IMUL3Q  $0x04, R9, R9
+	ADDQ    R9, SI
+	MOVQ    32(AX), R9
+	IMUL3Q  $0x04, R9, R9
+	ADDQ    R9, DI
+	DECQ    R8
+	JNZ     loop16
+	MOVQ    (AX), SI
+	MOVQ    BX, DI
+	MOVQ    56(AX), R8
+
+loop21:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	MOVQ    40(AX), R9
+	MOVQ    64(AX), R10
+	TESTQ   R10, R10
+	JNE     apart22
+	MOVQ    DI, R10
+	MOVQ    32(AX), R11
+	LEAQ    (R11)(R11*2), R12
+	VMOVUPS 64(R10), Y0
+	VMOVUPS 96(R10), Y1
+	VMOVUPS 64(R10)(R11*1), Y2
+	VMOVUPS 96(R10)(R11*1), Y3
+	VMOVUPS 64(R10)(R11*2), Y4
+	VMOVUPS 96(R10)(R11*2), Y5
+	VMOVUPS 64(R10)(R12*1), Y6
+	VMOVUPS 96(R10)(R12*1), Y7
+	MOVQ    R9, R10
+
+apart22:
+	MOVQ R9, 128(AX)
+	MOVQ DX, R9
+	MOVQ SI, R11
+
+tokens23:
+	CMPQ    R10, 128(AX)
+	CMOVQGT 128(AX), R10
+	SUBQ    R10, 128(AX)
+	MOVQ    R11, R12
+	MOVQ    8(AX), R13
+	LEAQ    (R13)(R13*2), R14
+	LEAQ    (R11)(R10*4), R11
+
+loop24:
+	VMOVUPS      64(R9), Y8
+	VMOVUPS      96(R9), Y9
+	VBROADCASTSS (R12), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS (R12)(R13*1), Y11
+	VFMADD231PS  Y11, Y8, Y2
+	VFMADD231PS  Y11, Y9, Y3
+	VBROADCASTSS (R12)(R13*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS (R12)(R14*1), Y11
+	VFMADD231PS  Y11, Y8, Y6
+	VFMADD231PS  Y11, Y9, Y7
+	ADDQ         $+4, R12
+	ADDQ         $+128, R9
+	DECQ         R10
+	JNZ          loop24
+	CMPQ         64(AX), $+0
+	JEQ          store25
+	MOVQ         DI, R10
+	MOVQ         32(AX), R12
+	LEAQ         (R12)(R12*2), R13
+	VADDPS       64(R10), Y0, Y0
+	VADDPS       96(R10), Y1, Y1
+	VADDPS       64(R10)(R12*1), Y2, Y2
+	VADDPS       96(R10)(R12*1), Y3, Y3
+	VADDPS       64(R10)(R12*2), Y4, Y4
+	VADDPS       96(R10)(R12*2), Y5, Y5
+	VADDPS       64(R10)(R13*1), Y6, Y6
+	VADDPS       96(R10)(R13*1), Y7, Y7
+
+store25:
+	MOVQ    DI, R10
+	MOVQ    32(AX), R12
+	LEAQ    (R12)(R12*2), R13
+	VMOVUPS Y0, 64(R10)
+	VMOVUPS Y1, 96(R10)
+	VMOVUPS Y2, 64(R10)(R12*1)
+	VMOVUPS Y3, 96(R10)(R12*1)
+	VMOVUPS Y4, 64(R10)(R12*2)
+	VMOVUPS Y5, 96(R10)(R12*2)
+	VMOVUPS Y6, 64(R10)(R13*1)
+	VMOVUPS Y7, 96(R10)(R13*1)
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	VXORPS  X2, X2, X2
+	VXORPS  X3, X3, X3
+	VXORPS  X4, X4, X4
+	VXORPS  X5, X5, X5
+	VXORPS  X6, X6, X6
+	VXORPS  X7, X7, X7
+	MOVQ    $+16, R10
+	CMPQ    128(AX), $+0
+	JNE     tokens23
+	MOVQ    8(AX), R9
+	IMUL3Q  $0x04, R9, R9
+	ADDQ    R9, SI
+	MOVQ    32(AX), R9
+	IMUL3Q  $0x04, R9, R9
+	ADDQ    R9, DI
+	DECQ    R8
+	JNZ     loop21
+	ADDQ    $+65536, DX
+	ADDQ    $+128, BX
+	DECQ    CX
+	JNZ     loop15
 	VZEROUPPER
 	RET
 
 // func valuesPanel1AVX2(a *byte)
-// Requires: AVX, FMA3
+// Requires: AVX, CMOV, FMA3
 TEXT ·valuesPanel1AVX2(SB), NOSPLIT, $0-8
 	MOVQ a+0(FP), AX
 	MOVQ 48(AX), CX
 	MOVQ 16(AX), DX
 	MOVQ 24(AX), BX
 
-loop20:
+loop26:
 	MOVQ (AX), SI
 	MOVQ BX, DI
 	MOVQ 56(AX), R8
 
-loop21:
-	MOVQ    DI, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
+loop27:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
 	MOVQ    40(AX), R9
-	MOVQ    DX, R10
-	MOVQ    SI, R11
+	MOVQ    64(AX), R10
+	TESTQ   R10, R10
+	JNE     apart28
+	MOVQ    DI, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	MOVQ    R9, R10
 
-loop22:
-	VMOVUPS      (R10), Y2
-	VMOVUPS      32(R10), Y3
-	VBROADCASTSS (R11), Y4
+apart28:
+	MOVQ R9, 128(AX)
+	MOVQ DX, R9
+	MOVQ SI, R11
+
+tokens29:
+	CMPQ    R10, 128(AX)
+	CMOVQGT 128(AX), R10
+	SUBQ    R10, 128(AX)
+	MOVQ    R11, R12
+	LEAQ    (R11)(R10*4), R11
+
+loop30:
+	VMOVUPS      (R9), Y2
+	VMOVUPS      32(R9), Y3
+	VBROADCASTSS (R12), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         $+4, R11
-	ADDQ         $+128, R10
-	DECQ         R9
-	JNZ          loop22
-	MOVQ         DI, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	MOVQ         8(AX), R9
-	IMUL3Q       $0x01, R9, R9
-	ADDQ         R9, SI
-	MOVQ         32(AX), R9
-	IMUL3Q       $0x01, R9, R9
-	ADDQ         R9, DI
-	DECQ         R8
-	JNZ          loop21
-	MOVQ         (AX), SI
-	MOVQ         BX, DI
-	MOVQ         56(AX), R8
+	ADDQ         $+4, R12
+	ADDQ         $+128, R9
+	DECQ         R10
+	JNZ          loop30
+	CMPQ         64(AX), $+0
+	JEQ          store31
+	MOVQ         DI, R10
+	VADDPS       (R10), Y0, Y0
+	VADDPS       32(R10), Y1, Y1
 
-loop23:
-	MOVQ    DI, R9
-	VMOVUPS 64(R9), Y0
-	VMOVUPS 96(R9), Y1
+store31:
+	MOVQ    DI, R10
+	VMOVUPS Y0, (R10)
+	VMOVUPS Y1, 32(R10)
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	MOVQ    $+16, R10
+	CMPQ    128(AX), $+0
+	JNE     tokens29
+	MOVQ    8(AX), R9
+	IMUL3Q  $0x01, R9, R9
+	ADDQ    R9, SI
+	MOVQ    32(AX), R9
+	IMUL3Q  $0x01, R9, R9
+	ADDQ    R9, DI
+	DECQ    R8
+	JNZ     loop27
+	MOVQ    (AX), SI
+	MOVQ    BX, DI
+	MOVQ    56(AX), R8
+
+loop32:
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
 	MOVQ    40(AX), R9
-	MOVQ    DX, R10
-	MOVQ    SI, R11
+	MOVQ    64(AX), R10
+	TESTQ   R10, R10
+	JNE     apart33
+	MOVQ    DI, R10
+	VMOVUPS 64(R10), Y0
+	VMOVUPS 96(R10), Y1
+	MOVQ    R9, R10
 
-loop24:
-	VMOVUPS      64(R10), Y2
-	VMOVUPS      96(R10), Y3
-	VBROADCASTSS (R11), Y4
+apart33:
+	MOVQ R9, 128(AX)
+	MOVQ DX, R9
+	MOVQ SI, R11
+
+tokens34:
+	CMPQ    R10, 128(AX)
+	CMOVQGT 128(AX), R10
+	SUBQ    R10, 128(AX)
+	MOVQ    R11, R12
+	LEAQ    (R11)(R10*4), R11
+
+loop35:
+	VMOVUPS      64(R9), Y2
+	VMOVUPS      96(R9), Y3
+	VBROADCASTSS (R12), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         $+4, R11
-	ADDQ         $+128, R10
-	DECQ         R9
-	JNZ          loop24
-	MOVQ         DI, R9
-	VMOVUPS      Y0, 64(R9)
-	VMOVUPS      Y1, 96(R9)
-	MOVQ         8(AX), R9
-	IMUL3Q       $0x01, R9, R9
-	ADDQ         R9, SI
-	MOVQ         32(AX), R9
-	IMUL3Q       $0x01, R9, R9
-	ADDQ         R9, DI
-	DECQ         R8
-	JNZ          loop23
-	ADDQ         $+65536, DX
-	ADDQ         $+128, BX
-	DECQ         CX
-	JNZ          loop20
+	ADDQ         $+4, R12
+	ADDQ         $+128, R9
+	DECQ         R10
+	JNZ          loop35
+	CMPQ         64(AX), $+0
+	JEQ          store36
+	MOVQ         DI, R10
+	VADDPS       64(R10), Y0, Y0
+	VADDPS       96(R10), Y1, Y1
+
+store36:
+	MOVQ    DI, R10
+	VMOVUPS Y0, 64(R10)
+	VMOVUPS Y1, 96(R10)
+	VXORPS  X0, X0, X0
+	VXORPS  X1, X1, X1
+	MOVQ    $+16, R10
+	CMPQ    128(AX), $+0
+	JNE     tokens34
+	MOVQ    8(AX), R9
+	IMUL3Q  $0x01, R9, R9
+	ADDQ    R9, SI
+	MOVQ    32(AX), R9
+	IMUL3Q  $0x01, R9, R9
+	ADDQ    R9, DI
+	DECQ    R8
+	JNZ     loop32
+	ADDQ    $+65536, DX
+	ADDQ    $+128, BX
+	DECQ    CX
+	JNZ     loop26
 	VZEROUPPER
 	RET

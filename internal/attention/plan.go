@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A plan is how a batch is cut into pieces of work. It decides who computes
-// what, never what is computed.
+// A plan is how a batch is cut into pieces of work. It decides in what order and on
+// which core something is computed, never what.
 type plan struct {
 	prefixParts int // partitions of the common prefix that are read once
 	records     int // results that are kept for the reductions
@@ -17,10 +17,10 @@ type plan struct {
 	running    []item
 }
 
-// An item is some partitions of the context, read by the query heads of some KV
-// heads of some query tokens. Many query tokens read one KV head; one query token
-// reads several, partition after partition, so that a block is read by one core
-// at about the same time, as one stretch of memory.
+// An item is a piece of work: some partitions of the context for some query tokens and
+// the query heads of some KV heads. With many query tokens it has one KV head. With one
+// it has several, partition after partition, so that one core reads a whole block
+// at about the same time.
 type item struct {
 	kind         itemKind
 	seq          int // -1: the query tokens are of any sequences
@@ -31,18 +31,18 @@ type item struct {
 	part0, part1 int
 	first        int // itemRun: the record of row 0, partition part0
 	stride       int // itemRun: records from one row to the next
-	cost         int // bytes of keys and values, or what takes as long
+	cost         int // bytes of keys and values, or bytes that take as long
 }
 
 type itemKind uint8
 
 const (
-	itemWhole  itemKind = iota // all that is left of the context: computes the output
-	itemRun                    // some partitions, each of which is kept for a reduction
-	itemPrefix                 // partitions of the common prefix, merged
+	itemWhole  itemKind = iota // the whole context after the common prefix: computes the output
+	itemRun                    // some partitions, whose results are kept for a reduction
+	itemPrefix                 // all partitions of the common prefix, merged
 )
 
-// A reduction merges what runs have kept, in the order of partitions.
+// A reduction merges the results that runs have kept, in the order of partitions.
 type reduction struct {
 	seq            int
 	kvHead, heads  int
@@ -51,15 +51,19 @@ type reduction struct {
 	first          int
 }
 
-// rowsOfItem is how many rows an item has at most: enough that unpacking keys and
-// values is little work beside computing with them.
+// rowsOfItem is the most rows of an item, or the rows of one token if these are more. It is so
+// large that unpacking keys and values takes little time compared with computing with them.
 const rowsOfItem = 512
+
+// mostKept is the most bytes of results that are kept for reductions. Items whose results do not fit
+// are not cut into runs.
+const mostKept = 1 << 28
 
 func (p *plan) make(c *Cache, b *Batch, workers int) {
 	p.prefix, p.items, p.reductions = p.prefix[:0], p.items[:0], p.reductions[:0]
 	p.records, p.prefixParts = 0, 0
 	tokens := max(1, rowsOfItem/(b.NumHeads/c.NumKVHeads))
-	// The prefix is read through the table of sequence 0, so this must have been checked.
+	// The prefix is read through the table of sequence 0, which is checked only if it has queries.
 	if b.CommonPrefix >= PartitionSize && b.seqs() > 1 && b.QueryStart[1] > 0 {
 		p.prefixParts = b.CommonPrefix / PartitionSize
 		p.addPrefix(c, b, tokens)
@@ -68,7 +72,7 @@ func (p *plan) make(c *Cache, b *Batch, workers int) {
 	for seq := range b.seqs() {
 		total += p.addSequence(c, b, seq, tokens)
 	}
-	p.split(b, b.NumHeads/c.NumKVHeads, total, workers)
+	p.split(b, b.NumHeads/c.NumKVHeads, total, workers, mostKept/(4*recordSize(c)))
 	slices.SortStableFunc(p.items, func(a, b item) int { return cmp.Compare(b.cost, a.cost) })
 }
 
@@ -118,10 +122,11 @@ func cost(c *Cache, tokens, rows int) int {
 	return 2 * tokens * c.HeadSize * max(c.DType.Size(), rows/8)
 }
 
-// split cuts items where cores would idle otherwise, or the version asks for it:
-// into runs of partitions, and into fewer heads where V1 keeps the partitions
-// together or they are few: a context of 513 tokens has two, of 512 and 1.
-func (p *plan) split(b *Batch, group, total, workers int) {
+// split cuts items where cores would be idle otherwise, or the version asks for it: into
+// runs of partitions, and into fewer heads where V1 keeps the partitions together or
+// they are few: a context of 513 tokens has two, of 512 and 1. At most most results
+// are kept.
+func (p *plan) split(b *Batch, group, total, workers, most int) {
 	share := total/(4*workers) + 1
 	whole := b.Version == V1 || b.Version == Auto && ruleV1(b)
 	for i := 0; i < len(p.items); i++ {
@@ -132,23 +137,23 @@ func (p *plan) split(b *Batch, group, total, workers int) {
 		parts := it.part1 - it.part0
 		large := it.cost > share && workers > 1
 		if large {
-			runs := max(1, parts) // that the item is cut into as well
+			runs := max(1, parts) // of partitions, into which the item is cut as well
 			if whole {
 				runs = 1
 			}
-			p.cutHeads(i, max(1, int(int64(it.heads)*int64(share)*int64(runs)/int64(it.cost))))
+			p.cutHeads(i, max(1, it.heads*share*runs/it.cost))
 			it = p.items[i]
 		}
 		if parts < 2 || b.Version == V1 || b.Version == Auto && !large {
 			continue
 		}
 		if !whole || it.heads == 1 && it.cost > 2*share {
-			p.cut(i, group, max(1, int(int64(parts)*int64(share)/int64(max(1, it.cost)))))
+			p.cut(i, group, max(1, parts*share/max(1, it.cost)), most)
 		}
 	}
 }
 
-// cutHeads makes items of at most so many heads of an item.
+// cutHeads cuts an item into items with at most the given number of heads.
 func (p *plan) cutHeads(i, heads int) {
 	all := p.items[i]
 	for at := 0; at < all.heads; at += heads {
@@ -163,18 +168,22 @@ func (p *plan) cutHeads(i, heads int) {
 	}
 }
 
-// cut makes runs of step partitions of an item.
-func (p *plan) cut(i, group, step int) {
+// cut cuts an item into runs of step partitions, unless there would be more than most records.
+func (p *plan) cut(i, group, step, most int) {
 	all := p.items[i]
 	parts := all.part1 - all.part0
+	records := parts * (all.token1 - all.token0) * all.heads * group
+	if p.records+records > most {
+		return
+	}
 	red := reduction{all.seq, all.kvHead, all.heads, all.token0, all.token1, parts, p.records}
 	p.reductions = append(p.reductions, red)
-	p.records += parts * (all.token1 - all.token0) * all.heads * group
+	p.records += records
 	for at := all.part0; at < all.part1; at += step {
 		run := all
 		run.kind, run.part0, run.part1 = itemRun, at, min(all.part1, at+step)
 		run.first, run.stride = red.first+at-all.part0, parts
-		run.cost = int(int64(all.cost) * int64(run.part1-run.part0) / int64(parts))
+		run.cost = all.cost * (run.part1 - run.part0) / parts
 		if at == all.part0 {
 			p.items[i] = run
 		} else {
@@ -183,9 +192,9 @@ func (p *plan) cut(i, group, step int) {
 	}
 }
 
-// ruleV1 is vLLM's choice between its kernels (PagedAttention.forward_decode,
-// use_v1): one partition needs no reduction, and many sequences and heads keep
-// all cores busy; but its V1 kernel ends at 8,192 tokens of context.
+// ruleV1 is vLLM's choice between its kernels (use_v1 in PagedAttention.forward_decode):
+// one partition needs no reduction, and with many sequences and heads all cores have
+// work; but its V1 kernel takes at most 8,192 tokens of context.
 func ruleV1(b *Batch) bool {
 	longest := int32(0)
 	for _, n := range b.SeqLens {

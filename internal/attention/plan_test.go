@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One token attends to a context of few partitions, of which the last may be short. No piece of
-// work is so large that other cores wait for the one that does it.
+// One query token has a context of few partitions, and the last can be short. No piece of work is so
+// large that the other cores wait for it.
 func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 12, HeadSize: 64, DType: F16}}
 	for _, tokens := range []int{513, 700, 1100, 1600} {
@@ -24,4 +24,41 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 			require.Equal(t, 12*tokens, all, "%d tokens, %d workers", tokens, workers)
 		}
 	}
+}
+
+// V2 keeps a result of each row and partition for its reductions: 4.4 GB for a prompt's 4,096 tokens on
+// 32,768. What does not fit into mostKept is not cut.
+func TestThePlanKeepsNoMoreResultsThanItMay(t *testing.T) {
+	c := &Cache{Shape: Shape{BlockSize: 16, NumKVHeads: 8, HeadSize: 128, DType: F16}}
+	for _, tc := range []struct {
+		name            string
+		queries, tokens int32
+		cut             bool
+	}{
+		{"one token", 1, 32768, true},
+		{"a chunk of a prompt", 4096, 32768, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := &Batch{NumHeads: 32, QueryStart: []int32{0, tc.queries}, SeqLens: []int32{tc.tokens}, Version: V2}
+			var p plan
+			p.make(c, b, 2)
+			require.LessOrEqual(t, 4*p.records*recordSize(c), mostKept)
+			require.Equal(t, tc.cut, p.records > 0)
+			require.Equal(t, int(tc.queries)*8, rowsOf(p.items, p.reductions), "each token and KV head has one output")
+		})
+	}
+}
+
+// rowsOf counts the query tokens and KV heads whose outputs are computed by items and reductions.
+func rowsOf(items []item, reductions []reduction) int {
+	n := 0
+	for _, it := range items {
+		if it.kind == itemWhole {
+			n += (it.token1 - it.token0) * it.heads
+		}
+	}
+	for _, r := range reductions {
+		n += (r.token1 - r.token0) * r.heads
+	}
+	return n
 }

@@ -90,6 +90,35 @@ func (portable) scale(_ *call, x []float32, factor, slope, offset float32) {
 }
 
 func (portable) softmax(_ *call, x []float32, factor float32) (m, l float32) {
+	m, base := largestLogit(x, factor)
+	var lanes [16]float32
+	for i, s := range x {
+		p := weight(float64(float32(factor*s) - base))
+		x[i] = p
+		lanes[i%16] += p
+	}
+	return m, sumOfLanes(&lanes)
+}
+
+func (portable) softmaxPairs(_ *call, x, low []float32, factor float32) (m, l float32) {
+	m, base := largestLogit(x, factor)
+	var lanes [16]float32
+	for i, s := range x {
+		rounded := float32(factor * s)
+		difference := float64(rounded) - float64(base)
+		if difference >= minExponent { // else the rest may be no number
+			rest := float64(factor)*(float64(s)+float64(low[i])) - float64(rounded)
+			difference += max(-1, min(1, rest)) // it is more only where logits are too large for float32
+		}
+		p := weight(difference)
+		x[i] = p
+		lanes[i%16] += p
+	}
+	return m, sumOfLanes(&lanes)
+}
+
+// largestLogit is that of logits factor·x, and what is subtracted from them.
+func largestLogit(x []float32, factor float32) (m, base float32) {
 	m = negInf
 	for _, s := range x {
 		if s > m || s != s {
@@ -97,33 +126,65 @@ func (portable) softmax(_ *call, x []float32, factor float32) (m, l float32) {
 		}
 	}
 	m *= factor
-	base := m
 	if m == negInf {
-		base = 0
+		return m, 0
 	}
-	var lanes [16]float32
-	for i, s := range x {
-		p := weight(float32(factor*s) - base)
-		x[i] = p
-		lanes[i%16] += p
-	}
+	return m, m
+}
+
+func sumOfLanes(lanes *[16]float32) float32 {
 	for half := 8; half > 0; half /= 2 {
 		for i := range half {
 			lanes[i] += lanes[i+half]
 		}
 	}
-	return m, lanes[0]
+	return lanes[0]
+}
+
+func (portable) refine(_ *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool {
+	found := false
+	for i, s := range x {
+		if !(abs(s) > limit && isFinite(s)) {
+			continue
+		}
+		if !found {
+			clear(low)
+			found = true
+		}
+		var sums [2]float64 // of even and odd elements
+		keys := unsafe.Slice((*float32)(unsafe.Slice(tiles, len(x)/16)[i/16]), 16*len(q))
+		for j, v := range q {
+			sums[j%2] += float64(v) * float64(keys[j*16+i%16])
+		}
+		x[i], low[i] = pairOfFloats(sums[0] + sums[1])
+	}
+	return found
+}
+
+func abs(x float32) float32 { return float32(math.Abs(float64(x))) }
+
+// pairOfFloats is a number as the sum of two float32.
+func pairOfFloats(x float64) (high, low float32) {
+	high = float32(x)
+	return high, float32(x - float64(high))
+}
+
+func (portable) scalePair(_ *call, x, low []float32, factor, slope, offset float32) {
+	for i, s := range x {
+		logit := float64(factor)*(float64(s)+float64(low[i])) + float64(slope)*float64(offset+float32(i))
+		x[i], low[i] = pairOfFloats(logit)
+	}
 }
 
 // minExponent is where weights end: e^x below is no normal number and becomes 0.
 const minExponent = -87.336544
 
 // weight is e^x.
-func weight(x float32) float32 {
+func weight(x float64) float32 {
 	if x < minExponent {
 		return 0
 	}
-	return float32(math.Exp(float64(x)))
+	return float32(math.Exp(x))
 }
 
 func (portable) multiply(_ *call, x, y []float32) {
@@ -132,16 +193,31 @@ func (portable) multiply(_ *call, x, y []float32) {
 	}
 }
 
-func (portable) values(_ *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride int) {
+func (portable) values(_ *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, apart int) {
 	for i := range rows {
 		for c := range chunks {
-			o := (*[chunk]float32)(out[i*stride+c*chunk:])
-			for t, x := range p[i*scoreStride:][:n] {
-				v := (*[chunk]float32)(values[c*panelValues+t*chunk:])
-				for j := range o {
-					o[j] += x * v[j]
+			o, p, v := (*[chunk]float32)(out[i*stride+c*chunk:]), p[i*scoreStride:][:n], values[c*panelValues:]
+			if apart == 0 {
+				addValues(o, p, v)
+				continue
+			}
+			for at, end := 0, min(n, apart); at < n; at, end = end, min(n, end+tileTokens) {
+				var sums [chunk]float32
+				addValues(&sums, p[at:end], v[at*chunk:])
+				for j, s := range sums {
+					o[j] += s
 				}
 			}
+		}
+	}
+}
+
+// addValues adds p·v to the sums of a chunk.
+func addValues(o *[chunk]float32, p, values []float32) {
+	for t, x := range p {
+		v := (*[chunk]float32)(values[t*chunk:])
+		for j := range o {
+			o[j] += x * v[j]
 		}
 	}
 }

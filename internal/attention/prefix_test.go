@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The query tokens of all sequences read the prefix through the table of the first, whose
-// entries after its own tokens can be anything. One token is left for a piece of
-// work of its own, which asks for memory ahead of what it reads.
+// The query tokens of all sequences read the prefix through the table of the first sequence, whose
+// entries after its last token can be anything. One query token is alone in a piece of work, which
+// prefetches what comes after the prefix.
 func TestNoEntryIsReadAfterTheEndOfTheSequenceWhoseTableHasThePrefix(t *testing.T) {
 	const group = 4
 	const last = rowsOfItem / group // with the one token of the first sequence, one too many for a piece

@@ -14,8 +14,9 @@ type problem struct {
 	batch        Batch
 	query        []float32
 	out          []float32
-	largestLogit float64 // of the rows that reference computed, in size
-	products     float64 // of the last row that reference computed, the largest scale · sum of |q·k|
+	keep         map[[3]int][2][]float64 // what reference computed, if not nil
+	largestLogit float64                 // of the rows that reference computed, in size
+	products     float64                 // of the last row that reference computed, the largest scale · sum of |q·k|
 }
 
 // problemSpec says what to make.
@@ -115,8 +116,8 @@ func spread(c *Cache, gap int) {
 	}
 }
 
-// stride gives the rows of queries and outputs gaps, runs the batch, and leaves its
-// output in p.out. What is in the gaps stays.
+// stride runs the batch with gaps between the rows of queries and of outputs, and copies the
+// outputs to p.out. It fails if a gap was written.
 func (p *problem) stride(r *Runner, gap int) error {
 	b := p.batch
 	width := b.NumHeads * p.cache.HeadSize
@@ -166,18 +167,15 @@ func (p *problem) fill(r *rand.Rand, contents func(r *rand.Rand) float32) {
 	}
 }
 
-// reference computes one row in float64, and the sum of |p·v| for each element.
-// It knows blocks only by the formulas of the layouts.
-func (p *problem) reference(seq, query, head int) (out, size []float64) {
+// attended is the logits and values of the tokens that a row reaches, in float64.
+// It finds blocks only by the formulas of the layouts.
+func (p *problem) attended(seq, query, head int) (logits []float64, values [][]float64) {
 	c, b := &p.cache, &p.batch
 	first, _, position := b.queries(seq)
 	position += query
 	kvHead := head / (b.NumHeads / c.NumKVHeads)
 	q := p.query[((first+query)*b.NumHeads+head)*c.HeadSize:][:c.HeadSize]
 	keyFactor, valueFactor := c.factors()
-	var logits []float64
-	var values [][]float64
-	most := math.Inf(-1)
 	from := 0
 	p.products = 0
 	if b.SlidingWindow > 0 {
@@ -209,11 +207,27 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 		}
 		p.largestLogit = max(p.largestLogit, math.Abs(s))
 		logits, values = append(logits, s), append(values, v)
+	}
+	return logits, values
+}
+
+// reference computes one row in float64, and the sum of |p·v| for each element.
+func (p *problem) reference(seq, query, head int) (out, size []float64) {
+	row := [3]int{seq, query, head}
+	if found, ok := p.keep[row]; ok {
+		return found[0], found[1]
+	}
+	if p.keep != nil {
+		defer func() { p.keep[row] = [2][]float64{out, size} }()
+	}
+	c, b := &p.cache, &p.batch
+	logits, values := p.attended(seq, query, head)
+	most, sum := math.Inf(-1), 0.0
+	for _, s := range logits {
 		if s > most || s != s {
 			most = s
 		}
 	}
-	sum := 0.0
 	if b.Sinks != nil {
 		most = math.Max(most, float64(b.Sinks[head]))
 		sum = math.Exp(float64(b.Sinks[head]) - most)
@@ -239,7 +253,7 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	return out, size
 }
 
-// sparseSees is the condition of vLLM's kernel, written as it is there.
+// sparseSees is the condition in vLLM's kernel, in the same form.
 func sparseSees(s *BlockSparse, heads, kvHeads, head, position, token int) bool {
 	var offset int
 	if s.HeadSlidingStep >= 0 {

@@ -11,7 +11,7 @@ import (
 const PartitionSize = 512
 
 // A Runner computes attention on the workers of a pool. Its scratch memory grows
-// to the largest batch and is used again. It is for one goroutine at a time.
+// with the largest batch and is reused. It is for one goroutine at a time.
 type Runner struct {
 	pool    *parallel.Pool
 	kernels kernels
@@ -21,9 +21,9 @@ type Runner struct {
 	cache    *Cache
 	batch    *Batch
 	group    int  // query heads of a KV head
-	half     bool // products are computed in float16; of Int8 only those with values
+	half     bool // products are computed in float16; with Int8 only those of values
 	plan     plan
-	partials []float32 // records of partitions that are merged by a reduction
+	partials []float32 // records of partitions, to be merged by a reduction
 	prefix   []float32 // records of the common prefix, by query token and head
 	reducing bool
 }
@@ -39,8 +39,8 @@ func NewRunner(pool *parallel.Pool) *Runner {
 	return r
 }
 
-// Forward computes batch.Out. The error wraps ErrArgument; nothing has been
-// computed then.
+// Forward computes b.Out. The error wraps ErrArgument; nothing has been computed
+// then.
 func (r *Runner) Forward(c *Cache, b *Batch) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -49,7 +49,7 @@ func (r *Runner) Forward(c *Cache, b *Batch) error {
 		return err
 	}
 	r.cache, r.batch, r.group = c, b, b.NumHeads/c.NumKVHeads
-	r.half = r.kernels.float16(c.DType)
+	r.half, r.reducing = r.kernels.float16(c.DType), false // also after a call that panicked
 	r.plan.make(c, b, r.pool.Size())
 	record := recordSize(c)
 	r.partials = grow(r.partials, r.plan.records*record)
@@ -67,7 +67,7 @@ func (r *Runner) Forward(c *Cache, b *Batch) error {
 	return nil
 }
 
-// Do is one piece of the work of Forward; see parallel.Task.
+// Do computes an item or a reduction of Forward; see parallel.Task.
 func (r *Runner) Do(worker, i int) {
 	w := &r.workers[worker]
 	if r.reducing {
@@ -77,7 +77,7 @@ func (r *Runner) Do(worker, i int) {
 	r.run(w, &r.plan.running[i])
 }
 
-// run attends with the rows of an item to its partitions.
+// run computes the rows of an item over its partitions.
 func (r *Runner) run(w *scratch, it *item) {
 	r.setRows(w, it)
 	merged := it.kind != itemRun
@@ -118,13 +118,17 @@ func (r *Runner) attend(w *scratch, it *item, part int) {
 	}
 }
 
-// recordSize is the floats of a result: m, l and o.
-func recordSize(c *Cache) int { return 2 + padded(c.HeadSize) }
+// recordSize is the number of floats of a result: m, l, and from recordHead on o, which shares no
+// cache line with another.
+func recordSize(c *Cache) int { return recordHead + padded(c.HeadSize) }
 
-// padded is the length of a value in scratch memory, whole chunks.
+const recordHead = 16
+
+// padded is the length of a value in scratch memory: whole chunks.
 func padded(headSize int) int { return (headSize + chunk - 1) / chunk * chunk }
 
-// grow returns a slice of n elements, s itself if it is large enough.
+// grow returns a slice of n elements, in the memory of s if that is large enough. Their
+// contents are undefined.
 func grow[E any](s []E, n int) []E {
 	if cap(s) >= n {
 		return s[:n]

@@ -103,20 +103,23 @@ elements2:
 	TESTQ        $+1023, DI
 	JNZ          elements2
 	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
-	LEAQ         (R9)(R9*2), R10
 	CMPQ         DI, $+1024
 	JEQ          store4
-	VADDPS       (R8), Y0, Y0
-	VADDPS       32(R8), Y1, Y1
-	VADDPS       (R8)(R9*1), Y2, Y2
-	VADDPS       32(R8)(R9*1), Y3, Y3
-	VADDPS       (R8)(R9*2), Y4, Y4
-	VADDPS       32(R8)(R9*2), Y5, Y5
-	VADDPS       (R8)(R10*1), Y6, Y6
-	VADDPS       32(R8)(R10*1), Y7, Y7
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VADDPS       (R9), Y0, Y0
+	VADDPS       32(R9), Y1, Y1
+	VADDPS       (R9)(R10*1), Y2, Y2
+	VADDPS       32(R9)(R10*1), Y3, Y3
+	VADDPS       (R9)(R10*2), Y4, Y4
+	VADDPS       32(R9)(R10*2), Y5, Y5
+	VADDPS       (R9)(R11*1), Y6, Y6
+	VADDPS       32(R9)(R11*1), Y7, Y7
 
 store4:
+	MOVQ    32(AX), R9
+	LEAQ    (R9)(R9*2), R10
 	VMOVUPS Y0, (R8)
 	VMOVUPS Y1, 32(R8)
 	VMOVUPS Y2, (R8)(R9*1)
@@ -206,15 +209,17 @@ elements6:
 	TESTQ        $+1023, DI
 	JNZ          elements6
 	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
 	CMPQ         DI, $+1024
 	JEQ          store8
-	VADDPS       (R8), Y0, Y0
-	VADDPS       32(R8), Y1, Y1
-	VADDPS       (R8)(R9*1), Y2, Y2
-	VADDPS       32(R8)(R9*1), Y3, Y3
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VADDPS       (R9), Y0, Y0
+	VADDPS       32(R9), Y1, Y1
+	VADDPS       (R9)(R10*1), Y2, Y2
+	VADDPS       32(R9)(R10*1), Y3, Y3
 
 store8:
+	MOVQ    32(AX), R9
 	VMOVUPS Y0, (R8)
 	VMOVUPS Y1, 32(R8)
 	VMOVUPS Y2, (R8)(R9*1)
@@ -287,8 +292,9 @@ elements10:
 	MOVQ         24(AX), R8
 	CMPQ         DI, $+1024
 	JEQ          store12
-	VADDPS       (R8), Y0, Y0
-	VADDPS       32(R8), Y1, Y1
+	MOVQ         R8, R9
+	VADDPS       (R9), Y0, Y0
+	VADDPS       32(R9), Y1, Y1
 
 store12:
 	VMOVUPS Y0, (R8)

@@ -4,7 +4,7 @@
 
 // func scoresTileF328AVX512(a *byte)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·scoresTileF328AVX512(SB), NOSPLIT, $0-8
+TEXT ·scoresTileF328AVX512(SB), NOSPLIT, $8-8
 	MOVQ a+0(FP), AX
 	MOVQ 16(AX), CX
 
@@ -173,30 +173,35 @@ elements2:
 	TESTQ        $+1023, R10
 	JNZ          elements2
 	MOVQ         24(AX), R11
-	MOVQ         32(AX), R12
-	LEAQ         (R12)(R12*2), R13
-	LEAQ         (R12)(R12*4), R14
-	LEAQ         (R11)(R13*2), R15
 	CMPQ         R10, $+1024
 	JEQ          store4
-	VADDPS       (R11), Z0, Z0
-	VADDPS       64(R11), Z1, Z1
-	VADDPS       (R11)(R12*1), Z2, Z2
-	VADDPS       64(R11)(R12*1), Z3, Z3
-	VADDPS       (R11)(R12*2), Z4, Z4
-	VADDPS       64(R11)(R12*2), Z5, Z5
-	VADDPS       (R11)(R13*1), Z6, Z6
-	VADDPS       64(R11)(R13*1), Z7, Z7
-	VADDPS       (R11)(R12*4), Z8, Z8
-	VADDPS       64(R11)(R12*4), Z9, Z9
-	VADDPS       (R11)(R14*1), Z10, Z10
-	VADDPS       64(R11)(R14*1), Z11, Z11
-	VADDPS       (R15), Z12, Z12
-	VADDPS       64(R15), Z13, Z13
-	VADDPS       (R15)(R12*1), Z14, Z14
-	VADDPS       64(R15)(R12*1), Z15, Z15
+	MOVQ         R11, R12
+	MOVQ         32(AX), R13
+	LEAQ         (R13)(R13*2), R14
+	LEAQ         (R13)(R13*4), R15
+	LEAQ         (R12)(R14*2), BP
+	VADDPS       (R12), Z0, Z0
+	VADDPS       64(R12), Z1, Z1
+	VADDPS       (R12)(R13*1), Z2, Z2
+	VADDPS       64(R12)(R13*1), Z3, Z3
+	VADDPS       (R12)(R13*2), Z4, Z4
+	VADDPS       64(R12)(R13*2), Z5, Z5
+	VADDPS       (R12)(R14*1), Z6, Z6
+	VADDPS       64(R12)(R14*1), Z7, Z7
+	VADDPS       (R12)(R13*4), Z8, Z8
+	VADDPS       64(R12)(R13*4), Z9, Z9
+	VADDPS       (R12)(R15*1), Z10, Z10
+	VADDPS       64(R12)(R15*1), Z11, Z11
+	VADDPS       (BP), Z12, Z12
+	VADDPS       64(BP), Z13, Z13
+	VADDPS       (BP)(R13*1), Z14, Z14
+	VADDPS       64(BP)(R13*1), Z15, Z15
 
 store4:
+	MOVQ    32(AX), R12
+	LEAQ    (R12)(R12*2), R13
+	LEAQ    (R12)(R12*4), R14
+	LEAQ    (R11)(R13*2), R15
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
 	VMOVUPS Z2, (R11)(R12*1)
@@ -334,20 +339,23 @@ elements6:
 	TESTQ        $+1023, R10
 	JNZ          elements6
 	MOVQ         24(AX), R11
-	MOVQ         32(AX), R12
-	LEAQ         (R12)(R12*2), R13
 	CMPQ         R10, $+1024
 	JEQ          store8
-	VADDPS       (R11), Z0, Z0
-	VADDPS       64(R11), Z1, Z1
-	VADDPS       (R11)(R12*1), Z2, Z2
-	VADDPS       64(R11)(R12*1), Z3, Z3
-	VADDPS       (R11)(R12*2), Z4, Z4
-	VADDPS       64(R11)(R12*2), Z5, Z5
-	VADDPS       (R11)(R13*1), Z6, Z6
-	VADDPS       64(R11)(R13*1), Z7, Z7
+	MOVQ         R11, R12
+	MOVQ         32(AX), R13
+	LEAQ         (R13)(R13*2), R14
+	VADDPS       (R12), Z0, Z0
+	VADDPS       64(R12), Z1, Z1
+	VADDPS       (R12)(R13*1), Z2, Z2
+	VADDPS       64(R12)(R13*1), Z3, Z3
+	VADDPS       (R12)(R13*2), Z4, Z4
+	VADDPS       64(R12)(R13*2), Z5, Z5
+	VADDPS       (R12)(R14*1), Z6, Z6
+	VADDPS       64(R12)(R14*1), Z7, Z7
 
 store8:
+	MOVQ    32(AX), R12
+	LEAQ    (R12)(R12*2), R13
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
 	VMOVUPS Z2, (R11)(R12*1)
@@ -448,15 +456,17 @@ elements10:
 	TESTQ        $+1023, R10
 	JNZ          elements10
 	MOVQ         24(AX), R11
-	MOVQ         32(AX), R12
 	CMPQ         R10, $+1024
 	JEQ          store12
-	VADDPS       (R11), Z0, Z0
-	VADDPS       64(R11), Z1, Z1
-	VADDPS       (R11)(R12*1), Z2, Z2
-	VADDPS       64(R11)(R12*1), Z3, Z3
+	MOVQ         R11, R12
+	MOVQ         32(AX), R13
+	VADDPS       (R12), Z0, Z0
+	VADDPS       64(R12), Z1, Z1
+	VADDPS       (R12)(R13*1), Z2, Z2
+	VADDPS       64(R12)(R13*1), Z3, Z3
 
 store12:
+	MOVQ    32(AX), R12
 	VMOVUPS Z0, (R11)
 	VMOVUPS Z1, 64(R11)
 	VMOVUPS Z2, (R11)(R12*1)
@@ -540,8 +550,9 @@ elements14:
 	MOVQ         24(AX), R11
 	CMPQ         R10, $+1024
 	JEQ          store16
-	VADDPS       (R11), Z0, Z0
-	VADDPS       64(R11), Z1, Z1
+	MOVQ         R11, R12
+	VADDPS       (R12), Z0, Z0
+	VADDPS       64(R12), Z1, Z1
 
 store16:
 	VMOVUPS Z0, (R11)

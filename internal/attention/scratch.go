@@ -22,7 +22,8 @@ type scratch struct {
 	state []float32 // [rows] records: all partitions so far
 	part  []float32 // [rows] records: this partition
 
-	scores []float32 // [rowBlock][scoreStride]
+	scores []float32              // [rowBlock][scoreStride]
+	low    [PartitionSize]float32 // of a row's logits, what float32 leaves of them
 
 	// A partition, as float32.
 	keys        []float32 // [tiles][head size][16]; with Int8 [tiles][head size / 2][16] of pairs
@@ -55,6 +56,7 @@ type scratch struct {
 // A row is one query head of one query token.
 type row struct {
 	token, head int     // in the batch
+	query       int     // where its query begins in scratch memory
 	position    int     // of the token in its sequence
 	from, to    int     // tokens that it reaches
 	unit        float32 // Int8 and float16: what the numbers of its query are multiples of
@@ -74,7 +76,8 @@ func (r *Runner) setRows(w *scratch, it *item) {
 		position += token - first
 		from, to := b.reach(position)
 		for g := range it.heads * r.group {
-			w.rows = append(w.rows, row{token: token, head: it.kvHead*r.group + g, position: position, from: from, to: to})
+			query := len(w.rows) * r.queryWidth()
+			w.rows = append(w.rows, row{token: token, head: it.kvHead*r.group + g, query: query, position: position, from: from, to: to})
 		}
 	}
 	n, record := len(w.rows), recordSize(c)

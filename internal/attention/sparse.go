@@ -15,11 +15,11 @@ func (r *Runner) sees(row *row, token int) bool {
 	return (block+offset)%s.VertStride == 0 || block > row.position/s.BlockSize-s.LocalBlocks
 }
 
-// hide gives the tokens that a row does not see a logit of -inf.
-func (r *Runner) hide(row *row, scores []float32, part, from, to int) {
+// hide gives the tokens that a row does not see a score.
+func (r *Runner) hide(row *row, scores []float32, part, from, to int, score float32) {
 	for t := from; t < to; t++ {
 		if !r.sees(row, part*PartitionSize+t) {
-			scores[t] = negInf
+			scores[t] = score
 		}
 	}
 }

@@ -2,23 +2,23 @@ package attention
 
 import "unsafe"
 
-// TileTokens is how many tokens StoreTile takes.
+// TileTokens is the number of tokens of a tile.
 const TileTokens = tileTokens
 
-// Tiled says whether StoreTile can write: the layout has tiles of 16 tokens.
+// Tiled says whether blocks are whole tiles, which StoreTile, CopyKeys and CopyValues need.
 func (s *Shape) Tiled() bool { return s.Layout == LayoutTile && s.BlockSize%tileTokens == 0 }
 
-// StoreTile writes keys of 16 tokens, from a place on that is a multiple of 16.
-// They are rows of head size numbers, already divided by their scales; room is
-// scratch memory of as many numbers.
+// StoreTile writes the keys of a tile, whose place in the block is a multiple of 16.
+// They are rows of head size numbers, already divided by their scales. room is
+// scratch memory of the same size.
 func (c *Cache) StoreTile(block, head, place int, keys, room []float32) {
 	fastest.transpose(unsafe.Pointer(&room[0]), unsafe.Pointer(&keys[0]), 4*c.HeadSize, c.HeadSize, 4, false)
 	c.DType.StoreAll(unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)]), room[:tileTokens*c.HeadSize])
 }
 
-// CopyKeys is StoreTile for keys of the cache's type, f32 or shorter by half, that
-// need no scale: the rows of t from row on, which are not converted. If past is
-// set, it writes past the caches, for what is not read again soon.
+// CopyKeys is StoreTile for keys that are stored unchanged: 16 rows of t from row on, of the
+// cache's type, which has 4 or 2 bytes. past writes past the processor's caches, for what
+// is not read again soon.
 func (c *Cache) CopyKeys(block, head, place int, t *Tensor, row int, past bool) {
 	bytes := c.DType.Size()
 	out := unsafe.Pointer(&c.Key[c.KeyOffset(block, head, place, 0)])
@@ -32,5 +32,5 @@ func (c *Cache) CopyValues(block, head, place int, t *Tensor, row int, past bool
 	fastest.copyRows(out, t.At(row, head*c.HeadSize), t.Stride*bytes, tileTokens, c.HeadSize*bytes, past && wholeVectors(out))
 }
 
-// wholeVectors says whether memory can be written past the caches.
+// wholeVectors says whether memory is aligned for writing past the caches.
 func wholeVectors(p unsafe.Pointer) bool { return uintptr(p)%32 == 0 }

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// A Tensor is rows of elements in memory that belongs to somebody else: queries,
-// outputs, and keys and values to be written. Row i starts at element i × Stride
-// of Data. Rows hold [heads, head size] without gaps.
+// A Tensor is rows of elements in the caller's memory: queries, outputs, and keys
+// and values to be written. Row i starts at element i × Stride of Data and holds
+// [heads, head size] without gaps.
 type Tensor struct {
 	DType  DType
 	Data   []byte // aligned for the type
@@ -17,28 +17,14 @@ type Tensor struct {
 
 // Float32s is a tensor over a slice.
 func Float32s(x []float32, stride int) Tensor {
-	return Tensor{F32, asBytes(x), stride}
-}
-
-// Float16s is a tensor over the bits of IEEE binary16 numbers.
-func Float16s(x []uint16, stride int) Tensor {
-	return Tensor{F16, asBytes(x), stride}
-}
-
-// BFloat16s is a tensor over the upper halves of float32 numbers.
-func BFloat16s(x []uint16, stride int) Tensor {
-	return Tensor{BF16, asBytes(x), stride}
-}
-
-func asBytes[E uint16 | float32](x []E) []byte {
 	if len(x) == 0 {
-		return nil
+		return Tensor{Stride: stride}
 	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*int(unsafe.Sizeof(x[0])))
+	return Tensor{F32, unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 4*len(x)), stride}
 }
 
-// Check says whether rows of width elements lie inside Data; name is what the error
-// calls them.
+// Check refuses a tensor if rows of width elements do not lie inside Data. The error
+// calls it name.
 func (t *Tensor) Check(name string, rows, width int) error {
 	size := t.DType.Size()
 	switch {

@@ -14,8 +14,8 @@ func tiled(c *Cache) bool {
 }
 
 // attendTiles computes the results of a partition for the rows of one of an item's
-// KV heads, reading each key and value once. It is false if there is a number
-// that it cannot read.
+// KV heads, reading each key and value once. It returns false if there is a NaN of E4M3,
+// which the kernels do not see as one.
 func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	c, record := r.cache, recordSize(r.cache)
 	each := len(w.rows) / it.heads
@@ -40,14 +40,14 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 		results[i*record], results[i*record+1] = m, l
 	}
 	if r.half {
-		return r.kernels.halfValues(&w.call, c.DType, w.scores[w.from:], rows, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[2:], record)
+		return r.kernels.halfValues(&w.call, c.DType, w.scores[w.from:], rows, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[recordHead:], record)
 	}
-	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], each, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[2:], record) {
+	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], each, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[recordHead:], record) {
 		return false
 	}
 	if factor != 1 {
 		for i := range rows {
-			o := results[i*record:][2:record]
+			o := results[i*record:][recordHead:record]
 			for j := range o {
 				o[j] *= factor
 			}
@@ -56,8 +56,8 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 	return true
 }
 
-// findTiles looks up the addresses of n tiles of a partition, and of those that
-// are read after them: the first keys of the next head, or of the item's next partition.
+// findTiles looks up the addresses of n tiles of a partition, and of the first keys that
+// are read after them: those of the next head, or of the item's next partition.
 func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	seq, kvHead := max(0, it.seq), it.kvHead+head
 	w.firstValue = (n + 1) &^ 1
@@ -68,7 +68,7 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 		w.tiles[n] = w.tiles[n-1]
 	}
 	if r.cache.DType == Int8 {
-		r.kernels.ask(&w.call, w.scales[:2*n]) // they come while the keys are read
+		r.kernels.ask(&w.call, w.scales[:2*n]) // fetched while the keys are read
 	}
 	kvHead, next := kvHead+1, part*PartitionSize+tile0*tileTokens
 	if head == it.heads-1 {
@@ -83,15 +83,14 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	}
 }
 
-// tileAt is where the keys and values of 16 tokens are, from a multiple of 16 on.
+// tileAt is the addresses of the keys and values of 16 tokens, from a multiple of 16 on.
 func (r *Runner) tileAt(seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	at := c.start(r.batch.blockOf(c, seq, token), kvHead) + token%c.BlockSize*c.HeadSize*c.DType.Size()
 	return unsafe.Pointer(&c.Key[at]), unsafe.Pointer(&c.Value[at])
 }
 
-// tile is where the keys and values of 16 tokens are, from a multiple of 16 on;
-// where their scales are is noted as those of tile i.
+// tile is tileAt, and keeps the addresses of the scales as those of tile i.
 func (r *Runner) tile(w *scratch, i, seq, kvHead, token int) (key, value unsafe.Pointer) {
 	c := r.cache
 	if c.DType == Int8 {

@@ -26,9 +26,9 @@ func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	}
 }
 
-// unpackTile unpacks the tile of a token, of its values only those of the tokens
-// from to to-1 of the partition. It is false if there is a number that the
-// kernels cannot read.
+// unpackTile unpacks the keys of the tile of a token, and the values of the tokens
+// from to to-1 of the partition. It returns false if there is a NaN of E4M3, which the
+// kernels do not see as one.
 func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) bool {
 	c := r.cache
 	size, bytes := c.HeadSize, c.DType.Size()
@@ -58,9 +58,9 @@ func (r *Runner) unpackTile(w *scratch, seq, kvHead, token, t, from, to int) boo
 	return true
 }
 
-// unpackTails unpacks what is left of values after their whole chunks, half a chunk, of the tokens
-// from to to-1; nothing but zeros is ever written after it. The values lie side by side, so that two of
-// them are whole chunks. It is false if there is a number that the kernels cannot read.
+// unpackTails unpacks the last half chunk of the values of the tokens from to to-1. The other half is left as it
+// is: its sums are no part of the output. Two values side by side are whole chunks, which the kernels take. It
+// returns false as unpackTile does.
 func (r *Runner) unpackTails(w *scratch, value unsafe.Pointer, from, to int) bool {
 	c := r.cache
 	size, n := c.HeadSize, to-from
@@ -84,8 +84,8 @@ func (r *Runner) unpackTails(w *scratch, value unsafe.Pointer, from, to int) boo
 	return true
 }
 
-// unpackTokens unpacks the next of n tokens of any layout to the place t, or several
-// that lie side by side in LayoutTile, and says how many.
+// unpackTokens unpacks one of the next n tokens of any layout to the place t, or several
+// if they are side by side in LayoutTile. It returns how many.
 func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 	c := r.cache
 	block, place := r.batch.blockOf(c, seq, token), token%c.BlockSize
@@ -95,7 +95,7 @@ func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 	}
 	r.unpackKeys(w, block, kvHead, place, t, width)
 	for i := range width {
-		r.unpackValue(w, block, kvHead, place+i, t+i, 0)
+		r.unpackValue(w, block, kvHead, place+i, t+i)
 		if c.DType == Int8 {
 			w.keyScales[t+i] = c.Scales(c.KeyScales, block, kvHead)[place+i]
 			w.valueScales[t+i] = c.Scales(c.ValueScales, block, kvHead)[place+i]
@@ -105,7 +105,7 @@ func (r *Runner) unpackTokens(w *scratch, seq, kvHead, token, t, n int) int {
 	return width
 }
 
-// unpackKeys unpacks keys of one token, or of a whole tile.
+// unpackKeys unpacks the key of one token, or the keys of a whole tile.
 func (r *Runner) unpackKeys(w *scratch, block, kvHead, place, t, width int) {
 	c := r.cache
 	size, to := c.HeadSize, w.keys[t/16*c.HeadSize*16+t%16:]
@@ -123,20 +123,19 @@ func (r *Runner) unpackKeys(w *scratch, block, kvHead, place, t, width int) {
 	}
 }
 
-// unpackValue unpacks the elements of a value from one on, a multiple of a chunk, and
-// zeros after them.
-func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t, from int) {
+// unpackValue unpacks a value, and zeros after it up to a whole chunk.
+func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t int) {
 	c := r.cache
 	row := w.row[:padded(c.HeadSize)]
 	clear(row[c.HeadSize:])
 	if c.Layout == LayoutVLLM {
-		for i := from; i < c.HeadSize; i++ {
+		for i := range c.HeadSize {
 			row[i] = c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))
 		}
 	} else {
-		c.DType.LoadAll(row[from:c.HeadSize], unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, from)]))
+		c.DType.LoadAll(row[:c.HeadSize], unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, 0)]))
 	}
-	for i := from; i < len(row); i += chunk {
+	for i := 0; i < len(row); i += chunk {
 		part := row[i:][:chunk]
 		copy(w.values[i/chunk*panelValues+t*chunk:], part)
 		for _, v := range part {

@@ -33,24 +33,21 @@ tile2:
 	MOVQ    24(AX), R8
 
 pass3:
-	CMPQ    DI, $+16
-	JLT     passed4
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS (R9)(R10*1), Y2
-	VMOVUPS 32(R9)(R10*1), Y3
-	VMOVUPS (R9)(R10*2), Y4
-	VMOVUPS 32(R9)(R10*2), Y5
-	VMOVUPS (R9)(R11*1), Y6
-	VMOVUPS 32(R9)(R11*1), Y7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
+	CMPQ   DI, $+16
+	JLT    passed4
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	VXORPS X2, X2, X2
+	VXORPS X3, X3, X3
+	VXORPS X4, X4, X4
+	VXORPS X5, X5, X5
+	VXORPS X6, X6, X6
+	VXORPS X7, X7, X7
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
+	MOVQ   8(AX), R12
+	LEAQ   (R12)(R12*2), R13
 
 loop5:
 	PREFETCHT0   (BX)(R9*1)
@@ -73,6 +70,17 @@ loop5:
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop5
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VADDPS       (R9), Y0, Y0
+	VADDPS       32(R9), Y1, Y1
+	VADDPS       (R9)(R10*1), Y2, Y2
+	VADDPS       32(R9)(R10*1), Y3, Y3
+	VADDPS       (R9)(R10*2), Y4, Y4
+	VADDPS       32(R9)(R10*2), Y5, Y5
+	VADDPS       (R9)(R11*1), Y6, Y6
+	VADDPS       32(R9)(R11*1), Y7, Y7
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -134,18 +142,16 @@ tile7:
 	MOVQ    24(AX), R8
 
 pass8:
-	CMPQ    DI, $+16
-	JLT     passed9
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS (R9)(R10*1), Y2
-	VMOVUPS 32(R9)(R10*1), Y3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
+	CMPQ   DI, $+16
+	JLT    passed9
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	VXORPS X2, X2, X2
+	VXORPS X3, X3, X3
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
+	MOVQ   8(AX), R12
 
 loop10:
 	PREFETCHT0   (BX)(R9*1)
@@ -162,6 +168,12 @@ loop10:
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop10
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VADDPS       (R9), Y0, Y0
+	VADDPS       32(R9), Y1, Y1
+	VADDPS       (R9)(R10*1), Y2, Y2
+	VADDPS       32(R9)(R10*1), Y3, Y3
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	VMOVUPS      Y0, (R9)
@@ -218,14 +230,13 @@ tile12:
 	MOVQ    24(AX), R8
 
 pass13:
-	CMPQ    DI, $+16
-	JLT     passed14
-	MOVQ    R8, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
+	CMPQ   DI, $+16
+	JLT    passed14
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
 
 loop15:
 	PREFETCHT0   (BX)(R9*1)
@@ -239,6 +250,9 @@ loop15:
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop15
+	MOVQ         R8, R9
+	VADDPS       (R9), Y0, Y0
+	VADDPS       32(R9), Y1, Y1
 	MOVQ         R8, R9
 	VMOVUPS      Y0, (R9)
 	VMOVUPS      Y1, 32(R9)

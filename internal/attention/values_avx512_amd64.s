@@ -33,36 +33,31 @@ tile2:
 	MOVQ    24(AX), R8
 
 pass3:
-	CMPQ    DI, $+32
-	JLT     passed4
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	LEAQ    (R10)(R10*4), R12
-	LEAQ    (R9)(R11*2), R13
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS (R9)(R10*1), Z2
-	VMOVUPS 64(R9)(R10*1), Z3
-	VMOVUPS (R9)(R10*2), Z4
-	VMOVUPS 64(R9)(R10*2), Z5
-	VMOVUPS (R9)(R11*1), Z6
-	VMOVUPS 64(R9)(R11*1), Z7
-	VMOVUPS (R9)(R10*4), Z8
-	VMOVUPS 64(R9)(R10*4), Z9
-	VMOVUPS (R9)(R12*1), Z10
-	VMOVUPS 64(R9)(R12*1), Z11
-	VMOVUPS (R13), Z12
-	VMOVUPS 64(R13), Z13
-	VMOVUPS (R13)(R10*1), Z14
-	VMOVUPS 64(R13)(R10*1), Z15
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-	LEAQ    (R12)(R12*4), R14
-	LEAQ    (R11)(R13*2), R15
+	CMPQ   DI, $+32
+	JLT    passed4
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	VXORPS X2, X2, X2
+	VXORPS X3, X3, X3
+	VXORPS X4, X4, X4
+	VXORPS X5, X5, X5
+	VXORPS X6, X6, X6
+	VXORPS X7, X7, X7
+	VXORPS X8, X8, X8
+	VXORPS X9, X9, X9
+	VXORPS X10, X10, X10
+	VXORPS X11, X11, X11
+	VXORPS X12, X12, X12
+	VXORPS X13, X13, X13
+	VXORPS X14, X14, X14
+	VXORPS X15, X15, X15
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
+	MOVQ   8(AX), R12
+	LEAQ   (R12)(R12*2), R13
+	LEAQ   (R12)(R12*4), R14
+	LEAQ   (R11)(R13*2), R15
 
 loop5:
 	PREFETCHT0   (BX)(R9*1)
@@ -105,6 +100,27 @@ loop5:
 	LEAQ         (R10)(R10*2), R11
 	LEAQ         (R10)(R10*4), R12
 	LEAQ         (R9)(R11*2), R13
+	VADDPS       (R9), Z0, Z0
+	VADDPS       64(R9), Z1, Z1
+	VADDPS       (R9)(R10*1), Z2, Z2
+	VADDPS       64(R9)(R10*1), Z3, Z3
+	VADDPS       (R9)(R10*2), Z4, Z4
+	VADDPS       64(R9)(R10*2), Z5, Z5
+	VADDPS       (R9)(R11*1), Z6, Z6
+	VADDPS       64(R9)(R11*1), Z7, Z7
+	VADDPS       (R9)(R10*4), Z8, Z8
+	VADDPS       64(R9)(R10*4), Z9, Z9
+	VADDPS       (R9)(R12*1), Z10, Z10
+	VADDPS       64(R9)(R12*1), Z11, Z11
+	VADDPS       (R13), Z12, Z12
+	VADDPS       64(R13), Z13, Z13
+	VADDPS       (R13)(R10*1), Z14, Z14
+	VADDPS       64(R13)(R10*1), Z15, Z15
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
 	VMOVUPS      Z0, (R9)
 	VMOVUPS      Z1, 64(R9)
 	VMOVUPS      Z2, (R9)(R10*1)
@@ -130,28 +146,23 @@ loop5:
 
 passed4:
 pass6:
-	CMPQ    DI, $+16
-	JLT     passed7
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	LEAQ    (R10)(R10*4), R12
-	LEAQ    (R9)(R11*2), R13
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	VMOVUPS (R9)(R10*4), Z4
-	VMOVUPS (R9)(R12*1), Z5
-	VMOVUPS (R13), Z6
-	VMOVUPS (R13)(R10*1), Z7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
-	LEAQ    (R12)(R12*4), R14
-	LEAQ    (R11)(R13*2), R15
+	CMPQ   DI, $+16
+	JLT    passed7
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	VXORPS X2, X2, X2
+	VXORPS X3, X3, X3
+	VXORPS X4, X4, X4
+	VXORPS X5, X5, X5
+	VXORPS X6, X6, X6
+	VXORPS X7, X7, X7
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
+	MOVQ   8(AX), R12
+	LEAQ   (R12)(R12*2), R13
+	LEAQ   (R12)(R12*4), R14
+	LEAQ   (R11)(R13*2), R15
 
 loop8:
 	PREFETCHT0   (BX)(R9*1)
@@ -178,6 +189,19 @@ loop8:
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop8
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	LEAQ         (R10)(R10*4), R12
+	LEAQ         (R9)(R11*2), R13
+	VADDPS       (R9), Z0, Z0
+	VADDPS       (R9)(R10*1), Z1, Z1
+	VADDPS       (R9)(R10*2), Z2, Z2
+	VADDPS       (R9)(R11*1), Z3, Z3
+	VADDPS       (R9)(R10*4), Z4, Z4
+	VADDPS       (R9)(R12*1), Z5, Z5
+	VADDPS       (R13), Z6, Z6
+	VADDPS       (R13)(R10*1), Z7, Z7
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -241,32 +265,29 @@ tile10:
 	MOVQ    24(AX), R8
 
 pass11:
-	CMPQ    DI, $+64
-	JLT     passed12
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	VMOVUPS (R9)(R10*1), Z4
-	VMOVUPS 64(R9)(R10*1), Z5
-	VMOVUPS 128(R9)(R10*1), Z6
-	VMOVUPS 192(R9)(R10*1), Z7
-	VMOVUPS (R9)(R10*2), Z8
-	VMOVUPS 64(R9)(R10*2), Z9
-	VMOVUPS 128(R9)(R10*2), Z10
-	VMOVUPS 192(R9)(R10*2), Z11
-	VMOVUPS (R9)(R11*1), Z12
-	VMOVUPS 64(R9)(R11*1), Z13
-	VMOVUPS 128(R9)(R11*1), Z14
-	VMOVUPS 192(R9)(R11*1), Z15
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
+	CMPQ   DI, $+64
+	JLT    passed12
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	VXORPS X2, X2, X2
+	VXORPS X3, X3, X3
+	VXORPS X4, X4, X4
+	VXORPS X5, X5, X5
+	VXORPS X6, X6, X6
+	VXORPS X7, X7, X7
+	VXORPS X8, X8, X8
+	VXORPS X9, X9, X9
+	VXORPS X10, X10, X10
+	VXORPS X11, X11, X11
+	VXORPS X12, X12, X12
+	VXORPS X13, X13, X13
+	VXORPS X14, X14, X14
+	VXORPS X15, X15, X15
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
+	MOVQ   8(AX), R12
+	LEAQ   (R12)(R12*2), R13
 
 loop13:
 	PREFETCHT0   (BX)(R9*1)
@@ -308,6 +329,25 @@ loop13:
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
+	VADDPS       (R9), Z0, Z0
+	VADDPS       64(R9), Z1, Z1
+	VADDPS       128(R9), Z2, Z2
+	VADDPS       192(R9), Z3, Z3
+	VADDPS       (R9)(R10*1), Z4, Z4
+	VADDPS       64(R9)(R10*1), Z5, Z5
+	VADDPS       128(R9)(R10*1), Z6, Z6
+	VADDPS       192(R9)(R10*1), Z7, Z7
+	VADDPS       (R9)(R10*2), Z8, Z8
+	VADDPS       64(R9)(R10*2), Z9, Z9
+	VADDPS       128(R9)(R10*2), Z10, Z10
+	VADDPS       192(R9)(R10*2), Z11, Z11
+	VADDPS       (R9)(R11*1), Z12, Z12
+	VADDPS       64(R9)(R11*1), Z13, Z13
+	VADDPS       128(R9)(R11*1), Z14, Z14
+	VADDPS       192(R9)(R11*1), Z15, Z15
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
 	VMOVUPS      Z0, (R9)
 	VMOVUPS      Z1, 64(R9)
 	VMOVUPS      Z2, 128(R9)
@@ -333,20 +373,17 @@ loop13:
 
 passed12:
 pass14:
-	CMPQ    DI, $+16
-	JLT     passed15
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	LEAQ    (R10)(R10*2), R11
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	VMOVUPS (R9)(R10*2), Z2
-	VMOVUPS (R9)(R11*1), Z3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
-	LEAQ    (R12)(R12*2), R13
+	CMPQ   DI, $+16
+	JLT    passed15
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	VXORPS X2, X2, X2
+	VXORPS X3, X3, X3
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
+	MOVQ   8(AX), R12
+	LEAQ   (R12)(R12*2), R13
 
 loop16:
 	PREFETCHT0   (BX)(R9*1)
@@ -364,6 +401,13 @@ loop16:
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop16
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R11
+	VADDPS       (R9), Z0, Z0
+	VADDPS       (R9)(R10*1), Z1, Z1
+	VADDPS       (R9)(R10*2), Z2, Z2
+	VADDPS       (R9)(R11*1), Z3, Z3
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	LEAQ         (R10)(R10*2), R11
@@ -421,22 +465,20 @@ tile18:
 	MOVQ    24(AX), R8
 
 pass19:
-	CMPQ    DI, $+64
-	JLT     passed20
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	VMOVUPS (R9)(R10*1), Z4
-	VMOVUPS 64(R9)(R10*1), Z5
-	VMOVUPS 128(R9)(R10*1), Z6
-	VMOVUPS 192(R9)(R10*1), Z7
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
+	CMPQ   DI, $+64
+	JLT    passed20
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	VXORPS X2, X2, X2
+	VXORPS X3, X3, X3
+	VXORPS X4, X4, X4
+	VXORPS X5, X5, X5
+	VXORPS X6, X6, X6
+	VXORPS X7, X7, X7
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
+	MOVQ   8(AX), R12
 
 loop21:
 	PREFETCHT0   (BX)(R9*1)
@@ -467,6 +509,16 @@ loop21:
 	JNZ          loop21
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
+	VADDPS       (R9), Z0, Z0
+	VADDPS       64(R9), Z1, Z1
+	VADDPS       128(R9), Z2, Z2
+	VADDPS       192(R9), Z3, Z3
+	VADDPS       (R9)(R10*1), Z4, Z4
+	VADDPS       64(R9)(R10*1), Z5, Z5
+	VADDPS       128(R9)(R10*1), Z6, Z6
+	VADDPS       192(R9)(R10*1), Z7, Z7
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
 	VMOVUPS      Z0, (R9)
 	VMOVUPS      Z1, 64(R9)
 	VMOVUPS      Z2, 128(R9)
@@ -484,16 +536,14 @@ loop21:
 
 passed20:
 pass22:
-	CMPQ    DI, $+16
-	JLT     passed23
-	MOVQ    R8, R9
-	MOVQ    32(AX), R10
-	VMOVUPS (R9), Z0
-	VMOVUPS (R9)(R10*1), Z1
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
-	MOVQ    8(AX), R12
+	CMPQ   DI, $+16
+	JLT    passed23
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
+	MOVQ   8(AX), R12
 
 loop24:
 	PREFETCHT0   (BX)(R9*1)
@@ -507,6 +557,10 @@ loop24:
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop24
+	MOVQ         R8, R9
+	MOVQ         32(AX), R10
+	VADDPS       (R9), Z0, Z0
+	VADDPS       (R9)(R10*1), Z1, Z1
 	MOVQ         R8, R9
 	MOVQ         32(AX), R10
 	VMOVUPS      Z0, (R9)
@@ -561,16 +615,15 @@ tile26:
 	MOVQ    24(AX), R8
 
 pass27:
-	CMPQ    DI, $+64
-	JLT     passed28
-	MOVQ    R8, R9
-	VMOVUPS (R9), Z0
-	VMOVUPS 64(R9), Z1
-	VMOVUPS 128(R9), Z2
-	VMOVUPS 192(R9), Z3
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
+	CMPQ   DI, $+64
+	JLT    passed28
+	VXORPS X0, X0, X0
+	VXORPS X1, X1, X1
+	VXORPS X2, X2, X2
+	VXORPS X3, X3, X3
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
 
 loop29:
 	PREFETCHT0   (BX)(R9*1)
@@ -595,6 +648,11 @@ loop29:
 	DECQ         R10
 	JNZ          loop29
 	MOVQ         R8, R9
+	VADDPS       (R9), Z0, Z0
+	VADDPS       64(R9), Z1, Z1
+	VADDPS       128(R9), Z2, Z2
+	VADDPS       192(R9), Z3, Z3
+	MOVQ         R8, R9
 	VMOVUPS      Z0, (R9)
 	VMOVUPS      Z1, 64(R9)
 	VMOVUPS      Z2, 128(R9)
@@ -608,13 +666,12 @@ loop29:
 
 passed28:
 pass30:
-	CMPQ    DI, $+16
-	JLT     passed31
-	MOVQ    R8, R9
-	VMOVUPS (R9), Z0
-	MOVQ    96(AX), R10
-	XORQ    R9, R9
-	MOVQ    (AX), R11
+	CMPQ   DI, $+16
+	JLT    passed31
+	VXORPS X0, X0, X0
+	MOVQ   96(AX), R10
+	XORQ   R9, R9
+	MOVQ   (AX), R11
 
 loop32:
 	PREFETCHT0   (BX)(R9*1)
@@ -626,6 +683,8 @@ loop32:
 	ADDQ         CX, R9
 	DECQ         R10
 	JNZ          loop32
+	MOVQ         R8, R9
+	VADDPS       (R9), Z0, Z0
 	MOVQ         R8, R9
 	VMOVUPS      Z0, (R9)
 	ADDQ         $+64, DX

@@ -218,6 +218,12 @@ GLOBL exp6AVX2<>(SB), RODATA|NOPTR, $4
 DATA exp7AVX2<>+0(SB)/4, $0xc2aeac4f
 GLOBL exp7AVX2<>(SB), RODATA|NOPTR, $4
 
+DATA exp8AVX2<>+0(SB)/4, $0x3102e308
+GLOBL exp8AVX2<>(SB), RODATA|NOPTR, $4
+
+DATA exp9AVX2<>+0(SB)/4, $0xbf800000
+GLOBL exp9AVX2<>(SB), RODATA|NOPTR, $4
+
 // func multiplyAVX2(a *byte)
 // Requires: AVX
 TEXT ·multiplyAVX2(SB), NOSPLIT, $0-8

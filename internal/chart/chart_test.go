@@ -592,4 +592,8 @@ func TestATableNamesWhatItComparesWith(t *testing.T) {
 	require.Contains(t, b.String(), "measured 2, ours 3")
 	require.Contains(t, b.String(), "nothing was fitted to the values shown here")
 	require.NotContains(t, b.String(), "paper")
+	b.Reset()
+	require.NoError(t, WriteTable(&b, []Check{{Item: "x", Paper: "2", Ours: "9", Reference: "published", Tolerance: "it was raining", OK: true, Kind: KnownMiss}}))
+	require.Contains(t, b.String(), "published 2, ours 9, cause: it was raining\n")
+	require.Contains(t, b.String(), "farther from what it is compared with than its tolerance")
 }

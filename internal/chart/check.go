@@ -83,8 +83,12 @@ func checkTable(checks []Check, coloured bool) string {
 	for _, c := range checks {
 		pad := strings.Repeat(" ", len("known")-len(c.Result()))
 		fmt.Fprintf(&b, "%s%s  %s (%s)\n", paint(c), pad, c.Item, c.Kind)
+		tolerance := "tolerance"
+		if c.Kind == KnownMiss { // its bounds are wide; what is said is why
+			tolerance = "cause:"
+		}
 		var said []string
-		for _, s := range []struct{ name, text string }{{cmp.Or(c.Reference, "paper"), c.Paper}, {"ours", c.Ours}, {"difference", c.Difference}, {"tolerance", c.Tolerance}} {
+		for _, s := range []struct{ name, text string }{{cmp.Or(c.Reference, "paper"), c.Paper}, {"ours", c.Ours}, {"difference", c.Difference}, {tolerance, c.Tolerance}} {
 			if s.text != "" {
 				said = append(said, s.name+" "+s.text)
 			}
@@ -107,7 +111,7 @@ func Counts(checks []Check) []string {
 			if c.Kind == k {
 				all++
 				if c.Reference != "" {
-					meaning = strings.Replace(meaning, "the paper's values", "the values", 1)
+					meaning = k.meaning(c.Reference)
 				}
 				if c.OK {
 					ok++

@@ -1,6 +1,9 @@
 package chart
 
-import "math"
+import (
+	"math"
+	"strings"
+)
 
 // A Figure is what a chart shows and what is to be said about it.
 type Figure struct {
@@ -13,6 +16,8 @@ type Figure struct {
 	// figure with the same Fixed, whichever of them it shows. Other series of such a
 	// figure have looks that none of the names has that are shown.
 	Fixed []string
+
+	Reference string // what it is compared with where that is not the paper, as Check.Reference
 
 	Note  string // what a reader must know: spread, known misses; may be empty
 	Seeds string // "seeds 1-8, 3,600 s"
@@ -32,6 +37,14 @@ const (
 )
 
 var allKinds = []Kind{Predicted, Calibrated, OrderOnly, Explained, KnownMiss, Simulated, Measured}
+
+// meaning is Meaning, of what is compared with the paper or, by name, with something else.
+func (k Kind) meaning(reference string) string {
+	if reference == "" {
+		return k.Meaning()
+	}
+	return strings.NewReplacer("the paper's values", "the values", "the paper than", "what it is compared with than").Replace(k.Meaning())
+}
 
 // Meaning says it to a reader.
 func (k Kind) Meaning() string {

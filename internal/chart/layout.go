@@ -86,7 +86,7 @@ func (s sample) width() vg.Length {
 
 // caption is what keeps a picture honest that is shown without its page.
 func (f Figure) caption() string {
-	all := []string{strings.ToUpper(string(f.Kind)) + ": " + f.Kind.Meaning() + ".", "Runs: " + strings.TrimRight(f.Seeds, ".") + "."}
+	all := []string{strings.ToUpper(string(f.Kind)) + ": " + f.Kind.meaning(f.Reference) + ".", "Runs: " + strings.TrimRight(f.Seeds, ".") + "."}
 	if f.spread() {
 		all = append(all, "Whiskers: ±1 standard deviation over the seeds.")
 	}

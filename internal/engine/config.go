@@ -123,7 +123,7 @@ func (c *Config) stores(m *model.Config, workers int) (kvstore.Config, error) {
 		c.MaxModelLen = min(c.MaxModelLen, (k.NumBlocks-1)*c.BlockSize)
 	}
 	if need := (c.MaxModelLen+c.BlockSize-1)/c.BlockSize + 1; k.NumBlocks < need {
-		return k, fmt.Errorf("%w: %d MB for keys and values hold %d blocks of %d tokens; a sequence of %d tokens needs %d, which take %d MB: give more memory or a shorter longest sequence",
+		return k, fmt.Errorf("%w: %d MB for keys and values hold %d blocks of %d tokens; a sequence of %d tokens needs %d, which take %d MB: give more memory, or a smaller length of the longest sequence",
 			ErrConfig, c.KVCacheBytes>>20, k.NumBlocks, c.BlockSize, c.MaxModelLen, need, (int64(need)*int64(k.BlockBytes())*all+1<<20-1)>>20)
 	}
 	return k, nil

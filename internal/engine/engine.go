@@ -89,9 +89,6 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 	for i := 1; i < r.N; i++ {
 		s.answers = append(s.answers, q.fork(i))
 	}
-	for _, a := range s.answers {
-		a.room(e.config.BlockSize)
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,45 @@ func TestStopStringsEndAnAnswerBeforeThem(t *testing.T) {
 	}
 }
 
+// As in vLLM, a stop string ends an answer only with a token after the first MinTokens.
+func TestStopStringsOfTheFirstTokensAreText(t *testing.T) {
+	e := start(t, nil)
+	for _, test := range []struct {
+		name string
+		min  int
+		stop []string
+		want string
+	}{
+		{"no least number", 0, []string{"i"}, " "},
+		{"with the last of them", 2, []string{"i"}, " is 7Kx-31"},
+		{"with the next token", 2, []string{"s"}, " i"},
+		{"over the border", 2, []string{"is"}, " "},
+		{"only the later one counts", 3, []string{" "}, " is"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := request(story+"The code of the vault", 10)
+			r.Stop, r.MinTokens = test.stop, test.min
+			require.Equal(t, test.want, ask(t, e, r)[0].text)
+		})
+	}
+}
+
+// Requests share blocks of a prompt only if they have the same salt.
+func TestPrefixHitsAreAmongEqualSalts(t *testing.T) {
+	e := start(t, nil)
+	for _, test := range []struct {
+		salt string
+		want int // whole blocks, but for the last token
+	}{{"", 0}, {"a", 0}, {"b", 0}, {"a", 48}, {"", 48}} {
+		r := request(story, 1)
+		r.CacheSalt = test.salt
+		s, err := e.Submit(r)
+		require.NoError(t, err)
+		read(t, s, 1)
+		require.Equal(t, test.want, s.CachedTokens(), "salt %q", test.salt)
+	}
+}
+
 func TestTokensThatEndAnAnswer(t *testing.T) {
 	e := start(t, nil)
 	prompt := "go\x03 stop here. go"
@@ -252,4 +292,23 @@ func TestSomeAnswersEndAtOnce(t *testing.T) {
 		requireIdle(t, e)
 	}
 	require.Len(t, at, 2, "the first answer is to end at once in some, and to go on in others")
+}
+
+// Ensure that requests that wait hold their prompt once, however many answers they ask for.
+func TestAnswersThatWaitShareTheirPrompt(t *testing.T) {
+	e := start(t, func(c *engine.Config) { c.MaxNumSeqs = 1 })
+	first := request("ab ab", 900)
+	first.IgnoreEOS = true
+	_, err := e.Submit(first)
+	require.NoError(t, err)
+	many := request(strings.Repeat("x", 900), 100)
+	many.N = 128
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 20 {
+		_, err := e.Submit(many)
+		require.NoError(t, err)
+	}
+	runtime.ReadMemStats(&after)
+	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/20, uint64(384<<10), "bytes for a request; with 128 copies of its prompt 800 kB")
 }

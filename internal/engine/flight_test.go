@@ -51,7 +51,7 @@ func startRelayed(t *testing.T, r *relay, change func(*Config)) *Engine {
 			c := <-real.out
 			if r.computed != nil {
 				if err := r.computed(r.steps, m); err != nil {
-					c = computed{nil, err, time.Now()}
+					c = computed{output{}, err, time.Now()}
 				}
 			}
 			w.out <- c

@@ -10,7 +10,7 @@ type sampleJob struct {
 	pool     *parallel.Pool
 	samplers []sampling.Sampler
 	rows     []row
-	logits   []float32
+	output   output
 	vocab    int
 }
 
@@ -21,9 +21,9 @@ func (j *sampleJob) init(pool *parallel.Pool) {
 
 // sample chooses the next token of every row that is through its prompt, and of
 // one that has just come through, one for each answer.
-func (e *Engine) sample(s *step, logits []float32) {
+func (e *Engine) sample(s *step, o output) {
 	j := &e.sampling
-	j.rows, j.logits, j.vocab = s.rows, logits, e.config.Model.VocabSize
+	j.rows, j.output, j.vocab = s.rows, o, e.config.Model.VocabSize
 	j.pool.Run(len(j.rows), j)
 }
 
@@ -38,7 +38,7 @@ func (j *sampleJob) Do(worker, i int) {
 	}
 	if r.q.waiting > 0 {
 		for _, a := range r.q.stream.answers {
-			r.tokens = append(r.tokens, choose(a, a.tokens, s, j.row(r, r.wants-1)))
+			r.tokens = append(r.tokens, j.choose(a, a.tokens, s, r.logits+r.wants-1))
 		}
 		return
 	}
@@ -50,7 +50,7 @@ func (j *sampleJob) Do(worker, i int) {
 func (j *sampleJob) verify(r *row, s *sampling.Sampler) {
 	tokens := r.q.tokens
 	for i := range len(r.drafts) + 1 {
-		t := choose(r.q, tokens, s, j.row(r, r.wants-1-len(r.drafts)+i))
+		t := j.choose(r.q, tokens, s, r.logits+r.wants-1-len(r.drafts)+i)
 		r.tokens = append(r.tokens, t)
 		if i == len(r.drafts) || t.ID != r.drafts[i] {
 			return
@@ -61,14 +61,18 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler) {
 	}
 }
 
-func (j *sampleJob) row(r *row, k int) []float32 {
-	return j.logits[(r.logits+k)*j.vocab:][:j.vocab]
-}
+func (j *sampleJob) row(i int) []float32 { return j.output.logits[i*j.vocab:][:j.vocab] }
 
 // choose samples the next token of an answer after tokens, which include its
-// prompt.
-func choose(q *sequence, tokens []int32, s *sampling.Sampler, logits []float32) Token {
-	t := Token{ID: s.Sample(&q.params, q.state(tokens), logits)}
+// prompt, from a row of logits.
+func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, row int) Token {
+	state, logits := q.state(tokens), j.row(row)
+	var t Token
+	if j.output.largest != nil && q.params.TakesLargest(&state) {
+		t.ID = j.output.largest[row]
+	} else {
+		t.ID = s.Sample(&q.params, state, logits)
+	}
 	if q.params.Logprobs >= 0 {
 		t.Logprob, t.Top = s.TopLogprobs(logits, t.ID, q.params.Logprobs)
 	}
@@ -90,7 +94,7 @@ func (j *sampleJob) promptLogprobs(r *row, s *sampling.Sampler) {
 			continue
 		}
 		t := Token{ID: q.tokens[next]}
-		t.Logprob, t.Top = s.TopLogprobs(j.row(r, k), t.ID, max(q.params.Logprobs, 0))
+		t.Logprob, t.Top = s.TopLogprobs(j.row(r.logits+k), t.ID, max(q.params.Logprobs, 0))
 		*known = append(*known, t)
 	}
 }

@@ -56,7 +56,7 @@ func (q *sequence) take(id int32) (text string, finish Finish) {
 	if !e.config.Tokenizer.Special(id) {
 		piece = e.config.Tokenizer.Text(id)
 	}
-	text, stopped := q.text.add(piece, n >= r.MinTokens)
+	text, stopped := q.text.add(piece, n > r.MinTokens) // as vLLM's detokenizer
 	switch {
 	case stopped:
 		return text, FinishStop
@@ -66,17 +66,18 @@ func (q *sequence) take(id int32) (text string, finish Finish) {
 	return text, ""
 }
 
-// room makes room for what a sequence becomes, so that most answers never grow.
+// room makes room for what a sequence becomes, so that most answers never grow. A request that waits
+// needs none.
 func (q *sequence) room(blockSize int) {
 	const most = 1 << 12
 	q.tokens = slices.Grow(q.tokens, min(q.most, most))
 	q.table = slices.Grow(q.table, min(len(q.tokens)+q.most, most)/blockSize+1)
 }
 
-// fork is another answer that starts as q does.
+// fork is another answer that starts as q does. It shares the tokens of the prompt until room or its first token.
 func (q *sequence) fork(index int) *sequence {
 	f := &sequence{
-		stream: q.stream, index: index, params: q.params, tokens: slices.Clone(q.tokens[:q.prompt]), prompt: q.prompt,
+		stream: q.stream, index: index, params: q.params, tokens: slices.Clip(q.tokens[:q.prompt]), prompt: q.prompt,
 		most: q.most, ends: q.ends, text: text{stops: q.text.stops}, arrived: q.arrived, started: q.started,
 	}
 	f.params.Seed += uint64(index)

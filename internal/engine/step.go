@@ -115,14 +115,14 @@ func (e *Engine) advance(s *step) (next *step) {
 	if e.async && !s.forks() {
 		next = e.schedule(s)
 	}
-	logits, computedAt, err := e.workers.wait()
+	output, computedAt, err := e.workers.wait()
 	s.report.Model = computedAt.Sub(s.launched)
 	if err != nil {
 		e.fail(s, err)
 		return nil
 	}
 	begin := time.Now()
-	e.sample(s, logits)
+	e.sample(s, output)
 	s.report.Sample = time.Since(begin)
 	if next != nil {
 		next.fill()

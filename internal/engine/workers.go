@@ -39,9 +39,16 @@ type worker struct {
 
 // computed is what a worker has when it has computed a step.
 type computed struct {
-	logits []float32 // the first worker's
+	output output // the first worker's
 	err    error
 	at     time.Time
+}
+
+// An output is the logits of a step, and of each row of them the token with the largest one, unless
+// nobody has looked for it. It is good until the next start.
+type output struct {
+	logits  []float32
+	largest []int32 // nil: not known
 }
 
 // workers are in lockstep.
@@ -82,7 +89,7 @@ func (w *worker) loop() {
 		w.said = false
 		logits, err := w.compute(m)
 		w.sayNearEnd() // if an error came before
-		w.out <- computed{logits, err, time.Now()}
+		w.out <- computed{output{logits, w.runner.Largest()}, err, time.Now()}
 	}
 }
 
@@ -113,20 +120,20 @@ func (all workers) start(m *message) {
 // awaitNearEnd returns when the first worker has computed all layers, and not the logits.
 func (all workers) awaitNearEnd() { <-all[0].nearEnd }
 
-// wait returns the first worker's logits when all have computed the step, and when the last
-// one had. The logits are good until the next start. An error is about the message, so all have it.
-func (all workers) wait() (logits []float32, at time.Time, err error) {
+// wait returns the first worker's output when all have computed the step, and when the last
+// one had. An error is about the message, so all have it.
+func (all workers) wait() (first output, at time.Time, err error) {
 	for i, w := range all {
 		c := <-w.out
 		if i == 0 {
-			logits = c.logits
+			first = c.output
 		}
 		if c.at.After(at) {
 			at = c.at
 		}
 		err = errors.Join(err, c.err)
 	}
-	return logits, at, err
+	return first, at, err
 }
 
 // close ends the workers and gives their stores' memory back.

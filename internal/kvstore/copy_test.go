@@ -11,7 +11,7 @@ import (
 	"llmmemory/internal/kvstore"
 )
 
-// bits are rows of any numbers of a type, NaN among them.
+// bits are rows of random bits, NaN among them.
 func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Tensor {
 	data := make([]byte, (rows*stride+width)*d.Size()+8)
 	for i := 0; i+8 <= len(data); i += 8 {
@@ -20,8 +20,8 @@ func bits(r *rand.Rand, d attention.DType, rows, width, stride int) attention.Te
 	return attention.Tensor{DType: d, Data: data, Stride: stride}
 }
 
-// Numbers of the cache's type are stored bit for bit, whether they are many enough
-// to be written past the caches, a few tiles, or single tokens.
+// Numbers of the cache's type are stored bit for bit: written past the processor's caches, as a few
+// tiles, and token by token.
 func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 	const n, heads, size = 1100, 8, 128
 	const width = heads * size
@@ -42,12 +42,10 @@ func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 				for token := 0; token < n; token += 7 {
 					block, place := int(slots[token])/16, int(slots[token])%16
 					for i := range width {
-						from := (token*all.Key.Stride + i) * d.Size()
 						at := c.KeyOffset(block, i/size, place, i%size)
-						require.True(t, string(all.Key.Data[from:from+d.Size()]) == string(c.Key[at:at+d.Size()]), "key of token %d, element %d", token, i)
-						from = (token*all.Value.Stride + i) * d.Size()
+						requireElement(t, &all.Key, token, i, c.Key[at:])
 						at = c.ValueOffset(block, i/size, place, i%size)
-						require.True(t, string(all.Value.Data[from:from+d.Size()]) == string(c.Value[at:at+d.Size()]), "value of token %d, element %d", token, i)
+						requireElement(t, &all.Value, token, i, c.Value[at:])
 					}
 				}
 				parts := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 70})
@@ -61,5 +59,13 @@ func TestNumbersOfTheSameTypeAreStoredBitForBit(t *testing.T) {
 				require.True(t, string(c.Value) == string(parts.Layer(0).Value), "values")
 			})
 		}
+	}
+}
+
+// requireElement wants the bytes of an element of a tensor at the start of stored.
+func requireElement(t *testing.T, x *attention.Tensor, row, element int, stored []byte) {
+	size := x.DType.Size()
+	if at := (row*x.Stride + element) * size; string(x.Data[at:at+size]) != string(stored[:size]) {
+		require.Equal(t, x.Data[at:at+size], stored[:size], "token %d, element %d", row, element)
 	}
 }

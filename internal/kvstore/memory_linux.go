@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageSize is what the start of each layer is rounded to.
+// pageSize is what the memory of a layer is rounded up to.
 const pageSize = 4096
 
-// hugePage is what the start of a mapping is rounded to, so that the kernel can
-// use huge pages from its first byte: reading random blocks is several times
-// faster with them than with pages of 4 KB.
+// hugePage is the alignment of a mapping, so that the kernel can use huge pages from
+// its first byte: reading random blocks is several times faster with them than with
+// pages of 4 KB.
 const hugePage = 2 << 20
 
 // machineMemory is the bytes that the machine has, swap space included.
@@ -25,7 +25,7 @@ func machineMemory() uint64 {
 	return (uint64(info.Totalram) + uint64(info.Totalswap)) * uint64(info.Unit)
 }
 
-// mapMemory returns zeroed memory, in huge pages where the system allows.
+// mapMemory returns size zeroed bytes, a multiple of pageSize, in huge pages where the system allows.
 func mapMemory(size int) ([]byte, error) {
 	if size <= 0 {
 		return nil, nil
@@ -37,16 +37,15 @@ func mapMemory(size int) ([]byte, error) {
 	skip := -uintptr(whole) & (hugePage - 1)
 	start := unsafe.Add(whole, skip)
 	trim(whole, skip)
-	end := (uintptr(size) + pageSize - 1) &^ (pageSize - 1)
-	trim(unsafe.Add(start, end), hugePage-skip-(end-uintptr(size)))
+	trim(unsafe.Add(start, size), hugePage-skip)
 	memory := unsafe.Slice((*byte)(start), size)
-	_ = unix.Madvise(memory, unix.MADV_HUGEPAGE) // refused where they are off: only slower
+	_ = unix.Madvise(memory, unix.MADV_HUGEPAGE) // refused where huge pages are off: only slower
 	return memory, nil
 }
 
-// trim unmaps whole pages from start on.
+// trim unmaps pages from start on.
 func trim(start unsafe.Pointer, size uintptr) {
-	if size &^= pageSize - 1; size > 0 {
+	if size > 0 {
 		_ = unix.MunmapPtr(start, size)
 	}
 }

@@ -6,9 +6,9 @@ import (
 )
 
 // Poison overwrites blocks of the device in all layers with the byte 0xff, which
-// is NaN in every floating-point type and in the scales of Int8, so that code that
-// reads them after they were freed says NaN. It does so with the tag invariants,
-// and nothing without. Numbers that are no blocks are passed over.
+// is NaN in every floating-point type and in the scales of Int8. What is computed
+// from a block after it was freed is then NaN. Poison does nothing without the
+// build tag invariants, and skips numbers that are no blocks.
 func (s *Store) Poison(blocks []int32) {
 	if !invariants.Enabled {
 		return
@@ -23,11 +23,11 @@ func (s *Store) Poison(blocks []int32) {
 	}
 }
 
-// ruin overwrites a block of a layer. LayoutTile has all of it in one place.
+// ruin overwrites a block of a layer.
 func ruin(c *attention.Cache, block int) {
 	fill(c.Key, block, c.BlockStride)
 	if c.Layout == attention.LayoutTile {
-		return
+		return // values and scales lie between the keys
 	}
 	fill(c.Value, block, c.BlockStride)
 	fill(c.KeyScales, block, c.ScaleBlockStride)

@@ -9,20 +9,17 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// ErrArgument is wrapped by every complaint about a configuration, a slot or a
-// block. Nothing has been written then.
-var ErrArgument = errors.New("bad argument")
-
 // Limits of a store.
 const (
 	MaxLayers = 1 << 16
-	MaxBlocks = 1 << 24
+	maxBlocks = 1 << 24
 )
 
 // ErrMemory is wrapped if the machine has less memory than a store takes.
 var ErrMemory = errors.New("not enough memory")
 
-// Config is what a store holds.
+// Config says how large a store is. Errors about it wrap attention.ErrArgument, as all
+// errors about arguments in this package do; nothing has been changed then.
 type Config struct {
 	attention.Shape
 	Layers     int
@@ -34,13 +31,13 @@ type Config struct {
 // get_cache_block_size).
 func (c *Config) BlockBytes() int { return c.Layers * c.Shape.BlockBytes() }
 
-// BlocksIn is how many blocks fit into the given bytes, at most MaxBlocks; 0 if none does (vLLM's
-// determine_num_available_blocks).
+// BlocksIn is how many blocks fit into the given bytes (vLLM's
+// determine_num_available_blocks), at most as many as a store can have.
 func (c *Config) BlocksIn(bytes int64) int {
 	if bytes <= 0 || c.BlockBytes() <= 0 {
 		return 0
 	}
-	return int(min(bytes/int64(c.BlockBytes()), MaxBlocks))
+	return int(min(bytes/int64(c.BlockBytes()), maxBlocks))
 }
 
 func (c *Config) check() error {
@@ -49,11 +46,12 @@ func (c *Config) check() error {
 	}
 	switch {
 	case c.Layers < 1 || c.Layers > MaxLayers:
-		return fmt.Errorf("%w: %d layers", ErrArgument, c.Layers)
-	case c.NumBlocks < 1 || c.HostBlocks < 0 || c.NumBlocks > MaxBlocks || c.HostBlocks > MaxBlocks:
-		return fmt.Errorf("%w: %d blocks and %d on the host; 1 to %d and 0 to %d are possible", ErrArgument, c.NumBlocks, c.HostBlocks, MaxBlocks, MaxBlocks)
+		return fmt.Errorf("%w: %d layers; 1 to %d are possible", attention.ErrArgument, c.Layers, MaxLayers)
+	case c.NumBlocks < 1 || c.HostBlocks < 0 || c.NumBlocks > maxBlocks || c.HostBlocks > maxBlocks:
+		return fmt.Errorf("%w: %d blocks and %d on the host; 1 to %d and 0 to %d are possible", attention.ErrArgument,
+			c.NumBlocks, c.HostBlocks, maxBlocks, maxBlocks)
 	case max(c.NumBlocks, c.HostBlocks) > math.MaxInt/4/c.BlockBytes():
-		return fmt.Errorf("%w: %d blocks of %d bytes", ErrArgument, max(c.NumBlocks, c.HostBlocks), c.BlockBytes())
+		return fmt.Errorf("%w: %d blocks of %d bytes", attention.ErrArgument, max(c.NumBlocks, c.HostBlocks), c.BlockBytes())
 	}
 	return nil
 }
@@ -75,8 +73,8 @@ type tier struct {
 	blocks int
 }
 
-// New maps the memory of a store, zeroed. The system gives it page by page when it is
-// first used, so New refuses with ErrMemory what the machine could not give. The pool does its writing and copying.
+// New maps the memory of a store, zeroed. The system provides it page by page on first use, so New
+// refuses with ErrMemory what is more than the whole machine has. The store writes and copies on pool.
 func New(c Config, pool *parallel.Pool) (*Store, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -117,31 +115,27 @@ func newTier(c *Config, blocks int) (tier, error) {
 	return t, nil
 }
 
-// Close gives the memory back. Nothing may be read through the store's caches
-// any more.
+// Close unmaps the memory. What Layer has returned must not be used any more.
 func (s *Store) Close() error {
 	err := errors.Join(unmapMemory(s.device.memory), unmapMemory(s.host.memory))
 	s.device, s.host = tier{}, tier{}
 	return err
 }
 
-// Memory is that of the blocks of all layers, on the device and on the host.
+// Memory is the memory of all blocks, on the device and on the host.
 func (s *Store) Memory() (device, host []byte) { return s.device.memory, s.host.memory }
 
 // Config is what the store was made with.
 func (s *Store) Config() Config { return s.config }
 
-// Layer is the blocks of a layer, which attention reads. It stays the same
-// until Close. KeyScale and ValueScale may be set before the first Write.
+// Layer is the device's blocks of a layer, valid until Close. Its KeyScale and
+// ValueScale may be set before the first Write.
 func (s *Store) Layer(i int) *attention.Cache { return &s.device.layers[i] }
 
-// Host is the blocks of a layer in the host pool.
-func (s *Store) Host(i int) *attention.Cache { return &s.host.layers[i] }
-
-// Write puts keys and values of tokens into a layer.
+// Write writes keys and values of tokens into a layer; see Writer.Write.
 func (s *Store) Write(layer int, t *Tokens) error {
 	if uint(layer) >= uint(len(s.device.layers)) {
-		return fmt.Errorf("%w: layer %d of %d", ErrArgument, layer, len(s.device.layers))
+		return fmt.Errorf("%w: no layer %d; there are %d", attention.ErrArgument, layer, len(s.device.layers))
 	}
 	return s.writer.Write(s.Layer(layer), t)
 }

@@ -12,7 +12,7 @@ import (
 type Tokens struct {
 	Key, Value attention.Tensor // [tokens, KV heads, head size]
 	Slots      []int64          // of each token: block × block size + place; -1: it is not written
-	Rotation   *Rotation        // of the keys on their way; nil: none
+	Rotation   *Rotation        // of the keys before they are written; nil: none
 }
 
 // A Rotation is rotary position embedding.
@@ -37,14 +37,14 @@ type Writer struct {
 	cache  *attention.Cache
 	tokens *Tokens
 	parts  int  // of the heads
-	past   bool // the caches, as there is more than they hold
+	past   bool // written past the processor's caches
 }
 
-// large is how many bytes of keys and values are written past the caches, which
-// saves reading what is overwritten: more than the caches of a core hold.
+// large is from how many bytes on keys and values are written past the processor's
+// caches, which saves reading the memory first: more than the caches of a core hold.
 const large = 4 << 20
 
-// Room is scratch memory of a worker: 16 keys or values, and as much again.
+// Room is scratch memory of a worker for 16 keys or values, twice.
 type room struct {
 	rows, turned [attention.TileTokens * attention.MaxHeadSize]float32
 }
@@ -54,10 +54,10 @@ func NewWriter(pool *parallel.Pool) *Writer {
 	return &Writer{pool: pool, workers: make([]room, pool.Size())}
 }
 
-// Write puts each token's key and value into its slot (vLLM's
-// reshape_and_cache). Of tokens with the same slot the last one stays. Heads are
-// rotated and rounded, in this order. The error wraps attention.ErrArgument or
-// ErrArgument; nothing has been written then.
+// Write writes each token's key and value into its slot (vLLM's
+// reshape_and_cache). If tokens have the same slot, it keeps the last one. Keys are
+// rotated first, then divided by their scale and rounded. The error wraps
+// attention.ErrArgument; nothing has been written then.
 func (w *Writer) Write(c *attention.Cache, t *Tokens) error {
 	if err := t.check(c); err != nil {
 		return err
@@ -82,13 +82,10 @@ func (t *Tokens) check(c *attention.Cache) error {
 		return err
 	}
 	if c.Overlaps(&t.Key) || c.Overlaps(&t.Value) {
-		return fmt.Errorf("%w: %w: keys or values to be written overlap with the blocks", ErrArgument, attention.ErrOverlap)
+		return fmt.Errorf("%w: %w: keys or values to be written overlap with the blocks", attention.ErrArgument, attention.ErrOverlap)
 	}
-	slots := int64(c.NumBlocks) * int64(c.BlockSize)
-	for i, slot := range t.Slots {
-		if slot < -1 || slot >= slots {
-			return fmt.Errorf("%w: token %d goes to slot %d; there are %d, and -1 is none", ErrArgument, i, slot, slots)
-		}
+	if err := checkSlots(t.Slots, int64(c.NumBlocks)*int64(c.BlockSize)); err != nil {
+		return err
 	}
 	return t.Rotation.check(n, c.HeadSize)
 }
@@ -99,21 +96,21 @@ func (r *Rotation) check(tokens, headSize int) error {
 	}
 	switch {
 	case r.Size < 2 || r.Size%2 != 0 || r.Size > headSize:
-		return fmt.Errorf("%w: a rotation of %d elements of heads of %d", ErrArgument, r.Size, headSize)
+		return fmt.Errorf("%w: a rotation of %d elements; even numbers from 2 to %d are possible", attention.ErrArgument, r.Size, headSize)
 	case len(r.Positions) != tokens:
-		return fmt.Errorf("%w: %d positions for %d tokens", ErrArgument, len(r.Positions), tokens)
+		return fmt.Errorf("%w: %d positions for %d tokens", attention.ErrArgument, len(r.Positions), tokens)
 	}
 	known := min(len(r.Cos), len(r.Sin)) / (r.Size / 2)
 	for i, p := range r.Positions {
 		if p < 0 || int(p) >= known {
-			return fmt.Errorf("%w: token %d is at position %d; cosines and sines end at %d", ErrArgument, i, p, known)
+			return fmt.Errorf("%w: token %d is at position %d; there are cosines and sines of %d positions", attention.ErrArgument, i, p, known)
 		}
 	}
 	return nil
 }
 
-// Do writes all tokens of some heads; see parallel.Task. As no two workers share a
-// head, of tokens with the same slot the last one stays.
+// Do writes all tokens of some heads; see parallel.Task. A head is written by one
+// worker, so tokens with the same slot are written in order.
 func (w *Writer) Do(worker, part int) {
 	x, slots, heads := &w.workers[worker], w.tokens.Slots, w.cache.NumKVHeads
 	h0, h1 := heads*part/w.parts, heads*(part+1)/w.parts
@@ -146,7 +143,7 @@ func wholeTile(slots []int64) bool {
 	return true
 }
 
-// place is where a slot is.
+// place is the block of a slot, and its place in the block.
 func (w *Writer) place(slot int64) (block, place int) {
 	return int(slot) / w.cache.BlockSize, int(slot) % w.cache.BlockSize
 }
@@ -169,7 +166,7 @@ func (w *Writer) putTile(room *room, head, i int) {
 	}
 }
 
-// asIs says whether numbers are stored as they come.
+// asIs says whether numbers are stored unchanged.
 func asIs(c *attention.Cache, t *attention.Tensor, scale float32) bool {
 	return t.DType == c.DType && (scale == 0 || scale == 1)
 }
@@ -268,7 +265,7 @@ func (w *Writer) putValue(room *room, head, i, block, place int) {
 	}
 }
 
-// divide makes numbers of a head what is stored of them.
+// divide divides the numbers of a head by their scale, and stores the scale with Int8.
 func (w *Writer) divide(x []float32, factor float32, scales []byte, block, head, place int) {
 	scale := storedScale(w.cache, x, factor, scales, block, head, place)
 	if scale == 1 {
@@ -279,9 +276,9 @@ func (w *Writer) divide(x []float32, factor float32, scales []byte, block, head,
 	}
 }
 
-// storedScale is what the numbers of a head are multiplied with before they are
-// stored. For Int8 it is found from the largest of them, and its inverse is
-// stored.
+// storedScale is what the numbers of a head are multiplied by before they are stored.
+// With Int8 it comes from the largest of them, and its inverse is stored. Numbers below
+// 2^-120, for which it would be infinite, become 0.
 func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte, block, head, place int) float32 {
 	if c.DType != attention.Int8 {
 		if factor == 0 {
@@ -299,7 +296,7 @@ func storedScale(c *attention.Cache, x []float32, factor float32, scales []byte,
 		}
 	}
 	c.Scales(scales, block, head)[place] = largest / 127
-	if largest == 0 {
+	if largest < 0x1p-120 {
 		return 0
 	}
 	return 127 / largest

@@ -26,7 +26,7 @@ func newRotation(size, tokens int, interleaved bool) *kvstore.Rotation {
 	return r
 }
 
-// Many tokens at once go a faster way than single ones. Both write the same bytes.
+// Whole tiles are written by faster code than single tokens. Both write the same bytes.
 func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 	forEachShape(t, func(t *testing.T, shape attention.Shape) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -35,6 +35,7 @@ func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 		for i := range slots {
 			slots[i] = int64(i + shape.BlockSize)
 		}
+		slots[17], slots[18], slots[n-12] = slots[18], slots[17], -1 // of tiles of 16 only the first is whole
 		for _, rotation := range []*kvstore.Rotation{nil, newRotation(32, n, false), newRotation(64, n, true)} {
 			tokens, _, _ := randomTokens(r, shape, slots)
 			tokens.Rotation = rotation
@@ -58,7 +59,7 @@ func TestManyTokensAtOnceAreWrittenLikeOneByOne(t *testing.T) {
 	})
 }
 
-// Keys are turned by the angle of their position, in pairs.
+// Pairs of elements are rotated by the angle of the key's position.
 func TestKeysAreRotated(t *testing.T) {
 	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64}
 	for _, interleaved := range []bool{false, true} {
@@ -94,7 +95,7 @@ func TestBadTokensAreRefusedAndNothingIsWritten(t *testing.T) {
 		name   string
 		change func(t *kvstore.Tokens)
 	}{
-		{"a slot behind the last", func(t *kvstore.Tokens) { t.Slots[2] = 32 }},
+		{"a slot after the last", func(t *kvstore.Tokens) { t.Slots[2] = 32 }},
 		{"a slot below -1", func(t *kvstore.Tokens) { t.Slots[2] = -2 }},
 		{"too few keys", func(t *kvstore.Tokens) { t.Key.Data = t.Key.Data[:2*64*4] }},
 		{"too few values", func(t *kvstore.Tokens) { t.Value.Data = t.Value.Data[:3*64*4-1] }},
@@ -144,5 +145,55 @@ func TestWritingAndCopyingAllocateNothing(t *testing.T) {
 			_ = s.CopyBlocks(pairs)
 			_ = s.SwapOut(pairs)
 		}), "%v", d)
+	}
+}
+
+// The scale of numbers below 2^-120 has no inverse in float32: they are stored as 0.
+func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
+	shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 8, DType: attention.Int8}
+	for _, largest := range []float32{1, 0x1p-119, 0x1p-121, 0x1p-149} {
+		s := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 1})
+		k := []float32{largest, -largest, largest / 8, -largest / 8, 0, largest / 300, -largest / 2, 0}
+		tokens := &kvstore.Tokens{Key: attention.Float32s(k, 8), Value: attention.Float32s(k, 8), Slots: []int64{3}}
+		require.NoError(t, s.Write(0, tokens))
+		for i, want := range k {
+			for _, value := range []bool{false, true} {
+				near := float64(largest) / 254
+				if largest < 0x1p-120 {
+					near, want = 0, 0
+				}
+				require.InDelta(t, want, stored(s.Layer(0), value, 3, 0, i), near*1.001, "element %d beside %v", i, largest)
+			}
+		}
+	}
+}
+
+func TestStoredNumbersAreDividedByTheirScale(t *testing.T) {
+	for _, d := range []attention.DType{attention.F32, attention.F16, attention.E4M3} {
+		for _, layout := range allLayouts {
+			t.Run(fmt.Sprintf("%v %v", d, layout), func(t *testing.T) {
+				shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: d, Layout: layout}
+				s := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 2})
+				c := s.Layer(0)
+				c.KeyScale, c.ValueScale = 2, 0.25
+				slots := []int64{31} // and a whole tile
+				for i := range 16 {
+					slots = append(slots, int64(i))
+				}
+				n := len(slots) * 32
+				k := make([]float32, n)
+				for i := range k {
+					k[i] = float32(i%13) / 4
+				}
+				rows := attention.Float32s(k, 32)
+				require.NoError(t, s.Write(0, &kvstore.Tokens{Key: rows, Value: rows, Slots: slots}))
+				for i, slot := range slots {
+					for j := range 32 {
+						require.InDelta(t, k[i*32+j]/2, stored(c, false, int(slot), 0, j), tolerance(d))
+						require.InDelta(t, k[i*32+j]*4, stored(c, true, int(slot), 0, j), 4*tolerance(d))
+					}
+				}
+			})
+		}
 	}
 }

@@ -57,8 +57,7 @@ func BenchmarkDecodeAgainstReading(b *testing.B) {
 		threads = append(threads, n)
 	}
 	for _, workers := range threads {
-		pool, err := parallel.New(workers)
-		require.NoError(b, err)
+		pool := benchPool(b, workers)
 		m := benchModel(b, large, pool)
 		store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256}, pool)
 		require.NoError(b, err)

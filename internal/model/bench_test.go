@@ -70,8 +70,7 @@ func benchModel(b *testing.B, shape int, pool *parallel.Pool) *model.Model {
 func BenchmarkForward(b *testing.B) {
 	for shape, s := range benchShapes {
 		for _, workers := range []int{1, runtime.NumCPU()} {
-			pool, err := parallel.New(workers)
-			require.NoError(b, err)
+			pool := benchPool(b, workers)
 			m := benchModel(b, shape, pool)
 			store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256}, pool)
 			require.NoError(b, err)
@@ -100,6 +99,16 @@ func BenchmarkForward(b *testing.B) {
 	}
 }
 
+// benchPool makes a pool in a process that is set up as llmserve's: with fewer processors for goroutines,
+// workers sleep sooner.
+func benchPool(b *testing.B, workers int) *parallel.Pool {
+	was := runtime.GOMAXPROCS(workers + 2)
+	b.Cleanup(func() { runtime.GOMAXPROCS(was) })
+	pool, err := parallel.New(workers)
+	require.NoError(b, err)
+	return pool
+}
+
 // processorTime is what this process has computed for, which other processes on
 // the machine change less than the time of day.
 func processorTime(b *testing.B) time.Duration {
@@ -119,9 +128,13 @@ func prefillBatch(n int) *model.Batch {
 	return b
 }
 
-// decodeBatch has n sequences after the 512 tokens of blocks 1 to 32.
+// decodeBatch has n sequences after the 512 tokens of blocks 1 to 32. That they share these the engine
+// tells the model, as here.
 func decodeBatch(n int) *model.Batch {
 	b := &model.Batch{QueryStart: []int32{0}, TableStride: 33}
+	if n > 1 {
+		b.CommonPrefix = 512
+	}
 	for i := range n {
 		b.Tokens, b.Positions = append(b.Tokens, int32(i)), append(b.Positions, 512)
 		b.Slots = append(b.Slots, int64(40+i)*16)
@@ -149,6 +162,7 @@ func requireNoAllocations(t *testing.T, b *bench, n int) {
 	for i := range batch.Positions {
 		batch.Positions[i], batch.SeqLens[i], batch.Slots[i] = 200, 201, int64(i)
 	}
+	batch.CommonPrefix = min(batch.CommonPrefix, 200)
 	_, err := b.runner.Forward(batch)
 	require.NoError(t, err)
 	each := 1.0

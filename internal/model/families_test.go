@@ -15,6 +15,7 @@ import (
 	"llmmemory/internal/attention"
 	"llmmemory/internal/kvstore"
 	"llmmemory/internal/model"
+	pack "llmmemory/internal/model/matrix"
 	"llmmemory/internal/parallel"
 	"llmmemory/internal/testkit/weightfile"
 )
@@ -243,6 +244,9 @@ func (b *bench) step(t testing.TB, parts ...part) [][][]float32 {
 	require.NoError(t, err)
 	if logits == nil {
 		return nil // not the first worker of a group
+	}
+	for i, token := range b.runner.Largest() {
+		require.EqualValues(t, pack.ArgMax(logits[i*b.m.VocabSize:][:b.m.VocabSize]), token)
 	}
 	var all [][][]float32
 	for _, p := range parts {

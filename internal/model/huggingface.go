@@ -31,6 +31,9 @@ type published struct {
 	Window        *int            `json:"sliding_window"`
 	UseWindow     *bool           `json:"use_sliding_window"`
 	End           json.RawMessage `json:"eos_token_id"`
+	Quantization  *struct {
+		Method string `json:"quant_method"`
+	} `json:"quantization_config"`
 
 	// GPT-2
 	NEmbd       int     `json:"n_embd"`
@@ -96,6 +99,9 @@ func ParseConfig(data []byte) (*Config, error) {
 	make, ok := families[p.ModelType]
 	if !ok {
 		return nil, fmt.Errorf("%w: model_type is %q; llama, mistral, qwen2, qwen3, gpt2 and opt are supported", ErrModel, p.ModelType)
+	}
+	if q := p.Quantization; q != nil {
+		return nil, fmt.Errorf("%w: its weights are quantized by %q; folders are read in F32, F16 and BF16, quantized models as GGUF", ErrModel, q.Method)
 	}
 	c, err := make(&p)
 	if err != nil {

@@ -14,8 +14,9 @@ type productJob struct {
 	rows     int
 	first    int // panels
 	last     int
-	large    int // panels of the first task of each worker
-	small    int // panels of the others
+	large    int      // panels of the first task of each worker
+	small    int      // panels of the others
+	largest  *largest // of the outputs of each row; nil: not looked for
 	scratch  []*matrix.Scratch
 }
 
@@ -47,7 +48,11 @@ func (r *Runner) multiplyPanels(lin *linear, dst, x []float32, rows, from, to in
 	j := &r.product
 	j.lin, j.dst, j.rows, j.first, j.last = lin, dst, rows, from, to
 	r.pack(j.x.Set(x, rows, lin.parts[0].In, lin.forms()))
-	r.pool.Run(j.share(to-from, len(j.scratch)), j)
+	tasks := j.share(to-from, len(j.scratch))
+	if j.largest != nil {
+		j.largest.reset(tasks, rows)
+	}
+	r.pool.Run(tasks, j)
 }
 
 // share cuts n panels into tasks and returns their number. Each worker first has a large one, whose
@@ -77,7 +82,7 @@ func (r *Runner) pack(calls int) {
 	}
 }
 
-// Do multiplies some panels.
+// Do multiplies some panels; see parallel.Task.
 func (j *productJob) Do(worker, i int) {
 	workers := len(j.scratch)
 	from, n := j.first+i*j.large, j.large
@@ -85,6 +90,22 @@ func (j *productJob) Do(worker, i int) {
 		from, n = j.first+workers*j.large+(i-workers)*j.small, j.small
 	}
 	to := min(from+n, j.last)
+	if j.largest == nil {
+		j.panels(worker, from, to)
+		return
+	}
+	for ; from < to; from += comparedPanels {
+		end := min(from+comparedPanels, to)
+		j.panels(worker, from, end)
+		first, last := j.lin.columns(from, end)
+		for r := range j.rows {
+			j.largest.compare(i, r, j.dst[r*j.lin.out:][first:last], first)
+		}
+	}
+}
+
+// panels multiplies panels from up to to.
+func (j *productJob) panels(worker, from, to int) {
 	if from == to {
 		return
 	}

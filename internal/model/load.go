@@ -215,6 +215,9 @@ func (l *loader) tensor(name string) (*weights.Tensor, error) {
 		if t := l.files.Get(full); t != nil {
 			return t, nil
 		}
+		if what := l.files.LeftOut(full); what != "" {
+			return nil, fmt.Errorf("%w: the tensor %q is %s; vectors and matrices of F32, F16 and BF16 are read", ErrModel, full, what)
+		}
 	}
 	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, l.prefix+name)
 }

@@ -31,6 +31,7 @@ func TestConfigurationsThatAreNotSupportedAreRefused(t *testing.T) {
 		{"no such end", map[string]any{"eos_token_id": 97}, "end of sequence is token 97 of 97"},
 		{"end of no type", map[string]any{"eos_token_id": "x"}, "eos_token_id"},
 		{"layers with and without a window", map[string]any{"model_type": "qwen2", "use_sliding_window": true}, "use_sliding_window"},
+		{"quantized weights", map[string]any{"quantization_config": map[string]any{"quant_method": "awq"}}, `quantized by "awq"`},
 		{"epsilon", map[string]any{"rms_norm_eps": 2.0}, "epsilon"},
 	}
 	for _, test := range tests {
@@ -52,37 +53,52 @@ func TestConfigurationsThatAreNotSupportedAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "OPT-350m")
 }
 
-// Tensors that are missing or have another shape are named.
+// Tensors that are missing, or have another shape or type, are named.
 func TestTensorsThatDoNotFitAreNamed(t *testing.T) {
 	pool, err := parallel.New(1)
 	require.NoError(t, err)
 	defer pool.Close()
 	for _, f := range families() {
-		shapes := f.tensors()
 		dir := f.write(t)
-		for _, name := range []string{firstName(shapes), "model.layers.1.mlp.down_proj.weight"} {
-			if shapes[name] == nil {
+		for _, name := range []string{firstName(f.tensors()), "model.layers.1.mlp.down_proj.weight"} {
+			if f.tensors()[name] == nil {
 				continue
 			}
-			for _, wrong := range []bool{false, true} {
-				var tensors []weightfile.Tensor
-				for n, shape := range shapes {
-					values := f.ref.w[n]
-					if n == name {
-						if !wrong {
-							continue
-						}
-						shape, values = []int{3, 1}, values[:3]
-					}
-					tensors = append(tensors, weightfile.F32(n, values, shape...))
-				}
-				require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
+			for _, damage := range []struct {
+				change func(weightfile.Tensor) []weightfile.Tensor
+				want   string
+			}{
+				{func(weightfile.Tensor) []weightfile.Tensor { return nil }, "is missing"},
+				{func(weightfile.Tensor) []weightfile.Tensor {
+					return []weightfile.Tensor{weightfile.F32(name, []float32{1, 2, 3}, 3, 1)}
+				}, "3 × 1"},
+				{func(t weightfile.Tensor) []weightfile.Tensor {
+					t.DType = "F8_E4M3"
+					return []weightfile.Tensor{t}
+				}, "of type F8_E4M3"},
+			} {
+				f.rewrite(t, dir, name, damage.change)
 				_, err := model.OpenFolder(dir, pool, model.Part{})
 				require.ErrorIs(t, err, model.ErrModel)
 				require.ErrorContains(t, err, name)
+				require.ErrorContains(t, err, damage.want)
 			}
 		}
 	}
+}
+
+// rewrite writes the weights with one tensor changed.
+func (f *family) rewrite(t *testing.T, dir, name string, change func(weightfile.Tensor) []weightfile.Tensor) {
+	var tensors []weightfile.Tensor
+	for n, shape := range f.tensors() {
+		one := weightfile.F32(n, f.ref.w[n], shape...)
+		if n == name {
+			tensors = append(tensors, change(one)...)
+		} else {
+			tensors = append(tensors, one)
+		}
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), weightfile.Safetensors(tensors...), 0o644))
 }
 
 // firstName is a tensor that every run leaves out: the least name.

@@ -47,6 +47,7 @@ type Runner struct {
 	angles tables
 
 	product  productJob
+	largest  largest
 	packing  packJob
 	rows     rowJob
 	tokens   kvstore.Tokens
@@ -199,6 +200,10 @@ func (r *Runner) layer(i int, b *Batch) error {
 	return nil
 }
 
+// Largest are the tokens with the largest logits, of each row that the last Forward returned; of several
+// the first. They were found while the logits were in a core's cache. nil for a part of a model.
+func (r *Runner) Largest() []int32 { return r.largest.tokens }
+
 // output computes the logits that are wanted.
 func (r *Runner) output(b *Batch) []float32 {
 	m := r.model
@@ -209,7 +214,11 @@ func (r *Runner) output(b *Batch) []float32 {
 	n := len(b.Logits)
 	if r.group == nil {
 		r.logits = grow(r.logits, n*m.VocabSize)
+		r.largest.reset(0, n)
+		r.product.largest = &r.largest
 		r.multiply(&m.head, r.logits, r.sums, n)
+		r.product.largest = nil
+		r.largest.merge()
 		return r.logits
 	}
 	r.part = grow(r.part, n*m.head.out)

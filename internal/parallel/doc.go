@@ -1,9 +1,7 @@
-// Package parallel is the one thread pool of a process that computes: matrix
-// products, attention and copies all run on it, one after the other, so that
-// no two of them fight over the cores.
+// Package parallel is a thread pool. Matrix products, attention and copies share
+// one and run on it one after the other, so that they do not compete for the cores.
 //
-// A Run hands out the tasks 0 to n-1, each to exactly one worker, in an order
-// that is not known. So a task's result must depend on its number alone, never
-// on the worker that did it: a worker's number may only choose scratch memory.
-// A Run allocates nothing. What the tasks are may not live here.
+// Run does the tasks 0 to n-1. Each is done by exactly one worker, in any order.
+// So the result of a task must depend on its number alone: a worker's number may
+// only choose scratch memory. Run allocates nothing. No task may live here.
 package parallel

@@ -9,9 +9,9 @@ import (
 )
 
 // A Task is n pieces of work. Do is called once for each i, by several
-// goroutines at the same time, and by each with a worker number of its own
-// between 0 and Size()-1. A Task should be a pointer that outlives the Run, so
-// that making one allocates nothing.
+// goroutines at the same time, each with a different worker number from 0 to
+// Size()-1. If a Task is a pointer that is used for many Runs, passing it to Run
+// allocates nothing.
 type Task interface {
 	Do(worker, i int)
 }
@@ -36,27 +36,26 @@ type Pool struct {
 
 type failure struct{ value any }
 
-// patience is how long a worker looks for the next Run before it sleeps, and the caller for the end
-// of one: waking a sleeper takes 5 to 50 µs, and a step of a model consists of a hundred Runs, with
-// little work between them. Where who looks may keep somebody from computing it is less: a goroutine of
-// this process, or a worker of a pool that is larger than the machine.
+// patience is how long a worker polls for the next Run before it sleeps, and the caller for the end
+// of a Run: waking a sleeper takes 5 to 50 µs, and a step of a model consists of a hundred Runs, with
+// little work between them. It is less where polling can take a processor from work: if the pool takes
+// all of Go's processors, or has more workers than the machine has processors.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond
 )
 
-// looks is how often a worker looks before it looks at the clock.
+// looks is how many times a worker polls before it looks at the clock.
 const looks = 500
 
-// New makes a pool of size workers, which is at least 1. cpus are the
-// processors to pin them to: worker i runs on cpus[i] alone, but for worker 0,
-// which is the caller's. Without cpus none is pinned.
+// New makes a pool of size workers, at least 1. With cpus, worker i is pinned to
+// processor cpus[i], except worker 0, which is the goroutine that calls Run.
 func New(size int, cpus ...int) (*Pool, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("a pool of %d workers; it takes at least 1", size)
 	}
 	if len(cpus) != 0 && len(cpus) < size {
-		return nil, fmt.Errorf("%d processors for %d workers; name one for each, or none", len(cpus), size)
+		return nil, fmt.Errorf("%d processors for %d workers; name at least one for each, or none", len(cpus), size)
 	}
 	p := &Pool{size: size, patience: patience, done: make(chan struct{}, 1)}
 	if size >= runtime.GOMAXPROCS(0) || size > runtime.NumCPU() {
@@ -128,7 +127,7 @@ func (p *Pool) work(number int) {
 	}
 }
 
-// leave counts a worker out, and notes a panic.
+// leave ends a worker's part in a Run, and keeps the value of a panic for the caller.
 func (p *Pool) leave() {
 	if value := recover(); value != nil {
 		p.failed.CompareAndSwap(nil, &failure{value})
@@ -139,6 +138,7 @@ func (p *Pool) leave() {
 	}
 }
 
+// wait returns when all workers have left.
 func (p *Pool) wait() {
 	for begin := time.Now(); time.Since(begin) < p.patience; {
 		for range looks {
@@ -162,23 +162,23 @@ func (p *Pool) Close() {
 	p.workers, p.size = nil, 1
 }
 
-// A worker is a goroutine on a thread of its own.
+// A worker is a goroutine that waits for Runs.
 type worker struct {
 	pool   *Pool
 	number int
-	cpu    int          // that it is pinned to, or -1
+	cpu    int          // to which it is pinned, or -1
 	state  atomic.Int32 // waiting, asleep or called
 	wake   chan struct{}
 	closed atomic.Bool
 }
 
 const (
-	waiting = iota // looks for a call
+	waiting = iota // polls
 	asleep         // must be woken
-	called         // has a Run to join
+	called         // is to take part in a Run, or to end
 )
 
-// start calls the worker to a Run.
+// start calls a worker.
 func (w *worker) start() {
 	if w.state.Swap(called) == asleep {
 		w.wake <- struct{}{}
@@ -204,7 +204,7 @@ func (w *worker) loop(started chan<- error) {
 	}
 }
 
-// await returns when start was called.
+// await returns once start is called.
 func (w *worker) await() {
 	for begin := time.Now(); time.Since(begin) < w.pool.patience; {
 		for range looks {

@@ -17,13 +17,13 @@ import (
 
 // A mutant is one rule changed: text of a file, which occurs once, and what
 // stands there instead. It must be caught by the recordings named, or by
-// the tests of the package named.
+// the test named.
 type mutant struct {
 	rule       string
 	file       string
 	from, to   string
 	recordings string // beginnings of names
-	tests      string // package below internal
+	test       string // package below internal, and the name of its test
 }
 
 var mutants = []mutant{
@@ -38,7 +38,7 @@ var mutants = []mutant{
 	{"a lookup gives the first of equal blocks", "vllm/v1/pool/index.go",
 		"return p.owner(p.slots[i].head - 1), true", "return p.owner(p.entry(p.slots[i].head - 1).older), true", "p01", ""},
 	{"a shorter partial entry is replaced", "vllm/v1/pool/register.go",
-		"!known && had != 0 && had < tokens", "false && known && had < tokens", "", "vllm/v1/pool"},
+		"!known && had != 0 && had < tokens", "false && known && had < tokens", "", "vllm/v1/pool TestPoolEqualsTheModel"},
 	{"an event is sent even if nothing is stored", "vllm/v1/pool/register.go",
 		"if p.config.EnableEvents {\n\t\tp.recordStored", "if p.config.EnableEvents && mask == nil {\n\t\tp.recordStored", "m08", ""},
 	{"a later run of hashes starts at the last item", "vllm/v1/pool/register.go",
@@ -74,7 +74,7 @@ var mutants = []mutant{
 	{"EAGLE gives the last block up", "vllm/v1/kvcache/lookup_kinds.go",
 		"tokens -= min(unit, size)", "tokens -= 0", "m12", ""},
 	{"EAGLE drops once for each length", "vllm/v1/kvcache/lookup.go",
-		"drop := s.eagle && dropped>>i&1 == 0", "drop := s.eagle", "", "vllm/v1/kvcache"},
+		"drop := s.eagle && dropped>>i&1 == 0", "drop := s.eagle", "", "vllm/v1/kvcache TestEagleDropsOnceForEachLength"},
 	{"tokens before the chunk are hit unseen", "vllm/v1/kvcache/lookup_kinds.go",
 		"n := floorTo(max(limit, 0), s.spec.Chunk) / size\n\tappendNull(s, hit, n)", "n := 0", "m13", ""},
 	{"hybrid registration ends at a boundary of hits", "vllm/v1/kvcache/register.go",
@@ -98,7 +98,7 @@ var mutants = []mutant{
 	{"of equal victims the first is taken", "vllm/v1/sched/schedule.go",
 		"r.priority == w.priority && r.arrival > w.arrival", "r.priority == w.priority && r.arrival >= w.arrival", "s02", ""},
 	{"a victim's tokens return to the budget", "vllm/v1/sched/schedule.go",
-		"b.budget += int(b.rows[i].tokens)", "b.budget += 0", "", "vllm/v1/sched"},
+		"b.budget += int(b.rows[i].tokens)", "b.budget += 0", "", "vllm/v1/sched TestAVictimReturnsItsTokens"},
 	{"long prompts are computed in parts", "vllm/v1/sched/admit.go",
 		"if limit := s.config.LongPrefillTokenThreshold; limit > 0 {", "if limit := 0; limit > 0 {", "s04", ""},
 	{"decodes are padded to equal rows", "vllm/v1/sched/admit.go",
@@ -112,51 +112,51 @@ var mutants = []mutant{
 	{"a chunk ends where a state can be cached", "vllm/v1/sched/mamba.go",
 		"for _, stop := range m.stops(r, start, end) {", "for _, stop := range [4]int{} {", "s07 s09", ""},
 	{"a shared block is not written in place", "vllm/v1/kvcache/copies.go",
-		"return id != pool.Null && block.Shared", "return id == pool.Null && block.Shared", "", "vllm/v1/kvcache"},
+		"return id != pool.Null && block.Shared", "return id == pool.Null && block.Shared", "", "vllm/v1/kvcache TestForkAndCopyOnWrite"},
 	{"what a copy holds is no sharer", "vllm/v1/kvcache/copies.go",
-		"c.pool.Count(id)-c.pins[id]-c.held[id]", "c.pool.Count(id)", "", "vllm/v1/kvcache"},
+		"c.pool.Count(id)-c.pins[id]-c.held[id]", "c.pool.Count(id)", "", "vllm/v1/kvcache TestForkAndCopyOnWrite"},
 	{"what is being loaded is not registered", "vllm/v1/sched/connector.go",
-		"NumExternalTokens: external, DelayCacheBlocks: true,", "NumExternalTokens: external,", "", "vllm/v1/sched"},
+		"NumExternalTokens: external, DelayCacheBlocks: true,", "NumExternalTokens: external,", "", "vllm/v1/sched TestLifeOfARemotePrefill"},
 	{"a load leaves what others still need", "vllm/v1/sched/connector.go",
-		"ReservedBlocks: s.reservedBlocks(),", "ReservedBlocks: 0 * s.reservedBlocks(),", "", "vllm/v1/sched"},
+		"ReservedBlocks: s.reservedBlocks(),", "ReservedBlocks: 0 * s.reservedBlocks(),", "", "vllm/v1/sched TestALoadLeavesWhatOthersStillNeed"},
 	{"what a step in flight writes is freed after it", "vllm/v1/sched/connector.go",
-		"if r.inFlight > 0 && s.defersFrees() {\n\t\ts.cache", "if r.inFlight < 0 && s.defersFrees() {\n\t\ts.cache", "", "vllm/v1/sched"},
+		"if r.inFlight > 0 && s.defersFrees() {\n\t\ts.cache", "if r.inFlight < 0 && s.defersFrees() {\n\t\ts.cache", "", "vllm/v1/sched TestSeveralDeferralsEndInOrder"},
 	{"after a whole load the last token is computed", "vllm/v1/sched/load.go",
-		"if computed == r.kv.NumTokens() {", "if computed > r.kv.NumTokens() {", "", "vllm/v1/sched"},
+		"if computed == r.kv.NumTokens() {", "if computed > r.kv.NumTokens() {", "", "vllm/v1/sched TestLifeOfARemotePrefill"},
 	{"a failed load is cut at its first invalid block", "vllm/v1/sched/load_failed.go",
-		"return at * s.blockSizes[0]", "return (at + 1) * s.blockSizes[0]", "", "vllm/v1/sched"},
+		"return at * s.blockSizes[0]", "return (at + 1) * s.blockSizes[0]", "", "vllm/v1/sched TestALoadCanFailBitByBit"},
 	{"a finished request keeps what is being sent", "vllm/v1/sched/load.go",
-		"!t.send && (!t.loading || t.received) {", "!t.loading || t.received {", "", "vllm/v1/sched"},
+		"!t.send && (!t.loading || t.received) {", "!t.loading || t.received {", "", "vllm/v1/sched TestAProducerComputesInChunksAndKeepsItsBlocks"},
 	{"a producer drops what steps in flight sample after a preemption", "vllm/v1/sched/connector.go",
-		"return c.Producer && !c.BestEffort", "return c.Consumer && !c.BestEffort", "", "vllm/v1/sched"},
+		"return c.Producer && !c.BestEffort", "return c.Consumer && !c.BestEffort", "", "vllm/v1/sched TestAPreemptedProducerComputesAgain"},
 	{"a load gives up a hit of blocks that a failed step should have computed", "vllm/v1/sched/undo.go",
-		"if s.hasHit(r, step) {", "if s.hasHit(r, step+1<<40) {", "", "vllm/v1/sched"},
+		"if s.hasHit(r, step) {", "if s.hasHit(r, step+1<<40) {", "", "vllm/v1/sched TestAHitOfAStepThatFailedIsNotKeptByALoad"},
 	{"a load that came to nothing reserves nothing", "vllm/v1/sched/load.go",
-		"s.unreserve(r) // vLLM", "_ = 0 // vLLM", "", "vllm/v1/sched"},
+		"s.unreserve(r) // vLLM", "_ = 0 // vLLM", "", "vllm/v1/sched TestALoadThatCameToNothingReservesNothing"},
 	{"what was computed after a failed load is not hit", "vllm/v1/sched/load_failed.go",
-		"len(again) > 0 && s.hitsHideBlocks()", "len(again) > 1<<40 && s.hitsHideBlocks()", "", "vllm/v1/sched"},
+		"len(again) > 0 && s.hitsHideBlocks()", "len(again) > 1<<40 && s.hitsHideBlocks()", "", "vllm/v1/sched TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp"},
 	{"a draft model reads the output of the next item", "vllm/v1/sched/encoder.go",
-		"end := computed + n + e.ahead", "end := computed + n", "", "vllm/v1/sched"},
+		"end := computed + n + e.ahead", "end := computed + n", "", "vllm/v1/sched TestADraftModelReadsAhead"},
 	{"a step encodes within its budget", "vllm/v1/sched/encoder.go",
-		"e.budget = e.left", "e.left = e.budget", "", "vllm/v1/sched"},
+		"e.budget = e.left", "e.left = e.budget", "", "vllm/v1/sched TestBudgetAndRoomAreTwoLimits"},
 	{"an output whose row was taken out is encoded for another", "vllm/v1/sched/encoder.go",
-		"b.encode = append(b.encode, b.moved...)", "", "", "vllm/v1/sched"},
+		"b.encode = append(b.encode, b.moved...)", "", "", "vllm/v1/sched TestAnOutputIsComputedWhenItsRowIsTakenOut"},
 	{"what a failed step has encoded is forgotten", "vllm/v1/encodercache/cache.go",
-		"if e.step >= step {", "if e.step > step+1<<40 {", "", "vllm/v1/sched"},
+		"if e.step >= step {", "if e.step > step+1<<40 {", "", "vllm/v1/sched TestOutputsOfAStepThatFailedAreComputedAgain"},
 	{"all running adapters count", "vllm/v1/sched/lora.go",
-		"if s.config.AsVLLM {", "if true {", "", "vllm/v1/sched"},
+		"if s.config.AsVLLM {", "if true {", "", "vllm/v1/sched TestAdaptersAreLimited"},
 	{"workers share the groups of the whole model", "vllm/v1/memplan/workers.go",
-		"p.shrink(fewest)", "p.shrink(p.NumGPUBlocks)", "", "vllm/v1/memplan"},
+		"p.shrink(fewest)", "p.shrink(p.NumGPUBlocks)", "", "vllm/v1/memplan TestPlansForWorkersAreThoseOfVLLMsTests"},
 	{"rejected drafts give their blocks back", "vllm/v1/kvcache/fork.go",
-		"t.ids = t.ids[:keep]", "_ = keep", "", "vllm/v1/kvcache"},
+		"t.ids = t.ids[:keep]", "_ = keep", "", "vllm/v1/kvcache TestRejectedDraftsGiveTheirBlocksBack"},
 	{"another last token has another hash", "vllm/v1/kvcache/fork.go",
-		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", "", "", "vllm/v1/kvcache"},
+		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", "", "", "vllm/v1/kvcache TestReplaceLastNamesOtherTokens"},
 	{"a worker writes where its table points", "vllm/v1/sched/write.go",
-		"slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)", "", "vllm/v1/sched"},
+		"slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)", "", "vllm/v1/sched TestStepForTheWorker"},
 	{"a child is new to the worker", "vllm/v1/sched/fork.go",
-		"p.prefill, KindNew\n", "p.prefill, KindRunning\n", "", "vllm/v1/sched"},
+		"p.prefill, KindNew\n", "p.prefill, KindRunning\n", "", "vllm/v1/sched TestForkOfARunningRequest"},
 	{"the output of a preempted step is void", "vllm/v1/sched/scheduler.go",
-		"r.dropStale = true // it may", "r.dropStale = false // it may", "", "vllm/v1/sched"},
+		"r.dropStale = true // it may", "r.dropStale = false // it may", "", "vllm/v1/sched TestResetInTheMiddleOfAStep"},
 }
 
 // Ensure that each rule, when it is changed, is missed by a test.
@@ -174,8 +174,8 @@ func areCaught(t *testing.T, mutants []mutant) {
 	overlay := s.write(t)
 	programs := map[string]string{} // by package of tests
 	for _, m := range mutants {
-		if programs[m.tests] == "" {
-			programs[m.tests] = build(t, root, overlay, m.tests)
+		if tests, _, _ := strings.Cut(m.test, " "); programs[tests] == "" {
+			programs[tests] = build(t, root, overlay, tests)
 		}
 	}
 	var every []string
@@ -188,11 +188,12 @@ func areCaught(t *testing.T, mutants []mutant) {
 	for i, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
 			t.Parallel()
+			tests, name, _ := strings.Cut(m.test, " ")
 			arguments := recordings(t, root, m.recordings)
-			if m.tests != "" {
-				arguments = []string{"-test.failfast", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s"}
+			if tests != "" {
+				arguments = []string{"-test.run=^" + name + "$", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s"}
 			}
-			caught, output := run(t, i+1, programs[m.tests], arguments...)
+			caught, output := run(t, i+1, programs[tests], arguments...)
 			require.True(t, caught, "nobody noticed: %s", output)
 		})
 	}

@@ -57,8 +57,10 @@ func (d *Decoding) check(s *System) error {
 		return bad("%d answers to a prompt: want 1 to %d", d.Samples, most)
 	case d.Beam && !s.Beams:
 		return bad("%s runs no beam search: take one of %s", s.Name, strings.Join(SystemsThat(func(s *System) bool { return s.Beams }), ", "))
-	case !probability(d.Replace) || !probability(d.Accept):
-		return bad("a beam is replaced with the probability %v, a draft accepted with %v: want 0 to 1", d.Replace, d.Accept)
+	case !probability(d.Replace):
+		return bad("a beam is replaced with the probability %v: want 0 to 1", d.Replace)
+	case !probability(d.Accept):
+		return bad("a draft is accepted with the probability %v: want 0 to 1", d.Accept)
 	case d.Drafts < 0 || d.Drafts > most:
 		return bad("%d drafts: want 0 to %d", d.Drafts, most)
 	case !(d.DraftTime >= 0) || math.IsInf(d.DraftTime, 0):

@@ -74,6 +74,9 @@ func (kind *System) new(s Server, drafts int) (serve.Scheduler, error) {
 	if max(s.NumGPUBlocks, s.NumCPUBlocks) > mostBlocks {
 		return nil, fmt.Errorf("%w: %d blocks and %d on the CPU: want at most %d", ErrConfig, s.NumGPUBlocks, s.NumCPUBlocks, mostBlocks)
 	}
+	if w := s.Watermark; w != -1 && !(w >= 0 && w < 1) {
+		return nil, fmt.Errorf("%w: a watermark of %v: want a part of the blocks, more than 0 and less than 1, or -1 for none", ErrConfig, w)
+	}
 	scheduler, err := kind.build(s, drafts)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, s.System, err)

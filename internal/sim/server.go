@@ -17,7 +17,7 @@ type Server struct {
 	MaxNumBatchedTokens int     `json:"maxNumBatchedTokens"` // of an iteration; 2,560, or MaxModelLen if that is more
 	MaxNumSeqs          int     `json:"maxNumSeqs"`          // 256; sosp and Orca count a running request once, see paper.Limits
 	MaxModelLen         int     `json:"maxModelLen"`         // tokens of a sequence; 2,048; for Orca a power of two of blocks
-	Watermark           float64 `json:"watermark"`           // share of the blocks that admission leaves free; below 0: none; 0: the system's default
+	Watermark           float64 `json:"watermark"`           // part of the blocks that admission leaves free, less than 1; -1: none; 0: the system's default
 
 	Prefix    int  `json:"prefix,omitempty"`    // tokens that every prompt begins with
 	Swap      bool `json:"swap,omitempty"`      // preempt by swapping

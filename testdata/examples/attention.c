@@ -15,7 +15,7 @@
 enum {
     REQUESTS = 24,
     WORDS = 128, /* tokens of the vocabulary, and the size of the one head */
-    BLOCKS = 22, /* so few that requests lose theirs now and then */
+    BLOCKS = 22, /* so few that requests are preempted */
     BLOCK_SIZE = 16,
     MAX_SEQS = 6,
     MAX_TOKENS = 96,
@@ -56,7 +56,7 @@ static int any(int n) {
 /* A code of each position: 128 times plus or minus 1/sqrt(128). */
 static float codes[MODEL_LEN][WORDS];
 
-/* Different tokens, the first 40 those of others, and one of them again. */
+/* Adds a request. Its prompt is different tokens, the first 40 the same as in all prompts, and then one of them again. */
 static void add(llm_cache cache, struct request *r) {
     int n = 50 + any(40);
     for (int i = 0; i < WORDS; i++) {
@@ -73,7 +73,7 @@ static void add(llm_cache cache, struct request *r) {
     CHECK(llm_cache_add(cache, &spec, &r->id) == LLM_CACHE_OK);
 }
 
-/* What the rows of the step are at each layer, and what attention found. */
+/* Queries, keys, values and outputs of the step's tokens in a layer. */
 static float q[MAX_TOKENS][WORDS], k[MAX_TOKENS][WORDS], v[MAX_TOKENS][WORDS], out[MAX_TOKENS][WORDS];
 
 static void layer(llm_kvstore store, int i, int64_t tokens) {
@@ -84,14 +84,14 @@ static void layer(llm_kvstore store, int i, int64_t tokens) {
     CHECK(llm_kvstore_attend(store, i, 1, &queries, &outputs, &options) == LLM_CACHE_OK);
 }
 
-/* Computes the rows, and returns the number of sampled tokens. */
+/* Computes the rows of a step, and returns the number of sampled tokens. */
 static int64_t run_model(llm_kvstore store, const llm_cache_step *step, int32_t *counts, int32_t *sampled) {
     int64_t n = 0;
     memset(q, 0, sizeof q), memset(v, 0, sizeof v);
     for (int64_t i = 0; i < step->rows.len; i++) {
         const llm_cache_row *row = &step->rows.at[i];
         for (int p = row->computed; p < row->computed + row->tokens; p++, n++) {
-            for (int d = 0; d < WORDS; d++) { /* looks for the position before */
+            for (int d = 0; d < WORDS; d++) { /* the query finds the position before */
                 q[n][d] = p > 0 ? 100 * codes[p - 1][d] : 0;
                 k[n][d] = codes[p][d];
             }
@@ -103,8 +103,8 @@ static int64_t run_model(llm_kvstore store, const llm_cache_step *step, int32_t 
     for (int64_t i = 0; i < step->rows.len; i++) {
         for (int p = step->rows.at[i].computed, left = step->rows.at[i].tokens; left > 0; p++, left--, next++) {
             for (int d = 0; d < WORDS; d++) {
-                k[next][d] = p > 0 ? out[next][d] : 0; /* the token before each */
-                q[next][d] = 40 * v[next][d];          /* looks for this token among them */
+                k[next][d] = p > 0 ? out[next][d] : 0; /* the token at the position before */
+                q[next][d] = 40 * v[next][d];          /* finds where that is this token */
             }
         }
     }

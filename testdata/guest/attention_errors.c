@@ -1,8 +1,8 @@
 /*
- * attention_errors [TYPES] - what llm_attention.h says of bad input, on memory between
- * guard pages: an error, and nothing read or written outside. After each the
- * same call with good arguments gives the same bits as before. Of the data types
- * the first TYPES, else all.
+ * attention_errors [TYPES] - bad input to llm_attention.h, on memory between guard pages,
+ * gives an error, and nothing is read or written outside. After each error the same call
+ * with good arguments gives the same bits as before. It tries the first TYPES data types,
+ * or all.
  */
 #define _DEFAULT_SOURCE
 #include <math.h>
@@ -180,6 +180,8 @@ static void forward(void) {
     BAD(LLM_CACHE_E_RANGE, batch.options, &options);
     options = (llm_attention_options){.size = sizeof options, .scale = INFINITY};
     BAD(LLM_CACHE_E_RANGE, batch.options, &options);
+    options = (llm_attention_options){.size = sizeof options, .sparse_block = BLOCK, .sparse_stride = 1, .sparse_rank = INT32_MAX};
+    BAD(LLM_CACHE_E_RANGE, batch.options, &options);
     onto_input();
     /* Queries and outputs in one place are fine. */
     memcpy(output, query, sizeof before);
@@ -218,6 +220,12 @@ static void writing(void) {
     other.value = cache.key;
     other.value_bytes = cache.key_bytes;
     EXPECT(LLM_CACHE_E_OVERLAP, llm_attention_write(&other, &keys, &values, slots, n, NULL, 1));
+    if (cache.dtype == LLM_INT8) {
+        other = cache;
+        other.value_scales = cache.key_scales;
+        other.value_scales_bytes = cache.key_scales_bytes;
+        EXPECT(LLM_CACHE_E_OVERLAP, llm_attention_write(&other, &keys, &values, slots, n, NULL, 1));
+    }
     same();
 }
 

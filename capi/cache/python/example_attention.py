@@ -57,10 +57,10 @@ def main() -> None:
         assert done == 24 and stats.hits > 0 and stats.preemptions > 0 and store.blocks == BLOCKS
         store.swap_out([(1, 0)])
         store.swap_in([(0, 2)])
-        for wrong, text in [(lambda: store.copy([(0, BLOCKS)]), "block 20 of 20"),
+        for wrong, text in [(lambda: store.copy([(0, BLOCKS)]), "to block 20, where there are 20"),
                             (lambda: store.write(0, array("d", [0]), array("d", [0])), "format 'd'"),
                             (lambda: store.attend(0, 4, array("f", [0]), array("f", [0])), "rows of 32"),
-                            (lambda: store.attend(2, 4, array("f"), array("f")), "layer 2 of 2")]:
+                            (lambda: store.attend(2, 4, array("f"), array("f")), "no layer 2")]:
             try:
                 wrong()
             except (llm_cache.CacheError, ValueError) as error:

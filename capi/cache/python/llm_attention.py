@@ -4,19 +4,19 @@ A Store holds the keys and values of all layers and the block tables of requests
 llm_cache a step is::
 
     step = cache.schedule()
-    store.begin(cache)                  # also if the step has no rows
+    store.begin(cache)                  # even if the step has no rows
     for layer in range(layers):
         store.write(layer, keys, values)
         store.attend(layer, heads, queries, outputs)
     cache.update(sampled)
 
-keys, values, queries and outputs are contiguous buffers, array.array or numpy arrays say: a row for
-each token of the step, in the order of its rows, of [heads, head size] numbers. Format "f" is float32,
-"e" float16; "H" is the bits of bfloat16 numbers. llm_attention.h, beside the library, describes everything in
-full; names here are those there. Calls raise as those of llm_cache do.
+keys, values, queries and outputs are contiguous buffers, for example array.array or numpy arrays. They
+have [heads, head size] numbers for each token of the step, in the order of its rows. Format "f" is float32,
+"e" float16; "H" is the bits of bfloat16 numbers. llm_attention.h, beside the library, is the full
+reference, and has the same names. Calls raise the same errors as those of llm_cache.
 
-The module has no llm_attention_write and llm_attention_forward (attention over memory of the
-caller's) and no llm_kvstore_layer.
+The module does not have llm_attention_write and llm_attention_forward (attention over the caller's own
+memory), nor llm_kvstore_layer. Store.write does not rotate keys.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def _floats(name: str, values: Sequence[float] | None, n: int) -> c.Array | None
 
 
 def _tensor(name: str, buffer, width: int, written: bool = False) -> tuple[_Tensor, c.Array]:
-    """A tensor over a buffer, and what keeps its memory."""
+    """A tensor over a buffer, and the object that keeps its memory."""
     view = memoryview(buffer)
     if view.format not in _FORMATS:
         raise ValueError(f"{name} has numbers of format {view.format!r}: want 'f', 'e' or 'H'")
     if view.readonly and written:
-        raise ValueError(f"{name} cannot be written")
+        raise ValueError(f"{name} is read-only")
     if view.nbytes % (width * view.itemsize):
         raise ValueError(f"{name} has {view.nbytes // view.itemsize} numbers: want rows of {width}")
     kind = c.c_char * view.nbytes
@@ -111,7 +111,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Gives the memory back."""
+        """Unmaps the memory."""
         self._check(self._lib.llm_kvstore_close(self._handle))
 
     def _check(self, code: int) -> None:
@@ -140,7 +140,7 @@ class Store:
         sinks: Sequence[float] | None = None, soft_cap: float = 0.0, window: int = 0, common_prefix: int = 0, version: int = 0,
         sparse_block: int = 0, sparse_local: int = 0, sparse_stride: int = 0, sparse_head_step: int = 0, sparse_rank: int = 0,
     ) -> None:
-        """Attends with the step's tokens in a layer. outputs can be the buffer of queries."""
+        """Computes attention of the step's tokens in a layer. outputs can be the buffer of queries."""
         width = max(1, heads) * self._head_size
         (q, memory), (o, more) = _tensor("queries", queries, width), _tensor("outputs", outputs, width, written=True)
         options = _Options(

@@ -13,7 +13,7 @@ type dtype struct {
 
 var dtypes = []dtype{{"F32", 4}, {"F16", 2}, {"BF16", 2}, {"E4M3", 1}, {"E5M2", 1}, {"Int8", 1}}
 
-var float16 = dtypes[1]
+var float16, e4m3 = dtypes[1], dtypes[3]
 
 // constants loads what the conversion of a type needs into register k.
 func (g *gen) constants(d dtype, k int) {
@@ -146,4 +146,34 @@ func (g *gen) foundNaN(r, spare int) {
 	bits := g.GP32()
 	g.VPMOVMSKB(halves[r], bits)
 	g.MOVL(bits, g.argMem(atFlag))
+}
+
+// checkNaN keeps the largest magnitudes of n bytes in register nan.
+func (g *gen) checkNaN(m operand.Mem, n, nan, magnitude, spare int) {
+	for at := 0; at < n; at += g.bytes() {
+		m := m
+		m.Disp += at
+		if g.wide() {
+			g.VPANDD(m, g.regs[magnitude], g.regs[spare])
+		} else {
+			g.VPAND(m, g.regs[magnitude], g.regs[spare])
+		}
+		g.VPMAXUB(g.regs[spare], g.regs[nan], g.regs[nan])
+	}
+}
+
+// foundNaNWide is foundNaN for a whole register.
+func (g *gen) foundNaNWide(nan, magnitude int) {
+	if !g.wide() {
+		g.foundNaN(nan, magnitude)
+		return
+	}
+	bits := g.GP64()
+	g.VPCMPEQB(g.regs[magnitude], g.regs[nan], reg.K1)
+	g.KMOVQ(reg.K1, bits)
+	hit := g.GP32()
+	g.XORL(hit, hit)
+	g.TESTQ(bits, bits)
+	g.SETNE(hit.As8L())
+	g.MOVL(hit, g.argMem(atFlag))
 }

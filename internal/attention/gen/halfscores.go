@@ -62,8 +62,8 @@ func (g *gen) halfStep(k *halfKernel) {
 		g.MOVQ(mem(k.list, 8*v), k.key[v])
 		if k.d != words {
 			k.next[v], k.far[v] = g.GP64(), g.GP64()
-			g.MOVQ(mem(k.list, 8*(v+dtypes[3].ahead())), k.next[v])
-			g.MOVQ(mem(k.list, 8*(v+dtypes[3].far())), k.far[v])
+			g.MOVQ(mem(k.list, 8*(v+e4m3.ahead())), k.next[v])
+			g.MOVQ(mem(k.list, 8*(v+e4m3.far())), k.far[v])
 		}
 	}
 	all := g.arg(atSize)

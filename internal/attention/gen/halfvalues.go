@@ -49,8 +49,8 @@ func halfValue(g *gen, d string, n int) {
 	g.MOVQ(mem(list, 0), k.values)
 	g.ADDQ(place, k.values)
 	if d != words {
-		g.MOVQ(mem(list, 8*dtypes[3].ahead()), k.next)
-		g.MOVQ(mem(list, 8*dtypes[3].far()), k.far)
+		g.MOVQ(mem(list, 8*e4m3.ahead()), k.next)
+		g.MOVQ(mem(list, 8*e4m3.far()), k.far)
 		g.ADDQ(place, k.next)
 		g.ADDQ(place, k.far)
 	}

@@ -45,6 +45,8 @@ const (
 	atCount     = 96
 	atRoom      = 104
 	atAhead     = 112
+	atLow       = 120
+	atLeft      = 128
 )
 
 // Sizes that the package and its assembly agree on, in bytes.
@@ -116,7 +118,7 @@ func partsOf(w width) []part {
 		return []part{{"scores", tileScores}, {"values", tileValues}, {"integers", integers}}
 	}
 	return []part{
-		{"panel", panels}, {"weights", weights}, {"convert", converts}, {"scores", tileScores}, {"values", tileValues},
+		{"panel", panels}, {"weights", weights}, {"logits", logits}, {"convert", converts}, {"scores", tileScores}, {"values", tileValues},
 		{"integers", integers}, {"narrow", narrows}, {"transpose", transposes}, {"loops", loops},
 	}
 }

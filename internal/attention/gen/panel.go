@@ -135,7 +135,7 @@ func (g *gen) panelTiles(n, vecs int, integers bool, keys, out reg.Register) {
 		sum := g.label("sum")
 		g.Label(sum)
 		g.panelSum(n, vecs, half, integers, k, in, ahead)
-		g.addSums(n, vecs, to, g.argMem(atCount), 0)
+		g.addSums(n, vecs, to, 0, g.argMem(atCount), 0)
 		done := g.arg(atFirst)
 		g.ADDQ(g.argMem(atCount), done)
 		g.MOVQ(done, g.argMem(atCount))
@@ -182,25 +182,24 @@ func (g *gen) panelSum(n, vecs, half int, integers bool, k [2]reg.GPVirtual, in 
 	}
 }
 
-// addSums adds n rows of sums to those at an address. They are stored there if
-// they are the first: if done is first, or there is no done.
-func (g *gen) addSums(n, vecs int, to reg.Register, done operand.Op, first int) {
+// addSums adds n rows of sums to those at disp from an address. They are stored there
+// instead if done is first.
+func (g *gen) addSums(n, vecs int, to reg.Register, disp int, done operand.Op, first int) {
+	store := g.label("store")
+	g.CMPQ(done, operand.I32(first))
+	g.JEQ(operand.LabelRef(store))
+	g.addRows(n, vecs, to, disp)
+	g.Label(store)
+	g.sums(n, vecs, to, disp, false)
+}
+
+// addRows adds n rows in memory to the registers.
+func (g *gen) addRows(n, vecs int, to reg.Register, disp int) {
 	o := g.newRows(to, atOutStride, n)
-	if done != nil {
-		store := g.label("store")
-		g.CMPQ(done, operand.I32(first))
-		g.JEQ(operand.LabelRef(store))
-		for row := range n {
-			for v := range vecs {
-				r := g.regs[row*vecs+v]
-				g.VADDPS(o.at(row, v*g.bytes()), r, r)
-			}
-		}
-		g.Label(store)
-	}
 	for row := range n {
 		for v := range vecs {
-			g.VMOVUPS(g.regs[row*vecs+v], o.at(row, v*g.bytes()))
+			r := g.regs[row*vecs+v]
+			g.VADDPS(o.at(row, disp+v*g.bytes()), r, r)
 		}
 	}
 }
@@ -238,7 +237,9 @@ func (g *gen) nextGroup(p reg.Register, stride, n int) {
 }
 
 // panelValues adds p·v over n tokens to groups × n rows, chunk after chunk. in:
-// weights; data: values; out: sums; n: tokens; size: chunks.
+// weights; data: values; out: sums; n: tokens; size: chunks. If first is 0, the tokens go
+// on with the sums, else they are summed apart and then added: first of them, and then
+// those of a tile at a time.
 func panelValues(g *gen, n int) {
 	g.begin(fmt.Sprintf("valuesPanel%d", n))
 	vecs := 2
@@ -258,26 +259,53 @@ func panelValues(g *gen, n int) {
 func (g *gen) panelChunk(n, vecs int, data, out reg.Register, disp int) {
 	in, to, groups := g.arg(atIn), g.copyOf(out), g.arg(atGroups)
 	g.loop(groups, func() {
+		for i := range n * vecs {
+			g.zero(i)
+		}
+		left, next := g.arg(atN), g.arg(atFirst)
+		apart, start := g.label("apart"), g.label("tokens")
+		g.TESTQ(next, next)
+		g.JNE(operand.LabelRef(apart))
 		g.sums(n, vecs, to, disp, true)
-		tokens, values := g.arg(atN), g.copyOf(data)
-		p := g.newRows(in, atInStride, n)
-		g.loop(tokens, func() {
-			for v := range vecs {
-				g.VMOVUPS(mem(values, disp+v*g.bytes()), g.regs[n*vecs+v])
-			}
-			for row := range n {
-				b := g.regs[n*vecs+vecs+row%2]
-				g.VBROADCASTSS(p.at(row, 0), b)
-				for v := range vecs {
-					g.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
-				}
-			}
-			g.advance(p, 4)
-			g.ADDQ(operand.I32(chunkBytes), values)
-		})
-		g.sums(n, vecs, to, disp, false)
+		g.MOVQ(left, next)
+		g.Label(apart)
+		g.MOVQ(left, g.argMem(atLeft))
+		values, at := g.copyOf(data), g.copyOf(in)
+		g.Label(start)
+		g.panelTokens(n, vecs, values, at, next, disp)
+		g.addSums(n, vecs, to, disp, g.argMem(atFirst), 0)
+		for i := range n * vecs {
+			g.zero(i)
+		}
+		g.MOVQ(operand.I32(tileTokens), next)
+		g.CMPQ(g.argMem(atLeft), operand.I32(0))
+		g.JNE(operand.LabelRef(start))
 		g.nextGroup(in, atInStride, n)
 		g.nextGroup(to, atOutStride, n)
+	})
+}
+
+// panelTokens sums p·v over the next tokens, or over those that are left, and moves the
+// pointers to values and weights after them. next is used up.
+func (g *gen) panelTokens(n, vecs int, values, at, next reg.GPVirtual, disp int) {
+	g.CMPQ(next, g.argMem(atLeft))
+	g.CMOVQGT(g.argMem(atLeft), next)
+	g.SUBQ(next, g.argMem(atLeft))
+	p := g.newRows(at, atInStride, n)
+	g.LEAQ(operand.Mem{Base: at, Index: next, Scale: 4}, at)
+	g.loop(next, func() {
+		for v := range vecs {
+			g.VMOVUPS(mem(values, disp+v*g.bytes()), g.regs[n*vecs+v])
+		}
+		for row := range n {
+			b := g.regs[n*vecs+vecs+row%2]
+			g.VBROADCASTSS(p.at(row, 0), b)
+			for v := range vecs {
+				g.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
+			}
+		}
+		g.advance(p, 4)
+		g.ADDQ(operand.I32(chunkBytes), values)
 	})
 }
 

@@ -19,7 +19,7 @@ func table() []byte {
 		list("valuesPanel: []sized", "valuesPanel", w.rows)
 		list("integersPanel: []sized", "integersPanel", w.rows)
 		fmt.Fprintf(&b, "\tscaleTo: scale%[1]s, soften: softmax%[1]s, product: multiply%[1]s, blend: combine%[1]s, askFor: ask%[1]s,\n", w.suffix)
-		fmt.Fprintf(&b, "\tmagnitude: magnitude%[1]s, quantized: quantize%[1]s, packed: pack%[1]s,\n", w.suffix)
+		fmt.Fprintf(&b, "\tmagnitude: magnitude%[1]s, quantized: quantize%[1]s, packed: pack%[1]s,\n\trefined: refine%[1]s, scalePairs: scalePairs%[1]s, softenPairs: softmaxPairs%[1]s,\n", w.suffix)
 		b.WriteString("\tunpack: [dtypes]func(*call){")
 		for i, d := range dtypes {
 			if i > 0 {

@@ -127,7 +127,7 @@ func (g *gen) tileStep(k *scoreKernel) {
 	if k.d.name == "F32" {
 		g.TESTQ(operand.I32(sumElements*k.line-1), k.at)
 		g.JNZ(operand.LabelRef(again))
-		g.addSums(k.n, 2, g.arg(atOut), k.at, sumElements*k.line)
+		g.addSums(k.n, 2, g.arg(atOut), 0, k.at, sumElements*k.line)
 		g.CMPQ(k.at, g.argMem(atCount))
 		g.JLT(operand.LabelRef(sum))
 		return
@@ -137,7 +137,7 @@ func (g *gen) tileStep(k *scoreKernel) {
 	if k.integers {
 		g.toFloat(2 * k.n)
 	}
-	g.addSums(k.n, 2, g.arg(atOut), nil, 0)
+	g.sums(k.n, 2, g.arg(atOut), 0, false)
 }
 
 // tileAsk asks for what is read next, and looks for NaN in the next elements.
@@ -182,36 +182,6 @@ func (g *gen) tileElements(k *scoreKernel, j int, q *rows) {
 			}
 		}
 	}
-}
-
-// checkNaN keeps the largest magnitudes of n bytes in register nan.
-func (g *gen) checkNaN(m operand.Mem, n, nan, magnitude, spare int) {
-	for at := 0; at < n; at += g.bytes() {
-		m := m
-		m.Disp += at
-		if g.wide() {
-			g.VPANDD(m, g.regs[magnitude], g.regs[spare])
-		} else {
-			g.VPAND(m, g.regs[magnitude], g.regs[spare])
-		}
-		g.VPMAXUB(g.regs[spare], g.regs[nan], g.regs[nan])
-	}
-}
-
-// foundNaNWide is foundNaN for a whole register.
-func (g *gen) foundNaNWide(nan, magnitude int) {
-	if !g.wide() {
-		g.foundNaN(nan, magnitude)
-		return
-	}
-	bits := g.GP64()
-	g.VPCMPEQB(g.regs[magnitude], g.regs[nan], reg.K1)
-	g.KMOVQ(reg.K1, bits)
-	hit := g.GP32()
-	g.XORL(hit, hit)
-	g.TESTQ(bits, bits)
-	g.SETNE(hit.As8L())
-	g.MOVL(hit, g.argMem(atFlag))
 }
 
 // tileValues are the kernels that sum p·v over values where they lie.
@@ -336,7 +306,13 @@ func (g *gen) tilePasses(k *valueKernel) {
 func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 	n := k.n
 	acc, values, bcast := 0, n*vecs, n*vecs+vecs
-	g.sums(n, vecs, to, 0, true)
+	if k.d.name == "F32" { // summed apart and then added
+		for i := range n * vecs {
+			g.zero(i)
+		}
+	} else {
+		g.sums(n, vecs, to, 0, true)
+	}
 	at, count := g.GP64(), g.arg(atCount)
 	g.XORQ(at, at)
 	p := g.newRows(g.arg(atIn), atInStride, n)
@@ -372,6 +348,9 @@ func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 		g.SHRQ(operand.U8(1), at)
 		g.ADDQ(at, k.next)
 		g.ADDQ(at, k.far)
+	}
+	if k.d.name == "F32" {
+		g.addRows(n, vecs, to, 0)
 	}
 	g.sums(n, vecs, to, 0, false)
 }

@@ -13,7 +13,7 @@ import (
 // weights are the kernels of the softmax, on one row.
 func weights(g *gen) {
 	scale(g)
-	softmax(g)
+	softmax(g, false)
 	multiply(g)
 	combine(g)
 	ask(g)
@@ -76,7 +76,8 @@ func (g *gen) counting(name string, n int) operand.Mem {
 // the sum costs. 1.5·2^23 rounds to an integer, whose bits are then the lowest.
 const (
 	log2e      = 1.44269504088896341
-	ln2        = 0.693147180559945309 // as float32 too large by 1.9e-9, for each power of 2
+	ln2        = 0.693147180559945309 // as float32 too large by ln2Rest, for each power of 2
+	ln2Rest    = 1.904654299957771e-9
 	roundMagic = 12582912
 	minimum    = -87.336544 // e^x below is no normal number
 )
@@ -85,10 +86,15 @@ var expCoefficients = []float32{1.3814611726e-3, 8.3687105284e-3, 4.1668387431e-
 
 // softmax makes products into weights, exp(x·product - the largest logit). in:
 // products; n: tiles; x: a positive factor. It leaves the largest logit in x and
-// the sum of weights in y.
-func softmax(g *gen) {
-	g.begin("softmax")
-	k := softmaxKernel{gen: g, vecs: 16 / g.lanes, top: 0, sum: 1, factor: 3, x: 4, t: 5, y: 6, magic: 7, log2e: 8, ln2: 9, spare: 10, none: 12}
+// the sum of weights in y. With pairs, each product is the sum of one in in and one
+// in low, and what rounding takes off the logit and the difference is kept.
+func softmax(g *gen, pairs bool) {
+	name := "softmax"
+	if pairs {
+		name = "softmaxPairs"
+	}
+	g.begin(name)
+	k := softmaxKernel{gen: g, pairs: pairs, vecs: 16 / g.lanes, top: 0, sum: 1, factor: 3, x: 4, t: 5, y: 6, magic: 7, log2e: 8, ln2: 9, spare: 10, none: 12, rest: 13}
 	g.VBROADCASTSS(g.argMem(atX), g.regs[k.factor])
 	k.largest()
 	for v := range k.vecs {
@@ -96,11 +102,17 @@ func softmax(g *gen) {
 	}
 	k.load()
 	in, n := g.arg(atIn), g.arg(atN)
+	if pairs {
+		k.low = g.arg(atLow)
+	}
 	g.loop(n, func() {
 		for v := range k.vecs {
 			k.exp(in, v)
 		}
 		g.ADDQ(operand.I32(tileTokens*4), in)
+		if pairs {
+			g.ADDQ(operand.I32(tileTokens*4), k.low)
+		}
 	})
 	if k.vecs == 2 {
 		g.VADDPS(g.regs[k.sum+1], g.regs[k.sum], g.regs[k.sum])
@@ -118,6 +130,9 @@ type softmaxKernel struct {
 	x, t, y           int
 	magic, log2e, ln2 int // constants
 	none              int // 0
+	pairs             bool
+	low               reg.GPVirtual
+	rest              int // of three registers: what rounding takes off a logit
 	spare             int // the first of the rest: coefficients and the minimum
 	constants         []operand.Mem
 }
@@ -176,7 +191,7 @@ func (k *softmaxKernel) load() {
 	g.zero(k.none)
 	g.VBROADCASTSS(g.float("log2e", log2e), g.regs[k.log2e])
 	g.VBROADCASTSS(g.float("ln2", -ln2), g.regs[k.ln2])
-	for i, f := range append(slices.Clone(expCoefficients), minimum) {
+	for i, f := range append(slices.Clone(expCoefficients), minimum, ln2Rest, -1) {
 		k.constants = append(k.constants, g.float(fmt.Sprintf("exp%d", i), f))
 	}
 	if g.wide() {
@@ -201,8 +216,12 @@ func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g, x, t, y := k.gen, k.regs[k.x], k.regs[k.t], k.regs[k.y]
 	not := k.regs[k.spare+1] // where the logit is not less
-	g.VMULPS(mem(in, v*g.bytes()), g.regs[k.factor], x)
-	g.VSUBPS(g.regs[k.top], x, x)
+	if k.pairs {
+		k.difference(in, v)
+	} else {
+		g.VMULPS(mem(in, v*g.bytes()), g.regs[k.factor], x)
+		g.VSUBPS(g.regs[k.top], x, x)
+	}
 	if g.wide() {
 		g.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, reg.K1)
 	} else {
@@ -212,6 +231,13 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	g.VFMADD213PS(g.regs[k.magic], g.regs[k.log2e], t) // t = x·log2e + magic
 	g.VSUBPS(g.regs[k.magic], t, y)                    // y = the power of 2
 	g.VFMADD231PS(y, g.regs[k.ln2], x)                 // x = the rest
+	if k.pairs {
+		rest := g.regs[k.rest]
+		g.VFMADD231PS(k.constant(len(expCoefficients)+1), y, rest)
+		g.VMINPS(k.constant(len(expCoefficients)-1), rest, rest)
+		g.VMAXPS(k.constant(len(expCoefficients)+2), rest, rest)
+		g.VADDPS(rest, x, x)
+	}
 	g.VMOVAPS(k.constant(0), y)
 	for i := range expCoefficients[1:] {
 		g.VFMADD213PS(k.constant(i+1), x, y)
@@ -225,6 +251,24 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	}
 	g.VMOVUPS(y, mem(in, v*g.bytes()))
 	g.VADDPS(y, g.regs[k.sum+v], g.regs[k.sum+v])
+}
+
+// difference is a logit less the largest one, in x, and in rest what is missing from it,
+// which is more than 1 only where logits are too large for float32.
+func (k *softmaxKernel) difference(in reg.Register, v int) {
+	g, x, product, top := k.gen, k.regs[k.x], k.regs[k.y], k.regs[k.top]
+	rest, a, b := k.regs[k.rest], k.regs[k.rest+1], k.regs[k.rest+2]
+	g.VMOVUPS(mem(in, v*g.bytes()), rest)
+	g.VMULPS(g.regs[k.factor], rest, product)
+	g.VFMSUB213PS(product, g.regs[k.factor], rest)
+	g.VFMADD231PS(mem(k.low, v*g.bytes()), g.regs[k.factor], rest)
+	g.VSUBPS(top, product, x)
+	g.VSUBPS(x, product, a) // top as it was subtracted
+	g.VADDPS(a, x, b)       // product as it was
+	g.VSUBPS(b, product, b)
+	g.VSUBPS(top, a, a)
+	g.VADDPS(a, b, b)
+	g.VADDPS(b, rest, rest)
 }
 
 // horizontal combines the lanes of a register into its first: lane i with i+8,

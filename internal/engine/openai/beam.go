@@ -138,7 +138,7 @@ func (f *search) step(ctx context.Context, beams []beam) (tops [][]sampling.Logp
 }
 
 // beams answers a request with use_beam_search: wanted of the beams of each prompt.
-func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompts [][]int32, request engine.Request, wanted int, a form) error {
+func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompts []prompt, request engine.Request, wanted int, a form) error {
 	f, err := s.search(c, &request)
 	if err != nil {
 		return err
@@ -150,17 +150,17 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompt
 	u := &usage{Details: &promptDetails{}}
 	var parts []part
 	for _, prompt := range prompts {
-		found, err := f.run(r.Context(), prompt)
+		found, err := f.run(r.Context(), prompt.tokens)
 		if r.Context().Err() != nil {
-			return nil // the client has gone
+			return errGone
 		}
 		if err != nil {
 			return err
 		}
-		u.PromptTokens += len(prompt)
+		u.PromptTokens += len(prompt.tokens)
 		for _, b := range found[:min(wanted, len(found))] {
 			p := part{index: len(parts), prompt: prompt, first: true, finish: engine.FinishLength}
-			answer := b.tokens[len(prompt):]
+			answer := b.tokens[len(prompt.tokens):]
 			u.CompletionTokens += len(answer)
 			if b.ended {
 				answer, p.finish = answer[:len(answer)-1], engine.FinishStop

@@ -93,6 +93,34 @@ func TestOneBeamIsGreedy(t *testing.T) {
 	require.Equal(t, greedy.Choices[0].Text, a.Choices[0].Text)
 }
 
+// next are the n most likely tokens after a prompt.
+func (s *served) next(t *testing.T, prompt []int32, n int) []sampling.Logprob {
+	r := engine.Request{Prompt: prompt, MaxTokens: 1, IgnoreEOS: true, Params: sampling.Default()}
+	r.Temperature, r.Logprobs = 0, n
+	stream, err := s.engine.Submit(r)
+	require.NoError(t, err)
+	events, err := stream.Next(t.Context())
+	require.NoError(t, err)
+	return events[0].Tokens[0].Top
+}
+
+// A large length_penalty puts long answers before short ones that are as likely, a negative one the other way round.
+func TestTheLengthPenaltyOrdersBeams(t *testing.T) {
+	s := start(t, nil)
+	end := s.next(t, []int32{1, 2, 72, 105, 106, 107, 3, 2}, 2)[1].Token // unlikely, and ends an answer
+	for _, test := range []struct {
+		penalty int
+		want    string
+	}{{5, "length"}, {-5, "stop"}} {
+		status, a := s.ask(t, fmt.Sprintf(
+			`{"model": "demo", "prompt": [1, 2, 72, 105, 106, 107, 3, 2], "max_tokens": 4, "n": 3, "temperature": 0, "use_beam_search": true, "length_penalty": %d, "stop_token_ids": [%d]}`,
+			test.penalty, end))
+		require.Equal(t, 200, status)
+		require.Equal(t, "Hijk", a.Choices[0].Text, "by far the most likely one")
+		require.Equal(t, test.want, a.Choices[1].Finish, "penalty %d: %+v", test.penalty, a.Choices)
+	}
+}
+
 func TestABodyThatIsNoObjectIsRefused(t *testing.T) {
 	s := start(t, nil)
 	r, err := http.Post(s.url+"/v1/completions", "application/json", strings.NewReader("[1]"))
@@ -127,23 +155,14 @@ func TestBeamSearchRefusesWhatItCannotDo(t *testing.T) {
 func TestBeamsOfSeveralBeginningsCompete(t *testing.T) {
 	s := start(t, nil)
 	const width = 4
-	next := func(prompt []int32) []sampling.Logprob {
-		r := engine.Request{Prompt: prompt, MaxTokens: 1, IgnoreEOS: true, Params: sampling.Default()}
-		r.Temperature, r.Logprobs = 0, 2*width
-		stream, err := s.engine.Submit(r)
-		require.NoError(t, err)
-		events, err := stream.Next(t.Context())
-		require.NoError(t, err)
-		return events[0].Tokens[0].Top
-	}
 	for _, prompt := range [][]int32{{1, 97}, {1, 97, 98, 97, 99, 97}, {1, 50, 51, 52, 50, 51, 53, 51}} {
 		type pair struct {
 			text string
 			sum  float64
 		}
 		var pairs []pair
-		for _, first := range next(prompt)[:width] {
-			for _, second := range next(append(slices.Clone(prompt), first.Token)) {
+		for _, first := range s.next(t, prompt, 2*width)[:width] {
+			for _, second := range s.next(t, append(slices.Clone(prompt), first.Token), 2*width) {
 				pairs = append(pairs, pair{s.engine.Config().Tokenizer.Decode([]int32{first.Token, second.Token}), float64(first.Value) + float64(second.Value)})
 			}
 		}

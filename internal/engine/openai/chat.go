@@ -23,6 +23,9 @@ type chatMessage struct {
 	Role    string  `json:"role"`
 	Content content `json:"content"`
 	Name    string  `json:"name"`
+
+	ToolCalls    []any `json:"tool_calls"`
+	FunctionCall any   `json:"function_call"`
 }
 
 // content is a text, or a list of parts that are texts.
@@ -87,15 +90,16 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	prompt, err := s.chatPrompt(&body)
+	tokens, err := s.chatPrompt(&body)
 	if err != nil {
 		return err
 	}
+	prompts := []prompt{{tokens: tokens}}
 	a := &chatAnswer{server: s, id: newID("chatcmpl-"), created: time.Now().Unix(), logprobs: body.Logprobs}
 	if body.UseBeamSearch {
-		return s.beams(w, r, &body.common, [][]int32{prompt}, request, request.N, a)
+		return s.beams(w, r, &body.common, prompts, request, request.N, a)
 	}
-	j := &job{prompts: [][]int32{prompt}, n: request.N}
+	j := &job{prompts: prompts, n: request.N}
 	if err = s.submit(w, r, request, j); err != nil {
 		return err
 	}
@@ -117,6 +121,9 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 	for i, m := range body.Messages {
 		if m.Role == "" {
 			return nil, invalid("messages", "Message %d has no role.", i)
+		}
+		if len(m.ToolCalls) > 0 || m.FunctionCall != nil {
+			return nil, invalid("messages", "Message %d calls a tool; tools are not supported by this server.", i)
 		}
 		messages = append(messages, chat.Message{Role: m.Role, Content: string(m.Content), Name: m.Name})
 	}

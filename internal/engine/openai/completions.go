@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"llmmemory/internal/engine"
 )
@@ -100,6 +101,9 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) error {
 // parse reads a body that is JSON, and checks what has nothing to do with the
 // prompt.
 func (s *Server) parse(raw json.RawMessage, body any, c *common) error {
+	if !utf8.Valid(raw) {
+		return invalid("", "The body is not UTF-8, as JSON must be.")
+	}
 	var fields map[string]json.RawMessage
 	if err := reread(raw, &fields); err != nil {
 		return err
@@ -116,11 +120,13 @@ func (s *Server) parse(raw json.RawMessage, body any, c *common) error {
 	return s.checkModel(c.Model)
 }
 
-// prompts are the tokens of each prompt.
-func (b *completionRequest) prompts(s *Server) [][]int32 {
-	list := b.Prompt.tokens
+// prompts are the prompts of a request with their tokens.
+func (b *completionRequest) prompts(s *Server) (list []prompt) {
+	for _, tokens := range b.Prompt.tokens {
+		list = append(list, prompt{tokens: tokens})
+	}
 	for _, text := range b.Prompt.texts {
-		list = append(list, s.config.Engine.Config().Tokenizer.Encode(text, true))
+		list = append(list, prompt{s.config.Engine.Config().Tokenizer.Encode(text, true), text})
 	}
 	return list
 }
@@ -157,7 +163,7 @@ func (a *completionAnswer) envelope(choices []completionChoice, u *usage) comple
 func (a *completionAnswer) choice(p *part) completionChoice {
 	c := completionChoice{Index: p.index, Text: p.text}
 	if a.body.Echo && p.first {
-		c.Text = a.server.config.Engine.Config().Tokenizer.Decode(p.prompt) + c.Text
+		c.Text = a.server.echo(p.prompt) + c.Text
 	}
 	if a.logprobs {
 		c.Logprobs = a.server.completionLogprobs(p)
@@ -166,6 +172,15 @@ func (a *completionAnswer) choice(p *part) completionChoice {
 		c.Finish = &p.finish
 	}
 	return c
+}
+
+// echo is a prompt as it was given. Its tokens may say it otherwise: with a space before it, normalized, or without
+// the names of special tokens.
+func (s *Server) echo(p prompt) string {
+	if p.text != "" {
+		return p.text
+	}
+	return s.config.Engine.Config().Tokenizer.Decode(p.tokens)
 }
 
 func (a *completionAnswer) whole(parts []part, u *usage) any {

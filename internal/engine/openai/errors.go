@@ -46,6 +46,10 @@ func failure(status int, kind, code, message string) *apiError {
 	return e
 }
 
+// errGone is for a client that has closed its side of the connection: most have gone, and some still read. The
+// status is nginx's.
+var errGone = failure(499, "invalid_request_error", "client_closed_request", "The client closed the connection before the answer was complete.")
+
 // translate gives an error its form.
 func translate(err error) *apiError {
 	var known *apiError
@@ -59,7 +63,7 @@ func translate(err error) *apiError {
 		return invalid("messages", "The model's %v.", err)
 	case errors.Is(err, engine.ErrBusy):
 		return failure(http.StatusTooManyRequests, "rate_limit_error", "queue_full", "The server's queue is full; try again later.")
-	case errors.Is(err, engine.ErrClosed):
+	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrCanceled): // the server's own clients have gone before they are canceled
 		return failure(http.StatusServiceUnavailable, "server_error", "shutting_down", "The server is shutting down.")
 	}
 	return failure(http.StatusInternalServerError, "server_error", "", err.Error())
@@ -74,21 +78,36 @@ func writeError(w http.ResponseWriter, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		writeError(w, errNoNumber)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+	_, _ = w.Write(append(data, '\n')) // the client may be gone
 }
 
-// isJSON refuses a body whose Content-Type says that it is something else. Without one it is taken for JSON.
+// errNoNumber is for log probabilities that JSON cannot hold; all else of an answer it can.
+var errNoNumber = failure(http.StatusInternalServerError, "server_error", "", "The model's logits are not numbers; its weights may be damaged.")
+
+// isJSON refuses a body whose headers say that it is compressed, or something else than JSON. Without a
+// Content-Type it is taken for JSON.
 func isJSON(r *http.Request) error {
+	unsupported := func(format, value string) error {
+		e := invalid("", format, value)
+		e.status = http.StatusUnsupportedMediaType
+		return e
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return unsupported("The body's Content-Encoding is %q; send it as it is, without the header.", coding)
+	}
 	kind := r.Header.Get("Content-Type")
 	media, _, _ := strings.Cut(kind, ";")
-	if kind == "" || strings.EqualFold(strings.TrimSpace(media), "application/json") {
-		return nil
+	if kind != "" && !strings.EqualFold(strings.TrimSpace(media), "application/json") {
+		return unsupported("The body's Content-Type is %q; send JSON, with the header Content-Type: application/json.", kind)
 	}
-	e := invalid("", "The body's Content-Type is %q; send JSON, with the header Content-Type: application/json.", kind)
-	e.status = http.StatusUnsupportedMediaType
-	return e
+	return nil
 }
 
 // decode reads a JSON body of at most limit bytes.

@@ -56,6 +56,12 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 		{"settings of the template", talk + `"chat_template_kwargs": {"enable_thinking": false}}`, "chat_template_kwargs", "not supported"},
 		{"an echo of a chat", talk + `"echo": true}`, "echo", "not supported"},
 		{"numbers of tokens", text + `"logprobs": 1, "return_tokens_as_token_ids": true}`, "return_tokens_as_token_ids", "not supported"},
+		{"numbers of tokens beside the text", text + `"return_token_ids": true}`, "return_token_ids", "not supported"},
+		{"a priority", text + `"priority": 1}`, "priority", "not supported"},
+		{"usage with each event", text + `"stream": true, "stream_options": {"continuous_usage_stats": true}}`, "stream_options.continuous_usage_stats", "include_usage is"},
+		{"an empty salt", text + `"cache_salt": ""}`, "cache_salt", "cache_salt is empty"},
+		{"a call of a tool", `{"model": "demo", "messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]}`, "messages", "Message 0 calls a tool"},
+		{"a call of a function", `{"model": "demo", "messages": [{"role": "assistant", "function_call": {"name": "f"}}]}`, "messages", "Message 0 calls a tool"},
 		{"another template", talk + `"chat_template": "x"}`, "chat_template", "not supported"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -69,7 +75,7 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 			require.Contains(t, e["message"], test.want)
 		})
 	}
-	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talk+`"max_tokens": 1, "logprobs": false, "top_logprobs": 0, "continue_final_message": false, "add_special_tokens": false, "chat_template_kwargs": {}, "echo": false}`)
+	r, e := s.send(t, "POST", "/v1/chat/completions", "application/json", talk+`"max_tokens": 1, "logprobs": false, "top_logprobs": 0, "continue_final_message": false, "add_special_tokens": false, "chat_template_kwargs": {}, "echo": false, "return_token_ids": false, "priority": 0}`)
 	require.Equal(t, 200, r.StatusCode, e)
 }
 

@@ -15,7 +15,7 @@ import (
 // A job is what the engine does for one HTTP request: a stream for each prompt.
 type job struct {
 	streams []*engine.Stream
-	prompts [][]int32
+	prompts []prompt
 	n       int // answers to a prompt that are wanted
 	of      int // answers to a prompt that are made
 
@@ -24,10 +24,16 @@ type job struct {
 	promptOnly bool
 }
 
+// A prompt is what an answer continues.
+type prompt struct {
+	tokens []int32
+	text   string // as it was given; "" if it was given as tokens, or as messages
+}
+
 // A part is an answer, or what is new of it.
 type part struct {
 	index    int
-	prompt   []int32
+	prompt   prompt
 	first    bool // nothing of it was sent before
 	text     string
 	tokens   []engine.Token
@@ -72,7 +78,7 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Requ
 		r.MaxTokens = 1
 	}
 	for _, p := range j.prompts {
-		r.Prompt = p
+		r.Prompt = p.tokens
 		stream, err := s.config.Engine.Submit(r)
 		if err != nil {
 			j.cancel()
@@ -92,7 +98,7 @@ func (j *job) trim(e engine.Event) engine.Event {
 }
 
 // admit checks how many prompts there are, and counts a request against its key's rate.
-func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts [][]int32, r *engine.Request) error {
+func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts []prompt, r *engine.Request) error {
 	switch {
 	case len(prompts) == 0:
 		return invalid("prompt", "prompt is missing.")
@@ -101,7 +107,7 @@ func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts [][]in
 	}
 	tokens := 0
 	for _, p := range prompts {
-		tokens += len(p) + max(1, r.N)*max(0, min(r.MaxTokens, s.config.Engine.Config().MaxModelLen-len(p)))
+		tokens += len(p.tokens) + max(1, r.N)*max(0, min(r.MaxTokens, s.config.Engine.Config().MaxModelLen-len(p.tokens)))
 	}
 	return s.allowed[max(0, s.key(from))].take(w.Header(), tokens, time.Now())
 }
@@ -115,7 +121,7 @@ func (j *job) cancel() {
 func (j *job) usage(completion int) *usage {
 	u := &usage{CompletionTokens: completion, Details: &promptDetails{}}
 	for i, s := range j.streams {
-		u.PromptTokens += len(j.prompts[i])
+		u.PromptTokens += len(j.prompts[i].tokens)
 		u.Details.CachedTokens += s.CachedTokens()
 	}
 	u.TotalTokens = u.PromptTokens + u.CompletionTokens
@@ -132,7 +138,7 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job, f form) e
 		for {
 			events, err := stream.Next(r.Context())
 			if err != nil {
-				return nil // the client has gone
+				return errGone
 			}
 			if events == nil {
 				break

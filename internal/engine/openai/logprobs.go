@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"llmmemory/internal/engine"
@@ -17,6 +19,21 @@ type completionLogprobs struct {
 
 // name is how a token is written: its text, special tokens by their names.
 func (s *Server) name(id int32) string { return string(s.config.Engine.Config().Tokenizer.Piece(id)) }
+
+// tokenKey is name for the maps of completions. Bytes that are no text are written as OpenAI does, so that two such
+// tokens have two keys: JSON has one U+FFFD for all of them.
+func (s *Server) tokenKey(id int32) string {
+	name := s.name(id)
+	if utf8.ValidString(name) {
+		return name
+	}
+	var b strings.Builder
+	b.WriteString("bytes:")
+	for _, c := range []byte(name) {
+		fmt.Fprintf(&b, `\x%02x`, c)
+	}
+	return b.String()
+}
 
 // logprobs checks how many alternatives to a token are wanted.
 func logprobs(field string, n int) (int, error) {
@@ -49,7 +66,7 @@ func (s *Server) completionLogprobs(p *part) *completionLogprobs {
 	l := &completionLogprobs{Tokens: []string{}, Values: []*float32{}, Top: []map[string]float32{}, TextOffsets: []int{}}
 	tokenizer := s.config.Engine.Config().Tokenizer
 	add := func(t engine.Token, known bool) {
-		name, inText := s.name(t.ID), tokenizer.Piece(t.ID)
+		name, inText := s.tokenKey(t.ID), tokenizer.Piece(t.ID)
 		if tokenizer.Special(t.ID) {
 			inText = nil
 		}
@@ -62,12 +79,15 @@ func (s *Server) completionLogprobs(p *part) *completionLogprobs {
 		}
 		top := map[string]float32{name: t.Logprob.Value}
 		for _, o := range t.Top {
-			top[s.name(o.Token)] = o.Value
+			top[s.tokenKey(o.Token)] = o.Value
 		}
 		l.Values, l.Top = append(l.Values, &t.Logprob.Value), append(l.Top, top)
 	}
 	for i, t := range p.prefix {
 		add(t, i > 0)
+	}
+	if len(p.prefix) > 0 && p.prompt.text != "" {
+		*p.place = place{offset: utf8.RuneCountInString(p.prompt.text)}
 	}
 	for _, t := range p.tokens {
 		add(t, true)

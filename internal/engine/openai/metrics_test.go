@@ -112,8 +112,9 @@ func TestMetricsCountWhatWasDone(t *testing.T) {
 	})
 	p := completion(story, 3)
 	p.N = client.Int(2)
-	_, err = s.client.Completions.New(t.Context(), p, option.WithJSONSet("ignore_eos", true))
+	again, err := s.client.Completions.New(t.Context(), p, option.WithJSONSet("ignore_eos", true))
 	require.NoError(t, err)
+	require.EqualValues(t, 48, again.Usage.PromptTokensDetails.CachedTokens)
 	s.requireMetrics(t, []string{
 		`vllm:generation_tokens_total{engine="0",model_name="demo"} 11`,
 		`vllm:prompt_tokens_total{engine="0",model_name="demo"} 100`,
@@ -167,5 +168,5 @@ func (s *served) requireMetrics(t *testing.T, lines []string) {
 		for _, line := range lines {
 			assert.True(c, strings.Contains(text, line), "%s\n%s", line, text)
 		}
-	}, time.Minute, time.Millisecond)
+	}, 10*time.Minute, time.Millisecond)
 }

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	client "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -186,10 +185,7 @@ func TestAClientThatGoesFreesItsBlocks(t *testing.T) {
 	stream := s.client.Chat.Completions.NewStreaming(ctx, p, option.WithJSONSet("ignore_eos", true))
 	require.True(t, stream.Next())
 	cancel()
-	require.Eventually(t, func() bool {
-		l := s.engine.Load()
-		return l.Running+l.Waiting == 0 && l.FreeBlocks == l.Blocks
-	}, time.Minute, 5*time.Millisecond)
+	settle(t, s)
 	require.NoError(t, stream.Close())
 }
 
@@ -279,8 +275,10 @@ func TestKeysAreAskedFor(t *testing.T) {
 }
 
 func TestAFullQueueIsSaid(t *testing.T) {
-	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 1 })
-	p := completion(story, 900)
+	s := start(t, func(_ *openai.Config, c *engine.Config) {
+		c.MaxNumSeqs, c.MaxWaiting, c.MaxModelLen, c.KVCacheBytes = 1, 1, 4096, 64<<20
+	})
+	p := completion(story, 4000) // the first goes on until all have come
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var streams []io.Closer
@@ -292,6 +290,7 @@ func TestAFullQueueIsSaid(t *testing.T) {
 		if err := stream.Err(); err != nil {
 			require.ErrorAs(t, err, &apiError)
 			require.Equal(t, 429, apiError.StatusCode)
+			require.Equal(t, "1", apiError.Response.Header.Get("Retry-After"))
 			refused++
 		}
 	}

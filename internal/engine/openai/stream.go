@@ -76,6 +76,8 @@ type sender struct {
 func (s *sender) send(body any) {
 	data, err := json.Marshal(body)
 	if err != nil {
+		s.send(errorBody{errNoNumber})
+		s.flush()
 		s.failed = true
 		return
 	}

@@ -33,13 +33,14 @@ type common struct {
 	Stream            bool               `json:"stream"`
 	StreamOptions     *streamOptions     `json:"stream_options"`
 	User              string             `json:"user"`
-	CacheSalt         string             `json:"cache_salt"`
+	CacheSalt         *string            `json:"cache_salt"`
 	UseBeamSearch     bool               `json:"use_beam_search"`
 	LengthPenalty     *float64           `json:"length_penalty"`
 }
 
 type streamOptions struct {
-	IncludeUsage bool `json:"include_usage"`
+	IncludeUsage         bool `json:"include_usage"`
+	ContinuousUsageStats bool `json:"continuous_usage_stats"` // vLLM's
 }
 
 // texts is a string or a list of strings.
@@ -63,7 +64,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 
 // request turns the fields into a request without a prompt.
 func (c *common) request() (engine.Request, error) {
-	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop, StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS, CacheSalt: c.CacheSalt}
+	r := engine.Request{Params: sampling.Default(), N: 1, MinTokens: c.MinTokens, Stop: c.Stop, StopTokenIDs: c.StopTokenIDs, IgnoreEOS: c.IgnoreEOS}
 	if c.N != nil {
 		if r.N = *c.N; r.N < 1 {
 			return r, invalid("n", "n is %d; it must be at least 1.", r.N)
@@ -91,8 +92,18 @@ func (c *common) request() (engine.Request, error) {
 	if c.Seed != nil {
 		r.Seed = uint64(*c.Seed)
 	}
-	if c.StreamOptions != nil && !c.Stream {
-		return r, invalid("stream_options", "stream_options is only allowed when stream is true.")
+	if c.StreamOptions != nil {
+		switch {
+		case !c.Stream:
+			return r, invalid("stream_options", "stream_options is only allowed when stream is true.")
+		case c.StreamOptions.ContinuousUsageStats:
+			return r, invalid("stream_options.continuous_usage_stats", "continuous_usage_stats is not supported by this server; include_usage is.")
+		}
+	}
+	if c.CacheSalt != nil {
+		if r.CacheSalt = *c.CacheSalt; r.CacheSalt == "" {
+			return r, invalid("cache_salt", "cache_salt is empty; give a text, or leave the field out.")
+		}
 	}
 	for key, bias := range c.LogitBias {
 		id, err := strconv.ParseInt(key, 10, 32)
@@ -110,7 +121,7 @@ func (c *common) request() (engine.Request, error) {
 // unchanged are the values of vLLM's flags that change nothing here.
 var unchanged = map[string]string{
 	"continue_final_message": "false", "include_stop_str_in_output": "false", "skip_special_tokens": "true", "return_tokens_as_token_ids": "false",
-	"chat_template_kwargs": "{}", "echo": "false",
+	"chat_template_kwargs": "{}", "echo": "false", "return_token_ids": "false", "priority": "0",
 }
 
 // unsupported refuses fields that would change the answer and are not served. null
@@ -118,7 +129,8 @@ var unchanged = map[string]string{
 func unsupported(fields map[string]json.RawMessage) error {
 	for _, name := range []string{"tools", "functions", "tool_choice", "suffix", "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "audio", "modalities",
 		"prompt_logprobs", "truncate_prompt_tokens", "allowed_token_ids", "bad_words", "prompt_embeds", "documents", "chat_template", "chat_template_kwargs", "return_tokens_as_token_ids", "logits_processors",
-		"continue_final_message", "include_stop_str_in_output", "add_special_tokens", "skip_special_tokens", "echo"} {
+		"continue_final_message", "include_stop_str_in_output", "add_special_tokens", "skip_special_tokens", "echo",
+		"return_token_ids", "priority"} {
 		raw := bytes.TrimSpace(fields[name])
 		_, talk := fields["messages"] // whose template writes the special tokens
 		if string(raw) == unchanged[name] || name == "add_special_tokens" && string(raw) == strconv.FormatBool(!talk) || name == "echo" && !talk {

@@ -71,9 +71,9 @@ func (p *Params) Check(vocabSize int) error {
 	return nil
 }
 
-// unadjusted reports whether logits count as they are.
-func (p *Params) unadjusted() bool {
-	return len(p.LogitBias) == 0 && p.RepetitionPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0
+// TakesLargest reports whether Sample chooses the token with the largest logit, the first of several.
+func (p *Params) TakesLargest(st *State) bool {
+	return p.greedy() && len(st.Forbidden) == 0 && len(p.LogitBias) == 0 && p.RepetitionPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0
 }
 
 // greedy reports whether nothing is drawn (vLLM's _SAMPLING_EPS).

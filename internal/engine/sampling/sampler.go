@@ -32,7 +32,7 @@ type State struct {
 
 // Sample chooses the next token. logits stay as they are.
 func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
-	if p.greedy() && p.unadjusted() && len(st.Forbidden) == 0 {
+	if p.TakesLargest(&st) {
 		return int32(matrix.ArgMax(logits))
 	}
 	s.logits = append(s.logits[:0], logits...)

@@ -64,6 +64,7 @@ func TestPenaltiesChangeWhatWasSaid(t *testing.T) {
 		{"presence forgets the prompt", func(p *Params) { p.PresencePenalty = 0.6 }, State{Prompt: []int32{0}}, 0},
 		{"repetition sees the prompt", func(p *Params) { p.RepetitionPenalty = 2 }, State{Prompt: []int32{0, 0}}, 1},
 		{"repetition of what is negative", func(p *Params) { p.RepetitionPenalty = 2 }, State{Output: []int32{0, 1, 2}}, 0},
+		{"bias", func(p *Params) { p.LogitBias = map[int32]float32{1: 0.5} }, State{}, 1},
 		{"forbidden", func(*Params) {}, State{Forbidden: []int32{0, 1}}, 2},
 	}
 	for _, test := range tests {

@@ -64,11 +64,7 @@ func (b *bench) cascade(w io.Writer, o Options, p *peak, threads int) {
 	}
 	shared.CommonPrefix = prefix
 	run := func(a *attention.Batch) work {
-		return func(int) {
-			if err := b.runner.Forward(b.cache, a); err != nil {
-				panic(err)
-			}
-		}
+		return func(int) { must(b.runner.Forward(b.cache, a)) }
 	}
 	t := o.alternate(run(shared), run(plain), peaking(b.pool, p))
 	operations := 4.0 * headSize * queryHeads * seqs * (prefix + own)

@@ -12,24 +12,33 @@ func multiplyAVX512(n int)
 
 func multiplyAVX2(n int)
 
-var wide = cpuid.CPU.Supports(cpuid.AVX512F)
+var (
+	avx512 = cpuid.CPU.Supports(cpuid.AVX512F)
+	avx2   = cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3)
+)
 
 // Read adds up memory as float32, a multiple of 512 bytes.
 func Read(p []byte) {
-	if wide {
+	switch {
+	case avx512:
 		readAVX512(&p[0], len(p))
-	} else {
+	case avx2:
 		readAVX2(&p[0], len(p))
+	default:
+		readPortable(p)
 	}
 }
 
 // multiply does rounds of multiplications and additions, and says how many
 // floating-point operations they are.
 func multiply(rounds int) (operations int) {
-	if wide {
+	switch {
+	case avx512:
 		multiplyAVX512(rounds)
 		return rounds * 24 * 16 * 2
+	case avx2:
+		multiplyAVX2(rounds)
+		return rounds * 24 * 8 * 2
 	}
-	multiplyAVX2(rounds)
-	return rounds * 24 * 8 * 2
+	return multiplyPortable(rounds)
 }

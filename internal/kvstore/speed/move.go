@@ -17,8 +17,8 @@ type copier struct {
 
 // Do copies a part; see parallel.Task.
 func (c *copier) Do(_, part int) {
-	n := len(c.to) / c.parts
-	copy(c.to[part*n:][:n], c.from[part*n:][:n])
+	lo, hi := len(c.to)*part/c.parts, len(c.to)*(part+1)/c.parts
+	copy(c.to[lo:hi], c.from[lo:hi])
 }
 
 func copying(pool *parallel.Pool, to, from []byte) work {
@@ -65,18 +65,14 @@ func moveTable(w io.Writer, o Options) error {
 		do    func([]kvstore.Pair) error
 		pairs []kvstore.Pair
 	}{{"copy_blocks", store.CopyBlocks, pairs}, {"swap out", store.SwapOut, out}, {"swap in", store.SwapIn, pairs}} {
-		t := o.alternate(func(int) {
-			if err := move.do(move.pairs); err != nil {
-				panic(err)
-			}
-		}, copying(pool, to, from))
+		t := o.alternate(func(int) { must(move.do(move.pairs)) }, copying(pool, to, from))
 		fmt.Fprintf(w, "%-44s %9.1f %9.1f %8.0f%% %9s\n", move.name+", 256 blocks of 4 layers, scattered",
 			float64(bytes)/float64(median(t[1])), float64(bytes)/float64(median(t[0])), 100*ratio(t[1], t[0]), "80%")
 	}
 	return nil
 }
 
-// writeRow is reshape_and_cache of 2,048 tokens without conversion, by turns into
+// writeRow measures reshape_and_cache of 2,048 tokens without conversion, each time into
 // other blocks.
 func writeRow(w io.Writer, o Options, l attention.Layout, d attention.DType) error {
 	b, err := newBench(d, l, memory/4, 1)
@@ -97,9 +93,7 @@ func writeRow(w io.Writer, o Options, l attention.Layout, d attention.DType) err
 		for j := range t.Slots {
 			t.Slots[j] = int64(table[j/blockSize])*blockSize + int64(j%blockSize)
 		}
-		if err := b.store.Write(0, &t); err != nil {
-			panic(err)
-		}
+		must(b.store.Write(0, &t))
 	}
 	target := make([]byte, 2*len(key)*8)
 	for i := 0; i < len(target); i += 4096 {

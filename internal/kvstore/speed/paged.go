@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/kvstore"
 )
 
-// Figures are what llmsim draws of attention on a machine beside the paper's
-// figures 18 and 19: decoding of one token for each sequence, and swapping.
-// Times are medians, in microseconds.
+// Figures are the measurements of attention that llmsim draws beside the paper's
+// figures 18 and 19: decoding one token of each sequence, and swapping. Times are
+// medians, in microseconds.
 type Figures struct {
 	Machine string      `json:"machine"`
 	Date    string      `json:"date"`
@@ -20,24 +20,24 @@ type Figures struct {
 	Sizes   []BlockSize `json:"block_sizes"`
 }
 
-// Paged is decoding over blocks of 16 tokens that are scattered at random over 1 GiB,
-// and over the same ones in a row (Fig. 18a).
+// Paged is decoding over blocks of 16 tokens at random places in 1 GiB, and over blocks
+// that lie one after the other (Fig. 18a).
 type Paged struct {
 	Batch      int     `json:"batch"`
 	Context    int     `json:"context"`
 	Micros     float64 `json:"paged_us"`
 	Contiguous float64 `json:"contiguous_us"`
-	Ratio      float64 `json:"ratio"` // the median of the ratios of neighbours
+	Ratio      float64 `json:"ratio"` // the median over the rounds
 }
 
-// BlockSize is what blocks of a size cost.
+// BlockSize is what decoding and swapping take with blocks of one size.
 type BlockSize struct {
 	Tokens int     `json:"tokens"`
 	Decode float64 `json:"decode_us"` // 8 sequences of 1,024 tokens
 	Swap   float64 `json:"swap_us"`   // 256 tokens of 32 layers out and in again
 }
 
-// Measure measures all of them. Machine and Date are the caller's to fill in.
+// Measure measures the figures. The caller fills in Machine and Date.
 func Measure(o Options) (*Figures, error) {
 	if err := o.check(); err != nil {
 		return nil, err

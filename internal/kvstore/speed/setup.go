@@ -17,7 +17,7 @@ const (
 	memory     = 1 << 30 // bytes of keys and values, far beyond the caches
 )
 
-// A bench is a store and threads.
+// A bench is a store with one layer, and threads.
 type bench struct {
 	pool   *parallel.Pool
 	runner *attention.Runner
@@ -31,7 +31,7 @@ func shape(d attention.DType) attention.Shape {
 	return attention.Shape{BlockSize: blockSize, NumKVHeads: kvHeads, HeadSize: headSize, DType: d}
 }
 
-// newBench fills memory with keys and values of a type.
+// newBench makes a store of the given size, filled with keys and values.
 func newBench(d attention.DType, l attention.Layout, bytes, threads int) (*bench, error) {
 	s := shape(d)
 	s.Layout = l
@@ -55,10 +55,14 @@ func newBenchOf(s attention.Shape, bytes, threads int) (*bench, error) {
 		return nil, err
 	}
 	b := &bench{pool: pool, runner: attention.NewRunner(pool), store: store, cache: store.Layer(0)}
-	return b, b.fill()
+	if err := b.fill(); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
 }
 
-// fill writes random keys and values of some tokens into all blocks.
+// fill writes random keys and values into the first blocks, and copies them to all others.
 func (b *bench) fill() error {
 	r := rand.New(rand.NewPCG(1, 1))
 	n, blockSize := min(64, b.cache.NumBlocks), b.cache.BlockSize
@@ -86,8 +90,8 @@ func (b *bench) close() {
 	b.pool.Close()
 }
 
-// tables are the block tables of sequences of equal length that take all of
-// the memory in turn: the blocks at random, or as they lie.
+// tables are the block tables of sequences of equal length that use all blocks of the
+// store, in random order or one after the other.
 func (b *bench) tables(tokens int, random bool) [][]int32 {
 	order := make([]int32, b.cache.NumBlocks)
 	for i := range order {
@@ -105,8 +109,8 @@ func (b *bench) tables(tokens int, random bool) [][]int32 {
 	return tables
 }
 
-// batch is n sequences with new query tokens each, whose tables are set by
-// use.
+// batch is seqs sequences of some tokens, the last of which are queries. Its block tables
+// are for the caller to fill in.
 func (b *bench) batch(seqs, tokens, queries int) *attention.Batch {
 	n := seqs * queries * queryHeads * headSize
 	if len(b.query) < n {
@@ -128,16 +132,14 @@ func (b *bench) batch(seqs, tokens, queries int) *attention.Batch {
 	return a
 }
 
-// decode attends with the next sequences in turn.
+// decode computes a batch over the tables in turn.
 func (b *bench) decode(a *attention.Batch, tables [][]int32) work {
 	seqs := len(a.SeqLens)
 	return func(i int) {
 		for s := range seqs {
 			copy(a.BlockTables[s*a.TableStride:], tables[(i*seqs+s)%len(tables)])
 		}
-		if err := b.runner.Forward(b.cache, a); err != nil {
-			panic(err)
-		}
+		must(b.runner.Forward(b.cache, a))
 	}
 }
 
@@ -147,11 +149,10 @@ type reader struct {
 	blocks []int32
 }
 
-// Do reads every size-th block; see parallel.Task.
+// Do reads one part of the blocks; see parallel.Task.
 func (r *reader) Do(_, part int) {
-	size := r.cache.BlockStride
-	n := len(r.blocks) / r.pool.Size()
-	for _, id := range r.blocks[part*n : (part+1)*n] {
+	size, n, parts := r.cache.BlockStride, len(r.blocks), r.pool.Size()
+	for _, id := range r.blocks[n*part/parts : n*(part+1)/parts] {
 		Read(r.cache.Key[int(id)*size:][:size])
 	}
 }

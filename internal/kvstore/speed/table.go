@@ -8,13 +8,13 @@ import (
 	"llmmemory/internal/attention"
 )
 
-// Options are what Print does.
+// Options say what Print and Measure do.
 type Options struct {
-	Rounds  int // of each measurement, of which the median counts
-	Threads int // most; 0: one for each processor
+	Rounds  int // of each measurement; the median is printed
+	Threads int // at most; 0: one for each processor
 
-	// CPU is to measure the processor time of one thread, where other work
-	// keeps the processors busy.
+	// CPU measures the processor time of one thread, for machines on which other
+	// programs keep the processors busy.
 	CPU  bool
 	Only string // the one table to print: decode, quantized, compute, move or paged; "": all
 }

@@ -1,10 +1,10 @@
-// Package survival has only tests: that the data survives. A small transformer
-// with random weights, and one whose weights are built by hand so that its
-// answer is known beforehand, run through schedulers, block managers, kvstore
-// and attention in random traffic. Every logit must equal, to the bit, what the
-// same model says in one pass over contiguous memory. So a block table is judged
-// by the tokens that come out, not by bookkeeping.
+// Package survival has only tests: keys and values survive whatever schedulers do with
+// their blocks. Two small transformers run through schedulers, block managers, kvstore
+// and attention with random requests: one with random weights, and one with weights
+// built by hand, whose answers are known beforehand. Every logit must have the same
+// bits as in one pass of the same model over contiguous memory. So block tables are
+// judged by what is computed from them.
 //
-// Schedulers under test are vLLM V1's, V0's, the paper's and Orca's. Rules of
-// them may not live here.
+// The schedulers are those of vLLM V1, V0, the paper and Orca. None of their rules may
+// live here.
 package survival

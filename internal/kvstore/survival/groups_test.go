@@ -17,8 +17,8 @@ import (
 	"llmmemory/internal/vllm/v0"
 )
 
-// A worker runs a model for the schedulers that servetest drives. Tokens are
-// given, so what it says of each is compared at once.
+// A worker runs a model for the schedulers that servetest drives. Tokens are given
+// beforehand, so the logits of each are checked at once.
 type worker struct {
 	machine *machine
 	dtype   attention.DType
@@ -108,7 +108,7 @@ func (w *worker) equal(q *servetest.Sequence, position int, logits []float32) er
 // Read implements servetest.Worker: attention has read already.
 func (w *worker) Read([]int32, *servetest.Sequence, int, int) error { return nil }
 
-// checkOf is a check of bookkeeping.
+// checkOf is a check of bookkeeping, or none if only the data counts.
 func checkOf(check func() error) func() error {
 	if dataOnly {
 		return func() error { return nil }
@@ -216,15 +216,30 @@ func TestWhatStoodInThePromptIsRecalledAfterSwapping(t *testing.T) {
 	}
 }
 
+// A recalling request has a prompt and the answer that is known beforehand.
+type recalling struct {
+	*servetest.Sequence
+	prompt, length int
+}
+
+func newRecalling(r *rand.Rand, common []int, answer int) *recalling {
+	tokens := recallPrompt(r, common, 20+r.IntN(80))
+	prompt := len(tokens)
+	next := map[int32]int32{}
+	for i := range prompt - 1 {
+		next[tokens[i]] = tokens[i+1]
+	}
+	for range answer {
+		tokens = append(tokens, next[tokens[len(tokens)-1]])
+	}
+	return &recalling{&servetest.Sequence{Tokens: tokens}, prompt, prompt}
+}
+
 // recallSwapped serves requests whose answers are known.
 func recallSwapped(t *testing.T, s serve.Scheduler, table func(id, seq int) []int32, w *worker) {
 	r := rand.New(rand.NewPCG(8, 8))
 	common := r.Perm(256)
-	type live struct {
-		*servetest.Sequence
-		prompt, length int
-	}
-	requests := map[int]*live{}
+	requests := map[int]*recalling{}
 	recalled := 0
 	w.said = func(q *servetest.Sequence, position int, logits []float32) error {
 		for _, l := range requests {
@@ -238,17 +253,8 @@ func recallSwapped(t *testing.T, s serve.Scheduler, table func(id, seq int) []in
 		return nil
 	}
 	for id := range 30 {
-		tokens := recallPrompt(r, common, 20+r.IntN(80))
-		prompt := len(tokens)
-		next := map[int32]int32{}
-		for i := range prompt - 1 {
-			next[tokens[i]] = tokens[i+1]
-		}
-		for range 50 {
-			tokens = append(tokens, next[tokens[len(tokens)-1]])
-		}
-		requests[id] = &live{&servetest.Sequence{Tokens: tokens}, prompt, prompt}
-		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: prompt, Output: 50, Seqs: 1}))
+		requests[id] = newRecalling(r, common, 50)
+		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: requests[id].prompt, Output: 50, Seqs: 1}))
 	}
 	var it serve.Iteration
 	for steps := 0; len(requests) > 0 && steps < 5000; steps++ {

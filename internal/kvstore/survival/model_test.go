@@ -10,7 +10,7 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// A transformer is layers of attention and what is done to a token between them.
+// A transformer is layers of attention, and what happens to a token between them.
 type transformer struct {
 	dim, layers, heads, kvHeads, size int
 
@@ -69,7 +69,7 @@ func newMachine(m *transformer, d attention.DType, blockSize, blocks, hostBlocks
 	if err != nil {
 		panic(err)
 	}
-	// What was never written is NaN, so that it shows.
+	// NaN everywhere, so that reading what was not written shows.
 	for layer := range m.layers {
 		c := store.Layer(layer)
 		for i := range c.Key {
@@ -224,14 +224,20 @@ func randomTransformer(seed uint64, longest int) *transformer {
 		times(logits, out, y[:])
 		return logits
 	}
-	t.cos, t.sin = make([]float32, longest*8), make([]float32, longest*8)
+	t.makeRotation(longest)
+	return t
+}
+
+// makeRotation fills in the rotation of positions below longest.
+func (t *transformer) makeRotation(longest int) {
+	half := t.size / 2
+	t.cos, t.sin = make([]float32, longest*half), make([]float32, longest*half)
 	for p := range longest {
-		for i := range 8 {
-			s, c := math.Sincos(float64(p) * math.Pow(100, -float64(i)/8))
-			t.cos[p*8+i], t.sin[p*8+i] = float32(c), float32(s)
+		for i := range half {
+			s, c := math.Sincos(float64(p) * math.Pow(100, -float64(i)/float64(half)))
+			t.cos[p*half+i], t.sin[p*half+i] = float32(c), float32(s)
 		}
 	}
-	return t
 }
 
 func times(y, w, x []float32) {

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A mutant is one rule that moves data, changed: text of a file below internal,
-// which occurs once, and what stands there instead.
+// A mutant changes a rule that moves data: text that occurs once in a file below
+// internal, and what replaces it.
 type mutant struct{ rule, file, from, to string }
 
 var mutants = []mutant{
@@ -35,10 +35,10 @@ var mutants = []mutant{
 	{"a token's block is found in its own sequence's table", "attention/batch.go", "return int(b.BlockTables[seq*b.TableStride+token/c.BlockSize])", "return int(b.BlockTables[token/c.BlockSize])"},
 }
 
-// dataOnly leaves the checks of bookkeeping out, so that only the data judges.
+// dataOnly leaves out the checks of bookkeeping, so that tests fail by the data alone.
 var dataOnly = os.Getenv("LLM_SURVIVAL_DATA_ONLY") != ""
 
-// The normal run does not break the rules, but sees that each can still be broken.
+// The normal run does not break the rules, but checks that their texts are still there.
 func TestEveryRuleStandsOnceInItsFile(t *testing.T) {
 	for _, m := range mutants {
 		source, err := os.ReadFile(filepath.Join("../..", m.file))

@@ -88,6 +88,9 @@ func Parse(data []byte) (*Tokenizer, error) {
 	if d.Model.Type != "BPE" && d.Model.Type != "" {
 		return nil, fmt.Errorf("%w: a model of type %q; BPE is supported", ErrFormat, d.Model.Type)
 	}
+	if len(d.Model.Vocab) == 0 {
+		return nil, fmt.Errorf("%w: it has no vocabulary", ErrFormat)
+	}
 	t := blank()
 	for _, f := range []func(*document) error{t.setRules, t.setVocabulary, t.setMerges, t.setAdded, t.setAround} {
 		if err := f(&d); err != nil {

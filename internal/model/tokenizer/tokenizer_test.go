@@ -312,28 +312,51 @@ func TestWordsAreCutByTheModelsPattern(t *testing.T) {
 }
 
 func TestTokenizersThatCannotBeUsedAreRefused(t *testing.T) {
-	tests := []struct{ name, json string }{
-		{"no JSON", "{"},
-		{"WordPiece", `{"model": {"type": "WordPiece"}}`},
-		{"a normalizer", `{"normalizer": {"type": "Lowercase"}, "model": {"type": "BPE"}}`},
-		{"a pre-tokenizer", `{"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "BPE"}}`},
-		{"a merge of what is not there", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}`},
-		{"a merge of three", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "a", "a"]]}}`},
-		{"a negative token", `{"model": {"type": "BPE", "vocab": {"a": -1}}}`},
-		{"a huge token", `{"model": {"type": "BPE", "vocab": {"a": 1000000000}}}`},
-		{"a template with what is no token", `{"model": {"type": "BPE"}, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}]}}`},
-		{"a pattern that is none", `{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}}`},
+	tests := []struct{ name, json, want string }{
+		{"no JSON", "{", "unexpected end"},
+		{"WordPiece", `{"model": {"type": "WordPiece"}}`, `"WordPiece"`},
+		{"no vocabulary", `{"model": {"type": "BPE", "vocab": {}}}`, "no vocabulary"},
+		{"a normalizer", `{"normalizer": {"type": "Lowercase"}, "model": {"type": "BPE", "vocab": {"a": 0}}}`, `the normalizer "Lowercase"`},
+		{"a pre-tokenizer", `{"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "BPE", "vocab": {"a": 0}}}`, `the pre-tokenizer "Whitespace"`},
+		{"a merge of what is not there", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}`, `merge 0 of "a" and "b"`},
+		{"a merge of three", `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "a", "a"]]}}`, "merge 0 has 3 parts"},
+		{"a negative token", `{"model": {"type": "BPE", "vocab": {"a": -1}}}`, "token -1"},
+		{"a huge token", `{"model": {"type": "BPE", "vocab": {"a": 1000000000}}}`, "token 1000000000"},
+		{"a template with what is no token", `{"model": {"type": "BPE", "vocab": {"a": 0}}, "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}]}}`, `"<s>", which is no token`},
+		{"a pattern that is none", `{"model": {"type": "BPE", "vocab": {"a": 0}}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}}`, `the pattern "("`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Parse([]byte(test.json))
 			require.ErrorIs(t, err, ErrFormat)
+			require.ErrorContains(t, err, test.want)
 		})
 	}
 	_, err := Open(t.TempDir())
 	require.ErrorIs(t, err, ErrFormat)
 	_, err = FromGGUF(nil)
 	require.ErrorIs(t, err, ErrFormat)
+}
+
+// What tokenizer.json says beside the vocabulary is done.
+func TestSettingsOfATokenizerAreFollowed(t *testing.T) {
+	const letters = `"a": 0, "b": 1, "ab": 2, "▁": 3, "▁a": 4, "é": 5, "<x>": 6`
+	for _, test := range []struct {
+		name, settings, text string
+		want                 []int32
+	}{
+		{"merges", `"model": {"vocab": {%s}, "merges": []}`, "ab", []int32{0, 1}},
+		{"ignore_merges", `"model": {"vocab": {%s}, "merges": [], "ignore_merges": true}`, "ab", []int32{2}},
+		{"NFC", `"normalizer": {"type": "NFC"}, "model": {"vocab": {%s}}`, "e\u0301", []int32{5}},
+		{"a space before each part", `"pre_tokenizer": {"type": "Metaspace", "split": false}, "added_tokens": [{"id": 6, "content": "<x>"}], "model": {"vocab": {%s}}`, "b<x>b", []int32{3, 1, 6, 3, 1}},
+		{"a space before the first part", `"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "first", "split": false}, "added_tokens": [{"id": 6, "content": "<x>"}], "model": {"vocab": {%s}}`, "b<x>b", []int32{3, 1, 6, 1}},
+		{"no space", `"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "never", "split": false}, "model": {"vocab": {%s}}`, "b", []int32{1}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tok := parsed(t, []byte("{"+fmt.Sprintf(test.settings, letters)+"}"))
+			require.Equal(t, test.want, tok.Encode(test.text, true))
+		})
+	}
 }
 
 // A long text without a place to cut is no reason to stop.

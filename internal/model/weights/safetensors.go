@@ -13,12 +13,16 @@ import (
 
 // Tensors are the tensors of a model by name, over one or more mapped files.
 type Tensors struct {
-	byName map[string]*Tensor
-	files  []*mapped
+	byName  map[string]*Tensor
+	leftOut map[string]string // types and shapes of tensors that are not read
+	files   []*mapped
 }
 
 // Get returns the tensor of a name, or nil.
 func (t *Tensors) Get(name string) *Tensor { return t.byName[name] }
+
+// LeftOut is the type and the shape of a tensor that is in a file and cannot be read, or "".
+func (t *Tensors) LeftOut(name string) string { return t.leftOut[name] }
 
 // Names returns all names in order.
 func (t *Tensors) Names() []string {
@@ -132,14 +136,18 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 	return nil
 }
 
-// enter leaves out tensors that are no weights: masks and counters of other
-// types or shapes. A model that needs one of them finds it missing.
+// enter leaves out tensors of other types or shapes than weights have: masks and counters. LeftOut knows them, for
+// a model that needs one.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
 	if len(e.Offsets) != 2 || e.Offsets[0] > e.Offsets[1] || e.Offsets[1] > uint64(len(data)) {
 		return fmt.Errorf("%w: tensor %q lies at %v in %d bytes of data", ErrFormat, name, e.Offsets, len(data))
 	}
 	d, ok := map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}[e.DType]
 	if !ok || len(e.Shape) < 1 || len(e.Shape) > 2 {
+		if t.leftOut == nil {
+			t.leftOut = map[string]string{}
+		}
+		t.leftOut[name] = fmt.Sprintf("of type %.20s and shape %.40v", e.DType, e.Shape)
 		return nil
 	}
 	tensor, err := makeTensor(name, d, e.Shape, data[e.Offsets[0]:e.Offsets[1]])

@@ -24,6 +24,7 @@ func TestParseSLO(t *testing.T) {
 		"tpot<100ms@p99.9":             {{TPOT, 0.999, 0.1}},
 		" e2e < 1m30s @ max , ttft<1s": {{E2E, 1, 90}, {TTFT, 0, 1}},
 		"e2e<30s@p50":                  {{E2E, 0.5, 30}},
+		"ttft < 1 s":                   {{TTFT, 0, 1}},
 		"ttft<1s@mean":                 {{TTFT, 0, 1}},
 	} {
 		got, err := ParseSLO(text)

@@ -244,7 +244,7 @@ func (k *confirmation) run(rate float64, which []int) error {
 		case err != nil:
 			return err
 		case point.Short:
-			return fmt.Errorf("%w: %s", ErrShort, point.Reason)
+			return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, point.Reason)
 		case point.Holds:
 			k.held[i] = point
 		default:

@@ -134,6 +134,13 @@ func Find(ctx context.Context, s scenario.Scenario, slo SLO, o Options) (Capacit
 // Find is the capacity of a plan that has this load. The result does not depend
 // on how many runs go on at the same time.
 func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (Capacity, error) {
+	some, err := l.sets[0].first(1)
+	if err == nil {
+		err = slo.Judgeable(some)
+	}
+	if err != nil {
+		return Capacity{}, err
+	}
 	if o.Precision <= 0 {
 		o.Precision = 0.02
 	}
@@ -142,7 +149,7 @@ func (l *Load) Find(ctx context.Context, p *scenario.Plan, slo SLO, o Options) (
 	for i, d := range l.sets {
 		searches[i] = &search{plan: p, set: d, seed: l.Seeds[i], slo: slo, precision: o.Precision, horizon: o.Horizon, pool: o.Pool, estimate: estimate}
 	}
-	err := each(len(searches), func(i int) error {
+	err = each(len(searches), func(i int) error {
 		s := searches[i]
 		if i < len(o.Near) && o.Near[i] > 0 {
 			return s.settle(ctx, o.Near[i], 1+o.Precision) // most changes change nothing: two runs

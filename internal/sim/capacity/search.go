@@ -99,7 +99,7 @@ func (s *search) short(high float64) error {
 	if i < 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s: take a longer trace, or --workload", ErrShort, s.points[i].Reason)
+	return fmt.Errorf("%w: %s; take a longer trace, or --workload", ErrShort, s.points[i].Reason)
 }
 
 // settle narrows the bracket to the precision. If nothing was tried it begins at

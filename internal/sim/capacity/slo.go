@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"llmmemory/internal/sim/workload"
 )
 
 // ErrSLO is wrapped when an objective cannot be read.
@@ -65,7 +67,7 @@ func parseObjective(item string) (o Objective, err error) {
 	if !compared {
 		perToken := false
 		if limit, perToken = strings.CutSuffix(strings.TrimSpace(item), "/token"); !perToken {
-			return o, errors.New("neither a metric < a time nor a time /token")
+			return o, errors.New("neither metric<time nor time/token")
 		}
 	} else {
 		at := slices.Index(metricNames, strings.TrimSpace(name))
@@ -74,7 +76,7 @@ func parseObjective(item string) (o Objective, err error) {
 		}
 		o.Metric = Metric(at)
 	}
-	d, err := time.ParseDuration(strings.TrimSpace(limit))
+	d, err := time.ParseDuration(strings.ReplaceAll(limit, " ", ""))
 	if err != nil {
 		return o, fmt.Errorf("no time %q, such as 0.5s or 100ms", strings.TrimSpace(limit))
 	}
@@ -95,7 +97,7 @@ func parseLevel(text string) (float64, error) {
 			return p / 100, nil
 		}
 	}
-	return 0, fmt.Errorf("no part of the requests %q", text)
+	return 0, fmt.Errorf("%q is no mean, max, or percentile from p0.001 to p100", text)
 }
 
 // Of is what the objective looks at: "ttft p99".
@@ -133,6 +135,20 @@ func (s SLO) String() string {
 		all = append(all, o.String())
 	}
 	return strings.Join(all, ", ")
+}
+
+// has says whether one of the objectives is of a metric.
+func (s SLO) has(m Metric) bool {
+	return slices.ContainsFunc(s, func(o Objective) bool { return o.Metric == m })
+}
+
+// Judgeable is an error that wraps ErrLoad if an objective has no value under these requests: times
+// from token to token where every answer has one token.
+func (s SLO) Judgeable(requests []workload.Request) error {
+	if !s.has(TPOT) || slices.ContainsFunc(requests, func(r workload.Request) bool { return r.Output > 1 }) {
+		return nil
+	}
+	return fmt.Errorf("%w: every answer has one token, so there is no time between tokens for tpot to be judged by; leave tpot out", ErrLoad)
 }
 
 // Times is the SLO with all limits multiplied by a factor. A server that is twice

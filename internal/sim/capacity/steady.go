@@ -12,10 +12,6 @@ import (
 	"llmmemory/internal/sim/workload"
 )
 
-// ErrShort is wrapped when a trace is too short for its latencies to be those of
-// a server that runs on.
-var ErrShort = errors.New("too few requests to plan from")
-
 // A Horizon is how long requests have to arrive for a run to tell what a server
 // does that runs on and on. A run is lengthened until all of it is reached.
 type Horizon struct {
@@ -54,6 +50,8 @@ type steadyRun struct {
 
 	requests []workload.Request // drawn so far
 	next     int
+	several  int     // of these, those with answers of more than one token
+	fit      int     // sequences of mean length that run at once, at most
 	until    float64 // s; the end of arrivals so far
 	ended    bool    // all requests of a trace have come
 
@@ -64,16 +62,10 @@ type steadyRun struct {
 	waiting     int     // arrived, without a first token
 	answered    int     // and the time that took, together
 	answering   float64 // s
-	queue       []sample
+	queue       []Sample
 	check       float64 // s; when the run is judged next
 	verdict     verdict
 	reason      string
-}
-
-// A sample is how many requests wait at a time.
-type sample struct {
-	now     float64
-	waiting int
 }
 
 // errDecided ends a run whose outcome is clear.
@@ -115,6 +107,7 @@ func (w *steadyRun) run(ctx context.Context, p *scenario.Plan, seed uint64) (Poi
 
 func (w *steadyRun) attempt(ctx context.Context, p *scenario.Plan, seed uint64, ample bool) (Point, error) {
 	w.horizon.Requests = max(w.horizon.Requests, w.slo.leastRequests())
+	w.fit = w.set.fit(p)
 	w.until = w.atLeast()
 	w.check = min(120, w.until/4)
 	inner, cancel := context.WithCancel(ctx)
@@ -123,7 +116,7 @@ func (w *steadyRun) attempt(ctx context.Context, p *scenario.Plan, seed uint64, 
 		Server: p.Scenario.Server, Decoding: p.Scenario.Decoding, Cost: p.Model, Seed: seed, Ample: ample,
 		Left: w.leave, First: w.token,
 		Progress: func(now float64, _, _ int) {
-			w.queue = append(w.queue, sample{now, w.waiting})
+			w.queue = append(w.queue, Sample{now, w.waiting})
 			if w.verdict = w.judgeEarly(now); w.verdict != open {
 				cancel()
 			}
@@ -172,6 +165,9 @@ func (w *steadyRun) Next(r *workload.Request) error {
 	}
 	w.next++
 	w.waiting++
+	if r.Output > 1 {
+		w.several++
+	}
 	if w.overloaded() {
 		w.verdict, w.reason = fails, overload
 		return errDecided
@@ -181,10 +177,14 @@ func (w *steadyRun) Next(r *workload.Request) error {
 	return nil
 }
 
-// enough is that as many requests have come as an interval needs after the warm-up: by
-// chance fewer may than the rate says.
+// enough is that as many requests that count have come as an interval needs after the warm-up:
+// by chance fewer may than the rate says.
 func (w *steadyRun) enough() bool {
-	return float64(w.next)*(1-WarmUp) > 1.05*float64(w.horizon.Requests)+10
+	count := w.next
+	if w.slo.has(TPOT) {
+		count = w.several
+	}
+	return float64(count)*(1-WarmUp) > 1.05*float64(w.horizon.Requests)+10
 }
 
 func (w *steadyRun) token(index int, now float64) {
@@ -312,9 +312,11 @@ func (w *steadyRun) judge(p *Point) {
 	}
 	end := w.requests[w.next-1].Arrival / w.rate
 	from := w.warm(end)
+	measured := w.next - from // or fewer, of which an objective has a value
 	p.Holds = true
 	for _, o := range w.slo {
 		v := w.value(o, from, w.next)
+		measured = min(measured, v.count)
 		p.Values = append(p.Values, Seconds(v.Mean))
 		p.Intervals = append(p.Intervals, Interval{Seconds(v.Low), Seconds(v.High), v.rough})
 		if all := w.value(o, 0, w.next); v.Mean > o.Limit || all.Mean > o.Limit {
@@ -328,55 +330,10 @@ func (w *steadyRun) judge(p *Point) {
 		p.Holds, p.Grows, p.Reason = false, true, "the queue grows to the end"
 	case w.set.endless && end < mostSeconds/2 && end < 2*leastAnswers*mean && w.answered > 0:
 		p.Holds, p.Reason = false, "answers take longer the longer requests come"
-	case w.next-from < w.slo.leastRequests() || end < 2*leastAnswers*mean && w.answered > 0:
+	case measured < w.slo.leastRequests() || end < 2*leastAnswers*mean && w.answered > 0:
 		p.Holds, p.Short = false, true
-		p.Reason = w.tooShort(end, mean, w.next-from)
+		p.Reason = w.tooShort(end, mean, measured, w.next-from)
 	}
-}
-
-// tooShort says how many requests a run has, of which some were measured, and about how many it
-// takes at least. How fast they come only matters where there would be enough of them at another rate.
-func (w *steadyRun) tooShort(end, answer float64, measured int) string {
-	if least := w.slo.leastRequests(); measured < least {
-		return fmt.Sprintf("%d requests, of which %d come after the warm-up; it takes %d after the warm-up, so at least about %g in all",
-			w.next, measured, least, enough(float64(w.next*least)/float64(max(1, measured))))
-	}
-	span := 2 * leastAnswers * answer
-	return fmt.Sprintf("%d requests come within %.3g s at %.3g requests/s; it takes arrivals over %d answers of %.3g s, so at least about %g requests",
-		w.next, end, w.rate, 2*leastAnswers, answer, enough(float64(w.next)*span/end))
-}
-
-// enough is a little more than n, a number with two digits that are not zero.
-func enough(n float64) float64 {
-	unit := math.Pow(10, math.Floor(math.Log10(n))-1)
-	return unit * math.Ceil(1.02*n/unit)
-}
-
-// grows says that more wait the longer the run lasts: the trend of the queue over
-// the measured time is not chance, and it is more than 1 % of what arrives.
-func (w *steadyRun) grows(end float64) bool {
-	from := WarmUp * end
-	const parts = 10
-	var sums, counts [parts]float64
-	for _, s := range w.queue {
-		if s.now >= from && s.now < end {
-			i := min(parts-1, int(parts*(s.now-from)/(end-from)))
-			sums[i] += float64(s.waiting)
-			counts[i]++
-		}
-	}
-	var means []float64
-	for i := range sums {
-		if counts[i] > 0 {
-			means = append(means, sums[i]/counts[i])
-		}
-	}
-	slope, deviations := trend(means)
-	arrived := 0
-	for i := w.next - 1; i >= 0 && w.requests[i].Arrival/w.rate >= from; i-- {
-		arrived++
-	}
-	return deviations > 3 && slope*float64(len(means)) > 0.01*float64(arrived)
 }
 
 // first is at least n requests, if there are as many.

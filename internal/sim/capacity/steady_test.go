@@ -72,14 +72,14 @@ func requireThatAPlanLasts(t *testing.T, s scenario.Scenario, objective SLO) {
 	require.NoError(t, err)
 	require.Positive(t, found.Rate)
 	require.GreaterOrEqual(t, found.Confirmed[0].Span, 3500.0)
-	at := hours(t, s, found.Rate, objective, 4)
-	above := hours(t, s, 1.1*found.Most, objective, 3)
+	at := hours(t, s, found.Rate, objective, level.Pick(2, 4))
+	above := hours(t, s, 1.1*found.Most, objective, level.Pick(2, 3))
 	if level.Long() {
 		t.Logf("%.4g requests/s: %v; 1.1 times %.4g, which lasts under most seeds of the plan: %v; 1.1 times the answer: %v",
 			found.Rate, at, found.Most, above, hours(t, s, 1.1*found.Rate, objective, 3))
 	}
-	require.GreaterOrEqual(t, at.held, 4, "at %.4g requests/s: %v", found.Rate, at)
-	require.GreaterOrEqual(t, above.failed, 3, "at 1.1 times %.4g requests/s: %v", found.Most, above)
+	require.GreaterOrEqual(t, at.held, level.Pick(2, 4), "at %.4g requests/s: %v", found.Rate, at)
+	require.GreaterOrEqual(t, above.failed, level.Pick(2, 3), "at 1.1 times %.4g requests/s: %v", found.Most, above)
 	for i, o := range objective {
 		v := found.Confirmed[0].Intervals[i]
 		require.LessOrEqual(t, v.Low, found.Confirmed[0].Values[i])
@@ -191,7 +191,7 @@ func TestAShortTraceIsRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n0,100,10\n1,100,10\n2,100,10\n3,100,10\n"), 0o600))
 	_, err := promised(t, scenario.Scenario{Trace: path}, slo(t, "ttft<1s@p99"))
 	require.ErrorIs(t, err, ErrShort)
-	require.ErrorContains(t, err, "4 requests, of which 3 come after the warm-up; it takes 368 after the warm-up, so at least about 510 in all")
+	require.ErrorContains(t, err, "4 requests, of which 3 come after the warm-up; it takes 368 of these, so at least about 510 requests, and up to about ")
 	require.NotContains(t, err.Error(), "requests/s", "the rates that were tried do not matter")
 }
 
@@ -209,8 +209,42 @@ func TestATraceOfAsManyRowsAsAskedForHasEnoughAfterTheWarmUp(t *testing.T) {
 		require.ErrorIs(t, err, ErrShort)
 		return err.Error()
 	}
-	require.Contains(t, refusal(20), "it takes 100 after the warm-up, so at least about 120 in all")
-	require.Regexp(t, `120 requests come within .* s at .* requests/s; .* so at least about 1\d0 requests`, refusal(120))
+	require.Contains(t, refusal(20), "it takes 100 of these, so at least about 120 requests")
+	require.Regexp(t, `120 requests come within .* s at .* requests/s; .* so at least about 1\d0 requests, and up to about \d+ `, refusal(120))
+}
+
+// Ensure that a trace with as many rows as a refusal names at most is long enough.
+func TestATraceOfTheMostRowsThatARefusalNamesIsEnough(t *testing.T) {
+	s := scenario.Scenario{Trace: trace(t, 120, ",100,200\n"), Setup: line(t), Server: sim.Server{MaxNumSeqs: 8}}
+	_, err := promised(t, s, slo(t, "e2e<3s@p90"))
+	require.ErrorIs(t, err, ErrShort)
+	require.ErrorContains(t, err, "and up to about 170 if the server is nearly full at the answer: 20 for each of 8 sequences that run at once")
+	s.Trace = trace(t, 170, ",100,200\n")
+	_, err = promised(t, s, slo(t, "e2e<3s@p90"))
+	require.NoError(t, err)
+}
+
+// Ensure that an objective without any value is not one that holds.
+func TestTimesBetweenTokensAreNotJudgedWithoutAny(t *testing.T) {
+	s := scenario.Scenario{Trace: trace(t, 600, ",100,1\n"), Setup: line(t)}
+	for _, text := range []string{"tpot<50ms@p99", "ttft<1s,tpot<50ms"} {
+		_, err := promised(t, s, slo(t, text))
+		require.ErrorIs(t, err, ErrLoad)
+		require.ErrorContains(t, err, "leave tpot out")
+	}
+	_, err := promised(t, s, slo(t, "ttft<1s"))
+	require.NotErrorIs(t, err, ErrLoad)
+
+	// Of 600 answers 60 have two tokens: too few for a 99th percentile.
+	text := "arrival,prompt,output\n"
+	for i := range 600 {
+		text += fmt.Sprintf("%d,100,%d\n", i, 1+(i%10)/9)
+	}
+	s.Trace = filepath.Join(t.TempDir(), "few.csv")
+	require.NoError(t, os.WriteFile(s.Trace, []byte(text), 0o600))
+	_, err = promised(t, s, slo(t, "tpot<50ms@p99"))
+	require.ErrorIs(t, err, ErrShort)
+	require.ErrorContains(t, err, "have answers of more than one token; it takes 368 of these")
 }
 
 // Ensure that all rows of a trace are taken, not the first 2,000.

@@ -97,7 +97,8 @@ func rank(level float64, n int) int { return max(1, int(math.Ceil(level*float64(
 
 // value is the objective's mean or quantile over all requests. One without an
 // answer has waited for ever; but 1 % of the requests may be refused, because
-// they are too long for the system, and do not count then. No value at all is 0.
+// they are too long for the system, and do not count then. Without any value there is nothing to
+// judge by: that is +Inf, too.
 func (t *tally) value(o Objective) float64 {
 	values, n := t.seen[o.Metric], t.of(o.Metric)
 	if t.refused > 0 && t.refused <= len(t.requests)/100 {
@@ -105,7 +106,7 @@ func (t *tally) value(o Objective) float64 {
 	}
 	switch {
 	case n == 0:
-		return 0
+		return math.Inf(1)
 	case o.Level == 0:
 		if len(values) < n {
 			return math.Inf(1)
@@ -141,30 +142,22 @@ func (slo SLO) ValuesOf(requests []workload.Request, left []sim.Departure) []flo
 
 func (t *tally) arrival(i int) float64 { return t.requests[i].Arrival / t.rate }
 
-// grows is FallsBehind by the time to the first token.
+// grows says that the server serves less than 95 % of what comes: first tokens of those requests that
+// come in the last quarter take longer than those of the second quarter by more than 5 % of the time
+// between the two, on average. That matters where runs are short: a limit of seconds can be kept for a
+// while at any rate. Runs with a horizon are judged by Grows.
 func (t *tally) grows() bool {
-	return FallsBehind(len(t.requests), func(i int) (arrival, seconds float64, known bool) {
-		return t.arrival(i), t.first[i] - t.arrival(i), !math.IsInf(t.first[i], 1)
-	})
-}
-
-// FallsBehind says that a server serves less than 95 % of what comes: a latency of those n
-// requests that come in the last quarter is longer than that of the second quarter by more
-// than 5 % of the time between the two, on average. That matters where runs are short: a
-// limit of seconds can be kept for a while at any rate. Requests come in the order of
-// arrival; latency is that of the i-th, in seconds, if it is known.
-func FallsBehind(n int, latency func(i int) (arrival, seconds float64, known bool)) bool {
 	mean := func(from, to int) (seconds, at float64) {
 		count := 0.0
 		for i := from; i < to; i++ {
-			if arrival, s, known := latency(i); known {
-				count, seconds, at = count+1, seconds+s, at+arrival
+			if arrival := t.arrival(i); !math.IsInf(t.first[i], 1) {
+				count, seconds, at = count+1, seconds+t.first[i]-arrival, at+arrival
 			}
 		}
 		count = max(count, 1)
 		return seconds / count, at / count
 	}
-	quarter := n / 4
+	quarter := len(t.requests) / 4
 	second, secondAt := mean(quarter, 2*quarter)
 	last, lastAt := mean(3*quarter, 4*quarter)
 	return last-second > 0.05*(lastAt-secondAt)

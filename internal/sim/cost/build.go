@@ -129,6 +129,8 @@ func (s Setup) describe(m *Model, block int) string {
 			fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data")
 			if with := enginesOn(s.GPU.Name); len(with) > 0 {
 				fmt.Fprintf(&b, " (--engine %s has newer releases, fitted to measurements on %s)", strings.Join(with, " or "), s.GPU.Name)
+			} else {
+				fmt.Fprintf(&b, " (of newer releases nothing is known that is published of %s; measure, and take llmsim calibrate)", s.GPU.Name)
 			}
 			fmt.Fprint(&b, "; ")
 		}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"llmmemory/internal/terminal"
 )
 
 var (
@@ -107,6 +109,24 @@ func Open(name string) (Setup, error) {
 	return s, nil
 }
 
+// meant asks for the known names that begin as one does, or the one that it is nearest to.
+func meant(name string, known []string) string {
+	name = strings.ToLower(name)
+	var all []string
+	for _, k := range known {
+		if name != "" && strings.HasPrefix(k, name) {
+			all = append(all, k)
+		}
+	}
+	if near := terminal.Nearest(name, known); len(all) == 0 && near != "" {
+		all = append(all, near)
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return ": did you mean " + strings.Join(all, " or ") + "?"
+}
+
 // isFile tells a file from the name of something built in.
 func isFile(name string) bool {
 	return strings.HasSuffix(name, ".json") || strings.ContainsRune(name, filepath.Separator)
@@ -122,7 +142,7 @@ func read(kind, name string, into any) error {
 			return fmt.Errorf("%w: %w", ErrFile, err)
 		}
 	} else if text, err = builtIn.ReadFile(kind + "/" + name + ".json"); err != nil {
-		return fmt.Errorf("%w; known are %s, or give a .json file", ErrUnknown, strings.Join(names(kind), ", "))
+		return fmt.Errorf("%w%s; known are %s, or give a .json file", ErrUnknown, meant(name, names(kind)), strings.Join(names(kind), ", "))
 	}
 	return decode(text, into)
 }

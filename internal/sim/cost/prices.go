@@ -14,8 +14,9 @@ var pricesJSON []byte
 
 // Prices are what GPUs cost to rent and to run.
 type Prices struct {
-	Source string           `json:"source"`
-	GPUs   map[string]Price `json:"gpus"` // by GPU.Name
+	Source      string           `json:"source"`       // of the dollars
+	WattsSource string           `json:"watts_source"` // of the watts
+	GPUs        map[string]Price `json:"gpus"`         // by GPU.Name
 }
 
 // A Price is of one GPU. 0: not known.

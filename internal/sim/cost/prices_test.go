@@ -13,6 +13,8 @@ func TestPricesAreOfKnownGPUs(t *testing.T) {
 	p, err := OpenPrices("")
 	require.NoError(t, err)
 	require.NotEmpty(t, p.Source)
+	require.NotContains(t, p.Source, "watts", "they have their own")
+	require.NotEmpty(t, p.WattsSource)
 	for name, v := range p.GPUs {
 		require.Contains(t, GPUs(), name)
 		require.Positive(t, v.Watts, name)

@@ -3,6 +3,7 @@ package disagg
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -100,10 +101,12 @@ func TestServersThatDoBothAreThoseOfARun(t *testing.T) {
 func TestTheSearchFindsWhatARatioSustains(t *testing.T) {
 	slo, err := capacity.ParseSLO("ttft<1s@p90,tpot<90ms@p90")
 	require.NoError(t, err)
-	q := Question{Scenario: scenario.Scenario{Model: "llama-3-8b", GPU: "l4"}, SLO: slo, Servers: 2, Link: 10, Latency: 0.001, Seconds: 60, Pool: capacity.NewPool(2)}
-	ratios, err := Search(context.Background(), q)
+	q := Question{Scenario: scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Workload: "alpaca"}, SLO: slo, Servers: 2, Link: 10, Latency: 0.001, Seconds: 60, Pool: capacity.NewPool(2)}
+	ratios, seconds, err := Search(context.Background(), q)
 	require.NoError(t, err)
 	require.Len(t, ratios, 2)
+	require.Greater(t, seconds, q.Seconds, "60 s are not 30 answers of 58 tokens")
+	q.Seconds = seconds
 	p, err := scenario.Open(q.Scenario)
 	require.NoError(t, err)
 	for _, r := range ratios {
@@ -117,7 +120,7 @@ func TestTheSearchFindsWhatARatioSustains(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, holds)
 	}
-	q.Link = 0.001 // 20 s for a prompt of 160 tokens
+	q.Link = 0.001 // 2.5 s for a prompt of 19 tokens
 	slow := Ratio{Prefill: 1, Decode: 1}
 	require.NoError(t, q.find(context.Background(), p, &slow))
 	require.Zero(t, slow.Rate)
@@ -136,9 +139,46 @@ func TestValuesAreThoseOfAPlan(t *testing.T) {
 	}
 	answers[7].Refused, answers[9].Refused = true, true
 	require.InDeltaSlice(t, []float64{0.5, 2}, values(slo, requests, answers), 1e-9)
-	require.False(t, falls(answers))
 	answers[11].Refused = true
 	require.True(t, math.IsInf(values(slo, requests, answers)[1], 1))
+}
+
+// Ensure that a queue which grows in front of the decode servers is seen, where first tokens are as
+// fast as ever; and that a batch which fills at first is no queue.
+func TestAQueueBeforeTheDecodeServersIsSeen(t *testing.T) {
+	answers := make([]Answer, 1000)
+	for i := range answers {
+		at := float64(i) / 10
+		answers[i] = Answer{Arrival: at, First: at + 0.1, Done: at + 8, Output: 20}
+	}
+	require.False(t, grows(answers, 100), "80 are answered at once from the beginning of what is measured")
+	for i := range answers {
+		answers[i].Done += 0.02 * answers[i].Arrival // 2 % more come than are served
+	}
+	require.True(t, grows(answers, 100))
+}
+
+func TestServersDoBothWhereTheGainMayBeChance(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		rates []float64
+		best  int
+	}{
+		{"both", []float64{10, 9, 5}, 0},
+		{"a gain that may be chance", []float64{10, 10.6, 5}, 0},
+		{"a gain", []float64{10, 10.8, 11}, 2},
+		{"only apart", []float64{0, 1, 0.5}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var ratios []Ratio
+			for i, r := range c.rates {
+				ratios = append(ratios, Ratio{Prefill: i, Decode: 3 - i, Rate: r})
+			}
+			best, most := Best(ratios)
+			require.Equal(t, c.best, best.Prefill)
+			require.Equal(t, slices.Max(c.rates), most.Rate)
+		})
+	}
 }
 
 func TestImpossibleDivisionsAreRefused(t *testing.T) {
@@ -150,7 +190,7 @@ func TestImpossibleDivisionsAreRefused(t *testing.T) {
 	}{
 		{"one server", func(q *Question) { q.Servers = 1 }, "1 servers"},
 		{"no link", func(q *Question) { q.Link = 0 }, "0 GB/s"},
-		{"transfers without end", func(q *Question) { q.Latency = math.Inf(1) }, "+Inf s: want numbers"},
+		{"transfers without end", func(q *Question) { q.Latency = math.Inf(1) }, "+Inf s for each transfer: want"},
 		{"a short run", func(q *Question) { q.Seconds = 1 }, "1 s"},
 		{"a trace", func(q *Question) { q.Scenario.Trace = "x.csv" }, "not with a trace"},
 		{"no request fits", func(q *Question) { q.Scenario.Server.MaxModelLen = 2 }, "longer than the 2 tokens of a sequence"},
@@ -159,7 +199,7 @@ func TestImpossibleDivisionsAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			q := good
 			c.change(&q)
-			_, err := Search(context.Background(), q)
+			_, _, err := Search(context.Background(), q)
 			require.ErrorContains(t, err, c.want)
 		})
 	}

@@ -20,7 +20,7 @@ type Question struct {
 	Servers  int     // together
 	Link     float64 // GB/s
 	Latency  float64 // s
-	Seconds  float64 // of arrivals in each run
+	Seconds  float64 // of arrivals in each run, at least
 	Pool     capacity.Pool
 }
 
@@ -40,25 +40,34 @@ const precision = 0.03
 // leastRate is where the search for one ends, in requests/s.
 const leastRate = 1e-3
 
-// Search finds what each ratio sustains in runs of Question.Seconds, servers that do both
-// first. It is no plan: there is one seed, and nothing is confirmed for an hour.
-func Search(ctx context.Context, q Question) ([]Ratio, error) {
+// answers is how many times as long as an answer takes without load requests come in each run.
+const answers = 30
+
+// Search finds what each ratio sustains, servers that do both first, in runs of Question.Seconds, or
+// longer ones if answers are long: it says how long. It is no plan: there is one seed, and nothing is
+// confirmed for an hour.
+func Search(ctx context.Context, q Question) (ratios []Ratio, seconds float64, err error) {
 	s := q.Scenario
 	switch {
 	case q.Servers < 2 || q.Servers > 64:
-		return nil, fmt.Errorf("%w: %d servers: want 2 to 64", scenario.ErrScenario, q.Servers)
+		return nil, 0, fmt.Errorf("%w: %d servers: want 2 to 64", scenario.ErrScenario, q.Servers)
 	case !(q.Seconds >= 60) || q.Seconds > 1e5:
-		return nil, fmt.Errorf("%w: arrivals of %v s: want 60 to 1e5", scenario.ErrScenario, q.Seconds)
+		return nil, 0, fmt.Errorf("%w: arrivals of %v s: want 60 to 1e5", scenario.ErrScenario, q.Seconds)
 	case s.Trace != "" || s.MaxConcurrency > 0 || s.Turns > 0 || s.AtOnce:
-		return nil, fmt.Errorf("%w: the ratio is looked for with a workload that comes at a rate, not with a trace or sessions", scenario.ErrScenario)
+		return nil, 0, fmt.Errorf("%w: the ratio is looked for with a workload that comes at a rate, not with a trace or sessions", scenario.ErrScenario)
 	case !(q.Link > 0) || !(q.Latency >= 0) || math.IsInf(q.Link, 0) || math.IsInf(q.Latency, 0):
-		return nil, fmt.Errorf("%w: a link of %v GB/s and %v s: want numbers above 0, and at least 0", scenario.ErrScenario, q.Link, q.Latency)
+		return nil, 0, fmt.Errorf("%w: a link of %v GB/s, and %v s for each transfer: want more than 0 GB/s, and at least 0 s", scenario.ErrScenario, q.Link, q.Latency)
 	}
 	p, err := scenario.Open(s)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	ratios := make([]Ratio, q.Servers)
+	alone, err := q.alone(ctx, p)
+	if err != nil {
+		return nil, 0, err
+	}
+	q.Seconds = max(q.Seconds, math.Ceil(answers*alone))
+	ratios = make([]Ratio, q.Servers)
 	errs := make([]error, q.Servers)
 	var wait sync.WaitGroup
 	for prefill := range q.Servers {
@@ -73,9 +82,47 @@ func Search(ctx context.Context, q Question) ([]Ratio, error) {
 	}
 	wait.Wait()
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return nil, errs[i]
+		return nil, 0, errs[i]
 	}
-	return ratios, nil
+	return ratios, q.Seconds, nil
+}
+
+// alone is how many seconds a mean answer takes without load.
+func (q Question) alone(ctx context.Context, p *scenario.Plan) (float64, error) {
+	requests, err := q.requests(p, leastRate)
+	if err != nil {
+		return 0, err
+	}
+	if err := q.SLO.Judgeable(requests); err != nil {
+		return 0, err
+	}
+	requests = requests[:least/4]
+	done, _, err := Run(ctx, Config{Decode: 1, Server: p.Scenario.Server, Cost: p.Model}, requests)
+	seconds := 0.0
+	for _, a := range done {
+		if !a.Refused {
+			seconds += (a.Done - a.Arrival) / float64(len(done))
+		}
+	}
+	return seconds, err
+}
+
+// chance is a gain that may be a seed's, and that of rates which are found to 3 %.
+const chance = 0.07
+
+// Best is the ratio to take: servers that do both, unless another sustains more than they do by more
+// than chance. most is the one with the highest rate.
+func Best(ratios []Ratio) (best, most Ratio) {
+	most = ratios[0]
+	for _, r := range ratios {
+		if r.Rate > most.Rate {
+			most = r
+		}
+	}
+	if most.Rate > ratios[0].Rate*(1+chance) {
+		return most, most
+	}
+	return ratios[0], most
 }
 
 // find doubles the rate from a low one until it fails, and bisects.
@@ -115,13 +162,13 @@ func (q Question) try(ctx context.Context, p *scenario.Plan, r *Ratio, rate floa
 		Prefill: r.Prefill, Decode: r.Decode, Server: p.Scenario.Server, Cost: p.Model, TokenBytes: p.Setup.LLM.KVBytesPerToken(),
 		Link: q.Link, Latency: q.Latency, Seed: p.Scenario.Seed,
 	}
-	answers, recomputed, err := Run(ctx, c, requests)
+	all, recomputed, err := Run(ctx, c, requests)
 	if err != nil {
 		return false, err
 	}
-	warm := int(capacity.WarmUp * float64(len(answers)))
-	values := values(q.SLO, requests[warm:], answers[warm:])
-	if falls(answers[warm:]) {
+	warm := int(capacity.WarmUp * float64(len(all)))
+	values := values(q.SLO, requests[warm:], all[warm:])
+	if grows(all, warm) {
 		return false, nil
 	}
 	for i, o := range q.SLO {
@@ -130,8 +177,8 @@ func (q Question) try(ctx context.Context, p *scenario.Plan, r *Ratio, rate floa
 		}
 	}
 	r.Rate, r.Values, r.Recomputed, r.Sent = rate, values, recomputed, 0
-	for _, a := range answers {
-		r.Sent += a.Sent / float64(len(answers))
+	for _, a := range all {
+		r.Sent += a.Sent / float64(len(all))
 	}
 	return true, nil
 }
@@ -176,11 +223,27 @@ func values(slo capacity.SLO, requests []workload.Request, answers []Answer) []f
 	return slo.ValuesOf(requests, left)
 }
 
-// falls is that the servers fall behind. A plan looks at first tokens, which do not wait
-// for decode servers; here it is whole answers.
-func falls(answers []Answer) bool {
-	return capacity.FallsBehind(len(answers), func(i int) (arrival, seconds float64, known bool) {
-		a := &answers[i]
-		return a.Arrival, a.Done - a.Arrival, !a.Refused
-	})
+// grows is a plan's rule for a queue: here that of the requests without an answer, because first
+// tokens do not wait for decode servers.
+func grows(answers []Answer, warm int) bool {
+	done := make([]float64, 0, len(answers))
+	for _, a := range answers {
+		if !a.Refused {
+			done = append(done, a.Done)
+		}
+	}
+	slices.Sort(done)
+	queue := make([]capacity.Sample, 0, len(answers))
+	arrived, left := 0, 0
+	for _, a := range answers {
+		if a.Refused {
+			continue
+		}
+		arrived++
+		for left < len(done) && done[left] <= a.Arrival {
+			left++
+		}
+		queue = append(queue, capacity.Sample{Now: a.Arrival, Waiting: arrived - left})
+	}
+	return capacity.Grows(queue, answers[warm].Arrival, answers[len(answers)-1].Arrival, len(answers)-warm)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/chart"
+	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -99,4 +100,32 @@ func TestAComparisonMissesJustOutsideItsTolerance(t *testing.T) {
 	require.Equal(t, chart.Value{Mean: 2, SD: math.Sqrt2, Seeds: 2}, v)
 	require.Equal(t, "2.00 ± 1.41", meanAndSD(v))
 	require.Zero(t, mean([]float64{0.1, 0.1, 0.1}, nil).SD)
+}
+
+// Ensure that the cause of a miss excuses the points that it is about, and no others.
+func TestACauseIsOfFewPoints(t *testing.T) {
+	of := func(engine, gpu, model, dtype, metric string, prompt, output, batch int) cost.Published {
+		return cost.Published{Engine: engine, GPU: gpu, Model: model, DType: dtype, Metric: metric, Prompt: prompt, Output: output, Batch: batch}
+	}
+	for _, c := range []struct {
+		name  string
+		point cost.Published
+		want  string
+	}{
+		{"clients of the smallest model, where they miss", of("vllm", "h20-141gb", "qwen2.5-0.5b", "bf16", "closed_tokens_per_s", 102, 211, 32), "waits for the host"},
+		{"on another GPU", of("vllm", "h100-80gb", "qwen2.5-0.5b", "bf16", "closed_tokens_per_s", 102, 211, 32), ""},
+		{"with other clients", of("vllm", "h20-141gb", "qwen2.5-0.5b", "bf16", "closed_tokens_per_s", 102, 211, 8), ""},
+		{"a single sequence", of("vllm", "h200-141gb", "llama-3-70b", "bf16", "token_ms", 256, 345, 1), "gets slower"},
+		{"many on the same GPU", of("vllm", "h200-141gb", "llama-3-70b", "bf16", "tokens_per_s", 256, 367, 100), ""},
+		{"long sequences in fp8", of("tensorrt-llm", "h100-80gb", "llama-2-70b", "fp8", "tokens_per_s", 2048, 2048, 64), "in fp8"},
+		{"short ones", of("tensorrt-llm", "h100-80gb", "llama-2-70b", "fp8", "tokens_per_s", 128, 128, 64), ""},
+		{"in 16 bits", of("tensorrt-llm", "h100-80gb", "llama-2-70b", "fp16", "tokens_per_s", 2048, 2048, 64), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cause, most := missCause(c.point)
+			require.Contains(t, cause, c.want)
+			require.Equal(t, c.want == "", cause == "")
+			require.Equal(t, c.want == "", most == 0)
+		})
+	}
 }

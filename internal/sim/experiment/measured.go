@@ -39,8 +39,12 @@ var measured = func() (m struct {
 
 // measuredOn is the note of a figure.
 func measuredOn() string {
-	return fmt.Sprintf("Measured on this machine, not simulated: %s; %s, %d threads; %s. llmbench attention --json measures anew.",
-		measured.Machine, measured.Date, measured.Threads, measured.Shape)
+	threads := fmt.Sprintf("%d threads", measured.Threads)
+	if measured.Threads == 1 {
+		threads = "1 thread"
+	}
+	return fmt.Sprintf("Measured on this machine, not simulated: %s; %s, %s; %s. llmbench attention --json measures anew.",
+		measured.Machine, measured.Date, threads, measured.Shape)
 }
 
 func one(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }

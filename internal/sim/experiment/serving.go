@@ -83,7 +83,7 @@ func (b *bench) served() error {
 		}
 	}
 	figure := chart.Figure{
-		Name: "served", Title: "Simulated against measured: llmserve", Kind: chart.Predicted,
+		Name: "served", Title: "Simulated against measured: llmserve", Kind: chart.Predicted, Reference: "measured",
 		Seeds: fmt.Sprintf("medians of %d runs of each load", len(s.Runs)/len(loads)),
 		Note: fmt.Sprintf("%s; %s. The time of a step is %s: under other loads. testdata/bench/simulated.sh measures anew.",
 			s.Machine, s.Date, s.Cost.Fit),

@@ -19,8 +19,8 @@ type Kind struct {
 	GPUs   int // of each
 	Server sim.Server
 	Cost   *cost.Model
-	Price  float64 // $ per GPU-hour; 0: not known
-	Watts  float64 // of a GPU, at most
+	Price  float64 // $ per GPU-hour; 0: not known, and so what a fleet with it costs
+	Watts  float64 // of a GPU, at most; 0: not known
 }
 
 // A Config describes a fleet. Replicas are numbered from 0, kind after kind.
@@ -100,12 +100,19 @@ func newFleet(config Config) (*fleet, error) {
 		total += k.Count
 	}
 	most := max(total, config.Scaling.Most)
-	bad := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
-	switch {
-	case total < 1 || most > MostReplicas:
+	if total < 1 || most > MostReplicas {
 		return nil, fmt.Errorf("%w: %d replicas: want 1 to %d", sim.ErrConfig, most, MostReplicas)
-	case bad(config.EventDelay) || bad(config.Failures.MTBF) || bad(config.Failures.Down):
-		return nil, fmt.Errorf("%w: events %v s late, failures after %v s for %v s: want numbers of at least 0", sim.ErrConfig, config.EventDelay, config.Failures.MTBF, config.Failures.Down)
+	}
+	for _, n := range []struct {
+		what  string
+		value float64
+	}{
+		{"seconds until the router knows what is cached", config.EventDelay},
+		{"seconds until a replica fails", config.Failures.MTBF}, {"seconds until it serves again", config.Failures.Down},
+	} {
+		if !(n.value >= 0) || math.IsInf(n.value, 0) {
+			return nil, fmt.Errorf("%w: %s: %v: want a number of at least 0", sim.ErrConfig, n.what, n.value)
+		}
 	}
 	if err := config.Scaling.check(total); err != nil {
 		return nil, err

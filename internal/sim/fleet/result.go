@@ -11,8 +11,8 @@ type Result struct {
 	Most     int `json:"most"`     // replicas at once
 
 	GPUSeconds float64         `json:"gpuSeconds"` // that cost money: starting and down ones, too
-	Dollars    float64         `json:"dollars"`
-	KWh        float64         `json:"kWh"` // at most: of the GPUs' board power
+	Dollars    float64         `json:"dollars"`    // 0: the price of some GPU is not known
+	KWh        float64         `json:"kWh"`        // at most: of the GPUs' board power; 0: that of some is not known
 	Replicas   []ReplicaResult `json:"replicas"`
 }
 
@@ -71,6 +71,7 @@ func (r *Result) Imbalance() float64 {
 func (f *fleet) finish() *Result {
 	r := &f.result
 	f.latencies.Fill(&r.Result)
+	priced, metered := true, true
 	for _, p := range f.replicas {
 		if p.state != released {
 			f.close(p)
@@ -84,7 +85,14 @@ func (f *fleet) finish() *Result {
 		r.GPUSeconds += v.GPUSeconds
 		r.KWh += v.GPUSeconds / 3600 * p.kind.Watts / 1000
 		r.Dollars += v.GPUSeconds / 3600 * p.kind.Price
+		priced, metered = priced && p.kind.Price > 0, metered && p.kind.Watts > 0
 		r.Replicas = append(r.Replicas, v)
+	}
+	if !priced {
+		r.Dollars = 0
+	}
+	if !metered {
+		r.KWh = 0
 	}
 	return r
 }

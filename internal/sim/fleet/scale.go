@@ -29,14 +29,19 @@ func (s Scaling) check(total int) error {
 	if s.Most == 0 {
 		return nil
 	}
-	good := func(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 	switch {
-	case s.Least < 1 || s.Most < s.Least || total < s.Least || total > s.Most:
-		return fmt.Errorf("%w: %d replicas, to be scaled from %d to %d: want at least 1, and as many at first as may be", sim.ErrConfig, total, s.Least, s.Most)
+	case s.Least < 1 || s.Most < s.Least:
+		return fmt.Errorf("%w: replicas to be scaled from %d to %d: want at least 1, and at most as many as the second number", sim.ErrConfig, s.Least, s.Most)
+	case total < s.Least || total > s.Most:
+		return fmt.Errorf("%w: %d replicas at first, to be scaled from %d to %d: want a number between these", sim.ErrConfig, total, s.Least, s.Most)
 	case s.By != Queue && s.By != KVUse:
 		return fmt.Errorf("%w: the number of replicas follows %q: want %s or %s", sim.ErrConfig, s.By, Queue, KVUse)
-	case !good(s.Target) || !good(s.Every) || !(s.Startup >= 0) || math.IsInf(s.Startup, 0):
-		return fmt.Errorf("%w: a target of %v, a look every %v s, %v s to start: want numbers above 0", sim.ErrConfig, s.Target, s.Every, s.Startup)
+	case !(s.Startup >= 0) || math.IsInf(s.Startup, 0):
+		return fmt.Errorf("%w: %v s to start a replica: want a number of at least 0", sim.ErrConfig, s.Startup)
+	case !(s.Target > 0) || math.IsInf(s.Target, 0):
+		return fmt.Errorf("%w: a target of %v for each replica: want a number above 0", sim.ErrConfig, s.Target)
+	case !(s.Every > 0) || math.IsInf(s.Every, 0):
+		return fmt.Errorf("%w: %v s from one look at the load to the next: want a number above 0", sim.ErrConfig, s.Every)
 	}
 	return nil
 }

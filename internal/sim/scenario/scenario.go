@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"llmmemory/internal/serve"
@@ -51,7 +52,7 @@ type Scenario struct {
 	KV      string  `json:"kv,omitempty"`           // the same of keys and values
 	Apart   bool    `json:"expertsApart,omitempty"` // experts of Model on GPU are whole on one worker each
 	SwapGB  float64 `json:"swapGB,omitempty"`       // GB/s to what blocks are swapped to, at most; 0: the link to the CPU
-	Engine  string  `json:"engine,omitempty"`       // of Model on GPU: one of cost.Engines, whose times are fitted to what is published
+	Engine  string  `json:"engine,omitempty"`       // of Model on GPU: one of cost.Engines, or a release, or DataSheet; see chooseEngine
 	Cost    string  `json:"cost,omitempty"`         // a cost file of llmsim calibrate, whose times stand instead of the setup's
 
 	Server   sim.Server   `json:"server"`
@@ -130,7 +131,7 @@ func (p *Plan) openModel() (err error) {
 	s := &p.Scenario
 	switch {
 	case s.Setup != "" && (s.Model != "" || s.GPU != ""):
-		return fmt.Errorf("%w: the setup %q has a model and a GPU already: leave out %q and %q", ErrScenario, s.Setup, s.Model, s.GPU)
+		return fmt.Errorf("%w: the setup %q has a model and a GPU already: leave out %s", ErrScenario, s.Setup, strings.Join(slices.DeleteFunc([]string{s.Model, s.GPU}, func(n string) bool { return n == "" }), " and "))
 	case s.Workers < 0:
 		return fmt.Errorf("%w: %d workers: want at least 1", ErrScenario, s.Workers)
 	case s.Model == "" && s.GPU == "":
@@ -141,7 +142,7 @@ func (p *Plan) openModel() (err error) {
 			return fmt.Errorf("%w: %d workers: a setup says itself how many; name a model and a GPU instead", ErrScenario, s.Workers)
 		}
 		if s.Stages != 0 || s.Apart || s.Weights != "" || s.KV != "" {
-			return fmt.Errorf("%w: stages, experts and numbers are for a model on a GPU; a setup has its own", ErrScenario)
+			return fmt.Errorf("%w: --stages, --experts-apart, --weights and --kv go with --model and --gpu: a setup has its own", ErrScenario)
 		}
 		if s.Setup == "" {
 			s.Setup = PaperSetup
@@ -158,15 +159,10 @@ func (p *Plan) openModel() (err error) {
 		return err
 	}
 	p.Setup.Stages, p.Setup.ExpertsApart, p.Setup.SwapGigabytes = s.Stages, s.Apart, s.SwapGB
-	if p.Setup, err = p.Setup.Quantised(s.Weights, s.KV); err != nil || s.Engine == "" {
+	if p.Setup, err = p.Setup.Quantised(s.Weights, s.KV); err != nil {
 		return err
 	}
-	fitted, err := cost.OpenEngine(s.Engine, p.Setup.GPU.Name)
-	if err != nil {
-		return err
-	}
-	p.Setup = p.Setup.On(fitted)
-	return nil
+	return p.chooseEngine()
 }
 
 // More than these is no server's, and would end for want of memory or time.

@@ -169,3 +169,32 @@ func TestArrangementsOfAModelReachTheSetup(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a model on a GPU has the newest published times there are, says which, and stays with
+// them; and that what a user names is taken.
+func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
+	for _, c := range []struct {
+		name, gpu, engine string
+		want, says        string
+	}{
+		{"published", "h100-80gb", "", "vllm-0.7.3", "vllm 0.7.3 on h100-80gb: fitted to half of"},
+		{"a newer release elsewhere", "mi300x", "", "vllm-0.9.1", "vllm 0.9.1 on mi300x: fitted to half of"},
+		{"too few points for errors", "l4", "", "vllm-0.7.3", "6 published points, fewer than 8: without data for its errors"},
+		{"nothing published", "b200-180gb", "", DataSheet, "constants chosen by hand: without data (of newer releases nothing is known that is published of b200-180gb; measure"},
+		{"another engine's alone", "l40s", "", DataSheet, "without data (--engine tensorrt-llm has newer releases"},
+		{"asked for", "h100-80gb", DataSheet, DataSheet, "constants chosen by hand: without data (--engine tensorrt-llm or vllm"},
+		{"another engine", "l40s", "tensorrt-llm", "tensorrt-llm", "tensorrt-llm 0.9.0 on l40s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := open(t, Scenario{Model: "llama-3-8b", GPU: c.gpu, Engine: c.engine})
+			require.Equal(t, c.want, p.Scenario.Engine)
+			require.Contains(t, p.Model.Describe(), c.says)
+			again := open(t, p.Scenario)
+			require.Equal(t, p.Model, again.Model)
+			require.Equal(t, p.Scenario, again.Scenario)
+		})
+	}
+	require.Empty(t, open(t, Scenario{}).Scenario.Engine, "the paper's setup has its own times")
+	_, err := Open(Scenario{Model: "llama-3-8b", GPU: "l40s", Engine: "vllm"})
+	require.ErrorIs(t, err, cost.ErrUnknown, "what is asked for is not replaced")
+}

@@ -73,10 +73,18 @@ func (s *Scenario) checkClients() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrScenario}, args...)...)
 	}
-	not := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
+	for _, n := range []struct {
+		what  string
+		value float64
+	}{
+		{"burstiness of", s.Burstiness}, {"requests at once:", float64(s.MaxConcurrency)},
+		{"turns of a conversation:", s.Turns}, {"seconds between turns:", s.Think},
+	} {
+		if !(n.value >= 0) || math.IsInf(n.value, 0) {
+			return bad("%s %v: want a number of at least 0", n.what, n.value)
+		}
+	}
 	switch {
-	case not(s.Burstiness) || not(s.Turns) || not(s.Think) || s.MaxConcurrency < 0:
-		return bad("a burstiness of %v, %d requests at once, %v turns with pauses of %v s: want numbers of at least 0", s.Burstiness, s.MaxConcurrency, s.Turns, s.Think)
 	case s.Trace != "" && s.Burstiness != 0:
 		return bad("a burstiness of %v: a trace says itself when requests come", s.Burstiness)
 	case s.AtOnce && (s.Burstiness != 0 || s.Rate != 0 || s.Duration != 0):

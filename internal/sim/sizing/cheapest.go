@@ -17,8 +17,6 @@ import (
 	"llmmemory/internal/terminal"
 )
 
-const noPrice = "no price is known: put one into a file for --prices"
-
 // An Offer is servers of one kind that hold the objective.
 type Offer struct {
 	GPU       string  `json:"gpu"`
@@ -29,6 +27,7 @@ type Offer struct {
 	Hour      float64 `json:"dollarsPerHour"`
 	Million   float64 `json:"dollarsPerMillionTokens"` // of prompts and answers, at the rate that is wanted
 	KWh       float64 `json:"kWhPerMillionTokens"`     // at most
+	Times     string  `json:"timesOf"`                 // the engine that iterations are as long as
 	Confirmed bool    `json:"confirmed"`               // the rate lasts for an hour under all seeds
 	Trouble   string  `json:"trouble,omitempty"`       // why there is no offer
 
@@ -46,8 +45,8 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 	if len(q.SLO) == 0 {
 		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
-	if !(q.Target > 0) || math.IsInf(q.Target, 0) {
-		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0", scenario.ErrScenario, q.Target)
+	if !(q.Target > 0 && q.Target <= mostTarget) {
+		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0, and at most %g", scenario.ErrScenario, q.Target, float64(mostTarget))
 	}
 	s := &sizer{Question: q}
 	if s.Precision == 0 {
@@ -57,15 +56,18 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 		s.Runs = runtime.GOMAXPROCS(0)
 	}
 	s.pool = capacity.NewPool(s.Runs)
-	for _, gpu := range gpus {
-		if _, err := cost.OpenGPU(gpu); err != nil {
+	of := make([]cost.Price, len(gpus))
+	for i, gpu := range gpus {
+		g, err := cost.OpenGPU(gpu)
+		if err != nil {
 			return nil, err
 		}
+		of[i] = prices.GPUs[g.Name] // which a file's is not
 	}
 	var all []Offer
-	for _, gpu := range gpus {
+	for i, gpu := range gpus {
 		for w := 1; w <= mostWorkers; w *= 2 {
-			o, err := s.offer(ctx, gpu, w, prices)
+			o, err := s.offer(ctx, gpu, w, of[i])
 			if err != nil {
 				return nil, err
 			}
@@ -79,10 +81,10 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 }
 
 // offer is what one kind of server gives.
-func (s *sizer) offer(ctx context.Context, gpu string, workers int, prices cost.Prices) (Offer, error) {
-	o := Offer{GPU: gpu, Workers: workers, price: prices.GPUs[gpu]}
+func (s *sizer) offer(ctx context.Context, gpu string, workers int, price cost.Price) (Offer, error) {
+	o := Offer{GPU: gpu, Workers: workers, price: price}
 	if o.price.Dollars == 0 {
-		o.Trouble = noPrice
+		o.Trouble = NoPrice
 		return o, nil
 	}
 	scene := s.Scenario
@@ -94,6 +96,7 @@ func (s *sizer) offer(ctx context.Context, gpu string, workers int, prices cost.
 	} else if err != nil {
 		return o, err
 	}
+	o.Times = o.plan.Scenario.Engine
 	if o.load, err = capacity.NewSteadyLoad(o.plan, max(1, s.Seeds), confirmingSeeds); err != nil {
 		return o, err
 	}
@@ -165,8 +168,8 @@ func Missing(q Question, all []Offer) error {
 	switch {
 	case all[0].Trouble == "":
 		return nil
-	case !slices.ContainsFunc(all, func(o Offer) bool { return o.Trouble != noPrice }):
-		return fmt.Errorf("%s: %s", strings.Join(withoutPrice(all), ", "), noPrice)
+	case !slices.ContainsFunc(all, func(o Offer) bool { return o.Trouble != NoPrice }):
+		return fmt.Errorf("%s: %s", strings.Join(withoutPrice(all), ", "), NoPrice)
 	}
 	return fmt.Errorf("nothing holds %s", q.SLO)
 }
@@ -175,15 +178,20 @@ func Missing(q Question, all []Offer) error {
 func withoutPrice(all []Offer) []string {
 	var gpus []string
 	for _, o := range all {
-		if o.Trouble == noPrice && !slices.Contains(gpus, o.GPU) {
+		if o.Trouble == NoPrice && !slices.Contains(gpus, o.GPU) {
 			gpus = append(gpus, o.GPU)
 		}
 	}
 	return gpus
 }
 
+// several says whether the times of offers are those of more than one engine.
+func several(all []Offer) bool {
+	return slices.ContainsFunc(all, func(o Offer) bool { return o.Trouble == "" && o.Times != all[0].Times })
+}
+
 // WriteOffers writes offers for a terminal: the answer first.
-func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
+func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if best := all[0]; best.Trouble == "" {
 		fmt.Fprintf(w, "%d x %s, %d to a server: $%.2f an hour for %s requests/s under %s\n\n",
@@ -191,7 +199,7 @@ func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
 	} else {
 		fmt.Fprintf(w, "no answer: %v\n\n", Missing(q, all))
 	}
-	fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\t\n")
+	fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\ttimes of\t\n")
 	for _, o := range all {
 		if o.Trouble != "" {
 			continue
@@ -200,23 +208,31 @@ func WriteOffers(out io.Writer, q Question, all []Offer, source string) error {
 		if o.Confirmed {
 			state = "confirmed"
 		}
-		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers, o.Servers, o.Hour, o.Million, o.KWh, state)
+		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers, o.Servers, o.Hour, o.Million, o.KWh, o.Times, state)
 	}
 	fmt.Fprintln(w)
 	if best := all[0]; best.Trouble == "" {
 		fact(w, "iterations", "of the first: "+best.plan.Model.Describe())
 	}
-	if source != "" {
-		fact(w, "prices", source)
+	if several(all) {
+		fact(w, "times", "of several engines, so the table compares these as well as the GPUs: --engine NAME takes one for all; "+
+			scenario.DataSheet+" is vLLM of 2023, up to 2 times slower than newer releases")
 	}
-	fact(w, "kWh", "at most: of the GPUs' board power, without the computers around them")
+	if prices.Source != "" {
+		fact(w, "prices", prices.Source)
+	}
+	watts := "at most: of the GPUs' watts, without the computers around them"
+	if prices.WattsSource != "" {
+		watts += "; watts: " + prices.WattsSource
+	}
+	fact(w, "kWh", watts)
 	for _, o := range all {
-		if o.Trouble != "" && o.Trouble != noPrice {
+		if o.Trouble != "" && o.Trouble != NoPrice {
 			fact(w, fmt.Sprintf("%d x %s", o.Workers, o.GPU), o.Trouble)
 		}
 	}
 	if gpus := withoutPrice(all); len(gpus) > 0 {
-		fact(w, "left out", strings.Join(gpus, ", ")+": "+noPrice)
+		fact(w, "left out", strings.Join(gpus, ", ")+": "+NoPrice)
 	}
 	if err := w.Flush(); err != nil {
 		return err

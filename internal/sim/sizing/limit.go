@@ -91,6 +91,8 @@ func (s *sizer) faster() []fast {
 	add("half the overhead (launches, scheduling)", func(f *cost.Setup) {
 		f.Engine.Base /= 2
 		f.Engine.Layer /= 2
+		f.Engine.PromptBase /= 2
+		f.Engine.PromptLayer /= 2
 		f.Engine.Seq /= 2
 	})
 	if setup.Workers > 1 {

@@ -14,6 +14,9 @@ type Money struct {
 	tokens  float64 // of a request, on average
 }
 
+// NoPrice says what to do where the price of a GPU is not known.
+const NoPrice = "no price is known: put one into a file for --prices"
+
 // money is nil if no price is known.
 func (s *sizer) money() *Money {
 	price := s.Prices.GPUs[s.plan.Setup.GPU.Name].Dollars
@@ -33,8 +36,20 @@ func (m *Money) million(rate float64) float64 { return m.Server / (3600 * rate *
 // same.
 func (m *Money) worth(c Change) float64 { return m.Server * c.Gain }
 
+// inMoney is what the answer costs, or that no price is known.
+func (r *Report) inMoney() string {
+	if r.Money == nil {
+		return r.gpu + ": " + NoPrice
+	}
+	return r.Money.String()
+}
+
 func (m *Money) String() string {
-	return fmt.Sprintf("$%.3f for a million tokens at the capacity; a server costs $%.2f an hour. %s", m.Million, m.Server, m.Source)
+	text := fmt.Sprintf("$%.3f for a million tokens of prompts and answers at the capacity; a server costs $%.2f an hour", m.Million, m.Server)
+	if m.Source != "" {
+		text += "; price of the GPU: " + m.Source
+	}
+	return text
 }
 
 // writeMoney is what each change would buy.

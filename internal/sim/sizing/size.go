@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"sync"
 
@@ -36,6 +35,9 @@ type Question struct {
 	Progress func(done, total int) // nil; searches. Called by one goroutine at a time
 }
 
+// mostTarget is more requests a second than all servers of the world get.
+const mostTarget = 1e6
+
 // A Report is the answer. Rates are requests a second.
 type Report struct {
 	Verdict  string            `json:"verdict"` // one line
@@ -59,6 +61,7 @@ type Report struct {
 
 	slo    capacity.SLO
 	system *sim.System
+	gpu    string    // its name
 	asIs   []float64 // requests/s of the server as it is, by seed, to draw beside changes
 }
 
@@ -154,8 +157,8 @@ func open(q Question) (*sizer, *capacity.Runs, error) {
 	if len(q.SLO) == 0 {
 		return nil, nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
-	if !(q.Target >= 0) || math.IsInf(q.Target, 0) {
-		return nil, nil, fmt.Errorf("%w: a target of %v requests a second", scenario.ErrScenario, q.Target)
+	if !(q.Target >= 0 && q.Target <= mostTarget) {
+		return nil, nil, fmt.Errorf("%w: a target of %v requests a second: want more than 0, and at most %g", scenario.ErrScenario, q.Target, float64(mostTarget))
 	}
 	if q.Seeds < 0 || q.Seeds > capacity.MostSeeds || !(q.Precision >= 0) || q.Precision > 1 {
 		return nil, nil, fmt.Errorf("%w: %d seeds, rates to a part of %v: want 1 to %d seeds and a part of 0 to 1", scenario.ErrScenario, q.Seeds, q.Precision, capacity.MostSeeds)

@@ -58,7 +58,7 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 	}{
 		"memory":       {"0.1s/token", scenario.Scenario{Server: sim.Server{NumGPUBlocks: 200}}, "twice the KV memory", "limited by KV memory: twice the KV memory gives +"},
 		"sequences":    {"0.1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxNumSeqs: 4}}, "twice --max-seqs", "limited by sequences at once"},
-		"token budget": {"1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Server: sim.Server{MaxNumBatchedTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
+		"token budget": {"1s/token", scenario.Scenario{Setup: "roofline-opt-13b", Workload: "alpaca", Server: sim.Server{MaxNumBatchedTokens: 6}}, "twice --max-tokens", "limited by tokens of an iteration"},
 		"slow GPU":     {"tpot<80ms", scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Server: sim.Server{NumGPUBlocks: 20000}}, "twice the GPU's memory bandwidth", "limited by iteration time, not by memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 		require.NoError(t, err)
 		return ok
 	}
-	roofline := scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}
+	roofline := scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb", Engine: scenario.DataSheet}
 
 	z, fits := target(1, roofline)
 	require.True(t, fits.Holds)
@@ -350,4 +350,15 @@ func TestRatesAndPercentagesAreRoundedForReaders(t *testing.T) {
 	require.Equal(t, []int{4, 8}, insert([]int{8}, 4))
 	require.Equal(t, []int{8, 256}, insert([]int{8}, 256))
 	require.Equal(t, "vllm-v0 --swap --chunked", policy{system: "vllm-v0", swap: true, chunked: true}.String())
+}
+
+// A rate that two of three seeds do not hold, because the queue grows, has no median of the third.
+func TestAGrowingQueueIsNotLeftOutOfAMedian(t *testing.T) {
+	point := func(seconds float64) capacity.Point {
+		return capacity.Point{Result: &sim.Result{Normalized: sim.Spread{Mean: seconds}}}
+	}
+	of := func(p capacity.Point) float64 { return p.Result.Normalized.Mean }
+	grows := capacity.Point{Cut: true}
+	require.Equal(t, 3.0, median(capacity.Step{Points: []capacity.Point{point(2), grows, point(3)}}, of))
+	require.True(t, math.IsInf(median(capacity.Step{Points: []capacity.Point{point(2), grows, grows}}, of), 1))
 }

@@ -189,9 +189,7 @@ func (r *Report) writeFacts(w io.Writer) {
 	}
 	fact(w, "latency", r.intervals())
 	fact(w, "lasts", r.lasts())
-	if r.Money != nil {
-		fact(w, "money", r.Money.String())
-	}
+	fact(w, "money", r.inMoney())
 	fact(w, "search", r.searched())
 }
 
@@ -217,16 +215,16 @@ func (r *Report) searched() string {
 	return text + fmt.Sprintf("under %d of %d seeds a rate held that is above one that failed: the lowest that failed counts", above, len(r.Capacity.Seeds))
 }
 
-// median is that of a number of a step's points.
+// median is that of a number of a step's points, +Inf of those whose queue grew without end: without
+// them a rate that most seeds do not hold would look better than a lower one.
 func median(s capacity.Step, of func(capacity.Point) float64) float64 {
 	var all []float64
 	for _, p := range s.Points {
-		if p.Result != nil {
-			all = append(all, of(p))
+		if p.Result == nil {
+			all = append(all, math.Inf(1))
+			continue
 		}
-	}
-	if len(all) == 0 {
-		return math.Inf(1)
+		all = append(all, of(p))
 	}
 	return capacity.Median(all)
 }

@@ -71,7 +71,11 @@ func (t *Trace) summarize(take int) (Summary, error) {
 	}
 	s.Skipped = t.Skipped
 	if s.Requests == 0 {
-		return Summary{}, fmt.Errorf("%w: %s: no requests in it, %d rows without prompt or answer skipped", ErrTrace, t.lines.name, t.Skipped)
+		skipped := ""
+		if t.Skipped > 0 {
+			skipped = fmt.Sprintf(", %d rows without prompt or answer skipped", t.Skipped)
+		}
+		return Summary{}, fmt.Errorf("%w: %s: no requests in it%s", ErrTrace, t.lines.name, skipped)
 	}
 	s.MeanPrompt = float64(prompts) / float64(s.Requests)
 	s.MeanOutput = float64(outputs) / float64(s.Requests)

@@ -95,10 +95,14 @@ func prefill(n int) *model.Batch {
 	return b
 }
 
-// decode has n sequences after the 512 tokens of blocks 1 to 32, with 8 blocks each.
+// decode has n sequences after the 512 tokens of blocks 1 to 32, with 8 blocks each. That they share
+// these blocks the engine tells the model, as here.
 func decode(n, round int) *model.Batch {
 	at := 512 + round%128
 	b := &model.Batch{QueryStart: []int32{0}, TableStride: 40}
+	if n > 1 {
+		b.CommonPrefix = 512
+	}
 	for i := range n {
 		block := 40 + 8*i
 		b.Tokens, b.Positions = append(b.Tokens, int32(i)), append(b.Positions, int32(at))

@@ -1,0 +1,335 @@
+package attention
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
+)
+
+// set sets an element of the key or value of a token of the only KV head.
+func (p *problem) set(seq, token, element int, v float32, value bool) {
+	c := &p.cache
+	p.poison(p.batch.blockOf(c, seq, token)*c.BlockSize+token%c.BlockSize, v, element, value)
+}
+
+// eachToken calls change for every token of every sequence.
+func (p *problem) eachToken(change func(seq, token int)) {
+	for seq, n := range p.batch.SeqLens {
+		for token := range int(n) {
+			change(seq, token)
+		}
+	}
+}
+
+// Keys, values and queries in float32 that lose as much as they can.
+var float32Kinds = []struct {
+	name   string
+	change func(p *problem, r *rand.Rand)
+}{
+	{"random", func(*problem, *rand.Rand) {}},
+	{"all logits equal, values with no end in binary", func(p *problem, _ *rand.Rand) {
+		p.equalKeys()
+		p.eachToken(func(seq, token int) {
+			for i := range p.cache.HeadSize {
+				p.set(seq, token, i, 0.1*float32(i+1), true)
+			}
+		})
+	}},
+	{"all logits nearly equal", func(p *problem, r *rand.Rand) {
+		p.equalKeys()
+		p.eachToken(func(seq, token int) {
+			p.set(seq, token, 1, 0.3+r.Float32()/100, false)
+		})
+	}},
+	{"one logit huge, with a value of 0", func(p *problem, r *rand.Rand) {
+		p.equalKeys()
+		p.eachToken(func(seq, token int) {
+			sign := float32(-1)
+			if token == 3 {
+				sign = 1
+			}
+			for i := range p.cache.HeadSize {
+				p.set(seq, token, i, sign*(0.3+r.Float32()/10), false)
+				if token == 3 && i%2 == 0 {
+					p.set(seq, token, i, 0, true)
+				}
+			}
+		})
+	}},
+	{"one element makes the logit", func(p *problem, r *rand.Rand) {
+		p.setQueries(0, 60)
+		p.eachToken(func(seq, token int) { p.set(seq, token, 0, 40+r.Float32(), false) })
+	}},
+	{"outputs cancel", func(p *problem, r *rand.Rand) {
+		p.equalKeys()
+		p.eachToken(func(seq, token int) {
+			p.set(seq, token, 1, 0.3+r.Float32()/100, false)
+			for i := range p.cache.HeadSize {
+				p.set(seq, token, i, float32(1-token%2*2)*(1+r.Float32()/1000), true)
+			}
+		})
+	}},
+	{"products cancel", func(p *problem, r *rand.Rand) {
+		last := p.cache.HeadSize - 1
+		p.setQueries(0, 60)
+		p.setQueries(last, 60)
+		p.eachToken(func(seq, token int) {
+			p.set(seq, token, 0, 40+r.Float32()/10, false)
+			p.set(seq, token, last, -40-r.Float32()/10, false)
+		})
+	}},
+}
+
+// equalKeys makes all keys equal.
+func (p *problem) equalKeys() {
+	for i := range p.query {
+		p.query[i] = 1 + float32(i%7)/10
+	}
+	p.eachToken(func(seq, token int) {
+		for i := range p.cache.HeadSize {
+			p.set(seq, token, i, 0.3+float32(i%5)/9, false)
+		}
+	})
+}
+
+// setQueries sets an element of all queries.
+func (p *problem) setQueries(element int, v float32) {
+	for i := element; i < len(p.query); i += p.cache.HeadSize {
+		p.query[i] = v
+	}
+}
+
+// scaleTo scales logits so that the largest is of a size, or the largest sum of the sizes
+// of products if that is asked for, and keeps the reference's results from then on.
+func (p *problem) scaleTo(most float64, products bool) {
+	largest := 0.0
+	p.largestLogit = 0
+	p.eachRow(func(seq, query, head int) {
+		p.reference(seq, query, head)
+		if products {
+			largest = max(largest, p.products)
+		} else {
+			largest = p.largestLogit
+		}
+	})
+	p.batch.Scale *= float32(most / largest)
+	p.keep = map[[3]int][2][]float64{}
+}
+
+func (p *problem) eachRow(visit func(seq, query, head int)) {
+	for seq := range p.batch.seqs() {
+		_, n, _ := p.batch.queries(seq)
+		for row := range n * p.batch.NumHeads {
+			visit(seq, row/p.batch.NumHeads, row%p.batch.NumHeads)
+		}
+	}
+}
+
+func float32Problem(size int, seed uint64) *problem {
+	return newProblem(rand.New(rand.NewPCG(21, seed)), problemSpec{
+		shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: F32},
+		heads: 2, lens: []int{700, 530, 33}, queries: []int{1, 2, 5}, contents: contentsOf(F32),
+	})
+}
+
+func TestFloat32WithLogitsUpTo30(t *testing.T) {
+	for _, kind := range float32Kinds {
+		for i, size := range []int{256, 40, 32, 80, 128} {
+			if i > 1 && kind.name != "random" && !level.Long() {
+				continue
+			}
+			for seed := range level.Pick(uint64(1), 10) {
+				p := float32Problem(size, seed)
+				kind.change(p, rand.New(rand.NewPCG(22, seed)))
+				if kind.name == "products cancel" {
+					p.scaleTo(20, true)
+				} else {
+					p.scaleTo(30, false)
+				}
+				for _, k := range testedSets() {
+					t.Run(fmt.Sprintf("%s, head of %d, seed %d, %v", kind.name, size, seed, k), func(t *testing.T) {
+						runner := newRunner(t, 1)
+						runner.kernels = k
+						require.NoError(t, runner.Forward(&p.cache, &p.batch))
+						requireNear(t, runner, p, f32Bound)
+					})
+				}
+			}
+		}
+	}
+}
+
+// Logits up to 30 to which products are not all that belongs.
+func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
+	for _, o := range []struct {
+		name   string
+		change func(b *Batch)
+	}{
+		{"alibi", func(b *Batch) { b.Scale /= 2; b.AlibiSlopes = []float32{1. / 47, 1. / 151} }},
+		{"negative scale", func(b *Batch) { b.Scale = -b.Scale }},
+		{"soft cap", func(b *Batch) { b.SoftCap = 31; b.Scale *= 2 }},
+		{"sinks", func(b *Batch) { b.Sinks = []float32{29, -3} }},
+		{"all", func(b *Batch) {
+			b.SoftCap, b.AlibiSlopes, b.Sinks, b.SlidingWindow = 14, []float32{1. / 47, 1. / 151}, []float32{3, 13}, 600
+			b.Sparse = &BlockSparse{LocalBlocks: 2, VertStride: 3, BlockSize: 32, HeadSlidingStep: 1}
+		}},
+	} {
+		p := float32Problem(64, 1)
+		p.scaleTo(30, false)
+		o.change(&p.batch)
+		for _, k := range testedSets() {
+			t.Run(fmt.Sprintf("%s, %v", o.name, k), func(t *testing.T) {
+				runner := newRunner(t, 1)
+				runner.kernels = k
+				require.NoError(t, runner.Forward(&p.cache, &p.batch))
+				p.largestLogit = 0
+				requireNear(t, runner, p, f32Bound)
+				require.Less(t, p.largestLogit, 31.0)
+			})
+		}
+	}
+}
+
+// A row whose products are all small has nothing left of a row before it.
+func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
+	for _, k := range testedSets() {
+		t.Run(k.String(), func(t *testing.T) {
+			p := float32Problem(64, 3)
+			p.batch.AlibiSlopes = []float32{1. / 47, 1. / 151}
+			for i := range p.query {
+				if i/64%2 == 1 {
+					p.query[i] *= 1e-3
+				}
+			}
+			runner := newRunner(t, 1)
+			runner.kernels = k
+			want := outputs(t, runner, p, nil)
+			for i := range p.query {
+				if i/64%2 == 0 {
+					p.query[i] *= 1e-3
+				}
+			}
+			got := outputs(t, runner, p, nil)
+			for at := 64; at < len(got); at += 128 {
+				requireSameBits(t, want[at:][:64], got[at:][:64], fmt.Sprintf("element %d", at))
+			}
+		})
+	}
+}
+
+// What a row does not reach decides nothing, not even in which way its logits are computed:
+// large keys and NaN after it, before its window and in what the sparse pattern hides.
+func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
+	for _, o := range []struct {
+		name   string
+		change func(b *Batch)
+		hides  func(token int) bool
+	}{
+		{"after it", func(*Batch) {}, func(int) bool { return false }},
+		{"before its window", func(b *Batch) { b.SlidingWindow = 37 }, func(token int) bool { return token < 541-37 }},
+		{"in the sparse pattern", func(b *Batch) {
+			b.Sparse = &BlockSparse{LocalBlocks: 1, VertStride: 100, BlockSize: 8, HeadSlidingStep: 1}
+		}, func(token int) bool { return token < 528 && token >= 8 }},
+	} {
+		for _, k := range testedSets() {
+			t.Run(fmt.Sprintf("%s, %v", o.name, k), func(t *testing.T) {
+				const position, n = 540, 560
+				make := func() *problem {
+					p := newProblem(rand.New(rand.NewPCG(23, 1)), problemSpec{
+						shape: Shape{BlockSize: 8, NumKVHeads: 1, HeadSize: 32, DType: F32}, heads: 2, lens: []int{n}, queries: []int{n - position},
+					})
+					o.change(&p.batch)
+					return p
+				}
+				runner := newRunner(t, 1)
+				runner.kernels = k
+				clean := make()
+				want := outputs(t, runner, clean, nil)[:2*32]
+				for _, v := range []float32{1e4, float32(math.NaN())} {
+					p := make()
+					for token := range n {
+						if token > position || o.hides(token) {
+							p.set(0, token, token%32, v, false)
+							p.set(0, token, 7, v, true)
+						}
+					}
+					requireSameBits(t, want, outputs(t, runner, p, nil)[:2*32], fmt.Sprintf("beside %v", v))
+				}
+			})
+		}
+	}
+}
+
+// Where products cancel, float32 loses up to 1e-7 of the largest sum of their sizes.
+func TestFloat32WithProductsThatCancel(t *testing.T) {
+	for _, sum := range []float64{100, 300} {
+		p := float32Problem(64, 2)
+		cancel := float32Kinds[len(float32Kinds)-1]
+		cancel.change(p, rand.New(rand.NewPCG(24, 1)))
+		p.scaleTo(sum, true)
+		for _, k := range testedSets() {
+			t.Run(fmt.Sprintf("%v, %v", sum, k), func(t *testing.T) {
+				runner := newRunner(t, 1)
+				runner.kernels = k
+				require.NoError(t, runner.Forward(&p.cache, &p.batch))
+				requireNear(t, runner, p, 1e-7*sum)
+			})
+		}
+	}
+}
+
+// The kernels refine just the products above the limit, and say if there are none.
+func TestRefineReplacesWhatIsLarge(t *testing.T) {
+	for _, k := range testedSets() {
+		t.Run(k.String(), func(t *testing.T) {
+			const size, n = 24, 3
+			r := rand.New(rand.NewPCG(25, 1))
+			q, keys := make([]float32, size), aligned(4*n*16*size)
+			floats := unsafe.Slice((*float32)(unsafe.Pointer(&keys[0])), n*16*size)
+			for i := range q {
+				q[i] = float32(r.NormFloat64())
+			}
+			for i := range floats {
+				floats[i] = float32(r.NormFloat64())
+			}
+			var tiles [n]unsafe.Pointer
+			for i := range tiles {
+				tiles[i] = unsafe.Pointer(&floats[i*16*size])
+			}
+			runner := newRunner(t, 1)
+			x, low := make([]float32, n*16), make([]float32, n*16)
+			for i := range x {
+				x[i], low[i] = 1, 77
+			}
+			require.False(t, k.refine(&runner.workers[0].call, q, &tiles[0], x, low, 1))
+			require.Equal(t, float32(77), low[0])
+			large := map[int]bool{0: true, 7: true, 8: true, 15: true, 37: true}
+			for i := range large {
+				x[i] = -2
+			}
+			inf := float32(math.Inf(1))
+			x[16], x[17], x[18] = inf, -inf, float32(math.NaN())
+			require.True(t, k.refine(&runner.workers[0].call, q, &tiles[0], x, low, 1))
+			for i := range x {
+				if !large[i] {
+					require.Zero(t, low[i], "token %d", i)
+					require.NotEqual(t, float32(-2), x[i])
+					continue
+				}
+				want := 0.0
+				for j := range q {
+					want += float64(q[j]) * float64(floats[i/16*16*size+j*16+i%16])
+				}
+				require.InDelta(t, want, float64(x[i])+float64(low[i]), 1e-13*math.Abs(want), "token %d", i)
+				require.LessOrEqual(t, math.Abs(float64(low[i])), math.Abs(float64(x[i]))*0x1p-24, "token %d", i)
+			}
+			require.Equal(t, inf, x[16])
+		})
+	}
+}

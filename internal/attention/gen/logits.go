@@ -1,0 +1,229 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// logits are the kernels that keep more of a logit than a float32 does: as the sum of
+// two of them, on one row.
+func logits(g *gen) {
+	refine(g)
+	scalePairs(g)
+	softmax(g, true)
+}
+
+// A refineKernel knows its registers by number. A tile, or with AVX2 half of one, takes
+// two registers in float64.
+type refineKernel struct {
+	*gen
+	limit, abs, infinite       int
+	sums                       int // 4: of even elements and of odd ones
+	keys                       int // 2
+	bcast, products, high, low int
+	large                      int // AVX2 only: which products are large
+}
+
+// refine replaces products that are larger than x in size, and finite, by those of
+// float64: the sum of even elements plus that of odd ones, as high + low. in: queries of
+// one row; data: addresses of tiles of keys in float32; out: products; n: tiles, size:
+// elements of a head. Where no product is large, low is not written; flag says if one
+// is. Room is used up.
+func refine(g *gen) {
+	g.begin("refine")
+	k := refineKernel{gen: g, limit: 11, abs: 12, infinite: 13, sums: 0, keys: 4, bcast: 6, products: 7, high: 8, low: 9, large: 10}
+	g.VBROADCASTSS(g.argMem(atX), g.regs[k.limit])
+	g.VBROADCASTSS(g.constant("abs", 0x7fffffff), g.regs[k.abs])
+	g.VBROADCASTSS(g.constant("infinite", 0x7f800000), g.regs[k.infinite])
+	none := g.label("none")
+	k.anyLarge(none)
+	g.MOVQ(operand.I32(1), g.argMem(atFlag))
+	k.widen()
+	out, low, list, n := g.arg(atOut), g.arg(atLow), g.arg(atData), g.arg(atN)
+	g.loop(n, func() {
+		for v := range 16 / g.lanes {
+			k.refine(out, low, list, v)
+		}
+		g.ADDQ(operand.I32(tileTokens*4), out)
+		g.ADDQ(operand.I32(tileTokens*4), low)
+		g.ADDQ(operand.I32(8), list)
+	})
+	g.Label(none)
+	g.end()
+}
+
+// anyLarge jumps to none if no product is larger than the limit, as integers, which
+// include infinity and NaN.
+func (k *refineKernel) anyLarge(none string) {
+	g := k.gen
+	tops := []int{0, 1}
+	for _, top := range tops {
+		g.zero(top)
+	}
+	out, n := g.arg(atOut), g.arg(atN)
+	g.loop(n, func() {
+		for v := range 16 / g.lanes {
+			g.VMOVUPS(mem(out, v*g.bytes()), g.regs[2+v])
+			g.and(g.regs[k.abs], g.regs[2+v])
+			g.VPMAXSD(g.regs[2+v], g.regs[tops[v]], g.regs[tops[v]])
+		}
+		g.ADDQ(operand.I32(tileTokens*4), out)
+	})
+	g.VPMAXSD(g.regs[1], g.regs[0], g.regs[0])
+	k.jumpIfNone(g.VPCMPGTD, none)
+}
+
+// jumpIfNone jumps if no number of register 0 is greater than the limit.
+func (k *refineKernel) jumpIfNone(greater func(...operand.Op), none string) {
+	g := k.gen
+	if g.wide() {
+		greater(g.regs[k.limit], g.regs[0], reg.K1)
+		g.KORTESTW(reg.K1, reg.K1)
+	} else {
+		bits := g.GP32()
+		greater(g.regs[k.limit], g.regs[0], g.regs[0])
+		g.VMOVMSKPS(g.regs[0], bits)
+		g.TESTL(bits, bits)
+	}
+	g.JEQ(operand.LabelRef(none))
+}
+
+// widen makes float64 of the query, in room.
+func (k *refineKernel) widen() {
+	g := k.gen
+	in, room, n := g.arg(atIn), g.arg(atRoom), g.arg(atSize)
+	g.SHRQ(operand.U8(2), n)
+	g.loop(n, func() {
+		g.VCVTPS2PD(mem(in, 0), halves[0])
+		g.VMOVUPD(halves[0], mem(room, 0))
+		g.ADDQ(operand.I32(16), in)
+		g.ADDQ(operand.I32(32), room)
+	})
+}
+
+// refine replaces the products of a register, v of a tile.
+func (k *refineKernel) refine(out, low, list reg.Register, v int) {
+	g, at := k.gen, v*k.bytes()
+	s, size := g.regs[k.products], g.regs[k.high]
+	g.VMOVUPS(mem(out, at), s)
+	g.zero(k.low)
+	g.VMOVAPS(s, size)
+	g.and(g.regs[k.abs], size)
+	const greater, less = 30, 17 // false for NaN
+	keep := g.label("keep")
+	if g.wide() {
+		g.VCMPPS(operand.U8(greater), g.regs[k.limit], size, reg.K1)
+		g.VCMPPS(operand.U8(less), g.regs[k.infinite], size, reg.K1, reg.K2)
+		g.KORTESTW(reg.K2, reg.K2)
+	} else {
+		large, bits := g.regs[k.large], g.GP32()
+		g.VCMPPS(operand.U8(greater), g.regs[k.limit], size, large)
+		g.VCMPPS(operand.U8(less), g.regs[k.infinite], size, size)
+		g.VANDPS(size, large, large)
+		g.VMOVMSKPS(large, bits)
+		g.TESTL(bits, bits)
+	}
+	g.JEQ(operand.LabelRef(keep))
+	k.multiply(list, at)
+	k.split()
+	if g.wide() {
+		g.VMOVAPS(g.regs[k.high], reg.K2, s)
+		g.VMOVAPS_Z(g.regs[k.low], reg.K2, g.regs[k.low])
+	} else {
+		g.VBLENDVPS(g.regs[k.large], g.regs[k.high], s, s)
+		g.VANDPS(g.regs[k.large], g.regs[k.low], g.regs[k.low])
+	}
+	g.VMOVUPS(s, mem(out, at))
+	g.Label(keep)
+	g.VMOVUPS(g.regs[k.low], mem(low, at))
+}
+
+// multiply sums the products with a tile, from some bytes of its rows on.
+func (k *refineKernel) multiply(list reg.Register, at int) {
+	g := k.gen
+	for i := range 4 {
+		g.zero(k.sums + i)
+	}
+	key, q, pairs := g.GP64(), g.arg(atRoom), g.arg(atSize)
+	g.MOVQ(mem(list, 0), key)
+	g.SHRQ(operand.U8(1), pairs)
+	g.loop(pairs, func() {
+		for e := range 2 {
+			g.VBROADCASTSD(mem(q, 8*e), g.regs[k.bcast])
+			for half := range 2 {
+				g.VCVTPS2PD(mem(key, e*tileTokens*4+at+half*g.bytes()/2), g.regs[k.keys+half])
+				g.VFMADD231PD(g.regs[k.bcast], g.regs[k.keys+half], g.regs[k.sums+2*e+half])
+			}
+		}
+		g.ADDQ(operand.I32(16), q)
+		g.ADDQ(operand.I32(2*tileTokens*4), key)
+	})
+}
+
+// split makes the sums into high and low.
+func (k *refineKernel) split() {
+	g := k.gen
+	for half := range 2 {
+		sum, back, to := g.regs[k.sums+half], g.regs[k.keys], []int{k.high, k.bcast}[half]
+		g.VADDPD(g.regs[k.sums+2+half], sum, sum)
+		g.round(sum, g.half[to])
+		g.VCVTPS2PD(g.half[to], back)
+		g.VSUBPD(back, sum, sum)
+		g.round(sum, g.half[k.sums+half])
+	}
+	if g.wide() {
+		g.VINSERTF64X4(operand.U8(1), g.half[k.bcast], g.regs[k.high], g.regs[k.high])
+		g.VINSERTF64X4(operand.U8(1), g.half[k.sums+1], g.regs[k.sums], g.regs[k.low])
+		return
+	}
+	g.VINSERTF128(operand.U8(1), g.half[k.bcast], g.regs[k.high], g.regs[k.high])
+	g.VINSERTF128(operand.U8(1), g.half[k.sums+1], g.regs[k.sums], g.regs[k.low])
+}
+
+// round makes float32 of float64.
+func (g *gen) round(from, to reg.VecPhysical) {
+	if g.wide() {
+		g.VCVTPD2PS(from, to)
+	} else {
+		g.VCVTPD2PSY(from, to)
+	}
+}
+
+// scalePairs makes products into logits, x·product + y·(z + index), each as the sum of
+// two numbers, in and low. n: tiles.
+func scalePairs(g *gen) {
+	g.begin("scalePairs")
+	in, low, n := g.arg(atIn), g.arg(atLow), g.arg(atN)
+	factor, slope, index, step := g.regs[0], g.regs[1], g.regs[2], g.regs[3]
+	product, rest, bias, a, b := g.regs[4], g.regs[5], g.regs[6], g.regs[7], g.regs[8]
+	g.VBROADCASTSS(g.argMem(atX), factor)
+	g.VBROADCASTSS(g.argMem(atY), slope)
+	g.VBROADCASTSS(g.argMem(atZ), index)
+	g.VADDPS(g.counting("iota", 16), index, index)
+	g.VBROADCASTSS(g.float("lanes", float32(g.lanes)), step)
+	g.loop(n, func() {
+		for v := range 16 / g.lanes {
+			g.VMOVUPS(mem(in, v*g.bytes()), rest)
+			g.VMULPS(factor, rest, product)
+			g.VFMSUB213PS(product, factor, rest)
+			g.VFMADD231PS(mem(low, v*g.bytes()), factor, rest)
+			g.VMULPS(index, slope, bias)
+			g.VMOVAPS(bias, a)
+			g.VFMSUB231PS(index, slope, a) // what rounding takes off the bias
+			g.VADDPS(a, rest, rest)
+			g.VADDPS(bias, product, a)
+			g.VMOVUPS(a, mem(in, v*g.bytes()))
+			g.VSUBPS(product, a, b) // bias as it was added
+			g.VSUBPS(b, a, a)       // product as it was
+			g.VSUBPS(b, bias, b)
+			g.VSUBPS(a, product, a)
+			g.VADDPS(a, b, b)
+			g.VADDPS(b, rest, rest)
+			g.VMOVUPS(rest, mem(low, v*g.bytes()))
+			g.VADDPS(step, index, index)
+		}
+		g.ADDQ(operand.I32(tileTokens*4), in)
+		g.ADDQ(operand.I32(tileTokens*4), low)
+	})
+	g.end()
+}

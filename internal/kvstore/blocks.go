@@ -1,0 +1,88 @@
+package kvstore
+
+import (
+	"fmt"
+	"unsafe"
+
+	"llmmemory/internal/attention"
+	"llmmemory/internal/parallel"
+)
+
+// A Copier copies blocks of one layer between caches in any memory, on the workers of a
+// pool. It is for one goroutine at a time.
+type Copier struct {
+	pool     *parallel.Pool
+	to, from *attention.Cache
+	pairs    []Pair
+}
+
+// NewCopier makes a Copier on a pool.
+func NewCopier(pool *parallel.Pool) *Copier { return &Copier{pool: pool} }
+
+// Copy copies blocks, pair after pair: a later pair sees what an earlier one has written.
+// The caches are the same (vLLM's copy_blocks), or lie apart (swap_blocks) and have the
+// same shape, but each strides of its own. The error wraps attention.ErrArgument; nothing
+// has been copied then.
+func (c *Copier) Copy(to, from *attention.Cache, pairs []Pair) error {
+	if err := checkCopy(to, from); err != nil {
+		return err
+	}
+	for i, p := range pairs {
+		if uint(p.Src) >= uint(from.NumBlocks) || uint(p.Dst) >= uint(to.NumBlocks) {
+			return fmt.Errorf("%w: pair %d copies block %d, where there are %d, to block %d, where there are %d", attention.ErrArgument,
+				i, p.Src, from.NumBlocks, p.Dst, to.NumBlocks)
+		}
+	}
+	c.to, c.from, c.pairs = to, from, pairs
+	c.pool.Run(to.NumKVHeads, c)
+	c.to, c.from, c.pairs = nil, nil, nil
+	return nil
+}
+
+func checkCopy(to, from *attention.Cache) error {
+	for _, c := range []*attention.Cache{from, to} {
+		if err := c.Check(); err != nil {
+			return err
+		}
+	}
+	if to.Shape != from.Shape || to.KeyScale != from.KeyScale || to.ValueScale != from.ValueScale {
+		return fmt.Errorf("%w: blocks can be copied only between caches with the same type, layout, block size, KV heads, head size and scales", attention.ErrArgument)
+	}
+	if sameMemory(to, from) {
+		return nil
+	}
+	for _, data := range [][]byte{from.Key, from.Value, from.KeyScales, from.ValueScales} {
+		if to.Overlaps(&attention.Tensor{Data: data}) {
+			return fmt.Errorf("%w: %w: two caches that are not the same share memory", attention.ErrArgument, attention.ErrOverlap)
+		}
+	}
+	return nil
+}
+
+// sameMemory says whether a block of one cache is the same block of the other.
+func sameMemory(a, b *attention.Cache) bool {
+	return unsafe.SliceData(a.Key) == unsafe.SliceData(b.Key) && unsafe.SliceData(a.Value) == unsafe.SliceData(b.Value) &&
+		unsafe.SliceData(a.KeyScales) == unsafe.SliceData(b.KeyScales) && unsafe.SliceData(a.ValueScales) == unsafe.SliceData(b.ValueScales) &&
+		a.BlockStride == b.BlockStride && a.HeadStride == b.HeadStride &&
+		a.ScaleBlockStride == b.ScaleBlockStride && a.ScaleHeadStride == b.ScaleHeadStride
+}
+
+// Do copies a KV head of all pairs; see parallel.Task.
+func (c *Copier) Do(_, head int) {
+	to, from := c.to, c.from
+	rows, size := 1, to.BlockSize*to.HeadSize*to.DType.Size() // pieces without gaps, and their bytes
+	if to.Layout == attention.LayoutFlash {
+		rows, size = to.BlockSize, to.HeadSize*to.DType.Size()
+	}
+	for _, p := range c.pairs {
+		src, dst := int(p.Src), int(p.Dst)
+		for row := range rows {
+			copy(to.Key[to.KeyOffset(dst, head, row, 0):][:size], from.Key[from.KeyOffset(src, head, row, 0):][:size])
+			copy(to.Value[to.ValueOffset(dst, head, row, 0):][:size], from.Value[from.ValueOffset(src, head, row, 0):][:size])
+		}
+		if to.DType == attention.Int8 {
+			copy(to.Scales(to.KeyScales, dst, head), from.Scales(from.KeyScales, src, head))
+			copy(to.Scales(to.ValueScales, dst, head), from.Scales(from.ValueScales, src, head))
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package model
+
+import (
+	"math"
+
+	"llmmemory/internal/model/matrix"
+)
+
+// comparedPanels is after how many panels of the head their logits are compared: while these are in the
+// second cache.
+const comparedPanels = 16
+
+// largest finds the largest logit of each row while the head is multiplied.
+type largest struct {
+	tasks  []logit // of each task and row
+	tokens []int32 // of each row
+}
+
+type logit struct {
+	value float32
+	token int32
+}
+
+// reset makes room for tasks and rows.
+func (l *largest) reset(tasks, rows int) {
+	if cap(l.tasks) < tasks*rows {
+		l.tasks = make([]logit, tasks*rows)
+	}
+	l.tasks = l.tasks[:tasks*rows]
+	for i := range l.tasks {
+		l.tasks[i] = logit{float32(math.Inf(-1)), -1}
+	}
+	if cap(l.tokens) < rows {
+		l.tokens = make([]int32, rows)
+	}
+	l.tokens = l.tokens[:rows]
+}
+
+// compare looks at some logits of a row, of which the first is that of token.
+func (l *largest) compare(task, row int, logits []float32, token int) {
+	i := matrix.ArgMax(logits)
+	l.tasks[task*len(l.tokens)+row].take(logit{logits[i], int32(token + i)})
+}
+
+// take keeps the larger one, of equal ones the first. NaN are never the largest.
+func (l *logit) take(other logit) {
+	if other.value > l.value || l.token < 0 && other.value == l.value {
+		*l = other
+	}
+}
+
+// merge goes through the tasks, which are in the order of the tokens.
+func (l *largest) merge() {
+	rows := len(l.tokens)
+	for row := range rows {
+		best := logit{float32(math.Inf(-1)), -1}
+		for i := row; i < len(l.tasks); i += rows {
+			best.take(l.tasks[i])
+		}
+		l.tokens[row] = max(best.token, 0)
+	}
+}

@@ -1,0 +1,39 @@
+package capacity
+
+// A Sample is how many requests wait at a time, in seconds.
+type Sample struct {
+	Now     float64
+	Waiting int
+}
+
+// Grows says that more wait the longer requests come, which are so many from begin to end: the trend of
+// the queue is not chance, and it is more than 1 % of what arrives.
+func Grows(queue []Sample, begin, end float64, arrived int) bool {
+	const parts = 10
+	var sums, counts [parts]float64
+	for _, s := range queue {
+		if s.Now >= begin && s.Now < end {
+			i := min(parts-1, int(parts*(s.Now-begin)/(end-begin)))
+			sums[i] += float64(s.Waiting)
+			counts[i]++
+		}
+	}
+	var means []float64
+	for i := range sums {
+		if counts[i] > 0 {
+			means = append(means, sums[i]/counts[i])
+		}
+	}
+	slope, deviations := trend(means)
+	return deviations > 3 && slope*float64(len(means)) > 0.01*float64(arrived)
+}
+
+// grows is Grows after the warm-up, of requests that wait for their first token.
+func (w *steadyRun) grows(end float64) bool {
+	begin := WarmUp * end
+	arrived := 0
+	for i := w.next - 1; i >= 0 && w.requests[i].Arrival/w.rate >= begin; i-- {
+		arrived++
+	}
+	return Grows(w.queue, begin, end, arrived)
+}
