@@ -104,9 +104,12 @@ func load(p Published) string {
 	return fmt.Sprint(p.Model, p.DType, p.Metric, p.Prompt, p.Batch)
 }
 
+// blind are GPUs whose points were read only when the form had been chosen.
+var blind = []string{"v100s-32gb", "rtx-4090-d"}
+
 // Ensure that no other form has clearly smaller errors of points that are left out of the fitted
 // halves, one at a time and a load at a time. README.md has these errors; the other halves
-// have no part in them.
+// have no part in them, nor have the GPUs that were blind.
 func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 	if !level.Long() {
 		t.Skip("fits all engines once for each point, load and form; set LLM_TEST_LONG=1")
@@ -134,7 +137,9 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 	}
 	least := map[string]float64{}
 	for _, f := range forms {
-		points := slices.DeleteFunc(fittedHalves(), func(p Published) bool { return !strings.HasPrefix(p.Source, f.publisher) })
+		points := slices.DeleteFunc(fittedHalves(), func(p Published) bool {
+			return !strings.HasPrefix(p.Source, f.publisher) || slices.Contains(blind, p.GPU)
+		})
 		fitted := fitGroup{engine: points[0].Engine, points: points}.fit(t, f.change)
 		one, many := fitted.leftOut(point), fitted.leftOut(load)
 		t.Logf("%s %s: one left out %.3f, a load %.3f", f.publisher, f.name, one, many)
