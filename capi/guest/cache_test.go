@@ -238,6 +238,14 @@ func TestTheInstalledPythonModulesServeTheirExamples(t *testing.T) {
 	}
 }
 
+func TestThePythonModuleHasBlocksInTheCallersMemory(t *testing.T) {
+	t.Parallel()
+	need(t, "python3")
+	succeed(t, t.TempDir(), []string{
+		"PYTHONPATH=" + filepath.Join(root, "capi", "cache", "python"), "PYTHONDONTWRITEBYTECODE=1", "LD_LIBRARY_PATH=" + library(""),
+	}, "python3", source("attention_blocks.py"))
+}
+
 func TestThePythonModuleRefusesNumbersThatItsFieldsCannotHold(t *testing.T) {
 	t.Parallel()
 	need(t, "python3")

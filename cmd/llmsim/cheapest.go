@@ -25,7 +25,7 @@ func cheapestCommand() *cobra.Command {
 			"are from shorter runs, and none of them is cheaper.",
 		Example: "  llmsim cheapest --model llama-3-8b --target 20 --slo 'ttft<1s@p99,tpot<50ms@p99'\n" +
 			"  llmsim cheapest --model llama-3-70b --gpus h100-80gb,h200-141gb --target 5 --prices mine.json",
-		Args: cobra.NoArgs,
+		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if q.SLO, err = capacity.ParseSLO(slo); err != nil {
 				return err

@@ -1,6 +1,12 @@
 package main
 
-import "io"
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
 
 // A checkedWriter remembers the first error, so that no write to a full disk goes
 // unnoticed.
@@ -16,4 +22,21 @@ func (w *checkedWriter) Write(text []byte) (int, error) {
 	var n int
 	n, w.err = w.to.Write(text)
 	return n, w.err
+}
+
+// onlyFlags refuses arguments, and says which flags take files: an argument may be meant for one.
+func onlyFlags(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var files []string
+	for _, name := range []string{"trace", "course"} {
+		if c.Flags().Lookup(name) != nil {
+			files = append(files, "--"+name+" FILE")
+		}
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("%s takes flags, and no %q", c.CommandPath(), args[0])
+	}
+	return fmt.Errorf("%s takes flags, and no %q; a file goes with %s", c.CommandPath(), args[0], strings.Join(files, " or "))
 }

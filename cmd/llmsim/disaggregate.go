@@ -35,7 +35,7 @@ func disaggregateCommand() *cobra.Command {
 			"some percent, and not confirmed for an hour. Times are the cost model's, and nothing was measured.",
 		Example: "  llmsim disaggregate --model llama-3-8b --gpu h100-80gb --slo 'ttft<300ms@p99,tpot<30ms@p99'\n" +
 			"  llmsim disaggregate --model llama-3-8b --gpu l4 --servers 8 --link-gb-s 1.25 --slo 'ttft<2s@p90'",
-		Args: cobra.NoArgs,
+		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()

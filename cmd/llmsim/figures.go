@@ -32,7 +32,7 @@ func figuresCommand() *cobra.Command {
 			"  llmsim figures --check\n" +
 			"  llmsim figures -o figures --only fig13,fig15 --seeds 20\n" +
 			"  llmsim figures -o figures --full          # OPT-66B, OPT-175B, LLaMA-13B, V0 and V1, too",
-		Args: cobra.NoArgs,
+		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()

@@ -52,7 +52,7 @@ func fleetCommand() *cobra.Command {
 			"  llmsim fleet --model llama-3-8b --gpu l4 --replicas 4 --rate 6 --mtbf 3600 --down 120\n" +
 			"  llmsim fleet --setup llama-3-70b --trace mooncake_trace.jsonl --max-len 131072 \\\n" +
 			"    --replicas 8 --router prefix,random",
-		Args: cobra.NoArgs,
+		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()

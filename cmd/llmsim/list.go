@@ -20,7 +20,7 @@ func listCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "What there is: systems, workloads, setups, models, GPUs",
-		Args:  cobra.NoArgs,
+		Args:  onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var systems, workloads, setups [][2]string
 			for _, name := range sim.Systems() {

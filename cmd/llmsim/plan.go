@@ -61,7 +61,7 @@ func planCommand() *cobra.Command {
 		Short:   "How many requests a second fit, what limits them, what to take",
 		Long:    planHelp,
 		Example: planExamples,
-		Args:    cobra.NoArgs,
+		Args:    onlyFlags,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	c.SetFlagErrorFunc(explainFlag)

@@ -36,7 +36,7 @@ func runCommand() *cobra.Command {
 			"  llmsim run --rate 4 --burstiness 0.3 --setup llama-3-8b\n" +
 			"  llmsim run --rate 2 --turns 4 --think 20 --setup llama-3-8b\n" +
 			"  llmsim run --trace mooncake_trace.jsonl --setup llama-3-70b --max-len 131072",
-		Args: cobra.NoArgs,
+		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkRun(&s, s.Server.System); err != nil {
 				return err

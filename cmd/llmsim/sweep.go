@@ -56,7 +56,7 @@ func sweepCommand() *cobra.Command {
 			"  # A Slurm job array: sbatch --array=1-8 --cpus-per-task=4 sweep.sh, which says\n" +
 			"  llmsim sweep --systems all --rates 0.5:3:0.25 --jobs $SLURM_CPUS_PER_TASK \\\n" +
 			"    --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT -o part$SLURM_ARRAY_TASK_ID",
-		Args: cobra.NoArgs,
+		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()

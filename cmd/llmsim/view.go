@@ -45,7 +45,7 @@ func viewCommand() *cobra.Command {
 			"  llmsim view --story preemption -o preemption.html   # vLLM's rules beside them, 12 blocks\n" +
 			"  llmsim view --story all -o stories.html             # all stories\n" +
 			"  llmsim view --course calls.trace -o calls.html",
-		Args: cobra.NoArgs,
+		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	f := c.Flags()

@@ -75,11 +75,11 @@ func TestWhatNothingHoldsIsAFailure(t *testing.T) {
 		status, stdout, stderr := llmsim(t, args...)
 		require.Equal(t, 1, status, stdout)
 		require.Contains(t, stdout, "hold")
-		require.Contains(t, stderr, "nothing holds ttft<0.001s")
+		require.Contains(t, stderr, "nothing holds ttft<1ms")
 		status, stdout, stderr = llmsim(t, append(args, "--json")...)
 		require.Equal(t, 1, status, stdout)
 		require.True(t, json.Valid([]byte(stdout)), stdout)
-		require.Contains(t, stderr, "nothing holds ttft<0.001s")
+		require.Contains(t, stderr, "nothing holds ttft<1ms")
 	}
 }
 

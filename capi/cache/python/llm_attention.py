@@ -10,19 +10,26 @@ llm_cache a step is::
         store.attend(layer, heads, queries, outputs)
     cache.update(sampled)
 
+Blocks are the blocks of one layer in memory of the caller's, for those who keep block tables themselves::
+
+    blocks = Blocks(blocks=100, block_size=16, kv_heads=8, head_size=128)
+    blocks.copy(pairs)
+    blocks.write(keys, values, slots)
+    blocks.forward(heads, queries, outputs, query_start, seq_lens, block_tables, table_stride)
+
 keys, values, queries and outputs are contiguous buffers, for example array.array or numpy arrays. They
 have [heads, head size] numbers for each token of the step, in the order of its rows. Format "f" is float32,
 "e" float16; "H" is the bits of bfloat16 numbers. llm_attention.h, beside the library, is the full
 reference, and has the same names. Calls raise the same errors as those of llm_cache.
 
-The module does not have llm_attention_write and llm_attention_forward (attention over the caller's own
-memory), nor llm_kvstore_layer. Store.write does not rotate keys.
+The module does not have llm_kvstore_layer, nor strides.
 """
 
 from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import llm_cache
 from llm_cache import CacheError
@@ -57,6 +64,32 @@ class _Options(llm_cache._Checked):
     ]
 
 
+class _Cache(llm_cache._Checked):
+    _fields_ = [
+        ("size", c.c_uint32), ("dtype", c.c_int32), ("layout", c.c_int32), ("blocks", c.c_int32), ("block_size", c.c_int32),
+        ("kv_heads", c.c_int32), ("head_size", c.c_int32), ("key_scale", c.c_float), ("value_scale", c.c_float),
+        ("reserved", c.c_int32), ("key", c.c_void_p), ("value", c.c_void_p), ("key_bytes", c.c_int64), ("value_bytes", c.c_int64),
+        ("block_stride", c.c_int64), ("head_stride", c.c_int64), ("key_scales", c.c_void_p), ("value_scales", c.c_void_p),
+        ("key_scales_bytes", c.c_int64), ("value_scales_bytes", c.c_int64), ("scale_block_stride", c.c_int64),
+        ("scale_head_stride", c.c_int64),
+    ]
+
+
+class _Rotation(llm_cache._Checked):
+    _fields_ = [
+        ("size", c.c_uint32), ("rotated", c.c_int32), ("interleaved", c.c_int32), ("reserved", c.c_int32),
+        ("positions", c.POINTER(c.c_int32)), ("cos", c.POINTER(c.c_float)), ("sin", c.POINTER(c.c_float)), ("entries", c.c_int64),
+    ]
+
+
+class _Batch(llm_cache._Checked):
+    _fields_ = [
+        ("size", c.c_uint32), ("heads", c.c_int32), ("queries", _Tensor), ("outputs", _Tensor),
+        ("query_start", c.POINTER(c.c_int32)), ("seq_lens", c.POINTER(c.c_int32)), ("block_tables", c.POINTER(c.c_int32)),
+        ("seqs", c.c_int64), ("table_stride", c.c_int64), ("options", c.POINTER(_Options)),
+    ]
+
+
 class _Pair(c.Structure):
     _fields_ = [("src", c.c_int32), ("dst", c.c_int32)]
 
@@ -67,6 +100,50 @@ def _floats(name: str, values: Sequence[float] | None, n: int) -> c.Array | None
     if len(values) != n:
         raise ValueError(f"{name} has {len(values)} entries: want {n}")
     return (c.c_float * n)(*values)
+
+
+def _options(
+    heads: int, *, scale: float = 0.0, alibi: Sequence[float] | None = None, sinks: Sequence[float] | None = None,
+    soft_cap: float = 0.0, window: int = 0, common_prefix: int = 0, version: int = 0, sparse_block: int = 0,
+    sparse_local: int = 0, sparse_stride: int = 0, sparse_head_step: int = 0, sparse_rank: int = 0,
+) -> _Options:
+    """What changes the logits, as in llm_attention_options."""
+    return _Options(
+        size=c.sizeof(_Options), scale=scale, alibi=_floats("alibi", alibi, heads), sinks=_floats("sinks", sinks, heads),
+        soft_cap=soft_cap, window=window, common_prefix=common_prefix, version=version, sparse_block=sparse_block,
+        sparse_local=sparse_local, sparse_stride=sparse_stride, sparse_head_step=sparse_head_step, sparse_rank=sparse_rank,
+    )
+
+
+def _check(code: int) -> None:
+    if code:
+        lib = llm_cache._load()
+        raise CacheError(code, lib.llm_cache_error_text(code).decode(), lib.llm_cache_error_detail().decode())
+
+
+def _pairs(pairs: Iterable[tuple[int, int]]) -> tuple[object, c.c_int64]:
+    flat = llm_cache._i32s("pairs", (block for src, dst in pairs for block in (src, dst)))
+    return c.cast(flat, c.POINTER(_Pair)), c.c_int64(len(flat) // 2)
+
+
+@dataclass
+class Rotation:
+    """Rotary embedding of keys before they are written: cos and sin have a row of rotated/2 for each position."""
+
+    positions: Sequence[int]  # of each token
+    cos: Sequence[float]
+    sin: Sequence[float]
+    rotated: int  # the first elements of a head
+    interleaved: bool = False  # pairs 2i and 2i+1 (GPT-J), not i and i + rotated/2
+
+    def _struct(self, tokens: int) -> _Rotation:
+        if len(self.positions) != tokens:
+            raise ValueError(f"rotation has {len(self.positions)} positions for {tokens} tokens")
+        return _Rotation(
+            size=c.sizeof(_Rotation), rotated=self.rotated, interleaved=int(self.interleaved),
+            positions=llm_cache._i32s("positions", self.positions), cos=_floats("cos", self.cos, len(self.cos)),
+            sin=_floats("sin", self.sin, len(self.cos)), entries=len(self.cos),
+        )
 
 
 def _tensor(name: str, buffer, width: int, written: bool = False) -> tuple[_Tensor, c.Array]:
@@ -101,7 +178,7 @@ class Store:
             layer_group=None if layer_group is None else llm_cache._i32s("layer_group", layer_group),
             key_scales=_floats("key_scales", key_scales, layers), value_scales=_floats("value_scales", value_scales, layers),
         )
-        self._check(self._lib.llm_kvstore_open(c.byref(config), c.byref(self._handle)))
+        _check(self._lib.llm_kvstore_open(c.byref(config), c.byref(self._handle)))
         self._head_size, self._kv_width = head_size, kv_heads * head_size
 
     def __enter__(self) -> Store:
@@ -112,44 +189,34 @@ class Store:
 
     def close(self) -> None:
         """Unmaps the memory."""
-        self._check(self._lib.llm_kvstore_close(self._handle))
-
-    def _check(self, code: int) -> None:
-        if code:
-            raise CacheError(code, self._lib.llm_cache_error_text(code).decode(), self._lib.llm_cache_error_detail().decode())
+        _check(self._lib.llm_kvstore_close(self._handle))
 
     @property
     def blocks(self) -> int:
         """How many blocks the device has."""
         n = c.c_int32(0)
-        self._check(self._lib.llm_kvstore_blocks(self._handle, c.byref(n)))
+        _check(self._lib.llm_kvstore_blocks(self._handle, c.byref(n)))
         return n.value
 
     def begin(self, cache: llm_cache.Cache) -> None:
         """Begins the step that the cache has just scheduled: copies blocks and enters new blocks into tables."""
-        self._check(self._lib.llm_kvstore_begin(self._handle, c.byref(cache._step)))
+        _check(self._lib.llm_kvstore_begin(self._handle, c.byref(cache._step)))
 
-    def write(self, layer: int, keys, values) -> None:
+    def write(self, layer: int, keys, values, rotation: Rotation | None = None) -> None:
         """Writes the keys and values of the step's tokens into a layer."""
         (k, memory), (v, more) = _tensor("keys", keys, self._kv_width), _tensor("values", values, self._kv_width)
-        self._check(self._lib.llm_kvstore_write(self._handle, llm_cache._i32("layer", layer), c.byref(k), c.byref(v), None))
+        turn = None if rotation is None else c.byref(rotation._struct(k.rows))
+        _check(self._lib.llm_kvstore_write(self._handle, llm_cache._i32("layer", layer), c.byref(k), c.byref(v), turn))
         del memory, more
 
-    def attend(
-        self, layer: int, heads: int, queries, outputs, *, scale: float = 0.0, alibi: Sequence[float] | None = None,
-        sinks: Sequence[float] | None = None, soft_cap: float = 0.0, window: int = 0, common_prefix: int = 0, version: int = 0,
-        sparse_block: int = 0, sparse_local: int = 0, sparse_stride: int = 0, sparse_head_step: int = 0, sparse_rank: int = 0,
-    ) -> None:
-        """Computes attention of the step's tokens in a layer. outputs can be the buffer of queries."""
+    def attend(self, layer: int, heads: int, queries, outputs, **options) -> None:
+        """Computes attention of the step's tokens in a layer. outputs can be the buffer of queries. The options are
+        those of llm_attention_options: scale, alibi, sinks, soft_cap, window, common_prefix, version, sparse_..."""
         width = max(1, heads) * self._head_size
         (q, memory), (o, more) = _tensor("queries", queries, width), _tensor("outputs", outputs, width, written=True)
-        options = _Options(
-            size=c.sizeof(_Options), scale=scale, alibi=_floats("alibi", alibi, heads), sinks=_floats("sinks", sinks, heads),
-            soft_cap=soft_cap, window=window, common_prefix=common_prefix, version=version, sparse_block=sparse_block,
-            sparse_local=sparse_local, sparse_stride=sparse_stride, sparse_head_step=sparse_head_step, sparse_rank=sparse_rank,
-        )
-        self._check(self._lib.llm_kvstore_attend(
-            self._handle, llm_cache._i32("layer", layer), llm_cache._i32("heads", heads), c.byref(q), c.byref(o), c.byref(options)))
+        _check(self._lib.llm_kvstore_attend(
+            self._handle, llm_cache._i32("layer", layer), llm_cache._i32("heads", heads), c.byref(q), c.byref(o),
+            c.byref(_options(heads, **options))))
         del memory, more
 
     def copy(self, pairs: Iterable[tuple[int, int]]) -> None:
@@ -165,5 +232,70 @@ class Store:
         self._move(self._lib.llm_kvstore_swap_in, pairs)
 
     def _move(self, call, pairs: Iterable[tuple[int, int]]) -> None:
-        flat = llm_cache._i32s("pairs", (block for src, dst in pairs for block in (src, dst)))
-        self._check(call(self._handle, c.cast(flat, c.POINTER(_Pair)), c.c_int64(len(flat) // 2)))
+        _check(call(self._handle, *_pairs(pairs)))
+
+
+class Blocks:
+    """The blocks of one layer. memory is a writable buffer, aligned to 64 bytes, or None: then they have their own."""
+
+    def __init__(
+        self, *, blocks: int, block_size: int, kv_heads: int, head_size: int, dtype: int = F16, layout: int = LAYOUT_TILE,
+        memory=None, key_scale: float = 0.0, value_scale: float = 0.0, threads: int = 0,
+    ) -> None:
+        self._lib, self._threads = llm_cache._load(), llm_cache._i32("threads", threads)
+        self._cache = _Cache(
+            size=c.sizeof(_Cache), dtype=dtype, layout=layout, blocks=blocks, block_size=block_size, kv_heads=kv_heads,
+            head_size=head_size, key_scale=key_scale, value_scale=value_scale,
+        )
+        _check(self._lib.llm_attention_describe(c.byref(self._cache), None, c.c_int64(0)))
+        need = self._cache.key_bytes
+        if memory is None:
+            self._memory = (c.c_char * (need + 63))()
+            at, size = (c.addressof(self._memory) + 63) & ~63, need
+        else:
+            view = memoryview(memory)
+            if view.readonly:
+                raise ValueError("memory is read-only")
+            self._memory = (c.c_char * view.nbytes).from_buffer(memory)
+            at, size = c.addressof(self._memory), view.nbytes
+        _check(self._lib.llm_attention_describe(c.byref(self._cache), c.c_void_p(at), c.c_int64(size)))
+        self._head_size, self._kv_width = head_size, kv_heads * head_size
+
+    def write(self, keys, values, slots: Iterable[int], rotation: Rotation | None = None) -> None:
+        """Writes the key and value of token i into slots[i], or nowhere if that is -1."""
+        (k, memory), (v, more) = _tensor("keys", keys, self._kv_width), _tensor("values", values, self._kv_width)
+        at = llm_cache._numbers("slots", slots, c.c_int64)
+        turn = None if rotation is None else c.byref(rotation._struct(len(at)))
+        _check(self._lib.llm_attention_write(
+            c.byref(self._cache), c.byref(k), c.byref(v), at, c.c_int64(len(at)), turn, self._threads))
+        del memory, more
+
+    def forward(
+        self, heads: int, queries, outputs, query_start: Iterable[int], seq_lens: Iterable[int], block_tables: Iterable[int],
+        table_stride: int, **options,
+    ) -> None:
+        """Computes attention of query tokens, the last ones of each sequence. block_tables has table_stride entries for
+        each sequence. outputs can be the buffer of queries. The options are those of Store.attend."""
+        width = max(1, heads) * self._head_size
+        (q, memory), (o, more) = _tensor("queries", queries, width), _tensor("outputs", outputs, width, written=True)
+        starts, lens = llm_cache._i32s("query_start", query_start), llm_cache._i32s("seq_lens", seq_lens)
+        tables = llm_cache._i32s("block_tables", block_tables)
+        if len(starts) != len(lens) + 1 or len(tables) != len(lens) * table_stride:
+            raise ValueError(
+                f"query_start has {len(starts)} entries and block_tables {len(tables)}: want {len(lens) + 1} and "
+                f"{len(lens) * table_stride} for {len(lens)} sequences")
+        batch = _Batch(
+            size=c.sizeof(_Batch), heads=heads, queries=q, outputs=o, query_start=starts, seq_lens=lens, block_tables=tables,
+            seqs=len(lens), table_stride=table_stride, options=c.pointer(_options(heads, **options)),
+        )
+        _check(self._lib.llm_attention_forward(c.byref(self._cache), c.byref(batch), self._threads))
+        del memory, more
+
+    def copy(self, pairs: Iterable[tuple[int, int]], source: Blocks | None = None) -> None:
+        """Copies blocks (source, destination), pair after pair, from source, which by default are these blocks."""
+        source = source or self
+        _check(self._lib.llm_attention_copy(c.byref(self._cache), c.byref(source._cache), *_pairs(pairs), self._threads))
+
+    def convert(self, source: Blocks) -> None:
+        """Copies all blocks of source, which have another layout, type or scales."""
+        _check(self._lib.llm_attention_convert(c.byref(self._cache), c.byref(source._cache)))

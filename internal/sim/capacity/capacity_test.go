@@ -40,7 +40,7 @@ func TestParseSLO(t *testing.T) {
 		require.Equal(t, got, again)
 	}
 	for _, text := range []string{"", "0.5s", "0.5", "0.5/token", "ttft", "ttft<2", "ttft<0s", "-1s/token", "itl<2s", "normalized<1s",
-		"ttft<2s@", "ttft<2s@99", "ttft<2s@p0", "ttft<2s@p101", "ttft<2s@pNaN", "ttft<2s,", "ttft>2s"} {
+		"ttft<2s@", "ttft<2s@99", "ttft<2s@p0", "ttft<2s@p101", "ttft<2s@p99.999", "ttft<2s@pNaN", "ttft<2s,", "ttft>2s"} {
 		_, err := ParseSLO(text)
 		require.ErrorIs(t, err, ErrSLO, text)
 		require.ErrorContains(t, err, "0.5s/token", text)

@@ -18,6 +18,10 @@ var ErrSLO = errors.New("bad objective")
 const sloForms = "want 0.5s/token (normalized latency), ttft<2s (first token), tpot<100ms (each further token) or e2e<30s (whole answer), " +
 	"each followed by @mean, @p50, @p99.9, @max and so on (default @mean); several with commas between them"
 
+// mostPercent is the highest percentile: an interval of one above it takes more requests than a search
+// has time for.
+const mostPercent = 99.99
+
 // A Metric is one latency of a request.
 type Metric int
 
@@ -93,11 +97,16 @@ func parseLevel(text string) (float64, error) {
 	case text == "max":
 		return 1, nil
 	case percentile:
-		if p, err := strconv.ParseFloat(digits, 64); err == nil && p > 0 && p <= 100 {
+		p, err := strconv.ParseFloat(digits, 64)
+		switch {
+		case err != nil || !(p > 0 && p <= 100):
+		case p > mostPercent && p < 100:
+			return 0, fmt.Errorf("%s takes %d requests in every run: want at most p%v, or max", text, leastOf(p/100), mostPercent)
+		default:
 			return p / 100, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no mean, max, or percentile from p0.001 to p100", text)
+	return 0, fmt.Errorf("%q is no mean, max, or percentile above p0 and up to p100", text)
 }
 
 // Of is what the objective looks at: "ttft p99".
@@ -118,7 +127,7 @@ func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // String is a form that ParseSLO reads.
 func (o Objective) String() string {
-	s := o.Metric.String() + "<" + number(o.Limit) + "s"
+	s := o.Metric.String() + "<" + time.Duration(math.Round(o.Limit*1e9)).String()
 	if o.Metric == Normalized {
 		s = number(o.Limit) + "s/token"
 	}

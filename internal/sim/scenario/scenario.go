@@ -116,6 +116,9 @@ func (p *Plan) With(setup cost.Setup, server sim.Server) (*Plan, error) {
 
 // openSetup finds the model, its GPUs and the times of iterations.
 func (p *Plan) openSetup() error {
+	if s := p.Scenario; s.Engine != "" && s.Cost != "" {
+		return fmt.Errorf("%w: times are those of the engine %q or of the cost file %q, not of both", ErrScenario, s.Engine, s.Cost)
+	}
 	if err := p.openModel(); err != nil || p.Scenario.Cost == "" {
 		return err
 	}

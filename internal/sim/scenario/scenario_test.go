@@ -118,6 +118,7 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 		name, wantErr string
 		scenario      Scenario
 	}{
+		{"an engine and a cost file", `engine "vllm" or of the cost file "x.json", not of both`, Scenario{Model: "opt-13b", GPU: "l4", Engine: "vllm", Cost: "x.json"}},
 		{"a setup with a model", "has a model and a GPU already", Scenario{Setup: "llama-3-8b", Model: "opt-13b"}},
 		{"a GPU without a model", "a GPU needs a model", Scenario{GPU: "l4"}},
 		{"a trace and a workload", "not of both", Scenario{Trace: "x", Workload: "alpaca"}},

@@ -1,6 +1,7 @@
 package sizing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,21 +130,10 @@ func (o *Offer) value(target, rate float64) {
 }
 
 // confirmCheapest confirms the cheapest offer, and as long as that makes it dearer than
-// another, the other.
+// another, the other. Of equally dear offers that which holds more comes first.
 func (s *sizer) confirmCheapest(ctx context.Context, all []Offer) ([]Offer, error) {
 	for {
-		slices.SortStableFunc(all, func(a, b Offer) int {
-			switch {
-			case (a.Trouble == "") != (b.Trouble == ""):
-				if a.Trouble == "" {
-					return -1
-				}
-				return 1
-			case a.Hour != b.Hour:
-				return int(math.Copysign(1, a.Hour-b.Hour))
-			}
-			return a.GPUs - b.GPUs
-		})
+		slices.SortStableFunc(all, dearer)
 		o := &all[0]
 		if o.Trouble != "" || o.Confirmed {
 			return all, nil
@@ -161,6 +151,20 @@ func (s *sizer) confirmCheapest(ctx context.Context, all []Offer) ([]Offer, erro
 			o.Confirmed = true
 		}
 	}
+}
+
+// dearer orders offers.
+func dearer(a, b Offer) int {
+	switch {
+	case (a.Trouble == "") != (b.Trouble == ""):
+		if a.Trouble == "" {
+			return -1
+		}
+		return 1
+	case a.Hour != b.Hour:
+		return int(math.Copysign(1, a.Hour-b.Hour))
+	}
+	return cmp.Or(a.GPUs-b.GPUs, cmp.Compare(float64(b.Servers)*b.Rate, float64(a.Servers)*a.Rate))
 }
 
 // Missing is why none of the offers is an answer, nil if one is.
@@ -228,7 +232,7 @@ func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) err
 	fact(w, "kWh", watts)
 	for _, o := range all {
 		if o.Trouble != "" && o.Trouble != NoPrice {
-			fact(w, fmt.Sprintf("%d x %s", o.Workers, o.GPU), o.Trouble)
+			fact(w, "no offer", fmt.Sprintf("%d x %s: %s", o.Workers, o.GPU, o.Trouble))
 		}
 	}
 	if gpus := withoutPrice(all); len(gpus) > 0 {

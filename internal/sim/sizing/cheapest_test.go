@@ -55,3 +55,12 @@ func TestCheapestNeedsATarget(t *testing.T) {
 	_, err = Cheapest(context.Background(), Question{Target: 1}, []string{"l4"}, cost.Prices{})
 	require.ErrorIs(t, err, capacity.ErrSLO)
 }
+
+func TestOfEquallyDearOffersThatWhichHoldsMoreComesFirst(t *testing.T) {
+	two := Offer{GPUs: 4, Hour: 8, Servers: 2, Rate: 4}
+	one := Offer{GPUs: 4, Hour: 8, Servers: 1, Rate: 10}
+	require.Positive(t, dearer(two, one))
+	require.Negative(t, dearer(one, two))
+	require.Negative(t, dearer(two, Offer{GPUs: 4, Hour: 9, Servers: 1, Rate: 100}), "money first")
+	require.Negative(t, dearer(two, Offer{Trouble: NoPrice}))
+}

@@ -115,7 +115,7 @@ func TestAnObjectiveThatOneRequestMissesIsSaid(t *testing.T) {
 	q := question(t, "tpot<20ms", scenario.Scenario{})
 	r := size(t, q)
 	require.Zero(t, r.Capacity.Rate)
-	require.Contains(t, r.Verdict, "no rate holds tpot<0.02s; even requests that are alone miss it: alone they have tpot mean 22.")
+	require.Contains(t, r.Verdict, "no rate holds tpot<20ms; even requests that are alone miss it: alone they have tpot mean 22.")
 	require.NotContains(t, r.Verdict, "no number of such servers")
 	q.Target = 3
 	require.Contains(t, size(t, q).Verdict, "; no number of such servers holds it at 3.00 requests/s")
