@@ -108,7 +108,7 @@ func TestShortUsesFindWrongSubmissions(t *testing.T) {
 		if tried++; !level.Long() && tried%25 != 0 {
 			continue
 		}
-		r := execute(t, build(t, mutate(t, m), objects, optimiser()), "--play", file)
+		r := execute(t, build(t, mutate(t, m), objects, optimiser()...), "--play", file)
 		if r.status == 0 {
 			t.Log("not found: ", m.ID)
 			continue

@@ -91,7 +91,7 @@ func (r *Runner) reduce(w *scratch, red *reduction) {
 // finish divides by the sum of weights and stores the outputs.
 func (r *Runner) finish(w *scratch) {
 	record, size := recordSize(r.cache), r.cache.HeadSize
-	_, factor := r.cache.factors()
+	_, factor := r.cache.Factors()
 	for i := range w.rows {
 		state := w.state[i*record:][:record]
 		o := state[recordHead:][:size]

@@ -28,7 +28,7 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	clear(scores[lo:first])
 	clear(scores[last:hi])
 	x := scores[first:last]
-	keyFactor, _ := r.cache.factors()
+	keyFactor, _ := r.cache.Factors()
 	factor *= r.batch.Scale * keyFactor
 	if r.cache.DType == F32 {
 		return r.weighPairs(w, row, scores, part, &w.tiles[(first-lo)/16], factor)

@@ -13,7 +13,7 @@ import (
 // Each round a fresh lock: one goroutine owns it and is in and out all the time
 // when another comes for the first time.
 func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
-	const rounds, times = 2000, 20
+	const rounds, times = 1000, 20
 	for range rounds {
 		var l lock
 		inside, total := 0, 0

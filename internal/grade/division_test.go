@@ -18,6 +18,7 @@ type row struct {
 	name        string
 	change      func(correct string) string
 	least, most [grade.Tasks]float64 // points lost
+	alike       bool                 // another row is of the same kind: only in make test-long
 }
 
 const stubs = `#include "llm_memory.h"
@@ -44,36 +45,36 @@ func replaced(t *testing.T, pairs ...string) func(string) string {
 func rows(t *testing.T) []row {
 	all := [grade.Tasks]float64{task, task, task, task, task}
 	return []row{
-		{"six stubs", func(string) string { return stubs }, all, all},
-		{"an empty file", func(string) string { return "#include \"llm_memory.h\"\ntypedef int nothing;\n" }, all, all},
+		{"six stubs", func(string) string { return stubs }, all, all, false},
+		{"an empty file", func(string) string { return "#include \"llm_memory.h\"\ntypedef int nothing;\n" }, all, all, false},
 		{"tasks 1 to 3 and nothing else", func(text string) string { return text[:strings.Index(text, "int append_kv(")] },
-			[grade.Tasks]float64{0, 0, 0, task, task}, [grade.Tasks]float64{0, 0, 0, task, task}},
+			[grade.Tasks]float64{0, 0, 0, task, task}, [grade.Tasks]float64{0, 0, 0, task, task}, false},
 		{"a slip in llm_init", replaced(t, "free_local_blocks = engine->total_local_blocks;", "free_local_blocks = engine->total_local_blocks - 1;"),
-			[grade.Tasks]float64{3}, [grade.Tasks]float64{task}},
+			[grade.Tasks]float64{3}, [grade.Tasks]float64{task}, false},
 		{"llm_destroy does nothing", replaced(t, "    struct list_node *node = engine->active_seqs.next;\n    while", "    return 0;\n    struct list_node *node = engine->active_seqs.next;\n    while"),
-			[grade.Tasks]float64{4: 16}, [grade.Tasks]float64{4: task}},
+			[grade.Tasks]float64{4: 16}, [grade.Tasks]float64{4: task}, false},
 		{"free_sequence frees no memory", replaced(t, "    drop_blocks(engine, seq);\n    free_tables(seq);\n", "    drop_blocks(engine, seq);\n"),
-			[grade.Tasks]float64{1: 6}, [grade.Tasks]float64{1: task}},
+			[grade.Tasks]float64{1: 6}, [grade.Tasks]float64{1: task}, true},
 		{"engine and ref_count in one allocation", replaced(t,
 			"malloc(sizeof *engine);", "malloc(sizeof *engine + pool_size / BLOCK_SIZE * sizeof(int));",
 			"engine->ref_count = calloc((size_t)engine->total_local_blocks, sizeof *engine->ref_count);", "engine->ref_count = memset(engine + 1, 0, pool_size / BLOCK_SIZE * sizeof(int));",
 			"    free(engine->ref_count);\n    free(engine);\n", "    free(engine);\n"),
-			[grade.Tasks]float64{3}, [grade.Tasks]float64{7}},
+			[grade.Tasks]float64{3}, [grade.Tasks]float64{7}, false},
 		{"a sequence and its L1 table in one allocation", replaced(t,
 			"malloc(sizeof *seq);", "malloc(sizeof *seq + L1_PT_SIZE * sizeof(int *));",
 			"seq->block_table = malloc(L1_PT_SIZE * sizeof *seq->block_table);", "seq->block_table = (int **)(void *)(seq + 1);",
 			"    free(seq->block_table);\n    free(seq);\n}\n\nstatic void drop_blocks", "    free(seq);\n}\n\nstatic void drop_blocks"),
-			[grade.Tasks]float64{1: 3}, [grade.Tasks]float64{1: 7}},
+			[grade.Tasks]float64{1: 3}, [grade.Tasks]float64{1: 7}, true},
 		{"llm_destroy frees the pool", replaced(t, "    free(engine->ref_count);\n    free(engine);\n    return 0;", "    free(engine->ref_count);\n    free(engine->pool_base_ptr);\n    free(engine);\n    return 0;"),
-			[grade.Tasks]float64{4: 16}, [grade.Tasks]float64{4: task}},
+			[grade.Tasks]float64{4: 16}, [grade.Tasks]float64{4: task}, true},
 		{"free_sequence frees a table twice", replaced(t, "    drop_blocks(engine, seq);\n    free_tables(seq);\n", "    drop_blocks(engine, seq);\n    free(seq->block_table[0]);\n    free_tables(seq);\n"),
-			[grade.Tasks]float64{1: 6}, [grade.Tasks]float64{1: task}},
+			[grade.Tasks]float64{1: 6}, [grade.Tasks]float64{1: task}, true},
 		{"a helper of three tasks does not find the last sequence", replaced(t, "node = head->next; node != head; node = node->next", "node = head->next; node->next != head && node != head; node = node->next"),
-			[grade.Tasks]float64{1: 6, 2: 3, 3: 3}, [grade.Tasks]float64{1: task, 2: task, 3: task}},
+			[grade.Tasks]float64{1: 6, 2: 3, 3: 3}, [grade.Tasks]float64{1: task, 2: task, 3: task}, false},
 		{"append_kv is right and slow", replaced(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    for (volatile long i = 0; seq->kv_count > 1000 && i < 2000000; i++) {\n    }\n"),
-			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: task}},
+			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: task}, false},
 		{"a copy is wrong at one position", replaced(t, "        if (id != -1) {\n            memcpy", "        if (id != -1 && l2 == 7 && l1 == 3) {\n            engine->ref_count[id]--;\n        } else if (id != -1) {\n            memcpy"),
-			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: 8}},
+			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: 8}, false},
 	}
 }
 
@@ -83,6 +84,9 @@ func TestPointsMeanWhatTheTableSays(t *testing.T) {
 	g := newGrader(t)
 	g.Tries = 0
 	for _, c := range rows(t) {
+		if c.alike && !level.Long() {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "llm_memory.c")

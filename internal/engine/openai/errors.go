@@ -63,7 +63,7 @@ func translate(err error) *apiError {
 		return invalid("messages", "The model's %v.", err)
 	case errors.Is(err, engine.ErrBusy):
 		return failure(http.StatusTooManyRequests, "rate_limit_error", "queue_full", "The server's queue is full; try again later.")
-	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrCanceled): // the server's own clients have gone before they are canceled
+	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrCanceled): // only Drain cancels while a client waits
 		return failure(http.StatusServiceUnavailable, "server_error", "shutting_down", "The server is shutting down.")
 	}
 	return failure(http.StatusInternalServerError, "server_error", "", err.Error())
