@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"reflect"
 	"strings"
 
@@ -134,6 +135,10 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error
 		}
 		field := strings.TrimPrefix(wrongType.Field, "common.") // which is no field of the body
 		return invalid(field, "%s is a JSON %s; %s is expected.", field, wrongType.Value, kindName(wrongType))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		e := invalid("", "The body did not arrive in time.")
+		e.status = http.StatusRequestTimeout
+		return e
 	case errors.Is(err, io.EOF):
 		return invalid("", "The body is empty; a JSON object is expected.")
 	default:
