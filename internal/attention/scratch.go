@@ -14,8 +14,8 @@ const (
 	panelValues = partitionSize * chunk // floats of a chunk of all values of a partition
 )
 
-// Scratch is what a worker needs: the rows it works on, the partition it reads,
-// and the results.
+// Scratch is the memory of a worker: the rows that it computes, the partition that it reads,
+// and results.
 type scratch struct {
 	rows  []row
 	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2] of pairs of integers
@@ -23,7 +23,7 @@ type scratch struct {
 	part  []float32 // [rows] records: this partition
 
 	scores []float32              // [rowBlock][scoreStride]
-	low    [partitionSize]float32 // of a row's logits, what float32 leaves of them
+	low    [partitionSize]float32 // what rounding to float32 takes off the logits of a row
 
 	// A partition, as float32.
 	keys        []float32 // [tiles][head size][16]; with Int8 [tiles][head size / 2][16] of pairs
@@ -45,7 +45,7 @@ type scratch struct {
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
 
-	// Addresses in the next partition, which the kernels ask for while they multiply
+	// Addresses in the next partition, which the kernels prefetch while they multiply
 	// with the keys of this one, and nil after the last.
 	ahead  [2*tiles*4 + 1]unsafe.Pointer
 	scales [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
@@ -122,8 +122,8 @@ func (r *Runner) loadQuery(w *scratch, i int) {
 	}
 }
 
-// largestInteger is that of a query beside int8 keys. The products of 256 of them
-// fit into 32 bits.
+// largestInteger is the largest integer of a query for int8 keys. The sum of 256 products
+// fits into 32 bits.
 const largestInteger = 32512
 
 // quantize makes pairs of integers of a query and says what they are multiples of:
