@@ -3,7 +3,7 @@
 // _v2, chunked prefill over a cached prefix, and cascade attention, on the CPU.
 //
 // The arithmetic is fixed for each row, a row being one query head of one query
-// token. The context is cut into partitions of PartitionSize tokens, counted
+// token. The context is cut into partitions of partitionSize tokens, counted
 // from token 0. In a partition
 //
 //	logit t = scale · (q·k), the product summed over the head's elements in order;

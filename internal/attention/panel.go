@@ -24,11 +24,11 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 func (r *Runner) expect(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()
-	to := min((part+2)*PartitionSize, w.rows[len(w.rows)-1].to)
+	to := min((part+2)*partitionSize, w.rows[len(w.rows)-1].to)
 	if part+1 == it.part1 || !tiled(c) || r.half && c.DType != Int8 {
 		to = 0
 	}
-	for token := (part + 1) * PartitionSize; token < to; token += tileTokens {
+	for token := (part + 1) * partitionSize; token < to; token += tileTokens {
 		key, value := r.tileAt(max(0, it.seq), it.kvHead+head, token)
 		for at := 0; at < bytes; at += piece {
 			w.ahead[n], w.ahead[n+bytes/piece] = unsafe.Add(key, at), unsafe.Add(value, at)
@@ -43,7 +43,7 @@ func (r *Runner) expect(w *scratch, it *item, head, part int) {
 // attendRows computes the results of rows r0 to r1-1.
 func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 	record := recordSize(r.cache)
-	from, to := PartitionSize, 0
+	from, to := partitionSize, 0
 	for i := r0; i < r1; i++ {
 		f, t := w.rows[i].within(part)
 		if f < t {
@@ -123,8 +123,8 @@ func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []
 		clear(together)
 		for from < last {
 			end := from + 1
-			seen := r.sees(row, part*PartitionSize+from)
-			for end < last && r.sees(row, part*PartitionSize+end) == seen {
+			seen := r.sees(row, part*partitionSize+from)
+			for end < last && r.sees(row, part*partitionSize+end) == seen {
 				end++
 			}
 			if seen {

@@ -40,7 +40,7 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 		factor *= row.unit
 	}
 	if r.modified(factor) {
-		r.modify(w, row, x, factor, part*PartitionSize+first)
+		r.modify(w, row, x, factor, part*partitionSize+first)
 		factor = 1
 	}
 	r.leaveOut(row, scores, part, negInf)
@@ -72,7 +72,7 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 			clear(low)
 			pairs = true
 		}
-		r.modifyPairs(w, row, x, low, factor, part*PartitionSize+first)
+		r.modifyPairs(w, row, x, low, factor, part*partitionSize+first)
 		factor = 1
 	}
 	r.leaveOut(row, scores, part, negInf)
