@@ -9,25 +9,24 @@ import (
 // eachFitted calls test with a setup of each release on each GPU and of models of all sizes,
 // also where none was measured.
 func eachFitted(t *testing.T, test func(name string, s Setup)) {
-	for _, engine := range Engines() {
-		releases, err := Releases(engine, "")
+	seen := map[string]bool{}
+	for _, p := range PublishedPoints() {
+		name := p.Engine + "-" + p.Release
+		if seen[name+p.GPU] {
+			continue
+		}
+		seen[name+p.GPU] = true
+		f, err := OpenEngine(name, p.GPU)
 		require.NoError(t, err)
-		for _, release := range releases {
-			gpus, err := EngineGPUs(engine, release)
-			require.NoError(t, err)
-			for _, gpu := range gpus {
-				f, err := OpenEngine(engine+"-"+release, gpu)
+		for _, llm := range []string{"qwen2.5-0.5b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b"} {
+			for _, workers := range []int{1, 2} {
+				s, err := New(llm, p.GPU, workers)
 				require.NoError(t, err)
-				for _, llm := range []string{"qwen2.5-0.5b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b"} {
-					for _, workers := range []int{1, 2} {
-						s, err := New(llm, gpu, workers)
-						require.NoError(t, err)
-						test(f.Name+" on "+gpu+": "+llm, s.On(f))
-					}
-				}
+				test(name+" on "+p.GPU+": "+llm, s.On(f))
 			}
 		}
 	}
+	require.Len(t, seen, 28)
 }
 
 // Ensure that, whatever the constants are, more sequences, context and prompts take longer.

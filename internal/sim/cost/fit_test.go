@@ -155,20 +155,30 @@ func (f *engineFit) normal(x []float64) (squares [][]float64, slopes []float64) 
 			*p.value(&changed) = p.close(p.open(*p.value(&e)) + 1e-4)
 			slope[j] = (f.off(i, changed) - off) / 1e-4
 		}
-		for _, a := range f.path[i] {
-			for j := range n {
-				slopes[a*n+j] += slope[j] * off
-				for k := 0; slope[j] != 0 && k < n; k++ {
-					for _, b := range f.path[i] {
-						if b*n+k <= a*n+j {
-							squares[a*n+j][b*n+k] += slope[j] * slope[k]
-						}
-					}
-				}
+		f.add(f.path[i], slope, off, squares, slopes)
+	}
+	return squares, slopes
+}
+
+// add adds what a point with these slopes, in each of its rows, has a share in.
+func (f *engineFit) add(rows [3]int, slope []float64, off float64, squares [][]float64, slopes []float64) {
+	n := len(slope)
+	var at []int // of x, with a slope
+	for _, row := range rows {
+		for j := range slope {
+			if slope[j] != 0 {
+				at = append(at, row*n+j)
 			}
 		}
 	}
-	return squares, slopes
+	for _, a := range at {
+		slopes[a] += slope[a%n] * off
+		for _, b := range at {
+			if b <= a {
+				squares[a][b] += slope[a%n] * slope[b%n]
+			}
+		}
+	}
 }
 
 // solve is Cholesky's method, with the diagonal made larger by a part.
