@@ -209,7 +209,7 @@ func tokensOf(s *spans, c *attention.Cache, keys, values *C.llm_tensor, slots []
 	return t, s.apart()
 }
 
-// avoidBlocks notes that the blocks of a cache are written.
+// avoidBlocks is avoid for the blocks of a cache.
 func (s *spans) avoidBlocks(c *attention.Cache) {
 	for _, part := range [...]struct {
 		name string
@@ -247,7 +247,7 @@ func llm_attention_convert(to, from *C.llm_attention_cache_in) C.int {
 	}))
 }
 
-// cachesOf is a cache that is written and one that is read. What else the call reads has been noted.
+// cachesOf is a cache that is written and one that is read. What else the call reads must have been noted.
 func cachesOf(s *spans, to, from *C.llm_attention_cache_in) (dst, src attention.Cache, err error) {
 	if dst, err = cacheOf(s, (*C.llm_attention_cache)(to)); err != nil {
 		return dst, src, err

@@ -12,7 +12,7 @@
  *        llm_attention_forward(&cache, &batch, threads);
  *
  *    llm_attention_copy makes the copies of a step and swaps blocks; llm_attention_convert
- *    turns blocks of one layout into those of another.
+ *    copies blocks to another layout or type.
  *
  * 2. With a store, which owns the memory of all layers and keeps the block tables
  *    of requests. A step is then:
@@ -150,18 +150,18 @@ typedef struct llm_kvstore_pair {
 } llm_kvstore_pair;
 
 /*
- * Copies blocks, pair after pair: a later pair sees what an earlier one has written. `to` and `from` describe the
- * same memory in the same way (vLLM's copy_blocks), or memory that lies apart, with strides and numbers of
- * blocks of its own (swap_blocks): dtype, layout, block_size, kv_heads, head_size and scales must be equal. Copy
- * the blocks of every layer. Since version 2.1 of the library.
+ * Copies blocks of one layer, pair after pair: a later pair sees what an earlier one has written. `to` and `from`
+ * describe the same memory in the same way (vLLM's copy_blocks), or memory that does not overlap (swap_blocks), in
+ * which strides and numbers of blocks can differ. dtype, layout, block_size, kv_heads, head_size and scales must be
+ * equal. Since version 2.1 of the library.
  */
 int llm_attention_copy(const llm_attention_cache *to, const llm_attention_cache *from, const llm_kvstore_pair *pairs,
                        int64_t n, int32_t threads);
 
 /*
- * Copies all blocks of `from` to the same blocks of `to`, which has another dtype, layout, scales or strides; block_size,
+ * Copies all blocks of `from` to the same blocks of `to`. dtype, layout, scales and strides can differ; block_size,
  * kv_heads and head_size must be equal. Numbers are rounded to nearest; LLM_INT8 can be converted only to LLM_INT8. The
- * memory must lie apart. It runs on one thread. Since version 2.1 of the library.
+ * memory must not overlap. It runs on one thread. Since version 2.1 of the library.
  */
 int llm_attention_convert(const llm_attention_cache *to, const llm_attention_cache *from);
 

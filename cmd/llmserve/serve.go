@@ -39,7 +39,7 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.host, "host", "127.0.0.1", "address to listen on; 0.0.0.0 is all of them")
 	f.IntVar(&o.port, "port", 8000, "port to listen on; 0 is any free one")
 	f.StringVar(&o.name, "served-model-name", "", "name of the model in requests (default: that of its file)")
-	f.StringSliceVar(&o.keys, "api-key", nil, "key that requests must bring; may be given several times, and as LLMSERVE_API_KEY")
+	f.StringSliceVar(&o.keys, "api-key", nil, "key that requests need; may be given several times, and as LLMSERVE_API_KEY")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "after a signal, time for requests to end by themselves")
 	f.Int64Var(&o.maxBody, "max-body", 8<<20, "bytes of a request")
 	f.IntVar(&o.limits.Requests, "requests-per-minute", 0, "requests that each key may send in a minute, without keys all together; 0: any number")
@@ -52,8 +52,9 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Serve a small model that needs no download",
-		Long: "demo serves a transformer that was built by hand: it finds the last\n" +
-			"earlier occurrence of the end of the text and continues as the text did there, byte by byte. In a chat it repeats the last message.",
+		Long: "demo serves a transformer that was built by hand: it finds the last earlier occurrence of\n" +
+			"the end of the text and continues as the text did there, byte by byte. In a chat it\n" +
+			"repeats the last message.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return serveModel(c.Context(), c.OutOrStdout(), &o, "demo")

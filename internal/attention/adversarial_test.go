@@ -133,13 +133,14 @@ func TestNaNStaysWhereItIsReached(t *testing.T) {
 					p.poisonUnused(nan, at.element)
 					p.poison(p.batch.blockOf(&p.cache, 0, at.token)*16+at.token%16, nan, at.element, at.value)
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					p.forEachRow(func(seq, position, head int, out []float32) {
-						if seq == 0 && head < 2 && position >= at.token {
-							require.True(t, out[at.element] != out[at.element], "sequence %d, position %d, head %d", seq, position, head)
+					p.eachRow(func(seq, query, head int, out []float32) {
+						_, _, position := p.batch.queries(seq)
+						if seq == 0 && head < 2 && position+query >= at.token {
+							require.True(t, out[at.element] != out[at.element], "sequence %d, query %d, head %d", seq, query, head)
 							return
 						}
 						for i, v := range out {
-							require.False(t, v != v, "sequence %d, position %d, head %d, element %d", seq, position, head, i)
+							require.False(t, v != v, "sequence %d, query %d, head %d, element %d", seq, query, head, i)
 						}
 					})
 				})
@@ -160,18 +161,6 @@ func (p *problem) poisonUnused(v float32, element int) {
 		if !used[slot] {
 			p.poison(slot, v, element, true)
 			p.poison(slot, v, element, false)
-		}
-	}
-}
-
-// forEachRow calls do with the output of each query token and head.
-func (p *problem) forEachRow(do func(seq, position, head int, out []float32)) {
-	size := p.cache.HeadSize
-	for seq := range p.batch.seqs() {
-		first, queries, position := p.batch.queries(seq)
-		for row := range queries * p.batch.NumHeads {
-			query, head := row/p.batch.NumHeads, row%p.batch.NumHeads
-			do(seq, position+query, head, p.out[((first+query)*p.batch.NumHeads+head)*size:][:size])
 		}
 	}
 }
@@ -220,7 +209,7 @@ func TestNarrowQueriesAndOutputs(t *testing.T) {
 			p := smallProblem(F16)
 			narrow := make([]uint16, len(p.query))
 			d.StoreAll(unsafe.Pointer(&narrow[0]), p.query)
-			d.LoadAll(p.query, unsafe.Pointer(&narrow[0]))
+			d.loadAll(p.query, unsafe.Pointer(&narrow[0]))
 			want := outputs(t, runner, p, nil)
 			out := make([]uint16, len(narrow))
 			b := p.batch

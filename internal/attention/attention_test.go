@@ -23,14 +23,13 @@ func newRunner(t testing.TB, workers int) *Runner {
 // and within what float16 loses where the runner computes in it.
 func requireNear(t *testing.T, runner *Runner, p *problem, bound float64) {
 	t.Helper()
-	b, half := &p.batch, runner.kernels.float16(p.cache.DType)
+	half := runner.kernels.float16(p.cache.DType)
 	if p.cache.DType == Int8 {
 		bound += int8Bound
 	}
 	worst := 0.0
-	p.forEachRow(func(seq, position, head int, got []float32) {
-		_, _, first := b.queries(seq)
-		want, size := p.reference(seq, position-first, head)
+	p.eachRow(func(seq, query, head int, got []float32) {
+		want, size := p.reference(seq, query, head)
 		bound := bound
 		if half {
 			bound += p.float16Bound()
@@ -46,7 +45,7 @@ func requireNear(t *testing.T, runner *Runner, p *problem, bound float64) {
 				}
 			}
 			if !ok { // an assertion for each element takes longer than the reference
-				require.FailNow(t, "too far from the reference", "sequence %d, position %d, head %d, element %d: %v, reference %v", seq, position, head, i, got[i], want[i])
+				require.FailNow(t, "too far from the reference", "sequence %d, query %d, head %d, element %d: %v, reference %v", seq, query, head, i, got[i], want[i])
 			}
 		}
 	})

@@ -21,10 +21,10 @@ const (
 )
 
 // A Batch is one step's attention in one layer: query tokens of some sequences,
-// each over its own context. Sequence s has the query tokens QueryStart[s] to
-// QueryStart[s+1]-1, which are the last tokens of its SeqLens[s] tokens; their
-// keys and values must have been written. A query token attends to itself and
-// to what is before it.
+// each over its own context. Sequence s has SeqLens[s] tokens. The last of them are its
+// query tokens, numbers QueryStart[s] to QueryStart[s+1]-1 of the batch; their keys and
+// values must have been written. A query token attends to itself and to the tokens
+// before it.
 type Batch struct {
 	NumHeads   int    // query heads: a multiple of the KV heads
 	Query, Out Tensor // [query tokens, NumHeads, head size]; they may be the same memory
@@ -33,15 +33,15 @@ type Batch struct {
 	SeqLens    []int32
 
 	// Block of token t of sequence s: BlockTables[s·TableStride + t / block size].
-	// Entries that no query token reaches are not looked at.
+	// Entries after the last token, and of tokens before all windows, are not looked at.
 	BlockTables []int32
 	TableStride int
 
 	Scale         float32   // of q·k, usually 1/sqrt(head size)
 	AlibiSlopes   []float32 // [NumHeads]: adds slope · (token - query token); nil: none
-	SlidingWindow int       // how many of the last tokens a query token attends to; 0: all
+	SlidingWindow int       // how many tokens a query token attends to, itself included; 0: all
 	SoftCap       float32   // logits become cap · tanh(logit / cap); 0: none
-	Sinks         []float32 // [NumHeads]: a logit that takes part in the sum and has no value; nil: none
+	Sinks         []float32 // [NumHeads]: the logit of a token without a value; nil: none
 	Sparse        *BlockSparse
 
 	// CommonPrefix is how many tokens of context all sequences with query tokens

@@ -200,8 +200,8 @@ func (c *Cache) meet(a, b []byte, block, head, heads, span int) bool {
 	return false
 }
 
-// factors are what stored keys and values are multiplied by.
-func (c *Cache) factors() (key, value float32) {
+// Factors are what stored keys and values are multiplied by: KeyScale and ValueScale, or 1.
+func (c *Cache) Factors() (key, value float32) {
 	key, value = c.KeyScale, c.ValueScale
 	if key == 0 || c.DType == Int8 {
 		key = 1
@@ -217,6 +217,16 @@ func (c *Cache) parts() [4][]byte { return [...][]byte{c.Key, c.Value, c.KeyScal
 
 // Overlaps says whether a tensor's memory overlaps with that of the blocks.
 func (c *Cache) Overlaps(t *Tensor) bool { return c.overlaps(t.Data) }
+
+// OverlapsBlocks says whether the memory of the blocks overlaps with that of another cache.
+func (c *Cache) OverlapsBlocks(other *Cache) bool {
+	for _, part := range other.parts() {
+		if c.overlaps(part) {
+			return true
+		}
+	}
+	return false
+}
 
 func (c *Cache) overlaps(data []byte) bool {
 	for _, part := range c.parts() {

@@ -22,29 +22,18 @@ func Convert(to, from *Cache) error {
 	if (to.DType == Int8) != (from.DType == Int8) {
 		return fmt.Errorf("%w: %v cannot be converted to %v: only int8 has scales of tokens", ErrArgument, from.DType, to.DType)
 	}
-	for _, part := range from.parts() {
-		if to.overlaps(part) {
-			return fmt.Errorf("%w: %w: the blocks to be written and to be read", ErrArgument, ErrOverlap)
-		}
+	if to.OverlapsBlocks(from) {
+		return fmt.Errorf("%w: %w: the blocks to be written and to be read", ErrArgument, ErrOverlap)
 	}
-	keys, values := ratioOf(from.KeyScale, to.KeyScale), ratioOf(from.ValueScale, to.ValueScale)
+	fromKey, fromValue := from.Factors()
+	toKey, toValue := to.Factors()
+	keys, values := fromKey/toKey, fromValue/toValue
 	for block := range from.NumBlocks {
 		for head := range from.NumKVHeads {
 			convertHead(to, from, block, head, keys, values)
 		}
 	}
 	return nil
-}
-
-// ratioOf is what stored numbers are multiplied by; a scale of 0 means 1.
-func ratioOf(from, to float32) float32 {
-	if from == 0 {
-		from = 1
-	}
-	if to == 0 {
-		to = 1
-	}
-	return from / to
 }
 
 func convertHead(to, from *Cache, block, head int, keys, values float32) {

@@ -63,6 +63,21 @@ func TestConvertingRoundsAndRefuses(t *testing.T) {
 	require.ErrorIs(t, Convert(&moved, &to), ErrOverlap, "keys are written where values are read")
 }
 
+// Int8 has scales of tokens, and ignores those of all keys and values.
+func TestConvertingInt8IgnoresTheScalesOfAllNumbers(t *testing.T) {
+	p := smallProblem(Int8)
+	s := p.cache.Shape
+	s.Layout = LayoutFlash
+	to, err := NewCache(s, aligned(s.BlockBytes()*p.cache.NumBlocks))
+	require.NoError(t, err)
+	p.cache.KeyScale, to.ValueScale = 2, 2
+	require.NoError(t, Convert(&to, &p.cache))
+	runner := newRunner(t, 1)
+	want := outputs(t, runner, p, nil)
+	p.cache = to
+	requireSameBits(t, want, outputs(t, runner, p, nil), "converted")
+}
+
 // The formulas, written again with the indices of vLLM and FlashAttention.
 func TestLayoutsAreWhatTheySay(t *testing.T) {
 	s := Shape{BlockSize: 16, NumKVHeads: 3, HeadSize: 32, DType: F16}

@@ -27,7 +27,7 @@ func (p *problem) eachToken(change func(seq, token int)) {
 	}
 }
 
-// Keys, values and queries in float32 that lose as much as they can.
+// Keys, values and queries in float32 for which rounding matters most.
 var float32Kinds = []struct {
 	name   string
 	change func(p *problem, r *rand.Rand)
@@ -105,12 +105,12 @@ func (p *problem) setQueries(element int, v float32) {
 	}
 }
 
-// scaleTo scales logits so that the largest is of a size, or the largest sum of the sizes
-// of products if that is asked for, and keeps the reference's results from then on.
+// scaleTo scales logits so that the magnitude of the largest, or the largest sum of the magnitudes
+// of products, is most. From then on it keeps the reference's results.
 func (p *problem) scaleTo(most float64, products bool) {
 	largest := 0.0
 	p.largestLogit = 0
-	p.eachRow(func(seq, query, head int) {
+	p.eachRow(func(seq, query, head int, _ []float32) {
 		p.reference(seq, query, head)
 		if products {
 			largest = max(largest, p.products)
@@ -120,15 +120,6 @@ func (p *problem) scaleTo(most float64, products bool) {
 	})
 	p.batch.Scale *= float32(most / largest)
 	p.keep = map[[3]int][2][]float64{}
-}
-
-func (p *problem) eachRow(visit func(seq, query, head int)) {
-	for seq := range p.batch.seqs() {
-		_, n, _ := p.batch.queries(seq)
-		for row := range n * p.batch.NumHeads {
-			visit(seq, row/p.batch.NumHeads, row%p.batch.NumHeads)
-		}
-	}
 }
 
 func float32Problem(size int, seed uint64) *problem {
@@ -165,7 +156,7 @@ func TestFloat32WithLogitsUpTo30(t *testing.T) {
 	}
 }
 
-// Logits up to 30 to which products are not all that belongs.
+// Logits up to 30 that are more than scaled products.
 func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
 	for _, o := range []struct {
 		name   string
@@ -196,7 +187,7 @@ func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
 	}
 }
 
-// A row whose products are all small has nothing left of a row before it.
+// Nothing of a row with large logits shows in the next row, whose logits are small.
 func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
 	for _, k := range testedSets() {
 		t.Run(k.String(), func(t *testing.T) {
@@ -223,8 +214,8 @@ func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
 	}
 }
 
-// What a row does not reach decides nothing, not even in which way its logits are computed:
-// large keys and NaN after it, before its window and in what the sparse pattern hides.
+// Large keys and NaN that a row does not reach (after it, before its window, hidden by the sparse
+// pattern) change nothing, not even how its logits are computed.
 func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	for _, o := range []struct {
 		name   string
@@ -240,33 +231,31 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 		for _, k := range testedSets() {
 			t.Run(fmt.Sprintf("%s, %v", o.name, k), func(t *testing.T) {
 				const position, n = 540, 560
-				make := func() *problem {
+				runner := newRunner(t, 1)
+				runner.kernels = k
+				first := func(unreached float32) []float32 { // the outputs of the query at position
 					p := newProblem(rand.New(rand.NewPCG(23, 1)), problemSpec{
 						shape: Shape{BlockSize: 8, NumKVHeads: 1, HeadSize: 32, DType: F32}, heads: 2, lens: []int{n}, queries: []int{n - position},
 					})
 					o.change(&p.batch)
-					return p
-				}
-				runner := newRunner(t, 1)
-				runner.kernels = k
-				clean := make()
-				want := outputs(t, runner, clean, nil)[:2*32]
-				for _, v := range []float32{1e4, float32(math.NaN())} {
-					p := make()
-					for token := range n {
-						if token > position || o.hides(token) {
-							p.set(0, token, token%32, v, false)
-							p.set(0, token, 7, v, true)
+					p.eachToken(func(_, token int) {
+						if unreached != 0 && (token > position || o.hides(token)) {
+							p.set(0, token, token%32, unreached, false)
+							p.set(0, token, 7, unreached, true)
 						}
-					}
-					requireSameBits(t, want, outputs(t, runner, p, nil)[:2*32], fmt.Sprintf("beside %v", v))
+					})
+					return outputs(t, runner, p, nil)[:2*32]
+				}
+				want := first(0)
+				for _, v := range []float32{1e4, float32(math.NaN())} {
+					requireSameBits(t, want, first(v), fmt.Sprintf("beside %v", v))
 				}
 			})
 		}
 	}
 }
 
-// Where products cancel, float32 loses up to 1e-7 of the largest sum of their sizes.
+// Where products cancel, float32 loses up to 1e-7 of the largest sum of their magnitudes.
 func TestFloat32WithProductsThatCancel(t *testing.T) {
 	for _, sum := range []float64{100, 300} {
 		p := float32Problem(64, 2)
@@ -284,7 +273,7 @@ func TestFloat32WithProductsThatCancel(t *testing.T) {
 	}
 }
 
-// The kernels refine just the products above the limit, and say if there are none.
+// The kernels refine only the products above the limit, and say if there are none.
 func TestRefineReplacesWhatIsLarge(t *testing.T) {
 	for _, k := range testedSets() {
 		t.Run(k.String(), func(t *testing.T) {

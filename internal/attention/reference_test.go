@@ -175,7 +175,7 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 	position += query
 	kvHead := head / (b.NumHeads / c.NumKVHeads)
 	q := p.query[((first+query)*b.NumHeads+head)*c.HeadSize:][:c.HeadSize]
-	keyFactor, valueFactor := c.factors()
+	keyFactor, valueFactor := c.Factors()
 	from := 0
 	p.products = 0
 	if b.SlidingWindow > 0 {
@@ -251,6 +251,17 @@ func (p *problem) reference(seq, query, head int) (out, size []float64) {
 		}
 	}
 	return out, size
+}
+
+// eachRow visits the rows of the batch and their outputs.
+func (p *problem) eachRow(visit func(seq, query, head int, out []float32)) {
+	b, size := &p.batch, p.cache.HeadSize
+	for seq := range b.seqs() {
+		first, n, _ := b.queries(seq)
+		for row := range n * b.NumHeads {
+			visit(seq, row/b.NumHeads, row%b.NumHeads, p.out[(first*b.NumHeads+row)*size:][:size])
+		}
+	}
 }
 
 // sparseSees is the condition in vLLM's kernel, in the same form.

@@ -24,7 +24,7 @@ type Engine struct {
 	live     map[sched.ID]*sequence
 	closed   bool
 	observer Observer
-	memory   MemoryObserver // nil: nobody ever looks
+	memory   MemoryObserver // nil: none
 	change   MemoryChange
 	events   pool.Events
 	number   int // of requests that came

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,31 +52,40 @@ func TestALongSharedPromptIsReadOnceWithTheSameBits(t *testing.T) {
 	requireIdle(t, together)
 }
 
+// A captured state is the first one in which n answers have the given number of tokens. It observes the memory.
+type captured struct {
+	n, tokens int
+	state     *engine.MemoryState
+}
+
+func (c *captured) Active() bool { return c.state == nil }
+
+func (c *captured) Memory(m *engine.MemoryChange) bool {
+	state := m.State()
+	few := func(a engine.AnswerBlocks) bool { return a.Tokens < c.tokens }
+	if c.state == nil && len(state.Answers) == c.n && !slices.ContainsFunc(state.Answers, few) {
+		c.state = state
+	}
+	return true
+}
+
 // Ensure that eight answers to a prompt have its blocks once, and only what they say, and a copy of the
 // block in which the prompt ends, for themselves.
 func TestSeveralAnswersHoldThePromptOnce(t *testing.T) {
 	e := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
-	r := request(strings.Repeat(story, 5), 200) // 245 tokens: 15 blocks and 5 tokens
+	r := request(strings.Repeat(story, 5), 20) // 245 tokens: 15 blocks and 5 tokens
 	r.N, r.IgnoreEOS, r.Temperature = 8, true, 1.5
-	s, err := e.Submit(r)
-	require.NoError(t, err)
-	for said := 0; said < 8*3; {
-		events, err := s.Next(t.Context())
-		require.NoError(t, err)
-		for _, event := range events {
-			said += len(event.Tokens)
-		}
-	}
-	state := e.MemoryState()
-	s.Cancel()
-	require.Len(t, state.Answers, 8)
+	seen := &captured{n: 8, tokens: 248}
+	e.WatchMemory(seen)
+	ask(t, e, r)
+	requireIdle(t, e)
+	require.NotNil(t, seen.state)
 	own := map[int32]bool{}
-	for _, a := range state.Answers {
-		require.Equal(t, state.Answers[0].Table[:15], a.Table[:15])
+	for _, a := range seen.state.Answers {
+		require.Equal(t, seen.state.Answers[0].Table[:15], a.Table[:15])
 		for _, id := range a.Table[15:] {
 			require.False(t, own[id], "block %d of two answers", id)
 			own[id] = true
 		}
 	}
-	requireIdle(t, e)
 }

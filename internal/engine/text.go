@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// A text is what tokens say, of which only whole characters are given out, and
-// nothing that may be the beginning of a string that ends it.
+// A text is the text of an answer as it grows. It gives out whole characters only, and holds back
+// what may be the beginning of a stop string.
 type text struct {
 	stops []string
-	bytes []byte // that are not yet a whole character
+	bytes []byte // of a character that is not yet complete
 	held  string // whole characters that may begin a stop
 }
 

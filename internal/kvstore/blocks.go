@@ -20,9 +20,9 @@ type Copier struct {
 func NewCopier(pool *parallel.Pool) *Copier { return &Copier{pool: pool} }
 
 // Copy copies blocks, pair after pair: a later pair sees what an earlier one has written.
-// The caches are the same (vLLM's copy_blocks), or lie apart (swap_blocks) and have the
-// same shape, but each strides of its own. The error wraps attention.ErrArgument; nothing
-// has been copied then.
+// The caches are the same (vLLM's copy_blocks), or do not overlap (swap_blocks). Their shapes
+// and scales are equal; strides and numbers of blocks can differ. The error wraps
+// attention.ErrArgument; nothing has been copied then.
 func (c *Copier) Copy(to, from *attention.Cache, pairs []Pair) error {
 	if err := checkCopy(to, from); err != nil {
 		return err
@@ -45,21 +45,18 @@ func checkCopy(to, from *attention.Cache) error {
 			return err
 		}
 	}
-	if to.Shape != from.Shape || to.KeyScale != from.KeyScale || to.ValueScale != from.ValueScale {
+	toKey, toValue := to.Factors()
+	fromKey, fromValue := from.Factors()
+	if to.Shape != from.Shape || toKey != fromKey || toValue != fromValue {
 		return fmt.Errorf("%w: blocks can be copied only between caches with the same type, layout, block size, KV heads, head size and scales", attention.ErrArgument)
 	}
-	if sameMemory(to, from) {
-		return nil
-	}
-	for _, data := range [][]byte{from.Key, from.Value, from.KeyScales, from.ValueScales} {
-		if to.Overlaps(&attention.Tensor{Data: data}) {
-			return fmt.Errorf("%w: %w: two caches that are not the same share memory", attention.ErrArgument, attention.ErrOverlap)
-		}
+	if !sameMemory(to, from) && to.OverlapsBlocks(from) {
+		return fmt.Errorf("%w: %w: two caches that are not the same share memory", attention.ErrArgument, attention.ErrOverlap)
 	}
 	return nil
 }
 
-// sameMemory says whether a block of one cache is the same block of the other.
+// sameMemory says whether each block of one cache is the same block of the other.
 func sameMemory(a, b *attention.Cache) bool {
 	return unsafe.SliceData(a.Key) == unsafe.SliceData(b.Key) && unsafe.SliceData(a.Value) == unsafe.SliceData(b.Value) &&
 		unsafe.SliceData(a.KeyScales) == unsafe.SliceData(b.KeyScales) && unsafe.SliceData(a.ValueScales) == unsafe.SliceData(b.ValueScales) &&

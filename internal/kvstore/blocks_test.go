@@ -14,7 +14,7 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// spaced is a cache of blocks of random bytes with gaps between blocks; -1 is in the gaps.
+// spaced is a cache of random numbers with gaps between blocks, which are filled with 255.
 func spaced(r *rand.Rand, s attention.Shape, blocks, gap int) (c attention.Cache, memory []byte) {
 	memory = make([]byte, blocks*(s.BlockBytes()+2*gap))
 	c, err := attention.NewCache(s, memory)
@@ -134,6 +134,7 @@ func TestCopiesBetweenCachesThatDoNotFitAreRefused(t *testing.T) {
 		{"a negative destination", func(_ *attention.Cache, p []kvstore.Pair) { p[1].Dst = -1 }, "to block -1"},
 		{"another type", func(to *attention.Cache, _ []kvstore.Pair) { to.DType = attention.F16 }, "same type"},
 		{"another scale", func(to *attention.Cache, _ []kvstore.Pair) { to.KeyScale = 2 }, "and scales"},
+		{"another scale of values", func(to *attention.Cache, _ []kvstore.Pair) { to.ValueScale = 2 }, "and scales"},
 		{"the same memory with another stride", func(to *attention.Cache, _ []kvstore.Pair) {
 			to.BlockStride /= 2
 			to.NumBlocks = 2
@@ -151,5 +152,21 @@ func TestCopiesBetweenCachesThatDoNotFitAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			require.Equal(t, before, memory)
 		})
+	}
+}
+
+// A scale of 0 means 1, and Int8 ignores both.
+func TestBlocksAreCopiedBetweenCachesWhoseScalesMeanTheSame(t *testing.T) {
+	for _, c := range []struct {
+		dtype    attention.DType
+		to, from float32
+	}{{attention.E4M3, 0, 1}, {attention.E4M3, 1, 0}, {attention.Int8, 2, 3}} {
+		s := attention.Shape{BlockSize: 8, NumKVHeads: 2, HeadSize: 16, DType: c.dtype}
+		r := rand.New(rand.NewPCG(33, 1))
+		from, _ := spaced(r, s, 4, 0)
+		to, _ := spaced(r, s, 4, 0)
+		from.KeyScale, to.KeyScale, from.ValueScale, to.ValueScale = c.from, c.to, c.from, c.to
+		require.NoError(t, kvstore.NewCopier(newPool(t, 1)).Copy(&to, &from, []kvstore.Pair{{Src: 1, Dst: 2}}))
+		require.Equal(t, blockOf(&from, 1), blockOf(&to, 2))
 	}
 }

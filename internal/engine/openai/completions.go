@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -202,15 +203,6 @@ func (a *completionAnswer) opening(int) any { return nil }
 
 // best orders answers by the sum of the logarithms of their probabilities.
 func best(parts []part, n int) []part {
-	slices.SortStableFunc(parts, func(x, y part) int {
-		switch a, b := x.score(), y.score(); {
-		case a > b:
-			return -1
-		case a < b:
-			return 1
-		}
-		return 0
-	})
-	parts = parts[:n]
-	return parts
+	slices.SortStableFunc(parts, func(x, y part) int { return cmp.Compare(y.score(), x.score()) })
+	return parts[:n]
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"reflect"
 	"strings"
 
@@ -63,7 +64,7 @@ func translate(err error) *apiError {
 		return invalid("messages", "The model's %v.", err)
 	case errors.Is(err, engine.ErrBusy):
 		return failure(http.StatusTooManyRequests, "rate_limit_error", "queue_full", "The server's queue is full; try again later.")
-	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrCanceled): // the server's own clients have gone before they are canceled
+	case errors.Is(err, engine.ErrClosed), errors.Is(err, engine.ErrCanceled): // only Drain cancels while a client waits
 		return failure(http.StatusServiceUnavailable, "server_error", "shutting_down", "The server is shutting down.")
 	}
 	return failure(http.StatusInternalServerError, "server_error", "", err.Error())
@@ -134,6 +135,10 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error
 		}
 		field := strings.TrimPrefix(wrongType.Field, "common.") // which is no field of the body
 		return invalid(field, "%s is a JSON %s; %s is expected.", field, wrongType.Value, kindName(wrongType))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		e := invalid("", "The body did not arrive in time.")
+		e.status = http.StatusRequestTimeout
+		return e
 	case errors.Is(err, io.EOF):
 		return invalid("", "The body is empty; a JSON object is expected.")
 	default:

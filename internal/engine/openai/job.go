@@ -175,7 +175,7 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, j *job, f form) e
 	return nil
 }
 
-// merge reads the streams of a job at once, in the order in which things happen.
+// merge reads all streams of a job, and returns their events in the order in which they come.
 func (j *job) merge(ctx context.Context) <-chan news {
 	out := make(chan news)
 	left := make(chan struct{}, len(j.streams))

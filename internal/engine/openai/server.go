@@ -20,13 +20,13 @@ type Config struct {
 	Name     string         // of the model
 	Template *chat.Template // nil: the model cannot chat
 	Metrics  *Metrics
-	APIKeys  []string // one of them must come with each request; none: nobody is asked
+	APIKeys  []string // each request needs one of them; none: no key is needed
 	MaxBody  int64    // bytes; 0: 8 MB
 	MaxTexts int      // prompts in one request; 0: 128
 	Limits   Limits   // of each key
 	Local    bool     // only this machine can reach the server
 
-	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may bring
+	// Pages are handlers for browsers, by pattern of http.ServeMux. A browser may send
 	// the key as the password of HTTP's basic authentication.
 	Pages map[string]func(http.ResponseWriter, *http.Request) error
 }

@@ -1,16 +1,19 @@
 package openai_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	client "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/engine"
@@ -115,10 +118,24 @@ func TestPromptsOfTokens(t *testing.T) {
 func TestBestOfGivesTheLikelyOnes(t *testing.T) {
 	s := start(t, nil)
 	p := completion(story+"The code", 30)
-	p.Temperature, p.BestOf, p.N, p.Seed = client.Float(2), client.Int(8), client.Int(1), client.Int(3)
+	p.Temperature, p.N, p.Seed, p.Logprobs = client.Float(2), client.Int(8), client.Int(3), client.Int(0)
+	all, err := s.client.Completions.New(t.Context(), p)
+	require.NoError(t, err)
+	logprob := func(c client.CompletionChoice) (sum float64) {
+		for _, v := range c.Logprobs.TokenLogprobs {
+			sum += v
+		}
+		return sum
+	}
+	slices.SortStableFunc(all.Choices, func(a, b client.CompletionChoice) int { return cmp.Compare(logprob(b), logprob(a)) })
+	require.NotEqual(t, all.Choices[0].Text, all.Choices[7].Text)
+	p.BestOf, p.N, p.Logprobs = client.Int(8), client.Int(2), param.Opt[int64]{}
 	got, err := s.client.Completions.New(t.Context(), p)
 	require.NoError(t, err)
-	require.Len(t, got.Choices, 1)
+	require.Len(t, got.Choices, 2)
+	for i, c := range got.Choices {
+		require.Equal(t, all.Choices[i].Text, c.Text)
+	}
 	require.EqualValues(t, 240, got.Usage.CompletionTokens)
 }
 

@@ -8,8 +8,8 @@ import (
 	"llmmemory/internal/engine"
 )
 
-// writeTimeout is how long a client may take to accept a piece of the answer. One
-// that reads nothing for so long is given up.
+// writeTimeout is how long a client may take to accept a piece of the answer. A client that reads
+// nothing for that long is disconnected.
 const writeTimeout = time.Minute
 
 // stream answers by server-sent events. Once it has begun, errors are events.

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Params are a request's wishes; names and meanings are vLLM's SamplingParams.
+// Params are a request's sampling parameters; names and meanings are those of vLLM's SamplingParams.
 type Params struct {
 	Temperature float64 // below 1e-5: the most likely token
 	TopP        float64 // 1: all
@@ -21,7 +21,7 @@ type Params struct {
 	Logprobs  int // most likely tokens to report; -1: no log probabilities at all
 }
 
-// Default is a request without wishes, as OpenAI's interface has it.
+// Default are OpenAI's defaults.
 func Default() Params {
 	return Params{Temperature: 1, TopP: 1, RepetitionPenalty: 1, Logprobs: -1}
 }

@@ -24,7 +24,7 @@ type Sampler struct {
 	buckets *buckets
 }
 
-// A State is what a sequence has said.
+// A State is the tokens of a sequence.
 type State struct {
 	Prompt, Output []int32
 	Forbidden      []int32 // tokens that must not come now: those that end a sequence too short
@@ -154,7 +154,7 @@ func sumOf(x []float32) float64 {
 }
 
 // TopLogprobs returns the logarithms of the probabilities of a token and of the n
-// most likely ones, before any of the user's wishes (vLLM's raw_logprobs).
+// most likely ones, before bias, penalties and temperature (vLLM's raw_logprobs).
 func (s *Sampler) TopLogprobs(logits []float32, token int32, n int) (own Logprob, top []Logprob) {
 	s.logits = append(s.logits[:0], logits...)
 	largest := logits[matrix.ArgMax(logits)]

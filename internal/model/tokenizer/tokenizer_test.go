@@ -359,8 +359,8 @@ func TestSettingsOfATokenizerAreFollowed(t *testing.T) {
 	}
 }
 
-// A long text without a place to cut is no reason to stop.
-func TestLongWordsTakeTimeInProportion(t *testing.T) {
+// Work in the square of its length would take minutes.
+func TestAWordOf100000LettersIsCut(t *testing.T) {
 	tok := parsed(t, llamaJSON(t))
 	text := strings.Repeat("hello", 20_000)
 	require.Equal(t, text, strings.TrimPrefix(tok.Decode(tok.Encode(text, false)), " "))

@@ -113,11 +113,44 @@ func TestGGUFIsRead(t *testing.T) {
 	require.NoError(t, g.Close())
 }
 
+// at is the half that stands at a place of a block.
+func at(b []byte, i int) float64 { return float64(matrix.FromF16(binary.LittleEndian.Uint16(b[i:]))) }
+
+// valueQ4K is element k of a block of Q4_K.
+func valueQ4K(b []byte, k int) float64 {
+	sub, s := k/32, b[4:]
+	scale, least := s[sub%8]&63, s[(sub+4)%12]&63
+	if sub >= 4 {
+		scale = s[sub+4]&0xf | s[sub-4]>>6<<4
+		least = s[sub+4]>>4 | s[sub]>>6<<4
+	}
+	q := b[16+k/64*32+k%32]
+	if k%64 >= 32 {
+		q >>= 4
+	}
+	return at(b, 0)*float64(scale)*float64(q&15) - at(b, 2)*float64(least)
+}
+
+// valueQ6K is element k of a block of Q6_K.
+func valueQ6K(b []byte, k int) float64 {
+	ql, qh, sc := b[k/128*64:], b[128+k/128*32:], b[192+k/128*8:]
+	l := k % 32
+	var q byte
+	switch k % 128 / 32 {
+	case 0:
+		q = ql[l]&15 | qh[l]&3<<4
+	case 1:
+		q = ql[l+32]&15 | qh[l]>>2&3<<4
+	case 2:
+		q = ql[l]>>4 | qh[l]>>4&3<<4
+	case 3:
+		q = ql[l+32]>>4 | qh[l]>>6<<4
+	}
+	return at(b, 208) * float64(int8(sc[k%128/16])) * (float64(q) - 32)
+}
+
 // The values of each type from the description of its block, element by element.
 func TestQuantizedValuesAreThoseOfTheFormat(t *testing.T) {
-	at := func(b []byte, i int) float64 {
-		return float64(matrix.FromF16(binary.LittleEndian.Uint16(b[i:])))
-	}
 	tests := []struct {
 		dtype DType
 		value func(b []byte, k int) float64
@@ -130,35 +163,8 @@ func TestQuantizedValuesAreThoseOfTheFormat(t *testing.T) {
 			}
 			return at(b, 0) * (float64(b[2+k-16]>>4) - 8)
 		}, []int{0}},
-		{Q4_K, func(b []byte, k int) float64 {
-			sub, s := k/32, b[4:]
-			scale, least := s[sub%8]&63, s[(sub+4)%12]&63
-			if sub >= 4 {
-				scale = s[sub+4]&0xf | s[sub-4]>>6<<4
-				least = s[sub+4]>>4 | s[sub]>>6<<4
-			}
-			q := b[16+k/64*32+k%32]
-			if k%64 >= 32 {
-				q >>= 4
-			}
-			return at(b, 0)*float64(scale)*float64(q&15) - at(b, 2)*float64(least)
-		}, []int{0, 2}},
-		{Q6_K, func(b []byte, k int) float64 {
-			ql, qh, sc := b[k/128*64:], b[128+k/128*32:], b[192+k/128*8:]
-			l := k % 32
-			var q byte
-			switch k % 128 / 32 {
-			case 0:
-				q = ql[l]&15 | qh[l]&3<<4
-			case 1:
-				q = ql[l+32]&15 | qh[l]>>2&3<<4
-			case 2:
-				q = ql[l]>>4 | qh[l]>>4&3<<4
-			case 3:
-				q = ql[l+32]>>4 | qh[l]>>6<<4
-			}
-			return at(b, 208) * float64(int8(sc[k%128/16])) * (float64(q) - 32)
-		}, []int{208}},
+		{Q4_K, valueQ4K, []int{0, 2}},
+		{Q6_K, valueQ6K, []int{208}},
 	}
 	for _, test := range tests {
 		t.Run(test.dtype.String(), func(t *testing.T) {

@@ -1,0 +1,29 @@
+package openai
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// late is the end of a body that does not arrive before the server's deadline.
+type late struct{}
+
+func (late) Read([]byte) (int, error) {
+	return 0, fmt.Errorf("read tcp 127.0.0.1:8000->127.0.0.1:40000: %w", os.ErrDeadlineExceeded)
+}
+
+func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
+	r, err := http.NewRequest("POST", "/v1/completions", io.MultiReader(strings.NewReader(`{"model": `), late{}))
+	require.NoError(t, err)
+	var body any
+	var e *apiError
+	require.ErrorAs(t, decode(nil, r, 100, &body), &e)
+	require.Equal(t, http.StatusRequestTimeout, e.status)
+	require.Equal(t, "The body did not arrive in time.", e.Message)
+}
