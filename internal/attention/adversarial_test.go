@@ -209,7 +209,7 @@ func TestNarrowQueriesAndOutputs(t *testing.T) {
 			p := smallProblem(F16)
 			narrow := make([]uint16, len(p.query))
 			d.StoreAll(unsafe.Pointer(&narrow[0]), p.query)
-			d.LoadAll(p.query, unsafe.Pointer(&narrow[0]))
+			d.loadAll(p.query, unsafe.Pointer(&narrow[0]))
 			want := outputs(t, runner, p, nil)
 			out := make([]uint16, len(narrow))
 			b := p.batch

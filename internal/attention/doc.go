@@ -3,14 +3,14 @@
 // _v2, chunked prefill over a cached prefix, and cascade attention, on the CPU.
 //
 // The arithmetic is fixed for each row, a row being one query head of one query
-// token. The context is cut into partitions of PartitionSize tokens, counted
+// token. The context is cut into partitions of partitionSize tokens, counted
 // from token 0. In a partition
 //
 //	logit t = scale · (q·k), the product summed over the head's elements in order;
 //		with keys in float32, 32 elements at a time, and then these sums in order;
-//		where that makes a logit above 8 in size, in float64, even elements and odd
-//		ones; with keys in int8, q rounded to integers of 16 bits, whose largest is
-//		32512, and the sum of integers exact
+//		if that makes a logit with a magnitude above 8, again in float64, as a sum of
+//		even elements and one of odd elements; with keys in int8, q rounded to integers
+//		of 16 bits, whose largest is 32512, and the sum of integers exact
 //	m = the largest logit
 //	p = exp(logit - m)
 //	l = the sum of p: lane i of 16 sums tokens i, i+16, ..., then the lanes pairwise
@@ -37,18 +37,19 @@
 //		values being float16 of 2^8 times the number; the sum of p·v over the tokens in
 //		order from one multiple of 16 to the next; then these in order in float32
 //
-// Beside keys in float32, a row that has a logit computed in float64, ALiBi, a soft cap or a
-// scale that is not positive also keeps what float32 takes off its logits, and off their
-// differences from m: a float32 of 30 is rounded by up to 0.95e-6, and so would be its weight.
+// With keys in float32, a row that has a logit computed in float64, ALiBi, a soft cap or a
+// scale that is not positive also keeps what rounding to float32 takes off its logits and off
+// their differences from m. A float32 near 30 is rounded by up to 0.95e-6, and its weight
+// would have the same relative error.
 //
 // Against float64 the error for keys in float32 is below 2e-6 of the sum of |p·v| for logits up
 // to 30, if their products do not cancel. The tests find at most 0.9e-6 (in 200 problems 1.5e-6) for
 // normally distributed numbers, 0.9e-6 for logits that are all or nearly equal, one that is
 // huge, one element that makes the logit, and outputs that cancel, and 1.4e-6 with ALiBi, sinks and soft
 // caps. Where products cancel, S being the largest scale · sum of |q·k|, it is below 1.5e-7·S,
-// thus below 2e-6 for S up to 13. This is what is found, not what is proved: a logit above 8
-// is within 2^-45·S, but one below is proved only to be within (32 + head size/32)·2^-24·S, as
-// if all its roundings went the same way.
+// thus below 2e-6 for S up to 13. These are measurements. What is proved: a logit above 8 is
+// within 2^-45·S; one below 8 is within (32 + head size/32)·2^-24·S, and so far off only if all its
+// roundings go the same way.
 //
 // Narrower types, whose products are one sum and whose logits are float32, stay below 4e-6 for
 // normally distributed numbers with logits up to 27; what they lost when they were stored is not

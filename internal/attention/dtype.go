@@ -163,8 +163,8 @@ func (d DType) Store(p unsafe.Pointer, v float32) {
 	}
 }
 
-// LoadAll reads len(x) numbers of the type from p on, without any scale.
-func (d DType) LoadAll(x []float32, p unsafe.Pointer) {
+// loadAll reads len(x) numbers of the type from p on, without any scale.
+func (d DType) loadAll(x []float32, p unsafe.Pointer) {
 	if d == F32 {
 		copy(x, unsafe.Slice((*float32)(p), len(x)))
 		return

@@ -33,7 +33,7 @@ func (r *Runner) pair(w *scratch, row *row, p []float32, part, from, to int) {
 	clear(p[to:last])
 	if r.batch.Sparse != nil && !w.finite {
 		for t := from; t < to; t++ {
-			if !r.sees(row, part*PartitionSize+t) {
+			if !r.sees(row, part*partitionSize+t) {
 				p[t] = 0
 			}
 		}

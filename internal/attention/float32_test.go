@@ -27,7 +27,7 @@ func (p *problem) eachToken(change func(seq, token int)) {
 	}
 }
 
-// Keys, values and queries in float32 that lose as much as they can.
+// Keys, values and queries in float32 for which rounding matters most.
 var float32Kinds = []struct {
 	name   string
 	change func(p *problem, r *rand.Rand)
@@ -105,8 +105,8 @@ func (p *problem) setQueries(element int, v float32) {
 	}
 }
 
-// scaleTo scales logits so that the largest is of a size, or the largest sum of the sizes
-// of products if that is asked for, and keeps the reference's results from then on.
+// scaleTo scales logits so that the magnitude of the largest, or the largest sum of the magnitudes
+// of products, is most. From then on it keeps the reference's results.
 func (p *problem) scaleTo(most float64, products bool) {
 	largest := 0.0
 	p.largestLogit = 0
@@ -156,7 +156,7 @@ func TestFloat32WithLogitsUpTo30(t *testing.T) {
 	}
 }
 
-// Logits up to 30 to which products are not all that belongs.
+// Logits up to 30 that are more than scaled products.
 func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
 	for _, o := range []struct {
 		name   string
@@ -187,7 +187,7 @@ func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
 	}
 }
 
-// A row whose products are all small has nothing left of a row before it.
+// Nothing of a row with large logits shows in the next row, whose logits are small.
 func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
 	for _, k := range testedSets() {
 		t.Run(k.String(), func(t *testing.T) {
@@ -214,8 +214,8 @@ func TestFloat32AfterARowWithLargeLogits(t *testing.T) {
 	}
 }
 
-// What a row does not reach decides nothing, not even in which way its logits are computed:
-// large keys and NaN after it, before its window and in what the sparse pattern hides.
+// Large keys and NaN that a row does not reach (after it, before its window, hidden by the sparse
+// pattern) change nothing, not even how its logits are computed.
 func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	for _, o := range []struct {
 		name   string
@@ -255,7 +255,7 @@ func TestFloat32BesideLargeKeysThatAreNotReached(t *testing.T) {
 	}
 }
 
-// Where products cancel, float32 loses up to 1.5e-7 of the largest sum of their sizes.
+// Where products cancel, float32 loses up to 1.5e-7 of the largest sum of their magnitudes.
 func TestFloat32WithProductsThatCancel(t *testing.T) {
 	for _, sum := range []float64{100, 300} {
 		p := float32Problem(64, 2)
@@ -273,7 +273,7 @@ func TestFloat32WithProductsThatCancel(t *testing.T) {
 	}
 }
 
-// The kernels refine just the products above the limit, and say if there are none.
+// The kernels refine only the products above the limit, and say if there are none.
 func TestRefineReplacesWhatIsLarge(t *testing.T) {
 	for _, k := range testedSets() {
 		t.Run(k.String(), func(t *testing.T) {

@@ -14,15 +14,15 @@ func pieces(headSize int) int { return (headSize + piece - 1) &^ (piece - 1) }
 func (r *Runner) unpackHalf(w *scratch, seq, kvHead, part int) {
 	c := r.cache
 	size, wide := c.HeadSize, pieces(c.HeadSize)
-	w.words = grow(w.words, PartitionSize*(size+wide))
-	keyWords, valueWords := w.words[:PartitionSize*size], w.words[PartitionSize*size:]
+	w.words = grow(w.words, partitionSize*(size+wide))
+	keyWords, valueWords := w.words[:partitionSize*size], w.words[partitionSize*size:]
 	if c.DType == Int8 {
-		w.keys = grow(w.keys, PartitionSize*size)
+		w.keys = grow(w.keys, partitionSize*size)
 	}
 	w.finite = true
 	for t := w.from &^ 15; t < w.to; t += tileTokens {
 		from, to := max(t, w.from), min(t+tileTokens, w.to)
-		key, value := r.tileBytes(w, seq, kvHead, part*PartitionSize+t, t, from, to)
+		key, value := r.tileBytes(w, seq, kvHead, part*partitionSize+t, t, from, to)
 		if c.DType == Int8 {
 			keys := w.keys[t*size:][:tileTokens*size]
 			r.kernels.convert(&w.call, Int8, key, chunk, len(keys)/chunk, keys)
@@ -132,7 +132,7 @@ func (r *Runner) halfScores(w *scratch, q []float32, rows, tile0, tile1 int) {
 // halfValues are the sums of p·v of rows over tiles that unpackHalf has made.
 func (r *Runner) halfValues(w *scratch, r0, r1, part, tile0, tile1 int) {
 	size, wide, record := r.cache.HeadSize, pieces(r.cache.HeadSize), recordSize(r.cache)
-	values := w.words[PartitionSize*size:]
+	values := w.words[partitionSize*size:]
 	for i := tile0; i < tile1; i++ {
 		w.tiles[i-tile0] = unsafe.Pointer(&values[i*tileTokens*wide])
 	}
@@ -141,7 +141,7 @@ func (r *Runner) halfValues(w *scratch, r0, r1, part, tile0, tile1 int) {
 		r.kernels.halfValues(&w.call, words, w.scores[tile0*tileTokens:], w.rows[r0:r1], n, 0, &w.tiles[0], size, w.part[r0*record+recordHead:], record)
 		return
 	}
-	w.reached = grow(w.reached, PartitionSize*wide)
+	w.reached = grow(w.reached, partitionSize*wide)
 	for i := r0; i < r1; i++ {
 		p := w.scores[(i-r0)*scoreStride:]
 		r.keepReached(w, &w.rows[i], values, part, tile0, tile1)
@@ -156,7 +156,7 @@ func (r *Runner) keepReached(w *scratch, row *row, values []uint16, part, tile0,
 	from, to := row.within(part)
 	for t := tile0 * tileTokens; t < tile1*tileTokens; t++ {
 		v := w.reached[t*wide:][:wide]
-		if t < from || t >= to || !r.sees(row, part*PartitionSize+t) {
+		if t < from || t >= to || !r.sees(row, part*partitionSize+t) {
 			clear(v)
 			continue
 		}

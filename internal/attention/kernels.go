@@ -33,25 +33,25 @@ type kernels interface {
 
 	// softmax turns x, whole tiles of it, into the weights of logits factor·x, the
 	// factor being positive. m is the largest logit and l the sum of weights; where
-	// all logits are -inf, weights are 0. softmaxPairs does so with logits
-	// factor·(x + low), whose differences from m are rounded to no float32.
+	// all logits are -inf, weights are 0. softmaxPairs does the same with logits
+	// factor·(x + low), and does not round their differences from m to float32.
 	softmax(k *call, x []float32, factor float32) (m, l float32)
 	softmaxPairs(k *call, x, low []float32, factor float32) (m, l float32)
 
-	// refine replaces products x of a query and whole tiles of float32 keys, the tiles being
-	// at these addresses: x + low becomes the product of float64 where x is finite and
-	// larger than limit in size, elsewhere low becomes 0. If it says that there are none,
-	// low is not written.
+	// refine computes large products x of a query again, with the float32 keys of the tiles at
+	// these addresses: x + low becomes the product in float64 where x is finite and its
+	// magnitude is above limit, elsewhere low becomes 0. It returns false if there are none;
+	// low is not written then.
 	refine(k *call, q []float32, tiles *unsafe.Pointer, x, low []float32, limit float32) bool
 
-	// scalePair is scale of x + low, of which nothing is lost.
+	// scalePair is scale for x + low, without rounding the result to float32.
 	scalePair(k *call, x, low []float32, factor, slope, offset float32)
 
 	// multiply is x *= y over whole tiles.
 	multiply(k *call, x, y []float32)
 
-	// values adds p·v of n tokens to the sums of rows. If apart is not 0, they are summed up
-	// apart and then added: the first of them, apart at most, and then 16 at a time. p has rows
+	// values adds p·v of n tokens to the sums of rows. If apart is not 0, groups of tokens are
+	// summed up first and then added: the first apart tokens, and then 16 at a time. p has rows
 	// of scoreStride floats, values are chunks of panelValues floats, row i of the sums starts
 	// at i·stride.
 	values(k *call, p []float32, rows, n int, values []float32, chunks int, out []float32, stride, apart int)
@@ -129,7 +129,7 @@ type call struct {
 	count     int
 	room      unsafe.Pointer // for two tiles of float16, aligned to 64 bytes
 	ahead     unsafe.Pointer // addresses of what is read next
-	low       unsafe.Pointer // what float32 leaves of logits
+	low       unsafe.Pointer // what rounding to float32 takes off logits
 	left      int
 }
 

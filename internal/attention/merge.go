@@ -52,11 +52,6 @@ func (r *Runner) mergeRecord(w *scratch, state, part []float32) {
 // exp is e^(x-y), rounded to float32.
 func exp(x, y float32) float32 { return float32(math.Exp(float64(x) - float64(y))) }
 
-// clearResults notes that a partition has nothing for any row.
-func (w *scratch) clearResults() {
-	clear(w.part)
-}
-
 // save keeps the results of a partition for the reduction.
 func (r *Runner) save(w *scratch, it *item, part int) {
 	record := recordSize(r.cache)

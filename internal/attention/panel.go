@@ -4,9 +4,9 @@ import (
 	"unsafe"
 )
 
-// attendPanel is the way that any layout, type and number of rows can take: the
-// partition is unpacked to float32 or float16 once, and then read by blocks of the
-// rows r0 to r1-1.
+// attendPanel computes the results of the rows r0 to r1-1 for any layout, type and number of
+// rows: the partition is unpacked to float32 or float16 once, and then read for 48 rows
+// at a time.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	if r.half {
 		r.unpackHalf(w, seq, kvHead, part)
@@ -18,17 +18,17 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 	}
 }
 
-// expect lists the blocks of an item's next partition, a piece for each time that the
-// kernels go through the queries of some rows. Asking for them all at once would
-// keep other reading waiting. Kernels of words ask for nothing.
+// expect lists the blocks of an item's next partition for prefetching, one piece for each time
+// that the kernels go through the queries of some rows: prefetching all at once would
+// delay other reads. The kernels of words do not prefetch.
 func (r *Runner) expect(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()
-	to := min((part+2)*PartitionSize, w.rows[len(w.rows)-1].to)
+	to := min((part+2)*partitionSize, w.rows[len(w.rows)-1].to)
 	if part+1 == it.part1 || !tiled(c) || r.half && c.DType != Int8 {
 		to = 0
 	}
-	for token := (part + 1) * PartitionSize; token < to; token += tileTokens {
+	for token := (part + 1) * partitionSize; token < to; token += tileTokens {
 		key, value := r.tileAt(max(0, it.seq), it.kvHead+head, token)
 		for at := 0; at < bytes; at += piece {
 			w.ahead[n], w.ahead[n+bytes/piece] = unsafe.Add(key, at), unsafe.Add(value, at)
@@ -43,7 +43,7 @@ func (r *Runner) expect(w *scratch, it *item, head, part int) {
 // attendRows computes the results of rows r0 to r1-1.
 func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 	record := recordSize(r.cache)
-	from, to := PartitionSize, 0
+	from, to := partitionSize, 0
 	for i := r0; i < r1; i++ {
 		f, t := w.rows[i].within(part)
 		if f < t {
@@ -103,9 +103,9 @@ func (r *Runner) panelValues(w *scratch, r0, r1, part, from, to int) {
 	r.kernels.values(&w.call, w.scores[from:], r1-r0, to-from, w.values[from*chunk:], padded(size)/chunk, w.part[r0*record+recordHead:r1*record], record, apart)
 }
 
-// sumEnd is where the tokens end that are summed up together with one of them, or to:
-// with float32 the tokens of a tile, otherwise all. One sum of equal numbers over a
-// partition can lose 1e-5 of it.
+// sumEnd is the end of the tokens that are summed up together with the given one, at most
+// to: with float32 those of its tile, otherwise all. A single sum of equal numbers over
+// a partition can lose 1e-5 of it.
 func (r *Runner) sumEnd(token, to int) int {
 	if r.cache.DType == F32 {
 		return min(to, token/tileTokens*tileTokens+tileTokens)
@@ -113,8 +113,8 @@ func (r *Runner) sumEnd(token, to int) int {
 	return to
 }
 
-// addReached sums p·v of a row whose partition has values that are no numbers:
-// only over tokens that it reaches.
+// addReached sums p·v of a row in a partition with NaN or infinite values, only over the
+// tokens that the row reaches.
 func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []float32) {
 	from, to := row.within(part)
 	together := w.row[:len(sums)]
@@ -123,8 +123,8 @@ func (r *Runner) addReached(w *scratch, row *row, p []float32, part int, sums []
 		clear(together)
 		for from < last {
 			end := from + 1
-			seen := r.sees(row, part*PartitionSize+from)
-			for end < last && r.sees(row, part*PartitionSize+end) == seen {
+			seen := r.sees(row, part*partitionSize+from)
+			for end < last && r.sees(row, part*partitionSize+end) == seen {
 				end++
 			}
 			if seen {

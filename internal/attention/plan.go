@@ -64,8 +64,8 @@ func (p *plan) make(c *Cache, b *Batch, workers int) {
 	p.records, p.prefixParts = 0, 0
 	tokens := max(1, rowsOfItem/(b.NumHeads/c.NumKVHeads))
 	// The prefix is read through the table of sequence 0, which is checked only if it has queries.
-	if b.CommonPrefix >= PartitionSize && b.seqs() > 1 && b.QueryStart[1] > 0 {
-		p.prefixParts = b.CommonPrefix / PartitionSize
+	if b.CommonPrefix >= partitionSize && b.seqs() > 1 && b.QueryStart[1] > 0 {
+		p.prefixParts = b.CommonPrefix / partitionSize
 		p.addPrefix(c, b, tokens)
 	}
 	total := 0
@@ -99,9 +99,9 @@ func (p *plan) addSequence(c *Cache, b *Batch, seq, tokens int) int {
 		_, to := b.reach(position + end - 1)
 		it := item{
 			seq: seq, token0: first + at, token1: first + end,
-			part0: max(p.prefixParts, from/PartitionSize), part1: (to-1)/PartitionSize + 1,
+			part0: max(p.prefixParts, from/partitionSize), part1: (to-1)/partitionSize + 1,
 		}
-		it.cost = cost(c, to-it.part0*PartitionSize, (end-at)*(b.NumHeads/c.NumKVHeads))
+		it.cost = cost(c, to-it.part0*partitionSize, (end-at)*(b.NumHeads/c.NumKVHeads))
 		it.heads = 1
 		if end-at == 1 {
 			it.heads = c.NumKVHeads
@@ -200,5 +200,5 @@ func ruleV1(b *Batch) bool {
 	for _, n := range b.SeqLens {
 		longest = max(longest, n)
 	}
-	return longest <= 8192 && (longest <= PartitionSize || b.seqs()*b.NumHeads > 512)
+	return longest <= 8192 && (longest <= partitionSize || b.seqs()*b.NumHeads > 512)
 }

@@ -17,7 +17,7 @@ func TestFewPartitionsAreSharedOutByHeads(t *testing.T) {
 			p.make(c, b, workers)
 			all := 0
 			for _, it := range p.items {
-				read := it.heads * (min(tokens, it.part1*PartitionSize) - it.part0*PartitionSize)
+				read := it.heads * (min(tokens, it.part1*partitionSize) - it.part0*partitionSize)
 				require.LessOrEqual(t, read, 12*tokens/(2*workers), "%d tokens, %d workers", tokens, workers)
 				all += read
 			}

@@ -6,9 +6,9 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// PartitionSize is how many tokens of context are one partition, as in vLLM's
+// partitionSize is how many tokens of context are one partition, as in vLLM's
 // paged_attention_v2. Partitions start at multiples of it.
-const PartitionSize = 512
+const partitionSize = 512
 
 // A Runner computes attention on the workers of a pool. Its scratch memory grows
 // with the largest batch and is reused. It is for one goroutine at a time.
@@ -80,20 +80,15 @@ func (r *Runner) Do(worker, i int) {
 // run computes the rows of an item over its partitions.
 func (r *Runner) run(w *scratch, it *item) {
 	r.setRows(w, it)
-	merged := it.kind != itemRun
 	for part := it.part0; part < it.part1; part++ {
 		if !w.reaches(part) {
-			if !merged {
-				w.clearResults()
-				r.save(w, it, part)
-			}
-			continue
+			continue // a partition of the common prefix, before all windows
 		}
 		r.attend(w, it, part)
-		if merged {
-			r.merge(w)
-		} else {
+		if it.kind == itemRun {
 			r.save(w, it, part)
+		} else {
+			r.merge(w)
 		}
 	}
 	switch it.kind {

@@ -7,15 +7,15 @@ import (
 
 const (
 	chunk       = 32                    // floats of a value that are accumulated together
-	tiles       = PartitionSize / 16    // of a partition
-	scoreStride = PartitionSize + 16    // floats from the logits of a row to the next: rows in other cache sets
+	tiles       = partitionSize / 16    // of a partition
+	scoreStride = partitionSize + 16    // floats from the logits of a row to the next: rows in other cache sets
 	rowBlock    = 48                    // rows whose logits are kept at a time
 	tilesAhead  = 8                     // so far ahead tiles are asked for at most
-	panelValues = PartitionSize * chunk // floats of a chunk of all values of a partition
+	panelValues = partitionSize * chunk // floats of a chunk of all values of a partition
 )
 
-// Scratch is what a worker needs: the rows it works on, the partition it reads,
-// and the results.
+// Scratch is the memory of a worker: the rows that it computes, the partition that it reads,
+// and results.
 type scratch struct {
 	rows  []row
 	q     []float32 // [rows][head size]; with Int8 [rows][head size / 2] of pairs of integers
@@ -23,17 +23,17 @@ type scratch struct {
 	part  []float32 // [rows] records: this partition
 
 	scores []float32              // [rowBlock][scoreStride]
-	low    [PartitionSize]float32 // of a row's logits, what float32 leaves of them
+	low    [partitionSize]float32 // what rounding to float32 takes off the logits of a row
 
 	// A partition, as float32.
 	keys        []float32 // [tiles][head size][16]; with Int8 [tiles][head size / 2][16] of pairs
-	values      []float32 // [chunks][PartitionSize][chunk]
-	keyScales   []float32 // [PartitionSize], Int8 only
+	values      []float32 // [chunks][partitionSize][chunk]
+	keyScales   []float32 // [partitionSize], Int8 only
 	valueScales []float32
 
 	// Or as float16.
-	words   []uint16                            // [tiles][head size][16] of keys, [PartitionSize][pieces] of values
-	reached []uint16                            // [PartitionSize][pieces] of values that a row reaches
+	words   []uint16                            // [tiles][head size][16] of keys, [partitionSize][pieces] of values
+	reached []uint16                            // [partitionSize][pieces] of values that a row reaches
 	bytes   [2 * tileTokens * MaxHeadSize]uint8 // of a tile's keys and values, on their way
 
 	finite   bool                              // all values are numbers
@@ -45,7 +45,7 @@ type scratch struct {
 	tiles      [2*tiles + tilesAhead]unsafe.Pointer
 	firstValue int
 
-	// Addresses in the next partition, which the kernels ask for while they multiply
+	// Addresses in the next partition, which the kernels prefetch while they multiply
 	// with the keys of this one, and nil after the last.
 	ahead  [2*tiles*4 + 1]unsafe.Pointer
 	scales [2 * tiles]unsafe.Pointer // of the keys and the values of each tile, Int8 only
@@ -86,7 +86,7 @@ func (r *Runner) setRows(w *scratch, it *item) {
 	w.part = grow(w.part, n*record)
 	w.scores = grow(w.scores, rowBlock*scoreStride)
 	if c.DType == Int8 {
-		w.keyScales, w.valueScales = grow(w.keyScales, PartitionSize), grow(w.valueScales, PartitionSize)
+		w.keyScales, w.valueScales = grow(w.keyScales, partitionSize), grow(w.valueScales, partitionSize)
 	}
 	for i := range w.rows {
 		r.loadQuery(w, i)
@@ -122,8 +122,8 @@ func (r *Runner) loadQuery(w *scratch, i int) {
 	}
 }
 
-// largestInteger is that of a query beside int8 keys. The products of 256 of them
-// fit into 32 bits.
+// largestInteger is the largest integer of a query for int8 keys. The sum of 256 products
+// fits into 32 bits.
 const largestInteger = 32512
 
 // quantize makes pairs of integers of a query and says what they are multiples of:
@@ -144,7 +144,7 @@ func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 
 // reaches says whether any row reaches a partition.
 func (w *scratch) reaches(part int) bool {
-	w.from, w.to = PartitionSize, 0
+	w.from, w.to = partitionSize, 0
 	for i := range w.rows {
 		from, to := w.rows[i].within(part)
 		if from < to {
@@ -156,6 +156,6 @@ func (w *scratch) reaches(part int) bool {
 
 // within is what a row reaches of a partition, counted from its first token.
 func (r *row) within(part int) (from, to int) {
-	start := part * PartitionSize
-	return max(0, r.from-start), min(PartitionSize, r.to-start)
+	start := part * partitionSize
+	return max(0, r.from-start), min(partitionSize, r.to-start)
 }

@@ -18,7 +18,7 @@ func (r *Runner) sees(row *row, token int) bool {
 // hide gives the tokens that a row does not see a score.
 func (r *Runner) hide(row *row, scores []float32, part, from, to int, score float32) {
 	for t := from; t < to; t++ {
-		if !r.sees(row, part*PartitionSize+t) {
+		if !r.sees(row, part*partitionSize+t) {
 			scores[t] = score
 		}
 	}

@@ -50,7 +50,7 @@ func (t *Tensor) At(row, element int) unsafe.Pointer {
 // Load reads len(dst) elements.
 func (t *Tensor) Load(dst []float32, row, element int) {
 	if len(dst) > 0 {
-		t.DType.LoadAll(dst, t.At(row, element))
+		t.DType.loadAll(dst, t.At(row, element))
 	}
 }
 

@@ -62,7 +62,7 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	seq, kvHead := max(0, it.seq), it.kvHead+head
 	w.firstValue = (n + 1) &^ 1
 	for i := range n {
-		w.tiles[i], w.tiles[w.firstValue+i] = r.tile(w, i, seq, kvHead, part*PartitionSize+(tile0+i)*16)
+		w.tiles[i], w.tiles[w.firstValue+i] = r.tile(w, i, seq, kvHead, part*partitionSize+(tile0+i)*16)
 	}
 	if n%2 == 1 {
 		w.tiles[n] = w.tiles[n-1]
@@ -70,11 +70,11 @@ func (r *Runner) findTiles(w *scratch, it *item, head, part, tile0, n int) {
 	if r.cache.DType == Int8 {
 		r.kernels.ask(&w.call, w.scales[:2*n]) // fetched while the keys are read
 	}
-	kvHead, next := kvHead+1, part*PartitionSize+tile0*tileTokens
+	kvHead, next := kvHead+1, part*partitionSize+tile0*tileTokens
 	if head == it.heads-1 {
-		kvHead, next = it.kvHead, (part+1)*PartitionSize
+		kvHead, next = it.kvHead, (part+1)*partitionSize
 	}
-	last, end := w.firstValue+n, min(w.rows[0].to, it.part1*PartitionSize)
+	last, end := w.firstValue+n, min(w.rows[0].to, it.part1*partitionSize)
 	for i := range tilesAhead {
 		w.tiles[last+i] = w.tiles[last-1]
 		if token := next + i*tileTokens; token < end {

@@ -9,15 +9,15 @@ import (
 // of other tokens of the same tiles may be anything.
 func (r *Runner) unpack(w *scratch, seq, kvHead, part int) {
 	c := r.cache
-	w.keys = grow(w.keys, PartitionSize*c.HeadSize)
-	w.values = grow(w.values, PartitionSize*padded(c.HeadSize))
+	w.keys = grow(w.keys, partitionSize*c.HeadSize)
+	w.values = grow(w.values, partitionSize*padded(c.HeadSize))
 	w.finite = true
 	whole := tiled(c) && r.kernels.tileRows() > 0
 	for t := w.from &^ 15; t < w.to; t += 16 {
 		from, to := max(t, w.from), min(t+16, w.to)
-		if !whole || !r.unpackTile(w, seq, kvHead, part*PartitionSize+t, t, from, to) {
+		if !whole || !r.unpackTile(w, seq, kvHead, part*partitionSize+t, t, from, to) {
 			for t := from; t < to; {
-				t += r.unpackTokens(w, seq, kvHead, part*PartitionSize+t, t, to-t)
+				t += r.unpackTokens(w, seq, kvHead, part*partitionSize+t, t, to-t)
 			}
 		}
 		if c.DType == Int8 {
@@ -73,7 +73,7 @@ func (r *Runner) unpackTails(w *scratch, value unsafe.Pointer, from, to int) boo
 		}
 		w.finite = w.finite && finite
 	}
-	c.DType.LoadAll(row[even*size:], unsafe.Add(value, even*size*c.DType.Size()))
+	c.DType.loadAll(row[even*size:], unsafe.Add(value, even*size*c.DType.Size()))
 	tail := size / chunk * chunk
 	for t := range n {
 		copy(w.values[tail/chunk*panelValues+(from+t)*chunk:], row[t*size+tail:(t+1)*size])
@@ -112,7 +112,7 @@ func (r *Runner) unpackKeys(w *scratch, block, kvHead, place, t, width int) {
 	switch {
 	case c.Layout == LayoutTile && width > 1, c.Layout == LayoutFlash:
 		row := w.row[:size*width]
-		c.DType.LoadAll(row, unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, 0)]))
+		c.DType.loadAll(row, unsafe.Pointer(&c.Key[c.KeyOffset(block, kvHead, place, 0)]))
 		for i := range size {
 			copy(to[i*16:], row[i*width:][:width])
 		}
@@ -133,7 +133,7 @@ func (r *Runner) unpackValue(w *scratch, block, kvHead, place, t int) {
 			row[i] = c.DType.Load(unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, i)]))
 		}
 	} else {
-		c.DType.LoadAll(row[:c.HeadSize], unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, 0)]))
+		c.DType.loadAll(row[:c.HeadSize], unsafe.Pointer(&c.Value[c.ValueOffset(block, kvHead, place, 0)]))
 	}
 	for i := 0; i < len(row); i += chunk {
 		part := row[i:][:chunk]

@@ -41,7 +41,7 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 		factor *= row.unit
 	}
 	if r.modified(factor) {
-		r.modify(w, row, x, factor, part*PartitionSize+first)
+		r.modify(w, row, x, factor, part*partitionSize+first)
 		factor = 1
 	}
 	r.leaveOut(row, scores, part, negInf)
@@ -55,13 +55,13 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	return m, l
 }
 
-// refineAbove is the size of logits from which on they are computed in float64, beside
-// keys in float32: float32 below 8 are rounded by up to 0.24e-6, those up to 30 by four
-// times as much. It must be rare, for it takes 2.5 times as long as all else.
+// refineAbove is the magnitude above which logits are computed again in float64 if keys are
+// float32: a float32 below 8 is rounded by up to 0.24e-6, one below 32 by four times as
+// much. Such logits should be rare: this takes 2.5 times as long as everything else.
 const refineAbove = 8
 
-// weighPairs is weigh beside keys in float32, the tiles that the row reaches being at
-// these addresses. Which way a row takes depends only on what it reaches.
+// weighPairs is weigh for keys in float32. tiles are the addresses of the tiles that the
+// row reaches. How a row is computed depends only on the tokens that it reaches.
 func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, tiles *unsafe.Pointer, factor float32) (m, l float32) {
 	from, to := row.within(part)
 	first, last := from&^15, (to+15)&^15
@@ -73,7 +73,7 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 			clear(low)
 			pairs = true
 		}
-		r.modifyPairs(w, row, x, low, factor, part*PartitionSize+first)
+		r.modifyPairs(w, row, x, low, factor, part*partitionSize+first)
 		factor = 1
 	}
 	r.leaveOut(row, scores, part, negInf)
@@ -83,8 +83,8 @@ func (r *Runner) weighPairs(w *scratch, row *row, scores []float32, part int, ti
 	return r.kernels.softmax(&w.call, x, factor)
 }
 
-// leaveOut gives the tokens of a row's first and last tile that it does not reach a
-// score, and the tokens that its sparse pattern hides.
+// leaveOut sets the score of the tokens that a row does not reach: those of its first and
+// last tile, and those that its sparse pattern hides.
 func (r *Runner) leaveOut(row *row, scores []float32, part int, score float32) {
 	from, to := row.within(part)
 	fill(scores[from&^15:from], score)
@@ -94,12 +94,12 @@ func (r *Runner) leaveOut(row *row, scores []float32, part int, score float32) {
 	}
 }
 
-// modified says whether logits are more than products times a positive factor.
+// modified says whether logits are anything else than products times a positive factor.
 func (r *Runner) modified(factor float32) bool {
 	return r.batch.SoftCap != 0 || r.batch.AlibiSlopes != nil || !(factor > 0)
 }
 
-// modifyPairs is modify of products x + low.
+// modifyPairs is modify for products x + low.
 func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor float32, token int) {
 	b := r.batch
 	slope, offset := r.bias(row, token)
@@ -115,7 +115,7 @@ func (r *Runner) modifyPairs(w *scratch, row *row, x, low []float32, factor floa
 	}
 }
 
-// bias is a row's ALiBi slope, and what it is multiplied with for a token.
+// bias is a row's ALiBi slope, and what it is multiplied by for a token.
 func (r *Runner) bias(row *row, token int) (slope, offset float32) {
 	if r.batch.AlibiSlopes == nil {
 		return 0, 0

@@ -10,7 +10,7 @@ llm_cache a step is::
         store.attend(layer, heads, queries, outputs)
     cache.update(sampled)
 
-Blocks are the blocks of one layer in memory of the caller's, for those who keep block tables themselves::
+Blocks are the blocks of one layer in the caller's memory, for callers that keep block tables themselves::
 
     blocks = Blocks(blocks=100, block_size=16, kv_heads=8, head_size=128)
     blocks.copy(pairs)
@@ -22,7 +22,7 @@ have [heads, head size] numbers for each token of the step, in the order of its 
 "e" float16; "H" is the bits of bfloat16 numbers. llm_attention.h, beside the library, is the full
 reference, and has the same names. Calls raise the same errors as those of llm_cache.
 
-The module does not have llm_kvstore_layer, nor strides.
+The module has no llm_kvstore_layer. Rows of numbers and blocks have no gaps between them.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ class Store:
     def write(self, layer: int, keys, values, rotation: Rotation | None = None) -> None:
         """Writes the keys and values of the step's tokens into a layer."""
         (k, memory), (v, more) = _tensor("keys", keys, self._kv_width), _tensor("values", values, self._kv_width)
-        turn = None if rotation is None else c.byref(rotation._struct(k.rows))
-        _check(self._lib.llm_kvstore_write(self._handle, llm_cache._i32("layer", layer), c.byref(k), c.byref(v), turn))
+        rotary = None if rotation is None else c.byref(rotation._struct(k.rows))
+        _check(self._lib.llm_kvstore_write(self._handle, llm_cache._i32("layer", layer), c.byref(k), c.byref(v), rotary))
         del memory, more
 
     def attend(self, layer: int, heads: int, queries, outputs, **options) -> None:
@@ -236,7 +236,7 @@ class Store:
 
 
 class Blocks:
-    """The blocks of one layer. memory is a writable buffer, aligned to 64 bytes, or None: then they have their own."""
+    """The blocks of one layer. memory is a writable buffer, aligned to 64 bytes; if it is None, memory is allocated."""
 
     def __init__(
         self, *, blocks: int, block_size: int, kv_heads: int, head_size: int, dtype: int = F16, layout: int = LAYOUT_TILE,
@@ -265,9 +265,9 @@ class Blocks:
         """Writes the key and value of token i into slots[i], or nowhere if that is -1."""
         (k, memory), (v, more) = _tensor("keys", keys, self._kv_width), _tensor("values", values, self._kv_width)
         at = llm_cache._numbers("slots", slots, c.c_int64)
-        turn = None if rotation is None else c.byref(rotation._struct(len(at)))
+        rotary = None if rotation is None else c.byref(rotation._struct(len(at)))
         _check(self._lib.llm_attention_write(
-            c.byref(self._cache), c.byref(k), c.byref(v), at, c.c_int64(len(at)), turn, self._threads))
+            c.byref(self._cache), c.byref(k), c.byref(v), at, c.c_int64(len(at)), rotary, self._threads))
         del memory, more
 
     def forward(
@@ -297,5 +297,5 @@ class Blocks:
         _check(self._lib.llm_attention_copy(c.byref(self._cache), c.byref(source._cache), *_pairs(pairs), self._threads))
 
     def convert(self, source: Blocks) -> None:
-        """Copies all blocks of source, which have another layout, type or scales."""
+        """Copies all blocks of source, whose layout, type and scales can differ."""
         _check(self._lib.llm_attention_convert(c.byref(self._cache), c.byref(source._cache)))

@@ -316,6 +316,23 @@ func TestADurationBringsMoreRequestsAtAHigherRate(t *testing.T) {
 	require.Less(t, many[len(many)-1].Arrival/20, 500.0)
 }
 
+// Ensure that a plan's rate is that of the requests which are served, not of those left out besides.
+func TestRequestsThatAreLeftOutAreNotInTheRate(t *testing.T) {
+	p, err := scenario.Open(scenario.Scenario{Server: sim.Server{MaxModelLen: 400}})
+	require.NoError(t, err)
+	l, err := NewSteadyLoad(p, 2, 0)
+	require.NoError(t, err)
+	require.InDelta(t, 0.47, l.LeftOut, 0.05)
+	for _, d := range l.sets {
+		require.InEpsilon(t, DefaultRequests, d.requests[DefaultRequests-1].Arrival, 0.1, "one a second")
+	}
+	p, err = scenario.Open(scenario.Scenario{})
+	require.NoError(t, err)
+	l, err = NewSteadyLoad(p, 1, 0)
+	require.NoError(t, err)
+	require.Zero(t, l.LeftOut)
+}
+
 func TestEndlessSecondsAreWrittenAsMinusOne(t *testing.T) {
 	text, err := Seconds(math.Inf(1)).MarshalJSON()
 	require.NoError(t, err)

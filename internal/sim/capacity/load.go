@@ -21,6 +21,7 @@ type Load struct {
 	Own     float64 // requests/s of a trace as it is; 0: a named workload
 	TooLong int     // requests of a trace that are longer than sequences may be, and left out
 	Longest int     // tokens of the longest one, of the first seed
+	LeftOut float64 // part of a workload's requests that is longer, and left out; the rate is that of the others
 
 	prompt, output float64 // see Means
 
@@ -121,14 +122,20 @@ func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 	if seeds < 1 || seeds > MostSeeds {
 		return nil, fmt.Errorf("%w: %d seeds: want 1 to %d", ErrLoad, seeds, MostSeeds)
 	}
-	l := &Load{draw: func(seed uint64) (*requestSet, error) {
+	l := &Load{}
+	l.draw = func(seed uint64) (*requestSet, error) {
 		drawn, err := workload.Gamma(lengths, 1, burstiness(p), seed, 0, 0)
 		if err != nil {
 			return nil, err
 		}
-		d := &requestSet{steady: true, shape: burstiness(p), endless: true, source: fitting(drawn, p)}
-		return d, d.draw(DefaultRequests)
-	}}
+		fitted := fitting(drawn, p)
+		d := &requestSet{steady: true, shape: burstiness(p), endless: true, source: fitted}
+		err = d.draw(DefaultRequests)
+		if seed == s.Seed {
+			l.LeftOut = fitted.LeftOut()
+		}
+		return d, err
+	}
 	for i := range uint64(seeds + others) {
 		d, err := l.draw(s.Seed + i)
 		if err != nil {

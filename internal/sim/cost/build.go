@@ -69,7 +69,7 @@ func (s Setup) roofline(m *Model) {
 	kv := float64(l.geometry(s.Workers).blockBytes(1))
 	pair := 4 * float64(l.Layers) * float64(l.Heads/s.Workers) * float64(l.HeadSize)
 	group, reread := float64(l.Heads)/float64(l.KVHeads), e.Reread
-	if group <= e.SharedGroup {
+	if group == e.SharedGroup {
 		reread = e.SharedReread
 	}
 	reads := 1 + reread*(group-1)
@@ -83,8 +83,13 @@ func (s Setup) roofline(m *Model) {
 	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
 	m.prompted = milli * e.PromptBase
 	m.graphContext = e.GraphContext
-	m.launches = milli * e.PromptLayer * float64(l.Layers)
-	m.seq = milli * e.Seq
+	launches := e.PromptLayer
+	if s.Workers > 1 {
+		launches += e.WorkersLayer
+	}
+	m.launches = milli * launches * float64(l.Layers)
+	m.seq = milli * (e.Seq + e.ServedSeq)
+	m.rounded = e.Rounded
 }
 
 // allReduce: with tensor parallelism the workers add up their parts of every

@@ -75,17 +75,13 @@ func requireNear(t *testing.T, name string, f Fitted, fitted []Published) {
 
 // missed are bounds of what comes out farther off; README.md says why.
 var missed = map[string][2]float64{
-	"tensorrt-llm-0.8.0 on h100-80gb":  {0.15, 0.55},
-	"tensorrt-llm-0.8.0 on h200-141gb": {0.15, 0.46},
-	"tensorrt-llm-0.8.0 on l40s":       {0.15, 0.42},
-	"tensorrt-llm-0.9.0 on h200-141gb": {0.15, 0.51},
-	"vllm-0.7.3 on a100-40gb":          {0.15, 0.40},
-	"vllm-0.7.3 on a100-80gb":          {0.15, 0.48},
-	"vllm-0.7.3 on h100-80gb":          {0.15, 0.62},
-	"vllm-0.7.3 on h20-141gb":          {0.16, 0.59},
-	"vllm-0.7.3 on h200-141gb":         {0.25, 1.05},
-	"vllm-0.7.3 on rtx-3090":           {0.15, 0.85},
-	"vllm-0.7.3 on rtx-6000-ada":       {0.15, 0.55},
+	"tensorrt-llm-0.8.0 on h100-80gb":  {0.15, 0.56},
+	"tensorrt-llm-0.8.0 on h200-141gb": {0.15, 0.47},
+	"vllm-0.7.3 on a100-80gb":          {0.15, 0.44},
+	"vllm-0.7.3 on h20-141gb":          {0.15, 0.61},
+	"vllm-0.7.3 on h200-141gb":         {0.15, 0.51},
+	"vllm-0.7.3 on rtx-4090":           {0.15, 0.39},
+	"vllm-0.7.3 on rtx-6000-ada":       {0.15, 0.54},
 }
 
 func fitEngines(t *testing.T) {
@@ -96,9 +92,14 @@ func fitEngines(t *testing.T) {
 			f = engineFile{Name: g.engine, Source: "fitted by this package's tests (-update) to one half of published/points.json, which names the sources; see README.md", Releases: map[string]map[string]Engine{}}
 			files[g.engine] = f
 		}
-		for pair, e := range g.fit(t, allConstants) {
+		fitted := g.fit(t, allConstants)
+		for _, pair := range fitted.pairs {
 			if f.Releases[pair.release] == nil {
 				f.Releases[pair.release] = map[string]Engine{}
+			}
+			e := fitted.of(pair)
+			if !hasSharedKernel(g.engine, pair.release) {
+				e.SharedGroup, e.SharedReread = 0, 0
 			}
 			f.Releases[pair.release][pair.gpu] = e
 		}
@@ -160,10 +161,10 @@ func TestASmallModelWithManyClientsIsNotFarOff(t *testing.T) {
 		seconds, err := p.Predict(f.Engine)
 		require.NoError(t, err)
 		t.Logf("%s: %.2f", p.GPU, seconds/p.Seconds())
-		require.InDelta(t, 1, seconds/p.Seconds(), 0.45, p.GPU)
+		require.InDelta(t, 1, seconds/p.Seconds(), 0.55, p.GPU)
 		seen++
 	}
-	require.Equal(t, 11, seen)
+	require.Equal(t, 13, seen)
 }
 
 // Ensure that fp8 halves what is read, and cannot be had where the GPU has none.

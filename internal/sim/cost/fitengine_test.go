@@ -15,8 +15,8 @@ import (
 // A pair is a release of an engine on a GPU.
 type pair struct{ release, gpu string }
 
-// A fitGroup has the points that one publisher has of an engine: its constants are fitted
-// to all of them first, and then, from there, to those of each release and GPU.
+// A fitGroup has the points that one publisher has of an engine: the constants of its
+// releases and GPUs are fitted together.
 type fitGroup struct {
 	engine string
 	points []Published
@@ -53,52 +53,33 @@ func fitGroups(points []Published) []fitGroup {
 }
 
 // fit finds the constants of each release and GPU, from a start that change has changed.
-func (g fitGroup) fit(t *testing.T, change func(*Engine)) map[pair]Engine {
-	of := map[pair]bool{}
-	for _, p := range g.points {
-		of[pair{p.Release, p.GPU}] = true
-	}
-	return g.fitOnly(t, change, of)
-}
-
-// fitOnly is fit for some releases and GPUs; one without points has the constants of all.
-func (g fitGroup) fitOnly(t *testing.T, change func(*Engine), of map[pair]bool) map[pair]Engine {
+func (g fitGroup) fit(t *testing.T, change func(*Engine)) *engineFit {
 	start := startOf(g.points)
 	change(&start)
-	all, err := FitEngine(g.points, start, PullToHand)
+	f, err := newFit(g.points, start)
 	require.NoError(t, err)
-	by := map[pair][]Published{}
-	for _, p := range g.points {
-		key := pair{p.Release, p.GPU}
-		by[key] = append(by[key], p)
-	}
-	fitted := map[pair]Engine{}
-	for key := range of {
-		from := all
-		if compareReleases(key.release, "0.8") < 0 && g.engine == "tensorrt-llm" {
-			from.SharedGroup, from.SharedReread = 0, 0
-		}
-		fitted[key], err = FitEngine(by[key], from, PullToAll)
-		require.NoError(t, err)
-	}
-	return fitted
+	f.x = f.fit(f.x, 100)
+	return f
 }
 
 func allConstants(*Engine) {}
 
-// startOf is where the fit of a publisher's points begins, from what is known without them.
+// startOf is where the fit of a publisher's points begins, from what is known without them;
+// what is 0 is not fitted.
 // FlashAttention-2 computes prompts at half of an A100's peak and more (Dao, 2023, Fig. 4).
 // TensorRT-LLM's kernel for decodes reads keys nearly at the memory's rate, as the fitted
-// halves of 0.6.1 show (0.89 to 1.00). From 0.8 on it has another one (XQA)
-// for groups as of Llama 2 70B (docs/source/gpt_attention.md; performance.md turns it on).
+// halves of 0.6.1 show (0.89 to 1.00). From 0.8 on it has another one (XQA), built for
+// groups of 8 as of Llama 2 70B (nqpkv_8 in the names of its kernels,
+// cpp/tensorrt_llm/kernels/decoderMaskedMultiheadAttention/cubin; performance.md turns it on).
 // Matrices are multiplied in tiles of 128 tokens; 64 are half of one. AccelMark's points
 // are nearer without it. Its runner leaves max_seq_len_to_capture at vLLM 0.7.3's default of
-// 8192 tokens (vllm/config.py), beyond which decodes are not captured in CUDA graphs.
+// 8192 tokens (vllm/config.py), beyond which decodes are not captured in CUDA graphs. Its
+// clients are served by AsyncLLMEngine, which makes an output of each token.
 func startOf(points []Published) Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
 	e.Layer, e.PromptLayer, e.Seq, e.Base, e.Reread, e.AllReduce = 0.02, 0.02, 0.005, 0.2, 0.1, 20
-	e.HalfTokens = 64
+	e.HalfTokens, e.Rounded = 64, 1
 	if points[0].Engine == "tensorrt-llm" {
 		e.Attention = 0.9
 		e.SharedGroup, e.SharedReread = 8, 0.1
@@ -107,6 +88,7 @@ func startOf(points []Published) Engine {
 	e.PromptBase = 0.5
 	if accelMark(points[0]) {
 		e.HalfTokens, e.GraphContext = 0, 8192
+		e.ServedSeq, e.WorkersLayer = 0.1, 0.03
 	}
 	return e
 }
@@ -122,9 +104,12 @@ func load(p Published) string {
 	return fmt.Sprint(p.Model, p.DType, p.Metric, p.Prompt, p.Batch)
 }
 
-// Ensure that each constant that is fitted makes the errors smaller of points that are left
-// out of the fitted halves, one at a time and a load at a time, and that one that is not
-// fitted does not. README.md has these errors; the other halves have no part in them.
+// blind are GPUs whose points were read only when the form had been chosen.
+var blind = []string{"v100s-32gb", "rtx-4090-d"}
+
+// Ensure that no other form has clearly smaller errors of points that are left out of the fitted
+// halves, one at a time and a load at a time. README.md has these errors; the other halves
+// have no part in them, nor have the GPUs that were blind.
 func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 	if !level.Long() {
 		t.Skip("fits all engines once for each point, load and form; set LLM_TEST_LONG=1")
@@ -136,9 +121,13 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 		{"as it is", "NVIDIA/", allConstants},
 		{"without activations", "NVIDIA/", func(e *Engine) { e.Activations = 0 }},
 		{"without half_tokens", "NVIDIA/", func(e *Engine) { e.HalfTokens = 0 }},
+		{"without kv_shared_group", "NVIDIA/", func(e *Engine) { e.SharedGroup, e.SharedReread = 0, 0 }},
 		{"as it is", "ROCm/", allConstants},
 		{"without half_tokens", "ROCm/", func(e *Engine) { e.HalfTokens = 0 }},
 		{"as it is", "FreedomIntelligence/", allConstants},
+		{"without per_served_seq_ms", "FreedomIntelligence/", func(e *Engine) { e.ServedSeq = 0 }},
+		{"without workers_layer_ms", "FreedomIntelligence/", func(e *Engine) { e.WorkersLayer = 0 }},
+		{"without rounded", "FreedomIntelligence/", func(e *Engine) { e.Rounded = 0 }},
 		{"with half_tokens", "FreedomIntelligence/", func(e *Engine) { e.HalfTokens = 64 }},
 		{"without per_layer_ms", "FreedomIntelligence/", func(e *Engine) { e.Base, e.Layer = 2, 0 }},
 		{"without graph_context", "FreedomIntelligence/", func(e *Engine) { e.GraphContext = 0 }},
@@ -148,41 +137,39 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 	}
 	least := map[string]float64{}
 	for _, f := range forms {
-		rms := leftOut(t, f.publisher, f.change)
-		t.Logf("%s %s: %.3f", f.publisher, f.name, rms)
+		points := slices.DeleteFunc(fittedHalves(), func(p Published) bool {
+			return !strings.HasPrefix(p.Source, f.publisher) || slices.Contains(blind, p.GPU)
+		})
+		fitted := fitGroup{engine: points[0].Engine, points: points}.fit(t, f.change)
+		one, many := fitted.leftOut(point), fitted.leftOut(load)
+		t.Logf("%s %s: one left out %.3f, a load %.3f", f.publisher, f.name, one, many)
 		if _, ok := least[f.publisher]; !ok {
-			least[f.publisher] = rms
+			least[f.publisher] = one + many
 		}
-		require.GreaterOrEqual(t, rms, least[f.publisher], f.publisher+f.name)
+		require.Greater(t, one+many, least[f.publisher]-0.01, f.publisher+f.name)
 	}
 }
 
 // leftOut is the root of the mean square of logarithms of predicted over published, of points
-// that are left out of the fit, and again of points whose load is.
-func leftOut(t *testing.T, publisher string, change func(*Engine)) float64 {
-	sum, n := 0.0, 0
-	points := slices.DeleteFunc(fittedHalves(), func(p Published) bool { return !strings.HasPrefix(p.Source, publisher) })
-	g := fitGroup{engine: points[0].Engine}
-	for _, id := range []func(Published) string{point, load} {
-		by := map[string][]Published{}
-		for _, p := range points {
-			by[id(p)] = append(by[id(p)], p)
+// that are left out of the fit with all that id calls the same.
+func (f *engineFit) leftOut(id func(Published) string) float64 {
+	by := map[string][]int{}
+	for i, p := range f.points {
+		by[id(p)] = append(by[id(p)], i)
+	}
+	sum := 0.0
+	for _, left := range by {
+		for _, i := range left {
+			f.out[i] = true
 		}
-		for name, out := range by {
-			of := map[pair]bool{}
-			for _, p := range out {
-				of[pair{p.Release, p.GPU}] = true
-			}
-			g.points = slices.DeleteFunc(slices.Clone(points), func(p Published) bool { return id(p) == name })
-			fitted := g.fitOnly(t, change, of)
-			for _, p := range out {
-				seconds, err := p.Predict(fitted[pair{p.Release, p.GPU}])
-				require.NoError(t, err)
-				off := math.Log(seconds / p.Seconds())
-				sum += off * off
-				n++
-			}
+		x := f.fit(f.x, 6)
+		for _, i := range left {
+			s, p := f.setups[i], f.points[i]
+			s.Engine = p.engine(f.engine(x, f.path[i]).engine())
+			off := math.Log(p.on(s.times(16)) / p.Seconds())
+			sum += off * off
+			f.out[i] = false
 		}
 	}
-	return math.Sqrt(sum / float64(n))
+	return math.Sqrt(sum / float64(len(f.points)))
 }

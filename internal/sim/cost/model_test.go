@@ -111,6 +111,8 @@ func TestEveryEfficiencyChangesItsOwnPart(t *testing.T) {
 		"activations":      {func(e *Engine) { e.Activations = 1 }, seqs, func(s float64) float64 { return s + 1e6*2*(8*100+2*256)*2e-9 }},
 		"prompt base":      {func(e *Engine) { e.PromptBase = 1e3 }, prompt, func(s float64) float64 { return s + 1 }},
 		"no prompt":        {func(e *Engine) { e.PromptBase, e.PromptLayer = 1, 1 }, one, func(s float64) float64 { return s }},
+		"served":           {func(e *Engine) { e.ServedSeq = 1 }, seqs, func(s float64) float64 { return s + 1e3 }},
+		"rounded":          {func(e *Engine) { e.Rounded, e.PromptLayer = 1, 500*(2e-9*(2*tinyLayer+tinyHead)+512) }, prompt, func(s float64) float64 { return math.Pow(2, 0.25) * s }},
 		"launches":         {func(e *Engine) { e.PromptLayer = 1e6 }, prompt, func(float64) float64 { return 2e3 }},
 		"no graph":         {func(e *Engine) { e.PromptLayer, e.GraphContext = 1e6, 9 }, Work{Seqs: 2, Context: 20}, func(float64) float64 { return 2e3 }},
 		"graph":            {func(e *Engine) { e.PromptLayer, e.GraphContext = 1e6, 10 }, Work{Seqs: 2, Context: 20}, func(s float64) float64 { return s }},

@@ -31,11 +31,12 @@ type Published struct {
 
 	Model   string  `json:"model"`
 	Workers int     `json:"workers"`
-	Batch   int     `json:"batch"`   // sequences at once
-	Prompt  int     `json:"prompt"`  // tokens of each sequence
-	Output  int     `json:"output"`  // tokens of each answer, the mean
-	Longest int     `json:"longest"` // tokens of the longest answer; absent: all are equally long
-	Metric  string  `json:"metric"`  // see Seconds
+	Batch   int     `json:"batch"`      // sequences at once
+	Prompt  int     `json:"prompt"`     // tokens of each sequence
+	Median  int     `json:"prompt_p50"` // tokens of the median prompt, where Value is the median of requests one after the other; absent: Prompt
+	Output  int     `json:"output"`     // tokens of each answer, the mean
+	Longest int     `json:"longest"`    // tokens of the longest answer; absent: all are equally long
+	Metric  string  `json:"metric"`     // see Seconds
 	Value   float64 `json:"value"`
 }
 
@@ -60,6 +61,7 @@ var published = sync.OnceValue(func() []Published {
 			}
 			p.Release = cmp.Or(p.Release, p.Version)
 			p.Longest = cmp.Or(p.Longest, p.Output)
+			p.Median = cmp.Or(p.Median, p.Prompt)
 			all = append(all, p)
 		}
 	}
@@ -83,13 +85,21 @@ func (p Published) Setup(e Engine) (Setup, error) {
 	return s.Quantised(p.DType, kv)
 }
 
-// engine is an engine without what the point's release does not have: TensorRT-LLM's kernel
-// for groups (XQA) is of 0.8.
+// engine is an engine without what the point was not measured with: TensorRT-LLM's kernel
+// for groups (XQA) is of 0.8, and batches need no server.
 func (p Published) engine(e Engine) Engine {
-	if p.Engine == "tensorrt-llm" && compareReleases(p.Release, "0.8") < 0 {
+	if !hasSharedKernel(p.Engine, p.Release) {
 		e.SharedGroup, e.SharedReread = 0, 0
 	}
+	if p.Metric == "tokens_per_s" || p.Metric == "batch_s" {
+		e.ServedSeq = 0 // a batch without a server
+	}
 	return e
+}
+
+// hasSharedKernel is false before TensorRT-LLM's kernel for groups.
+func hasSharedKernel(engine, release string) bool {
+	return engine != "tensorrt-llm" || compareReleases(release, "0.8") >= 0
 }
 
 // Seconds is what the point took. What is published is tokens of answers a second over all
@@ -123,16 +133,17 @@ func (p Published) Predict(e Engine) (float64, error) {
 // the middle of an answer stands for all of it; where answers differ, the batch is smaller
 // on the average and its sequences are farther on.
 func (p Published) on(m *Model) float64 {
+	prompt := p.Median
 	prefill := func(seqs int) float64 {
-		n := int64(p.Prompt)
-		return m.Seconds(Work{Seqs: seqs, Prompt: seqs * p.Prompt, PromptContext: int64(seqs) * n * (n + 1) / 2})
+		n := int64(prompt)
+		return m.Seconds(Work{Seqs: seqs, Prompt: seqs * prompt, PromptContext: int64(seqs) * n * (n + 1) / 2})
 	}
 	steps := p.Longest - 1
 	if steps == 0 {
 		return prefill(p.Batch)
 	}
 	running := int(math.Round(float64(p.Batch*(p.Output-1)) / float64(steps)))
-	step := m.Seconds(Work{Seqs: running, Context: running * (4*p.Prompt + p.Output + p.Longest + 2) / 4})
+	step := m.Seconds(Work{Seqs: running, Context: running * (4*prompt + p.Output + p.Longest + 2) / 4})
 	switch p.Metric {
 	case "token_ms":
 		return step

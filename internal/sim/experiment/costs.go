@@ -71,12 +71,8 @@ func (b *bench) costsOf(engine string) error {
 
 // costMedian is a row for a release on a GPU.
 func (b *bench) costMedian(f cost.Fitted, points int) {
-	kind, tolerance, ok := chart.Predicted, "at most 15 %", f.HeldOut.Median <= typicalError
-	if !ok {
-		kind, tolerance, ok = chart.KnownMiss, "stated with its points; at most 25 %", f.HeldOut.Median <= 0.25
-	}
-	b.check(kind, fmt.Sprintf("%s on %s, median error of what was held out", f.Name, f.GPU), "0 %",
-		fmt.Sprintf("%.1f %% of %d points", 100*f.HeldOut.Median, points), "", tolerance, ok)
+	b.check(chart.Predicted, fmt.Sprintf("%s on %s, median error of what was held out", f.Name, f.GPU), "0 %",
+		fmt.Sprintf("%.1f %% of %d points", 100*f.HeldOut.Median, points), "", "at most 15 %", f.HeldOut.Median <= typicalError)
 	b.report.Checks[len(b.report.Checks)-1].Reference = "without error"
 }
 
@@ -111,22 +107,18 @@ func (b *bench) published(p cost.Published, e cost.Engine) error {
 func missCause(p cost.Published) (cause string, most float64) {
 	short := p.Metric == "first_token_ms" || p.Metric == "token_ms"
 	switch {
-	case p.Engine == "tensorrt-llm" && p.Model == "falcon-180b":
+	case p.Engine == "tensorrt-llm" && p.Model == "falcon-180b" && p.Metric == "first_token_ms":
 		return "Falcon 180B was built with GEMM plugins, the others without", 0.46
-	case p.Engine == "tensorrt-llm" && p.Model == "gpt-j-6b" && p.Batch == 1024 && p.GPU == "h200-141gb":
-		return "the largest batch of the smallest model, H200", 0.4
-	case p.Engine == "tensorrt-llm" && p.DType == "fp8" && p.Prompt >= 2048 && p.Output >= 2048:
-		return "attention over 2,048 to 4,096 tokens in fp8 is too slow; what the kernel for groups reads again is known of few points", 0.55
+	case p.Engine == "tensorrt-llm" && p.DType == "fp8" && p.Model == "llama-2-70b" && p.Prompt >= 2048 && p.Output >= 2048:
+		return "attention over 2,048 to 4,096 tokens of Llama 2 70B in fp8 is too slow, of which few points are known", 0.55
 	case short && p.Batch == 1 && p.Model == "llama-3-8b" && p.Prompt > 20000:
-		return "28,634 tokens of a sequence that is alone: neither the prompt's nor the decode's kernel is the one of short ones", 0.6
-	case p.GPU == "h200-141gb" && p.Model == "llama-3-70b":
-		return "this GPU's host is one of the slowest for a single small model, and per_layer_ms takes that for the layers", 1.05
-	case p.Metric == "first_token_ms" && p.Model == "qwen2.5-0.5b":
-		return "a first token of the smallest model waits for the host; the publication names the processor, not its load", 0.85
-	case short && p.Batch == 1 && (p.Model == "mixtral-8x7b" || p.GPU == "h200-141gb" && p.Model == "llama-3-8b"):
-		return "a single short sequence waits for the host; the publication names the processor, not its load", 0.45
-	case p.Model == "qwen2.5-0.5b" && p.Batch == 32 && p.GPU == "h20-141gb":
-		return "32 clients of the smallest model wait for the host; the publication names the processor, not its load", 0.4
+		return "28,634 tokens of a sequence that is alone: neither the prompt's nor the decode's kernel is the one of short ones", 0.54
+	case p.GPU == "h200-141gb" && p.Model == "llama-3-70b" && p.Metric == "token_ms":
+		return "this GPU's host gets slower within a run; the publication names the processor, not its load", 0.51
+	case p.GPU == "h20-141gb" && p.Model == "qwen2.5-0.5b" && (p.Metric == "token_ms" || p.Batch == 32):
+		return "the smallest model waits for the host; the publication names the processor, not its load", 0.61
+	case p.GPU == "rtx-4090" && p.Model == "llama-3-8b" && p.Workers == 2:
+		return "all-reduces without NVLink: the same constants are fitted to 4 and 8 GPUs", 0.39
 	}
 	return "", 0
 }

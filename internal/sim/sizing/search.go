@@ -143,7 +143,7 @@ func (s *sizer) tick(n int) {
 }
 
 func (s *sizer) facts() Load {
-	l := Load{About: s.plan.About, Seeds: s.load.Seeds, Requests: s.load.Requests(), Own: s.load.Own, TooLong: s.load.TooLong}
+	l := Load{About: s.plan.About, Seeds: s.load.Seeds, Requests: s.load.Requests(), Own: s.load.Own, TooLong: s.load.TooLong, LeftOut: s.load.LeftOut}
 	if s.plan.Trust != "" {
 		l.About = fmt.Sprintf("%s (%s): %s", s.plan.Scenario.Workload, s.plan.Trust, l.About)
 	}

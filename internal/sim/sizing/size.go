@@ -71,7 +71,8 @@ type Load struct {
 	Seeds    []uint64 `json:"seeds"`
 	Requests int      `json:"requests"`         // of a run; 0: what comes in the scenario's duration
 	Own      float64  `json:"ownRate"`          // of a trace as it is
-	TooLong  int      `json:"tooLong"`          // left out
+	TooLong  int      `json:"tooLong"`          // of a trace, left out
+	LeftOut  float64  `json:"leftOut"`          // the part of a workload that is too long; rates are those of the others
 	Prompt   float64  `json:"meanPromptTokens"` // tokens
 	Output   float64  `json:"meanOutputTokens"`
 }

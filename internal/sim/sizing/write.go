@@ -162,6 +162,9 @@ func (r *Report) writeFacts(w io.Writer) {
 	if l.TooLong > 0 {
 		text += fmt.Sprintf("; %d too long for %d tokens left out", l.TooLong, r.Scenario.Server.MaxModelLen)
 	}
+	if l.LeftOut > 0 {
+		text += fmt.Sprintf("; %.2g %% are too long for %d tokens and left out, and rates are those of the others", 100*l.LeftOut, r.Scenario.Server.MaxModelLen)
+	}
 	fact(w, "", text)
 	fact(w, "memory", m.String())
 	fact(w, "iterations", r.Cost)

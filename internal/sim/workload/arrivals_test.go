@@ -171,6 +171,22 @@ func TestRequestsThatAreAllTooLongAreGivenUp(t *testing.T) {
 	require.Empty(t, drain(t, WithoutLonger(s, 499)), "these have an end")
 }
 
+// A rate is that of the requests that fit: 5 a second of which most were left out were once called 5.
+func TestTheRateIsThatOfRequestsThatFit(t *testing.T) {
+	sharegpt, _, err := Named("sharegpt")
+	require.NoError(t, err)
+	s, err := Poisson(sharegpt, 5, 1, 0, 0)
+	require.NoError(t, err)
+	fitted := WithoutLonger(s, 200)
+	var r Request
+	for range 10_000 {
+		require.NoError(t, fitted.Next(&r))
+		require.LessOrEqual(t, r.Prompt+r.Output, 200)
+	}
+	require.InEpsilon(t, 10_000/5.0, r.Arrival, 0.05)
+	require.Greater(t, fitted.LeftOut(), 0.5)
+}
+
 // fixed are requests that are all the same.
 type fixed struct{ prompt, output int }
 

@@ -65,10 +65,14 @@ const (
 )
 
 // WithoutLonger drops requests that are longer than a model takes, prompt and output
-// together, and counts them.
+// together, and counts them. Of a workload without an end others arrive in their place: its rate is
+// that of the requests that fit.
 func WithoutLonger(s Source, longest int) *Fitted {
-	d, ok := s.(*drawn)
-	return &Fitted{source: s, longest: longest, endless: ok && d.endless && d.until == 0}
+	f := &Fitted{source: s, longest: longest}
+	if d, ok := s.(*drawn); ok && d.endless && d.until == 0 {
+		f.endless = d
+	}
+	return f
 }
 
 // Fitted is a source without what is too long.
@@ -77,22 +81,32 @@ type Fitted struct {
 	taken   int
 	source  Source
 	longest int
-	endless bool
+	endless *drawn // the source, if it has no end
 }
+
+// LeftOut is the part of the requests so far that was too long.
+func (f *Fitted) LeftOut() float64 { return float64(f.Dropped) / float64(max(1, f.Dropped+f.taken)) }
 
 // Next implements Source. The error wraps ErrNoneFits if a workload without an end has
 // next to none that fit.
 func (f *Fitted) Next(r *Request) error {
+	if err := f.source.Next(r); err != nil {
+		return err
+	}
 	for {
-		if err := f.source.Next(r); err != nil {
-			return err
-		}
 		if r.Prompt+r.Output <= f.longest {
 			f.taken++
 			return nil
 		}
 		f.Dropped++
-		if f.endless && f.Dropped >= manyDropped && f.Dropped > leastFitting*f.taken {
+		if f.endless == nil {
+			if err := f.source.Next(r); err != nil {
+				return err
+			}
+			continue
+		}
+		r.Prompt, r.Output = f.endless.lengths.Draw(f.endless.rng)
+		if f.Dropped >= manyDropped && f.Dropped > leastFitting*f.taken {
 			return fmt.Errorf("%w: %d of %d requests are longer than the %d tokens of a sequence; raise --max-len or take another model or workload",
 				ErrNoneFits, f.Dropped, f.Dropped+f.taken, f.longest)
 		}

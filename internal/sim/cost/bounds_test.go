@@ -1,0 +1,64 @@
+package cost
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// eachFitted calls test with a setup of each release on each GPU and of models of all sizes,
+// also where none was measured.
+func eachFitted(t *testing.T, test func(name string, s Setup)) {
+	seen := map[string]bool{}
+	for _, p := range PublishedPoints() {
+		name := p.Engine + "-" + p.Release
+		if seen[name+p.GPU] {
+			continue
+		}
+		seen[name+p.GPU] = true
+		f, err := OpenEngine(name, p.GPU)
+		require.NoError(t, err)
+		for _, llm := range []string{"qwen2.5-0.5b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b"} {
+			for _, workers := range []int{1, 2} {
+				s, err := New(llm, p.GPU, workers)
+				require.NoError(t, err)
+				test(name+" on "+p.GPU+": "+llm, s.On(f))
+			}
+		}
+	}
+	require.Len(t, seen, 28)
+}
+
+// Ensure that, whatever the constants are, more sequences, context and prompts take longer.
+func TestMoreTakesLongerOnEachEngine(t *testing.T) {
+	eachFitted(t, func(name string, s Setup) {
+		m := s.times(16)
+		for _, n := range []int{1, 8, 64, 512, 4096} {
+			for _, c := range []int{0, 100, 8192, 8193, 100_000} {
+				at := m.Seconds(Work{Seqs: n, Context: n * c})
+				require.GreaterOrEqual(t, m.Seconds(Work{Seqs: n + 1, Context: (n + 1) * c}), at, name)
+				require.GreaterOrEqual(t, m.Seconds(Work{Seqs: n, Context: n*c + n}), at, name)
+				prompt := m.Seconds(Work{Seqs: n, Context: n * c, Prompt: n, PromptContext: int64(n * n)})
+				require.Greater(t, prompt, at, name)
+				require.GreaterOrEqual(t, m.Seconds(Work{Seqs: n, Context: n * c, Prompt: 2 * n, PromptContext: int64(4 * n * n)}), prompt, name)
+			}
+		}
+	})
+}
+
+// Ensure that no engine is faster than the bandwidth and the FLOPS of its GPUs.
+func TestNoEngineIsFasterThanItsRoofline(t *testing.T) {
+	eachFitted(t, func(name string, s Setup) {
+		m, l := s.times(16), s.LLM
+		kv := float64(l.geometry(s.Workers).blockBytes(1))
+		active := l.sharedMatrices(s.Workers) + float64(l.ExpertsPerToken)*l.expertMatrices(s.Workers)
+		for _, n := range []int{1, 8, 64, 512, 4096} {
+			seqs, context := float64(n), 1000
+			t1 := m.Seconds(Work{Seqs: n, Context: n * context})
+			bytes := l.ParameterBytes*l.sharedMatrices(s.Workers) + kv*seqs*float64(context)
+			require.GreaterOrEqual(t, t1, bytes/(giga*s.GPU.Bandwidth), name)
+			require.GreaterOrEqual(t, t1, 2*active*seqs/(tera*s.GPU.rate(l.Computed)), name)
+			require.GreaterOrEqual(t, m.Seconds(Work{Prompt: n}), 2*active*seqs/(tera*s.GPU.rate(l.Computed)), name)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package cost
+
+import "math"
+
+// hosted is an engine whose times of the host take Host times as long. The factor is one of
+// the machine: its processor, and what else runs there.
+type hosted struct {
+	Engine
+	Host float64
+}
+
+func (h hosted) engine() Engine {
+	e := h.Engine
+	for _, t := range []*float64{&e.Base, &e.Layer, &e.PromptBase, &e.PromptLayer, &e.WorkersLayer, &e.Seq, &e.ServedSeq} {
+		*t *= h.Host
+	}
+	return e
+}
+
+// A part is a constant that is fitted, and how hard those of a GPU are pulled to those of
+// all of a publisher, and those of a release to those of the GPU. Chosen by leaving points
+// out (README.md).
+type part struct {
+	value        func(*hosted) *float64
+	peak         bool // a part of a peak, between 0 and 1
+	gpu, release float64
+}
+
+// pullToStart is for what all have; a start is chosen by hand.
+const pullToStart = 1e-3
+
+var parts = []part{
+	{func(e *hosted) *float64 { return &e.Weights }, true, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.Compute }, true, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.ExpertCompute }, true, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.HalfTokens }, false, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.Attention }, true, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.PromptAttention }, true, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.Activations }, false, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.Reread }, true, 0.01, 0.2},
+	{func(e *hosted) *float64 { return &e.SharedReread }, true, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.WorkerLink }, true, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.AllReduce }, false, 0.05, 1},
+	{func(e *hosted) *float64 { return &e.Host }, false, 0.01, 0.1},
+	{func(e *hosted) *float64 { return &e.Base }, false, 0.5, 1},
+	{func(e *hosted) *float64 { return &e.Layer }, false, 0.5, 1},
+	{func(e *hosted) *float64 { return &e.PromptBase }, false, 0.5, 1},
+	{func(e *hosted) *float64 { return &e.PromptLayer }, false, 0.5, 1},
+	{func(e *hosted) *float64 { return &e.WorkersLayer }, false, 0.5, 1},
+	{func(e *hosted) *float64 { return &e.Seq }, false, 0.5, 1},
+	{func(e *hosted) *float64 { return &e.ServedSeq }, false, 0.1, 0.2},
+}
+
+// open is a constant without bounds: the logarithm, or that of the odds.
+func (p part) open(v float64) float64 {
+	if p.peak {
+		v = min(max(v, 1e-3), 1-1e-3)
+		return math.Log(v / (1 - v))
+	}
+	return math.Log(v)
+}
+
+func (p part) close(z float64) float64 {
+	if p.peak {
+		return 1 / (1 + math.Exp(-z))
+	}
+	return math.Exp(min(max(z, -30), 30))
+}
