@@ -1,10 +1,6 @@
 package speed
 
-// These keep what is computed, so that the compiler does not leave it out.
-var (
-	sink    byte
-	product float32
-)
+import "runtime"
 
 // readPortable looks at every cache line.
 func readPortable(p []byte) {
@@ -12,7 +8,7 @@ func readPortable(p []byte) {
 	for i := 0; i < len(p); i += 64 {
 		sum += p[i]
 	}
-	sink = sum
+	runtime.KeepAlive(sum) // else the compiler could leave the loop out
 }
 
 func multiplyPortable(rounds int) (operations int) {
@@ -22,6 +18,6 @@ func multiplyPortable(rounds int) (operations int) {
 			x[i] += x[i] * 0.5
 		}
 	}
-	product = x[0]
+	runtime.KeepAlive(x)
 	return rounds * 8 * 2
 }
