@@ -169,6 +169,27 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 	require.InEpsilon(t, alone.Seconds(Work{Seqs: 1})/2+(latency+token)/2, parallel.model(t, 16).Seconds(Work{Seqs: 1}), 1e-12, "one all-reduce in a layer")
 }
 
+// Ensure that several workers launch more with prompts, and that only groups of the stated size
+// have the other kernel.
+func TestWhatSeveralWorkersAndSharedHeadsChange(t *testing.T) {
+	launches := func(workers int) float64 {
+		s := tiny(workers)
+		s.Engine.PromptLayer, s.Engine.WorkersLayer = 1, 2
+		return s.model(t, 16).launches
+	}
+	require.InEpsilon(t, 2*1e-3, launches(1), 1e-12, "2 layers")
+	require.InEpsilon(t, 2*3e-3, launches(2), 1e-12)
+
+	context := func(group float64) float64 {
+		s := tiny(1) // groups of 2
+		s.Engine.Reread, s.Engine.SharedReread, s.Engine.SharedGroup = 0.5, 0.25, group
+		return s.model(t, 16).context
+	}
+	require.InEpsilon(t, 1e-9*256*1.25, context(2), 1e-12)
+	require.InEpsilon(t, 1e-9*256*1.5, context(1), 1e-12)
+	require.InEpsilon(t, 1e-9*256*1.5, context(4), 1e-12)
+}
+
 // Ensure that workers beyond the KV heads keep copies: each still has one head's
 // keys and values, and their matrices.
 func TestMoreWorkersThanKVHeads(t *testing.T) {
