@@ -125,7 +125,7 @@ func (w *steadyRun) attempt(ctx context.Context, p *scenario.Plan, seed uint64, 
 	result, err := sim.Run(inner, config, w)
 	point := Point{Rate: w.rate}
 	switch {
-	case w.verdict != open && ctx.Err() == nil: // errDecided, or cancelled
+	case w.verdict != open: // err is errDecided or a cancellation, perhaps of ctx as well
 		point.Holds, point.Cut, point.Reason = w.verdict == holds, true, w.reason
 		return point, nil
 	case errors.Is(err, sim.ErrStuck):
