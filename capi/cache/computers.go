@@ -70,7 +70,7 @@ func computerOf(threads C.int32_t) (*computer, error) {
 }
 
 func newComputer(threads int) (*computer, error) {
-	pool, err := parallel.New(threads)
+	pool, err := parallel.NewBesideThreads(threads)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +13,6 @@ import (
 
 // pool makes the threads of a worker: its share of all.
 func (o *modelOptions) pool(rank int) (*parallel.Pool, error) {
-	leaveRoomBesideTheModel(o.threads)
 	threads := o.threads
 	var cpus []int
 	if o.cpus != "" {
@@ -77,12 +74,4 @@ func present(cpus []int) error {
 		}
 	}
 	return nil
-}
-
-// leaveRoomBesideTheModel lets the scheduler and those who wait for tokens run while all threads
-// compute: Go would have them wait until one of the computing threads is preempted, up to 10 ms.
-func leaveRoomBesideTheModel(threads int) {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), threads+2))
-	}
 }

@@ -57,7 +57,8 @@ func BenchmarkDecodeAgainstReading(b *testing.B) {
 		threads = append(threads, n)
 	}
 	for _, workers := range threads {
-		pool := benchPool(b, workers)
+		pool, err := parallel.New(workers)
+		require.NoError(b, err)
 		m := benchModel(b, large, pool)
 		store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256}, pool)
 		require.NoError(b, err)

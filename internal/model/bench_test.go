@@ -70,7 +70,8 @@ func benchModel(b *testing.B, shape int, pool *parallel.Pool) *model.Model {
 func BenchmarkForward(b *testing.B) {
 	for shape, s := range benchShapes {
 		for _, workers := range []int{1, runtime.NumCPU()} {
-			pool := benchPool(b, workers)
+			pool, err := parallel.New(workers)
+			require.NoError(b, err)
 			m := benchModel(b, shape, pool)
 			store, err := kvstore.New(kvstore.Config{Shape: m.KVShape(16, attention.F16), Layers: m.NumLayers, NumBlocks: 256}, pool)
 			require.NoError(b, err)
@@ -97,16 +98,6 @@ func BenchmarkForward(b *testing.B) {
 			pool.Close()
 		}
 	}
-}
-
-// benchPool makes a pool in a process that is set up as llmserve's: with fewer processors for goroutines,
-// workers sleep sooner.
-func benchPool(b *testing.B, workers int) *parallel.Pool {
-	was := runtime.GOMAXPROCS(workers + 2)
-	b.Cleanup(func() { runtime.GOMAXPROCS(was) })
-	pool, err := parallel.New(workers)
-	require.NoError(b, err)
-	return pool
 }
 
 // processorTime is what this process has computed for, which other processes on

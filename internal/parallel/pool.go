@@ -22,6 +22,7 @@ type Task interface {
 type Pool struct {
 	size     int
 	patience time.Duration
+	yields   bool       // to other goroutines, after lessPatience
 	mu       sync.Mutex // held by a Run
 
 	task   Task
@@ -37,9 +38,11 @@ type Pool struct {
 type failure struct{ value any }
 
 // patience is how long a worker polls for the next Run before it sleeps, and the caller for the end
-// of a Run: waking a sleeper takes 5 to 50 µs, and a step of a model consists of a hundred Runs, with
-// little work between them. It is less where polling can take a processor from work: if the pool takes
-// all of Go's processors, or has more workers than the machine has processors.
+// of a Run: waking a sleeper takes 20 to 100 µs, and a step of a model consists of a hundred Runs, with
+// little work between them. It is less where polling takes a processor from other work: if the pool has
+// more workers than the machine has processors, or all that Go has in a program that computes with other
+// threads as well. Where a pool has all of Go's processors, those who poll longer than lessPatience let
+// other goroutines run.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond
@@ -51,14 +54,24 @@ const looks = 500
 // New makes a pool of size workers, at least 1. With cpus, worker i is pinned to
 // processor cpus[i], except worker 0, which is the goroutine that calls Run.
 func New(size int, cpus ...int) (*Pool, error) {
+	return newPool(size, size > runtime.NumCPU(), cpus)
+}
+
+// NewBesideThreads makes a pool for a program that computes with threads of another runtime between
+// Runs, as programs in C do.
+func NewBesideThreads(size int) (*Pool, error) {
+	return newPool(size, size >= runtime.GOMAXPROCS(0) || size > runtime.NumCPU(), nil)
+}
+
+func newPool(size int, impatient bool, cpus []int) (*Pool, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("a pool of %d workers; it takes at least 1", size)
 	}
 	if len(cpus) != 0 && len(cpus) < size {
 		return nil, fmt.Errorf("%d processors for %d workers; name at least one for each, or none", len(cpus), size)
 	}
-	p := &Pool{size: size, patience: patience, done: make(chan struct{}, 1)}
-	if size >= runtime.GOMAXPROCS(0) || size > runtime.NumCPU() {
+	p := &Pool{size: size, patience: patience, yields: size >= runtime.GOMAXPROCS(0), done: make(chan struct{}, 1)}
+	if impatient {
 		p.patience = lessPatience
 	}
 	started := make(chan error, size)
@@ -140,7 +153,7 @@ func (p *Pool) leave() {
 
 // wait returns when all workers have left.
 func (p *Pool) wait() {
-	for begin := time.Now(); time.Since(begin) < p.patience; {
+	for begin := time.Now(); p.polls(begin); {
 		for range looks {
 			if p.busy.Load() == 0 {
 				<-p.done
@@ -149,6 +162,18 @@ func (p *Pool) wait() {
 		}
 	}
 	<-p.done
+}
+
+// polls reports whether who has polled since begin goes on.
+func (p *Pool) polls(begin time.Time) bool {
+	spent := time.Since(begin)
+	if spent >= p.patience {
+		return false
+	}
+	if p.yields && spent >= lessPatience {
+		runtime.Gosched()
+	}
+	return true
 }
 
 // Close ends the workers. No Run may follow.
@@ -206,7 +231,7 @@ func (w *worker) loop(started chan<- error) {
 
 // await returns once start is called.
 func (w *worker) await() {
-	for begin := time.Now(); time.Since(begin) < w.pool.patience; {
+	for begin := time.Now(); w.pool.polls(begin); {
 		for range looks {
 			if w.state.Load() == called {
 				w.state.Store(waiting)

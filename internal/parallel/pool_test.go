@@ -49,13 +49,13 @@ func TestEveryTaskIsDoneOnce(t *testing.T) {
 // Workers that polled in vain have gone to sleep, and are woken.
 func TestSleepingWorkersAreWoken(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	for _, procs := range []int{3, 6} { // with little and with much patience
+	for _, procs := range []int{2, 6} { // yielding, and not
 		runtime.GOMAXPROCS(procs)
-		p, err := parallel.New(3)
+		p, err := parallel.New(2)
 		require.NoError(t, err)
 		for range 20 {
 			time.Sleep(time.Millisecond)
-			c := newCounts(7, 3)
+			c := newCounts(7, 2)
 			p.Run(7, c)
 			for i := range c.done {
 				require.EqualValues(t, 1, c.done[i].Load())

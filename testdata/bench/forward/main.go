@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"runtime"
 	"strconv"
 	"time"
 
@@ -39,7 +38,6 @@ func main() {
 }
 
 func measure(path string, threads, rounds int, options ...model.Option) error {
-	runtime.GOMAXPROCS(threads + 2) // as llmserve does
 	pool, err := parallel.New(threads)
 	if err != nil {
 		return err
