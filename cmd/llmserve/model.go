@@ -45,7 +45,7 @@ type modelOptions struct {
 }
 
 func (o *modelOptions) flags(f *pflag.FlagSet) {
-	f.IntVar(&o.threads, "threads", runtime.NumCPU(), "threads that compute")
+	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "threads that compute; by default one for each processor that this process may use")
 	f.StringVar(&o.cpus, "cpus", "", "processors to bind these threads to, one each: 0-3,8 (default: the system places them)")
 	f.IntVar(&o.workers, "tensor-parallel-size", 1, "workers: 1, 2 or 4, each with its share of heads, threads and weights; answers stay the same")
 	f.Float64Var(&o.kvGB, "kv-cache-gb", 1, "memory for keys and values, in GiB")

@@ -6,8 +6,8 @@ import (
 	"llmmemory/internal/model/matrix"
 )
 
-// comparedPanels is after how many panels of the head their logits are compared: while these are in the
-// second cache.
+// comparedPanels is the number of panels of the head after which their logits are compared, while they are
+// still in the second-level cache.
 const comparedPanels = 16
 
 // largest finds the largest logit of each row while the head is multiplied.
@@ -21,7 +21,7 @@ type logit struct {
 	token int32
 }
 
-// reset makes room for tasks and rows.
+// reset makes room for tasks and rows, of which nothing is known yet.
 func (l *largest) reset(tasks, rows int) {
 	if cap(l.tasks) < tasks*rows {
 		l.tasks = make([]logit, tasks*rows)

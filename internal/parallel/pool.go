@@ -40,9 +40,9 @@ type failure struct{ value any }
 // patience is how long a worker polls for the next Run before it sleeps, and the caller for the end
 // of a Run: waking a sleeper takes 20 to 100 µs, and a step of a model consists of a hundred Runs, with
 // little work between them. It is less where polling takes a processor from other work: if the pool has
-// more workers than the machine has processors, or all that Go has in a program that computes with other
-// threads as well. Where a pool has all of Go's processors, those who poll longer than lessPatience let
-// other goroutines run.
+// more workers than there are processors, or as many in a program that computes with other threads as
+// well. In a pool that takes all of Go's processors, workers that poll longer than lessPatience let other
+// goroutines run.
 const (
 	patience     = 100 * time.Microsecond
 	lessPatience = 10 * time.Microsecond
@@ -54,14 +54,17 @@ const looks = 500
 // New makes a pool of size workers, at least 1. With cpus, worker i is pinned to
 // processor cpus[i], except worker 0, which is the goroutine that calls Run.
 func New(size int, cpus ...int) (*Pool, error) {
-	return newPool(size, size > runtime.NumCPU(), cpus)
+	return newPool(size, size > processors(), cpus)
 }
 
 // NewBesideThreads makes a pool for a program that computes with threads of another runtime between
 // Runs, as programs in C do.
 func NewBesideThreads(size int) (*Pool, error) {
-	return newPool(size, size >= runtime.GOMAXPROCS(0) || size > runtime.NumCPU(), nil)
+	return newPool(size, size >= processors(), nil)
 }
+
+// processors is how many workers can run at the same time.
+func processors() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }
 
 func newPool(size int, impatient bool, cpus []int) (*Pool, error) {
 	if size < 1 {
@@ -164,7 +167,7 @@ func (p *Pool) wait() {
 	<-p.done
 }
 
-// polls reports whether who has polled since begin goes on.
+// polls reports whether polling that began at begin goes on.
 func (p *Pool) polls(begin time.Time) bool {
 	spent := time.Since(begin)
 	if spent >= p.patience {

@@ -50,9 +50,9 @@ func newMemory() (*memory, error) {
 	return m, nil
 }
 
-// empty gives the pages back, whose contents are lost. Who died by SIGKILL was most likely killed
-// for memory. The pages belong to the grader as well, and as long as they fill its control group,
-// the next that the grader takes would end it, too.
+// empty gives the pages back, whose contents are lost. A process that died by SIGKILL was most
+// likely killed for memory. The pages count for the grader as well: while they fill its control group, the
+// kernel would kill the grader when it takes its next page.
 func (m *memory) empty() {
 	_ = unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(fileSize))
 }

@@ -130,7 +130,7 @@ func (s Setup) describe(m *Model, block int) string {
 			if with := enginesOn(s.GPU.Name); len(with) > 0 {
 				fmt.Fprintf(&b, " (--engine %s has newer releases, fitted to measurements on %s)", strings.Join(with, " or "), s.GPU.Name)
 			} else {
-				fmt.Fprintf(&b, " (of newer releases nothing is known that is published of %s; measure, and take llmsim calibrate)", s.GPU.Name)
+				fmt.Fprintf(&b, " (no measurements of newer releases on %s are published; measure yours and use llmsim calibrate)", s.GPU.Name)
 			}
 			fmt.Fprint(&b, "; ")
 		}
