@@ -30,9 +30,9 @@ func disaggregateCommand() *cobra.Command {
 		Long: "disaggregate finds, for each division of N servers into those that compute prompts and those that\n" +
 			"decode, the highest rate that holds an objective (see llmsim plan --help), beside N servers that do\n" +
 			"both. Keys and values of a prompt are sent over a link out of each prefill server, one request after\n" +
-			"the other. Requests are given to servers in turn. As in a plan, a rate at which the\n" +
-			"queue grows does not hold. But the rates are from runs of a few minutes with one seed: other seeds\n" +
-			"differ by a few percent, and no rate is confirmed for an hour. Times are the cost model's, and nothing was measured.",
+			"the other. Requests are given to servers in turn. As in a plan, a rate at which the queue grows\n" +
+			"does not hold. But the rates are from runs of a few minutes with one seed: other seeds differ by a\n" +
+			"few percent, and no rate is confirmed for an hour. Times are the cost model's; none was measured.",
 		Example: "  llmsim disaggregate --model llama-3-8b --gpu h100-80gb --slo 'ttft<300ms@p99,tpot<30ms@p99'\n" +
 			"  llmsim disaggregate --model llama-3-8b --gpu l4 --servers 8 --link-gb-s 1.25 --slo 'ttft<2s@p90'",
 		Args: onlyFlags,
