@@ -48,6 +48,13 @@ func TestEveryLinkOfTheDocumentsLeadsToAFile(t *testing.T) {
 	}
 }
 
+func TestNoMergeIsHalfDone(t *testing.T) {
+	marker := regexp.MustCompile(`(?m)^(<{7}|>{7}) `)
+	for path, text := range documents(t) {
+		require.NotRegexpf(t, marker, text, "conflict markers in %s", path)
+	}
+}
+
 func TestEveryMakeTargetOfTheDocumentsExists(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	require.NoError(t, err)
