@@ -57,6 +57,8 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 		{"more at first than at most", "fleet --replicas 9 --scale 2:4", "9 replicas at first, to be scaled from 2 to 4"},
 		{"a percentile that is none", "plan --slo ttft<1s@p0", `"p0" is no mean, max, or percentile`},
 		{"far from any flag", "run --zebra 3", "unknown flag: --zebra"},
+		{"a shell that is not there", "completion csh", "no shell \"csh\"; shells: bash, fish, powershell, zsh"},
+		{"help for no command", "help plna", "no command \"plna\", did you mean plan?"},
 		{"a folder that cannot be", "plan -o /dev/null/plan", "/dev/null"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
