@@ -52,5 +52,6 @@ func command() *cobra.Command {
 	}
 	c.PersistentPreRunE = refuseZeros
 	terminal.Program(c)
+	c.SetFlagErrorFunc(explainFlag)
 	return c
 }
