@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/replay"
+	"llmmemory/internal/terminal"
 )
 
 func main() {
@@ -29,6 +30,7 @@ func command() *cobra.Command {
 	}
 	c.AddCommand(replayCommand(), benchCommand(), attentionCommand(), drawCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
+	terminal.Program(c)
 	return c
 }
 
@@ -61,7 +63,7 @@ func replayCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().IntVar(&passes, "passes", 5, "how often to play for the time, of which the median counts")
+	c.Flags().IntVar(&passes, "passes", 5, "number of timed passes, of which the median is printed")
 	return c
 }
 
