@@ -15,7 +15,9 @@ import (
 )
 
 func main() {
-	if err := command().Execute(); err != nil {
+	c := command()
+	terminal.RefuseUnknownNames(c)
+	if err := c.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "llmbench:", err)
 		os.Exit(1)
 	}
