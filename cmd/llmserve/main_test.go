@@ -267,6 +267,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"a processor twice", []string{"demo", "--cpus", "0-2,1"}, "processor 1 is named twice"},
 		{"events without a cache", []string{"demo", "--kv-events", "tcp://*:0", "--no-prefix-caching"}, "leave --no-prefix-caching out"},
 		{"no address for events", []string{"demo", "--kv-events", "here"}, "--kv-events: socket here"},
+		{"nobody to send events to", []string{"demo", "--kv-events", "tcp://127.0.0.1:1"}, "tcp://*:PORT waits here for subscribers"},
 		{"the demo by two workers", []string{"demo", "--tensor-parallel-size", "2"}, "the demo has 3 heads"},
 		{"threads", []string{"demo", "--threads", "0"}, "--threads is 0"},
 		{"longest sequence", []string{"demo", "--max-model-len", "100000"}, "the model knows positions up to 4096"},
