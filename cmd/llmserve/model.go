@@ -213,6 +213,9 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; MODEL is a folder or a .gguf file", err)
 	}
+	if err := oneOfMany(path, info); err != nil {
+		return nil, err
+	}
 	l := &loaded{name: strings.TrimSuffix(filepath.Base(path), ".gguf")}
 	if info.IsDir() {
 		err = l.openFolder(path, o)
@@ -223,6 +226,22 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
+}
+
+// oneOfMany refuses a file where its folder is wanted, and a folder where one of its files is.
+func oneOfMany(path string, info os.FileInfo) error {
+	if info.IsDir() {
+		files, _ := filepath.Glob(filepath.Join(path, "*.gguf")) // the pattern is well-formed, but for odd names of folders
+		if _, err := os.Stat(filepath.Join(path, "config.json")); err != nil && len(files) > 0 {
+			return fmt.Errorf("%s has no config.json; give one of its GGUF files: %s", path, files[0])
+		}
+		return nil
+	}
+	switch filepath.Ext(path) {
+	case ".safetensors", ".json", ".bin":
+		return fmt.Errorf("%s is one file of a model; give its folder, or a .gguf file", path)
+	}
+	return nil
 }
 
 // loadWeights reads and packs the parts of a model, each by the threads of its worker, so that weights

@@ -55,7 +55,12 @@ func demoCommand() *cobra.Command {
 		Long: "demo serves a transformer that was built by hand: it finds the last earlier occurrence of\n" +
 			"the end of the text and continues as the text did there, byte by byte. In a chat it\n" +
 			"repeats the last message.",
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("demo takes no arguments, got %d: %q", len(args), args)
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			return serveModel(c.Context(), c.OutOrStdout(), &o, "demo")
 		},
