@@ -11,10 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/replay"
+	"llmmemory/internal/terminal"
 )
 
 func main() {
-	if err := command().Execute(); err != nil {
+	c := command()
+	terminal.RefuseUnknownNames(c)
+	if err := c.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "llmbench:", err)
 		os.Exit(1)
 	}

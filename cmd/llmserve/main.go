@@ -18,7 +18,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	err := command().ExecuteContext(ctx)
+	c := command()
+	terminal.RefuseUnknownNames(c)
+	err := c.ExecuteContext(ctx)
 	stop()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "llmserve:", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -224,6 +225,16 @@ func dollars(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
+// lastAnswers is when the last answer is there, in s, or the range of that.
+func lastAnswers(all []routed) string {
+	byEnd := func(a, b routed) int { return cmp.Compare(a.Result.Seconds, b.Result.Seconds) }
+	first, last := slices.MinFunc(all, byEnd).Result.Seconds, slices.MaxFunc(all, byEnd).Result.Seconds
+	if digits(first) == digits(last) {
+		return digits(last)
+	}
+	return digits(first) + " to " + digits(last)
+}
+
 // writeNotes says what a line of the table has no room for.
 func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 	for _, x := range all {
@@ -242,7 +253,7 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 			notes = append(notes, fmt.Sprintf("goodput %.2f requests/s", r.Goodput))
 		}
 		if r.KWh > 0 {
-			notes = append(notes, fmt.Sprintf("at most %.2f kWh", r.KWh))
+			notes = append(notes, fmt.Sprintf("at most %.3g kWh", r.KWh))
 		}
 		if len(notes) > 0 {
 			if _, err := fmt.Fprintf(out, "%s: %s\n", x.Router, strings.Join(notes, "; ")); err != nil {
@@ -255,6 +266,7 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(out, "cached: part of the prompts' tokens. most/mean: answers of the busiest replica against the mean.\n$: of all tokens of prompts and answers.")
+	_, err := fmt.Fprintf(out, "served/s: until the last answer, after %s s. cached: part of the prompts' tokens.\n"+
+		"most/mean: answers of the busiest replica against the mean. $: of all tokens of prompts and answers.\n", lastAnswers(all))
 	return err
 }

@@ -13,7 +13,6 @@ import (
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sizing"
-	"llmmemory/internal/terminal"
 )
 
 const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
@@ -64,7 +63,6 @@ func planCommand() *cobra.Command {
 		Args:    onlyFlags,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
-	c.SetFlagErrorFunc(explainFlag)
 	f, q := c.Flags(), &o.q
 	f.SortFlags = false
 	f.StringVar(&o.slo, "slo", "0.5s/token", "what has to hold: see above")
@@ -84,17 +82,6 @@ func planCommand() *cobra.Command {
 	addDecoding(f, &q.Scenario.Decoding)
 	addMemory(f, &q.Scenario.Server)
 	return c
-}
-
-// explainFlag says why a plan has no flag that run has.
-func explainFlag(c *cobra.Command, err error) error {
-	switch _, name, _ := strings.Cut(err.Error(), "unknown flag: --"); name {
-	case "rate":
-		return fmt.Errorf("%w: a plan finds the rate; --target says what a rate takes", err)
-	case "max-concurrency", "turns", "think", "goodput":
-		return fmt.Errorf("%w: the requests of a plan do not wait for answers, and --slo says what has to hold; llmsim run has the flag", err)
-	}
-	return terminal.SuggestFlag(c, err)
 }
 
 // run checks all that can be wrong before the search.

@@ -131,7 +131,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	fact("requests", about)
 	fact("cost", plan.Model.Describe())
 	fmt.Fprintf(w, "pool\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.NumGPUBlocks, v.BlockSize, v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
-	fmt.Fprintf(w, "served\t%d of %d requests in %.0f s, %d iterations\n", r.Answered, r.Arrived, r.Seconds, r.Iterations)
+	fmt.Fprintf(w, "served\t%d of %d requests in %s s, %d iterations\n", r.Answered, r.Arrived, digits(r.Seconds), r.Iterations)
 	if r.Refused+r.Dropped > 0 {
 		fact("not served", fmt.Sprintf("%d refused, %d dropped: too long for the server", r.Refused, r.Dropped))
 	}

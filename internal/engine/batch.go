@@ -15,6 +15,7 @@ func (e *Engine) buildBatch(s *step) {
 	b.Tokens, b.Positions, b.SeqLens, b.Logits = b.Tokens[:0], b.Positions[:0], b.SeqLens[:0], b.Logits[:0]
 	b.QueryStart = append(b.QueryStart[:0], 0)
 	s.rows, s.message.copies, s.message.fresh, s.drafts = s.rows[:0], s.message.copies[:0], s.message.fresh[:0], 0
+	s.draws, s.last, s.message.to = s.draws[:0], 0, 0
 	for _, id := range s.plan.Preempted {
 		if q := e.live[id]; q != nil {
 			q.table = q.table[:0]
@@ -34,6 +35,7 @@ func (e *Engine) buildBatch(s *step) {
 			s.message.fresh = append(s.message.fresh, r.q.table[min(len(r.q.table), (r.from+e.config.BlockSize-1)/e.config.BlockSize):]...)
 		}
 	}
+	s.nextLogits()
 	b.Slots = s.plan.Slots[0]
 	b.TableStride, b.CommonPrefix = stride, e.commonPrefix(s.rows)
 	b.BlockTables = b.BlockTables[:0]
@@ -109,13 +111,9 @@ func (e *Engine) addRow(s *step, i int, now time.Time) int {
 	unused := s.rows[:len(s.rows)+1][len(s.rows)].tokens
 	r := row{
 		tokens: unused[:0],
-		q:      q, from: from, logits: len(b.Logits), last: planned.Samples, placeholder: placeholder, drafts: drafts,
-		prompt: q.stream.request.PromptLogprobs && from < q.prompt && q.index == 0,
+		q:      q, from: from, last: planned.Samples, placeholder: placeholder, drafts: drafts,
 	}
-	for k := n - r.wantedLogits(n); k < n; k++ {
-		b.Logits = append(b.Logits, int32(first+k))
-	}
-	r.wants = len(b.Logits) - r.logits
+	s.wantLogits(&r, first, n)
 	s.rows = append(s.rows, r)
 	b.QueryStart = append(b.QueryStart, int32(len(b.Tokens)))
 	b.SeqLens = append(b.SeqLens, int32(from+n))
@@ -129,13 +127,29 @@ func (e *Engine) addRow(s *step, i int, now time.Time) int {
 	return len(q.table)
 }
 
-// wantedLogits is for how many of the last of n tokens the row needs logits.
-func (r *row) wantedLogits(n int) int {
-	switch {
-	case r.prompt:
-		return n
-	case r.last:
-		return 1 + len(r.drafts)
+// wantLogits asks for the logits of a row that is about to be added, whose n tokens stand in the batch from
+// first on. Log probabilities of the prompt that are known, from before a preemption, are not
+// computed again.
+func (s *step) wantLogits(r *row, first, n int) {
+	b, q := &s.message.batch, r.q
+	want := func(from, to, place int) {
+		at := len(b.Logits)
+		for k := from; k < to; k++ {
+			b.Logits = append(b.Logits, int32(first+k))
+		}
+		s.draws = append(s.draws, draw{row: len(s.rows), from: at, to: len(b.Logits), place: place})
 	}
-	return 0
+	if q.stream.request.PromptLogprobs && r.from < q.prompt && q.index == 0 {
+		if q.stream.prompt == nil {
+			q.stream.prompt = make([]Token, q.prompt)
+			q.stream.prompt[0].ID = q.tokens[0]
+		}
+		r.scored = min(r.from+n+1, q.prompt)
+		for place := max(r.from+1, q.stream.scored); place < r.scored; place++ {
+			want(place-1-r.from, place-r.from, place)
+		}
+	}
+	if r.last {
+		want(n-1-len(r.drafts), n, 0)
+	}
 }

@@ -55,14 +55,21 @@ func randomRequest(rnd *rand.Rand) engine.Request {
 
 // Everything that a request is told is the same alone and among 64 others, in
 // little memory, where requests lose their blocks and are computed again, with
-// prefix hits and without, in small chunks, and with another number of workers.
+// prefix hits and without, in small chunks, and while others are cancelled. Alone, and in the settings
+// with large steps, log probabilities of long prompts are computed in several pieces; in those with
+// small ones in one.
 func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 	const n = 64
 	rnd := rand.New(rand.NewPCG(21, 1))
 	requests := make([]engine.Request, n)
+	scored := 0 // the longest prompt whose log probabilities are wanted
 	for i := range requests {
 		requests[i] = randomRequest(rnd)
+		if requests[i].PromptLogprobs {
+			scored = max(scored, len(requests[i].Prompt))
+		}
 	}
+	require.Greater(t, scored, 2*engine.MaxLogits)
 	alone := make([]string, n)
 	one := startWorkers(t, 1, func(c *engine.Config) { c.NoPrefixCaching = true }, nil)
 	for i, r := range requests {
@@ -97,6 +104,9 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 			var wait sync.WaitGroup
 			for i, r := range requests {
 				wait.Go(func() { together[i] = transcript(t, e, r) })
+				if i%8 == 0 {
+					wait.Go(func() { cancelled(t, e, requests[(i+1)%n]) })
+				}
 			}
 			wait.Wait()
 			for i := range requests {
@@ -173,6 +183,19 @@ func transcript(t *testing.T, e *engine.Engine, r engine.Request) string {
 		all += texts[i].String() + "\n"
 	}
 	return all
+}
+
+// cancelled submits a request and cancels it when something of it has come.
+func cancelled(t *testing.T, e *engine.Engine, r engine.Request) {
+	s, err := e.Submit(r)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if _, err := s.Next(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.Cancel()
 }
 
 func writeEvent(to *strings.Builder, e engine.Event) {

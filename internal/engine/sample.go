@@ -5,11 +5,13 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// A sampleJob samples the rows of a step on the pool.
+// A sampleJob does draws of a step on the pool.
 type sampleJob struct {
 	pool     *parallel.Pool
 	samplers []sampling.Sampler
 	rows     []row
+	draws    []draw
+	first    int // of the step's logits that are in output
 	output   output
 	vocab    int
 }
@@ -19,38 +21,40 @@ func (j *sampleJob) init(pool *parallel.Pool) {
 	j.pool = pool
 }
 
-// sample chooses the next token of every row that is through its prompt, and of
-// one that has just come through, one for each answer.
+// sample takes from the logits that were computed last. It chooses the next token of every row that is
+// through its prompt, and of one that has just come through, one for each answer.
 func (e *Engine) sample(s *step, o output) {
 	j := &e.sampling
 	j.rows, j.output, j.vocab = s.rows, o, e.config.Model.VocabSize
-	j.pool.Run(len(j.rows), j)
+	j.draws, j.first = s.draws[s.first:s.last], s.message.from
+	j.pool.Run(len(j.draws), j)
 }
 
-// Do samples for a row; see parallel.Task.
+// Do does a draw; see parallel.Task.
 func (j *sampleJob) Do(worker, i int) {
-	r, s := &j.rows[i], &j.samplers[worker]
-	if r.prompt {
-		j.promptLogprobs(r, s)
-	}
-	if !r.last {
-		return
-	}
-	if r.q.waiting > 0 {
+	d, s := j.draws[i], &j.samplers[worker]
+	r := &j.rows[d.row]
+	switch {
+	case d.place > 0:
+		q := r.q
+		t := Token{ID: q.tokens[d.place]}
+		t.Logprob, t.Top = s.TopLogprobs(j.logits(d.from), t.ID, max(q.params.Logprobs, 0))
+		q.stream.prompt[d.place] = t
+	case r.q.waiting > 0:
 		for _, a := range r.q.stream.answers {
-			r.tokens = append(r.tokens, j.choose(a, a.tokens, s, r.logits+r.wants-1))
+			r.tokens = append(r.tokens, j.choose(a, a.tokens, s, d.from))
 		}
-		return
+	default:
+		j.verify(r, s, d.from)
+		r.q.sampled = r.tokens[len(r.tokens)-1].ID
 	}
-	j.verify(r, s)
-	r.q.sampled = r.tokens[len(r.tokens)-1].ID
 }
 
 // verify samples as long as what was sampled is what was proposed, and once more.
-func (j *sampleJob) verify(r *row, s *sampling.Sampler) {
+func (j *sampleJob) verify(r *row, s *sampling.Sampler, at int) {
 	tokens := r.q.tokens
 	for i := range len(r.drafts) + 1 {
-		t := j.choose(r.q, tokens, s, r.logits+r.wants-1-len(r.drafts)+i)
+		t := j.choose(r.q, tokens, s, at+i)
 		r.tokens = append(r.tokens, t)
 		if i == len(r.drafts) || t.ID != r.drafts[i] {
 			return
@@ -61,15 +65,16 @@ func (j *sampleJob) verify(r *row, s *sampling.Sampler) {
 	}
 }
 
-func (j *sampleJob) row(i int) []float32 { return j.output.logits[i*j.vocab:][:j.vocab] }
+// logits are row i of the logits of the step.
+func (j *sampleJob) logits(i int) []float32 { return j.output.logits[(i-j.first)*j.vocab:][:j.vocab] }
 
 // choose samples the next token of an answer after tokens, which include its
-// prompt, from a row of logits.
-func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, row int) Token {
-	state, logits := q.state(tokens), j.row(row)
+// prompt, from row i of the logits.
+func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i int) Token {
+	state, logits := q.state(tokens), j.logits(i)
 	var t Token
 	if j.output.largest != nil && q.params.TakesLargest(&state) {
-		t.ID = j.output.largest[row]
+		t.ID = j.output.largest[i-j.first]
 	} else {
 		t.ID = s.Sample(&q.params, state, logits)
 	}
@@ -77,24 +82,4 @@ func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, row
 		t.Logprob, t.Top = s.TopLogprobs(logits, t.ID, q.params.Logprobs)
 	}
 	return t
-}
-
-// promptLogprobs adds the tokens of the prompt that this step's logits are about.
-// A request that was preempted computes some of them again; they are not reported
-// twice.
-func (j *sampleJob) promptLogprobs(r *row, s *sampling.Sampler) {
-	q := r.q
-	known := &q.stream.prompt
-	if len(*known) == 0 {
-		*known = append(*known, Token{ID: q.tokens[0]})
-	}
-	for k := range r.wants {
-		next := r.from + k + 1
-		if next != len(*known) || next >= q.prompt {
-			continue
-		}
-		t := Token{ID: q.tokens[next]}
-		t.Logprob, t.Top = s.TopLogprobs(j.row(r.logits+k), t.ID, max(q.params.Logprobs, 0))
-		*known = append(*known, t)
-	}
 }

@@ -12,6 +12,9 @@ type step struct {
 	plan    sched.Step
 	rows    []row
 	message message
+	draws   []draw
+	first   int // of the draws whose logits were asked for last
+	last    int
 	counts  []int32
 	sampled []int32
 	outcome sched.Outcome
@@ -26,10 +29,8 @@ type step struct {
 type row struct {
 	q           *sequence
 	from        int     // tokens that were computed before
-	logits      int     // first of its rows of logits
-	wants       int     // rows of logits
-	prompt      bool    // they are about the prompt, too
-	last        bool    // the last one is for the next token
+	scored      int     // tokens of the prompt whose log probabilities are known after the step; 0: nobody wants them
+	last        bool    // its last token is followed by the next one
 	placeholder int     // place in the batch of a token that the step before samples, or -1
 	drafts      []int32 // that stand after its tokens
 	tokens      []Token // what was sampled: one for each answer, or several with drafts
@@ -108,6 +109,29 @@ func (e *Engine) launch(s *step) {
 	e.workers.start(&s.message)
 }
 
+// A draw is what is taken from a few rows of logits: the next token of a row, or several with
+// drafts, or the log probability of a token of its prompt.
+type draw struct {
+	row      int
+	from, to int // logits of the step
+	place    int // in the prompt; 0: the next token
+}
+
+// maxLogits is how many rows of logits are held at a time. It is at least what a draw takes, and large
+// enough that multiplying, not reading the matrix, takes the time.
+const maxLogits = 64
+
+// nextLogits moves on to the next logits to compute, and reports whether there are any.
+func (s *step) nextLogits() bool {
+	m := &s.message
+	m.from, s.first = m.to, s.last
+	for s.last < len(s.draws) && s.draws[s.last].to-m.from <= maxLogits {
+		m.to = s.draws[s.last].to
+		s.last++
+	}
+	return s.last > s.first
+}
+
 // advance waits for s, samples it, and starts the step after it if that could be scheduled
 // meanwhile; then it delivers what was sampled.
 func (e *Engine) advance(s *step) (next *step) {
@@ -115,15 +139,10 @@ func (e *Engine) advance(s *step) (next *step) {
 	if e.async && !s.forks() {
 		next = e.schedule(s)
 	}
-	output, computedAt, err := e.workers.wait()
-	s.report.Model = computedAt.Sub(s.launched)
-	if err != nil {
+	if err := e.sampleAll(s); err != nil {
 		e.fail(s, err)
 		return nil
 	}
-	begin := time.Now()
-	e.sample(s, output)
-	s.report.Sample = time.Since(begin)
 	if next != nil {
 		next.fill()
 		e.launch(next)
@@ -131,6 +150,30 @@ func (e *Engine) advance(s *step) (next *step) {
 	}
 	e.finish(s, next)
 	return next
+}
+
+// sampleAll waits for s, and samples it some logits at a time, whose memory the next ones get.
+func (e *Engine) sampleAll(s *step) error {
+	for asked := s.launched; ; {
+		output, computedAt, err := e.workers.wait()
+		s.report.Model += computedAt.Sub(asked)
+		if err != nil {
+			return err
+		}
+		begin := time.Now()
+		e.sample(s, output)
+		asked = time.Now()
+		s.report.Sample += asked.Sub(begin)
+		if !s.nextLogits() {
+			break
+		}
+		e.workers.start(&s.message)
+	}
+	for i := range s.rows {
+		r := &s.rows[i]
+		r.q.stream.scored = max(r.q.stream.scored, r.scored)
+	}
+	return nil
 }
 
 // forks reports whether answers will be forked after s, which they can be with no other step in

@@ -12,7 +12,8 @@ type Stream struct {
 	number  int // among all requests, from 1
 	request *Request
 	answers []*sequence
-	prompt  []Token // logprobs of the prompt so far
+	prompt  []Token // with logprobs
+	scored  int     // tokens of prompt that are complete
 	through bool    // the prompt is computed
 
 	mu     sync.Mutex

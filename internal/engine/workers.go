@@ -17,8 +17,10 @@ type Peer struct {
 }
 
 // A message is all that a worker is told of a step. It stays as it is until all workers
-// have answered.
+// have answered. A step with many logits is sent several times, for some of them each time.
 type message struct {
+	from, to int // logits to compute; from 0 on, the layers are computed before
+
 	copies []kvstore.Pair
 	fresh  []int32     // with the tag invariants: blocks of which nothing was computed before
 	batch  model.Batch // tokens, block tables, slot mapping
@@ -34,7 +36,6 @@ type worker struct {
 
 	// The first worker says here, once in each step, that only the logits are left to compute.
 	nearEnd chan struct{}
-	said    bool
 }
 
 // computed is what a worker has when it has computed a step.
@@ -44,7 +45,7 @@ type computed struct {
 	at     time.Time
 }
 
-// An output is the logits of a step, and of each row of them the token with the largest one, unless
+// An output is logits of a step, and of each row of them the token with the largest one, unless
 // nobody has looked for it. It is good until the next start.
 type output struct {
 	logits  []float32
@@ -67,7 +68,6 @@ func newWorkers(c *Config, store kvstore.Config) (workers, error) {
 		}
 		if i == 0 {
 			w.nearEnd = make(chan struct{}, 1)
-			w.runner.BeforeOutput = w.sayNearEnd
 		}
 		w.in, w.out = make(chan *message), make(chan computed)
 		go w.loop()
@@ -86,31 +86,33 @@ func (w *worker) open(p Peer, store kvstore.Config, group model.Group, c *Config
 
 func (w *worker) loop() {
 	for m := range w.in {
-		w.said = false
-		logits, err := w.compute(m)
-		w.sayNearEnd() // if an error came before
-		w.out <- computed{output{logits, w.runner.Largest()}, err, time.Now()}
+		c := computed{}
+		if m.from == 0 {
+			c.err = w.compute(m)
+			if w.nearEnd != nil {
+				w.nearEnd <- struct{}{}
+			}
+		}
+		if c.err == nil {
+			c.output = output{w.runner.ComputeLogits(&m.batch, m.from, m.to), w.runner.Largest()}
+		}
+		c.at = time.Now()
+		w.out <- c
 	}
 }
 
-func (w *worker) sayNearEnd() {
-	if w.nearEnd != nil && !w.said {
-		w.said = true
-		w.nearEnd <- struct{}{}
-	}
-}
-
-// compute copies blocks and runs the model. With the tag invariants, what it reads of a
-// fresh block before it has written there is NaN.
-func (w *worker) compute(m *message) ([]float32, error) {
+// compute copies blocks and computes the layers of the model. With the tag invariants, what it reads
+// of a fresh block before it has written there is NaN.
+func (w *worker) compute(m *message) error {
 	if err := w.store.CopyBlocks(m.copies); err != nil {
-		return nil, err
+		return err
 	}
 	w.store.Poison(m.fresh)
 	return w.runner.Forward(&m.batch)
 }
 
-// start has all workers compute a step. awaitNearEnd and then wait must follow.
+// start has all workers compute a step, or more of its logits. wait must follow; awaitNearEnd before it,
+// if the layers are computed.
 func (all workers) start(m *message) {
 	for _, w := range all {
 		w.in <- m
@@ -120,7 +122,7 @@ func (all workers) start(m *message) {
 // awaitNearEnd returns when the first worker has computed all layers, and not the logits.
 func (all workers) awaitNearEnd() { <-all[0].nearEnd }
 
-// wait returns the first worker's output when all have computed the step, and when the last
+// wait returns the first worker's output when all have computed what was asked for, and when the last
 // one had. An error is about the message, so all have it.
 func (all workers) wait() (first output, at time.Time, err error) {
 	for i, w := range all {

@@ -16,17 +16,22 @@ import (
 
 // randomLlama is a part of a Llama with random weights, whose tokens are bytes.
 func randomLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Model {
+	return llamaWithVocabulary(t, pool, part, 256)
+}
+
+// llamaWithVocabulary has more tokens, which have weights of zero.
+func llamaWithVocabulary(t testing.TB, pool *parallel.Pool, part model.Part, vocab int) *model.Model {
 	const hidden, heads, kvHeads, dim, inter = 64, 8, 4, 8, 96
 	rnd := rand.New(rand.NewPCG(4, 4))
 	tensor := func(name string, rows, cols int) *weights.Tensor {
 		v := make([]float32, rows*cols)
-		for i := range v {
+		for i := range min(len(v), 256*cols) {
 			v[i] = float32(rnd.NormFloat64() * 0.3)
 		}
 		return weights.FromFloats(name, rows, cols, v)
 	}
 	all := []*weights.Tensor{
-		tensor("model.embed_tokens.weight", 256, hidden), tensor("lm_head.weight", 256, hidden), tensor("model.norm.weight", 1, hidden),
+		tensor("model.embed_tokens.weight", vocab, hidden), tensor("lm_head.weight", vocab, hidden), tensor("model.norm.weight", 1, hidden),
 	}
 	for _, at := range []string{"model.layers.0.", "model.layers.1."} {
 		all = append(all, tensor(at+"input_layernorm.weight", 1, hidden), tensor(at+"post_attention_layernorm.weight", 1, hidden),
@@ -35,7 +40,7 @@ func randomLlama(t testing.TB, pool *parallel.Pool, part model.Part) *model.Mode
 			tensor(at+"mlp.gate_proj.weight", inter, hidden), tensor(at+"mlp.up_proj.weight", inter, hidden), tensor(at+"mlp.down_proj.weight", hidden, inter))
 	}
 	m, err := model.Build(model.Config{
-		Family: "llama", VocabSize: 256, HiddenSize: hidden, NumLayers: 2, NumHeads: heads, NumKVHeads: kvHeads, HeadDim: dim,
+		Family: "llama", VocabSize: vocab, HiddenSize: hidden, NumLayers: 2, NumHeads: heads, NumKVHeads: kvHeads, HeadDim: dim,
 		IntermediateSize: inter, MaxModelLen: 1024, NormEps: 1e-5, Activation: model.SiLU, Rope: &model.Rope{Theta: 10000}, End: []int32{3},
 	}, weights.Collect(all...), pool, part)
 	require.NoError(t, err)

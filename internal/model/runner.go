@@ -40,10 +40,6 @@ type Runner struct {
 
 	x, normed, qkv, attended, sums, up, act, logits, part []float32
 
-	// BeforeOutput, if it is not nil, is called in each Forward when all layers are computed and the
-	// logits are not. It must return at once.
-	BeforeOutput func()
-
 	angles tables
 
 	product  productJob
@@ -87,13 +83,12 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group)
 	return r, nil
 }
 
-// Forward computes a batch: it writes the keys and values of all tokens, and
-// returns the logits of those in b.Logits, one row of VocabSize after the other,
-// which stay until the next call. Of a group, worker 0 returns them, the others nil. An error wraps ErrBatch or one of attention's and
-// kvstore's; blocks may have been written then, at the slots of the batch only.
-func (r *Runner) Forward(b *Batch) ([]float32, error) {
+// Forward computes the layers of a batch and writes the keys and values of all tokens. ComputeLogits may
+// follow. An error wraps ErrBatch or one of attention's and kvstore's; blocks may have been written then,
+// at the slots of the batch only.
+func (r *Runner) Forward(b *Batch) error {
 	if err := r.check(b); err != nil {
-		return nil, err
+		return err
 	}
 	m, n := r.model, len(b.Tokens)
 	query, width := r.local.NumHeads*m.HeadDim, (r.local.NumHeads+2*r.local.NumKVHeads)*m.HeadDim
@@ -105,13 +100,10 @@ func (r *Runner) Forward(b *Batch) ([]float32, error) {
 	r.embed(b)
 	for i := range m.layers {
 		if err := r.layer(i, b); err != nil {
-			return nil, fmt.Errorf("layer %d: %w", i, err)
+			return fmt.Errorf("layer %d: %w", i, err)
 		}
 	}
-	if r.BeforeOutput != nil {
-		r.BeforeOutput()
-	}
-	return r.output(b), nil
+	return nil
 }
 
 func (r *Runner) check(b *Batch) error {
@@ -200,18 +192,20 @@ func (r *Runner) layer(i int, b *Batch) error {
 	return nil
 }
 
-// Largest are the tokens with the largest logits, of each row that the last Forward returned; of several
+// Largest are the tokens with the largest logits, of each row that the last ComputeLogits returned; of several
 // the first. They were found while the logits were in a core's cache. nil for a part of a model.
 func (r *Runner) Largest() []int32 { return r.largest.tokens }
 
-// output computes the logits that are wanted.
-func (r *Runner) output(b *Batch) []float32 {
+// ComputeLogits returns the logits of tokens b.Logits[from:to] of the batch of the last Forward, one row of
+// VocabSize after the other, which stay until the next call. The memory is that of the most rows of
+// a call. Of a group, worker 0 returns them, the others nil.
+func (r *Runner) ComputeLogits(b *Batch, from, to int) []float32 {
 	m := r.model
 	hidden := m.HiddenSize
-	for i, t := range b.Logits {
+	for i, t := range b.Logits[from:to] {
 		m.normalize(r.sums[i*hidden:][:hidden], r.x[int(t)*hidden:][:hidden], &m.norm)
 	}
-	n := len(b.Logits)
+	n := to - from
 	if r.group == nil {
 		r.logits = grow(r.logits, n*m.VocabSize)
 		r.largest.reset(0, n)
