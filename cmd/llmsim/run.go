@@ -25,9 +25,9 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run one configuration",
-		Long: "run serves a workload with one system and prints what users and the memory saw of it.\n" +
-			"Averages over iterations are of the time from --from until --until; the run goes on until\n" +
-			"all that arrived is answered, or with --stop ends there.",
+		Long: "run serves a workload with one system and prints throughput, latencies and the use of memory.\n" +
+			"Averages over iterations are of the time from --from until --until. The run ends when all\n" +
+			"requests are answered, or with --stop at --until.",
 		Example: "  llmsim run --system sosp --workload sharegpt --rate 2\n" +
 			"  llmsim run --system orca-max --rate 2 --duration 3600 --from 600 --stop\n" +
 			"  llmsim run --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv --requests 10000\n" +

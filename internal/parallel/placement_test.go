@@ -27,6 +27,25 @@ func TestARunDoesNotWaitForAWorkerThatHasNotBegun(t *testing.T) {
 	p.Close()
 }
 
+func TestARunWaitsForBoundWorkers(t *testing.T) {
+	p, err := New(1)
+	require.NoError(t, err)
+	late := &worker{pool: p, number: 1, cpu: -1, wake: make(chan struct{}, 1)}
+	p.size, p.workers, p.bound = 2, []*worker{late}, true
+	defer p.Close()
+	begun := make(chan struct{})
+	time.AfterFunc(10*time.Millisecond, func() {
+		close(begun)
+		late.loop(make(chan error, 1))
+	})
+	p.Run(10, &count{})
+	select {
+	case <-begun:
+	default:
+		require.Fail(t, "Run returned before the worker began")
+	}
+}
+
 type workers struct{ early, late int }
 
 func (w *workers) Do(worker, _ int) {

@@ -21,6 +21,7 @@ type Task interface {
 // must not call Run of its own pool.
 type Pool struct {
 	size     int
+	bound    bool // workers are bound to processors
 	patience time.Duration
 	yields   bool       // to other goroutines, after lessPatience
 	mu       sync.Mutex // held by a Run
@@ -75,7 +76,7 @@ func newPool(size int, impatient bool, cpus []int) (*Pool, error) {
 	if len(cpus) != 0 && len(cpus) < size {
 		return nil, fmt.Errorf("%d processors for %d workers; name at least one for each, or none", len(cpus), size)
 	}
-	p := &Pool{size: size, patience: patience, yields: size >= runtime.GOMAXPROCS(0), done: make(chan struct{}, 1)}
+	p := &Pool{size: size, bound: len(cpus) != 0, patience: patience, yields: size >= runtime.GOMAXPROCS(0), done: make(chan struct{}, 1)}
 	if impatient {
 		p.patience = lessPatience
 	}
@@ -126,7 +127,10 @@ func (p *Pool) Run(n int, t Task) {
 		w.start()
 	}
 	p.work(0)
-	missing := p.withdraw(helpers)
+	missing := 0
+	if !p.bound {
+		missing = p.withdraw(helpers)
+	}
 	if p.busy.Add(-int64(1+missing)) > 0 {
 		p.wait()
 	}
@@ -138,7 +142,9 @@ func (p *Pool) Run(n int, t Task) {
 }
 
 // withdraw calls back those workers that have not begun: no task is left for them, and one whose
-// processor does other work may begin milliseconds later. It returns how many there are.
+// processor does other work may begin milliseconds later. It returns how many there are. Workers that are
+// bound to processors are waited for: otherwise they miss many short Runs whenever they were asleep or the
+// caller is on their processor (a step of one sequence took 1.3 ms in place of 0.8).
 func (p *Pool) withdraw(helpers int) (n int) {
 	for _, w := range p.workers[:helpers] {
 		if w.state.CompareAndSwap(called, waiting) {
