@@ -32,6 +32,7 @@ func command() *cobra.Command {
 	}
 	c.AddCommand(replayCommand(), benchCommand(), attentionCommand(), drawCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
+	terminal.Program(c)
 	return c
 }
 
@@ -64,7 +65,7 @@ func replayCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().IntVar(&passes, "passes", 5, "how often to play for the time, of which the median counts")
+	c.Flags().IntVar(&passes, "passes", 5, "number of timed passes, of which the median is printed")
 	return c
 }
 

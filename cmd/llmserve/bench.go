@@ -64,15 +64,15 @@ func benchCommand() *cobra.Command {
 	o.flags(c.Flags())
 	f := c.Flags()
 	f.IntVar(&b.prompts, "num-prompts", 64, "requests")
-	f.IntVar(&b.inputLen, "input-len", 128, "tokens of each prompt, after those that all share")
-	f.IntVar(&b.prefixLen, "prefix-len", 0, "tokens that all prompts begin with")
+	f.IntVar(&b.inputLen, "input-len", 128, "tokens of each prompt, after the common prefix")
+	f.IntVar(&b.prefixLen, "prefix-len", 0, "tokens of the common prefix of all prompts")
 	f.IntVar(&b.outputLen, "output-len", 64, "tokens of an answer")
-	f.IntVar(&b.concurrency, "max-concurrency", 16, "requests at the same time")
-	f.Float64Var(&b.rate, "request-rate", 0, "requests a second, at random (Poisson); 0: as soon as --max-concurrency lets them")
+	f.IntVar(&b.concurrency, "max-concurrency", 16, "largest number of outstanding requests")
+	f.Float64Var(&b.rate, "request-rate", 0, "requests a second, at random (Poisson); 0: as soon as --max-concurrency allows")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of prompts and arrivals")
 	f.StringVarP(&b.output, "output", "o", "", "file for the result in JSON")
-	f.StringVar(&b.steps, "steps", "", "file for the time of each step, as llmsim calibrate reads it")
-	f.StringVar(&b.arrivals, "arrivals", "", "file for the requests as they came, as llmsim run --trace reads it")
+	f.StringVar(&b.steps, "steps", "", "file for the time of each step, for llmsim calibrate")
+	f.StringVar(&b.arrivals, "arrivals", "", "file for the requests and their arrivals, for llmsim run --trace")
 	return c
 }
 

@@ -20,7 +20,7 @@ type eventOptions struct {
 
 func (o *eventOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.endpoint, "kv-events", "", "ZeroMQ address on which events of the prefix cache are published as vLLM does: tcp://*:5557, ipc:///run/kv")
-	f.StringVar(&o.replay, "kv-events-replay", "", "ZeroMQ address at which past events can be asked for again")
+	f.StringVar(&o.replay, "kv-events-replay", "", "ZeroMQ address at which past events can be requested")
 	f.StringVar(&o.topic, "kv-events-topic", "", "topic of these messages")
 }
 

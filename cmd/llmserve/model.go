@@ -51,13 +51,13 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto", "type of keys and values: f32, f16, bf16, or auto, which is f16")
 	f.StringVar(&o.activations, "activation-dtype", "f32", "type of the activations that quantized weights are multiplied by: f32, or int8, which is faster and rounds (W8A8 and W4A8)")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
-	f.IntVar(&o.maxModelLen, "max-model-len", 0, "tokens of the longest sequence (default: as many as the model knows, or the memory holds if that is less)")
-	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "sequences that run at the same time")
-	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 512, "tokens that a step computes")
-	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait when --max-num-seqs run")
-	f.IntVar(&o.speculative, "num-speculative-tokens", 0, "tokens that are proposed by looking up the last ones in the text so far; answers stay the same")
-	f.BoolVar(&o.noAsync, "no-async-scheduling", false, "schedule a step only when the one before has been delivered, instead of while the model computes it")
-	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute a prompt again even if its beginning is in memory")
+	f.IntVar(&o.maxModelLen, "max-model-len", 0, "tokens of the longest sequence (default: the model's, or what the memory holds if that is less)")
+	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "largest number of running sequences")
+	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 512, "largest number of tokens in a step")
+	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait while --max-num-seqs run")
+	f.IntVar(&o.speculative, "num-speculative-tokens", 0, "draft tokens, proposed by looking up the last tokens in the text so far (prompt lookup); answers stay the same")
+	f.BoolVar(&o.noAsync, "no-async-scheduling", false, "schedule a step only after the previous one has been delivered, instead of while the model computes it")
+	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute prompts in full even if their beginning is cached")
 }
 
 // A loaded model is ready to be served. Until loadWeights was called it has no weights.

@@ -40,11 +40,11 @@ func fleetCommand() *cobra.Command {
 		Short: "Run many replicas behind a router",
 		Long: "fleet serves a workload with several replicas. A router sends each request to one of them:\n" +
 			"  random, round-robin\n" +
-			"  least-loaded   the fewest requests that are not answered\n" +
-			"  power-of-two   the less loaded of two random ones\n" +
-			"  prefix         the least work: blocks of the prompt that the replica has not cached, and those\n" +
-			"                 of prompts it has not answered. What is cached the router hears from the\n" +
-			"                 replicas' events, --event-delay seconds late\n" +
+			"  least-loaded   the replica with the fewest unanswered requests\n" +
+			"  power-of-two   the less loaded of two random replicas\n" +
+			"  prefix         the replica with the least work: blocks of the prompt that it has not cached,\n" +
+			"                 and those of prompts it has not answered. The router learns what is cached\n" +
+			"                 from the replicas' events, --event-delay seconds late\n" +
 			"Several routers, or all, are compared on the same requests.",
 		Example: "  llmsim fleet --model llama-3-8b --gpu l4 --replicas 4 --rate 1.5 --turns 4 --think 10 \\\n" +
 			"    --router all\n" +
@@ -58,16 +58,16 @@ func fleetCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.IntVar(&o.replicas, "replicas", 2, "replicas at first")
-	f.StringSliceVar(&o.routers, "router", []string{string(fleet.LeastLoaded)}, "one, several with commas between them, or all")
-	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05, "seconds until the router prefix knows what a replica has cached")
+	f.IntVar(&o.replicas, "replicas", 2, "replicas at the start")
+	f.StringSliceVar(&o.routers, "router", []string{string(fleet.LeastLoaded)}, "one router, several with commas between them, or all")
+	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05, "seconds until the prefix router knows what a replica has cached")
 	f.StringSliceVar(&o.also, "also", nil, "more replicas of the same model on other GPUs: GPU:N")
-	f.Float64Var(&o.config.Failures.MTBF, "mtbf", 0, "seconds, mean, until a replica fails; its requests are sent again, its cache is lost (default: none fails)")
+	f.Float64Var(&o.config.Failures.MTBF, "mtbf", 0, "mean seconds until a replica fails; its requests are sent again, its cache is lost (default: none fails)")
 	f.Float64Var(&o.config.Failures.Down, "down", 60, "seconds until a replica that failed serves again")
-	f.StringVar(&o.scale, "scale", "", "least and most replicas, MIN:MAX: their number follows the load (default: it stays)")
-	f.StringVar(&o.by, "scale-by", string(fleet.Queue), "what it follows: queue (requests without memory, of a replica) or kv (part of the blocks that is used)")
-	f.Float64Var(&o.config.Scaling.Target, "scale-target", 4, "of that, for each replica")
-	f.Float64Var(&o.config.Scaling.Every, "scale-every", 15, "seconds from one look to the next")
+	f.StringVar(&o.scale, "scale", "", "least and most replicas, MIN:MAX; their number follows the load (default: it is fixed)")
+	f.StringVar(&o.by, "scale-by", string(fleet.Queue), "load that it follows: queue (waiting requests of a replica) or kv (part of its blocks that is used)")
+	f.Float64Var(&o.config.Scaling.Target, "scale-target", 4, "target of that load for each replica")
+	f.Float64Var(&o.config.Scaling.Every, "scale-every", 15, "seconds between two decisions to scale")
 	f.Float64Var(&o.config.Scaling.Startup, "start-up", 120, "seconds until a new replica serves")
 	f.StringVar(&o.prices, "prices", "", "file of prices and watts by GPU (default: the built-in one)")
 	f.BoolVar(&o.asJSON, "json", false, "print the results as JSON")

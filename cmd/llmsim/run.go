@@ -25,9 +25,9 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run one configuration",
-		Long: "run serves a workload with one system and prints what users and the memory saw of it.\n" +
-			"Averages over iterations are of the time from --from until --until; the run goes on until\n" +
-			"all that arrived is answered, or with --stop ends there.",
+		Long: "run serves a workload with one system and prints throughput, latencies and the use of memory.\n" +
+			"Averages over iterations are of the time from --from until --until. The run ends when all\n" +
+			"requests are answered, or with --stop at --until.",
 		Example: "  llmsim run --system sosp --workload sharegpt --rate 2\n" +
 			"  llmsim run --system orca-max --rate 2 --duration 3600 --from 600 --stop\n" +
 			"  llmsim run --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv --requests 10000\n" +
@@ -142,7 +142,11 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 		fact("", "These are most of them: take a model for longer sequences (--setup, --model) or more memory.")
 	}
 	if r.Seconds > 0 {
-		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds)
+		end := "until the last one"
+		if s.Stop {
+			end = "until the run was stopped"
+		}
+		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers, %s\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds, end)
 	}
 	if s.Goodput != (sim.Goodput{}) {
 		fmt.Fprintf(w, "goodput\t%.2f requests/s: %d of %d requests within all limits\n", r.Goodput, r.Good, r.Arrived)
