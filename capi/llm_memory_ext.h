@@ -1,8 +1,8 @@
 /*
- * llm_memory_ext.h - batch calls on an engine of llm_memory.h, for those who
- * decode many sequences at once. The homework does not know them.
+ * llm_memory_ext.h - batch calls on an engine of llm_memory.h, for programs that
+ * decode many sequences at once. The homework does not have them.
  *
- * Both are all or nothing. Where every single append_kv would have succeeded,
+ * Both are all or nothing. If the single calls of append_kv would all have succeeded,
  * one after the other, the result equals theirs: the same blocks, counts and
  * pool bytes. Otherwise they return -1 and nothing has changed.
  */
@@ -19,13 +19,13 @@ extern "C" {
  * One record to each of n sequences: kv_data[i] goes to seqs[i]. The sequences
  * are given by pointer, so nothing is looked up; each must be alive and belong
  * to engine. The same one may come more than once. 0, or -1 when a pointer is
- * NULL, n <= 0, or any of the n appends would have failed.
+ * NULL, n <= 0, or one of the n appends would have failed.
  */
 int append_kv_batch(LLMEngine *engine, Sequence *const *seqs, const int *kv_data, int n);
 
 /*
  * n records, kv_data[0] first, to one sequence. 0, or -1 when a pointer is
- * NULL, n <= 0, or any of the n appends would have failed.
+ * NULL, n <= 0, or one of the n appends would have failed.
  */
 int append_kv_run(LLMEngine *engine, Sequence *seq, const int *kv_data, int n);
 

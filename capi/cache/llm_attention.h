@@ -11,14 +11,14 @@
  *        llm_attention_write(&cache, &keys, &values, slots, n, NULL, threads);
  *        llm_attention_forward(&cache, &batch, threads);
  *
- *    llm_attention_copy makes the copies of a step and swaps blocks; llm_attention_convert
- *    copies blocks to another layout or type.
+ *    llm_attention_copy makes the copies of a step and copies swapped blocks;
+ *    llm_attention_convert copies blocks to another layout or type.
  *
  * 2. With a store, which owns the memory of all layers and keeps the block tables
  *    of requests. A step is then:
  *
  *        llm_cache_schedule(cache, &step);
- *        llm_kvstore_begin(store, &step);              (copies blocks, too)
+ *        llm_kvstore_begin(store, &step);              (also makes the step's copies)
  *        for each layer: llm_kvstore_write(store, layer, &keys, &values, NULL);
  *                        llm_kvstore_attend(store, layer, &queries, &outputs, &options);
  *        llm_cache_update(...);
@@ -27,18 +27,18 @@
  *    one that then fails: after llm_cache_step_failed, continue with the next step. With
  *    several steps in flight, begin, write and attend one before you begin the next.
  *
- * testdata/examples/attention.c is a whole program.
+ * testdata/examples/attention.c is a complete program.
  *
  * What is computed: vLLM's paged_attention, for decoding, for prefill over a cached
- * prefix, and for both in one batch. The logit of the query at position p and the key at
- * position k, which is at most p, is
+ * prefix, and for both in one batch. The logit x of the query at position p and the key at
+ * position k <= p is
  *
  *        x = scale * (q . k);  x = soft_cap * tanh(x / soft_cap);  x += alibi * (k - p)
  *
  * and the output is the sum of exp(x) * v divided by the sum of exp(x), to which exp(sink)
  * is added if there are sinks. Tokens outside the window or the sparse pattern are left out; if
- * all are, the output is zeros. The bits of a sequence's output do not depend on the number of
- * threads, nor on what else is in the batch.
+ * all are, the output is zeros. The bits of a sequence's output depend neither on the number of
+ * threads nor on what else is in the batch.
  *
  * The rules of llm_cache.h for units, sizes of structs, ownership, errors, threads and
  * processes hold here too, and the error codes are the same. A call that fails has computed
@@ -112,8 +112,8 @@ typedef struct llm_attention_cache {
 /*
  * Fills in the pointers, bytes and strides of a cache whose dtype, layout, blocks, block_size,
  * kv_heads and head_size are set, for blocks without gaps in `memory`, which has `bytes` bytes
- * and is aligned to 64. key_scale and value_scale stay. With memory NULL it only sets key_bytes,
- * to the bytes that are needed.
+ * and is aligned to 64. key_scale and value_scale are not changed. With memory NULL it only sets
+ * key_bytes, to the number of bytes that are needed for everything.
  */
 int llm_attention_describe(llm_attention_cache *cache, void *memory, int64_t bytes);
 
@@ -139,7 +139,7 @@ typedef struct llm_rotation {
 /*
  * Writes the key and value of token i into slots[i], or nowhere if that is -1 (vLLM's
  * reshape_and_cache). n is the number of slots and of rows. rotation may be NULL. keys and values
- * may be the same struct or memory. If tokens have the same slot, the last one is kept.
+ * may be the same struct or memory. If several tokens have the same slot, the last one is written.
  */
 int llm_attention_write(const llm_attention_cache *cache, const llm_tensor *keys, const llm_tensor *values,
                         const int64_t *slots, int64_t n, const llm_rotation *rotation, int32_t threads);

@@ -34,46 +34,46 @@
  * llm_cache_reset, _pause and _reset_encoder for new weights; llm_cache_set_log for all errors.
  *
  * SEVERAL STEPS IN FLIGHT. With max_concurrent_batches above 1, schedule may be
- * called again before the update of the step before; updates come in the order of
- * the steps. Two things make use of that, as in vLLM. With pipeline_parallel_size
+ * called again before the previous step was updated; updates come in the order of
+ * the steps. As in vLLM there are two uses. With pipeline_parallel_size
  * other requests, or later chunks of a prompt, fill the stages. With
  * LLM_CACHE_ASYNC a request is scheduled again before its last token is known:
- * the row's input is the token that the worker has just sampled. Tokens
- * for a request that has finished, was aborted or was preempted meanwhile are
- * kept or dropped by the update: `kept` says how many count. With drafts, `computed`
- * of a row is the most there can be, as if all drafts of the steps in flight were
- * accepted; the worker subtracts those that were not, and finds the slots in its
+ * the row's input is the token that the worker has just sampled. If a
+ * request has finished, was aborted or was preempted meanwhile, the update keeps or
+ * drops its tokens: `kept` says how many count. With drafts, `computed`
+ * of a row assumes that all drafts of the steps in flight are
+ * accepted; the worker subtracts those that were not, and takes the slots from its
  * block table. preempted, finished, zero and freed_encoder_outputs of a step without
- * rows come after the steps in flight.
+ * rows apply after the steps in flight.
  *
  * KEYS AND VALUES FROM ELSEWHERE. With LLM_CACHE_KV_CONSUMER the keys and values of a
  * prompt's beginning can be loaded instead of computed, from another machine or
- * another memory. The host says how many tokens can be had: in `external` of the
- * spec, or, with LLM_CACHE_ASK, when a step's `queries` names the request. What is
- * in the cache is not loaded. Without LLM_CACHE_LOAD_ASYNC the request runs at once, and its
+ * another memory. The host says how many tokens can be loaded: in `external` of the
+ * spec, or, with LLM_CACHE_ASK, when a step's `queries` names the request. Tokens that are
+ * in the cache are not loaded. Without LLM_CACHE_LOAD_ASYNC the request runs at once, and its
  * row's `external` says what to load before the row is computed. With it, the request is
- * in the step's `loads` and runs after llm_cache_received. Before its first row its blocks
- * can be taken for a running request; then that row computes them. What does not come is
- * computed, too (llm_cache_load_failed). The last block may be partly filled: neither `external` nor
- * what is sent need be a multiple of a block. With LLM_CACHE_KV_PRODUCER the blocks of a finished request
- * can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
- * in flight a consumer gets blocks of finished requests only when no step in flight
+ * in the step's `loads` and runs after llm_cache_received. Before its first row, its blocks
+ * can be taken for a running request; then that row computes their tokens. Tokens that could not
+ * be loaded are computed, too (llm_cache_load_failed). The last block may be partly filled: neither
+ * `external` nor what is sent need be a multiple of a block. With LLM_CACHE_KV_PRODUCER the blocks of
+ * a finished request can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
+ * in flight a consumer reuses blocks of finished requests only when no step in flight
  * writes to them any more.
  *
- * IMAGES AND OTHER ITEMS. `items` of a spec are parts of the prompt whose content the
- * tokens do not tell: their hashes become part of the hashes of blocks. With an
+ * IMAGES AND OTHER ITEMS. `items` of a spec are parts of the prompt whose content does not follow
+ * from the tokens: their hashes become part of the hashes of blocks. With an
  * encoder_cache_size the library also says when an encoder must run. The step's
  * encoder_inputs are the items to encode before its rows are computed; the worker keeps each
- * output under the hash of its item until the hash is in freed_encoder_outputs of a step. A row whose tokens
- * take an embedding of an item always finds its output. encoder_cache_size and
+ * output under the hash of its item until the hash is in freed_encoder_outputs of a step. A row
+ * whose tokens take an embedding of an item always finds its output. encoder_cache_size and
  * max_num_encoder_input_tokens count embeddings; an item has as many as it has
  * tokens, unless is_embed says that some are text.
  *
- * CORRECT BY DEFAULT. A block can be hit only if its tokens were computed: what
- * was scheduled and then preempted, aborted, sampled nothing or failed is
- * forgotten. The worker must compute every row of a step it was handed, also one
- * whose request was aborted since (another request may have hit its blocks), or
- * say llm_cache_step_failed. LLM_CACHE_AS_VLLM is the only flag that changes this.
+ * CORRECT BY DEFAULT. A block can be hit only if its tokens were computed: if a row
+ * is preempted, aborted, samples nothing or fails after it was scheduled, its blocks are
+ * forgotten. The worker must compute every row of a step that it was given, even if the
+ * request was aborted since (another request may have hit its blocks), or
+ * call llm_cache_step_failed. LLM_CACHE_AS_VLLM is the only flag that changes this.
  *
  * UNITS. Lengths and positions are tokens, capacities and `len` are entries of
  * an array, unless said otherwise. Blocks are numbered from 0; block 0 is
@@ -82,8 +82,9 @@
  *
  * STRUCTS WITH A `size`. Set it to sizeof. 0 in any other field is its default.
  * A shorter struct, of an older header, is taken as if zeros followed (it must end
- * between two fields); a longer one, of a newer header, is refused if what this
- * library does not know is not 0. Of llm_cache_stats the library writes only what fits into size, and 0 into fields it does not know. Structs
+ * between two fields); a longer one, of a newer header, is refused if fields that this
+ * library does not know are not 0. In llm_cache_stats the library writes only the fields that
+ * fit into size, and 0 into fields that it does not know. Structs
  * without a size (rows, copies, events, arrays, groups) never change.
  *
  * OWNERSHIP. Every array belongs to the caller. The library copies what it
@@ -101,20 +102,22 @@
  *
  * ERRORS. 0 is success; everything else is negative and has a text. A call that
  * fails has changed nothing, except that llm_cache_schedule keeps the step it has scheduled
- * when it returns LLM_CACHE_E_SMALL, or LLM_CACHE_E_SIZE because the struct lacks a field. Pointers and lengths are checked as far as they can
- * be: NULL, negative and huge lengths, misaligned arrays and arrays that overlap
- * one that is written are errors. A pointer to memory that is not there is a crash, as everywhere in C.
+ * when it returns LLM_CACHE_E_SMALL, or LLM_CACHE_E_SIZE because the struct lacks a field.
+ * Pointers and lengths are checked as far as possible: NULL, negative and huge lengths, misaligned
+ * arrays and arrays that overlap one that is written are errors. An invalid pointer crashes, as
+ * everywhere in C.
  *
- * THREADS. Any call may run at any time on any thread. Calls on one cache run
- * one after the other, those on different ones in parallel. llm_cache_close may
- * come while others call: those that are inside finish, those that wait get
+ * THREADS. Any call may be made at any time on any thread. Calls on one cache run
+ * one after the other, calls on different caches in parallel. llm_cache_close may
+ * be called while other threads call: calls that are running finish, calls that wait return
  * LLM_CACHE_E_HANDLE. A step belongs to the thread that scheduled it: let one thread
- * schedule and update, and any number of others add, abort and look.
+ * schedule and update, and any number of others add, abort and query.
  *
  * PROCESS. The library contains the Go runtime, which starts threads when it is
- * loaded. After fork() without exec, only the parent may call. Do not call from signal handlers, nor leave a call by longjmp.
- * When the process is out of memory during a call, it ends; llm_cache_open asks
- * for what the pool needs beforehand and returns LLM_CACHE_E_MEMORY.
+ * loaded. After fork() without exec, only the parent may call. Do not call from signal
+ * handlers, and do not leave a call by longjmp.
+ * If the process runs out of memory during a call, it ends; llm_cache_open
+ * checks beforehand that the memory for the pool is there, and otherwise returns LLM_CACHE_E_MEMORY.
  */
 #ifndef LLM_CACHE_H
 #define LLM_CACHE_H
@@ -137,18 +140,18 @@ enum {
     LLM_CACHE_E_HANDLE = -1,   /* no open cache has this handle */
     LLM_CACHE_E_REQUEST = -2,  /* no live request of this cache has this id */
     LLM_CACHE_E_NULL = -3,     /* a pointer is NULL that must not be */
-    LLM_CACHE_E_SIZE = -4,     /* the size of a struct is not one that this library knows, or a step or
-                                  a plan ends before a field that would have something to say */
+    LLM_CACHE_E_SIZE = -4,     /* the size of a struct is not one that this library knows, or the struct of a
+                                  step or a plan ends before a field that is needed */
     LLM_CACHE_E_RANGE = -5,    /* a number is out of range, or numbers do not fit together */
     LLM_CACHE_E_SMALL = -6,    /* an output array is too small; len is what is needed */
     LLM_CACHE_E_OVERLAP = -7,  /* two arrays or structs overlap */
     LLM_CACHE_E_ALIGN = -8,    /* an array or struct is not aligned for its type */
-    LLM_CACHE_E_ORDER = -9,    /* called in the wrong order: a step is in flight, or none is; or the cache has no such
-                                  role: llm_cache_match or llm_cache_load_failed without LLM_CACHE_KV_CONSUMER, say */
+    LLM_CACHE_E_ORDER = -9,    /* called in the wrong order: a step is in flight, or none is; or the cache does not have
+                                  the role for it, such as llm_cache_load_failed without LLM_CACHE_KV_CONSUMER */
     LLM_CACHE_E_BUSY = -10,    /* blocks are in use */
     LLM_CACHE_E_LIMIT = -11,   /* too many open caches or live requests */
     LLM_CACHE_E_MEMORY = -12,  /* not enough memory for the pool, or in a plan, for one request */
-    LLM_CACHE_E_INTERNAL = -13 /* a mistake in the library; the cache or store can only be closed */
+    LLM_CACHE_E_INTERNAL = -13 /* a bug in the library; the cache or store can only be closed */
 };
 
 enum {
@@ -170,8 +173,8 @@ typedef uint64_t llm_request; /* never 0 */
 const char *llm_cache_error_text(int error);
 
 /*
- * What the last failed call of this thread complained about, with its numbers,
- * in memory of the thread; "" if none has failed.
+ * What was wrong in the last failed call of this thread, with numbers, in memory
+ * of the thread; "" if none has failed.
  */
 const char *llm_cache_error_detail(void);
 
@@ -195,7 +198,7 @@ enum {
     LLM_CACHE_CHUNKED_LOCAL = 2,  /* the tokens of the same chunk of `chunk`; with prefix caching all groups must have the
                                      same block size */
     LLM_CACHE_MAMBA = 3           /* a running state. A row reads it from block (computed - 1) / block_size of its table and
-                                     writes it to that of its last token; the group's slots say nothing */
+                                     writes it to the block of its last token; the group's slots have no meaning */
 };
 
 enum {
@@ -237,8 +240,8 @@ enum {
     /* 16 was LLM_CACHE_FORGET_UNSCHEDULED, now the default; LLM_CACHE_AS_VLLM turns it off */
     LLM_CACHE_EAGLE = 32,             /* the drafts come from EAGLE */
     /*
-     * Bit for bit as vLLM, also where that is unsafe: blocks can be hit that were
-     * scheduled and never computed; of equally important requests the first runner is
+     * Bit for bit as vLLM, even where that is unsafe: blocks that were
+     * scheduled and never computed can be hit; of requests of equal priority the first running one is
      * preempted, so two can preempt each other for ever; a step can be empty although
      * something can run in the next.
      */
@@ -247,12 +250,12 @@ enum {
     /* See KEYS AND VALUES FROM ELSEWHERE (vLLM: kv_role; kv_both is both). */
     LLM_CACHE_KV_CONSUMER = 256,    /* requests can load */
     LLM_CACHE_KV_PRODUCER = 512,    /* blocks of finished requests can be sent */
-    LLM_CACHE_KV_BEST_EFFORT = 1024, /* what is sent goes to a cache, which may miss it: a request that was preempted
+    LLM_CACHE_KV_BEST_EFFORT = 1024, /* blocks are sent to a cache, which can do without them: a request that was preempted
                                         can finish with what steps in flight sample, without blocks */
-    LLM_CACHE_WHOLE_ITEMS = 2048, /* no chunk of a prompt ends inside an item, unless it begins there, too (vLLM:
+    LLM_CACHE_WHOLE_ITEMS = 2048, /* no chunk of a prompt ends inside an item, unless it also begins there (vLLM:
                                      disable_chunked_mm_input) */
     LLM_CACHE_ZERO_BLOCKS = 4096 /* steps have `zero`. vLLM needs it with Mamba groups, and with layers of different precision:
-                                    what one of them leaves in a block another can read as not a number */
+                                    what one of them leaves in a block, another can read as NaN */
 };
 
 typedef struct llm_cache_config {
@@ -292,7 +295,7 @@ typedef struct llm_cache_config {
 /* Makes a cache. */
 int llm_cache_open(const llm_cache_config *config, llm_cache *cache);
 
-/* Ends a cache and all its requests. Its memory is used again. */
+/* Closes a cache and ends all its requests. Its memory is reused. */
 int llm_cache_close(llm_cache cache);
 
 /* ---- Requests ---- */
@@ -305,7 +308,7 @@ typedef struct llm_cache_tokens {
 enum {
     LLM_CACHE_NO_READ = 1, /* do not hit the cache; the blocks are stored all the same */
     LLM_CACHE_REPORT = 2,  /* record events for hits, too */
-    LLM_CACHE_HOLD = 4,    /* do not run before llm_cache_release; those added later do not wait for it */
+    LLM_CACHE_HOLD = 4,    /* do not run before llm_cache_release; requests added later do not wait for it */
     /* The first two only with LLM_CACHE_KV_CONSUMER, the third with LLM_CACHE_KV_PRODUCER. */
     LLM_CACHE_LOAD_ASYNC = 8, /* `external` is loaded while the request waits and others run */
     LLM_CACHE_ASK = 16,    /* do not run before llm_cache_match has said what can be loaded */
@@ -313,9 +316,9 @@ enum {
 };
 
 /*
- * An image, or other input whose placeholder tokens say nothing of its content:
- * tokens offset to offset + length - 1 of the prompt. The text, of 1 to LLM_CACHE_MAX_TEXT
- * bytes, is different for different contents; NULL and "" are LLM_CACHE_E_NULL.
+ * An image, or other input whose placeholder tokens do not describe its content:
+ * tokens offset to offset + length - 1 of the prompt. The hash is a text of 1 to LLM_CACHE_MAX_TEXT
+ * bytes that is different for different contents; NULL and "" are LLM_CACHE_E_NULL.
  */
 typedef struct llm_cache_item {
     const char *hash;
@@ -347,11 +350,11 @@ typedef struct llm_cache_spec {
 /*
  * Puts a request into the waiting queue.
  *
- * In the hash of a block, as in vLLM's, a salt and an adapter's name are texts that do not
- * say which of the two they are. So the first block of a request of the base model with the
- * salt "x" has the hash of the same block of the adapter "x" without a salt, and one can hit
- * the other's. Give salts a prefix that no adapter's name has. Only other hashes could
- * keep the two apart, and these must be those that vLLM and indexers of its events compute.
+ * As in vLLM, the hash of a block contains the salt and the adapter's name as plain texts, which do
+ * not say which of the two they are. So the first block of a request for the base model with the
+ * salt "x" has the hash of the same block of the adapter "x" without a salt, and each can hit
+ * the other. Give salts a prefix that no adapter's name has. Other hashes would
+ * keep the two apart, but then they would not be those of vLLM and of indexers that read its events.
  */
 int llm_cache_add(llm_cache cache, const llm_cache_spec *spec, llm_request *id);
 
@@ -408,8 +411,8 @@ typedef struct llm_cache_copies {
 
 /*
  * A request whose keys and values are to be loaded while it waits: those of the
- * tokens from `computed` on, into the blocks of llm_cache_table (block 0 needs none),
- * which are its own until llm_cache_received.
+ * tokens from `computed` on, into the blocks of llm_cache_table (nothing into block 0).
+ * No other request gets these blocks before llm_cache_received.
  */
 typedef struct llm_cache_load {
     llm_request id;
@@ -476,8 +479,8 @@ typedef struct llm_cache_bytes {
 } llm_cache_bytes;
 
 /*
- * What to compute. A field's comment ends with a capacity that always suffices, if
- * there is one (G is the number of groups).
+ * What to compute. Where there is a capacity that always suffices, the field's comment
+ * ends with it (G is the number of groups).
  *
  * blocks has the block ids of row 0 in group 0, 1, ..., then those of row 1, and
  * so on. Part i = row x G + group ends at block_ends[i] and goes into the request's
@@ -502,8 +505,8 @@ typedef struct llm_cache_step {
     llm_cache_ids preempted;     /* their tables are gone */
     llm_cache_ids finished;      /* aborted ones included */
     /*
-     * A caller's struct may end here, after queries, or after freed_encoder_outputs. If there is something to
-     * say in the fields that it lacks, the call returns LLM_CACHE_E_SIZE; only tails are then left out.
+     * A caller's struct may end here, after queries, or after freed_encoder_outputs. If a step needs a
+     * field that the struct lacks, the call returns LLM_CACHE_E_SIZE. Only `tails` may be lacking: it is then left out.
      */
     llm_cache_loads loads;       /* to begin; also in a step without rows */
     llm_cache_queries queries;   /* to answer: those reached in this step; one that is not answered comes again */
@@ -517,15 +520,15 @@ typedef struct llm_cache_step {
 } llm_cache_step;
 
 /*
- * Schedules a step. rows is empty only if nothing can run before another call,
- * and then nothing is to be updated. LLM_CACHE_E_ORDER if max_concurrent_batches
+ * Schedules a step. rows is empty only if nothing can run before another call;
+ * then do not call llm_cache_update. LLM_CACHE_E_ORDER if max_concurrent_batches
  * steps are in flight.
  *
- * LLM_CACHE_E_SMALL: the step is scheduled and kept inside, because it is known
- * only then how large it is. Call again with arrays of at least len entries
+ * LLM_CACHE_E_SMALL: the library has scheduled the step and keeps it, because its size is known
+ * only then. Call again with arrays of at least len entries
  * to get the same step. LLM_CACHE_E_SIZE for a field that the struct lacks: likewise, with
- * a struct that has it. It is in flight meanwhile; its update before it was handed
- * out is LLM_CACHE_E_ORDER.
+ * a struct that has it. The step counts as in flight meanwhile; to update it before it was returned
+ * is LLM_CACHE_E_ORDER.
  */
 int llm_cache_schedule(llm_cache cache, llm_cache_step *step);
 
@@ -568,17 +571,17 @@ int llm_cache_update(llm_cache cache, const int32_t *counts, int64_t rows, const
 
 /*
  * Says that the steps in flight were not computed, or not all of their rows, and
- * takes all of them back: each builds on the one before. Every request is where it
+ * takes all of them back, because each builds on the previous one. Every request is where it
  * was before the oldest of them, and what they should have written cannot be hit.
  * Requests that lost their blocks meanwhile, had blocks to copy, or have a Mamba
  * state, which was overwritten, wait and are computed again. The next row of each
- * request that had one in these steps has its whole table. Items to compute or drop come again,
- * and blocks to zero, but for those that something was loaded into since. Requests that go on
- * running keep their drafts.
+ * request that had a row in these steps has its whole table. Items to encode or drop come again,
+ * and so do blocks to zero, except those that something was loaded into since. Requests that
+ * continue to run keep their drafts.
  */
 int llm_cache_step_failed(llm_cache cache);
 
-/* ---- Looking ---- */
+/* ---- Statistics and state ---- */
 
 typedef struct llm_cache_stats {
     uint32_t size;
@@ -586,7 +589,7 @@ typedef struct llm_cache_stats {
     /* now */
     int64_t running, waiting;    /* requests */
     int64_t free_blocks, blocks; /* without the null block */
-    /* since the last call; tokens, but for the numbers of requests */
+    /* since the last call; queries and hits are tokens */
     int64_t requests, queries, hits;                     /* admitted for the first time */
     int64_t resumed, resumed_queries, resumed_hits;      /* admitted after a preemption, or again because a
                                                             load or a step failed or loaded blocks were taken */
@@ -595,22 +598,22 @@ typedef struct llm_cache_stats {
     int64_t sampled;     /* tokens that count */
     int64_t drafts, drafts_accepted;
     int64_t admitted;    /* requests, those that were preempted included */
-    int64_t queue_ns;    /* that these had waited, all together */
+    int64_t queue_ns;    /* sum of the times that these had waited */
     int64_t external_requests, external_queries, external_hits; /* admitted for the first time by a consumer: tokens
                                                                    that were not in the cache, and of these, loaded */
     int64_t resumed_external_requests, resumed_external_queries, resumed_external_hits; /* admitted again */
     int64_t loading, kept; /* requests, now: whose keys and values are being loaded; that have finished and whose
                               blocks are being loaded or sent */
-    int64_t deferred_blocks; /* now: of requests that are gone, kept until the steps in flight are updated */
+    int64_t deferred_blocks; /* now: of requests that have ended, kept until the steps in flight are updated */
     int64_t encoder_taken, encoder_referenced; /* embeddings, now: that the worker keeps; of them, that requests still read */
-    /* Of the sampled blocks (residency_sample) that lost their contents since the last call, all together. */
+    /* Sums over the sampled blocks (residency_sample) that lost their contents since the last call. */
     int64_t evicted;       /* blocks */
-    int64_t evicted_ns;    /* from when they were handed out */
-    int64_t idle_ns;       /* from when a request hit them last, or they were handed out */
+    int64_t evicted_ns;    /* since they were allocated */
+    int64_t idle_ns;       /* since a request hit them last, or else since they were allocated */
     int64_t gaps, gaps_ns; /* between two hits; the last four of each block count */
 } llm_cache_stats;
 
-/* Fills in stats and starts counting anew. */
+/* Fills in stats and resets the counters. */
 int llm_cache_statistics(llm_cache cache, llm_cache_stats *stats);
 
 /* How many tokens of a request are computed, and how many it has. */
@@ -641,7 +644,7 @@ enum {
 /* What one layer keeps. */
 typedef struct llm_cache_layer {
     int32_t kind;       /* LLM_CACHE_FULL and others; the fields up to flags as in llm_cache_group */
-    int32_t block_size; /* wanted; the plan can enlarge it */
+    int32_t block_size; /* requested; the plan can enlarge it */
     int32_t window;
     int32_t retained;
     int32_t chunk;
@@ -668,8 +671,8 @@ typedef struct llm_cache_plan {
                                      different blocks of it: block b begins at b x bytes / num_gpu_blocks */
     llm_cache_i64s tensor_bytes; /* out */
     /* A caller's struct may end here. */
-    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless request_bytes are there without the null block (vLLM counts it) and
-                                     llm_cache_add takes a request of this length; 0: not checked */
+    int32_t max_model_len;        /* in: LLM_CACHE_E_MEMORY unless request_bytes fit without the null block (vLLM counts it) and
+                                     llm_cache_add accepts a request of this length; 0: not checked */
     int32_t max_in_flight_tokens; /* in: as in llm_cache_config; 0: max_model_len */
     int64_t request_bytes;        /* out: what one request of max_model_len takes; what num_gpu_blocks blocks take, divided by it,
                                      is vLLM's "maximum concurrency". Also with LLM_CACHE_E_MEMORY, as is longest; both are 0
@@ -716,10 +719,10 @@ typedef struct llm_cache_worker {
 int llm_cache_plan_workers(const llm_cache_layer *layers, int64_t n, const llm_cache_worker *workers, int64_t workers_len,
                            int32_t num_gpu_blocks, llm_cache_plan *const *plans);
 
-/* ---- Holding back, forking, drafts ---- */
+/* ---- Held requests, forks, drafts ---- */
 
 /*
- * Lets requests run that were added with LLM_CACHE_HOLD. Those that have finished
+ * Lets requests that were added with LLM_CACHE_HOLD run. Those that have finished
  * or were not held are skipped.
  */
 int llm_cache_release(llm_cache cache, const llm_request *ids, int64_t n);
@@ -740,8 +743,8 @@ int llm_cache_fork(llm_cache cache, llm_request parent, int32_t last, double arr
 /*
  * Gives requests the draft tokens to verify in their next step: counts[i] for
  * ids[i], one after the other in tokens; n is the number of ids, total the sum
- * of counts. Requests that have finished, wait, have a row in flight, or are not
- * through their prompt, are skipped. With LLM_CACHE_ASYNC drafts are
+ * of counts. Requests that have finished, wait, have a row in flight, or whose prompt is
+ * not complete are skipped. With LLM_CACHE_ASYNC drafts are
  * placeholders (-1) that the worker fills in; this call sets how many there are.
  */
 int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t *counts, int64_t n,
@@ -751,15 +754,15 @@ int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t 
 
 /*
  * Says that the first `external` tokens of a request can be loaded; flags is
- * LLM_CACHE_LOAD_ASYNC or 0. It counts for the next time the request gets blocks: once
- * it has some, and after it has lost them, nothing can be loaded before another
- * call. Without effect if it has blocks.
+ * LLM_CACHE_LOAD_ASYNC or 0. This holds for the next time that the request gets blocks. If it
+ * loses them later, nothing is loaded before another call. The call has no effect if the request
+ * has blocks.
  */
 int llm_cache_match(llm_cache cache, llm_request id, int32_t external, uint32_t flags);
 
 /*
- * Says that loads of a step's `loads` are over: everything has come but the blocks
- * of llm_cache_load_failed. What has come can be hit from now on. A request that
+ * Says that loads of a step's `loads` are over: everything was loaded except the blocks
+ * of llm_cache_load_failed. What was loaded can be hit from now on. A request that
  * was aborted meanwhile has kept its blocks until this call.
  * LLM_CACHE_E_REQUEST if one of them is not being loaded; then nothing has changed.
  */

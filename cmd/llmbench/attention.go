@@ -22,7 +22,7 @@ func attentionCommand() *cobra.Command {
 			"attention with the processor's peak, and writing, copying and swapping blocks with memcpy.\n" +
 			"Figures are medians. It takes 3 GB of memory.\n\n" +
 			"With --json it measures what llmsim figures draws beside the paper's figures 18a and 19, and\n" +
-			"writes that to a file; --machine says what it was measured on.",
+			"writes it to a file; --machine describes the machine.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file != "" {
@@ -31,10 +31,10 @@ func attentionCommand() *cobra.Command {
 			return speed.Print(c.OutOrStdout(), o)
 		},
 	}
-	c.Flags().IntVar(&o.Rounds, "rounds", 9, "how often to measure, of which the median counts")
-	c.Flags().IntVar(&o.Threads, "threads", 0, "most threads; 0: one for each processor")
-	c.Flags().BoolVar(&o.CPU, "cpu-time", false, "measure processor time, with one thread, where other work keeps the processors busy")
-	c.Flags().StringVar(&o.Only, "only", "", "one table: decode, quantized, compute, move or paged")
+	c.Flags().IntVar(&o.Rounds, "rounds", 9, "number of measurements, of which the median is printed")
+	c.Flags().IntVar(&o.Threads, "threads", 0, "largest number of threads; 0: one for each processor")
+	c.Flags().BoolVar(&o.CPU, "cpu-time", false, "measure processor time of one thread, for machines that are busy with other work")
+	c.Flags().StringVar(&o.Only, "only", "", "print only one table: decode, quantized, compute, move or paged")
 	c.Flags().StringVar(&file, "json", "", "`file` to write the measurements for llmsim figures to")
 	c.Flags().StringVar(&machine, "machine", "", "description of the processor and memory, for --json")
 	return c

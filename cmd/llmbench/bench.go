@@ -16,6 +16,6 @@ func benchCommand() *cobra.Command {
 			return bench.Print(c.OutOrStdout(), samples)
 		},
 	}
-	c.Flags().IntVar(&samples, "samples", 7, "samples of each figure, of which the median counts")
+	c.Flags().IntVar(&samples, "samples", 7, "samples of each figure, of which the median is printed")
 	return c
 }

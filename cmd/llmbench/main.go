@@ -11,10 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/replay"
+	"llmmemory/internal/terminal"
 )
 
 func main() {
-	if err := command().Execute(); err != nil {
+	c := command()
+	terminal.RefuseUnknownNames(c)
+	if err := c.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "llmbench:", err)
 		os.Exit(1)
 	}
@@ -29,6 +32,7 @@ func command() *cobra.Command {
 	}
 	c.AddCommand(replayCommand(), benchCommand(), attentionCommand(), drawCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
+	terminal.Program(c)
 	return c
 }
 
@@ -61,7 +65,7 @@ func replayCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().IntVar(&passes, "passes", 5, "how often to play for the time, of which the median counts")
+	c.Flags().IntVar(&passes, "passes", 5, "number of timed passes, of which the median is printed")
 	return c
 }
 

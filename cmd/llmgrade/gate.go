@@ -29,9 +29,9 @@ func gateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "gate",
 		Short: "Print the rules of the gate as a file to edit",
-		Long: "gate prints every rule that a file has to pass before it is run, what happens to one that\n" +
+		Long: "gate prints every rule that a file has to pass before it is run, what happens to a file that\n" +
 			"breaks it, and why. \"refuse\" scores 0, \"advise\" is reported and costs nothing, \"ignore\" is\n" +
-			"not reported. Edit the file and pass it with --gate.",
+			"not reported. To change this, edit what is printed and pass it with --gate.",
 		Example: "  llmgrade gate >gate.txt\n  llmgrade --gate gate.txt class/",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -49,7 +49,7 @@ func packageCommand() *cobra.Command {
 		Use:   "gradescope --out FILE",
 		Short: "Make the autograder.zip that staff upload to Gradescope",
 		Long: "gradescope writes a zip with this program and a script that installs gcc and\n" +
-			"Valgrind. Upload it under \"Configure Autograder\"; README.txt in it has the rest.",
+			"Valgrind. Upload it under \"Configure Autograder\"; README.txt in it explains the rest.",
 		Example: "  llmgrade gradescope --out autograder.zip\n" +
 			"  llmgrade gradescope --out autograder.zip --points points.json --rate-limit 10/24h",
 		Args: cobra.NoArgs,
@@ -66,14 +66,14 @@ func packageCommand() *cobra.Command {
 			if err := packUp(out, p); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "wrote %s: upload it as it is\n", out)
+			_, err := fmt.Fprintf(c.OutOrStdout(), "wrote %s: upload it unchanged\n", out)
 			return err
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&out, "out", "", "write the package to this file")
-	f.StringVar(&points, "points", "", "what is worth how much (default: as the package's points.json then says)")
-	f.StringVar(&p.Limit, "rate-limit", "", "the most submissions of one student that are graded within a time, as in 10/24h")
+	f.StringVar(&out, "out", "", "write the package to this `FILE`")
+	f.StringVar(&points, "points", "", "points of the tasks, from this `FILE` (default: the points.json of the package)")
+	f.StringVar(&p.Limit, "rate-limit", "", "grade at most N submissions of one student within a time: `N/TIME`, as in 10/24h")
 	_ = c.MarkFlagRequired("out")
 	return c
 }

@@ -23,7 +23,9 @@ func main() {
 	rules.Serve()
 	signal.Ignore(syscall.SIGPIPE) // an error of the write says it, and what is temporary is removed
 	status := fullMarks
-	if err := command(&status).Execute(); err != nil {
+	c := command(&status)
+	terminal.RefuseUnknownNames(c)
+	if err := c.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "llmgrade:", terminal.Visible(err.Error()))
 		status = trouble
 	}

@@ -127,8 +127,8 @@ func mergeCommand() *cobra.Command {
 	var html string
 	c := &cobra.Command{
 		Use:     "merge --html OUT DIR...",
-		Short:   "Bring the folders of several machines together",
-		Long:    "merge takes the reports of the folders that llmgrade --html has written, on one machine or many,\nand writes the pages and grades.csv of all of them.",
+		Short:   "Merge the folders of several machines",
+		Long:    "merge takes the reports from folders that llmgrade --html has written, on one machine or several,\nand writes the pages and grades.csv of all of them.",
 		Example: "  llmgrade merge --html grades part1 part2 part3",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -143,7 +143,7 @@ func mergeCommand() *cobra.Command {
 			return p.report(c.ErrOrStderr())
 		},
 	}
-	c.Flags().StringVar(&html, "html", "", "the folder to write to")
+	c.Flags().StringVar(&html, "html", "", "write to this `FOLDER`")
 	_ = c.MarkFlagRequired("html")
 	return c
 }
@@ -152,7 +152,7 @@ func pointsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "points",
 		Short:   "Print a points file to edit",
-		Long:    "points prints what each task is worth, and how many percent of that its directed traces, the\nhidden traces and the memory checks give. Edit it and pass it with --points.",
+		Long:    "points prints how many points each task has, and how many percent of them its directed traces, the\nhidden traces and the memory checks give. Edit what is printed and pass it with --points.",
 		Example: "  llmgrade points >points.json\n  llmgrade --points points.json llm_memory.c",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

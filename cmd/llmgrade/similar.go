@@ -26,9 +26,9 @@ func similarCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "similar --html OUT FILE|DIR...",
 		Short: "Find submissions that share code",
-		Long: "similar compares every two submissions and writes a page with those that share code, side by\n" +
-			"side. Names, comments, layout and the order of functions do not matter. The page points to pairs\n" +
-			"to read. It proves nothing, and has no effect on points.",
+		Long: "similar compares all pairs of submissions and writes a page with those that share code, side by\n" +
+			"side. Names, comments, layout and the order of functions do not matter. The page shows which\n" +
+			"pairs to read. It proves nothing, and has no effect on points.",
 		Example: "  llmgrade similar --html grades class/\n  llmgrade similar --html grades --starter handout/ class/",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -38,9 +38,9 @@ func similarCommand() *cobra.Command {
 			return writeSimilar(c.OutOrStdout(), html, starter, args, float64(threshold)/100)
 		},
 	}
-	c.Flags().StringVar(&html, "html", "", "write "+similarPage+" to this folder")
-	c.Flags().StringVar(&starter, "starter", "", "leave out what is in this file, or in the .c and .h files of this folder")
-	c.Flags().IntVar(&threshold, "threshold", threshold, "list pairs that share this many percent of the smaller file's code")
+	c.Flags().StringVar(&html, "html", "", "write "+similarPage+" to this `FOLDER`")
+	c.Flags().StringVar(&starter, "starter", "", "leave out code that is in this `FILE`, or in the .c and .h files of this folder")
+	c.Flags().IntVar(&threshold, "threshold", threshold, "list pairs that share at least this `PERCENT` of the smaller file's code")
 	_ = c.MarkFlagRequired("html")
 	return c
 }

@@ -27,7 +27,7 @@ func studentCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringVar(&out, "out", "", "write to this folder, which has to be empty or not there")
+	c.Flags().StringVar(&out, "out", "", "write to this `FOLDER`, which must be empty or not exist")
 	_ = c.MarkFlagRequired("out")
 	return c
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -51,8 +52,8 @@ func benchCommand() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, l.close()) }()
-			if need := b.prefixLen + b.inputLen + b.outputLen; need > l.longest {
-				return fmt.Errorf("a request has %d tokens, the longest sequence %d", need, l.longest)
+			if err := b.fits(l.longest, &o); err != nil {
+				return err
 			}
 			if err := l.loadWeights(&o); err != nil {
 				return err
@@ -63,15 +64,15 @@ func benchCommand() *cobra.Command {
 	o.flags(c.Flags())
 	f := c.Flags()
 	f.IntVar(&b.prompts, "num-prompts", 64, "requests")
-	f.IntVar(&b.inputLen, "input-len", 128, "tokens of each prompt, after those that all share")
-	f.IntVar(&b.prefixLen, "prefix-len", 0, "tokens that all prompts begin with")
+	f.IntVar(&b.inputLen, "input-len", 128, "tokens of each prompt, after the common prefix")
+	f.IntVar(&b.prefixLen, "prefix-len", 0, "tokens of the common prefix of all prompts")
 	f.IntVar(&b.outputLen, "output-len", 64, "tokens of an answer")
-	f.IntVar(&b.concurrency, "max-concurrency", 16, "requests at the same time")
-	f.Float64Var(&b.rate, "request-rate", 0, "requests a second, at random (Poisson); 0: as soon as --max-concurrency lets them")
+	f.IntVar(&b.concurrency, "max-concurrency", 16, "largest number of outstanding requests")
+	f.Float64Var(&b.rate, "request-rate", 0, "requests a second, at random (Poisson); 0: as soon as --max-concurrency allows")
 	f.Uint64Var(&b.seed, "seed", 0, "seed of prompts and arrivals")
 	f.StringVarP(&b.output, "output", "o", "", "file for the result in JSON")
-	f.StringVar(&b.steps, "steps", "", "file for the time of each step, as llmsim calibrate reads it")
-	f.StringVar(&b.arrivals, "arrivals", "", "file for the requests as they came, as llmsim run --trace reads it")
+	f.StringVar(&b.steps, "steps", "", "file for the time of each step, for llmsim calibrate")
+	f.StringVar(&b.arrivals, "arrivals", "", "file for the requests and their arrivals, for llmsim run --trace")
 	return c
 }
 
@@ -79,13 +80,30 @@ func (b *benchOptions) check() error {
 	if b.prompts < 1 || b.inputLen < 1 || b.prefixLen < 0 || b.outputLen < 1 || b.concurrency < 1 || !(b.rate >= 0) {
 		return errors.New("--num-prompts, --input-len, --output-len and --max-concurrency must be at least 1, --prefix-len and --request-rate at least 0")
 	}
-	for _, path := range []string{b.output, b.steps, b.arrivals} {
-		if path == "" {
+	names := map[string]string{} // flags by file
+	for _, f := range []struct{ flag, path string }{{"--output", b.output}, {"--steps", b.steps}, {"--arrivals", b.arrivals}} {
+		if f.path == "" {
 			continue
 		}
-		if err := writable(path); err != nil {
+		path := filepath.Clean(f.path)
+		if other := names[path]; other != "" {
+			return fmt.Errorf("%s and %s name the same file, %s", other, f.flag, path)
+		}
+		names[path] = f.flag
+		if err := writable(f.path); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// fits checks that a model can answer the requests.
+func (b *benchOptions) fits(longest int, o *modelOptions) error {
+	if n := b.prefixLen + b.inputLen + b.outputLen; n > longest {
+		return fmt.Errorf("--prefix-len, --input-len and --output-len are %d tokens together; the longest sequence has %d", n, longest)
+	}
+	if n := min(b.concurrency, b.prompts); n > o.maxSeqs+o.maxWaiting {
+		return fmt.Errorf("--max-concurrency is %d; --max-num-seqs and --max-waiting together are %d, and more requests would be refused", b.concurrency, o.maxSeqs+o.maxWaiting)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -19,7 +20,7 @@ type eventOptions struct {
 
 func (o *eventOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.endpoint, "kv-events", "", "ZeroMQ address on which events of the prefix cache are published as vLLM does: tcp://*:5557, ipc:///run/kv")
-	f.StringVar(&o.replay, "kv-events-replay", "", "ZeroMQ address at which past events can be asked for again")
+	f.StringVar(&o.replay, "kv-events-replay", "", "ZeroMQ address at which past events can be requested")
 	f.StringVar(&o.topic, "kv-events-topic", "", "topic of these messages")
 }
 
@@ -39,6 +40,9 @@ func (o *eventOptions) open(noCaching bool) (err error) {
 		return fmt.Errorf("--kv-events publishes what is in the prefix cache; leave --no-prefix-caching out")
 	}
 	o.publisher, err = publish.New(publish.Config{Endpoint: o.endpoint, ReplayEndpoint: o.replay, Topic: o.topic})
+	if err != nil && strings.HasPrefix(o.endpoint, "tcp:") && !strings.Contains(o.endpoint, "*") {
+		return fmt.Errorf("--kv-events: %w; tcp://*:PORT waits here for subscribers; llmserve connects to an address with a host, as vLLM does", err)
+	}
 	if err != nil {
 		return fmt.Errorf("--kv-events: %w", err)
 	}

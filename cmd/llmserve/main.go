@@ -18,7 +18,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	err := command().ExecuteContext(ctx)
+	c := command()
+	terminal.RefuseUnknownNames(c)
+	err := c.ExecuteContext(ctx)
 	stop()
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "llmserve:", err)
@@ -31,10 +33,10 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "llmserve MODEL",
 		Short: "Serve a language model on the CPU behind OpenAI's interface",
-		Long: "llmserve serves a model to many users at once: paged keys and values, one copy of a prompt\n" +
-			"that several requests share, continuous batching. MODEL is a folder as Hugging Face publishes\n" +
-			"it (config.json, *.safetensors, tokenizer) or a GGUF file: Llama 1 to 3.3, Mistral, Qwen2,\n" +
-			"Qwen3, GPT-2, OPT.",
+		Long: "llmserve serves a model to many users at once, behind OpenAI's HTTP interface: paged keys and\n" +
+			"values, one copy of a prompt that several requests share, continuous batching. MODEL is a folder\n" +
+			"from Hugging Face (config.json, *.safetensors, tokenizer) or a GGUF file: Llama 1 to 3.3,\n" +
+			"Mistral, Qwen2, Qwen3, GPT-2, OPT.",
 		Example:       "  llmserve demo\n  llmserve ./Llama-3.2-1B-Instruct --port 8000\n  llmserve run ./model.gguf 'Once upon a time'",
 		Args:          needsModel(1, "MODEL"),
 		SilenceErrors: true,

@@ -227,10 +227,17 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 	tokenizer := `{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}`
 	write("mamba/config.json", `{"model_type": "mamba"}`)
 	write("mamba/tokenizer.json", tokenizer)
+	write("gguf/model-00001.gguf", "")
+	write("weights/model.safetensors", "")
+	write("torch/pytorch_model.bin", "")
+	write("words/config.json", `{"model_type": "llama", "hidden_size": "64"}`)
+	write("list/config.json", `[]`)
 	bare := `{"model_type": "llama", "vocab_size": 1, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}`
 	write("none/config.json", bare)
 	write("bare/config.json", bare)
 	write("bare/tokenizer.json", tokenizer)
+	write("torch/config.json", bare)
+	write("torch/tokenizer.json", tokenizer)
 	tests := []struct {
 		name string
 		args []string
@@ -240,10 +247,19 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"more memory than there is", []string{"demo", "--kv-cache-gb", "900000"}, "GiB of memory are available"},
 		{"memory that is no number", []string{"demo", "--kv-cache-gb", "nan"}, "it must be above 0"},
 		{"no such file", []string{filepath.Join(dir, "nothing")}, "MODEL is a folder or a .gguf file"},
-		{"no GGUF", []string{write("x.gguf", "GGML and more than eight bytes")}, "does not begin as GGUF does"},
+		{"no GGUF", []string{write("x.gguf", "GGML and more than eight bytes")}, "it is not a GGUF file"},
 		{"no tokenizer", []string{filepath.Join(dir, "none")}, "neither tokenizer.json nor vocab.json"},
 		{"another architecture", []string{filepath.Join(dir, "mamba")}, `model_type is "mamba"; llama, mistral`},
-		{"no weights", []string{filepath.Join(dir, "bare")}, "model.safetensors"},
+		{"no weights", []string{filepath.Join(dir, "bare")}, "neither model.safetensors nor model.safetensors.index.json is in"},
+		{"weights of PyTorch", []string{filepath.Join(dir, "torch")}, "pytorch_model.bin is not read; save the model as safetensors"},
+		{"a folder of GGUF files", []string{filepath.Join(dir, "gguf")}, "give one of its GGUF files: " + filepath.Join(dir, "gguf", "model-00001.gguf")},
+		{"one file of a folder", []string{filepath.Join(dir, "weights", "model.safetensors")}, "is one file of a model; give its folder"},
+		{"a text for a number", []string{filepath.Join(dir, "words")}, "config.json: hidden_size has the wrong type: a JSON string"},
+		{"no object", []string{filepath.Join(dir, "list")}, "config.json is a JSON array; an object is expected"},
+		{"more words than demo", []string{"demo", "again"}, "demo takes no arguments, got 1"},
+		{"a benchmark's requests", []string{"bench", "demo", "--prefix-len", "4000", "--input-len", "100"}, "--prefix-len, --input-len and --output-len are 4164 tokens together"},
+		{"a benchmark's files", []string{"bench", "demo", "--output", write("x", ""), "--steps", filepath.Join(dir, ".", "x")}, "--output and --steps name the same file"},
+		{"a benchmark's queue", []string{"bench", "demo", "--max-num-seqs", "1", "--max-waiting", "1", "--output-len", "4"}, "--max-concurrency is 16; --max-num-seqs and --max-waiting together are 2"},
 		{"too little memory", []string{"demo", "--kv-cache-gb", "0.01", "--max-model-len", "4096"}, "give more memory"},
 		{"type of keys and values", []string{"demo", "--kv-cache-dtype", "f8"}, "f32, f16, bf16 and auto are possible"},
 		{"rate", []string{"demo", "--requests-per-minute", "-1"}, "must be at least 0"},
@@ -251,6 +267,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{"a processor twice", []string{"demo", "--cpus", "0-2,1"}, "processor 1 is named twice"},
 		{"events without a cache", []string{"demo", "--kv-events", "tcp://*:0", "--no-prefix-caching"}, "leave --no-prefix-caching out"},
 		{"no address for events", []string{"demo", "--kv-events", "here"}, "--kv-events: socket here"},
+		{"nobody to send events to", []string{"demo", "--kv-events", "tcp://127.0.0.1:1"}, "tcp://*:PORT waits here for subscribers"},
 		{"the demo by two workers", []string{"demo", "--tensor-parallel-size", "2"}, "the demo has 3 heads"},
 		{"threads", []string{"demo", "--threads", "0"}, "--threads is 0"},
 		{"longest sequence", []string{"demo", "--max-model-len", "100000"}, "the model knows positions up to 4096"},

@@ -52,13 +52,13 @@ func (o *modelOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.kvType, "kv-cache-dtype", "auto", "type of keys and values: f32, f16, bf16, or auto, which is f16")
 	f.StringVar(&o.activations, "activation-dtype", "f32", "type of the activations that quantized weights are multiplied by: f32, or int8, which is faster and rounds (W8A8 and W4A8)")
 	f.IntVar(&o.blockSize, "block-size", 16, "tokens of a block")
-	f.IntVar(&o.maxModelLen, "max-model-len", 0, "tokens of the longest sequence (default: as many as the model knows, or the memory holds if that is less)")
-	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "sequences that run at the same time")
-	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 512, "tokens that a step computes")
-	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait when --max-num-seqs run")
-	f.IntVar(&o.speculative, "num-speculative-tokens", 0, "tokens that are proposed by looking up the last ones in the text so far; answers stay the same")
-	f.BoolVar(&o.noAsync, "no-async-scheduling", false, "schedule a step only when the one before has been delivered, instead of while the model computes it")
-	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute a prompt again even if its beginning is in memory")
+	f.IntVar(&o.maxModelLen, "max-model-len", 0, "tokens of the longest sequence (default: the model's, or what the memory holds if that is less)")
+	f.IntVar(&o.maxSeqs, "max-num-seqs", 64, "largest number of running sequences")
+	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 512, "largest number of tokens in a step")
+	f.IntVar(&o.maxWaiting, "max-waiting", 1024, "requests that may wait while --max-num-seqs run")
+	f.IntVar(&o.speculative, "num-speculative-tokens", 0, "draft tokens, proposed by looking up the last tokens in the text so far (prompt lookup); answers stay the same")
+	f.BoolVar(&o.noAsync, "no-async-scheduling", false, "schedule a step only after the previous one has been delivered, instead of while the model computes it")
+	f.BoolVar(&o.noCaching, "no-prefix-caching", false, "compute prompts in full even if their beginning is cached")
 }
 
 // A loaded model is ready to be served. Until loadWeights was called it has no weights.
@@ -213,6 +213,9 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; MODEL is a folder or a .gguf file", err)
 	}
+	if err := oneOfMany(path, info); err != nil {
+		return nil, err
+	}
 	l := &loaded{name: strings.TrimSuffix(filepath.Base(path), ".gguf")}
 	if info.IsDir() {
 		err = l.openFolder(path, o)
@@ -223,6 +226,22 @@ func prepare(path string, o *modelOptions) (*loaded, error) {
 		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
+}
+
+// oneOfMany refuses a file where its folder is wanted, and a folder where one of its files is.
+func oneOfMany(path string, info os.FileInfo) error {
+	if info.IsDir() {
+		files, _ := filepath.Glob(filepath.Join(path, "*.gguf")) // the pattern is well-formed, but for odd names of folders
+		if _, err := os.Stat(filepath.Join(path, "config.json")); err != nil && len(files) > 0 {
+			return fmt.Errorf("%s has no config.json; give one of its GGUF files: %s", path, files[0])
+		}
+		return nil
+	}
+	switch filepath.Ext(path) {
+	case ".safetensors", ".json", ".bin":
+		return fmt.Errorf("%s is one file of a model; give its folder, or a .gguf file", path)
+	}
+	return nil
 }
 
 // loadWeights reads and packs the parts of a model, each by the threads of its worker, so that weights

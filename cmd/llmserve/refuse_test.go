@@ -97,7 +97,7 @@ func TestWhatIsWrongWithACommandIsSaidBeforeWeightsArePacked(t *testing.T) {
 		{"a long prompt", []string{"run", path, strings.Repeat("x", 64), "--max-model-len", "16"}, "maximum context length is 16"},
 		{"no template", []string{"run", path, "x", "--chat"}, "has no chat template"},
 		{"the demo in 8 bits", []string{"demo", "--activation-dtype", "int8"}, "the demo's weights are not quantized"},
-		{"long requests", []string{"bench", path, "--input-len", "200", "--max-model-len", "128"}, "the longest sequence 128"},
+		{"long requests", []string{"bench", path, "--input-len", "200", "--max-model-len", "128"}, "264 tokens together; the longest sequence has 128"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			line, peak := refused(t, append(test.args, "--kv-cache-gb", "0.2")...)

@@ -47,9 +47,9 @@ func runCommand() *cobra.Command {
 		},
 	}
 	o.flags(c.Flags())
-	c.Flags().IntVar(&most, "max-tokens", 128, "tokens of the answer")
-	c.Flags().Float64Var(&temperature, "temperature", 0.8, "0: always the most likely token")
-	c.Flags().Int64Var(&seed, "seed", 0, "the same seed gives the same answer (default: a random one)")
+	c.Flags().IntVar(&most, "max-tokens", 128, "largest number of tokens of the answer")
+	c.Flags().Float64Var(&temperature, "temperature", 0.8, "sampling temperature; 0: always the most likely token")
+	c.Flags().Int64Var(&seed, "seed", 0, "seed; the same seed gives the same answer (default: random)")
 	c.Flags().BoolVar(&asChat, "chat", false, "send the prompt as a message of a chat")
 	return c
 }

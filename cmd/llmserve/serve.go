@@ -40,10 +40,10 @@ func (o *options) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.port, "port", 8000, "port to listen on; 0 is any free one")
 	f.StringVar(&o.name, "served-model-name", "", "name of the model in requests (default: that of its file)")
 	f.StringSliceVar(&o.keys, "api-key", nil, "key that requests need; may be given several times, and as LLMSERVE_API_KEY")
-	f.DurationVar(&o.drain, "drain", 30*time.Second, "after a signal, time for requests to end by themselves")
-	f.Int64Var(&o.maxBody, "max-body", 8<<20, "bytes of a request")
-	f.IntVar(&o.limits.Requests, "requests-per-minute", 0, "requests that each key may send in a minute, without keys all together; 0: any number")
-	f.IntVar(&o.limits.Tokens, "tokens-per-minute", 0, "tokens that each key may use in a minute, an answer counted as long as it may become; 0: any number")
+	f.DurationVar(&o.drain, "drain", 30*time.Second, "time for requests to finish after a signal")
+	f.Int64Var(&o.maxBody, "max-body", 8<<20, "largest size of a request in bytes")
+	f.IntVar(&o.limits.Requests, "requests-per-minute", 0, "requests that each key may send in a minute, or all clients together if there are no keys; 0: no limit")
+	f.IntVar(&o.limits.Tokens, "tokens-per-minute", 0, "tokens that each key may use in a minute, with an answer counted at its maximum length; 0: no limit")
 	o.model.events.flags(f)
 }
 
@@ -55,7 +55,12 @@ func demoCommand() *cobra.Command {
 		Long: "demo serves a transformer that was built by hand: it finds the last earlier occurrence of\n" +
 			"the end of the text and continues as the text did there, byte by byte. In a chat it\n" +
 			"repeats the last message.",
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("demo takes no arguments, got %d: %q", len(args), args)
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			return serveModel(c.Context(), c.OutOrStdout(), &o, "demo")
 		},

@@ -23,14 +23,14 @@ func calibrateCommand() *cobra.Command {
 	var o calibrateOptions
 	c := &cobra.Command{
 		Use:   "calibrate FILE... -o COST.json",
-		Short: "Make a cost file from what was measured on a machine",
+		Short: "Make a cost file from measurements of a machine",
 		Long: "calibrate fits the time of an iteration to measurements and writes a cost file, which run, plan,\n" +
 			"sweep and view take with --cost. It states the errors of points that were left out of the fit.\n" +
-			"Ten minutes of measuring do: at least 8 points, of several batch sizes and several lengths.\n\n" +
+			"Ten minutes of measuring are enough: at least 8 points, of several batch sizes and lengths.\n\n" +
 			"Each FILE, or - for standard input, is one of these:\n" +
 			"  vllm bench serve --save-result         a point for each load (and the first token, alone)\n" +
 			"  vllm bench latency --output-json       with --batch-size, --input-len, --output-len as they were\n" +
-			"  llama-batched-bench -o jsonl           two points a line: prompts, and tokens\n" +
+			"  llama-batched-bench --output-format jsonl   two points a line: prompts, and tokens\n" +
 			"  a CSV with batch,context,prompt,seconds: for each iteration the sequences that decode, tokens\n" +
 			"  that each of them attends to, prompt tokens computed, and its time",
 		Example: "  llmsim calibrate serve-*.json -o my-gpu.json\n" +
@@ -42,11 +42,11 @@ func calibrateCommand() *cobra.Command {
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.out, "out", "o", "", "the cost file")
-	f.StringVar(&o.name, "name", "", "of the cost, in answers (default: the file's)")
-	f.StringVar(&o.figures, "figures", "", "folder for a picture of what was fitted over what was measured")
-	f.IntVar(&o.lengths.Batch, "batch-size", 0, "of vllm bench latency")
-	f.IntVar(&o.lengths.Prompt, "input-len", 0, "of vllm bench latency")
-	f.IntVar(&o.lengths.Output, "output-len", 0, "of vllm bench latency")
+	f.StringVar(&o.name, "name", "", "name of the cost in the output of other commands (default: that of the file)")
+	f.StringVar(&o.figures, "figures", "", "folder for a picture of the fit and the measurements")
+	f.IntVar(&o.lengths.Batch, "batch-size", 0, "batch size of vllm bench latency")
+	f.IntVar(&o.lengths.Prompt, "input-len", 0, "input length of vllm bench latency")
+	f.IntVar(&o.lengths.Output, "output-len", 0, "output length of vllm bench latency")
 	_ = c.MarkFlagRequired("out")
 	return c
 }

@@ -18,10 +18,10 @@ func cheapestCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "cheapest --model M --target R",
-		Short: "Which GPUs hold an objective at a rate for the least money",
+		Short: "Find the GPUs that hold an objective at a rate for the least money",
 		Long: "cheapest finds, for each GPU and 1 to 8 of them in a server, the rate that holds an objective (see\n" +
 			"llmsim plan --help), how many servers a target takes, and what they cost an hour, for a million\n" +
-			"tokens, and in energy. The first answer is confirmed as a plan is: it lasts for an hour. The others\n" +
+			"tokens, and in energy. The cheapest offer is confirmed for an hour, as a plan is. The others\n" +
 			"are from shorter runs, and none of them is cheaper.",
 		Example: "  llmsim cheapest --model llama-3-8b --target 20 --slo 'ttft<1s@p99,tpot<50ms@p99'\n" +
 			"  llmsim cheapest --model llama-3-70b --gpus h100-80gb,h200-141gb --target 5 --prices mine.json",
@@ -63,14 +63,14 @@ func cheapestCommand() *cobra.Command {
 	f := c.Flags()
 	f.SortFlags = false
 	f.StringVar(&q.Scenario.Model, "model", "", "a name of llmsim list, or a .json file")
-	f.Float64Var(&q.Target, "target", 0, "requests a second that are wanted")
-	f.StringVar(&slo, "slo", "0.5s/token", "what has to hold")
+	f.Float64Var(&q.Target, "target", 0, "wanted requests a second")
+	f.StringVar(&slo, "slo", "0.5s/token", "objectives: see llmsim plan --help")
 	f.StringSliceVar(&gpus, "gpus", nil, "names or .json files (default: all of llmsim list)")
-	f.StringVar(&prices, "prices", "", "file of prices and watts by GPU (default: the built-in one, whose source the answer says)")
-	f.StringVar(&q.Scenario.Engine, "engine", "", "whose times: see llmsim plan --help (default: of each GPU vllm's newest release with data on it, else "+scenario.DataSheet+")")
-	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves (default vllm-v1)")
-	f.IntVar(&q.Seeds, "seeds", 1, "runs of the same with other random numbers")
-	f.Float64Var(&q.Precision, "precision", 0.03, "how exactly a rate is found")
+	f.StringVar(&prices, "prices", "", "file of prices and watts by GPU (default: the built-in one; the output names its source)")
+	f.StringVar(&q.Scenario.Engine, "engine", "", "engine whose times are used: see llmsim plan --help (default: for each GPU vllm's newest release with data on it, else "+scenario.DataSheet+")")
+	f.StringVar(&q.Scenario.Server.System, "system", "", "system that serves (default vllm-v1)")
+	f.IntVar(&q.Seeds, "seeds", 1, "number of seeds, from --seed on")
+	f.Float64Var(&q.Precision, "precision", 0.03, "relative precision of the rate")
 	addRequests(f, &q.Scenario)
 	f.BoolVar(&asJSON, "json", false, "print the offers as JSON")
 	_ = c.MarkFlagRequired("model")

@@ -17,7 +17,11 @@ func TestATraceFromAPipe(t *testing.T) {
 		cmd.Stdin = strings.NewReader("arrival,prompt,output\n0,10,5\n1,10,5\n")
 		status, stdout, stderr := finish(t, cmd)
 		require.Zero(t, status, stderr)
-		require.Contains(t, stdout, "2 of 2 requests")
+		require.Contains(t, stdout, "2 of 2 requests in 1.11 s, ")
+		cmd = program("run", "--trace", path)
+		cmd.Stdin = strings.NewReader("arrival,prompt,output\n0,10,5\n0.25,10,5\n")
+		_, stdout, _ = finish(t, cmd)
+		require.Contains(t, stdout, "CSV: 2 requests in 0.25 s, ")
 		cmd = program("run", "--trace", path)
 		cmd.Stdin = strings.NewReader("arrival,prompt,output\n0,10,5\n1,ten,5\n")
 		status, _, stderr = finish(t, cmd)
@@ -56,7 +60,14 @@ func TestRunsThatCannotBeAreRefused(t *testing.T) {
 		{"no range", "fleet --scale 4:2", "replicas to be scaled from 4 to 2"},
 		{"more at first than at most", "fleet --replicas 9 --scale 2:4", "9 replicas at first, to be scaled from 2 to 4"},
 		{"a percentile that is none", "plan --slo ttft<1s@p0", `"p0" is no mean, max, or percentile`},
+		{"an objective of a run", "run --slo ttft<1s", "--goodput counts the requests within limits; llmsim plan finds"},
+		{"vLLM's name of a flag", "run --tensor-parallel-size 2", "here it is --workers"},
+		{"vLLM's name of a flag, with its value", "plan --max-num-seqs=2", "here it is --max-seqs"},
+		{"the rate of a benchmark", "fleet --request-rate 2", "here it is --rate"},
+		{"the rate of a benchmark for a plan", "plan --qps 2", "a plan finds the rate"},
 		{"far from any flag", "run --zebra 3", "unknown flag: --zebra"},
+		{"a shell that is not there", "completion csh", "no shell \"csh\"; shells: bash, fish, powershell, zsh"},
+		{"help for no command", "help plna", "no command \"plna\", did you mean plan?"},
 		{"a folder that cannot be", "plan -o /dev/null/plan", "/dev/null"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

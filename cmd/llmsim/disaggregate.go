@@ -26,13 +26,14 @@ func disaggregateCommand() *cobra.Command {
 	o := disaggregateOptions{q: disagg.Question{Scenario: scenario.Scenario{Seed: 1}}}
 	c := &cobra.Command{
 		Use:   "disaggregate --model M --gpu G --servers N",
-		Short: "How many of N servers should only prefill, and how many only decode",
+		Short: "Find how many of N servers should only prefill, and how many only decode",
 		Long: "disaggregate finds, for each division of N servers into those that compute prompts and those that\n" +
-			"decode, the highest rate that holds an objective (see llmsim plan --help), beside N servers that do\n" +
-			"both. Keys and values of a prompt are sent over a link out of each prefill server, one request after\n" +
-			"the other. Requests are given to servers in turn. As in a plan, a rate at which the queue grows\n" +
-			"does not hold. But the rates are from runs of a few minutes with one seed: other seeds differ by a\n" +
-			"few percent, and no rate is confirmed for an hour. Times are the cost model's; none was measured.",
+			"decode, the highest rate that holds an objective (see llmsim plan --help), and compares N servers\n" +
+			"that do both. Keys and values of a prompt are sent over a link out of each prefill server, one\n" +
+			"request after the other. Requests are given to servers in turn. As in a plan, a rate at which the\n" +
+			"queue grows does not hold. But the rates are from runs of a few minutes with one seed: other seeds\n" +
+			"differ by a few percent, and no rate is confirmed for an hour. Times are from the cost model; none\n" +
+			"was measured.",
 		Example: "  llmsim disaggregate --model llama-3-8b --gpu h100-80gb --slo 'ttft<300ms@p99,tpot<30ms@p99'\n" +
 			"  llmsim disaggregate --model llama-3-8b --gpu l4 --servers 8 --link-gb-s 1.25 --slo 'ttft<2s@p90'",
 		Args: onlyFlags,
@@ -40,14 +41,14 @@ func disaggregateCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.slo, "slo", "ttft<1s@p99,tpot<50ms@p99", "what has to hold")
-	f.IntVar(&o.q.Servers, "servers", 4, "servers together")
+	f.StringVar(&o.slo, "slo", "ttft<1s@p99,tpot<50ms@p99", "objectives: see llmsim plan --help")
+	f.IntVar(&o.q.Servers, "servers", 4, "number of servers")
 	f.Float64Var(&o.q.Link, "link-gb-s", 50, "GB/s out of each prefill server: 50 is a network card of 400 Gbit/s")
-	f.Float64Var(&o.q.Latency, "link-seconds", 0.001, "seconds that a transfer takes besides")
+	f.Float64Var(&o.q.Latency, "link-seconds", 0.001, "seconds that each transfer takes in addition")
 	f.Float64Var(&o.q.Seconds, "seconds", 300, "seconds of arrivals in each run, at least; 30 times as long as an answer takes without load if that is more")
 	f.StringVar(&o.q.Scenario.Workload, "workload", "", "requests: a name of llmsim list (default sharegpt)")
 	f.Float64Var(&o.q.Scenario.Burstiness, "burstiness", 0, "shape of the gamma distribution of gaps between requests (default 1, Poisson)")
-	f.Uint64Var(&o.q.Scenario.Seed, "seed", 1, "of all that is random")
+	f.Uint64Var(&o.q.Scenario.Seed, "seed", 1, "seed of the random numbers")
 	addModel(f, &o.q.Scenario)
 	f.BoolVar(&o.asJSON, "json", false, "print the question and the ratios as JSON")
 	return c

@@ -24,9 +24,9 @@ func figuresCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "figures",
 		Short: "Repeat the PagedAttention paper's experiments",
-		Long: "figures runs the experiments of the paper (SOSP '23) for OPT-13B and draws what they show beside\n" +
-			"what the paper prints: an SVG, a PNG and a CSV of each figure, and a page of all. With --check it\n" +
-			"prints each comparison and the exit status is 1 if one is outside its tolerance.\n\n" +
+		Long: "figures runs the experiments of the paper (SOSP '23) for OPT-13B and draws the results beside the\n" +
+			"paper's values: an SVG, a PNG and a CSV of each figure, and a page with all of them. With --check\n" +
+			"it prints each comparison, and the exit status is 1 if one is outside its tolerance.\n\n" +
 			strings.Join(terminal.Wrap("Figures: "+strings.Join(experiment.Names(), ", ")+".", 0), "\n"),
 		Example: "  llmsim figures -o figures\n" +
 			"  llmsim figures --check\n" +
@@ -40,7 +40,7 @@ func figuresCommand() *cobra.Command {
 	f.StringVarP(&o.dir, "out", "o", "", "folder for the figures and index.html")
 	f.BoolVar(&o.check, "check", false, "print the comparison with the paper; exit status 1 if a number misses")
 	f.StringSliceVar(&o.Only, "only", nil, "names of figures (default all)")
-	f.BoolVar(&o.Full, "full", false, "latency of OPT-66B, OPT-175B and LLaMA-13B, and of vLLM V0 and V1, too")
+	f.BoolVar(&o.Full, "full", false, "also latency of OPT-66B, OPT-175B and LLaMA-13B, and of vLLM V0 and V1")
 	f.BoolVar(&o.Quick, "quick", false, "fewer seeds and shorter runs")
 	f.IntVar(&o.Seeds, "seeds", 0, "seeds of averages, from 1 (default 8)")
 	f.IntVar(&o.Jobs, "jobs", 0, "runs at once (default: one for each processor)")

@@ -17,8 +17,8 @@ import (
 
 // addRun are the flags that say what one run is.
 func addRun(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.StringVar(&s.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
-	f.Var((*rateFlag)(s), "rate", "requests a second; inf: all at once (default 1; a trace: as it is)")
+	f.StringVar(&s.Server.System, "system", "", "system that serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
+	f.Var((*rateFlag)(s), "rate", "requests a second; inf: all at once (default 1; of a trace: its own)")
 	addBlockSize(f, &s.Server)
 	addRequests(f, s)
 	addClients(f, s)
@@ -49,10 +49,10 @@ func (r *rateFlag) Set(text string) error {
 // addClients are the flags that say how clients wait for answers, as in vLLM's "bench
 // serve".
 func addClients(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency, "most requests that are sent and not answered; others wait with the clients, and their latency begins when they are sent (default: any number)")
-	f.Float64Var(&s.Turns, "turns", s.Turns, "mean turns of a conversation, each after the answer to the one before; of a trace with hash_ids: 1, its turns are found (default: no conversations)")
-	f.Float64Var(&s.Think, "think", s.Think, "seconds from an answer to the next turn: the mean; of a trace the least")
-	f.Var((*goodput)(&s.Goodput), "goodput", "count the requests that keep all of these, such as 'ttft<1s,tpot<50ms,e2e<30s'")
+	f.IntVar(&s.MaxConcurrency, "max-concurrency", s.MaxConcurrency, "largest number of requests sent and not answered; others wait with the clients, and their latency begins when they are sent (default: no limit)")
+	f.Float64Var(&s.Turns, "turns", s.Turns, "mean number of turns of a conversation, each sent after the previous answer; with a trace that has hash_ids: 1, which finds its turns (default: no conversations)")
+	f.Float64Var(&s.Think, "think", s.Think, "mean seconds from an answer to the next turn; with a trace, the least")
+	f.Var((*goodput)(&s.Goodput), "goodput", "count the requests that keep all of these limits, such as 'ttft<1s,tpot<50ms,e2e<30s'")
 }
 
 // A goodput is limits that each request keeps or not.
@@ -102,7 +102,7 @@ func (b *blockSize) Set(text string) error {
 // addRequests are the flags that say what arrives.
 func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 	addArrivals(f, s)
-	f.Uint64Var(&s.Seed, "seed", s.Seed, "of all that is random")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers")
 	if s.Seed == 0 {
 		f.Lookup("seed").Usage += " (default 0)" // pflag does not say a zero
 	}
@@ -111,40 +111,40 @@ func addRequests(f *pflag.FlagSet, s *scenario.Scenario) {
 // addArrivals are those of addRequests that do not differ between runs.
 func addArrivals(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Workload, "workload", s.Workload, "requests: "+strings.Join(workload.Names(), ", ")+" (default sharegpt)")
-	f.StringVar(&s.Trace, "trace", s.Trace, "requests of a file instead: CSV with the columns arrival (s), prompt and output (tokens), JSONL with these, BurstGPT's or Azure's CSV, Mooncake's JSONL; .gz too")
+	f.StringVar(&s.Trace, "trace", s.Trace, "requests from a file instead: CSV with the columns arrival (s), prompt and output (tokens), JSONL with these, BurstGPT's or Azure's CSV, Mooncake's JSONL; may be gzipped")
 	f.Float64Var(&s.Duration, "duration", s.Duration, "seconds of arrivals (default 1000, or the whole trace)")
-	f.IntVar(&s.Requests, "requests", s.Requests, "most requests (default: no limit)")
-	f.Float64Var(&s.Burstiness, "burstiness", s.Burstiness, "shape of the gamma distribution of gaps between requests: less than 1 comes in bursts, more is more even (default 1, Poisson)")
+	f.IntVar(&s.Requests, "requests", s.Requests, "largest number of requests (default: no limit)")
+	f.Float64Var(&s.Burstiness, "burstiness", s.Burstiness, "shape of the gamma distribution of gaps between requests: less than 1 is burstier, more is more even (default 1, Poisson)")
 }
 
 // addModel are the flags that say what runs where.
 func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.StringVar(&s.Setup, "setup", s.Setup, "model, GPU and times of iterations: a name of llmsim list, or a .json file (default "+scenario.PaperSetup+")")
-	f.StringVar(&s.Model, "model", s.Model, "instead of --setup, with --gpu: a name of llmsim list, or a .json file")
+	f.StringVar(&s.Model, "model", s.Model, "model, with --gpu instead of --setup: a name of llmsim list, or a .json file")
 	f.StringVar(&s.GPU, "gpu", s.GPU, "GPU for --model: a name of llmsim list, or a .json file")
-	f.StringVar(&s.Engine, "engine", s.Engine, "for --model: whose times: "+strings.Join(cost.Engines(), ", ")+" or a release, as in vllm-0.7.3, fitted to what is published (llmsim list has which GPUs); or "+scenario.DataSheet+", constants chosen by hand for vLLM of 2023 (default: vllm's newest release with data on the GPU, else "+scenario.DataSheet+")")
+	f.StringVar(&s.Engine, "engine", s.Engine, "for --model: engine whose times are used: "+strings.Join(cost.Engines(), ", ")+" or a release, as in vllm-0.7.3, fitted to published measurements (llmsim list names the GPUs); or "+scenario.DataSheet+", constants chosen by hand for vLLM of 2023 (default: vllm's newest release with data on the GPU, else "+scenario.DataSheet+")")
 	f.StringVar(&s.Cost, "cost", s.Cost, "times of iterations from a cost file, written by llmsim calibrate")
 	f.IntVar(&s.Workers, "workers", s.Workers, "GPUs that share each layer (tensor parallelism) (default 1)")
-	f.IntVar(&s.Stages, "stages", s.Stages, "for --model: stages that have a part of the layers each, with --workers GPUs (pipeline parallelism) (default 1)")
-	f.BoolVar(&s.Apart, "experts-apart", s.Apart, "for --model, a mixture of experts: each expert is whole on one worker (expert parallelism)")
-	f.StringVar(&s.Weights, "weights", s.Weights, "for --model: numbers of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
-	f.StringVar(&s.KV, "kv", s.KV, "for --model: numbers of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
-	f.Float64Var(&s.SwapGB, "swap-gb-s", s.SwapGB, "with --swap: GB/s to what blocks are swapped to, at most, such as a disk (default: the link to the CPU)")
+	f.IntVar(&s.Stages, "stages", s.Stages, "for --model: stages that each have a part of the layers, on --workers GPUs each (pipeline parallelism) (default 1)")
+	f.BoolVar(&s.Apart, "experts-apart", s.Apart, "for a --model with a mixture of experts: each expert is on one worker only (expert parallelism)")
+	f.StringVar(&s.Weights, "weights", s.Weights, "for --model: type of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
+	f.StringVar(&s.KV, "kv", s.KV, "for --model: type of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
+	f.Float64Var(&s.SwapGB, "swap-gb-s", s.SwapGB, "with --swap: greatest GB/s to where blocks are swapped, such as a disk (default: the link to the CPU)")
 }
 
 // addMemory are the flags of the block manager that all systems share.
 func addMemory(f *pflag.FlagSet, v *sim.Server) {
 	f.IntVar(&v.NumGPUBlocks, "blocks", v.NumGPUBlocks, "blocks of the GPU (default: as many as fit)")
 	f.IntVar(&v.NumCPUBlocks, "cpu-blocks", v.NumCPUBlocks, "blocks of the swap space (default: 20 GiB for each worker)")
-	f.IntVar(&v.MaxNumBatchedTokens, "max-tokens", v.MaxNumBatchedTokens, "most tokens of an iteration (default 2560, or the longest sequence)")
-	f.IntVar(&v.MaxNumSeqs, "max-seqs", v.MaxNumSeqs, "most sequences at once (default 256)")
-	f.IntVar(&v.MaxModelLen, "max-len", v.MaxModelLen, "most tokens of a sequence (default: the model's)")
+	f.IntVar(&v.MaxNumBatchedTokens, "max-tokens", v.MaxNumBatchedTokens, "largest number of tokens in an iteration (default 2560, or the longest sequence)")
+	f.IntVar(&v.MaxNumSeqs, "max-seqs", v.MaxNumSeqs, "largest number of running sequences (default 256)")
+	f.IntVar(&v.MaxModelLen, "max-len", v.MaxModelLen, "largest number of tokens of a sequence (default: the model's)")
 	f.Float64Var(&v.Watermark, "watermark", v.Watermark, "part of the blocks that admission leaves free; -1: none (default 0.01; vllm-v1: none)")
 	f.BoolVar(&v.Swap, "swap", v.Swap, "preempt by swapping to the CPU (sosp, vllm-v0)")
 	f.BoolVar(&v.Chunked, "chunked", v.Chunked, "compute prompts in chunks (vllm-v0; vllm-v1 always does)")
 	f.BoolVar(&v.Caching, "caching", v.Caching, "cache prefixes (vllm-v0; vllm-v1 does)")
 	f.BoolVar(&v.NoCaching, "no-caching", v.NoCaching, "do not cache prefixes (vllm-v1)")
-	f.IntVar(&v.Prefix, "prefix", v.Prefix, "tokens that every prompt begins with, kept in blocks for good (sosp) (default: the workload's)")
+	f.IntVar(&v.Prefix, "prefix", v.Prefix, "tokens that every prompt begins with, kept in blocks permanently (sosp) (default: the workload's)")
 	f.IntVar(&v.BatchSize, "batch", v.BatchSize, "requests of a static batch (fastertransformer) (default: the artifact's)")
 }
 
@@ -152,15 +152,15 @@ func addMemory(f *pflag.FlagSet, v *sim.Server) {
 func addDecoding(f *pflag.FlagSet, d *sim.Decoding) {
 	f.IntVar(&d.Samples, "samples", 1, "answers to each prompt, or the width of its beam")
 	f.BoolVar(&d.Beam, "beam", d.Beam, "the answers are a beam (sosp, orca)")
-	f.Float64Var(&d.Replace, "replace", sim.DefaultReplace, "how often a beam dies at a token and becomes a copy of another one, a probability")
-	f.IntVar(&d.Drafts, "drafts", d.Drafts, "tokens guessed for each decode (speculative decoding, vllm-v1)")
-	f.Float64Var(&d.Accept, "accept", 0.7, "how often a guess is right, a probability")
-	f.Float64Var(&d.DraftTime, "draft-time", d.DraftTime, "seconds an iteration takes longer for guessing")
+	f.Float64Var(&d.Replace, "replace", sim.DefaultReplace, "probability that a beam is replaced by a copy of another one at a token")
+	f.IntVar(&d.Drafts, "drafts", d.Drafts, "draft tokens for each decode (speculative decoding, vllm-v1)")
+	f.Float64Var(&d.Accept, "accept", 0.7, "probability that a draft token is accepted")
+	f.Float64Var(&d.DraftTime, "draft-time", d.DraftTime, "seconds that drafting adds to an iteration")
 }
 
 // addWindow are the flags of the time that averages are of.
 func addWindow(f *pflag.FlagSet, s *scenario.Scenario) {
-	f.Float64Var(&s.From, "from", s.From, "seconds; where the window of averages begins")
-	f.Float64Var(&s.Until, "until", s.Until, "seconds; where it ends (default: with the arrivals)")
-	f.BoolVar(&s.Stop, "stop", s.Stop, "end the run with the window")
+	f.Float64Var(&s.From, "from", s.From, "seconds at which the window of averages begins")
+	f.Float64Var(&s.Until, "until", s.Until, "seconds at which it ends (default: with the arrivals)")
+	f.BoolVar(&s.Stop, "stop", s.Stop, "end the run at the end of the window")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -39,11 +40,11 @@ func fleetCommand() *cobra.Command {
 		Short: "Run many replicas behind a router",
 		Long: "fleet serves a workload with several replicas. A router sends each request to one of them:\n" +
 			"  random, round-robin\n" +
-			"  least-loaded   the fewest requests that are not answered\n" +
-			"  power-of-two   the less loaded of two random ones\n" +
-			"  prefix         the least work: blocks of the prompt that the replica has not cached, and those\n" +
-			"                 of prompts it has not answered. What is cached the router hears from the\n" +
-			"                 replicas' events, --event-delay seconds late\n" +
+			"  least-loaded   the replica with the fewest unanswered requests\n" +
+			"  power-of-two   the less loaded of two random replicas\n" +
+			"  prefix         the replica with the least work: blocks of the prompt that it has not cached,\n" +
+			"                 and those of prompts it has not answered. The router learns what is cached\n" +
+			"                 from the replicas' events, --event-delay seconds late\n" +
 			"Several routers, or all, are compared on the same requests.",
 		Example: "  llmsim fleet --model llama-3-8b --gpu l4 --replicas 4 --rate 1.5 --turns 4 --think 10 \\\n" +
 			"    --router all\n" +
@@ -57,16 +58,16 @@ func fleetCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.IntVar(&o.replicas, "replicas", 2, "replicas at first")
-	f.StringSliceVar(&o.routers, "router", []string{string(fleet.LeastLoaded)}, "one, several with commas between them, or all")
-	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05, "seconds until the router prefix knows what a replica has cached")
+	f.IntVar(&o.replicas, "replicas", 2, "replicas at the start")
+	f.StringSliceVar(&o.routers, "router", []string{string(fleet.LeastLoaded)}, "one router, several with commas between them, or all")
+	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05, "seconds until the prefix router knows what a replica has cached")
 	f.StringSliceVar(&o.also, "also", nil, "more replicas of the same model on other GPUs: GPU:N")
-	f.Float64Var(&o.config.Failures.MTBF, "mtbf", 0, "seconds, mean, until a replica fails; its requests are sent again, its cache is lost (default: none fails)")
+	f.Float64Var(&o.config.Failures.MTBF, "mtbf", 0, "mean seconds until a replica fails; its requests are sent again, its cache is lost (default: none fails)")
 	f.Float64Var(&o.config.Failures.Down, "down", 60, "seconds until a replica that failed serves again")
-	f.StringVar(&o.scale, "scale", "", "least and most replicas, MIN:MAX: their number follows the load (default: it stays)")
-	f.StringVar(&o.by, "scale-by", string(fleet.Queue), "what it follows: queue (requests without memory, of a replica) or kv (part of the blocks that is used)")
-	f.Float64Var(&o.config.Scaling.Target, "scale-target", 4, "of that, for each replica")
-	f.Float64Var(&o.config.Scaling.Every, "scale-every", 15, "seconds from one look to the next")
+	f.StringVar(&o.scale, "scale", "", "least and most replicas, MIN:MAX; their number follows the load (default: it is fixed)")
+	f.StringVar(&o.by, "scale-by", string(fleet.Queue), "load that it follows: queue (waiting requests of a replica) or kv (part of its blocks that is used)")
+	f.Float64Var(&o.config.Scaling.Target, "scale-target", 4, "target of that load for each replica")
+	f.Float64Var(&o.config.Scaling.Every, "scale-every", 15, "seconds between two decisions to scale")
 	f.Float64Var(&o.config.Scaling.Startup, "start-up", 120, "seconds until a new replica serves")
 	f.StringVar(&o.prices, "prices", "", "file of prices and watts by GPU (default: the built-in one)")
 	f.BoolVar(&o.asJSON, "json", false, "print the results as JSON")
@@ -224,6 +225,16 @@ func dollars(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
+// lastAnswers is when the last answer is there, in s, or the range of that.
+func lastAnswers(all []routed) string {
+	byEnd := func(a, b routed) int { return cmp.Compare(a.Result.Seconds, b.Result.Seconds) }
+	first, last := slices.MinFunc(all, byEnd).Result.Seconds, slices.MaxFunc(all, byEnd).Result.Seconds
+	if digits(first) == digits(last) {
+		return digits(last)
+	}
+	return digits(first) + " to " + digits(last)
+}
+
 // writeNotes says what a line of the table has no room for.
 func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 	for _, x := range all {
@@ -242,7 +253,7 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 			notes = append(notes, fmt.Sprintf("goodput %.2f requests/s", r.Goodput))
 		}
 		if r.KWh > 0 {
-			notes = append(notes, fmt.Sprintf("at most %.2f kWh", r.KWh))
+			notes = append(notes, fmt.Sprintf("at most %.3g kWh", r.KWh))
 		}
 		if len(notes) > 0 {
 			if _, err := fmt.Fprintf(out, "%s: %s\n", x.Router, strings.Join(notes, "; ")); err != nil {
@@ -255,6 +266,7 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(out, "cached: part of the prompts' tokens. most/mean: answers of the busiest replica against the mean.\n$: of all tokens of prompts and answers.")
+	_, err := fmt.Fprintf(out, "served/s: until the last answer, after %s s. cached: part of the prompts' tokens.\n"+
+		"most/mean: answers of the busiest replica against the mean. $: of all tokens of prompts and answers.\n", lastAnswers(all))
 	return err
 }

@@ -19,7 +19,7 @@ func listCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "What there is: systems, workloads, setups, models, GPUs",
+		Short: "List systems, workloads, setups, models, GPUs and engines",
 		Args:  onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var systems, workloads, setups [][2]string

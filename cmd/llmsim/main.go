@@ -20,6 +20,7 @@ func main() {
 	out := &checkedWriter{to: os.Stdout}
 	c := command()
 	c.SetOut(out)
+	terminal.RefuseUnknownNames(c)
 	err := c.ExecuteContext(ctx)
 	if out.err != nil && !errors.Is(err, out.err) {
 		err = errors.Join(err, out.err)
@@ -51,5 +52,6 @@ func command() *cobra.Command {
 	}
 	c.PersistentPreRunE = refuseZeros
 	terminal.Program(c)
+	c.SetFlagErrorFunc(explainFlag)
 	return c
 }

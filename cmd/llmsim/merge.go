@@ -13,10 +13,10 @@ func mergeCommand() *cobra.Command {
 	var slo latency
 	c := &cobra.Command{
 		Use:   "merge DIR... -o OUT",
-		Short: "Bring the shards of a sweep together",
-		Long: "merge takes what llmsim sweep --shard has left in folders, on one machine or many, and writes what\n" +
-			"one run of the whole sweep would have written, to the byte but for the order of lines in\n" +
-			"results-*.jsonl. If a job is missing it writes nothing, and says which command runs it.",
+		Short: "Merge the shards of a sweep",
+		Long: "merge takes the folders that llmsim sweep --shard has written, on one machine or several, and\n" +
+			"writes what one run of the whole sweep would have written, to the byte except for the order of\n" +
+			"lines in results-*.jsonl. If a job is missing, it writes nothing and says which command runs it.",
 		Example: "  llmsim merge part* -o out\n" +
 			"  llmsim merge shared -o shared    # shards that wrote to one folder",
 		RunE: func(c *cobra.Command, dirs []string) error {

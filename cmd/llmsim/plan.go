@@ -13,31 +13,30 @@ import (
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/sizing"
-	"llmmemory/internal/terminal"
 )
 
 const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
 it by making one thing after the other twice as good, and compares block sizes and systems.
-With --target it also says how many blocks, and how many GPUs, a rate takes. Where a price of the
+With --target it also says how many blocks, and how many GPUs, a rate needs. Where a price of the
 GPU is known, it says what a million tokens cost, and what each change may cost before it no longer
 pays.
 
 Objectives, several with commas between them:
-  0.5s/token     normalized latency: from arrival to end, by tokens of the answer, the paper's
+  0.5s/token     the paper's normalized latency: end-to-end latency by tokens of the answer
   ttft<2s@p99    time to the first token
   tpot<100ms@p90 time for each further token
   e2e<30s@p50    time of the whole answer
-After the @ stands what of all requests: mean (default), p50, p99.9, max and so on.
+The part after the @ says which statistic of all requests counts: mean (default), p50, p99.9, max.
 
-What is answered lasts: it holds for an hour of arrivals, and for 40 times as long as an answer
-takes, under the seeds of the search and, of a workload, four others or more. Runs are made as
-long as that takes; --duration and --requests are the least that they have. A trace keeps its
-shape, bursts too; its arrivals only come faster or slower. All its rows are taken, if --requests
-and --duration do not say otherwise; one that is too short to tell what lasts is refused.
+The rate lasts: it holds for an hour of arrivals, and for 40 times as long as an answer takes, under
+the seeds of the search and, with a workload, four others or more. Runs are as long as that needs;
+--duration and --requests are minima. A trace keeps its shape, including bursts; only the speed of
+its arrivals changes. All its rows are used, unless --requests and --duration say otherwise. A trace
+that is too short to show what lasts is refused.
 
-With -o every run is kept in the folder: interrupted or killed, the same command goes on from there.
-With --shard, i/n, only the i-th of n parts is run. When the folders of all parts are copied into
-one, or were one, the command without --shard answers from what they ran.`
+With -o every run is kept in the folder; after an interruption, the same command resumes. With
+--shard i/n only the i-th of n parts is run. When the folders of all parts are copied into one, or
+were one, the command without --shard answers from their runs.`
 
 const planExamples = `  llmsim plan --slo 0.5s/token
   llmsim plan --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv \
@@ -58,43 +57,31 @@ func planCommand() *cobra.Command {
 	o := planOptions{q: sizing.Question{Scenario: scenario.Scenario{Seed: 1}}}
 	c := &cobra.Command{
 		Use:     "plan",
-		Short:   "How many requests a second fit, what limits them, what to take",
+		Short:   "Find how many requests a second fit, what limits them, what to change",
 		Long:    planHelp,
 		Example: planExamples,
 		Args:    onlyFlags,
 		RunE:    func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
-	c.SetFlagErrorFunc(explainFlag)
 	f, q := c.Flags(), &o.q
 	f.SortFlags = false
-	f.StringVar(&o.slo, "slo", "0.5s/token", "what has to hold: see above")
-	f.Float64Var(&q.Target, "target", 0, "requests a second that are wanted: say how many blocks and GPUs they take (default: none)")
-	f.StringVarP(&q.Folder, "out", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, index.html, and what was run")
-	f.StringVar(&o.shard, "shard", "", "run the i-th of n parts only, into the folder: i/n, i from 1")
-	f.StringVar(&o.prices, "prices", "", "file of prices by GPU: say what tokens cost (default: the built-in one)")
-	f.StringVar(&q.Scenario.Server.System, "system", "", "what serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
+	f.StringVar(&o.slo, "slo", "0.5s/token", "objectives: see above")
+	f.Float64Var(&q.Target, "target", 0, "wanted requests a second: report how many blocks and GPUs they need (default: none)")
+	f.StringVarP(&q.Folder, "out", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, index.html, and finished runs")
+	f.StringVar(&o.shard, "shard", "", "run only the i-th of n parts, into the folder: i/n, i from 1")
+	f.StringVar(&o.prices, "prices", "", "file of prices by GPU (default: the built-in one)")
+	f.StringVar(&q.Scenario.Server.System, "system", "", "system that serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
 	f.BoolVar(&q.AllSystems, "all-systems", false, "compare with Orca and FasterTransformer too")
 	addBlockSize(f, &q.Scenario.Server)
 	addRequests(f, &q.Scenario)
 	f.Lookup("duration").Usage = "seconds of arrivals, at least; of a trace those that are taken, at its own rate"
 	f.Lookup("requests").Usage = "requests of a run, at least; of a trace those that are taken (default: all)"
-	f.IntVar(&q.Seeds, "seeds", 3, "runs of the same with other random numbers, from --seed on; a trace needs one")
-	f.Float64Var(&q.Precision, "precision", 0.02, "how exactly a rate is found: 0.02 is to 2 %")
+	f.IntVar(&q.Seeds, "seeds", 3, "number of seeds, from --seed on; a trace needs one")
+	f.Float64Var(&q.Precision, "precision", 0.02, "relative precision of the rate: 0.02 is 2 %")
 	addModel(f, &q.Scenario)
 	addDecoding(f, &q.Scenario.Decoding)
 	addMemory(f, &q.Scenario.Server)
 	return c
-}
-
-// explainFlag says why a plan has no flag that run has.
-func explainFlag(c *cobra.Command, err error) error {
-	switch _, name, _ := strings.Cut(err.Error(), "unknown flag: --"); name {
-	case "rate":
-		return fmt.Errorf("%w: a plan finds the rate; --target says what a rate takes", err)
-	case "max-concurrency", "turns", "think", "goodput":
-		return fmt.Errorf("%w: the requests of a plan do not wait for answers, and --slo says what has to hold; llmsim run has the flag", err)
-	}
-	return terminal.SuggestFlag(c, err)
 }
 
 // run checks all that can be wrong before the search.

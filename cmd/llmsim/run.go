@@ -25,9 +25,9 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run one configuration",
-		Long: "run serves a workload with one system and prints what users and the memory saw of it.\n" +
-			"Averages over iterations are of the time from --from until --until; the run goes on until\n" +
-			"all that arrived is answered, or with --stop ends there.",
+		Long: "run serves a workload with one system and prints throughput, latencies and the use of memory.\n" +
+			"Averages over iterations are of the time from --from until --until. The run ends when all\n" +
+			"requests are answered, or with --stop at --until.",
 		Example: "  llmsim run --system sosp --workload sharegpt --rate 2\n" +
 			"  llmsim run --system orca-max --rate 2 --duration 3600 --from 600 --stop\n" +
 			"  llmsim run --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv --requests 10000\n" +
@@ -131,7 +131,7 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 	fact("requests", about)
 	fact("cost", plan.Model.Describe())
 	fmt.Fprintf(w, "pool\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.NumGPUBlocks, v.BlockSize, v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
-	fmt.Fprintf(w, "served\t%d of %d requests in %.0f s, %d iterations\n", r.Answered, r.Arrived, r.Seconds, r.Iterations)
+	fmt.Fprintf(w, "served\t%d of %d requests in %s s, %d iterations\n", r.Answered, r.Arrived, digits(r.Seconds), r.Iterations)
 	if r.Refused+r.Dropped > 0 {
 		fact("not served", fmt.Sprintf("%d refused, %d dropped: too long for the server", r.Refused, r.Dropped))
 	}

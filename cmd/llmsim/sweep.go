@@ -42,15 +42,14 @@ func sweepCommand() *cobra.Command {
 		Use:   "sweep --systems A,B --rates FROM:TO:STEP -o DIR",
 		Short: "Run systems × block sizes × rates × seeds",
 		Long: "sweep runs every combination, several at a time, and keeps each in the folder as soon as it is\n" +
-			"finished. Interrupted or killed, the same command goes on from there. With --shard it is divided\n" +
-			"among the machines of a job array: each runs its part, into a folder of its own or all into one\n" +
-			"that they share, and llmsim merge brings the parts together. sweep.csv has the same bytes, however\n" +
-			"it was run.\n\n" +
-			"It measures what llmsim run does. The exit status is 0 when all is run, and 1 else.",
+			"finished. After an interruption, the same command resumes. With --shard it is divided among the\n" +
+			"machines of a job array: each runs its part, into a separate folder or into one that they share,\n" +
+			"and llmsim merge merges the parts. sweep.csv has the same bytes, however the sweep was run.\n\n" +
+			"It measures what llmsim run does. The exit status is 0 when all jobs are done, else 1.",
 		Example: "  llmsim sweep --systems sosp,orca-oracle --rates 0.5:3:0.25 --seeds 1-8 -o out\n" +
 			"  llmsim sweep --systems all --rates 1,2 --block-sizes 8,16,32 --duration 3600 -o out\n" +
 			"  llmsim sweep --trace BurstGPT_1.csv --requests 10000 --rates 1,2,4 --setup llama-3-8b -o out\n\n" +
-			"  # Eight machines, then all of them together:\n" +
+			"  # The third of eight machines, and the merge of all parts:\n" +
 			"  llmsim sweep --systems all --rates 0.5:3:0.25 --shard 3/8 -o part3\n" +
 			"  llmsim merge part* -o out\n\n" +
 			"  # A Slurm job array: sbatch --array=1-8 --cpus-per-task=4 sweep.sh, which says\n" +
@@ -61,12 +60,12 @@ func sweepCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "what serves: some of "+strings.Join(sim.Systems(), ", ")+"; or all")
+	f.StringVar(&o.systems, "systems", "sosp,vllm-v0,vllm-v1", "systems that serve: some of "+strings.Join(sim.Systems(), ", ")+"; or all")
 	f.StringVar(&o.rates, "rates", "", "requests a second: 0.5,1,2 or from:to:step, which has both ends")
 	f.StringVar(&o.sizes, "block-sizes", "16", "tokens in a block: 16,32")
-	f.StringVar(&o.seeds, "seeds", "1-3", "of all that is random: 1,4 or 1-8; of a trace 1")
+	f.StringVar(&o.seeds, "seeds", "1-3", "seeds: 1,4 or 1-8; of a trace 1")
 	f.StringVarP(&o.out, "out", "o", "", "the folder that keeps what is finished")
-	f.StringVar(&o.shard, "shard", "1/1", "run the i-th of n parts only: i/n, i from 1")
+	f.StringVar(&o.shard, "shard", "1/1", "run only the i-th of n parts: i/n, i from 1")
 	f.IntVar(&o.jobs, "jobs", 0, "runs at a time (default: one for each processor)")
 	addSLO(f, &o.slo)
 	addArrivals(f, &o.base)

@@ -31,12 +31,12 @@ func viewCommand() *cobra.Command {
 	var o viewOptions
 	c := &cobra.Command{
 		Use:   "view",
-		Short: "Write a page that plays memory back, step by step",
-		Long: "view writes one HTML file that plays a run back: blocks, block tables and queues, iteration by\n" +
-			"iteration. It needs no network and no server. Instead of a run it plays a built-in story, or calls\n" +
-			"of the homework's engine, a trace in llmgrade's format with a call in each line:\n" +
-			"init e0 512, create e0 1 40, fork e0 1 2, append e0 2 201, free e0 1. A comment behind a # is told\n" +
-			"with its call. llmgrade --trace FILE writes one.\n\n" +
+		Short: "Write a page that replays a run's memory, step by step",
+		Long: "view writes one HTML file that replays a run: blocks, block tables and queues, iteration by\n" +
+			"iteration. It needs no network and no server. Instead of a run it can replay a built-in story, or\n" +
+			"calls of the homework's engine: a trace in llmgrade's format, with a call in each line, such as\n" +
+			"create e0 1 40 or append e0 2 201. A comment after a # is shown with its call.\n" +
+			"llmgrade --trace FILE writes such a trace.\n\n" +
 			"Open the page in a browser: space plays it, the arrow keys go step by step, n to the next event.\n\n" +
 			strings.Join(terminal.Wrap("Stories: "+strings.Join(view.Stories(), ", ")+"; all: one page with all of them.", 0), "\n"),
 		Example: "  llmsim view --system sosp --rate 2.2 --from 300 -o run.html\n" +
@@ -53,8 +53,8 @@ func viewCommand() *cobra.Command {
 	f.StringVarP(&o.out, "out", "o", "", "the page")
 	f.StringVar(&o.story, "story", "", "a built-in story: see above")
 	f.StringVar(&o.course, "course", "", "a trace of the homework's calls, in llmgrade's format")
-	f.Float64Var(&o.limits.From, "from", 0, "seconds of the run that are left out")
-	f.IntVar(&o.limits.Frames, "steps", 300, "steps to show, at most")
+	f.Float64Var(&o.limits.From, "from", 0, "seconds of the run to skip")
+	f.IntVar(&o.limits.Frames, "steps", 300, "largest number of steps to show")
 	addRun(f, &o.s)
 	return c
 }

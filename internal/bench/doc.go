@@ -2,8 +2,8 @@
 // cost grows with the pool and with the running requests, and the memory of a
 // block. The same cases are Go benchmarks (go test -bench . ./internal/bench).
 //
-// Times are those of the processor in the measuring thread, so that other
+// Times are processor time of the measuring thread, so that other
 // programs on the machine disturb them less; each is the median of several
-// samples. vLLM's figures are those of the Python code on the same kind of
+// samples. vLLM's figures are those of its Python code on the same kind of
 // machine: CPython 3.11.7, one thread of a virtual AMD EPYC, the best of five runs.
 package bench

@@ -2,9 +2,9 @@
 // stacked bars, ours beside the paper's. A figure becomes an SVG, a PNG of twice
 // the size and a CSV of every number drawn; all of them together become a page.
 //
-// A picture must be honest alone and readable without colour. So it carries its
-// kind, its seeds and its note, lines differ in dashes and marker, bars in their
-// pattern, and what lies beyond an axis is cut with an arrow. The same figures
+// A picture must be understandable alone and readable without colour. So it shows its
+// kind, its seeds and its note; lines differ in dashes and markers, bars in their
+// pattern; and what is beyond an axis is cut off with an arrow. The same figures
 // give the same bytes.
 //
 // What the numbers mean is not known here: outside the tests no experiment and no

@@ -3,10 +3,10 @@
 // as trees that are simpler than the grammar.
 //
 // The tests hold llm_memory.h, the Go mirrors of package course, the C compiler
-// and the exported symbols against each other through it. What a submission must
-// not say is package rules' to know.
+// and the exported symbols against each other through it. Package rules decides what
+// a submission must not contain.
 //
 // cc is not a conformance checker; a compiler must have accepted the source
-// first. Sources from strangers need a process of their own: deep nesting
+// first. Parse untrusted sources in a separate process: deep nesting
 // exhausts the stack, which Go cannot survive.
 package ctree

@@ -1,7 +1,7 @@
 // Package invariants makes programs check their own state: built with -tags
 // invariants, the memory managers and schedulers walk their whole state after each
-// call, with the Check that their tests call. Without the tag nothing of it is in the
-// program.
+// call, with the Check that their tests call. Without the tag the program contains none
+// of this.
 //
 //	if invariants.Enabled {
 //		defer invariants.Hold(s.Check)

@@ -1,6 +1,6 @@
-// Package jobs is what commands share that do many things, on one machine or on
-// several, and go on where they ended: the parts of a job array, files that are
-// whole or not there, temporary folders, and the name of the program that wrote them.
+// Package jobs has what commands share that run many jobs, on one machine or on
+// several, and that can be resumed: the parts of a job array, atomic file replacement,
+// temporary folders, and the name of the program that wrote a file.
 //
-// What a job is, and what becomes of it, is the commands' own.
+// What a job does is in the packages of the commands.
 package jobs

@@ -83,7 +83,7 @@ func (c *Config) check() error {
 	}
 	for _, id := range c.End {
 		if id < 0 || int(id) >= c.VocabSize {
-			return fmt.Errorf("%w: end of sequence is token %d of %d", ErrModel, id, c.VocabSize)
+			return fmt.Errorf("%w: eos_token_id is %d; the vocabulary has %d tokens", ErrModel, id, c.VocabSize)
 		}
 	}
 	if c.Rope != nil {

@@ -10,8 +10,8 @@
 // was cut into chunks, and on any number of cores. Workers that have a Part each, and
 // are joined by a Group, compute the bits of the whole.
 //
-// Which tokens are computed when is the scheduler's business, and what is made of
-// logits the engine's.
+// The scheduler decides which tokens are computed when, and the engine what is done with
+// the logits.
 package model
 
 import "errors"

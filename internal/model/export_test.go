@@ -18,3 +18,9 @@ func (m *Model) PackedWeights() [][]byte {
 	add(&m.head)
 	return all
 }
+
+// SetMLPRows sets how many rows go through the MLP of a layer together.
+func (r *Runner) SetMLPRows(n int) { r.mlpMost = n }
+
+// MLPRows is how many rows there is memory for.
+func (r *Runner) MLPRows() int { return cap(r.act) / r.local.IntermediateSize }

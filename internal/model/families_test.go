@@ -295,12 +295,13 @@ func TestLogitsAreThoseOfTheReference(t *testing.T) {
 }
 
 // The bits of a sequence's logits do not depend on how its tokens were cut into
-// steps, on what else was in them, or on the number of workers.
+// steps, on what else was in them, on the number of workers, or on how many rows go through the MLP together.
 func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
 	for _, f := range families() {
 		t.Run(f.name, func(t *testing.T) {
 			dir := f.write(t)
 			one, three := newBench(t, dir, 1), newBench(t, dir, 3)
+			three.runner.SetMLPRows(7)
 			tokens, other := randomTokens(1, 60), randomTokens(2, 60)
 			want := one.step(t, part{tokens: tokens, table: randomTable(1, 0, 8)})[0]
 			table, beside := randomTable(3, 10, 20), randomTable(4, 40, 20)
@@ -311,6 +312,7 @@ func TestLogitsDependOnTheSequenceAlone(t *testing.T) {
 				require.Equal(t, want[at:at+n], got, "tokens from %d to %d", at, at+n)
 				at += n
 			}
+			require.LessOrEqual(t, three.runner.MLPRows(), 7)
 		})
 	}
 }

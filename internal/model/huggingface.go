@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -91,7 +92,14 @@ func ReadConfig(dir string) (*Config, error) {
 func ParseConfig(data []byte) (*Config, error) {
 	var p published
 	if err := json.Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("%w: config.json: %w", ErrModel, err)
+		var wrong *json.UnmarshalTypeError
+		switch {
+		case !errors.As(err, &wrong):
+			return nil, fmt.Errorf("%w: config.json: %w", ErrModel, err)
+		case wrong.Field == "":
+			return nil, fmt.Errorf("%w: config.json is a JSON %s; an object is expected", ErrModel, wrong.Value)
+		}
+		return nil, fmt.Errorf("%w: config.json: %s has the wrong type: a JSON %s", ErrModel, wrong.Field, wrong.Value)
 	}
 	families := map[string]func(*published) (*Config, error){
 		"llama": llama, "mistral": llama, "qwen2": llama, "qwen3": llama, "gpt2": gpt2, "opt": opt,

@@ -26,18 +26,18 @@ func (r *Runner) multiply(lin *linear, dst, x []float32, rows int) {
 	r.multiplyPanels(lin, dst, x, rows, 0, lin.panels())
 }
 
-// addProduct adds the product of x and a matrix, plus its bias, to the residual stream.
+// addProduct adds the product of x and a matrix, plus its bias, to rows of the residual stream.
 // A worker of a group has a part of the inputs, and the product is the sum over all.
-func (r *Runner) addProduct(lin *linear, x []float32, rows int) {
+func (r *Runner) addProduct(lin *linear, residual, x []float32, rows int) {
 	if r.group == nil {
-		r.product.residual, r.product.bias = r.x, lin.bias
+		r.product.residual, r.product.bias = residual, lin.bias
 		r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
 		return
 	}
 	r.product.residual, r.product.bias = nil, nil
 	r.multiplyPanels(lin, r.sums, x, rows, 0, lin.panels())
 	r.group.AllReduce(r.model.part.Rank, r.sums[:rows*lin.out])
-	r.each(rows, rowJob{op: opAdd, bias: lin.bias})
+	r.each(rows, rowJob{op: opAdd, residual: residual, bias: lin.bias})
 }
 
 // multiplyPanels computes the outputs of panels from up to to.
@@ -153,7 +153,7 @@ const (
 	opNorm     rowOp = iota // x to normed
 	opRotate                // queries; with QKNorm, queries and keys are normalized before
 	opActivate              // up to act
-	opAdd                   // sums, plus a bias, to x
+	opAdd                   // sums, plus a bias, to the residual stream
 )
 
 // A rowJob does something to each row by itself.
@@ -161,16 +161,18 @@ type rowJob struct {
 	r         *Runner
 	op        rowOp
 	norm      *norm
+	residual  []float32
 	bias      []float32
 	layer     *layer
 	positions []int32
+	rows      int
 	chunk     int
 }
 
 // each does a job for n rows.
 func (r *Runner) each(n int, j rowJob) {
 	r.rows = j
-	r.rows.r = r
+	r.rows.r, r.rows.rows = r, n
 	if r.rows.chunk = (n + r.pool.Size() - 1) / r.pool.Size(); n < 4 {
 		r.rows.chunk = n // waking others would take longer
 	}
@@ -180,8 +182,7 @@ func (r *Runner) each(n int, j rowJob) {
 // Do does a chunk of rows.
 func (j *rowJob) Do(_, i int) {
 	r := j.r
-	n := len(r.x) / r.model.HiddenSize
-	for row := i * j.chunk; row < min((i+1)*j.chunk, n); row++ {
+	for row := i * j.chunk; row < min((i+1)*j.chunk, j.rows); row++ {
 		switch j.op {
 		case opNorm:
 			hidden := r.model.HiddenSize
@@ -191,7 +192,7 @@ func (j *rowJob) Do(_, i int) {
 		case opActivate:
 			r.activateRow(row)
 		case opAdd:
-			r.addRow(row, j.bias)
+			r.addRow(j.residual, row, j.bias)
 		}
 	}
 }
@@ -214,9 +215,9 @@ func (r *Runner) rotateRow(j *rowJob, row int) {
 }
 
 // addRow adds a product to the residual stream, in the order in which one worker alone does.
-func (r *Runner) addRow(row int, bias []float32) {
+func (r *Runner) addRow(residual []float32, row int, bias []float32) {
 	hidden := r.model.HiddenSize
-	x, sums := r.x[row*hidden:][:hidden], r.sums[row*hidden:][:hidden]
+	x, sums := residual[row*hidden:][:hidden], r.sums[row*hidden:][:hidden]
 	if bias == nil {
 		for i, v := range sums {
 			x[i] += v

@@ -45,6 +45,9 @@ func (g group) step(t *testing.T, parts ...part) (logits [][][]float32) {
 // requireSameBits computes a prompt in two chunks and a few tokens one by one.
 func requireSameBits(t *testing.T, one, many group) {
 	tokens, other := randomTokens(1, 40), randomTokens(2, 9)
+	for _, b := range many {
+		b.runner.SetMLPRows(10)
+	}
 	table, beside := randomTable(1, 0, 8), randomTable(2, 20, 8)
 	for _, ends := range [][2]int{{0, 20}, {20, 33}, {33, 34}, {34, 35}, {35, 40}} {
 		parts := []part{{other, 0, beside}, {tokens[ends[0]:ends[1]], ends[0], table}}

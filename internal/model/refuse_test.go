@@ -28,7 +28,7 @@ func TestConfigurationsThatAreNotSupportedAreRefused(t *testing.T) {
 		{"no layers", map[string]any{"num_hidden_layers": 0}, "num_hidden_layers is 0"},
 		{"an absurd size", map[string]any{"vocab_size": 1 << 40}, "vocab_size"},
 		{"heads too large", map[string]any{"head_dim": 512}, "heads of 512 elements"},
-		{"no such end", map[string]any{"eos_token_id": 97}, "end of sequence is token 97 of 97"},
+		{"no such end", map[string]any{"eos_token_id": 97}, "eos_token_id is 97; the vocabulary has 97 tokens"},
 		{"end of no type", map[string]any{"eos_token_id": "x"}, "eos_token_id"},
 		{"layers with and without a window", map[string]any{"model_type": "qwen2", "use_sliding_window": true}, "use_sliding_window"},
 		{"quantized weights", map[string]any{"quantization_config": map[string]any{"quant_method": "awq"}}, `quantized by "awq"`},

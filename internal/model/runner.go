@@ -40,6 +40,8 @@ type Runner struct {
 
 	x, normed, qkv, attended, sums, up, act, logits, part []float32
 
+	mlpMost int // rows of up and act
+
 	angles tables
 
 	product  productJob
@@ -50,6 +52,10 @@ type Runner struct {
 	rotation kvstore.Rotation
 	batch    attention.Batch
 }
+
+// mlpMost is how many rows go through the MLP of a layer together. Their values there are a model's widest. With 256,
+// a prompt of 512 tokens took 1 to 2 % longer.
+const mlpMost = 512
 
 // KVShape is the shape of the keys and values that the part has of one layer.
 func (m *Model) KVShape(blockSize int, dtype attention.DType) attention.Shape {
@@ -75,7 +81,7 @@ func NewRunner(m *Model, store *kvstore.Store, pool *parallel.Pool, group Group)
 	} else if group == nil {
 		return nil, fmt.Errorf("%w: a part of a model without the group of the others", ErrBatch)
 	}
-	r := &Runner{model: m, local: local, group: group, store: store, pool: pool, attend: attention.NewRunner(pool)}
+	r := &Runner{model: m, local: local, group: group, store: store, pool: pool, attend: attention.NewRunner(pool), mlpMost: mlpMost}
 	for range pool.Size() {
 		r.scratch = append(r.scratch, matrix.NewScratch())
 	}
@@ -95,7 +101,7 @@ func (r *Runner) Forward(b *Batch) error {
 	r.x, r.normed = grow(r.x, n*m.HiddenSize), grow(r.normed, n*m.HiddenSize)
 	r.qkv, r.attended = grow(r.qkv, n*width), grow(r.attended, n*query)
 	r.sums = grow(r.sums, n*m.HiddenSize)
-	r.up, r.act = grow(r.up, n*m.layers[0].up.out), grow(r.act, n*r.local.IntermediateSize)
+	r.up, r.act = grow(r.up, r.mlpRows(n)*m.layers[0].up.out), grow(r.act, r.mlpRows(n)*r.local.IntermediateSize)
 	r.prepare(b, query, width)
 	r.embed(b)
 	for i := range m.layers {
@@ -184,12 +190,23 @@ func (r *Runner) layer(i int, b *Batch) error {
 	if err := r.attend.Forward(r.store.Layer(i), &r.batch); err != nil {
 		return err
 	}
-	r.addProduct(&l.out, r.attended, n)
+	r.addProduct(&l.out, r.x, r.attended, n)
 	r.each(n, rowJob{op: opNorm, norm: &l.mlpNorm})
-	r.multiply(&l.up, r.up, r.normed, n)
-	r.each(n, rowJob{op: opActivate})
-	r.addProduct(&l.down, r.act, n)
+	for from := 0; from < n; {
+		rows := r.mlpRows(n - from)
+		x := r.x[from*m.HiddenSize:]
+		r.multiply(&l.up, r.up, r.normed[from*m.HiddenSize:], rows)
+		r.each(rows, rowJob{op: opActivate})
+		r.addProduct(&l.down, x, r.act, rows)
+		from += rows
+	}
 	return nil
+}
+
+// mlpRows is how many of n rows go through the MLP of a layer next.
+func (r *Runner) mlpRows(n int) int {
+	pieces := (n + r.mlpMost - 1) / r.mlpMost
+	return (n + pieces - 1) / pieces
 }
 
 // Largest are the tokens with the largest logits, of each row that the last ComputeLogits returned; of several

@@ -1,4 +1,4 @@
-// Package paper is what the PagedAttention paper (SOSP '23) compares: its own
+// Package paper has the systems that the PagedAttention paper (SOSP '23) compares: its own
 // block manager and scheduler, as they are in the authors' artifact, and the
 // systems it measures against, as the authors rebuilt them: Orca, which reserves
 // a power of two of contiguous blocks for each sequence from a buddy allocator
@@ -10,7 +10,7 @@
 // paper's system and have a copy of each in Orca. Each device counts its blocks
 // from 0, and hands out the block that became free last, the highest first.
 //
-// The scheduler is one; what differs is the memory under it. Where the artifact
-// waits for ever for a request that can never fit, ours drops it and says so.
+// All of them have the same scheduler over different memory managers. Where the artifact
+// waits for ever for a request that can never fit, this package drops it and reports that.
 // Not safe for concurrent use.
 package paper

@@ -2,6 +2,8 @@ package parallel
 
 import (
 	"fmt"
+	"runtime"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,4 +16,32 @@ func pin(cpu int) error {
 		return fmt.Errorf("pinning a worker to processor %d: %w", cpu, err)
 	}
 	return nil
+}
+
+// leaveProcessor moves the calling thread to another processor, if it may run on any other.
+func leaveProcessor() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var allowed unix.CPUSet
+	if unix.SchedGetaffinity(0, &allowed) != nil || allowed.Count() < 2 {
+		return
+	}
+	here, err := processor()
+	if err != nil {
+		return
+	}
+	others := allowed
+	others.Clear(here)
+	if unix.SchedSetaffinity(0, &others) == nil {
+		_ = unix.SchedSetaffinity(0, &allowed) // was allowed before
+	}
+}
+
+// processor is the number of the one that the calling thread runs on.
+func processor() (int, error) {
+	var cpu uint32
+	if _, _, err := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); err != 0 {
+		return 0, fmt.Errorf("getcpu: %w", err)
+	}
+	return int(cpu), nil
 }

@@ -48,7 +48,7 @@ func (r *run) iterateAmple() error {
 	r.r.Prompted += w.Prompt
 	blocks, tokens := r.ample.Used()
 	r.requests.emptySlots = blocks*r.config.Server.BlockSize - tokens
-	seconds := r.config.Cost.Seconds(w)
+	seconds := r.config.Cost.Iteration(r.r.Iterations, w)
 	r.r.Iterations++
 	r.measure(seconds)
 	r.now += seconds

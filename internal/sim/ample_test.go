@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/sim/cost"
 	"llmmemory/internal/sim/workload"
 )
 
@@ -27,6 +28,18 @@ func runOf(config Config, source workload.Source) (account, error) {
 	return a, err
 }
 
+// variedCost is a line of which iterations that compute the same take different times.
+func variedCost(t require.TestingT) *cost.Model {
+	setup, err := cost.New("opt-13b", "a100-40gb", 1)
+	require.NoError(t, err)
+	m, err := setup.Timed(cost.Measured{
+		Linear: cost.Linear{Base: 10, Seq: 0.1, Prompt: 0.02},
+		Spread: &cost.Spread{Decodes: []float64{0.5, 1.5}, Prompts: []float64{0.8, 0.9, 1.3}},
+	}).Model(16)
+	require.NoError(t, err)
+	return m
+}
+
 // Ensure that counting on memory changes nothing in what a run reports, to the last digit:
 // requests in any memory, with short steps in which prompts are cut, with few sequences,
 // with a watermark. Where memory becomes short, it is said.
@@ -40,7 +53,7 @@ func TestCountingOnMemoryChangesNothing(t *testing.T) {
 				MaxNumBatchedTokens: seqs + rapid.IntRange(0, 60).Draw(t, "tokens"), MaxNumSeqs: seqs,
 				Watermark: rapid.SampledFrom([]float64{-1, 0.05}).Draw(t, "watermark"), NoCaching: rapid.Bool().Draw(t, "no caching"),
 			},
-			Cost: paperCost(t), From: 0.5, Until: 3,
+			Cost: rapid.SampledFrom([]*cost.Model{paperCost(t), variedCost(t)}).Draw(t, "cost"), From: 0.5, Until: 3,
 			Goodput: Goodput{TTFT: 0.1}, MaxConcurrency: rapid.SampledFrom([]int{0, 0, 5}).Draw(t, "at once"),
 		}
 		var source list

@@ -2,15 +2,23 @@
 // arrive from a workload, iterations take as long as a cost model says, and what
 // users and the memory see of it is measured as in the PagedAttention paper.
 //
-// Time advances in iterations: what has arrived is added, the scheduler decides,
-// the iteration runs, its tokens are there at its end. There is no randomness but
+// Time advances in iterations: requests that have arrived are added, the scheduler decides,
+// the iteration runs, and at its end its tokens are there. The only randomness is
 // the workload's and, for beams and drafts, that of a seed, so equal
 // configurations give equal results to the byte.
 //
-// Subpackages: workload is where requests come from, cost how long an iteration
-// takes and how many blocks fit, calibrate what a user measured of that, scenario
-// one run as a user writes it down, sweep many of them, experiment what the paper's
-// figures need, fleet many replicas, disagg prefill and decode on different servers,
-// capacity the highest rate that holds an objective, sizing what limits it and what to
-// take. No rule of a scheduler or of a block manager may live here.
+// Subpackages:
+//
+//	workload    where requests come from
+//	cost        how long an iteration takes and how many blocks fit
+//	calibrate   cost files from a user's measurements
+//	scenario    one run as a user writes it
+//	sweep       many of these
+//	experiment  the runs for the paper's figures
+//	fleet       many replicas
+//	disagg      prefill and decode on different servers
+//	capacity    the highest rate that holds an objective
+//	sizing      what limits it, and what to change
+//
+// No rule of a scheduler or of a block manager may live here.
 package sim

@@ -33,7 +33,7 @@ func (r *run) begin() (seconds float64, err error) {
 	for _, id := range r.it.Ignored {
 		r.drop(int32(id))
 	}
-	seconds = r.config.Cost.Seconds(r.work())
+	seconds = r.config.Cost.Iteration(r.r.Iterations, r.work())
 	if r.drafts != nil && len(r.it.Decodes) > 0 {
 		seconds += r.config.Decoding.DraftTime
 	}

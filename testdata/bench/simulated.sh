@@ -16,7 +16,7 @@ rm -f "$dir"/predict-* "$dir"/calibrate-*
 
 serve() { # KIND RATE INPUT OUTPUT ROUND
     base="$dir/$1-$2-$3-$4-$5"
-    ${MEASURE:-} "$dir/llmserve" bench "$model" --kv-cache-gb 0.2 --max-model-len 1024 --max-concurrency 1000 --num-prompts 40 \
+    ${MEASURE:-} "$dir/llmserve" bench "$model" --kv-cache-gb 0.2 --max-model-len 1024 --max-concurrency 1000 --num-prompts 80 \
         --seed "$5" --request-rate "$2" --input-len "$3" --output-len "$4" -o "$base.json" --steps "$base.csv" --arrivals "$base.arrivals.csv" |
         sed -n "1s|^|$1 $2/s, $3 + $4: |p"
 }

@@ -10,13 +10,13 @@ are the caller's::
             sampled = run_model(step)      # one list of tokens for each row
             outcome = cache.update(sampled)
 
-All lengths and positions are tokens. llm_cache.h, beside the library, describes
-everything in full; names here are those there. The library is looked for as
-libllm_cache.so.2 where the dynamic linker looks; LLM_CACHE_LIBRARY names another.
+All lengths and positions are tokens. llm_cache.h, beside the library, is the full
+reference, and has the same names. The dynamic linker looks for libllm_cache.so.2;
+the environment variable LLM_CACHE_LIBRARY names another file.
 
 A call raises ValueError if a number does not fit the field of llm_cache.h (tokens,
 blocks, lengths and most others are int32_t, ids and user_data uint64_t) or a text has
-a NUL, and CacheError if the library refuses it. Both change nothing.
+a NUL, and CacheError if the library refuses it. Neither changes anything.
 
 The module has no llm_cache_plan_memory and llm_cache_plan_workers, no llm_cache_drain
 (the events as arrays; drain_msgpack has them as vLLM sends them) and no
@@ -68,7 +68,7 @@ class CacheError(Exception):
 _RANGES = {
     c.c_int32: (-(2**31), 2**31 - 1), c.c_uint32: (0, 2**32 - 1),
     c.c_int64: (-(2**63), 2**63 - 1), c.c_uint64: (0, 2**64 - 1),
-}  # ctypes cuts off what does not fit, without a word
+}  # ctypes silently truncates numbers that do not fit
 
 
 def _number(name: str, value: int, kind: type) -> int:
@@ -87,7 +87,7 @@ def _text(name: str, value: str) -> bytes:
 
 
 class _Checked(c.Structure):
-    """A struct that refuses numbers which its fields cannot hold."""
+    """A struct that refuses numbers that its fields cannot hold."""
 
     def __init_subclass__(cls) -> None:
         cls._kinds = dict(cls._fields_)
@@ -211,7 +211,7 @@ class Statistics(c.Structure):
 @dataclass(frozen=True)
 class Row:
     """A scheduled request. blocks[g] goes into its table in group g from entry starts[g] on;
-    slots[g] is where the keys and values of each of its tokens go (block x block size + place; -1: nowhere).
+    slots[g] is where the keys and values of each of its tokens go (block x block size + offset; -1: nowhere).
     The last external tokens of computed are to be loaded from elsewhere first."""
 
     id: int
@@ -539,14 +539,14 @@ class Cache:
         return computed.value, tokens.value
 
     def statistics(self) -> Statistics:
-        """The present load and what happened since the last call."""
+        """The current state, and what happened since the last call."""
         stats = Statistics(size=c.sizeof(Statistics))
         self._check(self._lib.llm_cache_statistics(self._handle, c.byref(stats)))
         return stats
 
     def drain_msgpack(self, seconds: float, rank: int = 0, *, int_hashes: bool = False, arrays: bool = False) -> bytes:
         """The events since the last call as a batch in vLLM's encoding; empty if there are none. arrays: as
-        indexers read them that know fields by position."""
+        arrays, for indexers that read fields by position."""
         b, flags = _Bytes(), bool(int_hashes) + 2 * bool(arrays)
         while True:
             code = self._lib.llm_cache_drain_msgpack(self._handle, c.c_double(seconds), _i32("rank", rank), flags, c.byref(b))

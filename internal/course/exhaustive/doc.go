@@ -9,6 +9,6 @@
 //
 // The expected states come from State, the handout's text as a program over
 // plain Go values: no pointers, no list, nothing from package course. This
-// package knows no subject. The tests of package course play the cases against
-// the engine, the C suite and the grader play them against a submission.
+// package does not know what it tests. The tests of package course play the cases against
+// the engine; the C suite and the grader play them against a submission.
 package exhaustive

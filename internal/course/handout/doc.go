@@ -6,5 +6,5 @@
 // pictures. Converting the page lost some spaces around program text, so quotes
 // are compared with it without white space.
 //
-// Nothing here knows what a rule means or when it is broken.
+// What a rule means and when it is broken is decided elsewhere.
 package handout

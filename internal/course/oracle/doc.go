@@ -1,3 +1,3 @@
-// Package oracle is the state that a correct submission would be in: package
-// course, played over memory of the grader's own.
+// Package oracle computes the state that a correct submission would be in: it plays
+// package course over memory of the grader.
 package oracle

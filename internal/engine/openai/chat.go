@@ -20,9 +20,9 @@ type chatRequest struct {
 }
 
 type chatMessage struct {
-	Role    string  `json:"role"`
-	Content content `json:"content"`
-	Name    string  `json:"name"`
+	Role    string   `json:"role"`
+	Content *content `json:"content"`
+	Name    string   `json:"name"`
 
 	ToolCalls    []any `json:"tool_calls"`
 	FunctionCall any   `json:"function_call"`
@@ -32,11 +32,7 @@ type chatMessage struct {
 type content string
 
 func (c *content) UnmarshalJSON(data []byte) error {
-	var text *string
-	if json.Unmarshal(data, &text) == nil {
-		if text != nil {
-			*c = content(*text)
-		}
+	if json.Unmarshal(data, (*string)(c)) == nil {
 		return nil
 	}
 	var parts []struct {
@@ -114,6 +110,9 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 	if s.config.Template == nil {
 		return nil, invalid("", "The model %q has no chat template; use /v1/completions.", s.config.Name)
 	}
+	if body.Messages == nil {
+		return nil, invalid("messages", "messages is missing.")
+	}
 	if len(body.Messages) == 0 {
 		return nil, invalid("messages", "messages is empty.")
 	}
@@ -125,7 +124,13 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 		if len(m.ToolCalls) > 0 || m.FunctionCall != nil {
 			return nil, invalid("messages", "Message %d calls a tool; tools are not supported by this server.", i)
 		}
-		messages = append(messages, chat.Message{Role: m.Role, Content: string(m.Content), Name: m.Name})
+		if m.Content == nil {
+			if m.Role != "assistant" { // whose content may be null in OpenAI's interface
+				return nil, invalid("messages", "Message %d has no content.", i)
+			}
+			m.Content = new(content)
+		}
+		messages = append(messages, chat.Message{Role: m.Role, Content: string(*m.Content), Name: m.Name})
 	}
 	text, err := s.config.Template.Render(messages, body.AddGenerationPrompt == nil || *body.AddGenerationPrompt)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package compare plays a trace on a submission and on the oracle, and says
-// where the two differ first.
+// Package compare plays a trace on a submission and on the oracle, and reports
+// the first difference.
 //
 // The submission's memory is followed by address, each of which may lead
 // anywhere; where it leads outside a chunk that the submission has allocated,

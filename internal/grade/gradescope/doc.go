@@ -1,9 +1,9 @@
 // Package gradescope is llmgrade inside Gradescope: the zip that staff upload,
 // and the run inside its container, from what was uploaded to results.json.
 //
-// What a submission is worth is package grade's to say. Here it is said in
-// Gradescope's terms, and so that a student sees of the hidden tests nothing
-// before the due date. No clock is read but to measure: a submission that is
+// Package grade computes the points. This package reports them in
+// Gradescope's terms, so that a student sees nothing of the hidden tests
+// before the due date. The clock is only read to measure: a submission that is
 // graded again gets the same result.
 //
 // The contract is Gradescope's "Autograder Specifications" and "Submission

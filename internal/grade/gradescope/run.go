@@ -28,7 +28,7 @@ type Config struct {
 }
 
 // unfinished is the text of the placeholder.
-const unfinished = "The grader did not come to its end, so there is no score yet. " +
+const unfinished = "The grader did not finish, so there is no score yet. " +
 	"Please tell the staff, who can run it again. This does not count against a limit on submissions."
 
 // A run is one submission in Gradescope's container.

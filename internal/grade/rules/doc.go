@@ -1,10 +1,10 @@
-// Package rules reads the text of a submission for what the handout says MUST or
-// forbids, and for nothing else: what a submission does is the other stages' to
-// see. A rule that cannot make sense of some code is silent.
+// Package rules checks the text of a submission for what the handout requires (MUST) or
+// forbids, and for nothing else: the other stages check what a submission
+// does. A rule that does not understand some code reports nothing.
 //
-// What costs points contradicts a sentence of the handout whatever the program
-// does. Where a program may be right all the same, a breach is advice.
+// A rule costs points only if breaking it contradicts a sentence of the handout whatever the
+// program does. If a program that breaks it may still be right, it is advice.
 //
-// The text is read in a process of its own (Serve), because it can be made to
-// exhaust memory and stack of who parses it.
+// The text is parsed in a separate process (Serve), because it can be written so that
+// it exhausts the memory and stack of the parser.
 package rules

@@ -1,8 +1,7 @@
-// Package sandbox shuts a submission in before it starts, without root,
-// namespaces or a daemon: a launcher (grader/process/launch.c) takes its own rights away
-// and executes the submission in its place. The launcher is compiled once by
-// each grader that starts one, and linked with nothing of a submission's.
+// Package sandbox restricts a submission before it starts, without root,
+// namespaces or a daemon: a launcher (grader/process/launch.c) gives up its own rights
+// and then executes the submission. The launcher is compiled once by
+// each grader that starts one, and linked with nothing of a submission.
 //
-// What a kernel lacks is left out and said, never passed over in silence
-// (Active).
+// A layer that the kernel lacks is left out, and Active reports which layers are active.
 package sandbox

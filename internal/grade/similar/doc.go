@@ -3,8 +3,8 @@
 // the tokens of cc/v4. What it finds are pairs for people to read, never proof, and
 // never points.
 //
-// Names are alike, whatever they are, and so are strings. Comments and directives
-// are left out. Every Gram tokens in a row are hashed, and of each Window hashes in a
-// row the least is a fingerprint: of any Gram + Window - 1 tokens that two files
-// share, at least one fingerprint is the same.
+// All names count as equal, and so do all strings. Comments and directives
+// are left out. Every Gram consecutive tokens are hashed, and the least of every Window
+// consecutive hashes is a fingerprint: if two files share Gram + Window - 1 consecutive
+// tokens, they share at least one fingerprint.
 package similar

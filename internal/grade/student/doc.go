@@ -1,4 +1,4 @@
-// Package student makes the folder that staff hand out: the traces that everybody may
-// see, as text and as C programs that check themselves, and how to use them. Nothing
+// Package student makes the folder that staff hand out: the visible traces, as text
+// and as C programs that check themselves, with instructions. Nothing
 // of the hidden traces is in it.
 package student

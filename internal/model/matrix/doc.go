@@ -6,7 +6,7 @@
 // on the other rows, nor on how the work is split. The types W8A8, W4A8 and W4A8Min round activations to 8
 // bits first: sums within a block are of integers and exact, and those of blocks are added in the order of k.
 //
-// What the numbers mean is the business of model.
+// What the numbers mean is known to package model.
 package matrix
 
 //go:generate go run ./asm -out kernels_amd64.s -stubs kernels_amd64.go -pkg matrix

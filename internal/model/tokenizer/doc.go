@@ -4,7 +4,7 @@
 // merges.txt, and from GGUF.
 //
 // A Tokenizer never changes and is safe for concurrent use. Chat templates are
-// the business of chat.
+// in package chat.
 package tokenizer
 
 import "errors"

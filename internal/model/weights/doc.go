@@ -1,9 +1,8 @@
 // Package weights reads files of weights: safetensors, also in shards, and GGUF.
-// A file is mapped, never copied; its header is checked against its size before
-// anything is made of it, so a header that lies costs an error and no memory.
+// A file is mapped, never copied. Its header is checked against its size before
+// anything is allocated, so a wrong header leads to an error and costs no memory.
 //
-// Which tensors a model needs is the business of model, and how they are packed
-// that of matrix.
+// Package model knows which tensors a model needs, and package matrix how they are packed.
 package weights
 
 import "errors"

@@ -33,12 +33,15 @@ var ggufTypes = map[uint32]DType{0: F32, 1: F16, 2: Q4_0, 8: Q8_0, 12: Q4_K, 14:
 // parseGGUF reads a file of version 2 or 3: counts, metadata, descriptions of
 // the tensors, and from the next aligned byte on their data.
 func parseGGUF(file []byte) (*GGUF, error) {
+	if err := checkPointer(file); err != nil {
+		return nil, err
+	}
 	r := &reader{rest: file, size: len(file)}
 	magic, version := r.bytes(4), r.uint32()
 	tensors, metas := r.uint64(), r.uint64()
 	switch {
 	case r.err != nil || string(magic) != "GGUF":
-		return nil, fmt.Errorf("%w: it does not begin as GGUF does", ErrFormat)
+		return nil, fmt.Errorf("%w: it is not a GGUF file", ErrFormat)
 	case version != 2 && version != 3:
 		return nil, fmt.Errorf("%w: GGUF version %d; 2 and 3 are read", ErrUnsupported, version)
 	case tensors > uint64(len(file)) || metas > uint64(len(file)):
@@ -116,13 +119,13 @@ func (g *GGUF) place(infos []info, data []byte) error {
 		size, have := uint64(1), uint64(len(data))/uint64(l.bytes)*uint64(l.elements)
 		for _, n := range i.shape {
 			if n == 0 || size > have/n {
-				return fmt.Errorf("%w: tensor %q of type %v and shape %v in %d bytes of data", ErrFormat, i.name, i.dtype, i.shape, len(data))
+				return fmt.Errorf("%w: tensor %q is of type %v and shape %v; the file, which has %d bytes of data, ends before tensor %[2]q does: was it downloaded in full?", ErrFormat, i.name, i.dtype, i.shape, len(data))
 			}
 			size *= n
 		}
 		size = size / uint64(l.elements) * uint64(l.bytes)
 		if i.offset > uint64(len(data)) || size > uint64(len(data))-i.offset {
-			return fmt.Errorf("%w: tensor %q lies at %d in %d bytes of data and has %d", ErrFormat, i.name, i.offset, len(data), size)
+			return fmt.Errorf("%w: the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?", ErrFormat, len(data), i.name)
 		}
 		if g.byName[i.name] != nil {
 			return fmt.Errorf("%w: two tensors are called %q", ErrFormat, i.name)

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 
@@ -32,6 +33,14 @@ func mapFile(path string) (*mapped, error) {
 		return nil, fmt.Errorf("mapping %s: %w", path, err)
 	}
 	return &mapped{data}, nil
+}
+
+// checkPointer refuses what Git keeps in place of a large file.
+func checkPointer(file []byte) error {
+	if bytes.HasPrefix(file, []byte("version https://git-lfs.github.com/spec/")) {
+		return fmt.Errorf("%w: it is a pointer of Git LFS; git lfs pull fetches the file", ErrFormat)
+	}
+	return nil
 }
 
 func (m *mapped) close() error {

@@ -52,6 +52,9 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 		names, err = shards(index)
 	} else if errors.Is(err, fs.ErrNotExist) {
 		err = nil
+		if _, missing := os.Stat(filepath.Join(dir, names[0])); errors.Is(missing, fs.ErrNotExist) {
+			return nil, noSafetensors(dir)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("model.safetensors.index.json: %w", err)
@@ -63,6 +66,15 @@ func OpenSafetensors(dir string) (*Tensors, error) {
 		}
 	}
 	return t, nil
+}
+
+// noSafetensors says what is in the folder instead.
+func noSafetensors(dir string) error {
+	torch, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")) // the pattern is well-formed
+	if len(torch) > 0 {
+		return fmt.Errorf("%w: %s is not read; save the model as safetensors", ErrUnsupported, filepath.Base(torch[0]))
+	}
+	return fmt.Errorf("neither model.safetensors nor model.safetensors.index.json is in %s", dir)
 }
 
 // shards are the files that an index names, which must lie beside it.
@@ -106,6 +118,9 @@ type entry struct {
 // parseSafetensors reads a file: eight bytes with the length of the header, the
 // header in JSON, and the data that its offsets point into.
 func (t *Tensors) parseSafetensors(file []byte) error {
+	if err := checkPointer(file); err != nil {
+		return err
+	}
 	if len(file) < 8 {
 		return fmt.Errorf("%w: %d bytes are too few for a safetensors file", ErrFormat, len(file))
 	}
@@ -139,7 +154,10 @@ func (t *Tensors) parseSafetensors(file []byte) error {
 // enter leaves out tensors of other types or shapes than weights have: masks and counters. LeftOut knows them, for
 // a model that needs one.
 func (t *Tensors) enter(name string, e entry, data []byte) error {
-	if len(e.Offsets) != 2 || e.Offsets[0] > e.Offsets[1] || e.Offsets[1] > uint64(len(data)) {
+	if len(e.Offsets) == 2 && e.Offsets[1] > uint64(len(data)) {
+		return fmt.Errorf("%w: the file, which has %d bytes of data, ends before tensor %q does: was it downloaded in full?", ErrFormat, len(data), shown(name))
+	}
+	if len(e.Offsets) != 2 || e.Offsets[0] > e.Offsets[1] {
 		return fmt.Errorf("%w: tensor %q lies at %v in %d bytes of data", ErrFormat, name, e.Offsets, len(data))
 	}
 	d, ok := map[string]DType{"F32": F32, "F16": F16, "BF16": BF16}[e.DType]
@@ -147,7 +165,7 @@ func (t *Tensors) enter(name string, e entry, data []byte) error {
 		if t.leftOut == nil {
 			t.leftOut = map[string]string{}
 		}
-		t.leftOut[name] = fmt.Sprintf("of type %.20s and shape %.40v", e.DType, e.Shape)
+		t.leftOut[name] = fmt.Sprintf("of type %.20s and shape %.40s", e.DType, fmt.Sprint(e.Shape))
 		return nil
 	}
 	tensor, err := makeTensor(name, d, e.Shape, data[e.Offsets[0]:e.Offsets[1]])

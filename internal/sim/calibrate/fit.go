@@ -23,6 +23,7 @@ type Residual struct {
 // A Calibration is a line, in ms, and how well it fits.
 type Calibration struct {
 	Linear    cost.Linear
+	Spread    *cost.Spread // nil: too few measurements of the same work
 	Fit       cost.Fit
 	Residuals []Residual
 }
@@ -70,6 +71,7 @@ func Fit(points []Point) (*Calibration, error) {
 			c.Residuals[i] = r
 		}
 	}
+	c.Spread = spread(points, x)
 	c.Fit.Points = len(points)
 	measured := 0
 	for _, p := range points {

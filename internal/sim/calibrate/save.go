@@ -14,7 +14,7 @@ import (
 
 // Save writes the cost file, whole or not at all.
 func (c *Calibration) Save(path, name, source string) error {
-	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, Linear: c.Linear, Fit: c.Fit}, "", "\t")
+	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, Linear: c.Linear, Spread: c.Spread, Fit: c.Fit}, "", "\t")
 	if err != nil {
 		return err
 	}
@@ -25,6 +25,9 @@ func (c *Calibration) Save(path, name, source string) error {
 func (c *Calibration) Write(out io.Writer) error {
 	l := c.Linear
 	fmt.Fprintf(out, "an iteration takes %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token\n", l.Base, l.Seq, l.Context, l.Prompt)
+	if s := c.Spread.String(); s != "" {
+		fmt.Fprintf(out, "of the same work %s as long\n", s)
+	}
 	fmt.Fprintf(out, "%s\n\n", c.Fit)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "measurement\tmeasured ms\tfitted ms\terror\tleft out\n")

@@ -6,10 +6,10 @@
 //	fmt.Println(c.Rate, c.Low, c.High)
 //
 // Every rate is tried with the same requests: only their arrivals move closer
-// together. The search doubles the rate from what the cost model lets expect
-// until the objective fails, and bisects. It takes for granted that a higher
-// rate is never better. Near the knee that is not so, a run there is chaotic; so
-// the lowest rate that failed counts, whatever held above it.
+// together. The search starts at a rate that the cost model suggests, doubles it
+// until the objective fails, and bisects. It assumes that a higher
+// rate is never better. Near the knee this is not true, because runs there are chaotic; so
+// the lowest rate that failed counts, even if a higher one held.
 //
-// What limits a capacity and what to do about it live in package sizing.
+// Package sizing finds what limits a capacity and how to raise it.
 package capacity

@@ -37,3 +37,18 @@ func (w *steadyRun) grows(end float64) bool {
 	}
 	return Grows(w.queue, begin, end, arrived)
 }
+
+// growsFor is how often in a row the queue has to be seen growing, at the times of judgeEarly, which are
+// a third apart or less.
+const growsFor = 3
+
+// keepsGrowing says that a run which was lengthened because answers take long only goes on because they
+// take longer all the time: the queue grows. Such a run ends by itself no sooner than after mostSeconds.
+func (w *steadyRun) keepsGrowing(now float64) bool {
+	if !w.set.steady || now < w.atLeast() || !w.grows(now) {
+		w.grew = 0
+		return false
+	}
+	w.grew++
+	return w.grew >= growsFor
+}

@@ -64,6 +64,7 @@ type steadyRun struct {
 	answering   float64 // s
 	queue       []Sample
 	check       float64 // s; when the run is judged next
+	grew        int     // how often in a row the queue was seen to grow after the least arrivals
 	verdict     verdict
 	reason      string
 }
@@ -231,6 +232,10 @@ func (w *steadyRun) judgeEarly(now float64) verdict {
 	}
 	if w.patient || w.answered == 0 || now < leastAnswers*w.answering/float64(w.answered) {
 		return open
+	}
+	if w.keepsGrowing(now) {
+		w.reason = overload
+		return fails
 	}
 	known := w.known()
 	from := w.warm(now)

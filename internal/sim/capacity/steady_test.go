@@ -345,3 +345,32 @@ func TestNoTurnIsTakenAfterTheEnd(t *testing.T) {
 		require.Empty(t, pool)
 	}
 }
+
+// Ensure that a run at a rate a little above what is served ends when that is clear: it would be
+// lengthened for 20 hours, because the time of an answer grows with the queue.
+func TestARunWhoseQueueGrowsSlowlyEnds(t *testing.T) {
+	s := scenario.Scenario{Setup: line(t), Server: sim.Server{MaxNumSeqs: 4}}
+	p, err := scenario.Open(s)
+	require.NoError(t, err)
+	load, err := NewSteadyLoad(p, 1, 0)
+	require.NoError(t, err)
+	_, output := load.Means()
+	served := 4 / (0.01 * output) // requests/s
+	for _, c := range []struct {
+		name  string
+		part  float64
+		holds bool
+		most  float64 // s of arrivals
+	}{
+		{"4 % too many", 1.04, false, 4 * 3600},
+		{"a tenth less than is served", 0.9, true, 2 * 3600},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &steadyRun{set: load.sets[0], rate: c.part * served, slo: slo(t, "tpot<1s"), horizon: DefaultHorizon, whole: true}
+			point, err := w.run(context.Background(), p, 0)
+			require.NoError(t, err)
+			require.Equal(t, c.holds, point.Holds, point.Reason)
+			require.Less(t, float64(w.next)/w.rate, c.most)
+		})
+	}
+}

@@ -36,6 +36,9 @@ func (s Setup) times(block int) *Model {
 		m.seq = milli * s.Linear.Seq
 		m.context = milli * s.Linear.Context
 		m.prompt = milli * s.Linear.Prompt
+		if s.Measured != nil {
+			m.spread = s.Measured.Spread
+		}
 	} else {
 		s.roofline(m)
 		s.allReduce(m)
@@ -122,6 +125,9 @@ func (s Setup) describe(m *Model, block int) string {
 		}
 		fmt.Fprintf(&b, "calibrated line: %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token",
 			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
+		if spread := m.spread.String(); spread != "" {
+			fmt.Fprintf(&b, ", %s as long", spread)
+		}
 	} else {
 		if s.Fitted != nil {
 			fmt.Fprintf(&b, "%s; ", s.Fitted)

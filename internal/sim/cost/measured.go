@@ -32,10 +32,11 @@ func (f Fit) String() string {
 // Measured is a cost file, as llmsim calibrate writes it: a line through times
 // that were measured on one model and machine.
 type Measured struct {
-	Name   string `json:"name"`
-	Source string `json:"source"`
-	Linear Linear `json:"linear_ms"`
-	Fit    Fit    `json:"fit"`
+	Name   string  `json:"name"`
+	Source string  `json:"source"`
+	Linear Linear  `json:"linear_ms"`
+	Spread *Spread `json:"spread,omitempty"`
+	Fit    Fit     `json:"fit"`
 }
 
 // OpenMeasured reads a cost file. The error wraps ErrFile.
@@ -46,6 +47,9 @@ func OpenMeasured(path string) (Measured, error) {
 	}
 	if err := m.Linear.check(); err != nil {
 		return Measured{}, fmt.Errorf("cost file %q: %w: linear_ms: %w", path, ErrFile, err)
+	}
+	if err := m.Spread.check(); err != nil {
+		return Measured{}, fmt.Errorf("cost file %q: %w: %w", path, ErrFile, err)
 	}
 	if m.Fit.Points < 0 || m.Fit.Measured < 0 || !(m.Fit.Median >= 0) || !(m.Fit.Worst >= 0) {
 		return Measured{}, fmt.Errorf("cost file %q: %w: fit: want numbers of at least 0", path, ErrFile)

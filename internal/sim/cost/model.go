@@ -39,6 +39,7 @@ type Model struct {
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
 	swapBlock, swapEach        float64
 	received                   bool    // prompts take no time
+	spread                     *Spread // nil: iterations that compute the same take the same time
 	rounded                    float64 // see larger
 	copyBlock                  float64
 }

@@ -5,6 +5,6 @@
 // highest rate.
 //
 // Requests are given to servers in turn. A prefill server sends one request after the
-// other, each when its first token is there; the first token is streamed from there. How
-// a server runs is package sim's business.
+// other, each when its first token is computed; it streams that token itself. How
+// a server runs is in package sim.
 package disagg

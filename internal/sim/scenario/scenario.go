@@ -216,8 +216,8 @@ func (p *Plan) openRequests() (err error) {
 			p.Trace = &summary
 		}
 		summary := p.Trace
-		p.About = fmt.Sprintf("%s: %d requests in %.0f s, means %.0f and %.0f tokens", summary.Format, summary.Requests,
-			summary.Span, summary.MeanPrompt, summary.MeanOutput)
+		p.About = fmt.Sprintf("%s: %d requests in %s s, means %.0f and %.0f tokens", summary.Format, summary.Requests,
+			seconds(summary.Span), summary.MeanPrompt, summary.MeanOutput)
 		if summary.Skipped > 0 {
 			p.About += fmt.Sprintf("; %d rows with 0 tokens of prompt or answer are left out", summary.Skipped)
 		}

@@ -98,3 +98,11 @@ func (s *Scenario) checkClients() error {
 	}
 	return nil
 }
+
+// seconds has three digits that count, and all of a larger whole number.
+func seconds(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}

@@ -1,7 +1,7 @@
 // Package sweep runs a grid of scenarios: systems × block sizes × rates × seeds,
-// several at a time, on one machine or as shards of a job array on many. What is
-// finished is kept line by line in a folder, from which an interrupted sweep goes
-// on. However it was run, stopped, divided and merged, sweep.csv has the same
+// several at a time, on one machine or as shards of a job array on many. Finished
+// jobs are kept line by line in a folder, from which an interrupted sweep
+// resumes. However it was run, stopped, divided and merged, sweep.csv has the same
 // bytes.
 //
 //	sweep.json             what the sweep is: its grid and its jobs
@@ -9,5 +9,5 @@
 //	lock                   held while a sweep works in the folder
 //	sweep.csv              a row for each job, once all are there
 //
-// How one run goes is package scenario's to know.
+// A single run is in package scenario.
 package sweep

@@ -1,9 +1,9 @@
 // Package blockhash names the contents of a block of tokens by a hash that
-// covers everything before it as well: the hash of the block in front, the
+// covers everything before it as well: the hash of the previous block, the
 // token ids, and the extra keys that make equal tokens mean different things
 // (LoRA adapter, multimodal items, cache salt, prompt embeddings; vllm/v1/RULES.md §3).
 //
-// Three functions stand behind one interface. LE is the one that the recorded
+// Three functions have one interface. LE is the one that the recorded
 // traces use, CBOR is vLLM's sha256_cbor. Both are SHA-256: nobody can make two
 // different prompts collide, so a prefix hit is as good as a comparison of the
 // tokens. Fast is XXH3 with 128 bits under a secret of this process: equal

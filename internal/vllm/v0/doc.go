@@ -14,7 +14,7 @@
 // an exception half-way, the Manager counts before.
 //
 // Not modelled, because the recordings do not show them: encoder-decoder models,
-// multi-step scheduling, LoRA, priorities, and what vLLM itself gets wrong:
+// multi-step scheduling, LoRA, priorities, and what vLLM itself does wrongly:
 // swapping or chunked prefill with prefix caching, and forks or swaps of a table
 // whose window has moved on. These are refused. Not safe for concurrent use.
 package v0

@@ -1,12 +1,11 @@
-// Package encodercache says which outputs of the encoder (embeddings of images,
-// audio and the like) a worker keeps: vLLM's EncoderCacheManager, on paper
+// Package encodercache decides which outputs of the encoder (embeddings of images,
+// audio and the like) a worker keeps: vLLM's EncoderCacheManager
 // (vllm/v1/RULES.md §20).
 //
 // An output is known by the hash of its input, and its size is a number of
 // embeddings. Requests refer to the outputs they still read. An output to which
 // nobody refers stays until its place is needed; then the one that has been
-// unreferenced longest is evicted, and the worker is told.
+// unreferenced longest is evicted, and the next step tells the worker.
 //
-// When an input is encoded is the scheduler's business; the embeddings
-// themselves are the worker's.
+// The scheduler decides when an input is encoded. The worker has the embeddings.
 package encodercache

@@ -7,10 +7,10 @@
 // them, and blocks outside a window go back to the pool early; in a table the
 // null block stands for them.
 //
-// What V1 has no more is built on the same pool: Fork shares all blocks of a
-// request, and the first write to a shared block that is partly filled gives a
-// pair of blocks to copy; Rollback gives the blocks of rejected draft tokens
-// back.
+// The package also has what V1 dropped, on the same pool: Fork shares all blocks of a
+// request, and the first write to a shared block that is partly filled returns a
+// pair of blocks to copy; Rollback frees the blocks of rejected draft
+// tokens.
 //
 // A Cache is for one goroutine. An allocation is planned as a whole before anything
 // changes, so a call that is refused leaves everything as it was, except that

@@ -1,0 +1,46 @@
+package parallel
+
+import "time"
+
+// A placement gets the thread that calls Run out of the way of a worker's thread.
+//
+// In a virtual machine, Linux does not take a processor for idle that the host has taken back because
+// it had nothing to do (vcpu_is_preempted). So a thread that is woken after a long sleep is often placed
+// where the thread runs that has woken it. It then waits there, and Linux may take 10 ms to move one of both.
+type placement struct {
+	moves   int       // that are left, until a worker has slept for long again
+	missing time.Time // since when no worker comes that was called; zero: they come
+	moved   time.Time
+}
+
+const (
+	longSleep    = 2 * time.Millisecond
+	missingFor   = 100 * time.Microsecond // waking takes 20 to 100 µs
+	betweenMoves = time.Millisecond
+	mostMoves    = 3 // another program may have the processors: then moving gains nothing, and takes up to 100 µs
+)
+
+// woke notes that a worker is woken which has slept since a time.
+func (p *placement) woke(since time.Time) {
+	if time.Since(since) >= longSleep {
+		p.moves = mostMoves
+	}
+}
+
+// check moves the calling thread to another processor after a Run, if workers that were called
+// have been missing for a while.
+func (p *placement) check(missing bool) {
+	if !missing || p.moves == 0 {
+		p.missing = time.Time{}
+		return
+	}
+	now := time.Now()
+	if p.missing.IsZero() {
+		p.missing = now
+	}
+	if now.Sub(p.missing) >= missingFor && now.Sub(p.moved) >= betweenMoves {
+		p.moved = now
+		p.moves--
+		leaveProcessor()
+	}
+}

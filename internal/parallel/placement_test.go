@@ -1,0 +1,93 @@
+package parallel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type count struct{ done int }
+
+func (c *count) Do(_, _ int) { c.done++ }
+
+func TestARunDoesNotWaitForAWorkerThatHasNotBegun(t *testing.T) {
+	p, err := New(1)
+	require.NoError(t, err)
+	late := &worker{pool: p, number: 1, cpu: -1, wake: make(chan struct{}, 1)} // its loop does not run yet
+	p.size, p.workers = 2, []*worker{late}
+	c := &count{}
+	p.Run(10, c)
+	require.Equal(t, 10, c.done)
+
+	go late.loop(make(chan error, 1))
+	for c := (&workers{}); c.late == 0; { // it takes part in later Runs
+		p.Run(10, c)
+	}
+	p.Close()
+}
+
+func TestARunWaitsForBoundWorkers(t *testing.T) {
+	p, err := New(1)
+	require.NoError(t, err)
+	late := &worker{pool: p, number: 1, cpu: -1, wake: make(chan struct{}, 1)}
+	p.size, p.workers, p.bound = 2, []*worker{late}, true
+	defer p.Close()
+	begun := make(chan struct{})
+	time.AfterFunc(10*time.Millisecond, func() {
+		close(begun)
+		late.loop(make(chan error, 1))
+	})
+	p.Run(10, &count{})
+	select {
+	case <-begun:
+	default:
+		require.Fail(t, "Run returned before the worker began")
+	}
+}
+
+type workers struct{ early, late int }
+
+func (w *workers) Do(worker, _ int) {
+	if worker == 1 {
+		w.late++
+		return
+	}
+	w.early++
+	time.Sleep(time.Microsecond)
+}
+
+func TestTheCallerMovesOnlyIfWorkersAreMissingAfterALongSleep(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		slept   time.Duration
+		missing bool
+		moves   bool
+	}{
+		{"a worker that slept long does not come", time.Second, true, true},
+		{"it comes", time.Second, false, false},
+		{"a worker that slept briefly does not come", 0, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var p placement
+			p.woke(time.Now().Add(-c.slept))
+			for begin := time.Now(); time.Since(begin) < 3*missingFor; {
+				p.check(c.missing)
+			}
+			require.Equal(t, c.moves, !p.moved.IsZero())
+		})
+	}
+}
+
+func TestTheCallerMovesAFewTimesAtMost(t *testing.T) {
+	var p placement
+	p.woke(time.Now().Add(-time.Second))
+	for p.moves > 0 {
+		p.check(true)
+	}
+	last := p.moved
+	for begin := time.Now(); time.Since(begin) < 2*betweenMoves; {
+		p.check(true)
+	}
+	require.Equal(t, last, p.moved)
+}

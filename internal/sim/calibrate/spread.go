@@ -1,0 +1,58 @@
+package calibrate
+
+import (
+	"slices"
+
+	"llmmemory/internal/sim/cost"
+)
+
+const (
+	factors   = 20 // equally likely ones: what is beyond the 95th percentile has one mean
+	leastSame = 8  // measurements of the same work, for their mean to say what is usual
+)
+
+// spread is how much measurements of the same work differ from their mean. What the line is off
+// by is no part of it.
+func spread(points []Point, line [4]float64) *cost.Spread {
+	var decodes, prompts []float64
+	for _, p := range points {
+		lines := p.measured()
+		if len(lines) < leastSame {
+			continue
+		}
+		off := p.Seconds / at(line, p)
+		for _, m := range lines {
+			factor := m.Seconds / at(line, m) / off
+			if p.Prompt > 0 {
+				prompts = append(prompts, factor)
+			} else {
+				decodes = append(decodes, factor)
+			}
+		}
+	}
+	s := cost.Spread{Decodes: means(decodes), Prompts: means(prompts)}
+	if s.Decodes == nil && s.Prompts == nil {
+		return nil
+	}
+	return &s
+}
+
+// means are those of equal parts of the sorted factors, over the mean of all; nil if they are too few.
+func means(all []float64) (parts []float64) {
+	if len(all) < factors*leastSame/2 {
+		return nil
+	}
+	slices.Sort(all)
+	total := mean(all)
+	for i := range factors {
+		parts = append(parts, mean(all[len(all)*i/factors:len(all)*(i+1)/factors])/total)
+	}
+	return parts
+}
+
+func mean(x []float64) (sum float64) {
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}

@@ -1,0 +1,85 @@
+package cost
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// A Spread is how much the times of iterations that compute the same differ on the machine that was
+// measured: equally likely factors of the time that the line states, whose mean is 1. Without any,
+// all take the same time.
+type Spread struct {
+	Decodes []float64 `json:"decodes,omitempty"` // of iterations without prompts
+	Prompts []float64 `json:"prompts,omitempty"` // of those with
+}
+
+// mostFactors is far more than tell apart what a simulation can show.
+const mostFactors = 1000
+
+func (s *Spread) check() error {
+	if s == nil {
+		return nil
+	}
+	for _, factors := range [][]float64{s.Decodes, s.Prompts} {
+		if len(factors) > mostFactors {
+			return fmt.Errorf("spread: %d factors, must be at most %d", len(factors), mostFactors)
+		}
+		sum := 0.0
+		for _, f := range factors {
+			if err := within("spread: a factor", f, 1e-3, 1e3); err != nil {
+				return err
+			}
+			sum += f
+		}
+		if n := float64(len(factors)); sum < 0.99*n || sum > 1.01*n {
+			return errors.New("spread: the mean of the factors must be 1")
+		}
+	}
+	return nil
+}
+
+// String is between which factors nine of ten iterations are.
+func (s *Spread) String() string {
+	if s == nil || len(s.Decodes)+len(s.Prompts) == 0 {
+		return ""
+	}
+	text := ""
+	for _, class := range []struct {
+		name    string
+		factors []float64
+	}{{"decodes", s.Decodes}, {"prompts", s.Prompts}} {
+		if n := len(class.factors); n > 0 {
+			sorted := slices.Sorted(slices.Values(class.factors))
+			text += fmt.Sprintf(", %s from %.2f to %.2f times", class.name, sorted[n/20], sorted[n-1-n/20])
+		}
+	}
+	return "nine of ten take" + text[1:]
+}
+
+// Iteration is how long the nth iteration of a run takes: Seconds, times a factor of the spread that n and
+// the work choose. The same run has the same factors.
+func (m *Model) Iteration(n int, w Work) float64 {
+	seconds := m.Seconds(w)
+	if m.spread == nil {
+		return seconds
+	}
+	factors := m.spread.Decodes
+	if w.Prompt > 0 {
+		factors = m.spread.Prompts
+	}
+	if len(factors) == 0 {
+		return seconds
+	}
+	return seconds * factors[choose(uint64(n), uint64(w.Seqs)<<40^uint64(w.Context)<<20^uint64(w.Prompt), len(factors))]
+}
+
+// choose picks one of many, each as likely, by two numbers (the finalizer of SplitMix64).
+func choose(a, b uint64, many int) int {
+	x := a*0x9e3779b97f4a7c15 ^ b*0xd1342543de82ef95
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	high, _ := bits.Mul64(x^x>>31, uint64(many))
+	return int(high)
+}

@@ -1,0 +1,63 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// RefuseUnknownNames makes completion and help fail on a name that is none of theirs, where cobra
+// prints help and succeeds. It comes after SetOut: the completion command keeps the output of its start.
+func RefuseUnknownNames(c *cobra.Command) {
+	c.InitDefaultHelpCmd()
+	c.InitDefaultCompletionCmd()
+	for _, sub := range c.Commands() {
+		switch sub.Name() {
+		case "completion":
+			shells := names(sub)
+			sub.Args, sub.RunE = cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
+				if len(args) == 0 {
+					return c.Help()
+				}
+				return fmt.Errorf("completion: no shell %q; shells: %s", args[0], strings.Join(shells, ", "))
+			}
+		case "help":
+			sub.RunE = help
+		}
+	}
+}
+
+// help is cobra's, with an error for what has no help.
+func help(c *cobra.Command, args []string) error {
+	root := c.Root()
+	about, rest, err := root.Find(args)
+	if err == nil && len(rest) == 0 {
+		about.InitDefaultHelpFlag()
+		about.InitDefaultVersionFlag()
+		return about.Help()
+	}
+	if about == nil || err != nil {
+		about, rest = root, args
+	}
+	commands := names(about)
+	if len(commands) == 0 {
+		return fmt.Errorf("help: %s has no command %q", about.CommandPath(), rest[0])
+	}
+	meant := ""
+	if best := Nearest(rest[0], commands); best != "" {
+		meant = ", did you mean " + best + "?"
+	}
+	return fmt.Errorf("help: no command %q%s; commands: %s", rest[0], meant, strings.Join(commands, ", "))
+}
+
+// names are those of the commands under one that its help lists.
+func names(c *cobra.Command) []string {
+	var all []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			all = append(all, sub.Name())
+		}
+	}
+	return all
+}
