@@ -142,7 +142,11 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 		fact("", "These are most of them: take a model for longer sequences (--setup, --model) or more memory.")
 	}
 	if r.Seconds > 0 {
-		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds)
+		end := "until the last one"
+		if s.Stop {
+			end = "until the run was stopped"
+		}
+		fmt.Fprintf(w, "throughput\t%.2f requests/s, %.0f tokens/s of answers, %s\n", float64(r.Answered)/r.Seconds, float64(r.Generated)/r.Seconds, end)
 	}
 	if s.Goodput != (sim.Goodput{}) {
 		fmt.Fprintf(w, "goodput\t%.2f requests/s: %d of %d requests within all limits\n", r.Goodput, r.Good, r.Arrived)

@@ -25,11 +25,13 @@ func TestRunIsReproducible(t *testing.T) {
 	narrow(t, first)
 	_, second, _ := llmsim(t, args...)
 	require.Equal(t, first, second)
-	for _, part := range []string{"sosp: the paper's own vLLM", "983 blocks of 16 tokens (15728 slots), 1638 on the CPU", "normalized latency", "token states"} {
+	for _, part := range []string{"sosp: the paper's own vLLM", "983 blocks of 16 tokens (15728 slots), 1638 on the CPU", "normalized latency", "token states", "tokens/s of answers, until the last one\n"} {
 		require.Contains(t, first, part)
 	}
 	_, other, _ := llmsim(t, append(args[:len(args)-1], "6")...)
 	require.NotEqual(t, first, other)
+	_, stopped, _ := llmsim(t, append(args, "--stop")...)
+	require.Contains(t, stopped, "tokens/s of answers, until the run was stopped\n")
 }
 
 // Ensure that the scenario in the output is all that the run depends on: run

@@ -3,6 +3,7 @@ package cost
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -97,7 +98,8 @@ func (s Setup) roofline(m *Model) {
 
 // allReduce: with tensor parallelism the workers add up their parts of every
 // token's state twice in a layer, after attention and after the feed-forward
-// part, or once, if these are parallel. In a ring a worker sends 2(w-1)/w of it.
+// part, or once, if these are parallel. In a ring a worker sends 2(w-1)/w of it. Workers
+// that are linked over PCIe share its root and the path between processors: SharedLink.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return
@@ -105,6 +107,9 @@ func (s Setup) allReduce(m *Model) {
 	w, times := float64(s.Workers), s.LLM.allReduces()*float64(s.LLM.Layers)
 	m.reduce = times * micro * cmp.Or(s.Engine.AllReduce, s.GPU.LinkLatency)
 	state := float64(s.LLM.Hidden) * activationBytes
+	if s.GPU.WorkerLink <= 2*s.GPU.HostLink { // PCIe, as the link to the CPU is
+		state *= math.Pow(w/2, s.Engine.SharedLink)
+	}
 	m.state += times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 }
 

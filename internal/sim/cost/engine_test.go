@@ -33,7 +33,7 @@ func TestEnginesAreNearTheirPublishedFigures(t *testing.T) {
 				for _, p := range fitted {
 					require.NotContains(t, heldOut, p)
 				}
-				require.InDelta(t, len(fitted), len(heldOut), 2, name)
+				require.InDelta(t, len(fitted), len(heldOut), 3, name)
 				f, err := OpenEngine(engine+"-"+release, gpu)
 				require.NoError(t, err)
 				t.Log(f)
@@ -77,11 +77,10 @@ func requireNear(t *testing.T, name string, f Fitted, fitted []Published) {
 var missed = map[string][2]float64{
 	"tensorrt-llm-0.8.0 on h100-80gb":  {0.15, 0.56},
 	"tensorrt-llm-0.8.0 on h200-141gb": {0.15, 0.47},
-	"vllm-0.7.3 on a100-80gb":          {0.15, 0.44},
-	"vllm-0.7.3 on h20-141gb":          {0.15, 0.61},
-	"vllm-0.7.3 on h200-141gb":         {0.15, 0.51},
-	"vllm-0.7.3 on rtx-4090":           {0.15, 0.39},
-	"vllm-0.7.3 on rtx-6000-ada":       {0.15, 0.54},
+	"vllm-0.7.3 on a100-40gb":          {0.15, 0.46},
+	"vllm-0.7.3 on h20-141gb":          {0.15, 0.74},
+	"vllm-0.7.3 on rtx-6000-ada":       {0.15, 0.69},
+	"vllm-0.7.3 on v100s-32gb":         {0.15, 0.40},
 }
 
 func fitEngines(t *testing.T) {
@@ -161,10 +160,57 @@ func TestASmallModelWithManyClientsIsNotFarOff(t *testing.T) {
 		seconds, err := p.Predict(f.Engine)
 		require.NoError(t, err)
 		t.Logf("%s: %.2f", p.GPU, seconds/p.Seconds())
-		require.InDelta(t, 1, seconds/p.Seconds(), 0.55, p.GPU)
+		bound := 0.35
+		if p.GPU == "h20-141gb" {
+			bound = 0.74 // a known miss (README.md)
+		}
+		require.InDelta(t, 1, seconds/p.Seconds(), bound, p.GPU)
 		seen++
 	}
 	require.Equal(t, 13, seen)
+}
+
+// Ensure that no point changes its half when others turn out to be unsteady, which are in
+// neither, and that what was added later is fitted.
+func TestPointsKeepTheirHalves(t *testing.T) {
+	unsteady, later := 0, 0
+	for _, p := range PublishedPoints() {
+		if p.Unsteady == "" && !p.Later {
+			continue
+		}
+		fitted, heldOut := Split(p.Engine, p.Release, p.GPU)
+		require.NotContains(t, heldOut, p)
+		if p.Unsteady != "" {
+			require.NotContains(t, fitted, p)
+			unsteady++
+		} else {
+			require.Contains(t, fitted, p)
+			later++
+		}
+	}
+	require.Equal(t, []int{7, 12}, []int{unsteady, later})
+	fitted, heldOut := Split("vllm", "0.7.3", "h200-141gb") // 28 points, of which three are unsteady
+	require.Equal(t, []int{12, 13}, []int{len(fitted), len(heldOut)})
+	for _, p := range fitted {
+		if p.Model == "llama-3-70b" { // as before there were any
+			require.Equal(t, "first_token_ms", p.Metric)
+		}
+	}
+}
+
+// Ensure that a client sees vLLM's first token an iteration after it was computed, and that
+// TensorRT-LLM's is of one iteration.
+func TestAFirstTokenIsSentOneIterationLater(t *testing.T) {
+	p := Published{Engine: "tensorrt-llm", Version: "0.9.0", Release: "0.9.0", Model: "llama-3-8b", GPU: "a100-80gb", Workers: 1, DType: "fp16", Batch: 1, Prompt: 255, Median: 204, Output: 1, Longest: 1, Metric: "first_token_ms", Value: 1}
+	computed, err := p.Predict(DefaultEngine)
+	require.NoError(t, err)
+	p.Engine, p.Release = "vllm", "0.7.3"
+	sent, err := p.Predict(DefaultEngine)
+	require.NoError(t, err)
+	p.Metric, p.Prompt, p.Median, p.Output, p.Longest = "token_ms", 204, 204, 2, 2
+	token, err := p.Predict(DefaultEngine)
+	require.NoError(t, err)
+	require.InEpsilon(t, computed+token, sent, 1e-3)
 }
 
 // Ensure that fp8 halves what is read, and cannot be had where the GPU has none.

@@ -74,7 +74,8 @@ func allConstants(*Engine) {}
 // Matrices are multiplied in tiles of 128 tokens; 64 are half of one. AccelMark's points
 // are nearer without it. Its runner leaves max_seq_len_to_capture at vLLM 0.7.3's default of
 // 8192 tokens (vllm/config.py), beyond which decodes are not captured in CUDA graphs. Its
-// clients are served by AsyncLLMEngine, which makes an output of each token.
+// clients are served by AsyncLLMEngine, which makes an output of each token. Its GPUs without
+// NVLink share PCIe.
 func startOf(points []Published) Engine {
 	e := DefaultEngine
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
@@ -85,11 +86,11 @@ func startOf(points []Published) Engine {
 		e.SharedGroup, e.SharedReread = 8, 0.1
 		return e
 	}
-	e.PromptBase = 0.5
 	if accelMark(points[0]) {
-		e.HalfTokens, e.GraphContext = 0, 8192
-		e.ServedSeq, e.WorkersLayer = 0.1, 0.03
+		e.HalfTokens, e.GraphContext, e.ServedSeq, e.SharedLink = 0, 8192, 0.1, 0.5
+		return e
 	}
+	e.PromptBase = 0.5
 	return e
 }
 
@@ -126,13 +127,15 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 		{"without half_tokens", "ROCm/", func(e *Engine) { e.HalfTokens = 0 }},
 		{"as it is", "FreedomIntelligence/", allConstants},
 		{"without per_served_seq_ms", "FreedomIntelligence/", func(e *Engine) { e.ServedSeq = 0 }},
-		{"without workers_layer_ms", "FreedomIntelligence/", func(e *Engine) { e.WorkersLayer = 0 }},
+		{"without shared_link", "FreedomIntelligence/", func(e *Engine) { e.SharedLink = 0 }},
+		{"shared_link 1", "FreedomIntelligence/", func(e *Engine) { e.SharedLink = 1 }},
+		{"with workers_layer_ms", "FreedomIntelligence/", func(e *Engine) { e.WorkersLayer = 0.03 }},
 		{"without rounded", "FreedomIntelligence/", func(e *Engine) { e.Rounded = 0 }},
 		{"with half_tokens", "FreedomIntelligence/", func(e *Engine) { e.HalfTokens = 64 }},
 		{"without per_layer_ms", "FreedomIntelligence/", func(e *Engine) { e.Base, e.Layer = 2, 0 }},
 		{"without graph_context", "FreedomIntelligence/", func(e *Engine) { e.GraphContext = 0 }},
 		{"without activations", "FreedomIntelligence/", func(e *Engine) { e.Activations = 0 }},
-		{"without prompt_base_ms", "FreedomIntelligence/", func(e *Engine) { e.PromptBase = 0 }},
+		{"with prompt_base_ms", "FreedomIntelligence/", func(e *Engine) { e.PromptBase = 0.5 }},
 		{"without per_seq_ms", "FreedomIntelligence/", func(e *Engine) { e.Seq = 0 }},
 	}
 	least := map[string]float64{}

@@ -169,6 +169,19 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 	require.InEpsilon(t, alone.Seconds(Work{Seqs: 1})/2+(latency+token)/2, parallel.model(t, 16).Seconds(Work{Seqs: 1}), 1e-12, "one all-reduce in a layer")
 }
 
+// Ensure that four workers on PCIe share what two have each, and that those on NVLink do not.
+func TestWorkersOnPCIeShareIt(t *testing.T) {
+	state := func(workers int, link, shared float64) float64 {
+		s := tiny(workers)
+		s.GPU.WorkerLink, s.GPU.HostLink, s.Engine.SharedLink = link, 1, shared
+		return s.model(t, 16).state
+	}
+	require.InEpsilon(t, state(2, 2, 0), state(2, 2, 0.5), 1e-12)
+	require.InEpsilon(t, 2*state(4, 2, 0), state(4, 2, 1), 1e-12)
+	require.InEpsilon(t, math.Sqrt2*state(4, 2, 0), state(4, 2, 0.5), 1e-12)
+	require.InEpsilon(t, state(4, 2.1, 0), state(4, 2.1, 1), 1e-12)
+}
+
 // Ensure that several workers launch more with prompts, and that only groups of the stated size
 // have the other kernel.
 func TestWhatSeveralWorkersAndSharedHeadsChange(t *testing.T) {

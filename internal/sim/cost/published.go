@@ -28,6 +28,10 @@ type Published struct {
 
 	// Excluded is why a point is in neither half: a reason that was known without its error.
 	Excluded string `json:"excluded"`
+	// Unsteady is how far repeats of it that are published with it differ, if by more than 15 %:
+	// it keeps its place in the division, but is in neither half.
+	Unsteady string `json:"unsteady"`
+	Later    bool   `json:"later"` // added when errors of the other half had been seen: it is fitted
 
 	Model   string  `json:"model"`
 	Workers int     `json:"workers"`
@@ -140,7 +144,7 @@ func (p Published) on(m *Model) float64 {
 	}
 	steps := p.Longest - 1
 	if steps == 0 {
-		return prefill(p.Batch)
+		return prefill(p.Batch) + p.delivery(m)
 	}
 	running := int(math.Round(float64(p.Batch*(p.Output-1)) / float64(steps)))
 	step := m.Seconds(Work{Seqs: running, Context: running * (4*prompt + p.Output + p.Longest + 2) / 4})
@@ -153,14 +157,29 @@ func (p Published) on(m *Model) float64 {
 	return prefill(p.Batch) + float64(steps)*step
 }
 
+// delivery is how long the first token waits until it is sent. vLLM V0's AsyncLLMEngine processes
+// the output of an iteration during the next one and returns it at the end of that
+// (_AsyncLLMEngine.step_async, async_callback in model_runner.py), so a client sees each token one decode later.
+func (p Published) delivery(m *Model) float64 {
+	if p.Engine != "vllm" {
+		return 0
+	}
+	return m.Seconds(Work{Seqs: p.Batch, Context: p.Batch * (p.Median + 1)})
+}
+
 // Split divides the points of an engine on a GPU in two halves without looking at their
 // values: ordered by the SHA-256 of what they are of, the first, the third and so on are
 // fitted. As the GPU is in that text, a load is fitted on some GPUs and held out on others.
+// Points that are unsteady count in that order, so that no other point changes its half.
 func Split(engine, release, gpu string) (fitted, heldOut []Published) {
-	var all []Published
+	var all, later []Published
 	for _, p := range published() {
-		if p.Engine == engine && p.Release == release && p.GPU == gpu && p.Excluded == "" {
+		switch {
+		case p.Engine != engine || p.Release != release || p.GPU != gpu || p.Excluded != "":
+		case !p.Later:
 			all = append(all, p)
+		case p.Unsteady == "":
+			later = append(later, p)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Published) int {
@@ -168,13 +187,15 @@ func Split(engine, release, gpu string) (fitted, heldOut []Published) {
 		return bytes.Compare(first[:], second[:])
 	})
 	for i, p := range all {
-		if i%2 == 0 {
+		switch {
+		case p.Unsteady != "":
+		case i%2 == 0:
 			fitted = append(fitted, p)
-		} else {
+		default:
 			heldOut = append(heldOut, p)
 		}
 	}
-	return fitted, heldOut
+	return append(fitted, later...), heldOut
 }
 
 // digest is that of the fields that tell a point from the others, as text.

@@ -42,6 +42,7 @@ type Engine struct {
 	SharedReread    float64 `json:"kv_shared_reread"`  // for which this is kv_reread
 	HostLink        float64 `json:"host_link"`         // of the link to the CPU
 	WorkerLink      float64 `json:"worker_link"`       // of the link between workers
+	SharedLink      float64 `json:"shared_link"`       // of several workers on PCIe each has the link's rate divided by (workers / 2) to this power
 	AllReduce       float64 `json:"all_reduce_us"`     // of few bytes; 0: what is assumed of the GPU
 	Base            float64 `json:"base_ms"`           // an iteration
 	Layer           float64 `json:"per_layer_ms"`      // what is neither bytes nor operations: launches, norms, gaps
@@ -158,6 +159,7 @@ func (e Engine) check() error {
 		{"kv_shared_reread", e.SharedReread, 0, 1},
 		{"host_link", e.HostLink, 1e-3, 1},
 		{"worker_link", e.WorkerLink, 1e-3, 1},
+		{"shared_link", e.SharedLink, 0, 1},
 		{"all_reduce_us", e.AllReduce, 0, 1e9},
 		{"base_ms", e.Base, 0, 1e9},
 		{"per_layer_ms", e.Layer, 0, 1e9},

@@ -180,7 +180,7 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 	}{
 		{"published", "h100-80gb", "", "vllm-0.7.3", "vllm 0.7.3 on h100-80gb: fitted to half of"},
 		{"a newer release elsewhere", "mi300x", "", "vllm-0.9.1", "vllm 0.9.1 on mi300x: fitted to half of"},
-		{"too few points for errors", "l4", "", "vllm-0.7.3", "6 published points, fewer than 8: without data for its errors"},
+		{"too few points for errors", "l4", "", "vllm-0.7.3", "7 published points, fewer than 8: without data for its errors"},
 		{"nothing published", "b200-180gb", "", DataSheet, "constants chosen by hand: without data (no measurements of newer releases on b200-180gb are published; measure"},
 		{"another engine's alone", "l40s", "", DataSheet, "without data (--engine tensorrt-llm has newer releases"},
 		{"asked for", "h100-80gb", DataSheet, DataSheet, "constants chosen by hand: without data (--engine tensorrt-llm or vllm"},

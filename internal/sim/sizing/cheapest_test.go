@@ -40,7 +40,7 @@ func TestTheCheapestOfferComesFirst(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, WriteOffers(&out, q, all, prices))
 	require.Contains(t, out.String(), "an hour for 3.00 requests/s")
-	require.Contains(t, out.String(), "vllm 0.7.3 on l4: 6 published points", "what the times of the answer are from")
+	require.Contains(t, out.String(), "vllm 0.7.3 on l4: 7 published points", "what the times of the answer are from")
 	require.Regexp(t, `1 x l4 .* vllm-0.7.3  confirmed`, out.String())
 	require.Regexp(t, `1 x l40s .* data-sheet  from shorter runs`, out.String())
 	require.Contains(t, out.String(), "times       of several engines")

@@ -26,6 +26,9 @@ type policy struct {
 	swap, chunked, caching, uncached bool
 }
 
+// released is whether a release of vLLM schedules so.
+func (p policy) released() bool { return p.system == "vllm-v0" || p.system == "vllm-v1" }
+
 func (p policy) String() string {
 	name := p.system
 	for _, f := range []struct {
@@ -127,7 +130,7 @@ func (s *sizer) systems() []trial {
 // take chooses a block size and a system, and tries the two together.
 func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error) {
 	size, sizeReason := s.choose(sizes, func(c Change) bool { return c.size == defaultBlock })
-	system, systemReason := s.choose(systems, func(c Change) bool { return c.sys == policy{system: sim.DefaultSystem} })
+	system, systemReason := s.chooseSystem(systems)
 	t := Take{BlockSize: size.size, System: system.Name,
 		Reason: fmt.Sprintf("block size %s: %s; %s: %s", size.Name, sizeReason, system.Name, systemReason)}
 	both := s.trial(fmt.Sprintf("%s, block size %s", system.Name, size.Name), System, system.sys, size.size)
@@ -135,6 +138,27 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	t.Both, err = s.change(ctx, both)
 	s.scale(&t.Both)
 	return t, err
+}
+
+// chooseSystem is the best that a release of vLLM has. What would be better and is in none, as the
+// paper's scheduler, is only named.
+func (s *sizer) chooseSystem(all []Change) (Change, string) {
+	isDefault := func(c Change) bool { return c.sys == policy{system: sim.DefaultSystem} }
+	best, reason := s.choose(all, isDefault)
+	if best.sys.released() {
+		return best, reason
+	}
+	var releases []Change
+	for _, c := range all {
+		if c.sys.released() {
+			releases = append(releases, c)
+		}
+	}
+	released, why := s.choose(releases, isDefault)
+	if released.Trouble != "" {
+		return best, reason
+	}
+	return released, fmt.Sprintf("%s; %s would hold more, %s, and is in no release of vLLM", why, best.Name, reason)
 }
 
 // choose is the default, or the best of those that are better under every seed.
