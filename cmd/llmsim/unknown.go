@@ -19,8 +19,19 @@ var vllmFlags = map[string]string{
 	"num-gpus": "workers", "gpus": "workers", "num-replicas": "replicas",
 }
 
-// explainFlag names the flag that was meant, or says why a command has none such.
+// explainFlag names the flag that was meant, or says why a command has none such. What is no number
+// is said without the words of Go's parser.
 func explainFlag(c *cobra.Command, err error) error {
+	if text, kind, number := strings.Cut(err.Error(), ": strconv.Parse"); number {
+		switch {
+		case strings.HasPrefix(kind, "Float"):
+			return fmt.Errorf("%s: want a number without a unit; %s --help has the unit", text, c.CommandPath())
+		case strings.HasPrefix(kind, "Int"):
+			return fmt.Errorf("%s: want a whole number", text)
+		case strings.HasPrefix(kind, "Uint"):
+			return fmt.Errorf("%s: want a whole number of at least 0", text)
+		}
+	}
 	_, name, unknown := strings.Cut(err.Error(), "unknown flag: --")
 	if !unknown {
 		return err
