@@ -1,20 +1,20 @@
-# make                      build the library and grade it, plainly and under Valgrind
+# make                      build the library and grade it, with and without Valgrind
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
 # make quick                the tests of a change: no compiler of submissions, no Valgrind, no browser
 # make test                 every test
 # make test-long            the same with the full matrices, soaks and exhaustive runs
-# make llmgrade             build/llmgrade, which grades submissions from outside
-# make mutants              which stage of llmgrade sees which wrong submission
-# make exhaustive           every short use of the engine and of the correct submission
-# make repeat               every submission graded six times, with the same result
+# make llmgrade             build/llmgrade, which grades submissions in a sandbox
+# make mutants              print which stage of llmgrade finds which wrong submission
+# make exhaustive           test every short sequence of calls of the engine and of the correct submission
+# make repeat               grade every submission six times, with the same result
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make llmsim               build/llmsim, which simulates serving
-# make llmserve             build/llmserve, which serves models on the CPU; build/llmserve demo needs none
-# make figures              the paper's experiments in build/figures, and how near they come
-# make bench                the speed tables of the README, and what llmgrade takes
+# make llmserve             build/llmserve, which serves models on the CPU (build/llmserve demo needs no model)
+# make figures              the paper's experiments in build/figures, compared with the paper
+# make bench                the speed tables of the README, and the time of llmgrade
 # make lib                  build/libllm_memory.so and build/libllm_memory.a, nothing else
 # make cache                build/libllm_cache.so and build/libllm_cache.a, the serving core for C
-# make dropin DIR=path      set a homework folder up with this library
+# make dropin DIR=path      make a homework folder use this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
 # make check                gofmt, vet, staticcheck, import rules
 # make race                 tests of what many threads call, with the race detector
@@ -63,8 +63,10 @@ CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h
   $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go internal/invariants/*.go)) \
   $(wildcard internal/attention/*.s internal/kvstore/*.s)
 
-# What hangs is ended; a slow or busy machine is not. make check vets.
-TEST := $(GO) test -buildvcs=false -vet=off -timeout 6h
+# What hangs is ended; a slow or busy machine is not. make check vets. What .ci/cheaply
+# says of garbage is for the compiler, not for the tests.
+CHEAP := GOTOOLCHAIN=$$(.ci/tools toolchain) .ci/cheaply $$(.ci/tools go)
+TEST := $(CHEAP) test -buildvcs=false -vet=off -exec 'env -u GOGC -u GOMEMLIMIT' -timeout 6h
 CHECKED := ./internal/block ./internal/course ./internal/vllm/... ./internal/paper ./internal/kvstore/... ./internal/engine
 
 .PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat figures bench dropin install uninstall check clean
@@ -126,12 +128,12 @@ endif
 llmgrade:
 	@.ci/tools build
 	@mkdir -p $(B)
-	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmgrade ./cmd/llmgrade
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags="$(STAMP)" -o $(B)/llmgrade ./cmd/llmgrade
 
 llmbench:
 	@.ci/tools build
 	@mkdir -p $(B)
-	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -o $(B)/llmbench ./cmd/llmbench
+	@CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags="$(STAMP)" -o $(B)/llmbench ./cmd/llmbench
 
 llmsim:
 	@.ci/tools build
@@ -181,12 +183,11 @@ repeat:
 	@.ci/tools test
 	@$(TEST) -count=1 ./internal/grade -run TestTheSameFileGetsTheSameResult -repeat 5
 
-# With fewer collections staticcheck takes a quarter less processor time, and twice the memory.
 check:
 	@.ci/tools build
 	@unformatted=$$("$$(dirname "$$(.ci/tools go)")/gofmt" -l .) && test -z "$$unformatted" || { echo "not gofmt'ed: $$unformatted"; exit 1; }
-	@GOGC=400 $(GO) vet ./...
-	@GOGC=400 $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+	@$(CHEAP) vet ./...
+	@$(CHEAP) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	@$(TEST) ./internal
 
 bench: $(B)/bench/bench $(B)/bench/cache llmbench llmserve

@@ -67,12 +67,13 @@ var noteInputs = sync.OnceFunc(func() {
 })
 
 // makeEnv is the environment without what a make around this test, or a user's
-// profile, would hand down to the make that the test starts.
+// profile, would hand down to the make that the test starts. What tests are compiled with
+// (.ci/cheaply) is not for the libraries.
 func makeEnv() []string {
 	var env []string
 	for _, entry := range os.Environ() {
 		switch name, _, _ := strings.Cut(entry, "="); name {
-		case "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PREFIX", "LIBDIR", "INCLUDEDIR", "DESTDIR", "DIR":
+		case "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "PREFIX", "LIBDIR", "INCLUDEDIR", "DESTDIR", "DIR", "GOFLAGS":
 		default:
 			env = append(env, entry)
 		}

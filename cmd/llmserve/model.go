@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -328,39 +327,6 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 		return model.OpenGGUF(g, pool, part, o.options()...)
 	}
 	return o.checkMemory(g.Tensors)
-}
-
-// folderTemplate reads chat_template.jinja, or tokenizer_config.json, which also
-// names special tokens.
-func folderTemplate(dir string) (source string, tokens map[string]string, err error) {
-	tokens = map[string]string{}
-	data, err := os.ReadFile(filepath.Join(dir, "tokenizer_config.json"))
-	if err == nil {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(data, &fields); err != nil {
-			return "", nil, fmt.Errorf("tokenizer_config.json: %w", err)
-		}
-		for _, name := range []string{"bos_token", "eos_token", "unk_token", "pad_token"} {
-			var text string
-			var object struct {
-				Content string `json:"content"`
-			}
-			if json.Unmarshal(fields[name], &text) != nil && json.Unmarshal(fields[name], &object) == nil {
-				text = object.Content
-			}
-			if text != "" {
-				tokens[name] = text
-			}
-		}
-		// A list of several templates is left alone: none of them is the default for all.
-		_ = json.Unmarshal(fields["chat_template"], &source)
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return "", nil, err
-	}
-	if data, err := os.ReadFile(filepath.Join(dir, "chat_template.jinja")); err == nil {
-		source = string(data)
-	}
-	return source, tokens, nil
 }
 
 // engine is what an engine is told by the flags.

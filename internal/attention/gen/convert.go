@@ -24,7 +24,7 @@ func (g *gen) constants(d dtype, k int) {
 
 func (g *gen) spread16(name string, word uint32, k int) {
 	m := g.constant(name, word|word<<16)
-	g.VPBROADCASTD(m, g.regs[k])
+	g.asm.VPBROADCASTD(m, g.regs[k])
 }
 
 // load reads one register of numbers into i. k is the register of constants.
@@ -32,24 +32,24 @@ func (g *gen) load(d dtype, m operand.Mem, i, k int) {
 	r := g.regs[i]
 	switch d.name {
 	case "F32":
-		g.VMOVUPS(m, r)
+		g.asm.VMOVUPS(m, r)
 	case "F16":
-		g.VCVTPH2PS(m, r)
+		g.asm.VCVTPH2PS(m, r)
 	case "BF16":
-		g.VPMOVZXWD(m, r)
-		g.VPSLLD(operand.U8(16), r, r)
+		g.asm.VPMOVZXWD(m, r)
+		g.asm.VPSLLD(operand.U8(16), r, r)
 	case "E4M3":
-		g.VPMOVSXBW(m, g.half[i])
-		g.VPSLLW(operand.U8(7), g.half[i], g.half[i])
+		g.asm.VPMOVSXBW(m, g.half[i])
+		g.asm.VPSLLW(operand.U8(7), g.half[i], g.half[i])
 		g.and(lower(g, k), g.half[i])
-		g.VCVTPH2PS(g.half[i], r)
+		g.asm.VCVTPH2PS(g.half[i], r)
 	case "E5M2":
-		g.VPMOVZXBW(m, g.half[i])
-		g.VPSLLW(operand.U8(8), g.half[i], g.half[i])
-		g.VCVTPH2PS(g.half[i], r)
+		g.asm.VPMOVZXBW(m, g.half[i])
+		g.asm.VPSLLW(operand.U8(8), g.half[i], g.half[i])
+		g.asm.VCVTPH2PS(g.half[i], r)
 	case "Int8":
-		g.VPMOVSXBD(m, r)
-		g.VCVTDQ2PS(r, r)
+		g.asm.VPMOVSXBD(m, r)
+		g.asm.VCVTDQ2PS(r, r)
 	}
 }
 
@@ -57,10 +57,10 @@ func lower(g *gen, k int) reg.VecPhysical { return g.half[k] }
 
 func (g *gen) and(mask, r reg.VecPhysical) {
 	if g.wide() {
-		g.VPANDD(mask, r, r)
+		g.asm.VPANDD(mask, r, r)
 		return
 	}
-	g.VPAND(mask, r, r)
+	g.asm.VPAND(mask, r, r)
 }
 
 // loadPair reads two registers of numbers that lie side by side.
@@ -73,16 +73,16 @@ func (g *gen) loadPair(d dtype, m operand.Mem, i, j, k int) {
 		return
 	}
 	if d.name == "E4M3" {
-		g.VPMOVSXBW(m, g.regs[j])
-		g.VPSLLW(operand.U8(7), g.regs[j], g.regs[j])
-		g.VPANDD(g.regs[k], g.regs[j], g.regs[j])
+		g.asm.VPMOVSXBW(m, g.regs[j])
+		g.asm.VPSLLW(operand.U8(7), g.regs[j], g.regs[j])
+		g.asm.VPANDD(g.regs[k], g.regs[j], g.regs[j])
 	} else {
-		g.VPMOVZXBW(m, g.regs[j])
-		g.VPSLLW(operand.U8(8), g.regs[j], g.regs[j])
+		g.asm.VPMOVZXBW(m, g.regs[j])
+		g.asm.VPSLLW(operand.U8(8), g.regs[j], g.regs[j])
 	}
-	g.VCVTPH2PS(g.half[j], g.regs[i])
-	g.VEXTRACTI64X4(operand.U8(1), g.regs[j], g.half[j])
-	g.VCVTPH2PS(g.half[j], g.regs[j])
+	g.asm.VCVTPH2PS(g.half[j], g.regs[i])
+	g.asm.VEXTRACTI64X4(operand.U8(1), g.regs[j], g.half[j])
+	g.asm.VCVTPH2PS(g.half[j], g.regs[j])
 }
 
 // converts are the kernels that unpack numbers to float32.
@@ -103,37 +103,37 @@ func convert(g *gen, d dtype) {
 	g.zero(zero)
 	g.constants(d, k)
 	if d.name == "E4M3" {
-		g.VBROADCASTSS(g.float("unpacked", 256), g.regs[factor])
+		g.asm.VBROADCASTSS(g.float("unpacked", 256), g.regs[factor])
 		g.zero(nan)
 		m := g.constant("magnitude", 0x7f7f7f7f)
-		g.VPBROADCASTD(m, halves[mask])
+		g.asm.VPBROADCASTD(m, halves[mask])
 	}
 	g.loop(n, func() {
 		for v := 0; v < 32/g.lanes; v += 2 {
 			g.loadPair(d, mem(in, v*g.lanes*d.bytes), v, v+1, k)
 		}
 		if d.name == "E4M3" {
-			g.VPAND(mem(in, 0), halves[mask], halves[9])
-			g.VPMAXUB(halves[9], halves[nan], halves[nan])
+			g.asm.VPAND(mem(in, 0), halves[mask], halves[9])
+			g.asm.VPMAXUB(halves[9], halves[nan], halves[nan])
 		}
 		for v := range 32 / g.lanes {
 			if d.name == "E4M3" {
-				g.VMULPS(g.regs[factor], g.regs[v], g.regs[v])
+				g.asm.VMULPS(g.regs[factor], g.regs[v], g.regs[v])
 			}
-			g.VMOVUPS(g.regs[v], mem(out, v*g.bytes()))
-			g.VFMADD231PS(g.regs[zero], g.regs[v], g.regs[sum])
+			g.asm.VMOVUPS(g.regs[v], mem(out, v*g.bytes()))
+			g.asm.VFMADD231PS(g.regs[zero], g.regs[v], g.regs[sum])
 		}
-		g.ADDQ(stride, in)
-		g.ADDQ(operand.I32(chunkBytes), out)
+		g.asm.ADDQ(stride, in)
+		g.asm.ADDQ(operand.I32(chunkBytes), out)
 	})
 	if d.name == "E4M3" {
 		g.foundNaN(nan, 9)
 	} else {
-		g.horizontal(sum, 0, g.VADDPS)
-		bits := g.GP32()
-		g.VMOVD(quarters[sum], bits)
-		g.SHLL(operand.U8(1), bits) // without the sign
-		g.MOVL(bits, g.argMem(atFlag))
+		g.horizontal(sum, 0, g.asm.VADDPS)
+		bits := g.asm.GP32()
+		g.asm.VMOVD(quarters[sum], bits)
+		g.asm.SHLL(operand.U8(1), bits) // without the sign
+		g.asm.MOVL(bits, g.argMem(atFlag))
 	}
 	g.end()
 }
@@ -141,11 +141,11 @@ func convert(g *gen, d dtype) {
 // foundNaN sets flag if a byte of the lower half of a register is 0x7f.
 func (g *gen) foundNaN(r, spare int) {
 	m := g.constant("nan8", 0x7f7f7f7f)
-	g.VPBROADCASTD(m, halves[spare])
-	g.VPCMPEQB(halves[spare], halves[r], halves[r])
-	bits := g.GP32()
-	g.VPMOVMSKB(halves[r], bits)
-	g.MOVL(bits, g.argMem(atFlag))
+	g.asm.VPBROADCASTD(m, halves[spare])
+	g.asm.VPCMPEQB(halves[spare], halves[r], halves[r])
+	bits := g.asm.GP32()
+	g.asm.VPMOVMSKB(halves[r], bits)
+	g.asm.MOVL(bits, g.argMem(atFlag))
 }
 
 // checkNaN keeps the largest magnitudes of n bytes in register nan.
@@ -154,11 +154,11 @@ func (g *gen) checkNaN(m operand.Mem, n, nan, magnitude, spare int) {
 		m := m
 		m.Disp += at
 		if g.wide() {
-			g.VPANDD(m, g.regs[magnitude], g.regs[spare])
+			g.asm.VPANDD(m, g.regs[magnitude], g.regs[spare])
 		} else {
-			g.VPAND(m, g.regs[magnitude], g.regs[spare])
+			g.asm.VPAND(m, g.regs[magnitude], g.regs[spare])
 		}
-		g.VPMAXUB(g.regs[spare], g.regs[nan], g.regs[nan])
+		g.asm.VPMAXUB(g.regs[spare], g.regs[nan], g.regs[nan])
 	}
 }
 
@@ -168,12 +168,12 @@ func (g *gen) foundNaNWide(nan, magnitude int) {
 		g.foundNaN(nan, magnitude)
 		return
 	}
-	bits := g.GP64()
-	g.VPCMPEQB(g.regs[magnitude], g.regs[nan], reg.K1)
-	g.KMOVQ(reg.K1, bits)
-	hit := g.GP32()
-	g.XORL(hit, hit)
-	g.TESTQ(bits, bits)
-	g.SETNE(hit.As8L())
-	g.MOVL(hit, g.argMem(atFlag))
+	bits := g.asm.GP64()
+	g.asm.VPCMPEQB(g.regs[magnitude], g.regs[nan], reg.K1)
+	g.asm.KMOVQ(reg.K1, bits)
+	hit := g.asm.GP32()
+	g.asm.XORL(hit, hit)
+	g.asm.TESTQ(bits, bits)
+	g.asm.SETNE(hit.As8L())
+	g.asm.MOVL(hit, g.argMem(atFlag))
 }

@@ -22,25 +22,25 @@ func float16s(g *gen) {
 func expand(g *gen) {
 	g.begin("expand")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
-	order := g.StaticGlobal("eightfold" + g.suffix)
-	g.DataAttributes(attr.RODATA | attr.NOPTR)
+	order := g.asm.StaticGlobal("eightfold" + g.suffix)
+	g.asm.DataAttributes(attr.RODATA | attr.NOPTR)
 	for i := range 32 {
-		g.AddDatum(4*i, operand.U32(i/4*0x10001))
+		g.asm.AddDatum(4*i, operand.U32(i/4*0x10001))
 	}
 	next := order
 	next.Disp += 64
-	g.VMOVDQU64(order, g.regs[1])
-	g.VMOVDQU64(next, g.regs[2])
-	g.VBROADCASTSS(g.argMem(atX), halves[3])
+	g.asm.VMOVDQU64(order, g.regs[1])
+	g.asm.VMOVDQU64(next, g.regs[2])
+	g.asm.VBROADCASTSS(g.argMem(atX), halves[3])
 	g.loop(n, func() {
-		g.VMULPS(mem(in, 0), halves[3], halves[0])
-		g.VCVTPS2PH(operand.U8(0), halves[0], quarters[0])
+		g.asm.VMULPS(mem(in, 0), halves[3], halves[0])
+		g.asm.VCVTPS2PH(operand.U8(0), halves[0], quarters[0])
 		for i := range 2 {
-			g.VPERMW(g.regs[0], g.regs[1+i], g.regs[4])
-			g.VMOVDQU64(g.regs[4], mem(out, 64*i))
+			g.asm.VPERMW(g.regs[0], g.regs[1+i], g.regs[4])
+			g.asm.VMOVDQU64(g.regs[4], mem(out, 64*i))
 		}
-		g.ADDQ(operand.I32(32), in)
-		g.ADDQ(operand.I32(128), out)
+		g.asm.ADDQ(operand.I32(32), in)
+		g.asm.ADDQ(operand.I32(128), out)
 	})
 	g.end()
 }
@@ -49,15 +49,15 @@ func expand(g *gen) {
 func pair(g *gen) {
 	g.begin("pair")
 	in, n := g.arg(atIn), g.arg(atN)
-	g.VBROADCASTSS(g.argMem(atX), g.regs[3])
+	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[3])
 	g.loop(n, func() {
-		g.VMULPS(mem(in, 0), g.regs[3], g.regs[0])
-		g.VCVTPS2PH(operand.U8(0), g.regs[0], halves[0])
-		g.VPMOVZXWD(halves[0], g.regs[0])
-		g.VPSLLD(operand.U8(16), g.regs[0], g.regs[1])
-		g.VPORD(g.regs[1], g.regs[0], g.regs[0])
-		g.VMOVDQU64(g.regs[0], mem(in, 0))
-		g.ADDQ(operand.I32(64), in)
+		g.asm.VMULPS(mem(in, 0), g.regs[3], g.regs[0])
+		g.asm.VCVTPS2PH(operand.U8(0), g.regs[0], halves[0])
+		g.asm.VPMOVZXWD(halves[0], g.regs[0])
+		g.asm.VPSLLD(operand.U8(16), g.regs[0], g.regs[1])
+		g.asm.VPORD(g.regs[1], g.regs[0], g.regs[0])
+		g.asm.VMOVDQU64(g.regs[0], mem(in, 0))
+		g.asm.ADDQ(operand.I32(64), in)
 	})
 	g.end()
 }
@@ -68,21 +68,21 @@ func inOrder(g *gen) {
 	g.begin("inOrder")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
 	factor, done := halves[2], g.label("done")
-	g.VBROADCASTSS(g.argMem(atX), factor)
+	g.asm.VBROADCASTSS(g.argMem(atX), factor)
 	again := g.label("loop")
-	g.Label(again)
+	g.asm.Label(again)
 	for i := range 4 {
 		for part := range 2 {
-			g.VMULPS(mem(in, 32*i+128*part), factor, halves[part])
-			g.VMOVUPS(halves[part], mem(out, 64*i+32*part))
+			g.asm.VMULPS(mem(in, 32*i+128*part), factor, halves[part])
+			g.asm.VMOVUPS(halves[part], mem(out, 64*i+32*part))
 		}
-		g.DECQ(n)
-		g.JZ(operand.LabelRef(done))
+		g.asm.DECQ(n)
+		g.asm.JZ(operand.LabelRef(done))
 	}
-	g.ADDQ(operand.I32(256), in)
-	g.ADDQ(operand.I32(256), out)
-	g.JMP(operand.LabelRef(again))
-	g.Label(done)
+	g.asm.ADDQ(operand.I32(256), in)
+	g.asm.ADDQ(operand.I32(256), out)
+	g.asm.JMP(operand.LabelRef(again))
+	g.asm.Label(done)
 	g.end()
 }
 
@@ -95,31 +95,31 @@ func makeWords(g *gen, d string) {
 	const lo, hi, x, top, limit = 0, 1, 2, 3, 4
 	g.zero(top)
 	if d == "E5M2" {
-		g.VPBROADCASTD(g.constant("magnitude", 0x7f7f7f7f), g.regs[halfMagnitude])
+		g.asm.VPBROADCASTD(g.constant("magnitude", 0x7f7f7f7f), g.regs[halfMagnitude])
 	}
 	g.loop(n, func() {
 		g.halfLoad(d, mem(in, 0), lo, hi, false)
 		if d == "E5M2" {
-			g.VPANDD(mem(in, 0), g.regs[halfMagnitude], g.regs[x])
-			g.VPMAXUB(g.regs[x], g.regs[top], g.regs[top])
+			g.asm.VPANDD(mem(in, 0), g.regs[halfMagnitude], g.regs[x])
+			g.asm.VPMAXUB(g.regs[x], g.regs[top], g.regs[top])
 		}
-		g.VMOVDQU64(g.regs[lo], mem(out, 0))
-		g.VMOVDQU64(g.regs[hi], mem(out, 64))
-		g.ADDQ(operand.I32(64), in)
-		g.ADDQ(operand.I32(128), out)
+		g.asm.VMOVDQU64(g.regs[lo], mem(out, 0))
+		g.asm.VMOVDQU64(g.regs[hi], mem(out, 64))
+		g.asm.ADDQ(operand.I32(64), in)
+		g.asm.ADDQ(operand.I32(128), out)
 	})
 	switch d {
 	case "E4M3":
 		g.foundNaNWide(halfNaN, halfMagnitude)
 	case "E5M2":
-		g.VPBROADCASTD(g.constant("infinity", 0x7c7c7c7c), g.regs[limit])
-		bits, hit := g.GP64(), g.GP32()
-		g.VPCMPUB(operand.U8(5), g.regs[limit], g.regs[top], reg.K1) // top not less than limit
-		g.KMOVQ(reg.K1, bits)
-		g.XORL(hit, hit)
-		g.TESTQ(bits, bits)
-		g.SETNE(hit.As8L())
-		g.MOVL(hit, g.argMem(atFlag))
+		g.asm.VPBROADCASTD(g.constant("infinity", 0x7c7c7c7c), g.regs[limit])
+		bits, hit := g.asm.GP64(), g.asm.GP32()
+		g.asm.VPCMPUB(operand.U8(5), g.regs[limit], g.regs[top], reg.K1) // top not less than limit
+		g.asm.KMOVQ(reg.K1, bits)
+		g.asm.XORL(hit, hit)
+		g.asm.TESTQ(bits, bits)
+		g.asm.SETNE(hit.As8L())
+		g.asm.MOVL(hit, g.argMem(atFlag))
 	}
 	g.end()
 }

@@ -42,10 +42,10 @@ func (i fp16) encode(dst, second, third int) [6]byte {
 // fp16 writes an instruction as numbers of 4 and 2 bytes.
 func (g *gen) fp16(i fp16, dst, second, third int) {
 	b := i.encode(dst, second, third)
-	g.Comment(fmt.Sprintf("%s Z%d, Z%d, Z%d", i.name, third, second, dst))
+	g.asm.Comment(fmt.Sprintf("%s Z%d, Z%d, Z%d", i.name, third, second, dst))
 	low := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
-	g.Instruction(&ir.Instruction{Opcode: "LONG", Operands: []operand.Op{operand.U32(low)}})
-	g.Instruction(&ir.Instruction{Opcode: "WORD", Operands: []operand.Op{operand.U16(uint16(b[4]) | uint16(b[5])<<8)}})
+	g.asm.Instruction(&ir.Instruction{Opcode: "LONG", Operands: []operand.Op{operand.U32(low)}})
+	g.asm.Instruction(&ir.Instruction{Opcode: "WORD", Operands: []operand.Op{operand.U16(uint16(b[4]) | uint16(b[5])<<8)}})
 }
 
 // fma adds the products of registers a and b to register sum.
@@ -75,44 +75,44 @@ func (g *gen) halfConstants(d string) {
 		return
 	}
 	if _, ok := g.known["high"]; !ok {
-		g.known["high"] = g.ConstData("e4m3High"+g.suffix, operand.U64(0x0204081020400080))
-		g.known["low"] = g.ConstData("e4m3Low"+g.suffix, operand.U64(0x01))
+		g.known["high"] = g.asm.ConstData("e4m3High"+g.suffix, operand.U64(0x0204081020400080))
+		g.known["low"] = g.asm.ConstData("e4m3Low"+g.suffix, operand.U64(0x01))
 	}
-	g.VPBROADCASTQ(g.known["high"], g.regs[halfHigh])
-	g.VPBROADCASTQ(g.known["low"], g.regs[halfLow])
+	g.asm.VPBROADCASTQ(g.known["high"], g.regs[halfHigh])
+	g.asm.VPBROADCASTQ(g.known["low"], g.regs[halfLow])
 	g.zero(halfNaN)
-	g.VPBROADCASTD(g.constant("magnitude", 0x7f7f7f7f), g.regs[halfMagnitude])
+	g.asm.VPBROADCASTD(g.constant("magnitude", 0x7f7f7f7f), g.regs[halfMagnitude])
 }
 
 // halfLoad makes float16 of 64 bytes: of each 16 bytes, the first 8 in register lo
 // and the others in hi. With a mask, it reads only the bytes in K1.
 func (g *gen) halfLoad(d string, m operand.Mem, lo, hi int, masked bool) {
 	if d == words {
-		g.VMOVDQU64(m, g.regs[lo])
+		g.asm.VMOVDQU64(m, g.regs[lo])
 		m.Disp += 64
-		g.VMOVDQU64(m, g.regs[hi])
+		g.asm.VMOVDQU64(m, g.regs[hi])
 		return
 	}
 	x, high, low := g.regs[halfSpare], g.regs[halfSpare+1], g.regs[halfSpare+2]
 	var bytes operand.Op = m
 	switch {
 	case masked:
-		g.VMOVDQU8_Z(m, reg.K1, x)
+		g.asm.VMOVDQU8_Z(m, reg.K1, x)
 		bytes = x
 	case d == "E4M3":
-		g.VMOVDQU64(m, x)
+		g.asm.VMOVDQU64(m, x)
 	}
 	if d == "E4M3" {
-		g.VGF2P8AFFINEQB(operand.U8(0), g.regs[halfHigh], x, high)
-		g.VGF2P8AFFINEQB(operand.U8(0), g.regs[halfLow], x, low)
-		g.VPANDD(x, g.regs[halfMagnitude], x)
-		g.VPMAXUB(x, g.regs[halfNaN], g.regs[halfNaN])
-		g.VPUNPCKLBW(high, low, g.regs[lo])
-		g.VPUNPCKHBW(high, low, g.regs[hi])
+		g.asm.VGF2P8AFFINEQB(operand.U8(0), g.regs[halfHigh], x, high)
+		g.asm.VGF2P8AFFINEQB(operand.U8(0), g.regs[halfLow], x, low)
+		g.asm.VPANDD(x, g.regs[halfMagnitude], x)
+		g.asm.VPMAXUB(x, g.regs[halfNaN], g.regs[halfNaN])
+		g.asm.VPUNPCKLBW(high, low, g.regs[lo])
+		g.asm.VPUNPCKHBW(high, low, g.regs[hi])
 		return
 	}
-	g.VPUNPCKLBW(bytes, g.regs[halfZero], g.regs[lo])
-	g.VPUNPCKHBW(bytes, g.regs[halfZero], g.regs[hi])
+	g.asm.VPUNPCKLBW(bytes, g.regs[halfZero], g.regs[lo])
+	g.asm.VPUNPCKHBW(bytes, g.regs[halfZero], g.regs[hi])
 	if d == "Int8" {
 		g.fp16(vcvtw2ph, lo, 0, lo)
 		g.fp16(vcvtw2ph, hi, 0, hi)

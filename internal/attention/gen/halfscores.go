@@ -43,12 +43,12 @@ func halfScore(g *gen, d string, n int) {
 	g.halfConstants(d)
 	k.list = g.arg(atData)
 	step := g.label("step")
-	g.Label(step)
+	g.asm.Label(step)
 	g.halfStep(&k)
-	g.ADDQ(operand.I32(2*tileTokens*4), g.argMem(atOut))
-	g.ADDQ(operand.I32(16), k.list)
-	g.SUBQ(operand.U8(2), g.argMem(atN))
-	g.JNZ(operand.LabelRef(step))
+	g.asm.ADDQ(operand.I32(2*tileTokens*4), g.argMem(atOut))
+	g.asm.ADDQ(operand.I32(16), k.list)
+	g.asm.SUBQ(operand.U8(2), g.argMem(atN))
+	g.asm.JNZ(operand.LabelRef(step))
 	if d == "E4M3" {
 		g.foundNaNWide(halfNaN, halfMagnitude)
 	}
@@ -58,53 +58,53 @@ func halfScore(g *gen, d string, n int) {
 // halfStep computes the products with the next two tiles.
 func (g *gen) halfStep(k *halfKernel) {
 	for v := range 2 {
-		k.key[v] = g.GP64()
-		g.MOVQ(mem(k.list, 8*v), k.key[v])
+		k.key[v] = g.asm.GP64()
+		g.asm.MOVQ(mem(k.list, 8*v), k.key[v])
 		if k.d != words {
-			k.next[v], k.far[v] = g.GP64(), g.GP64()
-			g.MOVQ(mem(k.list, 8*(v+e4m3.ahead())), k.next[v])
-			g.MOVQ(mem(k.list, 8*(v+e4m3.far())), k.far[v])
+			k.next[v], k.far[v] = g.asm.GP64(), g.asm.GP64()
+			g.asm.MOVQ(mem(k.list, 8*(v+e4m3.ahead())), k.next[v])
+			g.asm.MOVQ(mem(k.list, 8*(v+e4m3.far())), k.far[v])
 		}
 	}
 	all := g.arg(atSize)
-	g.IMUL3Q(operand.U8(k.line/4), all, all)
-	g.MOVQ(all, g.argMem(atFirst))
-	k.at = g.GP64()
-	g.XORQ(k.at, k.at)
+	g.asm.IMUL3Q(operand.U8(k.line/4), all, all)
+	g.asm.MOVQ(all, g.argMem(atFirst))
+	k.at = g.asm.GP64()
+	g.asm.XORQ(k.at, k.at)
 	q := g.newRows(g.arg(atIn), atInStride, k.n)
 	sum, again := g.label("sum"), g.label("elements")
-	g.Label(sum)
+	g.asm.Label(sum)
 	for i := range 4 * k.n {
 		g.zero(i)
 	}
-	end := g.GP64()
-	g.LEAQ(mem(k.at, halfSum*k.line), end)
-	g.CMPQ(end, g.argMem(atFirst))
-	g.CMOVQGT(g.argMem(atFirst), end)
-	g.MOVQ(end, g.argMem(atCount))
-	g.Label(again)
+	end := g.asm.GP64()
+	g.asm.LEAQ(mem(k.at, halfSum*k.line), end)
+	g.asm.CMPQ(end, g.argMem(atFirst))
+	g.asm.CMOVQGT(g.argMem(atFirst), end)
+	g.asm.MOVQ(end, g.argMem(atCount))
+	g.asm.Label(again)
 	g.halfElements(k, q)
-	g.ADDQ(operand.I32(k.line), k.at)
-	g.CMPQ(k.at, g.argMem(atCount))
-	g.JLT(operand.LabelRef(again))
+	g.asm.ADDQ(operand.I32(k.line), k.at)
+	g.asm.CMPQ(k.at, g.argMem(atCount))
+	g.asm.JLT(operand.LabelRef(again))
 	g.fold(k.n)
 	g.addFolded(k)
-	g.CMPQ(k.at, g.argMem(atFirst))
-	g.JLT(operand.LabelRef(sum))
+	g.asm.CMPQ(k.at, g.argMem(atFirst))
+	g.asm.JLT(operand.LabelRef(sum))
 }
 
 // halfElements multiplies the next four elements.
 func (g *gen) halfElements(k *halfKernel, q *rows) {
 	for v := range 2 {
 		if k.d != words {
-			g.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1})
-			g.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.at, Scale: 1})
+			g.asm.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1})
+			g.asm.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.at, Scale: 1})
 		}
 		g.halfLoad(k.d, operand.Mem{Base: k.key[v], Index: k.at, Scale: 1}, k.keys+2*v, k.keys+2*v+1, false)
 	}
 	for row := range k.n {
 		x := k.query + row%2
-		g.VMOVDQU64(q.at(row, 0), g.regs[x])
+		g.asm.VMOVDQU64(q.at(row, 0), g.regs[x])
 		for v := range 4 {
 			g.fma(4*row+v, k.keys+v, x)
 		}
@@ -117,7 +117,7 @@ func (g *gen) halfElements(k *halfKernel, q *rows) {
 func (g *gen) fold(n int) {
 	const x, y, pairs = 20, 21, 16
 	shuffle := func(order uint8, a, b, to int) {
-		g.VSHUFF64X2(operand.U8(order), g.regs[b], g.regs[a], g.regs[to])
+		g.asm.VSHUFF64X2(operand.U8(order), g.regs[b], g.regs[a], g.regs[to])
 	}
 	for v := range 2 {
 		for row := range n {
@@ -137,9 +137,9 @@ func (g *gen) fold(n int) {
 		for v := range 2 {
 			both := pairs + row&^1 + v
 			if row%2 == 1 {
-				g.VEXTRACTI64X4(operand.U8(1), g.regs[both], g.half[both])
+				g.asm.VEXTRACTI64X4(operand.U8(1), g.regs[both], g.half[both])
 			}
-			g.VCVTPH2PS(g.half[both], g.regs[2*row+v])
+			g.asm.VCVTPH2PS(g.half[both], g.regs[2*row+v])
 		}
 	}
 }
@@ -149,13 +149,13 @@ func (g *gen) fold(n int) {
 func (g *gen) addFolded(k *halfKernel) {
 	o := g.newRows(g.arg(atOut), atOutStride, k.n)
 	store := g.label("store")
-	g.CMPQ(k.at, operand.I32(halfSum*k.line))
-	g.JLE(operand.LabelRef(store))
+	g.asm.CMPQ(k.at, operand.I32(halfSum*k.line))
+	g.asm.JLE(operand.LabelRef(store))
 	for i := range 2 * k.n {
-		g.VADDPS(o.at(i/2, i%2*g.bytes()), g.regs[i], g.regs[i])
+		g.asm.VADDPS(o.at(i/2, i%2*g.bytes()), g.regs[i], g.regs[i])
 	}
-	g.Label(store)
+	g.asm.Label(store)
 	for i := range 2 * k.n {
-		g.VMOVUPS(g.regs[i], o.at(i/2, i%2*g.bytes()))
+		g.asm.VMOVUPS(g.regs[i], o.at(i/2, i%2*g.bytes()))
 	}
 }

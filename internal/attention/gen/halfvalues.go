@@ -34,34 +34,34 @@ func halfValue(g *gen, d string, n int) {
 	g.begin(fmt.Sprintf("valuesTile%s%d", d, n))
 	k := halfValueKernel{d: d, n: n, row: g.arg(atSize)}
 	if d == words {
-		g.SHLQ(operand.U8(1), k.row)
+		g.asm.SHLQ(operand.U8(1), k.row)
 	} else {
 		g.tailMask()
 	}
 	g.halfConstants(d)
 	g.clearSums(n)
 	done, tile := g.label("done"), g.label("tile")
-	g.Label(tile)
+	g.asm.Label(tile)
 	g.tileCount(done)
-	k.values, k.next, k.far = g.GP64(), g.GP64(), g.GP64()
+	k.values, k.next, k.far = g.asm.GP64(), g.asm.GP64(), g.asm.GP64()
 	list, place := g.arg(atData), g.arg(atFirst)
-	g.IMULQ(k.row, place)
-	g.MOVQ(mem(list, 0), k.values)
-	g.ADDQ(place, k.values)
+	g.asm.IMULQ(k.row, place)
+	g.asm.MOVQ(mem(list, 0), k.values)
+	g.asm.ADDQ(place, k.values)
 	if d != words {
-		g.MOVQ(mem(list, 8*e4m3.ahead()), k.next)
-		g.MOVQ(mem(list, 8*e4m3.far()), k.far)
-		g.ADDQ(place, k.next)
-		g.ADDQ(place, k.far)
+		g.asm.MOVQ(mem(list, 8*e4m3.ahead()), k.next)
+		g.asm.MOVQ(mem(list, 8*e4m3.far()), k.far)
+		g.asm.ADDQ(place, k.next)
+		g.asm.ADDQ(place, k.far)
 	}
 	g.halfPasses(&k)
 	in := g.arg(atCount)
-	g.SHLQ(operand.U8(2), in)
-	g.ADDQ(in, g.argMem(atIn))
-	g.ADDQ(operand.U8(8), g.argMem(atData))
-	g.MOVQ(operand.I32(0), g.argMem(atFirst))
-	g.JMP(operand.LabelRef(tile))
-	g.Label(done)
+	g.asm.SHLQ(operand.U8(2), in)
+	g.asm.ADDQ(in, g.argMem(atIn))
+	g.asm.ADDQ(operand.U8(8), g.argMem(atData))
+	g.asm.MOVQ(operand.I32(0), g.argMem(atFirst))
+	g.asm.JMP(operand.LabelRef(tile))
+	g.asm.Label(done)
 	if d == "E4M3" {
 		g.foundNaNWide(halfNaN, halfMagnitude)
 	}
@@ -70,18 +70,18 @@ func halfValue(g *gen, d string, n int) {
 
 // tailMask sets K1 to the bytes of a value after the last whole 64.
 func (g *gen) tailMask() {
-	tail, mask := g.arg(atSize), g.GP64()
-	g.ANDQ(operand.U8(63), tail)
-	g.MOVQ(operand.I32(-1), mask)
-	g.BZHIQ(tail, mask, mask)
-	g.KMOVQ(mask, reg.K1)
+	tail, mask := g.arg(atSize), g.asm.GP64()
+	g.asm.ANDQ(operand.U8(63), tail)
+	g.asm.MOVQ(operand.I32(-1), mask)
+	g.asm.BZHIQ(tail, mask, mask)
+	g.asm.KMOVQ(mask, reg.K1)
 }
 
 func (g *gen) clearSums(n int) {
 	room := g.arg(atRoom)
 	g.zero(0)
 	for at := 0; at < n*sumsBytes; at += 64 {
-		g.VMOVUPS(g.regs[0], mem(room, at))
+		g.asm.VMOVUPS(g.regs[0], mem(room, at))
 	}
 }
 
@@ -90,39 +90,39 @@ func (g *gen) clearSums(n int) {
 func (g *gen) halfPasses(k *halfValueKernel) {
 	left, to := g.arg(atSize), g.arg(atRoom)
 	pass, one, tail, done := g.label("pass"), g.label("one"), g.label("tail"), g.label("passed")
-	g.Label(pass)
-	g.CMPQ(left, operand.I32(128))
-	g.JLT(operand.LabelRef(one))
+	g.asm.Label(pass)
+	g.asm.CMPQ(left, operand.I32(128))
+	g.asm.JLT(operand.LabelRef(one))
 	g.halfPass(k, 2, false, to)
 	g.nextPieces(k, 2, to)
-	g.SUBQ(operand.I32(128), left)
-	g.JMP(operand.LabelRef(pass))
-	g.Label(one)
-	g.CMPQ(left, operand.I32(64))
-	g.JLT(operand.LabelRef(tail))
+	g.asm.SUBQ(operand.I32(128), left)
+	g.asm.JMP(operand.LabelRef(pass))
+	g.asm.Label(one)
+	g.asm.CMPQ(left, operand.I32(64))
+	g.asm.JLT(operand.LabelRef(tail))
 	g.halfPass(k, 1, false, to)
 	if k.d != words {
 		g.nextPieces(k, 1, to)
-		g.SUBQ(operand.I32(64), left)
+		g.asm.SUBQ(operand.I32(64), left)
 	}
-	g.Label(tail)
+	g.asm.Label(tail)
 	if k.d != words {
-		g.TESTQ(left, left)
-		g.JZ(operand.LabelRef(done))
+		g.asm.TESTQ(left, left)
+		g.asm.JZ(operand.LabelRef(done))
 		g.halfPass(k, 1, true, to)
 	}
-	g.Label(done)
+	g.asm.Label(done)
 }
 
 // nextPieces moves to the next elements, in pieces of 64.
 func (g *gen) nextPieces(k *halfValueKernel, pieces int, to reg.Register) {
-	g.ADDQ(operand.I32(pieces*256), to)
+	g.asm.ADDQ(operand.I32(pieces*256), to)
 	if k.d == words {
-		g.ADDQ(operand.I32(pieces*128), k.values)
+		g.asm.ADDQ(operand.I32(pieces*128), k.values)
 		return
 	}
 	for _, p := range []reg.Register{k.values, k.next, k.far} {
-		g.ADDQ(operand.I32(pieces*64), p)
+		g.asm.ADDQ(operand.I32(pieces*64), p)
 	}
 }
 
@@ -133,8 +133,8 @@ func (g *gen) halfPass(k *halfValueKernel, pieces int, masked bool, to reg.Regis
 	for i := range n * vecs {
 		g.zero(i)
 	}
-	at, count := g.GP64(), g.arg(atCount)
-	g.XORQ(at, at)
+	at, count := g.asm.GP64(), g.arg(atCount)
+	g.asm.XORQ(at, at)
 	p := g.newRows(g.arg(atIn), atInStride, n)
 	g.loop(count, func() {
 		for piece := range pieces {
@@ -142,19 +142,19 @@ func (g *gen) halfPass(k *halfValueKernel, pieces int, masked bool, to reg.Regis
 				g.halfLoad(k.d, operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: 128 * piece}, values+2*piece, values+2*piece+1, false)
 				continue
 			}
-			g.PREFETCHT0(operand.Mem{Base: k.next, Index: at, Scale: 1, Disp: 64 * piece})
-			g.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: 64 * piece})
+			g.asm.PREFETCHT0(operand.Mem{Base: k.next, Index: at, Scale: 1, Disp: 64 * piece})
+			g.asm.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: 64 * piece})
 			g.halfLoad(k.d, operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: 64 * piece}, values+2*piece, values+2*piece+1, masked)
 		}
 		for row := range n {
 			x := weight + row%2
-			g.VPBROADCASTD(p.at(row, 0), g.regs[x])
+			g.asm.VPBROADCASTD(p.at(row, 0), g.regs[x])
 			for v := range vecs {
 				g.fma(row*vecs+v, values+v, x)
 			}
 		}
 		g.advance(p, 4)
-		g.ADDQ(k.row, at)
+		g.asm.ADDQ(k.row, at)
 	})
 	for row := range n {
 		for v := range vecs {
@@ -167,12 +167,12 @@ func (g *gen) halfPass(k *halfValueKernel, pieces int, masked bool, to reg.Regis
 func (g *gen) widenSum(r, spare int, m operand.Mem) {
 	for part := range 2 {
 		if part == 1 {
-			g.VEXTRACTI64X4(operand.U8(1), g.regs[r], g.half[r])
+			g.asm.VEXTRACTI64X4(operand.U8(1), g.regs[r], g.half[r])
 			m.Disp += 64
 		}
 		x := g.regs[spare+part]
-		g.VCVTPH2PS(g.half[r], x)
-		g.VADDPS(m, x, x)
-		g.VMOVUPS(x, m)
+		g.asm.VCVTPH2PS(g.half[r], x)
+		g.asm.VADDPS(m, x, x)
+		g.asm.VMOVUPS(x, m)
 	}
 }

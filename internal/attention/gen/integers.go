@@ -27,17 +27,17 @@ func integers(g *gen) {
 // without VNNI.
 func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
 	if g.vnni {
-		g.VPDPWSSD(a, b, sum)
+		g.asm.VPDPWSSD(a, b, sum)
 		return
 	}
-	g.VPMADDWD(a, b, spare)
-	g.VPADDD(spare, sum, sum)
+	g.asm.VPMADDWD(a, b, spare)
+	g.asm.VPADDD(spare, sum, sum)
 }
 
 // toFloat rounds the first n registers of integers.
 func (g *gen) toFloat(n int) {
 	for i := range n {
-		g.VCVTDQ2PS(g.regs[i], g.regs[i])
+		g.asm.VCVTDQ2PS(g.regs[i], g.regs[i])
 	}
 }
 
@@ -47,13 +47,13 @@ func (g *gen) pairing(k int) {
 		return
 	}
 	if _, ok := g.known["pairing"]; !ok {
-		g.known["pairing"] = g.StaticGlobal("pairing" + g.suffix)
-		g.DataAttributes(attr.RODATA | attr.NOPTR)
+		g.known["pairing"] = g.asm.StaticGlobal("pairing" + g.suffix)
+		g.asm.DataAttributes(attr.RODATA | attr.NOPTR)
 		for i := range tileTokens {
-			g.AddDatum(4*i, operand.U32(i|(tileTokens+i)<<16))
+			g.asm.AddDatum(4*i, operand.U32(i|(tileTokens+i)<<16))
 		}
 	}
-	g.VMOVDQU64(g.known["pairing"], g.regs[k])
+	g.asm.VMOVDQU64(g.known["pairing"], g.regs[k])
 }
 
 // tilePairs multiplies the next four elements, two pairs of them.
@@ -64,7 +64,7 @@ func (g *gen) tilePairs(k *scoreKernel, q *rows) {
 		}
 		for row := range k.n {
 			b := g.regs[k.keys+4]
-			g.VPBROADCASTD(q.at(row, 4*pair), b)
+			g.asm.VPBROADCASTD(q.at(row, 4*pair), b)
 			for v := range 2 {
 				g.dot(b, g.regs[k.keys+v], g.regs[2*row+v], g.regs[k.keys+5])
 			}
@@ -80,17 +80,17 @@ func (g *gen) loadPairs(k *scoreKernel, v, pair int) {
 	m := operand.Mem{Base: k.key[0], Index: k.at, Scale: 1, Disp: 2 * pair * k.line}
 	if g.wide() {
 		m.Base = k.key[v]
-		g.VPMOVSXBW(m, r)
-		g.VPERMW(r, g.regs[k.constant], r)
+		g.asm.VPMOVSXBW(m, r)
+		g.asm.VPERMW(r, g.regs[k.constant], r)
 		return
 	}
 	m.Disp += v * g.lanes
-	g.VPMOVSXBD(m, r)
+	g.asm.VPMOVSXBD(m, r)
 	m.Disp += k.line
 	high := g.regs[k.keys+2]
-	g.VPMOVSXBD(m, high)
-	g.VPSLLD(operand.U8(16), high, high)
-	g.VPBLENDW(operand.U8(0xaa), high, r, r)
+	g.asm.VPMOVSXBD(m, high)
+	g.asm.VPSLLD(operand.U8(16), high, high)
+	g.asm.VPBLENDW(operand.U8(0xaa), high, r, r)
 }
 
 // magnitude finds the largest of 8·n numbers in size. in: numbers. It leaves the
@@ -100,21 +100,21 @@ func magnitude(g *gen) {
 	in, n := g.arg(atIn), g.arg(atN)
 	top, x, mask := halves[0], halves[1], halves[2]
 	g.zero(0)
-	g.VPBROADCASTD(g.constant("abs", 0x7fffffff), mask)
+	g.asm.VPBROADCASTD(g.constant("abs", 0x7fffffff), mask)
 	g.loop(n, func() {
-		g.VPAND(mem(in, 0), mask, x)
-		g.VPMAXSD(x, top, top)
-		g.ADDQ(operand.I32(32), in)
+		g.asm.VPAND(mem(in, 0), mask, x)
+		g.asm.VPMAXSD(x, top, top)
+		g.asm.ADDQ(operand.I32(32), in)
 	})
-	g.VEXTRACTI128(operand.U8(1), top, quarters[1])
-	g.VPMAXSD(quarters[1], quarters[0], quarters[0])
+	g.asm.VEXTRACTI128(operand.U8(1), top, quarters[1])
+	g.asm.VPMAXSD(quarters[1], quarters[0], quarters[0])
 	for _, order := range []uint8{0x4e, 0xb1} {
-		g.VPSHUFD(operand.U8(order), quarters[0], quarters[1])
-		g.VPMAXSD(quarters[1], quarters[0], quarters[0])
+		g.asm.VPSHUFD(operand.U8(order), quarters[0], quarters[1])
+		g.asm.VPMAXSD(quarters[1], quarters[0], quarters[0])
 	}
-	bits := g.GP32()
-	g.VMOVD(quarters[0], bits)
-	g.MOVQ(bits.As64(), g.argMem(atFlag))
+	bits := g.asm.GP32()
+	g.asm.VMOVD(quarters[0], bits)
+	g.asm.MOVQ(bits.As64(), g.argMem(atFlag))
 	g.end()
 }
 
@@ -124,15 +124,15 @@ func quantize(g *gen) {
 	g.begin("quantize")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
 	factor, x := halves[0], halves[1]
-	g.VBROADCASTSS(g.argMem(atX), factor)
+	g.asm.VBROADCASTSS(g.argMem(atX), factor)
 	g.loop(n, func() {
-		g.VMULPS(mem(in, 0), factor, x)
-		g.VCVTPS2DQ(x, x)
-		g.VEXTRACTI128(operand.U8(1), x, quarters[2])
-		g.VPACKSSDW(quarters[2], quarters[1], quarters[1])
-		g.VMOVDQU(quarters[1], mem(out, 0))
-		g.ADDQ(operand.I32(32), in)
-		g.ADDQ(operand.I32(16), out)
+		g.asm.VMULPS(mem(in, 0), factor, x)
+		g.asm.VCVTPS2DQ(x, x)
+		g.asm.VEXTRACTI128(operand.U8(1), x, quarters[2])
+		g.asm.VPACKSSDW(quarters[2], quarters[1], quarters[1])
+		g.asm.VMOVDQU(quarters[1], mem(out, 0))
+		g.asm.ADDQ(operand.I32(32), in)
+		g.asm.ADDQ(operand.I32(16), out)
 	})
 	g.end()
 }
@@ -143,22 +143,22 @@ func pack(g *gen) {
 	g.begin("pack")
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atN)
 	low, high, mask := g.regs[0], g.regs[1], g.regs[2]
-	g.VPBROADCASTD(g.constant("low", 0xffff), mask)
+	g.asm.VPBROADCASTD(g.constant("low", 0xffff), mask)
 	g.loop(n, func() {
 		for v := range 16 / g.lanes {
-			g.VCVTPS2DQ(mem(in, v*g.bytes()), low)
-			g.VCVTPS2DQ(mem(in, v*g.bytes()+tileTokens*4), high)
+			g.asm.VCVTPS2DQ(mem(in, v*g.bytes()), low)
+			g.asm.VCVTPS2DQ(mem(in, v*g.bytes()+tileTokens*4), high)
 			g.and(mask, low)
-			g.VPSLLD(operand.U8(16), high, high)
+			g.asm.VPSLLD(operand.U8(16), high, high)
 			if g.wide() {
-				g.VPORD(high, low, low)
+				g.asm.VPORD(high, low, low)
 			} else {
-				g.VPOR(high, low, low)
+				g.asm.VPOR(high, low, low)
 			}
-			g.VMOVUPS(low, mem(out, v*g.bytes()))
+			g.asm.VMOVUPS(low, mem(out, v*g.bytes()))
 		}
-		g.ADDQ(operand.I32(2*tileTokens*4), in)
-		g.ADDQ(operand.I32(tileTokens*4), out)
+		g.asm.ADDQ(operand.I32(2*tileTokens*4), in)
+		g.asm.ADDQ(operand.I32(tileTokens*4), out)
 	})
 	g.end()
 }

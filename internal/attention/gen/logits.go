@@ -32,23 +32,23 @@ type refineKernel struct {
 func refine(g *gen) {
 	g.begin("refine")
 	k := refineKernel{gen: g, limit: 11, abs: 12, infinite: 13, sums: 0, keys: 4, bcast: 6, products: 7, high: 8, low: 9, large: 10}
-	g.VBROADCASTSS(g.argMem(atX), g.regs[k.limit])
-	g.VBROADCASTSS(g.constant("abs", 0x7fffffff), g.regs[k.abs])
-	g.VBROADCASTSS(g.constant("infinite", 0x7f800000), g.regs[k.infinite])
+	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[k.limit])
+	g.asm.VBROADCASTSS(g.constant("abs", 0x7fffffff), g.regs[k.abs])
+	g.asm.VBROADCASTSS(g.constant("infinite", 0x7f800000), g.regs[k.infinite])
 	none := g.label("none")
 	k.anyLarge(none)
-	g.MOVQ(operand.I32(1), g.argMem(atFlag))
+	g.asm.MOVQ(operand.I32(1), g.argMem(atFlag))
 	k.widen()
 	out, low, list, n := g.arg(atOut), g.arg(atLow), g.arg(atData), g.arg(atN)
 	g.loop(n, func() {
 		for v := range 16 / g.lanes {
 			k.refine(out, low, list, v)
 		}
-		g.ADDQ(operand.I32(tileTokens*4), out)
-		g.ADDQ(operand.I32(tileTokens*4), low)
-		g.ADDQ(operand.I32(8), list)
+		g.asm.ADDQ(operand.I32(tileTokens*4), out)
+		g.asm.ADDQ(operand.I32(tileTokens*4), low)
+		g.asm.ADDQ(operand.I32(8), list)
 	})
-	g.Label(none)
+	g.asm.Label(none)
 	g.end()
 }
 
@@ -63,14 +63,14 @@ func (k *refineKernel) anyLarge(none string) {
 	out, n := g.arg(atOut), g.arg(atN)
 	g.loop(n, func() {
 		for v := range 16 / g.lanes {
-			g.VMOVUPS(mem(out, v*g.bytes()), g.regs[2+v])
+			g.asm.VMOVUPS(mem(out, v*g.bytes()), g.regs[2+v])
 			g.and(g.regs[k.abs], g.regs[2+v])
-			g.VPMAXSD(g.regs[2+v], g.regs[tops[v]], g.regs[tops[v]])
+			g.asm.VPMAXSD(g.regs[2+v], g.regs[tops[v]], g.regs[tops[v]])
 		}
-		g.ADDQ(operand.I32(tileTokens*4), out)
+		g.asm.ADDQ(operand.I32(tileTokens*4), out)
 	})
-	g.VPMAXSD(g.regs[1], g.regs[0], g.regs[0])
-	k.jumpIfNone(g.VPCMPGTD, none)
+	g.asm.VPMAXSD(g.regs[1], g.regs[0], g.regs[0])
+	k.jumpIfNone(g.asm.VPCMPGTD, none)
 }
 
 // jumpIfNone jumps if no number of register 0 is greater than the limit.
@@ -78,26 +78,26 @@ func (k *refineKernel) jumpIfNone(greater func(...operand.Op), none string) {
 	g := k.gen
 	if g.wide() {
 		greater(g.regs[k.limit], g.regs[0], reg.K1)
-		g.KORTESTW(reg.K1, reg.K1)
+		g.asm.KORTESTW(reg.K1, reg.K1)
 	} else {
-		bits := g.GP32()
+		bits := g.asm.GP32()
 		greater(g.regs[k.limit], g.regs[0], g.regs[0])
-		g.VMOVMSKPS(g.regs[0], bits)
-		g.TESTL(bits, bits)
+		g.asm.VMOVMSKPS(g.regs[0], bits)
+		g.asm.TESTL(bits, bits)
 	}
-	g.JEQ(operand.LabelRef(none))
+	g.asm.JEQ(operand.LabelRef(none))
 }
 
 // widen makes float64 of the query, in room.
 func (k *refineKernel) widen() {
 	g := k.gen
 	in, room, n := g.arg(atIn), g.arg(atRoom), g.arg(atSize)
-	g.SHRQ(operand.U8(2), n)
+	g.asm.SHRQ(operand.U8(2), n)
 	g.loop(n, func() {
-		g.VCVTPS2PD(mem(in, 0), halves[0])
-		g.VMOVUPD(halves[0], mem(room, 0))
-		g.ADDQ(operand.I32(16), in)
-		g.ADDQ(operand.I32(32), room)
+		g.asm.VCVTPS2PD(mem(in, 0), halves[0])
+		g.asm.VMOVUPD(halves[0], mem(room, 0))
+		g.asm.ADDQ(operand.I32(16), in)
+		g.asm.ADDQ(operand.I32(32), room)
 	})
 }
 
@@ -105,37 +105,37 @@ func (k *refineKernel) widen() {
 func (k *refineKernel) refine(out, low, list reg.Register, v int) {
 	g, at := k.gen, v*k.bytes()
 	s, size := g.regs[k.products], g.regs[k.high]
-	g.VMOVUPS(mem(out, at), s)
+	g.asm.VMOVUPS(mem(out, at), s)
 	g.zero(k.low)
-	g.VMOVAPS(s, size)
+	g.asm.VMOVAPS(s, size)
 	g.and(g.regs[k.abs], size)
 	const greater, less = 30, 17 // false for NaN
 	keep := g.label("keep")
 	if g.wide() {
-		g.VCMPPS(operand.U8(greater), g.regs[k.limit], size, reg.K1)
-		g.VCMPPS(operand.U8(less), g.regs[k.infinite], size, reg.K1, reg.K2)
-		g.KORTESTW(reg.K2, reg.K2)
+		g.asm.VCMPPS(operand.U8(greater), g.regs[k.limit], size, reg.K1)
+		g.asm.VCMPPS(operand.U8(less), g.regs[k.infinite], size, reg.K1, reg.K2)
+		g.asm.KORTESTW(reg.K2, reg.K2)
 	} else {
-		large, bits := g.regs[k.large], g.GP32()
-		g.VCMPPS(operand.U8(greater), g.regs[k.limit], size, large)
-		g.VCMPPS(operand.U8(less), g.regs[k.infinite], size, size)
-		g.VANDPS(size, large, large)
-		g.VMOVMSKPS(large, bits)
-		g.TESTL(bits, bits)
+		large, bits := g.regs[k.large], g.asm.GP32()
+		g.asm.VCMPPS(operand.U8(greater), g.regs[k.limit], size, large)
+		g.asm.VCMPPS(operand.U8(less), g.regs[k.infinite], size, size)
+		g.asm.VANDPS(size, large, large)
+		g.asm.VMOVMSKPS(large, bits)
+		g.asm.TESTL(bits, bits)
 	}
-	g.JEQ(operand.LabelRef(keep))
+	g.asm.JEQ(operand.LabelRef(keep))
 	k.multiply(list, at)
 	k.split()
 	if g.wide() {
-		g.VMOVAPS(g.regs[k.high], reg.K2, s)
-		g.VMOVAPS_Z(g.regs[k.low], reg.K2, g.regs[k.low])
+		g.asm.VMOVAPS(g.regs[k.high], reg.K2, s)
+		g.asm.VMOVAPS_Z(g.regs[k.low], reg.K2, g.regs[k.low])
 	} else {
-		g.VBLENDVPS(g.regs[k.large], g.regs[k.high], s, s)
-		g.VANDPS(g.regs[k.large], g.regs[k.low], g.regs[k.low])
+		g.asm.VBLENDVPS(g.regs[k.large], g.regs[k.high], s, s)
+		g.asm.VANDPS(g.regs[k.large], g.regs[k.low], g.regs[k.low])
 	}
-	g.VMOVUPS(s, mem(out, at))
-	g.Label(keep)
-	g.VMOVUPS(g.regs[k.low], mem(low, at))
+	g.asm.VMOVUPS(s, mem(out, at))
+	g.asm.Label(keep)
+	g.asm.VMOVUPS(g.regs[k.low], mem(low, at))
 }
 
 // multiply sums the products with a tile, from some bytes of its rows on.
@@ -144,19 +144,19 @@ func (k *refineKernel) multiply(list reg.Register, at int) {
 	for i := range 4 {
 		g.zero(k.sums + i)
 	}
-	key, q, pairs := g.GP64(), g.arg(atRoom), g.arg(atSize)
-	g.MOVQ(mem(list, 0), key)
-	g.SHRQ(operand.U8(1), pairs)
+	key, q, pairs := g.asm.GP64(), g.arg(atRoom), g.arg(atSize)
+	g.asm.MOVQ(mem(list, 0), key)
+	g.asm.SHRQ(operand.U8(1), pairs)
 	g.loop(pairs, func() {
 		for e := range 2 {
-			g.VBROADCASTSD(mem(q, 8*e), g.regs[k.bcast])
+			g.asm.VBROADCASTSD(mem(q, 8*e), g.regs[k.bcast])
 			for half := range 2 {
-				g.VCVTPS2PD(mem(key, e*tileTokens*4+at+half*g.bytes()/2), g.regs[k.keys+half])
-				g.VFMADD231PD(g.regs[k.bcast], g.regs[k.keys+half], g.regs[k.sums+2*e+half])
+				g.asm.VCVTPS2PD(mem(key, e*tileTokens*4+at+half*g.bytes()/2), g.regs[k.keys+half])
+				g.asm.VFMADD231PD(g.regs[k.bcast], g.regs[k.keys+half], g.regs[k.sums+2*e+half])
 			}
 		}
-		g.ADDQ(operand.I32(16), q)
-		g.ADDQ(operand.I32(2*tileTokens*4), key)
+		g.asm.ADDQ(operand.I32(16), q)
+		g.asm.ADDQ(operand.I32(2*tileTokens*4), key)
 	})
 }
 
@@ -165,27 +165,27 @@ func (k *refineKernel) split() {
 	g := k.gen
 	for half := range 2 {
 		sum, back, to := g.regs[k.sums+half], g.regs[k.keys], []int{k.high, k.bcast}[half]
-		g.VADDPD(g.regs[k.sums+2+half], sum, sum)
+		g.asm.VADDPD(g.regs[k.sums+2+half], sum, sum)
 		g.round(sum, g.half[to])
-		g.VCVTPS2PD(g.half[to], back)
-		g.VSUBPD(back, sum, sum)
+		g.asm.VCVTPS2PD(g.half[to], back)
+		g.asm.VSUBPD(back, sum, sum)
 		g.round(sum, g.half[k.sums+half])
 	}
 	if g.wide() {
-		g.VINSERTF64X4(operand.U8(1), g.half[k.bcast], g.regs[k.high], g.regs[k.high])
-		g.VINSERTF64X4(operand.U8(1), g.half[k.sums+1], g.regs[k.sums], g.regs[k.low])
+		g.asm.VINSERTF64X4(operand.U8(1), g.half[k.bcast], g.regs[k.high], g.regs[k.high])
+		g.asm.VINSERTF64X4(operand.U8(1), g.half[k.sums+1], g.regs[k.sums], g.regs[k.low])
 		return
 	}
-	g.VINSERTF128(operand.U8(1), g.half[k.bcast], g.regs[k.high], g.regs[k.high])
-	g.VINSERTF128(operand.U8(1), g.half[k.sums+1], g.regs[k.sums], g.regs[k.low])
+	g.asm.VINSERTF128(operand.U8(1), g.half[k.bcast], g.regs[k.high], g.regs[k.high])
+	g.asm.VINSERTF128(operand.U8(1), g.half[k.sums+1], g.regs[k.sums], g.regs[k.low])
 }
 
 // round makes float32 of float64.
 func (g *gen) round(from, to reg.VecPhysical) {
 	if g.wide() {
-		g.VCVTPD2PS(from, to)
+		g.asm.VCVTPD2PS(from, to)
 	} else {
-		g.VCVTPD2PSY(from, to)
+		g.asm.VCVTPD2PSY(from, to)
 	}
 }
 
@@ -196,34 +196,34 @@ func scalePairs(g *gen) {
 	in, low, n := g.arg(atIn), g.arg(atLow), g.arg(atN)
 	factor, slope, index, step := g.regs[0], g.regs[1], g.regs[2], g.regs[3]
 	product, rest, bias, a, b := g.regs[4], g.regs[5], g.regs[6], g.regs[7], g.regs[8]
-	g.VBROADCASTSS(g.argMem(atX), factor)
-	g.VBROADCASTSS(g.argMem(atY), slope)
-	g.VBROADCASTSS(g.argMem(atZ), index)
-	g.VADDPS(g.counting("iota", 16), index, index)
-	g.VBROADCASTSS(g.float("lanes", float32(g.lanes)), step)
+	g.asm.VBROADCASTSS(g.argMem(atX), factor)
+	g.asm.VBROADCASTSS(g.argMem(atY), slope)
+	g.asm.VBROADCASTSS(g.argMem(atZ), index)
+	g.asm.VADDPS(g.counting("iota", 16), index, index)
+	g.asm.VBROADCASTSS(g.float("lanes", float32(g.lanes)), step)
 	g.loop(n, func() {
 		for v := range 16 / g.lanes {
-			g.VMOVUPS(mem(in, v*g.bytes()), rest)
-			g.VMULPS(factor, rest, product)
-			g.VFMSUB213PS(product, factor, rest)
-			g.VFMADD231PS(mem(low, v*g.bytes()), factor, rest)
-			g.VMULPS(index, slope, bias)
-			g.VMOVAPS(bias, a)
-			g.VFMSUB231PS(index, slope, a) // what rounding takes off the bias
-			g.VADDPS(a, rest, rest)
-			g.VADDPS(bias, product, a)
-			g.VMOVUPS(a, mem(in, v*g.bytes()))
-			g.VSUBPS(product, a, b) // bias as it was added
-			g.VSUBPS(b, a, a)       // product as it was
-			g.VSUBPS(b, bias, b)
-			g.VSUBPS(a, product, a)
-			g.VADDPS(a, b, b)
-			g.VADDPS(b, rest, rest)
-			g.VMOVUPS(rest, mem(low, v*g.bytes()))
-			g.VADDPS(step, index, index)
+			g.asm.VMOVUPS(mem(in, v*g.bytes()), rest)
+			g.asm.VMULPS(factor, rest, product)
+			g.asm.VFMSUB213PS(product, factor, rest)
+			g.asm.VFMADD231PS(mem(low, v*g.bytes()), factor, rest)
+			g.asm.VMULPS(index, slope, bias)
+			g.asm.VMOVAPS(bias, a)
+			g.asm.VFMSUB231PS(index, slope, a) // what rounding takes off the bias
+			g.asm.VADDPS(a, rest, rest)
+			g.asm.VADDPS(bias, product, a)
+			g.asm.VMOVUPS(a, mem(in, v*g.bytes()))
+			g.asm.VSUBPS(product, a, b) // bias as it was added
+			g.asm.VSUBPS(b, a, a)       // product as it was
+			g.asm.VSUBPS(b, bias, b)
+			g.asm.VSUBPS(a, product, a)
+			g.asm.VADDPS(a, b, b)
+			g.asm.VADDPS(b, rest, rest)
+			g.asm.VMOVUPS(rest, mem(low, v*g.bytes()))
+			g.asm.VADDPS(step, index, index)
 		}
-		g.ADDQ(operand.I32(tileTokens*4), in)
-		g.ADDQ(operand.I32(tileTokens*4), low)
+		g.asm.ADDQ(operand.I32(tileTokens*4), in)
+		g.asm.ADDQ(operand.I32(tileTokens*4), low)
 	})
 	g.end()
 }

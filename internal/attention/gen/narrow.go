@@ -8,7 +8,7 @@ import (
 // narrows are the kernels that round float32 to 16 bits.
 func narrows(g *gen) {
 	narrow(g, "F16", func(i int) {
-		g.VCVTPS2PH(operand.U8(0), g.regs[i], g.half[i])
+		g.asm.VCVTPS2PH(operand.U8(0), g.regs[i], g.half[i])
 	})
 	narrow(g, "BF16", func(i int) { g.roundBF16(i) })
 }
@@ -25,47 +25,47 @@ func narrow(g *gen, name string, round func(i int)) {
 	}
 	g.loop(n, func() {
 		for v := range 16 / g.lanes {
-			g.VMOVUPS(mem(in, v*g.bytes()), g.regs[0])
+			g.asm.VMOVUPS(mem(in, v*g.bytes()), g.regs[0])
 			round(0)
 			if g.wide() {
-				g.VMOVDQU(halves[0], mem(out, 0))
+				g.asm.VMOVDQU(halves[0], mem(out, 0))
 			} else {
-				g.VMOVDQU(quarters[0], mem(out, 16*v))
+				g.asm.VMOVDQU(quarters[0], mem(out, 16*v))
 			}
 		}
-		g.ADDQ(operand.I32(64), in)
-		g.ADDQ(operand.I32(32), out)
+		g.asm.ADDQ(operand.I32(64), in)
+		g.asm.ADDQ(operand.I32(32), out)
 	})
 	g.end()
 }
 
 func (g *gen) broadcast(name string, bits uint32, i int) {
-	g.VPBROADCASTD(g.constant(name, bits), g.regs[i])
+	g.asm.VPBROADCASTD(g.constant(name, bits), g.regs[i])
 }
 
 // roundBF16 leaves the rounded numbers in the lower half of a register. NaN
 // becomes quiet and is not rounded.
 func (g *gen) roundBF16(i int) {
 	x, up, nan := g.regs[i], g.regs[1], g.regs[2]
-	g.VPSRLD(operand.U8(16), x, nan)
+	g.asm.VPSRLD(operand.U8(16), x, nan)
 	if g.wide() {
-		g.VPANDD(g.regs[8], nan, up)
-		g.VPORD(g.regs[10], nan, nan)
-		g.VCMPPS(operand.U8(3), x, x, reg.K1)
+		g.asm.VPANDD(g.regs[8], nan, up)
+		g.asm.VPORD(g.regs[10], nan, nan)
+		g.asm.VCMPPS(operand.U8(3), x, x, reg.K1)
 	} else {
-		g.VPAND(g.regs[8], nan, up)
-		g.VPOR(g.regs[10], nan, nan)
-		g.VCMPPS(operand.U8(3), x, x, g.regs[3])
+		g.asm.VPAND(g.regs[8], nan, up)
+		g.asm.VPOR(g.regs[10], nan, nan)
+		g.asm.VCMPPS(operand.U8(3), x, x, g.regs[3])
 	}
-	g.VPADDD(g.regs[9], up, up)
-	g.VPADDD(up, x, x)
-	g.VPSRLD(operand.U8(16), x, x)
+	g.asm.VPADDD(g.regs[9], up, up)
+	g.asm.VPADDD(up, x, x)
+	g.asm.VPSRLD(operand.U8(16), x, x)
 	if g.wide() {
-		g.VPBLENDMD(nan, x, reg.K1, x)
-		g.VPMOVDW(x, g.half[i])
+		g.asm.VPBLENDMD(nan, x, reg.K1, x)
+		g.asm.VPMOVDW(x, g.half[i])
 		return
 	}
-	g.VPBLENDVB(g.regs[3], nan, x, x)
-	g.VEXTRACTI128(operand.U8(1), x, quarters[1])
-	g.VPACKUSDW(quarters[1], quarters[i], quarters[i])
+	g.asm.VPBLENDVB(g.regs[3], nan, x, x)
+	g.asm.VEXTRACTI128(operand.U8(1), x, quarters[1])
+	g.asm.VPACKUSDW(quarters[1], quarters[i], quarters[i])
 }

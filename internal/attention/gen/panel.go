@@ -21,16 +21,16 @@ func (g *gen) newRows(base reg.Register, stride int, n int) *rows {
 		r.stride = g.arg(stride)
 	}
 	if n > 3 {
-		r.stride3 = g.GP64()
-		g.LEAQ(operand.Mem{Base: r.stride, Index: r.stride, Scale: 2}, r.stride3)
+		r.stride3 = g.asm.GP64()
+		g.asm.LEAQ(operand.Mem{Base: r.stride, Index: r.stride, Scale: 2}, r.stride3)
 	}
 	if n > 5 {
-		r.stride5 = g.GP64()
-		g.LEAQ(operand.Mem{Base: r.stride, Index: r.stride, Scale: 4}, r.stride5)
+		r.stride5 = g.asm.GP64()
+		g.asm.LEAQ(operand.Mem{Base: r.stride, Index: r.stride, Scale: 4}, r.stride5)
 	}
 	if n > 6 {
-		r.base[1] = g.GP64()
-		g.LEAQ(operand.Mem{Base: r.base[0], Index: r.stride3, Scale: 2}, r.base[1])
+		r.base[1] = g.asm.GP64()
+		g.asm.LEAQ(operand.Mem{Base: r.base[0], Index: r.stride3, Scale: 2}, r.base[1])
 	}
 	return r
 }
@@ -39,7 +39,7 @@ func (g *gen) newRows(base reg.Register, stride int, n int) *rows {
 func (g *gen) advance(r *rows, bytes int) {
 	for _, b := range r.base {
 		if b != nil {
-			g.ADDQ(operand.I32(bytes), b)
+			g.asm.ADDQ(operand.I32(bytes), b)
 		}
 	}
 }
@@ -88,30 +88,30 @@ func panelScores(g *gen, n int, integers bool) {
 	if g.wide() {
 		tiles = 2
 	}
-	g.Label(step)
-	g.SUBQ(operand.U8(tiles), g.argMem(atN))
-	g.JLT(operand.LabelRef(last))
+	g.asm.Label(step)
+	g.asm.SUBQ(operand.U8(tiles), g.argMem(atN))
+	g.asm.JLT(operand.LabelRef(last))
 	g.panelTiles(n, 2, integers, keys, out)
 	for range tiles {
 		g.nextTile(keys)
 	}
-	g.ADDQ(operand.I32(tiles*tileTokens*4), out)
-	g.JMP(operand.LabelRef(step))
-	g.Label(last)
+	g.asm.ADDQ(operand.I32(tiles*tileTokens*4), out)
+	g.asm.JMP(operand.LabelRef(step))
+	g.asm.Label(last)
 	if g.wide() {
-		g.ADDQ(operand.U8(1), g.argMem(atN))
-		g.JLT(operand.LabelRef(done))
+		g.asm.ADDQ(operand.U8(1), g.argMem(atN))
+		g.asm.JLT(operand.LabelRef(done))
 		g.panelTiles(n, 1, integers, keys, out)
 	}
-	g.Label(done)
+	g.asm.Label(done)
 	g.end()
 }
 
 // nextTile moves a pointer to keys to the next tile.
 func (g *gen) nextTile(keys reg.Register) {
 	step := g.arg(atSize)
-	g.SHLQ(operand.U8(6), step)
-	g.ADDQ(step, keys)
+	g.asm.SHLQ(operand.U8(6), step)
+	g.asm.ADDQ(step, keys)
 }
 
 // panelTiles computes products of all groups of n rows with vecs registers of
@@ -130,17 +130,17 @@ func (g *gen) panelTiles(n, vecs int, integers bool, keys, out reg.Register) {
 		} else {
 			k[1] = k[0]
 		}
-		g.MOVQ(operand.I32(0), g.argMem(atCount))
+		g.asm.MOVQ(operand.I32(0), g.argMem(atCount))
 		ahead := g.nextAhead(in)
 		sum := g.label("sum")
-		g.Label(sum)
+		g.asm.Label(sum)
 		g.panelSum(n, vecs, half, integers, k, in, ahead)
 		g.addSums(n, vecs, to, 0, g.argMem(atCount), 0)
 		done := g.arg(atFirst)
-		g.ADDQ(g.argMem(atCount), done)
-		g.MOVQ(done, g.argMem(atCount))
-		g.CMPQ(done, g.argMem(atSize))
-		g.JLT(operand.LabelRef(sum))
+		g.asm.ADDQ(g.argMem(atCount), done)
+		g.asm.MOVQ(done, g.argMem(atCount))
+		g.asm.CMPQ(done, g.argMem(atSize))
+		g.asm.JLT(operand.LabelRef(sum))
 		g.nextGroup(in, atInStride, n)
 		g.nextGroup(to, atOutStride, n)
 	})
@@ -149,13 +149,13 @@ func (g *gen) panelTiles(n, vecs int, integers bool, keys, out reg.Register) {
 // nextAhead takes the next address from the list ahead, which 0 ends; after the
 // end it is another address, which is in the cache.
 func (g *gen) nextAhead(other reg.Register) reg.GPVirtual {
-	list, after, ahead := g.arg(atAhead), g.GP64(), g.GP64()
-	g.LEAQ(mem(list, 8), after)
-	g.MOVQ(mem(list, 0), ahead)
-	g.TESTQ(ahead, ahead)
-	g.CMOVQEQ(other, ahead)
-	g.CMOVQNE(after, list)
-	g.MOVQ(list, g.argMem(atAhead))
+	list, after, ahead := g.arg(atAhead), g.asm.GP64(), g.asm.GP64()
+	g.asm.LEAQ(mem(list, 8), after)
+	g.asm.MOVQ(mem(list, 0), ahead)
+	g.asm.TESTQ(ahead, ahead)
+	g.asm.CMOVQEQ(other, ahead)
+	g.asm.CMOVQNE(after, list)
+	g.asm.MOVQ(list, g.argMem(atAhead))
 	return ahead
 }
 
@@ -165,17 +165,17 @@ func (g *gen) panelSum(n, vecs, half int, integers bool, k [2]reg.GPVirtual, in 
 	for i := range n * vecs {
 		g.zero(i)
 	}
-	elements, done, from := g.arg(atSize), g.arg(atCount), g.GP64()
-	g.LEAQ(operand.Mem{Base: in, Index: done, Scale: 4}, from)
-	g.SUBQ(done, elements)
-	g.CMPQ(elements, g.argMem(atFirst))
-	g.CMOVQGT(g.argMem(atFirst), elements)
-	g.SHRQ(operand.U8(2), elements)
+	elements, done, from := g.arg(atSize), g.arg(atCount), g.asm.GP64()
+	g.asm.LEAQ(operand.Mem{Base: in, Index: done, Scale: 4}, from)
+	g.asm.SUBQ(done, elements)
+	g.asm.CMPQ(elements, g.argMem(atFirst))
+	g.asm.CMOVQGT(g.argMem(atFirst), elements)
+	g.asm.SHRQ(operand.U8(2), elements)
 	q := g.newRows(from, atInStride, n)
 	g.loop(elements, func() {
 		g.panelElements(n, vecs, half, integers, k, q)
-		g.PREFETCHT1(mem(ahead, 0))
-		g.ADDQ(operand.I32(64), ahead)
+		g.asm.PREFETCHT1(mem(ahead, 0))
+		g.asm.ADDQ(operand.I32(64), ahead)
 	})
 	if integers {
 		g.toFloat(n * vecs)
@@ -186,10 +186,10 @@ func (g *gen) panelSum(n, vecs, half int, integers bool, k [2]reg.GPVirtual, in 
 // instead if done is at most first.
 func (g *gen) addSums(n, vecs int, to reg.Register, disp int, done operand.Op, first int) {
 	store := g.label("store")
-	g.CMPQ(done, operand.I32(first))
-	g.JLE(operand.LabelRef(store))
+	g.asm.CMPQ(done, operand.I32(first))
+	g.asm.JLE(operand.LabelRef(store))
 	g.addRows(n, vecs, to, disp)
-	g.Label(store)
+	g.asm.Label(store)
 	g.sums(n, vecs, to, disp, false)
 }
 
@@ -199,7 +199,7 @@ func (g *gen) addRows(n, vecs int, to reg.Register, disp int) {
 	for row := range n {
 		for v := range vecs {
 			r := g.regs[row*vecs+v]
-			g.VADDPS(o.at(row, disp+v*g.bytes()), r, r)
+			g.asm.VADDPS(o.at(row, disp+v*g.bytes()), r, r)
 		}
 	}
 }
@@ -208,32 +208,32 @@ func (g *gen) addRows(n, vecs int, to reg.Register, disp int) {
 func (g *gen) panelElements(n, vecs, half int, integers bool, k [2]reg.GPVirtual, q *rows) {
 	for j := range 4 {
 		for v := range vecs {
-			g.VMOVUPS(mem(k[v], j*tileTokens*4+v*half), g.regs[n*vecs+v])
+			g.asm.VMOVUPS(mem(k[v], j*tileTokens*4+v*half), g.regs[n*vecs+v])
 		}
 		for row := range n {
 			b := g.regs[n*vecs+vecs+row%2]
-			g.VBROADCASTSS(q.at(row, 4*j), b)
+			g.asm.VBROADCASTSS(q.at(row, 4*j), b)
 			for v := range vecs {
 				if integers {
 					g.dot(b, g.regs[n*vecs+v], g.regs[row*vecs+v], g.regs[n*vecs+vecs+2])
 				} else {
-					g.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
+					g.asm.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
 				}
 			}
 		}
 	}
 	g.advance(q, 16)
-	g.ADDQ(operand.I32(4*tileTokens*4), k[0])
+	g.asm.ADDQ(operand.I32(4*tileTokens*4), k[0])
 	if g.wide() && vecs > 1 {
-		g.ADDQ(operand.I32(4*tileTokens*4), k[1])
+		g.asm.ADDQ(operand.I32(4*tileTokens*4), k[1])
 	}
 }
 
 // nextGroup adds n strides to a pointer.
 func (g *gen) nextGroup(p reg.Register, stride, n int) {
 	s := g.arg(stride)
-	g.IMUL3Q(operand.U8(n), s, s)
-	g.ADDQ(s, p)
+	g.asm.IMUL3Q(operand.U8(n), s, s)
+	g.asm.ADDQ(s, p)
 }
 
 // panelValues adds p·v over n tokens to groups × n rows, chunk after chunk. in:
@@ -249,8 +249,8 @@ func panelValues(g *gen, n int) {
 		for part := range chunkBytes / (vecs * g.bytes()) {
 			g.panelChunk(n, vecs, data, out, part*vecs*g.bytes())
 		}
-		g.ADDQ(operand.I32(panelBytes), data)
-		g.ADDQ(operand.I32(chunkBytes), out)
+		g.asm.ADDQ(operand.I32(panelBytes), data)
+		g.asm.ADDQ(operand.I32(chunkBytes), out)
 	})
 	g.end()
 }
@@ -264,22 +264,22 @@ func (g *gen) panelChunk(n, vecs int, data, out reg.Register, disp int) {
 		}
 		left, next := g.arg(atN), g.arg(atFirst)
 		apart, start := g.label("apart"), g.label("tokens")
-		g.TESTQ(next, next)
-		g.JNE(operand.LabelRef(apart))
+		g.asm.TESTQ(next, next)
+		g.asm.JNE(operand.LabelRef(apart))
 		g.sums(n, vecs, to, disp, true)
-		g.MOVQ(left, next)
-		g.Label(apart)
-		g.MOVQ(left, g.argMem(atLeft))
+		g.asm.MOVQ(left, next)
+		g.asm.Label(apart)
+		g.asm.MOVQ(left, g.argMem(atLeft))
 		values, at := g.copyOf(data), g.copyOf(in)
-		g.Label(start)
+		g.asm.Label(start)
 		g.panelTokens(n, vecs, values, at, next, disp)
 		g.addSums(n, vecs, to, disp, g.argMem(atFirst), 0)
 		for i := range n * vecs {
 			g.zero(i)
 		}
-		g.MOVQ(operand.I32(tileTokens), next)
-		g.CMPQ(g.argMem(atLeft), operand.I32(0))
-		g.JNE(operand.LabelRef(start))
+		g.asm.MOVQ(operand.I32(tileTokens), next)
+		g.asm.CMPQ(g.argMem(atLeft), operand.I32(0))
+		g.asm.JNE(operand.LabelRef(start))
 		g.nextGroup(in, atInStride, n)
 		g.nextGroup(to, atOutStride, n)
 	})
@@ -288,24 +288,24 @@ func (g *gen) panelChunk(n, vecs int, data, out reg.Register, disp int) {
 // panelTokens sums p·v over the next tokens, or over those that are left, and moves the
 // pointers to values and weights after them. next is used up.
 func (g *gen) panelTokens(n, vecs int, values, at, next reg.GPVirtual, disp int) {
-	g.CMPQ(next, g.argMem(atLeft))
-	g.CMOVQGT(g.argMem(atLeft), next)
-	g.SUBQ(next, g.argMem(atLeft))
+	g.asm.CMPQ(next, g.argMem(atLeft))
+	g.asm.CMOVQGT(g.argMem(atLeft), next)
+	g.asm.SUBQ(next, g.argMem(atLeft))
 	p := g.newRows(at, atInStride, n)
-	g.LEAQ(operand.Mem{Base: at, Index: next, Scale: 4}, at)
+	g.asm.LEAQ(operand.Mem{Base: at, Index: next, Scale: 4}, at)
 	g.loop(next, func() {
 		for v := range vecs {
-			g.VMOVUPS(mem(values, disp+v*g.bytes()), g.regs[n*vecs+v])
+			g.asm.VMOVUPS(mem(values, disp+v*g.bytes()), g.regs[n*vecs+v])
 		}
 		for row := range n {
 			b := g.regs[n*vecs+vecs+row%2]
-			g.VBROADCASTSS(p.at(row, 0), b)
+			g.asm.VBROADCASTSS(p.at(row, 0), b)
 			for v := range vecs {
-				g.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
+				g.asm.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
 			}
 		}
 		g.advance(p, 4)
-		g.ADDQ(operand.I32(chunkBytes), values)
+		g.asm.ADDQ(operand.I32(chunkBytes), values)
 	})
 }
 
@@ -316,9 +316,9 @@ func (g *gen) sums(n, vecs int, to reg.Register, disp int, load bool) {
 		for v := range vecs {
 			at, r := o.at(row, disp+v*g.bytes()), g.regs[row*vecs+v]
 			if load {
-				g.VMOVUPS(at, r)
+				g.asm.VMOVUPS(at, r)
 			} else {
-				g.VMOVUPS(r, at)
+				g.asm.VMOVUPS(r, at)
 			}
 		}
 	}

@@ -68,16 +68,16 @@ func tileScore(g *gen, d dtype, n int) {
 	if k.checked {
 		g.zero(k.nan)
 		m := g.constant("magnitude", 0x7f7f7f7f)
-		g.VPBROADCASTD(m, g.regs[k.magnitude])
+		g.asm.VPBROADCASTD(m, g.regs[k.magnitude])
 	}
 	k.list = g.arg(atData)
 	step := g.label("step")
-	g.Label(step)
+	g.asm.Label(step)
 	g.tileStep(&k)
-	g.ADDQ(operand.I32(k.perStep*tileTokens*4), g.argMem(atOut))
-	g.ADDQ(operand.I32(8*k.perStep), k.list)
-	g.SUBQ(operand.U8(k.perStep), g.argMem(atN))
-	g.JNZ(operand.LabelRef(step))
+	g.asm.ADDQ(operand.I32(k.perStep*tileTokens*4), g.argMem(atOut))
+	g.asm.ADDQ(operand.I32(8*k.perStep), k.list)
+	g.asm.SUBQ(operand.U8(k.perStep), g.argMem(atN))
+	g.asm.JNZ(operand.LabelRef(step))
 	if k.checked {
 		g.foundNaNWide(k.nan, k.magnitude)
 	}
@@ -87,32 +87,32 @@ func tileScore(g *gen, d dtype, n int) {
 // tileStep computes the products with the next tiles.
 func (g *gen) tileStep(k *scoreKernel) {
 	for v := range k.perStep {
-		k.key[v], k.next[v], k.far[v] = g.GP64(), g.GP64(), g.GP64()
-		g.MOVQ(mem(k.list, 8*v), k.key[v])
-		g.MOVQ(mem(k.list, 8*(v+k.d.ahead())), k.next[v])
-		g.MOVQ(mem(k.list, 8*(v+k.d.far())), k.far[v])
+		k.key[v], k.next[v], k.far[v] = g.asm.GP64(), g.asm.GP64(), g.asm.GP64()
+		g.asm.MOVQ(mem(k.list, 8*v), k.key[v])
+		g.asm.MOVQ(mem(k.list, 8*(v+k.d.ahead())), k.next[v])
+		g.asm.MOVQ(mem(k.list, 8*(v+k.d.far())), k.far[v])
 	}
 	if k.words {
 		g.keyWords(k)
 	}
 	end := g.arg(atSize)
-	g.IMUL3Q(operand.U8(k.line), end, end)
-	g.MOVQ(end, g.argMem(atCount))
-	k.at = g.GP64()
-	g.XORQ(k.at, k.at)
+	g.asm.IMUL3Q(operand.U8(k.line), end, end)
+	g.asm.MOVQ(end, g.argMem(atCount))
+	k.at = g.asm.GP64()
+	g.asm.XORQ(k.at, k.at)
 	again, sum := g.label("elements"), g.label("sum")
-	g.Label(sum)
+	g.asm.Label(sum)
 	for i := range 2 * k.n {
 		g.zero(i)
 	}
 	from := g.arg(atIn)
 	if k.d.name == "F32" { // the elements before are at/line, of 4 bytes each
 		done := g.copyOf(k.at)
-		g.SHRQ(operand.U8(4), done)
-		g.ADDQ(done, from)
+		g.asm.SHRQ(operand.U8(4), done)
+		g.asm.ADDQ(done, from)
 	}
 	q := g.newRows(from, atInStride, k.n)
-	g.Label(again)
+	g.asm.Label(again)
 	g.tileAsk(k)
 	switch {
 	case k.integers:
@@ -123,21 +123,21 @@ func (g *gen) tileStep(k *scoreKernel) {
 		}
 		g.advance(q, 16)
 	}
-	g.ADDQ(operand.I32(4*k.line), k.at)
+	g.asm.ADDQ(operand.I32(4*k.line), k.at)
 	if k.d.name == "F32" {
 		last := g.label("last")
-		g.CMPQ(k.at, g.argMem(atCount))
-		g.JGE(operand.LabelRef(last))
-		g.TESTQ(operand.I32(sumElements*k.line-1), k.at)
-		g.JNZ(operand.LabelRef(again))
-		g.Label(last)
+		g.asm.CMPQ(k.at, g.argMem(atCount))
+		g.asm.JGE(operand.LabelRef(last))
+		g.asm.TESTQ(operand.I32(sumElements*k.line-1), k.at)
+		g.asm.JNZ(operand.LabelRef(again))
+		g.asm.Label(last)
 		g.addSums(k.n, 2, g.arg(atOut), 0, k.at, sumElements*k.line)
-		g.CMPQ(k.at, g.argMem(atCount))
-		g.JLT(operand.LabelRef(sum))
+		g.asm.CMPQ(k.at, g.argMem(atCount))
+		g.asm.JLT(operand.LabelRef(sum))
 		return
 	}
-	g.CMPQ(k.at, g.argMem(atCount))
-	g.JLT(operand.LabelRef(again))
+	g.asm.CMPQ(k.at, g.argMem(atCount))
+	g.asm.JLT(operand.LabelRef(again))
 	if k.integers {
 		g.toFloat(2 * k.n)
 	}
@@ -148,12 +148,12 @@ func (g *gen) tileStep(k *scoreKernel) {
 func (g *gen) tileAsk(k *scoreKernel) {
 	for v := range k.perStep {
 		for disp := 0; disp < 4*tileTokens*k.d.bytes; disp += 64 {
-			g.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1, Disp: disp})
-			g.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.at, Scale: 1, Disp: disp})
+			g.asm.PREFETCHT0(operand.Mem{Base: k.next[v], Index: k.at, Scale: 1, Disp: disp})
+			g.asm.PREFETCHT2(operand.Mem{Base: k.far[v], Index: k.at, Scale: 1, Disp: disp})
 		}
 		if k.words { // which at passes twice as fast
-			g.SUBQ(operand.U8(64), k.next[v])
-			g.SUBQ(operand.U8(64), k.far[v])
+			g.asm.SUBQ(operand.U8(64), k.next[v])
+			g.asm.SUBQ(operand.U8(64), k.far[v])
 			continue
 		}
 		if k.checked {
@@ -180,9 +180,9 @@ func (g *gen) tileElements(k *scoreKernel, j int, q *rows) {
 			if !g.wide() {
 				b = g.regs[k.bcast]
 			}
-			g.VBROADCASTSS(q.at(row, 4*(j+e)), b)
+			g.asm.VBROADCASTSS(q.at(row, 4*(j+e)), b)
 			for v := range 2 {
-				g.VFMADD231PS(b, g.regs[key+v], g.regs[2*row+v])
+				g.asm.VFMADD231PS(b, g.regs[key+v], g.regs[2*row+v])
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func tileValue(g *gen, d dtype, n int) {
 	read := g.readAs(d)
 	row := g.arg(atSize) // bytes of a value
 	if read.bytes > 1 {
-		g.SHLQ(operand.U8(read.bytes/2), row)
+		g.asm.SHLQ(operand.U8(read.bytes/2), row)
 	}
 	constant, nan, magnitude := len(g.regs)-1, len(g.regs)-2, len(g.regs)-3
 	checked := d.name == "E4M3"
@@ -220,34 +220,34 @@ func tileValue(g *gen, d dtype, n int) {
 	if checked {
 		g.zero(nan)
 		m := g.constant("magnitude", 0x7f7f7f7f)
-		g.VPBROADCASTD(m, g.regs[magnitude])
+		g.asm.VPBROADCASTD(m, g.regs[magnitude])
 	}
 	k := valueKernel{d: d, n: n, constant: constant, nan: nan, magnitude: magnitude, checked: checked, row: row, words: g.words(d), read: read}
 	done, tile := g.label("done"), g.label("tile")
-	g.Label(tile)
+	g.asm.Label(tile)
 	g.tileCount(done)
-	k.values, k.next, k.far = g.GP64(), g.GP64(), g.GP64()
+	k.values, k.next, k.far = g.asm.GP64(), g.asm.GP64(), g.asm.GP64()
 	list, place := g.arg(atData), g.arg(atFirst)
-	g.MOVQ(mem(list, 0), k.values)
-	g.MOVQ(mem(list, 8*d.ahead()), k.next)
-	g.MOVQ(mem(list, 8*d.far()), k.far)
+	g.asm.MOVQ(mem(list, 0), k.values)
+	g.asm.MOVQ(mem(list, 8*d.ahead()), k.next)
+	g.asm.MOVQ(mem(list, 8*d.far()), k.far)
 	if k.words {
-		g.IMULQ(g.argMem(atSize), place)
+		g.asm.IMULQ(g.argMem(atSize), place)
 		g.valueWords(&k, place)
 	} else {
-		g.IMULQ(row, place)
-		g.ADDQ(place, k.values)
+		g.asm.IMULQ(row, place)
+		g.asm.ADDQ(place, k.values)
 	}
-	g.ADDQ(place, k.next)
-	g.ADDQ(place, k.far)
+	g.asm.ADDQ(place, k.next)
+	g.asm.ADDQ(place, k.far)
 	g.tilePasses(&k)
 	in := g.arg(atCount)
-	g.SHLQ(operand.U8(2), in)
-	g.ADDQ(in, g.argMem(atIn))
-	g.ADDQ(operand.U8(8), g.argMem(atData))
-	g.MOVQ(operand.I32(0), g.argMem(atFirst))
-	g.JMP(operand.LabelRef(tile))
-	g.Label(done)
+	g.asm.SHLQ(operand.U8(2), in)
+	g.asm.ADDQ(in, g.argMem(atIn))
+	g.asm.ADDQ(operand.U8(8), g.argMem(atData))
+	g.asm.MOVQ(operand.I32(0), g.argMem(atFirst))
+	g.asm.JMP(operand.LabelRef(tile))
+	g.asm.Label(done)
 	if checked {
 		g.foundNaNWide(nan, magnitude)
 	}
@@ -257,16 +257,16 @@ func tileValue(g *gen, d dtype, n int) {
 // tileCount sets count to the tokens of the next tile and takes them off n. It
 // jumps if none is left.
 func (g *gen) tileCount(done string) {
-	left, count := g.arg(atN), g.GP64()
-	g.TESTQ(left, left)
-	g.JZ(operand.LabelRef(done))
-	g.MOVQ(operand.I32(tileTokens), count)
-	g.SUBQ(g.argMem(atFirst), count)
-	g.CMPQ(left, count)
-	g.CMOVQLT(left, count)
-	g.SUBQ(count, left)
-	g.MOVQ(left, g.argMem(atN))
-	g.MOVQ(count, g.argMem(atCount))
+	left, count := g.arg(atN), g.asm.GP64()
+	g.asm.TESTQ(left, left)
+	g.asm.JZ(operand.LabelRef(done))
+	g.asm.MOVQ(operand.I32(tileTokens), count)
+	g.asm.SUBQ(g.argMem(atFirst), count)
+	g.asm.CMPQ(left, count)
+	g.asm.CMOVQLT(left, count)
+	g.asm.SUBQ(count, left)
+	g.asm.MOVQ(left, g.argMem(atN))
+	g.asm.MOVQ(count, g.argMem(atCount))
 }
 
 type valueKernel struct {
@@ -292,17 +292,17 @@ func (g *gen) tilePasses(k *valueKernel) {
 	}
 	for _, size := range sizes {
 		pass, done := g.label("pass"), g.label("passed")
-		g.Label(pass)
-		g.CMPQ(elements, operand.I32(size*g.lanes))
-		g.JLT(operand.LabelRef(done))
+		g.asm.Label(pass)
+		g.asm.CMPQ(elements, operand.I32(size*g.lanes))
+		g.asm.JLT(operand.LabelRef(done))
 		g.tilePass(k, size, to)
-		g.ADDQ(operand.I32(size*g.lanes*k.read.bytes), k.values)
-		g.ADDQ(operand.I32(size*g.lanes*k.d.bytes), k.next)
-		g.ADDQ(operand.I32(size*g.lanes*k.d.bytes), k.far)
-		g.ADDQ(operand.I32(size*g.bytes()), to)
-		g.SUBQ(operand.I32(size*g.lanes), elements)
-		g.JMP(operand.LabelRef(pass))
-		g.Label(done)
+		g.asm.ADDQ(operand.I32(size*g.lanes*k.read.bytes), k.values)
+		g.asm.ADDQ(operand.I32(size*g.lanes*k.d.bytes), k.next)
+		g.asm.ADDQ(operand.I32(size*g.lanes*k.d.bytes), k.far)
+		g.asm.ADDQ(operand.I32(size*g.bytes()), to)
+		g.asm.SUBQ(operand.I32(size*g.lanes), elements)
+		g.asm.JMP(operand.LabelRef(pass))
+		g.asm.Label(done)
 	}
 }
 
@@ -317,14 +317,14 @@ func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 	} else {
 		g.sums(n, vecs, to, 0, true)
 	}
-	at, count := g.GP64(), g.arg(atCount)
-	g.XORQ(at, at)
+	at, count := g.asm.GP64(), g.arg(atCount)
+	g.asm.XORQ(at, at)
 	p := g.newRows(g.arg(atIn), atInStride, n)
 	size := vecs * g.lanes * k.d.bytes
 	g.loop(count, func() {
 		for line := 0; line < size; line += 64 {
-			g.PREFETCHT0(operand.Mem{Base: k.next, Index: at, Scale: 1, Disp: line})
-			g.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: line})
+			g.asm.PREFETCHT0(operand.Mem{Base: k.next, Index: at, Scale: 1, Disp: line})
+			g.asm.PREFETCHT2(operand.Mem{Base: k.far, Index: at, Scale: 1, Disp: line})
 		}
 		if vecs == 1 {
 			g.load(k.read, operand.Mem{Base: k.values, Index: at, Scale: 1}, values, k.constant)
@@ -336,22 +336,22 @@ func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 			g.checkRow(operand.Mem{Base: k.values, Index: at, Scale: 1}, size, k, bcast)
 		}
 		for row := range n {
-			g.VBROADCASTSS(p.at(row, 0), g.regs[bcast])
+			g.asm.VBROADCASTSS(p.at(row, 0), g.regs[bcast])
 			for v := range vecs {
-				g.VFMADD231PS(g.regs[bcast], g.regs[values+v], g.regs[acc+row*vecs+v])
+				g.asm.VFMADD231PS(g.regs[bcast], g.regs[values+v], g.regs[acc+row*vecs+v])
 			}
 		}
 		g.advance(p, 4)
-		g.ADDQ(k.row, at)
+		g.asm.ADDQ(k.row, at)
 		if k.words { // which at passes twice as fast
-			g.SUBQ(g.argMem(atSize), k.next)
-			g.SUBQ(g.argMem(atSize), k.far)
+			g.asm.SUBQ(g.argMem(atSize), k.next)
+			g.asm.SUBQ(g.argMem(atSize), k.far)
 		}
 	})
 	if k.words {
-		g.SHRQ(operand.U8(1), at)
-		g.ADDQ(at, k.next)
-		g.ADDQ(at, k.far)
+		g.asm.SHRQ(operand.U8(1), at)
+		g.asm.ADDQ(at, k.next)
+		g.asm.ADDQ(at, k.far)
 	}
 	if k.d.name == "F32" {
 		g.addRows(n, vecs, to, 0)
@@ -365,13 +365,13 @@ func (g *gen) checkRow(value operand.Mem, size int, k *valueKernel, spare int) {
 	case size >= g.bytes():
 		g.checkNaN(value, size, k.nan, k.magnitude, spare)
 	case size == 32:
-		g.VPANDD(value, halves[k.magnitude], halves[spare])
-		g.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
+		g.asm.VPANDD(value, halves[k.magnitude], halves[spare])
+		g.asm.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
 	case g.wide():
-		g.VPANDD(value, quarters[k.magnitude], quarters[spare])
-		g.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
+		g.asm.VPANDD(value, quarters[k.magnitude], quarters[spare])
+		g.asm.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
 	default:
-		g.VPAND(value, quarters[k.magnitude], quarters[spare])
-		g.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
+		g.asm.VPAND(value, quarters[k.magnitude], quarters[spare])
+		g.asm.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
 	}
 }

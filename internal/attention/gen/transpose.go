@@ -26,16 +26,16 @@ func streamed(name string, stream bool) string {
 // store writes half a register of AVX-512, a whole one of AVX2.
 func (g *gen) store(r reg.VecPhysical, m operand.Mem, stream bool) {
 	if stream {
-		g.VMOVNTDQ(r, m)
+		g.asm.VMOVNTDQ(r, m)
 		return
 	}
-	g.VMOVUPS(r, m)
+	g.asm.VMOVUPS(r, m)
 }
 
 // strides are 1 and 3 times inStride.
 func (g *gen) strides() (stride, three reg.GPVirtual) {
-	stride, three = g.arg(atInStride), g.GP64()
-	g.LEAQ(operand.Mem{Base: stride, Index: stride, Scale: 2}, three)
+	stride, three = g.arg(atInStride), g.asm.GP64()
+	g.asm.LEAQ(operand.Mem{Base: stride, Index: stride, Scale: 2}, three)
 	return stride, three
 }
 
@@ -58,16 +58,16 @@ func transpose32(g *gen, stream bool) {
 	g.begin(streamed("transpose32", stream))
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atSize)
 	stride, three := g.strides()
-	g.SHRQ(operand.U8(3), n)
-	second := g.GP64()
-	g.LEAQ(operand.Mem{Base: in, Index: stride, Scale: 8}, second)
+	g.asm.SHRQ(operand.U8(3), n)
+	second := g.asm.GP64()
+	g.asm.LEAQ(operand.Mem{Base: in, Index: stride, Scale: 8}, second)
 	g.loop(n, func() {
 		for half, base := range []reg.Register{in, second} {
 			g.transpose8(base, stride, three, out, 32*half, stream)
 		}
-		g.ADDQ(operand.I32(32), in)
-		g.ADDQ(operand.I32(32), second)
-		g.ADDQ(operand.I32(8*64), out)
+		g.asm.ADDQ(operand.I32(32), in)
+		g.asm.ADDQ(operand.I32(32), second)
+		g.asm.ADDQ(operand.I32(8*64), out)
 	})
 	g.endStream(stream)
 }
@@ -75,29 +75,29 @@ func transpose32(g *gen, stream bool) {
 // transpose8 turns an 8 by 8 corner around, in registers of 8 numbers.
 func (g *gen) transpose8(base, stride, three, out reg.Register, disp int, stream bool) {
 	y := halves
-	four := g.GP64()
-	g.LEAQ(operand.Mem{Base: base, Index: stride, Scale: 4}, four)
+	four := g.asm.GP64()
+	g.asm.LEAQ(operand.Mem{Base: base, Index: stride, Scale: 4}, four)
 	for i := range 8 {
 		from := base
 		if i >= 4 {
 			from = four
 		}
-		g.VMOVUPS(rowOf(from, stride, three, i%4), y[i])
+		g.asm.VMOVUPS(rowOf(from, stride, three, i%4), y[i])
 	}
 	for i := range 4 { // pairs of rows
-		g.VUNPCKLPS(y[2*i+1], y[2*i], y[8+2*i])
-		g.VUNPCKHPS(y[2*i+1], y[2*i], y[9+2*i])
+		g.asm.VUNPCKLPS(y[2*i+1], y[2*i], y[8+2*i])
+		g.asm.VUNPCKHPS(y[2*i+1], y[2*i], y[9+2*i])
 	}
 	for i := range 2 { // fours
 		a, b := 8+4*i, 10+4*i
-		g.VUNPCKLPD(y[b], y[a], y[4*i])
-		g.VUNPCKHPD(y[b], y[a], y[4*i+1])
-		g.VUNPCKLPD(y[b+1], y[a+1], y[4*i+2])
-		g.VUNPCKHPD(y[b+1], y[a+1], y[4*i+3])
+		g.asm.VUNPCKLPD(y[b], y[a], y[4*i])
+		g.asm.VUNPCKHPD(y[b], y[a], y[4*i+1])
+		g.asm.VUNPCKLPD(y[b+1], y[a+1], y[4*i+2])
+		g.asm.VUNPCKHPD(y[b+1], y[a+1], y[4*i+3])
 	}
 	for i := range 4 {
-		g.VPERM2F128(operand.U8(0x20), y[4+i], y[i], y[8+i])
-		g.VPERM2F128(operand.U8(0x31), y[4+i], y[i], y[12+i])
+		g.asm.VPERM2F128(operand.U8(0x20), y[4+i], y[i], y[8+i])
+		g.asm.VPERM2F128(operand.U8(0x31), y[4+i], y[i], y[12+i])
 	}
 	for i := range 8 {
 		g.store(y[8+i], mem(out, 64*i+disp), stream)
@@ -110,39 +110,39 @@ func transpose16(g *gen, stream bool) {
 	g.begin(streamed("transpose16", stream))
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atSize)
 	stride, three := g.strides()
-	g.SHRQ(operand.U8(3), n)
-	bases := [4]reg.GPVirtual{in, g.GP64(), g.GP64(), g.GP64()} // of rows 0, 4, 8 and 12
+	g.asm.SHRQ(operand.U8(3), n)
+	bases := [4]reg.GPVirtual{in, g.asm.GP64(), g.asm.GP64(), g.asm.GP64()} // of rows 0, 4, 8 and 12
 	for i := range 3 {
-		g.LEAQ(operand.Mem{Base: bases[i], Index: stride, Scale: 4}, bases[i+1])
+		g.asm.LEAQ(operand.Mem{Base: bases[i], Index: stride, Scale: 4}, bases[i+1])
 	}
 	y := halves
 	g.loop(n, func() {
 		for i := range 8 {
-			g.VMOVDQU(rowOf(bases[i/4], stride, three, i%4), quarters[i])
-			g.VINSERTI128(operand.U8(1), rowOf(bases[i/4+2], stride, three, i%4), y[i], y[i])
+			g.asm.VMOVDQU(rowOf(bases[i/4], stride, three, i%4), quarters[i])
+			g.asm.VINSERTI128(operand.U8(1), rowOf(bases[i/4+2], stride, three, i%4), y[i], y[i])
 		}
 		for i := range 4 { // pairs of rows
-			g.VPUNPCKLWD(y[2*i+1], y[2*i], y[8+2*i])
-			g.VPUNPCKHWD(y[2*i+1], y[2*i], y[9+2*i])
+			g.asm.VPUNPCKLWD(y[2*i+1], y[2*i], y[8+2*i])
+			g.asm.VPUNPCKHWD(y[2*i+1], y[2*i], y[9+2*i])
 		}
 		for i := range 2 { // fours
 			for half := range 2 {
 				a := 8 + 4*i + half
-				g.VPUNPCKLDQ(y[a+2], y[a], y[4*i+2*half])
-				g.VPUNPCKHDQ(y[a+2], y[a], y[4*i+2*half+1])
+				g.asm.VPUNPCKLDQ(y[a+2], y[a], y[4*i+2*half])
+				g.asm.VPUNPCKHDQ(y[a+2], y[a], y[4*i+2*half+1])
 			}
 		}
 		for i := range 4 {
-			g.VPUNPCKLQDQ(y[4+i], y[i], y[8+2*i])
-			g.VPUNPCKHQDQ(y[4+i], y[i], y[9+2*i])
+			g.asm.VPUNPCKLQDQ(y[4+i], y[i], y[8+2*i])
+			g.asm.VPUNPCKHQDQ(y[4+i], y[i], y[9+2*i])
 		}
 		for i := range 8 {
 			g.store(y[8+i], mem(out, 32*i), stream)
 		}
 		for _, b := range bases {
-			g.ADDQ(operand.I32(16), b)
+			g.asm.ADDQ(operand.I32(16), b)
 		}
-		g.ADDQ(operand.I32(8*32), out)
+		g.asm.ADDQ(operand.I32(8*32), out)
 	})
 	g.endStream(stream)
 }
@@ -155,14 +155,14 @@ func copyRows(g *gen) {
 	g.loop(n, func() {
 		at, left := g.copyOf(in), g.arg(atSize)
 		again := g.label("part")
-		g.Label(again)
-		g.VMOVUPS(mem(at, 0), halves[0])
-		g.VMOVNTDQ(halves[0], mem(out, 0))
-		g.ADDQ(operand.I32(32), at)
-		g.ADDQ(operand.I32(32), out)
-		g.SUBQ(operand.I32(32), left)
-		g.JNZ(operand.LabelRef(again))
-		g.ADDQ(stride, in)
+		g.asm.Label(again)
+		g.asm.VMOVUPS(mem(at, 0), halves[0])
+		g.asm.VMOVNTDQ(halves[0], mem(out, 0))
+		g.asm.ADDQ(operand.I32(32), at)
+		g.asm.ADDQ(operand.I32(32), out)
+		g.asm.SUBQ(operand.I32(32), left)
+		g.asm.JNZ(operand.LabelRef(again))
+		g.asm.ADDQ(stride, in)
 	})
 	g.endStream(true)
 }
@@ -170,7 +170,7 @@ func copyRows(g *gen) {
 // endStream is end; what was streamed is then visible in order.
 func (g *gen) endStream(stream bool) {
 	if stream {
-		g.SFENCE()
+		g.asm.SFENCE()
 	}
 	g.end()
 }

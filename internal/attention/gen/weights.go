@@ -22,11 +22,11 @@ func weights(g *gen) {
 // ask asks for the cache lines at n addresses, which are in data.
 func ask(g *gen) {
 	g.begin("ask")
-	data, n, line := g.arg(atData), g.arg(atN), g.GP64()
+	data, n, line := g.arg(atData), g.arg(atN), g.asm.GP64()
 	g.loop(n, func() {
-		g.MOVQ(mem(data, 0), line)
-		g.PREFETCHT0(mem(line, 0))
-		g.ADDQ(operand.I32(8), data)
+		g.asm.MOVQ(mem(data, 0), line)
+		g.asm.PREFETCHT0(mem(line, 0))
+		g.asm.ADDQ(operand.I32(8), data)
 	})
 	g.end()
 }
@@ -42,31 +42,31 @@ func scale(g *gen) {
 	g.begin("scale")
 	in, n := g.arg(atIn), g.arg(atN)
 	factor, slope, index, step, bias := 0, 1, 2, 3, 4
-	g.VBROADCASTSS(g.argMem(atX), g.regs[factor])
-	g.VBROADCASTSS(g.argMem(atY), g.regs[slope])
-	g.VBROADCASTSS(g.argMem(atZ), g.regs[index])
+	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[factor])
+	g.asm.VBROADCASTSS(g.argMem(atY), g.regs[slope])
+	g.asm.VBROADCASTSS(g.argMem(atZ), g.regs[index])
 	iota := g.counting("iota", 16)
-	g.VADDPS(iota, g.regs[index], g.regs[index])
-	g.VBROADCASTSS(g.float("eight", float32(g.lanes)), g.regs[step])
+	g.asm.VADDPS(iota, g.regs[index], g.regs[index])
+	g.asm.VBROADCASTSS(g.float("eight", float32(g.lanes)), g.regs[step])
 	g.loop(n, func() {
 		for v := range 16 / g.lanes {
-			g.VMULPS(g.regs[index], g.regs[slope], g.regs[bias])
-			g.VMOVUPS(mem(in, v*g.bytes()), g.regs[bias+1])
-			g.VFMADD213PS(g.regs[bias], g.regs[factor], g.regs[bias+1])
-			g.VMOVUPS(g.regs[bias+1], mem(in, v*g.bytes()))
-			g.VADDPS(g.regs[step], g.regs[index], g.regs[index])
+			g.asm.VMULPS(g.regs[index], g.regs[slope], g.regs[bias])
+			g.asm.VMOVUPS(mem(in, v*g.bytes()), g.regs[bias+1])
+			g.asm.VFMADD213PS(g.regs[bias], g.regs[factor], g.regs[bias+1])
+			g.asm.VMOVUPS(g.regs[bias+1], mem(in, v*g.bytes()))
+			g.asm.VADDPS(g.regs[step], g.regs[index], g.regs[index])
 		}
-		g.ADDQ(operand.I32(tileTokens*4), in)
+		g.asm.ADDQ(operand.I32(tileTokens*4), in)
 	})
 	g.end()
 }
 
 // counting is the numbers 0 to n-1 in memory.
 func (g *gen) counting(name string, n int) operand.Mem {
-	m := g.StaticGlobal(name + g.suffix)
-	g.DataAttributes(attr.RODATA | attr.NOPTR)
+	m := g.asm.StaticGlobal(name + g.suffix)
+	g.asm.DataAttributes(attr.RODATA | attr.NOPTR)
 	for i := range n {
-		g.AddDatum(4*i, operand.U32(math.Float32bits(float32(i))))
+		g.asm.AddDatum(4*i, operand.U32(math.Float32bits(float32(i))))
 	}
 	return m
 }
@@ -95,7 +95,7 @@ func softmax(g *gen, pairs bool) {
 	}
 	g.begin(name)
 	k := softmaxKernel{gen: g, pairs: pairs, vecs: 16 / g.lanes, top: 0, sum: 1, factor: 3, x: 4, t: 5, y: 6, magic: 7, log2e: 8, ln2: 9, spare: 10, none: 12, rest: 13}
-	g.VBROADCASTSS(g.argMem(atX), g.regs[k.factor])
+	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[k.factor])
 	k.largest()
 	for v := range k.vecs {
 		g.zero(k.sum + v)
@@ -109,16 +109,16 @@ func softmax(g *gen, pairs bool) {
 		for v := range k.vecs {
 			k.exp(in, v)
 		}
-		g.ADDQ(operand.I32(tileTokens*4), in)
+		g.asm.ADDQ(operand.I32(tileTokens*4), in)
 		if pairs {
-			g.ADDQ(operand.I32(tileTokens*4), k.low)
+			g.asm.ADDQ(operand.I32(tileTokens*4), k.low)
 		}
 	})
 	if k.vecs == 2 {
-		g.VADDPS(g.regs[k.sum+1], g.regs[k.sum], g.regs[k.sum])
+		g.asm.VADDPS(g.regs[k.sum+1], g.regs[k.sum], g.regs[k.sum])
 	}
-	g.horizontal(k.sum, k.t, g.VADDPS)
-	g.VMOVSS(quarters[k.sum], g.argMem(atY))
+	g.horizontal(k.sum, k.t, g.asm.VADDPS)
+	g.asm.VMOVSS(quarters[k.sum], g.argMem(atY))
 	g.end()
 }
 
@@ -143,61 +143,61 @@ func (k *softmaxKernel) largest() {
 	g, tops := k.gen, []int{k.top, k.x, k.t, k.y}
 	infinite := g.float("negInf", float32(math.Inf(-1)))
 	for _, top := range tops {
-		g.VBROADCASTSS(infinite, g.regs[top])
+		g.asm.VBROADCASTSS(infinite, g.regs[top])
 	}
 	in, n := g.arg(atIn), g.arg(atN)
 	several, rest, found := g.label("several"), g.label("rest"), g.label("found")
 	tiles := len(tops) / k.vecs
-	g.Label(several)
-	g.SUBQ(operand.U8(tiles), n)
-	g.JLT(operand.LabelRef(rest))
+	g.asm.Label(several)
+	g.asm.SUBQ(operand.U8(tiles), n)
+	g.asm.JLT(operand.LabelRef(rest))
 	for i, top := range tops {
-		g.VMAXPS(mem(in, i*g.bytes()), g.regs[top], g.regs[top])
+		g.asm.VMAXPS(mem(in, i*g.bytes()), g.regs[top], g.regs[top])
 	}
-	g.ADDQ(operand.I32(tiles*tileTokens*4), in)
-	g.JMP(operand.LabelRef(several))
-	g.Label(rest)
-	g.ADDQ(operand.U8(tiles), n)
-	g.JZ(operand.LabelRef(found))
+	g.asm.ADDQ(operand.I32(tiles*tileTokens*4), in)
+	g.asm.JMP(operand.LabelRef(several))
+	g.asm.Label(rest)
+	g.asm.ADDQ(operand.U8(tiles), n)
+	g.asm.JZ(operand.LabelRef(found))
 	g.loop(n, func() {
 		for v := range k.vecs {
-			g.VMAXPS(mem(in, v*g.bytes()), g.regs[tops[v]], g.regs[tops[v]])
+			g.asm.VMAXPS(mem(in, v*g.bytes()), g.regs[tops[v]], g.regs[tops[v]])
 		}
-		g.ADDQ(operand.I32(tileTokens*4), in)
+		g.asm.ADDQ(operand.I32(tileTokens*4), in)
 	})
-	g.Label(found)
+	g.asm.Label(found)
 	for half := len(tops) / 2; half > 0; half /= 2 {
 		for i := range half {
-			g.VMAXPS(g.regs[tops[i+half]], g.regs[tops[i]], g.regs[tops[i]])
+			g.asm.VMAXPS(g.regs[tops[i+half]], g.regs[tops[i]], g.regs[tops[i]])
 		}
 	}
-	g.horizontal(k.top, k.t, g.VMAXPS)
-	g.VMULSS(quarters[k.factor], quarters[k.top], quarters[k.top])
-	g.VMOVSS(quarters[k.top], g.argMem(atX))
-	g.VBROADCASTSS(quarters[k.top], g.regs[k.top])
+	g.horizontal(k.top, k.t, g.asm.VMAXPS)
+	g.asm.VMULSS(quarters[k.factor], quarters[k.top], quarters[k.top])
+	g.asm.VMOVSS(quarters[k.top], g.argMem(atX))
+	g.asm.VBROADCASTSS(quarters[k.top], g.regs[k.top])
 	// Where all logits are -inf, subtract 0: the weights are 0 then.
 	some := g.label("some")
-	g.VUCOMISS(infinite, quarters[k.top])
-	g.JNE(operand.LabelRef(some))
-	g.JP(operand.LabelRef(some))
+	g.asm.VUCOMISS(infinite, quarters[k.top])
+	g.asm.JNE(operand.LabelRef(some))
+	g.asm.JP(operand.LabelRef(some))
 	g.zero(k.top)
-	g.Label(some)
+	g.asm.Label(some)
 }
 
 // load puts constants into registers: some in AVX2, all in AVX-512.
 func (k *softmaxKernel) load() {
 	g := k.gen
-	g.VBROADCASTSS(g.float("magic", roundMagic), g.regs[k.magic])
+	g.asm.VBROADCASTSS(g.float("magic", roundMagic), g.regs[k.magic])
 	g.zero(k.none)
-	g.VBROADCASTSS(g.float("log2e", log2e), g.regs[k.log2e])
-	g.VBROADCASTSS(g.float("ln2", -ln2), g.regs[k.ln2])
+	g.asm.VBROADCASTSS(g.float("log2e", log2e), g.regs[k.log2e])
+	g.asm.VBROADCASTSS(g.float("ln2", -ln2), g.regs[k.ln2])
 	for i, f := range append(slices.Clone(expCoefficients), minimum, ln2Rest, -1) {
 		k.constants = append(k.constants, g.float(fmt.Sprintf("exp%d", i), f))
 	}
 	if g.wide() {
 		k.spare = 16
 		for i, m := range k.constants {
-			g.VBROADCASTSS(m, g.regs[k.spare+i])
+			g.asm.VBROADCASTSS(m, g.regs[k.spare+i])
 		}
 	}
 }
@@ -207,7 +207,7 @@ func (k *softmaxKernel) constant(i int) reg.VecPhysical {
 	if k.wide() {
 		return k.regs[k.spare+i]
 	}
-	k.VBROADCASTSS(k.constants[i], k.regs[k.spare])
+	k.asm.VBROADCASTSS(k.constants[i], k.regs[k.spare])
 	return k.regs[k.spare]
 }
 
@@ -219,38 +219,38 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 	if k.pairs {
 		k.difference(in, v)
 	} else {
-		g.VMULPS(mem(in, v*g.bytes()), g.regs[k.factor], x)
-		g.VSUBPS(g.regs[k.top], x, x)
+		g.asm.VMULPS(mem(in, v*g.bytes()), g.regs[k.factor], x)
+		g.asm.VSUBPS(g.regs[k.top], x, x)
 	}
 	if g.wide() {
-		g.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, reg.K1)
+		g.asm.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, reg.K1)
 	} else {
-		g.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, not)
+		g.asm.VCMPPS(operand.U8(5), k.constant(len(expCoefficients)), x, not)
 	}
-	g.VMINPS(g.regs[k.none], x, t)                     // 0 for NaN, whose bits are not to be added to those of y
-	g.VFMADD213PS(g.regs[k.magic], g.regs[k.log2e], t) // t = x·log2e + magic
-	g.VSUBPS(g.regs[k.magic], t, y)                    // y = the power of 2
-	g.VFMADD231PS(y, g.regs[k.ln2], x)                 // x = the rest
+	g.asm.VMINPS(g.regs[k.none], x, t)                     // 0 for NaN, whose bits are not to be added to those of y
+	g.asm.VFMADD213PS(g.regs[k.magic], g.regs[k.log2e], t) // t = x·log2e + magic
+	g.asm.VSUBPS(g.regs[k.magic], t, y)                    // y = the power of 2
+	g.asm.VFMADD231PS(y, g.regs[k.ln2], x)                 // x = the rest
 	if k.pairs {
 		rest := g.regs[k.rest]
-		g.VFMADD231PS(k.constant(len(expCoefficients)+1), y, rest)
-		g.VMINPS(k.constant(len(expCoefficients)-1), rest, rest)
-		g.VMAXPS(k.constant(len(expCoefficients)+2), rest, rest)
-		g.VADDPS(rest, x, x)
+		g.asm.VFMADD231PS(k.constant(len(expCoefficients)+1), y, rest)
+		g.asm.VMINPS(k.constant(len(expCoefficients)-1), rest, rest)
+		g.asm.VMAXPS(k.constant(len(expCoefficients)+2), rest, rest)
+		g.asm.VADDPS(rest, x, x)
 	}
-	g.VMOVAPS(k.constant(0), y)
+	g.asm.VMOVAPS(k.constant(0), y)
 	for i := range expCoefficients[1:] {
-		g.VFMADD213PS(k.constant(i+1), x, y)
+		g.asm.VFMADD213PS(k.constant(i+1), x, y)
 	}
-	g.VPSLLD(operand.U8(23), t, t)
+	g.asm.VPSLLD(operand.U8(23), t, t)
 	if g.wide() {
-		g.VPADDD_Z(t, y, reg.K1, y)
+		g.asm.VPADDD_Z(t, y, reg.K1, y)
 	} else {
-		g.VPADDD(t, y, y)
-		g.VANDPS(not, y, y)
+		g.asm.VPADDD(t, y, y)
+		g.asm.VANDPS(not, y, y)
 	}
-	g.VMOVUPS(y, mem(in, v*g.bytes()))
-	g.VADDPS(y, g.regs[k.sum+v], g.regs[k.sum+v])
+	g.asm.VMOVUPS(y, mem(in, v*g.bytes()))
+	g.asm.VADDPS(y, g.regs[k.sum+v], g.regs[k.sum+v])
 }
 
 // difference is a logit less the largest one, in x, and in rest what is missing from it,
@@ -258,31 +258,31 @@ func (k *softmaxKernel) exp(in reg.Register, v int) {
 func (k *softmaxKernel) difference(in reg.Register, v int) {
 	g, x, product, top := k.gen, k.regs[k.x], k.regs[k.y], k.regs[k.top]
 	rest, a, b := k.regs[k.rest], k.regs[k.rest+1], k.regs[k.rest+2]
-	g.VMOVUPS(mem(in, v*g.bytes()), rest)
-	g.VMULPS(g.regs[k.factor], rest, product)
-	g.VFMSUB213PS(product, g.regs[k.factor], rest)
-	g.VFMADD231PS(mem(k.low, v*g.bytes()), g.regs[k.factor], rest)
-	g.VSUBPS(top, product, x)
-	g.VSUBPS(x, product, a) // top as it was subtracted
-	g.VADDPS(a, x, b)       // product as it was
-	g.VSUBPS(b, product, b)
-	g.VSUBPS(top, a, a)
-	g.VADDPS(a, b, b)
-	g.VADDPS(b, rest, rest)
+	g.asm.VMOVUPS(mem(in, v*g.bytes()), rest)
+	g.asm.VMULPS(g.regs[k.factor], rest, product)
+	g.asm.VFMSUB213PS(product, g.regs[k.factor], rest)
+	g.asm.VFMADD231PS(mem(k.low, v*g.bytes()), g.regs[k.factor], rest)
+	g.asm.VSUBPS(top, product, x)
+	g.asm.VSUBPS(x, product, a) // top as it was subtracted
+	g.asm.VADDPS(a, x, b)       // product as it was
+	g.asm.VSUBPS(b, product, b)
+	g.asm.VSUBPS(top, a, a)
+	g.asm.VADDPS(a, b, b)
+	g.asm.VADDPS(b, rest, rest)
 }
 
 // horizontal combines the lanes of a register into its first: lane i with i+8,
 // then i+4, i+2, i+1.
 func (g *gen) horizontal(r, spare int, op func(...operand.Op)) {
 	if g.wide() {
-		g.VEXTRACTF64X4(operand.U8(1), g.regs[r], halves[spare])
+		g.asm.VEXTRACTF64X4(operand.U8(1), g.regs[r], halves[spare])
 		op(halves[spare], halves[r], halves[r])
 	}
-	g.VEXTRACTF128(operand.U8(1), halves[r], quarters[spare])
+	g.asm.VEXTRACTF128(operand.U8(1), halves[r], quarters[spare])
 	op(quarters[spare], quarters[r], quarters[r])
-	g.VPSHUFD(operand.U8(0x4e), quarters[r], quarters[spare])
+	g.asm.VPSHUFD(operand.U8(0x4e), quarters[r], quarters[spare])
 	op(quarters[spare], quarters[r], quarters[r])
-	g.VPSHUFD(operand.U8(0xb1), quarters[r], quarters[spare])
+	g.asm.VPSHUFD(operand.U8(0xb1), quarters[r], quarters[spare])
 	op(quarters[spare], quarters[r], quarters[r])
 }
 
@@ -292,12 +292,12 @@ func multiply(g *gen) {
 	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)
 	g.loop(n, func() {
 		for v := range 16 / g.lanes {
-			g.VMOVUPS(mem(in, v*g.bytes()), g.regs[0])
-			g.VMULPS(mem(data, v*g.bytes()), g.regs[0], g.regs[0])
-			g.VMOVUPS(g.regs[0], mem(in, v*g.bytes()))
+			g.asm.VMOVUPS(mem(in, v*g.bytes()), g.regs[0])
+			g.asm.VMULPS(mem(data, v*g.bytes()), g.regs[0], g.regs[0])
+			g.asm.VMOVUPS(g.regs[0], mem(in, v*g.bytes()))
 		}
-		g.ADDQ(operand.I32(tileTokens*4), in)
-		g.ADDQ(operand.I32(tileTokens*4), data)
+		g.asm.ADDQ(operand.I32(tileTokens*4), in)
+		g.asm.ADDQ(operand.I32(tileTokens*4), data)
 	})
 	g.end()
 }
@@ -306,16 +306,16 @@ func multiply(g *gen) {
 func combine(g *gen) {
 	g.begin("combine")
 	in, data, n := g.arg(atIn), g.arg(atData), g.arg(atN)
-	g.VBROADCASTSS(g.argMem(atX), g.regs[0])
-	g.VBROADCASTSS(g.argMem(atY), g.regs[1])
+	g.asm.VBROADCASTSS(g.argMem(atX), g.regs[0])
+	g.asm.VBROADCASTSS(g.argMem(atY), g.regs[1])
 	g.loop(n, func() {
 		for v := range 16 / g.lanes {
-			g.VMULPS(mem(in, v*g.bytes()), g.regs[0], g.regs[2])
-			g.VFMADD231PS(mem(data, v*g.bytes()), g.regs[1], g.regs[2])
-			g.VMOVUPS(g.regs[2], mem(in, v*g.bytes()))
+			g.asm.VMULPS(mem(in, v*g.bytes()), g.regs[0], g.regs[2])
+			g.asm.VFMADD231PS(mem(data, v*g.bytes()), g.regs[1], g.regs[2])
+			g.asm.VMOVUPS(g.regs[2], mem(in, v*g.bytes()))
 		}
-		g.ADDQ(operand.I32(tileTokens*4), in)
-		g.ADDQ(operand.I32(tileTokens*4), data)
+		g.asm.ADDQ(operand.I32(tileTokens*4), in)
+		g.asm.ADDQ(operand.I32(tileTokens*4), data)
 	})
 	g.end()
 }

@@ -68,8 +68,8 @@ func (w width) bytes() int { return 4 * w.lanes }
 // zero clears a register.
 func (g *gen) zero(i int) {
 	if i < 16 {
-		g.VXORPS(quarters[i], quarters[i], quarters[i]) // clears the whole register
+		g.asm.VXORPS(quarters[i], quarters[i], quarters[i]) // clears the whole register
 		return
 	}
-	g.VPXORD(g.regs[i], g.regs[i], g.regs[i])
+	g.asm.VPXORD(g.regs[i], g.regs[i], g.regs[i])
 }

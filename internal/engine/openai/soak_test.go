@@ -26,7 +26,10 @@ import (
 )
 
 // Users of all kinds, many at once: whatever they do, no block, no memory and no goroutine is
-// lost, and who asks properly gets the known answer.
+// lost, and who asks properly gets the known answer. In make test they come in ten waves
+// within a minute, of which the server is idle for the most part; in make test-long one after
+// the other for ten minutes; in make quick there are no pauses. A busy machine takes longer
+// for the same visits.
 func TestAMixOfUsersLosesNothing(t *testing.T) {
 	s := start(t, func(c *openai.Config, e *engine.Config) {
 		c.MaxBody, e.MaxNumSeqs, e.MaxModelLen = 1<<16, 16, 512
@@ -34,9 +37,13 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	u := &users{t: t, url: s.url, http: &http.Client{Transport: transport}}
 	idle := u.connect(level.Pick(100, 1000))
-	const rounds = 200
+	const rounds = 5 * together
 	least := level.Pick(0, 5*time.Minute) // each half of a soak of ten minutes
-	first := u.visit(rounds, least)       // the pools and caches fill
+	u.every = level.Pick(7500*time.Millisecond, 0)
+	if testing.Short() {
+		u.every = 0
+	}
+	first := u.visit(rounds, least) // the pools and caches fill
 	before := settle(t, s)
 	early := u.median()
 	second := u.visit(rounds, least)
@@ -66,10 +73,14 @@ func settle(t *testing.T, s *served) runtime.MemStats {
 	return m
 }
 
+// So many users are served at the same time.
+const together = 40
+
 type users struct {
-	t    *testing.T
-	url  string
-	http *http.Client
+	t     *testing.T
+	url   string
+	http  *http.Client
+	every time.Duration // from one wave of users to the next; 0: there are no waves
 
 	mu    sync.Mutex
 	times []time.Duration // that polite users waited, since median was called
@@ -95,13 +106,12 @@ func (u *users) connect(n int) []net.Conn {
 	return all
 }
 
-// visit has users come, 40 at the same time: n, or more if that takes less than a time. It
-// returns how many came.
+// visit has users come: n, or more if that takes less than a time. It returns how many came.
 func (u *users) visit(n int, least time.Duration) int {
 	kinds := []func(*rand.Rand){u.polite, u.polite, u.leaves, u.slow, u.tooLong, u.badJSON, u.several}
 	var wait sync.WaitGroup
 	turns := make(chan int)
-	for range 40 {
+	for range together {
 		wait.Go(func() {
 			for i := range turns {
 				rnd := rand.New(rand.NewPCG(uint64(i), 17))
@@ -111,6 +121,9 @@ func (u *users) visit(n int, least time.Duration) int {
 	}
 	came := 0
 	for begin := time.Now(); came < n || time.Since(begin) < least; came++ {
+		if came%together == 0 {
+			time.Sleep(time.Until(begin.Add(u.every * time.Duration(came/together))))
+		}
 		turns <- came
 	}
 	close(turns)

@@ -1,10 +1,12 @@
 package weights
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 )
 
 // A GGUF is a file with metadata and tensors.
@@ -29,6 +31,13 @@ func OpenGGUF(path string) (*GGUF, error) {
 
 // ggufTypes are the numbers of the element types.
 var ggufTypes = map[uint32]DType{0: F32, 1: F16, 2: Q4_0, 8: Q8_0, 12: Q4_K, 14: Q6_K, 30: BF16}
+
+// otherTypes are the numbers of types that are not read (ggml_type).
+var otherTypes = map[uint32]string{
+	3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 15: "Q8_K",
+	16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS",
+	24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+}
 
 // parseGGUF reads a file of version 2 or 3: counts, metadata, descriptions of
 // the tensors, and from the next aligned byte on their data.
@@ -55,6 +64,10 @@ func parseGGUF(file []byte) (*GGUF, error) {
 			return nil, fmt.Errorf("metadata %q: %w", shown(key), r.err)
 		}
 		g.Meta[key] = value
+	}
+	if n, _ := g.Meta["split.count"].Int(); n > 1 {
+		part, _ := g.Meta["split.no"].Int() // from 0
+		return nil, fmt.Errorf("%w: it is part %d of a model in %d files; join them with llama-gguf-split --merge", ErrUnsupported, part+1, n)
 	}
 	infos, err := readInfos(r, tensors)
 	if err != nil {
@@ -104,7 +117,8 @@ func readInfos(r *reader, n uint64) ([]info, error) {
 		}
 		d, ok := ggufTypes[number]
 		if !ok {
-			return nil, fmt.Errorf("%w: tensor %q has the type %d; F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K are read", ErrUnsupported, i.name, number)
+			return nil, fmt.Errorf("%w: tensor %q is of type %s; F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K are read",
+				ErrUnsupported, shown(i.name), cmp.Or(otherTypes[number], strconv.FormatUint(uint64(number), 10)))
 		}
 		i.dtype = d
 		infos = append(infos, i)

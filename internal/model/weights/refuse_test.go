@@ -18,7 +18,8 @@ func safetensors(header string, data int) []byte {
 	return append(append(file, header...), make([]byte, data)...)
 }
 
-// Ensure that a download that is not complete is called that, and a tensor's shape is written as it is.
+// Ensure that a download that is not complete is called that, types have their names, and a tensor's shape is written
+// as it is.
 func TestADamagedFileIsSaidToBeWhatItIs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.gguf")
 	require.NoError(t, weightfile.LlamaFile(path, weightfile.Llama{
@@ -50,6 +51,19 @@ func TestADamagedFileIsSaidToBeWhatItIs(t *testing.T) {
 			require.ErrorContains(t, err, test.want)
 		})
 	}
+	q5 := weightfile.Tensor{Name: "q", Type: 13, Shape: []int{1, 256}, Data: make([]byte, 176)}
+	_, err = parseGGUF(weightfile.GGUF(nil, q5))
+	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorContains(t, err, `tensor "q" is of type Q5_K; F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K are read`)
+	q5.Type = 99
+	_, err = parseGGUF(weightfile.GGUF(nil, q5))
+	require.ErrorContains(t, err, `tensor "q" is of type 99;`)
+	_, err = parseGGUF(weightfile.GGUF(map[string]any{"split.count": uint32(3), "split.no": uint32(1)}))
+	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorContains(t, err, "it is part 2 of a model in 3 files; join them with llama-gguf-split --merge")
+	_, err = parseGGUF(weightfile.GGUF(map[string]any{"split.count": uint32(1)}))
+	require.NoError(t, err)
+
 	all := &Tensors{byName: map[string]*Tensor{}}
 	require.NoError(t, all.parseSafetensors(safetensors(`{"a": {"dtype": "F64", "shape": [64, 2], "data_offsets": [0, 0]}}`, 0)))
 	require.Equal(t, "of type F64 and shape [64 2]", all.LeftOut("a"))

@@ -24,7 +24,7 @@ function go(to, quiet) {
 // told is what happens in a step, in a few words.
 const told = i => boards.map(({ run }) => run.frames[i].call || run.frames[i].said[0]).filter(Boolean).join(' | ')
 
-// ---- Events: the steps in which more happens than that tokens are written.
+// ---- Events: the steps in which something happens besides writing tokens.
 
 const isEvent = i => boards.some(b => eventful(b.run, i))
 function nextEvent(by) {

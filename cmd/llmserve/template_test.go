@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that of several named templates the one is taken that transformers and vLLM take for a chat without tools.
+func TestTheTemplateOfAFolderIsFound(t *testing.T) {
+	tests := []struct {
+		name   string
+		config string // tokenizer_config.json; "": none
+		jinja  string // chat_template.jinja; "": none
+		want   string
+	}{
+		{"none", `{"bos_token": "<s>"}`, "", ""},
+		{"a text", `{"chat_template": "A"}`, "", "A"},
+		{"several by name", `{"chat_template": [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]}`, "", "D"},
+		{"several without a default", `{"chat_template": [{"name": "rag", "template": "R"}]}`, "", ""},
+		{"a file by itself", `{"chat_template": "A"}`, "F", "F"},
+		{"only a file", "", "F", "F"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{"tokenizer_config.json": test.config, "chat_template.jinja": test.jinja} {
+				if text != "" {
+					require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
+				}
+			}
+			source, _, err := folderTemplate(dir)
+			require.NoError(t, err)
+			require.Equal(t, test.want, source)
+		})
+	}
+}
