@@ -26,7 +26,7 @@ func (c *Calibration) Write(out io.Writer) error {
 	l := c.Linear
 	fmt.Fprintf(out, "an iteration takes %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token\n", l.Base, l.Seq, l.Context, l.Prompt)
 	if s := c.Spread.String(); s != "" {
-		fmt.Fprintf(out, "of the same work %s as long\n", s)
+		fmt.Fprintf(out, "%s\n", s)
 	}
 	fmt.Fprintf(out, "%s\n\n", c.Fit)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

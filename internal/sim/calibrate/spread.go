@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	factors   = 20 // equally likely ones: what is beyond the 95th percentile has one mean
-	leastSame = 8  // measurements of the same work, for their mean to say what is usual
+	factors   = 20 // equally likely ones; what is beyond the 95th percentile becomes its mean
+	leastSame = 8  // measurements of the same work, fewer of which do not tell their mean
 )
 
-// spread is how much measurements of the same work differ from their mean. What the line is off
-// by is no part of it.
+// spread is how much measurements of the same work differ from their mean. How far that mean is from the
+// line does not count.
 func spread(points []Point, line [4]float64) *cost.Spread {
 	var decodes, prompts []float64
 	for _, p := range points {
@@ -37,15 +37,19 @@ func spread(points []Point, line [4]float64) *cost.Spread {
 	return &s
 }
 
-// means are those of equal parts of the sorted factors, over the mean of all; nil if they are too few.
+// means are those of the sorted factors in parts of equal size, over the mean of all parts; nil if there
+// are too few factors.
 func means(all []float64) (parts []float64) {
 	if len(all) < factors*leastSame/2 {
 		return nil
 	}
 	slices.Sort(all)
-	total := mean(all)
 	for i := range factors {
-		parts = append(parts, mean(all[len(all)*i/factors:len(all)*(i+1)/factors])/total)
+		parts = append(parts, mean(all[len(all)*i/factors:len(all)*(i+1)/factors]))
+	}
+	total := mean(parts) // not that of all: a part may have one factor more than another
+	for i := range parts {
+		parts[i] /= total
 	}
 	return parts
 }

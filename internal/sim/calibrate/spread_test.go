@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,7 +63,46 @@ func TestTheSpreadIsThatOfMeasurementsOfTheSameWork(t *testing.T) {
 	require.Equal(t, c.Spread, saved.Spread)
 	var b strings.Builder
 	require.NoError(t, c.Write(&b))
-	require.Contains(t, b.String(), "of the same work nine of ten take decodes from ")
+	require.Contains(t, b.String(), "nine of ten iterations take ")
+}
+
+// Ensure that a cost file with a spread can be read, however long one measurement was.
+func TestASpreadThatIsSavedCanBeRead(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		n       int
+		longest float64 // seconds
+	}{
+		{"a short interruption", 250, 0.1},
+		{"a machine that was suspended", 250, 300},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b strings.Builder
+			b.WriteString("batch,context,prompt,seconds\n")
+			for i := range c.n {
+				seconds := 1e-3 * float64(1+i%2)
+				if i == 100 {
+					seconds = c.longest
+				}
+				fmt.Fprintf(&b, "%d,100,0,%g\n", 1+i%2, seconds)
+			}
+			points, err := Read(file(t, b.String()), Lengths{})
+			require.NoError(t, err)
+			fit, err := Fit(points)
+			require.NoError(t, err)
+			path := filepath.Join(t.TempDir(), "cost.json")
+			require.NoError(t, fit.Save(path, "mine", "a test"))
+			saved, err := cost.OpenMeasured(path)
+			require.NoError(t, err)
+			require.Len(t, saved.Spread.Decodes, 20)
+		})
+	}
+}
+
+func TestTheMeanOfFactorsIsOneIfPartsDifferInSize(t *testing.T) {
+	all := slices.Repeat([]float64{1}, 90) // four or five in a part
+	all[0] = 50
+	require.InEpsilon(t, 1, mean(means(all)), 1e-9)
 }
 
 func TestFewMeasurementsHaveNoSpread(t *testing.T) {

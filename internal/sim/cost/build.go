@@ -37,8 +37,8 @@ func (s Setup) times(block int) *Model {
 		m.seq = milli * s.Linear.Seq
 		m.context = milli * s.Linear.Context
 		m.prompt = milli * s.Linear.Prompt
-		if s.Measured != nil {
-			m.spread = s.Measured.Spread
+		if s.Measured != nil && s.Measured.Spread != nil {
+			m.spread = *s.Measured.Spread
 		}
 	} else {
 		s.roofline(m)
@@ -131,7 +131,7 @@ func (s Setup) describe(m *Model, block int) string {
 		fmt.Fprintf(&b, "calibrated line: %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token",
 			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
 		if spread := m.spread.String(); spread != "" {
-			fmt.Fprintf(&b, ", %s as long", spread)
+			fmt.Fprintf(&b, "; %s", spread)
 		}
 	} else {
 		if s.Fitted != nil {

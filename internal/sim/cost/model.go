@@ -39,7 +39,7 @@ type Model struct {
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
 	swapBlock, swapEach        float64
 	received                   bool    // prompts take no time
-	spread                     *Spread // nil: iterations that compute the same take the same time
+	spread                     Spread  // no pointer: the text of a Model tells what its runs depend on
 	rounded                    float64 // see larger
 	copyBlock                  float64
 }

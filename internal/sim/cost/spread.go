@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // A Spread is how much the times of iterations that compute the same differ on the machine that was
-// measured: equally likely factors of the time that the line states, whose mean is 1. Without any,
-// all take the same time.
+// measured. Each factor is as likely as the others and multiplies the time of the line. Their mean is 1.
+// Without factors, all iterations that compute the same take the same time.
 type Spread struct {
 	Decodes []float64 `json:"decodes,omitempty"` // of iterations without prompts
 	Prompts []float64 `json:"prompts,omitempty"` // of those with
 }
 
-// mostFactors is far more than tell apart what a simulation can show.
+// mostFactors is far more than make a difference in a simulation.
 const mostFactors = 1000
 
 func (s *Spread) check() error {
@@ -28,7 +29,7 @@ func (s *Spread) check() error {
 		}
 		sum := 0.0
 		for _, f := range factors {
-			if err := within("spread: a factor", f, 1e-3, 1e3); err != nil {
+			if err := within("spread: a factor", f, 1e-6, 1e3); err != nil {
 				return err
 			}
 			sum += f
@@ -40,33 +41,33 @@ func (s *Spread) check() error {
 	return nil
 }
 
-// String is between which factors nine of ten iterations are.
+// String says within which factors nine of ten iterations are; "" without any.
 func (s *Spread) String() string {
-	if s == nil || len(s.Decodes)+len(s.Prompts) == 0 {
+	if s == nil {
 		return ""
 	}
-	text := ""
+	var parts []string
 	for _, class := range []struct {
 		name    string
 		factors []float64
-	}{{"decodes", s.Decodes}, {"prompts", s.Prompts}} {
+	}{{"without prompts", s.Decodes}, {"with prompts", s.Prompts}} {
 		if n := len(class.factors); n > 0 {
 			sorted := slices.Sorted(slices.Values(class.factors))
-			text += fmt.Sprintf(", %s from %.2f to %.2f times", class.name, sorted[n/20], sorted[n-1-n/20])
+			parts = append(parts, fmt.Sprintf("%.2f to %.2f times this %s", sorted[n/20], sorted[n-1-n/20], class.name))
 		}
 	}
-	return "nine of ten take" + text[1:]
+	if parts == nil {
+		return ""
+	}
+	return "nine of ten iterations take " + strings.Join(parts, ", ")
 }
 
 // Iteration is how long the nth iteration of a run takes: Seconds, times a factor of the spread that n and
-// the work choose. The same run has the same factors.
+// the work choose. So a run that is repeated takes the same times.
 func (m *Model) Iteration(n int, w Work) float64 {
 	seconds := m.Seconds(w)
-	if m.spread == nil {
-		return seconds
-	}
 	factors := m.spread.Decodes
-	if w.Prompt > 0 {
+	if w.Prompt > 0 && !m.received {
 		factors = m.spread.Prompts
 	}
 	if len(factors) == 0 {

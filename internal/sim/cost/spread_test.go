@@ -2,6 +2,7 @@ package cost
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +44,23 @@ func TestIterationsDifferByTheSpread(t *testing.T) {
 		})
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() { m.Iteration(3, Work{Seqs: 1}) }))
-	require.Contains(t, m.Describe(), "decodes from 0.50 to 1.75 times, prompts from 0.25 to 1.75 times as long")
+	require.Contains(t, m.Describe(), "; nine of ten iterations take 0.50 to 1.75 times this without prompts, 0.25 to 1.75 times this with prompts")
+}
+
+// Runs are kept under the text of their model (capacity, sweep).
+func TestModelsOfEqualSpreadsHaveEqualTexts(t *testing.T) {
+	text := func(factors ...float64) string { return fmt.Sprintf("%+v", *spreadModel(t, &Spread{Decodes: factors})) }
+	require.Equal(t, text(0.5, 1, 1, 1.5), text(0.5, 1, 1, 1.5))
+	require.NotEqual(t, text(0.5, 1, 1, 1.5), text(0.5, 0.9, 1.1, 1.5)) // described alike
+}
+
+// An iteration whose prompts were computed elsewhere computes none.
+func TestIterationsWithReceivedPromptsDifferAsDecodesDo(t *testing.T) {
+	m := spreadModel(t, &Spread{Prompts: []float64{0.25, 1.75}}).Received()
+	w := Work{Seqs: 4, Context: 100, Prompt: 20}
+	for n := range 10 {
+		require.Equal(t, m.Seconds(w), m.Iteration(n, w))
+	}
 }
 
 func TestIterationsWithoutASpreadTakeTheTimeOfTheLine(t *testing.T) {
@@ -64,7 +81,7 @@ func TestASpreadIsChecked(t *testing.T) {
 		{"none", Spread{}, ""},
 		{"mean 1", Spread{Prompts: []float64{0.5, 1.5}}, ""},
 		{"another mean", Spread{Decodes: []float64{1, 1.1}}, "mean of the factors must be 1"},
-		{"not above 0", Spread{Decodes: []float64{2, 0}}, "must be from 0.001"},
+		{"not above 0", Spread{Decodes: []float64{2, 0}}, "must be from 1e-06"},
 		{"too many", Spread{Prompts: slices.Repeat([]float64{1}, 1001)}, "1001 factors"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
