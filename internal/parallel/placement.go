@@ -9,7 +9,7 @@ import "time"
 // where the thread runs that has woken it. It then waits there, and Linux may take 10 ms to move one of both.
 type placement struct {
 	moves   int       // that are left, until a worker has slept for long again
-	missing time.Time // since when no worker comes that was called; zero: they come
+	missing time.Time // the first Run since the last long sleep to which not all workers came; zero: they come
 	moved   time.Time
 }
 
@@ -23,7 +23,7 @@ const (
 // woke notes that a worker is woken which has slept since a time.
 func (p *placement) woke(since time.Time) {
 	if time.Since(since) >= longSleep {
-		p.moves = mostMoves
+		p.moves, p.missing = mostMoves, time.Time{}
 	}
 }
 

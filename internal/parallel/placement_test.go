@@ -79,6 +79,33 @@ func TestTheCallerMovesOnlyIfWorkersAreMissingAfterALongSleep(t *testing.T) {
 	}
 }
 
+// A Run that is over before a worker can be awake says nothing about where the worker was placed.
+func TestTheCallerStaysIfEachRunIsShorterThanWaking(t *testing.T) {
+	var p placement
+	for range 3 {
+		p.woke(time.Now().Add(-longSleep))
+		p.check(true)
+		time.Sleep(2 * missingFor)
+	}
+	require.Zero(t, p.moved)
+}
+
+func TestTheCallerOfAPoolBesideThreadsStays(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		p, err := NewBesideThreads(1)
+		require.NoError(t, err)
+		p.foreign = beside
+		late := &worker{pool: p, number: 1, cpu: -1, wake: make(chan struct{}, 1)}
+		p.size, p.workers = 2, []*worker{late}
+		p.caller = placement{moves: mostMoves, missing: time.Now().Add(-time.Second)}
+		p.Run(10, &count{})
+		require.Equal(t, beside, p.caller.moved.IsZero())
+	}
+	p, err := NewBesideThreads(1)
+	require.NoError(t, err)
+	require.True(t, p.foreign)
+}
+
 func TestTheCallerMovesAFewTimesAtMost(t *testing.T) {
 	var p placement
 	p.woke(time.Now().Add(-time.Second))
