@@ -19,14 +19,14 @@
 //
 // and (m, l, o) of the partitions are merged in the order of their index. Every
 // path through the package does exactly these operations for a row: decoding
-// and prefill, partitions one after the other (V1) or apart (V2), alone or in
-// a batch, with a shared prefix or without, on any number of cores. So none of
-// these changes a bit of a row's output. AVX2 and AVX-512, with VNNI or without,
-// give the same bits too. The portable code, which has no fused multiply-add, rounds differently,
+// and prefill, partitions one after the other (V1) or separately (V2), alone or in
+// a batch, with or without a shared prefix, on any number of cores. So none of
+// these changes a bit of a row's output. AVX2 and AVX-512, with or without VNNI,
+// also give the same bits. The portable code, which has no fused multiply-add, rounds differently,
 // and so do 8-bit types on processors with AVX512-FP16.
 //
-// There the products of 8-bit types are sums of float16. What is rounded to float16
-// is first scaled by a power of 2, so that no sum overflows:
+// On these processors the products of 8-bit types are summed in float16. Numbers are scaled by a
+// power of 2 before they are rounded to float16, so that no sum overflows:
 //
 //	q·k of E4M3 and E5M2: q, scaled so that its largest element lies in [2^8, 2^9) beside
 //		E4M3, whose keys become float16 of 2^-8 times the number, and in [2^-7, 2^-6)
@@ -38,7 +38,7 @@
 //		order from one multiple of 16 to the next; then these in order in float32
 //
 // With keys in float32, a row that has a logit computed in float64, ALiBi, a soft cap or a
-// scale that is not positive also keeps what rounding to float32 takes off its logits and off
+// scale that is not positive also keeps the rounding errors of its logits in float32 and of
 // their differences from m. A float32 near 30 is rounded by up to 0.95e-6, and its weight
 // would have the same relative error.
 //
@@ -47,13 +47,13 @@
 // normally distributed numbers, 0.9e-6 for logits that are all or nearly equal, one that is
 // huge, one element that makes the logit, and outputs that cancel, and 1.4e-6 with ALiBi, sinks and soft
 // caps. Where products cancel, S being the largest scale · sum of |q·k|, it is below 1.5e-7·S,
-// thus below 2e-6 for S up to 13. These are measurements. What is proved: a logit above 8 is
-// within 2^-45·S; one below 8 is within (32 + head size/32)·2^-24·S, and so far off only if all its
-// roundings go the same way.
+// thus below 2e-6 for S up to 13. These are measurements. Proved bounds are: a logit above 8 is
+// within 2^-45·S of the exact value; one below 8 is within (32 + head size/32)·2^-24·S, which it
+// reaches only if all its roundings go the same way.
 //
 // Narrower types, whose products are one sum and whose logits are float32, stay below 4e-6 for
-// normally distributed numbers with logits up to 27; what they lost when they were stored is not
-// counted. Beside keys in int8, rounding q adds up to 4.4e-5; the keys' own rounding is 250 times
+// normally distributed numbers with logits up to 27, not counting the error of rounding keys and values
+// to the type. With keys in int8, rounding q adds up to 4.4e-5; the rounding of the keys is 250 times
 // as coarse.
 //
 // Float16 adds an error in units of 2^-11, half a unit of E4M3 being 2^-4 and of

@@ -1,6 +1,6 @@
 // Package exhaustive enumerates every short use of an engine: each distinct state
 // that a bounded number of calls can reach, and in each state every call, also
-// with every single allocation of it failing.
+// with each of its allocations failing.
 //
 // Two states are the same when they differ only in which ids are used or in the
 // calls that led there. What a call does is the same in both, up to the ids. So
