@@ -192,7 +192,7 @@ func parseCSV(text []byte) (points []Point, err error) {
 			}
 		}
 		points = append(points, Point{
-			Label: fmt.Sprintf("batch %.0f of %.0f, prompt %.0f", v[0], v[1], v[2]),
+			Label: fmt.Sprintf("batch %.0f, context %.0f each, prompt %.0f", v[0], v[1], v[2]),
 			Steps: 1, Seqs: v[0], Context: v[0] * v[1], Prompt: v[2], Seconds: v[3],
 		})
 	}
@@ -228,7 +228,7 @@ func merge(points []Point) []Point {
 		m.Context += p.Context
 		m.Prompt += p.Prompt
 		m.Seconds += p.Seconds
-		m.Label = fmt.Sprintf("batch %.0f of about %.0f, prompt about %.0f", p.Seqs, m.Context/max(1, m.Seqs), m.Prompt/m.Steps)
+		m.Label = fmt.Sprintf("batch %.0f, context about %.0f each, prompt about %.0f", p.Seqs, m.Context/max(1, m.Seqs), m.Prompt/m.Steps)
 	}
 	return merged
 }
