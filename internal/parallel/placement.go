@@ -6,7 +6,7 @@ import "time"
 //
 // In a virtual machine, Linux does not take a processor for idle that the host has taken back because
 // it had nothing to do (vcpu_is_preempted). So a thread that is woken after a long sleep is often placed
-// where the thread runs that has woken it. It then waits there, and Linux may take 10 ms to move one of both.
+// where the thread runs that has woken it. It then waits there, and Linux may take 10 ms to move one of them.
 type placement struct {
 	moves   int       // that are left, until a worker has slept for long again
 	missing time.Time // the first Run since the last long sleep to which not all workers came; zero: they come
