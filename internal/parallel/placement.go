@@ -5,8 +5,8 @@ import "time"
 // A placement gets the thread that calls Run out of the way of a worker's thread.
 //
 // In a virtual machine, Linux does not take a processor for idle that the host has taken back because
-// it had nothing to do (vcpu_is_preempted). So a thread that is woken after a long sleep is often placed
-// where the thread runs that has woken it. It then waits there, and Linux may take 10 ms to move one of them.
+// it had nothing to do (vcpu_is_preempted). So a thread that wakes after a long sleep is often placed on the
+// processor of the thread that woke it. It waits there, and Linux may take 10 ms to move one of the two.
 type placement struct {
 	moves   int       // that are left, until a worker has slept for long again
 	missing time.Time // the first Run since the last long sleep to which not all workers came; zero: they come

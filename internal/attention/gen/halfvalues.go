@@ -55,12 +55,7 @@ func halfValue(g *gen, d string, n int) {
 		g.asm.ADDQ(place, k.far)
 	}
 	g.halfPasses(&k)
-	in := g.arg(atCount)
-	g.asm.SHLQ(operand.U8(2), in)
-	g.asm.ADDQ(in, g.argMem(atIn))
-	g.asm.ADDQ(operand.U8(8), g.argMem(atData))
-	g.asm.MOVQ(operand.I32(0), g.argMem(atFirst))
-	g.asm.JMP(operand.LabelRef(tile))
+	g.nextValueTile(tile)
 	g.asm.Label(done)
 	if d == "E4M3" {
 		g.foundNaNWide(halfNaN, halfMagnitude)

@@ -241,17 +241,22 @@ func tileValue(g *gen, d dtype, n int) {
 	g.asm.ADDQ(place, k.next)
 	g.asm.ADDQ(place, k.far)
 	g.tilePasses(&k)
+	g.nextValueTile(tile)
+	g.asm.Label(done)
+	if checked {
+		g.foundNaNWide(nan, magnitude)
+	}
+	g.end()
+}
+
+// nextValueTile moves the arguments on to the next tile and its weights, and jumps to tile.
+func (g *gen) nextValueTile(tile string) {
 	in := g.arg(atCount)
 	g.asm.SHLQ(operand.U8(2), in)
 	g.asm.ADDQ(in, g.argMem(atIn))
 	g.asm.ADDQ(operand.U8(8), g.argMem(atData))
 	g.asm.MOVQ(operand.I32(0), g.argMem(atFirst))
 	g.asm.JMP(operand.LabelRef(tile))
-	g.asm.Label(done)
-	if checked {
-		g.foundNaNWide(nan, magnitude)
-	}
-	g.end()
 }
 
 // tileCount sets count to the tokens of the next tile and takes them off n. It
