@@ -19,8 +19,8 @@ var vllmFlags = map[string]string{
 	"num-gpus": "workers", "gpus": "workers", "num-replicas": "replicas",
 }
 
-// explainFlag names the flag that was meant, or says why a command has none such. What is no number
-// is said without the words of Go's parser.
+// explainFlag names the flag that was meant, or says why the command does not have it. It describes a
+// value that is not a number in its own words, not those of Go's parser.
 func explainFlag(c *cobra.Command, err error) error {
 	if text, kind, number := strings.Cut(err.Error(), ": strconv.Parse"); number {
 		switch {
