@@ -195,7 +195,7 @@ func (l *loader) enoughMemory() error {
 func AvailableMemory() (bytes int, ok bool) {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err == nil {
-		for _, line := range strings.Split(string(text), "\n") {
+		for line := range strings.SplitSeq(string(text), "\n") {
 			var kb int
 			if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kb); n == 1 {
 				return kb << 10, true

@@ -129,9 +129,8 @@ func (b *Buddy) remove(at int32, k int) {
 	b.free -= 1 << k
 }
 
-// NumFree is the number of free blocks, and Len that of all.
+// NumFree is the number of free blocks.
 func (b *Buddy) NumFree() int { return b.free }
-func (b *Buddy) Len() int     { return len(b.chunks) }
 
 // Lists yields the sizes of which there are free chunks, and where they begin,
 // in the order in which they became free.

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -208,10 +209,7 @@ func each(n int, do func(i int) error) error {
 		wait.Go(func() { errs[i] = do(i) })
 	}
 	wait.Wait()
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return errs[i]
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 func collect(searches []*search, precision float64) Capacity {
