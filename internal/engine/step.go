@@ -65,11 +65,11 @@ func (e *Engine) loop() {
 	}
 }
 
-// awaitWork returns when there are requests, or false when the engine is closed and has none.
+// awaitWork returns when there are requests, or false when the engine is closed and gets none.
 func (e *Engine) awaitWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for len(e.live) == 0 && !e.closed {
+	for len(e.live) == 0 && !e.over() {
 		e.showMemory(true)
 		e.changed.Wait()
 	}
