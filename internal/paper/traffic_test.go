@@ -64,7 +64,7 @@ func TestStaticBatchesAnswerEverybody(t *testing.T) {
 	})
 }
 
-// Ensure that the buddy allocator keeps its books after every operation, and
+// Ensure that the buddy allocator counts its blocks right after every operation, and
 // says that chunks fit exactly if it can hand them out.
 func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -135,8 +135,8 @@ func (w *witness) Observe(now float64, _ *serve.Iteration) error {
 	return nil
 }
 
-// checkRoll adds up again what the run has in its books.
-func checkRoll(t *rapid.T, r *run) {
+// checkSums adds up again what the run counts.
+func checkSums(t *rapid.T, r *run) {
 	l := &r.requests
 	again := requestTable{server: l.server, kind: l.kind, all: l.all}
 	spare := map[int32]bool{}
@@ -176,7 +176,7 @@ func checkRoll(t *rapid.T, r *run) {
 	require.Equal(t, again.emptySlots, l.emptySlots)
 }
 
-// Ensure that with any requests in any memory the books are right after every
+// Ensure that with any requests in any memory the sums are right after every
 // iteration, that memory adds up to 1, and that all that arrives is accounted for.
 func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -225,7 +225,7 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 				continue
 			}
 			require.NoError(t, r.iterate())
-			checkRoll(t, r)
+			checkSums(t, r)
 		}
 		result := r.result()
 		require.Equal(t, n, result.Arrived)
@@ -559,8 +559,7 @@ func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 	require.Zero(t, r.work().CopyBlocks-4, "copies of beams are made once")
 }
 
-// Ensure that the answers to a prompt differ from their first token on.
-func TestTokensOfSamples(t *testing.T) {
+func TestAnswersToAPromptDifferFromTheirFirstToken(t *testing.T) {
 	r, err := newRun(Config{Server: Server{System: "vllm-v1"}, Cost: paperCost(t)}, &list{{Prompt: 5, Output: 4}})
 	require.NoError(t, err)
 	r.clients.Take(&r.incoming)

@@ -87,7 +87,7 @@ func forks(steps int) string {
 
 func repeat(line string) string { return strings.Repeat(line, 3000) }
 
-func TestCommentsAreTold(t *testing.T) {
+func TestCommentsAreShownWithTheirCalls(t *testing.T) {
 	r, err := view.Course(strings.NewReader(`# title: A title
 # Not about a call.
 

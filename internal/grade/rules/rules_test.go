@@ -203,7 +203,7 @@ func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 	}
 }
 
-func TestEnoughIsEnough(t *testing.T) {
+func TestAtMost50BreachesAreReported(t *testing.T) {
 	breaches, err := rules.Check([]byte(before + "int llm_destroy(LLMEngine *engine) {\nif (!engine) return -1;\n" +
 		strings.Repeat("free(engine->pool_base_ptr);\n", 5000) + "return 0; }\n"))
 	require.NoError(t, err)

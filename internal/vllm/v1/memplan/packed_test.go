@@ -110,7 +110,7 @@ func TestARequestsBlocksInAPackedPlan(t *testing.T) {
 
 // The values are those of test_hma_attention_groups_use_packed_backing_with_enable_cross_layers
 // and of the tests beside it.
-func TestBlocksAcrossLayers(t *testing.T) {
+func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
 	layers := list(times(2, full(2)), times(4, window(2)))
 	p, err := Make(layers, page*2*32, Options{CrossLayers: true})
 	require.NoError(t, err)
