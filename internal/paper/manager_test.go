@@ -54,7 +54,6 @@ func TestARefusedCallOfTheManagerChangesNothing(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g, others})))
 }
 
-// Ensure that a swap works when its mark wraps around.
 func TestASwapWorksWhenItsMarkWrapsAround(t *testing.T) {
 	m, g := twoSequences(t)
 	m.mark = math.MaxUint32
@@ -64,7 +63,6 @@ func TestASwapWorksWhenItsMarkWrapsAround(t *testing.T) {
 	require.Equal(t, []device.Pair{{Src: 5, Dst: 2}, {Src: 4, Dst: 1}}, pairs)
 }
 
-// Ensure that the manager's Check sees what it is for.
 func TestManagerCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(m *Manager, g *Group){
 		"a lost block":            func(m *Manager, _ *Group) { m.gpu.Unref(m.gpu.Take()) },
@@ -81,7 +79,6 @@ func TestManagerCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that the scheduler's Check sees what it is for.
 func TestSchedulerCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(s *Scheduler){
 		"a request in no queue":      func(s *Scheduler) { s.running.Remove(s.running.Head()) },

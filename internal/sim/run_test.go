@@ -417,7 +417,6 @@ func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	require.Less(t, long, short+short/2+100_000, "bytes allocated in all for 3,000 and for 30,000 requests")
 }
 
-// Ensure that quantiles are near those of a sorted list.
 func TestQuantilesAreNearThoseOfASortedList(t *testing.T) {
 	var d durations
 	for i := range 1000 {
@@ -520,7 +519,6 @@ func TestIterationsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Ensure that an iteration costs what is in it.
 func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 	r, err := newRun(Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, &list{})
 	require.NoError(t, err)
@@ -570,7 +568,6 @@ func TestAnswersToAPromptDifferFromTheirFirstToken(t *testing.T) {
 	}
 }
 
-// Ensure that beams are replaced as often as asked for.
 func TestBeamsAreReplacedAsOftenAsAskedFor(t *testing.T) {
 	run := func(replace float64) *Result {
 		r, err := Run(context.Background(), Config{
@@ -599,7 +596,6 @@ func TestAveragesAreOfTheWindow(t *testing.T) {
 	require.Equal(t, all, run(0, 50)+run(50, 70)+run(70, 0))
 }
 
-// Ensure that a server's fields reach its system.
 func TestAServersFieldsReachItsSystem(t *testing.T) {
 	run := func(s Server, n int, r workload.Request) *Result {
 		var source list
