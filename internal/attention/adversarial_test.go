@@ -202,8 +202,7 @@ func TestMinusInfinityWeighsNothing(t *testing.T) {
 	})
 }
 
-// Outputs and queries of 16 bits are those of float32, rounded.
-func TestNarrowQueriesAndOutputs(t *testing.T) {
+func TestNarrowOutputsAreThoseOfFloat32Rounded(t *testing.T) {
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		for _, d := range []DType{F16, BF16} {
 			p := smallProblem(F16)

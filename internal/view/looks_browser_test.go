@@ -104,7 +104,6 @@ func reducedMotionIsRespected(t *testing.T, x context.Context, r *view.Recording
 	}
 }
 
-// Ensure that the page is not empty without scripts.
 func TestWithoutScriptsThePageIsNotEmpty(t *testing.T) {
 	in := browsertest.Start(t)
 	l := browsertest.Look{Width: phone, NoScript: true}

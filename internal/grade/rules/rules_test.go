@@ -65,7 +65,7 @@ const before = "#include \"llm_memory.h\"\n#include <stdlib.h>\n#include <string
 // reported.
 func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
 	_, all, _ := strings.Cut(read(t, "testdata/texts.txt"), "\n== ")
-	for _, section := range strings.Split(all, "\n== ") {
+	for section := range strings.SplitSeq(all, "\n== ") {
 		name, text, _ := strings.Cut(section, "\n")
 		source := before
 		for line := range strings.Lines(text) {
@@ -203,7 +203,7 @@ func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 	}
 }
 
-func TestEnoughIsEnough(t *testing.T) {
+func TestAtMost50BreachesAreReported(t *testing.T) {
 	breaches, err := rules.Check([]byte(before + "int llm_destroy(LLMEngine *engine) {\nif (!engine) return -1;\n" +
 		strings.Repeat("free(engine->pool_base_ptr);\n", 5000) + "return 0; }\n"))
 	require.NoError(t, err)

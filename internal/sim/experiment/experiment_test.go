@@ -73,7 +73,6 @@ func TestACancelledFigureEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// Ensure that a comparison misses just outside its tolerance.
 func TestAComparisonMissesJustOutsideItsTolerance(t *testing.T) {
 	value := func(v float64) chart.Value { return chart.Value{Mean: v, Seeds: 1} }
 	for _, c := range []struct {

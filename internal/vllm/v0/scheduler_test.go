@@ -98,7 +98,6 @@ func TestAFailedStepLosesNobody(t *testing.T) {
 	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}, {ID: 3, Context: 3, Seqs: 1}}, it.Decodes)
 }
 
-// Ensure that Check sees what it is for.
 func TestSchedulerCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(s *Scheduler){
 		"a request in no queue":      func(s *Scheduler) { s.running.Remove(s.running.Head()) },

@@ -42,7 +42,7 @@ func mla(block, size, elementBytes int) Layer {
 // Ensure that windows of a draft model become full attention only where pages cannot be made
 // alike: test_mla_draft_prefers_standard_layout_when_pages_can_be_unified and
 // test_mla_with_incompatible_swa_uses_one_full_allocation_group.
-func TestWindowsBesideKeysOnly(t *testing.T) {
+func TestADraftModelsWindowStaysIfPagesCanBeMadeAlike(t *testing.T) {
 	draft := window(1)
 	draft.HeadSize = 288
 	p, err := Make([]Layer{mla(16, 576, 4), draft}, 1<<30, Options{})

@@ -108,10 +108,10 @@ func TestPlansAreThoseOfVLLMsTests(t *testing.T) {
 	}
 	keys := full(2)
 	keys.KeysOnly = true
-	require.Equal(t, page/2, keys.PageBytes())
+	require.Equal(t, page/2, keys.pageBytes())
 }
 
-func TestLayersWithoutAPlan(t *testing.T) {
+func TestLayersThatCannotBePlannedAreRefused(t *testing.T) {
 	odd := window(3)
 	hidden, large, state := full(1), full(2), mamba(100)
 	hidden.Hidden, hidden.Kind, hidden.Window = true, kvcache.SlidingWindow, 8

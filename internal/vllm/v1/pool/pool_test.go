@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/blockhash"
 )
 
@@ -78,7 +79,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		require.NoError(t, p.Check())
 		tc.damage(p)
 		err = p.Check()
-		require.ErrorIs(t, err, ErrBroken, tc.name)
+		require.ErrorIs(t, err, invariants.ErrBroken, tc.name)
 		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 }
