@@ -77,7 +77,6 @@ func TestTheNarrowestLimitIsNamed(t *testing.T) {
 	}
 }
 
-// Ensure that more memory is more for those that reserve it.
 func TestMoreMemoryHelpsSystemsThatReserveIt(t *testing.T) {
 	r := limitOf(t, question(t, "0.1s/token", scenario.Scenario{Requests: 400, Server: sim.Server{System: "orca-max"}}))
 	require.Greater(t, r.change(KVMemory).GainLow, 0.2, "%+v", r.Limits)

@@ -202,7 +202,6 @@ func TestPrefillLookaheadHoldsTokensBack(t *testing.T) {
 	}
 }
 
-// Ensure that Check sees each kind of damage.
 func TestCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(c *Cache, r *Request){
 		"table entries name it": func(c *Cache, r *Request) { r.tables[0].ids = r.tables[0].ids[:1] },
