@@ -126,7 +126,7 @@ func (s Setup) describe(m *Model, block int) string {
 	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.GPUs(), s.GPU.Name)
 	if s.Linear != nil {
 		if s.Measured != nil {
-			fmt.Fprintf(&b, "%s, %s: ", s.Measured.Name, s.Measured.Fit)
+			fmt.Fprintf(&b, "%s: ", s.Measured)
 		}
 		fmt.Fprintf(&b, "calibrated line: %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token",
 			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
