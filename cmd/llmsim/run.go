@@ -129,8 +129,15 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 		}
 	}
 	fact("requests", about)
+	if text := s.Decoding.String(); text != "" {
+		fact("answers", text)
+	}
 	fact("cost", plan.Model.Describe())
-	fmt.Fprintf(w, "pool\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.NumGPUBlocks, v.BlockSize, v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
+	pool := fmt.Sprintf("%d blocks of %d tokens (%d slots), %d on the CPU", v.NumGPUBlocks, v.BlockSize, v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
+	if share := plan.PoolShare(); share > 0 {
+		pool += fmt.Sprintf("; %g of each GPU's memory may be used", share)
+	}
+	fact("pool", pool)
 	fmt.Fprintf(w, "served\t%d of %d requests in %s s, %d iterations\n", r.Answered, r.Arrived, digits(r.Seconds), r.Iterations)
 	if r.Refused+r.Dropped > 0 {
 		fact("not served", fmt.Sprintf("%d refused, %d dropped: too long for the server", r.Refused, r.Dropped))

@@ -25,7 +25,10 @@ func (c *Calibration) Save(path, name, source string) error {
 // Write writes the line and the residuals, the greatest first.
 func (c *Calibration) Write(out io.Writer) error {
 	l := c.Linear
-	fmt.Fprintf(out, "an iteration takes %s ms + %.3g a sequence + %.3g a context token + %.3g a prompt token\n", milli(l.Base), l.Seq, l.Context, l.Prompt)
+	line := fmt.Sprintf("an iteration takes, in ms, %s + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token", milli(l.Base), l.Seq, l.Context, l.Prompt)
+	for _, line := range terminal.Wrap(line, 0) {
+		fmt.Fprintln(out, line)
+	}
 	if s := c.Spread.String(); s != "" {
 		fmt.Fprintf(out, "%s\n", s)
 	}

@@ -55,6 +55,10 @@ type Scenario struct {
 	Engine  string  `json:"engine,omitempty"`       // of Model on GPU: one of cost.Engines, or a release, or DataSheet; see chooseEngine
 	Cost    string  `json:"cost,omitempty"`         // a cost file of llmsim calibrate, whose times stand instead of the setup's
 
+	// MemoryUtilization is the part of each GPU's memory that may be used, vLLM's gpu_memory_utilization;
+	// 0: the setup's, and DefaultMemoryUtilization for Model on GPU.
+	MemoryUtilization float64 `json:"memoryUtilization,omitempty"`
+
 	Server   sim.Server   `json:"server"`
 	Decoding sim.Decoding `json:"decoding"`
 
@@ -119,7 +123,10 @@ func (p *Plan) openSetup() error {
 	if s := p.Scenario; s.Engine != "" && s.Cost != "" {
 		return fmt.Errorf("%w: times are those of the engine %q or of the cost file %q, not of both", ErrScenario, s.Engine, s.Cost)
 	}
-	if err := p.openModel(); err != nil || p.Scenario.Cost == "" {
+	if err := p.openModel(); err != nil {
+		return err
+	}
+	if err := p.useMemory(); err != nil || p.Scenario.Cost == "" {
 		return err
 	}
 	measured, err := cost.OpenMeasured(p.Scenario.Cost)
@@ -161,6 +168,7 @@ func (p *Plan) openModel() (err error) {
 	if p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers)); err != nil {
 		return err
 	}
+	p.Setup.Memory.Utilization = DefaultMemoryUtilization
 	p.Setup.Stages, p.Setup.ExpertsApart, p.Setup.SwapGigabytes = s.Stages, s.Apart, s.SwapGB
 	if p.Setup, err = p.Setup.Quantised(s.Weights, s.KV); err != nil {
 		return err

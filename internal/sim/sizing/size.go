@@ -85,6 +85,8 @@ type Memory struct {
 	Slots      int   `json:"slots"`
 	Bytes      int64 `json:"bytes"`
 	Fit        int   `json:"sequencesThatFit"` // of the mean length, at their ends
+
+	Utilization float64 `json:"utilization,omitempty"` // part of each GPU's memory that may be used; 0: the blocks were given
 }
 
 // A Change is the capacity when one thing is different.

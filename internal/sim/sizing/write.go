@@ -144,8 +144,12 @@ func fact(w io.Writer, name, text string) {
 
 // String is the memory in a line, with units.
 func (m Memory) String() string {
-	return fmt.Sprintf("%.4g KiB a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
+	text := fmt.Sprintf("%.4g KiB a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
 		float64(m.TokenBytes)/1024, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit)
+	if m.Utilization > 0 {
+		text += fmt.Sprintf("; %g of each GPU's memory may be used", m.Utilization)
+	}
+	return text
 }
 
 func (r *Report) writeFacts(w io.Writer) {
@@ -166,6 +170,9 @@ func (r *Report) writeFacts(w io.Writer) {
 		text += fmt.Sprintf("; %.2g %% are too long for %d tokens and left out, and rates are those of the others", 100*l.LeftOut, r.Scenario.Server.MaxModelLen)
 	}
 	fact(w, "", text)
+	if text := r.Scenario.Decoding.String(); text != "" {
+		fact(w, "answers", text)
+	}
 	fact(w, "memory", m.String())
 	fact(w, "iterations", r.Cost)
 	if strings.Contains(r.Cost, "chosen by hand") {
@@ -352,9 +359,9 @@ func (r *Report) writeTarget(w io.Writer) {
 	for _, s := range t.Servers {
 		price := ""
 		if r.Money != nil {
-			price = fmt.Sprintf(", $%.2f an hour", r.Money.GPU*float64(s.GPUs))
+			price = fmt.Sprintf(", $%.2f an hour, $%.3f for a million tokens at %s/s", r.Money.GPU*float64(s.GPUs), r.Money.ofTarget(s, t.Rate), rate(t.Rate))
 		}
-		fmt.Fprintf(w, "\t%s%s\n", s, price)
+		fact(w, "", s.String()+price)
 	}
 	if len(t.Servers) > 0 && t.Servers[0].Replicas > 1 {
 		fmt.Fprint(w, "\tservers get requests at random, each its share\n")
