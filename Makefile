@@ -2,7 +2,7 @@
 # make SUBMISSION=file.c    grade a student's llm_memory.c the same way
 # make quick                the tests of a change: no compiler of submissions, no Valgrind, no browser
 # make test                 every test
-# make test-long            the same with the full matrices, soaks and exhaustive runs
+# make test-long            the same with the full matrices, soaks and exhaustive runs, and new random cases
 # make llmgrade             build/llmgrade, which grades submissions in a sandbox
 # make mutants              print which stage of llmgrade finds which wrong submission
 # make exhaustive           test every short sequence of calls of the engine and of the correct submission

@@ -388,7 +388,7 @@ typedef struct llm_cache_row {
     int32_t tokens;   /* to compute now, drafts included */
     int32_t drafts;
     int32_t samples; /* 1: this row ends at the request's last token, so sample for it; 0: do not */
-    int32_t external; /* the last of `computed`: load their keys and values before the row is computed */
+    int32_t external; /* the last of `computed`: load their keys and values after the copies, before the row is computed */
 } llm_cache_row;
 
 typedef struct llm_cache_rows {

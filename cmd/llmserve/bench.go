@@ -47,6 +47,8 @@ func benchCommand() *cobra.Command {
 			if err := b.check(); err != nil {
 				return err
 			}
+			loaded := endAtSignal(c.Context())
+			defer loaded()
 			l, err := prepare(args[0], &o)
 			if err != nil {
 				return err
@@ -58,6 +60,7 @@ func benchCommand() *cobra.Command {
 			if err := l.loadWeights(&o); err != nil {
 				return err
 			}
+			loaded()
 			return l.bench(c.Context(), c.OutOrStdout(), &o, &b)
 		},
 	}

@@ -28,6 +28,12 @@ func main() {
 	}
 }
 
+// endAtSignal ends the process at a signal until loaded is called: a model that is being loaded has nothing
+// that could be lost, and loading can take minutes.
+func endAtSignal(ctx context.Context) (loaded func() bool) {
+	return context.AfterFunc(ctx, func() { os.Exit(0) })
+}
+
 func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{

@@ -43,6 +43,7 @@ func llmserve(args ...string) *exec.Cmd {
 // A server is a process that serves.
 type server struct {
 	cmd   *exec.Cmd
+	out   io.Closer
 	lines *bufio.Reader
 	url   string
 }
@@ -57,7 +58,7 @@ func serveDemo(t *testing.T, args ...string) *server {
 		_ = c.Process.Kill() // it may have ended
 		_ = c.Wait()
 	})
-	s := &server{cmd: c, lines: bufio.NewReader(out)}
+	s := &server{cmd: c, out: out, lines: bufio.NewReader(out)}
 	line, err := s.lines.ReadString('\n')
 	require.NoError(t, err)
 	s.url = regexp.MustCompile(`http://127\.0\.0\.1:\d+/v1`).FindString(line)
@@ -93,9 +94,15 @@ func TestDemoAnswersTheLineThatItPrints(t *testing.T) {
 }
 
 // After a signal a request that is under way is answered to its end, and no new one
-// is taken.
+// is taken. A beam search is one request, though each of its steps is several for the engine.
 func TestASignalLetsRequestsEnd(t *testing.T) {
 	s := serveDemo(t, "--drain", patience.String())
+	beams := make(chan *http.Response, 1)
+	go func() {
+		r, _ := http.Post(s.url+"/completions", "application/json", strings.NewReader(`{"model": "demo", "prompt": "abc abc", "max_tokens": 100, "use_beam_search": true, "n": 2}`))
+		beams <- r
+	}()
+	s.waitForMetric(t, `vllm:request_success_total\{.*"length".*\} [1-9]`) // its first step is over
 	r := s.post(t, "/completions", `{"model": "demo", "prompt": "abc abc", "max_tokens": 300, "stream": true, "ignore_eos": true, "temperature": 0}`)
 	_, err := r.Body.Read(make([]byte, 1))
 	require.NoError(t, err)
@@ -103,9 +110,39 @@ func TestASignalLetsRequestsEnd(t *testing.T) {
 	rest := text(t, r)
 	require.True(t, strings.HasSuffix(rest, "data: [DONE]\n\n"), rest[max(0, len(rest)-200):])
 	require.Equal(t, 300, strings.Count(rest, `"text"`))
+	found := <-beams
+	require.NotNil(t, found, "an answer, not a closed connection")
+	require.Contains(t, text(t, found), `"completion_tokens":200`)
 	require.NoError(t, s.cmd.Wait())
 	_, err = http.Get(s.url + "/models")
 	require.Error(t, err)
+}
+
+// The reader of the output can go away, as a program for logs that is restarted does. That ends nothing.
+func TestAServerWhoseOutputNobodyReadsDrains(t *testing.T) {
+	s := serveDemo(t, "--drain", patience.String())
+	r := s.post(t, "/completions", `{"model": "demo", "prompt": "abc abc", "max_tokens": 100, "stream": true, "ignore_eos": true, "temperature": 0}`)
+	require.NoError(t, s.out.Close())
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	rest := text(t, r)
+	require.True(t, strings.HasSuffix(rest, "data: [DONE]\n\n"), rest[max(0, len(rest)-200):])
+	require.NoError(t, s.cmd.Wait())
+}
+
+// A model that is still being loaded has nothing to finish.
+func TestASignalEndsTheProcessWhileTheModelIsLoaded(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "config.json")
+	require.NoError(t, syscall.Mkfifo(config, 0o600))
+	for _, args := range [][]string{{dir, "--port", "0"}, {"run", dir, "x"}, {"bench", dir}} {
+		c := llmserve(args...)
+		require.NoError(t, c.Start())
+		slow, err := os.OpenFile(config, os.O_WRONLY, 0) // waits until the process reads
+		require.NoError(t, err)
+		require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, c.Wait())
+		require.NoError(t, slow.Close())
+	}
 }
 
 // Requests that do not end while the server drains are cut off, and told so.
@@ -133,11 +170,16 @@ func TestRequestsThatDoNotEndAreCutOff(t *testing.T) {
 
 // waitForRequests returns when n requests run.
 func waitForRequests(t *testing.T, s *server, n int) {
-	running := regexp.MustCompile(fmt.Sprintf(`\nvllm:num_requests_running\{.*\} %d\n`, n))
+	s.waitForMetric(t, fmt.Sprintf(`vllm:num_requests_running\{.*\} %d\n`, n))
+}
+
+// waitForMetric returns when a line of /metrics matches.
+func (s *server) waitForMetric(t *testing.T, line string) {
+	wanted := regexp.MustCompile(`\n` + line)
 	require.Eventually(t, func() bool {
 		r, err := http.Get(strings.TrimSuffix(s.url, "/v1") + "/metrics")
 		require.NoError(t, err)
-		return running.MatchString(text(t, r))
+		return wanted.MatchString(text(t, r))
 	}, patience, 5*time.Millisecond)
 }
 

@@ -141,6 +141,9 @@ func (o *modelOptions) check() error {
 			return fmt.Errorf("--%s is %d; it must be at least 1", f.name, f.value)
 		}
 	}
+	if o.blockSize > attention.MaxBlockSize {
+		return fmt.Errorf("--block-size is %d; it must be at most %d", o.blockSize, attention.MaxBlockSize)
+	}
 	if o.threads > maxThreads {
 		return fmt.Errorf("--threads is %d; at most %d are possible, and more than this machine's %d processors gain nothing", o.threads, maxThreads, runtime.NumCPU())
 	}

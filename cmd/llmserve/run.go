@@ -24,6 +24,8 @@ func runCommand() *cobra.Command {
 		Example: "  llmserve run demo 'The door code is 4711. The door' --temperature 0 --max-tokens 13",
 		Args:    needsModel(2, "MODEL PROMPT"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
+			loaded := endAtSignal(c.Context())
+			defer loaded()
 			l, err := prepare(args[0], &o)
 			if err != nil {
 				return err
@@ -43,6 +45,7 @@ func runCommand() *cobra.Command {
 			if err := l.loadWeights(&o); err != nil {
 				return err
 			}
+			loaded()
 			return l.run(c, &o, r)
 		},
 	}

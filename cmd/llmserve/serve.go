@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,7 +78,9 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	if err := o.check(); err != nil {
 		return err
 	}
-	begin := time.Now()
+	signal.Ignore(syscall.SIGPIPE) // a server goes on, and drains, when nobody reads its output any more
+	begin, loaded := time.Now(), endAtSignal(ctx)
+	defer loaded()
 	l, err := prepare(path, &o.model)
 	if err != nil {
 		return err
@@ -90,6 +93,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	if err := l.loadWeights(&o.model); err != nil {
 		return err
 	}
+	loaded()
 	if path != "demo" {
 		fmt.Fprintf(out, "%s: %s, %d layers, weights of %d MB, loaded in %.1f s; kernels: %s; activations: %s\n",
 			l.name, l.config.Family, l.config.NumLayers, l.weightBytes()>>20, time.Since(begin).Seconds(), matrix.Kernels(), o.model.activations)
@@ -140,11 +144,20 @@ func (o *options) readKeys() error {
 }
 
 func (o *options) listen() (net.Listener, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w; give another --port, or 0 for any free one", err)
+	if o.port < 0 || o.port > 65535 {
+		return nil, fmt.Errorf("--port is %d; it must be from 0 to 65535", o.port)
 	}
-	return l, err
+	host := strings.TrimSuffix(strings.TrimPrefix(o.host, "["), "]") // of an IPv6 address as URLs have it
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(o.port)))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%w; give another --port, or 0 for any free one", err)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%w; give a --port above 1023", err)
+	case err != nil:
+		return nil, fmt.Errorf("--host %s: %w", o.host, err)
+	}
+	return l, nil
 }
 
 // partingTime is how long the errors of requests that are cut off may take to be sent.

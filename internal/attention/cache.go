@@ -18,7 +18,7 @@ var ErrOverlap = errors.New("memory overlaps")
 // Limits of a shape. They keep every product of sizes far from overflow.
 const (
 	MaxHeadSize  = 256
-	maxBlockSize = 1 << 16
+	MaxBlockSize = 1 << 16
 	MaxHeads     = 1 << 12
 )
 
@@ -53,8 +53,8 @@ type Cache struct {
 // Check refuses a shape with which this package cannot compute.
 func (s *Shape) Check() error {
 	switch {
-	case s.BlockSize < 1 || s.BlockSize > maxBlockSize:
-		return fmt.Errorf("%w: blocks of %d tokens; 1 to %d are possible", ErrArgument, s.BlockSize, maxBlockSize)
+	case s.BlockSize < 1 || s.BlockSize > MaxBlockSize:
+		return fmt.Errorf("%w: blocks of %d tokens; 1 to %d are possible", ErrArgument, s.BlockSize, MaxBlockSize)
 	case s.NumKVHeads < 1 || s.NumKVHeads > MaxHeads:
 		return fmt.Errorf("%w: %d KV heads; 1 to %d are possible", ErrArgument, s.NumKVHeads, MaxHeads)
 	case s.HeadSize < 8 || s.HeadSize > MaxHeadSize || s.HeadSize%8 != 0:

@@ -64,11 +64,9 @@ func typeOf(t cc.Type) (r Type) {
 	}
 	switch s := t.(type) {
 	case *cc.StructType:
-		r.Struct = true
 		tag := s.Tag()
 		r.Base = tag.SrcStr()
 	case *cc.UnionType:
-		r.Struct = true
 		tag := s.Tag()
 		r.Base = tag.SrcStr()
 	default:

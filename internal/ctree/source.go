@@ -25,10 +25,9 @@ type Var struct {
 
 // A Type is as much of a C type as a reader of code asks for.
 type Type struct {
-	Stars  int    // levels of pointers
-	Base   string // what they lead to: the tag or the name of a struct, else as C says it
-	Array  bool   // an array of what the rest says
-	Struct bool   // the base is a struct or a union
+	Stars int    // levels of pointers
+	Base  string // what they lead to: the tag or the name of a struct, else as C says it
+	Array bool   // an array of what the rest says
 }
 
 // A Kind says which statement a Stmt is.

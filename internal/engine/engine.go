@@ -22,14 +22,17 @@ type Engine struct {
 	mu       sync.Mutex // of what follows; not held while the model computes
 	changed  sync.Cond  // there is work, or the engine closes
 	live     map[sched.ID]*sequence
-	closed   bool
+	closed   bool // no new requests
+	cut      bool // nor those of series that have begun
+	series   int  // that have begun and not ended
 	observer Observer
 	memory   MemoryObserver // nil: none
 	change   MemoryChange
 	events   pool.Events
 	number   int // of requests that came
 
-	stopped chan struct{} // closed when the loop has ended
+	stopped  chan struct{} // closed when the loop has ended
+	giveBack func() error  // what the workers have; once
 
 	// The loop's, which alone uses them.
 	async     bool // two steps in flight
@@ -60,6 +63,7 @@ func New(config Config, observer Observer) (*Engine, error) {
 		return nil, err
 	}
 	e.sampling.init(config.Pool)
+	e.giveBack = sync.OnceValue(e.workers.close)
 	e.async = config.asyncScheduling()
 	go e.loop()
 	return e, nil
@@ -70,7 +74,10 @@ func (e *Engine) Config() Config { return e.config }
 
 // Submit takes a request in. The error is a *sampling.Invalid, ErrBusy or
 // ErrClosed.
-func (e *Engine) Submit(r Request) (*Stream, error) {
+func (e *Engine) Submit(r Request) (*Stream, error) { return e.submit(r, nil) }
+
+// submit takes in a request of a series, or one by itself.
+func (e *Engine) submit(r Request, of *Series) (*Stream, error) {
 	r.N = max(r.N, 1)
 	if err := r.Check(e.config.MaxModelLen, e.config.Model.VocabSize); err != nil {
 		return nil, err
@@ -91,11 +98,8 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
-		return nil, ErrClosed
-	}
-	if e.full() {
-		return nil, ErrBusy
+	if err := e.refuses(of); err != nil {
+		return nil, err
 	}
 	id, err := e.sched.Add(sched.Spec{
 		Tokens: r.Prompt, MaxTokens: most, MinTokens: min(r.MinTokens, most), Stop: q.ends, NoRead: r.PromptLogprobs,
@@ -110,13 +114,6 @@ func (e *Engine) Submit(r Request) (*Stream, error) {
 	e.live[id] = q
 	e.changed.Signal()
 	return s, nil
-}
-
-// full reports whether as many requests wait as may. Those for which there is a place in the next
-// step do not count as waiting.
-func (e *Engine) full() bool {
-	load := e.sched.Load()
-	return load.Waiting >= e.config.MaxWaiting+max(0, e.config.MaxNumSeqs-load.Running)
 }
 
 // Seed draws a seed for a request that has none.
@@ -161,13 +158,15 @@ func (e *Engine) Drain(done <-chan struct{}) error {
 	case <-e.stopped:
 	case <-done:
 		e.mu.Lock()
+		e.cut = true
+		e.changed.Broadcast()
 		for _, q := range e.live {
 			go q.stream.Cancel()
 		}
 		e.mu.Unlock()
 		<-e.stopped
 	}
-	return e.workers.close()
+	return e.giveBack()
 }
 
 // Close cancels all requests and gives everything back.

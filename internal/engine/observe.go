@@ -23,7 +23,7 @@ type StepReport struct {
 	Accepted                   [maxSpeculative]int // of these tokens, by place: the first of each sequence, ...
 	CacheQueries, CacheHits    int                 // tokens
 
-	Schedule, Model, Sample, Deliver time.Duration
+	Model time.Duration // computing logits
 
 	// Elapsed is the time that the step took in all. Scheduling and delivering count only as far
 	// as they did not overlap the model.

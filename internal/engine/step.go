@@ -65,11 +65,11 @@ func (e *Engine) loop() {
 	}
 }
 
-// awaitWork returns when there are requests, or false when the engine is closed and has none.
+// awaitWork returns when there are requests, or false when the engine is closed and gets none.
 func (e *Engine) awaitWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for len(e.live) == 0 && !e.closed {
+	for len(e.live) == 0 && !e.over() {
 		e.showMemory(true)
 		e.changed.Wait()
 	}
@@ -79,7 +79,6 @@ func (e *Engine) awaitWork() bool {
 // schedule makes the next step while the workers compute current, which may be nil. It
 // returns nil if nothing can run.
 func (e *Engine) schedule(current *step) *step {
-	begin := time.Now()
 	s := &e.steps[0]
 	if s == current {
 		s = &e.steps[1]
@@ -98,7 +97,6 @@ func (e *Engine) schedule(current *step) *step {
 	}
 	s.report.Preempted, s.report.Tokens = e.preempted+len(s.plan.Preempted), s.plan.NumScheduledTokens
 	e.preempted = 0
-	s.report.Schedule = time.Since(begin)
 	return s
 }
 
@@ -160,10 +158,8 @@ func (e *Engine) sampleAll(s *step) error {
 		if err != nil {
 			return err
 		}
-		begin := time.Now()
 		e.sample(s, output)
 		asked = time.Now()
-		s.report.Sample += asked.Sub(begin)
 		if !s.nextLogits() {
 			break
 		}
@@ -198,7 +194,6 @@ func (s *step) fill() {
 
 // finish tells the scheduler and the users what came out of s.
 func (e *Engine) finish(s, next *step) {
-	begin := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.update(s)
@@ -206,7 +201,6 @@ func (e *Engine) finish(s, next *step) {
 	report := &s.report
 	stats := e.sched.TakeStats()
 	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
-	report.Deliver = time.Since(begin)
 	if next == nil {
 		report.Elapsed = time.Since(s.begun)
 	}

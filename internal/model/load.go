@@ -3,10 +3,6 @@ package model
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/model/matrix"
 	"llmmemory/internal/model/weights"
@@ -188,25 +184,6 @@ func (l *loader) enoughMemory() error {
 		return fmt.Errorf("%w: its weights take about %d MB, %d MB of memory are available", ErrModel, need>>20, have>>20)
 	}
 	return nil
-}
-
-// AvailableMemory is what can be had without pushing anything out; ok is false
-// where that is not known.
-func AvailableMemory() (bytes int, ok bool) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err == nil {
-		for _, line := range strings.Split(string(text), "\n") {
-			var kb int
-			if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kb); n == 1 {
-				return kb << 10, true
-			}
-		}
-	}
-	var info unix.Sysinfo_t
-	if unix.Sysinfo(&info) != nil {
-		return 0, false
-	}
-	return int(uint64(info.Freeram) * uint64(info.Unit)), true
 }
 
 // tensor finds a tensor with the model's prefix.

@@ -49,7 +49,6 @@ type System struct {
 	NullBlock        bool // block 0 is never used
 
 	DefaultWatermark float64 // 0: none
-	Generation       int     // 0: older than vLLM
 
 	policy paper.Policy // of Reserved
 	build  func(s Server, drafts int) (serve.Scheduler, error)
@@ -67,17 +66,17 @@ var systems = []System{
 	{
 		Name: "sosp", Label: "vLLM (paper's)", About: "the paper's own vLLM: paged, all-or-nothing groups",
 		Groups: true, Beams: true, CanSwap: true, UsesCPUBlocks: true, KeepsPrefix: true, UsesWatermark: true, UsesLimits: true,
-		DefaultWatermark: 0.01, Generation: 1, build: buildSOSP,
+		DefaultWatermark: 0.01, build: buildSOSP,
 	},
 	{
 		Name: "vllm-v0", Label: "vLLM V0", About: "vLLM v0.6.4: prefills first, CPU swap",
 		CanSwap: true, UsesCPUBlocks: true, CanChunk: true, CanCachePrefixes: true, UsesWatermark: true, UsesLimits: true,
-		DefaultWatermark: 0.01, Generation: 2, build: buildV0,
+		DefaultWatermark: 0.01, build: buildV0,
 	},
 	{
 		Name: "vllm-v1", Label: "vLLM V1", About: "vLLM V1: chunked prefills, prefix caching",
 		Drafts: true, Chunks: true, CachesPrefixes: true, UsesWatermark: true, UsesLimits: true, NullBlock: true,
-		Generation: 3, build: buildV1, ample: ampleV1,
+		build: buildV1, ample: ampleV1,
 	},
 }
 

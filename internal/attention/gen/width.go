@@ -9,11 +9,10 @@ type width struct {
 	lanes        int // float32 of a register
 	regs         []reg.VecPhysical
 	half         []reg.VecPhysical // the lower halves of regs
-	quarter      []reg.VecPhysical
-	rows         []int // of a panel, most first
-	tileRows     []int // of a tile kernel
-	vnni         bool  // sums of products of integers in one instruction
-	halfRows     []int // of a tile kernel in float16; nil: there are none
+	rows         []int             // of a panel, most first
+	tileRows     []int             // of a tile kernel
+	vnni         bool              // sums of products of integers in one instruction
+	halfRows     []int             // of a tile kernel in float16; nil: there are none
 }
 
 var avx512 = width{
@@ -23,7 +22,6 @@ var avx512 = width{
 		reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
 	},
 	half:     halves,
-	quarter:  quarters,
 	rows:     []int{12, 4, 1},
 	tileRows: []int{8, 4, 2, 1},
 }

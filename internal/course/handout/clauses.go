@@ -5,26 +5,16 @@ const Elided = " [...] "
 
 // How a submission is judged.
 const (
-	WhiteBox          = "Your code will be evaluated using White-Box testing."
-	Valgrind          = "Your code will be rigorously tested with Valgrind."
-	NoLeaks           = "Memory leaks (e.g., un-freed inner L2 block tables) are strictly forbidden and must report 0 bytes lost."
-	WarningsAreErrors = "Warnings are treated as errors."
-	ContainerOf       = "To solve this, you must use the <stddef.h> macro offsetof(type, member)."
-	NodeCast          = "If you simply cast (Sequence*)node, C will mistakenly treat 0x1018 as the start of the Sequence."
-)
-
-// Part 2, copy-on-write.
-const (
-	SharedIsNotWritten = "it must not write it directly. If it does, Sequence B's memory is corrupted."
-	CopyOnWrite        = "It finds a new free block (e.g., Block #12), copies all 64 bytes from Block #8 to Block #12, updates its own L2 table to point to Block #12, decrements the ref_count of Block #8, sets the ref_count of Block #12 to 1, and then appends the new data to Block #12."
+	WhiteBox    = "Your code will be evaluated using White-Box testing."
+	Valgrind    = "Your code will be rigorously tested with Valgrind."
+	NoLeaks     = "Memory leaks (e.g., un-freed inner L2 block tables) are strictly forbidden and must report 0 bytes lost."
+	ContainerOf = "To solve this, you must use the <stddef.h> macro offsetof(type, member)."
+	NodeCast    = "If you simply cast (Sequence*)node, C will mistakenly treat 0x1018 as the start of the Sequence."
 )
 
 // Global constraints.
 const (
 	NullEngine        = "Any API receiving LLMEngine *engine MUST check if engine == NULL on its first line. If true, return NULL or -1."
-	PhaseOrder        = "You must follow this exact order:"
-	ProbeFirst        = "Before modifying any state, check if there are enough free physical blocks."
-	RefusedAtOnce     = "If any phase fails, return immediately."
 	NoMallocIfRefused = "DO NOT allocate memory (malloc) or modify block tables if the operation will eventually fail due to Out-Of-Memory (OOM)."
 	FirstFit          = "When you need a new physical block, you MUST use a for loop from 0 to total_local_blocks - 1 and pick the very first block where ref_count == 0."
 	NoMemset          = "You are strictly forbidden to call memset or zero out a physical block when you allocate it during create_sequence."
@@ -68,7 +58,6 @@ const (
 // Task 3: fork_sequence.
 const (
 	ForkIDs    = "Ensure the parent exists and new_seq_id is globally unique."
-	ForkL1     = "Allocate a new Sequence and a new L1 block table for the child."
 	ForkCopies = "For each non-NULL parent L2 table: allocate a child L2 table, initialize to -1, then exactly copy the mapped entries."
 	ForkShares = "Increment the global ref_count for every valid physical block inherited by the child."
 	ForkLinks  = "Assign kv_count and new_seq_id. Append the child sequence to the tail of active_seqs, and return it."
@@ -81,7 +70,6 @@ const (
 	AppendFull       = "Return -1 if logical_idx >= 256."
 	AppendUnmapped   = "Yes, if the L2 slot is -1 (unmapped)."
 	AppendShared     = "Yes, if the L2 slot is mapped but ref_count > 1 (Requires CoW)."
-	AppendExclusive  = "No, if the L2 slot is mapped and ref_count == 1 (Exclusive access)."
 	AppendProbes     = "If a new block is required but free_local_blocks == 0, return -1 immediately without modifying any states."
 	AppendL2         = "Allocate an L2 table if it is NULL."
 	AppendMaps       = "Allocate a free block (First-Fit), map it, set ref to 1, and decrement free_local_blocks."
@@ -94,8 +82,6 @@ const (
 // Task 5: llm_destroy.
 const (
 	DestroyAll       = "Safely traverse the list and destroy all remaining sequences."
-	DestroyNotHead   = "(Do NOT attempt to free the dummy head itself)."
-	DestroyFrees     = "Free the ref_count array and the engine structure."
 	DestroyKeepsPool = "DO NOT free pool_base_ptr (the testing framework owns it)."
 	DestroyReturns   = "Return 0."
 )

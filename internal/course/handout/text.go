@@ -9,9 +9,6 @@ import (
 //go:embed handout.txt
 var text string
 
-// Text is the whole handout.
-func Text() string { return text }
-
 // Quotes reports whether sentence stands in the handout word for word, apart
 // from white space. Where it says Elided, what follows stands further on.
 func Quotes(sentence string) bool {

@@ -37,6 +37,7 @@ func (b *beam) score(penalty float64) float64 {
 // A search is what beams are searched with.
 type search struct {
 	server  *Server
+	series  *engine.Series
 	width   int
 	most    int // tokens of an answer
 	ends    []int32
@@ -111,7 +112,7 @@ func (f *search) step(ctx context.Context, beams []beam) (tops [][]sampling.Logp
 	for i := range beams {
 		r := engine.Request{Prompt: beams[i].tokens, MaxTokens: 1, IgnoreEOS: true, CacheSalt: f.salt, Params: sampling.Default()}
 		r.Temperature, r.Logprobs = 0, 2*f.width
-		stream, err := f.server.config.Engine.Submit(r)
+		stream, err := f.series.Submit(r)
 		if err != nil {
 			return nil, err
 		}
@@ -146,6 +147,10 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompt
 	if err := s.admit(w, r, prompts, &request); err != nil {
 		return err
 	}
+	if f.series, err = s.config.Engine.Series(); err != nil {
+		return err
+	}
+	defer f.series.End()
 	tokenizer := s.config.Engine.Config().Tokenizer
 	u := &usage{Details: &promptDetails{}}
 	var parts []part

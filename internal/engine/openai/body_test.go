@@ -27,3 +27,22 @@ func TestABodyThatComesTooSlowlyIsNotCalledBadJSON(t *testing.T) {
 	require.Equal(t, http.StatusRequestTimeout, e.status)
 	require.Equal(t, "The body did not arrive in time.", e.Message)
 }
+
+// unread fails the test if anybody reads it.
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, io.EOF
+}
+
+func TestABodyThatSaysItIsTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
+	r, err := http.NewRequest("POST", "/v1/completions", unread{t})
+	require.NoError(t, err)
+	r.ContentLength = 101
+	var body any
+	var e *apiError
+	require.ErrorAs(t, decode(nil, r, 100, &body), &e)
+	require.Equal(t, http.StatusRequestEntityTooLarge, e.status)
+	require.Equal(t, "The body is larger than 100 bytes, the server's limit (--max-body).", e.Message)
+}

@@ -153,9 +153,14 @@ type (
 		Role    string  `json:"role,omitempty"`
 		Content *string `json:"content,omitempty"`
 	}
+	message struct {
+		Role    string  `json:"role"`
+		Content string  `json:"content"`
+		Refusal *string `json:"refusal"` // null: models here refuse nothing by themselves
+	}
 	chatChoice struct {
 		Index    int            `json:"index"`
-		Message  *reply         `json:"message,omitempty"`
+		Message  *message       `json:"message,omitempty"`
 		Delta    *reply         `json:"delta,omitempty"`
 		Logprobs *chatLogprobs  `json:"logprobs"`
 		Finish   *engine.Finish `json:"finish_reason"`
@@ -189,7 +194,7 @@ func (a *chatAnswer) whole(parts []part, u *usage) any {
 	choices := []chatChoice{}
 	for i := range parts {
 		c := a.choice(&parts[i])
-		c.Message = &reply{"assistant", &parts[i].text}
+		c.Message = &message{Role: "assistant", Content: parts[i].text}
 		choices = append(choices, c)
 	}
 	return a.envelope("chat.completion", choices, u)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"llmmemory/internal/engine"
@@ -111,10 +112,16 @@ func isJSON(r *http.Request) error {
 	return nil
 }
 
+// lists are the fields with more than one value.
+var lists = []string{"messages", "stop_token_ids", "logit_bias"}
+
 // decode reads a JSON body of at most limit bytes.
 func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
 	if err := isJSON(r); err != nil {
 		return err
+	}
+	if r.ContentLength > limit { // also before a client sends it that waits for "100 Continue"
+		return bodyTooLarge(limit)
 	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
 	err := d.Decode(into)
@@ -126,15 +133,17 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &tooLarge):
-		e := invalid("", "The body is larger than %d bytes.", limit)
-		e.status = http.StatusRequestEntityTooLarge
-		return e
+		return bodyTooLarge(limit)
 	case errors.As(err, &wrongType):
 		if wrongType.Field == "" {
 			return invalid("", "The body is a JSON %s; an object is expected.", wrongType.Value)
 		}
 		field := strings.TrimPrefix(wrongType.Field, "common.") // which is no field of the body
-		return invalid(field, "%s is a JSON %s; %s is expected.", field, wrongType.Value, kindName(wrongType))
+		verb := "is"
+		if kind := wrongType.Type.Kind(); kind != reflect.Slice && kind != reflect.Map && slices.Contains(lists, field) {
+			verb = "contains"
+		}
+		return invalid(field, "%s %s a JSON %s; %s is expected.", field, verb, wrongType.Value, kindName(wrongType))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		e := invalid("", "The body did not arrive in time.")
 		e.status = http.StatusRequestTimeout
@@ -148,6 +157,12 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, into any) error
 		return invalid("", "There is more after the JSON object in the body.")
 	}
 	return nil
+}
+
+func bodyTooLarge(limit int64) error {
+	e := invalid("", "The body is larger than %d bytes, the server's limit (--max-body).", limit)
+	e.status = http.StatusRequestEntityTooLarge
+	return e
 }
 
 // kindName is what a field holds, in words.

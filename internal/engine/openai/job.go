@@ -105,9 +105,13 @@ func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts []prom
 	case len(prompts) > s.config.MaxTexts:
 		return invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
 	}
+	c := s.config.Engine.Config()
+	if most := c.MaxNumSeqs + c.MaxWaiting; len(prompts) > most { // however often the client tried again
+		return invalid("prompt", "There are %d prompts; at most %d can run or wait (--max-num-seqs and --max-waiting).", len(prompts), most)
+	}
 	tokens := 0
 	for _, p := range prompts {
-		tokens += len(p.tokens) + max(1, r.N)*max(0, min(r.MaxTokens, s.config.Engine.Config().MaxModelLen-len(p.tokens)))
+		tokens += len(p.tokens) + max(1, r.N)*max(0, min(r.MaxTokens, c.MaxModelLen-len(p.tokens)))
 	}
 	return s.allowed[max(0, s.key(from))].take(w.Header(), tokens, time.Now())
 }

@@ -40,7 +40,7 @@ func (a *allowance) take(h http.Header, tokens int, now time.Time) error {
 	}()
 	if a.tokens != nil && tokens > a.tokens.Burst() {
 		return failure(http.StatusBadRequest, "invalid_request_error", "rate_limit_exceeded",
-			fmt.Sprintf("The request is of up to %d tokens; this key may use %d in a minute.", tokens, a.tokens.Burst()))
+			fmt.Sprintf("The request is of up to %d tokens; the limit is %d in a minute.", tokens, a.tokens.Burst()))
 	}
 	asked, err := reserve(a.requests, "requests", h, now, 1)
 	if err != nil {
@@ -65,7 +65,7 @@ func reserve(l *rate.Limiter, what string, h http.Header, now time.Time, n int) 
 	r.CancelAt(now)
 	h.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 	return nil, failure(http.StatusTooManyRequests, "rate_limit_error", "rate_limit_exceeded",
-		fmt.Sprintf("This key may use %d %s in a minute; try again in %v.", l.Burst(), what, wait.Round(time.Millisecond)))
+		fmt.Sprintf("The limit is %d %s in a minute; try again in %v.", l.Burst(), what, wait.Round(time.Millisecond)))
 }
 
 func report(h http.Header, what string, l *rate.Limiter, now time.Time) {

@@ -41,3 +41,13 @@ func TestEachKeyHasItsRate(t *testing.T) {
 	require.Equal(t, 200, send(t, s, "b", "1").StatusCode, "another key")
 	require.Equal(t, 401, send(t, s, "c", "1").StatusCode)
 }
+
+// More prompts than may run and wait would be refused however often the client tried again, so the answer is not 429.
+func TestPromptsThatTheQueueNeverHoldsAreRefusedForGood(t *testing.T) {
+	s := start(t, func(_ *openai.Config, c *engine.Config) { c.MaxNumSeqs, c.MaxWaiting = 1, 2 })
+	r, e := s.send(t, "POST", "/v1/completions", "application/json", `{"model": "demo", "prompt": ["a", "b", "c", "d"], "max_tokens": 1}`)
+	require.Equal(t, 400, r.StatusCode)
+	require.Equal(t, "There are 4 prompts; at most 3 can run or wait (--max-num-seqs and --max-waiting).", e["message"])
+	r, _ = s.send(t, "POST", "/v1/completions", "application/json", `{"model": "demo", "prompt": ["a", "b", "c"], "max_tokens": 1}`)
+	require.Equal(t, 200, r.StatusCode)
+}

@@ -72,7 +72,7 @@ func New(c Config) *Server {
 		}))
 	}
 	s.mux.HandleFunc("/", s.guarded(func(_ http.ResponseWriter, r *http.Request) error {
-		return failure(http.StatusNotFound, "invalid_request_error", "", fmt.Sprintf("There is no %s %s here.", r.Method, r.URL.Path))
+		return failure(http.StatusNotFound, "invalid_request_error", "", fmt.Sprintf("There is no %s %s here. %s", r.Method, r.URL.Path, served))
 	}))
 	return s
 }
@@ -84,6 +84,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mux.ServeHTTP(w, r)
 }
+
+// served are the paths that there are.
+const served = "This server has POST /v1/completions and /v1/chat/completions, and GET /v1/models, /metrics, /health and /memory."
 
 // guarded asks for a key, and writes the error of a handler that has not written
 // anything.

@@ -268,6 +268,8 @@ func TestErrorsHaveOpenAIsForm(t *testing.T) {
 			require.NotEmpty(t, e["message"])
 		})
 	}
+	_, e := post("/v1/responses", `{"model": "demo", "input": "x"}`)
+	require.Equal(t, "There is no POST /v1/responses here. This server has POST /v1/completions and /v1/chat/completions, and GET /v1/models, /metrics, /health and /memory.", e["message"])
 	var apiError *client.Error
 	_, err := s.client.Completions.New(t.Context(), completion("x", 0))
 	require.ErrorAs(t, err, &apiError)

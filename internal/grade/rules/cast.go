@@ -3,11 +3,9 @@ package rules
 import (
 	"fmt"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/ctree"
 )
-
-const castSentence = "If you simply cast (Sequence*)node, C will mistakenly treat 0x1018 as the start of the Sequence. [...] " +
-	"To solve this, you must use the <stddef.h> macro offsetof(type, member)."
 
 // casts: handout, part 2, the danger zone.
 func (p *program) casts() {
@@ -15,7 +13,7 @@ func (p *program) casts() {
 		for _, f := range p.reached(api.name) {
 			look := func(to ctree.Type, e *ctree.Expr) {
 				if to.Is(1, "Sequence") && p.node(e) {
-					p.report(Breach{Rule: "node_cast", Sentence: castSentence, Function: f.Name, Line: e.Line, Task: api.task,
+					p.report(Breach{Rule: "node_cast", Sentence: handout.NodeCast + handout.Elided + handout.ContainerOf, Function: f.Name, Line: e.Line, Task: api.task,
 						Message: fmt.Sprintf("line %d takes the address of a list node for that of its Sequence", e.Line)})
 				}
 			}

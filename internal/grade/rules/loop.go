@@ -4,16 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/ctree"
-)
-
-const (
-	l1Sentence = "You MUST loop through ALL 16 slots of the L1 table. DO NOT break the loop early if you encounter a NULL pointer. " +
-		"A sequence might have blocks logically scattered, leaving empty slots in between."
-	l2Sentence      = "For every mapped physical block (!= -1), decrement its ref_count."
-	inheritSentence = "Increment the global ref_count for every valid physical block inherited by the child."
-	forkSentence    = "For each non-NULL parent L2 table: allocate a child L2 table, initialize to -1, then exactly copy the mapped entries."
-	destroySentence = "Safely traverse the list and destroy all remaining sequences."
 )
 
 // loops: handout, task 2, the critical traversal rule. It is about free_sequence,
@@ -25,9 +17,9 @@ func (p *program) loops() {
 		task   int
 		l1, l2 string
 	}{
-		{"free_sequence", 2, l1Sentence, l2Sentence},
-		{"fork_sequence", 3, forkSentence, inheritSentence},
-		{"llm_destroy", 5, destroySentence, l2Sentence},
+		{"free_sequence", 2, handout.FreeAllSlots, handout.FreeReleases},
+		{"fork_sequence", 3, handout.ForkCopies, handout.ForkShares},
+		{"llm_destroy", 5, handout.DestroyAll, handout.FreeReleases},
 	} {
 		for _, f := range p.reached(api.name) {
 			r := &loopReader{program: p}
@@ -58,7 +50,7 @@ func (l early) breach(frees bool, l1, l2 string) *Breach {
 		if !frees {
 			return nil
 		}
-		b.Sentence = l1Sentence
+		b.Sentence = handout.FreeAllSlots
 		b.Message = fmt.Sprintf("the loop in line %d ends where kv_count does; tables behind it are left out", l.line)
 	}
 	return b

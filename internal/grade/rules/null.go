@@ -3,10 +3,9 @@ package rules
 import (
 	"fmt"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/ctree"
 )
-
-const nullSentence = "Any API receiving LLMEngine *engine MUST check if engine == NULL on its first line. If true, return NULL or -1."
 
 // nullFirst: handout, global constraint 1. It costs points to look into the
 // engine before it is compared with NULL; a comparison that only comes late is
@@ -18,7 +17,7 @@ func (p *program) nullFirst() {
 		if f == nil || len(f.Params) == 0 || !f.Params[0].Type.Is(1, "LLMEngine") {
 			continue
 		}
-		breach := Breach{Rule: "null_check_first", Sentence: nullSentence, Function: f.Name, Task: api.task}
+		breach := Breach{Rule: "null_check_first", Sentence: handout.NullEngine, Function: f.Name, Task: api.task}
 		switch first := r.param(f, 0); first.what {
 		case used:
 			breach.Line = first.line

@@ -4,13 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/ctree"
-)
-
-const (
-	memsetSentence  = "You are strictly forbidden to call memset or zero out a physical block when you allocate it during create_sequence."
-	onlySentence    = "You may ONLY write to the physical memory during an actual append_kv operation."
-	freeingSentence = "DO NOT free pool_base_ptr (the testing framework owns it)."
 )
 
 // pool: handout, global constraint 4 and task 5.
@@ -28,14 +23,14 @@ func (p *program) pool() {
 			b := Breach{Function: e.in.Name, Line: e.line, Task: api.task, Advice: e.elsewhere}
 			switch {
 			case e.frees:
-				b.Rule, b.Sentence = "free_pool", freeingSentence
+				b.Rule, b.Sentence = "free_pool", handout.DestroyKeepsPool
 				b.Message = fmt.Sprintf("line %d gives the pool to free, which it does not come from", e.line)
 			case api.name == "append_kv":
 				continue
 			default:
-				b.Rule, b.Sentence = "memset_pool", onlySentence
+				b.Rule, b.Sentence = "memset_pool", handout.WriteOnlyOnAppend
 				if api.name == "create_sequence" {
-					b.Sentence = memsetSentence
+					b.Sentence = handout.NoMemset
 				}
 				b.Message = fmt.Sprintf("line %d calls memset on the pool during %s", e.line, f.Name)
 			}

@@ -60,26 +60,12 @@ type Matrix struct {
 
 	slices     int // of the inputs, each with a sum for itself: 1, 2 or 4
 	panelBytes int
-	memory     *Memory // nil: an arena's
 	data       []byte
 }
 
-// New makes a matrix of zeros. block is 0 for types without scales, else 16, 32
-// or another even divisor of 96 that divides in. Types that round activations want 32, or 16 for W8A8, and
+// New makes a matrix of zeros in the arena's memory. block is 0 for types without scales, else 16, 32
+// or another even divisor of 96 that divides in. Types that round activations need 32, or 16 for W8A8, and
 // in a multiple of 32.
-func New(t Type, out, in, block int) (*Matrix, error) {
-	m, err := shaped(t, out, in, block)
-	if err != nil {
-		return nil, err
-	}
-	if m.memory, err = Allocate(m.Panels() * m.panelBytes); err != nil {
-		return nil, err
-	}
-	m.data = m.memory.Bytes()
-	return m, nil
-}
-
-// New makes a matrix of zeros in the arena's memory.
 func (a *Arena) New(t Type, out, in, block int) (*Matrix, error) {
 	m, err := shaped(t, out, in, block)
 	if err != nil {
@@ -132,15 +118,6 @@ func (m *Matrix) Slice(n int) error {
 	}
 	m.slices = n
 	return nil
-}
-
-// Close gives the memory back, which an arena's matrix has none of. The matrix must not be used after
-// that.
-func (m *Matrix) Close() error {
-	if m.memory == nil {
-		return nil
-	}
-	return m.memory.Close()
 }
 
 // Panels is the number of panels.

@@ -40,10 +40,17 @@ func (random) Row(i int, dst []float32) {
 	}
 }
 
-func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
-	m, err := New(kind, out, in, block)
+// zeros is a matrix whose memory the end of the test gives back.
+func zeros(t testing.TB, kind Type, out, in, block int) *Matrix {
+	var a Arena
+	t.Cleanup(func() { require.NoError(t, a.Close()) })
+	m, err := a.New(kind, out, in, block)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	return m
+}
+
+func packed(t testing.TB, kind Type, out, in, block int) *Matrix {
+	m := zeros(t, kind, out, in, block)
 	var src Source = random{}
 	switch kind {
 	case Int8, W8A8:
@@ -253,7 +260,7 @@ func TestShapesThatCannotBeAreRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := New(test.kind, test.out, test.in, test.block)
+			_, err := new(Arena).New(test.kind, test.out, test.in, test.block)
 			require.ErrorIs(t, err, ErrShape)
 		})
 	}
@@ -268,8 +275,7 @@ func BenchmarkProduct(b *testing.B) {
 		if kind >= Int8 {
 			block = 32
 		}
-		m, err := New(kind, 64*256, 4096, block)
-		require.NoError(b, err)
+		m := zeros(b, kind, 64*256, 4096, block)
 		for i := range m.data {
 			m.data[i] = byte(i) & 0x3b
 		}
@@ -283,7 +289,6 @@ func BenchmarkProduct(b *testing.B) {
 				b.ReportMetric(2*float64(rows*m.In*m.Out)/float64(b.Elapsed().Nanoseconds())*float64(b.N), "GFLOP/s")
 			})
 		}
-		require.NoError(b, m.Close())
 	}
 }
 
@@ -305,7 +310,6 @@ func TestMatricesOfAnArenaLieApart(t *testing.T) {
 			require.Equal(t, float32(i+1), row[0])
 			require.Equal(t, float32(i+1), row[m.In-1])
 		}
-		require.NoError(t, m.Close())
 	}
 	_, err := a.New(Int8, 64, 33, 32)
 	require.ErrorIs(t, err, ErrShape)

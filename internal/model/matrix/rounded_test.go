@@ -193,8 +193,7 @@ func TestExtremesDoNotOverflow(t *testing.T) {
 	}{{W8A8, -128, -128}, {W8A8, 127, 127}, {W4A8, 0, -8}, {W4A8, 15, 7}, {W4A8Min, 15, 15}}
 	for _, test := range tests {
 		for _, sign := range []float32{1, -1} {
-			m, err := New(test.kind, 64, 64, 32)
-			require.NoError(t, err)
+			m := zeros(t, test.kind, 64, 64, 32)
 			require.NoError(t, m.Pack(fixed{test.q}, 0, 1))
 			x, dst := make([]float32, 64), make([]float32, 64)
 			for i := range x {
@@ -206,7 +205,6 @@ func TestExtremesDoNotOverflow(t *testing.T) {
 					require.Equal(t, float32(64*127*test.weight)*sign, v, "%s, %v of %d", name, test.kind, test.q)
 				}
 			})
-			require.NoError(t, m.Close())
 		}
 	}
 }
@@ -245,8 +243,7 @@ func TestSlicesOfRoundedProductsAddUp(t *testing.T) {
 		whole.Product(want, out, input(x, rows, whole), 0, 1, NewScratch())
 		sum := make([]float32, rows*out)
 		for half := range 2 {
-			m, err := New(kind, out, in/2, 32)
-			require.NoError(t, err)
+			m := zeros(t, kind, out, in/2, 32)
 			copy(m.data, whole.data[half*whole.bytesOf(in/2):])
 			require.NoError(t, m.Slice(2))
 			var some []float32
@@ -256,14 +253,11 @@ func TestSlicesOfRoundedProductsAddUp(t *testing.T) {
 			part := make([]float32, rows*out)
 			m.Product(part, out, input(some, rows, m), 0, 1, NewScratch())
 			addTo(sum, part)
-			require.NoError(t, m.Close())
 		}
 		require.Equal(t, want, sum, "%v", kind)
 	}
-	m, err := New(W8A8, 64, 96, 16)
-	require.NoError(t, err)
+	m := zeros(t, W8A8, 64, 96, 16)
 	require.ErrorIs(t, m.Slice(2), ErrShape, "48 inputs are not whole blocks of activations")
-	require.NoError(t, m.Close())
 }
 
 // fuzzShapes are small, so that many are tried.

@@ -28,9 +28,6 @@ func FromGGUF(meta map[string]weights.Value) (*Tokenizer, error) {
 			return nil, fmt.Errorf("%w: %s is %d of %d", ErrFormat, key, id, len(tokens))
 		}
 	}
-	if id, ok := meta["tokenizer.ggml.eos_token_id"].Int(); ok {
-		t.end = int32(id)
-	}
 	switch name := meta["tokenizer.ggml.model"].String(); name {
 	case "gpt2":
 		return t, t.fromGPT2(meta, tokens, kinds)

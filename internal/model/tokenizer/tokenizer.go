@@ -36,26 +36,15 @@ type Tokenizer struct {
 	digits      bool // each digit is a part
 	added       matcher
 	first, last []int32 // tokens around a text
-	end         int32   // end of sequence, as far as the file says, or -1
 }
 
 func blank() *Tokenizer {
-	t := &Tokenizer{ids: map[string]int32{}, unknown: -1, end: -1}
+	t := &Tokenizer{ids: map[string]int32{}, unknown: -1}
 	for i := range t.bytes {
 		t.bytes[i] = -1
 	}
 	return t
 }
-
-// Size is one more than the greatest token.
-func (t *Tokenizer) Size() int { return len(t.pieces) }
-
-// End is the token at the end of a sequence that the tokenizer's file names, or
-// -1.
-func (t *Tokenizer) End() int32 { return t.end }
-
-// First are the tokens that begin a text.
-func (t *Tokenizer) First() []int32 { return t.first }
 
 // Special reports whether a token is no text, but begins or ends something.
 func (t *Tokenizer) Special(id int32) bool {

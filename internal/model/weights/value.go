@@ -135,9 +135,6 @@ func (v Value) String() string {
 	return ""
 }
 
-// Len is the number of elements of an array, 0 if it is none.
-func (v Value) Len() int { return v.n }
-
 // Strings returns an array of strings, nil if it is none.
 func (v Value) Strings() []string {
 	if v.kind != typeArray || v.inner != typeString {

@@ -57,7 +57,6 @@ type steadyRun struct {
 
 	first, done []float64 // s, by request; +Inf: not yet
 	refused     []bool
-	refusals    int
 	left        int
 	waiting     int     // arrived, without a first token
 	answered    int     // and the time that took, together
@@ -202,7 +201,6 @@ func (w *steadyRun) leave(a sim.Departure) {
 	}
 	if !a.Answered {
 		w.refused[a.Index] = true
-		w.refusals++
 		return
 	}
 	w.first[a.Index], w.done[a.Index] = a.First, a.Done

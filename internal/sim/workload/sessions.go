@@ -87,7 +87,6 @@ func SessionsOf(s Source, think float64) (Sessions, error) {
 			if before, ok := tails[r.Hashes[i]]; ok {
 				t.after[before], t.first[at] = at, false
 				delete(tails, r.Hashes[i])
-				t.Turns++
 				break
 			}
 		}
@@ -98,7 +97,6 @@ func SessionsOf(s Source, think float64) (Sessions, error) {
 }
 
 type traced struct {
-	Turns int // rows that continue another one
 	rows  []Request
 	after []int  // the row that continues a row, -1: none
 	first []bool // rows that continue none

@@ -16,8 +16,6 @@ type prefix struct {
 	blocks    []cachedBlock // one for each id, and the evictor's sentinel
 	evictable int           // length of the evictor
 	touched   []int32       // blocks promoted since the last MarkComputed
-
-	queries, hits int
 }
 
 type cachedBlock struct {
@@ -113,9 +111,7 @@ func (m *Manager) key(s *Seq, i int) (key blockhash.Hash) {
 func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 	p := m.prefix
 	key := m.key(s, i)
-	p.queries++
 	if id, hit := p.cached[key]; hit {
-		p.hits++
 		m.adopt(id)
 		return id
 	}

@@ -19,7 +19,6 @@ const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64,
 // activations in steps, which are negative, take that away again. The sum of a block is exact; it becomes a
 // float, is multiplied by the weights' scale, and added, times the activations' scale, with one rounding.
 type dot struct {
-	rows         int
 	x, steps     strided
 	sums, scales Register
 	acc          [][]VecVirtual
@@ -87,7 +86,7 @@ func dot512(rows int, minima bool) {
 	TEXT(fmt.Sprintf("%s%d", name, rows), NOSPLIT, dotProduct)
 	Doc(fmt.Sprintf("%s%d adds %d rows of 8-bit activations times a panel of 8-bit weights to sums.", name, rows, rows))
 	Pragma("noescape")
-	d := &dot{rows: rows, sums: Load(Param("sums"), GP64()), scales: Load(Param("scales"), GP64())}
+	d := &dot{sums: Load(Param("sums"), GP64()), scales: Load(Param("scales"), GP64())}
 	d.x, d.steps = loadStrided("x", "xStride", rows), loadStrided("steps", "stepsStride", rows)
 	w, ahead, blocks, n := Load(Param("w"), GP64()), Load(Param("ahead"), GP64()), Load(Param("blocks"), GP64()), GP64()
 	shift := XMM()

@@ -52,6 +52,7 @@ type Config struct {
 	EnableEvents        bool               // record what is stored and removed, until it is taken
 	RecordNewBlocks     bool               // see TakeNewBlocks
 	HandOffTails        bool               // see TakeTails
+	CopyWritten         bool               // no hit ends inside a block that got a key since StartStep (vllm/v1/RULES.md §19)
 	ResidencySample     float64            // part of the blocks whose time in the cache is measured (vLLM: kv_cache_metrics_sample)
 
 	MaxModelLen       int

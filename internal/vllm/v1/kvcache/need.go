@@ -35,6 +35,9 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
 	outside := g.skipped(d.computed) / g.BlockSize
 	n := max(required-max(outside, len(hits)+len(t.ids)), 0)
 	if d.partial(g, hits) {
+		if c.config.CopyWritten && c.pool.InsertedNow(hits[len(hits)-1]) {
+			return c.pool.NumBlocks() + 1 // not in this step, whose copies are made before its rows
+		}
 		n++ // the copy of the block that the hit ends in
 	}
 	return n + c.evictable(hits[min(max(0, outside-len(t.ids)), len(hits)):])

@@ -119,6 +119,9 @@ func (p *Pool) InsertedSince(id int32, step uint32) bool {
 	return rec.tokens != 0 && int32(rec.stamp-step) >= 0
 }
 
+// InsertedNow is InsertedSince the step of SetStamp.
+func (p *Pool) InsertedNow(id int32) bool { return p.InsertedSince(id, p.stamp) }
+
 // Move gives all keys of src to dst, which has none: the owner of src goes on
 // writing to it, and dst holds what the keys stand for. The keys stay valid, so
 // there is no event (vLLM, move_block_hashes).

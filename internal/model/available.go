@@ -1,0 +1,102 @@
+package model
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// AvailableMemory is what can be had without pushing anything out, of the machine and of the control groups that
+// limit this process (a container, or a systemd unit with MemoryMax). ok is false where that is not known.
+func AvailableMemory() (bytes int, ok bool) {
+	root := os.DirFS("/")
+	bytes, ok = machineMemory(root)
+	if !ok {
+		var info unix.Sysinfo_t
+		if unix.Sysinfo(&info) == nil {
+			bytes, ok = int(uint64(info.Freeram)*uint64(info.Unit)), true
+		}
+	}
+	if left, limited := groupMemory(root); limited && (!ok || left < bytes) {
+		return left, true
+	}
+	return bytes, ok
+}
+
+func machineMemory(root fs.FS) (bytes int, ok bool) {
+	text, _ := fs.ReadFile(root, "proc/meminfo")
+	for line := range strings.Lines(string(text)) {
+		var kb int
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kb); n == 1 {
+			return kb << 10, true
+		}
+	}
+	return 0, false
+}
+
+// groupFiles are where a version of control groups says what it limits.
+type groupFiles struct {
+	mount, limit, used string
+	cached             []string // lines of memory.stat: pages of files, which the system takes back before it kills
+}
+
+var (
+	groupsV1 = groupFiles{"sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", []string{"total_inactive_file", "total_active_file"}}
+	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", []string{"inactive_file", "active_file"}}
+)
+
+// groupMemory is the least that is left in a control group of this process or in one around it; ok is false
+// if none has a limit.
+func groupMemory(root fs.FS) (bytes int, ok bool) {
+	text, _ := fs.ReadFile(root, "proc/self/cgroup")
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
+		if len(parts) < 3 {
+			continue
+		}
+		files := groupsV1
+		if parts[1] == "" {
+			files = groupsV2
+		} else if parts[1] != "memory" {
+			continue
+		}
+		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
+			if left, limited := files.left(root, path.Join(files.mount, dir)); limited && (!ok || left < bytes) {
+				bytes, ok = left, true
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return bytes, ok
+}
+
+// left is what a group may still take; ok is false if it has no limit, or is not visible in this container.
+func (g *groupFiles) left(root fs.FS, dir string) (bytes int, ok bool) {
+	number := func(name string) (int, bool) {
+		text, err := fs.ReadFile(root, path.Join(dir, name))
+		n, notNumber := strconv.Atoi(strings.TrimSpace(string(text))) // "max" is no limit
+		return n, err == nil && notNumber == nil
+	}
+	limit, limited := number(g.limit)
+	used, known := number(g.used)
+	if !limited || !known {
+		return 0, false
+	}
+	stat, _ := fs.ReadFile(root, path.Join(dir, "memory.stat"))
+	for line := range strings.Lines(string(stat)) {
+		for _, name := range g.cached {
+			var n int
+			if got, _ := fmt.Sscanf(line, name+" %d", &n); got == 1 {
+				used -= n
+			}
+		}
+	}
+	return max(0, limit-max(0, used)), true
+}
