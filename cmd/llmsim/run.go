@@ -26,6 +26,7 @@ func runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run one configuration",
 		Long: "run serves a workload with one system and prints throughput, latencies and the use of memory.\n" +
+			"The normalized latency of a request is its end-to-end latency divided by the tokens of its answer.\n" +
 			"Averages over iterations are of the time from --from until --until. The run ends when all\n" +
 			"requests are answered, or with --stop at --until.",
 		Example: "  llmsim run --system sosp --workload sharegpt --rate 2\n" +

@@ -188,13 +188,13 @@ func (s *Scenario) checkAmounts() error {
 	bad := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
 	switch {
 	case bad(s.Rate) || s.Rate > mostRate:
-		return fmt.Errorf("%w: a rate of %v requests a second: want at most %g, and at least 0", ErrScenario, s.Rate, float64(mostRate))
+		return fmt.Errorf("%w: a rate of %v requests a second: want 0 to %.0f", ErrScenario, s.Rate, float64(mostRate))
 	case bad(s.Duration) || s.Duration > mostSeconds:
-		return fmt.Errorf("%w: a duration of %v s: want at most %g, and at least 0", ErrScenario, s.Duration, float64(mostSeconds))
+		return fmt.Errorf("%w: a duration of %v s: want 0 to %.0f", ErrScenario, s.Duration, float64(mostSeconds))
 	case s.Requests < 0:
 		return fmt.Errorf("%w: %d requests: want at least 1, or 0 for those of the duration", ErrScenario, s.Requests)
 	case s.Requests == 0 && s.Trace == "" && s.Rate*s.Duration > mostRequests:
-		return fmt.Errorf("%w: %g requests a second for %g s: want at most %g requests", ErrScenario, s.Rate, s.Duration, float64(mostRequests))
+		return fmt.Errorf("%w: %g requests a second for %g s: want at most %.0f requests", ErrScenario, s.Rate, s.Duration, float64(mostRequests))
 	case bad(s.From) || bad(s.Until):
 		return fmt.Errorf("%w: averages from %v s until %v s", ErrScenario, s.From, s.Until)
 	case s.end() > 0 && s.From >= s.end():

@@ -47,7 +47,7 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
 	if !(q.Target > 0 && q.Target <= mostTarget) {
-		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0, and at most %g", scenario.ErrScenario, q.Target, float64(mostTarget))
+		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0, and at most %.0f", scenario.ErrScenario, q.Target, float64(mostTarget))
 	}
 	s := &sizer{Question: q}
 	if s.Precision == 0 {

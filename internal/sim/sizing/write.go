@@ -220,9 +220,9 @@ func (r *Report) searched() string {
 	}
 	text := fmt.Sprintf("%d rates tried, to %.2g %%; ", n, 100*r.Capacity.Precision)
 	if above == 0 {
-		return text + "no rate held that is above one that failed"
+		return text + "no rate above a failed one held"
 	}
-	return text + fmt.Sprintf("under %d of %d seeds a rate held that is above one that failed: the lowest that failed counts", above, len(r.Capacity.Seeds))
+	return text + fmt.Sprintf("under %d of %d seeds a rate above a failed one held: the lowest failed rate counts", above, len(r.Capacity.Seeds))
 }
 
 // median is that of a number of a step's points, +Inf of those whose queue grew without end: without
