@@ -102,7 +102,7 @@ func TestPackagesImportOnlyWhatTheirRowMay(t *testing.T) {
 		}
 		from := rowOf(t, pkg)
 		seen[from] = true
-		for _, imported := range strings.Fields(imports) {
+		for imported := range strings.FieldsSeq(imports) {
 			if !strings.HasPrefix(imported, module) {
 				continue
 			}

@@ -43,8 +43,8 @@ func TestTheHeaderBeginsWithTheCallsOfEveryHost(t *testing.T) {
 		at += next
 	}
 	for _, name := range publicCache {
-		if strings.HasPrefix(name, "llm_cache_") {
-			require.Contains(t, order, strings.TrimPrefix(name, "llm_cache_"))
+		if after, ok := strings.CutPrefix(name, "llm_cache_"); ok {
+			require.Contains(t, order, after)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func TestAClassFolderIsGradedLineByLine(t *testing.T) {
 	status, out, _ := run(t, "--only", "task2", "--json", class)
 	require.Equal(t, 1, status)
 	scores := map[string]float64{}
-	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
 		var r struct {
 			File    string   `json:"file"`
 			Score   float64  `json:"score"`

@@ -190,7 +190,7 @@ func processesOf(t *testing.T, dir string) (found []string) {
 // peak is the most memory that this process has had, in bytes.
 func peak(t *testing.T) int {
 	t.Helper()
-	for _, line := range strings.Split(read(t, "/proc/self/status"), "\n") {
+	for line := range strings.SplitSeq(read(t, "/proc/self/status"), "\n") {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
 			n, err := strconv.Atoi(fields[1])
 			require.NoError(t, err)

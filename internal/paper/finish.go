@@ -29,7 +29,7 @@ func (s *Scheduler) FinishSeq(id, sequence int) error {
 	if err != nil {
 		return err
 	}
-	if q.Running() == 1 {
+	if q.running() == 1 {
 		return fmt.Errorf("%w %d: sequence %d is its last one: finish the request", serve.ErrRequest, id, sequence)
 	}
 	s.memory.free(q, sequence)
@@ -108,9 +108,9 @@ func (s *Scheduler) Check() error {
 	}
 	for id, at := range s.requests.All() {
 		q := s.requests.At(at)
-		if q.id != id || q.Running() == 0 || q.swapped != s.swapped.Has(at) {
+		if q.id != id || q.running() == 0 || q.swapped != s.swapped.Has(at) {
 			return broken("request %d in the place of %d has %d sequences, swapped out: %t, in that queue: %t",
-				q.id, id, q.Running(), q.swapped, s.swapped.Has(at))
+				q.id, id, q.running(), q.swapped, s.swapped.Has(at))
 		}
 	}
 	for _, q := range []*reqtable.Queue{s.waiting, s.swapped} {

@@ -106,7 +106,7 @@ func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	m, err := NewManager(Config{BlockSize: 4, NumGPUBlocks: 8, NumCPUBlocks: 8, Prefix: 10})
 	require.NoError(t, err)
 	require.Equal(t, []int32{7, 6}, m.Prefix())
-	require.Equal(t, 8, m.PrefixTokens(), "two tokens fill no block")
+	require.Equal(t, 8, m.prefixTokens(), "two tokens fill no block")
 	check := func(groups ...*Group) {
 		t.Helper()
 		require.NoError(t, m.Check(slices.Values(groups)))

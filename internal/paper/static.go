@@ -9,8 +9,8 @@ import (
 )
 
 // StaticConfig describes FasterTransformer's server. The artifact's batches of
-// OPT-13B have 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens (paper
-// §1).
+// OPT-13B have 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens
+// (sim/PAPER.md §1).
 type StaticConfig struct {
 	BatchSize   int // requests
 	MaxModelLen int // tokens of the longest prompt and the longest output together

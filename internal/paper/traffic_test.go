@@ -68,15 +68,15 @@ func TestStaticBatchesAnswerEverybody(t *testing.T) {
 // says that chunks fit exactly if it can hand them out.
 func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b, err := NewBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))
+		b, err := newBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))
 		require.NoError(t, err)
 		var live []Chunk
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
 				n, count := rapid.IntRange(0, 80).Draw(t, "n"), rapid.IntRange(1, 4).Draw(t, "count")
-				fits := b.Fits(n, count)
+				fits := b.fits(n, count)
 				for i := range count {
-					start, size, ok := b.Take(n)
+					start, size, ok := b.take(n)
 					require.False(t, fits && !ok)
 					require.False(t, !fits && ok && i == count-1, "all were handed out")
 					if ok {
@@ -89,7 +89,7 @@ func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 			"free": func(t *rapid.T) {
 				if len(live) > 0 {
 					i := rapid.IntRange(0, len(live)-1).Draw(t, "chunk")
-					b.Free(live[i].Start)
+					b.release(live[i].Start)
 					live = append(live[:i], live[i+1:]...)
 				}
 			},
@@ -99,7 +99,7 @@ func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 				for _, c := range live {
 					used += int(c.Size)
 				}
-				require.Equal(t, b.Len(), used+b.NumFree())
+				require.Equal(t, len(b.chunks), used+b.NumFree())
 			},
 		})
 	})
@@ -116,7 +116,7 @@ func TestBuddyCheckSeesDamage(t *testing.T) {
 		"a chunk out of line": func(b *Buddy) { b.chunks[0].free = 4 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := NewBuddy(7, 4)
+			b, err := newBuddy(7, 4)
 			require.NoError(t, err)
 			require.NoError(t, b.Check())
 			damage(b)

@@ -231,7 +231,7 @@ func run(t *testing.T, number int, program string, arguments ...string) (failed 
 
 // recordings finds the files whose names begin so.
 func recordings(t *testing.T, root, names string) (files []string) {
-	for _, name := range strings.Fields(names) {
+	for name := range strings.FieldsSeq(names) {
 		found, err := filepath.Glob(filepath.Join(root, "testdata/traces/*", name+"*"))
 		require.NoError(t, err)
 		require.Len(t, found, 1, name)

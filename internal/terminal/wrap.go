@@ -16,7 +16,7 @@ const Columns = 100
 func Wrap(text string, indent int) []string {
 	var all []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if line != "" && indent+utf8.RuneCountInString(line+" "+word) > Columns {
 			all, line = append(all, line), ""
 		}

@@ -259,7 +259,7 @@ func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	require.NotErrorIs(t, err, ErrRejected)
 	text, err := os.ReadFile(pids)
 	require.NoError(t, err)
-	for _, pid := range strings.Fields(string(text)) {
+	for pid := range strings.FieldsSeq(string(text)) {
 		n, err := strconv.Atoi(pid)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return !alive(n) }, 10*time.Minute, 10*time.Millisecond)

@@ -65,7 +65,7 @@ const before = "#include \"llm_memory.h\"\n#include <stdlib.h>\n#include <string
 // reported.
 func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
 	_, all, _ := strings.Cut(read(t, "testdata/texts.txt"), "\n== ")
-	for _, section := range strings.Split(all, "\n== ") {
+	for section := range strings.SplitSeq(all, "\n== ") {
 		name, text, _ := strings.Cut(section, "\n")
 		source := before
 		for line := range strings.Lines(text) {

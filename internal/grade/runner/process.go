@@ -79,7 +79,7 @@ type Reply struct {
 var ErrTime = errors.New("it does not come back")
 
 // ErrStart is wrapped when the system cannot start the program, which is then too
-// big for sandbox.RunnerMemory.
+// big for the address space that sandbox.Command gives.
 var ErrStart = errors.New("the program does not start: it is too big")
 
 // ErrStarved is wrapped when the machine gives the process too little of its

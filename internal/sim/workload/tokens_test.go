@@ -27,8 +27,8 @@ func TestTokensInCommon(t *testing.T) {
 			if shared == 0 {
 				r.Hashes = rapid.SliceOfN(rapid.Int64Range(0, 2), 0, 4).Draw(t, name+" hashes")
 			}
-			tokens := len(r.Hashes) * HashTokens
-			r.Prompt = rapid.IntRange(max(1, tokens-HashTokens+1), max(tokens, 900)).Draw(t, name+" prompt")
+			tokens := len(r.Hashes) * hashTokens
+			r.Prompt = rapid.IntRange(max(1, tokens-hashTokens+1), max(tokens, 900)).Draw(t, name+" prompt")
 			return r
 		}
 		a, b := request("a"), request("b")
@@ -40,7 +40,7 @@ func TestTokensInCommon(t *testing.T) {
 		for blocks < min(len(a.Hashes), len(b.Hashes)) && a.Hashes[blocks] == b.Hashes[blocks] {
 			blocks++
 		}
-		want := min(max(blocks*HashTokens, shared), a.Prompt, b.Prompt)
+		want := min(max(blocks*hashTokens, shared), a.Prompt, b.Prompt)
 		require.Equal(t, want, inCommon(x, y))
 		require.GreaterOrEqual(t, min(slices.Min(x), slices.Min(y)), int32(0))
 	})

@@ -47,7 +47,7 @@ func TestOrderOfKeys(t *testing.T) {
 	require.Equal(t, []Key{{Text: "ada"}, item("i", 1), {Text: "s"}, sum(1, 2, 3, 4)}, e.Block(0, 2, &at))
 	require.Equal(t, []Key{{Text: "ada"}, sum(5, 6)}, e.Block(2, 4, &at))
 	require.Equal(t, []Key{{Text: "ada"}, sum()}, e.Block(4, 6, &at))
-	require.True(t, new(Extras).None())
+	require.True(t, new(Extras).none())
 	require.Nil(t, new(Extras).Block(0, 16, &at))
 }
 

@@ -18,8 +18,8 @@ func TestAReferenceEndsOnce(t *testing.T) {
 	c, r := New(10), request("imgA", 4)
 	allocate(t, c, r, 0)
 	require.True(t, c.Use(r, 0))
-	c.FreeInput(r, 0)
-	c.FreeInput(r, 0)
+	c.freeInput(r, 0)
+	c.freeInput(r, 0)
 	requireUsage(t, c, 4, 0)
 }
 
@@ -37,7 +37,7 @@ func TestARequestRefersToTheInputsItHasAllocated(t *testing.T) {
 func TestAnUnreferencedOutputIsReferredToAgain(t *testing.T) {
 	c, r := New(10), request("imgZ", 4)
 	allocate(t, c, r, 0)
-	c.FreeInput(r, 0)
+	c.freeInput(r, 0)
 	require.True(t, c.Use(r, 0))
 	requireUsage(t, c, 4, 4)
 	require.False(t, c.Reserve(request("b", 7), 0, 0), "it is not evicted")

@@ -18,7 +18,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 	window.Group = kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 1024}
 	chunk.Group = kvcache.Group{Kind: kvcache.ChunkedLocal, BlockSize: 16, Chunk: 512}
 	align.Group = kvcache.Group{Kind: kvcache.Mamba, BlockSize: 16, Align: true, NumSpeculativeBlocks: 1}
-	align.StateBytes = full.PageBytes()
+	align.StateBytes = full.pageBytes()
 	const page = 2 * 16 * 8 * 128 * 2
 	for _, test := range []struct {
 		name           string
@@ -43,7 +43,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := Make(test.layers, 0, Options{Blocks: test.blocks})
 			require.NoError(t, err)
-			require.Equal(t, test.need*p.BytesPerBlock(), p.BytesFor(4096, test.inFlight))
+			require.Equal(t, test.need*p.bytesPerBlock(), p.BytesFor(4096, test.inFlight))
 			longest, err := p.LongestModelLen(4096, test.inFlight, max(test.steps, 1))
 			require.NoError(t, err)
 			require.Equal(t, test.longest, longest)
@@ -85,7 +85,7 @@ func TestTheNumberOfRequestsThatFit(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p, err := Make(tc.layers, 0, Options{Blocks: tc.blocks})
 			require.NoError(t, err)
-			require.Equal(t, tc.want, float64(p.NumGPUBlocks*p.BytesPerBlock())/float64(p.BytesFor(16384, 1024)))
+			require.Equal(t, tc.want, float64(p.NumGPUBlocks*p.bytesPerBlock())/float64(p.BytesFor(16384, 1024)))
 		})
 	}
 }

@@ -44,7 +44,7 @@ func TestGroupsWithDifferentPagesLieOverEachOther(t *testing.T) {
 		require.Equal(t, stride*32, tensor.Bytes)
 	}
 	require.Equal(t, map[int]int{0: 0, 1: 32768, 2: 37376, 3: 70144, 4: 0, 5: 32768, 6: 40960, 7: 73728}, offsets(p))
-	require.Equal(t, stride, p.BytesPerBlock())
+	require.Equal(t, stride, p.bytesPerBlock())
 }
 
 // The number of layers, their pages and the stride are those of test_deepseek_v4_pro_stride.
@@ -72,7 +72,7 @@ func TestThePlanOfDeepSeekV4Pro(t *testing.T) {
 	}
 	require.Equal(t, []int{91, 60, 31, 31, 30}, lengths)
 	require.Equal(t, []bool{false, false, false, true, false}, eagle)
-	require.Equal(t, stride, p.BytesPerBlock())
+	require.Equal(t, stride, p.bytesPerBlock())
 	require.Len(t, offsets(p), len(layers))
 }
 
@@ -95,7 +95,7 @@ func TestPackedLayersOfAGroupAreDisjoint(t *testing.T) {
 			require.GreaterOrEqual(t, at[l], end)
 			end = at[l] + layers[l].Page
 		}
-		require.LessOrEqual(t, end, p.BytesPerBlock())
+		require.LessOrEqual(t, end, p.bytesPerBlock())
 	}
 }
 
@@ -105,7 +105,7 @@ func TestARequestsBlocksInAPackedPlan(t *testing.T) {
 	layers := list(times(4, keys(16, 0, 36864)), times(2, keys(16, 128, 40000)))
 	p, err := Make(layers, 2<<30, Options{})
 	require.NoError(t, err)
-	require.Equal(t, (1024+73)*p.BytesPerBlock(), p.BytesFor(16384, 1024))
+	require.Equal(t, (1024+73)*p.bytesPerBlock(), p.BytesFor(16384, 1024))
 }
 
 // The values are those of test_hma_attention_groups_use_packed_backing_with_enable_cross_layers

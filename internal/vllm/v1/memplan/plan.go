@@ -16,8 +16,8 @@ import (
 // ErrLayers is wrapped by every complaint about layers.
 var ErrLayers = errors.New("no plan for these layers")
 
-// MaxBlockSize is the most tokens of a block that a plan has made larger. (vLLM has no bound.)
-const MaxBlockSize = 1 << 16
+// maxBlockSize is the most tokens of a block that a plan has made larger. (vLLM has no bound.)
+const maxBlockSize = 1 << 16
 
 // A Layer is what one layer keeps. BlockSize is in tokens.
 type Layer struct {
@@ -44,8 +44,8 @@ type Layer struct {
 	Hidden bool
 }
 
-// PageBytes is what a block of the layer takes.
-func (l *Layer) PageBytes() int {
+// pageBytes is what a block of the layer takes.
+func (l *Layer) pageBytes() int {
 	switch {
 	case l.Kind == kvcache.Mamba:
 		return l.StateBytes

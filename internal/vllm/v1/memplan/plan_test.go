@@ -108,7 +108,7 @@ func TestPlansAreThoseOfVLLMsTests(t *testing.T) {
 	}
 	keys := full(2)
 	keys.KeysOnly = true
-	require.Equal(t, page/2, keys.PageBytes())
+	require.Equal(t, page/2, keys.pageBytes())
 }
 
 func TestLayersWithoutAPlan(t *testing.T) {

@@ -37,7 +37,7 @@ func MakeForWorkers(layers []Layer, workers []Worker, options Options) ([]*Plan,
 	}
 	sizes := make([]int, len(layers)) // of a block of each layer
 	for i, l := range order {
-		sizes[l] = g.layers[i].PageBytes()
+		sizes[l] = g.layers[i].pageBytes()
 	}
 	packed := g.packed || options.CrossLayers && len(g.groups) > 1
 	var plans []*Plan
