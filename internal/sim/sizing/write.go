@@ -74,6 +74,7 @@ func (r *Report) limited() string {
 	if memory.Name != r.Limit {
 		also = fmt.Sprintf("; %s gives %s", memory.Name, percent(memory.Gain))
 	}
+	also += r.settings()
 	if r.Limit == "" {
 		return "nothing alone raises it under every seed" + also
 	}
@@ -84,6 +85,16 @@ func (r *Report) limited() string {
 		not = ", not by memory"
 	}
 	return fmt.Sprintf("limited by %s%s: %s gives %s%s", limit.Is, not, limit.Name, percent(limit.Gain), also)
+}
+
+// settings says which settings gain besides the limit: a GPU is not to be bought for what a flag gives.
+func (r *Report) settings() (text string) {
+	for _, c := range r.Limits {
+		if (c.Is == Sequences || c.Is == Budget) && c.Name != r.Limit && c.Trouble == "" && c.GainLow > r.Capacity.Precision {
+			text += fmt.Sprintf("; %s, a setting, gives %s", c.Name, percent(c.Gain))
+		}
+	}
+	return text
 }
 
 func (r *Report) values(p capacity.Point) string {
