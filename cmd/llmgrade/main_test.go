@@ -193,3 +193,34 @@ func TestTroubleIsStatusTwo(t *testing.T) {
 		require.Contains(t, said, "llmgrade: ")
 	}
 }
+
+// A program that grading needs and that is not there is named before anything is graded.
+func TestAMissingProgramIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	noValgrind := t.TempDir()
+	for _, program := range []string{"gcc", "as", "ld", "objcopy", "objdump"} {
+		path, err := exec.LookPath(program)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(path, filepath.Join(noValgrind, program)))
+	}
+	const file = "../../testdata/submissions/correct/llm_memory.c"
+	for _, c := range []struct {
+		name, path string
+		args       []string
+		says       string
+	}{
+		{"no compiler", "/nonexistent", []string{file}, "gcc is not installed, and grading needs it; on Debian and Ubuntu: apt install gcc valgrind"},
+		{"no Valgrind", noValgrind, []string{"--html", filepath.Join(t.TempDir(), "grades"), file}, "valgrind is not installed"},
+		{"traces by name need no Valgrind", noValgrind, []string{"--only", "nonsense", file}, "nonsense"},
+		{"no file", noValgrind, nil, "which submission? Name a file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], c.args...)
+			cmd.Env = append(os.Environ(), "BE_LLMGRADE=1", "PATH="+c.path)
+			out, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			require.Equal(t, 2, cmd.ProcessState.ExitCode())
+			require.Contains(t, string(out), c.says)
+		})
+	}
+}

@@ -81,7 +81,6 @@ func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
 	}
 }
 
-// Ensure that FasterTransformer has the artifact's batches and its own times.
 func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 	for _, c := range []struct {
 		setup, workload string
@@ -105,7 +104,6 @@ func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 	require.InDelta(t, 0.0223, p.Model.Seconds(one), 1e-12)
 }
 
-// Ensure that a workload's prefix is known before its first request.
 func TestAWorkloadsPrefixIsKnownBeforeItsRequests(t *testing.T) {
 	require.Equal(t, 80, open(t, Scenario{Workload: "wmt16-1shot"}).Scenario.Server.Prefix)
 	require.Zero(t, open(t, Scenario{}).Scenario.Server.Prefix)
