@@ -85,7 +85,7 @@ var missed = map[string][2]float64{
 
 func fitEngines(t *testing.T) {
 	files := map[string]engineFile{}
-	for _, g := range fitGroups(fittedHalves()) {
+	for _, g := range fitGroups(fittedHalves("")) {
 		f, ok := files[g.engine]
 		if !ok {
 			f = engineFile{Name: g.engine, Source: "fitted by this package's tests (-update) to one half of published/points.json, which names the sources; see README.md", Releases: map[string]map[string]Engine{}}
