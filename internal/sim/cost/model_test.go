@@ -180,6 +180,20 @@ func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
 	require.InEpsilon(t, 2*state(4, false), state(4, true), 1e-12)
 }
 
+// Ensure that weights are read at the rate of the memory or of all multiprocessors, the smaller.
+func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
+	weights := func(processors, rate float64) float64 {
+		s := tiny(1)
+		s.GPU.Bandwidth, s.Engine.Weights = 100, 1
+		s.GPU.Processors, s.Engine.Processor = processors, rate
+		return s.model(t, 16).weights
+	}
+	require.InEpsilon(t, 2*weights(0, 0), weights(10, 5), 1e-12)
+	require.InEpsilon(t, weights(0, 0), weights(10, 11), 1e-12)
+	require.InEpsilon(t, weights(0, 0), weights(0, 5), 1e-12, "not known")
+	require.InEpsilon(t, weights(0, 0), weights(10, 0), 1e-12, "no limit")
+}
+
 // Ensure that only a mixture of experts has the launches of one.
 func TestAMixtureLaunchesMore(t *testing.T) {
 	launches := func(llm string) float64 {
