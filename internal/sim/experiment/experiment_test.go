@@ -25,7 +25,7 @@ func TestEveryComparisonWithThePaperHolds(t *testing.T) {
 	for _, c := range report.Checks {
 		require.True(t, c.OK, "%+v", c)
 	}
-	require.Equal(t, level.Pick(391, 445), len(report.Checks))
+	require.Equal(t, level.Pick(524, 578), len(report.Checks))
 	require.Equal(t, level.Pick(8, 21), len(report.Figures))
 	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
 }
