@@ -50,7 +50,6 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that FasterTransformer has the artifact's batches and its own times.
 func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 	for _, c := range []struct {
 		setup, workload string
@@ -74,7 +73,6 @@ func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 	require.InDelta(t, 0.0223, p.Model.Seconds(one), 1e-12)
 }
 
-// Ensure that a workload's prefix is known before its first request.
 func TestAWorkloadsPrefixIsKnownBeforeItsRequests(t *testing.T) {
 	require.Equal(t, 80, open(t, Scenario{Workload: "wmt16-1shot"}).Scenario.Server.Prefix)
 	require.Zero(t, open(t, Scenario{}).Scenario.Server.Prefix)
