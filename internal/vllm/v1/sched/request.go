@@ -145,8 +145,10 @@ func (s *Scheduler) checkSpec(spec *Spec) error {
 	switch {
 	case len(spec.Tokens) == 0 || len(spec.Tokens) >= longest:
 		return fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
-	case spec.MaxTokens < 1 || spec.MinTokens < 0 || spec.MinTokens > spec.MaxTokens:
-		return fmt.Errorf("%w: max_tokens is %d, min_tokens %d: want at least 1, and 0 to max_tokens", ErrRequest, spec.MaxTokens, spec.MinTokens)
+	case spec.MaxTokens < 1:
+		return fmt.Errorf("%w: max_tokens is %d: want at least 1", ErrRequest, spec.MaxTokens)
+	case spec.MinTokens < 0 || spec.MinTokens > spec.MaxTokens:
+		return fmt.Errorf("%w: min_tokens is %d: want 0 to max_tokens, which is %d", ErrRequest, spec.MinTokens, spec.MaxTokens)
 	case spec.MinTokens > longest-len(spec.Tokens):
 		return fmt.Errorf("%w: min_tokens is %d after a prompt of %d: no sequence has more than %d tokens",
 			ErrRequest, spec.MinTokens, len(spec.Tokens), longest)

@@ -98,7 +98,7 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 		{"no prompt", "a prompt of 0", Spec{MaxTokens: 1}},
 		{"a prompt as long as the model", "a prompt of 64", Spec{MaxTokens: 1, Tokens: tokens(64, 0)}},
 		{"no output tokens", "max_tokens is 0", Spec{Tokens: tokens(1, 0)}},
-		{"negative min_tokens", "-1 to 1", Spec{Tokens: tokens(1, 0), MaxTokens: 1, MinTokens: -1}},
+		{"negative min_tokens", "min_tokens is -1", Spec{Tokens: tokens(1, 0), MaxTokens: 1, MinTokens: -1}},
 		{"a negative token", "token -1", Spec{Tokens: []int32{3, -1}, MaxTokens: 1}},
 		{"an arrival that is not a number", "not a number", Spec{Tokens: tokens(1, 0), MaxTokens: 1, Arrival: math.NaN()}},
 		{"more blocks than the pool has", "33 tokens can take 9", Spec{Tokens: tokens(32, 0), MaxTokens: 1}},
