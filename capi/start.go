@@ -12,8 +12,8 @@ import (
 )
 
 // llm_start is called once, by the constructor in guest.c, before the program's
-// main. Tidy, the library keeps nothing that looks like a pointer to the host's
-// memory, or a leak check would take it for one.
+// main. If tidy is set, the library keeps nothing that looks like a pointer to the
+// host's memory, because a leak check would take it for one.
 //
 //export llm_start
 func llm_start(strict, watched, tidy C.int) {
@@ -24,7 +24,8 @@ func llm_start(strict, watched, tidy C.int) {
 	library.Tidy = tidy != 0
 }
 
-// llm_rest is called before a fork: the way in and out is all it does.
+// llm_rest is called before a fork. It does nothing: entering and leaving Go is what
+// the caller needs.
 //
 //export llm_rest
 func llm_rest() {}

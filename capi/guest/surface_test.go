@@ -20,7 +20,7 @@ func symbols(t *testing.T, args ...string) []string {
 	t.Helper()
 	need(t, "nm")
 	var names []string
-	for _, line := range strings.Split(succeed(t, t.TempDir(), nil, append([]string{"nm"}, args...)...).stdout, "\n") {
+	for line := range strings.SplitSeq(succeed(t, t.TempDir(), nil, append([]string{"nm"}, args...)...).stdout, "\n") {
 		if fields := strings.Fields(line); len(fields) == 3 {
 			names = append(names, fields[2])
 		}

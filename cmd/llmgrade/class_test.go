@@ -206,6 +206,7 @@ func TestAnInterruptedClassGoesOn(t *testing.T) {
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 2, cmd.ProcessState.ExitCode())
+	require.Contains(t, said.String(), "interrupt again to stop at once")
 	require.Contains(t, said.String(), "the same command goes on from there")
 	left, err := os.ReadDir(temporary)
 	require.NoError(t, err)

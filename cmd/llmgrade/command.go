@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"runtime"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,12 @@ func command(status *int) *cobra.Command {
 			"  llmgrade --html grades class/               # pages and grades.csv; run again to resume\n" +
 			"  llmgrade --html part3 --shard 3/8 class/    # the third of eight machines\n" +
 			"  llmgrade merge --html grades part*          # then all parts together",
-		Args:          cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, names []string) error {
+			if len(names) == 0 {
+				return errors.New("which submission? Name a file, as in llmgrade llm_memory.c, or the folder of a class")
+			}
+			return nil
+		},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          func(c *cobra.Command, args []string) error { return o.run(c, args, status) },

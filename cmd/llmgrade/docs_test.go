@@ -122,7 +122,7 @@ func TestTheTablesOfTheReadmeAreWhatIsWritten(t *testing.T) {
 	_, table, found := strings.Cut(string(text), "The columns of `grades.csv`:\n")
 	require.True(t, found)
 	table, _, _ = strings.Cut(table, "**What staff decide**")
-	for _, column := range strings.Split(strings.TrimSpace(head.String()), ",") {
+	for column := range strings.SplitSeq(strings.TrimSpace(head.String()), ",") {
 		if !strings.HasPrefix(column, "task") {
 			require.Contains(t, table, "`"+column+"`")
 		}

@@ -55,7 +55,10 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 		g.Told = func(_ string, f grade.Finding) { _ = terminal.Finding(c.OutOrStdout(), f) }
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second one ends the process at once
+	context.AfterFunc(ctx, func() {
+		stop() // a second one ends the process at once
+		fmt.Fprintln(c.ErrOrStderr(), "llmgrade: interrupted: what is being graded is finished first; interrupt again to stop at once")
+	})
 	failed := o.all(ctx, c.OutOrStdout(), all, g.Version(), grader, pages, one, status)
 	if pages != nil {
 		if err := pages.report(c.ErrOrStderr()); err != nil {
@@ -144,6 +147,9 @@ func (o *options) grader(pages *pages) (*grade.Grader, func(class.Submission) (*
 		if ops, err = trace.Parse(string(text)); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", o.replay, err)
 		}
+	}
+	if err := grade.CheckTools(o.only == "" && o.replay == ""); err != nil {
+		return nil, nil, err
 	}
 	g, err := grade.NewGrader()
 	if err != nil {

@@ -113,7 +113,7 @@ func TestAClassFolderIsGradedLineByLine(t *testing.T) {
 	status, out, _ := run(t, "--only", "task2", "--json", class)
 	require.Equal(t, 1, status)
 	scores := map[string]float64{}
-	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
 		var r struct {
 			File    string   `json:"file"`
 			Score   float64  `json:"score"`
@@ -191,5 +191,36 @@ func TestTroubleIsStatusTwo(t *testing.T) {
 		status, _, said := run(t, args...)
 		require.Equal(t, 2, status, args)
 		require.Contains(t, said, "llmgrade: ")
+	}
+}
+
+// A program that grading needs and that is not there is named before anything is graded.
+func TestAMissingProgramIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
+	noValgrind := t.TempDir()
+	for _, program := range []string{"gcc", "as", "ld", "objcopy", "objdump"} {
+		path, err := exec.LookPath(program)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(path, filepath.Join(noValgrind, program)))
+	}
+	const file = "../../testdata/submissions/correct/llm_memory.c"
+	for _, c := range []struct {
+		name, path string
+		args       []string
+		says       string
+	}{
+		{"no compiler", "/nonexistent", []string{file}, "gcc is not installed, and grading needs it; on Debian and Ubuntu: apt install gcc valgrind"},
+		{"no Valgrind", noValgrind, []string{"--html", filepath.Join(t.TempDir(), "grades"), file}, "valgrind is not installed"},
+		{"traces by name need no Valgrind", noValgrind, []string{"--only", "nonsense", file}, "nonsense"},
+		{"no file", noValgrind, nil, "which submission? Name a file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], c.args...)
+			cmd.Env = append(os.Environ(), "BE_LLMGRADE=1", "PATH="+c.path)
+			out, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			require.Equal(t, 2, cmd.ProcessState.ExitCode())
+			require.Contains(t, string(out), c.says)
+		})
 	}
 }

@@ -38,7 +38,7 @@ func TestFleetFailsScalesAndMixes(t *testing.T) {
 		{"failures", []string{"--mtbf", "60", "--down", "20"}, "sent again"},
 		{"scaling", []string{"--scale", "2:4", "--start-up", "20", "--scale-target", "1", "--rate", "12"}, "up to"},
 		{"another GPU", []string{"--also", "h100-80gb:1"}, "1 of 1 x h100-80gb"},
-		{"its times", []string{"--also", "h100-80gb:1"}, "vllm 0.7.3 on h100-80gb"},
+		{"its times", []string{"--also", "h100-80gb:1"}, "vllm 0.10-0.20 on h100-80gb"},
 		{"goodput", []string{"--goodput", "ttft<1s"}, "goodput"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

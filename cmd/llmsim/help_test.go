@@ -26,7 +26,7 @@ func TestTheExamplesOfHelpParse(t *testing.T) {
 	examples := 0
 	for _, from := range command().Commands() {
 		text := strings.ReplaceAll(from.Example, "\\\n", " ")
-		for _, line := range strings.Split(text, "\n") {
+		for line := range strings.SplitSeq(text, "\n") {
 			line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
 			words := strings.Fields(strings.NewReplacer("'", "", "$SLURM_CPUS_PER_TASK", "4").Replace(line))
 			if len(words) == 0 || words[0] == "#" {

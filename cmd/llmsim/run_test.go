@@ -181,7 +181,7 @@ func TestListNamesAllThatCanBeChosen(t *testing.T) {
 // narrow is that a text fits a terminal.
 func narrow(t *testing.T, text string) {
 	t.Helper()
-	for _, line := range strings.Split(text, "\n") {
+	for line := range strings.SplitSeq(text, "\n") {
 		require.LessOrEqual(t, utf8.RuneCountInString(line), terminal.Columns, line)
 	}
 }

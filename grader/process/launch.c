@@ -207,7 +207,7 @@ static const struct permission runner_calls[] = {
 static const struct permission box_calls[] = {
     {SYS_readv, NULL}, {SYS_pread64, NULL}, {SYS_openat, NULL}, {SYS_statx, NULL}, {SYS_faccessat, NULL}, {SYS_getxattr, NULL},
     {SYS_getdents64, NULL}, {SYS_getcwd, NULL}, {SYS_fcntl, &plain_fcntl}, {SYS_dup, NULL}, {SYS_dup3, NULL}, {SYS_pipe2, NULL}, {SYS_unlinkat, NULL},
-    {SYS_ppoll, NULL}, {SYS_pselect6, NULL}, {SYS_nanosleep, NULL}, {SYS_clock_nanosleep, NULL}, {SYS_clock_gettime, NULL}, {SYS_clock_getres, NULL},
+    {SYS_ppoll, NULL}, {SYS_pselect6, NULL}, {SYS_clock_gettime, NULL}, {SYS_clock_getres, NULL},
     {SYS_gettimeofday, NULL}, {SYS_times, NULL}, {SYS_getrusage, NULL}, {SYS_uname, NULL}, {SYS_sysinfo, NULL},
     {SYS_getppid, NULL}, {SYS_getuid, NULL}, {SYS_geteuid, NULL}, {SYS_getgid, NULL}, {SYS_getegid, NULL},
     {SYS_sched_yield, NULL}, {SYS_sched_getaffinity, &own_pid_or_0}, {SYS_membarrier, NULL},

@@ -3,7 +3,6 @@ package attention
 import (
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Version is how the work on a sequence's context is divided. It changes no bit of the output.
@@ -224,9 +223,6 @@ func (b *Batch) checkCommon(c *Cache, first, seq int) error {
 		return nil
 	}
 	common, mine := b.table(first)[start:end], b.table(seq)[start:end]
-	if slices.Equal(common, mine) {
-		return nil
-	}
 	for i := range mine {
 		if mine[i] != common[i] {
 			return fmt.Errorf("%w: the first %d tokens are not common to all sequences: entry %d of the block table of sequence %d is block %d, of sequence %d block %d",

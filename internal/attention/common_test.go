@@ -10,10 +10,9 @@ import (
 
 // sharing is three sequences of some lengths whose first 1,024 tokens lie in the same blocks.
 func sharing(lens ...int) *problem {
-	p := newProblem(rand.New(rand.NewPCG(5, 6)), problemSpec{
+	return newProblem(rand.New(rand.NewPCG(5, 6)), problemSpec{
 		shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 32, DType: F16}, heads: 4, lens: lens, queries: []int{1, 1, 1}, common: 1024,
 	})
-	return p
 }
 
 func TestAPrefixThatIsNotCommonIsRefused(t *testing.T) {

@@ -58,7 +58,7 @@ func decode(running int) run {
 	}
 	refill()
 	next, steps := running, 0
-	return func(t Timer, n int) {
+	return func(t timer, n int) {
 		for range n {
 			if next == running {
 				t.StopTimer()
@@ -89,7 +89,7 @@ func lookup(tokens int) run {
 	admit(c, prompt(tokens, 1), &hit)
 	r, err := c.Add(kvcache.Spec{Tokens: prompt(tokens, 1)})
 	must(err)
-	return func(_ Timer, n int) {
+	return func(_ timer, n int) {
 		for range n {
 			c.Lookup(r, &hit)
 		}
@@ -103,7 +103,7 @@ func lookup(tokens int) run {
 func hashing(tokens int, hash blockhash.Function) run {
 	c := newCache(2, hash)
 	p := prompt(tokens, 1)
-	return func(_ Timer, n int) {
+	return func(_ timer, n int) {
 		for range n {
 			r, err := c.Add(kvcache.Spec{Tokens: p})
 			must(err)

@@ -26,7 +26,7 @@ func newPool(blocks int) *pool.Pool {
 func getFree() run {
 	p := newPool(1000)
 	ids := make([]int32, 0, 1)
-	return func(_ Timer, n int) {
+	return func(_ timer, n int) {
 		for range n {
 			ids, _ = p.Get(ids[:0], 1)
 			p.Free(ids)
@@ -50,7 +50,7 @@ func churn(blocks int) run {
 	next := 0
 	var one pool.Content
 	one.Hashes = make([]blockhash.Hash, 1)
-	return func(_ Timer, n int) {
+	return func(_ timer, n int) {
 		for range n {
 			// The key that was just evicted comes back: those of the pool go round.
 			ids, _ = p.Get(ids[:0], 1)

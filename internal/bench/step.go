@@ -78,7 +78,7 @@ func step(running int) run { return steps(running, 0) }
 func steps(running, ahead int) run {
 	d := newDecoder(running, ahead)
 	d.refill()
-	return func(t Timer, n int) {
+	return func(t timer, n int) {
 		for range n {
 			if d.left <= 0 {
 				t.StopTimer()

@@ -13,14 +13,14 @@ import (
 	"llmmemory/internal/vllm/blockhash"
 )
 
-// Timer is what a case may stop while it prepares something.
-type Timer interface {
+// timer is what a case may stop while it prepares something.
+type timer interface {
 	StopTimer()
 	StartTimer()
 }
 
 // A run does n operations.
-type run func(t Timer, n int)
+type run func(t timer, n int)
 
 // A figure is one line of the table.
 type figure struct {

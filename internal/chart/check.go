@@ -95,15 +95,15 @@ func checkTable(checks []Check, coloured bool) string {
 		}
 		fmt.Fprintf(&b, "       %s\n", strings.Join(said, ", "))
 	}
-	for _, line := range Counts(checks) {
+	for _, line := range counts(checks) {
 		fmt.Fprintln(&b, line)
 	}
 	return b.String()
 }
 
-// Counts says how many checks hold, kind by kind: what is only an order is not added
+// counts says how many checks hold, kind by kind: what is only an order is not added
 // to what is a number, and what was explained afterwards is no pass.
-func Counts(checks []Check) []string {
+func counts(checks []Check) []string {
 	var lines []string
 	for _, k := range allKinds {
 		all, ok, meaning := 0, 0, k.Meaning()

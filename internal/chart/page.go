@@ -19,7 +19,7 @@ var pageLayout = template.Must(template.New("index.html").Funcs(template.FuncMap
 		text, err := pageFiles.ReadFile("style.css")
 		return template.CSS(text), err
 	},
-	"counts": Counts,
+	"counts": counts,
 	"class":  func(k Kind) string { return strings.ReplaceAll(string(k), " ", "-") },
 	"kinds":  kinds,
 }).ParseFS(pageFiles, "index.html"))

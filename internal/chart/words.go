@@ -12,7 +12,7 @@ import (
 func lines(s text.Style, words string, room vg.Length) []string {
 	var all []string
 	line := ""
-	for _, word := range strings.Fields(words) {
+	for word := range strings.FieldsSeq(words) {
 		if line != "" && s.Width(line+" "+word) <= room {
 			line += " " + word
 			continue

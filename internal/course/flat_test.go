@@ -123,14 +123,7 @@ func fill(to []byte, with byte) {
 	}
 }
 
-func only(in []byte, b byte) bool {
-	for _, x := range in {
-		if x != b {
-			return false
-		}
-	}
-	return true
-}
+func only(in []byte, b byte) bool { return bytes.Count(in, []byte{b}) == len(in) }
 
 // A subject is the engine that the exhaustive tests play.
 type subject struct {

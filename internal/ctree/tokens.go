@@ -23,7 +23,7 @@ func (t Token) Name() bool {
 
 var keywords = func() map[string]bool {
 	all := map[string]bool{}
-	for _, word := range strings.Fields(`auto break case char const continue default do double else enum extern float for goto if inline int
+	for word := range strings.FieldsSeq(`auto break case char const continue default do double else enum extern float for goto if inline int
 		long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while _Bool`) {
 		all[word] = true
 	}

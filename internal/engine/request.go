@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/engine/sampling"
 )
@@ -54,10 +55,8 @@ func (r *Request) Check(maxModelLen, vocab int) error {
 	case len(r.Stop) > 16:
 		return bad("stop", "There are %d stop sequences; at most 16 are possible.", len(r.Stop))
 	}
-	for _, s := range r.Stop {
-		if s == "" {
-			return bad("stop", "A stop sequence is empty.")
-		}
+	if slices.Contains(r.Stop, "") {
+		return bad("stop", "A stop sequence is empty.")
 	}
 	for _, list := range []struct {
 		param string

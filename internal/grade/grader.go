@@ -85,7 +85,7 @@ func (g *Grader) Version() string {
 }
 
 // edition counts up with each change of what is looked for that is not in the traces.
-const edition = 4
+const edition = 5
 
 // SetGate changes the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
@@ -123,6 +123,20 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 	})
 }
 
+// missing names the functions that a submission lacks.
+func missing(program *build.Program) string {
+	note := "it does not define " + strings.Join(program.Missing, ", ") + ": the points that need "
+	if len(program.Missing) == 1 {
+		note += "it are lost, and no others"
+	} else {
+		note += "them are lost, and no others"
+	}
+	if len(program.Misspelled) > 0 {
+		note += ". Is it " + strings.Join(program.Misspelled, ", ") + ", with other capitals or underscores?"
+	}
+	return note
+}
+
 func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, err error) {
 	defer func() { // one submission does not end the class
 		if p := recover(); p != nil {
@@ -156,7 +170,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 		r.Advice = append(r.Advice, Advice{Name: "gate_" + a.Rule, Line: a.Line, Text: strings.TrimPrefix(a.Error(), build.ErrGate.Error()+": ")})
 	}
 	if len(program.Missing) > 0 {
-		r.Notes = append(r.Notes, "it does not define "+strings.Join(program.Missing, ", ")+": only what needs them is lost")
+		r.Notes = append(r.Notes, missing(program))
 	}
 	built := Stage{Name: Gate, Tasks: [Tasks]Status{Passed, Passed, Passed, Passed, Passed}}
 	r.Stages = append(r.Stages, built)

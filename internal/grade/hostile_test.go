@@ -121,13 +121,15 @@ func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	require.Less(t, peak(t), 400<<20, "bytes of the grader's memory")
 }
 
-// honestOnes are the correct submission and one that is wrong in one place.
-func honestOnes(t *testing.T) []attack {
+// honestOnes are one that is wrong in one place and, in make test-long, the correct submission.
+func honestOnes(t *testing.T) (all []attack) {
 	t.Helper()
 	correct := read(t, submissions+"correct/llm_memory.c")
 	mutants, err := corpus.Parse(read(t, submissions+"mutants.txt"))
 	require.NoError(t, err)
-	all := []attack{{id: "correct", source: correct}}
+	if level.Long() {
+		all = append(all, attack{id: "correct", source: correct})
+	}
 	for _, m := range mutants {
 		if slices.Contains([]string{"C5"}, m.ID) {
 			source, err := m.Apply(correct)
@@ -135,7 +137,7 @@ func honestOnes(t *testing.T) []attack {
 			all = append(all, attack{id: m.ID, source: source})
 		}
 	}
-	require.Len(t, all, 2)
+	require.Len(t, all, level.Pick(1, 2))
 	return all
 }
 
@@ -190,7 +192,7 @@ func processesOf(t *testing.T, dir string) (found []string) {
 // peak is the most memory that this process has had, in bytes.
 func peak(t *testing.T) int {
 	t.Helper()
-	for _, line := range strings.Split(read(t, "/proc/self/status"), "\n") {
+	for line := range strings.SplitSeq(read(t, "/proc/self/status"), "\n") {
 		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
 			n, err := strconv.Atoi(fields[1])
 			require.NoError(t, err)

@@ -2,6 +2,8 @@ package grade
 
 import (
 	"bufio"
+	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 
@@ -13,6 +15,24 @@ import (
 type Setting struct {
 	GCC, Linker, Libc, Valgrind string // what they say of their versions; empty if they are missing
 	Sandbox                     string // what shuts the submission in
+}
+
+// ErrTools is wrapped when a program that grading needs is not installed.
+var ErrTools = errors.New("not installed")
+
+// CheckTools looks for the programs that grading needs, before anything is graded. A
+// replay, and the traces that Grader.Only names, need no Memcheck.
+func CheckTools(memcheck bool) error {
+	needed := []string{"gcc", "as", "ld", "objcopy", "objdump"}
+	if memcheck {
+		needed = append(needed, "valgrind")
+	}
+	for _, program := range needed {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s is %w, and grading needs it; on Debian and Ubuntu: apt install gcc valgrind", program, ErrTools)
+		}
+	}
+	return nil
 }
 
 func newSetting() (Setting, error) {

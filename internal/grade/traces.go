@@ -131,7 +131,8 @@ func (g *grading) refusals() {
 }
 
 // fitting gives a clue the sentence of its difference where it is not what its
-// trace was written for: many others show the same.
+// trace was written for: many others show the same, or what it shows is forbidden
+// whatever the call is for.
 func (g *grading) fitting(c clue, all []clue) clue {
 	same := 0
 	for _, o := range all {
@@ -140,7 +141,8 @@ func (g *grading) fitting(c clue, all []clue) clue {
 		}
 	}
 	death := c.difference.Channel == compare.Death && !slices.ContainsFunc(c.ops, trace.Op.Large)
-	if same > 2 && c.difference.Channel != compare.Returned || death {
+	forbidden := c.difference.Field == compare.Allocates || c.difference.Channel == compare.Pool && c.difference.Op.Kind.Single() != trace.Append
+	if same > 2 && c.difference.Channel != compare.Returned || death || forbidden {
 		c.sentence = sentence(c.difference)
 	}
 	return c

@@ -49,11 +49,11 @@ type Config struct {
 	End []int32 // tokens that end a sequence
 }
 
-// Gated reports whether the activation has a gate.
-func (c *Config) Gated() bool { return c.Activation == SiLU }
+// gated reports whether the activation has a gate.
+func (c *Config) gated() bool { return c.Activation == SiLU }
 
-// Scale is what products of queries and keys are multiplied with.
-func (c *Config) Scale() float32 { return float32(1 / math.Sqrt(float64(c.HeadDim))) }
+// scale is what products of queries and keys are multiplied with.
+func (c *Config) scale() float32 { return float32(1 / math.Sqrt(float64(c.HeadDim))) }
 
 // check refuses what the forward pass cannot compute, and sizes that no file can
 // be right about.

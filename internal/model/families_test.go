@@ -3,6 +3,7 @@ package model_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -37,9 +38,7 @@ func families() []family {
 			"num_key_value_heads": kvHeads, "head_dim": dim, "intermediate_size": 80, "max_position_embeddings": length,
 			"rms_norm_eps": 1e-5, "rope_theta": 1000.0, "hidden_act": "silu", "tie_word_embeddings": false, "eos_token_id": []int{2, 3},
 		}
-		for k, v := range more {
-			config[k] = v
-		}
+		maps.Copy(config, more)
 		return family{name: name, config: config, tied: config["tie_word_embeddings"] == true, ref: reference{
 			family: kind, layers: 2, heads: heads, kvHeads: kvHeads, dim: dim, hidden: 48, inter: 80, vocab: 97, eps: 1e-5, theta: 1000,
 		}}

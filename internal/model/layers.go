@@ -103,7 +103,7 @@ func (l *loader) layer(i int) (layer layer, err error) {
 	}
 	inner := []span{l.part.span(c.IntermediateSize)}
 	up, s := []string{at(n.up)}, shape{in: c.HiddenSize, outs: []int{c.IntermediateSize}, rows: [][]span{inner}, bias: c.MLPBias}
-	if c.Gated() {
+	if c.gated() {
 		up, s.outs, s.rows = []string{at(n.gate), at(n.up)}, []int{c.IntermediateSize, c.IntermediateSize}, [][]span{inner, inner}
 	}
 	if layer.up, err = l.linear(s, up...); err != nil {

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,9 +38,7 @@ func TestConfigurationsThatAreNotSupportedAreRefused(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			config := families()[0].config
-			for k, v := range test.change {
-				config[k] = v
-			}
+			maps.Copy(config, test.change)
 			data, err := json.Marshal(config)
 			require.NoError(t, err)
 			_, err = model.ParseConfig(data)

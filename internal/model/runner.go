@@ -153,7 +153,7 @@ func (r *Runner) prepare(b *Batch, query, width int) {
 	r.batch = attention.Batch{
 		NumHeads: r.local.NumHeads, Query: attention.Float32s(r.qkv, width), Out: attention.Float32s(r.attended, query),
 		QueryStart: b.QueryStart, SeqLens: b.SeqLens, BlockTables: b.BlockTables, TableStride: b.TableStride,
-		Scale: m.Scale(), SlidingWindow: m.SlidingWindow, CommonPrefix: b.CommonPrefix,
+		Scale: m.scale(), SlidingWindow: m.SlidingWindow, CommonPrefix: b.CommonPrefix,
 	}
 }
 

@@ -27,9 +27,9 @@ type list struct {
 	n          int
 }
 
-// NewBuddy carves the blocks into chunks, the largest first, none larger
+// newBuddy carves the blocks into chunks, the largest first, none larger
 // than largest, which must be a power of two.
-func NewBuddy(blocks, largest int) (*Buddy, error) {
+func newBuddy(blocks, largest int) (*Buddy, error) {
 	if largest < 1 || largest&(largest-1) != 0 || blocks < 0 || blocks >= math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d blocks in chunks of at most %d: want a power of two", ErrConfig, blocks, largest)
 	}
@@ -49,8 +49,8 @@ func NewBuddy(blocks, largest int) (*Buddy, error) {
 // order is the k of the smallest chunk with n blocks.
 func order(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 
-// Fits says whether count chunks of at least n blocks can be had together.
-func (b *Buddy) Fits(n, count int) bool {
+// fits says whether count chunks of at least n blocks can be had together.
+func (b *Buddy) fits(n, count int) bool {
 	k := order(n)
 	for j := k; j < len(b.lists) && count > 0; j++ {
 		count -= b.lists[j].n << (j - k)
@@ -58,10 +58,10 @@ func (b *Buddy) Fits(n, count int) bool {
 	return count <= 0
 }
 
-// Take hands out a chunk of at least n blocks: the one that was pushed last of
+// take hands out a chunk of at least n blocks: the one that was pushed last of
 // the smallest size there is, whose upper halves are given back until it is
 // small enough.
-func (b *Buddy) Take(n int) (start int32, size int, ok bool) {
+func (b *Buddy) take(n int) (start int32, size int, ok bool) {
 	k := order(n)
 	j := k
 	for j < len(b.lists) && b.lists[j].n == 0 {
@@ -80,8 +80,8 @@ func (b *Buddy) Take(n int) (start int32, size int, ok bool) {
 	return at, 1 << k, true
 }
 
-// Free gives back the chunk that begins at start.
-func (b *Buddy) Free(start int32) {
+// release gives back the chunk that begins at start.
+func (b *Buddy) release(start int32) {
 	if uint(start) >= uint(len(b.chunks)) || b.chunks[start].used == 0 {
 		panic(fmt.Sprintf("a chunk at %d is freed, but none was handed out there", start))
 	}
@@ -129,9 +129,8 @@ func (b *Buddy) remove(at int32, k int) {
 	b.free -= 1 << k
 }
 
-// NumFree is the number of free blocks, and Len that of all.
+// NumFree is the number of free blocks.
 func (b *Buddy) NumFree() int { return b.free }
-func (b *Buddy) Len() int     { return len(b.chunks) }
 
 // Lists yields the sizes of which there are free chunks, and where they begin,
 // in the order in which they became free.

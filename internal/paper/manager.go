@@ -66,7 +66,7 @@ type Seq struct {
 func (s *Seq) Table() []int32 { return s.table }
 
 // Running counts the sequences that are not finished.
-func (g *Group) Running() int {
+func (g *Group) running() int {
 	n := 0
 	for i := range g.Seqs {
 		if !g.Seqs[i].Finished {
@@ -105,18 +105,15 @@ func NewManager(config Config) (*Manager, error) {
 // Prefix is the blocks that every table on the GPU begins with, for reading.
 func (m *Manager) Prefix() []int32 { return m.prefix }
 
-// PrefixTokens is how many tokens these hold: the rest of the prefix, which
+// prefixTokens is how many tokens these hold: the rest of the prefix, which
 // fills no block, is computed with each prompt.
-func (m *Manager) PrefixTokens() int { return len(m.prefix) * m.config.BlockSize }
+func (m *Manager) prefixTokens() int { return len(m.prefix) * m.config.BlockSize }
 
 // Devices are the blocks of the GPU and the CPU, for reading.
 func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 
 // Watermark is the number of GPU blocks that admission leaves free.
 func (m *Manager) Watermark() int { return m.watermark }
-
-// Logical is the number of table entries that name GPU blocks.
-func (m *Manager) Logical() int { return m.logical }
 
 // blocks is the number of blocks of a sequence with n tokens.
 func (m *Manager) blocks(tokens int) int {
@@ -150,8 +147,8 @@ func (m *Manager) Allocate(g *Group) error {
 	if first < 0 {
 		return fmt.Errorf("%w: every sequence is finished", ErrGroup)
 	}
-	if n := g.Seqs[first].Len; n <= m.PrefixTokens() && n > 0 {
-		return fmt.Errorf("%w: a prompt of %d tokens, of which the first %d are the prefix", ErrGroup, n, m.PrefixTokens())
+	if n := g.Seqs[first].Len; n <= m.prefixTokens() && n > 0 {
+		return fmt.Errorf("%w: a prompt of %d tokens, of which the first %d are the prefix", ErrGroup, n, m.prefixTokens())
 	}
 	n := m.fresh(g.Seqs[first].Len)
 	if n > m.gpu.NumFree() {
@@ -182,7 +179,7 @@ func (m *Manager) withPrefix(table []int32) []int32 {
 
 // CanAppend says whether each unfinished sequence of a group can have one more
 // token, as if each needed a block for it.
-func (m *Manager) CanAppend(g *Group) bool { return g.Running() <= m.gpu.NumFree() }
+func (m *Manager) CanAppend(g *Group) bool { return g.running() <= m.gpu.NumFree() }
 
 // Append gives sequence i, whose Len has grown by one, a block for the last
 // token if it needs one, and returns the copy to be made if the last block was

@@ -44,7 +44,7 @@ func NewReservation(config OrcaConfig) (*Reservation, error) {
 	if config.BlockSize < 1 || config.MaxModelLen < config.BlockSize || config.MaxModelLen%config.BlockSize != 0 || config.Policy > Max {
 		return nil, fmt.Errorf("%w: sequences of at most %d tokens in blocks of %d, policy %d", ErrConfig, config.MaxModelLen, config.BlockSize, config.Policy)
 	}
-	buddy, err := NewBuddy(config.NumGPUBlocks, config.MaxModelLen/config.BlockSize)
+	buddy, err := newBuddy(config.NumGPUBlocks, config.MaxModelLen/config.BlockSize)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (r *Reservation) Blocks(prompt, output int) int {
 
 // Fits says whether each of n sequences can have its chunk.
 func (r *Reservation) Fits(prompt, output, sequences int) bool {
-	return r.buddy.Fits(r.Blocks(prompt, output), sequences)
+	return r.buddy.fits(r.Blocks(prompt, output), sequences)
 }
 
 // A Chunk is the blocks of a sequence.
@@ -68,11 +68,11 @@ type Chunk struct{ Start, Size int32 }
 // Reserve appends a chunk for each of n sequences to dst, all or none.
 func (r *Reservation) Reserve(dst []Chunk, prompt, output, sequences int) ([]Chunk, error) {
 	n := r.Blocks(prompt, output)
-	if !r.buddy.Fits(n, sequences) {
+	if !r.buddy.fits(n, sequences) {
 		return dst, fmt.Errorf("%w: no %d chunks of %d blocks", ErrNoFreeBlocks, sequences, 1<<order(n))
 	}
 	for range sequences {
-		start, size, _ := r.buddy.Take(n)
+		start, size, _ := r.buddy.take(n)
 		dst = append(dst, Chunk{start, int32(size)})
 		r.used += size
 	}
@@ -81,7 +81,7 @@ func (r *Reservation) Reserve(dst []Chunk, prompt, output, sequences int) ([]Chu
 
 // Free gives a chunk back.
 func (r *Reservation) Free(c Chunk) {
-	r.buddy.Free(c.Start)
+	r.buddy.release(c.Start)
 	r.used -= int(c.Size)
 }
 

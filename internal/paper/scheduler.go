@@ -154,7 +154,7 @@ func (s *Scheduler) Step(it *serve.Iteration) error {
 		return err
 	}
 	for at := range s.running.All() {
-		it.Tokens += s.requests.At(at).Running()
+		it.Tokens += s.requests.At(at).running()
 	}
 	if s.swapped.Len() == 0 {
 		if err := s.admit(it); err != nil {
@@ -258,7 +258,7 @@ func (s *Scheduler) swapIn(it *serve.Iteration) error {
 			s.ignore(it, at)
 			continue
 		}
-		if s.running.Len()+q.Running() > s.limits.MaxNumSeqs {
+		if s.running.Len()+q.running() > s.limits.MaxNumSeqs {
 			return nil
 		}
 		if err := s.growing.swapIn(it, q); err != nil {
@@ -287,7 +287,7 @@ func (s *Scheduler) admit(it *serve.Iteration) error {
 			s.ignore(it, at)
 			continue
 		}
-		if !s.memory.canAdmit(q) || it.Tokens+q.length()-s.cached > s.limits.MaxNumBatchedTokens || s.running.Len()+q.Running() > s.limits.MaxNumSeqs {
+		if !s.memory.canAdmit(q) || it.Tokens+q.length()-s.cached > s.limits.MaxNumBatchedTokens || s.running.Len()+q.running() > s.limits.MaxNumSeqs {
 			return nil
 		}
 		if err := s.memory.admit(q); err != nil {
@@ -313,13 +313,13 @@ func (s *Scheduler) ignore(it *serve.Iteration, at int32) {
 func (s *Scheduler) batch(it *serve.Iteration) {
 	for _, at := range s.admitted {
 		q := s.requests.At(at)
-		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: q.length(), Cached: s.cached, Seqs: q.Running(), Last: true})
+		it.Prefills = append(it.Prefills, serve.Prefill{ID: q.id, Tokens: q.length(), Cached: s.cached, Seqs: q.running(), Last: true})
 		q.grow()
 	}
 	left := s.running.Len() - len(s.admitted) // the admitted are at the end
 	for at := s.running.Head(); left > 0; at = s.running.Next(at) {
 		q := s.requests.At(at)
-		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length(), Seqs: q.Running()})
+		it.Decodes = append(it.Decodes, serve.Decode{ID: q.id, Context: q.length(), Seqs: q.running()})
 		q.grow()
 		left--
 	}

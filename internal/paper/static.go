@@ -9,8 +9,8 @@ import (
 )
 
 // StaticConfig describes FasterTransformer's server. The artifact's batches of
-// OPT-13B have 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens (paper
-// §1).
+// OPT-13B have 5 requests of ShareGPT or 14 of Alpaca, and 2,040 tokens
+// (sim/PAPER.md §1).
 type StaticConfig struct {
 	BatchSize   int // requests
 	MaxModelLen int // tokens of the longest prompt and the longest output together
@@ -188,7 +188,7 @@ func (s *Static) Check() error {
 	}
 	if s.waiting.Len()+s.running.Len() != s.requests.Len() || s.running.Len() > s.config.BatchSize ||
 		unfinished != s.unfinished || s.running.Len() > 0 && unfinished == 0 {
-		return broken("%d requests wait and %d run of %d; %d of these are not finished, %d are said to be",
+		return invariants.Broken("%d requests wait and %d run of %d; %d of these are not finished, %d are said to be",
 			s.waiting.Len(), s.running.Len(), s.requests.Len(), unfinished, s.unfinished)
 	}
 	return nil

@@ -12,7 +12,7 @@ func (m *Manager) CanSwapOut(g *Group) bool { return m.distinct(g) <= m.cpu.NumF
 // CanSwapIn says whether the GPU has room for the distinct blocks of a group, a
 // new one for each sequence, and the watermark.
 func (m *Manager) CanSwapIn(g *Group) bool {
-	return m.gpu.NumFree()-(m.distinct(g)+g.Running()) >= m.watermark
+	return m.gpu.NumFree()-(m.distinct(g)+g.running()) >= m.watermark
 }
 
 // distinct counts the blocks of a group, shared ones once.

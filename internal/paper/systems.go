@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/vllm/device"
 )
@@ -17,7 +18,7 @@ func NewSOSP(config Config, limits Limits, alwaysSwap bool) (*Scheduler, error) 
 	}
 	s, err := newScheduler(limits, &paged{m, alwaysSwap})
 	if err == nil {
-		s.prefix, s.cached = m.Prefix(), m.PrefixTokens()
+		s.prefix, s.cached = m.Prefix(), m.prefixTokens()
 	}
 	return s, err
 }
@@ -38,8 +39,8 @@ type paged struct {
 }
 
 func (p *paged) accept(q *request) error {
-	if q.length() <= p.PrefixTokens() {
-		return fmt.Errorf("a prompt of %d tokens has nothing behind the prefix of %d", q.length(), p.PrefixTokens())
+	if q.length() <= p.prefixTokens() {
+		return fmt.Errorf("a prompt of %d tokens has nothing behind the prefix of %d", q.length(), p.prefixTokens())
 	}
 	if !p.possible(q) {
 		return fmt.Errorf("a prompt of %d tokens can never be admitted to %d blocks", q.length(), p.config.NumGPUBlocks)
@@ -57,7 +58,7 @@ func (p *paged) canAppend(q *request) bool { return p.CanAppend(&q.Group) }
 func (p *paged) canSwapIn(q *request) bool { return p.CanSwapIn(&q.Group) }
 
 func (p *paged) canEverSwapIn(q *request) bool {
-	return p.config.NumGPUBlocks-len(p.prefix)-(p.distinct(&q.Group)+q.Running()) >= p.watermark
+	return p.config.NumGPUBlocks-len(p.prefix)-(p.distinct(&q.Group)+q.running()) >= p.watermark
 }
 
 func (p *paged) append(it *serve.Iteration, q *request) error {
@@ -82,7 +83,7 @@ func (p *paged) swapIn(it *serve.Iteration, q *request) (err error) {
 }
 
 func (p *paged) preempt(it *serve.Iteration, q *request) (swapped bool, err error) {
-	if p.alwaysSwap || q.Running() > 1 {
+	if p.alwaysSwap || q.running() > 1 {
 		if it.SwapOut, err = p.SwapOut(it.SwapOut, &q.Group); err != nil {
 			err = fmt.Errorf("it cannot be swapped out, give the CPU more than %d blocks: %w", p.config.NumCPUBlocks, err)
 		}
@@ -111,7 +112,7 @@ func (p *paged) usage() serve.Usage {
 func (p *paged) check(s *Scheduler) error {
 	for at := range s.waiting.All() {
 		if q := s.requests.At(at); len(q.Seqs[0].table) > 0 {
-			return broken("request %d waits with %d blocks", q.id, len(q.Seqs[0].table))
+			return invariants.Broken("request %d waits with %d blocks", q.id, len(q.Seqs[0].table))
 		}
 	}
 	return p.Check(func(yield func(*Group) bool) {
@@ -138,17 +139,17 @@ func (r *reserved) accept(q *request) error {
 	return nil
 }
 
-// possible carves the pool as NewBuddy does: chunks of 2^k are its blocks
+// possible carves the pool as newBuddy does: chunks of 2^k are its blocks
 // without the last ones, below 2^k.
 func (r *reserved) possible(q *request) bool {
-	return r.config.NumGPUBlocks>>order(r.Blocks(q.prompt, q.output)) >= q.Running()
+	return r.config.NumGPUBlocks>>order(r.Blocks(q.prompt, q.output)) >= q.running()
 }
 
-func (r *reserved) canAdmit(q *request) bool { return r.Fits(q.prompt, q.output, q.Running()) }
+func (r *reserved) canAdmit(q *request) bool { return r.Fits(q.prompt, q.output, q.running()) }
 
 // admit reserves for the sequences that are not finished, which may be some.
 func (r *reserved) admit(q *request) (err error) {
-	if q.chunks, err = r.Reserve(q.chunks[:0], q.prompt, q.output, q.Running()); err != nil {
+	if q.chunks, err = r.Reserve(q.chunks[:0], q.prompt, q.output, q.running()); err != nil {
 		return err
 	}
 	for i := range q.Seqs {
@@ -208,7 +209,7 @@ func (r *reserved) check(s *Scheduler) error {
 		}
 	}
 	if used != r.used || used+r.buddy.free != r.config.NumGPUBlocks {
-		return broken("%d blocks are reserved, %d are said to be, %d are free of %d", used, r.used, r.buddy.free, r.config.NumGPUBlocks)
+		return invariants.Broken("%d blocks are reserved, %d are said to be, %d are free of %d", used, r.used, r.buddy.free, r.config.NumGPUBlocks)
 	}
 	return r.buddy.Check()
 }

@@ -64,19 +64,19 @@ func TestStaticBatchesAnswerEverybody(t *testing.T) {
 	})
 }
 
-// Ensure that the buddy allocator keeps its books after every operation, and
+// Ensure that the buddy allocator counts its blocks right after every operation, and
 // says that chunks fit exactly if it can hand them out.
 func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b, err := NewBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))
+		b, err := newBuddy(rapid.IntRange(0, 200).Draw(t, "blocks"), 1<<rapid.IntRange(0, 6).Draw(t, "largest"))
 		require.NoError(t, err)
 		var live []Chunk
 		t.Repeat(map[string]func(*rapid.T){
 			"take": func(t *rapid.T) {
 				n, count := rapid.IntRange(0, 80).Draw(t, "n"), rapid.IntRange(1, 4).Draw(t, "count")
-				fits := b.Fits(n, count)
+				fits := b.fits(n, count)
 				for i := range count {
-					start, size, ok := b.Take(n)
+					start, size, ok := b.take(n)
 					require.False(t, fits && !ok)
 					require.False(t, !fits && ok && i == count-1, "all were handed out")
 					if ok {
@@ -89,7 +89,7 @@ func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 			"free": func(t *rapid.T) {
 				if len(live) > 0 {
 					i := rapid.IntRange(0, len(live)-1).Draw(t, "chunk")
-					b.Free(live[i].Start)
+					b.release(live[i].Start)
 					live = append(live[:i], live[i+1:]...)
 				}
 			},
@@ -99,13 +99,12 @@ func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 				for _, c := range live {
 					used += int(c.Size)
 				}
-				require.Equal(t, b.Len(), used+b.NumFree())
+				require.Equal(t, len(b.chunks), used+b.NumFree())
 			},
 		})
 	})
 }
 
-// Ensure that the buddy's Check sees what it is for.
 func TestBuddyCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(b *Buddy){
 		"a lost block":        func(b *Buddy) { b.free-- },
@@ -116,7 +115,7 @@ func TestBuddyCheckSeesDamage(t *testing.T) {
 		"a chunk out of line": func(b *Buddy) { b.chunks[0].free = 4 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := NewBuddy(7, 4)
+			b, err := newBuddy(7, 4)
 			require.NoError(t, err)
 			require.NoError(t, b.Check())
 			damage(b)
@@ -125,7 +124,6 @@ func TestBuddyCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that what cannot be is refused.
 func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 	limits := Limits{MaxNumBatchedTokens: 40, MaxNumSeqs: 4}
 	_, err := NewSOSP(Config{}, limits, false)

@@ -152,7 +152,7 @@ var mutants = []mutant{
 	{"another last token has another hash", "vllm/v1/kvcache/fork.go",
 		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", "", "", "vllm/v1/kvcache TestReplaceLastNamesOtherTokens"},
 	{"a worker writes where its table points", "vllm/v1/sched/write.go",
-		"slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)", "", "vllm/v1/sched TestStepForTheWorker"},
+		"slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)", "", "vllm/v1/sched TestAStepHasWhatAWorkerNeeds"},
 	{"a child is new to the worker", "vllm/v1/sched/fork.go",
 		"p.prefill, KindNew\n", "p.prefill, KindRunning\n", "", "vllm/v1/sched TestForkOfARunningRequest"},
 	{"the output of a preempted step is void", "vllm/v1/sched/scheduler.go",
@@ -231,7 +231,7 @@ func run(t *testing.T, number int, program string, arguments ...string) (failed 
 
 // recordings finds the files whose names begin so.
 func recordings(t *testing.T, root, names string) (files []string) {
-	for _, name := range strings.Fields(names) {
+	for name := range strings.FieldsSeq(names) {
 		found, err := filepath.Glob(filepath.Join(root, "testdata/traces/*", name+"*"))
 		require.NoError(t, err)
 		require.Len(t, found, 1, name)

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"llmmemory/internal/paper"
@@ -33,11 +34,7 @@ func (p *orca) free() any { return p.memory.Buddy().NumFree() }
 func (p *orca) check() error { return p.memory.Buddy().Check() }
 
 func (p *orca) lists() map[int][]int32 {
-	lists := map[int][]int32{}
-	for size, starts := range p.memory.Buddy().Lists() {
-		lists[size] = starts
-	}
-	return lists
+	return maps.Collect(p.memory.Buddy().Lists())
 }
 
 func (p *orca) play(op *OldOp, r result) error {

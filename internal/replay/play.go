@@ -44,7 +44,7 @@ func Verify(t *Trace) error {
 	for i := range t.Ops {
 		op := &t.Ops[i]
 		r := result{}
-		if err := applySafely(p, op, r); err != nil {
+		if err := safely(func() error { return p.apply(op, r) }, op.describe); err != nil {
 			return fmt.Errorf("%w: line %d: %w", ErrTrace, op.Line, err)
 		}
 		p.common(op, r)
@@ -58,15 +58,15 @@ func Verify(t *Trace) error {
 	return nil
 }
 
-// applySafely turns a panic, which is how broken invariants show, into an
-// error: only a recording that cannot have happened leads there.
-func applySafely(p player, op *Op, r result) (err error) {
+// safely turns a panic, which is how broken invariants show, into an error: only a
+// recording that cannot have happened leads there.
+func safely(play func() error, describe func() string) (err error) {
 	defer func() {
 		if why := recover(); why != nil {
-			err = fmt.Errorf("%s: %v", op.describe(), why)
+			err = fmt.Errorf("%s: %v", describe(), why)
 		}
 	}()
-	return p.apply(op, r)
+	return play()
 }
 
 func (op *Op) describe() string {

@@ -13,7 +13,6 @@ import (
 
 const poolHeader = `{"type":"pool","name":"x","config":{"hash":"le","caching":true,"events":true,"num_blocks":5,"hash_block_size":4,"st_every":9,"dump_every":9}}` + "\n"
 
-// A recording that is bad says in which line, and what.
 func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 	manager := strings.Replace(poolHeader, "pool", "manager", 1)
 	manager = strings.Replace(manager, `"st_every"`, `"max_model_len":64,"groups":[{"kind":"full","bs":4}],"st_every"`, 1)
@@ -45,7 +44,7 @@ func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 		scheduler + `{"op":"step","sample":{"a":[1]},"r":{}}`:                  "line 2: tokens are sampled for a request that is not in the step",
 		scheduler + `{"op":"step","add":[{"id":"a","max":3,"tok":[]}],"r":{}}`: `line 2: add "a": bad request: a prompt of 0 tokens`,
 	} {
-		trace, err := Read(strings.NewReader(text))
+		trace, err := read(strings.NewReader(text))
 		if err == nil {
 			err = Verify(trace)
 		}
@@ -58,7 +57,7 @@ func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 	_, err = w.Write([]byte(poolHeader))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	_, err = Read(bytes.NewReader(packed.Bytes()[:packed.Len()-9]))
+	_, err = read(bytes.NewReader(packed.Bytes()[:packed.Len()-9]))
 	require.ErrorIs(t, err, ErrTrace)
 	require.ErrorContains(t, err, "after line")
 }
@@ -68,7 +67,7 @@ func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 func TestADifferenceNamesOperationFieldAndValues(t *testing.T) {
 	good := poolHeader + `{"i":1,"op":"pget","n":2,"r":{"ids":[1,2],"free":2,"hm":0,"fqh":"` + digest([]byte{3, 0, 0, 0, 4, 0, 0, 0}) + `"}}`
 	verify := func(text string) error {
-		trace, err := Read(strings.NewReader(text))
+		trace, err := read(strings.NewReader(text))
 		require.NoError(t, err)
 		return Verify(trace)
 	}

@@ -147,7 +147,7 @@ func Load(file string) (*Trace, error) {
 		return nil, err
 	}
 	defer f.Close()
-	t, err := Read(f)
+	t, err := read(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -155,7 +155,7 @@ func Load(file string) (*Trace, error) {
 }
 
 // Read decodes a recording. An error names the line.
-func Read(r io.Reader) (*Trace, error) {
+func read(r io.Reader) (*Trace, error) {
 	t := &Trace{who: map[string]int{}}
 	if err := eachLine(r, t.line); err != nil {
 		return nil, err

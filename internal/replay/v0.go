@@ -214,7 +214,7 @@ func VerifyOld(t *Old) (compared int, err error) {
 	for i := range t.Ops {
 		op := &t.Ops[i]
 		r := result{}
-		if err := playSafely(p, op, r); err != nil {
+		if err := safely(func() error { return p.play(op, r) }, op.describe); err != nil {
 			return i + 1, fmt.Errorf("%w: line %d: %w", ErrTrace, op.Line, err)
 		}
 		if _, answered := r["free"]; !answered && op.Name != "add" {
@@ -234,16 +234,6 @@ func VerifyOld(t *Old) (compared int, err error) {
 		}
 	}
 	return len(t.Ops) + 1, nil
-}
-
-// playSafely is applySafely for this format.
-func playSafely(p oldPlayer, op *OldOp, r result) (err error) {
-	defer func() {
-		if why := recover(); why != nil {
-			err = fmt.Errorf("%s: %v", op.describe(), why)
-		}
-	}()
-	return p.play(op, r)
 }
 
 func (op *OldOp) describe() string {

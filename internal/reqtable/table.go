@@ -9,6 +9,7 @@ package reqtable
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 )
 
@@ -33,55 +34,54 @@ type link struct {
 
 // Add makes a place for id and returns it, or None if there is one. What is in
 // it is what was there before, so that its arrays can be used again.
-func (p *Table[T]) Add(id int) int32 {
-	if p.byID == nil {
-		p.byID = map[int]int32{}
+func (t *Table[T]) Add(id int) int32 {
+	if t.byID == nil {
+		t.byID = map[int]int32{}
 	}
-	if _, taken := p.byID[id]; taken {
+	if _, taken := t.byID[id]; taken {
 		return None
 	}
 	var at int32
-	if n := len(p.free); n > 0 {
-		at, p.free = p.free[n-1], p.free[:n-1]
+	if n := len(t.free); n > 0 {
+		at, t.free = t.free[n-1], t.free[:n-1]
 	} else {
-		at = int32(len(p.items))
-		var zero T
-		p.items = append(p.items, zero)
-		p.links = append(p.links, link{})
+		at = int32(len(t.items))
+		t.items = append(t.items, *new(T))
+		t.links = append(t.links, link{})
 	}
-	p.byID[id] = at
+	t.byID[id] = at
 	return at
 }
 
 // Find returns the place of id, or None.
-func (p *Table[T]) Find(id int) int32 {
-	if at, ok := p.byID[id]; ok {
+func (t *Table[T]) Find(id int) int32 {
+	if at, ok := t.byID[id]; ok {
 		return at
 	}
 	return None
 }
 
 // At is what is in a place.
-func (p *Table[T]) At(at int32) *T { return &p.items[at] }
+func (t *Table[T]) At(at int32) *T { return &t.items[at] }
 
 // Remove frees the place of id, which must be in no queue.
-func (p *Table[T]) Remove(id int) {
-	at, ok := p.byID[id]
-	if !ok || p.links[at].in != 0 {
+func (t *Table[T]) Remove(id int) {
+	at, ok := t.byID[id]
+	if !ok || t.links[at].in != 0 {
 		panic(fmt.Sprintf("place %d of %d is removed, but it is in a queue or there is none", at, id))
 	}
-	delete(p.byID, id)
-	p.free = append(p.free, at)
+	delete(t.byID, id)
+	t.free = append(t.free, at)
 }
 
 // Len is the number of ids in the table.
-func (p *Table[T]) Len() int { return len(p.byID) }
+func (t *Table[T]) Len() int { return len(t.byID) }
 
 // Check reports an id that is not in the table, or that is named twice.
-func (p *Table[T]) Check(ids ...int) error {
-	err := p.mark(ids)
+func (t *Table[T]) Check(ids ...int) error {
+	err := t.mark(ids)
 	if err == nil {
-		p.unmark(ids)
+		t.unmark(ids)
 	}
 	return err
 }
@@ -89,21 +89,21 @@ func (p *Table[T]) Check(ids ...int) error {
 // TakeAll takes the places of ids out of the queues, queue by queue from the
 // head, whatever the order of ids, and calls f for each. An id that is in none
 // of the queues is passed over. The error is Check's; nothing has changed then.
-func (p *Table[T]) TakeAll(ids []int, queues []*Queue, f func(at int32)) error {
-	if err := p.mark(ids); err != nil {
+func (t *Table[T]) TakeAll(ids []int, queues []*Queue, f func(at int32)) error {
+	if err := t.mark(ids); err != nil {
 		return err
 	}
 	left := len(ids)
 	for _, id := range ids {
-		if at := p.byID[id]; p.links[at].in == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(at) }) {
-			p.links[at].marked = false
+		if at := t.byID[id]; t.links[at].in == 0 || !slices.ContainsFunc(queues, func(q *Queue) bool { return q.Has(at) }) {
+			t.links[at].marked = false
 			left--
 		}
 	}
 	for _, q := range queues {
 		for at := q.Head(); at != None && left > 0; {
 			next := q.Next(at)
-			if p.links[at].marked {
+			if t.links[at].marked {
 				q.Remove(at)
 				f(at)
 				left--
@@ -114,39 +114,31 @@ func (p *Table[T]) TakeAll(ids []int, queues []*Queue, f func(at int32)) error {
 	return nil
 }
 
-func (p *Table[T]) mark(ids []int) error {
+func (t *Table[T]) mark(ids []int) error {
 	for i, id := range ids {
-		at := p.Find(id)
-		if at == None || p.links[at].marked {
-			p.unmark(ids[:i])
+		at := t.Find(id)
+		if at == None || t.links[at].marked {
+			t.unmark(ids[:i])
 			return fmt.Errorf("there is no %d, or it is named twice", id)
 		}
-		p.links[at].marked = true
+		t.links[at].marked = true
 	}
 	return nil
 }
 
-func (p *Table[T]) unmark(ids []int) {
+func (t *Table[T]) unmark(ids []int) {
 	for _, id := range ids {
-		p.links[p.byID[id]].marked = false
+		t.links[t.byID[id]].marked = false
 	}
 }
 
 // All yields ids and places in no order.
-func (p *Table[T]) All() iter.Seq2[int, int32] {
-	return func(yield func(int, int32) bool) {
-		for id, at := range p.byID {
-			if !yield(id, at) {
-				return
-			}
-		}
-	}
-}
+func (t *Table[T]) All() iter.Seq2[int, int32] { return maps.All(t.byID) }
 
 // Queue returns an empty queue of places.
-func (p *Table[T]) Queue() *Queue {
-	p.queues++
-	return &Queue{links: &p.links, number: p.queues, head: None, tail: None}
+func (t *Table[T]) Queue() *Queue {
+	t.queues++
+	return &Queue{links: &t.links, number: t.queues, head: None, tail: None}
 }
 
 // A Queue is a list of places.

@@ -1,6 +1,6 @@
-// Package terminal is what commands share towards who types: lines that a terminal has
-// room for, no characters that it obeys, the flag that was meant. Nothing here knows
-// what the text is about.
+// Package terminal is what the commands share: lines wrapped to a terminal, control
+// characters removed from texts, --version, and suggestions for misspelt flags. Nothing
+// here knows what a text is about.
 package terminal
 
 import (
@@ -16,7 +16,7 @@ const Columns = 100
 func Wrap(text string, indent int) []string {
 	var all []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if line != "" && indent+utf8.RuneCountInString(line+" "+word) > Columns {
 			all, line = append(all, line), ""
 		}

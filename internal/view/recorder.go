@@ -152,7 +152,7 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []stri
 		f.Copies = append(f.Copies, it.Copies...)
 		f.Hits = r.hits(it)
 	}
-	if c, is := r.from.(Cacher); is {
+	if c, is := r.from.(cacher); is {
 		f.Cached = slices.Clone(c.Cached())
 		f.Said = append(f.Said, evictions(r.cached, &f)...)
 		r.cached = f.Cached
@@ -163,7 +163,7 @@ func (r *Recorder) keep(now float64, it *serve.Iteration, say func(state) []stri
 	if err := r.recording.checkFrame(&f); err != nil {
 		return fmt.Errorf("%w: %w", ErrRecording, err)
 	}
-	if c, is := r.from.(Counter); is {
+	if c, is := r.from.(counter); is {
 		gpu, cpu := c.Counts()
 		f.Counts = append(unexplained(gpu, f.Sequences, false), unexplained(cpu, f.Sequences, true)...)
 	}

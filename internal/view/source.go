@@ -18,14 +18,14 @@ type Tabler interface {
 	Queues() (waiting, running, swapped []int)
 }
 
-// A Counter is a Tabler whose reference counts can be seen.
-type Counter interface {
+// A counter is a Tabler whose reference counts can be seen.
+type counter interface {
 	// Counts are those of all blocks, by id.
 	Counts() (gpu, cpu []int32)
 }
 
-// A Cacher is a Tabler that keeps blocks of finished prefixes.
-type Cacher interface {
+// A cacher is a Tabler that keeps blocks of finished prefixes.
+type cacher interface {
 	// Cached are the GPU blocks that no table names and a hit can still find.
 	Cached() []int32
 }

@@ -16,7 +16,7 @@ func (s *State) init(op trace.Op) bool {
 	blocks := op.A / blockSize
 	*s = State{Exists: true, Free: blocks, Counts: make([]int32, blocks), Pool: make([]Record, blocks*perBlock)}
 	for i := range s.Pool {
-		s.Pool[i] = Untouched(i)
+		s.Pool[i] = untouched(i)
 	}
 	return true
 }

@@ -25,11 +25,11 @@ type State struct {
 }
 
 // A Record is one int of the pool. What append_kv writes in a Case is never below
-// 0; Untouched(i), which is, stands for what word i held before llm_init.
+// 0; untouched(i), which is, stands for what word i held before llm_init.
 type Record int32
 
-// Untouched is the Record of a word that was never written, or of its copy.
-func Untouched(word int) Record { return Record(-1 - word) }
+// untouched is the Record of a word that was never written, or of its copy.
+func untouched(word int) Record { return Record(-1 - word) }
 
 // Word is the word whose first content r is, or false if append_kv wrote r.
 func (r Record) Word() (word int, untouched bool) { return int(-1 - r), r < 0 }

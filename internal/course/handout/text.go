@@ -13,7 +13,7 @@ var text string
 // from white space. Where it says Elided, what follows stands further on.
 func Quotes(sentence string) bool {
 	rest := withoutSpace(text)
-	for _, part := range strings.Split(sentence, strings.TrimSpace(Elided)) {
+	for part := range strings.SplitSeq(sentence, strings.TrimSpace(Elided)) {
 		part = withoutSpace(part)
 		_, after, found := strings.Cut(rest, part)
 		if part == "" || !found {

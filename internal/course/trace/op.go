@@ -156,13 +156,13 @@ func (o Op) Task() int {
 // ErrSyntax is wrapped by what Parse finds wrong, with the number of the line.
 var ErrSyntax = errors.New("not a trace")
 
-// A trace has at most MostSteps steps, and its pools, each with Room bytes around
-// it, at most MostPools bytes in all: what the memory of a submission holds.
+// A trace has at most mostSteps steps, and its pools, each with room bytes around
+// it, at most mostPools bytes in all: what the memory of a submission holds.
 const (
-	MostSteps = 100_000
-	MostForks = 100_000 // of one step: children, sequences, records
-	MostPools = 60 << 20
-	Room      = 8192
+	mostSteps = 100_000
+	mostForks = 100_000 // of one step: children, sequences, records
+	mostPools = 60 << 20
+	room      = 8192
 )
 
 // Parse reads a trace: an Op a line, and comments from # on.
@@ -180,10 +180,10 @@ func Parse(text string) ([]Op, error) {
 			return nil, fmt.Errorf("%w: line %d: %s", ErrSyntax, i+1, err)
 		}
 		if op.Kind == Init {
-			pools += int64(max(0, op.A)) + Room
+			pools += int64(max(0, op.A)) + room
 		}
-		if pools > MostPools || len(ops) == MostSteps {
-			return nil, fmt.Errorf("%w: line %d: a trace has at most %d steps, and pools of %d MiB in all", ErrSyntax, i+1, MostSteps, MostPools>>20)
+		if pools > mostPools || len(ops) == mostSteps {
+			return nil, fmt.Errorf("%w: line %d: a trace has at most %d steps, and pools of %d MiB in all", ErrSyntax, i+1, mostSteps, mostPools>>20)
 		}
 		ops = append(ops, op)
 	}
@@ -247,8 +247,8 @@ func (o Op) check() error {
 		return fmt.Errorf("a large pool has 1 to %d MiB, and at most 1 MiB in bytes", MostLarge)
 	}
 	first, n := o.several()
-	if n < 0 || n > MostForks || first > math.MaxInt32-n {
-		return fmt.Errorf("%s makes 1 to %d calls, whose numbers are ints", o.Kind, MostForks)
+	if n < 0 || n > mostForks || first > math.MaxInt32-n {
+		return fmt.Errorf("%s makes 1 to %d calls, whose numbers are ints", o.Kind, mostForks)
 	}
 	return nil
 }

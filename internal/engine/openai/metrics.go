@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -97,9 +98,7 @@ func (m *Metrics) histograms() {
 func (m *Metrics) Watch(e *engine.Engine) {
 	gauge := func(name, help string, f func() float64, labels ...string) {
 		all := prometheus.Labels{}
-		for k, v := range m.labels {
-			all[k] = v
-		}
+		maps.Copy(all, m.labels)
 		for i := 0; i < len(labels); i += 2 {
 			all[labels[i]] = labels[i+1]
 		}

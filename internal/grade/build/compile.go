@@ -79,6 +79,8 @@ type Program struct {
 	object  string    // with its own names made local
 	Advice  []Refusal // what the gate has found that costs nothing
 	Missing []string  // functions of the six that it does not define; each is a stub that refuses
+	// Misspelled are names that it defines in place of one of the missing: appendKV.
+	Misspelled []string
 }
 
 // Native is the path of the program with the course's flags and our heap.
@@ -164,6 +166,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	for _, name := range public {
 		if !slices.Contains(found.defined, name) {
 			p.Missing = append(p.Missing, name)
+			p.Misspelled = append(p.Misspelled, spelledLike(name, found.other)...)
 		}
 	}
 	stubs, err := k.stubs(p)
@@ -185,6 +188,17 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	}
 	watched := append([]string{"watched.o", p.object}, k.library...)
 	return k.ld(p.file("watched"), append(watched, stubs...)...)
+}
+
+// spelledLike are the names that differ from one in capitals and underscores only.
+func spelledLike(name string, others []string) (like []string) {
+	bare := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "_", "")) }
+	for _, other := range others {
+		if bare(other) == bare(name) {
+			like = append(like, other)
+		}
+	}
+	return like
 }
 
 // ld links a program that another uid may execute, whatever the umask.

@@ -36,6 +36,7 @@ var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_mem
 	setjmp _setjmp longjmp
 	printf fprintf puts putchar putc fputs fputc fwrite fflush perror snprintf sprintf vprintf vfprintf vsnprintf vsprintf
 	dprintf vdprintf sscanf vsscanf setvbuf setbuf ferror feof clearerr
+	pthread_mutex_init pthread_mutex_destroy pthread_mutex_lock pthread_mutex_unlock pthread_self mtx_init mtx_lock mtx_unlock mtx_destroy
 	stdout stderr stdin abort exit _Exit _exit __assert_fail __assert __errno_location
 	__stack_chk_fail _GLOBAL_OFFSET_TABLE_ stpcpy mempcpy __popcountdi2 __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc
 	__overflow __sigsetjmp __longjmp_chk __memcpy_chk __udivti3 __umodti3 __divti3 __modti3`)
@@ -55,9 +56,12 @@ func init() {
 // refusing is what links, and asks the system for something that the sandbox
 // refuses in every run.
 var refusing = strings.Fields(`time clock clock_gettime gettimeofday difftime localtime gmtime strftime asctime ctime mktime nanosleep sleep usleep
-	fopen fopen64 freopen fclose fread fgets fgetc getc getchar scanf fscanf fseek ftell rewind remove rename tmpfile tmpnam ungetc getline
-	read write open open64 close lseek access unlink getpid getenv isatty sysconf sbrk brk
-	pthread_mutex_init pthread_mutex_destroy pthread_mutex_lock pthread_mutex_unlock pthread_self mtx_init mtx_lock mtx_unlock mtx_destroy`)
+	fopen fopen64 freopen fclose fseek ftell rewind remove rename tmpfile tmpnam
+	write open open64 close lseek access unlink getpid isatty sysconf sbrk brk`)
+
+// reading is what links, and reads standard input or the environment, which are empty
+// in every run.
+var reading = strings.Fields("fread fgets fgetc getc getchar scanf fscanf ungetc getline read getenv secure_getenv")
 
 // Sections that gcc makes of C with -ggdb. Others are somebody's wish.
 var (
@@ -207,8 +211,10 @@ func needs(symbol string, line int, v *verdicts) error {
 		return nil
 	case slices.Contains(refusing, symbol) || slices.Contains(refusing, name):
 		return v.broken(&Refusal{line, "refused", fmt.Sprintf("it uses %s, which the sandbox refuses: what depends on it does not work here", name)})
+	case slices.Contains(reading, symbol) || slices.Contains(reading, name):
+		return v.broken(&Refusal{line, "refused", fmt.Sprintf("it uses %s, which finds nothing here: standard input and the environment are empty", name)})
 	}
-	return v.broken(&Refusal{line, "needs", fmt.Sprintf("it uses %s, which the homework has no use for", symbol)})
+	return v.broken(&Refusal{line, "needs", fmt.Sprintf("it uses %s, which the homework has no use for", name)})
 }
 
 // others names what else is visible, all at once.
@@ -222,21 +228,37 @@ func (o *object) others(t *text, v *verdicts) error {
 	if len(names) == 0 {
 		return nil
 	}
-	list := strings.Join(names[:min(len(names), 6)], ", ")
+	if at := slices.IndexFunc(names, library); at >= 0 {
+		if err := v.broken(&Refusal{t.line(names[at]), "defines", fmt.Sprintf("it defines %s, as the C library does: the test program's calls would go there, too. Give it another name", names[at])}); err != nil {
+			return err
+		}
+	}
+	if names = slices.DeleteFunc(names, library); len(names) == 0 {
+		return nil
+	}
+	list, them := names[0], "it"
+	if len(names) > 1 {
+		list, them = strings.Join(names[:min(len(names), 6)], ", "), "them"
+	}
 	if more := len(names) - 6; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return v.broken(&Refusal{t.line(names[0]), "defines", fmt.Sprintf("it defines %s, which other files can see: static would keep it to this file", list)})
+	return v.broken(&Refusal{t.line(names[0]), "defines", fmt.Sprintf("it defines %s, which other files can see: static would keep %s to this file", list, them)})
+}
+
+// library reports whether a name is one of the C library's.
+func library(name string) bool {
+	return slices.Contains(allowed, name) || slices.Contains(refusing, name) || slices.Contains(reading, name)
 }
 
 // plain is the name that a student writes: __memcpy_chk and __isoc23_strtol, which
-// newer C libraries make of it, are memcpy and strtol.
+// newer C libraries make of it, are memcpy and strtol, and __sysv_signal is signal.
 func plain(symbol string) string {
 	if name, found := strings.CutPrefix(symbol, "__"); found {
 		if name, found := strings.CutSuffix(name, "_chk"); found {
 			return name
 		}
-		for _, standard := range []string{"isoc99_", "isoc23_", "builtin_"} {
+		for _, standard := range []string{"isoc99_", "isoc23_", "builtin_", "sysv_"} {
 			if name, found := strings.CutPrefix(name, standard); found {
 				return name
 			}

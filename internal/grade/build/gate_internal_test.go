@@ -63,6 +63,7 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 		"syscall":              {"__attribute__((used)) static void f(void) { __asm__ volatile(\"syscall\" ::: \"memory\"); }", "trap", "syscall"},
 		"int 0x80":             {"__attribute__((used)) static void f(void) { __asm__ volatile(\"int $0x80\"); }", "trap", "int"},
 		"system":               {"int system(const char *); __attribute__((used)) static int f(void) { return system(\"ls\"); }", "needs", "system, which"},
+		"signal":               {"#include <signal.h>\n__attribute__((used)) static int f(void) { return signal(SIGSEGV, SIG_IGN) == SIG_ERR; }", "needs", "uses signal, which"},
 		"a function's pointer": {"int execl(const char *, const char *, ...); void *const volatile p(void); __attribute__((used)) static void *q(void) { return (void *)execl; }", "needs", "execl, which"},
 		"a weak wish":          {"__attribute__((weak)) extern int main(int, char **); __attribute__((used)) static int f(void) { return main != 0; }", "needs", "main, which"},
 		"the runner":           {"void *submission_malloc(unsigned long); __attribute__((used)) static void *f(void) { return submission_malloc(1); }", "needs", "submission_malloc"},
@@ -102,12 +103,14 @@ func TestWhatIsOnlyAdvice(t *testing.T) {
 	k := newKit(t)
 	for _, c := range []struct{ name, more, rule, says string }{
 		{"a helper function", "int helper(void); int helper(void) { return 1; }", "defines", "it defines helper"},
-		{"a function of libc", "int write(int a, void *b, unsigned long c); int write(int a, void *b, unsigned long c) { return a + (b == 0) + (int)c; }", "defines", "it defines write"},
+		{"a function of libc", "int write(int a, void *b, unsigned long c); int write(int a, void *b, unsigned long c) { return a + (b == 0) + (int)c; }", "defines", "it defines write, as the C library does"},
 		{"a function of the runner", "void *submission_malloc(unsigned long n); void *submission_malloc(unsigned long n) { return (void *)n; }", "defines", "submission_malloc"},
 		{"a variable", "int debug_level;", "defines", "debug_level"},
 		{"main", "int main(void) { return 0; }", "main", "it defines main"},
 		{"a file", "#include <stdio.h>\nstatic FILE *f; __attribute__((used)) static void g(void) { f = fopen(\"x\", \"w\"); }", "refused", "fopen"},
 		{"the time", "#include <time.h>\n__attribute__((used)) static long g(void) { return time(NULL); }", "refused", "time"},
+		{"the environment", "#include <stdlib.h>\n__attribute__((used)) static char *g(void) { return getenv(\"DEBUG\"); }", "refused", "getenv, which finds nothing here"},
+		{"the header among the system's", "#include <llm_memory.h>", "header", "write #include \"llm_memory.h\""},
 		{"a pragma", "#pragma GCC diagnostic ignored \"-Wunused-function\"\nstatic void f(void) {}", "pragma", "diagnostic"},
 		{"_Pragma", "_Pragma(\"GCC diagnostic ignored \\\"-Wunused-function\\\"\")\nstatic void f(void) {}", "pragma", "diagnostic"},
 		{"another header", "#include <sys/mman.h>", "header", "sys/mman.h"},
@@ -142,6 +145,8 @@ func TestTheWholeCLibraryThatComputesMayBeUsed(t *testing.T) {
 	p, err := k.Build("a.c", []byte(correct(t)+`
 #include <ctype.h>
 #include <math.h>
+#include <threads.h>
+__attribute__((used)) static int locks(mtx_t *m) { return mtx_lock(m) + mtx_unlock(m); }
 __attribute__((used)) static int rounds(volatile double x, volatile float y, volatile long double z) {
     return (int)(ceil(x / 16) + pow(x, 2) + hypot(x, x) + atan2(x, x) + ceilf(y) + roundf(y) + sqrtf(y) + log2f(y) + fmaxf(y, y) + powl(z, z));
 }
@@ -166,12 +171,14 @@ func TestMissingFunctionsBecomeStubs(t *testing.T) {
 	p, err := k.Build("a.c", []byte(source))
 	require.NoError(t, err)
 	require.Equal(t, []string{"append_kv", "llm_destroy"}, p.Missing)
+	require.Empty(t, p.Misspelled)
 	_, err = k.Sanitized(p)
 	require.NoError(t, err)
 	require.NoError(t, p.Close())
-	p, err = k.Build("a.c", []byte("#include \"llm_memory.h\"\nint helper(void) { return 1; }\n"))
+	p, err = k.Build("a.c", []byte("#include \"llm_memory.h\"\nint helper(void) { return 1; }\nint appendKV(void) { return 2; }\n"))
 	require.NoError(t, err)
 	require.Equal(t, public, p.Missing)
+	require.Equal(t, []string{"appendKV"}, p.Misspelled)
 }
 
 func TestAGateFileIsChecked(t *testing.T) {
@@ -259,7 +266,7 @@ func TestAToolThatHangsIsEndedWithItsChildren(t *testing.T) {
 	require.NotErrorIs(t, err, ErrRejected)
 	text, err := os.ReadFile(pids)
 	require.NoError(t, err)
-	for _, pid := range strings.Fields(string(text)) {
+	for pid := range strings.FieldsSeq(string(text)) {
 		n, err := strconv.Atoi(pid)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return !alive(n) }, 10*time.Minute, 10*time.Millisecond)
@@ -272,7 +279,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-func TestLinesOfSymbols(t *testing.T) {
+func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
 	for symbol, name := range map[string]string{
 		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",
 		"__stack_chk_fail": "__stack_chk_fail", "__errno_location": "__errno_location",

@@ -36,7 +36,7 @@ var GateRules = []GateRule{
 	{"digraph", Advise, "%: is another spelling of #"},
 	{"line", Refuse, "#line makes messages point to other lines and files"},
 	{"include", Refuse, "#include of anything but a header of the system reads other files into the compiler's messages"},
-	{"header", Advise, "the header is not one of standard C"},
+	{"header", Advise, "the header is not one of standard C, or <llm_memory.h> in place of \"llm_memory.h\""},
 	{"pragma", Advise, "the pragma changes what the compiler checks or how it compiles; the flags of the course count"},
 	{"symbol", Refuse, "the pragma changes what functions are called outside"},
 	{"asm", Refuse, "assembly code can do what C cannot, and no rule sees it"},
@@ -49,9 +49,9 @@ var GateRules = []GateRule{
 	{"ifunc", Refuse, "code of its own chooses a function before the six calls run"},
 	{"weak", Refuse, "others could take the place of a weak function"},
 	{"needs", Refuse, "the function reaches other processes, the network or executable memory, and nothing in the homework needs it"},
-	{"refused", Advise, "the function asks the system for something that the sandbox refuses, such as a file or the time"},
+	{"refused", Advise, "the function asks the system for something that the sandbox refuses, such as a file or the time, or reads what is empty there"},
 	{"main", Advise, "a main function clashes with that of the course's test program"},
-	{"defines", Advise, "a helper function or global variable without static can clash with a name of the test program"},
+	{"defines", Advise, "a function or global variable without static can clash with a name of the test program or take the place of the C library's"},
 }
 
 // A Gate says for each rule what is done; a rule that is not in it has its default.

@@ -88,7 +88,7 @@ func readText(source []byte, v *verdicts) (*text, error) {
 func bytesGate(source []byte, v *verdicts) error {
 	line := func(at int) int { return 1 + bytes.Count(source[:at], []byte("\n")) }
 	if len(source) > mostBytes {
-		if err := v.broken(&Refusal{0, "size", fmt.Sprintf("the file has %d bytes; %d are the limit", len(source), mostBytes)}); err != nil {
+		if err := v.broken(&Refusal{0, "size", fmt.Sprintf("the file has more than %d KiB", mostBytes>>10)}); err != nil {
 			return err
 		}
 	}
@@ -208,6 +208,8 @@ func (g *textGate) include(name token, rest []token) error {
 	}
 	file := rest[0].text[1 : len(rest[0].text)-1]
 	switch {
+	case rest[0].text == "<llm_memory.h>":
+		return g.broken(&Refusal{name.line, "header", `write #include "llm_memory.h": with the command of the handout, gcc looks for <llm_memory.h> among the headers of the system only`})
 	case slices.Contains(headers, file):
 		return nil
 	case rest[0].text[0] == '<' && systemHeader.MatchString(file):

@@ -21,7 +21,6 @@ func strict() *verdicts {
 	return &verdicts{gate: g}
 }
 
-// Each text is refused for the rule and in the line given.
 func TestEachTextIsRefusedForItsRuleAndLine(t *testing.T) {
 	deep := func(n int, open, shut string) string { return strings.Repeat(open, n) + "1" + strings.Repeat(shut, n) }
 	for name, c := range map[string]struct {
@@ -126,7 +125,7 @@ func TestTextsThatAreFine(t *testing.T) {
 		"macro of lines":      "#define F(x) \\\n  do { \\\n    (x)++; \\\n  } while (0)\n",
 		"not at the start":    "#define STR(x) #x\n#define L(line) # line\nint f(int line);\n",
 		"null directive":      "#\n # \n#/* */\n",
-		"includes":            "#include \"llm_memory.h\"\n#include <llm_memory.h> // mine\n # include<stdio.h>/* a */\n#include <sys/types.h>\n#include \"string.h\"\n#\tinclude\t<time.h>\r\n",
+		"includes":            "#include \"llm_memory.h\"\n#include <stddef.h> // mine\n # include<stdio.h>/* a */\n#include <sys/types.h>\n#include \"string.h\"\n#\tinclude\t<time.h>\r\n",
 		"words":               "int line, include, pragma, target, section, alias, weak, optimize, constructor;\nint f(int target) { return (target); }\n",
 		"attributes":          "__attribute__((unused, noinline)) static int f(int section) { return (section); }\nint weak;\n",
 		"printf":              "__attribute__((format(printf, 1, 2))) static void say(const char *f, ...);\n",

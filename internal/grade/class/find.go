@@ -25,7 +25,8 @@ var ErrEmpty = errors.New("there is neither a .c file nor a student's folder in 
 
 // Find lists the submissions: a file itself, and each entry of a folder, in the
 // order of their names. A folder with llm_memory.c and no folders in it is one
-// submission. Entries whose names begin with a dot are left out.
+// submission. Entries whose names begin with a dot, and what Gradescope's export has
+// beside the students' folders, are left out.
 func Find(paths []string) ([]Submission, error) {
 	var all []Submission
 	names := map[string]bool{}
@@ -62,6 +63,9 @@ func Find(paths []string) ([]Submission, error) {
 	return all, nil
 }
 
+// exportMetadata is beside the students' folders in what Gradescope exports.
+const exportMetadata = "submission_metadata.yml"
+
 // folder lists what is in a folder.
 func folder(path string) ([]Submission, error) {
 	entries, err := os.ReadDir(path)
@@ -71,7 +75,7 @@ func folder(path string) ([]Submission, error) {
 	var all []Submission
 	folders, candidates, own := false, false, filepath.Join(path, upload.Wanted)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
+		if strings.HasPrefix(e.Name(), ".") || e.Name() == exportMetadata {
 			continue
 		}
 		s, isFolder := entry(filepath.Join(path, e.Name()))

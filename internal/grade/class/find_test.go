@@ -57,6 +57,7 @@ func TestEveryEntryOfAClassFolderIsTold(t *testing.T) {
 	put("hw.tar.gz", "")
 	put("void.c", " \n")
 	put(".DS_Store", "")
+	put("submission_metadata.yml", "")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder.c"), 0o755))
 	require.NoError(t, os.Symlink("/nowhere", filepath.Join(dir, "gone.c")))

@@ -140,7 +140,7 @@ func (p *player) edges(op trace.Op) *Difference {
 }
 
 // Leaks is the Shape of a difference of the heap: a call frees less than it has to.
-const Leaks = "the live allocations of what is freed"
+const leaks = "the live allocations of what is freed"
 
 // Keeps is the Field of a difference of the heap: a call leaves more or fewer
 // allocations than what it makes consists of.
@@ -196,7 +196,7 @@ func (p *player) balance(op trace.Op, going []uint64, want, got int) *Difference
 			}
 		}
 		if left > 0 && want != 0 {
-			return differs(Heap, Leaks, 0, left)
+			return differs(Heap, leaks, 0, left)
 		}
 		if len(p.shapes) == 0 && got != want {
 			return differs(Heap, "the live allocations", fmt.Sprintf("%d fewer", -want), fmt.Sprintf("%d fewer", -got))

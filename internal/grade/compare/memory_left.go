@@ -20,7 +20,7 @@ func memoryLeft(root string) int64 {
 	if err != nil {
 		return left
 	}
-	for _, line := range strings.Split(string(text), "\n") {
+	for line := range strings.SplitSeq(string(text), "\n") {
 		fields := strings.SplitN(line, ":", 3) // number, controllers, path
 		switch {
 		case len(fields) < 3:

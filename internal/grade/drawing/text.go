@@ -298,7 +298,7 @@ func (t *terminal) words() {
 // wrap breaks a text at its spaces.
 func wrap(s string, room int) []string {
 	var lines []string
-	for _, word := range strings.Fields(s) {
+	for word := range strings.FieldsSeq(s) {
 		if n := len(lines); n > 0 && utf8.RuneCountInString(lines[n-1]+" "+word) <= room {
 			lines[n-1] += " " + word
 			continue

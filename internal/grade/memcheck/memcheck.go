@@ -112,7 +112,7 @@ func run(program, box string, steps *os.File) (report []byte, exit int, err erro
 		return nil, 0, err
 	}
 	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
-	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, supervise.Patience, mostReport)
+	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, supervise.Patience, supervise.Head(mostReport))
 	switch {
 	case end.Starved():
 		return nil, 0, fmt.Errorf("memcheck: %w: %v of processor time in %v", supervise.ErrStarved, end.CPU, supervise.Patience)

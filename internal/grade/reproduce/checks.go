@@ -9,8 +9,8 @@ import (
 	"llmmemory/internal/course/trace"
 )
 
-// MostChecked is how many steps a trace may have of which Checks makes a program.
-const MostChecked = 60
+// mostChecked is how many steps a trace may have of which Checks makes a program.
+const mostChecked = 60
 
 // Checks is a program that makes the calls of a trace and checks after each what it
 // returns and what the engine is: the counts, the list, the tables, the record that
@@ -19,7 +19,7 @@ const MostChecked = 60
 // fail.
 func Checks(name, sentence string, ops []trace.Op) string {
 	expected, err := oracle.New()
-	if err != nil || len(ops) > MostChecked {
+	if err != nil || len(ops) > mostChecked {
 		return ""
 	}
 	defer expected.Close()

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -79,7 +80,7 @@ type Reply struct {
 var ErrTime = errors.New("it does not come back")
 
 // ErrStart is wrapped when the system cannot start the program, which is then too
-// big for sandbox.RunnerMemory.
+// big for the address space that sandbox.Command gives.
 var ErrStart = errors.New("the program does not start: it is too big")
 
 // ErrStarved is wrapped when the machine gives the process too little of its
@@ -205,23 +206,29 @@ func (p *Process) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 // Do makes one call. After an error the process is gone.
 func (p *Process) Do(r Request) (Reply, error) {
 	w := waiting{begin: time.Now()}
-	err := p.transfer(&w, unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)), p.write)
+	request := unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r))
+	if _, err := p.transfer(&w, request, len(request), p.write); err != nil {
+		return Reply{}, err
+	}
+	var text [2 * replySize]byte
+	n, err := p.transfer(&w, text[:], replySize, p.read)
 	if err != nil {
 		return Reply{}, err
 	}
-	var head struct {
-		returned int64
-		events   uint64
+	if n > replySize { // it was asked once
+		p.end()
+		return Reply{}, fmt.Errorf("%w: it writes to the pipe that carries the answers to the grader (write)", ErrAttack)
 	}
-	err = p.transfer(&w, unsafe.Slice((*byte)(unsafe.Pointer(&head)), unsafe.Sizeof(head)), p.read)
-	if err != nil {
-		return Reply{}, err
+	returned, events := int64(binary.NativeEndian.Uint64(text[:])), binary.NativeEndian.Uint64(text[8:])
+	if returned == attackCall {
+		return Reply{}, p.attacked(events)
 	}
-	if head.returned == attackCall {
-		return Reply{}, p.attacked(head.events)
-	}
-	return Reply{Returned: head.returned, Events: p.events(head.events)}, nil
+	return Reply{Returned: returned, Events: p.events(events)}, nil
 }
+
+// replySize is the size of struct reply of grader/process/runner.c: what the call
+// returned, and how many events there are.
+const replySize = 16
 
 // GiveBack frees chunks of the process's heap.
 func (p *Process) GiveBack(addresses []uint64) error {
@@ -259,26 +266,27 @@ type waiting struct {
 	looked       bool
 }
 
-// transfer moves all bytes, and looks at the processor time whenever it has waited.
-func (p *Process) transfer(w *waiting, bytes []byte, move func([]byte, time.Time) (int, error)) error {
-	for len(bytes) > 0 {
+// transfer moves the least number of bytes or more, and looks at the processor time
+// whenever it has waited.
+func (p *Process) transfer(w *waiting, bytes []byte, least int, move func([]byte, time.Time) (int, error)) (done int, err error) {
+	for done < least {
 		until := time.Now().Add(lookEvery)
 		if p.look.Before(until) {
 			until = p.look
 		}
-		n, err := move(bytes, until)
-		bytes = bytes[n:]
+		n, err := move(bytes[done:], until)
+		done += n
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if err := p.exceeded(w); err != nil {
 				p.end()
-				return err
+				return done, err
 			}
 		case err != nil:
-			return p.why(err)
+			return done, p.why(err)
 		}
 	}
-	return nil
+	return done, nil
 }
 
 // exceeded says whether a call or the process has had its time.

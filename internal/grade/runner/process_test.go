@@ -81,6 +81,18 @@ func TestAProcessIsBoundedInAll(t *testing.T) {
 	require.ErrorContains(t, err, "of processor time, limit 1s")
 }
 
+// Who writes to every open file reaches the grader's pipe: that is named, and not read as
+// what the call has returned.
+func TestWhatIsWrittenToTheGradersPipeIsNamed(t *testing.T) {
+	const noise = "    extern long write(int, const void *, unsigned long);\n    for (int fd = 0; fd < 16; fd++) {\n        (void)!write(fd, \"twenty bytes of noise\", 20);\n    }\n"
+	p, err := runner.Start(program(t, noise), patient)
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Do(runner.Request{Call: runner.Init, Engine: runner.Pools, Size: 640})
+	require.ErrorIs(t, err, runner.ErrAttack)
+	require.ErrorContains(t, err, "it writes to the pipe")
+}
+
 // A program with more static data than it may have; the gate would not let it
 // come so far.
 func TestWhatDoesNotFitDoesNotStart(t *testing.T) {

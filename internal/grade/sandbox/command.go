@@ -8,15 +8,15 @@ import (
 // Failed is the exit status of a launcher that could not do its work.
 const Failed = 125
 
-// RunnerMemory is the address space of what Command runs: 384 MiB of the grader's
+// runnerMemory is the address space of what Command runs: 384 MiB of the grader's
 // file, the runner's own tables, and what a submission has for its static data.
-const RunnerMemory = 512 << 20
+const runnerMemory = 512 << 20
 
 // Command is the program and the arguments that run a statically linked program
 // shut in: of the file system it can execute itself, and of the kernel's calls
 // make those that a runner needs.
 func Command(program string, args ...string) (path string, argv []string, err error) {
-	return command("runner", RunnerMemory, "", nil, program, args)
+	return command("runner", runnerMemory, "", nil, program, args)
 }
 
 // A Box is what a program may use that has to open files, as Valgrind has.

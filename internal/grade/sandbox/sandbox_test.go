@@ -29,6 +29,7 @@ const prisoner = `
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 int main(int argc, char **argv) {
@@ -58,6 +59,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "limit another") == 0) n = prlimit(other, RLIMIT_CPU, &(struct rlimit){1, 1}, NULL);
     if (strcmp(what, "own a file's signals") == 0) n = fcntl(1, F_SETOWN, other);
     if (strcmp(what, "outlive") == 0) n = prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
+    if (strcmp(what, "sleep") == 0) n = nanosleep(&(struct timespec){0, 1}, NULL);
     if (strcmp(what, "abort") == 0) abort();
     if (strcmp(what, "x32") == 0) n = syscall(0x40000000 + 39);
     puts(n >= 0 ? "did" : n == -1 ? strerror(errno) : "what?");
@@ -127,7 +129,7 @@ func TestWhatASubmissionCannotDo(t *testing.T) {
 	other := neighbour(t, program)
 	for what, says := range map[string]string{
 		"nothing": "did", "abort": "signal: aborted",
-		"read": denied, "read itself": denied, "write": denied, "delete": denied, "fork": denied, "vfork": denied,
+		"read": denied, "read itself": denied, "write": denied, "delete": denied, "fork": denied, "vfork": denied, "sleep": denied,
 		"signal": denied, "network": denied, "trace": denied, "memory": "Cannot allocate memory", "x32": denied,
 		"kill": denied, "tgkill": denied, "tkill": denied, "limit another": denied, "own a file's signals": denied, "outlive": denied,
 	} {
@@ -148,7 +150,7 @@ func TestWhatABoxedSubmissionCannotDo(t *testing.T) {
 	for what, says := range map[string]string{
 		"nothing": "did", "abort": "signal: aborted",
 		"read": "Permission denied", "read itself": "did", "write": "Permission denied", "delete": "Permission denied",
-		"fork": denied, "vfork": denied, "network": denied, "memory": "Cannot allocate memory",
+		"fork": denied, "vfork": denied, "sleep": denied, "network": denied, "memory": "Cannot allocate memory",
 		"trace": denied, "x32": denied, "other program": "Permission denied",
 		"kill": denied, "tgkill": denied, "tkill": denied, "limit another": denied, "own a file's signals": denied, "outlive": denied,
 	} {

@@ -1,7 +1,7 @@
 // Package sanitize plays traces on a second build of a submission, -O0 with
 // AddressSanitizer and UndefinedBehaviorSanitizer, and says at which line the
-// first complaint arises. It sees what Memcheck cannot: arrays on the stack and
-// static ones that are left, and arithmetic that C does not define.
+// first complaint arises. It sees what Memcheck cannot: accesses outside of
+// arrays on the stack and static ones, and arithmetic that C does not define.
 package sanitize
 
 import (
@@ -34,8 +34,8 @@ func (f Finding) String() string { return supervise.At(f.Line, f.What) }
 var ErrUnfinished = errors.New("did not finish with the sanitizers")
 
 const (
-	mostReport = 1 << 20
-	stopped    = 86 // the exit status of the sanitizers
+	mostReport = 1 << 20 // comes last, after whatever the submission has written
+	stopped    = 86      // the exit status of the sanitizers
 )
 
 // Run plays the traces on a program that is linked with grader/process/watched.c and the
@@ -58,6 +58,8 @@ func Run(program string, steps supervise.Steps) (*Finding, error) {
 	case exit == stopped:
 		f := parse(said)
 		return &f, nil
+	case exit < 0:
+		return nil, fmt.Errorf("%w: it was ended in the middle of a call", ErrUnfinished)
 	case exit != 0 || !all:
 		return nil, fmt.Errorf("%w: it ended in the middle of a call, with exit status %d", ErrUnfinished, exit)
 	}
@@ -73,7 +75,7 @@ func run(program string, steps *os.File) (said []byte, exit int, err error) {
 	options := fmt.Sprintf("exitcode=%d:print_stacktrace=1:detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=256:hard_rss_limit_mb=1024", stopped)
 	cmd := &exec.Cmd{Path: path, Args: argv, Env: []string{"LC_ALL=C", "ASAN_OPTIONS=" + options, "UBSAN_OPTIONS=" + options}}
 	cmd.ExtraFiles = []*os.File{steps}
-	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, supervise.Patience, mostReport)
+	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, supervise.Patience, supervise.Tail(mostReport))
 	switch {
 	case end.Starved():
 		return nil, 0, fmt.Errorf("sanitizers: %w: %v of processor time in %v", supervise.ErrStarved, end.CPU, supervise.Patience)

@@ -1,6 +1,5 @@
-// Package supervise runs a program that plays a file of steps while somebody looks
-// on, Memcheck or the sanitizers, and listens to what they say. What it means is
-// theirs to tell.
+// Package supervise runs a program on a file of steps, under Memcheck or with the
+// sanitizers, and collects what they report. Packages memcheck and sanitize interpret it.
 package supervise
 
 import (
@@ -12,12 +11,13 @@ import (
 	"syscall"
 	"time"
 
+	"llmmemory/internal/grade/limitedbuffer"
 	"llmmemory/internal/grade/sandbox"
 )
 
 // An End is how a program ended.
 type End struct {
-	Said   []byte // the beginning of what it wrote into the pipe
+	Said   []byte // what is kept of what it wrote into the pipe
 	Late   bool   // the pipe was still open when patience was over
 	Exit   int    // status; -1: by a signal
 	Signal syscall.Signal
@@ -36,12 +36,29 @@ var ErrStarved = errors.New("the machine is too busy")
 // it had some processor time, and less than its limit.
 func (e End) Starved() bool { return e.Late && e.CPU > time.Second }
 
+// A Keep reads what a program writes, and returns what is kept of it.
+type Keep func(io.Reader) ([]byte, error)
+
+// Head keeps the first bytes. A program that writes more is ended.
+func Head(most int64) Keep {
+	return func(from io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(from, most)) }
+}
+
+// Tail keeps the last bytes, of however many.
+func Tail(most int) Keep {
+	return func(from io.Reader) ([]byte, error) {
+		last := limitedbuffer.Tail{Most: most}
+		_, err := io.Copy(&last, from)
+		return last.Bytes(), err
+	}
+}
+
 // Run starts a program, whose arguments are a sandbox's, in a process group of its
 // own, with a pipe that attach gives it, and waits until all that have the pipe
-// have closed it, or patience or the most bytes are over. Who is left a second
+// have closed it, or patience is over, or keep reads no more. Who is left a second
 // later is killed. The error is that it could not be run; the End holds as far as
 // it came.
-func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, most int64) (e End, err error) {
+func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep Keep) (e End, err error) {
 	ours, theirs, err := os.Pipe()
 	if err != nil {
 		return e, err
@@ -56,7 +73,7 @@ func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, most
 	}
 	_ = ours.SetReadDeadline(time.Now().Add(patience))
 	var readErr error
-	e.Said, readErr = io.ReadAll(io.LimitReader(ours, most))
+	e.Said, readErr = keep(ours)
 	stop := time.AfterFunc(time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	waitErr := cmd.Wait()
 	stop.Stop()

@@ -41,7 +41,7 @@ func Write(w io.Writer, r *grade.Report) error {
 func Finding(w io.Writer, f grade.Finding) error {
 	f = visible(f)
 	picture := drawing.Text(f.Scene, f.Difference, 78, !color.NoColor)
-	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(headline(f)), strings.TrimSpace(indent(Message(f)+"\n\n"+picture, "  ")))
+	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(headline(f)), strings.TrimSpace(indent(message(f)+"\n\n"+picture, "  ")))
 	return err
 }
 
@@ -169,7 +169,7 @@ func stages(b *strings.Builder, r *grade.Report) {
 }
 
 // Message is a finding in plain text: what a student needs to act on it.
-func Message(f grade.Finding) string {
+func message(f grade.Finding) string {
 	var b strings.Builder
 	if f.Sentence != "" {
 		fmt.Fprintf(&b, "handout:  %s\n", f.Sentence)

@@ -81,10 +81,7 @@ func parseGGUF(file []byte) (*GGUF, error) {
 		return nil, fmt.Errorf("%w: alignment to %d bytes", ErrFormat, alignment)
 	}
 	at := len(file) - len(r.rest)
-	start := (at + int(alignment) - 1) / int(alignment) * int(alignment)
-	if start > len(file) {
-		start = len(file)
-	}
+	start := min((at+int(alignment)-1)/int(alignment)*int(alignment), len(file))
 	return g, g.place(infos, file[start:])
 }
 

@@ -38,7 +38,7 @@ func table(line cost.Linear, noise float64) string {
 
 // Ensure that a line comes back, exactly without noise and nearly with it, and
 // that the errors stated are those of the noise.
-func TestALineIsFound(t *testing.T) {
+func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	points, err := Read(file(t, table(line, 0)), Lengths{})
 	require.NoError(t, err)

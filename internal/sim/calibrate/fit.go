@@ -8,9 +8,9 @@ import (
 	"llmmemory/internal/sim/cost"
 )
 
-// LeastPoints is how many measurements it takes for a fit to say anything about
+// leastPoints is how many measurements it takes for a fit to say anything about
 // what was not measured.
-const LeastPoints = 8
+const leastPoints = 8
 
 // A Residual is a point and what the line makes of it.
 type Residual struct {
@@ -41,7 +41,7 @@ func Fit(points []Point) (*Calibration, error) {
 		}
 	}
 	if len(points) < 2 {
-		return nil, fmt.Errorf("%w: %d points: it takes at least 2, and %d for the errors to mean something", ErrInput, len(points), LeastPoints)
+		return nil, fmt.Errorf("%w: %d points: it takes at least 2, and %d for the errors to mean something", ErrInput, len(points), leastPoints)
 	}
 	x, ok := solve(points)
 	if !ok {

@@ -153,7 +153,7 @@ func TestAStricterObjectiveSustainsNoMore(t *testing.T) {
 func TestTheSearchDoesNotDependOnItsStartOrJobs(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 300, Seed: 5, Server: sim.Server{System: "sosp"}})
 	require.NoError(t, err)
-	l, err := NewLoad(p, 3)
+	l, err := newLoad(p, 3)
 	require.NoError(t, err)
 	require.Equal(t, []uint64{5, 6, 7}, l.Seeds)
 	find := func(o Options) Capacity {
@@ -175,11 +175,10 @@ func TestTheSearchDoesNotDependOnItsStartOrJobs(t *testing.T) {
 	require.NotEqual(t, one.Seeds[0].At().Values, one.Seeds[1].At().Values, "other seeds are other requests")
 }
 
-// Ensure that a run that is cut would not have held.
 func TestARunThatIsCutWouldNotHaveHeld(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 500, Server: sim.Server{System: "sosp"}})
 	require.NoError(t, err)
-	l, err := NewLoad(p, 1)
+	l, err := newLoad(p, 1)
 	require.NoError(t, err)
 	cut := 0
 	for _, text := range []string{"0.1s/token", "0.1s/token@p90", "ttft<1s@p99", "ttft<2s", "tpot<60ms", "tpot<60ms@p90", "e2e<30s", "e2e<30s@p50", "e2e<60s@max"} {
@@ -205,7 +204,7 @@ func TestARunThatIsCutWouldNotHaveHeld(t *testing.T) {
 func TestTheObjectivesValuesAreTheSimulators(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 500})
 	require.NoError(t, err)
-	l, err := NewLoad(p, 1)
+	l, err := newLoad(p, 1)
 	require.NoError(t, err)
 	point, err := measure(context.Background(), p, l.sets[0], 0, 2, slo(t, "1s/token,ttft<1s,tpot<1s,e2e<1s,ttft<1s@p90,tpot<1s@p50,e2e<1s@max"), true)
 	require.NoError(t, err)
@@ -231,7 +230,7 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 func TestTheLowestFailureCounts(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 300})
 	require.NoError(t, err)
-	l, err := NewLoad(p, 1)
+	l, err := newLoad(p, 1)
 	require.NoError(t, err)
 	s := &search{plan: p, set: l.sets[0], slo: slo(t, "0.1s/token"), precision: 0.02, estimate: l.estimate(p)}
 	s.points = []Point{{Rate: 0.5, Holds: true}, {Rate: 0.6}, {Rate: 0.61, Holds: true}, {Rate: 3}}
@@ -283,7 +282,7 @@ func TestATraceKeepsItsShape(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("arrival,prompt,output\n5,16,4\n5,17,4\n5,3000,4\n7,18,4\n9,19,4\n500,20,4\n"), 0o600))
 	p, err := scenario.Open(scenario.Scenario{Trace: path, Duration: 100})
 	require.NoError(t, err)
-	l, err := NewLoad(p, 3)
+	l, err := newLoad(p, 3)
 	require.NoError(t, err)
 	require.Equal(t, 1, l.TooLong)
 	require.Equal(t, 4, l.Requests(), "those of the first 100 s that fit")
@@ -303,7 +302,7 @@ func TestATraceKeepsItsShape(t *testing.T) {
 func TestADurationBringsMoreRequestsAtAHigherRate(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Duration: 500, Seed: 3})
 	require.NoError(t, err)
-	l, err := NewLoad(p, 1)
+	l, err := newLoad(p, 1)
 	require.NoError(t, err)
 	require.Zero(t, l.Requests())
 	few, err := l.sets[0].at(1)
@@ -324,7 +323,7 @@ func TestRequestsThatAreLeftOutAreNotInTheRate(t *testing.T) {
 	require.NoError(t, err)
 	require.InDelta(t, 0.47, l.LeftOut, 0.05)
 	for _, d := range l.sets {
-		require.InEpsilon(t, DefaultRequests, d.requests[DefaultRequests-1].Arrival, 0.1, "one a second")
+		require.InEpsilon(t, defaultRequests, d.requests[defaultRequests-1].Arrival, 0.1, "one a second")
 	}
 	p, err = scenario.Open(scenario.Scenario{})
 	require.NoError(t, err)
@@ -364,7 +363,7 @@ func TestRequestsKeepTheirOwnHashes(t *testing.T) {
 `), 0o600))
 	p, err := scenario.Open(scenario.Scenario{Trace: path})
 	require.NoError(t, err)
-	l, err := NewLoad(p, 1)
+	l, err := newLoad(p, 1)
 	require.NoError(t, err)
 	requests, err := l.sets[0].at(1)
 	require.NoError(t, err)
@@ -381,7 +380,7 @@ func TestMeansStayWhenMoreIsDrawn(t *testing.T) {
 	prompt, output := l.Means()
 	require.InEpsilon(t, 161, prompt, 0.2)
 	before := l.estimate(p)
-	_, err = l.sets[0].first(3 * DefaultRequests)
+	_, err = l.sets[0].first(3 * defaultRequests)
 	require.NoError(t, err)
 	again, further := l.Means()
 	require.Equal(t, []float64{prompt, output}, []float64{again, further})

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -113,18 +114,18 @@ func (c Capacity) Rates() []float64 {
 
 // Find opens a scenario and finds its capacity. Rate, From, Until and Stop of
 // the scenario do not count. Requests and Duration say how many requests a run
-// has; see NewLoad. The longer a run, the nearer is the capacity to the rate at
+// has; see newLoad. The longer a run, the nearer is the capacity to the rate at
 // which the queue stops growing.
 func Find(ctx context.Context, s scenario.Scenario, slo SLO, o Options) (Capacity, error) {
 	// Open reads zeros as 1,000 s.
 	if s.Trace == "" && s.Duration == 0 && s.Requests == 0 {
-		s.Requests = DefaultRequests
+		s.Requests = defaultRequests
 	}
 	p, err := scenario.Open(s)
 	if err != nil {
 		return Capacity{}, err
 	}
-	load, err := NewLoad(p, o.Seeds)
+	load, err := newLoad(p, o.Seeds)
 	if err != nil {
 		return Capacity{}, err
 	}
@@ -208,10 +209,7 @@ func each(n int, do func(i int) error) error {
 		wait.Go(func() { errs[i] = do(i) })
 	}
 	wait.Wait()
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return errs[i]
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 func collect(searches []*search, precision float64) Capacity {

@@ -52,23 +52,23 @@ func (l *Load) Keep(runs *Runs) {
 	}
 }
 
-// DefaultRequests is how many are drawn, or read of a trace, where a scenario
+// defaultRequests is how many are drawn, or read of a trace, where a scenario
 // does not say.
-const DefaultRequests = 2000
+const defaultRequests = 2000
 
 // MostSeeds is how many seeds a search has at most: each keeps its requests in memory.
 const MostSeeds = 100
 
-// NewLoad draws the requests of a plan, with the given number of seeds from the scenario's on
+// newLoad draws the requests of a plan, with the given number of seeds from the scenario's on
 // (0: 3). A trace has no randomness: it is read once, and its first Duration
 // seconds as it is, or its first Requests ones, are all the load.
-func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
+func newLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	s := p.Scenario
 	if err := openLoop(s); err != nil {
 		return nil, err
 	}
 	if s.Trace != "" {
-		return readLoad(p, DefaultRequests)
+		return readLoad(p, defaultRequests)
 	}
 	if seeds <= 0 {
 		seeds = 3
@@ -84,7 +84,7 @@ func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 		if s.Duration > 0 {
 			d.duration = s.Duration
 		} else if count == 0 {
-			count = DefaultRequests
+			count = defaultRequests
 		}
 		drawn, err := workload.Gamma(lengths, 1, burstiness(p), s.Seed+i, 0, count)
 		if err != nil {
@@ -93,7 +93,7 @@ func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 		d.source = fitting(drawn, p)
 		first := -1 // all
 		if d.duration > 0 {
-			first = DefaultRequests
+			first = defaultRequests
 		}
 		if err := d.draw(first); err != nil {
 			return nil, err
@@ -103,7 +103,7 @@ func NewLoad(p *scenario.Plan, seeds int) (*Load, error) {
 	return l, l.check(p)
 }
 
-// NewSteadyLoad is NewLoad for searches with a horizon: requests of a workload are
+// NewSteadyLoad is newLoad for searches with a horizon: requests of a workload are
 // drawn as long as a run needs more, others is how many more seeds there are to
 // confirm with, and all rows of a trace are taken, if the scenario does not say
 // otherwise.
@@ -130,7 +130,7 @@ func NewSteadyLoad(p *scenario.Plan, seeds, others int) (*Load, error) {
 		}
 		fitted := fitting(drawn, p)
 		d := &requestSet{steady: true, shape: burstiness(p), endless: true, source: fitted}
-		err = d.draw(DefaultRequests)
+		err = d.draw(defaultRequests)
 		if seed == s.Seed {
 			l.LeftOut = fitted.LeftOut()
 		}
@@ -189,7 +189,7 @@ func fitting(source workload.Source, p *scenario.Plan) *workload.Fitted {
 	return workload.WithoutLonger(source, p.Scenario.Server.MaxModelLen)
 }
 
-// readLoad is NewLoad for a trace; usual is how many requests are taken where the
+// readLoad is newLoad for a trace; usual is how many requests are taken where the
 // scenario does not say, 0: all.
 func readLoad(p *scenario.Plan, usual int) (*Load, error) {
 	s := p.Scenario

@@ -47,7 +47,7 @@ func (d *requestSet) fit(p *scenario.Plan) int {
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	tokens := 0.0
-	some := d.requests[:min(len(d.requests), DefaultRequests)]
+	some := d.requests[:min(len(d.requests), defaultRequests)]
 	for i := range some {
 		tokens += (float64(some[i].Prompt) + float64(some[i].Output)/2) / float64(len(some))
 	}

@@ -50,7 +50,7 @@ type SLO []Objective
 // ErrSLO and lists the forms.
 func ParseSLO(text string) (SLO, error) {
 	var slo SLO
-	for _, item := range strings.Split(text, ",") {
+	for item := range strings.SplitSeq(text, ",") {
 		o, err := parseObjective(strings.TrimSpace(item))
 		if err != nil {
 			return nil, fmt.Errorf("%w %q: %w; %s", ErrSLO, item, err, sloForms)

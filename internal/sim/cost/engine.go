@@ -18,8 +18,9 @@ type Fitted struct {
 	HeldOut Fit // whose Points are those of both halves
 	Worst   Published
 
-	numbers []string // in which weights of the points are
-	experts bool     // some are of a mixture of experts
+	numbers   []string // in which weights of the points are
+	experts   bool     // some are of a mixture of experts
+	elsewhere []string // the GPUs that its constants are from, if nothing is published of it on GPU
 }
 
 // engineFile is the constants of an engine, by release and GPU, as the test of engines
@@ -28,6 +29,8 @@ type engineFile struct {
 	Name     string                       `json:"name"`
 	Source   string                       `json:"source"`
 	Releases map[string]map[string]Engine `json:"releases"`
+
+	Elsewhere map[string]Elsewhere `json:"elsewhere,omitempty"` // by release
 }
 
 // Engines are the names of what is fitted to published measurements, sorted.
@@ -75,9 +78,10 @@ func enginesOn(gpu string) []string {
 	return slices.Sorted(maps.Keys(points))
 }
 
-// compareReleases orders 0.9.1 before 0.10.0.
+// compareReleases orders 0.9.1 before 0.10.0, and a range as its last one.
 func compareReleases(a, b string) int {
 	numbers := func(s string) []int {
+		s = s[strings.LastIndexByte(s, '-')+1:]
 		var all []int
 		for part := range strings.SplitSeq(s, ".") {
 			n, err := strconv.Atoi(part)
@@ -103,8 +107,8 @@ func openEngine(name string) (engineFile, error) {
 }
 
 // OpenEngine is an engine on a GPU: a release of it, as in vllm-0.7.3, or without one the
-// newest that something is published of on this GPU. The error wraps ErrUnknown if there
-// is no such engine, or nothing is published of it on this GPU, or ErrFile.
+// newest that has constants for this GPU, its own or those of Elsewhere. The error wraps
+// ErrUnknown if there is no such engine, or it has no constants for this GPU, or ErrFile.
 func OpenEngine(name, gpu string) (Fitted, error) {
 	engine, release := name, ""
 	for _, e := range Engines() {
@@ -116,33 +120,65 @@ func OpenEngine(name, gpu string) (Fitted, error) {
 	if err != nil {
 		return Fitted{}, err
 	}
-	releases, err := Releases(engine, gpu)
+	releases := f.on(gpu)
 	switch {
-	case err != nil:
-		return Fitted{}, err
 	case len(releases) == 0:
 		return Fitted{}, fmt.Errorf("engine %q: %w: nothing is published of it on %q, but on %s; measure, and take llmsim calibrate", name, ErrUnknown, gpu, strings.Join(f.gpus(), ", "))
 	case release != "" && !slices.Contains(releases, release):
-		return Fitted{}, fmt.Errorf("engine %q: %w: published on %q are %s-%s; measure, and take llmsim calibrate", name, ErrUnknown, gpu, engine, strings.Join(releases, ", "+engine+"-"))
+		return Fitted{}, fmt.Errorf("engine %q: %w: known on %q are %s-%s; measure, and take llmsim calibrate", name, ErrUnknown, gpu, engine, strings.Join(releases, ", "+engine+"-"))
 	}
 	release = cmp.Or(release, releases[len(releases)-1])
-	fitted, heldOut := Split(engine, release, gpu)
+	if _, ok := f.Releases[release][gpu]; ok {
+		return f.published(release, gpu)
+	}
+	of := f.Elsewhere[release].on(engine+" "+release, gpu)
+	for on := range f.Releases[release] {
+		if err := of.learn(Split(engine, release, on)); err != nil {
+			return Fitted{}, err
+		}
+	}
+	return of, nil
+}
+
+// on are the releases with constants for a GPU, from the oldest to the newest.
+func (f engineFile) on(gpu string) []string {
+	var all []string
+	for release, gpus := range f.Releases {
+		_, own := gpus[gpu]
+		_, elsewhere := f.Elsewhere[release].GPUs[gpu]
+		if own || elsewhere {
+			all = append(all, release)
+		}
+	}
+	slices.SortFunc(all, compareReleases)
+	return all
+}
+
+// published is a release on a GPU that something is published of.
+func (f engineFile) published(release, gpu string) (Fitted, error) {
+	fitted, heldOut := Split(f.Name, release, gpu)
 	e := f.Releases[release][gpu]
 	errors, worst, err := Errors(heldOut, e)
 	if err != nil {
 		return Fitted{}, err
 	}
 	errors.Points = len(fitted) + len(heldOut)
-	of := Fitted{Name: engine + " " + release, GPU: gpu, Engine: e, HeldOut: errors, Worst: worst}
-	for _, p := range append(fitted, heldOut...) {
-		of.numbers = append(of.numbers, p.DType)
+	of := Fitted{Name: f.Name + " " + release, GPU: gpu, Engine: e, HeldOut: errors, Worst: worst}
+	err = of.learn(fitted, heldOut)
+	return of, err
+}
+
+// learn notes what the points are of.
+func (f *Fitted) learn(fitted, heldOut []Published) error {
+	for _, p := range slices.Concat(fitted, heldOut) {
+		f.numbers = append(f.numbers, p.DType)
 		l, err := OpenLLM(p.Model)
 		if err != nil {
-			return Fitted{}, err
+			return err
 		}
-		of.experts = of.experts || l.Experts > 0
+		f.experts = f.experts || l.Experts > 0
 	}
-	return of, nil
+	return nil
 }
 
 // gpus are those of any release, sorted.
@@ -163,6 +199,9 @@ func (s Setup) On(f Fitted) Setup {
 }
 
 func (f Fitted) String() string {
+	if f.elsewhere != nil {
+		return f.fromElsewhere()
+	}
 	if f.HeldOut.Points < leastPoints {
 		return fmt.Sprintf("%s on %s: %d published points, fewer than %d: without data for its errors", f.Name, f.GPU, f.HeldOut.Points, leastPoints)
 	}

@@ -41,8 +41,7 @@ func fitGroups(points []Published) []fitGroup {
 	var all []fitGroup
 	by := map[string]int{}
 	for _, p := range points {
-		publisher, _, _ := strings.Cut(p.Source, "@")
-		key := p.Engine + " " + publisher
+		key := p.Engine + " " + publisher(p)
 		if _, ok := by[key]; !ok {
 			by[key] = len(all)
 			all = append(all, fitGroup{engine: p.Engine})
@@ -50,6 +49,15 @@ func fitGroups(points []Published) []fitGroup {
 		all[by[key]].points = append(all[by[key]].points, p)
 	}
 	return all
+}
+
+// publisher is whose points are fitted together: of V1 all, because each has few models.
+func publisher(p Published) string {
+	if p.Budget > 0 {
+		return "V1"
+	}
+	publisher, _, _ := strings.Cut(p.Source, "@")
+	return publisher
 }
 
 // fit finds the constants of each release and GPU, from a start that change has changed.
@@ -81,6 +89,9 @@ func startOf(points []Published) Engine {
 	e.PromptAttention, e.Activations, e.ExpertCompute = 0.5, 1, e.Compute
 	e.Layer, e.PromptLayer, e.Seq, e.Base, e.Reread, e.AllReduce = 0.02, 0.02, 0.005, 0.2, 0.1, 20
 	e.HalfTokens, e.Rounded = 64, 1
+	if points[0].Budget > 0 {
+		return startOfV1(e)
+	}
 	if points[0].Engine == "tensorrt-llm" {
 		e.Attention = 0.9
 		e.SharedGroup, e.SharedReread = 8, 0.1
@@ -123,6 +134,15 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 		{"without activations", "NVIDIA/", func(e *Engine) { e.Activations = 0 }},
 		{"without half_tokens", "NVIDIA/", func(e *Engine) { e.HalfTokens = 0 }},
 		{"without kv_shared_group", "NVIDIA/", func(e *Engine) { e.SharedGroup, e.SharedReread = 0, 0 }},
+		{"as it is", "V1", allConstants},
+		{"with per_served_seq_ms", "V1", func(e *Engine) { e.ServedSeq = 0.02 }},
+		{"with half_tokens", "V1", func(e *Engine) { e.HalfTokens = 64 }},
+		{"with workers_layer_ms", "V1", func(e *Engine) { e.WorkersLayer = 0.03 }},
+		{"with prompt_base_ms", "V1", func(e *Engine) { e.PromptBase = 0.5 }},
+		{"without rounded", "V1", func(e *Engine) { e.Rounded = 0 }},
+		{"without per_layer_ms", "V1", func(e *Engine) { e.Base, e.Layer = 2, 0 }},
+		{"without activations", "V1", func(e *Engine) { e.Activations = 0 }},
+		{"without kv_reread", "V1", func(e *Engine) { e.Reread = 0 }},
 		{"as it is", "ROCm/", allConstants},
 		{"without half_tokens", "ROCm/", func(e *Engine) { e.HalfTokens = 0 }},
 		{"as it is", "FreedomIntelligence/", allConstants},
@@ -141,7 +161,7 @@ func TestConstantsAreChosenByLeavingPointsOut(t *testing.T) {
 	least := map[string]float64{}
 	for _, f := range forms {
 		points := slices.DeleteFunc(fittedHalves(), func(p Published) bool {
-			return !strings.HasPrefix(p.Source, f.publisher) || slices.Contains(blind, p.GPU)
+			return !strings.HasPrefix(publisher(p), f.publisher) || slices.Contains(blind, p.GPU)
 		})
 		fitted := fitGroup{engine: points[0].Engine, points: points}.fit(t, f.change)
 		one, many := fitted.leftOut(point), fitted.leftOut(load)

@@ -3,6 +3,7 @@ package cost
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -155,9 +156,7 @@ func TestEveryFigureOfASetupIsChecked(t *testing.T) {
 	base := object{"model": "opt-13b", "gpu": "a100-40gb", "workers": 1}
 	with := func(part string, figures object) string {
 		o := object{part: figures}
-		for k, v := range base {
-			o[k] = v
-		}
+		maps.Copy(o, base)
 		return o.write(t)
 	}
 	line := func() object {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-//go:embed published/points.json
-var publishedJSON []byte
+//go:embed published
+var publishedFiles embed.FS
 
 // A Published is a measurement that somebody has published, of batches whose size and
 // lengths are known.
@@ -42,6 +42,8 @@ type Published struct {
 	Longest int     `json:"longest"`    // tokens of the longest answer; absent: all are equally long
 	Metric  string  `json:"metric"`     // see Seconds
 	Value   float64 `json:"value"`
+
+	chunked
 }
 
 // PublishedPoints are all that are known, in the order of the file, which lists the points
@@ -49,11 +51,24 @@ type Published struct {
 func PublishedPoints() []Published { return slices.Clone(published()) }
 
 var published = sync.OnceValue(func() []Published {
+	var all []Published
+	for _, name := range []string{"points", "vllm-v1"} {
+		all = append(all, readPublished(name)...)
+	}
+	return all
+})
+
+// readPublished reads a file of published points.
+func readPublished(name string) []Published {
 	var sources []struct {
 		Published
 		Points []json.RawMessage `json:"points"`
 	}
-	if err := json.Unmarshal(publishedJSON, &sources); err != nil {
+	text, err := publishedFiles.ReadFile("published/" + name + ".json")
+	if err == nil {
+		err = json.Unmarshal(text, &sources)
+	}
+	if err != nil {
 		panic(err) // it is embedded
 	}
 	var all []Published
@@ -66,11 +81,12 @@ var published = sync.OnceValue(func() []Published {
 			p.Release = cmp.Or(p.Release, p.Version)
 			p.Longest = cmp.Or(p.Longest, p.Output)
 			p.Median = cmp.Or(p.Median, p.Prompt)
+			p.Value = cmp.Or(p.Value, p.requestMS())
 			all = append(all, p)
 		}
 	}
 	return all
-})
+}
 
 // Setup is what the point was measured on, with an engine.
 func (p Published) Setup(e Engine) (Setup, error) {
@@ -109,10 +125,11 @@ func hasSharedKernel(engine, release string) bool {
 // Seconds is what the point took. What is published is tokens of answers a second over all
 // workers of a batch that is prefilled at once (tokens_per_s) or of clients that send
 // their next prompt when they have an answer (closed_tokens_per_s), seconds of such a batch
-// (batch_s), ms to the first token (first_token_ms) or from token to token (token_ms).
+// (batch_s), ms to the first token (first_token_ms) or from token to token (token_ms), or ms
+// from a client's prompt to the end of its answer (closed_request_ms).
 func (p Published) Seconds() float64 {
 	switch p.Metric {
-	case "first_token_ms", "token_ms":
+	case "first_token_ms", "token_ms", "closed_request_ms":
 		return p.Value * milli
 	case "batch_s":
 		return p.Value
@@ -137,6 +154,9 @@ func (p Published) Predict(e Engine) (float64, error) {
 // the middle of an answer stands for all of it; where answers differ, the batch is smaller
 // on the average and its sequences are farther on.
 func (p Published) on(m *Model) float64 {
+	if p.Budget > 0 {
+		return p.onChunks(m)
+	}
 	prompt := p.Median
 	prefill := func(seqs int) float64 {
 		n := int64(prompt)

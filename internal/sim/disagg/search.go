@@ -1,6 +1,7 @@
 package disagg
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -81,8 +82,8 @@ func Search(ctx context.Context, q Question) (ratios []Ratio, seconds float64, e
 		})
 	}
 	wait.Wait()
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return nil, 0, errs[i]
+	if err := cmp.Or(errs...); err != nil {
+		return nil, 0, err
 	}
 	return ratios, q.Seconds, nil
 }

@@ -86,7 +86,7 @@ func (b *bench) published(p cost.Published, e cost.Engine) error {
 	off := seconds/p.Seconds() - 1
 	show := func(seconds float64) string {
 		switch p.Metric {
-		case "first_token_ms", "token_ms":
+		case "first_token_ms", "token_ms", "closed_request_ms":
 			return fmt.Sprintf("%.4g ms", 1e3*seconds)
 		case "batch_s":
 			return fmt.Sprintf("%.4g s", seconds)

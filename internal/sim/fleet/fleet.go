@@ -100,8 +100,8 @@ func newFleet(config Config) (*fleet, error) {
 		total += k.Count
 	}
 	most := max(total, config.Scaling.Most)
-	if total < 1 || most > MostReplicas {
-		return nil, fmt.Errorf("%w: %d replicas: want 1 to %d", sim.ErrConfig, most, MostReplicas)
+	if total < 1 || most > mostReplicas {
+		return nil, fmt.Errorf("%w: %d replicas: want 1 to %d", sim.ErrConfig, most, mostReplicas)
 	}
 	for _, n := range []struct {
 		what  string

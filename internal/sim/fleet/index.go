@@ -18,8 +18,8 @@ type index struct {
 	events  pool.Events       // scratch
 }
 
-// MostReplicas is how many an index tells apart.
-const MostReplicas = 64
+// mostReplicas is how many an index tells apart.
+const mostReplicas = 64
 
 type eventKind uint8
 

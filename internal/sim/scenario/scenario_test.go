@@ -50,7 +50,6 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that FasterTransformer has the artifact's batches and its own times.
 func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 	for _, c := range []struct {
 		setup, workload string
@@ -74,7 +73,6 @@ func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 	require.InDelta(t, 0.0223, p.Model.Seconds(one), 1e-12)
 }
 
-// Ensure that a workload's prefix is known before its first request.
 func TestAWorkloadsPrefixIsKnownBeforeItsRequests(t *testing.T) {
 	require.Equal(t, 80, open(t, Scenario{Workload: "wmt16-1shot"}).Scenario.Server.Prefix)
 	require.Zero(t, open(t, Scenario{}).Scenario.Server.Prefix)
@@ -178,11 +176,13 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 		name, gpu, engine string
 		want, says        string
 	}{
-		{"published", "h100-80gb", "", "vllm-0.7.3", "vllm 0.7.3 on h100-80gb: fitted to half of"},
+		{"published", "h100-80gb", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on h100-80gb: fitted to half of"},
+		{"published of older releases alone", "v100s-32gb", "", "vllm-0.7.3", "vllm 0.7.3 on v100s-32gb: fitted to half of"},
 		{"a newer release elsewhere", "mi300x", "", "vllm-0.9.1", "vllm 0.9.1 on mi300x: fitted to half of"},
-		{"too few points for errors", "l4", "", "vllm-0.7.3", "7 published points, fewer than 8: without data for its errors"},
-		{"nothing published", "b200-180gb", "", DataSheet, "constants chosen by hand: without data (no measurements of newer releases on b200-180gb are published; measure"},
-		{"another engine's alone", "l40s", "", DataSheet, "without data (--engine tensorrt-llm has newer releases"},
+		{"too few points for errors", "l4", "vllm-0.7.3", "vllm-0.7.3", "7 published points, fewer than 8: without data for its errors"},
+		{"a newer release on other GPUs", "rtx-4090", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on rtx-4090: without data, as none is published; constants as measured on a100-80gb, b200-180gb, h100-80gb, h200-141gb, with this GPU's data sheet"},
+		{"another engine's, and on other GPUs", "l40s", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on l40s: without data"},
+		{"another engine's alone", "l40s", DataSheet, DataSheet, "without data (--engine tensorrt-llm has newer releases"},
 		{"asked for", "h100-80gb", DataSheet, DataSheet, "constants chosen by hand: without data (--engine tensorrt-llm or vllm"},
 		{"another engine", "l40s", "tensorrt-llm", "tensorrt-llm", "tensorrt-llm 0.9.0 on l40s"},
 	} {
@@ -195,7 +195,10 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 			require.Equal(t, p.Scenario, again.Scenario)
 		})
 	}
+	unknown := open(t, Scenario{Model: "qwen2.5-0.5b", GPU: "../cost/examples/gpu.json"})
+	require.Equal(t, DataSheet, unknown.Scenario.Engine, "nothing is published")
+	require.Contains(t, unknown.Model.Describe(), "constants chosen by hand: without data (no measurements of newer releases on my-gpu are published; measure")
 	require.Empty(t, open(t, Scenario{}).Scenario.Engine, "the paper's setup has its own times")
-	_, err := Open(Scenario{Model: "llama-3-8b", GPU: "l40s", Engine: "vllm"})
+	_, err := Open(Scenario{Model: "llama-3-8b", GPU: "l40s", Engine: "vllm-0.7.3"})
 	require.ErrorIs(t, err, cost.ErrUnknown, "what is asked for is not replaced")
 }

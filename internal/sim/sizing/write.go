@@ -319,7 +319,7 @@ func (r *Report) writeTake(w io.Writer) {
 		gain = "as asked"
 	}
 	fmt.Fprintf(w, "\ntake\tblock size %d and %s: %s requests/s, %s\n", t.BlockSize, t.System, rate(t.Both.Rate), gain)
-	for _, text := range strings.Split(t.Reason+"; "+kernels, "; ") {
+	for text := range strings.SplitSeq(t.Reason+"; "+kernels, "; ") {
 		fact(w, "", text)
 	}
 }

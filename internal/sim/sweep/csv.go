@@ -11,10 +11,10 @@ import (
 	"llmmemory/internal/sim"
 )
 
-// WriteCSV writes a row for each job, in the order of the grid: what it is, why
+// writeCSV writes a row for each job, in the order of the grid: what it is, why
 // it has no result if it failed, and every figure of its result. Times are in
 // seconds, but for an iteration's in milliseconds.
-func (st *State) WriteCSV(w io.Writer) error {
+func (st *State) writeCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	head := append([]string{"system", "block_size", "rate", "seed", "error"}, columns("", reflect.TypeFor[sim.Result]())...)
 	figures := len(head)

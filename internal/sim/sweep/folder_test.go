@@ -432,7 +432,7 @@ func TestTheTableHasAllFigures(t *testing.T) {
 	s := &Sweep{Jobs: []Job{{Key: "k", System: "sosp", BlockSize: 16, Rate: 0.25, Seed: 3}}}
 	st := &State{Sweep: s, Outcomes: []*Outcome{{Job: s.Jobs[0], Result: &r}}}
 	var b strings.Builder
-	require.NoError(t, st.WriteCSV(&b))
+	require.NoError(t, st.writeCSV(&b))
 	rows, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
 	require.NoError(t, err)
 	cells := map[string]string{}

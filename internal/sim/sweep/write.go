@@ -16,7 +16,7 @@ func (st *State) Write(dir string, slo float64) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := st.WriteCSV(&b); err != nil {
+	if err := st.writeCSV(&b); err != nil {
 		return err
 	}
 	if err := jobs.Replace(filepath.Join(dir, "sweep.csv"), b.Bytes()); err != nil {

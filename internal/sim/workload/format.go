@@ -111,7 +111,7 @@ func semicolons(line []byte) string {
 // columns are the names in the first line: a header's or an object's.
 func columns(line []byte) (names []string, isJSON bool, err error) {
 	if line[0] != '{' {
-		for _, field := range bytes.Split(line, []byte{','}) {
+		for field := range bytes.SplitSeq(line, []byte{','}) {
 			names = append(names, string(unquote(field)))
 		}
 		return names, false, nil

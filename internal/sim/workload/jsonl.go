@@ -62,9 +62,9 @@ func (p *jsonParser) hashes(prompt int) ([]int64, error) {
 	if err := json.Unmarshal(p.row.Hashes, &p.ids); err != nil {
 		return nil, bad("hash_ids", p.row.Hashes, "is not a list of ids", "whole numbers")
 	}
-	if want := (prompt + HashTokens - 1) / HashTokens; len(p.ids) != want {
+	if want := (prompt + hashTokens - 1) / hashTokens; len(p.ids) != want {
 		return nil, fmt.Errorf("column %q has %d ids; wanted %d, one for each %d of the %d tokens of the prompt",
-			"hash_ids", len(p.ids), want, HashTokens, prompt)
+			"hash_ids", len(p.ids), want, hashTokens, prompt)
 	}
 	return p.ids, nil
 }

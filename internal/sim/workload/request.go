@@ -16,9 +16,9 @@ var (
 	ErrTrace = errors.New("bad trace")
 )
 
-// HashTokens is how many tokens one of a Request's hashes stands for, as in
+// hashTokens is how many tokens one of a Request's hashes stands for, as in
 // Mooncake's traces.
-const HashTokens = 512
+const hashTokens = 512
 
 // A Request arrives at a server.
 type Request struct {
@@ -30,7 +30,7 @@ type Request struct {
 	// and stand instead of it.
 	Shared int
 
-	// Hashes are Mooncake's hash_ids: one for each HashTokens tokens of the
+	// Hashes are Mooncake's hash_ids: one for each hashTokens tokens of the
 	// prompt, the last may be partial. Nil: prompts have nothing in common
 	// but Shared. Valid until the next call of Next.
 	Hashes []int64

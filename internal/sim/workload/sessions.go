@@ -60,7 +60,7 @@ func (c *conversations) Follow(session int64, answered float64, r *Request) bool
 
 // SessionsOf finds the conversations in a trace whose rows have hashes, such as
 // Mooncake's: a row continues the last earlier one all of whose whole blocks of
-// HashTokens it begins with, unless another row does already. The first block alone
+// hashTokens it begins with, unless another row does already. The first block alone
 // makes no conversation: a system prompt is the same for everybody. A turn comes when
 // its row says, but not before the turn it continues is answered and think seconds have
 // passed. All rows are read at once.
@@ -82,7 +82,7 @@ func SessionsOf(s Source, think float64) (Sessions, error) {
 		r.Hashes = append([]int64(nil), r.Hashes...)
 		at := len(t.rows)
 		t.rows, t.after, t.first = append(t.rows, r), append(t.after, -1), append(t.first, true)
-		whole := r.Prompt / HashTokens
+		whole := r.Prompt / hashTokens
 		for i := min(whole, len(r.Hashes)) - 1; i > 0; i-- {
 			if before, ok := tails[r.Hashes[i]]; ok {
 				t.after[before], t.first[at] = at, false

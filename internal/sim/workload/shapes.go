@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// alpaca is the shape inferred from maxima of batches of 14 requests (paper
+// alpaca is the shape inferred from maxima of batches of 14 requests (sim/PAPER.md
 // §1): outputs 1 + floor(Exp(57.95)), at most 2,000, so that their mean is
 // 58.45; prompts round(LogNormal) of mean 19.31 and sigma 0.6, at least 3,
 // independent of each other.

@@ -27,7 +27,7 @@ func Tokens(dst []int32, r *Request, index int) []int32 {
 		// A block's contents follow from its hash and those before it. Its first
 		// id is the hash itself: two blocks that differ do so at once.
 		chain = mix(chain, uint64(h))
-		end, word := min((i+1)*HashTokens, r.Prompt), uint64(h)
+		end, word := min((i+1)*hashTokens, r.Prompt), uint64(h)
 		for ; at < end; at++ {
 			dst = append(dst, common(word))
 			word = mix(chain, uint64(at))

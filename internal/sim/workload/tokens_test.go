@@ -19,7 +19,7 @@ func inCommon(a, b []int32) int {
 
 // Ensure that two requests have exactly the tokens in common that their shared
 // prefix and their hashes say.
-func TestTokensInCommon(t *testing.T) {
+func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := rapid.SampledFrom([]int{0, 0, 80, 600}).Draw(t, "shared")
 		request := func(name string) Request {
@@ -27,8 +27,8 @@ func TestTokensInCommon(t *testing.T) {
 			if shared == 0 {
 				r.Hashes = rapid.SliceOfN(rapid.Int64Range(0, 2), 0, 4).Draw(t, name+" hashes")
 			}
-			tokens := len(r.Hashes) * HashTokens
-			r.Prompt = rapid.IntRange(max(1, tokens-HashTokens+1), max(tokens, 900)).Draw(t, name+" prompt")
+			tokens := len(r.Hashes) * hashTokens
+			r.Prompt = rapid.IntRange(max(1, tokens-hashTokens+1), max(tokens, 900)).Draw(t, name+" prompt")
 			return r
 		}
 		a, b := request("a"), request("b")
@@ -40,7 +40,7 @@ func TestTokensInCommon(t *testing.T) {
 		for blocks < min(len(a.Hashes), len(b.Hashes)) && a.Hashes[blocks] == b.Hashes[blocks] {
 			blocks++
 		}
-		want := min(max(blocks*HashTokens, shared), a.Prompt, b.Prompt)
+		want := min(max(blocks*hashTokens, shared), a.Prompt, b.Prompt)
 		require.Equal(t, want, inCommon(x, y))
 		require.GreaterOrEqual(t, min(slices.Min(x), slices.Min(y)), int32(0))
 	})
@@ -48,7 +48,7 @@ func TestTokensInCommon(t *testing.T) {
 
 // Ensure that the same block after another one has other contents, and that
 // outputs are the request's own.
-func TestTokensOfABlock(t *testing.T) {
+func TestTokensOfABlockDependOnTheBlocksBefore(t *testing.T) {
 	a := Request{Prompt: 1024, Output: 600, Hashes: []int64{1, 7}}
 	b := Request{Prompt: 1024, Output: 600, Hashes: []int64{2, 7}}
 	x, y := Tokens(nil, &a, 0), Tokens(nil, &b, 1)
@@ -63,7 +63,7 @@ func TestTokensOfABlock(t *testing.T) {
 
 // Ensure that requests without anything in common differ from the first token,
 // and that ids go after what is there.
-func TestTokensOfTheirOwn(t *testing.T) {
+func TestRequestsWithNothingInCommonDifferFromTheFirstToken(t *testing.T) {
 	r := Request{Prompt: 3, Output: 2}
 	seen := map[int32]bool{}
 	for i := range 1000 {

@@ -34,7 +34,7 @@ func Open(path string) (*Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
 	}
-	t, err := Read(f, path)
+	t, err := read(f, path)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -44,7 +44,7 @@ func Open(path string) (*Trace, error) {
 }
 
 // Read is Open for what is open already; name is what errors call it.
-func Read(r io.Reader, name string) (*Trace, error) {
+func read(r io.Reader, name string) (*Trace, error) {
 	t := &Trace{}
 	if err := t.lines.open(r, name); err != nil {
 		return nil, err

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that every format is recognised and read.
 func TestEveryTraceFormatIsRecognised(t *testing.T) {
 	burst := []Request{
 		{Arrival: 0, Prompt: 472, Output: 18},
@@ -90,8 +89,8 @@ func TestMooncakeRequestsShareTheTokensOfCommonHashes(t *testing.T) {
 	for i := range all {
 		ids[i] = Tokens(nil, &all[i], i)
 	}
-	require.Equal(t, 2*HashTokens, inCommon(ids[0], ids[1]))
-	require.Equal(t, 1*HashTokens, inCommon(ids[0], ids[2]))
+	require.Equal(t, 2*hashTokens, inCommon(ids[0], ids[1]))
+	require.Equal(t, 1*hashTokens, inCommon(ids[0], ids[2]))
 	require.Zero(t, inCommon(ids[0], ids[3]))
 }
 
@@ -187,7 +186,7 @@ func TestABadRowIsNamedWithLineAndColumn(t *testing.T) {
 
 // readAll is the error of a trace.
 func readAll(r io.Reader) error {
-	t, err := Read(r, "my.csv")
+	t, err := read(r, "my.csv")
 	if err != nil {
 		return err
 	}
@@ -201,7 +200,7 @@ func TestColumnsMayHaveAnyOrderAndCase(t *testing.T) {
 		"OUTPUT, user,Arrival,\"Prompt\"\n3,x,1,2\n",
 		`{"OUTPUT":3,"user":"x","Arrival":1,"Prompt":2}`,
 	} {
-		trace, err := Read(strings.NewReader(text), "my.csv")
+		trace, err := read(strings.NewReader(text), "my.csv")
 		require.NoError(t, err)
 		require.Equal(t, []Request{{Prompt: 2, Output: 3}}, drain(t, trace))
 	}
@@ -209,7 +208,7 @@ func TestColumnsMayHaveAnyOrderAndCase(t *testing.T) {
 
 // Ensure that an error comes again and again, and rows before it are read.
 func TestAnErrorOfATraceIsRepeated(t *testing.T) {
-	trace, err := Read(strings.NewReader(ownHeader+"0,1,2\nx,1,2\n1,1,2\n"), "my.csv")
+	trace, err := read(strings.NewReader(ownHeader+"0,1,2\nx,1,2\n1,1,2\n"), "my.csv")
 	require.NoError(t, err)
 	var r Request
 	require.NoError(t, trace.Next(&r))
@@ -331,7 +330,7 @@ func TestAMillionRowsTakeConstantMemory(t *testing.T) {
 			_, err := io.Copy(io.Discard, rows(format, n))
 			require.NoError(t, err)
 			runtime.ReadMemStats(&between)
-			trace, err := Read(rows(format, n), format)
+			trace, err := read(rows(format, n), format)
 			require.NoError(t, err)
 			s, err := trace.summarize(0)
 			require.NoError(t, err)
@@ -386,7 +385,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(ownHeader + "0,1,-\n"))
 	f.Add([]byte(ownRow1 + moonRow))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		trace, err := Read(bytes.NewReader(text), "my.csv")
+		trace, err := read(bytes.NewReader(text), "my.csv")
 		last := 0.0
 		for err == nil {
 			var r Request
@@ -396,7 +395,7 @@ func FuzzRead(f *testing.F) {
 			require.GreaterOrEqual(t, r.Arrival, last)
 			require.GreaterOrEqual(t, min(r.Prompt, r.Output), 1)
 			if r.Hashes != nil {
-				require.Len(t, r.Hashes, (r.Prompt+HashTokens-1)/HashTokens)
+				require.Len(t, r.Hashes, (r.Prompt+hashTokens-1)/hashTokens)
 			}
 			last = r.Arrival
 		}

@@ -119,7 +119,7 @@ func (v *server) token(word string) int32 {
 // ask adds a request.
 func (v *server) ask(prompt string, most int) (sched.ID, error) {
 	var tokens []int32
-	for _, word := range strings.Fields(prompt) {
+	for word := range strings.FieldsSeq(prompt) {
 		tokens = append(tokens, v.token(word))
 	}
 	id, err := v.s.Add(sched.Spec{Tokens: tokens, MaxTokens: most})

@@ -41,7 +41,7 @@ type Extras struct {
 }
 
 // None reports whether no block can have an extra key.
-func (e *Extras) None() bool {
+func (e *Extras) none() bool {
 	return e.LoRA == "" && len(e.Items) == 0 && e.Salt == "" && e.Embeddings == nil
 }
 
@@ -75,7 +75,7 @@ type Cursor int
 // Block returns the extra keys of the block [start, end) in vLLM's order: LoRA,
 // multimodal, salt, embeddings; nil if there are none. It moves the cursor.
 func (e *Extras) Block(start, end int, at *Cursor) []Key {
-	if e.None() {
+	if e.none() {
 		return nil
 	}
 	var keys []Key

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that Check sees what it is for.
 func TestCheckSeesDamage(t *testing.T) {
 	damage := map[string]func(m *Manager, s *Seq){
 		"a block in two places of a table":    func(_ *Manager, s *Seq) { s.table[1] = s.table[0] },

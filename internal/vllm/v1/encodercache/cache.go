@@ -78,8 +78,8 @@ func (e *entry) refer(r *Request, i int) {
 	}
 }
 
-// FreeInput ends what r has to do with the output of its input i.
-func (c *Cache) FreeInput(r *Request, i int) {
+// freeInput ends what r has to do with the output of its input i.
+func (c *Cache) freeInput(r *Request, i int) {
 	r.held = slices.DeleteFunc(r.held, func(h int) bool { return h == i })
 	e := c.entries[r.inputs[i].Hash]
 	if e == nil || len(e.users) == 0 {
@@ -96,16 +96,16 @@ func (c *Cache) FreeInput(r *Request, i int) {
 func (c *Cache) Free(r *Request) {
 	slices.Sort(r.held)
 	for len(r.held) > 0 {
-		c.FreeInput(r, r.held[0])
+		c.freeInput(r, r.held[0])
 	}
 }
 
-// FreePassed is FreeInput for the inputs that end at or before token end.
+// FreePassed is freeInput for the inputs that end at or before token end.
 func (c *Cache) FreePassed(r *Request, end int) {
 	slices.Sort(r.held)
 	for k := 0; k < len(r.held); {
 		if in := &r.inputs[r.held[k]]; in.Offset+in.Length <= end {
-			c.FreeInput(r, r.held[k])
+			c.freeInput(r, r.held[k])
 		} else {
 			k++
 		}

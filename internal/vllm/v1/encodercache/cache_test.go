@@ -39,7 +39,7 @@ func TestAnOutputIsFoundAgainWhileNobodyNeedsItsRoom(t *testing.T) {
 	allocate(t, c, r, 0)
 	require.True(t, c.Use(r, 0))
 	requireUsage(t, c, 4, 4)
-	c.FreeInput(r, 0)
+	c.freeInput(r, 0)
 	requireUsage(t, c, 4, 0)
 	require.True(t, c.Use(request("a", 4), 0))
 	requireUsage(t, c, 4, 4)

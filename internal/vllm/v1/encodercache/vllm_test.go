@@ -18,8 +18,8 @@ func TestAReferenceEndsOnce(t *testing.T) {
 	c, r := New(10), request("imgA", 4)
 	allocate(t, c, r, 0)
 	require.True(t, c.Use(r, 0))
-	c.FreeInput(r, 0)
-	c.FreeInput(r, 0)
+	c.freeInput(r, 0)
+	c.freeInput(r, 0)
 	requireUsage(t, c, 4, 0)
 }
 
@@ -37,7 +37,7 @@ func TestARequestRefersToTheInputsItHasAllocated(t *testing.T) {
 func TestAnUnreferencedOutputIsReferredToAgain(t *testing.T) {
 	c, r := New(10), request("imgZ", 4)
 	allocate(t, c, r, 0)
-	c.FreeInput(r, 0)
+	c.freeInput(r, 0)
 	require.True(t, c.Use(r, 0))
 	requireUsage(t, c, 4, 4)
 	require.False(t, c.Reserve(request("b", 7), 0, 0), "it is not evicted")
@@ -70,7 +70,7 @@ func TestAMaskedItemTakesOnlyItsEmbeddings(t *testing.T) {
 }
 
 // test_encoder_cache_mask_based_retrieval
-func TestEmbeddingsOfSomeTokens(t *testing.T) {
+func TestEmbeddingsOfATokenRangeAreThoseOfTheMask(t *testing.T) {
 	in := Input{Hash: "img1", Length: 10}
 	in.Mask([]byte{0, 0, 1, 1, 0, 1, 1, 1, 0, 0})
 	require.Equal(t, []int{5, 0, 5, 0, 2}, []int{in.NumEmbeds, in.Embeds(0, 2), in.Embeds(2, 8), in.Embeds(0, 0), in.Embeds(0, 5)})

@@ -171,7 +171,7 @@ func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 }
 
 // Ensure that a report of hits says what was reused (vllm/v1/RULES.md §12).
-func TestReportOfHits(t *testing.T) {
+func TestAReportOfHitsSaysWhatWasReused(t *testing.T) {
 	c, err := New(Config{
 		NumGPUBlocks: 12, Groups: []Group{{Kind: Full, BlockSize: 4}}, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64, EnableEvents: true,
 	})
@@ -202,7 +202,6 @@ func TestPrefillLookaheadHoldsTokensBack(t *testing.T) {
 	}
 }
 
-// Ensure that Check sees each kind of damage.
 func TestCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(c *Cache, r *Request){
 		"table entries name it": func(c *Cache, r *Request) { r.tables[0].ids = r.tables[0].ids[:1] },

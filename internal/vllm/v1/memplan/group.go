@@ -110,18 +110,18 @@ func sameSlots(a, b kvcache.Group) bool {
 func unifyPages(layers []Layer, list []int) (int, error) {
 	largest := 0
 	for _, i := range list {
-		largest = max(largest, layers[i].PageBytes())
+		largest = max(largest, layers[i].pageBytes())
 	}
 	for _, i := range list {
 		l := &layers[i]
-		page := l.PageBytes()
+		page := l.pageBytes()
 		switch {
 		case l.Kind == kvcache.Mamba:
 			l.StateBytes = largest
 		case largest%page == 0:
-			if l.BlockSize > MaxBlockSize/(largest/page) {
+			if l.BlockSize > maxBlockSize/(largest/page) {
 				return 0, fmt.Errorf("%w: a block of layer %d, of %d tokens, takes %d bytes, and the largest %d: a block as large would have more than %d tokens",
-					ErrLayers, i, l.BlockSize, page, largest, MaxBlockSize)
+					ErrLayers, i, l.BlockSize, page, largest, maxBlockSize)
 			}
 			l.BlockSize *= largest / page
 			l.Page *= largest / page

@@ -25,11 +25,11 @@ func TestBlocksThatWouldBeTooLargeAreRefused(t *testing.T) {
 			{Group: kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 8}, KVHeads: 1 << 14, HeadSize: 1 << 14, ElementBytes: 16},
 		}, true},
 		{"a byte beside a state", []Layer{mamba(1 << 44), paged(1<<16, 1)}, true},
-		{"one token too many", []Layer{mamba(2), paged(MaxBlockSize/2+1, 1)}, true},
-		{"as large as may be", []Layer{mamba(2), paged(MaxBlockSize/2, 1)}, false},
+		{"one token too many", []Layer{mamba(2), paged(maxBlockSize/2+1, 1)}, true},
+		{"as large as may be", []Layer{mamba(2), paged(maxBlockSize/2, 1)}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			plan, err := Make(tc.layers, 1<<62, Options{Blocks: 4})
+			plan, err := makeOne(tc.layers, 1<<62, Options{Blocks: 4})
 			if tc.wantErr {
 				require.ErrorIs(t, err, ErrLayers)
 				require.ErrorContains(t, err, "more than 65536 tokens")
@@ -37,7 +37,7 @@ func TestBlocksThatWouldBeTooLargeAreRefused(t *testing.T) {
 			}
 			require.NoError(t, err)
 			for _, g := range plan.Groups {
-				require.LessOrEqual(t, g.BlockSize, MaxBlockSize)
+				require.LessOrEqual(t, g.BlockSize, maxBlockSize)
 			}
 		})
 	}
@@ -75,7 +75,7 @@ func TestAPlanHasSoundNumbers(t *testing.T) {
 			}
 		}
 		bytes := rapid.SampledFrom([]int{0, 1 << 20, 1 << 40, math.MaxInt}).Draw(t, "bytes")
-		plan, err := Make(layers, bytes, Options{
+		plan, err := makeOne(layers, bytes, Options{
 			Blocks:      rapid.SampledFrom([]int{0, 0, 2, 1 << 24}).Draw(t, "blocks"),
 			CrossLayers: rapid.Bool().Draw(t, "cross layers"), FullAllocation: rapid.Bool().Draw(t, "full"),
 		})
@@ -85,7 +85,7 @@ func TestAPlanHasSoundNumbers(t *testing.T) {
 		}
 		for _, g := range plan.Groups {
 			require.NoError(t, g.Check())
-			require.LessOrEqual(t, g.BlockSize, MaxBlockSize)
+			require.LessOrEqual(t, g.BlockSize, maxBlockSize)
 			require.NotEmpty(t, g.Layers)
 		}
 		sum := 0
@@ -99,7 +99,7 @@ func TestAPlanHasSoundNumbers(t *testing.T) {
 			require.GreaterOrEqual(t, sum, 0)
 		}
 		if plan.NumGPUBlocks > 0 {
-			require.Positive(t, plan.BytesPerBlock())
+			require.Positive(t, plan.bytesPerBlock())
 		}
 		require.GreaterOrEqual(t, plan.BytesFor(1<<24, 1<<30), 0)
 		most := rapid.SampledFrom([]int{1, 2, 1000, 1 << 24}).Draw(t, "most")

@@ -13,8 +13,8 @@ import (
 // ErrMemory is wrapped when not even one request of the longest length fits.
 var ErrMemory = errors.New("not enough memory")
 
-// BytesPerBlock is what one block of every tensor takes.
-func (p *Plan) BytesPerBlock() int {
+// bytesPerBlock is what one block of every tensor takes.
+func (p *Plan) bytesPerBlock() int {
 	n := 0
 	for i := range p.Tensors {
 		if p.Tensors[i].Stride > 0 {
@@ -48,7 +48,7 @@ func (p *Plan) BytesFor(tokens, inFlight int) int {
 	for i := range p.Groups {
 		blocks += p.Groups[i].blocksFor(tokens, inFlight)
 	}
-	if bytes := p.BytesPerBlock(); bytes == 0 || blocks <= math.MaxInt/bytes {
+	if bytes := p.bytesPerBlock(); bytes == 0 || blocks <= math.MaxInt/bytes {
 		return blocks * bytes
 	}
 	return math.MaxInt
@@ -90,7 +90,7 @@ func (p *Plan) cache(most, inFlight int) (*kvcache.Cache, error) {
 	return c, nil
 }
 
-func (p *Plan) available() int { return (p.NumGPUBlocks - 1) * p.BytesPerBlock() }
+func (p *Plan) available() int { return (p.NumGPUBlocks - 1) * p.bytesPerBlock() }
 
 // CheckModelLen wraps ErrMemory if longest, of LongestModelLen, is below maxModelLen.
 func (p *Plan) CheckModelLen(maxModelLen, inFlight, longest int) error {

@@ -18,7 +18,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 	window.Group = kvcache.Group{Kind: kvcache.SlidingWindow, BlockSize: 16, Window: 1024}
 	chunk.Group = kvcache.Group{Kind: kvcache.ChunkedLocal, BlockSize: 16, Chunk: 512}
 	align.Group = kvcache.Group{Kind: kvcache.Mamba, BlockSize: 16, Align: true, NumSpeculativeBlocks: 1}
-	align.StateBytes = full.PageBytes()
+	align.StateBytes = full.pageBytes()
 	const page = 2 * 16 * 8 * 128 * 2
 	for _, test := range []struct {
 		name           string
@@ -41,9 +41,9 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 		{"with two steps in flight a state can stay as long as the request", []Layer{full, align}, 21, 0, 256 + 3, 144, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, err := Make(test.layers, 0, Options{Blocks: test.blocks})
+			p, err := makeOne(test.layers, 0, Options{Blocks: test.blocks})
 			require.NoError(t, err)
-			require.Equal(t, test.need*p.BytesPerBlock(), p.BytesFor(4096, test.inFlight))
+			require.Equal(t, test.need*p.bytesPerBlock(), p.BytesFor(4096, test.inFlight))
 			longest, err := p.LongestModelLen(4096, test.inFlight, max(test.steps, 1))
 			require.NoError(t, err)
 			require.Equal(t, test.longest, longest)
@@ -51,7 +51,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 			require.Equal(t, test.longest < 4096, err != nil)
 		})
 	}
-	p, err := Make([]Layer{full}, 11*page, Options{})
+	p, err := makeOne([]Layer{full}, 11*page, Options{})
 	require.NoError(t, err)
 	longest, err := p.LongestModelLen(1<<20, 0, 1)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 }
 
 func TestARequestOfMoreBytesThanANumberHolds(t *testing.T) {
-	p, err := Make([]Layer{{Group: kvcache.Group{BlockSize: 1}, Page: 1 << 44}}, 0, Options{Blocks: 100})
+	p, err := makeOne([]Layer{{Group: kvcache.Group{BlockSize: 1}, Page: 1 << 44}}, 0, Options{Blocks: 100})
 	require.NoError(t, err)
 	require.Equal(t, math.MaxInt, p.BytesFor(1<<24, 0))
 }
@@ -83,9 +83,9 @@ func TestTheNumberOfRequestsThatFit(t *testing.T) {
 		{"both, in groups of different lengths", list(times(4, full), times(3, window)), 1153 * 3, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, err := Make(tc.layers, 0, Options{Blocks: tc.blocks})
+			p, err := makeOne(tc.layers, 0, Options{Blocks: tc.blocks})
 			require.NoError(t, err)
-			require.Equal(t, tc.want, float64(p.NumGPUBlocks*p.BytesPerBlock())/float64(p.BytesFor(16384, 1024)))
+			require.Equal(t, tc.want, float64(p.NumGPUBlocks*p.bytesPerBlock())/float64(p.BytesFor(16384, 1024)))
 		})
 	}
 }

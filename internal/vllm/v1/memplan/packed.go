@@ -14,7 +14,7 @@ func packs(layers []Layer) bool {
 	window, differ := false, false
 	for i := range layers {
 		window = window || layers[i].Kind == kvcache.SlidingWindow && layers[i].KeysOnly
-		differ = differ || layers[i].PageBytes() != layers[0].PageBytes()
+		differ = differ || layers[i].pageBytes() != layers[0].pageBytes()
 	}
 	return window && differ
 }
@@ -79,7 +79,7 @@ func dealTuples(layers []Layer, list []int, each, n int) []Group {
 func interleave(layers []Layer, list []int) ([]int, error) {
 	var sizes [][]int
 	for _, i := range list {
-		at := slices.IndexFunc(sizes, func(same []int) bool { return layers[same[0]].PageBytes() == layers[i].PageBytes() })
+		at := slices.IndexFunc(sizes, func(same []int) bool { return layers[same[0]].pageBytes() == layers[i].pageBytes() })
 		if at < 0 {
 			sizes = append(sizes, []int{i})
 			continue
@@ -91,7 +91,7 @@ func interleave(layers []Layer, list []int) ([]int, error) {
 		for _, same := range sizes {
 			if len(same) != len(sizes[0]) {
 				return nil, fmt.Errorf("%w: %d layers like layer %d have pages of %d bytes, and %d like layer %d of %d: want as many of each",
-					ErrLayers, len(sizes[0]), sizes[0][0], layers[sizes[0][0]].PageBytes(), len(same), same[0], layers[same[0]].PageBytes())
+					ErrLayers, len(sizes[0]), sizes[0][0], layers[sizes[0][0]].pageBytes(), len(same), same[0], layers[same[0]].pageBytes())
 			}
 			mixed = append(mixed, same[k])
 		}
@@ -103,8 +103,8 @@ func interleave(layers []Layer, list []int) ([]int, error) {
 func mostOfOneSize(layers []Layer, list []int) int {
 	count, most := map[int]int{}, 0
 	for _, i := range list {
-		count[layers[i].PageBytes()]++
-		most = max(most, count[layers[i].PageBytes()])
+		count[layers[i].pageBytes()]++
+		most = max(most, count[layers[i].pageBytes()])
 	}
 	return most
 }

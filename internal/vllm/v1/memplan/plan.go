@@ -16,8 +16,8 @@ import (
 // ErrLayers is wrapped by every complaint about layers.
 var ErrLayers = errors.New("no plan for these layers")
 
-// MaxBlockSize is the most tokens of a block that a plan has made larger. (vLLM has no bound.)
-const MaxBlockSize = 1 << 16
+// maxBlockSize is the most tokens of a block that a plan has made larger. (vLLM has no bound.)
+const maxBlockSize = 1 << 16
 
 // A Layer is what one layer keeps. BlockSize is in tokens.
 type Layer struct {
@@ -44,8 +44,8 @@ type Layer struct {
 	Hidden bool
 }
 
-// PageBytes is what a block of the layer takes.
-func (l *Layer) PageBytes() int {
+// pageBytes is what a block of the layer takes.
+func (l *Layer) pageBytes() int {
 	switch {
 	case l.Kind == kvcache.Mamba:
 		return l.StateBytes
@@ -101,19 +101,6 @@ type Options struct {
 	// FullAllocation keeps all tokens of windows and chunks, so that all layers
 	// share a block table (vLLM's disable_hybrid_kv_cache_manager).
 	FullAllocation bool
-}
-
-// Make plans for one worker with the given bytes.
-func Make(layers []Layer, bytes int, options Options) (*Plan, error) {
-	all := make([]int, len(layers))
-	for i := range all {
-		all[i] = i
-	}
-	plans, err := MakeForWorkers(layers, []Worker{{bytes, all}}, options)
-	if err != nil {
-		return nil, err
-	}
-	return plans[0], nil
 }
 
 func check(layers []Layer) error {

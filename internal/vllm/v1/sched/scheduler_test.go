@@ -131,7 +131,7 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 
 // Ensure that a step has what a worker needs: whole tables for new requests,
 // new blocks for running ones, and a slot for each token.
-func TestStepForTheWorker(t *testing.T) {
+func TestAStepHasWhatAWorkerNeeds(t *testing.T) {
 	s := newSmall(t, small(9))
 	var step Step
 	a := add(t, s, Spec{Tokens: tokens(6, 1)})

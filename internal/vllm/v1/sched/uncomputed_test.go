@@ -172,7 +172,7 @@ func TestAStepIsEmptyOnlyIfNothingCanRun(t *testing.T) {
 }
 
 // Two that are equal could preempt each other for ever.
-func TestEqualPrioritiesEnd(t *testing.T) {
+func TestEqualPrioritiesDoNotPreemptEachOtherForEver(t *testing.T) {
 	c := small(8)
 	c.Policy = Priority
 	s := newSmall(t, c)

@@ -1,0 +1,33 @@
+package cost
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Elsewhere is a release of an engine on GPUs of which nothing is published: constants that are
+// common to the GPUs it was measured on, with each other GPU's data sheet.
+type Elsewhere struct {
+	GPUs map[string]Engine `json:"gpus"`
+	// LeftOut is how far off all points of a GPU were when the constants were fitted without it.
+	LeftOut map[string]Fit `json:"left_out"`
+}
+
+// on is the release on a GPU of which nothing is published.
+func (e Elsewhere) on(name, gpu string) Fitted {
+	of := Fitted{Name: name, GPU: gpu, Engine: e.GPUs[gpu]}
+	for _, on := range slices.Sorted(maps.Keys(e.LeftOut)) {
+		of.elsewhere = append(of.elsewhere, on)
+		of.HeldOut.Worst = max(of.HeldOut.Worst, e.LeftOut[on].Worst)
+		of.HeldOut.Median = max(of.HeldOut.Median, e.LeftOut[on].Median)
+	}
+	return of
+}
+
+// fromElsewhere says what the constants are from.
+func (f Fitted) fromElsewhere() string {
+	return fmt.Sprintf("%s on %s: without data, as none is published; constants as measured on %s, with this GPU's data sheet; each of those GPUs predicted from the others: median error up to %.0f %%, worst %.0f %%",
+		f.Name, f.GPU, strings.Join(f.elsewhere, ", "), 100*f.HeldOut.Median, 100*f.HeldOut.Worst)
+}

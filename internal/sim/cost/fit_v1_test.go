@@ -1,0 +1,118 @@
+package cost
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// startOfV1 is startOf for servers of vLLM V1.
+func startOfV1(e Engine) Engine {
+	e.HalfTokens = 0
+	return e
+}
+
+// v1Release is the release that versions of V1 are taken together in.
+const v1Release = "0.10-0.20"
+
+// v1Runs are NVIDIA's GPUs with compute capability 8.0 or more, for which V1 has the same kernels
+// as for those it was measured on, of which nothing is published.
+var v1Runs = []string{"a100-40gb", "a800-80gb", "h20-141gb", "l4", "l40s", "rtx-3090", "rtx-4090", "rtx-4090-d", "rtx-6000-ada", "rtx-a6000"}
+
+// elsewhere are the constants that all GPUs of a fit have in common, for other GPUs.
+func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[string]Engine {
+	all := map[string]Engine{}
+	for _, name := range v1Runs {
+		e := f.common()
+		gpu, err := OpenGPU(name)
+		require.NoError(t, err)
+		if gpu.WorkerLink <= 2*gpu.HostLink { // no point of V1 is of GPUs that PCIe links: the link's constants are those that were fitted on this GPU
+			link, ok := files["vllm"].Releases["0.7.3"][name]
+			if !ok {
+				link, ok = files["tensorrt-llm"].Releases["0.9.0"][name]
+			}
+			require.True(t, ok, name)
+			e.WorkerLink, e.AllReduce, e.SharedLink = link.WorkerLink, link.AllReduce, link.SharedLink
+		}
+		all[name] = e
+	}
+	return all
+}
+
+// common is what all GPUs have.
+func (f *engineFit) common() Engine {
+	x := slices.Clone(f.x)
+	clear(x[len(f.parts):])
+	return f.engine(x, [3]int{0, 1, 1}).engine()
+}
+
+// withoutEach is how far off the points of each GPU are if the constants are fitted without it.
+func withoutEach(t *testing.T, g fitGroup) map[string]Fit {
+	all := map[string]Fit{}
+	for _, p := range g.points {
+		if _, ok := all[p.GPU]; ok {
+			continue
+		}
+		others := slices.DeleteFunc(slices.Clone(g.points), func(o Published) bool { return o.GPU == p.GPU })
+		e := fitGroup{g.engine, others}.fit(t, allConstants).common()
+		fit, worst, err := Errors(slices.Concat(Split(p.Engine, p.Release, p.GPU)), e)
+		require.NoError(t, err)
+		t.Logf("%s without its points: %s, worst %s", p.GPU, fit, worst)
+		all[p.GPU] = fit
+	}
+	return all
+}
+
+// Ensure that the errors that are stated of GPUs without points are those of leaving each GPU
+// out, and in the README.
+func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
+	i := slices.IndexFunc(fitGroups(fittedHalves()), func(g fitGroup) bool { return g.points[0].Budget > 0 })
+	without := withoutEach(t, fitGroups(fittedHalves())[i])
+	f, err := openEngine("vllm")
+	require.NoError(t, err)
+	stated := f.Elsewhere[v1Release].LeftOut
+	require.Len(t, stated, len(without))
+	for gpu, fit := range without {
+		require.InDelta(t, fit.Median, stated[gpu].Median, 1e-3, gpu)
+		require.InDelta(t, fit.Worst, stated[gpu].Worst, 1e-2, gpu)
+		require.LessOrEqual(t, fit.Median, 0.15, gpu)
+	}
+	for _, gpu := range v1Runs {
+		require.Contains(t, f.Elsewhere[v1Release].GPUs, gpu)
+		of, err := OpenEngine("vllm", gpu)
+		require.NoError(t, err)
+		require.Contains(t, of.String(), "vllm 0.10-0.20 on "+gpu+": without data, as none is published; constants as measured on a100-80gb, b200-180gb, h100-80gb, h200-141gb")
+	}
+}
+
+// Ensure that a release of several versions is as new as the last of them.
+func TestARangeOfReleasesIsAsNewAsItsLast(t *testing.T) {
+	require.Equal(t, 1, cmp.Compare(compareReleases(v1Release, "0.9.1"), 0))
+	require.Equal(t, -1, cmp.Compare(compareReleases(v1Release, "0.21.0"), 0))
+}
+
+// Ensure that V1 on GPUs of which none of its points is published is hardly slower than what was
+// measured of V0 there, which has more work on the host for each sequence.
+func TestV1IsHardlySlowerThanWhatWasMeasuredOfV0(t *testing.T) {
+	seen := 0
+	for _, p := range PublishedPoints() {
+		if p.Engine != "vllm" || p.Release != "0.7.3" || !slices.Contains(v1Runs, p.GPU) || p.Excluded != "" {
+			continue
+		}
+		f, err := OpenEngine("vllm", p.GPU)
+		require.NoError(t, err)
+		v0 := p.Seconds()
+		p.Budget = 8192
+		v1, err := p.Predict(f.Engine)
+		require.NoError(t, err)
+		most := 1.25
+		if p.GPU == "h20-141gb" && p.Prompt > 20000 {
+			most = 1.45 // reads fast for what it computes, so attention of long prompts comes nearer to its peak
+		}
+		require.Less(t, v1, most*v0, "%s on %s, %s", p, p.GPU, p.Metric)
+		seen++
+	}
+	require.Greater(t, seen, 150)
+}
