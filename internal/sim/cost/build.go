@@ -3,7 +3,6 @@ package cost
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -59,12 +58,16 @@ func (s Setup) roofline(m *Model) {
 	// each token; those of the head only where a token is generated. Of an
 	// embedding that is not also the head only some rows are read.
 	layers, head := l.sharedMatrices(s.Workers), l.headMatrix(s.Workers)
-	m.weights = (l.ParameterBytes*layers + l.outerBytes()*head) / (bandwidth * e.Weights)
+	reading := bandwidth * e.Weights
+	if limit := giga * e.Processor * s.GPU.Processors; limit > 0 {
+		reading = min(reading, limit)
+	}
+	m.weights = (l.ParameterBytes*layers + l.outerBytes()*head) / reading
 	m.token = 2 * layers / (flops * e.Compute)
 	m.logits = 2 * head / (flops * e.Compute)
 	m.halfTokens = e.HalfTokens
 	if l.Experts > 0 {
-		m.experts = s.experts(bandwidth*e.Weights, flops*cmp.Or(e.ExpertCompute, e.Compute))
+		m.experts = s.experts(reading, flops*cmp.Or(e.ExpertCompute, e.Compute))
 	}
 
 	// Attention: a token that attends to another reads its key and its value, and
@@ -87,11 +90,10 @@ func (s Setup) roofline(m *Model) {
 	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
 	m.prompted = milli * e.PromptBase
 	m.graphContext = e.GraphContext
-	launches := e.PromptLayer
-	if s.Workers > 1 {
-		launches += e.WorkersLayer
+	m.launches = milli * e.PromptLayer * float64(l.Layers)
+	if l.Experts > 0 {
+		m.launches *= 1 + e.ExpertLaunches
 	}
-	m.launches = milli * launches * float64(l.Layers)
 	m.seq = milli * (e.Seq + e.ServedSeq)
 	m.rounded = e.Rounded
 }
@@ -99,7 +101,8 @@ func (s Setup) roofline(m *Model) {
 // allReduce: with tensor parallelism the workers add up their parts of every
 // token's state twice in a layer, after attention and after the feed-forward
 // part, or once, if these are parallel. In a ring a worker sends 2(w-1)/w of it. Workers
-// that are linked over PCIe share its root and the path between processors: SharedLink.
+// without access to each other's memory send it through the CPU's, and share the way there:
+// two have the link's rate each, more have their part of that.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return
@@ -107,8 +110,8 @@ func (s Setup) allReduce(m *Model) {
 	w, times := float64(s.Workers), s.LLM.allReduces()*float64(s.LLM.Layers)
 	m.reduce = times * micro * cmp.Or(s.Engine.AllReduce, s.GPU.LinkLatency)
 	state := float64(s.LLM.Hidden) * activationBytes
-	if s.GPU.WorkerLink <= 2*s.GPU.HostLink { // PCIe, as the link to the CPU is
-		state *= math.Pow(w/2, s.Engine.SharedLink)
+	if s.GPU.ThroughHost {
+		state *= w / 2
 	}
 	m.state += times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 }

@@ -34,7 +34,7 @@ func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[str
 				link, ok = files["tensorrt-llm"].Releases["0.9.0"][name]
 			}
 			require.True(t, ok, name)
-			e.WorkerLink, e.AllReduce, e.SharedLink = link.WorkerLink, link.AllReduce, link.SharedLink
+			e.WorkerLink, e.AllReduce = link.WorkerLink, link.AllReduce
 		}
 		all[name] = e
 	}
@@ -68,8 +68,8 @@ func withoutEach(t *testing.T, g fitGroup) map[string]Fit {
 // Ensure that the errors that are stated of GPUs without points are those of leaving each GPU
 // out, and in the README.
 func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
-	i := slices.IndexFunc(fitGroups(fittedHalves()), func(g fitGroup) bool { return g.points[0].Budget > 0 })
-	without := withoutEach(t, fitGroups(fittedHalves())[i])
+	i := slices.IndexFunc(fitGroups(fittedHalves("")), func(g fitGroup) bool { return g.points[0].Budget > 0 })
+	without := withoutEach(t, fitGroups(fittedHalves(""))[i])
 	f, err := openEngine("vllm")
 	require.NoError(t, err)
 	stated := f.Elsewhere[v1Release].LeftOut
