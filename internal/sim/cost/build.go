@@ -129,9 +129,9 @@ func (s Setup) describe(m *Model, block int) string {
 	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.GPUs(), s.GPU.Name)
 	if s.Linear != nil {
 		if s.Measured != nil {
-			fmt.Fprintf(&b, "%s, %s: ", s.Measured.Name, s.Measured.Fit)
+			fmt.Fprintf(&b, "%s: ", s.Measured)
 		}
-		fmt.Fprintf(&b, "calibrated line: %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token",
+		fmt.Fprintf(&b, "calibrated line, in ms: %.4g + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token",
 			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
 		if spread := m.spread.String(); spread != "" {
 			fmt.Fprintf(&b, "; %s", spread)
@@ -148,21 +148,21 @@ func (s Setup) describe(m *Model, block int) string {
 			}
 			fmt.Fprint(&b, "; ")
 		}
-		fmt.Fprintf(&b, "roofline: %.4g ms (weights %.4g) + %.3g a sequence + %.3g a context token + %.3g a prompt token beyond %.0f",
+		fmt.Fprintf(&b, "roofline, in ms: %.4g (weights %.4g) + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token beyond %.0f",
 			(m.base+m.reduce+m.weights)/milli, m.weights/milli, (m.seq+m.state)/milli, m.context/milli, (m.token+m.prompt+m.state)/milli,
 			max(0, m.weights/m.token-m.halfTokens))
 		if m.prompted > 0 {
-			fmt.Fprintf(&b, " and %.3g where there is one", m.prompted/milli)
+			fmt.Fprintf(&b, " + %.3g if there are prompts", m.prompted/milli)
 		}
 		if m.launches > 0 {
-			fmt.Fprintf(&b, ", which takes the GPU at least %.3g", m.launches/milli)
+			fmt.Fprintf(&b, "; prompts take the GPU at least %.3g", m.launches/milli)
 		}
 	}
 	if m.experts.all > 0 {
-		fmt.Fprintf(&b, "; experts up to %.4g ms", m.experts.all/milli)
+		fmt.Fprintf(&b, "; experts up to %.4g", m.experts.all/milli)
 	}
 	if note := s.unmeasured(); note != "" {
-		fmt.Fprintf(&b, "; %s: a roofline, held against no measurement", note)
+		fmt.Fprintf(&b, "; %s: a roofline, compared with no measurement", note)
 	}
 	fmt.Fprintf(&b, "; a block of %d swaps in %.3g ms", block, (m.swapBlock+m.swapEach)/milli)
 	return b.String()

@@ -100,7 +100,7 @@ func fitEngines(t *testing.T) {
 			f.Releases[pair.release][pair.gpu] = e
 		}
 		if g.points[0].Budget > 0 {
-			f.Elsewhere = map[string]Elsewhere{v1Release: {GPUs: fitted.elsewhere(t, files), LeftOut: withoutEach(t, g)}}
+			f.Elsewhere = map[string]elsewhere{v1Release: {GPUs: fitted.elsewhere(t, files), LeftOut: withoutEach(t, g)}}
 			files[g.engine] = f
 		}
 	}
