@@ -2,8 +2,8 @@ package scenario
 
 import "fmt"
 
-// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization up to 0.10). The paper's
-// setups have 0.95, as its artifact.
+// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization). The paper's setups have
+// 0.95, as its artifact.
 const DefaultMemoryUtilization = 0.9
 
 // PoolShare is the part of each GPU's memory that the pool was sized by; 0 if the number of blocks was
