@@ -149,7 +149,7 @@ func TestImportsGoDownTheTableInTheReadme(t *testing.T) {
 }
 
 // Ensure what holds through any number of imports, of the programs as they are linked.
-func TestWhatIsLinked(t *testing.T) {
+func TestProgramsLinkOnlyWhatTheyMay(t *testing.T) {
 	for _, c := range []struct {
 		name, packages string
 		only, never    []string // beginnings of paths; only: of those with a dot or of this module

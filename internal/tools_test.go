@@ -77,7 +77,7 @@ func (m bareMachine) run(t *testing.T, server, argument string) (ok bool, printe
 
 // Ensure that a machine without Go gets what Go publishes, in a folder of the user's,
 // if it is what its checksum says, and only as root.
-func TestAMachineWithoutGo(t *testing.T) {
+func TestAMachineWithoutGoGetsThePublishedToolchain(t *testing.T) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("Go publishes it by other names")
 	}

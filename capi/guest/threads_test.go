@@ -52,7 +52,7 @@ func TestTheFirstCallOfASecondThreadNeverMeetsTheFirstInside(t *testing.T) {
 func TestThreadsAreCleanUnderPlainValgrind(t *testing.T) {
 	each(t, level.Pick([]way{shared}, linked), func(t *testing.T, w way) {
 		prog := w.compile(t, "threads")
-		for _, m := range level.Pick([]mode{{"one", "1"}, {"owner", "1"}}, threadModes) {
+		for _, m := range level.Pick([]mode{{"one", "1"}}, threadModes) {
 			t.Run(m.name, func(t *testing.T) {
 				requireClean(t, memcheck(t, nil, prog, m.name, level.Pick("1", "2")))
 			})

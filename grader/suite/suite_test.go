@@ -275,7 +275,7 @@ func fails(t *testing.T, m corpus.Mutant, program string) {
 }
 
 // Submissions that fail by something else than a wrong result.
-func TestHostileSubmissions(t *testing.T) {
+func TestSubmissionsThatCrashOrExitAreReported(t *testing.T) {
 	const says = "printf(\"\\n999 passed, 0 failed\\n\");\n fflush(stdout);\n"
 	for _, c := range []struct{ name, inFork, atEnd, report string }{
 		{"crashes", "int *volatile nowhere = NULL; *nowhere = 1;", "", "crashed: killed by signal 11 (Segmentation fault)"},

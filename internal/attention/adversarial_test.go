@@ -41,16 +41,16 @@ var optionSets = []struct {
 }
 
 func TestOptionsEqualTheReference(t *testing.T) {
-	forEachSet(t, func(t *testing.T, runner *Runner) {
-		for i, o := range optionSets {
-			dtype := allDTypes[i%len(allDTypes)]
-			t.Run(fmt.Sprintf("%s %v", o.name, dtype), func(t *testing.T) {
-				r := rand.New(rand.NewPCG(11, uint64(i)))
-				p := newProblem(r, problemSpec{
-					shape: Shape{BlockSize: 32, NumKVHeads: 2, HeadSize: 32, DType: dtype},
-					heads: 6, lens: []int{600, 100, 1, 530}, queries: []int{1, 20, 1, 3},
-				})
-				o.change(&p.batch)
+	for i, o := range optionSets {
+		dtype := allDTypes[i%len(allDTypes)]
+		t.Run(fmt.Sprintf("%s %v", o.name, dtype), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(11, uint64(i)))
+			p := newProblem(r, problemSpec{
+				shape: Shape{BlockSize: 32, NumKVHeads: 2, HeadSize: 32, DType: dtype},
+				heads: 6, lens: []int{600, 100, 1, 530}, queries: []int{1, 20, 1, 3},
+			})
+			o.change(&p.batch)
+			p.forEach(t, testedSets(), func(t *testing.T, runner *Runner) {
 				for _, v := range []Version{V1, V2} {
 					p.batch.Version = v
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
@@ -61,8 +61,8 @@ func TestOptionsEqualTheReference(t *testing.T) {
 					requireNear(t, runner, p, bound)
 				}
 			})
-		}
-	})
+		})
+	}
 }
 
 // Contents of keys, values and queries that are hard to compute with.
@@ -85,18 +85,19 @@ var hardContents = []struct {
 }
 
 func TestHardInputsEqualTheReference(t *testing.T) {
-	forEachSet(t, func(t *testing.T, runner *Runner) {
-		for _, h := range hardContents {
-			for _, dtype := range []DType{F32, F16, BF16, E5M2} {
-				if dtype != F32 && runner.kernels == (portable{}) && !level.Long() {
-					continue // it unpacks all types alike
-				}
-				t.Run(fmt.Sprintf("%s %v", h.name, dtype), func(t *testing.T) {
-					r := rand.New(rand.NewPCG(12, 1))
-					p := newProblem(r, problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64, DType: dtype},
-						heads: 4, lens: []int{1, 15, 16, 17, 511, 512, 513, 1024, 1025}, contents: h.make,
-					})
+	for _, h := range hardContents {
+		for _, dtype := range []DType{F32, F16, BF16, E5M2} {
+			sets := testedSets()
+			if dtype != F32 && !level.Long() {
+				sets = withoutPortable() // portable code unpacks all types alike
+			}
+			t.Run(fmt.Sprintf("%s %v", h.name, dtype), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(12, 1))
+				p := newProblem(r, problemSpec{
+					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 64, DType: dtype},
+					heads: 4, lens: []int{1, 15, 16, 17, 511, 512, 513, 1024, 1025}, contents: h.make,
+				})
+				p.forEach(t, sets, func(t *testing.T, runner *Runner) {
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
 					bound := f32Bound
 					switch h.name {
@@ -109,9 +110,9 @@ func TestHardInputsEqualTheReference(t *testing.T) {
 					}
 					requireNear(t, runner, p, bound)
 				})
-			}
+			})
 		}
-	})
+	}
 }
 
 // Rows that reach a NaN are NaN, and only those, however they are computed.
@@ -202,8 +203,7 @@ func TestMinusInfinityWeighsNothing(t *testing.T) {
 	})
 }
 
-// Outputs and queries of 16 bits are those of float32, rounded.
-func TestNarrowQueriesAndOutputs(t *testing.T) {
+func TestNarrowOutputsAreThoseOfFloat32Rounded(t *testing.T) {
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		for _, d := range []DType{F16, BF16} {
 			p := smallProblem(F16)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,6 +83,11 @@ func typesOf(k kernels) []DType {
 	return allDTypes
 }
 
+// setsOf are the instruction sets with which bits of a type are compared.
+func setsOf(d DType) []kernels {
+	return slices.DeleteFunc(slices.Clone(testedSets()), func(k kernels) bool { return !slices.Contains(typesOf(k), d) })
+}
+
 // contentsOf makes contents for a type: beside float32 logits up to 30, so that some are
 // computed in float64.
 func contentsOf(d DType) func(r *rand.Rand) float32 {
@@ -100,6 +106,11 @@ func testedSets() []kernels {
 	return instructionSets()
 }
 
+// withoutPortable are testedSets without portable code.
+func withoutPortable() []kernels {
+	return slices.DeleteFunc(slices.Clone(testedSets()), func(k kernels) bool { return k == (portable{}) })
+}
+
 // forEachSet runs a test with each of testedSets.
 func forEachSet(t *testing.T, test func(t *testing.T, r *Runner)) {
 	for _, k := range testedSets() {
@@ -111,50 +122,67 @@ func forEachSet(t *testing.T, test func(t *testing.T, r *Runner)) {
 	}
 }
 
+// forEach runs a test of the same problem with each instruction set; the reference computes
+// each row once.
+func (p *problem) forEach(t *testing.T, sets []kernels, test func(t *testing.T, r *Runner)) {
+	p.keep = map[[3]int]referenceRow{}
+	for _, k := range sets {
+		t.Run(k.String(), func(t *testing.T) {
+			r := newRunner(t, 2)
+			r.kernels = k
+			clear(p.out)
+			test(t, r)
+		})
+	}
+}
+
 func TestDecodingEqualsTheReference(t *testing.T) {
-	forEachSet(t, func(t *testing.T, runner *Runner) {
-		for _, dtype := range allDTypes {
-			for _, layout := range allLayouts {
-				for i, size := range []int{32, 64, 72, 80, 96, 112, 120, 128, 192, 256} {
-					if layout == LayoutVLLM && size%16 != 0 {
-						continue // 8-bit vectors of 16 bytes do not divide it
-					}
-					slow := runner.kernels == (portable{}) || layout != LayoutTile
-					if slow && i%4 != int(dtype)%4 && !level.Long() {
+	for _, dtype := range allDTypes {
+		for _, layout := range allLayouts {
+			for i, size := range []int{32, 64, 72, 80, 96, 112, 120, 128, 192, 256} {
+				if layout == LayoutVLLM && size%16 != 0 {
+					continue // 8-bit vectors of 16 bytes do not divide it
+				}
+				sets := testedSets()
+				if i%4 != int(dtype)%4 && !level.Long() {
+					if layout != LayoutTile {
 						continue // one way for all sizes, which the others test
 					}
-					block := []int{16, 8, 32, 64}[i%4]
-					t.Run(fmt.Sprintf("%v %v %d", dtype, layout, size), func(t *testing.T) {
-						r := rand.New(rand.NewPCG(1, uint64(size)))
-						p := newProblem(r, problemSpec{
-							shape: Shape{BlockSize: block, NumKVHeads: 2, HeadSize: size, DType: dtype, Layout: layout},
-							heads: []int{2, 4, 6, 8, 14, 16, 32}[i%7], lens: []int{1, 16, 530},
-						})
+					sets = withoutPortable() // as is portable code
+				}
+				block := []int{16, 8, 32, 64}[i%4]
+				t.Run(fmt.Sprintf("%v %v %d", dtype, layout, size), func(t *testing.T) {
+					r := rand.New(rand.NewPCG(1, uint64(size)))
+					p := newProblem(r, problemSpec{
+						shape: Shape{BlockSize: block, NumKVHeads: 2, HeadSize: size, DType: dtype, Layout: layout},
+						heads: []int{2, 4, 6, 8, 14, 16, 32}[i%7], lens: []int{1, 16, 530},
+					})
+					p.forEach(t, sets, func(t *testing.T, runner *Runner) {
 						require.NoError(t, runner.Forward(&p.cache, &p.batch))
 						requireNear(t, runner, p, f32Bound)
 					})
-				}
-			}
-		}
-	})
-}
-
-func TestPrefillEqualsTheReference(t *testing.T) {
-	forEachSet(t, func(t *testing.T, runner *Runner) {
-		for _, dtype := range allDTypes {
-			for i, size := range []int{64, 80, 128, 48} {
-				t.Run(fmt.Sprintf("%v %d", dtype, size), func(t *testing.T) {
-					r := rand.New(rand.NewPCG(2, uint64(size)))
-					p := newProblem(r, problemSpec{
-						shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: dtype},
-						heads: []int{1, 4, 3, 2}[i], lens: []int{40, 600, 515, 33}, queries: []int{40, 7, 1, 3},
-					})
-					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					requireNear(t, runner, p, f32Bound)
 				})
 			}
 		}
-	})
+	}
+}
+
+func TestPrefillEqualsTheReference(t *testing.T) {
+	for _, dtype := range allDTypes {
+		for i, size := range []int{64, 80, 128, 48} {
+			t.Run(fmt.Sprintf("%v %d", dtype, size), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(2, uint64(size)))
+				p := newProblem(r, problemSpec{
+					shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: size, DType: dtype},
+					heads: []int{1, 4, 3, 2}[i], lens: []int{40, 600, 515, 33}, queries: []int{40, 7, 1, 3},
+				})
+				p.forEach(t, testedSets(), func(t *testing.T, runner *Runner) {
+					require.NoError(t, runner.Forward(&p.cache, &p.batch))
+					requireNear(t, runner, p, f32Bound)
+				})
+			})
+		}
+	}
 }
 
 // outputs runs a batch with changes and returns a copy of what comes out.
@@ -220,16 +248,15 @@ func alone(b *Batch, seq int) {
 }
 
 func TestCascadeChangesNoBit(t *testing.T) {
-	for _, k := range testedSets() {
-		for _, dtype := range typesOf(k) {
-			t.Run(fmt.Sprintf("%v %v", k, dtype), func(t *testing.T) {
-				r := rand.New(rand.NewPCG(4, 4))
-				p := newProblem(r, problemSpec{
-					shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
-					heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104, contents: contentsOf(dtype),
-				})
-				runner := newRunner(t, 3)
-				runner.kernels = k
+	for _, dtype := range allDTypes {
+		t.Run(dtype.String(), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(4, 4))
+			p := newProblem(r, problemSpec{
+				shape: Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64, DType: dtype},
+				heads: 8, lens: []int{1300, 1120, 2000, 1121}, queries: []int{1, 3, 1, 1}, common: 1104, contents: contentsOf(dtype),
+			})
+			p.forEach(t, setsOf(dtype), func(t *testing.T, runner *Runner) {
+				p.batch.Sinks = nil
 				for name, change := range map[string]func(b *Batch){
 					"plain": func(b *Batch) {}, "window": func(b *Batch) { b.SlidingWindow = 600 },
 					"sinks": func(b *Batch) { b.Sinks = []float32{1, 2, 3, 4, 5, 6, 7, 8} },
@@ -244,7 +271,7 @@ func TestCascadeChangesNoBit(t *testing.T) {
 				outputs(t, runner, p, nil)
 				requireNear(t, runner, p, f32Bound)
 			})
-		}
+		})
 	}
 }
 
@@ -263,7 +290,7 @@ func TestChunksOfAPromptChangeNoBit(t *testing.T) {
 				runner.kernels = k
 				want := outputs(t, runner, p, nil)
 				for _, step := range []int{1, 17, 250} {
-					for at := 0; at < n; at += step {
+					for at := 0; at < n; at += max(step, 5) { // single ones at every place in a block
 						q := min(step, n-at)
 						got := outputs(t, runner, p, func(b *Batch) {
 							b.SeqLens, b.QueryStart = []int32{int32(at + q)}, []int32{0, int32(q)}

@@ -10,7 +10,7 @@ import (
 )
 
 // Every number of 8 or 16 bits becomes itself again after float32, and NaN stays NaN.
-func TestNumbersComeBack(t *testing.T) {
+func TestNarrowNumbersSurviveFloat32(t *testing.T) {
 	for _, c := range []struct {
 		dtype DType
 		n     int

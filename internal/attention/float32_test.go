@@ -119,7 +119,7 @@ func (p *problem) scaleTo(most float64, products bool) {
 		}
 	})
 	p.batch.Scale *= float32(most / largest)
-	p.keep = map[[3]int][2][]float64{}
+	p.keep = map[[3]int]referenceRow{}
 }
 
 func float32Problem(size int, seed uint64) *problem {

@@ -14,9 +14,15 @@ type problem struct {
 	batch        Batch
 	query        []float32
 	out          []float32
-	keep         map[[3]int][2][]float64 // what reference computed, if not nil
+	keep         map[[3]int]referenceRow // what reference computed, if not nil
 	largestLogit float64                 // of the rows that reference computed, in size
 	products     float64                 // of the last row that reference computed, the largest scale · sum of |q·k|
+}
+
+// A referenceRow is what reference computed, and what it left in the problem.
+type referenceRow struct {
+	out, size              []float64
+	largestLogit, products float64
 }
 
 // problemSpec says what to make.
@@ -215,10 +221,16 @@ func (p *problem) attended(seq, query, head int) (logits []float64, values [][]f
 func (p *problem) reference(seq, query, head int) (out, size []float64) {
 	row := [3]int{seq, query, head}
 	if found, ok := p.keep[row]; ok {
-		return found[0], found[1]
+		p.largestLogit, p.products = max(p.largestLogit, found.largestLogit), found.products
+		return found.out, found.size
 	}
 	if p.keep != nil {
-		defer func() { p.keep[row] = [2][]float64{out, size} }()
+		before := p.largestLogit
+		p.largestLogit = 0
+		defer func() {
+			p.keep[row] = referenceRow{out, size, p.largestLogit, p.products}
+			p.largestLogit = max(p.largestLogit, before)
+		}()
 	}
 	c, b := &p.cache, &p.batch
 	logits, values := p.attended(seq, query, head)

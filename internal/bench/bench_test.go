@@ -42,7 +42,7 @@ func TestASteadyStepAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestMemoryOfABlock(t *testing.T) {
+func TestABlockTakesAtMost96Bytes(t *testing.T) {
 	bytes, scanned := perBlock(100_000)
 	require.LessOrEqual(t, bytes, 96.0)
 	require.Less(t, scanned, 1.0)

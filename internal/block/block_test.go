@@ -24,7 +24,7 @@ func TestNeedOfDecidesMapCopyOrNothing(t *testing.T) {
 	require.Equal(t, Map, NeedOf(nil, None))
 }
 
-func TestAssignAndRevoke(t *testing.T) {
+func TestRevokeUndoesAssign(t *testing.T) {
 	for _, slot := range []int32{None, 2} {
 		counts := []int32{1, 0, 3}
 		before := slices.Clone(counts)

@@ -54,7 +54,7 @@ func small() []Figure {
 	}
 }
 
-func TestTheGoldenDrawings(t *testing.T) {
+func TestDrawingsEqualTheirGoldenFiles(t *testing.T) {
 	for _, f := range small() {
 		t.Run(f.Name, func(t *testing.T) {
 			svg := drawn(t, f)

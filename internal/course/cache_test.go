@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each condition of a hint, broken by one outside write that random play seldom
+// Each condition of a cache entry, broken by one outside write that random play seldom
 // hits. A sequence is told by its kv_count: an append that reached it raised it.
 
 type bench struct {
@@ -23,7 +23,7 @@ func newBench(t *testing.T) *bench {
 	return &bench{T: t, arena: arena, library: &Library{Memory: arena}, pool: make([]int32, 256*KVPerBlock)}
 }
 
-// engine makes one with the sequences 0 to n-1, each found once, so that a hint
+// engine makes one with the sequences 0 to n-1, each found once, so that an entry
 // exists for those that are not walked.
 func (b *bench) engine(n int) (*Engine, []*Sequence) {
 	e, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -55,7 +55,7 @@ func (b *bench) misses(e *Engine, id int32) {
 	require.ErrorIs(b, b.library.Append(e, id, 1), ErrNotFound)
 }
 
-// otherCore makes an engine that shares no lock, and so no hints, with e.
+// otherCore makes an engine that shares no lock, and so no entries, with e.
 func (b *bench) otherCore(e *Engine) *Engine {
 	for {
 		f, err := b.library.Init(unsafe.Pointer(&b.pool[0]), 256*BlockSize)
@@ -79,7 +79,7 @@ func TestAHintSurvivesOrdinaryUse(t *testing.T) {
 	require.True(t, b.library.index.any())
 	require.NoError(t, b.library.Destroy(e))
 	require.Zero(t, core.cache.entries.used)
-	require.False(t, b.library.index.any(), "destroying the engine leaves no hint behind")
+	require.False(t, b.library.index.any(), "destroying the engine leaves no entry")
 }
 
 func TestARenamedSequenceIsFoundUnderItsNewIDOnly(t *testing.T) {
@@ -121,11 +121,11 @@ func TestABackLinkIsNotFollowed(t *testing.T) {
 		}
 		for range 2 {
 			for i, s := range seqs {
-				require.True(t, b.reaches(e, int32(i), s), "poisoned %s hints, %d", when, i)
+				require.True(t, b.reaches(e, int32(i), s), "poisoned %s entries, %d", when, i)
 			}
 		}
 		b.misses(e, 1000)
-		require.Zero(t, b.library.cores[coreOf(e)].cache.entries.used, "poisoned %s hints", when)
+		require.Zero(t, b.library.cores[coreOf(e)].cache.entries.used, "poisoned %s entries", when)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestTwoEnginesMayHaveTheSameIDs(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	c := &b.library.cores[coreOf(e)]
-	// An address whose hint for the id would lie where e's does.
+	// An address whose entry for the id would lie where e's does.
 	f := unsafe.Pointer(b.arena.one(1 << 16))
 	for hashID((*Engine)(f), 30)>>c.cache.entries.shift != hashID(e, 30)>>c.cache.entries.shift {
 		f = unsafe.Add(f, 8)
@@ -239,9 +239,9 @@ func TestASequenceFreedInAnotherEngineIsNotFollowed(t *testing.T) {
 	}
 }
 
-// The same, when no neighbour's hint mentions the sequence any more: only the
-// ledger knows of the hint in the first engine.
-func TestAHintOfAnotherCoreIsGivenUp(t *testing.T) {
+// The same, when no neighbour's entry names the sequence any more: only the index
+// knows of the entry in the first engine.
+func TestAnEntryOfAnotherCoreIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	f := b.otherCore(e)
@@ -297,7 +297,7 @@ func TestHintsEndWithTheirEngine(t *testing.T) {
 }
 
 // A tester may also free the engine and all that hangs on it by hand, once no
-// hint of it is left to be followed: llm_init forgets what the address meant.
+// entry of it is left to be followed: llm_init forgets what the address meant.
 func TestInitForgetsWhatItsAddressMeant(t *testing.T) {
 	b := newBench(t)
 	arena := newReusingArena()
@@ -332,7 +332,7 @@ func TestStrictRemembersNothing(t *testing.T) {
 	}
 }
 
-// Without memory for hints everything is found all the same.
+// Without memory for entries everything is found all the same.
 func TestNoHintWithoutPages(t *testing.T) {
 	defer func() { pagesFail = false }()
 	for n := 25; n < 60; n++ { // with each, another table is the first that cannot grow

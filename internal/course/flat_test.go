@@ -112,7 +112,7 @@ func (a *flatArena) checkGuards() error {
 		if only(a.space[c.at+c.size:c.at+c.size+flatGuard], guardByte) && (c.live || only(a.space[c.at:c.at+c.size], freedByte)) {
 			continue
 		}
-		return fmt.Errorf("a write behind or into a chunk of %d bytes (live: %t)", c.size, c.live)
+		return fmt.Errorf("a write after or into a chunk of %d bytes (live: %t)", c.size, c.live)
 	}
 	return nil
 }
@@ -123,14 +123,7 @@ func fill(to []byte, with byte) {
 	}
 }
 
-func only(in []byte, b byte) bool {
-	for _, x := range in {
-		if x != b {
-			return false
-		}
-	}
-	return true
-}
+func only(in []byte, b byte) bool { return bytes.Count(in, []byte{b}) == len(in) }
 
 // A subject is the engine that the exhaustive tests play.
 type subject struct {

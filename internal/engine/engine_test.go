@@ -46,7 +46,7 @@ func startModel(t testing.TB, m *model.Model, tok *tokenizer.Tokenizer, pool *pa
 func request(prompt string, most int) engine.Request {
 	p := sampling.Default()
 	p.Temperature = 0
-	return engine.Request{Prompt: []int32(tokens(prompt)), MaxTokens: most, Params: p}
+	return engine.Request{Prompt: tokens(prompt), MaxTokens: most, Params: p}
 }
 
 func tokens(s string) []int32 {

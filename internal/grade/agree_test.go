@@ -62,11 +62,11 @@ func accepts(t *testing.T, file string, all, watched []string) bool {
 func TestTheCSuiteAgrees(t *testing.T) {
 	level.SkipQuick(t)
 	all, watched := cSuite(t)
-	for _, folder := range []string{"right", "wrong"} {
+	for _, folder := range level.Pick([]string{"wrong"}, []string{"right", "wrong"}) {
 		files, err := filepath.Glob(submissions + "independent/" + folder + "/*.c")
 		require.NoError(t, err)
 		for i, file := range files {
-			if i%level.Pick(64, 1) != 0 {
+			if i%level.Pick(1000, 1) != 0 {
 				continue
 			}
 			name := filepath.Base(file)

@@ -18,7 +18,7 @@ type row struct {
 	name        string
 	change      func(correct string) string
 	least, most [grade.Tasks]float64 // points lost
-	alike       bool                 // another row is of the same kind: only in make test-long
+	alike       bool                 // another row or TestAFindingHelps shows the same: only in make test-long
 }
 
 const stubs = `#include "llm_memory.h"
@@ -46,13 +46,13 @@ func rows(t *testing.T) []row {
 	all := [grade.Tasks]float64{task, task, task, task, task}
 	return []row{
 		{"six stubs", func(string) string { return stubs }, all, all, false},
-		{"an empty file", func(string) string { return "#include \"llm_memory.h\"\ntypedef int nothing;\n" }, all, all, false},
+		{"an empty file", func(string) string { return "#include \"llm_memory.h\"\ntypedef int nothing;\n" }, all, all, true},
 		{"tasks 1 to 3 and nothing else", func(text string) string { return text[:strings.Index(text, "int append_kv(")] },
 			[grade.Tasks]float64{0, 0, 0, task, task}, [grade.Tasks]float64{0, 0, 0, task, task}, false},
 		{"a slip in llm_init", replaced(t, "free_local_blocks = engine->total_local_blocks;", "free_local_blocks = engine->total_local_blocks - 1;"),
 			[grade.Tasks]float64{3}, [grade.Tasks]float64{task}, false},
 		{"llm_destroy does nothing", replaced(t, "    struct list_node *node = engine->active_seqs.next;\n    while", "    return 0;\n    struct list_node *node = engine->active_seqs.next;\n    while"),
-			[grade.Tasks]float64{4: 16}, [grade.Tasks]float64{4: task}, false},
+			[grade.Tasks]float64{4: 16}, [grade.Tasks]float64{4: task}, true},
 		{"free_sequence frees no memory", replaced(t, "    drop_blocks(engine, seq);\n    free_tables(seq);\n", "    drop_blocks(engine, seq);\n"),
 			[grade.Tasks]float64{1: 6}, [grade.Tasks]float64{1: task}, true},
 		{"engine and ref_count in one allocation", replaced(t,
@@ -72,9 +72,9 @@ func rows(t *testing.T) []row {
 		{"a helper of three tasks does not find the last sequence", replaced(t, "node = head->next; node != head; node = node->next", "node = head->next; node->next != head && node != head; node = node->next"),
 			[grade.Tasks]float64{1: 6, 2: 3, 3: 3}, [grade.Tasks]float64{1: task, 2: task, 3: task}, false},
 		{"append_kv is right and slow", replaced(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    for (volatile long i = 0; seq->kv_count > 1000 && i < 2000000; i++) {\n    }\n"),
-			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: task}, false},
+			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: task}, true},
 		{"a copy is wrong at one position", replaced(t, "        if (id != -1) {\n            memcpy", "        if (id != -1 && l2 == 7 && l1 == 3) {\n            engine->ref_count[id]--;\n        } else if (id != -1) {\n            memcpy"),
-			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: 8}, false},
+			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: 8}, true},
 	}
 }
 
@@ -107,13 +107,13 @@ func TestOtherStylesAreGradedTheSame(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	g.Tries = 0
-	for _, style := range []string{"flat", "kernel", "phases"} {
+	for _, style := range level.Pick([]string{"kernel", "phases"}, []string{"flat", "kernel", "phases"}) {
 		source := read(t, submissions+"styles/"+style+".c")
 		all, err := corpus.Parse(read(t, submissions+"styles/"+style+".txt"))
 		require.NoError(t, err)
 		all = append(all, corpus.Mutant{ID: "right", Kind: corpus.Equivalent})
-		for i, m := range all {
-			if (i != 0 || style != "flat") && m.ID != "right" && !level.Long() {
+		for _, m := range all {
+			if m.ID != "right" && !level.Long() {
 				continue
 			}
 			t.Run(style+" "+m.ID, func(t *testing.T) {

@@ -121,13 +121,15 @@ func TestHostileSubmissionsHarmNobody(t *testing.T) {
 	require.Less(t, peak(t), 400<<20, "bytes of the grader's memory")
 }
 
-// honestOnes are the correct submission and one that is wrong in one place.
-func honestOnes(t *testing.T) []attack {
+// honestOnes are one that is wrong in one place and, in make test-long, the correct submission.
+func honestOnes(t *testing.T) (all []attack) {
 	t.Helper()
 	correct := read(t, submissions+"correct/llm_memory.c")
 	mutants, err := corpus.Parse(read(t, submissions+"mutants.txt"))
 	require.NoError(t, err)
-	all := []attack{{id: "correct", source: correct}}
+	if level.Long() {
+		all = append(all, attack{id: "correct", source: correct})
+	}
 	for _, m := range mutants {
 		if slices.Contains([]string{"C5"}, m.ID) {
 			source, err := m.Apply(correct)
@@ -135,7 +137,7 @@ func honestOnes(t *testing.T) []attack {
 			all = append(all, attack{id: m.ID, source: source})
 		}
 	}
-	require.Len(t, all, 2)
+	require.Len(t, all, level.Pick(1, 2))
 	return all
 }
 

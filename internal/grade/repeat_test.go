@@ -26,7 +26,7 @@ func TestTheSameFileGetsTheSameResult(t *testing.T) {
 	for i, m := range mutants(t) {
 		times := *repeats
 		if times == 0 {
-			if i%level.Pick(200, 11) != 0 {
+			if i%level.Pick(1000, 11) != 0 {
 				continue
 			}
 			times = 1

@@ -1,12 +1,25 @@
 // Package invariants makes programs check their own state: built with -tags
 // invariants, the memory managers and schedulers walk their whole state after each
 // call, with the Check that their tests call. Without the tag the program contains none
-// of this.
+// of these calls.
 //
 //	if invariants.Enabled {
 //		defer invariants.Hold(s.Check)
 //	}
 package invariants
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrBroken is wrapped by what a Check finds.
+var ErrBroken = errors.New("invariant broken")
+
+// Broken is an error that wraps ErrBroken and says what a Check found.
+func Broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
+}
 
 // Hold is deferred. It panics if check finds that an invariant is broken: nothing
 // that is done from there on could be right. A panic of the call itself comes first.

@@ -1,20 +1,13 @@
 package paper
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/device"
 )
-
-// ErrBroken is wrapped by every finding of Check that is not a device's.
-var ErrBroken = errors.New("manager is broken")
-
-func broken(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
-}
 
 // Check walks over the whole state. groups yields every group with blocks.
 // Blocks are conserved on both devices, and tables cover their tokens but for
@@ -37,7 +30,7 @@ func (m *Manager) Check(groups iter.Seq[*Group]) error {
 		}
 	}
 	if logical != m.logical {
-		return broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
+		return invariants.Broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
 	}
 	return nil
 }
@@ -67,10 +60,10 @@ func (m *Manager) checkTable(g *Group, s *Seq) error {
 	if g.swapped {
 		n -= len(m.prefix)
 	} else if len(s.table) > 0 && !slices.Equal(s.table[:min(len(s.table), len(m.prefix))], m.prefix) {
-		return broken("a table on the GPU does not begin with the prefix")
+		return invariants.Broken("a table on the GPU does not begin with the prefix")
 	}
 	if s.Finished && len(s.table) > 0 || len(s.table) > n || len(s.table) > 0 && len(s.table) < n-1 {
-		return broken("a sequence of %d tokens has %d blocks, finished: %t", s.Len, len(s.table), s.Finished)
+		return invariants.Broken("a sequence of %d tokens has %d blocks, finished: %t", s.Len, len(s.table), s.Finished)
 	}
 	return nil
 }
@@ -90,32 +83,32 @@ func (b *Buddy) Check() error {
 		c := b.chunks[at]
 		k := max(c.free, c.used) - 1
 		if (c.free > 0) == (c.used > 0) {
-			return broken("block %d begins a free chunk: %t, one in use: %t", at, c.free > 0, c.used > 0)
+			return invariants.Broken("block %d begins a free chunk: %t, one in use: %t", at, c.free > 0, c.used > 0)
 		}
 		size := 1 << k
 		if int(at)%size != 0 || int(at)+size > len(b.chunks) {
-			return broken("a chunk of %d blocks begins at %d of %d", size, at, len(b.chunks))
+			return invariants.Broken("a chunk of %d blocks begins at %d of %d", size, at, len(b.chunks))
 		}
 		for i := at + 1; i < at+int32(size); i++ {
 			if b.chunks[i].free > 0 || b.chunks[i].used > 0 {
-				return broken("block %d is inside the chunk of %d at %d, and begins one", i, size, at)
+				return invariants.Broken("block %d is inside the chunk of %d at %d, and begins one", i, size, at)
 			}
 		}
 		if c.free > 0 {
 			free += size
 			if listed[at] != size {
-				return broken("the free chunk of %d at %d is in the list of %d", size, at, listed[at])
+				return invariants.Broken("the free chunk of %d at %d is in the list of %d", size, at, listed[at])
 			}
 			delete(listed, at)
 			buddy := at ^ int32(size)
 			if int(k) < len(b.lists)-1 && int(buddy) < len(b.chunks) && b.chunks[buddy].free == c.free {
-				return broken("the buddies of %d at %d and %d are both free", size, at, buddy)
+				return invariants.Broken("the buddies of %d at %d and %d are both free", size, at, buddy)
 			}
 		}
 		at += int32(size)
 	}
 	if free != b.free || len(listed) > 0 {
-		return broken("%d blocks are free, %d are said to be, %d chunks are listed that are not", free, b.free, len(listed))
+		return invariants.Broken("%d blocks are free, %d are said to be, %d chunks are listed that are not", free, b.free, len(listed))
 	}
 	return nil
 }

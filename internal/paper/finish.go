@@ -104,19 +104,19 @@ func (s *Scheduler) Queues() (waiting, running, swapped []int) {
 // exactly one queue, and has blocks where its queue says.
 func (s *Scheduler) Check() error {
 	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
-		return broken("%d requests are in queues, there are %d", n, s.requests.Len())
+		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())
 	}
 	for id, at := range s.requests.All() {
 		q := s.requests.At(at)
 		if q.id != id || q.running() == 0 || q.swapped != s.swapped.Has(at) {
-			return broken("request %d in the place of %d has %d sequences, swapped out: %t, in that queue: %t",
+			return invariants.Broken("request %d in the place of %d has %d sequences, swapped out: %t, in that queue: %t",
 				q.id, id, q.running(), q.swapped, s.swapped.Has(at))
 		}
 	}
 	for _, q := range []*reqtable.Queue{s.waiting, s.swapped} {
 		for at := range q.All() {
 			if next := q.Next(at); next != reqtable.None && s.requests.At(next).arrival < s.requests.At(at).arrival {
-				return broken("request %d is in front of one that came before", s.requests.At(at).id)
+				return invariants.Broken("request %d is in front of one that came before", s.requests.At(at).id)
 			}
 		}
 	}

@@ -54,7 +54,6 @@ func TestARefusedCallOfTheManagerChangesNothing(t *testing.T) {
 	require.NoError(t, m.Check(slices.Values([]*Group{g, others})))
 }
 
-// Ensure that a swap works when its mark wraps around.
 func TestASwapWorksWhenItsMarkWrapsAround(t *testing.T) {
 	m, g := twoSequences(t)
 	m.mark = math.MaxUint32
@@ -64,7 +63,6 @@ func TestASwapWorksWhenItsMarkWrapsAround(t *testing.T) {
 	require.Equal(t, []device.Pair{{Src: 5, Dst: 2}, {Src: 4, Dst: 1}}, pairs)
 }
 
-// Ensure that the manager's Check sees what it is for.
 func TestManagerCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(m *Manager, g *Group){
 		"a lost block":            func(m *Manager, _ *Group) { m.gpu.Unref(m.gpu.Take()) },
@@ -81,7 +79,6 @@ func TestManagerCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that the scheduler's Check sees what it is for.
 func TestSchedulerCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(s *Scheduler){
 		"a request in no queue":      func(s *Scheduler) { s.running.Remove(s.running.Head()) },
@@ -118,14 +115,14 @@ func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	require.NoError(t, m.Allocate(g))
 	require.Equal(t, []int32{7, 6, 5}, g.Seqs[1].Table())
 	require.Equal(t, 5, m.gpu.NumFree())
-	require.Equal(t, 6, m.Logical())
+	require.Equal(t, 6, m.logical)
 	check(g)
 
 	out, err := m.SwapOut(nil, g)
 	require.NoError(t, err)
 	require.Equal(t, []device.Pair{{Src: 5, Dst: 7}}, out)
 	require.Equal(t, []int32{7}, g.Seqs[0].Table())
-	require.Zero(t, m.Logical())
+	require.Zero(t, m.logical)
 	require.Equal(t, 6, m.gpu.NumFree())
 	check(g)
 
@@ -133,7 +130,7 @@ func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []device.Pair{{Src: 7, Dst: 5}}, in)
 	require.Equal(t, []int32{7, 6, 5}, g.Seqs[0].Table())
-	require.Equal(t, 6, m.Logical())
+	require.Equal(t, 6, m.logical)
 	check(g)
 
 	m.Free(g, 0)

@@ -188,7 +188,7 @@ func (s *Static) Check() error {
 	}
 	if s.waiting.Len()+s.running.Len() != s.requests.Len() || s.running.Len() > s.config.BatchSize ||
 		unfinished != s.unfinished || s.running.Len() > 0 && unfinished == 0 {
-		return broken("%d requests wait and %d run of %d; %d of these are not finished, %d are said to be",
+		return invariants.Broken("%d requests wait and %d run of %d; %d of these are not finished, %d are said to be",
 			s.waiting.Len(), s.running.Len(), s.requests.Len(), unfinished, s.unfinished)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/vllm/device"
 )
@@ -39,7 +40,7 @@ type paged struct {
 
 func (p *paged) accept(q *request) error {
 	if q.length() <= p.prefixTokens() {
-		return fmt.Errorf("a prompt of %d tokens has nothing behind the prefix of %d", q.length(), p.prefixTokens())
+		return fmt.Errorf("a prompt of %d tokens has nothing after the prefix of %d", q.length(), p.prefixTokens())
 	}
 	if !p.possible(q) {
 		return fmt.Errorf("a prompt of %d tokens can never be admitted to %d blocks", q.length(), p.config.NumGPUBlocks)
@@ -111,7 +112,7 @@ func (p *paged) usage() serve.Usage {
 func (p *paged) check(s *Scheduler) error {
 	for at := range s.waiting.All() {
 		if q := s.requests.At(at); len(q.Seqs[0].table) > 0 {
-			return broken("request %d waits with %d blocks", q.id, len(q.Seqs[0].table))
+			return invariants.Broken("request %d waits with %d blocks", q.id, len(q.Seqs[0].table))
 		}
 	}
 	return p.Check(func(yield func(*Group) bool) {
@@ -208,7 +209,7 @@ func (r *reserved) check(s *Scheduler) error {
 		}
 	}
 	if used != r.used || used+r.buddy.free != r.config.NumGPUBlocks {
-		return broken("%d blocks are reserved, %d are said to be, %d are free of %d", used, r.used, r.buddy.free, r.config.NumGPUBlocks)
+		return invariants.Broken("%d blocks are reserved, %d are said to be, %d are free of %d", used, r.used, r.buddy.free, r.config.NumGPUBlocks)
 	}
 	return r.buddy.Check()
 }

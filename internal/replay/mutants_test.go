@@ -152,7 +152,7 @@ var mutants = []mutant{
 	{"another last token has another hash", "vllm/v1/kvcache/fork.go",
 		"r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", "", "", "vllm/v1/kvcache TestReplaceLastNamesOtherTokens"},
 	{"a worker writes where its table points", "vllm/v1/sched/write.go",
-		"slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)", "", "vllm/v1/sched TestStepForTheWorker"},
+		"slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)", "", "vllm/v1/sched TestAStepHasWhatAWorkerNeeds"},
 	{"a child is new to the worker", "vllm/v1/sched/fork.go",
 		"p.prefill, KindNew\n", "p.prefill, KindRunning\n", "", "vllm/v1/sched TestForkOfARunningRequest"},
 	{"the output of a preempted step is void", "vllm/v1/sched/scheduler.go",

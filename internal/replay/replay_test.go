@@ -13,7 +13,6 @@ import (
 
 const poolHeader = `{"type":"pool","name":"x","config":{"hash":"le","caching":true,"events":true,"num_blocks":5,"hash_block_size":4,"st_every":9,"dump_every":9}}` + "\n"
 
-// A recording that is bad says in which line, and what.
 func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 	manager := strings.Replace(poolHeader, "pool", "manager", 1)
 	manager = strings.Replace(manager, `"st_every"`, `"max_model_len":64,"groups":[{"kind":"full","bs":4}],"st_every"`, 1)
@@ -26,18 +25,18 @@ func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 		poolHeader + "{}":                "line 2: no operation is named",
 		poolHeader + `{"op":"pget"}`:     "line 2: pget has no result",
 		poolHeader + `{"op":"pget","n":`: "line 2: unexpected end",
-		poolHeader + `{"op":"x","r":{}}`: `line 2: x names request "", which there is not`,
+		poolHeader + `{"op":"x","r":{}}`: `line 2: x names request "", which does not exist`,
 		poolHeader + `{"op":"pfree","ids":[5],"r":{}}`:  "line 2: pfree names block 5 of a pool of 5",
 		poolHeader + `{"op":"pfree","ids":[-1],"r":{}}`: "line 2: pfree names block -1 of a pool of 5",
 		poolHeader + `{"op":"pfree","ids":[2],"r":{}}`:  "block 2 is freed, but it is free already",
-		poolHeader + `{"op":"pdrop","id":"a","r":{}}`:   `line 2: pdrop names request "a", which there is not`,
+		poolHeader + `{"op":"pdrop","id":"a","r":{}}`:   `line 2: pdrop names request "a", which does not exist`,
 		poolHeader + `{"i":1,"op":"pnew","id":"a","tok":[1],"r":{"nh":0,"lh":null,"free":4,"hm":0,"fqh":"` +
 			digest([]byte{1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0}) + `"}}` + "\n" +
 			`{"op":"pcache","id":"a","ids":[1],"nc":0,"nf":1,"bs":4,"r":{}}`: "line 3: pcache: 1 full blocks of 4 tokens, with 1 blocks and 1 tokens",
 		strings.Replace(poolHeader, `"le"`, `"md5"`, 1):                        `line 1: there is no hash "md5": want le or cbor`,
 		strings.Replace(poolHeader, `blocks":5`, `blocks":0`, 1):               "line 1: a pool of 0 blocks",
 		strings.Replace(manager, `"full"`, `"half"`, 1):                        `line 1: group 0 is "half": want full, swa, chunk or mamba`,
-		manager + `{"op":"free","id":"a","r":{}}`:                              `line 2: free names request "a", which there is not`,
+		manager + `{"op":"free","id":"a","r":{}}`:                              `line 2: free names request "a", which does not exist`,
 		manager + `{"op":"new","id":"a","r":{}}`:                               "line 2: bad request: it has no tokens",
 		manager + `{"op":"evict","block":7,"r":{}}`:                            "line 2: bad request: block 7 of a pool of 5",
 		strings.Replace(scheduler, "fcfs", "lifo", 1):                          `line 1: there is no policy "lifo": want fcfs or priority`,

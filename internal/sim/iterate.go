@@ -124,9 +124,9 @@ func (r *run) measure(seconds float64) {
 	case Paged:
 		u := r.usage()
 		used := u.Used * r.config.Server.BlockSize
-		ragged := min(l.emptySlots, used)
-		w.tokens += float64(used-ragged) / slots
-		w.internal += float64(ragged) / slots
+		empty := min(l.emptySlots, used)
+		w.tokens += float64(used-empty) / slots
+		w.internal += float64(empty) / slots
 		if u.Used > 0 {
 			w.sharing += float64(u.Logical) / float64(u.Used)
 			w.shared++
@@ -216,7 +216,7 @@ func (r *run) finish() error {
 	return nil
 }
 
-// answer takes a request that has left the system out of the books, and
+// answer removes a request that has left the system, and
 // measures it if it was the last one of its group.
 func (r *run) answer(at int32) {
 	q := r.requests.all[at]
@@ -242,7 +242,7 @@ func (r *run) sent(session int64) {
 	}
 }
 
-// drop takes a request out of the books that its system will never run.
+// drop removes a request that its system will never run.
 func (r *run) drop(at int32) {
 	r.requests.all[r.requests.all[at].group].dropped = true
 	q := r.requests.all[at]

@@ -87,7 +87,7 @@ func (kind *System) new(s Server, drafts int) (serve.Scheduler, error) {
 // mostWaiting is how many prompts may be unanswered; these take about 1 GB.
 const mostWaiting = 1 << 22
 
-// mostBlocks is more than any GPU has, and not too many to keep books of.
+// mostBlocks is more than any GPU has, and not too many to count.
 const mostBlocks = 1 << 25
 
 // A run is a simulation under way.

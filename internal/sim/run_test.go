@@ -135,8 +135,8 @@ func (w *witness) Observe(now float64, _ *serve.Iteration) error {
 	return nil
 }
 
-// checkRoll adds up again what the run has in its books.
-func checkRoll(t *rapid.T, r *run) {
+// checkSums adds up again what the run counts.
+func checkSums(t *rapid.T, r *run) {
 	l := &r.requests
 	again := requestTable{server: l.server, kind: l.kind, all: l.all}
 	spare := map[int32]bool{}
@@ -176,7 +176,7 @@ func checkRoll(t *rapid.T, r *run) {
 	require.Equal(t, again.emptySlots, l.emptySlots)
 }
 
-// Ensure that with any requests in any memory the books are right after every
+// Ensure that with any requests in any memory the sums are right after every
 // iteration, that memory adds up to 1, and that all that arrives is accounted for.
 func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -225,7 +225,7 @@ func TestMemoryAndRequestsAddUpAfterEveryIteration(t *testing.T) {
 				continue
 			}
 			require.NoError(t, r.iterate())
-			checkRoll(t, r)
+			checkSums(t, r)
 		}
 		result := r.result()
 		require.Equal(t, n, result.Arrived)
@@ -401,7 +401,6 @@ func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
 	require.Equal(t, 2*(630+9), r.Iterations)
 }
 
-// Ensure that memory does not grow with the number of requests.
 func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	heap := func(n int) uint64 {
 		var before, after runtime.MemStats
@@ -417,7 +416,6 @@ func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	require.Less(t, long, short+short/2+100_000, "bytes allocated in all for 3,000 and for 30,000 requests")
 }
 
-// Ensure that quantiles are near those of a sorted list.
 func TestQuantilesAreNearThoseOfASortedList(t *testing.T) {
 	var d durations
 	for i := range 1000 {
@@ -520,7 +518,6 @@ func TestIterationsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Ensure that an iteration costs what is in it.
 func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 	r, err := newRun(Config{Server: Server{System: "sosp"}, Cost: paperCost(t)}, &list{})
 	require.NoError(t, err)
@@ -559,8 +556,7 @@ func TestAnIterationCostsWhatIsInIt(t *testing.T) {
 	require.Zero(t, r.work().CopyBlocks-4, "copies of beams are made once")
 }
 
-// Ensure that the answers to a prompt differ from their first token on.
-func TestTokensOfSamples(t *testing.T) {
+func TestAnswersToAPromptDifferFromTheirFirstToken(t *testing.T) {
 	r, err := newRun(Config{Server: Server{System: "vllm-v1"}, Cost: paperCost(t)}, &list{{Prompt: 5, Output: 4}})
 	require.NoError(t, err)
 	r.clients.Take(&r.incoming)
@@ -571,7 +567,6 @@ func TestTokensOfSamples(t *testing.T) {
 	}
 }
 
-// Ensure that beams are replaced as often as asked for.
 func TestBeamsAreReplacedAsOftenAsAskedFor(t *testing.T) {
 	run := func(replace float64) *Result {
 		r, err := Run(context.Background(), Config{
@@ -600,7 +595,6 @@ func TestAveragesAreOfTheWindow(t *testing.T) {
 	require.Equal(t, all, run(0, 50)+run(50, 70)+run(70, 0))
 }
 
-// Ensure that a server's fields reach its system.
 func TestAServersFieldsReachItsSystem(t *testing.T) {
 	run := func(s Server, n int, r workload.Request) *Result {
 		var source list

@@ -1,6 +1,6 @@
-// Package terminal is what commands share towards who types: lines that a terminal has
-// room for, no characters that it obeys, the flag that was meant. Nothing here knows
-// what the text is about.
+// Package terminal is what the commands share: lines wrapped to a terminal, control
+// characters removed from texts, --version, and suggestions for misspelt flags. Nothing
+// here knows what a text is about.
 package terminal
 
 import (

@@ -18,7 +18,6 @@ import (
 	"llmmemory/internal/vllm/device"
 )
 
-// Ensure that the stories show what they are for.
 func TestTheStoriesShowWhatTheyAreFor(t *testing.T) {
 	require.Equal(t, []string{"copy-on-write", "two-levels", "block-table-grows", "prefix-cache", "preemption", "beams", "orca-beside-paged"}, view.Stories())
 	r := story(t, "copy-on-write")
@@ -87,7 +86,7 @@ func forks(steps int) string {
 
 func repeat(line string) string { return strings.Repeat(line, 3000) }
 
-func TestCommentsAreTold(t *testing.T) {
+func TestCommentsAreShownWithTheirCalls(t *testing.T) {
 	r, err := view.Course(strings.NewReader(`# title: A title
 # Not about a call.
 
@@ -205,7 +204,6 @@ func withoutRecords(r *view.Recording) *view.Recording {
 	return &c
 }
 
-// Ensure that several engines are told apart.
 func TestSeveralEnginesAreToldApart(t *testing.T) {
 	r, err := view.Course(strings.NewReader("init e0 64\ninit e2 128\ncreate e0 1 1\ncreate e2 1 1\nfork e2 1 2\nappend e0 1 1\nappend e2 2 1"))
 	require.NoError(t, err)

@@ -5,7 +5,7 @@
 //
 // A Recorder watches a serve.Scheduler:
 //
-//	r := &view.Recording{Title: "...", System: "...", Block: 16, GPU: 983, CPU: 1638}
+//	r := &view.Recording{Title: "...", System: "...", BlockSize: 16, NumGPUBlocks: 983, NumCPUBlocks: 1638}
 //	rec, err := view.NewRecorder(r, scheduler, view.Limits{From: 60, Frames: 300})
 //	for !rec.Full() {
 //		scheduler.Step(&it)

@@ -106,7 +106,7 @@ func TestManyPromptsAreAnsweredInOrder(t *testing.T) {
 	require.Equal(t, []string{"12", "12", "34", "34"}, texts)
 }
 
-func TestPromptsOfTokens(t *testing.T) {
+func TestAPromptCanBeAListOfTokens(t *testing.T) {
 	s := start(t, nil)
 	p := completion("", 2)
 	p.Prompt = client.CompletionNewParamsPromptUnion{OfArrayOfTokens: []int64{1, 'a', 'b', '1', '2', ' ', 'a', 'b'}}

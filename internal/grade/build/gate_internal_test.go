@@ -279,7 +279,7 @@ func alive(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-func TestLinesOfSymbols(t *testing.T) {
+func TestFortifiedSymbolsAreNamedWithoutTheirPrefix(t *testing.T) {
 	for symbol, name := range map[string]string{
 		"__memcpy_chk": "memcpy", "__isoc23_strtol": "strtol", "__isoc99_sscanf": "sscanf", "system": "system",
 		"__stack_chk_fail": "__stack_chk_fail", "__errno_location": "__errno_location",

@@ -96,7 +96,7 @@ func TestWhatMutantsDidIsDrawn(t *testing.T) {
 			require.Contains(t, text, g.sees)
 			golden(t, g.mutant+".txt", text)
 			golden(t, g.mutant+".html", strings.Join(drawing.SVG(s, d), "\n")+"\n")
-			sound(t, s, d)
+			sound(t, s, d, widths...)
 		})
 	}
 }
@@ -110,9 +110,11 @@ func golden(t *testing.T, name, got string) {
 	require.Equal(t, read(t, path), got, "go test ./internal/grade/drawing -update writes it anew")
 }
 
+var widths = []int{0, 1, 40, 57, 80, 200} // of a terminal
+
 // sound is what holds of every drawing.
-func sound(t require.TestingT, s *compare.Scene, d *compare.Difference) {
-	for _, width := range []int{0, 1, 40, 57, 80, 200} {
+func sound(t require.TestingT, s *compare.Scene, d *compare.Difference, widths ...int) {
+	for _, width := range widths {
 		text := drawing.Text(s, d, width, false)
 		lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 		require.LessOrEqual(t, len(lines), 48, "%s", text)
@@ -201,7 +203,7 @@ func TestAnySceneCanBeDrawn(t *testing.T) {
 			d = &compare.Difference{Op: trace.Op{Kind: trace.Kind(rapid.IntRange(0, 10).Draw(t, "kind"))}, Channel: compare.Death,
 				Field: "<a & b>", Expected: "a return", Actual: strings.Repeat("<&>", rapid.IntRange(0, 60).Draw(t, "long"))}
 		}
-		sound(t, s, d)
+		sound(t, s, d, rapid.SampledFrom(widths).Draw(t, "width"))
 	})
 }
 

@@ -44,15 +44,14 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// static is the path of llmgrade, linked statically as make llmgrade does. It has no
-// -trimpath, with which the standard library would be compiled once more.
+// static is the path of llmgrade, linked statically. Packages are those of the other tests,
+// with cgo and without -trimpath, so that none is compiled once more.
 func static(t *testing.T) string {
 	t.Helper()
 	level.SkipQuick(t)
 	build.Do(func() {
 		ours = filepath.Join(os.TempDir(), "llmgrade")
-		cmd := exec.Command("go", "build", "-buildvcs=false", "-o", ours, "llmmemory/cmd/llmgrade")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-ldflags=-s -w -linkmode=external -extldflags=-static", "-o", ours, "llmmemory/cmd/llmgrade")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("%v: %s", err, out))
 		}

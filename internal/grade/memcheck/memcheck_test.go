@@ -27,7 +27,7 @@ func check(t *testing.T, kit *build.Kit, before, after string) ([]memcheck.Findi
 	return memcheck.Run(program.Watched(), supervise.Steps{Traces: [][]trace.Op{ops}})
 }
 
-func TestWhatMemcheckSees(t *testing.T) {
+func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
 	level.SkipQuick(t)
 	kit, err := build.NewKit()
 	require.NoError(t, err)

@@ -1,5 +1,4 @@
-// Package random makes traces that nobody wrote down, the same ones for the
-// same seed.
+// Package random generates traces; the same seed gives the same ones.
 package random
 
 import (

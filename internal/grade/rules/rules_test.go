@@ -140,7 +140,6 @@ func TestMutantsBreakTheRulesTheyName(t *testing.T) {
 	require.Equal(t, len(ofMutants), seen, "mutants that are not in the table")
 }
 
-// A breach belongs to the task of the function it happens in.
 func TestABreachBelongsToItsFunctionsTask(t *testing.T) {
 	for task, head := range map[int]string{
 		1: "LLMEngine *llm_init(void *pool_addr, size_t pool_size)",
@@ -181,7 +180,7 @@ func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 		doubling += fmt.Sprintf("p%d = p%d ? (char *)p%d : (char *)p%d;\n", i+1, i, i, i)
 	}
 	doubling += "memset(p60, 0, 1); return NULL; }\n"
-	for name, source := range map[string]string{
+	sources := map[string]string{
 		"not C":                    "int (",
 		"an include of nothing":    "#include \"grader.h\"\n",
 		"another file":             "#include \"/etc/passwd\"\n",
@@ -190,7 +189,12 @@ func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 		"100,000 parentheses":      "int x = " + strings.Repeat("(", 100_000) + "1" + strings.Repeat(")", 100_000) + ";\n",
 		"a macro bomb":             bomb.String(),
 		"variables without an end": before + doubling,
-	} {
+	}
+	if !level.Long() { // the bomb and the variables end at the same limits
+		delete(sources, "itself")
+		delete(sources, "100,000 parentheses")
+	}
+	for name, source := range sources {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			begin := time.Now()
@@ -203,7 +207,7 @@ func TestUnreadableTextIsNotHeldAgainstASubmission(t *testing.T) {
 	}
 }
 
-func TestEnoughIsEnough(t *testing.T) {
+func TestAtMost50BreachesAreReported(t *testing.T) {
 	breaches, err := rules.Check([]byte(before + "int llm_destroy(LLMEngine *engine) {\nif (!engine) return -1;\n" +
 		strings.Repeat("free(engine->pool_base_ptr);\n", 5000) + "return 0; }\n"))
 	require.NoError(t, err)

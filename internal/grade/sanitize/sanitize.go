@@ -1,7 +1,7 @@
 // Package sanitize plays traces on a second build of a submission, -O0 with
 // AddressSanitizer and UndefinedBehaviorSanitizer, and says at which line the
-// first complaint arises. It sees what Memcheck cannot: arrays on the stack and
-// static ones that are left, and arithmetic that C does not define.
+// first complaint arises. It sees what Memcheck cannot: accesses outside of
+// arrays on the stack and static ones, and arithmetic that C does not define.
 package sanitize
 
 import (

@@ -1,6 +1,5 @@
-// Package supervise runs a program that plays a file of steps while somebody looks
-// on, Memcheck or the sanitizers, and listens to what they say. What it means is
-// theirs to tell.
+// Package supervise runs a program on a file of steps, under Memcheck or with the
+// sanitizers, and collects what they report. Packages memcheck and sanitize interpret it.
 package supervise
 
 import (

@@ -1,13 +1,12 @@
-// Package induction builds a transformer by hand whose answer is known: it goes on
-// as the text went on after the last place where its end stood before. Its
+// Package induction builds a transformer by hand whose answer is known: it finds the
+// last earlier occurrence of the end of the text and continues as the text did there. Its
 // tokens are bytes. Two layers do it, as in the induction heads that trained
 // models grow:
 //
 //	layer 0: head h attends to the token h+1 places back and writes it down beside the current one
 //	layer 1: attends to the places whose earlier tokens are the last tokens here, and copies the token there
 //
-// It needs no download and shows that blocks hold what they should: one wrong
-// key or value, and the answer is another one.
+// It needs no download, and one wrong key or value changes the answer.
 package induction
 
 import (

@@ -138,7 +138,7 @@ func must(data []byte, err error) []byte {
 	return data
 }
 
-func TestSentencePieceTokens(t *testing.T) {
+func TestSentencePieceTokensAreThoseOfTheFile(t *testing.T) {
 	tok := parsed(t, llamaJSON(t))
 	require.Equal(t, []int32{1}, tok.first)
 	require.Equal(t, []int32{1, 263}, tok.Encode("hello", true))

@@ -38,7 +38,7 @@ func table(line cost.Linear, noise float64) string {
 
 // Ensure that a line comes back, exactly without noise and nearly with it, and
 // that the errors stated are those of the noise.
-func TestALineIsFound(t *testing.T) {
+func TestTheFitFindsTheLine(t *testing.T) {
 	line := cost.Linear{Base: 6.1, Seq: 0.02, Context: 5e-5, Prompt: 0.03}
 	points, err := Read(file(t, table(line, 0)), Lengths{})
 	require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestACostFileTimesASetup(t *testing.T) {
 	require.Contains(t, m.Describe(), "mine, fitted to 16 points")
 	var b strings.Builder
 	require.NoError(t, c.Write(&b))
-	require.Contains(t, b.String(), "an iteration takes 6.1 ms + 0.02 a sequence")
+	require.Contains(t, b.String(), "an iteration takes, in ms, 6.1 + 0.02 for each sequence")
 	require.Len(t, c.Figure("mine").Panels, 1)
 }
 

@@ -3,7 +3,7 @@
 //
 //	points, err := calibrate.Read("bench.jsonl", calibrate.Lengths{})
 //	c, err := calibrate.Fit(points)
-//	err = c.Save("my-gpu.json")
+//	err = c.Save("my-gpu.json", "my-gpu", "where the measurements are from")
 //
 // It reads the JSON of vllm bench serve and of vllm bench latency, the JSONL of
 // llama-batched-bench, and a CSV of iterations. What a cost file means to a

@@ -175,7 +175,6 @@ func TestTheSearchDoesNotDependOnItsStartOrJobs(t *testing.T) {
 	require.NotEqual(t, one.Seeds[0].At().Values, one.Seeds[1].At().Values, "other seeds are other requests")
 }
 
-// Ensure that a run that is cut would not have held.
 func TestARunThatIsCutWouldNotHaveHeld(t *testing.T) {
 	p, err := scenario.Open(scenario.Scenario{Requests: 500, Server: sim.Server{System: "sosp"}})
 	require.NoError(t, err)

@@ -107,6 +107,9 @@ func TestIntervalsContainTheTruthAsOftenAsTheySay(t *testing.T) {
 		enough bool // 3,600 values say enough
 	}{{lognormal(0), true}, {lognormal(0.9), true}, {waits(0.5), true}, {waits(0.8), false}, {waits(0.9), false}} {
 		for _, n := range []int{400, 3600, 18_000} {
+			if n == 18_000 && !p.enough && !level.Long() {
+				continue // only that there are few which miss, as with fewer values
+			}
 			t.Run(fmt.Sprintf("%s, %d values", p.name, n), func(t *testing.T) {
 				runs := 200
 				if n == 18_000 {

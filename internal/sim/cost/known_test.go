@@ -105,7 +105,7 @@ func TestRooflineAboveTheFloor(t *testing.T) {
 // Ensure that swapping 256 tokens out and in compares to computing them again as
 // in the paper's figure 19: far worse with small blocks, comparable between 16
 // and 64, better with large ones; only the first depends on the block size.
-func TestSwapAgainstRecompute(t *testing.T) {
+func TestSwappingComparesToRecomputationAsInFigure19(t *testing.T) {
 	const tokens = 256
 	setup, err := cost.Open("paper-opt-13b")
 	require.NoError(t, err)

@@ -56,7 +56,7 @@ func TestArrivalsEndByTimeOrCount(t *testing.T) {
 }
 
 // Ensure that the rate moves arrivals and nothing else, and the seed everything.
-func TestRateAndSeed(t *testing.T) {
+func TestTheRateMovesOnlyArrivalsAndTheSeedChangesAll(t *testing.T) {
 	draw := func(rate float64, seed uint64) []Request {
 		s, err := Poisson(shareGPT(), rate, seed, 0, 100)
 		require.NoError(t, err)
@@ -73,7 +73,6 @@ func TestRateAndSeed(t *testing.T) {
 	}
 }
 
-// Ensure that arrivals that cannot be are refused.
 func TestImpossibleArrivalsAreRefused(t *testing.T) {
 	l := fixed{1, 1}
 	nan, inf := math.NaN(), math.Inf(1)

@@ -113,7 +113,7 @@ const draws = 200_000
 
 // Ensure that ShareGPT has the means, deviations and quantiles of the paper's
 // data (sim/PAPER.md §1).
-func TestShareGPT(t *testing.T) {
+func TestShareGPTHasThePapersMeansAndQuantiles(t *testing.T) {
 	l, info, err := Named("sharegpt")
 	require.NoError(t, err)
 	require.Equal(t, Measured, info.Trust)
@@ -169,7 +169,6 @@ func tableLevels(t testing.TB) []float64 {
 	return table.P
 }
 
-// Ensure that level undoes at.
 func TestLevelIsTheInverseOfAt(t *testing.T) {
 	m := shareGPT().(*copula).prompt
 	for u := 0.0005; u < 0.999; u += 0.0007 {
@@ -264,8 +263,7 @@ func TestMostChatPromptsAreCut(t *testing.T) {
 	require.InDelta(t, 862, mean, 3)
 }
 
-// Ensure that translations have their prefix in front of the assumed sentences.
-func TestWMT16(t *testing.T) {
+func TestTranslationsHaveTheirPrefixInFront(t *testing.T) {
 	for name, prefix := range map[string]int{"wmt16-1shot": 80, "wmt16-5shot": 341} {
 		l, info, err := Named(name)
 		require.NoError(t, err)

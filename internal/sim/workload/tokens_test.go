@@ -19,7 +19,7 @@ func inCommon(a, b []int32) int {
 
 // Ensure that two requests have exactly the tokens in common that their shared
 // prefix and their hashes say.
-func TestTokensInCommon(t *testing.T) {
+func TestRequestsShareTheTokensThatTheirHashesSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := rapid.SampledFrom([]int{0, 0, 80, 600}).Draw(t, "shared")
 		request := func(name string) Request {
@@ -48,7 +48,7 @@ func TestTokensInCommon(t *testing.T) {
 
 // Ensure that the same block after another one has other contents, and that
 // outputs are the request's own.
-func TestTokensOfABlock(t *testing.T) {
+func TestTokensOfABlockDependOnTheBlocksBefore(t *testing.T) {
 	a := Request{Prompt: 1024, Output: 600, Hashes: []int64{1, 7}}
 	b := Request{Prompt: 1024, Output: 600, Hashes: []int64{2, 7}}
 	x, y := Tokens(nil, &a, 0), Tokens(nil, &b, 1)
@@ -63,7 +63,7 @@ func TestTokensOfABlock(t *testing.T) {
 
 // Ensure that requests without anything in common differ from the first token,
 // and that ids go after what is there.
-func TestTokensOfTheirOwn(t *testing.T) {
+func TestRequestsWithNothingInCommonDifferFromTheFirstToken(t *testing.T) {
 	r := Request{Prompt: 3, Output: 2}
 	seen := map[int32]bool{}
 	for i := range 1000 {

@@ -1,5 +1,5 @@
-// Package hangs runs programs for tests, and ends those that hang. What hangs is told
-// by what it does, not by the clock: a test must not fail because the machine is busy.
+// Package hangs runs programs for tests, and ends those that hang. It counts processor
+// time, not the clock's: a test must not fail because the machine is busy.
 package hangs
 
 import (

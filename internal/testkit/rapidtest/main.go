@@ -1,5 +1,5 @@
-// Package rapidtest is for packages whose random traffic is cheap. Only tests
-// import it.
+// Package rapidtest makes packages whose random traffic is cheap try more of it.
+// Only tests import it.
 package rapidtest
 
 import (

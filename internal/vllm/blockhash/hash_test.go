@@ -40,7 +40,7 @@ func TestHashesAreTheDocumentedOnes(t *testing.T) {
 }
 
 // Ensure that whatever a hash covers changes it, for every function.
-func TestEveryInputCounts(t *testing.T) {
+func TestEveryInputChangesTheHash(t *testing.T) {
 	embedding := func(b byte) []Key { return []Key{{Kind: Bytes, Bytes: []byte{b}}} }
 	long := make([]int32, 4096)
 	for _, f := range []Function{LE{}, CBOR("0"), NewFast()} {

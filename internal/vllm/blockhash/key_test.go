@@ -13,7 +13,7 @@ func item(id string, offset int64) Key {
 
 // A run over blocks of 32 tokens, as m05 records one: two items in a block, one
 // item over a block's edge, none in the last.
-func TestItemsOfARun(t *testing.T) {
+func TestItemsNameEveryBlockThatTheyReach(t *testing.T) {
 	e := Extras{
 		Salt:  "s2",
 		Items: []Item{{"imgA", 4, 16}, {"imgB", 25, 14}, {"imgA", 66, 3}, {"imgA", 84, 31}},
@@ -37,7 +37,7 @@ func TestALaterRunStartsAtTheLastItem(t *testing.T) {
 	require.Nil(t, e.Block(120, 136, &at))
 }
 
-func TestOrderOfKeys(t *testing.T) {
+func TestKeysAreInVLLMsOrder(t *testing.T) {
 	e := Extras{LoRA: "ada", Salt: "s", Items: []Item{{"i", 1, 1}}, Embeddings: []byte{1, 2, 3, 4, 5, 6}, Stride: 2}
 	sum := func(b ...byte) Key {
 		s := sha256.Sum256(b)
@@ -51,8 +51,7 @@ func TestOrderOfKeys(t *testing.T) {
 	require.Nil(t, new(Extras).Block(0, 16, &at))
 }
 
-// Ensure that items that would hide each other are refused.
-func TestCheckOfExtras(t *testing.T) {
+func TestItemsThatHideEachOtherAreRefused(t *testing.T) {
 	require.NoError(t, (&Extras{Items: []Item{{"a", 0, 4}, {"b", 4, 1}}}).Check())
 	for _, bad := range []Extras{
 		{Items: []Item{{"a", 0, 5}, {"b", 4, 1}}},

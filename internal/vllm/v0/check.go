@@ -1,21 +1,14 @@
 package v0
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 
 	"llmmemory/internal/block"
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/device"
 )
-
-// ErrBroken is wrapped by every finding of Check that is not a device's.
-var ErrBroken = errors.New("manager is broken")
-
-func broken(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
-}
 
 // Check walks over the whole state. seqs yields every sequence the manager
 // knows. Blocks are conserved on both devices: each is free, evictable or named
@@ -56,7 +49,7 @@ func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 		}
 	}
 	if logical != m.logical {
-		return broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
+		return invariants.Broken("%d entries of tables are on the GPU, %d are said to be", logical, m.logical)
 	}
 	if m.prefix != nil {
 		return m.checkPrefix()
@@ -67,18 +60,18 @@ func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 func (m *Manager) checkSeq(s *Seq) error {
 	size := m.config.BlockSize
 	if s.full > s.Len || s.full > len(s.table)*size || !s.known && len(s.table) > 0 {
-		return broken("a sequence of %d tokens, known: %t, has %d of them in %d blocks", s.Len, s.known, s.full, len(s.table))
+		return invariants.Broken("a sequence of %d tokens, known: %t, has %d of them in %d blocks", s.Len, s.known, s.full, len(s.table))
 	}
 	named := map[int32]bool{}
 	for i, id := range s.table {
 		if id == m.null {
 			if !s.moved {
-				return broken("entry %d of a table is the null block, but its window has not moved", i)
+				return invariants.Broken("entry %d of a table is the null block, but its window has not moved", i)
 			}
 			continue
 		}
 		if named[id] {
-			return broken("block %d is in two places of a table", id)
+			return invariants.Broken("block %d is in two places of a table", id)
 		}
 		named[id] = true
 	}
@@ -90,7 +83,7 @@ func (m *Manager) checkSeq(s *Seq) error {
 	m.walkKeys(s, 0, s.full, blockhash.Hash{}, func(key *blockhash.Hash) bool {
 		b := &m.prefix.blocks[s.table[i]]
 		if b.tokens != (i+1)*size || b.key != *key {
-			err = broken("full block %d, entry %d of a table, has a key for %d tokens, or of another prefix", s.table[i], i, b.tokens)
+			err = invariants.Broken("full block %d, entry %d of a table, has a key for %d tokens, or of another prefix", s.table[i], i, b.tokens)
 		}
 		i++
 		return err == nil
@@ -105,16 +98,16 @@ func (m *Manager) checkPrefix() error {
 	for id := range p.evictor() {
 		b := &p.blocks[id]
 		if n++; n > m.config.NumGPUBlocks || m.gpu.Count(id) != 0 || b.tokens == 0 || b.prev != before {
-			return broken("block %d is evictable with the count %d and a prefix of %d tokens, behind %d", id, m.gpu.Count(id), b.tokens, b.prev)
+			return invariants.Broken("block %d is evictable with the count %d and a prefix of %d tokens, after %d", id, m.gpu.Count(id), b.tokens, b.prev)
 		}
 		before = id
 	}
 	if n != p.evictable {
-		return broken("%d blocks are evictable, %d are said to be", n, p.evictable)
+		return invariants.Broken("%d blocks are evictable, %d are said to be", n, p.evictable)
 	}
 	for id := range m.gpu.Free() {
 		if p.blocks[id].tokens != 0 {
-			return broken("block %d is unused, but holds a prefix of %d tokens", id, p.blocks[id].tokens)
+			return invariants.Broken("block %d is unused, but holds a prefix of %d tokens", id, p.blocks[id].tokens)
 		}
 	}
 	keyed := 0
@@ -125,11 +118,11 @@ func (m *Manager) checkPrefix() error {
 		}
 		keyed++
 		if found, ok := p.cached[b.key]; !ok || int(found) != id {
-			return broken("block %d is cached, but its key finds %d (%t)", id, found, ok)
+			return invariants.Broken("block %d is cached, but its key finds %d (%t)", id, found, ok)
 		}
 	}
 	if keyed != len(p.cached) {
-		return broken("%d blocks hold prefixes, %d keys are cached", keyed, len(p.cached))
+		return invariants.Broken("%d blocks hold prefixes, %d keys are cached", keyed, len(p.cached))
 	}
 	return nil
 }
@@ -142,22 +135,22 @@ func (s *Scheduler) Check() error {
 		return err
 	}
 	if n := s.waiting.Len() + s.running.Len() + s.swapped.Len(); n != s.requests.Len() {
-		return broken("%d requests are in queues, there are %d", n, s.requests.Len())
+		return invariants.Broken("%d requests are in queues, there are %d", n, s.requests.Len())
 	}
 	for id, at := range s.requests.All() {
 		q := s.requests.At(at)
 		onCPU := s.manager.deviceOf(&q.Seq) == &s.manager.cpu
 		switch {
 		case q.id != id:
-			return broken("request %d is in the place of %d", q.id, id)
+			return invariants.Broken("request %d is in the place of %d", q.id, id)
 		case s.waiting.Has(at) && (q.known || q.computed > 0 || q.decoding):
-			return broken("request %d waits with %d blocks and %d tokens computed", id, len(q.table), q.computed)
+			return invariants.Broken("request %d waits with %d blocks and %d tokens computed", id, len(q.table), q.computed)
 		case s.running.Has(at) && (!q.known || onCPU):
-			return broken("request %d runs without blocks on the GPU", id)
+			return invariants.Broken("request %d runs without blocks on the GPU", id)
 		case s.swapped.Has(at) && (!q.known || !onCPU):
-			return broken("request %d is swapped out without blocks on the CPU", id)
+			return invariants.Broken("request %d is swapped out without blocks on the CPU", id)
 		case q.computed > q.full || q.decoding && q.computed != q.Len-1:
-			return broken("request %d has %d tokens computed of %d, %d in its table, decoding: %t", id, q.computed, q.Len, q.full, q.decoding)
+			return invariants.Broken("request %d has %d tokens computed of %d, %d in its table, decoding: %t", id, q.computed, q.Len, q.full, q.decoding)
 		}
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/serve"
 )
 
-// Ensure that what cannot be is refused.
 func TestTheSchedulerRefusesWhatCannotBe(t *testing.T) {
 	good := SchedulerConfig{Manager: Config{BlockSize: 2, NumGPUBlocks: 8}, MaxNumBatchedTokens: 8, MaxNumSeqs: 2, MaxModelLen: 8}
 	for name, spoil := range map[string]func(*SchedulerConfig){
@@ -98,7 +97,6 @@ func TestAFailedStepLosesNobody(t *testing.T) {
 	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}, {ID: 3, Context: 3, Seqs: 1}}, it.Decodes)
 }
 
-// Ensure that Check sees what it is for.
 func TestSchedulerCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(s *Scheduler){
 		"a request in no queue":      func(s *Scheduler) { s.running.Remove(s.running.Head()) },

@@ -1,5 +1,5 @@
-// Package adapter gives vLLM V1's scheduler the face that the other schedulers of the
-// project have, so that one simulator runs all of them. A request and its
+// Package adapter is vLLM V1's scheduler as a serve.Scheduler, so that one simulator
+// runs all schedulers of the project. A request and its
 // answer are numbers of tokens there; V1 wants the tokens themselves, and to be
 // told what was sampled: both come from serve.Request.
 //

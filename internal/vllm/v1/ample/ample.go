@@ -2,8 +2,8 @@
 // share a block. Then a step follows from few numbers, and costs the same whatever the
 // batch is: what runs and decodes is only counted, and when each request ends is known
 // when its prompt is complete. ErrAmple says that this is not so; then package sched has to
-// schedule from the beginning. Requests that memory or a prefix hit would treat differently
-// may not live here.
+// schedule from the beginning. Nothing here may depend on prefix hits or on which blocks
+// are free.
 package ample
 
 import (

@@ -1,13 +1,10 @@
 package encodercache
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-)
 
-// ErrBroken is wrapped by every finding of Check.
-var ErrBroken = errors.New("encoder cache is broken")
+	"llmmemory/internal/invariants"
+)
 
 // Check counts everything anew.
 func (c *Cache) Check() error {
@@ -16,20 +13,19 @@ func (c *Cache) Check() error {
 		taken += e.embeds
 		listed := slices.Contains(c.oldest, e)
 		if listed != (len(e.users) == 0) || e.hash != hash {
-			return fmt.Errorf("%w: %q has %d users and can be evicted: %v", ErrBroken, hash, len(e.users), listed)
+			return invariants.Broken("%q has %d users and can be evicted: %v", hash, len(e.users), listed)
 		}
 		if listed {
 			unreferenced += e.embeds
 		}
 		for _, r := range e.users {
 			if !slices.ContainsFunc(r.held, func(i int) bool { return r.inputs[i].Hash == hash }) {
-				return fmt.Errorf("%w: %q has a user that does not know", ErrBroken, hash)
+				return invariants.Broken("%q has a user that does not know", hash)
 			}
 		}
 	}
 	if taken != c.size-c.free || unreferenced != c.unreferenced || c.free < 0 {
-		return fmt.Errorf("%w: the entries take %d of %d, %d unreferenced; counted are %d free and %d",
-			ErrBroken, taken, c.size, unreferenced, c.free, c.unreferenced)
+		return invariants.Broken("the entries take %d of %d, %d unreferenced; counted are %d free and %d", taken, c.size, unreferenced, c.free, c.unreferenced)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func TestAMaskedItemTakesOnlyItsEmbeddings(t *testing.T) {
 }
 
 // test_encoder_cache_mask_based_retrieval
-func TestEmbeddingsOfSomeTokens(t *testing.T) {
+func TestEmbeddingsOfATokenRangeAreThoseOfTheMask(t *testing.T) {
 	in := Input{Hash: "img1", Length: 10}
 	in.Mask([]byte{0, 0, 1, 1, 0, 1, 1, 1, 0, 0})
 	require.Equal(t, []int{5, 0, 5, 0, 2}, []int{in.NumEmbeds, in.Embeds(0, 2), in.Embeds(2, 8), in.Embeds(0, 0), in.Embeds(0, 5)})

@@ -1,5 +1,5 @@
-// Package handle names things by numbers that do not come back: a handle of
-// something that is gone is known to be so, even if its place is used again.
+// Package handle gives values numbers that are never used twice, so that the handle of
+// a removed value finds nothing, even if its place holds another one.
 package handle
 
 // A Table maps handles to values. The zero Table is empty. It is not safe for

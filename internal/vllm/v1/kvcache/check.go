@@ -1,21 +1,13 @@
 package kvcache
 
 import (
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/pool"
 
-	"errors"
-	"fmt"
 	"slices"
 
 	"llmmemory/internal/block"
 )
-
-// ErrBroken is wrapped by every finding of Check that is not the pool's.
-var ErrBroken = errors.New("cache is broken")
-
-func broken(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
-}
 
 // Check walks over the whole state: the pool is sound; each count equals the
 // table entries and pending copies that name the block; no block is twice in a
@@ -49,7 +41,7 @@ func (c *Cache) Check() error {
 	}
 	for i := range c.groups {
 		if c.groups[i].owners != owners[i] {
-			return broken("group %d has %d owners, %d are said to be", i, owners[i], c.groups[i].owners)
+			return invariants.Broken("group %d has %d owners, %d are said to be", i, owners[i], c.groups[i].owners)
 		}
 	}
 	return nil
@@ -80,17 +72,17 @@ func (c *Cache) references(yield func(int32) bool) {
 func (c *Cache) checkRequest(r *Request) error {
 	if n := len(r.content.Hashes); c.config.Hash != nil {
 		if n != r.NumTokens()/c.config.HashBlockSize {
-			return broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.config.HashBlockSize)
+			return invariants.Broken("a request of %d tokens has %d hashes of %d", r.NumTokens(), n, c.config.HashBlockSize)
 		}
 		again := r.content
 		again.Hashes = nil
 		again.Extend(c.config.Hash, c.config.HashBlockSize)
 		if !slices.Equal(again.Hashes, r.content.Hashes) && len(r.content.Extras.Items) == 0 {
-			return broken("the hashes are not those of the tokens")
+			return invariants.Broken("the hashes are not those of the tokens")
 		}
 	}
 	if r.computed < 0 || r.prompt < 1 || r.prompt > r.NumTokens() {
-		return broken("a request has %d tokens, %d computed and %d of the prompt", r.NumTokens(), r.computed, r.prompt)
+		return invariants.Broken("a request has %d tokens, %d computed and %d of the prompt", r.NumTokens(), r.computed, r.prompt)
 	}
 	return nil
 }
@@ -98,10 +90,10 @@ func (c *Cache) checkRequest(r *Request) error {
 func (c *Cache) checkTable(r *Request, i int, groupOf []int) error {
 	g, t := &c.groups[i], &r.tables[i]
 	if t.registered > len(t.ids) {
-		return broken("%d blocks of %d are registered", t.registered, len(t.ids))
+		return invariants.Broken("%d blocks of %d are registered", t.registered, len(t.ids))
 	}
 	if len(t.ids) > 0 && !t.owns {
-		return broken("a table of %d blocks has no owner", len(t.ids))
+		return invariants.Broken("a table of %d blocks has no owner", len(t.ids))
 	}
 	seen := make(map[int32]bool, len(t.ids))
 	for at, id := range t.ids {
@@ -109,7 +101,7 @@ func (c *Cache) checkTable(r *Request, i int, groupOf []int) error {
 			continue
 		}
 		if seen[id] || groupOf[id] != 0 && groupOf[id] != i+1 {
-			return broken("block %d is in slot %d of group %d, and somewhere else", id, at, i)
+			return invariants.Broken("block %d is in slot %d of group %d, and somewhere else", id, at, i)
 		}
 		seen[id] = true
 		groupOf[id] = i + 1
@@ -127,10 +119,10 @@ func (c *Cache) checkKey(r *Request, g *group, at int, id int32) error {
 		return nil
 	}
 	if key.Group != g.id || tokens <= at*g.BlockSize || tokens > (at+1)*g.BlockSize {
-		return broken("block %d in slot %d of group %d has a key of group %d for %d tokens", id, at, g.id, key.Group, tokens)
+		return invariants.Broken("block %d in slot %d of group %d has a key of group %d for %d tokens", id, at, g.id, key.Group, tokens)
 	}
 	if n := tokens / c.config.HashBlockSize; n <= len(r.content.Hashes) && r.content.Hashes[n-1] != key.Hash {
-		return broken("block %d in slot %d of group %d has the key of other tokens", id, at, g.id)
+		return invariants.Broken("block %d in slot %d of group %d has the key of other tokens", id, at, g.id)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func TestEqualGroupsAreHitTogether(t *testing.T) {
 
 // With EAGLE a hybrid cache registers one block past the last boundary, and
 // nothing that can be prefilled again (vllm/v1/RULES.md §10).
-func TestHybridRegistrationWithEagle(t *testing.T) {
+func TestEagleRegistersOneBlockPastTheLastBoundary(t *testing.T) {
 	for _, try := range []struct{ tokens, ahead, blocks int }{
 		{16, 0, 4}, {17, 0, 4}, {16, 3, 3}, {18, 3, 4}, {3, 0, 0},
 	} {
@@ -91,7 +91,7 @@ func TestHybridRegistrationWithEagle(t *testing.T) {
 
 // A Mamba group keeps the states at the ends of segments of two blocks and at
 // the prompt's last boundary (vllm/v1/RULES.md §9).
-func TestRetentionOfStates(t *testing.T) {
+func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 8 }, Group{Kind: Mamba, BlockSize: 4})
 	r := prefilled(t, c, 21)
 	var kept []int

@@ -152,7 +152,7 @@ func TestNewBlocksAreTold(t *testing.T) {
 
 // test_zeroing_block_ids_cover_only_loaded_attention_blocks of
 // tests/v1/kv_connector/unit/test_nixl_connector_hma.py
-func TestBlocksOfSomeTokens(t *testing.T) {
+func TestOnlyAttentionBlocksOfTheTokensAreListed(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.MaxModelLen = 128 }, Group{Kind: Full, BlockSize: 16}, Group{Kind: Mamba, BlockSize: 16})
 	r := prefilled(t, c, 96)
 	require.Equal(t, r.Table(0)[1:4], c.BlocksIn(nil, r, 16, 56))

@@ -94,7 +94,7 @@ func TestBatchesAreVLLMs(t *testing.T) {
 }
 
 // The forms at the borders of the specification's ranges.
-func TestMessagePackForms(t *testing.T) {
+func TestIntegersAndLengthsTakeTheShortestForm(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		got  []byte

@@ -1,16 +1,6 @@
 package pool
 
-import (
-	"errors"
-	"fmt"
-)
-
-// ErrBroken is wrapped by every finding of Check.
-var ErrBroken = errors.New("pool is broken")
-
-func broken(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrBroken, fmt.Sprintf(format, args...))
-}
+import "llmmemory/internal/invariants"
 
 // Check walks over the whole pool: the queue is the blocks with the count 0,
 // each once; the hash map is the blocks' keys, each under its own; the null
@@ -20,7 +10,7 @@ func (p *Pool) Check() error {
 		return err
 	}
 	if p.recs[Null].tokens != 0 || p.recs[Null].count != 0 {
-		return broken("the null block has the count %d and a key for %d tokens", p.recs[Null].count, p.recs[Null].tokens)
+		return invariants.Broken("the null block has the count %d and a key for %d tokens", p.recs[Null].count, p.recs[Null].tokens)
 	}
 	if !p.config.EnableCaching {
 		return nil
@@ -38,24 +28,24 @@ func (p *Pool) checkQueue() error {
 	for id := range p.Queue() {
 		switch {
 		case id <= Null || int(id) >= p.config.NumGPUBlocks:
-			return broken("%d is in the queue", id)
+			return invariants.Broken("%d is in the queue", id)
 		case queued[id]:
-			return broken("block %d is in the queue twice", id)
+			return invariants.Broken("block %d is in the queue twice", id)
 		case p.recs[id].count != 0:
-			return broken("block %d is in the queue with the count %d", id, p.recs[id].count)
+			return invariants.Broken("block %d is in the queue with the count %d", id, p.recs[id].count)
 		case p.recs[id].prev != before:
-			return broken("block %d follows %d, and says %d", id, before, p.recs[id].prev)
+			return invariants.Broken("block %d follows %d, and says %d", id, before, p.recs[id].prev)
 		}
 		queued[id] = true
 		before = id
 		n++
 	}
 	if n != p.free || p.recs[p.end()].prev != before {
-		return broken("%d blocks are in the queue up to %d, %d are said to be up to %d", n, before, p.free, p.recs[p.end()].prev)
+		return invariants.Broken("%d blocks are in the queue up to %d, %d are said to be up to %d", n, before, p.free, p.recs[p.end()].prev)
 	}
 	for id := range queued {
 		if count := p.recs[id].count; id != int(Null) && (count < 0 || count == 0 != queued[id]) {
-			return broken("block %d has the count %d, in the queue: %t", id, count, queued[id])
+			return invariants.Broken("block %d has the count %d, in the queue: %t", id, count, queued[id])
 		}
 	}
 	return nil
@@ -73,34 +63,34 @@ func (p *Pool) checkRings() (nodes int, err error) {
 		head := s.head - 1
 		first := p.entry(head)
 		if at, found := p.find(&first.hash, first.group, tagOf(&first.hash, first.group)); !found || int(at) != i {
-			return 0, broken("slot %d holds a key that is found at %d (%t)", i, at, found)
+			return 0, invariants.Broken("slot %d holds a key that is found at %d (%t)", i, at, found)
 		}
 		size := 0
 		for node := head; ; {
 			e := p.entry(node)
 			if e.group != first.group || e.hash != first.hash {
-				return 0, broken("node %d has another key than node %d of its ring", node, head)
+				return 0, invariants.Broken("node %d has another key than node %d of its ring", node, head)
 			}
 			if p.recs[p.owner(node)].tokens == 0 {
-				return 0, broken("block %d is in the map without a key", p.owner(node))
+				return 0, invariants.Broken("block %d is in the map without a key", p.owner(node))
 			}
 			if p.entry(e.younger).older != node {
-				return 0, broken("node %d is not the one in front of %d", node, e.younger)
+				return 0, invariants.Broken("node %d is not the one in front of %d", node, e.younger)
 			}
 			if size++; size > p.config.NumGPUBlocks+len(p.more) {
-				return 0, broken("the ring of node %d has no end", head)
+				return 0, invariants.Broken("the ring of node %d has no end", head)
 			}
 			if node = e.younger; node == head {
 				break
 			}
 		}
 		if size > 1 && s.tag&many == 0 {
-			return 0, broken("%d nodes have one key, but it is not marked", size)
+			return 0, invariants.Broken("%d nodes have one key, but it is not marked", size)
 		}
 		nodes += size
 	}
 	if used != p.used {
-		return 0, broken("%d keys are in the map, %d are said to be", used, p.used)
+		return 0, invariants.Broken("%d keys are in the map, %d are said to be", used, p.used)
 	}
 	return nodes, nil
 }
@@ -111,26 +101,26 @@ func (p *Pool) checkKeys(nodes int) error {
 	for id := range p.config.NumGPUBlocks {
 		if p.recs[id].tokens == 0 {
 			if p.firstMore(int32(id)) >= 0 {
-				return broken("block %d has additional keys, but no primary one", id)
+				return invariants.Broken("block %d has additional keys, but no primary one", id)
 			}
 			continue
 		}
 		n++
 		e := &p.recs[id].entry
 		if _, found := p.find(&e.hash, e.group, tagOf(&e.hash, e.group)); !found {
-			return broken("the key of block %d is not in the map", id)
+			return invariants.Broken("the key of block %d is not in the map", id)
 		}
 		for i := p.firstMore(int32(id)); i >= 0; i = p.more[i].next {
 			if n++; p.more[i].block != int32(id) {
-				return broken("block %d has a key of block %d", id, p.more[i].block)
+				return invariants.Broken("block %d has a key of block %d", id, p.more[i].block)
 			}
 		}
 	}
 	if n != nodes {
-		return broken("blocks have %d keys, the map has %d", n, nodes)
+		return invariants.Broken("blocks have %d keys, the map has %d", n, nodes)
 	}
 	if free := len(p.more) - len(p.spare); free < 0 || n < free {
-		return broken("%d of %d additional keys are unused", len(p.spare), len(p.more))
+		return invariants.Broken("%d of %d additional keys are unused", len(p.spare), len(p.more))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/blockhash"
 )
 
@@ -45,7 +46,6 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
-// Ensure that Check sees each kind of damage.
 func TestCheckSeesDamage(t *testing.T) {
 	c := &Content{Tokens: make([]int32, 16)}
 	c.Extend(blockhash.LE{}, 4)
@@ -78,7 +78,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		require.NoError(t, p.Check())
 		tc.damage(p)
 		err = p.Check()
-		require.ErrorIs(t, err, ErrBroken, tc.name)
+		require.ErrorIs(t, err, invariants.ErrBroken, tc.name)
 		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 }

@@ -1,12 +1,6 @@
 package sched
 
-import (
-	"errors"
-	"fmt"
-)
-
-// ErrBroken is wrapped by every finding of Check that is not the cache's.
-var ErrBroken = errors.New("scheduler is broken")
+import "llmmemory/internal/invariants"
 
 // Check walks over the whole state: the cache is sound; every request is in
 // exactly one queue; only running ones have blocks.
@@ -17,29 +11,29 @@ func (s *Scheduler) Check() error {
 		return err
 	}
 	if len(s.running) > s.config.MaxNumSeqs {
-		return fmt.Errorf("%w: %d requests run, %d may", ErrBroken, len(s.running), s.config.MaxNumSeqs)
+		return invariants.Broken("%d requests run, %d may", len(s.running), s.config.MaxNumSeqs)
 	}
 	seen := map[ID]bool{}
 	for _, r := range s.running {
 		if r.status != running || seen[r.id] || s.requests.Get(uint64(r.id)) != r {
-			return fmt.Errorf("%w: request %#x runs, with status %d", ErrBroken, uint64(r.id), r.status)
+			return invariants.Broken("request %#x runs, with status %d", uint64(r.id), r.status)
 		}
 		seen[r.id] = true
 	}
 	for _, r := range s.allWaiting() {
 		id := r.id
 		if s.requests.Get(uint64(id)) != r || r.status == running || r.in == nil || seen[id] {
-			return fmt.Errorf("%w: request %#x waits, but should not", ErrBroken, uint64(id))
+			return invariants.Broken("request %#x waits, but should not", uint64(id))
 		}
 		seen[id] = true
 		for g := range s.groups {
 			if r.kv.NumComputedTokens() == 0 && !r.transfers.loading && len(r.kv.Table(g)) > 0 {
-				return fmt.Errorf("%w: request %#x waits with %d blocks", ErrBroken, uint64(id), len(r.kv.Table(g)))
+				return invariants.Broken("request %#x waits with %d blocks", uint64(id), len(r.kv.Table(g)))
 			}
 		}
 	}
 	if n := s.requests.Len(); n != len(seen)+s.transfer.parked {
-		return fmt.Errorf("%w: there are %d requests, %d in the queues and %d parked", ErrBroken, n, len(seen), s.transfer.parked)
+		return invariants.Broken("there are %d requests, %d in the queues and %d parked", n, len(seen), s.transfer.parked)
 	}
 	if err := s.checkTransfers(); err != nil {
 		return err
@@ -61,7 +55,7 @@ func (s *Scheduler) Check() error {
 func (q *queue) checkHeap() error {
 	for i := 1; i < len(q.heap); i++ {
 		if q.heap[i].before(q.heap[(i-1)/2]) {
-			return fmt.Errorf("%w: the heap is out of order at %d", ErrBroken, i)
+			return invariants.Broken("the heap is out of order at %d", i)
 		}
 	}
 	return nil
@@ -81,13 +75,13 @@ func (s *Scheduler) checkFlight() error {
 	for _, r := range append(s.allWaiting(), s.running...) {
 		switch {
 		case r.inFlight != tokens[r.id]:
-			return fmt.Errorf("%w: request %#x has %d tokens in flight, the steps %d", ErrBroken, uint64(r.id), r.inFlight, tokens[r.id])
+			return invariants.Broken("request %#x has %d tokens in flight, the steps %d", uint64(r.id), r.inFlight, tokens[r.id])
 		case r.stale < 0 || r.stale > r.inFlight:
-			return fmt.Errorf("%w: request %#x has %d stale tokens of %d in flight", ErrBroken, uint64(r.id), r.stale, r.inFlight)
+			return invariants.Broken("request %#x has %d stale tokens of %d in flight", uint64(r.id), r.stale, r.inFlight)
 		case r.placeholders < 0 || r.placeholders > samples[r.id]:
-			return fmt.Errorf("%w: request %#x has %d placeholders, its rows can sample %d", ErrBroken, uint64(r.id), r.placeholders, samples[r.id])
+			return invariants.Broken("request %#x has %d placeholders, its rows can sample %d", uint64(r.id), r.placeholders, samples[r.id])
 		case r.kv.NumComputedTokens() > r.kv.NumTokens()+r.placeholders+len(r.drafts) && r.inFlight == 0:
-			return fmt.Errorf("%w: request %#x has %d tokens, %d computed", ErrBroken, uint64(r.id), r.kv.NumTokens(), r.kv.NumComputedTokens())
+			return invariants.Broken("request %#x has %d tokens, %d computed", uint64(r.id), r.kv.NumTokens(), r.kv.NumComputedTokens())
 		}
 	}
 	return nil

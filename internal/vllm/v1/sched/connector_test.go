@@ -49,7 +49,7 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	h.empty()
 }
 
-func TestRemotePrefillAmongOthers(t *testing.T) {
+func TestARemotePrefillRunsBesideLocalRequests(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	local := Spec{Stop: []int32{eos}, MaxTokens: 16}
 	h.add(40, 1, local)
@@ -263,7 +263,7 @@ func TestAnAbortedRequestKeepsWhatIsInTransfer(t *testing.T) {
 	h.empty()
 }
 
-func TestExternalHits(t *testing.T) {
+func TestTokensOfAConnectorAreNotComputed(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		h := newHost(t, transferConfig(10000))
 		for _, round := range []struct {

@@ -42,7 +42,7 @@ func TestAddingAndFinishingAllocatesNothing(t *testing.T) {
 }
 
 // Ensure that 32 goroutines can do everything at once.
-func TestLoadOfManyGoroutines(t *testing.T) {
+func TestGoroutinesCanCallEverythingAtOnce(t *testing.T) {
 	c := small(60)
 	c.MaxNumSeqs, c.NumSpeculativeTokens, c.Cache.EnableEvents = 16, 2, true
 	s := newSmall(t, c)

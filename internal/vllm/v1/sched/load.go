@@ -173,16 +173,15 @@ func (s *Scheduler) checkTransfers() error {
 		}
 		switch {
 		case t.loading && (r.status == running || r.kv.NumComputedTokens() == 0 && !t.failed):
-			return fmt.Errorf("%w: request %#x is being loaded, with status %d and %d tokens", ErrBroken, uint64(r.id), r.status, r.kv.NumComputedTokens())
+			return invariants.Broken("request %#x is being loaded, with status %d and %d tokens", uint64(r.id), r.status, r.kv.NumComputedTokens())
 		case t.reserving != slices.Contains(s.transfer.prefills, r):
-			return fmt.Errorf("%w: request %#x reserves blocks: %v, and is not in the list", ErrBroken, uint64(r.id), t.reserving)
+			return invariants.Broken("request %#x reserves blocks: %v, and is not in the list", uint64(r.id), t.reserving)
 		case r.status != running && t.unsettled > 0:
-			return fmt.Errorf("%w: request %#x waits with %d unsettled tokens", ErrBroken, uint64(r.id), t.unsettled)
+			return invariants.Broken("request %#x waits with %d unsettled tokens", uint64(r.id), t.unsettled)
 		}
 	}
 	if loading > s.transfer.loading || reserving != len(s.transfer.prefills) {
-		return fmt.Errorf("%w: %d requests are being loaded of %d, %d reserve blocks of %d",
-			ErrBroken, loading, s.transfer.loading, reserving, len(s.transfer.prefills))
+		return invariants.Broken("%d requests are being loaded of %d, %d reserve blocks of %d", loading, s.transfer.loading, reserving, len(s.transfer.prefills))
 	}
 	return nil
 }

@@ -206,7 +206,7 @@ func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	require.LessOrEqual(t, rows[len(rows)-1].NumComputedTokens, 48, "b's own blocks were computed from what was not there")
 }
 
-func TestBadTransferCalls(t *testing.T) {
+func TestImpossibleTransferCallsAreRefused(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	id := h.add(40, 1, Spec{})
 	for _, test := range []struct {
