@@ -123,7 +123,7 @@ func (p *planner) note(layers *C.llm_cache_layer_in, n C.int64_t) error {
 }
 
 func (p *planner) make() error {
-	made, err := memplan.MakeForWorkers(p.layers, p.workers, memplan.Options{
+	made, err := memplan.Make(p.layers, p.workers, memplan.Options{
 		Blocks: int(p.blocks), CrossLayers: p.in[0].flags&C.LLM_CACHE_PLAN_CROSS_LAYERS != 0, FullAllocation: p.in[0].flags&C.LLM_CACHE_PLAN_FULL != 0,
 	})
 	if err != nil {

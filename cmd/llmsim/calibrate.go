@@ -26,13 +26,16 @@ func calibrateCommand() *cobra.Command {
 		Short: "Make a cost file from measurements of a machine",
 		Long: "calibrate fits the time of an iteration to measurements and writes a cost file, which run, plan,\n" +
 			"sweep and view take with --cost. It states the errors of points that were left out of the fit.\n" +
-			"Ten minutes of measuring are enough: at least 8 points, of several batch sizes and lengths.\n\n" +
-			"Each FILE, or - for standard input, is one of these:\n" +
+			"Ten minutes of measuring are enough: at least 8 points of one model, of several batch sizes and of\n" +
+			"lengths that differ by a factor of 4 or more. If all lengths are the same, the times of others\n" +
+			"are a guess; then the output and every answer say so.\n\n" +
+			"Each FILE, gzipped or not, or - for standard input, is one of these:\n" +
 			"  vllm bench serve --save-result         a point for each load (and the first token, alone)\n" +
 			"  vllm bench latency --output-json       with --batch-size, --input-len, --output-len as they were\n" +
 			"  llama-batched-bench --output-format jsonl   two points a line: prompts, and tokens\n" +
 			"  a CSV with batch,context,prompt,seconds: for each iteration the sequences that decode, tokens\n" +
-			"  that each of them attends to, prompt tokens computed, and its time",
+			"  that each of them attends to, prompt tokens computed, and its time. Columns are separated by\n" +
+			"  commas; or by semicolons or tabs, and then numbers may have decimal commas",
 		Example: "  llmsim calibrate serve-*.json -o my-gpu.json\n" +
 			"  # llama-batched-bench -m m.gguf -npp 128,512 -ntg 32 -npl 1,2,4 --output-format jsonl > cpu.jsonl\n" +
 			"  llmsim calibrate cpu.jsonl -o my-cpu.json --figures calibration\n" +
@@ -51,6 +54,16 @@ func calibrateCommand() *cobra.Command {
 	return c
 }
 
+// sameFile says whether two names are of one file.
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
 // run reads the measurements, fits them and writes the cost file.
 func (o *calibrateOptions) run(c *cobra.Command, files []string) error {
 	if len(files) == 0 {
@@ -58,6 +71,9 @@ func (o *calibrateOptions) run(c *cobra.Command, files []string) error {
 	}
 	var points []calibrate.Point
 	for _, file := range files {
+		if sameFile(file, o.out) {
+			return fmt.Errorf("-o %s has measurements, which the cost file would replace: take another name", o.out)
+		}
 		more, err := calibrate.Read(file, o.lengths)
 		if err != nil {
 			return err

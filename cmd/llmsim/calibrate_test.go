@@ -42,3 +42,16 @@ func TestCalibrateMakesACostFile(t *testing.T) {
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, "cost file")
 }
+
+// Ensure that measurements are not replaced by the cost file that is made of them.
+func TestCalibrateKeepsTheMeasurements(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bench.csv")
+	text := "batch,context,prompt,seconds\n1,100,0,0.01\n8,100,0,0.02\n0,0,512,0.05\n"
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	status, _, stderr := llmsim(t, "calibrate", file, "-o", file)
+	require.Equal(t, 1, status)
+	require.Contains(t, stderr, "take another name")
+	kept, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, text, string(kept))
+}

@@ -124,6 +124,6 @@ func (o *disaggregateOptions) write(out io.Writer, ratios []disagg.Ratio) error 
 		}
 		fmt.Fprintf(w, "\t%.3g ms\t%d\n", 1000*r.Sent, r.Recomputed)
 	}
-	fmt.Fprintf(w, "\nRuns of %g s of arrivals with seed %d: others differ by some percent.\nThe cost model's times, held against no measurement of such servers.\n", o.q.Seconds, o.q.Scenario.Seed)
+	fmt.Fprintf(w, "\nRuns of %g s of arrivals with seed %d: others differ by some percent.\nThe cost model's times, compared with no measurement of such servers.\n", o.q.Seconds, o.q.Scenario.Seed)
 	return w.Flush()
 }

@@ -26,7 +26,7 @@ func TestDisaggregateSaysTheBestDivisionFirst(t *testing.T) {
 	require.Equal(t, best, number(t, answer[2]))
 	require.Equal(t, number(t, both[1]) == best, strings.HasPrefix(out, "all 2"))
 	require.Contains(t, out, "all do both")
-	require.Contains(t, out, "held against no measurement")
+	require.Contains(t, out, "compared with no measurement")
 	narrow(t, out)
 	status, _, said = llmsim(t, append(args, "--servers", "1")...)
 	require.Equal(t, 1, status)

@@ -30,6 +30,7 @@ type fleetOptions struct {
 	by       string
 	prices   string
 	unpriced []string // GPUs
+	source   string   // of prices
 	asJSON   bool
 }
 
@@ -92,6 +93,9 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 	if err := checkRun(&o.s, o.s.Server.System); err != nil {
 		return err
 	}
+	if err := o.checkUsed(c); err != nil {
+		return err
+	}
 	plan, err := scenario.Open(o.s)
 	if err != nil {
 		return err
@@ -127,6 +131,27 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 	return o.write(out, plan, all)
 }
 
+// checkUsed refuses flags that do nothing without another one.
+func (o *fleetOptions) checkUsed(c *cobra.Command) error {
+	prefix := slices.Contains(o.routers, string(fleet.PrefixAware)) || slices.Contains(o.routers, "all")
+	for _, f := range []struct {
+		flag, needs string
+		there       bool
+	}{
+		{"scale-by", "--scale", o.scale != ""},
+		{"scale-target", "--scale", o.scale != ""},
+		{"scale-every", "--scale", o.scale != ""},
+		{"start-up", "--scale", o.scale != ""},
+		{"down", "--mtbf", o.config.Failures.MTBF != 0},
+		{"event-delay", "--router prefix", prefix},
+	} {
+		if c.Flags().Changed(f.flag) && !f.there {
+			return fmt.Errorf("--%s does nothing without %s", f.flag, f.needs)
+		}
+	}
+	return nil
+}
+
 // complete puts the fleet together. Names in the file of prices that no GPU has are warned of.
 func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
 	used := []string{plan.Scenario.GPU}
@@ -138,6 +163,7 @@ func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
 	if err != nil {
 		return err
 	}
+	o.source = prices.Source
 	if len(o.routers) == 1 && o.routers[0] == "all" {
 		o.routers = nil
 		for _, r := range fleet.Routers() {
@@ -204,12 +230,15 @@ func (o *fleetOptions) write(out io.Writer, plan *scenario.Plan, all []routed) e
 		fact(name, k.Cost.Describe())
 		name = ""
 	}
+	if len(o.unpriced) == 0 && o.source != "" {
+		fact("prices", o.source)
+	}
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, "router\tserved/s\tfirst token p50, p99\ttoken p99\tanswer p99\tcached\tmost/mean\t$/M tokens")
+	fmt.Fprintln(w, "router\tserved/s\tttft p50, p99\ttpot p99\te2e p99\tcached\tbusiest\t$/M tokens\tkWh")
 	for _, x := range all {
 		r := x.Result
-		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\t%s\n", x.Router, float64(r.Answered)/r.Seconds,
-			digits(r.TTFT.P50), digits(r.TTFT.P99), digits(1000*r.TPOT.P99), digits(r.EndToEnd.P99), 100*r.HitRate(), r.Imbalance(), dollars(r.PerMillion()))
+		fmt.Fprintf(w, "%s\t%.3g\t%s, %s s\t%s ms\t%s s\t%.0f %%\t%.2f\t%s\t%s\n", x.Router, float64(r.Answered)/r.Seconds,
+			digits(r.TTFT.P50), digits(r.TTFT.P99), digits(1000*r.TPOT.P99), digits(r.EndToEnd.P99), 100*r.HitRate(), r.Imbalance(), dollars(r.PerMillion()), energy(r.KWh))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -223,6 +252,14 @@ func dollars(v float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.3f", v)
+}
+
+// energy is a number of kWh, or that it is not known.
+func energy(v float64) string {
+	if v == 0 {
+		return "-"
+	}
+	return digits(v)
 }
 
 // lastAnswers is when the last answer is there, in s, or the range of that.
@@ -252,9 +289,6 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 		if o.config.Goodput != (sim.Goodput{}) {
 			notes = append(notes, fmt.Sprintf("goodput %.2f requests/s", r.Goodput))
 		}
-		if r.KWh > 0 {
-			notes = append(notes, fmt.Sprintf("at most %.3g kWh", r.KWh))
-		}
 		if len(notes) > 0 {
 			if _, err := fmt.Fprintf(out, "%s: %s\n", x.Router, strings.Join(notes, "; ")); err != nil {
 				return err
@@ -266,7 +300,9 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(out, "served/s: until the last answer, after %s s. cached: part of the prompts' tokens.\n"+
-		"most/mean: answers of the busiest replica against the mean. $: of all tokens of prompts and answers.\n", lastAnswers(all))
+	_, err := fmt.Fprintf(out, "ttft, tpot, e2e: time to the first token, for each further one, of the whole answer.\n"+
+		"served/s: until the last answer, after %s s. cached: part of the prompts' tokens.\n"+
+		"busiest: answers of the busiest replica against the mean. $: of all tokens of prompts and answers.\n"+
+		"kWh: of the whole run, at most: at the GPUs' board power, without the computers around them.\n", lastAnswers(all))
 	return err
 }

@@ -60,13 +60,12 @@ func TestFleetSaysWhichGPUsHaveNoPrice(t *testing.T) {
 	require.Zero(t, status, stderr)
 	require.Contains(t, stderr, "did you mean h100-80gb?")
 	require.NotContains(t, out, "no price")
-	require.Regexp(t, `at most 0\.\d{3,} kWh`, out, "three digits that count, of little too")
+	require.Regexp(t, `least-loaded .* 0\.0\d{3,}\n`, out, "kWh with three digits that count, of little too")
 	require.Regexp(t, `served/s: until the last answer, after \d+(\.\d+)? s`, out)
 	status, out, stderr = llmsim(t, append(fleet, "--also", "h100-80gb:1")...)
 	require.Zero(t, status, stderr)
 	require.Contains(t, out, "h100-80gb: no price is known: put one into a file for --prices")
-	require.Regexp(t, `least-loaded .* -\n`, out)
-	require.NotContains(t, out, "kWh")
+	require.Regexp(t, `least-loaded .* - +-\n`, out)
 	narrow(t, out)
 }
 
@@ -81,6 +80,10 @@ func TestFleetRefusesWhatCannotBe(t *testing.T) {
 		{"a GPU without a number", []string{"--also", "l4"}, "want GPU:N"},
 		{"another GPU of a setup", []string{"--also", "l4:1"}, "--model and --gpu"},
 		{"a range that is none", []string{"--scale", "8"}, "want MIN:MAX"},
+		{"a start without scaling", []string{"--start-up", "30"}, "--start-up does nothing without --scale"},
+		{"a return without failures", []string{"--down", "30"}, "--down does nothing without --mtbf"},
+		{"events that no router reads", []string{"--event-delay", "30"}, "--event-delay does nothing without --router prefix"},
+		{"failures before any answer", []string{"--mtbf", "0.001", "--requests", "3"}, "replicas fail sooner than they answer"},
 		{"samples", []string{"--samples", "2"}, "one answer"},
 		{"prices there are not", []string{"--prices", "no-such.json"}, "no-such.json"},
 	} {

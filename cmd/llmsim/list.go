@@ -86,7 +86,15 @@ func listEngines() (rows [][2]string, err error) {
 			if err != nil {
 				return nil, err
 			}
-			rows = append(rows, [2]string{engine + "-" + release, strings.Join(gpus, ", ")})
+			text := strings.Join(gpus, ", ")
+			others, err := cost.ElsewhereGPUs(engine, release)
+			if err != nil {
+				return nil, err
+			}
+			if len(others) > 0 {
+				text += "; with the constants of these, without data: " + strings.Join(others, ", ")
+			}
+			rows = append(rows, [2]string{engine + "-" + release, text})
 		}
 	}
 	return append(rows, [2]string{scenario.DataSheet, "any GPU: constants chosen by hand for vLLM of 2023, without data. " +

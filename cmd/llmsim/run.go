@@ -26,6 +26,7 @@ func runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run one configuration",
 		Long: "run serves a workload with one system and prints throughput, latencies and the use of memory.\n" +
+			"The normalized latency of a request is its end-to-end latency divided by the tokens of its answer.\n" +
 			"Averages over iterations are of the time from --from until --until. The run ends when all\n" +
 			"requests are answered, or with --stop at --until.",
 		Example: "  llmsim run --system sosp --workload sharegpt --rate 2\n" +
@@ -129,8 +130,15 @@ func writeSummary(out io.Writer, plan *scenario.Plan, r *sim.Result) error {
 		}
 	}
 	fact("requests", about)
+	if text := s.Decoding.String(); text != "" {
+		fact("answers", text)
+	}
 	fact("cost", plan.Model.Describe())
-	fmt.Fprintf(w, "pool\t%d blocks of %d tokens (%d slots), %d on the CPU\n", v.NumGPUBlocks, v.BlockSize, v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
+	pool := fmt.Sprintf("%d blocks of %d tokens (%d slots), %d on the CPU", v.NumGPUBlocks, v.BlockSize, v.NumGPUBlocks*v.BlockSize, v.NumCPUBlocks)
+	if share := plan.PoolShare(); share > 0 {
+		pool += fmt.Sprintf("; %g of each GPU's memory may be used", share)
+	}
+	fact("pool", pool)
 	fmt.Fprintf(w, "served\t%d of %d requests in %s s, %d iterations\n", r.Answered, r.Arrived, digits(r.Seconds), r.Iterations)
 	if r.Refused+r.Dropped > 0 {
 		fact("not served", fmt.Sprintf("%d refused, %d dropped: too long for the server", r.Refused, r.Dropped))

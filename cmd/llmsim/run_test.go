@@ -214,3 +214,25 @@ func TestClientsThatWait(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that what is assumed of answers is said: drafts are right by assumption, and their time is 0
+// unless it is given.
+func TestRunSaysWhatItAssumesOfAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"drafts", []string{"--drafts", "3"}, "3 draft tokens for each decode, each right with the assumed probability 0.7; drafting takes no time: --draft-time adds"},
+		{"drafts that take time", []string{"--drafts", "3", "--draft-time", "0.002"}, "drafting adds 2 ms to an iteration"},
+		{"a beam", []string{"--system", "sosp", "--samples", "2", "--beam"}, "beams of width 2, each replaced at a token with the assumed probability 0.075"},
+		{"samples", []string{"--samples", "2"}, "answers 2 to each prompt"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status, out, stderr := llmsim(t, append([]string{"run", "--requests", "2", "--workload", "alpaca"}, c.args...)...)
+			require.Zero(t, status, stderr)
+			require.Contains(t, strings.Join(strings.Fields(out), " "), c.want)
+			narrow(t, out)
+		})
+	}
+}

@@ -13,10 +13,11 @@ import (
 var vllmFlags = map[string]string{
 	"tensor-parallel-size": "workers", "tp": "workers", "pipeline-parallel-size": "stages", "enable-expert-parallel": "experts-apart",
 	"max-num-seqs": "max-seqs", "max-num-batched-tokens": "max-tokens", "max-model-len": "max-len",
-	"num-gpu-blocks-override": "blocks", "quantization": "weights", "dtype": "weights", "kv-cache-dtype": "kv",
+	"gpu-memory-utilization": "memory-utilization", "num-gpu-blocks-override": "blocks", "quantization": "weights", "dtype": "weights", "kv-cache-dtype": "kv",
 	"enable-prefix-caching": "caching", "no-enable-prefix-caching": "no-caching", "enable-chunked-prefill": "chunked",
 	"request-rate": "rate", "rps": "rate", "qps": "rate", "num-prompts": "requests", "dataset-name": "workload", "dataset-path": "trace",
-	"num-gpus": "workers", "gpus": "workers", "num-replicas": "replicas",
+	"num-gpus": "workers", "gpus": "workers", "num-replicas": "replicas", "data-parallel-size": "replicas", "dp": "replicas",
+	"num-speculative-tokens": "drafts",
 }
 
 // explainFlag names the flag that was meant, or says why the command does not have it. It describes a

@@ -16,6 +16,9 @@ func checkUsed(s *scenario.Scenario, systems ...string) error {
 	if v.Caching && v.NoCaching {
 		return fmt.Errorf("--caching and --no-caching: take one of them")
 	}
+	if s.MemoryUtilization != 0 && v.NumGPUBlocks != 0 {
+		return fmt.Errorf("--memory-utilization does nothing with --blocks: take one of them")
+	}
 	if s.Decoding.Beam && s.Decoding.Samples < 2 {
 		return fmt.Errorf("--beam: a beam of %d is none: add --samples 2 or more", s.Decoding.Samples)
 	}

@@ -70,7 +70,7 @@ func TestViewRefusesWhatItCannotDraw(t *testing.T) {
 		"say where the page goes":     {"--story", "two-levels", "-o", ""},
 		"a page shows one thing":      {"--story", "two-levels", "--system", "sosp"},
 		"nothing happens after":       {"--system", "sosp", "--from", "1e6"},
-		"0 frames: want at least 1":   {"--system", "sosp", "--steps", "0"},
+		"--steps 0: want more than 0": {"--system", "sosp", "--steps", "0"},
 		"there is no system \"orca\"": {"--system", "orca"},
 		"no such file or directory":   {"--course", "none.trace"},
 	} {

@@ -9,6 +9,9 @@ import (
 
 func TestAZeroThatIsGivenIsNotTakenForTheDefault(t *testing.T) {
 	for _, name := range defaultedFlags {
+		if name == "steps" { // view's, which runs nothing then
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := llmsim(t, "run", "--requests", "2", "--"+name, "0")
 			require.Equal(t, 1, status, stdout)

@@ -115,9 +115,6 @@ func (m *Manager) Devices() (gpu, cpu *device.Device) { return &m.gpu, &m.cpu }
 // Watermark is the number of GPU blocks that admission leaves free.
 func (m *Manager) Watermark() int { return m.watermark }
 
-// Logical is the number of table entries that name GPU blocks.
-func (m *Manager) Logical() int { return m.logical }
-
 // blocks is the number of blocks of a sequence with n tokens.
 func (m *Manager) blocks(tokens int) int {
 	return (tokens + m.config.BlockSize - 1) / m.config.BlockSize

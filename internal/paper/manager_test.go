@@ -115,14 +115,14 @@ func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	require.NoError(t, m.Allocate(g))
 	require.Equal(t, []int32{7, 6, 5}, g.Seqs[1].Table())
 	require.Equal(t, 5, m.gpu.NumFree())
-	require.Equal(t, 6, m.Logical())
+	require.Equal(t, 6, m.logical)
 	check(g)
 
 	out, err := m.SwapOut(nil, g)
 	require.NoError(t, err)
 	require.Equal(t, []device.Pair{{Src: 5, Dst: 7}}, out)
 	require.Equal(t, []int32{7}, g.Seqs[0].Table())
-	require.Zero(t, m.Logical())
+	require.Zero(t, m.logical)
 	require.Equal(t, 6, m.gpu.NumFree())
 	check(g)
 
@@ -130,7 +130,7 @@ func TestThePrefixesBlocksBeginEveryTable(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []device.Pair{{Src: 7, Dst: 5}}, in)
 	require.Equal(t, []int32{7, 6, 5}, g.Seqs[0].Table())
-	require.Equal(t, 6, m.Logical())
+	require.Equal(t, 6, m.logical)
 	check(g)
 
 	m.Free(g, 0)

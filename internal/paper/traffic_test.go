@@ -105,7 +105,6 @@ func TestTheBuddyAllocatorStaysConsistent(t *testing.T) {
 	})
 }
 
-// Ensure that the buddy's Check sees what it is for.
 func TestBuddyCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(b *Buddy){
 		"a lost block":        func(b *Buddy) { b.free-- },
@@ -125,7 +124,6 @@ func TestBuddyCheckSeesDamage(t *testing.T) {
 	}
 }
 
-// Ensure that what cannot be is refused.
 func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 	limits := Limits{MaxNumBatchedTokens: 40, MaxNumSeqs: 4}
 	_, err := NewSOSP(Config{}, limits, false)

@@ -13,7 +13,6 @@ import (
 
 const poolHeader = `{"type":"pool","name":"x","config":{"hash":"le","caching":true,"events":true,"num_blocks":5,"hash_block_size":4,"st_every":9,"dump_every":9}}` + "\n"
 
-// A recording that is bad says in which line, and what.
 func TestABadRecordingIsNamedWithItsLine(t *testing.T) {
 	manager := strings.Replace(poolHeader, "pool", "manager", 1)
 	manager = strings.Replace(manager, `"st_every"`, `"max_model_len":64,"groups":[{"kind":"full","bs":4}],"st_every"`, 1)

@@ -95,7 +95,6 @@ func TestCountingOnMemoryChangesNothingOfShareGPT(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// Ensure that sums stay those of the requests.
 func TestSumsAreThoseOfTheRequests(t *testing.T) {
 	r, err := newRun(Config{Server: Server{MaxNumBatchedTokens: 300}, Cost: paperCost(t), Ample: true}, poisson(t, "sharegpt", 1, 0, 100, 1))
 	require.NoError(t, err)

@@ -27,6 +27,23 @@ type Decoding struct {
 	DraftTime float64 `json:"draftTime,omitempty"` // s, of an iteration: to guess
 }
 
+// String says what answers assume beyond one token after the other; "" if nothing.
+func (d Decoding) String() string {
+	switch {
+	case d.Drafts > 0:
+		text := fmt.Sprintf("%d draft tokens for each decode, each right with the assumed probability %g", d.Drafts, d.Accept)
+		if d.DraftTime == 0 {
+			return text + "; drafting takes no time: --draft-time adds what it takes"
+		}
+		return text + fmt.Sprintf("; drafting adds %g ms to an iteration", 1e3*d.DraftTime)
+	case d.Beam && d.Samples > 1:
+		return fmt.Sprintf("beams of width %d, each replaced at a token with the assumed probability %g", d.Samples, d.Replace)
+	case d.Samples > 1:
+		return fmt.Sprintf("%d to each prompt", d.Samples)
+	}
+	return ""
+}
+
 // DefaultReplace makes a beam of width 2 save the memory that the paper prints
 // for Alpaca (Fig. 15b, 37.56 %); the other widths follow from it.
 const DefaultReplace = 0.075

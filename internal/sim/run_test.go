@@ -401,7 +401,6 @@ func TestRequestsThatOnlyPreemptEachOtherEndARun(t *testing.T) {
 	require.Equal(t, 2*(630+9), r.Iterations)
 }
 
-// Ensure that memory does not grow with the number of requests.
 func TestMemoryDoesNotGrowWithTheRequests(t *testing.T) {
 	heap := func(n int) uint64 {
 		var before, after runtime.MemStats

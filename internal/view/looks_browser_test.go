@@ -128,7 +128,6 @@ func thePagePrintsOnPaper(t *testing.T, x context.Context, _ *view.Recording) {
 
 const hostile = `</script><script>document.title="owned"</script><img src=x onerror="document.title='owned'">&amp;\u2028` + "\u2028'\"`${1}"
 
-// Ensure that no text of a recording becomes markup or script.
 func TestNoTextOfARecordingBecomesMarkup(t *testing.T) {
 	in := browsertest.Start(t)
 	r := &view.Recording{Title: hostile, System: hostile, Note: hostile, BlockSize: 4, NumGPUBlocks: 4, Frames: []view.Frame{

@@ -312,7 +312,6 @@ func counts(f *view.Frame, s *v0.Scheduler) error {
 	return nil
 }
 
-// Ensure that prefix hits are the blocks that a request found.
 func TestPrefixHitsAreTheBlocksThatWereFound(t *testing.T) {
 	s, err := v0.NewScheduler(v0.SchedulerConfig{Manager: v0.Config{BlockSize: 4, NumGPUBlocks: 20, EnablePrefixCaching: true}, MaxNumBatchedTokens: 100, MaxNumSeqs: 4, MaxModelLen: 50})
 	require.NoError(t, err)
@@ -390,7 +389,6 @@ func TestARecordingBeginsAndEndsAtItsLimits(t *testing.T) {
 	require.Equal(t, []int{0, 1}, []int{r.Frames[0].Sequences[0].Number, r.Frames[0].Sequences[1].Number})
 }
 
-// Ensure that what happens is told in words.
 func TestEventsAreToldInWords(t *testing.T) {
 	s, err := paper.NewSOSP(paper.Config{BlockSize: 4, NumGPUBlocks: 10, NumCPUBlocks: 20}, paper.Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 8}, false)
 	require.NoError(t, err)

@@ -21,7 +21,6 @@ func strict() *verdicts {
 	return &verdicts{gate: g}
 }
 
-// Each text is refused for the rule and in the line given.
 func TestEachTextIsRefusedForItsRuleAndLine(t *testing.T) {
 	deep := func(n int, open, shut string) string { return strings.Repeat(open, n) + "1" + strings.Repeat(shut, n) }
 	for name, c := range map[string]struct {

@@ -140,7 +140,6 @@ func TestMutantsBreakTheRulesTheyName(t *testing.T) {
 	require.Equal(t, len(ofMutants), seen, "mutants that are not in the table")
 }
 
-// A breach belongs to the task of the function it happens in.
 func TestABreachBelongsToItsFunctionsTask(t *testing.T) {
 	for task, head := range map[int]string{
 		1: "LLMEngine *llm_init(void *pool_addr, size_t pool_size)",

@@ -154,7 +154,7 @@ func TestACostFileTimesASetup(t *testing.T) {
 	require.Contains(t, m.Describe(), "mine, fitted to 16 points")
 	var b strings.Builder
 	require.NoError(t, c.Write(&b))
-	require.Contains(t, b.String(), "an iteration takes 6.1 ms + 0.02 a sequence")
+	require.Contains(t, b.String(), "an iteration takes, in ms, 6.1 + 0.02 for each sequence")
 	require.Len(t, c.Figure("mine").Panels, 1)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"llmmemory/internal/sim/cost"
 )
@@ -22,6 +23,7 @@ type Residual struct {
 
 // A Calibration is a line, in ms, and how well it fits.
 type Calibration struct {
+	Model     string // that was served; "": not known
 	Linear    cost.Linear
 	Spread    *cost.Spread // nil: too few measurements of the same work
 	Fit       cost.Fit
@@ -41,13 +43,17 @@ func Fit(points []Point) (*Calibration, error) {
 		}
 	}
 	if len(points) < 2 {
-		return nil, fmt.Errorf("%w: %d points: it takes at least 2, and %d for the errors to mean something", ErrInput, len(points), leastPoints)
+		return nil, fmt.Errorf("%w: %d of them: it takes at least 2, and %d for the errors to mean something", ErrInput, len(points), leastPoints)
+	}
+	models := names(points)
+	if len(models) > 1 {
+		return nil, fmt.Errorf("%w: they are of several models (%s): a cost file is of one", ErrInput, strings.Join(models, ", "))
 	}
 	x, ok := solve(points)
 	if !ok {
 		return nil, fmt.Errorf("%w: no time of an iteration follows from these %d points: measure different batch sizes and prompts", ErrInput, len(points))
 	}
-	c := &Calibration{Linear: cost.Linear{Base: 1e3 * x[0], Seq: 1e3 * x[1], Context: 1e3 * x[2], Prompt: 1e3 * x[3]}}
+	c := &Calibration{Model: strings.Join(models, ""), Linear: cost.Linear{Base: 1e3 * x[0], Seq: 1e3 * x[1], Context: 1e3 * x[2], Prompt: 1e3 * x[3]}}
 	var errs []float64
 	c.Residuals = make([]Residual, len(points))
 	parts := min(len(points), mostParts)
@@ -73,6 +79,7 @@ func Fit(points []Point) (*Calibration, error) {
 	}
 	c.Spread = spread(points, x)
 	c.Fit.Points = len(points)
+	c.Fit.Range = extent(points)
 	measured := 0
 	for _, p := range points {
 		measured += len(p.measured())
@@ -85,6 +92,36 @@ func Fit(points []Point) (*Calibration, error) {
 		c.Fit.Median, c.Fit.Worst = errs[(len(errs)-1)/2], errs[len(errs)-1]
 	}
 	return c, nil
+}
+
+// names are those of the models that points are of, each once.
+func names(points []Point) (all []string) {
+	for _, p := range points {
+		if p.Model != "" && !slices.Contains(all, p.Model) {
+			all = append(all, p.Model)
+		}
+	}
+	return all
+}
+
+// extent is what was measured: outside of it the line is a guess.
+func extent(points []Point) *cost.Range {
+	r := cost.Range{LeastSeqs: math.Inf(1), LeastContext: math.Inf(1)}
+	for _, p := range points {
+		for _, m := range p.measured() {
+			r.MostPrompt = max(r.MostPrompt, m.Prompt)
+			if m.Context == 0 {
+				continue
+			}
+			seqs, context := m.Seqs/m.Steps, m.Context/m.Seqs
+			r.LeastSeqs, r.MostSeqs = min(r.LeastSeqs, seqs), max(r.MostSeqs, seqs)
+			r.LeastContext, r.MostContext = min(r.LeastContext, context), max(r.MostContext, context)
+		}
+	}
+	if r.MostSeqs == 0 {
+		r.LeastSeqs, r.LeastContext = 0, 0
+	}
+	return &r
 }
 
 func at(x [4]float64, p Point) float64 {

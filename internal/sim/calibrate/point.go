@@ -12,6 +12,7 @@ var ErrInput = errors.New("bad measurements")
 // line makes base × Steps + seq × Seqs + context × Context + prompt × Prompt.
 type Point struct {
 	Label   string  // for people
+	Model   string  // that was served; "": not known
 	Steps   float64 // iterations
 	Seqs    float64 // sequences that generate a token, over all iterations
 	Context float64 // tokens that these attend to, over all iterations

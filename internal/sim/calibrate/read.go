@@ -1,24 +1,19 @@
 package calibrate
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/csv"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // Lengths are what the JSON of vllm bench latency does not say.
 type Lengths struct{ Batch, Prompt, Output int }
 
-// Read reads the points of a file; "-" is standard input. What it is is told by
-// its first character and fields. The error wraps ErrInput and names the file.
+// Read reads the points of a file, gzipped or not; "-" is standard input. The format is recognized by
+// the first character and the fields. The error wraps ErrInput and names the file.
 func Read(path string, lengths Lengths) ([]Point, error) {
 	var text []byte
 	var err error
@@ -37,8 +32,15 @@ func Read(path string, lengths Lengths) ([]Point, error) {
 	return points, nil
 }
 
+// byteOrderMark is what Windows programs write before UTF-8 text.
+var byteOrderMark = []byte("\ufeff")
+
 func parse(text []byte, lengths Lengths) ([]Point, error) {
-	text = bytes.TrimSpace(text)
+	text, err := unpack(text)
+	if err != nil {
+		return nil, err
+	}
+	text = bytes.TrimSpace(bytes.TrimPrefix(text, byteOrderMark))
 	switch {
 	case len(text) == 0:
 		return nil, fmt.Errorf("it is empty")
@@ -46,6 +48,28 @@ func parse(text []byte, lengths Lengths) ([]Point, error) {
 		return parseJSON(text, lengths)
 	}
 	return parseCSV(text)
+}
+
+// mostUnpacked is how many bytes of a gzipped file are read.
+const mostUnpacked = 1 << 30
+
+// unpack is the text of a gzip file, and other text as it is.
+func unpack(text []byte) ([]byte, error) {
+	if !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
+		return text, nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("the gzip file is damaged: %w", err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(z, mostUnpacked+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the gzip file is damaged or cut off: %w", err)
+	case len(plain) > mostUnpacked:
+		return nil, fmt.Errorf("the gzip file has more than %d bytes unpacked", mostUnpacked)
+	}
+	return plain, nil
 }
 
 // A record is a result of one of the benchmarks: the fields that are read.
@@ -64,6 +88,8 @@ type record struct {
 	// vllm bench serve --save-result
 	MeanTPOT    *float64 `json:"mean_tpot_ms"`
 	MeanTTFT    float64  `json:"mean_ttft_ms"`
+	Model       string   `json:"model_id"`
+	Requests    float64  `json:"num_prompts"`
 	Completed   float64  `json:"completed"`
 	Duration    float64  `json:"duration"` // s
 	TotalInput  float64  `json:"total_input_tokens"`
@@ -144,10 +170,13 @@ func (r record) serve() ([]Point, error) {
 		seqs = min(seqs, *r.Concurrency)
 	}
 	seqs = max(1, seqs)
-	step := Point{Label: fmt.Sprintf("%.1f at once, %.0f in, %.0f out", seqs, in, out), Steps: 1, Seqs: seqs, Context: seqs * (in + out/2), Seconds: *r.MeanTPOT / 1e3}
+	step := Point{Label: fmt.Sprintf("%.1f at once, %.0f in, %.0f out", seqs, in, out), Model: r.Model, Steps: 1, Seqs: seqs, Context: seqs * (in + out/2), Seconds: *r.MeanTPOT / 1e3}
+	if failed := r.Requests - r.Completed; failed > 0 {
+		step.Label += fmt.Sprintf(" (%.0f of %.0f failed)", failed, r.Requests)
+	}
 	if seqs < 1.5 {
 		step.Prompt = 0
-		first := Point{Label: fmt.Sprintf("first token after %.0f", in), Steps: 1, Seqs: 1, Prompt: in, Seconds: r.MeanTTFT / 1e3}
+		first := Point{Label: fmt.Sprintf("first token after %.0f", in), Model: r.Model, Steps: 1, Seqs: 1, Prompt: in, Seconds: r.MeanTTFT / 1e3}
 		if r.MeanTTFT > 0 {
 			return []Point{step, first}, nil
 		}
@@ -155,80 +184,4 @@ func (r record) serve() ([]Point, error) {
 	}
 	step.Prompt = seqs * in / out
 	return []Point{step}, nil
-}
-
-var columns = []string{"batch", "context", "prompt", "seconds"}
-
-// parseCSV reads iterations: sequences that decode, tokens that each of them
-// attends to, prompt tokens that are computed, seconds.
-func parseCSV(text []byte) (points []Point, err error) {
-	c := csv.NewReader(bufio.NewReader(bytes.NewReader(text)))
-	c.TrimLeadingSpace = true
-	head, err := c.Read()
-	if err != nil {
-		return nil, err
-	}
-	var at []int
-	for _, name := range columns {
-		i := slices.IndexFunc(head, func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), name) })
-		if i < 0 {
-			return nil, fmt.Errorf("line 1: no column %q: want %s, or the JSON of a benchmark", name, strings.Join(columns, ","))
-		}
-		at = append(at, i)
-	}
-	for {
-		row, err := c.Read()
-		if err == io.EOF {
-			return merge(points), nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		line, _ := c.FieldPos(0)
-		var v [4]float64
-		for i, k := range at {
-			if v[i], err = strconv.ParseFloat(strings.TrimSpace(row[k]), 64); err != nil || v[i] < 0 {
-				return nil, fmt.Errorf("line %d: column %q: %q is no number of at least 0", line, columns[i], row[k])
-			}
-		}
-		points = append(points, Point{
-			Label: fmt.Sprintf("batch %.0f, context %.0f each, prompt %.0f", v[0], v[1], v[2]),
-			Steps: 1, Seqs: v[0], Context: v[0] * v[1], Prompt: v[2], Seconds: v[3],
-		})
-	}
-}
-
-// leastTrace is how many iterations are a server's trace and not a table.
-const leastTrace = 200
-
-// merge makes one point of the iterations of a trace that compute about the same: as many sequences,
-// and as many context tokens and prompt tokens within a factor of √2. There are thousands of those of
-// small batches, and a line through all iterations would be one through these.
-func merge(points []Point) []Point {
-	if len(points) < leastTrace {
-		return points
-	}
-	type work struct{ seqs, context, prompt float64 }
-	var merged []Point
-	at := map[work]int{}
-	for _, p := range points {
-		w := work{p.Seqs, math.Floor(2 * math.Log2(p.Context)), math.Floor(2 * math.Log2(p.Prompt))} // -Inf without any
-		i, ok := at[w]
-		if !ok {
-			at[w] = len(merged)
-			first := p
-			first.lines = []Point{p}
-			merged = append(merged, first)
-			continue
-		}
-		m := &merged[i]
-		m.lines = append(m.lines, p)
-		m.Steps += p.Steps
-		m.Seqs += p.Seqs
-		m.Context += p.Context
-		m.Prompt += p.Prompt
-		m.Seconds += p.Seconds
-		m.Label = fmt.Sprintf("batch %.0f, context about %.0f each, prompt about %.0f", p.Seqs, m.Context/max(1, m.Seqs), m.Prompt/m.Steps)
-	}
-	return merged
 }

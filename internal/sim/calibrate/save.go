@@ -10,11 +10,12 @@ import (
 	"llmmemory/internal/chart"
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim/cost"
+	"llmmemory/internal/terminal"
 )
 
 // Save writes the cost file, whole or not at all.
 func (c *Calibration) Save(path, name, source string) error {
-	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, Linear: c.Linear, Spread: c.Spread, Fit: c.Fit}, "", "\t")
+	text, err := json.MarshalIndent(cost.Measured{Name: name, Source: source, LLM: c.Model, Linear: c.Linear, Spread: c.Spread, Fit: c.Fit}, "", "\t")
 	if err != nil {
 		return err
 	}
@@ -24,11 +25,17 @@ func (c *Calibration) Save(path, name, source string) error {
 // Write writes the line and the residuals, the greatest first.
 func (c *Calibration) Write(out io.Writer) error {
 	l := c.Linear
-	fmt.Fprintf(out, "an iteration takes %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token\n", l.Base, l.Seq, l.Context, l.Prompt)
+	line := fmt.Sprintf("an iteration takes, in ms, %s + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token", milli(l.Base), l.Seq, l.Context, l.Prompt)
+	for _, line := range terminal.Wrap(line, 0) {
+		fmt.Fprintln(out, line)
+	}
 	if s := c.Spread.String(); s != "" {
 		fmt.Fprintf(out, "%s\n", s)
 	}
-	fmt.Fprintf(out, "%s\n\n", c.Fit)
+	for _, line := range terminal.Wrap(c.Fit.String(), 0) {
+		fmt.Fprintln(out, line)
+	}
+	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "measurement\tmeasured ms\tfitted ms\terror\tleft out\n")
 	all := slices.Clone(c.Residuals)
@@ -46,9 +53,17 @@ func (c *Calibration) Write(out io.Writer) error {
 		if r.LeftOut > 0 {
 			left = fmt.Sprintf("%+.1f %%", 100*(r.LeftOut/r.Measured-1))
 		}
-		fmt.Fprintf(w, "%s\t%.4g\t%.4g\t%+.1f %%\t%s\n", r.Label, r.Measured, r.Fitted, 100*(r.Fitted/r.Measured-1), left)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%+.1f %%\t%s\n", r.Label, milli(r.Measured), milli(r.Fitted), 100*(r.Fitted/r.Measured-1), left)
 	}
 	return w.Flush()
+}
+
+// milli are milliseconds with four digits, or all of a larger whole number.
+func milli(v float64) string {
+	if v >= 1e4 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
 }
 
 func (r Residual) error() float64 { return max(r.Fitted/r.Measured, r.Measured/r.Fitted) }

@@ -26,6 +26,7 @@ func TestAnswersAreNearWhatFiveHoursHold(t *testing.T) {
 		{"opt-13b on an A100", scenario.Scenario{Model: "opt-13b", GPU: "a100-40gb"}},
 		{"opt-13b on two L4", scenario.Scenario{Model: "opt-13b", GPU: "l4", Workers: 2}},
 	} {
+		c.scenario.MemoryUtilization = plannedMemory
 		for _, text := range objectives {
 			t.Run(c.name+", "+text, func(t *testing.T) {
 				objective := slo(t, text)

@@ -3,7 +3,6 @@ package cost
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"strings"
 )
 
@@ -59,12 +58,16 @@ func (s Setup) roofline(m *Model) {
 	// each token; those of the head only where a token is generated. Of an
 	// embedding that is not also the head only some rows are read.
 	layers, head := l.sharedMatrices(s.Workers), l.headMatrix(s.Workers)
-	m.weights = (l.ParameterBytes*layers + l.outerBytes()*head) / (bandwidth * e.Weights)
+	reading := bandwidth * e.Weights
+	if limit := giga * e.Processor * s.GPU.Processors; limit > 0 {
+		reading = min(reading, limit)
+	}
+	m.weights = (l.ParameterBytes*layers + l.outerBytes()*head) / reading
 	m.token = 2 * layers / (flops * e.Compute)
 	m.logits = 2 * head / (flops * e.Compute)
 	m.halfTokens = e.HalfTokens
 	if l.Experts > 0 {
-		m.experts = s.experts(bandwidth*e.Weights, flops*cmp.Or(e.ExpertCompute, e.Compute))
+		m.experts = s.experts(reading, flops*cmp.Or(e.ExpertCompute, e.Compute))
 	}
 
 	// Attention: a token that attends to another reads its key and its value, and
@@ -87,11 +90,10 @@ func (s Setup) roofline(m *Model) {
 	m.base = milli * (e.Base + e.Layer*float64(l.Layers))
 	m.prompted = milli * e.PromptBase
 	m.graphContext = e.GraphContext
-	launches := e.PromptLayer
-	if s.Workers > 1 {
-		launches += e.WorkersLayer
+	m.launches = milli * e.PromptLayer * float64(l.Layers)
+	if l.Experts > 0 {
+		m.launches *= 1 + e.ExpertLaunches
 	}
-	m.launches = milli * launches * float64(l.Layers)
 	m.seq = milli * (e.Seq + e.ServedSeq)
 	m.rounded = e.Rounded
 }
@@ -99,7 +101,8 @@ func (s Setup) roofline(m *Model) {
 // allReduce: with tensor parallelism the workers add up their parts of every
 // token's state twice in a layer, after attention and after the feed-forward
 // part, or once, if these are parallel. In a ring a worker sends 2(w-1)/w of it. Workers
-// that are linked over PCIe share its root and the path between processors: SharedLink.
+// without access to each other's memory send it through the CPU's, and share the way there:
+// two have the link's rate each, more have their part of that.
 func (s Setup) allReduce(m *Model) {
 	if s.Workers == 1 {
 		return
@@ -107,8 +110,8 @@ func (s Setup) allReduce(m *Model) {
 	w, times := float64(s.Workers), s.LLM.allReduces()*float64(s.LLM.Layers)
 	m.reduce = times * micro * cmp.Or(s.Engine.AllReduce, s.GPU.LinkLatency)
 	state := float64(s.LLM.Hidden) * activationBytes
-	if s.GPU.WorkerLink <= 2*s.GPU.HostLink { // PCIe, as the link to the CPU is
-		state *= math.Pow(w/2, s.Engine.SharedLink)
+	if s.GPU.ThroughHost {
+		state *= w / 2
 	}
 	m.state += times * state * 2 * (w - 1) / w / (giga * s.GPU.WorkerLink * s.Engine.WorkerLink)
 }
@@ -126,9 +129,9 @@ func (s Setup) describe(m *Model, block int) string {
 	fmt.Fprintf(&b, "%s on %d x %s, ", s.LLM.Name, s.GPUs(), s.GPU.Name)
 	if s.Linear != nil {
 		if s.Measured != nil {
-			fmt.Fprintf(&b, "%s, %s: ", s.Measured.Name, s.Measured.Fit)
+			fmt.Fprintf(&b, "%s: ", s.Measured)
 		}
-		fmt.Fprintf(&b, "calibrated line: %.4g ms + %.3g a sequence + %.3g a context token + %.3g a prompt token",
+		fmt.Fprintf(&b, "calibrated line, in ms: %.4g + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token",
 			m.base/milli, m.seq/milli, m.context/milli, m.prompt/milli)
 		if spread := m.spread.String(); spread != "" {
 			fmt.Fprintf(&b, "; %s", spread)
@@ -145,21 +148,21 @@ func (s Setup) describe(m *Model, block int) string {
 			}
 			fmt.Fprint(&b, "; ")
 		}
-		fmt.Fprintf(&b, "roofline: %.4g ms (weights %.4g) + %.3g a sequence + %.3g a context token + %.3g a prompt token beyond %.0f",
+		fmt.Fprintf(&b, "roofline, in ms: %.4g (weights %.4g) + %.3g for each sequence + %.3g for each context token + %.3g for each prompt token beyond %.0f",
 			(m.base+m.reduce+m.weights)/milli, m.weights/milli, (m.seq+m.state)/milli, m.context/milli, (m.token+m.prompt+m.state)/milli,
 			max(0, m.weights/m.token-m.halfTokens))
 		if m.prompted > 0 {
-			fmt.Fprintf(&b, " and %.3g where there is one", m.prompted/milli)
+			fmt.Fprintf(&b, " + %.3g if there are prompts", m.prompted/milli)
 		}
 		if m.launches > 0 {
-			fmt.Fprintf(&b, ", which takes the GPU at least %.3g", m.launches/milli)
+			fmt.Fprintf(&b, "; prompts take the GPU at least %.3g", m.launches/milli)
 		}
 	}
 	if m.experts.all > 0 {
-		fmt.Fprintf(&b, "; experts up to %.4g ms", m.experts.all/milli)
+		fmt.Fprintf(&b, "; experts up to %.4g", m.experts.all/milli)
 	}
 	if note := s.unmeasured(); note != "" {
-		fmt.Fprintf(&b, "; %s: a roofline, held against no measurement", note)
+		fmt.Fprintf(&b, "; %s: a roofline, compared with no measurement", note)
 	}
 	fmt.Fprintf(&b, "; a block of %d swaps in %.3g ms", block, (m.swapBlock+m.swapEach)/milli)
 	return b.String()

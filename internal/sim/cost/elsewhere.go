@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Elsewhere is a release of an engine on GPUs of which nothing is published: constants that are
+// elsewhere is a release of an engine on GPUs of which nothing is published: constants that are
 // common to the GPUs it was measured on, with each other GPU's data sheet.
-type Elsewhere struct {
+type elsewhere struct {
 	GPUs map[string]Engine `json:"gpus"`
 	// LeftOut is how far off all points of a GPU were when the constants were fitted without it.
 	LeftOut map[string]Fit `json:"left_out"`
 }
 
 // on is the release on a GPU of which nothing is published.
-func (e Elsewhere) on(name, gpu string) Fitted {
+func (e elsewhere) on(name, gpu string) Fitted {
 	of := Fitted{Name: name, GPU: gpu, Engine: e.GPUs[gpu]}
 	for _, on := range slices.Sorted(maps.Keys(e.LeftOut)) {
 		of.elsewhere = append(of.elsewhere, on)
@@ -24,6 +24,13 @@ func (e Elsewhere) on(name, gpu string) Fitted {
 		of.HeldOut.Median = max(of.HeldOut.Median, e.LeftOut[on].Median)
 	}
 	return of
+}
+
+// ElsewhereGPUs are those of which nothing is published of a release, and for which it has
+// the constants of other GPUs, sorted.
+func ElsewhereGPUs(engine, release string) ([]string, error) {
+	f, err := openEngine(engine)
+	return slices.Sorted(maps.Keys(f.Elsewhere[release].GPUs)), err
 }
 
 // fromElsewhere says what the constants are from.

@@ -30,7 +30,7 @@ type engineFile struct {
 	Source   string                       `json:"source"`
 	Releases map[string]map[string]Engine `json:"releases"`
 
-	Elsewhere map[string]Elsewhere `json:"elsewhere,omitempty"` // by release
+	Elsewhere map[string]elsewhere `json:"elsewhere,omitempty"` // by release
 }
 
 // Engines are the names of what is fitted to published measurements, sorted.
@@ -53,7 +53,7 @@ func Releases(engine, gpu string) ([]string, error) {
 	return all, nil
 }
 
-// EngineGPUs are those that a release has constants for, sorted.
+// EngineGPUs are those that something is published of a release on, sorted.
 func EngineGPUs(engine, release string) ([]string, error) {
 	f, err := openEngine(engine)
 	return slices.Sorted(maps.Keys(f.Releases[release])), err
@@ -107,7 +107,7 @@ func openEngine(name string) (engineFile, error) {
 }
 
 // OpenEngine is an engine on a GPU: a release of it, as in vllm-0.7.3, or without one the
-// newest that has constants for this GPU, its own or those of Elsewhere. The error wraps
+// newest that has constants for this GPU, its own or those of other GPUs. The error wraps
 // ErrUnknown if there is no such engine, or it has no constants for this GPU, or ErrFile.
 func OpenEngine(name, gpu string) (Fitted, error) {
 	engine, release := name, ""

@@ -8,15 +8,20 @@ type GPU struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // of the figures; for readers
 
-	MemoryBytes int64   `json:"memory_bytes"` // as the driver reports it, which is less than the name says
-	Bandwidth   float64 `json:"memory_gb_s"`  // of its memory
-	FP16        float64 `json:"fp16_tflops"`  // dense, sums in fp32; bf16 is the same
-	FP8         float64 `json:"fp8_tflops"`   // 0: it has none, nor of the two below
+	MemoryBytes int64   `json:"memory_bytes"`              // as the driver reports it, which is less than the name says
+	Bandwidth   float64 `json:"memory_gb_s"`               // of its memory
+	Processors  float64 `json:"multiprocessors,omitempty"` // or compute units; 0: not known
+	FP16        float64 `json:"fp16_tflops"`               // dense, sums in fp32; bf16 is the same
+	FP8         float64 `json:"fp8_tflops"`                // 0: it has none, nor of the two below
 	INT8        float64 `json:"int8_tops"`
 	INT4        float64 `json:"int4_tops"`
 	HostLink    float64 `json:"host_link_gb_s"`    // to the CPU's memory, one direction
 	WorkerLink  float64 `json:"worker_link_gb_s"`  // to another GPU, one direction
 	LinkLatency float64 `json:"worker_latency_us"` // of one all-reduce of few bytes
+
+	// ThroughHost is that GPUs cannot access each other's memory (peer-to-peer), so what
+	// they send goes through the CPU's.
+	ThroughHost bool `json:"worker_link_through_host,omitempty"`
 }
 
 func (g GPU) check() error {

@@ -9,6 +9,52 @@ type Fit struct {
 	Measured int     `json:"measurements,omitempty"` // that the points are merged of; 0: one each
 	Median   float64 `json:"median_error"`
 	Worst    float64 `json:"worst_error"`
+	Range    *Range  `json:"range,omitempty"` // nil: not known
+}
+
+// A Range is what the measured iterations computed. Contexts are tokens of each sequence, and like the
+// sequences those of iterations with decodes; without any they are 0.
+type Range struct {
+	LeastSeqs    float64 `json:"least_sequences"`
+	MostSeqs     float64 `json:"most_sequences"`
+	LeastContext float64 `json:"least_context"`
+	MostContext  float64 `json:"most_context"`
+	MostPrompt   float64 `json:"most_prompt_tokens"`
+}
+
+// String is empty where nothing is known.
+func (r *Range) String() string {
+	if r == nil {
+		return ""
+	}
+	text := "measured without decodes"
+	if r.MostSeqs > 0 {
+		text = fmt.Sprintf("measured with %.0f to %.0f sequences of %.0f to %.0f tokens", r.LeastSeqs, r.MostSeqs, r.LeastContext, r.MostContext)
+	}
+	if r.MostPrompt > 0 {
+		text += fmt.Sprintf(" and up to %.0f prompt tokens", r.MostPrompt)
+	}
+	for _, doubt := range r.doubts() {
+		text += "; " + doubt
+	}
+	return text
+}
+
+// alike is how much a quantity has to vary for its time to be told apart from that of others.
+const alike = 2
+
+// doubts are what cannot follow from such measurements, however small the errors are.
+func (r *Range) doubts() (all []string) {
+	if r.MostSeqs < alike*r.LeastSeqs {
+		all = append(all, "all batches have about the same size, so times of other sizes are a guess")
+	}
+	if r.MostContext < alike*r.LeastContext {
+		all = append(all, "all sequences are about equally long, so times of other lengths are a guess")
+	}
+	if r.MostPrompt == 0 {
+		all = append(all, "without prompts, so these cost nothing")
+	}
+	return all
 }
 
 // leastPoints is how many measurements it takes for a fit to say anything about
@@ -19,6 +65,14 @@ const leastPoints = 8
 func (f Fit) Enough() bool { return f.Points >= leastPoints }
 
 func (f Fit) String() string {
+	text := f.errors()
+	if r := f.Range.String(); r != "" {
+		text += "; " + r
+	}
+	return text
+}
+
+func (f Fit) errors() string {
 	if f.Points < leastPoints {
 		return fmt.Sprintf("fitted to %d points, fewer than %d: without data for its errors", f.Points, leastPoints)
 	}
@@ -34,9 +88,19 @@ func (f Fit) String() string {
 type Measured struct {
 	Name   string  `json:"name"`
 	Source string  `json:"source"`
+	LLM    string  `json:"model,omitempty"` // that was served, as the measurements name it; "": not known
 	Linear Linear  `json:"linear_ms"`
 	Spread *Spread `json:"spread,omitempty"`
 	Fit    Fit     `json:"fit"`
+}
+
+// String says what was measured, and with which errors.
+func (m *Measured) String() string {
+	name := m.Name
+	if m.LLM != "" {
+		name += " of " + m.LLM
+	}
+	return name + ", " + m.Fit.String()
 }
 
 // OpenMeasured reads a cost file. The error wraps ErrFile.

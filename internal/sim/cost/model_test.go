@@ -169,30 +169,45 @@ func TestWorkersShareWeightsHeadsAndBlocks(t *testing.T) {
 	require.InEpsilon(t, alone.Seconds(Work{Seqs: 1})/2+(latency+token)/2, parallel.model(t, 16).Seconds(Work{Seqs: 1}), 1e-12, "one all-reduce in a layer")
 }
 
-// Ensure that four workers on PCIe share what two have each, and that those on NVLink do not.
-func TestWorkersOnPCIeShareIt(t *testing.T) {
-	state := func(workers int, link, shared float64) float64 {
+// Ensure that four workers that send through the CPU's memory share what two have each.
+func TestWorkersWithoutPeerAccessShareTheirLink(t *testing.T) {
+	state := func(workers int, throughHost bool) float64 {
 		s := tiny(workers)
-		s.GPU.WorkerLink, s.GPU.HostLink, s.Engine.SharedLink = link, 1, shared
+		s.GPU.ThroughHost = throughHost
 		return s.model(t, 16).state
 	}
-	require.InEpsilon(t, state(2, 2, 0), state(2, 2, 0.5), 1e-12)
-	require.InEpsilon(t, 2*state(4, 2, 0), state(4, 2, 1), 1e-12)
-	require.InEpsilon(t, math.Sqrt2*state(4, 2, 0), state(4, 2, 0.5), 1e-12)
-	require.InEpsilon(t, state(4, 2.1, 0), state(4, 2.1, 1), 1e-12)
+	require.InEpsilon(t, state(2, false), state(2, true), 1e-12)
+	require.InEpsilon(t, 2*state(4, false), state(4, true), 1e-12)
 }
 
-// Ensure that several workers launch more with prompts, and that only groups of the stated size
-// have the other kernel.
-func TestWhatSeveralWorkersAndSharedHeadsChange(t *testing.T) {
-	launches := func(workers int) float64 {
-		s := tiny(workers)
-		s.Engine.PromptLayer, s.Engine.WorkersLayer = 1, 2
-		return s.model(t, 16).launches
+// Ensure that weights are read at the rate of the memory or of all multiprocessors, the smaller.
+func TestMultiprocessorsLimitHowFastWeightsAreRead(t *testing.T) {
+	weights := func(processors, rate float64) float64 {
+		s := tiny(1)
+		s.GPU.Bandwidth, s.Engine.Weights = 100, 1
+		s.GPU.Processors, s.Engine.Processor = processors, rate
+		return s.model(t, 16).weights
 	}
-	require.InEpsilon(t, 2*1e-3, launches(1), 1e-12, "2 layers")
-	require.InEpsilon(t, 2*3e-3, launches(2), 1e-12)
+	require.InEpsilon(t, 2*weights(0, 0), weights(10, 5), 1e-12)
+	require.InEpsilon(t, weights(0, 0), weights(10, 11), 1e-12)
+	require.InEpsilon(t, weights(0, 0), weights(0, 5), 1e-12, "not known")
+	require.InEpsilon(t, weights(0, 0), weights(10, 0), 1e-12, "no limit")
+}
 
+// Ensure that only a mixture of experts has the launches of one.
+func TestAMixtureLaunchesMore(t *testing.T) {
+	launches := func(llm string) float64 {
+		s, err := New(llm, "h100-80gb", 8)
+		require.NoError(t, err)
+		s.Engine.PromptLayer, s.Engine.ExpertLaunches = 1, 0.5
+		return s.times(16).launches
+	}
+	require.InEpsilon(t, 32e-3, launches("llama-3-8b"), 1e-12, "32 layers")
+	require.InEpsilon(t, 48e-3, launches("mixtral-8x7b"), 1e-12, "32 layers")
+}
+
+// Ensure that only groups of the stated size have the other kernel.
+func TestWhatSharedHeadsChange(t *testing.T) {
 	context := func(group float64) float64 {
 		s := tiny(1) // groups of 2
 		s.Engine.Reread, s.Engine.SharedReread, s.Engine.SharedGroup = 0.5, 0.25, group
@@ -240,9 +255,9 @@ func TestMoreTakesLonger(t *testing.T) {
 // is one.
 func TestTheDescriptionNamesModelAndGPUs(t *testing.T) {
 	line := open(t, "paper-opt-13b", 16).Describe()
-	require.Equal(t, "opt-13b on 1 x a100-40gb, calibrated line: 22 ms + 0.3 a sequence + 0.0007 a context token + 0.14 a prompt token; a block of 16 swaps in 0.912 ms", line)
+	require.Equal(t, "opt-13b on 1 x a100-40gb, calibrated line, in ms: 22 + 0.3 for each sequence + 0.0007 for each context token + 0.14 for each prompt token; a block of 16 swaps in 0.912 ms", line)
 	line = open(t, "paper-opt-66b", 32).Describe()
-	require.Regexp(t, `^opt-66b on 4 x a100-40gb, .* without data .*; roofline: 36\.63 ms \(weights 23\.47\) .*; a block of 32 swaps in 1\.\d+ ms$`, line)
+	require.Regexp(t, `^opt-66b on 4 x a100-40gb, .* without data .*; roofline, in ms: 36\.63 \(weights 23\.47\) .*; a block of 32 swaps in 1\.\d+ ms$`, line)
 	require.NotContains(t, line, "\n")
 }
 

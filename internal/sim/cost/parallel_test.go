@@ -91,7 +91,7 @@ func TestStagesShareTheLayers(t *testing.T) {
 	require.NoError(t, err)
 	require.Greater(t, gpu2, 2*gpu1, "half of the layers and half of the weights")
 	require.Equal(t, 2, two.GPUs())
-	require.Contains(t, b.Describe(), "2 stages: a roofline, held against no measurement")
+	require.Contains(t, b.Describe(), "2 stages: a roofline, compared with no measurement")
 
 	two.Stages = 5
 	_, err = two.Model(16)

@@ -11,7 +11,7 @@ type hosted struct {
 
 func (h hosted) engine() Engine {
 	e := h.Engine
-	for _, t := range []*float64{&e.Base, &e.Layer, &e.PromptBase, &e.PromptLayer, &e.WorkersLayer, &e.Seq, &e.ServedSeq} {
+	for _, t := range []*float64{&e.Base, &e.Layer, &e.PromptBase, &e.PromptLayer, &e.Seq, &e.ServedSeq} {
 		*t *= h.Host
 	}
 	return e
@@ -46,9 +46,8 @@ var parts = []part{
 	{func(e *hosted) *float64 { return &e.Layer }, false, 0.5, 1},
 	{func(e *hosted) *float64 { return &e.PromptBase }, false, 0.5, 1},
 	{func(e *hosted) *float64 { return &e.PromptLayer }, false, 0.5, 1},
-	{func(e *hosted) *float64 { return &e.WorkersLayer }, false, 0.5, 1},
 	{func(e *hosted) *float64 { return &e.Seq }, false, 0.5, 1},
-	{func(e *hosted) *float64 { return &e.ServedSeq }, false, 0.1, 0.2},
+	{func(e *hosted) *float64 { return &e.ServedSeq }, false, 0.03, 0.06},
 }
 
 // open is a constant without bounds: the logarithm, or that of the odds.

@@ -192,6 +192,12 @@ func (p Published) delivery(m *Model) float64 {
 // fitted. As the GPU is in that text, a load is fitted on some GPUs and held out on others.
 // Points that are unsteady count in that order, so that no other point changes its half.
 func Split(engine, release, gpu string) (fitted, heldOut []Published) {
+	return split(engine, release, gpu, "")
+}
+
+// split is another division for each salt, which stands before the text that is hashed;
+// for "" it is that of Split.
+func split(engine, release, gpu, salt string) (fitted, heldOut []Published) {
 	var all, later []Published
 	for _, p := range published() {
 		switch {
@@ -203,7 +209,7 @@ func Split(engine, release, gpu string) (fitted, heldOut []Published) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Published) int {
-		first, second := a.digest(), b.digest()
+		first, second := a.digest(salt), b.digest(salt)
 		return bytes.Compare(first[:], second[:])
 	})
 	for i, p := range all {
@@ -219,8 +225,8 @@ func Split(engine, release, gpu string) (fitted, heldOut []Published) {
 }
 
 // digest is that of the fields that tell a point from the others, as text.
-func (p Published) digest() [sha256.Size]byte {
-	return sha256.Sum256(fmt.Appendf(nil, "%s|%s|%s|%d|%s|%s|%d|%d|%d", p.Release, p.GPU, p.Model, p.Workers, p.DType, p.Metric, p.Prompt, p.Output, p.Batch))
+func (p Published) digest(salt string) [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%s%s|%s|%s|%d|%s|%s|%d|%d|%d", salt, p.Release, p.GPU, p.Model, p.Workers, p.DType, p.Metric, p.Prompt, p.Output, p.Batch))
 }
 
 // String says what was measured, but for the engine and the GPU.

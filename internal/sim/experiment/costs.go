@@ -109,16 +109,10 @@ func missCause(p cost.Published) (cause string, most float64) {
 	switch {
 	case p.Engine == "tensorrt-llm" && p.Model == "falcon-180b" && p.Metric == "first_token_ms":
 		return "Falcon 180B was built with GEMM plugins, the others without", 0.46
-	case p.Engine == "tensorrt-llm" && p.DType == "fp8" && p.Model == "llama-2-70b" && p.Prompt >= 2048 && p.Output >= 2048:
-		return "attention over 2,048 to 4,096 tokens of Llama 2 70B in fp8 is too slow, of which few points are known", 0.55
+	case p.Engine == "tensorrt-llm" && p.GPU == "h100-80gb" && p.DType == "fp8" && p.Model == "llama-2-70b" && p.Prompt >= 2048 && p.Output >= 2048:
+		return "half_tokens of this GPU, which large batches of small models in fp8 ask for, is too much for 64 sequences of Llama 2 70B", 0.54
 	case p.GPU == "rtx-6000-ada" && p.Model == "llama-3-8b" && short && p.Prompt > 20000:
-		return "28,634 tokens of a sequence that is alone: this GPU computes the prompt no faster than the A6000 does, and no point of it with such a sequence is fitted", 0.69
-	case p.GPU == "h20-141gb" && p.Model == "qwen2.5-0.5b" && p.Batch == 32:
-		return "the smallest model waits for the host, and what is fitted of this host are clients of larger models", 0.74
-	case p.GPU == "h20-141gb" && p.Model == "mixtral-8x7b" && p.Metric == "first_token_ms", p.GPU == "a100-40gb" && p.Model == "mixtral-8x7b" && p.Metric == "first_token_ms":
-		return "launches of a mixture's experts without CUDA graphs: no first token of a mixture is fitted on any GPU", 0.46
-	case p.GPU == "v100s-32gb" && p.Model == "llama-3-70b" && p.Metric == "first_token_ms":
-		return "all-reduces of a prompt on 8 GPUs over PCIe 3.0, of which no other first token is fitted", 0.40
+		return "28,634 tokens of a sequence that is alone: this GPU computes the prompt no faster than the A6000 does, and no point of it with such a sequence is fitted", 0.73
 	}
 	return "", 0
 }

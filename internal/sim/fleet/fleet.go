@@ -54,13 +54,26 @@ type fleet struct {
 	now       float64
 	latencies *sim.Latencies
 	result    Result
-	homeless  []workload.Request // sent, but no replica serves
+	homeless  []unserved // sent, but no replica serves
 	nextScale float64
 	live      int // sent and not answered
 }
 
 // ErrNoReplica is wrapped when requests wait and no replica will ever serve again.
 var ErrNoReplica = errors.New("no replica serves")
+
+// ErrFailures is wrapped when a request is never answered because replicas fail too often.
+var ErrFailures = errors.New("replicas fail sooner than they answer")
+
+// mostSent is how often a request is sent before the fleet is given up: one in a thousand of its attempts
+// would have to last.
+const mostSent = 1000
+
+// An unserved request has been lost with replicas some times.
+type unserved struct {
+	workload.Request
+	lost int
+}
 
 // Run serves the requests of a source. It ends with the context's error if that is done.
 func Run(ctx context.Context, config Config, source workload.Source) (*Result, error) {
@@ -173,7 +186,7 @@ func (f *fleet) step() (more bool, err error) {
 		ofSource := f.clients.Take(&q)
 		f.result.Arrived++
 		f.live++
-		if err := f.send(&q); err != nil {
+		if err := f.send(&q, 0); err != nil {
 			return false, err
 		}
 		if ofSource {
@@ -201,17 +214,17 @@ func (f *fleet) advance(to float64) error {
 	return nil
 }
 
-// send gives a request to a replica, or keeps it until one serves.
-func (f *fleet) send(q *workload.Request) error {
+// send gives a request, which was lost some times, to a replica, or keeps it until one serves.
+func (f *fleet) send(q *workload.Request, lost int) error {
 	f.router.index.arrive(f.now)
 	to := f.router.choose(f.replicas, q)
 	if to < 0 {
-		keep := *q
+		keep := unserved{*q, lost}
 		keep.Hashes = append([]int64(nil), q.Hashes...)
 		f.homeless = append(f.homeless, keep)
 		return nil
 	}
-	return f.replicas[to].take(q, f.now, f.Failures.MTBF > 0)
+	return f.replicas[to].take(q, lost, f.now, f.Failures.MTBF > 0)
 }
 
 // left counts a request that has left a replica.

@@ -130,6 +130,16 @@ func TestRequestsOfAFailedReplicaAreSentAgain(t *testing.T) {
 	}
 }
 
+// Ensure that a fleet whose replicas never live as long as an answer takes is given up, and not run
+// without end.
+func TestAFleetThatFailsSoonerThanItAnswersIsGivenUp(t *testing.T) {
+	for _, mtbf := range []float64{1e-3, 0.5} {
+		_, err := Run(context.Background(), Config{Kinds: []Kind{replicas(t, 2, "l4")}, Router: LeastLoaded, Failures: Failures{MTBF: mtbf, Down: 1}}, singles(t, "sharegpt", 1, 3))
+		require.ErrorIs(t, err, ErrFailures)
+		require.ErrorContains(t, err, "tokens was sent 1000 times")
+	}
+}
+
 func TestTheNumberFollowsTheLoad(t *testing.T) {
 	for _, by := range []Scaling{{By: Queue, Target: 4}, {By: KVUse, Target: 0.5}} {
 		by.Least, by.Most, by.Every, by.Startup = 1, 6, 10, 30

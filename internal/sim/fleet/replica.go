@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -40,6 +41,7 @@ type replica struct {
 type flight struct {
 	blocks  int
 	request *workload.Request // nil: nothing fails
+	lost    int               // how often, with replicas before this one
 }
 
 // addReplica puts a replica of a kind in a new place, serving.
@@ -68,9 +70,9 @@ func (f *fleet) boot(p *replica) (err error) {
 	return err
 }
 
-// take gives the replica a request; one that may have to be sent again is kept.
-func (p *replica) take(q *workload.Request, now float64, keep bool) error {
-	w := flight{blocks: blocks(q.Prompt, p.kind.Server.BlockSize)}
+// take gives the replica a request, which was lost some times; one that may have to be sent again is kept.
+func (p *replica) take(q *workload.Request, lost int, now float64, keep bool) error {
+	w := flight{blocks: blocks(q.Prompt, p.kind.Server.BlockSize), lost: lost}
 	if keep {
 		copied := *q
 		copied.Hashes = slices.Clone(q.Hashes)
@@ -98,7 +100,9 @@ func (f *fleet) happen() error {
 	for _, p := range f.replicas {
 		switch {
 		case p.state == serving && p.fails <= f.now:
-			f.fail(p)
+			if err := f.fail(p); err != nil {
+				return err
+			}
 		case p.state == starting && p.until <= f.now:
 			p.state = serving
 		case p.state == down && p.until <= f.now:
@@ -119,7 +123,7 @@ func (f *fleet) happen() error {
 	again := f.homeless
 	f.homeless = nil
 	for i := range again {
-		if err := f.send(&again[i]); err != nil {
+		if err := f.send(&again[i].Request, again[i].lost); err != nil {
 			return err
 		}
 	}
@@ -127,10 +131,15 @@ func (f *fleet) happen() error {
 }
 
 // fail takes a replica down. Its requests are sent again, in their order; those that
-// were being answered begin anew.
-func (f *fleet) fail(p *replica) {
+// were being answered begin anew. The error wraps ErrFailures.
+func (f *fleet) fail(p *replica) error {
 	for _, at := range slices.Sorted(maps.Keys(p.flights)) {
-		f.homeless = append(f.homeless, *p.flights[at].request)
+		w := p.flights[at]
+		if w.lost+1 >= mostSent {
+			return fmt.Errorf("%w: a request of %d + %d tokens was sent %d times by %.0f s; %g s until a replica fails are too few", ErrFailures,
+				w.request.Prompt, w.request.Output, mostSent, f.now, f.Failures.MTBF)
+		}
+		f.homeless = append(f.homeless, unserved{*w.request, w.lost + 1})
 		f.result.Retried++
 	}
 	p.result.add(p.Result())
@@ -139,6 +148,7 @@ func (f *fleet) fail(p *replica) {
 	f.router.index.lost(p.number)
 	p.Replica, p.flights, p.pending = nil, nil, 0
 	p.state, p.until = down, f.now+f.Failures.Down
+	return nil
 }
 
 // close counts what a replica did until now.

@@ -55,6 +55,10 @@ type Scenario struct {
 	Engine  string  `json:"engine,omitempty"`       // of Model on GPU: one of cost.Engines, or a release, or DataSheet; see chooseEngine
 	Cost    string  `json:"cost,omitempty"`         // a cost file of llmsim calibrate, whose times stand instead of the setup's
 
+	// MemoryUtilization is the part of each GPU's memory that may be used, vLLM's gpu_memory_utilization;
+	// 0: the setup's, and DefaultMemoryUtilization for Model on GPU.
+	MemoryUtilization float64 `json:"memoryUtilization,omitempty"`
+
 	Server   sim.Server   `json:"server"`
 	Decoding sim.Decoding `json:"decoding"`
 
@@ -119,7 +123,10 @@ func (p *Plan) openSetup() error {
 	if s := p.Scenario; s.Engine != "" && s.Cost != "" {
 		return fmt.Errorf("%w: times are those of the engine %q or of the cost file %q, not of both", ErrScenario, s.Engine, s.Cost)
 	}
-	if err := p.openModel(); err != nil || p.Scenario.Cost == "" {
+	if err := p.openModel(); err != nil {
+		return err
+	}
+	if err := p.useMemory(); err != nil || p.Scenario.Cost == "" {
 		return err
 	}
 	measured, err := cost.OpenMeasured(p.Scenario.Cost)
@@ -161,6 +168,7 @@ func (p *Plan) openModel() (err error) {
 	if p.Setup, err = cost.New(s.Model, s.GPU, max(1, s.Workers)); err != nil {
 		return err
 	}
+	p.Setup.Memory.Utilization = DefaultMemoryUtilization
 	p.Setup.Stages, p.Setup.ExpertsApart, p.Setup.SwapGigabytes = s.Stages, s.Apart, s.SwapGB
 	if p.Setup, err = p.Setup.Quantised(s.Weights, s.KV); err != nil {
 		return err
@@ -180,13 +188,13 @@ func (s *Scenario) checkAmounts() error {
 	bad := func(v float64) bool { return !(v >= 0) || math.IsInf(v, 0) }
 	switch {
 	case bad(s.Rate) || s.Rate > mostRate:
-		return fmt.Errorf("%w: a rate of %v requests a second: want at most %g, and at least 0", ErrScenario, s.Rate, float64(mostRate))
+		return fmt.Errorf("%w: a rate of %v requests a second: want 0 to %.0f", ErrScenario, s.Rate, float64(mostRate))
 	case bad(s.Duration) || s.Duration > mostSeconds:
-		return fmt.Errorf("%w: a duration of %v s: want at most %g, and at least 0", ErrScenario, s.Duration, float64(mostSeconds))
+		return fmt.Errorf("%w: a duration of %v s: want 0 to %.0f", ErrScenario, s.Duration, float64(mostSeconds))
 	case s.Requests < 0:
 		return fmt.Errorf("%w: %d requests: want at least 1, or 0 for those of the duration", ErrScenario, s.Requests)
 	case s.Requests == 0 && s.Trace == "" && s.Rate*s.Duration > mostRequests:
-		return fmt.Errorf("%w: %g requests a second for %g s: want at most %g requests", ErrScenario, s.Rate, s.Duration, float64(mostRequests))
+		return fmt.Errorf("%w: %g requests a second for %g s: want at most %.0f requests", ErrScenario, s.Rate, s.Duration, float64(mostRequests))
 	case bad(s.From) || bad(s.Until):
 		return fmt.Errorf("%w: averages from %v s until %v s", ErrScenario, s.From, s.Until)
 	case s.end() > 0 && s.From >= s.end():

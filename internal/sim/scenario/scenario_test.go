@@ -38,11 +38,12 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 8192, p.Scenario.Server.MaxNumBatchedTokens)
 	setup, err := cost.New("llama-3-8b", "a100-40gb", 1)
 	require.NoError(t, err)
+	setup.Memory.Utilization = 0.9
 	blocks, cpu, err := setup.Pool(32)
 	require.NoError(t, err)
 	require.Equal(t, blocks, p.Scenario.Server.NumGPUBlocks)
 	require.Equal(t, cpu, p.Scenario.Server.NumCPUBlocks)
-	require.Equal(t, 20, p.Scenario.Server.BatchSize, "so many of the longest sequences fit")
+	require.Equal(t, 18, p.Scenario.Server.BatchSize, "as many of the longest sequences fit")
 
 	p = open(t, Scenario{Setup: "llama-3-8b", Server: sim.Server{NumGPUBlocks: 77, NumCPUBlocks: 5, MaxModelLen: 100, MaxNumBatchedTokens: 300}})
 	require.Equal(t, 77, p.Scenario.Server.NumGPUBlocks)
@@ -50,7 +51,36 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.Equal(t, 300, p.Scenario.Server.MaxNumBatchedTokens)
 }
 
-// Ensure that FasterTransformer has the artifact's batches and its own times.
+// Ensure that a model on a GPU has vLLM's default part of the memory and the paper's setups theirs; that
+// what a user wants is taken, and that more of it gives more blocks.
+func TestTheMemoryThatMayBeUsedIsVLLMsOrTheSetups(t *testing.T) {
+	last := 0
+	for _, c := range []struct {
+		name string
+		s    Scenario
+		want float64
+	}{
+		{"a setup", Scenario{}, 0.95},
+		{"a setup, asked for", Scenario{MemoryUtilization: 0.8}, 0.8},
+		{"a model, asked for less", Scenario{Model: "llama-3-8b", GPU: "l4", MemoryUtilization: 0.85}, 0.85},
+		{"a model", Scenario{Model: "llama-3-8b", GPU: "l4"}, 0.9},
+		{"a model, asked for more", Scenario{Model: "llama-3-8b", GPU: "l4", MemoryUtilization: 0.95}, 0.95},
+		{"blocks", Scenario{Model: "llama-3-8b", GPU: "l4", Server: sim.Server{NumGPUBlocks: 50}}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := open(t, c.s)
+			require.Equal(t, c.want, p.PoolShare())
+			again := open(t, p.Scenario)
+			require.Equal(t, p.Scenario, again.Scenario)
+			require.Equal(t, c.want, again.PoolShare())
+			if c.s.Model != "" && c.want > 0 {
+				require.Greater(t, p.Scenario.Server.NumGPUBlocks, last)
+				last = p.Scenario.Server.NumGPUBlocks
+			}
+		})
+	}
+}
+
 func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 	for _, c := range []struct {
 		setup, workload string
@@ -74,7 +104,6 @@ func TestFasterTransformerHasItsOwnBatchesAndTimes(t *testing.T) {
 	require.InDelta(t, 0.0223, p.Model.Seconds(one), 1e-12)
 }
 
-// Ensure that a workload's prefix is known before its first request.
 func TestAWorkloadsPrefixIsKnownBeforeItsRequests(t *testing.T) {
 	require.Equal(t, 80, open(t, Scenario{Workload: "wmt16-1shot"}).Scenario.Server.Prefix)
 	require.Zero(t, open(t, Scenario{}).Scenario.Server.Prefix)
@@ -128,6 +157,8 @@ func TestContradictoryScenariosAreRefused(t *testing.T) {
 		{"nothing between start and end", "from 100 s until 100 s", Scenario{From: 100, Duration: 100}},
 		{"a negative number of workers", "-3 workers: want at least 1", Scenario{Model: "opt-13b", GPU: "l4", Workers: -3}},
 		{"workers beside a setup", "4 workers: a setup says", Scenario{Workers: 4}},
+		{"no memory", "a memory utilization of -0.1: want more than 0, and at most 1", Scenario{MemoryUtilization: -0.1}},
+		{"more than all memory", "a memory utilization of 90: want more than 0, and at most 1", Scenario{MemoryUtilization: 90}},
 		{"a rate for requests at one time", "come at once", Scenario{Trace: atOnce, Requests: 2, Rate: 3}},
 	} {
 		_, err := Open(tc.scenario)

@@ -47,7 +47,7 @@ func Cheapest(ctx context.Context, q Question, gpus []string, prices cost.Prices
 		return nil, fmt.Errorf("%w: there is none", capacity.ErrSLO)
 	}
 	if !(q.Target > 0 && q.Target <= mostTarget) {
-		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0, and at most %g", scenario.ErrScenario, q.Target, float64(mostTarget))
+		return nil, fmt.Errorf("%w: a target of %v requests a second: want a number above 0, and at most %.0f", scenario.ErrScenario, q.Target, float64(mostTarget))
 	}
 	s := &sizer{Question: q}
 	if s.Precision == 0 {
@@ -203,7 +203,9 @@ func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) err
 	} else {
 		fmt.Fprintf(w, "no answer: %v\n\n", Missing(q, all))
 	}
-	fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\ttimes of\t\n")
+	if all[0].Trouble == "" {
+		fmt.Fprint(w, "GPUs\teach server\tservers\t$/hour\t$/M tokens\tkWh/M tokens\ttimes of\trate is\n")
+	}
 	for _, o := range all {
 		if o.Trouble != "" {
 			continue
@@ -214,8 +216,8 @@ func WriteOffers(out io.Writer, q Question, all []Offer, prices cost.Prices) err
 		}
 		fmt.Fprintf(w, "%d x %s\t%s/s with %d\t%d\t%.2f\t%.3f\t%.3f\t%s\t%s\n", o.GPUs, o.GPU, rate(o.Rate), o.Workers, o.Servers, o.Hour, o.Million, o.KWh, o.Times, state)
 	}
-	fmt.Fprintln(w)
 	if best := all[0]; best.Trouble == "" {
+		fmt.Fprintln(w)
 		fact(w, "iterations", "of the first: "+best.plan.Model.Describe())
 	}
 	if several(all) {

@@ -13,15 +13,15 @@ func (r *Report) lasts() string {
 	c := r.Capacity
 	p := r.atCapacity()
 	if c.Tried == 1 {
-		return fmt.Sprintf("it held for %.0f s of arrivals", p.Span)
+		return fmt.Sprintf("this rate held for %.0f s of arrivals", p.Span)
 	}
-	return fmt.Sprintf("it, or a higher rate, held for %.0f s of arrivals under %s; %s/s hold under most of them, and 3 %% more do not", p.Span, seeds(c), rate(c.Most))
+	return fmt.Sprintf("this rate, or a higher one, held for %.0f s of arrivals under %s; most of them hold %s/s, and do not hold 3 %% more", p.Span, seeds(c), rate(c.Most))
 }
 
 // seeds says under which the answer holds.
 func seeds(c capacity.Capacity) string {
 	if c.Held == c.Tried {
-		return fmt.Sprintf("all of %d seeds", c.Tried)
+		return fmt.Sprintf("all %d seeds", c.Tried)
 	}
 	return fmt.Sprintf("%d of %d seeds", c.Held, c.Tried)
 }

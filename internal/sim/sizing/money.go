@@ -32,6 +32,11 @@ func (s *sizer) money() *Money {
 // million is what a million tokens cost at a rate of one server.
 func (m *Money) million(rate float64) float64 { return m.Server / (3600 * rate * m.tokens) * 1e6 }
 
+// ofTarget is what a million tokens cost if servers get a rate that may be less than they can serve.
+func (m *Money) ofTarget(s Server, rate float64) float64 {
+	return m.GPU * float64(s.GPUs) / (3600 * rate * m.tokens) * 1e6
+}
+
 // worth is what a server with a change may cost more in an hour, so that tokens cost the
 // same.
 func (m *Money) worth(c Change) float64 { return m.Server * c.Gain }

@@ -153,7 +153,7 @@ func (s *sizer) facts() Load {
 
 func (s *sizer) memory() Memory {
 	v := s.plan.Scenario.Server
-	m := Memory{TokenBytes: s.plan.Setup.LLM.KVBytesPerToken(), BlockSize: v.BlockSize, Blocks: v.NumGPUBlocks, Slots: v.NumGPUBlocks * v.BlockSize}
+	m := Memory{TokenBytes: s.plan.Setup.LLM.KVBytesPerToken(), BlockSize: v.BlockSize, Blocks: v.NumGPUBlocks, Slots: v.NumGPUBlocks * v.BlockSize, Utilization: s.plan.PoolShare()}
 	m.Bytes = m.TokenBytes * int64(m.Slots)
 	prompt, output := s.load.Means()
 	m.Fit = v.NumGPUBlocks / int(math.Ceil((prompt+output)/float64(v.BlockSize)))

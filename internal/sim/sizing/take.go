@@ -161,6 +161,21 @@ func (s *sizer) chooseSystem(all []Change) (Change, string) {
 	return released, fmt.Sprintf("%s; %s would hold more, %s, and is in no release of vLLM", why, best.Name, reason)
 }
 
+// Rates under one or two seeds differ by up to 5 % for changes that make no difference, because a percentile
+// near the highest rate depends on a few requests. Under three seeds such a change is not better each time.
+const (
+	enoughSeeds   = 3
+	fewSeedsWorth = 0.07
+)
+
+// worth is the gain that a change needs under every seed to be recommended.
+func (s *sizer) worth(seeds int) float64 {
+	if seeds < enoughSeeds {
+		return max(s.Precision, fewSeedsWorth)
+	}
+	return s.Precision
+}
+
 // choose is the default, or the best of those that are better under every seed.
 func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, reason string) {
 	for _, c := range all {
@@ -180,7 +195,7 @@ func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, 
 			}
 			continue
 		}
-		if median, low, _ := gains(c.rates, usual.rates); low > s.Precision && median > gain {
+		if median, low, _ := gains(c.rates, usual.rates); low > s.worth(len(usual.rates)) && median > gain {
 			best, gain = c, median
 		}
 	}
@@ -190,9 +205,9 @@ func (s *sizer) choose(all []Change, isDefault func(Change) bool) (best Change, 
 	case gain > 0:
 		return best, fmt.Sprintf("%s over %s", percent(gain), usual.Name)
 	}
-	seeds := ""
-	if len(usual.rates) > 1 {
-		seeds = " under every seed"
+	seeds := "under every seed"
+	if n := len(usual.rates); n < enoughSeeds {
+		seeds = "(less may be chance)"
 	}
-	return best, fmt.Sprintf("vLLM's default, nothing is more than %.2g %% better%s", 100*s.Precision, seeds)
+	return best, fmt.Sprintf("vLLM's default, nothing is more than %.2g %% better %s", 100*s.worth(len(usual.rates)), seeds)
 }

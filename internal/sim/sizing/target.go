@@ -48,7 +48,15 @@ func (s Server) String() string {
 	if !s.Confirmed {
 		most = "by shorter runs about"
 	}
-	return fmt.Sprintf("%d GPU(s) a server, each %s %s/s: %d server(s), %d GPU(s)", s.GPUs/max(1, s.Replicas), most, rate(s.Rate), s.Replicas, s.GPUs)
+	return fmt.Sprintf("%s to a server, each %s %s/s: %s, %s", number(s.GPUs/max(1, s.Replicas), "GPU"), most, rate(s.Rate), number(s.Replicas, "server"), number(s.GPUs, "GPU"))
+}
+
+// number is a number of things.
+func number(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // mostWorkers are what shares a fast link, in one machine.

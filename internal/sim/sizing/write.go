@@ -74,6 +74,7 @@ func (r *Report) limited() string {
 	if memory.Name != r.Limit {
 		also = fmt.Sprintf("; %s gives %s", memory.Name, percent(memory.Gain))
 	}
+	also += r.settings()
 	if r.Limit == "" {
 		return "nothing alone raises it under every seed" + also
 	}
@@ -84,6 +85,16 @@ func (r *Report) limited() string {
 		not = ", not by memory"
 	}
 	return fmt.Sprintf("limited by %s%s: %s gives %s%s", limit.Is, not, limit.Name, percent(limit.Gain), also)
+}
+
+// settings says which settings gain besides the limit: a GPU is not to be bought for what a flag gives.
+func (r *Report) settings() (text string) {
+	for _, c := range r.Limits {
+		if (c.Is == Sequences || c.Is == Budget) && c.Name != r.Limit && c.Trouble == "" && c.GainLow > r.Capacity.Precision {
+			text += fmt.Sprintf("; %s, a setting, gives %s", c.Name, percent(c.Gain))
+		}
+	}
+	return text
 }
 
 func (r *Report) values(p capacity.Point) string {
@@ -144,8 +155,12 @@ func fact(w io.Writer, name, text string) {
 
 // String is the memory in a line, with units.
 func (m Memory) String() string {
-	return fmt.Sprintf("%.4g KiB a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
+	text := fmt.Sprintf("%.4g KiB a token, %d blocks of %d tokens, %d slots, %.1f GB; %d sequences of mean length fit",
 		float64(m.TokenBytes)/1024, m.Blocks, m.BlockSize, m.Slots, float64(m.Bytes)/1e9, m.Fit)
+	if m.Utilization > 0 {
+		text += fmt.Sprintf("; %g of each GPU's memory may be used", m.Utilization)
+	}
+	return text
 }
 
 func (r *Report) writeFacts(w io.Writer) {
@@ -166,6 +181,9 @@ func (r *Report) writeFacts(w io.Writer) {
 		text += fmt.Sprintf("; %.2g %% are too long for %d tokens and left out, and rates are those of the others", 100*l.LeftOut, r.Scenario.Server.MaxModelLen)
 	}
 	fact(w, "", text)
+	if text := r.Scenario.Decoding.String(); text != "" {
+		fact(w, "answers", text)
+	}
 	fact(w, "memory", m.String())
 	fact(w, "iterations", r.Cost)
 	if strings.Contains(r.Cost, "chosen by hand") {
@@ -213,9 +231,9 @@ func (r *Report) searched() string {
 	}
 	text := fmt.Sprintf("%d rates tried, to %.2g %%; ", n, 100*r.Capacity.Precision)
 	if above == 0 {
-		return text + "no rate held that is above one that failed"
+		return text + "no rate above a failed one held"
 	}
-	return text + fmt.Sprintf("under %d of %d seeds a rate held that is above one that failed: the lowest that failed counts", above, len(r.Capacity.Seeds))
+	return text + fmt.Sprintf("under %d of %d seeds a rate above a failed one held: the lowest failed rate counts", above, len(r.Capacity.Seeds))
 }
 
 // median is that of a number of a step's points, +Inf of those whose queue grew without end: without
@@ -352,9 +370,9 @@ func (r *Report) writeTarget(w io.Writer) {
 	for _, s := range t.Servers {
 		price := ""
 		if r.Money != nil {
-			price = fmt.Sprintf(", $%.2f an hour", r.Money.GPU*float64(s.GPUs))
+			price = fmt.Sprintf(", $%.2f an hour, $%.3f for a million tokens at %s/s", r.Money.GPU*float64(s.GPUs), r.Money.ofTarget(s, t.Rate), rate(t.Rate))
 		}
-		fmt.Fprintf(w, "\t%s%s\n", s, price)
+		fact(w, "", s.String()+price)
 	}
 	if len(t.Servers) > 0 && t.Servers[0].Replicas > 1 {
 		fmt.Fprint(w, "\tservers get requests at random, each its share\n")

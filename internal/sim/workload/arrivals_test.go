@@ -73,7 +73,6 @@ func TestTheRateMovesOnlyArrivalsAndTheSeedChangesAll(t *testing.T) {
 	}
 }
 
-// Ensure that arrivals that cannot be are refused.
 func TestImpossibleArrivalsAreRefused(t *testing.T) {
 	l := fixed{1, 1}
 	nan, inf := math.NaN(), math.Inf(1)

@@ -169,7 +169,6 @@ func tableLevels(t testing.TB) []float64 {
 	return table.P
 }
 
-// Ensure that level undoes at.
 func TestLevelIsTheInverseOfAt(t *testing.T) {
 	m := shareGPT().(*copula).prompt
 	for u := 0.0005; u < 0.999; u += 0.0007 {

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ensure that every format is recognised and read.
 func TestEveryTraceFormatIsRecognised(t *testing.T) {
 	burst := []Request{
 		{Arrival: 0, Prompt: 472, Output: 18},

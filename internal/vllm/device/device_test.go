@@ -39,7 +39,6 @@ func TestASharedBlockIsReplacedBeforeAWrite(t *testing.T) {
 	require.True(t, d.Ref(10))
 }
 
-// Ensure that Check sees what it is for.
 func TestCheckFindsEveryWrongState(t *testing.T) {
 	for name, damage := range map[string]func(d *Device){
 		"a block twice in the stack":  func(d *Device) { d.free = append(d.free, d.free[0]) },

@@ -8,7 +8,6 @@ import (
 	"llmmemory/internal/serve"
 )
 
-// Ensure that what cannot be is refused.
 func TestTheSchedulerRefusesWhatCannotBe(t *testing.T) {
 	good := SchedulerConfig{Manager: Config{BlockSize: 2, NumGPUBlocks: 8}, MaxNumBatchedTokens: 8, MaxNumSeqs: 2, MaxModelLen: 8}
 	for name, spoil := range map[string]func(*SchedulerConfig){

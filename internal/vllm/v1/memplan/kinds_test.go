@@ -14,7 +14,7 @@ func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
 	attention := Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 544}, KVHeads: 1, HeadSize: 512, ElementBytes: 2}
 	state := Layer{Group: kvcache.Group{Kind: kvcache.Mamba, BlockSize: 544, Align: true}, StateBytes: 557056 * 2}
 	hidden := Layer{Group: attention.Group, KVHeads: 3, HeadSize: 1024, ElementBytes: 2, Hidden: true}
-	p, err := Make([]Layer{attention, hidden, state}, state.StateBytes*10, Options{})
+	p, err := makeOne([]Layer{attention, hidden, state}, state.StateBytes*10, Options{})
 	require.NoError(t, err)
 	require.Equal(t, []Group{
 		{attention.Group, []int{0}}, {state.Group, []int{2}}, {kvcache.Group{Kind: kvcache.Full, BlockSize: 136}, []int{1}},
@@ -23,13 +23,13 @@ func TestHiddenStatesHaveAGroupOfTheirOwn(t *testing.T) {
 
 	// Blocks of 48 and 32 tokens: the hidden states' block divides both.
 	attention.BlockSize, state.BlockSize, state.StateBytes, hidden.HeadSize = 48, 32, 48*2048, 1
-	p, err = Make([]Layer{attention, state, hidden}, state.StateBytes*20, Options{})
+	p, err = makeOne([]Layer{attention, state, hidden}, state.StateBytes*20, Options{})
 	require.NoError(t, err)
 	require.Equal(t, 16, p.Groups[2].BlockSize)
 	attention.BlockSize, hidden.HeadSize = 544, 1024
 
 	// All layers of one type: one block table, and pages as each layer asks.
-	p, err = Make([]Layer{attention, hidden}, (544*2048+544*6144)*10, Options{})
+	p, err = makeOne([]Layer{attention, hidden}, (544*2048+544*6144)*10, Options{})
 	require.NoError(t, err)
 	require.Equal(t, []Group{{attention.Group, []int{0, 1}}}, p.Groups)
 	require.Equal(t, []Tensor{{Bytes: 544 * 2048 * 10, Layers: []int{0}}, {Bytes: 544 * 6144 * 10, Layers: []int{1}}}, p.Tensors)
@@ -45,12 +45,12 @@ func mla(block, size, elementBytes int) Layer {
 func TestADraftModelsWindowStaysIfPagesCanBeMadeAlike(t *testing.T) {
 	draft := window(1)
 	draft.HeadSize = 288
-	p, err := Make([]Layer{mla(16, 576, 4), draft}, 1<<30, Options{})
+	p, err := makeOne([]Layer{mla(16, 576, 4), draft}, 1<<30, Options{})
 	require.NoError(t, err)
 	require.Len(t, p.Groups, 2)
 
 	layers := []Layer{mla(64, 576, 4), mla(64, 132, 1), window(2)}
-	p, err = Make(layers, (147456+8448+65536)*3, Options{})
+	p, err = makeOne(layers, (147456+8448+65536)*3, Options{})
 	require.NoError(t, err)
 	require.Equal(t, []Group{{kvcache.Group{Kind: kvcache.Full, BlockSize: 64}, []int{0, 1, 2}}}, p.Groups)
 	require.Equal(t, []Tensor{{Bytes: 147456 * 3, Layers: []int{0}}, {Bytes: 8448 * 3, Layers: []int{1}}, {Bytes: 65536 * 3, Layers: []int{2}}}, p.Tensors)
@@ -79,7 +79,7 @@ func TestFullAllocationIsThatOfVLLMsTests(t *testing.T) {
 		{"nothing to do", []Layer{window(2), window(3)}, 16, []int{16 << 10, 24 << 10}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, err := Make(tc.layers, 0, Options{Blocks: 1, FullAllocation: true})
+			p, err := makeOne(tc.layers, 0, Options{Blocks: 1, FullAllocation: true})
 			require.NoError(t, err)
 			require.Len(t, p.Groups, 1)
 			require.Equal(t, tc.block, p.Groups[0].BlockSize)
@@ -96,14 +96,14 @@ func TestADraftModelsLayerIsInAGroupOfItsKind(t *testing.T) {
 	draft := window(2)
 	draft.Eagle = true
 	layers := list(times(2, full(2)), times(3, window(2)), []Layer{draft})
-	p, err := Make(layers, page*2*10, Options{})
+	p, err := makeOne(layers, page*2*10, Options{})
 	require.NoError(t, err)
 	eagle := draft.Group
 	require.Equal(t, []Group{{full(2).Group, []int{0, 1}}, {window(2).Group, []int{2, 4}}, {eagle, []int{3, 5}}}, p.Groups)
 
 	own := full(2)
 	own.Eagle = true
-	p, err = Make([]Layer{full(2), own}, page*2*10, Options{})
+	p, err = makeOne([]Layer{full(2), own}, page*2*10, Options{})
 	require.NoError(t, err)
 	require.Equal(t, []Group{{own.Group, []int{0, 1}}}, p.Groups)
 }

@@ -29,7 +29,7 @@ func TestBlocksThatWouldBeTooLargeAreRefused(t *testing.T) {
 		{"as large as may be", []Layer{mamba(2), paged(maxBlockSize/2, 1)}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			plan, err := Make(tc.layers, 1<<62, Options{Blocks: 4})
+			plan, err := makeOne(tc.layers, 1<<62, Options{Blocks: 4})
 			if tc.wantErr {
 				require.ErrorIs(t, err, ErrLayers)
 				require.ErrorContains(t, err, "more than 65536 tokens")
@@ -75,7 +75,7 @@ func TestAPlanHasSoundNumbers(t *testing.T) {
 			}
 		}
 		bytes := rapid.SampledFrom([]int{0, 1 << 20, 1 << 40, math.MaxInt}).Draw(t, "bytes")
-		plan, err := Make(layers, bytes, Options{
+		plan, err := makeOne(layers, bytes, Options{
 			Blocks:      rapid.SampledFrom([]int{0, 0, 2, 1 << 24}).Draw(t, "blocks"),
 			CrossLayers: rapid.Bool().Draw(t, "cross layers"), FullAllocation: rapid.Bool().Draw(t, "full"),
 		})

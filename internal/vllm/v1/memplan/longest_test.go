@@ -41,7 +41,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 		{"with two steps in flight a state can stay as long as the request", []Layer{full, align}, 21, 0, 256 + 3, 144, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, err := Make(test.layers, 0, Options{Blocks: test.blocks})
+			p, err := makeOne(test.layers, 0, Options{Blocks: test.blocks})
 			require.NoError(t, err)
 			require.Equal(t, test.need*p.bytesPerBlock(), p.BytesFor(4096, test.inFlight))
 			longest, err := p.LongestModelLen(4096, test.inFlight, max(test.steps, 1))
@@ -51,7 +51,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 			require.Equal(t, test.longest < 4096, err != nil)
 		})
 	}
-	p, err := Make([]Layer{full}, 11*page, Options{})
+	p, err := makeOne([]Layer{full}, 11*page, Options{})
 	require.NoError(t, err)
 	longest, err := p.LongestModelLen(1<<20, 0, 1)
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestTheLongestRequestThatFits(t *testing.T) {
 }
 
 func TestARequestOfMoreBytesThanANumberHolds(t *testing.T) {
-	p, err := Make([]Layer{{Group: kvcache.Group{BlockSize: 1}, Page: 1 << 44}}, 0, Options{Blocks: 100})
+	p, err := makeOne([]Layer{{Group: kvcache.Group{BlockSize: 1}, Page: 1 << 44}}, 0, Options{Blocks: 100})
 	require.NoError(t, err)
 	require.Equal(t, math.MaxInt, p.BytesFor(1<<24, 0))
 }
@@ -83,7 +83,7 @@ func TestTheNumberOfRequestsThatFit(t *testing.T) {
 		{"both, in groups of different lengths", list(times(4, full), times(3, window)), 1153 * 3, 3},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, err := Make(tc.layers, 0, Options{Blocks: tc.blocks})
+			p, err := makeOne(tc.layers, 0, Options{Blocks: tc.blocks})
 			require.NoError(t, err)
 			require.Equal(t, tc.want, float64(p.NumGPUBlocks*p.bytesPerBlock())/float64(p.BytesFor(16384, 1024)))
 		})

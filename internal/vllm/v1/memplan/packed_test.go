@@ -35,7 +35,7 @@ func TestGroupsWithDifferentPagesLieOverEachOther(t *testing.T) {
 		[]Layer{keys(256, 0, 32768), keys(256, 0, 4608), keys(256, 0, 32768), keys(256, 0, 4608)},
 		[]Layer{keys(4, 8, 32768), keys(4, 8, 8192), keys(4, 8, 32768), keys(4, 8, 8192)})
 	const stride = 2 * (32768 + 8192)
-	p, err := Make(layers, stride*32, Options{})
+	p, err := makeOne(layers, stride*32, Options{})
 	require.NoError(t, err)
 	require.Equal(t, 32, p.NumGPUBlocks)
 	require.Equal(t, []Group{{layers[0].Group, []int{0, 1, 2, 3}}, {layers[4].Group, []int{4, 5, 6, 7}}}, p.Groups)
@@ -62,7 +62,7 @@ func TestThePlanOfDeepSeekV4Pro(t *testing.T) {
 	layers[len(layers)-1].Eagle = true // vLLM marks the group of the last layer
 
 	const stride = 1_228_800
-	p, err := Make(layers, stride*32, Options{})
+	p, err := makeOne(layers, stride*32, Options{})
 	require.NoError(t, err)
 	require.Equal(t, 32, p.NumGPUBlocks)
 	var lengths []int
@@ -85,7 +85,7 @@ func TestPackedLayersOfAGroupAreDisjoint(t *testing.T) {
 	}
 	layers = append(layers, times(2, keys(256, 0, 1728))...)
 	layers = append(layers, times(5, keys(256, 128, 37440))...)
-	p, err := Make(layers, 100<<20, Options{})
+	p, err := makeOne(layers, 100<<20, Options{})
 	require.NoError(t, err)
 	at := offsets(p)
 	require.Len(t, at, len(layers))
@@ -103,7 +103,7 @@ func TestPackedLayersOfAGroupAreDisjoint(t *testing.T) {
 // tokens takes 1,024 blocks of full attention and 73 of windows.
 func TestARequestsBlocksInAPackedPlan(t *testing.T) {
 	layers := list(times(4, keys(16, 0, 36864)), times(2, keys(16, 128, 40000)))
-	p, err := Make(layers, 2<<30, Options{})
+	p, err := makeOne(layers, 2<<30, Options{})
 	require.NoError(t, err)
 	require.Equal(t, (1024+73)*p.bytesPerBlock(), p.BytesFor(16384, 1024))
 }
@@ -112,7 +112,7 @@ func TestARequestsBlocksInAPackedPlan(t *testing.T) {
 // and of the tests beside it.
 func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
 	layers := list(times(2, full(2)), times(4, window(2)))
-	p, err := Make(layers, page*2*32, Options{CrossLayers: true})
+	p, err := makeOne(layers, page*2*32, Options{CrossLayers: true})
 	require.NoError(t, err)
 	require.Equal(t, 32, p.NumGPUBlocks)
 	require.Equal(t, []Tensor{
@@ -120,7 +120,7 @@ func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
 		{Bytes: page * 2 * 32, Layers: []int{1, 4, 5}, Offset: page, Stride: page * 2},
 	}, p.Tensors)
 
-	p, err = Make(times(2, full(2)), page*2*32, Options{CrossLayers: true})
+	p, err = makeOne(times(2, full(2)), page*2*32, Options{CrossLayers: true})
 	require.NoError(t, err)
 	require.Equal(t, tensors(page*32, []int{0}, []int{1}), p.Tensors, "one group is not packed")
 }
@@ -128,7 +128,7 @@ func TestBlocksOfAGroupsLayersLieSideBySide(t *testing.T) {
 // Ensure that layers of keys only whose pages are equal are not packed:
 // test_group_and_unify_kv_cache_specs_uniform_page_size_returns_none.
 func TestEqualPagesAreNotPacked(t *testing.T) {
-	p, err := Make([]Layer{keys(16, 0, 36864), keys(16, 0, 36864), keys(16, 128, 36864)}, 36864*10, Options{})
+	p, err := makeOne([]Layer{keys(16, 0, 36864), keys(16, 0, 36864), keys(16, 128, 36864)}, 36864*10, Options{})
 	require.NoError(t, err)
 	require.Equal(t, tensors(36864*10, []int{0, 1, 2}), p.Tensors)
 }
@@ -154,7 +154,7 @@ func TestTheNumberOfLayersThatPadsLeast(t *testing.T) {
 // Ensure that each worker packs its layers, and that all have the blocks of the one with the fewest.
 func TestWorkersPackTheirOwnLayers(t *testing.T) {
 	layers := []Layer{keys(256, 0, 3000), keys(256, 64, 1000), keys(256, 0, 2000), keys(256, 64, 1000)}
-	plans, err := MakeForWorkers(layers, []Worker{{3000 * 9, []int{0, 1}}, {2000 * 20, []int{2, 3}}}, Options{})
+	plans, err := Make(layers, []Worker{{3000 * 9, []int{0, 1}}, {2000 * 20, []int{2, 3}}}, Options{})
 	require.NoError(t, err)
 	require.Equal(t, []Tensor{{Bytes: 3000 * 9, Layers: []int{0, 1}, Stride: 3000}}, plans[0].Tensors)
 	require.Equal(t, []Tensor{{Bytes: 2000 * 9, Layers: []int{2, 3}, Stride: 2000}}, plans[1].Tensors)

@@ -103,19 +103,6 @@ type Options struct {
 	FullAllocation bool
 }
 
-// Make plans for one worker with the given bytes.
-func Make(layers []Layer, bytes int, options Options) (*Plan, error) {
-	all := make([]int, len(layers))
-	for i := range all {
-		all[i] = i
-	}
-	plans, err := MakeForWorkers(layers, []Worker{{bytes, all}}, options)
-	if err != nil {
-		return nil, err
-	}
-	return plans[0], nil
-}
-
 func check(layers []Layer) error {
 	for i := range layers {
 		l := &layers[i]

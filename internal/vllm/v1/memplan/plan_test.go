@@ -8,6 +8,19 @@ import (
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
+// makeOne plans for one worker with the given bytes.
+func makeOne(layers []Layer, bytes int, options Options) (*Plan, error) {
+	all := make([]int, len(layers))
+	for i := range all {
+		all[i] = i
+	}
+	plans, err := Make(layers, []Worker{{bytes, all}}, options)
+	if err != nil {
+		return nil, err
+	}
+	return plans[0], nil
+}
+
 func full(heads int) Layer {
 	return Layer{Group: kvcache.Group{Kind: kvcache.Full, BlockSize: 16}, KVHeads: heads, HeadSize: 64, ElementBytes: 4}
 }
@@ -101,7 +114,7 @@ func TestPlansAreThoseOfVLLMsTests(t *testing.T) {
 		{"no memory", times(2, full(2)), -5, 0, 0, []Group{{f, []int{0, 1}}}, tensors(0, []int{0}, []int{1})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, err := Make(test.layers, test.bytes, Options{Blocks: test.blocks})
+			p, err := makeOne(test.layers, test.bytes, Options{Blocks: test.blocks})
 			require.NoError(t, err)
 			require.Equal(t, &Plan{test.want, test.groups, test.tensors}, p)
 		})
@@ -156,7 +169,7 @@ func TestLayersThatCannotBePlannedAreRefused(t *testing.T) {
 			"3 layers like layer 1 have pages of 12288 bytes, and 1 like layer 4 of 4096"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := Make(test.layers, 1<<30, test.options)
+			_, err := makeOne(test.layers, 1<<30, test.options)
 			require.ErrorIs(t, err, ErrLayers)
 			require.ErrorContains(t, err, test.wantErr)
 		})

@@ -13,11 +13,11 @@ type Worker struct {
 	Layers []int // numbers of the model's layers, ascending
 }
 
-// MakeForWorkers plans for all workers, which use the same block tables: layers are
+// Make plans for all workers, which use the same block tables: layers are
 // grouped over the whole model, each worker has its layers of each group, and all have as
 // many blocks as the one with the fewest (vLLM's get_kv_cache_configs). Plans
 // name layers by their numbers in the model; a group of a plan can be empty.
-func MakeForWorkers(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {
+func Make(layers []Layer, workers []Worker, options Options) ([]*Plan, error) {
 	order, err := modelOrder(layers, workers)
 	if err != nil {
 		return nil, err

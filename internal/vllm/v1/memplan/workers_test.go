@@ -36,7 +36,7 @@ func TestPlansForWorkersAreThoseOfVLLMsTests(t *testing.T) {
 			7, [][][]int{{{0}}, {{1}}}, []int{1, 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			plans, err := MakeForWorkers(tc.layers, tc.workers, Options{Blocks: tc.blocks})
+			plans, err := Make(tc.layers, tc.workers, Options{Blocks: tc.blocks})
 			require.NoError(t, err)
 			require.Len(t, plans, len(tc.workers))
 			for i, p := range plans {
@@ -59,7 +59,7 @@ func TestPlansForWorkersAreThoseOfVLLMsTests(t *testing.T) {
 // makes no groups of its own.
 func TestWorkersShareTheGroupsOfTheModel(t *testing.T) {
 	layers := list(times(1, full(2)), times(3, window(2)))
-	plans, err := MakeForWorkers(layers, []Worker{{page * 30, []int{0, 1}}, {page * 30, []int{2, 3}}}, Options{})
+	plans, err := Make(layers, []Worker{{page * 30, []int{0, 1}}, {page * 30, []int{2, 3}}}, Options{})
 	require.NoError(t, err)
 	for _, p := range plans {
 		require.Len(t, p.Groups, 4)
@@ -80,7 +80,7 @@ func TestBadWorkersAreRefused(t *testing.T) {
 		{"layers out of order", "layer 0 after 1", []Worker{{100, []int{1, 0}}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := MakeForWorkers(times(2, full(2)), tc.workers, Options{})
+			_, err := Make(times(2, full(2)), tc.workers, Options{})
 			require.ErrorIs(t, err, ErrLayers)
 			require.ErrorContains(t, err, tc.wantErr)
 		})

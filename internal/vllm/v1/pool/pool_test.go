@@ -46,7 +46,6 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
-// Ensure that Check sees each kind of damage.
 func TestCheckSeesDamage(t *testing.T) {
 	c := &Content{Tokens: make([]int32, 16)}
 	c.Extend(blockhash.LE{}, 4)

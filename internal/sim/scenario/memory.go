@@ -1,0 +1,30 @@
+package scenario
+
+import "fmt"
+
+// DefaultMemoryUtilization is vLLM's default (EngineArgs.gpu_memory_utilization up to 0.10). The paper's
+// setups have 0.95, as its artifact.
+const DefaultMemoryUtilization = 0.9
+
+// PoolShare is the part of each GPU's memory that the pool was sized by; 0 if the number of blocks was
+// given instead.
+func (p *Plan) PoolShare() float64 {
+	v := &p.Scenario.Server
+	if gpu, _, err := p.Setup.Pool(v.BlockSize); err != nil || gpu != v.NumGPUBlocks {
+		return 0
+	}
+	return p.Setup.Memory.Utilization
+}
+
+// useMemory gives the setup the part of the memory that was asked for, if any was.
+func (p *Plan) useMemory() error {
+	u := p.Scenario.MemoryUtilization
+	if u == 0 {
+		return nil
+	}
+	if !(u > 0 && u <= 1) {
+		return fmt.Errorf("%w: a memory utilization of %v: want more than 0, and at most 1", ErrScenario, u)
+	}
+	p.Setup.Memory.Utilization = u
+	return nil
+}
