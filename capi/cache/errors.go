@@ -9,6 +9,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"llmmemory/internal/attention"
@@ -35,9 +36,25 @@ func status(err error) C.int {
 	if err == nil {
 		return C.LLM_CACHE_OK
 	}
-	code, text := codeOf(err), err.Error()
+	code, text := codeOf(err), detail(err)
 	C.llm_note(code, (*C.char)(unsafe.Pointer(unsafe.StringData(text))), C.size_t(len(text)))
 	return code
+}
+
+// classes are the errors that say no more than the text of their code does.
+var classes = []error{
+	sched.ErrOrder, sched.ErrRequest, sched.ErrConfig, kvcache.ErrConfig, kvcache.ErrRequest, attention.ErrArgument, attention.ErrOverlap,
+}
+
+// detail is an error's text without the classes in front.
+func detail(err error) string {
+	text := err.Error()
+	for i := 0; i < len(classes); i++ {
+		if rest, found := strings.CutPrefix(text, classes[i].Error()+": "); found {
+			text, i = rest, -1 // one class can wrap another
+		}
+	}
+	return text
 }
 
 func codeOf(err error) C.int {

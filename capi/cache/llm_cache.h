@@ -278,8 +278,8 @@ typedef struct llm_cache_config {
     int64_t groups_len;
     int32_t retention_interval; /* of window and Mamba blocks that stay in the cache: 0 those at the end of the
                                    prompt and of prefixes that requests share, which is vLLM's default; n > 0 also
-                                   every n tokens; -1 every block. n > 0 is LLM_CACHE_E_RANGE without a window or
-                                   Mamba group */
+                                   every n tokens, a multiple of scheduler_block_size; -1 every block. n > 0 is
+                                   LLM_CACHE_E_RANGE without a window or Mamba group */
     int32_t scheduler_block_size; /* granularity of hits; 0: least common multiple of the blocks */
     int32_t pipeline_parallel_size; /* stages that compute a step one after the other; 0: one */
     int32_t max_concurrent_batches; /* steps in flight; 0: pipeline_parallel_size, and one more with LLM_CACHE_ASYNC */
@@ -490,7 +490,8 @@ typedef struct llm_cache_step {
     uint32_t size;
     int32_t tokens;             /* out: of all rows */
     llm_cache_rows rows;        /* max_num_seqs */
-    llm_cache_i32s drafts;      /* of all rows, one after the other; -1 is padding. max_num_batched_tokens */
+    llm_cache_i32s drafts;      /* of all rows, one after the other. -1 is padding: computed as a draft, never accepted; or, with
+                                   LLM_CACHE_ASYNC, a placeholder (llm_cache_set_drafts). max_num_batched_tokens */
     llm_cache_i32s blocks;
     llm_cache_i64s block_starts; /* max_num_seqs x G */
     llm_cache_i64s block_ends;   /* max_num_seqs x G */
@@ -733,9 +734,9 @@ int llm_cache_release(llm_cache cache, const llm_request *ids, int64_t n);
  * and shares its blocks; the first of the two that writes to a shared block gets
  * a copy of it, named in the next step's copies. Otherwise the child waits. last
  * replaces the last generated token; LLM_CACHE_E_RANGE if the parent has generated nothing
- * or the token is computed; negative keeps it. The child inherits user_data, max_tokens,
- * min_tokens, stop, salt, adapter, items and priority; max_tokens counts what the parent
- * has generated. It is not held, loads nothing and sends nothing.
+ * or the token is computed; negative keeps it. A stop token as last does not end the child.
+ * The child inherits user_data, max_tokens, min_tokens, stop, salt, adapter, items and
+ * priority; max_tokens counts what the parent has generated. It is not held, loads nothing and sends nothing.
  * LLM_CACHE_E_ORDER with a step in flight.
  */
 int llm_cache_fork(llm_cache cache, llm_request parent, int32_t last, double arrival, llm_request *child);
@@ -792,8 +793,9 @@ int llm_cache_sent(llm_cache cache, const llm_request *ids, int64_t n);
 
 /* What happened to the prefix cache. */
 enum {
-    LLM_CACHE_STORED = 0,  /* blocks can be hit from now on */
-    LLM_CACHE_REMOVED = 1, /* one hash cannot be hit any more */
+    LLM_CACHE_STORED = 0,  /* blocks can be hit from now on. Several blocks can have the same hash: it can be hit until it
+                              was removed as often as it was stored (what LLM_CACHE_REPORT adds does not count) */
+    LLM_CACHE_REMOVED = 1, /* one block, with this one hash, cannot be hit any more */
     LLM_CACHE_CLEARED = 2  /* no hash can: a reset */
 };
 
@@ -801,7 +803,11 @@ typedef struct llm_cache_hash {
     uint8_t bytes[32];
 } llm_cache_hash;
 
-/* The fields after group are those of LLM_CACHE_STORED. */
+/*
+ * The fields after group are those of LLM_CACHE_STORED. Its tokens are those of all blocks from the parent on. Blocks
+ * of a window or Mamba group that cannot be hit have tokens there but no hash, so there can be fewer hashes than
+ * blocks of tokens, or none.
+ */
 typedef struct llm_cache_event {
     int32_t kind;
     int32_t group;

@@ -104,6 +104,7 @@ func TestASignalLetsRequestsEnd(t *testing.T) {
 	}()
 	s.waitForMetric(t, `vllm:request_success_total\{.*"length".*\} [1-9]`) // its first step is over
 	r := s.post(t, "/completions", `{"model": "demo", "prompt": "abc abc", "max_tokens": 300, "stream": true, "ignore_eos": true, "temperature": 0}`)
+	require.Equal(t, "no", r.Header.Get("X-Accel-Buffering"), "for nginx")
 	_, err := r.Body.Read(make([]byte, 1))
 	require.NoError(t, err)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))

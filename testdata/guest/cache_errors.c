@@ -201,7 +201,7 @@ static void requests(void) {
     BAD_SPEC(LLM_CACHE_E_RANGE, max_tokens, INT32_MIN);
     BAD_SPEC(LLM_CACHE_E_RANGE, min_tokens, -1);
     BAD_SPEC(LLM_CACHE_E_RANGE, min_tokens, 5); /* more than max_tokens */
-    CHECK(strstr(llm_cache_error_detail(), "5 to 4 tokens to generate") != NULL);
+    CHECK(strstr(llm_cache_error_detail(), "min_tokens is 5: want 0 to max_tokens, which is 4") != NULL);
     BAD_SPEC(LLM_CACHE_E_RANGE, flags, 64);
     BAD_SPEC(LLM_CACHE_E_RANGE, flags, LLM_CACHE_ASK);
     BAD_SPEC(LLM_CACHE_E_RANGE, external, 1);

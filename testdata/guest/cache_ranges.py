@@ -1,4 +1,5 @@
-"""Numbers that do not fit their field, and texts with a NUL, are errors: ctypes would cut them off in silence."""
+"""Numbers that do not fit their field, and texts with a NUL, are errors: ctypes would cut them off in silence. So is what
+is no number or text. A cache can be closed twice."""
 
 import sys
 
@@ -12,7 +13,7 @@ bad = []
 def refused(want, call, *args, **kwargs):
     try:
         call(*args, **kwargs)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         if str(error) != want:
             bad.append(f"{want!r}: the message is {str(error)!r}")
     except Exception as error:
@@ -49,6 +50,12 @@ with Cache(**SIZES, flags=llm_cache.KV_CONSUMER) as cache:
         ("lora_id", 2**64, I64), ("user_data", -1, U64), ("user_data", 2**64, U64),
     ]:
         refused(f"{name} is {value}: {want}", cache.add, [1, 2], **{"max_tokens": 1, name: value})
+    refused("max_tokens is 1.5: want a whole number", cache.add, [1], max_tokens=1.5)
+    refused("tokens[1] is 'b': want a whole number", cache.add, [1, "b"], max_tokens=1)
+    refused("tokens[0] is 'a': want a whole number", cache.add, "ab", max_tokens=1)
+    refused("tokens[1] is None: want a whole number", cache.add, [1, None], max_tokens=1)
+    refused("salt is 5: want a str", cache.add, [1], max_tokens=1, salt=5)
+    cache.abort(cache.add(bytes([1, 2]), max_tokens=1, salt=None, lora=None))
     refused(f"tokens[1] is {over + 5}: {I32}", cache.add, [1, over + 5], max_tokens=1)
     refused(f"stop[0] is {over}: {I32}", cache.add, [1], max_tokens=1, stop=[over])
     for name in ["salt", "lora"]:
@@ -74,6 +81,13 @@ with Cache(**SIZES, flags=llm_cache.KV_CONSUMER) as cache:
     refused(f"drafts[0] is {over}: {I32}", cache.set_drafts, {id: [over]})
     refused(f"ids[0] is {2**64 + id}: {U64}", cache.set_drafts, {2**64 + id: []})
     cache.update([[7]])
+    cache.close()  # and again at the end of the with statement
+try:
+    cache.schedule()
+except llm_cache.CacheError:
+    pass
+else:
+    bad.append("a closed cache schedules")
 
 for line in bad:
     print(line)

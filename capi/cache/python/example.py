@@ -66,7 +66,7 @@ def main() -> None:
         try:
             cache.add([1], max_tokens=1, min_tokens=2)
         except llm_cache.CacheError as error:
-            assert error.code == -5 and "2 to 1 tokens" in str(error), error
+            assert error.code == -5 and "min_tokens is 2" in str(error), error
         else:
             raise AssertionError("min_tokens above max_tokens is accepted")
     print(f"{done} requests in {steps} steps, {stats.hits} of {stats.queries} prompt tokens hit, {stats.preemptions} preemptions")

@@ -169,7 +169,7 @@ class Store:
         dtype: int = F16, layout: int = LAYOUT_TILE, threads: int = 0, groups: int = 0, layer_group: Sequence[int] | None = None,
         key_scales: Sequence[float] | None = None, value_scales: Sequence[float] | None = None,
     ) -> None:
-        self._lib, self._handle = llm_cache._load(), c.c_uint64(0)
+        self._lib, self._handle, self._closed = llm_cache._load(), c.c_uint64(0), False
         if layer_group is not None and len(layer_group) != layers:
             raise ValueError(f"layer_group has {len(layer_group)} entries: want {layers}")
         config = _Config(
@@ -188,8 +188,10 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Unmaps the memory."""
-        _check(self._lib.llm_kvstore_close(self._handle))
+        """Unmaps the memory. A second call does nothing."""
+        if not self._closed:
+            _check(self._lib.llm_kvstore_close(self._handle))
+            self._closed = True
 
     @property
     def blocks(self) -> int:

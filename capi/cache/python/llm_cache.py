@@ -73,13 +73,20 @@ _RANGES = {
 
 def _number(name: str, value: int, kind: type) -> int:
     least, most = _RANGES[kind]
-    value = operator.index(value)
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}: want a whole number") from None
     if not least <= value <= most:
         raise ValueError(f"{name} is {value}: want {least} to {most}")
     return value
 
 
-def _text(name: str, value: str) -> bytes:
+def _text(name: str, value: str | None) -> bytes:
+    if value is None:
+        return b""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}: want a str")
     at = value.find("\0")
     if at >= 0:
         raise ValueError(f"{name} has a NUL after {at} characters")
@@ -332,10 +339,14 @@ def _load() -> c.CDLL:
 
 def _numbers(name: str, values: Iterable[int], kind: type) -> c.Array:
     values, (least, most) = list(values), _RANGES[kind]
-    if values and not (least <= min(values) and max(values) <= most):
-        for i, value in enumerate(values):
-            _number(f"{name}[{i}]", value, kind)
-    return (kind * len(values))(*values)
+    try:
+        fit = not values or (least <= min(values) and max(values) <= most)
+        numbers = (kind * len(values))(*values) if fit else None
+    except TypeError:
+        fit = False
+    if not fit:
+        numbers = (kind * len(values))(*[_number(f"{name}[{i}]", value, kind) for i, value in enumerate(values)])
+    return numbers
 
 
 def _i32s(name: str, values: Iterable[int]) -> c.Array:
@@ -379,7 +390,7 @@ class Cache:
         pipeline_parallel_size: int = 0, max_concurrent_batches: int = 0, max_in_flight_tokens: int = 0,
         max_loras: int = 0, encoder_cache_size: int = 0, max_num_encoder_input_tokens: int = 0, residency_sample: float = 0.0,
     ) -> None:
-        self._lib, self._handle = _load(), c.c_uint64(0)
+        self._lib, self._handle, self._closed = _load(), c.c_uint64(0), False
         layers = (Group * len(groups))(*groups)
         config = _Config(
             size=c.sizeof(_Config), num_gpu_blocks=num_gpu_blocks, block_size=block_size, max_num_seqs=max_num_seqs,
@@ -402,8 +413,10 @@ class Cache:
             raise CacheError(code, lib.llm_cache_error_text(code).decode(), lib.llm_cache_error_detail().decode())
 
     def close(self) -> None:
-        """Ends the cache and all its requests."""
-        self._check(self._lib.llm_cache_close(self._handle))
+        """Ends the cache and all its requests. A second call does nothing."""
+        if not self._closed:
+            self._check(self._lib.llm_cache_close(self._handle))
+            self._closed = True
 
     def __enter__(self) -> Cache:
         return self

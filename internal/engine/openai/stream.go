@@ -17,6 +17,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, j *job, f form, 
 	out := &sender{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back until it has a buffer full
 	w.WriteHeader(http.StatusOK)
 	out.flush() // the client learns at once that it was accepted
 	parts := make([]part, len(j.streams)*j.of)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/nikolalohinski/gonja/v2/builtins"
 	"github.com/nikolalohinski/gonja/v2/config"
@@ -70,6 +71,7 @@ func (t *Template) Render(messages []Message, answer bool) (prompt string, err e
 			refusal = fmt.Errorf("%w: %s", ErrTemplate, message)
 			return "", refusal
 		},
+		"strftime_now": func(format string) (string, error) { return strftime(time.Now(), format) }, // as in Hugging Face's library
 	})
 	for name, token := range t.tokens {
 		context.Set(name, token)

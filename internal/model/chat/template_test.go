@@ -46,7 +46,7 @@ const (
 [{{ message.content.strip() }}]
   {%- endif %}
 {%- endfor %}
-{{ ns.found }} {{ strftime_now is defined }} {{ tools is defined and tools }}`
+{{ ns.found }} {{ date_string is defined }} {{ tools is defined and tools }}`
 )
 
 var (

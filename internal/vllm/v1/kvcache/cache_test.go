@@ -34,10 +34,10 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 		{"a hash block other than the block", "want the same", func(c *Config) { c.HashBlockSize = 2 }},
 		{"a scheduler block that is no multiple", "must be a multiple", func(c *Config) { c.SchedulerBlockSize = 6 }},
 		{"a retention interval with full attention", "has no effect", func(c *Config) { c.RetentionInterval = 8 }},
-		{"a retention interval that is no multiple", "not a multiple", func(c *Config) {
+		{"a retention interval that is no multiple", "or a multiple of the scheduler's block of 4", func(c *Config) {
 			c.RetentionInterval, c.Groups = 6, []Group{{Kind: SlidingWindow, BlockSize: 4, Window: 4}}
 		}},
-		{"a retention interval below -1", "retention -2", func(c *Config) { c.RetentionInterval = -2 }},
+		{"a retention interval below -1", "retention_interval is -2", func(c *Config) { c.RetentionInterval = -2 }},
 		{"lookahead with EAGLE", "5 draft modules", func(c *Config) { c.Eagle, c.PrefillLookahead = true, 5 }},
 		{"EAGLE with chunked local attention", "no EAGLE lookup", func(c *Config) {
 			c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}}

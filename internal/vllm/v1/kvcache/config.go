@@ -125,9 +125,9 @@ func (c *Config) checkRetention(bad func(string, ...any) error) error {
 	}
 	switch {
 	case c.RetentionInterval > 0 && !sparse:
-		return bad("retention %d has no effect: no group has a window or is Mamba", c.RetentionInterval)
+		return bad("retention_interval %d has no effect: no group has a window or is Mamba", c.RetentionInterval)
 	case c.RetentionInterval < RetainAll || c.RetentionInterval > 0 && c.RetentionInterval%c.SchedulerBlockSize != 0:
-		return bad("retention %d is not a multiple of the scheduler's block of %d", c.RetentionInterval, c.SchedulerBlockSize)
+		return bad("retention_interval is %d: want -1, 0 or a multiple of the scheduler's block of %d", c.RetentionInterval, c.SchedulerBlockSize)
 	case c.PrefillLookahead < 0 || c.EnablePrefixCaching && eagle && c.SchedulerBlockSize < c.PrefillLookahead:
 		return bad("%d draft modules read ahead over the scheduler's block of %d", c.PrefillLookahead, c.SchedulerBlockSize)
 	}

@@ -7,7 +7,7 @@ type EventKind uint8
 
 const (
 	Stored  EventKind = iota // blocks can be hit from now on
-	Removed                  // one hash cannot be hit any more
+	Removed                  // one block, with one hash, cannot be hit any more; another one with this hash may be
 	Cleared                  // no hash can: a reset
 )
 

@@ -101,26 +101,28 @@ func (c *Config) check() error {
 	case c.Policy > Priority:
 		return fmt.Errorf("%w: policy %d", ErrConfig, c.Policy)
 	case c.Cache.MaxModelLen == 1:
-		return fmt.Errorf("%w: a sequence has a token of prompt and a generated one at least, and at most 1 is allowed (max_model_len)", ErrConfig)
+		return fmt.Errorf("%w: max_model_len is 1: want at least 2, for a token of the prompt and a generated one", ErrConfig)
 	case c.MaxNumSeqs < 1:
-		return fmt.Errorf("%w: %d running requests at most", ErrConfig, c.MaxNumSeqs)
+		return fmt.Errorf("%w: max_num_seqs is %d: want at least 1", ErrConfig, c.MaxNumSeqs)
 	case c.MaxNumBatchedTokens < 1:
-		return fmt.Errorf("%w: %d tokens in a step at most", ErrConfig, c.MaxNumBatchedTokens)
+		return fmt.Errorf("%w: max_num_batched_tokens is %d: want at least 1", ErrConfig, c.MaxNumBatchedTokens)
 	case c.PipelineParallelSize < 1 || c.PipelineParallelSize > maxBatches-1:
-		return fmt.Errorf("%w: %d stages of a pipeline: want 1 to %d", ErrConfig, c.PipelineParallelSize, maxBatches-1)
+		return fmt.Errorf("%w: pipeline_parallel_size is %d: want 1 to %d", ErrConfig, c.PipelineParallelSize, maxBatches-1)
 	case c.MaxConcurrentBatches < 1 || c.MaxConcurrentBatches > maxBatches:
-		return fmt.Errorf("%w: %d steps in flight: want 1 to %d", ErrConfig, c.MaxConcurrentBatches, maxBatches)
+		return fmt.Errorf("%w: max_concurrent_batches is %d: want 1 to %d", ErrConfig, c.MaxConcurrentBatches, maxBatches)
 	case c.ReturnDrafts && c.MaxConcurrentBatches > 1:
 		return fmt.Errorf("%w: blocks of rejected drafts cannot be returned while the next step, which writes to them, is in flight", ErrConfig)
 	case c.AsVLLM && 0 < c.LongPrefillTokenThreshold && c.LongPrefillTokenThreshold <= c.NumSpeculativeTokens:
 		return fmt.Errorf("%w: a threshold of %d tokens clips the padding of a decode to 1 and %d drafts, and vLLM then schedules more drafts than tokens",
 			ErrConfig, c.LongPrefillTokenThreshold, c.NumSpeculativeTokens)
 	case c.LongPrefillTokenThreshold < 0 || c.NumLookaheadTokens < 0 || c.NumSpeculativeTokens < 0:
-		return fmt.Errorf("%w: a negative number of tokens", ErrConfig)
+		return fmt.Errorf("%w: long_prefill_token_threshold is %d, num_lookahead_tokens %d, num_speculative_tokens %d: want none negative",
+			ErrConfig, c.LongPrefillTokenThreshold, c.NumLookaheadTokens, c.NumSpeculativeTokens)
 	case c.EncoderCacheSize < 0 || c.MaxNumEncoderInputTokens < 0 || c.MaxNumEncoderInputTokens > 0 && c.EncoderCacheSize == 0:
-		return fmt.Errorf("%w: an encoder cache of %d embeddings, %d in a step", ErrConfig, c.EncoderCacheSize, c.MaxNumEncoderInputTokens)
+		return fmt.Errorf("%w: encoder_cache_size is %d, max_num_encoder_input_tokens %d: want none negative, and the second 0 if the first is",
+			ErrConfig, c.EncoderCacheSize, c.MaxNumEncoderInputTokens)
 	case c.MaxLoRAs < 0:
-		return fmt.Errorf("%w: %d adapters at most", ErrConfig, c.MaxLoRAs)
+		return fmt.Errorf("%w: max_loras is %d: want at least 0", ErrConfig, c.MaxLoRAs)
 	case c.DisableChunkedPrefill && c.MaxNumBatchedTokens < c.Cache.MaxModelLen:
 		return fmt.Errorf("%w: without chunks a step of %d tokens cannot hold a sequence of %d", ErrConfig, c.MaxNumBatchedTokens, c.Cache.MaxModelLen)
 	}

@@ -145,15 +145,17 @@ func (s *Scheduler) checkSpec(spec *Spec) error {
 	switch {
 	case len(spec.Tokens) == 0 || len(spec.Tokens) >= longest:
 		return fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
-	case spec.MaxTokens < 1 || spec.MinTokens < 0 || spec.MinTokens > spec.MaxTokens:
-		return fmt.Errorf("%w: %d to %d tokens to generate", ErrRequest, spec.MinTokens, spec.MaxTokens)
+	case spec.MaxTokens < 1:
+		return fmt.Errorf("%w: max_tokens is %d: want at least 1", ErrRequest, spec.MaxTokens)
+	case spec.MinTokens < 0 || spec.MinTokens > spec.MaxTokens:
+		return fmt.Errorf("%w: min_tokens is %d: want 0 to max_tokens, which is %d", ErrRequest, spec.MinTokens, spec.MaxTokens)
 	case spec.MinTokens > longest-len(spec.Tokens):
-		return fmt.Errorf("%w: at least %d tokens to generate after a prompt of %d: no sequence has more than %d",
+		return fmt.Errorf("%w: min_tokens is %d after a prompt of %d: no sequence has more than %d tokens",
 			ErrRequest, spec.MinTokens, len(spec.Tokens), longest)
 	case spec.IsEmbed != nil && len(spec.IsEmbed) != len(spec.Tokens):
 		return fmt.Errorf("%w: %d tokens take an embedding or not, the prompt has %d", ErrRequest, len(spec.IsEmbed), len(spec.Tokens))
 	case slices.Min(spec.Tokens) < 0:
-		return fmt.Errorf("%w: token %d of the prompt", ErrRequest, slices.Min(spec.Tokens))
+		return fmt.Errorf("%w: the prompt has the token %d: want none negative", ErrRequest, slices.Min(spec.Tokens))
 	case spec.Arrival != spec.Arrival:
 		return fmt.Errorf("%w: the arrival is not a number", ErrRequest)
 	}

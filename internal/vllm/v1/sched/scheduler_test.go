@@ -69,11 +69,11 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 		change        func(c *Config)
 	}{
 		{"an unknown policy", "policy", func(c *Config) { c.Policy = 2 }},
-		{"no running requests", "0 running", func(c *Config) { c.MaxNumSeqs = 0 }},
-		{"no tokens", "0 tokens", func(c *Config) { c.MaxNumBatchedTokens = 0 }},
-		{"a negative number of drafts", "a negative", func(c *Config) { c.NumSpeculativeTokens = -1 }},
+		{"no running requests", "max_num_seqs is 0", func(c *Config) { c.MaxNumSeqs = 0 }},
+		{"no tokens", "max_num_batched_tokens is 0", func(c *Config) { c.MaxNumBatchedTokens = 0 }},
+		{"a negative number of drafts", "num_speculative_tokens -1: want none negative", func(c *Config) { c.NumSpeculativeTokens = -1 }},
 		{"whole prompts that do not fit a step", "cannot hold", func(c *Config) { c.DisableChunkedPrefill = true }},
-		{"no room for a prompt and an answer", "a generated one at least", func(c *Config) { c.Cache.MaxModelLen = 1 }},
+		{"no room for a prompt and an answer", "max_model_len is 1", func(c *Config) { c.Cache.MaxModelLen = 1 }},
 		{"a window of full attention", "a window of 4 tokens and 0 retained", func(c *Config) { c.Cache.Groups[0].Window = 4 }},
 		{"retained tokens of full attention", "a window of 0 tokens and 4 retained", func(c *Config) { c.Cache.Groups[0].Retained = 4 }},
 		{"chunks of full attention", "chunks of 4 tokens", func(c *Config) { c.Cache.Groups[0].Chunk = 4 }},
@@ -97,8 +97,8 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 	}{
 		{"no prompt", "a prompt of 0", Spec{MaxTokens: 1}},
 		{"a prompt as long as the model", "a prompt of 64", Spec{MaxTokens: 1, Tokens: tokens(64, 0)}},
-		{"no output tokens", "0 to 0 tokens", Spec{Tokens: tokens(1, 0)}},
-		{"negative min_tokens", "-1 to 1", Spec{Tokens: tokens(1, 0), MaxTokens: 1, MinTokens: -1}},
+		{"no output tokens", "max_tokens is 0", Spec{Tokens: tokens(1, 0)}},
+		{"negative min_tokens", "min_tokens is -1", Spec{Tokens: tokens(1, 0), MaxTokens: 1, MinTokens: -1}},
 		{"a negative token", "token -1", Spec{Tokens: []int32{3, -1}, MaxTokens: 1}},
 		{"an arrival that is not a number", "not a number", Spec{Tokens: tokens(1, 0), MaxTokens: 1, Arrival: math.NaN()}},
 		{"more blocks than the pool has", "33 tokens can take 9", Spec{Tokens: tokens(32, 0), MaxTokens: 1}},

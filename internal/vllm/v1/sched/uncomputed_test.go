@@ -129,8 +129,8 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 		spec    Spec
 		wantErr string
 	}{
-		{"above the most", Spec{Tokens: tokens(4, 1), MinTokens: 6, MaxTokens: 5}, "6 to 5 tokens to generate"},
-		{"above the length", Spec{Tokens: tokens(60, 1), MinTokens: 5, MaxTokens: 9}, "at least 5 tokens to generate after a prompt of 60: no sequence has more than 64"},
+		{"above the most", Spec{Tokens: tokens(4, 1), MinTokens: 6, MaxTokens: 5}, "min_tokens is 6: want 0 to max_tokens, which is 5"},
+		{"above the length", Spec{Tokens: tokens(60, 1), MinTokens: 5, MaxTokens: 9}, "min_tokens is 5 after a prompt of 60: no sequence has more than 64 tokens"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := s.Add(test.spec)

@@ -1,0 +1,34 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// layouts are the directives of Python's strftime that templates use, as layouts of package time.
+var layouts = map[byte]string{
+	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'j': "002", 'B': "January", 'b': "Jan", 'A': "Monday", 'a': "Mon",
+	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'Z': "MST", 'z': "-0700",
+}
+
+// strftime formats a time as Python does.
+func strftime(t time.Time, format string) (string, error) {
+	var out strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' {
+			out.WriteByte(format[i])
+			continue
+		}
+		i++
+		switch {
+		case i < len(format) && format[i] == '%':
+			out.WriteByte('%')
+		case i < len(format) && layouts[format[i]] != "":
+			out.WriteString(t.Format(layouts[format[i]]))
+		default:
+			return "", fmt.Errorf("%w: strftime_now has the format %q; of its directives %%Y, %%m, %%d and other common ones are known", ErrTemplate, format)
+		}
+	}
+	return out.String(), nil
+}
