@@ -27,7 +27,7 @@ func replayOld(out io.Writer, file string) error {
 	}
 	rest := ""
 	if lines := len(t.Ops) + 1; compared < lines {
-		rest = fmt.Sprintf("; %d behind the failure, where vLLM's state is its own", lines-compared)
+		rest = fmt.Sprintf("; %d after the failure, which leaves vLLM in a state of its own", lines-compared)
 	}
 	name, _, _ := strings.Cut(filepath.Base(file), ".jsonl")
 	fmt.Fprintf(out, "%-32s equal  %6d lines%s\n", name, compared, rest)

@@ -14,7 +14,7 @@ func TestRecordingsOfV0AndThePaperAreReplayed(t *testing.T) {
 	traces := "../../testdata/traces/v0/"
 	out, err := run("replay", traces+"v0_swa_overadmit.jsonl.gz", traces+"sosp_orca_small.jsonl.gz")
 	require.NoError(t, err)
-	require.Regexp(t, `^v0_swa_overadmit +equal +3 lines; 1 behind the failure, where vLLM's state is its own
+	require.Regexp(t, `^v0_swa_overadmit +equal +3 lines; 1 after the failure, which leaves vLLM in a state of its own
 sosp_orca_small +equal +1088 lines
 $`, out)
 

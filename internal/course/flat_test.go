@@ -112,7 +112,7 @@ func (a *flatArena) checkGuards() error {
 		if only(a.space[c.at+c.size:c.at+c.size+flatGuard], guardByte) && (c.live || only(a.space[c.at:c.at+c.size], freedByte)) {
 			continue
 		}
-		return fmt.Errorf("a write behind or into a chunk of %d bytes (live: %t)", c.size, c.live)
+		return fmt.Errorf("a write after or into a chunk of %d bytes (live: %t)", c.size, c.live)
 	}
 	return nil
 }

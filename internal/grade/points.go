@@ -48,7 +48,7 @@ func ParsePoints(text []byte) (Points, error) {
 		return p, fmt.Errorf("%w: %w", ErrPoints, err)
 	}
 	if d.More() {
-		return p, fmt.Errorf("%w: there is something behind its end", ErrPoints)
+		return p, fmt.Errorf("%w: there is something after its end", ErrPoints)
 	}
 	if len(file.Tasks) != Tasks || slices.Max(file.Tasks) <= 0 {
 		return p, fmt.Errorf("%w: \"tasks\" has to list the points of the %d tasks", ErrPoints, Tasks)

@@ -25,7 +25,7 @@ func TestPointsFilesAreChecked(t *testing.T) {
 		`{"tasks":[1,1,1,1],"directed":100}`:                            "the points of the 5 tasks",
 		`{"tasks":[1,1,1,1,1,1],"directed":100}`:                        "the points of the 5 tasks",
 		`{"tasks":[1,1,1,1,1e300],"directed":100}`:                      "task 5 has 1e+300 points",
-		`{"tasks":[1,1,1,1,1],"directed":100} x`:                        "behind its end",
+		`{"tasks":[1,1,1,1,1],"directed":100} x`:                        "after its end",
 	} {
 		_, err := ParsePoints([]byte(text))
 		require.ErrorIs(t, err, ErrPoints, text)

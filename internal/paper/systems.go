@@ -40,7 +40,7 @@ type paged struct {
 
 func (p *paged) accept(q *request) error {
 	if q.length() <= p.prefixTokens() {
-		return fmt.Errorf("a prompt of %d tokens has nothing behind the prefix of %d", q.length(), p.prefixTokens())
+		return fmt.Errorf("a prompt of %d tokens has nothing after the prefix of %d", q.length(), p.prefixTokens())
 	}
 	if !p.possible(q) {
 		return fmt.Errorf("a prompt of %d tokens can never be admitted to %d blocks", q.length(), p.config.NumGPUBlocks)

@@ -80,7 +80,7 @@ func (p *managerPlayer) apply(op *Op, r result) error {
 	}
 	q := p.request(op)
 	if q == nil {
-		return fmt.Errorf("%s names request %q, which there is not", op.Name, op.ID)
+		return fmt.Errorf("%s names request %q, which does not exist", op.Name, op.ID)
 	}
 	return p.applyTo(q, op, r)
 }

@@ -79,7 +79,7 @@ func (p *poolPlayer) applyContent(op *Op, r result) error {
 	}
 	c := p.contents[op.ID]
 	if c == nil {
-		return fmt.Errorf("%s names request %q, which there is not", op.Name, op.ID)
+		return fmt.Errorf("%s names request %q, which does not exist", op.Name, op.ID)
 	}
 	switch op.Name {
 	case "pdrop":

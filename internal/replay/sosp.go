@@ -64,7 +64,7 @@ func (p *sospManager) play(op *OldOp, r result) error {
 	}
 	g := p.groups[string(op.Group)]
 	if g == nil {
-		return fmt.Errorf("%s names group %s, which there is not", op.Name, op.Group)
+		return fmt.Errorf("%s names group %s, which does not exist", op.Name, op.Group)
 	}
 	switch op.Name {
 	case "can_append":
@@ -124,7 +124,7 @@ func (p *sospManager) playSeq(op *OldOp, r result) error {
 	}
 	at, ok := p.seqs[id]
 	if !ok {
-		return fmt.Errorf("%s names sequence %d, which there is not", op.Name, id)
+		return fmt.Errorf("%s names sequence %d, which does not exist", op.Name, id)
 	}
 	s := &at.group.Seqs[at.at]
 	switch op.Name {

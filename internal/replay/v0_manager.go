@@ -237,7 +237,7 @@ func (p *v0Manager) playSeq(op *OldOp, r result) error {
 	}
 	s := p.seqs[id]
 	if s == nil {
-		return fmt.Errorf("%s names sequence %d, which there is not", op.Name, id)
+		return fmt.Errorf("%s names sequence %d, which does not exist", op.Name, id)
 	}
 	switch op.Name {
 	case "append":

@@ -189,7 +189,7 @@ static void every_int_is_an_id(void) {
         CHECK(create_sequence(engine, ids[i], 1) != NULL && create_sequence(engine, ids[i], 1) == NULL);
     }
     for (int i = 0; i < 20; i++) {
-        CHECK(fork_sequence(engine, -1, 1000 + i) != NULL); /* so that ids lie behind the walked nodes, too */
+        CHECK(fork_sequence(engine, -1, 1000 + i) != NULL); /* so that ids lie after the walked nodes, too */
     }
     CHECK(fork_sequence(engine, 0, -7) != NULL && append_kv(engine, -7, 1) == 0 && append_kv(engine, -7, 1) == 0);
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {

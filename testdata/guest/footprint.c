@@ -40,7 +40,7 @@ int main(void) {
     make_and_free(engine, 10000);
     long with = resident_kb();
     make_and_free(engine, 900000);
-    for (int id = 0; id < 20; id++) { /* so that the rest lies behind the walked nodes */
+    for (int id = 0; id < 20; id++) { /* so that the rest lies after the walked nodes */
         CHECK(create_sequence(engine, id, 1) != NULL);
     }
     make_and_free(engine, 100000);

@@ -22,7 +22,7 @@ var public = []string{"append_kv", "create_sequence", "fork_sequence", "free_seq
 // computes, the heap, printing, and the ends that the harness notices. Each may
 // have its fortified twin, __NAME_chk. The last lines are what gcc makes of
 // innocent code: the stack protector of Ubuntu, strcpy and strcat in a row,
-// __builtin_popcount, the tables behind <ctype.h>.
+// __builtin_popcount, the tables of <ctype.h>.
 var allowed = strings.Fields(`malloc calloc realloc free aligned_alloc posix_memalign memalign reallocarray malloc_usable_size
 	memcpy memmove memset memcmp memchr memrchr memccpy explicit_bzero bcmp bcopy bzero
 	strlen strnlen strcmp strncmp strcpy strncpy strcat strncat strchr strrchr strstr strerror strdup strndup

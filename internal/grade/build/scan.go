@@ -19,7 +19,7 @@ type kind int
 const (
 	word kind = iota
 	literal
-	header // behind #include
+	header // after #include
 	mark
 	newline
 )
@@ -31,7 +31,7 @@ const (
 type scanner struct {
 	text  []byte
 	lines []int32 // of each byte
-	odd   []bool  // written as, or behind, a trigraph
+	odd   []bool  // written as, or after, a trigraph
 	at    int
 	start bool     // of a line
 	words [2]token // the last two on this line

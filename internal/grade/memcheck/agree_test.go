@@ -21,7 +21,7 @@ func TestOnlyAWholeReportIsBelieved(t *testing.T) {
 		"cut":                  {begin + failed + ended, "unexpected EOF"},
 		"not finished":         {begin + failed + closed, `ends in the state ["RUNNING"]`},
 		"finished twice":       {begin + ended + failed + ended + closed, "ends in the state"},
-		"goes on after itself": {begin + ended + closed + failed + ended + closed, "behind the end"},
+		"goes on after itself": {begin + ended + closed + failed + ended + closed, "after the end"},
 		"empty":                {"", "EOF"},
 	} {
 		_, err := parse([]byte(c.report))

@@ -152,7 +152,7 @@ func parse(text []byte) ([]Finding, error) {
 		err = fmt.Errorf("the report ends in the state %q", report.States)
 	}
 	if rest := bytes.TrimSpace(text[decoder.InputOffset():]); err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%d bytes behind the end of the report", len(rest))
+		err = fmt.Errorf("%d bytes after the end of the report", len(rest))
 	}
 	var found []Finding
 	for _, e := range report.Errors {

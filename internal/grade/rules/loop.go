@@ -42,16 +42,16 @@ func (l early) breach(frees bool, l1, l2 string) *Breach {
 	case "l1_break":
 		b.Advice = !frees
 		b.Sentence = l1
-		b.Message = fmt.Sprintf("line %d ends the loop at the first NULL of the L1 table; tables behind it are left out", l.line)
+		b.Message = fmt.Sprintf("line %d ends the loop at the first NULL of the L1 table; tables after it are left out", l.line)
 	case "l2_break":
 		b.Sentence = l2
-		b.Message = fmt.Sprintf("line %d ends the loop at the first -1 of an L2 table; blocks behind it are left out", l.line)
+		b.Message = fmt.Sprintf("line %d ends the loop at the first -1 of an L2 table; blocks after it are left out", l.line)
 	case "l1_all_slots":
 		if !frees {
 			return nil
 		}
 		b.Sentence = handout.FreeAllSlots
-		b.Message = fmt.Sprintf("the loop in line %d ends where kv_count does; tables behind it are left out", l.line)
+		b.Message = fmt.Sprintf("the loop in line %d ends where kv_count does; tables after it are left out", l.line)
 	}
 	return b
 }

@@ -103,7 +103,7 @@ func (m *Manager) Fork(parent, child *Seq) error {
 		return fmt.Errorf("%w: the child of a fork has a table already", ErrSequence)
 	}
 	if parent.moved {
-		return fmt.Errorf("%w: a fork behind a moved window", ErrSequence)
+		return fmt.Errorf("%w: a fork of a table whose window has moved", ErrSequence)
 	}
 	m.share(parent, child)
 	return nil

@@ -98,7 +98,7 @@ func (m *Manager) checkPrefix() error {
 	for id := range p.evictor() {
 		b := &p.blocks[id]
 		if n++; n > m.config.NumGPUBlocks || m.gpu.Count(id) != 0 || b.tokens == 0 || b.prev != before {
-			return invariants.Broken("block %d is evictable with the count %d and a prefix of %d tokens, behind %d", id, m.gpu.Count(id), b.tokens, b.prev)
+			return invariants.Broken("block %d is evictable with the count %d and a prefix of %d tokens, after %d", id, m.gpu.Count(id), b.tokens, b.prev)
 		}
 		before = id
 	}

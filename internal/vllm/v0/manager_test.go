@@ -61,8 +61,8 @@ func TestMisuseIsRefusedWithAReason(t *testing.T) {
 	_, err = m.Append(nil, s, 0, 16)
 	require.NoError(t, err)
 	_, err = m.SwapOut(nil, s)
-	require.ErrorIs(t, err, ErrSequence, "behind a moved window")
-	require.ErrorIs(t, m.Fork(s, &Seq{Len: 16}), ErrSequence, "behind a moved window")
+	require.ErrorIs(t, err, ErrSequence, "its window has moved")
+	require.ErrorIs(t, m.Fork(s, &Seq{Len: 16}), ErrSequence, "its window has moved")
 
 	child := &Seq{}
 	require.NoError(t, m.Fork(&Seq{}, child), "of a parent that is unknown")
@@ -115,7 +115,7 @@ func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	same := with(7)
 	require.Empty(t, m.Computed(nil, same), "in the same batch")
 	m.MarkComputed()
-	require.Empty(t, m.Computed(nil, first), "behind a gap")
+	require.Empty(t, m.Computed(nil, first), "after a gap")
 	later, short := with(7), with(6)
 	require.Equal(t, first.table[:3], m.Computed(nil, later))
 	require.Equal(t, first.table[:2], m.Computed(nil, short))

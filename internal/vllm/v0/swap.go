@@ -71,7 +71,7 @@ func (m *Manager) checkSwap(group []*Seq, from, to *device.Device) error {
 	need := 0
 	for _, s := range group {
 		if !s.known || s.moved || len(s.table) > 0 && m.deviceOf(s) != from {
-			return fmt.Errorf("%w: a swap of a sequence with a table: %t, behind a moved window: %t, on the other device: %t",
+			return fmt.Errorf("%w: a swap of a sequence with a table: %t, its window has moved: %t, on the other device: %t",
 				ErrSequence, s.known, s.moved, m.deviceOf(s) != from)
 		}
 		need += len(s.table)

@@ -60,7 +60,7 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 	return total <= c.pool.NumFree()
 }
 
-// externalBlocks is how many blocks the tokens of a connector take behind
+// externalBlocks is how many blocks the tokens of a connector take after
 // length blocks, unless the window skips all of them.
 func (g *group) externalBlocks(d *demand, length int) int {
 	if min(d.all-g.skipped(d.all), d.NumExternalTokens) <= 0 {
