@@ -79,7 +79,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // a server goes on, and drains, when nobody reads its output any more
-	begin, loaded := time.Now(), endAtSignal(ctx)
+	begin, loaded := time.Now(), endAtSignal(ctx, 0)
 	defer loaded()
 	l, err := prepare(path, &o.model)
 	if err != nil {
