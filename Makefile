@@ -166,7 +166,7 @@ race:
 	@.ci/tools build
 	@CGO_ENABLED=1 $(TEST) -race -short ./internal/parallel
 	@CGO_ENABLED=1 $(TEST) -race -short -run 'Cancel|SharedPrompts|SeveralAnswers' ./internal/engine
-	@CGO_ENABLED=1 $(TEST) -race -short -run 'Load|StaysSound' ./internal/vllm/v1/sched
+	@CGO_ENABLED=1 $(TEST) -race -short -run 'Goroutines|StaysSound' ./internal/vllm/v1/sched
 
 invariants:
 	@.ci/tools build

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func benchCommand() *cobra.Command {
 			if err := b.check(); err != nil {
 				return err
 			}
-			loaded := endAtSignal(c.Context())
+			loaded := endAtSignal(c.Context(), interrupted)
 			defer loaded()
 			l, err := prepare(args[0], &o)
 			if err != nil {
@@ -152,8 +153,7 @@ func (l *loaded) bench(ctx context.Context, out io.Writer, o *modelOptions, b *b
 			return timings[i].err
 		}
 	}
-	r.print(out)
-	return b.write(r, &steps, timings, begin)
+	return errors.Join(r.print(out), b.write(r, &steps, timings, begin))
 }
 
 // load sends all requests and waits for their answers.
@@ -291,7 +291,8 @@ func spread(x []float64) (mean, median, p90, p99 float64) {
 	return mean, at(0.5), at(0.9), at(0.99)
 }
 
-func (r *result) print(out io.Writer) {
+func (r *result) print(to io.Writer) error {
+	out := new(bytes.Buffer)
 	fmt.Fprintf(out, "%d requests in %.2f s: %.2f requests/s, %.1f output tokens/s, %.1f tokens/s in all\n",
 		r.Completed, r.Duration, r.RequestThroughput, r.OutputThroughput, r.TotalThroughput)
 	fmt.Fprintf(out, "scheduling, sampling and delivering add %.2f %% to the model's time\n", r.Overhead)
@@ -306,4 +307,6 @@ func (r *result) print(out io.Writer) {
 	} {
 		fmt.Fprintf(out, "%-24s%10.2f%10.2f%10.2f%10.2f\n", line.name, line.mean, line.median, line.p90, line.p99)
 	}
+	_, err := out.WriteTo(to)
+	return err
 }

@@ -54,13 +54,18 @@ func TestAnEmptyKeyOfTheEnvironmentIsRefused(t *testing.T) {
 	}
 }
 
-func TestRunNoticesThatItsAnswerCannotBeWritten(t *testing.T) {
+func TestRunAndBenchNoticeThatTheirOutputCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer full.Close()
-	c := llmserve("run", "demo", "abc abc", "--max-tokens", "3")
-	c.Stdout = full
-	require.Error(t, c.Run())
+	for _, args := range [][]string{
+		{"run", "demo", "abc abc", "--max-tokens", "3"},
+		{"bench", "demo", "--num-prompts", "1", "--input-len", "2", "--output-len", "2"},
+	} {
+		c := llmserve(args...)
+		c.Stdout = full
+		require.Error(t, c.Run(), args[0])
+	}
 }
 
 func TestBenchTriesItsFilesBeforeItMeasures(t *testing.T) {

@@ -22,16 +22,23 @@ func main() {
 	terminal.RefuseUnknownNames(c)
 	err := c.ExecuteContext(ctx)
 	stop()
-	if err != nil && !errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, context.Canceled):
+		os.Exit(interrupted)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "llmserve:", err)
 		os.Exit(1)
 	}
 }
 
+// interrupted is the exit status of run and bench if a signal has ended them: what a shell gives a process that
+// SIGINT has killed.
+const interrupted = 130
+
 // endAtSignal ends the process at a signal until loaded is called: a model that is being loaded has nothing
 // that could be lost, and loading can take minutes.
-func endAtSignal(ctx context.Context) (loaded func() bool) {
-	return context.AfterFunc(ctx, func() { os.Exit(0) })
+func endAtSignal(ctx context.Context, status int) (loaded func() bool) {
+	return context.AfterFunc(ctx, func() { os.Exit(status) })
 }
 
 func command() *cobra.Command {

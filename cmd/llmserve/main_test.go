@@ -135,15 +135,41 @@ func TestASignalEndsTheProcessWhileTheModelIsLoaded(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.json")
 	require.NoError(t, syscall.Mkfifo(config, 0o600))
-	for _, args := range [][]string{{dir, "--port", "0"}, {"run", dir, "x"}, {"bench", dir}} {
-		c := llmserve(args...)
+	for _, test := range []struct {
+		name   string
+		args   []string
+		status int
+	}{
+		{"serving", []string{dir, "--port", "0"}, 0},
+		{"run", []string{"run", dir, "x"}, 130},
+		{"bench", []string{"bench", dir}, 130},
+	} {
+		c := llmserve(test.args...)
 		require.NoError(t, c.Start())
 		slow, err := os.OpenFile(config, os.O_WRONLY, 0) // waits until the process reads
 		require.NoError(t, err)
 		require.NoError(t, c.Process.Signal(syscall.SIGTERM))
-		require.NoError(t, c.Wait())
+		_ = c.Wait()
+		require.Equal(t, test.status, c.ProcessState.ExitCode(), test.name)
 		require.NoError(t, slow.Close())
 	}
+}
+
+// A script that goes on after a result must not take a part for the whole.
+func TestBenchSaysByItsStatusThatItWasInterrupted(t *testing.T) {
+	c := llmserve("bench", "demo", "--num-prompts", "20000")
+	require.NoError(t, c.Start())
+	require.Eventually(t, func() bool { // it has computed for longer than loading the demo takes
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Process.Pid))
+		require.NoError(t, err)
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')'):])) // utime is the 14th field, the name the second
+		ticks, err := strconv.Atoi(fields[12])
+		require.NoError(t, err)
+		return ticks >= 30
+	}, patience, 5*time.Millisecond)
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	_ = c.Wait()
+	require.Equal(t, 130, c.ProcessState.ExitCode())
 }
 
 // Requests that do not end while the server drains are cut off, and told so.

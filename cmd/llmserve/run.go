@@ -24,7 +24,7 @@ func runCommand() *cobra.Command {
 		Example: "  llmserve run demo 'The door code is 4711. The door' --temperature 0 --max-tokens 13",
 		Args:    needsModel(2, "MODEL PROMPT"),
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			loaded := endAtSignal(c.Context())
+			loaded := endAtSignal(c.Context(), interrupted)
 			defer loaded()
 			l, err := prepare(args[0], &o)
 			if err != nil {

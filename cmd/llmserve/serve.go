@@ -53,9 +53,9 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Serve a small model that needs no download",
-		Long: "demo serves a transformer that was built by hand: it finds the last earlier occurrence of\n" +
-			"the end of the text and continues as the text did there, byte by byte. In a chat it\n" +
-			"repeats the last message.",
+		Long: "demo serves a transformer that was built by hand: byte by byte, it finds where the last three\n" +
+			"bytes of the text stood before, the last such place if there are several, and continues as the\n" +
+			"text did there. In a chat it repeats the last message.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("demo takes no arguments, got %d: %q", len(args), args)
@@ -79,7 +79,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // a server goes on, and drains, when nobody reads its output any more
-	begin, loaded := time.Now(), endAtSignal(ctx)
+	begin, loaded := time.Now(), endAtSignal(ctx, 0)
 	defer loaded()
 	l, err := prepare(path, &o.model)
 	if err != nil {

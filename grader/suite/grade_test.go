@@ -57,3 +57,26 @@ func TestMakeJudgesSubmissions(t *testing.T) {
 		})
 	}
 }
+
+// A file is named as seen from where the script is called. What is no file is named.
+func TestGradeTakesWhatItsCallerNames(t *testing.T) {
+	level.SkipQuick(t) // it compiles
+	script, err := filepath.Abs(filepath.Join(root, "grader", "grade"))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.c"), []byte("int main("), 0o644))
+	for _, c := range []struct{ name, argument, says string }{
+		{"a file beside the caller", "mine.c", "not with the flags of the course"},
+		{"no file", "yours.c", "yours.c does not exist"},
+		{"a folder", ".", "is not a file: name the llm_memory.c itself"},
+		{"a flag", "--help", "usage: grader/grade [llm_memory.c]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command(script, c.argument)
+			cmd.Dir = dir
+			out, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			require.Contains(t, string(out), c.says)
+		})
+	}
+}

@@ -98,6 +98,9 @@ func TestAnswersDoNotDependOnWhatRunsBeside(t *testing.T) {
 			c.BlockSize, c.MaxModelLen, c.KVCacheBytes = 8, 244, 36*8*2*2*4*8*4
 		}},
 	} {
+		if testing.Short() && !strings.Contains(setting.name, "cramped") {
+			continue
+		}
 		t.Run(setting.name, func(t *testing.T) {
 			e := startWorkers(t, 1, setting.change, counts)
 			together := make([]string, n)

@@ -125,11 +125,11 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 
 // missing names the functions that a submission lacks.
 func missing(program *build.Program) string {
-	note := "it does not define " + strings.Join(program.Missing, ", ") + ": the points that need "
+	note := "it does not define " + strings.Join(program.Missing, ", ") + ": only the points of tests that call "
 	if len(program.Missing) == 1 {
-		note += "it are lost, and no others"
+		note += "it are lost"
 	} else {
-		note += "them are lost, and no others"
+		note += "them are lost"
 	}
 	if len(program.Misspelled) > 0 {
 		note += ". Is it " + strings.Join(program.Misspelled, ", ") + ", with other capitals or underscores?"

@@ -131,8 +131,8 @@ func (g *grading) refusals() {
 }
 
 // fitting gives a clue the sentence of its difference where it is not what its
-// trace was written for: many others show the same, or what it shows is forbidden
-// whatever the call is for.
+// trace was written for: many others show the same, or a sentence holds whatever the
+// trace is about.
 func (g *grading) fitting(c clue, all []clue) clue {
 	same := 0
 	for _, o := range all {
@@ -141,11 +141,18 @@ func (g *grading) fitting(c clue, all []clue) clue {
 		}
 	}
 	death := c.difference.Channel == compare.Death && !slices.ContainsFunc(c.ops, trace.Op.Large)
-	forbidden := c.difference.Field == compare.Allocates || c.difference.Channel == compare.Pool && c.difference.Op.Kind.Single() != trace.Append
-	if same > 2 && c.difference.Channel != compare.Returned || death || forbidden {
+	if same > 2 && c.difference.Channel != compare.Returned || death || whatever(c.difference) {
 		c.sentence = sentence(c.difference)
 	}
 	return c
+}
+
+// whatever reports whether a difference breaks a sentence that holds for all calls of
+// its kind: a refused call allocates, a call other than an append writes the pool, a
+// free_sequence does not free.
+func whatever(d *compare.Difference) bool {
+	kind := d.Op.Kind.Single()
+	return d.Field == compare.Allocates || d.Channel == compare.Pool && kind != trace.Append || d.Channel == compare.Heap && kind == trace.Free
 }
 
 // ownCalls plays the directed traces again, in the submission's own calls from

@@ -80,9 +80,9 @@ func BenchmarkDecodeAgainstReading(b *testing.B) {
 				ratios, decoding, reading = append(ratios, 100*t/d), append(decoding, d), append(reading, t)
 			}
 			gigabytes := float64(read.bytes()) / 1e9
-			b.ReportMetric(gigabytes/middle(reading), "read-GB/s")
-			b.ReportMetric(gigabytes/middle(decoding), "GB/s")
-			b.ReportMetric(middle(ratios), "%-of-read")
+			b.ReportMetric(gigabytes/median(reading), "read-GB/s")
+			b.ReportMetric(gigabytes/median(decoding), "GB/s")
+			b.ReportMetric(median(ratios), "%-of-read")
 			b.ReportMetric(0, "ns/op")
 		})
 		require.NoError(b, store.Close())
@@ -91,7 +91,7 @@ func BenchmarkDecodeAgainstReading(b *testing.B) {
 	}
 }
 
-func middle(x []float64) float64 {
+func median(x []float64) float64 {
 	slices.Sort(x)
 	return x[len(x)/2]
 }

@@ -222,7 +222,7 @@ func TestThePageShowsTheState(t *testing.T) {
 			case large:
 				key, stride, back = "PageDown", 10, 2
 			default:
-				stride = 1 + last/30
+				stride = 1 + last/15
 				presses = stride
 			}
 			forwards := browsertest.Evaluate[[]shownStep](t, x.tab, fmt.Sprintf(walk, shown, key, last/stride+1, presses))

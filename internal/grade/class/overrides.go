@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/unicode/norm"
+
 	"llmmemory/internal/terminal"
 )
 
@@ -124,7 +126,9 @@ func (all Overrides) Apply(results []Result) (unknown []string, err error) {
 }
 
 // names reports whether the override is of a student, whose name may be copied from
-// grades.csv.
+// grades.csv. Archives from a Mac have ü in file names as u and a mark, which looks the same
+// as what staff type.
 func (o *Override) names(student string) bool {
-	return o.Student == student || o.Student == text(student)
+	name := norm.NFC.String(o.Student)
+	return name == norm.NFC.String(student) || name == norm.NFC.String(text(student))
 }

@@ -48,10 +48,11 @@ func TestOverridesAreReadOrSayWhatIsWrong(t *testing.T) {
 
 func TestOverridesCountInPlaceOfTheGradersScore(t *testing.T) {
 	points := 3.5
-	all := class.Overrides{{Student: "ada", Points: &points}, {Student: "'=x", Comment: "see me"}, {Student: "nobody", Points: &points}}
+	all := class.Overrides{{Student: "ada", Points: &points}, {Student: "'=x", Comment: "see me"}, {Student: "jörg", Comment: "late"}, {Student: "nobody", Points: &points}}
 	results := []class.Result{
 		{Submission: class.Submission{Name: "ada"}, Err: errors.New("no gcc")},
 		{Submission: class.Submission{Name: "=x"}, Report: &grade.Report{Score: 1, MaxScore: 2}},
+		{Submission: class.Submission{Name: "jo\u0308rg"}, Report: &grade.Report{}}, // as a Mac's archive has it
 	}
 	unknown, err := all.Apply(results)
 	require.NoError(t, err)
@@ -62,6 +63,7 @@ func TestOverridesCountInPlaceOfTheGradersScore(t *testing.T) {
 	score, _ = results[1].Score()
 	require.Equal(t, 1.0, score)
 	require.Equal(t, "see me", results[1].Override.Comment)
+	require.Equal(t, "late", results[2].Override.Comment)
 
 	results[0].Report = &grade.Report{MaxScore: 3}
 	_, err = all.Apply(results)

@@ -140,11 +140,19 @@ func (p *player) edges(op trace.Op) *Difference {
 }
 
 // Leaks is the Shape of a difference of the heap: a call frees less than it has to.
-const leaks = "the live allocations of what is freed"
+const leaks = "what the call had to free and did not"
 
 // Keeps is the Field of a difference of the heap: a call leaves more or fewer
 // allocations than what it makes consists of.
-const Keeps = "the allocations that a call leaves"
+const Keeps = "the allocations after the call"
+
+// change says how many allocations a call makes or frees.
+func change(n int) string {
+	if n < 0 {
+		return fmt.Sprintf("%d fewer than before", -n)
+	}
+	return fmt.Sprintf("%d more than before", n)
+}
 
 // going are the chunks that a free or a destroy has to free: all that the
 // sequence or the engine consists of.
@@ -189,24 +197,26 @@ func (p *player) parts(sequence uint64, add func(uint64)) {
 // balance compares what a call has left allocated with what it had to.
 func (p *player) balance(op trace.Op, going []uint64, want, got int) *Difference {
 	if op.Kind == trace.Free || op.Kind == trace.Destroy {
-		left := 0
+		left, bytes := 0, uint64(0)
 		for _, at := range going {
-			if _, live := p.live[at]; live {
-				left++
+			if size, live := p.live[at]; live {
+				left, bytes = left+1, bytes+size
 			}
 		}
-		if left > 0 && want != 0 {
-			return differs(Heap, leaks, 0, left)
-		}
-		if len(p.shapes) == 0 && got != want {
-			return differs(Heap, "the live allocations", fmt.Sprintf("%d fewer", -want), fmt.Sprintf("%d fewer", -got))
+		switch {
+		case left == 1 && want != 0:
+			return differs(Heap, leaks, "nothing", fmt.Sprintf("an allocation of %d bytes", bytes))
+		case left > 0 && want != 0:
+			return differs(Heap, leaks, "nothing", fmt.Sprintf("%d allocations of %d bytes in all", left, bytes))
+		case len(p.shapes) == 0 && got != want:
+			return differs(Heap, Keeps, change(want), change(got))
 		}
 		return nil
 	}
 	if _, deviates := p.shapes[op.Kind.Single()]; deviates || got == want || op.Kind == trace.Frees && len(p.shapes) > 0 {
 		return nil
 	}
-	return differs(Heap, Keeps, fmt.Sprintf("%d more", want), fmt.Sprintf("%d more", got))
+	return differs(Heap, Keeps, change(want), change(got))
 }
 
 // shape notes that something is not an allocation of its own.

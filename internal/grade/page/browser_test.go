@@ -72,13 +72,13 @@ func TestPagesInABrowser(t *testing.T) {
 	for i, name := range []string{"A1.html", "class.html", "A8.html", "R14.html", "correct.html", "C38.html", hostileFile} {
 		views := []browsertest.Look{{Width: phone, Dark: true}, {Width: desktop}, {Width: phone}, {Width: desktop, Dark: true}}
 		switch {
-		case level.Long() || i == 0:
-		case i == 1:
+		case level.Long():
+		case i == 0:
 			views = views[:2]
 		default:
 			views = views[i%2 : i%2+1]
 		}
-		for _, v := range views {
+		for j, v := range views {
 			t.Run(fmt.Sprintf("%s at %d, dark %v", name, v.Width, v.Dark), func(t *testing.T) {
 				v.NoScript = true
 				tab := browsertest.Open(t, ctx, filepath.Join(dir, name), v)
@@ -97,7 +97,9 @@ func TestPagesInABrowser(t *testing.T) {
 				browsertest.RequireFits(t, tab, v)
 				require.Empty(t, browsertest.Evaluate[[]string](t, tab, contrast))
 				require.True(t, browsertest.Evaluate[bool](t, tab, `document.querySelectorAll('details').forEach(d => d.open = false), true`))
-				requirePrints(t, tab, strings.TrimSuffix(name, ".html")+".pdf")
+				if j == 0 { // paper has one width and is white
+					requirePrints(t, tab, strings.TrimSuffix(name, ".html")+".pdf")
+				}
 			})
 		}
 	}

@@ -1,5 +1,5 @@
 // Package induction builds a transformer by hand whose answer is known: it finds the
-// last earlier occurrence of the end of the text and continues as the text did there. Its
+// last earlier occurrence of the last three tokens and continues as the text did there. Its
 // tokens are bytes. Two layers do it, as in the induction heads that trained
 // models grow:
 //

@@ -139,6 +139,9 @@ func (s Setup) describe(m *Model, block int) string {
 	} else {
 		if s.Fitted != nil {
 			fmt.Fprintf(&b, "%s; ", s.Fitted)
+			if caution := s.Fitted.caution(s); caution != "" {
+				fmt.Fprintf(&b, "%s; ", caution)
+			}
 		} else {
 			fmt.Fprint(&b, "vLLM's of 2023, constants chosen by hand: without data")
 			if with := enginesOn(s.GPU.Name); len(with) > 0 {

@@ -30,7 +30,7 @@ func TestOtherDivisionsHaveTheStatedErrors(t *testing.T) {
 	all, names := otherDivisions(t)
 	for _, name := range names {
 		d := all[name]
-		row := fmt.Sprintf("| %s | %.0f %% | %.0f %% | %d |", name, 100*middle(d.medians), 100*middle(d.worst), d.inside)
+		row := fmt.Sprintf("| %s | %.0f %% | %.0f %% | %d |", name, 100*median(d.medians), 100*median(d.worst), d.inside)
 		t.Log(row)
 		if !*update {
 			require.Contains(t, string(text), row)
@@ -73,8 +73,8 @@ func (d *divided) add(t *testing.T, heldOut []Published, e Engine) {
 	}
 }
 
-// middle is the median: the smaller one of two.
-func middle(all []float64) float64 {
+// median is the lower of the two middle ones of an even number.
+func median(all []float64) float64 {
 	all = slices.Sorted(slices.Values(all))
 	return all[(len(all)-1)/2]
 }

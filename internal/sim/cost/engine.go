@@ -18,6 +18,7 @@ type Fitted struct {
 	HeldOut Fit // whose Points are those of both halves
 	Worst   Published
 
+	slow      bool     // Worst is predicted to take longer than it does
 	numbers   []string // in which weights of the points are
 	experts   bool     // some are of a mixture of experts
 	elsewhere []string // the GPUs that its constants are from, if nothing is published of it on GPU
@@ -164,6 +165,9 @@ func (f engineFile) published(release, gpu string) (Fitted, error) {
 	}
 	errors.Points = len(fitted) + len(heldOut)
 	of := Fitted{Name: f.Name + " " + release, GPU: gpu, Engine: e, HeldOut: errors, Worst: worst}
+	if predicted, err := worst.Predict(e); err == nil && len(heldOut) > 0 {
+		of.slow = predicted > worst.Seconds()
+	}
 	err = of.learn(fitted, heldOut)
 	return of, err
 }
@@ -205,6 +209,27 @@ func (f Fitted) String() string {
 	if f.HeldOut.Points < leastPoints {
 		return fmt.Sprintf("%s on %s: %d published points, fewer than %d: without data for its errors", f.Name, f.GPU, f.HeldOut.Points, leastPoints)
 	}
-	return fmt.Sprintf("%s on %s: fitted to half of %d published points, errors of the other half: median %.0f %%, worst %.0f %% (%s)",
-		f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, 100*f.HeldOut.Worst, f.Worst)
+	return fmt.Sprintf("%s on %s: fitted to half of %d published points, errors of the other half: median %.0f %%, worst %s (%s, %s)",
+		f.Name, f.GPU, f.HeldOut.Points, 100*f.HeldOut.Median, f.worst(), f.Worst, f.Worst.measured())
+}
+
+// worst is the largest error, and in which direction.
+func (f Fitted) worst() string {
+	direction := "too fast"
+	if f.slow {
+		direction = "too slow"
+	}
+	return fmt.Sprintf("%.0f %% %s", 100*f.HeldOut.Worst, direction)
+}
+
+// largeError is how far off the worst point of a release on a GPU may be, relative.
+const largeError = 0.35
+
+// caution is what an answer says of a setup like that of a point that is far off.
+func (f Fitted) caution(s Setup) string {
+	if f.HeldOut.Worst <= largeError || f.Worst.Model != s.LLM.Name || f.Worst.Workers != s.GPUs() {
+		return ""
+	}
+	return fmt.Sprintf("CAUTION: the point that is %s is of this model on as many GPUs; with %d + %d tokens, expect times to be as far off",
+		f.worst(), f.Worst.Prompt, f.Worst.Output)
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -135,6 +136,37 @@ func TestEnginesWithoutDataAreRefused(t *testing.T) {
 	require.Contains(t, m.Describe(), "without data (--engine tensorrt-llm or vllm has newer releases, fitted to measurements on a100-80gb)")
 	f.HeldOut.Points = 7
 	require.Contains(t, f.String(), "without data")
+}
+
+// Ensure that an answer says in which direction the worst point is off, and warns where it is
+// far off and of the same model on as many GPUs.
+func TestAnAnswerWarnsWhereAPointLikeItIsFarOff(t *testing.T) {
+	f, err := OpenEngine("vllm-0.7.3", "rtx-6000-ada")
+	require.NoError(t, err)
+	require.Greater(t, f.HeldOut.Worst, largeError)
+	for _, c := range []struct {
+		name, llm string
+		workers   int
+		warns     bool
+	}{
+		{"the same model", "llama-3-8b", 1, true},
+		{"on more GPUs", "llama-3-8b", 2, false},
+		{"another model", "qwen2.5-0.5b", 1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := New(c.llm, "rtx-6000-ada", c.workers)
+			require.NoError(t, err)
+			m, err := s.On(f).Model(16)
+			require.NoError(t, err)
+			require.Contains(t, m.Describe(), "too slow (llama-3-8b bf16 on 1, batch 1, 28634 + 256 tokens, time per token)")
+			require.Equal(t, c.warns, strings.Contains(m.Describe(), "CAUTION"))
+		})
+	}
+	near, err := OpenEngine("vllm-0.7.3", "a100-40gb")
+	require.NoError(t, err)
+	s, err := New(near.Worst.Model, "a100-40gb", near.Worst.Workers)
+	require.NoError(t, err)
+	require.Empty(t, near.caution(s))
 }
 
 // Ensure that Falcon's parts of a layer were added up apart before TensorRT-LLM 0.6.

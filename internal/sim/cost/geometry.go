@@ -27,15 +27,13 @@ type profile struct {
 	TorchPeak   int64
 	NonTorch    int64 // counts if it is above 0
 	Swap        int64 // of the CPU; vLLM's default is 4 GiB
-	Pipeline    int   // stages that share the blocks; 0 means 1
 }
 
 // blocks is how many blocks fit, on the GPU and on the CPU; 0 if none does (../../vllm/v0/RULES.md §7).
 func (m profile) blocks(blockBytes int64) (gpu, cpu int) {
-	stages := max(1, m.Pipeline)
 	peak := m.TorchPeak + max(0, m.NonTorch)
 	left := float64(m.Total)*m.Utilization - float64(peak)
 	gpu = max(0, int(math.Floor(left/float64(blockBytes))))
 	cpu = max(0, int(m.Swap/blockBytes))
-	return gpu / stages, cpu / stages
+	return gpu, cpu
 }

@@ -30,11 +30,10 @@ func TestBlocksOfAProfiledGPU(t *testing.T) {
 		memory   profile
 		gpu, cpu int
 	}{
-		"rounded down":      {profile{Total: 1000, Utilization: 0.9, TorchPeak: 100, Swap: 299}, 8, 2},
-		"others":            {profile{Total: 1000, Utilization: 0.9, TorchPeak: 100, NonTorch: 1}, 7, 0},
-		"negative others":   {profile{Total: 1000, Utilization: 0.9, TorchPeak: 100, NonTorch: -500}, 8, 0},
-		"nothing left":      {profile{Total: 1000, Utilization: 0.5, TorchPeak: 700}, 0, 0},
-		"two stages, 7 / 2": {profile{Total: 1000, Utilization: 0.8, TorchPeak: 100, Pipeline: 2, Swap: 500}, 3, 2},
+		"rounded down":    {profile{Total: 1000, Utilization: 0.9, TorchPeak: 100, Swap: 299}, 8, 2},
+		"others":          {profile{Total: 1000, Utilization: 0.9, TorchPeak: 100, NonTorch: 1}, 7, 0},
+		"negative others": {profile{Total: 1000, Utilization: 0.9, TorchPeak: 100, NonTorch: -500}, 8, 0},
+		"nothing left":    {profile{Total: 1000, Utilization: 0.5, TorchPeak: 700}, 0, 0},
 	} {
 		gpu, cpu := c.memory.blocks(100)
 		require.Equal(t, [2]int{c.gpu, c.cpu}, [2]int{gpu, cpu}, name)

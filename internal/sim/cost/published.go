@@ -234,6 +234,19 @@ func (p Published) String() string {
 	return fmt.Sprintf("%s %s on %d, batch %d, %d + %d tokens", p.Model, p.DType, p.Workers, p.Batch, p.Prompt, p.Output)
 }
 
+// measured is what its value is of, in words.
+func (p Published) measured() string {
+	switch p.Metric {
+	case "first_token_ms":
+		return "first token"
+	case "token_ms":
+		return "time per token"
+	case "closed_tokens_per_s", "closed_request_ms":
+		return "clients in a closed loop"
+	}
+	return "one batch"
+}
+
 // Errors are those of predictions, relative: the median and the worst, and which that is.
 func Errors(points []Published, e Engine) (Fit, Published, error) {
 	var all []float64

@@ -97,8 +97,8 @@ func (b *bench) served() error {
 					real, ours = append(real, m.measured(&s.Runs[i])), append(ours, m.simulated(&s.Runs[i], results[i]))
 				}
 			}
-			measured.Values, simulated.Values = append(measured.Values, one(middle(real))), append(simulated.Values, one(middle(ours)))
-			b.checkWithinPercent(chart.Predicted, fmt.Sprintf("llmserve, %s: %s (%s)", load, m.name, m.unit), one(middle(ours)), middle(real), m.percent)
+			measured.Values, simulated.Values = append(measured.Values, one(median(real))), append(simulated.Values, one(median(ours)))
+			b.checkWithinPercent(chart.Predicted, fmt.Sprintf("llmserve, %s: %s (%s)", load, m.name, m.unit), one(median(ours)), median(real), m.percent)
 			b.report.Checks[len(b.report.Checks)-1].Reference = "measured"
 		}
 		figure.Panels = append(figure.Panels, chart.Panel{
@@ -141,8 +141,7 @@ func (b *bench) simulate(s *Served) ([]*sim.Result, error) {
 	return b.run(all)
 }
 
-// middle is the median.
-func middle(x []float64) float64 {
+func median(x []float64) float64 {
 	x = slices.Sorted(slices.Values(x))
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }

@@ -25,6 +25,6 @@ func TestTheServerIsPredicted(t *testing.T) {
 }
 
 func TestTheMiddleIsTheMedian(t *testing.T) {
-	require.Equal(t, 2.0, middle([]float64{9, 1, 2}))
-	require.Equal(t, 2.5, middle([]float64{9, 1, 2, 3}))
+	require.Equal(t, 2.0, median([]float64{9, 1, 2}))
+	require.Equal(t, 2.5, median([]float64{9, 1, 2, 3}))
 }

@@ -126,7 +126,7 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 		{"missing tokens", "0 of 3 tokens are given", serve.Request{Prompt: 3}},
 		{"more blocks than the pool has", "can take 5 blocks, the pool has 4", serve.Request{Prompt: 16, Output: 1, Tokens: make([]int32, 16)}},
 		{"longer than the model", "no sequence has more than 64", serve.Request{Prompt: 37, Output: 28, Tokens: make([]int32, 37)}},
-		{"a negative token", "token -1 of the prompt", serve.Request{Prompt: 1, Output: 1, Tokens: []int32{-1}}},
+		{"a negative token", "the prompt has the token -1", serve.Request{Prompt: 1, Output: 1, Tokens: []int32{-1}}},
 	} {
 		err := s.Add(tc.request)
 		require.ErrorIs(t, err, serve.ErrRequest)

@@ -46,6 +46,10 @@ func TestGoroutinesCanCallEverythingAtOnce(t *testing.T) {
 	c := small(60)
 	c.MaxNumSeqs, c.NumSpeculativeTokens, c.Cache.EnableEvents = 16, 2, true
 	s := newSmall(t, c)
+	requests := 40 // of each goroutine
+	if invariants.Enabled {
+		requests = 10 // each call takes longer
+	}
 	var workers, stepper sync.WaitGroup
 	done := make(chan struct{})
 	stepper.Go(func() {
@@ -63,7 +67,7 @@ func TestGoroutinesCanCallEverythingAtOnce(t *testing.T) {
 	})
 	for g := range 32 {
 		workers.Go(func() {
-			for i := range 40 {
+			for i := range requests {
 				loadRequest(t, s, g, i)
 			}
 		})

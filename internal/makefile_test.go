@@ -1,0 +1,48 @@
+package internal_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Ensure that each part of a -run or -bench of the Makefile names a test: go test says nothing
+// of one that names none, as after the test was renamed.
+func TestWhatTheMakefileRunsIsThere(t *testing.T) {
+	text, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`-(?:run|bench) '?([A-Za-z0-9_|]+)'?(?: \S+)*? (\./.*)`).FindAllStringSubmatch(string(text), -1)
+	before := regexp.MustCompile(`(\./\S+) -run ([A-Za-z0-9_]+)`).FindAllStringSubmatch(string(text), -1)
+	for _, found := range before {
+		lines = append(lines, []string{found[0], found[2], found[1]})
+	}
+	require.GreaterOrEqual(t, len(lines), 5, "%q", lines)
+	for _, found := range lines {
+		names := namesOfTests(t, regexp.MustCompile(`\./[a-z0-9_/]+`).FindAllString(found[2], -1))
+		for _, part := range strings.Split(found[1], "|") {
+			require.Regexp(t, `(?m)^func \w*`+part, names, found[0])
+		}
+	}
+}
+
+// namesOfTests are the lines that begin tests and benchmarks of some folders.
+func namesOfTests(t *testing.T, folders []string) string {
+	t.Helper()
+	var names strings.Builder
+	for _, folder := range folders {
+		files, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			for _, line := range regexp.MustCompile(`(?m)^func (Test|Benchmark)\w*`).FindAllString(string(text), -1) {
+				names.WriteString(line + "\n")
+			}
+		}
+	}
+	return names.String()
+}
