@@ -29,7 +29,7 @@ func (f *engineFit) elsewhere(t *testing.T, files map[string]engineFile) map[str
 		gpu, err := OpenGPU(name)
 		require.NoError(t, err)
 		e.Processor = files["vllm"].Releases["0.7.3"][name].Processor // which limits H20 alone, on which it was counted
-		if gpu.WorkerLink <= 2*gpu.HostLink { // no point of V1 is of GPUs that PCIe links: the link's constants are those that were fitted on this GPU
+		if gpu.WorkerLink <= 2*gpu.HostLink {                         // no point of V1 is of GPUs that PCIe links: the link's constants are those that were fitted on this GPU
 			link, ok := files["vllm"].Releases["0.7.3"][name]
 			if !ok {
 				link, ok = files["tensorrt-llm"].Releases["0.9.0"][name]
