@@ -210,6 +210,7 @@ func TestTheNewestReleaseWithDataIsTheDefault(t *testing.T) {
 		want, says        string
 	}{
 		{"published", "h100-80gb", "", "vllm-0.10-0.20", "vllm 0.10-0.20 on h100-80gb: fitted to half of"},
+		{"published, and slower servers", "h100-80gb", "", "vllm-0.10-0.20", "; a server of another publisher took up to 1.7 times as long as simulated: measure yours (llmsim calibrate)"},
 		{"published of older releases alone", "v100s-32gb", "", "vllm-0.7.3", "vllm 0.7.3 on v100s-32gb: fitted to half of"},
 		{"a newer release elsewhere", "mi300x", "", "vllm-0.9.1", "vllm 0.9.1 on mi300x: fitted to half of"},
 		{"too few points for errors", "l4", "vllm-0.7.3", "vllm-0.7.3", "7 published points, fewer than 8: without data for its errors"},
