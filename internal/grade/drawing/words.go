@@ -31,7 +31,7 @@ func (v *view) say(d *compare.Difference) {
 		v.cannotBeSeen(d)
 	}
 	if s := v.states[actual]; s != nil && s.Broken != "" {
-		v.wrong = append(v.wrong, s.Broken+" cannot be followed: what is behind it is not drawn")
+		v.wrong = append(v.wrong, s.Broken+" cannot be followed: what comes after it is not drawn")
 		v.unseen = append(v.unseen, v.wrong[len(v.wrong)-1])
 	}
 }
