@@ -43,7 +43,7 @@ func Open(path string) (*Trace, error) {
 	return t, nil
 }
 
-// Read is Open for what is open already; name is what errors call it.
+// read is Open for what is open already; name is what errors call it.
 func read(r io.Reader, name string) (*Trace, error) {
 	t := &Trace{}
 	if err := t.lines.open(r, name); err != nil {
