@@ -21,6 +21,7 @@ type Fitted struct {
 	slow      bool     // Worst is predicted to take longer than it does
 	numbers   []string // in which weights of the points are
 	experts   bool     // some are of a mixture of experts
+	smallKV   bool     // some have keys and values in 8 bits
 	elsewhere []string // the GPUs that its constants are from, if nothing of it is published on GPU
 }
 
@@ -181,6 +182,7 @@ func (f *Fitted) learn(fitted, heldOut []Published) error {
 			return err
 		}
 		f.experts = f.experts || l.Experts > 0
+		f.smallKV = f.smallKV || p.kv() == "fp8"
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ type Engine struct {
 }
 
 // DefaultEngine is vLLM of the paper's time. One set serves all models. It is
-// held against what is known of OPT-13B on an A100 with 40 GB (sim/PAPER.md §1, §3: the
+// compared with what is known of OPT-13B on an A100 with 40 GB (sim/PAPER.md §1, §3: the
 // calibrated line, FasterTransformer's logs) and of OPT-13B and OPT-66B with
 // 80 GB (the profiles of vLLM and of its own engine that DistServe publishes).
 //
