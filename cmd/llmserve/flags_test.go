@@ -19,7 +19,7 @@ func TestAFlagWhoseValueCannotBeMeantIsRefusedByName(t *testing.T) {
 		{"an empty key would let everybody in", []string{"--api-key", ""}, "--api-key is empty"},
 		{"a blank key", []string{"--api-key", " "}, "--api-key is empty"},
 		{"a port that there is not", nil, "--port is 99999; it must be from 0 to 65535"},
-		{"a host that is none", []string{"--port", "0", "--host", "256.1.1.1.invalid"}, "--host 256.1.1.1.invalid: "},
+		{"an address that no machine has", []string{"--port", "0", "--host", "192.0.2.1"}, "--host 192.0.2.1: "},
 		{"blocks of too many tokens", []string{"--block-size", "1000000"}, "--block-size is 1000000; it must be at most 65536"},
 		{"blocks of no token", []string{"--block-size", "0"}, "--block-size is 0; it must be at least 1"},
 		{"no sequence", []string{"--max-num-seqs", "0"}, "--max-num-seqs is 0"},

@@ -66,7 +66,7 @@ func (b *bench) otherCore(e *Engine) *Engine {
 	}
 }
 
-func TestAHintSurvivesOrdinaryUse(t *testing.T) {
+func TestAnEntrySurvivesOrdinaryUse(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	for range 3 {
@@ -90,7 +90,7 @@ func TestARenamedSequenceIsFoundUnderItsNewIDOnly(t *testing.T) {
 	require.True(t, b.reaches(e, 1000, seqs[30]))
 }
 
-func TestAnIDAmongTheFirstSixteenWinsOverAHint(t *testing.T) {
+func TestAnIDAmongTheFirstSixteenWinsOverAnEntry(t *testing.T) {
 	for _, position := range []int{0, 11, 12, 15} {
 		b := newBench(t)
 		e, seqs := b.engine(40)
@@ -129,7 +129,7 @@ func TestABackLinkIsNotFollowed(t *testing.T) {
 	}
 }
 
-func TestAListThatEndsInNullHasNoHintForItsLast(t *testing.T) {
+func TestAListThatEndsInNullHasNoEntryForItsLast(t *testing.T) {
 	b := newBench(t)
 	e, seqs := b.engine(40)
 	seqs[39].Node.Next = nil
@@ -278,7 +278,7 @@ func TestASequenceDestroyedWithAnotherEngineIsNotFollowed(t *testing.T) {
 }
 
 // The engine's address comes back as another engine's, whose ids are the same.
-func TestHintsEndWithTheirEngine(t *testing.T) {
+func TestEntriesEndWithTheirEngine(t *testing.T) {
 	b := newBench(t)
 	arena := newReusingArena()
 	t.Cleanup(arena.close)
@@ -333,7 +333,7 @@ func TestStrictRemembersNothing(t *testing.T) {
 }
 
 // Without memory for entries everything is found all the same.
-func TestNoHintWithoutPages(t *testing.T) {
+func TestNoEntryWithoutPages(t *testing.T) {
 	defer func() { pagesFail = false }()
 	for n := 25; n < 60; n++ { // with each, another table is the first that cannot grow
 		pagesFail = false

@@ -141,16 +141,16 @@ func (g *grading) fitting(c clue, all []clue) clue {
 		}
 	}
 	death := c.difference.Channel == compare.Death && !slices.ContainsFunc(c.ops, trace.Op.Large)
-	if same > 2 && c.difference.Channel != compare.Returned || death || whatever(c.difference) {
+	if same > 2 && c.difference.Channel != compare.Returned || death || general(c.difference) {
 		c.sentence = sentence(c.difference)
 	}
 	return c
 }
 
-// whatever reports whether a difference breaks a sentence that holds for all calls of
+// general reports whether a difference breaks a sentence that holds for all calls of
 // its kind: a refused call allocates, a call other than an append writes the pool, a
 // free_sequence does not free.
-func whatever(d *compare.Difference) bool {
+func general(d *compare.Difference) bool {
 	kind := d.Op.Kind.Single()
 	return d.Field == compare.Allocates || d.Channel == compare.Pool && kind != trace.Append || d.Channel == compare.Heap && kind == trace.Free
 }

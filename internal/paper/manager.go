@@ -65,7 +65,7 @@ type Seq struct {
 // Table is the block table, for reading until the next call for its group.
 func (s *Seq) Table() []int32 { return s.table }
 
-// Running counts the sequences that are not finished.
+// running counts the sequences that are not finished.
 func (g *Group) running() int {
 	n := 0
 	for i := range g.Seqs {

@@ -154,7 +154,7 @@ func Load(file string) (*Trace, error) {
 	return t, nil
 }
 
-// Read decodes a recording. An error names the line.
+// read decodes a recording. An error names the line.
 func read(r io.Reader) (*Trace, error) {
 	t := &Trace{who: map[string]int{}}
 	if err := eachLine(r, t.line); err != nil {

@@ -7,7 +7,7 @@ import (
 	"llmmemory/internal/course"
 )
 
-// Find returns the sequence with an id, nil if there is none.
+// find returns the sequence with an id, nil if there is none.
 func find(e *course.Engine, id int32) *course.Sequence {
 	for n := e.Active.Next; n != &e.Active; n = n.Next {
 		if s := SequenceOf(n); s.ID == id {

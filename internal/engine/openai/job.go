@@ -70,6 +70,10 @@ func (nopCloser) Close() error { return nil }
 
 // submit gives the prompts of a job to the engine: all of them, or none.
 func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Request, j *job) error {
+	c := s.config.Engine.Config()
+	if most := c.MaxNumSeqs + c.MaxWaiting; len(j.prompts) > most { // however often the client tried again
+		return invalid("prompt", "There are %d prompts; at most %d can run or wait (--max-num-seqs and --max-waiting).", len(j.prompts), most)
+	}
 	if err := s.admit(w, from, j.prompts, &r); err != nil {
 		return err
 	}
@@ -105,13 +109,9 @@ func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts []prom
 	case len(prompts) > s.config.MaxTexts:
 		return invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
 	}
-	c := s.config.Engine.Config()
-	if most := c.MaxNumSeqs + c.MaxWaiting; len(prompts) > most { // however often the client tried again
-		return invalid("prompt", "There are %d prompts; at most %d can run or wait (--max-num-seqs and --max-waiting).", len(prompts), most)
-	}
-	tokens := 0
+	tokens, longest := 0, s.config.Engine.Config().MaxModelLen
 	for _, p := range prompts {
-		tokens += len(p.tokens) + max(1, r.N)*max(0, min(r.MaxTokens, c.MaxModelLen-len(p.tokens)))
+		tokens += len(p.tokens) + max(1, r.N)*max(0, min(r.MaxTokens, longest-len(p.tokens)))
 	}
 	return s.allowed[max(0, s.key(from))].take(w.Header(), tokens, time.Now())
 }

@@ -48,6 +48,11 @@ func TestPromptsThatTheQueueNeverHoldsAreRefusedForGood(t *testing.T) {
 	r, e := s.send(t, "POST", "/v1/completions", "application/json", `{"model": "demo", "prompt": ["a", "b", "c", "d"], "max_tokens": 1}`)
 	require.Equal(t, 400, r.StatusCode)
 	require.Equal(t, "There are 4 prompts; at most 3 can run or wait (--max-num-seqs and --max-waiting).", e["message"])
-	r, _ = s.send(t, "POST", "/v1/completions", "application/json", `{"model": "demo", "prompt": ["a", "b", "c"], "max_tokens": 1}`)
-	require.Equal(t, 200, r.StatusCode)
+	for _, body := range []string{
+		`{"model": "demo", "prompt": ["a", "b", "c"], "max_tokens": 1}`,
+		`{"model": "demo", "prompt": ["a", "b", "c", "d"], "max_tokens": 1, "use_beam_search": true}`, // one prompt after the other
+	} {
+		r, _ = s.send(t, "POST", "/v1/completions", "application/json", body)
+		require.Equal(t, 200, r.StatusCode, body)
+	}
 }

@@ -228,22 +228,33 @@ func (o *object) others(t *text, v *verdicts) error {
 	if len(names) == 0 {
 		return nil
 	}
-	if at := slices.IndexFunc(names, library); at >= 0 {
-		if err := v.broken(&Refusal{t.line(names[at]), "defines", fmt.Sprintf("it defines %s, as the C library does: the test program's calls would go there, too. Give it another name", names[at])}); err != nil {
+	ofLibrary := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !library(name) })
+	if len(ofLibrary) > 0 {
+		rename := "it another name"
+		if len(ofLibrary) > 1 {
+			rename = "them other names"
+		}
+		if err := v.broken(&Refusal{t.line(ofLibrary[0]), "defines", fmt.Sprintf("it defines %s, as the C library does: the test program's calls would go there, too. Give %s", list(ofLibrary), rename)}); err != nil {
 			return err
 		}
 	}
 	if names = slices.DeleteFunc(names, library); len(names) == 0 {
 		return nil
 	}
-	list, them := names[0], "it"
+	them := "it"
 	if len(names) > 1 {
-		list, them = strings.Join(names[:min(len(names), 6)], ", "), "them"
+		them = "them"
 	}
+	return v.broken(&Refusal{t.line(names[0]), "defines", fmt.Sprintf("it defines %s, which other files can see: static would keep %s to this file", list(names), them)})
+}
+
+// list names the first six.
+func list(names []string) string {
+	text := strings.Join(names[:min(len(names), 6)], ", ")
 	if more := len(names) - 6; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	return v.broken(&Refusal{t.line(names[0]), "defines", fmt.Sprintf("it defines %s, which other files can see: static would keep %s to this file", list, them)})
+	return text
 }
 
 // library reports whether a name is one of the C library's.

@@ -104,6 +104,7 @@ func TestWhatIsOnlyAdvice(t *testing.T) {
 	for _, c := range []struct{ name, more, rule, says string }{
 		{"a helper function", "int helper(void); int helper(void) { return 1; }", "defines", "it defines helper"},
 		{"a function of libc", "int write(int a, void *b, unsigned long c); int write(int a, void *b, unsigned long c) { return a + (b == 0) + (int)c; }", "defines", "it defines write, as the C library does"},
+		{"two functions of libc", "int read(void); int read(void) { return 1; }\nint index(void); int index(void) { return 2; }", "defines", "it defines read, index, as the C library does: the test program's calls would go there, too. Give them other names"},
 		{"a function of the runner", "void *submission_malloc(unsigned long n); void *submission_malloc(unsigned long n) { return (void *)n; }", "defines", "submission_malloc"},
 		{"a variable", "int debug_level;", "defines", "debug_level"},
 		{"main", "int main(void) { return 0; }", "main", "it defines main"},

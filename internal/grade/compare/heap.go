@@ -139,7 +139,7 @@ func (p *player) edges(op trace.Op) *Difference {
 	return nil
 }
 
-// Leaks is the Shape of a difference of the heap: a call frees less than it has to.
+// leaks is the Field of a difference of the heap: a call frees less than it has to.
 const leaks = "what the call had to free and did not"
 
 // Keeps is the Field of a difference of the heap: a call leaves more or fewer

@@ -168,7 +168,7 @@ func stages(b *strings.Builder, r *grade.Report) {
 	b.WriteString("\n")
 }
 
-// Message is a finding in plain text: what a student needs to act on it.
+// message is a finding in plain text: what a student needs to act on it.
 func message(f grade.Finding) string {
 	var b strings.Builder
 	if f.Sentence != "" {

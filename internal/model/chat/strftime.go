@@ -9,10 +9,10 @@ import (
 // layouts are the directives of Python's strftime that templates use, as layouts of package time.
 var layouts = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'j': "002", 'B': "January", 'b': "Jan", 'A': "Monday", 'a': "Mon",
-	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM", 'Z': "MST", 'z': "-0700",
+	'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
 }
 
-// strftime formats a time as Python does.
+// strftime formats a time as Python does that of datetime.now(), which has no time zone.
 func strftime(t time.Time, format string) (string, error) {
 	var out strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -24,6 +24,7 @@ func strftime(t time.Time, format string) (string, error) {
 		switch {
 		case i < len(format) && format[i] == '%':
 			out.WriteByte('%')
+		case i < len(format) && (format[i] == 'Z' || format[i] == 'z'):
 		case i < len(format) && layouts[format[i]] != "":
 			out.WriteString(t.Format(layouts[format[i]]))
 		default:

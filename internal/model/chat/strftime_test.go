@@ -15,6 +15,7 @@ func TestStrftimeFormatsAsPythonDoes(t *testing.T) {
 		{"Mistral Small", "%Y-%m-%d", "2026-02-03"},
 		{"names", "%A, %B %d, %a %y %j", "Tuesday, February 03, Tue 26 034"},
 		{"a time", "%H:%M:%S %I %p", "04:05:06 04 AM"},
+		{"a time zone, which Python's datetime.now() has not", "%H %Z%z", "04 "},
 		{"a percent sign, and text that is a layout of Go", "%% 2006 Jan", "% 2006 Jan"},
 	} {
 		got, err := strftime(at, test.format)

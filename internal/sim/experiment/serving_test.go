@@ -24,7 +24,7 @@ func TestTheServerIsPredicted(t *testing.T) {
 	require.NoError(t, chart.Write(t.TempDir(), report.Figures, report.Checks...))
 }
 
-func TestTheMedianIsTheMiddleOrTheMeanOfTheTwo(t *testing.T) {
+func TestTheMedianOfAnEvenNumberIsBetweenTheMiddleTwo(t *testing.T) {
 	require.Equal(t, 2.0, median([]float64{9, 1, 2}))
 	require.Equal(t, 2.5, median([]float64{9, 1, 2, 3}))
 }

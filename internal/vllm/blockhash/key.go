@@ -40,7 +40,7 @@ type Extras struct {
 	Stride     int
 }
 
-// None reports whether no block can have an extra key.
+// none reports whether no block can have an extra key.
 func (e *Extras) none() bool {
 	return e.LoRA == "" && len(e.Items) == 0 && e.Salt == "" && e.Embeddings == nil
 }

@@ -283,20 +283,20 @@ func (m *Manager) computedOf(s *Seq) []int32 {
 	return s.computed
 }
 
-// An evictable is a cached block that no table names.
-type evictable struct {
+// An Evictable is a cached block that no table names.
+type Evictable struct {
 	ID     int32
 	Tokens int     // of its prefix
 	Access float64 // -1: never
 }
 
 // Evictor lists the evictable blocks in the order of insertion.
-func (m *Manager) Evictor() []evictable {
-	list := []evictable{}
+func (m *Manager) Evictor() []Evictable {
+	list := []Evictable{}
 	if m.prefix != nil {
 		for id := range m.prefix.evictor() {
 			b := &m.prefix.blocks[id]
-			list = append(list, evictable{id, b.tokens, b.access})
+			list = append(list, Evictable{id, b.tokens, b.access})
 		}
 	}
 	return list

@@ -1,12 +1,11 @@
 package kvcache
 
 import (
-	"llmmemory/internal/invariants"
-	"llmmemory/internal/vllm/v1/pool"
-
 	"slices"
 
 	"llmmemory/internal/block"
+	"llmmemory/internal/invariants"
+	"llmmemory/internal/vllm/v1/pool"
 )
 
 // Check walks over the whole state: the pool is sound; each count equals the
