@@ -129,7 +129,7 @@ func addModel(f *pflag.FlagSet, s *scenario.Scenario) {
 	f.BoolVar(&s.Apart, "experts-apart", s.Apart, "for a --model with a mixture of experts: each expert is on one worker only (expert parallelism)")
 	f.StringVar(&s.Weights, "weights", s.Weights, "for --model: type of the weights: fp16, bf16, fp8, int8, int4 (default: the model's)")
 	f.StringVar(&s.KV, "kv", s.KV, "for --model: type of keys and values: fp16, bf16, fp8, int8 (default: the model's)")
-	f.Float64Var(&s.MemoryUtilization, "memory-utilization", s.MemoryUtilization, fmt.Sprintf("part of each GPU's memory that may be used, vLLM's gpu_memory_utilization (default %g with --model; a setup's own, 0.95 of those of llmsim list)", scenario.DefaultMemoryUtilization))
+	f.Float64Var(&s.MemoryUtilization, "memory-utilization", s.MemoryUtilization, fmt.Sprintf("part of each GPU's memory that may be used, vLLM's gpu_memory_utilization (default: %g with --model, otherwise what the setup says: 0.95 in those of llmsim list)", scenario.DefaultMemoryUtilization))
 	f.Float64Var(&s.SwapGB, "swap-gb-s", s.SwapGB, "with --swap: greatest GB/s to where blocks are swapped, such as a disk (default: the link to the CPU)")
 }
 

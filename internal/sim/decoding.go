@@ -35,7 +35,7 @@ func (d Decoding) String() string {
 		if d.DraftTime == 0 {
 			return text + "; drafting takes no time: --draft-time adds what it takes"
 		}
-		return text + fmt.Sprintf("; drafting adds %g ms to an iteration", 1e3*d.DraftTime)
+		return text + fmt.Sprintf("; drafting adds %.4g ms to an iteration", 1e3*d.DraftTime)
 	case d.Beam && d.Samples > 1:
 		return fmt.Sprintf("beams of width %d, each replaced at a token with the assumed probability %g", d.Samples, d.Replace)
 	case d.Samples > 1:

@@ -18,7 +18,7 @@ import (
 	v0 "llmmemory/internal/vllm/v0"
 )
 
-// A watched scheduler is recorded, and each frame is held against it.
+// A watched scheduler is recorded, and each frame is compared with it.
 type watched struct {
 	serve.Scheduler
 	t         *rapid.T

@@ -19,8 +19,8 @@ var columns = []string{"batch", "context", "prompt", "seconds"}
 // semicolons or tabs, and then a number may have a decimal comma. Rows without any value are skipped.
 func parseCSV(text []byte) (points []Point, err error) {
 	c := csv.NewReader(bufio.NewReader(bytes.NewReader(text)))
-	c.TrimLeadingSpace = true
 	c.Comma = separator(text)
+	c.TrimLeadingSpace = c.Comma != '\t' // it would skip empty cells
 	head, err := c.Read()
 	if err != nil {
 		return nil, err

@@ -26,6 +26,8 @@ func TestTablesAreReadAsProgramsWriteThem(t *testing.T) {
 		{"byte order mark and CRLF", "\ufeff" + strings.ReplaceAll(plain, "\n", "\r\n"), ""},
 		{"semicolons and decimal commas", "batch;context;prompt;seconds\n4;128;16;0,0125\n", ""},
 		{"tabs, upper case, another order, another column", "SECONDS\tBatch\tcontext\tnote\tprompt\n0.0125\t4\t128\tidle\t16\n", ""},
+		{"empty cells between tabs", "\tseconds\tbatch\tcontext\tnote\tprompt\tnote\n0\t0.0125\t4\t128\t\t16\t\n", ""},
+		{"rows without values between tabs", strings.ReplaceAll(plain, ",", "\t") + "\t\t\t\n", ""},
 		{"rows without values", "batch,context,prompt,seconds\n,,,\n\n4,128,16,0.0125\n , , , \n", ""},
 		{"gzipped", packed.String(), ""},
 		{"cut off", packed.String()[:packed.Len()-6], "gzip file is damaged or cut off"},

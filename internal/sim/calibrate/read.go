@@ -40,14 +40,15 @@ func parse(text []byte, lengths Lengths) ([]Point, error) {
 	if err != nil {
 		return nil, err
 	}
-	text = bytes.TrimSpace(bytes.TrimPrefix(text, byteOrderMark))
+	text = bytes.TrimPrefix(text, byteOrderMark)
+	trimmed := bytes.TrimSpace(text)
 	switch {
-	case len(text) == 0:
+	case len(trimmed) == 0:
 		return nil, fmt.Errorf("it is empty")
-	case text[0] == '{' || text[0] == '[':
-		return parseJSON(text, lengths)
+	case trimmed[0] == '{' || trimmed[0] == '[':
+		return parseJSON(trimmed, lengths)
 	}
-	return parseCSV(text)
+	return parseCSV(bytes.Trim(text, " \r\n")) // tabs are between empty cells
 }
 
 // mostUnpacked is how many bytes of a gzipped file are read.

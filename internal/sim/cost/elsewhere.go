@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// elsewhere is a release of an engine on GPUs of which nothing is published: constants that are
-// common to the GPUs it was measured on, with each other GPU's data sheet.
+// elsewhere is a release of an engine on GPUs on which nothing of it is published: the constants that
+// the measured GPUs have in common. Each GPU's data sheet does the rest.
 type elsewhere struct {
 	GPUs map[string]Engine `json:"gpus"`
 	// LeftOut is how far off all points of a GPU were when the constants were fitted without it.
 	LeftOut map[string]Fit `json:"left_out"`
 }
 
-// on is the release on a GPU of which nothing is published.
+// on is the release on a GPU on which nothing of it is published.
 func (e elsewhere) on(name, gpu string) Fitted {
 	of := Fitted{Name: name, GPU: gpu, Engine: e.GPUs[gpu]}
 	for _, on := range slices.Sorted(maps.Keys(e.LeftOut)) {
@@ -26,7 +26,7 @@ func (e elsewhere) on(name, gpu string) Fitted {
 	return of
 }
 
-// ElsewhereGPUs are those of which nothing is published of a release, and for which it has
+// ElsewhereGPUs are those on which nothing of a release is published, and for which it has
 // the constants of other GPUs, sorted.
 func ElsewhereGPUs(engine, release string) ([]string, error) {
 	f, err := openEngine(engine)

@@ -21,7 +21,8 @@ type Fitted struct {
 	slow      bool     // Worst is predicted to take longer than it does
 	numbers   []string // in which weights of the points are
 	experts   bool     // some are of a mixture of experts
-	elsewhere []string // the GPUs that its constants are from, if nothing is published of it on GPU
+	smallKV   bool     // some have keys and values in 8 bits
+	elsewhere []string // the GPUs that its constants are from, if nothing of it is published on GPU
 }
 
 // engineFile is the constants of an engine, by release and GPU, as the test of engines
@@ -54,7 +55,7 @@ func Releases(engine, gpu string) ([]string, error) {
 	return all, nil
 }
 
-// EngineGPUs are those that something is published of a release on, sorted.
+// EngineGPUs are those on which measurements of a release are published, sorted.
 func EngineGPUs(engine, release string) ([]string, error) {
 	f, err := openEngine(engine)
 	return slices.Sorted(maps.Keys(f.Releases[release])), err
@@ -181,6 +182,7 @@ func (f *Fitted) learn(fitted, heldOut []Published) error {
 			return err
 		}
 		f.experts = f.experts || l.Experts > 0
+		f.smallKV = f.smallKV || p.kv() == "fp8"
 	}
 	return nil
 }

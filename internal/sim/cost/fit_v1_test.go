@@ -2,6 +2,8 @@ package cost
 
 import (
 	"cmp"
+	"fmt"
+	"os"
 	"slices"
 	"testing"
 
@@ -75,10 +77,13 @@ func TestV1IsPredictedOnGPUsItWasNotFittedTo(t *testing.T) {
 	require.NoError(t, err)
 	stated := f.Elsewhere[v1Release].LeftOut
 	require.Len(t, stated, len(without))
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
 	for gpu, fit := range without {
 		require.InDelta(t, fit.Median, stated[gpu].Median, 1e-3, gpu)
 		require.InDelta(t, fit.Worst, stated[gpu].Worst, 1e-2, gpu)
 		require.LessOrEqual(t, fit.Median, 0.15, gpu)
+		require.Contains(t, string(text), fmt.Sprintf("| %s | %d | %.0f %% | %.0f %% |", gpu, fit.Points, 100*fit.Median, 100*fit.Worst))
 	}
 	for _, gpu := range v1Runs {
 		require.Contains(t, f.Elsewhere[v1Release].GPUs, gpu)

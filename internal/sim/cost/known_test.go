@@ -21,7 +21,7 @@ type prompts struct {
 	least, most         float64
 }
 
-// known is what the roofline is held against. The bounds are where it
+// known is what the roofline is compared with. The bounds are where it
 // came out, widened to the next 0.05, so they say how good it is. DistServe's figures
 // are of its public profile data; vLLM's for OPT-13B on several GPUs are not
 // here, because they grow with the number of GPUs.

@@ -34,7 +34,7 @@ type Model struct {
 	graphContext               float64 // tokens a sequence up to which decodes have CUDA graphs; beyond, they have launches as well; 0: always
 	reduce, state              float64 // all-reduces: of an iteration; and of a token, with what its states take in memory
 	weights, token, logits     float64 // linear layers: read the weights, or compute the tokens and the logits
-	halfTokens                 float64 // with so many tokens these are computed at half of the rate
+	halfTokens                 float64 // with this many tokens these are computed at half of the rate
 	experts                    experts // of a mixture: besides weights and token
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
 	swapBlock, swapEach        float64

@@ -46,6 +46,9 @@ func (s Setup) unmeasured() string {
 	if s.Fitted != nil && !slices.Contains(s.Fitted.numbers, s.LLM.numbers()) && !(s.LLM.numbers() == "bf16" && slices.Contains(s.Fitted.numbers, "fp16")) && !(s.LLM.numbers() == "fp16" && slices.Contains(s.Fitted.numbers, "bf16")) {
 		all = append(all, "weights in "+s.LLM.numbers())
 	}
+	if s.Fitted != nil && s.LLM.KVBytes < 2 && !s.Fitted.smallKV {
+		all = append(all, "keys and values in 8 bits")
+	}
 	return strings.Join(all, ", ")
 }
 

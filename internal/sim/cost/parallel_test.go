@@ -2,6 +2,7 @@ package cost
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -167,4 +168,29 @@ func TestASlowDiskSlowsSwaps(t *testing.T) {
 	require.Greater(t, toDisk.swapBlock, 5*toCPU.swapBlock)
 	s.SwapGigabytes = 1e6
 	require.Equal(t, toCPU.swapBlock, timed(t, s).swapBlock)
+}
+
+// Ensure that an answer says when no point of its release on the GPU has keys and values in 8 bits.
+func TestKeysAndValuesThatNoPointHasAreNamed(t *testing.T) {
+	for _, c := range []struct {
+		name, engine, gpu, kv string
+		named                 bool
+	}{
+		{"no point has them", "vllm-0.7.3", "a100-80gb", "fp8", true},
+		{"points have them", "vllm", "h100-80gb", "fp8", false},
+		{"points have them on other GPUs", "vllm", "l4", "fp8", false},
+		{"they are in 16 bits", "vllm-0.7.3", "a100-80gb", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := New("llama-3-8b", c.gpu, 1)
+			require.NoError(t, err)
+			s, err = s.Quantised("", c.kv)
+			require.NoError(t, err)
+			f, err := OpenEngine(c.engine, c.gpu)
+			require.NoError(t, err)
+			m, err := s.On(f).Model(16)
+			require.NoError(t, err)
+			require.Equal(t, c.named, strings.Contains(m.Describe(), "keys and values in 8 bits: a roofline, compared with no measurement"), m.Describe())
+		})
+	}
 }

@@ -98,11 +98,15 @@ func (p Published) Setup(e Engine) (Setup, error) {
 	if p.Engine == "tensorrt-llm" && compareReleases(p.Version, "0.6") < 0 {
 		s.LLM.Parallel = false // two all-reduces: NVIDIA/TensorRT-LLM@027cd518e3b63809a5c5799187991e7f1164fb12:tensorrt_llm/models/falcon/model.py
 	}
-	kv := p.KV
-	if kv == "" && p.DType == "fp8" {
-		kv = "fp8"
+	return s.Quantised(p.DType, p.kv())
+}
+
+// kv is what keys and values are in; "": as the model has them.
+func (p Published) kv() string {
+	if p.KV == "" && p.DType == "fp8" {
+		return "fp8"
 	}
-	return s.Quantised(p.DType, kv)
+	return p.KV
 }
 
 // engine is an engine without what the point was not measured with: TensorRT-LLM's kernel

@@ -32,7 +32,7 @@ type Linear struct {
 type Engine struct {
 	Weights         float64 `json:"weights"`             // of the memory's bandwidth, when weights are read
 	Compute         float64 `json:"compute"`             // of the FLOPS, in the linear layers
-	HalfTokens      float64 `json:"half_tokens"`         // with so many tokens at once half of Compute is reached: n/(n + HalfTokens) of it with n
+	HalfTokens      float64 `json:"half_tokens"`         // with this many tokens at once half of Compute is reached: n/(n + HalfTokens) of it with n
 	ExpertCompute   float64 `json:"expert_compute"`      // the same, in the experts of a mixture; 0: Compute
 	Processor       float64 `json:"multiprocessor_gb_s"` // rate at which one multiprocessor reads weights at most; 0: no limit
 	Attention       float64 `json:"attention"`           // of the memory's bandwidth, when keys and values are read
@@ -57,7 +57,7 @@ type Engine struct {
 }
 
 // DefaultEngine is vLLM of the paper's time. One set serves all models. It is
-// held against what is known of OPT-13B on an A100 with 40 GB (sim/PAPER.md §1, §3: the
+// compared with what is known of OPT-13B on an A100 with 40 GB (sim/PAPER.md §1, §3: the
 // calibrated line, FasterTransformer's logs) and of OPT-13B and OPT-66B with
 // 80 GB (the profiles of vLLM and of its own engine that DistServe publishes).
 //

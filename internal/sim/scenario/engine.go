@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/sim/cost"
 )
 
-// DataSheet is the engine whose constants were chosen by hand for vLLM of 2023, and held against
+// DataSheet is the engine whose constants were chosen by hand for vLLM of 2023, and compared with
 // no measurement of the GPU.
 const DataSheet = "data-sheet"
 

@@ -43,7 +43,7 @@ func TestAModelDecidesLengthsAndMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, blocks, p.Scenario.Server.NumGPUBlocks)
 	require.Equal(t, cpu, p.Scenario.Server.NumCPUBlocks)
-	require.Equal(t, 18, p.Scenario.Server.BatchSize, "as many of the longest sequences fit")
+	require.Equal(t, 18, p.Scenario.Server.BatchSize, "as many as fit of the longest sequences")
 
 	p = open(t, Scenario{Setup: "llama-3-8b", Server: sim.Server{NumGPUBlocks: 77, NumCPUBlocks: 5, MaxModelLen: 100, MaxNumBatchedTokens: 300}})
 	require.Equal(t, 77, p.Scenario.Server.NumGPUBlocks)
