@@ -115,9 +115,9 @@ func (e *Engine) watched() bool {
 	return false
 }
 
-// noteSchedule notes what was scheduled.
+// noteSchedule notes what was scheduled, if anything.
 func (e *Engine) noteSchedule(s *step) {
-	if !e.watched() {
+	if !e.watched() || len(s.rows)+len(s.plan.Preempted)+len(s.message.copies) == 0 {
 		return
 	}
 	c := &e.change

@@ -1,0 +1,42 @@
+package engine_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/engine"
+)
+
+// emptyChanges counts those in which nothing happened.
+type emptyChanges struct{ empty atomic.Int64 }
+
+func (c *emptyChanges) Active() bool { return true }
+
+func (c *emptyChanges) Memory(m *engine.MemoryChange) bool {
+	if m.Iteration.Idle() && len(m.Left) == 0 {
+		c.empty.Add(1)
+	}
+	return true
+}
+
+// Ensure that the memory page is shown no step without rows: one that is scheduled while the last
+// requests go away would hide that they left.
+func TestAStepWithoutRowsIsNotShown(t *testing.T) {
+	e := startWorkers(t, 1, nil, nil)
+	seen := &emptyChanges{}
+	e.WatchMemory(seen)
+	for range 30 {
+		r := request(strings.Repeat(story, 2), 200)
+		r.IgnoreEOS = true
+		s, err := e.Submit(r)
+		require.NoError(t, err)
+		_, err = s.Next(t.Context())
+		require.NoError(t, err)
+		s.Cancel()
+	}
+	ask(t, e, request(story, 2)) // after which no step of the others is in flight
+	require.Zero(t, seen.empty.Load())
+}
