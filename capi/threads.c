@@ -13,6 +13,7 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -73,6 +75,21 @@ void llm_thread_leave(long tid) {
     }
 }
 
+/*
+ * glibc gives every thread that calls free an arena: 64 MB of address space, 128 MB while it
+ * is made. Under a limit (ulimit -v) of 1 GiB these sometimes took what the Go heap needs, and
+ * the program was ended. So there is only one arena then.
+ */
+static void spare_address_space(void) {
+#ifdef M_ARENA_MAX
+    const rlim_t plenty = (rlim_t)4 << 30;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < plenty) {
+        mallopt(M_ARENA_MAX, 1);
+    }
+#endif
+}
+
 typedef int create_fn(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
 /* Weak, because cgo also links this file without --wrap, to look at its symbols. */
@@ -82,6 +99,9 @@ create_fn __wrap_pthread_create;
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *), void *arg) {
     create_fn *create = __real_pthread_create;
     int slot = atomic_fetch_add(&used, 1);
+    if (slot == 0) {
+        spare_address_space();
+    }
     if (slot >= MOST_THREADS) {
         atomic_store(&used, MOST_THREADS);
         return create(thread, attr, start, arg);
