@@ -113,7 +113,7 @@ func (g *grading) tellRefused() {
 	var names []string
 	for call := range g.refused {
 		name := runner.CallName(call)
-		if name == "sysinfo" { // whoever sorts has not heard of it
+		if name == "sysinfo" { // a student who calls qsort does not know this one
 			name += " (which qsort and sysconf make)"
 		}
 		names = append(names, name)

@@ -1,7 +1,6 @@
 package calibrate
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/csv"
 	"fmt"
@@ -18,7 +17,7 @@ var columns = []string{"batch", "context", "prompt", "seconds"}
 // that are computed, seconds. Columns are separated by commas; or, as spreadsheets write them, by
 // semicolons or tabs, and then a number may have a decimal comma. Rows without any value are skipped.
 func parseCSV(text []byte) (points []Point, err error) {
-	c := csv.NewReader(bufio.NewReader(bytes.NewReader(text)))
+	c := csv.NewReader(bytes.NewReader(text))
 	c.Comma = separator(text)
 	c.TrimLeadingSpace = c.Comma != '\t' // it would skip empty cells
 	head, err := c.Read()

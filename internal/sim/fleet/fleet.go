@@ -54,7 +54,7 @@ type fleet struct {
 	now       float64
 	latencies *sim.Latencies
 	result    Result
-	homeless  []unserved // sent, but no replica serves
+	unserved  []unserved // sent, but no replica serves
 	nextScale float64
 	live      int // sent and not answered
 }
@@ -221,7 +221,7 @@ func (f *fleet) send(q *workload.Request, lost int) error {
 	if to < 0 {
 		keep := unserved{*q, lost}
 		keep.Hashes = append([]int64(nil), q.Hashes...)
-		f.homeless = append(f.homeless, keep)
+		f.unserved = append(f.unserved, keep)
 		return nil
 	}
 	return f.replicas[to].take(q, lost, f.now, f.Failures.MTBF > 0)

@@ -120,8 +120,8 @@ func (f *fleet) happen() error {
 			return err
 		}
 	}
-	again := f.homeless
-	f.homeless = nil
+	again := f.unserved
+	f.unserved = nil
 	for i := range again {
 		if err := f.send(&again[i].Request, again[i].lost); err != nil {
 			return err
@@ -139,7 +139,7 @@ func (f *fleet) fail(p *replica) error {
 			return fmt.Errorf("%w: a request of %d + %d tokens was sent %d times by %.0f s; %g s until a replica fails are too few", ErrFailures,
 				w.request.Prompt, w.request.Output, mostSent, f.now, f.Failures.MTBF)
 		}
-		f.homeless = append(f.homeless, unserved{*w.request, w.lost + 1})
+		f.unserved = append(f.unserved, unserved{*w.request, w.lost + 1})
 		f.result.Retried++
 	}
 	p.result.add(p.Result())
