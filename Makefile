@@ -48,7 +48,7 @@ WRAPPED := --wrap=pthread_create --wrap=pthread_key_create --wrap=_cgo_wait_runt
 WRAP := $(WRAPPED:%=-Wl,%)
 SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) \"-Wl,--version-script=$(CURDIR)/capi/exports.map\"
 
-SOURCES := go.mod llm_memory.h $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
+SOURCES := go.mod llm_memory.h capi/link capi/without-rdtscp $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go internal/invariants/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
@@ -59,8 +59,9 @@ CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
 CACHE_BUILD := $(BUILD) -tags valgrind
 CACHE_VERSION := 2.1.0
 CACHE_SONAME := libllm_cache.so.2
-CACHE_LINK := -Wl,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
-CACHE_SOURCES := go.mod $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
+# It stays in memory when a program closes it: capi/link removes -z nodelete where Go asks for it.
+CACHE_LINK := -Wl,-z,nodelete,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
+CACHE_SOURCES := go.mod capi/link capi/without-rdtscp $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
   $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go internal/invariants/*.go)) \
   $(wildcard internal/attention/*.s internal/kvstore/*.s)
 
@@ -94,7 +95,7 @@ $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$$dir/names && \
-	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && \
+	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && "$(CURDIR)/capi/without-rdtscp" all.o && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
 	  mv $$dir/libllm_memory.a $@
 
@@ -104,7 +105,7 @@ $(B)/libllm_cache.so: $(CACHE_SOURCES) Makefile
 	@.ci/tools build
 	@mkdir -p $(B) && ln -sf libllm_cache.so $(B)/$(CACHE_SONAME)
 	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(CACHE_BUILD) -buildmode=c-shared -ldflags="$(CACHE_LDFLAGS) -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
+	  $(CACHE_BUILD) -buildmode=c-shared -ldflags="$(CACHE_LDFLAGS) '-extld=\"$(CURDIR)/capi/link\"' -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
 	  mv $$dir/libllm_cache.so $@
 
 $(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
@@ -113,7 +114,7 @@ $(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
 	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(CACHE_BUILD) -buildmode=c-archive -ldflags="$(CACHE_LDFLAGS)" -o $$dir/members.a ./capi/cache && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/cache/exports.map >$$dir/names && \
-	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && \
+	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && "$(CURDIR)/capi/without-rdtscp" all.o && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
 	  mv $$dir/libllm_cache.a $@
 

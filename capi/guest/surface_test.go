@@ -42,6 +42,18 @@ func TestTheArchiveDefinesThePublicNamesAndNoOthers(t *testing.T) {
 	require.ElementsMatch(t, public, symbols(t, "-g", "--defined-only", library("libllm_memory.a")))
 }
 
+// Valgrind's CPUID lists RDTSCP on every host, but Valgrind executes it only on hosts that have it.
+// Each way to link takes the runtime's code from one of these files.
+func TestTheLibrariesHaveNoInstructionThatValgrindListsAndMayNotExecute(t *testing.T) {
+	t.Parallel()
+	need(t, "objdump")
+	for _, name := range []string{"libllm_memory.so", "libllm_memory.a", "libllm_cache.so", "libllm_cache.a"} {
+		code := succeed(t, t.TempDir(), nil, "objdump", "-d", "--no-show-raw-insn", library(name)).stdout
+		require.True(t, strings.Contains(code, "Disassembly of section .text"), name)
+		require.False(t, strings.Contains(code, "\trdtscp"), name)
+	}
+}
+
 func TestProgramsRecordTheVersionedNameOfTheLibrary(t *testing.T) {
 	t.Parallel()
 	need(t, "readelf")
