@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -28,22 +29,27 @@ func TestARunDoesNotWaitForAWorkerThatHasNotBegun(t *testing.T) {
 }
 
 func TestARunWaitsForBoundWorkers(t *testing.T) {
-	p, err := New(1)
-	require.NoError(t, err)
-	late := &worker{pool: p, number: 1, cpu: -1, wake: make(chan struct{}, 1)}
-	p.size, p.workers, p.bound = 2, []*worker{late}, true
-	defer p.Close()
-	begun := make(chan struct{})
-	time.AfterFunc(10*time.Millisecond, func() {
-		close(begun)
-		late.loop(make(chan error, 1))
+	synctest.Test(t, func(t *testing.T) {
+		p, err := New(1)
+		require.NoError(t, err)
+		late := &worker{pool: p, number: 1, cpu: -1, wake: make(chan struct{}, 1)}
+		p.size, p.workers, p.bound, p.patience = 2, []*worker{late}, true, 0
+		returned := make(chan struct{})
+		go func() {
+			p.Run(10, &count{})
+			close(returned)
+		}()
+		synctest.Wait()
+		select {
+		case <-returned:
+			require.Fail(t, "Run returned before the worker began")
+		default:
+		}
+		p.patience = patience
+		go late.loop(make(chan error, 1))
+		<-returned
+		p.Close()
 	})
-	p.Run(10, &count{})
-	select {
-	case <-begun:
-	default:
-		require.Fail(t, "Run returned before the worker began")
-	}
 }
 
 type workers struct{ early, late int }
@@ -69,25 +75,30 @@ func TestTheCallerMovesOnlyIfWorkersAreMissingAfterALongSleep(t *testing.T) {
 		{"a worker that slept briefly does not come", 0, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var p placement
-			p.woke(time.Now().Add(-c.slept))
-			for begin := time.Now(); time.Since(begin) < 3*missingFor; {
-				p.check(c.missing)
-			}
-			require.Equal(t, c.moves, !p.moved.IsZero())
+			synctest.Test(t, func(t *testing.T) {
+				var p placement
+				p.woke(time.Now().Add(-c.slept))
+				for range 3 {
+					p.check(c.missing)
+					time.Sleep(missingFor / 2)
+				}
+				require.Equal(t, c.moves, !p.moved.IsZero())
+			})
 		})
 	}
 }
 
 // A Run that is over before a worker can be awake says nothing about where the worker was placed.
 func TestTheCallerStaysIfEachRunIsShorterThanWaking(t *testing.T) {
-	var p placement
-	for range 3 {
-		p.woke(time.Now().Add(-longSleep))
-		p.check(true)
-		time.Sleep(2 * missingFor)
-	}
-	require.Zero(t, p.moved)
+	synctest.Test(t, func(t *testing.T) {
+		var p placement
+		for range 3 {
+			p.woke(time.Now().Add(-longSleep))
+			p.check(true)
+			time.Sleep(2 * missingFor)
+		}
+		require.Zero(t, p.moved)
+	})
 }
 
 func TestTheCallerOfAPoolBesideThreadsStays(t *testing.T) {
@@ -107,14 +118,20 @@ func TestTheCallerOfAPoolBesideThreadsStays(t *testing.T) {
 }
 
 func TestTheCallerMovesAFewTimesAtMost(t *testing.T) {
-	var p placement
-	p.woke(time.Now().Add(-time.Second))
-	for p.moves > 0 {
-		p.check(true)
-	}
-	last := p.moved
-	for begin := time.Now(); time.Since(begin) < 2*betweenMoves; {
-		p.check(true)
-	}
-	require.Equal(t, last, p.moved)
+	synctest.Test(t, func(t *testing.T) {
+		var p placement
+		p.woke(time.Now().Add(-longSleep))
+		var moves []time.Time
+		for range 100 {
+			p.check(true)
+			if p.moved != (time.Time{}) && (len(moves) == 0 || p.moved != moves[len(moves)-1]) {
+				moves = append(moves, p.moved)
+			}
+			time.Sleep(betweenMoves / 4)
+		}
+		require.Len(t, moves, mostMoves)
+		for i := range moves[1:] {
+			require.GreaterOrEqual(t, moves[i+1].Sub(moves[i]), betweenMoves)
+		}
+	})
 }
