@@ -400,7 +400,8 @@ typedef struct llm_cache_rows {
 typedef struct llm_cache_copy {
     int32_t src, dst;
     int32_t group;
-    int32_t index; /* entry of the table that the worker has, where dst goes; -1: none, or the step has the whole table */
+    int32_t index; /* entry of the table that the worker has, where dst goes; -1: none, or the step has the whole table, or
+                      preempts the request */
     llm_request id;
 } llm_cache_copy;
 

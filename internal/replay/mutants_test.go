@@ -58,7 +58,7 @@ var mutants = []mutant{
 	{"reserved blocks are left to others", "vllm/v1/kvcache/allocate.go",
 		"c.pool.NumFree()-a.ReservedBlocks {", "c.pool.NumFree() {", "m10", ""},
 	{"drafts are not registered", "vllm/v1/kvcache/allocate.go",
-		"c.register(r, min(d.main, r.NumTokens()))", "c.register(r, min(d.main, (len(r.content.Hashes)+1)*c.config.HashBlockSize))", "m12", ""},
+		"c.register(r, min(d.main, r.NumTokens()), d.main)", "c.register(r, min(d.main, (len(r.content.Hashes)+1)*c.config.HashBlockSize))", "m12", ""},
 	{"delayed blocks are not registered yet", "vllm/v1/kvcache/allocate.go",
 		"c.config.EnablePrefixCaching && !a.DelayCacheBlocks {\n\t\tc.register(r, min(d.main", "c.config.EnablePrefixCaching {\n\t\tc.register(r, min(d.main", "m15", ""},
 	{"windows are left on the settled tokens", "vllm/v1/kvcache/allocate.go",

@@ -67,7 +67,7 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	}
 	c.commit(r, &d)
 	if c.config.EnablePrefixCaching && !a.DelayCacheBlocks {
-		c.register(r, min(d.main, r.NumTokens()))
+		c.register(r, min(d.main, r.NumTokens()), d.main)
 	}
 	r.running = true
 	return true, nil
@@ -92,7 +92,7 @@ func (c *Cache) grow(r *Request, a *Alloc) bool {
 		c.plans[i] = plan{from: len(r.tables[i].ids), copied: -1}
 	}
 	if c.config.EnablePrefixCaching && !a.DelayCacheBlocks {
-		c.register(r, min(main, r.NumTokens()))
+		c.register(r, min(main, r.NumTokens()), main)
 	}
 	return true
 }

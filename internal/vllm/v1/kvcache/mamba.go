@@ -139,11 +139,11 @@ func (c *Cache) leaveState(g *group, t *table, settled int) {
 
 // registerStates remembers the states that were stored from block number
 // before on, and stores the state at the prompt's last hash if it is in a
-// block.
-func (c *Cache) registerStates(r *Request, i, before, tokens int) {
+// block and the request is computed no further: then the block has a later state.
+func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	after := t.registered
-	if g.Align {
+	if g.Align && tokens == end {
 		if key, ok := c.registerPromptState(r, i, tokens); ok {
 			g.justStored = append(g.justStored, key)
 		}

@@ -4,10 +4,11 @@ import "fmt"
 
 // register gives the blocks of the first tokens tokens their keys. In hybrid
 // mode that is rounded down to where a hit can end, plus one block for EAGLE
-// groups, which look one block further (vllm/v1/RULES.md §10).
-func (c *Cache) register(r *Request, tokens int) {
+// groups, which look one block further (vllm/v1/RULES.md §10). end is the token up to
+// which the request is computed, which is more than tokens if steps in flight sample.
+func (c *Cache) register(r *Request, tokens, end int) {
 	if len(c.groups) == 1 {
-		c.registerGroup(r, 0, max(0, tokens-c.hold))
+		c.registerGroup(r, 0, max(0, tokens-c.hold), end)
 		return
 	}
 	whole := c.hittable(tokens)
@@ -17,7 +18,7 @@ func (c *Cache) register(r *Request, tokens int) {
 			final := max(0, tokens-c.hold)
 			n = min(final, c.hittable(final)+c.groups[i].BlockSize)
 		}
-		c.registerGroup(r, i, n)
+		c.registerGroup(r, i, n, end)
 	}
 }
 
@@ -29,7 +30,7 @@ func (c *Cache) hittable(tokens int) int {
 	return floorTo(tokens, c.config.SchedulerBlockSize)
 }
 
-func (c *Cache) registerGroup(r *Request, i, tokens int) {
+func (c *Cache) registerGroup(r *Request, i, tokens, end int) {
 	g, t := &c.groups[i], &r.tables[i]
 	before := t.registered
 	if tokens >= (t.registered+1)*g.BlockSize {
@@ -40,7 +41,7 @@ func (c *Cache) registerGroup(r *Request, i, tokens int) {
 		t.tracked = true
 	}
 	if g.Kind == Mamba {
-		c.registerStates(r, i, before, tokens)
+		c.registerStates(r, i, before, tokens, end)
 	} else if g.Kind == Full && g.BlockSize != c.config.HashBlockSize {
 		c.registerTail(r, i, tokens)
 	}
@@ -71,6 +72,6 @@ func (c *Cache) Store(r *Request, tokens int) error {
 			return fmt.Errorf("%w: %d tokens to store in %d blocks of %d", ErrRequest, tokens, has, c.groups[i].BlockSize)
 		}
 	}
-	c.register(r, tokens)
+	c.register(r, tokens, r.computed)
 	return nil
 }

@@ -47,6 +47,28 @@ func TestABlockIsCopiedOnlyWhenItIsWritten(t *testing.T) {
 	}
 }
 
+// Ensure that a worker, which drops the tables of preempted requests first, has the table in
+// which a copy goes: a request copies a shared block and is preempted in the same step.
+func TestACopyOfAPreemptedRequestHasNoPlace(t *testing.T) {
+	c := small(6)
+	c.Policy = Priority
+	s := newSmall(t, c)
+	var step Step
+	parent := add(t, s, Spec{Tokens: tokens(6, 1), Priority: 5, Arrival: 5})
+	one(t, s, &step)
+	other := add(t, s, Spec{Tokens: tokens(8, 2), Arrival: 1})
+	one(t, s, &step)
+	child, err := s.Fork(parent, Child{Last: -1})
+	require.NoError(t, err)
+	require.NoError(t, s.Schedule(&step))
+	require.Equal(t, []ID{parent, child}, step.Preempted)
+	require.Len(t, step.Rows, 1)
+	require.Equal(t, other, step.Rows[0].ID)
+	require.Len(t, step.Copies, 1)
+	require.Equal(t, parent, step.Copies[0].ID)
+	require.Equal(t, -1, step.Copies[0].Index)
+}
+
 // leaveState leaves the state after 12 tokens in the cache, but not their keys and values: it lets
 // nobody hit a block that a row should have written and did not.
 func leaveState(t *testing.T, s *Scheduler, prompt []int32) {

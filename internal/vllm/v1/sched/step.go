@@ -62,7 +62,7 @@ type Copy struct {
 	Src, Dst int32
 	Group    int
 	ID       ID
-	Index    int // slot of the table that the worker has, where Dst goes; -1: none, or the step has the whole table
+	Index    int // slot of the table that the worker has, where Dst goes; -1: none, or the step has the whole table, or preempts ID
 }
 
 // A Tail is a block with the state at the last hash of a prompt, inside a block of a Mamba

@@ -13,6 +13,7 @@ import (
 // depends on all tokens up to it; 0 is a place that was never written.
 type worker struct {
 	groups   []kvcache.Group
+	drafts   bool
 	computes bool // its own positions: with drafts in flight, those of the step are the most there can be
 	seed     maphash.Seed
 	tables   map[ID][][]int32
@@ -26,7 +27,7 @@ type worker struct {
 
 func newWorker(c *Config) *worker {
 	w := &worker{
-		groups: c.Cache.Groups, computes: c.AsyncScheduling && c.NumSpeculativeTokens > 0,
+		groups: c.Cache.Groups, drafts: c.NumSpeculativeTokens > 0, computes: c.AsyncScheduling && c.NumSpeculativeTokens > 0,
 		seed: maphash.MakeSeed(), tables: map[ID][][]int32{}, tokens: map[ID][]int32{}, extras: map[ID]blockhash.Extras{}, computed: map[ID]int{},
 	}
 	w.encoder = newEncoderWorker(c)
@@ -115,6 +116,12 @@ func (w *worker) run(step *Step, jobs []job) error {
 			values[i] = w.values(j.row.ID, w.tokens[j.row.ID])
 		}
 		for g := range w.groups {
+			if w.groups[g].Kind == kvcache.Mamba {
+				if err := w.advance(g, j, values[i]); err != nil {
+					return err
+				}
+				continue
+			}
 			for k := range j.writes {
 				w.write(g, w.place(step, j, g, slot, k), j, values[i], k)
 			}
@@ -127,6 +134,26 @@ func (w *worker) run(step *Step, jobs []job) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// advance takes the state of a Mamba group over the tokens of a job. The state is kept in
+// the first place of its block. Drafts have states of their own, which are not followed.
+func (w *worker) advance(g int, j *job, values []uint64) error {
+	table, size := w.tables[j.row.ID][g], w.groups[g].BlockSize
+	end := j.start + j.row.NumScheduledTokens
+	if !j.void && j.start > 0 && !w.drafts {
+		id := table[(j.start-1)/size]
+		if w.memory[g][int64(id)*int64(size)] != values[j.start-1] {
+			return fmt.Errorf("request %#x, group %d: block %d holds another state than that after %d tokens", uint64(j.row.ID), g, id, j.start)
+		}
+	}
+	if at := (end - 1) / size; j.writes > 0 && at < len(table) && table[at] != 0 {
+		if j.writes < j.row.NumScheduledTokens { // the step has failed in the middle
+			values = nil
+		}
+		w.write(g, int64(table[at])*int64(size), j, values, j.row.NumScheduledTokens-1)
 	}
 	return nil
 }

@@ -98,9 +98,9 @@ func (s *Scheduler) writeCopies(step *Step) {
 	b.copies = s.cache.TakeCopies(b.copies[:0], s.copyFence())
 	for _, c := range b.copies {
 		pair := Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, Index: -1}
-		if c.Request != nil { // not dropped since: then no table names Dst
+		if c.Request != nil { // not dropped since: then no table names Dst, nor after a preemption
 			pair.ID, pair.Index = ID(c.Request.Tag), c.Index
-			if s.sendsWhole(pair.ID) {
+			if r := s.requests.Get(c.Request.Tag); r.status != running || s.sendsWhole(pair.ID) {
 				pair.Index = -1
 			}
 		}

@@ -1,0 +1,122 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
+)
+
+// A player is a scheduler and a worker that checks what each row reads, for scenarios
+// without drafts.
+type player struct {
+	*Scheduler
+	t       *testing.T
+	worker  *worker
+	flights []*flying
+	out     Outcome
+}
+
+func newPlayer(t *testing.T, c Config) *player {
+	return &player{Scheduler: newSmall(t, c), t: t, worker: newWorker(&c)}
+}
+
+func (p *player) add(spec Spec) ID {
+	id := add(p.t, p.Scheduler, spec)
+	p.worker.extras[id] = spec.Extras
+	return id
+}
+
+// schedule returns the rows of the next step.
+func (p *player) schedule() []Row {
+	f := &flying{known: map[ID][]int32{}}
+	require.NoError(p.t, p.Schedule(&f.step))
+	require.NoError(p.t, p.Check())
+	for _, row := range f.step.Rows {
+		if row.Kind != KindRunning {
+			f.known[row.ID] = slices.Clone(p.live(row.ID).kv.Tokens())
+		}
+	}
+	if len(f.step.Rows) == 0 {
+		p.worker.begin(&f.step, nil)
+		return nil
+	}
+	p.flights = append(p.flights, f)
+	return slices.Clone(f.step.Rows)
+}
+
+// compute runs the oldest step and returns what the worker has found wrong. Each row that samples
+// samples token.
+func (p *player) compute(token int32) error {
+	f := p.flights[0]
+	p.flights = p.flights[1:]
+	p.worker.begin(&f.step, f.known)
+	var jobs []job
+	var counts, sampled []int32
+	for _, row := range f.step.Rows {
+		r := p.live(row.ID)
+		jobs = append(jobs, job{
+			row: row, start: row.NumComputedTokens, writes: row.NumScheduledTokens,
+			void: r == nil || r.stale > 0 && r.dropStale, gone: r == nil,
+		})
+		counts = append(counts, 0)
+		if row.Samples {
+			counts[len(counts)-1] = 1
+			sampled = append(sampled, token)
+		}
+	}
+	err := p.worker.run(&f.step, jobs)
+	require.NoError(p.t, p.Update(counts, sampled, &p.out))
+	require.NoError(p.t, p.Check())
+	for i, row := range f.step.Rows {
+		p.worker.computed[row.ID] = row.NumComputedTokens + row.NumScheduledTokens
+		for range p.out.Kept[i] {
+			p.worker.tokens[row.ID] = append(p.worker.tokens[row.ID], token)
+		}
+	}
+	return err
+}
+
+// finish plays to the end with as many steps in flight as may be.
+func (p *player) finish(token int32) {
+	for {
+		rows := p.schedule()
+		switch {
+		case len(rows) == 0 && len(p.flights) == 0:
+			return
+		case len(rows) == 0 || len(p.flights) == p.config.MaxConcurrentBatches:
+			require.NoError(p.t, p.compute(token))
+		}
+	}
+}
+
+// Ensure that what is cached as the state at the end of a prompt is that state, and not a later one
+// of a step that was in flight. Other requests take the free blocks one after the
+// other, so that each block which has the key is hit at some time.
+func TestTheStateAtTheEndOfAPromptIsCachedOnce(t *testing.T) {
+	for most := 2; most <= 4; most++ {
+		for others := range 20 {
+			t.Run(fmt.Sprint(most, others), func(t *testing.T) {
+				p := newPlayer(t, Config{
+					MaxNumSeqs: 2, MaxNumBatchedTokens: 64, AsyncScheduling: true,
+					Cache: kvcache.Config{
+						NumGPUBlocks: 24, MaxModelLen: 60, EnablePrefixCaching: true, Hash: blockhash.LE{},
+						Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 3}, {Kind: kvcache.Mamba, BlockSize: 6, Align: true}},
+					},
+				})
+				p.add(Spec{Tokens: []int32{1, 2, 3}, MaxTokens: most})
+				p.finish(9)
+				for i := range others {
+					p.add(Spec{Tokens: []int32{1000 + int32(i), 1001, 1002, 1003}, MaxTokens: 1})
+					p.finish(9)
+				}
+				p.add(Spec{Tokens: []int32{1, 2, 3, 4, 5, 6, 7}, MaxTokens: 1})
+				p.finish(9)
+			})
+		}
+	}
+}
