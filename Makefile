@@ -24,7 +24,7 @@
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
-VERSION := 1.0.0
+VERSION := 1.1.0
 SONAME := libllm_memory.so.1
 B := build
 

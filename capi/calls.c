@@ -33,6 +33,7 @@ struct caller {
     int taken;
     int pausing;        /* this thread paused the others */
     long tid;           /* the kernel's id of the thread */
+    const char *error;  /* why its last refused call was refused */
 };
 
 static __thread struct caller *me __attribute__((tls_model("initial-exec")));
@@ -100,6 +101,7 @@ static void add_caller(void) {
     } else {
         me = mine;
         me->taken = 1;
+        me->error = NULL;
         me->tid = syscall(SYS_gettid);
         if (key == KEY) {
             pthread_setspecific(thread_exit, me); /* without, the record stays taken */
@@ -151,6 +153,14 @@ void __wrap__cgo_release_context(uintptr_t context) {
     (void)context;
     step(-1);
 }
+
+void llm_calls_set_error(const char *error) {
+    if (me != &no_record) {
+        me->error = error;
+    }
+}
+
+const char *llm_last_error(void) { return me != NULL ? me->error : NULL; }
 
 static int membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 

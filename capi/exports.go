@@ -7,6 +7,8 @@
 package main
 
 /*
+#cgo noescape llm_refused
+#cgo nocallback llm_refused
 #cgo CFLAGS: -std=gnu11 -Wall -Wextra -I${SRCDIR}/.. -I${SRCDIR}
 #include "translate.h"
 */
@@ -24,54 +26,104 @@ func main() {}
 
 //export llm_init
 func llm_init(pool unsafe.Pointer, size C.size_t) *C.LLMEngine {
-	e, _ := library.Init(pool, uintptr(size))
+	e, err := library.Init(pool, uintptr(size))
+	if err != nil {
+		refuse(err, C.LLM_INIT, pool, nil, C.long(size), 0)
+	}
 	return (*C.LLMEngine)(unsafe.Pointer(e))
 }
 
 //export create_sequence
 func create_sequence(e *C.LLMEngine, id, length C.int) *C.Sequence {
-	s, _ := library.Create(engine(e), int32(id), int32(length))
+	s, err := library.Create(engine(e), int32(id), int32(length))
+	if err != nil {
+		refuse(err, C.LLM_CREATE, unsafe.Pointer(e), nil, C.long(id), C.long(length))
+	}
 	return (*C.Sequence)(unsafe.Pointer(s))
 }
 
 //export fork_sequence
 func fork_sequence(e *C.LLMEngine, parent, id C.int) *C.Sequence {
-	s, _ := library.Fork(engine(e), int32(parent), int32(id))
+	s, err := library.Fork(engine(e), int32(parent), int32(id))
+	if err != nil {
+		refuse(err, C.LLM_FORK, unsafe.Pointer(e), nil, C.long(parent), C.long(id))
+	}
 	return (*C.Sequence)(unsafe.Pointer(s))
 }
 
 //export append_kv
 func append_kv(e *C.LLMEngine, id, data C.int) C.int {
-	return status(library.Append(engine(e), int32(id), int32(data)))
+	if err := library.Append(engine(e), int32(id), int32(data)); err != nil {
+		return refuse(err, C.LLM_APPEND, unsafe.Pointer(e), nil, C.long(id), C.long(data))
+	}
+	return 0
 }
 
 //export free_sequence
 func free_sequence(e *C.LLMEngine, id C.int) C.int {
-	return status(library.Free(engine(e), int32(id)))
+	if err := library.Free(engine(e), int32(id)); err != nil {
+		return refuse(err, C.LLM_FREE, unsafe.Pointer(e), nil, C.long(id), 0)
+	}
+	return 0
 }
 
 //export llm_destroy
 func llm_destroy(e *C.LLMEngine) C.int {
-	return status(library.Destroy(engine(e)))
+	if err := library.Destroy(engine(e)); err != nil {
+		return refuse(err, C.LLM_DESTROY, unsafe.Pointer(e), nil, 0, 0)
+	}
+	return 0
 }
 
 //export append_kv_batch
 func append_kv_batch(e *C.LLMEngine, seqs *C.llm_sequence_in, data *C.llm_record_in, n C.int) C.int {
-	return status(library.AppendBatch(engine(e), (**course.Sequence)(unsafe.Pointer(seqs)),
-		(*int32)(unsafe.Pointer(data)), int32(n)))
+	err := library.AppendBatch(engine(e), (**course.Sequence)(unsafe.Pointer(seqs)),
+		(*int32)(unsafe.Pointer(data)), int32(n))
+	if err != nil {
+		return refuse(err, C.LLM_BATCH, unsafe.Pointer(e), unsafe.Pointer(seqs), C.long(n), 0)
+	}
+	return 0
 }
 
 //export append_kv_run
 func append_kv_run(e *C.LLMEngine, s *C.Sequence, data *C.llm_record_in, n C.int) C.int {
-	return status(library.AppendRun(engine(e), (*course.Sequence)(unsafe.Pointer(s)),
-		(*int32)(unsafe.Pointer(data)), int32(n)))
+	err := library.AppendRun(engine(e), (*course.Sequence)(unsafe.Pointer(s)),
+		(*int32)(unsafe.Pointer(data)), int32(n))
+	if err != nil {
+		return refuse(err, C.LLM_RUN, unsafe.Pointer(e), unsafe.Pointer(s), C.long(n), 0)
+	}
+	return 0
 }
 
 func engine(e *C.LLMEngine) *course.Engine { return (*course.Engine)(unsafe.Pointer(e)) }
 
-func status(err error) C.int {
-	if err != nil {
-		return -1
+// refuse notes why a call was refused, with the call's arguments, and returns -1.
+func refuse(err error, function C.int, first, second unsafe.Pointer, a, b C.long) C.int {
+	C.llm_refused(function, reason(err), first, second, a, b)
+	return -1
+}
+
+func reason(err error) C.int {
+	switch err {
+	case course.ErrNilEngine:
+		return C.LLM_NULL_ENGINE
+	case course.ErrPool:
+		return C.LLM_POOL
+	case course.ErrLength:
+		return C.LLM_LENGTH
+	case course.ErrExists:
+		return C.LLM_EXISTS
+	case course.ErrNotFound:
+		return C.LLM_NOT_FOUND
+	case course.ErrCapacity:
+		return C.LLM_CAPACITY
+	case course.ErrNoBlocks:
+		return C.LLM_NO_BLOCKS
+	case course.ErrNoMemory:
+		return C.LLM_NO_MEMORY
+	case course.ErrArgument:
+		return C.LLM_ARGUMENT
+	default:
+		return C.LLM_CORRUPT
 	}
-	return 0
 }

@@ -160,6 +160,7 @@ __attribute__((constructor)) static void enter(void) {
         stay_loaded();
         llm_calls_deepen(); /* before this thread's first call, which is the next line */
     }
+    llm_refusals_start();
     llm_start(strict != NULL && strcmp(strict, "1") == 0, watched, watched || __lsan_enable != NULL);
     llm_rest();
     llm_threads_settle(REST_MS);

@@ -53,6 +53,12 @@ void llm_calls_resume(const sigset_t *before);
 /* Instead of llm_calls_resume: the others stay out for good, only this thread may call. */
 void llm_calls_stay_paused(const sigset_t *before);
 
+/* Keeps the last error of this thread, a string that is never freed; llm_last_error returns it. */
+void llm_calls_set_error(const char *error);
+
+/* Reads LLM_MEMORY_DEBUG. */
+void llm_refusals_start(void);
+
 /* In a forked child: the threads, and the other callers, are the parent's. */
 void llm_threads_forget(void);
 void llm_calls_forget(void);

@@ -1,8 +1,9 @@
 /*
  * llm_memory_ext.h - batch calls on an engine of llm_memory.h, for programs that
- * decode many sequences at once. The homework does not have them.
+ * decode many sequences at once, and the reason of a refused call. The homework
+ * does not have them.
  *
- * Both are all or nothing. If the single calls of append_kv would all have succeeded,
+ * Both batch calls are all or nothing. If the single calls of append_kv would all have succeeded,
  * one after the other, the result equals theirs: the same blocks, counts and
  * pool bytes. Otherwise they return -1 and nothing has changed.
  */
@@ -28,6 +29,16 @@ int append_kv_batch(LLMEngine *engine, Sequence *const *seqs, const int *kv_data
  * NULL, n <= 0, or one of the n appends would have failed.
  */
 int append_kv_run(LLMEngine *engine, Sequence *seq, const int *kv_data, int n);
+
+/*
+ * Why the last call of this thread that returned NULL or -1 was refused: a reason, and
+ * the handout's sentence where it has one. NULL if none was refused. A call that
+ * succeeds does not change it. The string is never freed.
+ *
+ * With LLM_MEMORY_DEBUG=1 in the environment, the library writes a line to stderr for
+ * each refused call: function, arguments and this reason.
+ */
+const char *llm_last_error(void);
 
 #ifdef __cplusplus
 }

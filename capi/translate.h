@@ -15,6 +15,28 @@ struct llm_chunk {
     void *at;
 };
 
+/* The functions, and course's errors. */
+enum llm_function { LLM_INIT, LLM_CREATE, LLM_FORK, LLM_APPEND, LLM_FREE, LLM_DESTROY, LLM_BATCH, LLM_RUN, LLM_FUNCTIONS };
+enum llm_reason {
+    LLM_NULL_ENGINE,
+    LLM_POOL,
+    LLM_LENGTH,
+    LLM_EXISTS,
+    LLM_NOT_FOUND,
+    LLM_CAPACITY,
+    LLM_NO_BLOCKS,
+    LLM_NO_MEMORY,
+    LLM_CORRUPT,
+    LLM_ARGUMENT,
+    LLM_REASONS
+};
+
+/*
+ * Notes why a call was refused (enum llm_function, enum llm_reason), and writes a line to stderr if
+ * LLM_MEMORY_DEBUG is 1. The pointers and numbers are the call's arguments, in order.
+ */
+void llm_refused(int function, int reason, const void *first, const void *second, long a, long b);
+
 /* All n chunks or none: 0, with every at NULL. */
 int llm_heap_get(struct llm_chunk *chunks, size_t n);
 

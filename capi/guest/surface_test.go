@@ -12,7 +12,7 @@ import (
 // public is every name that libllm_memory may add to a program.
 var public = []string{
 	"append_kv", "append_kv_batch", "append_kv_run", "create_sequence",
-	"fork_sequence", "free_sequence", "llm_destroy", "llm_init",
+	"fork_sequence", "free_sequence", "llm_destroy", "llm_init", "llm_last_error",
 }
 
 // symbols returns the names that nm lists, without their addresses and kinds.
@@ -30,9 +30,13 @@ func symbols(t *testing.T, args ...string) []string {
 
 func TestTheSharedLibraryExportsThePublicNamesAndItsVersion(t *testing.T) {
 	t.Parallel()
-	want := []string{"LLM_MEMORY_1"}
+	want := []string{"LLM_MEMORY_1", "LLM_MEMORY_1.1"}
 	for _, name := range public {
-		want = append(want, name+"@@LLM_MEMORY_1")
+		version := "LLM_MEMORY_1"
+		if name == "llm_last_error" {
+			version = "LLM_MEMORY_1.1"
+		}
+		want = append(want, name+"@@"+version)
 	}
 	require.ElementsMatch(t, want, symbols(t, "-D", "--defined-only", library("libllm_memory.so")))
 }
