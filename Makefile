@@ -16,7 +16,8 @@
 # make cache                build/libllm_cache.so and build/libllm_cache.a, the serving core for C
 # make dropin DIR=path      make a homework folder use this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
-# make check                gofmt, vet, staticcheck, import rules
+# make vet                  gofmt, vet
+# make check                the same, staticcheck, import rules
 # make race                 tests of what many threads call, with the race detector
 # make invariants           tests of memory managers and schedulers that check themselves after every call
 # make clean
@@ -72,7 +73,7 @@ TEST := $(CHEAP) test -buildvcs=false -vet=off -exec 'env -u GOGC -u GOMEMLIMIT'
 # With a Check that the tag calls, or with tests of what has one.
 CHECKED := ./internal/vllm/v0 ./internal/vllm/v1/... ./internal/paper ./internal/kvstore/... ./internal/engine
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat figures bench dropin install uninstall check clean
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat figures bench dropin install uninstall vet check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -186,10 +187,12 @@ repeat:
 	@.ci/tools test
 	@$(TEST) -count=1 ./internal/grade -run TestTheSameFileGetsTheSameResult -repeat 5
 
-check:
+vet:
 	@.ci/tools build
 	@unformatted=$$("$$(dirname "$$(.ci/tools go)")/gofmt" -l .) && test -z "$$unformatted" || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 	@$(CHEAP) vet ./...
+
+check: vet
 	@$(CHEAP) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	@$(TEST) ./internal
 

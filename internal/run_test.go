@@ -1,0 +1,105 @@
+package internal_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A fakeMachine has a clock of its own, and a make that says its target and sets the clock on.
+type fakeMachine struct{ root, made string }
+
+// newFakeMachine takes seconds for each target; a target that is not in it fails.
+func newFakeMachine(t *testing.T, seconds map[string]int) fakeMachine {
+	t.Helper()
+	root := t.TempDir()
+	m := fakeMachine{root, filepath.Join(root, "made")}
+	script := func(name, text string) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte("#!/bin/sh\n"+text), 0o755))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(root, ".ci"), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(root, "bin"), 0o755))
+	for _, name := range []string{"run", "home"} {
+		text, err := os.ReadFile("../.ci/" + name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(root, ".ci", name), text, 0o755))
+	}
+	clock := filepath.Join(root, "clock")
+	require.NoError(t, os.WriteFile(clock, []byte("1000\n"), 0o644))
+	script(".ci/tools", "echo \"tools $*\" >>'"+m.made+"'\necho $(($(cat '"+clock+"') + 5000)) >'"+clock+"'\n")
+	script("bin/date", "cat '"+clock+"'\n")
+	var cases strings.Builder
+	for target, takes := range seconds {
+		cases.WriteString(target + ") takes=" + strconv.Itoa(takes) + " ;;\n")
+	}
+	script("bin/make", "echo \"$*\" >>'"+m.made+"'\ncase $1 in\n"+cases.String()+`*) echo "FAIL $1"; exit 2 ;;
+esac
+echo $(($(cat '`+clock+`') + takes)) >'`+clock+`'
+if [ $1 = test ]; then
+    echo "DONE 1 tests that another run printed"
+    echo "ok a package"
+    echo "DONE 4321 tests in 77.000s"
+    echo "processor time: 1 s"
+fi
+`)
+	return m
+}
+
+// run returns the targets that .ci/run made, what it printed, and its exit status.
+func (m fakeMachine) run(t *testing.T, arguments ...string) (made []string, printed string, status int) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(m.root, ".ci/run"), arguments...)
+	cmd.Env = []string{"PATH=" + filepath.Join(m.root, "bin") + ":" + os.Getenv("PATH"), "HOME=" + m.root, "TMPDIR=" + m.root}
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil {
+		require.ErrorAs(t, err, &exit)
+	}
+	text, err := os.ReadFile(m.made)
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSpace(string(text)), "\n"), string(out), cmd.ProcessState.ExitCode()
+}
+
+// Ensure that CI always runs make test, runs of the rest what there is time for, says what it
+// leaves out, and ends with the last lines of make test.
+func TestCILeavesOutWhatThereIsNoTimeFor(t *testing.T) {
+	fast := map[string]int{"vet": 30, "test": 270, "check": 60, "race": 60, "invariants": 30}
+	for _, c := range []struct {
+		name      string
+		seconds   map[string]int
+		arguments []string
+		made      []string
+		leftOut   []string
+		status    int
+	}{
+		{"a fast machine", fast, nil, []string{"vet", "test", "check", "race", "invariants"}, nil, 0},
+		{"one on which tests take longer", map[string]int{"vet": 30, "test": 400, "check": 110, "invariants": 1},
+			nil, []string{"vet", "test", "check", "invariants"}, []string{"race"}, 0},
+		{"a slow machine", map[string]int{"vet": 200, "test": 2700}, nil, []string{"vet", "test"}, []string{"check", "race", "invariants"}, 0},
+		{"the same with more time", map[string]int{"vet": 200, "test": 2700, "check": 700, "race": 500, "invariants": 400},
+			[]string{"5400"}, []string{"vet", "test", "check", "race", "invariants"}, nil, 0},
+		{"a vet that fails", map[string]int{"test": 1}, nil, []string{"vet"}, nil, 2},
+		{"a test that fails", map[string]int{"vet": 1, "check": 1}, nil, []string{"vet", "test"}, nil, 2},
+		{"a check that fails", map[string]int{"vet": 1, "test": 1}, nil, []string{"vet", "test", "check"}, nil, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			made, printed, status := newFakeMachine(t, c.seconds).run(t, c.arguments...)
+			require.Equal(t, append([]string{"tools test"}, c.made...), made, printed)
+			require.Equal(t, c.status, status, printed)
+			require.Equal(t, len(c.leftOut), strings.Count(printed, "is left out"), printed)
+			for _, target := range c.leftOut {
+				require.Contains(t, printed, "make "+target+" is left out")
+			}
+			if c.status == 0 {
+				require.True(t, strings.HasSuffix(printed, "passed\nDONE 4321 tests in 77.000s\nprocessor time: 1 s\n"), printed)
+			} else {
+				require.True(t, strings.HasSuffix(printed, "FAIL "+c.made[len(c.made)-1]+"\n"), printed)
+			}
+		})
+	}
+}
