@@ -7,7 +7,6 @@ require (
 	github.com/chromedp/chromedp v0.22.1
 	github.com/dlclark/regexp2 v1.12.0
 	github.com/fatih/color v1.19.0
-	github.com/go-zeromq/zmq4 v0.17.0
 	github.com/klauspost/cpuid/v2 v2.2.10
 	github.com/mmcloughlin/avo v0.6.0
 	github.com/nikolalohinski/gonja/v2 v2.9.1
@@ -39,7 +38,6 @@ require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
-	github.com/go-zeromq/goczmq/v4 v4.2.2 // indirect
 	github.com/golang/freetype v0.0.0-20170609003504-e2365dfdc4a0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect

@@ -2,16 +2,15 @@ package publish
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"os/exec"
-	"strings"
+	"net"
+	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/go-zeromq/zmq4"
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/vllm/v1/kvevents"
@@ -27,10 +26,13 @@ func cleared(t *testing.T) *pool.Events {
 	return &v
 }
 
-func opened(t *testing.T, keep int) *Publisher {
+// atOnce is how long Close waits for peers that do not close their connections.
+const atOnce = time.Millisecond
+
+func opened(t *testing.T, keep int, linger time.Duration) *Publisher {
 	p, err := New(Config{
-		Endpoint: "tcp://127.0.0.1:*", ReplayEndpoint: "tcp://127.0.0.1:*", Topic: "kv-events", BufferSteps: keep,
-		Encoder: kvevents.Encoder{DataParallelRank: 1},
+		Endpoint: "tcp://127.0.0.1:*", ReplayEndpoint: "tcp://127.0.0.1:*", Topic: "kv-events",
+		BufferSteps: keep, Linger: linger, Encoder: kvevents.Encoder{DataParallelRank: 1},
 	})
 	require.NoError(t, err)
 	return p
@@ -38,35 +40,6 @@ func opened(t *testing.T, keep int) *Publisher {
 
 func batch(seconds float64, t *testing.T) []byte {
 	return (&kvevents.Encoder{DataParallelRank: 1}).AppendBatch(nil, seconds, cleared(t))
-}
-
-// subscribe returns a subscriber that has heard of at least one batch, and how many
-// were published until then: subscribing takes a while.
-func subscribe(t *testing.T, p *Publisher) (sub zmq4.Socket, published int) {
-	pub, _ := p.Addr()
-	sub = zmq4.NewSub(context.Background())
-	require.NoError(t, sub.Dial("tcp://"+pub))
-	require.NoError(t, sub.SetOption(zmq4.OptionSubscribe, "kv-"))
-	heard := make(chan zmq4.Msg)
-	go func() {
-		m, _ := sub.Recv()
-		heard <- m
-	}()
-	for {
-		require.NoError(t, p.Publish(time.Unix(int64(published), 0), cleared(t)))
-		published++
-		select {
-		case m := <-heard:
-			check(t, m.Frames, binary.BigEndian.Uint64(m.Frames[1]))
-			for next := binary.BigEndian.Uint64(m.Frames[1]) + 1; next < uint64(published); next++ {
-				m, err := sub.Recv()
-				require.NoError(t, err)
-				check(t, m.Frames, next)
-			}
-			return sub, published
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
 }
 
 // check wants batch number seq, which says so by its time.
@@ -78,17 +51,17 @@ func check(t *testing.T, frames [][]byte, seq uint64) {
 }
 
 func TestSubscribersGetBatchesInOrder(t *testing.T) {
-	p := opened(t, 0)
-	sub, n := subscribe(t, p)
-	defer sub.Close()
+	p := opened(t, 0, atOnce)
+	send := publish(t, p, cleared(t))
+	s, n := subscribed(t, p, send, 0)
 	require.NoError(t, p.Publish(time.Unix(9, 0), &pool.Events{}), "no events, no batch")
 	for i := range 50 {
-		require.NoError(t, p.Publish(time.Unix(int64(n+i), 0), cleared(t)))
+		send(n + i)
 	}
 	for i := range 50 {
-		m, err := sub.Recv()
+		m, err := s.receive()
 		require.NoError(t, err)
-		check(t, m.Frames, uint64(n+i))
+		check(t, m, uint64(n+i))
 	}
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, p.Close(), ErrClosed)
@@ -96,32 +69,25 @@ func TestSubscribersGetBatchesInOrder(t *testing.T) {
 }
 
 func TestPastBatchesAreSentAgain(t *testing.T) {
-	p := opened(t, 4)
+	p := opened(t, 4, atOnce)
+	send := publish(t, p, cleared(t))
 	for i := range 10 {
-		require.NoError(t, p.Publish(time.Unix(int64(i), 0), cleared(t)))
-	}
-	for {
-		if batch, _ := p.kept(9); batch != nil {
-			break
-		}
-		time.Sleep(time.Millisecond) // until the last one was sent
+		send(i)
 	}
 	_, replay := p.Addr()
-	dealer := zmq4.NewDealer(context.Background())
-	defer dealer.Close()
-	require.NoError(t, dealer.Dial("tcp://"+replay))
-	for _, test := range []struct{ from, first uint64 }{{8, 8}, {0, 6}, {10, 10}, {1 << 63, 10}} {
+	dealer := join(t, replay, "DEALER")
+	for _, test := range []struct{ from, first uint64 }{{8, 8}, {0, 6}, {10, 10}, {1 << 63, 10}, {endOfReplay, 10}} {
 		t.Run(fmt.Sprint(test.from), func(t *testing.T) {
-			require.NoError(t, dealer.SendMulti(zmq4.NewMsgFrom(nil, number(test.from))))
+			dealer.ask(test.from)
 			for seq := test.first; seq < 10; seq++ {
-				m, err := dealer.Recv()
+				m, err := dealer.receive()
 				require.NoError(t, err)
-				require.Empty(t, m.Frames[0])
-				check(t, m.Frames[1:], seq)
+				require.Empty(t, m[0])
+				check(t, m[1:], seq)
 			}
-			m, err := dealer.Recv()
+			m, err := dealer.receive()
 			require.NoError(t, err)
-			require.Equal(t, [][]byte{{}, {}, bytes.Repeat([]byte{0xff}, 8), {}}, m.Frames)
+			require.Equal(t, [][]byte{{}, {}, bytes.Repeat([]byte{0xff}, 8), {}}, m)
 		})
 	}
 	require.NoError(t, p.Close())
@@ -135,6 +101,8 @@ func TestBadEndpointsAreRefused(t *testing.T) {
 	}{
 		{"an address", Config{Endpoint: "nowhere*"}, "socket nowhere"},
 		{"the replay's address", Config{Endpoint: "tcp://127.0.0.1:*", ReplayEndpoint: "nowhere"}, "socket nowhere"},
+		{"no port", Config{Endpoint: "tcp://*"}, "socket tcp://*"},
+		{"another transport", Config{Endpoint: "inproc://*"}, "want tcp://HOST:PORT or ipc://PATH"},
 		{"no buffer", Config{Endpoint: "tcp://127.0.0.1:*", BufferSteps: -1}, "want at least 1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -144,58 +112,17 @@ func TestBadEndpointsAreRefused(t *testing.T) {
 	}
 }
 
-// subscriber is vLLM's example reduced to what it receives: libzmq by way of
-// Python, a SUB socket, and a gap filled over a REQ-like socket.
-const subscriber = `
-import sys, zmq
-c = zmq.Context()
-sub = c.socket(zmq.SUB)
-sub.connect("tcp://" + sys.argv[1])
-sub.setsockopt_string(zmq.SUBSCRIBE, "kv-events")
-print("ready", flush=True)
-topic, seq, payload = sub.recv_multipart()
-print(topic.decode(), int.from_bytes(seq, "big"), payload.hex(), flush=True)
-r = c.socket(zmq.DEALER)
-r.connect("tcp://" + sys.argv[2])
-r.send_multipart([b"", (0).to_bytes(8, "big")])
-while True:
-    _, topic, seq, payload = r.recv_multipart()
-    if not payload:
-        print("end", int.from_bytes(seq, "big", signed=True), flush=True)
-        break
-    print(topic.decode(), int.from_bytes(seq, "big"), payload.hex(), flush=True)
-`
-
-func TestLibzmqReadsThePublisher(t *testing.T) {
-	const python = "/usr/bin/python3"
-	if exec.Command(python, "-c", "import zmq").Run() != nil {
-		t.Skip("no Python with libzmq here (Debian: python3-zmq)")
-	}
-	p := opened(t, 0)
-	pub, replay := p.Addr()
-	client := exec.Command(python, "-c", subscriber, pub, replay)
-	var out bytes.Buffer
-	client.Stdout, client.Stderr = &out, &out
-	require.NoError(t, client.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- client.Wait() }()
-	published := 0
-	for done := false; !done; {
-		require.NoError(t, p.Publish(time.Unix(int64(published), 0), cleared(t)))
-		published++
-		select {
-		case err := <-ended:
-			require.NoError(t, err, out.String())
-			done = true
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Equal(t, "ready", lines[0])
-	require.Equal(t, "end -1", lines[len(lines)-1])
-	for i, line := range lines[2 : len(lines)-1] {
-		require.Equal(t, fmt.Sprintf("kv-events %d %x", i, batch(float64(i), t)), line)
-	}
-	require.Contains(t, lines[2:], lines[1], "what came by subscription comes again")
+func TestAFileOfAProcessThatIsGoneIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kv")
+	gone, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	gone.SetUnlinkOnClose(false)
+	config := Config{Endpoint: "ipc://" + path}
+	_, err = New(config)
+	require.ErrorIs(t, err, syscall.EADDRINUSE, "it listens")
+	require.NoError(t, gone.Close())
+	p, err := New(config)
+	require.NoError(t, err)
 	require.NoError(t, p.Close())
+	require.NoFileExists(t, path)
 }

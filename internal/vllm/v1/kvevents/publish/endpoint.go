@@ -1,0 +1,146 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// bound is vLLM's rule: stable addresses are bound, others connected.
+func bound(endpoint string) bool {
+	return strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || strings.HasPrefix(endpoint, "ipc://")
+}
+
+// wildcards of libzmq: all interfaces, any free port.
+var wildcards = strings.NewReplacer("//*", "//0.0.0.0", ":*", ":0")
+
+// split returns what package net calls the endpoint.
+func split(endpoint string) (network, address string, err error) {
+	switch scheme, address, _ := strings.Cut(endpoint, "://"); {
+	case scheme == "tcp" && address != "":
+		return "tcp", address, nil
+	case scheme == "ipc" && address != "":
+		return "unix", address, nil
+	}
+	return "", "", errors.New("want tcp://HOST:PORT or ipc://PATH")
+}
+
+// A service talks to the peer of a connection until one of them ends.
+type service func(net.Conn)
+
+// listen serves each connection that comes to the endpoint.
+func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error) {
+	network, address, err := split(wildcards.Replace(endpoint))
+	if err != nil {
+		return nil, fmt.Errorf("socket %s for events: %w", endpoint, err)
+	}
+	l, err := net.Listen(network, address)
+	if network == "unix" && errors.Is(err, syscall.EADDRINUSE) && abandoned(address) {
+		os.Remove(address)
+		l, err = net.Listen(network, address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("socket %s for events: %w", endpoint, err)
+	}
+	p.running.Go(func() {
+		for {
+			c, err := l.Accept()
+			switch {
+			case err == nil:
+				p.running.Go(func() { p.run(c, serve) })
+			case errors.Is(err, net.ErrClosed):
+				return
+			default: // for example, too many open files
+				sleep(p.ctx, retryAccept)
+			}
+		}
+	})
+	return l, nil
+}
+
+// abandoned reports whether a process that is gone left this file of a socket.
+func abandoned(path string) bool {
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		c.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+const (
+	retryAccept  = 100 * time.Millisecond
+	retryConnect = 250 * time.Millisecond
+	firstConnect = 3 * time.Second // New fails if nobody is at the endpoint for so long
+	dialTimeout  = 30 * time.Second
+)
+
+// connect serves the connection to the endpoint. It connects again whenever the
+// connection ends.
+func (p *Publisher) connect(endpoint string, serve service) error {
+	network, address, err := split(endpoint)
+	if err != nil {
+		return fmt.Errorf("socket %s for events: %w", endpoint, err)
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, firstConnect)
+	defer cancel()
+	c, err := dial(ctx, network, address)
+	if err != nil {
+		return fmt.Errorf("socket %s for events: %w", endpoint, err)
+	}
+	p.running.Go(func() {
+		for err == nil {
+			p.run(c, serve)
+			sleep(p.ctx, retryConnect)
+			c, err = dial(p.ctx, network, address)
+		}
+	})
+	return nil
+}
+
+// dial tries to connect until ctx ends.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialTimeout}
+	for {
+		c, err := dialer.DialContext(ctx, network, address)
+		if err == nil || !sleep(ctx, retryConnect) {
+			return c, err
+		}
+	}
+}
+
+// sleep returns false as soon as ctx ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// run serves one connection.
+func (p *Publisher) run(c net.Conn, serve service) {
+	defer func() {
+		c.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, c)
+	}()
+	if p.wait(c, false) {
+		serve(c)
+	}
+}
+
+// wait sets whether Close waits for what is sent over c. It returns false if the
+// publisher is closed.
+func (p *Publisher) wait(c net.Conn, busy bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[c] = busy
+	return !p.closed
+}

@@ -1,0 +1,193 @@
+// Package zmtp speaks ZMTP 3.1, the protocol of ZeroMQ, over one connection with the
+// security mechanism NULL (https://rfc.zeromq.org/spec/37). Peers of ZMTP 3.0 are
+// understood, older ones refused.
+//
+// What a socket does with its connections, for example which messages it drops, is
+// the caller's part. A peer cannot make this package allocate more than maxMessage,
+// or a write last longer than the caller says. (github.com/go-zeromq/zmq4 allocates
+// what the header of a frame asks for, and its sockets send to one peer after the other.)
+package zmtp
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// ErrProtocol is wrapped by errors that say that the peer violates the protocol, or a
+// limit of this package. The connection is of no more use.
+var ErrProtocol = errors.New("not as ZMTP 3.1 says")
+
+// The bits of a frame's flags.
+const (
+	flagMore    = 1
+	flagLong    = 2
+	flagCommand = 4
+)
+
+const (
+	maxMessage = 1 << 16 // bytes of a message or command that is received
+	maxFrames  = 16      // of a message that is received
+	maxContext = 16      // bytes of a PING that a PONG returns
+)
+
+// A Conn is a connection after the handshake. One goroutine may call Receive while
+// others call Send.
+type Conn struct {
+	net net.Conn
+	r   *bufio.Reader
+	ttl time.Duration // the peer is gone if nothing comes for this long; 0: it did not say
+
+	mu      sync.Mutex // of writes
+	timeout time.Duration
+}
+
+// Open shakes hands as a socket of the given type, for example PUB, with a socket
+// of one of the types that peers lists. The handshake and each later write may take
+// as long as timeout.
+func Open(conn net.Conn, socketType string, peers []string, timeout time.Duration) (*Conn, error) {
+	c := &Conn{net: conn, r: bufio.NewReader(conn), timeout: timeout}
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, err
+	}
+	if err := c.handshake(socketType, peers); err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	return c, conn.SetDeadline(time.Time{})
+}
+
+// Send writes one message. After an error the connection is of no more use.
+func (c *Conn) Send(frames ...[]byte) error {
+	buffers := make(net.Buffers, 0, 2*len(frames))
+	for i, f := range frames {
+		var flags byte
+		if i < len(frames)-1 {
+			flags = flagMore
+		}
+		buffers = append(buffers, header(flags, len(f)), f)
+	}
+	return c.write(buffers)
+}
+
+func (c *Conn) sendCommand(name string, data []byte) error {
+	body := append([]byte{byte(len(name))}, name...)
+	body = append(body, data...)
+	return c.write(net.Buffers{header(flagCommand, len(body)), body})
+}
+
+func (c *Conn) write(b net.Buffers) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.net.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
+		return err
+	}
+	_, err := b.WriteTo(c.net)
+	return err
+}
+
+// header is what precedes a frame of the given size.
+func header(flags byte, size int) []byte {
+	if size < 1<<8 {
+		return []byte{flags, byte(size)}
+	}
+	return binary.BigEndian.AppendUint64([]byte{flags | flagLong}, uint64(size))
+}
+
+// Receive returns the next message, or the next command of another layer: name is
+// SUBSCRIBE or CANCEL then, and frames has its data. It answers PING itself, and
+// drops commands that it does not know.
+func (c *Conn) Receive() (name string, frames [][]byte, err error) {
+	size := 0
+	for {
+		flags, body, err := c.readFrame()
+		if err != nil {
+			return "", nil, err
+		}
+		if flags&flagCommand == 0 {
+			frames, size = append(frames, body), size+len(body)
+			switch {
+			case len(frames) > maxFrames || size > maxMessage:
+				return "", nil, fmt.Errorf("%w: a message of more than %d frames or %d bytes", ErrProtocol, maxFrames, maxMessage)
+			case flags&flagMore == 0:
+				return "", frames, nil
+			}
+			continue
+		}
+		if len(frames) > 0 {
+			return "", nil, fmt.Errorf("%w: a command inside a message", ErrProtocol)
+		}
+		name, data, err := splitCommand(body)
+		if err != nil {
+			return "", nil, err
+		}
+		switch name {
+		case "SUBSCRIBE", "CANCEL":
+			return name, [][]byte{data}, nil
+		case "PING":
+			if err := c.pong(data); err != nil {
+				return "", nil, err
+			}
+		}
+	}
+}
+
+// pong answers a PING: a time in tenths of a second, after which a silent peer is
+// gone, and what to send back.
+func (c *Conn) pong(data []byte) error {
+	if len(data) < 2 {
+		return fmt.Errorf("%w: a PING of %d bytes", ErrProtocol, len(data))
+	}
+	c.ttl = time.Duration(binary.BigEndian.Uint16(data)) * time.Second / 10
+	if c.ttl == 0 {
+		if err := c.net.SetReadDeadline(time.Time{}); err != nil {
+			return err
+		}
+	}
+	data = data[2:]
+	return c.sendCommand("PONG", data[:min(len(data), maxContext)])
+}
+
+// readFrame reads a frame's flags and body.
+func (c *Conn) readFrame() (flags byte, body []byte, err error) {
+	if c.ttl > 0 {
+		if err := c.net.SetReadDeadline(time.Now().Add(c.ttl)); err != nil {
+			return 0, nil, err
+		}
+	}
+	if flags, err = c.r.ReadByte(); err != nil {
+		return 0, nil, err
+	}
+	if flags&^(flagMore|flagLong|flagCommand) != 0 || flags&flagCommand != 0 && flags&flagMore != 0 {
+		return 0, nil, fmt.Errorf("%w: a frame with flags %#x", ErrProtocol, flags)
+	}
+	var size [8]byte
+	if flags&flagLong != 0 {
+		_, err = io.ReadFull(c.r, size[:])
+	} else {
+		size[7], err = c.r.ReadByte()
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint64(size[:])
+	if n > maxMessage {
+		return 0, nil, fmt.Errorf("%w: a frame of %d bytes: want at most %d", ErrProtocol, n, maxMessage)
+	}
+	body = make([]byte, n)
+	_, err = io.ReadFull(c.r, body)
+	return flags, body, err
+}
+
+// splitCommand divides a command's body into its name and its data.
+func splitCommand(body []byte) (name string, data []byte, err error) {
+	if len(body) == 0 || len(body) < 1+int(body[0]) {
+		return "", nil, fmt.Errorf("%w: a command of %d bytes", ErrProtocol, len(body))
+	}
+	n := 1 + int(body[0])
+	return string(body[1:n]), body[n:], nil
+}
