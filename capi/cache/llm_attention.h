@@ -69,7 +69,8 @@ enum {
     LLM_E4M3 = 3, /* keys and values only */
     LLM_E5M2 = 4, /* keys and values only */
     LLM_INT8 = 5  /* keys and values only; with a float scale for each token and head, the
-                     largest magnitude divided by 127. Queries are rounded to 16 bits
+                     largest magnitude divided by 127; numbers are multiplied by 127
+                     divided by that magnitude. Queries are rounded to 16 bits
                      before they are multiplied with such keys */
 };
 
@@ -97,7 +98,8 @@ typedef struct llm_attention_cache {
     int32_t kv_heads, head_size; /* head size: a multiple of 8 up to 256, and with LLM_LAYOUT_VLLM a multiple of
                                     16 bytes (of 16 elements for fp8 and int8) */
     float key_scale, value_scale; /* a key is the stored number times key_scale, a value the stored one times value_scale;
-                                     0 means 1; ignored with LLM_INT8 */
+                                     0 means 1; ignored with LLM_INT8. What is written is multiplied by the inverse of
+                                     the scale, which can round a tie the other way than a division */
     int32_t reserved;             /* 0 */
     void *key, *value;            /* keys and values may alternate in the same memory, but must not overlap */
     int64_t key_bytes, value_bytes;
@@ -160,7 +162,8 @@ int llm_attention_copy(const llm_attention_cache *to, const llm_attention_cache 
 
 /*
  * Copies all blocks of `from` to the same blocks of `to`. dtype, layout, scales and strides can differ; block_size,
- * kv_heads and head_size must be equal. Numbers are rounded to nearest; LLM_INT8 can be converted only to LLM_INT8. The
+ * kv_heads and head_size must be equal. Numbers are rounded to nearest, after a multiplication by from's scale over to's;
+ * without a change of dtype and scale they keep all their bits. LLM_INT8 can be converted only to LLM_INT8. The
  * memory must not overlap. It runs on one thread. Since version 2.1 of the library.
  */
 int llm_attention_convert(const llm_attention_cache *to, const llm_attention_cache *from);

@@ -6,8 +6,8 @@ import (
 )
 
 // Convert copies all blocks of a cache to another one with the same block size, heads and
-// head size, in any layout and type. Numbers are rounded to nearest. Int8 is only
-// converted to Int8: the scales are copied too.
+// head size, in any layout and type. Numbers are rounded to nearest; those of the same type and
+// scale keep all their bits. Int8 is only converted to Int8: the scales are copied too.
 func Convert(to, from *Cache) error {
 	if err := from.Check(); err != nil {
 		return err
@@ -39,14 +39,22 @@ func Convert(to, from *Cache) error {
 func convertHead(to, from *Cache, block, head int, keys, values float32) {
 	for token := range from.BlockSize {
 		for i := range from.HeadSize {
-			k := from.DType.Load(unsafe.Pointer(&from.Key[from.KeyOffset(block, head, token, i)]))
-			to.DType.Store(unsafe.Pointer(&to.Key[to.KeyOffset(block, head, token, i)]), k*keys)
-			v := from.DType.Load(unsafe.Pointer(&from.Value[from.ValueOffset(block, head, token, i)]))
-			to.DType.Store(unsafe.Pointer(&to.Value[to.ValueOffset(block, head, token, i)]), v*values)
+			dst, src := to.Key[to.KeyOffset(block, head, token, i):], from.Key[from.KeyOffset(block, head, token, i):]
+			convertNumber(to, from, dst, src, keys)
+			dst, src = to.Value[to.ValueOffset(block, head, token, i):], from.Value[from.ValueOffset(block, head, token, i):]
+			convertNumber(to, from, dst, src, values)
 		}
 	}
 	if from.DType == Int8 {
 		copy(to.Scales(to.KeyScales, block, head), from.Scales(from.KeyScales, block, head))
 		copy(to.Scales(to.ValueScales, block, head), from.Scales(from.ValueScales, block, head))
 	}
+}
+
+func convertNumber(to, from *Cache, dst, src []byte, factor float32) {
+	if to.DType == from.DType && factor == 1 {
+		copy(dst, src[:from.DType.Size()])
+		return
+	}
+	to.DType.Store(unsafe.Pointer(&dst[0]), from.DType.Load(unsafe.Pointer(&src[0]))*factor)
 }

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -61,6 +62,40 @@ func TestConvertingRoundsAndRefuses(t *testing.T) {
 	moved := to
 	moved.Key, moved.Value = to.Value, aligned(len(to.Value))
 	require.ErrorIs(t, Convert(&moved, &to), ErrOverlap, "keys are written where values are read")
+}
+
+// What is converted to its own type and scale keeps its bits, also those that are never written.
+func TestConvertingToTheSameTypeKeepsAllBits(t *testing.T) {
+	for _, dtype := range allDTypes {
+		t.Run(dtype.String(), func(t *testing.T) {
+			s := Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 48, DType: dtype}
+			from, err := NewCache(s, aligned(s.BlockBytes()))
+			require.NoError(t, err)
+			all := [][]byte{from.Key, from.Value, from.KeyScales, from.ValueScales}
+			for _, b := range all {
+				for i := range b {
+					b[i] = byte(i ^ i>>8) // -128 and NaNs are among them
+				}
+			}
+			want := [][]byte{}
+			for _, b := range all {
+				want = append(want, bytes.Clone(b))
+			}
+			for _, layout := range []Layout{LayoutVLLM, LayoutFlash} {
+				s.Layout = layout
+				to, err := NewCache(s, aligned(s.BlockBytes()))
+				require.NoError(t, err)
+				require.NoError(t, Convert(&to, &from))
+				for _, b := range all {
+					clear(b)
+				}
+				require.NoError(t, Convert(&from, &to))
+				for i, b := range all {
+					require.True(t, bytes.Equal(want[i], b), "%v, part %d", layout, i)
+				}
+			}
+		})
+	}
 }
 
 // Int8 has scales of tokens, and ignores those of all keys and values.

@@ -3,6 +3,7 @@ package attention
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -25,6 +26,33 @@ func TestEveryNaNOfAKeyShows(t *testing.T) {
 						require.True(t, v != v, "element %d is %v", i, v)
 					}
 				})
+			}
+		}
+	})
+}
+
+// A query that does not reach a token does not see that its value's scale is NaN or infinite.
+func TestAScaleOfInt8IsSeenFromItsTokenOn(t *testing.T) {
+	const length, queries, head = 300, 20, 64
+	forEachSet(t, func(t *testing.T, runner *Runner) {
+		for _, bits := range []uint32{0x7fc00000, 0xff800000} {
+			for _, layout := range []Layout{LayoutTile, LayoutVLLM, LayoutFlash} {
+				for _, heads := range []int{1, 4} {
+					t.Run(fmt.Sprintf("%#x, %v, %d heads", bits, layout, heads), func(t *testing.T) {
+						p := newProblem(rand.New(rand.NewPCG(3, 4)), problemSpec{
+							shape: Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: head, DType: Int8, Layout: layout},
+							heads: heads, lens: []int{length}, queries: []int{queries},
+						})
+						const poisoned = length - queries/2 // a query's own token
+						scales := p.cache.Scales(p.cache.ValueScales, p.batch.blockOf(&p.cache, 0, poisoned), 0)
+						scales[poisoned%16] = math.Float32frombits(bits)
+						require.NoError(t, runner.Forward(&p.cache, &p.batch))
+						for i, v := range p.out {
+							sees := length-queries+i/(heads*head) >= poisoned
+							require.Equal(t, sees, !isFinite(v), "element %d is %v", i, v)
+						}
+					})
+				}
 			}
 		}
 	})

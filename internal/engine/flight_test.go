@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"llmmemory/internal/engine/sampling"
 	"llmmemory/internal/model/induction"
 	"llmmemory/internal/parallel"
+	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
 )
 
 // A relay stands between an engine and its worker, and can look at each step.
@@ -214,4 +217,56 @@ func requireDrained(t *testing.T, e *Engine) {
 	require.Zero(t, l.Running+l.Waiting+l.Deferred)
 	require.Equal(t, l.Blocks, l.FreeBlocks)
 	require.NoError(t, e.sched.Check())
+}
+
+// A blackboard has the hashes that events say can be hit.
+type blackboard struct {
+	mu     sync.Mutex
+	hashes map[blockhash.Hash]int
+	stored int
+}
+
+func (b *blackboard) Publish(_ time.Time, events *pool.Events) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range events.List {
+		v := &events.List[i]
+		for _, h := range events.Hashes(v) {
+			if v.Kind == pool.Stored {
+				b.hashes[h]++
+				b.stored++
+			} else {
+				b.hashes[h]--
+			}
+		}
+	}
+	return nil
+}
+
+// Ensure that the events of a failed step are published with it: no later step may come.
+func TestTheBlocksOfAFailedStepAreRemovedAtOnce(t *testing.T) {
+	b := &blackboard{hashes: map[blockhash.Hash]int{}}
+	var e *Engine
+	broken := errors.New("broken")
+	r := &relay{computed: func(step int, _ *message) error {
+		if step == 1 {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.publish() // as the update of a step before would have
+			return broken
+		}
+		return nil
+	}}
+	e = startRelayed(t, r, func(c *Config) { c.KVEvents = b })
+	_, err := answer(t, ask(t, e, knowledge+"The code", 11))
+	require.ErrorIs(t, err, broken)
+	requireDrained(t, e)
+	e.mu.Lock() // the step has failed as a whole
+	defer e.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.NotZero(t, b.stored)
+	for h, n := range b.hashes {
+		require.Zero(t, n, "%x", h)
+	}
 }

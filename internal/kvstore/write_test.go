@@ -107,6 +107,11 @@ func TestBadTokensAreRefusedAndNothingIsWritten(t *testing.T) {
 			t.Rotation = newRotation(32, 3, false)
 			t.Rotation.Positions[1] = 200
 		}},
+		{"a position without sine", func(t *kvstore.Tokens) {
+			t.Rotation = newRotation(32, 3, false)
+			t.Rotation.Sin = t.Rotation.Sin[:2*16]
+			copy(t.Rotation.Positions, []int32{0, 1, 2})
+		}},
 		{"a negative position", func(t *kvstore.Tokens) {
 			t.Rotation = newRotation(32, 3, false)
 			t.Rotation.Positions[1] = -1
@@ -163,6 +168,29 @@ func TestTinyNumbersBecomeZeroInInt8(t *testing.T) {
 					near, want = 0, 0
 				}
 				require.InDelta(t, want, stored(s.Layer(0), value, 3, 0, i), near*1.001, "element %d beside %v", i, largest)
+			}
+		}
+	}
+}
+
+// Int8 has no NaN: that a number was one shows in the scale of its token.
+func TestANaNIsTheScaleOfItsTokenInInt8(t *testing.T) {
+	for _, layout := range allLayouts {
+		shape := attention.Shape{BlockSize: 16, NumKVHeads: 1, HeadSize: 32, DType: attention.Int8, Layout: layout}
+		for _, at := range []int{0, 5, 31} {
+			s := newStore(t, kvstore.Config{Shape: shape, Layers: 1, NumBlocks: 2})
+			slots := make([]int64, 16) // a whole block
+			for i := range slots {
+				slots[i] = int64(16 + i)
+			}
+			tokens, k, v := randomTokens(rand.New(rand.NewPCG(1, 2)), shape, slots)
+			k[3*32+at], v[7*32+at] = float32(math.NaN()), float32(math.NaN())
+			require.NoError(t, s.Write(0, tokens))
+			c := s.Layer(0)
+			keys, values := c.Scales(c.KeyScales, 1, 0), c.Scales(c.ValueScales, 1, 0)
+			for i := range 16 {
+				require.Equal(t, i == 3, keys[i] != keys[i], "key %d: %v", i, keys[i])
+				require.Equal(t, i == 7, values[i] != values[i], "value %d: %v", i, values[i])
 			}
 		}
 	}

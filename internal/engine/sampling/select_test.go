@@ -80,3 +80,24 @@ func TestSamplingAllocatesNothing(t *testing.T) {
 		s.Sample(&p, st, logits)
 	}))
 }
+
+// Ensure that tokens whose sum is exactly what top-p asks for are enough, within a bucket and at its end.
+func TestTopPIsReachedByAnExactSum(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		weights, want []float32
+		p             float64
+	}{
+		{"the first of two that weigh the same", []float32{1, 1}, []float32{1, 0}, 0.5},
+		{"a bucket of one", []float32{0.25, 1, 0.5, 0.25}, []float32{0, 1, 0, 0}, 0.5},
+		{"two buckets", []float32{0.25, 1, 0.5, 0.25}, []float32{0, 1, 0.5, 0}, 0.75},
+		{"the first of a bucket", []float32{0.25, 1, 0.5, 0.25}, []float32{0.25, 1, 0.5, 0}, 0.875},
+		{"all", []float32{0.25, 1, 0.5, 0.25}, []float32{0.25, 1, 0.5, 0.25}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := Sampler{logits: slices.Clone(test.weights)}
+			s.keepP(test.p)
+			require.Equal(t, test.want, s.logits)
+		})
+	}
+}
