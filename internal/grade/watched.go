@@ -20,6 +20,15 @@ func (g *grading) steps(traces ...[]trace.Op) supervise.Steps {
 	return supervise.Steps{Traces: traces, Own: len(g.shapes) > 0}
 }
 
+// underMemcheck plays traces on the program that Memcheck watches.
+func (g *grading) underMemcheck(steps supervise.Steps) ([]memcheck.Finding, error) {
+	program, err := g.kit.Watched(g.program)
+	if err != nil {
+		return nil, err
+	}
+	return memcheck.Run(program, steps)
+}
+
 // watchable are the clean traces of one task that Memcheck plays, by what they
 // call; of all tasks for 0.
 func (g *grading) watchable(task int) (all [][]trace.Op) {
@@ -41,7 +50,7 @@ func (g *grading) memcheck() error {
 		g.skip(Memcheck, "no directed trace is right to its end")
 		return nil
 	}
-	found, err := memcheck.Run(g.program.Watched(), g.steps(g.watchable(0)...))
+	found, err := g.underMemcheck(g.steps(g.watchable(0)...))
 	if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
 		return err
 	}
@@ -56,7 +65,7 @@ func (g *grading) memcheck() error {
 		if len(clean) == 0 {
 			continue
 		}
-		found, err := memcheck.Run(g.program.Watched(), g.steps(clean...))
+		found, err := g.underMemcheck(g.steps(clean...))
 		for _, f := range found {
 			g.complaint(f)
 		}
@@ -84,7 +93,7 @@ func (g *grading) deaths() error {
 			continue
 		}
 		looked++
-		found, err := memcheck.Run(g.program.Watched(), g.steps(f.Ops))
+		found, err := g.underMemcheck(g.steps(f.Ops))
 		if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
 			return err
 		}

@@ -30,10 +30,13 @@ func newKit(t testing.TB) *build.Kit {
 }
 
 func TestTheProgramsOfASubmissionAreBuiltAndRemoved(t *testing.T) {
-	p, err := newKit(t).Build("llm_memory.c", []byte(correct(t)))
+	k := newKit(t)
+	p, err := k.Build("llm_memory.c", []byte(correct(t)))
 	require.NoError(t, err)
 	require.FileExists(t, p.Native())
-	require.FileExists(t, p.Watched())
+	watched, err := k.Watched(p)
+	require.NoError(t, err)
+	require.FileExists(t, watched)
 	require.NoError(t, p.Close())
 	require.NoFileExists(t, p.Native())
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"llmmemory/grader"
@@ -31,14 +32,14 @@ type Kit struct {
 	flags    []string      // the course's, and what a distribution adds to them
 	linker   []string      // gcc's flag for the fastest linker there is
 	library  []string      // flags for the C library that Memcheck needs least time for
+	watched  func() error  // makes watched.o and library, once: a run of some traces needs neither
 }
 
 // Close removes what the kit and its builds have made.
 func (k *Kit) Close() error { return k.folder.Remove() }
 
-// NewKit compiles the runner and what Memcheck watches (package grader). The
-// flags are added to the course's: a distribution's compiler may have some of its
-// own.
+// NewKit compiles the runner (package grader). The flags are added to the course's: a
+// distribution's compiler may have some of its own.
 func NewKit(flags ...string) (*Kit, error) {
 	if err := enterable(os.TempDir()); err != nil {
 		return nil, err
@@ -63,20 +64,31 @@ func NewKit(flags ...string) (*Kit, error) {
 			return nil, err
 		}
 	}
-	for _, name := range []string{"runner", "watched"} {
-		if err := k.gcc("-std=gnu11", "-O1", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
-			_ = k.Close()
-			return nil, fmt.Errorf("compile the grader's %s.c: %w", name, err)
-		}
+	if err := k.compile("runner"); err != nil {
+		_ = k.Close()
+		return nil, err
 	}
-	k.library = k.withoutDebugInfo()
+	k.watched = sync.OnceValue(func() error {
+		k.library = k.withoutDebugInfo()
+		return k.compile("watched")
+	})
 	return k, nil
+}
+
+// compile compiles one of the grader's own files. What the compiler says of it is none
+// of a submission's.
+func (k *Kit) compile(name string) error {
+	if err := k.gcc("-std=gnu11", "-O1", "-I.", "-c", name+".c", "-o", name+".o"); err != nil {
+		return fmt.Errorf("compile the grader's %s.c: %v", name, err)
+	}
+	return nil
 }
 
 // A Program is a submission that can be run.
 type Program struct {
 	dir     string
 	object  string    // with its own names made local
+	stubs   []string  // objects of the missing functions
 	Advice  []Refusal // what the gate has found that costs nothing
 	Missing []string  // functions of the six that it does not define; each is a stub that refuses
 	// Misspelled are names that it defines in place of one of the missing: appendKV.
@@ -86,8 +98,21 @@ type Program struct {
 // Native is the path of the program with the course's flags and our heap.
 func (p *Program) Native() string { return filepath.Join(p.dir, "native") }
 
-// Watched is the path of the program with the real heap, for Memcheck.
-func (p *Program) Watched() string { return filepath.Join(p.dir, "watched") }
+// Watched is the path of the program with the real heap, for Memcheck. The first call
+// links it. Not for several goroutines with the same program.
+func (k *Kit) Watched(p *Program) (string, error) {
+	path := filepath.Join(p.dir, "watched")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := k.watched(); err != nil {
+		return "", err
+	}
+	if err := k.ld(p.file("watched"), slices.Concat([]string{"watched.o", p.object}, k.library, p.stubs)...); err != nil {
+		return "", fmt.Errorf("link the program for Memcheck: %w", err)
+	}
+	return path, nil
+}
 
 // Build compiles and links one submission. The name is for messages.
 func (k *Kit) Build(name string, source []byte) (*Program, error) {
@@ -148,7 +173,7 @@ func (k *Kit) build(p *Program, source []byte, v *verdicts) error {
 	return k.link(p, compiled, found)
 }
 
-// link makes the two programs. The names of the submission's own are made local,
+// link makes the program with our heap. The names of the submission's own are made local,
 // so that they clash with nothing, and each of the six that is missing becomes a
 // stub.
 func (k *Kit) link(p *Program, compiled string, found *object) error {
@@ -169,8 +194,8 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 			p.Misspelled = append(p.Misspelled, spelledLike(name, found.other)...)
 		}
 	}
-	stubs, err := k.stubs(p)
-	if err != nil {
+	var err error
+	if p.stubs, err = k.stubs(p); err != nil {
 		return err
 	}
 	native := p.file("native.o")
@@ -183,11 +208,7 @@ func (k *Kit) link(p *Program, compiled string, found *object) error {
 	if err := k.run("objcopy", redirect...); err != nil {
 		return err
 	}
-	if err := k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, stubs...)...); err != nil {
-		return err
-	}
-	watched := append([]string{"watched.o", p.object}, k.library...)
-	return k.ld(p.file("watched"), append(watched, stubs...)...)
+	return k.ld(p.file("native"), append([]string{"-static", "runner.o", native}, p.stubs...)...)
 }
 
 // spelledLike are the names that differ from one in capitals and underscores only.

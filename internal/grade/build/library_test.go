@@ -40,10 +40,13 @@ func loads(t *testing.T, program string) string {
 
 // Memcheck takes half as long again where it reads the debug information of the C library.
 func TestMemcheckFindsNoDebugInformationOfTheLibrary(t *testing.T) {
-	p, err := newKit(t).Build("llm_memory.c", []byte(correct(t)))
+	k := newKit(t)
+	p, err := k.Build("llm_memory.c", []byte(correct(t)))
 	require.NoError(t, err)
-	library := loads(t, p.Watched())
-	require.Equal(t, filepath.Dir(filepath.Dir(p.Watched())), filepath.Dir(library))
+	watched, err := k.Watched(p)
+	require.NoError(t, err)
+	library := loads(t, watched)
+	require.Equal(t, filepath.Dir(filepath.Dir(watched)), filepath.Dir(library))
 	system := loads(t, "/bin/true")
 	require.NotEqual(t, buildID(t, system), buildID(t, library))
 	whole, err := os.Stat(system)

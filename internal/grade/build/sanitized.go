@@ -16,6 +16,9 @@ var ErrSecond = errors.New("the second build does not compile")
 // heap, and returns the path. What is wrong ends it. The text is preprocessed
 // with the flags of the course, so that it cannot tell one build from another.
 func (k *Kit) Sanitized(p *Program) (string, error) {
+	if err := k.watched(); err != nil {
+		return "", err
+	}
 	text, object := p.file("llm_memory.i"), p.file("sanitized.o")
 	err := k.gcc(append(slices.Clone(k.flags), "-I.", "-E", p.file("llm_memory.c"), "-o", text)...)
 	if err != nil {
@@ -46,9 +49,5 @@ func (k *Kit) sanitized(p *Program, text, object, level string) error {
 	if err := k.run("objcopy", local...); err != nil {
 		return err
 	}
-	link := []string{"watched.o", object, watch}
-	if len(p.Missing) > 0 {
-		link = append(link, p.file("missing.o"))
-	}
-	return k.ld(p.file("sanitized"), link...)
+	return k.ld(p.file("sanitized"), append([]string{"watched.o", object, watch}, p.stubs...)...)
 }

@@ -24,7 +24,9 @@ func check(t *testing.T, kit *build.Kit, before, after string) ([]memcheck.Findi
 	require.NoError(t, err)
 	ops, err := trace.Parse("init e0 640\ncreate e0 1 20\nfork e0 1 2\nappend e0 2 7\nfree e0 1\ndestroy e0\n")
 	require.NoError(t, err)
-	return memcheck.Run(program.Watched(), supervise.Steps{Traces: [][]trace.Op{ops}})
+	watched, err := kit.Watched(program)
+	require.NoError(t, err)
+	return memcheck.Run(watched, supervise.Steps{Traces: [][]trace.Op{ops}})
 }
 
 func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
