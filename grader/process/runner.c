@@ -236,6 +236,24 @@ static int64_t calls(const struct request *r, LLMEngine *engine) {
 static char *alias;
 static size_t alias_size;
 
+/* What is after the last pool, and the bytes that the grader watches after it,
+ * cannot be touched; nothing is mapped in front of the first. */
+static size_t pools_used;
+static int pools_are; /* PROT_READ, or that and PROT_WRITE */
+enum { WATCHED = 256, PAGE = 4096 };
+
+/* Only what is not so yet is changed: most calls follow one of the same kind. */
+static void protect(int how) {
+    if (how == pools_are) {
+        return;
+    }
+    mprotect(POOLS, pools_used, how);
+    if (alias != NULL) {
+        mprotect(alias, alias_size, how);
+    }
+    pools_are = how;
+}
+
 /* The end of a large pool: size bytes of the pools' file, at `engine`, are mapped a
  * second time at the address whose halves are b and a. Between the beginning and
  * the end of such a pool nothing is mapped. */
@@ -245,6 +263,7 @@ static void map_alias(const struct request *r) {
     if (alias != NULL) {
         munmap(alias, alias_size);
     }
+    protect(PROT_READ | PROT_WRITE);
     mprotect(from, r->size, PROT_READ | PROT_WRITE);
     void *p = mremap(from, 0, r->size, MREMAP_MAYMOVE | MREMAP_FIXED, to);
     alias = p == MAP_FAILED ? NULL : p;
@@ -311,24 +330,13 @@ static void *map(void *at, size_t size, int fd, off_t offset) {
     return p;
 }
 
-/* What is after the last pool, and the bytes that the grader watches after it,
- * cannot be touched; nothing is mapped in front of the first. */
-static size_t pools_used;
-enum { WATCHED = 256, PAGE = 4096 };
-
 static void open_pool(const struct request *r) {
     uint64_t end = r->engine - (uint64_t)(uintptr_t)POOLS + r->size + WATCHED;
     if (r->engine >= (uint64_t)(uintptr_t)POOLS && end <= POOLS_SIZE) {
         end = (end + PAGE - 1) / PAGE * PAGE;
         pools_used = end > pools_used ? end : pools_used;
-        mprotect(POOLS, pools_used, PROT_READ | PROT_WRITE);
-    }
-}
-
-static void protect(int how) {
-    mprotect(POOLS, pools_used, how);
-    if (alias != NULL) {
-        mprotect(alias, alias_size, how);
+        pools_are = PROT_NONE; /* some of them */
+        protect(PROT_READ | PROT_WRITE);
     }
 }
 
@@ -354,11 +362,10 @@ int main(int argc, char **argv) {
         }
         if (request.call & READ_ONLY) {
             protect(PROT_READ);
-        }
-        struct reply reply = {.returned = call(&request)};
-        if (request.call & READ_ONLY) {
+        } else if (request.call < OPEN) {
             protect(PROT_READ | PROT_WRITE);
         }
+        struct reply reply = {.returned = call(&request)};
         fail = 0;
         reply.events = events_used;
         if (!transfer(put, replies, &reply, sizeof reply)) {

@@ -155,6 +155,7 @@ func TestExhaustiveShowsTheShortestTrace(t *testing.T) {
 	level.SkipQuick(t)
 	g := newGrader(t)
 	g.Exhaustive, g.Tries = true, 0
+	g.LeaveOutSweeps()
 	file := filepath.Join(t.TempDir(), "llm_memory.c")
 	change := replaced(t, "                engine->ref_count[id]++;\n", "")
 	require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))

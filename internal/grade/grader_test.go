@@ -29,18 +29,33 @@ func TestMain(m *testing.M) {
 	rules.Serve()
 	compare.Patience.Call /= 8
 	compare.Patience.Process /= 8
-	os.Exit(m.Run())
+	status := m.Run()
+	for _, g := range graders {
+		if err := g.Close(); err != nil {
+			fmt.Println(err)
+			status = 1
+		}
+	}
+	os.Exit(status)
 }
 
+// graders are those of all tests, by their flags: what each compiles is compiled once.
+var graders = map[string]*grade.Grader{}
+
+// newGrader is for the test itself, not for its parallel parts, which share it.
 func newGrader(t *testing.T, flags ...string) *grade.Grader {
 	t.Helper()
-	g, err := grade.NewGrader(flags...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	key := strings.Join(flags, " ")
+	if graders[key] == nil {
+		g, err := grade.NewGrader(flags...)
+		require.NoError(t, err)
+		graders[key] = g
+	}
+	g := *graders[key]
 	if !level.Long() && !*matrix && *repeats == 0 {
 		g.Traces = 4 // random ones take a tenth of the time of a file
 	}
-	return g
+	return &g
 }
 
 func read(t *testing.T, path string) string {

@@ -1,7 +1,10 @@
 package grade
 
 import (
+	"compress/gzip"
 	"encoding/json"
+	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,5 +61,58 @@ func TestPointsAreAwarded(t *testing.T) {
 		require.Equal(t, c.want, c.r.Score, "%v", c.r.Tests)
 		require.Equal(t, 100.0, c.r.MaxScore)
 		require.Equal(t, [Tasks]float64{0, c.want}, c.r.ByTask())
+	}
+}
+
+// storedReports are of submissions that package page has graded; make test-long grades them anew.
+func storedReports(t *testing.T) (all map[string]*Report) {
+	t.Helper()
+	f, err := os.Open("page/testdata/reports.json.gz")
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	require.NoError(t, json.NewDecoder(z).Decode(&all))
+	return all
+}
+
+// A report's points follow from what became of its tests.
+func TestStoredReportsHaveTheirPoints(t *testing.T) {
+	for id, want := range storedReports(t) {
+		if want.Rejected != nil {
+			require.Zero(t, want.Score, id)
+			continue
+		}
+		got := *want
+		got.Tests, got.Findings = slices.Clone(want.Tests), slices.Clone(want.Findings)
+		for i := range got.Tests {
+			got.Tests[i].Score, got.Tests[i].MaxScore = 0, 0
+		}
+		for i := range got.Findings {
+			got.Findings[i].Gain = 0
+		}
+		DefaultPoints.award(&got)
+		got.gains()
+		require.Equal(t, want.Score, got.Score, id)
+		require.Equal(t, want.Tests, got.Tests, id)
+		require.Equal(t, want.Findings, got.Findings, id)
+	}
+}
+
+// However the points are divided, a file with nothing wrong gets all of them, and each
+// test is worth whole hundredths.
+func TestACorrectFileGetsEveryPoint(t *testing.T) {
+	correct := storedReports(t)["correct"]
+	for _, p := range []Points{
+		DefaultPoints,
+		{Tasks: [Tasks]float64{1, 2.5, 3, 4, 3.33}, Directed: 50, Hidden: 30, Memory: 20},
+		{Tasks: [Tasks]float64{0, 0, 100, 0, 0.01}, Directed: 100},
+	} {
+		p.award(correct)
+		require.InDelta(t, p.max(), correct.MaxScore, 1e-9)
+		require.Equal(t, correct.MaxScore, correct.Score, "%v", p)
+		for _, test := range correct.Tests {
+			require.InDelta(t, 100*test.MaxScore, float64(int64(100*test.MaxScore+0.5)), 1e-6, test.Name)
+		}
 	}
 }
