@@ -29,6 +29,21 @@ VERSION := 1.1.0
 SONAME := libllm_memory.so.1
 B := build
 
+# The compiler and linker of the libraries and of the suite that grades them: make CC=clang.
+# A submission is always compiled with gcc, as the course does.
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+export CC
+# Go's caches need a place.
+export HOME := $(shell .ci/home)
+
+# What .ci/tools looks for before a library is built: what the target that was named needs, so that
+# a user who cannot install it sees everything at once.
+NEEDS := build
+all grade: NEEDS := build grade
+test test-long: NEEDS := test
+
 # What a program says by --version.
 STAMP := -X=llmmemory/internal/terminal.version=$$(.ci/version $(VERSION))
 
@@ -38,7 +53,8 @@ COURSE_FLAGS := -std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb
 # Looked for by the recipes, which may have to install it first.
 GO := GOTOOLCHAIN=$$(.ci/tools toolchain) $$(.ci/tools go)
 # The libraries are linked without debug info, so it is not compiled.
-BUILD := CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath -gcflags=all=-dwarf=false
+# Go's linker finds capi/link in PATH: its options cannot quote every name of a folder.
+BUILD := PATH="$$PWD/capi:$$PATH" CGO_ENABLED=1 $(GO) build -buildvcs=false -trimpath -gcflags=all=-dwarf=false
 
 # The runtime as a guest: no preemption signals and no changes of GOMAXPROCS, no
 # checks of pointers that C owns. Without debug info, whose DWARF 5 Valgrind
@@ -47,7 +63,7 @@ RUNTIME := asyncpreemptoff=1,cgocheck=0,updatemaxprocs=0,containermaxprocs=0
 LDFLAGS_GO := -s -w -X=runtime.godebugDefault=$(RUNTIME)
 WRAPPED := --wrap=pthread_create --wrap=pthread_key_create --wrap=_cgo_wait_runtime_init_done --wrap=_cgo_release_context
 WRAP := $(WRAPPED:%=-Wl,%)
-SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) \"-Wl,--version-script=$(CURDIR)/capi/exports.map\"
+SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) -Wl,--version-script=capi/exports.map
 
 SOURCES := go.mod llm_memory.h capi/link capi/without-rdtscp $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go internal/invariants/*.go)) \
@@ -61,7 +77,7 @@ CACHE_BUILD := $(BUILD) -tags valgrind
 CACHE_VERSION := 2.1.0
 CACHE_SONAME := libllm_cache.so.2
 # It stays in memory when a program closes it: capi/link removes -z nodelete where Go asks for it.
-CACHE_LINK := -Wl,-z,nodelete,-soname,$(CACHE_SONAME) \"-Wl,--version-script=$(CURDIR)/capi/cache/exports.map\"
+CACHE_LINK := -Wl,-z,nodelete,-soname,$(CACHE_SONAME) -Wl,--version-script=capi/cache/exports.map
 CACHE_SOURCES := go.mod capi/link capi/without-rdtscp $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
   $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go internal/invariants/*.go)) \
   $(wildcard internal/attention/*.s internal/kvstore/*.s)
@@ -81,48 +97,48 @@ all: grade
 lib: $(B)/libllm_memory.so $(B)/libllm_memory.a
 
 $(B)/libllm_memory.so: $(SOURCES) Makefile
-	@.ci/tools build
+	@.ci/tools $(NEEDS)
 	@mkdir -p $(B) && ln -sf libllm_memory.so $(B)/$(SONAME)
 	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) '-extld=\"$(CURDIR)/capi/link\"' -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
+	  $(BUILD) -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extld=link -extldflags '$(SO_LINK)'" -o $$dir/libllm_memory.so ./capi && \
 	  mv $$dir/libllm_memory.so $@
 
 # After the other, because both may install tools. It is one object, so that only the
 # public names are global and the runtime's constructor stays in front of ours. Both
 # run before the constructors of the program, whose priorities begin at 101: these may call.
 $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
-	@.ci/tools build
+	@.ci/tools $(NEEDS)
 	@mkdir -p $(B)
-	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
+	@root=$$PWD && dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$$dir/names && \
-	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && "$(CURDIR)/capi/without-rdtscp" all.o && \
+	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/without-rdtscp" all.o && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
 	  mv $$dir/libllm_memory.a $@
 
 cache: $(B)/libllm_cache.so $(B)/libllm_cache.a
 
 $(B)/libllm_cache.so: $(CACHE_SOURCES) Makefile
-	@.ci/tools build
+	@.ci/tools $(NEEDS)
 	@mkdir -p $(B) && ln -sf libllm_cache.so $(B)/$(CACHE_SONAME)
 	@dir=$$(mktemp -d $(B)/so.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
-	  $(CACHE_BUILD) -buildmode=c-shared -ldflags="$(CACHE_LDFLAGS) '-extld=\"$(CURDIR)/capi/link\"' -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
+	  $(CACHE_BUILD) -buildmode=c-shared -ldflags="$(CACHE_LDFLAGS) -extld=link -extldflags '$(CACHE_LINK)'" -o $$dir/libllm_cache.so ./capi/cache && \
 	  mv $$dir/libllm_cache.so $@
 
 $(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
-	@.ci/tools build
+	@.ci/tools $(NEEDS)
 	@mkdir -p $(B)
-	@dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
+	@root=$$PWD && dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(CACHE_BUILD) -buildmode=c-archive -ldflags="$(CACHE_LDFLAGS)" -o $$dir/members.a ./capi/cache && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/cache/exports.map >$$dir/names && \
-	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && "$(CURDIR)/capi/without-rdtscp" all.o && \
+	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/without-rdtscp" all.o && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
 	  mv $$dir/libllm_cache.a $@
 
 ifdef SUBMISSION
 grade:
-	@.ci/tools grade
-	@grader/grade "$(SUBMISSION)"
+	@CC=gcc .ci/tools grade
+	@grader/grade "$$SUBMISSION"
 else
 grade: lib
 	@.ci/tools grade
@@ -217,15 +233,15 @@ $(B)/bench/bench: testdata/bench/bench.c testdata/submissions/correct/llm_memory
 	@.ci/tools build
 	@mkdir -p $(B)/bench
 	@$(BUILD) -tags bench -buildmode=c-shared -ldflags="$(LDFLAGS_GO) -extldflags '$(WRAP)'" -o $(B)/bench/libllm_memory.so ./capi
-	@gcc $(COURSE_FLAGS) -I. -fPIC -shared testdata/submissions/correct/llm_memory.c -o $(B)/bench/plain.so
-	@gcc $(COURSE_FLAGS) -I. -Icapi testdata/bench/bench.c -o $@
+	@$(CC) $(COURSE_FLAGS) -I. -fPIC -shared testdata/submissions/correct/llm_memory.c -o $(B)/bench/plain.so
+	@$(CC) $(COURSE_FLAGS) -I. -Icapi testdata/bench/bench.c -o $@
 
 $(B)/bench/cache: testdata/bench/cache.c $(B)/libllm_cache.so
 	@mkdir -p $(B)/bench
-	@gcc $(COURSE_FLAGS) -Icapi/cache testdata/bench/cache.c -L$(B) -lllm_cache -Wl,-rpath,'$$ORIGIN/..' -o $@
+	@$(CC) $(COURSE_FLAGS) -Icapi/cache testdata/bench/cache.c -L$(B) -lllm_cache -Wl,-rpath,'$$ORIGIN/..' -o $@
 
 dropin: lib
-	@capi/dropin/setup "$(DIR)"
+	@capi/dropin/setup "$$DIR"
 
 install: lib cache
 	@install -d "$(DESTDIR)$(INCLUDEDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig"
@@ -234,17 +250,17 @@ install: lib cache
 	@ln -sf libllm_memory.so.$(VERSION) "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	@ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/libllm_memory.so"
 	@install -m 644 $(B)/libllm_memory.a "$(DESTDIR)$(LIBDIR)"
-	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
+	@sed -e "s|@prefix@|$(PREFIX)|" -e "s|@libdir@|$(LIBDIR)|" -e "s|@includedir@|$(INCLUDEDIR)|" \
 	  -e 's|@version@|$(VERSION)|' capi/llm_memory.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_memory.pc"
 	@install -m 644 capi/cache/llm_cache.h capi/cache/llm_attention.h "$(DESTDIR)$(INCLUDEDIR)"
 	@install -m 755 $(B)/libllm_cache.so "$(DESTDIR)$(LIBDIR)/libllm_cache.so.$(CACHE_VERSION)"
 	@ln -sf libllm_cache.so.$(CACHE_VERSION) "$(DESTDIR)$(LIBDIR)/$(CACHE_SONAME)"
 	@ln -sf $(CACHE_SONAME) "$(DESTDIR)$(LIBDIR)/libllm_cache.so"
 	@install -m 644 $(B)/libllm_cache.a "$(DESTDIR)$(LIBDIR)"
-	@sed -e 's|@prefix@|$(PREFIX)|' -e 's|@libdir@|$(LIBDIR)|' -e 's|@includedir@|$(INCLUDEDIR)|' \
+	@sed -e "s|@prefix@|$(PREFIX)|" -e "s|@libdir@|$(LIBDIR)|" -e "s|@includedir@|$(INCLUDEDIR)|" \
 	  -e 's|@version@|$(CACHE_VERSION)|' capi/cache/llm_cache.pc.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/llm_cache.pc"
 	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory"
-	@sed 's|@installed@|$(LIBDIR)/$(SONAME)|' capi/dropin/llm_memory.c >"$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c"
+	@sed "s|@installed@|$(LIBDIR)/$(SONAME)|" capi/dropin/llm_memory.c >"$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c"
 	@install -m 644 valgrind/llm_cache.supp "$(DESTDIR)$(PREFIX)/share/llm_memory"
 	@install -d "$(DESTDIR)$(PREFIX)/share/llm_memory/python"
 	@install -m 644 capi/cache/python/llm_cache.py capi/cache/python/llm_attention.py "$(DESTDIR)$(PREFIX)/share/llm_memory/python"
@@ -260,4 +276,5 @@ uninstall:
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory/python" "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
 
 clean:
+	@[ ! -e $(B)/home ] || chmod -R u+w $(B)/home # Go's modules
 	@rm -rf $(B)

@@ -9,7 +9,7 @@ package main
 /*
 #cgo noescape llm_refused
 #cgo nocallback llm_refused
-#cgo CFLAGS: -std=gnu11 -Wall -Wextra -I${SRCDIR}/.. -I${SRCDIR}
+#cgo CFLAGS: -std=gnu11 -Wall -Wextra -I.. -I.
 #include "translate.h"
 */
 import "C"

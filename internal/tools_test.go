@@ -121,3 +121,134 @@ func TestAMachineWithoutGoGetsThePublishedToolchain(t *testing.T) {
 		})
 	}
 }
+
+// add puts a program into the machine, or with an empty script takes it away.
+func (m bareMachine) add(t *testing.T, name, script string) {
+	t.Helper()
+	path := filepath.Join(m.path, name)
+	_ = os.Remove(path)
+	if script != "" {
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+}
+
+// oldGo is a Go that may fetch a newer one, and cannot.
+const oldGo = `case $1 in
+env) echo go1.23.4 ;;
+*) echo "go: download go1.25 for linux/amd64: x509: certificate signed by unknown authority" >&2; exit 1 ;;
+esac`
+
+// Ensure that a Go that cannot fetch its successor says why, and that the advice is not to install another like it.
+func TestAGoThatCannotFetchItsSuccessorSaysWhy(t *testing.T) {
+	for _, uid := range []string{"0", "1000"} {
+		m := newBareMachine(t, uid, hex.EncodeToString(make([]byte, 32)))
+		m.add(t, "go", oldGo)
+		m.add(t, "apt-cache", "echo golang-1.23-go")
+		ok, printed := m.run(t, "http://127.0.0.1:1", "build")
+		require.False(t, ok)
+		require.Contains(t, printed, "bin/go is go1.23.4, and could not fetch Go 1.25:\n"+
+			"go: download go1.25 for linux/amd64: x509: certificate signed by unknown authority\n")
+		require.Contains(t, printed, "SSL_CERT_FILE")
+		require.NotRegexp(t, "apt-get install.*golang", printed)
+		require.Contains(t, printed, "yourself:  curl -fsSLO http://127.0.0.1:1/go1.26.7")
+	}
+}
+
+// Ensure that a user who cannot install gets one list, with all that the target needs and who runs each command.
+func TestAUserGetsOneListOfAllThatIsMissing(t *testing.T) {
+	const course = " gcc libc6-dev valgrind"
+	for _, c := range []struct {
+		name, packages, cc string
+		what               []string
+		root, yourself     []string // the commands in order, by what they contain
+	}{
+		{"make", "", "", []string{"build", "grade"}, []string{course, " ca-certificates curl"}, []string{"curl ", "sha256sum", "tar ", "make"}},
+		{"make lib", "", "", []string{"build"}, []string{" gcc libc6-dev ca-certificates curl"}, []string{"curl ", "sha256sum", "tar ", "make"}},
+		{"make SUBMISSION", "", "", []string{"grade"}, []string{course}, []string{"make"}},
+		{"make test", "", "", []string{"test"}, []string{course, " g++ pkg-config gdb chromium"}, []string{"curl ", "sha256sum", "tar ", "make"}},
+		{"where apt has a Go", "golang-1.9-go golang-1.24-go golang-1.19-go golang-1.22-go-doc", "", []string{"build", "grade"},
+			[]string{course, " ca-certificates golang-1.24-go"}, []string{"make"}},
+		{"where its Go is too old", "golang-1.19-go", "", []string{"build"}, []string{"curl"}, []string{"curl ", "sha256sum", "tar ", "make"}},
+		{"make CC=clang", "golang-1.24-go", "clang", []string{"build"}, []string{"--no-install-recommends clang libc6-dev ca"}, []string{"make"}},
+		{"make CC=clang, graded", "golang-1.24-go", "clang", []string{"build", "grade"}, []string{"--no-install-recommends clang libc6-dev valgrind"}, []string{"make"}},
+		{"make test CC=clang", "golang-1.24-go", "clang", []string{"test"}, []string{"--no-install-recommends gcc libc6-dev clang libc6-dev valgrind"}, []string{"make"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newBareMachine(t, "1000", hex.EncodeToString(make([]byte, 32)))
+			m.add(t, "gcc", "")
+			m.add(t, "curl", "")
+			m.add(t, "apt-cache", "[ $1 = pkgnames ] && printf '%s\\n' "+c.packages)
+			cmd := exec.Command(m.tools, c.what...)
+			cmd.Env = []string{"PATH=" + m.path, "HOME=" + m.home, "CC=" + c.cc}
+			out, err := cmd.CombinedOutput()
+			require.Error(t, err)
+			commands := func(who string) (found []string) {
+				for _, line := range regexp.MustCompile(`(?m)^ +`+who+`: +(.*)`).FindAllStringSubmatch(string(out), -1) {
+					found = append(found, line[1])
+				}
+				return found
+			}
+			root, yourself := commands("root"), commands("yourself")
+			require.Len(t, root, 1, "%s", out)
+			for _, part := range c.root {
+				require.Contains(t, root[0], part)
+			}
+			require.Len(t, yourself, len(c.yourself), "%s", out)
+			for i, part := range c.yourself {
+				require.Contains(t, yourself[i], part)
+			}
+			require.NotContains(t, root[0], m.home)
+		})
+	}
+}
+
+func TestACompilerThatIsNotThereIsNamed(t *testing.T) {
+	m := newBareMachine(t, "0", "")
+	m.add(t, "go", "echo go1.26.7")
+	for cc, ok := range map[string]bool{"": true, "gcc -pipe": true, "tcc": false, "gcc-x": false} {
+		cmd := exec.Command(m.tools, "build")
+		cmd.Env = []string{"PATH=" + m.path, "HOME=" + m.home, "CC=" + cc}
+		out, err := cmd.CombinedOutput()
+		require.Equal(t, ok, err == nil, "%s: %s", cc, out)
+		if !ok {
+			require.Contains(t, string(out), "CC is "+cc)
+		}
+	}
+}
+
+// Ensure that Go's caches have a place where there is no HOME or where it cannot be written.
+func TestABuildWithoutAHomeHasOne(t *testing.T) {
+	home := t.TempDir()
+	account := t.TempDir()
+	for _, c := range []struct{ name, home, account, is string }{
+		{"a home", home, account, home},
+		{"no home", "", account, account},
+		{"a home that is not there", "/nonexistent", account, account},
+		{"the root folder", "/", account, account},
+		{"nothing", "", "/nonexistent", "build/home"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "llm (1)")
+			require.NoError(t, os.CopyFS(filepath.Join(folder, ".ci"), os.DirFS("../.ci")))
+			makefile, err := os.ReadFile("../Makefile")
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "Makefile"), append(makefile, "\nprint:\n\t@echo \"$$HOME\"\n"...), 0o644))
+			path := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(path, "getent"), []byte("#!/bin/sh\necho user:x:1:1::"+c.account+":/bin/sh\n"), 0o755))
+			cmd := exec.Command("make", "-s", "print")
+			cmd.Dir = folder
+			cmd.Env = []string{"PATH=" + path + ":" + os.Getenv("PATH")}
+			if c.home != "" {
+				cmd.Env = append(cmd.Env, "HOME="+c.home)
+			}
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			want := c.is
+			if !filepath.IsAbs(want) {
+				want = filepath.Join(folder, want)
+			}
+			require.Equal(t, want+"\n", string(out))
+			require.DirExists(t, want)
+		})
+	}
+}

@@ -8,7 +8,7 @@
 package main
 
 /*
-#cgo CFLAGS: -std=gnu11 -Wall -Wextra -I${SRCDIR}
+#cgo CFLAGS: -std=gnu11 -Wall -Wextra -I.
 #include "translate.h"
 */
 import "C"

@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -38,9 +37,9 @@ func buildWith(t *testing.T, libdir string, env ...string) {
 	succeed(t, dir, []string{"LD_LIBRARY_PATH=" + libdir}, filepath.Join(dir, "prog"))
 }
 
-func TestBothLibrariesBuildInAFolderWithASpaceInItsName(t *testing.T) {
+func TestBothLibrariesBuildInAFolderWithAnyName(t *testing.T) {
 	t.Parallel()
-	folder := filepath.Join(t.TempDir(), "a new user")
+	folder := filepath.Join(t.TempDir(), "llm (1) [it's]") // as browsers name downloads
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	for _, entry := range entries {
@@ -62,9 +61,9 @@ func TestBothLibrariesBuildInAFolderWithASpaceInItsName(t *testing.T) {
 	for _, library := range made {
 		require.FileExists(t, filepath.Join(folder, library))
 	}
-	said := read(t, folder, "Makefile")
-	require.Positive(t, strings.Count(said, "$(CURDIR)"))
-	require.Len(t, regexp.MustCompile(`\\"[^"\s]*\$\(CURDIR\)[^"\s]*\\"`).FindAllString(said, -1), strings.Count(said, "$(CURDIR)"), "each in quotes")
+	// What the others differ in is that their recipes name no folder that is not quoted.
+	require.NotContains(t, read(t, folder, "Makefile"), "CURDIR")
+	require.NotContains(t, read(t, folder, "capi/cache/exports.go"), "SRCDIR")
 }
 
 func TestAnInstalledLibraryIsFoundByPkgConfig(t *testing.T) {
