@@ -96,19 +96,19 @@ func TestEveryShortUseOfTheCorrectSubmissionIsTheHandouts(t *testing.T) {
 	t.Log(r.stdout)
 }
 
+// shortUsesOf is one mutant in how many that TestShortUsesFindWrongSubmissions plays in make test.
+const shortUsesOf = 20
+
 // Most wrong submissions of the corpus go wrong within four calls; what the others
 // need is longer, is done from outside, or cannot be seen in the state.
 func TestShortUsesFindWrongSubmissions(t *testing.T) {
 	file := casesFile(t, 4)
-	found, tried := 0, 0
-	for _, m := range mutants(t) {
-		if m.Kind == corpus.Equivalent || m.Kind == corpus.Rejected || m.Kind == corpus.Unseen {
+	found := 0
+	for i, m := range mutants(t) {
+		if m.Kind == corpus.Rejected || right(m) || !level.Long() && i%shortUsesOf != 0 {
 			continue
 		}
-		if tried++; !level.Long() && tried%25 != 0 {
-			continue
-		}
-		r := execute(t, build(t, mutate(t, m), objects, optimiser()...), "--play", file)
+		r := execute(t, buildMutant(t, m, true), "--play", file)
 		if r.status == 0 {
 			t.Log("not found: ", m.ID)
 			continue

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,7 +59,7 @@ var mutants = []mutant{
 	{"reserved blocks are left to others", "vllm/v1/kvcache/allocate.go",
 		"c.pool.NumFree()-a.ReservedBlocks {", "c.pool.NumFree() {", "m10", ""},
 	{"drafts are not registered", "vllm/v1/kvcache/allocate.go",
-		"c.register(r, min(d.main, r.NumTokens()), d.main)", "c.register(r, min(d.main, (len(r.content.Hashes)+1)*c.config.HashBlockSize))", "m12", ""},
+		"c.register(r, min(d.main, r.NumTokens()), d.main)", "c.register(r, min(d.main, (len(r.content.Hashes)+1)*c.config.HashBlockSize), d.main)", "m12", ""},
 	{"delayed blocks are not registered yet", "vllm/v1/kvcache/allocate.go",
 		"c.config.EnablePrefixCaching && !a.DelayCacheBlocks {\n\t\tc.register(r, min(d.main", "c.config.EnablePrefixCaching {\n\t\tc.register(r, min(d.main", "m15", ""},
 	{"windows are left on the settled tokens", "vllm/v1/kvcache/allocate.go",
@@ -159,64 +160,94 @@ var mutants = []mutant{
 		"r.dropStale = true // it may", "r.dropStale = false // it may", "", "vllm/v1/sched TestResetInTheMiddleOfAStep"},
 }
 
-// Ensure that each rule, when it is changed, is missed by a test.
-func TestMutantsAreCaught(t *testing.T) { areCaught(t, mutants) }
-
-func areCaught(t *testing.T, mutants []mutant) {
-	t.Helper()
+// Ensure that each rule, when it is changed, is missed by a test. All changes are in one build:
+// of a program that plays the recordings, and of the tests of each package.
+func TestMutantsAreCaught(t *testing.T) {
 	level.SkipQuick(t)
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
+	mutants := slices.Concat(mutants, oldMutants)
 	s := newSwitches(root)
+	plan, every := []string{}, []string{} // what to play, of which every recording at last with no change
+	packages := []string{}
 	for i, m := range mutants {
 		require.NoError(t, s.add(i+1, m.rule, m.file, m.from, m.to))
-	}
-	overlay := s.write(t)
-	programs := map[string]string{} // by package of tests
-	for _, m := range mutants {
-		if tests, _, _ := strings.Cut(m.test, " "); programs[tests] == "" {
-			programs[tests] = build(t, root, overlay, tests)
+		if tests, _, _ := strings.Cut(m.test, " "); tests != "" {
+			packages = append(packages, "./internal/"+tests)
+			continue
 		}
-	}
-	var every []string
-	for _, m := range mutants {
-		every = append(every, recordings(t, root, m.recordings)...)
+		files := recordings(t, root, m.recordings)
+		plan = append(plan, fmt.Sprint(i+1, " ", strings.Join(files, " ")))
+		every = append(every, files...)
 	}
 	slices.Sort(every)
-	caught, output := run(t, 0, programs[""], slices.Compact(every)...)
-	require.False(t, caught, "with no rule changed: %s", output)
+	plan = append(plan, "0 "+strings.Join(slices.Compact(every), " "))
+	slices.Sort(packages)
+	programs := build(t, root, s.write(t), slices.Compact(packages))
+	found := playPlan(t, filepath.Join(programs, "verify"), plan)
+	require.Empty(t, found["0"], "with no rule changed")
 	for i, m := range mutants {
 		t.Run(m.rule, func(t *testing.T) {
+			if m.test == "" {
+				require.NotEmpty(t, found[strconv.Itoa(i+1)], "it plays as recorded")
+				return
+			}
 			t.Parallel()
 			tests, name, _ := strings.Cut(m.test, " ")
-			arguments := recordings(t, root, m.recordings)
-			if tests != "" {
-				arguments = []string{"-test.run=^" + name + "$", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s"}
-			}
-			caught, output := run(t, i+1, programs[tests], arguments...)
-			require.True(t, caught, "nobody noticed: %s", output)
+			caught, output := run(t, i+1, filepath.Join(programs, filepath.Base(tests)+".test"),
+				"-test.run=^"+name+"$", "-rapid.checks=2000", "-rapid.nofailfile", "-rapid.shrinktime=0s")
+			require.True(t, caught, "%s passes: %s", name, output)
 		})
 	}
 }
 
-// build makes the program that plays recordings, or the tests of a package, with
-// every change in it.
-func build(t *testing.T, root, overlay, tests string) string {
+// build makes the program that plays recordings, and the tests of packages, with
+// every change in them, and returns their folder.
+func build(t *testing.T, root, overlay string, packages []string) (folder string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "program")
-	arguments := []string{"build", "./internal/replay/testdata/verify"}
-	if tests != "" {
-		arguments = []string{"test", "-c", "./internal/" + tests}
+	folder = t.TempDir()
+	options := []string{"-buildvcs=false", "-ldflags=-s -w", "-overlay", overlay, "-o", folder + "/"}
+	for _, arguments := range [][]string{
+		append(append([]string{"build"}, options...), "./internal/replay/testdata/verify"),
+		append(append([]string{"test", "-c", "-vet=off"}, options...), packages...),
+	} {
+		cmd := exec.Command("go", arguments...)
+		cmd.Dir = root
+		text, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", text)
 	}
-	last := len(arguments) - 1
-	cmd := exec.Command("go", append(arguments[:last:last], "-buildvcs=false", "-ldflags=-s -w", "-overlay", overlay, "-o", program, arguments[last])...)
-	cmd.Dir = root
-	text, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", text)
-	return program
+	return folder
 }
 
-// run runs a program with one change, and reports whether it fails.
+// playPlan lets one process play the plan, whose lines are the number of a change and the recordings,
+// and returns by number in what they differ. A change that ends the process is caught, too:
+// then another goes on behind it.
+func playPlan(t *testing.T, program string, plan []string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for len(plan) > 0 {
+		cmd := exec.Command(program)
+		cmd.Stdin = strings.NewReader(strings.Join(plan, "\n"))
+		text, err := cmd.CombinedOutput()
+		for line := range strings.Lines(string(text)) {
+			number, _, _ := strings.Cut(plan[0], " ")
+			answer, isAnswer := strings.CutPrefix(line, "played "+number+":")
+			if !isAnswer {
+				continue
+			}
+			found[number] = strings.TrimSpace(answer)
+			if plan = plan[1:]; len(plan) == 0 {
+				return found
+			}
+		}
+		require.Error(t, err, "%s", text)
+		number, _, _ := strings.Cut(plan[0], " ")
+		found[number], plan = fmt.Sprint(err, string(text)), plan[1:]
+	}
+	return found
+}
+
+// run runs tests with one change, and reports whether they fail.
 func run(t *testing.T, number int, program string, arguments ...string) (failed bool, output string) {
 	t.Helper()
 	cmd := exec.Command(program, arguments...)

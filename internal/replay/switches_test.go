@@ -67,7 +67,7 @@ func (s *switches) add(number int, rule, file, from, to string) error {
 	if !after[changed].results {
 		end = "; return"
 	}
-	s.copies[path][changed] = append(s.copies[path][changed], fmt.Sprintf("if ruleChanged == %d { %s%s }\n", number, after[changed].text, end))
+	s.copies[path][changed] = append(s.copies[path][changed], fmt.Sprintf("if *ruleChanged == %d { %s%s }\n", number, after[changed].text, end))
 	return nil
 }
 
@@ -128,16 +128,23 @@ func (s *switches) write(t *testing.T) string {
 		packages[filepath.Dir(path)] = f.Name.Name
 	}
 	for folder, name := range packages {
-		put(filepath.Join(folder, "rule_changed.go"), fmt.Sprintf(`package %s
+		put(filepath.Join(folder, "rule_changed.go"), fmt.Sprintf("package %s\n\nimport \"llmmemory/internal/rulechanged\"\n\nvar ruleChanged = &rulechanged.Number\n", name))
+	}
+	put(filepath.Join(s.root, "internal", "rulechanged", "number.go"), fmt.Sprintf(`package rulechanged
 
 import (
 	"os"
 	"strconv"
 )
 
-var ruleChanged, _ = strconv.Atoi(os.Getenv(%q))
-`, name, variable))
-	}
+var Number, _ = strconv.Atoi(os.Getenv(%q))
+`, variable))
+	put(filepath.Join(s.root, "internal", "replay", "testdata", "verify", "rule_changed.go"), `package main
+
+import "llmmemory/internal/rulechanged"
+
+func init() { change = func(number int) { rulechanged.Number = number } }
+`)
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	require.NoError(t, err)
 	file := filepath.Join(dir, "overlay.json")

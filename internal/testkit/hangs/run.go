@@ -39,7 +39,7 @@ func run(cmd *exec.Cmd, idle, busy time.Duration) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	tick := time.NewTicker(min(time.Second, idle/4))
+	tick := time.NewTicker(idle / 10) // looking at all processes takes milliseconds
 	defer tick.Stop()
 	used, since := time.Duration(0), time.Now()
 	for {
