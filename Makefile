@@ -74,8 +74,8 @@ SOURCES := go.mod llm_memory.h capi/link capi/without-rdtscp $(wildcard capi/*.g
 # its symbol table, by which Valgrind's suppressions name a function.
 CACHE_LDFLAGS := -w -X=runtime.godebugDefault=$(RUNTIME)
 CACHE_BUILD := $(BUILD) -tags valgrind
-CACHE_VERSION := 2.1.0
-CACHE_SONAME := libllm_cache.so.2
+CACHE_VERSION := 3.0.0
+CACHE_SONAME := libllm_cache.so.3
 # It stays in memory when a program closes it: capi/link removes -z nodelete where Go asks for it.
 CACHE_LINK := -Wl,-z,nodelete,-soname,$(CACHE_SONAME) -Wl,--version-script=capi/cache/exports.map
 CACHE_SOURCES := go.mod capi/link capi/without-rdtscp $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \

@@ -32,6 +32,8 @@ type cache struct {
 	ids   []sched.ID
 	out   sched.Outcome
 
+	failed sched.FailedLoad
+
 	events     pool.Events
 	keptEvents bool
 	batch      []byte

@@ -51,7 +51,6 @@ func configuration(in *C.llm_cache_config, s *spans) (sched.Config, error) {
 			EnableEvents: in.flags&C.LLM_CACHE_EVENTS != 0, Eagle: in.flags&C.LLM_CACHE_EAGLE != 0,
 			MaxModelLen: int(in.max_model_len), Watermark: float64(in.watermark),
 			RetentionInterval: int(in.retention_interval), SchedulerBlockSize: int(in.scheduler_block_size), MaxInFlightTokens: int(in.max_in_flight_tokens),
-			ResidencySample: float64(in.residency_sample),
 		},
 	}, nil
 }
@@ -82,9 +81,6 @@ func checkNumbers(in *C.llm_cache_config) error {
 	}
 	if !(in.watermark >= 0 && in.watermark <= 1) {
 		return fail(C.LLM_CACHE_E_RANGE, "the watermark is %v: want 0 to 1", float64(in.watermark))
-	}
-	if !(in.residency_sample >= 0 && in.residency_sample <= 1) {
-		return fail(C.LLM_CACHE_E_RANGE, "residency_sample is %v: want 0 to 1", float64(in.residency_sample))
 	}
 	const known = C.LLM_CACHE_EVENTS | C.LLM_CACHE_WHOLE_PREFILLS | C.LLM_CACHE_ADMIT_CHUNKS |
 		C.LLM_CACHE_RETURN_DRAFTS | C.LLM_CACHE_AS_VLLM | C.LLM_CACHE_EAGLE | C.LLM_CACHE_ASYNC |

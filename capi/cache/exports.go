@@ -313,9 +313,6 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 		ours.admitted, ours.queue_ns = C.int64_t(counters.Admitted), C.int64_t(counters.QueueTime)
 		externalStats(&ours, &load, &counters)
 		ours.encoder_taken, ours.encoder_referenced = C.int64_t(load.Encoder.Taken), C.int64_t(load.Encoder.Referenced)
-		residency := taken.Residency
-		ours.evicted, ours.evicted_ns, ours.idle_ns = C.int64_t(residency.Evicted), C.int64_t(residency.Lifetime), C.int64_t(residency.Idle)
-		ours.gaps, ours.gaps_ns = C.int64_t(residency.Gaps), C.int64_t(residency.GapTime)
 		to := unsafe.Slice((*byte)(unsafe.Pointer(stats)), n)
 		from := unsafe.Slice((*byte)(unsafe.Pointer(&ours)), C.sizeof_llm_cache_stats)
 		clear(to[copy(to, from):])

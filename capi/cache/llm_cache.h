@@ -54,7 +54,7 @@
  * row's `external` says what to load before the row is computed. With it, the request is
  * in the step's `loads` and runs after llm_cache_received. Before its first row, its blocks
  * can be taken for a running request; then that row computes their tokens. Tokens that could not
- * be loaded are computed, too (llm_cache_load_failed). The last block may be partly filled: neither
+ * be loaded are computed, too; llm_cache_load_failed says which rows are void then. The last block may be partly filled: neither
  * `external` nor what is sent need be a multiple of a block. With LLM_CACHE_KV_PRODUCER the blocks of
  * a finished request can be kept while they are sent (LLM_CACHE_SEND, llm_cache_sent). With several steps
  * in flight a consumer reuses blocks of finished requests only when no step in flight
@@ -126,10 +126,10 @@
 
 /*
  * The version of this interface, and the number in the name of the shared library.
- * 2: several steps in flight; correct by default; rows have samples and user_data;
- * names of config fields as in vLLM.
+ * 3: llm_cache_load_failed also says which rows are void; a copy of a request that the step
+ * preempts has the index -1; no residency_sample. capi/cache/README.md has a table of the changes.
  */
-#define LLM_CACHE_VERSION 2
+#define LLM_CACHE_VERSION 3
 
 #ifdef __cplusplus
 extern "C" {
@@ -288,8 +288,6 @@ typedef struct llm_cache_config {
     int32_t max_loras;              /* adapters that run at a time: requests with lora_id above 0; 0: no limit */
     int32_t encoder_cache_size;     /* embeddings that the worker keeps; 0: no encoder, items only count in hashes */
     int32_t max_num_encoder_input_tokens; /* embeddings to compute in a step; 0: encoder_cache_size */
-    double residency_sample;        /* part of the blocks, 0 to 1, whose time in the cache is measured (vLLM:
-                                       kv_cache_metrics_sample); see llm_cache_stats */
 } llm_cache_config;
 
 /* Makes a cache. */
@@ -608,11 +606,6 @@ typedef struct llm_cache_stats {
                               blocks are being loaded or sent */
     int64_t deferred_blocks; /* now: of requests that have ended, kept until the steps in flight are updated */
     int64_t encoder_taken, encoder_referenced; /* embeddings, now: that the worker keeps; of them, that requests still read */
-    /* Sums over the sampled blocks (residency_sample) that lost their contents since the last call. */
-    int64_t evicted;       /* blocks */
-    int64_t evicted_ns;    /* since they were allocated */
-    int64_t idle_ns;       /* since a request hit them last, or else since they were allocated */
-    int64_t gaps, gaps_ns; /* between two hits; the last four of each block count */
 } llm_cache_stats;
 
 /* Fills in stats and resets the counters. */
@@ -770,17 +763,42 @@ int llm_cache_match(llm_cache cache, llm_request id, int32_t external, uint32_t 
  */
 int llm_cache_received(llm_cache cache, const llm_request *ids, int64_t n);
 
+/* A row of a step in flight. */
+typedef struct llm_cache_void_row {
+    int32_t step; /* 0 is the oldest in flight, 1 the one after it */
+    int32_t row;
+} llm_cache_void_row;
+
+typedef struct llm_cache_void_rows {
+    llm_cache_void_row *at;
+    int64_t cap, len;
+} llm_cache_void_rows;
+
+/* What llm_cache_load_failed says. */
+typedef struct llm_cache_load_failure {
+    uint32_t size;
+    uint32_t reserved;    /* 0 */
+    llm_cache_ids affected; /* requests that run or wait, and compute again what did not come */
+    llm_cache_void_rows void_rows; /* rows that read what did not come, or what another such row writes */
+} llm_cache_load_failure;
+
 /*
  * Says which blocks did not get their contents: of `loads` that are under way, or
  * of rows with `external` in the oldest step in flight. It comes before
- * llm_cache_received and before the update of that step. The requests compute these
- * tokens themselves: tokens that llm_cache_update gets for their rows are ignored. affected
- * is those of them that still run or wait; to end them instead, abort them (vLLM's policy
- * "fail"). A row of a request that was preempted or aborted meanwhile is void too, though
- * it is not named: treat every row whose table has a failed block as void.
- * Blocks that hold nothing of a request are skipped.
+ * llm_cache_received and before the update of that step. The affected requests compute these
+ * tokens themselves; to end them instead, abort them (vLLM's policy "fail").
+ *
+ * void_rows is complete: it has the rows of all steps in flight, in the order of steps and rows, also those of requests
+ * that were preempted or aborted meanwhile, and no other row reads what did not come. What a void
+ * row writes cannot be hit. The worker may compute it or leave it out; llm_cache_update
+ * wants its tokens as usual, any that are valid, and ignores them: `kept` is 0. (With
+ * LLM_CACHE_AS_VLLM, as in vLLM, what void rows write can be hit, only rows with a failed block in their table
+ * are void, and tokens of requests that were preempted meanwhile count.)
+ *
+ * Blocks that hold nothing of a request are skipped. LLM_CACHE_E_SMALL: nothing has changed;
+ * call again with larger arrays.
  */
-int llm_cache_load_failed(llm_cache cache, const int32_t *blocks, int64_t n, llm_cache_ids *affected);
+int llm_cache_load_failed(llm_cache cache, const int32_t *blocks, int64_t n, llm_cache_load_failure *failure);
 
 /*
  * Says that blocks of requests with LLM_CACHE_SEND were sent, or will not be. Until then

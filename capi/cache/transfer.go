@@ -56,30 +56,38 @@ func asRequest(err error) error {
 }
 
 //export llm_cache_load_failed
-func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, affected *C.llm_cache_ids) C.int {
+func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, failure *C.llm_cache_load_failure) C.int {
 	return with(h, func(c *cache) error {
 		var o outputs
-		if noteOne(&o.spans, "affected", affected); o.err != nil {
-			return o.err
+		var in C.llm_cache_load_failure
+		if err := filled(&o.spans, "failure", failure, C.sizeof_llm_cache_load_failure, &in); err != nil {
+			return err
 		}
+		if in.reserved != 0 {
+			return fail(C.LLM_CACHE_E_RANGE, "reserved is %d: want 0", in.reserved)
+		}
+		output(&o.spans, "affected", in.affected.at, in.affected.cap)
+		output(&o.spans, "void_rows", in.void_rows.at, in.void_rows.cap)
 		given := slice(&o.spans, "blocks", (*int32)(blocks), n)
-		output(&o.spans, "affected.at", affected.at, affected.cap)
 		if err := o.apart(); err != nil {
 			return err
 		}
-		most, err := c.s.Affected(given...)
-		if err != nil {
+		if err := c.s.Affected(&c.failed, given...); err != nil {
 			return err
 		}
-		o.need(affected.cap, &affected.len, most)
+		o.need(in.affected.cap, &failure.affected.len, len(c.failed.Affected))
+		o.need(in.void_rows.cap, &failure.void_rows.len, len(c.failed.Void))
 		if err := o.fits(); err != nil {
 			return err
 		}
-		if c.ids, err = c.s.LoadFailed(c.ids[:0], given...); err != nil {
+		if err := c.s.LoadFailed(&c.failed, given...); err != nil {
 			return err
 		}
-		affected.len = C.int64_t(len(c.ids))
-		c.writeIDs(affected, c.ids)
+		c.writeIDs(&failure.affected, c.failed.Affected)
+		rows := room(failure.void_rows.at, failure.void_rows.len)
+		for i, v := range c.failed.Void {
+			rows[i] = C.llm_cache_void_row{step: C.int32_t(v.Step), row: C.int32_t(v.Row)}
+		}
 		return nil
 	})
 }

@@ -71,7 +71,6 @@ static void configs(void) {
     BAD(max_loras, -1);
     BAD(encoder_cache_size, -1);
     BAD(max_num_encoder_input_tokens, 1);
-    BAD(residency_sample, 2);
     BAD(retention_interval, -2);
     BAD(retention_interval, 16);
     BAD(scheduler_block_size, 5);

@@ -208,7 +208,7 @@ static void logging(void) {
 }
 
 int main(void) {
-    CHECK(LLM_CACHE_VERSION == 2);
+    CHECK(LLM_CACHE_VERSION == 3);
     step = step_new();
     outcome = outcome_new();
     async();

@@ -9,7 +9,7 @@
 #define AT(type, field, offset) _Static_assert(offsetof(type, field) == (offset), #type "." #field)
 _Static_assert(sizeof(llm_cache) == 8 && sizeof(llm_request) == 8, "handles");
 _Static_assert(sizeof(llm_cache_group) == 32, "group");
-_Static_assert(sizeof(llm_cache_config) == 120, "config");
+_Static_assert(sizeof(llm_cache_config) == 112, "config");
 AT(llm_cache_config, max_model_len, 20);
 AT(llm_cache_config, policy, 24);
 AT(llm_cache_config, hash_seed, 32);
@@ -19,7 +19,7 @@ AT(llm_cache_config, groups, 64);
 AT(llm_cache_config, retention_interval, 80);
 AT(llm_cache_config, pipeline_parallel_size, 88);
 AT(llm_cache_config, max_loras, 100);
-AT(llm_cache_config, residency_sample, 112);
+AT(llm_cache_config, max_num_encoder_input_tokens, 108);
 _Static_assert(sizeof(llm_cache_spec) == 120, "spec");
 AT(llm_cache_spec, tokens, 8);
 AT(llm_cache_spec, max_tokens, 24);
@@ -45,7 +45,8 @@ AT(llm_cache_plan, max_model_len, 104);
 AT(llm_cache_plan, block_stride, 128);
 _Static_assert(sizeof(llm_cache_load) == 24 && sizeof(llm_cache_query) == 24 && sizeof(llm_cache_encoder_input) == 24 && sizeof(llm_cache_item) == 16, "transfers");
 _Static_assert(sizeof(llm_cache_outcome) == 8 + 2 * 24, "outcome");
-_Static_assert(sizeof(llm_cache_stats) == 272, "stats");
+_Static_assert(sizeof(llm_cache_load_failure) == 8 + 2 * 24 && sizeof(llm_cache_void_row) == 8, "failed loads");
+_Static_assert(sizeof(llm_cache_stats) == 232, "stats");
 AT(llm_cache_stats, running, 8);
 AT(llm_cache_stats, resumed_hits, 80);
 _Static_assert(sizeof(llm_cache_hash) == 32 && sizeof(llm_cache_event) == 72, "events");
@@ -97,7 +98,7 @@ static void old_ones(void) {
     }
 
     llm_cache_step step = step_new();
-    step.size = offsetof(llm_cache_step, loads); /* of the first header of version 2 */
+    step.size = offsetof(llm_cache_step, loads); /* of a host without a connector */
     free(step.loads.at), step.loads = (llm_cache_loads){NULL, -1, 7};
     OK(llm_cache_schedule(cache, &step));
     CHECK(step.rows.len == 1 && step.loads.len == 7);

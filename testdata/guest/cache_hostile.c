@@ -109,7 +109,6 @@ static llm_cache_config any_config(void) {
     c.watermark = MOSTLY(0, parts), c.retention_interval = MOSTLY(0, numbers), c.scheduler_block_size = MOSTLY(0, block_sizes);
     c.pipeline_parallel_size = MOSTLY(0, numbers), c.max_concurrent_batches = MOSTLY(0, numbers), c.max_in_flight_tokens = MOSTLY(0, numbers);
     c.max_loras = MOSTLY(0, numbers), c.encoder_cache_size = MOSTLY(20, numbers), c.max_num_encoder_input_tokens = MOSTLY(0, numbers);
-    c.residency_sample = MOSTLY(0, parts);
     for (int g = 0; g < 3; g++) {
         groups[g] = (llm_cache_group){.kind = (int32_t)draw(4), .block_size = MOSTLY(16, block_sizes), .flags = draw(4) ? 0 : (int32_t)draw(5)};
         groups[g].window = groups[g].kind == LLM_CACHE_SLIDING_WINDOW ? MOSTLY(8, numbers) : MOSTLY(0, numbers);
@@ -199,15 +198,20 @@ static void old_steps(void) {
 static void no_loads(void) {
     llm_cache_config config = config_small();
     llm_cache cache = opened(&config);
-    llm_cache_ids affected = {.len = -7};
+    llm_cache_load_failure failure = {.size = sizeof failure, .affected.len = -7, .void_rows.len = -7};
     const int32_t block = 1, outside = 100;
-    EXPECT(LLM_CACHE_E_ORDER, llm_cache_load_failed(cache, &block, 1, &affected));
-    CHECK(affected.len == -7);
+    EXPECT(LLM_CACHE_E_ORDER, llm_cache_load_failed(cache, &block, 1, &failure));
+    CHECK(failure.affected.len == -7 && failure.void_rows.len == -7);
     OK(llm_cache_close(cache));
     config.flags = LLM_CACHE_KV_CONSUMER;
     cache = opened(&config);
-    EXPECT(LLM_CACHE_E_RANGE, llm_cache_load_failed(cache, &outside, 1, &affected));
-    CHECK(affected.len == -7);
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_load_failed(cache, &outside, 1, &failure));
+    CHECK(failure.affected.len == -7 && failure.void_rows.len == -7);
+    EXPECT(LLM_CACHE_E_NULL, llm_cache_load_failed(cache, &block, 1, NULL));
+    failure.reserved = 1;
+    EXPECT(LLM_CACHE_E_RANGE, llm_cache_load_failed(cache, &block, 1, &failure));
+    failure.reserved = 0, failure.size -= 8;
+    EXPECT(LLM_CACHE_E_SIZE, llm_cache_load_failed(cache, &block, 1, &failure));
     OK(llm_cache_close(cache));
 }
 

@@ -113,27 +113,6 @@ static void adapters(void) {
     EXPECT(LLM_CACHE_E_RANGE, llm_cache_open(&config, &cache));
 }
 
-static void residency(void) {
-    llm_cache_config config = config_small();
-    config.num_gpu_blocks = 5;
-    config.max_model_len = 64;
-    config.residency_sample = 1;
-    llm_cache cache = opened(&config);
-    for (int i = 0; i < 4; i++) {
-        request(cache, i < 2 ? 0 : 1000 * i, 40, 1);
-        OK(llm_cache_schedule(cache, &step));
-        sample(cache, &step, &outcome);
-    }
-    llm_cache_stats stats = {.size = sizeof stats};
-    OK(llm_cache_statistics(cache, &stats));
-    CHECK(stats.evicted > 0 && stats.evicted_ns > stats.idle_ns && stats.idle_ns > 0);
-    OK(llm_cache_statistics(cache, &stats));
-    CHECK(stats.evicted == 0 && stats.evicted_ns == 0);
-    OK(llm_cache_close(cache));
-    config.residency_sample = 2;
-    EXPECT(LLM_CACHE_E_RANGE, llm_cache_open(&config, &cache));
-}
-
 static void paused(void) {
     llm_cache_config config = config_small();
     llm_cache cache = opened(&config);
@@ -162,7 +141,6 @@ int main(void) {
     refused();
     older();
     adapters();
-    residency();
     paused();
     step_free(&step);
     outcome_free(&outcome);

@@ -71,22 +71,19 @@ static int load(const request_state *r, const int32_t *table, int from, int to, 
     return n;
 }
 
-/* Tells which blocks did not come. Rows of these requests in the newer step are void. */
+/* Says which blocks did not come, and marks the rows that are void. */
 static void tell(const int32_t *bad, int n) {
     static llm_request ids[REQUESTS];
-    llm_cache_ids affected = {.at = ids, .cap = REQUESTS};
-    OK(llm_cache_load_failed(cache, bad, n, &affected));
-    CHECK(n == 0 || affected.len > 0);
-    failures += affected.len;
-    for (int64_t i = 0; i < affected.len; i++) {
-        for (int s = 0; s < in_flight; s++) {
-            const llm_cache_step *t = &steps[(oldest + s) % 2];
-            for (int64_t k = 0; k < t->rows.len; k++) {
-                if (t->rows.at[k].id == affected.at[i]) {
-                    all[t->rows.at[k].user_data].spoiled++;
-                }
-            }
-        }
+    static llm_cache_void_row rows[2 * AT_ONCE];
+    llm_cache_load_failure failure = {.size = sizeof failure, .affected = {.at = ids, .cap = REQUESTS}, .void_rows = {.at = rows, .cap = 2 * AT_ONCE}};
+    OK(llm_cache_load_failed(cache, bad, n, &failure));
+    CHECK(n == 0 || failure.affected.len > 0);
+    failures += failure.affected.len;
+    for (int64_t i = 0; i < failure.void_rows.len; i++) {
+        CHECK(rows[i].step < in_flight);
+        const llm_cache_step *t = &steps[(oldest + rows[i].step) % 2];
+        CHECK(rows[i].row < t->rows.len);
+        all[t->rows.at[rows[i].row].user_data].spoiled++;
     }
 }
 
@@ -228,7 +225,8 @@ static void a_load_fails_after_a_request_went_back(void) {
     llm_cache_spec row = {.size = sizeof row, .tokens = {prompt, 85}, .max_tokens = 9, .external = 44};
     llm_cache_spec load = {.size = sizeof load, .tokens = {other, 20}, .max_tokens = 9, .external = 16, .flags = LLM_CACHE_LOAD_ASYNC};
     llm_request a = 0, b = 0, at[2];
-    llm_cache_ids affected = {at, 2, 0};
+    llm_cache_void_row rows[2];
+    llm_cache_load_failure failure = {.size = sizeof failure, .affected = {at, 2, 0}, .void_rows = {rows, 1, 0}};
     llm_cache_step s = step_new();
     llm_cache_outcome o = outcome_new();
     llm_cache_i32s table = {0};
@@ -240,13 +238,17 @@ static void a_load_fails_after_a_request_went_back(void) {
     block = s.blocks.at[0];
     OK(llm_cache_schedule(c, &s));
     CHECK(s.rows.len == 1 && s.rows.at[0].id == a);
-    OK(llm_cache_load_failed(c, &block, 1, &affected));
-    CHECK(affected.len == 1 && at[0] == a);
+    EXPECT(LLM_CACHE_E_SMALL, llm_cache_load_failed(c, &block, 1, &failure));
+    CHECK(failure.affected.len == 1 && failure.void_rows.len == 2);
+    failure.void_rows.cap = 2;
+    OK(llm_cache_load_failed(c, &block, 1, &failure));
+    CHECK(failure.affected.len == 1 && at[0] == a && failure.void_rows.len == 2);
+    CHECK(rows[0].step == 0 && rows[0].row == 0 && rows[1].step == 1 && rows[1].row == 0);
     OK(llm_cache_update(c, &count, 1, &token, 1, &o));
     CHECK(o.kept.at[0] == 0);
     OK(llm_cache_table(c, b, 0, &table));
-    OK(llm_cache_load_failed(c, table.at, 1, &affected));
-    CHECK(affected.len == 1 && at[0] == b);
+    OK(llm_cache_load_failed(c, table.at, 1, &failure));
+    CHECK(failure.affected.len == 1 && at[0] == b && failure.void_rows.len == 0);
     OK(llm_cache_update(c, &count, 1, &token, 1, &o));
     CHECK(o.kept.at[0] == 0);
     OK(llm_cache_close(c));

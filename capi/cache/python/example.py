@@ -97,7 +97,7 @@ def transfers() -> None:
                 table = cache.table(load.id)
                 missing = table[1:2] if load.id % 3 == 0 else []
                 put(memory, table, values(tokens[load.id]), range(load.computed, load.computed + load.external), missing)
-                failed += len(cache.load_failed(*missing))
+                failed += len(cache.load_failed(*missing).affected)
                 cache.received(load.id)
             if not step:
                 continue
@@ -123,7 +123,7 @@ def images() -> None:
     """Serves prompts with images for which the encoder has little room, and checks that each row finds its output."""
     outputs, images_of, encoded, done = set(), {}, 0, 0
     with Cache(num_gpu_blocks=BLOCKS, block_size=BLOCK_SIZE, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=200,
-               encoder_cache_size=60, max_num_encoder_input_tokens=40, residency_sample=1.0) as cache:
+               encoder_cache_size=60, max_num_encoder_input_tokens=40) as cache:
         for i in range(10):
             item = (f"image {i % 4}", 10, 20 + i % 4)
             images_of[cache.add([i] * 40, max_tokens=3, items=[item])] = item

@@ -11,7 +11,7 @@ are the caller's::
             outcome = cache.update(sampled)
 
 All lengths and positions are tokens. llm_cache.h, beside the library, is the full
-reference, and has the same names. The dynamic linker looks for libllm_cache.so.2;
+reference, and has the same names. The dynamic linker looks for libllm_cache.so.3;
 the environment variable LLM_CACHE_LIBRARY names another file.
 
 A call raises ValueError if a number does not fit the field of llm_cache.h (tokens,
@@ -31,7 +31,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-VERSION = 2
+VERSION = 3
 
 # What a group of layers attends to.
 FULL, SLIDING_WINDOW, CHUNKED_LOCAL, MAMBA = range(4)
@@ -122,7 +122,7 @@ class _Config(_Checked):
         ("groups", c.POINTER(Group)), ("groups_len", c.c_int64), ("retention_interval", c.c_int32),
         ("scheduler_block_size", c.c_int32), ("pipeline_parallel_size", c.c_int32), ("max_concurrent_batches", c.c_int32),
         ("max_in_flight_tokens", c.c_int32), ("max_loras", c.c_int32), ("encoder_cache_size", c.c_int32),
-        ("max_num_encoder_input_tokens", c.c_int32), ("residency_sample", c.c_double),
+        ("max_num_encoder_input_tokens", c.c_int32),
     ]
 
 
@@ -199,6 +199,14 @@ class _Outcome(c.Structure):
     _fields_ = [("size", c.c_uint32), ("reserved", c.c_uint32), ("kept", _I32s), ("done", _array(_Done))]
 
 
+class _VoidRow(c.Structure):
+    _fields_ = [("step", c.c_int32), ("row", c.c_int32)]
+
+
+class _LoadFailure(c.Structure):
+    _fields_ = [("size", c.c_uint32), ("reserved", c.c_uint32), ("affected", _IDs), ("void_rows", _array(_VoidRow))]
+
+
 class Statistics(c.Structure):
     """running to blocks, and in_flight, are now; the rest is since the last call."""
 
@@ -210,8 +218,7 @@ class Statistics(c.Structure):
         ("queue_ns", c.c_int64), ("external_requests", c.c_int64), ("external_queries", c.c_int64), ("external_hits", c.c_int64),
         ("resumed_external_requests", c.c_int64), ("resumed_external_queries", c.c_int64), ("resumed_external_hits", c.c_int64),
         ("loading", c.c_int64), ("kept", c.c_int64), ("deferred_blocks", c.c_int64), ("encoder_taken", c.c_int64),
-        ("encoder_referenced", c.c_int64), ("evicted", c.c_int64), ("evicted_ns", c.c_int64), ("idle_ns", c.c_int64),
-        ("gaps", c.c_int64), ("gaps_ns", c.c_int64),
+        ("encoder_referenced", c.c_int64),
     ]
 
 
@@ -325,13 +332,23 @@ class Outcome:
     done: list[Done]
 
 
+@dataclass(frozen=True)
+class LoadFailure:
+    """affected are requests that run or wait, and compute again what did not come. void_rows are the rows of steps in flight
+    that read what did not come, or what another such row writes: pairs of a step (0 is the oldest) and an index
+    in its rows. Cache.update ignores what is sampled for them."""
+
+    affected: list[int]
+    void_rows: list[tuple[int, int]]
+
+
 _library: c.CDLL | None = None
 
 
 def _load() -> c.CDLL:
     global _library
     if _library is None:
-        _library = c.CDLL(os.environ.get("LLM_CACHE_LIBRARY", "libllm_cache.so.2"))
+        _library = c.CDLL(os.environ.get("LLM_CACHE_LIBRARY", "libllm_cache.so.3"))
         _library.llm_cache_error_text.restype = c.c_char_p
         _library.llm_cache_error_detail.restype = c.c_char_p
     return _library
@@ -388,7 +405,7 @@ class Cache:
         hash_seed: str | None = None, flags: int = 0, long_prefill_token_threshold: int = 0, num_lookahead_tokens: int = 0,
         num_speculative_tokens: int = 0, watermark: float = 0.0, retention_interval: int = 0, scheduler_block_size: int = 0,
         pipeline_parallel_size: int = 0, max_concurrent_batches: int = 0, max_in_flight_tokens: int = 0,
-        max_loras: int = 0, encoder_cache_size: int = 0, max_num_encoder_input_tokens: int = 0, residency_sample: float = 0.0,
+        max_loras: int = 0, encoder_cache_size: int = 0, max_num_encoder_input_tokens: int = 0,
     ) -> None:
         self._lib, self._handle, self._closed = _load(), c.c_uint64(0), False
         layers = (Group * len(groups))(*groups)
@@ -401,7 +418,7 @@ class Cache:
             groups_len=len(groups), retention_interval=retention_interval, scheduler_block_size=scheduler_block_size,
             pipeline_parallel_size=pipeline_parallel_size, max_concurrent_batches=max_concurrent_batches,
             max_in_flight_tokens=max_in_flight_tokens, max_loras=max_loras, encoder_cache_size=encoder_cache_size,
-            max_num_encoder_input_tokens=max_num_encoder_input_tokens, residency_sample=residency_sample,
+            max_num_encoder_input_tokens=max_num_encoder_input_tokens,
         )
         self._check(self._lib.llm_cache_open(c.byref(config), c.byref(self._handle)))
         self._groups = len(groups) or 1
@@ -468,16 +485,14 @@ class Cache:
         """Says that the loads of requests are over."""
         self._check(self._lib.llm_cache_received(self._handle, _ids(ids), c.c_int64(len(ids))))
 
-    def load_failed(self, *blocks: int) -> list[int]:
-        """Says which blocks did not get their contents, before received and before the update of the step.
-        Returns the requests that compute them again, of those that still run or wait."""
-        affected = _IDs()
+    def load_failed(self, *blocks: int) -> LoadFailure:
+        """Says which blocks did not get their contents, before received and before the update of the step."""
+        failure = _LoadFailure(size=c.sizeof(_LoadFailure))
         given = _i32s("blocks", blocks)
-        while (code := self._lib.llm_cache_load_failed(self._handle, given, c.c_int64(len(given)), c.byref(affected))) == _SMALL:
-            room = (c.c_uint64 * affected.len)()
-            affected.at, affected.cap = c.cast(room, c.POINTER(c.c_uint64)), len(room)
+        while (code := self._lib.llm_cache_load_failed(self._handle, given, c.c_int64(len(given)), c.byref(failure))) == _SMALL:
+            _grow(failure, ["affected", "void_rows"])
         self._check(code)
-        return _list(affected)
+        return LoadFailure(_list(failure.affected), [(v.step, v.row) for v in _list(failure.void_rows)])
 
     def sent(self, *ids: int) -> None:
         """Says that the blocks of finished requests were sent, or will not be."""

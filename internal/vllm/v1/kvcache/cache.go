@@ -15,7 +15,6 @@ type Cache struct {
 	sets   []set // full attention first
 
 	watermark int  // blocks
-	hold      int  // tokens held back from registration, because they may be prefilled again
 	finest    bool // hits may end inside a block (Mamba align with coarse blocks)
 	hitUnit   int  // every hit is a multiple of it
 	recycles  bool // some group gives blocks back early
@@ -47,7 +46,7 @@ func New(config Config) (*Cache, error) {
 	}
 	p, err := pool.New(pool.Config{
 		NumGPUBlocks: config.NumGPUBlocks, EnableCaching: config.EnablePrefixCaching, HashBlockSize: config.HashBlockSize,
-		EnableEvents: config.EnableEvents, ResidencySample: config.ResidencySample,
+		EnableEvents: config.EnableEvents,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -56,7 +55,6 @@ func New(config Config) (*Cache, error) {
 		config:    config,
 		pool:      p,
 		watermark: int(min(config.Watermark, 1) * float64(config.NumGPUBlocks)), // 1 admits nobody
-		hold:      max(0, config.PrefillLookahead-1),
 		hybrid:    make([]hitState, len(config.Groups)),
 		plans:     make([]plan, len(config.Groups)),
 		newBlocks: make([][]int32, len(config.Groups)),

@@ -38,7 +38,6 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 			c.RetentionInterval, c.Groups = 6, []Group{{Kind: SlidingWindow, BlockSize: 4, Window: 4}}
 		}},
 		{"a retention interval below -1", "retention_interval is -2", func(c *Config) { c.RetentionInterval = -2 }},
-		{"lookahead with EAGLE", "5 draft modules", func(c *Config) { c.Eagle, c.PrefillLookahead = true, 5 }},
 		{"EAGLE with chunked local attention", "no EAGLE lookup", func(c *Config) {
 			c.Eagle, c.Groups = true, []Group{{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}}
 		}},
@@ -186,20 +185,6 @@ func TestAReportOfHitsSaysWhatWasReused(t *testing.T) {
 	c.TakeEvents(&events)
 	require.Len(t, events.List, 1)
 	require.Equal(t, r.Hashes(), events.Hashes(&events.List[0]))
-}
-
-// The draft modules of multi-module MTP read ahead, so the tokens at the end
-// may be prefilled again and are not registered (vllm/v1/RULES.md §10).
-func TestPrefillLookaheadHoldsTokensBack(t *testing.T) {
-	for ahead, want := range map[int]int{0: 2, 1: 2, 2: 1, 4: 1} {
-		c, err := New(Config{
-			NumGPUBlocks: 12, Groups: []Group{{Kind: Full, BlockSize: 4}}, EnablePrefixCaching: true, Hash: blockhash.LE{}, MaxModelLen: 64,
-			PrefillLookahead: ahead,
-		})
-		require.NoError(t, err)
-		computed(t, c, counting(8))
-		require.Equal(t, want, c.Pool().NumKeys(), "%d modules", ahead)
-	}
 }
 
 func TestCheckSeesDamage(t *testing.T) {

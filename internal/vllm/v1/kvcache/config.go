@@ -53,7 +53,6 @@ type Config struct {
 	RecordNewBlocks     bool               // see TakeNewBlocks
 	HandOffTails        bool               // see TakeTails
 	CopyWritten         bool               // no hit ends inside a block that got a key since StartStep (vllm/v1/RULES.md §19)
-	ResidencySample     float64            // part of the blocks whose time in the cache is measured (vLLM: kv_cache_metrics_sample)
 
 	MaxModelLen       int
 	MaxInFlightTokens int     // most tokens scheduled and not yet settled; 0: MaxModelLen
@@ -64,7 +63,6 @@ type Config struct {
 
 	RetentionInterval int  // of window blocks: RetainAll, 0: only at boundaries, or the tokens between two that are kept
 	Eagle             bool // all groups are Eagle if none is marked
-	PrefillLookahead  int  // draft modules that read ahead of a prefill (multi-module MTP)
 }
 
 // maxGroups is how many a lookup can keep apart in one word.
@@ -118,18 +116,15 @@ func (c *Config) complete() error {
 
 // checkRetention allows values that land on boundaries where hits can end.
 func (c *Config) checkRetention(bad func(string, ...any) error) error {
-	sparse, eagle := false, c.Eagle
+	sparse := false
 	for i := range c.Groups {
 		sparse = sparse || c.Groups[i].Kind == SlidingWindow || c.Groups[i].Kind == Mamba
-		eagle = eagle || c.Groups[i].Eagle
 	}
 	switch {
 	case c.RetentionInterval > 0 && !sparse:
 		return bad("retention_interval %d has no effect: no group has a window or is Mamba", c.RetentionInterval)
 	case c.RetentionInterval < RetainAll || c.RetentionInterval > 0 && c.RetentionInterval%c.SchedulerBlockSize != 0:
 		return bad("retention_interval is %d: want -1, 0 or a multiple of the scheduler's block of %d", c.RetentionInterval, c.SchedulerBlockSize)
-	case c.PrefillLookahead < 0 || c.EnablePrefixCaching && eagle && c.SchedulerBlockSize < c.PrefillLookahead:
-		return bad("%d draft modules read ahead over the scheduler's block of %d", c.PrefillLookahead, c.SchedulerBlockSize)
 	}
 	return nil
 }

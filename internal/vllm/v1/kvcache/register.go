@@ -8,15 +8,14 @@ import "fmt"
 // which the request is computed, which is more than tokens if steps in flight sample.
 func (c *Cache) register(r *Request, tokens, end int) {
 	if len(c.groups) == 1 {
-		c.registerGroup(r, 0, max(0, tokens-c.hold), end)
+		c.registerGroup(r, 0, tokens, end)
 		return
 	}
 	whole := c.hittable(tokens)
 	for i := range c.groups {
 		n := whole
 		if c.groups[i].eagle && whole > 0 {
-			final := max(0, tokens-c.hold)
-			n = min(final, c.hittable(final)+c.groups[i].BlockSize)
+			n = min(tokens, whole+c.groups[i].BlockSize)
 		}
 		c.registerGroup(r, i, n, end)
 	}

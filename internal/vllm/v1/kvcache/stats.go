@@ -1,7 +1,5 @@
 package kvcache
 
-import "llmmemory/internal/vllm/v1/pool"
-
 // Stats counts the lookups of requests that were admitted (vllm/v1/RULES.md §12), in
 // tokens where it is not requests. Requests that had been preempted, or
 // admitted before, count apart; those that may not read the cache do not count.
@@ -9,8 +7,6 @@ type Stats struct {
 	Reset                               bool // the cache was reset
 	Requests, Queries, Hits             int
 	Preempted, PreemptedQueries, Rehits int
-
-	Residency pool.Residency // of sampled blocks
 }
 
 // Record counts an admitted request and the tokens it hit. One whose admission was undone counts
@@ -39,7 +35,6 @@ func (r *Request) Readmitted() bool { return r.preemptions > 0 || r.recorded }
 // TakeStats returns the counts since the last call.
 func (c *Cache) TakeStats() Stats {
 	s := c.stats
-	s.Residency = c.pool.TakeResidency()
 	c.stats = Stats{}
 	return s
 }

@@ -160,9 +160,6 @@ func (p *Pool) NumKeys() int { return p.used }
 
 // Evict removes the keys of id, which may be in use (vllm/v1/RULES.md §7).
 func (p *Pool) Evict(id int32) {
-	if p.sampler != nil {
-		p.sampler.evicted(id)
-	}
 	p.forget(id, p.config.EnableEvents)
 }
 
@@ -179,10 +176,6 @@ func (p *Pool) Reset() bool {
 	clear(p.first)
 	p.more, p.spare, p.used = p.more[:0], p.spare[:0], 0
 	p.version++
-	if p.sampler != nil {
-		clear(p.sampler.lives)
-		p.sampler.sums = Residency{}
-	}
 	if p.config.EnableEvents {
 		p.events.cleared()
 	}

@@ -20,8 +20,6 @@ type Config struct {
 	EnableCaching bool // keep keys of full blocks for prefix hits
 	HashBlockSize int  // tokens that one hash of a request covers
 	EnableEvents  bool // record what is stored and removed
-
-	ResidencySample float64 // part of the blocks whose time in the cache is measured, 0 to 1; no effect without caching
 }
 
 // A Pool hands out blocks by id.
@@ -36,7 +34,6 @@ type Pool struct {
 	used  int             // slots in use, which is the number of keys
 
 	config  Config
-	sampler *sampler // nil: nothing is measured
 	events  Events
 	version uint64 // counts removals of keys
 	stamp   uint32 // of the keys that are inserted now; see SetStamp
@@ -61,13 +58,7 @@ func New(config Config) (*Pool, error) {
 	if config.HashBlockSize < 1 {
 		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", config.HashBlockSize)
 	}
-	if !(config.ResidencySample >= 0 && config.ResidencySample <= 1) {
-		return nil, fmt.Errorf("a part of %v of the blocks is measured: want 0 to 1", config.ResidencySample)
-	}
 	p := &Pool{config: config, recs: large[record](n + 1), free: n - 1}
-	if config.EnableCaching { // without, blocks have no contents to lose
-		p.sampler = newSampler(config.ResidencySample)
-	}
 	for i := range p.recs {
 		p.recs[i].next, p.recs[i].prev = int32(i+1), int32(i-1)
 	}
@@ -105,9 +96,6 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 		}
 		rec.count = 1
 		dst = append(dst, id)
-		if p.sampler != nil {
-			p.sampler.handedOut(id)
-		}
 	}
 	p.recs[end].next = head
 	p.recs[head].prev = end
@@ -129,9 +117,6 @@ func (p *Pool) Touch(ids []int32) {
 			p.unlink(id)
 		}
 		p.recs[id].count++
-		if p.sampler != nil {
-			p.sampler.hit(id)
-		}
 	}
 }
 

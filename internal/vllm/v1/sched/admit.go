@@ -111,7 +111,7 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 		s.cache.Record(r.kv, local)
 	}
 	s.run(r, computed, n, padded)
-	s.noteLoad(r, external)
+	r.transfers.unsettled = external
 	return runs
 }
 
@@ -163,7 +163,6 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 	if r.encodes {
 		n = s.encode(r, computed, n)
 	}
-	n = s.leaveLookahead(r, computed, n)
 	if n == 0 && !s.config.AsVLLM {
 		s.freeInputs(r) // vLLM lets it refer to outputs while it waits
 	}

@@ -55,13 +55,12 @@ type transfers struct {
 	asks       bool // wants an answer each time it waits without blocks
 	unanswered bool
 	send       bool
-	unsettled  int     // external tokens that a row in flight loads
-	blocks     []int32 // with states or windows: those that they go into, which the table can have lost since
-	loading    bool    // has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
-	hitIn      uint64  // the step in which it hit the cache last: blocks that steps in flight then compute, perhaps; 0: it hit nothing
-	received   bool    // that is over, and the queue has not noticed yet
-	failed     bool    // a part of it did not come
-	reserving  bool    // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
+	unsettled  int    // external tokens that a row in flight loads
+	loading    bool   // has blocks and waits for their contents (WAITING_FOR_REMOTE_KVS)
+	hitIn      uint64 // the step in which it hit the cache last: blocks that steps in flight then compute, perhaps; 0: it hit nothing
+	received   bool   // that is over, and the queue has not noticed yet
+	failed     bool   // a part of it did not come
+	reserving  bool   // the blocks that it still needs are taken into account (vLLM: _inflight_prefills)
 }
 
 // transfer is what a scheduler has to do with a connector.
@@ -112,7 +111,7 @@ func (s *Scheduler) SetMatch(id ID, m Match) error {
 // blocks and may find something else.
 func (s *Scheduler) forgetMatch(r *request) {
 	t := &r.transfers
-	t.match, t.unanswered, t.unsettled, t.blocks = Match{}, t.asks, 0, t.blocks[:0]
+	t.match, t.unanswered, t.unsettled = Match{}, t.asks, 0
 }
 
 // match is what a waiting request need not compute: s.hit, and external tokens

@@ -27,7 +27,7 @@ type EncoderUsage struct {
 // (vllm/v1/RULES.md §20). cache is nil without one.
 type encoder struct {
 	cache  *encodercache.Cache
-	ahead  int // tokens that the draft model reads past the computed ones (vLLM: num_prefill_lookahead)
+	ahead  int // tokens that the draft model reads past the computed ones: 1 for EAGLE
 	budget int // embeddings that this step may still compute
 
 	// Of the request that is being scheduled.
@@ -37,12 +37,11 @@ type encoder struct {
 }
 
 func (e *encoder) init(c *Config) {
-	e.ahead = c.Cache.PrefillLookahead
-	if e.ahead == 0 && c.Cache.Eagle {
+	if c.Cache.Eagle {
 		e.ahead = 1
 	}
 	for i := range c.Cache.Groups {
-		if e.ahead == 0 && c.Cache.Groups[i].Eagle {
+		if c.Cache.Groups[i].Eagle {
 			e.ahead = 1
 		}
 	}

@@ -17,6 +17,12 @@ type batch struct {
 	evicted   []string // outputs of the encoder, as the step told the worker
 	zero      []int32  // blocks, as the step told the worker
 
+	// For LoadFailed: what rows from number firstTouch on read and write.
+	loads      bool // it has a row that loads
+	firstTouch int  // -1: none
+	touches    []touch
+	touched    []int32
+
 	budget  int  // tokens left
 	starved bool // somebody was preempted, or waits for blocks
 	waits   bool // somebody waits for blocks that an update will free
@@ -44,7 +50,26 @@ func (b *batch) reset() {
 		rows: b.rows[:0], drafts: b.drafts[:0], from: b.from[:0], copies: b.copies[:0],
 		preempted: b.preempted[:0], finished: b.finished[:0],
 		encode: b.encode[:0], moved: b.moved[:0], dropped: b.dropped[:0], evicted: b.evicted[:0], zero: b.zero[:0],
+		firstTouch: -1, touches: b.touches[:0], touched: b.touched[:0],
 	}
+}
+
+// A touch is the ends of two parts of batch.touched: the blocks that a row which was admitted reads,
+// and those that a row writes.
+type touch struct{ reads, writes int }
+
+// touchedBy is what row i reads and writes.
+func (b *batch) touchedBy(i int) (reads, writes []int32) {
+	if b.firstTouch < 0 || i < b.firstTouch {
+		return nil, nil
+	}
+	i -= b.firstTouch
+	start := 0
+	if i > 0 {
+		start = b.touches[i-1].writes
+	}
+	t := b.touches[i]
+	return b.touched[start:t.reads], b.touched[t.reads:t.writes]
 }
 
 // add returns a new row, to be filled where it stays: a decode is mostly such copies.

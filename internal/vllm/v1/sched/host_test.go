@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -71,6 +73,19 @@ func (h *host) hashed(id ID) int {
 		}
 	}
 	return n
+}
+
+// loadFailed returns the requests that a failed load affects. It requires that Affected has said so.
+func loadFailed(s *Scheduler, blocks ...int32) ([]ID, error) {
+	var before, out FailedLoad
+	err := s.Affected(&before, blocks...)
+	if failed := s.LoadFailed(&out, blocks...); failed != nil || err != nil {
+		return nil, errors.Join(err, failed)
+	}
+	if !slices.Equal(before.Affected, out.Affected) || !slices.Equal(before.Void, out.Void) {
+		return nil, fmt.Errorf("%v was announced and %v happened", before, out)
+	}
+	return out.Affected, nil
 }
 
 func (h *host) empty() {

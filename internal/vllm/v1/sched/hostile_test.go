@@ -162,7 +162,7 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 			"received": func(t *rapid.T) { _ = s.Received(any(t)) },
 			"sent":     func(t *rapid.T) { _ = s.Sent(any(t)) },
 			"load failed": func(t *rapid.T) {
-				_, _ = s.LoadFailed(nil, rapid.SliceOfN(rapid.Int32Range(-1, 30), 0, 6).Draw(t, "blocks")...)
+				_ = s.LoadFailed(new(FailedLoad), rapid.SliceOfN(rapid.Int32Range(-1, 30), 0, 6).Draw(t, "blocks")...)
 			},
 			"reset encoder": func(*rapid.T) { _ = s.ResetEncoderCache() },
 			"pause":         func(t *rapid.T) { s.SetPause(Pause(rapid.IntRange(0, 2).Draw(t, "pause"))) },

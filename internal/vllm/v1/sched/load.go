@@ -109,17 +109,6 @@ func (s *Scheduler) promote(r *request) {
 	s.loadIsOver(r)
 }
 
-// noteLoad remembers what a row in flight loads.
-func (s *Scheduler) noteLoad(r *request, external int) {
-	t := &r.transfers
-	t.unsettled = external
-	if external > 0 && s.cache.Recycles() {
-		for g := range s.groups {
-			t.blocks = append(t.blocks, r.kv.Table(g)...)
-		}
-	}
-}
-
 // unload takes back what r, which waits, has loaded.
 func (s *Scheduler) unload(r *request) {
 	s.unreserve(r)

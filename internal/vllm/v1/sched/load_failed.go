@@ -5,80 +5,220 @@ import (
 	"slices"
 
 	"llmmemory/internal/invariants"
+	"llmmemory/internal/vllm/v1/pool"
 )
+
+// A FailedLoad is what follows from blocks that did not get their contents.
+type FailedLoad struct {
+	Affected []ID      // requests that run or wait, and compute again what did not come
+	Void     []VoidRow // rows in flight that read what did not come, or what such a row wrote
+}
+
+// A VoidRow is a row of a step in flight. What is sampled for it does not count.
+type VoidRow struct {
+	Step int // 0 is the oldest
+	Row  int
+}
 
 // LoadFailed says which blocks did not get their contents, of loads that are under
 // way, or of those that the oldest step in flight should have done; it comes before
 // Received and before the update of that step. Requests compute again from the first such
-// block on, and what the step has for them does not count. The IDs of these
-// requests are appended to dst. Blocks that hold nothing of a request are skipped.
-func (s *Scheduler) LoadFailed(dst []ID, blocks ...int32) ([]ID, error) {
+// block on. Blocks that hold nothing of a request are skipped.
+func (s *Scheduler) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	invalid, err := s.invalidBlocks(blocks)
+	f, err := s.findFailure(out, blocks)
 	if err != nil {
-		return dst, err
+		return err
 	}
-	for _, r := range s.allWaiting() {
-		if at := s.firstInvalid(r, invalid, r.kv.NumComputedTokens()); at >= 0 {
-			s.ownOnly(r, invalid)
-			s.cutLoad(r, at)
-			dst = append(dst, r.id)
+	for i := range f.again {
+		a := &f.again[i]
+		switch {
+		case a.r.status == running && s.config.AsVLLM:
+			s.failAsVLLM(a)
+		case a.r.status == running:
+			s.failLoad(a)
+		case a.stale:
+			a.r.dropStale = true
+		default:
+			s.cutLoad(a.r, a.at)
 		}
 	}
-	if len(invalid) > 0 && !s.config.AsVLLM {
-		dst = s.voidStaleRows(dst)
+	for _, id := range f.order {
+		s.cache.Pool().Evict(id)
 	}
-	again := map[int32]bool{} // blocks that a request before computes again
-	for _, r := range slices.Clone(s.running) {
-		e := s.oldestEntry(r)
-		computed := s.notInFlight(r, e)
-		if at := s.firstInvalid(r, invalid, computed); at >= 0 {
-			s.failLoad(r, e, at, computed, invalid, again)
-			dst = append(dst, r.id)
-		}
-	}
-	if len(again) > 0 && s.hitsHideBlocks() {
-		dst = s.failHits(dst)
-	}
-	return dst, nil
+	return nil
 }
 
-// hitsHideBlocks reports whether a request can have hit blocks that were computed
-// from a block which its own table lacks: with windows, states or several groups.
-func (s *Scheduler) hitsHideBlocks() bool {
-	return !s.config.AsVLLM && (s.groups > 1 || s.cache.Recycles())
+// Affected fills out as LoadFailed would, and changes nothing.
+func (s *Scheduler) Affected(out *FailedLoad, blocks ...int32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.findFailure(out, blocks)
+	return err
 }
 
-// failHits takes the blocks of all requests that have hit the cache since the oldest step
-// in flight was scheduled: they may have been computed from what did not come.
-func (s *Scheduler) failHits(dst []ID) []ID {
-	if s.flight.n == 0 {
-		return dst
+// A failure is what LoadFailed is about to do.
+type failure struct {
+	missing map[int32]bool // blocks that did not get their contents
+	bad     map[int32]bool // those that others can have read, and what was computed from them
+	order   []int32        // bad, in the order in which it was found; none as vLLM, which keeps all keys
+	void    map[ID]bool    // whether the newest row in flight of a request is void
+	again   []setback
+}
+
+// A setback is a request that computes again.
+type setback struct {
+	r     *request
+	at    int  // its first block that is missing or bad; -1: its table has none
+	first int  // running: its first block that no request before it computes again; -1: none
+	stale bool // it waits without blocks, and its rows in flight are void
+}
+
+func (f *failure) has(id int32) bool { return f.missing[id] || f.bad[id] }
+
+func (f *failure) spoil(id int32) {
+	if !f.bad[id] && id != pool.Null {
+		f.bad[id] = true
+		f.order = append(f.order, id)
 	}
-	since := s.flight.at(0).seq
-	for _, r := range s.allWaiting() {
-		if s.hasHit(r, since) && !slices.Contains(dst, r.id) {
-			s.cutLoad(r, 0)
-			dst = append(dst, r.id)
+}
+
+// findFailure finds what LoadFailed changes.
+func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, error) {
+	out.Affected, out.Void = out.Affected[:0], out.Void[:0]
+	f := &failure{missing: map[int32]bool{}, bad: map[int32]bool{}, void: map[ID]bool{}}
+	if err := s.noteMissing(f, blocks); err != nil {
+		return nil, err
+	}
+	s.findVoidRows(f, out)
+	waiting := s.allWaiting()
+	for _, r := range waiting {
+		at := s.firstFailed(r, f, r.kv.NumComputedTokens())
+		stale := r.stale > 0 && !r.dropStale && f.void[r.id] && !s.config.AsVLLM
+		if at >= 0 || stale {
+			f.again = append(f.again, setback{r: r, at: at, stale: stale})
 		}
 	}
-	for _, r := range slices.Clone(s.running) {
-		if s.hasHit(r, since) && !slices.Contains(dst, r.id) {
-			if e := s.oldestEntry(r); e != nil {
-				s.void(e)
+	taken := map[int32]bool{}
+	for _, r := range s.running {
+		at := s.firstFailed(r, f, s.notInFlight(r, s.oldestEntry(r)))
+		if at >= 0 || f.void[r.id] {
+			f.again = append(f.again, setback{r: r, at: at, first: s.take(r, f, taken)})
+		}
+	}
+	for i := range f.again {
+		out.Affected = append(out.Affected, f.again[i].r.id)
+	}
+	if s.config.AsVLLM {
+		f.order = nil
+	}
+	return f, nil
+}
+
+// noteMissing enters the blocks. A block that only one request has, and loads while it waits, cannot
+// have been read.
+func (s *Scheduler) noteMissing(f *failure, blocks []int32) error {
+	if !s.config.Connector.Consumer {
+		return fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
+	}
+	for i, id := range blocks {
+		if id < 1 || int(id) >= s.cache.Pool().NumBlocks() {
+			return fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, s.cache.Pool().NumBlocks()-1)
+		}
+		f.missing[id] = true
+	}
+	own := map[int32]bool{}
+	for _, r := range s.allWaiting() {
+		for g := range s.groups {
+			for _, id := range r.kv.Table(g) {
+				own[id] = own[id] || r.transfers.loading && s.cache.Pool().Count(id) == 1
 			}
-			s.cache.EvictFrom(r.kv, 0)
-			s.removeRunning(r)
-			s.preempt(r)
-			r.dropStale = true
-			dst = append(dst, r.id)
 		}
 	}
-	return dst
+	for _, id := range blocks {
+		if !own[id] {
+			f.spoil(id)
+		}
+	}
+	return nil
+}
+
+// findVoidRows follows what did not come through the steps in flight: a row that is admitted with a bad
+// block is void, as are the later rows of its request, and what a void row writes is bad. Rows come
+// after those whose blocks they have hit.
+func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
+	for _, r := range s.running { // its load is long over
+		if e := s.oldestEntry(r); e != nil && !e.admitted {
+			f.void[r.id] = s.firstFailed(r, f, s.notInFlight(r, e)) >= 0
+		}
+	}
+	for k := range s.flight.n {
+		b := s.flight.at(k)
+		for _, c := range b.copies {
+			if f.bad[c.Src] && !s.config.AsVLLM {
+				f.spoil(c.Dst)
+			}
+		}
+		for i := range b.rows {
+			e := &b.rows[i]
+			reads, writes := b.touchedBy(i)
+			if e.id == nobody {
+				continue // void since an earlier call
+			}
+			if e.admitted {
+				f.void[e.id] = slices.ContainsFunc(reads, func(id int32) bool { return f.bad[id] })
+			}
+			if !f.void[e.id] {
+				continue
+			}
+			if s.config.AsVLLM && e.r.id == e.id && e.r.status != running {
+				continue // vLLM delivers what it samples
+			}
+			out.Void = append(out.Void, VoidRow{k, i})
+			for _, id := range writes {
+				if !s.config.AsVLLM {
+					f.spoil(id)
+				}
+			}
+		}
+	}
+}
+
+// touch notes which blocks the rows of the batch read and write, from the first row on that loads
+// until its step is updated: before that, no load can fail.
+func (s *Scheduler) touch(b *batch) {
+	if !s.config.Connector.Consumer {
+		return
+	}
+	notes := false
+	for k := range s.flight.n {
+		notes = notes || s.flight.at(k).loads
+	}
+	for i := range b.rows {
+		e := &b.rows[i]
+		b.loads = b.loads || e.admitted && e.r.transfers.unsettled > 0
+		if notes = notes || b.loads; !notes {
+			continue
+		}
+		if b.firstTouch < 0 {
+			b.firstTouch = i
+		}
+		for g, size := range s.blockSizes {
+			if table := e.r.kv.Table(g); e.admitted {
+				b.touched = append(b.touched, table[:min((int(e.computed)+size-1)/size, len(table))]...)
+			}
+		}
+		reads := len(b.touched)
+		for g, size := range s.blockSizes {
+			table := e.r.kv.Table(g)
+			b.touched = append(b.touched, table[min(int(e.computed)/size, len(table)):]...)
+		}
+		b.touches = append(b.touches, touch{reads, len(b.touched)})
+	}
 }
 
 // hasHit reports whether r has blocks that it hit in step since or later.
@@ -86,78 +226,13 @@ func (s *Scheduler) hasHit(r *request, since uint64) bool {
 	return r.transfers.hitIn >= since && (r.transfers.loading || r.kv.NumComputedTokens() > 0)
 }
 
-// ownOnly takes the blocks that only r has, and loads, out of invalid: nobody can
-// have computed from them.
-func (s *Scheduler) ownOnly(r *request, invalid map[int32]bool) {
-	for g := range s.groups {
-		for _, id := range r.kv.Table(g) {
-			if r.transfers.loading && s.cache.Pool().Count(id) == 1 {
-				delete(invalid, id)
-			}
-		}
-	}
-}
-
-// voidStaleRows voids the rows in flight of requests that have lost their blocks since:
-// they may have computed from what did not come. So may their blocks have been,
-// which are cached. vLLM delivers what such rows sample.
-func (s *Scheduler) voidStaleRows(dst []ID) []ID {
-	before := len(dst)
-	for _, r := range s.allWaiting() {
-		if r.stale > 0 && !r.dropStale {
-			r.dropStale = true
-			dst = append(dst, r.id)
-		}
-	}
-	if len(dst) > before || slices.ContainsFunc(s.allWaiting(), func(r *request) bool { return r.stale > 0 }) {
-		s.cache.EvictSince(uint32(s.flight.at(0).seq))
-	}
-	return dst
-}
-
-// Affected is how many requests LoadFailed would return at most.
-func (s *Scheduler) Affected(blocks ...int32) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	invalid, err := s.invalidBlocks(blocks)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, r := range append(s.allWaiting(), s.running...) {
-		hit := s.flight.n > 0 && s.hitsHideBlocks() && s.hasHit(r, s.flight.at(0).seq)
-		if hit || r.stale > 0 || s.firstInvalid(r, invalid, r.kv.NumComputedTokens()) >= 0 {
-			n++
-		}
-	}
-	return n, nil
-}
-
-// invalidBlocks is the set of blocks whose loads have failed.
-func (s *Scheduler) invalidBlocks(blocks []int32) (map[int32]bool, error) {
-	if !s.config.Connector.Consumer {
-		return nil, fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
-	}
-	invalid := map[int32]bool{}
-	for i, id := range blocks {
-		if id < 1 || int(id) >= s.cache.Pool().NumBlocks() {
-			return nil, fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, s.cache.Pool().NumBlocks()-1)
-		}
-		invalid[id] = true
-	}
-	return invalid, nil
-}
-
-// firstInvalid is the index of the first such block that holds some of the
+// firstFailed is the index of the first block that is missing or bad and holds some of the
 // first tokens of r, or -1.
-func (s *Scheduler) firstInvalid(r *request, invalid map[int32]bool, tokens int) int {
-	if slices.ContainsFunc(r.transfers.blocks, func(id int32) bool { return invalid[id] }) {
-		return 0
-	}
+func (s *Scheduler) firstFailed(r *request, f *failure, tokens int) int {
 	first := -1
 	for g, size := range s.blockSizes {
 		table := r.kv.Table(g)
-		at := slices.IndexFunc(table[:min((tokens+size-1)/size, len(table))], func(id int32) bool { return invalid[id] })
+		at := slices.IndexFunc(table[:min((tokens+size-1)/size, len(table))], f.has)
 		if at >= 0 && (first < 0 || at < first) {
 			first = at
 		}
@@ -216,22 +291,20 @@ func (s *Scheduler) cutAt(at int) int {
 	return at * s.blockSizes[0]
 }
 
-// failLoad makes a running request compute again from block number at on. Of
-// requests that share the block only the first does: in vLLM the others go on
-// as if the block were whole, because the first computes it in the next step. If it
-// does not get that far, they read what is not there, so here they lose their
-// blocks and wait.
-func (s *Scheduler) failLoad(r *request, e *entry, at, computed int, invalid, again map[int32]bool) {
-	mine := s.markAgain(r, invalid, again, computed)
-	if s.config.AsVLLM {
-		s.failAsVLLM(r, e, mine, computed)
-		return
-	}
-	if e != nil {
+// failLoad makes a running request compute again. Of requests that share the first block only
+// the first goes back: in vLLM the others go on as if the block were whole, because the first computes it
+// in the next step. If it does not get that far, they read what is not there, so here they lose
+// their blocks and wait.
+func (s *Scheduler) failLoad(a *setback) {
+	r := a.r
+	if e := s.oldestEntry(r); e != nil {
 		s.void(e)
 	}
-	first := s.cutAt(at)
-	if mine == at && first >= 0 && s.cache.Rewind(r.kv, first) {
+	first := -1
+	if a.at >= 0 {
+		first = s.cutAt(a.at)
+	}
+	if a.first == a.at && first >= 0 && s.cache.Rewind(r.kv, first) {
 		s.restart(r)
 		return
 	}
@@ -241,15 +314,14 @@ func (s *Scheduler) failLoad(r *request, e *entry, at, computed int, invalid, ag
 	r.dropStale = true
 }
 
-// markAgain marks the invalid blocks of r's first tokens and returns the index
-// of the first that was not marked before, or -1.
-func (s *Scheduler) markAgain(r *request, invalid, again map[int32]bool, tokens int) int {
+// take marks the missing and bad blocks of r as those that r computes again, and returns the
+// index of the first that no request before has, or -1.
+func (s *Scheduler) take(r *request, f *failure, taken map[int32]bool) int {
 	first := -1
-	for g, size := range s.blockSizes {
-		table := r.kv.Table(g)
-		for i, id := range table[:min((tokens+size-1)/size, len(table))] {
-			if invalid[id] && !again[id] {
-				again[id] = true
+	for g := range s.groups {
+		for i, id := range r.kv.Table(g) {
+			if f.has(id) && !taken[id] {
+				taken[id] = true
 				if first < 0 || i < first {
 					first = i
 				}
@@ -261,15 +333,17 @@ func (s *Scheduler) markAgain(r *request, invalid, again map[int32]bool, tokens 
 
 // failAsVLLM is vLLM's answer: keys stay, and one request computes a shared
 // block for all.
-func (s *Scheduler) failAsVLLM(r *request, e *entry, mine, computed int) {
-	if mine >= 0 {
-		computed = mine * s.blockSizes[0]
+func (s *Scheduler) failAsVLLM(a *setback) {
+	e := s.oldestEntry(a.r)
+	computed := s.notInFlight(a.r, e)
+	if a.first >= 0 {
+		computed = a.first * s.blockSizes[0]
 	}
 	if e != nil {
 		s.void(e)
 	}
-	r.kv.SetNumComputedTokens(computed)
-	s.restart(r)
+	a.r.kv.SetNumComputedTokens(computed)
+	s.restart(a.r)
 }
 
 // nobody is the ID of a row that was taken out of its step.

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/stretchr/testify/require"
@@ -161,21 +162,28 @@ func (e *engine) drawFailed(t *rapid.T, l *load) map[int32]bool {
 	return failed
 }
 
-func (e *engine) loadFailed(t *rapid.T, failed map[int32]bool) []ID {
+// loadFailed returns the rows of the oldest step that are void.
+func (e *engine) loadFailed(t *rapid.T, failed map[int32]bool) (void []int) {
 	if len(failed) == 0 {
 		return nil
 	}
-	var blocks []int32
-	for id := range failed {
-		blocks = append(blocks, id)
-	}
-	affected, err := e.LoadFailed(nil, blocks...)
-	require.NoError(t, err)
+	blocks := slices.Sorted(maps.Keys(failed))
+	var announced, out FailedLoad
+	require.NoError(t, e.Affected(&announced, blocks...))
+	require.NoError(t, e.LoadFailed(&out, blocks...))
+	require.Equal(t, announced, out)
 	require.NoError(t, e.Check())
-	for _, id := range affected {
+	for _, id := range out.Affected {
 		e.worker.computed[id] = e.live(id).kv.NumComputedTokens()
 	}
-	return affected
+	for _, v := range out.Void {
+		f := e.flights[v.Step]
+		f.spoiled[f.step.Rows[v.Row].ID] = true
+		if v.Step == 0 {
+			void = append(void, v.Row)
+		}
+	}
+	return void
 }
 
 // receive ends a load, with its blocks or without some.
@@ -204,31 +212,8 @@ func (e *engine) loadRows(t *rapid.T, jobs []job) {
 		}
 		failed := e.drawFailed(t, &l)
 		e.worker.fill(&l, failed)
-		for _, id := range e.loadFailed(t, failed) {
-			if at := slices.IndexFunc(jobs, func(j job) bool { return j.row.ID == id }); at >= 0 {
-				jobs[at].void = true
-			}
-		}
-		e.spoil(failed)
-		for at := range jobs {
-			jobs[at].spoiled = e.flights[0].spoiled[jobs[at].row.ID]
-		}
-	}
-}
-
-// spoil marks the rows in flight that are computed from blocks that did not come.
-func (e *engine) spoil(failed map[int32]bool) {
-	for _, f := range e.flights {
-		for i, row := range f.step.Rows {
-			for g := range e.worker.groups {
-				table := f.step.RowBlocks(i, g)
-				if known := e.worker.tables[row.ID]; known != nil {
-					table = slices.Concat(table, known[g])
-				}
-				if slices.ContainsFunc(table, func(id int32) bool { return failed[id] }) {
-					f.spoiled[row.ID] = true
-				}
-			}
+		for _, at := range e.loadFailed(t, failed) {
+			jobs[at].void, jobs[at].spoiled = true, true
 		}
 	}
 }

@@ -18,6 +18,7 @@ type player struct {
 	t       *testing.T
 	worker  *worker
 	flights []*flying
+	failed  map[int32]bool // blocks that are not loaded
 	out     Outcome
 }
 
@@ -33,7 +34,7 @@ func (p *player) add(spec Spec) ID {
 
 // schedule returns the rows of the next step.
 func (p *player) schedule() []Row {
-	f := &flying{known: map[ID][]int32{}}
+	f := &flying{known: map[ID][]int32{}, spoiled: map[ID]bool{}}
 	require.NoError(p.t, p.Schedule(&f.step))
 	require.NoError(p.t, p.Check())
 	for _, row := range f.step.Rows {
@@ -61,8 +62,18 @@ func (p *player) compute(token int32) error {
 		r := p.live(row.ID)
 		jobs = append(jobs, job{
 			row: row, start: row.NumComputedTokens, writes: row.NumScheduledTokens,
-			void: r == nil || r.stale > 0 && r.dropStale, gone: r == nil,
+			void: f.spoiled[row.ID] || r == nil || r.stale > 0 && r.dropStale, gone: r == nil, spoiled: f.spoiled[row.ID],
 		})
+		if jobs[len(jobs)-1].void && r != nil { // it went back before the worker got this row
+			p.worker.computed[row.ID] = r.kv.NumComputedTokens() - (r.inFlight - r.stale)
+		}
+		if n := row.NumExternalTokens; n > 0 {
+			w := p.worker
+			w.fill(&load{
+				tables: w.tables[row.ID], values: w.values(row.ID, w.tokens[row.ID]),
+				start: row.NumComputedTokens - n, end: row.NumComputedTokens,
+			}, p.failed)
+		}
 		counts = append(counts, 0)
 		if row.Samples {
 			counts[len(counts)-1] = 1
@@ -73,6 +84,9 @@ func (p *player) compute(token int32) error {
 	require.NoError(p.t, p.Update(counts, sampled, &p.out))
 	require.NoError(p.t, p.Check())
 	for i, row := range f.step.Rows {
+		if jobs[i].void {
+			continue
+		}
 		p.worker.computed[row.ID] = row.NumComputedTokens + row.NumScheduledTokens
 		for range p.out.Kept[i] {
 			p.worker.tokens[row.ID] = append(p.worker.tokens[row.ID], token)
@@ -81,16 +95,32 @@ func (p *player) compute(token int32) error {
 	return err
 }
 
+// fail says that blocks are not loaded, and returns who is affected.
+func (p *player) fail(blocks ...int32) FailedLoad {
+	var out FailedLoad
+	require.NoError(p.t, p.LoadFailed(&out, blocks...))
+	require.NoError(p.t, p.Check())
+	p.failed = map[int32]bool{}
+	for _, id := range blocks {
+		p.failed[id] = true
+	}
+	for _, v := range out.Void {
+		f := p.flights[v.Step]
+		f.spoiled[f.step.Rows[v.Row].ID] = true
+	}
+	return out
+}
+
 // finish plays to the end with as many steps in flight as may be.
 func (p *player) finish(token int32) {
 	for {
-		rows := p.schedule()
-		switch {
-		case len(rows) == 0 && len(p.flights) == 0:
-			return
-		case len(rows) == 0 || len(p.flights) == p.config.MaxConcurrentBatches:
-			require.NoError(p.t, p.compute(token))
+		if len(p.flights) < p.config.MaxConcurrentBatches && p.schedule() != nil {
+			continue
 		}
+		if len(p.flights) == 0 {
+			return
+		}
+		require.NoError(p.t, p.compute(token))
 	}
 }
 

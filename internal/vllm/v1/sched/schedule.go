@@ -141,16 +141,6 @@ func (s *Scheduler) runningTokens(r *request) int {
 	if r.encodes {
 		n = s.encode(r, computed, n)
 	}
-	return s.leaveLookahead(r, computed, n)
-}
-
-// leaveLookahead does not end a chunk so close to the end of the prompt that
-// draft modules would read past it (multi-module MTP).
-func (s *Scheduler) leaveLookahead(r *request, computed, n int) int {
-	ahead := s.cache.Config().PrefillLookahead
-	if left := r.kv.NumTokens() - computed - n; 0 < left && left < ahead {
-		n -= ahead - left
-	}
 	return max(n, 0)
 }
 

@@ -26,7 +26,7 @@ func TestALoadThatFailsInPartIsCutThere(t *testing.T) {
 			for _, i := range invalid {
 				blocks = append(blocks, h.table(ids[1])[i])
 			}
-			affected, err := h.LoadFailed(nil, blocks...)
+			affected, err := loadFailed(h.Scheduler, blocks...)
 			require.NoError(t, err)
 			require.Equal(t, ids[1:2], affected)
 			require.NoError(t, h.Received(ids[0], ids[2]))
@@ -50,7 +50,7 @@ func TestALoadCanFailBitByBit(t *testing.T) {
 		h.schedule()
 		table, least := h.table(id), 99
 		for _, i := range invalid {
-			_, err := h.LoadFailed(nil, table[i])
+			_, err := loadFailed(h.Scheduler, table[i])
 			require.NoError(t, err)
 			least = min(least, i)
 			require.Equal(t, least*16, h.computed(id))
@@ -75,10 +75,10 @@ func TestARowWhoseLoadFailedIsComputedAgain(t *testing.T) {
 				for _, i := range invalid {
 					blocks = append(blocks, table[i])
 				}
-				most, err := h.Affected(blocks...)
-				require.NoError(t, err)
-				require.Equal(t, 1, most)
-				affected, err := h.LoadFailed(nil, blocks...)
+				var most FailedLoad
+				require.NoError(t, h.Affected(&most, blocks...))
+				require.Equal(t, FailedLoad{ids[1:2], []VoidRow{{0, 1}}}, most)
+				affected, err := loadFailed(h.Scheduler, blocks...)
 				require.NoError(t, err)
 				require.Equal(t, ids[1:2], affected)
 				require.Len(t, h.update(eos), 2)
@@ -114,7 +114,7 @@ func TestABlockThatFailedForTwoIsComputedOnce(t *testing.T) {
 				for _, i := range invalid {
 					blocks = append(blocks, table[i])
 				}
-				affected, err := h.LoadFailed(nil, blocks...)
+				affected, err := loadFailed(h.Scheduler, blocks...)
 				require.NoError(t, err)
 				require.Equal(t, []ID{a, b}, affected)
 				h.update(1)
@@ -138,7 +138,7 @@ func TestOnlyWhatWasLoadedIsCached(t *testing.T) {
 	id := h.add(1600, 1, Spec{External: Match{1584, true}})
 	h.schedule()
 	require.Equal(t, ExternalCounters{1, 1600, 1584}, h.TakeCounters().External)
-	_, err := h.LoadFailed(nil, h.table(id)[50])
+	_, err := loadFailed(h.Scheduler, h.table(id)[50])
 	require.NoError(t, err)
 	require.NoError(t, h.Received(id))
 	require.Zero(t, h.hashed(id))
@@ -153,7 +153,7 @@ func TestALoadOfNothingGivesItsBlocksBack(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	id := h.add(40, 1, remote(40))
 	h.schedule()
-	_, err := h.LoadFailed(nil, h.table(id)...)
+	_, err := loadFailed(h.Scheduler, h.table(id)...)
 	require.NoError(t, err)
 	require.NoError(t, h.Received(id))
 	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumScheduledTokens: 40}}, h.schedule(), "it is computed here")
@@ -166,7 +166,7 @@ func TestAbortAfterAFailedLoadIsThePolicyFail(t *testing.T) {
 	id := h.add(1600, 1, Spec{External: Match{1584, false}})
 	h.schedule()
 	invalid := h.table(id)[50]
-	affected, err := h.LoadFailed(nil, invalid)
+	affected, err := loadFailed(h.Scheduler, invalid)
 	require.NoError(t, err)
 	require.Equal(t, 1, h.Abort(affected...))
 	_, _, ok := h.cache.Pool().Primary(invalid)
@@ -193,7 +193,7 @@ func TestWhatWasComputedFromAFailedLoadCannotBeHit(t *testing.T) {
 	h.removeRunning(r)
 	h.preempt(r)
 	h.mu.Unlock()
-	_, err := h.LoadFailed(nil, invalid)
+	_, err := loadFailed(h.Scheduler, invalid)
 	require.NoError(t, err)
 	h.update(1)
 	require.Equal(t, 1, h.Abort(b))
@@ -215,8 +215,8 @@ func TestImpossibleTransferCallsAreRefused(t *testing.T) {
 	}{
 		{"received, but not loading", func() error { return h.Received(id) }},
 		{"sent, but not finished", func() error { return h.Sent(id) }},
-		{"a block outside the pool", func() error { _, err := h.LoadFailed(nil, 100); return err }},
-		{"the null block", func() error { _, err := h.LoadFailed(nil, 0); return err }},
+		{"a block outside the pool", func() error { _, err := loadFailed(h.Scheduler, 100); return err }},
+		{"the null block", func() error { _, err := loadFailed(h.Scheduler, 0); return err }},
 		{"a match longer than the request", func() error { return h.SetMatch(id, Match{41, false}) }},
 		{"a match of nobody", func() error { return h.SetMatch(12345, Match{1, false}) }},
 		{"a prompt shorter than its match", func() error {
@@ -233,10 +233,9 @@ func TestImpossibleTransferCallsAreRefused(t *testing.T) {
 		require.ErrorIs(t, err, ErrRequest, "no connector is configured")
 	}
 	require.ErrorIs(t, alone.SetMatch(alone.add(4, 1, Spec{}), Match{1, false}), ErrOrder)
-	_, err := alone.LoadFailed(nil, 1)
+	_, err := loadFailed(alone.Scheduler, 1)
 	require.ErrorIs(t, err, ErrOrder)
-	_, err = alone.Affected(1)
-	require.ErrorIs(t, err, ErrOrder)
+	require.ErrorIs(t, alone.Affected(new(FailedLoad), 1), ErrOrder)
 }
 
 func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
@@ -300,7 +299,7 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 		h.schedule()
 		require.NoError(t, h.SetMatch(id, Match{64, true}))
 		h.schedule()
-		_, err := h.LoadFailed(nil, h.table(id)[0])
+		_, err := loadFailed(h.Scheduler, h.table(id)[0])
 		require.NoError(t, err)
 		require.NoError(t, h.Received(id))
 		h.schedule()
@@ -329,7 +328,7 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	theirs, err := h.Table(nil, second, 1)
 	require.NoError(t, err)
 	require.NotContains(t, theirs, invalid[0])
-	affected, err := h.LoadFailed(nil, invalid[0])
+	affected, err := loadFailed(h.Scheduler, invalid[0])
 	require.NoError(t, err)
 	require.Equal(t, []ID{first, second}, affected)
 	require.NoError(t, h.Check())
@@ -358,13 +357,13 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 			other := h.add(20, 200, Spec{External: Match{16, true}})
 			require.Len(t, h.schedule(), 1)
 			require.Len(t, h.schedule(), 1)
-			affected, err := h.LoadFailed(nil, h.table(back)[0])
+			affected, err := loadFailed(h.Scheduler, h.table(back)[0])
 			require.NoError(t, err)
 			require.Equal(t, []ID{back}, affected)
 			h.update(1)
 			require.Zero(t, h.out.Kept[0])
 			require.Zero(t, h.computed(back))
-			affected, err = h.LoadFailed(nil, h.table(other)[0])
+			affected, err = loadFailed(h.Scheduler, h.table(other)[0])
 			require.NoError(t, err)
 			require.Equal(t, []ID{other}, affected)
 			require.NoError(t, h.Received(other))
@@ -373,6 +372,67 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 			rows := h.schedule()
 			require.Len(t, rows, 2)
 			require.Equal(t, []int{85, 20}, []int{rows[0].NumScheduledTokens, rows[1].NumScheduledTokens})
+		})
+	}
+}
+
+// Ensure that a row is void which reads what a void row writes, in the same step and in later ones, whatever
+// has become of the request of that row. No table but the first has the block that failed.
+func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		before   func(p *player, first ID)
+		affected func(first, second, third ID) []ID
+	}{
+		{"the request runs", func(*player, ID) {}, func(first, second, third ID) []ID { return []ID{first, second, third} }},
+		{
+			"the request is aborted", func(p *player, first ID) { require.Equal(p.t, 1, p.Abort(first)) },
+			func(_, second, third ID) []ID { return []ID{second, third} },
+		},
+		{"the request has lost its blocks", func(p *player, first ID) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			r := p.live(first)
+			p.removeRunning(r)
+			p.preempt(r)
+		}, func(first, second, third ID) []ID { return []ID{first, second, third} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := small(200)
+			c.MaxNumBatchedTokens, c.AsyncScheduling, c.Connector.Consumer = 200, true, true
+			c.Cache.Groups[0].BlockSize = 2
+			p := newPlayer(t, c)
+			p.add(Spec{Tokens: tokens(13, 1), MaxTokens: 1})
+			p.finish(9)
+
+			first := p.add(Spec{Tokens: tokens(38, 1), NoRead: true, External: Match{3, false}})
+			long := append(tokens(30, 1), tokens(8, 2)...)
+			second := p.add(Spec{Tokens: long[:35]})
+			clean := p.add(Spec{Tokens: append(tokens(12, 1), tokens(8, 3)...)})
+			require.Len(t, p.schedule(), 3)
+			third := p.add(Spec{Tokens: long})
+			rows := p.schedule()
+			require.Equal(t, 34, rows[len(rows)-1].NumComputedTokens, "it hits the second request's blocks")
+
+			table, err := p.Table(nil, first, 0)
+			require.NoError(t, err)
+			invalid := table[0]
+			for _, id := range []ID{second, third} {
+				table, err := p.Table(nil, id, 0)
+				require.NoError(t, err)
+				require.NotContains(t, table, invalid)
+			}
+			test.before(p, first)
+			out := p.fail(invalid)
+			require.ElementsMatch(t, test.affected(first, second, third), out.Affected)
+			var void []ID
+			for _, v := range out.Void {
+				void = append(void, p.flights[v.Step].step.Rows[v.Row].ID)
+			}
+			require.ElementsMatch(t, []ID{first, second, first, second, third}, void)
+			require.NotContains(t, void, clean)
+			p.finish(9)
+			require.Zero(t, p.Load().Running+p.Load().Waiting)
 		})
 	}
 }

@@ -110,7 +110,7 @@ func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.unreserve(r)
 	s.freeInputs(r)
 	s.cache.UndoAdmit(r.kv)
-	r.transfers.unsettled, r.transfers.blocks = 0, r.transfers.blocks[:0]
+	r.transfers.unsettled = 0
 	r.status = waiting
 	if e.kind == KindResumed {
 		r.status = preempted

@@ -24,6 +24,7 @@ func (s *Scheduler) write(step *Step) {
 	for i := range b.rows {
 		s.writeRow(step, i, &b.rows[i])
 	}
+	s.touch(b)
 	s.writeZeroBlocks(step)
 	s.writeTails(step)
 	s.writeCopies(step)
