@@ -2,6 +2,7 @@ package guest_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -248,4 +249,15 @@ func TestThePythonModuleRefusesNumbersThatItsFieldsCannotHold(t *testing.T) {
 	succeed(t, t.TempDir(), []string{
 		"PYTHONPATH=" + filepath.Join(root, "capi", "cache", "python"), "PYTHONDONTWRITEBYTECODE=1", "LD_LIBRARY_PATH=" + library(""),
 	}, "python3", source("cache_ranges.py"))
+}
+
+func TestThePythonModulesRefuseOtherTypesAndTakeNumpysArrays(t *testing.T) {
+	t.Parallel()
+	const python = "/usr/bin/python3" // Debian's, which has python3-numpy
+	if exec.Command(python, "-c", "import numpy").Run() != nil {
+		t.Skip("no Python with numpy here (Debian: python3-numpy)")
+	}
+	succeed(t, t.TempDir(), []string{
+		"PYTHONPATH=" + filepath.Join(root, "capi", "cache", "python"), "PYTHONDONTWRITEBYTECODE=1", "LD_LIBRARY_PATH=" + library(""),
+	}, python, source("python_types.py"))
 }

@@ -94,12 +94,23 @@ class _Pair(c.Structure):
     _fields_ = [("src", c.c_int32), ("dst", c.c_int32)]
 
 
-def _floats(name: str, values: Sequence[float] | None, n: int) -> c.Array | None:
+def _floats(name: str, values: Sequence[float] | None, n: int | None = None) -> c.Array | None:
+    """n numbers, or as many as there are; an array of float32 may have any shape."""
     if values is None:
         return None
-    if len(values) != n:
-        raise ValueError(f"{name} has {len(values)} entries: want {n}")
-    return (c.c_float * n)(*values)
+    view = llm_cache._view(values)
+    if view is not None and view.format == "f" and view.c_contiguous:
+        numbers = (c.c_float * (view.nbytes // 4)).from_buffer_copy(view)
+    else:
+        numbers = (c.c_float * len(values))(*[llm_cache._real(f"{name}[{i}]", v) for i, v in enumerate(values)])
+    if n is not None and len(numbers) != n:
+        raise ValueError(f"{name} has {len(numbers)} entries: want {n}")
+    return numbers
+
+
+def _instance(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {value!r}: want a {kind.__name__}")
 
 
 def _options(
@@ -137,13 +148,20 @@ class Rotation:
     interleaved: bool = False  # pairs 2i and 2i+1 (GPT-J), not i and i + rotated/2
 
     def _struct(self, tokens: int) -> _Rotation:
-        if len(self.positions) != tokens:
-            raise ValueError(f"rotation has {len(self.positions)} positions for {tokens} tokens")
+        positions, cos = llm_cache._i32s("positions", self.positions), _floats("cos", self.cos) or (c.c_float * 0)()
+        if len(positions) != tokens:
+            raise ValueError(f"rotation has {len(positions)} positions for {tokens} tokens")
         return _Rotation(
-            size=c.sizeof(_Rotation), rotated=self.rotated, interleaved=int(self.interleaved),
-            positions=llm_cache._i32s("positions", self.positions), cos=_floats("cos", self.cos, len(self.cos)),
-            sin=_floats("sin", self.sin, len(self.cos)), entries=len(self.cos),
+            size=c.sizeof(_Rotation), rotated=self.rotated, interleaved=int(bool(self.interleaved)), positions=positions,
+            cos=cos, sin=_floats("sin", self.sin, len(cos)), entries=len(cos),
         )
+
+
+def _rotation(rotation: Rotation | None, tokens: int) -> object:
+    if rotation is None:
+        return None
+    _instance("rotation", rotation, Rotation)
+    return c.byref(rotation._struct(tokens))
 
 
 def _tensor(name: str, buffer, width: int, written: bool = False) -> tuple[_Tensor, c.Array]:
@@ -153,6 +171,8 @@ def _tensor(name: str, buffer, width: int, written: bool = False) -> tuple[_Tens
         raise ValueError(f"{name} has numbers of format {view.format!r}: want 'f', 'e' or 'H'")
     if view.readonly and written:
         raise ValueError(f"{name} is read-only")
+    if not view.c_contiguous:
+        raise ValueError(f"{name} is not contiguous")
     if view.nbytes % (width * view.itemsize):
         raise ValueError(f"{name} has {view.nbytes // view.itemsize} numbers: want rows of {width}")
     kind = c.c_char * view.nbytes
@@ -202,12 +222,13 @@ class Store:
 
     def begin(self, cache: llm_cache.Cache) -> None:
         """Begins the step that the cache has just scheduled: copies blocks and enters new blocks into tables."""
+        _instance("cache", cache, llm_cache.Cache)
         _check(self._lib.llm_kvstore_begin(self._handle, c.byref(cache._step)))
 
     def write(self, layer: int, keys, values, rotation: Rotation | None = None) -> None:
         """Writes the keys and values of the step's tokens into a layer."""
         (k, memory), (v, more) = _tensor("keys", keys, self._kv_width), _tensor("values", values, self._kv_width)
-        rotary = None if rotation is None else c.byref(rotation._struct(k.rows))
+        rotary = _rotation(rotation, k.rows)
         _check(self._lib.llm_kvstore_write(self._handle, llm_cache._i32("layer", layer), c.byref(k), c.byref(v), rotary))
         del memory, more
 
@@ -256,8 +277,8 @@ class Blocks:
             at, size = (c.addressof(self._memory) + 63) & ~63, need
         else:
             view = memoryview(memory)
-            if view.readonly:
-                raise ValueError("memory is read-only")
+            if view.readonly or not view.c_contiguous:
+                raise ValueError("memory is read-only" if view.readonly else "memory is not contiguous")
             self._memory = (c.c_char * view.nbytes).from_buffer(memory)
             at, size = c.addressof(self._memory), view.nbytes
         _check(self._lib.llm_attention_describe(c.byref(self._cache), c.c_void_p(at), c.c_int64(size)))
@@ -267,7 +288,7 @@ class Blocks:
         """Writes the key and value of token i into slots[i], or nowhere if that is -1."""
         (k, memory), (v, more) = _tensor("keys", keys, self._kv_width), _tensor("values", values, self._kv_width)
         at = llm_cache._numbers("slots", slots, c.c_int64)
-        rotary = None if rotation is None else c.byref(rotation._struct(len(at)))
+        rotary = _rotation(rotation, len(at))
         _check(self._lib.llm_attention_write(
             c.byref(self._cache), c.byref(k), c.byref(v), at, c.c_int64(len(at)), rotary, self._threads))
         del memory, more
@@ -277,10 +298,13 @@ class Blocks:
         table_stride: int, **options,
     ) -> None:
         """Computes attention of query tokens, the last ones of each sequence. block_tables has table_stride entries for
-        each sequence. outputs can be the buffer of queries. The options are those of Store.attend."""
+        each sequence; an array may have a row for each. outputs can be the buffer of queries. The options are those of Store.attend."""
         width = max(1, heads) * self._head_size
         (q, memory), (o, more) = _tensor("queries", queries, width), _tensor("outputs", outputs, width, written=True)
         starts, lens = llm_cache._i32s("query_start", query_start), llm_cache._i32s("seq_lens", seq_lens)
+        view = llm_cache._view(block_tables)
+        if view is not None and view.ndim == 2:
+            block_tables = (block for table in block_tables for block in table)
         tables = llm_cache._i32s("block_tables", block_tables)
         if len(starts) != len(lens) + 1 or len(tables) != len(lens) * table_stride:
             raise ValueError(
@@ -295,9 +319,11 @@ class Blocks:
 
     def copy(self, pairs: Iterable[tuple[int, int]], source: Blocks | None = None) -> None:
         """Copies blocks (source, destination), pair after pair, from source, which by default are these blocks."""
-        source = source or self
+        source = self if source is None else source
+        _instance("source", source, Blocks)
         _check(self._lib.llm_attention_copy(c.byref(self._cache), c.byref(source._cache), *_pairs(pairs), self._threads))
 
     def convert(self, source: Blocks) -> None:
         """Copies all blocks of source, whose layout, type and scales can differ."""
+        _instance("source", source, Blocks)
         _check(self._lib.llm_attention_convert(c.byref(self._cache), c.byref(source._cache)))

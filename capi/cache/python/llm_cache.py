@@ -14,9 +14,10 @@ All lengths and positions are tokens. llm_cache.h, beside the library, is the fu
 reference, and has the same names. The dynamic linker looks for libllm_cache.so.3;
 the environment variable LLM_CACHE_LIBRARY names another file.
 
-A call raises ValueError if a number does not fit the field of llm_cache.h (tokens,
-blocks, lengths and most others are int32_t, ids and user_data uint64_t) or a text has
-a NUL, and CacheError if the library refuses it. Neither changes anything.
+A call raises TypeError if an argument has the wrong type, ValueError if a number does
+not fit the field of llm_cache.h (tokens, blocks, lengths and most others are int32_t,
+ids and user_data uint64_t) or a text has a NUL, and CacheError if the library refuses
+it. None of them changes anything. Lists of numbers may be numpy arrays.
 
 The module has no llm_cache_plan_memory and llm_cache_plan_workers, no llm_cache_drain
 (the events as arrays; drain_msgpack has them as vLLM sends them) and no
@@ -28,7 +29,7 @@ from __future__ import annotations
 import ctypes as c
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 VERSION = 3
@@ -82,6 +83,15 @@ def _number(name: str, value: int, kind: type) -> int:
     return value
 
 
+def _real(name: str, value: float) -> float:
+    try:
+        return c.c_double(value).value
+    except TypeError:
+        raise TypeError(f"{name} is {value!r}: want a number") from None
+    except OverflowError:
+        raise ValueError(f"{name} is too large for a float") from None
+
+
 def _text(name: str, value: str | None) -> bytes:
     if value is None:
         return b""
@@ -101,7 +111,11 @@ class _Checked(c.Structure):
 
     def __setattr__(self, name: str, value: object) -> None:
         kind = self._kinds.get(name)
-        super().__setattr__(name, _number(name, value, kind) if kind in _RANGES else value)
+        if kind in _RANGES:
+            value = _number(name, value, kind)
+        elif kind in (c.c_float, c.c_double):
+            value = _real(name, value)
+        super().__setattr__(name, value)
 
 
 class Group(_Checked):
@@ -354,8 +368,23 @@ def _load() -> c.CDLL:
     return _library
 
 
+# What numbers of a buffer are, if they need no conversion.
+_FORMATS = {c.c_int32: ("i",), c.c_int64: ("l", "q"), c.c_uint64: ("L", "Q")}
+
+
+def _view(values: object) -> memoryview | None:
+    """The buffer of an array, or None if values is none."""
+    try:
+        return memoryview(values)
+    except (TypeError, ValueError, BufferError):  # numpy raises the latter for elements that are no numbers
+        return None
+
+
 def _numbers(name: str, values: Iterable[int], kind: type) -> c.Array:
-    values, (least, most) = list(values), _RANGES[kind]
+    view, (least, most) = _view(values), _RANGES[kind]
+    if view is not None and view.ndim == 1 and view.format in _FORMATS[kind] and view.itemsize == c.sizeof(kind):
+        return (kind * len(view)).from_buffer_copy(view if view.c_contiguous else view.tobytes())
+    values = list(values)
     try:
         fit = not values or (least <= min(values) and max(values) <= most)
         numbers = (kind * len(values))(*values) if fit else None
@@ -447,11 +476,14 @@ class Cache:
         items: Sequence[tuple[str, int, int]] = (), is_embed: bytes | None = None,
     ) -> int:
         """Puts a request into the waiting queue and returns its id. items are images and the like: hash, offset, length;
-        is_embed has a byte for each token, 0 for those of items that take no embedding."""
+        is_embed has a byte for each token, 0 for those of items that take no embedding; it may be an array of bytes."""
         parts = (_Item * len(items))(*[_Item(_text("the hash of an item", hash), offset, length) for hash, offset, length in items])
         prompt, ends, id = _i32s("tokens", tokens), _i32s("stop", stop), c.c_uint64(0)
-        if is_embed is not None and len(is_embed) != len(prompt):
-            raise ValueError(f"is_embed has {len(is_embed)} bytes for {len(prompt)} tokens")
+        if is_embed is not None:
+            view = memoryview(is_embed)
+            if view.itemsize != 1 or view.nbytes != len(prompt):
+                raise ValueError(f"is_embed has {view.nbytes} bytes for {len(prompt)} tokens")
+            is_embed = view.tobytes()
         spec = _Spec(
             size=c.sizeof(_Spec), flags=flags, tokens=_Tokens(prompt, len(prompt)), max_tokens=max_tokens, min_tokens=min_tokens,
             stop=_Tokens(ends, len(ends)), salt=_text("salt", salt), lora=_text("lora", lora), lora_id=lora_id, arrival=arrival,
@@ -464,7 +496,7 @@ class Cache:
     def fork(self, parent: int, *, last: int = -1, arrival: float = 0.0) -> int:
         """Makes a request with the tokens of another one; last replaces its last generated token."""
         child = c.c_uint64(0)
-        self._check(self._lib.llm_cache_fork(self._handle, _id(parent), _i32("last", last), c.c_double(arrival), c.byref(child)))
+        self._check(self._lib.llm_cache_fork(self._handle, _id(parent), _i32("last", last), c.c_double(_real("arrival", arrival)), c.byref(child)))
         return child.value
 
     def abort(self, *ids: int) -> int:
@@ -545,8 +577,10 @@ class Cache:
         """Takes all steps in flight back: they were not computed."""
         self._check(self._lib.llm_cache_step_failed(self._handle))
 
-    def set_drafts(self, drafts: dict[int, Sequence[int]]) -> None:
+    def set_drafts(self, drafts: Mapping[int, Sequence[int]]) -> None:
         """Gives requests, by id, the draft tokens to verify in their next step."""
+        if not isinstance(drafts, Mapping):
+            raise TypeError(f"drafts is {drafts!r}: want a dict")
         ids, counts = _ids(drafts), _i32s("counts", map(len, drafts.values()))
         tokens = _i32s("drafts", (t for d in drafts.values() for t in d))
         self._check(self._lib.llm_cache_set_drafts(self._handle, ids, counts, c.c_int64(len(ids)), tokens, c.c_int64(len(tokens))))
@@ -575,9 +609,10 @@ class Cache:
     def drain_msgpack(self, seconds: float, rank: int = 0, *, int_hashes: bool = False, arrays: bool = False) -> bytes:
         """The events since the last call as a batch in vLLM's encoding; empty if there are none. arrays: as
         arrays, for indexers that read fields by position."""
+        time = c.c_double(_real("seconds", seconds))
         b, flags = _Bytes(), bool(int_hashes) + 2 * bool(arrays)
         while True:
-            code = self._lib.llm_cache_drain_msgpack(self._handle, c.c_double(seconds), _i32("rank", rank), flags, c.byref(b))
+            code = self._lib.llm_cache_drain_msgpack(self._handle, time, _i32("rank", rank), flags, c.byref(b))
             if code != _SMALL:
                 break
             room = (c.c_uint8 * b.len)()
