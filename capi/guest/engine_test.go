@@ -1,0 +1,23 @@
+package guest_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"llmmemory/internal/testkit/level"
+)
+
+// Ensure that engines over real block memory read what they should: the head of
+// cache_engine.c says how. A failure names the seed that repeats it.
+func TestEnginesReadWhatARequestAloneWouldHave(t *testing.T) {
+	t.Parallel()
+	prog := shared.compileCache(t, "cache_engine", "-O2")
+	r := succeed(t, t.TempDir(), nil, prog, level.Pick("300000", "2000000"), "10000")
+	t.Log(r.stdout)
+	if level.Long() {
+		r := succeed(t, t.TempDir(), nil, prog, "18000000", strconv.FormatInt(time.Now().Unix(), 10))
+		t.Log(r.stdout)
+		checkCache(t, shared, "cache_engine", "3000", "10000")
+	}
+}
