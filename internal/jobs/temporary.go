@@ -22,38 +22,48 @@ type Temporary struct {
 // used for nothing else.
 func NewTemporary(prefix string) (*Temporary, error) {
 	sweep(prefix)
-	dir, err := os.MkdirTemp("", prefix)
+	// It gets its name when it is locked: one that has the name and no lock was left.
+	unlocked, err := os.MkdirTemp("", "."+prefix)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := os.Open(dir)
+	path := filepath.Join(filepath.Dir(unlocked), filepath.Base(unlocked)[1:])
+	lock, err := os.Open(unlocked)
 	if err == nil {
-		if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			err = os.Rename(unlocked, path)
+		}
+		if err != nil {
 			_ = lock.Close()
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(dir))
+		return nil, errors.Join(err, os.Remove(unlocked))
 	}
-	return &Temporary{Path: dir, lock: lock}, nil
+	return &Temporary{Path: path, lock: lock}, nil
 }
 
 // Remove removes the folder with everything in it.
 func (t *Temporary) Remove() error { return errors.Join(os.RemoveAll(t.Path), t.lock.Close()) }
 
-// newest is the least age of a folder that is removed: a younger one may not be
-// locked yet.
+// newest is the least age of a folder that is removed without having got its name: a
+// younger one is being made.
 const newest = time.Minute
 
 // sweep removes the folders that nobody has locked. What cannot be removed stays.
 func sweep(prefix string) {
 	entries, _ := os.ReadDir(os.TempDir())
 	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
+		name, unnamed := strings.CutPrefix(e.Name(), ".")
+		if !e.IsDir() || !strings.HasPrefix(name, prefix) {
 			continue
 		}
 		path := filepath.Join(os.TempDir(), e.Name())
-		if info, err := os.Lstat(path); err == nil && abandoned(path, info) {
+		info, err := os.Lstat(path)
+		if err != nil || unnamed && time.Since(info.ModTime()) < newest {
+			continue
+		}
+		if abandoned(path, info) {
 			_ = os.RemoveAll(path)
 		}
 	}
@@ -61,7 +71,7 @@ func sweep(prefix string) {
 
 func abandoned(path string, info fs.FileInfo) bool {
 	owner, known := info.Sys().(*syscall.Stat_t)
-	if !known || int(owner.Uid) != os.Getuid() || time.Since(info.ModTime()) < newest {
+	if !known || int(owner.Uid) != os.Getuid() {
 		return false
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
