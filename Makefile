@@ -7,6 +7,7 @@
 # make mutants              print which stage of llmgrade finds which wrong submission
 # make exhaustive           test every short sequence of calls of the engine and of the correct submission
 # make repeat               grade every submission six times, with the same result
+# make loaded               grade every third submission alone and beside 20 busy programs, with the same result
 # make llmbench             build/llmbench, which replays recordings of vLLM
 # make llmsim               build/llmsim, which simulates serving
 # make llmserve             build/llmserve, which serves models on the CPU (build/llmserve demo needs no model)
@@ -89,7 +90,7 @@ TEST := $(CHEAP) test -buildvcs=false -vet=off -exec 'env -u GOGC -u GOMEMLIMIT'
 # With a Check that the tag calls, or with tests of what has one.
 CHECKED := ./internal/vllm/v0 ./internal/vllm/v1/... ./internal/paper ./internal/kvstore/... ./internal/engine
 
-.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat figures bench dropin install uninstall vet check clean
+.PHONY: all lib cache grade llmgrade llmbench llmsim llmserve quick test test-long race invariants mutants exhaustive repeat loaded figures bench dropin install uninstall vet check clean
 .DELETE_ON_ERROR:
 
 all: grade
@@ -202,6 +203,10 @@ exhaustive:
 repeat:
 	@.ci/tools test
 	@$(TEST) -count=1 ./internal/grade -run TestTheSameFileGetsTheSameResult -repeat 5
+
+loaded:
+	@.ci/tools test
+	@$(TEST) -count=1 -v ./internal/grade -run TestNoScoreDependsOnTheLoad -loaded 3
 
 vet:
 	@.ci/tools build

@@ -125,13 +125,29 @@ static void add(uint16_t code, uint32_t k, int yes, int no) {
 
 enum { LOADS = BPF_LD | BPF_W | BPF_ABS, IS = BPF_JMP | BPF_JEQ | BPF_K, HAS = BPF_JMP | BPF_JSET | BPF_K, GIVES = BPF_RET | BPF_K };
 
+static void load(int argument) {
+    add(LOADS, (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)argument), 0, 0);
+}
+
 /* What a call gets by one of its arguments: whether it passes a test, or not. */
 static void add_where(int call, int argument, uint16_t test, uint32_t value, uint32_t passes, uint32_t other) {
     add(IS, (uint32_t)call, 0, 4);
-    add(LOADS, (uint32_t)(offsetof(struct seccomp_data, args) + sizeof(uint64_t) * (size_t)argument), 0, 0);
+    load(argument);
     add(test, value, 0, 1);
     add(GIVES, passes, 0, 0);
     add(GIVES, other, 0, 0);
+}
+
+/* The signal that abort sends. Nobody but the system ends a process by SIGKILL: the
+ * grader takes that for a lack of memory. */
+static void add_abort(uint32_t allow, uint32_t trap) {
+    add(IS, SYS_tgkill, 0, 6);
+    load(2);
+    add(IS, SIGABRT, 0, 3);
+    load(0);
+    add(IS, (uint32_t)getpid(), 0, 1);
+    add(GIVES, allow, 0, 0);
+    add(GIVES, trap, 0, 0);
 }
 
 static void watch_calls(int replies) {
@@ -154,7 +170,7 @@ static void watch_calls(int replies) {
     add_where(SYS_mmap, 2, HAS, PROT_EXEC, trap, allow);
     add_where(SYS_mprotect, 2, HAS, PROT_EXEC, trap, allow);
     add_where(SYS_rt_sigaction, 0, IS, SIGSYS, end, allow);
-    add_where(SYS_tgkill, 0, IS, (uint32_t)getpid(), allow, trap);
+    add_abort(allow, trap);
     add(IS, END_CALL, 0, 1);
     add(GIVES, end, 0, 0);
     add(GIVES, trap, 0, 0);

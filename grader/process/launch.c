@@ -12,7 +12,8 @@
  * out, for tests: u(id), l(andlock), s(eccomp), or - for none.
  *
  * With "probe" as PROGRAM nothing is executed: the launcher tries what is now
- * forbidden, and prints what stopped it.
+ * forbidden, and prints what stopped it. With "work" it does a known piece of work
+ * and prints the nanoseconds of processor time that this took.
  *
  * A layer that the kernel does not have is left out, and the probe says so. One
  * that it has and that fails ends the launcher.
@@ -22,6 +23,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
@@ -31,6 +33,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include "bare.c"
 
@@ -90,7 +93,7 @@ static void set_limits(int box, rlim_t memory) {
     limit(RLIMIT_AS, memory != 0 ? memory : RLIM_INFINITY);
     limit(RLIMIT_FSIZE, box ? 1 << 20 : 0);
     limit(RLIMIT_NOFILE, box ? 256 : 16);
-    limit(RLIMIT_CPU, 10); /* many times what all traces need under Valgrind, and less than a student waits for */
+    limit(RLIMIT_CPU, 3600); /* the grader is there before (internal/grade/cputime) */
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_STACK, 8 << 20);
     limit(RLIMIT_NPROC, 1); /* counts all of the uid's: no fork, whoever else there is */
@@ -180,6 +183,7 @@ struct values {
 };
 
 static struct values own_pid = {0, 1, {0}}, own_pid_or_0 = {0, 2, {0}}; /* filled in by seccomp() */
+static struct values waking = {1, 2, {FUTEX_WAKE, FUTEX_WAKE | FUTEX_PRIVATE_FLAG}}; /* a runner has one thread, and no way to sleep for a time */
 static struct values plain_fcntl = {1, 5, {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC}};
 static struct values harmless_prctl = {0, 3, {PR_SET_NAME, PR_GET_NO_NEW_PRIVS, PR_SET_SECCOMP}};
 
@@ -192,7 +196,7 @@ static const struct permission runner_calls[] = {
     {SYS_read, NULL}, {SYS_write, NULL}, {SYS_writev, NULL}, {SYS_close, NULL}, {SYS_fstat, NULL}, {SYS_newfstatat, NULL}, {SYS_lseek, NULL},
     {SYS_mmap, NULL}, {SYS_munmap, NULL}, {SYS_mremap, NULL}, {SYS_mprotect, NULL}, {SYS_madvise, NULL}, {SYS_brk, NULL},
     {SYS_rt_sigaction, NULL}, {SYS_rt_sigprocmask, NULL}, {SYS_rt_sigreturn, NULL}, {SYS_sigaltstack, NULL},
-    {SYS_getpid, NULL}, {SYS_gettid, NULL}, {SYS_tgkill, &own_pid}, {SYS_futex, NULL}, {SYS_getrandom, NULL},
+    {SYS_getpid, NULL}, {SYS_gettid, NULL}, {SYS_tgkill, &own_pid}, {SYS_futex, &waking}, {SYS_getrandom, NULL},
     {SYS_set_tid_address, NULL}, {SYS_set_robust_list, NULL}, {SYS_prlimit64, &own_pid_or_0},
     {SYS_readlinkat, NULL}, {SYS_execve, NULL}, {SYS_prctl, &harmless_prctl}, {SYS_exit, NULL}, {SYS_exit_group, NULL},
 #ifdef SYS_rseq
@@ -207,7 +211,7 @@ static const struct permission runner_calls[] = {
 static const struct permission box_calls[] = {
     {SYS_readv, NULL}, {SYS_pread64, NULL}, {SYS_openat, NULL}, {SYS_statx, NULL}, {SYS_faccessat, NULL}, {SYS_getxattr, NULL},
     {SYS_getdents64, NULL}, {SYS_getcwd, NULL}, {SYS_fcntl, &plain_fcntl}, {SYS_dup, NULL}, {SYS_dup3, NULL}, {SYS_pipe2, NULL}, {SYS_unlinkat, NULL},
-    {SYS_ppoll, NULL}, {SYS_pselect6, NULL}, {SYS_clock_gettime, NULL}, {SYS_clock_getres, NULL},
+    {SYS_futex, NULL}, {SYS_ppoll, NULL}, {SYS_pselect6, NULL}, {SYS_clock_gettime, NULL}, {SYS_clock_getres, NULL},
     {SYS_gettimeofday, NULL}, {SYS_times, NULL}, {SYS_getrusage, NULL}, {SYS_uname, NULL}, {SYS_sysinfo, NULL},
     {SYS_getppid, NULL}, {SYS_getuid, NULL}, {SYS_geteuid, NULL}, {SYS_getgid, NULL}, {SYS_getegid, NULL},
     {SYS_sched_yield, NULL}, {SYS_sched_getaffinity, &own_pid_or_0}, {SYS_membarrier, NULL},
@@ -272,11 +276,11 @@ static void seccomp(int box) {
         emit(LOAD, offsetof(struct seccomp_data, nr), 0, 0);
     }
     /* The x32 ABI's numbers are above all that are listed. */
-    for (size_t i = 0; i < sizeof runner_calls / sizeof *runner_calls; i++) {
-        permit(&runner_calls[i]);
-    }
     for (size_t i = 0; box && i < sizeof box_calls / sizeof *box_calls; i++) {
         permit(&box_calls[i]);
+    }
+    for (size_t i = 0; i < sizeof runner_calls / sizeof *runner_calls; i++) {
+        permit(&runner_calls[i]);
     }
     emit(GIVE, denied, 0, 0);
     struct sock_fprog program = {length, filter};
@@ -287,6 +291,32 @@ static void seccomp(int box) {
 }
 
 /* ---- */
+
+static uint64_t used(void) {
+    struct timespec now = {0};
+    CALL(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* What a submission does: it follows addresses, computes and branches. */
+static void work(void) {
+    static uint32_t next[1 << 14];
+    const uint32_t n = sizeof next / sizeof *next;
+    for (uint32_t i = 0; i < n; i++) {
+        next[i] = (i * 5 + 1) % n;
+    }
+    uint64_t begin = used();
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < 4000000; i++) {
+        at = next[at];
+        if (at % 3 == 0) {
+            next[at] = (next[at] ^ i) % n;
+        }
+    }
+    next[0] = at;
+    print_number(1, (long)(used() - begin));
+    print(1, "\n");
+}
 
 /* For each layer, something that only it forbids. What a submission could ask
  * after seccomp is not what must be asked here, so this comes in two halves. */
@@ -322,7 +352,7 @@ static int run(int argc, char **argv) {
     if (program >= argc) {
         fail("arguments", -EINVAL);
     }
-    int box = same(argv[1], "box"), probing = same(argv[program], "probe");
+    int box = same(argv[1], "box"), probing = same(argv[program], "probe"), working = same(argv[program], "work");
     without = argv[2];
     become_nobody();
     /* Again, because a change of the uid forgets it. */
@@ -331,8 +361,12 @@ static int run(int argc, char **argv) {
     if (result != 0) {
         fail("no_new_privs", result);
     }
-    landlock(box, argv[4], argv + 5, probing ? NULL : argv[program]);
+    landlock(box, argv[4], argv + 5, probing || working ? NULL : argv[program]);
     set_limits(box, number(argv[3]));
+    if (working) {
+        work();
+        return 0;
+    }
     if (probing) {
         probe_before_seccomp();
     }

@@ -71,7 +71,7 @@ func rows(t *testing.T) []row {
 			[grade.Tasks]float64{1: 6}, [grade.Tasks]float64{1: task}, true},
 		{"a helper of three tasks does not find the last sequence", replaced(t, "node = head->next; node != head; node = node->next", "node = head->next; node->next != head && node != head; node = node->next"),
 			[grade.Tasks]float64{1: 6, 2: 3, 3: 3}, [grade.Tasks]float64{1: task, 2: task, 3: task}, false},
-		{"append_kv is right and slow", replaced(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    for (volatile long i = 0; seq->kv_count > 1000 && i < 2000000; i++) {\n    }\n"),
+		{"append_kv is right and slow", replaced(t, "    seq->kv_count++;\n", "    seq->kv_count++;\n    for (volatile long i = 0; seq->kv_count == 4000 && i < 100000000000; i++) {\n    }\n"),
 			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: task}, true},
 		{"a copy is wrong at one position", replaced(t, "        if (id != -1) {\n            memcpy", "        if (id != -1 && l2 == 7 && l1 == 3) {\n            engine->ref_count[id]--;\n        } else if (id != -1) {\n            memcpy"),
 			[grade.Tasks]float64{3: 3}, [grade.Tasks]float64{3: 8}, true},

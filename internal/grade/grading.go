@@ -17,12 +17,8 @@ import (
 	"llmmemory/internal/grade/shrink"
 )
 
-// A function has its own end: this many calls that do not come back are waited for,
-// and its traces together may take so long, which is fifty times what they take.
-const (
-	mostHangs  = 3
-	timeBudget = 20 * time.Second
-)
+// mostHangs calls of a function that do not come back are waited for.
+const mostHangs = 3
 
 // A grading is one submission on its way through the stages.
 type grading struct {
@@ -38,24 +34,23 @@ type grading struct {
 	heap        []clue                             // for the stage Heap
 	differences int                                // in traces of many functions
 	hangs       map[trace.Kind]int                 // calls that did not come back
-	spent       map[trace.Kind]time.Duration       // in traces of a function
 	refused     map[uint32]bool                    // system calls
 }
 
 func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *grading {
 	return &grading{Grader: g, report: r, program: program, source: source,
 		lost:  map[Part]*[Tasks + 1]bool{PartHidden: {}, PartMemory: {}},
-		hangs: map[trace.Kind]int{}, spent: map[trace.Kind]time.Duration{}, refused: map[uint32]bool{}}
+		hangs: map[trace.Kind]int{}, refused: map[uint32]bool{}}
 }
 
 // exhausted reports whether enough has been waited for one of the functions.
 func (g *grading) exhausted(functions ...trace.Kind) bool {
-	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs || g.spent[k] > timeBudget })
+	return slices.ContainsFunc(functions, func(k trace.Kind) bool { return g.hangs[k] >= mostHangs })
 }
 
 // anyExhausted names a function that is.
 func (g *grading) anyExhausted() bool {
-	return g.exhausted(slices.Collect(maps.Keys(g.hangs))...) || g.exhausted(slices.Collect(maps.Keys(g.spent))...)
+	return g.exhausted(slices.Collect(maps.Keys(g.hangs))...)
 }
 
 // run takes the submission through every stage that runs it.
@@ -97,7 +92,7 @@ func (g *grading) run() error {
 	}
 	g.tellRefused()
 	if g.anyExhausted() {
-		g.note("not everything was run, because calls do not come back or take far too long")
+		g.note("not everything was run, because calls do not come back")
 	}
 	g.Points.award(g.report)
 	g.report.gains()
@@ -249,19 +244,15 @@ func (g *grading) finding(c clue) (Finding, error) {
 	return f, err
 }
 
-// play plays a trace; what it takes goes to the account of the function that is
-// under way when it ends, or of all that are called.
+// play plays a trace, and counts the calls that do not come back.
 func (g *grading) play(ops []trace.Op) (compare.Result, error) {
-	begin := time.Now()
 	r, err := compare.Play(g.program.Native(), ops)
-	took := time.Since(begin)
 	for _, call := range r.Calls {
 		g.refused[call] = true
 	}
 	for _, d := range r.All {
 		if d.Hangs {
 			g.hangs[d.Op.Kind.Single()]++
-			g.spent[d.Op.Kind.Single()] += took
 		}
 	}
 	return r, err

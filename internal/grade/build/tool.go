@@ -7,21 +7,23 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
 
+	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/limitedbuffer"
 )
 
-// What a tool may use, which reads hostile files: 10 s of CPU, 1 GiB of memory,
+// What a tool may use, which reads hostile files: some CPU, 1 GiB of memory,
 // files of 64 MiB (sh counts KiB, and blocks of 512 bytes). A correct submission
 // takes a hundredth.
-const (
-	limits = `ulimit -c 0; ulimit -t 10; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
-	cpu    = 10 * time.Second
-)
+const limits = `ulimit -c 0; ulimit -t "$0"; ulimit -v 1048576; ulimit -f 131072; exec "$@"`
+
+// cpu is the processor time of a tool on a machine whose slowness is 1 (package cputime).
+const cpu = 10 * time.Second
 
 // patience is how long a tool may take by the clock: many times its processor
 // time, so that it is over only where the machine is too busy, which is never
@@ -54,13 +56,38 @@ func (k *Kit) run(tool string, args ...string) error {
 // output is what a tool prints. A *complaint is about the file; any other error
 // is trouble of our own.
 func (k *Kit) output(tool string, args ...string) ([]byte, error) {
+	for seconds := int(cpu / time.Second); ; seconds *= 2 {
+		out, used, err := k.within(seconds, tool, args...)
+		if c := (*complaint)(nil); err != nil && !errors.As(err, &c) || used.CPU < cpu/4 {
+			return out, err
+		}
+		slowness, slowErr := cputime.Slowness()
+		if slowErr != nil {
+			return nil, slowErr
+		}
+		all := time.Duration(float64(cpu) * slowness)
+		switch work := used.CPU; {
+		case err == nil && work >= all/4:
+			return nil, fmt.Errorf("%s: %w: it took %v of processor time", tool, cputime.ErrSlow, used.CPU)
+		case err == nil:
+			return out, nil
+		case used.CPU < time.Duration(seconds)*time.Second*9/10: // it has not met the limit
+			return nil, err
+		case work >= all/2:
+			return nil, &complaint{fmt.Sprintf("%s needs more than %v for it: is there a macro that grows without end?", tool, used.CPU.Round(time.Second))}
+		}
+	}
+}
+
+// within runs a tool that may use some seconds of processor time.
+func (k *Kit) within(seconds int, tool string, args ...string) ([]byte, cputime.Usage, error) {
 	program, err := exec.LookPath(tool)
 	if err != nil {
-		return nil, err
+		return nil, cputime.Usage{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), k.patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", limits, "sh", program}, args...)...)
+	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", limits, strconv.Itoa(seconds), program}, args...)...)
 	cmd.Dir = k.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + k.dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -68,24 +95,23 @@ func (k *Kit) output(tool string, args ...string) ([]byte, error) {
 	out, said := &limitedbuffer.Buffer{Most: mostOutput}, &limitedbuffer.Buffer{Most: mostSaid}
 	cmd.Stdout, cmd.Stderr = out, said
 	err = cmd.Run()
-	if err == nil {
-		return out.Bytes(), nil
-	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s %w within %v: is the machine busy?", tool, errSlow, k.patience)
+	if ctx.Err() != nil && err != nil {
+		return nil, cputime.Usage{}, fmt.Errorf("%s %w within %v: is the machine busy?", tool, errSlow, k.patience)
 	}
 	exit := (*exec.ExitError)(nil)
-	if !errors.As(err, &exit) {
-		return nil, fmt.Errorf("%s: %w", tool, err)
+	if err != nil && !errors.As(err, &exit) {
+		return nil, cputime.Usage{}, fmt.Errorf("%s: %w", tool, err)
 	}
-	return nil, &complaint{explain(tool, exit.ProcessState, readable(said.Bytes()), err)}
+	used := cputime.Ended(cmd.ProcessState)
+	if err != nil {
+		return nil, used, &complaint{explain(tool, readable(said.Bytes()), err)}
+	}
+	return out.Bytes(), used, nil
 }
 
 // explain puts in front why a tool gave up, where that is not what it says.
-func explain(tool string, state *os.ProcessState, said string, err error) string {
+func explain(tool, said string, err error) string {
 	switch {
-	case state.UserTime()+state.SystemTime() > cpu*9/10:
-		return fmt.Sprintf("%s needs more than %v for it: is there a macro that grows without end?", tool, cpu)
 	case strings.Contains(said, "out of memory") || strings.Contains(said, "memory exhausted"):
 		return fmt.Sprintf("%s needs more than 1 GiB of memory for it:\n%s", tool, said)
 	case strings.Contains(said, "internal compiler error") || strings.Contains(said, "signal terminated program"):

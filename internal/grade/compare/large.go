@@ -14,9 +14,9 @@ import (
 
 const page = 4096
 
-// ErrMemory is wrapped where a submission dies over a large pool and the machine
-// has too little memory left to say that this is its own doing.
-var ErrMemory = errors.New("the machine has too little memory left for the ref_count of a pool of 3 GiB")
+// ErrMemory is wrapped where a submission dies and the machine has too little memory left
+// to say that this is its own doing.
+var ErrMemory = errors.New("the machine has too little memory left, of which the ref_count of a pool of 3 GiB takes most")
 
 // mostForLarge is what a submission may use for the reference counts of a large pool.
 const mostForLarge = 400 << 20

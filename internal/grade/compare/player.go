@@ -10,6 +10,7 @@ import (
 	"llmmemory/internal/course"
 	"llmmemory/internal/course/oracle"
 	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/runner"
 )
 
@@ -23,7 +24,7 @@ func patienceWith(ops []trace.Op) runner.Patience {
 	for _, op := range ops {
 		if op.Kind.Many() {
 			n := time.Duration(max(op.B, op.C))
-			walks := n * n * 10 * time.Nanosecond
+			walks := n * n * 100 * time.Nanosecond
 			p.Call, p.Process = p.Call+walks, p.Process+walks
 		}
 	}
@@ -53,8 +54,11 @@ type player struct {
 // submission that dies is run again without that, to see what it wrote.
 func Play(program string, ops []trace.Op) (Result, error) {
 	r, err := play(program, ops, false)
-	if errors.Is(err, runner.ErrStarved) {
+	if errors.Is(err, cputime.ErrStarved) || errors.Is(err, cputime.ErrSlow) {
 		r, err = play(program, ops, false)
+	}
+	if errors.Is(err, runner.ErrKilled) {
+		return r, fmt.Errorf("%w: %w", ErrMemory, err)
 	}
 	d := r.last()
 	if err == nil && d != nil && d.Channel == Death && hasLarge(ops) && memoryLeft("/") < mostForLarge {
@@ -107,7 +111,13 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 		}
 	}
 	r.Shapes, r.Calls = p.shapes, process.Refused()
-	if d := r.last(); d != nil {
+	d := r.last()
+	if d == nil || !d.Hangs {
+		if err := process.Slow(); err != nil {
+			return Result{}, err
+		}
+	}
+	if d != nil {
 		d.Said = process.Said()
 	}
 	return r, nil
@@ -190,11 +200,11 @@ func (p *player) state(op trace.Op, outcome oracle.Outcome, returned int64) *Dif
 // death is the difference that an error of the process is, unless it is trouble
 // of the grader's.
 func (p *player) death(err error) *Difference {
-	if !errors.Is(err, runner.ErrTime) && !errors.Is(err, runner.ErrDied) {
+	if !errors.Is(err, cputime.ErrTime) && !errors.Is(err, runner.ErrDied) {
 		p.trouble = err
 	}
 	d := differs(Death, "the call", "a return", err)
-	d.Hangs = errors.Is(err, runner.ErrTime)
+	d.Hangs = errors.Is(err, cputime.ErrTime)
 	return d
 }
 

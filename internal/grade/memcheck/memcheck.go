@@ -114,14 +114,12 @@ func run(program, box string, steps *os.File) (report []byte, exit int, err erro
 	cmd := &exec.Cmd{Path: path, Args: argv, Dir: box, Env: []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TMPDIR=" + box}}
 	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.ExtraFiles = []*os.File{steps, pipe} }, supervise.Patience, supervise.Head(mostReport))
 	switch {
-	case end.Starved():
-		return nil, 0, fmt.Errorf("memcheck: %w: %v of processor time in %v", supervise.ErrStarved, end.CPU, supervise.Patience)
-	case end.Signal != 0 && end.Late:
-		return end.Said, 0, fmt.Errorf("%w: it waits for something", ErrUnfinished)
-	case end.Signal != 0:
-		return end.Said, 0, fmt.Errorf("%w: it ended by %v", ErrUnfinished, end.Signal)
 	case err != nil:
 		return nil, 0, fmt.Errorf("memcheck: %w", err)
+	case end.Over != nil:
+		return end.Said, 0, fmt.Errorf("%w: %w", ErrUnfinished, end.Over)
+	case end.Signal != 0:
+		return end.Said, 0, fmt.Errorf("%w: it ended by %v", ErrUnfinished, end.Signal)
 	}
 	return end.Said, end.Exit, nil
 }

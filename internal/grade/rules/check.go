@@ -2,7 +2,6 @@ package rules
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"llmmemory/grader"
 	"llmmemory/internal/ctree"
+	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/limitedbuffer"
 )
 
@@ -32,8 +32,11 @@ type Breach struct {
 // or beyond the limits. That is no fault of the submission.
 var ErrUnread = errors.New("llm_memory.c was not read for the static rules")
 
+// patience is the processor time of the reader (cputime.Meter): a hundred times what a
+// submission takes.
+var patience = 10 * time.Second
+
 const (
-	patience   = 5 * time.Minute // the reader has a limit of processor time
 	mostAnswer = 1 << 20
 	mostSaid   = 4 << 10
 )
@@ -68,25 +71,32 @@ func Check(source []byte) ([]Breach, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	child := exec.CommandContext(ctx, self)
+	child := exec.Command(self)
 	child.Args = []string{word}
 	child.Env = []string{}
 	child.Dir = "/"
 	child.Stdin = bytes.NewReader(asked)
 	said, complaint := &limitedbuffer.Buffer{Most: mostAnswer}, &limitedbuffer.Buffer{Most: mostSaid}
 	child.Stdout, child.Stderr = said, complaint
-	err = child.Run()
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: it takes longer than %v", ErrUnread, patience)
+	if err := child.Start(); err != nil {
+		return nil, fmt.Errorf("start the reader of static rules: %w", err)
+	}
+	watch := cputime.Start(child.Process.Pid, patience, func() { _ = child.Process.Kill() })
+	err = child.Wait()
+	switch killed, over := watch.Stop(child.ProcessState); {
+	case errors.Is(over, cputime.ErrTime):
+		return nil, fmt.Errorf("%w: %w", ErrUnread, over)
+	case over != nil && err == nil:
+		return nil, fmt.Errorf("the reader of static rules: %w", over)
+	case !killed && child.ProcessState.String() == "signal: killed":
+		return nil, errors.New("the system ended the reader of static rules: is there too little memory?")
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		first, _, _ := strings.Cut(complaint.String(), "\n")
 		return nil, fmt.Errorf("%w: the parser ended with %v: %.200q", ErrUnread, exit, first)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("start the reader of static rules: %w", err)
+		return nil, fmt.Errorf("talk to the reader of static rules: %w", err)
 	}
 	var a answer
 	if err := json.Unmarshal(said.Bytes(), &a); err != nil {

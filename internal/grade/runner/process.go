@@ -8,13 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
 	"unsafe"
 
+	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/limitedbuffer"
 	"llmmemory/internal/grade/sandbox"
 )
@@ -76,32 +76,20 @@ type Reply struct {
 	Events   []Event
 }
 
-// ErrTime is wrapped when a call takes longer than it may.
-var ErrTime = errors.New("it does not come back")
-
 // ErrStart is wrapped when the system cannot start the program, which is then too
 // big for the address space that sandbox.Command gives.
 var ErrStart = errors.New("the program does not start: it is too big")
 
-// ErrStarved is wrapped when the machine gives the process too little of its
-// processors to say anything of it.
-var ErrStarved = errors.New("the machine is too busy")
+// ErrKilled is wrapped when the system has ended the process, which it does where it has
+// too little memory. The sandbox lets no submission do so.
+var ErrKilled = errors.New("the system ended the process: is there too little memory?")
 
-// Patience is how much processor time a process may take: no measure of speed, but
-// a bound. How long that takes by the clock is the machine's doing.
+// Patience is how much processor time a process may take (cputime.Meter): no measure of
+// speed, but a bound.
 type Patience struct {
 	Call    time.Duration // for one call
 	Process time.Duration // for all calls together, and what lies between them
 }
-
-// By the clock: how often a call that does not come back is looked at, how long
-// it may wait for something without any processor time, and how long it may take
-// at all.
-const (
-	lookEvery = time.Second
-	mostIdle  = 10 * time.Second
-	mostClock = 3 * time.Minute
-)
 
 // ErrAlias is wrapped when there is no address space for the end of a large pool.
 var ErrAlias = errors.New("the end of a large pool cannot be mapped")
@@ -116,7 +104,7 @@ type Process struct {
 	cmd      *exec.Cmd
 	patience Patience
 	said     limitedbuffer.Tail // of its standard error
-	look     time.Time          // when the processor time of all calls is looked at next
+	meter    *cputime.Meter
 }
 
 // mostSaid is what is kept of the end of its standard error.
@@ -129,7 +117,7 @@ func Start(program string, patience Patience) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{memory: m, patience: patience, said: limitedbuffer.Tail{Most: mostSaid}, look: time.Now().Add(patience.Process)}
+	p := &Process{memory: m, patience: patience, said: limitedbuffer.Tail{Most: mostSaid}}
 	if err := p.start(program); err != nil {
 		m.close()
 		return nil, fmt.Errorf("start the submission: %w", err)
@@ -158,13 +146,14 @@ func (p *Process) start(program string) error {
 	defer replies.Close()
 	p.pipes = ours
 	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: []string{}}
-	p.cmd.Stderr, p.cmd.WaitDelay = &p.said, time.Second
+	p.cmd.Stderr, p.cmd.WaitDelay = &p.said, 10*time.Second
 	p.cmd.ExtraFiles = []*os.File{p.file, requests, replies}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		p.pipes.close()
 		return err
 	}
+	p.meter = cputime.NewMeter(p.cmd.Process.Pid, p.patience.Process)
 	return nil
 }
 
@@ -205,13 +194,13 @@ func (p *Process) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 
 // Do makes one call. After an error the process is gone.
 func (p *Process) Do(r Request) (Reply, error) {
-	w := waiting{begin: time.Now()}
+	p.meter.Begin(p.patience.Call)
 	request := unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r))
-	if _, err := p.transfer(&w, request, len(request), p.write); err != nil {
+	if _, err := p.transfer(request, len(request), p.write); err != nil {
 		return Reply{}, err
 	}
 	var text [2 * replySize]byte
-	n, err := p.transfer(&w, text[:], replySize, p.read)
+	n, err := p.transfer(text[:], replySize, p.read)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -222,6 +211,10 @@ func (p *Process) Do(r Request) (Reply, error) {
 	returned, events := int64(binary.NativeEndian.Uint64(text[:])), binary.NativeEndian.Uint64(text[8:])
 	if returned == attackCall {
 		return Reply{}, p.attacked(events)
+	}
+	if err := p.meter.End(); err != nil {
+		p.end()
+		return Reply{}, err
 	}
 	return Reply{Returned: returned, Events: p.events(events)}, nil
 }
@@ -259,26 +252,15 @@ func (p *Process) Alias(from, to, size uint64) error {
 	return err
 }
 
-// waiting is for one call.
-type waiting struct {
-	begin, moved time.Time     // moved: when it last used the processor
-	before, last time.Duration // processor time
-	looked       bool
-}
-
-// transfer moves the least number of bytes or more, and looks at the processor time
-// whenever it has waited.
-func (p *Process) transfer(w *waiting, bytes []byte, least int, move func([]byte, time.Time) (int, error)) (done int, err error) {
+// transfer moves the least number of bytes or more, and looks at the process whenever
+// it has waited.
+func (p *Process) transfer(bytes []byte, least int, move func([]byte, time.Time) (int, error)) (done int, err error) {
 	for done < least {
-		until := time.Now().Add(lookEvery)
-		if p.look.Before(until) {
-			until = p.look
-		}
-		n, err := move(bytes[done:], until)
+		n, err := move(bytes[done:], time.Now().Add(cputime.LookEvery))
 		done += n
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			if err := p.exceeded(w); err != nil {
+			if err := p.meter.Look(); err != nil {
 				p.end()
 				return done, err
 			}
@@ -289,45 +271,9 @@ func (p *Process) transfer(w *waiting, bytes []byte, least int, move func([]byte
 	return done, nil
 }
 
-// exceeded says whether a call or the process has had its time.
-func (p *Process) exceeded(w *waiting) error {
-	used, now := p.used(), time.Now()
-	if !w.looked || used > w.last {
-		w.moved = now
-	}
-	if !w.looked {
-		w.before, w.looked = max(0, used-now.Sub(w.begin)), true
-	}
-	w.last = used
-	p.look = now.Add(lookEvery)
-	switch {
-	case used >= p.patience.Process:
-		return fmt.Errorf("%w: all calls together took %v of processor time, limit %v", ErrTime, used.Round(100*time.Millisecond), p.patience.Process)
-	case used-w.before >= p.patience.Call:
-		return fmt.Errorf("%w: it took %v of processor time, limit %v", ErrTime, (used - w.before).Round(100*time.Millisecond), p.patience.Call.Round(100*time.Millisecond))
-	case now.Sub(w.moved) >= mostIdle:
-		return fmt.Errorf("%w: it has waited for %v without doing anything", ErrTime, mostIdle)
-	case now.Sub(w.begin) >= mostClock:
-		return fmt.Errorf("%w: a call had %v of processor time in %v", ErrStarved, (used - w.before).Round(time.Millisecond), mostClock)
-	}
-	return nil
-}
-
-// used is the processor time of the process, as the kernel counts it: in ticks.
-func (p *Process) used() time.Duration {
-	const tick = 10 * time.Millisecond
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 13 {
-		return 0
-	}
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * tick
-}
+// Slow is an error that wraps cputime.ErrSlow where all calls together were too slow to be
+// judged. It is for a process that is not over its limit.
+func (p *Process) Slow() error { return p.meter.Close() }
 
 // why says how the process came to its end, and ends it if it has not.
 func (p *Process) why(err error) error {
@@ -335,11 +281,8 @@ func (p *Process) why(err error) error {
 		p.end()
 		return fmt.Errorf("talk to the submission: %w", err)
 	}
-	// It may have closed the pipe and go on.
-	stop := time.AfterFunc(mostIdle, p.kill)
-	_ = p.cmd.Wait()
-	if !stop.Stop() {
-		return fmt.Errorf("%w within %v after it closed its pipe", ErrTime, mostIdle)
+	if err := p.wait(); err != nil {
+		return fmt.Errorf("%w, after it closed its pipe", err)
 	}
 	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		if status.Signal() == syscall.SIGSYS {
@@ -347,10 +290,32 @@ func (p *Process) why(err error) error {
 		}
 		if status.Signal() == syscall.SIGKILL {
 			p.memory.empty()
+			return ErrKilled
 		}
 		return fmt.Errorf("%w by %v", ErrDied, status.Signal())
 	}
 	return fmt.Errorf("%w with exit status %d", ErrDied, p.cmd.ProcessState.ExitCode())
+}
+
+// wait waits for the end of a process that may have closed the pipe and go on.
+func (p *Process) wait() error {
+	gone := make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait()
+		close(gone)
+	}()
+	for {
+		select {
+		case <-gone:
+			return nil
+		case <-time.After(cputime.LookEvery):
+		}
+		if err := p.meter.Look(); err != nil {
+			p.kill()
+			<-gone
+			return err
+		}
+	}
 }
 
 // At views size bytes at an address of the process; nil if any of them lies

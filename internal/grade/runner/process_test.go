@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade/build"
+	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/runner"
 	"llmmemory/internal/testkit/level"
 )
@@ -77,7 +78,7 @@ func TestAProcessIsBoundedInAll(t *testing.T) {
 	for err == nil {
 		_, err = p.Do(runner.Request{Call: runner.Init, Engine: runner.Pools, Size: 640})
 	}
-	require.ErrorIs(t, err, runner.ErrTime)
+	require.ErrorIs(t, err, cputime.ErrTime)
 	require.ErrorContains(t, err, "of processor time, limit 1s")
 }
 

@@ -77,12 +77,10 @@ func run(program string, steps *os.File) (said []byte, exit int, err error) {
 	cmd.ExtraFiles = []*os.File{steps}
 	end, err := supervise.Run(cmd, func(pipe *os.File) { cmd.Stderr = pipe }, supervise.Patience, supervise.Tail(mostReport))
 	switch {
-	case end.Starved():
-		return nil, 0, fmt.Errorf("sanitizers: %w: %v of processor time in %v", supervise.ErrStarved, end.CPU, supervise.Patience)
-	case end.Late:
-		return nil, 0, fmt.Errorf("%w: it waits for something", ErrUnfinished)
 	case err != nil:
 		return nil, 0, fmt.Errorf("sanitizers: %w: %s", err, end.Said)
+	case end.Over != nil:
+		return nil, 0, fmt.Errorf("%w: %w", ErrUnfinished, end.Over)
 	}
 	return end.Said, end.Exit, nil
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/limitedbuffer"
 	"llmmemory/internal/grade/sandbox"
 )
@@ -18,23 +19,18 @@ import (
 // An End is how a program ended.
 type End struct {
 	Said   []byte // what is kept of what it wrote into the pipe
-	Late   bool   // the pipe was still open when patience was over
+	Over   error  // wraps cputime.ErrTime where it was ended because its time was over
 	Exit   int    // status; -1: by a signal
 	Signal syscall.Signal
-	CPU    time.Duration // processor time
 }
 
-// Patience is how long a program may take by the clock: many times its limit of
-// processor time (grader/process/launch.c), so that it is over only where the
-// machine is too busy, or where the program waits for nothing.
-const Patience = 5 * time.Minute
+// Patience is the processor time of a program (cputime.Meter): thirty times what all
+// traces of a correct submission take under Memcheck.
+const Patience = 10 * time.Second
 
-// ErrStarved is wrapped where the machine was too busy to say anything.
-var ErrStarved = errors.New("the machine is too busy")
-
-// Starved reports whether patience was over though the program did what it could:
-// it had some processor time, and less than its limit.
-func (e End) Starved() bool { return e.Late && e.CPU > time.Second }
+// ErrKilled is wrapped where the system has ended the program, as it does where it has too
+// little memory.
+var ErrKilled = errors.New("the system ended the program: is there too little memory?")
 
 // A Keep reads what a program writes, and returns what is kept of it.
 type Keep func(io.Reader) ([]byte, error)
@@ -54,10 +50,9 @@ func Tail(most int) Keep {
 }
 
 // Run starts a program, whose arguments are a sandbox's, in a process group of its
-// own, with a pipe that attach gives it, and waits until all that have the pipe
-// have closed it, or patience is over, or keep reads no more. Who is left a second
-// later is killed. The error is that it could not be run; the End holds as far as
-// it came.
+// own, with a pipe that attach gives it, and waits for its end, which comes when its
+// patience is over or keep reads no more. The error is that it could not be run, or that
+// nothing can be said of it.
 func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep Keep) (e End, err error) {
 	ours, theirs, err := os.Pipe()
 	if err != nil {
@@ -71,19 +66,30 @@ func Run(cmd *exec.Cmd, attach func(pipe *os.File), patience time.Duration, keep
 	if err != nil {
 		return e, err
 	}
-	_ = ours.SetReadDeadline(time.Now().Add(patience))
-	var readErr error
-	e.Said, readErr = keep(ours)
-	stop := time.AfterFunc(time.Second, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	watch := cputime.Start(cmd.Process.Pid, patience, func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		_ = ours.SetReadDeadline(time.Now()) // somebody else may have the pipe
+	})
+	e.Said, _ = keep(ours)
+	if n, _ := ours.Read(make([]byte, 1)); n > 0 {
+		watch.Kill()
+	}
 	waitErr := cmd.Wait()
-	stop.Stop()
-	e.Late = readErr != nil
+	killed, over := watch.Stop(cmd.ProcessState)
 	e.Exit = cmd.ProcessState.ExitCode()
-	e.CPU = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		e.Signal = status.Signal()
 	}
-	if exit := (*exec.ExitError)(nil); waitErr != nil && !errors.As(waitErr, &exit) || e.Exit == sandbox.Failed {
+	switch exit := (*exec.ExitError)(nil); {
+	case errors.Is(over, cputime.ErrTime):
+		e.Over = over
+	case over != nil && e.Signal == 0: // one that dies late has not finished either
+		return e, over
+	case killed && over != nil:
+		return e, over
+	case e.Signal == syscall.SIGKILL && !killed:
+		return e, ErrKilled
+	case waitErr != nil && !errors.As(waitErr, &exit) || e.Exit == sandbox.Failed:
 		return e, waitErr
 	}
 	return e, nil

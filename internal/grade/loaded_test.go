@@ -1,0 +1,143 @@
+package grade_test
+
+import (
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/testkit/corpus"
+)
+
+var loaded = flag.Int("loaded", 0, "grade every N-th file of the corpus alone and beside 20 busy programs, and check that no score differs")
+
+// faulting is a program that takes pages and gives them back for ever.
+const faulting = `#include <string.h>
+#include <sys/mman.h>
+int main(void) {
+    for (;;) {
+        char *p = mmap(NULL, 16 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(p, 1, 16 << 20);
+        munmap(p, 16 << 20);
+    }
+}
+`
+
+// busy starts 16 programs that compute and four that fault pages, and returns what ends them.
+func busy(t *testing.T) (end func()) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "faulting")
+	require.NoError(t, os.WriteFile(program+".c", []byte(faulting), 0o644))
+	out, err := exec.Command("gcc", "-O1", program+".c", "-o", program).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var all []*exec.Cmd
+	for i := range 20 {
+		cmd := exec.Command("/bin/sh", "-c", "while :; do :; done")
+		if i%5 == 0 {
+			cmd = exec.Command(program)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		require.NoError(t, cmd.Start())
+		all = append(all, cmd)
+	}
+	return func() {
+		for _, cmd := range all {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}
+}
+
+// A graded is what a file got: no score where there was trouble.
+type graded struct {
+	score   float64
+	failed  []string
+	trouble error
+}
+
+// A file gets the same points on a busy machine, or there is trouble, which is rare.
+func TestNoScoreDependsOnTheLoad(t *testing.T) {
+	if *loaded == 0 {
+		t.Skip("only with -loaded N, as make loaded has it")
+	}
+	call, process := compare.Patience.Call, compare.Patience.Process
+	compare.Patience.Call, compare.Patience.Process = 4*call, 4*process // as in llmgrade
+	defer func() { compare.Patience.Call, compare.Patience.Process = call, process }()
+	g := newGrader(t)
+	g.Tries, g.Traces, g.Seed = 0, 4, 1
+
+	var files []attack
+	for _, r := range rows(t) {
+		files = append(files, attack{id: r.name, source: r.change(read(t, submissions+"correct/llm_memory.c"))})
+	}
+	add := func(i int, m corpus.Mutant) {
+		if i%*loaded == 0 {
+			source, err := m.Apply(read(t, submissions+"correct/llm_memory.c"))
+			require.NoError(t, err)
+			files = append(files, attack{id: m.ID, source: source})
+		}
+	}
+	for i, m := range mutants(t) {
+		add(i, m)
+	}
+	for i, a := range attacks(t) {
+		if i%*loaded == 0 || slices.Contains([]string{"loop", "memory_bomb", "print_much", "forged_replies"}, a.id) {
+			files = append(files, a)
+		}
+	}
+
+	all := func() []graded {
+		results := make([]graded, len(files))
+		var wait sync.WaitGroup
+		turns := make(chan struct{}, 8)
+		dir := t.TempDir()
+		begin := time.Now()
+		for i, f := range files {
+			wait.Go(func() {
+				turns <- struct{}{}
+				defer func() { <-turns }()
+				file := filepath.Join(dir, f.id+".c")
+				if err := os.WriteFile(file, []byte(f.source), 0o644); err != nil {
+					results[i].trouble = err
+					return
+				}
+				r, err := g.File(file)
+				if results[i].trouble = err; err == nil {
+					results[i].score, results[i].failed = r.Score, r.Failed()
+				}
+			})
+		}
+		wait.Wait()
+		t.Logf("%d files in %v", len(files), time.Since(begin).Round(time.Second))
+		return results
+	}
+	alone := all()
+	end := busy(t)
+	beside := all()
+	end()
+	troubles := 0
+	for i, f := range files {
+		a, b := alone[i], beside[i]
+		for when, trouble := range map[string]error{"alone": a.trouble, "beside busy programs": b.trouble} {
+			if trouble != nil {
+				troubles++
+				t.Logf("%s: trouble %s: %v", f.id, when, trouble)
+			}
+		}
+		if a.trouble == nil && b.trouble == nil {
+			if a.score != b.score || !slices.Equal(a.failed, b.failed) {
+				t.Errorf("%s: %.2f points alone, %.2f beside busy programs; failed: %v and %v", f.id, a.score, b.score, a.failed, b.failed)
+			}
+		}
+	}
+	t.Logf("%d of %d gradings ended in trouble", troubles, 2*len(files))
+	require.LessOrEqual(t, troubles, 2*len(files)/50)
+}
