@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "heap.h"
@@ -81,14 +82,30 @@ static _Noreturn void child(const struct test *test, unsigned seconds, int to_pa
     _exit(sent < 0);
 }
 
-/* A pipe keeps what was sent until it is read, and a text fits into it. */
+/* What a child has used of a processor, in milliseconds. */
+static long used_by(pid_t pid) {
+    clockid_t clock;
+    struct timespec used = {0};
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+        return 0;
+    }
+    return (long)used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+/* A pipe keeps what was sent until it is read, and a text fits into it. The child's own
+ * timer counts processor time and comes first, however busy the machine is, unless a call
+ * waits for something: then it uses next to none, time after time. */
 static void collect(int from_child, pid_t pid, unsigned seconds, int *status, char *text, size_t size) {
     struct pollfd ready = {.fd = from_child, .events = POLLIN};
-    /* The child's own timer counts processor time and comes first, however busy the
-     * machine is, unless a call waits for something. */
-    int patience = (int)seconds * 20 * 1000;
     text[0] = '\0';
-    if (poll(&ready, 1, patience) == 0) {
+    long before = 0;
+    int waits = 0, found = 0;
+    while (waits < 20 && (found = poll(&ready, 1, (int)seconds * 1000)) == 0) {
+        long used = used_by(pid);
+        waits = used - before <= (long)seconds ? waits + 1 : 0; /* a thousandth */
+        before = used;
+    }
+    if (found == 0) {
         kill(pid, SIGKILL);
     } else if (ready.revents & POLLIN) {
         ssize_t n = read(from_child, text, size - 1);

@@ -313,6 +313,23 @@ func TestGivesUpAfterThreeTimeouts(t *testing.T) {
 	require.Contains(t, r.last(), "0 passed, 3 failed, ")
 }
 
+// Who waits for something has no processor time, or next to none.
+func TestACallThatWaitsIsEnded(t *testing.T) {
+	if !level.Long() {
+		t.Skip("only in make test-long: it is waited for")
+	}
+	for _, waits := range []string{"pause();", "for (;;) {\nusleep(100000);\n}\n"} {
+		t.Run(waits, func(t *testing.T) {
+			t.Parallel()
+			m := corpus.Change("waits", inFork, waits+inFork)
+			source := "#define _DEFAULT_SOURCE\n#include <unistd.h>\n" + mutate(t, m)
+			r := execute(t, build(t, source, objects, optimiser()...), "--seconds", "1", "--only", "task3_t")
+			require.True(t, r.failedCleanly(), "%s", r.stdout)
+			require.Contains(t, r.stdout, "timed out: a call did not return within 20 seconds: it waits for something")
+		})
+	}
+}
+
 // What runs before main cannot be caught from inside: the last line is missing.
 func TestExitBeforeMainDoesNotPass(t *testing.T) {
 	source := read(t, submission) +

@@ -85,7 +85,7 @@ func (g *Grader) Version() string {
 }
 
 // edition counts up with each change of what is looked for that is not in the traces.
-const edition = 5
+const edition = 6
 
 // SetGate changes the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
