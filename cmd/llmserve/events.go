@@ -8,12 +8,14 @@ import (
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvevents"
 	"llmmemory/internal/vllm/v1/kvevents/publish"
 )
 
 // eventOptions say where the events of the prefix cache go.
 type eventOptions struct {
 	endpoint, replay, topic string
+	arrays                  bool
 
 	publisher *publish.Publisher
 }
@@ -21,7 +23,8 @@ type eventOptions struct {
 func (o *eventOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.endpoint, "kv-events", "", "ZeroMQ address on which events of the prefix cache are published as vLLM does: tcp://*:5557, ipc:///run/kv")
 	f.StringVar(&o.replay, "kv-events-replay", "", "ZeroMQ address at which past events can be requested")
-	f.StringVar(&o.topic, "kv-events-topic", "", "topic of these messages")
+	f.StringVar(&o.topic, "kv-events-topic", "", "topic of these messages; llm-d reads kv@POD@MODEL")
+	f.BoolVar(&o.arrays, "kv-events-arrays", false, "send events as arrays, as vLLM did until 2026 and llm-d reads them, not as maps")
 }
 
 // seedOfHashes makes equal blocks have equal hashes in all servers whose events a
@@ -31,15 +34,17 @@ const seedOfHashes = "0"
 // open opens the sockets, if there are to be any.
 func (o *eventOptions) open(noCaching bool) (err error) {
 	if o.endpoint == "" {
-		if o.replay != "" || o.topic != "" {
-			return fmt.Errorf("--kv-events-replay and --kv-events-topic need --kv-events")
+		if o.replay != "" || o.topic != "" || o.arrays {
+			return fmt.Errorf("--kv-events-replay, --kv-events-topic and --kv-events-arrays need --kv-events")
 		}
 		return nil
 	}
 	if noCaching {
 		return fmt.Errorf("--kv-events publishes what is in the prefix cache; leave --no-prefix-caching out")
 	}
-	o.publisher, err = publish.New(publish.Config{Endpoint: o.endpoint, ReplayEndpoint: o.replay, Topic: o.topic})
+	o.publisher, err = publish.New(publish.Config{
+		Endpoint: o.endpoint, ReplayEndpoint: o.replay, Topic: o.topic, Encoder: kvevents.Encoder{Arrays: o.arrays},
+	})
 	if err != nil && strings.HasPrefix(o.endpoint, "tcp:") && !strings.Contains(o.endpoint, "*") {
 		return fmt.Errorf("--kv-events: %w; tcp://*:PORT waits here for subscribers; llmserve connects to an address with a host, as vLLM does", err)
 	}

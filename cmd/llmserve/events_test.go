@@ -17,17 +17,20 @@ import (
 // until the subscription has come through.
 func TestSubscribersHearWhatThePrefixCacheStores(t *testing.T) {
 	address := "ipc://" + filepath.Join(t.TempDir(), "kv")
-	s := serveDemo(t, "--kv-events", address, "--kv-events-topic", "kv")
+	s := serveDemo(t, "--kv-events", address, "--kv-events-topic", "kv@pod@demo", "--kv-events-arrays")
 	sub := libzmq.New(t, "SUB")
-	sub.Set("SUBSCRIBE", "kv")
+	sub.Set("SUBSCRIBE", "kv@")
 	sub.Connect(address)
 	for i := 0; ; i++ {
 		prompt := fmt.Sprintf("%06d ABCDEFGHI and more", i)
 		text(t, s.post(t, "/completions", fmt.Sprintf(`{"model": "demo", "prompt": %q, "max_tokens": 1}`, prompt)))
 		if m := sub.Receive(10 * time.Millisecond); m != nil {
 			require.Len(t, m, 3)
-			require.Equal(t, "kv", string(m[0]))
-			require.Contains(t, string(m[2]), "BlockStored")
+			require.Equal(t, "kv@pod@demo", string(m[0]))
+			// Arrays: of the time, the events and the rank, and of the first event, which is BlockStored.
+			require.Contains(t, string(m[2]), "\xabBlockStored")
+			require.NotContains(t, string(m[2]), "block_hashes")
+			require.Contains(t, string(m[2]), "full_attention")
 			// The demo's tokens are the bytes of the text, and MessagePack writes them as such.
 			require.True(t, bytes.Contains(m[2], []byte(" ABCDEFGH")), "%q", m[2])
 			require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))

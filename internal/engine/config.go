@@ -54,8 +54,10 @@ type Config struct {
 	fit bool // MaxModelLen is what fits
 }
 
-// An EventPublisher takes the events of a step, which it must not keep.
+// An EventPublisher takes the events of a step, which it must not keep. Before that it gets the groups
+// that events name.
 type EventPublisher interface {
+	SetGroups(groups []kvcache.Group)
 	Publish(at time.Time, events *pool.Events) error
 }
 
@@ -147,6 +149,9 @@ func (c *Config) scheduler(blocks int) (*sched.Scheduler, error) {
 		if c.Hash == nil {
 			cache.Hash = blockhash.CBOR(rand.Text())
 		}
+	}
+	if c.KVEvents != nil {
+		c.KVEvents.SetGroups(cache.Groups)
 	}
 	return sched.New(sched.Config{
 		Cache: cache, MaxNumSeqs: c.MaxNumSeqs, MaxNumBatchedTokens: c.MaxNumBatchedTokens,

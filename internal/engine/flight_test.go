@@ -13,6 +13,7 @@ import (
 	"llmmemory/internal/model/induction"
 	"llmmemory/internal/parallel"
 	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/pool"
 )
 
@@ -225,6 +226,8 @@ type blackboard struct {
 	hashes map[blockhash.Hash]int
 	stored int
 }
+
+func (b *blackboard) SetGroups([]kvcache.Group) {}
 
 func (b *blackboard) Publish(_ time.Time, events *pool.Events) error {
 	b.mu.Lock()

@@ -17,9 +17,9 @@ type Encoder struct {
 	DataParallelRank int
 	IntHashes        bool // hashes as numbers (VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES)
 
-	// Arrays writes events as arrays: their type, and the fields up to lora_name or
-	// medium. vLLM sent arrays before #42892 (2026), and llm-d's indexer reads exactly
-	// these fields, by position. Groups and extra keys are not among them.
+	// Arrays writes events as arrays of their type and their fields, without those at the
+	// end that have a default, and have it. vLLM sent arrays before #42892 (2026), and
+	// llm-d's indexer reads them.
 	Arrays bool
 }
 
@@ -45,16 +45,9 @@ func (e *Encoder) appendEvent(dst []byte, all *pool.Events, v *pool.Event) []byt
 	case pool.Stored:
 		return e.appendStored(dst, all, v)
 	case pool.Removed:
-		fields := 4
-		if e.Arrays {
-			fields = 3
-		}
-		dst = e.begin(dst, fields, "BlockRemoved")
+		dst = e.begin(dst, 4, "BlockRemoved")
 		dst = e.appendHashes(e.name(dst, "block_hashes"), all.Hashes(v))
 		dst = appendText(e.name(dst, "medium"), medium)
-		if e.Arrays {
-			return dst
-		}
 		return appendInt(e.name(dst, "group_idx"), int64(v.Group))
 	}
 	return e.begin(dst, 1, "AllBlocksCleared")
@@ -80,14 +73,11 @@ func (e *Encoder) appendStored(dst []byte, all *pool.Events, v *pool.Event) []by
 	kind, window := e.spec(v.Group)
 	hashes := all.Hashes(v)
 	fields := 10
-	if len(hashes) > 0 {
+	if len(hashes) > 0 || e.Arrays {
 		fields++
 	}
 	if window > 0 {
 		fields++
-	}
-	if e.Arrays {
-		fields = 8
 	}
 	dst = e.begin(dst, fields, "BlockStored")
 	dst = e.appendHashes(e.name(dst, "block_hashes"), hashes)
@@ -115,21 +105,21 @@ func (e *Encoder) appendStored(dst []byte, all *pool.Events, v *pool.Event) []by
 	} else {
 		dst = appendText(dst, v.LoRA)
 	}
-	if e.Arrays {
-		return dst
-	}
-	return appendOptional(dst, v, len(hashes), kind, window)
+	return e.appendOptional(dst, v, len(hashes), kind, window)
 }
 
 // appendOptional adds the fields of BlockStored that have defaults.
-func appendOptional(dst []byte, v *pool.Event, hashes int, kind string, window int) []byte {
-	if hashes > 0 {
-		dst = appendExtras(appendText(dst, "extra_keys"), v.Extra, hashes)
+func (e *Encoder) appendOptional(dst []byte, v *pool.Event, hashes int, kind string, window int) []byte {
+	switch {
+	case hashes > 0:
+		dst = appendExtras(e.name(dst, "extra_keys"), v.Extra, hashes)
+	case e.Arrays:
+		dst = appendNil(dst)
 	}
-	dst = appendInt(appendText(dst, "group_idx"), int64(v.Group))
-	dst = appendText(appendText(dst, "kv_cache_spec_kind"), kind)
+	dst = appendInt(e.name(dst, "group_idx"), int64(v.Group))
+	dst = appendText(e.name(dst, "kv_cache_spec_kind"), kind)
 	if window > 0 {
-		dst = appendInt(appendText(dst, "kv_cache_spec_sliding_window"), int64(window))
+		dst = appendInt(e.name(dst, "kv_cache_spec_sliding_window"), int64(window))
 	}
 	return dst
 }

@@ -8,36 +8,25 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"llmmemory/internal/vllm/blockhash"
+	"llmmemory/internal/vllm/v1/pool"
 )
 
-// What llm-d's KV-cache indexer decodes (llm-d/llm-d-kv-cache, commit 0d2ae546,
-// pkg/kvevents/engineadapter): a batch and events as arrays, with these fields in
-// this order and no others.
-type (
-	indexerBatch struct {
-		_      struct{} `msgpack:",array"`
-		TS     float64
-		Events []msgpack.RawMessage
-		Rank   *int
-	}
-	indexerStored struct {
-		_         struct{} `msgpack:",array"`
-		Tag       string
-		Hashes    []any // 64 bits, or bytes of which the last 8 count
-		Parent    any
-		Tokens    []uint32
-		BlockSize int
-		LoRAID    *int
-		Medium    *string
-		LoRAName  *string
-	}
-	indexerRemoved struct {
-		_      struct{} `msgpack:",array"`
-		Tag    string
-		Hashes []any
-		Medium *string
-	}
-)
+// What llm-d's KV-cache indexer decodes (llm-d/llm-d-kv-cache, commit 7be76e1,
+// pkg/kvevents/engineadapter/vllm_adapter.go): a batch as an array, and events as arrays
+// whose fields it reads by position, up to 12. Those at the end may be missing.
+type indexerBatch struct {
+	_      struct{} `msgpack:",array"`
+	TS     float64
+	Events []msgpack.RawMessage
+	Rank   *int
+}
+
+// fields are those of an event, by position.
+func fields(t *testing.T, event []byte) []any {
+	var all []any
+	require.NoError(t, msgpack.Unmarshal(event, &all))
+	return all
+}
 
 // What vLLM's examples/features/kv_events/kv_events_subscriber.py decodes at the
 // commit of RULES.md: events as maps, whose field `type` says what they are.
@@ -84,33 +73,39 @@ func batch(t *testing.T, e Encoder, extras blockhash.Extras, group uint32) index
 }
 
 func TestAnIndexerThatReadsByPositionReadsArrays(t *testing.T) {
+	kinds := []string{"full_attention", "sliding_window", "mamba", "chunked_local_attention"}
+	extras := blockhash.Extras{LoRA: "fine", Salt: "s", Items: []blockhash.Item{{Identifier: "cat", Offset: 1, Length: 2}}}
 	for _, ints := range []bool{false, true} {
 		for group := range uint32(len(layers)) {
-			b := batch(t, Encoder{Groups: layers, DataParallelRank: 3, Arrays: true, IntHashes: ints}, blockhash.Extras{LoRA: "fine"}, group)
-			var first, second indexerStored
-			require.NoError(t, msgpack.Unmarshal(b.Events[0], &first))
-			require.NoError(t, msgpack.Unmarshal(b.Events[1], &second))
-			require.Equal(t, "BlockStored", first.Tag)
-			require.Nil(t, first.Parent)
-			require.EqualValues(t, 1, low64(t, first.Hashes[0]))
-			require.EqualValues(t, 1, low64(t, second.Parent))
-			require.EqualValues(t, uint64(1)<<63+2, low64(t, second.Hashes[0]))
-			require.Equal(t, []uint32{1, 200}, first.Tokens)
-			require.Equal(t, []uint32{70000, 4}, second.Tokens)
-			require.Equal(t, 2, first.BlockSize)
-			require.Equal(t, 7, *first.LoRAID)
-			require.Equal(t, "GPU", *first.Medium)
-			require.Equal(t, "fine", *first.LoRAName)
-			var removed indexerRemoved
-			require.NoError(t, msgpack.Unmarshal(b.Events[2], &removed))
-			require.Equal(t, "BlockRemoved", removed.Tag)
-			require.EqualValues(t, 1, low64(t, removed.Hashes[0]))
-			require.Equal(t, "GPU", *removed.Medium)
-			var cleared []any
-			require.NoError(t, msgpack.Unmarshal(b.Events[3], &cleared))
-			require.Equal(t, []any{"AllBlocksCleared"}, cleared)
+			b := batch(t, Encoder{Groups: layers, DataParallelRank: 3, Arrays: true, IntHashes: ints}, extras, group)
+			first, second := fields(t, b.Events[0]), fields(t, b.Events[1])
+			require.EqualValues(t, 1, low64(t, first[1].([]any)[0]))
+			require.EqualValues(t, 1, low64(t, second[2]))
+			require.EqualValues(t, uint64(1)<<63+2, low64(t, second[1].([]any)[0]))
+			require.EqualValues(t, []any{uint32(70000), int8(4)}, second[3])
+			want := []any{
+				"BlockStored", first[1], nil, []any{int8(1), uint8(200)}, int8(2), int8(7), "GPU", "fine",
+				[]any{[]any{"fine", []any{"cat", int8(1)}, "s"}}, int8(group), kinds[group],
+			}
+			if kinds[group] == "sliding_window" {
+				want = append(want, uint16(300))
+			}
+			require.Equal(t, want, first)
+			removed := fields(t, b.Events[2])
+			require.EqualValues(t, 1, low64(t, removed[1].([]any)[0]))
+			require.Equal(t, []any{"BlockRemoved", removed[1], "GPU", int8(group)}, removed)
+			require.Equal(t, []any{"AllBlocksCleared"}, fields(t, b.Events[3]))
 		}
 	}
+}
+
+// Blocks that cannot be hit have no extra keys, whose place is kept.
+func TestAnIndexerThatReadsByPositionReadsBlocksWithoutHashes(t *testing.T) {
+	all := &pool.Events{List: []pool.Event{{Kind: pool.Stored, BlockSize: 2, Group: 1}}}
+	var b indexerBatch
+	require.NoError(t, msgpack.Unmarshal((&Encoder{Groups: layers, Arrays: true}).AppendBatch(nil, 1.5, all), &b))
+	want := []any{"BlockStored", []any{}, nil, []any{}, int8(2), nil, "GPU", nil, nil, int8(1), "sliding_window", uint16(300)}
+	require.Equal(t, want, fields(t, b.Events[0]))
 }
 
 func TestVLLMsSubscriberReadsMaps(t *testing.T) {

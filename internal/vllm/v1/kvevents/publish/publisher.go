@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"llmmemory/internal/vllm/v1/kvcache"
 	"llmmemory/internal/vllm/v1/kvevents"
 	"llmmemory/internal/vllm/v1/pool"
 )
@@ -98,6 +99,10 @@ func (p *Publisher) Addr() (pub, replay string) {
 	}
 	return pub, replay
 }
+
+// SetGroups says what the groups of the cache attend to, if Config.Encoder does not. It must
+// be called before Publish.
+func (p *Publisher) SetGroups(groups []kvcache.Group) { p.config.Encoder.Groups = groups }
 
 // Publish adds a batch of events to those that are sent. It does not wait.
 // Without events it does nothing.
