@@ -1,26 +1,31 @@
 package build
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // What gcc takes for a directive the scanner takes for one, whatever stands around
 // it: #error shows where gcc sees one. (Once run with 40,000 texts.)
 func TestTheScannerSeesWhatGccSees(t *testing.T) {
+	level.SkipQuick(t)
 	const texts = 200
 	pieces := []string{"#error MARK", "#err\\\nor MARK", "#include \"x", "#define A \"", "/*", "*/", "//", "\"", "'", "\\", "\\ ", "\n", "\r\n",
 		"??/", "??=error MARK", "?", "/", "*", " ", "x", "<", ">", "1e+", "L", "R\"(", ")\"", "#", "\t", "\f", "\xe9", "#if 0\n", "#endif\n",
 		"%:error MARK", "#include <a\"\\>", "8'", ".5e-", "$"}
 	r := rand.New(rand.NewPCG(1, 2))
-	file := filepath.Join(t.TempDir(), "x.c")
-	seen := 0
+	var sources []string
 	for range texts {
 		var b strings.Builder
 		for range 3 + r.IntN(14) {
@@ -29,13 +34,52 @@ func TestTheScannerSeesWhatGccSees(t *testing.T) {
 				b.WriteString("\n")
 			}
 		}
-		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
-		said, _ := exec.Command("gcc", "-std=c11", "-E", file, "-o", os.DevNull).CombinedOutput()
-		n := strings.Count(string(said), " error: #error MARK")
+		sources = append(sources, b.String())
+	}
+	seen := 0
+	for i, n := range errorsOfGcc(t, sources) {
 		seen += n
-		require.LessOrEqual(t, n, errorDirectives(b.String()), "%q\n%s", b.String(), said)
+		require.LessOrEqual(t, n, errorDirectives(sources[i]), "%q", sources[i])
 	}
 	require.Greater(t, seen, texts/5)
+}
+
+var (
+	marked = regexp.MustCompile(`(?m)/(\d+)\.c:\d+:\d+: error: #error MARK`)
+	fatal  = regexp.MustCompile(`(?m)/(\d+)\.c:\d+:\d+: fatal error: `)
+)
+
+// errorsOfGcc is how many #error gcc sees in each text. One run reads all texts, up to one
+// with a fatal error, which ends it.
+func errorsOfGcc(t *testing.T, sources []string) []int {
+	t.Helper()
+	dir := t.TempDir()
+	counts := make([]int, len(sources))
+	name := func(i int) string { return filepath.Join(dir, strconv.Itoa(i)+".c") }
+	for i, text := range sources {
+		require.NoError(t, os.WriteFile(name(i), []byte(text), 0o644))
+	}
+	for from := 0; from < len(sources); {
+		var all strings.Builder
+		for i := from; i < len(sources); i++ {
+			fmt.Fprintf(&all, "#include \"%s\"\n", name(i))
+		}
+		file := filepath.Join(dir, "all.c")
+		require.NoError(t, os.WriteFile(file, []byte(all.String()), 0o644))
+		said, _ := exec.Command("gcc", "-std=c11", "-E", file, "-o", os.DevNull).CombinedOutput()
+		for _, m := range marked.FindAllSubmatch(said, -1) {
+			i, err := strconv.Atoi(string(m[1]))
+			require.NoError(t, err)
+			counts[i]++
+		}
+		from = len(sources)
+		if m := fatal.FindSubmatch(said); m != nil {
+			i, err := strconv.Atoi(string(m[1]))
+			require.NoError(t, err)
+			from = i + 1
+		}
+	}
+	return counts
 }
 
 // errorDirectives counts what the scanner sees. Behind a line that is refused

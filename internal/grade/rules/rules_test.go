@@ -61,9 +61,10 @@ func finding(rule string, line int, advice bool) string {
 
 const before = "#include \"llm_memory.h\"\n#include <stdlib.h>\n#include <string.h>\n"
 
-// Each fragment is C that the compiler takes, and exactly its marked lines are
-// reported.
-func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
+// fragments are the texts of testdata/texts.txt, by name.
+func fragments(t *testing.T) map[string]string {
+	t.Helper()
+	sources := map[string]string{}
 	_, all, _ := strings.Cut(read(t, "testdata/texts.txt"), "\n== ")
 	for section := range strings.SplitSeq(all, "\n== ") {
 		name, text, _ := strings.Cut(section, "\n")
@@ -73,12 +74,31 @@ func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
 				source += line
 			}
 		}
+		require.NotContains(t, sources, name)
+		sources[name] = source
+	}
+	return sources
+}
+
+// The compiler takes each fragment.
+func TestTheFragmentsAreC(t *testing.T) {
+	level.SkipQuick(t)
+	dir := t.TempDir()
+	args := []string{"-std=c11", "-fsyntax-only", "-I" + root}
+	for name, source := range fragments(t) {
+		file := filepath.Join(dir, strings.ReplaceAll(name, "/", " ")+".c")
+		require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
+		args = append(args, file)
+	}
+	out, err := exec.Command("gcc", args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// Exactly the marked lines of each fragment are reported.
+func TestExactlyTheMarkedLinesAreReported(t *testing.T) {
+	for name, source := range fragments(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			file := filepath.Join(t.TempDir(), "fragment.c")
-			require.NoError(t, os.WriteFile(file, []byte(source), 0o644))
-			out, err := exec.Command("gcc", "-std=c11", "-fsyntax-only", "-I"+root, file).CombinedOutput()
-			require.NoError(t, err, "%s", out)
 			var want []string
 			for i, line := range strings.Split(source, "\n") {
 				if _, mark, marked := strings.Cut(line, "// "); marked {
@@ -107,6 +127,7 @@ var ofMutants = map[string]string{
 var list = flag.Bool("list", false, "print what the rules say of each mutant")
 
 func TestMutantsBreakTheRulesTheyName(t *testing.T) {
+	level.SkipQuick(t)
 	correct := read(t, submissions+"correct/llm_memory.c")
 	mutants, err := corpus.Parse(read(t, submissions+"mutants.txt"))
 	require.NoError(t, err)
