@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // toolchain is an archive like those that Go publishes, of a go that says which it is.
@@ -78,6 +80,7 @@ func (m bareMachine) run(t *testing.T, server, argument string) (ok bool, printe
 // Ensure that a machine without Go gets what Go publishes, in a folder of the user's,
 // if it is what its checksum says, and only as root.
 func TestAMachineWithoutGoGetsThePublishedToolchain(t *testing.T) {
+	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("Go publishes it by other names")
 	}

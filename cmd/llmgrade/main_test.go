@@ -185,6 +185,7 @@ func TestAMisspelledFlagIsNamedRight(t *testing.T) {
 }
 
 func TestTroubleIsStatusTwo(t *testing.T) {
+	level.SkipQuick(t)
 	t.Parallel()
 	for _, args := range [][]string{{}, {"/nonexistent.c"}, {t.TempDir()}, {"--nonsense"},
 		{"--only", "nonsense", "../../testdata/submissions/correct/llm_memory.c"}} {
@@ -196,6 +197,7 @@ func TestTroubleIsStatusTwo(t *testing.T) {
 
 // A program that grading needs and that is not there is named before anything is graded.
 func TestAMissingProgramIsNamedAtOnce(t *testing.T) {
+	level.SkipQuick(t)
 	t.Parallel()
 	noValgrind := t.TempDir()
 	for _, program := range []string{"gcc", "as", "ld", "objcopy", "objdump"} {

@@ -58,6 +58,7 @@ func TestTheFolderForStudentsTestsTheirFile(t *testing.T) {
 }
 
 func TestNothingHiddenIsHandedOut(t *testing.T) {
+	level.SkipQuick(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "tests")
 	status, _, stderr := run(t, "student", "--out", dir)

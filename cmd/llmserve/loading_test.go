@@ -11,12 +11,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
 
 // Ensure that a process never has more than 100 MB beside the packed weights: not while it loads
 // a file, and not when it has answered. Keys and values of one answer are a few MB.
 func TestMemoryBesideTheWeightsIsSmall(t *testing.T) {
+	level.SkipQuick(t)
 	const mostMB = 100
 	for _, test := range []struct {
 		name, weights, activations string

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"llmmemory/internal/testkit/browsertest"
+	"llmmemory/internal/testkit/level"
 )
 
 // The test binary is the command if this is set.
@@ -157,6 +158,7 @@ func TestASignalEndsTheProcessWhileTheModelIsLoaded(t *testing.T) {
 
 // A script that goes on after a result must not take a part for the whole.
 func TestBenchSaysByItsStatusThatItWasInterrupted(t *testing.T) {
+	level.SkipQuick(t)
 	c := llmserve("bench", "demo", "--num-prompts", "20000")
 	require.NoError(t, c.Start())
 	require.Eventually(t, func() bool { // it has computed for longer than loading the demo takes

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/model"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/testkit/weightfile"
 )
 
@@ -39,6 +40,7 @@ func hole(t *testing.T) string {
 // What can be known from the file's header and the flags is said first, then that a tensor is missing,
 // and no weights are packed.
 func TestWhatCannotBeServedIsRefusedBeforeWeightsArePacked(t *testing.T) {
+	level.SkipQuick(t)
 	path := hole(t)
 	tests := []struct {
 		name string

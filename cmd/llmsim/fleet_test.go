@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/sim/fleet"
+	"llmmemory/internal/testkit/level"
 )
 
 func TestFleetComparesRouters(t *testing.T) {
@@ -30,6 +31,7 @@ func TestFleetComparesRouters(t *testing.T) {
 }
 
 func TestFleetFailsScalesAndMixes(t *testing.T) {
+	level.SkipQuick(t)
 	for _, c := range []struct {
 		name string
 		args []string

@@ -195,6 +195,7 @@ func TestAConflictNamesBoth(t *testing.T) {
 }
 
 func TestBadSweepsWriteNothing(t *testing.T) {
+	level.SkipQuick(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	for args, says := range map[string]string{

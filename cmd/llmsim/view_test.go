@@ -8,12 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/sim"
+	"llmmemory/internal/testkit/level"
 	"llmmemory/internal/view"
 )
 
 // Ensure that every system's run, with samples, beams and prefixes, becomes a
 // page, the same one twice.
 func TestEverySystemsRunBecomesAPage(t *testing.T) {
+	level.SkipQuick(t)
 	dir := t.TempDir()
 	page := func(args ...string) string {
 		path := filepath.Join(dir, "page.html")

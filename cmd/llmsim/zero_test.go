@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 func TestAZeroThatIsGivenIsNotTakenForTheDefault(t *testing.T) {
@@ -71,6 +73,7 @@ func TestAWindowWithoutIterationsHasNoAverages(t *testing.T) {
 }
 
 func TestWhatNothingHoldsIsAFailure(t *testing.T) {
+	level.SkipQuick(t)
 	for _, args := range [][]string{
 		{"cheapest", "--model", "llama-3-8b", "--gpus", "l4", "--target", "1", "--slo", "ttft<1ms"},
 		{"disaggregate", "--model", "llama-3-8b", "--gpu", "l4", "--servers", "2", "--seconds", "60", "--workload", "alpaca", "--slo", "ttft<1ms"},

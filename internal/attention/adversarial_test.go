@@ -85,6 +85,7 @@ var hardContents = []struct {
 }
 
 func TestHardInputsEqualTheReference(t *testing.T) {
+	level.SkipQuick(t)
 	for _, h := range hardContents {
 		for _, dtype := range []DType{F32, F16, BF16, E5M2} {
 			sets := testedSets()

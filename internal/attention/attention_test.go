@@ -248,6 +248,7 @@ func alone(b *Batch, seq int) {
 }
 
 func TestCascadeChangesNoBit(t *testing.T) {
+	level.SkipQuick(t)
 	for _, dtype := range allDTypes {
 		t.Run(dtype.String(), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(4, 4))

@@ -82,6 +82,7 @@ func smallest(x float32) func(*rand.Rand, float32) float32 {
 }
 
 func TestEightBitTypesAtTheirLimits(t *testing.T) {
+	level.SkipQuick(t)
 	largest := map[DType]float32{E4M3: 448, E5M2: 57344, Int8: 127}
 	forEachSet(t, func(t *testing.T, runner *Runner) {
 		if runner.kernels != fastest && !level.Long() {

@@ -130,6 +130,7 @@ func float32Problem(size int, seed uint64) *problem {
 }
 
 func TestFloat32WithLogitsUpTo30(t *testing.T) {
+	level.SkipQuick(t)
 	for _, kind := range float32Kinds {
 		for i, size := range []int{256, 40, 32, 80, 128} {
 			if i > 1 && kind.name != "random" && !level.Long() {

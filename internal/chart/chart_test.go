@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"gonum.org/v1/plot/vg"
 	"pgregory.net/rapid"
+
+	"llmmemory/internal/testkit/level"
 )
 
 var update = flag.Bool("update", false, "write the golden drawings anew")
@@ -77,6 +79,7 @@ func drawn(t require.TestingT, f Figure) string {
 }
 
 func TestTheSameFiguresGiveTheSameBytes(t *testing.T) {
+	level.SkipQuick(t)
 	a, b := t.TempDir(), t.TempDir()
 	figures := append(scenes(), small()...)
 	require.NoError(t, Write(a, figures, comparison()...))

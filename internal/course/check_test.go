@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"llmmemory/internal/block"
+	"llmmemory/internal/testkit/level"
 )
 
 // Without an outside writer every state is consistent, also after a call that
@@ -87,6 +88,7 @@ func TestCheckEndsOnALoop(t *testing.T) {
 
 // 2 GiB and more: the address of block 2^25 does not fit an int.
 func TestBlockAddressesAre64Bits(t *testing.T) {
+	level.SkipQuick(t)
 	const blocks = 1<<25 + 2
 	pool := mapPages(blocks * BlockSize) // untouched pages cost nothing
 	require.NotNil(t, pool)

@@ -37,6 +37,7 @@ func TestEveryShortUseIsTheHandouts(t *testing.T) {
 // nearly full, full, and just begun; alone and shared; in pools exactly full,
 // with one block left, and with many.
 func TestEveryCallAtABoundaryIsTheHandouts(t *testing.T) {
+	level.SkipQuick(t)
 	states, calls := 0, 0
 	for _, length := range []int32{1, 15, 16, 17, 255, 256, 257, 4079, 4080, 4081, 4095, 4096} {
 		for _, sharers := range []int32{1, 2, 3, 20} {
@@ -223,6 +224,7 @@ func (x *explorer) batches(c exhaustive.Case) {
 // on more than the visible state: on what was called before. So here no two
 // sequences of calls are taken for one.
 func TestEveryShortUseOfALongListIsTheHandouts(t *testing.T) {
+	level.SkipQuick(t)
 	x := &explorer{T: t, s: newSubject()}
 	defer x.s.arena.close()
 	const first = 100 // the ids of the list are first, first + 1, ...

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // What a cache forgets, and what it gives back.
@@ -101,6 +103,7 @@ func addressSpace(t *testing.T) int64 {
 // other parts that map memory now and then, so that one measurement may grow; a part of
 // this package that keeps its pages grows in all.
 func TestPagesAreGivenBack(t *testing.T) {
+	level.SkipQuick(t)
 	seqs := make([]Sequence, 9000)
 	e := &Engine{}
 	n := &e.Active

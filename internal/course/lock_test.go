@@ -8,11 +8,14 @@ import (
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // Each round a fresh lock: one goroutine owns it and is in and out all the time
 // when another comes for the first time.
 func TestALockExcludesWhileItsOwnershipEnds(t *testing.T) {
+	level.SkipQuick(t)
 	const rounds, times = 1000, 20
 	for range rounds {
 		var l lock

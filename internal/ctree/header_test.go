@@ -15,6 +15,7 @@ import (
 
 	"llmmemory/internal/course"
 	"llmmemory/internal/ctree"
+	"llmmemory/internal/testkit/level"
 )
 
 const root = "../.."
@@ -120,6 +121,7 @@ func TestTheCompilerAgrees(t *testing.T) {
 }
 
 func TestPrototypesAndExportedSymbolsAgree(t *testing.T) {
+	level.SkipQuick(t)
 	six := header(t, "llm_memory.h").Prototypes()
 	require.Equal(t, map[string]string{
 		"llm_init":        "function(pointer to void, size_t) returning pointer to LLMEngine",

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // javaScriptClient is the version of the npm package openai that is tested with.
@@ -16,6 +18,7 @@ const javaScriptClient = "6.0.0"
 
 // The official client for JavaScript reads what the server says, and aborting frees the blocks.
 func TestTheJavaScriptClientUnderstandsTheServer(t *testing.T) {
+	level.SkipQuick(t)
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("node is not installed")

@@ -31,6 +31,7 @@ import (
 // the other for ten minutes; in make quick there are no pauses. A busy machine takes longer
 // for the same visits.
 func TestAMixOfUsersLosesNothing(t *testing.T) {
+	level.SkipQuick(t)
 	s := start(t, func(c *openai.Config, e *engine.Config) {
 		c.MaxBody, e.MaxNumSeqs, e.MaxModelLen = 1<<16, 16, 512
 	})

@@ -359,6 +359,7 @@ func TestAClassIsInOrderWhateverOrderItIsGivenIn(t *testing.T) {
 }
 
 func TestAClassMayBeSmallOrLarge(t *testing.T) {
+	level.SkipQuick(t)
 	parse(t, classPage(t, nil))
 	parse(t, classPage(t, []page.Entry{entry("nobody", "", nil)}))
 	one := parse(t, classPage(t, entries(t, 1)))

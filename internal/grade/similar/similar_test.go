@@ -13,6 +13,7 @@ import (
 
 	"llmmemory/internal/ctree"
 	"llmmemory/internal/grade/similar"
+	"llmmemory/internal/testkit/level"
 )
 
 func read(t *testing.T, pattern string) (all []similar.Source) {
@@ -72,6 +73,7 @@ func padded(text []byte) string {
 }
 
 func TestACopyIsFoundHoweverItIsDisguised(t *testing.T) {
+	level.SkipQuick(t)
 	others := read(t, "independent/right/*.c")
 	original := others[7]
 	for _, c := range []struct{ name, text string }{

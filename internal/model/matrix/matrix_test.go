@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/testkit/level"
 )
 
 // quantized is a source of random blocks.
@@ -120,6 +122,7 @@ func TestProductIsTheSumOfTheProducts(t *testing.T) {
 // A row's result has the same bits alone and beside others, and with every
 // split of the panels.
 func TestProductDoesNotDependOnOtherRows(t *testing.T) {
+	level.SkipQuick(t)
 	for _, level := range levels() {
 		setLevel(t, level)
 		for _, s := range append(shapes, dotShapes...) {

@@ -12,6 +12,7 @@ import (
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/scenario"
 	"llmmemory/internal/sim/workload"
+	"llmmemory/internal/testkit/level"
 )
 
 func servers(t *testing.T, prefill, decode int) Config {
@@ -99,6 +100,7 @@ func TestServersThatDoBothAreThoseOfARun(t *testing.T) {
 // Ensure that the search finds rates that hold, and 10 % more do not; and that a link
 // that is too slow is seen.
 func TestTheSearchFindsWhatARatioSustains(t *testing.T) {
+	level.SkipQuick(t)
 	slo, err := capacity.ParseSLO("ttft<1s@p90,tpot<90ms@p90")
 	require.NoError(t, err)
 	q := Question{Scenario: scenario.Scenario{Model: "llama-3-8b", GPU: "l4", Workload: "alpaca"}, SLO: slo, Servers: 2, Link: 10, Latency: 0.001, Seconds: 60, Pool: capacity.NewPool(2)}

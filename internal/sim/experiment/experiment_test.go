@@ -47,6 +47,7 @@ func TestFiguresDoNotDependOnTheNumberOfJobs(t *testing.T) {
 
 // Ensure that more seeds are taken if asked for, and other numbers come out.
 func TestMoreSeedsGiveOtherNumbers(t *testing.T) {
+	level.SkipQuick(t)
 	few, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 1})
 	require.NoError(t, err)
 	many, err := Run(context.Background(), Options{Only: []string{"fig2"}, Seeds: 2})

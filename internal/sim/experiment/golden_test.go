@@ -11,12 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/chart"
+	"llmmemory/internal/testkit/level"
 )
 
 var update = flag.Bool("update", false, "write the pictures of the READMEs anew")
 
 // Ensure that the pictures of the READMEs are what the experiments give.
 func TestPicturesOfTheREADMEs(t *testing.T) {
+	level.SkipQuick(t)
 	if runtime.GOARCH != "amd64" {
 		t.Skip("another processor may round differently")
 	}
