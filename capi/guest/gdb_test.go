@@ -10,7 +10,7 @@ import (
 func TestAStudentCanDebugAProgramThatUsesTheLibrary(t *testing.T) {
 	need(t, "gdb")
 	each(t, everyWay, func(t *testing.T, w way) {
-		prog := w.compile(t, "inspected", "-O0")
+		prog := w.compile(t, "inspected", "-O0", "-ggdb2")
 		command := []string{"gdb", "-nx", "-batch"}
 		for _, line := range []string{
 			"set debuginfod enabled off", "set breakpoint pending on",

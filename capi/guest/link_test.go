@@ -17,11 +17,45 @@ import (
 // courseFlags are the handout's.
 const courseFlags = "-std=c11 -Wall -Wextra -Wpedantic -Werror -O2 -ggdb"
 
-// guestFlags are those of the guests. Most say nothing of the optimiser, which takes
-// longer than they do: it is left to make test-long, and to the tests that repeat the
+// guestFlags are those of the guests. Most say nothing of the optimiser and of debug info, which
+// take longer than they do: both are left to make test-long, and to the tests that repeat the
 // handout's own command lines.
 func guestFlags() []string {
-	return append(strings.Fields(courseFlags), level.Pick("-O0", "-O2"))
+	return append(strings.Fields(courseFlags), level.Pick([]string{"-O0", "-g1"}, nil)...)
+}
+
+// companies are the programs that are linked into one executable, because most of the time of
+// linking goes to the libraries. It does what the program does whose name it is called by. Every
+// other program changes what the others are (a malloc, a constructor or destructor of its own),
+// is about what it is linked with, or is wanted once.
+var companies = [][]string{
+	{"blocked", "by_hand", "contradictory", "cut_out", "faults", "forking", "grader", "interrupted", "leak", "limited", "main_leaves", "many",
+		"rearranged", "scenario", "second", "threads", "timeouts"},
+	{example, filepath.Join("..", "examples", "attention"), filepath.Join("..", "examples", "images"), "attention_blocks", "attention_errors",
+		"cache_calls", "cache_errors", "cache_flat", "cache_flight", "cache_growth", "cache_hostile", "cache_items", "cache_memory",
+		"cache_threads", "cache_traffic", "cache_transfer", "cache_unwritten"},
+}
+
+// sanitizedCompanies are those of programs that are compiled with sanitizers, which takes longer.
+var sanitizedCompanies = [][]string{
+	{"leak", "many", "overflow", "scenario"},
+	level.Pick([]string{example, filepath.Join("..", "examples", "attention"), "attention_blocks", "attention_errors", "cache_calls", "cache_errors",
+		"cache_flight", "cache_growth", "cache_hostile", "cache_items", "cache_traffic", "cache_transfer"}, companies[1]),
+}
+
+// company returns the programs that are in an executable with the parts of name.
+func (w way) company(name string, sanitized bool) []string {
+	all := companies
+	if sanitized {
+		all = sanitizedCompanies
+	}
+	parts := strings.Split(name, "+")
+	for _, c := range all {
+		if w != plainC && slices.Contains(c, parts[0]) {
+			return c
+		}
+	}
+	return parts
 }
 
 // A way is one of the ways a C program comes to the library.
@@ -101,78 +135,104 @@ func (w way) compile(t *testing.T, name string, options ...string) string {
 	})
 }
 
-// link links an object, which is compiled once for all ways. The drop-in and dlopen come
-// as a source. A name like "a+b" is a program that does what a does, and then what b does.
+// link links objects, which are compiled once for all ways where that is the same, and returns
+// the path by which the executable does what the program does. A name like "a+b" is a program that
+// does what a does, and then what b does.
 func (w way) link(t *testing.T, name string, options []string, libraries map[way][]string) string {
 	t.Helper()
 	need(t, "gcc")
-	prog := once(t, fmt.Sprint(w, name, options, libraries[w]), func(dir string) string {
+	sanitized := slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "-fsanitize") })
+	members := w.company(name, sanitized)
+	linked := once(t, fmt.Sprint(w, members, options, libraries[w]), func(dir string) string {
 		command := compiler(options)
+		if len(members) == 1 {
+			command = append(command, w.object(t, name, slices.Clone(options)))
+		} else {
+			command = append(command, dispatcher(t, dir, members))
+			for _, member := range members {
+				command = append(command, w.object(t, member, append(slices.Clone(options), "-Dmain="+filepath.Base(member)+"_main")))
+			}
+		}
 		switch w {
 		case dropin:
-			compileDropin(t, dir, name, options)
-			return "prog"
+			command = append(command, dropinObject(t))
 		case loaded:
-			command = append(command, source(name+".c"), "-DLOADED", `-DLIBRARY="`+library("libllm_memory.so")+`"`, source("loader.c"))
+			command = append(command, w.object(t, "loader", append(slices.Clone(options), `-DLIBRARY="`+library("libllm_memory.so")+`"`)))
 		default:
-			if parts := strings.Split(name, "+"); len(parts) > 1 {
-				command = append(command, together(t, dir, parts))
-				for _, part := range parts {
-					command = append(command, object(t, part, append(slices.Clone(options), "-Dmain="+part)))
-				}
-			} else {
-				command = append(command, object(t, name, options))
-			}
 			command = append(command, libraries[w]...)
 		}
 		succeed(t, dir, nil, append(command, "-o", "prog")...)
 		return "prog"
 	})
-	programs.guests.Store(prog, guest{name, w, slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "-fsanitize") })})
+	prog := once(t, fmt.Sprint(linked, name), func(dir string) string {
+		called := strings.ReplaceAll(name, filepath.Dir(example)+"/", "")
+		require.NoError(t, os.Symlink(linked, filepath.Join(dir, called)))
+		return called
+	})
+	programs.guests.Store(prog, guest{name, w, sanitized})
 	return prog
 }
 
-// object compiles testdata/guest/name.c.
-func object(t *testing.T, name string, options []string) string {
+// object compiles testdata/guest/name.c. Only what asks for it differs from way to way.
+func (w way) object(t *testing.T, name string, options []string) string {
 	t.Helper()
+	text := read(t, filepath.Dir(source(name)), filepath.Base(name)+".c")
+	if w != dropin || !strings.Contains(text, "WITH_EXT") {
+		options = append(options, "-DWITH_EXT")
+	}
+	if w == loaded && strings.Contains(text, "LOADED") {
+		options = append(options, "-DLOADED")
+	}
 	return once(t, fmt.Sprint("object", name, options), func(dir string) string {
 		succeed(t, dir, nil, append(compiler(options), "-c", source(name+".c"), "-o", "prog.o")...)
 		return "prog.o"
 	})
 }
 
-// together writes a main that calls the renamed ones of the parts.
-func together(t *testing.T, dir string, parts []string) string {
+// dropinObject compiles the file that `make dropin` puts into a homework folder.
+func dropinObject(t *testing.T) string {
+	t.Helper()
+	return once(t, "drop-in", func(dir string) string {
+		homework(t, dir, "scenario")
+		r := runMake(t, "dropin", "DIR="+dir)
+		require.Zero(t, r.status, r.stderr)
+		line := append([]string{"gcc"}, guestFlags()...)
+		succeed(t, dir, nil, append(line, "-c", "llm_memory.c", "-o", "llm_memory.o")...)
+		return "llm_memory.o"
+	})
+}
+
+// dispatcher writes a main that calls the renamed one of each program that it is called by,
+// with a + between two.
+func dispatcher(t *testing.T, dir string, members []string) string {
 	t.Helper()
 	var declared, called strings.Builder
-	for _, part := range parts {
-		parameters, arguments := "int, char **", "argc, argv"
-		if strings.Contains(read(t, filepath.Dir(source(part)), part+".c"), "int main(void)") {
+	for _, member := range members {
+		name, parameters, arguments := filepath.Base(member), "int, char **", "argc, argv"
+		if strings.Contains(read(t, filepath.Dir(source(member)), name+".c"), "int main(void)") {
 			parameters, arguments = "void", ""
 		}
-		fmt.Fprintf(&declared, "int %s(%s);\n", part, parameters)
-		fmt.Fprintf(&called, "    status |= %s(%s);\n", part, arguments)
+		fmt.Fprintf(&declared, "int %s_main(%s);\n", name, parameters)
+		fmt.Fprintf(&called, "is(name, %q) ? %s_main(%s)\n                : ", name, name, arguments)
 	}
-	write(t, dir, "main.c", declared.String()+
-		"int main(int argc, char **argv) {\n    int status = argc < 0 || argv == 0;\n"+called.String()+"    return status;\n}\n")
+	write(t, dir, "main.c", "#include <string.h>\n"+declared.String()+`
+static int is(const char *called, const char *name) {
+    return strcspn(called, "+") == strlen(name) && strncmp(called, name, strlen(name)) == 0;
+}
+
+int main(int argc, char **argv) {
+    int status = argc < 0;
+    const char *slash = strrchr(argv[0], '/');
+    for (const char *name = slash == NULL ? argv[0] : slash + 1; name != NULL; name = strchr(name, '+')) {
+        name += *name == '+';
+        status |= `+called.String()+"127;\n    }\n    return status;\n}\n")
 	return filepath.Join(dir, "main.c")
 }
 
 func compiler(options []string) []string {
 	command := append([]string{"gcc"}, guestFlags()...)
 	command = append(command, options...)
-	return append(command, "-pthread", "-DWITH_EXT", "-I"+root, "-I"+filepath.Join(root, "capi"), "-I"+filepath.Join(root, "capi", "cache"))
-}
-
-// compileDropin compiles in a homework folder, with the file that `make dropin` puts there.
-func compileDropin(t *testing.T, dir, name string, options []string) {
-	t.Helper()
-	homework(t, dir, name)
-	r := runMake(t, "dropin", "DIR="+dir)
-	require.Zero(t, r.status, r.stderr)
-	line := append([]string{"gcc"}, guestFlags()...)
-	line = append(line, options...)
-	succeed(t, dir, nil, append(line, "llm_memory.c", "grader.c", "-o", "prog")...)
+	return append(command, "-pthread", "-I"+root, "-I"+filepath.Join(root, "capi"), "-I"+filepath.Join(root, "capi", "cache"))
 }
 
 // homework puts the header and a program as grader.c into dir.

@@ -19,7 +19,7 @@ func TestAHostWithSanitizersRunsClean(t *testing.T) {
 
 func TestASanitizerStillReportsTheHostsOverflow(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
-		r := run(t, t.TempDir(), nil, w.compile(t, "overflow", sanitizers))
+		r := run(t, t.TempDir(), nil, w.compile(t, "overflow", sanitizers, "-fno-sanitize-recover=all"))
 		require.NotZero(t, r.status)
 		require.Contains(t, r.stderr, "heap-buffer-overflow")
 	})
@@ -28,7 +28,7 @@ func TestASanitizerStillReportsTheHostsOverflow(t *testing.T) {
 func TestLeakSanitizerFindsEveryAllocationTheHostLoses(t *testing.T) {
 	const sequences, all = "10", "in 32 allocation(s)" // an engine and its counts; a sequence and two tables, ten times
 	for _, w := range linked {
-		r := run(t, t.TempDir(), nil, w.compile(t, "leak", "-fsanitize=address", "-O0"), sequences)
+		r := run(t, t.TempDir(), nil, w.compile(t, "leak", sanitizers, "-fno-sanitize-recover=all"), sequences)
 		require.NotZero(t, r.status)
 		require.Contains(t, r.stderr, all)
 	}
