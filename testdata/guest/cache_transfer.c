@@ -256,6 +256,77 @@ static void a_load_fails_after_a_request_went_back(void) {
 }
 
 /*
+ * A request copies a block that it shares with its fork, and both are preempted in the same step for a more important
+ * one. A worker, which drops tables of preempted requests first, has no table for the copy.
+ */
+static void a_copy_of_a_preempted_request_has_no_place(void) {
+    llm_cache_config config = config_small();
+    config.num_gpu_blocks = 6, config.block_size = 4, config.max_model_len = 20, config.policy = LLM_CACHE_PRIORITY;
+    llm_cache c = opened(&config);
+    int32_t prompt[14] = {1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16, 17, 18}, counts[2] = {1, 1}, tokens[2] = {7, 9};
+    llm_cache_spec spec = {.size = sizeof spec, .tokens = {prompt, 6}, .max_tokens = 10, .priority = 5, .arrival = 5};
+    llm_request parent, other, child;
+    llm_cache_step s = step_new();
+    llm_cache_outcome o = outcome_new();
+    OK(llm_cache_add(c, &spec, &parent));
+    OK(llm_cache_schedule(c, &s));
+    OK(llm_cache_update(c, counts, 1, tokens, 1, &o));
+    spec.tokens = (llm_cache_tokens){prompt + 6, 8}, spec.priority = 0, spec.arrival = 1;
+    OK(llm_cache_add(c, &spec, &other));
+    OK(llm_cache_schedule(c, &s));
+    OK(llm_cache_update(c, counts, 2, tokens, 2, &o));
+    OK(llm_cache_fork(c, parent, -1, 0, &child));
+    OK(llm_cache_schedule(c, &s));
+    CHECK(s.rows.len == 1 && s.rows.at[0].id == other && s.preempted.len == 2 && s.preempted.at[0] == parent);
+    CHECK(s.copies.len == 1 && s.copies.at[0].id == parent && s.copies.at[0].index == -1);
+    OK(llm_cache_close(c));
+    step_free(&s), outcome_free(&o);
+}
+
+/*
+ * The first request computes on a block that did not come. The second has hit blocks of the first in the same step, but not
+ * that one: it has an older one with the same tokens. Both rows are void.
+ */
+static void who_reads_a_void_row_is_void(void) {
+    llm_cache_config config = config_small();
+    config.num_gpu_blocks = 200, config.block_size = 2, config.flags = LLM_CACHE_KV_CONSUMER;
+    llm_cache c = opened(&config);
+    int32_t prompt[38], other[35], count = 1, token = 5, counts[2] = {1, 1}, tokens[2] = {5, 5};
+    for (int i = 0; i < 38; i++) {
+        prompt[i] = i + 1;
+    }
+    for (int i = 0; i < 35; i++) {
+        other[i] = i < 30 ? prompt[i] : 500 + i;
+    }
+    llm_cache_spec spec = {.size = sizeof spec, .tokens = {prompt, 13}, .max_tokens = 1};
+    llm_request ids[3], affected[2];
+    llm_cache_void_row rows[2];
+    llm_cache_load_failure failure = {.size = sizeof failure, .affected = {affected, 2, 0}, .void_rows = {rows, 2, 0}};
+    llm_cache_step s = step_new();
+    llm_cache_outcome o = outcome_new();
+    OK(llm_cache_add(c, &spec, &ids[0]));
+    OK(llm_cache_schedule(c, &s));
+    OK(llm_cache_update(c, &count, 1, &token, 1, &o));
+    spec.tokens.len = 38, spec.max_tokens = 9, spec.external = 3, spec.flags = LLM_CACHE_NO_READ;
+    OK(llm_cache_add(c, &spec, &ids[1]));
+    spec.tokens = (llm_cache_tokens){other, 35}, spec.external = 0, spec.flags = 0;
+    OK(llm_cache_add(c, &spec, &ids[2]));
+    OK(llm_cache_schedule(c, &s));
+    CHECK(s.rows.len == 2 && s.rows.at[1].id == ids[2] && s.rows.at[1].computed == 30);
+    int32_t failed = s.blocks.at[0];
+    for (int64_t i = s.block_ends.at[0]; i < s.block_ends.at[1]; i++) {
+        CHECK(s.blocks.at[i] != failed);
+    }
+    OK(llm_cache_load_failed(c, &failed, 1, &failure));
+    CHECK(failure.affected.len == 2 && affected[0] == ids[1] && affected[1] == ids[2]);
+    CHECK(failure.void_rows.len == 2 && rows[0].step == 0 && rows[0].row == 0 && rows[1].step == 0 && rows[1].row == 1);
+    OK(llm_cache_update(c, counts, 2, tokens, 2, &o));
+    CHECK(o.kept.at[0] == 0 && o.kept.at[1] == 0);
+    OK(llm_cache_close(c));
+    step_free(&s), outcome_free(&o);
+}
+
+/*
  * From one cache to another, as from a prefill worker to a decode worker: 10 tokens in blocks of 4, so the last
  * block has 2 of them. They are sent as they are, and the row begins at the last token, inside that block.
  */
@@ -357,6 +428,8 @@ static void tails_and_zeros(void) {
 
 int main(void) {
     a_load_fails_after_a_request_went_back();
+    who_reads_a_void_row_is_void();
+    a_copy_of_a_preempted_request_has_no_place();
     a_prompt_goes_from_one_cache_to_another();
     tails_and_zeros();
     llm_cache_config config = {.size = sizeof config, .num_gpu_blocks = BLOCKS, .block_size = SIZE, .max_num_seqs = AT_ONCE,
