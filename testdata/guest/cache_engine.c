@@ -162,12 +162,6 @@ struct flight {
     int n_lost;
 };
 
-/* Blocks that did not get their contents, and the last step that was scheduled when the library was told. */
-struct lost {
-    int32_t block;
-    int first, last;
-};
-
 /* How often things happen, in percent. */
 struct rates {
     int add, abort, fork, silent, fail, lose, hold, pause, reset, drafts, match;
@@ -195,8 +189,6 @@ static struct {
     bool quiet, ending; /* quiet: no call that changes something since the last schedule */
     uint64_t weights;
     int32_t streams[STREAMS][MAX_LEN];
-    struct lost lost[512];
-    int n_lost;
     bool lossy; /* something in flight failed, so wrong reads are judged when the step is updated */
 } run;
 
@@ -494,45 +486,53 @@ static void begin_load(struct request *r) {
     }
 }
 
-/*
- * The rows in flight of a request that goes back count no more, until it starts anew, which it may already have done after a
- * row that was silent. After a load that failed, the library may also leave out what came after that.
- */
-static void ignore_rows(const struct request *r, bool silent) {
-    bool begun = silent, anew = false;
+/* The rows in flight of a request that sampled nothing count no more, until it starts anew. */
+static void ignore_rows(const struct request *r) {
     for (int q = run.head; q < run.tail; q++) {
         for (int64_t k = 0; k < flight(q)->step.rows.len; k++) {
             struct row *row = &flight(q)->rows[k];
-            if (row->r != r) {
-                continue;
+            if (row->r == r && flight(q)->step.rows.at[k].kind != LLM_CACHE_ROW_RUNNING) {
+                return;
             }
-            anew = anew || (begun && flight(q)->step.rows.at[k].kind != LLM_CACHE_ROW_RUNNING);
-            row->ignored = row->ignored || !anew;
-            row->excused = row->excused || !anew || !silent;
-            begun = true;
+            if (row->r == r) {
+                row->ignored = row->excused = true;
+            }
         }
     }
 }
 
-/* Tells the library which blocks were lost, and which rows count no more. */
-static void load_failed(const int32_t *blocks, int n, int first) {
+/* Tells the library which blocks were lost, and hears which rows are void. */
+static void load_failed(const int32_t *blocks, int n) {
     llm_request ids[REQUESTS];
-    llm_cache_ids affected = {.at = ids, .cap = REQUESTS};
-    MUST(llm_cache_load_failed(run.cache, blocks, n, &affected));
+    llm_cache_void_row rows[64];
+    llm_cache_load_failure failure = {
+        .size = sizeof failure, .affected = {.at = ids, .cap = REQUESTS}, .void_rows = {.at = rows, .cap = 64},
+    };
+    MUST(llm_cache_load_failed(run.cache, blocks, n, &failure));
     run.quiet = false;
     total.lost += n;
-    total.affected += affected.len;
-    for (int i = 0; i < n && run.n_lost < (int)(sizeof run.lost / sizeof run.lost[0]); i++) {
-        run.lost[run.n_lost++] = (struct lost){blocks[i], first, run.number};
-    }
-    for (int64_t i = 0; i < affected.len; i++) {
-        struct request *r = find(affected.at[i]);
+    total.affected += failure.affected.len;
+    for (int64_t i = 0; i < failure.affected.len; i++) {
+        struct request *r = find(failure.affected.at[i]);
         if (r == NULL || r->ended) {
             fail(run.number, "llm_cache_load_failed names request %llx, which has ended",
-                (unsigned long long)affected.at[i]);
+                (unsigned long long)failure.affected.at[i]);
         }
         show("  affected: request %d", r->number);
-        ignore_rows(r, false);
+    }
+    for (int64_t i = 0; i < failure.void_rows.len; i++) {
+        int q = run.head;
+        for (int step = 0; q < run.tail; q++) { /* those without rows are not in flight */
+            if (flight(q)->step.rows.len > 0 && step++ == rows[i].step) {
+                break;
+            }
+        }
+        if (q == run.tail || rows[i].row < 0 || rows[i].row >= flight(q)->step.rows.len) {
+            fail(run.number, "a void row that is not in flight: step %d, row %d", rows[i].step, rows[i].row);
+        }
+        struct row *w = &flight(q)->rows[rows[i].row];
+        show("  void: request %d in step %d", w->r->number, flight(q)->number);
+        w->ignored = w->excused = true;
     }
 }
 
@@ -563,7 +563,7 @@ static void finish_load(struct request *r) {
     }
     show("received: request %d, %d blocks lost%s", r->number, n, r->ended ? ", aborted" : "");
     if (n > 0) {
-        load_failed(lost, n, run.number + 1);
+        load_failed(lost, n);
     }
     MUST(llm_cache_received(run.cache, &r->id, 1));
     run.quiet = false;
@@ -978,31 +978,6 @@ static bool run_states(struct flight *f, int64_t i) {
     return true;
 }
 
-/* A row whose table has a block that was lost is void, if it reads that block. */
-static bool reads_lost(struct flight *f, int64_t i) {
-    struct row *w = &f->rows[i];
-    for (int g = 0; g < run.n_groups; g++) {
-        const llm_cache_group *s = &run.groups[g];
-        int from = s->kind == LLM_CACHE_MAMBA ? w->computed - 1 : first_read(s, w->computed);
-        for (int e = (from < 0 ? 0 : from) / s->block_size; e < w->r->len[g]; e++) {
-            int32_t block = w->r->table[g][e];
-            for (int k = 0; block != 0 && k < run.n_lost; k++) {
-                if (run.lost[k].block == block && run.lost[k].first <= f->number && f->number <= run.lost[k].last) {
-                    return true;
-                }
-            }
-            for (int q = run.head; block != 0 && q < run.tail && flight(q)->number <= f->number; q++) {
-                for (int k = 0; k < flight(q)->n_lost; k++) {
-                    if (flight(q)->lost[k] == block) {
-                        return true;
-                    }
-                }
-            }
-        }
-    }
-    return false;
-}
-
 /* A row that has read what is not there: an error, unless something failed or nobody looks at its request any more. */
 static void judge(struct flight *f, int64_t i) {
     struct row *w = &f->rows[i];
@@ -1127,7 +1102,7 @@ static void execute(struct flight *f) {
             total.loads++;
         }
     }
-    run.lossy = run.n_lost > 0;
+    run.lossy = false;
     for (int q = run.head; q < run.tail; q++) {
         run.lossy = run.lossy || (flight(q)->executed && flight(q)->n_lost > 0);
     }
@@ -1137,7 +1112,6 @@ static void execute(struct flight *f) {
         } else {
             write_row(f, i, slot);
         }
-        f->rows[i].excused = f->rows[i].excused || (run.lossy && reads_lost(f, i));
     }
     int turn = s->rows.len > 0 ? draw((int)s->rows.len) : 0; /* rows are computed in no particular order */
     for (int64_t k = 0; run.mamba && k < s->rows.len; k++) {
@@ -1239,7 +1213,7 @@ static int take_tokens(struct flight *f, int64_t i, int kept) {
     const llm_cache_row *row = &f->step.rows.at[i];
     bool void_row = w->computed_wrong || w->ignored || w->silent;
     if (w->computed_wrong && !w->excused && !r->ended) {
-        fail(f->number, "request %d (computed %d, tokens %d, drafts %d) reads what a failed load left and is not affected, %s", r->number, w->computed, row->tokens,
+        fail(f->number, "request %d (computed %d, tokens %d, drafts %d) reads what a failed load left and is not void, %s", r->number, w->computed, row->tokens,
              row->drafts, w->wrong);
     }
     if (kept < 0 || kept > w->count || (kept > 0 && (r->ended || void_row))) {
@@ -1260,7 +1234,7 @@ static int take_tokens(struct flight *f, int64_t i, int kept) {
         put_token(&r->host, r->host.n, token);
         reason = reason_of(r);
     }
-    if (kept < w->count && reason == 0 && !r->ended && !void_row && !w->excused && r->preempted_in <= f->number) {
+    if (kept < w->count && reason == 0 && !r->ended && !void_row && r->preempted_in <= f->number) {
         fail(f->number, "request %d: %d of %d tokens count, and it goes on", r->number, kept, w->count);
     }
     return reason;
@@ -1291,7 +1265,7 @@ static void update(void) {
         .cap = MAX_ROWS}};
     if (f->n_lost > 0) {
         show("step %d: %d blocks lost", f->number, f->n_lost);
-        load_failed(f->lost, f->n_lost, f->number);
+        load_failed(f->lost, f->n_lost);
     }
     for (int64_t i = 0; i < rows; i++) {
         counts[i] = f->rows[i].count;
@@ -1312,7 +1286,7 @@ static void update(void) {
             total.silent++;
             show("  request %d sampled nothing", w->r->number);
             if (!w->ignored) {
-                ignore_rows(w->r, true);
+                ignore_rows(w->r);
             }
             if (run.head == run.tail && !w->ignored) {
                 poison_row(w, f->step.rows.at[i].tokens);
@@ -1340,13 +1314,6 @@ static void update(void) {
     while (run.head < run.next && flight(run.head)->step.rows.len == 0) {
         run.head++;
     }
-    int left = 0;
-    for (int i = 0; i < run.n_lost; i++) {
-        if (run.head < run.tail && run.lost[i].last >= flight(run.head)->number) {
-            run.lost[left++] = run.lost[i];
-        }
-    }
-    run.n_lost = left;
 }
 
 static void fail_steps(void) {
@@ -1377,7 +1344,7 @@ static void fail_steps(void) {
         }
     }
     run.head = run.next = run.tail;
-    run.in_flight = run.n_lost = 0;
+    run.in_flight = 0;
     total.fails++;
     for (int i = 0; i < REQUESTS; i++) {
         forget(&run.requests[i]);
