@@ -18,9 +18,10 @@
 # make dropin DIR=path      make a homework folder use this library
 # make install uninstall    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
 # make vet                  gofmt, vet
-# make check                the same, staticcheck, import rules
+# make check                the same, vet for arm64, staticcheck, import rules
 # make race                 tests of what many threads call, with the race detector
 # make invariants           tests of memory managers and schedulers that check themselves after every call
+# make lab KIND=arm64       make, or COMMAND='...', on an emulated machine: no-rdtscp, nehalem or arm64 (.ci/lab)
 # make clean
 
 PREFIX ?= /usr/local
@@ -214,6 +215,7 @@ vet:
 	@$(CHEAP) vet ./...
 
 check: vet
+	@GOARCH=arm64 CGO_ENABLED=0 $(CHEAP) vet ./...
 	@$(CHEAP) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	@$(TEST) ./internal
 
@@ -279,6 +281,9 @@ uninstall:
 	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_memory.c" "$(DESTDIR)$(PREFIX)/share/llm_memory/llm_cache.supp"
 	@rm -f "$(DESTDIR)$(PREFIX)/share/llm_memory/python/llm_cache.py" "$(DESTDIR)$(PREFIX)/share/llm_memory/python/llm_attention.py"
 	@-rmdir "$(DESTDIR)$(PREFIX)/share/llm_memory/python" "$(DESTDIR)$(PREFIX)/share/llm_memory" 2>/dev/null || true
+
+lab:
+	@.ci/lab "$(KIND)" $(if $(COMMAND),'$(subst ','\'',$(COMMAND))')
 
 clean:
 	@[ ! -e $(B)/home ] || chmod -R u+w $(B)/home # Go's modules

@@ -44,13 +44,19 @@ static struct runtime_thread {
 static _Atomic int used;
 
 static void *vector_begin(void) {
-#if defined(__x86_64__) && defined(__GLIBC__)
-    /* tcbhead_t: { void *tcb; dtv_t *dtv; ... }, dtv points at entry 1, an entry is 16 bytes. */
-    struct head {
+#if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
+    /* The thread's pointer to the vector points at entry 1, an entry is 16 bytes. */
+#if defined(__x86_64__)
+    struct head { /* tcbhead_t */
         void *tcb;
         char *dtv;
-    };
-    return ((struct head *)pthread_self())->dtv - 16;
+    } *head = (struct head *)pthread_self();
+#else
+    struct head {
+        char *dtv;
+    } *head = __builtin_thread_pointer();
+#endif
+    return head->dtv - 16;
 #else
     return NULL;
 #endif

@@ -43,3 +43,10 @@ func forkTogetherUnderValgrind(t *testing.T) {
 	require.Zero(t, r.status, r.stderr) // its children leave what glibc has for the parent's threads, in plain C, too
 	require.Contains(t, r.stderr, nothingLeft)
 }
+
+// Where a thread that sleeps is not recognized, it is visited tens of thousands of times.
+func TestAThreadOfTheRuntimeIsStoppedAtTheFirstVisits(t *testing.T) {
+	prog := shared.compile(t, "visits")
+	succeed(t, t.TempDir(), nil, prog, "5")
+	requireClean(t, memcheck(t, nil, prog, "0"))
+}
