@@ -3,6 +3,7 @@ package guest_test
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,8 +38,9 @@ func buildWith(t *testing.T, libdir string, env ...string) {
 	succeed(t, dir, []string{"LD_LIBRARY_PATH=" + libdir}, filepath.Join(dir, "prog"))
 }
 
-func TestBothLibrariesBuildInAFolderWithAnyName(t *testing.T) {
+func TestBothLibrariesBuildInAFolderWithAnyNameAndWithAnyCompiler(t *testing.T) {
 	t.Parallel()
+	need(t, "gcc")
 	folder := filepath.Join(t.TempDir(), "llm (1) [it's]") // as browsers name downloads
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
@@ -56,7 +58,14 @@ func TestBothLibrariesBuildInAFolderWithAnyName(t *testing.T) {
 	if !level.Long() {
 		made = made[:1] // the others say less of the folder, and that in the same words
 	}
-	r := runMake(t, append([]string{"-C", folder}, made...)...)
+	// The compiler is the one that CC names; one that is called gcc is not there.
+	gcc, err := exec.LookPath("gcc")
+	require.NoError(t, err)
+	tools := t.TempDir()
+	for name, script := range map[string]string{"another": `exec "` + gcc + `" "$@"`, "gcc": "echo gcc was called >&2; exit 1"} {
+		require.NoError(t, os.WriteFile(filepath.Join(tools, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	r := runMake(t, append([]string{"-C", folder, "CC=another", "PATH=" + tools + ":" + os.Getenv("PATH")}, made...)...)
 	require.Zero(t, r.status, r.stderr)
 	for _, library := range made {
 		require.FileExists(t, filepath.Join(folder, library))
