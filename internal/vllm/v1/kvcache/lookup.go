@@ -87,7 +87,11 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 			break
 		}
 	}
-	c.trimFull(hit)
+	for i := range c.sets {
+		if s := &c.sets[i]; s.spec.Kind == Full && (i == 0 || c.config.TrimHits) {
+			c.trimFull(s, hit)
+		}
+	}
 	return longest
 }
 
@@ -104,14 +108,10 @@ func (c *Cache) withMargin(s *set, length, limit int, drop bool) int {
 	return min(length+margin, limit)
 }
 
-// trimFull cuts the blocks of full attention to the reconciled length.
-func (c *Cache) trimFull(hit *Hit) {
-	first := &c.sets[0]
-	if first.spec.Kind != Full {
-		return
-	}
-	n := ceil(hit.NumTokens, first.spec.BlockSize)
-	for _, g := range first.groups {
+// trimFull cuts the blocks of a set of full attention to the reconciled length.
+func (c *Cache) trimFull(s *set, hit *Hit) {
+	n := ceil(hit.NumTokens, s.spec.BlockSize)
+	for _, g := range s.groups {
 		hit.Blocks[g] = hit.Blocks[g][:min(n, len(hit.Blocks[g]))]
 	}
 }

@@ -150,3 +150,89 @@ func TestTheStateAtTheEndOfAPromptIsCachedOnce(t *testing.T) {
 		}
 	}
 }
+
+// fall runs the oldest step on garbage and takes back all steps in flight.
+func (p *player) fall() {
+	f := p.flights[0]
+	p.flights = nil
+	p.worker.begin(&f.step, f.known)
+	var jobs []job
+	for _, row := range f.step.Rows {
+		jobs = append(jobs, job{row: row, start: row.NumComputedTokens, writes: row.NumScheduledTokens, void: true, spoiled: true})
+	}
+	require.NoError(p.t, p.worker.run(&f.step, jobs))
+	require.NoError(p.t, p.StepFailed())
+	require.NoError(p.t, p.Check())
+}
+
+// newTwoFull returns a player with two groups of full attention and one of states.
+func newTwoFull(t *testing.T, asVLLM bool) *player {
+	return newPlayer(t, Config{
+		MaxNumSeqs: 2, MaxNumBatchedTokens: 64, Connector: Connector{Consumer: true}, AsVLLM: asVLLM,
+		Cache: kvcache.Config{
+			NumGPUBlocks: 100, MaxModelLen: 60, EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
+			Groups: []kvcache.Group{
+				{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true},
+			},
+		},
+	})
+}
+
+// withoutState lets a request compute a prompt and forgets its state after 40 tokens: others hit 16 tokens, although
+// the groups of full attention hold 40.
+func (p *player) withoutState(prompt []int32) ID {
+	p.add(Spec{Tokens: prompt[:17], MaxTokens: 1})
+	p.finish(9)
+	id := p.add(Spec{Tokens: prompt, MaxTokens: 3})
+	for len(p.schedule()) > 0 && p.live(id).prefill {
+		require.NoError(p.t, p.compute(9))
+	}
+	require.NoError(p.t, p.compute(9))
+	states, err := p.Table(nil, id, 2)
+	require.NoError(p.t, err)
+	p.Inspect(func(c *kvcache.Cache) { require.NoError(p.t, c.Evict(states[9])) })
+	return id
+}
+
+// Ensure that a load goes into no block that another request has behind the hit.
+func TestALoadGoesIntoBlocksThatNobodyElseHas(t *testing.T) {
+	for _, asVLLM := range []bool{false, true} {
+		p := newTwoFull(t, asVLLM)
+		prompt := tokens(42, 1)
+		first := p.withoutState(prompt)
+		second := p.add(Spec{Tokens: prompt, MaxTokens: 1, External: Match{40, true}})
+		p.schedule()
+		shared := 0
+		for g := range 2 {
+			a, err := p.Table(nil, first, g)
+			require.NoError(t, err)
+			b, err := p.Table(nil, second, g)
+			require.NoError(t, err)
+			for i, id := range b {
+				if i*p.blockSizes[g] >= 16 && slices.Contains(a, id) {
+					shared++
+				}
+			}
+		}
+		require.Equal(t, asVLLM, shared > 0)
+	}
+}
+
+// Ensure that a row writes to no block that the cache had before, when a step fails: one group has more of
+// the request than another.
+func TestARowWritesToNoCachedBlockBehindItsHit(t *testing.T) {
+	p := newTwoFull(t, false)
+	prompt := tokens(42, 1)
+	p.withoutState(prompt)
+	p.finish(9)
+	second := p.add(Spec{Tokens: prompt, MaxTokens: 1})
+	rows := p.schedule()
+	require.Equal(t, 16, rows[0].NumComputedTokens, "the state after 40 tokens is gone")
+	p.fall()
+	p.Abort(second)
+	p.add(Spec{Tokens: prompt, MaxTokens: 1, NoRead: true}) // brings the state back
+	p.finish(9)
+	p.add(Spec{Tokens: prompt, MaxTokens: 1})
+	require.Equal(t, 40, p.schedule()[0].NumComputedTokens)
+	require.NoError(t, p.compute(9))
+}
