@@ -53,7 +53,7 @@ type Config struct {
 	RecordNewBlocks     bool               // see TakeNewBlocks
 	HandOffTails        bool               // see TakeTails
 	CopyWritten         bool               // no hit ends inside a block that got a key since StartStep (vllm/v1/RULES.md §19)
-	TrimHits            bool               // no group adopts a block behind the hit (vllm/v1/RULES.md §17)
+	Exact               bool               // no group adopts a block behind the hit, or needs fewer than no blocks (vllm/v1/RULES.md §17)
 
 	MaxModelLen       int
 	MaxInFlightTokens int     // most tokens scheduled and not yet settled; 0: MaxModelLen

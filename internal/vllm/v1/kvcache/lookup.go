@@ -88,7 +88,7 @@ func (c *Cache) reconcile(r *Request, hit *Hit, limit int) (longest int) {
 		}
 	}
 	for i := range c.sets {
-		if s := &c.sets[i]; s.spec.Kind == Full && (i == 0 || c.config.TrimHits) {
+		if s := &c.sets[i]; s.spec.Kind == Full && (i == 0 || c.config.Exact) {
 			c.trimFull(s, hit)
 		}
 	}

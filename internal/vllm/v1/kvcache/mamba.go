@@ -29,6 +29,9 @@ func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 			n += g.NumSpeculativeBlocks
 		}
 	}
+	if c.config.Exact {
+		n = max(n, 0) // drafts can have got more blocks than the tokens need
+	}
 	return n + c.evictable(hits)
 }
 

@@ -209,7 +209,7 @@ func (s *Scheduler) reservedBlocks() int {
 	for _, r := range s.transfer.prefills {
 		n += s.cache.RemainingBlocks(r.kv)
 	}
-	return n
+	return max(n, 0) // as vLLM, groups can need fewer than none
 }
 
 // free gives the blocks of r back. If a step in flight may still write to them,

@@ -236,3 +236,31 @@ func TestARowWritesToNoCachedBlockBehindItsHit(t *testing.T) {
 	require.Equal(t, 40, p.schedule()[0].NumComputedTokens)
 	require.NoError(t, p.compute(9))
 }
+
+// Ensure that a request whose padded decode takes more blocks than its tokens need reserves none, and not fewer than
+// none, when another loads in the same step.
+func TestAPaddedDecodeReservesNothing(t *testing.T) {
+	for _, asVLLM := range []bool{false, true} {
+		s := newSmall(t, Config{
+			MaxNumSeqs: 4, MaxNumBatchedTokens: 64, NumSpeculativeTokens: 2, Connector: Connector{Consumer: true}, AsVLLM: asVLLM,
+			Cache: kvcache.Config{
+				NumGPUBlocks: 60, MaxModelLen: 60, EnablePrefixCaching: true, Hash: blockhash.LE{},
+				Groups: []kvcache.Group{
+					{Kind: kvcache.Full, BlockSize: 4},
+					{Kind: kvcache.Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2},
+					{Kind: kvcache.Mamba, BlockSize: 8, Align: true, NumSpeculativeBlocks: 2},
+				},
+			},
+		})
+		var step Step
+		add(t, s, Spec{Tokens: tokens(3, 1)})
+		loaded := add(t, s, Spec{Tokens: tokens(3, 2), External: Match{3, true}})
+		one(t, s, &step)
+		require.NoError(t, s.Received(loaded))
+		loads := add(t, s, Spec{Tokens: tokens(9, 3), External: Match{9, true}})
+		require.NoError(t, s.Schedule(&step))
+		require.NoError(t, s.Check())
+		require.Equal(t, 3, step.Rows[1].NumScheduledTokens, "it is padded")
+		require.Equal(t, loads, step.Loads[0].ID)
+	}
+}

@@ -60,7 +60,7 @@ func New(config Config) (*Scheduler, error) {
 		return nil, err
 	}
 	config.Cache.RecordNewBlocks, config.Cache.HandOffTails = config.ZeroNewBlocks, config.Connector.Producer
-	config.Cache.TrimHits = !config.AsVLLM
+	config.Cache.Exact = !config.AsVLLM
 	config.Cache.CopyWritten = config.Connector.Consumer && !config.AsVLLM
 	cache, err := kvcache.New(config.Cache)
 	if err != nil {
