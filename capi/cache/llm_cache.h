@@ -563,7 +563,8 @@ typedef struct llm_cache_outcome {
  * row i, one after the other in tokens. A row that does not sample has none, others
  * one, those with drafts the accepted ones and one more. None for a row that
  * samples means that nothing was sampled: the request goes back to where it was
- * before the step, and the row comes again. rows is the number of rows of the
+ * before the step, and the row comes again. What later steps in flight sample for the request then
+ * does not count, also if it was preempted meanwhile. rows is the number of rows of the
  * step, n the sum of counts. LLM_CACHE_E_ORDER if no step is in flight.
  */
 int llm_cache_update(llm_cache cache, const int32_t *counts, int64_t rows, const int32_t *tokens, int64_t n,

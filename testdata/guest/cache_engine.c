@@ -38,17 +38,6 @@ enum {
     PATIENCE = 30000                /* ticks until all requests of a run have ended */
 };
 
-/*
- * What the library does not keep yet: -DSTRICT plays it, too.
- * SILENT_PREEMPTED: a row sampled nothing and its request was preempted since; tokens of its next row, in flight, still count.
- * SHARED_LOADS: with several groups, a load goes into blocks that other requests have.
- */
-#ifdef STRICT
-enum { SILENT_PREEMPTED = 0, SHARED_LOADS = 0 };
-#else
-enum { SILENT_PREEMPTED = 1, SHARED_LOADS = 1 };
-#endif
-
 /* ---- Random numbers and content ---- */
 
 static uint64_t random_state;
@@ -472,11 +461,10 @@ static void begin_load(struct request *r) {
         return;
     }
     r->begun = true;
-    bool shared = SHARED_LOADS && run.n_groups > 1;
     for (int g = 0; g < run.n_groups; g++) {
         int size = run.groups[g].block_size;
         for (int entry = (r->load_from + size - 1) / size; entry < r->load_len[g]; entry++) {
-            if (r->load_table[g][entry] != 0 && !shared) {
+            if (r->load_table[g][entry] != 0) {
                 fill(r->load_table[g][entry], POISON);
             }
         }
@@ -555,9 +543,7 @@ static void end_request(struct request *r, bool aborted, bool further) {
 
 static void finish_load(struct request *r) {
     int32_t lost[256];
-    bool shared = SHARED_LOADS && run.n_groups > 1;
-    int n = !shared && chance(run.rates.lose) ? choose_lost(r->load_table, r->load_len, r->load_from, r->load_to, lost,
-        256) : 0;
+    int n = chance(run.rates.lose) ? choose_lost(r->load_table, r->load_len, r->load_from, r->load_to, lost, 256) : 0;
     if (n > 0 || !r->early) {
         load_into(r, r->load_table, r->load_len, &r->host, r->load_from, r->load_to, lost, n);
     }
@@ -1003,7 +989,7 @@ static void settle(struct flight *f, int64_t i) {
     int end = w->computed + row->tokens - row->drafts;
     cut(t, end);
     if (w->computed_wrong) {
-        w->count = SILENT_PREEMPTED && w->n_before > 0 ? 0 : draw(row->drafts + 2);
+        w->count = draw(row->drafts + 2);
         for (int k = 0; k < w->count; k++) {
             w->sampled[k] = draw(VOCABULARY);
         }

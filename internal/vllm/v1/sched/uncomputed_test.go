@@ -83,6 +83,35 @@ func TestARowWithoutATokenComesAgain(t *testing.T) {
 	require.Equal(t, []Done{{ID: id, Reason: Length}}, one(t, s, &step).Done)
 }
 
+// What comes after a row without a token does not count, also if the request has lost its blocks meanwhile.
+func TestWhatFollowsARowWithoutATokenDoesNotCount(t *testing.T) {
+	for _, preempts := range []bool{false, true} {
+		c := small(20)
+		c.AsyncScheduling = true
+		s := newSmall(t, c)
+		id := add(t, s, Spec{Tokens: tokens(6, 1), MaxTokens: 4})
+		var step Step
+		var out Outcome
+		require.NoError(t, s.Schedule(&step))
+		require.NoError(t, s.Schedule(&step))
+		require.True(t, step.Rows[0].Samples)
+		if preempts {
+			r := s.live(id)
+			s.removeRunning(r)
+			s.preempt(r)
+		}
+		require.NoError(t, s.Update([]int32{0}, nil, &out))
+		require.NoError(t, s.Schedule(&step))
+		require.Equal(t, []ID{id}, s.Running(nil), "it need not wait for the row that does not count")
+		require.NoError(t, s.Update([]int32{1}, []int32{7}, &out))
+		require.NoError(t, s.Check())
+		require.Equal(t, []int32{0}, out.Kept)
+		require.NoError(t, s.Update([]int32{1}, []int32{8}, &out))
+		require.Equal(t, []int32{1}, out.Kept)
+		require.NoError(t, s.Check())
+	}
+}
+
 func TestAFailedStepLeavesEverythingAsItWas(t *testing.T) {
 	c := small(20)
 	c.NumSpeculativeTokens = 3

@@ -24,7 +24,7 @@ type Done struct {
 // tokens for row i, one after the other in tokens. A row that does not sample has
 // none; one with drafts has the accepted ones and one more. None for a row that
 // samples means that nothing was sampled there: the request goes back to where
-// it was before the step, and the row comes again. Rows whose request was
+// it was before the step, and the row comes again; its later rows in flight do not count. Rows whose request was
 // aborted since are skipped; how those of preempted ones count is in
 // vllm/v1/RULES.md §15. If the numbers do not fit the step, nothing has changed.
 func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
@@ -104,7 +104,9 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 		return 0
 	}
 	if len(tokens) == 0 {
-		if !stale {
+		if stale {
+			r.dropStale = true // later rows build on this one
+		} else {
 			s.undoRow(r, e)
 		}
 		return 0
