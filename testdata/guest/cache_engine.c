@@ -111,6 +111,7 @@ struct request {
     int n_stop;
     bool ended, held, asking, asked; /* asking: not answered; asked: a step's queries named it */
     bool loading, begun, early;      /* keys and values from elsewhere while it waits; early: they come at once */
+    bool forked;                     /* no step with a row of it was executed */
     bool received;                   /* has blocks, by a load or a fork, and has not run since */
     bool sending, ran_on;            /* has finished, and its blocks are kept; ran_on: with steps in flight */
     int ended_after;                 /* the last step that was scheduled when it ended */
@@ -1117,10 +1118,11 @@ static void execute(struct flight *f) {
     }
     for (int64_t i = 0; i < s->rows.len; i++) {
         settle(f, i);
+        f->rows[i].r->forked = false;
     }
     bool all_known = run.config.hash == LLM_CACHE_HASH_NONE && !run.mamba && !run.consumer && !run.producer;
     for (int i = 0; i < REQUESTS; i++) {
-        all_known = all_known && !(live(&run.requests[i]) && run.requests[i].received);
+        all_known = all_known && !(live(&run.requests[i]) && (run.requests[i].received || run.requests[i].forked));
     }
     if (all_known && draw(8) == 0) { /* who has blocks has a table */
         for (int32_t b = 1; b < run.config.num_gpu_blocks; b++) {
@@ -1457,7 +1459,7 @@ static void fork_request(void) {
     llm_request id;
     MUST(llm_cache_fork(run.cache, parent->id, last, run.added, &id));
     run.quiet = false;
-    *child = (struct request){.used = true, .received = true, .id = id, .number = run.added++, .host = parent->host, .prompt = parent->prompt, .max_tokens = parent->max_tokens,
+    *child = (struct request){.used = true, .forked = true, .received = true, .id = id, .number = run.added++, .host = parent->host, .prompt = parent->prompt, .max_tokens = parent->max_tokens,
                               .min_tokens = parent->min_tokens, .n_stop = parent->n_stop};
     memcpy(child->stop, parent->stop, sizeof child->stop);
     if (last >= 0) {
@@ -1890,7 +1892,7 @@ static void play(uint64_t seed) {
             while (run.next < run.tail) {
                 execute_next();
             }
-        } else if (chance(run.rates.fail)) {
+        } else if (!(run.ending && ticks - ending > PATIENCE / 2) && chance(run.rates.fail)) {
             fail_steps();
         } else if (run.in_flight == run.depth || chance(run.depth > 1 ? 30 : 100)) {
             update();

@@ -66,6 +66,17 @@ func (c *Cache) shared(id int32) bool {
 	return id != pool.Null && block.Shared(c.pool.Count(id)-c.pins[id]-c.held[id])
 }
 
+// SharedFrom reports whether another table names a block of r that holds tokens from computed on.
+func (c *Cache) SharedFrom(r *Request, computed int) bool {
+	for i := range r.tables {
+		ids := r.tables[i].ids
+		if slices.ContainsFunc(ids[min(computed/c.groups[i].BlockSize, len(ids)):], c.shared) {
+			return true
+		}
+	}
+	return false
+}
+
 // sharedSlots counts the blocks of r that tokens from start up to slots will be
 // written to and that others share.
 func (c *Cache) sharedSlots(r *Request, g *group, start, slots int) int {

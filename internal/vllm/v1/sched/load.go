@@ -90,7 +90,7 @@ func (s *Scheduler) promote(r *request) {
 	t := &r.transfers
 	computed := r.kv.NumComputedTokens()
 	switch {
-	case t.failed && computed == 0:
+	case t.failed && (computed == 0 || !s.config.AsVLLM && s.cache.SharedFrom(r.kv, computed)):
 		if !s.config.AsVLLM {
 			s.unreserve(r) // vLLM keeps the reservation, and the request can wait for itself
 		}

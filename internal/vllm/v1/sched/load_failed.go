@@ -273,11 +273,11 @@ func (s *Scheduler) cutLoad(r *request, at int) {
 	switch t := &r.transfers; {
 	case t.loading:
 		t.failed = true
-	case computed > 0:
+	case computed > 0 && (s.config.AsVLLM || !s.cache.SharedFrom(r.kv, computed)):
 		s.cache.Rewind(r.kv, computed)
 		s.noteUnwritten(r, computed)
 	default:
-		s.cache.EvictFrom(r.kv, 0)
+		s.cache.EvictFrom(r.kv, computed)
 		s.unload(r)
 	}
 }

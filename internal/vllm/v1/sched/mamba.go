@@ -6,8 +6,9 @@ import "llmmemory/internal/vllm/v1/kvcache"
 // be cached: slot p of a table holds the state after (p+1)×block tokens
 // (vllm/v1/RULES.md §13).
 type mambaSplit struct {
-	block  int // tokens; 0: no group is Mamba in align mode
-	hash   int // tokens of a hash, if the prompt's last hash is a place to stop; else 0
+	block  int   // tokens, the most of a group; 0: no group is Mamba in align mode
+	sizes  []int // of the blocks of all these groups
+	hash   int   // tokens of a hash, if the prompt's last hash is a place to stop; else 0
 	eagle  bool
 	budget int // most tokens of one chunk
 }
@@ -18,6 +19,7 @@ func (m *mambaSplit) init(c *Config, cache *kvcache.Cache) {
 		g := &config.Groups[i]
 		if g.Kind == kvcache.Mamba && g.Align {
 			m.block = max(m.block, g.BlockSize)
+			m.sizes = append(m.sizes, g.BlockSize)
 		}
 		m.eagle = m.eagle || g.Eagle
 	}
@@ -61,13 +63,15 @@ func (m *mambaSplit) clip(r *kvcache.Request, start, n int) int {
 }
 
 // stops are the places where a chunk from start must end if it comes past: the
-// end of the block that it begins inside, the last end of a block in the
+// first end of a block that it begins inside, the last end of a block in the
 // sequence, the prompt's last hash, and the junction with another request's
 // prefix. 0 is none.
 func (m *mambaSplit) stops(r *kvcache.Request, start, end int) [4]int {
 	var stops [4]int
-	if start%m.block != 0 {
-		stops[0] = (start/m.block + 1) * m.block
+	for _, size := range m.sizes {
+		if at := (start/size + 1) * size; start%size != 0 && (stops[0] == 0 || at < stops[0]) {
+			stops[0] = at
+		}
 	}
 	last := r.NumTokens() - r.NumTokens()%m.block
 	if m.eagle { // which gives up the last block of a hit

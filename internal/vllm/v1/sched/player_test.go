@@ -246,15 +246,18 @@ func TestAPaddedDecodeReservesNothing(t *testing.T) {
 			Cache: kvcache.Config{
 				NumGPUBlocks: 60, MaxModelLen: 60, EnablePrefixCaching: true, Hash: blockhash.LE{},
 				Groups: []kvcache.Group{
-					{Kind: kvcache.Full, BlockSize: 4},
-					{Kind: kvcache.Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2},
-					{Kind: kvcache.Mamba, BlockSize: 8, Align: true, NumSpeculativeBlocks: 2},
+					{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2},
 				},
 			},
 		})
 		var step Step
 		add(t, s, Spec{Tokens: tokens(3, 1)})
-		loaded := add(t, s, Spec{Tokens: tokens(3, 2), External: Match{3, true}})
+		loaded := add(t, s, Spec{Tokens: tokens(3, 2)})
+		one(t, s, &step)
+		r := s.live(loaded)
+		s.removeRunning(r)
+		s.preempt(r)
+		require.NoError(t, s.SetMatch(loaded, Match{3, true}))
 		one(t, s, &step)
 		require.NoError(t, s.Received(loaded))
 		loads := add(t, s, Spec{Tokens: tokens(9, 3), External: Match{9, true}})
@@ -263,4 +266,58 @@ func TestAPaddedDecodeReservesNothing(t *testing.T) {
 		require.Equal(t, 3, step.Rows[1].NumScheduledTokens, "it is padded")
 		require.Equal(t, loads, step.Loads[0].ID)
 	}
+}
+
+// Ensure that a chunk ends where a block of each Mamba group ends that it began inside: that block gets its key there.
+func TestAChunkEndsWithTheBlocksOfAllMambaGroups(t *testing.T) {
+	p := newPlayer(t, Config{
+		MaxNumSeqs: 2, MaxNumBatchedTokens: 8,
+		Cache: kvcache.Config{
+			NumGPUBlocks: 100, MaxModelLen: 60, EnablePrefixCaching: true, Hash: blockhash.LE{}, RetentionInterval: kvcache.RetainAll,
+			Groups: []kvcache.Group{
+				{Kind: kvcache.Mamba, BlockSize: 16, Align: true}, {Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true},
+			},
+		},
+	})
+	prompt := tokens(20, 1)
+	p.add(Spec{Tokens: tokens(6, 2), MaxTokens: 1})
+	p.add(Spec{Tokens: prompt, MaxTokens: 1})
+	require.Equal(t, 2, p.schedule()[1].NumScheduledTokens)
+	require.NoError(t, p.compute(9))
+	p.finish(9)
+	p.add(Spec{Tokens: prompt[:9], MaxTokens: 1, NoRead: true}) // the other group gets its state after 8 tokens
+	p.finish(9)
+	p.add(Spec{Tokens: prompt[:9], MaxTokens: 1})
+	require.Equal(t, 8, p.schedule()[0].NumComputedTokens)
+	require.NoError(t, p.compute(9))
+}
+
+// Ensure that a request whose load failed in part neither zeroes nor writes a block that another request has, and has
+// computed again.
+func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
+	c := small(40)
+	c.Connector.Consumer, c.ZeroNewBlocks, c.MaxNumBatchedTokens = true, true, 40
+	p := newPlayer(t, c)
+	prompt := tokens(20, 1)
+	first := p.add(Spec{Tokens: prompt, External: Match{16, false}})
+	second := p.add(Spec{Tokens: append(prompt[:10:10], tokens(4, 2)...), External: Match{12, true}})
+	p.schedule()
+	table, err := p.Table(nil, first, 0)
+	require.NoError(t, err)
+	shared, err := p.Table(nil, second, 0)
+	require.NoError(t, err)
+	require.Equal(t, table[:2], shared[:2])
+	require.Equal(t, []ID{second, first}, p.fail(table[1]).Affected)
+	require.NoError(t, p.compute(9))
+	require.Len(t, p.schedule(), 1)
+	require.NoError(t, p.compute(9))
+	require.NoError(t, p.Received(second))
+	require.Len(t, p.schedule(), 2)
+	step := &p.flights[0].step
+	require.NotContains(t, step.ZeroBlocks, table[1])
+	row := step.Rows[1]
+	require.Equal(t, second, row.ID)
+	require.NotContains(t, step.RowBlocks(1, 0)[row.NumComputedTokens/4:], table[1])
+	require.NoError(t, p.compute(9))
+	p.finish(9)
 }
