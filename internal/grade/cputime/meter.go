@@ -6,16 +6,14 @@ import (
 	"time"
 )
 
-// ErrTime is wrapped where a process has used up a limit, or waits for something
-// that does not come.
+// ErrTime is wrapped if a process has reached a limit, or waits for something that does not come.
 var ErrTime = errors.New("it does not come back")
 
-// ErrSlow is wrapped where a process has come to its end in time, but used so much of a
-// limit that it might not elsewhere.
+// ErrSlow is wrapped if a process has ended within a limit, but so near it that it might
+// reach it on another machine.
 var ErrSlow = errors.New("it is too slow to be judged")
 
-// ErrStarved is wrapped where the machine gives a process too little of its
-// processors to say anything of it.
+// ErrStarved is wrapped if the machine gives a process too little processor time to judge it.
 var ErrStarved = errors.New("the machine is too busy")
 
 // LookEvery is the time from one Look to the next.
@@ -23,26 +21,26 @@ const LookEvery = time.Second
 
 const (
 	mostFaults = 1 << 19               // page faults of a limit
-	fine       = 4                     // a limit divided by this is what may be used without ErrSlow
-	mostAsleep = 10                    // looks, one after the other, at which it sleeps and has done nothing
+	fine       = 4                     // the part 1/fine of a limit may be used without ErrSlow
+	mostAsleep = 10                    // consecutive looks at which the process sleeps and has used nothing
 	mostLooks  = 300                   // at one call
 	precision  = 50 * time.Millisecond // of what was used before a call
 )
 
-// A Limit is work of a process, from a beginning on.
+// A Limit is how much work a process may do from a certain moment on.
 type Limit struct {
 	What string // in the text of an error
 	Most time.Duration
 	from Usage
 }
 
-// A Meter judges a process by two limits: all that it does, and what it does in one
-// call. It is looked at every LookEvery while a call is not over; no clock decides.
+// A Meter judges a process by two limits: one for all its work, and one for its work in one
+// call. Look must be called every LookEvery until a call has returned; no clock decides.
 //
-// A process has used up a limit when its work is the limit times the slowness of the machine
-// (Slowness), measured at that moment. What ends in time with a fourth of that is all right. What
-// ends in between is trouble (ErrSlow). So a process is never all right in one run
-// and over its limit in another, unless the measure is wrong by a factor of four.
+// A process has reached a limit when its work is the limit times the slowness of the machine
+// (Slowness), measured at that moment. A call that returns with less than a fourth of that is
+// all right. One that returns with more is trouble (ErrSlow). So a process is never all right
+// in one run and over its limit in another, unless the measurement is wrong by a factor of four.
 type Meter struct {
 	Usage    func() (Usage, error)
 	Slowness func() (float64, error) // 1 or more
@@ -57,7 +55,8 @@ type Meter struct {
 	asleep, still int       // of them: asleep; the last ones at which it has done nothing either
 }
 
-// NewMeter is for a process that was started just now.
+// NewMeter returns a Meter of the process pid, which was started just now and may do the work
+// process in all.
 func NewMeter(pid int, process time.Duration) *Meter {
 	return &Meter{
 		Usage: func() (Usage, error) { return Of(pid) }, Slowness: Slowness, Now: time.Now,
@@ -65,14 +64,14 @@ func NewMeter(pid int, process time.Duration) *Meter {
 	}
 }
 
-// Begin is the beginning of a call.
+// Begin starts a call that may do the work most.
 func (m *Meter) Begin(most time.Duration) {
 	m.sample()
 	m.call = Limit{What: "it", Most: most, from: m.last}
 	m.looks, m.asleep, m.still = 0, 0, 0
 }
 
-// End is the end of a call.
+// End ends a call that has returned, and judges it.
 func (m *Meter) End() error {
 	if !m.sample() {
 		return nil
@@ -83,20 +82,20 @@ func (m *Meter) End() error {
 	return m.judge(&m.call, true)
 }
 
-// Close is for a process that makes no more calls.
+// Close judges a process that makes no more calls.
 func (m *Meter) Close() error {
 	m.sampled = time.Time{}
 	m.sample()
 	return m.judge(&m.process, true)
 }
 
-// Finish is for a process that has ended, and has used this.
+// Finish judges a process that has ended and used all.
 func (m *Meter) Finish(all Usage) error {
 	m.last = all
 	return m.judge(&m.process, true)
 }
 
-// Look is for a call that is not over.
+// Look judges a call that has not returned.
 func (m *Meter) Look() error {
 	before := m.last.CPU
 	m.sampled = time.Time{}
@@ -125,8 +124,8 @@ func (m *Meter) Look() error {
 	return nil
 }
 
-// sample reads the usage, unless next to nothing can have been used since the last time.
-// It reports whether it has.
+// sample reads the usage, unless it was read so recently that little can have changed. It
+// reports whether it read it.
 func (m *Meter) sample() bool {
 	now := m.Now()
 	slow := m.last.CPU > m.process.Most/fine // now it matters in which call the limit is reached
@@ -141,12 +140,12 @@ func (m *Meter) sample() bool {
 	return true
 }
 
-// judge says whether a limit is used up and, at the end of what it limits, whether too
-// much of it was used.
+// judge returns an error if a limit is reached or, if what it limits is over, if a fourth of it
+// was used.
 func (m *Meter) judge(l *Limit, over bool) error {
 	used := m.last.since(l.from)
 	if l.Most == 0 {
-		return nil // a process of which no call is watched
+		return nil // no call is limited
 	}
 	if used.share(l.Most, m.slowness) < 1.0/fine {
 		return nil
@@ -175,7 +174,7 @@ func (m *Meter) judge(l *Limit, over bool) error {
 	return nil
 }
 
-// share is how much of a limit was used: 1 is all of it.
+// share returns the part of a limit that was used; 1 is all of it.
 func (u Usage) share(most time.Duration, slowness float64) float64 {
 	return max(float64(u.Work(slowness))/(float64(most)*slowness), float64(u.Faults)/mostFaults)
 }

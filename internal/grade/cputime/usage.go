@@ -1,5 +1,6 @@
-// Package cputime says when a process has had its time. The answer depends on the
-// work that the process has done, and not on how fast or how busy the machine is.
+// Package cputime limits the work of a process: its processor time, less that of page
+// faults, relative to how fast the machine computes at that moment. A slow or busy
+// machine does not change the answer.
 package cputime
 
 import (
@@ -17,10 +18,10 @@ import (
 type Usage struct {
 	CPU    time.Duration // processor time of user and system
 	Faults int64         // page faults
-	Asleep bool          // it waits, and for no processor and no disk
+	Asleep bool          // it waits for something else than a processor or a disk
 }
 
-// Of is what a process has used, whose end nobody has waited for yet.
+// Of returns what the process pid has used. The process must not have been waited for.
 func Of(pid int) (Usage, error) {
 	const tick = 10 * time.Millisecond
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -46,7 +47,7 @@ func Of(pid int) (Usage, error) {
 	return u, nil
 }
 
-// Ended is what a process has used that has ended, with its children that have.
+// Ended returns what a process that has ended used, together with its children that ended.
 func Ended(state *os.ProcessState) Usage {
 	u := Usage{CPU: state.UserTime() + state.SystemTime()}
 	if r, ok := state.SysUsage().(*syscall.Rusage); ok {
@@ -55,20 +56,20 @@ func Ended(state *os.ProcessState) Usage {
 	return u
 }
 
-// since is what was used after an earlier moment.
+// since returns what was used after before.
 func (u Usage) since(before Usage) Usage {
 	u.CPU -= before.CPU
 	u.Faults -= before.Faults
 	return u
 }
 
-// faultTime is what a page fault may take on a machine whose slowness is 1: ten times what
-// it takes on most virtual ones.
+// faultTime is what a page fault may take on a machine whose slowness is 1. In the
+// virtual machine where it was chosen, a fault took 10 us.
 const faultTime = 100 * time.Microsecond
 
-// Work is the processor time that counts: without that of page faults, which differs most
-// between machines. Their number is limited in place of it. Which part of the time is the
-// kernel's is not asked, because many kernels only guess it.
+// Work returns the processor time less that of page faults, which differs most between
+// machines; their number has a limit instead. It does not use the division into user and
+// system time, because many kernels only estimate that.
 func (u Usage) Work(slowness float64) time.Duration {
 	return max(0, u.CPU-time.Duration(float64(u.Faults)*slowness*float64(faultTime)))
 }

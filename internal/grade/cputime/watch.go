@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Watch looks at a process until it is stopped, and ends the process when its time is
-// over.
+// A Watch limits the work of a process until Stop is called, and kills the process when
+// it has reached the limit.
 type Watch struct {
 	kill  func()
 	stop  chan struct{}
@@ -19,8 +19,8 @@ type Watch struct {
 	meter  *Meter
 }
 
-// Start watches a process whose work as a whole is limited. kill ends it, and is called
-// once at most.
+// Start watches the process pid, which may do the work most in all. kill ends the process; it
+// is called at most once.
 func Start(pid int, most time.Duration, kill func()) *Watch {
 	w := &Watch{kill: kill, stop: make(chan struct{}), ended: make(chan struct{}), meter: NewMeter(pid, most)}
 	w.meter.process.What = "it"
@@ -54,8 +54,8 @@ func (w *Watch) Kill() {
 	}
 }
 
-// Stop is for a process that has ended. It says whether Kill was called, and gives the
-// error of the Meter, if there is one.
+// Stop ends the watch of a process that has ended. It reports whether the process was
+// killed, and returns the error of the Meter, if there is one.
 func (w *Watch) Stop(state *os.ProcessState) (killed bool, over error) {
 	close(w.stop)
 	<-w.ended

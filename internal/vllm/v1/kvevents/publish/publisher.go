@@ -49,7 +49,6 @@ type Publisher struct {
 	mu      sync.Mutex // of all below
 	changed *sync.Cond // a batch, a subscription, the end of a connection, Close
 	closed  bool
-	stop    chan struct{}     // closed by Close
 	conns   map[net.Conn]bool // true: Close waits for it
 	past    [][]byte          // a ring: batch number seq is at seq mod its length
 	next    uint64            // sequence number
