@@ -54,11 +54,11 @@ func (b *batch) reset() {
 	}
 }
 
-// A touch is the ends of two parts of batch.touched: the blocks that a row which was admitted reads,
-// and those that a row writes.
+// A touch holds the ends of two parts of batch.touched: the blocks that an admitted row reads,
+// and the blocks that the row writes.
 type touch struct{ reads, writes int }
 
-// touchedBy is what row i reads and writes.
+// touchedBy returns the blocks that row i reads and writes.
 func (b *batch) touchedBy(i int) (reads, writes []int32) {
 	if b.firstTouch < 0 || i < b.firstTouch {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"llmmemory/internal/vllm/v1/pool"
 )
 
-// A FailedLoad is what follows from blocks that did not get their contents.
+// A FailedLoad lists the requests and rows that blocks without their contents affect.
 type FailedLoad struct {
 	Affected []ID      // requests that run or wait, and compute again what did not come
 	Void     []VoidRow // rows in flight that read what did not come, or what such a row wrote
@@ -20,9 +20,9 @@ type VoidRow struct {
 	Row  int
 }
 
-// LoadFailed says which blocks did not get their contents, of loads that are under
-// way, or of those that the oldest step in flight should have done; it comes before
-// Received and before the update of that step. Requests compute again from the first such
+// LoadFailed reports the blocks that did not get their contents, of loads that are under way or
+// that the oldest step in flight should have done. It must be called before Received and before
+// the update of that step. It fills out. Affected requests compute again from their first such
 // block on. Blocks that hold nothing of a request are skipped.
 func (s *Scheduler) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	if invariants.Enabled {
@@ -64,17 +64,17 @@ func (s *Scheduler) Affected(out *FailedLoad, blocks ...int32) error {
 // A failure is what LoadFailed is about to do.
 type failure struct {
 	missing map[int32]bool // blocks that did not get their contents
-	bad     map[int32]bool // those that others can have read, and what was computed from them
-	order   []int32        // bad, in the order in which it was found; none as vLLM, which keeps all keys
+	bad     map[int32]bool // missing blocks that others may have read, and blocks computed from such
+	order   []int32        // bad, in the order of discovery; nil with AsVLLM, because vLLM keeps all keys
 	void    map[ID]bool    // whether the newest row in flight of a request is void
 	again   []setback
 }
 
-// A setback is a request that computes again.
+// A setback is a request that has to compute again.
 type setback struct {
 	r     *request
 	at    int  // its first block that is missing or bad; -1: its table has none
-	first int  // running: its first block that no request before it computes again; -1: none
+	first int  // running: its first failed block that no earlier setback computes again; -1: none
 	stale bool // it waits without blocks, and its rows in flight are void
 }
 
@@ -87,7 +87,7 @@ func (f *failure) spoil(id int32) {
 	}
 }
 
-// findFailure finds what LoadFailed changes.
+// findFailure returns what LoadFailed has to change, and fills out.
 func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, error) {
 	out.Affected, out.Void = out.Affected[:0], out.Void[:0]
 	f := &failure{missing: map[int32]bool{}, bad: map[int32]bool{}, void: map[ID]bool{}}
@@ -119,8 +119,8 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	return f, nil
 }
 
-// noteMissing enters the blocks. A block that only one request has, and loads while it waits, cannot
-// have been read.
+// noteMissing adds blocks to f. A block that only one request has, and that it loads while it
+// waits, cannot have been read.
 func (s *Scheduler) noteMissing(f *failure, blocks []int32) error {
 	if !s.config.Connector.Consumer {
 		return fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
@@ -147,11 +147,11 @@ func (s *Scheduler) noteMissing(f *failure, blocks []int32) error {
 	return nil
 }
 
-// findVoidRows follows what did not come through the steps in flight: a row that is admitted with a bad
-// block is void, as are the later rows of its request, and what a void row writes is bad. Rows come
-// after those whose blocks they have hit.
+// findVoidRows follows the bad blocks through the steps in flight. A row that was admitted with a
+// bad block is void, and so are the later rows of its request. Blocks that a void row writes are
+// bad. A row stands after the rows whose blocks it has hit, so one pass is enough.
 func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
-	for _, r := range s.running { // its load is long over
+	for _, r := range s.running { // admitted in an earlier step
 		if e := s.oldestEntry(r); e != nil && !e.admitted {
 			f.void[r.id] = s.firstFailed(r, f, s.notInFlight(r, e)) >= 0
 		}
@@ -188,8 +188,8 @@ func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
 	}
 }
 
-// touch notes which blocks the rows of the batch read and write, from the first row on that loads
-// until its step is updated: before that, no load can fail.
+// touch notes which blocks the rows of the batch read and write. It begins with the first row
+// that loads and ends when the step of that row is updated; outside of that no load can fail.
 func (s *Scheduler) touch(b *batch) {
 	if !s.config.Connector.Consumer {
 		return
@@ -282,8 +282,8 @@ func (s *Scheduler) cutLoad(r *request, at int) {
 	}
 }
 
-// cutAt is how many tokens are whole before block number at, or -1 if nobody
-// knows: with several groups, and where windows have left blocks that are needed then.
+// cutAt returns how many tokens are whole before block number at, or -1 if that is not
+// known: with several groups, and where windows have left blocks that are needed then.
 func (s *Scheduler) cutAt(at int) int {
 	if s.groups > 1 || s.cache.Recycles() {
 		return -1

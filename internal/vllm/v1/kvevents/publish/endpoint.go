@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// bound is vLLM's rule: stable addresses are bound, others connected.
+// bound reports whether the endpoint is bound; others are connected. The rule is vLLM's.
 func bound(endpoint string) bool {
 	return strings.Contains(endpoint, "*") || strings.Contains(endpoint, "::") || strings.HasPrefix(endpoint, "ipc://")
 }
@@ -33,7 +33,7 @@ func split(endpoint string) (network, address string, err error) {
 // A service talks to the peer of a connection until one of them ends.
 type service func(net.Conn)
 
-// listen serves each connection that comes to the endpoint.
+// listen listens at the endpoint and serves each connection.
 func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error) {
 	network, address, err := split(wildcards.Replace(endpoint))
 	if err != nil {
@@ -63,7 +63,7 @@ func (p *Publisher) listen(endpoint string, serve service) (net.Listener, error)
 	return l, nil
 }
 
-// abandoned reports whether a process that is gone left this file of a socket.
+// abandoned reports whether no process listens at the socket file path.
 func abandoned(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err == nil {
@@ -75,12 +75,12 @@ func abandoned(path string) bool {
 const (
 	retryAccept  = 100 * time.Millisecond
 	retryConnect = 250 * time.Millisecond
-	firstConnect = 3 * time.Second // New fails if nobody is at the endpoint for so long
+	firstConnect = 3 * time.Second // after which New fails if no subscriber accepts
 	dialTimeout  = 30 * time.Second
 )
 
-// connect serves the connection to the endpoint. It connects again whenever the
-// connection ends.
+// connect connects to the endpoint and serves the connection. It connects again whenever that
+// ends.
 func (p *Publisher) connect(endpoint string, serve service) error {
 	network, address, err := split(endpoint)
 	if err != nil {

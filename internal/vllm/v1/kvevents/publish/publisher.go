@@ -29,10 +29,10 @@ var ErrClosed = errors.New("the publisher is closed")
 
 // Config describes a publisher.
 type Config struct {
-	Endpoint       string // of the PUB socket; bound if it has a *, :: or ipc, else connected: "tcp://*:5557"
+	Endpoint       string // of the PUB socket, "tcp://*:5557"; bound if it contains *, :: or ipc://, else connected
 	ReplayEndpoint string // of the ROUTER socket; "": none
 	Topic          string
-	BufferSteps    int           // batches that are kept to be sent, and to be sent again; 0: 10,000
+	BufferSteps    int           // number of batches kept for subscribers and replays; 0: 10,000
 	Linger         time.Duration // how long Close may take; 0: 5 seconds
 	Encoder        kvevents.Encoder
 }
@@ -87,8 +87,8 @@ func (p *Publisher) open() (err error) {
 	return err
 }
 
-// Addr is where subscribers find the PUB socket, and Replay the other one: useful
-// for port 0.
+// Addr returns the addresses of the PUB socket and of the ROUTER socket, for example to learn
+// which port 0 became.
 func (p *Publisher) Addr() (pub, replay string) {
 	if p.replay != nil {
 		replay = p.replay.Addr().String()
@@ -99,8 +99,7 @@ func (p *Publisher) Addr() (pub, replay string) {
 	return pub, replay
 }
 
-// SetGroups says what the groups of the cache attend to, if Config.Encoder does not. It must
-// be called before Publish.
+// SetGroups sets Config.Encoder.Groups. It must be called before Publish.
 func (p *Publisher) SetGroups(groups []kvcache.Group) { p.config.Encoder.Groups = groups }
 
 // Publish adds a batch of events to those that are sent. It does not wait.
@@ -121,8 +120,8 @@ func (p *Publisher) Publish(at time.Time, events *pool.Events) error {
 	return nil
 }
 
-// Close closes the sockets. Before that it sends what subscribers have not got yet,
-// and ends the replays that have begun, as far as Config.Linger allows.
+// Close sends what subscribers have not received yet, finishes the replays that have begun, and
+// closes the sockets. It takes at most Config.Linger.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	if p.closed {
@@ -155,7 +154,7 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// kept is the first batch from seq on that is kept, and its number; nil: none is.
+// kept returns the first batch from seq on that is kept, and its number, or nil.
 // p.mu is held.
 func (p *Publisher) kept(seq uint64) ([]byte, uint64) {
 	if n := uint64(len(p.past)); p.next > n {

@@ -9,8 +9,7 @@ import (
 	"llmmemory/internal/vllm/v1/kvevents/zmtp"
 )
 
-// stalled is how long a handshake or the sending of one batch may take. After that the
-// connection is closed.
+// stalled is how long a handshake or sending one batch may take before the connection is closed.
 const stalled = 30 * time.Second
 
 // A subscriber is what a connection of the PUB socket has asked for. The publisher's
@@ -21,7 +20,7 @@ type subscriber struct {
 	gone   bool
 }
 
-// serveSubscriber sends what the peer subscribed to: a peer of a PUB socket.
+// serveSubscriber serves a connection of the PUB socket: it sends what the peer subscribed to.
 func (p *Publisher) serveSubscriber(conn net.Conn) {
 	c, err := zmtp.Open(conn, "PUB", []string{"SUB", "XSUB"}, stalled)
 	if err != nil || !p.wait(conn, true) {
@@ -39,8 +38,8 @@ func (p *Publisher) serveSubscriber(conn net.Conn) {
 			return
 		}
 	}
-	// What is under way would be lost if the peer sent anything to a closed
-	// socket. So the peer closes first.
+	// If the peer sent anything to a closed socket, data that it has not read yet would be
+	// lost. So the peer closes first.
 	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -50,7 +49,7 @@ func (p *Publisher) serveSubscriber(conn net.Conn) {
 	}
 }
 
-// toSend waits for a batch that s wants; nil: there will be none.
+// toSend waits for the next batch for s. It returns nil if there will be none.
 func (p *Publisher) toSend(s *subscriber) (batch []byte, seq uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,8 +109,8 @@ func (p *Publisher) subscribe(s *subscriber, topic string, on bool) {
 // endOfReplay is the sequence number after the last batch of a replay: -1.
 const endOfReplay = ^uint64(0)
 
-// serveReplays answers each request, a sequence number, with all batches from
-// there on that are kept, and an end: a peer of a ROUTER socket.
+// serveReplays serves a connection of the ROUTER socket. A request is a sequence number; the answer
+// is all batches from that number on that are kept, and an end.
 func (p *Publisher) serveReplays(conn net.Conn) {
 	c, err := zmtp.Open(conn, "ROUTER", []string{"REQ", "DEALER", "ROUTER"}, stalled)
 	if err != nil {
