@@ -146,7 +146,7 @@ func TestTheCompilersLimitsHold(t *testing.T) {
 	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
 	_, err := k.Build("a.c", []byte(correct(t)))
 	require.ErrorIs(t, err, build.ErrRejected)
-	require.ErrorContains(t, err, "\n10\n1048576\n131072")
+	require.ErrorContains(t, err, "\n60\n1048576\n131072")
 }
 
 func BenchmarkBuild(b *testing.B) {
