@@ -11,6 +11,9 @@ import (
 // overtaken for ever; nobody is preempted for it. Those that cannot run at all
 // yet are skipped, and are looked at first the next time.
 func (s *Scheduler) admitWaiting() {
+	if s.encoder.yielded && s.encoder.blocked {
+		return
+	}
 	b := s.batch
 	s.noteLoRAs()
 	padding := len(b.rows) > 0 && !b.prefill // only decodes are in the batch so far

@@ -34,6 +34,10 @@ type encoder struct {
 	planned []int // items to encode
 	left    int   // budget after them
 	blocked bool  // some request of this step waits for room or budget
+
+	// yielded: a running request preempted itself, and none has had a row in the first pass since.
+	// If those that run wait for room, none is admitted: it would find the same blocks taken again.
+	yielded bool
 }
 
 func (e *encoder) init(c *Config) {

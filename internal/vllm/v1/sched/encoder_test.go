@@ -284,6 +284,45 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 	require.Equal(t, []int{0, 0}, []int{h.Load().Running, h.Load().Waiting})
 }
 
+// Ensure that requests which hold outputs and wait for room for more give up their blocks when the
+// only one that can run needs these. In vLLM that one preempts itself, comes back and computes the
+// same tokens for ever.
+func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		async, asVLLM bool
+		policy        Policy
+		connector     Connector
+		unfinished    int
+	}{
+		{name: "one step at a time"},
+		{name: "by priority", policy: Priority},
+		{name: "asynchronous", async: true},
+		{name: "asynchronous, and what preempted requests sample is dropped", async: true, connector: Connector{Producer: true}},
+		{name: "in vLLM", asVLLM: true, unfinished: 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := small(6)
+			c.Cache.Eagle, c.LongPrefillTokenThreshold, c.EncoderCacheSize, c.AdmitChunks = true, 4, 8, true
+			c.Policy, c.AsyncScheduling, c.AsVLLM, c.Connector = tc.policy, tc.async, tc.asVLLM, tc.connector
+			h := newHost(t, c)
+			for i := range 2 {
+				h.add(10, 1+i, Spec{MaxTokens: 2, Extras: blockhash.Extras{Items: []blockhash.Item{
+					{Identifier: fmt.Sprint("first", i), Offset: 0, Length: 4}, {Identifier: fmt.Sprint("second", i), Offset: 5, Length: 4},
+				}}})
+			}
+			h.add(8, 3, Spec{MaxTokens: 12, Priority: 1})
+			for range 200 {
+				if (len(h.schedule()) == 0 || len(h.steps) == h.config.MaxConcurrentBatches) && len(h.steps) > 0 {
+					h.update(1)
+				}
+			}
+			load := h.Load()
+			require.Equal(t, tc.unfinished, load.Running+load.Waiting)
+		})
+	}
+}
+
 func TestOutputsOfAStepThatFailedAreComputedAgain(t *testing.T) {
 	h := newHost(t, encoderConfig(64, 64, 64))
 	a := h.add(60, 1, item("a", 0, 8))

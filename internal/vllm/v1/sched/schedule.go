@@ -52,6 +52,9 @@ func (s *Scheduler) fill(b *batch) {
 			b.budget = 0
 		}
 		s.scheduleRunning()
+		if len(b.rows) > 0 {
+			s.encoder.yielded = false
+		}
 		if admits && !b.starved {
 			s.admitWaiting()
 		}
@@ -182,6 +185,7 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, room) {
 		s.preempt(v)
 		switch {
 		case v == r:
+			s.encoder.yielded = !s.config.AsVLLM
 			return at, noRoom
 		case gone && r.inputs != nil:
 			return at, again
