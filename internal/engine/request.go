@@ -35,6 +35,9 @@ var (
 // MaxN is how many answers a request can ask for.
 const MaxN = 128
 
+// maxStopTokens is vLLM's MAX_NUM_STOP_TOKEN_IDS. Each token of an answer is compared with all of them.
+const maxStopTokens = 128
+
 // Check refuses what an engine cannot answer whose longest sequence has maxModelLen tokens of a vocabulary.
 // The error is a *sampling.Invalid.
 func (r *Request) Check(maxModelLen, vocab int) error {
@@ -54,6 +57,8 @@ func (r *Request) Check(maxModelLen, vocab int) error {
 		return bad("min_tokens", "min_tokens is %d; it must be from 0 to max_tokens, which is %d.", r.MinTokens, r.MaxTokens)
 	case len(r.Stop) > 16:
 		return bad("stop", "There are %d stop sequences; at most 16 are possible.", len(r.Stop))
+	case len(r.StopTokenIDs) > maxStopTokens:
+		return bad("stop_token_ids", "stop_token_ids has %d tokens; at most %d are possible.", len(r.StopTokenIDs), maxStopTokens)
 	}
 	if slices.Contains(r.Stop, "") {
 		return bad("stop", "A stop sequence is empty.")

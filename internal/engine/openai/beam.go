@@ -18,6 +18,9 @@ import (
 // maxBeams is how many the log probabilities of a token are enough for.
 const maxBeams = sampling.MaxLogprobs / 2
 
+// maxLengthPenalty keeps the power of a length finite.
+const maxLengthPenalty = 10
+
 // A beam is an answer that is searched.
 type beam struct {
 	tokens  []int32 // prompt and answer
@@ -58,6 +61,8 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 		return nil, invalid("stop", "stop is not supported with use_beam_search; stop_token_ids is.")
 	case r.MaxTokens < 1:
 		return nil, invalid("max_tokens", "max_tokens is %d; it must be at least 1.", r.MaxTokens)
+	case c.LengthPenalty != nil && !(math.Abs(*c.LengthPenalty) <= maxLengthPenalty):
+		return nil, invalid("length_penalty", "length_penalty is %v; it must be from %d to %d.", *c.LengthPenalty, -maxLengthPenalty, maxLengthPenalty)
 	}
 	if err := r.Params.Check(s.config.Engine.Config().Model.VocabSize); err != nil {
 		return nil, err
@@ -144,10 +149,12 @@ func (s *Server) beams(w http.ResponseWriter, r *http.Request, c *common, prompt
 	if err != nil {
 		return err
 	}
-	if err := s.admit(w, r, prompts, &request); err != nil {
+	giveBack, err := s.admit(w, r, prompts, request)
+	if err != nil {
 		return err
 	}
 	if f.series, err = s.config.Engine.Series(); err != nil {
+		giveBack()
 		return err
 	}
 	defer f.series.End()

@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -30,6 +31,15 @@ func (s *served) send(t *testing.T, method, path, kind, body string) (*http.Resp
 	return got, answer.Error
 }
 
+// biases are n more entries of a logit_bias.
+func biases(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `, "%d": 1`, i+1)
+	}
+	return b.String()
+}
+
 func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 	s := start(t, nil)
 	const text, talk = `{"model": "demo", "prompt": "x", `, `{"model": "demo", "messages": [{"role": "user", "content": "x"}], `
@@ -50,6 +60,8 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 		{"top_k", text + `"top_k": -2}`, "top_k", "it must be from 0 to 2147483647."},
 		{"top_p", text + `"top_p": 0}`, "top_p", "it must be above 0 and at most 1."},
 		{"a token to stop at", text + `"stop_token_ids": [-1]}`, "stop_token_ids", "Token -1 is not in the vocabulary"},
+		{"too many tokens to stop at", text + `"stop_token_ids": [1` + strings.Repeat(", 1", 128) + `]}`, "stop_token_ids", "stop_token_ids has 129 tokens; at most 128 are possible."},
+		{"too many biases", text + `"logit_bias": {"0": 1` + biases(1024) + `}}`, "logit_bias", "logit_bias has 1025 tokens; at most 1024 are possible."},
 		{"no model", `{"prompt": "x"}`, "model", `model is missing; this server has "demo".`},
 		{"no prompt", `{"model": "demo", "prompt": null}`, "prompt", "prompt is missing"},
 		{"logprobs of the prompt", text + `"prompt_logprobs": 1}`, "prompt_logprobs", "not supported"},

@@ -74,18 +74,20 @@ func (s *Server) submit(w http.ResponseWriter, from *http.Request, r engine.Requ
 	if most := c.MaxNumSeqs + c.MaxWaiting; len(j.prompts) > most { // however often the client tried again
 		return invalid("prompt", "There are %d prompts; at most %d can run or wait (--max-num-seqs and --max-waiting).", len(j.prompts), most)
 	}
-	if err := s.admit(w, from, j.prompts, &r); err != nil {
-		return err
-	}
 	j.of = r.N
 	if j.promptOnly {
 		r.MaxTokens = 1
+	}
+	giveBack, err := s.admit(w, from, j.prompts, r)
+	if err != nil {
+		return err
 	}
 	for _, p := range j.prompts {
 		r.Prompt = p.tokens
 		stream, err := s.config.Engine.Submit(r)
 		if err != nil {
 			j.cancel()
+			giveBack()
 			return err
 		}
 		j.streams = append(j.streams, stream)
@@ -101,19 +103,29 @@ func (j *job) trim(e engine.Event) engine.Event {
 	return e
 }
 
-// admit checks how many prompts there are, and counts a request against its key's rate.
-func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts []prompt, r *engine.Request) error {
+// admit checks a request with each of its prompts, and counts it against its key's rate. giveBack undoes that if
+// the engine does not take the request in. A request that is refused costs nothing.
+func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts []prompt, r engine.Request) (giveBack func(), err error) {
 	switch {
 	case len(prompts) == 0:
-		return invalid("prompt", "prompt is missing.")
+		return nil, invalid("prompt", "prompt is missing.")
 	case len(prompts) > s.config.MaxTexts:
-		return invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
+		return nil, invalid("prompt", "There are %d prompts; at most %d are possible.", len(prompts), s.config.MaxTexts)
 	}
-	tokens, longest := 0, s.config.Engine.Config().MaxModelLen
+	c := s.config.Engine.Config()
+	tokens := 0 // at most MaxTexts · MaxN · MaxModelLen: Check bounds what the client asks for
 	for _, p := range prompts {
-		tokens += len(p.tokens) + max(1, r.N)*max(0, min(r.MaxTokens, longest-len(p.tokens)))
+		r.Prompt = p.tokens
+		if err := r.Check(c.MaxModelLen, c.Model.VocabSize); err != nil {
+			return nil, err
+		}
+		tokens += len(p.tokens) + r.N*min(r.MaxTokens, c.MaxModelLen-len(p.tokens))
 	}
-	return s.allowed[max(0, s.key(from))].take(w.Header(), tokens, time.Now())
+	a := s.allowed[max(0, s.key(from))]
+	if err := a.take(w.Header(), tokens, time.Now()); err != nil {
+		return nil, err
+	}
+	return func() { a.giveBack(w.Header(), tokens, time.Now()) }, nil
 }
 
 func (j *job) cancel() {

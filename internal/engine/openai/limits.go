@@ -31,41 +31,53 @@ func newAllowance(l Limits) *allowance {
 	return &allowance{bucket(l.Requests), bucket(l.Tokens)}
 }
 
-// take takes a request's tokens off the allowance, or nothing and returns the error. It writes OpenAI's
-// headers.
+// take takes a request and its tokens off the allowance, or nothing and returns the error. It writes OpenAI's
+// headers. tokens is at least 0.
 func (a *allowance) take(h http.Header, tokens int, now time.Time) error {
-	defer func() {
-		report(h, "requests", a.requests, now)
-		report(h, "tokens", a.tokens, now)
-	}()
+	defer a.report(h, now)
 	if a.tokens != nil && tokens > a.tokens.Burst() {
 		return failure(http.StatusBadRequest, "invalid_request_error", "rate_limit_exceeded",
 			fmt.Sprintf("The request is of up to %d tokens; the limit is %d in a minute.", tokens, a.tokens.Burst()))
 	}
-	asked, err := reserve(a.requests, "requests", h, now, 1)
-	if err != nil {
+	if err := take(a.requests, "requests", h, now, 1); err != nil {
 		return err
 	}
-	if _, err = reserve(a.tokens, "tokens", h, now, tokens); err != nil && asked != nil {
-		asked.CancelAt(now)
+	err := take(a.tokens, "tokens", h, now, tokens)
+	if err != nil {
+		giveBack(a.requests, now, 1)
 	}
 	return err
 }
 
-// reserve takes n, or nothing and returns the error.
-func reserve(l *rate.Limiter, what string, h http.Header, now time.Time, n int) (*rate.Reservation, error) {
-	if l == nil {
-		return nil, nil
+// giveBack gives back what take took for a request that was refused afterwards.
+func (a *allowance) giveBack(h http.Header, tokens int, now time.Time) {
+	giveBack(a.requests, now, 1)
+	giveBack(a.tokens, now, tokens)
+	a.report(h, now)
+}
+
+// take takes n, or nothing and returns the error.
+func take(l *rate.Limiter, what string, h http.Header, now time.Time, n int) error {
+	if l == nil || l.AllowN(now, n) {
+		return nil
 	}
-	r := l.ReserveN(now, n)
-	wait := r.DelayFrom(now)
-	if wait == 0 {
-		return r, nil
-	}
-	r.CancelAt(now)
+	missing := max(0, float64(n)-l.TokensAt(now))
+	wait := time.Duration(missing / float64(l.Limit()) * float64(time.Second))
 	h.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-	return nil, failure(http.StatusTooManyRequests, "rate_limit_error", "rate_limit_exceeded",
+	return failure(http.StatusTooManyRequests, "rate_limit_error", "rate_limit_exceeded",
 		fmt.Sprintf("The limit is %d %s in a minute; try again in %v.", l.Burst(), what, wait.Round(time.Millisecond)))
+}
+
+// giveBack takes -n: the limiter then has n more, and never more than its burst.
+func giveBack(l *rate.Limiter, now time.Time, n int) {
+	if l != nil {
+		l.AllowN(now, -n)
+	}
+}
+
+func (a *allowance) report(h http.Header, now time.Time) {
+	report(h, "requests", a.requests, now)
+	report(h, "tokens", a.tokens, now)
 }
 
 func report(h http.Header, what string, l *rate.Limiter, now time.Time) {

@@ -34,6 +34,9 @@ func (e *Invalid) Error() string { return e.Message }
 // MaxLogprobs is how many tokens can be reported at most.
 const MaxLogprobs = 20
 
+// maxLogitBias is vLLM's MAX_NUM_LOGIT_BIAS_TOKENS.
+const maxLogitBias = 1024
+
 // Check returns an *Invalid for the first value that is out of range.
 func (p *Params) Check(vocabSize int) error {
 	ranges := []struct {
@@ -59,6 +62,9 @@ func (p *Params) Check(vocabSize int) error {
 			}
 			return &Invalid{r.name, fmt.Sprintf("%s is %v; it must be %s.", r.name, r.value, want)}
 		}
+	}
+	if n := len(p.LogitBias); n > maxLogitBias {
+		return &Invalid{"logit_bias", fmt.Sprintf("logit_bias has %d tokens; at most %d are possible.", n, maxLogitBias)}
 	}
 	for id, bias := range p.LogitBias {
 		switch {
