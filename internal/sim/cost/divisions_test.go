@@ -3,6 +3,7 @@ package cost
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -30,10 +31,10 @@ func TestOtherDivisionsHaveTheStatedErrors(t *testing.T) {
 	all, names := otherDivisions(t)
 	for _, name := range names {
 		d := all[name]
-		row := fmt.Sprintf("| %s | %.0f %% | %.0f %% | %d |", name, 100*median(d.medians), 100*median(d.worst), d.inside)
+		row := fmt.Sprintf(`\| %s \|.*\| %.0f %% \| %.0f %% \| %d \|`, regexp.QuoteMeta(name), 100*median(d.medians), 100*median(d.worst), d.inside)
 		t.Log(row)
 		if !*update {
-			require.Contains(t, string(text), row)
+			require.Regexp(t, row, string(text))
 		}
 	}
 }
