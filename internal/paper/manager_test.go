@@ -1,6 +1,7 @@
 package paper
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -52,6 +53,57 @@ func TestARefusedCallOfTheManagerChangesNothing(t *testing.T) {
 	require.False(t, m.CanSwapOut(others))
 	require.True(t, m.CanSwapOut(g), "2 shared ones do")
 	require.NoError(t, m.Check(slices.Values([]*Group{g, others})))
+}
+
+// Ensure that admission and swapping in leave the watermark free; swapping in also needs a new block
+// for each sequence.
+func TestTheWatermarkStaysFree(t *testing.T) {
+	m, err := NewManager(Config{BlockSize: 2, NumGPUBlocks: 10, NumCPUBlocks: 10, Watermark: 0.2})
+	require.NoError(t, err)
+	require.Equal(t, 2, m.Watermark())
+	require.True(t, m.CanAllocate(16))
+	require.False(t, m.CanAllocate(17))
+	g := &Group{Seqs: []Seq{{Len: 4}, {Len: 4}}}
+	require.NoError(t, m.Allocate(g))
+	_, err = m.SwapOut(nil, g)
+	require.NoError(t, err)
+	for free, want := range map[int]bool{6: true, 5: false} {
+		other := &Group{Seqs: []Seq{{Len: 2 * (10 - free)}}}
+		require.NoError(t, m.Allocate(other))
+		require.Equal(t, want, m.CanSwapIn(g), "%d free: 2 shared blocks, 2 new ones and the watermark", free)
+		m.Free(other, 0)
+	}
+}
+
+// Ensure that a sequence that becomes a copy of a longer one has its tokens, and its blocks.
+func TestACopyOfASequenceIsAsLong(t *testing.T) {
+	m, g := twoSequences(t)
+	g.Seqs[0].Len = 5
+	_, _, err := m.Append(g, 0)
+	require.NoError(t, err)
+	require.NoError(t, m.Refork(g, 1, 0))
+	require.Equal(t, 5, g.Seqs[1].Len)
+	require.Equal(t, g.Seqs[0].Table(), g.Seqs[1].Table())
+	require.NoError(t, m.Check(slices.Values([]*Group{g})))
+}
+
+// Ensure that the buddy allocator takes the chunk that was pushed last, and gives back the high
+// halves (vllm/v0/RULES.md §11).
+func TestTheBuddyAllocatorKeepsTheLowHalf(t *testing.T) {
+	b, err := newBuddy(16, 8)
+	require.NoError(t, err)
+	for _, want := range []int32{8, 10, 12, 0} {
+		start, _, ok := b.take(2)
+		require.True(t, ok)
+		require.Equal(t, want, start)
+		if want == 10 {
+			require.Equal(t, map[int][]int32{4: {12}, 8: {0}}, maps.Collect(b.Lists()))
+		}
+		if want == 12 {
+			start, _, _ = b.take(2)
+			require.EqualValues(t, 14, start)
+		}
+	}
 }
 
 func TestASwapWorksWhenItsMarkWrapsAround(t *testing.T) {

@@ -242,14 +242,10 @@ func (s *Scheduler) insertFront(q *reqtable.Queue, at int32) {
 	}
 }
 
-// swapIn brings swapped requests back, by arrival, while there is room, but for
-// those that were swapped out in this step.
+// swapIn brings swapped requests back, by arrival, while there is room.
 func (s *Scheduler) swapIn(it *serve.Iteration) error {
 	for at := s.swapped.Head(); at != reqtable.None; at = s.swapped.Head() {
 		q := s.requests.At(at)
-		if q.preempted == s.steps {
-			return nil
-		}
 		if !s.growing.canSwapIn(q) {
 			if s.growing.canEverSwapIn(q) {
 				return nil

@@ -117,6 +117,55 @@ func TestSwappedGroupsComeBackWhole(t *testing.T) {
 	require.NoError(t, s.Check())
 }
 
+// Ensure that a group is swapped in if it brings the running requests to the limit of sequences: two
+// run, each counted once, and it has two.
+func TestASwappedGroupMayFillTheLimitOfSequences(t *testing.T) {
+	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 22, NumCPUBlocks: 8}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 4}, false)
+	x.add(serve.Request{ID: 1, Prompt: 4, Seqs: 4}, serve.Request{ID: 2, Prompt: 1}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
+	x.expect(lengths{1: 4, 2: 1, 3: 2}, lengths{}) // 7 blocks, and then one for each sequence
+	x.expect(lengths{}, lengths{1: 5, 2: 2, 3: 3})
+	x.expect(lengths{}, lengths{1: 6, 2: 3, 3: 4})
+	x.expect(lengths{}, lengths{1: 7, 2: 4})
+	require.Equal(t, []serve.Preemption{{ID: 3, Swapped: true}}, x.Preempted)
+	for i := range 3 {
+		require.NoError(t, s.FinishSeq(1, i)) // frees 3 blocks
+	}
+	x.expect(lengths{}, lengths{1: 8, 2: 5, 3: 5})
+}
+
+// Ensure that a group comes back in a step in which another request lost its blocks to be computed
+// again: only a request that is swapped out keeps it from that. When the other one is admitted again, it stands
+// in front of the group that came after it, which is then the victim.
+func TestAGroupComesBackInAStepWithARecomputation(t *testing.T) {
+	x, s := sosp(t, Config{BlockSize: 1, NumGPUBlocks: 12, NumCPUBlocks: 12}, Limits{MaxNumBatchedTokens: 100, MaxNumSeqs: 10}, false)
+	x.add(serve.Request{ID: 1, Prompt: 6}, serve.Request{ID: 2, Prompt: 3}, serve.Request{ID: 3, Prompt: 2, Seqs: 2})
+	x.expect(lengths{1: 6, 2: 3, 3: 2}, lengths{})
+	x.expect(lengths{}, lengths{1: 7, 2: 4})
+	require.Equal(t, []serve.Preemption{{ID: 3, Swapped: true}}, x.Preempted)
+	x.expect(lengths{}, lengths{1: 8, 3: 3})
+	require.Equal(t, []serve.Preemption{{ID: 2}}, x.Preempted)
+	require.Len(t, x.SwapIn, 2)
+
+	_, err := s.Finish(nil, 1)
+	require.NoError(t, err)
+	x.expect(lengths{2: 5}, lengths{3: 4})
+	x.expect(lengths{}, lengths{2: 6})
+	require.Equal(t, []serve.Preemption{{ID: 3, Swapped: true}}, x.Preempted)
+}
+
+// Ensure that the tokens of a prompt that are in the prefix's blocks take nothing of an iteration's tokens.
+func TestThePrefixTakesNoTokensOfAnIteration(t *testing.T) {
+	s, err := NewSOSP(Config{BlockSize: 4, NumGPUBlocks: 100, Prefix: 8}, Limits{MaxNumBatchedTokens: 10, MaxNumSeqs: 20}, false)
+	require.NoError(t, err)
+	x := &script{t: t, s: s}
+	for id := range 6 {
+		x.add(serve.Request{ID: id, Prompt: 10})
+	}
+	prompts, _ := x.step()
+	require.Len(t, prompts, 5, "two tokens each")
+	require.Equal(t, 10, x.Tokens)
+}
+
 // Ensure that always_swap swaps single sequences, and that a CPU without room
 // ends the step with an error, all requests in their queues.
 func TestAlwaysSwapSwapsSingleSequences(t *testing.T) {

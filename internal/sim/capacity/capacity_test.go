@@ -223,6 +223,22 @@ func TestPercentilesAreTakenByRank(t *testing.T) {
 	}{{0.5, 1, 1}, {0.5, 2, 1}, {0.5, 3, 2}, {0.99, 100, 99}, {0.99, 101, 100}, {1, 7, 7}, {0.9, 10, 9}, {0.001, 10, 1}} {
 		require.Equal(t, c.want, rank(c.level, c.n), "%+v", c)
 	}
+	level, err := parseLevel("p99.9") // a little above 0.999
+	require.NoError(t, err)
+	require.Equal(t, 999, rank(level, 1000))
+}
+
+// Ensure that one refused request of a hundred does not count, and that two are as many that wait for ever.
+func TestOnePercentMayBeRefused(t *testing.T) {
+	requests := make([]workload.Request, 100)
+	for refused, want := range map[int]float64{0: 2, 1: 2, 2: math.Inf(1)} {
+		var left []sim.Departure
+		for i := range requests {
+			requests[i].Output = 1
+			left = append(left, sim.Departure{Index: i, Answered: i >= refused, First: 2, Done: 2, Output: 1})
+		}
+		require.Equal(t, []float64{want}, slo(t, "ttft<1s").ValuesOf(requests, left), "%d refused", refused)
+	}
 }
 
 // Ensure that the lowest rate that failed counts, whatever held above it, and
@@ -242,6 +258,22 @@ func TestTheLowestFailureCounts(t *testing.T) {
 	require.Zero(t, Median([]float64{3, 0, 0}))
 	require.Equal(t, 2.0, Median([]float64{3, 1, 2}))
 	require.Equal(t, 2.0, Median([]float64{4, 3, 1, 2}), "the lower one")
+}
+
+// Ensure that a rate which seemed to hold when its run was cut is run to the horizon before it is
+// answered, and that the search goes on below if it fails there.
+func TestARateThatFailsAfterItsRunWasCutIsNotAnswered(t *testing.T) {
+	p, err := scenario.Open(scenario.Scenario{Requests: 300})
+	require.NoError(t, err)
+	l, err := NewSteadyLoad(p, 1, 0)
+	require.NoError(t, err)
+	most := 3 * l.estimate(p)
+	s := &search{plan: p, set: l.sets[0], slo: slo(t, "0.1s/token"), precision: 0.05, estimate: l.estimate(p), horizon: &CompareHorizon}
+	s.points = []Point{{Rate: most, Holds: true, Cut: true}, {Rate: 1.01 * most}}
+	require.NoError(t, s.settle(context.Background(), 1, 2))
+	low, high := s.bracket()
+	require.True(t, 0 < low && low < high && high < most, "%v to %v, and %v does not hold", low, high, most)
+	require.False(t, s.cut(low))
 }
 
 // Ensure that what has no capacity, or no bound, ends and is said.

@@ -70,6 +70,22 @@ func TestMisuseIsRefusedWithAReason(t *testing.T) {
 	m.Free(&Seq{}) // unknown, too
 }
 
+// Ensure that an append counts on the blocks that leave its window only if no other sequence has them.
+func TestSharedBlocksThatLeaveAWindowAreNotFree(t *testing.T) {
+	m, err := New(Config{BlockSize: 1, NumGPUBlocks: 6, SlidingWindow: 1})
+	require.NoError(t, err)
+	parent, child := &Seq{Len: 5}, &Seq{Len: 5}
+	require.NoError(t, m.Allocate(parent))
+	require.NoError(t, m.Fork(parent, child))
+	parent.Len = 6 // its block takes the last free one, the null block one more
+	_, err = m.Append(nil, parent, 0, 5)
+	require.ErrorIs(t, err, ErrNoFreeBlocks)
+	m.Free(child)
+	_, err = m.Append(nil, parent, 0, 5)
+	require.NoError(t, err)
+	require.Equal(t, 1, m.FreeGPU(), "two have left, one was taken")
+}
+
 // Ensure that an append can do with a block that a promotion gives back in the
 // middle of it: the pool is full, and both blocks that it writes are shared.
 func TestAnAppendMayUseABlockThatAPromotionReturns(t *testing.T) {

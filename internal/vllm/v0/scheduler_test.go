@@ -97,6 +97,35 @@ func TestAFailedStepLosesNobody(t *testing.T) {
 	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}, {ID: 3, Context: 3, Seqs: 1}}, it.Decodes)
 }
 
+// Ensure that requests are swapped in up to max_num_seqs and no further, though there are blocks for
+// more. With chunks, requests are admitted while others are swapped out: here 3 and 5.
+func TestSwappingInFillsTheLimitOfSequences(t *testing.T) {
+	s, err := NewScheduler(SchedulerConfig{
+		Manager:             Config{BlockSize: 1, NumGPUBlocks: 11, NumCPUBlocks: 10},
+		MaxNumBatchedTokens: 10, MaxNumSeqs: 2, MaxModelLen: 20, Mode: Swap, Chunked: true,
+	})
+	require.NoError(t, err)
+	var it serve.Iteration
+	for id, prompt := range []int{6, 4, 2, 0, 1} { // one before each step
+		if prompt > 0 {
+			require.NoError(t, s.Add(serve.Request{ID: 1 + id, Prompt: prompt}))
+		}
+		if id > 0 {
+			require.NoError(t, s.Step(&it))
+		}
+	}
+	_, running, swapped := s.Queues()
+	require.Equal(t, [][]int{{1, 5}, {2, 3}}, [][]int{running, swapped})
+	_, err = s.Finish(nil, 1)
+	require.NoError(t, err)
+	require.NoError(t, s.Step(&it))
+	_, running, swapped = s.Queues()
+	require.ElementsMatch(t, []int{5, 2}, running, "one runs, and there is room for one more")
+	require.Equal(t, []int{3}, swapped)
+	require.Equal(t, OK, s.manager.CanSwapIn(0, &s.requests.At(s.swapped.Head()).Seq), "there are blocks for 3")
+	require.NoError(t, s.Check())
+}
+
 func TestSchedulerCheckSeesDamage(t *testing.T) {
 	for name, damage := range map[string]func(s *Scheduler){
 		"a request in no queue":      func(s *Scheduler) { s.running.Remove(s.running.Head()) },

@@ -59,6 +59,17 @@ func TestTheEagleDropIsTrimmedAgain(t *testing.T) {
 	require.Equal(t, 32, r.Junction(), "full attention has 40 and drops 8")
 }
 
+// With EAGLE a window's run may end one block past a boundary, because it loses that block, which is
+// smaller than the scheduler's here. What is left is as long as the window needs (vllm/v1/RULES.md §8).
+func TestAnEagleRunEndsABlockPastTheBoundary(t *testing.T) {
+	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
+	r := prefilled(t, c, 33)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, 24, hit.NumTokens, "32 less a block of 8")
+	require.Equal(t, [][]int32{r.Table(0)[:3], {0, 0, 0, 0, 0, r.Table(1)[5]}}, hit.Blocks)
+}
+
 // Groups with the same layout are hit together or not at all (vllm/v1/RULES.md §5).
 func TestEqualGroupsAreHitTogether(t *testing.T) {
 	full := Group{Kind: Full, BlockSize: 4}

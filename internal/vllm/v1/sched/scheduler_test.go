@@ -227,6 +227,47 @@ func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 	}
 }
 
+// Of n tokens that are sampled after drafts, n-1 are accepted drafts.
+func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
+	c := small(9)
+	c.NumSpeculativeTokens = 3
+	s := newSmall(t, c)
+	var step Step
+	id := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 20})
+	one(t, s, &step)
+	s.TakeCounters()
+	for _, sampled := range [][]int32{{5, 6, 7, 8}, {5, 9}, {4}} {
+		require.NoError(t, s.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
+		require.NoError(t, s.Schedule(&step))
+		require.NoError(t, s.Update([]int32{int32(len(sampled))}, sampled, &Outcome{}))
+	}
+	counters := s.TakeCounters()
+	require.Equal(t, []int{7, 9, 3 + 1}, []int{counters.Tokens, counters.Drafts, counters.DraftsAccepted})
+}
+
+// A decode that joins other decodes is padded to as many tokens as they have, if the longest sequence
+// has room for them; else it waits (vllm/v1/RULES.md §14.3).
+func TestAPaddedDecodeMayReachTheLongestSequence(t *testing.T) {
+	for longest, rows := range map[int]int{20: 2, 19: 1} {
+		c := small(20)
+		c.NumSpeculativeTokens, c.Cache.MaxModelLen = 3, longest
+		s := newSmall(t, c)
+		var step Step
+		first := add(t, s, Spec{Tokens: tokens(17, 1), MaxTokens: 1})
+		for s.Live(first) {
+			one(t, s, &step)
+		}
+		add(t, s, Spec{Tokens: tokens(3, 2)})
+		one(t, s, &step)
+		add(t, s, Spec{Tokens: tokens(17, 1)}) // 16 are hit
+		one(t, s, &step)
+		require.Len(t, step.Rows, rows, "at most %d tokens", longest)
+		if rows == 2 {
+			require.Equal(t, []int{16, 4, 3}, []int{step.Rows[1].NumComputedTokens, step.Rows[1].NumScheduledTokens, step.Rows[1].NumDraftTokens})
+		}
+	}
+}
+
 // The output of a step whose request lost its blocks in the middle is void.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
 	s := newSmall(t, small(9))
