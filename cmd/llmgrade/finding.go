@@ -31,7 +31,7 @@ func (o *options) writeFinding(r *grade.Report) error {
 // steps is a trace up to its finding, to be replayed.
 func steps(f grade.Finding) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s: %s is %s, expected %s\n", f.Name, f.Field, f.Actual, f.Expected)
+	fmt.Fprintf(&b, "# %s: %s\n", f.Name, f.Headline())
 	for _, op := range f.Ops[:f.Step+1] {
 		fmt.Fprintln(&b, op)
 	}

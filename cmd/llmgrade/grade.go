@@ -215,6 +215,7 @@ type line struct {
 type told struct {
 	Name     string   `json:"name"`
 	Task     int      `json:"task"`
+	Headline string   `json:"headline"`        // what is wrong, in one sentence
 	Gain     float64  `json:"gain"`            // points that fixing it gives back
 	Lines    []string `json:"lines,omitempty"` // of llm_memory.c
 	Stderr   string   `json:"stderr,omitempty"`
@@ -229,7 +230,7 @@ func writeJSON(w io.Writer, r *grade.Report) error {
 		l.Rejected, l.Reason = string(r.Rejected.Stage), r.Rejected.Text
 	}
 	for _, f := range r.Findings {
-		l.Findings = append(l.Findings, told{f.Name, f.Task, f.Gain, f.Lines, f.Said, f.Sentence, f.Actual, f.Expected})
+		l.Findings = append(l.Findings, told{f.Name, f.Task, f.Headline(), f.Gain, f.Lines, f.Said, f.Sentence, f.Actual, f.Expected})
 	}
 	if r.Replay && r.Rejected == nil { // one trace gives no points
 		l.Score = nil

@@ -63,7 +63,7 @@ func TestAWrongSubmissionIsToldWhatBroke(t *testing.T) {
 	file := put(t, t.TempDir(), "llm_memory.c", "memcpy(pool", "if (fresh != 3) memcpy(pool")
 	status, out, _ := run(t, "--only", "task4_copies", file)
 	require.Equal(t, 1, status)
-	require.Regexp(t, `append_kv is wrong \(task4_copies_once_for_each_sharer\)\n  handout:  .*CoW`, out)
+	require.Regexp(t, `append_kv copies the shared block wrongly: .* \(task4_copies_once_for_each_sharer\)\n  handout:  .*copy exactly 64 bytes`, out)
 	require.Contains(t, out, "byte 192 of the pool (block 3, record 0)")
 	require.Contains(t, out, "fork e0 1 3\n")
 }

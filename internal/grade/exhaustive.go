@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"llmmemory/internal/course/exhaustive"
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
 )
@@ -64,7 +65,7 @@ func (g *grading) firstOf(ops []trace.Op) (found bool, err error) {
 	if d == nil || err != nil {
 		return false, err
 	}
-	f := Finding{Name: "exhaustive", Task: d.Op.Task(), Stage: Exhaustive, Sentence: sentence(d), Ops: slices.Clone(ops[:d.Step+1]), Difference: d}
+	f := Finding{Name: "exhaustive", Task: d.Op.Task(), Stage: Exhaustive, Sentence: sentence(d, handout.WhiteBox), Ops: slices.Clone(ops[:d.Step+1]), Difference: d}
 	from := d.Step
 	for ops[from].Kind != trace.Init {
 		from--
@@ -73,7 +74,7 @@ func (g *grading) firstOf(ops []trace.Op) (found bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	if like := alone.Like(d); like != nil {
+	if like := like(alone, d); like != nil {
 		f.Ops, f.Difference = slices.Clone(ops[from:from+like.Step+1]), like
 	}
 	if f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference); err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"llmmemory/internal/course/handout"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
@@ -85,7 +86,7 @@ func (g *Grader) Version() string {
 }
 
 // edition counts up with each change of what is looked for that is not in the traces.
-const edition = 6
+const edition = 7
 
 // SetGate changes the rules of the gate.
 func (g *Grader) SetGate(gate build.Gate) { g.kit.Gate = gate }
@@ -111,7 +112,7 @@ func (g *Grader) Replay(path string, ops []trace.Op) (*Report, error) {
 		g.report.Replay, g.report.MaxScore = true, 0
 		r, err := g.play(ops)
 		if d := r.First(); err == nil && d != nil {
-			f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: sentence(d), Ops: ops[:d.Step+1], Difference: d}
+			f := Finding{Name: "replay", Task: d.Op.Task(), Stage: Directed, Sentence: sentence(d, handout.WhiteBox), Ops: ops[:d.Step+1], Difference: d}
 			if f.Scene, err = compare.Look(g.program.Native(), ops, d); err != nil {
 				return err
 			}

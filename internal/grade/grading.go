@@ -170,9 +170,17 @@ type named struct {
 type clue struct {
 	name       string
 	stage      StageName
-	sentence   string
+	sentence   string // that the trace is for
 	ops        []trace.Op
 	difference *compare.Difference
+}
+
+// broken is the sentence that its difference breaks.
+func (c clue) broken() string {
+	if c.difference.Channel == compare.Death && !c.difference.Hangs && slices.ContainsFunc(c.ops, trace.Op.Large) {
+		return c.sentence // at an address that only a large pool has
+	}
+	return sentence(c.difference, c.sentence)
 }
 
 // mostTold is how many mistakes of one task a stage tells.
@@ -213,11 +221,21 @@ func (g *grading) tell(part Part, c clue) error {
 	return nil
 }
 
+// like is the first difference that shows the same mistake as d.
+func like(r compare.Result, d *compare.Difference) *compare.Difference {
+	for _, o := range r.All {
+		if o.Same(d) && sentence(o, "") == sentence(d, "") {
+			return o
+		}
+	}
+	return nil
+}
+
 // finding makes the trace of a clue short, in the submission's own calls if they
 // show the same.
 func (g *grading) finding(c clue) (Finding, error) {
 	d := c.difference
-	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.sentence, Ops: c.ops[:d.Step+1], Difference: d}
+	f := Finding{Name: c.name, Task: d.Op.Task(), Stage: c.stage, Sentence: c.broken(), Ops: c.ops[:d.Step+1], Difference: d}
 	if d.Hangs || d.Channel == compare.Allocations { // not to be waited for again and again; nothing to look at
 		return f, nil
 	}
@@ -227,7 +245,7 @@ func (g *grading) finding(c clue) (Finding, error) {
 		return f, err
 	}
 	ops := f.Ops
-	if like := r.Like(d); like != nil {
+	if like := like(r, d); like != nil {
 		ops, f.Difference = own[:like.Step+1], like
 	}
 	play := func(ops []trace.Op) (*compare.Difference, error) {
@@ -235,7 +253,7 @@ func (g *grading) finding(c clue) (Finding, error) {
 			return nil, nil
 		}
 		r, err := g.play(ops)
-		return r.Like(d), err
+		return like(r, d), err
 	}
 	if f.Ops, f.Difference, err = shrink.Shrink(ops, f.Difference, play, g.Tries); err != nil {
 		return f, err

@@ -171,6 +171,21 @@ type Finding struct {
 	Scene *compare.Scene `json:",omitempty"` // the memory around the last step
 }
 
+// Headline is the finding in one sentence, for a student.
+func (f *Finding) Headline() string {
+	switch {
+	case f.Difference == nil:
+		return f.Name
+	case f.Step >= 0:
+		return f.Difference.Headline()
+	case f.Channel == "":
+		return f.Field + " is " + f.Actual
+	case f.Stage == Rules:
+		return f.Actual
+	}
+	return string(f.Stage) + " complains: " + f.Actual
+}
+
 // An Advice costs nothing.
 type Advice struct {
 	Name     string

@@ -53,8 +53,11 @@ func (g *grading) directed() error {
 		g.found(PartDirected, Finding{Name: fmt.Sprintf("task%d_missing", task), Task: task, Stage: Directed, Sentence: handout.WhiteBox,
 			Difference: &compare.Difference{Step: -1, Field: name, Expected: "defined", Actual: "not defined"}})
 	}
-	for _, c := range clues {
-		if err := g.tell(PartDirected, g.fitting(c, clues)); err != nil {
+	for i, c := range clues {
+		if err := g.tell(PartDirected, clearest(clues, i)); err != nil {
+			return err
+		}
+		if err := g.tell(PartDirected, c); err != nil {
 			return err
 		}
 	}
@@ -130,29 +133,16 @@ func (g *grading) refusals() {
 	}
 }
 
-// fitting gives a clue the sentence of its difference where it is not what its
-// trace was written for: many others show the same, or a sentence holds whatever the
-// trace is about.
-func (g *grading) fitting(c clue, all []clue) clue {
-	same := 0
-	for _, o := range all {
-		if c.difference.Same(o.difference) {
-			same++
+// clearest is the clue that shows the same mistake as clue i in a trace that was written for
+// the sentence it breaks; clue i itself if there is none.
+func clearest(clues []clue, i int) clue {
+	d := clues[i].difference
+	for _, c := range clues {
+		if c.difference.Same(d) && c.broken() == clues[i].broken() && strings.Contains(c.broken(), c.sentence) {
+			return c
 		}
 	}
-	death := c.difference.Channel == compare.Death && !slices.ContainsFunc(c.ops, trace.Op.Large)
-	if same > 2 && c.difference.Channel != compare.Returned || death || general(c.difference) {
-		c.sentence = sentence(c.difference)
-	}
-	return c
-}
-
-// general reports whether a difference breaks a sentence that holds for all calls of
-// its kind: a refused call allocates, a call other than an append writes the pool, a
-// free_sequence does not free.
-func general(d *compare.Difference) bool {
-	kind := d.Op.Kind.Single()
-	return d.Field == compare.Allocates || d.Channel == compare.Pool && kind != trace.Append || d.Channel == compare.Heap && kind == trace.Free
+	return clues[i]
 }
 
 // ownCalls plays the directed traces again, in the submission's own calls from
@@ -211,7 +201,7 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 			if stage != OwnCalls {
 				label = fmt.Sprintf("task%d_%s", d.Op.Task(), strings.ReplaceAll(string(stage), " ", "_"))
 			}
-			if err := g.tell(PartHidden, clue{label, stage, sentence(d), played, d}); err != nil {
+			if err := g.tell(PartHidden, clue{label, stage, handout.WhiteBox, played, d}); err != nil {
 				return err
 			}
 		}
@@ -232,7 +222,7 @@ func (g *grading) mixed(stage StageName, name string, ops []trace.Op) error {
 func (g *grading) listen(name string, ops []trace.Op, r compare.Result) {
 	for _, d := range r.All {
 		if d.Memory() {
-			g.heap = append(g.heap, clue{name, Heap, sentence(d), ops, d})
+			g.heap = append(g.heap, clue{name, Heap, handout.Valgrind, ops, d})
 		}
 	}
 }

@@ -15,7 +15,7 @@ const (
 // Global constraints.
 const (
 	NullEngine        = "Any API receiving LLMEngine *engine MUST check if engine == NULL on its first line. If true, return NULL or -1."
-	NoMallocIfRefused = "DO NOT allocate memory (malloc) or modify block tables if the operation will eventually fail due to Out-Of-Memory (OOM)."
+	NoMallocIfRefused = "If any phase fails, return immediately. DO NOT allocate memory (malloc) or modify block tables if the operation will eventually fail due to Out-Of-Memory (OOM)."
 	FirstFit          = "When you need a new physical block, you MUST use a for loop from 0 to total_local_blocks - 1 and pick the very first block where ref_count == 0."
 	NoMemset          = "You are strictly forbidden to call memset or zero out a physical block when you allocate it during create_sequence."
 	WriteOnlyOnAppend = "You may ONLY write to the physical memory during an actual append_kv operation."
@@ -53,11 +53,14 @@ const (
 	FreeReleases = "For every mapped physical block (!= -1), decrement its ref_count."
 	FreeCounts   = "If a block's count becomes 0, increment free_local_blocks."
 	FreeTables   = "Free all allocated L2 arrays, the L1 array, and the sequence itself."
+	FreeReturns  = "Free all allocated L2 arrays, the L1 array, and the sequence itself. Return 0."
 )
 
 // Task 3: fork_sequence.
 const (
+	ForkSame   = "To save memory, it should point to the exact same physical blocks as its parent."
 	ForkIDs    = "Ensure the parent exists and new_seq_id is globally unique."
+	ForkL1     = "Allocate a new Sequence and a new L1 block table for the child."
 	ForkCopies = "For each non-NULL parent L2 table: allocate a child L2 table, initialize to -1, then exactly copy the mapped entries."
 	ForkShares = "Increment the global ref_count for every valid physical block inherited by the child."
 	ForkLinks  = "Assign kv_count and new_seq_id. Append the child sequence to the tail of active_seqs, and return it."
@@ -70,18 +73,22 @@ const (
 	AppendFull       = "Return -1 if logical_idx >= 256."
 	AppendUnmapped   = "Yes, if the L2 slot is -1 (unmapped)."
 	AppendShared     = "Yes, if the L2 slot is mapped but ref_count > 1 (Requires CoW)."
+	AppendExclusive  = "No, if the L2 slot is mapped and ref_count == 1 (Exclusive access)."
 	AppendProbes     = "If a new block is required but free_local_blocks == 0, return -1 immediately without modifying any states."
 	AppendL2         = "Allocate an L2 table if it is NULL."
 	AppendMaps       = "Allocate a free block (First-Fit), map it, set ref to 1, and decrement free_local_blocks."
 	AppendCopies     = "Use memcpy to copy exactly 64 bytes from the old physical block to the new one."
 	AppendRecounts   = "Adjust reference counts, update the L2 mapping, and decrement free_local_blocks."
-	AppendStores     = "store kv_data at the correct offset."
+	AppendStores     = "Calculate the exact physical memory address of the target block, cast it to int*, and store kv_data at the correct offset."
+	NotDirectly      = "it must not write it directly. If it does, Sequence B's memory is corrupted."
 	AppendIncrements = "Increment kv_count and return 0."
 )
 
 // Task 5: llm_destroy.
 const (
 	DestroyAll       = "Safely traverse the list and destroy all remaining sequences."
+	DestroyDummy     = "(Do NOT attempt to free the dummy head itself)."
+	DestroyEngine    = "Free the ref_count array and the engine structure."
 	DestroyKeepsPool = "DO NOT free pool_base_ptr (the testing framework owns it)."
 	DestroyReturns   = "Return 0."
 )

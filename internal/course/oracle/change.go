@@ -48,7 +48,7 @@ func (w *World) Write(op trace.Op) []Change {
 	if e == nil {
 		return nil
 	}
-	s := find(e, op.A)
+	s := Find(e, op.A)
 	if s == nil {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (w *World) Write(op trace.Op) []Change {
 	case trace.Relocate:
 		return one(Relocated, wrap(op.B, 18), 0)
 	case trace.Rename:
-		if find(e, op.B) == nil {
+		if Find(e, op.B) == nil {
 			s.ID = op.B
 			return one(Renamed, op.B, 0)
 		}
@@ -102,7 +102,7 @@ func (w *World) table(op trace.Op, e *course.Engine, s *course.Sequence) []Chang
 			return w.remap(op.Engine, e, s, wrap(op.B, course.MaxLogicalBlocks), op.C)
 		}
 	case trace.Share:
-		other, logical := find(e, op.B), wrap(op.C, course.MaxLogicalBlocks)
+		other, logical := Find(e, op.B), wrap(op.C, course.MaxLogicalBlocks)
 		if other == nil || other == s {
 			return nil
 		}

@@ -23,9 +23,9 @@ func (w *World) given(op trace.Op) []Change {
 	case trace.Init:
 		return []Change{{Kind: NewEngine, Engine: op.Engine, A: op.A, B: op.B}}
 	case trace.Create:
-		return sequence(op.Engine, find(e, op.A))
+		return sequence(op.Engine, Find(e, op.A))
 	case trace.Fork:
-		return sequence(op.Engine, find(e, op.B))
+		return sequence(op.Engine, Find(e, op.B))
 	case trace.Free:
 		return []Change{{Kind: DropSequence, Engine: op.Engine, A: op.A}}
 	default:
@@ -64,7 +64,7 @@ func sequence(engine int, s *course.Sequence) []Change {
 // givenAppend is an append as changes: the block that it maps, if it does, and
 // the records that it writes.
 func (w *World) givenAppend(op trace.Op, e *course.Engine) []Change {
-	s := find(e, op.A)
+	s := Find(e, op.A)
 	if s == nil || s.KVCount < 0 || s.KVCount >= course.MaxLogicalBlocks*course.KVPerBlock {
 		return nil
 	}

@@ -7,8 +7,8 @@ import (
 	"llmmemory/internal/course"
 )
 
-// find returns the sequence with an id, nil if there is none.
-func find(e *course.Engine, id int32) *course.Sequence {
+// Find returns the sequence with an id, nil if there is none.
+func Find(e *course.Engine, id int32) *course.Sequence {
 	for n := e.Active.Next; n != &e.Active; n = n.Next {
 		if s := SequenceOf(n); s.ID == id {
 			return s

@@ -40,6 +40,9 @@ type Difference struct {
 	Actual   string
 	Hangs    bool   `json:",omitempty"` // the call did not come back
 	Said     string `json:",omitempty"` // the end of what the submission wrote to its standard error
+	Facts    []Fact `json:",omitempty"` // of the call
+	sequence int32  // whose field it is
+	byteAt   int64  // of the pool
 }
 
 // A Result is what one trace showed.
@@ -62,16 +65,6 @@ func (r Result) last() *Difference {
 		return nil
 	}
 	return r.All[len(r.All)-1]
-}
-
-// Like is the first difference that shows the same mistake as d.
-func (r Result) Like(d *Difference) *Difference {
-	for _, o := range r.All {
-		if o.Same(d) {
-			return o
-		}
-	}
-	return nil
 }
 
 // Same reports whether two differences show the same mistake: the same call, seen
@@ -97,10 +90,7 @@ func (d *Difference) Overrun() bool { return d.Channel == Heap && strings.HasPre
 
 // Error is one line of it.
 func (d *Difference) Error() string {
-	if d.Channel == Death {
-		return fmt.Sprintf("step %d, %s: %s", d.Step+1, d.Op, d.Actual)
-	}
-	return fmt.Sprintf("step %d, %s: %s is %s, expected %s", d.Step+1, d.Op, d.Field, d.Actual, d.Expected)
+	return fmt.Sprintf("step %d, %s: %s", d.Step+1, d.Op, d.Headline())
 }
 
 var numbers = regexp.MustCompile(`-?[0-9]+`)

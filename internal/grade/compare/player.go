@@ -143,14 +143,16 @@ func (p *player) step(op trace.Op) []*Difference {
 		return []*Difference{p.death(err)}
 	}
 	going := p.going(op)
-	live := p.expected.Live()
+	live, m := p.expected.Live(), p.moment(op)
 	outcome := p.expected.Play(op)
 	if !p.reserved(op) {
 		return nil
 	}
 	reply, err := p.subject.Do(request)
 	if err != nil {
-		return []*Difference{p.death(err)}
+		d := p.death(err)
+		d.Facts = outcomeFacts(m.facts, outcome)
+		return []*Difference{d}
 	}
 	before := len(p.live)
 	found := p.account(op, outcome, reply.Events)
@@ -163,6 +165,10 @@ func (p *player) step(op trace.Op) []*Difference {
 	}
 	if state != nil {
 		found = append(found, state)
+	}
+	for _, d := range found {
+		d.Op = op
+		d.Facts = p.facts(d, &m, outcome)
 	}
 	return found
 }

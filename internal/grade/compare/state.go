@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"unsafe"
@@ -70,6 +71,19 @@ func (p *player) counts(want *course.Engine, e []byte) *Difference {
 // list walks both lists side by side, forward, and compares each link back.
 func (p *player) list(want *course.Engine, engine uint64) *Difference {
 	head := engine + activeOffset
+	names := map[uint64]string{0: "NULL", head: "the dummy head"}
+	name := func(node uint64) string {
+		if _, known := names[node]; !known && p.chunk(node-nodeOffset, sequenceSize) != nil {
+			names[node] = fmt.Sprintf("sequence %d", i32(p.chunk(node-nodeOffset, sequenceSize), idOffset))
+		}
+		return cmp.Or(names[node], fmt.Sprintf("%#x, which is no node", node))
+	}
+	// broken is the difference that a pointer of a node does not lead to another node.
+	broken := func(pointer string, node uint64, expected string, actual uint64) *Difference {
+		d := differs(List, fmt.Sprintf("the %s pointer of %s", pointer, name(node)), expected, name(actual))
+		d.Shape = pointer
+		return d
+	}
 	link := func(node uint64) []byte {
 		if node == head {
 			return p.subject.At(node, 16)
@@ -79,26 +93,25 @@ func (p *player) list(want *course.Engine, engine uint64) *Difference {
 		}
 		return nil
 	}
-	before, position := head, 0
+	before, position := head, 1
 	for n := want.Active.Next; ; n, position = n.Next, position+1 {
 		node := u64(link(before), 8)
-		if n == &want.Active && node != head {
-			return differs(List, "the list after its last sequence", "back at the head", "something else")
+		next := "the dummy head"
+		if n != &want.Active {
+			next = fmt.Sprintf("sequence %d", sequenceOf(n).ID)
 		}
 		at := link(node)
-		if at == nil {
-			return differs(List, fmt.Sprintf("the link to sequence %d of the list", position+1), "a sequence", fmt.Sprintf("%#x", node))
+		if at == nil || (n == &want.Active) != (node == head) {
+			return broken("next", before, next, node)
 		}
-		if u64(at, 0) != before {
-			return differs(List, "node.next->prev", "the node itself", fmt.Sprintf("%#x", u64(at, 0)))
+		if back := u64(at, 0); back != before {
+			return broken("prev", node, name(before), back)
 		}
 		if n == &want.Active {
 			return nil
 		}
-		if node == head {
-			return differs(List, "the list", fmt.Sprintf("more than %d sequences", position), "at its end")
-		}
-		if d := p.sequence(sequenceOf(n), p.subject.At(node-nodeOffset, sequenceSize)); d != nil {
+		if d := p.sequence(sequenceOf(n), p.subject.At(node-nodeOffset, sequenceSize), position); d != nil {
+			d.sequence = sequenceOf(n).ID
 			return d
 		}
 		before = node
@@ -109,9 +122,10 @@ func sequenceOf(n *course.Node) *course.Sequence {
 	return (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(nodeOffset)))
 }
 
-func (p *player) sequence(want *course.Sequence, got []byte) *Difference {
+// sequence compares a sequence, which has a place in the list.
+func (p *player) sequence(want *course.Sequence, got []byte, place int) *Difference {
 	if id := i32(got, unsafe.Offsetof(want.ID)); id != want.ID {
-		return differs(List, "the sequence at this place of the list", want.ID, id)
+		return differs(List, fmt.Sprintf("place %d of the list", place), fmt.Sprintf("sequence %d", want.ID), fmt.Sprintf("sequence %d", id))
 	}
 	name := func(field string) string { return fmt.Sprintf("sequence %d: %s", want.ID, field) }
 	if n := i32(got, unsafe.Offsetof(want.KVCount)); n != want.KVCount {
@@ -125,7 +139,11 @@ func (p *player) sequence(want *course.Sequence, got []byte) *Difference {
 		address := u64(l1, uintptr(8*i))
 		field := func() string { return name(fmt.Sprintf("block_table[%d]", i)) }
 		if (l2 == nil) != (address == 0) {
-			return differs(Sequence, field(), pointer(l2 != nil), pointer(address != 0))
+			d := differs(Sequence, field(), pointer(l2 != nil), pointer(address != 0))
+			if l2 == nil && p.chunk(address, l2Size) != nil {
+				d.Actual, d.Facts = "an L2 table", []Fact{ExtraTable}
+			}
+			return d
 		}
 		if l2 == nil {
 			continue
@@ -161,5 +179,7 @@ func (p *player) pool(i int) *Difference {
 	if at < 0 || at >= len(want)-2*oracle.Slack {
 		field = fmt.Sprintf("byte %d, outside the pool", at)
 	}
-	return differs(Pool, field, fmt.Sprintf("%#02x", want[at+oracle.Slack]), fmt.Sprintf("%#02x", got[at+oracle.Slack]))
+	d := differs(Pool, field, fmt.Sprintf("%#02x", want[at+oracle.Slack]), fmt.Sprintf("%#02x", got[at+oracle.Slack]))
+	d.byteAt = int64(at)
+	return d
 }

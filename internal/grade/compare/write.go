@@ -14,6 +14,7 @@ import (
 var (
 	refCountOffset   = unsafe.Offsetof(course.Engine{}.RefCount)
 	freeOffset       = unsafe.Offsetof(course.Engine{}.Free)
+	idOffset         = unsafe.Offsetof(course.Sequence{}.ID)
 	blockTableOffset = unsafe.Offsetof(course.Sequence{}.BlockTable)
 )
 

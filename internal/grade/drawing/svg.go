@@ -17,7 +17,7 @@ const (
 	small        = 12
 	normal       = 14
 	large        = 16
-	tableLabel   = 140 // "!block_table[0–15]"
+	tableLabel   = 132 // "block_table[0–15]"
 	tableRows    = 8   // lines of sequences
 )
 
@@ -67,7 +67,7 @@ func (p *picture) draw() {
 	}
 	if p.moment == actual {
 		for _, what := range p.unseen {
-			p.paragraph("! "+what, wrong)
+			p.paragraph("Wrong: "+what, wrong)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (p *picture) draw() {
 // value is one that is not in a cell.
 func (p *picture) value(c *column) piece {
 	at := c.cells[p.moment]
-	said := at.mark.String() + at.value
+	said := at.value
 	if at.mark == wrong {
 		said += " (expected " + at.want + ")"
 	}
@@ -115,13 +115,15 @@ type grid struct {
 	note  func(cell) string
 }
 
-// width of a column is the same at all moments, so that the pictures can be
+// width is that of every cell, and the same at all moments, so that the pictures can be
 // compared.
-func (g *grid) width(i int) int {
-	c := &g.strip[i]
-	w := max(g.least, chars(c.label, small))
-	for _, at := range c.cells {
-		w = max(w, chars(at.mark.String()+at.value, normal), chars(g.under(at), small))
+func (g *grid) width() int {
+	w := g.least
+	for i := range g.strip {
+		w = max(w, chars(g.strip[i].label, small))
+		for _, at := range g.strip[i].cells {
+			w = max(w, chars(at.value, normal), chars(g.under(at), small))
+		}
 	}
 	return w + 8
 }
@@ -158,10 +160,11 @@ func (p *picture) cells(g grid, top int) int {
 	x, tall := g.x, g.tall()
 	room := pictureWidth - margin - g.x
 	const dots = 16
-	for _, i := range pick(g.strip, g.rows*room*9/10, func(i int) int { return min(room, g.width(i)) + between }, dots+between) {
+	width := min(room, g.width())
+	for _, i := range pick(g.strip, g.rows*room*9/10, func(int) int { return width + between }, dots+between) {
 		w := dots
 		if i != gap {
-			w = min(room, g.width(i))
+			w = width
 		}
 		if x > g.x && x+w > pictureWidth-margin {
 			x, top = g.x, top+tall+between
@@ -190,7 +193,7 @@ func (p *picture) cell(g *grid, i, x, top, w, tall int) {
 		style string
 	}{
 		{g.strip[i].label, top + 15, small, ""},
-		{c.mark.String() + c.value, top + 31, normal, paint(max(c.mark, changed))},
+		{c.value, top + 31, normal, paint(c.mark)},
 		{g.under(c), top + 46, small, paint(c.mark &^ changed)},
 	} {
 		if line.text != "" {
@@ -238,14 +241,14 @@ func (p *picture) counts() {
 
 func (p *picture) order() {
 	pieces := []piece{{text: "active_seqs: head"}}
-	width := func(i int) int { return chars(" → "+p.list[i].cells[p.moment].value+"!", normal) }
+	width := func(i int) int { return chars(" → "+p.list[i].cells[p.moment].value, normal) }
 	for _, i := range pick(p.list, pictureWidth, width, chars(" → …", normal)) {
 		switch {
 		case i == gap:
 			pieces = append(pieces, text(" → …"))
 		case p.list[i].cells[p.moment].value != "":
 			c := p.list[i].cells[p.moment]
-			pieces = append(pieces, piece{" → " + c.mark.String() + c.value, c.mark})
+			pieces = append(pieces, piece{" → " + c.value, c.mark})
 		}
 	}
 	p.y += 26
@@ -269,7 +272,7 @@ func (p *picture) tables() {
 		first := n == 0 || chosen[n-1].sequence != r.sequence
 		if !s.present[p.moment] {
 			if first && s.missing && p.moment == actual {
-				p.paragraph(fmt.Sprintf("! no sequence %d", s.id), wrong)
+				p.paragraph(fmt.Sprintf("no sequence %d", s.id), wrong)
 			}
 			continue
 		}
@@ -293,7 +296,7 @@ func (p *picture) table(t *table) {
 	}
 	at := t.cells[p.moment]
 	top := p.y + 5
-	p.write(margin, top+24, small, "normal", piece{at.mark.String() + t.label, at.mark})
+	p.write(margin, top+24, small, "normal", piece{t.label, at.mark})
 	if at.value == null || len(t.entries) == 0 {
 		said := "all -1"
 		if at.value == null {
@@ -332,9 +335,6 @@ func (p *picture) describe() string {
 	}
 	t.order(p.moment)
 	t.rows(p.moment)
-	if p.moment == actual {
-		t.line(text("Marked as not expected:"))
-		t.words()
-	}
+	t.words(p.moment)
 	return strings.Join(strings.Fields(t.b.String()), " ")
 }

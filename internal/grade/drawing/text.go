@@ -90,15 +90,12 @@ func (t *terminal) moment(moment int) {
 		t.rows(moment)
 		t.written(moment)
 	}
-	if moment == actual {
-		t.words()
-	}
+	t.words(moment)
 }
 
-// cell is a value with its mark in front.
 func (t *terminal) cell(c *column, moment int) piece {
 	at := c.cells[moment]
-	return piece{at.mark.String() + at.value, at.mark}
+	return piece{at.value, at.mark}
 }
 
 // counts draws the pool: a box for each block, or run of blocks, with its count
@@ -108,8 +105,8 @@ func (t *terminal) counts(moment int) {
 		return
 	}
 	const label = "ref_count "
-	width := func(i int) int { return t.boxWidth(i) + 1 }
-	columns := pick(t.pool, t.width-indent-len(label)-1, width, 2)
+	w := t.boxWidth()
+	columns := pick(t.pool, t.width-indent-len(label)-1, func(int) int { return w + 1 }, 2)
 	top, middle, bottom := []piece{text("%*s", indent+len(label), "")}, []piece{text("%*s%s", indent, "", label)}, []piece{text("%*s", indent+len(label), "")}
 	for n, i := range columns {
 		first, last := n == 0, n == len(columns)-1
@@ -121,10 +118,9 @@ func (t *terminal) counts(moment int) {
 		if i == gap {
 			top, bottom, middle = append(top, text("…")), append(bottom, text("…")), append(middle, text("…"))
 		} else {
-			w := t.boxWidth(i)
 			top = append(top, text("%s", centre(t.pool[i].label, w, "─")))
 			bottom = append(bottom, text("%s", strings.Repeat("─", w)))
-			middle = append(middle, t.box(i, moment))
+			middle = append(middle, t.box(i, moment, w))
 		}
 		if last {
 			top, bottom, middle = append(top, text("┐")), append(bottom, text("┘")), append(middle, text("│"))
@@ -135,24 +131,23 @@ func (t *terminal) counts(moment int) {
 	t.line(bottom...)
 }
 
-func (t *terminal) boxWidth(i int) int {
-	c := &t.pool[i]
-	w := utf8.RuneCountInString(c.label)
-	for _, at := range c.cells {
-		w = max(w, len(at.value)+min(1, int(c.mark())))
+// boxWidth is that of every box.
+func (t *terminal) boxWidth() int {
+	w := 0
+	for i := range t.pool {
+		w = max(w, utf8.RuneCountInString(t.pool[i].label))
+		for _, at := range t.pool[i].cells {
+			w = max(w, len(at.value))
+		}
 	}
 	return w + 2
 }
 
-// box is the inside of a box: the count, with room for a mark before it.
-func (t *terminal) box(i, moment int) piece {
+// box is the inside of a box: the count.
+func (t *terminal) box(i, moment, width int) piece {
 	c := t.pool[i].cells[moment]
 	shade := map[fill]string{unfilled: " ", free: " ", used: "░", shared: "▓"}[c.fill]
-	inside := c.mark.String() + c.value
-	if t.pool[i].mark() != plain && c.mark == plain {
-		inside = shade + inside
-	}
-	return piece{centre(inside, t.boxWidth(i), shade), c.mark}
+	return piece{centre(c.value, width, shade), c.mark}
 }
 
 func centre(s string, width int, with string) string {
@@ -166,7 +161,7 @@ func (t *terminal) order(moment int) {
 	width := func(i int) int {
 		w := 0
 		for _, c := range t.list[i].cells {
-			w = max(w, len(c.mark.String()+c.value))
+			w = max(w, len(c.value))
 		}
 		return len([]rune(" → ")) + w
 	}
@@ -188,7 +183,7 @@ func (t *terminal) rows(moment int) {
 		s := &t.sequences[r.sequence]
 		if !s.present[moment] {
 			if s.missing && moment == actual && r.table == 0 {
-				t.line(piece{fmt.Sprintf("%*s!no sequence %d", indent, "", s.id), wrong})
+				t.line(piece{fmt.Sprintf("%*sno sequence %d", indent, "", s.id), wrong})
 			}
 			continue
 		}
@@ -223,15 +218,15 @@ func (t *terminal) table(l2 *table, moment, room int) []piece {
 		return nil
 	}
 	if at.value == null {
-		return []piece{text("  "), {at.mark.String() + l2.label + " NULL", at.mark}}
+		return []piece{text("  "), {l2.label + " NULL", at.mark}}
 	}
-	pieces := []piece{text("  "), {at.mark.String() + l2.label, at.mark}}
+	pieces := []piece{text("  "), {l2.label, at.mark}}
 	if len(l2.entries) == 0 {
 		return append(pieces, text(" all -1"))
 	}
 	entry := func(i, moment int) piece {
 		c := l2.entries[i].cells[moment]
-		return piece{" " + c.mark.String() + strings.TrimPrefix(l2.entries[i].label, "all") + "→" + c.value, c.mark}
+		return piece{" " + strings.TrimPrefix(l2.entries[i].label, "all") + "→" + c.value, c.mark}
 	}
 	width := func(i int) int {
 		w := 0
@@ -257,7 +252,7 @@ func (t *terminal) written(moment int) {
 	head := text("%*srecords of block %d:", indent, "", t.block)
 	entry := func(i, moment int) piece {
 		c := t.records[i].cells[moment]
-		return piece{fmt.Sprintf(" %s[%s] %s", c.mark, t.records[i].label, c.value), c.mark}
+		return piece{fmt.Sprintf(" [%s] %s", t.records[i].label, c.value), c.mark}
 	}
 	width := func(i int) int {
 		w := 0
@@ -277,21 +272,34 @@ func (t *terminal) written(moment int) {
 	t.line(pieces...)
 }
 
-func (t *terminal) words() {
-	for i, what := range t.wrong {
-		if i == mostWords && len(t.wrong) > mostWords+1 {
-			what = fmt.Sprintf("and %d more", len(t.wrong)-i)
-		}
-		for n, line := range wrap(what, t.width-indent-2) {
-			bullet := "!"
-			if n > 0 {
-				bullet = " "
+// words says what is marked, so that it is known without colour.
+func (t *terminal) words(moment int) {
+	switch moment {
+	case expected:
+		for n := min(len(t.changes), 40); n > 0; n-- { // as many as have room
+			said := strings.Join(t.changes[:n], "; ")
+			if n < len(t.changes) {
+				said += fmt.Sprintf("; and %d more", len(t.changes)-n)
 			}
-			t.line(piece{fmt.Sprintf("%*s%s %s", indent, "", bullet, line), wrong})
+			if lines := wrap("changed: "+said, t.width-indent); len(lines) <= mostWords || n == 1 {
+				t.say(lines, changed)
+				return
+			}
 		}
-		if i == mostWords && len(t.wrong) > mostWords+1 {
-			return
+	case actual:
+		for i, what := range t.wrong {
+			if i == mostWords && len(t.wrong) > mostWords+1 {
+				t.say([]string{fmt.Sprintf("wrong: %d more", len(t.wrong)-i)}, wrong)
+				return
+			}
+			t.say(wrap("wrong: "+what, t.width-indent), wrong)
 		}
+	}
+}
+
+func (t *terminal) say(lines []string, m mark) {
+	for _, line := range lines {
+		t.line(piece{fmt.Sprintf("%*s%s", indent, "", line), m})
 	}
 }
 
@@ -310,5 +318,4 @@ func wrap(s string, room int) []string {
 
 func (t *terminal) legend() {
 	t.line(text("%*s[ 0 ] free  [░1░] used  [▓2▓] shared", indent, ""))
-	t.line(text("%*s* changed by the call  ! not as expected", indent, ""))
 }

@@ -23,8 +23,6 @@ const (
 	wrong        // not as it had to be
 )
 
-func (m mark) String() string { return [...]string{"", "*", "!"}[m] }
-
 // A fill is what a physical block is in use for.
 type fill uint8
 
@@ -115,6 +113,7 @@ type view struct {
 	block     int      // whose records follow
 	records   strip    // those that are not the same at all moments
 	concerned []int32  // the sequences that the call names
+	changes   []string // in words: what the call had to change
 	wrong     []string // in words
 	unseen    []string // those of them that nothing drawn shows
 }
@@ -277,7 +276,7 @@ func (v *view) name(s *sequence, moment int) piece {
 	case moment == expected && !s.present[before] && v.states[before] != nil:
 		m = changed
 	}
-	return piece{fmt.Sprintf("%ssequence %d", m, s.id), m}
+	return piece{fmt.Sprintf("sequence %d", s.id), m}
 }
 
 // drawable is how many sequences a State holds; of more, the rest is not known.

@@ -13,6 +13,7 @@ func (v *view) say(d *compare.Difference) {
 	if d != nil && slices.Contains([]compare.Channel{compare.Death, compare.Returned, compare.Heap}, d.Channel) {
 		v.cannotBeSeen(d)
 	}
+	v.sayChanges()
 	v.faulty("free_local_blocks", &v.free)
 	v.faulty("total_local_blocks", &v.total)
 	for i := range v.pool {
@@ -38,11 +39,7 @@ func (v *view) say(d *compare.Difference) {
 
 // cannotBeSeen tells a difference that is in no picture.
 func (v *view) cannotBeSeen(d *compare.Difference) {
-	if d.Channel == compare.Death {
-		v.wrong = append(v.wrong, "the call did not return: "+d.Actual)
-	} else {
-		v.tell(d.Field, d.Actual, d.Expected)
-	}
+	v.wrong = append(v.wrong, d.Headline())
 	v.unseen = append(v.unseen, v.wrong[len(v.wrong)-1])
 }
 
@@ -64,6 +61,44 @@ func (v *view) saySequence(s *sequence) {
 	}
 }
 
+// sayChanges puts what the call had to change into words.
+func (v *view) sayChanges() {
+	say := func(what string, c *column) {
+		if is := c.cells[expected]; is.mark == changed {
+			v.changes = append(v.changes, what+" is "+is.value)
+		}
+	}
+	say("free_local_blocks", &v.free)
+	for i := range v.pool {
+		say("ref_count["+v.pool[i].label+"]", &v.pool[i])
+	}
+	for i := range v.sequences {
+		s := &v.sequences[i]
+		name := fmt.Sprintf("sequence %d", s.id)
+		switch {
+		case v.states[before] == nil || v.states[expected] == nil:
+			continue
+		case s.present[before] && !s.present[expected]:
+			v.changes = append(v.changes, name+" is gone")
+			continue
+		case !s.present[before] && s.present[expected]:
+			v.changes = append(v.changes, name+" is new")
+			continue
+		}
+		say(name+": kv_count", &s.count)
+		for j := range s.tables {
+			t := &s.tables[j]
+			say(name+": "+t.label, &column{cells: t.cells})
+			for k := range t.entries {
+				say(name+": "+t.label+strings.TrimPrefix(t.entries[k].label, "all"), &t.entries[k])
+			}
+		}
+	}
+	for i := range v.records {
+		say(fmt.Sprintf("record %s of block %d", v.records[i].label, v.block), &v.records[i])
+	}
+}
+
 func (v *view) faulty(what string, c *column) {
 	if a := c.cells[actual]; a.mark == wrong {
 		v.tell(what, a.value, a.want)
@@ -74,7 +109,7 @@ func (v *view) tell(what, is, want string) {
 	if want == "" {
 		want = "none"
 	}
-	v.wrong = append(v.wrong, fmt.Sprintf("%s is %s, expected %s", what, is, want))
+	v.wrong = append(v.wrong, fmt.Sprintf("%s is %s, but has to be %s", what, is, want))
 }
 
 // absent says why there is nothing to draw at a moment.

@@ -16,11 +16,11 @@ const (
 	mostSteps = 40       // of a trace, its last ones
 )
 
-// finding writes one: the sentence that it breaks, the steps, the difference, the
+// finding writes one: what is wrong, the sentence that it breaks, the steps, the difference, the
 // student's own lines, and a program that shows it again. The sentence is not
 // repeated if it stands above.
 func (s *sheet) finding(b *strings.Builder, f *grade.Finding, above string) {
-	b.WriteString("\n")
+	fmt.Fprintf(b, "\n%s.\n", f.Headline())
 	if f.Sentence != "" && f.Sentence != above {
 		fmt.Fprintf(b, "The handout: %s\n", f.Sentence)
 	}

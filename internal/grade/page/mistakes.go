@@ -47,7 +47,7 @@ func sameMistakes(entries []Entry) []mistake {
 			if !known {
 				n = len(all)
 				at[key] = n
-				all = append(all, mistake{Title: titleOf(&f), Task: f.Task, Sentence: f.Sentence, Steps: steps})
+				all = append(all, mistake{Title: f.Headline(), Task: f.Task, Sentence: f.Sentence, Steps: steps})
 			}
 			all[n].Students = append(all[n].Students, mention{shown(e.Name), link(e.File, fmt.Sprintf("finding-%d", i+1))})
 		}
@@ -67,13 +67,6 @@ func stepsOf(f *grade.Finding) (steps []string, key string) {
 		steps = append(steps, op.String())
 	}
 	return steps, f.Sentence + "\n" + strings.Join(steps, "\n")
-}
-
-func titleOf(f *grade.Finding) string {
-	if f.Difference == nil {
-		return f.Name
-	}
-	return title(string(f.Stage), f.Difference)
 }
 
 // mostRates is how many tests are listed before the rest is folded.

@@ -268,12 +268,12 @@ func TestAMistakeIsTold(t *testing.T) {
 	d := parse(t, student(t, reports(t)["A1"], "A1"))
 	words := strings.Join(strings.Fields(d.text), " ")
 	for _, says := range []string{
-		"After append_kv, engine->ref_count[0] is 2 instead of 1",
+		"After append_kv, engine->ref_count[0] is 2, but has to be 1",
 		"The handout says: Adjust reference counts, update the L2 mapping",
 		"expected 1 ✗ your program 2",
 		"append_kv(e[0], 1, 1) ← here it goes wrong",
 		"gdb -ex 'break append_kv' -ex run ./this",
-		"append_kv returns 0 instead of -1",
+		"append_kv returns 0, but this call must return -1 without changing anything",
 	} {
 		require.Contains(t, words, says)
 	}

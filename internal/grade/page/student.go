@@ -11,7 +11,6 @@ import (
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/class"
-	"llmmemory/internal/grade/compare"
 	"llmmemory/internal/grade/drawing"
 	"llmmemory/internal/grade/reproduce"
 )
@@ -130,7 +129,7 @@ func newFinding(number int, from *grade.Finding) finding {
 		f.Title = from.Name
 		return f
 	}
-	f.Title = title(string(from.Stage), d)
+	f.Title = from.Headline()
 	for _, picture := range drawing.SVG(from.Scene, d) {
 		f.Pictures = append(f.Pictures, template.HTML(picture)) // escaped there
 	}
@@ -149,32 +148,11 @@ func newFinding(number int, from *grade.Finding) finding {
 		f.NoMalloc = f.NoMalloc || op.Fail > 0
 	}
 	f.Ignore--
-	f.Trace = fmt.Sprintf("# %s: %s is %s, expected %s\n", from.Name, d.Field, d.Actual, d.Expected)
+	f.Trace = fmt.Sprintf("# %s: %s\n", from.Name, d.Headline())
 	for _, op := range ops {
 		f.Trace += op.String() + "\n"
 	}
 	return f
-}
-
-// title is a finding in one line.
-func title(stage string, d *compare.Difference) string {
-	call := d.Op.Kind.Function()
-	switch {
-	case d.Step < 0 && d.Channel == compare.Death:
-		return d.Field + ": " + d.Actual
-	case d.Step < 0:
-		return stage + " complains: " + d.Actual
-	case d.Hangs:
-		return call + " does not come back"
-	case d.Channel == compare.Death:
-		return call + " does not return: " + d.Actual
-	case d.Channel == compare.Returned && d.Field == "the returned value":
-		return fmt.Sprintf("%s returns %s instead of %s", call, d.Actual, d.Expected)
-	case d.Channel == compare.Returned:
-		return fmt.Sprintf("%s: %s is %s instead of %s", call, d.Field, d.Actual, d.Expected)
-	default:
-		return fmt.Sprintf("After %s, %s is %s instead of %s", call, d.Field, d.Actual, d.Expected)
-	}
 }
 
 // mostSteps is how many steps are listed; all of them are in the program.

@@ -45,14 +45,8 @@ func Finding(w io.Writer, f grade.Finding) error {
 	return err
 }
 
-// headline names the call that is wrong, and the trace, whose name is of what it
-// was written for.
-func headline(f grade.Finding) string {
-	if f.Step < 0 {
-		return f.Name
-	}
-	return fmt.Sprintf("%s is wrong (%s)", f.Op.Kind.Function(), f.Name)
-}
+// headline says what is wrong, and in which trace it was seen.
+func headline(f grade.Finding) string { return fmt.Sprintf("%s (%s)", f.Headline(), f.Name) }
 
 // Rest writes what is known when a submission is through all stages: what else
 // was seen of each finding, the stages by task, and the score.
