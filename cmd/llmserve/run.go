@@ -64,7 +64,7 @@ func (l *loaded) prompt(text string, asChat bool) ([]int32, error) {
 	if l.template == nil {
 		return nil, fmt.Errorf("%s has no chat template; leave --chat out", l.name)
 	}
-	text, err := l.template.Render([]chat.Message{{Role: "user", Content: text}}, true)
+	text, err := l.template.Render([]chat.Message{{Role: "user", Content: text}}, true, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"llmmemory/internal/engine"
@@ -17,7 +19,48 @@ type chatRequest struct {
 	Logprobs            bool          `json:"logprobs"`
 	TopLogprobs         *int          `json:"top_logprobs"`
 	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
+	Settings            settings      `json:"chat_template_kwargs"`
 }
+
+// settings are variables of the chat template.
+type settings map[string]any
+
+// UnmarshalJSON keeps whole numbers whole: a template would print 5 as 5.0.
+func (s *settings) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if d.Decode((*map[string]any)(s)) != nil {
+		return invalid("chat_template_kwargs", "chat_template_kwargs is not a JSON object; an object is expected.")
+	}
+	for name, value := range *s {
+		(*s)[name] = plain(value)
+	}
+	return nil
+}
+
+// plain has integers and floating-point numbers in place of JSON's numbers.
+func plain(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		f, _ := v.Float64() // ±Inf if it is too large
+		return f
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = plain(v[name])
+		}
+	}
+	return value
+}
+
+// roles are those of OpenAI's messages; function, which tool has replaced, is not served.
+var roles = []string{"system", "developer", "user", "assistant", "tool"}
 
 type chatMessage struct {
 	Role    string   `json:"role"`
@@ -121,6 +164,9 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 		if m.Role == "" {
 			return nil, invalid("messages", "Message %d has no role.", i)
 		}
+		if !slices.Contains(roles, m.Role) {
+			return nil, invalid("messages", "Message %d has the role %q; system, developer, user, assistant and tool are known.", i, m.Role)
+		}
 		if len(m.ToolCalls) > 0 || m.FunctionCall != nil {
 			return nil, invalid("messages", "Message %d calls a tool; tools are not supported by this server.", i)
 		}
@@ -132,7 +178,7 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 		}
 		messages = append(messages, chat.Message{Role: m.Role, Content: string(*m.Content), Name: m.Name})
 	}
-	text, err := s.config.Template.Render(messages, body.AddGenerationPrompt == nil || *body.AddGenerationPrompt)
+	text, err := s.config.Template.Render(messages, body.AddGenerationPrompt == nil || *body.AddGenerationPrompt, body.Settings)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func (s *Server) parse(raw json.RawMessage, body any, c *common) error {
 	if err := unsupported(fields); err != nil {
 		return err
 	}
-	if err := reread(exactNames(raw, reflect.TypeOf(body)), body); err != nil {
+	if err := reread(exact(raw, reflect.TypeOf(body)), body); err != nil {
 		return err
 	}
 	if c.Model == "" {

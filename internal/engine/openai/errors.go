@@ -9,7 +9,9 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/sampling"
@@ -61,6 +63,8 @@ func translate(err error) *apiError {
 		return known
 	case errors.As(err, &value):
 		return invalid(value.Param, "%s", value.Message)
+	case errors.Is(err, chat.ErrSetting):
+		return invalid("chat_template_kwargs", "%v.", err)
 	case errors.Is(err, chat.ErrTemplate):
 		return invalid("messages", "The model's %v.", err)
 	case errors.Is(err, engine.ErrBusy):
@@ -86,6 +90,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1)) // an answer ends there, also if the connection does not
 	w.WriteHeader(status)
 	_, _ = w.Write(append(data, '\n')) // the client may be gone
 }
@@ -163,6 +168,34 @@ func bodyTooLarge(limit int64) error {
 	e := invalid("", "The body is larger than %d bytes, the server's limit (--max-body).", limit)
 	e.status = http.StatusRequestEntityTooLarge
 	return e
+}
+
+// How long the rest of a body that is too large is read after the answer, in all and without a byte: nginx's
+// lingering_time and lingering_timeout.
+const (
+	lingerTime    = 30 * time.Second
+	lingerTimeout = 5 * time.Second
+)
+
+// refuseBody answers a request whose body was not read, and then discards the body: a connection that is closed
+// while the client still sends is reset, and most clients then report that in place of the answer.
+func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
+	control := http.NewResponseController(w)
+	_ = control.EnableFullDuplex() // the answer does not wait for the body
+	w.Header().Set("Connection", "close")
+	writeError(w, err)
+	if control.Flush() != nil {
+		return
+	}
+	end := time.Now().Add(lingerTime)
+	for now := time.Now(); now.Before(end); now = time.Now() {
+		if control.SetReadDeadline(now.Add(lingerTimeout)) != nil {
+			return
+		}
+		if _, err := io.CopyN(io.Discard, r.Body, 1<<20); err != nil {
+			return
+		}
+	}
 }
 
 // kindName is what a field holds, in words.

@@ -68,7 +68,6 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 		{"a cut prompt", text + `"truncate_prompt_tokens": 5}`, "truncate_prompt_tokens", "not supported"},
 		{"a prompt without its first token", text + `"add_special_tokens": false}`, "add_special_tokens", "not supported"},
 		{"an answer that goes on", talk + `"continue_final_message": true}`, "continue_final_message", "not supported"},
-		{"settings of the template", talk + `"chat_template_kwargs": {"enable_thinking": false}}`, "chat_template_kwargs", "not supported"},
 		{"an echo of a chat", talk + `"echo": true}`, "echo", "not supported"},
 		{"numbers of tokens", text + `"logprobs": 1, "return_tokens_as_token_ids": true}`, "return_tokens_as_token_ids", "not supported"},
 		{"numbers of tokens beside the text", text + `"return_token_ids": true}`, "return_token_ids", "not supported"},

@@ -3,18 +3,24 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
-// exactNames leaves out the fields of a body whose names differ from those of a struct in nothing but
-// case. encoding/json would take them; OpenAI and vLLM have no such fields. Objects in the body
-// are seen to likewise, those in lists are not.
-func exactNames(raw json.RawMessage, t reflect.Type) json.RawMessage {
+// exact makes a body one that encoding/json decodes as OpenAI and vLLM do. It leaves out fields whose names differ
+// from those of a struct in case alone, and writes whole numbers without a fraction or an exponent.
+// Objects in the body are treated likewise, those in lists are not.
+func exact(raw json.RawMessage, t reflect.Type) json.RawMessage {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64:
+		return whole(raw)
+	case reflect.Struct:
+	default:
 		return raw
 	}
 	var fields map[string]json.RawMessage
@@ -30,7 +36,7 @@ func exactNames(raw json.RawMessage, t reflect.Type) json.RawMessage {
 	changed := false
 	for name, value := range fields {
 		if inside, ok := types[name]; ok {
-			fields[name] = exactNames(value, inside)
+			fields[name] = exact(value, inside)
 			changed = changed || !bytes.Equal(fields[name], value)
 			continue
 		}
@@ -49,4 +55,14 @@ func exactNames(raw json.RawMessage, t reflect.Type) json.RawMessage {
 		return raw // never: all of it was decoded
 	}
 	return kept
+}
+
+// whole writes 5.0 and 5e0 as 5. Other values are as they were.
+func whole(raw json.RawMessage) json.RawMessage {
+	const exactly = 1 << 53 // larger ones may have been rounded
+	v, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || !bytes.ContainsAny(raw, ".eE") || v != math.Trunc(v) || math.Abs(v) >= exactly {
+		return raw
+	}
+	return strconv.AppendInt(nil, int64(v), 10)
 }

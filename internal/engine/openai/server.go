@@ -96,7 +96,11 @@ func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.
 		if err == nil {
 			err = h(w, r)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case translate(err).status == http.StatusRequestEntityTooLarge:
+			refuseBody(w, r, err)
+		default:
 			writeError(w, err)
 		}
 	}

@@ -1,11 +1,9 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"strconv"
-	"strings"
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/sampling"
@@ -116,42 +114,6 @@ func (c *common) request() (engine.Request, error) {
 		r.LogitBias[int32(id)] = float32(bias)
 	}
 	return r, nil
-}
-
-// unchanged are the values of vLLM's flags that change nothing here.
-var unchanged = map[string]string{
-	"continue_final_message": "false", "include_stop_str_in_output": "false", "skip_special_tokens": "true", "return_tokens_as_token_ids": "false",
-	"chat_template_kwargs": "{}", "echo": "false", "return_token_ids": "false", "priority": "0",
-}
-
-// unsupported refuses fields that would change the answer and are not served. null
-// and values that change nothing are let through.
-func unsupported(fields map[string]json.RawMessage) error {
-	for _, name := range []string{"tools", "functions", "tool_choice", "suffix", "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "audio", "modalities",
-		"prompt_logprobs", "truncate_prompt_tokens", "allowed_token_ids", "bad_words", "prompt_embeds", "documents", "chat_template", "chat_template_kwargs", "return_tokens_as_token_ids", "logits_processors",
-		"continue_final_message", "include_stop_str_in_output", "add_special_tokens", "skip_special_tokens", "echo",
-		"return_token_ids", "priority"} {
-		raw := bytes.TrimSpace(fields[name])
-		_, talk := fields["messages"] // whose template writes the special tokens
-		if string(raw) == unchanged[name] || name == "add_special_tokens" && string(raw) == strconv.FormatBool(!talk) || name == "echo" && !talk {
-			continue
-		}
-		switch string(raw) {
-		case "", "null", "[]", `""`, `"none"`, `"auto"`, `["text"]`:
-			continue
-		}
-		var format struct {
-			Type string `json:"type"`
-		}
-		if name == "response_format" && json.Unmarshal(raw, &format) == nil && format.Type == "text" {
-			continue
-		}
-		if name == "response_format" || name == "structured_outputs" || strings.HasPrefix(name, "guided_") {
-			return invalid(name, "%s is not supported by this server: it cannot hold answers to a schema or a grammar. Leave the field out, ask for JSON in the prompt, and check the answer.", name)
-		}
-		return invalid(name, "%s is not supported by this server.", name)
-	}
-	return nil
 }
 
 // usage counts tokens.

@@ -35,12 +35,12 @@ func TestATemplateKnowsTheDay(t *testing.T) {
 	} {
 		tpl, err := New(test.source, nil)
 		require.NoError(t, err, test.name)
-		got, err := tpl.Render([]Message{{Role: "user", Content: "x"}}, true)
+		got, err := tpl.Render([]Message{{Role: "user", Content: "x"}}, true, nil)
 		require.NoError(t, err, test.name)
 		require.Contains(t, []string{test.want, time.Now().Format("2006")}, got, test.name)
 	}
 	tpl, err := New(`{{ strftime_now("%Q") }}`, nil)
 	require.NoError(t, err)
-	_, err = tpl.Render(nil, true)
+	_, err = tpl.Render(nil, true, nil)
 	require.ErrorContains(t, err, `strftime_now has the format "%Q"`)
 }

@@ -21,6 +21,9 @@ import (
 // ErrTemplate is wrapped when a template cannot be read, or refuses messages.
 var ErrTemplate = errors.New("chat template")
 
+// ErrSetting is wrapped when a setting has the name of something that Render or New sets.
+var ErrSetting = errors.New("chat_template_kwargs")
+
 // A Message is what somebody said.
 type Message struct{ Role, Content, Name string }
 
@@ -49,8 +52,8 @@ func New(source string, tokens map[string]string) (*Template, error) {
 }
 
 // Render makes the prompt of messages. With answer it ends where the answer of the
-// assistant begins.
-func (t *Template) Render(messages []Message, answer bool) (prompt string, err error) {
+// assistant begins. settings are further variables of the template (vLLM's chat_template_kwargs).
+func (t *Template) Render(messages []Message, answer bool, settings map[string]any) (prompt string, err error) {
 	defer func() {
 		// The library panics over some templates that ask for what is not there.
 		if p := recover(); p != nil {
@@ -75,6 +78,12 @@ func (t *Template) Render(messages []Message, answer bool) (prompt string, err e
 	})
 	for name, token := range t.tokens {
 		context.Set(name, token)
+	}
+	for name, value := range settings {
+		if context.Has(name) {
+			return "", fmt.Errorf("%w: %q is set by the server", ErrSetting, name)
+		}
+		context.Set(name, value)
 	}
 	prompt, err = t.template.ExecuteToString(context)
 	switch {

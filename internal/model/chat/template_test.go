@@ -72,7 +72,7 @@ func TestPromptsAreThoseOfTheTemplate(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			template, err := chat.New(test.source, tokens)
 			require.NoError(t, err)
-			got, err := template.Render(test.messages, true)
+			got, err := template.Render(test.messages, true, nil)
 			require.NoError(t, err)
 			require.Equal(t, test.want, got)
 		})
@@ -82,7 +82,7 @@ func TestPromptsAreThoseOfTheTemplate(t *testing.T) {
 func TestTemplatesRefuseBadMessages(t *testing.T) {
 	template, err := chat.New(inst, tokens)
 	require.NoError(t, err)
-	_, err = template.Render([]chat.Message{user, user}, true)
+	_, err = template.Render([]chat.Message{user, user}, true, nil)
 	require.ErrorIs(t, err, chat.ErrTemplate)
 	require.ErrorContains(t, err, "roles must alternate")
 	_, err = chat.New("{% for %}", nil)
@@ -93,7 +93,7 @@ func TestTemplatesReadNoFiles(t *testing.T) {
 	for _, source := range []string{`{% include "/etc/passwd" %}`, `{% extends "/etc/passwd" %}`, `{% import "/etc/passwd" as p %}`} {
 		template, err := chat.New(source, nil)
 		if err == nil {
-			_, err = template.Render([]chat.Message{user}, true)
+			_, err = template.Render([]chat.Message{user}, true, nil)
 		}
 		require.ErrorIs(t, err, chat.ErrTemplate, source)
 	}
