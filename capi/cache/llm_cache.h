@@ -198,7 +198,8 @@ enum {
     LLM_CACHE_CHUNKED_LOCAL = 2,  /* the tokens of the same chunk of `chunk`; with prefix caching all groups must have the
                                      same block size */
     LLM_CACHE_MAMBA = 3           /* a running state. A row reads it from block (computed - 1) / block_size of its table and
-                                     writes it to the block of its last token; the group's slots have no meaning */
+                                     writes it to the block of its last token, with drafts to that of the last accepted
+                                     one; the group's slots have no meaning */
 };
 
 enum {
@@ -211,9 +212,13 @@ typedef struct llm_cache_group {
     int32_t kind;
     int32_t block_size; /* tokens of a block */
     int32_t window;
-    int32_t retained; /* sliding window: tokens below the window that are kept, too */
+    int32_t retained; /* sliding window: tokens below the window that are kept, too. A hit brings only the window's
+                         blocks: those below it are block 0 then */
     int32_t chunk;
-    int32_t num_speculative_blocks; /* Mamba: state blocks for draft tokens */
+    int32_t num_speculative_blocks; /* Mamba: state blocks for draft tokens, the last entries of the table, behind the block
+                                       of the row's last token. Their contents are the worker's, and no hit finds them. If
+                                       drafts cross several ends of blocks, the entry of an accepted token can be block 0:
+                                       the state after it is then only where the worker has put it in these */
     int32_t flags;       /* LLM_CACHE_GROUP_... */
     int32_t reserved;    /* 0 */
 } llm_cache_group;
@@ -309,7 +314,8 @@ enum {
     LLM_CACHE_HOLD = 4,    /* do not run before llm_cache_release; requests added later do not wait for it */
     /* The first two only with LLM_CACHE_KV_CONSUMER, the third with LLM_CACHE_KV_PRODUCER. */
     LLM_CACHE_LOAD_ASYNC = 8, /* `external` is loaded while the request waits and others run */
-    LLM_CACHE_ASK = 16,    /* do not run before llm_cache_match has said what can be loaded */
+    LLM_CACHE_ASK = 16,    /* do not run before llm_cache_match has said what can be loaded; asks again when the request has
+                              lost its blocks, or nothing of its load came */
     LLM_CACHE_SEND = 32    /* keep the blocks when it has finished, until llm_cache_sent */
 };
 
@@ -750,8 +756,9 @@ int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t 
 
 /*
  * Says that the first `external` tokens of a request can be loaded; flags is
- * LLM_CACHE_LOAD_ASYNC or 0. This holds for the next time that the request gets blocks. If it
- * loses them later, nothing is loaded before another call. The call has no effect if the request
+ * LLM_CACHE_LOAD_ASYNC or 0. This holds for the next time that the request gets blocks, and again if that
+ * step fails. If it loses them later, or nothing of a load came, nothing is loaded before another call: a request
+ * with LLM_CACHE_ASK is in `queries` again, others go on without. The call has no effect if the request
  * has blocks.
  */
 int llm_cache_match(llm_cache cache, llm_request id, int32_t external, uint32_t flags);
@@ -804,7 +811,11 @@ int llm_cache_load_failed(llm_cache cache, const int32_t *blocks, int64_t n, llm
 /*
  * Says that blocks of requests with LLM_CACHE_SEND were sent, or will not be. Until then
  * llm_cache_table and llm_cache_progress still know the finished request: its blocks
- * hold its first `computed` tokens (none if it was aborted with steps in flight).
+ * hold its first `computed` tokens (none if it was aborted with steps in flight, or while it was loaded).
+ * Of a LLM_CACHE_MAMBA group, the state after these tokens is in block (computed - 1) / block_size of the table, but
+ * not if a row of the request was in flight when it finished: that row writes a later state there. What `tails` has
+ * named is right in any case. A request that was aborted while it was loaded is kept until this call and
+ * llm_cache_received, in either order.
  * LLM_CACHE_E_REQUEST if one of them is not kept; then nothing has changed.
  */
 int llm_cache_sent(llm_cache cache, const llm_request *ids, int64_t n);
@@ -884,8 +895,8 @@ int llm_cache_drain_msgpack(llm_cache cache, double seconds, int32_t rank, uint3
  * Forgets all cached prefixes. LLM_CACHE_E_BUSY if a request has blocks, unless
  * preempt is not 0: then all running requests lose theirs and wait, also with steps in
  * flight, whose updates drop what they must. Even then LLM_CACHE_E_BUSY while blocks are
- * loaded or sent, or a cache with LLM_CACHE_KV_CONSUMER and max_concurrent_batches above 1
- * has requests in flight.
+ * loaded or sent, while a request whose load is over has not had its first row, or while a cache with
+ * LLM_CACHE_KV_CONSUMER and max_concurrent_batches above 1 has requests in flight.
  */
 int llm_cache_reset(llm_cache cache, int preempt);
 

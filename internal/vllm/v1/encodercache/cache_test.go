@@ -95,6 +95,27 @@ func TestOnlySomeTokensOfAnItemTakeEmbeddings(t *testing.T) {
 	requireUsage(t, c, 3, 3)
 }
 
+// Ensure that tokens need the items of which they have a token, and no others.
+func TestAWindowHasTheItemsOfItsTokens(t *testing.T) {
+	r := request("a", 4, 3, 5) // tokens 0 to 3, 4 to 6, 7 to 11
+	for _, tc := range []struct{ start, end, lo, hi int }{
+		{0, 4, 0, 1}, {0, 5, 0, 2}, {3, 7, 0, 2}, {4, 7, 1, 2}, {4, 8, 1, 3}, {6, 7, 1, 2}, {11, 12, 2, 3}, {12, 20, 3, 3},
+	} {
+		lo, hi := r.Window(tc.start, tc.end)
+		require.Equal(t, [2]int{tc.lo, tc.hi}, [2]int{lo, hi}, "%+v", tc)
+	}
+}
+
+// Ensure that a failed step loses the outputs that it should have computed, and no older ones.
+func TestAFailedStepLosesItsOutputs(t *testing.T) {
+	c, r := New(10), request("a", 2, 3)
+	c.Allocate(r, 0, 4)
+	c.Allocate(r, 1, 5)
+	c.EvictSince(5)
+	requireUsage(t, c, 2, 2)
+	require.Equal(t, []string{"a1"}, c.TakeEvicted(nil))
+}
+
 func TestResetForgetsAll(t *testing.T) {
 	c, a, b := New(10), request("a", 4), request("b", 4)
 	allocate(t, c, a, 0)

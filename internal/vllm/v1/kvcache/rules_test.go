@@ -176,3 +176,18 @@ func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
 	require.NoError(t, c.Store(r, 16))
 	require.Equal(t, 4+1, c.Pool().NumKeys())
 }
+
+// A hit brings the blocks of the window, and not those of the retained tokens below it, though these are cached.
+func TestAHitBringsNoRetainedTokens(t *testing.T) {
+	c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5, Retained: 8})
+	r := prefilled(t, c, 17)
+	r.SetNumComputedTokens(17)
+	allocate(t, c, r, Alloc{NumNewTokens: 1})
+	require.Equal(t, []int32{0, 2, 3, 4, 5}, r.Table(0), "of 17 tokens, 4 are in no window and not retained")
+	other, err := c.Add(Spec{Tokens: counting(17)})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(other, &hit)
+	require.Equal(t, 16, hit.NumTokens)
+	require.Equal(t, [][]int32{{0, 0, 0, 4}}, hit.Blocks)
+}

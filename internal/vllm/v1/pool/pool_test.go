@@ -46,6 +46,51 @@ func TestBrokenInvariantsPanic(t *testing.T) {
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
+// Ensure that a block counts as inserted in the step of its last key, of a part or of the whole, and that step itself counts.
+func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
+	p := newPool(t, 5)
+	c := &Content{Tokens: make([]int32, 16)}
+	c.Extend(blockhash.LE{}, 4)
+	_, err := p.Get(nil, 1)
+	require.NoError(t, err)
+	require.False(t, p.InsertedNow(1), "it has no key")
+	for step, tokens := range map[uint32]int{7: 12, 9: 8} { // the longer part stays the primary key, whichever comes first
+		p.SetStamp(step)
+		p.RegisterPart(c, 1, tokens, 0)
+		require.True(t, p.InsertedSince(1, step))
+		require.False(t, p.InsertedSince(1, step+1))
+		p.Evict(1)
+	}
+	p.SetStamp(2)
+	p.RegisterPart(c, 1, 12, 0)
+	p.SetStamp(3)
+	p.RegisterPart(c, 1, 8, 0)
+	require.Equal(t, 2, p.NumKeys())
+	require.True(t, p.InsertedNow(1))
+}
+
+// Ensure that masked blocks and the null block get no key, and that the version changes whenever a key goes.
+func TestKeysComeAndGo(t *testing.T) {
+	p := newPool(t, 5)
+	c := &Content{Tokens: make([]int32, 16)}
+	c.Extend(blockhash.LE{}, 4)
+	ids, err := p.Get(nil, 3)
+	require.NoError(t, err)
+	p.Register(c, append(ids, Null), 0, 4, 4, 0, []bool{true, false, true, true})
+	for id, want := range map[int32]bool{Null: false, ids[0]: true, ids[1]: false, ids[2]: true} {
+		_, _, ok := p.Primary(id)
+		require.Equal(t, want, ok, "block %d", id)
+	}
+	version := p.Version()
+	p.Evict(ids[0])
+	require.Greater(t, p.Version(), version)
+	p.Free(ids)
+	version = p.Version()
+	require.True(t, p.Reset())
+	require.Greater(t, p.Version(), version)
+	require.Zero(t, p.NumKeys())
+}
+
 func TestCheckSeesDamage(t *testing.T) {
 	c := &Content{Tokens: make([]int32, 16)}
 	c.Extend(blockhash.LE{}, 4)

@@ -415,3 +415,68 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 	require.Equal(t, 2, stats.Requests, "it counts once, however often it was asked for")
 	require.Equal(t, 64, stats.Queries)
 }
+
+// Ensure that an answer holds until the request has got what it says: a step that fails changes nothing in it, and when
+// nothing of a load came, the request asks again.
+func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		c := transferConfig(100)
+		c.AsVLLM = false
+		h := newHost(t, c)
+		id := h.add(32, 1, Spec{Ask: true})
+		require.Empty(t, h.schedule())
+		require.NoError(t, h.SetMatch(id, Match{16, async}))
+		if !async {
+			require.Equal(t, 16, h.schedule()[0].NumExternalTokens)
+			require.NoError(t, h.StepFailed())
+			h.steps = nil
+			require.Equal(t, 16, h.schedule()[0].NumExternalTokens)
+			continue
+		}
+		require.Empty(t, h.schedule())
+		_, err := loadFailed(h.Scheduler, h.table(id)...)
+		require.NoError(t, err)
+		require.NoError(t, h.Received(id))
+		require.Empty(t, h.schedule())
+		require.Equal(t, []Query{{ID: id}}, h.step.Queries)
+	}
+}
+
+// Ensure that a request which was aborted while it was loaded is kept until the load is over and its
+// blocks were said to be sent, in either order; there is nothing to send.
+func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
+	for _, sentFirst := range []bool{false, true} {
+		h := newHost(t, transferConfig(100))
+		spec := remote(40)
+		spec.Send = true
+		id := h.add(40, 1, spec)
+		h.schedule()
+		require.Equal(t, 1, h.Abort(id))
+		require.Zero(t, h.computed(id))
+		require.Empty(t, h.table(id))
+		end := []func(...ID) error{h.Received, h.Sent}
+		if sentFirst {
+			end[0], end[1] = end[1], end[0]
+		}
+		require.NoError(t, end[0](id))
+		require.Equal(t, 1, h.Load().Parked)
+		require.NoError(t, end[1](id))
+		h.empty()
+	}
+}
+
+// Ensure that no reset takes the blocks of a request whose load is over and that has not run.
+func TestAResetLeavesLoadedBlocks(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	id := h.add(40, 1, remote(40))
+	h.schedule()
+	require.NoError(t, h.Received(id))
+	ok, err := h.Reset(true)
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.Equal(t, 39, h.schedule()[0].NumComputedTokens)
+	h.update(1)
+	ok, err = h.Reset(true)
+	require.NoError(t, err)
+	require.True(t, ok)
+}

@@ -1,0 +1,230 @@
+package kvcache
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The numbers of the rules, at their limits.
+
+// Ensure that a waiting request leaves the watermark free if others are scheduled, and that nobody
+// else does (vllm/v1/RULES.md §6.2). The watermark is 2 of 11 blocks, of which 10 can be used.
+func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		tokens int
+		alone  bool
+		want   bool
+	}{
+		{"8 blocks", 32, false, true},
+		{"9 blocks", 33, false, false},
+		{"9 blocks and nothing else", 33, true, true},
+	} {
+		c := newHybrid(t, func(c *Config) { c.NumGPUBlocks, c.Watermark = 11, 0.2 }, Group{Kind: Full, BlockSize: 4})
+		r, err := c.Add(Spec{Tokens: counting(tc.tokens)})
+		require.NoError(t, err)
+		ok, err := c.Allocate(r, &Alloc{NumNewTokens: tc.tokens, NothingScheduled: tc.alone})
+		require.NoError(t, err)
+		require.Equal(t, tc.want, ok, tc.name)
+		if tc.want { // it runs now, and takes the last blocks
+			r.SetNumComputedTokens(tc.tokens)
+			allocate(t, c, r, Alloc{NumNewTokens: 40 - tc.tokens})
+		}
+	}
+}
+
+// Ensure that no slots are made for tokens after the longest sequence, which has 64 (vllm/v1/RULES.md §6.4).
+func TestLookaheadEndsAtTheLongestSequence(t *testing.T) {
+	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4})
+	r, err := c.Add(Spec{Tokens: counting(62)})
+	require.NoError(t, err)
+	allocate(t, c, r, Alloc{NumNewTokens: 62, NumLookaheadTokens: 8})
+	require.Len(t, r.Table(0), 16)
+}
+
+// vllm/v1/RULES.md §8.
+func TestTokensThatAGroupDoesNotReadAnyMore(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		group Group
+		want  map[int]int // by computed tokens
+	}{
+		{"all are read", Group{Kind: Full, BlockSize: 4}, map[int]int{0: 0, 100: 0}},
+		{"a window of 5", Group{Kind: SlidingWindow, BlockSize: 4, Window: 5}, map[int]int{0: 0, 4: 0, 5: 1, 8: 4}},
+		{"a window of 5, and 3 retained", Group{Kind: SlidingWindow, BlockSize: 4, Window: 5, Retained: 3}, map[int]int{4: 0, 7: 0, 8: 1}},
+		{"chunks of 8", Group{Kind: ChunkedLocal, BlockSize: 4, Chunk: 8}, map[int]int{7: 0, 8: 8, 15: 8, 16: 16}},
+		{"a state", Group{Kind: Mamba, BlockSize: 4}, map[int]int{0: 0, 1: 0, 8: 7}},
+	} {
+		for computed, want := range tc.want {
+			require.Equal(t, want, tc.group.skipped(computed), "%s, %d tokens computed", tc.name, computed)
+		}
+	}
+}
+
+// The most blocks for which a request is admitted, with 6 tokens in flight (vllm/v1/RULES.md §6).
+func TestAdmissionCountsWhatAGroupCanHold(t *testing.T) {
+	c := Config{MaxModelLen: 64, MaxInFlightTokens: 6}
+	for want, g := range map[int]Group{
+		0: {Kind: Full, BlockSize: 4},
+		4: {Kind: SlidingWindow, BlockSize: 4, Window: 7},              // 12 tokens, and one block more
+		5: {Kind: SlidingWindow, BlockSize: 4, Window: 7, Retained: 1}, // 13
+		3: {Kind: ChunkedLocal, BlockSize: 4, Chunk: 6},                // 12
+	} {
+		require.Equal(t, want, g.admissionCap(&c), "%+v", g)
+	}
+	require.Equal(t, 17, (&Group{Kind: SlidingWindow, BlockSize: 4, Window: 100}).admissionCap(&c))
+	require.Equal(t, 16, (&Group{Kind: ChunkedLocal, BlockSize: 4, Chunk: 100}).admissionCap(&c))
+}
+
+// Blocks that rows in flight still read stay, whether the tables have room for the new tokens or
+// not: of 16 or 17 tokens 8 are in flight, and a window of 5 needs all but the first 4 of the others (vllm/v1/RULES.md §15).
+func TestWindowsWaitForTokensInFlight(t *testing.T) {
+	for _, tokens := range []int{16, 17} {
+		c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
+		r := prefilled(t, c, tokens)
+		r.SetNumComputedTokens(tokens)
+		allocate(t, c, r, Alloc{NumNewTokens: 1, NumInFlightTokens: 8})
+		require.Equal(t, []int32{0, 2, 3, 4, 5}, r.Table(0))
+	}
+}
+
+// The common prefix ends at the first block that not all requests with a table have, and only full attention has
+// one (vllm/v1/RULES.md §11).
+func TestTheCommonPrefixIsOfAllRequests(t *testing.T) {
+	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
+	first := prefilled(t, c, 9)
+	second, err := c.Add(Spec{Tokens: counting(9)})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(second, &hit)
+	allocate(t, c, second, Alloc{NumNewTokens: 1, Hit: &hit})
+	require.Equal(t, []int32{2, 0}, c.NumCommonPrefixBlocks(nil, first))
+	third, err := c.Add(Spec{Tokens: []int32{7, 7, 7}})
+	require.NoError(t, err)
+	allocate(t, c, third, Alloc{NumNewTokens: 3})
+	require.Equal(t, []int32{0, 0}, c.NumCommonPrefixBlocks(nil, first), "another request shares nothing")
+	c.Drop(third)
+	c.Drop(second)
+	require.Equal(t, []int32{3, 0}, c.NumCommonPrefixBlocks(nil, first), "it is alone, and its last block counts as well")
+}
+
+// A request that is admitted again counts apart (vllm/v1/RULES.md §12).
+func TestAdmissionsAreCountedOnce(t *testing.T) {
+	c := newFull(t, 12)
+	r := computed(t, c, counting(9))
+	c.Record(r, 4)
+	c.Preempt(r)
+	c.Record(r, 8)
+	require.Equal(t, Stats{Requests: 1, Queries: 9, Hits: 4, Preempted: 1, PreemptedQueries: 9, Rehits: 8}, c.TakeStats())
+	require.Zero(t, c.TakeStats())
+}
+
+// kept are the blocks of a table that can be hit, by slot.
+func kept(c *Cache, r *Request, group int) (slots []int) {
+	for slot, id := range r.Table(group) {
+		if _, _, ok := c.Pool().Primary(id); ok {
+			slots = append(slots, slot)
+		}
+	}
+	return slots
+}
+
+// What is computed anew cannot be hit before, from the block of the first such token on, and is
+// registered again afterwards (vllm/v1/RULES.md §17).
+func TestTokensThatGoBackCannotBeHit(t *testing.T) {
+	for _, tokens := range []int{5, 7, 8} {
+		c := newFull(t, 12)
+		r := computed(t, c, counting(12))
+		require.Equal(t, []int{0, 1, 2}, kept(c, r, 0))
+		require.True(t, c.Rewind(r, tokens))
+		want := []int{0, 1}[:tokens/4]
+		require.Equal(t, want, kept(c, r, 0), "the block of token %d", tokens)
+		allocate(t, c, r, Alloc{NumNewTokens: 12 - tokens})
+		require.Equal(t, []int{0, 1, 2}, kept(c, r, 0))
+	}
+}
+
+// Of a window group those blocks can be hit that a hit up to the end of a segment, of the prompt without
+// its last token, or of a prefix shared with another request needs. With EAGLE all of them are one
+// block further, and there is one more (vllm/v1/RULES.md §9). The scheduler's block has 16 tokens.
+func TestWindowBlocksInFrontOfBoundariesAreKept(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		tokens    int
+		retention int
+		eagle     bool
+		want      []int
+	}{
+		{"every segment", 33, RetainAll, false, []int{3, 7}},
+		{"every segment, with EAGLE", 37, RetainAll, true, []int{3, 4, 7, 8}},
+		{"the end of the prompt", 37, 0, false, []int{7}},
+		{"the end of the prompt, with EAGLE", 37, 0, true, []int{7, 8}},
+		{"a prompt that ends with a segment", 32, 0, false, []int{3}},
+	} {
+		c := newHybrid(t, func(c *Config) { c.RetentionInterval, c.Eagle = tc.retention, tc.eagle },
+			Group{Kind: Full, BlockSize: 16}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
+		require.Equal(t, tc.want, kept(c, prefilled(t, c, tc.tokens), 1), tc.name)
+	}
+}
+
+// The second request has 20 tokens in common with the first one, of which full attention has 16 and the
+// window nothing: it keeps what a third one needs there.
+func TestWindowBlocksInFrontOfAJunctionAreKept(t *testing.T) {
+	c := newHybrid(t, func(c *Config) { c.RetentionInterval = 0 },
+		Group{Kind: Full, BlockSize: 16}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
+	prefilled(t, c, 37)
+	r, err := c.Add(Spec{Tokens: append(counting(20), 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9)})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, []int{0, 16}, []int{hit.NumTokens, r.Junction()})
+	allocate(t, c, r, Alloc{NumNewTokens: 37, Hit: &hit})
+	require.Equal(t, []int{3, 7}, kept(c, r, 1))
+}
+
+// A hit has no blocks behind its end in any group of full attention, unless the cache is as vLLM's (vllm/v1/RULES.md §17).
+func TestAHitEndsInEveryGroup(t *testing.T) {
+	for exact, blocks := range map[bool]int{true: 2, false: 4} {
+		c := newHybrid(t, func(c *Config) { c.Exact = exact },
+			Group{Kind: Full, BlockSize: 4}, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
+		r := prefilled(t, c, 33)
+		evict(t, c, r, 2, 4, 5, 6, 7)
+		var hit Hit
+		c.Lookup(r, &hit)
+		require.Equal(t, 16, hit.NumTokens)
+		require.Equal(t, [][]int32{r.Table(0)[:4], r.Table(1)[:blocks], {0, 0, 0, r.Table(2)[3]}}, hit.Blocks)
+	}
+}
+
+// A block that is kept only for a step in flight is not shared: who has it otherwise writes in place.
+func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
+	c := newFull(t, 12)
+	parent := computed(t, c, counting(6))
+	child, err := c.Fork(parent, 0)
+	require.NoError(t, err)
+	c.FreeAfter(parent, 3)
+	c.Append(child, 6)
+	allocate(t, c, child, Alloc{NumNewTokens: 1})
+	require.Equal(t, []int32{1, 2}, child.Table(0))
+	require.Empty(t, c.TakeCopies(nil, 0))
+	c.Processed(2)
+	require.Equal(t, 2, c.NumDeferred(), "the step before")
+	c.Processed(3)
+	require.Zero(t, c.NumDeferred())
+	require.NoError(t, c.Check())
+}
+
+// A reset between a lookup and its allocation makes the hit stale.
+func TestAHitIsStaleAfterAReset(t *testing.T) {
+	c := newFull(t, 12)
+	c.Drop(computed(t, c, counting(9)))
+	r, err := c.Add(Spec{Tokens: counting(9)})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, 8, hit.NumTokens)
+	require.True(t, c.Reset())
+	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
+	require.ErrorIs(t, err, ErrStale)
+}
