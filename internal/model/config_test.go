@@ -1,6 +1,8 @@
 package model_test
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -56,4 +58,53 @@ func TestTokensThatEndASequenceInGGUF(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int32{2, 3}, c.End)
 	require.True(t, c.TieEmbeddings, "there is no output.weight")
+}
+
+// Windows are those that transformers' configurations give: of Mistral's layers all have one, of Qwen's those that
+// layer_types or max_window_layers name, and of Llama's none.
+func TestWhichLayersHaveAWindow(t *testing.T) {
+	qwen := func(more map[string]any) map[string]any {
+		all := map[string]any{"model_type": "qwen2", "use_sliding_window": true, "sliding_window": 8}
+		maps.Copy(all, more)
+		return all
+	}
+	for _, test := range []struct {
+		name   string
+		change map[string]any
+		window int
+		want   string // of the error
+	}{
+		{"Llama", map[string]any{"sliding_window": 8}, 0, ""},
+		{"Mistral", map[string]any{"model_type": "mistral", "sliding_window": 8}, 8, ""},
+		{"Mistral with null", map[string]any{"model_type": "mistral", "sliding_window": nil}, 0, ""},
+		{"Mistral without one", map[string]any{"model_type": "mistral"}, 4096, ""},
+		{"a window of no type", map[string]any{"model_type": "mistral", "sliding_window": "8"}, 0, "sliding_window"},
+		{"Qwen2 that does not use it", qwen(map[string]any{"use_sliding_window": false, "max_window_layers": 0}), 0, ""},
+		{"Qwen2 that does not say", map[string]any{"model_type": "qwen2", "sliding_window": 8}, 0, ""},
+		{"all layers of Qwen2", qwen(map[string]any{"max_window_layers": 0}), 8, ""},
+		{"all layers of Qwen3", qwen(map[string]any{"model_type": "qwen3", "max_window_layers": 0}), 8, ""},
+		{"no layer of Qwen2", qwen(map[string]any{"max_window_layers": 2}), 0, ""},
+		{"the first 28 layers have none by default", qwen(nil), 0, ""},
+		{"some layers of Qwen2", qwen(map[string]any{"max_window_layers": 1}), 0, "1 of 2 layers have a window"},
+		{"all layers by name", qwen(map[string]any{"layer_types": []string{"sliding_attention", "sliding_attention"}}), 8, ""},
+		{"no layer by name", qwen(map[string]any{"layer_types": []string{"full_attention", "full_attention"}, "max_window_layers": 0}), 0, ""},
+		{"some layers by name", qwen(map[string]any{"layer_types": []string{"full_attention", "sliding_attention"}}), 0, "1 of 2 layers have a window"},
+		{"a layer of another type", qwen(map[string]any{"layer_types": []string{"full_attention", "linear_attention"}}), 0, `"linear_attention"`},
+		{"some layers of Mistral", map[string]any{"model_type": "mistral", "layer_types": []string{"full_attention", "sliding_attention"}}, 0, "1 of 2 layers have a window"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config := families()[0].config
+			maps.Copy(config, test.change)
+			data, err := json.Marshal(config)
+			require.NoError(t, err)
+			c, err := model.ParseConfig(data)
+			if test.want != "" {
+				require.ErrorIs(t, err, model.ErrModel)
+				require.ErrorContains(t, err, test.want)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.window, c.SlidingWindow)
+		})
+	}
 }

@@ -59,8 +59,14 @@ func randomTensor(rnd *rand.Rand, name, kind string, rows, cols int) weightfile.
 // A model of all the types of GGUF, with shapes that all of them have blocks for.
 const ggufHidden, ggufHeads, ggufKVHeads, ggufDim, ggufVocab, ggufLayers = 256, 4, 2, 64, 97, 2
 
+// A ggufFile is what a file is written of.
+type ggufFile struct {
+	meta    map[string]any
+	tensors []weightfile.Tensor
+}
+
 // mixedGGUF is a file whose matrices have all the types of GGUF; those in place are replaced.
-func mixedGGUF(family string, place map[string]string) []byte {
+func mixedGGUF(family string, place map[string]string, changes ...func(*ggufFile)) []byte {
 	const hidden, heads, kvHeads, dim = ggufHidden, ggufHeads, ggufKVHeads, ggufDim
 	rnd := rand.New(rand.NewPCG(3, 9))
 	random := func(name, kind string, rows, cols int) weightfile.Tensor {
@@ -93,12 +99,16 @@ func mixedGGUF(family string, place map[string]string) []byte {
 			tensors = append(tensors, ones(at+"attn_q_norm.weight", dim), ones(at+"attn_k_norm.weight", dim))
 		}
 	}
-	return weightfile.GGUF(map[string]any{
+	f := &ggufFile{tensors: tensors, meta: map[string]any{
 		"general.architecture": family, family + ".embedding_length": uint32(hidden), family + ".block_count": uint32(ggufLayers),
 		family + ".attention.head_count": uint32(heads), family + ".attention.head_count_kv": uint32(kvHeads),
 		family + ".feed_forward_length": uint32(hidden), family + ".context_length": uint32(length), family + ".rope.freq_base": float32(1000),
 		family + ".attention.layer_norm_rms_epsilon": float32(1e-5), "tokenizer.ggml.eos_token_id": uint32(5),
-	}, tensors...)
+	}}
+	for _, change := range changes {
+		change(f)
+	}
+	return weightfile.GGUF(f.meta, f.tensors...)
 }
 
 func openGGUF(t *testing.T, data []byte) *weights.GGUF {
@@ -194,7 +204,11 @@ func published(g *weights.GGUF, pairs bool, dim int) map[string][]float32 {
 				}
 				v := t.Vector()
 				if pairs && (from == "attn_q" || from == "attn_k") {
-					v = apart(v, t.Cols, dim)
+					cols := t.Cols
+					if kind == ".bias" {
+						cols = 1
+					}
+					v = apart(v, cols, dim)
 				}
 				w[fmt.Sprintf("model.layers.%d.%s%s", l, to, kind)] = v
 			}

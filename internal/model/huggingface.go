@@ -29,8 +29,10 @@ type published struct {
 	Tie           *bool           `json:"tie_word_embeddings"`
 	AttentionBias bool            `json:"attention_bias"`
 	MLPBias       bool            `json:"mlp_bias"`
-	Window        *int            `json:"sliding_window"`
-	UseWindow     *bool           `json:"use_sliding_window"`
+	Window        json.RawMessage `json:"sliding_window"`
+	UseWindow     bool            `json:"use_sliding_window"`
+	FirstWindow   *int            `json:"max_window_layers"`
+	LayerTypes    []string        `json:"layer_types"`
 	End           json.RawMessage `json:"eos_token_id"`
 	Quantization  *struct {
 		Method string `json:"quant_method"`
@@ -161,15 +163,50 @@ func llama(p *published) (*Config, error) {
 	case "qwen3":
 		c.QKNorm = true
 	}
-	window := p.Window != nil && (p.UseWindow == nil || *p.UseWindow)
-	if qwen := p.ModelType == "qwen2" || p.ModelType == "qwen3"; qwen && p.UseWindow != nil && *p.UseWindow {
-		return nil, fmt.Errorf("%w: use_sliding_window: only some layers have a window, which is not supported", ErrModel)
-	} else if window && !qwen {
-		c.SlidingWindow = *p.Window
-	}
 	var err error
+	if c.SlidingWindow, err = p.window(); err != nil {
+		return nil, err
+	}
 	c.Rope, err = p.rope()
 	return c, err
+}
+
+// window is the sliding window of all layers, or 0, as transformers' configurations of the families have it.
+func (p *published) window() (int, error) {
+	size := 4096 // transformers' default
+	window := &size
+	if p.Window != nil && json.Unmarshal(p.Window, &window) != nil {
+		return 0, fmt.Errorf("%w: config.json: sliding_window has the wrong type: %s", ErrModel, p.Window)
+	}
+	qwen := p.ModelType == "qwen2" || p.ModelType == "qwen3"
+	if p.ModelType == "llama" || qwen && !p.UseWindow || window == nil { // null
+		return 0, nil
+	}
+	with := p.Layers // layers that have the window
+	switch {
+	case p.LayerTypes != nil:
+		with = 0
+		for _, kind := range p.LayerTypes {
+			switch kind {
+			case "sliding_attention":
+				with++
+			case "full_attention":
+			default:
+				return 0, fmt.Errorf("%w: layer_types has %q; full_attention and sliding_attention are supported", ErrModel, kind)
+			}
+		}
+	case qwen && p.FirstWindow != nil:
+		with = max(0, p.Layers-*p.FirstWindow)
+	case qwen:
+		with = max(0, p.Layers-28) // transformers' default
+	}
+	switch with {
+	case 0:
+		return 0, nil
+	case p.Layers:
+		return *window, nil
+	}
+	return 0, fmt.Errorf("%w: %d of %d layers have a window; all or none is supported", ErrModel, with, p.Layers)
 }
 
 func (p *published) rope() (*Rope, error) {

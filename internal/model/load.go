@@ -97,6 +97,8 @@ type loader struct {
 
 	int8Activations bool
 
+	used map[string]bool // tensors that were found
+
 	shapes  bool // only names and shapes are compared with the configuration
 	weights *matrix.Arena
 }
@@ -105,7 +107,7 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	if err := part.Check(c); err != nil {
 		return nil, err
 	}
-	l := &loader{config: c, files: files, pool: pool, names: &llamaNames, part: part}
+	l := &loader{config: c, files: files, pool: pool, names: &llamaNames, part: part, used: map[string]bool{}}
 	for _, option := range opts {
 		option(l)
 	}
@@ -130,6 +132,11 @@ func build(c *Config, files *weights.Tensors, pool *parallel.Pool, gguf bool, pa
 	shape := &Model{}
 	if err := l.load(shape); err != nil {
 		return nil, err
+	}
+	if gguf {
+		if err := l.allUsed(); err != nil {
+			return nil, err
+		}
 	}
 	if l.int8Activations && !shape.rounds() {
 		return nil, ErrNotQuantized
@@ -190,6 +197,7 @@ func (l *loader) enoughMemory() error {
 func (l *loader) tensor(name string) (*weights.Tensor, error) {
 	for _, full := range []string{l.prefix + name, name} {
 		if t := l.files.Get(full); t != nil {
+			l.used[full] = true
 			return t, nil
 		}
 		if what := l.files.LeftOut(full); what != "" {
@@ -197,6 +205,17 @@ func (l *loader) tensor(name string) (*weights.Tensor, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, l.prefix+name)
+}
+
+// allUsed refuses a file with a tensor that changes what others compute with it.
+func (l *loader) allUsed() error {
+	l.used[ropeFactors] = l.config.Rope.Factors != nil // which the configuration has
+	for _, name := range l.files.Names() {
+		if !l.used[name] {
+			return fmt.Errorf("%w: the tensor %q is not supported in models of the architecture %q", ErrModel, name, l.config.Family)
+		}
+	}
+	return nil
 }
 
 func (l *loader) matrix(name string, out, in int) (*weights.Tensor, error) {

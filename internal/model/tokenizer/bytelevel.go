@@ -38,6 +38,10 @@ const (
 	patternQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
+// patternsDefault are llama.cpp's for a vocabulary that does not name its pattern: each one cuts the words of the one
+// before.
+var patternsDefault = []string{`[\p{P}\$\+<=>\^~\|]+`, patternGPT2, `\p{N}+`, `[0-9][0-9][0-9]`}
+
 // usePattern has words cut by a pattern.
 func (t *Tokenizer) usePattern(pattern string) error {
 	p, err := regexp2.Compile(pattern, regexp2.Unicode)

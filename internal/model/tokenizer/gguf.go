@@ -47,17 +47,21 @@ func kindOf(kinds []float64, i int) int {
 
 // fromGPT2 is byte-level BPE.
 func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kinds []float64) error {
-	pattern, ok := map[string]string{
-		"": patternGPT2, "default": patternGPT2, "gpt-2": patternGPT2,
-		"llama-bpe": patternLlama3, "llama3": patternLlama3, "llama-v3": patternLlama3, "qwen2": patternQwen2,
-	}[meta["tokenizer.ggml.pre"].String()]
+	llama3 := []string{patternLlama3}
+	pre := meta["tokenizer.ggml.pre"].String()
+	patterns, ok := map[string][]string{
+		"": patternsDefault, "default": patternsDefault, "gpt-2": {patternGPT2},
+		"llama-bpe": llama3, "llama3": llama3, "llama-v3": llama3, "qwen2": {patternQwen2},
+	}[pre]
 	if !ok {
-		return fmt.Errorf("%w: words cut as %q; gpt-2, llama-bpe and qwen2 are supported", ErrFormat, meta["tokenizer.ggml.pre"].String())
+		return fmt.Errorf("%w: words cut as %q; gpt-2, llama-bpe and qwen2 are supported", ErrFormat, pre)
 	}
-	if err := t.usePattern(pattern); err != nil {
-		return err
+	for _, pattern := range patterns {
+		if err := t.usePattern(pattern); err != nil {
+			return err
+		}
 	}
-	t.whole, t.composed = pattern == patternLlama3, pattern == patternQwen2
+	t.whole, t.composed = patterns[0] == patternLlama3, pre == "qwen2"
 	for i, text := range tokens {
 		if kind := kindOf(kinds, i); kind == ggufControl || kind == ggufAdded || kind == ggufUnknown {
 			t.addGGUF(i, text, kind)
@@ -75,7 +79,7 @@ func (t *Tokenizer) fromGPT2(meta map[string]weights.Value, tokens []string, kin
 			return err
 		}
 	}
-	return t.aroundGGUF(meta, len(tokens), pattern == patternLlama3)
+	return t.aroundGGUF(meta, len(tokens), t.whole)
 }
 
 // fromLlama is SentencePiece's BPE, which merges by the scores of the results.

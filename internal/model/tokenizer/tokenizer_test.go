@@ -291,6 +291,45 @@ func plain(t *Tokenizer, text string) []int32 {
 	}
 }
 
+// A GGUF vocabulary that does not say how words are cut is cut as llama.cpp cuts it, which is not GPT-2's way.
+func TestWordsOfGGUFWithoutAPatternAreCutAsLlamaCppDoes(t *testing.T) {
+	tokens := []string{"'", "l", "'l", "1", "11", "111", "1111", "!"}
+	vocabulary := map[string]any{
+		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": []string{"' l", "1 1", "11 1", "111 1"},
+	}
+	for _, test := range []struct {
+		name, pre string
+		want      []string
+	}{
+		{"none", "", []string{"'", "l", "l", "111", "1", "!", "'", "!"}},
+		{"default", "default", []string{"'", "l", "l", "111", "1", "!", "'", "!"}},
+		{"GPT-2", "gpt-2", []string{"'l", "l", "1111", "!", "'", "!"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			delete(vocabulary, "tokenizer.ggml.pre")
+			if test.pre != "" {
+				vocabulary["tokenizer.ggml.pre"] = test.pre
+			}
+			tok, err := FromGGUF(meta(t, vocabulary))
+			require.NoError(t, err)
+			var got []string
+			for _, id := range tok.Encode("'ll1111!'!", false) {
+				got = append(got, tok.Text(id))
+			}
+			require.Equal(t, test.want, got)
+		})
+	}
+	tok := blank()
+	for _, pattern := range patternsDefault {
+		require.NoError(t, tok.usePattern(pattern))
+	}
+	words := []string{"I'll pay $12345!!\n\n ok x=1"}
+	for _, p := range tok.patterns {
+		words = isolate(p, words)
+	}
+	require.Equal(t, []string{"I", "'", "ll", " pay", " ", "$", "123", "45", "!!", "\n\n", " ok", " x", "=", "1"}, words)
+}
+
 func TestWordsAreCutByTheModelsPattern(t *testing.T) {
 	tests := []struct {
 		name, pattern, text string
