@@ -295,7 +295,7 @@ func plain(t *Tokenizer, text string) []int32 {
 func TestWordsOfGGUFWithoutAPatternAreCutAsLlamaCppDoes(t *testing.T) {
 	tokens := []string{"'", "l", "'l", "1", "11", "111", "1111", "!"}
 	vocabulary := map[string]any{
-		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": []string{"' l", "1 1", "11 1", "111 1"},
+		"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.merges": []string{"' l", "1 1", "11 1", "11 11"},
 	}
 	for _, test := range []struct {
 		name, pre string
