@@ -69,7 +69,8 @@ static uint64_t hash_of(struct text *t, int tokens) {
         t->hashed = 0;
     }
     for (; t->hashed < tokens; t->hashed++) {
-        t->hash[t->hashed + 1] = mix(t->hash[t->hashed] + (uint64_t)(uint32_t)t->at[t->hashed] * 0x9e3779b97f4a7c15u + 1);
+        uint64_t last = (uint64_t)(uint32_t)t->at[t->hashed] * 0x9e3779b97f4a7c15u;
+        t->hash[t->hashed + 1] = mix(t->hash[t->hashed] + last + 1);
     }
     return t->hash[tokens];
 }
@@ -229,10 +230,12 @@ static void print_setup(FILE *out) {
         "async", "consumer", "producer",
                                         "best effort", "", "zero blocks"};
     const llm_cache_config *c = &run.config;
-    fprintf(out, "  cache: %d blocks, %d sequences, %d tokens a step, %d a request, %d a prefill, hash %d, policy %d, %d steps in flight", c->num_gpu_blocks,
+    fprintf(out, "  cache: %d blocks, %d sequences, %d tokens a step, %d a request, %d a prefill, hash %d, policy %d, "
+        "%d steps in flight", c->num_gpu_blocks,
             c->max_num_seqs, c->max_num_batched_tokens, c->max_model_len, c->long_prefill_token_threshold, c->hash,
                 c->policy, run.depth);
-    fprintf(out, ", drafts %d, lookahead %d, scheduler block %d, retention %d, stages %d, watermark %g, in flight tokens %d",
+    fprintf(out, ", drafts %d, lookahead %d, scheduler block %d, retention %d, stages %d, "
+        "watermark %g, in flight tokens %d",
             c->num_speculative_tokens, c->num_lookahead_tokens, c->scheduler_block_size, c->retention_interval,
                 c->pipeline_parallel_size, c->watermark,
             c->max_in_flight_tokens);
@@ -358,7 +361,8 @@ static bool reads(int g, const int32_t *table, int len, struct text *t, int from
         int32_t block = p / size < len ? table[p / size] : 0;
         const struct word *w = &run.memory[block][p % size];
         if (block == 0 || w->value != value_of(g, t->hash[p + 1])) {
-            snprintf(wrong, room, "group %d (%s), position %d, entry %d of the table, block %d: found %s, expected the hash of its own first %d tokens", g,
+            snprintf(wrong, room, "group %d (%s), position %d, entry %d of the table, block %d: found %s, "
+                "expected the hash of its own first %d tokens", g,
                      kind_of(g), p, p / size, block, block == 0 ? "the null block" : found(w), p + 1);
             return false;
         }
@@ -373,7 +377,8 @@ static bool reads_state(int g, int32_t block, struct text *t, int tokens, char *
     for (int i = 0; i < run.page; i++) {
         const struct word *w = &run.memory[block][i];
         if (block == 0 || w->value != value + (uint64_t)i) {
-            snprintf(wrong, room, "group %d (%s), block %d: found %s, expected the state after its own first %d tokens", g, kind_of(g), block,
+            snprintf(wrong, room, "group %d (%s), block %d: found %s, expected the state after its own first %d tokens",
+                g, kind_of(g), block,
                      block == 0 ? "the null block" : found(w), tokens);
             return false;
         }
@@ -389,8 +394,8 @@ static void write_state(int g, int32_t block, struct text *t, int tokens, int nu
 }
 
 /*
- * What a request needs to go on after `computed` tokens is in the blocks of its tables. Not last: its rows went further, so
- * states and the lower ends of windows may have gone on, too.
+ * What a request needs to go on after `computed` tokens is in the blocks of its tables. Not last: its rows went
+ * further, so states and the lower ends of windows may have gone on, too.
  */
 static bool has_prefix(int32_t (*table)[ENTRIES], const int *len, struct text *t, int computed, bool last, char *wrong,
     size_t room) {
@@ -1033,7 +1038,8 @@ static void copy_blocks(const struct flight *f, int64_t n) {
         }
         struct request *r = find(c->id);
         if (r == NULL || c->index >= r->len[c->group]) {
-            fail(f->number, "the copy of block %d to %d goes into entry %d of request %d's table in group %d, which has %d entries", c->src, c->dst, c->index,
+            fail(f->number, "the copy of block %d to %d goes into entry %d of request %d's table in group %d, "
+                "which has %d entries", c->src, c->dst, c->index,
                  r == NULL ? -1 : r->number, c->group, r == NULL ? 0 : r->len[c->group]);
         }
         set_entry(r, c->group, c->index, c->dst);
@@ -1201,7 +1207,8 @@ static int take_tokens(struct flight *f, int64_t i, int kept) {
     const llm_cache_row *row = &f->step.rows.at[i];
     bool void_row = w->computed_wrong || w->ignored || w->silent;
     if (w->computed_wrong && !w->excused && !r->ended) {
-        fail(f->number, "request %d (computed %d, tokens %d, drafts %d) reads what a failed load left and is not void, %s", r->number, w->computed, row->tokens,
+        fail(f->number, "request %d (computed %d, tokens %d, drafts %d) reads what a failed load left and is "
+            "not void, %s", r->number, w->computed, row->tokens,
              row->drafts, w->wrong);
     }
     if (kept < 0 || kept > w->count || (kept > 0 && (r->ended || void_row))) {
@@ -1286,7 +1293,8 @@ static void update(void) {
         struct request *r = f->rows[i].r;
         bool listed = at < outcome.done.len && outcome.done.at[at].id == r->id;
         if (listed != (reasons[i] != 0) || (listed && outcome.done.at[at].reason != reasons[i])) {
-            fail(f->number, "request %d with %d tokens, %d of them generated, has finished for reason %d; the library says %d", r->number, r->host.n,
+            fail(f->number, "request %d with %d tokens, %d of them generated, has finished for reason %d; "
+                "the library says %d", r->number, r->host.n,
                  r->host.n - r->prompt, reasons[i], listed ? outcome.done.at[at].reason : 0);
         }
         at += listed;
@@ -1363,7 +1371,9 @@ static struct request *any(bool (*fits)(const struct request *)) {
     return NULL;
 }
 
-static uint64_t root_of(int salt, int lora) { return mix(run.seed + mix(run.weights * 64 + (uint64_t)salt * 8 + (uint64_t)lora)); }
+static uint64_t root_of(int salt, int lora) {
+    return mix(run.seed + mix(run.weights * 64 + (uint64_t)salt * 8 + (uint64_t)lora));
+}
 
 static void add(void) {
     static const char *const salts[] = {NULL, "salt:a", "salt:b"}, *const loras[] = {NULL, "adapter 1", "adapter 2"};
@@ -1459,8 +1469,11 @@ static void fork_request(void) {
     llm_request id;
     MUST(llm_cache_fork(run.cache, parent->id, last, run.added, &id));
     run.quiet = false;
-    *child = (struct request){.used = true, .forked = true, .received = true, .id = id, .number = run.added++, .host = parent->host, .prompt = parent->prompt, .max_tokens = parent->max_tokens,
-                              .min_tokens = parent->min_tokens, .n_stop = parent->n_stop};
+    *child = (struct request){
+        .used = true, .forked = true, .received = true, .id = id, .number = run.added++, .host = parent->host,
+        .prompt = parent->prompt, .max_tokens = parent->max_tokens,
+        .min_tokens = parent->min_tokens, .n_stop = parent->n_stop,
+    };
     memcpy(child->stop, parent->stop, sizeof child->stop);
     if (last >= 0) {
         put_token(&child->host, child->host.n - 1, last);
@@ -1630,12 +1643,14 @@ static void check_state(void) {
         }
     }
     if (stats.running + stats.waiting != alive || stats.in_flight != run.in_flight) {
-        fail(run.number, "%d requests live, %d of them loading, %d steps in flight; the library says %lld running, %lld waiting, %lld in flight", alive, loading,
+        fail(run.number, "%d requests live, %d of them loading, %d steps in flight; the library says %lld running, "
+            "%lld waiting, %lld in flight", alive, loading,
              run.in_flight, (long long)stats.running, (long long)stats.waiting, (long long)stats.in_flight);
     }
     if (stats.blocks != run.config.num_gpu_blocks - 1 || n + stats.free_blocks > stats.blocks ||
         (run.in_flight == 0 && !run.mamba && !hidden && n + stats.free_blocks != stats.blocks)) {
-        fail(run.number, "%lld blocks: %lld are free, %lld in tables, %lld deferred; %lld requests are kept, %lld loading", (long long)stats.blocks,
+        fail(run.number, "%lld blocks: %lld are free, %lld in tables, %lld deferred; %lld requests are kept, "
+            "%lld loading", (long long)stats.blocks,
              (long long)stats.free_blocks, (long long)n, (long long)stats.deferred_blocks, (long long)stats.kept,
                  (long long)stats.loading);
     }
@@ -1646,7 +1661,8 @@ static void check_state(void) {
         }
         if (!kept && (stats.free_blocks != stats.blocks || stats.kept != 0 || stats.loading != 0 ||
             stats.deferred_blocks != 0)) {
-            fail(run.number, "all requests have ended: of %lld blocks %lld are free, %lld deferred, %lld requests are kept, %lld loading", (long long)stats.blocks,
+            fail(run.number, "all requests have ended: of %lld blocks %lld are free, %lld deferred, "
+                "%lld requests are kept, %lld loading", (long long)stats.blocks,
                  (long long)stats.free_blocks, (long long)stats.deferred_blocks, (long long)stats.kept,
                      (long long)stats.loading);
         }
@@ -1762,7 +1778,8 @@ static int open_cache(int kind, int mode) {
     c->flags |= (run.producer || run.consumer) && chance(20) ? LLM_CACHE_KV_BEST_EFFORT : 0;
     int need = 2;
     for (int g = 0; g < run.n_groups; g++) {
-        need += (c->max_model_len + c->num_lookahead_tokens) / run.groups[g].block_size + 2 + 2 * run.groups[g].num_speculative_blocks;
+        const llm_cache_group *s = &run.groups[g];
+        need += (c->max_model_len + c->num_lookahead_tokens) / s->block_size + 2 + 2 * s->num_speculative_blocks;
     }
     c->num_gpu_blocks = need + draw(chance(50) ? need : 3 * need);
     c->groups = run.groups;
@@ -1772,7 +1789,7 @@ static int open_cache(int kind, int mode) {
         c->block_size = run.groups[0].block_size;
         c->groups = NULL, c->groups_len = 0;
     }
-    /* The header does not say where the states of drafts are that a block of a Mamba group does not hold. */
+    /* No draft may cross two ends of blocks of a Mamba group: the state after it would be in a speculative block. */
     return run.narrow ? LLM_CACHE_E_RANGE : llm_cache_open(c, &run.cache);
 }
 
@@ -1920,12 +1937,14 @@ int main(int argc, char **argv) {
             play(seed++);
         }
     }
-    printf("%lld steps in %lld runs, %lld tokens computed, %lld reads checked; requests: %lld finished or aborted, %lld of them aborted, %lld refused, "
+    printf("%lld steps in %lld runs, %lld tokens computed, %lld reads checked; "
+        "requests: %lld finished or aborted, %lld of them aborted, %lld refused, "
            "%lld forks, %lld preempted, %lld resumed\n",
            (long long)total.steps, (long long)total.runs, (long long)total.tokens, (long long)total.reads,
                (long long)total.finished, (long long)total.aborts,
            (long long)total.refused, (long long)total.forks, (long long)total.preempted, (long long)total.resumed);
-    printf("%lld tokens hit, %lld blocks copied, %lld zeroed, %lld loads, %lld blocks lost, %lld affected, %lld sent, %lld tails, %lld of %lld drafts accepted, "
+    printf("%lld tokens hit, %lld blocks copied, %lld zeroed, %lld loads, %lld blocks lost, %lld affected, "
+        "%lld sent, %lld tails, %lld of %lld drafts accepted, "
            "%lld rows silent, %lld failures of steps, %lld resets\n",
            (long long)total.hits, (long long)total.copies, (long long)total.zeroed, (long long)total.loads,
                (long long)total.lost, (long long)total.affected,
