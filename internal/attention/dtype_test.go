@@ -63,6 +63,19 @@ func TestNumbersAreRoundedToNearest(t *testing.T) {
 	}
 }
 
+// What is above the largest number of 8 bits becomes the largest one, and no NaN or infinity.
+func TestNumbersOf8BitsSaturate(t *testing.T) {
+	for d, largest := range map[DType]float32{E4M3: 448, E5M2: 57344, Int8: 127} {
+		for _, factor := range []float32{1, 1.01, 1.035, 1.04, 1.07, 1.08, 1.13, 2, 1e30, float32(math.Inf(1))} {
+			for _, sign := range []float32{1, -1} {
+				var bits uint8
+				d.Store(unsafe.Pointer(&bits), sign*factor*largest)
+				require.Equal(t, sign*largest, d.Load(unsafe.Pointer(&bits)), "%v of %v", d, sign*factor*largest)
+			}
+		}
+	}
+}
+
 // Assembly converts like Go, bit for bit, for numbers of all kinds.
 func TestAssemblyConvertsLikeGo(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))

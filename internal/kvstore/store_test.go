@@ -104,6 +104,14 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 	})
 }
 
+func TestBytesHoldWholeBlocksOfAllLayers(t *testing.T) {
+	c := kvstore.Config{Shape: attention.Shape{BlockSize: 16, NumKVHeads: 2, HeadSize: 64}, Layers: 3}
+	require.Equal(t, 3*2*16*2*64*4, c.BlockBytes())
+	for bytes, want := range map[int]int{0: 0, -1: 0, c.BlockBytes() - 1: 0, c.BlockBytes(): 1, 5 * c.BlockBytes(): 5, 5*c.BlockBytes() - 1: 4} {
+		require.Equal(t, want, c.BlocksIn(int64(bytes)), "%d bytes", bytes)
+	}
+}
+
 func TestCopiesAndSwapsMoveWholeBlocksInAllLayers(t *testing.T) {
 	forEachShape(t, func(t *testing.T, shape attention.Shape) {
 		s := newStore(t, kvstore.Config{Shape: shape, Layers: 3, NumBlocks: 6, HostBlocks: 4})

@@ -49,6 +49,12 @@ func TestTokensComeAsOftenAsTheyAreLikely(t *testing.T) {
 	}
 }
 
+func TestMinPKeepsWhatIsExactlyAsLikely(t *testing.T) {
+	p := Default()
+	p.MinP = 1
+	require.InDeltaSlice(t, []float64{0.5, 0.5, 0}, frequencies(p, []float32{1, 1, 0}), 0.012)
+}
+
 func TestPenaltiesChangeWhatWasSaid(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -64,6 +70,9 @@ func TestPenaltiesChangeWhatWasSaid(t *testing.T) {
 		{"presence forgets the prompt", func(p *Params) { p.PresencePenalty = 0.6 }, State{Prompt: []int32{0}}, 0},
 		{"repetition sees the prompt", func(p *Params) { p.RepetitionPenalty = 2 }, State{Prompt: []int32{0, 0}}, 1},
 		{"repetition of what is negative", func(p *Params) { p.RepetitionPenalty = 2 }, State{Output: []int32{0, 1, 2}}, 0},
+		{"repetition makes what is negative less", func(p *Params) {
+			p.RepetitionPenalty, p.LogitBias = 2, map[int32]float32{0: -2, 1: -1.75, 2: -100} // -1 and -1.15
+		}, State{Output: []int32{0}}, 1},
 		{"bias", func(p *Params) { p.LogitBias = map[int32]float32{1: 0.5} }, State{}, 1},
 		{"forbidden", func(*Params) {}, State{Forbidden: []int32{0, 1}}, 2},
 	}

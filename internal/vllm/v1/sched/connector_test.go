@@ -480,3 +480,25 @@ func TestAResetLeavesLoadedBlocks(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 }
+
+// Ensure that what can be loaded takes the place of a part of a block that was hit only if it is more
+// (vllm/v1/RULES.md §19). The hit has 12 tokens, of which 4 are in the second block.
+func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
+	for external, want := range map[int][2]int{12: {12, 0}, 13: {13, 5}} {
+		h := newHost(t, Config{
+			MaxNumSeqs: 4, MaxNumBatchedTokens: 64, Connector: Connector{Consumer: true},
+			Cache: kvcache.Config{
+				NumGPUBlocks: 30, MaxModelLen: 64, EnablePrefixCaching: true, Hash: blockhash.LE{}, HashBlockSize: 4,
+				Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}},
+			},
+		})
+		h.add(14, 1, Spec{MaxTokens: 2})
+		for h.Load().Waiting+h.Load().Running > 0 {
+			h.schedule()
+			h.update(1)
+		}
+		h.add(15, 1, Spec{External: Match{external, false}})
+		row := h.schedule()[0]
+		require.Equal(t, want, [2]int{row.NumComputedTokens, row.NumExternalTokens}, "%d tokens to load", external)
+	}
+}

@@ -268,6 +268,86 @@ func TestAPaddedDecodeMayReachTheLongestSequence(t *testing.T) {
 	}
 }
 
+// The order of priorities: smaller ones first, then earlier arrivals, then names, then the order of Add (vllm/v1/RULES.md §14).
+func TestTheOrderOfPriorities(t *testing.T) {
+	c := small(9)
+	c.Policy = Priority
+	s := newSmall(t, c)
+	var want [6]ID
+	for i, spec := range []Spec{
+		{Priority: 1, Arrival: 1}, {Arrival: 7, Name: "b"}, {Arrival: 7, Name: "a"}, {Arrival: 7, Name: "a"}, {Arrival: 5, Name: "c"}, {Priority: -1, Arrival: 9},
+	} {
+		spec.Tokens = tokens(3, i)
+		want[[]int{5, 4, 2, 3, 1, 0}[i]] = add(t, s, spec)
+	}
+	require.Equal(t, want[:], s.Waiting(nil))
+}
+
+// Those that lost their blocks are admitted again in front of those that never ran, in their order (vllm/v1/RULES.md §14.2).
+func TestPreemptedRequestsWaitInFront(t *testing.T) {
+	s := newSmall(t, small(7))
+	var step Step
+	var ids []ID
+	for i := range 4 {
+		ids = append(ids, add(t, s, Spec{Tokens: tokens(8, 1+i), MaxTokens: 12}))
+	}
+	for range 4 { // 16 tokens a step: the first three run, with 2 blocks each, and then the first one takes more
+		one(t, s, &step)
+	}
+	require.Equal(t, ids[:2], s.Running(nil))
+	require.Equal(t, ids[2:], s.Waiting(nil))
+	for range 4 {
+		one(t, s, &step)
+	}
+	require.Equal(t, ids[:1], s.Running(nil))
+	require.Equal(t, ids[1:], s.Waiting(nil))
+}
+
+// The last token of the longest sequence is not computed, so drafts end before it (vllm/v1/RULES.md §14.2).
+func TestDraftsEndBeforeTheLongestSequence(t *testing.T) {
+	c := small(9)
+	c.NumSpeculativeTokens, c.Cache.MaxModelLen = 3, 20
+	s := newSmall(t, c)
+	var step Step
+	id := add(t, s, Spec{Tokens: tokens(17, 1)})
+	for range 2 { // a chunk of 16
+		one(t, s, &step)
+	}
+	require.NoError(t, s.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
+	require.NoError(t, s.Schedule(&step))
+	require.Equal(t, []int{17, 2, 1}, []int{step.Rows[0].NumComputedTokens, step.Rows[0].NumScheduledTokens, step.Rows[0].NumDraftTokens})
+}
+
+// A prompt is admitted if the whole of it fits into the blocks, or with AdmitChunks its first chunk; without chunks, if the
+// whole of it fits into the step. The first one that does not ends the pass (vllm/v1/RULES.md §14.3).
+func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		change  func(c *Config)
+		prompts []int
+		want    []int // tokens of the rows
+	}{
+		{"6 blocks of 5", func(*Config) {}, []int{12, 24, 1}, []int{12}},
+		{"6 blocks of 5, of which the chunk takes 1", func(c *Config) { c.AdmitChunks = true }, []int{12, 24, 1}, []int{12, 4}},
+		{"as many blocks as there are", func(*Config) {}, []int{12, 20, 1}, []int{12, 4}},
+		{"a part of the tokens", func(c *Config) { c.MaxNumBatchedTokens = 64 }, []int{12, 4, 4}, []int{12, 4, 4}},
+		{"more tokens than are left", func(c *Config) { c.MaxNumBatchedTokens, c.DisableChunkedPrefill, c.Cache.NumGPUBlocks = 64, true, 40 },
+			[]int{40, 25, 4}, []int{40}},
+		{"as many tokens as are left", func(c *Config) { c.MaxNumBatchedTokens, c.DisableChunkedPrefill, c.Cache.NumGPUBlocks = 64, true, 40 },
+			[]int{40, 24, 4}, []int{40, 24}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := small(9)
+			tc.change(&c)
+			h := newHost(t, c)
+			for i, n := range tc.prompts {
+				h.add(n, 1+i, Spec{MaxTokens: 1})
+			}
+			require.Equal(t, tc.want, scheduled(h.schedule()))
+		})
+	}
+}
+
 // The output of a step whose request lost its blocks in the middle is void.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
 	s := newSmall(t, small(9))
