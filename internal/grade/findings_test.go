@@ -52,8 +52,8 @@ func TestAFindingHelps(t *testing.T) {
 		{"the end of standard error is told", "task4_fills",
 			replaced(t, "#include <limits.h>", "#include <limits.h>\n#include <stdio.h>", position, position+"    if (logical == 3) {\n        fprintf(stderr, \"logical is %d\\033\\n\", logical);\n        abort();\n    }\n"),
 			compare.Death, handout.Valgrind, "logical is 3?"},
-		{"the time that a call took is told with its limit", "task4_fills",
-			replaced(t, position, position+"    while (logical == 3) {\n        seq->kv_count++;\n        seq->kv_count--;\n    }\n"),
+		{"the time that a call took is told with its limit", "task4_copies_once",
+			replaced(t, position, position+"    while (logical == 1) {\n        seq->kv_count++;\n        seq->kv_count--;\n    }\n"),
 			compare.Death, handout.WhiteBox, "it does not come back: it took "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -141,25 +141,22 @@ func honestOnes(t *testing.T) (all []attack) {
 	return all
 }
 
-// gradeAll grades four at a time, as a class. Where no points are what an attack is to lose,
-// sweeps are left out.
+// gradeAll grades four at a time, as a class; without sweeps but in make test-long.
 func gradeAll(t *testing.T, g *grade.Grader, dir string, class []attack) []*grade.Report {
 	t.Helper()
 	reports := make([]*grade.Report, len(class))
 	var wait sync.WaitGroup
 	turns := make(chan struct{}, 4)
-	light := *g
-	light.LeaveOutSweeps()
+	by := *g
+	if !level.Long() {
+		by.LeaveOutSweeps()
+	}
 	for i, a := range class {
 		file := filepath.Join(dir, a.id+".c")
 		require.NoError(t, os.WriteFile(file, []byte(a.source), 0o644))
 		wait.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			by := g
-			if a.expect != "less" && !level.Long() {
-				by = &light
-			}
 			r, err := by.File(file)
 			if err != nil {
 				t.Errorf("%s: %v", a.id, err)

@@ -21,19 +21,19 @@ var missed = []string{
 }
 
 // Ensure that submissions whose authors knew only the handout are judged rightly:
-// the right ones get full marks, the wrong ones lose points.
+// the right ones get full marks, the wrong ones lose points. In make test
+// TestTheCSuiteAgrees takes one of them.
 func TestSubmissionsWrittenFromTheHandoutAlone(t *testing.T) {
-	level.SkipQuick(t)
+	if !level.Long() {
+		t.Skip("only in make test-long: the mutants and the styles show the same")
+	}
 	g := newGrader(t)
 	g.Tries = 0
 	for _, folder := range []string{"right", "wrong"} {
 		files, err := filepath.Glob(submissions + "independent/" + folder + "/*.c")
 		require.NoError(t, err)
 		require.NotEmpty(t, files)
-		for i, file := range files {
-			if i%level.Pick(1000, 1) != 0 {
-				continue
-			}
+		for _, file := range files {
 			t.Run(folder+"/"+strings.TrimSuffix(filepath.Base(file), ".c"), func(t *testing.T) {
 				t.Parallel()
 				r, err := g.File(file)
