@@ -36,7 +36,7 @@ func TestAttentionRefusesBadInput(t *testing.T) {
 	each(t, linked, func(t *testing.T, w way) {
 		succeed(t, t.TempDir(), nil, w.compileCache(t, "attention_errors"))
 		if w.checked(archive) {
-			checkCache(t, w, "attention_errors", level.Pick([]string{"1"}, nil)...)
+			checkCache(t, w, example+"+attention_errors", level.Pick([]string{"1"}, nil)...)
 		}
 	})
 }

@@ -9,11 +9,11 @@ import (
 )
 
 var forkModes = []mode{
-	{"calling", level.Pick("50", "1000")},
-	{"together", "20"},
-	{"handler", "100"},
+	{"calling", level.Pick("25", "1000")},
+	{"together", level.Pick("10", "20")},
+	{"handler", level.Pick("40", "100")},
 	{"cancelled", "20"},
-	{"ending", "200"},
+	{"ending", level.Pick("80", "200")},
 }
 
 // A fork waits until no other thread is inside a call, so that the child finds

@@ -14,19 +14,19 @@ func TestNoChildOfAGraderThatForksPerTestHangsOrCrashes(t *testing.T) {
 		way  way
 		args []string
 	}{
-		{"after the parent has called", shared, []string{"called", level.Pick("150", "2000")}},
-		{"after the parent has called, archive", archive, []string{"called", level.Pick("150", "500")}},
-		{"after the parent has called, drop-in", dropin, []string{"called", level.Pick("150", "500")}},
-		{"while the parent calls between", shared, []string{"between", level.Pick("150", "2000")}},
-		{"at once after load, linked", shared, []string{"newborn", level.Pick("150", "2000")}},
-		{"at once after load, archive", archive, []string{"newborn", level.Pick("150", "500")}},
-		{"at once after dlopen", loaded, []string{"newborn", level.Pick("150", "2000")}},
-		{"with 200 live sequences in the parent", shared, []string{"live", level.Pick("150", "2000")}},
-		{"and again in the children", shared, []string{"again", level.Pick("150", "500")}},
-		{"after the parent has called, on a busy machine", shared, []string{"called", level.Pick("60", "300"), "busy"}},
-		{"at once after load, on a busy machine", shared, []string{"newborn", level.Pick("60", "300"), "busy"}},
-		{"at once after dlopen, on a busy machine", loaded, []string{"newborn", level.Pick("60", "300"), "busy"}},
-		{"with 200 live sequences, on a busy machine", shared, []string{"live", level.Pick("60", "300"), "busy"}},
+		{"after the parent has called", shared, []string{"called", level.Pick("60", "2000")}},
+		{"after the parent has called, archive", archive, []string{"called", level.Pick("60", "500")}},
+		{"after the parent has called, drop-in", dropin, []string{"called", level.Pick("60", "500")}},
+		{"while the parent calls between", shared, []string{"between", level.Pick("60", "2000")}},
+		{"at once after load, linked", shared, []string{"newborn", level.Pick("60", "2000")}},
+		{"at once after load, archive", archive, []string{"newborn", level.Pick("60", "500")}},
+		{"at once after dlopen", loaded, []string{"newborn", level.Pick("60", "2000")}},
+		{"with 200 live sequences in the parent", shared, []string{"live", level.Pick("60", "2000")}},
+		{"and again in the children", shared, []string{"again", level.Pick("60", "500")}},
+		{"after the parent has called, on a busy machine", shared, []string{"called", level.Pick("30", "300"), "busy"}},
+		{"at once after load, on a busy machine", shared, []string{"newborn", level.Pick("30", "300"), "busy"}},
+		{"at once after dlopen, on a busy machine", loaded, []string{"newborn", level.Pick("30", "300"), "busy"}},
+		{"with 200 live sequences, on a busy machine", shared, []string{"live", level.Pick("30", "300"), "busy"}},
 	}
 	programs := map[way]string{}
 	for _, w := range everyWay {
