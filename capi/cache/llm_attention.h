@@ -57,11 +57,7 @@
 extern "C" {
 #endif
 
-/*
- * Types of elements. On processors with AVX512-FP16, products with keys and values of
- * 8 bits are sums of float16: outputs differ from those of other processors by up to
- * 0.003 of the sum of weight times |value|, for normally distributed numbers.
- */
+/* Types of elements. */
 enum {
     LLM_F32 = 0,
     LLM_F16 = 1,

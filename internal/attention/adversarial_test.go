@@ -58,7 +58,7 @@ func TestOptionsEqualTheReference(t *testing.T) {
 					if dtype != F32 {
 						bound = 3 * f32Bound // what a cap of 10 leaves of float32 is 1e-6
 					}
-					requireNear(t, runner, p, bound)
+					requireNear(t, p, bound)
 				}
 			})
 		})
@@ -109,7 +109,7 @@ func TestHardInputsEqualTheReference(t *testing.T) {
 							bound = 2 * f32Bound // their products are one sum
 						}
 					}
-					requireNear(t, runner, p, bound)
+					requireNear(t, p, bound)
 				})
 			})
 		}
@@ -193,7 +193,7 @@ func TestMinusInfinityWeighsNothing(t *testing.T) {
 			}
 		}
 		require.NoError(t, runner.Forward(&p.cache, &p.batch))
-		requireNear(t, runner, p, f32Bound)
+		requireNear(t, p, f32Bound)
 		for token := range 600 {
 			p.poison(p.batch.blockOf(&p.cache, 1, token)*16+token%16, float32(math.Inf(-1)), 5, false)
 		}
@@ -274,7 +274,7 @@ func FuzzShapes(f *testing.F) {
 		for _, k := range instructionSets()[1:] {
 			runner.kernels = k
 			require.NoError(t, p.stride(runner, int(gap)))
-			requireNear(t, runner, p, 2*f32Bound)
+			requireNear(t, p, 2*f32Bound)
 		}
 	})
 }
@@ -320,7 +320,7 @@ func TestQueriesOfAnySizeBesideInt8Keys(t *testing.T) {
 						}
 						continue
 					}
-					requireNear(t, runner, p, f32Bound)
+					requireNear(t, p, f32Bound)
 				}
 			})
 		}

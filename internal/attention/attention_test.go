@@ -20,21 +20,15 @@ func newRunner(t testing.TB, workers int) *Runner {
 	return NewRunner(pool)
 }
 
-// requireNear wants every output within bound times the sum of |p·v| of the reference,
-// and within what float16 loses where the runner computes in it.
-func requireNear(t *testing.T, runner *Runner, p *problem, bound float64) {
+// requireNear wants every output within bound times the sum of |p·v| of the reference.
+func requireNear(t *testing.T, p *problem, bound float64) {
 	t.Helper()
-	half := runner.kernels.float16(p.cache.DType)
 	if p.cache.DType == Int8 {
 		bound += int8Bound
 	}
 	worst := 0.0
 	p.eachRow(func(seq, query, head int, got []float32) {
 		want, size := p.reference(seq, query, head)
-		bound := bound
-		if half {
-			bound += p.float16Bound()
-		}
 		for i := range want {
 			d, ok := math.Abs(float64(got[i])-want[i]), false
 			if math.IsNaN(want[i]) {
@@ -51,16 +45,6 @@ func requireNear(t *testing.T, runner *Runner, p *problem, bound float64) {
 		}
 	})
 	t.Logf("at most %.2g of the sum of |p·v|", worst)
-}
-
-// float16Bound is the error that float16 may add to the last row that reference computed:
-// half a unit of the sum of |q·k| to a logit, 4 units to p·v. Keys of Int8 are not float16.
-func (p *problem) float16Bound() float64 {
-	const unit = 0x1p-11
-	if p.cache.DType == Int8 {
-		return 4 * unit
-	}
-	return (4 + p.products/2) * unit
 }
 
 const (
@@ -159,7 +143,7 @@ func TestDecodingEqualsTheReference(t *testing.T) {
 					})
 					p.forEach(t, sets, func(t *testing.T, runner *Runner) {
 						require.NoError(t, runner.Forward(&p.cache, &p.batch))
-						requireNear(t, runner, p, f32Bound)
+						requireNear(t, p, f32Bound)
 					})
 				})
 			}
@@ -178,7 +162,7 @@ func TestPrefillEqualsTheReference(t *testing.T) {
 				})
 				p.forEach(t, testedSets(), func(t *testing.T, runner *Runner) {
 					require.NoError(t, runner.Forward(&p.cache, &p.batch))
-					requireNear(t, runner, p, f32Bound)
+					requireNear(t, p, f32Bound)
 				})
 			})
 		}
@@ -270,7 +254,7 @@ func TestCascadeChangesNoBit(t *testing.T) {
 				}
 				p.batch.Sinks = []float32{1, 2, 3, 4, 5, 6, 7, 8}
 				outputs(t, runner, p, nil)
-				requireNear(t, runner, p, f32Bound)
+				requireNear(t, p, f32Bound)
 			})
 		})
 	}
@@ -321,9 +305,6 @@ func TestInstructionSetsGiveTheSameBits(t *testing.T) {
 		runner.kernels = sets[1]
 		want := outputs(t, runner, p, nil)
 		for _, k := range sets[2:] {
-			if k.float16(dtype) {
-				continue
-			}
 			runner.kernels = k
 			requireSameBits(t, want, outputs(t, runner, p, nil), fmt.Sprintf("%v, %v", k, dtype))
 		}

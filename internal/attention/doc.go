@@ -22,20 +22,7 @@
 // and prefill, partitions one after the other (V1) or separately (V2), alone or in
 // a batch, with or without a shared prefix, on any number of cores. So none of
 // these changes a bit of a row's output. AVX2 and AVX-512, with or without VNNI,
-// also give the same bits. The portable code, which has no fused multiply-add, rounds differently,
-// and so do 8-bit types on processors with AVX512-FP16.
-//
-// On these processors the products of 8-bit types are summed in float16. Numbers are scaled by a
-// power of 2 before they are rounded to float16, so that no sum overflows:
-//
-//	q·k of E4M3 and E5M2: q, scaled so that its largest element lies in [2^8, 2^9) beside
-//		E4M3, whose keys become float16 of 2^-8 times the number, and in [2^-7, 2^-6)
-//		beside E5M2; of 64 elements, sum j of four adds up products j, j+4, ... in order;
-//		then (sum 0 + sum 2) + (sum 1 + sum 3), and these in order in float32
-//	o: p, scaled by 2^11 for E4M3 and by 2^-4 for E5M2; p times the token's scale for Int8,
-//		scaled so that the largest of the row's partition lies in [2^-4, 2^-3), its
-//		values being float16 of 2^8 times the number; the sum of p·v over the tokens in
-//		order from one multiple of 16 to the next; then these in order in float32
+// also give the same bits. The portable code, which has no fused multiply-add, rounds differently.
 //
 // With keys in float32, a row that has a logit computed in float64, ALiBi, a soft cap or a
 // scale that is not positive also keeps the rounding errors of its logits in float32 and of
@@ -56,20 +43,13 @@
 // to the type. With keys in int8, rounding q adds up to 4.4e-5; the rounding of the keys is 250 times
 // as coarse.
 //
-// Float16 adds an error in units of 2^-11, half a unit of E4M3 being 2^-4 and of
-// E5M2 2^-3: to a logit at most half a unit of scale times the sum of |q·k|, to o at most 4
-// units of the sum of |p·v|; together up to 0.003 of it for normally distributed numbers with
-// logits up to 5. Products below 2^-14 are multiples of 2^-24 there, so that E5M2
-// loses more where all numbers are tiny: up to 2^-8 of a logit of 1 whose keys are all
-// 2^-16, up to 2^-3 of o where all values are. Tests measure all of these.
-//
 // Tokens that a row does not reach (after it, before its window, outside its sparse
 // pattern) are left out, not multiplied by 0. So what is stored there has no
 // effect, even if it is NaN. Tokens with a logit of -inf have no weight; a row
 // without any weight is 0.
 //
-// The inner loops are in kernels.go: portable Go, and assembly for AVX2, AVX-512,
-// AVX-512 with VNNI and AVX512-FP16, which gen generates.
+// The inner loops are in kernels.go: portable Go, and assembly for AVX2, AVX-512 and
+// AVX-512 with VNNI, which gen generates.
 //
 // A call allocates nothing once its Runner has grown to the batch. Package kvstore has
 // the memory of the blocks and writes to it; which request has which block is for the

@@ -149,7 +149,7 @@ func TestFloat32WithLogitsUpTo30(t *testing.T) {
 						runner := newRunner(t, 1)
 						runner.kernels = k
 						require.NoError(t, runner.Forward(&p.cache, &p.batch))
-						requireNear(t, runner, p, f32Bound)
+						requireNear(t, p, f32Bound)
 					})
 				}
 			}
@@ -181,7 +181,7 @@ func TestFloat32WithOptionsAndLogitsUpTo30(t *testing.T) {
 				runner.kernels = k
 				require.NoError(t, runner.Forward(&p.cache, &p.batch))
 				p.largestLogit = 0
-				requireNear(t, runner, p, f32Bound)
+				requireNear(t, p, f32Bound)
 				require.Less(t, p.largestLogit, 31.0)
 			})
 		}
@@ -268,7 +268,7 @@ func TestFloat32WithProductsThatCancel(t *testing.T) {
 				runner := newRunner(t, 1)
 				runner.kernels = k
 				require.NoError(t, runner.Forward(&p.cache, &p.batch))
-				requireNear(t, runner, p, 1.5e-7*sum)
+				requireNear(t, p, 1.5e-7*sum)
 			})
 		}
 	}

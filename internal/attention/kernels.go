@@ -89,27 +89,7 @@ type kernels interface {
 	// 256. Those of F32 are sums apart of each tile. ok is false if E4M3 has a NaN.
 	tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) (ok bool)
 	tileValues(k *call, d DType, p []float32, rows, n, place int, tiles *unsafe.Pointer, size int, out []float32, stride int) (ok bool)
-
-	// float16 says whether the products of a type are computed in float16. Then
-	// tileScores takes queries that expand has made: float16 of x·factor, each of them 8
-	// times. halfValues takes the place of tileValues: p is weights that pair has made,
-	// two equal float16 of x·factor in each number, and the sums, times the weight of
-	// each row, are written, not added. Both read words as well, a type of its own.
-	float16(d DType) bool
-	expand(k *call, x []float32, factor float32, out []float32)
-	pair(k *call, x []float32, factor float32)
-	halfValues(k *call, d DType, p []float32, rows []row, n, place int, tiles *unsafe.Pointer, size int, out []float32, stride int) (ok bool)
-
-	// words makes float16 of n times 64 numbers. It says whether they are finite; NaNs
-	// of E4M3 are read as numbers.
-	words(k *call, d DType, in unsafe.Pointer, n int, out []uint16) (finite bool)
 }
-
-// Words is the type of tiles whose numbers have become float16.
-const words = dtypes
-
-// expansion is how many floats the float16 of a query's element take.
-const expansion = 4
 
 // A call is what a function of assembly takes and gives; what each field means is
 // said there (gen). The offsets are known to the assembly.

@@ -9,8 +9,6 @@ import (
 // choose asks the processor for its instructions.
 func choose() kernels {
 	switch {
-	case hasFP16():
-		return &avx512fp16
 	case hasVNNI():
 		return &avx512vnni
 	case hasAVX512():
@@ -27,8 +25,6 @@ func hasAVX512() bool {
 
 func hasVNNI() bool { return hasAVX512() && cpuid.CPU.Supports(cpuid.AVX512VNNI, cpuid.GFNI) }
 
-func hasFP16() bool { return hasVNNI() && cpuid.CPU.Supports(cpuid.AVX512FP16, cpuid.BMI2) }
-
 func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F16C) }
 
 // Assembly is the functions of an instruction set.
@@ -39,11 +35,7 @@ type assembly struct {
 	magnitude, quantized, packed            func(*call)
 	refined, scalePairs, softenPairs        func(*call)
 	unpack                                  [dtypes]func(*call)
-	scoresTile, valuesTile                  [dtypes + 1][]sized
-
-	// AVX512-FP16 only.
-	expanded, paired, ordered func(*call)
-	toWords                   [dtypes]func(*call)
+	scoresTile, valuesTile                  [dtypes][]sized
 }
 
 // Sized is a function for a fixed number of rows.
@@ -164,11 +156,8 @@ func (a *assembly) tileRows() int { return 2 * a.scoresTile[0][0].rows }
 
 func (a *assembly) tileScores(k *call, d DType, q []float32, rows, size int, tiles *unsafe.Pointer, n int, out []float32) bool {
 	at, width := 0, size
-	switch {
-	case d == Int8:
+	if d == Int8 {
 		width /= 2
-	case d == words || a.float16(d):
-		width *= expansion
 	}
 	k.flag = 0
 	for at < rows {

@@ -11,7 +11,7 @@ var avx512 = assembly{
 	magnitude: magnitudeAVX512, quantized: quantizeAVX512, packed: packAVX512,
 	refined: refineAVX512, scalePairs: scalePairsAVX512, softenPairs: softmaxPairsAVX512,
 	unpack: [dtypes]func(*call){F32: convertF32AVX512, F16: convertF16AVX512, BF16: convertBF16AVX512, E4M3: convertE4M3AVX512, E5M2: convertE5M2AVX512, Int8: convertInt8AVX512},
-	scoresTile: [dtypes + 1][]sized{
+	scoresTile: [dtypes][]sized{
 		F32:  {{8, scoresTileF328AVX512}, {4, scoresTileF324AVX512}, {2, scoresTileF322AVX512}, {1, scoresTileF321AVX512}},
 		F16:  {{8, scoresTileF168AVX512}, {4, scoresTileF164AVX512}, {2, scoresTileF162AVX512}, {1, scoresTileF161AVX512}},
 		BF16: {{8, scoresTileBF168AVX512}, {4, scoresTileBF164AVX512}, {2, scoresTileBF162AVX512}, {1, scoresTileBF161AVX512}},
@@ -19,7 +19,7 @@ var avx512 = assembly{
 		E5M2: {{8, scoresTileE5M28AVX512}, {4, scoresTileE5M24AVX512}, {2, scoresTileE5M22AVX512}, {1, scoresTileE5M21AVX512}},
 		Int8: {{8, scoresTileInt88AVX512}, {4, scoresTileInt84AVX512}, {2, scoresTileInt82AVX512}, {1, scoresTileInt81AVX512}},
 	},
-	valuesTile: [dtypes + 1][]sized{
+	valuesTile: [dtypes][]sized{
 		F32:  {{8, valuesTileF328AVX512}, {4, valuesTileF324AVX512}, {2, valuesTileF322AVX512}, {1, valuesTileF321AVX512}},
 		F16:  {{8, valuesTileF168AVX512}, {4, valuesTileF164AVX512}, {2, valuesTileF162AVX512}, {1, valuesTileF161AVX512}},
 		BF16: {{8, valuesTileBF168AVX512}, {4, valuesTileBF164AVX512}, {2, valuesTileBF162AVX512}, {1, valuesTileBF161AVX512}},
@@ -38,7 +38,7 @@ var avx2 = assembly{
 	magnitude: magnitudeAVX2, quantized: quantizeAVX2, packed: packAVX2,
 	refined: refineAVX2, scalePairs: scalePairsAVX2, softenPairs: softmaxPairsAVX2,
 	unpack: [dtypes]func(*call){F32: convertF32AVX2, F16: convertF16AVX2, BF16: convertBF16AVX2, E4M3: convertE4M3AVX2, E5M2: convertE5M2AVX2, Int8: convertInt8AVX2},
-	scoresTile: [dtypes + 1][]sized{
+	scoresTile: [dtypes][]sized{
 		F32:  {{4, scoresTileF324AVX2}, {2, scoresTileF322AVX2}, {1, scoresTileF321AVX2}},
 		F16:  {{4, scoresTileF164AVX2}, {2, scoresTileF162AVX2}, {1, scoresTileF161AVX2}},
 		BF16: {{4, scoresTileBF164AVX2}, {2, scoresTileBF162AVX2}, {1, scoresTileBF161AVX2}},
@@ -46,7 +46,7 @@ var avx2 = assembly{
 		E5M2: {{4, scoresTileE5M24AVX2}, {2, scoresTileE5M22AVX2}, {1, scoresTileE5M21AVX2}},
 		Int8: {{4, scoresTileInt84AVX2}, {2, scoresTileInt82AVX2}, {1, scoresTileInt81AVX2}},
 	},
-	valuesTile: [dtypes + 1][]sized{
+	valuesTile: [dtypes][]sized{
 		F32:  {{4, valuesTileF324AVX2}, {2, valuesTileF322AVX2}, {1, valuesTileF321AVX2}},
 		F16:  {{4, valuesTileF164AVX2}, {2, valuesTileF162AVX2}, {1, valuesTileF161AVX2}},
 		BF16: {{4, valuesTileBF164AVX2}, {2, valuesTileBF162AVX2}, {1, valuesTileBF161AVX2}},
@@ -64,21 +64,5 @@ var avx512vnni = func() assembly {
 	a.scoresTile[Int8] = []sized{{8, scoresTileInt88AVX512VNNI}, {4, scoresTileInt84AVX512VNNI}, {2, scoresTileInt82AVX512VNNI}, {1, scoresTileInt81AVX512VNNI}}
 	a.scoresTile[E4M3] = []sized{{8, scoresTileE4M38AVX512VNNI}, {4, scoresTileE4M34AVX512VNNI}, {2, scoresTileE4M32AVX512VNNI}, {1, scoresTileE4M31AVX512VNNI}}
 	a.valuesTile[E4M3] = []sized{{8, valuesTileE4M38AVX512VNNI}, {4, valuesTileE4M34AVX512VNNI}, {2, valuesTileE4M32AVX512VNNI}, {1, valuesTileE4M31AVX512VNNI}}
-	return a
-}()
-
-// avx512fp16 is avx512vnni with 8-bit types in float16.
-var avx512fp16 = func() assembly {
-	a := avx512vnni
-	a.name = "avx512fp16"
-	a.expanded, a.paired, a.ordered = expandAVX512FP16, pairAVX512FP16, inOrderAVX512FP16
-	a.toWords = [dtypes]func(*call){E4M3: wordsE4M3AVX512FP16, E5M2: wordsE5M2AVX512FP16, Int8: wordsInt8AVX512FP16}
-	a.scoresTile[E4M3] = []sized{{4, scoresTileE4M34AVX512FP16}, {2, scoresTileE4M32AVX512FP16}, {1, scoresTileE4M31AVX512FP16}}
-	a.scoresTile[E5M2] = []sized{{4, scoresTileE5M24AVX512FP16}, {2, scoresTileE5M22AVX512FP16}, {1, scoresTileE5M21AVX512FP16}}
-	a.scoresTile[words] = []sized{{4, scoresTileWords4AVX512FP16}, {2, scoresTileWords2AVX512FP16}, {1, scoresTileWords1AVX512FP16}}
-	a.valuesTile[E4M3] = []sized{{4, valuesTileE4M34AVX512FP16}, {2, valuesTileE4M32AVX512FP16}, {1, valuesTileE4M31AVX512FP16}}
-	a.valuesTile[E5M2] = []sized{{4, valuesTileE5M24AVX512FP16}, {2, valuesTileE5M22AVX512FP16}, {1, valuesTileE5M21AVX512FP16}}
-	a.valuesTile[Int8] = []sized{{4, valuesTileInt84AVX512FP16}, {2, valuesTileInt82AVX512FP16}, {1, valuesTileInt81AVX512FP16}}
-	a.valuesTile[words] = []sized{{4, valuesTileWords4AVX512FP16}, {2, valuesTileWords2AVX512FP16}, {1, valuesTileWords1AVX512FP16}}
 	return a
 }()

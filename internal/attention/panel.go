@@ -1,18 +1,11 @@
 package attention
 
-import (
-	"unsafe"
-)
+import "unsafe"
 
 // attendPanel computes the results of the rows r0 to r1-1 for any layout, type and number of
-// rows: the partition is unpacked to float32 or float16 once, and then read for 48 rows
-// at a time.
+// rows: the partition is unpacked to float32 once, and then read for 48 rows at a time.
 func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
-	if r.half {
-		r.unpackHalf(w, seq, kvHead, part)
-	} else {
-		r.unpack(w, seq, kvHead, part)
-	}
+	r.unpack(w, seq, kvHead, part)
 	for at := r0; at < r1; at += rowBlock {
 		r.attendRows(w, at, min(r1, at+rowBlock), part)
 	}
@@ -20,12 +13,12 @@ func (r *Runner) attendPanel(w *scratch, seq, kvHead, r0, r1, part int) {
 
 // expect lists the blocks of an item's next partition for prefetching, one piece for each time
 // that the kernels go through the queries of some rows: prefetching all at once would
-// delay other reads. The kernels of words do not prefetch.
+// delay other reads.
 func (r *Runner) expect(w *scratch, it *item, head, part int) {
 	c, n := r.cache, 0
 	piece, bytes := tileTokens*r.queryWidth(), tileTokens*c.HeadSize*c.DType.Size()
 	to := min((part+2)*partitionSize, w.rows[len(w.rows)-1].to)
-	if part+1 == it.part1 || !tiled(c) || r.half && c.DType != Int8 {
+	if part+1 == it.part1 || !tiled(c) {
 		to = 0
 	}
 	for token := (part + 1) * partitionSize; token < to; token += tileTokens {
@@ -66,10 +59,6 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 		scores := w.scores[(i-r0)*scoreStride:][:scoreStride]
 		result[0], result[1] = r.weigh(w, &w.rows[i], scores, part, tile0*16, tile1*16, 1)
 	}
-	if r.half {
-		r.halfValues(w, r0, r1, part, tile0, tile1)
-		return
-	}
 	r.panelValues(w, r0, r1, part, from, to)
 }
 
@@ -77,12 +66,9 @@ func (r *Runner) attendRows(w *scratch, r0, r1, part int) {
 func (r *Runner) panelScores(w *scratch, r0, r1, tile0, tile1 int) {
 	size, width := r.cache.HeadSize, r.queryWidth()
 	q, scores := w.q[r0*width:], w.scores[tile0*16:]
-	switch {
-	case r.cache.DType == Int8:
+	if r.cache.DType == Int8 {
 		r.kernels.integerScores(&w.call, q, r1-r0, width, w.keys[tile0*16*width:], tile1-tile0, scores)
-	case r.half:
-		r.halfScores(w, q, r1-r0, tile0, tile1)
-	default:
+	} else {
 		r.kernels.scores(&w.call, q, r1-r0, size, sumElements(r.cache), w.keys[tile0*16*width:], tile1-tile0, scores)
 	}
 }

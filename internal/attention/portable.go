@@ -267,15 +267,3 @@ func (portable) tileScores(*call, DType, []float32, int, int, *unsafe.Pointer, i
 func (portable) tileValues(*call, DType, []float32, int, int, int, *unsafe.Pointer, int, []float32, int) bool {
 	return false
 }
-
-func (portable) float16(DType) bool { return false }
-
-func (portable) expand(*call, []float32, float32, []float32) {}
-
-func (portable) pair(*call, []float32, float32) {}
-
-func (portable) halfValues(*call, DType, []float32, []row, int, int, *unsafe.Pointer, int, []float32, int) bool {
-	return false
-}
-
-func (portable) words(*call, DType, unsafe.Pointer, int, []uint16) bool { return false }

@@ -20,8 +20,7 @@ type Runner struct {
 	// Of the call that runs.
 	cache    *Cache
 	batch    *Batch
-	group    int  // query heads of a KV head
-	half     bool // products are computed in float16; with Int8 only those of values
+	group    int // query heads of a KV head
 	plan     plan
 	partials []float32 // records of partitions, to be merged by a reduction
 	prefix   []float32 // records of the common prefix, by query token and head
@@ -49,7 +48,7 @@ func (r *Runner) Forward(c *Cache, b *Batch) error {
 		return err
 	}
 	r.cache, r.batch, r.group = c, b, b.NumHeads/c.NumKVHeads
-	r.half, r.reducing = r.kernels.float16(c.DType), false // also after a call that panicked
+	r.reducing = false // also after a call that panicked
 	r.plan.make(c, b, r.pool.Size())
 	record := recordSize(c)
 	r.partials = grow(r.partials, r.plan.records*record)

@@ -31,11 +31,6 @@ type scratch struct {
 	keyScales   []float32 // [partitionSize], Int8 only
 	valueScales []float32
 
-	// Or as float16.
-	words   []uint16                            // [tiles][head size][16] of keys, [partitionSize][pieces] of values
-	reached []uint16                            // [partitionSize][pieces] of values that a row reaches
-	bytes   [2 * tileTokens * MaxHeadSize]uint8 // of a tile's keys and values, on their way
-
 	finite   bool                              // all values are numbers
 	from, to int                               // tokens of the partition that some row reaches
 	row      [tileTokens * MaxHeadSize]float32 // on its way
@@ -59,8 +54,7 @@ type row struct {
 	query       int     // where its query begins in scratch memory
 	position    int     // of the token in its sequence
 	from, to    int     // tokens that it reaches
-	unit        float32 // Int8 and float16: what the numbers of its query are multiples of
-	weight      float32 // float16: what its weights are multiples of
+	unit        float32 // Int8: what the numbers of its query are multiples of
 }
 
 // setRows makes the rows of an item and loads their queries and states.
@@ -96,11 +90,8 @@ func (r *Runner) setRows(w *scratch, it *item) {
 
 // queryWidth is the floats of a row's query in scratch memory.
 func (r *Runner) queryWidth() int {
-	switch {
-	case r.cache.DType == Int8:
+	if r.cache.DType == Int8 {
 		return r.cache.HeadSize / 2
-	case r.half:
-		return r.cache.HeadSize * expansion
 	}
 	return r.cache.HeadSize
 }
@@ -109,17 +100,13 @@ func (r *Runner) queryWidth() int {
 func (r *Runner) loadQuery(w *scratch, i int) {
 	row, size, width := &w.rows[i], r.cache.HeadSize, r.queryWidth()
 	q := w.q[i*width:][:width]
-	if r.cache.DType != Int8 && !r.half {
+	if r.cache.DType != Int8 {
 		r.batch.Query.Load(q, row.token, row.head*size)
 		return
 	}
 	x := w.row[:size]
 	r.batch.Query.Load(x, row.token, row.head*size)
-	if r.cache.DType == Int8 {
-		row.unit = r.quantize(w, x, q)
-	} else {
-		row.unit = r.expand(w, x, q)
-	}
+	row.unit = r.quantize(w, x, q)
 }
 
 // largestInteger is the largest integer of a query for int8 keys. The sum of 256 products

@@ -12,8 +12,5 @@ func instructionSets() []kernels {
 	if hasVNNI() {
 		sets = append(sets, &avx512vnni)
 	}
-	if hasFP16() {
-		sets = append(sets, &avx512fp16)
-	}
 	return sets
 }

@@ -30,7 +30,7 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 		w.copyScales(tile0, n)
 	}
 	factor := float32(1)
-	if c.DType == E4M3 && !r.half {
+	if c.DType == E4M3 {
 		factor = 256
 	}
 	clear(results)
@@ -38,9 +38,6 @@ func (r *Runner) attendTiles(w *scratch, it *item, head, part int) bool {
 		scores := w.scores[i*scoreStride:][:scoreStride]
 		m, l := r.weigh(w, &rows[i], scores, part, tile0*16, (tile0+n)*16, factor)
 		results[i*record], results[i*record+1] = m, l
-	}
-	if r.half {
-		return r.kernels.halfValues(&w.call, c.DType, w.scores[w.from:], rows, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[recordHead:], record)
 	}
 	if !r.kernels.tileValues(&w.call, c.DType, w.scores[w.from:], each, w.to-w.from, w.from%16, &w.tiles[w.firstValue], c.HeadSize, results[recordHead:], record) {
 		return false

@@ -36,8 +36,6 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	}
 	if r.cache.DType == Int8 {
 		r.kernels.multiply(&w.call, x, w.keyScales[first:last])
-	}
-	if r.cache.DType == Int8 || r.half {
 		factor *= row.unit
 	}
 	if r.modified(factor) {
@@ -48,9 +46,6 @@ func (r *Runner) weigh(w *scratch, row *row, scores []float32, part, lo, hi int,
 	m, l = r.kernels.softmax(&w.call, x, factor)
 	if r.cache.DType == Int8 {
 		r.kernels.multiply(&w.call, x, w.valueScales[first:last])
-	}
-	if r.half {
-		r.pair(w, row, scores, part, from, to)
 	}
 	return m, l
 }

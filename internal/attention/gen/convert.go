@@ -13,7 +13,7 @@ type dtype struct {
 
 var dtypes = []dtype{{"F32", 4}, {"F16", 2}, {"BF16", 2}, {"E4M3", 1}, {"E5M2", 1}, {"Int8", 1}}
 
-var float16, e4m3 = dtypes[1], dtypes[3]
+var float16 = dtypes[1]
 
 // constants loads what the conversion of a type needs into register k.
 func (g *gen) constants(d dtype, k int) {

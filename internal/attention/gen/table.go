@@ -29,7 +29,7 @@ func table() []byte {
 		}
 		b.WriteString("},\n")
 		for _, field := range []string{"scoresTile", "valuesTile"} {
-			fmt.Fprintf(&b, "\t%s: [dtypes + 1][]sized{\n", field)
+			fmt.Fprintf(&b, "\t%s: [dtypes][]sized{\n", field)
 			for _, d := range dtypes {
 				list(fmt.Sprintf("\t%s:", d.name), field+d.name, w.tileRows)
 			}
@@ -45,28 +45,7 @@ func table() []byte {
 		fmt.Fprintf(&b, "\ta.%s[%s] = []sized{%s}\n", field, dtype, functions(w, name, w.tileRows))
 	}
 	b.WriteString("\treturn a\n}()\n")
-	halfTable(&b, avx512fp16)
 	return b.Bytes()
-}
-
-// halfTable lists the functions that compute in float16.
-func halfTable(b *bytes.Buffer, w width) {
-	fmt.Fprintf(b, "\n// %s is avx512vnni with 8-bit types in float16.\nvar %[1]s = func() assembly {\n\ta := avx512vnni\n\ta.name = %[1]q\n", w.name)
-	fmt.Fprintf(b, "\ta.expanded, a.paired, a.ordered = expand%[1]s, pair%[1]s, inOrder%[1]s\n", w.suffix)
-	fmt.Fprintf(b, "\ta.toWords = [dtypes]func(*call){E4M3: wordsE4M3%[1]s, E5M2: wordsE5M2%[1]s, Int8: wordsInt8%[1]s}\n", w.suffix)
-	for _, field := range []string{"scoresTile", "valuesTile"} {
-		for _, d := range []string{"E4M3", "E5M2", "Int8", words} {
-			if field == "scoresTile" && d == "Int8" {
-				continue // as integers
-			}
-			index := d
-			if d == words {
-				index = "words"
-			}
-			fmt.Fprintf(b, "\ta.%s[%s] = []sized{%s}\n", field, index, functions(w, field+d, w.halfRows))
-		}
-	}
-	b.WriteString("\treturn a\n}()\n")
 }
 
 // functions are those of a name for several numbers of rows.

@@ -12,7 +12,6 @@ type width struct {
 	rows         []int             // of a panel, most first
 	tileRows     []int             // of a tile kernel
 	vnni         bool              // sums of products of integers in one instruction
-	halfRows     []int             // of a tile kernel in float16; nil: there are none
 }
 
 var avx512 = width{
@@ -30,13 +29,6 @@ var avx512 = width{
 var avx512vnni = func() width {
 	w := avx512
 	w.name, w.suffix, w.vnni = "avx512vnni", "AVX512VNNI", true
-	return w
-}()
-
-// Avx512fp16 is avx512vnni with 8-bit types in float16.
-var avx512fp16 = func() width {
-	w := avx512vnni
-	w.name, w.suffix, w.halfRows = "avx512fp16", "AVX512FP16", []int{4, 2, 1}
 	return w
 }()
 
