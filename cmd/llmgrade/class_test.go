@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"llmmemory/grader"
 )
 
 func grades(t *testing.T, dir string) [][]string {
@@ -257,4 +259,88 @@ func TestPointsComeFromAFile(t *testing.T) {
 	status, _, stderr := run(t, "--points", file, filepath.Join(dir, "llm_memory.c"))
 	require.Equal(t, 2, status)
 	require.Contains(t, stderr, "points.json: not a points file")
+}
+
+// A class has everything that students hand in, and every entry has its row.
+func TestAClassOfOddEntries(t *testing.T) {
+	t.Parallel()
+	students, out := t.TempDir(), filepath.Join(t.TempDir(), "grades")
+	right, header := correct(t), string(grader.Header)
+	huge := "/* " + strings.Repeat("x", 2<<20) + " */\n" + right
+	for name, text := range map[string]string{
+		"ada.c": right, "bob.c": strings.ReplaceAll(right, "\n", "\r\n"), "cy/llm_memory.c": right + "/* cy */\n",
+		"dan/hw3/src/llm_memory.c": right + "/* dan */\n", ".hidden/llm_memory.c": right, ".git/config": "", ".cache.c": right, ".empty/readme": "",
+		"eve/llm_memory.c": right + "/* eve */\n", "eve/llm_memory.h": strings.Replace(header, "#define L1_PT_SIZE 16", "#define L1_PT_SIZE 32", 1),
+		"fay/llm_memory.c": right + "/* fay */\n", "fay/llm_memory.h": strings.ReplaceAll(header, "\n", "\r\n"),
+		"gus/a.c": right, "gus/b.c": right, "hal/notes.txt": "later", "ida/hw.zip": "PK\x03\x04", "jon.zip": "PK\x03\x04", "kim.tar.gz": "\x1f\x8b",
+		"lea.c": "", "max.c": " \n\t\n", "ned.c": "\x7fELF\x02\x01", "oda.c": "%PDF-1.7", "pat.c": "\xff\xfei\x00n\x00t\x00", "quy.c": huge,
+		"ray.c": "int main(void) { return 0; }\n", "sam.c": "int x = ;\n", "\xff\xfe\xfd.c": "int x = ;\n", "t\nab\t.c": "int x = ;\n",
+		"=cmd.c": "int x = ;\n", "-h.c": "int x = ;\n", "uma.C": right + "/* uma */\n", "vic.cpp": right, "wim/LLM_MEMORY.C": right + "/* wim */\n",
+		"xia/llm_memory.c/readme": "a folder", "yan/llm_memory.c": right + "/* eve */\n", "zoe/._llm_memory.c": "\x00\x05", "zoe/llm_memory.c": right + "/* zoe */\n",
+		"submission_metadata.yml": "", "notes.txt": "", "abe/.solution/llm_memory.c": right, "bea.c": "#include \"/etc/passwd\"\n" + right,
+		"cid.c": "\xef\xbb\xbf" + right, "dot.c": right[:len(right)/2], "eli.c": strings.Repeat("(", 90000),
+	} {
+		put(t, students, name, "", "")
+		require.NoError(t, os.WriteFile(filepath.Join(students, name), []byte(text), 0o644))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(students, "nobody"), 0o755))
+	require.NoError(t, os.Symlink(filepath.Join(students, "ada.c"), filepath.Join(students, "link.c")))
+	require.NoError(t, os.Symlink("/nowhere", filepath.Join(students, "broken.c")))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(students, "pipe.c"), 0o644))
+	status, _, warned := run(t, "--only", "task1_accepts", "--html", out, students)
+	require.Equal(t, 1, status, warned)
+	lines := grades(t, out)
+	names := []string{}
+	for _, line := range lines[1:] {
+		names = append(names, line[0])
+	}
+	require.Len(t, names, 40, names)
+	const full = "14.00"
+	for _, line := range lines[1:] {
+		require.Equal(t, full, line[slices.Index(lines[0], "max_score")], line)
+	}
+	for name, want := range map[string]string{ // points, or part of the reason
+		"ada": full, "bob": full, "cy": full, "dan": full, "eve": full, "fay": full, "uma": full, "wim": full, "zoe": full, "cid": full,
+		".hidden": "begins with a dot", "gus": "is not clear", "hal": "notes.txt", "ida": "unpack the archive", "jon.zip": "archive", "kim.tar.gz": "archive",
+		"lea": "empty", "max": "empty", "ned": "compiled program", "oda": "PDF", "pat": "UTF-16", "nobody": "no files", "broken": "leads nowhere",
+		"pipe": "pipe", "link": "it is a link", "vic.cpp": "not a C file", "notes.txt": "not a C file", "xia": "not a file", "abe": "no files", "sam": "error", "dot": "error",
+	} {
+		if want == full {
+			require.Equal(t, full, cell(t, out, name, "score"), name)
+		} else {
+			require.Equal(t, "0.00", cell(t, out, name, "score"), name)
+			require.Contains(t, cell(t, out, name, "reason"), want, name)
+		}
+	}
+	require.Equal(t, "the same file as that of bob", cell(t, out, "ada", "notes"))
+	require.Contains(t, warned, "warning: the same file: ada, bob\n")
+	require.Contains(t, cell(t, out, "eve", "notes"), "the llm_memory.h beside the file is not the course's")
+	require.Contains(t, cell(t, out, "eve", "notes"), "the same file as that of yan")
+	require.Empty(t, cell(t, out, "fay", "notes"))
+	require.Empty(t, cell(t, out, "cy", "notes"))
+}
+
+func TestAKilledRunLeavesTheRowsSoFar(t *testing.T) {
+	t.Parallel()
+	students, out := t.TempDir(), filepath.Join(t.TempDir(), "grades")
+	for i := range 40 {
+		put(t, students, fmt.Sprintf("s%02d.c", i), "", "")
+	}
+	temporary, err := os.MkdirTemp("", "llmgrade-test-") // which another user can enter
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(temporary) })
+	require.NoError(t, os.Chmod(temporary, 0o755))
+	cmd := exec.Command(os.Args[0], "--jobs", "1", "--only", "task1_accepts", "--html", out, students)
+	cmd.Env = append(os.Environ(), "BE_LLMGRADE=1", "TMPDIR="+temporary)
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool {
+		text, _ := os.ReadFile(filepath.Join(out, "grades.csv"))
+		return strings.Contains(string(text), "s01,")
+	}, 10*time.Minute, time.Millisecond)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	lines := grades(t, out)
+	require.Len(t, lines[1:], 40)
+	require.Equal(t, []string{"14.00", ""}, []string{cell(t, out, "s00", "score"), cell(t, out, "s00", "trouble")})
+	require.Equal(t, []string{"", "not graded yet"}, []string{cell(t, out, "s39", "score"), cell(t, out, "s39", "trouble")})
 }

@@ -50,6 +50,9 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 		return err
 	}
 	defer g.Close()
+	if pages != nil {
+		pages.begin(all, g.Version())
+	}
 	one := len(all) == 1 && !o.json && pages == nil
 	if one { // a student does not wait for what comes after the first finding
 		g.Told = func(_ string, f grade.Finding) { _ = terminal.Finding(c.OutOrStdout(), f) }

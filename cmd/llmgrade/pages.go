@@ -9,6 +9,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +29,9 @@ type pages struct {
 	overrides class.Overrides
 	results   []class.Result
 	part      bool // of a class: --shard
+
+	mutex sync.Mutex
+	rows  []class.Result // of grades.csv while the class is graded, in the order of the class
 }
 
 func newPages(dir string) (*pages, error) {
@@ -40,8 +46,33 @@ func newPages(dir string) (*pages, error) {
 	return &pages{Folder: folder, overrides: overrides}, nil
 }
 
+// begin makes a row for each submission, which finished fills in.
+func (p *pages) begin(all []class.Submission, rules string) {
+	for _, s := range all {
+		p.rows = append(p.rows, class.Result{Submission: s, Rules: rules, Err: errors.New("not graded yet")})
+	}
+}
+
+// finished writes grades.csv with one more row, so that a run that is killed leaves what
+// it has graded. write writes it anew at the end, and says what goes wrong.
+func (p *pages) finished(name string, r *grade.Report, err error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if i := slices.IndexFunc(p.rows, func(r class.Result) bool { return r.Name == name }); i >= 0 {
+		p.rows[i].Report, p.rows[i].Err = r, err
+	}
+	_, _ = p.overrides.Apply(p.rows)
+	_ = p.table(p.rows)
+}
+
+func (p *pages) table(rows []class.Result) error {
+	class.Identical(rows)
+	return p.put("grades.csv", func(w io.Writer) error { return class.WriteCSV(w, rows) })
+}
+
 // grade takes the report that is there, or makes one.
-func (p *pages) grade(g *grade.Grader, s class.Submission) (*grade.Report, error) {
+func (p *pages) grade(g *grade.Grader, s class.Submission) (r *grade.Report, err error) {
+	defer func() { p.finished(s.Name, r, err) }()
 	if s.Why != "" {
 		r := g.None(s.File, s.Why)
 		return r, p.Save(s.Name, "nothing to grade: "+s.Why, r)
@@ -54,8 +85,7 @@ func (p *pages) grade(g *grade.Grader, s class.Submission) (*grade.Report, error
 		r.File = s.File
 		return r, nil
 	}
-	r, err := g.File(s.File)
-	if err != nil {
+	if r, err = g.File(s.File); err != nil {
 		return nil, err
 	}
 	return r, p.Save(s.Name, key, r)
@@ -75,6 +105,9 @@ func (p *pages) write() (warnings []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.table(p.results); err != nil {
+		return nil, err
+	}
 	c := page.Class{Unknown: unknown}
 	if _, err := os.Stat(filepath.Join(p.Path, similarPage)); err == nil {
 		c.Similar = similarPage
@@ -92,13 +125,25 @@ func (p *pages) write() (warnings []string, err error) {
 		}
 		c.Entries = append(c.Entries, e)
 	}
-	if err := p.put("grades.csv", func(w io.Writer) error { return class.WriteCSV(w, p.results) }); err != nil {
-		return nil, err
+	for _, same := range identical(p.results) {
+		warnings = append(warnings, "the same file: "+same)
 	}
 	for _, name := range unknown {
 		warnings = append(warnings, fmt.Sprintf("%s: there is no student %s in this class", class.OverridesFile, terminal.VisibleName(name)))
 	}
 	return warnings, p.put("index.html", c.Write)
+}
+
+// identical names the submissions of each text that several have handed in.
+func identical(all []class.Result) (names []string) {
+	seen := map[string]bool{}
+	for _, r := range all {
+		if len(r.Same) > 0 && !seen[r.Report.Source] {
+			seen[r.Report.Source] = true
+			names = append(names, terminal.VisibleName(strings.Join(append([]string{r.Name}, r.Same...), ", ")))
+		}
+	}
+	return names
 }
 
 // report writes everything and says where.

@@ -100,10 +100,25 @@ func (g *Grader) File(path string) (*Report, error) {
 	return g.grade(path, func(g *grading) error { return g.run() })
 }
 
+// max is how many points there are: those of the tests that are played.
+func (g *Grader) max() float64 {
+	if g.Only == "" {
+		return g.Points.max()
+	}
+	var r Report
+	for _, c := range g.cases {
+		if !c.Advice && strings.Contains(c.Name, g.Only) {
+			r.Tests = append(r.Tests, Test{Task: c.Task, Part: PartDirected})
+		}
+	}
+	g.Points.award(&r)
+	return r.MaxScore
+}
+
 // None is the report of a student who has handed in nothing that could be graded,
 // for the reason given.
 func (g *Grader) None(path, why string) *Report {
-	return &Report{File: path, MaxScore: g.Points.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{NoFile, why}}
+	return &Report{File: path, MaxScore: g.max(), Setting: g.setting, Rules: g.Version(), Rejected: &Rejection{NoFile, why}}
 }
 
 // Replay plays one trace on a submission, for all the points or none.
@@ -145,7 +160,7 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 		}
 	}()
 	begin := time.Now()
-	r := &Report{File: path, MaxScore: g.Points.max(), Seed: g.Seed, Setting: g.setting, Rules: g.Version()}
+	r := &Report{File: path, MaxScore: g.max(), Seed: g.Seed, Setting: g.setting, Rules: g.Version()}
 	source, err := readSource(path)
 	if errors.Is(err, errNoSource) {
 		r.Rejected = &Rejection{NoFile, err.Error()}
@@ -156,6 +171,11 @@ func (g *Grader) grade(path string, run func(*grading) error) (graded *Report, e
 	}
 	if r.Seed == 0 {
 		r.Seed = seedOf(source)
+	}
+	r.Source = sameText(source)
+	if otherHeader(path) {
+		r.Header = "the llm_memory.h beside the file is not the course's; the course's was used"
+		r.Notes = append(r.Notes, r.Header)
 	}
 	program, err := g.kit.Build(filepath.Base(path), source)
 	if stage := rejectedBy(err); stage != "" {

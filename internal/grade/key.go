@@ -37,7 +37,7 @@ func (g *Grader) Key(path string) (string, error) {
 	if err != nil && !errors.Is(err, errNoSource) {
 		return "", err
 	}
-	fmt.Fprintf(h, "%v\n", err)
+	fmt.Fprintf(h, "%v\n%v\n", err, otherHeader(path))
 	h.Write(source)
 	return hex.EncodeToString(h.Sum(nil)), nil
 }

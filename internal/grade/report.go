@@ -21,6 +21,8 @@ type Report struct {
 	Findings []Finding
 	Advice   []Advice
 	Notes    []string // what else a reader must know
+	Header   string   `json:",omitempty"` // that the submission has its own llm_memory.h
+	Source   string   // the same for two submissions with the same text
 	Seed     uint64   // of the random traces
 	Rules    string   // the version of the rules that it was graded by
 	Replay   bool     `json:",omitempty"` // one trace was played: there are no points

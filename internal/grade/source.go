@@ -1,13 +1,19 @@
 package grade
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
+
+	"llmmemory/grader"
 )
 
 // errNoSource is wrapped when there is no file that could be graded. Its text is
@@ -42,4 +48,17 @@ func readSource(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the submission: %w", err)
 	}
 	return source, nil
+}
+
+// otherHeader reports whether there is an llm_memory.h beside a submission that is not the
+// course's, but for white space.
+func otherHeader(path string) bool {
+	text, err := readSource(filepath.Join(filepath.Dir(path), "llm_memory.h"))
+	return err == nil && !slices.EqualFunc(bytes.Fields(text), bytes.Fields(grader.Header), bytes.Equal)
+}
+
+// sameText is a hash of a source without its white space.
+func sameText(source []byte) string {
+	hash := sha256.Sum256(bytes.Join(bytes.Fields(source), nil))
+	return hex.EncodeToString(hash[:16])
 }

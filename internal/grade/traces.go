@@ -228,14 +228,15 @@ func (g *grading) listen(name string, ops []trace.Op, r compare.Result) {
 }
 
 // advise plays a trace in which allocations fail, counted as the handout makes them:
-// of a submission that makes fewer, it says nothing.
+// of a submission that makes fewer, it says nothing. The handout does not say what a call
+// does when malloc fails, so the advice quotes no sentence.
 func (g *grading) advise(c directed.Case) error {
 	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
 		return nil
 	}
 	r, err := g.play(g.isolate(c.Ops, c.Real...))
 	if d := r.First(); d != nil && d.Op.Fail > 0 { // else it is no matter of failing allocations
-		g.report.Advice = append(g.report.Advice, Advice{Name: c.Name, Task: c.Task, Sentence: c.Sentence, Text: d.Error()})
+		g.report.Advice = append(g.report.Advice, Advice{Name: c.Name, Task: c.Task, Text: d.Error()})
 	}
 	return err
 }

@@ -146,15 +146,15 @@ func TestAReportRemembersTheOneBefore(t *testing.T) {
 func TestASpreadsheetReadsTheGrades(t *testing.T) {
 	r := &grade.Report{File: "=x.c", Score: 19, MaxScore: 40, Rules: "2.b", Tests: []grade.Test{
 		{Task: 1, Name: "one", Score: 10, MaxScore: 20}, {Task: 4, Name: "two", Score: 9, MaxScore: 20}}}
-	rejected := &grade.Report{File: "b\x1b[31m.c", MaxScore: 40, Rules: "2.b", Rejected: &grade.Rejection{Stage: grade.Compile, Text: "+b.c: error: 1\x1b[0m\nmore"}}
+	rejected := &grade.Report{File: "b\x1b[31m.c", MaxScore: 40, Rules: "2.b", Header: "its header", Rejected: &grade.Rejection{Stage: grade.Compile, Text: "+b.c: error: 1\x1b[0m\nmore"}}
 	points := 30.0
 	var b bytes.Buffer
 	require.NoError(t, class.WriteCSV(&b, []class.Result{
-		{Submission: class.Submission{Name: `=cmd|"calc", a`}, Report: r, Override: &class.Override{Points: &points, Comment: "@late,\nagreed"}},
+		{Submission: class.Submission{Name: `=cmd|"calc", a`}, Report: r, Override: &class.Override{Points: &points, Comment: "@late,\nagreed"}, Same: []string{"c"}},
 		{Submission: class.Submission{Name: "b\u202e\xff\n"}, Report: rejected},
 		{Submission: class.Submission{Name: "c", File: "c.c"}, Err: errors.New("no gcc"), Rules: "2.b"}}))
-	require.Equal(t, "name,file,score,max_score,task1,task2,task3,task4,task5,rejected,failed,seconds,trouble,reason,rules,graded_score,comment\n"+
-		`"'=cmd|""calc"", a",'=x.c,30.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00,,,2.b,19.00,"'@late, agreed"`+"\n"+
-		`b\u202e\xff\x0a,b\x1b[31m.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00,,'+b.c: error: 1\x1b[0m,2.b,0.00,`+"\n"+
-		"c,c.c,,,,,,,,,,,no gcc,,2.b,,\n", b.String())
+	require.Equal(t, "name,file,score,max_score,task1,task2,task3,task4,task5,rejected,failed,seconds,trouble,reason,rules,graded_score,comment,notes\n"+
+		`"'=cmd|""calc"", a",'=x.c,30.00,40.00,10.00,0.00,0.00,9.00,0.00,,one two,0.00,,,2.b,19.00,"'@late, agreed",the same file as that of c`+"\n"+
+		`b\u202e\xff\x0a,b\x1b[31m.c,0.00,40.00,0.00,0.00,0.00,0.00,0.00,compile,compile,0.00,,'+b.c: error: 1\x1b[0m,2.b,0.00,,its header`+"\n"+
+		"c,c.c,,,,,,,,,,,no gcc,,2.b,,,\n", b.String())
 }

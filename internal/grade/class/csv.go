@@ -19,7 +19,7 @@ func WriteCSV(w io.Writer, all []Result) error {
 	for task := 1; task <= grade.Tasks; task++ {
 		head = append(head, fmt.Sprintf("task%d", task))
 	}
-	head = append(head, "rejected", "failed", "seconds", "trouble", "reason", "rules", "graded_score", "comment")
+	head = append(head, "rejected", "failed", "seconds", "trouble", "reason", "rules", "graded_score", "comment", "notes")
 	if err := c.Write(head); err != nil {
 		return err
 	}
@@ -58,7 +58,19 @@ func (r *Result) line() []string {
 		comment = text(brief(r.Override.Comment))
 	}
 	line := append([]string{text(r.Name), text(file), score, maxScore}, tasks...)
-	return append(line, rejected, failed, seconds, trouble, reason, rules, graded, comment)
+	return append(line, rejected, failed, seconds, trouble, reason, rules, graded, comment, text(brief(r.Remarks())))
+}
+
+// Remarks are what staff should know of a submission and no student of another.
+func (r *Result) Remarks() string {
+	var all []string
+	if len(r.Same) > 0 {
+		all = append(all, "the same file as that of "+terminal.VisibleName(strings.Join(r.Same, ", ")))
+	}
+	if r.Report != nil && r.Report.Header != "" {
+		all = append(all, r.Report.Header)
+	}
+	return strings.Join(all, "; ")
 }
 
 // mostReason is how much of a reason a cell has.

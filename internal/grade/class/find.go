@@ -17,7 +17,7 @@ import (
 type Submission struct {
 	Name string // no other of the class has it
 	File string
-	Why  string // why there is nothing to grade; empty if there is
+	Why  string // why it is not graded; empty if it is
 }
 
 // ErrEmpty is wrapped when a folder holds nothing to grade.
@@ -25,8 +25,8 @@ var ErrEmpty = errors.New("there is neither a .c file nor a student's folder in 
 
 // Find lists the submissions: a file itself, and each entry of a folder, in the
 // order of their names. A folder with llm_memory.c and no folders in it is one
-// submission. Entries whose names begin with a dot, and what Gradescope's export has
-// beside the students' folders, are left out.
+// submission. Entries whose names begin with a dot, but for folders with a submission in them,
+// and what Gradescope's export has beside the students' folders, are left out.
 func Find(paths []string) ([]Submission, error) {
 	var all []Submission
 	names := map[string]bool{}
@@ -75,7 +75,7 @@ func folder(path string) ([]Submission, error) {
 	var all []Submission
 	folders, candidates, own := false, false, filepath.Join(path, upload.Wanted)
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || e.Name() == exportMetadata {
+		if e.Name() == exportMetadata || strings.HasPrefix(e.Name(), ".") && !hidesOne(filepath.Join(path, e.Name())) {
 			continue
 		}
 		s, isFolder := entry(filepath.Join(path, e.Name()))
@@ -90,6 +90,12 @@ func folder(path string) ([]Submission, error) {
 		return []Submission{{Name: nameOf(path), File: own, Why: unreadable(own)}}, nil
 	}
 	return all, nil
+}
+
+// hidesOne reports whether a folder that is hidden, and not git's, has a submission in it.
+func hidesOne(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir() && filepath.Base(path) != ".git" && inFolder(Submission{File: path}).Why == ""
 }
 
 // nameOf is the name of a folder, also of "." and the like.
@@ -111,6 +117,9 @@ func entry(path string) (s Submission, isFolder bool) {
 	case errors.Is(err, fs.ErrNotExist):
 		s.Why = "it is a link that leads nowhere"
 	case err != nil: // the grader says what is wrong
+	case info.IsDir() && strings.HasPrefix(s.Name, "."):
+		s.Why = "its name begins with a dot, which hides it: rename the folder if it is a student's, else remove it"
+		return s, true
 	case info.IsDir():
 		return inFolder(s), true
 	case !info.Mode().IsRegular():

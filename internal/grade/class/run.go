@@ -3,6 +3,7 @@ package class
 import (
 	"context"
 	"iter"
+	"slices"
 	"sync/atomic"
 
 	"llmmemory/internal/grade"
@@ -16,6 +17,7 @@ type Result struct {
 	Err      error
 	Rules    string    // the version of the rules where there is no Report
 	Override *Override // what staff decided; nil: nothing
+	Same     []string  // others who handed in the same text (Identical)
 }
 
 // Score is what counts: what staff decided, else the grader's score. Where there was
@@ -28,6 +30,22 @@ func (r *Result) Score() (points float64, known bool) {
 		return r.Report.Score, true
 	}
 	return 0, false
+}
+
+// Identical notes with each result who else handed in the same text, but for white space.
+func Identical(all []Result) {
+	names := map[string][]string{}
+	for i := range all {
+		if r := all[i].Report; r != nil && r.Source != "" {
+			names[r.Source] = append(names[r.Source], all[i].Name)
+		}
+	}
+	for i := range all {
+		all[i].Same = nil
+		if r := all[i].Report; r != nil {
+			all[i].Same = slices.DeleteFunc(slices.Clone(names[r.Source]), func(name string) bool { return name == all[i].Name })
+		}
+	}
 }
 
 // Run grades jobs submissions at a time, by the rules of that version, and yields them in

@@ -112,10 +112,11 @@ type row struct {
 	Known    bool               // the score is
 	Tasks    [grade.Tasks]*task // nil where nothing was graded
 	Mistakes int
+	Remarks  string
 }
 
 func newRow(e *Entry) row {
-	r := row{Name: shown(e.Name), URL: link(e.File, ""), Report: e.Report, Override: e.Override}
+	r := row{Name: shown(e.Name), URL: link(e.File, ""), Report: e.Report, Override: e.Override, Remarks: e.Remarks()}
 	r.Score, r.Known = e.Score()
 	switch {
 	case e.Err != nil || e.Report == nil:
