@@ -34,6 +34,7 @@ type grading struct {
 	heap        []clue                             // for the stage Heap
 	differences int                                // in traces of many functions
 	hangs       map[trace.Kind]int                 // calls that did not come back
+	stuck       []string                           // functions that do not come back under Memcheck
 	refused     map[uint32]bool                    // system calls
 }
 

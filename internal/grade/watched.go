@@ -3,6 +3,7 @@ package grade
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,15 +30,9 @@ func (g *grading) underMemcheck(steps supervise.Steps) ([]memcheck.Finding, erro
 	return memcheck.Run(program, steps)
 }
 
-// watchable are the clean traces of one task that Memcheck plays, by what they
-// call; of all tasks for 0.
-func (g *grading) watchable(task int) (all [][]trace.Op) {
-	for _, t := range g.short {
-		if task == 0 || slices.ContainsFunc(t.ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && op.Task() == task }) {
-			all = append(all, t.ops)
-		}
-	}
-	return all
+// calls reports whether the submission makes a call in a trace for which is holds.
+func calls(ops []trace.Op, is func(op trace.Op) bool) bool {
+	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && is(op) })
 }
 
 // memcheck plays the directed traces under Memcheck, but for those that go wrong
@@ -50,18 +45,37 @@ func (g *grading) memcheck() error {
 		g.skip(Memcheck, "no directed trace is right to its end")
 		return nil
 	}
-	found, err := g.underMemcheck(g.steps(g.watchable(0)...))
-	if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
-		return err
+	var left [][]trace.Op
+	for _, t := range g.short {
+		left = append(left, t.ops)
 	}
-	for _, f := range found {
-		g.complaint(f)
-	}
-	if err == nil || len(found) > 0 {
-		return nil
+	for len(left) > 0 {
+		found, err := g.underMemcheck(g.steps(left...))
+		if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
+			return err
+		}
+		for _, f := range found {
+			g.complaint(f)
+		}
+		if err == nil || len(found) > 0 {
+			return nil
+		}
+		var stuck *memcheck.Stuck
+		if !errors.As(err, &stuck) {
+			break
+		}
+		// It is not waited for again: the others are played without the traces that call it.
+		g.stuck = append(g.stuck, stuck.Function)
+		g.unfinished(Memcheck, trace.TaskOf(stuck.Function), err)
+		left = slices.DeleteFunc(left, func(ops []trace.Op) bool {
+			return calls(ops, func(op trace.Op) bool { return op.Kind.Function() == stuck.Function })
+		})
+		g.note("Memcheck: %s does not come back: the traces that call it were left out after that", stuck.Function)
 	}
 	for task := 1; task <= Tasks; task++ { // which of them is it?
-		clean := g.watchable(task)
+		clean := slices.DeleteFunc(slices.Clone(left), func(ops []trace.Op) bool {
+			return !calls(ops, func(op trace.Op) bool { return op.Task() == task })
+		})
 		if len(clean) == 0 {
 			continue
 		}
@@ -150,6 +164,12 @@ func (g *grading) sanitizers() error {
 	if len(g.clean) == 0 {
 		g.skip(Sanitizers, "no directed trace is right to its end")
 		return nil
+	}
+	for _, function := range g.stuck { // it would take its whole time again, and show nothing
+		if slices.ContainsFunc(slices.Collect(maps.Keys(g.hangs)), func(k trace.Kind) bool { return k.Function() == function }) {
+			g.skip(Sanitizers, function+" does not come back under Memcheck either")
+			return nil
+		}
 	}
 	program, err := g.kit.Sanitized(g.program)
 	if errors.Is(err, build.ErrSecond) {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/cputime"
 	"llmmemory/internal/grade/sandbox"
 	"llmmemory/internal/grade/supervise"
 )
@@ -29,6 +30,15 @@ type Finding struct {
 // ErrUnfinished is wrapped when the submission did not play all traces under
 // Memcheck: its complaints may be incomplete.
 var ErrUnfinished = errors.New("did not finish under Memcheck")
+
+// A Stuck is the error of a submission whose time was over in a call. It wraps ErrUnfinished.
+type Stuck struct {
+	Function string
+	err      error
+}
+
+func (s *Stuck) Error() string { return s.Function + " " + s.err.Error() }
+func (s *Stuck) Unwrap() error { return s.err }
 
 // Memory is the address space of Valgrind with the submission in it, which needs
 // a quarter of it.
@@ -58,6 +68,9 @@ func Run(program string, steps supervise.Steps) ([]Finding, error) {
 	report, exit, err := run(program, box, file)
 	if err != nil && !errors.Is(err, ErrUnfinished) {
 		return nil, err
+	}
+	if function := supervise.Last(file); errors.Is(err, cputime.ErrTime) && function != "" {
+		err = &Stuck{function, err}
 	}
 	found, parseErr := parse(report)
 	if err == nil {

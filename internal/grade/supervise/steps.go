@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"encoding/binary"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -34,6 +35,26 @@ func (s Steps) File(dir string) (*os.File, error) {
 		return nil, err
 	}
 	return os.Open(f.Name())
+}
+
+// stepBytes is the size of struct step of watched.c.
+const stepBytes = 24
+
+// Last is the function of the six that a program which was ended had called last; "" if it
+// was doing something else.
+func Last(steps *os.File) string {
+	read, err := steps.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return ""
+	}
+	var call [4]byte
+	if _, err := steps.ReadAt(call[:], read-stepBytes); err != nil {
+		return ""
+	}
+	if kind := binary.NativeEndian.Uint32(call[:]); kind <= uint32(trace.Destroy) {
+		return trace.Kind(kind).Function()
+	}
+	return ""
 }
 
 // The calls of watched.c that are none of the six, and the first of the changes.
