@@ -58,7 +58,8 @@ func (r *Request) Check(maxModelLen, vocab int) error {
 	case len(r.Stop) > 16:
 		return bad("stop", "There are %d stop sequences; at most 16 are possible.", len(r.Stop))
 	case len(r.StopTokenIDs) > maxStopTokens:
-		return bad("stop_token_ids", "stop_token_ids has %d tokens; at most %d are possible.", len(r.StopTokenIDs), maxStopTokens)
+		return bad("stop_token_ids", "stop_token_ids has %d tokens; at most %d are possible.",
+			len(r.StopTokenIDs), maxStopTokens)
 	}
 	if slices.Contains(r.Stop, "") {
 		return bad("stop", "A stop sequence is empty.")

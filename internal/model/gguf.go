@@ -92,7 +92,8 @@ func (k *ggufKeys) check() error {
 		if v, ok := k.meta[full].Float(); !known {
 			return fmt.Errorf("%w: the key %q is not supported in GGUF", ErrModel, full)
 		} else if !ok || v != neutral {
-			return fmt.Errorf("%w: the key %q is supported with the value %v alone, which changes nothing", ErrModel, full, neutral)
+			return fmt.Errorf("%w: the key %q is supported with the value %v alone, which changes nothing",
+				ErrModel, full, neutral)
 		}
 	}
 	return nil
@@ -116,7 +117,8 @@ func ConfigFromGGUF(g *weights.GGUF) (*Config, error) {
 		NumHeads: heads, NumKVHeads: k.int("attention.head_count_kv", heads),
 		IntermediateSize: k.int("feed_forward_length", 0), MaxModelLen: k.int("context_length", 0),
 		Activation: SiLU, QKNorm: family == "qwen3", TieEmbeddings: g.Get("output.weight") == nil,
-		QKVBias: family == "qwen2" || has("attn_q.bias") || has("attn_k.bias") || has("attn_v.bias"), OutBias: has("attn_output.bias"),
+		QKVBias: family == "qwen2" || has("attn_q.bias") || has("attn_k.bias") || has("attn_v.bias"),
+		OutBias: has("attn_output.bias"),
 		MLPBias: has("ffn_gate.bias") || has("ffn_up.bias") || has("ffn_down.bias"),
 		NormEps: k.float("attention.layer_norm_rms_epsilon", 0),
 	}

@@ -192,7 +192,8 @@ func (p *published) window() (int, error) {
 				with++
 			case "full_attention":
 			default:
-				return 0, fmt.Errorf("%w: layer_types has %q; full_attention and sliding_attention are supported", ErrModel, kind)
+				return 0, fmt.Errorf("%w: layer_types has %q; full_attention and sliding_attention are supported",
+					ErrModel, kind)
 			}
 		}
 	case qwen && p.FirstWindow != nil:

@@ -212,7 +212,8 @@ func (l *loader) allUsed() error {
 	l.used[ropeFactors] = l.config.Rope.Factors != nil // which the configuration has
 	for _, name := range l.files.Names() {
 		if !l.used[name] {
-			return fmt.Errorf("%w: the tensor %q is not supported in models of the architecture %q", ErrModel, name, l.config.Family)
+			return fmt.Errorf("%w: the tensor %q is not supported in models of the architecture %q",
+				ErrModel, name, l.config.Family)
 		}
 	}
 	return nil

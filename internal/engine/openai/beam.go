@@ -72,7 +72,8 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 	case r.MaxTokens < 1:
 		return nil, invalid("max_tokens", "max_tokens is %d; it must be at least 1.", r.MaxTokens)
 	case c.LengthPenalty != nil && !(math.Abs(*c.LengthPenalty) <= maxLengthPenalty):
-		return nil, invalid("length_penalty", "length_penalty is %v; it must be from %d to %d.", *c.LengthPenalty, -maxLengthPenalty, maxLengthPenalty)
+		return nil, invalid("length_penalty", "length_penalty is %v; it must be from %d to %d.",
+			*c.LengthPenalty, -maxLengthPenalty, maxLengthPenalty)
 	}
 	if err := r.Params.Check(s.config.Engine.Config().Model.VocabSize); err != nil {
 		return nil, err

@@ -165,7 +165,8 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 			return nil, invalid("messages", "Message %d has no role.", i)
 		}
 		if !slices.Contains(roles, m.Role) {
-			return nil, invalid("messages", "Message %d has the role %q; system, developer, user, assistant and tool are known.", i, m.Role)
+			return nil, invalid("messages",
+				"Message %d has the role %q; system, developer, user, assistant and tool are known.", i, m.Role)
 		}
 		if len(m.ToolCalls) > 0 || m.FunctionCall != nil {
 			return nil, invalid("messages", "Message %d calls a tool; tools are not supported by this server.", i)
@@ -178,7 +179,8 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 		}
 		messages = append(messages, chat.Message{Role: m.Role, Content: string(*m.Content), Name: m.Name})
 	}
-	text, err := s.config.Template.Render(messages, body.AddGenerationPrompt == nil || *body.AddGenerationPrompt, body.Settings)
+	answer := body.AddGenerationPrompt == nil || *body.AddGenerationPrompt
+	text, err := s.config.Template.Render(messages, answer, body.Settings)
 	if err != nil {
 		return nil, err
 	}

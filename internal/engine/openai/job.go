@@ -105,7 +105,9 @@ func (j *job) trim(e engine.Event) engine.Event {
 
 // admit checks a request with each of its prompts, and counts it against its key's rate. giveBack undoes that if
 // the engine does not take the request in. A request that is refused costs nothing.
-func (s *Server) admit(w http.ResponseWriter, from *http.Request, prompts []prompt, r engine.Request) (giveBack func(), err error) {
+func (s *Server) admit(
+	w http.ResponseWriter, from *http.Request, prompts []prompt, r engine.Request,
+) (giveBack func(), err error) {
 	switch {
 	case len(prompts) == 0:
 		return nil, invalid("prompt", "prompt is missing.")
