@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -84,6 +85,42 @@ func TestGoodputCountsWhatKeepsEveryLimit(t *testing.T) {
 	some := run(Goodput{E2E: all.EndToEnd.P50})
 	require.InDelta(t, 20, some.Good, 3)
 	require.Zero(t, run(Goodput{TTFT: 1e-9}).Good)
+}
+
+// talks has one turn after each request, a second after the answer.
+type talks struct{ requests []workload.Request }
+
+func (s *talks) Next(r *workload.Request) error {
+	if len(s.requests) == 0 {
+		return io.EOF
+	}
+	*r, s.requests = s.requests[0], s.requests[1:]
+	return nil
+}
+
+func (*talks) Follow(session int64, answered float64, r *workload.Request) bool {
+	*r = workload.Request{Session: -session, Arrival: answered + 1}
+	return session > 0
+}
+
+// Ensure that a request is sent when it comes, or when there is a place for it if all were taken, and that a turn
+// goes before a new request of the same time.
+func TestARequestIsSentWhenThereIsAPlace(t *testing.T) {
+	c, err := NewClients(&talks{[]workload.Request{{Session: 1, Arrival: 2}, {Session: 2, Arrival: 2.5}}}, 2)
+	require.NoError(t, err)
+	require.False(t, c.Full(1))
+	require.True(t, c.Full(2))
+	c.Answered(9, 1, 0) // the next turn comes at 2, too; both places are free
+	var r workload.Request
+	require.False(t, c.Take(&r), "the turn")
+	require.Equal(t, workload.Request{Session: -9, Arrival: 2}, r)
+	c.Answered(0, 2.2, 0) // only one place was taken
+	require.True(t, c.Take(&r))
+	require.Equal(t, 2.0, r.Arrival)
+	require.NoError(t, c.Pull())
+	c.Answered(0, 3, 1) // both places were taken until now
+	require.True(t, c.Take(&r))
+	require.Equal(t, 3.0, r.Arrival)
 }
 
 // Ensure that turns leave the heap in the order of their arrival.

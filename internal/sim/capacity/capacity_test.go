@@ -241,6 +241,21 @@ func TestOnePercentMayBeRefused(t *testing.T) {
 	}
 }
 
+// Ensure the same of runs with a horizon.
+func TestOnePercentMayBeRefusedUntilTheHorizon(t *testing.T) {
+	const n = 100
+	w := &steadyRun{rate: 1, requests: make([]workload.Request, n), first: make([]float64, n), done: make([]float64, n), refused: make([]bool, n)}
+	for i := range n {
+		w.first[i], w.done[i] = 2, 2
+	}
+	for refused, want := range []float64{2, 2, math.Inf(1)} {
+		for i := range refused {
+			w.refused[i] = true
+		}
+		require.Equal(t, want, w.value(Objective{Metric: TTFT}, 0, n).Mean, "%d refused", refused)
+	}
+}
+
 // Ensure that the lowest rate that failed counts, whatever held above it, and
 // that this is said.
 func TestTheLowestFailureCounts(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -311,6 +312,31 @@ func TestAWorkloadIsNeverTooShort(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, point.Short, "%v requests/s: %s", rate, point.Reason)
 		require.True(t, point.Holds, "%v requests/s, of 4.11: %s", rate, point.Reason)
+	}
+}
+
+// Ensure that a rate lasts under nearly all seeds if one of 16 fails that is none of the search's.
+func TestOneSeedOfSixteenMayFail(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		sets   int
+		failed []int
+		want   bool
+	}{
+		{"none fails", 5, nil, true},
+		{"one of 15", 15, []int{0}, false},
+		{"one of 16", 16, []int{0}, true},
+		{"two of 31", 31, []int{0, 1}, false},
+		{"two of 32", 32, []int{0, 1}, true},
+		{"one of the search's", 32, []int{31}, false},
+	} {
+		k := &confirmation{sets: make([]*requestSet, test.sets), own: 1, held: make([]Point, test.sets), failed: make([]Point, test.sets)}
+		k.measure = func(i int, rate float64) (Point, error) {
+			return Point{Rate: rate, Holds: !slices.Contains(test.failed, i)}, nil
+		}
+		lasts, err := k.nearlyAll(1)
+		require.NoError(t, err)
+		require.Equal(t, test.want, lasts, test.name)
 	}
 }
 

@@ -145,6 +145,26 @@ func TestTheLastBlockOfATableIsNeverComputed(t *testing.T) {
 	require.Len(t, m.Computed(nil, again), 3, "restored blocks are computed")
 }
 
+// Ensure that cached blocks are evicted by the time of their last access, and of one time those of longer
+// prefixes first (vllm/v0/RULES.md §6).
+func TestTheOrderOfEviction(t *testing.T) {
+	m, err := New(Config{BlockSize: 2, NumGPUBlocks: 4, EnablePrefixCaching: true})
+	require.NoError(t, err)
+	for now, tokens := range [][]int32{{1, 2, 3, 4}, {5, 6, 7, 8}} {
+		s := &Seq{Len: 4, Tokens: tokens}
+		require.NoError(t, m.Allocate(s))
+		m.Access(float64(now), s)
+		m.Free(s)
+	}
+	var evicted []int32
+	for range 4 {
+		s := &Seq{Len: 1, Tokens: []int32{9}}
+		require.NoError(t, m.Allocate(s))
+		evicted = append(evicted, s.table...)
+	}
+	require.Equal(t, []int32{1, 0, 3, 2}, evicted)
+}
+
 // Ensure that a sequence gets the block that holds the same prefix when its own
 // becomes full, without a copy, and its own is free.
 func TestPromotionToTheSamePrefix(t *testing.T) {

@@ -120,10 +120,46 @@ func TestSwappingInFillsTheLimitOfSequences(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Step(&it))
 	_, running, swapped = s.Queues()
-	require.ElementsMatch(t, []int{5, 2}, running, "one runs, and there is room for one more")
+	require.Equal(t, []int{2, 5}, running, "one runs, and there is room for one more, which stands in front")
 	require.Equal(t, []int{3}, swapped)
 	require.Equal(t, OK, s.manager.CanSwapIn(0, &s.requests.At(s.swapped.Head()).Seq), "there are blocks for 3")
 	require.NoError(t, s.Check())
+}
+
+// Ensure that victims wait in front of all others, the one that came first in front (vllm/v0/RULES.md §8).
+func TestVictimsWaitInFront(t *testing.T) {
+	s, err := NewScheduler(SchedulerConfig{Manager: Config{BlockSize: 1, NumGPUBlocks: 3}, MaxNumBatchedTokens: 8, MaxNumSeqs: 4, MaxModelLen: 8})
+	require.NoError(t, err)
+	var it serve.Iteration
+	for id := 1; id <= 4; id++ {
+		require.NoError(t, s.Add(serve.Request{ID: id, Prompt: 1}))
+	}
+	require.NoError(t, s.Step(&it))
+	require.Len(t, it.Prefills, 3)
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []serve.Preemption{{ID: 3}, {ID: 2}}, it.Preempted)
+	waiting, running, _ := s.Queues()
+	require.Equal(t, [][]int{{2, 3, 4}, {1}}, [][]int{waiting, running})
+}
+
+// Ensure that a chunked batch has new prompts before those that go on, and that they stand behind
+// these in the running queue (vllm/v0/RULES.md §8).
+func TestTheOrderOfAChunkedBatch(t *testing.T) {
+	s, err := NewScheduler(SchedulerConfig{
+		Manager: Config{BlockSize: 1, NumGPUBlocks: 20}, MaxNumBatchedTokens: 4, MaxNumSeqs: 4, MaxModelLen: 20, Chunked: true,
+	})
+	require.NoError(t, err)
+	var it serve.Iteration
+	require.NoError(t, s.Add(serve.Request{ID: 1, Prompt: 1}))
+	require.NoError(t, s.Step(&it))
+	require.NoError(t, s.Add(serve.Request{ID: 2, Prompt: 5}))
+	require.NoError(t, s.Step(&it)) // 1 and 3 tokens
+	require.NoError(t, s.Add(serve.Request{ID: 3, Prompt: 7}))
+	require.NoError(t, s.Step(&it))
+	require.Equal(t, []serve.Prefill{{ID: 3, Tokens: 1, Seqs: 1}, {ID: 2, Start: 3, Tokens: 2, Seqs: 1, Last: true}}, it.Prefills)
+	require.Equal(t, []serve.Decode{{ID: 1, Context: 3, Seqs: 1}}, it.Decodes)
+	_, running, _ := s.Queues()
+	require.Equal(t, []int{1, 2, 3}, running)
 }
 
 func TestSchedulerCheckSeesDamage(t *testing.T) {

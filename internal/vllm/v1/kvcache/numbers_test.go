@@ -228,3 +228,70 @@ func TestAHitIsStaleAfterAReset(t *testing.T) {
 	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorIs(t, err, ErrStale)
 }
+
+// requireNeed ensures that a request takes n blocks, and so is refused if one less may be taken (vllm/v1/RULES.md §6).
+func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
+	t.Helper()
+	free := c.Pool().NumFree()
+	for _, reserved := range []int{free - n + 1, free - n} {
+		a.ReservedBlocks = reserved
+		ok, err := c.Allocate(r, &a)
+		require.NoError(t, err)
+		require.Equal(t, reserved == free-n, ok, "%d of %d blocks are left", free-reserved, free)
+	}
+	require.NoError(t, c.Check())
+}
+
+// A hit that ends inside a block takes a copy of it, in each group.
+func TestTheCopyOfAHitTakesABlock(t *testing.T) {
+	c := newHybrid(t, func(c *Config) { c.HashBlockSize = 4 }, Group{Kind: Full, BlockSize: 8}, Group{Kind: Mamba, BlockSize: 8, Align: true})
+	first := prefilled(t, c, 12)
+	first.SetNumComputedTokens(12)
+	c.Append(first, 12, 13)
+	allocate(t, c, first, Alloc{NumNewTokens: 1})
+	c.TakeCopies(nil, 0)
+	c.StartStep()
+	r, err := c.Add(Spec{Tokens: counting(14)})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, 12, hit.NumTokens)
+	// The copy of a block of attention, that of the state and the running state, and the state of the hit, which is free now.
+	requireNeed(t, c, r, Alloc{NumNewTokens: 2, Hit: &hit}, 4)
+}
+
+// The hit has the second block, which is free; with 16 tokens more, loaded, the window begins after it.
+func TestAHitOutsideTheWindowTakesNoBlock(t *testing.T) {
+	c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
+	c.Drop(prefilled(t, c, 9))
+	r, err := c.Add(Spec{Tokens: counting(29)})
+	require.NoError(t, err)
+	var hit Hit
+	c.Lookup(r, &hit)
+	require.Equal(t, 8, hit.NumTokens)
+	requireNeed(t, c, r, Alloc{NumNewTokens: 4, NumExternalTokens: 16, Hit: &hit}, 2)
+	require.Len(t, r.Table(0), 7)
+}
+
+func TestAFirstStateTakesItsSpeculativeBlocks(t *testing.T) {
+	c := newHybrid(t, nil, Group{Kind: Mamba, BlockSize: 4, Align: true, NumSpeculativeBlocks: 2})
+	r, err := c.Add(Spec{Tokens: counting(20)})
+	require.NoError(t, err)
+	requireNeed(t, c, r, Alloc{NumNewTokens: 4}, 3)
+	r.SetNumComputedTokens(4)
+	requireNeed(t, c, r, Alloc{NumNewTokens: 4}, 1)
+}
+
+// A state stays as long as a row in flight reads it (vllm/v1/RULES.md §13).
+func TestAStateWaitsForTokensInFlight(t *testing.T) {
+	for inFlight, want := range map[int]int32{4: 1, 0: 0} {
+		c := newHybrid(t, func(c *Config) { c.EnablePrefixCaching = false }, Group{Kind: Mamba, BlockSize: 4, Align: true})
+		r, err := c.Add(Spec{Tokens: counting(20)})
+		require.NoError(t, err)
+		for step := range 3 {
+			allocate(t, c, r, Alloc{NumNewTokens: 4, NumInFlightTokens: min(inFlight, 4*step)})
+			r.SetNumComputedTokens(4 + 4*step)
+		}
+		require.Equal(t, want, r.Table(0)[0], "%d of 8 tokens in flight", inFlight)
+	}
+}

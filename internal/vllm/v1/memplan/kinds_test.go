@@ -107,3 +107,18 @@ func TestADraftModelsLayerIsInAGroupOfItsKind(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []Group{{own.Group, []int{0, 1}}}, p.Groups)
 }
+
+// Ensure that only the group of the draft model's layer is marked, also if that layer is the first of its kind.
+func TestOnlyTheGroupOfADraftModelsLayerIsMarked(t *testing.T) {
+	draft := window(2)
+	draft.Eagle = true
+	p, err := makeOne(list(times(2, full(2)), []Layer{draft}, times(3, window(2))), page*2*10, Options{})
+	require.NoError(t, err)
+	marked := map[int]bool{}
+	for _, g := range p.Groups {
+		for _, l := range g.Layers {
+			marked[l] = g.Eagle
+		}
+	}
+	require.Equal(t, map[int]bool{0: false, 1: false, 2: true, 3: false, 4: true, 5: false}, marked)
+}

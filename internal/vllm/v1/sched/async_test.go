@@ -273,3 +273,25 @@ func TestTwoStepsInFlightAllocateNothing(t *testing.T) {
 	}
 	require.Zero(t, testing.AllocsPerRun(400, cycle))
 }
+
+// What is dropped stays dropped if the request is preempted once more before its step is updated (vllm/v1/RULES.md §15).
+func TestDroppedTokensStayDroppedOverAPreemption(t *testing.T) {
+	c := small(20)
+	c.AsyncScheduling = true
+	h := newHost(t, c)
+	id := h.add(6, 1, Spec{})
+	h.schedule()
+	ok, err := h.Reset(true)
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, KindResumed, h.schedule()[0].Kind)
+	h.mu.Lock()
+	r := h.live(id)
+	h.removeRunning(r)
+	h.preempt(r)
+	h.mu.Unlock()
+	for range 2 {
+		h.update(7)
+		require.Equal(t, []int32{0}, h.out.Kept)
+	}
+}

@@ -502,3 +502,21 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 		require.Equal(t, want, [2]int{row.NumComputedTokens, row.NumExternalTokens}, "%d tokens to load", external)
 	}
 }
+
+// Ensure that nothing is sent of a request that was aborted with a step in flight: neither what the step
+// loads nor what it hit.
+func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
+	h := newHost(t, transferConfig(100))
+	h.add(40, 1, Spec{MaxTokens: 1})
+	h.schedule()
+	h.update(1)
+	id := h.add(48, 1, Spec{External: Match{47, false}, Send: true})
+	row := h.schedule()[0]
+	require.Equal(t, []int{47, 15}, []int{row.NumComputedTokens, row.NumExternalTokens})
+	require.Equal(t, 1, h.Abort(id))
+	require.Zero(t, h.computed(id))
+	require.Empty(t, h.table(id))
+	h.update(1)
+	require.NoError(t, h.Sent(id))
+	h.empty()
+}

@@ -173,3 +173,23 @@ func TestAPreemptedProducerComputesAgain(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that the blocks of a copy are free for loads only when the step that makes it was updated.
+func TestBothEndsOfACopyWaitForItsStep(t *testing.T) {
+	for consumer, want := range map[bool]int{true: 2, false: 0} {
+		c := small(20)
+		c.AsyncScheduling, c.Connector.Consumer = true, consumer
+		h := newHost(t, c)
+		parent := h.add(6, 1, Spec{})
+		h.schedule()
+		h.update(1)
+		_, err := h.Fork(parent, Child{Last: -1})
+		require.NoError(t, err)
+		h.schedule()
+		require.Len(t, h.step.Copies, 1)
+		require.Equal(t, want, h.Load().Deferred)
+		h.schedule()
+		h.update(1)
+		require.Zero(t, h.Load().Deferred)
+	}
+}

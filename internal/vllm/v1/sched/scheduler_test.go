@@ -348,6 +348,41 @@ func TestWhatAPromptNeedsToBeAdmitted(t *testing.T) {
 	}
 }
 
+// With EAGLE a hit loses its last block, so the state one block earlier is kept (vllm/v1/RULES.md §13).
+func TestWithEagleAChunkEndsABlockEarlier(t *testing.T) {
+	for eagle, want := range map[bool][]int{true: {16, 5}, false: {20, 1}} {
+		c := small(40)
+		c.MaxNumBatchedTokens, c.Cache.Eagle = 64, eagle
+		c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true}}
+		h := newHost(t, c)
+		h.add(21, 1, Spec{MaxTokens: 1})
+		for _, n := range want {
+			require.Equal(t, []int{n}, scheduled(h.schedule()))
+			h.update(1)
+		}
+	}
+}
+
+// A chunk of a prompt ends where a Mamba state is kept: at the end of the prefix that it has in common with
+// another request, of which only full attention has blocks, and at the last end of a block (vllm/v1/RULES.md §9, §13).
+func TestAChunkEndsWhereAStateIsKept(t *testing.T) {
+	c := small(40)
+	c.MaxNumBatchedTokens = 64
+	c.Cache.Groups = []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Mamba, BlockSize: 4, Align: true}}
+	h := newHost(t, c)
+	other := append(tokens(13, 1), tokens(8, 2)...)
+	for _, prompt := range []struct {
+		tokens []int32
+		want   []int
+	}{{tokens(21, 1), []int{20, 1}}, {other, []int{12, 8, 1}}, {append(tokens(13, 1), tokens(8, 3)...), []int{8, 1}}} {
+		add(t, h.Scheduler, Spec{Tokens: prompt.tokens, MaxTokens: 1})
+		for _, want := range prompt.want {
+			require.Equal(t, []int{want}, scheduled(h.schedule()))
+			h.update(1)
+		}
+	}
+}
+
 // The output of a step whose request lost its blocks in the middle is void.
 func TestResetInTheMiddleOfAStep(t *testing.T) {
 	s := newSmall(t, small(9))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/kvcache"
 )
 
@@ -433,6 +434,78 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 			require.NotContains(t, void, clean)
 			p.finish(9)
 			require.Zero(t, p.Load().Running+p.Load().Waiting)
+		})
+	}
+}
+
+// Ensure that a row is void which reads the copy of a block that was not loaded whole: the second request hits
+// 12 tokens, of which 4 are in the second block of the first request, and that one fails.
+func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {
+	h := newHost(t, Config{
+		MaxNumSeqs: 4, MaxNumBatchedTokens: 64, PipelineParallelSize: 3, Connector: Connector{Consumer: true},
+		Cache: kvcache.Config{
+			NumGPUBlocks: 30, MaxModelLen: 64, EnablePrefixCaching: true, Hash: blockhash.LE{}, HashBlockSize: 4,
+			Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}},
+		},
+	})
+	first := h.add(14, 1, Spec{External: Match{10, false}})
+	require.Equal(t, []int{2}, scheduled(h.schedule()))
+	failed := h.table(first)[1]
+	require.Equal(t, []int{2}, scheduled(h.schedule()))
+	second := h.add(14, 1, Spec{})
+	require.Equal(t, []int{2}, scheduled(h.schedule()))
+	require.NotContains(t, h.table(second), failed)
+	var out FailedLoad
+	require.NoError(t, h.LoadFailed(&out, failed))
+	require.Equal(t, []VoidRow{{0, 0}, {1, 0}, {2, 0}}, out.Void)
+	require.ElementsMatch(t, []ID{first, second}, out.Affected)
+}
+
+// Ensure that a request which lost its blocks and was admitted again, with others, while its load was in flight has
+// only the first row void.
+func TestARowOfANewAdmissionIsNotVoid(t *testing.T) {
+	c := small(20)
+	c.AsyncScheduling, c.Connector.Consumer = true, true
+	h := newHost(t, c)
+	id := h.add(9, 1, Spec{NoRead: true, External: Match{4, false}})
+	h.schedule()
+	failed := h.table(id)[0]
+	h.mu.Lock()
+	r := h.live(id)
+	h.removeRunning(r)
+	h.preempt(r)
+	r.dropStale = true // as after a reset
+	h.mu.Unlock()
+	require.Equal(t, KindResumed, h.schedule()[0].Kind)
+	require.NotContains(t, h.table(id), failed)
+	var out FailedLoad
+	require.NoError(t, h.LoadFailed(&out, failed))
+	require.Equal(t, FailedLoad{Void: []VoidRow{{0, 0}}}, FailedLoad{Void: out.Void})
+	require.Empty(t, out.Affected)
+}
+
+// Ensure that of a load that failed in part only full attention of one group keeps the tokens before the first
+// block that is missing: windows have left some of these, and groups differ (vllm/v1/RULES.md §19).
+func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		groups []kvcache.Group
+		want   int
+	}{
+		{"full attention", []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}}, 12},
+		{"a window", []kvcache.Group{{Kind: kvcache.SlidingWindow, BlockSize: 4, Window: 64}}, 0},
+		{"two groups", []kvcache.Group{{Kind: kvcache.Full, BlockSize: 4}, {Kind: kvcache.Full, BlockSize: 8}}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := small(40)
+			c.Connector.Consumer, c.Cache.Groups = true, tc.groups
+			h := newHost(t, c)
+			id := h.add(21, 1, Spec{External: Match{16, true}})
+			require.Empty(t, h.schedule())
+			_, err := loadFailed(h.Scheduler, h.table(id)[3])
+			require.NoError(t, err)
+			require.NoError(t, h.Received(id))
+			require.Equal(t, tc.want, h.schedule()[0].NumComputedTokens)
 		})
 	}
 }
