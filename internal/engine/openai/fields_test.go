@@ -61,6 +61,8 @@ func TestAnErrorNamesTheFieldAndWhatIsExpected(t *testing.T) {
 		{"top_p", text + `"top_p": 0}`, "top_p", "it must be above 0 and at most 1."},
 		{"a token to stop at", text + `"stop_token_ids": [-1]}`, "stop_token_ids", "Token -1 is not in the vocabulary"},
 		{"too many tokens to stop at", text + `"stop_token_ids": [1` + strings.Repeat(", 1", 128) + `]}`, "stop_token_ids", "stop_token_ids has 129 tokens; at most 128 are possible."},
+		{"a bias of one token twice", text + `"logit_bias": {"7": 5, "07": -5}}`, "logit_bias", `logit_bias has the key "07"`},
+		{"a token with a sign", text + `"logit_bias": {"+7": 5}}`, "logit_bias", `logit_bias has the key "+7"`},
 		{"too many biases", text + `"logit_bias": {"0": 1` + biases(1024) + `}}`, "logit_bias", "logit_bias has 1025 tokens; at most 1024 are possible."},
 		{"no model", `{"prompt": "x"}`, "model", `model is missing; this server has "demo".`},
 		{"no prompt", `{"model": "demo", "prompt": null}`, "prompt", "prompt is missing"},

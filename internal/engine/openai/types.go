@@ -105,7 +105,7 @@ func (c *common) request() (engine.Request, error) {
 	}
 	for key, bias := range c.LogitBias {
 		id, err := strconv.ParseInt(key, 10, 32)
-		if err != nil || math.IsNaN(bias) {
+		if err != nil || math.IsNaN(bias) || strconv.FormatInt(id, 10) != key { // "07" would be "7" again
 			return r, invalid("logit_bias", "logit_bias has the key %q; keys must be the numbers of tokens.", key)
 		}
 		if r.LogitBias == nil {
