@@ -108,7 +108,7 @@ func TestAClassFolderIsGradedLineByLine(t *testing.T) {
 	class := t.TempDir()
 	const place = "    if (engine == NULL) {\n        return -1;\n    }\n    Sequence *seq = find"
 	put(t, class, "ada/llm_memory.c", "", "")
-	put(t, class, "bob.c", place, strings.Replace(place, "return -1", "for (;;) {\n        }", 1))
+	put(t, class, "bob.c", place, strings.Replace(place, "return -1", "return 0", 1))
 	put(t, class, "cy/llm_memory.c", place, strings.Replace(place, "    if", "    if (seq_id == 1) {\n        *(volatile int *)engine = 0;\n        __builtin_trap();\n    }\n    if", 1))
 	status, out, _ := run(t, "--only", "task2", "--json", class)
 	require.Equal(t, 1, status)

@@ -207,7 +207,7 @@ func TestATargetSaysHowManyBlocksAndGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	target := func(rate float64, s scenario.Scenario) (*sizer, *Target) {
 		q := question(t, "0.1s/token", s)
-		q.Target, q.Precision = rate, 0.1
+		q.Target, q.Precision, q.Lasts = rate, 0.1, capacity.Horizon{Seconds: 150, Answers: 16}
 		z := based(t, q)
 		found, err := z.target(context.Background())
 		require.NoError(t, err)
