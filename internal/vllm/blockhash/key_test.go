@@ -63,3 +63,17 @@ func TestItemsThatHideEachOtherAreRefused(t *testing.T) {
 		require.Error(t, bad.Check(), "%+v", bad)
 	}
 }
+
+// Ensure that an item belongs to the blocks that have a token of it, and to no neighbour.
+func TestAnItemBelongsToTheBlocksOfItsTokens(t *testing.T) {
+	e := Extras{Items: []Item{{"a", 4, 4}, {"b", 8, 1}}}
+	at := Cursor(0)
+	for block, want := range [][]Key{
+		nil,
+		{item("a", 0)},
+		{item("b", 0)},
+		nil,
+	} {
+		require.Equal(t, want, e.Block(4*block, 4*block+4, &at), "block %d", block)
+	}
+}

@@ -169,3 +169,24 @@ func collect(c *Cache) (ids []int32) {
 	}
 	return ids
 }
+
+// Copies are handed out by group, and in each in the order in which they were made.
+func TestCopiesAreHandedOutByGroup(t *testing.T) {
+	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 64})
+	parent := computed(t, c, counting(6))
+	var children []*Request
+	for range 2 {
+		child, err := c.Fork(parent, 0)
+		require.NoError(t, err)
+		children = append(children, child)
+	}
+	for _, child := range children {
+		c.Append(child, 6)
+		allocate(t, c, child, Alloc{NumNewTokens: 1})
+	}
+	var got []Copy
+	for _, p := range c.TakeCopies(nil, 0) {
+		got = append(got, Copy{Group: p.Group, Request: p.Request})
+	}
+	require.Equal(t, []Copy{{Request: children[0]}, {Request: children[1]}, {Group: 1, Request: children[0]}, {Group: 1, Request: children[1]}}, got)
+}

@@ -319,6 +319,7 @@ func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 			}
 			load := h.Load()
 			require.Equal(t, tc.unfinished, load.Running+load.Waiting)
+			require.False(t, h.encoder.yielded, "admissions go on once one of those that waited has run")
 		})
 	}
 }

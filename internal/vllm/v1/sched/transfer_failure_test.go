@@ -509,3 +509,61 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 		})
 	}
 }
+
+// Ensure that a request that has loaded and waits loses its blocks if another has one of those that it would compute
+// again: here the load is said to have failed after it was over (vllm/v1/RULES.md §19).
+func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		c := small(8)
+		c.Policy, c.Connector.Consumer = Priority, true
+		h := newHost(t, c)
+		loaded := h.add(20, 1, Spec{External: Match{8, true}, Priority: 5})
+		require.Empty(t, h.schedule())
+		h.add(12, 2, Spec{})
+		require.Len(t, h.schedule(), 1)
+		h.update(1)
+		require.NoError(t, h.Received(loaded))
+		require.Len(t, h.schedule(), 1, "3 more blocks are not free")
+		h.update(1)
+		if shared {
+			h.add(9, 1, Spec{})
+			require.Equal(t, 8, h.schedule()[1].NumComputedTokens)
+		}
+		_, err := loadFailed(h.Scheduler, h.table(loaded)[1])
+		require.NoError(t, err)
+		require.Equal(t, map[bool]int{false: 4, true: 0}[shared], h.computed(loaded))
+		require.Len(t, h.table(loaded), map[bool]int{false: 2, true: 0}[shared])
+	}
+}
+
+// Ensure that a request whose step failed reserves nothing while it waits: it could not load, because of its own reservation.
+func TestAFailedStepReservesNothing(t *testing.T) {
+	c := small(8)
+	c.MaxNumBatchedTokens, c.Connector.Consumer = 8, true
+	h := newHost(t, c)
+	id := h.add(20, 1, Spec{})
+	require.Equal(t, []int{8}, scheduled(h.schedule()))
+	require.NoError(t, h.StepFailed())
+	require.NoError(t, h.SetMatch(id, Match{16, true}))
+	require.Empty(t, h.schedule())
+	require.Len(t, h.step.Loads, 1)
+}
+
+// Ensure that of those that have loaded and wait, the last one loses its blocks to a running request.
+func TestTheLastLoadedRequestLosesItsBlocks(t *testing.T) {
+	c := small(9)
+	c.Connector.Consumer = true
+	h := newHost(t, c)
+	first, last := h.add(20, 1, Spec{External: Match{8, true}}), h.add(20, 2, Spec{External: Match{8, true}})
+	require.Empty(t, h.schedule())
+	h.add(12, 3, Spec{MaxTokens: 8})
+	require.Len(t, h.schedule(), 1)
+	h.update(1)
+	require.NoError(t, h.Received(first, last))
+	for range 5 { // the fifth token needs a block
+		require.Len(t, h.schedule(), 1)
+		h.update(1)
+	}
+	require.Len(t, h.table(first), 2)
+	require.Empty(t, h.table(last))
+}

@@ -283,3 +283,20 @@ func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {
 	one(t, s, &step)
 	require.Equal(t, []ID{other, held, late}, s.Running(nil), "it is first in the queue")
 }
+
+// Ensure that what a failed step told its worker is told again: it may not have seen it.
+func TestWhatAFailedStepToldComesAgain(t *testing.T) {
+	c := encoderConfig(64, 8, 8)
+	h := newHost(t, c)
+	gone := h.add(20, 1, item("a", 0, 8))
+	h.schedule()
+	h.update(1)
+	require.Equal(t, 1, h.Abort(gone))
+	h.add(20, 2, item("b", 0, 8)) // takes the room of a
+	for range 2 {
+		require.Len(t, h.schedule(), 1)
+		require.Equal(t, []ID{gone}, h.step.Finished)
+		require.Equal(t, []string{"a"}, h.step.FreedEncoderOutputs)
+		require.NoError(t, h.StepFailed())
+	}
+}
