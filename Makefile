@@ -67,7 +67,7 @@ WRAPPED := --wrap=pthread_create --wrap=pthread_key_create --wrap=_cgo_wait_runt
 WRAP := $(WRAPPED:%=-Wl,%)
 SO_LINK := $(WRAP) -Wl,-soname,$(SONAME) -Wl,--version-script=capi/exports.map
 
-SOURCES := go.mod llm_memory.h capi/link capi/without-rdtscp $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
+SOURCES := go.mod llm_memory.h capi/link capi/for-valgrind $(wildcard capi/*.go capi/*.c capi/*.h capi/*.map) \
   $(filter-out %_test.go,$(wildcard internal/course/*.go internal/block/*.go internal/invariants/*.go)) \
   $(wildcard internal/course/*.s internal/block/*.s)
 
@@ -80,7 +80,7 @@ CACHE_VERSION := 3.0.0
 CACHE_SONAME := libllm_cache.so.3
 # It stays in memory when a program closes it: capi/link removes -z nodelete where Go asks for it.
 CACHE_LINK := -Wl,-z,nodelete,-soname,$(CACHE_SONAME) -Wl,--version-script=capi/cache/exports.map
-CACHE_SOURCES := go.mod capi/link capi/without-rdtscp $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
+CACHE_SOURCES := go.mod capi/link capi/for-valgrind $(wildcard capi/cache/*.go capi/cache/*.c capi/cache/*.h capi/cache/*.map) \
   $(filter-out %_test.go,$(wildcard internal/vllm/blockhash/*.go internal/vllm/v1/*/*.go internal/block/*.go internal/attention/*.go internal/kvstore/*.go internal/parallel/*.go internal/invariants/*.go)) \
   $(wildcard internal/attention/*.s internal/kvstore/*.s)
 
@@ -114,7 +114,7 @@ $(B)/libllm_memory.a: $(SOURCES) Makefile | $(B)/libllm_memory.so
 	@root=$$PWD && dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(BUILD) -buildmode=c-archive -ldflags="$(LDFLAGS_GO)" -o $$dir/members.a ./capi && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/exports.map >$$dir/names && \
-	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/without-rdtscp" all.o && \
+	  ( cd $$dir && ar x members.a && ld -r -d $(WRAPPED) -o all.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/for-valgrind" all.o && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_memory.o && ar rcs libllm_memory.a llm_memory.o ) && \
 	  mv $$dir/libllm_memory.a $@
 
@@ -133,7 +133,7 @@ $(B)/libllm_cache.a: $(CACHE_SOURCES) Makefile | $(B)/libllm_cache.so
 	@root=$$PWD && dir=$$(mktemp -d $(B)/a.XXXXXX) && trap 'rm -rf '$$dir EXIT && \
 	  $(CACHE_BUILD) -buildmode=c-archive -ldflags="$(CACHE_LDFLAGS)" -o $$dir/members.a ./capi/cache && \
 	  sed -n '/global:/,/local:/s/^ *\([a-z_]*\);$$/\1/p' capi/cache/exports.map >$$dir/names && \
-	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/without-rdtscp" all.o && \
+	  ( cd $$dir && ar x members.a && ld -r -d -o all.o $$(ar t members.a | grep '\.o$$') && "$$root/capi/for-valgrind" all.o && \
 	    objcopy --strip-debug --keep-global-symbols=names --rename-section .init_array=.init_array.00100 all.o llm_cache.o && ar rcs libllm_cache.a llm_cache.o ) && \
 	  mv $$dir/libllm_cache.a $@
 
