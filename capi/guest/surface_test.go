@@ -76,21 +76,27 @@ func TestFunctionsOfArm64StoreNothingBelowTheStackPointer(t *testing.T) {
 	before := []uint32{
 		0xf81e0ffe, 0xf81f83fd, 0xd10023fd, // str x30, [sp, #-32]!; stur x29, [sp, #-8]; sub x29, sp, #8
 		0xf85f83fd, 0xf84207fe, // ldur x29, [sp, #-8]; ldr x30, [sp], #32
-		0xd10403f4, 0xa93ffa9d, 0x9100029f, // sub x20, sp, #256; stp x29, x30, [x20, #-8]; mov sp, x20
+		0xd10403f4, 0xa93ffa9d, 0x9100029f, 0xd10023fd, // sub x20, sp, #256; stp x29, x30, [x20, #-8]; mov sp, x20; sub x29, sp, #8
 		0xa97ffbfd, 0x910403ff, // ldp x29, x30, [sp, #-8]; add sp, sp, #256
-		0xf81f03ff, 0xd10043ff, // stur xzr, [sp, #-16]; sub sp, sp, #16
+		0xf81f03ff, 0xd10043ff, 0xf9400344, // stur xzr, [sp, #-16]; sub sp, sp, #16; ldr x4, [x26]
 		0xf81103fe, 0xd103c3ff, // stur x30, [sp, #-240]; sub sp, sp, #240
-		0xb81f83e0, // stur w0, [sp, #-8]
-		0xa93ffa9d, // the first of a pair alone
+		0x9100001f, 0xaa1f03fd, 0xf81f0fff, // mov sp, x0; mov x29, xzr; str xzr, [sp, #-16]!
+		0xd1008021, 0x927cec21, 0x9100003f, // sub x1, x1, #32; and x1, x1, #-16; mov sp, x1
+		0xb81f83e0,             // stur w0, [sp, #-8]
+		0xaa1d03e0, 0xd65f03c0, // mov x0, x29; ret
+		0xa93ffa9d, // the first of two alone
 	}
 	after := []uint32{
-		0xf81e0ffe, nop, nop,
+		0xf81e0ffe, 0xf9000ffd, nop, // str x29, [sp, #24]
 		nop, 0xf84207fe,
-		0xd10403f4, 0x9100029f, 0xf90003fe, // str x30, [sp]
+		0xd10403f4, 0x9100029f, 0xf90003fe, 0xf9007ffd, // mov sp, x20; str x30, [sp]; str x29, [sp, #248]
 		0xf94003fe, 0x910403ff, // ldr x30, [sp]
-		0xd10043ff, 0xf90003ff, // str xzr, [sp]
+		0xf9400344, 0xd10043ff, 0xf90003ff, // str xzr, [sp]
 		0xd103c3ff, 0xf90003fe,
+		0x9100001f, 0xf85f07e0, 0xf90003ff, // mov sp, x0; ldr x0, [sp], #-16; str xzr, [sp]
+		0x9100003f, 0xf85e07e0, 0x910003e1, // mov sp, x1; ldr x0, [sp], #-32; mov x1, sp
 		nop,
+		0xd2800000, 0xd65f03c0, // mov x0, #0
 		0xa93ffa9d,
 	}
 	// The same words stand in .data, which stays as it is.
