@@ -69,7 +69,7 @@ static void *vector_begin(void) {
  * arm64, the runtime looks at words that were not written. Elsewhere these instructions do nothing.
  */
 static void report_no_errors(void) {
-    volatile uintptr_t request[6] = {0x1804, 1}; /* VG_USERREQ__CHANGE_ERR_DISABLEMENT */
+    volatile uintptr_t request[6] = {0x1801, 1}; /* VG_USERREQ__CHANGE_ERR_DISABLEMENT */
     uintptr_t result = 0;
 #if defined(__x86_64__)
     __asm__ volatile("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx"
