@@ -64,21 +64,24 @@ static void *vector_begin(void) {
 }
 
 /*
- * Has Valgrind report no errors of this thread (VALGRIND_DISABLE_ERROR_REPORTING). The runtime's own
- * threads execute nothing of the host, and when the main goroutine's stack grows, which it does on
- * arm64, the runtime looks at words that were not written. Elsewhere these instructions do nothing.
+ * Valgrind reports errors of this thread no more, or again (VALGRIND_DISABLE_ERROR_REPORTING and
+ * VALGRIND_ENABLE_ERROR_REPORTING). The runtime's own threads execute nothing of the host, and when the
+ * main goroutine's stack grows, which it does on arm64, the runtime looks at words that were not written.
+ * Without Valgrind these instructions do nothing.
  */
-static void report_no_errors(void) {
-    volatile uintptr_t request[6] = {0x1801, 1}; /* VG_USERREQ__CHANGE_ERR_DISABLEMENT */
-    uintptr_t result = 0;
+enum { NO_MORE = 1, AGAIN = -1 };
+
+static void report_errors(intptr_t change) {
+    volatile intptr_t request[6] = {0x1801, change}; /* VG_USERREQ__CHANGE_ERR_DISABLEMENT */
+    intptr_t result = 0;
 #if defined(__x86_64__)
     __asm__ volatile("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx"
                      : "+d"(result)
                      : "a"(request)
                      : "cc", "memory");
 #elif defined(__aarch64__)
-    register volatile uintptr_t *x4 __asm__("x4") = request;
-    register uintptr_t x3 __asm__("x3") = result;
+    register volatile intptr_t *x4 __asm__("x4") = request;
+    register intptr_t x3 __asm__("x3") = result;
     __asm__ volatile("ror x12, x12, #3\n\tror x12, x12, #13\n\tror x12, x12, #51\n\tror x12, x12, #61\n\torr x10, x10, x10"
                      : "+r"(x3)
                      : "r"(x4)
@@ -89,14 +92,18 @@ static void report_no_errors(void) {
 
 static void *begin(void *arg) {
     struct runtime_thread *self = arg;
-    report_no_errors();
+    report_errors(NO_MORE);
     sigset_t all;
     sigfillset(&all); /* the runtime unblocks what it needs itself */
     sigdelset(&all, LLM_VISIT);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
     self->vector = vector_begin();
     atomic_store(&self->tid, syscall(SYS_gettid));
-    return sigsetjmp(self->way_out, 0) == 0 ? self->start(self->arg) : NULL;
+    if (sigsetjmp(self->way_out, 0) == 0) {
+        self->start(self->arg);
+    }
+    report_errors(AGAIN);
+    return NULL;
 }
 
 void llm_thread_leave(long tid) {
