@@ -15,6 +15,7 @@ import (
 
 	"llmmemory/internal/engine"
 	"llmmemory/internal/engine/openai"
+	"llmmemory/internal/testkit/level"
 )
 
 // randomBody draws a completion: log probabilities of a prompt that is longer than the logits that are held
@@ -68,6 +69,7 @@ func (s *served) goes(t *testing.T, body string) {
 // Ensure that every answer of 64 requests of all kinds at once, some of whose users go away, is the one that the
 // request gets alone, from a server that speculates and from one that schedules asynchronously.
 func TestAnswersOverHTTPDoNotDependOnWhatRunsBeside(t *testing.T) {
+	level.SkipQuick(t) // engine.TestAnswersDoNotDependOnWhatRunsBeside is its quick one
 	const n = 64
 	rnd := rand.New(rand.NewPCG(3, 16))
 	bodies, alone := make([]string, n), make([]string, n)
