@@ -52,7 +52,7 @@ type Config struct {
 	EnableEvents        bool               // record what is stored and removed, until it is taken
 	RecordNewBlocks     bool               // see TakeNewBlocks
 	HandOffTails        bool               // see TakeTails
-	CopyWritten         bool               // no hit ends inside a block that got a key since StartStep (vllm/v1/RULES.md §19)
+	CopyWritten         bool               // no hit ends inside a block that got a key since StartStep (vllm/v1/RULES.md §17)
 	Exact               bool               // no group adopts a block behind the hit, or needs fewer than no blocks (vllm/v1/RULES.md §17)
 
 	MaxModelLen       int

@@ -321,3 +321,28 @@ func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	require.NoError(t, p.compute(9))
 	p.finish(9)
 }
+
+// Ensure that no copy is made of a block that a row of the same step writes. The first request is
+// computed again after a failed step: its chunk passes the last hash of the prompt, where attention gets a key, and the
+// state there is cached since before the step.
+func TestABlockIsNotCopiedInTheStepThatWritesIt(t *testing.T) {
+	p := newPlayer(t, Config{
+		MaxNumSeqs: 2, MaxNumBatchedTokens: 40, LongPrefillTokenThreshold: 5,
+		Cache: kvcache.Config{
+			NumGPUBlocks: 30, MaxModelLen: 40, EnablePrefixCaching: true, Hash: blockhash.LE{}, HashBlockSize: 4, RetentionInterval: kvcache.RetainAll,
+			Groups: []kvcache.Group{{Kind: kvcache.Full, BlockSize: 8}, {Kind: kvcache.Mamba, BlockSize: 8, Align: true}},
+		},
+	})
+	p.add(Spec{Tokens: tokens(15, 1), MaxTokens: 4})
+	for _, want := range []int{5, 3, 4, 3} {
+		require.Equal(t, []int{want}, scheduled(p.schedule()))
+		require.NoError(t, p.compute(9))
+	}
+	require.Equal(t, []int{1}, scheduled(p.schedule()))
+	p.flights = nil
+	require.NoError(t, p.StepFailed())
+	p.add(Spec{Tokens: tokens(15, 1), MaxTokens: 1})
+	require.Equal(t, []int{5}, scheduled(p.schedule()), "tokens 8 to 12; the other request would hit 12 tokens")
+	p.finish(9)
+	require.Zero(t, p.Load().Running+p.Load().Waiting)
+}

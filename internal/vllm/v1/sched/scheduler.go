@@ -61,7 +61,7 @@ func New(config Config) (*Scheduler, error) {
 	}
 	config.Cache.RecordNewBlocks, config.Cache.HandOffTails = config.ZeroNewBlocks, config.Connector.Producer
 	config.Cache.Exact = !config.AsVLLM
-	config.Cache.CopyWritten = config.Connector.Consumer && !config.AsVLLM
+	config.Cache.CopyWritten = !config.AsVLLM
 	cache, err := kvcache.New(config.Cache)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
