@@ -39,6 +39,7 @@ type Difference struct {
 	Expected string
 	Actual   string
 	Hangs    bool   `json:",omitempty"` // the call did not come back
+	Known    bool   `json:",omitempty"` // nor did it after the same calls before: it was not waited for again
 	Said     string `json:",omitempty"` // the end of what the submission wrote to its standard error
 	Facts    []Fact `json:",omitempty"` // of the call
 	sequence int32  // whose field it is

@@ -18,8 +18,8 @@ import (
 // plays calls which never return makes it shorter, before it plays anything.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// patienceWith is longer where a step is many calls: for each, a list is walked.
-func patienceWith(ops []trace.Op) runner.Patience {
+// PatienceWith is what the process of a trace may take. It is longer where a step is many calls: for each, a list is walked.
+func PatienceWith(ops []trace.Op) runner.Patience {
 	p := Patience
 	for _, op := range ops {
 		if op.Kind.Many() {
@@ -83,7 +83,7 @@ func play(program string, ops []trace.Op, open bool) (Result, error) {
 		return Result{}, err
 	}
 	defer expected.Close()
-	process, err := runner.Start(program, patienceWith(ops))
+	process, err := runner.Start(program, PatienceWith(ops))
 	if errors.Is(err, runner.ErrStart) && len(ops) > 0 {
 		d := differs(Death, "the program", "to start", err)
 		d.Op = ops[0]

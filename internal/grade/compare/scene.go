@@ -53,7 +53,7 @@ func Look(program string, ops []trace.Op, d *Difference) (*Scene, error) {
 		return nil, err
 	}
 	defer expected.Close()
-	process, err := runner.Start(program, patienceWith(ops))
+	process, err := runner.Start(program, PatienceWith(ops))
 	if err != nil {
 		return nil, err
 	}

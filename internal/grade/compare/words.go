@@ -15,6 +15,8 @@ func (d *Difference) Headline() string {
 	switch {
 	case d.Step < 0:
 		return d.Actual
+	case d.Hangs && d.Known:
+		return call + " does not come back, as after the same calls before; it was not waited for again" + why
 	case d.Hangs:
 		return call + " does not come back" + why
 	case d.Channel == Death && d.Field == "the program":
