@@ -12,30 +12,33 @@ import (
 	"llmmemory/internal/testkit/level"
 )
 
-// Ensure that a call which does not come back under Memcheck is waited for once: it is charged to
-// its task, and the other functions are watched all the same.
-func TestACallThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
+// Ensure that a function which does not come back under Memcheck is waited for once and costs
+// the memory points of its task alone, and that the others are watched all the same.
+func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
 		t.Skip("it waits for the limit of Memcheck")
 	}
-	const position = "    int logical = seq->kv_count / KV_PER_BLOCK;\n"
-	change := replaced(t, position, "    static int calls;\n    while (++calls >= 100) {\n        calls = 100;\n    }\n"+position)
+	const (
+		inits  = "    LLMEngine *engine = malloc(sizeof *engine);\n"
+		stores = "    records[offset] = kv_data;\n"
+	)
+	change := replaced(t,
+		inits, "    static int calls;\n    while (++calls >= 10) {\n        calls = 10;\n    }\n"+inits,
+		stores, "    if (logical > 200) {\n        int *volatile unset = malloc(sizeof *unset);\n"+
+			"        if (*unset == 12345) {\n            offset = 0;\n        }\n        free(unset);\n    }\n"+stores)
 	file := filepath.Join(t.TempDir(), "llm_memory.c")
 	require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
 	r, err := newGrader(t).File(file)
 	require.NoError(t, err)
-	require.Contains(t, r.Notes, "Memcheck: append_kv does not come back: the traces that call it were left out after that")
-	require.Contains(t, strings.Join(r.Notes, "\n"), "sanitizers: not run: append_kv does not come back under Memcheck either")
-	unfinished := 0
+	require.Nil(t, r.Rejected)
+	require.Contains(t, r.Notes, "Memcheck: llm_init does not come back: it was not called again there")
+	require.Contains(t, strings.Join(r.Notes, "\n"), "sanitizers: not run: llm_init does not come back under Memcheck either")
+	var tasks []int
 	for _, f := range r.Findings {
 		if f.Stage == grade.Memcheck {
-			require.Equal(t, 4, f.Task)
-			unfinished++
+			tasks = append(tasks, f.Task)
 		}
 	}
-	require.Equal(t, 1, unfinished)
-	for task, points := range r.ByTask() {
-		require.Equal(t, task+1 != 4, points == 20, "task %d", task+1)
-	}
-	require.Equal(t, 89.88, r.Score)
+	require.Equal(t, []int{1, 4}, tasks)
+	require.Equal(t, [grade.Tasks]float64{12.25, 20, 20, 17, 20}, r.ByTask())
 }

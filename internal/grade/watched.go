@@ -35,6 +35,33 @@ func calls(ops []trace.Op, is func(op trace.Op) bool) bool {
 	return slices.ContainsFunc(ops, func(op trace.Op) bool { return !op.Given && !op.Kind.Outside() && is(op) })
 }
 
+// without are traces in which the tester does the work of a function. Those of a submission
+// that builds its states itself are left out, and so are those in which no other call is its.
+func (g *grading) without(function string, traces [][]trace.Op) (left [][]trace.Op) {
+	is := func(op trace.Op) bool { return op.Kind.Function() == function }
+	for _, ops := range traces {
+		if !calls(ops, is) {
+			left = append(left, ops)
+			continue
+		}
+		var others []trace.Kind
+		for kind := trace.Init; kind <= trace.Destroy; kind++ {
+			if kind.Function() != function {
+				others = append(others, kind)
+			}
+		}
+		given := trace.Isolate(ops, others...)
+		for i := range given {
+			given[i].Given = given[i].Given || ops[i].Given
+		}
+		given = slices.DeleteFunc(given, func(op trace.Op) bool { return is(op) && !op.Given }) // with a NULL engine
+		if len(g.shapes) == 0 && calls(given, func(trace.Op) bool { return true }) {
+			left = append(left, given)
+		}
+	}
+	return left
+}
+
 // memcheck plays the directed traces under Memcheck, but for those that go wrong
 // by themselves.
 func (g *grading) memcheck() error {
@@ -64,13 +91,11 @@ func (g *grading) memcheck() error {
 		if !errors.As(err, &stuck) {
 			break
 		}
-		// It is not waited for again: the others are played without the traces that call it.
+		// It is not waited for again: the tester does its work from here on.
 		g.stuck = append(g.stuck, stuck.Function)
 		g.unfinished(Memcheck, trace.TaskOf(stuck.Function), err)
-		left = slices.DeleteFunc(left, func(ops []trace.Op) bool {
-			return calls(ops, func(op trace.Op) bool { return op.Kind.Function() == stuck.Function })
-		})
-		g.note("Memcheck: %s does not come back: the traces that call it were left out after that", stuck.Function)
+		left = g.without(stuck.Function, left)
+		g.note("Memcheck: %s does not come back: it was not called again there", stuck.Function)
 	}
 	for task := 1; task <= Tasks; task++ { // which of them is it?
 		clean := slices.DeleteFunc(slices.Clone(left), func(ops []trace.Op) bool {
