@@ -97,10 +97,8 @@ type Data interface {
 	valid(Panel) error
 	// series are the names a legend explains.
 	series() []string
-	// plotter lays out the axes of the panel and what is drawn over them.
-	plotter(*frame) plotter
-	// samples draw the series in the legend, then what else needs explaining.
-	samples(*styles) []sample
+	// draw adds the panel's plotters and names to its plot and legend.
+	draw(*frame)
 }
 
 // A Value is a measured number and the paper's.

@@ -1,44 +1,111 @@
 package chart
 
 import (
-	"math"
 	"slices"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
-
-// plotter is gonum's, which our own draw through.
-type plotter = plot.Plotter
 
 const (
 	arrowRoom = 12   // above the end of an axis
 	markRoom  = 13.5 // of one line's marks, above that
 )
 
-type lineChart struct {
-	*frame
-	data   Lines
-	marked []string // the lines that have marks, from the top
-	arrows []vg.Length
-}
-
-func (l Lines) plotter(f *frame) plotter {
-	chart := &lineChart{frame: f, data: l, marked: l.marked()}
-	least, most := math.Inf(1), math.Inf(-1)
-	for _, r := range l.rows() {
-		if r.measured {
-			a, b := extent([]row{r})
-			most = max(most, b, r.Mean+r.SD)
-			if least = min(least, a); !f.panel.Y.Log {
-				least = min(least, r.Mean-r.SD)
+// draw adds spreads below lines, lines below points, and the paper's points on top.
+// The first line is above the others.
+func (l Lines) draw(f *frame) {
+	for _, line := range l.Lines {
+		look := f.styles.of(line.Name)
+		f.explain(line.Name, &plotter.Line{LineStyle: look.line()}, &plotter.Scatter{GlyphStyle: look.marker(false)})
+	}
+	for _, line := range slices.Backward(l.Lines) {
+		look := f.styles.of(line.Name)
+		drawn := &cutLine{plotter.Line{LineStyle: look.line()}, f, false}
+		points, spread := &plotter.Scatter{GlyphStyle: look.marker(false)}, f.spreads(stroke(look.colour, 1))
+		for _, p := range line.Points {
+			at := f.at(p.X, p.Mean)
+			drawn.XYs = append(drawn.XYs, at)
+			if f.panel.cuts(p.Mean) {
+				drawn.cut, f.chevrons = true, true
+			} else {
+				points.XYs = append(points.XYs, at)
+				spread.add(at, p.Value)
 			}
 		}
+		f.Add(spread, drawn, points)
 	}
-	f.setY(least, most, arrowRoom+markRoom*vg.Length(f.marked))
-	chart.setX()
-	return chart
+	for _, line := range l.Lines {
+		f.drawPaper(line)
+	}
+	if marked := l.marked(); len(marked) > 0 {
+		f.Add(marks{l, marked, f})
+		f.explain(l.MarksAre, &mark{look{colour: muted}, 0, 0, 0})
+	}
+}
+
+// drawPaper adds a hollow marker for each value of the paper, two that are joined for a range.
+func (f *frame) drawPaper(line Line) {
+	own := f.styles.of(line.Name)
+	points := &plotter.Scatter{GlyphStyle: own.marker(true)}
+	for _, p := range line.Points {
+		if p.Paper == nil {
+			continue
+		}
+		low, high := f.at(p.X, p.Paper.Low), f.at(p.X, p.Paper.High)
+		if low != high {
+			f.Add(&plotter.Line{XYs: plotter.XYs{low, high}, LineStyle: stroke(own.colour, 1.2, 2, 2)})
+		}
+		for _, v := range slices.Compact([]float64{p.Paper.Low, p.Paper.High}) {
+			if f.panel.cuts(v) {
+				f.addChevron(low.X, own.colour, true)
+			} else {
+				points.XYs = append(points.XYs, f.at(p.X, v))
+			}
+		}
+		f.explain(paperName, &plotter.Scatter{GlyphStyle: look{colour: muted}.marker(true)})
+	}
+	f.Add(points)
+}
+
+// A cutLine has a chevron where it leaves the axis at its upper end.
+type cutLine struct {
+	plotter.Line
+	f   *frame
+	cut bool
+}
+
+func (l *cutLine) Plot(c draw.Canvas, p *plot.Plot) {
+	l.Line.Plot(c, p)
+	x, y := p.Transforms(&c)
+	var last vg.Point
+	for i, xy := range l.XYs {
+		at := vg.Point{X: x(xy.X), Y: y(xy.Y)}
+		if top := c.Max.Y + 0.01; at.Y > top && (i == 0 || last.Y <= top) {
+			leaves := at.X
+			if i > 0 {
+				leaves = last.X + (at.X-last.X)*(top-last.Y)/(at.Y-last.Y)
+			}
+			l.f.arrow(c, leaves, l.Color, false)
+		}
+		last = at
+	}
+}
+
+func (l *cutLine) GlyphBoxes(*plot.Plot) []plot.GlyphBox {
+	if l.cut {
+		return above(arrowRoom)
+	}
+	return nil
+}
+
+// marks are the paper's ranges of x, above the axis' end, one row a line.
+type marks struct {
+	Lines
+	marked []string // the lines that have marks, from the top
+	f      *frame
 }
 
 // marked are the lines that have marks.
@@ -48,216 +115,48 @@ func (l Lines) marked() []string {
 	})
 }
 
-// setX lays out the x axis: from 0 if that is near.
-func (l *lineChart) setX() {
-	s := l.xScale()
-	low, high := math.Inf(1), math.Inf(-1)
-	var at []float64
-	add := func(x float64) { low, high = min(low, s.at(x)), max(high, s.at(x)) }
-	for _, line := range l.data.Lines {
-		for _, p := range line.Points {
-			add(p.X)
-			if !slices.Contains(at, p.X) {
-				at = append(at, p.X)
-			}
+func (m marks) DataRange() (xmin, xmax, ymin, ymax float64) {
+	var xs plotter.XYs
+	for _, mark := range m.Marks {
+		xs = append(xs, m.f.at(mark.At.Low, 1), m.f.at(mark.At.High, 1))
+	}
+	xmin, xmax, _, _ = plotter.XYRange(xs)
+	_, _, ymin, ymax = plotter.XYRange(plotter.XYs{})
+	return xmin, xmax, ymin, ymax
+}
+
+func (m marks) GlyphBoxes(*plot.Plot) []plot.GlyphBox {
+	return above(arrowRoom + markRoom*vg.Length(len(m.marked)))
+}
+
+// Plot draws a single x as an upright through the plot, too.
+func (m marks) Plot(c draw.Canvas, p *plot.Plot) {
+	for _, at := range m.Marks {
+		look := m.f.styles.of(at.Series)
+		row := len(m.marked) - slices.Index(m.marked, at.Series)
+		y := c.Max.Y + arrowRoom + markRoom*(vg.Length(row)-0.5)
+		low, high := c.X(p.X.Norm(m.f.at(at.At.Low, 1).X)), c.X(p.X.Norm(m.f.at(at.At.High, 1).X))
+		if low == high {
+			c.StrokeLine2(stroke(look.colour, 1, look.dashes...), low, c.Min.Y, low, y)
 		}
-	}
-	for _, m := range l.data.Marks {
-		add(m.At.Low)
-		add(m.At.High)
-	}
-	room := (high - low) * 0.03
-	if room <= math.Abs(high)*1e-9 {
-		room = max(0.5, math.Abs(high)*0.1)
-	}
-	axis := &l.plot.X
-	axis.Min, axis.Max = low-room, high+room
-	if s != logarithmic && low >= 0 && low < 0.3*high {
-		axis.Min = 0
-	}
-	axis.Tick.Marker = plot.ConstantTicks(s.ticks(axis.Min, axis.Max, int(l.width/55)))
-	if own := l.ownTicks(at); s == logarithmic && own != nil {
-		axis.Tick.Marker = own
+		(&mark{look, low, high, y}).draw(&c)
 	}
 }
 
-// ownTicks are the xs of the points themselves, if every second of their labels
-// has room: block sizes are better read so than powers of ten.
-func (l *lineChart) ownTicks(at []float64) plot.ConstantTicks {
-	slices.Sort(at)
-	for every := 1; every <= 2; every++ {
-		var all plot.ConstantTicks
-		end, room, style := -vg.Length(1e9), true, sans(tickSize, false)
-		for i, x := range at {
-			t := plot.Tick{Value: l.xScale().at(x)}
-			if i%every == 0 {
-				t.Label = exact(x)
-				middle, half := l.width*vg.Length(l.plot.X.Norm(t.Value)), style.Width(t.Label)/2
-				room = room && middle-half >= end+4
-				end = middle + half
-			}
-			all = append(all, t)
-		}
-		if room {
-			return all
-		}
-	}
-	return nil
+// A mark is a range on a line that lies, with the series' marker in its middle.
+type mark struct {
+	look
+	low, high, y vg.Length
 }
 
-func (l *lineChart) xScale() scale { return scale(l.panel.X.Log) }
-
-func (l *lineChart) x(c draw.Canvas, v float64) vg.Length {
-	return c.X(l.plot.X.Norm(l.xScale().at(v)))
+func (m *mark) draw(c *draw.Canvas) {
+	s := stroke(m.colour, 1.4)
+	c.StrokeLine2(s, m.low, m.y, m.high, m.y)
+	c.StrokeLine2(s, m.low, m.y-4, m.low, m.y+4)
+	c.StrokeLine2(s, m.high, m.y-4, m.high, m.y+4)
+	c.DrawGlyphNoClip(m.marker(true), vg.Point{X: (m.low + m.high) / 2, Y: m.y})
 }
 
-// Plot draws spreads below lines, lines below points, and the paper's on top.
-func (l *lineChart) Plot(c draw.Canvas, _ *plot.Plot) {
-	top := l.limit(c)
-	l.arrows = nil
-	l.drawMarks(c, top)
-	for _, line := range l.data.Lines {
-		look := l.styles.of(line.Name)
-		for _, p := range line.Points {
-			if p.SD > 0 && p.Seeds > 1 && !l.panel.cuts(p.Mean) {
-				whisker(c, l.x(c, p.X), l.y(c, p.Mean-p.SD), l.y(c, p.Mean+p.SD), c.Min.Y, top, stroke(look.colour, 1))
-			}
-		}
-	}
-	for _, line := range slices.Backward(l.data.Lines) { // the first is on top
-		look := l.styles.of(line.Name)
-		var at []vg.Point
-		for _, p := range line.Points {
-			at = append(at, vg.Point{X: l.x(c, p.X), Y: l.y(c, p.Mean)})
-		}
-		kept, cuts := cutAt(at, top+0.01)
-		for _, run := range kept {
-			if len(run) > 1 {
-				c.StrokeLines(stroke(look.colour, 1.8, look.dashes...), run)
-			}
-		}
-		for _, x := range cuts {
-			arrow(c, l.free(x), top, look.colour, false)
-		}
-		for i, p := range line.Points {
-			if !l.panel.cuts(p.Mean) {
-				look.marker(c, at[i], false)
-			}
-		}
-	}
-	for _, line := range l.data.Lines {
-		for _, p := range line.Points {
-			if p.Paper != nil {
-				l.drawPaper(c, l.styles.of(line.Name), l.x(c, p.X), *p.Paper, top)
-			}
-		}
-	}
-}
-
-// free moves an arrow to the right of those that are where it would be: none is
-// hidden.
-func (l *lineChart) free(x vg.Length) vg.Length {
-	for slices.ContainsFunc(l.arrows, func(o vg.Length) bool { return math.Abs(float64(o-x)) < 9 }) {
-		x += 3
-	}
-	l.arrows = append(l.arrows, x)
-	return x
-}
-
-// drawPaper draws a hollow marker, two that are joined for a range.
-func (l *lineChart) drawPaper(c draw.Canvas, look look, x vg.Length, paper Range, top vg.Length) {
-	low, high := l.y(c, paper.Low), l.y(c, paper.High)
-	if paper.Low != paper.High && low < top {
-		c.StrokeLine2(stroke(look.colour, 1.2, 2, 2), x, low, x, min(high, top))
-	}
-	for i, v := range []float64{paper.Low, paper.High} {
-		switch {
-		case i == 1 && paper.Low == paper.High:
-		case l.panel.cuts(v):
-			arrow(c, l.free(x), top, look.colour, true)
-		default:
-			look.marker(c, vg.Point{X: x, Y: l.y(c, v)}, true)
-		}
-	}
-}
-
-// drawMarks draws the paper's ranges of x above the axis' end, one row a line,
-// and a single x as an upright through the plot.
-func (l *lineChart) drawMarks(c draw.Canvas, top vg.Length) {
-	for i, name := range l.marked {
-		y := c.Max.Y - markRoom*(vg.Length(i)+0.5)
-		for _, m := range l.data.Marks {
-			if m.Series == name {
-				look := l.styles.of(name)
-				low, high := l.x(c, m.At.Low), l.x(c, m.At.High)
-				if m.At.Low == m.At.High {
-					c.StrokeLine2(stroke(look.colour, 1, look.dashes...), low, c.Min.Y, low, y)
-				}
-				bracket(c, look, low, high, y)
-			}
-		}
-	}
-}
-
-// bracket is a range on a line that lies, with the series' marker in its middle.
-func bracket(c draw.Canvas, look look, low, high, y vg.Length) {
-	s := stroke(look.colour, 1.4)
-	c.StrokeLine2(s, low, y, high, y)
-	c.StrokeLine2(s, low, y-4, low, y+4)
-	c.StrokeLine2(s, high, y-4, high, y+4)
-	look.marker(c, vg.Point{X: (low + high) / 2, Y: y}, true)
-}
-
-// cutAt cuts a line at a height. It returns the runs below, and where the line
-// goes beyond: once for each time that it does.
-func cutAt(line []vg.Point, top vg.Length) (kept [][]vg.Point, cuts []vg.Length) {
-	var run []vg.Point
-	for i, p := range line {
-		above := p.Y > top
-		switch {
-		case i == 0:
-			if above {
-				cuts = append(cuts, p.X)
-			}
-		case above != (line[i-1].Y > top):
-			q := line[i-1]
-			x := q.X + (p.X-q.X)*(top-q.Y)/(p.Y-q.Y)
-			run = append(run, vg.Point{X: x, Y: top})
-			if above {
-				kept, run, cuts = append(kept, run), nil, append(cuts, x)
-			}
-		}
-		if !above {
-			run = append(run, p)
-		}
-	}
-	if run != nil {
-		kept = append(kept, run)
-	}
-	return kept, cuts
-}
-
-func (l Lines) samples(s *styles) []sample {
-	var all []sample
-	paper := false
-	for _, line := range l.Lines {
-		look := s.of(line.Name)
-		all = append(all, sample{line.Name, func(c draw.Canvas) {
-			y := c.Center().Y
-			c.StrokeLine2(stroke(look.colour, 1.8, look.dashes...), c.Min.X, y, c.Max.X, y)
-			look.marker(c, c.Center(), false)
-		}})
-		paper = paper || slices.ContainsFunc(line.Points, func(p Point) bool { return p.Paper != nil })
-	}
-	if paper {
-		all = append(all, sample{paperName, func(c draw.Canvas) {
-			look{colour: muted}.marker(c, c.Center(), true)
-		}})
-	}
-	if len(l.Marks) > 0 {
-		all = append(all, sample{l.MarksAre, func(c draw.Canvas) {
-			bracket(c, look{colour: muted}, c.Min.X+1, c.Max.X-1, c.Center().Y)
-		}})
-	}
-	return all
+func (m *mark) Thumbnail(c *draw.Canvas) {
+	(&mark{m.look, c.Min.X + 1, c.Max.X - 1, c.Center().Y}).draw(c)
 }

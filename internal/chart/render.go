@@ -69,21 +69,21 @@ func (l *layout) svg() (string, error) {
 	head := fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%v" viewBox="0 0 %d %[2]v" role="img" aria-labelledby="%[4]s-title %[4]s-desc">
 <title id="%[4]s-title">%[5]s</title>
 <desc id="%[4]s-desc">%[6]s</desc>
-`, pictureWidth, vgRound(l.height), pictureWidth, f.Name, html.EscapeString(f.Title), html.EscapeString(f.words()))
+`, pictureWidth, vgRound(l.height), pictureWidth, f.Name, html.EscapeString(f.Title), html.EscapeString(l.words()))
 	return head + c.setWidths(fonts.Replace(drawing)), nil
 }
 
 func vgRound(v vg.Length) string { return fmt.Sprintf("%.5g", float64(v)) }
 
 // words describe the figure; its numbers are in the table below it.
-func (f Figure) words() string {
+func (l *layout) words() string {
 	var b strings.Builder
-	for _, p := range f.Panels {
+	for _, p := range l.figure.Panels {
 		if p.Title != "" {
 			b.WriteString(p.Title + ": ")
 		}
 		fmt.Fprintf(&b, "%s against %s, for %s. ", p.Y.Title, p.X.Title, strings.Join(p.Data.series(), ", "))
 	}
-	b.WriteString(f.caption())
+	b.WriteString(l.captions())
 	return strings.TrimSpace(b.String())
 }

@@ -134,6 +134,19 @@ func sweep() Figure {
 	return Figure{Name: "fig19-swap", Title: "Swapping against recomputing 256 tokens", Kind: OrderOnly, Seeds: "computed, no seeds", Panels: []Panel{p("Three"), p("of"), p("them")}}
 }
 
+// longNames are wider than their groups.
+func longNames() Figure {
+	var b Bars
+	s := Series{Name: "worst"}
+	for i := range 19 {
+		b.Groups = append(b.Groups, fmt.Sprintf("0.10.%d rtx6000ada 48gb", i))
+		s.Values = append(s.Values, Value{Mean: float64(i), Seeds: 1})
+	}
+	b.Series = []Series{s}
+	return Figure{Name: "names", Title: "Names", Kind: Predicted, Seeds: "no seeds",
+		Panels: []Panel{{X: XAxis{Title: "release and GPU"}, Y: YAxis{Title: "error (%)"}, Data: b}}}
+}
+
 func scenes() []Figure {
-	return []Figure{waste(), latencies(), batched(), savings(), blockSizes(), sweep()}
+	return []Figure{waste(), latencies(), batched(), savings(), blockSizes(), sweep(), longNames()}
 }

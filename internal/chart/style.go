@@ -5,6 +5,7 @@ import (
 	"image/color"
 	"math"
 	"slices"
+	"strings"
 
 	"golang.org/x/image/font"
 	"gonum.org/v1/plot"
@@ -28,19 +29,24 @@ type look struct {
 	colour  color.NRGBA
 	dashes  []vg.Length
 	corners []float64 // of the marker, as angles in turns; none: a circle
-	pattern pattern
+	hatch   string    // of bars, as matplotlib writes it; none: filled
 }
+
+const (
+	dots       = "."
+	paperHatch = "/" // and nothing else's
+)
 
 // looks are Okabe and Ito's colours without yellow, which white swallows.
 var looks = [mostSeries + 1]look{
-	{color.NRGBA{0x00, 0x72, 0xb2, 0xff}, nil, nil, solid},
-	{color.NRGBA{0xd5, 0x5e, 0x00, 0xff}, []vg.Length{7, 3}, square, stripes},
+	{color.NRGBA{0x00, 0x72, 0xb2, 0xff}, nil, nil, ""},
+	{color.NRGBA{0xd5, 0x5e, 0x00, 0xff}, []vg.Length{7, 3}, square, "-"},
 	{color.NRGBA{0x00, 0x9e, 0x73, 0xff}, []vg.Length{2, 2.5}, triangle, dots},
-	{color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, []vg.Length{9, 3, 2, 3}, diamond, bars},
-	{color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, []vg.Length{4, 2}, pyramid, squares},
-	{color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, []vg.Length{12, 3}, pentagon, falling},
-	{ink, []vg.Length{9, 2.5, 2, 2.5, 2, 2.5}, upright, crossed},
-	{color.NRGBA{0x7d, 0x78, 0x70, 0xff}, []vg.Length{1, 2}, flat, pale}, // of what is not Fixed
+	{color.NRGBA{0xcc, 0x79, 0xa7, 0xff}, []vg.Length{9, 3, 2, 3}, diamond, "|"},
+	{color.NRGBA{0xe6, 0x9f, 0x00, 0xff}, []vg.Length{4, 2}, pyramid, "+"},
+	{color.NRGBA{0x56, 0xb4, 0xe9, 0xff}, []vg.Length{12, 3}, pentagon, `\`},
+	{ink, []vg.Length{9, 2.5, 2, 2.5, 2, 2.5}, upright, "x"},
+	{color.NRGBA{0x7d, 0x78, 0x70, 0xff}, []vg.Length{1, 2}, flat, " "}, // of what is not Fixed
 }
 
 var (
@@ -94,8 +100,13 @@ func newStyles(f Figure) *styles {
 
 func (s *styles) of(name string) look { return looks[s.looks[name]] }
 
-// isFixed says whether a bar's group has a look that is its own.
-func (s *styles) isFixed(name string) bool { return slices.Contains(s.fixed, name) }
+// ofBar is the look of the series, or, where there is one series, that of a group that is Fixed.
+func (s *styles) ofBar(b Bars, group int, series Series) look {
+	if name := b.Groups[group]; len(b.Series) == 1 && slices.Contains(s.fixed, name) {
+		return s.of(name)
+	}
+	return s.of(series.Name)
+}
 
 // Sizes of text, in points: one is a pixel of a picture 800 wide.
 const (
@@ -130,81 +141,101 @@ func tint(c color.NRGBA, share float64) color.NRGBA {
 	return color.NRGBA{mix(c.R), mix(c.G), mix(c.B), 0xff}
 }
 
-// marker draws the point of a series: filled for ours, hollow for the paper's.
-func (l look) marker(c draw.Canvas, at vg.Point, hollow bool) {
-	radius, fill, edge := vg.Length(4.2), l.colour, stroke(ground, 0.8)
+// line is how the lines of a series are drawn.
+func (l look) line() draw.LineStyle { return stroke(l.colour, 1.8, l.dashes...) }
+
+// marker is the point of a series: filled for ours, hollow for the paper's.
+func (l look) marker(hollow bool) draw.GlyphStyle {
+	style := draw.GlyphStyle{Color: l.colour, Radius: 4.2, Shape: marker{l.corners, hollow}}
 	if hollow {
-		radius, fill, edge = 5.2, ground, stroke(l.colour, 1.7)
+		style.Radius = 5.2
 	}
-	path := l.outline(at, radius)
-	c.SetColor(fill)
-	c.Fill(path)
-	c.SetLineStyle(edge)
-	c.Stroke(path)
+	return style
 }
 
-func (l look) outline(at vg.Point, radius vg.Length) vg.Path {
+type marker struct {
+	corners []float64 // angles in turns; none: a circle
+	hollow  bool
+}
+
+func (m marker) DrawGlyph(c *draw.Canvas, s draw.GlyphStyle, at vg.Point) {
 	var path vg.Path
-	if l.corners == nil {
-		path.Move(vg.Point{X: at.X + radius, Y: at.Y})
-		path.Arc(at, radius, 0, 2*math.Pi)
-		path.Close()
-		return path
-	}
-	for i, turn := range l.corners {
+	for i, turn := range m.corners {
 		sin, cos := math.Sincos(2 * math.Pi * turn)
-		p := vg.Point{X: at.X + radius*1.15*vg.Length(cos), Y: at.Y + radius*1.15*vg.Length(sin)}
+		p := at.Add(vg.Point{X: vg.Length(cos), Y: vg.Length(sin)}.Scale(1.15 * s.Radius))
 		if i == 0 {
 			path.Move(p)
 		} else {
 			path.Line(p)
 		}
 	}
+	if m.corners == nil {
+		path.Move(at.Add(vg.Point{X: s.Radius}))
+		path.Arc(at, s.Radius, 0, 2*math.Pi)
+	}
 	path.Close()
-	return path
+	fillAndStroke(*c, path, s.Color, m.hollow, 1.7)
 }
 
-// arrow points up from where something is cut: a chevron, which is no series' marker.
-func arrow(c draw.Canvas, x, y vg.Length, colour color.Color, hollow bool) {
-	var path vg.Path
-	for i, p := range []vg.Point{{X: -5, Y: 0.5}, {X: 0, Y: 5}, {X: 5, Y: 0.5}, {X: 5, Y: 4.5}, {X: 0, Y: 9}, {X: -5, Y: 4.5}} {
-		if p.X, p.Y = p.X+x, p.Y+y; i == 0 {
-			path.Move(p)
-		} else {
-			path.Line(p)
+// fillAndStroke draws a shape in its colour with a light edge, a hollow one the other way.
+func fillAndStroke(c draw.Canvas, path vg.Path, colour color.Color, hollow bool, width vg.Length) {
+	fill, edge := colour, stroke(ground, 0.8)
+	if hollow {
+		fill, edge = ground, stroke(colour, width)
+	}
+	c.SetColor(fill)
+	c.Fill(path)
+	c.SetLineStyle(edge)
+	c.Stroke(path)
+}
+
+// paper is the look of the paper's bars.
+func (l look) paper() look { return look{colour: l.colour, hatch: paperHatch} }
+
+// fill draws a bar. One of the paper's is hollow. Its text is in the middle, if that has room.
+func (l look) fill(c draw.Canvas, r vg.Rectangle, hollow bool, label string) {
+	size := r.Size()
+	if size.X <= 0 || size.Y <= 0 {
+		return
+	}
+	below, line := tint(l.colour, 0.25), stroke(l.colour, 1.6)
+	switch {
+	case hollow && l.hatch != "":
+		below, line.Width = ground, 1
+	case !hollow && l.hatch == "":
+		below = l.colour
+	}
+	if l.hatch == dots {
+		line.Width, line.Dashes = 2.6, []vg.Length{2.6, 3.4}
+	}
+	c.Rectangle = r
+	c.SetColor(below)
+	c.Fill(r.Path())
+	const step = 7
+	var hatch [][]vg.Point
+	for d := vg.Length(step) / 2; d < size.X+size.Y; d += step {
+		left, right := vg.Point{X: r.Min.X, Y: r.Min.Y + d}, vg.Point{X: r.Max.X, Y: r.Min.Y + d}
+		low, high := vg.Point{X: r.Min.X + d, Y: r.Min.Y}, vg.Point{X: r.Min.X + d, Y: r.Max.Y}
+		back := vg.Point{X: -size.Y} // 45 degrees
+		for _, h := range []struct {
+			marks    string
+			from, to vg.Point
+		}{{"-+.", left, right}, {"|+", low, high}, {"/x", low.Add(back), high}, {"\\x", high.Add(back), low}} {
+			if strings.ContainsAny(l.hatch, h.marks) {
+				hatch = append(hatch, []vg.Point{h.from, h.to})
+			}
 		}
 	}
-	path.Close()
-	if hollow {
+	c.StrokeLines(line, c.ClipLinesXY(hatch...)...)
+	c.SetLineStyle(stroke(l.colour, 1.2))
+	c.Stroke(r.Path())
+	style := aligned(sans(11, false), text.XCenter, text.YCenter)
+	half := vg.Point{X: style.Width(label)/2 + 2.5, Y: 6.5}
+	if label != "" && size.X > 2*half.X && size.Y > 2*half.Y+2 {
 		c.SetColor(ground)
-		c.Fill(path)
-		c.SetLineStyle(stroke(colour, 1.1))
-		c.Stroke(path)
-		return
+		c.Fill(vg.Rectangle{Min: c.Center().Sub(half), Max: c.Center().Add(half)}.Path())
+		c.FillText(style, c.Center().Add(vg.Point{Y: style.FontExtents().Descent}), label)
 	}
-	c.SetColor(colour)
-	c.Fill(path)
-}
-
-// whisker is the spread from low to high. An end that is cut is a tip.
-func whisker(c draw.Canvas, x, low, high, bottom, top vg.Length, s draw.LineStyle) {
-	from, to := max(low, bottom), min(high, top)
-	if from >= to {
-		return
-	}
-	c.StrokeLine2(s, x, from, x, to)
-	end := func(y, tip vg.Length) {
-		c.StrokeLines(s, []vg.Point{{X: x - 3, Y: y - tip}, {X: x, Y: y}, {X: x + 3, Y: y - tip}})
-	}
-	end(from, cutTip(low < bottom, -4))
-	end(to, cutTip(high > top, 4))
-}
-
-func cutTip(cut bool, tip vg.Length) vg.Length {
-	if cut {
-		return tip
-	}
-	return 0
 }
 
 // hex writes a colour as the SVG backend does.

@@ -45,12 +45,11 @@ func (p Page) render() ([]file, error) {
 	var files []file
 	var shown []shownFigure
 	for _, f := range p.Figures {
-		l := newLayout(f)
-		svg, err := l.svg()
+		svg, err := newLayout(f).svg()
 		if err != nil {
 			return nil, err
 		}
-		png, err := l.png()
+		png, err := newLayout(f).png()
 		if err != nil {
 			return nil, fmt.Errorf("chart: figure %q: %w", f.Name, err)
 		}
