@@ -1,6 +1,7 @@
 package grade
 
 import (
+	"cmp"
 	"strings"
 
 	"llmmemory/internal/course/handout"
@@ -140,6 +141,13 @@ var clauses = []clause{
 	{trace.Destroy, compare.Returned, "", "", nil, handout.DestroyReturns},
 }
 
+// deaths are the sentences of calls that end the process, where the state before tells the rule.
+var deaths = []clause{
+	{trace.Append, "", "", "", when(compare.NewTable), handout.AppendL2},
+	{trace.Destroy, "", "", "", when(compare.NoSequences), handout.DestroyDummy},
+	{trace.Destroy, "", "", "", nil, handout.DestroyAll},
+}
+
 // sentence is the one of the handout that a difference breaks; fallback where that does not
 // follow from what was seen.
 func sentence(d *compare.Difference, fallback string) string {
@@ -157,10 +165,8 @@ func sentence(d *compare.Difference, fallback string) string {
 	switch {
 	case d.Hangs:
 		return handout.WhiteBox
-	case d.Channel == compare.Death && d.Op.Kind == trace.Destroy:
-		return handout.DestroyAll
 	case d.Channel == compare.Death:
-		return handout.Valgrind
+		return cmp.Or(fits(deaths, d), handout.Valgrind)
 	}
 	if s := fits(clauses, d); s != "" {
 		return s

@@ -33,7 +33,7 @@ func sentences(t *testing.T) (all []quoted) {
 }
 
 // misquoted are mutants whose first finding once quoted a sentence that was not broken.
-var misquoted = []string{"D3", "F12", "A27", "A20", "R66", "A22", "A13", "A30", "A7", "A37", "C9", "C10", "A18", "K2"}
+var misquoted = []string{"D3", "F12", "A27", "A20", "R66", "A22", "A13", "A30", "A7", "A37", "C9", "C10", "A18", "K2", "R67", "R68"}
 
 // Ensure that the first finding of a wrong submission quotes the sentence that a reader would
 // quote. In a short run, the mutants of misquoted are graded, and one for each sentence, by

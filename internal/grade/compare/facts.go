@@ -34,6 +34,7 @@ const (
 	Long        Fact = "more than 16 blocks are needed"
 	Scattered   Fact = "an L1 slot is NULL, and a later one is not"
 	HardToFind  Fact = "the id is not positive, or there are more than two sequences"
+	NoSequences Fact = "there is no sequence"
 )
 
 // What else was seen after the call.
@@ -89,7 +90,7 @@ type moment struct {
 // moment looks at the expected state before a call.
 func (p *player) moment(op trace.Op) (m moment) {
 	m.block = -1
-	if op.Kind > trace.Free || op.Kind == trace.Init || op.Engine == trace.None || p.expected.Engines[op.Engine] == nil {
+	if op.Kind == trace.Init || op.Engine == trace.None || p.expected.Engines[op.Engine] == nil {
 		return m
 	}
 	e := p.expected.Engines[op.Engine]
@@ -97,6 +98,10 @@ func (p *player) moment(op trace.Op) (m moment) {
 		if holds {
 			m.facts = append(m.facts, fact)
 		}
+	}
+	is(NoSequences, e.Active.Next == &e.Active)
+	if op.Kind > trace.Free {
+		return m
 	}
 	is(NoneFree, e.Free == 0)
 	if op.Kind == trace.Create {
