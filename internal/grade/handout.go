@@ -148,6 +148,11 @@ var deaths = []clause{
 	{trace.Destroy, "", "", "", nil, handout.DestroyAll},
 }
 
+// hangs are those of calls that do not return.
+var hangs = []clause{
+	{trace.Create, "", "", "", when(compare.NoSequences), handout.InitList},
+}
+
 // sentence is the one of the handout that a difference breaks; fallback where that does not
 // follow from what was seen.
 func sentence(d *compare.Difference, fallback string) string {
@@ -164,7 +169,7 @@ func sentence(d *compare.Difference, fallback string) string {
 	}
 	switch {
 	case d.Hangs:
-		return handout.WhiteBox
+		return cmp.Or(fits(hangs, d), handout.WhiteBox)
 	case d.Channel == compare.Death:
 		return cmp.Or(fits(deaths, d), handout.Valgrind)
 	}
