@@ -64,12 +64,12 @@ static void *vector_begin(void) {
 }
 
 /*
- * Valgrind reports errors of this thread no more, or again (VALGRIND_DISABLE_ERROR_REPORTING and
- * VALGRIND_ENABLE_ERROR_REPORTING). The runtime's own threads execute nothing of the host, and when the
- * main goroutine's stack grows, which it does on arm64, the runtime looks at words that were not written.
- * Without Valgrind these instructions do nothing.
+ * Tells Valgrind to stop or to resume reporting errors of this thread (VALGRIND_DISABLE_ERROR_REPORTING and
+ * VALGRIND_ENABLE_ERROR_REPORTING). The runtime's own threads execute nothing of the host. On arm64 the
+ * stack of the main goroutine grows, and the runtime then reads words that were not written. Without
+ * Valgrind these instructions have no effect.
  */
-enum { NO_MORE = 1, AGAIN = -1 };
+enum { STOP = 1, RESUME = -1 };
 
 static void report_errors(intptr_t change) {
     volatile intptr_t request[6] = {0x1801, change}; /* VG_USERREQ__CHANGE_ERR_DISABLEMENT */
@@ -82,7 +82,8 @@ static void report_errors(intptr_t change) {
 #elif defined(__aarch64__)
     register volatile intptr_t *x4 __asm__("x4") = request;
     register intptr_t x3 __asm__("x3") = result;
-    __asm__ volatile("ror x12, x12, #3\n\tror x12, x12, #13\n\tror x12, x12, #51\n\tror x12, x12, #61\n\torr x10, x10, x10"
+    __asm__ volatile("ror x12, x12, #3\n\tror x12, x12, #13\n\tror x12, x12, #51\n\tror x12, x12, #61\n\t"
+                     "orr x10, x10, x10"
                      : "+r"(x3)
                      : "r"(x4)
                      : "cc", "memory");
@@ -92,7 +93,7 @@ static void report_errors(intptr_t change) {
 
 static void *begin(void *arg) {
     struct runtime_thread *self = arg;
-    report_errors(NO_MORE);
+    report_errors(STOP);
     sigset_t all;
     sigfillset(&all); /* the runtime unblocks what it needs itself */
     sigdelset(&all, LLM_VISIT);
@@ -102,7 +103,7 @@ static void *begin(void *arg) {
     if (sigsetjmp(self->way_out, 0) == 0) {
         self->start(self->arg);
     }
-    report_errors(AGAIN);
+    report_errors(RESUME);
     return NULL;
 }
 

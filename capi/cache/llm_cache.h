@@ -215,10 +215,13 @@ typedef struct llm_cache_group {
     int32_t retained; /* sliding window: tokens below the window that are kept, too. A hit brings only the window's
                          blocks: those below it are block 0 then */
     int32_t chunk;
-    int32_t num_speculative_blocks; /* Mamba: state blocks for draft tokens, the last entries of the table, behind the block
-                                       of the row's last token. Their contents are the worker's, and no hit finds them. If
-                                       drafts cross several ends of blocks, the entry of an accepted token can be block 0:
-                                       the state after it is then only where the worker has put it in these */
+    /*
+     * Mamba: state blocks for draft tokens. They are the last entries of the table, behind the block
+     * of the row's last token. What they contain is up to the worker, and no hit finds them. If drafts
+     * cross several ends of blocks, the entry of an accepted token can be block 0: then only
+     * these blocks can have the state after it.
+     */
+    int32_t num_speculative_blocks;
     int32_t flags;       /* LLM_CACHE_GROUP_... */
     int32_t reserved;    /* 0 */
 } llm_cache_group;
@@ -314,8 +317,8 @@ enum {
     LLM_CACHE_HOLD = 4,    /* do not run before llm_cache_release; requests added later do not wait for it */
     /* The first two only with LLM_CACHE_KV_CONSUMER, the third with LLM_CACHE_KV_PRODUCER. */
     LLM_CACHE_LOAD_ASYNC = 8, /* `external` is loaded while the request waits and others run */
-    LLM_CACHE_ASK = 16,    /* do not run before llm_cache_match has said what can be loaded; asks again when the request has
-                              lost its blocks, or nothing of its load came */
+    LLM_CACHE_ASK = 16,    /* do not run before llm_cache_match has said what can be loaded; asks again when the
+                              request has lost its blocks, or nothing of its load came */
     LLM_CACHE_SEND = 32    /* keep the blocks when it has finished, until llm_cache_sent */
 };
 
@@ -756,10 +759,10 @@ int llm_cache_set_drafts(llm_cache cache, const llm_request *ids, const int32_t 
 
 /*
  * Says that the first `external` tokens of a request can be loaded; flags is
- * LLM_CACHE_LOAD_ASYNC or 0. This holds for the next time that the request gets blocks, and again if that
- * step fails. If it loses them later, or nothing of a load came, nothing is loaded before another call: a request
- * with LLM_CACHE_ASK is in `queries` again, others go on without. The call has no effect if the request
- * has blocks.
+ * LLM_CACHE_LOAD_ASYNC or 0. This holds for the next time that the request gets blocks, and again if
+ * that step fails. If the request loses its blocks later, or nothing of its load came, nothing is loaded
+ * before another call: with LLM_CACHE_ASK the request is in `queries` again, otherwise it runs without the load.
+ * The call has no effect if the request has blocks.
  */
 int llm_cache_match(llm_cache cache, llm_request id, int32_t external, uint32_t flags);
 

@@ -44,10 +44,10 @@ func buildAndRun(t *testing.T, dir string, env ...string) result {
 func TestTheDropinKeepsEverythingThatIsTheStudents(t *testing.T) {
 	t.Parallel()
 	need(t, "gcc")
-	for again, name := range []string{"homework", "my home work", "a&b|c"} {
+	for i, name := range []string{"homework", "my home work", "a&b|c"} {
 		dir := studentsFolder(t, name)
 		header := read(t, dir, "llm_memory.h")
-		for range 1 + again%2 { // a second time changes nothing
+		for range 1 + i%2 { // the second of them twice, which changes nothing
 			r := runMake(t, "dropin", "DIR="+dir)
 			require.Zero(t, r.status, r.stderr)
 			require.Equal(t, "/* a night's work */\n", read(t, dir, "llm_memory.c.orig"))
