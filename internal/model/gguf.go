@@ -25,7 +25,7 @@ var ggufNeutral = map[string]float64{
 	"logit_scale": 1, "embedding_scale": 1, "residual_scale": 1, "rope.scaling.attn_factor": 1,
 }
 
-// ggufKeys reads the keys of an architecture. err is the first value of a wrong type.
+// ggufKeys reads the keys of an architecture. err says which value was the first of a wrong type.
 type ggufKeys struct {
 	family string
 	meta   map[string]weights.Value
@@ -89,10 +89,11 @@ func (k *ggufKeys) check() error {
 			continue
 		}
 		neutral, known := ggufNeutral[key]
-		if v, ok := k.meta[full].Float(); !known {
+		if !known {
 			return fmt.Errorf("%w: the key %q is not supported in GGUF", ErrModel, full)
-		} else if !ok || v != neutral {
-			return fmt.Errorf("%w: the key %q is supported with the value %v alone, which changes nothing",
+		}
+		if v, ok := k.meta[full].Float(); !ok || v != neutral {
+			return fmt.Errorf("%w: the key %q is supported only with the value %v, which changes nothing",
 				ErrModel, full, neutral)
 		}
 	}

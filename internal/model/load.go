@@ -207,9 +207,9 @@ func (l *loader) tensor(name string) (*weights.Tensor, error) {
 	return nil, fmt.Errorf("%w: the tensor %q is missing", ErrModel, l.prefix+name)
 }
 
-// allUsed refuses a file with a tensor that changes what others compute with it.
+// allUsed refuses a GGUF file with a tensor that was not used: llama.cpp may compute with it.
 func (l *loader) allUsed() error {
-	l.used[ropeFactors] = l.config.Rope.Factors != nil // which the configuration has
+	l.used[ropeFactors] = l.config.Rope.Factors != nil // by ropeFromGGUF
 	for _, name := range l.files.Names() {
 		if !l.used[name] {
 			return fmt.Errorf("%w: the tensor %q is not supported in models of the architecture %q",

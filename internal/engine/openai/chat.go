@@ -19,26 +19,26 @@ type chatRequest struct {
 	Logprobs            bool          `json:"logprobs"`
 	TopLogprobs         *int          `json:"top_logprobs"`
 	AddGenerationPrompt *bool         `json:"add_generation_prompt"`
-	Settings            settings      `json:"chat_template_kwargs"`
+	ChatTemplateKwargs  kwargs        `json:"chat_template_kwargs"`
 }
 
-// settings are variables of the chat template.
-type settings map[string]any
+// kwargs are variables of the chat template.
+type kwargs map[string]any
 
 // UnmarshalJSON keeps whole numbers whole: a template would print 5 as 5.0.
-func (s *settings) UnmarshalJSON(data []byte) error {
+func (k *kwargs) UnmarshalJSON(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	if d.Decode((*map[string]any)(s)) != nil {
+	if d.Decode((*map[string]any)(k)) != nil {
 		return invalid("chat_template_kwargs", "chat_template_kwargs is not a JSON object; an object is expected.")
 	}
-	for name, value := range *s {
-		(*s)[name] = plain(value)
+	for name, value := range *k {
+		(*k)[name] = plain(value)
 	}
 	return nil
 }
 
-// plain has integers and floating-point numbers in place of JSON's numbers.
+// plain replaces each json.Number in a value by an int64 or a float64.
 func plain(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -180,7 +180,7 @@ func (s *Server) chatPrompt(body *chatRequest) ([]int32, error) {
 		messages = append(messages, chat.Message{Role: m.Role, Content: string(*m.Content), Name: m.Name})
 	}
 	answer := body.AddGenerationPrompt == nil || *body.AddGenerationPrompt
-	text, err := s.config.Template.Render(messages, answer, body.Settings)
+	text, err := s.config.Template.Render(messages, answer, body.ChatTemplateKwargs)
 	if err != nil {
 		return nil, err
 	}

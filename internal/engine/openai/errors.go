@@ -63,7 +63,7 @@ func translate(err error) *apiError {
 		return known
 	case errors.As(err, &value):
 		return invalid(value.Param, "%s", value.Message)
-	case errors.Is(err, chat.ErrSetting):
+	case errors.Is(err, chat.ErrKwargs):
 		return invalid("chat_template_kwargs", "%v.", err)
 	case errors.Is(err, chat.ErrTemplate):
 		return invalid("messages", "The model's %v.", err)

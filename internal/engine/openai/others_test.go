@@ -176,7 +176,7 @@ func TestSettingsReachTheChatTemplate(t *testing.T) {
 	for _, test := range []struct{ name, settings, want string }{
 		{"the messages", `{"messages": []}`, "messages"},
 		{"where the answer begins", `{"add_generation_prompt": false}`, "add_generation_prompt"},
-		{"a special token", `{"bos_token": "x"}`, "bos_token"},
+		{"a special token", `{"bos_token": "x"}`, `"bos_token" is set by the server; leave it out`},
 		{"a function", `{"raise_exception": 1}`, "raise_exception"},
 		{"no object", `[1]`, "an object is expected"},
 	} {

@@ -7,16 +7,16 @@ import (
 	"strconv"
 )
 
-// A foreign field is one of OpenAI, vLLM, llama.cpp, ollama or another server that would change the answer, and
-// is not served. null, what is empty, and the neutral value are let through.
-type foreign struct {
+// A foreignField is a field of OpenAI, vLLM, llama.cpp, ollama or another server that would change the answer and
+// is not served. null, an empty value and the neutral value are accepted.
+type foreignField struct {
 	name    string
-	neutral string // as JSON; "": none
-	instead string // what does the same, or almost
-	only    string // of one endpoint: the field that the other one's bodies have
+	neutral string // the value that changes nothing, as JSON; "" if there is none
+	instead string // what to use instead; "" if there is nothing
+	only    string // refused only in bodies that have this field, prompt or messages; "" for both
 }
 
-// What several foreign fields have in common.
+// What to use instead of several fields.
 const (
 	useLimit   = "use max_tokens"
 	useCut     = "use top_p or min_p"
@@ -26,15 +26,15 @@ const (
 		"leave the field out, ask for JSON in the prompt, and check the answer"
 )
 
-var foreigners = slices.Concat(
+var foreignFields = slices.Concat(
 	unserved("", "tools", "functions", "tool_choice", "function_call", "suffix", "audio", "images", "modalities",
-		"documents", "prompt_logprobs", "truncate_prompt_tokens", "allowed_token_ids", "bad_words", "prompt_embeds", "chat_template",
-		"logits_processors", "thinking_token_budget", "verbosity", "web_search_options"),
+		"documents", "prompt_logprobs", "truncate_prompt_tokens", "allowed_token_ids", "bad_words", "prompt_embeds",
+		"chat_template", "logits_processors", "thinking_token_budget", "verbosity", "web_search_options"),
 	unserved(useSchema, "response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice",
 		"guided_grammar", "grammar", "json_schema", "format", "regex", "ebnf"),
 	unserved(useLimit, "n_predict", "num_predict", "max_new_tokens", "max_output_tokens"),
 	unserved(useKwargs, "reasoning_effort", "think", "enable_thinking"),
-	[]foreign{
+	[]foreignField{
 		// of one endpoint
 		{"add_special_tokens", "true", "", "prompt"},
 		{"add_special_tokens", "false", "", "messages"},
@@ -67,7 +67,8 @@ var foreigners = slices.Concat(
 		{"samplers", "", "use top_k, top_p, min_p and temperature, which are applied as in vLLM", ""},
 		{"lora", "", "merge the adapter into the model", ""},
 		// ollama
-		{"options", "{}", "use its settings as fields of the request: temperature, top_k, seed, stop, max_tokens, ...", ""},
+		{"options", "{}",
+			"use its settings as fields of the request: temperature, top_k, seed, stop, max_tokens, ...", ""},
 		{"system", "", "use a message with the role system", ""},
 		{"template", "", "use /v1/completions with a prompt that is complete", ""},
 		{"raw", "false", "use /v1/completions, which has no template", ""},
@@ -79,16 +80,16 @@ var foreigners = slices.Concat(
 	},
 )
 
-func unserved(instead string, names ...string) (list []foreign) {
+func unserved(instead string, names ...string) (list []foreignField) {
 	for _, name := range names {
-		list = append(list, foreign{name: name, instead: instead})
+		list = append(list, foreignField{name: name, instead: instead})
 	}
 	return list
 }
 
-// details are fields that act only beside another one, which is refused. Where the other one is given with its
-// neutral value, they change nothing.
-var details = []struct{ name, of string }{
+// dependentFields act only together with another field, which is refused. They are accepted if the other field is
+// given with its neutral value, and refused if it is missing: the other server may have another default.
+var dependentFields = []struct{ name, of string }{
 	{"repeat_last_n", "repeat_penalty"},
 	{"mirostat_tau", "mirostat"},
 	{"mirostat_eta", "mirostat"},
@@ -100,17 +101,17 @@ var details = []struct{ name, of string }{
 	{"xtc_threshold", "xtc_probability"},
 }
 
-// unsupported refuses foreign fields by name.
+// unsupported returns an error that names the first foreign field of a body.
 func unsupported(fields map[string]json.RawMessage) error {
 	kind := "prompt"
-	if _, talk := fields["messages"]; talk {
+	if _, chat := fields["messages"]; chat {
 		kind = "messages"
 	}
-	for _, f := range foreigners {
+	for _, f := range foreignFields {
 		if (f.only == "" || f.only == kind) && !f.changesNothing(fields[f.name]) {
 			return f.refuse(f.name)
 		}
-		for _, d := range details {
+		for _, d := range dependentFields {
 			if _, given := fields[d.of]; d.of == f.name && !given && !f.changesNothing(fields[d.name]) {
 				return f.refuse(d.name)
 			}
@@ -119,7 +120,7 @@ func unsupported(fields map[string]json.RawMessage) error {
 	return nil
 }
 
-func (f *foreign) refuse(name string) error {
+func (f *foreignField) refuse(name string) error {
 	if f.instead == "" {
 		return invalid(name, "%s is not supported by this server.", name)
 	}
@@ -127,7 +128,7 @@ func (f *foreign) refuse(name string) error {
 }
 
 // changesNothing reports whether the answer is the same with a value as without it.
-func (f *foreign) changesNothing(raw json.RawMessage) bool {
+func (f *foreignField) changesNothing(raw json.RawMessage) bool {
 	value := string(bytes.TrimSpace(raw))
 	switch value {
 	case "", "null", "[]", `""`, `"none"`, `"auto"`, `["text"]`, f.neutral:

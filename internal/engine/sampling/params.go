@@ -64,7 +64,8 @@ func (p *Params) Check(vocabSize int) error {
 		}
 	}
 	if n := len(p.LogitBias); n > maxLogitBias {
-		return &Invalid{"logit_bias", fmt.Sprintf("logit_bias has %d tokens; at most %d are possible.", n, maxLogitBias)}
+		message := fmt.Sprintf("logit_bias has %d tokens; at most %d are possible.", n, maxLogitBias)
+		return &Invalid{"logit_bias", message}
 	}
 	for id, bias := range p.LogitBias {
 		switch {

@@ -21,8 +21,8 @@ import (
 // ErrTemplate is wrapped when a template cannot be read, or refuses messages.
 var ErrTemplate = errors.New("chat template")
 
-// ErrSetting is wrapped when a setting has the name of something that Render or New sets.
-var ErrSetting = errors.New("chat_template_kwargs")
+// ErrKwargs is wrapped when a variable has the name of one that Render or New sets.
+var ErrKwargs = errors.New("chat_template_kwargs")
 
 // A Message is what somebody said.
 type Message struct{ Role, Content, Name string }
@@ -52,8 +52,8 @@ func New(source string, tokens map[string]string) (*Template, error) {
 }
 
 // Render makes the prompt of messages. With answer it ends where the answer of the
-// assistant begins. settings are further variables of the template (vLLM's chat_template_kwargs).
-func (t *Template) Render(messages []Message, answer bool, settings map[string]any) (prompt string, err error) {
+// assistant begins. kwargs are further variables of the template (vLLM's chat_template_kwargs).
+func (t *Template) Render(messages []Message, answer bool, kwargs map[string]any) (prompt string, err error) {
 	defer func() {
 		// The library panics over some templates that ask for what is not there.
 		if p := recover(); p != nil {
@@ -79,9 +79,9 @@ func (t *Template) Render(messages []Message, answer bool, settings map[string]a
 	for name, token := range t.tokens {
 		context.Set(name, token)
 	}
-	for name, value := range settings {
+	for name, value := range kwargs {
 		if context.Has(name) {
-			return "", fmt.Errorf("%w: %q is set by the server", ErrSetting, name)
+			return "", fmt.Errorf("%w: %q is set by the server; leave it out", ErrKwargs, name)
 		}
 		context.Set(name, value)
 	}

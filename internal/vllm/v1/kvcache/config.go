@@ -52,8 +52,10 @@ type Config struct {
 	EnableEvents        bool               // record what is stored and removed, until it is taken
 	RecordNewBlocks     bool               // see TakeNewBlocks
 	HandOffTails        bool               // see TakeTails
-	CopyWritten         bool               // no hit ends inside a block that got a key since StartStep (vllm/v1/RULES.md §17)
-	Exact               bool               // no group adopts a block behind the hit, or needs fewer than no blocks (vllm/v1/RULES.md §17)
+
+	// These two are of vllm/v1/RULES.md §17.
+	CopyWritten bool // no hit ends inside a block that got a key since StartStep
+	Exact       bool // no group adopts a block behind the hit, or needs fewer than no blocks
 
 	MaxModelLen       int
 	MaxInFlightTokens int     // most tokens scheduled and not yet settled; 0: MaxModelLen

@@ -33,10 +33,12 @@ type encoder struct {
 	// Of the request that is being scheduled.
 	planned []int // items to encode
 	left    int   // budget after them
-	blocked bool  // some request of this step waits for room or budget
 
-	// yielded: a running request preempted itself, and none has had a row in the first pass since.
-	// If those that run wait for room, none is admitted: it would find the same blocks taken again.
+	// Of the step that is being scheduled.
+	blocked bool // some request waits for room or budget
+
+	// yielded is set when a running request preempts itself, until a running request has a row. While
+	// running requests wait for room, none is admitted then: it would preempt itself again.
 	yielded bool
 }
 
