@@ -5,26 +5,23 @@ import (
 	"iter"
 	"math"
 	"math/bits"
+	"slices"
+
+	"llmmemory/internal/reqtable"
 )
 
 // A Buddy hands out chunks of 2^k blocks. A free chunk is in the list of its
 // size; when its buddy, which begins at its address xor its size, is free with
 // the same size, they are one chunk (vllm/v0/RULES.md §11).
 type Buddy struct {
-	chunks []chunk // by first block
-	lists  []list  // by k
-	free   int     // blocks
+	chunks []chunk           // by first block
+	lists  []*reqtable.Queue // by k
+	free   int               // blocks
 }
 
 type chunk struct {
-	next, prev int32 // in the list
-	free       int8  // k+1 if a free chunk begins here
-	used       int8  // k+1 if a chunk that was handed out begins here
-}
-
-type list struct {
-	head, tail int32
-	n          int
+	free int8 // k+1 if a free chunk begins here
+	used int8 // k+1 if a chunk that was handed out begins here
 }
 
 // newBuddy carves the blocks into chunks, the largest first, none larger
@@ -33,10 +30,7 @@ func newBuddy(blocks, largest int) (*Buddy, error) {
 	if largest < 1 || largest&(largest-1) != 0 || blocks < 0 || blocks >= math.MaxInt32 {
 		return nil, fmt.Errorf("%w: %d blocks in chunks of at most %d: want a power of two", ErrConfig, blocks, largest)
 	}
-	b := &Buddy{chunks: make([]chunk, blocks), lists: make([]list, bits.Len(uint(largest)))}
-	for k := range b.lists {
-		b.lists[k] = list{head: -1, tail: -1}
-	}
+	b := &Buddy{chunks: make([]chunk, blocks), lists: reqtable.NewQueues(blocks, bits.Len(uint(largest)))}
 	at := 0
 	for k := len(b.lists) - 1; k >= 0; k-- {
 		for ; at+1<<k <= blocks; at += 1 << k {
@@ -53,7 +47,7 @@ func order(n int) int { return bits.Len(uint(max(n, 1) - 1)) }
 func (b *Buddy) fits(n, count int) bool {
 	k := order(n)
 	for j := k; j < len(b.lists) && count > 0; j++ {
-		count -= b.lists[j].n << (j - k)
+		count -= b.lists[j].Len() << (j - k)
 	}
 	return count <= 0
 }
@@ -64,13 +58,13 @@ func (b *Buddy) fits(n, count int) bool {
 func (b *Buddy) take(n int) (start int32, size int, ok bool) {
 	k := order(n)
 	j := k
-	for j < len(b.lists) && b.lists[j].n == 0 {
+	for j < len(b.lists) && b.lists[j].Len() == 0 {
 		j++
 	}
 	if j >= len(b.lists) {
 		return 0, 0, false
 	}
-	at := b.lists[j].tail
+	at := b.lists[j].Tail()
 	b.remove(at, j)
 	for j > k {
 		j--
@@ -100,32 +94,14 @@ func (b *Buddy) release(start int32) {
 }
 
 func (b *Buddy) push(at int32, k int) {
-	l := &b.lists[k]
-	b.chunks[at] = chunk{next: -1, prev: l.tail, free: int8(k + 1)}
-	if l.tail < 0 {
-		l.head = at
-	} else {
-		b.chunks[l.tail].next = at
-	}
-	l.tail = at
-	l.n++
+	b.lists[k].PushBack(at)
+	b.chunks[at] = chunk{free: int8(k + 1)}
 	b.free += 1 << k
 }
 
 func (b *Buddy) remove(at int32, k int) {
-	l, c := &b.lists[k], b.chunks[at]
-	if c.prev < 0 {
-		l.head = c.next
-	} else {
-		b.chunks[c.prev].next = c.next
-	}
-	if c.next < 0 {
-		l.tail = c.prev
-	} else {
-		b.chunks[c.next].prev = c.prev
-	}
+	b.lists[k].Remove(at)
 	b.chunks[at] = chunk{}
-	l.n--
 	b.free -= 1 << k
 }
 
@@ -137,11 +113,7 @@ func (b *Buddy) NumFree() int { return b.free }
 func (b *Buddy) Lists() iter.Seq2[int, []int32] {
 	return func(yield func(int, []int32) bool) {
 		for k, l := range b.lists {
-			starts := []int32{}
-			for at := l.head; at >= 0; at = b.chunks[at].next {
-				starts = append(starts, at)
-			}
-			if len(starts) > 0 && !yield(1<<k, starts) {
+			if starts := slices.Collect(l.All()); len(starts) > 0 && !yield(1<<k, starts) {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/serve"
 	"llmmemory/internal/testkit/servetest"
 )
@@ -111,7 +112,7 @@ func TestBuddyCheckSeesDamage(t *testing.T) {
 		"a chunk twice":       func(b *Buddy) { b.chunks[0].used = b.chunks[0].free },
 		"two free buddies":    func(b *Buddy) { b.remove(0, 2); b.push(0, 1); b.push(2, 1) },
 		"a chunk in another":  func(b *Buddy) { b.chunks[1].used = 1 },
-		"a chunk not listed":  func(b *Buddy) { b.lists[2] = list{-1, -1, 0} },
+		"a chunk not listed":  func(b *Buddy) { b.lists[2] = reqtable.NewQueues(7, 1)[0] },
 		"a chunk out of line": func(b *Buddy) { b.chunks[0].free = 4 },
 	} {
 		t.Run(name, func(t *testing.T) {

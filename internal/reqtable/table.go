@@ -141,6 +141,16 @@ func (t *Table[T]) Queue() *Queue {
 	return &Queue{links: &t.links, number: t.queues, head: None, tail: None}
 }
 
+// NewQueues returns n empty queues of the places from 0 to places-1, without a table.
+func NewQueues(places, n int) []*Queue {
+	links := make([]link, places)
+	queues := make([]*Queue, n)
+	for i := range queues {
+		queues[i] = &Queue{links: &links, number: int32(i + 1), head: None, tail: None}
+	}
+	return queues
+}
+
 // A Queue is a list of places.
 type Queue struct {
 	links      *[]link

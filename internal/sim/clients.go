@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"container/heap"
 	"errors"
 	"io"
+	"slices"
 
 	"llmmemory/internal/sim/workload"
 )
@@ -15,10 +17,10 @@ type Clients struct {
 	sessions workload.Sessions // nil: no request follows another
 	most     int               // sent and not answered; 0: any number
 
-	next  workload.Request   // of the source
-	ended bool               // the source
-	turns []workload.Request // a heap by arrival: turns that come later
-	freed float64            // s; when the last of the most was answered
+	next  workload.Request // of the source
+	ended bool             // the source
+	turns byArrival        // turns that come later
+	freed float64          // s; when the last of the most was answered
 }
 
 // NewClients are those of a source, with most requests at once; 0: any number.
@@ -64,7 +66,7 @@ func (c *Clients) Full(live int) bool { return c.most > 0 && live >= c.most }
 func (c *Clients) Take(r *workload.Request) (ofSource bool) {
 	turn := len(c.turns) > 0 && (c.ended || c.turns[0].Arrival <= c.next.Arrival)
 	if turn {
-		*r = c.pop()
+		*r = *heap.Pop(&c.turns).(*workload.Request)
 	} else {
 		*r = c.next
 	}
@@ -82,40 +84,22 @@ func (c *Clients) Answered(session int64, now float64, live int) {
 	if c.sessions == nil || session == 0 {
 		return
 	}
-	var r workload.Request
-	if c.sessions.Follow(session, now, &r) {
-		c.push(r)
+	if r := new(workload.Request); c.sessions.Follow(session, now, r) {
+		heap.Push(&c.turns, r)
 	}
 }
 
-func (c *Clients) push(r workload.Request) {
-	c.turns = append(c.turns, r)
-	for i := len(c.turns) - 1; i > 0; {
-		above := (i - 1) / 2
-		if c.turns[above].Arrival <= c.turns[i].Arrival {
-			return
-		}
-		c.turns[above], c.turns[i] = c.turns[i], c.turns[above]
-		i = above
-	}
-}
+// A byArrival is a heap of requests for package container/heap.
+type byArrival []*workload.Request
 
-func (c *Clients) pop() workload.Request {
-	r, last := c.turns[0], len(c.turns)-1
-	c.turns[0] = c.turns[last]
-	c.turns = c.turns[:last]
-	for i := 0; ; {
-		least := 2*i + 1
-		if least >= last {
-			return r
-		}
-		if least+1 < last && c.turns[least+1].Arrival < c.turns[least].Arrival {
-			least++
-		}
-		if c.turns[i].Arrival <= c.turns[least].Arrival {
-			return r
-		}
-		c.turns[i], c.turns[least] = c.turns[least], c.turns[i]
-		i = least
-	}
+func (h byArrival) Len() int           { return len(h) }
+func (h byArrival) Less(i, j int) bool { return h[i].Arrival < h[j].Arrival }
+func (h byArrival) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byArrival) Push(r any)        { *h = append(*h, r.(*workload.Request)) }
+
+func (h *byArrival) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	*h = slices.Delete(*h, last, last+1)
+	return r
 }

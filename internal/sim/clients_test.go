@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"container/heap"
 	"context"
 	"io"
 	"testing"
@@ -128,7 +129,7 @@ func TestTurnsComeInOrder(t *testing.T) {
 	var c Clients
 	c.ended = true
 	for _, at := range []float64{5, 3, 9, 1, 7, 3, 2} {
-		c.push(workload.Request{Arrival: at})
+		heap.Push(&c.turns, &workload.Request{Arrival: at})
 	}
 	var got []float64
 	for !c.Done() {

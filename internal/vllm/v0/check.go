@@ -6,6 +6,7 @@ import (
 
 	"llmmemory/internal/block"
 	"llmmemory/internal/invariants"
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/device"
 )
@@ -31,7 +32,7 @@ func (m *Manager) Check(seqs iter.Seq[*Seq]) error {
 	}
 	kept := 0
 	if m.prefix != nil {
-		kept = m.prefix.evictable
+		kept = m.prefix.evictor.Len()
 	}
 	if err := m.gpu.Check(kept, entries(&m.gpu)); err != nil {
 		return fmt.Errorf("GPU: %w", err)
@@ -94,16 +95,16 @@ func (m *Manager) checkSeq(s *Seq) error {
 func (m *Manager) checkPrefix() error {
 	p := m.prefix
 	n := 0
-	before := int32(len(p.blocks) - 1)
-	for id := range p.evictor() {
+	before := reqtable.None
+	for id := range p.evictor.All() {
 		b := &p.blocks[id]
-		if n++; n > m.config.NumGPUBlocks || m.gpu.Count(id) != 0 || b.tokens == 0 || b.prev != before {
-			return invariants.Broken("block %d is evictable with the count %d and a prefix of %d tokens, after %d", id, m.gpu.Count(id), b.tokens, b.prev)
+		if n++; n > m.config.NumGPUBlocks || m.gpu.Count(id) != 0 || b.tokens == 0 || p.evictor.Prev(id) != before {
+			return invariants.Broken("block %d is evictable with the count %d and a prefix of %d tokens, after %d", id, m.gpu.Count(id), b.tokens, p.evictor.Prev(id))
 		}
 		before = id
 	}
-	if n != p.evictable {
-		return invariants.Broken("%d blocks are evictable, %d are said to be", n, p.evictable)
+	if n != p.evictor.Len() {
+		return invariants.Broken("%d blocks are evictable, %d are said to be", n, p.evictor.Len())
 	}
 	for id := range m.gpu.Free() {
 		if p.blocks[id].tokens != 0 {
@@ -111,7 +112,7 @@ func (m *Manager) checkPrefix() error {
 		}
 	}
 	keyed := 0
-	for id := range p.blocks[:m.config.NumGPUBlocks] {
+	for id := range p.blocks {
 		b := &p.blocks[id]
 		if b.tokens == 0 {
 			continue

@@ -66,7 +66,7 @@ func New(config Config) (*Manager, error) {
 // FreeGPU is how many GPU blocks can be taken, evictable ones included.
 func (m *Manager) FreeGPU() int {
 	if m.prefix != nil {
-		return m.gpu.NumFree() + m.prefix.evictable
+		return m.gpu.NumFree() + m.prefix.evictor.Len()
 	}
 	return m.gpu.NumFree()
 }

@@ -19,7 +19,7 @@ func TestCheckSeesDamage(t *testing.T) {
 		"tokens without blocks":               func(_ *Manager, s *Seq) { s.full, s.Len = 9, 9 },
 		"a key of another prefix":             func(m *Manager, s *Seq) { m.prefix.blocks[s.table[0]].tokens = 4 },
 		"a cached block that cannot be found": func(m *Manager, _ *Seq) { clear(m.prefix.cached) },
-		"an evictor of another length":        func(m *Manager, _ *Seq) { m.prefix.evictable++ },
+		"a block in use in the evictor":       func(m *Manager, s *Seq) { m.prefix.evictor.PushBack(s.table[0]) },
 		"a miscounted entry":                  func(m *Manager, _ *Seq) { m.logical++ },
 	}
 	for name, f := range damage {

@@ -1,37 +1,36 @@
 package v0
 
 import (
-	"iter"
 	"slices"
 
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/vllm/blockhash"
 )
 
 // A prefix is what prefix caching adds to the GPU: which block holds which
-// prefix, and the evictor, a ring of the cached blocks that no table names, in
+// prefix, and the evictor, a queue of the cached blocks that no table names, in
 // the order in which they came to be so (vllm/v0/RULES.md §6).
 type prefix struct {
-	hash      blockhash.Fast
-	cached    map[blockhash.Hash]int32
-	blocks    []cachedBlock // one for each id, and the evictor's sentinel
-	evictable int           // length of the evictor
-	touched   []int32       // blocks promoted since the last MarkComputed
+	hash    blockhash.Fast
+	cached  map[blockhash.Hash]int32
+	blocks  []cachedBlock // one for each id
+	evictor *reqtable.Queue
+	touched []int32 // blocks promoted since the last MarkComputed
 }
 
 type cachedBlock struct {
-	key        blockhash.Hash
-	tokens     int     // of the prefix the key stands for; 0: no key
-	access     float64 // last time; -1: never
-	computed   bool
-	touched    bool
-	next, prev int32 // in the evictor
+	key      blockhash.Hash
+	tokens   int     // of the prefix the key stands for; 0: no key
+	access   float64 // last time; -1: never
+	computed bool
+	touched  bool
 }
 
 func newPrefix(blocks int) *prefix {
-	p := &prefix{hash: blockhash.NewFast(), cached: map[blockhash.Hash]int32{}, blocks: make([]cachedBlock, blocks+1)}
-	end := &p.blocks[blocks]
-	end.next, end.prev = int32(blocks), int32(blocks)
-	return p
+	return &prefix{
+		hash: blockhash.NewFast(), cached: map[blockhash.Hash]int32{},
+		blocks: make([]cachedBlock, blocks), evictor: reqtable.NewQueues(blocks, 1)[0],
+	}
 }
 
 // track begins the time of a block in use.
@@ -43,12 +42,11 @@ func (p *prefix) track(id int32, computed bool) {
 // its beginning that were accessed no later than the best so far, the one at
 // the end of the longest prefix.
 func (p *prefix) evict() int32 {
-	end := int32(len(p.blocks) - 1)
-	best := p.blocks[end].next
-	if best == end {
+	best := p.evictor.Head()
+	if best == reqtable.None {
 		panic("a block is evicted, but none is evictable")
 	}
-	for id := p.blocks[best].next; id != end; id = p.blocks[id].next {
+	for id := p.evictor.Next(best); id != reqtable.None; id = p.evictor.Next(id) {
 		if p.blocks[id].access > p.blocks[best].access {
 			break
 		}
@@ -56,33 +54,10 @@ func (p *prefix) evict() int32 {
 			best = id
 		}
 	}
-	p.unlink(best)
+	p.evictor.Remove(best)
 	delete(p.cached, p.blocks[best].key)
 	p.blocks[best].tokens = 0
 	return best
-}
-
-func (p *prefix) unlink(id int32) {
-	b := &p.blocks[id]
-	p.blocks[b.prev].next, p.blocks[b.next].prev = b.next, b.prev
-	p.evictable--
-}
-
-func (p *prefix) push(id int32) {
-	end := int32(len(p.blocks) - 1)
-	last := p.blocks[end].prev
-	p.blocks[id].next, p.blocks[id].prev = end, last
-	p.blocks[last].next, p.blocks[end].prev = id, id
-	p.evictable++
-}
-
-// evictor yields the evictable blocks in the order of insertion.
-func (p *prefix) evictor() iter.Seq[int32] {
-	return func(yield func(int32) bool) {
-		end := int32(len(p.blocks) - 1)
-		for id := p.blocks[end].next; id != end && yield(id); id = p.blocks[id].next {
-		}
-	}
 }
 
 // register makes id the block that holds the prefix of n tokens.
@@ -123,7 +98,7 @@ func (m *Manager) allocateChunk(s *Seq, i int) int32 {
 // adopt adds a reference to a cached block, which may be evictable.
 func (m *Manager) adopt(id int32) {
 	if m.gpu.Ref(id) {
-		m.prefix.unlink(id)
+		m.prefix.evictor.Remove(id)
 		m.prefix.track(id, true)
 	}
 }
@@ -214,7 +189,7 @@ func (m *Manager) freeCached(s *Seq) {
 		if i >= s.fullBlocks(m.config.BlockSize) {
 			m.gpu.Drop(id)
 		} else if m.gpu.Unref(id) {
-			p.push(id)
+			p.evictor.PushBack(id)
 		}
 	}
 }
@@ -294,7 +269,7 @@ type Evictable struct {
 func (m *Manager) Evictor() []Evictable {
 	list := []Evictable{}
 	if m.prefix != nil {
-		for id := range m.prefix.evictor() {
+		for id := range m.prefix.evictor.All() {
 			b := &m.prefix.blocks[id]
 			list = append(list, Evictable{id, b.tokens, b.access})
 		}

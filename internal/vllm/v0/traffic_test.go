@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"llmmemory/internal/reqtable"
 	"llmmemory/internal/testkit/servetest"
 )
 
@@ -207,6 +208,11 @@ func (x *traffic) runsOut(f func(m *Manager, seqs []*Seq)) (out bool) {
 	if m.prefix != nil {
 		p := *m.prefix
 		p.cached, p.blocks, p.touched = maps.Clone(p.cached), slices.Clone(p.blocks), slices.Clone(p.touched)
+		evictor := reqtable.NewQueues(len(p.blocks), 1)[0]
+		for id := range p.evictor.All() {
+			evictor.PushBack(id)
+		}
+		p.evictor = evictor
 		m.prefix = &p
 	}
 	var seqs []*Seq

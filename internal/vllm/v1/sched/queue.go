@@ -1,13 +1,16 @@
 package sched
 
-import "slices"
+import (
+	"container/heap"
+	"slices"
+)
 
 // A queue holds the waiting requests: a ring of links for FCFS, a heap for
 // priorities.
 type queue struct {
 	policy Policy
 	ring   request // sentinel
-	heap   []*request
+	heap   byImportance
 }
 
 func (q *queue) init(p Policy) {
@@ -33,8 +36,7 @@ func (q *queue) head() *request {
 func (q *queue) push(r *request) {
 	r.in = q
 	if q.policy == Priority {
-		q.heap = append(q.heap, r)
-		q.up(len(q.heap) - 1)
+		heap.Push(&q.heap, r)
 		return
 	}
 	link(r, q.ring.prev)
@@ -63,15 +65,7 @@ func (q *queue) remove(r *request) {
 		r.next, r.prev = nil, nil
 		return
 	}
-	at := slices.Index(q.heap, r)
-	last := len(q.heap) - 1
-	q.heap[at] = q.heap[last]
-	q.heap[last] = nil
-	q.heap = q.heap[:last]
-	if at < last {
-		q.down(at)
-		q.up(at)
-	}
+	heap.Remove(&q.heap, slices.Index(q.heap, r))
 }
 
 // before orders by priority, arrival and name (vllm/v1/RULES.md §14); requests without
@@ -88,32 +82,19 @@ func (r *request) before(o *request) bool {
 	return r.seq < o.seq
 }
 
-func (q *queue) up(at int) {
-	for at > 0 {
-		parent := (at - 1) / 2
-		if !q.heap[at].before(q.heap[parent]) {
-			return
-		}
-		q.heap[at], q.heap[parent] = q.heap[parent], q.heap[at]
-		at = parent
-	}
-}
+// A byImportance is a heap of requests for package container/heap.
+type byImportance []*request
 
-func (q *queue) down(at int) {
-	for {
-		child := 2*at + 1
-		if child >= len(q.heap) {
-			return
-		}
-		if child+1 < len(q.heap) && q.heap[child+1].before(q.heap[child]) {
-			child++
-		}
-		if !q.heap[child].before(q.heap[at]) {
-			return
-		}
-		q.heap[at], q.heap[child] = q.heap[child], q.heap[at]
-		at = child
-	}
+func (h byImportance) Len() int           { return len(h) }
+func (h byImportance) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h byImportance) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byImportance) Push(r any)        { *h = append(*h, r.(*request)) }
+
+func (h *byImportance) Pop() any {
+	last := len(*h) - 1
+	r := (*h)[last]
+	*h = slices.Delete(*h, last, last+1)
+	return r
 }
 
 // appendTo appends the requests in the order in which they would be admitted.
