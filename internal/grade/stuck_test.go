@@ -1,6 +1,7 @@
 package grade_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,8 @@ import (
 )
 
 // Ensure that a function which does not come back under Memcheck is waited for once and costs
-// the memory points of its task alone, and that the others are watched all the same.
+// the memory points of its task alone, and that the others are watched all the same, whether or
+// not Memcheck has complained before.
 func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) {
 	if !level.Long() {
 		t.Skip("it waits for the limit of Memcheck")
@@ -22,23 +24,36 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 		inits  = "    LLMEngine *engine = malloc(sizeof *engine);\n"
 		stores = "    records[offset] = kv_data;\n"
 	)
-	change := replaced(t,
-		inits, "    static int calls;\n    while (++calls >= 10) {\n        calls = 10;\n    }\n"+inits,
-		stores, "    if (logical > 200) {\n        int *volatile unset = malloc(sizeof *unset);\n"+
-			"        if (*unset == 12345) {\n            offset = 0;\n        }\n        free(unset);\n    }\n"+stores)
-	file := filepath.Join(t.TempDir(), "llm_memory.c")
-	require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
-	r, err := newGrader(t).File(file)
-	require.NoError(t, err)
-	require.Nil(t, r.Rejected)
-	require.Contains(t, r.Notes, "Memcheck: llm_init does not come back: it was not called again there")
-	require.Contains(t, strings.Join(r.Notes, "\n"), "sanitizers: not run: llm_init does not come back under Memcheck either")
-	var tasks []int
-	for _, f := range r.Findings {
-		if f.Stage == grade.Memcheck {
-			tasks = append(tasks, f.Task)
-		}
+	for _, test := range []struct {
+		name  string
+		calls int    // of llm_init, the last of which does not come back
+		where string // a complaint of append_kv is made
+	}{
+		{"a complaint after it", 10, "logical > 200"},
+		{"a complaint before and after it", 40, "1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			change := replaced(t,
+				inits, fmt.Sprintf("    static int calls;\n    while (++calls >= %d) {\n        calls = %[1]d;\n    }\n", test.calls)+inits,
+				stores, "    if ("+test.where+") {\n        int *volatile unset = malloc(sizeof *unset);\n"+
+					"        if (*unset == 12345) {\n            offset = 0;\n        }\n        free(unset);\n    }\n"+stores)
+			file := filepath.Join(t.TempDir(), "llm_memory.c")
+			require.NoError(t, os.WriteFile(file, []byte(change(read(t, submissions+"correct/llm_memory.c"))), 0o644))
+			r, err := newGrader(t).File(file)
+			require.NoError(t, err)
+			require.Nil(t, r.Rejected)
+			require.Contains(t, r.Notes, "Memcheck: llm_init does not come back: it was not called again there")
+			require.Contains(t, strings.Join(r.Notes, "\n"),
+				"sanitizers: not run: llm_init does not come back under Memcheck either")
+			var tasks []int
+			for _, f := range r.Findings {
+				if f.Stage == grade.Memcheck {
+					tasks = append(tasks, f.Task)
+					require.Empty(t, f.Lines, "the complaint is told again")
+				}
+			}
+			require.ElementsMatch(t, []int{1, 4}, tasks)
+			require.Equal(t, [grade.Tasks]float64{12.25, 20, 20, 17, 20}, r.ByTask())
+		})
 	}
-	require.Equal(t, []int{1, 4}, tasks)
-	require.Equal(t, [grade.Tasks]float64{12.25, 20, 20, 17, 20}, r.ByTask())
 }

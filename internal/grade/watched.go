@@ -3,7 +3,6 @@ package grade
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -76,19 +75,23 @@ func (g *grading) memcheck() error {
 	for _, t := range g.short {
 		left = append(left, t.ops)
 	}
+	told := map[string]bool{}
 	for len(left) > 0 {
 		found, err := g.underMemcheck(g.steps(left...))
 		if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
 			return err
 		}
 		for _, f := range found {
-			g.complaint(f)
-		}
-		if err == nil || len(found) > 0 {
-			return nil
+			if !told[f.String()] {
+				told[f.String()] = true
+				g.complaint(f)
+			}
 		}
 		var stuck *memcheck.Stuck
 		if !errors.As(err, &stuck) {
+			if err == nil || len(told) > 0 {
+				return nil
+			}
 			break
 		}
 		// It is not waited for again: the tester does its work from here on.
@@ -191,9 +194,11 @@ func (g *grading) sanitizers() error {
 		return nil
 	}
 	for _, function := range g.stuck { // it would take its whole time again, and show nothing
-		if slices.ContainsFunc(slices.Collect(maps.Keys(g.hangs)), func(k trace.Kind) bool { return k.Function() == function }) {
-			g.skip(Sanitizers, function+" does not come back under Memcheck either")
-			return nil
+		for kind := range g.hangs {
+			if kind.Function() == function {
+				g.skip(Sanitizers, function+" does not come back under Memcheck either")
+				return nil
+			}
 		}
 	}
 	program, err := g.kit.Sanitized(g.program)
