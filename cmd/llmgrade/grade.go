@@ -233,7 +233,8 @@ func writeJSON(w io.Writer, r *grade.Report) error {
 		l.Rejected, l.Reason = string(r.Rejected.Stage), r.Rejected.Text
 	}
 	for _, f := range r.Findings {
-		l.Findings = append(l.Findings, told{f.Name, f.Task, f.Headline(), f.Gain, f.Lines, f.Said, f.Sentence, f.Actual, f.Expected})
+		l.Findings = append(l.Findings,
+			told{f.Name, f.Task, f.Headline(), f.Gain, f.Lines, f.Said, f.Sentence, f.Actual, f.Expected})
 	}
 	if r.Replay && r.Rejected == nil { // one trace gives no points
 		l.Score = nil

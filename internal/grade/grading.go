@@ -34,9 +34,9 @@ type grading struct {
 	heap        []clue                             // for the stage Heap
 	differences int                                // in traces of many functions
 	hangs       map[trace.Kind]int                 // calls that did not come back
-	known       []hang
-	stuck       []string        // functions that do not come back under Memcheck
-	refused     map[uint32]bool // system calls
+	known       []hang                             // those that were waited for
+	stuck       []string                           // functions that do not come back under Memcheck
+	refused     map[uint32]bool                    // system calls
 }
 
 func newGrading(g *Grader, r *Report, program *build.Program, source []byte) *grading {
@@ -278,8 +278,8 @@ type hang struct {
 	result   compare.Result
 }
 
-// play plays a trace, and counts the calls that do not come back. One that has not after the
-// same calls before is not waited for again: it would not this time either.
+// play plays a trace, and counts the calls that do not come back. If the trace begins with the ops of a
+// known hang, it is not played: the last of these calls would not come back this time either.
 func (g *grading) play(ops []trace.Op) (r compare.Result, err error) {
 	patience := compare.PatienceWith(ops)
 	i := slices.IndexFunc(g.known, func(h hang) bool {

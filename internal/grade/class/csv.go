@@ -61,7 +61,7 @@ func (r *Result) line() []string {
 	return append(line, rejected, failed, seconds, trouble, reason, rules, graded, comment, text(brief(r.Remarks())))
 }
 
-// Remarks are what staff should know of a submission and no student of another.
+// Remarks are what staff should know of a submission. Students do not see them: they name other students.
 func (r *Result) Remarks() string {
 	var all []string
 	if len(r.Same) > 0 {

@@ -62,13 +62,13 @@ func (d *Difference) Has(facts ...Fact) bool {
 	return !slices.ContainsFunc(facts, func(f Fact) bool { return !slices.Contains(d.Facts, f) })
 }
 
-// A refusal is the fact for a reason to refuse a call.
+// A refusal is a reason to refuse a call, and the fact that says so.
 type refusal struct {
 	reason error
 	fact   Fact
 }
 
-var mustFail = []refusal{
+var refusals = []refusal{
 	{course.ErrNotFound, UnknownID},
 	{course.ErrExists, ExistingID},
 	{course.ErrLength, BadLength},
@@ -146,7 +146,7 @@ func (p *player) moment(op trace.Op) (m moment) {
 
 // outcomeFacts adds why a call had to be refused.
 func outcomeFacts(facts []Fact, outcome oracle.Outcome) []Fact {
-	for _, r := range mustFail {
+	for _, r := range refusals {
 		if errors.Is(outcome.Err, r.reason) {
 			facts = append(slices.Clip(facts), r.fact)
 		}
@@ -178,7 +178,8 @@ func (p *player) facts(d *Difference, m *moment, outcome oracle.Outcome) []Fact 
 		p.stored(d, e, m, is)
 	case d.Op.Kind == trace.Fork && (d.Channel == Counts || d.Field == Keeps):
 		child, parent := p.address(d.Op.Engine, d.Op.B), p.address(d.Op.Engine, d.Op.A)
-		is(SharedL1, child != 0 && parent != 0 && u64(p.view(child, sequenceSize), blockTableOffset) == u64(p.view(parent, sequenceSize), blockTableOffset))
+		l1 := func(sequence uint64) uint64 { return u64(p.view(sequence, sequenceSize), blockTableOffset) }
+		is(SharedL1, child != 0 && parent != 0 && l1(child) == l1(parent))
 		want := oracle.Find(e, d.Op.B)
 		is(OtherTable, want != nil && child != 0 && p.sequence(want, p.view(child, sequenceSize), 0) != nil)
 	case d.Op.Kind == trace.Append:
@@ -236,7 +237,8 @@ func (p *player) stored(d *Difference, e *course.Engine, m *moment, is func(Fact
 	record := p.subject.At(at, course.KVSize)
 	is(Stored, record != nil && i32(record, 0) == d.Op.B)
 	is(InCopy, d.byteAt/course.BlockSize == target)
-	is(OldBlock, m.block >= 0 && int64(m.block) != target && d.byteAt/course.KVSize == int64(m.block)*course.KVPerBlock+int64(m.offset))
+	old := int64(m.block)*course.KVPerBlock + int64(m.offset) // the record's place if the block had not been copied
+	is(OldBlock, m.block >= 0 && int64(m.block) != target && d.byteAt/course.KVSize == old)
 }
 
 // entries compares the entries of the sequence that an append_kv names.

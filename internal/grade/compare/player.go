@@ -18,7 +18,8 @@ import (
 // plays calls which never return makes it shorter, before it plays anything.
 var Patience = runner.Patience{Call: 2 * time.Second, Process: 8 * time.Second}
 
-// PatienceWith is what the process of a trace may take. It is longer where a step is many calls: for each, a list is walked.
+// PatienceWith is the Patience for a trace. A step that is many calls may take longer, because each call walks a
+// list.
 func PatienceWith(ops []trace.Op) runner.Patience {
 	p := Patience
 	for _, op := range ops {

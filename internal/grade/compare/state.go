@@ -122,10 +122,11 @@ func sequenceOf(n *course.Node) *course.Sequence {
 	return (*course.Sequence)(unsafe.Add(unsafe.Pointer(n), -int(nodeOffset)))
 }
 
-// sequence compares a sequence, which has a place in the list.
+// sequence compares a sequence at a place of the list.
 func (p *player) sequence(want *course.Sequence, got []byte, place int) *Difference {
 	if id := i32(got, unsafe.Offsetof(want.ID)); id != want.ID {
-		return differs(List, fmt.Sprintf("place %d of the list", place), fmt.Sprintf("sequence %d", want.ID), fmt.Sprintf("sequence %d", id))
+		return differs(List, fmt.Sprintf("place %d of the list", place),
+			fmt.Sprintf("sequence %d", want.ID), fmt.Sprintf("sequence %d", id))
 	}
 	name := func(field string) string { return fmt.Sprintf("sequence %d: %s", want.ID, field) }
 	if n := i32(got, unsafe.Offsetof(want.KVCount)); n != want.KVCount {

@@ -47,8 +47,8 @@ func (d *Difference) mustFail() string {
 	reason := ""
 	if d.Op.Engine == trace.None {
 		reason = "engine is NULL"
-	} else if i := slices.IndexFunc(mustFail, func(r refusal) bool { return d.Has(r.fact) }); i >= 0 {
-		reason = strings.TrimPrefix(string(mustFail[i].fact), "must fail: ")
+	} else if i := slices.IndexFunc(refusals, func(r refusal) bool { return d.Has(r.fact) }); i >= 0 {
+		reason = strings.TrimPrefix(string(refusals[i].fact), "must fail: ")
 	}
 	must := fmt.Sprintf(", but this call must return %s without changing anything", refusedValue(d.Op.Kind))
 	switch {
@@ -103,7 +103,7 @@ func (d *Difference) heap(call, why string) string {
 	case d.Field == Keeps:
 		return fmt.Sprintf("After %s there are %s allocations, but there have to be %s", call, d.Actual, d.Expected)
 	}
-	return fmt.Sprintf("%s: %s: %s, but %s are possible", call, d.Field, d.Actual, d.Expected)
+	return fmt.Sprintf("%s makes %s allocations, but a call needs %s", call, d.Actual, d.Expected)
 }
 
 func (d *Difference) pool(call, why string) string {

@@ -16,8 +16,9 @@ func TestLastIsTheCallThatWasRead(t *testing.T) {
 	steps, err := supervise.Steps{Traces: [][]trace.Op{ops}}.File(t.TempDir())
 	require.NoError(t, err)
 	defer steps.Close()
-	const size = 24                                                                                                 // of struct step
-	for read, want := range []string{"", "", "llm_init", "create_sequence", "append_kv", "free_sequence", "", ""} { // an end before and after, and the end of all
+	const size = 24 // of struct step
+	// There is an end before and after the trace, and the end of all.
+	for read, want := range []string{"", "", "llm_init", "create_sequence", "append_kv", "free_sequence", "", ""} {
 		_, err := steps.Seek(int64(read)*size, io.SeekStart)
 		require.NoError(t, err)
 		require.Equal(t, want, supervise.Last(steps), "after %d steps", read)
