@@ -24,9 +24,9 @@ type Submission struct {
 var ErrEmpty = errors.New("there is neither a .c file nor a student's folder in it")
 
 // Find lists the submissions: a file itself, and each entry of a folder, in the
-// order of their names. A folder with llm_memory.c and no folders in it is one
-// submission. Entries whose names begin with a dot, but for folders with a submission in them,
-// and what Gradescope's export has beside the students' folders, are left out.
+// order of their names. A folder with llm_memory.c and no folders in it, except hidden ones, is one
+// submission. Left out are entries whose names begin with a dot, except folders with a submission
+// in them, and what Gradescope's export has beside the students' folders.
 func Find(paths []string) ([]Submission, error) {
 	var all []Submission
 	names := map[string]bool{}
@@ -75,11 +75,12 @@ func folder(path string) ([]Submission, error) {
 	var all []Submission
 	folders, candidates, own := false, false, filepath.Join(path, upload.Wanted)
 	for _, e := range entries {
-		if e.Name() == exportMetadata || strings.HasPrefix(e.Name(), ".") && !hidesOne(filepath.Join(path, e.Name())) {
+		hidden := strings.HasPrefix(e.Name(), ".")
+		if e.Name() == exportMetadata || hidden && !hidesOne(filepath.Join(path, e.Name())) {
 			continue
 		}
 		s, isFolder := entry(filepath.Join(path, e.Name()))
-		folders = folders || isFolder
+		folders = folders || isFolder && !hidden // an editor keeps old versions in a hidden one
 		candidates = candidates || isFolder || isC(s.File)
 		all = append(all, s)
 	}
