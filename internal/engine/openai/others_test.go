@@ -80,6 +80,8 @@ func TestFieldsOfOtherServersAreRefusedByName(t *testing.T) {
 		{"a chat's limit of a text", "/v1/completions", textOf + `"max_completion_tokens": 5}`, "max_completion_tokens", "use max_tokens"},
 		{"a chat's log probabilities of a text", "/v1/completions", textOf + `"top_logprobs": 5}`, "top_logprobs", "use logprobs"},
 		{"settings of the template of a text", "/v1/completions", textOf + `"chat_template_kwargs": {"a": 1}}`, "chat_template_kwargs", "use /v1/chat/completions"},
+		{"mirostat_tau beside null", "/v1/completions", textOf + `"mirostat": null, "mirostat_tau": 4}`,
+			"mirostat_tau", "use top_p or min_p"},
 		{"a text's best_of of a chat", "/v1/chat/completions", talkOf + `"best_of": 2}`, "best_of", "use n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

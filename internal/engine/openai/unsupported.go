@@ -112,7 +112,9 @@ func unsupported(fields map[string]json.RawMessage) error {
 			return f.refuse(f.name)
 		}
 		for _, d := range dependentFields {
-			if _, given := fields[d.of]; d.of == f.name && !given && !f.changesNothing(fields[d.name]) {
+			raw := fields[d.of]
+			missing := raw == nil || string(raw) == "null"
+			if d.of == f.name && missing && !f.changesNothing(fields[d.name]) {
 				return f.refuse(d.name)
 			}
 		}
