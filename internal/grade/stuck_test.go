@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -56,4 +58,17 @@ func TestAFunctionThatDoesNotComeBackIsWaitedForOnceUnderMemcheck(t *testing.T) 
 			require.Equal(t, [grade.Tasks]float64{12.25, 20, 20, 17, 20}, r.ByTask())
 		})
 	}
+}
+
+// R15 reads a freed sequence in one place, which free_sequence and fork_sequence come to.
+func TestTheSameComplaintInTwoFunctionsCostsBothTasks(t *testing.T) {
+	level.SkipQuick(t)
+	all := mutants(t)
+	m := all[slices.IndexFunc(all, func(m corpus.Mutant) bool { return m.ID == "R15" })]
+	g := newGrader(t)
+	g.Tries = 0
+	g.LeaveOutSweeps()
+	r, err := g.File(put(t, m))
+	require.NoError(t, err)
+	require.Subset(t, r.Failed(), []string{"task2_memory", "task3_memory"})
 }

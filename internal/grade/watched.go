@@ -75,15 +75,15 @@ func (g *grading) memcheck() error {
 	for _, t := range g.short {
 		left = append(left, t.ops)
 	}
-	told := map[string]bool{}
+	told := map[memcheck.Finding]bool{}
 	for len(left) > 0 {
 		found, err := g.underMemcheck(g.steps(left...))
 		if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
 			return err
 		}
 		for _, f := range found {
-			if !told[f.String()] {
-				told[f.String()] = true
+			if !told[f] {
+				told[f] = true
 				g.complaint(f)
 			}
 		}
