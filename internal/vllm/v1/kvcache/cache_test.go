@@ -86,15 +86,21 @@ func TestMisuseOfTheCacheIsRefused(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// Between a lookup and its allocation keys may go: the hit is refused.
-func TestAStaleHitIsRefused(t *testing.T) {
-	c := newFull(t, 12)
+// lookedUp returns a request that hits the first 8 of its 9 tokens.
+func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
+	t.Helper()
 	c.Drop(computed(t, c, counting(9)))
 	r, err := c.Add(Spec{Tokens: counting(9)})
 	require.NoError(t, err)
-	var hit Hit
 	c.Lookup(r, &hit)
 	require.Equal(t, 8, hit.NumTokens)
+	return r, hit
+}
+
+// Between a lookup and its allocation keys may go: the hit is refused.
+func TestAStaleHitIsRefused(t *testing.T) {
+	c := newFull(t, 12)
+	r, hit := lookedUp(t, c)
 	other, err := c.Add(Spec{Tokens: counting(9)})
 	require.NoError(t, err)
 	_, err = c.Allocate(other, &Alloc{NumNewTokens: 1, Hit: &hit})

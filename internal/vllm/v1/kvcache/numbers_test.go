@@ -218,14 +218,9 @@ func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 // A reset between a lookup and its allocation makes the hit stale.
 func TestAHitIsStaleAfterAReset(t *testing.T) {
 	c := newFull(t, 12)
-	c.Drop(computed(t, c, counting(9)))
-	r, err := c.Add(Spec{Tokens: counting(9)})
-	require.NoError(t, err)
-	var hit Hit
-	c.Lookup(r, &hit)
-	require.Equal(t, 8, hit.NumTokens)
+	r, hit := lookedUp(t, c)
 	require.True(t, c.Reset())
-	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
+	_, err := c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorIs(t, err, ErrStale)
 }
 
