@@ -141,14 +141,14 @@ var clauses = []clause{
 	{trace.Destroy, compare.Returned, "", "", nil, handout.DestroyReturns},
 }
 
-// deaths are the sentences of calls that end the process, where the state before tells the rule.
+// deaths has the sentences of calls that end the process, where they follow from the state before.
 var deaths = []clause{
 	{trace.Append, "", "", "", when(compare.NewTable), handout.AppendL2},
 	{trace.Destroy, "", "", "", when(compare.NoSequences), handout.DestroyDummy},
 	{trace.Destroy, "", "", "", nil, handout.DestroyAll},
 }
 
-// hangs are those of calls that do not return.
+// hangs has the sentences of calls that do not return, where they follow from the state before.
 var hangs = []clause{
 	{trace.Create, "", "", "", when(compare.NoSequences), handout.InitList},
 }

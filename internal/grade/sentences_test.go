@@ -2,6 +2,8 @@ package grade_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +75,28 @@ func TestTheSentenceIsTheOneThatWasBroken(t *testing.T) {
 			f := r.Findings[0]
 			require.True(t, slices.ContainsFunc(q.words, func(words string) bool { return strings.Contains(f.Sentence, words) }),
 				"it quotes %q: %s, %s", f.Sentence, f.Difference.Error(), f.Facts)
+		})
+	}
+}
+
+// A free_sequence may leave an engine without a ref_count array.
+func TestAnEngineWithoutItsCountsIsJudged(t *testing.T) {
+	level.SkipQuick(t)
+	g := newGrader(t)
+	g.Tries, g.Only = 0, "task2_free"
+	g.LeaveOutSweeps()
+	correct := read(t, submissions+"correct/llm_memory.c")
+	head, body, found := strings.Cut(correct, "int free_sequence(")
+	require.True(t, found)
+	for _, value := range []string{"NULL", "engine->pool_base_ptr", "(int *)16"} {
+		t.Run(value, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "llm_memory.c")
+			changed := strings.Replace(body, "return 0;", "engine->ref_count = "+value+"; return 0;", 1)
+			require.NoError(t, os.WriteFile(file, []byte(head+"int free_sequence("+changed), 0o644))
+			r, err := g.File(file)
+			require.NoError(t, err)
+			require.NotEmpty(t, r.Findings)
+			require.Contains(t, r.Findings[0].Headline(), "engine->ref_count is not an allocation")
 		})
 	}
 }

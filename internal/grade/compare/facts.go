@@ -279,7 +279,13 @@ func (p *player) entries(e *course.Engine, op trace.Op, m *moment, is func(Fact,
 // is not in the first slot.
 func (p *player) leftOut(e *course.Engine, engine int, m *moment) bool {
 	got := p.chunk(p.engines[engine], engineSize)
+	if got == nil {
+		return false
+	}
 	have := p.chunk(u64(got, refCountOffset), 4*uint64(e.Total))
+	if have == nil {
+		return false
+	}
 	for slot, table := range m.tables {
 		if table == nil {
 			continue
