@@ -26,8 +26,6 @@ type fleetOptions struct {
 	also     []string
 	routers  []string
 	config   fleet.Config
-	scale    string
-	by       string
 	prices   string
 	unpriced []string // GPUs
 	source   string   // of prices
@@ -50,8 +48,6 @@ func fleetCommand() *cobra.Command {
 		Example: "  llmsim fleet --model llama-3-8b --gpu l4 --replicas 4 --rate 1.5 --turns 4 --think 10 \\\n" +
 			"    --router all\n" +
 			"  llmsim fleet --model llama-3-8b --gpu l4 --replicas 4 --also h100-80gb:1 --rate 20\n" +
-			"  llmsim fleet --model llama-3-8b --gpu l4 --scale 2:8 --rate 12 --duration 3600\n" +
-			"  llmsim fleet --model llama-3-8b --gpu l4 --replicas 4 --rate 6 --mtbf 3600 --down 120\n" +
 			"  llmsim fleet --setup llama-3-70b --trace mooncake_trace.jsonl --max-len 131072 \\\n" +
 			"    --replicas 8 --router prefix,random",
 		Args: onlyFlags,
@@ -59,17 +55,10 @@ func fleetCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.SortFlags = false
-	f.IntVar(&o.replicas, "replicas", 2, "replicas at the start")
+	f.IntVar(&o.replicas, "replicas", 2, "number of replicas")
 	f.StringSliceVar(&o.routers, "router", []string{string(fleet.LeastLoaded)}, "one router, several with commas between them, or all")
 	f.Float64Var(&o.config.EventDelay, "event-delay", 0.05, "seconds until the prefix router knows what a replica has cached")
 	f.StringSliceVar(&o.also, "also", nil, "more replicas of the same model on other GPUs: GPU:N")
-	f.Float64Var(&o.config.Failures.MTBF, "mtbf", 0, "mean seconds until a replica fails; its requests are sent again, its cache is lost (default: none fails)")
-	f.Float64Var(&o.config.Failures.Down, "down", 60, "seconds until a replica that failed serves again")
-	f.StringVar(&o.scale, "scale", "", "least and most replicas, MIN:MAX; their number follows the load (default: it is fixed)")
-	f.StringVar(&o.by, "scale-by", string(fleet.Queue), "load that it follows: queue (waiting requests of a replica) or kv (part of its blocks that is used)")
-	f.Float64Var(&o.config.Scaling.Target, "scale-target", 4, "target of that load for each replica")
-	f.Float64Var(&o.config.Scaling.Every, "scale-every", 15, "seconds between two decisions to scale")
-	f.Float64Var(&o.config.Scaling.Startup, "start-up", 120, "seconds until a new replica serves")
 	f.StringVar(&o.prices, "prices", "", "file of prices and watts by GPU (default: the built-in one)")
 	f.BoolVar(&o.asJSON, "json", false, "print the results as JSON")
 	addRun(f, &o.s)
@@ -131,23 +120,10 @@ func (o *fleetOptions) run(c *cobra.Command) error {
 	return o.write(out, plan, all)
 }
 
-// checkUsed refuses flags that do nothing without another one.
+// checkUsed refuses a flag that does nothing without another one.
 func (o *fleetOptions) checkUsed(c *cobra.Command) error {
-	prefix := slices.Contains(o.routers, string(fleet.PrefixAware)) || slices.Contains(o.routers, "all")
-	for _, f := range []struct {
-		flag, needs string
-		there       bool
-	}{
-		{"scale-by", "--scale", o.scale != ""},
-		{"scale-target", "--scale", o.scale != ""},
-		{"scale-every", "--scale", o.scale != ""},
-		{"start-up", "--scale", o.scale != ""},
-		{"down", "--mtbf", o.config.Failures.MTBF != 0},
-		{"event-delay", "--router prefix", prefix},
-	} {
-		if c.Flags().Changed(f.flag) && !f.there {
-			return fmt.Errorf("--%s does nothing without %s", f.flag, f.needs)
-		}
+	if c.Flags().Changed("event-delay") && !slices.Contains(o.routers, string(fleet.PrefixAware)) && !slices.Contains(o.routers, "all") {
+		return fmt.Errorf("--event-delay does nothing without --router prefix")
 	}
 	return nil
 }
@@ -199,14 +175,6 @@ func (o *fleetOptions) complete(plan *scenario.Plan, warn io.Writer) error {
 		o.config.Kinds = append(o.config.Kinds, kind(other, n))
 	}
 	o.config.Seed, o.config.Goodput, o.config.MaxConcurrency = plan.Scenario.Seed, plan.Scenario.Goodput, plan.Scenario.MaxConcurrency
-	if o.scale == "" {
-		o.config.Scaling = fleet.Scaling{}
-		return nil
-	}
-	o.config.Scaling.By = fleet.Measure(o.by)
-	if n, err := fmt.Sscanf(o.scale, "%d:%d", &o.config.Scaling.Least, &o.config.Scaling.Most); n != 2 || err != nil {
-		return fmt.Errorf("--scale %s: want MIN:MAX, such as 2:8", o.scale)
-	}
 	return nil
 }
 
@@ -279,12 +247,6 @@ func (o *fleetOptions) writeNotes(out io.Writer, all []routed) error {
 		var notes []string
 		if r.Answered < r.Arrived {
 			notes = append(notes, fmt.Sprintf("%d of %d refused", r.Refused, r.Arrived))
-		}
-		if r.Failures > 0 {
-			notes = append(notes, fmt.Sprintf("%d failures, %d requests sent again", r.Failures, r.Retried))
-		}
-		if o.config.Scaling.Most > 0 {
-			notes = append(notes, fmt.Sprintf("up to %d replicas, %.1f on average", r.Most, r.GPUSeconds/r.Seconds/float64(max(1, o.config.Kinds[0].GPUs))))
 		}
 		if o.config.Goodput != (sim.Goodput{}) {
 			notes = append(notes, fmt.Sprintf("goodput %.2f requests/s", r.Goodput))

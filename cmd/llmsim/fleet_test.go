@@ -30,15 +30,13 @@ func TestFleetComparesRouters(t *testing.T) {
 	require.Positive(t, got.Routers[0].Result.Dollars)
 }
 
-func TestFleetFailsScalesAndMixes(t *testing.T) {
+func TestFleetMixesGPUs(t *testing.T) {
 	level.SkipQuick(t)
 	for _, c := range []struct {
 		name string
 		args []string
 		want string
 	}{
-		{"failures", []string{"--mtbf", "60", "--down", "20"}, "sent again"},
-		{"scaling", []string{"--scale", "2:4", "--start-up", "20", "--scale-target", "1", "--rate", "12"}, "up to"},
 		{"another GPU", []string{"--also", "h100-80gb:1"}, "1 of 1 x h100-80gb"},
 		{"its times", []string{"--also", "h100-80gb:1"}, "vllm 0.10-0.20 on h100-80gb"},
 		{"goodput", []string{"--goodput", "ttft<1s"}, "goodput"},
@@ -81,11 +79,7 @@ func TestFleetRefusesWhatCannotBe(t *testing.T) {
 		{"no replica", []string{"--replicas", "0"}, "0 replicas"},
 		{"a GPU without a number", []string{"--also", "l4"}, "want GPU:N"},
 		{"another GPU of a setup", []string{"--also", "l4:1"}, "--model and --gpu"},
-		{"a range that is none", []string{"--scale", "8"}, "want MIN:MAX"},
-		{"a start without scaling", []string{"--start-up", "30"}, "--start-up does nothing without --scale"},
-		{"a return without failures", []string{"--down", "30"}, "--down does nothing without --mtbf"},
 		{"events that no router reads", []string{"--event-delay", "30"}, "--event-delay does nothing without --router prefix"},
-		{"failures before any answer", []string{"--mtbf", "0.001", "--requests", "3"}, "replicas fail sooner than they answer"},
 		{"samples", []string{"--samples", "2"}, "one answer"},
 		{"prices there are not", []string{"--prices", "no-such.json"}, "no-such.json"},
 	} {

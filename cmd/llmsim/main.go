@@ -46,7 +46,9 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), disaggregateCommand(), fleetCommand(), calibrateCommand(), sweepCommand(), mergeCommand(), figuresCommand(), viewCommand(), listCommand())
+	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), fleetCommand(), calibrateCommand(), sweepCommand(), mergeCommand(),
+		figuresCommand(), viewCommand(), listCommand())
+	addRemoved(c)
 	for _, sub := range c.Commands() {
 		completeNames(sub)
 	}

@@ -38,6 +38,9 @@ func explainFlag(c *cobra.Command, err error) error {
 		return err
 	}
 	name, _, _ = strings.Cut(name, "=")
+	if err := explainRemoved(c, name); err != nil {
+		return err
+	}
 	here := vllmFlags[name]
 	if c.Name() == "plan" {
 		switch {

@@ -76,7 +76,6 @@ func TestWhatNothingHoldsIsAFailure(t *testing.T) {
 	level.SkipQuick(t)
 	for _, args := range [][]string{
 		{"cheapest", "--model", "llama-3-8b", "--gpus", "l4", "--target", "1", "--slo", "ttft<1ms"},
-		{"disaggregate", "--model", "llama-3-8b", "--gpu", "l4", "--servers", "2", "--seconds", "60", "--workload", "alpaca", "--slo", "ttft<1ms"},
 	} {
 		status, stdout, stderr := llmsim(t, args...)
 		require.Equal(t, 1, status, stdout)

@@ -16,7 +16,6 @@
 //	sweep       many of these
 //	experiment  the runs for the paper's figures
 //	fleet       many replicas
-//	disagg      prefill and decode on different servers
 //	capacity    the highest rate that holds an objective
 //	sizing      what limits it, and what to change
 //

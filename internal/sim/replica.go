@@ -3,7 +3,6 @@ package sim
 import (
 	"math"
 
-	"llmmemory/internal/serve"
 	"llmmemory/internal/sim/workload"
 	"llmmemory/internal/vllm/v1/pool"
 )
@@ -80,12 +79,6 @@ func (p *Replica) Add(r *workload.Request, now float64) error {
 
 // Live is how many requests it has that are not answered.
 func (p *Replica) Live() int { return p.r.requests.live }
-
-// Waiting is how many of these have no memory.
-func (p *Replica) Waiting() int { return p.r.requests.live - p.r.requests.requests }
-
-// Usage is how full its memory is.
-func (p *Replica) Usage() serve.Usage { return p.r.scheduler.Usage() }
 
 // TakeEvents moves to dst what its prefix cache stored and removed since the last call,
 // and reports whether it records that: see Server.Events.

@@ -38,7 +38,6 @@ type Model struct {
 	experts                    experts // of a mixture: besides weights and token
 	promptPair, promptKV       float64 // attention of prompts: compute the pairs, or move keys and values
 	swapBlock, swapEach        float64
-	received                   bool    // prompts take no time
 	spread                     Spread  // no pointer: the text of a Model tells what its runs depend on
 	rounded                    float64 // see larger
 	copyBlock                  float64
@@ -50,9 +49,6 @@ func (m *Model) Seconds(w Work) float64 {
 	t := m.swapBlock*float64(w.SwapBlocks) + m.swapEach*float64(w.Swaps) + m.copyBlock*float64(w.CopyBlocks)
 	if w.Seqs == 0 && w.Prompt == 0 {
 		return t
-	}
-	if m.received {
-		w.Prompt, w.PromptContext = 0, 0
 	}
 	seqs, prompt := float64(w.Seqs), float64(w.Prompt)
 	t += m.base + m.seq*seqs
@@ -89,14 +85,6 @@ func (m *Model) larger(a, b float64) float64 {
 	part := less / more
 	part *= part
 	return more * (1 + m.rounded*(math.Sqrt(math.Sqrt(1+part*part))-1))
-}
-
-// Received is the model of a server whose prompts come from another one, as keys and
-// values: they take no time here. The first token after them is decoded.
-func (m *Model) Received() *Model {
-	received := *m
-	received.received = true
-	return &received
 }
 
 // Describe says in one line what the model is of and what makes up its time.

@@ -67,7 +67,7 @@ func (s *Spread) String() string {
 func (m *Model) Iteration(n int, w Work) float64 {
 	seconds := m.Seconds(w)
 	factors := m.spread.Decodes
-	if w.Prompt > 0 && !m.received {
+	if w.Prompt > 0 {
 		factors = m.spread.Prompts
 	}
 	if len(factors) == 0 {

@@ -54,15 +54,6 @@ func TestModelsOfEqualSpreadsHaveEqualTexts(t *testing.T) {
 	require.NotEqual(t, text(0.5, 1, 1, 1.5), text(0.5, 0.9, 1.1, 1.5)) // described alike
 }
 
-// An iteration whose prompts were computed elsewhere computes none.
-func TestIterationsWithReceivedPromptsDifferAsDecodesDo(t *testing.T) {
-	m := spreadModel(t, &Spread{Prompts: []float64{0.25, 1.75}}).Received()
-	w := Work{Seqs: 4, Context: 100, Prompt: 20}
-	for n := range 10 {
-		require.Equal(t, m.Seconds(w), m.Iteration(n, w))
-	}
-}
-
 func TestIterationsWithoutASpreadTakeTheTimeOfTheLine(t *testing.T) {
 	for _, s := range []*Spread{nil, {}} {
 		m := spreadModel(t, s)

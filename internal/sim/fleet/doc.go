@@ -1,6 +1,5 @@
-// Package fleet runs many replicas of a server: a router sends each request to one of
-// them, replicas may be of different GPUs, fail and start again, and come and go with the
-// load. Each replica is a sim.Replica; all share one simulated clock.
+// Package fleet runs many replicas of a server behind a router, which sends each request to one of
+// them. Replicas may have different GPUs. Each replica is a sim.Replica; all share one simulated clock.
 //
-// No rule of a scheduler and nothing of how a replica runs may live here.
+// Rules of a scheduler, and how a replica runs, do not belong here.
 package fleet

@@ -116,46 +116,6 @@ func TestPrefixAwareRoutingFindsWhatIsCached(t *testing.T) {
 	require.Less(t, late, prefix)
 }
 
-// Ensure that nothing is lost with a replica that fails, and that equal seeds fail alike.
-func TestRequestsOfAFailedReplicaAreSentAgain(t *testing.T) {
-	for _, router := range []Router{LeastLoaded, PrefixAware} {
-		fails := func() *Result {
-			return run(t, Config{Kinds: []Kind{replicas(t, 3, "l4")}, Router: router, Failures: Failures{MTBF: 60, Down: 20}}, talks(t, 2, 150))
-		}
-		r := fails()
-		require.Equal(t, r.Arrived, r.Answered)
-		require.Positive(t, r.Failures)
-		require.Positive(t, r.Retried)
-		require.Equal(t, r, fails())
-	}
-}
-
-// Ensure that a fleet whose replicas never live as long as an answer takes is given up, and not run
-// without end.
-func TestAFleetThatFailsSoonerThanItAnswersIsGivenUp(t *testing.T) {
-	for _, mtbf := range []float64{1e-3, 0.5} {
-		_, err := Run(context.Background(), Config{Kinds: []Kind{replicas(t, 2, "l4")}, Router: LeastLoaded, Failures: Failures{MTBF: mtbf, Down: 1}}, singles(t, "sharegpt", 1, 3))
-		require.ErrorIs(t, err, ErrFailures)
-		require.ErrorContains(t, err, "tokens was sent 1000 times")
-	}
-}
-
-func TestTheNumberFollowsTheLoad(t *testing.T) {
-	for _, by := range []Scaling{{By: Queue, Target: 4}, {By: KVUse, Target: 0.5}} {
-		by.Least, by.Most, by.Every, by.Startup = 1, 6, 10, 30
-		burst := singles(t, "sharegpt", 10, 1200)
-		r := run(t, Config{Kinds: []Kind{replicas(t, 1, "l4")}, Router: LeastLoaded, Scaling: by}, burst)
-		require.Equal(t, 1200, r.Answered)
-		require.Greater(t, r.Most, 2)
-		require.LessOrEqual(t, r.Most, 6)
-		require.Less(t, r.GPUSeconds, float64(r.Most)*r.Seconds)
-		require.InEpsilon(t, r.GPUSeconds/3600*2, r.Dollars, 1e-9)
-		alone := run(t, Config{Kinds: []Kind{replicas(t, 1, "l4")}, Router: LeastLoaded}, singles(t, "sharegpt", 10, 1200))
-		require.Less(t, r.EndToEnd.Mean, alone.EndToEnd.Mean)
-		require.InEpsilon(t, alone.Seconds, alone.GPUSeconds, 1e-9)
-	}
-}
-
 func TestWhatIsNoFleetIsRefused(t *testing.T) {
 	k := replicas(t, 1, "l4")
 	many := k
@@ -169,8 +129,6 @@ func TestWhatIsNoFleetIsRefused(t *testing.T) {
 		{"too many", Config{Kinds: []Kind{many}, Router: Random}, "65 replicas"},
 		{"no router", Config{Kinds: []Kind{k}, Router: "best"}, "want random, round-robin"},
 		{"a delay below 0", Config{Kinds: []Kind{k}, Router: Random, EventDelay: -1}, "at least 0"},
-		{"scaling from more than there are", Config{Kinds: []Kind{k}, Router: Random, Scaling: Scaling{Least: 2, Most: 3, By: Queue, Target: 1, Every: 1}}, "scaled from 2 to 3"},
-		{"scaling by nothing", Config{Kinds: []Kind{k}, Router: Random, Scaling: Scaling{Least: 1, Most: 3, Target: 1, Every: 1}}, "queue or kv"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Run(context.Background(), c.config, singles(t, "alpaca", 1, 1))

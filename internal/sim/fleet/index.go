@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"encoding/binary"
-	"math"
 
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/pool"
@@ -97,13 +96,6 @@ func (x *index) drop(hash, bit uint64) {
 	} else {
 		x.holders[hash] = left
 	}
-}
-
-// lost is that a replica failed: its cache is gone, and the router knows at once, because
-// its connection is.
-func (x *index) lost(replica int) {
-	x.queues[replica], x.heads[replica] = x.queues[replica][:0], 0
-	x.apply(replica, &event{at: math.Inf(-1), kind: cleared})
 }
 
 // matches is how many of the first hashes a replica has.

@@ -2,21 +2,16 @@ package fleet
 
 import "llmmemory/internal/sim"
 
-// A Result is what users and the fleet saw. Latencies are of all requests, from when
-// they were sent first.
+// A Result is what users and the fleet saw.
 type Result struct {
 	sim.Result
-	Retried  int `json:"retried"`  // requests that were lost with a replica, and sent again
-	Failures int `json:"failures"` // of replicas
-	Most     int `json:"most"`     // replicas at once
-
-	GPUSeconds float64         `json:"gpuSeconds"` // that cost money: starting and down ones, too
+	GPUSeconds float64         `json:"gpuSeconds"` // paid for
 	Dollars    float64         `json:"dollars"`    // 0: the price of some GPU is not known
 	KWh        float64         `json:"kWh"`        // at most: of the GPUs' board power; 0: that of some is not known
 	Replicas   []ReplicaResult `json:"replicas"`
 }
 
-// A ReplicaResult is one place's.
+// A ReplicaResult is the part of one replica.
 type ReplicaResult struct {
 	Kind       string  `json:"kind"`
 	Answered   int     `json:"answered"`
@@ -25,17 +20,7 @@ type ReplicaResult struct {
 	Prompted   int     `json:"prompted"`
 	Hits       int     `json:"hits"`
 	Recomputed int     `json:"recomputed"` // preemptions
-	Failures   int     `json:"failures"`
 	GPUSeconds float64 `json:"gpuSeconds"`
-}
-
-func (p *ReplicaResult) add(r *sim.Result) {
-	p.Answered += r.Answered
-	p.Iterations += r.Iterations
-	p.Generated += r.Generated
-	p.Prompted += r.Prompted
-	p.Hits += r.Hits
-	p.Recomputed += r.Recomputed
 }
 
 // HitRate is the part of the prompts' tokens that caches saved.
@@ -73,10 +58,11 @@ func (f *fleet) finish() *Result {
 	f.latencies.Fill(&r.Result)
 	priced, metered := true, true
 	for _, p := range f.replicas {
-		if p.state != released {
-			f.close(p)
+		of := p.Result()
+		v := ReplicaResult{
+			Kind: p.kind.Name, Answered: of.Answered, Iterations: of.Iterations, Generated: of.Generated, Prompted: of.Prompted,
+			Hits: of.Hits, Recomputed: of.Recomputed, GPUSeconds: float64(max(1, p.kind.GPUs)) * f.now,
 		}
-		v := p.result
 		r.Iterations += v.Iterations
 		r.Generated += v.Generated
 		r.Prompted += v.Prompted

@@ -48,29 +48,19 @@ type router struct {
 	block  int // tokens of a block
 	tokens []int32
 	hashes []uint64
-	ready  []int // replicas that take requests
 }
 
-// choose is the replica for a request; -1: there is none.
+// choose returns the number of the replica that a request goes to.
 func (r *router) choose(replicas []*replica, q *workload.Request) int {
-	r.ready = r.ready[:0]
-	for i, p := range replicas {
-		if p.state == serving {
-			r.ready = append(r.ready, i)
-		}
-	}
-	n := len(r.ready)
-	if n == 0 {
-		return -1
-	}
+	n := len(replicas)
 	switch r.kind {
 	case Random:
-		return r.ready[r.rng.IntN(n)]
+		return r.rng.IntN(n)
 	case RoundRobin:
 		r.turn++
-		return r.ready[(r.turn-1)%n]
+		return (r.turn - 1) % n
 	case PowerOfTwo:
-		a, b := r.ready[r.rng.IntN(n)], r.ready[r.rng.IntN(n)]
+		a, b := r.rng.IntN(n), r.rng.IntN(n)
 		if replicas[b].Live() < replicas[a].Live() {
 			return b
 		}
@@ -81,28 +71,28 @@ func (r *router) choose(replicas []*replica, q *workload.Request) int {
 	return r.least(replicas)
 }
 
-// least is the replica with the fewest requests. Of several it is the next in turn: the
-// first ones would get all while the fleet is idle.
+// least returns the replica with the fewest requests. Ties go to the next in turn; otherwise the
+// first replicas would get all requests of an idle fleet.
 func (r *router) least(replicas []*replica) int {
 	r.turn++
-	best := r.ready[r.turn%len(r.ready)]
-	for i := range r.ready {
-		if at := r.ready[(r.turn+i)%len(r.ready)]; replicas[at].Live() < replicas[best].Live() {
+	best := r.turn % len(replicas)
+	for i := range replicas {
+		if at := (r.turn + i) % len(replicas); replicas[at].Live() < replicas[best].Live() {
 			best = at
 		}
 	}
 	return best
 }
 
-// prefix is the replica with the least work after the request came: the blocks of its
+// prefix returns the replica with the least work after the request: the blocks of its
 // prompt that the replica has not cached, and the blocks of prompts that it has not
 // answered yet. (NVIDIA Dynamo's KV router adds the same two.)
 func (r *router) prefix(replicas []*replica, q *workload.Request) int {
 	r.hash(q)
 	r.turn++
 	best, least := -1, 0
-	for i := range r.ready {
-		at := r.ready[(r.turn+i)%len(r.ready)]
+	for i := range replicas {
+		at := (r.turn + i) % len(replicas)
 		work := replicas[at].pending + blocks(q.Prompt, r.block) - r.index.matches(r.hashes, at)
 		if best < 0 || work < least {
 			best, least = at, work

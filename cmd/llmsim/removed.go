@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// removedFlags are flags that a command had, and what takes their place.
+var removedFlags = map[string]map[string]string{
+	"fleet": {
+		"mtbf": noFailures, "down": noFailures,
+		"scale": fixedSize, "scale-by": fixedSize, "scale-target": fixedSize, "scale-every": fixedSize, "start-up": fixedSize,
+	},
+}
+
+const (
+	noFailures = "replicas do not fail; a fleet with one replica less (--replicas) shows what is left"
+	fixedSize  = "a fleet has a fixed size: compare several values of --replicas"
+)
+
+// removedCommands are commands that llmsim had, and what takes their place.
+var removedCommands = map[string]string{
+	"disaggregate": "prefill and decode on different servers are not simulated: nothing measured supported the times",
+}
+
+// addRemoved adds a hidden command for each that was removed, which says what takes its place.
+func addRemoved(c *cobra.Command) {
+	for name, instead := range removedCommands {
+		c.AddCommand(&cobra.Command{
+			Use: name, Hidden: true, DisableFlagParsing: true,
+			RunE: func(*cobra.Command, []string) error { return errors.New(name + " was removed: " + instead) },
+		})
+	}
+}
+
+// explainRemoved returns an error that says what takes the place of a flag, or nil if the command never had it.
+func explainRemoved(c *cobra.Command, flag string) error {
+	if instead := removedFlags[c.Name()][flag]; instead != "" {
+		return fmt.Errorf("--%s was removed: %s", flag, instead)
+	}
+	return nil
+}
