@@ -1,5 +1,5 @@
 // Command llmbench replays recordings of vLLM on the serving core, and measures
-// the core. It also draws a state of it.
+// the core.
 package main
 
 import (
@@ -30,7 +30,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(replayCommand(), benchCommand(), attentionCommand(), drawCommand())
+	c.AddCommand(replayCommand(), benchCommand(), attentionCommand())
 	c.CompletionOptions.DisableDefaultCmd = true
 	terminal.Program(c)
 	return c

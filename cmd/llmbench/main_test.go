@@ -38,11 +38,3 @@ func TestReplayComparesRecordings(t *testing.T) {
 	_, err = run("bench", "--samples", "0")
 	require.ErrorContains(t, err, "want at least 1")
 }
-
-func TestDrawPicturesARecording(t *testing.T) {
-	out, err := run("draw")
-	require.NoError(t, err)
-	want, err := os.ReadFile("../../capi/cache/blocks.svg")
-	require.NoError(t, err)
-	require.Equal(t, string(want), out)
-}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"strings"
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/reproduce"
@@ -15,7 +14,7 @@ func (o *options) writeFinding(r *grade.Report) error {
 		if len(f.Ops) == 0 {
 			continue
 		}
-		for file, text := range map[string]string{o.trace: steps(f), o.main: reproduce.Program(f.Name, f.Ops, f.Difference)} {
+		for file, text := range map[string]string{o.trace: f.Trace(), o.main: reproduce.Program(f.Name, f.Ops, f.Difference)} {
 			if file == "" {
 				continue
 			}
@@ -26,14 +25,4 @@ func (o *options) writeFinding(r *grade.Report) error {
 		return nil
 	}
 	return fmt.Errorf("%s shows no difference in a trace: there is nothing to write", r.File)
-}
-
-// steps is a trace up to its finding, to be replayed.
-func steps(f grade.Finding) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s: %s\n", f.Name, f.Headline())
-	for _, op := range f.Ops[:f.Step+1] {
-		fmt.Fprintln(&b, op)
-	}
-	return b.String()
 }

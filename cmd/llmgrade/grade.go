@@ -19,7 +19,7 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
-	"llmmemory/internal/grade/terminal"
+	"llmmemory/internal/grade/report"
 	"llmmemory/internal/jobs"
 )
 
@@ -55,7 +55,7 @@ func (o *options) run(c *cobra.Command, args []string, status *int) error {
 	}
 	one := len(all) == 1 && !o.json && pages == nil
 	if one { // a student does not wait for what comes after the first finding
-		g.Told = func(_ string, f grade.Finding) { _ = terminal.Finding(c.OutOrStdout(), f) }
+		g.Told = func(_ string, f grade.Finding) { _ = report.WriteFinding(c.OutOrStdout(), f) }
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() {
@@ -185,18 +185,18 @@ func given(g *grade.Grader, grader func(class.Submission) (*grade.Report, error)
 func (o *options) write(w io.Writer, r *grade.Report, brief, told bool) error {
 	if o.trace != "" || o.main != "" {
 		if err := o.writeFinding(r); err != nil {
-			return errors.Join(err, terminal.Rest(w, r))
+			return errors.Join(err, report.WriteRest(w, r))
 		}
 	}
 	switch {
 	case o.json:
 		return writeJSON(w, r)
 	case brief:
-		return terminal.Line(w, r)
+		return report.WriteLine(w, r)
 	case told:
-		return terminal.Rest(w, r)
+		return report.WriteRest(w, r)
 	default:
-		return terminal.Write(w, r)
+		return report.WriteText(w, r)
 	}
 }
 

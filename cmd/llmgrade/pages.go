@@ -17,7 +17,7 @@ import (
 
 	"llmmemory/internal/grade"
 	"llmmemory/internal/grade/class"
-	"llmmemory/internal/grade/page"
+	"llmmemory/internal/grade/report"
 	"llmmemory/internal/jobs"
 	"llmmemory/internal/terminal"
 )
@@ -108,7 +108,7 @@ func (p *pages) write() (warnings []string, err error) {
 	if err := p.table(p.results); err != nil {
 		return nil, err
 	}
-	c := page.Class{Unknown: unknown}
+	c := report.Class{Unknown: unknown}
 	if _, err := os.Stat(filepath.Join(p.Path, similarPage)); err == nil {
 		c.Similar = similarPage
 	}
@@ -116,7 +116,7 @@ func (p *pages) write() (warnings []string, err error) {
 		c.Gone = p.Gone(p.results)
 	}
 	for i := range p.results {
-		e := page.Entry{Result: &p.results[i], File: class.Page(p.results[i].Name)}
+		e := report.Entry{Result: &p.results[i], File: class.Page(p.results[i].Name)}
 		e.Before, e.Graded = p.Before(e.Name)
 		if errors.Is(e.Err, context.Canceled) {
 			e.File = "" // the page of an earlier run may be there; the next run comes to it

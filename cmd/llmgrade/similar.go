@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"llmmemory/internal/grade/class"
-	"llmmemory/internal/grade/page"
-	"llmmemory/internal/grade/similar"
+	"llmmemory/internal/grade/report"
 	"llmmemory/internal/terminal"
 )
 
@@ -22,7 +21,7 @@ const similarPage = "similar.html"
 
 func similarCommand() *cobra.Command {
 	var html, starter string
-	threshold := int(100 * similar.Threshold)
+	threshold := int(100 * class.Threshold)
 	c := &cobra.Command{
 		Use:   "similar --html OUT FILE|DIR...",
 		Short: "Find submissions that share code",
@@ -50,7 +49,7 @@ func writeSimilar(w io.Writer, html, starter string, paths []string, threshold f
 	if err != nil {
 		return err
 	}
-	var files []similar.Source
+	var files []class.Source
 	var unread []string
 	for _, s := range all {
 		text, err := readSource(s)
@@ -58,7 +57,7 @@ func writeSimilar(w io.Writer, html, starter string, paths []string, threshold f
 			unread = append(unread, s.Name)
 			continue
 		}
-		files = append(files, similar.Source{Name: s.Name, Text: text})
+		files = append(files, class.Source{Name: s.Name, Text: text})
 	}
 	given, err := starterFiles(starter)
 	if err != nil {
@@ -68,8 +67,8 @@ func writeSimilar(w io.Writer, html, starter string, paths []string, threshold f
 	if err != nil {
 		return fmt.Errorf("--html: %w", err)
 	}
-	found := page.Similarity{Files: files, Threshold: threshold}
-	found.Pairs, found.Unread = similar.Compare(files, given, threshold)
+	found := report.Similarity{Files: files, Threshold: threshold}
+	found.Pairs, found.Unread = class.Similar(files, given, threshold)
 	found.Unread = append(unread, found.Unread...)
 	p := &pages{Folder: folder}
 	if err := p.put(similarPage, found.Write); err != nil {
@@ -105,8 +104,8 @@ func readSource(s class.Submission) ([]byte, error) {
 }
 
 // starterFiles are what everybody was given.
-func starterFiles(path string) ([]similar.Source, error) {
-	var all []similar.Source
+func starterFiles(path string) ([]class.Source, error) {
+	var all []class.Source
 	if path == "" {
 		return nil, nil
 	}
@@ -116,7 +115,7 @@ func starterFiles(path string) ([]similar.Source, error) {
 			return err
 		}
 		text, err := os.ReadFile(file)
-		all = append(all, similar.Source{Name: file, Text: text})
+		all = append(all, class.Source{Name: file, Text: text})
 		return err
 	})
 	if err == nil && len(all) == 0 {

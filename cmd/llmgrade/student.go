@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"llmmemory/internal/grade/student"
+	"llmmemory/internal/grade/reproduce"
 	"llmmemory/internal/terminal"
 )
 
@@ -19,7 +19,7 @@ func studentCommand() *cobra.Command {
 		Example: "  llmgrade student --out tests",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			traces, programs, err := student.Write(out)
+			traces, programs, err := reproduce.WriteFolder(out)
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/course/trace"
-	"llmmemory/internal/grade/random"
+	"llmmemory/internal/grade/traces"
 	"llmmemory/internal/testkit/level"
 )
 
@@ -66,7 +66,7 @@ func TestNothingHiddenIsHandedOut(t *testing.T) {
 	var hidden []string
 	for seed := range uint64(10) {
 		for _, outside := range []bool{false, true} {
-			ops := random.Trace(seed, 400, outside)
+			ops := traces.Random(seed, 400, outside)
 			hidden = append(hidden, text(ops[:8]), text(ops[len(ops)/2:][:8]))
 		}
 	}

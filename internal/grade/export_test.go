@@ -3,11 +3,11 @@ package grade
 import (
 	"slices"
 
-	"llmmemory/internal/grade/directed"
+	"llmmemory/internal/grade/traces"
 )
 
 // LeaveOutSweeps makes a grader play no sweeps, which take a third of the time of a file, in
 // tests that are about something else.
 func (g *Grader) LeaveOutSweeps() {
-	g.cases = slices.DeleteFunc(slices.Clone(g.cases), func(c directed.Case) bool { return c.Sweep })
+	g.cases = slices.DeleteFunc(slices.Clone(g.cases), func(c traces.Case) bool { return c.Sweep })
 }

@@ -1,3 +1,17 @@
+// Package grade takes a submission through the stages and computes its points.
+//
+//	build      gate of the text and the object file, compiler, link
+//	traces     directed traces for sentences of the handout, and random ones
+//	compare    plays a trace on the submission (runner, in a sandbox) and on the
+//	           oracle, writes what the tester writes, finds differences, and
+//	           makes the trace of a difference short
+//	watch      the same traces under Memcheck and with the sanitizers (supervise)
+//	rules      static rules over the text
+//	report, reproduce, gradescope, class   output for people
+//
+// A directed trace tests some functions; the tester does the work of the others
+// (grading.isolate). Points are computed in points.go from the tests of a report;
+// cmd/llmgrade/README.md has the table. Package oracle knows the expected state.
 package grade
 
 import (
@@ -14,8 +28,8 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/runner"
+	"llmmemory/internal/grade/traces"
 	"llmmemory/internal/jobs"
 )
 
@@ -36,7 +50,7 @@ type Grader struct {
 	Tries      int                          // to make a trace shorter
 	Told       func(path string, f Finding) // is called with each finding as soon as it is known
 	kit        *build.Kit
-	cases      []directed.Case
+	cases      []traces.Case
 	setting    Setting
 	self       func() ([]byte, error) // the hash of this program
 }
@@ -44,7 +58,7 @@ type Grader struct {
 // NewGrader compiles what every submission is linked with. The flags are added to
 // the course's (build.NewKit).
 func NewGrader(flags ...string) (*Grader, error) {
-	cases, err := directed.Cases()
+	cases, err := traces.Directed()
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,8 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/directed"
 	"llmmemory/internal/grade/runner"
-	"llmmemory/internal/grade/shrink"
+	"llmmemory/internal/grade/traces"
 )
 
 // mostHangs calls of a function that do not come back are waited for.
@@ -28,7 +27,7 @@ type grading struct {
 	source      []byte
 	shapes      map[trace.Kind]*compare.Difference // what it does not make allocations of its own
 	lost        map[Part]*[Tasks + 1]bool          // by task: something of this part is wrong
-	tested      []directed.Case                    // of the report's directed tests
+	tested      []traces.Case                      // of the report's directed tests
 	clean       [][]trace.Op                       // directed traces in which nothing differs
 	short       []named                            // those of them that Memcheck plays
 	heap        []clue                             // for the stage Heap
@@ -264,7 +263,7 @@ func (g *grading) finding(c clue) (Finding, error) {
 		r, err := g.play(ops)
 		return like(r, d), err
 	}
-	if f.Ops, f.Difference, err = shrink.Shrink(ops, f.Difference, play, g.Tries); err != nil {
+	if f.Ops, f.Difference, err = compare.Shrink(ops, f.Difference, play, g.Tries); err != nil {
 		return f, err
 	}
 	f.Scene, err = compare.Look(g.program.Native(), f.Ops, f.Difference)
@@ -359,7 +358,7 @@ func (g *grading) others(task int) {
 }
 
 // caseOf is the trace that a directed test plays.
-func (g *grading) caseOf(name string) directed.Case {
-	i := slices.IndexFunc(g.cases, func(c directed.Case) bool { return c.Name == name })
+func (g *grading) caseOf(name string) traces.Case {
+	i := slices.IndexFunc(g.cases, func(c traces.Case) bool { return c.Name == name })
 	return g.cases[i]
 }

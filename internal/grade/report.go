@@ -1,6 +1,7 @@
 package grade
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -186,6 +187,25 @@ func (f *Finding) Headline() string {
 		return f.Actual
 	}
 	return string(f.Stage) + " complains: " + f.Actual
+}
+
+// Steps are the operations that show the finding; the last one goes wrong. They are nil
+// if no trace shows it.
+func (f *Finding) Steps() []trace.Op {
+	if f.Difference == nil || f.Step < 0 || f.Step >= len(f.Ops) {
+		return nil
+	}
+	return f.Ops[:f.Step+1]
+}
+
+// Trace is the steps as llmgrade --replay reads them.
+func (f *Finding) Trace() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s: %s\n", f.Name, f.Headline())
+	for _, op := range f.Steps() {
+		fmt.Fprintln(&b, op)
+	}
+	return b.String()
 }
 
 // An Advice costs nothing.

@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/course/handout"
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/directed"
-	"llmmemory/internal/grade/random"
+	"llmmemory/internal/grade/traces"
 )
 
 // ErrOnly is wrapped when no trace has the name that Only asks for.
@@ -65,7 +64,7 @@ func (g *grading) directed() error {
 }
 
 // test plays one trace and says what it is worth, with the difference that decides.
-func (g *grading) test(c directed.Case) (Test, *compare.Difference, error) {
+func (g *grading) test(c traces.Case) (Test, *compare.Difference, error) {
 	t := Test{Task: c.Task, Name: c.Name, Part: PartDirected, Sentence: c.Sentence, Status: Passed}
 	switch {
 	case slices.ContainsFunc(c.Real, g.missing):
@@ -95,7 +94,7 @@ func (g *grading) test(c directed.Case) (Test, *compare.Difference, error) {
 
 // decides is the difference for which a directed trace fails: one in a call that
 // it is for. What is written outside an allocation is a matter of the stage Heap.
-func (g *grading) decides(c directed.Case, r compare.Result) *compare.Difference {
+func (g *grading) decides(c traces.Case, r compare.Result) *compare.Difference {
 	if c.Shape {
 		for _, kind := range c.Real {
 			if d := r.Shapes[kind]; d != nil {
@@ -230,7 +229,7 @@ func (g *grading) listen(name string, ops []trace.Op, r compare.Result) {
 // advise plays a trace in which allocations fail, counted as the handout makes them:
 // of a submission that makes fewer, it says nothing. The handout does not say what a call
 // does when malloc fails, so the advice quotes no sentence.
-func (g *grading) advise(c directed.Case) error {
+func (g *grading) advise(c traces.Case) error {
 	if slices.ContainsFunc(c.Real, g.missing) || g.exhausted(c.Real...) || len(g.shapes) > 0 {
 		return nil
 	}
@@ -245,7 +244,7 @@ func (g *grading) advise(c directed.Case) error {
 // outside.
 func (g *grading) random(stage StageName) error {
 	for i := 0; i < g.Traces && !g.anyExhausted(); i++ {
-		ops := random.Trace(g.report.Seed+uint64(i), randomSteps, stage == Outside)
+		ops := traces.Random(g.report.Seed+uint64(i), randomSteps, stage == Outside)
 		if err := g.mixed(stage, "random_"+string(stage), ops); err != nil {
 			return err
 		}

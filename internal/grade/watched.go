@@ -10,9 +10,8 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/memcheck"
-	"llmmemory/internal/grade/sanitize"
 	"llmmemory/internal/grade/supervise"
+	"llmmemory/internal/grade/watch"
 )
 
 // steps are traces for a program that is watched.
@@ -21,12 +20,12 @@ func (g *grading) steps(traces ...[]trace.Op) supervise.Steps {
 }
 
 // underMemcheck plays traces on the program that Memcheck watches.
-func (g *grading) underMemcheck(steps supervise.Steps) ([]memcheck.Finding, error) {
+func (g *grading) underMemcheck(steps supervise.Steps) ([]watch.Finding, error) {
 	program, err := g.kit.Watched(g.program)
 	if err != nil {
 		return nil, err
 	}
-	return memcheck.Run(program, steps)
+	return watch.Memcheck(program, steps)
 }
 
 // calls reports whether the submission makes a call in a trace for which is holds.
@@ -75,10 +74,10 @@ func (g *grading) memcheck() error {
 	for _, t := range g.short {
 		left = append(left, t.ops)
 	}
-	told := map[memcheck.Finding]bool{}
+	told := map[watch.Finding]bool{}
 	for len(left) > 0 {
 		found, err := g.underMemcheck(g.steps(left...))
-		if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
+		if err != nil && !errors.Is(err, watch.ErrUnfinished) {
 			return err
 		}
 		for _, f := range found {
@@ -87,7 +86,7 @@ func (g *grading) memcheck() error {
 				g.complaint(f)
 			}
 		}
-		var stuck *memcheck.Stuck
+		var stuck *watch.Stuck
 		if !errors.As(err, &stuck) {
 			if err == nil || len(told) > 0 {
 				return nil
@@ -111,7 +110,7 @@ func (g *grading) memcheck() error {
 		for _, f := range found {
 			g.complaint(f)
 		}
-		if errors.Is(err, memcheck.ErrUnfinished) {
+		if errors.Is(err, watch.ErrUnfinished) {
 			if len(found) == 0 {
 				g.unfinished(Memcheck, task, err)
 			}
@@ -136,7 +135,7 @@ func (g *grading) deaths() error {
 		}
 		looked++
 		found, err := g.underMemcheck(g.steps(f.Ops))
-		if err != nil && !errors.Is(err, memcheck.ErrUnfinished) {
+		if err != nil && !errors.Is(err, watch.ErrUnfinished) {
 			return err
 		}
 		for _, m := range found {
@@ -158,7 +157,7 @@ func (g *grading) unfinished(stage StageName, task int, err error) {
 }
 
 // complaint is told as a finding, or as the line of one that is told already.
-func (g *grading) complaint(m memcheck.Finding) {
+func (g *grading) complaint(m watch.Finding) {
 	task := trace.TaskOf(m.Function)
 	if task == 0 { // outside the six: what is lost at the end
 		task = Tasks
@@ -209,8 +208,8 @@ func (g *grading) sanitizers() error {
 	if err != nil {
 		return err
 	}
-	f, err := sanitize.Run(program, g.steps(g.clean...))
-	if errors.Is(err, sanitize.ErrUnfinished) {
+	f, err := watch.Sanitizers(program, g.steps(g.clean...))
+	if errors.Is(err, watch.ErrUnfinished) {
 		g.skip(Sanitizers, err.Error())
 		return nil
 	}
@@ -236,7 +235,7 @@ func (g *grading) sanitizers() error {
 }
 
 // sanitizerSentence fits a member of a NULL engine to the rule about NULL.
-func (g *grading) sanitizerSentence(f *sanitize.Finding) string {
+func (g *grading) sanitizerSentence(f *watch.Finding) string {
 	if strings.Contains(f.What, "null pointer of type 'LLMEngine'") || strings.Contains(f.What, "null pointer of type 'struct LLMEngine'") {
 		return handout.NullEngine
 	}

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"llmmemory/internal/grade/upload"
 )
 
 // A Submission is what one student handed in.
@@ -73,7 +71,7 @@ func folder(path string) ([]Submission, error) {
 		return nil, err
 	}
 	var all []Submission
-	folders, candidates, own := false, false, filepath.Join(path, upload.Wanted)
+	folders, candidates, own := false, false, filepath.Join(path, Wanted)
 	for _, e := range entries {
 		hidden := strings.HasPrefix(e.Name(), ".")
 		if e.Name() == exportMetadata || hidden && !hidesOne(filepath.Join(path, e.Name())) {
@@ -125,7 +123,7 @@ func entry(path string) (s Submission, isFolder bool) {
 		return inFolder(s), true
 	case !info.Mode().IsRegular():
 		s.Why = "it is not a file, but a " + kind(info.Mode())
-	case upload.Archive(path):
+	case isArchive(path):
 		s.Why = "it is an archive: unpack it to a folder with the student's name"
 	case !isC(path):
 		s.Why = "it is not a C file: its name does not end in .c"
@@ -152,14 +150,14 @@ func kind(mode fs.FileMode) string {
 // inFolder finds the file in a student's folder.
 func inFolder(s Submission) Submission {
 	dir := s.File
-	s.File = filepath.Join(dir, upload.Wanted)
+	s.File = filepath.Join(dir, Wanted)
 	if _, err := os.Lstat(s.File); err == nil {
 		s.Why = unreadable(s.File)
 		return s
 	}
-	name, err := upload.Find(dir)
+	name, err := findFile(dir)
 	switch {
-	case errors.Is(err, upload.ErrUpload):
+	case errors.Is(err, ErrUpload):
 		s.Why = err.Error()
 	case err == nil:
 		s.File = filepath.Join(dir, filepath.FromSlash(name))

@@ -1,3 +1,9 @@
+// Package class grades many submissions: it finds them, grades several at a
+// time, keeps their reports in a folder from which an interrupted run resumes,
+// and merges the folders of several machines. It also finds submissions that
+// share code.
+//
+// Points are computed in package grade; package report writes the pages.
 package class
 
 import (

@@ -10,8 +10,7 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/directed"
-	"llmmemory/internal/grade/random"
+	"llmmemory/internal/grade/traces"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
@@ -36,7 +35,7 @@ func newKit(t *testing.T) *build.Kit {
 // until one shows a difference.
 func difference(t *testing.T, program string) *compare.Difference {
 	t.Helper()
-	cases, err := directed.Cases()
+	cases, err := traces.Directed()
 	require.NoError(t, err)
 	for _, c := range cases {
 		if c.Advice {
@@ -49,7 +48,7 @@ func difference(t *testing.T, program string) *compare.Difference {
 		}
 	}
 	for seed := range uint64(12) {
-		r, err := compare.Play(program, random.Trace(seed, 600, seed%2 == 1))
+		r, err := compare.Play(program, traces.Random(seed, 600, seed%2 == 1))
 		require.NoError(t, err)
 		if d := r.First(); d != nil {
 			return d

@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/grade/upload"
+	"llmmemory/internal/grade/class"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
@@ -102,7 +102,7 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 		points float64
 		check  func(*testing.T, Results)
 	}{
-		{"does not compile", map[string]string{upload.Wanted: "int x = ;\n"}, nil, 100, func(t *testing.T, r Results) {
+		{"does not compile", map[string]string{class.Wanted: "int x = ;\n"}, nil, 100, func(t *testing.T, r Results) {
 			require.Zero(t, r.Score)
 			require.Contains(t, r.Tests[0].Output, "llm_memory.c does not compile with the flags of the course")
 			require.Contains(t, r.Tests[0].Output, "llm_memory.c:1:9: error")
@@ -114,7 +114,7 @@ func TestTheAutograderWritesGradescopesResults(t *testing.T) {
 			require.Contains(t, r.Tests[0].Output, `the upload has "notes.txt"`)
 			require.False(t, r.Extra.Counts)
 		}},
-		{"ends the process, for the points of the staff", map[string]string{"hw/" + upload.Wanted: changed(t, "    unlink_node(seq);\n", "    exit(0);\n    unlink_node(seq);\n")}, points, 13.83, func(t *testing.T, r Results) {
+		{"ends the process, for the points of the staff", map[string]string{"hw/" + class.Wanted: changed(t, "    unlink_node(seq);\n", "    exit(0);\n    unlink_node(seq);\n")}, points, 13.83, func(t *testing.T, r Results) {
 			require.Greater(t, r.Score, 0.0)
 			require.Less(t, r.Score, 13.83)
 			require.Contains(t, r.Output, `"hw/llm_memory.c"`)
@@ -168,7 +168,7 @@ func TestOnlyAHiddenTestTellsOfAHiddenTrace(t *testing.T) {
 	require.NotEqual(t, right, late)
 	var shown []string
 	for _, text := range []string{right, late} {
-		dir := container(t, Package{}, map[string]string{upload.Wanted: text})
+		dir := container(t, Package{}, map[string]string{class.Wanted: text})
 		grading(t, dir)
 		r := read(t, dir, 100)
 		require.True(t, r.Extra.Counts)
@@ -206,7 +206,7 @@ func TestTroubleIsSaid(t *testing.T) {
 		"not a program":  {"llmgrade", "#!/nonexistent\n", "llmgrade ended with status 12"},
 		"program failed": {"llmgrade", "#!/bin/sh\nexit 2\n", "llmgrade ended with status 2"},
 	} {
-		dir := container(t, Package{}, map[string]string{upload.Wanted: correct(t)})
+		dir := container(t, Package{}, map[string]string{class.Wanted: correct(t)})
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "source", c.file), []byte(c.text), 0o644))
 		lay(t, dir, map[string]string{"results/results.json": `{"score": 99}`}) // of a run before
 		require.Contains(t, grading(t, dir), c.says, name)
@@ -228,7 +228,7 @@ func hangs(t *testing.T) string {
 // A grader that is killed leaves its placeholder, and no process.
 func TestAGraderThatIsKilledLeavesThePlaceholder(t *testing.T) {
 	t.Parallel()
-	dir := container(t, Package{}, map[string]string{upload.Wanted: hangs(t)})
+	dir := container(t, Package{}, map[string]string{class.Wanted: hangs(t)})
 	cmd := exec.Command(filepath.Join(dir, "run_autograder"))
 	temp, err := os.MkdirTemp("", "llmgrade-killed-") // not the test's own, which other users cannot enter
 	require.NoError(t, err)
@@ -278,7 +278,7 @@ func processes(t *testing.T, program, argument string) (pids []int) {
 
 func TestARunThatTakesTooLongIsEnded(t *testing.T) {
 	t.Parallel()
-	dir := container(t, Package{}, map[string]string{upload.Wanted: hangs(t)})
+	dir := container(t, Package{}, map[string]string{class.Wanted: hangs(t)})
 	script := strings.Replace(string(runAutograder), "\nlimit=540\n", "\nlimit=1\n", 1)
 	require.NotEqual(t, string(runAutograder), script)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_autograder"), []byte(script), 0o755))

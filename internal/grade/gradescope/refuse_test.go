@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/upload"
+	"llmmemory/internal/grade/class"
 )
 
 // What the grader of these tests knows a submission by.
@@ -48,7 +48,7 @@ func limited(t *testing.T, limit string) string {
 func submit(t *testing.T, dir, text string, minute int, before ...previous) Results {
 	t.Helper()
 	describe(t, dir, minute, before...)
-	lay(t, dir, map[string]string{"submission/" + upload.Wanted: text})
+	lay(t, dir, map[string]string{"submission/" + class.Wanted: text})
 	require.NoError(t, (&run{dir: dir, log: io.Discard, grader: judge}).write())
 	return read(t, dir, 0)
 }
@@ -133,7 +133,7 @@ func TestTheRateLimitWithoutResults(t *testing.T) {
 // The limit of the package holds in the container, too.
 func TestTheAutograderRefusesOverTheRateLimit(t *testing.T) {
 	t.Parallel()
-	dir := container(t, Package{Limit: "1/10m"}, map[string]string{upload.Wanted: correct(t)})
+	dir := container(t, Package{Limit: "1/10m"}, map[string]string{class.Wanted: correct(t)})
 	describe(t, dir, 9, previous{Time: at(5), Score: 71.5})
 	require.Contains(t, grading(t, dir), "over the rate limit")
 	require.Equal(t, 71.5, read(t, dir, 0).Score)

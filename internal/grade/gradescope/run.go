@@ -1,3 +1,13 @@
+// Package gradescope is llmgrade inside Gradescope: the zip that staff upload,
+// and the run inside its container, from what was uploaded to results.json.
+//
+// Package grade computes the points. This package reports them in
+// Gradescope's terms, so that a student sees nothing of the hidden tests
+// before the due date. The clock is only read to measure: a submission that is
+// graded again gets the same result.
+//
+// The contract is Gradescope's "Autograder Specifications" and "Submission
+// Metadata", https://gradescope-autograders.readthedocs.io.
 package gradescope
 
 import (
@@ -15,7 +25,7 @@ import (
 	"time"
 
 	"llmmemory/internal/grade"
-	"llmmemory/internal/grade/upload"
+	"llmmemory/internal/grade/class"
 	"llmmemory/internal/jobs"
 )
 
@@ -113,11 +123,11 @@ func (r *run) run() (Results, error) {
 	if r.limit.Count > 0 && r.meta.Created.IsZero() {
 		r.note("graded without the rate limit, because it is not known when this was submitted")
 	}
-	u, err := upload.Read(filepath.Join(r.dir, "submission"))
-	if errors.Is(err, upload.ErrUpload) {
+	u, err := class.ReadUpload(filepath.Join(r.dir, "submission"))
+	if errors.Is(err, class.ErrUpload) {
 		r.note("%v", err)
 		out := newResults("The upload could not be graded: see the test below. It does not count against a limit on submissions.\n")
-		out.Tests = []Test{whole("upload", fmt.Sprintf("%v.\nUpload the file %s.\n", err, upload.Wanted), worth(r.points))}
+		out.Tests = []Test{whole("upload", fmt.Sprintf("%v.\nUpload the file %s.\n", err, class.Wanted), worth(r.points))}
 		return out, nil
 	}
 	if err != nil {
@@ -178,13 +188,13 @@ func parseConfig(text []byte) (Limit, error) {
 
 // grade grades a copy, in a folder of our own and under the name that it has in
 // the messages.
-func (r *run) grade(u upload.File) (*grade.Report, error) {
+func (r *run) grade(u class.Upload) (*grade.Report, error) {
 	folder, err := jobs.NewTemporary("llmgrade-upload-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = folder.Remove() }()
-	file := filepath.Join(folder.Path, upload.Wanted)
+	file := filepath.Join(folder.Path, class.Wanted)
 	if err := os.WriteFile(file, u.Text, 0o600); err != nil {
 		return nil, err
 	}
@@ -199,7 +209,7 @@ func (r *run) grade(u upload.File) (*grade.Report, error) {
 }
 
 // told are the results that tell of a report.
-func (r *run) told(u upload.File, report *grade.Report) Results {
+func (r *run) told(u class.Upload, report *grade.Report) Results {
 	tests := tests(report, r.draw)
 	out := newResults(summary(u, report, tests))
 	out.Tests = tests

@@ -12,8 +12,8 @@ import (
 
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/upload"
 )
 
 // report is one of two tasks with everything passed: three directed tests of the
@@ -78,7 +78,7 @@ func seen(t *testing.T, r *grade.Report) string {
 	}
 	text, err := json.MarshalIndent(visible, "", " ")
 	require.NoError(t, err)
-	return summary(upload.File{Name: upload.Wanted}, r, all) + string(text)
+	return summary(class.Upload{Name: class.Wanted}, r, all) + string(text)
 }
 
 func TestTestsAreNumberedByTask(t *testing.T) {
@@ -128,7 +128,7 @@ func TestWhatWasNotRunHasNoStatus(t *testing.T) {
 	require.Contains(t, named(t, all, "task1_b").Output, "Neither passed nor failed: fix something first.")
 	require.Empty(t, named(t, all, "task1_memory").Status)
 	require.Equal(t, 0.38, *named(t, all, "task1_memory").Score, "what is given has to be said")
-	require.Contains(t, summary(upload.File{Name: upload.Wanted}, r, all), "1 of the 6 visible tests failed, and 2 were not run, because something before them has to be fixed; 2 hidden tests are shown after the due date.")
+	require.Contains(t, summary(class.Upload{Name: class.Wanted}, r, all), "1 of the 6 visible tests failed, and 2 were not run, because something before them has to be fixed; 2 hidden tests are shown after the due date.")
 }
 
 // A student sees the same whether the hidden tests pass or not.
@@ -194,7 +194,7 @@ func TestWhatIsRejectedHasOneTest(t *testing.T) {
 	require.Zero(t, *all[0].Score)
 	require.Equal(t, Visible, all[0].Visibility)
 	require.Contains(t, all[0].Output, "line 3: error")
-	require.Contains(t, summary(upload.File{Name: "a.c"}, r, all), `Graded as llm_memory.c: "a.c"`)
+	require.Contains(t, summary(class.Upload{Name: "a.c"}, r, all), `Graded as llm_memory.c: "a.c"`)
 }
 
 func TestALongOutputIsCut(t *testing.T) {

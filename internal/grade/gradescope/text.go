@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/class"
 	"llmmemory/internal/grade/reproduce"
-	"llmmemory/internal/grade/upload"
 )
 
 // Bounds of one output.
@@ -90,10 +90,10 @@ func short(text string) string {
 
 // summary is the text above the tests. It tells of the visible ones only, and
 // names no sum.
-func summary(u upload.File, r *grade.Report, tests []Test) string {
+func summary(u class.Upload, r *grade.Report, tests []Test) string {
 	var b strings.Builder
-	if u.Name != upload.Wanted {
-		fmt.Fprintf(&b, "Graded as %s: %q, as that is what the upload has.\n\n", upload.Wanted, u.Name)
+	if u.Name != class.Wanted {
+		fmt.Fprintf(&b, "Graded as %s: %q, as that is what the upload has.\n\n", class.Wanted, u.Name)
 	}
 	if r.Rejected != nil {
 		b.WriteString("The file was not run: see the test below for what has to be fixed first. It does not count against a limit on submissions.\n")

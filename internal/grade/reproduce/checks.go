@@ -9,15 +9,15 @@ import (
 	"llmmemory/internal/course/trace"
 )
 
-// mostChecked is how many steps a trace may have of which Checks makes a program.
+// mostChecked is how many steps a trace may have of which checks makes a program.
 const mostChecked = 60
 
-// Checks is a program that makes the calls of a trace and checks after each what it
+// checks is a program that makes the calls of a trace and checks after each what it
 // returns and what the engine is: the counts, the list, the tables, the record that
 // was written. It ends with the first step that is wrong. It is "" for a trace that a
 // program cannot play: too long, with a pool beyond memory, or with allocations that
 // fail.
-func Checks(name, sentence string, ops []trace.Op) string {
+func checks(name, sentence string, ops []trace.Op) string {
 	expected, err := oracle.New()
 	if err != nil || len(ops) > mostChecked {
 		return ""

@@ -13,9 +13,8 @@ import (
 	"llmmemory/internal/course/trace"
 	"llmmemory/internal/grade/build"
 	"llmmemory/internal/grade/compare"
-	"llmmemory/internal/grade/directed"
-	"llmmemory/internal/grade/random"
 	"llmmemory/internal/grade/reproduce"
+	"llmmemory/internal/grade/traces"
 	"llmmemory/internal/testkit/corpus"
 	"llmmemory/internal/testkit/level"
 )
@@ -26,10 +25,10 @@ const root = "../../../"
 // it to its end. A normal run takes the traces that have a kind of step first.
 func TestEveryTraceIsAProgram(t *testing.T) {
 	level.SkipQuick(t)
-	cases, err := directed.Cases()
+	cases, err := traces.Directed()
 	require.NoError(t, err)
 	for i := range uint64(8) {
-		cases = append(cases, directed.Case{Name: "random", Ops: random.Trace(i, 300, true)})
+		cases = append(cases, traces.Case{Name: "random", Ops: traces.Random(i, 300, true)})
 	}
 	dir := t.TempDir()
 	object := filepath.Join(dir, "llm_memory.o")

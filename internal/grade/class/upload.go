@@ -1,0 +1,164 @@
+package class
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Wanted is the name that the handout gives the file.
+const Wanted = "llm_memory.c"
+
+// ErrUpload is wrapped by what keeps an upload from being graded. The text is for
+// the student.
+var ErrUpload = errors.New("there is no " + Wanted + " to grade")
+
+// Bounds of what is looked at.
+const (
+	mostBytes = 1 << 20 // of the file
+	mostFiles = 2000
+	mostDepth = 6
+)
+
+// An Upload is the file of an upload that is graded.
+type Upload struct {
+	Name string // as it was uploaded
+	Text []byte
+}
+
+// findFile returns the name of the file inside a folder. It looks into no archives.
+func findFile(dir string) (string, error) {
+	names, err := files(os.DirFS(dir))
+	if err != nil {
+		return "", err
+	}
+	name, err := pick(names, "")
+	if archives := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !isArchive(n) }); err != nil && len(archives) > 0 {
+		err = fmt.Errorf("%w: unpack the archive", err)
+	}
+	return name, err
+}
+
+// isArchive reports whether a name is that of an archive.
+func isArchive(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(archives, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+}
+
+var archives = strings.Fields(".zip .tar .gz .tgz .bz2 .xz .zst .7z .rar")
+
+// ReadUpload finds and reads the one file of what a student handed in that is graded, in a
+// folder or in the only zip in it: llm_memory.c, in whatever folder it is, else the only .c
+// file. Links are never followed: the grader may read what a student may not.
+func ReadUpload(dir string) (Upload, error) {
+	names, err := files(os.DirFS(dir))
+	if err != nil {
+		return Upload{}, err
+	}
+	f, err := readFrom(os.DirFS(dir), names, "")
+	zips := having(names, ".zip")
+	if err == nil || len(zips) != 1 || len(having(names, ".c")) > 0 {
+		return f, err
+	}
+	z, zipErr := zip.OpenReader(filepath.Join(dir, zips[0]))
+	if zipErr != nil {
+		return Upload{}, fmt.Errorf("%w, and %s cannot be read as a zip file: %v", ErrUpload, zips[0], zipErr)
+	}
+	defer z.Close()
+	if names, err = files(z); err != nil {
+		return Upload{}, err
+	}
+	return readFrom(z, names, zips[0]+"/")
+}
+
+// files lists the regular files, the ones nearest to the root first.
+func files(in fs.FS) ([]string, error) {
+	var names []string
+	err := fs.WalkDir(in, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && name == ".":
+			return err
+		case err != nil:
+			return nil // what cannot be read is not there
+		case d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "__MACOSX" || depth(name) > mostDepth):
+			return fs.SkipDir
+		case d.Type().IsRegular() && !strings.HasPrefix(d.Name(), "."):
+			names = append(names, name)
+		}
+		if len(names) == mostFiles {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("look at the upload: %w", err)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return depth(a) - depth(b) })
+	return names, nil
+}
+
+func depth(name string) int { return strings.Count(name, "/") }
+
+func having(names []string, suffix string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasSuffix(strings.ToLower(n), suffix) })
+}
+
+// pick decides which of the files it is: the one of that name nearest to the root.
+// In an archive, the prefix is the archive's name.
+func pick(names []string, prefix string) (string, error) {
+	named := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return path.Base(n) != Wanted })
+	nearest := len(named) == 1 || len(named) > 1 && depth(named[0]) < depth(named[1])
+	if len(named) == 0 {
+		named = having(names, ".c")
+		nearest = len(named) == 1
+	}
+	switch {
+	case len(names) == 0:
+		return "", fmt.Errorf("%w: the upload has no files in it", ErrUpload)
+	case len(named) == 0:
+		return "", fmt.Errorf("%w: the upload has %s", ErrUpload, list(names, prefix))
+	case !nearest:
+		return "", fmt.Errorf("%w: which of %s it is, is not clear; upload one, as %s", ErrUpload, list(named, prefix), Wanted)
+	}
+	return named[0], nil
+}
+
+func readFrom(in fs.FS, names []string, prefix string) (Upload, error) {
+	name, err := pick(names, prefix)
+	if err != nil {
+		return Upload{}, err
+	}
+	f, err := in.Open(name)
+	if err != nil {
+		return Upload{}, fmt.Errorf("look at the upload: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err != nil {
+		return Upload{}, fmt.Errorf("%w: %s%s cannot be read: %v", ErrUpload, prefix, name, err)
+	}
+	if len(text) > mostBytes {
+		return Upload{}, fmt.Errorf("%w: %s%s is larger than %d KiB", ErrUpload, prefix, name, mostBytes>>10)
+	}
+	return Upload{prefix + name, text}, nil
+}
+
+// list names some files.
+func list(names []string, prefix string) string {
+	const most = 10
+	quoted := make([]string, 0, most)
+	for _, n := range names[:min(most, len(names))] {
+		quoted = append(quoted, fmt.Sprintf("%q", prefix+n))
+	}
+	if more := len(names) - most; more > 0 {
+		quoted = append(quoted, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(quoted, ", ")
+}

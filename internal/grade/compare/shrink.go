@@ -1,0 +1,106 @@
+package compare
+
+import (
+	"slices"
+
+	"llmmemory/internal/course/trace"
+)
+
+// Shrink makes a trace that shows a difference short: it leaves steps out and makes
+// numbers small as long as the rest ends in the same difference (Difference.Same). play
+// returns the first difference of a trace. It is called about most times: the limit is a
+// number and not a time, so that the result is the same everywhere.
+func Shrink(ops []trace.Op, d *Difference, play func([]trace.Op) (*Difference, error), most int) ([]trace.Op, *Difference, error) {
+	s := &shrinker{ops: slices.Clone(ops[:d.Step+1]), found: d, play: play, left: most}
+	for again := true; again && s.err == nil; {
+		again = s.simplify(func(o *trace.Op) *int32 {
+			switch {
+			case o.Kind == trace.Frees:
+				return &o.B
+			case o.Kind.Many():
+				return &o.C // first, because many calls take long
+			}
+			return nil
+		})
+		for size := max(1, len(s.ops)/2); size >= 1; size /= 2 {
+			again = s.leaveOut(size) || again
+		}
+		again = s.simplify(func(o *trace.Op) *int32 { return &o.A }) || again
+		again = s.simplify(func(o *trace.Op) *int32 { return &o.B }) || again
+	}
+	return s.ops, s.found, s.err
+}
+
+type shrinker struct {
+	ops   []trace.Op
+	found *Difference
+	play  func([]trace.Op) (*Difference, error)
+	left  int // times to play
+	err   error
+}
+
+// try keeps a candidate that ends in the same difference.
+func (s *shrinker) try(candidate []trace.Op) bool {
+	if s.err != nil || s.left <= 0 {
+		return false
+	}
+	s.left -= cost(candidate)
+	d, err := s.play(candidate)
+	if err != nil {
+		s.err = err
+		return false
+	}
+	if d == nil || !d.Same(s.found) {
+		return false
+	}
+	s.ops, s.found = candidate[:d.Step+1], d
+	return true
+}
+
+// cost is how many times an ordinary trace could be played instead.
+func cost(ops []trace.Op) int {
+	sum := 1
+	for _, op := range ops {
+		if op.Kind.Many() {
+			sum += int(max(op.B, op.C)) / 500
+		}
+	}
+	return sum
+}
+
+func (s *shrinker) leaveOut(size int) bool {
+	done := false
+	for from := len(s.ops) - 1 - size; from >= 0; from -= size {
+		if from+size >= len(s.ops) {
+			continue
+		}
+		if s.try(slices.Concat(s.ops[:from], s.ops[from+size:])) {
+			done = true
+		}
+	}
+	return done
+}
+
+// simplify tries smaller numbers in one field, one step at a time; the field is
+// nil where a step has none.
+func (s *shrinker) simplify(field func(*trace.Op) *int32) bool {
+	done := false
+	for i := 0; i < len(s.ops); i++ {
+		now := field(&s.ops[i])
+		if now == nil {
+			continue
+		}
+		for _, smaller := range []int32{1, 2, 16, 64, *now / 2 / 64 * 64, *now / 2, *now - *now%64, min(*now-1, 64)} {
+			if smaller < 1 || smaller >= *now {
+				continue
+			}
+			candidate := slices.Clone(s.ops)
+			*field(&candidate[i]) = smaller
+			if s.try(candidate) {
+				done = true
+				break
+			}
+		}
+	}
+	return done
+}

@@ -1,0 +1,71 @@
+package compare_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/compare"
+)
+
+// faulty differs at the first append to id 3 that comes after a fork, and, in
+// another way, at the first free of id 1.
+func faulty(ops []trace.Op) (*compare.Difference, error) {
+	forked := false
+	for i, op := range ops {
+		forked = forked || op.Kind == trace.Fork
+		switch {
+		case op.Kind == trace.Append && op.A == 3 && forked:
+			return &compare.Difference{Step: i, Op: op, Channel: compare.Pool, Shape: "byte N"}, nil
+		case op.Kind == trace.Free && op.A == 1:
+			return &compare.Difference{Step: i, Op: op, Channel: compare.Heap, Shape: "count"}, nil
+		}
+	}
+	return nil, nil
+}
+
+func steps(t *testing.T, text string) []trace.Op {
+	t.Helper()
+	ops, err := trace.Parse(text)
+	require.NoError(t, err)
+	return ops
+}
+
+func TestOnlyWhatTheDifferenceNeedsIsLeft(t *testing.T) {
+	ops := steps(t, "init e0 6400\ncreate e0 1 9\ncreate e0 3 9\nappend e0 3 1\nfork e0 3 4\nappend e0 4 2\nappend e0 3 2\nfree e0 3")
+	d, err := faulty(ops)
+	require.NoError(t, err)
+	short, last, err := compare.Shrink(ops, d, faulty, 1000)
+	require.NoError(t, err)
+	require.Len(t, short, 2)
+	require.Equal(t, trace.Fork, short[0].Kind)
+	require.Equal(t, trace.Append, short[1].Kind)
+	require.Equal(t, 1, last.Step)
+}
+
+func TestItDoesNotSlipToAnotherMistake(t *testing.T) {
+	ops := steps(t, "init e0 640\nfork e0 2 4\nappend e0 3 1")
+	d, err := faulty(ops)
+	require.NoError(t, err)
+	play := func(ops []trace.Op) (*compare.Difference, error) {
+		if len(ops) < 3 { // whatever is shorter shows something else
+			return &compare.Difference{Step: len(ops) - 1, Op: ops[len(ops)-1], Channel: compare.List}, nil
+		}
+		return faulty(ops)
+	}
+	short, last, err := compare.Shrink(ops, d, play, 1000)
+	require.NoError(t, err)
+	require.Len(t, short, 3)
+	require.Equal(t, compare.Pool, last.Channel)
+}
+
+func TestWithoutATryTheFirstFindingStands(t *testing.T) {
+	ops := steps(t, "init e0 640\nfork e0 2 4\nappend e0 3 1\nfree e0 1")
+	d, err := faulty(ops)
+	require.NoError(t, err)
+	short, last, err := compare.Shrink(ops, d, faulty, 0)
+	require.NoError(t, err)
+	require.Equal(t, ops[:3], short)
+	require.Equal(t, d, last)
+}

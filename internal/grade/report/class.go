@@ -1,0 +1,182 @@
+package report
+
+import (
+	"cmp"
+	"html/template"
+	"io"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/class"
+	"llmmemory/internal/terminal"
+)
+
+// An Entry is one submission of a class.
+type Entry struct {
+	*class.Result
+	File   string         // of the student's page, relative to that of the class; empty if there is none
+	Before *class.Outcome // of the report before this one; nil if there was none
+	Graded time.Time      // when the report was made
+}
+
+// A Class is what the page of a class tells.
+type Class struct {
+	Entries []Entry  // in any order
+	Unknown []string // students of overrides.csv who are none of the class
+	Gone    []string // students of an earlier run who are not in this one
+	Similar string   // the page of similar submissions; empty if there is none
+}
+
+// Write writes the page: what staff have to look at, how the scores are spread, what
+// has changed, what most students get wrong, and everybody's points.
+func (c Class) Write(w io.Writer) error {
+	entries := slices.Clone(c.Entries)
+	slices.SortStableFunc(entries, func(a, b Entry) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.File, b.File))
+	})
+	c.Unknown, c.Gone = shownAll(c.Unknown), shownAll(c.Gone)
+	page := classPage{Class: c, Tasks: taskTitles[:], Script: script, Policy: policy}
+	var scores []float64
+	for i := range entries {
+		e := &entries[i]
+		page.Students = append(page.Students, newStudentRow(e))
+		if r := e.Report; r != nil && !none(r) {
+			points, _ := e.Score()
+			page.Graded++
+			scores = append(scores, 100*points/max(r.MaxScore, 1e-9))
+			if points >= r.MaxScore {
+				page.Full++
+			}
+		}
+	}
+	page.Flagged = flagged(page.Students)
+	for _, f := range page.Flagged {
+		page.Flags += len(f.Rows)
+	}
+	page.Median = median(scores)
+	page.Histogram = histogram(scores)
+	page.Changes = changes(entries)
+	page.Mistakes = mistakes(entries)
+	page.Tests = passRates(entries)
+	page.Broken = broken(entries)
+	page.Stages = stageTimes(entries)
+	return write(w, classLayout, page)
+}
+
+// shown is a student's name on one line.
+func shown(name string) string { return terminal.VisibleName(name) }
+
+func shownAll(names []string) []string {
+	all := slices.Clone(names)
+	for i := range all {
+		all[i] = shown(all[i])
+	}
+	return all
+}
+
+// none reports whether there was nothing to grade.
+func none(r *grade.Report) bool { return r.Rejected != nil && r.Rejected.Stage == grade.NoFile }
+
+type classPage struct {
+	Class
+	Graded, Full int
+	Median       float64 // percent
+	Tasks        []taskTitle
+	Flagged      []flag
+	Flags        int // rows of them
+	Histogram    bars
+	Changes      []change
+	Mistakes     []group
+	Tests        []passRate
+	Broken       []group
+	Stages       []stageTime
+	Students     []studentRow
+	Script       template.JS
+	Policy       string
+}
+
+// A studentRow is a student in the table of the class.
+type studentRow struct {
+	Name     string
+	URL      string
+	Kind     kind   // why it was not run; "" if it was
+	Reason   string // the same in a line
+	Said     string // all that the compiler or the gate said, if it is more
+	Report   *grade.Report
+	Override *class.Override
+	Score    float64
+	Known    bool               // the score is
+	Tasks    [grade.Tasks]*task // nil where nothing was graded
+	Mistakes int
+	Remarks  string
+}
+
+func newStudentRow(e *Entry) studentRow {
+	r := studentRow{Name: shown(e.Name), URL: link(e.File, ""), Report: e.Report, Override: e.Override, Remarks: e.Remarks()}
+	r.Score, r.Known = e.Score()
+	switch {
+	case e.Err != nil || e.Report == nil:
+		r.Kind = trouble
+		if e.Err != nil {
+			r.Reason = firstLine(e.Err.Error())
+			r.Said = longer(e.Err.Error())
+		}
+		return r
+	case e.Report.Rejected != nil:
+		text := e.Report.Rejected.Text
+		r.Kind, r.Reason = kindOf(e.Report.Rejected.Stage), e.Report.Rejected.Reason()
+		r.Said = longer(text)
+		r.URL = link(e.File, "rejected")
+	}
+	r.Mistakes = len(e.Report.Findings)
+	for _, t := range tasksOf(e.Report) {
+		r.Tasks[t.Number-1] = &t
+	}
+	return r
+}
+
+// Decided reports whether staff gave the points.
+func (r studentRow) Decided() bool { return r.Override != nil && r.Override.Points != nil }
+
+// Is are the words by which the script filters.
+func (r studentRow) Is() string {
+	var words []string
+	for _, w := range []struct {
+		holds bool
+		word  string
+	}{
+		{r.Kind != "", "flagged"}, {r.Mistakes > 0, "mistakes"}, {r.Override != nil, "override"},
+		{r.Report != nil && r.Known && r.Score >= r.Report.MaxScore, "full"},
+	} {
+		if w.holds {
+			words = append(words, w.word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// firstLine is the first line of a text.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
+
+// longer is a text of several lines; it is empty if the first line says everything.
+func longer(text string) string {
+	if !strings.Contains(strings.TrimSpace(text), "\n") {
+		return ""
+	}
+	return text
+}
+
+// link is a relative reference to a file, whatever characters its name has.
+func link(file, anchor string) string {
+	if file == "" {
+		return ""
+	}
+	return (&url.URL{Path: filepath.ToSlash(file), Fragment: anchor}).String()
+}

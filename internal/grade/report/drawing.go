@@ -1,0 +1,297 @@
+package report
+
+import (
+	"fmt"
+
+	"llmmemory/internal/grade/compare"
+)
+
+// The three moments of a scene.
+const (
+	before = iota
+	expected
+	actual
+	moments
+)
+
+// A mark says what the call did to a value.
+type mark uint8
+
+const (
+	plain   mark = iota
+	changed      // by the call, as it had to be
+	wrong        // not as it had to be
+)
+
+// A fill is what a physical block is in use for.
+type fill uint8
+
+// shade fills the box of a block.
+func (f fill) shade() string { return [...]string{" ", " ", "░", "▓"}[f] }
+
+const (
+	unfilled fill = iota // no block
+	free
+	used
+	shared
+)
+
+// A cell is one value at one moment: a block's count, an entry of a table, a
+// record; or that of a run of them. The zero cell is not drawn.
+type cell struct {
+	value string
+	want  string // if it is wrong
+	mark  mark
+	fill  fill
+}
+
+// A column is the same place at all moments.
+type column struct {
+	label string
+	cells [moments]cell
+}
+
+func (c *column) mark() mark {
+	return max(c.cells[before].mark, c.cells[expected].mark, c.cells[actual].mark)
+}
+
+// A strip is columns side by side.
+type strip []column
+
+// A table is an L2 table of a sequence, or several in a row whose entries follow
+// each other.
+type table struct {
+	label   string
+	cells   [moments]cell // the pointer to it: NULL or a table
+	entries strip
+}
+
+// hidden reports whether there is nothing to draw of the table at a moment.
+func (t *table) hidden(moment int) bool {
+	at := t.cells[moment]
+	return at.value == "" || at.value == null && at.mark == plain
+}
+
+func (t *table) mark() mark {
+	worst := max(t.cells[expected].mark, t.cells[actual].mark)
+	for i := range t.entries {
+		worst = max(worst, t.entries[i].mark())
+	}
+	return worst
+}
+
+// A sequence is one that is there at some moment.
+type sequence struct {
+	id      int32
+	present [moments]bool
+	count   column // kv_count
+	missing bool   // from the actual list
+	strange bool   // in the actual list
+	tables  []table
+}
+
+func (s *sequence) mark() mark {
+	if s.missing || s.strange {
+		return wrong
+	}
+	worst := s.count.mark()
+	for i := range s.tables {
+		worst = max(worst, s.tables[i].mark())
+	}
+	if worst == plain && s.present[expected] && !s.present[before] {
+		return changed
+	}
+	return worst
+}
+
+// A view is what is drawn of a scene.
+type view struct {
+	titles    [moments]string
+	states    [moments]*compare.State
+	free      column
+	total     column
+	pool      strip
+	list      strip // ids, in the order of the list
+	sequences []sequence
+	block     int      // whose records follow
+	records   strip    // those that are not the same at all moments
+	concerned []int32  // the sequences that the call names
+	changes   []string // in words: what the call had to change
+	wrong     []string // in words
+}
+
+// newView returns nil if there is nothing to draw.
+func newView(s *compare.Scene, d *compare.Difference) *view {
+	if s == nil || s.Before == nil && s.Expected == nil && s.Actual == nil {
+		return nil
+	}
+	v := &view{states: [moments]*compare.State{s.Before, s.Expected, s.Actual}, block: s.Block}
+	call := "the call"
+	if d != nil {
+		call = d.Op.Kind.Function()
+		v.concerned = []int32{d.Op.A}
+	}
+	v.titles = [moments]string{"before " + call, "expected after " + call, "actual after " + call}
+	v.counters()
+	v.pool = v.counts()
+	v.list = v.order()
+	v.sequences = v.seqs()
+	v.records = v.written()
+	v.say(d)
+	return v
+}
+
+// both reports whether there is an engine at two moments.
+func (v *view) both(a, b int) bool { return v.states[a] != nil && v.states[b] != nil }
+
+// compare marks a column in both ways.
+func (v *view) compare(c *column) {
+	v.change(c)
+	v.fault(c)
+}
+
+// change marks what the call had to change.
+func (v *view) change(c *column) {
+	is, was := &c.cells[expected], c.cells[before]
+	if v.both(before, expected) && is.value != "" && is.value != was.value {
+		is.mark = changed
+	}
+}
+
+// fault marks what is not as it had to be.
+func (v *view) fault(c *column) {
+	is, want := &c.cells[actual], c.cells[expected]
+	if v.both(expected, actual) && is.value != "" && is.value != want.value {
+		is.mark, is.want = wrong, want.value
+	}
+}
+
+func (v *view) each(value func(*compare.State) string) column {
+	var c column
+	for i, s := range v.states {
+		if s != nil {
+			c.cells[i].value = value(s)
+		}
+	}
+	v.compare(&c)
+	return c
+}
+
+func (v *view) counters() {
+	v.free = v.each(func(s *compare.State) string { return fmt.Sprint(s.Free) })
+	v.total = v.each(func(s *compare.State) string { return fmt.Sprint(s.Total) })
+}
+
+// short is how many blocks are drawn one by one, whatever they hold.
+const short = 12
+
+// counts is the pool. In a long one, runs of blocks that are alike at all moments
+// share a column.
+func (v *view) counts() strip {
+	total := 0
+	for _, s := range v.states {
+		if s != nil {
+			total = max(total, len(s.RefCount))
+		}
+	}
+	at := func(block int) (counts [moments]int32, there [moments]bool) {
+		for i, s := range v.states {
+			if s != nil && block < len(s.RefCount) {
+				counts[i], there[i] = s.RefCount[block], true
+			}
+		}
+		return counts, there
+	}
+	var pool strip
+	for from := 0; from < total; {
+		counts, there := at(from)
+		to := from + 1
+		for to < total {
+			if c, t := at(to); c != counts || t != there {
+				break
+			}
+			to++
+		}
+		if to-from < 3 || total <= short {
+			to = from + 1
+		}
+		c := column{label: span(from, to)}
+		for i := range counts {
+			if there[i] {
+				c.cells[i] = cell{value: fmt.Sprint(counts[i]), fill: fillOf(counts[i])}
+			}
+		}
+		v.compare(&c)
+		pool = append(pool, c)
+		from = to
+	}
+	return pool
+}
+
+func fillOf(count int32) fill {
+	switch count {
+	case 0:
+		return free
+	case 1:
+		return used
+	default:
+		return shared
+	}
+}
+
+// span names the indices from, ..., to-1.
+func span(from, to int) string {
+	if to-from == 1 {
+		return fmt.Sprint(from)
+	}
+	return fmt.Sprintf("%d–%d", from, to-1)
+}
+
+// order is the list, place by place.
+func (v *view) order() strip {
+	longest := 0
+	for _, s := range v.states {
+		if s != nil {
+			longest = max(longest, len(s.Sequences))
+		}
+	}
+	list := make(strip, longest)
+	for place := range list {
+		c := &list[place]
+		c.label = fmt.Sprint(place + 1)
+		for i, s := range v.states {
+			if s != nil && place < len(s.Sequences) {
+				c.cells[i].value = fmt.Sprint(s.Sequences[place].ID)
+			}
+		}
+		v.compare(c)
+	}
+	return list
+}
+
+// name is what a sequence is called at a moment.
+func (v *view) name(s *sequence, moment int) piece {
+	m := plain
+	switch {
+	case s.strange && moment == actual:
+		m = wrong
+	case moment == expected && !s.present[before] && v.states[before] != nil:
+		m = changed
+	}
+	return piece{fmt.Sprintf("sequence %d", s.id), m}
+}
+
+// drawable is how many sequences a State holds; of more, the rest is not known.
+const drawable = 64
+
+// closing is how the list ends.
+func (v *view) closing(moment int) piece {
+	switch s := v.states[moment]; {
+	case s.Broken != "":
+		return piece{" → ?", wrong}
+	case len(s.Sequences) >= drawable:
+		return text(" → …")
+	default:
+		return text(" → head")
+	}
+}

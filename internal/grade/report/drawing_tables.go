@@ -1,0 +1,263 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"llmmemory/internal/course"
+	"llmmemory/internal/grade/compare"
+)
+
+// seqs finds each sequence at all moments. Two with the same id, which only a
+// broken list has, are told apart by their order.
+func (v *view) seqs() []sequence {
+	type key struct {
+		id   int32
+		nth  int
+		find [moments]*compare.SequenceState
+	}
+	var keys []key
+	for i, s := range v.states {
+		if s == nil {
+			continue
+		}
+		seen := map[int32]int{}
+		for j := range s.Sequences {
+			q := &s.Sequences[j]
+			nth := seen[q.ID]
+			seen[q.ID]++
+			at := slices.IndexFunc(keys, func(k key) bool { return k.id == q.ID && k.nth == nth })
+			if at < 0 {
+				at = len(keys)
+				keys = append(keys, key{id: q.ID, nth: nth})
+			}
+			keys[at].find[i] = q
+		}
+	}
+	all := make([]sequence, len(keys))
+	for n, k := range keys {
+		s := &all[n]
+		s.id = k.id
+		for i, q := range k.find {
+			if q != nil {
+				s.present[i] = true
+				s.count.cells[i].value = fmt.Sprint(q.KVCount)
+			}
+		}
+		s.missing = v.both(expected, actual) && s.present[expected] && !s.present[actual] && v.states[actual].Broken == ""
+		s.strange = v.both(expected, actual) && !s.present[expected] && s.present[actual]
+		s.tables = tables(k.find)
+		if s.present[before] && s.present[expected] {
+			v.change(&s.count)
+		}
+		if s.present[expected] && s.present[actual] {
+			v.fault(&s.count)
+		}
+		for i := range s.tables {
+			v.compareTable(&s.tables[i], s.present)
+		}
+	}
+	return all
+}
+
+// compareTable marks what differs in a table. Of one that was not there before,
+// or is not expected, the entries are not told one by one.
+func (v *view) compareTable(t *table, there [moments]bool) {
+	was, want, is := t.cells[before].value, &t.cells[expected], &t.cells[actual]
+	if there[before] && there[expected] && was != want.value {
+		want.mark = changed
+	}
+	if there[expected] && there[actual] && want.value != is.value {
+		is.mark, is.want = wrong, want.value
+	}
+	for i := range t.entries {
+		if was == aTable && want.value == aTable {
+			v.change(&t.entries[i])
+		}
+		if want.value == aTable && is.value == aTable {
+			v.fault(&t.entries[i])
+		}
+	}
+}
+
+// written is the records of a block that are not the same at all moments.
+func (v *view) written() strip {
+	var all strip
+	for n := range course.KVPerBlock {
+		c := column{label: fmt.Sprint(n)}
+		alike := true
+		for i, s := range v.states {
+			if s == nil || n >= len(s.Records) {
+				continue
+			}
+			c.cells[i].value = record(s.Records[n])
+			alike = alike && (i == before || c.cells[i-1].value == "" || c.cells[i].value == c.cells[i-1].value)
+		}
+		if !alike {
+			v.compare(&c)
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// record is a record as a student knows it: one that was appended is a small
+// number, the rest is what the pool was filled with.
+func record(n int32) string {
+	if -1_000_000 < n && n < 1_000_000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("0x%08x", uint32(n))
+}
+
+// What a table's pointer is.
+const (
+	null   = "NULL"
+	aTable = "a table"
+)
+
+// tables are the L2 tables that a sequence has at any moment. Several in a row
+// that are one run share a line.
+func tables(find [moments]*compare.SequenceState) []table {
+	var all []table
+	var lines []run // of all, where a line is one run
+	for slot := range course.L1Size {
+		var at [moments]*compare.Table
+		found := false
+		for i, q := range find {
+			if q == nil {
+				continue
+			}
+			if j := slices.IndexFunc(q.Tables, func(t compare.Table) bool { return t.Slot == slot }); j >= 0 {
+				at[i], found = &q.Tables[j], true
+			}
+		}
+		if !found {
+			continue
+		}
+		runs := runsOf(at)
+		if len(runs) == 1 && len(lines) > 0 {
+			if last := &lines[len(lines)-1]; last.full && last.slot+last.slots == slot && last.follows(runs[0]) {
+				last.slots++
+				for i := range last.last {
+					last.last[i] = runs[0].last[i]
+				}
+				t := &all[len(all)-1]
+				t.label = fmt.Sprintf("block_table[%d–%d]", last.slot, slot)
+				if !last.unmapped {
+					t.entries = strip{last.column(find)}
+					t.entries[0].label = "all"
+				}
+				continue
+			}
+		}
+		t := table{label: fmt.Sprintf("block_table[%d]", slot)}
+		for i, q := range find {
+			if q != nil {
+				t.cells[i].value = null
+				if at[i] != nil {
+					t.cells[i].value = aTable
+				}
+			}
+		}
+		for _, r := range runs {
+			if !r.unmapped {
+				t.entries = append(t.entries, r.column(find))
+			}
+		}
+		line := run{}
+		if len(runs) == 1 {
+			line = runs[0]
+			line.full, line.slot, line.slots = true, slot, 1
+		}
+		all, lines = append(all, t), append(lines, line)
+	}
+	return all
+}
+
+// A run is entries of a table that are alike at every moment: all of them -1, or
+// of blocks that follow each other.
+type run struct {
+	from, to    int // entries from, ..., to-1
+	first, last [moments]int32
+	there       [moments]bool
+	unmapped    bool // at all moments
+	full        bool // it is whole tables: this number, from that slot on
+	slot, slots int
+}
+
+// follows reports whether r goes on where the run ends.
+func (a *run) follows(r run) bool {
+	if a.there != r.there || a.unmapped != r.unmapped {
+		return false
+	}
+	for i := range a.last {
+		switch {
+		case !a.there[i]:
+		case a.last[i] < 0:
+			if r.first[i] != a.last[i] {
+				return false
+			}
+		case r.first[i] != a.last[i]+1:
+			return false
+		}
+	}
+	return true
+}
+
+func runsOf(at [moments]*compare.Table) []run {
+	var runs []run
+	for j := range course.L2Size {
+		one := run{from: j, to: j + 1, unmapped: true}
+		for i, t := range at {
+			if t != nil {
+				one.there[i] = true
+				one.first[i], one.last[i] = t.Blocks[j], t.Blocks[j]
+				one.unmapped = one.unmapped && t.Blocks[j] == -1
+			}
+		}
+		if n := len(runs); n > 0 && runs[n-1].follows(one) {
+			runs[n-1].to, runs[n-1].last = j+1, one.last
+			continue
+		}
+		runs = append(runs, one)
+	}
+	return split(runs)
+}
+
+// split draws entries one by one where a run is too short to be worth it.
+func split(runs []run) []run {
+	var all []run
+	for _, r := range runs {
+		if r.unmapped || r.to-r.from > 3 {
+			all = append(all, r)
+			continue
+		}
+		for j := r.from; j < r.to; j++ {
+			one := r
+			one.from, one.to = j, j+1
+			for i := range one.first {
+				if r.first[i] >= 0 {
+					one.first[i] = r.first[i] + int32(j-r.from)
+				}
+				one.last[i] = one.first[i]
+			}
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func (a *run) column(find [moments]*compare.SequenceState) column {
+	c := column{label: "[" + span(a.from, a.to) + "]"}
+	for i := range find {
+		switch {
+		case !a.there[i]:
+		case a.first[i] == a.last[i]:
+			c.cells[i].value = fmt.Sprint(a.first[i])
+		default:
+			c.cells[i].value = fmt.Sprintf("%d–%d", a.first[i], a.last[i])
+		}
+	}
+	return c
+}

@@ -1,0 +1,189 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fatih/color"
+
+	"llmmemory/internal/grade"
+	"llmmemory/internal/terminal"
+)
+
+// mostSteps of a trace are shown; a shortened one rarely has more.
+const mostSteps = 12
+
+var (
+	good  = color.New(color.FgGreen)
+	bad   = color.New(color.FgRed, color.Bold)
+	title = color.New(color.Bold)
+	faint = color.New(color.Faint)
+)
+
+// WriteText writes a whole report. Package color decides whether there is colour:
+// on a terminal, and not with NO_COLOR.
+func WriteText(w io.Writer, r *grade.Report) error {
+	for _, f := range r.Findings {
+		if err := WriteFinding(w, f); err != nil {
+			return err
+		}
+	}
+	return WriteRest(w, r)
+}
+
+// WriteFinding writes one finding in full, as soon as Grader.Told reports it; WriteRest
+// then writes what is left at the end.
+func WriteFinding(w io.Writer, f grade.Finding) error {
+	f = visible(f)
+	picture := Drawing(f.Scene, f.Difference, 78, !color.NoColor)
+	_, err := fmt.Fprintf(w, "%s\n  %s\n\n", title.Sprint(headline(f)), strings.TrimSpace(indented(message(f)+"\n\n"+picture, "  ")))
+	return err
+}
+
+// headline says what is wrong, and in which trace it was seen.
+func headline(f grade.Finding) string { return fmt.Sprintf("%s (%s)", f.Headline(), f.Name) }
+
+// WriteRest writes what is known when a submission is through all stages: what else
+// was seen of each finding, the stages by task, and the score.
+func WriteRest(w io.Writer, r *grade.Report) error {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		f = visible(f)
+		fmt.Fprintf(&b, "%s\n", title.Sprint(headline(f)))
+		if f.Gain > 0 && !r.Replay {
+			fmt.Fprintf(&b, "  fixing it gives back %s\n", title.Sprintf("+%.1f points", f.Gain))
+		}
+		for _, line := range f.Lines {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+		if len(f.Same) > 0 {
+			fmt.Fprintf(&b, "  the same in: %s\n", strings.Join(f.Same, ", "))
+		}
+		b.WriteString("\n")
+	}
+	for _, a := range r.Advice {
+		fmt.Fprintf(&b, "%s\n", faint.Sprint("advice, which costs nothing: "+a.Name))
+		if a.Sentence != "" {
+			fmt.Fprintf(&b, "  handout:  %s\n", a.Sentence)
+		}
+		fmt.Fprintf(&b, "  %s\n\n", terminal.Visible(a.Text))
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "note: %s\n", terminal.Visible(note))
+	}
+	stages(&b, r)
+	if r.Rejected != nil {
+		fmt.Fprintf(&b, "%s\n", terminal.Visible(r.Rejected.Text))
+	}
+	if r.Rejected == nil {
+		fmt.Fprintf(&b, "%s\n", faint.Sprintf("rules %s; seed %d; %s; %s; %s; %s; sandbox: %s", r.Rules, r.Seed, r.Setting.GCC, r.Setting.Linker, r.Setting.Libc, r.Setting.Valgrind, r.Setting.Sandbox))
+	}
+	if r.Replay {
+		word := good.Sprint("nothing differs")
+		if len(r.Findings) > 0 {
+			word = bad.Sprint("something differs")
+		}
+		fmt.Fprintf(&b, "%s: %s\n", terminal.VisibleName(r.File), word)
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	b.WriteString(scoreLine(r))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteLine writes a report in one line, with the first words of why it was not run.
+func WriteLine(w io.Writer, r *grade.Report) error {
+	line := strings.TrimSuffix(scoreLine(r), "\n")
+	if r.Rejected != nil {
+		line += ": " + terminal.VisibleName(r.Rejected.Reason())
+	}
+	_, err := fmt.Fprintln(w, line)
+	return err
+}
+
+func scoreLine(r *grade.Report) string {
+	score := good
+	if r.Score < r.MaxScore {
+		score = bad
+	}
+	points := fmt.Sprintf("%.1f of %s points", r.Score, strconv.FormatFloat(r.MaxScore, 'f', -1, 64))
+	return fmt.Sprintf("%s: %s\n", terminal.VisibleName(r.File), score.Sprint(points))
+}
+
+// visible is a finding without characters that a terminal obeys.
+func visible(f grade.Finding) grade.Finding {
+	f.Lines = slices.Clone(f.Lines)
+	for i := range f.Lines {
+		f.Lines[i] = terminal.Visible(f.Lines[i])
+	}
+	if f.Difference != nil {
+		d := *f.Difference
+		d.Field, d.Expected, d.Actual = terminal.Visible(d.Field), terminal.Visible(d.Expected), terminal.Visible(d.Actual)
+		f.Difference = &d
+	}
+	return f
+}
+
+// stages is a table of the stages by task, where not everything has passed.
+func stages(b *strings.Builder, r *grade.Report) {
+	all := r.AllStages()
+	if r.Replay || r.Rejected != nil || !slices.ContainsFunc(all, func(s grade.Stage) bool { return s.Status() != grade.Passed }) {
+		return
+	}
+	fmt.Fprintf(b, "%-18s", "")
+	for task := 1; task <= grade.Tasks; task++ {
+		fmt.Fprintf(b, "%-9s", fmt.Sprintf("task %d", task))
+	}
+	for _, s := range all {
+		fmt.Fprintf(b, "\n%-18s", s.Name)
+		for _, status := range s.Tasks {
+			word := fmt.Sprintf("%-9s", status)
+			switch status {
+			case grade.Passed:
+				word = good.Sprint(word)
+			case grade.Failed:
+				word = bad.Sprint(word)
+			default:
+				word = faint.Sprint(word)
+			}
+			b.WriteString(word)
+		}
+	}
+	fmt.Fprintf(b, "\n%-18s", "points")
+	for _, p := range r.ByTask() {
+		fmt.Fprintf(b, "%-9.1f", p)
+	}
+	b.WriteString("\n")
+}
+
+// message is a finding in plain text: what a student needs to act on it.
+func message(f grade.Finding) string {
+	var b strings.Builder
+	if f.Sentence != "" {
+		fmt.Fprintf(&b, "handout:  %s\n", f.Sentence)
+	}
+	fmt.Fprintf(&b, "%s\nexpected: %s\nactual:   %s\n", f.Field, f.Expected, f.Actual)
+	if f.Difference != nil && f.Said != "" {
+		fmt.Fprintf(&b, "stderr:   %s\n", strings.ReplaceAll(f.Said, "\n", "\n          "))
+	}
+	if steps := f.Steps(); len(steps) > 0 {
+		b.WriteString("after:\n")
+		if left := len(steps) - mostSteps; left > 0 {
+			fmt.Fprintf(&b, "  (%d steps before)\n", left)
+			steps = steps[left:]
+		}
+		for _, op := range steps {
+			fmt.Fprintf(&b, "  %s\n", op)
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// indented moves all lines but the first, and empty ones.
+func indented(text, by string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\n", "\n"+by), "\n"+by+"\n", "\n\n")
+}

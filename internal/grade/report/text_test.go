@@ -1,0 +1,77 @@
+package report_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fatih/color"
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade"
+	"llmmemory/internal/grade/compare"
+	"llmmemory/internal/grade/report"
+)
+
+func written(t *testing.T, r *grade.Report) string {
+	t.Helper()
+	color.NoColor = true
+	var b strings.Builder
+	require.NoError(t, report.WriteText(&b, r))
+	return b.String()
+}
+
+// one is a report of one mistake in task 2; nothing of task 5 was played.
+func one() *grade.Report {
+	r := &grade.Report{File: "a.c", Score: 90, MaxScore: 100, Rules: "2.abc"}
+	for task := 1; task <= 4; task++ {
+		r.Tests = append(r.Tests, grade.Test{Task: task, Part: grade.PartDirected, Status: grade.Passed})
+	}
+	passed := [grade.Tasks]grade.Status{grade.Passed, grade.Passed, grade.Passed, grade.Passed, grade.Passed}
+	r.Stages = append(r.Stages, grade.Stage{Name: grade.Gate, Tasks: passed}, grade.Stage{Name: grade.Directed, Tasks: passed})
+	r.Stages[1].Tasks[1] = grade.Failed
+	op := trace.Op{Kind: trace.Free, A: 1}
+	r.Findings = []grade.Finding{{Name: "task2_x", Task: 2, Gain: 6.2, Ops: []trace.Op{op}, Lines: []string{"llm_memory.c:7: \x1b[2J"},
+		Difference: &compare.Difference{Op: op, Field: "field", Expected: "1", Actual: "2\x07"}}}
+	r.Advice = []grade.Advice{{Name: "gate_main", Text: "llm_memory.c:3: main"}}
+	return r
+}
+
+func TestAFindingSaysWhatFixingItGives(t *testing.T) {
+	require.Contains(t, written(t, one()), "fixing it gives back +6.2 points")
+}
+
+func TestWhatDidNotRunIsNotPassed(t *testing.T) {
+	text := strings.Join(strings.Fields(written(t, one())), " ")
+	require.Contains(t, text, "directed traces passed failed passed passed not run")
+	require.Contains(t, text, "Memcheck not run not run not run not run not run")
+
+	r := one() // Valgrind is missing, and all else is right
+	r.Findings, r.Score = nil, 100
+	require.Contains(t, written(t, r), "Memcheck          not run")
+}
+
+func TestAdviceLooksLikeAdvice(t *testing.T) {
+	require.Contains(t, written(t, one()), "advice, which costs nothing: gate_main\n  llm_memory.c:3: main\n")
+}
+
+func TestNothingOfASubmissionMovesTheCursor(t *testing.T) {
+	r := one()
+	r.File, r.Notes = "\x1b[31m.c", []string{"\x1b]0;x\x07"}
+	text := written(t, r)
+	require.NotContains(t, text, "\x1b")
+	require.NotContains(t, text, "\x07")
+	require.Contains(t, text, `\x1b[31m.c: 90.0 of 100 points`)
+	r = &grade.Report{File: "b.c", MaxScore: 100, Rejected: &grade.Rejection{Stage: grade.Compile, Text: "b.c does not compile:\nb.c:1:1: error: \x1b[31m\n"}}
+	require.NotContains(t, written(t, r), "\x1b")
+	var b strings.Builder
+	require.NoError(t, report.WriteLine(&b, r))
+	require.Equal(t, `b.c: 0.0 of 100 points: b.c:1:1: error: \x1b[31m`+"\n", b.String())
+}
+
+func TestAReplayPrintsNoScore(t *testing.T) {
+	r := one()
+	r.Replay = true
+	require.NotContains(t, written(t, r), " of 100 points")
+	require.NotContains(t, written(t, r), "gives back")
+}

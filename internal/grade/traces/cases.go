@@ -1,0 +1,96 @@
+// Package traces has the traces that submissions are graded by. The directed ones follow
+// the handout task by task: each has a name, the sentence that it tests, and the calls.
+// The names are those of the C suite (grader/suite) where both test the same. The random
+// ones are generated; the same seed gives the same ones.
+package traces
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"llmmemory/internal/course/oracle"
+	"llmmemory/internal/course/trace"
+)
+
+// A Case is one named trace.
+type Case struct {
+	Task     int // of the handout, 1 to 5
+	Name     string
+	Sentence string // of the handout
+	Advice   bool   // the handout does not ask for it: no points
+	Ops      []trace.Op
+	Real     []trace.Kind // the functions that it is for; the tester does the work of the others
+	Refuses  bool         // all that is asked of them is to refuse
+	Shape    bool         // it asks for allocations, not for what is in them
+	Sweep    bool         // long: it is played once, and not under Memcheck
+}
+
+//go:embed task*.trace
+var files embed.FS
+
+// Directed returns every directed trace, in the order of the handout.
+func Directed() ([]Case, error) {
+	var all []Case
+	for task := 1; task <= 5; task++ {
+		file := fmt.Sprintf("task%d.trace", task)
+		text, err := files.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, section := range strings.Split("\n"+string(text), "\n== ")[1:] {
+			title, body, _ := strings.Cut(section, "\n")
+			name, sentence, _ := strings.Cut(title, "  ")
+			ops, err := trace.Parse(body)
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", file, name, err)
+			}
+			c := Case{Task: task, Name: name, Sentence: sentence, Advice: strings.HasPrefix(name, "advice_"), Ops: ops}
+			c.Sweep = slices.ContainsFunc(ops, func(op trace.Op) bool { return op.Kind == trace.Forks && op.C > 1000 })
+			c.Shape = strings.Contains(name, "_allocations_of_their_own")
+			if err := c.complete(); err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", file, name, err)
+			}
+			all = append(all, c)
+		}
+		sweeps, err := sweepCases(task)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sweeps...)
+	}
+	return all, nil
+}
+
+// functions are those of each task.
+var functions = map[int][]trace.Kind{1: {trace.Init}, 2: {trace.Create}, 3: {trace.Fork}, 4: {trace.Append}, 5: {trace.Destroy}}
+
+// complete fills in what follows from the name and the steps.
+func (c *Case) complete() error {
+	c.Real = functions[c.Task]
+	switch {
+	case strings.HasPrefix(c.Name, "task2_free_"):
+		c.Real = []trace.Kind{trace.Free}
+	case c.Name == "task2_refuses_null_engine":
+		c.Real = []trace.Kind{trace.Create, trace.Free}
+	}
+	w, err := oracle.New()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	c.Refuses = true
+	for _, op := range c.Ops {
+		if op.Kind.Outside() {
+			w.Write(op)
+			continue
+		}
+		outcome := w.Play(op)
+		if slices.Contains(c.Real, op.Kind.Single()) && !outcome.Refused() {
+			c.Refuses = false
+			break
+		}
+	}
+	return nil
+}

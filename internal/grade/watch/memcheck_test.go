@@ -1,0 +1,65 @@
+package watch_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"llmmemory/internal/course/trace"
+	"llmmemory/internal/grade/build"
+	"llmmemory/internal/grade/supervise"
+	"llmmemory/internal/grade/watch"
+	"llmmemory/internal/testkit/level"
+)
+
+// check runs one trace on the correct submission, changed in one place.
+func check(t *testing.T, kit *build.Kit, before, after string) ([]watch.Finding, error) {
+	t.Helper()
+	source, err := os.ReadFile("../../../testdata/submissions/correct/llm_memory.c")
+	require.NoError(t, err)
+	require.Contains(t, string(source), before)
+	program, err := kit.Build("a test's", []byte(strings.Replace(string(source), before, after, 1)))
+	require.NoError(t, err)
+	ops, err := trace.Parse("init e0 640\ncreate e0 1 20\nfork e0 1 2\nappend e0 2 7\nfree e0 1\ndestroy e0\n")
+	require.NoError(t, err)
+	watched, err := kit.Watched(program)
+	require.NoError(t, err)
+	return watch.Memcheck(watched, supervise.Steps{Traces: [][]trace.Op{ops}})
+}
+
+func TestMemcheckFindsLeaksAndBadAccesses(t *testing.T) {
+	level.SkipQuick(t)
+	kit, err := build.NewKit()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, kit.Close()) })
+	const end = "    free(engine->ref_count);\n    free(engine);\n"
+	for name, c := range map[string]struct{ before, after, kind, unfinished string }{
+		"nothing":            {end, end, "", ""},
+		"a leak":             {end, "    free(engine);\n", "Leak_DefinitelyLost", ""},
+		"what is kept":       {end, "    static int *volatile kept;\n    kept = engine->ref_count;\n    if (kept != NULL) {\n        free(engine);\n    }\n", "Leak_StillReachable", ""},
+		"a write outside":    {end, "    ((volatile char *)engine)[40] = 0;\n" + end, "InvalidWrite", ""},
+		"an end in a call":   {end, "    exit(0);\n" + end, "", "in the middle of a call"},
+		"a status in one":    {end, "    exit(7);\n" + end, "", "in the middle of a call"},
+		"a signal in one":    {end, "    abort();\n" + end, "", "by aborted"},
+		"more than there is": {end, "    while (malloc(1 << 20) != NULL) {\n    }\n" + end, "Leak_PossiblyLost", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, err := check(t, kit, c.before, c.after)
+			if c.unfinished != "" {
+				require.ErrorIs(t, err, watch.ErrUnfinished)
+				require.ErrorContains(t, err, c.unfinished)
+				return
+			}
+			require.NoError(t, err)
+			if c.kind == "" {
+				require.Empty(t, found)
+				return
+			}
+			require.NotEmpty(t, found)
+			require.Equal(t, c.kind, found[0].Kind)
+		})
+	}
+}
