@@ -48,8 +48,10 @@
 // effect, even if it is NaN. Tokens with a logit of -inf have no weight; a row
 // without any weight is 0.
 //
-// The inner loops are in kernels.go: portable Go, and assembly for AVX2, AVX-512 and
-// AVX-512 with VNNI, which gen generates.
+// The interface of the inner loops is in kernels.go. There is portable Go, and assembly for
+// AVX2, AVX-512, and AVX-512 with VNNI and GFNI, which gen generates. A set has its own functions
+// only where they are faster: AVX-512 uses AVX2's for int8 keys and E4M3, unless the
+// processor has VNNI and GFNI.
 //
 // A call allocates nothing once its Runner has grown to the batch. Package kvstore has
 // the memory of the blocks and writes to it; which request has which block is for the

@@ -31,8 +31,7 @@ func hasAVX2() bool { return cpuid.CPU.Supports(cpuid.AVX2, cpuid.FMA3, cpuid.F1
 type assembly struct {
 	name                                    string
 	scoresPanel, valuesPanel, integersPanel []sized
-	scaleTo, soften, product, blend, askFor func(*call)
-	magnitude, quantized, packed            func(*call)
+	scaleTo, soften, product, blend         func(*call)
 	refined, scalePairs, softenPairs        func(*call)
 	unpack                                  [dtypes]func(*call)
 	scoresTile, valuesTile                  [dtypes][]sized
@@ -138,18 +137,18 @@ func (a *assembly) convert(k *call, d DType, in unsafe.Pointer, stride, n int, o
 
 func (a *assembly) largest(k *call, x []float32) uint32 {
 	k.in, k.n = floats(x), len(x)/8
-	a.magnitude(k)
+	magnitudeAVX2(k)
 	return uint32(k.flag)
 }
 
 func (a *assembly) quantize(k *call, x []float32, factor float32, out []float32) {
 	k.in, k.n, k.x, k.out = floats(x), len(x)/8, factor, floats(out)
-	a.quantized(k)
+	quantizeAVX2(k)
 }
 
 func (a *assembly) pack(k *call, keys, out []float32) {
 	k.in, k.n, k.out = floats(keys), len(keys)/32, floats(out)
-	a.packed(k)
+	packAVX2(k)
 }
 
 func (a *assembly) tileRows() int { return 2 * a.scoresTile[0][0].rows }
@@ -187,7 +186,7 @@ func (a *assembly) tileValues(k *call, d DType, p []float32, rows, n, place int,
 
 func (a *assembly) ask(k *call, lines []unsafe.Pointer) {
 	k.data, k.n = unsafe.Pointer(&lines[0]), len(lines)
-	a.askFor(k)
+	askAVX2(k)
 }
 
 // widest is the function for most rows, but not more than there are.

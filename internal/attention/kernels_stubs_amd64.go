@@ -33,9 +33,6 @@ func multiplyAVX512(a *call)
 func combineAVX512(a *call)
 
 //go:noescape
-func askAVX512(a *call)
-
-//go:noescape
 func refineAVX512(a *call)
 
 //go:noescape
@@ -99,18 +96,6 @@ func scoresTileBF162AVX512(a *call)
 func scoresTileBF161AVX512(a *call)
 
 //go:noescape
-func scoresTileE4M38AVX512(a *call)
-
-//go:noescape
-func scoresTileE4M34AVX512(a *call)
-
-//go:noescape
-func scoresTileE4M32AVX512(a *call)
-
-//go:noescape
-func scoresTileE4M31AVX512(a *call)
-
-//go:noescape
 func scoresTileE5M28AVX512(a *call)
 
 //go:noescape
@@ -159,18 +144,6 @@ func valuesTileBF162AVX512(a *call)
 func valuesTileBF161AVX512(a *call)
 
 //go:noescape
-func valuesTileE4M38AVX512(a *call)
-
-//go:noescape
-func valuesTileE4M34AVX512(a *call)
-
-//go:noescape
-func valuesTileE4M32AVX512(a *call)
-
-//go:noescape
-func valuesTileE4M31AVX512(a *call)
-
-//go:noescape
 func valuesTileE5M28AVX512(a *call)
 
 //go:noescape
@@ -193,57 +166,6 @@ func valuesTileInt82AVX512(a *call)
 
 //go:noescape
 func valuesTileInt81AVX512(a *call)
-
-//go:noescape
-func integersPanel12AVX512(a *call)
-
-//go:noescape
-func integersPanel4AVX512(a *call)
-
-//go:noescape
-func integersPanel1AVX512(a *call)
-
-//go:noescape
-func scoresTileInt88AVX512(a *call)
-
-//go:noescape
-func scoresTileInt84AVX512(a *call)
-
-//go:noescape
-func scoresTileInt82AVX512(a *call)
-
-//go:noescape
-func scoresTileInt81AVX512(a *call)
-
-//go:noescape
-func magnitudeAVX512(a *call)
-
-//go:noescape
-func quantizeAVX512(a *call)
-
-//go:noescape
-func packAVX512(a *call)
-
-//go:noescape
-func narrowF16AVX512(a *call)
-
-//go:noescape
-func narrowBF16AVX512(a *call)
-
-//go:noescape
-func transpose32AVX512(a *call)
-
-//go:noescape
-func transpose16AVX512(a *call)
-
-//go:noescape
-func transpose32StreamAVX512(a *call)
-
-//go:noescape
-func transpose16StreamAVX512(a *call)
-
-//go:noescape
-func copyRowsAVX512(a *call)
 
 //go:noescape
 func scoresTileE4M38AVX512VNNI(a *call)

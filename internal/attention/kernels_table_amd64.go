@@ -6,24 +6,23 @@ var avx512 = assembly{
 	name:          "avx512",
 	scoresPanel:   []sized{{12, scoresPanel12AVX512}, {4, scoresPanel4AVX512}, {1, scoresPanel1AVX512}},
 	valuesPanel:   []sized{{12, valuesPanel12AVX512}, {4, valuesPanel4AVX512}, {1, valuesPanel1AVX512}},
-	integersPanel: []sized{{12, integersPanel12AVX512}, {4, integersPanel4AVX512}, {1, integersPanel1AVX512}},
-	scaleTo:       scaleAVX512, soften: softmaxAVX512, product: multiplyAVX512, blend: combineAVX512, askFor: askAVX512,
-	magnitude: magnitudeAVX512, quantized: quantizeAVX512, packed: packAVX512,
+	integersPanel: []sized{{4, integersPanel4AVX2}, {1, integersPanel1AVX2}},
+	scaleTo:       scaleAVX512, soften: softmaxAVX512, product: multiplyAVX512, blend: combineAVX512,
 	refined: refineAVX512, scalePairs: scalePairsAVX512, softenPairs: softmaxPairsAVX512,
 	unpack: [dtypes]func(*call){F32: convertF32AVX512, F16: convertF16AVX512, BF16: convertBF16AVX512, E4M3: convertE4M3AVX512, E5M2: convertE5M2AVX512, Int8: convertInt8AVX512},
 	scoresTile: [dtypes][]sized{
 		F32:  {{8, scoresTileF328AVX512}, {4, scoresTileF324AVX512}, {2, scoresTileF322AVX512}, {1, scoresTileF321AVX512}},
 		F16:  {{8, scoresTileF168AVX512}, {4, scoresTileF164AVX512}, {2, scoresTileF162AVX512}, {1, scoresTileF161AVX512}},
 		BF16: {{8, scoresTileBF168AVX512}, {4, scoresTileBF164AVX512}, {2, scoresTileBF162AVX512}, {1, scoresTileBF161AVX512}},
-		E4M3: {{8, scoresTileE4M38AVX512}, {4, scoresTileE4M34AVX512}, {2, scoresTileE4M32AVX512}, {1, scoresTileE4M31AVX512}},
+		E4M3: {{4, scoresTileE4M34AVX2}, {2, scoresTileE4M32AVX2}, {1, scoresTileE4M31AVX2}},
 		E5M2: {{8, scoresTileE5M28AVX512}, {4, scoresTileE5M24AVX512}, {2, scoresTileE5M22AVX512}, {1, scoresTileE5M21AVX512}},
-		Int8: {{8, scoresTileInt88AVX512}, {4, scoresTileInt84AVX512}, {2, scoresTileInt82AVX512}, {1, scoresTileInt81AVX512}},
+		Int8: {{4, scoresTileInt84AVX2}, {2, scoresTileInt82AVX2}, {1, scoresTileInt81AVX2}},
 	},
 	valuesTile: [dtypes][]sized{
 		F32:  {{8, valuesTileF328AVX512}, {4, valuesTileF324AVX512}, {2, valuesTileF322AVX512}, {1, valuesTileF321AVX512}},
 		F16:  {{8, valuesTileF168AVX512}, {4, valuesTileF164AVX512}, {2, valuesTileF162AVX512}, {1, valuesTileF161AVX512}},
 		BF16: {{8, valuesTileBF168AVX512}, {4, valuesTileBF164AVX512}, {2, valuesTileBF162AVX512}, {1, valuesTileBF161AVX512}},
-		E4M3: {{8, valuesTileE4M38AVX512}, {4, valuesTileE4M34AVX512}, {2, valuesTileE4M32AVX512}, {1, valuesTileE4M31AVX512}},
+		E4M3: {{4, valuesTileE4M34AVX2}, {2, valuesTileE4M32AVX2}, {1, valuesTileE4M31AVX2}},
 		E5M2: {{8, valuesTileE5M28AVX512}, {4, valuesTileE5M24AVX512}, {2, valuesTileE5M22AVX512}, {1, valuesTileE5M21AVX512}},
 		Int8: {{8, valuesTileInt88AVX512}, {4, valuesTileInt84AVX512}, {2, valuesTileInt82AVX512}, {1, valuesTileInt81AVX512}},
 	},
@@ -34,8 +33,7 @@ var avx2 = assembly{
 	scoresPanel:   []sized{{4, scoresPanel4AVX2}, {1, scoresPanel1AVX2}},
 	valuesPanel:   []sized{{4, valuesPanel4AVX2}, {1, valuesPanel1AVX2}},
 	integersPanel: []sized{{4, integersPanel4AVX2}, {1, integersPanel1AVX2}},
-	scaleTo:       scaleAVX2, soften: softmaxAVX2, product: multiplyAVX2, blend: combineAVX2, askFor: askAVX2,
-	magnitude: magnitudeAVX2, quantized: quantizeAVX2, packed: packAVX2,
+	scaleTo:       scaleAVX2, soften: softmaxAVX2, product: multiplyAVX2, blend: combineAVX2,
 	refined: refineAVX2, scalePairs: scalePairsAVX2, softenPairs: softmaxPairsAVX2,
 	unpack: [dtypes]func(*call){F32: convertF32AVX2, F16: convertF16AVX2, BF16: convertBF16AVX2, E4M3: convertE4M3AVX2, E5M2: convertE5M2AVX2, Int8: convertInt8AVX2},
 	scoresTile: [dtypes][]sized{
@@ -56,7 +54,7 @@ var avx2 = assembly{
 	},
 }
 
-// avx512vnni is avx512 with the functions that VNNI makes faster.
+// avx512vnni is avx512 with its own functions for int8 keys and E4M3.
 var avx512vnni = func() assembly {
 	a := avx512
 	a.name = "avx512vnni"

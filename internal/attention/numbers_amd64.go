@@ -9,15 +9,10 @@ func (a *assembly) narrow(d DType, out unsafe.Pointer, x []float32) int {
 		return 0
 	}
 	k := call{in: floats(x), out: out, n: len(x) / 16}
-	wide := a != &avx2
-	switch {
-	case d == F16 && wide:
-		narrowF16AVX512(&k)
-	case d == F16:
+	switch d {
+	case F16:
 		narrowF16AVX2(&k)
-	case d == BF16 && wide:
-		narrowBF16AVX512(&k)
-	case d == BF16:
+	case BF16:
 		narrowBF16AVX2(&k)
 	default:
 		return 0
@@ -48,16 +43,8 @@ func (a *assembly) widen(d DType, x []float32, in unsafe.Pointer) int {
 
 func (a *assembly) transpose(out, in unsafe.Pointer, stride, size, bytes int, past bool) {
 	k := call{in: in, inStride: stride, out: out, size: size}
-	wide, short := a != &avx2, bytes == 2
+	short := bytes == 2
 	switch {
-	case wide && short && past:
-		transpose16StreamAVX512(&k)
-	case wide && short:
-		transpose16AVX512(&k)
-	case wide && past:
-		transpose32StreamAVX512(&k)
-	case wide:
-		transpose32AVX512(&k)
 	case short && past:
 		transpose16StreamAVX2(&k)
 	case short:
@@ -75,9 +62,5 @@ func (a *assembly) copyRows(out, in unsafe.Pointer, stride, n, size int, past bo
 		return
 	}
 	k := call{in: in, inStride: stride, out: out, n: n, size: size}
-	if a != &avx2 {
-		copyRowsAVX512(&k)
-	} else {
-		copyRowsAVX2(&k)
-	}
+	copyRowsAVX2(&k)
 }

@@ -233,19 +233,3 @@ loop9:
 	JNZ         loop9
 	VZEROUPPER
 	RET
-
-// func askAVX512(a *byte)
-// Requires: AVX, MMX+
-TEXT ·askAVX512(SB), NOSPLIT, $0-8
-	MOVQ a+0(FP), AX
-	MOVQ 16(AX), CX
-	MOVQ 40(AX), AX
-
-loop10:
-	MOVQ       (CX), DX
-	PREFETCHT0 (DX)
-	ADDQ       $+8, CX
-	DECQ       AX
-	JNZ        loop10
-	VZEROUPPER
-	RET

@@ -16,15 +16,15 @@ func integers(g *gen) {
 	for _, n := range g.tileRows {
 		tileScore(g, dtypes[len(dtypes)-1], n)
 	}
-	if !g.vnni {
+	if !g.wide() {
 		magnitude(g)
 		quantize(g)
 		pack(g)
 	}
 }
 
-// dot adds the products of pairs a and b to the sum of each. spare is used up
-// without VNNI.
+// dot adds the products of pairs a and b to the sum of each. Without VNNI it
+// overwrites spare.
 func (g *gen) dot(a, b, sum, spare reg.VecPhysical) {
 	if g.vnni {
 		g.asm.VPDPWSSD(a, b, sum)
@@ -150,11 +150,7 @@ func pack(g *gen) {
 			g.asm.VCVTPS2DQ(mem(in, v*g.bytes()+tileTokens*4), high)
 			g.and(mask, low)
 			g.asm.VPSLLD(operand.U8(16), high, high)
-			if g.wide() {
-				g.asm.VPORD(high, low, low)
-			} else {
-				g.asm.VPOR(high, low, low)
-			}
+			g.asm.VPOR(high, low, low)
 			g.asm.VMOVUPS(low, mem(out, v*g.bytes()))
 		}
 		g.asm.ADDQ(operand.I32(2*tileTokens*4), in)

@@ -109,15 +109,19 @@ type part struct {
 	write func(*gen)
 }
 
-// partsOf lists the files in which an instruction set differs from the one before.
+// partsOf lists the files of an instruction set. What it lacks is the same in AVX2.
 func partsOf(w width) []part {
 	if w.vnni {
 		return []part{{"scores", tileScores}, {"values", tileValues}, {"integers", integers}}
 	}
-	return []part{
+	parts := []part{
 		{"panel", panels}, {"weights", weights}, {"logits", logits}, {"convert", converts}, {"scores", tileScores}, {"values", tileValues},
-		{"integers", integers}, {"narrow", narrows}, {"transpose", transposes}, {"loops", loops},
+		{"loops", loops},
 	}
+	if !w.wide() {
+		parts = append(parts, part{"integers", integers}, part{"narrow", narrows}, part{"transpose", transposes})
+	}
+	return parts
 }
 
 // A gen writes one file for one instruction set. The context is not embedded: the compiler

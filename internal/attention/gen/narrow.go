@@ -1,9 +1,6 @@
 package main
 
-import (
-	"github.com/mmcloughlin/avo/operand"
-	"github.com/mmcloughlin/avo/reg"
-)
+import "github.com/mmcloughlin/avo/operand"
 
 // narrows are the kernels that round float32 to 16 bits.
 func narrows(g *gen) {
@@ -27,11 +24,7 @@ func narrow(g *gen, name string, round func(i int)) {
 		for v := range 16 / g.lanes {
 			g.asm.VMOVUPS(mem(in, v*g.bytes()), g.regs[0])
 			round(0)
-			if g.wide() {
-				g.asm.VMOVDQU(halves[0], mem(out, 0))
-			} else {
-				g.asm.VMOVDQU(quarters[0], mem(out, 16*v))
-			}
+			g.asm.VMOVDQU(quarters[0], mem(out, 16*v))
 		}
 		g.asm.ADDQ(operand.I32(64), in)
 		g.asm.ADDQ(operand.I32(32), out)
@@ -48,23 +41,12 @@ func (g *gen) broadcast(name string, bits uint32, i int) {
 func (g *gen) roundBF16(i int) {
 	x, up, nan := g.regs[i], g.regs[1], g.regs[2]
 	g.asm.VPSRLD(operand.U8(16), x, nan)
-	if g.wide() {
-		g.asm.VPANDD(g.regs[8], nan, up)
-		g.asm.VPORD(g.regs[10], nan, nan)
-		g.asm.VCMPPS(operand.U8(3), x, x, reg.K1)
-	} else {
-		g.asm.VPAND(g.regs[8], nan, up)
-		g.asm.VPOR(g.regs[10], nan, nan)
-		g.asm.VCMPPS(operand.U8(3), x, x, g.regs[3])
-	}
+	g.asm.VPAND(g.regs[8], nan, up)
+	g.asm.VPOR(g.regs[10], nan, nan)
+	g.asm.VCMPPS(operand.U8(3), x, x, g.regs[3])
 	g.asm.VPADDD(g.regs[9], up, up)
 	g.asm.VPADDD(up, x, x)
 	g.asm.VPSRLD(operand.U8(16), x, x)
-	if g.wide() {
-		g.asm.VPBLENDMD(nan, x, reg.K1, x)
-		g.asm.VPMOVDW(x, g.half[i])
-		return
-	}
 	g.asm.VPBLENDVB(g.regs[3], nan, x, x)
 	g.asm.VEXTRACTI128(operand.U8(1), x, quarters[1])
 	g.asm.VPACKUSDW(quarters[1], quarters[i], quarters[i])

@@ -14,11 +14,15 @@ func (d dtype) ahead() int { return max(2, 4/d.bytes) }
 // cache that is further away.
 func (d dtype) far() int { return 2 * d.ahead() }
 
+// has reports whether an instruction set has its own tile kernels of a type. AVX-512 has
+// those of E4M3 only together with GFNI.
+func (w width) has(d dtype) bool { return !w.wide() || w.vnni == (d.name == "E4M3") }
+
 // tileScores are the kernels that multiply a few rows with keys where they lie.
 // Those of Int8 are integers'.
 func tileScores(g *gen) {
 	for _, d := range dtypes[:len(dtypes)-1] {
-		if g.vnni && d.name != "E4M3" {
+		if !g.has(d) {
 			continue
 		}
 		for _, n := range g.tileRows {
@@ -191,7 +195,7 @@ func (g *gen) tileElements(k *scoreKernel, j int, q *rows) {
 // tileValues are the kernels that sum p·v over values where they lie.
 func tileValues(g *gen) {
 	for _, d := range dtypes {
-		if g.vnni && d.name != "E4M3" {
+		if !g.has(d) {
 			continue
 		}
 		for _, n := range g.tileRows {
@@ -338,7 +342,8 @@ func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 			g.loadPair(k.read, operand.Mem{Base: k.values, Index: at, Scale: 1, Disp: v * g.lanes * k.read.bytes}, values+v, values+v+1, k.constant)
 		}
 		if k.checked && !k.words {
-			g.checkRow(operand.Mem{Base: k.values, Index: at, Scale: 1}, size, k, bcast)
+			g.asm.VPAND(operand.Mem{Base: k.values, Index: at, Scale: 1}, quarters[k.magnitude], quarters[bcast]) // 16 bytes
+			g.asm.VPMAXUB(g.regs[bcast], g.regs[k.nan], g.regs[k.nan])
 		}
 		for row := range n {
 			g.asm.VBROADCASTSS(p.at(row, 0), g.regs[bcast])
@@ -362,21 +367,4 @@ func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 		g.addRows(n, vecs, to, 0)
 	}
 	g.sums(n, vecs, to, 0, false)
-}
-
-// checkRow is checkNaN for 16, 32 or 64 bytes.
-func (g *gen) checkRow(value operand.Mem, size int, k *valueKernel, spare int) {
-	switch {
-	case size >= g.bytes():
-		g.checkNaN(value, size, k.nan, k.magnitude, spare)
-	case size == 32:
-		g.asm.VPANDD(value, halves[k.magnitude], halves[spare])
-		g.asm.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
-	case g.wide():
-		g.asm.VPANDD(value, quarters[k.magnitude], quarters[spare])
-		g.asm.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
-	default:
-		g.asm.VPAND(value, quarters[k.magnitude], quarters[spare])
-		g.asm.VPMAXUB(g.regs[spare], g.regs[k.nan], g.regs[k.nan])
-	}
 }

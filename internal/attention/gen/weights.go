@@ -16,7 +16,9 @@ func weights(g *gen) {
 	softmax(g, false)
 	multiply(g)
 	combine(g)
-	ask(g)
+	if !g.wide() {
+		ask(g)
+	}
 }
 
 // ask asks for the cache lines at n addresses, which are in data.
