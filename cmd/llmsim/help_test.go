@@ -60,7 +60,9 @@ func TestFlagsThatDoNothingAreRefused(t *testing.T) {
 		{"plan --seeds 100000", "want 1 to 100 seeds"},
 		{"plan --precision 0", "between 0 and 1"},
 		{"view --prefix 32 -o none.html", "--prefix does nothing"},
-		{"merge -o out", "say which folders"},
+		{"merge part1 -o out", "merge was removed: with all results-*.jsonl in one folder"},
+		{"plan --shard 1/2", "--shard was removed: a plan runs on one machine"},
+		{"plan --swap-gb-s 5 --system sosp", "--swap-gb-s does nothing without --swap"},
 		{"run --model llama-3-8b", "name one beside \"llama-3-8b\": a100-40gb"},
 		{"run --gpu l4", "a GPU needs a model"},
 	} {

@@ -46,7 +46,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), fleetCommand(), calibrateCommand(), sweepCommand(), mergeCommand(),
+	c.AddCommand(runCommand(), planCommand(), cheapestCommand(), fleetCommand(), calibrateCommand(), sweepCommand(),
 		figuresCommand(), viewCommand(), listCommand())
 	addRemoved(c)
 	for _, sub := range c.Commands() {

@@ -16,7 +16,7 @@ import (
 )
 
 const planHelp = `plan finds the highest rate of requests that holds a service level objective, finds what limits
-it by making one thing after the other twice as good, and compares block sizes and systems.
+it by making one thing after the other twice as good, and compares block sizes and prefix caching.
 With --target it also says how many blocks, and how many GPUs, a rate needs. Where a price of the
 GPU is known, it says what a million tokens cost, and what each change may cost before it no longer
 pays.
@@ -34,23 +34,19 @@ the seeds of the search and, with a workload, four others or more. Runs are as l
 its arrivals changes. All its rows are used, unless --requests and --duration say otherwise. A trace
 that is too short to show what lasts is refused.
 
-With -o every run is kept in the folder; after an interruption, the same command resumes. With
---shard i/n only the i-th of n parts is run. When the folders of all parts are copied into one, or
-were one, the command without --shard answers from their runs.`
+With -o every run is kept in the folder; after an interruption, the same command resumes.`
 
 const planExamples = `  llmsim plan --slo 0.5s/token
   llmsim plan --model llama-3-8b --gpu a100-40gb --trace BurstGPT_1.csv \
     --slo 'ttft<2s@p99,tpot<100ms@p90'
   llmsim plan --setup llama-3-70b --trace mooncake_trace.jsonl --max-len 131072 --slo 'ttft<30s@p90'
   llmsim plan --model qwen2.5-7b --gpu l4 --trace own.csv --slo 100ms/token --target 20 -o plan
-  llmsim plan --system sosp --all-systems --workload alpaca --slo 0.5s/token
-  llmsim plan --model llama-3-70b --gpu h100-80gb --workers 4 --slo 100ms/token --shard 2/3 -o plan`
+  llmsim plan --system sosp --workload alpaca --slo 0.5s/token`
 
 // planOptions are the flags of llmsim plan.
 type planOptions struct {
-	q          sizing.Question
-	slo, shard string
-	prices     string
+	q           sizing.Question
+	slo, prices string
 }
 
 func planCommand() *cobra.Command {
@@ -68,10 +64,8 @@ func planCommand() *cobra.Command {
 	f.StringVar(&o.slo, "slo", "0.5s/token", "objectives: see above")
 	f.Float64Var(&q.Target, "target", 0, "wanted requests a second: report how many blocks and GPUs they need (default: none)")
 	f.StringVarP(&q.Folder, "out", "o", "", "folder for plan.json, the figures as SVG, PNG and CSV, index.html, and finished runs")
-	f.StringVar(&o.shard, "shard", "", "run only the i-th of n parts, into the folder: i/n, i from 1")
 	f.StringVar(&o.prices, "prices", "", "file of prices by GPU (default: the built-in one)")
 	f.StringVar(&q.Scenario.Server.System, "system", "", "system that serves: "+strings.Join(sim.Systems(), ", ")+" (default vllm-v1)")
-	f.BoolVar(&q.AllSystems, "all-systems", false, "compare with Orca and FasterTransformer too")
 	addBlockSize(f, &q.Scenario.Server)
 	addRequests(f, &q.Scenario)
 	f.Lookup("duration").Usage = "seconds of arrivals, at least; of a trace those that are taken, at its own rate"
@@ -99,14 +93,6 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	if q.Prices, err = openPrices(c.ErrOrStderr(), o.prices, q.Scenario.GPU); err != nil {
 		return err
 	}
-	if o.shard != "" {
-		if q.Shard, err = jobs.ParseShard(o.shard); err != nil {
-			return fmt.Errorf("--shard: %w", err)
-		}
-		if q.Folder == "" {
-			return errors.New("--shard: want -o DIR, the folder that keeps what is run")
-		}
-	}
 	if q.Folder != "" {
 		if err := jobs.CheckFolder(q.Folder); err != nil {
 			return err
@@ -114,19 +100,10 @@ func (o *planOptions) run(c *cobra.Command) (err error) {
 	}
 	var stop func()
 	q.Progress, stop = counted("searches")
-	if o.shard != "" {
-		done, _, err := sizing.Part(c.Context(), *q)
-		stop()
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "part %v: %d searches are in %s; with those of the other parts there, the same command without --shard answers\n", q.Shard, done, q.Folder)
-		return err
-	}
 	report, err := sizing.Size(c.Context(), *q)
 	stop()
 	if errors.Is(err, context.Canceled) && q.Folder != "" {
-		fmt.Fprintf(c.ErrOrStderr(), "what was run is kept in %s: the same command goes on from there\n", q.Folder)
+		fmt.Fprintf(c.ErrOrStderr(), "what was run is kept in %s: the same command resumes\n", q.Folder)
 	}
 	if err != nil {
 		return err

@@ -59,7 +59,6 @@ func TestABadQuestionLeavesNothingBehind(t *testing.T) {
 		{"2 workers would do", []string{"--model", "opt-13b", "--gpu", "l4"}},
 		{"target", []string{"--target", "-1"}},
 		{"--seeds -2", []string{"--seeds", "-2"}},
-		{"not a shard", []string{"--shard", "3/2"}},
 	} {
 		dir := filepath.Join(t.TempDir(), "none")
 		status, out, said := llmsim(t, append([]string{"plan", "-o", dir}, c.args...)...)
@@ -82,5 +81,5 @@ func TestAnInterruptedPlanSaysHowItGoesOn(t *testing.T) {
 	}, 10*time.Minute, time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	require.Error(t, cmd.Wait())
-	require.Contains(t, said.String(), "what was run is kept in "+dir+": the same command goes on from there\nllmsim: interrupted\n")
+	require.Contains(t, said.String(), "what was run is kept in "+dir+": the same command resumes\nllmsim: interrupted\n")
 }

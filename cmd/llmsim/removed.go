@@ -13,6 +13,10 @@ var removedFlags = map[string]map[string]string{
 		"mtbf": noFailures, "down": noFailures,
 		"scale": fixedSize, "scale-by": fixedSize, "scale-target": fixedSize, "scale-every": fixedSize, "start-up": fixedSize,
 	},
+	"plan": {
+		"shard":       "a plan runs on one machine; llmsim sweep has --shard",
+		"all-systems": "llmsim sweep --systems all compares systems; plan --system NAME plans for one",
+	},
 }
 
 const (
@@ -22,6 +26,7 @@ const (
 
 // removedCommands are commands that llmsim had, and what takes their place.
 var removedCommands = map[string]string{
+	"merge":        "with all results-*.jsonl in one folder, llmsim sweep without --shard writes the tables",
 	"disaggregate": "prefill and decode on different servers are not simulated: nothing measured supported the times",
 }
 

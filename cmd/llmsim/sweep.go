@@ -33,9 +33,6 @@ type sweepOptions struct {
 	slo                          latency
 }
 
-// notCommand are the flags that may differ between parts of one sweep.
-var notCommand = map[string]bool{"shard": true, "jobs": true, "out": true, "slo": true}
-
 func sweepCommand() *cobra.Command {
 	var o sweepOptions
 	c := &cobra.Command{
@@ -43,18 +40,16 @@ func sweepCommand() *cobra.Command {
 		Short: "Run systems × block sizes × rates × seeds",
 		Long: "sweep runs every combination, several at a time, and keeps each in the folder as soon as it is\n" +
 			"finished. After an interruption, the same command resumes. With --shard it is divided among the\n" +
-			"machines of a job array: each runs its part, into a separate folder or into one that they share,\n" +
-			"and llmsim merge merges the parts. sweep.csv has the same bytes, however the sweep was run.\n\n" +
+			"machines of a job array: each runs its part, into a folder that they share. The last one writes the\n" +
+			"tables. If the folders are separate, copy their results-*.jsonl into one, and run the command\n" +
+			"without --shard there. sweep.csv has the same bytes, however the sweep was run.\n\n" +
 			"It measures what llmsim run does. The exit status is 0 when all jobs are done, else 1.",
 		Example: "  llmsim sweep --systems sosp,orca-oracle --rates 0.5:3:0.25 --seeds 1-8 -o out\n" +
 			"  llmsim sweep --systems all --rates 1,2 --block-sizes 8,16,32 --duration 3600 -o out\n" +
 			"  llmsim sweep --trace BurstGPT_1.csv --requests 10000 --rates 1,2,4 --setup llama-3-8b -o out\n\n" +
-			"  # The third of eight machines, and the merge of all parts:\n" +
-			"  llmsim sweep --systems all --rates 0.5:3:0.25 --shard 3/8 -o part3\n" +
-			"  llmsim merge part* -o out\n\n" +
 			"  # A Slurm job array: sbatch --array=1-8 --cpus-per-task=4 sweep.sh, which says\n" +
 			"  llmsim sweep --systems all --rates 0.5:3:0.25 --jobs $SLURM_CPUS_PER_TASK \\\n" +
-			"    --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT -o part$SLURM_ARRAY_TASK_ID",
+			"    --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT -o out",
 		Args: onlyFlags,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
@@ -126,10 +121,10 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 	if grid.Seeds, err = sweep.ParseInts[uint64]("seeds", o.seeds); err != nil {
 		return err
 	}
-	if err := checkRun(&grid.Base, grid.Systems...); err != nil {
+	if err := checkUsed(&grid.Base, grid.Systems...); err != nil {
 		return err
 	}
-	s, err := sweep.Open(grid, typed(c))
+	s, err := sweep.Open(grid)
 	if err != nil {
 		return err
 	}
@@ -146,25 +141,10 @@ func (o *sweepOptions) run(c *cobra.Command) (err error) {
 		return err
 	}
 	if shard.Of > 1 && len(st.Missing()) > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "shard %v is done and in %s; when all are: llmsim merge DIR... -o OUT\n", shard, o.out)
+		fmt.Fprintf(c.ErrOrStderr(), "shard %v is done and in %s; when all are in one folder, the same command without --shard writes the tables\n", shard, o.out)
 		return failures(st.Failed(shard))
 	}
 	return writeSweep(c, st, o.out, float64(o.slo))
-}
-
-// typed is the command without what may differ between its parts.
-func typed(c *cobra.Command) []string {
-	words := []string{"llmsim", "sweep"}
-	c.Flags().Visit(func(f *pflag.Flag) {
-		switch {
-		case notCommand[f.Name]:
-		case f.Value.Type() == "bool" && f.Value.String() == "true":
-			words = append(words, "--"+f.Name)
-		default:
-			words = append(words, "--"+f.Name+"="+f.Value.String())
-		}
-	})
-	return words
 }
 
 // runJobs runs what is to be run, with a bar on a terminal and else a line for
@@ -178,7 +158,7 @@ func (o *sweepOptions) runJobs(c *cobra.Command, folder *sweep.Folder) error {
 	err := folder.Run(c.Context(), o.jobs, w)
 	stop()
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("interrupted; what is finished is kept, and this goes on from there:\n  %s", folder.Sweep.CommandOf(folder.Shard, o.out))
+		return fmt.Errorf("interrupted; what is finished is kept in %s: the same command resumes", o.out)
 	}
 	return err
 }

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,19 +44,6 @@ func finished(dir string) int {
 	return bytes.Count(text, []byte("\n"))
 }
 
-// shell runs a command line as a user would, with llmsim in the path.
-func shell(t *testing.T, dir, line string) (status int, stdout, stderr string) {
-	t.Helper()
-	bin := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	require.NoError(t, os.Symlink(self, filepath.Join(bin, "llmsim")))
-	cmd := exec.Command("sh", "-c", line)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "BE_LLMSIM=1", "PATH="+bin+":"+os.Getenv("PATH"))
-	return finish(t, cmd)
-}
-
 func TestASweepSaysWhatIsDone(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
@@ -84,42 +69,25 @@ func TestASweepSaysWhatIsDone(t *testing.T) {
 	require.Equal(t, before, tables(t, dir))
 }
 
-func TestShardsAndMergeAreOneRun(t *testing.T) {
+func TestShardsAreOneRun(t *testing.T) {
 	level.SkipQuick(t)
 	t.Parallel()
 	dir := t.TempDir()
-	status, whole, stderr := llmsim(t, with(short, "-o", filepath.Join(dir, "whole"), "--jobs", "3")...)
+	whole, shared := filepath.Join(dir, "whole"), filepath.Join(dir, "shared")
+	status, want, stderr := llmsim(t, with(short, "-o", whole, "--jobs", "3")...)
 	require.Zero(t, status, stderr)
-	want := tables(t, filepath.Join(dir, "whole"))
-	for i := 1; i <= 3; i++ {
-		if i == 2 {
-			continue
-		}
-		status, stdout, stderr := llmsim(t, with(short, "-o", filepath.Join(dir, fmt.Sprint("part", i)), "--shard", fmt.Sprintf("%d/3", i))...)
-		require.Zero(t, status, stderr)
-		require.Empty(t, stdout)
-		require.Contains(t, stderr, fmt.Sprintf("shard %d/3 is done", i))
-	}
-	status, stdout, stderr := shell(t, dir, "llmsim merge part* -o merged")
-	require.Equal(t, 1, status)
+	status, stdout, stderr := llmsim(t, with(short, "-o", shared, "--shard", "1/2")...)
+	require.Zero(t, status, stderr)
 	require.Empty(t, stdout)
-	require.NoDirExists(t, filepath.Join(dir, "merged"))
-	said := regexp.MustCompile(`(?s)of 12 jobs are missing:\n.*\nrun\n  (llmsim sweep [^\n]* --shard 2/3 -o part1)\nand merge then`).FindStringSubmatch(stderr)
-	require.NotNil(t, said, stderr)
-	require.NotContains(t, said[1], "--shard=", "the shard of the folder that knows the command")
-
-	status, _, stderr = shell(t, dir, said[1]) // all shards are in the folder of two of them now
+	require.Contains(t, stderr, "shard 1/2 is done and in "+shared+"; when all are in one folder, the same command without --shard")
+	status, stdout, stderr = llmsim(t, with(short, "-o", shared, "--shard", "2/2")...)
 	require.Zero(t, status, stderr)
-	status, stdout, stderr = shell(t, dir, "llmsim merge part* -o merged")
+	require.Equal(t, want, stdout)
+	require.Equal(t, tables(t, whole), tables(t, shared))
+	status, stdout, stderr = llmsim(t, with(short, "-o", shared)...)
 	require.Zero(t, status, stderr)
-	require.Equal(t, whole, stdout)
-	require.Equal(t, want, tables(t, filepath.Join(dir, "merged")))
-
-	for i := 1; i <= 2; i++ { // a folder that they share needs no merge
-		status, _, stderr = llmsim(t, with(short, "-o", filepath.Join(dir, "shared"), "--shard", fmt.Sprintf("%d/2", i))...)
-		require.Zero(t, status, stderr)
-	}
-	require.Equal(t, want, tables(t, filepath.Join(dir, "shared")))
+	require.Equal(t, want, stdout)
+	require.Contains(t, stderr, "12 of 12 jobs are there already")
 }
 
 // stop starts the long sweep, waits for some jobs, and sends it a signal.
@@ -156,9 +124,8 @@ func TestAKilledSweepGoesOn(t *testing.T) {
 	require.Regexp(t, fmt.Sprintf(`^%d of 12 jobs are there already\n%d/12 `, n, n+1), stderr)
 
 	said := stop(t, two, os.Interrupt)
-	next := regexp.MustCompile(`llmsim: interrupted; what is finished is kept, and this goes on from there:\n  (llmsim sweep .*)\n$`).FindStringSubmatch(said)
-	require.NotNil(t, next, said)
-	status, _, stderr = shell(t, dir, next[1])
+	require.Contains(t, said, "llmsim: interrupted; what is finished is kept in "+two+": the same command resumes\n")
+	status, _, stderr = llmsim(t, with(long, "-o", two)...)
 	require.Zero(t, status, stderr)
 	require.Regexp(t, `^\d+ of 12 jobs are there already\n`, stderr)
 	require.Equal(t, tables(t, one), tables(t, two))
@@ -175,23 +142,6 @@ func TestTwoDoNotWorkInOneFolder(t *testing.T) {
 	_ = cmd.Wait()
 	require.Equal(t, 1, status)
 	require.Contains(t, stderr, "llmsim: the folder "+dir+": another process works in it")
-}
-
-func TestAConflictNamesBoth(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
-	status, _, stderr := llmsim(t, with(short, "-o", one)...)
-	require.Zero(t, status, stderr)
-	require.NoError(t, os.CopyFS(two, os.DirFS(one)))
-	file := filepath.Join(two, "results-1-of-1.jsonl")
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, bytes.Replace(text, []byte(`"hits":`), []byte(`"hits":9`), 1), 0o644))
-	status, _, stderr = llmsim(t, "merge", one, two, "-o", filepath.Join(dir, "out"))
-	require.Equal(t, 1, status)
-	require.Contains(t, stderr, "run twice, with different results: line 1 of "+filepath.Join(one, "results-1-of-1.jsonl")+" and line 1 of "+file)
-	require.NoDirExists(t, filepath.Join(dir, "out"))
 }
 
 func TestBadSweepsWriteNothing(t *testing.T) {

@@ -16,6 +16,9 @@ func checkUsed(s *scenario.Scenario, systems ...string) error {
 	if v.Caching && v.NoCaching {
 		return fmt.Errorf("--caching and --no-caching: take one of them")
 	}
+	if s.SwapGB != 0 && !v.Swap {
+		return fmt.Errorf("--swap-gb-s does nothing without --swap")
+	}
 	if s.MemoryUtilization != 0 && v.NumGPUBlocks != 0 {
 		return fmt.Errorf("--memory-utilization does nothing with --blocks: take one of them")
 	}
@@ -45,15 +48,6 @@ func checkUsed(s *scenario.Scenario, systems ...string) error {
 		}
 	}
 	return nil
-}
-
-// checkRun is checkUsed for commands that run what was asked and nothing else: a plan also
-// tries systems that swap.
-func checkRun(s *scenario.Scenario, systems ...string) error {
-	if s.SwapGB != 0 && !s.Server.Swap {
-		return fmt.Errorf("--swap-gb-s does nothing without --swap")
-	}
-	return checkUsed(s, systems...)
 }
 
 // checkFlag refuses a flag that only systems in by look at, if none of them runs.

@@ -73,7 +73,7 @@ func (o *viewOptions) run(c *cobra.Command) error {
 	case given > 1:
 		return errors.New("one of --story, --course and --system: a page shows one thing")
 	}
-	if err := checkRun(&o.s, o.s.Server.System); err != nil {
+	if err := checkUsed(&o.s, o.s.Server.System); err != nil {
 		return err
 	}
 	var page bytes.Buffer

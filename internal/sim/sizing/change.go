@@ -27,9 +27,6 @@ func (s *sizer) changes(ctx context.Context, trials []trial) ([]Change, error) {
 	do := make([]func(context.Context) error, len(trials))
 	for i := range trials {
 		do[i] = func(ctx context.Context) (err error) {
-			if !s.mine(1 + i) {
-				return nil
-			}
 			all[i], err = s.change(ctx, trials[i])
 			s.tick(1)
 			return err

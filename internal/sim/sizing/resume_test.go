@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/cost"
@@ -83,36 +82,6 @@ func requireMoney(t *testing.T, r *Report) {
 	require.InEpsilon(t, m.Million, dearer.million(r.Limits[0].Rate), 1e-9)
 	require.Contains(t, words(t, r), "for a million tokens of prompts and answers at the capacity; a server costs $2.00")
 	require.Contains(t, words(t, r), "a server may cost more, $/hour")
-}
-
-// Ensure that parts of a plan, each run by itself, leave little to run, and answer the same.
-func TestAPlanCanBeDivided(t *testing.T) {
-	level.SkipQuick(t)
-	q := small(t)
-	want := words(t, size(t, q))
-	all := t.TempDir()
-	for i := 1; i <= 2; i++ {
-		q.Folder, q.Shard = t.TempDir(), jobs.Shard{Index: i, Of: 2}
-		done, total, err := Part(context.Background(), q)
-		require.NoError(t, err)
-		require.Less(t, done, total)
-		name := map[int]string{1: "runs-1-of-2.jsonl", 2: "runs-2-of-2.jsonl"}[i]
-		text, err := os.ReadFile(filepath.Join(q.Folder, name))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(all, name), text, 0o600))
-	}
-	q.Folder, q.Shard = all, jobs.Shard{}
-	require.Equal(t, want, words(t, size(t, q)))
-	left := kept(t, filepath.Join(all, "runs-1-of-1.jsonl"))
-	require.Less(t, left, kept(t, filepath.Join(all, "runs-1-of-2.jsonl"))/2)
-
-	q.SLO = q.SLO.Times(1.5) // another question: nothing of it was run
-	size(t, q)
-	require.Greater(t, kept(t, filepath.Join(all, "runs-1-of-1.jsonl")), 2*left+5)
-
-	q.Folder = ""
-	_, _, err := Part(context.Background(), q)
-	require.ErrorIs(t, err, scenario.ErrScenario)
 }
 
 // Ensure that searches which go on at the same time end with the first error, once.

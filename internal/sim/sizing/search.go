@@ -50,8 +50,7 @@ func (s *sizer) report(ctx context.Context) (*Report, error) {
 }
 
 // searches finds what is promised, the gains of all changes, and what other servers
-// sustain: all at the same time, once the search has said where to look. Of a shard it
-// does every n-th. Changes are those of limits, blockSizes and systems, not scaled.
+// sustain: all at the same time, after the search has found where to look. Changes are those of limits, blockSizes and systems, not scaled.
 func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	trials := append(append(s.limits(), s.blockSizes()...), s.systems()...)
 	s.total = 1 + len(trials)
@@ -64,9 +63,6 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 	}
 	return changes, together(ctx,
 		func(ctx context.Context) error {
-			if !s.mine(0) {
-				return nil
-			}
 			err := s.load.Confirm(ctx, s.plan, s.SLO, s.answer(capacity.DefaultCurve), &s.base)
 			s.tick(1)
 			return err
@@ -82,16 +78,13 @@ func (s *sizer) searches(ctx context.Context) (changes []Change, err error) {
 		},
 		func(ctx context.Context) (err error) {
 			// It is nearly sure that the server does not do it alone.
-			if s.Question.Target > 1.05*s.found.Rate && s.mine(1+len(trials)) {
+			if s.Question.Target > 1.05*s.found.Rate {
 				s.others, err = s.otherServers(ctx)
 			}
 			return err
 		},
 	)
 }
-
-// mine says whether the i-th search is this shard's.
-func (s *sizer) mine(i int) bool { return s.Shard.Of <= 1 || i%s.Shard.Of == s.Shard.Index-1 }
 
 // together calls functions at the same time. After an error the others are stopped; it is
 // the first one.

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 
-	"llmmemory/internal/jobs"
 	"llmmemory/internal/sim"
 	"llmmemory/internal/sim/capacity"
 	"llmmemory/internal/sim/cost"
@@ -16,20 +15,16 @@ import (
 
 // A Question is what is to be found out.
 type Question struct {
-	Scenario   scenario.Scenario
-	SLO        capacity.SLO
-	Seeds      int              // 3
-	Precision  float64          // of a capacity; 0.02
-	AllSystems bool             // compare with Orca and FasterTransformer too
-	Target     float64          // requests/s that are wanted; 0: none
-	Lasts      capacity.Horizon // for how long the answer has to hold; zero: capacity.DefaultHorizon
+	Scenario  scenario.Scenario
+	SLO       capacity.SLO
+	Seeds     int              // 3
+	Precision float64          // of a capacity; 0.02
+	Target    float64          // requests/s that are wanted; 0: none
+	Lasts     capacity.Horizon // for how long the answer has to hold; zero: capacity.DefaultHorizon
 
 	Prices cost.Prices // of GPUs; where that of the scenario's is known, the answer is also in money
 
-	// Folder keeps what was run, so that the same question goes on where it was stopped.
-	// With a Shard only a part of it is run; see Part.
-	Folder string
-	Shard  jobs.Shard
+	Folder string // keeps what was run, so that the same question resumes; empty: nothing is kept
 
 	Runs     int                   // at the same time; 0: one for each processor. Results do not depend on it
 	Progress func(done, total int) // nil; searches. Called by one goroutine at a time
@@ -140,21 +135,6 @@ func Size(ctx context.Context, q Question) (*Report, error) {
 	return report, errors.Join(err, runs.Close())
 }
 
-// Part runs what Shard says of a question, and keeps it in Folder. When the files that
-// all shards have written are in one folder, Size with that folder has little left to
-// run. It returns how many searches it has done, of all.
-func Part(ctx context.Context, q Question) (done, total int, err error) {
-	if q.Folder == "" {
-		return 0, 0, fmt.Errorf("%w: shard %v has no folder to keep its runs in", scenario.ErrScenario, q.Shard)
-	}
-	s, runs, err := open(q)
-	if err != nil {
-		return 0, 0, err
-	}
-	_, err = s.searches(ctx)
-	return s.done, s.total, errors.Join(err, runs.Close())
-}
-
 // open checks a question and looks up all it names.
 func open(q Question) (*sizer, *capacity.Runs, error) {
 	if len(q.SLO) == 0 {
@@ -186,7 +166,7 @@ func open(q Question) (*sizer, *capacity.Runs, error) {
 	if q.Folder == "" {
 		return s, nil, nil
 	}
-	runs, err := capacity.OpenRuns(q.Folder, q.Shard, q.Scenario)
+	runs, err := capacity.OpenRuns(q.Folder, q.Scenario)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the runs of a plan: %w", err)
 	}

@@ -153,33 +153,6 @@ func TestOnlyAGainAbovePrecisionReplacesTheDefault(t *testing.T) {
 	}
 }
 
-// Ensure that what a plan says to take can be had: the paper's scheduler is in no release.
-func TestASystemThatNoReleaseHasIsNamedAndNotTaken(t *testing.T) {
-	s := &sizer{Question: Question{Precision: 0.02}}
-	at := func(p policy, rates ...float64) Change {
-		return Change{Name: p.String(), sys: p, rates: rates, Rate: capacity.Median(rates)}
-	}
-	v1, chunked, swap := policy{system: "vllm-v1"}, policy{system: "vllm-v0", chunked: true}, policy{system: "sosp", swap: true}
-	for _, c := range []struct {
-		name, want, wantReason string
-		all                    []Change
-	}{
-		{"the default is best", "vllm-v1", "vLLM's default, nothing is more than 2 % better under every seed", []Change{at(v1, 10, 10, 10), at(chunked, 10, 10, 10), at(swap, 9, 9, 9)}},
-		{"the paper's is best", "vllm-v1", "vLLM's default, nothing is more than 2 % better under every seed; sosp --swap would hold more, +10 % over vllm-v1, and is in no release of vLLM",
-			[]Change{at(v1, 10, 10, 10), at(chunked, 10, 10, 10), at(swap, 11, 11, 11)}},
-		{"a release is second", "vllm-v0 --chunked", "+5 % over vllm-v1; sosp --swap would hold more, +10 % over vllm-v1, and is in no release of vLLM",
-			[]Change{at(v1, 10, 10, 10), at(chunked, 10.5, 10.5, 10.5), at(swap, 11, 11, 11)}},
-		{"one seed", "vllm-v1", "vLLM's default, nothing is more than 7 % better (less may be chance)", []Change{at(v1, 10), at(chunked, 10.5)}},
-		{"no release can be had", "sosp --swap", "vLLM's default cannot be had", []Change{{Name: "vllm-v1", sys: v1, Trouble: "no"}, at(swap, 11, 11, 11)}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			best, reason := s.chooseSystem(c.all)
-			require.Equal(t, c.want, best.Name)
-			require.Equal(t, c.wantReason, reason)
-		})
-	}
-}
-
 // Ensure that big blocks are seen to waste memory, and that what is taken is the default then.
 func TestLargeBlocksWasteMemory(t *testing.T) {
 	level.SkipQuick(t)

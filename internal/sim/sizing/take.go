@@ -3,6 +3,7 @@ package sizing
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/sim"
 )
@@ -26,9 +27,6 @@ type policy struct {
 	swap, chunked, caching, uncached bool
 }
 
-// released is whether a release of vLLM schedules so.
-func (p policy) released() bool { return p.system == "vllm-v0" || p.system == "vllm-v1" }
-
 func (p policy) String() string {
 	name := p.system
 	for _, f := range []struct {
@@ -41,18 +39,6 @@ func (p policy) String() string {
 	}
 	return name
 }
-
-var policies = []policy{
-	{system: "vllm-v1"},
-	{system: "vllm-v1", uncached: true},
-	{system: "vllm-v0"},
-	{system: "vllm-v0", swap: true},
-	{system: "vllm-v0", chunked: true},
-	{system: "sosp"},
-	{system: "sosp", swap: true},
-}
-
-var olderPolicies = []policy{{system: "orca-oracle"}, {system: "orca-pow2"}, {system: "orca-max"}, {system: "fastertransformer"}}
 
 func policyOf(v sim.Server) policy {
 	return policy{v.System, v.Swap, v.Chunked, v.Caching, v.NoCaching}
@@ -104,20 +90,11 @@ func insert(sizes []int, size int) []int {
 	return all
 }
 
-// systems are other ones with the scenario's block size.
+// systems are vLLM's current one, with and without prefix caching, and the scenario's, with its block size.
 func (s *sizer) systems() []trial {
 	base := s.plan.Scenario.Server
-	list := append([]policy(nil), policies...)
-	if s.AllSystems {
-		list = append(list, olderPolicies...)
-	}
-	own := policyOf(base)
-	for _, p := range list {
-		if p == own {
-			own.system = ""
-		}
-	}
-	if own.system != "" {
+	list := []policy{{system: sim.DefaultSystem}, {system: sim.DefaultSystem, uncached: true}}
+	if own := policyOf(base); !slices.Contains(list, own) {
 		list = append(list, own)
 	}
 	var all []trial
@@ -130,7 +107,7 @@ func (s *sizer) systems() []trial {
 // take chooses a block size and a system, and tries the two together.
 func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error) {
 	size, sizeReason := s.choose(sizes, func(c Change) bool { return c.size == defaultBlock })
-	system, systemReason := s.chooseSystem(systems)
+	system, systemReason := s.choose(systems, func(c Change) bool { return c.sys == policy{system: sim.DefaultSystem} })
 	t := Take{BlockSize: size.size, System: system.Name,
 		Reason: fmt.Sprintf("block size %s: %s; %s: %s", size.Name, sizeReason, system.Name, systemReason)}
 	both := s.trial(fmt.Sprintf("%s, block size %s", system.Name, size.Name), System, system.sys, size.size)
@@ -138,27 +115,6 @@ func (s *sizer) take(ctx context.Context, sizes, systems []Change) (Take, error)
 	t.Both, err = s.change(ctx, both)
 	s.scale(&t.Both)
 	return t, err
-}
-
-// chooseSystem is the best that a release of vLLM has. What would be better and is in none, as the
-// paper's scheduler, is only named.
-func (s *sizer) chooseSystem(all []Change) (Change, string) {
-	isDefault := func(c Change) bool { return c.sys == policy{system: sim.DefaultSystem} }
-	best, reason := s.choose(all, isDefault)
-	if best.sys.released() {
-		return best, reason
-	}
-	var releases []Change
-	for _, c := range all {
-		if c.sys.released() {
-			releases = append(releases, c)
-		}
-	}
-	released, why := s.choose(releases, isDefault)
-	if released.Trouble != "" {
-		return best, reason
-	}
-	return released, fmt.Sprintf("%s; %s would hold more, %s, and is in no release of vLLM", why, best.Name, reason)
 }
 
 // Rates under one or two seeds differ by up to 5 % for changes that make no difference, because a percentile

@@ -1,8 +1,7 @@
-// Package sweep runs a grid of scenarios: systems × block sizes × rates × seeds,
-// several at a time, on one machine or as shards of a job array on many. Finished
-// jobs are kept line by line in a folder, from which an interrupted sweep
-// resumes. However it was run, stopped, divided and merged, sweep.csv has the same
-// bytes.
+// Package sweep runs a grid of scenarios: systems × block sizes × rates × seeds, several at a time, on one
+// machine or divided into shards. Finished jobs are kept line by line in a folder, from which an interrupted
+// sweep resumes. A sweep without shards takes the results of all shards in its folder. However it was run,
+// stopped and divided, sweep.csv has the same bytes.
 //
 //	sweep.json             what the sweep is: its grid and its jobs
 //	results-I-of-N.jsonl   a line for each job that shard I of N has finished

@@ -1,142 +1,71 @@
 package sweep
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+	"reflect"
 
 	"llmmemory/internal/jobs"
+	"llmmemory/internal/sim"
 )
 
-// ErrBusy is wrapped when another process works in the folder.
-var ErrBusy = errors.New("another process works in it")
-
-// A Folder keeps what a sweep has finished. One process has it, or one for each
-// shard.
+// A Folder keeps what a sweep has finished. One process has it, or one for each shard.
 type Folder struct {
 	Path  string
 	Sweep *Sweep
 	Shard jobs.Shard
 
-	lock, results *os.File
-	State         *State // of the whole folder, when it was opened
+	log   *jobs.Log
+	State *State // of the whole folder, when it was opened
 }
 
-// OpenFolder makes the folder if it is not there, and locks it. If it is of
-// another sweep, or if somebody works in it, it is left as it is.
+// OpenFolder makes the folder if it is not there, and locks it. A folder of another sweep, or one that another
+// process uses, is not changed.
 func OpenFolder(path string, s *Sweep, shard jobs.Shard) (*Folder, error) {
 	if _, err := s.isIn(path); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	log, err := jobs.OpenLog(path, "results", shard, func() error { return s.writeTo(path) })
+	if err != nil {
 		return nil, err
 	}
-	f := &Folder{Path: path, Sweep: s, Shard: shard}
-	if err := f.open(); err != nil {
+	f := &Folder{Path: path, Sweep: s, Shard: shard, log: log}
+	if f.State, err = f.Read(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-func (f *Folder) open() (err error) {
-	// Shards of one sweep may share a folder; the whole of it shares with nobody.
-	if f.lock, err = os.OpenFile(filepath.Join(f.Path, "lock"), os.O_CREATE|os.O_RDWR, 0o644); err != nil {
-		return err
-	}
-	if err = lock(f.lock, f.Shard.Of == 1); err != nil {
-		return fmt.Errorf("the folder %s: %w: wait for it, or take another folder", f.Path, err)
-	}
-	if err = f.Sweep.writeTo(f.Path); err != nil {
-		return err
-	}
-	if f.results, err = os.OpenFile(filepath.Join(f.Path, resultsName(f.Shard)), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644); err != nil {
-		return err
-	}
-	if err = lock(f.results, true); err != nil {
-		return fmt.Errorf("shard %v in the folder %s: %w: wait for it", f.Shard, f.Path, err)
-	}
-	if err = tidy(f.results); err != nil {
-		return err
-	}
-	f.State, err = f.Sweep.read(f.Path)
-	return err
-}
+// Close lets other processes use the folder.
+func (f *Folder) Close() error { return f.log.Close() }
 
-// Close lets others work in the folder.
-func (f *Folder) Close() error {
-	var err error
-	for _, file := range []*os.File{f.results, f.lock} {
-		if file != nil {
-			err = errors.Join(err, file.Close())
-		}
-	}
-	return err
-}
-
-func resultsName(s jobs.Shard) string { return fmt.Sprintf("results-%d-of-%d.jsonl", s.Index, s.Of) }
-
-// tidy cuts off a line that a killed process has not finished. A line is written
-// in one go, newline last.
-func tidy(f *os.File) error {
-	text, err := os.ReadFile(f.Name())
-	if err != nil {
-		return err
-	}
-	if whole := bytes.LastIndexByte(text, '\n') + 1; whole < len(text) {
-		return f.Truncate(int64(whole))
-	}
-	return nil
-}
-
-// save keeps an outcome: its line is on the disk, or not in the file.
+// save keeps an outcome.
 func (f *Folder) save(o Outcome) error {
-	line, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	info, err := f.results.Stat()
-	if err != nil {
-		return err
-	}
-	if _, err = f.results.Write(append(line, '\n')); err == nil {
-		err = f.results.Sync()
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", o.Job, err), f.results.Truncate(info.Size()))
+	if err := f.log.Append(o); err != nil {
+		return fmt.Errorf("%s: %w", o.Job, err)
 	}
 	return nil
 }
 
 const sweepName = "sweep.json"
 
-// readSweep reads which sweep a folder is of.
-func readSweep(dir string) (*Sweep, error) {
+// isIn reports whether the folder is of the sweep. The error wraps ErrOther if it is of another one.
+func (s *Sweep) isIn(dir string) (bool, error) {
 	path := filepath.Join(dir, sweepName)
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	s := &Sweep{}
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return s, nil
-}
-
-// isIn says whether the folder is of the sweep. The error wraps ErrOther if it is
-// of another one.
-func (s *Sweep) isIn(dir string) (bool, error) {
-	other, err := readSweep(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
+	other := &Sweep{}
+	if err == nil {
+		err = json.Unmarshal(text, other)
+	}
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := s.same(other); err != nil {
 		return false, fmt.Errorf("the folder %s is %w; take another folder", dir, err)
@@ -144,8 +73,8 @@ func (s *Sweep) isIn(dir string) (bool, error) {
 	return true, nil
 }
 
-// writeTo writes which sweep it is, if that is not there. Two that begin at once
-// do not overwrite each other: the second one has to be of the same sweep.
+// writeTo writes sweep.json if it is not there. Of two processes that write it at the same time the second
+// does not replace the file of the first, which has to be of the same sweep.
 func (s *Sweep) writeTo(dir string) error {
 	if found, err := s.isIn(dir); found || err != nil {
 		return err
@@ -169,16 +98,81 @@ func (s *Sweep) writeTo(dir string) error {
 	return err
 }
 
-// lock locks a file until it is closed or the process ends, however it ends.
-// It does not wait: the error is errBusy if another process is in the way.
-func lock(f *os.File, exclusive bool) error {
-	how := syscall.LOCK_SH
-	if exclusive {
-		how = syscall.LOCK_EX
+// An Outcome is the result of a job: a line of a results file.
+type Outcome struct {
+	Job
+	Result *sim.Result `json:"result,omitempty"`
+	Error  string      `json:"error,omitempty"` // why there is no result
+}
+
+// A State has the outcomes of a sweep so far.
+type State struct {
+	*Sweep
+	Outcomes []*Outcome // of each job; nil: it has not been run
+
+	where []string // the line that each is from
+}
+
+var (
+	// ErrResults is wrapped when a line of a results file cannot be used.
+	ErrResults = errors.New("no line of this sweep's results")
+	// ErrTwice is wrapped when a job has two results.
+	ErrTwice = errors.New("run twice, with different results")
+	// ErrMissing is wrapped when jobs have not been run.
+	ErrMissing = errors.New("missing")
+)
+
+// Read reads the results in the folder, also those of other shards.
+func (f *Folder) Read() (*State, error) {
+	s := f.Sweep
+	st := &State{Sweep: s, Outcomes: make([]*Outcome, len(s.Jobs)), where: make([]string, len(s.Jobs))}
+	at := map[string]int{}
+	for i, j := range s.Jobs {
+		at[j.Key] = i
 	}
-	err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return ErrBusy
+	return st, f.log.Read(func(line []byte, where string) error {
+		o := &Outcome{}
+		if err := json.Unmarshal(line, o); err != nil {
+			return fmt.Errorf("%s: %w: %w; remove the line, and the job is run again", where, ErrResults, err)
+		}
+		i, found := at[o.Key]
+		if !found || o.Job != s.Jobs[i] || (o.Result == nil) == (o.Error == "") {
+			return fmt.Errorf("%s: %w; remove it", where, ErrResults)
+		}
+		return st.add(i, o, where)
+	})
+}
+
+// add adds an outcome. A result replaces a failure, and a later failure an earlier one.
+func (st *State) add(i int, o *Outcome, where string) error {
+	switch was := st.Outcomes[i]; {
+	case was == nil || was.Result == nil:
+		st.Outcomes[i], st.where[i] = o, where
+	case o.Result != nil && !reflect.DeepEqual(was.Result, o.Result):
+		return fmt.Errorf("%s: %w: %s and %s; remove the line that is wrong", o.Job, ErrTwice, st.where[i], where)
 	}
-	return err
+	return nil
+}
+
+// Failed returns a shard's jobs that were run without a result.
+func (st *State) Failed(shard jobs.Shard) []*Outcome {
+	var all []*Outcome
+	of := st.shards(shard.Of)
+	for i, o := range st.Outcomes {
+		if o != nil && o.Result == nil && of[i] == shard.Index {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// Missing returns the jobs that have not been run.
+func (st *State) Missing() []Job {
+	var all []Job
+	for i, o := range st.Outcomes {
+		if o == nil {
+			all = append(all, st.Jobs[i])
+		}
+	}
+	return all
 }

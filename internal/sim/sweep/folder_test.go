@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,15 +36,22 @@ func run(t *testing.T, dir string, s *Sweep, shard jobs.Shard, atOnce int) []Job
 // table is the folder's sweep.csv.
 func table(t *testing.T, dir string, s *Sweep) string {
 	t.Helper()
-	st, err := s.read(dir)
-	require.NoError(t, err)
-	require.NoError(t, st.Write(dir, DefaultSLO))
+	require.NoError(t, state(t, dir, s).Write(dir, DefaultSLO))
 	text, err := os.ReadFile(filepath.Join(dir, "sweep.csv"))
 	require.NoError(t, err)
 	return string(text)
 }
 
-func results(dir string) string { return filepath.Join(dir, resultsName(all)) }
+// state reads the folder as another shard does.
+func state(t *testing.T, dir string, s *Sweep) *State {
+	t.Helper()
+	f, err := OpenFolder(dir, s, jobs.Shard{Index: 9, Of: 9})
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	return f.State
+}
+
+func results(dir string) string { return filepath.Join(dir, "results-1-of-1.jsonl") }
 
 func TestHowManyAtOnceDoesNotMatter(t *testing.T) {
 	s := open(t, grid())
@@ -74,9 +80,7 @@ func TestALineIsCutOffAndRunAgain(t *testing.T) {
 			continue
 		}
 		require.NoError(t, os.WriteFile(results(dir), whole[:cut], 0o644))
-		st, err := s.read(dir) // another shard or a merge looks: the line is not there yet
-		require.NoError(t, err)
-		require.Len(t, st.Missing(), 1, cut)
+		require.Len(t, state(t, dir, s).Missing(), 1, cut) // the line is not there yet
 		require.Len(t, run(t, dir, s, all, 1), 1, cut)
 		again, err := os.ReadFile(results(dir))
 		require.NoError(t, err)
@@ -124,8 +128,7 @@ func TestWhatFailedIsRunAgain(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Remove(g.Base.Setup))
 	require.Len(t, run(t, dir, s, all, 2), 8)
-	st, err := s.read(dir)
-	require.NoError(t, err)
+	st := state(t, dir, s)
 	require.Len(t, st.Failed(all), 8)
 	half := len(st.Failed(jobs.Shard{Index: 1, Of: 2})) + len(st.Failed(jobs.Shard{Index: 2, Of: 2}))
 	require.Equal(t, 8, half)
@@ -191,8 +194,7 @@ func TestAnInterruptionKeepsWhatIsFinished(t *testing.T) {
 		Done: func(Outcome) { done.Add(1) }})
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, f.Close())
-	st, err := s.read(dir)
-	require.NoError(t, err)
+	st := state(t, dir, s)
 	require.Len(t, st.Missing(), 6)
 	require.Empty(t, st.Failed(all), "an interruption is no failure")
 	require.ErrorIs(t, st.Write(dir, DefaultSLO), ErrMissing)
@@ -206,16 +208,16 @@ func TestAFolderIsOfOneSweepAndOneProcess(t *testing.T) {
 	f, err := OpenFolder(dir, s, all)
 	require.NoError(t, err)
 	_, err = OpenFolder(dir, s, all)
-	require.ErrorIs(t, err, ErrBusy)
+	require.ErrorIs(t, err, jobs.ErrBusy)
 	_, err = OpenFolder(dir, s, jobs.Shard{Index: 1, Of: 2})
-	require.ErrorIs(t, err, ErrBusy)
+	require.ErrorIs(t, err, jobs.ErrBusy)
 	require.NoError(t, f.Close())
 	first, err := OpenFolder(dir, s, jobs.Shard{Index: 1, Of: 2})
 	require.NoError(t, err)
 	_, err = OpenFolder(dir, s, all)
-	require.ErrorIs(t, err, ErrBusy)
+	require.ErrorIs(t, err, jobs.ErrBusy)
 	_, err = OpenFolder(dir, s, jobs.Shard{Index: 1, Of: 2})
-	require.ErrorIs(t, err, ErrBusy)
+	require.ErrorIs(t, err, jobs.ErrBusy)
 	second, err := OpenFolder(dir, s, jobs.Shard{Index: 2, Of: 2}) // shards share a folder
 	require.NoError(t, err)
 	require.NoError(t, first.Close())
@@ -244,20 +246,6 @@ func TestAFolderIsOfOneSweepAndOneProcess(t *testing.T) {
 	_, err = OpenFolder(dir, built, all)
 	require.ErrorContains(t, err, "another build")
 	require.Equal(t, before, listing(t, dir))
-}
-
-func TestAFullDiskEndsTheSweep(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip("there is no /dev/full")
-	}
-	f, err := OpenFolder(t.TempDir(), open(t, grid()), all)
-	require.NoError(t, err)
-	require.NoError(t, f.results.Close())
-	f.results = full
-	err = f.Run(context.Background(), 2, Watcher{Done: func(Outcome) { t.Error("it was not kept") }})
-	require.ErrorIs(t, err, syscall.ENOSPC)
-	require.NoError(t, f.Close())
 }
 
 // Ensure that of different sweeps that begin in one folder at once one has it.
@@ -301,113 +289,55 @@ func listing(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-func TestShardsAreMergedToTheSameBytes(t *testing.T) {
+// Ensure that shards which ran elsewhere, copied into one folder, are one run.
+func TestShardsGiveTheSameBytes(t *testing.T) {
 	s := open(t, grid())
-	whole := t.TempDir()
+	whole, together := t.TempDir(), t.TempDir()
 	run(t, whole, s, all, 2)
 	want := table(t, whole, s)
-	root := t.TempDir()
-	var parts []string
-	for i := range 3 {
-		parts = append(parts, filepath.Join(root, fmt.Sprint("part ", i+1)))
-		if i != 1 {
-			run(t, parts[i], s, jobs.Shard{Index: i + 1, Of: 3}, 2)
+	for i := 1; i <= 3; i++ {
+		part, shard := t.TempDir(), jobs.Shard{Index: i, Of: 3}
+		require.Len(t, run(t, part, s, shard, 2), len(s.part(shard)))
+		name := fmt.Sprintf("results-%d-of-3.jsonl", i)
+		text, err := os.ReadFile(filepath.Join(part, name))
+		require.NoError(t, err)
+		write(t, together, name, string(text))
+		if i == 2 {
+			st := state(t, together, s)
+			require.Len(t, st.Missing(), len(s.part(jobs.Shard{Index: 3, Of: 3})))
+			require.ErrorIs(t, st.Write(together, DefaultSLO), ErrMissing)
 		}
 	}
-	out := filepath.Join(root, "out")
-	_, err := Merge(out, parts)
-	require.ErrorContains(t, err, parts[1]+": no sweep.json in it")
-	_, err = Merge(out, []string{parts[0], parts[2]})
-	require.ErrorIs(t, err, ErrMissing)
-	missing := len(s.part(jobs.Shard{Index: 2, Of: 3}))
-	require.ErrorContains(t, err, fmt.Sprintf("%d of 8 jobs are missing:\n  ", missing))
-	require.ErrorContains(t, err, "run\n  llmsim sweep --rates=1,2 --shard 2/3 -o '"+parts[0]+"'\nand merge then")
-	require.NoDirExists(t, out)
-
-	// The shard is begun: what is missing of it belongs there.
-	run(t, parts[1], s, jobs.Shard{Index: 2, Of: 3}, 2)
-	file := filepath.Join(parts[1], "results-2-of-3.jsonl")
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, text[:len(text)-1], 0o644))
-	_, err = Merge(out, parts)
-	require.ErrorContains(t, err, "1 of 8 jobs are missing:\n  ")
-	require.ErrorContains(t, err, "run\n  llmsim sweep --rates=1,2 --shard 2/3 -o '"+parts[1]+"'\nand merge then")
-	run(t, parts[1], s, jobs.Shard{Index: 2, Of: 3}, 2)
-
-	for _, dirs := range [][]string{parts, {parts[2], parts[0], parts[1], parts[0]}, {whole, parts[0]}} {
-		st, err := Merge(out, dirs)
-		require.NoError(t, err)
-		require.Empty(t, st.Missing())
-		require.Equal(t, want, table(t, out, s))
-		require.Empty(t, run(t, out, s, all, 1), "a merged folder is one like any other")
-	}
-
-	// Into one of them, which has what the others have not.
-	_, err = Merge(parts[1], []string{parts[2], parts[0]})
-	require.NoError(t, err)
-	require.Equal(t, want, table(t, parts[1], s))
-
-	// All in one folder, which is merged into itself.
-	shared := t.TempDir()
-	for i := range 2 {
-		run(t, shared, s, jobs.Shard{Index: i + 1, Of: 2}, 1)
-	}
-	require.Equal(t, want, table(t, shared, s))
-	_, err = Merge(shared, []string{shared + "/"})
-	require.NoError(t, err)
-	require.Equal(t, want, table(t, shared, s))
+	require.Empty(t, run(t, together, s, all, 1))
+	require.Equal(t, want, table(t, together, s))
 }
 
-func TestMergeSeesConflictsAndStrangers(t *testing.T) {
+func TestConflictsOfShardsAreSeen(t *testing.T) {
 	s := open(t, grid())
-	one, two, out := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "out")
-	run(t, one, s, all, 1)
-	require.NoError(t, os.CopyFS(two, os.DirFS(one)))
-	text, err := os.ReadFile(results(two))
+	dir := t.TempDir()
+	run(t, dir, s, all, 1)
+	text, err := os.ReadFile(results(dir))
 	require.NoError(t, err)
 	lines := strings.SplitAfter(string(text), "\n")
 	var o Outcome
 	require.NoError(t, json.Unmarshal([]byte(lines[2]), &o))
 
-	// A result counts for more than a failure, on whichever side.
+	// A result replaces a failure, whichever is read first.
 	failed, err := json.Marshal(Outcome{Job: o.Job, Error: "no more memory"})
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(results(two), []byte(lines[0]+string(failed)+"\n"), 0o644))
-	for _, dirs := range [][]string{{one, two}, {two, one}} {
-		st, err := Merge(out, dirs)
-		require.NoError(t, err)
-		require.Empty(t, st.Failed(all))
+	for _, name := range []string{"results-1-of-0.jsonl", "results-1-of-2.jsonl"} {
+		write(t, dir, name, string(failed)+"\n")
+		require.Empty(t, state(t, dir, s).Failed(all))
 	}
 
 	o.Result.Normalized.P99 *= 1.0000001
 	changed, err := json.Marshal(o)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(results(two), []byte(lines[0]+string(changed)+"\n"), 0o644))
-	before := listing(t, out)
-	_, err = Merge(out, []string{one, two})
+	second := write(t, dir, "results-1-of-2.jsonl", lines[0]+string(changed)+"\n")
+	_, err = OpenFolder(dir, s, all)
 	require.ErrorIs(t, err, ErrTwice)
 	require.ErrorContains(t, err, o.Job.String())
-	require.ErrorContains(t, err, "line 3 of "+results(one)+" and line 2 of "+results(two))
-	require.Equal(t, before, listing(t, out))
-
-	g := grid()
-	g.Rates = g.Rates[:1]
-	other := t.TempDir()
-	run(t, other, open(t, g), all, 1)
-	_, err = Merge(out, []string{one, other})
-	require.ErrorIs(t, err, ErrOther)
-	require.ErrorContains(t, err, other)
-	_, err = Merge(out, []string{other})
-	require.ErrorIs(t, err, ErrOther)
-	require.ErrorContains(t, err, out)
-	require.Equal(t, before, listing(t, out))
-}
-
-func TestCommandsCanBeTyped(t *testing.T) {
-	s := &Sweep{Command: []string{"llmsim", "sweep", "--trace=it's $HOME.csv", "--rates=0.5:3:1"}}
-	require.Equal(t, `llmsim sweep '--trace=it'\''s $HOME.csv' --rates=0.5:3:1 -o out`, s.CommandOf(all, "out"))
-	require.Equal(t, `llmsim sweep '--trace=it'\''s $HOME.csv' --rates=0.5:3:1 --shard 2/3 -o 'a b'`, s.CommandOf(jobs.Shard{Index: 2, Of: 3}, "a b"))
+	require.ErrorContains(t, err, "line 3 of "+results(dir)+" and line 2 of "+second)
 }
 
 // Ensure that every figure of a result is in the table, under a name of its own.

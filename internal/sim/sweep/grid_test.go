@@ -53,7 +53,7 @@ func grid() Grid {
 }
 
 func open(t require.TestingT, g Grid) *Sweep {
-	s, err := Open(g, []string{"llmsim", "sweep", "--rates=1,2"})
+	s, err := Open(g)
 	require.NoError(t, err)
 	return s
 }
@@ -75,22 +75,22 @@ func TestBadGridsAreRefused(t *testing.T) {
 	} {
 		g := grid()
 		change(&g)
-		_, err := Open(g, nil)
+		_, err := Open(g)
 		require.ErrorIs(t, err, ErrGrid, name)
 	}
 	g := grid()
 	g.Systems[0] = "vllm"
-	_, err := Open(g, nil)
+	_, err := Open(g)
 	require.ErrorContains(t, err, `no system "vllm": want some of [fastertransformer orca-max`)
 	g = grid()
 	g.Base.Decoding = sim.Decoding{Samples: 2, Beam: true}
-	_, err = Open(g, nil) // one of the systems cannot, which is found before another is run
+	_, err = Open(g) // one of the systems cannot, which is found before another is run
 	require.ErrorIs(t, err, sim.ErrConfig)
 	require.ErrorContains(t, err, "vllm-v1, blocks of 16, 1 requests/s, seed 1: ")
 	trace := write(t, t.TempDir(), "all-at-once.csv", "arrival,prompt,output\n0,10,2\n0,10,2\n")
 	g = grid()
 	g.Base.Trace = trace
-	_, err = Open(g, nil)
+	_, err = Open(g)
 	require.ErrorIs(t, err, scenario.ErrScenario)
 	require.ErrorContains(t, err, "no rate to change")
 }

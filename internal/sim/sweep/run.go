@@ -65,9 +65,6 @@ func (f *Folder) Run(ctx context.Context, atOnce int, w Watcher) error {
 	return context.Cause(ctx)
 }
 
-// Read reads what is in the folder now: other shards may share it.
-func (f *Folder) Read() (*State, error) { return f.Sweep.read(f.Path) }
-
 // outcome runs a job. The error is for what is not the job's: an interruption, a
 // file that has changed.
 func (s *Sweep) outcome(ctx context.Context, j Job, w Watcher) (Outcome, error) {

@@ -34,12 +34,11 @@ func (j Job) String() string {
 
 // A Sweep is a grid, and the jobs that it is.
 type Sweep struct {
-	Command []string `json:"command"` // that runs it but for shard and folder
-	Grid    Grid     `json:"grid"`
-	About   string   `json:"about"`           // model and requests
-	Program string   `json:"program"`         // SHA-256
-	Trace   string   `json:"trace,omitempty"` // SHA-256 of the file
-	Jobs    []Job    `json:"jobs"`
+	Grid    Grid   `json:"grid"`
+	About   string `json:"about"`           // model and requests
+	Program string `json:"program"`         // SHA-256
+	Trace   string `json:"trace,omitempty"` // SHA-256 of the file
+	Jobs    []Job  `json:"jobs"`
 
 	plan    *scenario.Plan // of any of the jobs; it has read the trace
 	changed time.Time      // the trace, last
@@ -48,14 +47,13 @@ type Sweep struct {
 // ErrChanged is wrapped when a file is not what it was when the sweep began.
 var ErrChanged = errors.New("changed while the sweep ran")
 
-// Open looks up all that a grid names, and checks every job before any is run.
-// command is what runs the same sweep again.
-func Open(g Grid, command []string) (*Sweep, error) {
+// Open looks up all names of a grid, and checks every job before any is run.
+func Open(g Grid) (*Sweep, error) {
 	g, err := g.ordered()
 	if err != nil {
 		return nil, err
 	}
-	s := &Sweep{Command: command, Grid: g, plan: new(scenario.Plan)}
+	s := &Sweep{Grid: g, plan: new(scenario.Plan)}
 	program, err := jobs.Program()
 	if err != nil {
 		return nil, err
@@ -148,19 +146,19 @@ func (s *Sweep) same(other *Sweep) error {
 	if reflect.DeepEqual(s.Jobs, other.Jobs) {
 		return nil
 	}
-	differ := func(what string, a, b any) error {
-		return fmt.Errorf("%w: it has %s %v, not %v", ErrOther, what, b, a)
-	}
 	a, b := &s.Grid, &other.Grid
+	for _, d := range []struct {
+		what string
+		a, b any
+	}{
+		{"the systems", a.Systems, b.Systems}, {"block sizes", a.BlockSizes, b.BlockSizes},
+		{"the rates", a.Rates, b.Rates}, {"the seeds", a.Seeds, b.Seeds},
+	} {
+		if !reflect.DeepEqual(d.a, d.b) {
+			return fmt.Errorf("%w: it has %s %v, not %v", ErrOther, d.what, d.b, d.a)
+		}
+	}
 	switch {
-	case !reflect.DeepEqual(a.Systems, b.Systems):
-		return differ("the systems", a.Systems, b.Systems)
-	case !reflect.DeepEqual(a.BlockSizes, b.BlockSizes):
-		return differ("block sizes", a.BlockSizes, b.BlockSizes)
-	case !reflect.DeepEqual(a.Rates, b.Rates):
-		return differ("the rates", a.Rates, b.Rates)
-	case !reflect.DeepEqual(a.Seeds, b.Seeds):
-		return differ("the seeds", a.Seeds, b.Seeds)
 	case s.Trace != other.Trace:
 		return fmt.Errorf("%w: its trace has other requests in it", ErrOther)
 	case s.Program != other.Program:

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 
 	"llmmemory/internal/chart"
@@ -12,8 +13,8 @@ import (
 // missing; else nothing is written, and the error wraps ErrMissing. A figure ends
 // at twice the SLO, in seconds a token.
 func (st *State) Write(dir string, slo float64) error {
-	if err := st.whole(); err != nil {
-		return err
+	if missing := st.Missing(); len(missing) > 0 {
+		return fmt.Errorf("%d of %d jobs are %w, such as %s", len(missing), len(st.Jobs), ErrMissing, missing[0])
 	}
 	var b bytes.Buffer
 	if err := st.writeCSV(&b); err != nil {
