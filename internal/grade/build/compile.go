@@ -178,7 +178,7 @@ func (k *Kit) build(p *Program, source []byte, v *verdicts) error {
 	if err := k.gcc(append(slices.Clone(k.flags), "-fno-var-tracking", "-I.", "-c", file, "-o", compiled)...); err != nil {
 		return err
 	}
-	found, err := k.gate(compiled, text, v)
+	found, err := k.checkObject(compiled, text, v)
 	if err != nil {
 		return err
 	}

@@ -87,18 +87,26 @@ var (
 // An object is what the gate has found in an object file.
 type object struct {
 	defined []string // of the six
-	other   []string // symbols of its own that are visible outside
+	other   []string // further symbols that are visible outside
 	needed  []string
 }
 
-// gate looks at what an object file has, defines and needs.
-func (k *Kit) gate(file string, t *text, v *verdicts) (*object, error) {
+// An objectGate checks an object file; the text tells it lines.
+type objectGate struct {
+	object
+	*text
+	*verdicts
+}
+
+// checkObject checks what an object file has, defines and needs.
+func (k *Kit) checkObject(file string, t *text, v *verdicts) (*object, error) {
 	f, err := elf.Open(filepath.Join(k.dir, file))
 	if err != nil {
 		return nil, fmt.Errorf("read the object file: %w", err)
 	}
 	defer f.Close()
-	suspicious, err := sections(f, t, v)
+	g := &objectGate{text: t, verdicts: v}
+	suspicious, err := g.sections(f)
 	if err != nil {
 		return nil, err
 	}
@@ -108,36 +116,31 @@ func (k *Kit) gate(file string, t *text, v *verdicts) (*object, error) {
 			return nil, err
 		}
 		if trap := traps.Find(code); trap != nil {
-			if err := v.broken(&Refusal{0, "trap", fmt.Sprintf("it calls the kernel by itself (%s)", bytes.TrimSpace(trap))}); err != nil {
-				return nil, err
-			}
+			g.broken(0, "trap", "it calls the kernel by itself (%s)", bytes.TrimSpace(trap))
 		}
 	}
 	symbols, err := f.Symbols()
 	if err != nil {
 		return nil, fmt.Errorf("read the object file: %w", err)
 	}
-	o := &object{}
 	for _, s := range symbols {
-		if err := o.symbol(f, s, t, v); err != nil {
-			return nil, err
-		}
+		g.symbol(f, s)
 	}
-	return o, o.others(t, v)
+	g.others()
+	return &g.object, v.err()
 }
 
-// sections looks for sections that gcc does not make by itself, and says whether
+// sections checks for sections that gcc does not make by itself, and reports whether
 // the code may have traps in it.
-func sections(f *elf.File, t *text, v *verdicts) (suspicious bool, err error) {
+func (g *objectGate) sections(f *elf.File) (suspicious bool, err error) {
 	var code, data uint64
 	for _, s := range f.Sections {
-		if err := sectionName(s, t, v); err != nil {
-			return false, err
-		}
+		g.section(s)
 		switch {
 		case s.Flags&elf.SHF_EXECINSTR != 0:
 			if code += s.Size; code > mostCode {
-				return false, &Refusal{0, "size", fmt.Sprintf("it has more than %d bytes of code", mostCode)}
+				g.refuse(&Refusal{0, "size", fmt.Sprintf("it has more than %d bytes of code", mostCode)})
+				return false, g.err()
 			}
 			text, err := s.Data()
 			if err != nil {
@@ -146,106 +149,106 @@ func sections(f *elf.File, t *text, v *verdicts) (suspicious bool, err error) {
 			suspicious = suspicious || slices.ContainsFunc(trapBytes, func(trap []byte) bool { return bytes.Contains(text, trap) })
 		case s.Flags&elf.SHF_ALLOC != 0:
 			if s.Size > mostData || data+s.Size > mostData {
-				return false, &Refusal{0, "size", fmt.Sprintf("it has more than %d bytes of global data", mostData)}
+				g.refuse(&Refusal{0, "size", fmt.Sprintf("it has more than %d bytes of global data", mostData)})
+				return false, g.err()
 			}
 			data += s.Size
 		}
 	}
-	return suspicious, nil
+	return suspicious, g.err()
 }
 
-func sectionName(s *elf.Section, t *text, v *verdicts) error {
+func (g *objectGate) section(s *elf.Section) {
 	name := strings.TrimPrefix(strings.TrimPrefix(s.Name, ".rela"), ".rel")
 	for _, early := range []string{".init", ".fini", ".ctors", ".dtors", ".preinit"} {
 		if strings.HasPrefix(name, early) {
-			return v.broken(&Refusal{t.line("constructor", "destructor", "__constructor__", "__destructor__"), "early",
-				fmt.Sprintf("it has code that runs outside the six calls (section %s)", s.Name)})
+			g.broken(g.line("constructor", "destructor", "__constructor__", "__destructor__"), "early",
+				"it has code that runs outside the six calls (section %s)", s.Name)
+			return
 		}
 	}
 	known := s.Name == "" || slices.Contains(single, s.Name) || slices.Contains(single, name) ||
 		slices.ContainsFunc(families, func(family string) bool { return name == family || strings.HasPrefix(name, family+".") })
 	executable := s.Flags&elf.SHF_EXECINSTR != 0
+	line := g.line("section", "__section__")
 	switch {
 	case !known:
-		return v.broken(&Refusal{t.line("section", "__section__"), "section", fmt.Sprintf("it has a section of its own (%.60q)", s.Name)})
+		g.broken(line, "section", "it has a section of its own (%.60q)", s.Name)
 	case s.Name == ".note.GNU-stack" && executable:
-		return v.broken(&Refusal{0, "section", "it needs a stack that code can run on: a function inside a function does that"})
+		g.broken(0, "section", "it needs a stack that code can run on: a function inside a function does that")
 	case executable && (!strings.HasPrefix(s.Name, ".text") || s.Flags&elf.SHF_WRITE != 0):
-		return v.broken(&Refusal{t.line("section", "__section__"), "section", fmt.Sprintf("it has code outside .text (section %.60q)", s.Name)})
+		g.broken(line, "section", "it has code outside .text (section %.60q)", s.Name)
 	}
-	return nil
 }
 
-// symbol looks at one symbol of the object file.
-func (o *object) symbol(f *elf.File, s elf.Symbol, t *text, v *verdicts) error {
+// symbol checks one symbol of the object file.
+func (g *objectGate) symbol(f *elf.File, s elf.Symbol) {
 	const indirect = elf.SymType(10) // STT_GNU_IFUNC
 	bind, typ := elf.ST_BIND(s.Info), elf.ST_TYPE(s.Info)
-	line := t.line(plain(s.Name), s.Name)
+	line := g.line(plain(s.Name), s.Name)
+	code := int(s.Section) < len(f.Sections) && f.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0
 	switch {
 	case typ == indirect:
-		return v.broken(&Refusal{line, "ifunc", fmt.Sprintf("it lets code of its own choose what %s is before it runs", s.Name)})
+		g.broken(line, "ifunc", "it lets code of its own choose what %s is before it runs", s.Name)
 	case bind == elf.STB_LOCAL:
-		return nil
 	case s.Section == elf.SHN_UNDEF:
-		o.needed = append(o.needed, s.Name)
-		return needs(s.Name, line, v)
+		g.needed = append(g.needed, s.Name)
+		g.needs(s.Name, line)
 	case !slices.Contains(public, s.Name):
-		o.other = append(o.other, s.Name)
-		return nil
+		g.other = append(g.other, s.Name)
+	case typ != elf.STT_FUNC || !code:
+		g.broken(line, "symbol", "%s is not a function", s.Name)
+	default:
+		g.defined = append(g.defined, s.Name)
+		if bind != elf.STB_GLOBAL {
+			g.broken(line, "weak", "%s is weak: others could take its place", s.Name)
+		}
 	}
-	code := int(s.Section) < len(f.Sections) && f.Sections[s.Section].Flags&elf.SHF_EXECINSTR != 0
-	if typ != elf.STT_FUNC || !code {
-		return v.broken(&Refusal{line, "symbol", fmt.Sprintf("%s is not a function", s.Name)})
-	}
-	o.defined = append(o.defined, s.Name)
-	if bind != elf.STB_GLOBAL {
-		return v.broken(&Refusal{line, "weak", fmt.Sprintf("%s is weak: others could take its place", s.Name)})
-	}
-	return nil
 }
 
-func needs(symbol string, line int, v *verdicts) error {
+func (g *objectGate) needs(symbol string, line int) {
 	name := plain(symbol)
 	switch {
 	case slices.Contains(allowed, symbol) || slices.Contains(allowed, name) || slices.Contains(public, symbol):
-		return nil
 	case slices.Contains(refusing, symbol) || slices.Contains(refusing, name):
-		return v.broken(&Refusal{line, "refused", fmt.Sprintf("it uses %s, which the sandbox refuses: what depends on it does not work here", name)})
+		g.broken(line, "refused", "it uses %s, which the sandbox refuses: what depends on it does not work here", name)
 	case slices.Contains(reading, symbol) || slices.Contains(reading, name):
-		return v.broken(&Refusal{line, "refused", fmt.Sprintf("it uses %s, which finds nothing here: standard input and the environment are empty", name)})
+		g.broken(line, "refused", "it uses %s, which finds nothing here: standard input and the environment are empty", name)
+	default:
+		g.broken(line, "needs", "it uses %s, which the homework has no use for", name)
 	}
-	return v.broken(&Refusal{line, "needs", fmt.Sprintf("it uses %s, which the homework has no use for", name)})
 }
 
-// others names what else is visible, all at once.
-func (o *object) others(t *text, v *verdicts) error {
-	names := slices.DeleteFunc(slices.Clone(o.other), func(name string) bool { return name == "main" })
-	if len(names) < len(o.other) {
-		if err := v.broken(&Refusal{t.line("main"), "main", "it defines main: linked with the main program of the course it fails. Take it out before you hand it in"}); err != nil {
-			return err
+// others checks the other symbols that are visible, all at once.
+func (g *objectGate) others() {
+	var ours, ofLibrary []string
+	for _, name := range g.other {
+		switch {
+		case name == "main":
+			g.broken(g.line("main"), "main",
+				"it defines main: linked with the main program of the course it fails. Take it out before you hand it in")
+		case library(name):
+			ofLibrary = append(ofLibrary, name)
+		default:
+			ours = append(ours, name)
 		}
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	ofLibrary := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !library(name) })
 	if len(ofLibrary) > 0 {
 		rename := "it another name"
 		if len(ofLibrary) > 1 {
 			rename = "them other names"
 		}
-		if err := v.broken(&Refusal{t.line(ofLibrary[0]), "defines", fmt.Sprintf("it defines %s, as the C library does: the test program's calls would go there, too. Give %s", list(ofLibrary), rename)}); err != nil {
-			return err
+		g.broken(g.line(ofLibrary[0]), "defines",
+			"it defines %s, as the C library does: the test program's calls would go there, too. Give %s", list(ofLibrary), rename)
+	}
+	if len(ours) > 0 {
+		them := "it"
+		if len(ours) > 1 {
+			them = "them"
 		}
+		g.broken(g.line(ours[0]), "defines",
+			"it defines %s, which other files can see: static would keep %s to this file", list(ours), them)
 	}
-	if names = slices.DeleteFunc(names, library); len(names) == 0 {
-		return nil
-	}
-	them := "it"
-	if len(names) > 1 {
-		them = "them"
-	}
-	return v.broken(&Refusal{t.line(names[0]), "defines", fmt.Sprintf("it defines %s, which other files can see: static would keep %s to this file", list(names), them)})
 }
 
 // list names the first six.

@@ -72,7 +72,7 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object, read := compiled(t, k, "#include \"llm_memory.h\"\n"+c.more+"\n", "-w", "-mcmodel=large")
-			_, err := k.gate(object, read, &verdicts{})
+			_, err := k.checkObject(object, read, &verdicts{})
 			require.ErrorIs(t, err, ErrGate)
 			r := (*Refusal)(nil)
 			require.True(t, errors.As(err, &r))
@@ -88,7 +88,7 @@ func TestWhatAnObjectMustNotHave(t *testing.T) {
 			source := strings.ReplaceAll(strings.Replace(correct(t), c.from, c.to, 1), "#include \"llm_memory.h\"\n",
 				"#define append_kv append_kv_of_the_header\n#include \"llm_memory.h\"\n#undef append_kv\n")
 			object, read := compiled(t, k, source, "-w")
-			_, err := k.gate(object, read, &verdicts{})
+			_, err := k.checkObject(object, read, &verdicts{})
 			r := (*Refusal)(nil)
 			require.True(t, errors.As(err, &r), "%v", err)
 			require.Equal(t, c.rule, r.Rule, err.Error())
@@ -246,7 +246,7 @@ __attribute__((used)) static int unlucky(int x) { return x * 0x050f + 0x340f + 0
 		t.Run(name, func(t *testing.T) {
 			object, read := compiled(t, k, correct(t)+talk, append(flags, "-Wno-error")...)
 			v := &verdicts{}
-			_, err := k.gate(object, read, v)
+			_, err := k.checkObject(object, read, v)
 			require.NoError(t, err)
 			require.Empty(t, v.advice)
 		})

@@ -107,24 +107,41 @@ func (g Gate) action(rule string) Action {
 	return Refuse
 }
 
-// verdicts applies a Gate to what is found, and keeps what is only advice.
+// verdicts applies a Gate to what is found. It keeps what is only advice, and the first
+// reason to refuse the submission.
 type verdicts struct {
-	gate   Gate
-	advice []Refusal
+	gate    Gate
+	advice  []Refusal
+	refused *Refusal
 }
 
-// broken is nil where the rule does not refuse.
-func (v *verdicts) broken(r *Refusal) error {
-	switch v.gate.action(r.Rule) {
-	case Refuse:
-		return r
-	case Advise:
-		if !slices.ContainsFunc(v.advice, func(o Refusal) bool { return o.Rule == r.Rule && o.Line == r.Line }) && len(v.advice) < mostAdvice {
-			v.advice = append(v.advice, *r)
-		}
-	}
-	return nil
-}
-
-// mostAdvice is how much of it a reader takes in.
+// mostAdvice is as much as a reader takes in.
 const mostAdvice = 20
+
+// broken notes that a rule is broken, in a line of llm_memory.c; 0: in none. The format
+// says why, for the student.
+func (v *verdicts) broken(line int, rule, format string, values ...any) {
+	r := Refusal{line, rule, fmt.Sprintf(format, values...)}
+	known := slices.ContainsFunc(v.advice, func(o Refusal) bool { return o.Rule == rule && o.Line == line })
+	switch action := v.gate.action(rule); {
+	case action == Refuse:
+		v.refuse(&r)
+	case action == Advise && v.refused == nil && !known && len(v.advice) < mostAdvice:
+		v.advice = append(v.advice, r)
+	}
+}
+
+// refuse notes a reason that no Gate can change.
+func (v *verdicts) refuse(r *Refusal) {
+	if v.refused == nil {
+		v.refused = r
+	}
+}
+
+// err is the reason to refuse the submission; nil if there is none.
+func (v *verdicts) err() error {
+	if v.refused == nil {
+		return nil
+	}
+	return v.refused
+}

@@ -97,7 +97,10 @@ func errorDirectives(source string) int {
 		if len(line) > 1 && strings.Contains("# %:", line[0].text) && line[1].text == "error" {
 			n++
 		}
-		if len(line) > 0 && g.line(line) != nil {
+		if len(line) > 0 {
+			g.line(line)
+		}
+		if g.refused != nil {
 			return 1 << 30
 		}
 		if !more {

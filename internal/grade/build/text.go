@@ -57,12 +57,10 @@ func (t *text) line(words ...string) int {
 	return 0
 }
 
-// readText refuses, before any tool sees it, what reads files, changes what the
+// readText checks a text before any tool sees it: for what reads files, changes what the
 // compiler is told, or makes a reader believe something else.
 func readText(source []byte, v *verdicts) (*text, error) {
-	if err := bytesGate(source, v); err != nil {
-		return nil, err
-	}
+	bytesGate(source, v)
 	g := &textGate{text: text{words: map[string]int{}}, verdicts: v}
 	s := newScanner(source)
 	var line []token
@@ -73,37 +71,31 @@ func readText(source []byte, v *verdicts) (*text, error) {
 			continue
 		}
 		if len(line) > 0 {
-			if err := g.line(line); err != nil {
-				return nil, err
-			}
+			g.line(line)
 			line = line[:0]
 		}
 		if !more {
-			return &g.text, nil
+			return &g.text, v.err()
 		}
 	}
 }
 
 // bytesGate looks at what a text is made of.
-func bytesGate(source []byte, v *verdicts) error {
+func bytesGate(source []byte, v *verdicts) {
 	line := func(at int) int { return 1 + bytes.Count(source[:at], []byte("\n")) }
 	if len(source) > mostBytes {
-		if err := v.broken(&Refusal{0, "size", fmt.Sprintf("the file has more than %d KiB", mostBytes>>10)}); err != nil {
-			return err
-		}
+		v.broken(0, "size", "the file has more than %d KiB", mostBytes>>10)
 	}
 	if at := bytes.IndexByte(source, 0); at >= 0 {
-		if err := v.broken(&Refusal{line(at), "nul", "there is a NUL byte: this is not C source"}); err != nil {
-			return err
-		}
+		v.broken(line(at), "nul", "there is a NUL byte: this is not C source")
 	}
 	for at := range source {
 		if source[at] == '\r' && !bytes.HasPrefix(source[at+1:], []byte("\n")) {
-			return v.broken(&Refusal{line(at), "return",
-				"there is a carriage return within the line: save the file with the ends of lines that Linux or Windows has"})
+			v.broken(line(at), "return",
+				"there is a carriage return within the line: save the file with the ends of lines that Linux or Windows has")
+			return
 		}
 	}
-	return nil
 }
 
 // readExpanded looks for words that macros have made, in what the preprocessor
@@ -130,14 +122,12 @@ func readExpanded(expanded []byte, v *verdicts) error {
 				tokens = append(tokens, t)
 			}
 			if len(tokens) > 0 {
-				if err := g.line(tokens); err != nil {
-					return err
-				}
+				g.line(tokens)
 			}
 		}
 		at++
 	}
-	return nil
+	return v.err()
 }
 
 type textGate struct {
@@ -149,79 +139,73 @@ type textGate struct {
 }
 
 // line looks at the tokens of one line.
-func (g *textGate) line(tokens []token) error {
+func (g *textGate) line(tokens []token) {
 	for i, t := range tokens {
 		if t.odd {
-			if err := g.broken(&Refusal{t.line, "trigraph", fmt.Sprintf("there is a trigraph (%q is written with ??): write the character itself", t.text)}); err != nil {
-				return err
-			}
+			g.broken(t.line, "trigraph", "there is a trigraph (%q is written with ??): write the character itself", t.text)
 		}
 		if t.kind == mark && strings.HasPrefix(t.text, "%:") {
 			tokens[i].text = strings.ReplaceAll(t.text, "%:", "#")
-			if err := g.broken(&Refusal{t.line, "digraph", "%: is another spelling of #: write #"}); err != nil {
-				return err
-			}
+			g.broken(t.line, "digraph", "%%: is another spelling of #: write #")
 		}
 	}
 	if tokens[0].text != "#" {
-		return g.code(tokens)
+		g.code(tokens)
+		return
 	}
-	if err := g.directive(tokens[1:]); err != nil {
-		return err
-	}
+	g.directive(tokens[1:])
 	if len(tokens) > 1 && (tokens[1].text == "error" || tokens[1].text == "warning") { // the rest is prose
-		return nil
+		return
 	}
 	around := *g
 	g.depth, g.attribute, g.opening = 0, 0, false // a macro need not close what it opens
-	err := g.code(tokens)
+	g.code(tokens)
 	g.depth, g.attribute, g.opening = around.depth, around.attribute, around.opening
-	return err
 }
 
-func (g *textGate) directive(tokens []token) error {
+func (g *textGate) directive(tokens []token) {
 	if len(tokens) == 0 {
-		return nil
+		return
 	}
 	name, rest := tokens[0], tokens[1:]
 	switch {
 	case name.text == "define":
 		g.defines = true
 	case name.text == "line" || name.kind == literal:
-		return g.broken(&Refusal{name.line, "line", "#line makes messages point to other lines and files: take it out"})
+		g.broken(name.line, "line", "#line makes messages point to other lines and files: take it out")
 	case name.text == "include":
-		return g.include(name, rest)
+		g.include(name, rest)
 	case included(name.text):
-		return g.broken(&Refusal{name.line, "include", fmt.Sprintf("#%s is not C11: use #include", name.text)})
+		g.broken(name.line, "include", "#%s is not C11: use #include", name.text)
 	case name.text == "pragma":
-		return g.pragma(name, rest)
+		g.pragma(name, rest)
 	}
-	return nil
 }
 
 // systemHeader is how the name of a header of the system looks.
 var systemHeader = regexp.MustCompile(`^[a-z0-9_]+(/[a-z0-9_]+)?\.h$`)
 
-func (g *textGate) include(name token, rest []token) error {
+func (g *textGate) include(name token, rest []token) {
 	if len(rest) == 0 || rest[0].kind != header {
-		return g.broken(&Refusal{name.line, "include", "#include needs the name of a header itself, not a macro"})
+		g.broken(name.line, "include", "#include needs the name of a header itself, not a macro")
+		return
 	}
 	file := rest[0].text[1 : len(rest[0].text)-1]
 	switch {
 	case rest[0].text == "<llm_memory.h>":
-		return g.broken(&Refusal{name.line, "header", `write #include "llm_memory.h": with the command of the handout, gcc looks for <llm_memory.h> among the headers of the system only`})
+		g.broken(name.line, "header", `write #include "llm_memory.h": with the command of the handout, gcc looks for <llm_memory.h> among the headers of the system only`)
 	case slices.Contains(headers, file):
-		return nil
 	case rest[0].text[0] == '<' && systemHeader.MatchString(file):
 		g.pastes = true // its macros can hold anything
-		return g.broken(&Refusal{name.line, "header", fmt.Sprintf("<%s> is not a header of standard C", file)})
+		g.broken(name.line, "header", "<%s> is not a header of standard C", file)
+	default:
+		g.broken(name.line, "include", "#include of %.100q: a submission is one file and may include llm_memory.h and the headers of standard C", file)
 	}
-	return g.broken(&Refusal{name.line, "include", fmt.Sprintf("#include of %.100q: a submission is one file and may include llm_memory.h and the headers of standard C", file)})
 }
 
 // pragma is about what makes the compiler silent, or other than with the flags of
 // the course, and what gives symbols other names.
-func (g *textGate) pragma(name token, rest []token) error {
+func (g *textGate) pragma(name token, rest []token) {
 	var words []string
 	for _, t := range rest {
 		words = append(words, t.text)
@@ -229,13 +213,12 @@ func (g *textGate) pragma(name token, rest []token) error {
 	words = append(words, "", "")
 	harmless := []string{"poison", "unroll", "ivdep", "warning", "error"}
 	if words[0] == "GCC" && !slices.Contains(harmless, words[1]) {
-		return g.broken(&Refusal{name.line, "pragma", fmt.Sprintf("#pragma GCC %.40s changes what the compiler checks or how it compiles; "+
-			"the flags of the course count for all. Take it out and repair what the compiler then says", words[1])})
+		g.broken(name.line, "pragma", "#pragma GCC %.40s changes what the compiler checks or how it compiles; "+
+			"the flags of the course count for all. Take it out and repair what the compiler then says", words[1])
 	}
 	if words[0] == "weak" || words[0] == "redefine_extname" {
-		return g.broken(&Refusal{name.line, "symbol", fmt.Sprintf("#pragma %s changes what functions are called outside: take it out", words[0])})
+		g.broken(name.line, "symbol", "#pragma %s changes what functions are called outside: take it out", words[0])
 	}
-	return nil
 }
 
 // words are those that nothing in the homework needs.
@@ -258,51 +241,40 @@ var attributes = strings.Fields(`constructor destructor init_priority section al
 // optimizing attributes change how one function is compiled.
 var optimizing = strings.Fields(`optimize target target_clones`)
 
-func (g *textGate) code(tokens []token) error {
+func (g *textGate) code(tokens []token) {
 	for _, t := range tokens {
 		switch t.kind {
 		case word:
-			if err := g.word(t); err != nil {
-				return err
-			}
+			g.word(t)
 		case mark:
-			if err := g.mark(t); err != nil {
-				return err
-			}
+			g.mark(t)
 		}
 	}
-	return nil
 }
 
-func (g *textGate) word(t token) error {
+func (g *textGate) word(t token) {
 	if g.words[t.text] == 0 {
 		g.words[t.text] = t.line
 	}
 	if r, found := words[t.text]; found {
-		return g.broken(&Refusal{t.line, r.Rule, t.text + " " + r.Why})
-	}
-	switch t.text {
-	case "_Pragma":
-		g.pastes = true // what it says is seen where the preprocessor has expanded it
-		return nil
-	case "__attribute__", "__attribute":
-		g.attributes, g.opening = true, true
-		return nil
-	}
-	if g.attribute == 0 {
-		return nil
+		g.broken(t.line, r.Rule, "%s %s", t.text, r.Why)
+		return
 	}
 	plain := strings.TrimSuffix(strings.TrimPrefix(t.text, "__"), "__")
 	switch {
+	case t.text == "_Pragma":
+		g.pastes = true // what it says is seen where the preprocessor has expanded it
+	case t.text == "__attribute__" || t.text == "__attribute":
+		g.attributes, g.opening = true, true
+	case g.attribute == 0:
 	case slices.Contains(attributes, plain):
-		return g.broken(&Refusal{t.line, "attribute", fmt.Sprintf("the attribute %s is not for a homework: take it out", plain)})
+		g.broken(t.line, "attribute", "the attribute %s is not for a homework: take it out", plain)
 	case slices.Contains(optimizing, plain):
-		return g.broken(&Refusal{t.line, "optimize", fmt.Sprintf("the attribute %s changes how the function is compiled: take it out", plain)})
+		g.broken(t.line, "optimize", "the attribute %s changes how the function is compiled: take it out", plain)
 	}
-	return nil
 }
 
-func (g *textGate) mark(t token) error {
+func (g *textGate) mark(t token) {
 	switch t.text {
 	case "##":
 		g.pastes = true
@@ -312,7 +284,7 @@ func (g *textGate) mark(t token) error {
 			g.attribute, g.opening = g.depth, false
 		}
 		if g.depth > mostNesting {
-			return g.broken(&Refusal{t.line, "nesting", fmt.Sprintf("more than %d parentheses and braces inside each other", mostNesting)})
+			g.broken(t.line, "nesting", "more than %d parentheses and braces inside each other", mostNesting)
 		}
 	case ")", "]", "}", ":>", "%>":
 		if g.depth == g.attribute {
@@ -320,5 +292,4 @@ func (g *textGate) mark(t token) error {
 		}
 		g.depth = max(0, g.depth-1)
 	}
-	return nil
 }
