@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"llmmemory/internal/grade"
+	"llmmemory/internal/jobs"
 )
 
 // Results is results.json, as far as it is used here. Every format is named,
@@ -91,38 +92,18 @@ func newResults(output string) Results {
 // write puts results.json into a folder: whole or not at all, and so that nobody
 // but the owner can change it.
 func write(dir string, r Results) error {
+	path := filepath.Join(dir, "results.json")
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		_ = os.Remove(path) // a link: what it leads to stays as it is
+	}
 	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("results: %w", err)
-	}
-	f, err := os.CreateTemp(dir, "results-*.tmp")
-	if err != nil {
-		return fmt.Errorf("results: %w", err)
-	}
-	defer os.Remove(f.Name()) // gone already, when all went well
-	_, err = f.Write(append(text, '\n'))
-	for _, step := range []func() error{
-		func() error { return f.Chmod(0o644) }, f.Sync, f.Close,
-		func() error { return os.Rename(f.Name(), filepath.Join(dir, "results.json")) },
-		func() error { return sync(dir) },
-	} {
-		if err == nil {
-			err = step()
-		}
+	if err == nil {
+		err = jobs.Replace(path, append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	return nil
-}
-
-func sync(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // own makes the folder of the results, one where another uid can write nothing.
