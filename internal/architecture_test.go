@@ -22,6 +22,7 @@ const module = "llmmemory/"
 var allowedImports = map[string][]string{
 	// Without rules of the system.
 	"grader":              {},
+	"internal/assembly":   {},
 	"internal/chart":      {},
 	"internal/ctree":      {},
 	"internal/invariants": {},
@@ -40,9 +41,9 @@ var allowedImports = map[string][]string{
 	"internal/paper":          {"internal/block", "internal/invariants", "internal/reqtable", "internal/serve", "internal/vllm/device"},
 
 	// Serving.
-	"internal/attention": {"internal/invariants", "internal/parallel"},
+	"internal/attention": {"internal/assembly", "internal/invariants", "internal/parallel"},
 	"internal/kvstore":   {"internal/attention", "internal/block", "internal/invariants", "internal/parallel", "internal/vllm"},
-	"internal/model":     {"internal/attention", "internal/kvstore", "internal/parallel"},
+	"internal/model":     {"internal/assembly", "internal/attention", "internal/kvstore", "internal/parallel"},
 	"internal/engine": {"internal/attention", "internal/invariants", "internal/kvstore", "internal/model", "internal/parallel", "internal/serve", "internal/vllm",
 		"internal/vllm/blockhash", "internal/vllm/device"},
 

@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/assembly"
 )
 
 // A dtype is a type of keys and values. Loads of e4m3 are 2^-8 times the number.
@@ -31,13 +33,6 @@ func (g *gen) spread16(name string, word uint32, k int) {
 func (g *gen) load(d dtype, m operand.Mem, i, k int) {
 	r := g.regs[i]
 	switch d.name {
-	case "F32":
-		g.asm.VMOVUPS(m, r)
-	case "F16":
-		g.asm.VCVTPH2PS(m, r)
-	case "BF16":
-		g.asm.VPMOVZXWD(m, r)
-		g.asm.VPSLLD(operand.U8(16), r, r)
 	case "E4M3":
 		g.asm.VPMOVSXBW(m, g.half[i])
 		g.asm.VPSLLW(operand.U8(7), g.half[i], g.half[i])
@@ -47,9 +42,8 @@ func (g *gen) load(d dtype, m operand.Mem, i, k int) {
 		g.asm.VPMOVZXBW(m, g.half[i])
 		g.asm.VPSLLW(operand.U8(8), g.half[i], g.half[i])
 		g.asm.VCVTPH2PS(g.half[i], r)
-	case "Int8":
-		g.asm.VPMOVSXBD(m, r)
-		g.asm.VCVTDQ2PS(r, r)
+	default:
+		assembly.LoadFloats(g.asm, d.name, m, r)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/assembly"
 )
 
 // integers are the kernels of int8 keys, whose products with queries of 16 bits
@@ -57,20 +59,20 @@ func (g *gen) pairing(k int) {
 }
 
 // tilePairs multiplies the next four elements, two pairs of them.
-func (g *gen) tilePairs(k *scoreKernel, q *rows) {
+func (g *gen) tilePairs(k *scoreKernel, q *assembly.Rows) {
 	for pair := range 2 {
 		for v := range 2 {
 			g.loadPairs(k, v, pair)
 		}
 		for row := range k.n {
 			b := g.regs[k.keys+4]
-			g.asm.VPBROADCASTD(q.at(row, 4*pair), b)
+			g.asm.VPBROADCASTD(q.At(row, 4*pair), b)
 			for v := range 2 {
 				g.dot(b, g.regs[k.keys+v], g.regs[2*row+v], g.regs[k.keys+5])
 			}
 		}
 	}
-	g.advance(q, 8)
+	q.Advance(g.asm, operand.I32(8))
 }
 
 // loadPairs reads a pair of elements of the keys of tile v, or with AVX2 of half v

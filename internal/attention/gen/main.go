@@ -10,21 +10,15 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"flag"
 	"fmt"
 	"go/format"
-	"log"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
-	"github.com/mmcloughlin/avo/pass"
-	"github.com/mmcloughlin/avo/printer"
 	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/assembly"
 )
 
 // Offsets in attention's type call.
@@ -56,24 +50,7 @@ const (
 	tileTokens = 16
 )
 
-func main() {
-	out := flag.String("o", ".", "`folder` of the package")
-	flag.Parse()
-	files, err := generate()
-	if err != nil {
-		log.Fatal(err)
-	}
-	for name, text := range files {
-		if strings.HasSuffix(name, ".go") {
-			if text, err = format.Source(text); err != nil {
-				log.Fatal(err)
-			}
-		}
-		if err := os.WriteFile(filepath.Join(*out, name), text, 0o644); err != nil {
-			log.Fatal(err)
-		}
-	}
-}
+func main() { assembly.Main(generate) }
 
 // generate returns the files of the package by name.
 func generate() (map[string][]byte, error) {
@@ -84,7 +61,7 @@ func generate() (map[string][]byte, error) {
 		for _, part := range partsOf(w) {
 			g := &gen{asm: build.NewContext(), width: w, known: map[string]operand.Mem{}}
 			part.write(g)
-			text, err := g.print()
+			text, _, err := assembly.Compile(g.asm, "llmmemory/internal/attention/gen", "attention")
 			if err != nil {
 				return nil, fmt.Errorf("%s for %s: %w", part.name, w.name, err)
 			}
@@ -98,8 +75,12 @@ func generate() (map[string][]byte, error) {
 			}
 		}
 	}
-	files["kernels_stubs_amd64.go"] = stubs.Bytes()
-	files["kernels_table_amd64.go"] = table()
+	for name, text := range map[string][]byte{"kernels_stubs_amd64.go": stubs.Bytes(), "kernels_table_amd64.go": table()} {
+		var err error
+		if files[name], err = format.Source(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	return files, nil
 }
 
@@ -133,21 +114,6 @@ type gen struct {
 	labels    int
 	known     map[string]operand.Mem
 	args      reg.Register
-}
-
-func (g *gen) print() ([]byte, error) {
-	f, err := g.asm.Result()
-	if err != nil {
-		var list build.ErrorList
-		if errors.As(err, &list) {
-			return nil, list[0]
-		}
-		return nil, err
-	}
-	if err := pass.Compile.Execute(f); err != nil {
-		return nil, err
-	}
-	return printer.NewGoAsm(printer.Config{Name: "llmmemory/internal/attention/gen", Pkg: "attention"}).Print(f)
 }
 
 // begin starts a function, whose name gets the instruction set's.

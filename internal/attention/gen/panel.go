@@ -5,60 +5,13 @@ import (
 
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/assembly"
 )
 
-// Rows finds the addresses of rows with the same stride: base + row·stride.
-type rows struct {
-	base                     [2]reg.GPVirtual // of rows 0 and 6
-	stride, stride3, stride5 reg.GPVirtual
-}
-
-// newRows keeps up to 12 rows in reach.
-func (g *gen) newRows(base reg.Register, stride int, n int) *rows {
-	r := &rows{}
-	r.base[0] = g.copyOf(base)
-	if n > 1 {
-		r.stride = g.arg(stride)
-	}
-	if n > 3 {
-		r.stride3 = g.asm.GP64()
-		g.asm.LEAQ(operand.Mem{Base: r.stride, Index: r.stride, Scale: 2}, r.stride3)
-	}
-	if n > 5 {
-		r.stride5 = g.asm.GP64()
-		g.asm.LEAQ(operand.Mem{Base: r.stride, Index: r.stride, Scale: 4}, r.stride5)
-	}
-	if n > 6 {
-		r.base[1] = g.asm.GP64()
-		g.asm.LEAQ(operand.Mem{Base: r.base[0], Index: r.stride3, Scale: 2}, r.base[1])
-	}
-	return r
-}
-
-// advance moves all rows by some bytes.
-func (g *gen) advance(r *rows, bytes int) {
-	for _, b := range r.base {
-		if b != nil {
-			g.asm.ADDQ(operand.I32(bytes), b)
-		}
-	}
-}
-
-func (r *rows) at(row, disp int) operand.Mem {
-	m := operand.Mem{Base: r.base[row/6], Disp: disp}
-	switch row % 6 {
-	case 1:
-		m.Index, m.Scale = r.stride, 1
-	case 2:
-		m.Index, m.Scale = r.stride, 2
-	case 3:
-		m.Index, m.Scale = r.stride3, 1
-	case 4:
-		m.Index, m.Scale = r.stride, 4
-	case 5:
-		m.Index, m.Scale = r.stride5, 1
-	}
-	return m
+// newRows addresses n rows from base on; their distance is in the field stride of the call.
+func (g *gen) newRows(base reg.Register, stride, n int) *assembly.Rows {
+	return assembly.NewRows(g.asm, g.copyOf(base), func() reg.Register { return g.arg(stride) }, n)
 }
 
 // panels are the kernels that read a partition which was unpacked to float32.
@@ -199,20 +152,20 @@ func (g *gen) addRows(n, vecs int, to reg.Register, disp int) {
 	for row := range n {
 		for v := range vecs {
 			r := g.regs[row*vecs+v]
-			g.asm.VADDPS(o.at(row, disp+v*g.bytes()), r, r)
+			g.asm.VADDPS(o.At(row, disp+v*g.bytes()), r, r)
 		}
 	}
 }
 
 // panelElements multiplies the next four elements.
-func (g *gen) panelElements(n, vecs, half int, integers bool, k [2]reg.GPVirtual, q *rows) {
+func (g *gen) panelElements(n, vecs, half int, integers bool, k [2]reg.GPVirtual, q *assembly.Rows) {
 	for j := range 4 {
 		for v := range vecs {
 			g.asm.VMOVUPS(mem(k[v], j*tileTokens*4+v*half), g.regs[n*vecs+v])
 		}
 		for row := range n {
 			b := g.regs[n*vecs+vecs+row%2]
-			g.asm.VBROADCASTSS(q.at(row, 4*j), b)
+			g.asm.VBROADCASTSS(q.At(row, 4*j), b)
 			for v := range vecs {
 				if integers {
 					g.dot(b, g.regs[n*vecs+v], g.regs[row*vecs+v], g.regs[n*vecs+vecs+2])
@@ -222,7 +175,7 @@ func (g *gen) panelElements(n, vecs, half int, integers bool, k [2]reg.GPVirtual
 			}
 		}
 	}
-	g.advance(q, 16)
+	q.Advance(g.asm, operand.I32(16))
 	g.asm.ADDQ(operand.I32(4*tileTokens*4), k[0])
 	if g.wide() && vecs > 1 {
 		g.asm.ADDQ(operand.I32(4*tileTokens*4), k[1])
@@ -299,12 +252,12 @@ func (g *gen) panelTokens(n, vecs int, values, at, next reg.GPVirtual, disp int)
 		}
 		for row := range n {
 			b := g.regs[n*vecs+vecs+row%2]
-			g.asm.VBROADCASTSS(p.at(row, 0), b)
+			g.asm.VBROADCASTSS(p.At(row, 0), b)
 			for v := range vecs {
 				g.asm.VFMADD231PS(b, g.regs[n*vecs+v], g.regs[row*vecs+v])
 			}
 		}
-		g.advance(p, 4)
+		p.Advance(g.asm, operand.I32(4))
 		g.asm.ADDQ(operand.I32(chunkBytes), values)
 	})
 }
@@ -314,7 +267,7 @@ func (g *gen) sums(n, vecs int, to reg.Register, disp int, load bool) {
 	o := g.newRows(to, atOutStride, n)
 	for row := range n {
 		for v := range vecs {
-			at, r := o.at(row, disp+v*g.bytes()), g.regs[row*vecs+v]
+			at, r := o.At(row, disp+v*g.bytes()), g.regs[row*vecs+v]
 			if load {
 				g.asm.VMOVUPS(at, r)
 			} else {

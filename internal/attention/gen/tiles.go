@@ -5,6 +5,8 @@ import (
 
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/assembly"
 )
 
 // ahead is how many tiles before its use a tile is asked for: about 8 KB.
@@ -125,7 +127,7 @@ func (g *gen) tileStep(k *scoreKernel) {
 		for j := 0; j < 4; j += 2 {
 			g.tileElements(k, j, q)
 		}
-		g.advance(q, 16)
+		q.Advance(g.asm, operand.I32(16))
 	}
 	g.asm.ADDQ(operand.I32(4*k.line), k.at)
 	if k.d.name == "F32" {
@@ -167,7 +169,7 @@ func (g *gen) tileAsk(k *scoreKernel) {
 }
 
 // tileElements multiplies elements j and j+1.
-func (g *gen) tileElements(k *scoreKernel, j int, q *rows) {
+func (g *gen) tileElements(k *scoreKernel, j int, q *assembly.Rows) {
 	if g.wide() {
 		for v := range 2 {
 			g.loadPair(k.read, operand.Mem{Base: k.key[v], Index: k.at, Scale: 1, Disp: j * k.line}, k.keys+v, k.keys+2+v, k.constant)
@@ -184,7 +186,7 @@ func (g *gen) tileElements(k *scoreKernel, j int, q *rows) {
 			if !g.wide() {
 				b = g.regs[k.bcast]
 			}
-			g.asm.VBROADCASTSS(q.at(row, 4*(j+e)), b)
+			g.asm.VBROADCASTSS(q.At(row, 4*(j+e)), b)
 			for v := range 2 {
 				g.asm.VFMADD231PS(b, g.regs[key+v], g.regs[2*row+v])
 			}
@@ -346,12 +348,12 @@ func (g *gen) tilePass(k *valueKernel, vecs int, to reg.Register) {
 			g.asm.VPMAXUB(g.regs[bcast], g.regs[k.nan], g.regs[k.nan])
 		}
 		for row := range n {
-			g.asm.VBROADCASTSS(p.at(row, 0), g.regs[bcast])
+			g.asm.VBROADCASTSS(p.At(row, 0), g.regs[bcast])
 			for v := range vecs {
 				g.asm.VFMADD231PS(g.regs[bcast], g.regs[values+v], g.regs[acc+row*vecs+v])
 			}
 		}
-		g.advance(p, 4)
+		p.Advance(g.asm, operand.I32(4))
 		g.asm.ADDQ(k.row, at)
 		if k.words { // which at passes twice as fast
 			g.asm.SUBQ(g.argMem(atSize), k.next)

@@ -3,6 +3,8 @@ package main
 import (
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/assembly"
 )
 
 // transposes turn 16 rows of size numbers into size rows of 16, inStride bytes from
@@ -32,38 +34,23 @@ func (g *gen) store(r reg.VecPhysical, m operand.Mem, stream bool) {
 	g.asm.VMOVUPS(r, m)
 }
 
-// strides are 1 and 3 times inStride.
-func (g *gen) strides() (stride, three reg.GPVirtual) {
-	stride, three = g.arg(atInStride), g.asm.GP64()
-	g.asm.LEAQ(operand.Mem{Base: stride, Index: stride, Scale: 2}, three)
-	return stride, three
-}
-
-// rowOf is where row i of four is.
-func rowOf(base, stride, three reg.Register, i int) operand.Mem {
-	m := operand.Mem{Base: base}
-	switch i {
-	case 1:
-		m.Index, m.Scale = stride, 1
-	case 2:
-		m.Index, m.Scale = stride, 2
-	case 3:
-		m.Index, m.Scale = three, 1
-	}
-	return m
+// fourRows addresses four rows at a time, inStride bytes apart.
+func (g *gen) fourRows(in reg.Register) (rows *assembly.Rows, stride reg.Register) {
+	stride = g.arg(atInStride)
+	return assembly.NewRows(g.asm, in, func() reg.Register { return stride }, 4), stride
 }
 
 // transpose32 is for numbers of 32 bits.
 func transpose32(g *gen, stream bool) {
 	g.begin(streamed("transpose32", stream))
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atSize)
-	stride, three := g.strides()
+	rows, stride := g.fourRows(in)
 	g.asm.SHRQ(operand.U8(3), n)
 	second := g.asm.GP64()
 	g.asm.LEAQ(operand.Mem{Base: in, Index: stride, Scale: 8}, second)
 	g.loop(n, func() {
 		for half, base := range []reg.Register{in, second} {
-			g.transpose8(base, stride, three, out, 32*half, stream)
+			g.transpose8(rows.From(base), stride, out, 32*half, stream)
 		}
 		g.asm.ADDQ(operand.I32(32), in)
 		g.asm.ADDQ(operand.I32(32), second)
@@ -73,16 +60,15 @@ func transpose32(g *gen, stream bool) {
 }
 
 // transpose8 turns an 8 by 8 corner around, in registers of 8 numbers.
-func (g *gen) transpose8(base, stride, three, out reg.Register, disp int, stream bool) {
+func (g *gen) transpose8(rows *assembly.Rows, stride, out reg.Register, disp int, stream bool) {
 	y := halves
 	four := g.asm.GP64()
-	g.asm.LEAQ(operand.Mem{Base: base, Index: stride, Scale: 4}, four)
-	for i := range 8 {
-		from := base
-		if i >= 4 {
-			from = four
-		}
-		g.asm.VMOVUPS(rowOf(from, stride, three, i%4), y[i])
+	g.asm.LEAQ(operand.Mem{Base: rows.Base, Index: stride, Scale: 4}, four)
+	for i := range 4 {
+		g.asm.VMOVUPS(rows.At(i, 0), y[i])
+	}
+	for i := range 4 {
+		g.asm.VMOVUPS(rows.From(four).At(i, 0), y[4+i])
 	}
 	for i := range 4 { // pairs of rows
 		g.asm.VUNPCKLPS(y[2*i+1], y[2*i], y[8+2*i])
@@ -109,7 +95,7 @@ func (g *gen) transpose8(base, stride, three, out reg.Register, disp int, stream
 func transpose16(g *gen, stream bool) {
 	g.begin(streamed("transpose16", stream))
 	in, out, n := g.arg(atIn), g.arg(atOut), g.arg(atSize)
-	stride, three := g.strides()
+	rows, stride := g.fourRows(in)
 	g.asm.SHRQ(operand.U8(3), n)
 	bases := [4]reg.GPVirtual{in, g.asm.GP64(), g.asm.GP64(), g.asm.GP64()} // of rows 0, 4, 8 and 12
 	for i := range 3 {
@@ -118,8 +104,8 @@ func transpose16(g *gen, stream bool) {
 	y := halves
 	g.loop(n, func() {
 		for i := range 8 {
-			g.asm.VMOVDQU(rowOf(bases[i/4], stride, three, i%4), quarters[i])
-			g.asm.VINSERTI128(operand.U8(1), rowOf(bases[i/4+2], stride, three, i%4), y[i], y[i])
+			g.asm.VMOVDQU(rows.From(bases[i/4]).At(i%4, 0), quarters[i])
+			g.asm.VINSERTI128(operand.U8(1), rows.From(bases[i/4+2]).At(i%4, 0), y[i], y[i])
 		}
 		for i := range 4 { // pairs of rows
 			g.asm.VPUNPCKLWD(y[2*i+1], y[2*i], y[8+2*i])

@@ -9,4 +9,4 @@
 // What the numbers mean is known to package model.
 package matrix
 
-//go:generate go run ./asm -out kernels_amd64.s -stubs kernels_amd64.go -pkg matrix
+//go:generate go run ./asm -o .

@@ -25,20 +25,14 @@ func quantize(q []int8, steps32, steps16 []step, x []float32) bool {
 
 func word(s *step) *uint64 { return (*uint64)(unsafe.Pointer(s)) }
 
+// A dotKernel of AVX2 leaves ahead and aheadStep unread.
 type dotKernel func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr,
-	scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift uintptr)
-
-type dotKernel2 func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr,
-	scales *byte, scalesStride uintptr, blocks, quads uintptr)
+	scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift, minima uintptr)
 
 var (
-	dot512    = [...]dotKernel{dotAVX512x1, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
-	dotMin512 = [...]dotKernel{dotMinAVX512x1, dotMinAVX512x2, dotMinAVX512x3, dotMinAVX512x4, dotMinAVX512x5, dotMinAVX512x6}
-	dotTwo    = [...][4]dotKernel2{
-		W8A8:    {dotInt8AVX2x1, dotInt8AVX2x2, dotInt8AVX2x3, dotInt8AVX2x4},
-		W4A8:    {dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4},
-		W4A8Min: {dotInt4MinAVX2x1, dotInt4MinAVX2x2, dotInt4MinAVX2x3, dotInt4MinAVX2x4},
-	}
+	dot512 = [...]dotKernel{dotAVX512x1, dotAVX512x2, dotAVX512x3, dotAVX512x4, dotAVX512x5, dotAVX512x6}
+	int8x2 = [...]dotKernel{dotInt8AVX2x1, dotInt8AVX2x2, dotInt8AVX2x3, dotInt8AVX2x4}
+	int4x2 = [...]dotKernel{dotInt4AVX2x1, dotInt4AVX2x2, dotInt4AVX2x3, dotInt4AVX2x4}
 )
 
 // A dotPart is a slab of a panel for kernels: n inputs from k on, of which the weights are bytes.
@@ -81,36 +75,43 @@ func (d *dotPart) rows(r int) (q *int8, steps *uint64, stride uintptr) {
 	return &x.q[r*d.m.In+d.k], word(&x.of(d.m.Block)[r*blocks+d.k/d.m.Block]), uintptr(blocks) * unsafe.Sizeof(step{})
 }
 
-// multiply512 computes about as many rows at a time in each kernel, and asks for the weights that come
-// next.
+// offset is what was added to the weights, as a power of 2, and whether they have minima instead: then
+// the power is one that shifts everything out of 32 bits.
+func (d *dotPart) offset() (shift, minima uintptr) {
+	if d.m.Type == W4A8Min {
+		return 32, 1
+	}
+	return uintptr(bits.TrailingZeros32(uint32(d.m.Type.offset()))), 0
+}
+
+// multiply512 computes about equally many rows in each call of a kernel, and prefetches the weights that
+// come next.
 func (d *dotPart) multiply512(sums []float32) {
-	kernels, m := &dot512, d.m
-	if m.Type == W4A8Min {
-		kernels = &dotMin512
-	}
-	shift := uintptr(32) // nothing stays
-	if m.Type != W4A8Min {
-		shift = uintptr(bits.TrailingZeros32(uint32(m.Type.offset())))
-	}
+	m := d.m
+	shift, minima := d.offset()
 	rows, bytes := d.x.rows, m.bytesOf(d.n)
-	tiles := (rows + len(kernels) - 1) / len(kernels)
+	tiles := (rows + len(dot512) - 1) / len(dot512)
 	ahead, share := uintptr(unsafe.Pointer(d.scales))+uintptr(bytes), bytes/tiles
 	for t := range tiles {
 		r, end := rows*t/tiles, rows*(t+1)/tiles
 		q, steps, stride := d.rows(r)
-		kernels[end-r-1](&sums[r*Panel], q, uintptr(m.In), steps, stride, d.w, uintptr(d.skip), d.scales, uintptr(d.size),
-			ahead+uintptr(t*share), uintptr(share*4/d.n+1), uintptr(d.n/m.Block), uintptr(m.Block/4), shift)
+		dot512[end-r-1](&sums[r*Panel], q, uintptr(m.In), steps, stride, d.w, uintptr(d.skip), d.scales, uintptr(d.size),
+			ahead+uintptr(t*share), uintptr(share*4/d.n+1), uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima)
 	}
 }
 
 func (d *dotPart) multiply2(sums []float32) {
-	m, kernels := d.m, &dotTwo[d.m.Type]
+	m, kernels := d.m, &int4x2
+	if m.Type == W8A8 {
+		kernels = &int8x2
+	}
+	shift, minima := d.offset()
 	for r := 0; r < d.x.rows; r += len(kernels) {
 		q, steps, stride := d.rows(r)
 		for c := 0; c < Panel; c += 16 {
 			w, scales := (*byte)(unsafe.Add(unsafe.Pointer(d.w), c*4)), (*byte)(unsafe.Add(unsafe.Pointer(d.scales), c*2))
 			kernels[min(len(kernels), d.x.rows-r)-1](&sums[r*Panel+c], q, uintptr(m.In), steps, stride, w, uintptr(d.skip),
-				scales, uintptr(d.size), uintptr(d.n/m.Block), uintptr(m.Block/4))
+				scales, uintptr(d.size), 0, 0, uintptr(d.n/m.Block), uintptr(m.Block/4), shift, minima)
 		}
 	}
 }

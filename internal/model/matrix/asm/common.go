@@ -1,9 +1,11 @@
 package main
 
 import (
-	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/assembly"
 )
 
 // The types without scales.
@@ -20,51 +22,66 @@ var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 // k = 1, and so on.
 const panel = 64
 
-// A strided is a pointer to rows that lie stride bytes apart.
-type strided struct {
-	base, stride, three, five Register
+// A width is an instruction set with the size of its registers in bytes.
+type width struct {
+	name  string
+	bytes int
+	reg   func() VecVirtual
 }
 
-// loadStrided reads a pointer and a stride from the arguments. Multiples of the
-// stride that an address cannot scale by are kept beside it.
-func loadStrided(pointer, stride string, rows int) strided {
-	s := strided{base: Load(Param(pointer), GP64())}
-	if rows == 1 {
-		return s
+var (
+	avx2   = width{"AVX2", 32, func() VecVirtual { return asm.YMM() }}
+	avx512 = width{"AVX512", 64, func() VecVirtual { return asm.ZMM() }}
+)
+
+// regs allocates n registers.
+func (w width) regs(n int) []VecVirtual {
+	regs := make([]VecVirtual, n)
+	for i := range regs {
+		regs[i] = w.reg()
 	}
-	s.stride = Load(Param(stride), GP64())
-	if rows > 3 {
-		three := GP64()
-		LEAQ(Mem{Base: s.stride, Index: s.stride, Scale: 2}, three)
-		s.three = three
-	}
-	if rows > 5 {
-		five := GP64()
-		LEAQ(Mem{Base: s.stride, Index: s.stride, Scale: 4}, five)
-		s.five = five
-	}
-	return s
+	return regs
 }
 
-// at is the address of byte offset in a row.
-func (s *strided) at(row, offset int) Mem {
-	m := Mem{Base: s.base, Disp: offset}
-	switch row {
-	case 0:
-	case 1, 2, 4:
-		m.Index, m.Scale = s.stride, uint8(row)
-	case 3:
-		m.Index, m.Scale = s.three, 1
-	case 5:
-		m.Index, m.Scale = s.five, 1
+func ymms(n int) []VecVirtual { return avx2.regs(n) }
+
+func zmms(n int) []VecVirtual { return avx512.regs(n) }
+
+// begin starts a function. what says what it does.
+func begin(name, signature, what string) {
+	asm.Function(name)
+	asm.Attributes(attr.NOSPLIT)
+	asm.SignatureExpr(signature)
+	asm.Doc(name + " " + what)
+	asm.Pragma("noescape")
+}
+
+func end() {
+	asm.VZEROUPPER()
+	asm.RET()
+}
+
+// arg loads an argument.
+func arg(name string) Register { return asm.Load(asm.Param(name), asm.GP64()) }
+
+// rowsOf addresses n rows at a pointer that is an argument; another is the distance of the rows in bytes.
+func rowsOf(pointer, stride string, n int) *assembly.Rows {
+	return assembly.NewRows(asm, arg(pointer), func() Register { return arg(stride) }, n)
+}
+
+// address is where an argument is in memory.
+func address(name string) Mem {
+	b, err := asm.Param(name).Resolve()
+	if err != nil {
+		panic(err)
 	}
-	return m
+	return b.Addr
 }
 
 // loop runs body while count is not 0; body is entered at least once.
 func loop(label string, count Register, step int, body func()) {
-	Label(label)
+	asm.Label(label)
 	body()
-	SUBQ(U32(uint32(step)), count)
-	JNZ(LabelRef(label))
+	asm.SUBQ(U32(uint32(step)), count)
+	asm.JNZ(LabelRef(label))
 }

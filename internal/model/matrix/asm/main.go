@@ -1,16 +1,33 @@
 // Command asm writes the assembly of package matrix:
 //
-//	go run ./internal/model/matrix/asm -out internal/model/matrix/kernels_amd64.s -stubs internal/model/matrix/kernels_amd64.go -pkg matrix
+//	go run ./internal/model/matrix/asm -o internal/model/matrix
 //
 // Every kernel adds the products of one output in the order of k, with one
 // fused multiply-add each, so that all of them give the same bits. Kernels for
 // 8-bit activations do so with the exact sums of blocks.
 package main
 
-import . "github.com/mmcloughlin/avo/build"
+import (
+	"github.com/mmcloughlin/avo/build"
 
-func main() {
-	ConstraintExpr("amd64,!purego")
+	"llmmemory/internal/assembly"
+)
+
+func main() { assembly.Main(generate) }
+
+// asm receives the instructions of all kernels.
+var asm *build.Context
+
+// generate returns the files of the package by name.
+func generate() (map[string][]byte, error) {
+	asm = build.NewContext()
+	asm.ConstraintExpr("amd64,!purego")
+	kernels()
+	text, declarations, err := assembly.Compile(asm, "llmmemory/internal/model/matrix/asm", "matrix")
+	return map[string][]byte{"kernels_amd64.s": text, "kernels_amd64.go": declarations}, err
+}
+
+func kernels() {
 	for rows := 1; rows <= 4; rows++ {
 		half512(rows, f32)
 		half512(rows, f16)
@@ -26,21 +43,19 @@ func main() {
 		wideInt4x512(rows)
 	}
 	for rows := 1; rows <= 6; rows++ {
-		dot512(rows, false)
-		dot512(rows, true)
+		dot512(rows)
 	}
 	for rows := 1; rows <= 4; rows++ {
 		dotInt8x2(rows)
-		dotInt4x2("Int4", rows)
-		dotInt4x2("Int4Min", rows)
+		dotInt4x2(rows)
 	}
-	nibbles512()
-	bytesOfNibbles2()
+	nibbles(avx512)
+	nibbles(avx2)
 	quantize512()
 	quantize2()
 	gather4()
-	decodeHalf512(f16)
-	decodeHalf512(bf16)
+	decodeHalf(avx512, f16)
+	decodeHalf(avx512, bf16)
 	decodeInt8x512()
 	decodeInt4x512()
 	for rows := 1; rows <= 6; rows++ {
@@ -48,12 +63,11 @@ func main() {
 	}
 	half2(f16)
 	half2(bf16)
-	decodeHalf2(f16)
-	decodeHalf2(bf16)
+	decodeHalf(avx2, f16)
+	decodeHalf(avx2, bf16)
 	decodeInt8x2()
 	decodeInt4x2()
 	siluMul512()
 	exp512()
 	largest512()
-	Generate()
 }

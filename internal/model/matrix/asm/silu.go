@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 
-	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
@@ -31,81 +30,66 @@ func newExponential() *exponential {
 
 // of returns exp(x) and destroys x.
 func (e *exponential) of(x VecVirtual) VecVirtual {
-	q, p := ZMM(), ZMM()
-	VMULPS(e.log2e, x, q)
-	VRNDSCALEPS(Imm(0), q, q)
-	VFNMADD231PS(e.high, q, x)
-	VFNMADD231PS(e.low, q, x)
-	VMOVAPS(e.coefficients[7], p)
+	q, p := asm.ZMM(), asm.ZMM()
+	asm.VMULPS(e.log2e, x, q)
+	asm.VRNDSCALEPS(Imm(0), q, q)
+	asm.VFNMADD231PS(e.high, q, x)
+	asm.VFNMADD231PS(e.low, q, x)
+	asm.VMOVAPS(e.coefficients[7], p)
 	for i := 6; i >= 0; i-- {
-		VFMADD213PS(e.coefficients[i], x, p)
+		asm.VFMADD213PS(e.coefficients[i], x, p)
 	}
-	VSCALEFPS(q, p, p)
+	asm.VSCALEFPS(q, p, p)
 	return p
 }
 
 // exp512 computes exp((x − top) × scale), sixteen at a time. What is below −1,000
 // counts as that, which is 0, so that −∞ gives no NaN.
 func exp512() {
-	TEXT("expAVX512", NOSPLIT, "func(x *float32, n uintptr, top float32, scale float32)")
-	Doc("expAVX512 replaces x by exp((x − top) × scale); n is a multiple of 16.")
-	Pragma("noescape")
-	x, n := Load(Param("x"), GP64()), Load(Param("n"), GP64())
-	top, scale := ZMM(), ZMM()
-	VBROADCASTSS(address("top"), top)
-	VBROADCASTSS(address("scale"), scale)
+	begin("expAVX512", "func(x *float32, n uintptr, top float32, scale float32)", "replaces x by exp((x − top) × scale); n is a multiple of 16.")
+	x, n := arg("x"), arg("n")
+	top, scale := asm.ZMM(), asm.ZMM()
+	asm.VBROADCASTSS(address("top"), top)
+	asm.VBROADCASTSS(address("scale"), scale)
 	least, e := constant(-1000), newExponential()
 	loop("step", n, 16, func() {
-		v := ZMM()
-		VMOVUPS(Mem{Base: x}, v)
-		VSUBPS(top, v, v)
-		VMULPS(scale, v, v)
-		VMAXPS(least, v, v)
-		VMOVUPS(e.of(v), Mem{Base: x})
-		ADDQ(U32(64), x)
+		v := asm.ZMM()
+		asm.VMOVUPS(Mem{Base: x}, v)
+		asm.VSUBPS(top, v, v)
+		asm.VMULPS(scale, v, v)
+		asm.VMAXPS(least, v, v)
+		asm.VMOVUPS(e.of(v), Mem{Base: x})
+		asm.ADDQ(U32(64), x)
 	})
-	VZEROUPPER()
-	RET()
-}
-
-// address is where an argument lies.
-func address(name string) Mem {
-	b, err := Param(name).Resolve()
-	if err != nil {
-		panic(err)
-	}
-	return b.Addr
+	end()
 }
 
 // siluMul512 computes gate/(1+exp(-gate)) × up, sixteen at a time.
 func siluMul512() {
-	TEXT("siluMulAVX512", NOSPLIT, "func(dst *float32, gate *float32, up *float32, n uintptr)")
-	Doc("siluMulAVX512 sets dst to silu(gate) × up; n is a multiple of 16.")
-	Pragma("noescape")
-	dst, gate, up := Load(Param("dst"), GP64()), Load(Param("gate"), GP64()), Load(Param("up"), GP64())
-	n := Load(Param("n"), GP64())
+	begin("siluMulAVX512", "func(dst *float32, gate *float32, up *float32, n uintptr)", "sets dst to silu(gate) × up; n is a multiple of 16.")
+	dst, gate, up := arg("dst"), arg("gate"), arg("up")
+	n := arg("n")
 	one, e := constant(1), newExponential()
 	loop("step", n, 16, func() {
-		g, x := ZMM(), ZMM()
-		VMOVUPS(Mem{Base: gate}, g)
-		VPXORD(x, x, x)
-		VSUBPS(g, x, x) // −gate
+		g, x := asm.ZMM(), asm.ZMM()
+		asm.VMOVUPS(Mem{Base: gate}, g)
+		asm.VPXORD(x, x, x)
+		asm.VSUBPS(g, x, x) // −gate
 		p := e.of(x)
-		VADDPS(one, p, p)
-		VDIVPS(p, g, g)
-		VMULPS(Mem{Base: up}, g, g)
-		VMOVUPS(g, Mem{Base: dst})
-		ADDQ(U32(64), dst)
-		ADDQ(U32(64), gate)
-		ADDQ(U32(64), up)
+		asm.VADDPS(one, p, p)
+		asm.VDIVPS(p, g, g)
+		asm.VMULPS(Mem{Base: up}, g, g)
+		asm.VMOVUPS(g, Mem{Base: dst})
+		asm.ADDQ(U32(64), dst)
+		asm.ADDQ(U32(64), gate)
+		asm.ADDQ(U32(64), up)
 	})
-	VZEROUPPER()
-	RET()
+	end()
 }
 
 func constant(v float64) VecVirtual {
-	bits, z := GP32(), ZMM()
-	MOVL(U32(math.Float32bits(float32(v))), bits)
-	VPBROADCASTD(bits, z)
+	bits, z := asm.GP32(), asm.ZMM()
+	asm.MOVL(U32(math.Float32bits(float32(v))), bits)
+	asm.VPBROADCASTD(bits, z)
 	return z
 }

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+
+	"llmmemory/internal/assembly"
+)
+
+// quads is how many bytes the weights of 4 k of a panel take, when each is a byte.
+const quads = panel * 4
+
+const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, " +
+	"scales *byte, scalesStride uintptr, ahead, aheadStep uintptr, blocks, quads, shift, minima uintptr)"
+
+// A dot kernel adds rows of 8-bit activations times blocks of 8-bit weights to sums, which are 64
+// values a row: with AVX-512 all outputs of a panel, with AVX2 16 of them. Weights are unsigned:
+// 2 to the power of shift are added to each, and the sums of activations in steps, which are negative,
+// take that away again. The sum of a block is exact; it becomes a float, is multiplied by the weights'
+// scale, and added, times the activations' scale, with one rounding. Where minima is not 0, the
+// minima of the weights follow their scales, and are added times the sums of activations.
+type dot struct {
+	width
+	x, steps     *assembly.Rows
+	sums, scales Register
+	acc          [][]VecVirtual // of each row
+}
+
+func newDot(w width, name string, rows, vectors int) *dot {
+	begin(fmt.Sprintf("%s%sx%d", name, w.name, rows), dotProduct,
+		fmt.Sprintf("adds %d rows of 8-bit activations times %d outputs of a panel of 8-bit weights to sums.", rows, vectors*w.bytes/4))
+	d := &dot{width: w, sums: arg("sums"), scales: arg("scales")}
+	d.x, d.steps = rowsOf("x", "xStride", rows), rowsOf("steps", "stepsStride", rows)
+	for range rows {
+		d.acc = append(d.acc, w.regs(vectors))
+	}
+	return d
+}
+
+// blocks goes over all blocks: it calls first, then quad for each 4 k, then last.
+func (d *dot) blocks(w Register, first, quad, last func()) {
+	blocks, n := arg("blocks"), asm.GP64()
+	loop("block", blocks, 1, func() {
+		first()
+		asm.Load(asm.Param("quads"), n)
+		loop("quad", n, 1, func() {
+			quad()
+			asm.ADDQ(U32(quads), w)
+			asm.ADDQ(Imm(4), d.x.Base)
+		})
+		last()
+		asm.ADDQ(Imm(8), d.steps.Base)
+		asm.ADDQ(address("wStride"), w)
+		asm.ADDQ(address("scalesStride"), d.scales)
+	})
+	end()
+}
+
+// scale is where the scales, or the minima, of some outputs are.
+func (d *dot) scale(v int, minima bool) Mem {
+	m := Mem{Base: d.scales, Disp: v * d.bytes / 2}
+	if minima {
+		m.Disp += panel * 2
+	}
+	return m
+}
+
+func (d *dot) sum(r, v int) Mem { return Mem{Base: d.sums, Disp: r*panel*4 + v*d.bytes} }
+
+// add adds the sums of a block to those of all blocks.
+func (d *dot) add(minima bool) {
+	scales := d.regs(len(d.acc[0]))
+	for v, z := range scales {
+		asm.VCVTPH2PS(d.scale(v, false), z)
+	}
+	for r := range d.acc {
+		b := d.reg()
+		asm.VBROADCASTSS(d.steps.At(r, 0), b)
+		for v, acc := range d.acc[r] {
+			asm.VCVTDQ2PS(acc, acc)
+			asm.VMULPS(scales[v], acc, acc)
+			asm.VFMADD213PS(d.sum(r, v), b, acc)
+		}
+	}
+	if minima {
+		asm.CMPQ(address("minima"), Imm(0))
+		asm.JEQ(LabelRef("store"))
+		d.minima(scales)
+		asm.Label("store")
+	}
+	for r := range d.acc {
+		for v, acc := range d.acc[r] {
+			asm.VMOVUPS(acc, d.sum(r, v))
+		}
+	}
+}
+
+// minima subtracts the minima of a block times the negative sum of its activations.
+func (d *dot) minima(least []VecVirtual) {
+	for v, z := range least {
+		asm.VCVTPH2PS(d.scale(v, true), z)
+	}
+	for r := range d.acc {
+		b, scale := d.reg(), d.reg()
+		asm.VPBROADCASTD(d.steps.At(r, 4), b)
+		asm.VCVTDQ2PS(b, b)
+		asm.VBROADCASTSS(d.steps.At(r, 0), scale)
+		asm.VMULPS(scale, b, b)
+		for v, acc := range d.acc[r] {
+			asm.VFNMADD231PS(least[v], b, acc)
+		}
+	}
+}
+
+// dot512 adds the products of 4 k in one instruction, to sums that begin with what shift takes away.
+func dot512(rows int) {
+	d := newDot(avx512, "dot", rows, panel/16)
+	w, ahead, shift := arg("w"), arg("ahead"), asm.XMM()
+	asm.VMOVQ(address("shift"), shift)
+	d.blocks(w, func() {
+		for r := range d.acc {
+			z := asm.ZMM()
+			asm.VPBROADCASTD(d.steps.At(r, 4), z)
+			asm.VPSLLD(shift, z, z)
+			for _, acc := range d.acc[r] {
+				asm.VMOVDQA32(z, acc)
+			}
+		}
+	}, func() {
+		ws := zmms(panel / 16)
+		asm.PREFETCHT0(Mem{Base: ahead})
+		asm.ADDQ(address("aheadStep"), ahead)
+		for v, z := range ws {
+			asm.VMOVDQU32(Mem{Base: w, Disp: v * 64}, z)
+		}
+		for r := range d.acc {
+			b := asm.ZMM()
+			asm.VPBROADCASTD(d.x.At(r, 0), b)
+			for v, acc := range d.acc[r] {
+				asm.VPDPBUSD(b, ws[v], acc)
+			}
+		}
+	}, func() { d.add(true) })
+}
+
+// dotInt8x2 takes the offset of 8-bit weights off and gives their signs to the activations, because pairs
+// of products are added in 16 bits, in which those of unsigned weights may not fit.
+func dotInt8x2(rows int) {
+	d := newDot(avx2, "dotInt8", rows, 2)
+	w, ones, offset := arg("w"), asm.YMM(), asm.YMM()
+	asm.VPCMPEQW(ones, ones, ones)
+	asm.VPSLLW(Imm(15), ones, offset)
+	asm.VPACKSSWB(offset, offset, offset) // 128 in each byte
+	asm.VPSRLW(Imm(15), ones, ones)
+	d.blocks(w, d.zero, func() {
+		for v := range 2 {
+			signed, size := asm.YMM(), asm.YMM()
+			asm.VMOVDQU(Mem{Base: w, Disp: v * 32}, signed)
+			asm.VPSUBB(offset, signed, signed)
+			asm.VPABSB(signed, size)
+			for r := range d.acc {
+				b := asm.YMM()
+				asm.VPBROADCASTD(d.x.At(r, 0), b)
+				asm.VPSIGNB(signed, b, b)
+				asm.VPMADDUBSW(b, size, b)
+				asm.VPMADDWD(ones, b, b)
+				asm.VPADDD(b, d.acc[r][v], d.acc[r][v])
+			}
+		}
+	}, func() { d.add(false) })
+}
+
+// dotInt4x2 adds all products of a block in 16 bits, in pairs: 8 × 2 × 15 × 127 fits.
+func dotInt4x2(rows int) {
+	d := newDot(avx2, "dotInt4", rows, 2)
+	w, ones, shift := arg("w"), asm.YMM(), asm.XMM()
+	asm.VPCMPEQW(ones, ones, ones)
+	asm.VPSRLW(Imm(15), ones, ones)
+	asm.VMOVQ(address("shift"), shift)
+	d.blocks(w, d.zero, func() {
+		ws := ymms(2)
+		asm.VMOVDQU(Mem{Base: w}, ws[0])
+		asm.VMOVDQU(Mem{Base: w, Disp: 32}, ws[1])
+		for r := range d.acc {
+			b := asm.YMM()
+			asm.VPBROADCASTD(d.x.At(r, 0), b)
+			for v, z := range d.acc[r] {
+				products := asm.YMM()
+				asm.VPMADDUBSW(b, ws[v], products)
+				asm.VPADDW(products, z, z)
+			}
+		}
+	}, func() {
+		for r := range d.acc {
+			minus := asm.YMM()
+			asm.VPBROADCASTD(d.steps.At(r, 4), minus)
+			asm.VPSLLD(shift, minus, minus)
+			for _, z := range d.acc[r] {
+				asm.VPMADDWD(ones, z, z)
+				asm.VPADDD(minus, z, z)
+			}
+		}
+		d.add(true)
+	})
+}
+
+// zero sets the sums of a block to 0.
+func (d *dot) zero() {
+	for r := range d.acc {
+		for _, z := range d.acc[r] {
+			asm.VPXOR(z, z, z)
+		}
+	}
+}
+
+// nibbles makes bytes of blocks of nibbles: of each 256 bytes, the low ones are the weights of 4 k and
+// the high ones those of the next 4.
+func nibbles(width width) {
+	begin("nibbles"+width.name, "func(dst *byte, w *byte, wStride uintptr, blocks uintptr)", "makes bytes of blocks of 32 × 64 nibbles.")
+	dst, w, blocks, stride := arg("dst"), arg("w"), arg("blocks"), arg("wStride")
+	mask, fifteen, x, from, n := width.reg(), asm.GP32(), asm.XMM(), asm.GP64(), asm.GP64()
+	wide := width.bytes == 64
+	and := func(a, b, to Op) {
+		if wide {
+			asm.VPANDD(a, b, to)
+		} else {
+			asm.VPAND(a, b, to)
+		}
+	}
+	asm.MOVL(U32(0x0f0f0f0f), fifteen)
+	asm.VMOVD(fifteen, x)
+	asm.VPBROADCASTD(x, mask)
+	loop("block", blocks, 1, func() {
+		asm.MOVQ(w, from)
+		asm.MOVQ(U32(4), n)
+		loop("pair", n, 1, func() {
+			for at := 0; at < quads; at += width.bytes {
+				low, high := width.reg(), width.reg()
+				if wide {
+					asm.PREFETCHT0(Mem{Base: from, Disp: prefetch + at})
+				}
+				asm.VMOVUPS(Mem{Base: from, Disp: at}, high)
+				and(mask, high, low)
+				asm.VPSRLD(Imm(4), high, high)
+				and(mask, high, high)
+				asm.VMOVUPS(low, Mem{Base: dst, Disp: at})
+				asm.VMOVUPS(high, Mem{Base: dst, Disp: quads + at})
+			}
+			asm.ADDQ(U32(quads), from)
+			asm.ADDQ(U32(2*quads), dst)
+		})
+		asm.ADDQ(stride, w)
+	})
+	end()
+}
