@@ -132,7 +132,7 @@ func (c *cache) private(id C.llm_request) (sched.ID, error) {
 // live is private for a request that has not finished.
 func (c *cache) live(id C.llm_request) (sched.ID, error) {
 	inside, err := c.known(id)
-	if err == nil && !c.s.Live(inside) {
+	if err == nil && !c.s.Monitor.Live(inside) {
 		err = fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
 	}
 	return inside, err
@@ -144,7 +144,7 @@ func (c *cache) known(id C.llm_request) (sched.ID, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, _, err := c.s.NumComputedTokens(inside); err != nil {
+	if _, _, err := c.s.Monitor.NumComputedTokens(inside); err != nil {
 		return 0, fail(C.LLM_CACHE_E_REQUEST, "the request %#x has finished", uint64(id))
 	}
 	return inside, nil
@@ -152,7 +152,7 @@ func (c *cache) known(id C.llm_request) (sched.ID, error) {
 
 // room refuses one more request than ids can name.
 func (c *cache) room() error {
-	load := c.s.Load()
+	load := c.s.Monitor.Load()
 	if n := load.Running + load.Waiting + load.Parked; n >= C.LLM_CACHE_MAX_REQUESTS {
 		return fail(C.LLM_CACHE_E_LIMIT, "the cache has %d live requests", n)
 	}

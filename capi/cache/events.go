@@ -51,7 +51,7 @@ func (c *cache) drain(t *C.llm_cache_events) error {
 // takeEvents fetches events unless there are some that did not fit the last time.
 func (c *cache) takeEvents() {
 	if !c.keptEvents {
-		c.s.TakeEvents(&c.events)
+		c.s.Monitor.TakeEvents(&c.events)
 		c.keptEvents = true
 	}
 }

@@ -238,7 +238,7 @@ func llm_cache_progress(h C.llm_cache, id C.llm_request, computed, tokens *C.int
 		if err != nil {
 			return err
 		}
-		done, all, err := c.s.NumComputedTokens(inside)
+		done, all, err := c.s.Monitor.NumComputedTokens(inside)
 		if err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func llm_cache_table(h C.llm_cache, id C.llm_request, group C.int32_t, table *C.
 		if err != nil {
 			return err
 		}
-		if c.table, err = c.s.Table(c.table[:0], inside, int(group)); err != nil {
+		if c.table, err = c.s.Monitor.Table(c.table[:0], inside, int(group)); err != nil {
 			return err
 		}
 		o.need(table.cap, &table.len, len(c.table))
@@ -298,7 +298,7 @@ func llm_cache_statistics(h C.llm_cache, stats *C.llm_cache_stats) C.int {
 			return err
 		}
 		var ours C.llm_cache_stats
-		load, taken, counters := c.s.Load(), c.s.TakeStats(), c.s.TakeCounters()
+		load, taken, counters := c.s.Monitor.Load(), c.s.Monitor.TakeStats(), c.s.Monitor.TakeCounters()
 		ours.size = C.uint32_t(n)
 		if taken.Reset {
 			ours.reset = 1

@@ -19,7 +19,7 @@ func llm_cache_match(h C.llm_cache, id C.llm_request, external C.int32_t, flags 
 		if err != nil {
 			return err
 		}
-		return c.s.SetMatch(inside, sched.Match{NumTokens: int(external), Async: flags != 0})
+		return c.s.Transfers.SetMatch(inside, sched.Match{NumTokens: int(external), Async: flags != 0})
 	})
 }
 
@@ -31,7 +31,7 @@ func llm_cache_received(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int
 		if err != nil {
 			return err
 		}
-		return asRequest(c.s.Received(inside...))
+		return asRequest(c.s.Transfers.Received(inside...))
 	})
 }
 
@@ -43,7 +43,7 @@ func llm_cache_sent(h C.llm_cache, ids *C.llm_request_in, n C.int64_t) C.int {
 		if err != nil {
 			return err
 		}
-		return asRequest(c.s.Sent(inside...))
+		return asRequest(c.s.Transfers.Sent(inside...))
 	})
 }
 
@@ -72,7 +72,7 @@ func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, fai
 		if err := o.apart(); err != nil {
 			return err
 		}
-		if err := c.s.Affected(&c.failed, given...); err != nil {
+		if err := c.s.Transfers.Affected(&c.failed, given...); err != nil {
 			return err
 		}
 		o.need(in.affected.cap, &failure.affected.len, len(c.failed.Affected))
@@ -80,7 +80,7 @@ func llm_cache_load_failed(h C.llm_cache, blocks *C.llm_i32_in, n C.int64_t, fai
 		if err := o.fits(); err != nil {
 			return err
 		}
-		if err := c.s.LoadFailed(&c.failed, given...); err != nil {
+		if err := c.s.Transfers.LoadFailed(&c.failed, given...); err != nil {
 			return err
 		}
 		c.writeIDs(&failure.affected, c.failed.Affected)

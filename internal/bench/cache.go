@@ -37,7 +37,7 @@ func admit(c *kvcache.Cache, tokens []int32, hit *kvcache.Hit) *kvcache.Request 
 	if !ok {
 		panic("the cache is too small")
 	}
-	r.SetNumComputedTokens(r.NumTokens())
+	r.NumComputedTokens = r.NumTokens()
 	return r
 }
 
@@ -49,7 +49,7 @@ func decode(running int) run {
 	var all []*kvcache.Request
 	refill := func() {
 		for _, r := range all {
-			c.Drop(r)
+			c.Release(r, kvcache.Drop, 0)
 		}
 		all = all[:0]
 		for i := range running {
@@ -67,7 +67,7 @@ func decode(running int) run {
 					steps = 1
 				}
 				for _, r := range all {
-					c.Append(r, int32(steps))
+					r.Append(int32(steps))
 				}
 				next = 0
 				t.StartTimer()
@@ -76,7 +76,7 @@ func decode(running int) run {
 			if ok, err := c.Allocate(r, &kvcache.Alloc{NumNewTokens: 1}); !ok {
 				panic(err)
 			}
-			r.SetNumComputedTokens(r.NumComputedTokens() + 1)
+			r.NumComputedTokens++
 			next++
 		}
 	}
@@ -107,7 +107,7 @@ func hashing(tokens int, hash blockhash.Function) run {
 		for range n {
 			r, err := c.Add(kvcache.Spec{Tokens: p})
 			must(err)
-			c.Drop(r)
+			c.Release(r, kvcache.Drop, 0)
 		}
 	}
 }

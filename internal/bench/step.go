@@ -38,7 +38,7 @@ func newDecoder(running, ahead int) *decoder {
 
 // refill replaces all requests by new ones that are through their prompts.
 func (d *decoder) refill() {
-	d.s.Abort(d.s.Running(nil)...)
+	d.s.Abort(d.s.Monitor.Running(nil)...)
 	for ; d.flying > 0; d.flying-- {
 		must(d.s.Update(d.counts, d.tokens, &d.out))
 	}

@@ -177,4 +177,4 @@ func (e *Engine) Close() error {
 }
 
 // Load is how full the engine is.
-func (e *Engine) Load() sched.Load { return e.sched.Load() }
+func (e *Engine) Load() sched.Load { return e.sched.Monitor.Load() }

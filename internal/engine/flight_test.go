@@ -95,7 +95,7 @@ func answer(t *testing.T, s *Stream) (text string, err error) {
 
 // inFlight waits until n steps are in flight.
 func inFlight(e *Engine, n int) {
-	for e.sched.Load().InFlight < n {
+	for e.sched.Monitor.Load().InFlight < n {
 		time.Sleep(50 * time.Microsecond)
 	}
 }
@@ -124,7 +124,7 @@ func TestTheNextStepIsScheduledWhileOneIsComputed(t *testing.T) {
 	r = &relay{}
 	most := 0
 	r.computed = func(int, *message) error {
-		most = max(most, e.sched.Load().InFlight)
+		most = max(most, e.sched.Monitor.Load().InFlight)
 		return nil
 	}
 	e = startRelayed(t, r, func(c *Config) { c.NoAsyncScheduling = true })
@@ -211,7 +211,7 @@ func TestAFailedStepVoidsTheNextOne(t *testing.T) {
 
 // requireDrained waits until no step is in flight: all blocks are free then.
 func requireDrained(t *testing.T, e *Engine) {
-	for e.sched.Load().InFlight > 0 {
+	for e.sched.Monitor.Load().InFlight > 0 {
 		time.Sleep(50 * time.Microsecond)
 	}
 	l := e.Load()

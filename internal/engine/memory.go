@@ -76,23 +76,23 @@ func (e *Engine) memoryState() *MemoryState {
 		}
 		return requests
 	}
-	running, waiting := e.sched.Running(nil), e.sched.Waiting(nil)
+	running, waiting := e.sched.Monitor.Running(nil), e.sched.Monitor.Waiting(nil)
 	m.Running, m.Waiting = queue(running), queue(waiting)
 	for _, id := range append(running, waiting...) {
 		q := e.live[id]
 		if q == nil {
 			continue
 		}
-		table, err := e.sched.Table(nil, id, 0)
+		table, err := e.sched.Monitor.Table(nil, id, 0)
 		if err != nil || len(table) == 0 {
 			continue
 		}
-		computed, _, _ := e.sched.NumComputedTokens(id)
+		computed, _, _ := e.sched.Monitor.NumComputedTokens(id)
 		m.Answers = append(m.Answers, AnswerBlocks{q.stream.number, q.index, computed, table})
 	}
-	e.sched.Inspect(func(c *kvcache.Cache) {
-		for id := range int32(c.Pool().NumBlocks()) {
-			if _, _, cached := c.Pool().Primary(id); cached && c.Pool().Count(id) == 0 {
+	e.sched.Monitor.Inspect(func(c *kvcache.Cache) {
+		for id := range int32(c.View.Pool().NumBlocks()) {
+			if _, _, cached := c.View.Pool().Primary(id); cached && c.View.Pool().Count(id) == 0 {
 				m.Cached = append(m.Cached, id)
 			}
 		}

@@ -41,7 +41,7 @@ func (e *Engine) refuses(s *Series) error {
 // full reports whether as many requests wait as may. Those for which there is a place in the next
 // step do not count as waiting. Series count even between two of their requests.
 func (e *Engine) full() bool {
-	load := e.sched.Load()
+	load := e.sched.Monitor.Load()
 	return load.Waiting >= e.config.MaxWaiting+max(0, e.config.MaxNumSeqs-load.Running) ||
 		e.series >= e.config.MaxWaiting+e.config.MaxNumSeqs
 }

@@ -199,7 +199,7 @@ func (e *Engine) finish(s, next *step) {
 	e.update(s)
 	e.propose(s)
 	report := &s.report
-	stats := e.sched.TakeStats()
+	stats := e.sched.Monitor.TakeStats()
 	report.CacheQueries, report.CacheHits = stats.Queries, stats.Hits
 	if next == nil {
 		report.Elapsed = time.Since(s.begun)
@@ -212,7 +212,7 @@ func (e *Engine) finish(s, next *step) {
 // publish gives the events of the cache away.
 func (e *Engine) publish() {
 	if to := e.config.KVEvents; to != nil {
-		e.sched.TakeEvents(&e.events)
+		e.sched.Monitor.TakeEvents(&e.events)
 		// An error says that the publisher is closed: nobody wants them then.
 		_ = to.Publish(time.Now(), &e.events)
 	}

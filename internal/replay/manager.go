@@ -59,7 +59,7 @@ func newManagerPlayer(c *Config, hash blockhash.Function) (*managerPlayer, error
 		return nil, err
 	}
 	return &managerPlayer{
-		watcher: watcher{pool: cache.Pool(), config: c},
+		watcher: watcher{pool: cache.View.Pool(), take: cache.View.TakeEvents, config: c},
 		cache:   cache,
 	}, nil
 }
@@ -69,12 +69,12 @@ func (p *managerPlayer) apply(op *Op, r result) error {
 	case "new":
 		return p.add(op, r)
 	case "evict":
-		return p.cache.Evict(op.Block)
+		return p.cache.Transfers.Evict(op.Block)
 	case "reset":
 		r.set("ok", p.cache.Reset())
 		return nil
 	case "stats":
-		s := p.cache.TakeStats()
+		s := p.cache.View.TakeStats()
 		r.set("s", row{s.Reset, s.Requests, s.Queries, s.Hits, s.Preempted, s.PreemptedQueries, s.Rehits})
 		return nil
 	}
@@ -126,18 +126,18 @@ func (p *managerPlayer) applyTo(q *kvcache.Request, op *Op, r result) error {
 	case "alloc":
 		return p.alloc(q, op, r)
 	case "append":
-		p.cache.Append(q, op.Tokens...)
+		q.Append(op.Tokens...)
 		hashFields(q, r)
 	case "setcomp":
-		q.SetNumComputedTokens(op.N)
+		q.NumComputedTokens = op.N
 	case "cache":
 		return p.cache.Store(q, op.N)
 	case "preempt":
-		p.cache.Preempt(q)
+		p.cache.Release(q, kvcache.Preempt, 0)
 	case "free":
-		p.cache.Free(q) // the request stays: a recording may still ask for it
+		p.cache.Release(q, kvcache.UndoAdmit, 0) // the request stays: a recording may still ask for it
 	case "common":
-		p.ids = p.cache.NumCommonPrefixBlocks(p.ids[:0], q)
+		p.ids = p.cache.View.NumCommonPrefixBlocks(p.ids[:0], q)
 		r.set("n", p.ids)
 	default:
 		return fmt.Errorf("there is no operation %q in a recording of a manager", op.Name)
@@ -157,12 +157,13 @@ func hashFields(q *kvcache.Request, r result) {
 }
 
 func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
-	if q.NumComputedTokens() != op.Computed {
-		return fmt.Errorf("alloc: request %q has %d computed tokens, the recording says %d", op.ID, q.NumComputedTokens(), op.Computed)
+	if q.NumComputedTokens != op.Computed {
+		return fmt.Errorf("alloc: request %q has %d computed tokens, the recording says %d", op.ID, q.NumComputedTokens, op.Computed)
 	}
 	a := kvcache.Alloc{
 		NumNewTokens: op.New, NumLookaheadTokens: op.Lookahead, NumExternalTokens: op.External, DelayCacheBlocks: op.Delay, FullSequenceMustFit: op.Full,
 		ReservedBlocks: op.Reserved, NothingScheduled: !orTrue(op.Scheduled), NumInFlightTokens: op.InFlight,
+		Record: op.RecordStats,
 	}
 	if op.Use {
 		if op.Hit != p.hit.NumTokens {
@@ -177,10 +178,7 @@ func (p *managerPlayer) alloc(q *kvcache.Request, op *Op, r result) error {
 		return err
 	}
 	if ok {
-		q.SetNumComputedTokens(op.Computed + op.Hit + op.External + op.New)
-		if op.RecordStats {
-			p.cache.Record(q, op.Hit)
-		}
+		q.NumComputedTokens = op.Computed + op.Hit + op.External + op.New
 	}
 	if r != nil {
 		p.allocFields(q, op, r, ok)
@@ -200,13 +198,13 @@ func (p *managerPlayer) allocFields(q *kvcache.Request, op *Op, r result, ok boo
 		}
 		named = append(named, 0xff, 0xff, 0xff, 0xff)
 		if ok {
-			fresh = append(fresh, p.cache.NewBlocks([]int32{}, q, g))
+			fresh = append(fresh, p.cache.View.NewBlocks([]int32{}, q, g))
 		}
 	}
 	sum := sha256.Sum256(named)
 	r["ok"], r["nb"], r["th"] = ok, lengths, hex.EncodeToString(sum[:8])
 	if ok {
-		r["after"], r["new"] = q.NumComputedTokens(), fresh
+		r["after"], r["new"] = q.NumComputedTokens, fresh
 	}
 	if op.Table {
 		r["table"] = tables

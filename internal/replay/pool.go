@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/pool"
@@ -11,6 +12,7 @@ import (
 // poolPlayer plays the recordings of a pool alone.
 type poolPlayer struct {
 	watcher
+	p        *pool.Pool
 	hash     blockhash.Function
 	contents map[string]*pool.Content
 }
@@ -23,7 +25,8 @@ func newPoolPlayer(c *Config, hash blockhash.Function) (*poolPlayer, error) {
 		return nil, err
 	}
 	return &poolPlayer{
-		watcher:  watcher{pool: p, config: c},
+		watcher:  watcher{pool: p.View, take: p.TakeEvents, config: c},
+		p:        p,
 		hash:     hash,
 		contents: map[string]*pool.Content{},
 	}, nil
@@ -35,7 +38,7 @@ func (p *poolPlayer) apply(op *Op, r result) error {
 	}
 	switch op.Name {
 	case "pget":
-		ids, err := p.pool.Get([]int32{}, op.N)
+		ids, err := p.p.Get([]int32{}, op.N)
 		switch {
 		case errors.Is(err, pool.ErrNoBlocks):
 			r.set("err", "ValueError")
@@ -45,13 +48,15 @@ func (p *poolPlayer) apply(op *Op, r result) error {
 			r.set("ids", ids)
 		}
 	case "pfree":
-		p.pool.Free(op.IDs)
+		ids := slices.Clone(op.IDs)
+		slices.Reverse(ids) // Free begins at the end
+		p.p.Free(ids)
 	case "ptouch":
-		p.pool.Touch(op.IDs)
+		p.p.Touch(op.IDs)
 	case "pevict":
-		p.pool.Evict(op.Block)
+		p.p.Evict(op.Block)
 	case "preset":
-		r.set("ok", p.pool.Reset())
+		r.set("ok", p.p.Reset())
 	default:
 		return p.applyContent(op, r)
 	}
@@ -88,12 +93,12 @@ func (p *poolPlayer) applyContent(op *Op, r result) error {
 		if op.NF > len(op.IDs) || op.Size%p.config.HashBlock != 0 || op.NF*op.Size > len(c.Tokens) {
 			return fmt.Errorf("pcache: %d full blocks of %d tokens, with %d blocks and %d tokens", op.NF, op.Size, len(op.IDs), len(c.Tokens))
 		}
-		p.pool.Register(c, op.IDs, op.Hit, op.NF, op.Size, op.Group, op.Mask)
+		p.p.Register(c, op.IDs, op.Hit, op.NF, op.Size, op.Group, op.Mask)
 	case "ppart":
 		if op.New%p.config.HashBlock != 0 || op.New <= 0 || op.New > len(c.Tokens) {
 			return fmt.Errorf("ppart: %d tokens are no boundary of %d in %d", op.New, p.config.HashBlock, len(c.Tokens))
 		}
-		if key, ok := p.pool.RegisterPart(c, op.Block, op.New, op.Group); ok {
+		if key, ok := p.p.RegisterPart(c, op.Block, op.New, op.Group); ok {
 			r.set("key", row{key.Hash.Short(), key.Group})
 		} else {
 			r.set("key", nil)
@@ -113,7 +118,7 @@ func (p *poolPlayer) applyContent(op *Op, r result) error {
 func (p *poolPlayer) look(h *blockhash.Hash, groups []uint32) any {
 	ids := []int32{}
 	for _, g := range groups {
-		id, ok := p.pool.Lookup(h, g)
+		id, ok := p.p.Lookup(h, g)
 		if !ok {
 			return nil
 		}

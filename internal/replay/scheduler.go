@@ -53,7 +53,7 @@ func newSchedulerPlayer(c *Config, hash blockhash.Function) (*schedulerPlayer, e
 	}
 	p := &schedulerPlayer{sched: s, ids: map[string]sched.ID{}, names: map[sched.ID]string{}}
 	p.config = c
-	s.Inspect(func(cache *kvcache.Cache) { p.pool = cache.Pool() })
+	s.Monitor.Inspect(func(cache *kvcache.Cache) { p.pool, p.take = cache.View.Pool(), cache.View.TakeEvents })
 	return p, nil
 }
 
@@ -172,7 +172,7 @@ func (p *schedulerPlayer) stepFields(r result) {
 	r["tok"], r["new"], r["cached"], r["spec"] = tokens, fresh, append(running, resumed...), drafts
 	r["preempted"], r["finished_prev"] = p.sorted(p.step.Preempted), p.sorted(p.step.Finished)
 	r["common"] = slices.Clone(p.step.NumCommonPrefixBlocks)
-	r["running"], r["waiting"] = p.named(p.sched.Running(nil)), p.named(p.sched.Waiting(nil))
+	r["running"], r["waiting"] = p.named(p.sched.Monitor.Running(nil)), p.named(p.sched.Monitor.Waiting(nil))
 	if len(p.step.Copies) > 0 {
 		copies := []row{}
 		for _, c := range p.step.Copies {
@@ -205,10 +205,10 @@ func (p *schedulerPlayer) afterFields(r result) {
 	for _, d := range p.outcome.Done {
 		done = append(done, d.ID)
 	}
-	ids := p.sched.Running(nil)
+	ids := p.sched.Monitor.Running(nil)
 	computed := []int{}
 	for _, id := range ids {
-		n, _, err := p.sched.NumComputedTokens(id)
+		n, _, err := p.sched.Monitor.NumComputedTokens(id)
 		if err != nil {
 			panic(err) // it runs
 		}

@@ -15,7 +15,8 @@ import (
 
 // A watcher derives the fields that all results have from a pool.
 type watcher struct {
-	pool   *pool.Pool
+	pool   pool.View
+	take   func(*pool.Events)
 	config *Config
 	events pool.Events
 	buf    []byte
@@ -33,14 +34,14 @@ func (w *watcher) common(op *Op, r result) {
 	if _, asked := op.Result["dump"]; asked {
 		r["dump"] = w.dump()
 	}
-	w.pool.TakeEvents(&w.events)
+	w.take(&w.events)
 	if len(w.events.List) > 0 {
 		r["ev"] = w.listEvents()
 	}
 }
 
 // forgetEvents keeps the log from growing when nobody compares it.
-func (w *watcher) forgetEvents() { w.pool.TakeEvents(&w.events) }
+func (w *watcher) forgetEvents() { w.take(&w.events) }
 
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
@@ -97,7 +98,7 @@ func (w *watcher) dump() map[string]any {
 	}
 }
 
-func collect(p *pool.Pool) []int32 { return slices.AppendSeq([]int32{}, p.Queue()) }
+func collect(p pool.View) []int32 { return slices.AppendSeq([]int32{}, p.Queue()) }
 
 func (w *watcher) listEvents() []row {
 	rows := []row{}

@@ -25,7 +25,7 @@ var mutants = []mutant{
 	{"another last token has another hash", "vllm/v1/kvcache/fork.go", "r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]", ""},
 	{"a worker writes where its table points", "vllm/v1/sched/write.go", "slot = int64(id)*int64(size) + int64(place)", "slot = int64(id)*int64(size)"},
 	{"a child is new to the worker", "vllm/v1/sched/fork.go", "p.prefill, KindNew\n", "p.prefill, KindRunning\n"},
-	{"rejected drafts are computed again", "vllm/v1/sched/update.go", "computed := r.kv.NumComputedTokens() - n", "computed := r.kv.NumComputedTokens() - max(0, n-1)"},
+	{"rejected drafts are computed again", "vllm/v1/sched/update.go", "computed := r.kv.NumComputedTokens - n", "computed := r.kv.NumComputedTokens - max(0, n-1)"},
 	{"V0: a window needs two blocks more", "vllm/v0/manager.go", "m.config.SlidingWindow/m.config.BlockSize + 2", "m.config.SlidingWindow/m.config.BlockSize"},
 	{"the paper: a block is moved once, and all its tables name the copy", "paper/swap.go", "*seen = move{m.mark, to.Take()}\n\t\t\t\tdst = append(dst, device.Pair{Src: id, Dst: seen.to})", "*seen = move{m.mark, to.Take()}"},
 	{"the paper: a shared block is copied before a write", "paper/manager.go", "if !m.gpu.Shared(*last) {", "if *last >= 0 {"},

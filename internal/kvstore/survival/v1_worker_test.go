@@ -217,7 +217,7 @@ func (e *v1) fork() {
 	}
 	id := e.ids[e.r.IntN(len(e.ids))]
 	q := e.requests[id]
-	computed, n, err := e.NumComputedTokens(id)
+	computed, n, err := e.Monitor.NumComputedTokens(id)
 	require.NoError(e.t, err)
 	child := &request{tokens: slices.Clone(q.tokens), prompt: q.prompt, said: map[int][]float32{}, forked: true}
 	last := int32(-1)

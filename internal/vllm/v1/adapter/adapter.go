@@ -166,7 +166,7 @@ func (s *Scheduler) Generated(id, n int) error {
 }
 
 // TakeEvents moves the events of the prefix cache to dst, if the cache records them.
-func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.TakeEvents(dst) }
+func (s *Scheduler) TakeEvents(dst *pool.Events) { s.s.Monitor.TakeEvents(dst) }
 
 // update tells V1 what the last step has sampled.
 func (s *Scheduler) update() error {
@@ -269,7 +269,7 @@ func (s *Scheduler) Finish(answered []int, ids ...int) ([]int, error) {
 // Usage implements serve.Scheduler. Blocks that only the prefix cache knows are
 // free.
 func (s *Scheduler) Usage() serve.Usage {
-	l := s.s.Load()
+	l := s.s.Monitor.Load()
 	return serve.Usage{Blocks: l.Blocks, Used: l.Blocks - l.FreeBlocks, Logical: s.logical}
 }
 
@@ -280,16 +280,16 @@ func (s *Scheduler) Table(id, sequence int) []int32 {
 	if sequence != 0 || at == reqtable.None || s.requests.At(at).ended {
 		return nil
 	}
-	table, _ := s.s.Table(nil, s.requests.At(at).key, 0)
+	table, _ := s.s.Monitor.Table(nil, s.requests.At(at).key, 0)
 	return table
 }
 
 // Counts are the reference counts of all blocks. Block 0 is the null block, which
 // is never free. V1 has no CPU blocks.
 func (s *Scheduler) Counts() (gpu, cpu []int32) {
-	s.s.Inspect(func(c *kvcache.Cache) {
-		for id := range int32(c.Pool().NumBlocks()) {
-			gpu = append(gpu, c.Pool().Count(id))
+	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
+		for id := range int32(c.View.Pool().NumBlocks()) {
+			gpu = append(gpu, c.View.Pool().Count(id))
 		}
 		gpu[0] = max(1, gpu[0])
 	})
@@ -298,9 +298,9 @@ func (s *Scheduler) Counts() (gpu, cpu []int32) {
 
 // Cached are the free blocks that a prefix hit can still find.
 func (s *Scheduler) Cached() (ids []int32) {
-	s.s.Inspect(func(c *kvcache.Cache) {
-		for id := range int32(c.Pool().NumBlocks()) {
-			if _, _, cached := c.Pool().Primary(id); cached && c.Pool().Count(id) == 0 {
+	s.s.Monitor.Inspect(func(c *kvcache.Cache) {
+		for id := range int32(c.View.Pool().NumBlocks()) {
+			if _, _, cached := c.View.Pool().Primary(id); cached && c.View.Pool().Count(id) == 0 {
 				ids = append(ids, id)
 			}
 		}
@@ -318,5 +318,5 @@ func (s *Scheduler) Queues() (waiting, running, swapped []int) {
 		}
 		return ids
 	}
-	return list(s.s.Waiting(nil)), list(s.s.Running(nil)), []int{}
+	return list(s.s.Monitor.Waiting(nil)), list(s.s.Monitor.Running(nil)), []int{}
 }

@@ -22,6 +22,7 @@ type Alloc struct {
 	ReservedBlocks      int  // free blocks that must be left to others
 	NothingScheduled    bool // nothing else is scheduled, so the watermark does not count
 	NumInFlightTokens   int  // tokens scheduled and not settled, whose windows still read
+	Record              bool // count the hit in the statistics, if the blocks are there
 }
 
 // Allocate extends the tables of r, and reports whether the blocks were there.
@@ -30,7 +31,7 @@ type Alloc struct {
 // misuse and wrap ErrRequest.
 func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if invariants.Enabled {
-		defer invariants.Hold(c.Check)
+		defer invariants.Hold(c.View.Check)
 	}
 	if a.Hit == nil && a.NumExternalTokens == 0 && a.NumNewTokens > 0 && c.grow(r, a) {
 		return true, nil
@@ -42,7 +43,7 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if a.Hit != nil {
 		hit = a.Hit.NumTokens
 	}
-	d := demand{Alloc: a, local: r.computed + hit}
+	d := demand{Alloc: a, local: r.NumComputedTokens + hit}
 	d.all = d.local + a.NumExternalTokens
 	d.total = min(d.all, c.config.MaxModelLen)
 	watermark := 0
@@ -52,14 +53,14 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 	if a.FullSequenceMustFit {
 		whole := min(r.NumTokens(), c.config.MaxModelLen)
 		d.slots, d.main, d.computed, d.capped = whole, whole, d.total, true
-		if c.need(r, &d)+watermark > c.pool.NumFree() {
+		if c.need(r, &d)+watermark > c.pool.View.NumFree() {
 			return false, nil
 		}
 	}
 	d.main = d.total + a.NumNewTokens
 	d.slots, d.computed, d.capped = min(d.main+a.NumLookaheadTokens, c.config.MaxModelLen), d.all, false
 	c.leaveWindows(r, max(0, d.total-a.NumInFlightTokens))
-	if c.need(r, &d)+watermark > c.pool.NumFree()-a.ReservedBlocks {
+	if c.need(r, &d)+watermark > c.pool.View.NumFree()-a.ReservedBlocks {
 		return false, nil
 	}
 	if !c.plan(r, &d) {
@@ -70,16 +71,19 @@ func (c *Cache) Allocate(r *Request, a *Alloc) (bool, error) {
 		c.register(r, min(d.main, r.NumTokens()), d.main)
 	}
 	r.running = true
+	if a.Record {
+		c.record(r, hit)
+	}
 	return true, nil
 }
 
 // grow is Allocate for what nearly every call is: a running request whose new
 // tokens fit into its tables. It changes nothing if that is not so.
 func (c *Cache) grow(r *Request, a *Alloc) bool {
-	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.pool.NumFree() {
+	if !c.plain || r.forked || !r.running || a.FullSequenceMustFit || a.NumLookaheadTokens < 0 || a.ReservedBlocks < 0 || a.ReservedBlocks > c.pool.View.NumFree() {
 		return false
 	}
-	total := min(r.computed, c.config.MaxModelLen)
+	total := min(r.NumComputedTokens, c.config.MaxModelLen)
 	main := total + a.NumNewTokens
 	slots := min(main+a.NumLookaheadTokens, c.config.MaxModelLen)
 	for i := range r.tables {
@@ -150,7 +154,7 @@ func (c *Cache) checkAlloc(r *Request, a *Alloc) error {
 	if a.Hit != nil && len(a.Hit.Blocks) != len(c.groups) {
 		return fmt.Errorf("%w: the hit has %d groups of %d", ErrRequest, len(a.Hit.Blocks), len(c.groups))
 	}
-	if d.anyHit() && (a.Hit.of != r || a.Hit.version != c.pool.Version()) {
+	if d.anyHit() && (a.Hit.of != r || a.Hit.version != c.pool.View.Version()) {
 		return fmt.Errorf("%w: keys were removed since the lookup: look up again", ErrStale)
 	}
 	if r.hasBlocks() {

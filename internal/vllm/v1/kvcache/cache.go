@@ -9,8 +9,12 @@ import (
 
 // A Cache manages the blocks of requests. It is for one goroutine.
 type Cache struct {
+	View      View
+	Transfers Transfers
+
 	config Config
 	pool   *pool.Pool
+
 	groups []group
 	sets   []set // full attention first
 
@@ -52,8 +56,9 @@ func New(config Config) (*Cache, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	c := &Cache{
-		config:    config,
-		pool:      p,
+		config: config,
+		pool:   p,
+
 		watermark: int(min(config.Watermark, 1) * float64(config.NumGPUBlocks)), // 1 admits nobody
 		hybrid:    make([]hitState, len(config.Groups)),
 		plans:     make([]plan, len(config.Groups)),
@@ -61,6 +66,7 @@ func New(config Config) (*Cache, error) {
 		pins:      map[int32]int32{},
 		held:      map[int32]int32{},
 	}
+	c.View, c.Transfers = View{c}, Transfers{c}
 	c.plain = true
 	for i := range config.Groups {
 		c.groups = append(c.groups, newGroup(config.Groups[i], i, &config))
@@ -154,22 +160,25 @@ func (c *Cache) checkSets() error {
 	return nil
 }
 
-// Pool is the pool underneath, for reading.
-func (c *Cache) Pool() *pool.Pool { return c.pool }
-
-// Config is the configuration with its defaults filled in.
-func (c *Cache) Config() *Config { return &c.config }
-
-// TakeEvents moves the recorded events to dst.
-func (c *Cache) TakeEvents(dst *pool.Events) { c.pool.TakeEvents(dst) }
-
-// StartStep begins a scheduling step: what Mamba groups stored in the last one
+// StartStep begins scheduling step number seq: what Mamba groups stored in the last one
 // can be hit from now on.
-func (c *Cache) StartStep() {
+func (c *Cache) StartStep(seq uint64) {
+	c.pool.SetStamp(uint32(seq))
 	for i := range c.groups {
 		c.groups[i].justStored = c.groups[i].justStored[:0]
 	}
 }
 
-// PartialBlockHits reports whether hits can end inside a block, at any hash.
-func (c *Cache) PartialBlockHits() bool { return c.finest }
+// EndStep says that the steps up to number seq are over, and frees the blocks that waited for
+// them. It stops at the first that wait for a later step, as vLLM does.
+func (c *Cache) EndStep(seq uint64) {
+	c.pool.SetStamp(uint32(seq))
+	for len(c.deferred) > 0 && c.deferred[0].step <= seq {
+		ids := c.deferred[0].ids
+		c.deferred = c.deferred[1:]
+		for _, id := range ids {
+			c.release(id)
+		}
+		c.pool.Free(ids)
+	}
+}

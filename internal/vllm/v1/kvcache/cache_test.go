@@ -81,15 +81,15 @@ func TestMisuseOfTheCacheIsRefused(t *testing.T) {
 	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorContains(t, err, "has blocks already")
 	require.ErrorIs(t, c.Store(r, 7), ErrRequest)
-	require.ErrorIs(t, c.Evict(-1), ErrRequest)
-	require.ErrorIs(t, c.Evict(12), ErrRequest)
-	require.NoError(t, c.Check())
+	require.ErrorIs(t, c.Transfers.Evict(-1), ErrRequest)
+	require.ErrorIs(t, c.Transfers.Evict(12), ErrRequest)
+	require.NoError(t, c.View.Check())
 }
 
 // lookedUp returns a request that hits the first 8 of its 9 tokens.
 func lookedUp(t *testing.T, c *Cache) (r *Request, hit Hit) {
 	t.Helper()
-	c.Drop(computed(t, c, counting(9)))
+	c.Release(computed(t, c, counting(9)), Drop, 0)
 	r, err := c.Add(Spec{Tokens: counting(9)})
 	require.NoError(t, err)
 	c.Lookup(r, &hit)
@@ -105,7 +105,7 @@ func TestAStaleHitIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Allocate(other, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorIs(t, err, ErrStale, "it is of another request")
-	require.NoError(t, c.Evict(hit.Blocks[0][1]))
+	require.NoError(t, c.Transfers.Evict(hit.Blocks[0][1]))
 	_, err = c.Allocate(r, &Alloc{NumNewTokens: 1, Hit: &hit})
 	require.ErrorIs(t, err, ErrStale)
 	c.Lookup(r, &hit)
@@ -117,14 +117,14 @@ func TestAStaleHitIsRefused(t *testing.T) {
 func TestReservedBlocksAreLeftToOthers(t *testing.T) {
 	c := newFull(t, 6)
 	r := computed(t, c, counting(7)) // two of five blocks
-	c.Append(r, 7)
+	r.Append(7)
 	for reserved, want := range map[int]bool{4: false, 3: true} {
 		ok, err := c.Allocate(r, &Alloc{NumNewTokens: 1, ReservedBlocks: reserved})
 		require.NoError(t, err)
 		require.Equal(t, want, ok, "%d reserved, nothing needed", reserved)
 	}
-	r.SetNumComputedTokens(8)
-	c.Append(r, 8)
+	r.NumComputedTokens = 8
+	r.Append(8)
 	for _, reserved := range []int{3, 2} {
 		ok, err := c.Allocate(r, &Alloc{NumNewTokens: 1, ReservedBlocks: reserved})
 		require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestEagleDropsOnceForEachLength(t *testing.T) {
 	require.NoError(t, err)
 	allocate(t, c, r, Alloc{NumNewTokens: 33})
 	for _, gone := range [][2]int{{1, 5}, {2, 6}, {2, 7}} {
-		require.NoError(t, c.Evict(r.Table(gone[0])[gone[1]]))
+		require.NoError(t, c.Transfers.Evict(r.Table(gone[0])[gone[1]]))
 	}
 	var hit Hit
 	c.Lookup(r, &hit)
@@ -165,8 +165,8 @@ func TestARequestThatDoesNotReadTheCacheStillWritesIt(t *testing.T) {
 	c.Lookup(r, &hit)
 	require.Zero(t, hit.NumTokens)
 	allocate(t, c, r, Alloc{NumNewTokens: 9, Hit: &hit})
-	c.Record(r, 0)
-	require.Zero(t, c.TakeStats())
+	c.record(r, 0)
+	require.Zero(t, c.View.TakeStats())
 	c.Lookup(r, &hit)
 	require.Zero(t, hit.NumTokens)
 	other, err := c.Add(Spec{Tokens: counting(9)})
@@ -183,12 +183,12 @@ func TestAReportOfHitsSaysWhatWasReused(t *testing.T) {
 	require.NoError(t, err)
 	computed(t, c, counting(9))
 	var events pool.Events
-	c.TakeEvents(&events)
+	c.View.TakeEvents(&events)
 	r, err := c.Add(Spec{Tokens: counting(9), Report: true})
 	require.NoError(t, err)
 	var hit Hit
 	c.Lookup(r, &hit)
-	c.TakeEvents(&events)
+	c.View.TakeEvents(&events)
 	require.Len(t, events.List, 1)
 	require.Equal(t, r.Hashes(), events.Hashes(&events.List[0]))
 }
@@ -200,18 +200,18 @@ func TestCheckSeesDamage(t *testing.T) {
 		"has no owner":          func(c *Cache, r *Request) { r.tables[0].owns = false },
 		"are registered":        func(c *Cache, r *Request) { r.tables[0].registered = 9 },
 		"somewhere else":        func(c *Cache, r *Request) { r.tables[0].ids[1] = 1; c.pool.Touch([]int32{1}); c.pool.Free([]int32{2}) },
-		"has the key of other":  func(c *Cache, r *Request) { r.content.Tokens[0]++; r.content.Hashes = nil; c.hash(r) },
+		"has the key of other":  func(c *Cache, r *Request) { r.content.Tokens[0]++; r.content.Hashes = nil; r.hash() },
 		"has a key of group": func(c *Cache, r *Request) {
 			r.tables[0].ids[0], r.tables[0].ids[1] = r.tables[0].ids[1], r.tables[0].ids[0]
 		},
 		"the hashes are not those": func(c *Cache, r *Request) { r.content.Hashes[0][3]++ },
 		"of 4":                     func(c *Cache, r *Request) { r.content.Hashes = r.content.Hashes[:1] },
-		"9 tokens, -1 computed":    func(c *Cache, r *Request) { r.computed = -1 },
+		"9 tokens, -1 computed":    func(c *Cache, r *Request) { r.NumComputedTokens = -1 },
 	} {
 		c := newFull(t, 12)
 		r := computed(t, c, counting(9))
-		require.NoError(t, c.Check())
+		require.NoError(t, c.View.Check())
 		damage(c, r)
-		require.ErrorContains(t, c.Check(), name)
+		require.ErrorContains(t, c.View.Check(), name)
 	}
 }

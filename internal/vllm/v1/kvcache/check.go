@@ -12,18 +12,19 @@ import (
 // table entries and pending copies that name the block; no block is twice in a
 // table or in tables of two groups; keys say what the request that holds the
 // block has in it.
-func (c *Cache) Check() error {
-	if err := c.pool.Check(); err != nil {
+func (v View) Check() error {
+	c := v.c
+	if err := c.pool.View.Check(); err != nil {
 		return err
 	}
-	counts := make([]int32, c.pool.NumBlocks())
+	counts := make([]int32, c.pool.View.NumBlocks())
 	for id := range counts {
-		counts[id] = c.pool.Count(int32(id))
+		counts[id] = c.pool.View.Count(int32(id))
 	}
-	if err := block.Conserved(counts, c.pool.NumFree()+1, c.references); err != nil {
+	if err := block.Conserved(counts, c.pool.View.NumFree()+1, c.references); err != nil {
 		return err
 	}
-	groupOf := make([]int, c.pool.NumBlocks())
+	groupOf := make([]int, c.pool.View.NumBlocks())
 	owners := make([]int, len(c.groups))
 	for _, r := range c.live {
 		if err := c.checkRequest(r); err != nil {
@@ -80,8 +81,8 @@ func (c *Cache) checkRequest(r *Request) error {
 			return invariants.Broken("the hashes are not those of the tokens")
 		}
 	}
-	if r.computed < 0 || r.prompt < 1 || r.prompt > r.NumTokens() {
-		return invariants.Broken("a request has %d tokens, %d computed and %d of the prompt", r.NumTokens(), r.computed, r.prompt)
+	if r.NumComputedTokens < 0 || r.prompt < 1 || r.prompt > r.NumTokens() {
+		return invariants.Broken("a request has %d tokens, %d computed and %d of the prompt", r.NumTokens(), r.NumComputedTokens, r.prompt)
 	}
 	return nil
 }
@@ -113,7 +114,7 @@ func (c *Cache) checkTable(r *Request, i int, groupOf []int) error {
 
 // checkKey compares the key of a block in a table with the tokens in it.
 func (c *Cache) checkKey(r *Request, g *group, at int, id int32) error {
-	key, tokens, ok := c.pool.Primary(id)
+	key, tokens, ok := c.pool.View.Primary(id)
 	if !ok {
 		return nil
 	}

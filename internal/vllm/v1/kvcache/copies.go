@@ -16,10 +16,27 @@ type Copy struct {
 	Index    int      // slot of the request's table that names Dst now; -1: none does
 }
 
-// TakeCopies appends the pending copies to dst, group by group. Until now both
-// blocks of each were kept, so that nobody could reuse them before the copy is
-// known. With a step other than 0 they are kept until that step has been processed.
-func (c *Cache) TakeCopies(dst []Copy, step uint64) []Copy {
+// A Pending is what the worker must do before the rows of a step are computed. Its arrays are used again.
+type Pending struct {
+	NewBlocks []int32 // with Config.RecordNewBlocks: that groups with keys and values have got, group by group
+	Tails     []Tail  // with Config.HandOffTails
+	Copies    []Copy
+}
+
+// Take moves what has become pending since the last call to dst, and adds to its NewBlocks (vLLM's
+// take_new_block_ids). The blocks of copies are kept until then, so that they cannot be used again before the
+// copy is known; if fence is not 0, they are kept until step number fence is over.
+func (c *Cache) Take(dst *Pending, fence uint64) {
+	for i := range c.newBlocks {
+		dst.NewBlocks = append(dst.NewBlocks, c.newBlocks[i]...)
+		c.newBlocks[i] = c.newBlocks[i][:0]
+	}
+	dst.Tails = c.takeTails(dst.Tails[:0])
+	dst.Copies = c.takeCopies(dst.Copies[:0], fence)
+}
+
+// takeCopies appends the copies to dst, group by group.
+func (c *Cache) takeCopies(dst []Copy, step uint64) []Copy {
 	if len(c.copies) == 0 {
 		return dst
 	}
@@ -32,13 +49,12 @@ func (c *Cache) TakeCopies(dst []Copy, step uint64) []Copy {
 			}
 		}
 	}
+	slices.Reverse(ends) // they are freed from the last one
 	clear(c.copies)
 	c.copies = c.copies[:0]
 	clear(c.pins)
 	if step > 0 {
-		later := slices.Clone(ends)
-		slices.Reverse(later)
-		c.deferFree(later, step)
+		c.deferFree(slices.Clone(ends), step)
 	} else {
 		c.pool.Free(ends)
 	}
@@ -51,9 +67,8 @@ func (c *Cache) TakeCopies(dst []Copy, step uint64) []Copy {
 func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 	slot := &r.tables[i].ids[at]
 	old := *slot
-	c.pool.Pin(old)
-	c.pool.Reassign(slot, private)
-	c.pool.Pin(private)
+	*slot = private
+	c.pool.Touch(r.tables[i].ids[at : at+1]) // the copy takes over the table's reference to old
 	c.pins[old]++
 	c.pins[private]++
 	c.copies = append(c.copies, Copy{Src: old, Dst: private, Group: i, Index: at, Request: r})
@@ -63,18 +78,7 @@ func (c *Cache) copyOnWrite(r *Request, i, at int, private int32) {
 // a copy (internal/README.md, decision 6). What a pending copy holds is no
 // table: it is read before the write.
 func (c *Cache) shared(id int32) bool {
-	return id != pool.Null && block.Shared(c.pool.Count(id)-c.pins[id]-c.held[id])
-}
-
-// SharedFrom reports whether another table names a block of r that holds tokens from computed on.
-func (c *Cache) SharedFrom(r *Request, computed int) bool {
-	for i := range r.tables {
-		ids := r.tables[i].ids
-		if slices.ContainsFunc(ids[min(computed/c.groups[i].BlockSize, len(ids)):], c.shared) {
-			return true
-		}
-	}
-	return false
+	return id != pool.Null && block.Shared(c.pool.View.Count(id)-c.pins[id]-c.held[id])
 }
 
 // sharedSlots counts the blocks of r that tokens from start up to slots will be

@@ -8,26 +8,23 @@ import (
 	"llmmemory/internal/invariants"
 )
 
-// ErrFork is wrapped when a request cannot be forked.
+// ErrFork is wrapped when the last token of a request cannot be replaced.
 var ErrFork = errors.New("cannot fork")
 
-// Fork makes a request with the same tokens that shares all blocks of r, for
-// parallel sampling and beam search. The first of the two to write to a block
-// that is shared and partly filled gets a copy of it (see TakeCopies), the last
-// one writes in place. room is how many tokens to make room for.
-//
-// Mamba groups overwrite their state in every step, so they cannot share it.
-func (c *Cache) Fork(r *Request, room int) (*Request, error) {
+// Fork makes a request with the tokens of r and memory for reserve tokens, for parallel sampling and beam search.
+// If share is set, it shares all blocks of r: the first of the two to write to a block that is
+// shared and partly filled gets a copy of it (see Pending), the last one writes in place.
+// Mamba groups overwrite their state in every step, so with them nothing is shared. Fork reports
+// whether the blocks are shared.
+func (c *Cache) Fork(r *Request, reserve int, share bool) (child *Request, shares bool) {
 	if invariants.Enabled {
-		defer invariants.Hold(c.Check)
+		defer invariants.Hold(c.View.Check)
 	}
-	for i := range c.groups {
-		if c.groups[i].Kind == Mamba {
-			return nil, fmt.Errorf("%w: group %d is Mamba, whose state cannot be shared", ErrFork, i)
-		}
+	child = c.clone(r, reserve)
+	if !share || !c.plain {
+		return child, false
 	}
-	child := c.Clone(r, room)
-	child.computed, child.running, child.junction = r.computed, r.running, r.junction
+	child.NumComputedTokens, child.running, child.junction = r.NumComputedTokens, r.running, r.junction
 	for i := range r.tables {
 		from, to := &r.tables[i], &child.tables[i]
 		to.ids = append(to.ids, from.ids...)
@@ -38,14 +35,14 @@ func (c *Cache) Fork(r *Request, room int) (*Request, error) {
 		}
 	}
 	r.forked, child.forked = true, true
-	return child, nil
+	return child, true
 }
 
-// Clone makes a request with the same tokens and no blocks.
-func (c *Cache) Clone(r *Request, room int) *Request {
+// clone makes a request with the same tokens and no blocks.
+func (c *Cache) clone(r *Request, reserve int) *Request {
 	child := c.blank()
-	child.content.Tokens = append(slices.Grow(child.content.Tokens, max(room, r.NumTokens())), r.content.Tokens...)
-	c.reserve(child, max(room, r.NumTokens()))
+	child.content.Tokens = append(slices.Grow(child.content.Tokens, max(reserve, r.NumTokens())), r.content.Tokens...)
+	c.reserve(child, max(reserve, r.NumTokens()))
 	child.content.Hashes = append(child.content.Hashes, r.content.Hashes...)
 	child.content.Extras, child.content.LoRAID = r.content.Extras, r.content.LoRAID
 	child.prompt, child.noRead, child.report = r.prompt, r.noRead, r.report
@@ -54,12 +51,13 @@ func (c *Cache) Clone(r *Request, room int) *Request {
 
 // ReplaceLast changes the last token, which must not be computed yet: the
 // children of a beam differ there.
-func (c *Cache) ReplaceLast(r *Request, token int32) error {
+func (r *Request) ReplaceLast(token int32) error {
+	c := r.cache
 	if invariants.Enabled {
-		defer invariants.Hold(c.Check)
+		defer invariants.Hold(c.View.Check)
 	}
 	last := r.NumTokens() - 1
-	if r.computed > last || last < r.prompt {
+	if r.NumComputedTokens > last || last < r.prompt {
 		return fmt.Errorf("%w: token %d is computed already, or of the prompt", ErrFork, last)
 	}
 	for i := range r.tables {
@@ -70,7 +68,7 @@ func (c *Cache) ReplaceLast(r *Request, token int32) error {
 	r.content.Tokens[last] = token
 	if c.config.Hash != nil {
 		r.content.Hashes = r.content.Hashes[:last/c.config.HashBlockSize]
-		c.hash(r)
+		r.hash()
 	}
 	return nil
 }
@@ -81,24 +79,24 @@ func (c *Cache) ReplaceLast(r *Request, token int32) error {
 // is out of range or a block after it is registered; nothing has changed then.
 func (c *Cache) Rollback(r *Request, computed int) error {
 	if invariants.Enabled {
-		defer invariants.Hold(c.Check)
+		defer invariants.Hold(c.View.Check)
 	}
-	if computed < 0 || computed > r.computed {
-		return fmt.Errorf("%w: roll back to %d tokens from %d", ErrRequest, computed, r.computed)
+	if computed < 0 || computed > r.NumComputedTokens {
+		return fmt.Errorf("%w: roll back to %d tokens from %d", ErrRequest, computed, r.NumComputedTokens)
 	}
 	for i := range r.tables {
 		if n := r.tables[i].registered; n*c.groups[i].BlockSize > computed {
 			return fmt.Errorf("%w: roll back to %d tokens, but %d blocks of %d are registered", ErrRequest, computed, n, c.groups[i].BlockSize)
 		}
 	}
-	r.computed = computed
+	r.NumComputedTokens = computed
 	for i := range r.tables {
 		t := &r.tables[i]
 		keep := min(ceil(computed, c.groups[i].BlockSize), len(t.ids))
 		if c.groups[i].Kind == Mamba {
 			continue
 		}
-		c.pool.FreeTable(t.ids[keep:])
+		c.pool.Free(t.ids[keep:])
 		t.ids = t.ids[:keep]
 	}
 	return nil

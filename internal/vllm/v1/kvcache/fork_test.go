@@ -33,15 +33,21 @@ func computed(t *testing.T, c *Cache, tokens []int32) *Request {
 	var hit Hit
 	c.Lookup(r, &hit)
 	allocate(t, c, r, Alloc{NumNewTokens: r.NumTokens() - hit.NumTokens, Hit: &hit})
-	r.SetNumComputedTokens(r.NumTokens())
+	r.NumComputedTokens = r.NumTokens()
 	return r
+}
+
+// taken is what Take gives.
+func taken(c *Cache, fence uint64) (p Pending) {
+	c.Take(&p, fence)
+	return p
 }
 
 func allocate(t *testing.T, c *Cache, r *Request, a Alloc) {
 	ok, err := c.Allocate(r, &a)
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.NoError(t, c.Check())
+	require.NoError(t, c.View.Check())
 }
 
 // Three share a block that is partly filled: the first two that write get
@@ -52,119 +58,119 @@ func TestForkAndCopyOnWrite(t *testing.T) {
 	require.Equal(t, []int32{1, 2}, parent.Table(0))
 	var children [2]*Request
 	for i := range children {
-		child, err := c.Fork(parent, 0)
-		require.NoError(t, err)
+		child, shares := c.Fork(parent, 0, true)
+		require.True(t, shares)
 		require.Equal(t, parent.Tokens(), child.Tokens())
 		require.Equal(t, parent.Hashes(), child.Hashes())
 		require.Equal(t, []int32{1, 2}, child.Table(0))
 		children[i] = child
 	}
-	require.EqualValues(t, 3, c.Pool().Count(2))
+	require.EqualValues(t, 3, c.View.Pool().Count(2))
 	for _, r := range []*Request{parent, children[0], children[1]} {
-		c.Append(r, 7)
+		r.Append(7)
 		allocate(t, c, r, Alloc{NumNewTokens: 1})
-		r.SetNumComputedTokens(7)
+		r.NumComputedTokens = 7
 	}
-	copies := c.TakeCopies(nil, 0)
+	copies := taken(c, 0).Copies
 	require.Len(t, copies, 2, "the last one is alone")
 	require.Equal(t, Copy{Src: 2, Dst: 3, Request: parent, Index: 1}, copies[0])
 	require.Equal(t, Copy{Src: 2, Dst: 4, Request: children[0], Index: 1}, copies[1])
 	require.Equal(t, []int32{1, 3}, parent.Table(0))
 	require.Equal(t, []int32{1, 4}, children[0].Table(0))
 	require.Equal(t, []int32{1, 2}, children[1].Table(0))
-	require.NoError(t, c.Check())
-	c.Append(parent, 8)
+	require.NoError(t, c.View.Check())
+	parent.Append(8)
 	allocate(t, c, parent, Alloc{NumNewTokens: 1})
-	require.Empty(t, c.TakeCopies(nil, 0), "everybody is alone")
+	require.Empty(t, taken(c, 0).Copies, "everybody is alone")
 	for _, r := range []*Request{parent, children[0], children[1]} {
-		c.Drop(r)
+		c.Release(r, Drop, 0)
 	}
-	require.NoError(t, c.Check())
-	require.Equal(t, 11, c.Pool().NumFree())
+	require.NoError(t, c.View.Check())
+	require.Equal(t, 11, c.View.Pool().NumFree())
 }
 
 // Both blocks of a copy are kept until it is taken, even if the request goes.
 func TestAPendingCopyKeepsItsBlocks(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
-	child, err := c.Fork(parent, 0)
-	require.NoError(t, err)
-	c.Append(child, 7)
+	child, shares := c.Fork(parent, 0, true)
+	require.True(t, shares)
+	child.Append(7)
 	allocate(t, c, child, Alloc{NumNewTokens: 1})
-	c.Drop(child)
-	c.Drop(parent)
-	require.NoError(t, c.Check())
-	require.Equal(t, 9, c.Pool().NumFree())
-	require.Equal(t, []Copy{{Src: 2, Dst: 3, Index: 1}}, c.TakeCopies(nil, 0))
-	require.Equal(t, 11, c.Pool().NumFree())
-	require.NoError(t, c.Check())
+	c.Release(child, Drop, 0)
+	c.Release(parent, Drop, 0)
+	require.NoError(t, c.View.Check())
+	require.Equal(t, 9, c.View.Pool().NumFree())
+	require.Equal(t, []Copy{{Src: 2, Dst: 3, Index: 1}}, taken(c, 0).Copies)
+	require.Equal(t, 11, c.View.Pool().NumFree())
+	require.NoError(t, c.View.Check())
 }
 
 // Without a block for the copy the child is refused, and nothing has changed.
 func TestCopyOnWriteNeedsABlock(t *testing.T) {
 	c := newFull(t, 3)
 	parent := computed(t, c, counting(6))
-	child, err := c.Fork(parent, 0)
-	require.NoError(t, err)
-	c.Append(child, 7)
+	child, shares := c.Fork(parent, 0, true)
+	require.True(t, shares)
+	child.Append(7)
 	ok, err := c.Allocate(child, &Alloc{NumNewTokens: 1})
 	require.NoError(t, err)
 	require.False(t, ok)
 	require.Equal(t, []int32{1, 2}, child.Table(0))
-	require.Empty(t, c.TakeCopies(nil, 0))
-	c.Drop(parent)
+	require.Empty(t, taken(c, 0).Copies)
+	c.Release(parent, Drop, 0)
 	allocate(t, c, child, Alloc{NumNewTokens: 1})
-	require.Empty(t, c.TakeCopies(nil, 0), "it is alone now")
+	require.Empty(t, taken(c, 0).Copies, "it is alone now")
 }
 
 func TestReplaceLastNamesOtherTokens(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(7))
-	c.Append(parent, 7)
-	child, err := c.Fork(parent, 0)
-	require.NoError(t, err)
-	require.NoError(t, c.ReplaceLast(child, 99))
+	parent.Append(7)
+	child, shares := c.Fork(parent, 0, true)
+	require.True(t, shares)
+	require.NoError(t, child.ReplaceLast(99))
 	other := computed(t, c, []int32{0, 1, 2, 3, 4, 5, 6, 99})
 	require.Equal(t, other.Hashes(), child.Hashes(), "it names other tokens now")
 	require.NotEqual(t, parent.Hashes(), child.Hashes())
-	require.NoError(t, c.Check())
+	require.NoError(t, c.View.Check())
 	allocate(t, c, child, Alloc{NumNewTokens: 1})
-	child.SetNumComputedTokens(8)
-	require.ErrorIs(t, c.ReplaceLast(child, 5), ErrFork, "it is computed")
+	child.NumComputedTokens = 8
+	require.ErrorIs(t, child.ReplaceLast(5), ErrFork, "it is computed")
 	prompt, err := c.Add(Spec{Tokens: counting(3)})
 	require.NoError(t, err)
-	require.ErrorIs(t, c.ReplaceLast(prompt, 5), ErrFork, "it is of the prompt")
+	require.ErrorIs(t, prompt.ReplaceLast(5), ErrFork, "it is of the prompt")
 }
 
 func TestForkOfMambaIsRefused(t *testing.T) {
 	c, err := New(Config{NumGPUBlocks: 9, Groups: []Group{{Kind: Mamba, BlockSize: 4, Align: true}}, MaxModelLen: 64})
 	require.NoError(t, err)
 	r := computed(t, c, counting(3))
-	_, err = c.Fork(r, 0)
-	require.ErrorIs(t, err, ErrFork)
-	require.NoError(t, c.Check())
+	_, shares := c.Fork(r, 0, true)
+	require.False(t, shares)
+	require.NoError(t, c.View.Check())
 }
 
 // Rejected drafts give back the blocks after them, and only these.
 func TestRejectedDraftsGiveTheirBlocksBack(t *testing.T) {
 	c := newFull(t, 12)
 	r := computed(t, c, counting(6))
-	c.Append(r, 6)
+	r.Append(6)
 	allocate(t, c, r, Alloc{NumNewTokens: 8}) // one token, seven drafts: up to 14
-	r.SetNumComputedTokens(14)
+	r.NumComputedTokens = 14
 	require.Equal(t, []int32{1, 2, 3, 4}, r.Table(0))
 	require.ErrorIs(t, c.Rollback(r, 15), ErrRequest, "forward")
 	require.ErrorIs(t, c.Rollback(r, 3), ErrRequest, "into a registered block")
-	require.Equal(t, 14, r.NumComputedTokens())
+	require.Equal(t, 14, r.NumComputedTokens)
 	require.NoError(t, c.Rollback(r, 8))
 	require.Equal(t, []int32{1, 2}, r.Table(0))
-	require.Equal(t, 8, r.NumComputedTokens())
-	require.NoError(t, c.Check())
+	require.Equal(t, 8, r.NumComputedTokens)
+	require.NoError(t, c.View.Check())
 	require.Equal(t, []int32{4, 3}, collect(c)[:2], "from the end, to the head of the queue")
 }
 
 func collect(c *Cache) (ids []int32) {
-	for id := range c.Pool().Queue() {
+	for id := range c.View.Pool().Queue() {
 		ids = append(ids, id)
 	}
 	return ids
@@ -176,16 +182,16 @@ func TestCopiesAreHandedOutByGroup(t *testing.T) {
 	parent := computed(t, c, counting(6))
 	var children []*Request
 	for range 2 {
-		child, err := c.Fork(parent, 0)
-		require.NoError(t, err)
+		child, shares := c.Fork(parent, 0, true)
+		require.True(t, shares)
 		children = append(children, child)
 	}
 	for _, child := range children {
-		c.Append(child, 6)
+		child.Append(6)
 		allocate(t, c, child, Alloc{NumNewTokens: 1})
 	}
 	var got []Copy
-	for _, p := range c.TakeCopies(nil, 0) {
+	for _, p := range taken(c, 0).Copies {
 		got = append(got, Copy{Group: p.Group, Request: p.Request})
 	}
 	require.Equal(t, []Copy{{Request: children[0]}, {Request: children[1]}, {Group: 1, Request: children[0]}, {Group: 1, Request: children[1]}}, got)

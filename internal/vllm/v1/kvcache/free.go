@@ -1,23 +1,50 @@
 package kvcache
 
 import (
-	"fmt"
+	"slices"
+
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/pool"
 )
 
-// Free gives the blocks of r back, group by group, each table from its end
-// (vllm/v1/RULES.md §2.4, §7), after its tails. Without blocks it does nothing.
-func (c *Cache) Free(r *Request) {
+// A Release says why Cache.Release frees the blocks of a request.
+type Release uint8
+
+const (
+	Preempt   Release = iota // it waits again; its tokens stay, so it hits its own blocks if they survive (vllm/v1/RULES.md §7)
+	UndoAdmit                // it waits as if it had not been admitted
+	Drop                     // it has ended and must not be used any more
+)
+
+// Release frees the blocks of r. If after is not 0, step number after may still write to them, and
+// they are free when EndStep says that it is over.
+func (c *Cache) Release(r *Request, why Release, after uint64) {
 	if invariants.Enabled {
-		defer invariants.Hold(c.Check)
+		defer invariants.Hold(c.View.Check)
 	}
-	if kept := c.forgetTails(r); len(kept) > 0 {
-		c.pool.Free(kept)
+	if after > 0 {
+		c.freeAfter(r, after)
+	} else {
+		c.free(r)
 	}
+	r.NumComputedTokens, r.running = 0, false
+	switch why {
+	case Preempt:
+		r.preemptions++
+	case Drop:
+		c.drop(r)
+	}
+}
+
+// free gives the blocks of r back, group by group, each table from its end
+// (vllm/v1/RULES.md §2.4, §7), after its tails.
+func (c *Cache) free(r *Request) {
+	kept := c.forgetTails(r)
+	slices.Reverse(kept)
+	c.pool.Free(kept)
 	for i := range r.tables {
 		t := &r.tables[i]
-		c.pool.FreeTable(t.ids)
+		c.pool.Free(t.ids)
 		if t.owns {
 			c.groups[i].owners--
 		}
@@ -25,37 +52,27 @@ func (c *Cache) Free(r *Request) {
 	}
 }
 
-// Preempt frees r and makes it wait. Its tokens and hashes stay, so it hits its
-// own blocks if they survive (vllm/v1/RULES.md §7).
-func (c *Cache) Preempt(r *Request) {
-	if invariants.Enabled {
-		defer invariants.Hold(c.Check)
+// drop lets the cache use the memory of r again.
+func (c *Cache) drop(r *Request) {
+	for i := range c.copies {
+		if c.copies[i].Request == r {
+			c.copies[i].Request = nil
+		}
 	}
-	c.Free(r)
-	r.computed = 0
-	r.preemptions++
-	r.running = false
-}
-
-// UndoAdmit frees r as if it had never been allocated for.
-func (c *Cache) UndoAdmit(r *Request) {
-	c.Free(r)
-	r.computed = 0
-	r.running = false
-}
-
-// Evict removes the keys of a block, which may be in use.
-func (c *Cache) Evict(id int32) error {
-	if id < 0 || int(id) >= c.pool.NumBlocks() {
-		return fmt.Errorf("%w: block %d of a pool of %d", ErrRequest, id, c.pool.NumBlocks())
-	}
-	c.pool.Evict(id)
-	return nil
+	last := len(c.live) - 1
+	c.live[r.place] = c.live[last]
+	c.live[r.place].place = r.place
+	c.live = c.live[:last]
+	tables, content, kept := r.tables, r.content, r.kept
+	*r = Request{cache: c, tables: tables, kept: kept}
+	r.content.Tokens, r.content.Hashes = content.Tokens[:0], content.Hashes[:0]
+	c.spare = append(c.spare, r)
 }
 
 // EvictFrom removes the keys of r's blocks that hold tokens from computed on:
 // they will not be computed.
-func (c *Cache) EvictFrom(r *Request, computed int) {
+func (r *Request) EvictFrom(computed int) {
+	c := r.cache
 	for i := range r.tables {
 		t := &r.tables[i]
 		for _, id := range t.ids[min(computed/c.groups[i].BlockSize, len(t.ids)):] {
@@ -74,20 +91,20 @@ func (c *Cache) Rewind(r *Request, computed int) bool {
 	if !c.plain {
 		return false
 	}
-	c.EvictFrom(r, computed)
+	r.EvictFrom(computed)
 	for i := range r.tables {
 		t := &r.tables[i]
 		t.registered = min(t.registered, computed/c.groups[i].BlockSize)
 	}
-	r.computed = computed
+	r.NumComputedTokens = computed
 	return true
 }
 
 // EvictSince removes all keys that were inserted in a step or a later one,
 // because these steps failed.
 func (c *Cache) EvictSince(step uint32) {
-	for id := range int32(c.pool.NumBlocks()) {
-		if c.pool.InsertedSince(id, step) {
+	for id := range int32(c.pool.View.NumBlocks()) {
+		if c.pool.View.InsertedSince(id, step) {
 			c.pool.Evict(id)
 		}
 	}
@@ -101,6 +118,43 @@ func (c *Cache) Reset() bool {
 	}
 	c.stats.Reset = true
 	return true
+}
+
+// A deferral is blocks that are given back when a step has been processed: until
+// then the step may write to them, and a connector that gets them meanwhile is
+// not ordered against that write (vllm/v1/RULES.md §19).
+type deferral struct {
+	step uint64
+	ids  []int32 // of all groups, one after the other
+}
+
+func (c *Cache) deferFree(ids []int32, step uint64) {
+	if len(ids) == 0 {
+		return
+	}
+	for _, id := range ids {
+		c.held[id]++
+	}
+	c.deferred = append(c.deferred, deferral{step, ids})
+}
+
+// freeAfter is free when step has been processed: all groups in one call, from the last
+// block to the first, and then the tails (vllm/v1/RULES.md §2.6).
+func (c *Cache) freeAfter(r *Request, step uint64) {
+	ids := slices.Clone(c.forgetTails(r))
+	for i := range r.tables {
+		t := &r.tables[i]
+		for _, id := range t.ids {
+			if id != pool.Null {
+				ids = append(ids, id)
+			}
+		}
+		if t.owns {
+			c.groups[i].owners--
+		}
+		t.forget()
+	}
+	c.deferFree(ids, step)
 }
 
 // leaveWindows frees the blocks that nobody attends to once settled tokens are
@@ -126,6 +180,6 @@ func (c *Cache) leave(t *table, end int) {
 	for start > 0 && t.ids[start-1] != pool.Null {
 		start--
 	}
-	c.pool.FreeTable(t.ids[start:end])
+	c.pool.Free(t.ids[start:end])
 	clear(t.ids[start:end])
 }

@@ -12,6 +12,23 @@ type Hit struct {
 	version uint64
 }
 
+// Truncate shortens a hit to tokens, a multiple of every block. Of a Mamba group
+// fewer blocks can be left.
+func (h *Hit) Truncate(c *Cache, tokens int) {
+	h.NumTokens = tokens
+	for i := range h.Blocks {
+		h.Blocks[i] = h.Blocks[i][:min(tokens/c.groups[i].BlockSize, len(h.Blocks[i]))]
+	}
+}
+
+// Clear makes h the hit of no tokens.
+func (h *Hit) Clear() {
+	h.NumTokens = 0
+	for i := range h.Blocks {
+		h.Blocks[i] = h.Blocks[i][:0]
+	}
+}
+
 // hitState is what a lookup knows of a set so far, kept at its first group.
 type hitState struct {
 	known  bool
@@ -22,7 +39,7 @@ type hitState struct {
 // whose logits must be computed (vllm/v1/RULES.md §5). It sets the request's junction.
 // The arrays of hit are used again.
 func (c *Cache) Lookup(r *Request, hit *Hit) {
-	hit.of, hit.version, hit.NumTokens = r, c.pool.Version(), 0
+	hit.of, hit.version, hit.NumTokens = r, c.pool.View.Version(), 0
 	for len(hit.Blocks) < len(c.groups) {
 		hit.Blocks = append(hit.Blocks, nil)
 	}

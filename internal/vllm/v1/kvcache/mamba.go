@@ -14,7 +14,7 @@ import "llmmemory/internal/vllm/v1/pool"
 func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 	hits := d.hits(int(g.id))
 	if n := len(hits); n > 0 && c.justStored(g, hits[n-1]) {
-		return c.pool.NumBlocks() + 1 // not in this step
+		return c.pool.View.NumBlocks() + 1 // not in this step
 	}
 	partial := d.partial(g, hits) || t.partial >= 0
 	n := ceil(d.main, g.BlockSize) + g.NumSpeculativeBlocks - len(hits) - len(t.ids)
@@ -37,7 +37,7 @@ func (c *Cache) needAligned(g *group, t *table, d *demand) int {
 
 // justStored reports whether the state in the block is only being computed.
 func (c *Cache) justStored(g *group, id int32) bool {
-	key, _, ok := c.pool.Primary(id)
+	key, _, ok := c.pool.View.Primary(id)
 	if !ok {
 		return false
 	}
@@ -117,12 +117,12 @@ func (c *Cache) settlePartial(r *Request, i int, private int32, first bool) {
 		c.pool.Move(own, private)
 		c.pins[own]++
 		c.pins[private]++
-		c.pool.Pin(own)
+		c.pool.Touch(t.ids[t.partial : t.partial+1])
 		c.copies = append(c.copies, Copy{Src: own, Dst: private, Group: i, Index: -1, Request: r})
 		if c.config.HandOffTails {
 			c.tails = append(c.tails, Tail{Request: r, Group: i, Block: private, NumTokens: t.tail})
 		}
-		if key, _, ok := c.pool.Primary(private); ok {
+		if key, _, ok := c.pool.View.Primary(private); ok {
 			g.justStored = append(g.justStored, key)
 		}
 	}
@@ -152,7 +152,7 @@ func (c *Cache) registerStates(r *Request, i, before, tokens, end int) {
 		}
 	}
 	for _, id := range t.ids[min(before, after):after] {
-		if key, _, ok := c.pool.Primary(id); ok {
+		if key, _, ok := c.pool.View.Primary(id); ok {
 			g.justStored = append(g.justStored, key)
 		}
 	}

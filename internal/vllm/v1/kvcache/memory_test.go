@@ -41,15 +41,15 @@ func (m *memory) values(r *Request, drafts int) []uint64 {
 
 // step runs the copies, and then writes the positions from from on.
 func (m *memory) step(c *Cache, r *Request, from int) {
-	for _, p := range c.TakeCopies(nil, 0) {
+	for _, p := range taken(c, 0).Copies {
 		for i := range c.groups[p.Group].BlockSize {
 			m.blocks[place{p.Group, p.Dst, i}] = m.blocks[place{p.Group, p.Src, i}]
 		}
 	}
-	values := m.values(r, max(0, r.computed-r.NumTokens()))
+	values := m.values(r, max(0, r.NumComputedTokens-r.NumTokens()))
 	for g := range c.groups {
 		size := c.groups[g].BlockSize
-		for i := from; i < r.computed; i++ {
+		for i := from; i < r.NumComputedTokens; i++ {
 			if at := i / size; at < len(r.tables[g].ids) {
 				if id := r.tables[g].ids[at]; id != 0 {
 					m.blocks[place{g, id, i % size}] = values[i]
@@ -61,23 +61,23 @@ func (m *memory) step(c *Cache, r *Request, from int) {
 
 // verify compares what the next token of r attends to with what it must be.
 func (m *memory) verify(c *Cache, r *Request) error {
-	values := m.values(r, max(0, r.computed-r.NumTokens()))
+	values := m.values(r, max(0, r.NumComputedTokens-r.NumTokens()))
 	for g := range c.groups {
 		spec := c.groups[g].Group
 		if spec.Kind == Mamba {
 			continue
 		}
 		spec.Retained = 0 // those are kept, but nobody attends to them
-		for i := spec.skipped(r.computed); i < r.computed; i++ {
+		for i := spec.skipped(r.NumComputedTokens); i < r.NumComputedTokens; i++ {
 			id := int32(0)
 			if at := i / spec.BlockSize; at < len(r.tables[g].ids) {
 				id = r.tables[g].ids[at]
 			}
 			if id == 0 {
-				return fmt.Errorf("token %d of %d has no block in group %d", i, r.computed, g)
+				return fmt.Errorf("token %d of %d has no block in group %d", i, r.NumComputedTokens, g)
 			}
 			if m.blocks[place{g, id, i % spec.BlockSize}] != values[i] {
-				return fmt.Errorf("token %d of %d, group %d, block %d: the content is another request's", i, r.computed, g, id)
+				return fmt.Errorf("token %d of %d, group %d, block %d: the content is another request's", i, r.NumComputedTokens, g, id)
 			}
 		}
 	}

@@ -79,13 +79,13 @@ func (w *world) draw(t *rapid.T, keep func(*Request) bool) *Request {
 
 // snapshot is everything that a refused call must not change.
 func (w *world) snapshot() string {
-	s := fmt.Sprint(slices.Collect(w.pool.Queue()), w.pool.NumKeys(), w.copies, w.pins, w.stats)
-	for id := range w.pool.NumBlocks() {
-		key, tokens, ok := w.pool.Primary(int32(id))
-		s += fmt.Sprint(w.pool.Count(int32(id)), key, tokens, ok)
+	s := fmt.Sprint(slices.Collect(w.pool.View.Queue()), w.pool.View.NumKeys(), w.copies, w.pins, w.stats)
+	for id := range w.pool.View.NumBlocks() {
+		key, tokens, ok := w.pool.View.Primary(int32(id))
+		s += fmt.Sprint(w.pool.View.Count(int32(id)), key, tokens, ok)
 	}
 	for _, r := range w.live {
-		s += fmt.Sprint(r.content.Tokens, r.computed, r.running, r.forked)
+		s += fmt.Sprint(r.content.Tokens, r.NumComputedTokens, r.running, r.forked)
 		for _, t := range r.tables {
 			t.owns = false // being asked may make an owner
 			s += fmt.Sprint(t)
@@ -101,7 +101,7 @@ func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 	if a.Hit != nil {
 		hit = a.Hit.NumTokens
 	}
-	from := r.computed + hit + a.NumExternalTokens
+	from := r.NumComputedTokens + hit + a.NumExternalTokens
 	w.leaveWindows(r, max(0, min(from, w.config.MaxModelLen)-a.NumInFlightTokens))
 	before := w.snapshot()
 	if group := rapid.IntRange(-2, len(w.groups)-1).Draw(t, "failing group"); group >= 0 {
@@ -114,14 +114,14 @@ func (w *world) allocate(t *rapid.T, r *Request, a Alloc) bool {
 		require.Equal(t, before, w.snapshot(), "a refused call changes nothing")
 		return false
 	}
-	r.SetNumComputedTokens(from + a.NumNewTokens)
-	w.memory.step(w.Cache, r, r.computed-a.NumNewTokens-a.NumExternalTokens)
+	r.NumComputedTokens = from + a.NumNewTokens
+	w.memory.step(w.Cache, r, r.NumComputedTokens-a.NumNewTokens-a.NumExternalTokens)
 	return true
 }
 
-func waiting(r *Request) bool { return !r.hasBlocks() && r.computed == 0 }
+func waiting(r *Request) bool { return !r.hasBlocks() && r.NumComputedTokens == 0 }
 
-func working(r *Request) bool { return r.computed > 0 && r.computed < r.NumTokens() }
+func working(r *Request) bool { return r.NumComputedTokens > 0 && r.NumComputedTokens < r.NumTokens() }
 
 func (w *world) add(t *rapid.T) {
 	if len(w.all) > 8 {
@@ -138,7 +138,7 @@ func (w *world) add(t *rapid.T) {
 
 func (w *world) admit(t *rapid.T) {
 	r := w.draw(t, waiting)
-	w.StartStep()
+	w.StartStep(0)
 	w.Lookup(r, &w.hit)
 	require.Less(t, w.hit.NumTokens, r.NumTokens())
 	a := Alloc{
@@ -162,23 +162,23 @@ func (w *world) hasMamba() bool {
 func (w *world) extend(t *rapid.T) {
 	r := w.draw(t, working)
 	drafts := rapid.IntRange(0, 2).Draw(t, "drafts")
-	room := w.config.MaxModelLen - r.computed
+	room := w.config.MaxModelLen - r.NumComputedTokens
 	if room < 1 {
 		t.Skip("the sequence is full")
 	}
-	w.StartStep()
-	n := rapid.IntRange(1, r.NumTokens()-r.computed).Draw(t, "new")
-	if r.computed+n == r.NumTokens() {
+	w.StartStep(0)
+	n := rapid.IntRange(1, r.NumTokens()-r.NumComputedTokens).Draw(t, "new")
+	if r.NumComputedTokens+n == r.NumTokens() {
 		n += drafts
 	}
 	if !w.allocate(t, r, Alloc{NumNewTokens: min(n, room), NumLookaheadTokens: rapid.IntRange(0, 2).Draw(t, "lookahead")}) {
 		return
 	}
-	if over := r.computed - r.NumTokens(); over > 0 { // all drafts are rejected
+	if over := r.NumComputedTokens - r.NumTokens(); over > 0 { // all drafts are rejected
 		if rapid.Bool().Draw(t, "return blocks") {
 			require.NoError(t, w.Rollback(r, r.NumTokens()))
 		} else {
-			r.SetNumComputedTokens(r.NumTokens())
+			r.NumComputedTokens = r.NumTokens()
 		}
 	}
 }
@@ -193,42 +193,40 @@ func TestCacheStaysSound(t *testing.T) {
 			"admit":  w.admit,
 			"extend": w.extend,
 			"append": func(t *rapid.T) {
-				r := w.draw(t, func(r *Request) bool { return r.computed == r.NumTokens() && r.computed < w.config.MaxModelLen })
-				w.Append(r, rapid.Int32Range(0, 1).Draw(t, "token"))
+				r := w.draw(t, func(r *Request) bool {
+					return r.NumComputedTokens == r.NumTokens() && r.NumComputedTokens < w.config.MaxModelLen
+				})
+				r.Append(rapid.Int32Range(0, 1).Draw(t, "token"))
 			},
 			"store": func(t *rapid.T) {
-				r := w.draw(t, func(r *Request) bool { return r.computed > 0 })
-				require.NoError(t, w.Store(r, min(r.computed, r.NumTokens())))
+				r := w.draw(t, func(r *Request) bool { return r.NumComputedTokens > 0 })
+				require.NoError(t, w.Store(r, min(r.NumComputedTokens, r.NumTokens())))
 			},
 			"fork": func(t *rapid.T) {
-				r := w.draw(t, func(r *Request) bool { return r.computed > 0 && len(w.all) < 12 })
-				child, err := w.Fork(r, 0)
-				if w.hasMamba() {
-					require.ErrorIs(t, err, ErrFork)
-					return
-				}
-				require.NoError(t, err)
+				r := w.draw(t, func(r *Request) bool { return r.NumComputedTokens > 0 && len(w.all) < 12 })
+				child, shares := w.Fork(r, 0, true)
+				require.Equal(t, !w.hasMamba(), shares)
 				w.all = append(w.all, child)
-				if child.computed < child.NumTokens() && child.NumTokens() > child.prompt && rapid.Bool().Draw(t, "another token") {
-					require.NoError(t, w.ReplaceLast(child, 1-child.content.Tokens[child.NumTokens()-1]))
+				if child.NumComputedTokens < child.NumTokens() && child.NumTokens() > child.prompt && rapid.Bool().Draw(t, "another token") {
+					require.NoError(t, child.ReplaceLast(1-child.content.Tokens[child.NumTokens()-1]))
 				}
 			},
-			"preempt": func(t *rapid.T) { w.Preempt(w.draw(t, working)) },
+			"preempt": func(t *rapid.T) { w.Release(w.draw(t, working), Preempt, 0) },
 			"drop": func(t *rapid.T) {
 				r := w.draw(t, func(*Request) bool { return true })
 				w.all = slices.DeleteFunc(w.all, func(o *Request) bool { return o == r })
-				w.Drop(r)
+				w.Release(r, Drop, 0)
 			},
 			"evict": func(t *rapid.T) {
-				require.NoError(t, w.Evict(rapid.Int32Range(0, int32(w.config.NumGPUBlocks-1)).Draw(t, "block")))
+				require.NoError(t, w.Transfers.Evict(rapid.Int32Range(0, int32(w.config.NumGPUBlocks-1)).Draw(t, "block")))
 			},
 			"reset": func(t *rapid.T) { w.Reset() },
 			"common": func(t *rapid.T) {
 				r := w.draw(t, func(*Request) bool { return true })
-				require.Len(t, w.NumCommonPrefixBlocks(nil, r), len(w.groups))
+				require.Len(t, w.View.NumCommonPrefixBlocks(nil, r), len(w.groups))
 			},
 			"": func(t *rapid.T) {
-				require.NoError(t, w.Check())
+				require.NoError(t, w.View.Check())
 				for _, r := range w.all {
 					require.NoError(t, w.memory.verify(w.Cache, r))
 				}

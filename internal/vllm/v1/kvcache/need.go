@@ -35,8 +35,8 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
 	outside := g.skipped(d.computed) / g.BlockSize
 	n := max(required-max(outside, len(hits)+len(t.ids)), 0)
 	if d.partial(g, hits) {
-		if c.config.CopyWritten && c.pool.InsertedNow(hits[len(hits)-1]) {
-			return c.pool.NumBlocks() + 1 // not in this step, whose copies are made before its rows
+		if c.config.CopyWritten && c.pool.View.InsertedNow(hits[len(hits)-1]) {
+			return c.pool.View.NumBlocks() + 1 // not in this step, whose copies are made before its rows
 		}
 		n++ // the copy of the block that the hit ends in
 	}
@@ -47,33 +47,9 @@ func (c *Cache) needBlocks(g *group, t *table, d *demand, slots int) int {
 func (c *Cache) evictable(ids []int32) int {
 	n := 0
 	for _, id := range ids {
-		if id != pool.Null && c.pool.Count(id) == 0 {
+		if id != pool.Null && c.pool.View.Count(id) == 0 {
 			n++
 		}
-	}
-	return n
-}
-
-// PeakBlocks is the most blocks that a request of n tokens holds at a
-// time when it is alone, with the given number of steps in flight. A cache with fewer can
-// make it wait for ever.
-func (c *Cache) PeakBlocks(tokens, steps int) int {
-	n := 0
-	for i := range c.groups {
-		g := &c.groups[i]
-		blocks := ceil(tokens, g.BlockSize)
-		if g.cap > 0 {
-			blocks = min(blocks, g.cap)
-		}
-		if g.aligned() {
-			if steps == 1 {
-				blocks = min(blocks, 2) // the running state and the one before
-			} // else states of steps in flight can stay until the request ends (RULES.md §13)
-		}
-		if c.finest && g.fine() {
-			blocks++ // the copy of a block that a hit ends in
-		}
-		n += blocks + g.NumSpeculativeBlocks
 	}
 	return n
 }

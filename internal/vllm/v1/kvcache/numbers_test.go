@@ -28,7 +28,7 @@ func TestTheWatermarkIsForWaitingRequestsBesideOthers(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, tc.want, ok, tc.name)
 		if tc.want { // it runs now, and takes the last blocks
-			r.SetNumComputedTokens(tc.tokens)
+			r.NumComputedTokens = tc.tokens
 			allocate(t, c, r, Alloc{NumNewTokens: 40 - tc.tokens})
 		}
 	}
@@ -83,7 +83,7 @@ func TestWindowsWaitForTokensInFlight(t *testing.T) {
 	for _, tokens := range []int{16, 17} {
 		c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 		r := prefilled(t, c, tokens)
-		r.SetNumComputedTokens(tokens)
+		r.NumComputedTokens = tokens
 		allocate(t, c, r, Alloc{NumNewTokens: 1, NumInFlightTokens: 8})
 		require.Equal(t, []int32{0, 2, 3, 4, 5}, r.Table(0))
 	}
@@ -99,31 +99,31 @@ func TestTheCommonPrefixIsOfAllRequests(t *testing.T) {
 	var hit Hit
 	c.Lookup(second, &hit)
 	allocate(t, c, second, Alloc{NumNewTokens: 1, Hit: &hit})
-	require.Equal(t, []int32{2, 0}, c.NumCommonPrefixBlocks(nil, first))
+	require.Equal(t, []int32{2, 0}, c.View.NumCommonPrefixBlocks(nil, first))
 	third, err := c.Add(Spec{Tokens: []int32{7, 7, 7}})
 	require.NoError(t, err)
 	allocate(t, c, third, Alloc{NumNewTokens: 3})
-	require.Equal(t, []int32{0, 0}, c.NumCommonPrefixBlocks(nil, first), "another request shares nothing")
-	c.Drop(third)
-	c.Drop(second)
-	require.Equal(t, []int32{3, 0}, c.NumCommonPrefixBlocks(nil, first), "it is alone, and its last block counts as well")
+	require.Equal(t, []int32{0, 0}, c.View.NumCommonPrefixBlocks(nil, first), "another request shares nothing")
+	c.Release(third, Drop, 0)
+	c.Release(second, Drop, 0)
+	require.Equal(t, []int32{3, 0}, c.View.NumCommonPrefixBlocks(nil, first), "it is alone, and its last block counts as well")
 }
 
 // A request that is admitted again counts apart (vllm/v1/RULES.md §12).
 func TestAdmissionsAreCountedOnce(t *testing.T) {
 	c := newFull(t, 12)
 	r := computed(t, c, counting(9))
-	c.Record(r, 4)
-	c.Preempt(r)
-	c.Record(r, 8)
-	require.Equal(t, Stats{Requests: 1, Queries: 9, Hits: 4, Preempted: 1, PreemptedQueries: 9, Rehits: 8}, c.TakeStats())
-	require.Zero(t, c.TakeStats())
+	c.record(r, 4)
+	c.Release(r, Preempt, 0)
+	c.record(r, 8)
+	require.Equal(t, Stats{Requests: 1, Queries: 9, Hits: 4, Preempted: 1, PreemptedQueries: 9, Rehits: 8}, c.View.TakeStats())
+	require.Zero(t, c.View.TakeStats())
 }
 
 // kept are the blocks of a table that can be hit, by slot.
 func kept(c *Cache, r *Request, group int) (slots []int) {
 	for slot, id := range r.Table(group) {
-		if _, _, ok := c.Pool().Primary(id); ok {
+		if _, _, ok := c.View.Pool().Primary(id); ok {
 			slots = append(slots, slot)
 		}
 	}
@@ -201,18 +201,18 @@ func TestAHitEndsInEveryGroup(t *testing.T) {
 func TestABlockThatWaitsForAStepIsNotShared(t *testing.T) {
 	c := newFull(t, 12)
 	parent := computed(t, c, counting(6))
-	child, err := c.Fork(parent, 0)
-	require.NoError(t, err)
-	c.FreeAfter(parent, 3)
-	c.Append(child, 6)
+	child, shares := c.Fork(parent, 0, true)
+	require.True(t, shares)
+	c.Release(parent, UndoAdmit, 3)
+	child.Append(6)
 	allocate(t, c, child, Alloc{NumNewTokens: 1})
 	require.Equal(t, []int32{1, 2}, child.Table(0))
-	require.Empty(t, c.TakeCopies(nil, 0))
-	c.Processed(2)
-	require.Equal(t, 2, c.NumDeferred(), "the step before")
-	c.Processed(3)
-	require.Zero(t, c.NumDeferred())
-	require.NoError(t, c.Check())
+	require.Empty(t, taken(c, 0).Copies)
+	c.EndStep(2)
+	require.Equal(t, 2, c.View.NumDeferred(), "the step before")
+	c.EndStep(3)
+	require.Zero(t, c.View.NumDeferred())
+	require.NoError(t, c.View.Check())
 }
 
 // A reset between a lookup and its allocation makes the hit stale.
@@ -227,25 +227,25 @@ func TestAHitIsStaleAfterAReset(t *testing.T) {
 // requireNeed ensures that a request takes n blocks, and so is refused if one less may be taken (vllm/v1/RULES.md §6).
 func requireNeed(t *testing.T, c *Cache, r *Request, a Alloc, n int) {
 	t.Helper()
-	free := c.Pool().NumFree()
+	free := c.View.Pool().NumFree()
 	for _, reserved := range []int{free - n + 1, free - n} {
 		a.ReservedBlocks = reserved
 		ok, err := c.Allocate(r, &a)
 		require.NoError(t, err)
 		require.Equal(t, reserved == free-n, ok, "%d of %d blocks are left", free-reserved, free)
 	}
-	require.NoError(t, c.Check())
+	require.NoError(t, c.View.Check())
 }
 
 // A hit that ends inside a block takes a copy of it, in each group.
 func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.HashBlockSize = 4 }, Group{Kind: Full, BlockSize: 8}, Group{Kind: Mamba, BlockSize: 8, Align: true})
 	first := prefilled(t, c, 12)
-	first.SetNumComputedTokens(12)
-	c.Append(first, 12, 13)
+	first.NumComputedTokens = 12
+	first.Append(12, 13)
 	allocate(t, c, first, Alloc{NumNewTokens: 1})
-	c.TakeCopies(nil, 0)
-	c.StartStep()
+	taken(c, 0)
+	c.StartStep(0)
 	r, err := c.Add(Spec{Tokens: counting(14)})
 	require.NoError(t, err)
 	var hit Hit
@@ -258,7 +258,7 @@ func TestTheCopyOfAHitTakesABlock(t *testing.T) {
 // The hit has the second block, which is free; with 16 tokens more, loaded, the window begins after it.
 func TestAHitOutsideTheWindowTakesNoBlock(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
-	c.Drop(prefilled(t, c, 9))
+	c.Release(prefilled(t, c, 9), Drop, 0)
 	r, err := c.Add(Spec{Tokens: counting(29)})
 	require.NoError(t, err)
 	var hit Hit
@@ -273,7 +273,7 @@ func TestAFirstStateTakesItsSpeculativeBlocks(t *testing.T) {
 	r, err := c.Add(Spec{Tokens: counting(20)})
 	require.NoError(t, err)
 	requireNeed(t, c, r, Alloc{NumNewTokens: 4}, 3)
-	r.SetNumComputedTokens(4)
+	r.NumComputedTokens = 4
 	requireNeed(t, c, r, Alloc{NumNewTokens: 4}, 1)
 }
 
@@ -285,7 +285,7 @@ func TestAStateWaitsForTokensInFlight(t *testing.T) {
 		require.NoError(t, err)
 		for step := range 3 {
 			allocate(t, c, r, Alloc{NumNewTokens: 4, NumInFlightTokens: min(inFlight, 4*step)})
-			r.SetNumComputedTokens(4 + 4*step)
+			r.NumComputedTokens = 4 + 4*step
 		}
 		require.Equal(t, want, r.Table(0)[0], "%d of 8 tokens in flight", inFlight)
 	}

@@ -57,7 +57,7 @@ func (c *Cache) plan(r *Request, d *demand) bool {
 		}
 		total += p.external + p.private + p.fresh
 	}
-	return total <= c.pool.NumFree()
+	return total <= c.pool.View.NumFree()
 }
 
 // externalBlocks is how many blocks the tokens of a connector take after
@@ -147,15 +147,4 @@ func (c *Cache) own(g *group, t *table) {
 		t.owns = true
 		g.owners++
 	}
-}
-
-// New returns the blocks of a group that the last allocation of r gave it: the
-// copy of a block that its hit ended in, and those at the end of the table.
-// They are appended to dst.
-func (c *Cache) NewBlocks(dst []int32, r *Request, group int) []int32 {
-	p := &c.plans[group]
-	if p.copied >= 0 {
-		dst = append(dst, p.copied)
-	}
-	return append(dst, r.tables[group].ids[p.from:]...)
 }

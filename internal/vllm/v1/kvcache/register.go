@@ -71,6 +71,6 @@ func (c *Cache) Store(r *Request, tokens int) error {
 			return fmt.Errorf("%w: %d tokens to store in %d blocks of %d", ErrRequest, tokens, has, c.groups[i].BlockSize)
 		}
 	}
-	c.register(r, tokens, r.computed)
+	c.register(r, tokens, r.NumComputedTokens)
 	return nil
 }

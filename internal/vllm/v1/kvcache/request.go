@@ -26,11 +26,17 @@ type Spec struct {
 // A Request is a sequence of tokens and its block tables. It belongs to the
 // Cache that made it.
 type Request struct {
-	Tag uint64 // for the caller
+	Tag uint64 // the caller's
 
+	// NumComputedTokens is how many tokens have their keys and values in blocks, or will after
+	// the steps in flight. The caller advances it after an allocation, and moves it back when
+	// drafts are rejected: their blocks stay in the table and are used later
+	// (vllm/v1/RULES.md §6). Cache.Rollback gives them back instead.
+	NumComputedTokens int
+
+	cache       *Cache
 	content     pool.Content
 	prompt      int  // tokens
-	computed    int  // tokens whose keys and values are in blocks, or will be after this step
 	recorded    bool // Record was called for it
 	preemptions int
 	running     bool // was allocated for since it began to wait
@@ -63,7 +69,7 @@ type table struct {
 // Add makes a request.
 func (c *Cache) Add(s Spec) (*Request, error) {
 	if invariants.Enabled {
-		defer invariants.Hold(c.Check)
+		defer invariants.Hold(c.View.Check)
 	}
 	if len(s.Tokens) == 0 {
 		return nil, fmt.Errorf("%w: it has no tokens", ErrRequest)
@@ -78,7 +84,7 @@ func (c *Cache) Add(s Spec) (*Request, error) {
 	if s.Reserve > 0 {
 		c.reserve(r, s.Reserve)
 	}
-	c.hash(r)
+	r.hash()
 	return r, nil
 }
 
@@ -99,7 +105,7 @@ func (c *Cache) blank() *Request {
 	if n := len(c.spare); n > 0 {
 		r, c.spare = c.spare[n-1], c.spare[:n-1]
 	} else {
-		r = &Request{tables: make([]table, len(c.groups))}
+		r = &Request{cache: c, tables: make([]table, len(c.groups))}
 		for i := range r.tables {
 			r.tables[i].forget()
 		}
@@ -109,36 +115,14 @@ func (c *Cache) blank() *Request {
 	return r
 }
 
-// Drop frees the blocks of r and lets the cache use its memory again. r must
-// not be used after that.
-func (c *Cache) Drop(r *Request) {
-	if invariants.Enabled {
-		defer invariants.Hold(c.Check)
-	}
-	c.Free(r)
-	for i := range c.copies {
-		if c.copies[i].Request == r {
-			c.copies[i].Request = nil
-		}
-	}
-	last := len(c.live) - 1
-	c.live[r.place] = c.live[last]
-	c.live[r.place].place = r.place
-	c.live = c.live[:last]
-	tables, content, kept := r.tables, r.content, r.kept
-	*r = Request{tables: tables, kept: kept}
-	r.content.Tokens, r.content.Hashes = content.Tokens[:0], content.Hashes[:0]
-	c.spare = append(c.spare, r)
-}
-
 // Append adds generated tokens.
-func (c *Cache) Append(r *Request, tokens ...int32) {
+func (r *Request) Append(tokens ...int32) {
 	r.content.Tokens = append(r.content.Tokens, tokens...)
-	c.hash(r)
+	r.hash()
 }
 
-func (c *Cache) hash(r *Request) {
-	if c.config.Hash != nil && len(r.content.Tokens) >= (len(r.content.Hashes)+1)*c.config.HashBlockSize {
+func (r *Request) hash() {
+	if c := r.cache; c.config.Hash != nil && len(r.content.Tokens) >= (len(r.content.Hashes)+1)*c.config.HashBlockSize {
 		r.content.Extend(c.config.Hash, c.config.HashBlockSize)
 	}
 }
@@ -149,16 +133,8 @@ func (r *Request) Tokens() []int32 { return r.content.Tokens }
 // NumTokens is the length of Tokens.
 func (r *Request) NumTokens() int { return len(r.content.Tokens) }
 
-// PromptTokens is the length of the prompt.
+// NumPromptTokens is the length of the prompt.
 func (r *Request) NumPromptTokens() int { return r.prompt }
-
-// NumComputedTokens is how many tokens have their keys and values in blocks.
-func (r *Request) NumComputedTokens() int { return r.computed }
-
-// SetNumComputedTokens sets it. The caller advances it after an allocation, and moves
-// it back when drafts are rejected: their blocks stay in the table and are used
-// later (vllm/v1/RULES.md §6). Rollback gives them back instead.
-func (r *Request) SetNumComputedTokens(tokens int) { r.computed = tokens }
 
 // NumPreemptions is how often the request has lost its blocks.
 func (r *Request) NumPreemptions() int { return r.preemptions }

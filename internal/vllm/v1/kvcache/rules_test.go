@@ -30,7 +30,7 @@ func prefilled(t *testing.T, c *Cache, n int) *Request {
 
 func evict(t *testing.T, c *Cache, r *Request, group int, slots ...int) {
 	for _, slot := range slots {
-		require.NoError(t, c.Evict(r.Table(group)[slot]))
+		require.NoError(t, c.Transfers.Evict(r.Table(group)[slot]))
 	}
 }
 
@@ -90,11 +90,11 @@ func TestEagleRegistersOneBlockPastTheLastBoundary(t *testing.T) {
 		c := newHybrid(t, func(c *Config) { c.Eagle = true },
 			Group{Kind: Full, BlockSize: 4}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5})
 		prefilled(t, c, try.tokens)
-		require.Equal(t, 2*try.blocks, c.Pool().NumKeys(), "%+v", try)
+		require.Equal(t, 2*try.blocks, c.View.Pool().NumKeys(), "%+v", try)
 	}
 	c := newHybrid(t, func(c *Config) { c.Eagle = true }, Group{Kind: Full, BlockSize: 8}, Group{Kind: SlidingWindow, BlockSize: 4, Window: 17})
 	prefilled(t, c, 21) // the boundary is at 16
-	require.Equal(t, 2+1+5, c.Pool().NumKeys(), "16 tokens of full attention and the prompt's tail, 20 of the window")
+	require.Equal(t, 2+1+5, c.View.Pool().NumKeys(), "16 tokens of full attention and the prompt's tail, 20 of the window")
 }
 
 // A Mamba group keeps the states at the ends of segments of two blocks and at
@@ -104,7 +104,7 @@ func TestMambaStatesAtTheEndsOfSegmentsAreKept(t *testing.T) {
 	r := prefilled(t, c, 21)
 	var kept []int
 	for slot, id := range r.Table(0) {
-		if _, _, ok := c.Pool().Primary(id); ok {
+		if _, _, ok := c.View.Pool().Primary(id); ok {
 			kept = append(kept, slot)
 		}
 	}
@@ -120,20 +120,20 @@ func TestSpeculativeStatesMoveOn(t *testing.T) {
 	require.NoError(t, err)
 	step := func(n int, want ...int32) {
 		allocate(t, c, r, Alloc{NumNewTokens: n})
-		r.SetNumComputedTokens(r.NumComputedTokens() + n)
+		r.NumComputedTokens = r.NumComputedTokens + n
 		require.Equal(t, want, r.Table(0))
 	}
 	step(4, 1, 2, 3)                    // the state in slot 0, two speculative blocks
 	step(8, 1, 0, 3, 2, 4)              // the state in slot 2: slot 1 is in front of it
 	step(4, 0, 0, 3, 2, 4, 1)           // the state in slot 3; that of slot 0 is freed, and taken again
 	step(12, 0, 0, 0, 2, 0, 0, 4, 1, 3) // the state in slot 6; that of slot 2 is freed
-	require.Equal(t, 4, c.PeakBlocks(40, 1), "two states and two speculative blocks")
+	require.Equal(t, 4, c.View.PeakBlocks(40, 1), "two states and two speculative blocks")
 }
 
 // A state that is stored in this step is not there yet: who hits it must wait.
 func TestAStateOfThisStepIsNotHit(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: Full, BlockSize: 4}, Group{Kind: Mamba, BlockSize: 4, Align: true})
-	c.StartStep()
+	c.StartStep(0)
 	prefilled(t, c, 4)
 	other, err := c.Add(Spec{Tokens: counting(6)})
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestAStateOfThisStepIsNotHit(t *testing.T) {
 		return ok
 	}
 	require.False(t, try())
-	c.StartStep()
+	c.StartStep(0)
 	require.True(t, try())
 }
 
@@ -169,19 +169,19 @@ func TestExternalTokensGetBlocksAfterTheHit(t *testing.T) {
 	r, err := c.Add(Spec{Tokens: counting(18)})
 	require.NoError(t, err)
 	allocate(t, c, r, Alloc{NumNewTokens: 2, NumExternalTokens: 16, DelayCacheBlocks: true})
-	r.SetNumComputedTokens(18)
+	r.NumComputedTokens = 18
 	require.Equal(t, []int32{1, 2, 3, 4, 6}, r.Table(0))
 	require.Equal(t, []int32{0, 0, 0, 5, 7}, r.Table(1), "12 tokens are outside the window")
-	require.Zero(t, c.Pool().NumKeys(), "they are not loaded yet")
+	require.Zero(t, c.View.Pool().NumKeys(), "they are not loaded yet")
 	require.NoError(t, c.Store(r, 16))
-	require.Equal(t, 4+1, c.Pool().NumKeys())
+	require.Equal(t, 4+1, c.View.Pool().NumKeys())
 }
 
 // A hit brings the blocks of the window, and not those of the retained tokens below it, though these are cached.
 func TestAHitBringsNoRetainedTokens(t *testing.T) {
 	c := newHybrid(t, nil, Group{Kind: SlidingWindow, BlockSize: 4, Window: 5, Retained: 8})
 	r := prefilled(t, c, 17)
-	r.SetNumComputedTokens(17)
+	r.NumComputedTokens = 17
 	allocate(t, c, r, Alloc{NumNewTokens: 1})
 	require.Equal(t, []int32{0, 2, 3, 4, 5}, r.Table(0), "of 17 tokens, 4 are in no window and not retained")
 	other, err := c.Add(Spec{Tokens: counting(17)})

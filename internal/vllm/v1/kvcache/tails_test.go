@@ -18,9 +18,9 @@ func withTail(t *testing.T) *Cache {
 // continued is a request whose prompt of n tokens is computed, with slots for one more.
 func continued(t *testing.T, c *Cache, n int) *Request {
 	r := prefilled(t, c, n)
-	require.Empty(t, c.TakeTails(nil), "the state is still the request's own")
-	r.SetNumComputedTokens(n)
-	c.Append(r, 3)
+	require.Empty(t, taken(c, 0).Tails, "the state is still the request's own")
+	r.NumComputedTokens = n
+	r.Append(3)
 	allocate(t, c, r, Alloc{NumNewTokens: 1})
 	return r
 }
@@ -29,34 +29,34 @@ func continued(t *testing.T, c *Cache, n int) *Request {
 func TestTheStateAtTheEndOfAPromptIsHandedOff(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)
-	tails := c.TakeTails(nil)
-	copies := c.TakeCopies(nil, 0)
+	pending := taken(c, 0)
+	tails, copies := pending.Tails, pending.Copies
 	require.Len(t, copies, 1)
 	require.Equal(t, []Tail{{Request: r, Group: 1, Block: copies[0].Dst, NumTokens: 6}}, tails)
 	require.Equal(t, copies[0].Src, r.Table(1)[1], "the request goes on in its block")
-	require.Empty(t, c.TakeTails(nil))
+	require.Empty(t, taken(c, 0).Tails)
 
-	require.EqualValues(t, 1, c.pool.Count(copies[0].Dst), "the request keeps it")
-	require.NoError(t, c.Check())
-	c.Free(r)
-	c.Free(r)
-	require.NoError(t, c.Check())
-	require.Zero(t, c.pool.Count(copies[0].Dst))
-	require.Equal(t, 23, c.pool.NumFree())
+	require.EqualValues(t, 1, c.pool.View.Count(copies[0].Dst), "the request keeps it")
+	require.NoError(t, c.View.Check())
+	c.Release(r, UndoAdmit, 0)
+	c.Release(r, UndoAdmit, 0)
+	require.NoError(t, c.View.Check())
+	require.Zero(t, c.pool.View.Count(copies[0].Dst))
+	require.Equal(t, 23, c.pool.View.NumFree())
 }
 
 // test_partial_tail_pin_survives_released_cow_retention: here the copies are taken first.
 func TestAHandedOffStateIsNotReused(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)
-	copies := c.TakeCopies(nil, 0)
-	tails := c.TakeTails(nil)
+	pending := taken(c, 0)
+	tails, copies := pending.Tails, pending.Copies
 	require.Equal(t, copies[0].Dst, tails[0].Block)
-	require.NoError(t, c.Check())
-	rest, err := c.pool.Get(nil, c.pool.NumFree())
+	require.NoError(t, c.View.Check())
+	rest, err := c.pool.Get(nil, c.pool.View.NumFree())
 	require.NoError(t, err)
 	require.NotContains(t, rest, tails[0].Block)
-	require.EqualValues(t, 1, c.pool.Count(tails[0].Block))
+	require.EqualValues(t, 1, c.pool.View.Count(tails[0].Block))
 	require.Equal(t, r, tails[0].Request)
 }
 
@@ -66,16 +66,16 @@ func TestAStateOfARequestThatIsGoneIsNotHandedOff(t *testing.T) {
 		name string
 		end  func(c *Cache, r *Request)
 	}{
-		{"free", func(c *Cache, r *Request) { c.Free(r) }},
-		{"preempt", func(c *Cache, r *Request) { c.Preempt(r) }},
-		{"drop", func(c *Cache, r *Request) { c.Drop(r) }},
-		{"free later", func(c *Cache, r *Request) { c.FreeAfter(r, 1) }},
+		{"free", func(c *Cache, r *Request) { c.Release(r, UndoAdmit, 0) }},
+		{"preempt", func(c *Cache, r *Request) { c.Release(r, Preempt, 0) }},
+		{"drop", func(c *Cache, r *Request) { c.Release(r, Drop, 0) }},
+		{"free later", func(c *Cache, r *Request) { c.Release(r, UndoAdmit, 1) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := withTail(t)
 			tc.end(c, continued(t, c, 6))
-			require.Empty(t, c.TakeTails(nil))
-			require.NoError(t, c.Check())
+			require.Empty(t, taken(c, 0).Tails)
+			require.NoError(t, c.View.Check())
 		})
 	}
 }
@@ -84,16 +84,15 @@ func TestAStateOfARequestThatIsGoneIsNotHandedOff(t *testing.T) {
 func TestAPromptOfWholeBlocksHandsNothingOff(t *testing.T) {
 	c := withTail(t)
 	continued(t, c, 4)
-	require.Empty(t, c.TakeTails(nil))
+	require.Empty(t, taken(c, 0).Tails)
 }
 
 // Ensure that what hits the state does not hand it off once more.
 func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	c := withTail(t)
 	continued(t, c, 6)
-	c.TakeTails(nil)
-	c.TakeCopies(nil, 0)
-	c.StartStep()
+	taken(c, 0)
+	c.StartStep(0)
 	r, err := c.Add(Spec{Tokens: append(counting(6), 9, 9, 9)})
 	require.NoError(t, err)
 	var hit Hit
@@ -101,7 +100,7 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 	require.Equal(t, 6, hit.NumTokens)
 	allocate(t, c, r, Alloc{Hit: &hit, NumNewTokens: 2})
 	require.Len(t, c.copies, 1)
-	require.Empty(t, c.TakeTails(nil))
+	require.Empty(t, taken(c, 0).Tails)
 }
 
 // Ensure that a block that was handed off waits for the step, too, and that it is given back
@@ -109,15 +108,14 @@ func TestAHitOfAStateIsNotHandedOff(t *testing.T) {
 func TestAHandedOffStateIsFreedWithItsRequestsBlocks(t *testing.T) {
 	c := withTail(t)
 	r := continued(t, c, 6)
-	tail := c.TakeTails(nil)[0].Block
-	c.TakeCopies(nil, 0)
-	c.FreeAfter(r, 5)
-	require.NoError(t, c.Check())
-	require.EqualValues(t, 1, c.pool.Count(tail))
+	tail := taken(c, 0).Tails[0].Block
+	c.Release(r, UndoAdmit, 5)
+	require.NoError(t, c.View.Check())
+	require.EqualValues(t, 1, c.pool.View.Count(tail))
 	require.Equal(t, tail, c.deferred[0].ids[0])
-	c.Processed(5)
-	require.Equal(t, 23, c.pool.NumFree())
-	require.NoError(t, c.Check())
+	c.EndStep(5)
+	require.Equal(t, 23, c.pool.View.NumFree())
+	require.NoError(t, c.View.Check())
 }
 
 // Ensure that new blocks are told once, in groups with keys and values: also one for the copy
@@ -131,21 +129,20 @@ func TestNewBlocksAreTold(t *testing.T) {
 			c := newHybrid(t, func(c *Config) { c.HashBlockSize, c.RecordNewBlocks = 2, true },
 				Group{Kind: Full, BlockSize: 4}, Group{Kind: Mamba, BlockSize: 4, Align: tc.align})
 			r := prefilled(t, c, 6)
-			require.Equal(t, r.Table(0), c.TakeNewBlocks(nil))
-			r.SetNumComputedTokens(6)
-			c.Append(r, 3)
+			require.Equal(t, r.Table(0), taken(c, 0).NewBlocks)
+			r.NumComputedTokens = 6
+			r.Append(3)
 			allocate(t, c, r, Alloc{NumNewTokens: 1})
-			c.TakeCopies(nil, 0)
-			c.StartStep()
-			require.Empty(t, c.TakeNewBlocks(nil))
+			require.Empty(t, taken(c, 0).NewBlocks)
+			c.StartStep(0)
 			again, err := c.Add(Spec{Tokens: append(counting(6), 9, 9, 9)})
 			require.NoError(t, err)
 			var hit Hit
 			c.Lookup(again, &hit)
 			allocate(t, c, again, Alloc{Hit: &hit, NumNewTokens: 9 - hit.NumTokens})
-			require.Equal(t, again.Table(0)[hit.NumTokens/4:], c.TakeNewBlocks(nil))
-			c.NoteUnwritten(again, 4)
-			require.Equal(t, again.Table(0)[1:], c.TakeNewBlocks(nil))
+			require.Equal(t, again.Table(0)[hit.NumTokens/4:], taken(c, 0).NewBlocks)
+			c.Transfers.NoteUnwritten(again, 4)
+			require.Equal(t, again.Table(0)[1:], taken(c, 0).NewBlocks)
 		})
 	}
 }
@@ -155,5 +152,5 @@ func TestNewBlocksAreTold(t *testing.T) {
 func TestOnlyAttentionBlocksOfTheTokensAreListed(t *testing.T) {
 	c := newHybrid(t, func(c *Config) { c.MaxModelLen = 128 }, Group{Kind: Full, BlockSize: 16}, Group{Kind: Mamba, BlockSize: 16})
 	r := prefilled(t, c, 96)
-	require.Equal(t, r.Table(0)[1:4], c.BlocksIn(nil, r, 16, 56))
+	require.Equal(t, r.Table(0)[1:4], c.Transfers.BlocksIn(nil, r, 16, 56))
 }

@@ -63,7 +63,7 @@ func (p *Plan) LongestModelLen(most, inFlight, steps int) (int, error) {
 		return 0, err
 	}
 	n := sort.Search(most, func(i int) bool {
-		return p.BytesFor(i+1, inFlight) > p.available() || c.PeakBlocks(i+1, steps) > p.NumGPUBlocks-1
+		return p.BytesFor(i+1, inFlight) > p.available() || c.View.PeakBlocks(i+1, steps) > p.NumGPUBlocks-1
 	})
 	if n < 2 {
 		return 0, nil // a prompt and a generated token

@@ -5,8 +5,9 @@ import "llmmemory/internal/invariants"
 // Check walks over the whole pool: the queue is the blocks with the count 0,
 // each once; the hash map is the blocks' keys, each under its own; the null
 // block is in neither.
-func (p *Pool) Check() error {
-	if err := p.checkQueue(); err != nil {
+func (v View) Check() error {
+	p := v.p
+	if err := v.checkQueue(); err != nil {
 		return err
 	}
 	if p.recs[Null].tokens != 0 || p.recs[Null].count != 0 {
@@ -22,10 +23,11 @@ func (p *Pool) Check() error {
 	return p.checkKeys(nodes)
 }
 
-func (p *Pool) checkQueue() error {
+func (v View) checkQueue() error {
+	p := v.p
 	queued := make([]bool, p.config.NumGPUBlocks)
 	n, before := 0, p.end()
-	for id := range p.Queue() {
+	for id := range v.Queue() {
 		switch {
 		case id <= Null || int(id) >= p.config.NumGPUBlocks:
 			return invariants.Broken("%d is in the queue", id)

@@ -108,19 +108,8 @@ func (p *Pool) forget(id int32, record bool) {
 	}
 }
 
-// SetStamp says in which step keys are inserted from now on, so that InsertedSince
-// can be asked when a step fails.
+// SetStamp sets the step in which keys are inserted from now on, for View.InsertedSince.
 func (p *Pool) SetStamp(step uint32) { p.stamp = step }
-
-// InsertedSince reports whether id has keys, and got the last one in this step or
-// a later one. It can err to the side of true for keys of 2^31 steps ago.
-func (p *Pool) InsertedSince(id int32, step uint32) bool {
-	rec := &p.recs[id]
-	return rec.tokens != 0 && int32(rec.stamp-step) >= 0
-}
-
-// InsertedNow is InsertedSince the step of SetStamp.
-func (p *Pool) InsertedNow(id int32) bool { return p.InsertedSince(id, p.stamp) }
 
 // Move gives all keys of src to dst, which has none: the owner of src goes on
 // writing to it, and dst holds what the keys stand for. The keys stay valid, so
@@ -146,18 +135,6 @@ func (p *Pool) keysOf(id int32) []Key {
 	return keys
 }
 
-// Primary returns the primary key of id and the length of its prefix, or ok =
-// false.
-func (p *Pool) Primary(id int32) (key Key, tokens int, ok bool) {
-	if p.recs[id].tokens == 0 {
-		return Key{}, 0, false
-	}
-	return Key{p.recs[id].hash, p.recs[id].group}, int(p.recs[id].tokens), true
-}
-
-// NumKeys is the number of different keys in the map.
-func (p *Pool) NumKeys() int { return p.used }
-
 // Evict removes the keys of id, which may be in use (vllm/v1/RULES.md §7).
 func (p *Pool) Evict(id int32) {
 	p.forget(id, p.config.EnableEvents)
@@ -180,32 +157,4 @@ func (p *Pool) Reset() bool {
 		p.events.cleared()
 	}
 	return true
-}
-
-// A Ring is a key that more than one block has, or had since it came into the
-// map, with its blocks in the order in which lookups prefer them.
-type Ring struct {
-	Key    Key
-	Blocks []int32
-}
-
-// Rings lists them in no particular order.
-func (p *Pool) Rings() []Ring {
-	var rings []Ring
-	for _, s := range p.slots {
-		if s.head == 0 || s.tag&many == 0 {
-			continue
-		}
-		head := s.head - 1
-		e := p.entry(head)
-		r := Ring{Key: Key{e.hash, e.group}}
-		for node := head; ; {
-			r.Blocks = append(r.Blocks, p.owner(node))
-			if node = p.entry(node).younger; node == head {
-				break
-			}
-		}
-		rings = append(rings, r)
-	}
-	return rings
 }

@@ -159,12 +159,8 @@ func TestPoolEqualsTheModel(t *testing.T) {
 						ids = append(ids, id)
 					}
 				}
-				if rapid.Bool().Draw(t, "as a table") {
-					p.FreeTable(ids)
-					slices.Reverse(ids)
-				} else {
-					p.Free(ids)
-				}
+				p.Free(ids)
+				slices.Reverse(ids)
 				m.free(ids)
 			},
 			"register": func(t *rapid.T) {
@@ -237,15 +233,15 @@ func TestPoolEqualsTheModel(t *testing.T) {
 }
 
 func compare(t *rapid.T, p *Pool, m *model) {
-	require.NoError(t, p.Check())
+	require.NoError(t, p.View.Check())
 	for id, count := range m.counts {
-		require.Equal(t, count, p.Count(int32(id)))
+		require.Equal(t, count, p.View.Count(int32(id)))
 	}
-	require.Equal(t, append([]int32{}, m.queue...), slices.AppendSeq([]int32{}, p.Queue()))
-	require.Equal(t, len(m.queue), p.NumFree())
-	require.Equal(t, len(m.index), p.NumKeys())
+	require.Equal(t, append([]int32{}, m.queue...), slices.AppendSeq([]int32{}, p.View.Queue()))
+	require.Equal(t, len(m.queue), p.View.NumFree())
+	require.Equal(t, len(m.index), p.View.NumKeys())
 	for id := range m.counts {
-		key, tokens, ok := p.Primary(int32(id))
+		key, tokens, ok := p.View.Primary(int32(id))
 		require.Equal(t, len(m.keys[int32(id)]) > 0, ok)
 		if ok {
 			require.Equal(t, m.keys[int32(id)], p.keysOf(int32(id)))
@@ -259,7 +255,7 @@ func compare(t *rapid.T, p *Pool, m *model) {
 		require.Equal(t, ids[0], id, "the block registered first")
 	}
 	rings := 0
-	for _, r := range p.Rings() {
+	for _, r := range p.View.Rings() {
 		rings++
 		require.True(t, m.many[r.Key])
 		require.Equal(t, m.index[r.Key], r.Blocks)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"llmmemory/internal/invariants"
 )
@@ -24,6 +25,8 @@ type Config struct {
 
 // A Pool hands out blocks by id.
 type Pool struct {
+	View View
+
 	recs []record // one for each block, and the queue's sentinel
 	free int      // length of the queue
 
@@ -59,6 +62,7 @@ func New(config Config) (*Pool, error) {
 		return nil, fmt.Errorf("hashes of %d tokens: want at least 1", config.HashBlockSize)
 	}
 	p := &Pool{config: config, recs: large[record](n + 1), free: n - 1}
+	p.View = View{p}
 	for i := range p.recs {
 		p.recs[i].next, p.recs[i].prev = int32(i+1), int32(i-1)
 	}
@@ -80,7 +84,7 @@ func New(config Config) (*Pool, error) {
 // is ErrNoBlocks, and nothing has changed.
 func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 	if invariants.Enabled {
-		defer invariants.Hold(p.Check)
+		defer invariants.Hold(p.View.Check)
 	}
 	if n > p.free {
 		return dst, fmt.Errorf("%w: %d asked for, %d free", ErrNoBlocks, n, p.free)
@@ -107,7 +111,7 @@ func (p *Pool) Get(dst []int32, n int) ([]int32, error) {
 // the queue (vllm/v1/RULES.md §2.2).
 func (p *Pool) Touch(ids []int32) {
 	if invariants.Enabled {
-		defer invariants.Hold(p.Check)
+		defer invariants.Hold(p.View.Check)
 	}
 	for _, id := range ids {
 		if id == Null {
@@ -120,29 +124,17 @@ func (p *Pool) Touch(ids []int32) {
 	}
 }
 
-// Free takes a reference from each block, in this order. Of the blocks that
-// become free, those without a key go to the head of the queue, first freed
-// first reused, and those with one to the tail (vllm/v1/RULES.md §2.3).
-func (p *Pool) Free(ids []int32) {
+// Free takes a reference from each block, from the last one to the first: so a request
+// gives its table back, and the tail of a chain is evicted before its head
+// (vllm/v1/RULES.md §2.4). Of the blocks that become free, those without a key go to the head
+// of the queue, first freed first reused, and those with one to the tail (§2.3).
+func (p *Pool) Free(table []int32) {
 	if invariants.Enabled {
-		defer invariants.Hold(p.Check)
+		defer invariants.Hold(p.View.Check)
 	}
 	at := p.end()
-	for _, id := range ids {
+	for _, id := range slices.Backward(table) {
 		at = p.release(id, at)
-	}
-}
-
-// FreeTable is Free from the last id to the first, which is how a request
-// gives its table back: the tail of a chain is evicted before its head
-// (vllm/v1/RULES.md §2.4).
-func (p *Pool) FreeTable(table []int32) {
-	if invariants.Enabled {
-		defer invariants.Hold(p.Check)
-	}
-	at := p.end()
-	for i := len(table) - 1; i >= 0; i-- {
-		at = p.release(table[i], at)
 	}
 }
 
@@ -168,38 +160,23 @@ func (p *Pool) release(id, at int32) int32 {
 	return at
 }
 
-// Count is how many table entries and pins name a block; 0: it is free.
-func (p *Pool) Count(id int32) int32 { return p.recs[id].count }
+// The queue of free blocks is a ring of links inside the records, closed by a
+// sentinel after the last block: the block to be reused next is after the
+// sentinel, the one to be kept longest in front of it.
 
-// NumFree is the length of the free queue.
-func (p *Pool) NumFree() int { return p.free }
+func (p *Pool) end() int32 { return int32(len(p.recs) - 1) }
 
-// Version changes whenever a key is removed: a lookup made under the same
-// version still names the blocks it named.
-func (p *Pool) Version() uint64 { return p.version }
-
-// Usage is the part of the usable blocks that is in use, 0 to 1.
-func (p *Pool) Usage() float64 {
-	if p.config.NumGPUBlocks == 1 {
-		return 0
-	}
-	return 1 - float64(p.free)/float64(p.config.NumGPUBlocks-1)
+// link puts the free block id after at.
+func (p *Pool) link(id, at int32) {
+	next := p.recs[at].next
+	p.recs[at].next, p.recs[next].prev = id, id
+	p.recs[id].next, p.recs[id].prev = next, at
+	p.free++
 }
 
-// NumBlocks is the size of the pool, with the null block.
-func (p *Pool) NumBlocks() int { return p.config.NumGPUBlocks }
-
-// Pin adds a reference to a block in use, for a copy that is to be made.
-func (p *Pool) Pin(id int32) {
-	if p.recs[id].count <= 0 {
-		panic(fmt.Sprintf("block %d is pinned, but it is free", id))
-	}
-	p.recs[id].count++
-}
-
-// Reassign points slot, whose block others name as well, at a block that Get
-// has just given. The old block keeps at least one reference.
-func (p *Pool) Reassign(slot *int32, fresh int32) {
-	p.recs[*slot].count--
-	*slot = fresh
+// unlink takes id out of the queue.
+func (p *Pool) unlink(id int32) {
+	next, prev := p.recs[id].next, p.recs[id].prev
+	p.recs[prev].next, p.recs[next].prev = next, prev
+	p.free--
 }

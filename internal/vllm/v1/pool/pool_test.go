@@ -24,25 +24,24 @@ func TestImpossibleConfigurationsAreRefused(t *testing.T) {
 
 func TestUsageIsTheShareOfBlocksInUse(t *testing.T) {
 	p := newPool(t, 5)
-	require.Zero(t, p.Usage())
+	require.Zero(t, p.View.Usage())
 	_, err := p.Get(nil, 1)
 	require.NoError(t, err)
-	require.Equal(t, 0.25, p.Usage())
-	require.Zero(t, newPool(t, 1).Usage(), "nothing can be used")
+	require.Equal(t, 0.25, p.View.Usage())
+	require.Zero(t, newPool(t, 1).View.Usage(), "nothing can be used")
 }
 
 func TestBrokenInvariantsPanic(t *testing.T) {
 	p := newPool(t, 5)
 	require.PanicsWithValue(t, "block 2 is freed, but it is free already", func() { p.Free([]int32{2}) })
 	p = newPool(t, 5)
-	require.Panics(t, func() { p.Pin(1) })
 	c := &Content{Tokens: make([]int32, 8)}
 	c.Extend(blockhash.LE{}, 4)
 	_, err := p.Get(nil, 1)
 	require.NoError(t, err)
 	p.Register(c, []int32{1}, 0, 1, 4, 0, nil)
 	p.Register(c, []int32{1}, 0, 1, 4, 0, nil) // as the other side of a fork does
-	require.NoError(t, p.Check())
+	require.NoError(t, p.View.Check())
 	require.Panics(t, func() { p.Register(c, []int32{1}, 0, 1, 4, 1, nil) }, "another key")
 }
 
@@ -53,20 +52,20 @@ func TestABlockIsInsertedWhenItsLastKeyIs(t *testing.T) {
 	c.Extend(blockhash.LE{}, 4)
 	_, err := p.Get(nil, 1)
 	require.NoError(t, err)
-	require.False(t, p.InsertedNow(1), "it has no key")
+	require.False(t, p.View.InsertedNow(1), "it has no key")
 	for step, tokens := range map[uint32]int{7: 12, 9: 8} { // the longer part stays the primary key, whichever comes first
 		p.SetStamp(step)
 		p.RegisterPart(c, 1, tokens, 0)
-		require.True(t, p.InsertedSince(1, step))
-		require.False(t, p.InsertedSince(1, step+1))
+		require.True(t, p.View.InsertedSince(1, step))
+		require.False(t, p.View.InsertedSince(1, step+1))
 		p.Evict(1)
 	}
 	p.SetStamp(2)
 	p.RegisterPart(c, 1, 12, 0)
 	p.SetStamp(3)
 	p.RegisterPart(c, 1, 8, 0)
-	require.Equal(t, 2, p.NumKeys())
-	require.True(t, p.InsertedNow(1))
+	require.Equal(t, 2, p.View.NumKeys())
+	require.True(t, p.View.InsertedNow(1))
 }
 
 // Ensure that masked blocks and the null block get no key, and that the version changes whenever a key goes.
@@ -78,17 +77,17 @@ func TestKeysComeAndGo(t *testing.T) {
 	require.NoError(t, err)
 	p.Register(c, append(ids, Null), 0, 4, 4, 0, []bool{true, false, true, true})
 	for id, want := range map[int32]bool{Null: false, ids[0]: true, ids[1]: false, ids[2]: true} {
-		_, _, ok := p.Primary(id)
+		_, _, ok := p.View.Primary(id)
 		require.Equal(t, want, ok, "block %d", id)
 	}
-	version := p.Version()
+	version := p.View.Version()
 	p.Evict(ids[0])
-	require.Greater(t, p.Version(), version)
+	require.Greater(t, p.View.Version(), version)
 	p.Free(ids)
-	version = p.Version()
+	version = p.View.Version()
 	require.True(t, p.Reset())
-	require.Greater(t, p.Version(), version)
-	require.Zero(t, p.NumKeys())
+	require.Greater(t, p.View.Version(), version)
+	require.Zero(t, p.View.NumKeys())
 }
 
 func TestCheckSeesDamage(t *testing.T) {
@@ -120,9 +119,9 @@ func TestCheckSeesDamage(t *testing.T) {
 		p.Register(c, []int32{3}, 0, 1, 4, 0, nil)
 		_, ok := p.RegisterPart(c, 2, 4, 1)
 		require.True(t, ok)
-		require.NoError(t, p.Check())
+		require.NoError(t, p.View.Check())
 		tc.damage(p)
-		err = p.Check()
+		err = p.View.Check()
 		require.ErrorIs(t, err, invariants.ErrBroken, tc.name)
 		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}

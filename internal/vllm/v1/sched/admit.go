@@ -11,11 +11,7 @@ import (
 // overtaken for ever; nobody is preempted for it. Those that cannot run at all
 // yet are skipped, and are looked at first the next time.
 func (s *Scheduler) admitWaiting() {
-	if s.encoder.yielded && s.encoder.blocked {
-		return
-	}
 	b := s.batch
-	s.noteLoRAs()
 	padding := len(b.rows) > 0 && !b.prefill // only decodes are in the batch so far
 	for b.budget > 0 && len(s.running) < s.config.MaxNumSeqs {
 		r := s.nextWaiting()
@@ -64,7 +60,7 @@ func (s *Scheduler) ready(r *request) bool {
 		}
 		s.promote(r)
 	}
-	return !r.held && (r.stale == 0 || r.dropStale) && s.loras.admits(r.loraID)
+	return !r.held && (r.stale == 0 || r.dropStale) && s.extensions.admits(r)
 }
 
 // A verdict is what becomes of a waiting request when it is its turn.
@@ -80,7 +76,7 @@ const (
 // connector has is loaded, before or in its first step, and the rest is computed.
 // A request whose load is over has its blocks already.
 func (s *Scheduler) admit(r *request, padding bool) verdict {
-	loaded := r.kv.NumComputedTokens()
+	loaded := r.kv.NumComputedTokens
 	external, known := 0, true
 	if loaded > 0 {
 		s.hit.Clear()
@@ -102,16 +98,16 @@ func (s *Scheduler) admit(r *request, padding bool) verdict {
 	a := kvcache.Alloc{
 		NumNewTokens: n, Hit: &s.hit, NumExternalTokens: external,
 		NumLookaheadTokens: s.config.NumLookaheadTokens, NumInFlightTokens: r.inFlight,
-		FullSequenceMustFit: !s.config.AdmitChunks, NothingScheduled: len(s.running) == 0,
+		FullSequenceMustFit: !s.config.AdmitChunks, NothingScheduled: len(s.running) == 0, Record: loaded == 0,
 	}
+	again := r.kv.Readmitted()
 	if !s.allocate(r, &a) {
-		s.freeInputs(r)
+		s.extensions.released(r)
 		return doesNotFit
 	}
 	if loaded == 0 {
 		s.noteHit(r, local)
-		s.count(r, local, external)
-		s.cache.Record(r.kv, local)
+		s.count(r, local, external, again)
 	}
 	s.run(r, computed, n, padded)
 	r.transfers.unsettled = external
@@ -129,8 +125,7 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 		e.kind = KindResumed
 	}
 	r.status = running
-	s.loras.add(r.loraID)
-	r.kv.SetNumComputedTokens(computed)
+	r.kv.NumComputedTokens = computed
 	if computed+n < r.kv.NumTokens() {
 		s.reserve(r)
 	}
@@ -139,9 +134,7 @@ func (s *Scheduler) run(r *request, computed, n int, padded bool) {
 	}
 	s.lengths(r)
 	s.schedule(e)
-	if r.encodes {
-		s.encodePlanned(r)
-	}
+	s.extensions.scheduled(r)
 }
 
 // waitingTokens is how many tokens after the computed ones a waiting request computes in
@@ -162,12 +155,9 @@ func (s *Scheduler) waitingTokens(r *request, computed int, padding bool) (n int
 	if s.config.DisableChunkedPrefill && n > s.batch.budget {
 		return 0, false, false
 	}
-	n = s.mamba.clip(r.kv, computed, min(n, s.batch.budget))
-	if r.encodes {
-		n = s.encode(r, computed, n)
-	}
-	if n == 0 && !s.config.AsVLLM {
-		s.freeInputs(r) // vLLM lets it refer to outputs while it waits
+	n = s.extensions.clip(r, computed, min(n, s.batch.budget))
+	if n == 0 && s.differs.encoder {
+		s.extensions.released(r) // vLLM lets it refer to outputs while it waits
 	}
 	return n, padded, n > 0
 }

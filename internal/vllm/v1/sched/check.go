@@ -7,7 +7,7 @@ import "llmmemory/internal/invariants"
 func (s *Scheduler) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.cache.Check(); err != nil {
+	if err := s.cache.View.Check(); err != nil {
 		return err
 	}
 	if len(s.running) > s.config.MaxNumSeqs {
@@ -27,7 +27,7 @@ func (s *Scheduler) Check() error {
 		}
 		seen[id] = true
 		for g := range s.groups {
-			if r.kv.NumComputedTokens() == 0 && !r.transfers.loading && len(r.kv.Table(g)) > 0 {
+			if r.kv.NumComputedTokens == 0 && !r.transfers.loading && len(r.kv.Table(g)) > 0 {
 				return invariants.Broken("request %#x waits with %d blocks", uint64(id), len(r.kv.Table(g)))
 			}
 		}
@@ -38,8 +38,8 @@ func (s *Scheduler) Check() error {
 	if err := s.checkTransfers(); err != nil {
 		return err
 	}
-	if s.encoder.cache != nil {
-		if err := s.encoder.cache.Check(); err != nil {
+	for _, x := range s.extensions {
+		if err := x.check(); err != nil {
 			return err
 		}
 	}
@@ -80,8 +80,8 @@ func (s *Scheduler) checkFlight() error {
 			return invariants.Broken("request %#x has %d stale tokens of %d in flight", uint64(r.id), r.stale, r.inFlight)
 		case r.placeholders < 0 || r.placeholders > samples[r.id]:
 			return invariants.Broken("request %#x has %d placeholders, its rows can sample %d", uint64(r.id), r.placeholders, samples[r.id])
-		case r.kv.NumComputedTokens() > r.kv.NumTokens()+r.placeholders+len(r.drafts) && r.inFlight == 0:
-			return invariants.Broken("request %#x has %d tokens, %d computed", uint64(r.id), r.kv.NumTokens(), r.kv.NumComputedTokens())
+		case r.kv.NumComputedTokens > r.kv.NumTokens()+r.placeholders+len(r.drafts) && r.inFlight == 0:
+			return invariants.Broken("request %#x has %d tokens, %d computed", uint64(r.id), r.kv.NumTokens(), r.kv.NumComputedTokens)
 		}
 	}
 	return nil

@@ -84,9 +84,13 @@ func (c *Connector) checkSpec(spec *Spec) error {
 	return nil
 }
 
+// Transfers is what the host of a connector calls. Each method is atomic, as those of the Scheduler are.
+type Transfers struct{ s *Scheduler }
+
 // SetMatch says what can be loaded for a request. It counts once, for the next
 // time the request is admitted without blocks. If it has blocks, nothing changes.
-func (s *Scheduler) SetMatch(id ID, m Match) error {
+func (x Transfers) SetMatch(id ID, m Match) error {
+	s := x.s
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
 	}
@@ -101,7 +105,7 @@ func (s *Scheduler) SetMatch(id ID, m Match) error {
 	case m.NumTokens < 0 || m.NumTokens > r.kv.NumTokens():
 		return fmt.Errorf("%w: %d tokens to load of %d", ErrRequest, m.NumTokens, r.kv.NumTokens())
 	}
-	if r.status != running && r.kv.NumComputedTokens() == 0 {
+	if r.status != running && r.kv.NumComputedTokens == 0 {
 		r.transfers.match, r.transfers.unanswered = m, false
 	}
 	return nil
@@ -120,13 +124,13 @@ func (s *Scheduler) match(r *request) (external int, known bool) {
 	s.cache.Lookup(r.kv, &s.hit)
 	t := &r.transfers
 	local := s.hit.NumTokens
-	part := local % s.cache.Config().SchedulerBlockSize
+	part := local % s.cache.View.Config().SchedulerBlockSize
 	if t.unanswered {
 		s.transfer.queries = append(s.transfer.queries, Query{r.id, r.userData, local - part})
 		return 0, false
 	}
 	most := r.kv.NumTokens()
-	if !t.match.Async || most == 1 || !s.config.AsVLLM && s.cache.Recycles() {
+	if !t.match.Async || most == 1 || s.differs.loads && s.cache.View.Recycles() {
 		most-- // the last token is computed in any case, and windows leave what it attends to
 	}
 	external = max(min(t.match.NumTokens, most)-(local-part), 0)
@@ -143,22 +147,22 @@ func (s *Scheduler) match(r *request) (external int, known bool) {
 // load gives r blocks for what its match has, and lets it wait for that.
 func (s *Scheduler) load(r *request, external int) verdict {
 	local := s.hit.NumTokens
+	again := r.kv.Readmitted()
 	ok := s.allocate(r, &kvcache.Alloc{
 		Hit: &s.hit, NumExternalTokens: external, DelayCacheBlocks: true, NumInFlightTokens: r.inFlight,
 		ReservedBlocks: s.reservedBlocks(), FullSequenceMustFit: !s.config.AdmitChunks, NothingScheduled: len(s.running) == 0,
+		Record: true,
 	})
 	if !ok {
 		return doesNotFit
 	}
-	s.cache.SetWaiting(r.kv)
-	s.count(r, local, external)
-	s.cache.Record(r.kv, local)
-	r.kv.SetNumComputedTokens(local + external)
+	s.cache.Transfers.SetWaiting(r.kv)
+	s.count(r, local, external, again)
+	r.kv.NumComputedTokens = local + external
 	r.transfers.loading = true
 	s.noteHit(r, local)
-	if s.config.ZeroNewBlocks {
-		s.zero.skip = s.cache.BlocksIn(s.zero.skip, r.kv, local, local+external)
-		s.skipStates(r)
+	if s.zero != nil {
+		s.zero.loading(r, local, local+external)
 	}
 	s.transfer.loading++
 	s.reserve(r)
@@ -174,12 +178,12 @@ func (s *Scheduler) noteHit(r *request, local int) {
 }
 
 // count counts an admission in which a connector was asked.
-func (s *Scheduler) count(r *request, local, external int) {
+func (s *Scheduler) count(r *request, local, external int, again bool) {
 	if !s.config.Connector.Consumer || r.kv.NumTokens() == local {
 		return
 	}
 	c := &s.counters.External
-	if r.kv.Readmitted() {
+	if again {
 		c = &s.counters.ExternalPreempted
 	}
 	c.Requests++
@@ -207,18 +211,20 @@ func (s *Scheduler) unreserve(r *request) {
 func (s *Scheduler) reservedBlocks() int {
 	n := 0
 	for _, r := range s.transfer.prefills {
-		n += s.cache.RemainingBlocks(r.kv)
+		n += s.cache.Transfers.RemainingBlocks(r.kv)
 	}
 	return max(n, 0) // as vLLM, groups can need fewer than none
 }
 
-// free gives the blocks of r back. If a step in flight may still write to them,
-// and a load could get them, that is done when the step has been processed.
-func (s *Scheduler) free(r *request) {
+// release frees the blocks of r. If a step in flight may still write to them,
+// and a load could get them, they are freed when the step is over.
+func (s *Scheduler) release(r *request, why kvcache.Release) {
 	s.unreserve(r)
+	after := uint64(0)
 	if r.inFlight > 0 && s.defersFrees() {
-		s.cache.FreeAfter(r.kv, s.flight.at(s.flight.n-1).seq)
+		after = s.flight.at(s.flight.n - 1).seq
 	}
+	s.cache.Release(r.kv, why, after)
 }
 
 func (s *Scheduler) defersFrees() bool {
@@ -236,11 +242,11 @@ func (s *Scheduler) copyFence() uint64 {
 
 // holdsBlocks reports whether blocks stay in use when no request runs.
 func (s *Scheduler) holdsBlocks() bool {
-	if s.transfer.parked > 0 || s.transfer.loading > 0 || s.cache.NumDeferred() > 0 {
+	if s.transfer.parked > 0 || s.transfer.loading > 0 || s.cache.View.NumDeferred() > 0 {
 		return true
 	}
 	for _, r := range s.allWaiting() { // loaded, and not admitted
-		if r.transfers.loading || r.kv.NumComputedTokens() > 0 {
+		if r.transfers.loading || r.kv.NumComputedTokens > 0 {
 			return true
 		}
 	}

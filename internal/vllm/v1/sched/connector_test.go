@@ -40,7 +40,7 @@ func TestLifeOfARemotePrefill(t *testing.T) {
 	require.Zero(t, h.hashed(id), "nothing can be hit before it is loaded")
 	require.Empty(t, h.schedule())
 	require.Empty(t, h.step.Loads, "a load is told once")
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumComputedTokens: 39, NumScheduledTokens: 1}}, h.schedule())
 	require.Equal(t, 2, h.hashed(id))
 	require.Empty(t, h.update(1))
@@ -58,14 +58,14 @@ func TestARemotePrefillRunsBesideLocalRequests(t *testing.T) {
 	h.add(40, 2, local)
 	id := h.add(40, 3, remote(40))
 	require.Len(t, h.schedule(), 2)
-	require.Equal(t, 1, h.Load().Waiting)
+	require.Equal(t, 1, h.Monitor.Load().Waiting)
 	h.update(1)
 	for range 2 {
 		require.Len(t, h.schedule(), 2)
-		require.Equal(t, 1, h.Load().Loading)
+		require.Equal(t, 1, h.Monitor.Load().Loading)
 		h.update(1)
 	}
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	require.Len(t, h.schedule(), 3)
 	h.update(1)
 	h.schedule()
@@ -88,7 +88,7 @@ func TestAPromptOfWholeBlocksIsLoadedWithoutItsLastToken(t *testing.T) {
 	id := h.add(32, 1, remote(32))
 	h.schedule()
 	require.Len(t, h.table(id), 2)
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumComputedTokens: 31, NumScheduledTokens: 1}}, h.schedule())
 	require.Len(t, h.table(id), 2)
 	h.update(1)
@@ -105,10 +105,10 @@ func TestALoadedRequestCanLoseItsBlocks(t *testing.T) {
 	id := h.add(32, 2, remote(32))
 	require.Len(t, h.schedule(), 1)
 	h.update(1)
-	require.Zero(t, h.Load().FreeBlocks)
+	require.Zero(t, h.Monitor.Load().FreeBlocks)
 	h.schedule()
 	h.update(1)
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	require.Len(t, h.schedule(), 2)
 	h.update(1)
 	require.Len(t, h.schedule(), 1, "it needs a block for its second token")
@@ -132,15 +132,15 @@ func TestALoadThatIsTakenBackCountsOnce(t *testing.T) {
 	id := h.add(32, 2, remote(32))
 	require.Len(t, h.schedule(), 1)
 	require.Len(t, h.step.Loads, 1)
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	h.update(1)
 	require.Len(t, h.schedule(), 1, "its second token needs a block")
-	computed, _, err := h.NumComputedTokens(id)
+	computed, _, err := h.Monitor.NumComputedTokens(id)
 	require.NoError(t, err)
 	require.Zero(t, computed, "the loaded blocks were taken back")
 	h.update(eos)
 	require.Equal(t, KindNew, h.schedule()[0].Kind)
-	stats, counters := h.TakeStats(), h.Scheduler.counters
+	stats, counters := h.Monitor.TakeStats(), h.Scheduler.counters
 	require.Equal(t, 2, stats.Requests)
 	require.Equal(t, 48, stats.Queries)
 	require.Equal(t, 1, stats.Preempted, "it is admitted again")
@@ -160,7 +160,7 @@ func TestALoadWaitsForBlocks(t *testing.T) {
 	h.update(eos)
 	require.Empty(t, h.schedule())
 	require.Equal(t, []Loading{{ID: id, NumExternalTokens: 40}}, h.step.Loads)
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	require.Len(t, h.schedule(), 1)
 	h.update(1)
 	h.schedule()
@@ -215,16 +215,16 @@ func TestLifeOfARemoteDecode(t *testing.T) {
 			id := h.add(test.tokens, 1, Spec{MaxTokens: 1, Send: true})
 			require.Len(t, h.schedule(), 1)
 			require.Equal(t, []Done{{ID: id, Reason: Length}}, h.update(1))
-			require.Equal(t, 99-test.blocks, h.Load().FreeBlocks)
+			require.Equal(t, 99-test.blocks, h.Monitor.Load().FreeBlocks)
 			require.Len(t, h.table(id), test.blocks)
 			require.Empty(t, h.schedule())
 			require.Equal(t, []ID{id}, h.step.Finished)
 			require.Empty(t, h.schedule())
 			require.Empty(t, h.step.Finished)
-			require.Equal(t, 1, h.Load().Parked)
-			require.ErrorIs(t, h.Received(id), ErrRequest)
-			require.NoError(t, h.Sent(id))
-			require.ErrorIs(t, h.Sent(id), ErrRequest)
+			require.Equal(t, 1, h.Monitor.Load().Parked)
+			require.ErrorIs(t, h.Transfers.Received(id), ErrRequest)
+			require.NoError(t, h.Transfers.Sent(id))
+			require.ErrorIs(t, h.Transfers.Sent(id), ErrRequest)
 			h.empty()
 		})
 	}
@@ -239,7 +239,7 @@ func TestAllBlocksAreSentAlsoThoseOfAHit(t *testing.T) {
 	require.Equal(t, 32, h.schedule()[0].NumComputedTokens)
 	h.update(1)
 	require.Len(t, h.table(id), 3)
-	require.NoError(t, h.Sent(id))
+	require.NoError(t, h.Transfers.Sent(id))
 	h.empty()
 }
 
@@ -252,14 +252,14 @@ func TestAnAbortedRequestKeepsWhatIsInTransfer(t *testing.T) {
 	loads := h.add(40, 2, remote(40))
 	h.schedule()
 	require.Equal(t, 1, h.Abort(loads))
-	require.Equal(t, 99-6, h.Load().FreeBlocks)
+	require.Equal(t, 99-6, h.Monitor.Load().FreeBlocks)
 	h.schedule()
 	require.Equal(t, []ID{loads}, h.step.Finished)
 	ok, err := h.Reset(true)
 	require.NoError(t, err)
 	require.False(t, ok, "blocks are in transfer")
-	require.NoError(t, h.Received(loads))
-	require.NoError(t, h.Sent(sends))
+	require.NoError(t, h.Transfers.Received(loads))
+	require.NoError(t, h.Transfers.Sent(sends))
 	h.empty()
 }
 
@@ -278,7 +278,7 @@ func TestTokensOfAConnectorAreNotComputed(t *testing.T) {
 				require.Len(t, h.step.Loads, 2)
 				require.Equal(t, round.local, h.step.Loads[1].NumComputedTokens)
 				require.Equal(t, round.external, h.step.Loads[1].NumExternalTokens)
-				require.NoError(t, h.Received(ids...))
+				require.NoError(t, h.Transfers.Received(ids...))
 			}
 			rows := h.schedule()
 			require.Len(t, rows, 2)
@@ -318,7 +318,7 @@ func TestExternalHitsAreCounted(t *testing.T) {
 						h.schedule()
 						h.update(1)
 					}
-					h.TakeCounters()
+					h.Monitor.TakeCounters()
 				}
 				var ids []ID
 				for range test.requests {
@@ -326,12 +326,12 @@ func TestExternalHitsAreCounted(t *testing.T) {
 				}
 				h.schedule()
 				require.Equal(t, ExternalCounters{test.requests, (test.tokens - test.hits) * test.requests, test.external * test.requests},
-					h.TakeCounters().External)
+					h.Monitor.TakeCounters().External)
 				if async {
-					require.NoError(t, h.Received(ids...))
+					require.NoError(t, h.Transfers.Received(ids...))
 					h.schedule()
 				}
-				require.Zero(t, h.TakeCounters().External, "they count when blocks are there, not again when they run")
+				require.Zero(t, h.Monitor.TakeCounters().External, "they count when blocks are there, not again when they run")
 			})
 		}
 	}
@@ -348,11 +348,11 @@ func TestALoadThatDoesNotFitWaits(t *testing.T) {
 		rows := h.schedule()
 		require.Len(t, rows, 1)
 		require.Equal(t, 16, rows[0].NumScheduledTokens)
-		require.Equal(t, waiting, h.Load().Waiting)
+		require.Equal(t, waiting, h.Monitor.Load().Waiting)
 		h.update(1)
 		h.schedule()
 		h.update(1)
-		require.Equal(t, 9, h.Load().FreeBlocks)
+		require.Equal(t, 9, h.Monitor.Load().FreeBlocks)
 	}
 }
 
@@ -367,7 +367,7 @@ func TestAPreemptedRequestLoadsAgain(t *testing.T) {
 		}
 		if async {
 			require.Empty(t, h.schedule())
-			require.NoError(t, h.Received(ids...))
+			require.NoError(t, h.Transfers.Received(ids...))
 		}
 		for step, want := range [][]int{{3, 3}, {1, 1}, {1}, {1}} {
 			var got []int
@@ -377,13 +377,13 @@ func TestAPreemptedRequestLoadsAgain(t *testing.T) {
 			require.Equal(t, want, got, "step %d", step)
 			h.update(1)
 		}
-		require.Equal(t, Load{Waiting: 1, FreeBlocks: 6, Blocks: 6}, h.Load())
+		require.Equal(t, Load{Waiting: 1, FreeBlocks: 6, Blocks: 6}, h.Monitor.Load())
 		// 4 of its 7 tokens are in the cache, and 2 outside.
-		require.NoError(t, h.SetMatch(ids[1], Match{6, async}))
+		require.NoError(t, h.Transfers.SetMatch(ids[1], Match{6, async}))
 		if async {
 			require.Empty(t, h.schedule())
 			require.Equal(t, []Loading{{ID: ids[1], NumComputedTokens: 4, NumExternalTokens: 2}}, h.step.Loads)
-			require.NoError(t, h.Received(ids[1]))
+			require.NoError(t, h.Transfers.Received(ids[1]))
 		}
 		rows := h.schedule()
 		require.Len(t, rows, 1)
@@ -392,7 +392,7 @@ func TestAPreemptedRequestLoadsAgain(t *testing.T) {
 		h.update(1)
 		h.schedule()
 		h.update(1)
-		require.Equal(t, Load{FreeBlocks: 6, Blocks: 6}, h.Load())
+		require.Equal(t, Load{FreeBlocks: 6, Blocks: 6}, h.Monitor.Load())
 	}
 }
 
@@ -407,11 +407,11 @@ func TestARequestWaitsForAnAnswer(t *testing.T) {
 		require.Equal(t, []Query{{id, 5, 0}}, h.step.Queries)
 		h.update(1)
 	}
-	require.NoError(t, h.SetMatch(id, Match{16, false}))
+	require.NoError(t, h.Transfers.SetMatch(id, Match{16, false}))
 	rows := h.schedule()
 	require.Equal(t, Row{ID: id, UserData: 5, Kind: KindNew, Samples: true, NumComputedTokens: 16, NumScheduledTokens: 16, NumExternalTokens: 16}, rows[1])
 	require.Empty(t, h.step.Queries)
-	stats := h.TakeStats()
+	stats := h.Monitor.TakeStats()
 	require.Equal(t, 2, stats.Requests, "it counts once, however often it was asked for")
 	require.Equal(t, 64, stats.Queries)
 }
@@ -425,7 +425,7 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 		h := newHost(t, c)
 		id := h.add(32, 1, Spec{Ask: true})
 		require.Empty(t, h.schedule())
-		require.NoError(t, h.SetMatch(id, Match{16, async}))
+		require.NoError(t, h.Transfers.SetMatch(id, Match{16, async}))
 		if !async {
 			require.Equal(t, 16, h.schedule()[0].NumExternalTokens)
 			require.NoError(t, h.StepFailed())
@@ -436,7 +436,7 @@ func TestAnAnswerHoldsUntilItWasUsed(t *testing.T) {
 		require.Empty(t, h.schedule())
 		_, err := loadFailed(h.Scheduler, h.table(id)...)
 		require.NoError(t, err)
-		require.NoError(t, h.Received(id))
+		require.NoError(t, h.Transfers.Received(id))
 		require.Empty(t, h.schedule())
 		require.Equal(t, []Query{{ID: id}}, h.step.Queries)
 	}
@@ -454,12 +454,12 @@ func TestAnAbortedLoadIsKeptUntilItIsOverAndSent(t *testing.T) {
 		require.Equal(t, 1, h.Abort(id))
 		require.Zero(t, h.computed(id))
 		require.Empty(t, h.table(id))
-		end := []func(...ID) error{h.Received, h.Sent}
+		end := []func(...ID) error{h.Transfers.Received, h.Transfers.Sent}
 		if sentFirst {
 			end[0], end[1] = end[1], end[0]
 		}
 		require.NoError(t, end[0](id))
-		require.Equal(t, 1, h.Load().Parked)
+		require.Equal(t, 1, h.Monitor.Load().Parked)
 		require.NoError(t, end[1](id))
 		h.empty()
 	}
@@ -470,7 +470,7 @@ func TestAResetLeavesLoadedBlocks(t *testing.T) {
 	h := newHost(t, transferConfig(100))
 	id := h.add(40, 1, remote(40))
 	h.schedule()
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	ok, err := h.Reset(true)
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -493,7 +493,7 @@ func TestALoadReplacesAPartOfABlockIfItIsMore(t *testing.T) {
 			},
 		})
 		h.add(14, 1, Spec{MaxTokens: 2})
-		for h.Load().Waiting+h.Load().Running > 0 {
+		for h.Monitor.Load().Waiting+h.Monitor.Load().Running > 0 {
 			h.schedule()
 			h.update(1)
 		}
@@ -517,6 +517,6 @@ func TestNothingIsSentOfARequestAbortedInFlight(t *testing.T) {
 	require.Zero(t, h.computed(id))
 	require.Empty(t, h.table(id))
 	h.update(1)
-	require.NoError(t, h.Sent(id))
+	require.NoError(t, h.Transfers.Sent(id))
 	h.empty()
 }

@@ -28,7 +28,7 @@ func inFlight(t *testing.T, c Config, steps int, spec Spec) (*host, ID, int) {
 			require.Equal(t, 1, rows[0].NumScheduledTokens)
 		}
 	}
-	return h, id, h.Load().FreeBlocks
+	return h, id, h.Monitor.Load().FreeBlocks
 }
 
 func TestBlocksAreFreeWhenNoStepInFlightWritesThem(t *testing.T) {
@@ -68,16 +68,16 @@ func TestBlocksAreFreeWhenNoStepInFlightWritesThem(t *testing.T) {
 			h, id, busy := inFlight(t, test.Config, test.steps, Spec{})
 			test.do(h, id)
 			for range test.kept {
-				require.Equal(t, busy, h.Load().FreeBlocks)
+				require.Equal(t, busy, h.Monitor.Load().FreeBlocks)
 				h.update(1)
 			}
 			if test.kept >= 0 {
-				require.Equal(t, busy, h.Load().FreeBlocks)
-				require.Positive(t, h.Load().Deferred)
+				require.Equal(t, busy, h.Monitor.Load().FreeBlocks)
+				require.Positive(t, h.Monitor.Load().Deferred)
 				h.update(1)
 			}
-			require.Equal(t, 9999, h.Load().FreeBlocks)
-			require.Zero(t, h.Load().Deferred)
+			require.Equal(t, 9999, h.Monitor.Load().FreeBlocks)
+			require.Zero(t, h.Monitor.Load().Deferred)
 		})
 	}
 }
@@ -90,9 +90,9 @@ func TestSeveralDeferralsEndInOrder(t *testing.T) {
 	h.schedule()
 	h.schedule()
 	require.Len(t, h.update(eos), 2)
-	require.Equal(t, 8, h.Load().Deferred)
+	require.Equal(t, 8, h.Monitor.Load().Deferred)
 	h.update(1)
-	require.Equal(t, 9999, h.Load().FreeBlocks)
+	require.Equal(t, 9999, h.Monitor.Load().FreeBlocks)
 }
 
 func TestARequestThatEndsByLengthFreesItsBlocksAtOnce(t *testing.T) {
@@ -103,10 +103,10 @@ func TestARequestThatEndsByLengthFreesItsBlocksAtOnce(t *testing.T) {
 	rows := h.schedule()
 	require.Len(t, rows, 1)
 	require.Equal(t, long, rows[0].ID)
-	before := h.Load().FreeBlocks
+	before := h.Monitor.Load().FreeBlocks
 	require.Equal(t, []Done{{ID: short, Reason: Length}}, h.update(1))
-	require.Greater(t, h.Load().FreeBlocks, before)
-	require.Zero(t, h.Load().Deferred)
+	require.Greater(t, h.Monitor.Load().FreeBlocks, before)
+	require.Zero(t, h.Monitor.Load().Deferred)
 }
 
 func TestAChunkInFlightKeepsTheBlocksOfAnAbortedRequest(t *testing.T) {
@@ -115,11 +115,11 @@ func TestAChunkInFlightKeepsTheBlocksOfAnAbortedRequest(t *testing.T) {
 	h := newHost(t, c)
 	id := h.add(48, 1, Spec{})
 	require.Equal(t, 16, h.schedule()[0].NumScheduledTokens)
-	busy := h.Load().FreeBlocks
+	busy := h.Monitor.Load().FreeBlocks
 	h.Abort(id)
-	require.Equal(t, busy, h.Load().FreeBlocks)
+	require.Equal(t, busy, h.Monitor.Load().FreeBlocks)
 	h.update(1)
-	require.Equal(t, 9999, h.Load().FreeBlocks)
+	require.Equal(t, 9999, h.Monitor.Load().FreeBlocks)
 }
 
 func TestAFailedStepFreesDeferredBlocks(t *testing.T) {
@@ -127,7 +127,7 @@ func TestAFailedStepFreesDeferredBlocks(t *testing.T) {
 	h.Abort(id)
 	require.NoError(t, h.StepFailed())
 	require.NoError(t, h.Check())
-	require.Equal(t, 9999, h.Load().FreeBlocks)
+	require.Equal(t, 9999, h.Monitor.Load().FreeBlocks)
 }
 
 func TestAResetDoesNotBreakIntoAStepInFlight(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAResetDoesNotBreakIntoAStepInFlight(t *testing.T) {
 	ok, err := h.Reset(true)
 	require.NoError(t, err)
 	require.False(t, ok)
-	require.Equal(t, busy, h.Load().FreeBlocks, "nothing has changed")
+	require.Equal(t, busy, h.Monitor.Load().FreeBlocks, "nothing has changed")
 }
 
 // vLLM: test_kv_pressure_preempt_mid_handoff.
@@ -187,9 +187,9 @@ func TestBothEndsOfACopyWaitForItsStep(t *testing.T) {
 		require.NoError(t, err)
 		h.schedule()
 		require.Len(t, h.step.Copies, 1)
-		require.Equal(t, want, h.Load().Deferred)
+		require.Equal(t, want, h.Monitor.Load().Deferred)
 		h.schedule()
 		h.update(1)
-		require.Zero(t, h.Load().Deferred)
+		require.Zero(t, h.Monitor.Load().Deferred)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"llmmemory/internal/vllm/blockhash"
 	"llmmemory/internal/vllm/v1/encodercache"
+	"llmmemory/internal/vllm/v1/kvcache"
 )
 
 // An EncoderInput is a multimodal item to encode in a step, before its rows are
@@ -24,8 +25,10 @@ type EncoderUsage struct {
 }
 
 // encoder is what a scheduler knows of a multimodal model's encoder
-// (vllm/v1/RULES.md §20). cache is nil without one.
+// (vllm/v1/RULES.md §20).
 type encoder struct {
+	noExtension
+	s      *Scheduler
 	cache  *encodercache.Cache
 	ahead  int // tokens that the draft model reads past the computed ones: 1 for EAGLE
 	budget int // embeddings that this step may still compute
@@ -35,30 +38,40 @@ type encoder struct {
 	left    int   // budget after them
 
 	// Of the step that is being scheduled.
-	blocked bool // some request waits for room or budget
+	blocked bool // some request waits for space or budget
 
-	// yielded is set when a running request preempts itself, until a running request has a row. While
-	// running requests wait for room, none is admitted then: it would preempt itself again.
-	yielded bool
+	// gaveUp is set when a running request preempts itself, until a running request has a row. Until then none is
+	// admitted while running requests are blocked: it would preempt itself again.
+	gaveUp bool
 }
 
-func (e *encoder) init(c *Config) {
-	if c.Cache.Eagle {
+func newEncoder(s *Scheduler) *encoder {
+	e := &encoder{s: s, cache: encodercache.New(s.config.EncoderCacheSize)}
+	if s.config.readsAhead() {
 		e.ahead = 1
 	}
-	for i := range c.Cache.Groups {
-		if c.Cache.Groups[i].Eagle {
-			e.ahead = 1
-		}
-	}
-	if c.EncoderCacheSize > 0 {
-		e.cache = encodercache.New(c.EncoderCacheSize)
-	}
+	return e
 }
 
-// newEncoderRequest is nil if nothing of a request is to be encoded.
-func (s *Scheduler) newEncoderRequest(items []blockhash.Item, isEmbed []byte) (*encodercache.Request, error) {
-	if s.encoder.cache == nil || len(items) == 0 {
+// readsAhead reports whether a draft model reads a token past the computed ones.
+func (c *Config) readsAhead() bool {
+	return c.Cache.Eagle || slices.ContainsFunc(c.Cache.Groups, func(g kvcache.Group) bool { return g.Eagle })
+}
+
+func (e *encoder) startPass() { e.budget, e.blocked = e.s.config.MaxNumEncoderInputTokens, false }
+
+func (e *encoder) startAdmission() bool {
+	if len(e.s.batch.rows) > 0 {
+		e.gaveUp = false
+	}
+	return !e.gaveUp || !e.blocked
+}
+
+func (e *encoder) yielded() { e.gaveUp = e.s.differs.encoder }
+
+// newRequest returns nil if nothing of a request is to be encoded.
+func (e *encoder) newRequest(items []blockhash.Item, isEmbed []byte) (*encodercache.Request, error) {
+	if e == nil || len(items) == 0 {
 		return nil, nil
 	}
 	inputs := make([]encodercache.Input, len(items))
@@ -68,7 +81,7 @@ func (s *Scheduler) newEncoderRequest(items []blockhash.Item, isEmbed []byte) (*
 		if isEmbed != nil {
 			in.Mask(isEmbed)
 		}
-		if err := s.checkInput(inputs[:i+1]); err != nil {
+		if err := e.checkInput(inputs[:i+1]); err != nil {
 			return nil, err
 		}
 	}
@@ -77,11 +90,12 @@ func (s *Scheduler) newEncoderRequest(items []blockhash.Item, isEmbed []byte) (*
 
 // checkInput refuses the last of inputs if its request could wait for it for ever:
 // those that are needed together with it must fit into the cache and into a step.
-func (s *Scheduler) checkInput(inputs []encodercache.Input) error {
+func (e *encoder) checkInput(inputs []encodercache.Input) error {
+	c := &e.s.config
 	last := &inputs[len(inputs)-1]
 	together := map[string]int{}
 	for i := range inputs {
-		if in := &inputs[i]; i == len(inputs)-1 || in.Offset+in.Length > last.Offset-2*s.encoder.ahead {
+		if in := &inputs[i]; i == len(inputs)-1 || in.Offset+in.Length > last.Offset-2*e.ahead {
 			together[in.Hash] = in.NumEmbeds
 		}
 	}
@@ -89,29 +103,28 @@ func (s *Scheduler) checkInput(inputs []encodercache.Input) error {
 	for _, n := range together {
 		sum += n
 	}
-	if most := min(s.config.EncoderCacheSize, s.config.MaxNumEncoderInputTokens); sum > most {
-		return fmt.Errorf("%w: item %d needs %d embeddings at once, the encoder has room for %d (the smaller of its cache and its budget of a step)",
+	if most := min(c.EncoderCacheSize, c.MaxNumEncoderInputTokens); sum > most {
+		return fmt.Errorf("%w: item %d needs %d embeddings at once, the encoder takes %d (the smaller of its cache and its budget of a step)",
 			ErrRequest, len(inputs)-1, sum, most)
 	}
-	chunk := s.config.MaxNumBatchedTokens
-	if t := s.config.LongPrefillTokenThreshold; t > 0 {
+	chunk := c.MaxNumBatchedTokens
+	if t := c.LongPrefillTokenThreshold; t > 0 {
 		chunk = min(chunk, t)
 	}
-	if s.config.DisableChunkedMMInput && last.Length+s.encoder.ahead > chunk {
+	if c.DisableChunkedMMInput && last.Length+e.ahead > chunk {
 		return fmt.Errorf("%w: item %d has %d tokens, a step takes %d of one request, and items may not be divided",
-			ErrRequest, len(inputs)-1, last.Length, chunk-s.encoder.ahead)
+			ErrRequest, len(inputs)-1, last.Length, chunk-e.ahead)
 	}
 	return nil
 }
 
-// encode plans which items of r are encoded so that n tokens after the computed ones can run,
+// clip plans which items of r are encoded so that n tokens after the computed ones can run,
 // and returns how many can (vLLM: _try_schedule_encoder_inputs): an item must be
-// whole before its first token is computed, so an item for which there is no room
+// whole before its first token is computed, so an item for which there is no space
 // or budget ends the chunk before it.
-func (s *Scheduler) encode(r *request, computed, n int) int {
-	e := &s.encoder
+func (e *encoder) clip(r *request, computed, n int) int {
 	e.planned, e.left = e.planned[:0], e.budget
-	if n <= 0 {
+	if n <= 0 || !r.encodes {
 		return n
 	}
 	end := computed + n + e.ahead
@@ -123,7 +136,7 @@ func (s *Scheduler) encode(r *request, computed, n int) int {
 		if slices.ContainsFunc(e.planned, same) || e.cache.Use(r.inputs, i) {
 			continue
 		}
-		if s.config.DisableChunkedMMInput && computed < in.Offset && computed+n < in.Offset+in.Length {
+		if e.s.config.DisableChunkedMMInput && computed < in.Offset && computed+n < in.Offset+in.Length {
 			return max(in.Offset-computed-e.ahead, 0)
 		}
 		if in.NumEmbeds > e.left || !e.cache.Reserve(r.inputs, i, sum) {
@@ -140,9 +153,9 @@ func (s *Scheduler) encode(r *request, computed, n int) int {
 	return n
 }
 
-// encodePlanned puts the items that encode has planned for r into the step.
-func (s *Scheduler) encodePlanned(r *request) {
-	e, b := &s.encoder, s.batch
+// scheduled puts the items that clip has planned for r into the step.
+func (e *encoder) scheduled(r *request) {
+	b := e.s.batch
 	for _, i := range e.planned {
 		e.cache.Allocate(r.inputs, i, b.seq)
 		b.encode = append(b.encode, encodeEntry{r, i})
@@ -156,25 +169,25 @@ type encodeEntry struct {
 	item int
 }
 
-// unscheduleEncoder takes the items of r out of the batch, and reports whether an output
+// unscheduled takes the items of r out of the batch, and reports whether an output
 // is gone on which others may have counted. Outputs that other rows of the batch read are encoded
 // for them. vLLM keeps the entries of all, so later requests read what nobody
 // has computed.
-func (s *Scheduler) unscheduleEncoder(r *request) (gone bool) {
+func (e *encoder) unscheduled(r *request) (gone bool) {
 	if !r.encodes {
 		return false
 	}
-	b, e := s.batch, &s.encoder
+	b := e.s.batch
 	b.encode = slices.DeleteFunc(b.encode, func(x encodeEntry) bool {
 		if x.r != r {
 			return false
 		}
-		if s.config.AsVLLM || !s.encodeForOther(r, x.item) {
+		if !e.s.differs.encoder || !e.encodeForOther(r, x.item) {
 			e.budget += r.inputs.Inputs()[x.item].NumEmbeds
 		}
 		return true
 	})
-	if s.config.AsVLLM {
+	if !e.s.differs.encoder {
 		return false
 	}
 	b.encode = append(b.encode, b.moved...)
@@ -187,8 +200,8 @@ func (s *Scheduler) unscheduleEncoder(r *request) (gone bool) {
 }
 
 // encodeForOther notes who else in the batch reads the output of an item of r.
-func (s *Scheduler) encodeForOther(r *request, item int) bool {
-	b := s.batch
+func (e *encoder) encodeForOther(r *request, item int) bool {
+	b := e.s.batch
 	for i := range b.rows {
 		if o := b.rows[i].r; o != r && o.encodes {
 			if own, ok := o.inputs.Shares(r.inputs, item); ok {
@@ -201,34 +214,33 @@ func (s *Scheduler) encodeForOther(r *request, item int) bool {
 	return false
 }
 
-// freeInputs ends what r, which is gone or waits, has to do with encoder outputs.
-func (s *Scheduler) freeInputs(r *request) {
+// released ends what r has to do with outputs.
+func (e *encoder) released(r *request) {
 	if r.encodes {
-		s.encoder.cache.Free(r.inputs)
+		e.cache.Free(r.inputs)
 	}
 }
 
-// refindInputs is freeInputs for a request that goes back to earlier tokens: it must
-// not keep later outputs while it waits for room for earlier ones.
-func (s *Scheduler) refindInputs(r *request) {
-	if !s.config.AsVLLM {
-		s.freeInputs(r)
+// wentBack does so, too: r must not keep later outputs while it waits for space for earlier ones.
+func (e *encoder) wentBack(r *request) {
+	if e.s.differs.encoder {
+		e.released(r)
 	}
 }
 
-// freePassedInputs does so for the items that r has computed, and that no rejected
+// computed does so for the items that r has computed, and that no rejected
 // draft and no draft model reads again.
-func (s *Scheduler) freePassedInputs(r *request) {
+func (e *encoder) computed(r *request) {
 	if r.encodes {
-		s.encoder.cache.FreePassed(r.inputs, r.kv.NumComputedTokens()-r.placeholders-s.encoder.ahead)
+		e.cache.FreePassed(r.inputs, r.kv.NumComputedTokens-r.placeholders-e.ahead)
 	}
 }
 
-// freeBlockedInputs preempts one request if nothing could be scheduled because
-// requests hold outputs and wait for room for more, and reports whether it did.
-// In vLLM they wait for ever.
-func (s *Scheduler) freeBlockedInputs() bool {
-	if !s.encoder.blocked || s.flight.n > 0 || s.pause == PauseAll || len(s.running) < 2 {
+// unblock preempts one request if nothing could be scheduled because
+// requests keep outputs and wait for space for more. In vLLM they wait for ever.
+func (e *encoder) unblock() bool {
+	s := e.s
+	if !e.blocked || s.flight.n > 0 || s.pause == PauseAll || len(s.running) < 2 {
 		return false
 	}
 	victim := s.victim()
@@ -238,19 +250,26 @@ func (s *Scheduler) freeBlockedInputs() bool {
 	return true
 }
 
-// writeEncoder says in a step what to encode, and which outputs are needed no more.
-func (s *Scheduler) writeEncoder(step *Step) {
-	b := s.batch
-	if s.encoder.cache == nil {
-		return
-	}
+func (e *encoder) write(step *Step) {
+	b := e.s.batch
 	for _, x := range b.encode {
 		row := slices.IndexFunc(b.rows, func(e entry) bool { return e.r == x.r })
 		step.EncoderInputs = append(step.EncoderInputs, EncoderInput{x.r.id, x.r.userData, row, x.item})
 	}
-	b.evicted = s.encoder.cache.TakeEvicted(b.evicted)
+	b.evicted = e.cache.TakeEvicted(b.evicted)
 	step.FreedEncoderOutputs = append(step.FreedEncoderOutputs, b.evicted...)
 }
+
+func (e *encoder) failing(seq uint64) { e.cache.EvictSince(seq) }
+
+// failed lists again what the worker may not have dropped.
+func (e *encoder) failed(batches []*batch) {
+	for _, b := range batches {
+		e.cache.Evicted(b.evicted)
+	}
+}
+
+func (e *encoder) check() error { return e.cache.Check() }
 
 // ResetEncoderCache forgets all outputs of the encoder, because its weights have changed,
 // say. The worker must drop them, too. No step may be in flight.
@@ -260,7 +279,7 @@ func (s *Scheduler) ResetEncoderCache() error {
 	if s.flight.n > 0 {
 		return fmt.Errorf("%w: reset of the encoder cache with %d steps in flight", ErrOrder, s.flight.n)
 	}
-	if s.encoder.cache != nil {
+	if s.encoder != nil {
 		s.encoder.cache.Reset()
 	}
 	return nil

@@ -49,7 +49,7 @@ func TestEachItemIsEncodedOnce(t *testing.T) {
 	h.update(1)
 	h.schedule()
 	require.Empty(t, h.step.EncoderInputs)
-	require.Equal(t, EncoderUsage{Taken: 1000}, h.Load().Encoder)
+	require.Equal(t, EncoderUsage{Taken: 1000}, h.Monitor.Load().Encoder)
 }
 
 func TestAnItemBeyondTheBudgetEndsTheChunk(t *testing.T) {
@@ -152,12 +152,12 @@ func TestRequestsShareAnOutput(t *testing.T) {
 	a, b := h.add(60, 1, item("a", 16, 30)), h.add(60, 2, item("a", 30, 30))
 	h.schedule()
 	requireEncodes(h, EncoderInput{ID: a})
-	require.Equal(t, EncoderUsage{30, 30}, h.Load().Encoder)
+	require.Equal(t, EncoderUsage{30, 30}, h.Monitor.Load().Encoder)
 	h.update(1)
 	h.schedule()
 	require.Empty(t, h.step.EncoderInputs)
 	h.update(1)
-	require.Equal(t, EncoderUsage{30, 0}, h.Load().Encoder)
+	require.Equal(t, EncoderUsage{30, 0}, h.Monitor.Load().Encoder)
 	h.Abort(a, b)
 	h.add(60, 3, item("b", 0, 20))
 	h.schedule()
@@ -251,14 +251,14 @@ func TestRequestsDoNotWaitForEachOthersOutputs(t *testing.T) {
 				}
 				h.SetPause(tc.pause)
 			}
-			require.Equal(t, []int{tc.running, tc.waiting}, []int{h.Load().Running, h.Load().Waiting})
+			require.Equal(t, []int{tc.running, tc.waiting}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 			h.SetPause(PauseNone)
 			for range 10 {
 				if len(h.schedule()) > 0 {
 					h.update(1)
 				}
 			}
-			require.Equal(t, []int{tc.running, 0}, []int{h.Load().Running, h.Load().Waiting})
+			require.Equal(t, []int{tc.running, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 		})
 	}
 }
@@ -281,7 +281,7 @@ func TestAPreemptedRequestDoesNotTakeItsOutputsBackAtOnce(t *testing.T) {
 			h.update(1)
 		}
 	}
-	require.Equal(t, []int{0, 0}, []int{h.Load().Running, h.Load().Waiting})
+	require.Equal(t, []int{0, 0}, []int{h.Monitor.Load().Running, h.Monitor.Load().Waiting})
 }
 
 // Ensure that requests which hold outputs and wait for room for more give up their blocks when the
@@ -317,9 +317,9 @@ func TestRequestsThatWaitForOutputsGiveUpBlocks(t *testing.T) {
 					h.update(1)
 				}
 			}
-			load := h.Load()
+			load := h.Monitor.Load()
 			require.Equal(t, tc.unfinished, load.Running+load.Waiting)
-			require.False(t, h.encoder.yielded, "admissions go on once one of those that waited has run")
+			require.False(t, h.encoder.gaveUp, "admissions go on once one of those that waited has run")
 		})
 	}
 }
@@ -339,8 +339,8 @@ func TestItemsThatNeverFitAreRefused(t *testing.T) {
 		change        func(c *Config)
 		items         []blockhash.Item
 	}{
-		{"larger than the cache", "40 embeddings at once, the encoder has room for 32", func(*Config) {}, item("a", 0, 40).Extras.Items},
-		{"larger than the budget", "room for 16", func(c *Config) { c.MaxNumEncoderInputTokens = 16 }, item("a", 0, 20).Extras.Items},
+		{"larger than the cache", "40 embeddings at once, the encoder takes 32", func(*Config) {}, item("a", 0, 40).Extras.Items},
+		{"larger than the budget", "takes 16", func(c *Config) { c.MaxNumEncoderInputTokens = 16 }, item("a", 0, 20).Extras.Items},
 		{"two at once under a draft model", "item 1 needs 40 embeddings", func(c *Config) { c.Cache.Eagle = true },
 			[]blockhash.Item{{Identifier: "a", Length: 20}, {Identifier: "b", Offset: 20, Length: 20}}},
 		{"longer than a step", "items may not be divided", func(c *Config) { c.DisableChunkedMMInput, c.LongPrefillTokenThreshold = true, 16 }, item("a", 0, 20).Extras.Items},
@@ -352,7 +352,7 @@ func TestItemsThatNeverFitAreRefused(t *testing.T) {
 			_, err := s.Add(Spec{Tokens: tokens(60, 1), MaxTokens: 1, Extras: blockhash.Extras{Items: tc.items}})
 			require.ErrorIs(t, err, ErrRequest)
 			require.ErrorContains(t, err, tc.wantErr)
-			require.Zero(t, s.Load().Waiting)
+			require.Zero(t, s.Monitor.Load().Waiting)
 		})
 	}
 	_, err := newSmall(t, encoderConfig(64, 32, 0)).Add(Spec{Tokens: tokens(60, 1), MaxTokens: 1, IsEmbed: []byte{1}})
@@ -387,7 +387,7 @@ func TestItemsMustLieInThePromptInOrder(t *testing.T) {
 					require.ErrorIs(t, err, ErrRequest)
 					require.ErrorContains(t, err, fmt.Sprintf("item %d", len(tc.items)-1))
 					require.NoError(t, s.Check())
-					require.Zero(t, s.Load().Waiting)
+					require.Zero(t, s.Monitor.Load().Waiting)
 				}
 			}
 		})
@@ -401,5 +401,5 @@ func TestTheEncoderCacheIsResetBetweenSteps(t *testing.T) {
 	require.ErrorIs(t, h.ResetEncoderCache(), ErrOrder)
 	h.update(1)
 	require.NoError(t, h.ResetEncoderCache())
-	require.Zero(t, h.Load().Encoder)
+	require.Zero(t, h.Monitor.Load().Encoder)
 }

@@ -5,6 +5,7 @@ import (
 
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/encodercache"
+	"llmmemory/internal/vllm/v1/kvcache"
 )
 
 // A Child is how a fork differs from its parent.
@@ -41,20 +42,13 @@ func (s *Scheduler) Fork(parent ID, c Child) (ID, error) {
 	if s.flight.n > 0 {
 		return 0, fmt.Errorf("%w: fork with %d steps in flight", ErrOrder, s.flight.n)
 	}
-	room := min(p.kv.NumPromptTokens()+p.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
+	reserve := min(p.kv.NumPromptTokens()+p.maxTokens, s.longest) + s.config.NumLookaheadTokens + s.config.NumSpeculativeTokens
 	child := s.blank()
-	shares := p.status == running && len(s.running) < s.config.MaxNumSeqs
-	if shares {
-		kv, err := s.cache.Fork(p.kv, room)
-		shares = err == nil // a Mamba state cannot be shared
-		child.kv = kv
-	}
-	if !shares {
-		child.kv = s.cache.Clone(p.kv, room)
-	}
+	kv, shares := s.cache.Fork(p.kv, reserve, p.status == running && len(s.running) < s.config.MaxNumSeqs)
+	child.kv = kv
 	if c.Last >= 0 {
-		if err := s.cache.ReplaceLast(child.kv, c.Last); err != nil {
-			s.cache.Drop(child.kv)
+		if err := kv.ReplaceLast(c.Last); err != nil {
+			s.cache.Release(kv, kvcache.Drop, 0)
 			*child = request{stop: child.stop, drafts: child.drafts}
 			s.spare = append(s.spare, child)
 			return 0, err

@@ -33,7 +33,7 @@ func TestAddingAndFinishingAllocatesNothing(t *testing.T) {
 			}
 		}
 		s.Abort(id)
-		s.TakeEvents(&events)
+		s.Monitor.TakeEvents(&events)
 	}
 	for range 20 {
 		cycle()
@@ -61,7 +61,7 @@ func TestGoroutinesCanCallEverythingAtOnce(t *testing.T) {
 				return
 			default:
 				loadStep(t, s, &step)
-				s.TakeEvents(&events)
+				s.Monitor.TakeEvents(&events)
 			}
 		}
 	})
@@ -76,14 +76,14 @@ func TestGoroutinesCanCallEverythingAtOnce(t *testing.T) {
 	close(done)
 	stepper.Wait()
 	var step Step
-	for i := 0; s.Load().Running+s.Load().Waiting > 0; i++ {
+	for i := 0; s.Monitor.Load().Running+s.Monitor.Load().Waiting > 0; i++ {
 		if i > 5000 {
 			t.Fatal("requests do not finish")
 		}
 		loadStep(t, s, &step)
 	}
 	require.NoError(t, s.Check())
-	require.Equal(t, 59, s.Load().FreeBlocks)
+	require.Equal(t, 59, s.Monitor.Load().FreeBlocks)
 }
 
 // loadStep tolerates that requests go between Schedule and Update.
@@ -94,7 +94,7 @@ func loadStep(t *testing.T, s *Scheduler, step *Step) {
 	}
 	var counts, sampled []int32
 	for _, row := range step.Rows {
-		computed, all, err := s.NumComputedTokens(row.ID)
+		computed, all, err := s.Monitor.NumComputedTokens(row.ID)
 		n := int32(0)
 		if err == nil && computed >= all {
 			n = 1
@@ -123,10 +123,10 @@ func loadRequest(t *testing.T, s *Scheduler, g, i int) {
 		_ = s.SetDrafts([]ID{id}, []int32{2}, []int32{1, 2})
 	case 3:
 		_, _ = s.Reset(g == 7)
-		s.Load()
+		s.Monitor.Load()
 	case 4:
-		_, _ = s.Table(nil, id, 0)
-		s.TakeStats()
+		_, _ = s.Monitor.Table(nil, id, 0)
+		s.Monitor.TakeStats()
 		if err := s.Check(); err != nil {
 			t.Error(err)
 		}

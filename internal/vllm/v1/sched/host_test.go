@@ -53,13 +53,13 @@ func (h *host) update(token int32) []Done {
 }
 
 func (h *host) table(id ID) []int32 {
-	table, err := h.Table(nil, id, 0)
+	table, err := h.Monitor.Table(nil, id, 0)
 	require.NoError(h.t, err)
 	return table
 }
 
 func (h *host) computed(id ID) int {
-	computed, _, err := h.NumComputedTokens(id)
+	computed, _, err := h.Monitor.NumComputedTokens(id)
 	require.NoError(h.t, err)
 	return computed
 }
@@ -68,7 +68,7 @@ func (h *host) computed(id ID) int {
 func (h *host) hashed(id ID) int {
 	n := 0
 	for _, block := range h.table(id) {
-		if _, _, ok := h.cache.Pool().Primary(block); ok {
+		if _, _, ok := h.cache.View.Pool().Primary(block); ok {
 			n++
 		}
 	}
@@ -78,8 +78,8 @@ func (h *host) hashed(id ID) int {
 // loadFailed returns the requests that a failed load affects. It requires that Affected has said so.
 func loadFailed(s *Scheduler, blocks ...int32) ([]ID, error) {
 	var before, out FailedLoad
-	err := s.Affected(&before, blocks...)
-	if failed := s.LoadFailed(&out, blocks...); failed != nil || err != nil {
+	err := s.Transfers.Affected(&before, blocks...)
+	if failed := s.Transfers.LoadFailed(&out, blocks...); failed != nil || err != nil {
 		return nil, errors.Join(err, failed)
 	}
 	if !slices.Equal(before.Affected, out.Affected) || !slices.Equal(before.Void, out.Void) {
@@ -90,5 +90,5 @@ func loadFailed(s *Scheduler, blocks ...int32) ([]ID, error) {
 
 func (h *host) empty() {
 	h.schedule()
-	require.Equal(h.t, Load{FreeBlocks: h.cache.Pool().NumBlocks() - 1, Blocks: h.cache.Pool().NumBlocks() - 1}, h.Load())
+	require.Equal(h.t, Load{FreeBlocks: h.cache.View.Pool().NumBlocks() - 1, Blocks: h.cache.View.Pool().NumBlocks() - 1}, h.Monitor.Load())
 }

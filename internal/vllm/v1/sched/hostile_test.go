@@ -86,7 +86,7 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
-				if s.Load().Running+s.Load().Waiting > 8 {
+				if s.Monitor.Load().Running+s.Monitor.Load().Waiting > 8 {
 					t.Skip("enough")
 				}
 				id, err := s.Add(Spec{
@@ -145,7 +145,7 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 			"abort":   func(t *rapid.T) { s.Abort(any(t)) },
 			"release": func(t *rapid.T) { s.Release(any(t)) },
 			"fork": func(t *rapid.T) {
-				if s.Load().Running+s.Load().Waiting > 8 {
+				if s.Monitor.Load().Running+s.Monitor.Load().Waiting > 8 {
 					t.Skip("enough")
 				}
 				if id, err := s.Fork(any(t), Child{Last: rapid.Int32Range(-1, 2).Draw(t, "last")}); err == nil {
@@ -157,12 +157,12 @@ func TestNoSequenceOfCallsPanics(t *testing.T) {
 				_ = s.SetDrafts([]ID{any(t)}, []int32{n}, make([]int32, n))
 			},
 			"match": func(t *rapid.T) {
-				_ = s.SetMatch(any(t), Match{rapid.IntRange(-1, 20).Draw(t, "match"), rapid.Bool().Draw(t, "async")})
+				_ = s.Transfers.SetMatch(any(t), Match{rapid.IntRange(-1, 20).Draw(t, "match"), rapid.Bool().Draw(t, "async")})
 			},
-			"received": func(t *rapid.T) { _ = s.Received(any(t)) },
-			"sent":     func(t *rapid.T) { _ = s.Sent(any(t)) },
+			"received": func(t *rapid.T) { _ = s.Transfers.Received(any(t)) },
+			"sent":     func(t *rapid.T) { _ = s.Transfers.Sent(any(t)) },
 			"load failed": func(t *rapid.T) {
-				_ = s.LoadFailed(new(FailedLoad), rapid.SliceOfN(rapid.Int32Range(-1, 30), 0, 6).Draw(t, "blocks")...)
+				_ = s.Transfers.LoadFailed(new(FailedLoad), rapid.SliceOfN(rapid.Int32Range(-1, 30), 0, 6).Draw(t, "blocks")...)
 			},
 			"reset encoder": func(*rapid.T) { _ = s.ResetEncoderCache() },
 			"pause":         func(t *rapid.T) { s.SetPause(Pause(rapid.IntRange(0, 2).Draw(t, "pause"))) },

@@ -5,12 +5,14 @@ import (
 	"slices"
 
 	"llmmemory/internal/invariants"
+	"llmmemory/internal/vllm/v1/kvcache"
 )
 
 // Received says that the loads of requests are over: all tokens have come but
 // those of LoadFailed. They run from the next step on; blocks of those that were
 // aborted meanwhile are free now. If a request has no load, nothing has changed.
-func (s *Scheduler) Received(ids ...ID) error {
+func (x Transfers) Received(ids ...ID) error {
+	s := x.s
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
 	}
@@ -35,7 +37,8 @@ func (s *Scheduler) Received(ids ...ID) error {
 
 // Sent says that the blocks of requests that have finished were sent, or will not be:
 // they are free now. If a request does not wait for that, nothing has changed.
-func (s *Scheduler) Sent(ids ...ID) error {
+func (x Transfers) Sent(ids ...ID) error {
+	s := x.s
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
 	}
@@ -59,17 +62,17 @@ func (s *Scheduler) Sent(ids ...ID) error {
 // loaded or sent, and reports whether they are.
 func (s *Scheduler) park(r *request) bool {
 	if s.config.Connector.used() {
-		s.cache.LeaveWindows(r.kv, max(0, r.kv.NumComputedTokens()-r.inFlight))
+		s.cache.Transfers.LeaveWindows(r.kv, max(0, r.kv.NumComputedTokens-r.inFlight))
 	}
 	if t := &r.transfers; !t.send && (!t.loading || t.received) {
 		return false
 	}
 	s.unreserve(r)
-	computed := min(max(0, r.kv.NumComputedTokens()-r.inFlight-r.transfers.unsettled), r.kv.NumTokens())
+	computed := min(max(0, r.kv.NumComputedTokens-r.inFlight-r.transfers.unsettled), r.kv.NumTokens())
 	if r.transfers.loading && !r.transfers.received {
 		computed = 0 // nobody knows what will come
 	}
-	r.kv.SetNumComputedTokens(computed)
+	r.kv.NumComputedTokens = computed
 	r.status = parked
 	s.transfer.parked++
 	return true
@@ -88,13 +91,13 @@ func (s *Scheduler) settled(r *request) {
 // _update_waiting_for_remote_kv): what has come can be hit from now on.
 func (s *Scheduler) promote(r *request) {
 	t := &r.transfers
-	computed := r.kv.NumComputedTokens()
+	computed := r.kv.NumComputedTokens
 	switch {
-	case t.failed && (computed == 0 || !s.config.AsVLLM && s.cache.SharedFrom(r.kv, computed)):
-		if !s.config.AsVLLM {
+	case t.failed && (computed == 0 || s.differs.loads && s.cache.Transfers.SharedFrom(r.kv, computed)):
+		if s.differs.loads {
 			s.unreserve(r) // vLLM keeps the reservation, and the request can wait for itself
 		}
-		s.cache.UndoAdmit(r.kv)
+		s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
 	default:
 		if err := s.cache.Store(r.kv, computed); err != nil {
 			panic("sched: " + err.Error())
@@ -103,7 +106,7 @@ func (s *Scheduler) promote(r *request) {
 			s.noteUnwritten(r, computed)
 		}
 		if computed == r.kv.NumTokens() { // the last token is computed, to be sampled from
-			r.kv.SetNumComputedTokens(computed - 1)
+			r.kv.NumComputedTokens = computed - 1
 		}
 	}
 	s.loadIsOver(r)
@@ -112,7 +115,7 @@ func (s *Scheduler) promote(r *request) {
 // unload takes back what r, which waits, has loaded.
 func (s *Scheduler) unload(r *request) {
 	s.unreserve(r)
-	s.cache.UndoAdmit(r.kv)
+	s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
 	s.loadIsOver(r)
 }
 
@@ -141,7 +144,7 @@ func (s *Scheduler) freeLoaded() bool {
 // there is one.
 func (s *Scheduler) unloadLast() bool {
 	for _, r := range slices.Backward(s.transfer.prefills) {
-		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens() > 0) {
+		if t := &r.transfers; r.status != running && (t.received || !t.loading && r.kv.NumComputedTokens > 0) {
 			s.unload(r)
 			return true
 		}
@@ -161,8 +164,8 @@ func (s *Scheduler) checkTransfers() error {
 			reserving++
 		}
 		switch {
-		case t.loading && (r.status == running || r.kv.NumComputedTokens() == 0 && !t.failed):
-			return invariants.Broken("request %#x is being loaded, with status %d and %d tokens", uint64(r.id), r.status, r.kv.NumComputedTokens())
+		case t.loading && (r.status == running || r.kv.NumComputedTokens == 0 && !t.failed):
+			return invariants.Broken("request %#x is being loaded, with status %d and %d tokens", uint64(r.id), r.status, r.kv.NumComputedTokens)
 		case t.reserving != slices.Contains(s.transfer.prefills, r):
 			return invariants.Broken("request %#x reserves blocks: %v, and is not in the list", uint64(r.id), t.reserving)
 		case r.status != running && t.unsettled > 0:

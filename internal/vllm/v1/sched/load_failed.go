@@ -24,7 +24,8 @@ type VoidRow struct {
 // that the oldest step in flight should have done. It must be called before Received and before
 // the update of that step. It fills out. Affected requests compute again from their first such
 // block on. Blocks that hold nothing of a request are skipped.
-func (s *Scheduler) LoadFailed(out *FailedLoad, blocks ...int32) error {
+func (x Transfers) LoadFailed(out *FailedLoad, blocks ...int32) error {
+	s := x.s
 	if invariants.Enabled {
 		defer invariants.Hold(s.Check)
 	}
@@ -37,7 +38,7 @@ func (s *Scheduler) LoadFailed(out *FailedLoad, blocks ...int32) error {
 	for i := range f.again {
 		a := &f.again[i]
 		switch {
-		case a.r.status == running && s.config.AsVLLM:
+		case a.r.status == running && !s.differs.loads:
 			s.failAsVLLM(a)
 		case a.r.status == running:
 			s.failLoad(a)
@@ -48,13 +49,14 @@ func (s *Scheduler) LoadFailed(out *FailedLoad, blocks ...int32) error {
 		}
 	}
 	for _, id := range f.order {
-		s.cache.Pool().Evict(id)
+		s.cache.Transfers.Evict(id)
 	}
 	return nil
 }
 
 // Affected fills out as LoadFailed would, and changes nothing.
-func (s *Scheduler) Affected(out *FailedLoad, blocks ...int32) error {
+func (x Transfers) Affected(out *FailedLoad, blocks ...int32) error {
+	s := x.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.findFailure(out, blocks)
@@ -97,8 +99,8 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	s.findVoidRows(f, out)
 	waiting := s.allWaiting()
 	for _, r := range waiting {
-		at := s.firstFailed(r, f, r.kv.NumComputedTokens())
-		stale := r.stale > 0 && !r.dropStale && f.void[r.id] && !s.config.AsVLLM
+		at := s.firstFailed(r, f, r.kv.NumComputedTokens)
+		stale := r.stale > 0 && !r.dropStale && f.void[r.id] && s.differs.loads
 		if at >= 0 || stale {
 			f.again = append(f.again, setback{r: r, at: at, stale: stale})
 		}
@@ -113,7 +115,7 @@ func (s *Scheduler) findFailure(out *FailedLoad, blocks []int32) (*failure, erro
 	for i := range f.again {
 		out.Affected = append(out.Affected, f.again[i].r.id)
 	}
-	if s.config.AsVLLM {
+	if !s.differs.loads {
 		f.order = nil
 	}
 	return f, nil
@@ -126,8 +128,8 @@ func (s *Scheduler) noteMissing(f *failure, blocks []int32) error {
 		return fmt.Errorf("%w: the scheduler's connector is no consumer", ErrOrder)
 	}
 	for i, id := range blocks {
-		if id < 1 || int(id) >= s.cache.Pool().NumBlocks() {
-			return fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, s.cache.Pool().NumBlocks()-1)
+		if id < 1 || int(id) >= s.cache.View.Pool().NumBlocks() {
+			return fmt.Errorf("%w: blocks[%d] is %d: want 1 to %d", ErrRequest, i, id, s.cache.View.Pool().NumBlocks()-1)
 		}
 		f.missing[id] = true
 	}
@@ -135,7 +137,7 @@ func (s *Scheduler) noteMissing(f *failure, blocks []int32) error {
 	for _, r := range s.allWaiting() {
 		for g := range s.groups {
 			for _, id := range r.kv.Table(g) {
-				own[id] = own[id] || r.transfers.loading && s.cache.Pool().Count(id) == 1
+				own[id] = own[id] || r.transfers.loading && s.cache.View.Pool().Count(id) == 1
 			}
 		}
 	}
@@ -159,7 +161,7 @@ func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
 	for k := range s.flight.n {
 		b := s.flight.at(k)
 		for _, c := range b.copies {
-			if f.bad[c.Src] && !s.config.AsVLLM {
+			if f.bad[c.Src] && s.differs.loads {
 				f.spoil(c.Dst)
 			}
 		}
@@ -175,12 +177,12 @@ func (s *Scheduler) findVoidRows(f *failure, out *FailedLoad) {
 			if !f.void[e.id] {
 				continue
 			}
-			if s.config.AsVLLM && e.r.id == e.id && e.r.status != running {
+			if !s.differs.loads && e.r.id == e.id && e.r.status != running {
 				continue // vLLM delivers what it samples
 			}
 			out.Void = append(out.Void, VoidRow{k, i})
 			for _, id := range writes {
-				if !s.config.AsVLLM {
+				if s.differs.loads {
 					f.spoil(id)
 				}
 			}
@@ -223,7 +225,7 @@ func (s *Scheduler) touch(b *batch) {
 
 // hasHit reports whether r has blocks that it hit in step since or later.
 func (s *Scheduler) hasHit(r *request, since uint64) bool {
-	return r.transfers.hitIn >= since && (r.transfers.loading || r.kv.NumComputedTokens() > 0)
+	return r.transfers.hitIn >= since && (r.transfers.loading || r.kv.NumComputedTokens > 0)
 }
 
 // firstFailed is the index of the first block that is missing or bad and holds some of the
@@ -255,9 +257,9 @@ func (s *Scheduler) oldestEntry(r *request) *entry {
 // rows are not among the computed tokens. vLLM subtracts the row in the oldest step
 // whatever became of it, and takes a negative number for none.
 func (s *Scheduler) notInFlight(r *request, e *entry) int {
-	computed := r.kv.NumComputedTokens()
+	computed := r.kv.NumComputedTokens
 	switch {
-	case !s.config.AsVLLM:
+	case s.differs.loads:
 		computed -= r.inFlight - r.stale
 	case e != nil:
 		computed = max(computed-int(e.tokens), 0)
@@ -269,15 +271,15 @@ func (s *Scheduler) notInFlight(r *request, e *entry) int {
 // number at.
 func (s *Scheduler) cutLoad(r *request, at int) {
 	computed := max(s.cutAt(at), 0)
-	r.kv.SetNumComputedTokens(computed)
+	r.kv.NumComputedTokens = computed
 	switch t := &r.transfers; {
 	case t.loading:
 		t.failed = true
-	case computed > 0 && (s.config.AsVLLM || !s.cache.SharedFrom(r.kv, computed)):
+	case computed > 0 && (!s.differs.loads || !s.cache.Transfers.SharedFrom(r.kv, computed)):
 		s.cache.Rewind(r.kv, computed)
 		s.noteUnwritten(r, computed)
 	default:
-		s.cache.EvictFrom(r.kv, computed)
+		r.kv.EvictFrom(computed)
 		s.unload(r)
 	}
 }
@@ -285,7 +287,7 @@ func (s *Scheduler) cutLoad(r *request, at int) {
 // cutAt returns how many tokens are whole before block number at, or -1 if that is not
 // known: with several groups, and where windows have left blocks that are needed then.
 func (s *Scheduler) cutAt(at int) int {
-	if s.groups > 1 || s.cache.Recycles() {
+	if s.groups > 1 || s.cache.View.Recycles() {
 		return -1
 	}
 	return at * s.blockSizes[0]
@@ -308,7 +310,7 @@ func (s *Scheduler) failLoad(a *setback) {
 		s.restart(r)
 		return
 	}
-	s.cache.EvictFrom(r.kv, max(first, 0))
+	r.kv.EvictFrom(max(first, 0))
 	s.removeRunning(r)
 	s.preempt(r)
 	r.dropStale = true
@@ -342,7 +344,7 @@ func (s *Scheduler) failAsVLLM(a *setback) {
 	if e != nil {
 		s.void(e)
 	}
-	a.r.kv.SetNumComputedTokens(computed)
+	a.r.kv.NumComputedTokens = computed
 	s.restart(a.r)
 }
 
@@ -362,5 +364,5 @@ func (s *Scheduler) restart(r *request) {
 	r.prefill = true
 	r.placeholders, r.eligible = 0, 0
 	r.stale, r.dropStale = r.inFlight, true
-	s.refindInputs(r)
+	s.extensions.wentBack(r)
 }

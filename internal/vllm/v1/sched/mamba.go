@@ -6,6 +6,7 @@ import "llmmemory/internal/vllm/v1/kvcache"
 // be cached: slot p of a table holds the state after (p+1)×block tokens
 // (vllm/v1/RULES.md §13).
 type mambaSplit struct {
+	noExtension
 	block  int   // tokens, the most of a group; 0: no group is Mamba in align mode
 	sizes  []int // of the blocks of all these groups
 	hash   int   // tokens of a hash, if the prompt's last hash is a place to stop; else 0
@@ -13,8 +14,9 @@ type mambaSplit struct {
 	budget int // most tokens of one chunk
 }
 
-func (m *mambaSplit) init(c *Config, cache *kvcache.Cache) {
-	config := cache.Config()
+func newMambaSplit(c *Config, cache *kvcache.Cache) *mambaSplit {
+	m := &mambaSplit{}
+	config := cache.View.Config()
 	for i := range config.Groups {
 		g := &config.Groups[i]
 		if g.Kind == kvcache.Mamba && g.Align {
@@ -24,13 +26,14 @@ func (m *mambaSplit) init(c *Config, cache *kvcache.Cache) {
 		m.eagle = m.eagle || g.Eagle
 	}
 	m.eagle = m.eagle || config.Eagle
-	if cache.PartialBlockHits() {
+	if cache.View.PartialBlockHits() {
 		m.hash = config.HashBlockSize
 	}
 	m.budget = c.MaxNumBatchedTokens
 	if c.LongPrefillTokenThreshold > 0 {
 		m.budget = min(m.budget, c.LongPrefillTokenThreshold)
 	}
+	return m
 }
 
 // clipsDecodes reports whether a prompt can be hit up to its last token, so that
@@ -38,13 +41,10 @@ func (m *mambaSplit) init(c *Config, cache *kvcache.Cache) {
 func (m *mambaSplit) clipsDecodes() bool { return m.block == 1 || m.hash == 1 }
 
 // clip returns how many of n tokens after the first start ones to compute.
-func (m *mambaSplit) clip(r *kvcache.Request, start, n int) int {
-	if m.block == 0 {
-		return n
-	}
-	tokens := r.NumTokens()
-	prefill := max(r.NumPromptTokens(), tokens-1) // a resumed request computes outputs again
-	if start >= prefill {
+func (m *mambaSplit) clip(q *request, start, n int) int {
+	r := q.kv
+	prefill := max(r.NumPromptTokens(), r.NumTokens()-1) // a resumed request computes outputs again
+	if start >= prefill || n <= 0 {
 		return n
 	}
 	end := start + n

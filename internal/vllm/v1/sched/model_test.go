@@ -68,7 +68,7 @@ func (e *engine) schedule(t *rapid.T) (scheduled bool) {
 	if len(f.step.Rows) == 0 {
 		if len(e.flights) == 0 {
 			e.worker.begin(&f.step, nil)
-			require.True(t, e.pause == PauseAll || e.Load().Running == 0, "an empty step, although requests run")
+			require.True(t, e.pause == PauseAll || e.Monitor.Load().Running == 0, "an empty step, although requests run")
 			require.True(t, len(e.held) == len(e.ids) || e.pause != PauseNone || e.transfers.pending(), "an empty step, although a request could run")
 			e.spare = append(e.spare, f)
 			return false
@@ -92,7 +92,7 @@ func (e *engine) process(t *rapid.T) {
 	jobs := e.jobs(t, f)
 	for i := range jobs {
 		if r := e.live(jobs[i].row.ID); r != nil && jobs[i].void { // it went back before the worker heard of this row
-			e.worker.computed[r.id] = r.kv.NumComputedTokens() - (r.inFlight - r.stale)
+			e.worker.computed[r.id] = r.kv.NumComputedTokens - (r.inFlight - r.stale)
 		}
 	}
 	e.loadRows(t, jobs)
@@ -290,7 +290,7 @@ func (e *engine) fork(t *rapid.T) {
 		t.Skip("enough requests")
 	}
 	last := int32(-1)
-	if r := e.requests.Get(uint64(parent)); r.kv.NumTokens() > r.kv.NumPromptTokens() && r.kv.NumComputedTokens() < r.kv.NumTokens() {
+	if r := e.requests.Get(uint64(parent)); r.kv.NumTokens() > r.kv.NumPromptTokens() && r.kv.NumComputedTokens < r.kv.NumTokens() {
 		last = rapid.Int32Range(-1, 1).Draw(t, "last")
 	}
 	child, err := e.Fork(parent, Child{Last: last, Arrival: e.arrival()})

@@ -22,7 +22,7 @@ func (e *engine) finish(t *rapid.T) {
 		e.process(t)
 	}
 	require.NoError(t, e.Check())
-	require.Equal(t, e.config.Cache.NumGPUBlocks-1, e.Load().FreeBlocks)
+	require.Equal(t, e.config.Cache.NumGPUBlocks-1, e.Monitor.Load().FreeBlocks)
 }
 
 func (e *engine) traffic(t *rapid.T) {
@@ -80,8 +80,8 @@ func TestSchedulerStaysSoundUnderPressure(t *testing.T) {
 func (e *engine) drain(t *rapid.T) {
 	e.SetPause(PauseNew)
 	e.finishing = true
-	for steps := 0; e.Load().Running > 0 || len(e.flights) > 0; steps++ {
-		require.Less(t, steps, 1000, "%d requests run and do not finish", e.Load().Running)
+	for steps := 0; e.Monitor.Load().Running > 0 || len(e.flights) > 0; steps++ {
+		require.Less(t, steps, 1000, "%d requests run and do not finish", e.Monitor.Load().Running)
 		if (!e.schedule(t) || len(e.flights) == e.config.MaxConcurrentBatches) && len(e.flights) > 0 {
 			e.process(t)
 		}

@@ -169,12 +169,12 @@ func (e *engine) loadFailed(t *rapid.T, failed map[int32]bool) (void []int) {
 	}
 	blocks := slices.Sorted(maps.Keys(failed))
 	var announced, out FailedLoad
-	require.NoError(t, e.Affected(&announced, blocks...))
-	require.NoError(t, e.LoadFailed(&out, blocks...))
+	require.NoError(t, e.Transfers.Affected(&announced, blocks...))
+	require.NoError(t, e.Transfers.LoadFailed(&out, blocks...))
 	require.Equal(t, announced, out)
 	require.NoError(t, e.Check())
 	for _, id := range out.Affected {
-		e.worker.computed[id] = e.live(id).kv.NumComputedTokens()
+		e.worker.computed[id] = e.live(id).kv.NumComputedTokens
 	}
 	for _, v := range out.Void {
 		f := e.flights[v.Step]
@@ -197,8 +197,8 @@ func (e *engine) receive(t *rapid.T) {
 	failed := e.drawFailed(t, &l)
 	e.worker.fill(&l, failed)
 	e.loadFailed(t, failed)
-	require.NoError(t, e.Received(l.id))
-	require.ErrorIs(t, e.Received(l.id), ErrRequest)
+	require.NoError(t, e.Transfers.Received(l.id))
+	require.ErrorIs(t, e.Transfers.Received(l.id), ErrRequest)
 	require.NoError(t, e.Check())
 }
 
@@ -249,7 +249,7 @@ func (e *engine) answer(t *rapid.T) {
 	}
 	id := x.asking[0]
 	x.asking = x.asking[1:]
-	require.NoError(t, e.SetMatch(id, e.drawMatch(t, e.live(id).kv.NumTokens())))
+	require.NoError(t, e.Transfers.SetMatch(id, e.drawMatch(t, e.live(id).kv.NumTokens())))
 }
 
 // endTransfers follows a request that has ended, and whose blocks are sent.
@@ -272,16 +272,16 @@ func (e *engine) send(t *rapid.T) {
 	if !slices.ContainsFunc(x.loads, func(l load) bool { return l.id == d.id }) { // else they are not there yet
 		e.checkDelivery(t, d)
 	}
-	require.NoError(t, e.Sent(d.id))
-	require.ErrorIs(t, e.Sent(d.id), ErrRequest)
+	require.NoError(t, e.Transfers.Sent(d.id))
+	require.ErrorIs(t, e.Transfers.Sent(d.id), ErrRequest)
 	require.NoError(t, e.Check())
 }
 
 func (e *engine) checkDelivery(t *rapid.T, d delivery) {
-	computed, _, err := e.NumComputedTokens(d.id)
+	computed, _, err := e.Monitor.NumComputedTokens(d.id)
 	require.NoError(t, err)
 	for g, group := range e.worker.groups {
-		table, err := e.Table(nil, d.id, g)
+		table, err := e.Monitor.Table(nil, d.id, g)
 		require.NoError(t, err)
 		if group.Kind == kvcache.Mamba {
 			continue

@@ -65,7 +65,7 @@ func (p *player) compute(token int32) error {
 			void: f.spoiled[row.ID] || r == nil || r.stale > 0 && r.dropStale, gone: r == nil, spoiled: f.spoiled[row.ID],
 		})
 		if jobs[len(jobs)-1].void && r != nil { // it went back before the worker got this row
-			p.worker.computed[row.ID] = r.kv.NumComputedTokens() - (r.inFlight - r.stale)
+			p.worker.computed[row.ID] = r.kv.NumComputedTokens - (r.inFlight - r.stale)
 		}
 		if n := row.NumExternalTokens; n > 0 {
 			w := p.worker
@@ -98,7 +98,7 @@ func (p *player) compute(token int32) error {
 // fail says that blocks are not loaded, and returns who is affected.
 func (p *player) fail(blocks ...int32) FailedLoad {
 	var out FailedLoad
-	require.NoError(p.t, p.LoadFailed(&out, blocks...))
+	require.NoError(p.t, p.Transfers.LoadFailed(&out, blocks...))
 	require.NoError(p.t, p.Check())
 	p.failed = map[int32]bool{}
 	for _, id := range blocks {
@@ -188,9 +188,9 @@ func (p *player) withoutState(prompt []int32) ID {
 		require.NoError(p.t, p.compute(9))
 	}
 	require.NoError(p.t, p.compute(9))
-	states, err := p.Table(nil, id, 2)
+	states, err := p.Monitor.Table(nil, id, 2)
 	require.NoError(p.t, err)
-	p.Inspect(func(c *kvcache.Cache) { require.NoError(p.t, c.Evict(states[9])) })
+	p.Monitor.Inspect(func(c *kvcache.Cache) { require.NoError(p.t, c.Transfers.Evict(states[9])) })
 	return id
 }
 
@@ -204,9 +204,9 @@ func TestALoadGoesIntoBlocksThatNobodyElseHas(t *testing.T) {
 		p.schedule()
 		shared := 0
 		for g := range 2 {
-			a, err := p.Table(nil, first, g)
+			a, err := p.Monitor.Table(nil, first, g)
 			require.NoError(t, err)
-			b, err := p.Table(nil, second, g)
+			b, err := p.Monitor.Table(nil, second, g)
 			require.NoError(t, err)
 			for i, id := range b {
 				if i*p.blockSizes[g] >= 16 && slices.Contains(a, id) {
@@ -257,9 +257,9 @@ func TestAPaddedDecodeReservesNothing(t *testing.T) {
 		r := s.live(loaded)
 		s.removeRunning(r)
 		s.preempt(r)
-		require.NoError(t, s.SetMatch(loaded, Match{3, true}))
+		require.NoError(t, s.Transfers.SetMatch(loaded, Match{3, true}))
 		one(t, s, &step)
-		require.NoError(t, s.Received(loaded))
+		require.NoError(t, s.Transfers.Received(loaded))
 		loads := add(t, s, Spec{Tokens: tokens(9, 3), External: Match{9, true}})
 		require.NoError(t, s.Schedule(&step))
 		require.NoError(t, s.Check())
@@ -302,16 +302,16 @@ func TestABlockOfAFailedLoadThatOthersHaveIsNotWritten(t *testing.T) {
 	first := p.add(Spec{Tokens: prompt, External: Match{16, false}})
 	second := p.add(Spec{Tokens: append(prompt[:10:10], tokens(4, 2)...), External: Match{12, true}})
 	p.schedule()
-	table, err := p.Table(nil, first, 0)
+	table, err := p.Monitor.Table(nil, first, 0)
 	require.NoError(t, err)
-	shared, err := p.Table(nil, second, 0)
+	shared, err := p.Monitor.Table(nil, second, 0)
 	require.NoError(t, err)
 	require.Equal(t, table[:2], shared[:2])
 	require.Equal(t, []ID{second, first}, p.fail(table[1]).Affected)
 	require.NoError(t, p.compute(9))
 	require.Len(t, p.schedule(), 1)
 	require.NoError(t, p.compute(9))
-	require.NoError(t, p.Received(second))
+	require.NoError(t, p.Transfers.Received(second))
 	require.Len(t, p.schedule(), 2)
 	step := &p.flights[0].step
 	require.NotContains(t, step.ZeroBlocks, table[1])
@@ -344,5 +344,5 @@ func TestABlockIsNotCopiedInTheStepThatWritesIt(t *testing.T) {
 	p.add(Spec{Tokens: tokens(15, 1), MaxTokens: 1})
 	require.Equal(t, []int{5}, scheduled(p.schedule()), "tokens 8 to 12; the other request would hit 12 tokens")
 	p.finish(9)
-	require.Zero(t, p.Load().Running+p.Load().Waiting)
+	require.Zero(t, p.Monitor.Load().Running+p.Monitor.Load().Waiting)
 }

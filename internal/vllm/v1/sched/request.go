@@ -105,12 +105,12 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 	if err := s.checkSpec(&spec); err != nil {
 		return 0, err
 	}
-	longest := s.cache.Config().MaxModelLen
+	longest := s.cache.View.Config().MaxModelLen
 	most := min(len(spec.Tokens)+min(spec.MaxTokens, longest)+s.config.NumLookaheadTokens+s.config.NumSpeculativeTokens, longest)
-	if need, have := s.cache.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.Pool().NumBlocks()-1; need > have {
+	if need, have := s.cache.View.PeakBlocks(most, s.config.MaxConcurrentBatches), s.cache.View.Pool().NumBlocks()-1; need > have {
 		return 0, fmt.Errorf("%w: %d tokens can take %d blocks, the pool has %d", ErrRequest, most, need, have)
 	}
-	inputs, err := s.newEncoderRequest(spec.Extras.Items, spec.IsEmbed)
+	inputs, err := s.encoder.newRequest(spec.Extras.Items, spec.IsEmbed)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +141,7 @@ func (s *Scheduler) Add(spec Spec) (ID, error) {
 
 // checkSpec refuses what no request can be.
 func (s *Scheduler) checkSpec(spec *Spec) error {
-	longest := s.cache.Config().MaxModelLen
+	longest := s.cache.View.Config().MaxModelLen
 	switch {
 	case len(spec.Tokens) == 0 || len(spec.Tokens) >= longest:
 		return fmt.Errorf("%w: a prompt of %d tokens: want 1 to %d", ErrRequest, len(spec.Tokens), longest-1)
@@ -212,14 +212,14 @@ func (s *Scheduler) Abort(ids ...ID) int {
 		n++
 		if r.status == running {
 			if fresh := r.inFlight - r.stale; fresh > 0 { // nobody knows whether they will be computed
-				s.evictFrom(r, r.kv.NumComputedTokens()-fresh-r.transfers.unsettled)
+				s.evictFrom(r, r.kv.NumComputedTokens-fresh-r.transfers.unsettled)
 			}
 			s.removeRunning(r)
 		} else {
 			r.in.remove(r)
 		}
 		if s.flight.n > 0 { // nor whether what it hit has been
-			r.transfers.unsettled = r.kv.NumComputedTokens()
+			r.transfers.unsettled = r.kv.NumComputedTokens
 		}
 		s.finish(r)
 	}
@@ -246,13 +246,6 @@ func (s *Scheduler) Release(ids ...ID) {
 	}
 }
 
-// Live reports whether an ID names a request that has not finished.
-func (s *Scheduler) Live(id ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.live(id) != nil
-}
-
 // live is the request of an ID, or nil if there is none or it has finished.
 func (s *Scheduler) live(id ID) *request {
 	r := s.requests.Get(uint64(id))
@@ -265,7 +258,7 @@ func (s *Scheduler) live(id ID) *request {
 // finish frees what r has. It is in no queue any more.
 func (s *Scheduler) finish(r *request) {
 	s.finished = append(s.finished, r.id)
-	s.freeInputs(r)
+	s.extensions.released(r)
 	if !s.park(r) {
 		s.drop(r)
 	}
@@ -273,9 +266,8 @@ func (s *Scheduler) finish(r *request) {
 
 // drop ends r for good.
 func (s *Scheduler) drop(r *request) {
-	s.free(r)
+	s.release(r, kvcache.Drop)
 	s.requests.Remove(uint64(r.id))
-	s.cache.Drop(r.kv)
 	stop, drafts := r.stop[:0], r.drafts[:0]
 	*r = request{stop: stop, drafts: drafts}
 	s.spare = append(s.spare, r)

@@ -26,8 +26,7 @@ func (s *Scheduler) Schedule(step *Step) error {
 	s.steps++
 	s.batch, b.seq = b, s.steps
 	s.transfer.loads = s.transfer.loads[:0]
-	s.cache.StartStep()
-	s.cache.Pool().SetStamp(uint32(b.seq))
+	s.cache.StartStep(b.seq)
 	s.fill(b)
 	for i := range b.rows {
 		s.advance(&b.rows[i])
@@ -47,22 +46,19 @@ func (s *Scheduler) fill(b *batch) {
 	for {
 		b.budget, b.starved = s.config.MaxNumBatchedTokens, false
 		s.transfer.queries = s.transfer.queries[:0]
-		s.encoder.budget, s.encoder.blocked = s.config.MaxNumEncoderInputTokens, false
+		s.extensions.startPass()
 		if s.pause == PauseAll {
 			b.budget = 0
 		}
 		s.scheduleRunning()
-		if len(b.rows) > 0 {
-			s.encoder.yielded = false
-		}
-		if admits && !b.starved {
+		if s.extensions.startAdmission() && admits && !b.starved {
 			s.admitWaiting()
 		}
 		switch {
-		case len(b.rows) > 0 || s.config.AsVLLM || b.waits:
+		case len(b.rows) > 0 || !s.differs.steps || b.waits:
 			return
 		case b.starved || s.freeLoaded():
-		case s.freeBlockedInputs():
+		case s.extensions.unblock():
 			admits = false // or the one that was preempted comes back, in place of those that waited for it
 		default:
 			return
@@ -77,7 +73,7 @@ func (s *Scheduler) advance(e *entry) {
 	r := e.r
 	e.prefill = r.prefill || e.admitted
 	computed := int(e.computed + e.tokens)
-	r.kv.SetNumComputedTokens(computed)
+	r.kv.NumComputedTokens = computed
 	r.inFlight += int(e.tokens)
 	r.prefill = computed < r.kv.NumTokens()+r.placeholders
 	e.samples = !r.prefill
@@ -114,25 +110,23 @@ func (s *Scheduler) scheduleRunning() {
 		}
 		e := b.add()
 		e.r, e.id, e.kind = r, r.id, r.resend
-		e.tokens, e.computed = int32(n), int32(r.kv.NumComputedTokens())
+		e.tokens, e.computed = int32(n), int32(r.kv.NumComputedTokens)
 		e.from = int32(len(b.from) - s.groups)
 		r.resend = KindRunning
 		s.takeDrafts(r, e)
 		b.budget -= n
-		if r.encodes {
-			s.encodePlanned(r)
-		}
+		s.extensions.scheduled(r)
 		b.prefill = b.prefill || r.prefill
 	}
 }
 
 // runningTokens is how many tokens a running request computes in this step.
 func (s *Scheduler) runningTokens(r *request) int {
-	computed := r.kv.NumComputedTokens()
+	computed := r.kv.NumComputedTokens
 	if r.placeholders > 0 && computed+2-r.placeholders >= r.kv.NumPromptTokens()+r.maxTokens {
 		return 0 // it ends with a step in flight, even if all drafts of that are rejected
 	}
-	if s.steps < r.eligible && (s.flight.n > 0 || s.config.AsVLLM) {
+	if s.steps < r.eligible && (s.flight.n > 0 || !s.differs.steps) {
 		return 0 // its last step has not left the pipeline
 	}
 	n := r.kv.NumTokens() + len(r.drafts) + r.placeholders - computed
@@ -140,11 +134,7 @@ func (s *Scheduler) runningTokens(r *request) int {
 		n = min(n, limit)
 	}
 	n = min(n, s.batch.budget, s.longest-computed-1)
-	n = s.mamba.clip(r.kv, computed, n)
-	if r.encodes {
-		n = s.encode(r, computed, n)
-	}
-	return max(n, 0)
+	return max(s.extensions.clip(r, computed, n), 0)
 }
 
 // room is what makeRoom has achieved.
@@ -168,13 +158,13 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, room) {
 		}
 		s.batch.from = s.batch.from[:from]
 		s.batch.starved = true
-		if s.cache.NumDeferred() > 0 && !s.config.AsVLLM {
+		if s.differs.deferred && s.cache.View.NumDeferred() > 0 {
 			s.batch.waits = true // blocks come with an update; vLLM would preempt everybody
 			return at, noRoom
 		}
 		victim := s.victim()
 		v := s.running[victim]
-		if v == r && !s.config.AsVLLM && s.unloadLast() {
+		if v == r && s.differs.loads && s.unloadLast() {
 			continue // rather than r, which would find the same blocks taken again
 		}
 		if victim < at {
@@ -185,7 +175,7 @@ func (s *Scheduler) makeRoom(r *request, n, at int) (int, room) {
 		s.preempt(v)
 		switch {
 		case v == r:
-			s.encoder.yielded = !s.config.AsVLLM
+			s.extensions.yielded()
 			return at, noRoom
 		case gone && r.inputs != nil:
 			return at, again
@@ -224,7 +214,7 @@ func (s *Scheduler) victim() int {
 	for i, r := range s.running {
 		w := s.running[worst]
 		if r.priority > w.priority || r.priority == w.priority && r.arrival > w.arrival ||
-			!s.config.AsVLLM && w.before(r) {
+			s.differs.victims && w.before(r) {
 			worst = i
 		}
 	}
@@ -243,13 +233,13 @@ func (s *Scheduler) unschedule(r *request) (gone bool) {
 	b.budget += int(b.rows[i].tokens)
 	s.evictFrom(r, int(b.rows[i].computed))
 	b.rows = slices.Delete(b.rows, i, i+1)
-	return s.unscheduleEncoder(r)
+	return s.extensions.unscheduled(r)
 }
 
 // evictFrom removes the keys of blocks of r that hold tokens from computed on.
 func (s *Scheduler) evictFrom(r *request, computed int) {
-	if !s.config.AsVLLM {
-		s.cache.EvictFrom(r.kv, computed)
+	if s.differs.keys {
+		r.kv.EvictFrom(computed)
 	}
 }
 

@@ -8,15 +8,20 @@ import (
 	"llmmemory/internal/invariants"
 	"llmmemory/internal/vllm/v1/handle"
 	"llmmemory/internal/vllm/v1/kvcache"
-	"llmmemory/internal/vllm/v1/pool"
 )
 
 // A Scheduler runs requests over a cache of its own.
 type Scheduler struct {
-	mu     sync.Mutex // held by every exported method
-	config Config
-	cache  *kvcache.Cache
-	mamba  mambaSplit
+	Monitor   Monitor
+	Transfers Transfers
+
+	mu         sync.Mutex // held by every exported method
+	config     Config
+	cache      *kvcache.Cache
+	differs    differences
+	extensions extensions
+	encoder    *encoder // one of the extensions; nil: there is no encoder
+	zero       *zeroing // the same; nil: nothing is zeroed
 
 	longest  int // tokens of a sequence
 	requests handle.Table[request]
@@ -31,9 +36,6 @@ type Scheduler struct {
 	preempted []ID // since the last step
 	finished  []ID
 	transfer  transfer
-	zero      zeroing
-	encoder   encoder
-	loras     loras
 
 	counters Counters
 
@@ -43,6 +45,7 @@ type Scheduler struct {
 	flight     flight
 	batch      *batch // that is being scheduled
 	hit        kvcache.Hit
+	pending    kvcache.Pending
 }
 
 // Pause is what a scheduler does not do.
@@ -60,31 +63,53 @@ func New(config Config) (*Scheduler, error) {
 		return nil, err
 	}
 	config.Cache.RecordNewBlocks, config.Cache.HandOffTails = config.ZeroNewBlocks, config.Connector.Producer
-	config.Cache.Exact = !config.AsVLLM
-	config.Cache.CopyWritten = !config.AsVLLM
+	differs := differencesFrom(&config)
+	config.Cache.Exact, config.Cache.CopyWritten = differs.hits, differs.hits
 	cache, err := kvcache.New(config.Cache)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen}
-	s.zero.held = map[int32]bool{}
+	s := &Scheduler{config: config, cache: cache, longest: config.Cache.MaxModelLen, differs: differs}
+	s.Monitor, s.Transfers = Monitor{s}, Transfers{s}
 	s.waiting.init(config.Policy)
 	s.skipped.init(config.Policy)
-	s.mamba.init(&s.config, cache)
-	s.encoder.init(&s.config)
-	s.loras.most = config.MaxLoRAs
-	if config.AsVLLM && config.NumSpeculativeTokens > 0 && s.mamba.clipsDecodes() {
-		return nil, fmt.Errorf("%w: a Mamba group in align mode clips the padding of a decode, and vLLM then schedules more drafts than tokens", ErrConfig)
+	if err := s.extend(); err != nil {
+		return nil, err
 	}
-	if config.DisableChunkedMMInput && s.mamba.block > 0 && s.encoder.ahead > 0 {
-		return nil, fmt.Errorf("%w: blocks of a Mamba group divide prompts where items may not be divided, and a draft model reads ahead: some items would wait for ever", ErrConfig)
-	}
-	s.groups = len(cache.Config().Groups)
-	for _, g := range cache.Config().Groups {
+	s.groups = len(cache.View.Config().Groups)
+	for _, g := range cache.View.Config().Groups {
 		s.blockSizes = append(s.blockSizes, g.BlockSize)
 	}
 	s.flight.init(s.config.MaxConcurrentBatches)
 	return s, nil
+}
+
+// extend makes the extensions that the configuration asks for.
+func (s *Scheduler) extend() error {
+	c := &s.config
+	if m := newMambaSplit(c, s.cache); m.block > 0 {
+		switch {
+		case c.AsVLLM && c.NumSpeculativeTokens > 0 && m.clipsDecodes():
+			return fmt.Errorf("%w: a Mamba group in align mode clips the padding of a decode, "+
+				"and vLLM then schedules more drafts than tokens", ErrConfig)
+		case c.DisableChunkedMMInput && c.readsAhead():
+			return fmt.Errorf("%w: blocks of a Mamba group divide prompts where items may not be divided, "+
+				"and a draft model reads ahead: some items would wait for ever", ErrConfig)
+		}
+		s.extensions = append(s.extensions, m)
+	}
+	if c.EncoderCacheSize > 0 {
+		s.encoder = newEncoder(s)
+		s.extensions = append(s.extensions, s.encoder)
+	}
+	if c.MaxLoRAs > 0 {
+		s.extensions = append(s.extensions, &loras{s: s, most: c.MaxLoRAs})
+	}
+	if c.ZeroNewBlocks {
+		s.zero = &zeroing{s: s, held: map[int32]bool{}}
+		s.extensions = append(s.extensions, s.zero)
+	}
+	return nil
 }
 
 // SetPause sets what the next steps leave out (vLLM's PauseState): PauseNew admits no waiting
@@ -126,10 +151,8 @@ func (s *Scheduler) Reset(preempt bool) (bool, error) {
 // preempt sends r, which is in running no more, back to the front of the queue
 // without its blocks (vllm/v1/RULES.md §7).
 func (s *Scheduler) preempt(r *request) {
-	s.free(r)
-	s.freeInputs(r)
-	s.cache.Preempt(r.kv)
-	s.zero.loose = true
+	s.release(r, kvcache.Preempt)
+	s.extensions.released(r)
 	s.forgetMatch(r)
 	r.status = preempted
 	r.drafts = r.drafts[:0]
@@ -142,97 +165,10 @@ func (s *Scheduler) preempt(r *request) {
 	r.queued = now()
 }
 
-// TakeEvents moves the events of the cache to dst.
-func (s *Scheduler) TakeEvents(dst *pool.Events) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cache.TakeEvents(dst)
-}
-
-// TakeStats returns the statistics of the cache since the last call.
-func (s *Scheduler) TakeStats() kvcache.Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cache.TakeStats()
-}
-
-// Counters are sums since they were taken last.
-type Counters struct {
-	Preemptions            int
-	Tokens                 int           // sampled, that count
-	Drafts, DraftsAccepted int           // verified, and sampled as well
-	Admitted               int           // requests, those that were preempted included
-	QueueTime              time.Duration // that these had waited, all together
-
-	// Lookups outside (RULES.md §19), of requests admitted for the first time and
-	// of those that had been preempted.
-	External, ExternalPreempted ExternalCounters
-}
-
-// ExternalCounters are tokens but for Requests: those not hit in the cache, and
-// those of them that are loaded.
-type ExternalCounters struct{ Requests, Queries, Hits int }
-
-// TakeCounters returns the counters and starts anew.
-func (s *Scheduler) TakeCounters() Counters {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.counters
-	s.counters = Counters{}
-	return c
-}
-
 var started = time.Now()
 
 // now is a clock that never goes back, in ns.
 func now() int64 { return int64(time.Since(started)) }
-
-// Load is how full a scheduler is.
-type Load struct {
-	Running, Waiting   int // requests
-	Loading, Parked    int // requests: waiting for keys and values; finished, with blocks in transfer
-	InFlight           int // steps
-	FreeBlocks, Blocks int // Blocks without the null block
-	Deferred           int // blocks of requests that are gone, kept for steps in flight
-	Encoder            EncoderUsage
-}
-
-// Load returns the present figures.
-func (s *Scheduler) Load() Load {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.cache.Pool()
-	var encoder EncoderUsage
-	if c := s.encoder.cache; c != nil {
-		encoder.Taken, encoder.Referenced = c.Usage()
-	}
-	return Load{
-		Encoder: encoder,
-		Running: len(s.running), Waiting: s.requests.Len() - len(s.running) - s.transfer.parked,
-		Loading: s.transfer.loading, Parked: s.transfer.parked, InFlight: s.flight.n,
-		FreeBlocks: p.NumFree(), Blocks: p.NumBlocks() - 1, Deferred: s.cache.NumDeferred(),
-	}
-}
-
-// Running appends the running requests to dst, in the order of admission.
-func (s *Scheduler) Running(dst []ID) []ID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.running {
-		dst = append(dst, r.id)
-	}
-	return dst
-}
-
-// Waiting appends the waiting requests to dst, in the order of admission to be.
-func (s *Scheduler) Waiting(dst []ID) []ID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.allWaiting() {
-		dst = append(dst, r.id)
-	}
-	return dst
-}
 
 func (s *Scheduler) allWaiting() []*request {
 	all := s.waiting.appendTo(s.skipped.appendTo(nil))
@@ -242,45 +178,6 @@ func (s *Scheduler) allWaiting() []*request {
 	return all
 }
 
-// Computed returns how many tokens of a request are computed, and how many it
-// has.
-func (s *Scheduler) NumComputedTokens(id ID) (computed, tokens int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.requests.Get(uint64(id)) // parked ones, too
-	if r == nil {
-		return 0, 0, unknown(id)
-	}
-	return r.kv.NumComputedTokens(), r.kv.NumTokens(), nil
-}
-
-// Table appends the block table of a request in a group to dst. Of a request that
-// has finished and whose blocks are still being sent or loaded, it is the part
-// with computed tokens.
-func (s *Scheduler) Table(dst []int32, id ID, group int) ([]int32, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.requests.Get(uint64(id)) // parked ones, too
-	if r == nil {
-		return dst, unknown(id)
-	}
-	if group < 0 || group >= s.groups {
-		return dst, fmt.Errorf("%w: group %d of %d", ErrRequest, group, s.groups)
-	}
-	if r.status == parked {
-		return append(dst, s.cache.ComputedTable(r.kv, group)...), nil
-	}
-	return append(dst, r.kv.Table(group)...), nil
-}
-
 func unknown(id ID) error {
 	return fmt.Errorf("%w: no request has the id %#x, or it has finished", ErrRequest, uint64(id))
-}
-
-// Inspect calls f with the cache under the lock. f must not call the scheduler
-// and must not keep what it gets.
-func (s *Scheduler) Inspect(f func(*kvcache.Cache)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(s.cache)
 }

@@ -50,7 +50,7 @@ func one(t testing.TB, s *Scheduler, step *Step) Outcome {
 	require.NoError(t, s.Check())
 	var counts, sampled []int32
 	for _, row := range step.Rows {
-		computed, all, err := s.NumComputedTokens(row.ID)
+		computed, all, err := s.Monitor.NumComputedTokens(row.ID)
 		require.NoError(t, err)
 		if computed < all {
 			counts = append(counts, 0)
@@ -110,16 +110,16 @@ func TestImpossibleRequestsAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, tc.wantErr, tc.name)
 	}
 	for _, id := range []ID{0, 1, 1 << 32, ^ID(0)} {
-		_, _, err := s.NumComputedTokens(id)
+		_, _, err := s.Monitor.NumComputedTokens(id)
 		require.ErrorIs(t, err, ErrRequest)
-		_, err = s.Table(nil, id, 0)
+		_, err = s.Monitor.Table(nil, id, 0)
 		require.ErrorIs(t, err, ErrRequest)
 		_, err = s.Fork(id, Child{})
 		require.ErrorIs(t, err, ErrRequest)
 		require.Zero(t, s.Abort(id))
 	}
 	id := add(t, s, Spec{Tokens: tokens(4, 1)})
-	_, err := s.Table(nil, id, 1)
+	_, err := s.Monitor.Table(nil, id, 1)
 	require.ErrorContains(t, err, "group 1 of 1")
 	_, err = s.Fork(id, Child{Arrival: math.NaN()})
 	require.ErrorIs(t, err, ErrRequest)
@@ -174,7 +174,7 @@ func TestARequestStopsForTheRightReason(t *testing.T) {
 		require.Empty(t, one(t, s, &step).Done)
 	}
 	require.Equal(t, []Done{{ID: full, Reason: Length}}, one(t, s, &step).Done, "the longest sequence")
-	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, s.Load())
+	require.Equal(t, Load{FreeBlocks: 39, Blocks: 39}, s.Monitor.Load())
 }
 
 // A victim that was in the batch already gives its tokens back to the budget.
@@ -212,10 +212,10 @@ func TestRejectedDraftsAreComputedAgain(t *testing.T) {
 		require.ErrorIs(t, s.Update([]int32{5}, make([]int32, 5), &out), ErrRequest, "three drafts and one")
 		require.ErrorIs(t, s.Update([]int32{1}, []int32{-4}, &out), ErrRequest)
 		require.NoError(t, s.Update([]int32{1}, []int32{4}, &out)) // all rejected
-		computed, all, err := s.NumComputedTokens(id)
+		computed, all, err := s.Monitor.NumComputedTokens(id)
 		require.NoError(t, err)
 		require.Equal(t, []int{4, 5}, []int{computed, all})
-		table, err := s.Table(nil, id, 0)
+		table, err := s.Monitor.Table(nil, id, 0)
 		require.NoError(t, err)
 		if returned {
 			require.Equal(t, []int32{1}, table)
@@ -235,13 +235,13 @@ func TestVerifiedAndAcceptedDraftsAreCounted(t *testing.T) {
 	var step Step
 	id := add(t, s, Spec{Tokens: tokens(3, 1), MaxTokens: 20})
 	one(t, s, &step)
-	s.TakeCounters()
+	s.Monitor.TakeCounters()
 	for _, sampled := range [][]int32{{5, 6, 7, 8}, {5, 9}, {4}} {
 		require.NoError(t, s.SetDrafts([]ID{id}, []int32{3}, []int32{5, 6, 7}))
 		require.NoError(t, s.Schedule(&step))
 		require.NoError(t, s.Update([]int32{int32(len(sampled))}, sampled, &Outcome{}))
 	}
-	counters := s.TakeCounters()
+	counters := s.Monitor.TakeCounters()
 	require.Equal(t, []int{7, 9, 3 + 1}, []int{counters.Tokens, counters.Drafts, counters.DraftsAccepted})
 }
 
@@ -254,7 +254,7 @@ func TestAPaddedDecodeMayReachTheLongestSequence(t *testing.T) {
 		s := newSmall(t, c)
 		var step Step
 		first := add(t, s, Spec{Tokens: tokens(17, 1), MaxTokens: 1})
-		for s.Live(first) {
+		for s.Monitor.Live(first) {
 			one(t, s, &step)
 		}
 		add(t, s, Spec{Tokens: tokens(3, 2)})
@@ -280,7 +280,7 @@ func TestTheOrderOfPriorities(t *testing.T) {
 		spec.Tokens = tokens(3, i)
 		want[[]int{5, 4, 2, 3, 1, 0}[i]] = add(t, s, spec)
 	}
-	require.Equal(t, want[:], s.Waiting(nil))
+	require.Equal(t, want[:], s.Monitor.Waiting(nil))
 }
 
 // Those that lost their blocks are admitted again in front of those that never ran, in their order (vllm/v1/RULES.md §14.2).
@@ -294,13 +294,13 @@ func TestPreemptedRequestsWaitInFront(t *testing.T) {
 	for range 4 { // 16 tokens a step: the first three run, with 2 blocks each, and then the first one takes more
 		one(t, s, &step)
 	}
-	require.Equal(t, ids[:2], s.Running(nil))
-	require.Equal(t, ids[2:], s.Waiting(nil))
+	require.Equal(t, ids[:2], s.Monitor.Running(nil))
+	require.Equal(t, ids[2:], s.Monitor.Waiting(nil))
 	for range 4 {
 		one(t, s, &step)
 	}
-	require.Equal(t, ids[:1], s.Running(nil))
-	require.Equal(t, ids[1:], s.Waiting(nil))
+	require.Equal(t, ids[:1], s.Monitor.Running(nil))
+	require.Equal(t, ids[1:], s.Monitor.Waiting(nil))
 }
 
 // The last token of the longest sequence is not computed, so drafts end before it (vllm/v1/RULES.md §14.2).
@@ -398,7 +398,7 @@ func TestResetInTheMiddleOfAStep(t *testing.T) {
 	require.True(t, ok)
 	require.NoError(t, s.Update([]int32{1}, []int32{7}, &out))
 	require.Equal(t, []int32{0}, out.Kept)
-	computed, all, err := s.NumComputedTokens(id)
+	computed, all, err := s.Monitor.NumComputedTokens(id)
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 3}, []int{computed, all})
 	one(t, s, &step)
@@ -439,7 +439,7 @@ func TestForkOfARunningRequest(t *testing.T) {
 	_, err := s.Fork(parent, Child{})
 	require.ErrorIs(t, err, ErrOrder)
 	require.Len(t, step.Rows, 4, "the fifth waits: four may run")
-	require.Equal(t, []ID{children[3]}, s.Waiting(nil))
+	require.Equal(t, []ID{children[3]}, s.Monitor.Waiting(nil))
 	require.Equal(t, KindRunning, step.Rows[0].Kind)
 	for i := range 3 {
 		require.Equal(t, Row{ID: children[i], Kind: KindNew, Samples: true, NumComputedTokens: 6, NumScheduledTokens: 1}, step.Rows[1+i])

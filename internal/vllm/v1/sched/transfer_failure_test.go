@@ -30,12 +30,12 @@ func TestALoadThatFailsInPartIsCutThere(t *testing.T) {
 			affected, err := loadFailed(h.Scheduler, blocks...)
 			require.NoError(t, err)
 			require.Equal(t, ids[1:2], affected)
-			require.NoError(t, h.Received(ids[0], ids[2]))
+			require.NoError(t, h.Transfers.Received(ids[0], ids[2]))
 			for i, want := range []int{1584, invalid[0] * 16, 1584} {
 				require.Equal(t, want, h.computed(ids[i]))
 			}
-			require.Equal(t, Load{Waiting: 3, Loading: 1, FreeBlocks: 9999 - 3*99, Blocks: 9999}, h.Load())
-			require.NoError(t, h.Received(ids[1]))
+			require.Equal(t, Load{Waiting: 3, Loading: 1, FreeBlocks: 9999 - 3*99, Blocks: 9999}, h.Monitor.Load())
+			require.NoError(t, h.Transfers.Received(ids[1]))
 			rows := h.schedule()
 			require.Len(t, rows, 3)
 			require.Equal(t, invalid[0]*16, rows[1].NumComputedTokens)
@@ -77,7 +77,7 @@ func TestARowWhoseLoadFailedIsComputedAgain(t *testing.T) {
 					blocks = append(blocks, table[i])
 				}
 				var most FailedLoad
-				require.NoError(t, h.Affected(&most, blocks...))
+				require.NoError(t, h.Transfers.Affected(&most, blocks...))
 				require.Equal(t, FailedLoad{ids[1:2], []VoidRow{{0, 1}}}, most)
 				affected, err := loadFailed(h.Scheduler, blocks...)
 				require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestARowWhoseLoadFailedIsComputedAgain(t *testing.T) {
 				require.Len(t, h.update(eos), 2)
 				require.Zero(t, h.out.Kept[1])
 				require.Equal(t, invalid[0]*16, h.computed(ids[1]))
-				require.Equal(t, 1, h.Load().Running)
+				require.Equal(t, 1, h.Monitor.Load().Running)
 				require.Equal(t, table, h.table(ids[1]), "it keeps its blocks")
 				if !asVLLM {
 					require.Equal(t, invalid[0], h.hashed(ids[1]), "what did not come cannot be hit")
@@ -138,10 +138,10 @@ func TestOnlyWhatWasLoadedIsCached(t *testing.T) {
 	h := newHost(t, transferConfig(1000))
 	id := h.add(1600, 1, Spec{External: Match{1584, true}})
 	h.schedule()
-	require.Equal(t, ExternalCounters{1, 1600, 1584}, h.TakeCounters().External)
+	require.Equal(t, ExternalCounters{1, 1600, 1584}, h.Monitor.TakeCounters().External)
 	_, err := loadFailed(h.Scheduler, h.table(id)[50])
 	require.NoError(t, err)
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	require.Zero(t, h.hashed(id))
 	h.mu.Lock()
 	h.promote(h.requests.Get(uint64(id)))
@@ -156,7 +156,7 @@ func TestALoadOfNothingGivesItsBlocksBack(t *testing.T) {
 	h.schedule()
 	_, err := loadFailed(h.Scheduler, h.table(id)...)
 	require.NoError(t, err)
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	require.Equal(t, []Row{{ID: id, Kind: KindNew, Samples: true, NumScheduledTokens: 40}}, h.schedule(), "it is computed here")
 }
 
@@ -170,7 +170,7 @@ func TestAbortAfterAFailedLoadIsThePolicyFail(t *testing.T) {
 	affected, err := loadFailed(h.Scheduler, invalid)
 	require.NoError(t, err)
 	require.Equal(t, 1, h.Abort(affected...))
-	_, _, ok := h.cache.Pool().Primary(invalid)
+	_, _, ok := h.cache.View.Pool().Primary(invalid)
 	require.False(t, ok, "nobody can hit the block")
 	require.Empty(t, h.update(1))
 	h.empty()
@@ -214,12 +214,12 @@ func TestImpossibleTransferCallsAreRefused(t *testing.T) {
 		name string
 		call func() error
 	}{
-		{"received, but not loading", func() error { return h.Received(id) }},
-		{"sent, but not finished", func() error { return h.Sent(id) }},
+		{"received, but not loading", func() error { return h.Transfers.Received(id) }},
+		{"sent, but not finished", func() error { return h.Transfers.Sent(id) }},
 		{"a block outside the pool", func() error { _, err := loadFailed(h.Scheduler, 100); return err }},
 		{"the null block", func() error { _, err := loadFailed(h.Scheduler, 0); return err }},
-		{"a match longer than the request", func() error { return h.SetMatch(id, Match{41, false}) }},
-		{"a match of nobody", func() error { return h.SetMatch(12345, Match{1, false}) }},
+		{"a match longer than the request", func() error { return h.Transfers.SetMatch(id, Match{41, false}) }},
+		{"a match of nobody", func() error { return h.Transfers.SetMatch(12345, Match{1, false}) }},
 		{"a prompt shorter than its match", func() error {
 			_, err := h.Add(Spec{Tokens: tokens(4, 1), MaxTokens: 1, External: Match{5, true}})
 			return err
@@ -233,10 +233,10 @@ func TestImpossibleTransferCallsAreRefused(t *testing.T) {
 		_, err := alone.Add(spec)
 		require.ErrorIs(t, err, ErrRequest, "no connector is configured")
 	}
-	require.ErrorIs(t, alone.SetMatch(alone.add(4, 1, Spec{}), Match{1, false}), ErrOrder)
+	require.ErrorIs(t, alone.Transfers.SetMatch(alone.add(4, 1, Spec{}), Match{1, false}), ErrOrder)
 	_, err := loadFailed(alone.Scheduler, 1)
 	require.ErrorIs(t, err, ErrOrder)
-	require.ErrorIs(t, alone.Affected(new(FailedLoad), 1), ErrOrder)
+	require.ErrorIs(t, alone.Transfers.Affected(new(FailedLoad), 1), ErrOrder)
 }
 
 func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
@@ -245,7 +245,7 @@ func TestLoadedRequestsDoNotWaitForEachOther(t *testing.T) {
 	h := newHost(t, c)
 	low := h.add(64, 1, Spec{External: Match{48, true}, Priority: 2, MaxTokens: 1})
 	h.schedule()
-	require.NoError(t, h.Received(low))
+	require.NoError(t, h.Transfers.Received(low))
 	high := h.add(48, 2, Spec{Priority: 1, MaxTokens: 1})
 	require.Equal(t, high, h.schedule()[0].ID, "the less important one gives its blocks up")
 	require.Len(t, h.update(1), 1)
@@ -262,7 +262,7 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 		before func(h *host, writer, loader ID)
 	}{
 		{"while it loads", func(*host, ID, ID) {}},
-		{"after it has received the rest", func(h *host, _, loader ID) { require.NoError(h.t, h.Received(loader)) }},
+		{"after it has received the rest", func(h *host, _, loader ID) { require.NoError(h.t, h.Transfers.Received(loader)) }},
 		{"after the keys of the blocks are gone", func(h *host, writer, _ ID) { h.Abort(writer) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -278,8 +278,8 @@ func TestAHitOfAStepThatFailedIsNotKeptByALoad(t *testing.T) {
 			require.NoError(t, h.StepFailed())
 			require.NoError(t, h.Check())
 			h.Abort(writer)
-			if h.Load().Loading > 0 {
-				require.NoError(t, h.Received(loader))
+			if h.Monitor.Load().Loading > 0 {
+				require.NoError(t, h.Transfers.Received(loader))
 			}
 			rows := h.schedule()
 			require.Len(t, rows, 1)
@@ -298,14 +298,14 @@ func TestALoadThatCameToNothingReservesNothing(t *testing.T) {
 		h := newHost(t, c)
 		id := h.add(64, 1, Spec{Ask: true, MaxTokens: 1})
 		h.schedule()
-		require.NoError(t, h.SetMatch(id, Match{64, true}))
+		require.NoError(t, h.Transfers.SetMatch(id, Match{64, true}))
 		h.schedule()
 		_, err := loadFailed(h.Scheduler, h.table(id)[0])
 		require.NoError(t, err)
-		require.NoError(t, h.Received(id))
+		require.NoError(t, h.Transfers.Received(id))
 		h.schedule()
 		require.Len(t, h.step.Queries, 1)
-		require.NoError(t, h.SetMatch(id, Match{64, true}))
+		require.NoError(t, h.Transfers.SetMatch(id, Match{64, true}))
 		h.schedule()
 		require.Equal(t, !asVLLM, len(h.step.Loads) == 1)
 	}
@@ -320,13 +320,13 @@ func TestAHitOfWhatWasComputedFromAFailedLoadIsGivenUp(t *testing.T) {
 	h := newHost(t, c)
 	first := h.add(64, 1, Spec{External: Match{16, false}})
 	require.Len(t, h.schedule(), 1)
-	invalid, err := h.Table(nil, first, 1)
+	invalid, err := h.Monitor.Table(nil, first, 1)
 	require.NoError(t, err)
 	second := h.add(80, 1, Spec{})
 	require.Len(t, h.schedule(), 1)
 	computed := h.computed(second)
 	require.Positive(t, computed)
-	theirs, err := h.Table(nil, second, 1)
+	theirs, err := h.Monitor.Table(nil, second, 1)
 	require.NoError(t, err)
 	require.NotContains(t, theirs, invalid[0])
 	affected, err := loadFailed(h.Scheduler, invalid[0])
@@ -367,7 +367,7 @@ func TestALoadFailsAfterARequestWithTwoRowsHasGoneBack(t *testing.T) {
 			affected, err = loadFailed(h.Scheduler, h.table(other)[0])
 			require.NoError(t, err)
 			require.Equal(t, []ID{other}, affected)
-			require.NoError(t, h.Received(other))
+			require.NoError(t, h.Transfers.Received(other))
 			h.update(1)
 			require.Zero(t, h.out.Kept[0], "its second row was computed from what did not come")
 			rows := h.schedule()
@@ -415,11 +415,11 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 			rows := p.schedule()
 			require.Equal(t, 34, rows[len(rows)-1].NumComputedTokens, "it hits the second request's blocks")
 
-			table, err := p.Table(nil, first, 0)
+			table, err := p.Monitor.Table(nil, first, 0)
 			require.NoError(t, err)
 			invalid := table[0]
 			for _, id := range []ID{second, third} {
-				table, err := p.Table(nil, id, 0)
+				table, err := p.Monitor.Table(nil, id, 0)
 				require.NoError(t, err)
 				require.NotContains(t, table, invalid)
 			}
@@ -433,7 +433,7 @@ func TestWhoReadsWhatAVoidRowWritesIsVoid(t *testing.T) {
 			require.ElementsMatch(t, []ID{first, second, first, second, third}, void)
 			require.NotContains(t, void, clean)
 			p.finish(9)
-			require.Zero(t, p.Load().Running+p.Load().Waiting)
+			require.Zero(t, p.Monitor.Load().Running+p.Monitor.Load().Waiting)
 		})
 	}
 }
@@ -456,7 +456,7 @@ func TestWhoReadsACopyOfWhatWasNotLoadedIsVoid(t *testing.T) {
 	require.Equal(t, []int{2}, scheduled(h.schedule()))
 	require.NotContains(t, h.table(second), failed)
 	var out FailedLoad
-	require.NoError(t, h.LoadFailed(&out, failed))
+	require.NoError(t, h.Transfers.LoadFailed(&out, failed))
 	require.Equal(t, []VoidRow{{0, 0}, {1, 0}, {2, 0}}, out.Void)
 	require.ElementsMatch(t, []ID{first, second}, out.Affected)
 }
@@ -479,7 +479,7 @@ func TestARowOfANewAdmissionIsNotVoid(t *testing.T) {
 	require.Equal(t, KindResumed, h.schedule()[0].Kind)
 	require.NotContains(t, h.table(id), failed)
 	var out FailedLoad
-	require.NoError(t, h.LoadFailed(&out, failed))
+	require.NoError(t, h.Transfers.LoadFailed(&out, failed))
 	require.Equal(t, FailedLoad{Void: []VoidRow{{0, 0}}}, FailedLoad{Void: out.Void})
 	require.Empty(t, out.Affected)
 }
@@ -504,7 +504,7 @@ func TestWhatIsLeftOfAFailedLoad(t *testing.T) {
 			require.Empty(t, h.schedule())
 			_, err := loadFailed(h.Scheduler, h.table(id)[3])
 			require.NoError(t, err)
-			require.NoError(t, h.Received(id))
+			require.NoError(t, h.Transfers.Received(id))
 			require.Equal(t, tc.want, h.schedule()[0].NumComputedTokens)
 		})
 	}
@@ -522,7 +522,7 @@ func TestAWaitingRequestDoesNotComputeABlockOfAnother(t *testing.T) {
 		h.add(12, 2, Spec{})
 		require.Len(t, h.schedule(), 1)
 		h.update(1)
-		require.NoError(t, h.Received(loaded))
+		require.NoError(t, h.Transfers.Received(loaded))
 		require.Len(t, h.schedule(), 1, "3 more blocks are not free")
 		h.update(1)
 		if shared {
@@ -544,7 +544,7 @@ func TestAFailedStepReservesNothing(t *testing.T) {
 	id := h.add(20, 1, Spec{})
 	require.Equal(t, []int{8}, scheduled(h.schedule()))
 	require.NoError(t, h.StepFailed())
-	require.NoError(t, h.SetMatch(id, Match{16, true}))
+	require.NoError(t, h.Transfers.SetMatch(id, Match{16, true}))
 	require.Empty(t, h.schedule())
 	require.Len(t, h.step.Loads, 1)
 }
@@ -559,7 +559,7 @@ func TestTheLastLoadedRequestLosesItsBlocks(t *testing.T) {
 	h.add(12, 3, Spec{MaxTokens: 8})
 	require.Len(t, h.schedule(), 1)
 	h.update(1)
-	require.NoError(t, h.Received(first, last))
+	require.NoError(t, h.Transfers.Received(first, last))
 	for range 5 { // the fifth token needs a block
 		require.Len(t, h.schedule(), 1)
 		h.update(1)

@@ -36,7 +36,7 @@ func TestAVictimOfItsOwnStepLeavesNoUncomputedKeys(t *testing.T) {
 			r := s.requests.Get(uint64(add(t, s, Spec{Tokens: tokens(7, 1), MaxTokens: 20})))
 			var step Step
 			one(t, s, &step)
-			require.Equal(t, 7, r.kv.NumComputedTokens())
+			require.Equal(t, 7, r.kv.NumComputedTokens)
 			s.batch = s.flight.at(0)
 			s.batch.reset()
 			s.batch.budget = 16
@@ -102,7 +102,7 @@ func TestWhatFollowsARowWithoutATokenDoesNotCount(t *testing.T) {
 		}
 		require.NoError(t, s.Update([]int32{0}, nil, &out))
 		require.NoError(t, s.Schedule(&step))
-		require.Equal(t, []ID{id}, s.Running(nil), "it need not wait for the row that does not count")
+		require.Equal(t, []ID{id}, s.Monitor.Running(nil), "it need not wait for the row that does not count")
 		require.NoError(t, s.Update([]int32{1}, []int32{7}, &out))
 		require.NoError(t, s.Check())
 		require.Equal(t, []int32{0}, out.Kept)
@@ -128,9 +128,9 @@ func TestAFailedStepLeavesEverythingAsItWas(t *testing.T) {
 	before := append([]Row{}, step.Rows...)
 	require.NoError(t, s.StepFailed())
 	require.NoError(t, s.Check())
-	require.Equal(t, []ID{decode}, s.Running(nil))
-	require.Equal(t, []ID{prompt, waits}, s.Waiting(nil))
-	computed, _, err := s.NumComputedTokens(decode)
+	require.Equal(t, []ID{decode}, s.Monitor.Running(nil))
+	require.Equal(t, []ID{prompt, waits}, s.Monitor.Waiting(nil))
+	computed, _, err := s.Monitor.NumComputedTokens(decode)
 	require.NoError(t, err)
 	require.Equal(t, 6, computed)
 	require.NoError(t, s.Schedule(&step))
@@ -145,7 +145,7 @@ func TestWhatAFailedStepShouldHaveWrittenCannotBeHit(t *testing.T) {
 	add(t, s, Spec{Tokens: tokens(9, 1)})
 	var step Step
 	require.NoError(t, s.Schedule(&step))
-	id := s.Running(nil)[0]
+	id := s.Monitor.Running(nil)[0]
 	s.Abort(id) // its blocks are free, with keys
 	require.NoError(t, s.StepFailed())
 	require.Zero(t, hits(t, s, tokens(9, 1)))
@@ -170,7 +170,7 @@ func TestMinTokensThatCannotBeAreRefused(t *testing.T) {
 	id := add(t, s, Spec{Tokens: tokens(60, 1), MinTokens: 4, MaxTokens: 9})
 	var step Step
 	var last Outcome
-	for s.Load().Running+s.Load().Waiting > 0 {
+	for s.Monitor.Load().Running+s.Monitor.Load().Waiting > 0 {
 		last = one(t, s, &step)
 	}
 	require.Equal(t, []Done{{ID: id, Reason: Length}}, last.Done)
@@ -187,7 +187,7 @@ func TestAStepIsEmptyOnlyIfNothingCanRun(t *testing.T) {
 		one(t, s, &step)
 		add(t, s, Spec{Tokens: tokens(11, 2), MaxTokens: 12, Priority: 0})
 		empty, steps := 0, 0
-		for ; s.Load().Running+s.Load().Waiting > 0; steps++ {
+		for ; s.Monitor.Load().Running+s.Monitor.Load().Waiting > 0; steps++ {
 			require.Less(t, steps, 200)
 			if one(t, s, &step); len(step.Rows) == 0 {
 				empty++
@@ -209,7 +209,7 @@ func TestEqualPrioritiesDoNotPreemptEachOtherForEver(t *testing.T) {
 	for i := range 4 {
 		add(t, s, Spec{Tokens: tokens(9, i), MaxTokens: 15})
 	}
-	for steps := 0; s.Load().Running+s.Load().Waiting > 0; steps++ {
+	for steps := 0; s.Monitor.Load().Running+s.Monitor.Load().Waiting > 0; steps++ {
 		require.Less(t, steps, 300)
 		one(t, s, &step)
 		require.NotEmpty(t, step.Rows)
@@ -277,11 +277,11 @@ func TestAHeldRequestDoesNotBlockOthers(t *testing.T) {
 	one(t, s, &step)
 	require.Len(t, step.Rows, 1)
 	require.Equal(t, other, step.Rows[0].ID)
-	require.Equal(t, []ID{held}, s.Waiting(nil))
+	require.Equal(t, []ID{held}, s.Monitor.Waiting(nil))
 	late := add(t, s, Spec{Tokens: tokens(4, 3)})
 	s.Release(held, held, 12345)
 	one(t, s, &step)
-	require.Equal(t, []ID{other, held, late}, s.Running(nil), "it is first in the queue")
+	require.Equal(t, []ID{other, held, late}, s.Monitor.Running(nil), "it is first in the queue")
 }
 
 // Ensure that what a failed step told its worker is told again: it may not have seen it.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"llmmemory/internal/invariants"
+	"llmmemory/internal/vllm/v1/kvcache"
 )
 
 // StepFailed says that the steps in flight were not computed, or not all of
@@ -25,10 +26,10 @@ func (s *Scheduler) StepFailed() error {
 	}
 	s.cutHits(s.flight.at(0).seq)
 	s.cache.EvictSince(uint32(s.flight.at(0).seq))
-	if s.encoder.cache != nil {
-		s.encoder.cache.EvictSince(s.flight.at(0).seq)
+	for _, x := range s.extensions {
+		x.failing(s.flight.at(0).seq)
 	}
-	var told []int32
+	var batches []*batch
 	for ; s.flight.n > 0; s.flight.n-- {
 		b := s.flight.at(s.flight.n - 1)
 		for i := len(b.rows) - 1; i >= 0; i-- {
@@ -44,14 +45,13 @@ func (s *Scheduler) StepFailed() error {
 		// The worker may not have seen these.
 		s.preempted = append(s.preempted, b.preempted...)
 		s.finished = append(s.finished, b.finished...)
-		if s.encoder.cache != nil {
-			s.encoder.cache.Evicted(b.evicted)
-		}
-		told = append(told, b.zero...)
+		batches = append(batches, b)
 		b.rows = b.rows[:0]
 	}
-	s.zeroAgain(told)
-	s.cache.Processed(s.steps)
+	for _, x := range s.extensions {
+		x.failed(batches)
+	}
+	s.cache.EndStep(s.steps)
 	return nil
 }
 
@@ -81,7 +81,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 		r.stale -= tokens
 		return
 	}
-	computed := r.kv.NumComputedTokens() - tokens // not e.computed: drafts before it may have been rejected
+	computed := r.kv.NumComputedTokens - tokens // not e.computed: drafts before it may have been rejected
 	r.placeholders = max(r.placeholders-1-drafts, 0)
 	r.eligible = 0
 	copied := false
@@ -97,7 +97,7 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 		s.preempt(r)
 		return
 	}
-	s.refindInputs(r)
+	s.extensions.wentBack(r)
 	r.prefill = e.prefill
 	r.drafts = r.drafts[:0]
 	r.drafts = append(r.drafts, b.drafts[e.draft:e.draft+e.drafts]...)
@@ -108,8 +108,8 @@ func (s *Scheduler) undo(r *request, e *entry, b *batch) {
 func (s *Scheduler) undoAdmit(r *request, e *entry) {
 	s.removeRunning(r)
 	s.unreserve(r)
-	s.freeInputs(r)
-	s.cache.UndoAdmit(r.kv)
+	s.extensions.released(r)
+	s.cache.Release(r.kv, kvcache.UndoAdmit, 0)
 	r.transfers.unsettled = 0
 	r.status = waiting
 	if e.kind == KindResumed {
@@ -124,15 +124,15 @@ func (s *Scheduler) undoAdmit(r *request, e *entry) {
 // undoRow puts the request of a row in which nothing was sampled back to where
 // it was before the step. What later steps in flight sample for it is void.
 func (s *Scheduler) undoRow(r *request, e *entry) {
-	computed := r.kv.NumComputedTokens() - r.inFlight - int(e.tokens)
+	computed := r.kv.NumComputedTokens - r.inFlight - int(e.tokens)
 	if s.cache.Rewind(r.kv, computed) {
 		r.drafts = r.drafts[:0]
 		r.prefill = e.prefill
 		r.placeholders, r.eligible = 0, 0
 		r.stale = r.inFlight
-		s.refindInputs(r)
+		s.extensions.wentBack(r)
 	} else {
-		s.cache.EvictFrom(r.kv, computed)
+		r.kv.EvictFrom(computed)
 		s.removeRunning(r)
 		s.preempt(r)
 	}

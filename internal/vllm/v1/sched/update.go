@@ -41,8 +41,7 @@ func (s *Scheduler) Update(counts, tokens []int32, out *Outcome) error {
 		return nil
 	}
 	b, sampled := s.flight.at(0), 0
-	s.cache.Pool().SetStamp(uint32(b.seq))
-	s.cache.Processed(b.seq)
+	s.cache.EndStep(b.seq)
 	for i := range b.rows {
 		n := int(counts[i])
 		kept := s.updateRow(&b.rows[i], tokens[:n], out)
@@ -100,7 +99,7 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 		return 0
 	}
 	if !e.samples {
-		s.freePassedInputs(r)
+		s.extensions.computed(r)
 		return 0
 	}
 	if len(tokens) == 0 {
@@ -118,10 +117,10 @@ func (s *Scheduler) updateRow(e *entry, tokens []int32, out *Outcome) (kept int)
 			s.reject(r, rejected)
 		}
 	}
-	s.freePassedInputs(r)
+	s.extensions.computed(r)
 	var reason Reason
 	for stop := false; kept < len(tokens) && !stop; kept++ {
-		s.cache.Append(r.kv, tokens[kept])
+		r.kv.Append(tokens[kept])
 		reason, stop = s.stopped(r)
 	}
 	if s.config.AsyncScheduling && !stale {
@@ -155,7 +154,7 @@ func (s *Scheduler) land(r *request, e *entry) (stale bool) {
 // store registers what is computed and known now: with asynchronous scheduling
 // a block can be scheduled before its tokens are known.
 func (s *Scheduler) store(r *request) {
-	settled := r.kv.NumComputedTokens() - r.placeholders
+	settled := r.kv.NumComputedTokens - r.placeholders
 	if err := s.cache.Store(r.kv, settled); err != nil {
 		panic("sched: " + err.Error())
 	}
@@ -164,13 +163,13 @@ func (s *Scheduler) store(r *request) {
 // reject moves back over drafts that the model did not sample.
 func (s *Scheduler) reject(r *request, n int) {
 	r.placeholders = max(r.placeholders-n, 0)
-	computed := r.kv.NumComputedTokens() - n
+	computed := r.kv.NumComputedTokens - n
 	if s.config.ReturnDrafts {
 		if s.cache.Rollback(r.kv, computed) == nil {
 			return
 		}
 	}
-	r.kv.SetNumComputedTokens(computed)
+	r.kv.NumComputedTokens = computed
 }
 
 // SetDrafts gives requests the draft tokens to verify in their next step:
@@ -213,7 +212,7 @@ func (s *Scheduler) SetDrafts(ids []ID, counts, tokens []int32) error {
 // takesDrafts reports whether drafts for r can be verified in its next row. vLLM
 // takes them for waiting requests, too.
 func (s *Scheduler) takesDrafts(r *request) bool {
-	if s.config.AsVLLM {
+	if !s.differs.drafts {
 		return !r.prefill
 	}
 	return !r.prefill && r.status == running && (s.config.AsyncScheduling || r.inFlight == 0)

@@ -11,7 +11,7 @@ func (s *Scheduler) write(step *Step) {
 	b := s.batch
 	step.reset(s.groups)
 	if len(s.running) > 0 {
-		step.NumCommonPrefixBlocks = s.cache.NumCommonPrefixBlocks(step.NumCommonPrefixBlocks, s.running[0].kv)
+		step.NumCommonPrefixBlocks = s.cache.View.NumCommonPrefixBlocks(step.NumCommonPrefixBlocks, s.running[0].kv)
 	} else {
 		for range s.groups {
 			step.NumCommonPrefixBlocks = append(step.NumCommonPrefixBlocks, 0)
@@ -25,14 +25,17 @@ func (s *Scheduler) write(step *Step) {
 		s.writeRow(step, i, &b.rows[i])
 	}
 	s.touch(b)
-	s.writeZeroBlocks(step)
+	s.cache.Take(&s.pending, s.copyFence())
+	b.copies = append(b.copies[:0], s.pending.Copies...)
 	s.writeTails(step)
 	s.writeCopies(step)
 	b.preempted = append(b.preempted, s.preempted...)
 	b.finished = append(b.finished, s.finished...)
 	step.Preempted = append(step.Preempted, b.preempted...)
 	step.Finished = append(step.Finished, b.finished...)
-	s.writeEncoder(step)
+	for _, x := range s.extensions {
+		x.write(step)
+	}
 	step.Loads = append(step.Loads, s.transfer.loads...)
 	step.Queries = append(step.Queries, s.transfer.queries...)
 	s.preempted, s.finished = s.preempted[:0], s.finished[:0]
@@ -96,7 +99,6 @@ func appendSlots(dst []int64, table []int32, size, start, n int) []int64 {
 // now; the copies run before anything of this step is written.
 func (s *Scheduler) writeCopies(step *Step) {
 	b := s.batch
-	b.copies = s.cache.TakeCopies(b.copies[:0], s.copyFence())
 	for _, c := range b.copies {
 		pair := Copy{Src: c.Src, Dst: c.Dst, Group: c.Group, Index: -1}
 		if c.Request != nil { // not dropped since: then no table names Dst, nor after a preemption
@@ -118,4 +120,15 @@ func (s *Scheduler) sendsWhole(id ID) bool {
 		}
 	}
 	return false
+}
+
+// writeTails hands out the states at the ends of prompts that a connector can send.
+func (s *Scheduler) writeTails(step *Step) {
+	if !s.config.Connector.Producer {
+		return
+	}
+	for _, t := range s.pending.Tails {
+		id := ID(t.Request.Tag)
+		step.Tails = append(step.Tails, Tail{id, s.requests.Get(uint64(id)).userData, t.Group, t.Block, t.NumTokens})
+	}
 }

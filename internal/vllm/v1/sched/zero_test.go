@@ -80,7 +80,7 @@ func TestBlocksThatAreBeingLoadedAreNotZeroed(t *testing.T) {
 	require.Equal(t, []Loading{{ID: id, NumComputedTokens: 16, NumExternalTokens: 40}}, h.step.Loads)
 	require.Equal(t, h.table(other), h.step.ZeroBlocks)
 	h.update(1)
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	h.schedule()
 	require.Equal(t, h.table(id)[4:], h.step.ZeroBlocks, "those that nothing is loaded into")
 }
@@ -96,7 +96,7 @@ func TestBlocksOfAFailedLoadAreZeroed(t *testing.T) {
 	affected, err := loadFailed(h.Scheduler, table[3])
 	require.NoError(t, err)
 	require.Equal(t, []ID{id}, affected)
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	require.Equal(t, 48, h.schedule()[0].NumComputedTokens)
 	require.Equal(t, table[3:], h.step.ZeroBlocks)
 }
@@ -165,7 +165,7 @@ func TestABlockThatIsBeingLoadedIsNotZeroedAgain(t *testing.T) {
 	require.NoError(t, h.StepFailed())
 	h.steps = nil
 	h.schedule()
-	require.NoError(t, h.Received(loads))
+	require.NoError(t, h.Transfers.Received(loads))
 	for range 2 { // before and after the step in which it runs
 		for _, id := range h.table(loads)[:2] {
 			require.NotContains(t, h.step.ZeroBlocks, id)
@@ -185,9 +185,9 @@ func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	id := h.add(90, 2, Spec{External: Match{48, true}, MaxTokens: 6})
 	h.schedule()
 	h.update(1)
-	require.NoError(t, h.Received(id))
+	require.NoError(t, h.Transfers.Received(id))
 	h.schedule()
-	require.Equal(t, 1, h.Load().Waiting, "there are no blocks for the rest of its prompt")
+	require.Equal(t, 1, h.Monitor.Load().Waiting, "there are no blocks for the rest of its prompt")
 	h.update(1)
 	table := h.table(id)
 	_, err := loadFailed(h.Scheduler, table[1])
@@ -196,7 +196,7 @@ func TestBlocksOfALoadThatFailsLateAreZeroed(t *testing.T) {
 	h.schedule()
 	require.Empty(t, h.step.ZeroBlocks, "it has no row yet")
 	h.update(eos)
-	require.Equal(t, []int{1, 0}, []int{h.Load().Waiting, h.Load().Running})
+	require.Equal(t, []int{1, 0}, []int{h.Monitor.Load().Waiting, h.Monitor.Load().Running})
 	require.Equal(t, 16, h.schedule()[0].NumComputedTokens)
 	require.Subset(t, h.step.ZeroBlocks, table[1:])
 	require.Len(t, h.step.ZeroBlocks, 5)
@@ -235,7 +235,7 @@ func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 			id := h.add(6, 1, Spec{Send: tc.producer, UserData: 7, MaxTokens: 2})
 			var tails []Tail
 			var copied []int32
-			for len(tails) == 0 && h.Load().Running+h.Load().Waiting > 0 {
+			for len(tails) == 0 && h.Monitor.Load().Running+h.Monitor.Load().Waiting > 0 {
 				h.schedule()
 				tails = append(tails, h.step.Tails...)
 				for _, p := range h.step.Copies {
@@ -249,9 +249,9 @@ func TestAProducerIsToldOfTheStateAtTheEndOfAPrompt(t *testing.T) {
 				return
 			}
 			require.Equal(t, []Tail{{ID: id, UserData: 7, Group: 1, Block: copied[0], NumTokens: 6}}, tails)
-			require.Equal(t, 1, h.Load().Parked)
-			h.Inspect(func(c *kvcache.Cache) { require.EqualValues(t, 1, c.Pool().Count(copied[0])) })
-			require.NoError(t, h.Sent(id))
+			require.Equal(t, 1, h.Monitor.Load().Parked)
+			h.Monitor.Inspect(func(c *kvcache.Cache) { require.EqualValues(t, 1, c.View.Pool().Count(copied[0])) })
+			require.NoError(t, h.Transfers.Sent(id))
 			h.empty()
 		})
 	}
@@ -270,13 +270,13 @@ func TestAStateThatIsLoadedIsNotZeroedForAFailedStep(t *testing.T) {
 	h.schedule()
 	told := h.step.ZeroBlocks[0]
 	require.NoError(t, h.StepFailed())
-	require.NoError(t, h.SetMatch(asks, Match{1, true}))
+	require.NoError(t, h.Transfers.SetMatch(asks, Match{1, true}))
 	h.schedule()
 	require.Len(t, h.step.Loads, 1)
-	states, err := h.Table(nil, asks, 1)
+	states, err := h.Monitor.Table(nil, asks, 1)
 	require.NoError(t, err)
 	require.Equal(t, []int32{told}, states, "the case is the one that is meant")
-	require.NoError(t, h.Received(asks))
+	require.NoError(t, h.Transfers.Received(asks))
 	h.update(1)
 	require.Equal(t, asks, h.schedule()[0].ID)
 	require.NotContains(t, h.step.ZeroBlocks, told)

@@ -1,0 +1,90 @@
+package pool
+
+import "iter"
+
+// A View reads the state of a Pool. Readers need nothing else of it.
+type View struct{ p *Pool }
+
+// Count is how many references a block has: table entries and others. A free block has none.
+func (v View) Count(id int32) int32 { return v.p.recs[id].count }
+
+// NumFree is the length of the free queue.
+func (v View) NumFree() int { return v.p.free }
+
+// NumBlocks is the size of the pool, with the null block.
+func (v View) NumBlocks() int { return v.p.config.NumGPUBlocks }
+
+// Usage is the part of the usable blocks that is in use, from 0 to 1.
+func (v View) Usage() float64 {
+	if v.p.config.NumGPUBlocks == 1 {
+		return 0
+	}
+	return 1 - float64(v.p.free)/float64(v.p.config.NumGPUBlocks-1)
+}
+
+// Version changes whenever a key is removed: a lookup made under the same
+// version still names the same blocks.
+func (v View) Version() uint64 { return v.p.version }
+
+// Primary returns the primary key of id and the length of its prefix; ok is false if id has no key.
+func (v View) Primary(id int32) (key Key, tokens int, ok bool) {
+	rec := &v.p.recs[id]
+	if rec.tokens == 0 {
+		return Key{}, 0, false
+	}
+	return Key{rec.hash, rec.group}, int(rec.tokens), true
+}
+
+// InsertedSince reports whether id has keys and got the last one in this step or
+// a later one. After 2^31 steps it may report true for an older key.
+func (v View) InsertedSince(id int32, step uint32) bool {
+	rec := &v.p.recs[id]
+	return rec.tokens != 0 && int32(rec.stamp-step) >= 0
+}
+
+// InsertedNow is InsertedSince the step of SetStamp.
+func (v View) InsertedNow(id int32) bool { return v.InsertedSince(id, v.p.stamp) }
+
+// NumKeys is the number of different keys in the map.
+func (v View) NumKeys() int { return v.p.used }
+
+// Queue yields the free blocks from head to tail.
+func (v View) Queue() iter.Seq[int32] {
+	p := v.p
+	return func(yield func(int32) bool) {
+		for id := p.recs[p.end()].next; id != p.end(); id = p.recs[id].next {
+			if !yield(id) {
+				return
+			}
+		}
+	}
+}
+
+// A Ring is a key that several blocks have, or had since it came into the
+// map, with its blocks in the order in which lookups prefer them.
+type Ring struct {
+	Key    Key
+	Blocks []int32
+}
+
+// Rings lists the rings in no particular order.
+func (v View) Rings() []Ring {
+	p := v.p
+	var rings []Ring
+	for _, s := range p.slots {
+		if s.head == 0 || s.tag&many == 0 {
+			continue
+		}
+		head := s.head - 1
+		e := p.entry(head)
+		r := Ring{Key: Key{e.hash, e.group}}
+		for node := head; ; {
+			r.Blocks = append(r.Blocks, p.owner(node))
+			if node = p.entry(node).younger; node == head {
+				break
+			}
+		}
+		rings = append(rings, r)
+	}
+	return rings
+}
