@@ -52,7 +52,7 @@ const (
 func TestThePageInABrowser(t *testing.T) {
 	in := browsertest.Start(t)
 	dir := t.TempDir()
-	figures := append(scenes(), small()...)
+	figures := small()
 	require.NoError(t, Write(dir, figures, comparison()...))
 	for _, width := range []int64{phone, desktop} {
 		for _, dark := range level.Pick([]bool{width == phone}, []bool{false, true}) {

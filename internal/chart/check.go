@@ -5,11 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"github.com/fatih/color"
-	"golang.org/x/term"
 )
 
 // A Check is one comparison with the paper. Its texts are the caller's, with
@@ -38,10 +34,6 @@ func (c Check) Result() string {
 	return "ok"
 }
 
-// counted says whether a check is one that can pass: not what was found afterwards,
-// nor what is known to miss.
-func (c Check) counted() bool { return c.Kind != Explained && c.Kind != KnownMiss }
-
 // Class and Sign show the result on a page.
 func (c Check) Class() string { return map[string]string{"ok": "ok", "MISS": "miss"}[c.Result()] }
 func (c Check) Sign() string {
@@ -64,41 +56,31 @@ func validChecks(checks []Check) error {
 	return nil
 }
 
-// WriteTable writes the checks, two lines each, which a terminal of 100 columns has
-// room for, and how many hold. Only a terminal gets colour, and not with NO_COLOR;
-// the words say the same.
+// WriteTable writes the checks, two lines each, and how many are within their tolerance.
 func WriteTable(w io.Writer, checks []Check) error {
-	f, is := w.(*os.File)
-	coloured := is && term.IsTerminal(int(f.Fd())) && !color.NoColor
 	if err := validChecks(checks); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, checkTable(checks, coloured))
-	return err
-}
-
-func checkTable(checks []Check, coloured bool) string {
-	paint := painter(coloured)
 	var b strings.Builder
 	for _, c := range checks {
-		pad := strings.Repeat(" ", len("known")-len(c.Result()))
-		fmt.Fprintf(&b, "%s%s  %s (%s)\n", paint(c), pad, c.Item, c.Kind)
+		fmt.Fprintf(&b, "%-5s  %s (%s)\n", c.Result(), c.Item, c.Kind)
 		tolerance := "tolerance"
-		if c.Kind == KnownMiss { // its bounds are wide; what is said is why
+		if c.Kind == KnownMiss { // its bounds are wide; the text says why
 			tolerance = "cause:"
 		}
-		var said []string
-		for _, s := range []struct{ name, text string }{{cmp.Or(c.Reference, "paper"), c.Paper}, {"ours", c.Ours}, {"difference", c.Difference}, {tolerance, c.Tolerance}} {
-			if s.text != "" {
-				said = append(said, s.name+" "+s.text)
+		var texts []string
+		for _, s := range [][2]string{{cmp.Or(c.Reference, "paper"), c.Paper}, {"ours", c.Ours}, {"difference", c.Difference}, {tolerance, c.Tolerance}} {
+			if s[1] != "" {
+				texts = append(texts, s[0]+" "+s[1])
 			}
 		}
-		fmt.Fprintf(&b, "       %s\n", strings.Join(said, ", "))
+		fmt.Fprintf(&b, "       %s\n", strings.Join(texts, ", "))
 	}
 	for _, line := range counts(checks) {
 		fmt.Fprintln(&b, line)
 	}
-	return b.String()
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // counts says how many checks hold, kind by kind: what is only an order is not added
@@ -127,25 +109,4 @@ func counts(checks []Check) []string {
 		}
 	}
 	return lines
-}
-
-// painter colours the result of a check.
-func painter(coloured bool) func(Check) string {
-	good, bad := color.New(color.FgGreen), color.New(color.FgRed, color.Bold)
-	for _, c := range []*color.Color{good, bad} {
-		if coloured {
-			c.EnableColor()
-		} else {
-			c.DisableColor()
-		}
-	}
-	return func(c Check) string {
-		switch {
-		case !c.OK:
-			return bad.Sprint(c.Result())
-		case !c.counted():
-			return c.Result()
-		}
-		return good.Sprint(c.Result())
-	}
 }

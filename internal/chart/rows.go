@@ -102,21 +102,6 @@ func (b Bars) series() []string {
 
 func (s Stacks) series() []string { return s.Parts }
 
-// extent is the least and the greatest value, the paper's included.
-func extent(rows []row) (least, most float64) {
-	least, most = math.Inf(1), math.Inf(-1)
-	for _, r := range rows {
-		if !r.measured {
-			continue
-		}
-		least, most = min(least, r.Mean), max(most, r.Mean)
-		if r.Paper != nil {
-			least, most = min(least, r.Paper.Low), max(most, r.Paper.High)
-		}
-	}
-	return least, most
-}
-
 // table is the CSV of a figure, one line for each number drawn. A range of the
 // paper's ends in paper_high, which is empty otherwise. A mark has no mean.
 func (f Figure) table() string {

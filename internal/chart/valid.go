@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrFigure is in the chain of every error about a figure or a check that cannot
-// be drawn. Nothing has been written then.
+// ErrFigure is wrapped by every error about a figure or a check that cannot be drawn. Nothing has been written
+// then.
 var ErrFigure = errors.New("chart: a figure that cannot be drawn")
 
 const (
@@ -30,12 +30,11 @@ func validAll(figures []Figure) error {
 		if err := f.valid(); err != nil {
 			return fmt.Errorf("%w: figure %q: %w", ErrFigure, f.Name, err)
 		}
-		// Some file systems do not tell A from a.
-		if name := strings.ToLower(f.Name); seen[name] {
+		name := strings.ToLower(f.Name) // some file systems ignore case
+		if seen[name] {
 			return fmt.Errorf("%w: two figures are named %q", ErrFigure, f.Name)
-		} else {
-			seen[name] = true
 		}
+		seen[name] = true
 	}
 	return nil
 }
@@ -45,182 +44,142 @@ func (f Figure) valid() error {
 	case !fileName.MatchString(f.Name):
 		return errors.New("the name is not one of a file: letters, digits, - and _ are allowed")
 	case f.Kind.Meaning() == "":
-		return fmt.Errorf("%q is not a kind: predicted, calibrated, order only or simulated", f.Kind)
-	case len(f.Panels) == 0:
-		return errors.New("it has no panel")
-	case len(f.Panels) > mostPanels:
-		return fmt.Errorf("%d panels: at most %d have room", len(f.Panels), mostPanels)
+		return fmt.Errorf("%q is not a kind: want one of %q", f.Kind, allKinds)
+	case len(f.Panels) < 1 || len(f.Panels) > mostPanels:
+		return fmt.Errorf("%d panels: want 1 to %d", len(f.Panels), mostPanels)
+	case len(f.series()) > mostSeries:
+		return fmt.Errorf("%d series: at most %d can be told apart", len(f.series()), mostSeries)
 	}
-	if err := errors.Join(printable("the title", f.Title, true), printable("the seeds", f.Seeds, true), printable("the note", f.Note, false)); err != nil {
-		return err
-	}
-	titles := map[string]bool{}
-	for i, p := range f.Panels {
-		if err := p.valid(len(f.Panels) > 1); err != nil {
-			return fmt.Errorf("panel %d (%q): %w", i+1, p.Title, err)
+	err := errors.Join(printable("the title", f.Title, true), printable("the seeds", f.Seeds, true), printable("the note", f.Note, false))
+	var titles []string
+	for _, p := range f.Panels {
+		if len(f.Panels) > 1 {
+			titles = append(titles, p.Title)
 		}
-		if titles[p.Title] {
-			return fmt.Errorf("two panels are titled %q", p.Title)
+		if e := p.valid(); e != nil {
+			err = errors.Join(err, fmt.Errorf("panel %q: %w", p.Title, e))
 		}
-		titles[p.Title] = true
 	}
-	if names := f.series(); len(names) > mostSeries {
-		return fmt.Errorf("%d series: at most %d can be told apart", len(names), mostSeries)
-	}
-	return nil
+	return errors.Join(err, distinct("panels", titles))
 }
 
-func (p Panel) valid(titled bool) error {
-	if p.Data == nil {
-		return errors.New("it has no data")
-	}
-	if err := errors.Join(printable("the title", p.Title, titled), printable("the x axis' title", p.X.Title, true), printable("the y axis' title", p.Y.Title, true)); err != nil {
+func (p Panel) valid() error {
+	err := errors.Join(printable("the title", p.Title, false), printable("the x axis' title", p.X.Title, true),
+		printable("the y axis' title", p.Y.Title, true), number("the y axis' limit", p.Y.Max))
+	switch _, lines := p.Data.(Lines); {
+	case err != nil:
 		return err
-	}
-	if err := number("the y axis' limit", p.Y.Max); err != nil {
-		return err
-	}
-	if p.Y.Max < 0 {
+	case p.Y.Max < 0:
 		return fmt.Errorf("the y axis' limit is %v: it must be above 0, or 0 for none", p.Y.Max)
+	case p.X.Log && !lines:
+		return errors.New("the x axis of bars and columns cannot be logarithmic")
 	}
 	if err := p.Data.valid(p); err != nil {
 		return err
 	}
+	least := math.Inf(1)
 	for _, r := range p.Data.rows() {
 		if err := r.valid(p.Y.Log); err != nil {
 			return fmt.Errorf("series %q at %q: %w", r.series, r.x, err)
 		}
-	}
-	if p.Y.Log && p.Y.Max > 0 {
-		if least, _ := extent(p.Data.rows()); least >= p.Y.Max {
-			return fmt.Errorf("the y axis' limit %v leaves nothing to see: the least value is %v", p.Y.Max, least)
+		if r.measured {
+			least = min(least, r.Mean)
 		}
+	}
+	if p.Y.Log && p.Y.Max > 0 && least >= p.Y.Max {
+		return fmt.Errorf("the y axis' limit %v leaves nothing to see: the least value is %v", p.Y.Max, least)
 	}
 	return nil
 }
 
 // valid checks a number and its spread.
 func (r row) valid(log bool) error {
+	var err error
 	if r.measured {
-		switch err := errors.Join(number("the mean", r.Mean), number("the standard deviation", r.SD)); {
-		case err != nil:
-			return err
-		case r.SD < 0:
-			return fmt.Errorf("the standard deviation is %v: it cannot be negative", r.SD)
-		case r.Seeds < 1:
-			return fmt.Errorf("the mean of %d seeds: there must be at least one", r.Seeds)
-		case log && r.Mean <= 0:
-			return fmt.Errorf("the mean is %v: a logarithmic axis has only what is above 0", r.Mean)
+		err = errors.Join(number("the mean", r.Mean), number("the standard deviation", r.SD))
+		if err == nil && (r.SD < 0 || r.Seeds < 1) {
+			err = fmt.Errorf("the standard deviation is %v, of %d seeds: want at least 0, and one seed", r.SD, r.Seeds)
 		}
 	}
-	if r.Paper == nil {
-		return nil
+	if r.Paper != nil {
+		err = errors.Join(err, number("the paper's value", r.Paper.Low), number("the paper's value", r.Paper.High))
+		if r.Paper.Low > r.Paper.High {
+			err = errors.Join(err, fmt.Errorf("the paper's range is from %v to %v", r.Paper.Low, r.Paper.High))
+		}
 	}
-	switch err := errors.Join(number("the paper's value", r.Paper.Low), number("the paper's value", r.Paper.High)); {
-	case err != nil:
-		return err
-	case r.Paper.Low > r.Paper.High:
-		return fmt.Errorf("the paper's range %v to %v is upside down", r.Paper.Low, r.Paper.High)
-	case log && r.measured && r.Paper.Low <= 0:
-		return fmt.Errorf("the paper's value is %v: a logarithmic axis has only what is above 0", r.Paper.Low)
+	if log && r.measured && (r.Mean <= 0 || r.Paper != nil && r.Paper.Low <= 0) {
+		err = errors.Join(err, fmt.Errorf("a logarithmic axis cannot show %v", r.Mean))
 	}
-	return nil
+	return err
 }
 
 func (l Lines) valid(p Panel) error {
-	if len(l.Lines) == 0 {
-		return errors.New("it has no lines")
-	}
-	var names []string
+	err := distinct("lines", l.series())
 	for _, line := range l.Lines {
-		names = append(names, line.Name)
 		if len(line.Points) == 0 {
-			return fmt.Errorf("line %q has no points", line.Name)
+			err = errors.Join(err, fmt.Errorf("line %q has no points", line.Name))
 		}
 		for i, point := range line.Points {
-			if err := number(fmt.Sprintf("line %q: the x of point %d", line.Name, i+1), point.X); err != nil {
-				return err
-			}
-			if i > 0 && point.X <= line.Points[i-1].X {
-				return fmt.Errorf("line %q: x does not rise from point %d (%v) to the next (%v)", line.Name, i, line.Points[i-1].X, point.X)
-			}
-			if p.X.Log && point.X <= 0 {
-				return fmt.Errorf("line %q: the x of point %d is %v: a logarithmic axis has only what is above 0", line.Name, i+1, point.X)
+			err = errors.Join(err, number(fmt.Sprintf("line %q: x", line.Name), point.X))
+			if i > 0 && point.X <= line.Points[i-1].X || p.X.Log && point.X <= 0 {
+				err = errors.Join(err, fmt.Errorf("line %q: x of point %d is %v: want more than before, and on a logarithmic axis more than 0", line.Name, i+1, point.X))
 			}
 		}
 	}
 	for _, m := range l.Marks {
-		if !slices.Contains(names, m.Series) {
-			return fmt.Errorf("a mark is for %q, which is no line here", m.Series)
-		}
-		if p.X.Log && m.At.Low <= 0 {
-			return fmt.Errorf("the mark of %q is at %v: a logarithmic axis has only what is above 0", m.Series, m.At.Low)
+		if !slices.Contains(l.series(), m.Series) || p.X.Log && m.At.Low <= 0 {
+			err = errors.Join(err, fmt.Errorf("a mark of %q at %v: want one of a line, on its axis", m.Series, m.At.Low))
 		}
 	}
-	return errors.Join(distinct("lines", names), printable("what the marks are", l.MarksAre, len(l.Marks) > 0))
+	return errors.Join(err, some("lines", len(l.Lines)), printable("what the marks are", l.MarksAre, len(l.Marks) > 0))
 }
 
-func (b Bars) valid(p Panel) error {
-	switch {
-	case p.X.Log:
-		return errors.New("the x axis of bars has no scale: it cannot be logarithmic")
-	case len(b.Groups) == 0:
-		return errors.New("it has no groups")
-	case len(b.Series) == 0:
-		return errors.New("it has no series")
-	}
-	var names []string
+func (b Bars) valid(Panel) error {
+	err := errors.Join(some("groups", len(b.Groups)), some("series", len(b.Series)), distinct("groups", b.Groups), distinct("series", b.series()))
 	for _, s := range b.Series {
-		names = append(names, s.Name)
 		if len(s.Values) != len(b.Groups) {
-			return fmt.Errorf("series %q has %d values for %d groups", s.Name, len(s.Values), len(b.Groups))
+			err = errors.Join(err, fmt.Errorf("series %q has %d values for %d groups", s.Name, len(s.Values), len(b.Groups)))
 		}
 	}
-	return errors.Join(distinct("groups", b.Groups), distinct("series", names))
+	return err
 }
 
 func (s Stacks) valid(p Panel) error {
-	switch {
-	case p.X.Log:
-		return errors.New("the x axis of columns has no scale: it cannot be logarithmic")
-	case p.Y.Log:
-		return errors.New("what is stacked cannot be seen on a logarithmic axis")
-	case len(s.Parts) == 0:
-		return errors.New("it has no parts")
-	case len(s.Columns) == 0:
-		return errors.New("it has no columns")
+	err := errors.Join(some("parts", len(s.Parts)), some("columns", len(s.Columns)), distinct("parts", s.Parts))
+	if p.Y.Log {
+		err = errors.Join(err, errors.New("a logarithmic axis cannot show what is stacked"))
 	}
 	var names []string
 	for _, c := range s.Columns {
 		names = append(names, c.Name)
 		if len(c.Parts) != len(s.Parts) {
-			return fmt.Errorf("column %q has %d values for %d parts", c.Name, len(c.Parts), len(s.Parts))
+			err = errors.Join(err, fmt.Errorf("column %q has %d values for %d parts", c.Name, len(c.Parts), len(s.Parts)))
 		}
-		for i, v := range c.Parts {
-			if v.Mean < 0 || v.Paper != nil && v.Paper.Low < 0 {
-				return fmt.Errorf("column %q: part %q is negative", c.Name, s.Parts[i])
-			}
-			if v.Paper != nil && v.Paper.Low != v.Paper.High {
-				return fmt.Errorf("column %q: part %q: a range cannot be stacked", c.Name, s.Parts[i])
+		for _, v := range c.Parts {
+			if v.Mean < 0 || v.Paper != nil && (v.Paper.Low < 0 || v.Paper.Low != v.Paper.High) {
+				err = errors.Join(err, fmt.Errorf("column %q: a part is negative, or a range", c.Name))
 			}
 		}
 	}
-	return errors.Join(distinct("columns", names), distinct("parts", s.Parts))
+	return errors.Join(err, distinct("columns", names))
 }
 
-// number says what is wrong with a number: it must be finite, and of a size that
-// an axis can have.
+func some(what string, n int) error {
+	if n == 0 {
+		return fmt.Errorf("it has no %s", what)
+	}
+	return nil
+}
+
+// number returns an error for a number that is not finite, or of a size that an axis cannot have.
 func number(what string, v float64) error {
-	switch size := math.Abs(v); {
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return fmt.Errorf("%s is %v", what, v)
-	case size > mostSize || size != 0 && size < leastSize:
+	if size := math.Abs(v); !(size <= mostSize) || size != 0 && size < leastSize {
 		return fmt.Errorf("%s is %v: an axis has numbers from %v to %v", what, v, leastSize, mostSize)
 	}
 	return nil
 }
 
-// printable says what is wrong with a text: XML has no control characters.
+// printable returns an error for a text that is missing, or that XML cannot have.
 func printable(what, s string, needed bool) error {
 	switch {
 	case needed && strings.TrimSpace(s) == "":
@@ -231,6 +190,7 @@ func printable(what, s string, needed bool) error {
 	return nil
 }
 
+// distinct returns an error for names of which one is missing or occurs twice.
 func distinct(what string, names []string) error {
 	for i, name := range names {
 		if err := printable("a name among the "+what, name, true); err != nil {
