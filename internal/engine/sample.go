@@ -73,7 +73,7 @@ func (j *sampleJob) logits(i int) []float32 { return j.output.logits[(i-j.first)
 func (j *sampleJob) choose(q *sequence, tokens []int32, s *sampling.Sampler, i int) Token {
 	state, logits := q.state(tokens), j.logits(i)
 	var t Token
-	if j.output.largest != nil && q.params.TakesLargest(&state) {
+	if j.output.largest != nil && q.params.TakesLargest(state) {
 		t.ID = j.output.largest[i-j.first]
 	} else {
 		t.ID = s.Sample(&q.params, state, logits)

@@ -61,14 +61,8 @@ func (s *Server) search(c *common, r *engine.Request) (*search, error) {
 		return nil, invalid("stop", "stop is not supported with use_beam_search; stop_token_ids is.")
 	case r.MinTokens != 0:
 		return nil, invalid("min_tokens", "min_tokens is not supported with use_beam_search.")
-	case len(r.LogitBias) > 0:
-		return nil, invalid("logit_bias", "logit_bias is not supported with use_beam_search.")
-	case r.PresencePenalty != 0:
-		return nil, invalid("presence_penalty", "presence_penalty is not supported with use_beam_search.")
-	case r.FrequencyPenalty != 0:
-		return nil, invalid("frequency_penalty", "frequency_penalty is not supported with use_beam_search.")
-	case r.RepetitionPenalty != 1:
-		return nil, invalid("repetition_penalty", "repetition_penalty is not supported with use_beam_search.")
+	case r.Adjusting() != "":
+		return nil, invalid(r.Adjusting(), "%s is not supported with use_beam_search.", r.Adjusting())
 	case r.MaxTokens < 1:
 		return nil, invalid("max_tokens", "max_tokens is %d; it must be at least 1.", r.MaxTokens)
 	case c.LengthPenalty != nil && !(math.Abs(*c.LengthPenalty) <= maxLengthPenalty):

@@ -79,9 +79,28 @@ func (p *Params) Check(vocabSize int) error {
 }
 
 // TakesLargest reports whether Sample chooses the token with the largest logit, the first of several.
-func (p *Params) TakesLargest(st *State) bool {
-	return p.greedy() && len(st.Forbidden) == 0 && len(p.LogitBias) == 0 && p.RepetitionPenalty == 1 && p.FrequencyPenalty == 0 && p.PresencePenalty == 0
+// Whatever changes logits must be in adjustments.
+func (p *Params) TakesLargest(st State) bool {
+	if !p.greedy() {
+		return false
+	}
+	for i := range adjustments {
+		if adjustments[i].applies(p, st) {
+			return false
+		}
+	}
+	return true
 }
 
 // greedy reports whether nothing is drawn (vLLM's _SAMPLING_EPS).
 func (p *Params) greedy() bool { return p.Temperature < 1e-5 }
+
+// Adjusting returns the name of a parameter that changes logits, or "" if none does.
+func (p *Params) Adjusting() string {
+	for i := range adjustments {
+		if adjustments[i].applies(p, State{}) {
+			return adjustments[i].param
+		}
+	}
+	return ""
+}

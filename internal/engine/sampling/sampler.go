@@ -32,7 +32,7 @@ type State struct {
 
 // Sample chooses the next token. logits stay as they are.
 func (s *Sampler) Sample(p *Params, st State, logits []float32) int32 {
-	if p.TakesLargest(&st) {
+	if p.TakesLargest(st) {
 		return int32(matrix.ArgMax(logits))
 	}
 	s.logits = append(s.logits[:0], logits...)
@@ -64,31 +64,62 @@ func uniform(seed uint64, i int) float64 {
 	return float64(pcg.Uint64()<<11>>11) / (1 << 53) // as rand.Float64 does
 }
 
-// adjust applies bias and penalties, in vLLM's order.
+// An adjustment changes logits before a token is chosen.
+type adjustment struct {
+	param   string // the parameter's name in requests
+	applies func(p *Params, st State) bool
+	apply   func(s *Sampler, p *Params, st State)
+}
+
+// adjustments are all changes of logits, in vLLM's order. Sample, TakesLargest and Adjusting read
+// this list, so a parameter that is added here takes effect in all of them.
+var adjustments = [...]adjustment{
+	{"logit_bias", func(p *Params, _ State) bool { return len(p.LogitBias) > 0 }, (*Sampler).bias},
+	{"min_tokens", func(_ *Params, st State) bool { return len(st.Forbidden) > 0 }, (*Sampler).forbid},
+	{"repetition_penalty", func(p *Params, _ State) bool { return p.RepetitionPenalty != 1 }, (*Sampler).penalizeRepetition},
+	{"frequency_penalty", func(p *Params, _ State) bool { return p.FrequencyPenalty != 0 }, (*Sampler).penalizeFrequency},
+	{"presence_penalty", func(p *Params, _ State) bool { return p.PresencePenalty != 0 }, (*Sampler).penalizePresence},
+}
+
 func (s *Sampler) adjust(p *Params, st State) {
+	for i := range adjustments {
+		if adjustments[i].applies(p, st) {
+			adjustments[i].apply(s, p, st)
+		}
+	}
+}
+
+func (s *Sampler) bias(p *Params, _ State) {
 	for id, bias := range p.LogitBias {
 		s.logits[id] += bias
 	}
+}
+
+func (s *Sampler) forbid(_ *Params, st State) {
 	for _, id := range st.Forbidden {
 		s.logits[id] = float32(math.Inf(-1))
 	}
-	if r := float32(p.RepetitionPenalty); r != 1 {
-		s.once(st.Prompt, st.Output, func(id int32) {
-			if s.logits[id] > 0 {
-				s.logits[id] /= r
-			} else {
-				s.logits[id] *= r
-			}
-		})
-	}
-	if f := float32(p.FrequencyPenalty); f != 0 {
-		for _, id := range st.Output {
-			s.logits[id] -= f
+}
+
+func (s *Sampler) penalizeRepetition(p *Params, st State) {
+	r := float32(p.RepetitionPenalty)
+	s.once(st.Prompt, st.Output, func(id int32) {
+		if s.logits[id] > 0 {
+			s.logits[id] /= r
+		} else {
+			s.logits[id] *= r
 		}
+	})
+}
+
+func (s *Sampler) penalizeFrequency(p *Params, st State) {
+	for _, id := range st.Output {
+		s.logits[id] -= float32(p.FrequencyPenalty)
 	}
-	if q := float32(p.PresencePenalty); q != 0 {
-		s.once(nil, st.Output, func(id int32) { s.logits[id] -= q })
-	}
+}
+
+func (s *Sampler) penalizePresence(p *Params, st State) {
+	s.once(nil, st.Output, func(id int32) { s.logits[id] -= float32(p.PresencePenalty) })
 }
 
 // once calls f for each token that occurs.

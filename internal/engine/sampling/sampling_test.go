@@ -2,6 +2,8 @@ package sampling
 
 import (
 	"math"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -158,4 +160,33 @@ func BenchmarkSample(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A parameter that is not in the list of those without effect on a greedy choice must turn the shortcut off.
+func TestNoParameterIsLostWithTheLargestLogit(t *testing.T) {
+	withoutEffect := []string{"Temperature", "TopP", "TopK", "MinP", "Seed", "Logprobs"}
+	fields := reflect.TypeFor[Params]()
+	for i := range fields.NumField() {
+		p := Default()
+		p.Temperature = 0
+		require.True(t, p.TakesLargest(State{}))
+		name, field := fields.Field(i).Name, reflect.ValueOf(&p).Elem().Field(i)
+		switch field.Kind() {
+		case reflect.Float64:
+			field.SetFloat(0.5)
+		case reflect.Map:
+			field.Set(reflect.ValueOf(map[int32]float32{1: 1}))
+		case reflect.Bool:
+			field.SetBool(true)
+		default:
+			require.Contains(t, withoutEffect, name, "give the field a value here")
+		}
+		if !slices.Contains(withoutEffect, name) {
+			require.False(t, p.TakesLargest(State{}), "%s has no effect if the largest logit is taken; add it to adjustments", name)
+			require.NotEmpty(t, p.Adjusting())
+		}
+	}
+	p := Default()
+	p.Temperature = 0
+	require.False(t, p.TakesLargest(State{Forbidden: []int32{1}}))
 }
