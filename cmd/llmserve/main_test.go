@@ -174,7 +174,7 @@ func TestBenchSaysByItsStatusThatItWasInterrupted(t *testing.T) {
 	require.Equal(t, 130, c.ProcessState.ExitCode())
 }
 
-// Requests that do not end while the server drains are cut off, and told so.
+// Requests that do not end while the server drains are cut off, with an error that says so.
 func TestRequestsThatDoNotEndAreCutOff(t *testing.T) {
 	s := serveDemo(t, "--drain", "10ms")
 	const body = `{"model": "demo", "prompt": "abc abc", "max_tokens": 4000, "ignore_eos": true, "stream": `

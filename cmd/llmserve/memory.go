@@ -84,7 +84,7 @@ func (m *memoryMap) Memory(c *engine.MemoryChange) bool {
 	}
 	was, ok := m.live.Last()
 	if !ok {
-		return true // nobody has opened the page yet
+		return true // the page has not been opened yet
 	}
 	is := m.frame(c.State())
 	is.Copies = append(is.Copies, c.Copies...)

@@ -332,7 +332,7 @@ func (l *loaded) openGGUF(path string, o *modelOptions) (err error) {
 	return o.checkMemory(g.Tensors)
 }
 
-// engine is what an engine is told by the flags.
+// engine is the configuration of an engine that the flags ask for.
 func (o *modelOptions) engine() (engine.Config, error) {
 	types := map[string]attention.DType{"auto": attention.F16, "f16": attention.F16, "bf16": attention.BF16, "f32": attention.F32}
 	dtype, ok := types[o.kvType]

@@ -78,7 +78,7 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	if err := o.check(); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGPIPE) // a server goes on, and drains, when nobody reads its output any more
+	signal.Ignore(syscall.SIGPIPE) // a server goes on, and drains, when its output is no longer read
 	begin, loaded := time.Now(), endAtSignal(ctx, 0)
 	defer loaded()
 	l, err := prepare(path, &o.model)
@@ -101,8 +101,8 @@ func serveModel(ctx context.Context, out io.Writer, o *options, path string) (er
 	return serve(ctx, out, o, l)
 }
 
-// check looks at what can be known before a model is loaded. The port is only tried: nobody should
-// be able to connect as long as nobody answers.
+// check looks at what can be known before a model is loaded. The port is only tried: a client
+// must not be able to connect before the server answers.
 func (o *options) check() error {
 	if err := o.readKeys(); err != nil {
 		return err

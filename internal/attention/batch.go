@@ -15,7 +15,7 @@ const (
 	V1           // a sequence and KV head is one piece of work (paged_attention_v1)
 
 	// V2 computes partitions apart and merges their results in a reduction
-	// (paged_attention_v2), as far as mostKept has room for the results.
+	// (paged_attention_v2), as far as mostKept allows for the results.
 	V2
 )
 
@@ -43,7 +43,7 @@ type Batch struct {
 	Sinks         []float32 // [NumHeads]: the logit of a token without a value; nil: none
 	Sparse        *BlockSparse
 
-	// CommonPrefix is how many tokens of context all sequences with query tokens
+	// CommonPrefix is the number of tokens of context that all sequences with query tokens
 	// share, in the same blocks (vLLM's num_common_prefix_blocks × block size). They
 	// are read once for all of them; the output has the same bits.
 	CommonPrefix int

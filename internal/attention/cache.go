@@ -147,7 +147,7 @@ func (c *Cache) CheckStrides() error {
 	return nil
 }
 
-// disjoint says whether pieces of span bytes at i·a + j·b, for i below n and j below m, do not
+// disjoint reports whether pieces of span bytes at i·a + j·b, for i below n and j below m, do not
 // overlap. With a pitch, a piece is rows of that distance, and those of other j can lie between them.
 func disjoint(a, n, b, m, row, span, pitch int) bool {
 	if pitch > 0 && b < span {
@@ -175,7 +175,7 @@ func (c *Cache) CheckApart() error {
 	return nil
 }
 
-// meet says whether the pieces of a and of b, which have span bytes for each block and head and the same
+// meet reports whether the pieces of a and of b, which have span bytes for each block and head and the same
 // strides, share memory. The distance from a piece of a to one of b depends only on how many heads and blocks
 // lie between them: for each number of heads, meet looks at the one or two numbers of blocks that bring
 // them closest.
@@ -215,10 +215,10 @@ func (c *Cache) Factors() (key, value float32) {
 // parts are the memory of the blocks.
 func (c *Cache) parts() [4][]byte { return [...][]byte{c.Key, c.Value, c.KeyScales, c.ValueScales} }
 
-// Overlaps says whether a tensor's memory overlaps with that of the blocks.
+// Overlaps reports whether a tensor's memory overlaps with that of the blocks.
 func (c *Cache) Overlaps(t *Tensor) bool { return c.overlaps(t.Data) }
 
-// OverlapsBlocks says whether the memory of the blocks overlaps with that of another cache.
+// OverlapsBlocks reports whether the memory of the blocks overlaps with that of another cache.
 func (c *Cache) OverlapsBlocks(other *Cache) bool {
 	for _, part := range other.parts() {
 		if c.overlaps(part) {

@@ -274,7 +274,7 @@ func TestFloat32WithProductsThatCancel(t *testing.T) {
 	}
 }
 
-// The kernels refine only the products above the limit, and say if there are none.
+// The kernels refine only the products above the limit, and report whether there are any.
 func TestRefineReplacesWhatIsLarge(t *testing.T) {
 	for _, k := range testedSets() {
 		t.Run(k.String(), func(t *testing.T) {

@@ -60,7 +60,7 @@ type kernels interface {
 	combine(k *call, x, y []float32, a, b float32)
 
 	// convert unpacks n rows of a chunk of numbers, stride bytes apart, to rows
-	// without gaps. It says whether the numbers are finite; ok is false if they
+	// without gaps. It reports whether the numbers are finite; ok is false if they
 	// are of a type, or of a kind, that it cannot read.
 	convert(k *call, d DType, in unsafe.Pointer, stride, n int, out []float32) (finite, ok bool)
 
@@ -79,7 +79,7 @@ type kernels interface {
 	// ask says that memory will be read soon.
 	ask(k *call, lines []unsafe.Pointer)
 
-	// tileRows is how many rows tileScores and tileValues take; 0: there are none.
+	// tileRows is the number of rows that tileScores and tileValues take; 0: there are none.
 	tileRows() int
 
 	// tileScores is scores for n tiles of keys where they lie, of Int8 integerScores. tiles are their

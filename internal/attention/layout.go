@@ -39,7 +39,7 @@ func (l Layout) String() string {
 	return layoutNames[l]
 }
 
-// tileTokens is how many tokens a tile of LayoutTile has.
+// tileTokens is the number of tokens of a tile of LayoutTile.
 const tileTokens = 16
 
 // tile is the number of tokens that lie side by side in LayoutTile.

@@ -31,7 +31,7 @@ type problemSpec struct {
 	heads    int
 	lens     []int                      // of sequences
 	queries  []int                      // query tokens of each; nil: 1
-	spare    int                        // blocks that nobody uses
+	spare    int                        // blocks that no sequence uses
 	common   int                        // tokens of a common prefix
 	contents func(r *rand.Rand) float32 // of keys, values and queries; nil: normal
 	gap      int                        // bytes between blocks, a multiple of 4

@@ -6,7 +6,7 @@ import (
 	"llmmemory/internal/parallel"
 )
 
-// partitionSize is how many tokens of context are one partition, as in vLLM's
+// partitionSize is the number of tokens of context in one partition, as in vLLM's
 // paged_attention_v2. Partitions start at multiples of it.
 const partitionSize = 512
 

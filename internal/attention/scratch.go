@@ -129,7 +129,7 @@ func (r *Runner) quantize(w *scratch, x, q []float32) (unit float32) {
 	return top / largestInteger
 }
 
-// reaches says whether any row reaches a partition.
+// reaches reports whether any row reaches a partition.
 func (w *scratch) reaches(part int) bool {
 	w.from, w.to = partitionSize, 0
 	for i := range w.rows {

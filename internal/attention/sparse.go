@@ -1,6 +1,6 @@
 package attention
 
-// sees says whether a row attends to a token of its reach.
+// sees reports whether a row attends to a token of its reach.
 func (r *Runner) sees(row *row, token int) bool {
 	s := r.batch.Sparse
 	if s == nil {

@@ -5,7 +5,7 @@ import "unsafe"
 // TileTokens is the number of tokens of a tile.
 const TileTokens = tileTokens
 
-// Tiled says whether blocks are whole tiles, which StoreTile, CopyKeys and CopyValues need.
+// Tiled reports whether blocks are whole tiles, which StoreTile, CopyKeys and CopyValues need.
 func (s *Shape) Tiled() bool { return s.Layout == LayoutTile && s.BlockSize%tileTokens == 0 }
 
 // StoreTile writes the keys of a tile, whose place in the block is a multiple of 16.
@@ -32,5 +32,5 @@ func (c *Cache) CopyValues(block, head, place int, t *Tensor, row int, past bool
 	fastest.copyRows(out, t.At(row, head*c.HeadSize), t.Stride*bytes, tileTokens, c.HeadSize*bytes, past && wholeVectors(out))
 }
 
-// wholeVectors says whether memory is aligned for writing past the caches.
+// wholeVectors reports whether memory is aligned for writing past the caches.
 func wholeVectors(p unsafe.Pointer) bool { return uintptr(p)%32 == 0 }

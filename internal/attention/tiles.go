@@ -2,13 +2,13 @@ package attention
 
 import "unsafe"
 
-// fused says whether an item's rows of one KV head can read the blocks where they
+// fused reports whether an item's rows of one KV head can read the blocks where they
 // lie: they are the heads of one query token, and the layout has whole tiles.
 func (r *Runner) fused(it *item, rows int) bool {
 	return it.token1-it.token0 == 1 && rows <= r.kernels.tileRows() && r.batch.Sparse == nil && tiled(r.cache)
 }
 
-// tiled says whether blocks are whole tiles of whole registers.
+// tiled reports whether blocks are whole tiles of whole registers.
 func tiled(c *Cache) bool {
 	return c.Layout == LayoutTile && c.BlockSize%tileTokens == 0 && c.HeadSize%16 == 0
 }

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// sumElements is how many products of q·k are added up before their sum is added
+// sumElements is the number of products of q·k that are added up before their sum is added
 // to those of the elements before. With one sum over a head of 256, float32 logits up to
 // refineAbove make errors of 3e-6, with sums of 32 of 0.8e-6; sums of 16 take 3 % more
 // time and are no better. What narrower types lose hides it.
@@ -89,7 +89,7 @@ func (r *Runner) leaveOut(row *row, scores []float32, part int, score float32) {
 	}
 }
 
-// modified says whether logits are anything else than products times a positive factor.
+// modified reports whether logits are anything other than products times a positive factor.
 func (r *Runner) modified(factor float32) bool {
 	return r.batch.SoftCap != 0 || r.batch.AlibiSlopes != nil || !(factor > 0)
 }

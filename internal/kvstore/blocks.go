@@ -56,7 +56,7 @@ func checkCopy(to, from *attention.Cache) error {
 	return nil
 }
 
-// sameMemory says whether each block of one cache is the same block of the other.
+// sameMemory reports whether each block of one cache is the same block of the other.
 func sameMemory(a, b *attention.Cache) bool {
 	return unsafe.SliceData(a.Key) == unsafe.SliceData(b.Key) && unsafe.SliceData(a.Value) == unsafe.SliceData(b.Value) &&
 		unsafe.SliceData(a.KeyScales) == unsafe.SliceData(b.KeyScales) && unsafe.SliceData(a.ValueScales) == unsafe.SliceData(b.ValueScales) &&

@@ -1,4 +1,4 @@
-// Package kvstore holds the keys and values of all layers: vLLM's CacheEngine. It
+// Package kvstore stores the keys and values of all layers: vLLM's CacheEngine. It
 // owns the memory of the blocks, on the device and on the host, writes keys and
 // values into the slots of a slot mapping (reshape_and_cache), copies blocks before
 // a write to a shared one (copy_blocks), and moves them between device and host

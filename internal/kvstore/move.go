@@ -66,7 +66,7 @@ func (m *mover) Do(_, i int) {
 	}
 }
 
-// slice copies one of so many parts of a block of size bytes.
+// slice copies one of the given number of parts of a block of size bytes.
 func slice(to, from []byte, dst, src, size, part, parts int) {
 	lo, hi := size*part/parts, size*(part+1)/parts
 	copy(to[dst*size+lo:dst*size+hi], from[src*size+lo:src*size+hi])

@@ -36,7 +36,7 @@ type Row struct {
 	Tokens   int  // to compute now
 }
 
-// NewRequests makes tables for groups of layers over a store with so many blocks.
+// NewRequests makes tables for groups of layers over a store with the given number of blocks.
 func NewRequests(groups, blockSize, blocks int) *Requests {
 	return &Requests{groups: groups, blockSize: blockSize, blocks: blocks, tables: map[uint64][][]int32{}, seen: map[uint64]struct{}{}}
 }

@@ -31,7 +31,7 @@ type Config struct {
 // get_cache_block_size).
 func (c *Config) BlockBytes() int { return c.Layers * c.Shape.BlockBytes() }
 
-// BlocksIn is how many blocks fit into the given bytes (vLLM's
+// BlocksIn is the number of blocks that fit into the given bytes (vLLM's
 // determine_num_available_blocks), at most as many as a store can have.
 func (c *Config) BlocksIn(bytes int64) int {
 	if bytes <= 0 || c.BlockBytes() <= 0 {

@@ -32,7 +32,7 @@ type Rotation struct {
 // for one goroutine at a time.
 type Writer struct {
 	pool    *parallel.Pool
-	workers []room
+	workers []scratch
 
 	cache  *attention.Cache
 	tokens *Tokens
@@ -44,14 +44,14 @@ type Writer struct {
 // caches, which saves reading the memory first: more than the caches of a core hold.
 const large = 4 << 20
 
-// Room is scratch memory of a worker for 16 keys or values, twice.
-type room struct {
+// Scratch is memory of a worker for 16 keys or values, twice.
+type scratch struct {
 	rows, turned [attention.TileTokens * attention.MaxHeadSize]float32
 }
 
 // NewWriter makes a Writer on a pool.
 func NewWriter(pool *parallel.Pool) *Writer {
-	return &Writer{pool: pool, workers: make([]room, pool.Size())}
+	return &Writer{pool: pool, workers: make([]scratch, pool.Size())}
 }
 
 // Write writes each token's key and value into its slot (vLLM's
@@ -129,7 +129,7 @@ func (w *Writer) Do(worker, part int) {
 	}
 }
 
-// wholeTile says whether the next tokens fill a tile.
+// wholeTile reports whether the next tokens fill a tile.
 func wholeTile(slots []int64) bool {
 	const n = attention.TileTokens
 	if len(slots) < n || slots[0] < 0 || slots[0]%n != 0 {
@@ -149,55 +149,55 @@ func (w *Writer) place(slot int64) (block, place int) {
 }
 
 // putTile writes 16 tokens from token i on, which fill a tile.
-func (w *Writer) putTile(room *room, head, i int) {
+func (w *Writer) putTile(s *scratch, head, i int) {
 	c, t := w.cache, w.tokens
 	block, place := w.place(t.Slots[i])
 	if t.Rotation == nil && asIs(c, &t.Key, c.KeyScale) {
 		c.CopyKeys(block, head, place, &t.Key, i, w.past)
 	} else {
-		w.convertKeys(room, head, i, block, place)
+		w.convertKeys(s, head, i, block, place)
 	}
 	if asIs(c, &t.Value, c.ValueScale) {
 		c.CopyValues(block, head, place, &t.Value, i, w.past)
 		return
 	}
 	for j := range attention.TileTokens {
-		w.putValue(room, head, i+j, block, place+j)
+		w.putValue(s, head, i+j, block, place+j)
 	}
 }
 
-// asIs says whether numbers are stored unchanged.
+// asIs reports whether numbers are stored unchanged.
 func asIs(c *attention.Cache, t *attention.Tensor, scale float32) bool {
 	return t.DType == c.DType && (scale == 0 || scale == 1)
 }
 
 // convertKeys writes keys of 16 tokens that are rotated, scaled or of another type.
-func (w *Writer) convertKeys(room *room, head, i, block, place int) {
+func (w *Writer) convertKeys(s *scratch, head, i, block, place int) {
 	c, size := w.cache, w.cache.HeadSize
 	for j := range attention.TileTokens {
-		x := room.rows[j*size:][:size]
+		x := s.rows[j*size:][:size]
 		w.loadKey(x, head, i+j)
 		w.divide(x, c.KeyScale, c.KeyScales, block, head, place+j)
 	}
-	c.StoreTile(block, head, place, room.rows[:attention.TileTokens*size], room.turned[:attention.TileTokens*size])
+	c.StoreTile(block, head, place, s.rows[:attention.TileTokens*size], s.turned[:attention.TileTokens*size])
 }
 
 // put writes token i.
-func (w *Writer) put(room *room, head, i int) {
+func (w *Writer) put(s *scratch, head, i int) {
 	block, place := w.place(w.tokens.Slots[i])
-	w.putKey(room, head, i, block, place)
-	w.putValue(room, head, i, block, place)
+	w.putKey(s, head, i, block, place)
+	w.putValue(s, head, i, block, place)
 }
 
 // putKey writes the key of token i.
-func (w *Writer) putKey(room *room, head, i, block, place int) {
+func (w *Writer) putKey(s *scratch, head, i, block, place int) {
 	c, t := w.cache, w.tokens
 	size := c.DType.Size()
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&room.turned)), c.HeadSize*size)
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&s.turned)), c.HeadSize*size)
 	if t.Rotation == nil && asIs(c, &t.Key, c.KeyScale) {
 		bytes = unsafe.Slice((*byte)(t.Key.At(i, head*c.HeadSize)), c.HeadSize*size)
 	} else {
-		x := room.rows[:c.HeadSize]
+		x := s.rows[:c.HeadSize]
 		w.loadKey(x, head, i)
 		w.divide(x, c.KeyScale, c.KeyScales, block, head, place)
 		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), x)
@@ -244,14 +244,14 @@ func (w *Writer) loadKey(x []float32, head, i int) {
 }
 
 // putValue writes the value of token i.
-func (w *Writer) putValue(room *room, head, i, block, place int) {
+func (w *Writer) putValue(s *scratch, head, i, block, place int) {
 	c, v := w.cache, &w.tokens.Value
 	size := c.DType.Size()
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&room.turned)), c.HeadSize*size)
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&s.turned)), c.HeadSize*size)
 	if asIs(c, v, c.ValueScale) {
 		bytes = unsafe.Slice((*byte)(v.At(i, head*c.HeadSize)), c.HeadSize*size)
 	} else {
-		x := room.rows[:c.HeadSize]
+		x := s.rows[:c.HeadSize]
 		v.Load(x, i, head*c.HeadSize)
 		w.divide(x, c.ValueScale, c.ValueScales, block, head, place)
 		c.DType.StoreAll(unsafe.Pointer(&bytes[0]), x)

@@ -22,5 +22,5 @@ func (m *Model) PackedWeights() [][]byte {
 // SetMLPRows sets how many rows go through the MLP of a layer together.
 func (r *Runner) SetMLPRows(n int) { r.mlpMost = n }
 
-// MLPRows is how many rows there is memory for.
+// MLPRows is the number of rows for which there is memory.
 func (r *Runner) MLPRows() int { return cap(r.act) / r.local.IntermediateSize }

@@ -21,7 +21,7 @@ type logit struct {
 	token int32
 }
 
-// reset makes room for tasks and rows, of which nothing is known yet.
+// reset grows the memory to the number of tasks and rows, of which nothing is known yet.
 func (l *largest) reset(tasks, rows int) {
 	if cap(l.tasks) < tasks*rows {
 		l.tasks = make([]logit, tasks*rows)

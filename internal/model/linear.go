@@ -109,7 +109,7 @@ func (l *loader) pack(kind matrix.Type, out, in, block int, src *stack) (*matrix
 	return m, nil
 }
 
-// waveBytes is how much of a matrix, as f32, is packed before its source is released.
+// waveBytes is the part of a matrix, as f32, that is packed before its source is released.
 const waveBytes = 32 << 20
 
 type packing struct {

@@ -156,7 +156,7 @@ func (s *stack) at(i int) (*cut, int) {
 	panic("model: a row beyond the matrix")
 }
 
-// release tells the system that rows will not be read again.
+// release allows the system to drop the memory of rows: they will not be read again.
 func (s *stack) release(from, to int) {
 	for i := from; i < to; i++ {
 		c, row := s.at(i)

@@ -29,7 +29,7 @@ type Pool struct {
 
 	task   Task
 	n      int64
-	next   atomic.Int64 // the first task that nobody has taken
+	next   atomic.Int64 // the first task that no worker has taken
 	busy   atomic.Int64 // workers that have not finished this Run
 	failed atomic.Pointer[failure]
 
@@ -52,7 +52,7 @@ const (
 	lessPatience = 10 * time.Microsecond
 )
 
-// looks is how many times a worker polls before it looks at the clock.
+// looks is the number of times a worker polls before it looks at the clock.
 const looks = 500
 
 // New makes a pool of size workers, at least 1. With cpus, worker i is pinned to
@@ -72,7 +72,7 @@ func NewBesideThreads(size int) (*Pool, error) {
 	return p, err
 }
 
-// processors is how many workers can run at the same time.
+// processors is the number of workers that can run at the same time.
 func processors() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }
 
 func newPool(size int, impatient bool, cpus []int) (*Pool, error) {

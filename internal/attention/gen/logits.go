@@ -27,7 +27,7 @@ type refineKernel struct {
 // refine replaces products that are larger than x in size, and finite, by those of
 // float64: the sum of even elements plus that of odd ones, as high + low. in: queries of
 // one row; data: addresses of tiles of keys in float32; out: products; n: tiles, size:
-// elements of a head. Where no product is large, low is not written; flag says if one
+// elements of a head. Where no product is large, low is not written; flag is 1 if one
 // is. Room is used up.
 func refine(g *gen) {
 	g.begin("refine")

@@ -9,11 +9,11 @@ import (
 	"llmmemory/internal/assembly"
 )
 
-// ahead is how many tiles before its use a tile is asked for: about 8 KB.
+// ahead is the distance, in tiles, at which a tile is prefetched: about 8 KB.
 func (d dtype) ahead() int { return max(2, 4/d.bytes) }
 
-// far is how many tiles before its use a tile is asked for the first time, into a
-// cache that is further away.
+// far is the distance, in tiles, at which a tile is first prefetched, into a cache that is
+// further away.
 func (d dtype) far() int { return 2 * d.ahead() }
 
 // has reports whether an instruction set has its own tile kernels of a type. AVX-512 has
@@ -33,7 +33,7 @@ func tileScores(g *gen) {
 	}
 }
 
-// sumElements is how many products of float32 keys are summed up before the sum is
+// sumElements is the number of products of float32 keys that are summed up before the sum is
 // added to those before it. For narrower types all products are one sum: their
 // rounding hides its error.
 const sumElements = 32

@@ -16,7 +16,7 @@ const (
 	wordLow   = 26
 )
 
-// words says whether numbers of a type become float16 in room, tile by tile, and
+// words reports whether numbers of a type become float16 in room, tile by tile, and
 // are then read from there: those of E4M3, where GFNI makes 64 of them at a time.
 func (g *gen) words(d dtype) bool { return g.vnni && d.name == "E4M3" }
 

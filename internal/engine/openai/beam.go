@@ -15,7 +15,7 @@ import (
 // with the log probabilities of the most likely ones. What beams have in common is found in
 // the prefix cache.
 
-// maxBeams is how many the log probabilities of a token are enough for.
+// maxBeams is the number of beams for which the log probabilities of a token suffice.
 const maxBeams = sampling.MaxLogprobs / 2
 
 // maxLengthPenalty keeps the power of a length finite.

@@ -95,7 +95,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(append(data, '\n')) // the client may be gone
 }
 
-// errNoNumber is for log probabilities that JSON cannot hold; all else of an answer it can.
+// errNoNumber means that a log probability is not a number, which JSON cannot represent.
 var errNoNumber = failure(http.StatusInternalServerError, "server_error", "", "The model's logits are not numbers; its weights may be damaged.")
 
 // isJSON refuses a body whose headers say that it is compressed, or something else than JSON. Without a
@@ -198,7 +198,7 @@ func refuseBody(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// kindName is what a field holds, in words.
+// kindName is the kind of a field's value, in words.
 func kindName(e *json.UnmarshalTypeError) string {
 	switch e.Type.Kind() {
 	case reflect.Bool:

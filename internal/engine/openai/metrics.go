@@ -107,7 +107,7 @@ func (m *Metrics) Watch(e *engine.Engine) {
 	waiting := func() float64 { return float64(e.Load().Waiting) }
 	gauge("num_requests_running", "Requests that are in the batch.", func() float64 { return float64(e.Load().Running) })
 	gauge("num_requests_waiting", "Requests that wait.", waiting)
-	const reasons = "Requests that wait, by reason: for room (capacity), or for something else (deferred)."
+	const reasons = "Requests that wait, by reason: for capacity, or for something else (deferred)."
 	gauge("num_requests_waiting_by_reason", reasons, waiting, "reason", "capacity")
 	gauge("num_requests_waiting_by_reason", reasons, func() float64 { return 0 }, "reason", "deferred")
 	gauge("kv_cache_usage_perc", "Part of the blocks in use, from 0 to 1.", func() float64 {

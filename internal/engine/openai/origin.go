@@ -22,7 +22,7 @@ func (s *Server) trusted(r *http.Request) error {
 	return nil
 }
 
-// thisMachine is whether a Host is an address, or a name that always means this machine.
+// thisMachine reports whether a Host is an address, or a name that always means this machine.
 func thisMachine(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

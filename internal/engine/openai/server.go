@@ -106,7 +106,7 @@ func (s *Server) guarded(h func(http.ResponseWriter, *http.Request) error) http.
 	}
 }
 
-// page is guarded, and a browser is told to ask for the key.
+// page is guarded, and a browser asks the user for the key.
 func (s *Server) page(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	ask := s.guarded(h)
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -51,7 +51,7 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 	after := settle(t, s)
 	late := u.median()
 	t.Logf("%d and %d visits; half of the answers came within %v and %v; %d and %d KB of heap", first, second, early, late, before.HeapAlloc>>10, after.HeapAlloc>>10)
-	if level.Long() { // so many that the machine's other work evens out
+	if level.Long() { // enough to even out the machine's other work
 		require.Less(t, late, 3*early, "answers have become slower")
 	}
 	require.Less(t, after.HeapAlloc, before.HeapAlloc+before.HeapAlloc/2+8<<20, "the heap has grown")
@@ -62,7 +62,7 @@ func TestAMixOfUsersLosesNothing(t *testing.T) {
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() < 60 }, 10*time.Minute, 10*time.Millisecond, "goroutines are left")
 }
 
-// settle waits until nobody is served; then every block is free.
+// settle waits until no request is served; then every block is free.
 func settle(t *testing.T, s *served) runtime.MemStats {
 	require.Eventually(t, func() bool {
 		l := s.engine.Load()
@@ -74,7 +74,7 @@ func settle(t *testing.T, s *served) runtime.MemStats {
 	return m
 }
 
-// So many users are served at the same time.
+// users is the number of users served at the same time.
 const together = 40
 
 type users struct {

@@ -89,7 +89,7 @@ func (s *sender) raw(data string) {
 	if s.failed {
 		return
 	}
-	// Not every connection has deadlines; then the server's own hold.
+	// Where a connection has no deadlines, the server's apply.
 	_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if _, err := s.w.Write([]byte("data: " + data + "\n\n")); err != nil {
 		s.failed = true

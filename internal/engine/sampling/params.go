@@ -31,7 +31,7 @@ type Invalid struct{ Param, Message string }
 
 func (e *Invalid) Error() string { return e.Message }
 
-// MaxLogprobs is how many tokens can be reported at most.
+// MaxLogprobs is the largest number of tokens that can be reported.
 const MaxLogprobs = 20
 
 // maxLogitBias is vLLM's MAX_NUM_LOGIT_BIAS_TOKENS.

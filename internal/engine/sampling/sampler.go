@@ -13,7 +13,7 @@ type Logprob struct {
 	Value float32
 }
 
-// A Sampler chooses tokens. It holds only scratch memory: any request can use any Sampler, but one
+// A Sampler chooses tokens. It has only scratch memory: any request can use any Sampler, but one
 // Sampler serves one goroutine at a time. The zero Sampler is ready.
 type Sampler struct {
 	logits []float32
@@ -138,7 +138,7 @@ func (s *Sampler) once(a, b []int32, f func(int32)) {
 	}
 }
 
-// chunk is how many weights are summed up at a time.
+// chunk is the number of weights that are summed up at a time.
 const chunk = 512
 
 // draw draws from all weights: first one of the chunks by its sum, then in it. best is

@@ -29,7 +29,7 @@ func Read(p []byte) {
 	}
 }
 
-// multiply does rounds of multiplications and additions, and says how many
+// multiply does rounds of multiplications and additions, and returns how many
 // floating-point operations they are.
 func multiply(rounds int) (operations int) {
 	switch {

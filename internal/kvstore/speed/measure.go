@@ -49,7 +49,7 @@ func (o Options) alternate(works ...work) [][]time.Duration {
 	return times
 }
 
-// repeat is how many calls take long enough.
+// repeat returns the number of calls that take long enough.
 func repeat(w work) int {
 	w(0)
 	start := time.Now()

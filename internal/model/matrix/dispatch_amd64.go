@@ -33,14 +33,14 @@ func best() instructions {
 // Kernels names the instruction set in use.
 func Kernels() string { return [...]string{"portable", "AVX2", "AVX-512"}[isa] }
 
-// direct512 is how many rows AVX-512 kernels multiply where they lie; more are packed.
+// direct512 is the largest number of rows that AVX-512 kernels multiply without packing them.
 const direct512 = 4
 
-// tileRows is how many rows a tile has at most.
+// tileRows is the largest number of rows of a tile.
 const tileRows = 6
 
-// direct is how many rows a kernel multiplies by weights as they are kept; more
-// pay for decoding a slab.
+// direct is the largest number of rows that a kernel multiplies by weights as they are kept; for more,
+// decoding a slab pays.
 func direct(t Type) int {
 	switch {
 	case isa == avx512:

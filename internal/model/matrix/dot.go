@@ -7,7 +7,7 @@ import (
 // rounds reports whether a product with weights of the type rounds activations to 8 bits.
 func (t Type) rounds() bool { return t == W8A8 || t == W4A8 || t == W4A8Min }
 
-// dotInputs is how many k are multiplied at a time: 256 × 64 bytes stay in the first cache for all rows.
+// dotInputs is the number of k that are multiplied at a time: 256 × 64 bytes stay in the first cache for all rows.
 const dotInputs = 256
 
 // offset is what is added to the weights, so that they are kept unsigned.

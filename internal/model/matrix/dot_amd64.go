@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// vnni is whether AVX-512 multiplies bytes; tests lower it.
+// vnni means that AVX-512 multiplies bytes; tests turn it off.
 var vnni = cpu.X86.HasAVX512VNNI
 
 // quantize rounds a row to 8 bits and reports whether it did.

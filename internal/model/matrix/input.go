@@ -34,7 +34,7 @@ func (m *Matrix) Form() Form {
 	return Floats
 }
 
-// roundedTogether is how many rows are rounded in one call of Pack.
+// roundedTogether is the number of rows that one call of Pack rounds.
 const roundedTogether = 8
 
 // Set makes the input rows of in values each, which stay where they are, and returns the number of

@@ -34,15 +34,15 @@ func (t Type) String() string {
 
 var names = [...]string{"f32", "f16", "bf16", "int8", "int4", "w8a8", "w4a8", "w4a8 with minima"}
 
-// Panel is how many outputs are interleaved, and the unit in which work can be
+// Panel is the number of outputs that are interleaved, and the unit in which work can be
 // split.
 const Panel = 64
 
-// slab is how many k are decoded at a time: 96 × 64 × 4 bytes stay in the first cache,
+// slab is the number of k that are decoded at a time: 96 × 64 × 4 bytes stay in the first cache,
 // beside the values of a group of rows, while all rows are multiplied by them.
 const slab = 96
 
-// askedFor is how many bytes of the weights that come next a tile asks for with each
+// askedFor is the number of bytes of the next weights that a tile prefetches with each
 // k.
 const askedFor = 64
 
@@ -89,7 +89,7 @@ func shaped(t Type, out, in, block int) (*Matrix, error) {
 	return m, nil
 }
 
-// Unit is how many inputs of the matrix cannot be shared out: those of a block, of weights or of rounded
+// Unit is the number of inputs of the matrix that cannot be divided: those of a block, of weights or of rounded
 // activations.
 func (m *Matrix) Unit() int {
 	if m.Type.rounds() {
@@ -98,7 +98,7 @@ func (m *Matrix) Unit() int {
 	return max(1, m.Block)
 }
 
-// Slices are how many sums a product can be made of: 4, 2 or 1, as its inputs can be shared out in whole
+// Slices is the number of sums of which a product can be made: 4, 2 or 1, as its inputs can be divided into whole
 // units.
 func Slices(in, unit int) int {
 	for _, n := range []int{4, 2} {

@@ -135,7 +135,7 @@ func Exp(x []float32, top, scale float32) {
 	}
 }
 
-// compared is how many values are compared with each other before one of them is looked for.
+// compared is the number of values that are compared with each other before the place of the largest is searched.
 const compared = 1024
 
 // ArgMax is the place of the largest x, of several the first. NaN are never the largest.

@@ -2,7 +2,7 @@ package matrix
 
 import "math"
 
-// inputBlock is how many activations share a scale when they are rounded to 8 bits.
+// inputBlock is the number of activations that share a scale when they are rounded to 8 bits.
 const inputBlock = 32
 
 // tiny is the magnitude below which activations count as zeros, so that 127/magnitude is finite.
@@ -24,7 +24,7 @@ type rounded struct {
 	steps16 []step // of their halves, for weights whose scales are of 16
 }
 
-// reach makes room for values in all rows.
+// reach grows all rows to a number of values.
 func (r *rounded) reach(values int) {
 	if len(r.q) < values {
 		r.q, r.steps32, r.steps16 = make([]int8, values), make([]step, values/32), make([]step, values/16)

@@ -7,7 +7,7 @@ import "unsafe"
 // widest is the rows of the largest kernel of a group.
 const widest = 24
 
-// groupOf is how many rows a group has: 0 if kernels read the rows as they are.
+// groupOf is the number of rows of a group: 0 if kernels read the rows as they are.
 func groupOf(rows int) int {
 	if isa != avx512 || rows <= direct512 {
 		return 0
@@ -16,7 +16,7 @@ func groupOf(rows int) int {
 	return fillUp((rows + groups - 1) / groups)
 }
 
-// fillUp is the rows of the smallest kernel for so many.
+// fillUp is the number of rows of the smallest kernel for the given number of rows.
 func fillUp(rows int) int { return max(8, (rows+3)&^3) }
 
 type wideKernel func(sums, x *float32, w *byte, ahead, step, k uintptr)
@@ -38,7 +38,7 @@ var (
 
 // wide adds the product of the packed rows of x and the inputs from up to to of a panel to sums, 64
 // values a row. A slab of the weights stays in the first cache for all rows. Weights are decoded
-// first where groups are so many that decoding in each of them takes longer.
+// first where there are so many groups that decoding in each of them takes longer.
 func (m *Matrix) wide(sums []float32, x *Input, p, from, to int, s *Scratch) {
 	groups := x.groups()
 	for k := from; k < to; k += slab {

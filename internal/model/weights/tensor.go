@@ -71,7 +71,7 @@ func makeTensor(name string, d DType, shape []uint64, data []byte) (*Tensor, err
 // Bytes is the size in the file.
 func (t *Tensor) Bytes() int { return len(t.data) }
 
-// Block is how many elements of a row share a scale; 0 for a type without
+// Block is the number of elements of a row that share a scale; 0 for a type without
 // scales.
 func (t *Tensor) Block() int { return layouts[t.DType].scaled }
 
@@ -111,7 +111,7 @@ func (t *Tensor) Vector() []float32 {
 	return v
 }
 
-// Release tells the system that the pages that lie wholly in t will not be read
+// Release allows the system to drop the pages that lie wholly in t: they will not be read
 // again. They are read from the file again if they are.
 func (t *Tensor) Release() { t.release(t.data) }
 

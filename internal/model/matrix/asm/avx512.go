@@ -75,10 +75,10 @@ func half512(rows int, kind string) {
 	sums.store(dst)
 }
 
-// prefetch is how many bytes ahead weights are asked for: the processor's own
+// prefetch is the distance, in bytes, at which weights are prefetched: the processor's own
 // prefetcher stops at each page of 4 KB. They are asked into the second cache:
 // from there to the first they come in time by themselves, and requests for the
-// first cache hold its few line buffers for as long as memory takes. That read 6 %
+// first cache occupy its few line buffers for as long as memory takes. That read 6 %
 // more slowly on one core, 8 % on two.
 const prefetch = 4096
 

@@ -18,7 +18,7 @@ const (
 // sizes are the bytes of a weight.
 var sizes = map[string]int{f32: 4, f16: 2, bf16: 2}
 
-// panel is how many outputs are interleaved: panel values of k = 0, then of
+// panel is the number of outputs that are interleaved: panel values of k = 0, then of
 // k = 1, and so on.
 const panel = 64
 

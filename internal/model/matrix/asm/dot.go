@@ -9,7 +9,7 @@ import (
 	"llmmemory/internal/assembly"
 )
 
-// quads is how many bytes the weights of 4 k of a panel take, when each is a byte.
+// quads is the size of the weights of 4 k of a panel, when each is a byte.
 const quads = panel * 4
 
 const dotProduct = "func(sums *float32, x *int8, xStride uintptr, steps *uint64, stepsStride uintptr, w *byte, wStride uintptr, " +

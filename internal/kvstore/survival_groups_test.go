@@ -1,4 +1,4 @@
-package survival
+package kvstore_test
 
 import (
 	"fmt"
