@@ -13,7 +13,7 @@ import (
 )
 
 // The recordings of vLLM V0, of the paper's system and of Orca have another
-// format than V1's (vllm/v0/RULES.md §12, and v0.md beside this file): what an operation
+// format than V1's (v0.md beside this file): what an operation
 // was given and what it answered are fields of one object.
 
 // An Old is a decoded recording in that format.
@@ -203,7 +203,7 @@ func newOldPlayer(c *Init) (oldPlayer, error) {
 
 // VerifyOld plays t, compares every field and checks the whole state after
 // every operation. It returns how many lines were compared: all, unless an
-// operation failed, which leaves vLLM in a state of its own (vllm/v0/RULES.md §12). The
+// operation failed, after which the state of vLLM is another one (v0.md). The
 // error is a *Difference, or wraps ErrTrace if the recording asks for what
 // cannot be.
 func VerifyOld(t *Old) (compared int, err error) {
